@@ -1,0 +1,128 @@
+/*
+ * bench.c - see bench.h.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+
+int64_t bench_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void bench_die(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("bench: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(70);
+}
+
+void bench_ok(int rc, const hf_error *err)
+{
+    if (rc) bench_die("%s", err->text);
+}
+
+hf *bench_open(const char *url)
+{
+    hf *store;
+    hf_error err;
+    bench_ok(hf_open(url, NULL, &store, &err), &err);
+    return store;
+}
+
+long bench_number(const char *text, long low, long high)
+{
+    char *end;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (errno || end == text || *end || n < low || n > high)
+        bench_die("'%s': must be %ld to %ld", text, low, high);
+    return n;
+}
+
+void *bench_shared(size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) bench_die("mmap: %s", strerror(errno));
+    return p;
+}
+
+void bench_spin_ns(int64_t ns)
+{
+    for (int64_t end = bench_ns() + ns; bench_ns() < end;) continue;
+}
+
+static int count_waiters(void *arg, const hf_info *info)
+{
+    *(size_t *)arg = info->n_waiters;
+    return 0;
+}
+
+void bench_await_waiters(hf *store, const char *key, size_t n)
+{
+    hf_error err;
+    size_t found = 0;
+    int64_t end = bench_ns() + INT64_C(20000000000);
+    while (found != n) {
+        bench_ok(hf_peek(store, key, count_waiters, &found, &err), &err);
+        if (bench_ns() > end) bench_die("'%s': %zu waiters after 20 s, not %zu", key, found, n);
+    }
+}
+
+void bench_reap(pid_t pid, int sig)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR) bench_die("waitpid: %s", strerror(errno));
+    if (sig ? !WIFSIGNALED(status) || WTERMSIG(status) != sig : status != 0)
+        bench_die("a child ended with wait status %#x", (unsigned)status);
+}
+
+struct series bench_series(const char *name, size_t cap)
+{
+    struct series s = {name, malloc(cap * sizeof(double)), 0, cap};
+    if (!s.v) bench_die("out of memory");
+    return s;
+}
+
+void bench_add(struct series *s, double v)
+{
+    if (s->n < s->cap) s->v[s->n++] = v;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(const struct series *s, double q)
+{
+    return s->v[(size_t)(q * (double)(s->n - 1) + 0.5)];
+}
+
+void bench_print(struct series *s, const char *unit)
+{
+    if (!s->n) bench_die("%s: nothing was measured", s->name);
+    qsort(s->v, s->n, sizeof *s->v, by_size);
+    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %zu, \"min\": %.3f, \"p50\": %.3f, "
+           "\"p90\": %.3f, \"p99\": %.3f, \"max\": %.3f}\n",
+           s->name, unit, s->n, s->v[0], quantile(s, 0.5), quantile(s, 0.9), quantile(s, 0.99),
+           s->v[s->n - 1]);
+    free(s->v);
+    s->v = NULL;
+}

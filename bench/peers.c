@@ -1,0 +1,247 @@
+/*
+ * peers.c - acquire and release by Holdfast, by others, and the limits of the machine.
+ *
+ * Each peer keeps its state in static variables: a benchmark's process uses it once. Databases run
+ * without fsync, as a lock table would: what is compared is the work, not the disk.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lmdb.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MANY = 1000 };
+
+static void nothing(const char *dir) { (void)dir; }
+static void nothing_more(void) {}
+
+static const char *path_in(const char *dir, const char *name)
+{
+    static char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, name) >= sizeof path)
+        bench_die("'%s': too long", dir);
+    return path;
+}
+
+/* ---- the limits: what the machine and the C library can do ---- */
+
+static void cas_pairs(long n)
+{
+    static uint64_t word;
+    for (long i = 0; i < n; i++) {
+        uint64_t was = 0;
+        if (!__atomic_compare_exchange_n(&word, &was, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            bench_die("cas: not free");
+        was = 1;
+        if (!__atomic_compare_exchange_n(&word, &was, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            bench_die("cas: not held");
+    }
+}
+
+static void mutex_pairs(long n)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    for (long i = 0; i < n; i++) {
+        pthread_mutex_lock(&mutex);
+        pthread_mutex_unlock(&mutex);
+    }
+}
+
+static pthread_mutex_t *robust;
+
+static void robust_setup(const char *dir)
+{
+    (void)dir;
+    pthread_mutexattr_t attr;
+    robust = bench_shared(sizeof *robust);
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(robust, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static void robust_pairs(long n)
+{
+    for (long i = 0; i < n; i++) {
+        pthread_mutex_lock(robust);
+        pthread_mutex_unlock(robust);
+    }
+}
+
+/* ---- Holdfast ---- */
+
+static hf *mem, *file;
+static char many[MANY][16];
+
+static void name_keys(void)
+{
+    for (int i = 0; i < MANY; i++) snprintf(many[i], sizeof many[i], "seats/%d", i);
+}
+
+static void mem_setup(const char *dir)
+{
+    (void)dir;
+    name_keys();
+    mem = bench_open("mem:");
+}
+
+static void file_setup(const char *dir)
+{
+    char url[4200];
+    name_keys();
+    snprintf(url, sizeof url, "file:%s", path_in(dir, "pairs.holdfast"));
+    file = bench_open(url);
+}
+
+static void pair(hf *store, const char *key)
+{
+    hf_lock *lock;
+    hf_error err;
+    bench_ok(hf_acquire(store, key, NULL, &lock, &err), &err);
+    bench_ok(hf_release(lock, &err), &err);
+}
+
+static void mem_pairs(long n)
+{
+    for (long i = 0; i < n; i++) pair(mem, many[0]);
+}
+
+static void mem_many_pairs(long n)
+{
+    for (long i = 0; i < n; i++) pair(mem, many[i % MANY]);
+}
+
+static void file_pairs(long n)
+{
+    for (long i = 0; i < n; i++) pair(file, many[0]);
+}
+
+static void file_many_pairs(long n)
+{
+    for (long i = 0; i < n; i++) pair(file, many[i % MANY]);
+}
+
+static void mem_finish(void) { hf_close(mem); }
+static void file_finish(void) { hf_close(file); }
+
+/* ---- flock(2) on a descriptor that stays open ---- */
+
+static int flocked = -1;
+
+static void flock_setup(const char *dir)
+{
+    flocked = open(path_in(dir, "flock"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (flocked < 0) bench_die("flock: open: %s", strerror(errno));
+}
+
+static void flock_pairs(long n)
+{
+    for (long i = 0; i < n; i++)
+        if (flock(flocked, LOCK_EX) || flock(flocked, LOCK_UN))
+            bench_die("flock: %s", strerror(errno));
+}
+
+static void flock_finish(void) { close(flocked); }
+
+/* ---- LMDB: a key put if it isn't there, and deleted, each in a transaction ---- */
+
+static MDB_env *env;
+static MDB_dbi dbi;
+
+static void lmdb_ok(int rc)
+{
+    if (rc) bench_die("lmdb: %s", mdb_strerror(rc));
+}
+
+static void lmdb_setup(const char *dir)
+{
+    MDB_txn *txn;
+    const char *path = path_in(dir, "lmdb");
+    if (mkdir(path, 0700) && errno != EEXIST) bench_die("lmdb: mkdir: %s", strerror(errno));
+    lmdb_ok(mdb_env_create(&env));
+    lmdb_ok(mdb_env_set_mapsize(env, 16 << 20));
+    lmdb_ok(mdb_env_open(env, path, MDB_NOSYNC | MDB_WRITEMAP, 0600));
+    lmdb_ok(mdb_txn_begin(env, NULL, 0, &txn));
+    lmdb_ok(mdb_dbi_open(txn, NULL, 0, &dbi));
+    lmdb_ok(mdb_txn_commit(txn));
+}
+
+static void lmdb_pairs(long n)
+{
+    char name[] = "seats/0", owner[16] = "somebody";
+    for (long i = 0; i < n; i++) {
+        MDB_txn *txn;
+        MDB_val key = {sizeof name, name}, value = {sizeof owner, owner};
+        lmdb_ok(mdb_txn_begin(env, NULL, 0, &txn));
+        lmdb_ok(mdb_put(txn, dbi, &key, &value, MDB_NOOVERWRITE));
+        lmdb_ok(mdb_txn_commit(txn));
+        lmdb_ok(mdb_txn_begin(env, NULL, 0, &txn));
+        lmdb_ok(mdb_del(txn, dbi, &key, NULL));
+        lmdb_ok(mdb_txn_commit(txn));
+    }
+}
+
+static void lmdb_finish(void) { mdb_env_close(env); }
+
+/* ---- SQLite: a row inserted and deleted, prepared statements ---- */
+
+static sqlite3 *db;
+static sqlite3_stmt *insert, *delete;
+
+static void sqlite_ok(int rc)
+{
+    if (rc != SQLITE_OK && rc != SQLITE_DONE) bench_die("sqlite: %s", sqlite3_errmsg(db));
+}
+
+static void sqlite_setup(const char *dir)
+{
+    sqlite_ok(sqlite3_open(path_in(dir, "pairs.db"), &db));
+    sqlite_ok(sqlite3_exec(db,
+                           "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;"
+                           "CREATE TABLE locks (key TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID",
+                           NULL, NULL, NULL));
+    sqlite_ok(sqlite3_prepare_v2(db, "INSERT INTO locks VALUES ('seats/0', 'somebody')", -1,
+                                 &insert, NULL));
+    sqlite_ok(sqlite3_prepare_v2(
+        db, "DELETE FROM locks WHERE key = 'seats/0' AND owner = 'somebody'", -1, &delete, NULL));
+}
+
+static void sqlite_pairs(long n)
+{
+    for (long i = 0; i < n; i++) {
+        sqlite_ok(sqlite3_step(insert));
+        sqlite_ok(sqlite3_reset(insert));
+        sqlite_ok(sqlite3_step(delete));
+        sqlite_ok(sqlite3_reset(delete));
+    }
+}
+
+static void sqlite_finish(void)
+{
+    sqlite3_finalize(insert);
+    sqlite3_finalize(delete);
+    sqlite3_close(db);
+}
+
+const struct peer bench_peers[] = {
+    {"cas", nothing, cas_pairs, nothing_more},
+    {"mutex", nothing, mutex_pairs, nothing_more},
+    {"mem", mem_setup, mem_pairs, nothing_more},
+    {"mem, 1000 keys", nothing, mem_many_pairs, mem_finish},
+    {"robust mutex", robust_setup, robust_pairs, nothing_more},
+    {"file", file_setup, file_pairs, nothing_more},
+    {"flock", flock_setup, flock_pairs, flock_finish},
+    {"file, 1000 keys", nothing, file_many_pairs, file_finish},
+    {"lmdb", lmdb_setup, lmdb_pairs, lmdb_finish},
+    {"sqlite", sqlite_setup, sqlite_pairs, sqlite_finish},
+};
+const size_t bench_peers_n = sizeof bench_peers / sizeof *bench_peers;

@@ -1,0 +1,124 @@
+/*
+ * acquire.c - holdfast acquire, renew, release: grants that no process stands behind, for scripts.
+ *
+ * The handle isn't closed on success: closing gives back what it holds, and these grants are to
+ * outlive this process.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void print_quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*text);
+    putchar('\'');
+}
+
+/* For `eval` of a shell. */
+static void print_grants(const struct got *got)
+{
+    fputs("HOLDFAST_KEY='", stdout);
+    for (size_t i = 0; i < got->n; i++) {
+        if (i) putchar(' ');
+        for (const char *s = hf_key(got->locks[i]); *s; s++)
+            if (*s == '\'')
+                fputs("'\\''", stdout);
+            else
+                putchar(*s);
+    }
+    fputs("'\nHOLDFAST_TOKEN='", stdout);
+    for (size_t i = 0; i < got->n; i++)
+        printf("%s%llu", i ? " " : "", (unsigned long long)hf_token(got->locks[i]));
+    fputs("'\nHOLDFAST_OWNER=", stdout);
+    print_quoted(hf_owner(got->locks[0]));
+    putchar('\n');
+}
+
+static void print_grant_json(const hf_lock *lock)
+{
+    char *line = json_fields("{s:s, s:b, s:I, s:s, s:I}", "key", hf_key(lock), "held", 1, "token",
+                             (long long)hf_token(lock), "owner", hf_owner(lock), "left_ms",
+                             (long long)hf_left_ms(lock));
+    if (line) fputs(line, stdout);
+    free(line);
+}
+
+int acquire_command(const struct command *self, int argc, char **argv)
+{
+    static struct options o;
+    static struct got got;
+    hf *store;
+    char note[HF_NOTE_CAP];
+    unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_AT_LEAST | TAKES_JSON;
+    int status = parse_options(self, takes, argc, argv, &o);
+    if (!status) status = want_args(&o, 1, KEYS_CAP, "key");
+    if (!status && !o.lease_ms) status = bad_usage("no --lease: how long to hold");
+    if (status) return status < 0 ? finish_output() : status;
+    write_note(note, NULL);
+    watch_for_damage();
+    status = open_store(note, o.wait_ms, &store);
+    if (status) return status;
+    block_signals();
+    struct want want = {o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
+                        o.verbose, o.quiet,          o.busy_status};
+    want.options.flags |= HF_DETACHED;
+    if (get_locks(store, &want, &got)) {
+        hf_close(store);
+        return got.status;
+    }
+    if (o.json)
+        for (size_t i = 0; i < got.n; i++) print_grant_json(got.locks[i]);
+    else
+        print_grants(&got);
+    /* A grant that its owner was never told of must not stand. */
+    status = finish_output();
+    if (status) release_all(&got);
+    return status;
+}
+
+/* Opens the store and takes the grant over that the operands name. */
+static int adopt(const struct command *self, unsigned more, int argc, char **argv,
+                 struct options *o, hf **ret_store, hf_lock **ret)
+{
+    hf_error err;
+    int status = parse_options(self, TAKES_TOKEN | more, argc, argv, o);
+    if (!status) status = want_args(o, 1, 1, "key");
+    if (!status && !o->token) status = bad_usage("no --token: which grant of '%s'", o->args[0]);
+    if (status) return status;
+    watch_for_damage();
+    status = open_store(NULL, HF_FOREVER, ret_store);
+    if (status) return status;
+    return hf_adopt(*ret_store, o->args[0], o->token, ret, &err) ? failed(&err) : 0;
+}
+
+int renew_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    hf *store;
+    hf_lock *lock;
+    hf_error err;
+    int status = adopt(self, TAKES_LEASE | TAKES_JSON, argc, argv, &o, &store, &lock);
+    if (status) return status < 0 ? finish_output() : status;
+    if (hf_renew(lock, o.lease_ms, &err)) return failed(&err);
+    if (o.json) print_grant_json(lock);
+    return finish_output();
+}
+
+int release_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    hf *store;
+    hf_lock *lock;
+    hf_error err;
+    int status = adopt(self, 0, argc, argv, &o, &store, &lock);
+    if (status) return status < 0 ? finish_output() : status;
+    status = hf_release(lock, &err) ? failed(&err) : 0;
+    hf_close(store);
+    return status;
+}

@@ -1,0 +1,408 @@
+/*
+ * child.c - running a command that holds locks: starting it, watching it and the locks together,
+ * passing signals on, stopping all of it when a lock is lost.
+ *
+ * The command stays in our process group, as under flock(1): the terminal, its job control,
+ * pipelines and a caller that kills the group find one job, whatever we do. A group of its own
+ * would need the terminal handed over, which stops the other members of a pipeline and hides Ctrl-C
+ * from a script. What follows from it:
+ *   - what the terminal sends goes to the command too: it isn't passed on a second time. What was
+ *     sent to us alone is: INT, TERM, HUP, QUIT, TSTP, CONT to the command and those descendants
+ * that are in its group, USR1, USR2, WINCH to the command;
+ *   - when the command stops (Ctrl-Z) we stop after it, so that the shell sees the job stopped;
+ *   - on a lost lock the command's processes are stopped one by one (tree.c).
+ */
+#include "cli.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    GRACE_US = 5000000,   /* from TERM to KILL */
+    ARM_US = 20000,       /* a shorter command ends before a thread would have been started */
+    SETTLE_US = 20000,    /* a stop that a CONT has overtaken is none */
+    LOOK_US = 100000,     /* how often to look for processes that are to end */
+    SIZE_US = 1000000,    /* how often to look at the size of the store's file */
+    BLIND_US = 250000,    /* how often to ask for a lock that has no descriptor */
+    SESSION_FD_MIN = 100, /* out of the way of a shell script's own descriptors */
+    FIXED = 2             /* poll: signals, damage; then the locks */
+};
+
+enum phase { RUNNING, STOPPING, KILLING };
+
+struct watch {
+    const struct job *job;
+    struct job_end *end;
+    struct tree tree;
+    enum phase phase;
+    int ended, raw; /* the main process: has it ended, and how (as of waitpid) */
+    int typed_int, armed, blind, stop_sig;
+    int carries;      /* the command's descriptor is the hold */
+    int told_to_stop; /* TSTP came since the last CONT */
+    int64_t started_us, arm_us, stop_us, kill_us, give_up_us, size_us;
+    off_t size;
+    nfds_t n_fds;
+    struct pollfd fds[FIXED + KEYS_CAP];
+};
+
+/* For damaged_job: what runs now. */
+static struct watch *current;
+
+/* ---- starting ---- */
+
+/* The command would outlive the hold if this process were killed, unless it carries the hold: then
+   it has to end with us. */
+static int death_signal(const struct job *job, int carries)
+{
+    if (carries || job->close_session || job->on_lost == ON_LOST_IGNORE) return 0;
+    return job->on_lost == ON_LOST_KILL ? SIGKILL : SIGTERM;
+}
+
+/* vfork: a fork would copy the page tables of a mapped store. Returns the pid, or -1 and
+ *ret_errno. In the child only what changes nothing of the parent's memory but `*failed`. */
+static pid_t start(const struct job *job, int session_fd, int death, int *ret_errno)
+{
+    volatile int why = 0;
+    pid_t parent = getpid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    pid_t pid = vfork();
+    if (pid == 0) {
+        if (death) prctl(PR_SET_PDEATHSIG, death, 0, 0, 0);
+        if (getppid() != parent) _exit(EXIT_LOST);
+        if (session_fd >= 0) fcntl(session_fd, F_SETFD, 0);
+        restore_signals();
+        execvp(job->argv[0], job->argv);
+        why = errno;
+        _exit(127);
+    }
+    if (pid < 0) why = errno;
+    if (pid > 0 && why) {
+        int raw;
+        waitpid(pid, &raw, 0);
+        pid = -1;
+    }
+    *ret_errno = why;
+    return pid;
+}
+
+static void not_started(const struct job *job, int why, struct job_end *end)
+{
+    say("%s: %s", job->argv[0], strerror(why));
+    end->status = why == ENOENT ? 127 : why == EAGAIN || why == ENOMEM ? EXIT_INTERNAL : 126;
+}
+
+/* ---- stopping ---- */
+
+static void stop_all(struct watch *w, int at_once)
+{
+    if (w->phase == RUNNING) {
+        w->phase = STOPPING;
+        w->kill_us = hf__local_us() + (at_once ? 0 : GRACE_US);
+        if (!at_once) {
+            tree_signal(&w->tree, MAIN_SESSION, SIGTERM);
+            tree_signal(&w->tree, MAIN_SESSION, SIGCONT); /* a stopped one must see it */
+        }
+    }
+    if (at_once && w->phase == STOPPING) w->kill_us = hf__local_us();
+}
+
+static void keep_stopping(struct watch *w)
+{
+    int64_t now = hf__local_us();
+    if (w->phase == STOPPING && now >= w->kill_us) {
+        w->phase = KILLING;
+        w->give_up_us = now + GRACE_US;
+    }
+    if (w->phase == KILLING) tree_signal(&w->tree, MAIN_SESSION, SIGKILL);
+}
+
+static const char truncated[] = "the store's file was truncated while in use";
+
+static void damaged(struct watch *w, const char *what)
+{
+    say("%s; stopping the command", what);
+    w->end->damaged = 1;
+    w->n_fds = 1;
+    stop_all(w, 0);
+}
+
+static void lock_lost(struct watch *w, hf_lock *lock)
+{
+    const struct job *job = w->job;
+    hf_error err;
+    if (w->phase != RUNNING || w->ended || w->end->damaged) return;
+    if (hf_confirm(lock, &err) == HF_CORRUPT) {
+        damaged(w, err.text);
+        return;
+    }
+    /* The hold is a little older than the command. */
+    int64_t held_us = hf__local_us() - w->started_us + SETTLE_US;
+    int by_cap = job->max_hold_ms && held_us >= job->max_hold_ms * 1000;
+    const char *what = by_cap ? "has been held for as long as --max-hold allows" : "is lost";
+    if (job->on_lost == ON_LOST_IGNORE) {
+        say("the lock on '%s' %s; the command goes on without it", hf_key(lock), what);
+        return;
+    }
+    say("the lock on '%s' %s; stopping the command", hf_key(lock), what);
+    w->end->lost = 1;
+    stop_all(w, job->on_lost == ON_LOST_KILL);
+}
+
+/* ---- the locks ---- */
+
+static void arm(struct watch *w)
+{
+    w->armed = 1;
+    for (size_t i = 0; i < w->job->n; i++) {
+        int fd = w->job->locks[i] ? hf_lost_fd(w->job->locks[i]) : -1;
+        w->fds[FIXED + i] = (struct pollfd){fd, POLLIN, 0};
+        w->blind |= fd < 0 && w->job->locks[i];
+    }
+    w->n_fds = FIXED + w->job->n;
+}
+
+/* By the clock, for whoever comes back from a stop or has no descriptor. */
+static void ask_locks(struct watch *w)
+{
+    for (size_t i = 0; !w->end->damaged && i < w->job->n; i++)
+        if (w->job->locks[i] && w->fds[FIXED + i].fd != -2 && hf_left_ms(w->job->locks[i]) <= 0) {
+            w->fds[FIXED + i].fd = -2;
+            lock_lost(w, w->job->locks[i]);
+        }
+}
+
+static void look_at_size(struct watch *w)
+{
+    struct stat st;
+    int fd = hf_session_fd(w->job->store);
+    w->size_us = INT64_MAX;
+    if (fd < 0 || fstat(fd, &st)) return;
+    w->size_us = hf__local_us() + SIZE_US;
+    if (st.st_size < w->size)
+        damaged(w, truncated);
+    else
+        w->size = st.st_size;
+}
+
+/* ---- signals ---- */
+
+static int in_foreground(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (isatty(fd)) return tcgetpgrp(fd) == getpgrp();
+    return 0;
+}
+
+/* The main process was stopped. Whether we stop too is decided a moment later: a CONT to the whole
+   group may have reached us before it. */
+static void child_stopped(struct watch *w, int sig)
+{
+    w->stop_sig = sig;
+    w->stop_us = hf__local_us() + SETTLE_US;
+}
+
+static void stop_self(struct watch *w)
+{
+    int sig = w->stop_sig;
+    w->stop_us = 0;
+    if (w->ended || w->phase != RUNNING || tree_state(&w->tree) != 'T') return;
+    /* Somebody stopped just the command, not the job: our stop would never be noticed. */
+    if (!w->told_to_stop && !in_foreground()) return;
+    sigset_t one, before;
+    sigemptyset(&one);
+    sigaddset(&one, sig);
+    w->told_to_stop = 0;
+    raise(sig);
+    sigprocmask(SIG_UNBLOCK, &one, &before); /* here it stops, and goes on after CONT */
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static void reap(struct watch *w)
+{
+    int raw;
+    pid_t pid;
+    while ((pid = waitpid(-1, &raw, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+        if (pid != w->tree.pid || w->ended) continue;
+        if (WIFSTOPPED(raw)) {
+            child_stopped(w, WSTOPSIG(raw));
+        } else if (WIFCONTINUED(raw)) {
+            w->stop_us = 0;
+        } else {
+            w->ended = 1;
+            w->tree.reaped = 1;
+            w->raw = raw;
+            damage_kills(0);
+        }
+    }
+    w->end->kept = pid == 0; /* others are still there */
+}
+
+static void pass_on(struct watch *w, const struct signalfd_siginfo *si)
+{
+    int sig = (int)si->ssi_signo, typed = si->ssi_code == SI_KERNEL;
+    int shares_group = w->ended || getpgid(w->tree.pid) == getpgrp();
+    if (sig == SIGINT && typed) w->typed_int = 1;
+    if (sig == SIGTSTP) w->told_to_stop = 1;
+    if (w->phase != RUNNING && (sig == SIGINT || sig == SIGTERM)) stop_all(w, 1);
+    /* A hangup is told to the leader of the session alone; the rest to the whole group. */
+    if (typed && shares_group && !(sig == SIGHUP && getsid(0) == getpid())) return;
+    /* "kill 0" in the command has reached the command already. */
+    if (si->ssi_code == SI_USER && sig != SIGCONT && tree_has(&w->tree, (pid_t)si->ssi_pid)) return;
+    if (sig == SIGUSR1 || sig == SIGUSR2 || sig == SIGWINCH) {
+        if (!w->ended) kill(w->tree.pid, sig);
+    } else {
+        tree_signal(&w->tree, MAIN_GROUP, sig);
+    }
+}
+
+static void read_signals(struct watch *w)
+{
+    struct signalfd_siginfo si[8];
+    ssize_t n;
+    while ((n = read(w->fds[0].fd, si, sizeof si)) > 0) {
+        for (size_t i = 0; i < (size_t)n / sizeof *si; i++) {
+            if (si[i].ssi_signo == SIGCHLD) {
+                reap(w);
+                continue;
+            }
+            if (si[i].ssi_signo == SIGCONT) {
+                w->told_to_stop = 0;
+                w->stop_us = 0;
+                ask_locks(w);
+            }
+            pass_on(w, &si[i]);
+        }
+        if ((size_t)n < sizeof si) break;
+    }
+}
+
+/* ---- watching ---- */
+
+static int over(struct watch *w)
+{
+    if (w->phase == RUNNING) return w->ended;
+    if (w->phase == KILLING && hf__local_us() >= w->give_up_us) return 1;
+    return w->ended && !tree_signal(&w->tree, MAIN_SESSION, 0);
+}
+
+static void sooner(int64_t *until, int64_t us)
+{
+    if (us && us < *until) *until = us;
+}
+
+static void wait_for_event(struct watch *w)
+{
+    int64_t until = INT64_MAX, now = hf__local_us();
+    if (!w->armed && !w->end->damaged) sooner(&until, w->arm_us);
+    if (w->armed && w->blind) sooner(&until, now + BLIND_US);
+    if (w->armed && !w->end->damaged) sooner(&until, w->size_us);
+    if (w->phase != RUNNING) sooner(&until, now + LOOK_US);
+    sooner(&until, w->stop_us);
+    struct timespec t = {0, 0};
+    if (until > now) {
+        t.tv_sec = (until - now) / 1000000;
+        t.tv_nsec = (until - now) % 1000000 * 1000;
+    }
+    if (ppoll(w->fds, w->n_fds, until == INT64_MAX ? NULL : &t, NULL) <= 0)
+        for (nfds_t i = 0; i < w->n_fds; i++) w->fds[i].revents = 0;
+}
+
+static void watch_loop(struct watch *w)
+{
+    while (!over(w)) {
+        wait_for_event(w);
+        int64_t now = hf__local_us();
+        if (w->fds[0].revents) read_signals(w);
+        if (w->n_fds > 1 && w->fds[1].revents) {
+            damage_seen();
+            damaged(w, truncated);
+        }
+        for (nfds_t i = FIXED; i < w->n_fds; i++)
+            if (w->fds[i].revents) {
+                w->fds[i].fd = -2;
+                lock_lost(w, w->job->locks[i - FIXED]);
+            }
+        if (w->stop_us && now >= w->stop_us) stop_self(w);
+        if (w->phase != RUNNING) keep_stopping(w);
+        if (w->ended || w->end->damaged) continue;
+        if (!w->armed && now >= w->arm_us) arm(w);
+        if (w->blind) ask_locks(w);
+        if (w->armed && now >= w->size_us) look_at_size(w);
+    }
+}
+
+static void conclude(struct watch *w)
+{
+    struct job_end *end = w->end;
+    end->kept = end->kept && w->carries && !end->lost && !end->damaged;
+    if (!w->ended)
+        end->status = EXIT_LOST;
+    else if (WIFSIGNALED(w->raw))
+        end->status = 128 + WTERMSIG(w->raw);
+    else
+        end->status = WEXITSTATUS(w->raw);
+    end->success = w->ended && !end->status;
+    end->typed_int = w->typed_int && end->status == 128 + SIGINT && WIFSIGNALED(w->raw);
+    if (end->lost) end->status = EXIT_LOST;
+    if (end->damaged) end->status = EXIT_DAMAGED;
+}
+
+void run_job(const struct job *job, struct job_end *ret)
+{
+    static struct watch w; /* static: damaged_job comes back to it */
+    int why, session_fd = hf_session_fd(job->store);
+    memset(ret, 0, sizeof *ret);
+    memset(&w, 0, sizeof w);
+    if (session_fd >= 0 && !job->close_session) {
+        int high = fcntl(session_fd, F_DUPFD_CLOEXEC, SESSION_FD_MIN);
+        if (high >= 0) session_fd = high;
+    }
+    block_job_signals();
+    w.carries = session_fd >= 0 && !job->close_session && !job->leased;
+    w.fds[0] = (struct pollfd){signals_fd(), POLLIN, 0};
+    w.fds[1] = (struct pollfd){damage_fd(), POLLIN, 0};
+    w.n_fds = FIXED;
+    w.job = job;
+    w.end = ret;
+    w.started_us = hf__local_us();
+    w.arm_us = w.size_us = w.started_us + ARM_US;
+    if (w.fds[0].fd < 0) {
+        say("out of descriptors: %s", strerror(errno));
+        ret->status = EXIT_INTERNAL;
+        return;
+    }
+    pid_t pid =
+        start(job, job->close_session ? -1 : session_fd, death_signal(job, w.carries), &why);
+    if (pid < 0) {
+        not_started(job, why, ret);
+        return;
+    }
+    tree_init(&w.tree, pid);
+    damage_kills(pid);
+    current = &w;
+    watch_loop(&w);
+    current = NULL;
+    conclude(&w);
+    close(w.fds[0].fd);
+}
+
+int damaged_job(void)
+{
+    struct watch *w = current;
+    if (w && !w->end->damaged) {
+        damaged(w, truncated);
+        watch_loop(w);
+    } else {
+        say("the store's file was truncated while in use");
+    }
+    return EXIT_DAMAGED;
+}

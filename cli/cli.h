@@ -1,0 +1,234 @@
+/*
+ * cli.h - what the files of the command `holdfast` share.
+ */
+#ifndef HF_CLI_H
+#define HF_CLI_H
+
+#include "holdfast.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+enum { EXIT_USAGE = 64, EXIT_DAMAGED = 65, EXIT_INTERNAL = 70, EXIT_BUSY = 75, EXIT_LOST = 76 };
+enum { KEYS_CAP = 64 };
+
+/* ---- main.c ---- */
+
+/* One line on stderr, "holdfast: ..."; control characters become '?'. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same, ended by the words of how to get help; returns EXIT_USAGE. */
+int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Says why, returns the exit status of the code. */
+int failed(const hf_error *err);
+/* Flushes and closes stdout: 0, or EXIT_INTERNAL and a line if what was printed got lost. */
+int finish_output(void);
+
+struct command {
+    const char *name, *synopsis, *about, *page;
+    int (*run)(const struct command *self, int argc, char **argv);
+};
+
+/* What `-S` gave, NULL: the environment's. Never shown: it may hold a password. */
+extern const char *store_url;
+extern const char *command_name; /* the subcommand under way, for messages */
+
+/* ---- options.c: letters and meaning follow flock(1) ---- */
+
+enum takes {                       /* groups of options; a command names those that it takes */
+             TAKES_WAIT = 1 << 0,  /* -n -w -E -v -q */
+             TAKES_MODE = 1 << 1,  /* -s -x --limit */
+             TAKES_LEASE = 1 << 2, /* --lease */
+             TAKES_MAX_HOLD = 1 << 3,
+             TAKES_AT_LEAST = 1 << 11,
+             TAKES_RUN = 1 << 4,   /* --on-lost -o */
+             TAKES_ONCE = 1 << 5,  /* --keep --at-most-once */
+             TAKES_TOKEN = 1 << 6, /* --token */
+             TAKES_IDLE = 1 << 7,  /* --idle */
+             TAKES_ALL = 1 << 8,   /* --all */
+             TAKES_JSON = 1 << 9,  /* --json */
+             TAKES_CMD = 1 << 10   /* operands end where a command begins */
+};
+
+enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_IGNORE };
+
+struct options {
+    int64_t wait_ms, lease_ms, max_hold_ms, at_least_ms, keep_ms;
+    int64_t idle_ms; /* -1: not given */
+    uint64_t token;  /* 0: not given */
+    enum hf_mode mode;
+    uint32_t limit;
+    enum on_lost on_lost;
+    int busy_status; /* exit status when not obtained */
+    int close_session, at_most_once, all, json, verbose, quiet;
+    char **args; /* the operands: keys, a prefix, a URL */
+    int n_args;
+    char **argv; /* the command to run, NULL-terminated; NULL: none */
+};
+
+/* 0, or the exit status (then everything has been said), or -1: --help was answered. */
+int parse_options(const struct command *self, unsigned takes, int argc, char **argv,
+                  struct options *ret);
+/* "500ms", "10s", "1.5h", "7d", "2": milliseconds, rounded up; -1 if it is no time. */
+int64_t parse_time(const char *text);
+/* Exactly so many operands; 0 or EXIT_USAGE. */
+int want_args(const struct options *o, int least, int most, const char *what);
+/* Takes the URL of an argument over, and its secrets out of the argument list. */
+int take_url(char *arg);
+/* Opens the store; 0 or the exit status. `note`: NULL: the library's own. wait_ms bounds how long
+   one request may take. */
+int open_store(const char *note, int64_t wait_ms, hf **ret);
+hf_options lock_options(const struct options *o);
+
+/* ---- people.c: what notes say ---- */
+
+struct person { /* strings are safe to show on a terminal */
+    char host[80], user[80], command[HF_NOTE_CAP];
+    long pid; /* 0: unknown */
+};
+void read_note(const char *note, struct person *ret);
+/* The note of a holder that runs argv for this process (or of its caller, if argv is NULL). */
+void write_note(char note[HF_NOTE_CAP], char *const *argv);
+/* "anna@box pid 1234 (make deploy)" */
+void describe(const hf_party_info *p, char *to, size_t cap);
+/* "2026-01-31 12:30:00" (UTC) */
+void show_time(int64_t us, char *to, size_t cap);
+/* Copies what may be shown on a terminal: one line of valid UTF-8 without control characters. */
+void show_text(const char *from, char *to, size_t cap);
+/* Sorts and prints what was collected by collect_line. */
+struct lines {
+    char **line; /* "KEY\0whole line" */
+    size_t n, cap;
+};
+int collect_line(struct lines *lines, const char *key, const char *line);
+void print_lines(struct lines *lines);
+
+/* ---- json.c ---- */
+
+/* One document on one line, with its newline; NULL: out of memory. The caller frees it. */
+char *json_info(const hf_info *info);
+char *json_fields(const char *format, ...);
+
+/* ---- live.c: the line on a terminal that comes and goes ---- */
+
+int live_possible(void);
+void live_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void live_erase(void);
+/* From a second on, until progress_end, says on a terminal what takes so long. */
+void progress_begin(const char *what);
+void progress_count(uint64_t n);
+void progress_end(void);
+
+/* ---- get.c: from options to locks ---- */
+
+struct want {
+    char *const *keys;
+    size_t n;
+    hf_options options;
+    int once;
+    int64_t keep_ms;
+    const char *note; /* by which our place in line is found */
+    int verbose, quiet, busy_status;
+};
+struct got {
+    hf_lock *locks[KEYS_CAP]; /* in the order of the keys; with once: locks[0] is NULL if done */
+    size_t n;
+    hf_once once;
+    int status; /* if there are none: the exit status */
+};
+/* 0; or -1: then ret->status, everything has been said, and nothing is held. */
+int get_locks(hf *store, const struct want *want, struct got *ret);
+
+/* ---- signals.c ---- */
+
+/* INT, TERM, HUP and QUIT (unless they are ignored) wait to be read from here on. */
+void block_signals(void);
+/* With those that a running command gets, and SIGCHLD. */
+void block_job_signals(void);
+/* As at the start of this process; for a command after vfork too. */
+void restore_signals(void);
+/* A descriptor from which the blocked ones are read. -1: none. */
+int signals_fd(void);
+/* The number of one of the four that has come; 0: none. *ret_typed: it came from the terminal. */
+int pending_end_signal(int *ret_typed);
+/* After a Ctrl-C the calling shell must see that this process died of it, or its script goes on.
+   Else returns 128+n. */
+int end_by_signal(int sig, int typed);
+
+/* ---- damage.c: a store that is truncated while it is mapped ---- */
+
+/*
+ * From here on SIGBUS ends neither this process nor the command that it runs. Where the main thread
+ * meets the damage, it returns to damage_return() (1 then); another thread waits for the main
+ * thread to see damage_fd(), which must then call damage_seen() and leave the library alone.
+ */
+void watch_for_damage(void);
+#define damage_return() sigsetjmp(*damage_jump(), 0)
+sigjmp_buf *damage_jump(void);
+int damage_fd(void); /* readable: damaged; -1: none */
+void damage_seen(void);
+/* Whom to kill if the main thread doesn't see to it; 0: nobody. */
+void damage_kills(pid_t pid);
+
+/* ---- tree.c: the processes that a command has started ---- */
+
+enum which { MAIN_GROUP, MAIN_SESSION };
+struct tree {
+    pid_t pid;     /* the command's main process */
+    pid_t session; /* as last seen */
+    pid_t group;
+    unsigned long long start;
+    int reaped;
+};
+void tree_init(struct tree *t, pid_t pid);
+/* Sends sig (0: none) to the main process and its living descendants of that kind; how many. */
+size_t tree_signal(struct tree *t, enum which which, int sig);
+char tree_state(const struct tree *t); /* of the main process, as in /proc: 'T': stopped */
+/* Is `pid` the main process or descends from it? */
+int tree_has(struct tree *t, pid_t pid);
+
+/* ---- child.c: running a command that holds locks ---- */
+
+struct job {
+    char **argv;
+    hf *store;
+    hf_lock *const *locks; /* some may be NULL */
+    size_t n;
+    enum on_lost on_lost;
+    int close_session; /* the command doesn't carry the hold on */
+    int leased;        /* the hold ends by time, whatever processes live */
+    int64_t max_hold_ms;
+};
+struct job_end {
+    int status;    /* exit status of holdfast so far */
+    int success;   /* the command ended by itself, with 0 */
+    int lost;      /* the lock was lost, and the command stopped for it */
+    int damaged;   /* the store is damaged: the library must not be called any more */
+    int kept;      /* processes that the command left behind carry the hold: don't release */
+    int typed_int; /* it died of a Ctrl-C */
+};
+void run_job(const struct job *job, struct job_end *ret);
+/* Runs o->argv with the locks' names in its environment; the exit status so far. */
+int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end);
+void release_all(const struct got *got);
+/* After damage_return(): stops the command, if one runs; returns EXIT_DAMAGED. */
+int damaged_job(void);
+
+/* ---- the commands ---- */
+
+int run_command(const struct command *, int, char **);
+int once_command(const struct command *, int, char **);
+int acquire_command(const struct command *, int, char **);
+int renew_command(const struct command *, int, char **);
+int release_command(const struct command *, int, char **);
+int ls_command(const struct command *, int, char **);
+int show_command(const struct command *, int, char **);
+int watch_command(const struct command *, int, char **);
+int break_command(const struct command *, int, char **);
+int prune_command(const struct command *, int, char **);
+int stores_command(const struct command *, int, char **);
+int doctor_command(const struct command *, int, char **);
+int bench_command(const struct command *, int, char **);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * doctor.c - holdfast doctor: proves a store before it is trusted.
+ *
+ * First what the driver itself sees of its settings, then the conformance suite, which races real
+ * writers on keys of its own; at the end, in words, what a store of this kind promises and what
+ * not.
+ */
+#include "cli.h"
+
+#include "conform.h"
+#include "drivers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct examining {
+    const struct options *o;
+    int bad, done;
+};
+
+static void tell(void *arg, int ok, const char *text)
+{
+    struct examining *e = arg;
+    char shown[512];
+    e->bad += !ok;
+    e->done++;
+    if (e->o->json) {
+        char *line = json_fields("{s:s, s:b}", "check", text, "ok", ok);
+        if (line) fputs(line, stdout);
+        free(line);
+    } else {
+        show_text(text, shown, sizeof shown);
+        live_erase();
+        printf("%s  %s\n", ok ? "ok  " : "BAD ", shown);
+    }
+    fflush(stdout);
+    live_show("examining: %d checks done", e->done);
+}
+
+static void say_words(const char *mark, const char *words) { printf("  %s %s\n", mark, words); }
+
+/* What can be said of the kind of store, given that all of the above is true. */
+static void say_promises(const hf_driver *drv, const hf_url *url)
+{
+    char line[160];
+    printf("\n%s promises:\n", url->safe);
+    say_words("+",
+              "one holder at a time by key (or as many as asked for), with tokens that only grow");
+    if (drv->can & HF_CAN_SESSIONS)
+        say_words("+",
+                  "a hold lasts as long as its process, whatever the clock says, and ends with it");
+    else
+        say_words("+",
+                  "a hold is a lease, 30 s unless asked otherwise, renewed while its process runs");
+    if (drv->can & HF_CAN_NOT_QUEUE)
+        say_words("-", "no line: whoever looks at the right moment is next");
+    else {
+        snprintf(line, sizeof line, "first come, first served, %u in line; beyond that they poll",
+                 drv->queue_cap);
+        say_words("+", line);
+    }
+    if (drv->can & HF_CAN_BELLS || drv->watch) {
+        say_words("+", "who waits is woken when its turn comes");
+    } else {
+        snprintf(line, sizeof line, "who waits looks about every %u ms",
+                 drv->poll_ms ? drv->poll_ms : 250);
+        say_words("-", line);
+    }
+    if (drv->sync) say_words("+", "the mark of a done event is on disk before the call returns");
+    printf("and does not promise:\n");
+    if (!strcmp(drv->name, "mem"))
+        say_words("-", "anything between processes: it is the memory of one");
+    if (!strcmp(drv->name, "file"))
+        say_words("-", "anything between machines: it is the memory of one");
+    if (!(drv->can & HF_CAN_SESSIONS)) {
+        say_words("-", "that a dead holder's key is free before its lease is over");
+        say_words("-", "anything for a lease while the store's own clock is set back or forth");
+    }
+    say_words("-",
+              "that a holder which was paused does nothing late: let the data refuse old tokens");
+}
+
+/* The driver's own look at its settings. 0 or the exit status. */
+static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
+{
+    enum { IO_TIMEOUT_MS = 5000 };
+    hf_store *st;
+    hf_error err;
+    if (drv->open(url, IO_TIMEOUT_MS, &st, &err)) return failed(&err);
+    int rc = drv->inspect ? drv->inspect(st, tell, e, &err) : 0;
+    drv->close(st);
+    return rc ? failed(&err) : 0;
+}
+
+int doctor_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    hf_url url;
+    hf_error err;
+    int status = parse_options(self, TAKES_JSON, argc, argv, &o);
+    if (!status) status = want_args(&o, 0, 1, "URL");
+    if (!status && o.n_args) status = take_url(o.args[0]);
+    if (status) return status < 0 ? finish_output() : status;
+    const char *text = store_url ? store_url : getenv("HOLDFAST_STORE");
+    if (hf_url_parse(text && *text ? text : "file:", &url, &err)) return failed(&err);
+    const hf_driver *drv = hf__driver(url.scheme, &err);
+    if (!drv) return failed(&err);
+    watch_for_damage();
+    struct examining e = {&o, 0, 0};
+    status = inspect(drv, &url, &e);
+    if (!status) hf__conform(drv, &url, tell, &e);
+    live_erase();
+    if (status) return status;
+    if (o.json) {
+        char *line = json_fields("{s:s, s:b, s:i, s:i}", "store", url.safe, "safe", !e.bad,
+                                 "checks", e.done, "bad", e.bad);
+        if (line) fputs(line, stdout);
+        free(line);
+    } else if (e.bad) {
+        printf("\n%s: %d of %d checks failed: do not trust it\n", url.safe, e.bad, e.done);
+    } else {
+        say_promises(drv, &url);
+    }
+    status = finish_output();
+    return status ? status : e.bad ? EXIT_DAMAGED : 0;
+}

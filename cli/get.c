@@ -1,0 +1,277 @@
+/*
+ * get.c - from options to locks: at once where nobody is in the way, else by waiting in a thread of
+ * its own, so that a signal ends the wait and a terminal shows for whom we wait.
+ */
+#include "cli.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct waiting { /* for one key */
+    hf_lock *lock;
+    hf_error err;
+    int code, done_fd;
+};
+
+/* Tries once, in this thread. */
+static int try(hf *store, const struct want *want, struct got *ret, hf_error *err)
+{
+    hf_options o = want->options;
+    o.wait_ms = 0;
+    if (want->once) {
+        int rc = hf_once_begin(store, want->keys[0], want->keep_ms, &o, &ret->once, err);
+        if (!rc) ret->locks[0] = ret->once.lock;
+        return rc;
+    }
+    if (want->n == 1) return hf_acquire(store, want->keys[0], &o, &ret->locks[0], err);
+    return hf_acquire_all(store, (const char *const *)want->keys, want->n, &o, ret->locks, err);
+}
+
+/* On a thread of the library's. */
+static void acquired(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    struct waiting *w = arg;
+    uint64_t one = 1;
+    w->lock = lock;
+    w->code = code;
+    if (err) w->err = *err;
+    while (write(w->done_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+/* ---- who is in the way ---- */
+
+struct looking {
+    const char *note; /* ours */
+    char holder[400], since[40];
+    size_t holders, waiters, place; /* place: of ours in line, from 1; 0: not there */
+    const char *inner_token;        /* HOLDFAST_TOKEN of the command that we run under */
+    int own;                        /* a holder is that command */
+};
+
+static int listed(const char *list, uint64_t token)
+{
+    char *end;
+    for (const char *s = list; s && *s; s = end) {
+        unsigned long long n = strtoull(s, &end, 10);
+        if (end == s) break;
+        if (n == token) return 1;
+    }
+    return 0;
+}
+
+static int look_at(void *arg, const hf_info *info)
+{
+    struct looking *l = arg;
+    l->holders = info->n_holders;
+    l->waiters = info->n_waiters;
+    if (info->n_holders) {
+        describe(&info->parties[0], l->holder, sizeof l->holder);
+        show_time(info->parties[0].since_us, l->since, sizeof l->since);
+    }
+    for (size_t i = 0; i < info->n_holders; i++)
+        l->own |= listed(l->inner_token, info->parties[i].token);
+    for (size_t i = 0; l->note && i < info->n_waiters && !l->place; i++)
+        if (!strcmp(info->parties[info->n_holders + i].note, l->note)) l->place = i + 1;
+    return 0;
+}
+
+/* The first key that somebody holds (and in whose line we stand, if that can be seen). */
+static const char *find_busy(hf *store, const struct want *want, struct looking *ret)
+{
+    const char *inner = getenv("HOLDFAST_STORE");
+    const char *tokens = getenv("HOLDFAST_TOKEN"), *busy = NULL;
+    if (!inner || strcmp(inner, hf_store_url(store)) != 0) tokens = NULL;
+    for (size_t i = 0; i < want->n; i++) {
+        struct looking l = {.note = want->note, .inner_token = tokens};
+        if (hf_peek(store, want->keys[i], look_at, &l, NULL)) continue;
+        if (!l.place && (busy || !l.holders)) continue;
+        *ret = l;
+        busy = want->keys[i];
+        if (l.place) break;
+    }
+    return busy;
+}
+
+static void show_waiting(hf *store, const struct want *want)
+{
+    struct looking l = {.note = want->note};
+    char line[80] = "", more[40] = "";
+    const char *key = find_busy(store, want, &l);
+    if (!key) {
+        live_show("waiting for '%s'", want->keys[0]);
+        return;
+    }
+    if (l.place) snprintf(line, sizeof line, "; place %zu of %zu in line", l.place, l.waiters);
+    if (l.holders > 1) snprintf(more, sizeof more, " and %zu more", l.holders - 1);
+    if (l.holders)
+        live_show("waiting for '%s', held by %s%s since %s UTC%s", key, l.holder, more, l.since,
+                  line);
+    else
+        live_show("waiting for '%s'%s", key, line);
+}
+
+/* ---- not obtained ---- */
+
+/* The result of all that gets no lock: -E allows for 0 as the status. */
+static int without(struct got *got, int status)
+{
+    got->status = status;
+    return -1;
+}
+
+static int not_got(hf *store, const struct want *want, const hf_error *err, struct got *got)
+{
+    int code = err->code;
+    struct looking l = {0};
+    if (code != HF_BUSY && code != HF_TIMEOUT) return without(got, failed(err));
+    if (want->quiet) return without(got, want->busy_status);
+    const char *key = find_busy(store, want, &l);
+    const char *how = code == HF_BUSY ? "busy" : "not obtained in time";
+    if (key && l.holders)
+        say("'%s': %s, held by %s since %s UTC", key, how, l.holder, l.since);
+    else
+        say("'%s': %s", want->keys[0], how);
+    return without(got, want->busy_status);
+}
+
+/* Waiting for a key that the command around us holds, without a limit, would never end. */
+static int waits_for_itself(hf *store, const struct want *want, struct got *got)
+{
+    struct looking l = {0};
+    const char *key = find_busy(store, want, &l);
+    if (!key || !l.own || want->options.wait_ms != HF_FOREVER) return 0;
+    say("'%s' is held by the command that this one runs under: it would wait for itself", key);
+    return without(got, hf_code_exit_status(HF_RECURSIVE));
+}
+
+/* ---- waiting ---- */
+
+/* Until the library has told (0), a signal comes (its number), or the store is damaged (-1). */
+static int wait_for(const struct waiting *w, hf *store, const struct want *want, int *ret_typed)
+{
+    struct pollfd fds[3] = {
+        {w->done_fd, POLLIN, 0}, {signals_fd(), POLLIN, 0}, {damage_fd(), POLLIN, 0}};
+    int sig = 0, live = !want->quiet && live_possible();
+    while (!sig) {
+        if (live) show_waiting(store, want);
+        int n = poll(fds, 3, live ? 1000 : -1);
+        if (n > 0 && fds[0].revents) break;
+        if (n > 0 && fds[2].revents) sig = -1;
+        struct signalfd_siginfo si;
+        if (n > 0 && fds[1].revents && read(fds[1].fd, &si, sizeof si) == (ssize_t)sizeof si) {
+            sig = (int)si.ssi_signo;
+            *ret_typed = si.ssi_code == SI_KERNEL;
+        }
+    }
+    close(fds[1].fd);
+    live_erase();
+    return sig;
+}
+
+/* One key, in line. 0: *ret. */
+static int wait_for_key(hf *store, const struct want *want, const char *key, int64_t wait_ms,
+                        struct got *got, hf_lock **ret)
+{
+    /* static: a library thread may be left behind on a damaged store */
+    static struct waiting w;
+    hf_options o = want->options;
+    hf_wait *wait;
+    int typed = 0;
+    w = (struct waiting){.done_fd = eventfd(0, EFD_CLOEXEC)};
+    o.wait_ms = wait_ms;
+    if (w.done_fd < 0) {
+        say("waiting for '%s': %s", key, strerror(errno));
+        return without(got, EXIT_INTERNAL);
+    }
+    int rc = want->once ? hf_once_start(store, key, want->keep_ms, &o, &got->once, acquired, &w,
+                                        &wait, &w.err)
+                        : hf_acquire_start(store, key, &o, acquired, &w, &wait, &w.err);
+    int sig = rc ? 0 : wait_for(&w, store, want, &typed);
+    if (sig < 0) {
+        damage_seen();
+        exit(damaged_job());
+    }
+    /* Who is impatient, while a server doesn't answer, ends this by a second signal. */
+    if (sig > 0) restore_signals();
+    if (!rc) hf_wait_free(wait);
+    close(w.done_fd);
+    if (sig > 0) {
+        hf_release(w.lock, NULL);
+        return without(got, end_by_signal(sig, typed));
+    }
+    *ret = w.lock;
+    if (!rc) rc = w.code;
+    return rc ? not_got(store, want, &w.err, got) : 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(**(char *const *const *)a, **(char *const *const *)b);
+}
+
+static int wait_in_line(hf *store, const struct want *want, struct got *ret)
+{
+    char *const *order[KEYS_CAP];
+    int rc = 0;
+    int64_t deadline_us = hf__local_us() + want->options.wait_ms * 1000;
+    /* The order in which hf_acquire_all takes them, so that nobody waits in a circle. */
+    for (size_t i = 0; i < want->n; i++) order[i] = &want->keys[i];
+    qsort(order, want->n, sizeof *order, by_name);
+    for (size_t i = 1; i < want->n && !rc; i++)
+        if (!strcmp(*order[i - 1], *order[i]))
+            rc = without(ret, bad_usage("'%s' is named twice", *order[i]));
+    for (size_t i = 0; i < want->n && !rc; i++) {
+        int64_t wait_ms = want->options.wait_ms;
+        if (wait_ms > 0) {
+            wait_ms = (deadline_us - hf__local_us() + 999) / 1000;
+            if (wait_ms < 1) wait_ms = 1;
+        }
+        hf_lock **lock = &ret->locks[order[i] - want->keys];
+        rc = wait_for_key(store, want, *order[i], wait_ms, ret, lock);
+    }
+    for (size_t i = 0; i < want->n && !rc && want->n > 1; i++)
+        if (hf_left_ms(ret->locks[i]) <= 0) {
+            say("the lock on '%s' was lost while waiting for others", want->keys[i]);
+            rc = without(ret, EXIT_LOST);
+        }
+    return rc;
+}
+
+static void tell_time(const struct want *want, int got, int64_t since_us)
+{
+    double seconds = (double)(hf__local_us() - since_us) / 1e6;
+    if (!want->verbose) return;
+    if (got)
+        say("getting lock took %.6f seconds", seconds);
+    else
+        say("failed to get lock after %.6f seconds", seconds);
+}
+
+int get_locks(hf *store, const struct want *want, struct got *ret)
+{
+    hf_error err;
+    int typed = 0, code = HF_BUSY, rc = 0;
+    int64_t started = hf__local_us();
+    memset(ret, 0, sizeof *ret);
+    ret->n = want->n;
+    /* A local store answers at once: no thread is needed to try. */
+    if (hf_session_fd(store) >= 0 || want->options.wait_ms == 0) code = try(store, want, ret, &err);
+    if (code == HF_BUSY && want->options.wait_ms != 0) {
+        rc = waits_for_itself(store, want, ret);
+        if (!rc) rc = wait_in_line(store, want, ret);
+    } else if (code) {
+        rc = not_got(store, want, &err, ret);
+    }
+    tell_time(want, !rc, started);
+    int sig = rc ? 0 : pending_end_signal(&typed);
+    if (sig) rc = without(ret, end_by_signal(sig, typed));
+    if (rc) release_all(ret);
+    return rc;
+}

@@ -1,0 +1,153 @@
+/*
+ * ls.c - holdfast ls and show: who holds what, since when, and who waits.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ls ---- */
+
+struct listing {
+    const struct options *o;
+    struct lines lines;
+    uint64_t seen;
+};
+
+/* "1h02m", "3.5s"; "-": as long as its process lives */
+static void show_left(int64_t ms, char *to, size_t cap)
+{
+    if (ms == HF_FOREVER)
+        snprintf(to, cap, "-");
+    else if (ms < 60000)
+        snprintf(to, cap, "%.1fs", (double)ms / 1000);
+    else if (ms < 3600000)
+        snprintf(to, cap, "%lldm%02llds", (long long)(ms / 60000), (long long)(ms / 1000 % 60));
+    else
+        snprintf(to, cap, "%lldh%02lldm", (long long)(ms / 3600000), (long long)(ms / 60000 % 60));
+}
+
+/* TOKEN SINCE LEFT WAITING KEY HELD BY */
+static char *line_of(const hf_info *info)
+{
+    char who[400] = "(free)", since[40] = "-", left[32] = "-", key[HF_KEY_CAP], more[40] = "";
+    char *line;
+    show_text(info->key, key, sizeof key);
+    uint64_t token = info->token;
+    if (info->n_holders) {
+        const hf_party_info *p = &info->parties[0];
+        describe(p, who, sizeof who);
+        show_time(p->since_us, since, sizeof since);
+        show_left(p->left_ms, left, sizeof left);
+        token = p->token;
+    } else if (info->done_us) {
+        snprintf(who, sizeof who, "(done)");
+        show_time(info->done_us, since, sizeof since);
+    }
+    if (info->n_holders > 1) snprintf(more, sizeof more, " and %zu more", info->n_holders - 1);
+    int n = asprintf(&line, "%-16llu  %-19s  %6s  %7zu  %-24s  %s%s\n", (unsigned long long)token,
+                     since, left, info->n_waiters, key, who, more);
+    return n < 0 ? NULL : line;
+}
+
+static int list_one(void *arg, const hf_info *info)
+{
+    struct listing *l = arg;
+    progress_count(++l->seen);
+    if (!l->o->all && !info->n_holders && !info->n_waiters) return 0;
+    char *line = l->o->json ? json_info(info) : line_of(info);
+    int rc = line ? collect_line(&l->lines, info->key, line) : HF_NOMEM;
+    free(line);
+    return rc;
+}
+
+int ls_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    hf *store;
+    hf_error err;
+    int status = parse_options(self, TAKES_ALL | TAKES_JSON, argc, argv, &o);
+    if (!status) status = want_args(&o, 0, 1, "prefix");
+    if (status) return status < 0 ? finish_output() : status;
+    struct listing l = {.o = &o};
+    watch_for_damage();
+    status = open_store(NULL, HF_FOREVER, &store);
+    if (status) return status;
+    progress_begin("reading keys");
+    int rc = hf_list(store, o.n_args ? o.args[0] : "", list_one, &l, &err);
+    progress_end();
+    hf_close(store);
+    if (rc) return failed(&err);
+    if (!o.json && l.lines.n)
+        printf("%-16s  %-19s  %6s  %7s  %-24s  %s\n", "TOKEN", "SINCE (UTC)", "LEFT", "WAITING",
+               "KEY", "HELD BY");
+    print_lines(&l.lines);
+    return finish_output();
+}
+
+/* ---- show ---- */
+
+static void print_party(const hf_party_info *p)
+{
+    char who[400], since[40], left[32], owner[HF_OWNER_CAP];
+    describe(p, who, sizeof who);
+    show_time(p->since_us, since, sizeof since);
+    show_text(p->owner, owner, sizeof owner);
+    printf("  %s\n    since %s UTC, owner %s", who, since, owner);
+    if (p->mode == HF_SHARED) printf(", shared");
+    if (p->mode == HF_LIMITED) printf(", one of at most %u", p->limit);
+    if (p->token) {
+        show_left(p->left_ms, left, sizeof left);
+        printf(", token %llu, ", (unsigned long long)p->token);
+        if (p->left_ms == HF_FOREVER)
+            printf("for as long as its process lives");
+        else
+            printf("%s left", left);
+        if (!p->claimed) printf(", handed over and not taken up yet");
+    }
+    putchar('\n');
+}
+
+static int print_key(void *arg, const hf_info *info)
+{
+    const struct options *o = arg;
+    if (o->json) {
+        char *line = json_info(info);
+        if (line) fputs(line, stdout);
+        free(line);
+        return 0;
+    }
+    char key[HF_KEY_CAP], when[40], result[HF_RESULT_CAP];
+    show_text(info->key, key, sizeof key);
+    printf("%s: %s\n", key, info->n_holders ? "held by" : "free");
+    for (size_t i = 0; i < info->n_holders; i++) print_party(&info->parties[i]);
+    if (info->n_waiters) printf("waiting:\n");
+    for (size_t i = 0; i < info->n_waiters; i++) print_party(&info->parties[info->n_holders + i]);
+    if (info->token && !info->n_holders)
+        printf("  last token %llu\n", (unsigned long long)info->token);
+    if (info->done_us) {
+        show_time(info->done_us, when, sizeof when);
+        show_text(info->result, result, sizeof result);
+        printf("  done %s UTC%s%s", when, *result ? ": " : "", result);
+        show_time(info->keep_until_us, when, sizeof when);
+        printf(", remembered %s%s\n", info->keep_until_us == HF_FOREVER ? "for ever" : "until ",
+               info->keep_until_us == HF_FOREVER ? "" : when);
+    }
+    return 0;
+}
+
+int show_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    hf *store;
+    hf_error err;
+    int status = parse_options(self, TAKES_JSON, argc, argv, &o);
+    if (!status) status = want_args(&o, 1, 1, "key");
+    if (status) return status < 0 ? finish_output() : status;
+    watch_for_damage();
+    status = open_store(NULL, HF_FOREVER, &store);
+    if (status) return status;
+    int rc = hf_peek(store, o.args[0], print_key, &o, &err);
+    hf_close(store);
+    return rc ? failed(&err) : finish_output();
+}

@@ -1,0 +1,168 @@
+/*
+ * main.c - the command `holdfast`: finds the subcommand, and says what went wrong.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *store_url;
+const char *command_name = "";
+
+static const struct command commands[] = {
+    {"run",
+     "[-n | -w TIME] [-s | --limit N] [--lease TIME] [--max-hold TIME] [--at-least TIME]\n"
+     "           [-E CODE] [--on-lost term|kill|ignore] [-o] [-q] [-v] KEY... -- CMD ARG...\n"
+     "       holdfast run [OPTION...] KEY CMD ARG...\n"
+     "       holdfast run [OPTION...] KEY -c 'SHELL COMMAND'",
+     "run a command while holding keys", "run", run_command},
+    {"once",
+     "[--keep TIME] [--at-most-once] [--lease TIME] [-n | -w TIME] [-E CODE]\n"
+     "           [--max-hold TIME] [--on-lost term|kill|ignore] [-o] [-q] [-v] KEY -- CMD ARG...",
+     "run a command once per event, remembered", "once", once_command},
+    {"acquire",
+     "[-n | -w TIME] [-s | --limit N] [-E CODE] [--at-least TIME] [-q] [-v] [--json]\n"
+     "           KEY... --lease TIME",
+     "take keys for a time, for scripts", "acquire", acquire_command},
+    {"renew", "KEY --token N [--lease TIME] [--json]", "extend a grant", "acquire", renew_command},
+    {"release", "KEY --token N", "give a grant back", "acquire", release_command},
+    {"ls", "[--all] [--json] [PREFIX]", "list what is held or waited for", "ls", ls_command},
+    {"show", "[--json] KEY", "show one key: holders and waiters", "ls", show_command},
+    {"watch", "[--json] [PREFIX]", "show changes as they happen", "ls", watch_command},
+    {"break", "KEY --token N", "end somebody's grant", "break", break_command},
+    {"prune", "--idle TIME [--json]", "delete what nobody has used for long", "prune",
+     prune_command},
+    {"stores", "[--json]", "name the kinds of store there are", "doctor", stores_command},
+    {"doctor", "[--json] [URL]", "prove a store before it is trusted", "doctor", doctor_command},
+    {"bench", "[--json] [URL]", "measure a store against flock(2)", "doctor", bench_command},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+__attribute__((format(printf, 1, 0))) static void say_args(const char *format, va_list args,
+                                                           const char *end)
+{
+    char line[1024];
+    vsnprintf(line, sizeof line, format, args);
+    char shown[1024];
+    show_text(line, shown, sizeof shown);
+    live_erase();
+    fprintf(stderr, "holdfast: %s%s\n", shown, end);
+}
+
+void say(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say_args(format, args, "");
+    va_end(args);
+}
+
+int bad_usage(const char *format, ...)
+{
+    char end[64];
+    va_list args;
+    va_start(args, format);
+    snprintf(end, sizeof end, " (see: holdfast %s%s--help)", command_name,
+             *command_name ? " " : "");
+    say_args(format, args, end);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+int failed(const hf_error *err)
+{
+    say("%s", err->text);
+    return hf_code_exit_status(err->code);
+}
+
+int finish_output(void)
+{
+    if (!fflush(stdout) && !ferror(stdout) && !fclose(stdout)) return 0;
+    say("writing to standard output: %s", strerror(errno));
+    return EXIT_INTERNAL;
+}
+
+static void list_commands(FILE *to)
+{
+    fprintf(to, "usage: holdfast [-S URL] COMMAND [OPTION...] [ARG...]\n\n");
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].about);
+    fprintf(to, "\n"
+                "  -S URL     the store: file:/path, redis://host, ... or @FILE that names it;\n"
+                "             default: $HOLDFAST_STORE, or else file: in your state directory\n"
+                "  TIME       500ms, 10s, 5m, 1.5h, 7d; a bare number is seconds\n\n"
+                "holdfast COMMAND --help says more; so does man holdfast.\n");
+}
+
+static const struct command *find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(commands[i].name, name)) return &commands[i];
+    return NULL;
+}
+
+/* Options that stand before the subcommand. *ret_at: where that is. 0, -1 (answered), or status. */
+static int leading_options(int argc, char **argv, int *ret_at)
+{
+    int i = 1, status = 0;
+    for (; i < argc && argv[i][0] == '-' && !status; i++) {
+        char *a = argv[i];
+        if (!strcmp(a, "--help") || !strcmp(a, "-h")) {
+            list_commands(stdout);
+            return -1;
+        }
+        if (!strcmp(a, "--version") || !strcmp(a, "-V")) {
+            printf("holdfast %s\n", hf_version());
+            return -1;
+        }
+        if (!strcmp(a, "-S") || !strcmp(a, "--store")) {
+            if (i + 1 >= argc) return bad_usage("%s needs a URL", a);
+            status = take_url(argv[++i]);
+        } else if (!strncmp(a, "-S", 2)) {
+            status = take_url(a + 2);
+        } else if (!strncmp(a, "--store=", 8)) {
+            status = take_url(a + 8);
+        } else {
+            return bad_usage("unknown option '%s' before the command", a);
+        }
+    }
+    *ret_at = i;
+    return status;
+}
+
+/* A descriptor that the caller closed would be the next file's that is opened: the store's. What
+   stands in for it fails as it would have, and isn't passed on. */
+static void keep_standard_descriptors(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC) != fd)
+            _exit(EXIT_INTERNAL);
+}
+
+int main(int argc, char **argv)
+{
+    int at = 0;
+    keep_standard_descriptors();
+    int status = leading_options(argc, argv, &at);
+    if (status) return status < 0 ? finish_output() : status;
+    if (at >= argc) {
+        list_commands(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[at], "help")) {
+        const struct command *about = at + 1 < argc ? find(argv[at + 1]) : NULL;
+        char *help[] = {argv[at], (char[]){"--help"}, NULL};
+        if (about) return about->run(about, 2, help);
+        list_commands(stdout);
+        return finish_output();
+    }
+    const struct command *command = find(argv[at]);
+    if (!command) return bad_usage("unknown command '%s'", argv[at]);
+    command_name = command->name;
+    return command->run(command, argc - at, argv + at);
+}

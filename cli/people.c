@@ -1,0 +1,212 @@
+/*
+ * people.c - who holds and who waits, as people want to read it.
+ *
+ * A note is "host=H pid=P user=U command=C", percent-encoded, the command last. It comes from other
+ * programs and other machines: it is never trusted, only shown.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- text that a terminal may see ---- */
+
+/* The length of the UTF-8 sequence at s, 0 if it is none or a control character. */
+static size_t shown_sequence(const unsigned char *s)
+{
+    if (*s < 0x80) return *s >= 0x20 && *s != 0x7f;
+    size_t n = *s >= 0xc2 && *s < 0xe0   ? 2
+               : *s >= 0xe0 && *s < 0xf0 ? 3
+               : *s >= 0xf0 && *s < 0xf5 ? 4
+                                         : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if (n == 2 && *s == 0xc2 && s[1] < 0xa0) return 0; /* C1 controls */
+    if (n == 3 && ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f))) return 0;
+    if (n == 4 && ((*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f))) return 0;
+    return n;
+}
+
+void show_text(const char *from, char *to, size_t cap)
+{
+    size_t at = 0;
+    const unsigned char *s = (const unsigned char *)from;
+    while (*s) {
+        size_t n = shown_sequence(s);
+        if (at + (n ? n : 1) >= cap) break;
+        if (n)
+            memcpy(to + at, s, n);
+        else
+            to[at] = '?';
+        at += n ? n : 1;
+        s += n ? n : 1;
+    }
+    to[at] = 0;
+}
+
+void show_time(int64_t us, char *to, size_t cap)
+{
+    time_t seconds = (time_t)(us / 1000000);
+    struct tm tm;
+    if (!gmtime_r(&seconds, &tm) || !strftime(to, cap, "%Y-%m-%d %H:%M:%S", &tm))
+        snprintf(to, cap, "?");
+}
+
+/* ---- notes ---- */
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Decodes up to `end` what is percent-encoded, leaving the rest as it is. */
+static void decode(const char *from, const char *end, char *to, size_t cap)
+{
+    char raw[HF_NOTE_CAP];
+    size_t at = 0;
+    for (const char *s = from; s < end && at + 1 < sizeof raw; s++) {
+        int encoded = *s == '%' && end - s > 2 && hex(s[1]) >= 0 && hex(s[2]) >= 0;
+        raw[at++] = encoded ? (char)(hex(s[1]) * 16 + hex(s[2])) : *s;
+        if (encoded) s += 2;
+    }
+    raw[at] = 0;
+    show_text(raw, to, cap);
+}
+
+void read_note(const char *note, struct person *ret)
+{
+    char pid[24] = "";
+    memset(ret, 0, sizeof *ret);
+    for (const char *s = note; *s;) {
+        const char *end = s + strcspn(s, " ");
+        if (!strncmp(s, "host=", 5)) decode(s + 5, end, ret->host, sizeof ret->host);
+        if (!strncmp(s, "user=", 5)) decode(s + 5, end, ret->user, sizeof ret->user);
+        if (!strncmp(s, "pid=", 4)) decode(s + 4, end, pid, sizeof pid);
+        if (!strncmp(s, "command=", 8)) {
+            decode(s + 8, s + strlen(s), ret->command, sizeof ret->command);
+            break;
+        }
+        s = end + (*end == ' ');
+    }
+    char *end;
+    ret->pid = strtol(pid, &end, 10);
+    if (*end || ret->pid < 0) ret->pid = 0;
+    /* A note of the user's own making is shown as it is. */
+    if (!ret->host[0] && !ret->pid && !ret->command[0])
+        show_text(note, ret->command, sizeof ret->command);
+}
+
+/* Appends the text, percent-encoded where it would break the line; stops where it is full. */
+static void encode(char *to, size_t cap, const char *text)
+{
+    size_t at = strlen(to);
+    for (const unsigned char *s = (const unsigned char *)text; *s && at + 4 < cap; s++) {
+        if (*s > 0x20 && *s < 0x7f && *s != '%')
+            to[at++] = (char)*s;
+        else
+            at += (size_t)snprintf(to + at, cap - at, "%%%02X", *s);
+    }
+    to[at] = 0;
+}
+
+static void add(char *to, size_t cap, const char *plain)
+{
+    size_t at = strlen(to);
+    snprintf(to + at, cap - at, "%s", plain);
+}
+
+/* The arguments of another process, one by one; it may be gone. */
+static void add_command_of(char *to, size_t cap, pid_t pid)
+{
+    char path[40], args[HF_NOTE_CAP];
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, args, sizeof args - 1);
+    if (fd >= 0) close(fd);
+    while (n > 0 && !args[n - 1]) n--;
+    for (ssize_t i = 0; i < n; i++)
+        if (!args[i]) args[i] = ' ';
+    args[n > 0 ? n : 0] = 0;
+    encode(to, cap, args);
+}
+
+void write_note(char note[HF_NOTE_CAP], char *const *argv)
+{
+    char host[65] = "", number[32];
+    gethostname(host, sizeof host - 1);
+    /* Not getpwuid: it may ask a directory server, and the note isn't worth the wait. */
+    const char *user = getenv("USER");
+    if (!user) user = getenv("LOGNAME");
+    if (!user && !getuid()) user = "root";
+    snprintf(number, sizeof number, "%ld", (long)getuid());
+    note[0] = 0;
+    add(note, HF_NOTE_CAP, "host=");
+    encode(note, HF_NOTE_CAP, host);
+    add(note, HF_NOTE_CAP, " user=");
+    encode(note, 160, user ? user : number);
+    snprintf(number, sizeof number, " pid=%ld command=", (long)(argv ? getpid() : getppid()));
+    add(note, HF_NOTE_CAP, number);
+    if (!argv) add_command_of(note, HF_NOTE_CAP, getppid());
+    for (int i = 0; argv && argv[i]; i++) {
+        if (i) encode(note, HF_NOTE_CAP, " ");
+        encode(note, HF_NOTE_CAP, argv[i]);
+    }
+}
+
+void describe(const hf_party_info *p, char *to, size_t cap)
+{
+    struct person who;
+    read_note(p->note, &who);
+    char pid[32] = "";
+    if (who.pid) snprintf(pid, sizeof pid, " pid %ld", who.pid);
+    if (who.host[0] || who.user[0])
+        snprintf(to, cap, "%s@%s%s%s%s%s", who.user[0] ? who.user : "?",
+                 who.host[0] ? who.host : "?", pid, who.command[0] ? " (" : "", who.command,
+                 who.command[0] ? ")" : "");
+    else if (who.command[0])
+        snprintf(to, cap, "%s%s", who.command, pid);
+    else
+        show_text(p->owner, to, cap);
+}
+
+/* ---- sorted lines ---- */
+
+int collect_line(struct lines *lines, const char *key, const char *line)
+{
+    if (lines->n == lines->cap) {
+        size_t cap = lines->cap ? lines->cap * 2 : 64;
+        char **more = realloc(lines->line, cap * sizeof *more);
+        if (!more) return HF_NOMEM;
+        lines->line = more;
+        lines->cap = cap;
+    }
+    size_t k = strlen(key) + 1, n = strlen(line) + 1;
+    char *both = malloc(k + n);
+    if (!both) return HF_NOMEM;
+    memcpy(both, key, k);
+    memcpy(both + k, line, n);
+    lines->line[lines->n++] = both;
+    return 0;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void print_lines(struct lines *lines)
+{
+    if (lines->n) qsort(lines->line, lines->n, sizeof *lines->line, by_key);
+    for (size_t i = 0; i < lines->n; i++) {
+        fputs(lines->line[i] + strlen(lines->line[i]) + 1, stdout);
+        free(lines->line[i]);
+    }
+    free(lines->line);
+    *lines = (struct lines){NULL, 0, 0};
+}

@@ -1,0 +1,117 @@
+/*
+ * run.c - holdfast run: a command that holds keys while it runs.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* "a b c" of the locks: their keys, tokens or owners (one owner for all). */
+static char *joined(const struct got *got, const char *(*what)(const hf_lock *, char *))
+{
+    char scratch[32];
+    size_t len = 1, at = 0;
+    for (size_t i = 0; i < got->n; i++) len += strlen(what(got->locks[i], scratch)) + 1;
+    char *to = malloc(len);
+    for (size_t i = 0; to && i < got->n; i++)
+        at +=
+            (size_t)snprintf(to + at, len - at, "%s%s", i ? " " : "", what(got->locks[i], scratch));
+    return to;
+}
+
+static const char *key_of(const hf_lock *lock, char *scratch)
+{
+    (void)scratch;
+    return hf_key(lock);
+}
+
+static const char *token_of(const hf_lock *lock, char *scratch)
+{
+    snprintf(scratch, 32, "%llu", (unsigned long long)hf_token(lock));
+    return scratch;
+}
+
+/* Ours, and none that were inherited, not even as second entries of the same name. */
+static int set_environment(const hf *store, const struct got *got)
+{
+    char *keys = joined(got, key_of), *tokens = joined(got, token_of);
+    const char *const pairs[][2] = {{"HOLDFAST_KEY", keys},
+                                    {"HOLDFAST_TOKEN", tokens},
+                                    {"HOLDFAST_OWNER", hf_owner(got->locks[0])},
+                                    {"HOLDFAST_STORE", hf_store_url(store)}};
+    int bad = !keys || !tokens;
+    for (size_t i = 0; i < 4 && !bad; i++)
+        bad = unsetenv(pairs[i][0]) || setenv(pairs[i][0], pairs[i][1], 1);
+    free(keys);
+    free(tokens);
+    return bad;
+}
+
+void release_all(const struct got *got)
+{
+    for (size_t i = got->n; i-- > 0;) hf_release(got->locks[i], NULL);
+}
+
+/* Gives back what is held; says so when it had been lost without anybody noticing. */
+static void give_back(const struct got *got, const struct options *o, struct job_end *end)
+{
+    hf_error err;
+    for (size_t i = got->n; i-- > 0;) {
+        int rc = hf_release(got->locks[i], &err);
+        if (!rc || end->lost || o->on_lost == ON_LOST_IGNORE) continue;
+        say("%s", err.text);
+        if (rc == HF_LOST) end->status = EXIT_LOST;
+    }
+}
+
+int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end)
+{
+    struct job job = {o->argv,          store,         got->locks,
+                      got->n,           o->on_lost,    o->close_session,
+                      o->lease_ms != 0, o->max_hold_ms};
+    memset(end, 0, sizeof *end);
+    if (set_environment(store, got)) {
+        say("out of memory");
+        end->status = EXIT_INTERNAL;
+        return end->status;
+    }
+    if (o->verbose) say("executing %s", o->argv[0]);
+    run_job(&job, end);
+    return end->status;
+}
+
+int run_command(const struct command *self, int argc, char **argv)
+{
+    static struct options o; /* static: they are read after damage_return() */
+    static struct got got;
+    static struct job_end end;
+    static hf *store;
+    char note[HF_NOTE_CAP];
+    unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_MAX_HOLD | TAKES_AT_LEAST |
+                     TAKES_RUN | TAKES_CMD;
+    int status = parse_options(self, takes, argc, argv, &o);
+    if (!status) status = want_args(&o, 1, KEYS_CAP, "key");
+    if (status) return status < 0 ? finish_output() : status;
+    write_note(note, o.argv);
+    watch_for_damage();
+    if (damage_return()) return damaged_job();
+    status = open_store(note, o.wait_ms, &store);
+    if (status) return status;
+    block_signals();
+    struct want want = {o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
+                        o.verbose, o.quiet,          o.busy_status};
+    if (get_locks(store, &want, &got)) {
+        status = got.status;
+    } else {
+        status = run_holding(store, &got, &o, &end);
+        if (end.damaged) return status;
+        /* Processes that the command left behind go on holding, as under flock(1): their open
+           descriptor is the hold, and ends with the last of them. */
+        if (end.kept && !o.at_least_ms) return status;
+        give_back(&got, &o, &end);
+        status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;
+    }
+    hf_close(store);
+    return status;
+}

@@ -1,0 +1,90 @@
+/*
+ * signals.c - the signals that end a wait, and those that a running command gets.
+ *
+ * They are blocked and read, so that none is lost between "asked for" and "started". What was
+ * ignored when this process began (nohup) stays so.
+ */
+#include "cli.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static const int others[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP, SIGCHLD};
+enum { ENDERS = sizeof enders / sizeof *enders, OTHERS = sizeof others / sizeof *others };
+
+static sigset_t at_start, blocked;
+static struct sigaction pipe_at_start, child_at_start;
+
+static void add_unless_ignored(int sig)
+{
+    struct sigaction now;
+    if (!sigaction(sig, NULL, &now) && now.sa_handler != SIG_IGN) sigaddset(&blocked, sig);
+}
+
+void block_signals(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigemptyset(&blocked);
+    for (int i = 0; i < ENDERS; i++) add_unless_ignored(enders[i]);
+    /* A reader of our messages that goes away must not take the lock's keeper with it. */
+    sigaction(SIGPIPE, &ignore, &pipe_at_start);
+    sigaction(SIGCHLD, NULL, &child_at_start);
+    sigprocmask(SIG_BLOCK, &blocked, &at_start);
+}
+
+void block_job_signals(void)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    /* An ignored SIGCHLD would let the kernel throw the command's status away. */
+    sigaction(SIGCHLD, &standard, NULL);
+    for (int i = 0; i < OTHERS; i++)
+        if (others[i] == SIGWINCH || others[i] == SIGCHLD)
+            sigaddset(&blocked, others[i]);
+        else
+            add_unless_ignored(others[i]);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
+}
+
+void restore_signals(void)
+{
+    sigaction(SIGPIPE, &pipe_at_start, NULL);
+    sigaction(SIGCHLD, &child_at_start, NULL);
+    sigprocmask(SIG_SETMASK, &at_start, NULL);
+}
+
+int signals_fd(void) { return signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK); }
+
+int pending_end_signal(int *ret_typed)
+{
+    sigset_t came, wanted;
+    struct timespec at_once = {0, 0};
+    siginfo_t info;
+    if (sigpending(&came)) return 0;
+    sigemptyset(&wanted);
+    int any = 0;
+    for (int i = 0; i < ENDERS; i++)
+        if (sigismember(&came, enders[i]) == 1 && sigismember(&blocked, enders[i]) == 1) {
+            sigaddset(&wanted, enders[i]);
+            any = 1;
+        }
+    int sig = any ? sigtimedwait(&wanted, &info, &at_once) : 0;
+    if (sig <= 0) return 0;
+    *ret_typed = info.si_code == SI_KERNEL;
+    return sig;
+}
+
+int end_by_signal(int sig, int typed)
+{
+    if (sig == SIGINT && typed) {
+        struct sigaction standard = {.sa_handler = SIG_DFL};
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, sig);
+        fflush(NULL);
+        sigaction(sig, &standard, NULL);
+        raise(sig);
+        sigprocmask(SIG_UNBLOCK, &one, NULL);
+    }
+    return 128 + sig;
+}

@@ -1,0 +1,36 @@
+/*
+ * stores.c - holdfast stores: the kinds of store that this installation can use.
+ */
+#include "cli.h"
+
+#include "drivers.h"
+
+#include <stdlib.h>
+
+static void see(void *arg, const char *scheme, const hf_driver *driver, const char *path,
+                const char *why)
+{
+    const struct options *o = arg;
+    if (o->json) {
+        char *line = json_fields("{s:s, s:b, s:s?, s:s?, s:s?}", "scheme", scheme, "usable",
+                                 driver != NULL, "about", driver ? driver->about : NULL, "path",
+                                 path, "why", driver ? NULL : why);
+        if (line) fputs(line, stdout);
+        free(line);
+    } else if (driver) {
+        printf("%-10s %s%s%s%s\n", scheme, driver->about, path ? " (" : "", path ? path : "",
+               path ? ")" : "");
+    } else {
+        printf("%-10s cannot be used: %s\n", scheme, why ? why : "?");
+    }
+}
+
+int stores_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    int status = parse_options(self, TAKES_JSON, argc, argv, &o);
+    if (!status) status = want_args(&o, 0, 0, "argument");
+    if (status) return status < 0 ? finish_output() : status;
+    hf__drivers(see, &o);
+    return finish_output();
+}

@@ -1,0 +1,76 @@
+/*
+ * watch.c - holdfast watch: what changes, as it is noticed, until interrupted.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct watching {
+    const struct options *o;
+    int sig, typed, broken; /* broken: errno of a write that failed */
+};
+
+static void print_change(const hf_info *info)
+{
+    char who[400], when[40], key[HF_KEY_CAP];
+    show_text(info->key, key, sizeof key);
+    show_time(info->now_us, when, sizeof when);
+    printf("%s  %s: ", when, key);
+    if (info->n_holders) {
+        describe(&info->parties[0], who, sizeof who);
+        printf("held by %s, token %llu", who, (unsigned long long)info->parties[0].token);
+        if (info->n_holders > 1) printf(" and %zu more", info->n_holders - 1);
+    } else {
+        printf("%s", info->done_us ? "done" : "free");
+    }
+    if (info->n_waiters) printf(", %zu waiting", info->n_waiters);
+    putchar('\n');
+}
+
+/* Has whoever reads our output gone away? A watcher may have nothing to write for long. */
+static int reader_gone(void)
+{
+    struct pollfd out = {STDOUT_FILENO, 0, 0};
+    return poll(&out, 1, 0) > 0 && out.revents & (POLLERR | POLLNVAL);
+}
+
+/* Each line is flushed: who reads them wants to know now. */
+static int see(void *arg, const hf_info *info)
+{
+    struct watching *w = arg;
+    char *line = info && w->o->json ? json_info(info) : NULL;
+    if (line)
+        fputs(line, stdout);
+    else if (info)
+        print_change(info);
+    free(line);
+    if (info && (fflush(stdout) || ferror(stdout))) w->broken = errno ? errno : EIO;
+    if (!info && reader_gone()) w->broken = EPIPE;
+    w->sig = pending_end_signal(&w->typed);
+    return w->sig || w->broken;
+}
+
+int watch_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    hf *store;
+    hf_error err;
+    int status = parse_options(self, TAKES_JSON, argc, argv, &o);
+    if (!status) status = want_args(&o, 0, 1, "prefix");
+    if (status) return status < 0 ? finish_output() : status;
+    struct watching w = {.o = &o};
+    watch_for_damage();
+    status = open_store(NULL, HF_FOREVER, &store);
+    if (status) return status;
+    block_signals();
+    int rc = hf_watch(store, o.n_args ? o.args[0] : "", see, &w, &err);
+    hf_close(store);
+    if (rc) return failed(&err);
+    if (w.sig) return end_by_signal(w.sig, w.typed);
+    say("writing to standard output: %s", strerror(w.broken));
+    return EXIT_INTERNAL;
+}

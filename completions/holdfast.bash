@@ -1,0 +1,81 @@
+# Completion of holdfast for bash: commands, options, and the keys that are in use.
+
+# The words that complete $1, one a line on stdin; those with blanks stay whole.
+_holdfast_reply() {
+    local line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        if [[ -n $line && $line == "$1"* ]]; then COMPREPLY+=("$(printf '%q' "$line")"); fi
+    done
+}
+
+# The keys of the store that is named on this command line, or by the environment.
+_holdfast_keys() {
+    local i store=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in -S | --store) store=(-S "${COMP_WORDS[i + 1]}") ;; esac
+    done
+    timeout 2 holdfast "${store[@]}" ls "$@" --json 2>/dev/null |
+        sed -n 's/^{"key":"\(\([^"\\]\|\\.\)*\)",.*/\1/p' | sed 's/\\\(.\)/\1/g'
+}
+
+_holdfast() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command='' i
+    local wait='-n --nonblock -w --wait -E --conflict-exit-code -v --verbose -q --quiet'
+    local mode='-s --shared -x --exclusive --limit'
+    local run='--lease --max-hold --on-lost -o --close'
+    local options='-S --store -h --help'
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        -S | --store) ((i++)) ;;
+        -*) ;;
+        *) command=${COMP_WORDS[i]} && break ;;
+        esac
+    done
+    # Behind "--" it is somebody else's command line.
+    for ((; i < COMP_CWORD; i++)); do
+        if [[ ${COMP_WORDS[i]} == -- ]]; then
+            if declare -F _command_offset >/dev/null; then
+                _command_offset $((i + 1))
+            elif ((i + 1 == COMP_CWORD)); then
+                mapfile -t COMPREPLY < <(compgen -c -- "$word")
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            fi
+            return
+        fi
+    done
+    case $before in
+    --on-lost) _holdfast_reply "$word" <<<$'term\nkill\nignore' && return ;;
+    --keep) _holdfast_reply "$word" <<<$'forever\n7d\n30d' && return ;;
+    -w | --wait | --timeout | -E | --conflict-exit-code | --limit | --lease | --max-hold | \
+        --at-least | --token | --idle) return ;;
+    -S | --store) _holdfast_reply "$word" <<<$'file:\n@' && return ;;
+    esac
+    case $command in
+    run) options+=" $wait $mode $run --at-least --" ;;
+    once) options+=" $wait $run --keep --at-most-once --" ;;
+    acquire) options+=" $wait $mode --lease --at-least --json" ;;
+    renew) options+=' --token --lease --json' ;;
+    release | break) options+=' --token' ;;
+    ls) options+=' -a --all --json' ;;
+    show | watch | stores | doctor | bench) options+=' --json' ;;
+    prune) options+=' --idle --json' ;;
+    '') options+=' --version' ;;
+    esac
+    if [[ $word == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+    elif [[ -z $command ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'run once acquire renew release ls show watch break
+            prune stores doctor bench help' -- "$word")
+    else
+        case $command in
+        run | once | acquire | ls | show | watch)
+            _holdfast_reply "$word" < <(_holdfast_keys --all)
+            ;;
+        renew | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
+        esac
+    fi
+}
+
+complete -F _holdfast holdfast

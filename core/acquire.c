@@ -1,0 +1,361 @@
+/*
+ * acquire.c - from asking for a key to holding it.
+ *
+ * 1. The fast path: nobody of this process waits for the key: one `take` (or one step) at the
+ * store.
+ * 2. Else the request stands in the local FIFO of its key. The first of that line stands in the
+ *    store's queue; the others cost nothing there.
+ * 3. Whoever drives a wait at the store (the caller's own thread where the store has bells, else
+ *    the pump) calls hf__advance: one turn, and when to look again.
+ */
+#include "handle.h"
+
+#include "os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The number of a thread, never used again (an address would be). Eight bytes: there is always room
+   for them among what needs no lookup. */
+static _Thread_local uint64_t thread_number __attribute__((tls_model("initial-exec")));
+
+static uint64_t this_thread(void)
+{
+    static uint64_t last;
+    if (!thread_number) thread_number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    return thread_number;
+}
+
+/* ---- options ---- */
+
+static const hf_options defaults = HF_OPTIONS_INIT;
+
+enum { ALL_FLAGS = HF_DETACHED | HF_UNQUEUED | HF_ALLOW_RECURSIVE | HF_AT_MOST_ONCE | HF_NO_RENEW };
+
+static int text_fits(const char *s, size_t cap) { return !s || (*s && strlen(s) < cap); }
+
+int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err)
+{
+    const char *why = NULL;
+    if (o->size < sizeof *o)
+        why = "options: not initialized";
+    else if (o->wait_ms < HF_FOREVER || o->wait_ms > INT64_C(31536000000))
+        why = "wait_ms: must be -1 (for ever) or 0 to a year";
+    else if (o->lease_ms && (o->lease_ms < 100 || o->lease_ms > 86400000))
+        why = "lease_ms: must be 100 to 86,400,000";
+    else if (o->max_hold_ms < 0 || o->max_hold_ms > INT64_C(31536000000))
+        why = "max_hold_ms: must be 0 to a year";
+    else if (o->at_least_ms < 0 || o->at_least_ms > 86400000)
+        why = "at_least_ms: must be 0 to 86,400,000";
+    else if (o->mode != HF_EXCLUSIVE && o->mode != HF_SHARED && o->mode != HF_LIMITED)
+        why = "mode: unknown";
+    else if (o->mode == HF_LIMITED && (o->limit < 1 || o->limit > 1000))
+        why = "limit: must be 1 to 1,000";
+    else if (!text_fits(o->owner, HF_OWNER_CAP))
+        why = "owner: must have 1 to 127 bytes";
+    else if (o->note && strlen(o->note) >= HF_NOTE_CAP)
+        why = "note: longer than 255 bytes";
+    else if (o->flags & ~(unsigned)ALL_FLAGS)
+        why = "flags: unknown";
+    else if (o->flags & HF_DETACHED && !o->lease_ms)
+        why = "a detached grant needs lease_ms";
+    else if (o->mode == HF_LIMITED && o->limit > h->port.drv->holders_cap)
+        why = "limit: more than this store can hold";
+    return why ? hf_fail(err, HF_INVALID, 0, "acquire '%.100s': %s", key ? key : "", why) : 0;
+}
+
+/* ---- acquiring ---- */
+
+static int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
+{
+    for (const hf_lock *l = e->locks; l; l = l->next)
+        /* One that another thread is giving back may be another's already. */
+        if (!l->lost && !l->releasing && l->thread == this_thread() &&
+            (mode == HF_EXCLUSIVE || l->mode == HF_EXCLUSIVE))
+            return 1;
+    return 0;
+}
+
+/* The fast path: one take with the handle's own party. 0: *ret; HF_CONFLICT: the long way. Under
+   the mutex, which it drops around a store that may block. */
+static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
+{
+    hf_row *cur = &h->row;
+    int64_t clock_us;
+    int rc = hf__lock_reserve(h); /* before it: a grant that can't be told must not be made */
+    if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
+    /* Not by hf__port_take, whose count is atomic: under the mutex it needn't be. */
+    h->stats.store_ops++;
+    rc = h->port.drv->take(h->port.st, &e->key, &h->party, cur, &clock_us, err);
+    if (!rc) {
+        /* The next one's id is made now: read right after it was written it would be waited for. */
+        hf__new_id(h, h->party.id);
+        *ret = hf__lock_new(h, e, &cur->party[0], cur, NULL);
+        (*ret)->thread = this_thread();
+    }
+    if (cur->party != cur->inl) hf_row_clear(cur); /* of a row in use, with many waiters */
+    return rc;
+}
+
+/* One look at the store, without standing in the local line. Under the mutex, dropped. */
+static void try_beside(hf *h, struct hf_wait *w)
+{
+    h->callers++;
+    pthread_mutex_unlock(&h->mu);
+    while (!hf__advance(w))
+        continue; /* a try is over after one look, unless its grant was too old */
+    pthread_mutex_lock(&h->mu);
+    h->callers--;
+    if (w->code == HF_BUSY) h->stats.busy++;
+    hf__entry_put(h, w->e);
+}
+
+static int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us, hf_lock **ret,
+                   hf_once *once, hf_error *err)
+{
+    struct hf_wait w;
+    hf__wait_init(h, &w, e, o);
+    w.once = once != NULL;
+    w.ret_once = once;
+    w.keep_us = keep_us;
+    if (o->wait_ms == 0) w.deadline_us = w.started_us;
+    /* Who waits is driven by the pump or told by the tender: those two mustn't wait for themselves.
+     */
+    if (hf__own_thread(h)) w.deadline_us = w.started_us;
+    if (w.deadline_us == w.started_us && e->first)
+        try_beside(h, &w); /* others of this process wait: the store decides whether it may pass */
+    else
+        hf__wait_sync(h, &w);
+    pthread_cond_destroy(&w.changed);
+    if (w.code) {
+        if (err) *err = w.err;
+        return w.code;
+    }
+    if (w.lock) {
+        w.lock->thread = this_thread(); /* whichever thread was told of the grant */
+        *ret = w.lock;
+    }
+    return 0;
+}
+
+int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret, hf_error *err)
+{
+    struct hf_entry *e;
+    const hf_options *o = options ? options : &defaults;
+    int rc = hf__alive(h, "acquire", err);
+    if (!rc && options) rc = hf__check_options(h, o, key, err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    if (h->closing)
+        rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
+    if (!rc) rc = hf__entry(h, key, &e, err);
+    if (rc) {
+        pthread_mutex_unlock(&h->mu);
+        return rc;
+    }
+    if (e->locks && !(o->flags & HF_ALLOW_RECURSIVE) && held_by_thread(e, o->mode)) {
+        hf__entry_put(h, e);
+        pthread_mutex_unlock(&h->mu);
+        return hf_fail(err, HF_RECURSIVE, 0, "acquire '%s': this thread holds it already", key);
+    }
+    int plain = !options || (!o->lease_ms && !o->max_hold_ms && !o->at_least_ms && !o->flags &&
+                             o->mode == HF_EXCLUSIVE && !o->owner && !o->note && !o->request_id);
+    rc = HF_CONFLICT;
+    if (plain && !e->first && h->port.drv->take && h->port.can & HF_CAN_INSTANT)
+        rc = take_now(h, e, ret, err);
+    if (rc == HF_CONFLICT)
+        rc = acquire(h, e, o, 0, ret, NULL, err);
+    else if (rc)
+        hf__entry_put(h, e);
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+/* 0 and the marker's time, or INVALID. */
+static int keep_time(const char *key, int64_t keep_ms, int64_t *ret_us, hf_error *err)
+{
+    if (keep_ms != HF_FOREVER && (keep_ms < 1 || keep_ms > INT64_C(3153600000000)))
+        return hf_fail(err, HF_INVALID, 0,
+                       "once '%.100s': keep_ms: must be -1 or 1 ms to 100 years", key);
+    *ret_us = keep_ms == HF_FOREVER ? INT64_MAX : keep_ms * 1000;
+    return 0;
+}
+
+/* A mark made before its event must be on disk before that runs; if it can't be, it doesn't run. */
+int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err)
+{
+    hf *h = *lock ? (*lock)->h : NULL;
+    if (!h || !(flags & HF_AT_MOST_ONCE) || !h->port.drv->sync) return 0;
+    int rc = h->port.drv->sync(h->port.st, &(*lock)->e->key, err);
+    if (rc) hf_release(*lock, NULL);
+    if (rc) *lock = NULL;
+    return rc;
+}
+
+int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *options, hf_once *ret,
+                  hf_error *err)
+{
+    struct hf_entry *e;
+    const hf_options *o = options ? options : &defaults;
+    hf_once once = {0};
+    hf_lock *lock = NULL;
+    int64_t keep_us = 0;
+    int rc = hf__alive(h, "once", err);
+    if (!rc) rc = hf__check_options(h, o, key, err);
+    if (!rc) rc = keep_time(key, keep_ms, &keep_us, err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    if (h->closing)
+        rc = hf_fail(err, HF_CANCELED, 0, "once '%.100s': the store is being closed", key);
+    if (!rc) rc = hf__entry(h, key, &e, err);
+    if (!rc && !(o->flags & HF_ALLOW_RECURSIVE) && held_by_thread(e, o->mode)) {
+        rc = hf_fail(err, HF_RECURSIVE, 0, "once '%s': this thread holds it already", key);
+        hf__entry_put(h, e);
+    }
+    h->callers++;
+    if (!rc) rc = acquire(h, e, o, keep_us, &lock, &once, err);
+    pthread_mutex_unlock(&h->mu);
+    if (!rc) rc = hf__once_mark(&lock, o->flags, err);
+    pthread_mutex_lock(&h->mu);
+    h->callers--;
+    if (h->closing) pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->mu);
+    if (rc) return rc;
+    *ret = once;
+    ret->lock = lock;
+    return 0;
+}
+
+/* ---- several ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(**(const char *const *const *)a, **(const char *const *const *)b);
+}
+
+int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *options,
+                   hf_lock **ret, hf_error *err)
+{
+    enum { KEYS_CAP = 64 };
+    const char *const *order[KEYS_CAP];
+    hf_lock *got[KEYS_CAP];
+    if (options && options->size < sizeof *options)
+        return hf_fail(err, HF_INVALID, 0, "acquire: options: not initialized");
+    hf_options o = options ? *options : defaults;
+    if (n < 1 || n > KEYS_CAP)
+        return hf_fail(err, HF_INVALID, 0, "acquire: %zu keys: must be 1 to %d", n, KEYS_CAP);
+    int rc = hf__alive(h, "acquire", err);
+    for (size_t i = 0; !rc && i < n; i++) {
+        hf_rowkey k;
+        rc = hf_key_make(keys[i], &k, err);
+        order[i] = &keys[i];
+    }
+    if (!rc) rc = hf__check_options(h, &o, keys[0], err);
+    if (rc) return rc;
+    /* Everybody takes several keys in one order, so that nobody waits in a circle. */
+    qsort(order, n, sizeof *order, by_name);
+    for (size_t i = 1; i < n; i++)
+        if (!strcmp(*order[i - 1], *order[i]))
+            return hf_fail(err, HF_INVALID, 0, "acquire '%s': named twice", *order[i]);
+    int64_t deadline = o.wait_ms > 0 ? hf__local_us() + o.wait_ms * 1000 : 0;
+    size_t held = 0;
+    for (; held < n && !rc; held += !rc) {
+        if (o.wait_ms > 0) {
+            int64_t left = (deadline - hf__local_us() + 999) / 1000;
+            o.wait_ms = left > 0 ? left : 1;
+        }
+        rc = hf_acquire(h, *order[held], &o, &got[order[held] - keys], err);
+    }
+    for (size_t i = held; rc && i-- > 0;) {
+        got[order[i] - keys]->at_least_ms = 0; /* nothing was done with it */
+        hf_release(got[order[i] - keys], NULL);
+    }
+    if (!rc) memcpy(ret, got, n * sizeof *ret);
+    return rc;
+}
+
+/* ---- without a thread ---- */
+
+static int start(hf *h, const char *key, const hf_options *options, int64_t keep_us, hf_once *once,
+                 hf_acquired_fn *done, void *arg, hf_wait **ret, hf_error *err)
+{
+    struct hf_entry *e;
+    const hf_options *o = options ? options : &defaults;
+    int rc = hf__alive(h, "acquire", err);
+    if (!rc) rc = hf__check_options(h, o, key, err);
+    if (rc) return rc;
+    struct hf_wait *w = malloc(sizeof *w);
+    if (!w) return hf_fail(err, HF_NOMEM, 0, "acquire '%.100s': out of memory", key);
+    pthread_mutex_lock(&h->mu);
+    if (h->closing)
+        rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
+    if (!rc) rc = hf__need_pump(h, err);
+    if (!rc) rc = hf__entry(h, key, &e, err);
+    if (rc) {
+        pthread_mutex_unlock(&h->mu);
+        free(w);
+        return rc;
+    }
+    hf__wait_init(h, w, e, o);
+    if (o->wait_ms == 0) w->deadline_us = w->started_us;
+    w->once = once != NULL;
+    w->ret_once = once;
+    w->keep_us = keep_us;
+    w->done = done;
+    w->arg = arg;
+    w->pumped = 1;
+    w->party.bell = HF_PUMP_BELL;
+    hf__line_up(h, w);
+    if (w->deadline_us < h->pump_deadline_us) h->pump_deadline_us = w->deadline_us;
+    *ret = w;
+    if (w->state == HF_W_AT_STORE || w->deadline_us != INT64_MAX) hf__kick_pump(h);
+    pthread_mutex_unlock(&h->mu);
+    return 0;
+}
+
+int hf_acquire_start(hf *h, const char *key, const hf_options *options, hf_acquired_fn *done,
+                     void *arg, hf_wait **ret, hf_error *err)
+{
+    return start(h, key, options, 0, NULL, done, arg, ret, err);
+}
+
+int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *options, hf_once *ret,
+                  hf_acquired_fn *done, void *arg, hf_wait **wait, hf_error *err)
+{
+    int64_t keep_us = 0;
+    int rc = keep_time(key, keep_ms, &keep_us, err);
+    return rc ? rc : start(h, key, options, keep_us, ret, done, arg, wait, err);
+}
+
+/* Has the callback returned? Then the handle may be closed already: it isn't touched any more. */
+static int told(const hf_wait *w) { return __atomic_load_n(&w->told, __ATOMIC_ACQUIRE); }
+
+void hf_wait_cancel(hf_wait *w)
+{
+    if (told(w) || hf__alive(w->h, "cancel", NULL)) return;
+    pthread_mutex_lock(&w->h->mu);
+    if (w->state != HF_W_DONE) {
+        __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
+        w->h->pump_deadline_us = 0;
+        hf__kick_pump(w->h);
+    }
+    pthread_mutex_unlock(&w->h->mu);
+}
+
+void hf_wait_free(hf_wait *w)
+{
+    if (!w) return;
+    if (!told(w)) {
+        if (hf__alive(w->h, "wait", NULL)) return;
+        hf_wait_cancel(w);
+        pthread_mutex_lock(&w->h->mu);
+        hf *h = w->h;
+        h->callers++;
+        while (!told(w)) pthread_cond_wait(&w->changed, &h->mu);
+        h->callers--;
+        if (h->closing) pthread_cond_broadcast(&h->changed);
+        pthread_mutex_unlock(&h->mu);
+    }
+    pthread_cond_destroy(&w->changed);
+    free(w);
+}

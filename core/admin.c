@@ -1,0 +1,313 @@
+/*
+ * admin.c - looking at a store, and what operators do to it.
+ */
+#include "handle.h"
+
+#include "os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WATCH_LOOK_US = 250000, PRUNE_MIN_MS = 60000 };
+
+/* ---- rows as people see them ---- */
+
+static void show_party(const hf_party *p, struct hf_time now, hf_party_info *to)
+{
+    memset(to, 0, sizeof *to);
+    memcpy(to->owner, p->owner, (size_t)p->owner_len + 1);
+    memcpy(to->note, p->note, (size_t)p->note_len + 1);
+    to->token = p->token;
+    to->since_us = p->since_us;
+    to->mode = (enum hf_mode)p->mode;
+    to->limit = p->limit;
+    to->claimed = !(p->flags & HF_PARTY_UNCLAIMED);
+    if (p->token) {
+        to->left_ms = p->expires_us ? (p->expires_us - now.lo_us + 999) / 1000 : HF_FOREVER;
+        if (p->expires_us && to->left_ms < 0) to->left_ms = 0;
+    }
+}
+
+static int over(hf *h, const hf_party *p, struct hf_time now)
+{
+    if (p->expires_us && now.lo_us >= p->expires_us) return 1;
+    return p->session && p->session != h->port.session &&
+           h->port.drv->alive(h->port.st, p->session, NULL) == 0;
+}
+
+/* Shows a row; what `see` answered, or a negative code. */
+static int show_row(hf *h, const char *key, const hf_row *row, hf_info_fn *see, void *arg,
+                    hf_error *err)
+{
+    uint32_t n = row->n_holders + row->n_queue;
+    hf_party_info *parties = malloc((n ? n : 1) * sizeof *parties);
+    hf_info *info = calloc(1, sizeof *info);
+    int rc = HF_NOMEM;
+    if (!parties || !info) {
+        hf_fail(err, rc, 0, "show '%s': out of memory", key);
+        goto out;
+    }
+    struct hf_time now = hf__port_now(&h->port);
+    memcpy(info->key, key, strlen(key) + 1);
+    info->rev = row->rev;
+    info->token = row->token;
+    info->now_us = now.lo_us;
+    if (hf__marked(row, now)) {
+        info->done_us = row->done_us;
+        info->keep_until_us = row->keep_until_us == INT64_MAX ? HF_FOREVER : row->keep_until_us;
+        memcpy(info->result, row->result, (size_t)row->result_len + 1);
+    }
+    size_t k = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const hf_party *p = &row->party[i];
+        if (over(h, p, now)) continue;
+        show_party(p, now, &parties[k++]);
+        if (i < row->n_holders)
+            info->n_holders++;
+        else
+            info->n_waiters++;
+    }
+    info->parties = parties;
+    rc = see(arg, info) ? 1 : 0;
+out:
+    free(parties);
+    free(info);
+    return rc;
+}
+
+int hf_peek(hf *h, const char *key, hf_info_fn *see, void *arg, hf_error *err)
+{
+    hf_rowkey k;
+    hf_row row;
+    int rc = hf__alive(h, "show", err);
+    if (!rc) rc = hf_key_make(key, &k, err);
+    if (rc) return rc;
+    hf_row_init(&row);
+    rc = hf__port_get(&h->port, &k, &row, err);
+    if (!rc) rc = show_row(h, key, &row, see, arg, err);
+    hf_row_clear(&row);
+    return rc < 0 ? rc : 0;
+}
+
+struct listing {
+    hf *h;
+    hf_info_fn *see;
+    void *arg;
+    hf_error *err;
+    int code, stopped;
+};
+
+static int list_one(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    struct listing *l = arg;
+    int rc = show_row(l->h, key->text, row, l->see, l->arg, l->err);
+    if (rc < 0) l->code = rc;
+    if (rc > 0) l->stopped = 1;
+    return rc != 0;
+}
+
+/* Scans with the clock learnt and the store serialized, like every request. */
+static int scan(hf *h, const char *prefix, int (*see)(void *, const hf_rowkey *, hf_row *),
+                void *arg, hf_error *err)
+{
+    int64_t clock_us = 0, sent_us = hf__local_us();
+    if (!h->port.drv->scan)
+        return hf_fail(err, HF_UNSUPPORTED, 0, "list: this store can't list its keys");
+    int rc = h->port.drv->scan(h->port.st, prefix ? prefix : "", see, arg, &clock_us, err);
+    pthread_mutex_lock(&h->port.mu);
+    hf__clock_add(&h->port.clock, sent_us, hf__local_us(), clock_us, 1000);
+    pthread_mutex_unlock(&h->port.mu);
+    return rc;
+}
+
+int hf_list(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
+{
+    struct listing l = {h, see, arg, err, 0, 0};
+    int rc = hf__alive(h, "list", err);
+    if (!rc) rc = scan(h, prefix, list_one, &l, err);
+    return rc ? rc : l.code;
+}
+
+/* ---- watching ---- */
+
+struct seen { /* a key that was shown as held or waited for */
+    char *key;
+    uint64_t hash, shape;
+    int round;
+};
+
+struct watching {
+    struct listing l;
+    struct seen *seen;
+    size_t n, cap;
+    int round;
+};
+
+/* What of a row people watch: who holds, who waits; not each renewal. */
+static uint64_t shape_of(const hf_row *row, struct hf_time now)
+{
+    uint64_t shape = hf_key_hash("", 0) + (uint64_t)row->done_us;
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
+        const hf_party *p = &row->party[i];
+        int ended = p->expires_us && now.lo_us >= p->expires_us;
+        shape = shape * 31 + hf_key_hash((const char *)p->id, 16) + p->token + p->flags +
+                (unsigned)ended;
+    }
+    return shape;
+}
+
+static struct seen *find_seen(struct watching *w, const hf_rowkey *key)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->seen[i].hash == key->hash && !strcmp(w->seen[i].key, key->text)) return &w->seen[i];
+    return NULL;
+}
+
+static struct seen *add_seen(struct watching *w, const hf_rowkey *key)
+{
+    if (w->n == w->cap) {
+        size_t cap = w->cap ? w->cap * 2 : 64;
+        struct seen *more = realloc(w->seen, cap * sizeof *more);
+        if (!more) return NULL;
+        w->seen = more;
+        w->cap = cap;
+    }
+    w->seen[w->n] = (struct seen){strdup(key->text), key->hash, 0, 0};
+    return w->seen[w->n].key ? &w->seen[w->n++] : NULL;
+}
+
+static void forget_seen(struct watching *w, struct seen *s)
+{
+    free(s->key);
+    *s = w->seen[--w->n];
+}
+
+/* Only keys that are held or waited for are remembered: a free one that changes was told when it
+   became free, and its row may be gone by now. */
+static int watch_one(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    struct watching *w = arg;
+    struct hf_time now = hf__port_now(&w->l.h->port);
+    struct seen *s = find_seen(w, key);
+    int idle = !row->n_holders && !row->n_queue;
+    if (idle && !s) return 0;
+    if (!s && !(s = add_seen(w, key))) {
+        w->l.code = hf_fail(w->l.err, HF_NOMEM, 0, "watch: out of memory");
+        return 1;
+    }
+    uint64_t shape = shape_of(row, now);
+    int changed = !s->round || s->shape != shape;
+    s->round = w->round;
+    s->shape = shape;
+    if (idle) forget_seen(w, s);
+    return changed ? list_one(&w->l, key, row) : 0;
+}
+
+/* Stores that drop the rows of free keys don't show them in a scan any more. */
+static void watch_vanished(struct watching *w)
+{
+    for (size_t i = 0; i < w->n && !w->l.code && !w->l.stopped;) {
+        hf_rowkey key;
+        hf_row row;
+        if (w->seen[i].round == w->round) {
+            i++;
+            continue;
+        }
+        hf_row_init(&row);
+        w->l.code = hf_key_make(w->seen[i].key, &key, w->l.err);
+        if (!w->l.code) w->l.code = hf__port_get(&w->l.h->port, &key, &row, w->l.err);
+        if (!w->l.code) list_one(&w->l, &key, &row);
+        hf_row_clear(&row);
+        forget_seen(w, &w->seen[i]);
+    }
+}
+
+int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
+{
+    struct watching w = {.l = {h, see, arg, err, 0, 0}};
+    int rc = hf__alive(h, "watch", err);
+    while (!rc) {
+        w.round++;
+        rc = scan(h, prefix, watch_one, &w, err);
+        if (!rc && !w.l.code && !w.l.stopped) watch_vanished(&w);
+        if (rc || w.l.code || w.l.stopped || see(arg, NULL)) break;
+        hf__pause(WATCH_LOOK_US);
+    }
+    for (size_t i = 0; i < w.n; i++) free(w.seen[i].key);
+    free(w.seen);
+    return rc ? rc : w.l.code;
+}
+
+/* ---- operating ---- */
+
+int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
+{
+    hf_row row;
+    struct hf_outcome out;
+    struct hf_event ev = {.kind = HF_EV_BREAK, .token = token};
+    struct hf_entry *e = NULL;
+    int rc = hf__alive(h, "break", err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    rc = hf__entry(h, key, &e, err);
+    pthread_mutex_unlock(&h->mu);
+    if (rc) return rc;
+    hf_row_init(&row);
+    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
+    rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until, &out, err);
+    if (!rc) hf__promise(h, e, &row);
+    hf_row_clear(&row);
+    pthread_mutex_lock(&h->mu);
+    hf__entry_put(h, e);
+    pthread_mutex_unlock(&h->mu);
+    if (!rc && out.answer != HF_ANS_OK)
+        rc = hf_fail(err, HF_LOST, 0, "break '%s': the grant %llu is over", key,
+                     (unsigned long long)token);
+    return rc;
+}
+
+struct pruning {
+    hf *h;
+    int64_t idle_us;
+    uint64_t n;
+    hf_error *err;
+    int code;
+};
+
+static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    struct pruning *p = arg;
+    if (!hf__prunable(row, hf__port_now(&p->h->port), p->idle_us)) return 0;
+    int rc = hf__port_swap(&p->h->port, key, row->rev, NULL, NULL, p->err);
+    /* A conflict: somebody uses it after all. An unknown outcome is harmless: it may be gone. */
+    if (!rc) p->n++;
+    if (rc < 0 && rc != HF_UNKNOWN) p->code = rc;
+    return p->code != 0;
+}
+
+int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
+{
+    struct pruning p = {h, 0, 0, err, 0};
+    int rc = hf__alive(h, "prune", err);
+    if (!rc && (idle_ms < PRUNE_MIN_MS || idle_ms > INT64_C(3153600000000)))
+        rc = hf_fail(err, HF_INVALID, 0, "prune: idle: must be at least 60 s");
+    if (rc) return rc;
+    p.idle_us = idle_ms * 1000;
+    rc = scan(h, "", prune_one, &p, err);
+    if (!rc) rc = p.code;
+    if (!rc && ret_n) *ret_n += p.n;
+    return rc;
+}
+
+int hf_get_stats(hf *h, hf_stats *ret)
+{
+    if (hf__alive(h, "stats", NULL)) return HF_LOST;
+    if (ret->size < sizeof *ret) return HF_INVALID;
+    pthread_mutex_lock(&h->mu);
+    size_t size = ret->size;
+    *ret = h->stats;
+    ret->size = size;
+    ret->store_ops += __atomic_load_n(&h->port.ops, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&h->mu);
+    return 0;
+}

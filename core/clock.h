@@ -1,0 +1,33 @@
+/*
+ * clock.h - the interval clock: what a store's clock can say at a local moment.
+ *
+ * From a request sent at local s, answered at local r, in which the store said c, follows for any
+ * local x >= r: the store's clock is at least c + (x - r) and at most c + (x - s), widened by the
+ * difference in rate between two clocks (faults of which no bound on round trips is needed).
+ * Samples are intersected; if they contradict each other the store's clock has stepped, and only
+ * the new one is kept.
+ */
+#ifndef HF_CLOCK_H
+#define HF_CLOCK_H
+
+#include "step.h"
+
+/* Two slewed clocks differ by more than two quartzes do. */
+#define HF_CLOCK_RATE_PPM 2000
+/* "Not later than" when nothing is known. Far below overflow when leases are added. */
+#define HF_CLOCK_UNKNOWN (INT64_MAX / 4)
+
+struct hf_clock {
+    int known;
+    int64_t lo_us, lo_at_us; /* the store's clock was at least lo_us at local lo_at_us */
+    int64_t hi_us, hi_at_us; /* and at most hi_us at local hi_at_us */
+    uint64_t steps;          /* contradictions seen */
+};
+
+/* Adds a sample; c <= 0 (no clock) is ignored. resolution_us: the clock's grain. */
+void hf__clock_add(struct hf_clock *clock, int64_t sent_us, int64_t received_us, int64_t c_us,
+                   int64_t resolution_us);
+/* The interval at local x; [0, HF_CLOCK_UNKNOWN] if there is no sample. */
+struct hf_time hf__clock_at(const struct hf_clock *clock, int64_t local_us);
+
+#endif

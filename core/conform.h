@@ -1,0 +1,73 @@
+/*
+ * conform.h - the conformance suite: what every store must do, tried on a real one.
+ */
+#ifndef HF_CONFORM_H
+#define HF_CONFORM_H
+
+#include "holdfast_driver.h"
+
+/*
+ * Tries the store of `url` and says for each promise whether it is kept (ok 1) or not (ok 0, with
+ * the reason). Returns the number of those that aren't. Writes only keys below a random prefix, and
+ * deletes them. Forks, so it is called before the process has threads; takes a few seconds.
+ * $HOLDFAST_TRACE and $HOLDFAST_FAULT apply, as in hf_open.
+ */
+int hf__conform(const hf_driver *drv, const hf_url *url,
+                void (*say)(void *arg, int ok, const char *text), void *arg);
+
+/* ---- between the files conform*.c ---- */
+
+/* The store, opened once. */
+struct hf__con {
+    const hf_driver *drv;
+    hf_store *st;
+};
+
+struct hf__conform {
+    const hf_driver *drv;
+    const hf_url *url;
+    void (*say)(void *arg, int ok, const char *text);
+    void *arg;
+    int failed;
+    int in_memory; /* of one process: nothing to share with others, nothing to find later */
+    struct hf__con con;
+    char prefix[48];
+    char why[400]; /* of the check that fails */
+};
+
+struct hf__check {
+    const char *text;
+    unsigned needs;                                /* of enum hf_can */
+    const char *(*check)(struct hf__conform *cfm); /* NULL: kept; else why not, in cfm->why */
+};
+
+int hf__con_open(struct hf__conform *cfm, struct hf__con *ret, hf_error *err);
+void hf__con_close(struct hf__con *con);
+/* The reason of a failing check; returns it. */
+const char *hf__bad(struct hf__conform *cfm, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The key prefix + name; `text` holds it. */
+hf_rowkey hf__con_key(const struct hf__conform *cfm, char text[HF_KEY_CAP], const char *name);
+/* A grant or a wait like any other, told apart by n. */
+hf_party hf__con_party(uint64_t session, uint32_t n);
+/* Stores `row` at a key that nobody uses; row->rev (and the token of its only holder) become what
+   they have to be. */
+int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
+/* get, swap on the open store; a failure is told in cfm->why. */
+int hf__con_get(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row);
+int hf__con_swap(struct hf__conform *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                 hf_row *cur);
+void hf__conform_run(struct hf__conform *cfm, const struct hf__check *check, size_t n);
+
+/* Those about keys; those that fork, to be run while nothing is
+   open; those with threads. */
+void hf__conform_keys(struct hf__conform *cfm);
+void hf__conform_processes(struct hf__conform *cfm);
+void hf__conform_threads(struct hf__conform *cfm);
+
+#define HF_CHECK(cond, ...)                            \
+    do {                                               \
+        if (!(cond)) return hf__bad(cfm, __VA_ARGS__); \
+    } while (0)
+
+#endif

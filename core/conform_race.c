@@ -1,0 +1,504 @@
+/*
+ * conform_race.c - the conformance suite: threads and processes that race on one row, wake each
+ * other, and are killed. See conform.h.
+ *
+ * What they tell each other stands in memory that they share, the arena. Nobody waits for ever: a
+ * step of the dance that doesn't come is an error of its own.
+ */
+#include "conform_race.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WINS = 50, /* of each */
+    WINS_WHERE_WRITES_ARE_DEAR = 2,
+    PROMPT_MS = 4000, /* what a wake-up may take on a busy machine; a poll would take longer */
+    SLEEP_MS = 8000,
+    PATIENCE_S = 10, /* for a turn in a race */
+    KILLS = 10
+};
+
+static int get(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
+{
+    hf_error err = {0, 0, ""};
+    int64_t clock;
+    if (!r->con.drv->get(r->con.st, key, row, &clock, &err)) return 0;
+    return hf__race_fail(r, "get: %s", err.text);
+}
+
+/* 0, HF_CONFLICT, or negative (told). */
+static int swap(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                hf_row *cur)
+{
+    hf_error err = {0, 0, ""};
+    int64_t clock;
+    int rc = r->con.drv->swap(r->con.st, key, seen, row, cur, &clock, &err);
+    if (rc < 0) hf__race_fail(r, "swap: %s", err.text);
+    return rc;
+}
+
+/* ---- no update is lost ---- */
+
+static uint32_t wins_each(const struct hf__racer *r)
+{
+    return r->con.drv->can & HF_CAN_NOT_QUEUE ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
+}
+
+/* Adds one to the number in the row, as it was when it was read. */
+static int add_one(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
+{
+    uint64_t seen = row->rev++;
+    row->keep_until_us++;
+    int rc = swap(r, key, seen, row, NULL);
+    if (!rc) atomic_fetch_add(&r->arena->wins, 1);
+    if (rc == HF_CONFLICT) atomic_fetch_add(&r->arena->conflicts, 1);
+    return rc;
+}
+
+static int create(struct hf__racer *r, const hf_rowkey *key)
+{
+    hf_error err = {0, 0, ""};
+    hf_row row;
+    hf_row_init(&row);
+    row.done_us = row.keep_until_us = 1;
+    return hf__con_create(&r->con, key, &row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
+}
+
+/*
+ * In the first round all have read the row before anyone writes, so that all but one must meet a
+ * conflict: a race in which nobody met one would prove nothing.
+ */
+static int race_swaps(struct hf__racer *r)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(r->cfm, text, "race");
+    hf_row row;
+    uint64_t last = 0;
+    hf_row_init(&row);
+    if (!r->me && create(r, &key)) return 1;
+    if (hf__race_meet(r, 0) || get(r, &key, &row) || hf__race_meet(r, 1)) return 1;
+    int rc = add_one(r, &key, &row);
+    if (rc < 0) return 1;
+    if (!rc) atomic_fetch_add(&r->arena->first_wins, 1);
+    for (uint32_t wins = 0; wins < wins_each(r);) {
+        if (atomic_load(&r->arena->failed) || get(r, &key, &row)) return 1;
+        if (row.rev < last) return hf__race_fail(r, "an old row was read");
+        last = row.rev;
+        sched_yield(); /* somebody else may write now */
+        rc = add_one(r, &key, &row);
+        if (rc < 0) return 1;
+        wins += !rc;
+    }
+    if (hf__race_meet(r, 2) || r->me) return 0;
+    if (get(r, &key, &row) || swap(r, &key, row.rev, NULL, NULL)) return 1;
+    r->arena->total = (uint64_t)row.keep_until_us - 1;
+    return 0;
+}
+
+static const char *judge_swaps(struct hf__conform *cfm, struct hf__arena *a)
+{
+    uint32_t wins = a->wins, conflicts = a->conflicts;
+    HF_CHECK(a->total == wins, "%u updates, of which the row knows %llu", wins,
+             (unsigned long long)a->total);
+    HF_CHECK(a->first_wins == 1, "%u of %d writers won with the same rev", a->first_wins,
+             HF_RACERS);
+    HF_CHECK(conflicts >= HF_RACERS - 1, "no conflicts: it proves nothing");
+    return NULL;
+}
+
+/* ---- take excludes ---- */
+
+static int inside(struct hf__racer *r)
+{
+    struct hf__arena *a = r->arena;
+    volatile uint64_t *counter = a->counter;
+    if (atomic_fetch_add(&a->inside, 1)) return hf__race_fail(r, "two hold it at once");
+    for (int i = 0; i < 8; i++) counter[i]++;
+    sched_yield();
+    for (int i = 1; i < 8; i++)
+        if (counter[i] != counter[0]) return hf__race_fail(r, "two held it at once");
+    atomic_fetch_sub(&a->inside, 1);
+    return 0;
+}
+
+static int race_takes(struct hf__racer *r)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(r->cfm, text, "takes");
+    hf_party p = hf__con_party(1, r->me);
+    hf_row row;
+    hf_row_init(&row);
+    if (hf__race_meet(r, 0)) return 1;
+    int64_t until = hf__local_us() + PATIENCE_S * INT64_C(1000000);
+    for (uint32_t wins = 0; wins < wins_each(r);) {
+        hf_error err = {0, 0, ""};
+        int64_t clock;
+        if (atomic_load(&r->arena->failed)) return 1;
+        int rc = r->con.drv->take(r->con.st, &key, &p, &row, &clock, &err);
+        if (rc < 0) return hf__race_fail(r, "take: %s", err.text);
+        if (rc) {
+            /* Somebody's release may have got lost: an examined store isn't to be trusted yet. */
+            if (hf__local_us() >= until)
+                return hf__race_fail(r, "take: nobody has given it back for %d s", PATIENCE_S);
+            sched_yield();
+            continue;
+        }
+        if (inside(r)) return 1;
+        wins++;
+        until = hf__local_us() + PATIENCE_S * INT64_C(1000000);
+        uint64_t seen = row.rev++;
+        row.n_holders = 0;
+        rc = swap(r, &key, seen, &row, NULL);
+        if (rc == HF_CONFLICT)
+            return hf__race_fail(r, "a row that was held was changed by another");
+        if (rc) return 1;
+    }
+    return 0;
+}
+
+static const char *judge_takes(struct hf__conform *cfm, struct hf__arena *a)
+{
+    uint32_t each = cfm->drv->can & HF_CAN_NOT_QUEUE ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
+    HF_CHECK(a->counter[0] == HF_RACERS * each, "%llu grants, of which %u were given",
+             (unsigned long long)a->counter[0], HF_RACERS * each);
+    return NULL;
+}
+
+/* ---- who waits is woken ---- */
+
+/* Racer 0 waits in the queue; racer 1 lets it in. Twice: while it sleeps, and between its listen
+   and its watch. */
+static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
+{
+    hf_row row;
+    hf_row_init(&row);
+    if (hf__race_await(r->arena, step, 1)) return hf__race_fail(r, "the waiter doesn't come");
+    /* Most of the time it has fallen asleep by then; awake it must notice too. */
+    for (int i = 0; i < 200; i++) hf__race_nap();
+    if (get(r, key, &row)) return 1;
+    uint64_t seen = row.rev++;
+    row.token = row.rev;
+    row.n_holders = 1;
+    row.n_queue = 0;
+    hf_party_copy(&row.party[0], &row.party[1]);
+    row.party[0].token = row.rev;
+    if (swap(r, key, seen, &row, NULL)) return hf__race_fail(r, "cannot let it in");
+    hf__race_arrive(r->arena, step + 1);
+    return 0;
+}
+
+static int wait_asleep(struct hf__racer *r, const hf_rowkey *key, uint64_t session, int step,
+                       int listen_first)
+{
+    const struct hf__con *con = &r->con;
+    int bells = (con->drv->can & HF_CAN_BELLS) != 0;
+    enum { BELL = 9 };
+    hf_error err = {0, 0, ""};
+    hf_row row;
+    hf_ear ear;
+    hf_row_init(&row);
+    row.n_holders = 1;
+    row.n_queue = 1;
+    row.party[0] = hf__con_party(1, 1);
+    row.party[1] = hf__con_party(session, 2);
+    row.party[1].bell = bells ? BELL : 0;
+    if (hf__con_create(con, key, &row, &err)) return hf__race_fail(r, "%s", err.text);
+    if (con->drv->listen(con->st, bells ? BELL : 0, bells ? NULL : &key, bells ? 0 : 1, &ear, &err))
+        return hf__race_fail(r, "listen: %s", err.text);
+    hf__race_arrive(r->arena, step);
+    if (listen_first && hf__race_await(r->arena, step + 1, 1))
+        return hf__race_fail(r, "not let in");
+    for (int64_t start = hf__local_us(), until = start + SLEEP_MS * INT64_C(1000);;) {
+        if (con->drv->watch(con->st, bells ? BELL : 0, &ear, until, &err) < 0)
+            return hf__race_fail(r, "watch: %s", err.text);
+        if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
+            return hf__race_fail(r, listen_first ? "slept through what came before watch"
+                                                 : "slept on although it was let in");
+        if (get(r, key, &row)) return 1;
+        if (!row.n_queue) break;
+    }
+    return swap(r, key, row.rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted") : 0;
+}
+
+static int ring(struct hf__racer *r)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(r->cfm, text, "bell");
+    hf_error err = {0, 0, ""};
+    uint64_t session = 1;
+    if (r->me) return let_in(r, &key, 0) || hf__race_await(r->arena, 2, 1) || let_in(r, &key, 3);
+    if (r->con.drv->session && r->con.drv->session(r->con.st, &session, &err))
+        return hf__race_fail(r, "session: %s", err.text);
+    if (wait_asleep(r, &key, session, 0, 0)) return 1;
+    hf__race_arrive(r->arena, 2);
+    return wait_asleep(r, &key, session, 3, 1);
+}
+
+static int interrupt_others(struct hf__racer *r)
+{
+    const struct hf__con *con = &r->con;
+    hf_error err = {0, 0, ""};
+    enum { BELL = 11 };
+    if (r->me) {
+        if (hf__race_await(r->arena, 0, 1)) return hf__race_fail(r, "the waiter doesn't come");
+        for (int i = 0; i < 200; i++) hf__race_nap();
+        con->drv->interrupt(con->st, BELL);
+        return 0;
+    }
+    for (int i = 0; i < 3; i++) {
+        /* By the other; by oneself, in advance; by the time. */
+        int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
+        hf_ear ear;
+        if (i == 1) con->drv->interrupt(con->st, BELL);
+        if (con->drv->listen(con->st, BELL, NULL, 0, &ear, &err))
+            return hf__race_fail(r, "listen: %s", err.text);
+        if (!i) hf__race_arrive(r->arena, 0);
+        if (con->drv->watch(con->st, BELL, &ear, until, &err) < 0)
+            return hf__race_fail(r, "watch: %s", err.text);
+        if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
+            return hf__race_fail(r, i < 2 ? "slept on although it was interrupted"
+                                          : "slept on and on");
+    }
+    return 0;
+}
+
+/* ---- kill -9 ---- */
+
+static int read_and_hang(struct hf__racer *r)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(r->cfm, text, "killed");
+    hf_row row;
+    hf_row_init(&row);
+    if (create(r, &key) || get(r, &key, &row)) return 1;
+    hf__race_arrive(r->arena, 0);
+    for (;;) pause();
+}
+
+static int write_and_write(struct hf__racer *r)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(r->cfm, text, "killed");
+    hf_row row;
+    hf_row_init(&row);
+    if (get(r, &key, &row)) return 1;
+    for (uint32_t i = 0;; i++) {
+        /* Rows of changing size: what is torn must show. */
+        uint64_t seen = row.rev++;
+        if (hf_row_room(&row, 12)) return hf__race_fail(r, "out of memory");
+        row.keep_until_us++;
+        row.token = row.rev;
+        row.n_holders = 1;
+        row.n_queue = i % 11;
+        for (uint32_t j = 0; j <= row.n_queue; j++) row.party[j] = hf__con_party(1, i + j);
+        row.party[0].token = row.token;
+        if (swap(r, &key, seen, &row, NULL)) return hf__race_fail(r, "nobody else writes, and yet");
+        atomic_store(&r->arena->acked, (uint64_t)row.keep_until_us);
+    }
+}
+
+static int check_whole(struct hf__racer *r, const hf_row *row, uint64_t acked)
+{
+    const char *flaw = "";
+    if (hf_row_check(row, &flaw)) return hf__race_fail(r, "left with %s", flaw);
+    uint64_t is = (uint64_t)row->keep_until_us;
+    if (is != acked && is != acked + 1)
+        return hf__race_fail(r, "write %llu was told, but %llu is there", (unsigned long long)acked,
+                             (unsigned long long)is);
+    for (uint32_t j = 1; j <= row->n_queue; j++) {
+        hf_party p = hf__con_party(1, 0);
+        if (row->party[j].since_us != p.since_us || row->party[j].lease_ms != p.lease_ms ||
+            memcmp(row->party[j].owner, "conform-", 8))
+            return hf__race_fail(r, "waiter %u is torn", j);
+    }
+    return 0;
+}
+
+/* What the dead left is whole, and can be written. */
+static int find_whole(struct hf__racer *r)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(r->cfm, text, "killed");
+    uint64_t acked = atomic_load(&r->arena->acked);
+    hf_row row;
+    int rc = HF_CONFLICT;
+    hf_row_init(&row);
+    /* What the dead had sent may still arrive, and only that: one conflict at most. */
+    for (int i = 0; i < 2 && rc == HF_CONFLICT; i++) {
+        if (get(r, &key, &row) || check_whole(r, &row, acked)) return 1;
+        uint64_t seen = row.rev++;
+        row.n_holders = row.n_queue = 0;
+        rc = swap(r, &key, seen, &row, NULL);
+    }
+    if (rc) return hf__race_fail(r, "cannot be written");
+    atomic_store(&r->arena->acked, (uint64_t)row.keep_until_us);
+    hf_row_clear(&row);
+    return 0;
+}
+
+static void kill_it(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    hf__race_end(pid);
+}
+
+static const char *killed(struct hf__conform *cfm, struct hf__arena *a)
+{
+    pid_t pid = hf__race_start(cfm, a, 1, 0, read_and_hang);
+    if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
+    int late = hf__race_await(a, 0, 1);
+    kill_it(pid);
+    if (late) return hf__bad(cfm, "%s", a->failed ? a->why : "it doesn't begin");
+    atomic_store(&a->acked, 1);
+    const char *why = hf__race_processes(cfm, a, 1, find_whole);
+    for (uint32_t i = 0; i < KILLS && !why; i++) {
+        uint64_t before = atomic_load(&a->acked);
+        int64_t until = hf__local_us() + HF_RACE_PATIENCE_MS * INT64_C(1000);
+        pid = hf__race_start(cfm, a, 1, 0, write_and_write);
+        if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
+        while (atomic_load(&a->acked) == before && !a->failed && hf__local_us() < until)
+            hf__race_nap();
+        for (uint32_t j = 0; j < i * 3; j++) hf__race_nap();
+        kill_it(pid);
+        why = hf__race_processes(cfm, a, 1, find_whole);
+    }
+    return why;
+}
+
+/* ---- sessions of the dead ---- */
+
+static int tell_session(struct hf__racer *r)
+{
+    hf_error err = {0, 0, ""};
+    uint64_t s = 0;
+    if (r->con.drv->session(r->con.st, &s, &err)) return hf__race_fail(r, "session: %s", err.text);
+    atomic_store(&r->arena->session, s);
+    hf__race_arrive(r->arena, 0);
+    for (;;) pause();
+}
+
+static int mourn(struct hf__racer *r)
+{
+    const struct hf__con *con = &r->con;
+    hf_error err = {0, 0, ""};
+    uint64_t s = atomic_load(&r->arena->session);
+    struct pollfd fd = {con->drv->mourn_fd ? con->drv->mourn_fd(con->st) : -1, POLLIN, 0};
+    if (con->drv->alive(con->st, s, &err) != 1) return hf__race_fail(r, "dead before it died");
+    if (fd.fd >= 0) con->drv->mourn_read(con->st);
+    hf__race_arrive(r->arena, 1);
+    if (fd.fd >= 0 && poll(&fd, 1, PROMPT_MS) != 1)
+        return hf__race_fail(r, "nobody was told of it");
+    int64_t until = hf__local_us() + HF_RACE_PATIENCE_MS * INT64_C(1000);
+    while (con->drv->alive(con->st, s, &err) != 0) {
+        if (hf__local_us() > until) return hf__race_fail(r, "it lives on");
+        hf__race_nap();
+    }
+    return 0;
+}
+
+static const char *death_is_noticed(struct hf__conform *cfm, struct hf__arena *a)
+{
+    pid_t pid = hf__race_start(cfm, a, 1, 0, tell_session);
+    if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
+    int late = hf__race_await(a, 0, 1);
+    pid_t other = late ? -1 : hf__race_start(cfm, a, 1, 1, mourn);
+    if (other > 0) late = hf__race_await(a, 1, 1);
+    kill_it(pid);
+    if (other > 0 && hf__race_end(other)) late = 1;
+    if (a->failed) return hf__bad(cfm, "%s", a->why);
+    return late ? hf__bad(cfm, "it doesn't begin") : NULL;
+}
+
+/* ---- the lists ---- */
+
+static const char *p_swaps(struct hf__conform *cfm, struct hf__arena *a)
+{
+    const char *why = hf__race_processes(cfm, a, HF_RACERS, race_swaps);
+    return why ? why : judge_swaps(cfm, a);
+}
+
+static const char *p_takes(struct hf__conform *cfm, struct hf__arena *a)
+{
+    const char *why = hf__race_processes(cfm, a, HF_RACERS, race_takes);
+    return why ? why : judge_takes(cfm, a);
+}
+
+static const char *p_ring(struct hf__conform *cfm, struct hf__arena *a)
+{
+    return hf__race_processes(cfm, a, 2, ring);
+}
+
+static const char *t_swaps(struct hf__conform *cfm, struct hf__arena *a)
+{
+    const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_swaps);
+    return why ? why : judge_swaps(cfm, a);
+}
+
+static const char *t_takes(struct hf__conform *cfm, struct hf__arena *a)
+{
+    const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_takes);
+    return why ? why : judge_takes(cfm, a);
+}
+
+static const char *t_ring(struct hf__conform *cfm, struct hf__arena *a)
+{
+    return hf__race_threads(cfm, a, 2, 0, ring);
+}
+
+static const char *t_interrupt(struct hf__conform *cfm, struct hf__arena *a)
+{
+    return hf__race_threads(cfm, a, 2, 1, interrupt_others);
+}
+
+/* One function per entry, without an argument of its own. */
+#define WITH_ARENA(name, play) \
+    static const char *name(struct hf__conform *cfm) { return hf__with_arena(cfm, play); }
+WITH_ARENA(swaps_of_processes, p_swaps)
+WITH_ARENA(takes_of_processes, p_takes)
+WITH_ARENA(bells_of_processes, p_ring)
+WITH_ARENA(kills, killed)
+WITH_ARENA(deaths, death_is_noticed)
+WITH_ARENA(swaps_of_threads, t_swaps)
+WITH_ARENA(takes_of_threads, t_takes)
+WITH_ARENA(bells_of_threads, t_ring)
+WITH_ARENA(interrupts, t_interrupt)
+
+void hf__conform_processes(struct hf__conform *cfm)
+{
+    static const struct hf__check checks[] = {
+        {"eight processes lose no update", 0, swaps_of_processes},
+        {"a killed process leaves a whole row", 0, kills},
+        {"the death of a process is noticed", HF_CAN_SESSIONS, deaths},
+    };
+    static const struct hf__check taking[] = {
+        {"of eight processes that take one has it", 0, takes_of_processes}};
+    static const struct hf__check watching[] = {
+        {"who waits in another process is woken", 0, bells_of_processes}};
+    hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
+    if (cfm->drv->take) hf__conform_run(cfm, taking, 1);
+    if (cfm->drv->watch) hf__conform_run(cfm, watching, 1);
+}
+
+void hf__conform_threads(struct hf__conform *cfm)
+{
+    static const struct hf__check checks[] = {
+        {"eight threads lose no update", 0, swaps_of_threads}};
+    static const struct hf__check taking[] = {
+        {"of eight threads that take one has it", 0, takes_of_threads}};
+    static const struct hf__check watching[] = {
+        {"who waits in another thread is woken", 0, bells_of_threads}};
+    static const struct hf__check bells[] = {
+        {"a watch can be interrupted", HF_CAN_BELLS | HF_CAN_THREADS, interrupts}};
+    hf__conform_run(cfm, checks, 1);
+    if (cfm->drv->take) hf__conform_run(cfm, taking, 1);
+    if (cfm->drv->watch) hf__conform_run(cfm, watching, 1);
+    hf__conform_run(cfm, bells, 1);
+}

@@ -1,0 +1,61 @@
+/*
+ * conform_race.h - what the racers of the conformance suite have in common: the arena, and how they
+ * are started. See conform_race.c.
+ */
+#ifndef HF_CONFORM_RACE_H
+#define HF_CONFORM_RACE_H
+
+#include "conform.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+enum {
+    HF_RACERS = 8,
+    HF_RACE_PATIENCE_MS = 20000 /* for a step of the dance that doesn't come */
+};
+
+/* What they tell each other: memory that they share. */
+struct hf__arena {
+    _Atomic uint32_t step[8]; /* how many have come here */
+    _Atomic uint32_t wins, conflicts, first_wins, inside;
+    _Atomic uint64_t acked, session;
+    uint64_t total;      /* what the row says in the end */
+    uint64_t counter[8]; /* broken, if two are inside */
+    _Atomic uint32_t failed;
+    char why[300]; /* of the first that failed */
+};
+
+struct hf__racer {
+    struct hf__conform *cfm;
+    struct hf__con con;
+    struct hf__arena *arena;
+    uint32_t n, me; /* of n */
+};
+
+typedef int hf__race_fn(struct hf__racer *r); /* nonzero: failed, arena->why says why */
+
+int hf__race_fail(struct hf__racer *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void hf__race_nap(void);
+void hf__race_arrive(struct hf__arena *a, int step);
+/* Until n have arrived at the step. 0: they have. */
+int hf__race_await(struct hf__arena *a, int step, uint32_t n);
+/* Until all have; else it has failed, and that is told. */
+int hf__race_meet(struct hf__racer *r, int step);
+
+/* A process of its own, that doesn't outlive this one; and its status in the end. */
+pid_t hf__race_start(struct hf__conform *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
+                     hf__race_fn *run);
+int hf__race_end(pid_t pid);
+/* Each with a handle of its own; `share`: one for all if the store allows that. NULL, or why not.
+ */
+const char *hf__race_processes(struct hf__conform *cfm, struct hf__arena *a, uint32_t n,
+                               hf__race_fn *run);
+const char *hf__race_threads(struct hf__conform *cfm, struct hf__arena *a, uint32_t n, int share,
+                             hf__race_fn *run);
+
+typedef const char *hf__play_fn(struct hf__conform *cfm, struct hf__arena *a);
+const char *hf__with_arena(struct hf__conform *cfm, hf__play_fn *play);
+
+#endif

@@ -1,0 +1,217 @@
+/*
+ * drivers.c - which drivers there are: the list of those built in, and the loader of modules.
+ */
+#include "drivers.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef HF_MODULE_DIR
+#define HF_MODULE_DIR "/usr/lib/holdfast"
+#endif
+
+/* One line each. */
+static const hf_driver *const built_in[] = {
+    &hf__mem_driver,
+    &hf__file_driver,
+};
+
+/* Said to be not installed rather than unknown. */
+static const char *const known[] = {"sqlite", "postgres", "redis", "etcd", "mongodb", "firestore"};
+
+enum { BUILT_IN = sizeof built_in / sizeof *built_in, SCHEME_CAP = 32, PATH_CAP = 1024, DIRS = 3 };
+
+#define TEXT_OF(x)  #x
+#define SYMBOL(x)   TEXT_OF(x)
+#define MODULE_HEAD "libholdfast-"
+#define MODULE_TAIL ".so"
+
+struct dirs {
+    char dir[DIRS][PATH_CAP]; /* "": not there */
+};
+
+/* Modules stay loaded: a handle may point into one, and few of them survive being unloaded. */
+struct loaded {
+    struct loaded *next;
+    const hf_driver *driver;
+};
+static struct loaded *loaded;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+
+static int scheme_legal(const char *s)
+{
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789+-");
+    return n && n < SCHEME_CAP && !s[n];
+}
+
+static const hf_driver *find_built_in(const char *scheme)
+{
+    for (size_t i = 0; i < BUILT_IN; i++)
+        if (!strcmp(built_in[i]->name, scheme)) return built_in[i];
+    return NULL;
+}
+
+static void put_text(char *to, size_t cap, const char *from)
+{
+    size_t n = strlen(from);
+    if (n >= cap) n = 0; /* half a path is worse than none */
+    memcpy(to, from, n);
+    to[n] = 0;
+}
+
+/* Where this library is, or the program that it was linked into. */
+static void own_dir(char to[PATH_CAP])
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    char exe[PATH_CAP];
+    const char *path = "";
+    if (dladdr1((const void *)&loaded, &info, (void **)&map, RTLD_DL_LINKMAP) && map)
+        path = map->l_name;
+    if (!*path) {
+        ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+        exe[n > 0 ? n : 0] = 0;
+        path = exe;
+    }
+    put_text(to, PATH_CAP, path);
+    char *slash = strrchr(to, '/');
+    if (slash) *slash = 0;
+}
+
+static void find_dirs(struct dirs *d)
+{
+    /* Not for a set-user-id program: the variable is its caller's. */
+    const char *named = secure_getenv("HOLDFAST_DRIVERS");
+    put_text(d->dir[0], PATH_CAP, named ? named : "");
+    own_dir(d->dir[1]);
+    put_text(d->dir[2], PATH_CAP, HF_MODULE_DIR);
+}
+
+/* The module of a scheme in one of the first n directories; 0: none. */
+static int find_module(const struct dirs *d, int n, const char *scheme, char *ret, size_t cap)
+{
+    for (int i = 0; i < n; i++) {
+        if (!d->dir[i][0]) continue;
+        int len = snprintf(ret, cap, "%s/" MODULE_HEAD "%s" MODULE_TAIL, d->dir[i], scheme);
+        if (len > 0 && (size_t)len < cap && !access(ret, F_OK)) return 1;
+    }
+    return 0;
+}
+
+/* Under the lock. */
+static const hf_driver *load(const char *scheme, const char *path, hf_error *err)
+{
+    for (const struct loaded *l = loaded; l; l = l->next)
+        if (!strcmp(l->driver->name, scheme)) return l->driver;
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!module) {
+        hf_fail(err, HF_INVALID, 0, "driver '%s': load: %s", scheme, dlerror());
+        return NULL;
+    }
+    const hf_driver *drv = dlsym(module, SYMBOL(HF_DRIVER_SYMBOL));
+    struct loaded *l = NULL;
+    if (!drv)
+        hf_fail(err, HF_INVALID, 0, "driver '%s': '%s' has no symbol " SYMBOL(HF_DRIVER_SYMBOL),
+                scheme, path);
+    else if (drv->abi != HF_DRIVER_ABI)
+        hf_fail(err, HF_INVALID, 0, "driver '%s': '%s' is for interface %d, not %d", scheme, path,
+                drv->abi, HF_DRIVER_ABI);
+    else if (!drv->name || strcmp(drv->name, scheme))
+        hf_fail(err, HF_INVALID, 0, "driver '%s': '%s' is the driver of another scheme", scheme,
+                path);
+    else if (!(l = malloc(sizeof *l)))
+        hf_fail(err, HF_NOMEM, 0, "driver '%s': load: out of memory", scheme);
+    if (!l) {
+        dlclose(module);
+        return NULL;
+    }
+    l->driver = drv;
+    l->next = loaded;
+    loaded = l;
+    return drv;
+}
+
+static void not_found(const char *scheme, const struct dirs *d, hf_error *err)
+{
+    char where[HF_TEXT_CAP] = "";
+    size_t n = 0;
+    for (int i = 0; i < DIRS && n < sizeof where; i++)
+        if (d->dir[i][0])
+            n += (size_t)snprintf(where + n, sizeof where - n, "%s%s", n ? ", " : "", d->dir[i]);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i], scheme)) {
+            hf_fail(err, HF_INVALID, 0, "driver '%s': not installed: looked in %s", scheme, where);
+            return;
+        }
+    hf_fail(err, HF_INVALID, 0, "driver '%s': unknown scheme", scheme);
+}
+
+const hf_driver *hf__driver(const char *scheme, hf_error *err)
+{
+    struct dirs dirs;
+    char path[PATH_CAP + 64];
+    if (!scheme_legal(scheme)) {
+        hf_fail(err, HF_INVALID, 0, "driver '%.40s': not a scheme", scheme);
+        return NULL;
+    }
+    const hf_driver *drv = find_built_in(scheme);
+    if (drv) return drv;
+    find_dirs(&dirs);
+    pthread_mutex_lock(&loading);
+    if (find_module(&dirs, DIRS, scheme, path, sizeof path))
+        drv = load(scheme, path, err);
+    else
+        not_found(scheme, &dirs, err);
+    pthread_mutex_unlock(&loading);
+    return drv;
+}
+
+/* The scheme in a module's file name; 0: it isn't one. */
+static int module_scheme(const char *file, char ret[SCHEME_CAP])
+{
+    size_t head = sizeof MODULE_HEAD - 1, tail = sizeof MODULE_TAIL - 1, n = strlen(file);
+    if (n <= head + tail || n - head - tail >= SCHEME_CAP || strncmp(file, MODULE_HEAD, head) ||
+        strcmp(file + n - tail, MODULE_TAIL))
+        return 0;
+    memcpy(ret, file + head, n - head - tail);
+    ret[n - head - tail] = 0;
+    return scheme_legal(ret) && !find_built_in(ret);
+}
+
+typedef void see_fn(void *arg, const char *scheme, const hf_driver *driver, const char *path,
+                    const char *why);
+
+static void see_modules(const struct dirs *d, int i, see_fn *see, void *arg)
+{
+    struct dirent **file;
+    int n = d->dir[i][0] ? scandir(d->dir[i], &file, NULL, alphasort) : 0;
+    for (int f = 0; f < n; f++) {
+        char scheme[SCHEME_CAP], path[PATH_CAP + 64];
+        hf_error err = {0, 0, ""};
+        /* The first directory that has it counts, as for opening. */
+        if (module_scheme(file[f]->d_name, scheme) &&
+            !find_module(d, i, scheme, path, sizeof path) &&
+            find_module(d, i + 1, scheme, path, sizeof path)) {
+            pthread_mutex_lock(&loading);
+            const hf_driver *drv = load(scheme, path, &err);
+            pthread_mutex_unlock(&loading);
+            see(arg, scheme, drv, path, drv ? NULL : err.text);
+        }
+        free(file[f]);
+    }
+    if (n > 0) free(file);
+}
+
+void hf__drivers(see_fn *see, void *arg)
+{
+    struct dirs dirs;
+    for (size_t i = 0; i < BUILT_IN; i++) see(arg, built_in[i]->name, built_in[i], NULL, NULL);
+    find_dirs(&dirs);
+    for (int i = 0; i < DIRS; i++) see_modules(&dirs, i, see, arg);
+}

@@ -1,0 +1,49 @@
+/*
+ * error.c - codes, their names and texts, and how an error is told.
+ */
+#include "holdfast_driver.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    int code, status;
+    const char *name, *text;
+} codes[] = {
+#define ROW(name, number, status, text) {number, status, #name, text},
+    HF_CODES(ROW)
+#undef ROW
+};
+
+enum { CODES = sizeof codes / sizeof *codes };
+
+static int find(int code)
+{
+    for (int i = 0; i < CODES; i++)
+        if (codes[i].code == code) return i;
+    return -1;
+}
+
+const char *hf_code_name(int code) { return find(code) < 0 ? "?" : codes[find(code)].name; }
+const char *hf_code_text(int code)
+{
+    return find(code) < 0 ? "unknown code" : codes[find(code)].text;
+}
+int hf_code_exit_status(int code) { return find(code) < 0 ? 70 : codes[find(code)].status; }
+const char *hf_version(void) { return HF_VERSION; }
+
+int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
+{
+    if (!err) return code;
+    va_list args;
+    err->code = code;
+    err->sys = sys;
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    /* One line, and nothing that a terminal would obey, whatever was in the arguments. */
+    for (char *p = err->text; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+    return code;
+}

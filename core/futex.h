@@ -1,0 +1,99 @@
+/*
+ * futex.h - two things that the threads of one process sleep on, each a word of memory: a latch,
+ * the lock for a few dozen instructions, and a bell.
+ */
+#ifndef HF_FUTEX_H
+#define HF_FUTEX_H
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/single_threaded.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static inline long hf__futex(_Atomic uint32_t *word, int op, uint32_t value,
+                             const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+/* ---- the latch: 0 free, 1 taken, 2 taken and somebody sleeps ---- */
+
+typedef _Atomic uint32_t hf__latch;
+
+enum { HF_LATCH_SPINS = 100 };
+
+static inline int hf__latch_try(hf__latch *word)
+{
+    uint32_t none = 0;
+    return atomic_compare_exchange_strong_explicit(word, &none, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static inline void hf__latch_slowly(hf__latch *word)
+{
+    for (int i = 0; i < HF_LATCH_SPINS; i++) {
+        if (!atomic_load_explicit(word, memory_order_relaxed) && hf__latch_try(word)) return;
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("yield");
+#endif
+    }
+    while (atomic_exchange_explicit(word, 2, memory_order_acquire))
+        hf__futex(word, FUTEX_WAIT, 2, NULL);
+}
+
+/* As in libc's mutex: a process with one thread needn't pay for atomicity. */
+static inline void hf__latch_lock(hf__latch *word)
+{
+    if (__libc_single_threaded)
+        atomic_store_explicit(word, 1, memory_order_relaxed);
+    else if (!hf__latch_try(word))
+        hf__latch_slowly(word);
+}
+
+static inline void hf__latch_unlock(hf__latch *word)
+{
+    if (__libc_single_threaded)
+        atomic_store_explicit(word, 0, memory_order_relaxed);
+    else if (atomic_exchange_explicit(word, 0, memory_order_release) == 2)
+        hf__futex(word, FUTEX_WAKE, 1, NULL);
+}
+
+/* ---- the bell: who sleeps on it wakes when it rings, at once if it rang since it was heard ----
+ */
+
+struct hf__bell {
+    _Atomic uint32_t word, sleepers, interrupted;
+};
+
+static inline uint32_t hf__bell_hear(struct hf__bell *b) { return atomic_load(&b->word); }
+
+static inline void hf__bell_ring(struct hf__bell *b)
+{
+    /* Who sleeps has said so before the kernel compares the word. */
+    atomic_fetch_add(&b->word, 1);
+    if (atomic_load(&b->sleepers)) hf__futex(&b->word, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+/* Ends this sleep, or the next if nobody sleeps. */
+static inline void hf__bell_interrupt(struct hf__bell *b)
+{
+    atomic_store(&b->interrupted, 1);
+    hf__bell_ring(b);
+}
+
+/* Sleeps for us microseconds at most; may wake early. */
+static inline void hf__bell_sleep(struct hf__bell *b, uint32_t heard, int64_t us)
+{
+    struct timespec t = {us / 1000000, us % 1000000 * 1000};
+    atomic_fetch_add(&b->sleepers, 1);
+    if (!atomic_exchange(&b->interrupted, 0)) hf__futex(&b->word, FUTEX_WAIT, heard, &t);
+    atomic_fetch_sub(&b->sleepers, 1);
+}
+
+#endif

@@ -1,0 +1,398 @@
+/*
+ * handle.c - opening and closing a store, and the keys that a handle has to do with.
+ */
+#include "handle.h"
+
+#include "bytes.h"
+#include "drivers.h"
+#include "os.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIRST_BUCKETS = 64, IDLE_ENTRIES = 4096 };
+
+/* ---- keys ---- */
+
+static void forget_idle(hf *h)
+{
+    for (uint32_t i = 0; i < h->buckets; i++) {
+        struct hf_entry **at = &h->table[i];
+        while (*at) {
+            struct hf_entry *e = *at;
+            if (e->refs) {
+                at = &e->next;
+                continue;
+            }
+            *at = e->next;
+            free(e);
+            h->entries--;
+        }
+    }
+}
+
+static void grow_table(hf *h)
+{
+    uint32_t n = h->buckets * 4;
+    struct hf_entry **bigger = calloc(n, sizeof *bigger);
+    if (!bigger) return; /* longer chains, nothing worse */
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i], *next; e; e = next) {
+            next = e->next;
+            e->next = bigger[e->key.hash & (n - 1)];
+            bigger[e->key.hash & (n - 1)] = e;
+        }
+    free(h->table);
+    h->table = bigger;
+    h->buckets = n;
+}
+
+/* The entry of a key, with a reference for the caller. Idle ones are kept for their hint, without
+   which `file:` takes three times as long, but only so many (about half a megabyte): a map of keys
+   must not grow for ever. */
+int hf__entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
+{
+    size_t len = key ? strnlen(key, HF_KEY_CAP) : 0;
+    uint64_t hash = hf__hash(key, len);
+    for (struct hf_entry *e = h->table[hash & (h->buckets - 1)]; e; e = e->next)
+        if (e->key.hash == hash && e->key.len == len && hf__same_bytes(e->text, key, len)) {
+            e->refs++;
+            *ret = e;
+            return 0;
+        }
+    hf_rowkey k;
+    int rc = hf_key_make(key, &k, err);
+    if (rc) return rc;
+    if (h->entries >= h->buckets && h->entries >= IDLE_ENTRIES) {
+        forget_idle(h);
+        if (h->entries >= h->buckets / 2) grow_table(h);
+    } else if (h->entries >= h->buckets) {
+        grow_table(h);
+    }
+    struct hf_entry *e = calloc(1, sizeof *e + len + 1);
+    if (!e) return hf_fail(err, HF_NOMEM, 0, "key '%s': out of memory", key);
+    memcpy(e->text, key, len + 1);
+    e->key = k;
+    e->key.text = e->text;
+    e->key.hint = &e->hint;
+    e->refs = 1;
+    e->next = h->table[hash & (h->buckets - 1)];
+    h->table[hash & (h->buckets - 1)] = e;
+    h->entries++;
+    *ret = e;
+    return 0;
+}
+
+void hf__entry_put(hf *h, struct hf_entry *e)
+{
+    (void)h;
+    e->refs--;
+}
+
+/* ---- small things ---- */
+
+int hf__dead(const char *what, hf_error *err)
+{
+    return hf_fail(err, HF_LOST, 0, "%s: this handle belongs to the parent of a fork", what);
+}
+
+void hf__thread_condition(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+/* Waits until signalled or the local time is reached (which a suspended machine may oversleep:
+   whoever waits looks at the clock again). */
+void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
+{
+    if (local_us == INT64_MAX) {
+        pthread_cond_wait(cond, mu);
+        return;
+    }
+    int64_t left = local_us - hf__local_us();
+    if (left <= 0) return;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += left / 1000000;
+    t.tv_nsec += left % 1000000 * 1000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(cond, mu, &t);
+}
+
+/* Unique, not secret: 64 random bits of this handle, and a counter. */
+void hf__new_id(hf *h, uint8_t id[16])
+{
+    uint64_t n = ++h->next_id[1];
+    /* Two words, not the 16 bytes at once: those would wait until the counter has been stored. */
+    memcpy(id, &h->next_id[0], 8);
+    memcpy(id + 8, &n, 8);
+}
+
+/* ---- who we are ---- */
+
+/* name=value with what would break the line apart percent-encoded. */
+static void add_field(char *to, size_t cap, const char *name, const char *value)
+{
+    size_t n = strlen(to);
+    int put = snprintf(to + n, cap - n, "%s%s=", n ? " " : "", name);
+    if (put < 0 || (size_t)put >= cap - n) {
+        to[n] = 0;
+        return;
+    }
+    n += (size_t)put;
+    for (const unsigned char *s = (const unsigned char *)value; *s && n + 4 < cap; s++) {
+        if (*s > 0x20 && *s < 0x7f && *s != '%')
+            to[n++] = (char)*s;
+        else
+            n += (size_t)snprintf(to + n, cap - n, "%%%02X", *s);
+    }
+    to[n] = 0;
+}
+
+static void default_note(char note[HF_NOTE_CAP])
+{
+    char host[65] = "", pid[24], user[64];
+    gethostname(host, sizeof host - 1);
+    snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    /* Not getpwuid: it may ask a directory server, and the note isn't worth the wait. */
+    const char *name = getenv("USER");
+    if (!name) name = getenv("LOGNAME");
+    if (name)
+        snprintf(user, sizeof user, "%s", name);
+    else
+        snprintf(user, sizeof user, "%ld", (long)getuid());
+    note[0] = 0;
+    add_field(note, HF_NOTE_CAP, "host", host);
+    add_field(note, HF_NOTE_CAP, "pid", pid);
+    add_field(note, HF_NOTE_CAP, "user", user);
+    add_field(note, HF_NOTE_CAP, "command", program_invocation_short_name);
+}
+
+static int own_party(hf *h, const hf_open_options *o, hf_error *err)
+{
+    hf_party *p = &h->party;
+    const char *owner = o ? o->owner : NULL, *note = o ? o->note : NULL;
+    if (owner && (!*owner || strlen(owner) >= HF_OWNER_CAP))
+        return hf_fail(err, HF_INVALID, 0, "open: owner: must have 1 to %d bytes",
+                       HF_OWNER_CAP - 1);
+    if (note && strlen(note) >= HF_NOTE_CAP)
+        return hf_fail(err, HF_INVALID, 0, "open: note: longer than %d bytes", HF_NOTE_CAP - 1);
+    hf__random(h->next_id, sizeof h->next_id);
+    if (owner)
+        memcpy(p->owner, owner, strlen(owner) + 1);
+    else {
+        uint64_t r[2];
+        hf__random(r, sizeof r);
+        snprintf(p->owner, sizeof p->owner, "%016llx%016llx", (unsigned long long)r[0],
+                 (unsigned long long)r[1]);
+    }
+    if (note)
+        memcpy(p->note, note, strlen(note) + 1);
+    else
+        default_note(p->note);
+    hf__new_id(h, p->id);
+    p->owner_len = (uint8_t)strlen(p->owner);
+    p->note_len = (uint8_t)strlen(p->note);
+    p->session = h->port.session;
+    uint32_t poll_ms = h->port.drv->poll_ms ? h->port.drv->poll_ms : HF_POLL_MS;
+    p->claim_ms = h->port.can & HF_CAN_BELLS ? HF_CLAIM_MS : poll_ms * 4;
+    if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
+    if (!h->port.session) p->lease_ms = HF_DEFAULT_LEASE_MS;
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static int wrap(hf *h, hf_error *err)
+{
+    const char *fault = getenv("HOLDFAST_FAULT"), *trace = getenv("HOLDFAST_TRACE");
+    int rc = 0;
+    if (fault && *fault) rc = hf__wrap_fault(&h->port.drv, &h->port.st, fault, err);
+    if (!rc && trace && *trace) rc = hf__wrap_trace(&h->port.drv, &h->port.st, trace, err);
+    return rc;
+}
+
+static int open_port(hf *h, const char *text, hf_error *err)
+{
+    hf_url url;
+    int rc = hf_url_parse(text, &url, err);
+    if (rc) return rc;
+    h->safe_url = strdup(url.safe);
+    if (!h->safe_url) return hf_fail(err, HF_NOMEM, 0, "open '%s': out of memory", url.safe);
+    h->port.drv = hf__driver(url.scheme, err);
+    if (!h->port.drv) return HF_INVALID;
+    rc = h->port.drv->open(&url, h->port.io_timeout_ms, &h->port.st, err);
+    memset(url.password, 0, sizeof url.password);
+    if (!rc) rc = wrap(h, err);
+    if (rc) return rc;
+    h->port.can = h->port.drv->can;
+    if (h->port.can & HF_CAN_SESSIONS) rc = h->port.drv->session(h->port.st, &h->port.session, err);
+    return rc;
+}
+
+static void destroy(hf *h)
+{
+    if (h->port.st) h->port.drv->close(h->port.st);
+    for (uint32_t i = 0; h->table && i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i], *next; e; e = next) {
+            next = e->next;
+            free(e);
+        }
+    for (hf_lock *l = h->free_locks, *next; l; l = next) {
+        next = l->next;
+        free(l);
+    }
+    free(h->table);
+    free(h->safe_url);
+    if (h->tender_fd >= 0) close(h->tender_fd);
+    pthread_mutex_destroy(&h->mu);
+    pthread_mutex_destroy(&h->port.mu);
+    pthread_mutex_destroy(&h->port.serial);
+    pthread_cond_destroy(&h->changed);
+    pthread_cond_destroy(&h->pump_cond);
+    pthread_cond_destroy(&h->renewer_cond);
+    free(h);
+}
+
+int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error *err)
+{
+    if (options && options->size < sizeof *options)
+        return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
+                       options->size);
+    if (options && options->io_timeout_ms < 0)
+        return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: negative");
+    if (!url) url = getenv("HOLDFAST_STORE");
+    if (!url || !*url) url = "file:";
+    hf *h = calloc(1, sizeof *h);
+    if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
+    h->fork_generation = hf__fork_generation();
+    h->tender_fd = -1;
+    h->pump_deadline_us = INT64_MAX;
+    h->promise_at_us = INT64_MAX;
+    pthread_mutex_init(&h->mu, NULL);
+    pthread_mutex_init(&h->port.mu, NULL);
+    pthread_mutex_init(&h->port.serial, NULL);
+    hf_row_init(&h->row);
+    hf__thread_condition(&h->changed);
+    hf__thread_condition(&h->pump_cond);
+    hf__thread_condition(&h->renewer_cond);
+    h->port.io_timeout_ms =
+        options && options->io_timeout_ms ? options->io_timeout_ms : HF_IO_TIMEOUT_MS;
+    h->buckets = FIRST_BUCKETS;
+    h->table = calloc(h->buckets, sizeof *h->table);
+    int rc = h->table ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
+    if (!rc) rc = open_port(h, url, err);
+    if (!rc) rc = own_party(h, options, err);
+    if (rc) {
+        destroy(h);
+        return rc;
+    }
+    *ret = h;
+    return 0;
+}
+
+/* ---- closing ---- */
+
+static void cancel_waits(hf *h)
+{
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            for (struct hf_wait *w = e->first; w; w = w->next) {
+                __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
+                pthread_cond_signal(&w->changed);
+                if (h->port.can & HF_CAN_BELLS) h->port.drv->interrupt(h->port.st, w->party.bell);
+            }
+}
+
+static int anybody_waits(const hf *h)
+{
+    if (h->callers) return 1;
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            if (e->first) return 1;
+    return 0;
+}
+
+static hf_lock *any_lock(const hf *h)
+{
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            if (e->locks) return e->locks;
+    return NULL;
+}
+
+void hf_close(hf *h)
+{
+    if (!h) return;
+    if (hf__alive(h, "close", NULL)) return; /* the parent's; its threads and mutexes aren't here */
+    pthread_mutex_lock(&h->mu);
+    h->closing = 1;
+    while (anybody_waits(h)) {
+        cancel_waits(h);
+        hf__kick_pump(h);
+        hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
+    }
+    h->closing = 2; /* from here on a failed release isn't tried again: the session ends anyway */
+    for (hf_lock *l; (l = any_lock(h));) {
+        if (l->busy || l->telling || (l->releasing && !l->leftover)) {
+            hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
+        } else if (l->detached) {
+            hf__lock_free(l);
+        } else {
+            pthread_mutex_unlock(&h->mu);
+            hf_release(l, NULL);
+            pthread_mutex_lock(&h->mu);
+        }
+    }
+    h->closing = 3;
+    hf__kick_pump(h);
+    hf__kick_tender(h, 0);
+    pthread_cond_broadcast(&h->renewer_cond);
+    pthread_mutex_unlock(&h->mu);
+    if (h->pump_runs) pthread_join(h->pump, NULL);
+    if (h->tender_runs) pthread_join(h->tender, NULL);
+    if (h->renewer_runs) pthread_join(h->renewer, NULL);
+    destroy(h);
+}
+
+int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err)
+{
+    if (*runs) return 0;
+    /* The caller's signals stay the caller's. A fault of the thread's own can't be put off:
+       blocked, it would kill the process past any handler (the command has one for SIGBUS). */
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 256 * 1024);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(thread, &attr, body, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (rc) return hf_fail(err, HF_NOMEM, rc, "start a thread: %s", strerror(rc));
+    *runs = 1;
+    return 0;
+}
+
+const char *hf_store_url(const hf *h) { return h->safe_url; }
+
+int hf_session_fd(const hf *h)
+{
+    if (hf__alive(h, "session", NULL) || !h->port.drv->session_fd) return -1;
+    return h->port.drv->session_fd(h->port.st);
+}

@@ -1,0 +1,195 @@
+/*
+ * handle.h - the inside of a store handle, shared by the files of the core.
+ *
+ * One mutex (hf.mu) protects everything below except where said. Requests to a store that may block
+ * are never made under it; those to an instant store are on the fast path. What must outlive an
+ * unlocked stretch is pinned (pins, refs).
+ *
+ * Threads of a handle, each started when first needed:
+ *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks
+ *   tender   sees leases run out and other sessions die; never talks to a store that may block
+ *   renewer  renews leases
+ */
+#ifndef HF_HANDLE_H
+#define HF_HANDLE_H
+
+#include "os.h"
+#include "turn.h"
+
+#define HF_PUMP_BELL        0
+#define HF_BELLS            16
+#define HF_DEFAULT_LEASE_MS 30000
+#define HF_CLAIM_MS         1000
+#define HF_POLL_MS          250
+#define HF_IO_TIMEOUT_MS    5000
+
+struct hf_entry { /* a key that this handle has to do with, or had */
+    struct hf_entry *next;
+    hf_rowkey key;
+    uint64_t hint;
+    struct hf_wait *first, *last; /* the local FIFO; the first stands at the store */
+    struct hf_lock *locks;
+    uint32_t refs; /* waits, locks and calls under way; an entry with none may be forgotten */
+    /* The free row that this handle left behind (rev 0: not known): a guess that saves reading it.
+     */
+    uint64_t free_rev, free_token;
+    int64_t promise_at_us; /* local: when a claim handed over from here runs out; 0: none does */
+    char text[];
+};
+
+struct hf_lock {
+    struct hf *h;
+    struct hf_entry *e;
+    struct hf_lock *next, **prev;           /* of the entry's locks; next: also the free list */
+    struct hf_lock *care_next, **care_prev; /* of those that the tender looks after; NULL: not */
+    uint64_t token, rev;
+    int64_t since_us, expires_us; /* store's clock; expires 0: as long as the session */
+    int64_t hold_until_us;        /* local; 0: none */
+    int64_t renew_at_us;          /* local; INT64_MAX: never */
+    int64_t look_at_us;           /* local: when to ask whether somebody broke it */
+    uint64_t thread;              /* that acquired it; 0: none in particular */
+    uint32_t lease_ms, at_least_ms;
+    uint8_t plain; /* at `rev` the row held this grant and nothing else */
+    uint8_t lost, told, releasing;
+    uint8_t detached; /* not bound to this handle */
+    uint8_t mode;     /* enum hf_mode */
+    uint8_t leftover; /* given up by the caller, but its release failed: the tender tries again */
+    uint8_t by_cap;   /* lost by max_hold: the store still has it as ours */
+    uint8_t busy;     /* a request for it is under way */
+    int lost_fd;
+    void (*on_lost)(void *arg, hf_lock *lock);
+    void *on_lost_arg;
+    pthread_t teller; /* runs on_lost while `telling` */
+    uint8_t telling;
+    int *freed;        /* set when it is freed by its own callback */
+    const char *owner; /* the handle's, or own_owner */
+    char own_owner[HF_OWNER_CAP];
+};
+
+enum hf_wait_state { HF_W_LINED, HF_W_AT_STORE, HF_W_DONE };
+
+struct hf_wait {
+    struct hf *h;
+    struct hf_entry *e;
+    struct hf_wait *next, *prev;            /* local FIFO */
+    struct hf_wait *list_next, **list_prev; /* hf.at_store */
+    enum hf_wait_state state;
+    hf_party party;
+    int64_t started_us, deadline_us; /* local; INT64_MAX: none */
+    int64_t look_at_us;              /* local: when to ask the store again */
+    int64_t notice_at_us;            /* local: when the tender looks for it */
+    int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
+    int64_t max_hold_ms, at_least_ms, keep_us;
+    unsigned flags;
+    uint8_t once, queued, asked, unique_owner;
+    uint8_t looked;                /* at the store, at least once */
+    uint8_t granted;               /* the store said once that it holds */
+    uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
+    uint8_t cancel;                /* somebody wants it to end (atomic) */
+    uint8_t pumped;                /* the pump drives it */
+    uint8_t told;                  /* its callback has returned (atomic) */
+    uint32_t pins;
+    uint32_t rung; /* the ring_round in which the pump has looked */
+    int code;
+    hf_lock *lock;
+    hf_once *ret_once;
+    hf_error err;
+    pthread_cond_t changed; /* state, pins */
+    hf_acquired_fn *done;   /* NULL: a thread of the caller's stands behind it */
+    void *arg;
+};
+
+/* Who was found alive in this round of the tender. */
+#define HF_ROUND_CAP 16
+struct hf_round {
+    uint64_t session[HF_ROUND_CAP];
+    int alive[HF_ROUND_CAP];
+    uint32_t n;
+};
+
+struct hf {
+    struct hf_port port;
+    pthread_mutex_t mu;
+    pthread_cond_t changed; /* a lock's busy/telling, a wait that ended, stop */
+    unsigned fork_generation;
+    int closing;
+
+    struct hf_entry **table;
+    uint32_t buckets, entries;
+    hf_lock *free_locks;
+    hf_party party; /* of an acquisition with default options; its id is still unused */
+    hf_row row;     /* for the fast path: never holds more than its own room */
+    uint64_t next_id[2];
+    unsigned next_bell;
+    uint32_t callers; /* threads inside a sync wait */
+
+    struct hf_wait *at_store; /* waits that are first in their line */
+    struct hf_lock *cared;
+
+    int pump_runs, tender_runs, renewer_runs;
+    pthread_t pump, tender, renewer;
+    pthread_cond_t pump_cond, renewer_cond;
+    uint32_t promises;     /* entries with one */
+    int64_t promise_at_us; /* local: the first of them */
+    uint32_t ring_round;
+    int pump_todo;            /* a wait needs the pump now */
+    int64_t pump_deadline_us; /* the earliest deadline of a lined-up async wait */
+    int tender_fd;            /* eventfd that wakes the tender */
+    int64_t tender_until_us;  /* local: until when it sleeps */
+    struct hf_round round;    /* the tender's own */
+    int tender_sleeps, tender_todo;
+    int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
+
+    hf_stats stats;
+    char *safe_url;
+};
+
+/* handle.c */
+int hf__dead(const char *what, hf_error *err);
+int hf__entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err);
+void hf__entry_put(hf *h, struct hf_entry *e);
+void hf__thread_condition(pthread_cond_t *cond);
+int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
+void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
+void hf__new_id(hf *h, uint8_t id[16]);
+
+/* wait.c */
+void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o);
+void hf__line_up(hf *h, struct hf_wait *w);
+void hf__wait_sync(hf *h, struct hf_wait *w);
+int hf__advance(struct hf_wait *w);
+void hf__wait_finish(struct hf_wait *w);
+
+/* acquire.c */
+int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err);
+int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err);
+
+/* lock.c */
+hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
+                      const struct hf_wait *w);
+void hf__plan_renewal(hf_lock *lock);
+int hf__lock_reserve(hf *h); /* the next hf__lock_new will find memory: 0, or HF_NOMEM */
+void hf__lock_free(hf_lock *lock);
+void hf__lock_lose(hf_lock *lock, int by_cap);
+void hf__care(hf_lock *lock);
+void hf__tell_lost(hf_lock *lock);
+int hf__renew(hf_lock *lock, uint32_t lease_ms, hf_error *err);
+
+/* threads.c */
+int hf__need_pump(hf *h, hf_error *err);
+int hf__need_tender(hf *h, hf_error *err);
+int hf__need_renewer(hf *h, hf_error *err);
+void hf__kick_pump(hf *h);
+void hf__kick_tender(hf *h, int64_t at_us);
+/* If `row`, as just written, holds a grant that was handed over: the tender passes it on when its
+   claim runs out, should nobody else. Takes the mutex. */
+void hf__promise(hf *h, struct hf_entry *e, const hf_row *row);
+int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
+
+/* 0, or HF_LOST after a fork. Inline, as the first line of every call. */
+static inline int hf__alive(const hf *h, const char *what, hf_error *err)
+{
+    return h->fork_generation == hf__forks ? 0 : hf__dead(what, err);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * key.c - which keys are legal.
+ */
+#include "holdfast_driver.h"
+
+#include <string.h>
+
+/* The length of the UTF-8 sequence at s (Unicode 15, table 3-7), 0 if it is none. */
+static size_t sequence(const unsigned char *s)
+{
+    if (s[0] < 0x80) return 1;
+    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+    size_t n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    unsigned char low = 0x80, high = 0xbf;
+    if (s[0] == 0xe0) low = 0xa0;
+    if (s[0] == 0xed) high = 0x9f;
+    if (s[0] == 0xf0) low = 0x90;
+    if (s[0] == 0xf4) high = 0x8f;
+    if (s[1] < low || s[1] > high) return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    return n;
+}
+
+int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err)
+{
+    if (!text || !*text) return hf_fail(err, HF_INVALID, 0, "key: is empty");
+    const unsigned char *s = (const unsigned char *)text;
+    size_t i = 0;
+    while (s[i]) {
+        if (i >= HF_KEY_CAP - 1)
+            return hf_fail(err, HF_INVALID, 0, "key '%.40s...': longer than %d bytes", text,
+                           HF_KEY_CAP - 1);
+        if (s[i] < 0x20 || s[i] == 0x7f || (s[i] == 0xc2 && s[i + 1] >= 0x80 && s[i + 1] < 0xa0))
+            return hf_fail(err, HF_INVALID, 0, "key '%.40s': control character at byte %zu", text,
+                           i);
+        size_t n = sequence(s + i);
+        if (!n) return hf_fail(err, HF_INVALID, 0, "key '%.40s': not UTF-8 at byte %zu", text, i);
+        i += n;
+    }
+    if (i > HF_KEY_CAP - 1)
+        return hf_fail(err, HF_INVALID, 0, "key '%.40s...': longer than %d bytes", text,
+                       HF_KEY_CAP - 1);
+    ret->text = text;
+    ret->len = (uint32_t)i;
+    ret->hash = hf_key_hash(text, i);
+    ret->hint = NULL;
+    return 0;
+}

@@ -1,0 +1,540 @@
+/*
+ * lock.c - the grant, and what its holder does with it: release, renew, ask, lose, adopt, finish an
+ * event.
+ */
+#include "handle.h"
+
+#include "os.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { LEFTOVER_US = 500000 };
+
+/* ---- the tender's list ---- */
+
+void hf__care(hf_lock *l)
+{
+    hf *h = l->h;
+    if (l->care_prev) return;
+    l->care_next = h->cared;
+    l->care_prev = &h->cared;
+    if (l->care_next) l->care_next->care_prev = &l->care_next;
+    h->cared = l;
+    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, 0);
+}
+
+static void uncare(hf_lock *l)
+{
+    if (!l->care_prev) return;
+    *l->care_prev = l->care_next;
+    if (l->care_next) l->care_next->care_prev = l->care_prev;
+    l->care_prev = NULL;
+}
+
+/* Forgets the lock; its key's entry stays. Under the mutex. */
+void hf__lock_free(hf_lock *l)
+{
+    hf *h = l->h;
+    uncare(l);
+    if (l->freed) *l->freed = 1;
+    *l->prev = l->next;
+    if (l->next) l->next->prev = l->prev;
+    hf__entry_put(h, l->e);
+    if (l->lost_fd >= 0) close(l->lost_fd);
+    h->stats.held--;
+    l->next = h->free_locks;
+    h->free_locks = l;
+    if (h->closing) pthread_cond_broadcast(&h->changed);
+}
+
+/* ---- the grant ---- */
+
+/* Does the row hold this grant and nothing else? A later grant's token is something else: who
+   writes the row without looking must not take it back. */
+static uint8_t is_plain(const hf_row *row, uint64_t token)
+{
+    return row->n_holders == 1 && !row->n_queue && !row->done_us && row->token == token;
+}
+
+/* Every field of its own (the others are the caller's to set) one by one: a memset of this size
+   takes as long as half of an acquisition. */
+static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
+{
+    l->care_next = NULL;
+    l->care_prev = NULL;
+    l->token = p->token;
+    l->rev = row->rev;
+    l->since_us = p->since_us;
+    l->expires_us = p->expires_us;
+    l->hold_until_us = 0;
+    l->renew_at_us = INT64_MAX;
+    l->look_at_us = INT64_MAX;
+    l->thread = 0;
+    l->lease_ms = p->lease_ms;
+    l->at_least_ms = 0;
+    l->plain = is_plain(row, l->token);
+    l->lost = l->told = l->releasing = l->by_cap = l->busy = l->telling = 0;
+    l->detached = l->leftover = 0;
+    l->mode = p->mode;
+    l->lost_fd = -1;
+    l->on_lost = NULL;
+    l->on_lost_arg = NULL;
+    l->freed = NULL;
+}
+
+/* Renewed when a third of the lease, or of what is left of it, is over. */
+void hf__plan_renewal(hf_lock *l)
+{
+    int64_t third = (int64_t)l->lease_ms * 1000 / 3;
+    int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
+    if (left < 0) left = 0;
+    l->renew_at_us = hf__local_us() + (left < third ? left : third);
+}
+
+int hf__lock_reserve(hf *h)
+{
+    if (h->free_locks) return 0;
+    hf_lock *l = malloc(sizeof *l);
+    if (!l) return HF_NOMEM;
+    l->next = NULL;
+    h->free_locks = l;
+    return 0;
+}
+
+/* A lock for the grant of `p` in `row` (which is the row as stored). The entry's reference of the
+   caller goes over to it. NULL: out of memory. Called under the mutex. */
+hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
+                      const struct hf_wait *w)
+{
+    hf_lock *l = h->free_locks;
+    if (l)
+        h->free_locks = l->next;
+    else if (!(l = malloc(sizeof *l)))
+        return NULL;
+    set_up(l, p, row);
+    l->h = h;
+    l->e = e;
+    l->owner = h->party.owner;
+    if (w) l->owner = memcpy(l->own_owner, p->owner, (size_t)p->owner_len + 1);
+    l->next = e->locks;
+    l->prev = &e->locks;
+    if (l->next) l->next->prev = &l->next;
+    e->locks = l;
+    h->stats.acquired++;
+    h->stats.held++;
+    if (!w && !p->lease_ms) return l;
+    int renews = p->lease_ms && !(w && w->flags & (HF_NO_RENEW | HF_DETACHED));
+    if (renews) hf__plan_renewal(l);
+    if (w && w->max_hold_ms) l->hold_until_us = hf__local_us() + w->max_hold_ms * 1000;
+    if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
+    if (w) l->detached = (w->flags & HF_DETACHED) != 0;
+    if (p->lease_ms || l->hold_until_us) hf__care(l);
+    if (renews && !hf__need_renewer(h, NULL)) pthread_cond_signal(&h->renewer_cond);
+    return l;
+}
+
+/* ---- losing ---- */
+
+/* Under the mutex. The callback is called by the tender. */
+void hf__lock_lose(hf_lock *l, int by_cap)
+{
+    if (l->lost) return;
+    uint64_t one = 1;
+    l->lost = 1;
+    l->by_cap = (uint8_t)by_cap;
+    l->renew_at_us = INT64_MAX;
+    l->h->stats.lost++;
+    ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
+    (void)n; /* a full eventfd is readable too */
+    if (l->on_lost && !l->told) hf__kick_tender(l->h, 0);
+}
+
+/* Calls the callback of a lost lock, without the mutex. */
+void hf__tell_lost(hf_lock *l)
+{
+    hf *h = l->h;
+    void (*tell)(void *, hf_lock *) = l->on_lost;
+    void *arg = l->on_lost_arg;
+    if (!l->lost || l->told || !tell) return;
+    l->told = 1;
+    l->telling = 1;
+    l->teller = pthread_self();
+    int freed = 0;
+    l->freed = &freed;
+    pthread_mutex_unlock(&h->mu);
+    tell(arg, l);
+    pthread_mutex_lock(&h->mu);
+    if (freed) return; /* released by the callback */
+    l->freed = NULL;
+    l->telling = 0;
+    pthread_cond_broadcast(&h->changed);
+}
+
+static int believed(const hf_lock *l)
+{
+    if (l->lost) return 0;
+    if (l->hold_until_us && hf__local_us() >= l->hold_until_us) return 0;
+    return !l->expires_us || hf__port_now(&l->h->port).hi_us < l->expires_us;
+}
+
+int64_t hf_left_ms(const hf_lock *lock)
+{
+    hf *h = lock->h;
+    if (hf__alive(h, "left", NULL)) return 0;
+    pthread_mutex_lock(&h->mu);
+    int64_t left = INT64_MAX;
+    if (lock->expires_us) left = (lock->expires_us - hf__port_now(&h->port).hi_us) / 1000;
+    if (lock->hold_until_us) {
+        int64_t cap = (lock->hold_until_us - hf__local_us()) / 1000;
+        if (cap < left) left = cap;
+    }
+    if (lock->lost || left < 0) left = 0;
+    pthread_mutex_unlock(&h->mu);
+    return left;
+}
+
+int hf_lost_fd(hf_lock *l)
+{
+    hf *h = l->h;
+    if (hf__alive(h, "lost", NULL)) return -1;
+    pthread_mutex_lock(&h->mu);
+    if (l->lost_fd < 0) {
+        l->lost_fd = eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+        l->look_at_us = 0;
+        hf__care(l);
+        hf__kick_tender(h, 0);
+    }
+    int fd = l->lost_fd;
+    pthread_mutex_unlock(&h->mu);
+    return fd;
+}
+
+void hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
+{
+    hf *h = l->h;
+    if (hf__alive(h, "lost", NULL)) return;
+    pthread_mutex_lock(&h->mu);
+    l->on_lost = lost;
+    l->on_lost_arg = arg;
+    if (lost) {
+        l->look_at_us = 0;
+        hf__care(l);
+        hf__kick_tender(h, 0);
+    }
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* ---- events of one grant ---- */
+
+/* Waits until nobody else works on the lock, and marks it as ours. Under the mutex. */
+static void seize(hf_lock *l)
+{
+    hf *h = l->h;
+    while (l->busy || (l->telling && !pthread_equal(l->teller, pthread_self())))
+        pthread_cond_wait(&h->changed, &h->mu);
+    l->busy = 1;
+}
+
+static void let_go(hf_lock *l)
+{
+    l->busy = 0;
+    pthread_cond_signal(&l->h->renewer_cond); /* which passed over it */
+    pthread_cond_broadcast(&l->h->changed);
+}
+
+/* One event for this grant at the store; the mutex is dropped meanwhile. The row as stored (or as
+   last seen) is in `row`. */
+static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, struct hf_outcome *out,
+                 hf_error *err)
+{
+    hf *h = l->h;
+    int64_t io_ms = h->port.io_timeout_ms;
+    /* One that doesn't answer must not keep the others from being renewed. */
+    if (ev->kind == HF_EV_RENEW && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
+    int64_t until = hf__local_us() + io_ms * 1000;
+    ev->token = l->token;
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__turn(&h->port, &l->e->key, ev, row, 0, until, out, err);
+    if (!rc) hf__promise(h, l->e, row);
+    pthread_mutex_lock(&h->mu);
+    return rc;
+}
+
+static int gone(hf_lock *l, const char *what, hf_error *err)
+{
+    return hf_fail(err, HF_LOST, 0, "%s '%s': the grant %llu is over", what, l->e->text,
+                   (unsigned long long)l->token);
+}
+
+/* What a row says of the grant after it was written. */
+static void note_row(hf_lock *l, const hf_row *row)
+{
+    int64_t at = hf__find_token(row, l->token);
+    if (at < 0) return;
+    l->expires_us = row->party[at].expires_us;
+    l->rev = row->rev;
+    l->plain = is_plain(row, l->token);
+}
+
+/* The grant of a lock that nobody else has anything to do with, released by one blind write.
+   HF_CONFLICT: it has to be looked at. HF_UNKNOWN: it may have been done. */
+static int release_plain(hf_lock *l)
+{
+    hf *h = l->h;
+    struct hf_port *port = &h->port;
+    hf_row *row = &h->row, own;
+    int instant = port->can & HF_CAN_INSTANT;
+    if (!l->plain || l->lost || l->at_least_ms || (instant && l->expires_us) || !believed(l))
+        return HF_CONFLICT;
+    if (!instant) hf_row_init(row = &own);
+    row->n_holders = row->n_queue = 0;
+    row->done_us = row->keep_until_us = 0;
+    row->rev = l->rev + 1;
+    row->token = l->token;
+    if (instant) {
+        /* Not by hf__port_swap, whose count is atomic: under the mutex it needn't be. */
+        int64_t clock_us;
+        h->stats.store_ops++;
+        return port->drv->swap(port->st, &l->e->key, l->rev, row, NULL, &clock_us, NULL);
+    }
+    row->rev = hf_rev_next(l->rev, hf__port_now(port).lo_us);
+    l->busy = 1;
+    l->releasing = 1;
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__port_swap(port, &l->e->key, l->rev, row, NULL, NULL);
+    pthread_mutex_lock(&h->mu);
+    l->e->free_rev = rc ? 0 : row->rev;
+    l->e->free_token = row->token;
+    return rc;
+}
+
+static int release(hf_lock *l, int maybe_done, hf_error *err)
+{
+    struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
+    struct hf_outcome out;
+    hf_row row;
+    int lost = l->lost;
+    if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
+    hf_row_init(&row);
+    int rc = carry(l, &ev, &row, &out, err);
+    hf_row_clear(&row);
+    if (rc) return rc;
+    if (out.answer != HF_ANS_OK || lost) return gone(l, "release", err);
+    return 0;
+}
+
+/* Was it neither given back nor found gone? */
+static int failed(int rc) { return rc && rc != HF_LOST && rc != HF_CORRUPT; }
+
+/* Nobody would ever have it again if it lasts as long as this process and wasn't given back: it
+   goes on being tried in the background. */
+static void leave(hf_lock *l)
+{
+    l->leftover = 1;
+    l->busy = 0;
+    l->on_lost = NULL;
+    l->look_at_us = hf__local_us() + LEFTOVER_US;
+    hf__care(l);
+    hf__kick_tender(l->h, 0);
+    pthread_cond_broadcast(&l->h->changed);
+}
+
+int hf_release(hf_lock *l, hf_error *err)
+{
+    if (!l) return 0;
+    hf *h = l->h;
+    int rc = hf__alive(h, "release", err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    if (l->busy || l->telling || l->care_prev) {
+        l->releasing = 1;
+        l->renew_at_us = INT64_MAX;
+        seize(l);
+    }
+    rc = release_plain(l);
+    if (rc) {
+        l->busy = 1;
+        l->releasing = 1;
+        rc = release(l, rc == HF_UNKNOWN, err);
+        while (l->telling && !pthread_equal(l->teller, pthread_self()))
+            pthread_cond_wait(&h->changed, &h->mu);
+    }
+    h->stats.released += !l->leftover;
+    if (failed(rc) && !l->expires_us && h->closing < 2)
+        leave(l);
+    else
+        hf__lock_free(l);
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+void hf_release_scope(hf_lock **lock)
+{
+    hf_release(*lock, NULL);
+    *lock = NULL;
+}
+
+/* Under the mutex, seized. */
+int hf__renew(hf_lock *l, uint32_t lease_ms, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_event ev = {.kind = HF_EV_RENEW, .lease_ms = lease_ms};
+    struct hf_outcome out;
+    hf_row row;
+    int64_t before_us = l->expires_us;
+    int64_t end_us = hf__port_now(&h->port).lo_us + (int64_t)lease_ms * 1000;
+    hf_row_init(&row);
+    /* A shorter lease than before may be in force although its reply is lost. */
+    if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
+    int rc = carry(l, &ev, &row, &out, err);
+    if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
+    if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
+    if (!rc && out.answer != HF_ANS_OK) {
+        hf__lock_lose(l, 0);
+        rc = gone(l, "renew", err);
+    }
+    if (!rc) {
+        note_row(l, &row);
+        h->stats.renewals++;
+        if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
+        if (l->expires_us) hf__care(l);
+        hf__kick_tender(h, 0); /* the deadline has moved */
+    }
+    hf_row_clear(&row);
+    return rc;
+}
+
+int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
+{
+    hf *h = l->h;
+    int rc = hf__alive(h, "renew", err);
+    if (!rc && lease_ms && (lease_ms < 100 || lease_ms > 86400000))
+        rc = hf_fail(err, HF_INVALID, 0, "renew '%s': lease_ms: must be 100 to 86,400,000",
+                     l->e->text);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    seize(l);
+    if (!believed(l))
+        rc = gone(l, "renew", err);
+    else if (!l->lease_ms && !lease_ms)
+        rc = 0; /* it lasts as long as its session */
+    else
+        rc = hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, err);
+    let_go(l);
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+static int dead_session(hf *h, const hf_party *p)
+{
+    return p->session && p->session != h->port.session &&
+           h->port.drv->alive(h->port.st, p->session, NULL) == 0;
+}
+
+int hf_confirm(hf_lock *l, hf_error *err)
+{
+    hf *h = l->h;
+    hf_row row;
+    int rc = hf__alive(h, "confirm", err);
+    if (rc) return rc;
+    hf_row_init(&row);
+    /* Beside a renewal, which it mustn't keep waiting; the lock stays, for its release is the last
+       that anybody does with it. */
+    rc = hf__port_get(&h->port, &l->e->key, &row, err);
+    pthread_mutex_lock(&h->mu);
+    int64_t at = rc ? -1 : hf__find_token(&row, l->token);
+    /* An adopted grant may still be bound to the life of the process that it was made in. */
+    if (!rc && (at < 0 || dead_session(h, &row.party[at]))) hf__lock_lose(l, 0);
+    if (!rc && !believed(l)) rc = gone(l, "confirm", err);
+    pthread_mutex_unlock(&h->mu);
+    hf_row_clear(&row);
+    return rc;
+}
+
+int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_outcome out;
+    hf_row row;
+    int rc = hf__alive(h, "once", err);
+    if (rc) return rc;
+    struct hf_event ev = {.kind = HF_EV_FINISH, .result = result ? result : ""};
+    ev.result_len = strlen(ev.result);
+    if (ev.result_len >= HF_RESULT_CAP) {
+        /* Told what it can be told: an event that ran must not run again for a long text. */
+        ev.result_len = HF_RESULT_CAP - 1;
+        while (ev.result_len && (ev.result[ev.result_len] & 0xc0) == 0x80) ev.result_len--;
+    }
+    if (keep_ms != HF_FOREVER && keep_ms < 1)
+        return hf_fail(err, HF_INVALID, 0, "once '%s': keep_ms: must be -1 or at least 1",
+                       l->e->text);
+    ev.keep_us = keep_ms == HF_FOREVER || keep_ms > INT64_MAX / 2000 ? INT64_MAX : keep_ms * 1000;
+    hf_row_init(&row);
+    pthread_mutex_lock(&h->mu);
+    l->releasing = 1;
+    l->renew_at_us = INT64_MAX;
+    seize(l);
+    rc = carry(l, &ev, &row, &out, err);
+    if (!rc && out.answer != HF_ANS_OK) rc = gone(l, "once", err);
+    if (failed(rc)) {
+        /* Not marked, as far as is known: then at least it isn't held either. */
+        let_go(l);
+        pthread_mutex_unlock(&h->mu);
+        hf_row_clear(&row);
+        hf_release(l, NULL);
+        return rc;
+    }
+    if (!rc && h->port.drv->sync) {
+        pthread_mutex_unlock(&h->mu);
+        rc = h->port.drv->sync(h->port.st, &l->e->key, err);
+        pthread_mutex_lock(&h->mu);
+    }
+    while (l->telling && !pthread_equal(l->teller, pthread_self()))
+        pthread_cond_wait(&h->changed, &h->mu);
+    h->stats.released++;
+    hf__lock_free(l);
+    pthread_mutex_unlock(&h->mu);
+    hf_row_clear(&row);
+    return rc;
+}
+
+int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *err)
+{
+    struct hf_entry *e;
+    hf_row row;
+    int rc = hf__alive(h, "adopt", err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    rc = hf__entry(h, key, &e, err);
+    pthread_mutex_unlock(&h->mu);
+    if (rc) return rc;
+    hf_row_init(&row);
+    rc = hf__port_get(&h->port, &e->key, &row, err);
+    struct hf_time now = hf__port_now(&h->port);
+    int64_t at = rc ? -1 : hf__find_token(&row, token);
+    const hf_party *p = at < 0 ? NULL : &row.party[at];
+    int over = !p || (p->expires_us && now.hi_us >= p->expires_us) || dead_session(h, p);
+    if (!rc && over)
+        rc = hf_fail(err, HF_LOST, 0, "adopt '%s': the grant %llu is over", key,
+                     (unsigned long long)token);
+    pthread_mutex_lock(&h->mu);
+    struct hf_wait as = {.flags = HF_DETACHED};
+    hf_lock *l = rc ? NULL : hf__lock_new(h, e, p, &row, &as);
+    if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
+    if (l) {
+        l->thread = 0;
+        *ret = l;
+    } else {
+        hf__entry_put(h, e);
+    }
+    pthread_mutex_unlock(&h->mu);
+    hf_row_clear(&row);
+    return rc;
+}
+
+uint64_t hf_token(const hf_lock *l) { return l->token; }
+const char *hf_key(const hf_lock *l) { return l->e->text; }
+const char *hf_owner(const hf_lock *l) { return l->owner; }

@@ -1,0 +1,65 @@
+/*
+ * os.c - time, randomness, fork. See os.h.
+ */
+#include "os.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+static int64_t read_us(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+int64_t hf__local_us(void) { return read_us(CLOCK_BOOTTIME); }
+
+/* There is no coarse CLOCK_BOOTTIME. Its distance from CLOCK_MONOTONIC changes in suspend only; it
+   is measured again once a second. */
+int64_t hf__local_rough_us(void)
+{
+    static int64_t measured_us, distance_us;
+    int64_t coarse = read_us(CLOCK_MONOTONIC_COARSE);
+    int64_t at = __atomic_load_n(&measured_us, __ATOMIC_ACQUIRE);
+    if (!at || coarse - at > 1000000) {
+        /* In this order, so that a pause between them makes the result too small, not too large. */
+        int64_t boot = read_us(CLOCK_BOOTTIME);
+        int64_t distance = boot - read_us(CLOCK_MONOTONIC);
+        __atomic_store_n(&distance_us, distance, __ATOMIC_RELAXED);
+        __atomic_store_n(&measured_us, coarse, __ATOMIC_RELEASE);
+        return coarse + distance;
+    }
+    return coarse + __atomic_load_n(&distance_us, __ATOMIC_RELAXED);
+}
+
+int64_t hf__day_us(void) { return read_us(CLOCK_REALTIME); }
+
+void hf__random(void *to, size_t len)
+{
+    unsigned char *p = to;
+    while (len) {
+        ssize_t n = getrandom(p, len, 0);
+        if (n < 0 && errno == EINTR) continue;
+        /* Without randomness two owners could be mistaken for each other. */
+        if (n <= 0) abort();
+        p += n;
+        len -= (size_t)n;
+    }
+}
+
+unsigned hf__forks;
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+
+static void in_child(void) { hf__forks++; }
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+
+unsigned hf__fork_generation(void)
+{
+    pthread_once(&watched, watch_forks);
+    return hf__forks;
+}

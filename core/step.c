@@ -1,0 +1,318 @@
+/*
+ * step.c - see step.h. The rules, in the order in which they are applied:
+ *
+ * R1  A holder is over when its lease has run out for certain (lo >= expires) or its session is
+ *     known to be dead. What is over is removed by whoever steps the row next.
+ * R2  A free place goes to the head of the queue, in the same write that frees it, with the short
+ *     claim lease that the waiter asked for. Dead waiters are dropped on the way.
+ * R3  A newcomer is granted at once only if nobody waits and the holders admit it.
+ * R4  A grant's token is the rev of the write that makes it; if one write makes several, they get
+ *     consecutive numbers, of which the last is the row's rev.
+ * R5  Only the named grant is renewed, released, broken or finished; a renewal or a finish needs
+ *     one that cannot be over yet even at the latest reading of the clock (hi < expires).
+ * R6  The same request asked again changes nothing, except that a waiter which was handed the key
+ *     claims it (its lease becomes what it asked for), and that it goes over to the session that
+ *     asks.
+ * R7  A grant that is kept taken after its release (ENDING) is nobody's: it only takes up its
+ * place.
+ */
+#include "step.h"
+
+#include <string.h>
+
+#ifndef HF_BUG
+#define HF_BUG 0 /* no seeded mistake; 20 to 29 are here, for tests/step_enum.c to find */
+#endif
+
+/* One step's bookkeeping. Tokens of this write start at `base`. */
+struct ctx {
+    hf_row *row;
+    const struct hf_event *ev;
+    uint64_t base;
+    uint32_t grants;
+    int changed;
+};
+
+int hf__party_over(const hf_party *p, const struct hf_event *ev)
+{
+    int64_t now_us = HF_BUG == 23 ? ev->now.hi_us : ev->now.lo_us;
+    if (p->expires_us && now_us >= p->expires_us) return 1;
+    if (!p->session) return 0;
+    for (size_t i = 0; i < ev->n_dead; i++)
+        if (ev->dead[i] == p->session) return 1;
+    return 0;
+}
+
+static int waiter_dead(const hf_party *p, const struct hf_event *ev)
+{
+    for (size_t i = 0; p->session && i < ev->n_dead; i++)
+        if (ev->dead[i] == p->session) return 1;
+    return 0;
+}
+
+int64_t hf__find_id(const hf_row *row, const uint8_t id[16])
+{
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
+        if (!memcmp(row->party[i].id, id, 16)) return i;
+    return -1;
+}
+
+int64_t hf__find_token(const hf_row *row, uint64_t token)
+{
+    for (uint32_t i = 0; token && i < row->n_holders; i++)
+        if (row->party[i].token == token) return i;
+    return -1;
+}
+
+int hf__marked(const hf_row *row, struct hf_time now)
+{
+    return row->done_us && (row->keep_until_us == INT64_MAX || now.lo_us < row->keep_until_us);
+}
+
+int hf__prunable(const hf_row *row, struct hf_time now, int64_t idle_us)
+{
+    return row->rev && !row->n_holders && !row->n_queue && !hf__marked(row, now) &&
+           now.lo_us - (int64_t)row->rev >= idle_us;
+}
+
+static void remove_party(struct ctx *c, uint32_t i)
+{
+    hf_row *row = c->row;
+    uint32_t n = row->n_holders + row->n_queue;
+    for (uint32_t j = i; j + 1 < n; j++) hf_party_copy(&row->party[j], &row->party[j + 1]);
+    if (i < row->n_holders)
+        row->n_holders--;
+    else
+        row->n_queue--;
+    c->changed = 1;
+}
+
+/* Do the present holders leave a place for one that asks for `p`? */
+static int admits(const struct ctx *c, const hf_party *p)
+{
+    const hf_row *row = c->row;
+    uint32_t limit = p->limit;
+    if (!row->n_holders) return 1;
+    if (p->mode == HF_EXCLUSIVE || row->n_holders >= c->ev->holders_cap) return 0;
+    for (uint32_t i = 0; i < row->n_holders; i++) {
+        if (row->party[i].mode != p->mode) return 0;
+        if (row->party[i].limit < limit) limit = row->party[i].limit;
+    }
+    return p->mode == HF_SHARED || HF_BUG == 27 || row->n_holders < limit;
+}
+
+static int64_t end_of(struct hf_time now, uint32_t lease_ms)
+{
+    return lease_ms ? now.lo_us + (int64_t)lease_ms * 1000 : 0;
+}
+
+/* The party at the end of the holders (just admitted) holds from now on. */
+static void grant(struct ctx *c, hf_party *p, uint32_t lease_ms, unsigned flags)
+{
+    p->token = c->base + c->grants++;
+    p->since_us = c->ev->now.lo_us;
+    p->expires_us = end_of(c->ev->now, lease_ms);
+    p->flags = (uint8_t)((p->flags & HF_PARTY_DETACHED) | flags);
+    if (p->flags == HF_PARTY_DETACHED) p->session = 0;
+    c->row->token = p->token;
+    c->changed = 1;
+}
+
+/* R1, R2. */
+static void settle(struct ctx *c)
+{
+    hf_row *row = c->row;
+    for (uint32_t i = row->n_holders; i-- > 0;)
+        if (hf__party_over(&row->party[i], c->ev)) remove_party(c, i);
+    for (uint32_t i = row->n_holders + row->n_queue; c->ev->n_dead && i-- > row->n_holders;)
+        if (waiter_dead(&row->party[i], c->ev)) remove_party(c, i);
+    while (row->n_queue && admits(c, &row->party[row->n_holders])) {
+        hf_party *head = &row->party[row->n_holders++];
+        row->n_queue--;
+        grant(c, head, head->claim_ms, HF_PARTY_UNCLAIMED);
+    }
+}
+
+static void mark_done(struct ctx *c, int64_t until_us, const hf_party *by)
+{
+    hf_row *row = c->row;
+    /* A clock at 0 must not read as "no marker". */
+    row->done_us = c->ev->now.lo_us > 0 ? c->ev->now.lo_us : 1;
+    row->keep_until_us = until_us;
+    row->done_by_len = by->owner_len;
+    memcpy(row->done_by, by->owner, (size_t)by->owner_len + 1);
+    row->result_len = 0;
+    row->result[0] = 0;
+    c->changed = 1;
+}
+
+static int64_t keep_until(const struct hf_event *ev)
+{
+    if (ev->keep_us >= INT64_MAX - ev->now.hi_us) return INT64_MAX;
+    return ev->now.hi_us + ev->keep_us;
+}
+
+static struct hf_outcome granted(struct ctx *c, hf_party *p)
+{
+    if (c->ev->once && c->ev->mark) mark_done(c, keep_until(c->ev), p);
+    return (struct hf_outcome){HF_ANS_GRANTED, 0, 0, p->token};
+}
+
+/* R6: the request is in the row already, at i. */
+static struct hf_outcome again(struct ctx *c, uint32_t i)
+{
+    hf_party *p = &c->row->party[i];
+    const hf_party *asks = c->ev->party;
+    /* From another process: that is the one to wake, and whose life counts, from now on. */
+    if (p->session && asks->session && p->session != asks->session) {
+        p->session = asks->session;
+        p->bell = asks->bell;
+        c->changed = 1;
+    }
+    if (i >= c->row->n_holders)
+        return (struct hf_outcome){HF_ANS_QUEUED, 0, i - c->row->n_holders, 0};
+    if (!(p->flags & HF_PARTY_UNCLAIMED))
+        return (struct hf_outcome){HF_ANS_ALREADY, 0, 0, p->token};
+    p->flags &= HF_PARTY_DETACHED;
+    if (p->flags) p->session = 0;
+    p->expires_us = end_of(c->ev->now, p->lease_ms);
+    c->changed = 1;
+    return granted(c, p);
+}
+
+static int owner_holds(const hf_row *row, const hf_party *p)
+{
+    for (uint32_t i = 0; i < row->n_holders; i++)
+        if (!(row->party[i].flags & HF_PARTY_ENDING) && row->party[i].owner_len == p->owner_len &&
+            !memcmp(row->party[i].owner, p->owner, p->owner_len))
+            return 1;
+    return 0;
+}
+
+/* Does the request hold, and knows? Then it was told whether its event was done when it began. */
+static int runs(const struct ctx *c, int64_t at)
+{
+    const hf_party *p = at < 0 ? NULL : &c->row->party[at];
+    return p && (uint32_t)at < c->row->n_holders && !(p->flags & HF_PARTY_UNCLAIMED) &&
+           !hf__party_over(p, c->ev);
+}
+
+/* TRY and ENQUEUE. R3, R6. */
+static struct hf_outcome ask(struct ctx *c)
+{
+    const hf_party *p = c->ev->party;
+    hf_row *row = c->row;
+    int64_t at = c->ev->once ? hf__find_id(row, p->id) : -1;
+    if (c->ev->once && HF_BUG != 28 && !runs(c, at) && hf__marked(row, c->ev->now)) {
+        if (at >= 0) remove_party(c, (uint32_t)at);
+        settle(c);
+        return (struct hf_outcome){HF_ANS_DONE, 0, 0, 0};
+    }
+    settle(c);
+    at = hf__find_id(row, p->id);
+    if (HF_BUG == 26 && at < 0 && row->n_holders && row->party[0].flags) at = 0;
+    if (at >= 0) return again(c, (uint32_t)at);
+    if (c->ev->unique_owner && owner_holds(row, p))
+        return (struct hf_outcome){HF_ANS_RECURSIVE, 0, 0, 0};
+    if ((HF_BUG == 21 || !row->n_queue) && admits(c, p)) {
+        for (uint32_t i = row->n_queue; HF_BUG == 21 && i-- > 0;)
+            hf_party_copy(&row->party[row->n_holders + i + 1], &row->party[row->n_holders + i]);
+        hf_party *to = &row->party[row->n_holders++];
+        hf_party_copy(to, p);
+        grant(c, to, p->lease_ms, 0);
+        return granted(c, to);
+    }
+    if (c->ev->kind == HF_EV_TRY) return (struct hf_outcome){HF_ANS_BUSY, 0, 0, 0};
+    if (row->n_queue >= c->ev->queue_cap) return (struct hf_outcome){HF_ANS_NO_ROOM, 0, 0, 0};
+    hf_party *to = &row->party[row->n_holders + row->n_queue];
+    hf_party_copy(to, p);
+    to->token = 0;
+    to->since_us = c->ev->now.lo_us;
+    to->expires_us = 0;
+    to->flags &= HF_PARTY_DETACHED;
+    c->changed = 1;
+    return (struct hf_outcome){HF_ANS_QUEUED, 0, row->n_queue++, 0};
+}
+
+static struct hf_outcome withdraw(struct ctx *c)
+{
+    hf_row *row = c->row;
+    int64_t at = hf__find_id(row, c->ev->id);
+    int holds = at >= 0 && at < (int64_t)row->n_holders;
+    /* A hold that was taken up is somebody's: another one's with the same request, or one that this
+       request doesn't know to have (maybe_done). */
+    if (at >= 0 && (!holds || row->party[at].flags & HF_PARTY_UNCLAIMED || c->ev->maybe_done))
+        remove_party(c, (uint32_t)at);
+    settle(c);
+    if (c->ev->maybe_done) c->changed = 1;
+    return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
+}
+
+/* R5. */
+static struct hf_outcome end_grant(struct ctx *c)
+{
+    const struct hf_event *ev = c->ev;
+    int64_t at = hf__find_token(c->row, ev->token);
+    if (HF_BUG == 22 && ev->kind == HF_EV_RELEASE && c->row->n_holders) at = 0;
+    if (HF_BUG == 29 && ev->kind == HF_EV_BREAK && c->row->n_holders) at = 0;
+    hf_party *p = at < 0 ? NULL : &c->row->party[at];
+    if (!p || hf__party_over(p, ev) || (p->flags & HF_PARTY_ENDING && ev->kind != HF_EV_BREAK) ||
+        (ev->kind == HF_EV_FINISH && p->expires_us && ev->now.hi_us >= p->expires_us)) {
+        settle(c);
+        return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
+    }
+    if (ev->kind == HF_EV_RELEASE && ev->until_us > ev->now.lo_us) {
+        p->expires_us = ev->until_us;
+        p->session = 0; /* it outlives its process */
+        p->flags = HF_PARTY_ENDING;
+        /* An id that nobody has: the request may be made again. */
+        memset(p->id, 0xff, sizeof p->id);
+        memcpy(p->id, &p->token, sizeof p->token);
+        c->changed = 1;
+        return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
+    }
+    if (ev->kind == HF_EV_FINISH) {
+        mark_done(c, keep_until(ev), p);
+        memcpy(c->row->result, ev->result, ev->result_len);
+        c->row->result[ev->result_len] = 0;
+        c->row->result_len = (uint16_t)ev->result_len;
+    }
+    remove_party(c, (uint32_t)at);
+    if (HF_BUG != 25) settle(c);
+    return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
+}
+
+static struct hf_outcome renew(struct ctx *c)
+{
+    const struct hf_event *ev = c->ev;
+    int64_t at = hf__find_token(c->row, ev->token);
+    hf_party *p = at < 0 ? NULL : &c->row->party[at];
+    int over = p && (hf__party_over(p, ev) || (p->expires_us && ev->now.hi_us >= p->expires_us));
+    if (!p || p->flags & HF_PARTY_ENDING || (over && HF_BUG != 24))
+        return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
+    /* Without a session and without a lease it would never end. */
+    if (ev->lease_ms || p->session) p->expires_us = end_of(ev->now, ev->lease_ms);
+    p->flags &= HF_PARTY_DETACHED;
+    c->changed = 1;
+    return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};
+}
+
+struct hf_outcome hf__step(hf_row *row, const struct hf_event *ev)
+{
+    struct ctx c = {row, ev, hf_rev_next(row->rev, ev->now.lo_us), 0, 0};
+    if (HF_BUG == 20 && row->rev) c.base = row->rev;
+    struct hf_outcome out = {HF_ANS_OK, 0, 0, 0};
+    switch (ev->kind) {
+    case HF_EV_TRY:
+    case HF_EV_ENQUEUE: out = ask(&c); break;
+    case HF_EV_WITHDRAW: out = withdraw(&c); break;
+    case HF_EV_RENEW: out = renew(&c); break;
+    case HF_EV_PROMOTE: settle(&c); break;
+    case HF_EV_RELEASE:
+    case HF_EV_BREAK:
+    case HF_EV_FINISH: out = end_grant(&c); break;
+    }
+    out.changed = c.changed;
+    if (c.changed) row->rev = c.base + (c.grants ? c.grants - 1 : 0);
+    return out;
+}

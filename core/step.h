@@ -1,0 +1,91 @@
+/*
+ * step.h - the one lock algorithm: a pure function from a row and an event to a row and an answer.
+ *
+ * No I/O, no allocation, no clock: time comes in with the event. The same code runs in production,
+ * in the enumeration of tests/step_enum.c and in the explorer of the `file:` driver.
+ */
+#ifndef HF_STEP_H
+#define HF_STEP_H
+
+#include "holdfast_driver.h"
+
+/* The store's clock lies in [lo_us, hi_us] at the moment of the step. */
+struct hf_time {
+    int64_t lo_us, hi_us;
+};
+
+enum hf_event_kind {
+    HF_EV_TRY,      /* grant to `party` if nobody is in the way */
+    HF_EV_ENQUEUE,  /* the same, else stand in the queue; a waiter that was handed the key claims */
+    HF_EV_WITHDRAW, /* the request `id` is given up: waiting, handed over, or (maybe_done) granted
+                     */
+    HF_EV_RENEW,    /* the grant `token` lasts lease_ms from now (0: as long as its session,
+                       if it has one; else as long as it did) */
+    HF_EV_RELEASE,  /* the grant `token` ends; kept taken until `until_us` if that is later */
+    HF_EV_PROMOTE,  /* somebody notices: what is over ends, who is next is granted */
+    HF_EV_BREAK,    /* an operator ends the grant `token` */
+    HF_EV_FINISH    /* the grant `token` becomes the marker of a done event */
+};
+
+struct hf_event {
+    enum hf_event_kind kind;
+    struct hf_time now;
+    const hf_party *party; /* TRY, ENQUEUE: who, and what it asks for */
+    uint8_t id[16];        /* WITHDRAW */
+    uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
+    uint32_t lease_ms;     /* RENEW */
+    int64_t until_us;      /* RELEASE: 0, or keep taken until then */
+    const char *result;    /* FINISH */
+    size_t result_len;     /* below HF_RESULT_CAP */
+    int once;              /* TRY, ENQUEUE: a done marker in force answers DONE */
+    int mark;         /* with once: a grant marks the event as done at once, kept for keep_us */
+    int64_t keep_us;  /* FINISH, mark: how long the marker counts; INT64_MAX: for ever */
+    int unique_owner; /* TRY, ENQUEUE: RECURSIVE if `party`'s owner holds it already */
+    /* An earlier write for this event or request may have landed, or may land yet. A withdrawal
+       then moves rev in any case, so that no swap can land later. */
+    int maybe_done;
+    const uint64_t *dead; /* sessions known to be dead */
+    size_t n_dead;
+    uint32_t queue_cap, holders_cap;
+};
+
+enum hf_answer {
+    HF_ANS_GRANTED,   /* the request holds from now on (granted, or claimed what it was handed) */
+    HF_ANS_ALREADY,   /* it holds already: same token, nothing changed for it */
+    HF_ANS_QUEUED,    /* it stands in the queue, at `place` (0: head) */
+    HF_ANS_BUSY,      /* not now */
+    HF_ANS_NO_ROOM,   /* not now, and the queue (or the room for holders) is full */
+    HF_ANS_RECURSIVE, /* its owner holds already, by another request */
+    HF_ANS_DONE,      /* the event is done; the request neither holds nor waits */
+    HF_ANS_OK,        /* renewed, released, broken, finished, withdrawn; or noticed */
+    HF_ANS_GONE       /* no such grant any more */
+};
+
+struct hf_outcome {
+    enum hf_answer answer;
+    int changed;    /* the row must be written for the answer to be true */
+    uint32_t place; /* QUEUED: how many stand before it */
+    uint64_t token; /* GRANTED, ALREADY */
+};
+
+/*
+ * Steps `row` in place. When `changed` is 0 the row is as it was; else its rev is a new one, and
+ * nothing is true until it was swapped for the row that it came from. The caller provides room for
+ * one more party (hf_row_room). Total: every event is legal on every row that hf_row_check accepts.
+ */
+struct hf_outcome hf__step(hf_row *row, const struct hf_event *event);
+
+/* Has this holder's grant ended for certain, as a contender must see it? */
+int hf__party_over(const hf_party *party, const struct hf_event *event);
+
+/* May it be deleted: free, nobody waits, no marker in force, untouched for idle_us. */
+int hf__prunable(const hf_row *row, struct hf_time now, int64_t idle_us);
+
+/* Is the done marker in force? */
+int hf__marked(const hf_row *row, struct hf_time now);
+
+/* Index in row->party of the request or grant, or -1. */
+int64_t hf__find_id(const hf_row *row, const uint8_t id[16]);
+int64_t hf__find_token(const hf_row *row, uint64_t token);
+
+#endif

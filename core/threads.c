@@ -1,0 +1,518 @@
+/*
+ * threads.c - the pump, the tender and the renewer of a handle (see handle.h).
+ */
+#include "handle.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BREAK_LOOK_US = 250000, BLIND_HEAD_US = 10000, MOURN_LOOKS = 11 };
+
+/* A death may be told a little before the store knows it: when to ask again after being told. */
+static const int64_t mourn_after_us[MOURN_LOOKS] = {
+    0, 300, 1000, 3000, 10000, 30000, 100000, 300000, 1000000, 3000000, 10000000};
+
+/* Whatever was missed: each waiter is looked at now and then. */
+static const int64_t NET_US = 30000000;
+static const int64_t STAGGER_US = 500000;
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- the pump ---- */
+
+void hf__kick_pump(hf *h)
+{
+    h->pump_todo = 1;
+    if (!h->pump_runs) return;
+    pthread_cond_signal(&h->pump_cond);
+    if (h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
+}
+
+/* The wait is over: tells its caller. Under the mutex, dropped around a callback. */
+static void conclude(hf *h, struct hf_wait *w)
+{
+    hf__wait_finish(w);
+    if (!w->done) return; /* its thread may free it as soon as the mutex is free */
+    hf_error err = w->err;
+    h->callers++;
+    pthread_mutex_unlock(&h->mu);
+    if (w->once && !w->code) {
+        w->code = hf__once_mark(&w->lock, w->flags, &err);
+        if (w->lock) *w->ret_once = (hf_once){.lock = w->lock};
+    }
+    w->done(w->arg, w->code, w->lock, w->code ? &err : NULL);
+    pthread_mutex_lock(&h->mu);
+    h->callers--;
+    pthread_cond_broadcast(&w->changed);
+    if (h->closing) pthread_cond_broadcast(&h->changed);
+    /* The last that is done with it: pairs with told() of acquire.c, which may free it. */
+    __atomic_store_n(&w->told, 1, __ATOMIC_RELEASE);
+}
+
+static int due(const hf *h, const struct hf_wait *w, int64_t now, int rung)
+{
+    if (!w->pumped || w->state != HF_W_AT_STORE) return 0;
+    return w->look_at_us <= now || w->deadline_us <= now || w->cancel ||
+           (rung && w->rung != h->ring_round);
+}
+
+static void advance_due(hf *h, int rung)
+{
+    if (rung) h->ring_round++;
+    for (struct hf_wait *w = h->at_store; w;) {
+        if (!due(h, w, hf__local_us(), rung)) {
+            w = w->list_next;
+            continue;
+        }
+        w->rung = h->ring_round;
+        w->pins++; /* which keeps it in the list */
+        pthread_mutex_unlock(&h->mu);
+        int over = hf__advance(w);
+        pthread_mutex_lock(&h->mu);
+        w->pins--;
+        struct hf_wait *next = w->list_next;
+        if (over) {
+            conclude(h, w);
+            next = h->at_store; /* the list may have changed; those looked at aren't due again */
+        } else if (!w->pins) {
+            pthread_cond_broadcast(&w->changed);
+        }
+        w = next;
+    }
+}
+
+/* Those that stand in line behind others of this process and have run out of time. */
+static void end_lined_up(hf *h)
+{
+    int64_t now = hf__local_us(), next = INT64_MAX;
+    if (h->pump_deadline_us > now) return;
+again:
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            for (struct hf_wait *w = e->first; w; w = w->next) {
+                if (!w->done || w->state != HF_W_LINED) continue;
+                if (!w->cancel && w->deadline_us > now) {
+                    next = min64(next, w->deadline_us);
+                    continue;
+                }
+                w->code = w->cancel                         ? HF_CANCELED
+                          : w->deadline_us <= w->started_us ? HF_BUSY
+                                                            : HF_TIMEOUT;
+                hf_fail(&w->err, w->code, 0, "acquire '%s': %s", e->text, hf_code_text(w->code));
+                conclude(h, w);
+                next = INT64_MAX;
+                goto again; /* the lists may have changed meanwhile */
+            }
+    h->pump_deadline_us = next;
+}
+
+static int64_t pump_sleeps_until(const hf *h)
+{
+    int64_t until = h->pump_deadline_us;
+    for (const struct hf_wait *w = h->at_store; w; w = w->list_next)
+        if (w->pumped) until = min64(until, min64(w->look_at_us, w->deadline_us));
+    return until;
+}
+
+/* The keys of the waits that the pump drives; *ret_n of them. */
+static size_t pumped_keys(const hf *h, const hf_rowkey **keys, size_t cap)
+{
+    size_t n = 0;
+    for (const struct hf_wait *w = h->at_store; w && n < cap; w = w->list_next)
+        if (w->pumped) keys[n++] = &w->e->key;
+    return n;
+}
+
+enum { WATCH_CAP = 1024 };
+
+static void *pump(void *arg)
+{
+    hf *h = arg;
+    const hf_driver *d = h->port.drv;
+    int bells = h->port.can & HF_CAN_BELLS, rung = 1;
+    hf_ear before = {{0, 0}}, ear = before;
+    const hf_rowkey **keys = d->watch && !bells ? calloc(WATCH_CAP, sizeof *keys) : NULL;
+    pthread_mutex_lock(&h->mu);
+    while (h->closing < 3) {
+        int deaf = 1;
+        if (bells || keys) {
+            size_t n = keys ? pumped_keys(h, keys, WATCH_CAP) : 0;
+            if (!bells) pthread_mutex_unlock(&h->mu);
+            deaf = d->listen(h->port.st, HF_PUMP_BELL, keys, n, &ear, NULL);
+            if (!bells) pthread_mutex_lock(&h->mu);
+        }
+        if (!deaf) rung = memcmp(&before, &ear, sizeof ear) != 0;
+        before = ear;
+        h->pump_todo = 0;
+        advance_due(h, rung && !deaf);
+        end_lined_up(h);
+        if (h->closing == 3 || h->pump_todo) continue;
+        int64_t until = pump_sleeps_until(h);
+        if (deaf) {
+            hf__cond_until(&h->pump_cond, &h->mu, until);
+            continue;
+        }
+        pthread_mutex_unlock(&h->mu);
+        if (d->watch(h->port.st, HF_PUMP_BELL, &ear, until, NULL) < 0) hf__pause(HF_POLL_MS * 1000);
+        pthread_mutex_lock(&h->mu);
+    }
+    pthread_mutex_unlock(&h->mu);
+    free(keys);
+    return NULL;
+}
+
+int hf__need_pump(hf *h, hf_error *err)
+{
+    return hf__start_thread(h, &h->pump_runs, &h->pump, pump, err);
+}
+
+/* ---- the tender ---- */
+
+void hf__kick_tender(hf *h, int64_t at_us)
+{
+    uint64_t one = 1;
+    if (!h->tender_runs || (at_us >= h->tender_until_us && h->mourning)) return;
+    h->tender_todo = 1;
+    if (!h->tender_sleeps) return;
+    h->tender_until_us = at_us;
+    /* Full means that it is awake already. */
+    if (write(h->tender_fd, &one, sizeof one) < 0) return;
+}
+
+/* Has somebody ended a grant that lasts as long as its session? Or is the store gone, in which case
+   others may be granted the key by another one? Under the mutex, dropped. */
+static void look_for_break(hf *h, hf_lock *l)
+{
+    hf_row row;
+    l->busy = 1;
+    pthread_mutex_unlock(&h->mu);
+    hf_row_init(&row);
+    int rc = hf__port_get(&h->port, &l->e->key, &row, NULL);
+    int there = rc ? rc != HF_CORRUPT : hf__find_token(&row, l->token) >= 0;
+    hf_row_clear(&row);
+    pthread_mutex_lock(&h->mu);
+    l->busy = 0;
+    l->look_at_us = hf__local_us() + BREAK_LOOK_US;
+    if (!there) hf__lock_lose(l, 0);
+    pthread_cond_signal(&h->renewer_cond); /* which passed over it */
+    pthread_cond_broadcast(&h->changed);
+}
+
+/* One that its holder has given up, but the store didn't take back yet. */
+static int tend_leftover(hf_lock *l, int64_t now, int64_t *until)
+{
+    hf *h = l->h;
+    if (l->busy) return 0;
+    if (l->look_at_us > now) {
+        *until = min64(*until, l->look_at_us);
+        return 0;
+    }
+    pthread_mutex_unlock(&h->mu);
+    hf_release(l, NULL);
+    pthread_mutex_lock(&h->mu);
+    return 1;
+}
+
+/* One lock: loses it in time, tells, says in *until when to look again. 1: the list may have
+   changed. */
+static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
+{
+    if (l->leftover) return tend_leftover(l, now, until);
+    if (!l->lost && !l->releasing) {
+        if (l->expires_us) {
+            int64_t left = l->expires_us - hf__port_now(&h->port).hi_us;
+            if (left <= 0)
+                hf__lock_lose(l, 0);
+            else /* a little early, for the clocks' rates; then exactly */
+                *until = min64(*until, now + (left > 20000 ? left - left / 100 : left));
+        }
+        if (l->hold_until_us) {
+            if (now >= l->hold_until_us)
+                hf__lock_lose(l, 1);
+            else
+                *until = min64(*until, l->hold_until_us);
+        }
+    }
+    /* Not while it is being given back: its memory may be another grant's by then. */
+    if (l->lost && l->on_lost && !l->told && !l->releasing) {
+        hf__tell_lost(l);
+        return 1;
+    }
+    int asks = (l->lost_fd >= 0 || l->on_lost) && h->port.can & HF_CAN_INSTANT;
+    if (l->lost || l->releasing || l->busy || !asks) return 0;
+    if (l->look_at_us <= now) {
+        look_for_break(h, l);
+        return 1;
+    }
+    *until = min64(*until, l->look_at_us);
+    return 0;
+}
+
+/* Does the session of the one that is waited for live? Asked once a round, however many wait for
+   it. What can't be said counts as alive, and is asked again. */
+static int lives(hf *h, uint64_t session, int *ret_unsure)
+{
+    if (!session || session == h->port.session) return 1;
+    struct hf_round *r = &h->round;
+    for (uint32_t i = 0; i < r->n && i < HF_ROUND_CAP; i++)
+        if (r->session[i] == session) return r->alive[i];
+    int alive = h->port.drv->alive(h->port.st, session, NULL);
+    if (alive < 0) *ret_unsure = 1;
+    uint32_t at = r->n++ % HF_ROUND_CAP;
+    r->session[at] = session;
+    r->alive[at] = alive != 0;
+    return alive != 0;
+}
+
+/* Is there something about the one ahead of the waiter at `at` that somebody has to act upon? In
+ *next: when to look again. */
+static int to_notice(hf *h, const hf_row *row, int64_t at, int64_t *next)
+{
+    int64_t place = at - (int64_t)row->n_holders, lo = hf__port_now(&h->port).lo_us;
+    int64_t now = hf__local_us();
+    int unsure = 0, act = 0;
+    *next = now + (place + 1) * NET_US;
+    for (uint32_t i = 0; i < row->n_holders; i++) {
+        const hf_party *p = &row->party[i];
+        if (p->expires_us) {
+            int64_t left = p->expires_us - lo;
+            *next = min64(*next, now + (left > 0 ? left : 0) + 1 + place * STAGGER_US);
+            act |= left <= 0;
+        }
+        if (!place && !lives(h, p->session, &unsure)) act = 1;
+    }
+    if (place && !lives(h, row->party[at - 1].session, &unsure)) act = 1;
+    if (h->mourning < 0) /* no word of deaths: look */
+        *next = min64(*next, now + (place ? HF_POLL_MS * 1000 : BLIND_HEAD_US));
+    if (unsure) *next = min64(*next, now + HF_POLL_MS * 1000);
+    return act || !row->n_holders;
+}
+
+/* What somebody should notice for this wait: the end of a holder, of a handed-over grant, of the
+   one ahead. Under the mutex, dropped; the wait is pinned, which keeps it in the list. */
+static void notice(hf *h, struct hf_wait *w)
+{
+    struct hf_event ev = {.kind = HF_EV_PROMOTE};
+    struct hf_outcome out;
+    hf_row row;
+    int64_t at = -1, next = INT64_MAX;
+    memcpy(ev.id, w->party.id, 16);
+    w->pins++;
+    w->notice_at_us = INT64_MAX;
+    pthread_mutex_unlock(&h->mu);
+    hf_row_init(&row);
+    int rc = hf__port_get(&h->port, &w->e->key, &row, NULL);
+    if (!rc) at = hf__find_id(&row, w->party.id);
+    if (!rc && at >= (int64_t)row.n_holders && to_notice(h, &row, at, &next)) {
+        rc = hf__turn(&h->port, &w->e->key, &ev, &row, 1, 0, &out, NULL);
+        if (!rc) hf__promise(h, w->e, &row);
+        at = rc ? -1 : hf__find_id(&row, w->party.id);
+        if (!rc && at >= (int64_t)row.n_holders) to_notice(h, &row, at, &next);
+    }
+    if (rc)
+        next = hf__local_us() + HF_POLL_MS * 1000;
+    else if (at < (int64_t)row.n_holders)
+        /* It has been granted, perhaps by one who died before it could ring. Or it was, and has
+           lost that again in its sleep (broken, or the claim ran out): it has to ask anew. */
+        h->port.drv->interrupt(h->port.st, w->party.bell);
+    hf_row_clear(&row);
+    pthread_mutex_lock(&h->mu);
+    w->notice_at_us = min64(w->notice_at_us, next);
+    if (!--w->pins) pthread_cond_broadcast(&w->changed);
+}
+
+static void tend_waits(hf *h, int64_t *until)
+{
+    h->round.n = 0;
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
+        if (w->state != HF_W_AT_STORE || !w->queued) continue;
+        if (w->notice_at_us <= hf__local_us()) notice(h, w);
+        *until = min64(*until, w->notice_at_us);
+    }
+}
+
+/* Grants that were handed over from here: passed on when their claim has run out. */
+void hf__promise(hf *h, struct hf_entry *e, const hf_row *row)
+{
+    int64_t first = INT64_MAX;
+    if (!(h->port.can & HF_CAN_BELLS)) return; /* there the waiters look by themselves */
+    for (uint32_t i = 0; i < row->n_holders; i++)
+        if (row->party[i].flags & HF_PARTY_UNCLAIMED && row->party[i].session != h->port.session)
+            first = min64(first, row->party[i].expires_us);
+    if (first == INT64_MAX) return;
+    int64_t at = hf__local_us() + first - hf__port_now(&h->port).lo_us + 1000;
+    pthread_mutex_lock(&h->mu);
+    if (!e->promise_at_us) {
+        e->refs++;
+        h->promises++;
+    }
+    e->promise_at_us = at;
+    if (at < h->promise_at_us) h->promise_at_us = at;
+    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, at);
+    pthread_mutex_unlock(&h->mu);
+}
+
+static void keep_promise(hf *h, struct hf_entry *e)
+{
+    struct hf_event ev = {.kind = HF_EV_PROMOTE};
+    struct hf_outcome out;
+    hf_row row;
+    hf_row_init(&row);
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, 0, &out, NULL);
+    if (!rc) hf__promise(h, e, &row);
+    hf_row_clear(&row);
+    pthread_mutex_lock(&h->mu);
+    hf__entry_put(h, e);
+}
+
+/* When to look again. Under the mutex, dropped. */
+static int64_t tend_promises(hf *h)
+{
+    if (!h->promises) return INT64_MAX;
+    if (h->promise_at_us > hf__local_us()) return h->promise_at_us;
+again:
+    h->promise_at_us = INT64_MAX;
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next) {
+            if (!e->promise_at_us) continue;
+            if (e->promise_at_us > hf__local_us()) {
+                h->promise_at_us = min64(h->promise_at_us, e->promise_at_us);
+                continue;
+            }
+            e->promise_at_us = 0;
+            h->promises--;
+            keep_promise(h, e);
+            goto again; /* the table may have changed meanwhile */
+        }
+    return h->promise_at_us;
+}
+
+static void mourn_all(hf *h)
+{
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next) w->notice_at_us = 0;
+}
+
+static int64_t tend_locks(hf *h)
+{
+    int64_t until;
+again:
+    until = INT64_MAX;
+    for (hf_lock *l = h->cared; l; l = l->care_next)
+        if (tend_lock(h, l, hf__local_us(), &until)) goto again;
+    return until;
+}
+
+static void tender_sleep(hf *h, struct pollfd *fds, int64_t until)
+{
+    int64_t left = until == INT64_MAX ? -1 : until - hf__local_us();
+    if (until != INT64_MAX && left < 0) left = 0;
+    struct timespec t = {left / 1000000, left % 1000000 * 1000};
+    h->tender_sleeps = 1;
+    pthread_mutex_unlock(&h->mu);
+    ppoll(fds, 2, left < 0 ? NULL : &t, NULL);
+    pthread_mutex_lock(&h->mu);
+    h->tender_sleeps = 0;
+    uint64_t n;
+    if (read(h->tender_fd, &n, sizeof n) < 0) return; /* nobody had kicked */
+}
+
+static void *tender(void *arg)
+{
+    hf *h = arg;
+    struct pollfd fds[2] = {{h->tender_fd, POLLIN, 0}, {-1, POLLIN, 0}};
+    int64_t mourn_at = 0, told_at = 0;
+    int looks = 0, bells = (h->port.can & HF_CAN_BELLS) != 0;
+    pthread_mutex_lock(&h->mu);
+    while (h->closing < 3) {
+        if (bells && !h->mourning && h->at_store) {
+            /* From here on deaths are told; who died before is found by looking once. */
+            int can = h->port.drv->mourn_fd != NULL;
+            fds[1].fd = can ? h->port.drv->mourn_fd(h->port.st) : -1;
+            h->mourning = !can || fds[1].fd >= 0 ? 1 : -1;
+            mourn_all(h);
+        }
+        if (fds[1].revents & POLLIN) {
+            h->port.drv->mourn_read(h->port.st);
+            fds[1].revents = 0;
+            told_at = mourn_at = hf__local_us();
+            looks = 0;
+        }
+        if (looks < MOURN_LOOKS && told_at && hf__local_us() >= mourn_at) {
+            mourn_all(h);
+            mourn_at = ++looks < MOURN_LOOKS ? told_at + mourn_after_us[looks] : INT64_MAX;
+        }
+        h->tender_todo = 0; /* who kicks from here on wants another round */
+        h->tender_until_us = INT64_MAX;
+        int64_t until = looks < MOURN_LOOKS && told_at ? mourn_at : INT64_MAX, waits = INT64_MAX;
+        until = min64(until, tend_locks(h));
+        if (bells) tend_waits(h, &waits);
+        until = min64(until, min64(waits, tend_promises(h)));
+        if (h->closing == 3 || h->tender_todo) continue;
+        h->tender_until_us = until;
+        tender_sleep(h, fds, until);
+    }
+    pthread_mutex_unlock(&h->mu);
+    return NULL;
+}
+
+int hf__own_thread(const hf *h)
+{
+    return (h->pump_runs && pthread_equal(pthread_self(), h->pump)) ||
+           (h->tender_runs && pthread_equal(pthread_self(), h->tender));
+}
+
+int hf__need_tender(hf *h, hf_error *err)
+{
+    if (h->tender_runs) return 0;
+    if (h->tender_fd < 0) h->tender_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->tender_fd < 0)
+        return hf_fail(err, HF_UNAVAILABLE, errno, "start a thread: %s", strerror(errno));
+    return hf__start_thread(h, &h->tender_runs, &h->tender, tender, err);
+}
+
+/* ---- the renewer ---- */
+
+/* A failed renewal is tried again soon, but not in a hot loop; a refused one has lost the lock. */
+static void renew_one(hf *h, hf_lock *l)
+{
+    l->busy = 1;
+    int rc = hf__renew(l, l->lease_ms, NULL);
+    int64_t third = (int64_t)l->lease_ms * 1000 / 3;
+    if (rc && !l->lost && !l->releasing) l->renew_at_us = hf__local_us() + min64(third / 4, 500000);
+    l->busy = 0;
+    pthread_cond_broadcast(&h->changed);
+}
+
+static void *renewer(void *arg)
+{
+    hf *h = arg;
+    pthread_mutex_lock(&h->mu);
+    while (h->closing < 3) {
+        int64_t next = INT64_MAX;
+        hf_lock *first = NULL;
+        for (hf_lock *l = h->cared; l; l = l->care_next)
+            if (!l->busy && !l->lost && !l->releasing && l->renew_at_us < next) {
+                first = l;
+                next = l->renew_at_us;
+            }
+        if (first && next <= hf__local_us())
+            renew_one(h, first);
+        else
+            hf__cond_until(&h->renewer_cond, &h->mu, next);
+    }
+    pthread_mutex_unlock(&h->mu);
+    return NULL;
+}
+
+int hf__need_renewer(hf *h, hf_error *err)
+{
+    return hf__start_thread(h, &h->renewer_runs, &h->renewer, renewer, err);
+}

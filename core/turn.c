@@ -1,0 +1,211 @@
+/*
+ * turn.c - see turn.h.
+ */
+#include "turn.h"
+
+#include "os.h"
+
+#include <string.h>
+#include <time.h>
+
+enum { DEAD_CAP = 64, CALM_CONFLICTS = 4, PAUSE_CONFLICT_US = 2000, PAUSE_RETRY_US = 50000 };
+
+/* Milliseconds are the coarsest clock of a store that we know of. */
+enum { CLOCK_GRAIN_US = 1000 };
+
+void hf__pause(int64_t us)
+{
+    uint32_t r;
+    hf__random(&r, sizeof r);
+    us = us / 2 + (int64_t)((uint64_t)us * r >> 32);
+    struct timespec t = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&t, NULL);
+}
+
+struct hf_time hf__port_now(struct hf_port *port)
+{
+    if (port->can & HF_CAN_INSTANT) {
+        int64_t now = port->drv->now(port->st);
+        return (struct hf_time){now, now};
+    }
+    pthread_mutex_lock(&port->mu);
+    struct hf_time t = hf__clock_at(&port->clock, hf__local_us());
+    pthread_mutex_unlock(&port->mu);
+    return t;
+}
+
+/* Around each request: the local time before it, the serialization, the count. */
+static int64_t begin(struct hf_port *port)
+{
+    /* Relaxed: a statistic. */
+    __atomic_fetch_add(&port->ops, 1, __ATOMIC_RELAXED);
+    if (port->can & HF_CAN_INSTANT) return 0;
+    if (!(port->can & HF_CAN_THREADS)) pthread_mutex_lock(&port->serial);
+    return hf__local_us();
+}
+
+static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
+{
+    if (port->can & HF_CAN_INSTANT) return;
+    int64_t received_us = hf__local_us();
+    if (!(port->can & HF_CAN_THREADS)) pthread_mutex_unlock(&port->serial);
+    pthread_mutex_lock(&port->mu);
+    hf__clock_add(&port->clock, sent_us, received_us, clock_us, CLOCK_GRAIN_US);
+    pthread_mutex_unlock(&port->mu);
+}
+
+int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err)
+{
+    int64_t clock_us = 0, sent_us = begin(port);
+    int rc = port->drv->get(port->st, key, row, &clock_us, err);
+    end(port, sent_us, clock_us);
+    return rc;
+}
+
+int hf__port_swap(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                  hf_row *cur, hf_error *err)
+{
+    int64_t clock_us = 0, sent_us = begin(port);
+    int rc = port->drv->swap(port->st, key, seen, row, cur, &clock_us, err);
+    end(port, sent_us, clock_us);
+    return rc;
+}
+
+int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                  hf_error *err)
+{
+    int64_t clock_us = 0, sent_us = begin(port);
+    int rc = port->drv->take(port->st, key, party, cur, &clock_us, err);
+    end(port, sent_us, clock_us);
+    return rc;
+}
+
+struct dead {
+    uint64_t session[DEAD_CAP];
+    size_t n;
+};
+
+/* 1: known to be dead (and noted). */
+static int probe(struct hf_port *port, const hf_party *p, struct dead *dead)
+{
+    if (!p->session || p->session == port->session) return 0;
+    for (size_t i = 0; i < dead->n; i++)
+        if (dead->session[i] == p->session) return 1;
+    if (dead->n == DEAD_CAP || port->drv->alive(port->st, p->session, NULL) != 0) return 0;
+    dead->session[dead->n++] = p->session;
+    return 1;
+}
+
+/*
+ * Asks who is dead among those that matter for the event: the holders in the way of a newcomer or
+ * of a waiter, the one just in front of a waiter, and whoever is next in the queue, so that nothing
+ * is handed to the dead.
+ */
+static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row,
+                      struct dead *dead)
+{
+    uint32_t n = row->n_holders + row->n_queue;
+    if (!(port->can & HF_CAN_SESSIONS)) return;
+    /* Also of who gives up: the others leave it to the head to notice, and it may be the head. */
+    if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE || ev->kind == HF_EV_PROMOTE ||
+        ev->kind == HF_EV_WITHDRAW)
+        for (uint32_t i = 0; i < row->n_holders; i++) probe(port, &row->party[i], dead);
+    for (uint32_t i = row->n_holders; i < n; i++)
+        if (!probe(port, &row->party[i], dead)) break;
+    if (ev->kind != HF_EV_PROMOTE) return;
+    int64_t mine = hf__find_id(row, ev->id);
+    if (mine > (int64_t)row->n_holders) probe(port, &row->party[mine - 1], dead);
+}
+
+/* One swap, sent again as long as its reply is lost. 0, HF_CONFLICT (row is the current one, *mine
+   says whether ours may have landed), or the error. */
+static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_row *next,
+                     int64_t until_us, int *ret_mine, hf_error *err)
+{
+    uint64_t seen = row->rev;
+    for (;;) {
+        int rc = hf__port_swap(port, key, seen, next, row, err);
+        if (rc == HF_CONFLICT) {
+            /* A conflict with exactly what we sent is our own write, whose reply was lost. */
+            if (*ret_mine && hf_row_equal(row, next)) return 0;
+            return rc;
+        }
+        if (rc == HF_UNKNOWN) *ret_mine = 1;
+        /* Once a reply was lost, no other error of a repetition is a certainty. */
+        if (rc >= 0 || !*ret_mine) return rc;
+        if (hf__local_us() >= until_us) return HF_UNKNOWN;
+        hf__pause(PAUSE_RETRY_US);
+    }
+}
+
+/* Did the write whose reply was lost do what the event asks, although the row has moved on since?
+   Acquiring, renewing and withdrawing say so when stepped again; the others look gone. */
+static void own_effect(const struct hf_event *ev, const hf_row *row, int64_t wrote_done_us,
+                       struct hf_outcome *out)
+{
+    if (out->answer != HF_ANS_GONE) return;
+    if (ev->kind == HF_EV_RELEASE || ev->kind == HF_EV_BREAK) out->answer = HF_ANS_OK;
+    if (ev->kind == HF_EV_FINISH && row->done_us == wrote_done_us && wrote_done_us &&
+        row->result_len == ev->result_len && !memcmp(row->result, ev->result, ev->result_len))
+        out->answer = HF_ANS_OK;
+}
+
+/* Reads the row, trying again while the store is away. */
+static int read_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, int64_t until_us,
+                    hf_error *err)
+{
+    for (;;) {
+        int rc = hf__port_get(port, key, row, err);
+        if (rc != HF_UNAVAILABLE && rc != HF_UNKNOWN) return rc;
+        if (hf__local_us() >= until_us) return HF_UNAVAILABLE;
+        hf__pause(PAUSE_RETRY_US);
+    }
+}
+
+static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
+                hf_row *next, int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
+{
+    int rc, mine = ev->maybe_done, calm = CALM_CONFLICTS;
+    int64_t wrote_done_us = 0; /* by the last attempt */
+    ev->queue_cap = port->drv->queue_cap;
+    ev->holders_cap = port->drv->holders_cap;
+    if (!known) {
+        rc = read_row(port, key, row, until_us, err);
+        if (rc) return rc;
+    }
+    for (;;) {
+        struct dead dead;
+        dead.n = 0;
+        find_dead(port, ev, row, &dead);
+        ev->dead = dead.session;
+        ev->n_dead = dead.n;
+        ev->now = hf__port_now(port);
+        rc = hf_row_copy(next, row);
+        if (!rc) rc = hf_row_room(next, (size_t)next->n_holders + next->n_queue + 1);
+        if (rc) return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
+        *out = hf__step(next, ev);
+        if (mine) own_effect(ev, row, wrote_done_us, out);
+        if (!out->changed) return 0;
+        /* Before it is written: telling the caller what the row is then must not fail. */
+        rc = hf_row_room(row, (size_t)next->n_holders + next->n_queue);
+        if (rc) return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
+        if (ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
+        rc = write_row(port, key, row, next, until_us, &mine, err);
+        if (!rc) return hf_row_copy(row, next);
+        if (rc != HF_CONFLICT) return rc;
+        if (calm > 0)
+            calm--;
+        else if (!(port->can & HF_CAN_INSTANT))
+            hf__pause(PAUSE_CONFLICT_US);
+    }
+}
+
+int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
+             int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
+{
+    hf_row next;
+    hf_row_init(&next);
+    int rc = turn(port, key, ev, row, &next, known, until_us, out, err);
+    hf_row_clear(&next);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/*
+ * turn.h - one event carried to the store and back: get, step, swap, again.
+ *
+ * A turn ends when the answer is true in the store, or when the store couldn't be made to say so
+ * before the deadline. It resolves lost replies by sending the same write again, which either lands
+ * once or meets its own row; it never concludes from a mere read that a write won't land.
+ */
+#ifndef HF_TURN_H
+#define HF_TURN_H
+
+#include "clock.h"
+#include "holdfast_driver.h"
+
+#include <pthread.h>
+
+/* A store in use: the driver, its clock as seen from here, and our session in it. */
+struct hf_port {
+    const hf_driver *drv;
+    hf_store *st;
+    unsigned can;
+    uint64_t session; /* 0: none */
+    int64_t io_timeout_ms;
+    pthread_mutex_t serial; /* around calls, for drivers without HF_CAN_THREADS */
+    pthread_mutex_t mu;     /* protects clock */
+    struct hf_clock clock;
+    uint64_t ops; /* requests sent (atomic) */
+};
+
+struct hf_time hf__port_now(struct hf_port *port);
+
+/* Pass-through with the clock read, the serialization and the count. */
+int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
+int hf__port_swap(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                  hf_row *cur, hf_error *err);
+int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                  hf_error *err);
+
+/*
+ * Carries `event` (its now, dead and caps are filled in here). `row` is what the caller believes to
+ * be stored if `known`, else it is read first; afterwards it is the row that is stored. until_us:
+ * local time after which lost replies and refusals are not tried again (0: one attempt).
+ * 0: *out is the answer. HF_UNKNOWN: the write may or may not have landed, or may still land.
+ */
+int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
+             int known, int64_t until_us, struct hf_outcome *out, hf_error *err);
+
+/* Sleeps for a random time around `us` (half to one and a half). */
+void hf__pause(int64_t us);
+
+#endif

@@ -1,0 +1,303 @@
+/*
+ * url.c - the URL that names a store.
+ *
+ *     mem:NAME   file:   file:rel/path   file:/abs   file:///abs
+ *     scheme://user:password@host:port/path?name=value&name=value
+ *
+ * Not quite RFC 3986, on purpose: '#' is an ordinary character (a fragment of a store means nothing
+ * and must not be dropped in silence), '+' isn't a space, and an '@' after the host must be written
+ * %40, because it is nearly always the end of a password with an unescaped '/' in it, which would
+ * then be shown to everybody as a path. Everything is percent-decoded exactly once, and what isn't
+ * a character of text (NUL, controls) is refused, raw or encoded. A host of several, "a:1,b:2", is
+ * left to the driver as it stands. No error quotes more than the scheme: the rest may be secret.
+ */
+#include "holdfast_driver.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* A piece of the text: [from, to). */
+struct span {
+    const char *from, *to;
+};
+
+struct parts {
+    struct span scheme, user, password, host, port, path, query;
+    int has_authority, has_user, has_password, has_query, brackets;
+};
+
+static int fail(const struct parts *p, const char *why, hf_error *err)
+{
+    if (p->scheme.to == p->scheme.from) return hf_fail(err, HF_INVALID, 0, "url: %s", why);
+    return hf_fail(err, HF_INVALID, 0, "url '%.*s:...': %s", (int)(p->scheme.to - p->scheme.from),
+                   p->scheme.from, why);
+}
+
+static const char *find(struct span s, char c)
+{
+    const char *at = s.to > s.from ? memchr(s.from, c, (size_t)(s.to - s.from)) : NULL;
+    return at ? at : s.to;
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+static int control(int c) { return c < 0x20 || c == 0x7f; }
+
+/* Percent-decodes once into `to`; returns what is wrong, or NULL. */
+static const char *decode(struct span s, char *to, size_t cap)
+{
+    size_t n = 0;
+    while (s.from < s.to) {
+        int c = (unsigned char)*s.from++;
+        if (c == '%') {
+            int high = s.to - s.from >= 2 ? hex(s.from[0]) : -1;
+            int low = high < 0 ? -1 : hex(s.from[1]);
+            if (low < 0) return "a '%' that isn't followed by two hexadecimal digits";
+            c = high * 16 + low;
+            s.from += 2;
+        }
+        if (control(c)) return "contains a control character";
+        if (n + 1 >= cap) return "a part of it is too long";
+        to[n++] = (char)c;
+    }
+    to[n] = 0;
+    return NULL;
+}
+
+static int scheme_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '-';
+}
+
+/* user:password@host:port */
+static const char *split_authority(struct span a, struct parts *p)
+{
+    for (const char *at = a.to; at > a.from; at--) {
+        if (at[-1] != '@') continue;
+        struct span who = {a.from, at - 1};
+        p->has_user = 1;
+        p->user = (struct span){a.from, find(who, ':')};
+        p->has_password = p->user.to < who.to;
+        if (p->has_password) p->password = (struct span){p->user.to + 1, who.to};
+        a.from = at;
+        break;
+    }
+    p->host = a;
+    if (find(a, ',') < a.to) return NULL;
+    const char *rest;
+    if (a.from < a.to && *a.from == '[') {
+        const char *end = find(a, ']');
+        if (end == a.to) return "'[' without ']'";
+        p->brackets = 1;
+        p->host = (struct span){a.from + 1, end};
+        rest = end + 1;
+        if (rest < a.to && *rest != ':') return "something between ']' and the port";
+    } else {
+        rest = p->host.to = find(a, ':');
+    }
+    if (rest == a.to) return NULL;
+    p->port = (struct span){rest + 1, a.to};
+    if (find(p->port, ':') < a.to) return "more than one ':' in the host (an IPv6 one needs [])";
+    return p->port.from < p->port.to ? NULL : "an empty port";
+}
+
+static const char *split(const char *text, struct parts *p)
+{
+    struct span all = {text, text + strlen(text)};
+    while (scheme_char(*all.from)) all.from++;
+    if (*all.from != ':' || all.from == text)
+        return "no scheme, such as file:/path or mem: (lower case)";
+    if (all.from - text > 31) return "the scheme is longer than 31 characters";
+    p->scheme = (struct span){text, all.from++};
+    if (all.from[0] == '/' && all.from[1] == '/') {
+        struct span rest = {all.from + 2, all.to};
+        const char *slash = find(rest, '/'), *mark = find(rest, '?');
+        struct span authority = {rest.from, slash < mark ? slash : mark};
+        p->has_authority = 1;
+        all.from = authority.to;
+        if (authority.from < authority.to && find(all, '@') < all.to)
+            return "an '@' after the host (in a path write %40; in a password '/' is %2F, '?' %3F)";
+        const char *why = split_authority(authority, p);
+        if (why) return why;
+    }
+    const char *mark = find(all, '?');
+    p->path = (struct span){all.from, mark};
+    p->has_query = mark < all.to;
+    if (p->has_query) p->query = (struct span){mark + 1, all.to};
+    return NULL;
+}
+
+static const char *parse_port(struct span s, int *ret)
+{
+    int port = 0;
+    for (; s.from < s.to; s.from++) {
+        if (*s.from < '0' || *s.from > '9') return "the port isn't a number";
+        port = port * 10 + (*s.from - '0');
+        if (port > 65535) return "the port is above 65535";
+    }
+    *ret = port;
+    return port ? NULL : "port 0";
+}
+
+/* With a zone, as in fe80::1%25eth0, too; whether it exists is for the resolver to say. */
+static int is_ipv6(const char *host)
+{
+    size_t n = strspn(host, "0123456789abcdefABCDEF:.");
+    return memchr(host, ':', n) && (!host[n] || (host[n] == '%' && host[n + 1]));
+}
+
+static const char *check_host(const struct parts *p, const char *host)
+{
+    if (p->brackets) return is_ipv6(host) ? NULL : "no IPv6 address between '[' and ']'";
+    if (strpbrk(host, " \"<>\\^`{|}")) return "the host isn't a name";
+    return strpbrk(host, "[]") && !strchr(host, ',') ? "brackets within the host" : NULL;
+}
+
+/* One name=value of the query; moves *rest beyond it. */
+static void next_pair(struct span *rest, struct span *name, struct span *value)
+{
+    struct span pair = {rest->from, find(*rest, '&')};
+    name->from = pair.from;
+    name->to = find(pair, '=');
+    value->from = name->to < pair.to ? name->to + 1 : pair.to;
+    value->to = pair.to;
+    rest->from = pair.to < rest->to ? pair.to + 1 : rest->to;
+}
+
+/* May the value of this parameter be a secret? Rather hidden once too often. */
+static int secret(struct span raw)
+{
+    static const char *const within[] = {"pass",      "pwd",        "secret",
+                                         "token",     "credential", "private",
+                                         "signature", "jwt",        "authmechanismproperties"};
+    char name[256];
+    if (decode(raw, name, sizeof name)) return 1;
+    size_t n = strlen(name);
+    if (n >= 3 && !strcasecmp(name + n - 3, "key")) return 1;
+    for (size_t i = 0; i < sizeof within / sizeof *within; i++)
+        if (strcasestr(name, within[i])) return 1;
+    return 0;
+}
+
+struct out {
+    char *to;
+    size_t len, cap;
+};
+
+static void put(struct out *o, struct span s)
+{
+    size_t n = s.to > s.from ? (size_t)(s.to - s.from) : 0;
+    if (o->len + n < o->cap) {
+        if (n) memcpy(o->to + o->len, s.from, n);
+        o->to[o->len + n] = 0;
+    }
+    o->len += n;
+}
+
+static void put_text(struct out *o, const char *text)
+{
+    put(o, (struct span){text, text + strlen(text)});
+}
+
+static const char *build_safe(const struct parts *p, char *to, size_t cap)
+{
+    struct out o = {to, 0, cap};
+    put(&o, p->scheme);
+    put_text(&o, p->has_authority ? "://" : ":");
+    put(&o, p->user);
+    if (p->has_password) put_text(&o, ":***");
+    if (p->has_user) put_text(&o, "@");
+    if (p->brackets) put_text(&o, "[");
+    put(&o, p->host);
+    if (p->brackets) put_text(&o, "]");
+    if (p->port.from < p->port.to) put_text(&o, ":");
+    put(&o, p->port);
+    put(&o, p->path);
+    if (p->has_query) put_text(&o, "?");
+    for (struct span rest = p->query; rest.from < rest.to;) {
+        struct span name, value;
+        int last = find(rest, '&') == rest.to;
+        next_pair(&rest, &name, &value);
+        put(&o, name);
+        if (value.from > name.to) put_text(&o, "=");
+        if (value.from < value.to && secret(name))
+            put_text(&o, "***");
+        else
+            put(&o, value);
+        if (!last) put_text(&o, "&");
+    }
+    return o.len < cap ? NULL : "it is too long";
+}
+
+/* Every value must be readable by hf_url_get, which can't say what is wrong with it. */
+static const char *check_query(struct span query)
+{
+    char scratch[sizeof((hf_url *)0)->query];
+    for (struct span rest = query; rest.from < rest.to;) {
+        struct span name, value;
+        const char *why;
+        next_pair(&rest, &name, &value);
+        if ((why = decode(name, scratch, sizeof scratch))) return why;
+        if ((why = decode(value, scratch, sizeof scratch))) return why;
+    }
+    return NULL;
+}
+
+static const char *fill(const struct parts *p, hf_url *u)
+{
+    const char *why;
+    if ((why = decode(p->scheme, u->scheme, sizeof u->scheme))) return why;
+    if ((why = decode(p->user, u->user, sizeof u->user))) return why;
+    if ((why = decode(p->password, u->password, sizeof u->password))) return why;
+    if ((why = decode(p->host, u->host, sizeof u->host))) return why;
+    if ((why = check_host(p, u->host))) return why;
+    if (p->port.from && (why = parse_port(p->port, &u->port))) return why;
+    if ((why = decode(p->path, u->path, sizeof u->path))) return why;
+    if ((why = check_query(p->query))) return why;
+    struct out query = {u->query, 0, sizeof u->query};
+    put(&query, p->query);
+    if (query.len >= query.cap) return "the query is too long";
+    return build_safe(p, u->safe, sizeof u->safe);
+}
+
+int hf_url_parse(const char *text, hf_url *ret, hf_error *err)
+{
+    struct parts p;
+    hf_url u;
+    memset(&p, 0, sizeof p);
+    memset(&u, 0, sizeof u);
+    if (!text || !*text) return fail(&p, "is empty", err);
+    const char *why = split(text, &p);
+    if (!why) why = fill(&p, &u);
+    if (why) return fail(&p, why, err);
+    *ret = u;
+    return 0;
+}
+
+int hf_url_get(const hf_url *url, const char *name, char *ret, size_t cap)
+{
+    char key[sizeof url->query], value[sizeof url->query];
+    struct span rest = {url->query, url->query + strlen(url->query)};
+    int found = 0;
+    while (rest.from < rest.to) {
+        struct span n, v;
+        next_pair(&rest, &n, &v);
+        if (decode(n, key, sizeof key) || strcmp(key, name)) continue;
+        if (found++ || decode(v, value, sizeof value)) return HF_INVALID;
+    }
+    if (!found) {
+        if (cap) ret[0] = 0;
+        return HF_UNSUPPORTED;
+    }
+    size_t len = strlen(value);
+    if (len >= cap) return HF_INVALID;
+    memcpy(ret, value, len + 1);
+    return 0;
+}

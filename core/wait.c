@@ -1,0 +1,419 @@
+/*
+ * wait.c - a request that isn't granted at once: its look at the store, its place in the local
+ * line, the thread that drives it.
+ */
+#include "handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
+static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
+static const int64_t SOONEST_US = 2000;    /* between two looks */
+static const int64_t AWAY_CAP_US =
+    15000000; /* how long an endless wait bears a store that's away */
+
+/* The party of a request with these options. */
+static void fill_party(hf *h, const hf_options *o, hf_party *p)
+{
+    hf_party_copy(p, &h->party);
+    hf__new_id(h, p->id);
+    if (o->request_id) memcpy(p->id, o->request_id, 16);
+    if (o->owner) {
+        p->owner_len = (uint8_t)strlen(o->owner);
+        memcpy(p->owner, o->owner, (size_t)p->owner_len + 1);
+    }
+    if (o->note) {
+        p->note_len = (uint8_t)strlen(o->note);
+        memcpy(p->note, o->note, (size_t)p->note_len + 1);
+    }
+    if (o->lease_ms) p->lease_ms = (uint32_t)o->lease_ms;
+    if (o->flags & HF_DETACHED) p->flags = HF_PARTY_DETACHED;
+    p->mode = (uint8_t)o->mode;
+    p->limit = o->mode == HF_LIMITED ? o->limit : 0;
+}
+
+/* ---- one look at the store ---- */
+
+static void set_error(struct hf_wait *w, int code, const char *why)
+{
+    w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, why);
+}
+
+static void withdraw(struct hf_wait *w)
+{
+    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = w->granted || w->lost_reply};
+    struct hf_outcome out;
+    hf_row row;
+    hf_error err;
+    memcpy(ev.id, w->party.id, 16);
+    hf_row_init(&row);
+    int64_t until = hf__local_us() + w->h->port.io_timeout_ms * 1000;
+    int rc = hf__turn(&w->h->port, &w->e->key, &ev, &row, 0, until, &out, &err);
+    if (!rc) hf__promise(w->h, w->e, &row);
+    hf_row_clear(&row);
+    /* A take whose reply was lost isn't bound to a rev: it may land whenever the key is free. */
+    if (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (w->lost_take && !w->granted))
+        set_error(w, HF_UNKNOWN, "the store doesn't say whether it was withdrawn");
+}
+
+/* The grant is in the store; do we still believe it, and can we hold it? */
+static int take_up(struct hf_wait *w, const hf_row *row)
+{
+    hf *h = w->h;
+    int64_t at = hf__find_id(row, w->party.id);
+    w->granted = 1;
+    if (at < 0 || at >= (int64_t)row->n_holders) return 0;
+    const hf_party *p = &row->party[at];
+    /* An expired grant must not be believed, however it came about: look again. */
+    if (p->expires_us && hf__port_now(&h->port).hi_us >= p->expires_us) return 0;
+    pthread_mutex_lock(&h->mu);
+    w->lock = hf__lock_new(h, w->e, p, row, w);
+    if (w->lock) {
+        w->e->refs++; /* the wait keeps its own until it is finished */
+        h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
+    }
+    pthread_mutex_unlock(&h->mu);
+    w->code = HF_OK;
+    if (w->lock) return 1;
+    withdraw(w); /* a grant that can't be told must not stay */
+    set_error(w, HF_NOMEM, "out of memory");
+    return 1;
+}
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t poll_us(const hf *h)
+{
+    uint32_t r, ms = h->port.drv->poll_ms ? h->port.drv->poll_ms : HF_POLL_MS;
+    hf__random(&r, sizeof r);
+    return (int64_t)ms * 750 + (int64_t)((uint64_t)ms * 500 * r >> 32);
+}
+
+/* When the holders (or handed-over grants) in the way end by time, as local time, which may be past
+   (those behind the head count from it); INT64_MAX: not. */
+static int64_t holders_end(const hf_row *row, struct hf_time now)
+{
+    int64_t first = INT64_MAX;
+    for (uint32_t i = 0; i < row->n_holders; i++)
+        if (row->party[i].expires_us) first = min64(first, row->party[i].expires_us);
+    if (first == INT64_MAX) return INT64_MAX;
+    return hf__local_us() + (first - now.lo_us) + 1;
+}
+
+/* It waits, at `place`: who looks again, and when. */
+static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
+{
+    hf *h = w->h;
+    struct hf_time now = hf__port_now(&h->port);
+    int64_t end = holders_end(row, now), soonest = hf__local_us() + SOONEST_US;
+    if (end != INT64_MAX) end += place * STAGGER_US;
+    if (end < soonest) end = soonest; /* it was looked at just now */
+    /* Whatever was missed: nobody sleeps for ever. */
+    end = min64(end, hf__local_us() + (place + 1) * HF_NET_US);
+    pthread_mutex_lock(&h->mu);
+    w->queued = 1;
+    if (h->port.can & HF_CAN_BELLS) {
+        w->look_at_us = INT64_MAX; /* the bell, or the tender */
+        /* Not later than what the tender may have been told meanwhile. */
+        w->notice_at_us = min64(w->notice_at_us, end);
+        int rc = hf__need_tender(h, NULL);
+        if (rc) w->look_at_us = min64(end, hf__local_us() + poll_us(h));
+        if (!rc) hf__kick_tender(h, w->notice_at_us);
+    } else {
+        w->look_at_us = min64(end, hf__local_us() + poll_us(h));
+    }
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* Ends the wait without a grant; 1. */
+static int give_up(struct hf_wait *w, int code)
+{
+    w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, hf_code_text(code));
+    if (w->asked) withdraw(w);
+    return 1;
+}
+
+static int event_done(struct hf_wait *w, const hf_row *row)
+{
+    hf_once *o = w->ret_once;
+    hf *h = w->h;
+    /* Whoever marked it may not have come to this yet; who is told that it is done won't do it. */
+    if (h->port.drv->sync && (w->code = h->port.drv->sync(h->port.st, &w->e->key, &w->err)))
+        return 1;
+    o->lock = NULL;
+    o->done_us = row->done_us;
+    memcpy(o->owner, row->done_by, (size_t)row->done_by_len + 1);
+    memcpy(o->result, row->result, (size_t)row->result_len + 1);
+    w->code = HF_OK;
+    return 1;
+}
+
+static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
+{
+    int64_t now = hf__local_us();
+    if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
+    if (!w->away_since_us) w->away_since_us = now;
+    int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
+    if (away && w->deadline_us > now &&
+        (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
+        w->look_at_us = now + poll_us(w->h);
+        return 0;
+    }
+    w->code = rc;
+    w->err = *err;
+    if (rc != HF_UNKNOWN && w->asked) withdraw(w);
+    return 1;
+}
+
+/* Is it worth a step? A waiter behind the head lets those ahead of it notice first. */
+static int nothing_to_do(struct hf_wait *w, const hf_row *row)
+{
+    int64_t at = hf__find_id(row, w->party.id);
+    if (!w->queued || at < (int64_t)row->n_holders + 1) return 0;
+    uint32_t place = (uint32_t)at - row->n_holders;
+    int64_t end = holders_end(row, hf__port_now(&w->h->port));
+    if (end != INT64_MAX && hf__local_us() >= end + place * STAGGER_US) return 0;
+    plan_next_look(w, row, place);
+    return 1;
+}
+
+/* The first look may do without reading: by a write on the free row that this handle left behind,
+   or by a take. 0: granted; HF_CONFLICT: *row is known, or *known is 0; else the error. */
+static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until, hf_error *err)
+{
+    hf *h = w->h;
+    pthread_mutex_lock(&h->mu);
+    /* With a clock that was read long ago a lease could be over as soon as it is granted. */
+    struct hf_time now = hf__port_now(&h->port);
+    int fresh = now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3;
+    if (w->e->free_rev && (fresh || !w->party.lease_ms)) {
+        row->rev = w->e->free_rev;
+        row->token = w->e->free_token;
+        w->e->free_rev = 0;
+        *known = 1;
+    }
+    pthread_mutex_unlock(&h->mu);
+    if (*known || !h->port.drv->take || w->once || h->port.can & HF_CAN_INSTANT ||
+        w->party.flags & HF_PARTY_DETACHED)
+        return HF_CONFLICT;
+    for (;;) {
+        /* The same request again either finds that it was granted, or is. */
+        int rc = hf__port_take(&h->port, &w->e->key, &w->party, row, err);
+        if (rc == HF_UNKNOWN) w->asked = w->lost_reply = w->lost_take = 1;
+        if (rc == HF_CONFLICT) *known = 1;
+        if (rc != HF_UNKNOWN) return rc;
+        if (hf__local_us() >= until) return rc;
+        hf__pause(HF_POLL_MS * 200);
+    }
+}
+
+static int advance(struct hf_wait *w, hf_row *row)
+{
+    hf *h = w->h;
+    hf_error err = {0};
+    struct hf_outcome out;
+    struct hf_event ev = {.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
+                          .party = &w->party,
+                          .once = w->once,
+                          .mark = w->flags & HF_AT_MOST_ONCE ? 1 : 0,
+                          .keep_us = w->keep_us,
+                          .unique_owner = w->unique_owner};
+    int try_only = w->deadline_us <= w->started_us;
+    if (try_only) ev.kind = HF_EV_TRY;
+    if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
+    if (!try_only && hf__local_us() >= w->deadline_us) return give_up(w, HF_TIMEOUT);
+    int64_t until = min64(w->deadline_us, hf__local_us() + h->port.io_timeout_ms * 1000);
+    if (try_only) until = hf__local_us() + h->port.io_timeout_ms * 1000;
+    int rc = 0, known = 0;
+    if (!w->looked) {
+        w->looked = 1;
+        rc = take_first(w, row, &known, until, &err);
+        if (!rc && take_up(w, row)) return 1;
+        if (rc < 0) return store_failed(w, rc, &err);
+    }
+    if (!known && (w->queued || try_only)) {
+        /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
+        rc = hf__port_get(&h->port, &w->e->key, row, &err);
+        if (rc) return store_failed(w, rc, &err);
+        w->away_since_us = 0;
+        if (nothing_to_do(w, row)) return 0;
+        known = 1;
+    }
+    rc = hf__turn(&h->port, &w->e->key, &ev, row, known, until, &out, &err);
+    if (rc) return store_failed(w, rc, &err);
+    w->away_since_us = 0;
+    w->look_at_us = hf__local_us() + poll_us(h);
+    switch (out.answer) {
+    case HF_ANS_GRANTED:
+    case HF_ANS_ALREADY:
+        if (w->queued) hf__promise(h, w->e, row);
+        w->asked = 1;
+        if (take_up(w, row)) return 1;
+        w->look_at_us = 0;
+        return try_only ? give_up(w, HF_LOST) : 0;
+    case HF_ANS_QUEUED:
+        w->asked = 1;
+        plan_next_look(w, row, out.place);
+        return 0;
+    case HF_ANS_DONE: return event_done(w, row);
+    case HF_ANS_RECURSIVE: return give_up(w, HF_RECURSIVE);
+    default: break;
+    }
+    if (try_only) return give_up(w, HF_BUSY);
+    pthread_mutex_lock(&h->mu);
+    w->queued = 0;
+    pthread_mutex_unlock(&h->mu);
+    return 0;
+}
+
+/* One look at the store. 1: the wait is over (code, lock, err); 0: look again at look_at_us. Called
+   without the mutex, by the one who drives the wait. */
+int hf__advance(struct hf_wait *w)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int over = advance(w, &row);
+    hf_row_clear(&row);
+    return over;
+}
+
+/* ---- the local line ---- */
+
+static void at_store_add(hf *h, struct hf_wait *w)
+{
+    w->state = HF_W_AT_STORE;
+    w->look_at_us = 0;
+    w->notice_at_us = INT64_MAX;
+    w->list_next = h->at_store;
+    w->list_prev = &h->at_store;
+    if (w->list_next) w->list_next->list_prev = &w->list_next;
+    h->at_store = w;
+}
+
+void hf__line_up(hf *h, struct hf_wait *w)
+{
+    struct hf_entry *e = w->e;
+    w->prev = e->last;
+    w->next = NULL;
+    if (e->last)
+        e->last->next = w;
+    else
+        e->first = w;
+    e->last = w;
+    h->stats.waiting++;
+    if (e->first == w) at_store_add(h, w);
+}
+
+/* The wait is over: leaves the line, lets the next one step up. Called under the mutex; may drop it
+   for as long as somebody else looks at the wait. */
+void hf__wait_finish(struct hf_wait *w)
+{
+    hf *h = w->h;
+    struct hf_entry *e = w->e;
+    int listed = w->state == HF_W_AT_STORE;
+    w->state = HF_W_DONE;
+    while (w->pins) pthread_cond_wait(&w->changed, &h->mu);
+    if (listed) {
+        *w->list_prev = w->list_next;
+        if (w->list_next) w->list_next->list_prev = w->list_prev;
+    }
+    int was_first = e->first == w;
+    if (w->prev)
+        w->prev->next = w->next;
+    else
+        e->first = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    else
+        e->last = w->prev;
+    h->stats.waiting--;
+    if (w->code == HF_TIMEOUT) h->stats.timeouts++;
+    if (w->code == HF_CANCELED) h->stats.canceled++;
+    if (w->code == HF_BUSY) h->stats.busy++;
+    if (w->code == HF_UNKNOWN) h->stats.unknown++;
+    if (was_first && e->first) {
+        at_store_add(h, e->first);
+        if (e->first->pumped)
+            hf__kick_pump(h);
+        else
+            pthread_cond_signal(&e->first->changed);
+    }
+    hf__entry_put(h, e);
+    if (h->closing) pthread_cond_broadcast(&h->changed);
+    pthread_cond_broadcast(&w->changed);
+}
+
+void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o)
+{
+    memset(w, 0, sizeof *w);
+    w->h = h;
+    w->e = e;
+    fill_party(h, o, &w->party);
+    w->flags = o->flags;
+    w->unique_owner = o->owner && o->mode == HF_EXCLUSIVE && !(o->flags & HF_ALLOW_RECURSIVE);
+    if (h->port.can & HF_CAN_NOT_QUEUE) w->flags |= HF_UNQUEUED;
+    w->started_us = hf__local_us();
+    w->deadline_us = o->wait_ms == HF_FOREVER ? INT64_MAX : w->started_us + o->wait_ms * 1000;
+    w->max_hold_ms = o->max_hold_ms;
+    w->at_least_ms = o->at_least_ms;
+    hf__thread_condition(&w->changed);
+}
+
+/* The caller's thread drives its own wait on a bell. Under the mutex. */
+static void drive_by_bell(hf *h, struct hf_wait *w)
+{
+    const hf_driver *d = h->port.drv;
+    uint8_t bell = w->party.bell;
+    for (int over = 0; !over;) {
+        hf_ear ear;
+        pthread_mutex_unlock(&h->mu);
+        int deaf = d->listen(h->port.st, bell, NULL, 0, &ear, NULL);
+        over = hf__advance(w);
+        if (!over && deaf) hf__pause(poll_us(h));
+        if (!over && !deaf)
+            d->watch(h->port.st, bell, &ear, min64(w->deadline_us, w->look_at_us), NULL);
+        pthread_mutex_lock(&h->mu);
+    }
+}
+
+/* Waits until it is over. Under the mutex. */
+void hf__wait_sync(hf *h, struct hf_wait *w)
+{
+    int bells = h->port.can & HF_CAN_BELLS, over = 0;
+    w->party.bell = bells ? (uint8_t)(1 + h->next_bell++ % (HF_BELLS - 1)) : 0;
+    h->callers++;
+    hf__line_up(h, w);
+    while (w->state == HF_W_LINED) {
+        int code = w->cancel ? HF_CANCELED : hf__local_us() >= w->deadline_us ? HF_TIMEOUT : 0;
+        if (code) {
+            set_error(w, code, hf_code_text(code));
+            over = 1;
+            break;
+        }
+        hf__cond_until(&w->changed, &h->mu, w->deadline_us);
+    }
+    if (!over && bells) {
+        drive_by_bell(h, w);
+        over = 1;
+    } else if (!over) {
+        /* The first look is ours: uncontended, no other thread is needed. */
+        pthread_mutex_unlock(&h->mu);
+        over = hf__advance(w);
+        pthread_mutex_lock(&h->mu);
+        if (!over && hf__need_pump(h, &w->err)) {
+            hf_error why = w->err;
+            pthread_mutex_unlock(&h->mu);
+            withdraw(w);
+            pthread_mutex_lock(&h->mu);
+            w->err = why;
+            w->code = why.code;
+            over = 1;
+        }
+        w->pumped = !over;
+        if (!over) hf__kick_pump(h);
+    }
+    if (over) hf__wait_finish(w);
+    while (w->state != HF_W_DONE || w->pins) pthread_cond_wait(&w->changed, &h->mu);
+    h->callers--;
+}

@@ -1,0 +1,421 @@
+/*
+ * cell.c - the cells of a bucket, and the space that they are made of.
+ *
+ * Chains are append-only, and space is given away from the bottom of the file to its top, so every
+ * link of a chain goes upwards: no damage can make one endless. A cell, a body or a marker is
+ * filled before the link to it is stored. An allocation leaves word of what it is about (the
+ * intent); whoever takes the allocator's lock over from the dead looks whether the link was stored,
+ * and if not, takes the space back.
+ */
+#include "shared.h"
+
+enum { GROW_LINES = HF_FILE_GROW / HF_LINE, PAGE_LINES = 4096 / HF_LINE };
+
+int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what)
+{
+    /* Of a file that isn't there any more nothing else has to be said. */
+    if (atomic_load_explicit(&op->c->broken, memory_order_acquire)) return hf__broken(op);
+    return hf_fail(op->err, HF_CORRUPT, 0,
+                   "file: %s '%.100s': '%.200s' is damaged: %s at offset %llu", op->verb,
+                   op->key ? op->key->text : "", op->c->path, what,
+                   (unsigned long long)hf__offset_of(op->c, at));
+}
+
+uint64_t hf__key_word(uint64_t hash, uint32_t len)
+{
+    return (uint64_t)len << 48 | ((hash ^ len) * HF_SEAL_FACTOR) >> 16;
+}
+
+uint64_t hf__sum(const void *p, size_t len, uint64_t seed)
+{
+    const unsigned char *s = p;
+    uint64_t h = seed ^ HF_SEAL_FACTOR, w;
+    for (; len; s += 8, len -= len < 8 ? len : 8) {
+        w = 0;
+        memcpy(&w, s, len < 8 ? len : 8);
+        h = (h ^ w) * UINT64_C(0xbf58476d1ce4e5b9);
+        h ^= h >> 29;
+    }
+    return h ^ h >> 32;
+}
+
+uint64_t hf__marker_sum(const struct hf__marker *m, const char *key, uint32_t len, uint64_t hash)
+{
+    return hf__sum(m, offsetof(struct hf__marker, sum), hf__sum(key, len, hash));
+}
+
+/* ---- bounds ---- */
+
+/* Does the file have these lines? Learns of growth by others. 0, or an error. */
+static int reach(const struct hf__op *op, uint64_t line, uint64_t n)
+{
+    struct hf__client *c = op->c;
+    const char *why;
+    if (hf__has(c, line, n)) return 0;
+    uint64_t word = HF_LOAD("reach.limit", &HF_ALLOC(c)->limit), limit = hf__unseal(word);
+    if (!hf__sealed(word)) return hf__damaged(op, &HF_ALLOC(c)->limit, "the file's size");
+    if (limit > c->lines)
+        return hf_fail(op->err, HF_FULL, 0, "file: %s: '%s' has outgrown this process's mapping",
+                       op->verb, c->path);
+    if (HF_ENV(c, same_file)(c, &why)) {
+        hf__break(c, HF_CORRUPT, why);
+        return hf__broken(op);
+    }
+    /* Relaxed: see hf__has. */
+    atomic_store_explicit(&c->limit, limit, memory_order_relaxed);
+    return hf__has(c, line, n) ? 0 : HF_CORRUPT;
+}
+
+int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
+               struct hf__cell **ret)
+{
+    /* Pairs with the store in end_allocation: the cell was filled before. */
+    uint64_t word = HF_LOAD("follow", link), line = hf__unseal(word);
+    *ret = NULL;
+    if (!word) return 0;
+    if (!hf__sealed(word) || line <= above) return hf__damaged(op, link, "the link to a cell");
+    int rc = reach(op, line, 1);
+    if (rc && rc != HF_CORRUPT) return rc;
+    if (rc) return hf__damaged(op, link, "a link beyond the end");
+    struct hf__cell *cell = hf__line_at(op->c, line);
+    uint64_t self = HF_GET("follow.self", cell->self), key_lines = hf__unseal(self) & 0xff;
+    if (!hf__sealed(self) || hf__unseal(self) >> 8 != line || !key_lines ||
+        key_lines > HF_KEY_CAP / HF_LINE)
+        return hf__damaged(op, &cell->self, "the head of a cell");
+    rc = reach(op, line, 1 + key_lines); /* which may be more than this client knew of */
+    if (rc == HF_CORRUPT) return hf__damaged(op, cell, "a cell cut off");
+    if (rc) return rc;
+    *ret = cell;
+    return 0;
+}
+
+uint64_t hf__body_line(const struct hf__op *op, uint64_t link, unsigned *ret_code)
+{
+    uint64_t value = hf__unseal(link);
+    unsigned code = (unsigned)(value & 0xff);
+    if (!hf__sealed(link) || code >= HF_BODY_CODES || reach(op, value >> 8, HF_BODY_LINES(code)))
+        return 0;
+    *ret_code = code;
+    return value >> 8;
+}
+
+int hf__current(const struct hf__op *op, struct hf__found *f)
+{
+    struct hf__cell *cell = f->cell;
+    unsigned code;
+    /* Pairs with the store that publishes: the body was written before. */
+    f->seq = HF_LOAD("current.seq", &cell->seq);
+    if (!hf__sealed(f->seq)) return hf__damaged(op, &cell->seq, "the sequence of a cell");
+    _Atomic uint64_t *link = &cell->body[hf__unseal(f->seq) & 1];
+    uint64_t line = hf__body_line(op, HF_LOAD("current.link", link), &code);
+    if (!line) return hf__damaged(op, link, "the link to a body");
+    f->at = hf__line_at(op->c, line);
+    f->head = HF_GET("current.head", *f->at);
+    const struct hf__body *h = &f->head;
+    if (h->check != hf__body_check(h, cell->self) || h->token > h->rev ||
+        h->rev >= UINT64_C(1) << 53 || hf__holders(h) > HF_PARTIES_CAP ||
+        hf__waiters(h) > HF_PARTIES_CAP || hf__used(h) > (HF_BODY_LEAST << code) - sizeof *h)
+        return hf__damaged(op, f->at, "the head of a body");
+    return 0;
+}
+
+/* ---- looking a key up ---- */
+
+/* Is this live cell's key the one? 1, 0, or an error. */
+static int same_key(const struct hf__op *op, struct hf__cell *cell, uint64_t word)
+{
+    uint32_t len = (uint32_t)(word >> 48);
+    char text[HF_KEY_CAP];
+    if (len >= HF_KEY_CAP || (len + HF_LINE - 1) / HF_LINE > (hf__unseal(cell->self) & 0xff))
+        return hf__damaged(op, &cell->key, "the length of a key");
+    if (len == op->key->len && HF_SAME("find.key", hf__cell_key(cell), op->key->text, len))
+        return 1;
+    /* Two keys with one hash are very rare; a damaged key is likelier, and may be this one. */
+    HF_COPY_OUT("find.text", text, hf__cell_key(cell), len);
+    if (hf_key_hash(text, len) != op->key->hash)
+        return hf__damaged(op, hf__cell_key(cell), "the text of a key");
+    return 0;
+}
+
+int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
+{
+    uint64_t above = 0;
+    _Atomic uint64_t *link = &b->head;
+    for (;;) {
+        int rc = hf__follow(op, link, above, &f->cell);
+        if (rc || !f->cell) return rc;
+        uint64_t hash = HF_GET("find.hash", f->cell->hash);
+        uint64_t word = HF_GET("find.word", f->cell->key);
+        int whole = word == hf__key_word(hash, (uint32_t)(word >> 48));
+        if (!whole || hash == op->key->hash) {
+            rc = hf__current(op, f);
+            if (rc) return rc;
+            /* A vacant cell's key means nothing: it may be half of what somebody began to write. */
+            int live = !(hf__flags(&f->head) & HF_BODY_VACANT);
+            if (live && !whole) return hf__damaged(op, f->cell, "the key of a cell");
+            if (live) rc = same_key(op, f->cell, word);
+            if (rc) return rc < 0 ? rc : 0;
+        }
+        above = hf__unseal(f->cell->self) >> 8;
+        link = &f->cell->next;
+    }
+}
+
+/* ---- allocation ---- */
+
+/* The allocator's lock was taken over from the dead. */
+static int settle_intent(const struct hf__op *op)
+{
+    struct hf__alloc *a = HF_ALLOC(op->c);
+    uint64_t bump = HF_LOAD("intent.bump", &a->intent_bump);
+    if (!bump) return 0;
+    uint64_t where = HF_LOAD("intent.word", &a->intent_word), at = hf__unseal(where) * 8;
+    uint64_t link = HF_LOAD("intent.link", &a->intent_link);
+    if (!hf__sealed(bump) || !hf__sealed(where) || !hf__sealed(link) || at < HF_AT_BUCKETS ||
+        (at >= HF_AT_HEAP && reach(op, at / HF_LINE, 1)))
+        return hf__damaged(op, &a->intent_bump, "the intent of an allocation");
+    _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(op->c->base + at);
+    if (HF_LOAD("intent.done", word) != link || HF_BUG == 7) {
+        /*
+         * What the dead began there must not be taken, after a power cut, for what comes to lie
+         * there next: it is made unlike a cell, and that is synced before the space is used again.
+         */
+        _Atomic uint64_t *began = hf__line_at(op->c, hf__unseal(bump));
+        HF_STORE("intent.wipe", began, 0);
+        HF_STORE("intent.stale", &a->stale, HF_LOAD("intent.often", &a->stale) + 1);
+        HF_STORE("intent.back", &a->bump, bump);
+    }
+    HF_STORE("intent.clear", &a->intent_bump, 0);
+    return 0;
+}
+
+struct piece {
+    uint64_t line, link; /* what was given, and what to store where it is to be found */
+    _Atomic uint64_t *at;
+};
+
+/* Begins: the lines are ours. The allocator stays locked until end_allocation. code < 0: the link
+   is a plain one. */
+static int begin_allocation(const struct hf__op *op, uint64_t lines, uint64_t align, int code,
+                            _Atomic uint64_t *at, struct piece *ret)
+{
+    struct hf__client *c = op->c;
+    struct hf__alloc *a = HF_ALLOC(c);
+    int rc = hf__lock(op, &a->lock);
+    if (rc < 0) return rc;
+    if (rc == HF_TAKEN_OVER) rc = settle_intent(op);
+    uint64_t bump = HF_LOAD("alloc.bump", &a->bump), limit = HF_LOAD("alloc.limit", &a->limit);
+    uint64_t line = (hf__unseal(bump) + align - 1) / align * align;
+    if (!rc && (!hf__sealed(bump) || hf__unseal(bump) < HF_AT_HEAP / HF_LINE))
+        rc = hf__damaged(op, &a->bump, "the end of what is in use");
+    if (!rc && (!hf__sealed(limit) || hf__unseal(limit) < hf__unseal(bump)))
+        rc = hf__damaged(op, &a->limit, "the file's size");
+    if (!rc && HF_LOAD("alloc.stale", &a->stale) != HF_LOAD("alloc.clean", &a->clean))
+        rc = HF_NEED_SYNC;
+    if (!rc && line + lines > hf__unseal(limit)) rc = HF_NEED_SPACE;
+    if (!rc) rc = reach(op, line, lines);
+    if (rc) {
+        hf__unlock(c, &a->lock);
+        return rc;
+    }
+    ret->line = line;
+    ret->at = at;
+    ret->link = hf__seal(code < 0 ? line : line << 8 | (unsigned)code);
+    HF_STORE("alloc.word", &a->intent_word, hf__seal(hf__offset_of(c, at) / 8));
+    HF_STORE("alloc.link", &a->intent_link, ret->link);
+    HF_STORE("alloc.intent", &a->intent_bump, bump); /* from here on it counts */
+    HF_STORE("alloc.advance", &a->bump, hf__seal(line + lines));
+    return 0;
+}
+
+static void end_allocation(struct hf__client *c, const struct piece *p)
+{
+    HF_STORE("alloc.publish", p->at, p->link); /* releases what it leads to */
+    HF_STORE("alloc.clear", &HF_ALLOC(c)->intent_bump, 0);
+    hf__unlock(c, &HF_ALLOC(c)->lock);
+}
+
+int hf__sync(const struct hf__op *op)
+{
+    struct hf__alloc *a = HF_ALLOC(op->c);
+    uint64_t stale = HF_LOAD("sync.stale", &a->stale), clean = HF_LOAD("sync.clean", &a->clean);
+    int sys = (HF_AT("sync"), HF_ENV(op->c, sync)(op->c));
+    if (sys) return hf__sync_failed(op, sys);
+    if (clean != stale) HF_CAS("sync.done", &a->clean, &clean, stale);
+    return 0;
+}
+
+int hf__space(const struct hf__op *op, size_t need)
+{
+    struct hf__client *c = op->c;
+    struct hf__alloc *a = HF_ALLOC(c);
+    uint64_t limit = HF_LOAD("space.limit", &a->limit), bump = HF_LOAD("space.bump", &a->bump);
+    if (!hf__sealed(limit)) return hf__damaged(op, &a->limit, "the file's size");
+    if (!hf__sealed(bump)) return hf__damaged(op, &a->bump, "the end of what is in use");
+    /* A new cell has two bodies, each rounded up to the next power of two. */
+    uint64_t has = hf__unseal(limit), least = hf__unseal(bump) + 4 * need / HF_LINE + 64;
+    uint64_t good = has + (has / 4 > GROW_LINES ? has / 4 : GROW_LINES);
+    if (least < has) return 0; /* somebody else was faster */
+    least = (least + PAGE_LINES - 1) / PAGE_LINES * PAGE_LINES;
+    good = good < least ? least : good / PAGE_LINES * PAGE_LINES;
+    if (good > c->lines) good = least;
+    if (least > c->lines)
+        return hf_fail(op->err, HF_FULL, 0, "file: %s '%s': '%s' has reached its greatest size",
+                       op->verb, op->key ? op->key->text : "", c->path);
+    int sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good));
+    if (sys && good > least) sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good = least));
+    if (sys)
+        return hf_fail(op->err, HF_FULL, sys, "file: %s '%s': growing '%s': %s", op->verb,
+                       op->key ? op->key->text : "", c->path, strerror(sys));
+    while (hf__unseal(limit) < good)
+        if (HF_CAS("space.raise", &a->limit, &limit, hf__seal(good))) break;
+    return 0;
+}
+
+/* ---- making things ---- */
+
+/* The least body that holds so much; HF_BODY_CODES: none does. */
+static unsigned code_for(size_t need)
+{
+    unsigned code = 0;
+    while (code < HF_BODY_CODES && ((size_t)HF_BODY_LEAST << code) < need) code++;
+    return code;
+}
+
+static int too_large(const struct hf__op *op)
+{
+    return hf_fail(op->err, HF_FULL, 0, "file: %s '%s': too many holders and waiters", op->verb,
+                   op->key->text);
+}
+
+int hf__body_room(const struct hf__op *op, struct hf__cell *cell, uint64_t seq, size_t need,
+                  struct hf__body **ret)
+{
+    _Atomic uint64_t *link = &cell->body[~hf__unseal(seq) & 1];
+    unsigned code = 0;
+    uint64_t line = hf__body_line(op, HF_LOAD("room.link", link), &code);
+    if (!line) return hf__damaged(op, link, "the link to a body");
+    if (need > (size_t)HF_BODY_LEAST << code) {
+        struct piece p;
+        code = code_for(need);
+        if (code == HF_BODY_CODES) return too_large(op);
+        int rc = begin_allocation(op, HF_BODY_LINES(code), 1, (int)code, link, &p);
+        if (rc) return rc;
+        end_allocation(op->c, &p); /* nobody looks at a body that isn't current */
+        line = p.line;
+    }
+    *ret = hf__line_at(op->c, line);
+    return 0;
+}
+
+int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__marker **ret)
+{
+    uint64_t link = HF_LOAD("marker.link", &cell->marker), line = hf__unseal(link);
+    if (!link) {
+        struct piece p;
+        int rc = begin_allocation(op, 2 * HF_SECTOR / HF_LINE, HF_SECTOR / HF_LINE, -1,
+                                  &cell->marker, &p);
+        if (rc) return rc;
+        end_allocation(op->c, &p);
+        line = p.line;
+    } else if (!hf__sealed(link) || line % (HF_SECTOR / HF_LINE) ||
+               reach(op, line, 2 * HF_SECTOR / HF_LINE)) {
+        return hf__damaged(op, &cell->marker, "the link to a marker");
+    }
+    *ret = hf__line_at(op->c, line);
+    return 0;
+}
+
+/* A vacant cell of the bucket with room for a key of so many lines, and the chain's last link. */
+static int find_vacant(const struct hf__op *op, struct hf__bucket *b, uint64_t key_lines,
+                       struct hf__found *f, _Atomic uint64_t **ret_end)
+{
+    uint64_t above = 0;
+    *ret_end = &b->head;
+    for (;;) {
+        int rc = hf__follow(op, *ret_end, above, &f->cell);
+        if (rc || !f->cell) return rc;
+        rc = hf__current(op, f);
+        if (rc) return rc;
+        uint64_t self = hf__unseal(f->cell->self);
+        if (hf__flags(&f->head) & HF_BODY_VACANT && (self & 0xff) >= key_lines) return 0;
+        above = self >> 8;
+        *ret_end = &f->cell->next;
+    }
+}
+
+static void name_cell(struct hf__cell *cell, const hf_rowkey *key)
+{
+    HF_PUT("name.hash", cell->hash, key->hash);
+    HF_PUT("name.word", cell->key, hf__key_word(key->hash, key->len));
+    HF_COPY_IN("name.text", hf__cell_key(cell), key->text, key->len);
+}
+
+/*
+ * Nobody may make a key with a rev that it had before it was deleted. A vacant cell knows its last
+ * rev, but may have gone to another key since; so the bucket remembers the greatest that it lost:
+ * 53 bits of it, and 11 of a hash.
+ */
+static uint64_t floor_word(uint64_t rev) { return rev << 11 | (rev * HF_SEAL_FACTOR) >> 53; }
+
+static int floor_of(const struct hf__op *op, struct hf__bucket *b, uint64_t *ret)
+{
+    uint64_t word = HF_LOAD("floor", &b->floor);
+    *ret = word >> 11;
+    return floor_word(*ret) == word ? 0 : hf__damaged(op, &b->floor, "the floor of a bucket");
+}
+
+int hf__floor_raise(const struct hf__op *op, struct hf__bucket *b, uint64_t rev)
+{
+    uint64_t floor;
+    int rc = floor_of(op, b, &floor);
+    if (!rc && rev > floor) HF_STORE("floor.raise", &b->floor, floor_word(rev));
+    return rc;
+}
+
+/* The found cell begins with at least the bucket's floor. */
+static int floor_apply(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
+{
+    uint64_t floor;
+    int rc = floor_of(op, b, &floor);
+    if (!rc && f->head.rev < floor) f->head.rev = floor;
+    return rc;
+}
+
+int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f, size_t need)
+{
+    uint64_t key_lines = (op->key->len + HF_LINE - 1) / HF_LINE;
+    _Atomic uint64_t *end;
+    struct piece p;
+    unsigned code = code_for(need);
+    int rc = find_vacant(op, b, key_lines, f, &end);
+    if (!rc && code == HF_BODY_CODES) rc = too_large(op);
+    if (rc) return rc;
+    if (f->cell) {
+        name_cell(f->cell, op->key);
+        return floor_apply(op, b, f);
+    }
+    uint64_t body_lines = HF_BODY_LINES(code);
+    rc = begin_allocation(op, 1 + key_lines + 2 * body_lines, 1, -1, end, &p);
+    if (rc) return rc;
+    uint64_t body = p.line + 1 + key_lines;
+    struct hf__cell *cell = hf__line_at(op->c, p.line);
+    HF_PUT("make.empty", cell->self, 0);
+    HF_STORE("make.next", &cell->next, 0);
+    HF_STORE("make.seq", &cell->seq, 0);
+    HF_STORE("make.body", &cell->body[0], hf__seal(body << 8 | code));
+    HF_STORE("make.body", &cell->body[1], hf__seal((body + body_lines) << 8 | code));
+    HF_STORE("make.marker", &cell->marker, 0);
+    name_cell(cell, op->key);
+    /* Last of its line: a power cut in between leaves a cell that shows it isn't whole. */
+    atomic_thread_fence(memory_order_release);
+    HF_PUT("make.self", cell->self, hf__seal(p.line << 8 | key_lines));
+    f->cell = cell;
+    f->seq = 0;
+    f->at = hf__line_at(op->c, body);
+    f->head = (struct hf__body){.extent = (uint64_t)HF_BODY_VACANT << 32};
+    hf__put_head(cell, f->at, &f->head);
+    hf__put_head(cell, hf__line_at(op->c, body + body_lines), &f->head); /* for recovery */
+    end_allocation(op->c, &p);
+    return floor_apply(op, b, f);
+}

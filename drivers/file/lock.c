@@ -1,0 +1,207 @@
+/*
+ * lock.c - lock words that outlive their owners, and bells.
+ *
+ * A lock word names the session of who holds it. A thread that finds it held spins briefly, sets
+ * the contended bit and sleeps; if the named client is dead it takes the word over by
+ * compare-and-swap. There is nothing to repair then but one thing: the dead may have handed a key
+ * over without having woken anybody, so who takes over rings again. That is idempotent, and if he
+ * dies too, the next one does the same.
+ */
+#include "shared.h"
+
+enum { NAP_US = 1000, LOOK_EVERY = 64 };
+
+static _Atomic uint32_t *low_half(_Atomic uint64_t *lock)
+{
+    return (_Atomic uint32_t *)(void *)lock;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+int hf__client_dead(const struct hf__op *op, uint64_t session)
+{
+    struct hf__client *c = op->c;
+    uint32_t slot = (uint32_t)(session & 0xffff);
+    if (session == c->session) return 0;
+    if (slot >= HF_FILE_SLOTS) return 1;
+    struct hf__slot *s = hf__slot_at(c, slot);
+    /* Pairs with the store in hf__session_open: a greater generation is only written by one who
+       has the slot's bytes, so its former owner is gone. */
+    uint64_t generation = HF_LOAD("dead.generation", &s->generation);
+    if (!hf__sealed(generation)) return hf__damaged(op, s, "the generation of a session");
+    if (hf__unseal(generation) != session >> 16) return 1;
+    int locked = HF_PROBE("dead.probe", c, HF_BYTE_CLIENT + slot);
+    if (locked < 0)
+        return hf_fail(op->err, HF_UNAVAILABLE, -locked, "file: %s: asking whether a session lives",
+                       op->verb);
+    return !locked;
+}
+
+/* One look at a lock word that is held. 0: go on waiting, HF_TAKEN_OVER, or an error. */
+static int take_over(const struct hf__op *op, _Atomic uint64_t *lock, uint64_t seen)
+{
+    uint64_t owner = hf__lock_owner(seen);
+    if (!owner) return hf__damaged(op, lock, "a lock word");
+    int dead = hf__client_dead(op, owner);
+    if (dead <= 0) return dead;
+#if HF_BUG == 5
+    HF_STORE("lock.takeover", lock, op->c->word | HF_CONTENDED);
+    return HF_TAKEN_OVER;
+#else
+    /* Others may be asleep on it: the contended bit goes on standing. */
+    return HF_CAS("lock.takeover", lock, &seen, op->c->word | HF_CONTENDED) ? HF_TAKEN_OVER : 0;
+#endif
+}
+
+int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
+{
+    struct hf__client *c = op->c;
+    for (int i = 0; i < HF_FILE_SPINS; i++) {
+        uint64_t seen = HF_LOAD("lock.spin", lock);
+        if (seen == 0 && HF_CAS("lock.again", lock, &seen, c->word)) return 0;
+        relax();
+    }
+    int64_t until_us = HF_NOW(c) + c->io_timeout_us;
+    for (unsigned round = 1;; round++) {
+        uint64_t seen = HF_LOAD("lock.look", lock);
+        /* Contended, because nobody knows whether others sleep here. */
+        if (seen == 0 && HF_CAS("lock.slow", lock, &seen, c->word | HF_CONTENDED)) return 0;
+        if (seen == 0) continue;
+        int rc = take_over(op, lock, seen);
+        if (rc) return rc;
+        if (!(seen & HF_CONTENDED)) {
+            uint64_t marked = seen | HF_CONTENDED;
+            if (!HF_CAS("lock.mark", lock, &seen, marked)) continue;
+            seen = marked;
+        }
+        HF_FUTEX_WAIT("lock.sleep", c, low_half(lock), (uint32_t)seen, NAP_US);
+        if (round % LOOK_EVERY) continue;
+        const char *why;
+        if (HF_ENV(c, same_file)(c, &why)) {
+            hf__break(c, HF_CORRUPT, why);
+            return hf__broken(op);
+        }
+        if (HF_NOW(c) >= until_us)
+            return hf_fail(op->err, HF_UNAVAILABLE, 0,
+                           "file: %s: a process that holds a part of '%s' is stopped", op->verb,
+                           c->path);
+    }
+}
+
+void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock)
+{
+    /* A word that isn't ours was damaged meanwhile: it stays, for the next one to say so. */
+    if ((HF_LOAD("unlock.whose", lock) & ~HF_CONTENDED) != c->word) return;
+    HF_STORE("unlock.slow", lock, 0);
+    HF_FUTEX_WAKE("unlock.wake", c, low_half(lock), 1);
+}
+
+/* ---- bells ---- */
+
+/* A debt: to one bell, or to everybody whom ring_unclaimed rings. */
+#define DEBT_ONE (UINT64_C(1) << 63)
+#define DEBT_ALL (UINT64_C(1) << 62)
+enum { DEBT_BELL_BITS = 4, DEBT_SLOT_BITS = 12, DEBT_REV_BITS = 46 };
+_Static_assert(HF_FILE_BELLS <= 1 << DEBT_BELL_BITS && HF_FILE_SLOTS <= 1 << DEBT_SLOT_BITS,
+               "a debt names a bell");
+
+static _Atomic uint32_t *bell_at(struct hf__client *c, uint32_t slot, uint32_t bell)
+{
+    return &hf__slot_at(c, slot)->bell[bell % HF_FILE_BELLS];
+}
+
+void hf__ring(struct hf__client *c, uint64_t session, uint8_t bell, struct hf__rung *rung)
+{
+    uint32_t slot = (uint32_t)(session & 0xffff);
+    if (slot >= HF_FILE_SLOTS) return;
+    _Atomic uint32_t *word = bell_at(c, slot, bell);
+    /* Whether the session still lives doesn't matter: a bell that nobody listens to is harmless.
+       Releases the row to who listens: pairs with the load in hf__file_listen. */
+    HF_XADD("ring", word, 1);
+    if (rung && rung->n < sizeof rung->word / sizeof *rung->word) {
+        rung->debt =
+            rung->n ? DEBT_ALL : DEBT_ONE | (uint64_t)slot << DEBT_BELL_BITS | bell % HF_FILE_BELLS;
+        rung->word[rung->n++] = word;
+    } else {
+        HF_FUTEX_WAKE("ring.wake", c, word, INT32_MAX);
+    }
+}
+
+void hf__rung_owe(struct hf__bucket *b, struct hf__rung *rung, uint64_t rev)
+{
+    if (!rung->n) return;
+    const uint64_t mask = (UINT64_C(1) << DEBT_REV_BITS) - 1;
+    rung->debt |= (rev & mask) << (DEBT_BELL_BITS + DEBT_SLOT_BITS) & ~(DEBT_ONE | DEBT_ALL);
+    HF_STORE("owe", &b->debt, rung->debt); /* there is none: hf__bucket_lock has paid it */
+}
+
+void hf__rung_wake(struct hf__client *c, struct hf__bucket *b, struct hf__rung *rung)
+{
+    if (!rung->n) return;
+    for (uint32_t i = 0; i < rung->n; i++) HF_FUTEX_WAKE("rung.wake", c, rung->word[i], INT32_MAX);
+    uint64_t seen = rung->debt;
+    HF_CAS("rung.paid", &b->debt, &seen, 0);
+}
+
+/* Rings whoever was handed a key of this bucket and hasn't claimed it, and whoever is next: the end
+   of a hold may have changed. Under its lock. */
+static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
+{
+#if HF_BUG == 6
+    (void)op, (void)b;
+    return 0;
+#else
+    struct hf__found f;
+    int rc = hf__follow(op, &b->head, 0, &f.cell);
+    while (!rc && f.cell) {
+        rc = hf__current(op, &f);
+        if (rc) return rc;
+        const unsigned char *p = (const unsigned char *)(f.at + 1), *end = p + hf__used(&f.head);
+        uint32_t holders = hf__holders(&f.head), n = holders + (hf__waiters(&f.head) > 0);
+        for (uint32_t i = 0; i < n && end - p >= HF_PARTY_FIXED; i++) {
+            hf_party party;
+            HF_COPY_OUT("unclaimed", &party, p, HF_PARTY_FIXED);
+            if (party.session && (i == holders || party.flags & HF_PARTY_UNCLAIMED))
+                hf__ring(op->c, party.session, party.bell, NULL);
+            p += HF_PARTY_BYTES(party.owner_len, party.note_len);
+        }
+        rc = hf__follow(op, &f.cell->next, hf__unseal(f.cell->self) >> 8, &f.cell);
+    }
+    return rc;
+#endif
+}
+
+/* Somebody was owed a waking, and perhaps still is. Waking twice does no harm. */
+static int pay(const struct hf__op *op, struct hf__bucket *b)
+{
+    uint64_t debt = HF_LOAD("debt", &b->debt), slot = debt >> DEBT_BELL_BITS & 0xfff;
+    int rc = 0;
+#if HF_BUG != 6
+    if (debt & DEBT_ONE && slot < HF_FILE_SLOTS)
+        HF_FUTEX_WAKE("debt.wake", op->c, bell_at(op->c, (uint32_t)slot, (uint32_t)debt),
+                      INT32_MAX);
+    else
+        rc = ring_unclaimed(op, b);
+#else
+    (void)op, (void)slot;
+#endif
+    if (!rc) HF_STORE("debt.paid", &b->debt, 0);
+    return rc;
+}
+
+int hf__bucket_lock(const struct hf__op *op, struct hf__bucket *b)
+{
+    int rc = hf__lock(op, &b->lock);
+    if (rc < 0) return rc;
+    if (HF_UNLIKELY(rc == HF_TAKEN_OVER))
+        rc = ring_unclaimed(op, b);
+    else if (HF_UNLIKELY(HF_LOAD("debt.look", &b->debt)))
+        rc = pay(op, b);
+    if (rc) hf__bucket_unlock(op->c, b);
+    return rc;
+}

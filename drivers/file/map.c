@@ -1,0 +1,517 @@
+/*
+ * map.c - the file: where it is, whether it may be trusted, making it, mapping it, growing it; and
+ * the system calls behind the seams.
+ *
+ * Contents: the seams' system calls; trust; creation; boots; opening.
+ */
+#include "store.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OPEN_TRIES = 16, PAGE = 4096 };
+
+/* ---- the seams' system calls ---- */
+
+int64_t hf__os_now(struct hf__client *c)
+{
+    (void)c;
+    return hf__local_us();
+}
+
+int64_t hf__os_rough_now(struct hf__client *c)
+{
+    (void)c;
+    return hf__local_rough_us();
+}
+
+void hf__os_futex_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t seen, int64_t us)
+{
+    struct timespec t = {us / 1000000, us % 1000000 * 1000};
+    (void)c;
+    /* Not private: others map the file too. Early returns are the caller's to notice. */
+    syscall(SYS_futex, word, FUTEX_WAIT, seen, &t, NULL, 0);
+}
+
+void hf__os_futex_wake(struct hf__client *c, _Atomic uint32_t *word, int n)
+{
+    (void)c;
+    syscall(SYS_futex, word, FUTEX_WAKE, n, NULL, NULL, 0);
+}
+
+static int byte_lock(int fd, int command, short type, int64_t from, int64_t len)
+{
+    struct flock f = {.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = len};
+    int rc;
+    do {
+        rc = fcntl(fd, command, &f);
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0) return errno == EACCES ? -EAGAIN : -errno;
+    return command == F_OFD_GETLK && f.l_type != F_UNLCK;
+}
+
+int hf__os_probe(struct hf__client *c, int64_t byte)
+{
+    return byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, byte, 1);
+}
+
+int hf__os_take_slot(struct hf__client *c, uint32_t slot)
+{
+    int rc = byte_lock(c->session_fd, F_OFD_SETLK, F_WRLCK, HF_BYTE_SESSION + slot, 1);
+    if (rc == -EAGAIN) return 0;
+    if (rc) return rc;
+    rc = byte_lock(c->fd, F_OFD_SETLK, F_WRLCK, HF_BYTE_CLIENT + slot, 1);
+    if (!rc) return 1;
+    byte_lock(c->session_fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_SESSION + slot, 1);
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+/* Blocks for real: truncation or a sparse file would be a SIGBUS on a full disk. */
+static int provide_blocks(int fd, int64_t from, int64_t to)
+{
+    static const char zeros[65536];
+    struct rlimit limit;
+    struct stat s;
+    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t)to)
+        return EFBIG; /* instead of a SIGXFSZ */
+    if (!fallocate(fd, 0, from, to - from)) return 0;
+    if (errno != EOPNOTSUPP) return errno;
+    /* This filesystem can't. Only bytes beyond the end are written: others may use the rest. */
+    if (fstat(fd, &s)) return errno;
+    for (int64_t at = s.st_size; at < to;) {
+        size_t n = to - at < (int64_t)sizeof zeros ? (size_t)(to - at) : sizeof zeros;
+        ssize_t did = pwrite(fd, zeros, n, at);
+        if (did < 0 && errno != EINTR) return errno;
+        if (did > 0) at += did;
+    }
+    return 0;
+}
+
+int hf__os_sync(struct hf__client *c) { return fdatasync(c->fd) ? errno : 0; }
+
+int hf__os_grow(struct hf__client *c, uint64_t lines)
+{
+    struct stat s;
+    /* One at a time, threads by the mutex, processes by the byte. */
+    pthread_mutex_lock(&c->grow_mu);
+    int rc = -byte_lock(c->fd, F_OFD_SETLKW, F_WRLCK, HF_BYTE_GROW, 1);
+    if (!rc) {
+        int64_t to = (int64_t)(lines * HF_LINE);
+        rc = fstat(c->fd, &s) ? errno : 0;
+        if (!rc && s.st_size < to) rc = provide_blocks(c->fd, s.st_size, to);
+        /* After a power cut the file must not be shorter than what it says of itself. */
+        if (!rc && fdatasync(c->fd)) rc = errno;
+        byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_GROW, 1);
+    }
+    pthread_mutex_unlock(&c->grow_mu);
+    return rc;
+}
+
+/* Is the descriptor still ours: 1, 0, or -1 if the system doesn't say? Programs that become daemons
+   like to close all they find. */
+static int is_ours(const struct hf__client *c, int fd, struct stat *s)
+{
+    if (fstat(fd, s)) return errno == EBADF ? 0 : -1;
+    return s->st_dev == c->dev && s->st_ino == c->ino;
+}
+
+int hf__os_same_file(struct hf__client *c, const char **ret_why)
+{
+    struct stat open_file, named;
+    int session = is_ours(c, c->session_fd, &open_file), client = is_ours(c, c->fd, &open_file);
+    *ret_why = NULL;
+    if (!session || !client)
+        *ret_why = "has lost its descriptor: this process closed it";
+    else if (client < 0)
+        return 0;
+    else if (!open_file.st_nlink)
+        *ret_why = "was removed while it was open";
+    else if ((uint64_t)open_file.st_size <
+             HF_LINE * atomic_load_explicit(&c->limit, memory_order_relaxed))
+        *ret_why = "was truncated while it was open";
+    else if (stat(c->path, &named))
+        *ret_why = errno == ENOENT ? "was moved while it was open" : NULL;
+    else if (named.st_dev != c->dev || named.st_ino != c->ino)
+        *ret_why = "was replaced while it was open";
+    return *ret_why ? HF_CORRUPT : 0;
+}
+
+#ifdef HF_SEAM
+const struct hf__file_env hf__file_env_os = {
+#define OS_MEMBER(type, name, args) .name = hf__os_##name,
+    HF_FILE_ENV(OS_MEMBER)
+#undef OS_MEMBER
+};
+#endif
+
+/* ---- trust ---- */
+
+static const struct {
+    long magic;
+    int good;
+    const char *name;
+} filesystems[] = {
+    {0xEF53, 1, "ext4"},      {0x58465342, 1, "xfs"},       {0x9123683E, 1, "btrfs"},
+    {0x01021994, 1, "tmpfs"}, {0x794c7630, 1, "overlayfs"}, {0x2fc12fc1, 1, "zfs"},
+    {0xF2F52010, 1, "f2fs"},  {0xca451a4e, 1, "bcachefs"},  {0x858458f6, 1, "ramfs"},
+    {0x6969, 0, "nfs"},       {0xFF534D42, 0, "cifs"},      {0xFE534D42, 0, "smb"},
+    {0x517B, 0, "smb"},       {0x01021997, 0, "9p"},        {0x65735546, 0, "fuse"},
+    {0x00c36400, 0, "ceph"},  {0x5346414F, 0, "afs"},       {0x9fa0, 0, "proc"},
+    {0x4d44, 0, "vfat"},      {0x2011BAB0, 0, "exfat"},
+};
+
+const char *hf__filesystem(long type, int *ret_good)
+{
+    *ret_good = 0;
+    for (size_t i = 0; i < sizeof filesystems / sizeof *filesystems; i++)
+        if ((unsigned long)filesystems[i].magic == (unsigned long)type) {
+            *ret_good = filesystems[i].good;
+            return filesystems[i].name;
+        }
+    return "unknown";
+}
+
+static int refuse_errno(hf_store *st, int sys, const char *what, hf_error *err)
+{
+    int code = sys == EACCES || sys == EPERM || sys == EROFS            ? HF_DENIED
+               : sys == ENOSPC || sys == EDQUOT || sys == EFBIG         ? HF_FULL
+               : sys == ENOMEM                                          ? HF_NOMEM
+               : sys == ENOTDIR || sys == EISDIR || sys == ENAMETOOLONG ? HF_INVALID
+                                                                        : HF_UNAVAILABLE;
+    return hf_fail(err, code, sys, "file: %s '%s': %s", what, st->path, strerror(sys));
+}
+
+static int trust_filesystem(hf_store *st, int fd, int force, hf_error *err)
+{
+    struct statfs fs;
+    int good;
+    if (fstatfs(fd, &fs)) return refuse_errno(st, errno, "open", err);
+    const char *name = hf__filesystem((long)fs.f_type, &good);
+    if (!good && !force)
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "file: open '%s': a filesystem of type %s (%#lx) is not known to share "
+                       "memory between all its users; ?force=1 overrides",
+                       st->path, name, (unsigned long)fs.f_type);
+    return 0;
+}
+
+static int trust(hf_store *st, int fd, const struct stat *s, int force, hf_error *err)
+{
+    if (!S_ISREG(s->st_mode))
+        return hf_fail(err, HF_INVALID, 0, "file: open '%s': it is no regular file", st->path);
+    if (s->st_uid != geteuid() && s->st_uid != 0)
+        return hf_fail(err, HF_DENIED, 0,
+                       "file: open '%s': it belongs to user %u, neither to this one nor to root",
+                       st->path, (unsigned)s->st_uid);
+    return trust_filesystem(st, fd, force, err);
+}
+
+/* The first page, as a file read it: the static header, and that nobody may write who shouldn't. */
+static int check_header(hf_store *st, int fd, const struct stat *s, hf_error *err)
+{
+    _Alignas(8) unsigned char page[PAGE];
+    ssize_t n = pread(fd, page, sizeof page, 0);
+    if (n < 0) return refuse_errno(st, errno, "read", err);
+    if (n < (ssize_t)sizeof page || s->st_size < (off_t)HF_AT_HEAP)
+        return hf_fail(err, HF_CORRUPT, 0,
+                       "file: open '%s': it has %lld bytes, less than an empty store", st->path,
+                       (long long)s->st_size);
+    const struct hf__static *h = (const void *)page;
+    const char *wrong = hf__static_wrong(h);
+    if (wrong) return hf_fail(err, HF_CORRUPT, 0, "file: open '%s': it %s", st->path, wrong);
+    st->mode = h->mode;
+    if (s->st_mode & 022 & ~h->mode)
+        return hf_fail(err, HF_DENIED, 0,
+                       "file: open '%s': others may write to it (mode %04o, made with %04o)",
+                       st->path, (unsigned)s->st_mode & 07777, h->mode);
+    struct hf__alloc *a = (struct hf__alloc *)(void *)(page + HF_AT_ALLOC);
+    uint64_t limit = a->limit, bump = a->bump;
+    const char *word = !hf__sealed(limit) ? "limit" : !hf__sealed(bump) ? "bump" : NULL;
+    if (word)
+        return hf_fail(err, HF_CORRUPT, 0,
+                       "file: open '%s': it is damaged: the allocator's %s at offset %zu", st->path,
+                       word,
+                       HF_AT_ALLOC + (*word == 'l' ? offsetof(struct hf__alloc, limit)
+                                                   : offsetof(struct hf__alloc, bump)));
+    /* It may have grown since its size was asked: it is asked again before it is blamed. */
+    struct stat since = *s;
+    if (hf__unseal(limit) * HF_LINE > (uint64_t)since.st_size && fstat(fd, &since))
+        return refuse_errno(st, errno, "look at", err);
+    if (hf__unseal(limit) * HF_LINE > (uint64_t)since.st_size)
+        return hf_fail(err, HF_CORRUPT, 0,
+                       "file: open '%s': it was truncated: it has %lld bytes of %llu", st->path,
+                       (long long)since.st_size, (unsigned long long)hf__unseal(limit) * HF_LINE);
+    atomic_store_explicit(&st->c.limit, hf__unseal(limit), memory_order_relaxed);
+    return 0;
+}
+
+/* ---- creation ---- */
+
+/* CLOCK_BOOTTIME plus this is the time of day: to within microseconds, so that the tokens of a
+   store that replaces another go on growing. */
+static int64_t measure_offset(void)
+{
+    int64_t best = 0, least = INT64_MAX;
+    for (int i = 0; i < 20 && least > 10; i++) {
+        int64_t before = hf__local_us(), day = hf__day_us(), took = hf__local_us() - before;
+        if (took < least) best = day - before - took / 2;
+        if (took < least) least = took;
+    }
+    return best;
+}
+
+static int write_first_page(int fd, unsigned mode, hf_error *err)
+{
+    _Alignas(8) unsigned char page[PAGE] = {0};
+    struct hf__boot boot;
+    int rc = hf__boot_here(&boot, err);
+    if (rc) return rc;
+    boot.offset_us = measure_offset();
+    uint64_t bytes = (HF_AT_HEAP + HF_FILE_FIRST_HEAP + PAGE - 1) / PAGE * PAGE;
+    hf__format(page, bytes / HF_LINE, mode, &boot);
+    int sys = provide_blocks(fd, 0, (int64_t)bytes);
+    if (!sys && pwrite(fd, page, sizeof page, 0) != (ssize_t)sizeof page) sys = EIO;
+    if (!sys && (fchmod(fd, mode) || fsync(fd))) sys = errno;
+    return sys ? -sys - 1000 : 0; /* told apart from codes by the caller */
+}
+
+static void sync_directory(const char *path)
+{
+    char dir[HF_FILE_PATH_CAP];
+    snprintf(dir, sizeof dir, "%s", path);
+    char *slash = strrchr(dir, '/');
+    if (!slash) return;
+    slash[slash == dir] = 0;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return; /* readable or not, the link is made */
+    fsync(fd);
+    close(fd);
+}
+
+/* Makes the store whole under another name, then links it to its own: nobody ever sees half of
+   one, and of two who make it one wins. */
+static int create(hf_store *st, int force, hf_error *err)
+{
+    char temporary[HF_FILE_PATH_CAP + 24];
+    uint64_t r;
+    hf__random(&r, sizeof r);
+    snprintf(temporary, sizeof temporary, "%s.%016llx", st->path, (unsigned long long)r);
+    int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return refuse_errno(st, errno, "create", err);
+    int rc = trust_filesystem(st, fd, force, err);
+    if (!rc) rc = write_first_page(fd, st->mode, err);
+    if (rc <= -1000) rc = refuse_errno(st, -rc - 1000, "create", err);
+    if (!rc && link(temporary, st->path) && errno != EEXIST)
+        rc = refuse_errno(st, errno, "create", err);
+    unlink(temporary);
+    close(fd);
+    if (!rc) sync_directory(st->path);
+    return rc;
+}
+
+/* ---- boots ---- */
+
+static int read_hex(const char *text, uint8_t *to, size_t n)
+{
+    size_t have = 0;
+    for (; *text && have < n * 2; text++) {
+        int d = *text >= '0' && *text <= '9'   ? *text - '0'
+                : *text >= 'a' && *text <= 'f' ? *text - 'a' + 10
+                                               : -1;
+        if (d < 0) continue;
+        to[have / 2] = (uint8_t)(have % 2 ? to[have / 2] | d : d << 4);
+        have++;
+    }
+    return have == n * 2;
+}
+
+int hf__boot_here(struct hf__boot *ret, hf_error *err)
+{
+    static const char from[] = "/proc/sys/kernel/random/boot_id";
+    char text[64] = {0};
+    memset(ret, 0, sizeof *ret);
+#ifdef HF_SEAM
+    const char *fake = getenv("HOLDFAST_TEST_BOOT_ID");
+    if (fake) snprintf(text, sizeof text, "%s", fake);
+#endif
+    int fd = text[0] ? -1 : open(from, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, text, sizeof text - 1) < 0) text[0] = 0;
+        close(fd);
+    }
+    if (!read_hex(text, ret->boot_id, sizeof ret->boot_id))
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "file: open: can't tell this boot from the last one by %s", from);
+    ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0; /* older kernels have one time for all */
+    const char *number = strchr(text, '[');
+    ret->timens = number ? strtoull(number + 1, NULL, 10) : 0;
+    return 0;
+}
+
+/* Alone, or not at all: any session's byte that is locked belongs to a process that lives. */
+static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
+{
+    struct hf__client *c = &st->c;
+    const struct hf__op op = {c, "recover", NULL, err};
+    const int64_t all = HF_BYTE_RECOVER - HF_BYTE_SESSION;
+    struct hf__boot now;
+    struct stat s;
+    int rc, sys = -byte_lock(c->fd, F_OFD_SETLKW, F_WRLCK, HF_BYTE_RECOVER, 1);
+    if (sys) return refuse_errno(st, sys, "lock", err);
+    rc = hf__boot_read(&op, &now);
+    if (!rc && memcmp(now.boot_id, here->boot_id, sizeof now.boot_id)) {
+        sys = -byte_lock(c->fd, F_OFD_SETLK, F_WRLCK, HF_BYTE_SESSION, all);
+        if (sys == EAGAIN)
+            rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                         "file: open '%s': it is in use under another boot id", st->path);
+        else if (sys || fstat(c->fd, &s))
+            rc = refuse_errno(st, sys ? sys : errno, "lock", err);
+        else
+            rc = hf__recover(&op, here, hf__day_us(), (uint64_t)s.st_size / HF_LINE);
+        if (!sys) byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_SESSION, all);
+    }
+    byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_RECOVER, 1);
+    return rc;
+}
+
+/* Is the store of this boot? If it is of an earlier one it is recovered. */
+static int settle_boot(hf_store *st, hf_error *err)
+{
+    const struct hf__op op = {&st->c, "open", NULL, err};
+    struct hf__boot here, block;
+    int rc = hf__boot_here(&here, err);
+    if (!rc) rc = hf__boot_read(&op, &block);
+    if (!rc && memcmp(block.boot_id, here.boot_id, sizeof here.boot_id)) {
+        rc = recover_alone(st, &here, err);
+        if (!rc) rc = hf__boot_read(&op, &block);
+    }
+    if (rc) return rc;
+    if (block.timens != here.timens)
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "file: open '%s': it is in use in another time namespace, whose clock "
+                       "differs from this one's",
+                       st->path);
+    st->c.offset_us = block.offset_us;
+    return 0;
+}
+
+/* ---- opening ---- */
+
+void hf__close_both(hf_store *st)
+{
+    if (st->c.fd >= 0) close(st->c.fd);
+    if (st->c.session_fd >= 0) close(st->c.session_fd);
+    st->c.fd = st->c.session_fd = -1;
+}
+
+static int open_once(const char *path)
+{
+    /* O_RDWR at once: on overlayfs a file that is opened for reading first is another one.
+       O_NONBLOCK: somebody may have put a FIFO there. */
+    return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+}
+
+/* Both descriptions, of one file that has a name. ENOENT: there is none. */
+static int open_both(hf_store *st, struct stat *s)
+{
+    struct stat other;
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        int sys = 0;
+        hf__fork_hold();
+        st->c.fd = open_once(st->path);
+        if (st->c.fd < 0) sys = errno;
+        if (!sys && (st->c.session_fd = open_once(st->path)) < 0) sys = errno;
+        if (!sys && (fstat(st->c.fd, s) || fstat(st->c.session_fd, &other))) sys = errno;
+        if (sys || s->st_ino != other.st_ino || s->st_dev != other.st_dev || !s->st_nlink) {
+            hf__close_both(st);
+            sys = sys ? sys : EAGAIN;
+        }
+        hf__fork_release();
+        st->c.dev = s->st_dev;
+        st->c.ino = s->st_ino;
+        if (sys != EAGAIN) return sys;
+    }
+    return EAGAIN;
+}
+
+static int open_or_create(hf_store *st, struct stat *s, int force, hf_error *err)
+{
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        int sys = open_both(st, s);
+        if (!sys) return 0;
+        if (sys == ELOOP)
+            return hf_fail(err, HF_DENIED, sys, "file: open '%s': it is a symbolic link", st->path);
+        if (sys != ENOENT) return refuse_errno(st, sys, "open", err);
+        int rc = create(st, force, err);
+        if (rc) return rc;
+    }
+    return hf_fail(err, HF_UNAVAILABLE, 0, "file: open '%s': it comes and goes", st->path);
+}
+
+/* Address space for the file to grow into, so that nothing ever moves. */
+static int reserve(hf_store *st, uint64_t size, hf_error *err)
+{
+    struct hf__client *c = &st->c;
+    uint64_t bytes = HF_FILE_RESERVE;
+    if (bytes < size) bytes = size;
+    for (;;) {
+        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, c->fd, 0);
+        if (p != MAP_FAILED) {
+            c->base = p;
+            c->lines = bytes / HF_LINE;
+            break;
+        }
+        if (bytes == size) return refuse_errno(st, errno, "map", err);
+        bytes = bytes / 4 < size ? size : bytes / 4 / PAGE * PAGE;
+    }
+    /* A child has no use for it, and its copy would keep the client's locks alive. */
+    madvise(c->base, bytes, MADV_DONTFORK);
+    madvise(c->base, bytes, MADV_DONTDUMP);
+    return 0;
+}
+
+int hf__map(hf_store *st, int force, int64_t io_timeout_ms, hf_error *err)
+{
+    struct hf__client *c = &st->c;
+    const struct hf__op op = {c, "open", NULL, err};
+    struct hf__boot before, after;
+    struct stat s;
+    c->io_timeout_us = io_timeout_ms * 1000;
+    int rc = open_or_create(st, &s, force, err);
+    if (!rc) rc = trust(st, c->fd, &s, force, err);
+    if (!rc) rc = check_header(st, c->fd, &s, err);
+    if (!rc) rc = reserve(st, (uint64_t)s.st_size, err);
+    if (!rc) rc = settle_boot(st, err);
+    if (!rc) rc = hf__boot_read(&op, &before);
+    if (!rc) rc = hf__session_open(&op);
+    /* Nobody recovers a store while a session lives; before ours did, somebody could have. */
+    if (!rc) rc = hf__boot_read(&op, &after);
+    if (!rc && (after.seq != before.seq || after.offset_us != c->offset_us))
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "file: open '%s': it was recovered meanwhile",
+                     st->path);
+    return rc;
+}
+
+void hf__unmap(hf_store *st)
+{
+    struct hf__client *c = &st->c;
+    /* A forked child doesn't have the mapping; something else may be there. */
+    if (c->base && !st->attached &&
+        atomic_load_explicit(&c->broken, memory_order_acquire) != HF_LOST)
+        munmap(c->base, c->lines * HF_LINE);
+    hf__close_both(st);
+}

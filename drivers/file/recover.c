@@ -1,0 +1,275 @@
+/*
+ * recover.c - the header, and what is done once after a reboot.
+ *
+ * While the machine runs, nothing needs recovery: see lock.c and cell.c. A reboot ends every
+ * process, so it voids holds, queues and lock words; and if the power failed, the file is any
+ * mixture of old and new sectors. What was synced must be found again, what wasn't may be missing:
+ *   - A cell line that was never written is zero; the chain ends in front of it. Chains are
+ *     append-only, so what lies behind it is newer, and was not synced either.
+ *   - Of a cell's bodies only the heads count (rev and token), each within one sector.
+ *   - Of the two markers the valid one with the greater number counts, each within one sector.
+ * Recovery changes nothing that it reads from, so it may be ended and begun again at any point; the
+ * boot block is written last.
+ */
+#include "store.h"
+
+#include "os.h"
+
+#include <stdlib.h>
+
+/* Lost with the power: writes of about this long. The clock jumps over them. */
+enum { UNWRITTEN_US = 60000000, CEILING_STEP_US = 600000000 };
+static const int64_t AHEAD_CAP_US = INT64_C(3600000000);
+
+static const char magic[8] = "HOLDFAST";
+
+/* ---- the header ---- */
+
+void hf__format(void *base, uint64_t lines, unsigned mode, const struct hf__boot *boot)
+{
+    struct hf__static s;
+    struct hf__boot b = *boot;
+    memset(&s, 0, sizeof s);
+    memcpy(s.magic, magic, sizeof s.magic);
+    s.format = HF_FILE_FORMAT;
+    s.byte_order = 0x01020304;
+    s.slots = HF_FILE_SLOTS;
+    s.buckets = HF_FILE_BUCKETS;
+    s.bells = HF_FILE_BELLS;
+    s.mode = mode;
+    hf__random(s.id, sizeof s.id);
+    s.created_us = hf__local_us() + boot->offset_us;
+    s.sum = hf__sum(&s, offsetof(struct hf__static, sum), 0);
+    b.seq = 1;
+    b.sum = hf__sum(&b, offsetof(struct hf__boot, sum), 1);
+    memcpy(base, &s, sizeof s);
+    memcpy((char *)base + HF_AT_BOOT, &b, sizeof b);
+    memcpy((char *)base + HF_AT_BOOT + HF_SECTOR, &b, sizeof b);
+    struct hf__alloc *a = (struct hf__alloc *)(void *)((char *)base + HF_AT_ALLOC);
+    atomic_init(&a->bump, hf__seal(HF_AT_HEAP / HF_LINE));
+    atomic_init(&a->limit, hf__seal(lines));
+}
+
+const char *hf__static_wrong(const struct hf__static *s)
+{
+    if (memcmp(s->magic, magic, sizeof magic)) return "is no store (its first bytes are others)";
+    if (s->sum != hf__sum(s, offsetof(struct hf__static, sum), 0))
+        return "is damaged: the header at offset 0";
+    if (s->format != HF_FILE_FORMAT) return "has a format that this version doesn't know";
+    if (s->byte_order != 0x01020304 || s->slots != HF_FILE_SLOTS || s->buckets != HF_FILE_BUCKETS ||
+        s->bells != HF_FILE_BELLS)
+        return "has a geometry that this version doesn't know";
+    return NULL;
+}
+
+int hf__boot_read(const struct hf__op *op, struct hf__boot *ret)
+{
+    const struct hf__boot *at = (const void *)(op->c->base + HF_AT_BOOT);
+    struct hf__boot b;
+    int found = 0;
+    for (int i = 0; i < 2; i++) {
+        HF_COPY_OUT("boot", &b, at + i, sizeof b);
+        if (b.sum != hf__sum(&b, offsetof(struct hf__boot, sum), 1)) continue;
+        if (!found || b.seq > ret->seq) *ret = b;
+        found = 1;
+    }
+    return found ? 0 : hf__damaged(op, at, "the boot block");
+}
+
+/* ---- the ceiling ---- */
+
+int hf__raise_ceiling(const struct hf__op *op, uint64_t rev)
+{
+    struct hf__client *c = op->c;
+    _Atomic uint64_t *at = &HF_ALLOC(c)->ceiling;
+    uint64_t want = (rev + CEILING_STEP_US) / 1000000 + 1, word = HF_LOAD("ceiling", at);
+    if (!hf__sealed(word)) return hf__damaged(op, at, "the ceiling of revs");
+    while (hf__unseal(word) < want)
+        if (HF_CAS("ceiling.raise", at, &word, hf__seal(want))) break;
+    int sys = (HF_AT("ceiling.sync"), HF_ENV(c, sync)(c));
+    if (sys) return hf__sync_failed(op, sys);
+    atomic_store_explicit(&c->ceiling_us, want * 1000000, memory_order_relaxed);
+    return 0;
+}
+
+/* ---- after a reboot ---- */
+
+struct recovery {
+    const struct hf__op *op;
+    uint64_t lines;       /* of the file */
+    uint64_t end;         /* the first line behind everything that is in use */
+    uint64_t rev;         /* the greatest seen */
+    unsigned char *taken; /* a bit for each line that belongs to something */
+};
+
+/* These lines belong to one thing, and to one only. */
+static int claim(struct recovery *r, uint64_t line, uint64_t n, const volatile void *link)
+{
+    if (line < HF_AT_HEAP / HF_LINE || line >= r->lines || n > r->lines - line)
+        return hf__damaged(r->op, link, "a link beyond the end");
+    for (uint64_t i = line; i < line + n; i++) {
+        if (r->taken[i / 8] & 1 << i % 8)
+            return hf__damaged(r->op, link, "a link to what belongs to another");
+        r->taken[i / 8] |= (unsigned char)(1 << i % 8);
+    }
+    if (line + n > r->end) r->end = line + n;
+    return 0;
+}
+
+/* What a body's head says, if it was ever written as this cell's. */
+static int head_of(const struct hf__cell *cell, const struct hf__body *at, struct hf__body *ret)
+{
+    *ret = *at;
+    return ret->check == hf__body_check(ret, cell->self) && ret->token <= ret->rev &&
+           ret->rev < UINT64_C(1) << 53;
+}
+
+/* The newest valid marker of the cell's key, but none above `last`. 0: there is none. */
+static uint64_t newest_marker(const struct hf__marker *pair, struct hf__cell *cell, uint64_t last,
+                              int *ret_done, uint64_t *ret_rev)
+{
+    const char *key = hf__cell_key(cell);
+    uint32_t len = (uint32_t)(cell->key >> 48);
+    uint64_t seq = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct hf__marker *m = pair + i;
+        if (m->seq <= seq || m->seq > last || m->sum != hf__marker_sum(m, key, len, cell->hash))
+            continue;
+        seq = m->seq;
+        *ret_done = m->done_us != 0;
+        *ret_rev = m->rev;
+    }
+    return seq;
+}
+
+static int recover_cell(struct recovery *r, struct hf__cell *cell)
+{
+    struct hf__body head, newest = {.extent = (uint64_t)HF_BODY_VACANT << 32};
+    uint64_t self = hf__unseal(cell->self), line = self >> 8, mark = 0, mark_rev = 0;
+    uint32_t len = (uint32_t)(cell->key >> 48);
+    uint64_t last = 0;
+    unsigned code;
+    int whole = 0, done = 0, rc = claim(r, line, 1 + (self & 0xff), cell);
+    if (!rc && !hf__sealed(cell->seq)) rc = hf__damaged(r->op, &cell->seq, "a cell's sequence");
+    for (int i = 0; !rc && i < 2; i++) {
+        uint64_t at = hf__body_line(r->op, cell->body[i], &code);
+        if (!at) return hf__damaged(r->op, &cell->body[i], "the link to a body");
+        rc = claim(r, at, HF_BODY_LINES(code), &cell->body[i]);
+        if (rc || !head_of(cell, hf__line_at(r->op->c, at), &head)) continue;
+        whole++;
+        if (head.marker_seq > last) last = head.marker_seq;
+        if (head.rev > newest.rev || !newest.check) newest = head;
+    }
+    /* A marker that no body names was written by one who died before it counted. If a body is
+       missing, though, it may be the one that named it. */
+    if (whole < 2) last = UINT64_MAX;
+    int key_whole = len && len < HF_KEY_CAP && (len + HF_LINE - 1) / HF_LINE <= (self & 0xff) &&
+                    cell->key == hf__key_word(cell->hash, len) &&
+                    hf_key_hash(hf__cell_key(cell), len) == cell->hash;
+    uint64_t link = cell->marker;
+    if (!rc && link) {
+        if (!hf__sealed(link) || hf__unseal(link) % (HF_SECTOR / HF_LINE))
+            return hf__damaged(r->op, &cell->marker, "the link to a marker");
+        rc = claim(r, hf__unseal(link), 2 * HF_SECTOR / HF_LINE, &cell->marker);
+        if (!rc && key_whole)
+            mark = newest_marker(hf__line_at(r->op->c, hf__unseal(link)), cell, last, &done,
+                                 &mark_rev);
+    }
+    if (rc) return rc;
+    struct hf__body now = {.rev = newest.rev > mark_rev ? newest.rev : mark_rev,
+                           .token = newest.token,
+                           .marker_seq = mark ? mark : newest.marker_seq};
+    uint64_t flags = 0;
+    if (!key_whole || (!done && hf__flags(&newest) & HF_BODY_VACANT)) flags = HF_BODY_VACANT;
+    if (key_whole && done) flags = HF_BODY_MARKED;
+    now.extent = flags << 32;
+    now.check = hf__body_check(&now, cell->self);
+    if (now.rev > r->rev) r->rev = now.rev;
+    *(struct hf__body *)hf__line_at(r->op->c, hf__unseal(cell->body[0]) >> 8) = now;
+    cell->seq = 0;
+    return 0;
+}
+
+static int recover_bucket(struct recovery *r, uint32_t i)
+{
+    struct hf__client *c = r->op->c;
+    struct hf__bucket *b = hf__bucket_at(c, i);
+    _Atomic uint64_t *link = &b->head;
+    uint64_t above = 0;
+    b->lock = b->debt = 0;
+    b->floor = 0; /* every rev from now on is above all of them */
+    while (*link) {
+        uint64_t line = hf__unseal(*link);
+        if (!hf__sealed(*link) || line <= above || line >= r->lines)
+            return hf__damaged(r->op, link, "the link to a cell");
+        struct hf__cell *cell = hf__line_at(c, line);
+        uint64_t self = hf__unseal(cell->self);
+        if (!cell->self) { /* never reached the disk */
+            *link = 0;
+            break;
+        }
+        if (!hf__sealed(cell->self) || self >> 8 != line || !(self & 0xff) ||
+            (self & 0xff) > HF_KEY_CAP / HF_LINE || (cell->hash & (HF_FILE_BUCKETS - 1)) != i)
+            return hf__damaged(r->op, cell, "the head of a cell");
+        int rc = recover_cell(r, cell);
+        if (rc) return rc;
+        above = line;
+        link = &cell->next;
+    }
+    return 0;
+}
+
+static int recover_all(struct recovery *r)
+{
+    struct hf__client *c = r->op->c;
+    struct hf__alloc *a = HF_ALLOC(c);
+    for (uint32_t i = 0; i < HF_FILE_BUCKETS; i++) {
+        int rc = recover_bucket(r, i);
+        if (rc) return rc;
+    }
+    for (uint32_t i = 0; i < HF_FILE_SLOTS; i++)
+        if (!hf__sealed(hf__slot_at(c, i)->generation)) hf__slot_at(c, i)->generation = 0;
+    if (!hf__sealed(a->ceiling)) return hf__damaged(r->op, &a->ceiling, "the ceiling of revs");
+    a->lock = a->intent_bump = a->intent_word = a->intent_link = a->stale = a->clean = 0;
+    a->bump = hf__seal(r->end);
+    /* What was never linked must not look like something later. */
+    uint64_t *p = hf__line_at(c, r->end), *end = hf__line_at(c, r->lines);
+    for (; p < end; p++)
+        if (*p) *p = 0;
+    return 0;
+}
+
+int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, uint64_t lines)
+{
+    struct hf__client *c = op->c;
+    struct hf__boot old, *at = (struct hf__boot *)(void *)(c->base + HF_AT_BOOT);
+    struct recovery r = {op, lines, HF_AT_HEAP / HF_LINE, 0, calloc(lines / 8 + 1, 1)};
+    int sys, rc = hf__boot_read(op, &old);
+    if (!r.taken) rc = hf_fail(op->err, HF_NOMEM, 0, "file: open '%s': out of memory", c->path);
+    if (!rc) {
+        /* The file may have grown, and cells may lie there, without its limit saying so. */
+        HF_ALLOC(c)->limit = hf__seal(lines);
+        atomic_store_explicit(&c->limit, lines, memory_order_relaxed);
+        rc = recover_all(&r);
+    }
+    free(r.taken);
+    if (rc) return rc;
+    int64_t floor_us = (int64_t)r.rev + UNWRITTEN_US;
+    int64_t ceiling_us = (int64_t)hf__unseal(HF_ALLOC(c)->ceiling) * 1000000;
+    if (floor_us < ceiling_us) floor_us = ceiling_us;
+    /* The last boot's tokens may all be lost, and were ahead of the time of day as it was. */
+    int64_t day_us = wall_us + old.ahead_us;
+    if (floor_us < day_us || floor_us >= INT64_C(1) << 52) floor_us = day_us;
+    now->ahead_us = floor_us - wall_us <= AHEAD_CAP_US ? floor_us - wall_us : 0;
+    now->seq = old.seq + 1;
+    now->offset_us = floor_us - HF_NOW(c);
+    now->sum = hf__sum(now, offsetof(struct hf__boot, sum), 1);
+    /* First everything else, then the block that says so; its copy follows whenever it will. */
+    sys = HF_ENV(c, sync)(c);
+    int older = at[0].sum == hf__sum(at, offsetof(struct hf__boot, sum), 1) && at[0].seq == old.seq;
+    if (!sys) at[older] = *now;
+    if (!sys) sys = HF_ENV(c, sync)(c);
+    if (sys) return hf__sync_failed(op, sys);
+    at[!older] = *now;
+    return 0;
+}

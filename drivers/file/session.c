@@ -1,0 +1,235 @@
+/*
+ * session.c - sessions, and who lives: slots held by byte-range locks, bells, deaths, forks.
+ *
+ * A store has two open file descriptions. One carries the session (a byte of the slot): holds live
+ * as long as it does, and `holdfast run` passes it to its command. The other carries the client (a
+ * second byte): lock words live as long as that. If the command alone survives, the key stays held,
+ * but a lock word that its dead wrapper left behind can be taken over.
+ */
+#include "store.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+/* ---- slots ---- */
+
+static uint32_t first_slot(void)
+{
+#ifdef HF_SEAM
+    return 0; /* the same in every run */
+#else
+    uint32_t r;
+    hf__random(&r, sizeof r); /* spreads the generations, and the contention */
+    return r;
+#endif
+}
+
+int hf__session_open(const struct hf__op *op)
+{
+    struct hf__client *c = op->c;
+    uint32_t start = first_slot(), damaged = 0;
+    for (uint32_t i = 0; i < HF_FILE_SLOTS; i++) {
+        uint32_t slot = (start + i) % HF_FILE_SLOTS;
+        struct hf__slot *s = hf__slot_at(c, slot);
+        uint64_t word = HF_LOAD("session.look", &s->generation);
+        if (!hf__sealed(word) || hf__unseal(word) + 1 >= UINT64_C(1) << 40) {
+            damaged++;
+            continue;
+        }
+        int rc = (HF_AT("session.take"), HF_ENV(c, take_slot)(c, slot));
+        if (rc < 0)
+            return hf_fail(op->err, HF_UNAVAILABLE, -rc, "file: open '%s': locking a byte: %s",
+                           c->path, strerror(-rc));
+        if (!rc) continue;
+        /* Ours. Nobody else writes this word now; the next generation makes it a new session. */
+        word = HF_LOAD("session.again", &s->generation);
+        if (!hf__sealed(word)) return hf__damaged(op, s, "the generation of a session");
+        uint64_t generation = hf__unseal(word) + 1;
+        HF_STORE("session.begin", &s->generation, hf__seal(generation));
+        c->session = hf__session_id(generation, slot);
+        c->word = hf__lock_word(c->session);
+        return 0;
+    }
+    return hf_fail(op->err, HF_FULL, 0, "file: open '%s': all %u sessions are in use%s", c->path,
+                   HF_FILE_SLOTS, damaged ? " or damaged" : "");
+}
+
+int hf__file_session(hf_store *st, uint64_t *ret, hf_error *err)
+{
+    struct hf__client *c = hf__client_of(st);
+    const struct hf__op op = {c, "session", NULL, err};
+    int rc = hf__broken(&op);
+    if (!rc) *ret = c->session;
+    return rc;
+}
+
+int hf__file_alive(hf_store *st, uint64_t session, hf_error *err)
+{
+    struct hf__client *c = hf__client_of(st);
+    const struct hf__op op = {c, "alive", NULL, err};
+    uint32_t slot = (uint32_t)(session & 0xffff);
+    int rc = hf__broken(&op);
+    if (rc) return rc;
+    if (session == c->session) return 1;
+    if (slot >= HF_FILE_SLOTS || !(session >> 16)) return 0;
+    struct hf__slot *s = hf__slot_at(c, slot);
+    /* Pairs with the store in hf__session_open. */
+    uint64_t word = HF_LOAD("alive.generation", &s->generation);
+    if (!hf__sealed(word)) return hf__damaged(&op, s, "the generation of a session");
+    if (hf__unseal(word) != session >> 16) return 0;
+    rc = HF_PROBE("alive.probe", c, HF_BYTE_SESSION + slot);
+    if (rc < 0)
+        return hf_fail(err, HF_UNAVAILABLE, -rc, "file: alive: asking '%s': %s", c->path,
+                       strerror(-rc));
+    return rc;
+}
+
+int hf__file_session_fd(hf_store *st)
+{
+    struct hf__client *c = hf__client_of(st);
+    return atomic_load_explicit(&c->broken, memory_order_acquire) == HF_LOST ? -1 : c->session_fd;
+}
+
+/* ---- bells ---- */
+
+static _Atomic uint32_t *own_bell(struct hf__client *c, uint8_t bell)
+{
+    return &hf__slot_at(c, (uint32_t)(c->session & 0xffff))->bell[bell % HF_FILE_BELLS];
+}
+
+int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                    hf_error *err)
+{
+    struct hf__client *c = hf__client_of(st);
+    const struct hf__op op = {c, "listen", NULL, err};
+    (void)keys, (void)n;
+    int rc = hf__broken(&op);
+    /* Pairs with the addition in hf__ring: a row that is read after this is at least as new. */
+    if (!rc) ret->heard[0] = HF_LOAD("listen", own_bell(c, bell));
+    return rc;
+}
+
+int hf__file_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    struct hf__client *c = hf__client_of(st);
+    const struct hf__op op = {c, "watch", NULL, err};
+    const char *why;
+    int rc = hf__broken(&op);
+    if (rc) return rc;
+    _Atomic uint32_t *word = own_bell(c, bell);
+    uint32_t heard = (uint32_t)ear->heard[0];
+    if (HF_LOAD("watch.look", word) != heard) return 0;
+    if (atomic_exchange_explicit(&st->interrupted[bell], 0, memory_order_acq_rel)) return 0;
+    int64_t left_us = until_us - HF_NOW(c);
+    if (left_us <= 0) return 0;
+    HF_FUTEX_WAIT("watch.sleep", c, word, heard, left_us);
+    if (HF_LOAD("watch.heard", word) != heard || !HF_ENV(c, same_file)(c, &why)) return 0;
+    /* Nobody came until the end: somebody may have replaced the file. */
+    hf__break(c, HF_CORRUPT, why);
+    return hf__broken(&op);
+}
+
+void hf__file_interrupt(hf_store *st, uint8_t bell)
+{
+    struct hf__client *c = hf__client_of(st);
+    if (atomic_load_explicit(&c->broken, memory_order_acquire) == HF_LOST) return;
+    _Atomic uint32_t *word = own_bell(c, bell);
+    atomic_store_explicit(&st->interrupted[bell], 1, memory_order_release);
+    HF_XADD("interrupt", word, 1);
+    HF_FUTEX_WAKE("interrupt.wake", c, word, INT32_MAX);
+}
+
+/* ---- mourning ---- */
+
+/*
+ * A process that dies closes its descriptors of the file, and inotify tells of it, a moment before
+ * the kernel drops the locks. The file's own fate comes the same way. The path under /proc names
+ * the inode that is open, whatever became of its name.
+ */
+int hf__file_mourn_fd(hf_store *st)
+{
+    struct hf__client *c = hf__client_of(st);
+    char name[64];
+    if (atomic_load_explicit(&c->broken, memory_order_acquire) == HF_LOST) return -1;
+    pthread_mutex_lock(&st->mu);
+    if (st->mourn_fd == -1 && !st->attached) {
+        int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+        snprintf(name, sizeof name, "/proc/self/fd/%d", c->fd);
+        uint32_t mask = IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
+        if (fd >= 0 && inotify_add_watch(fd, name, mask) < 0 &&
+            inotify_add_watch(fd, c->path, mask) < 0) {
+            close(fd);
+            fd = -1;
+        }
+        st->mourn_fd = fd < 0 ? -2 : fd;
+    }
+    int fd = st->mourn_fd;
+    pthread_mutex_unlock(&st->mu);
+    return fd < 0 ? -1 : fd;
+}
+
+void hf__file_mourn_read(hf_store *st)
+{
+    _Alignas(struct inotify_event) char buffer[4096];
+    ssize_t n;
+    if (st->mourn_fd < 0) return;
+    while ((n = read(st->mourn_fd, buffer, sizeof buffer)) > 0)
+        for (ssize_t at = 0; at < n;) {
+            const struct inotify_event *e = (const void *)(buffer + at);
+            /* Removed, truncated, moved: the next operation looks. */
+            if (e->mask & ~(uint32_t)IN_CLOSE_WRITE)
+                atomic_store_explicit(&st->c.look, 1, memory_order_release);
+            at += (ssize_t)(sizeof *e + e->len);
+        }
+}
+
+/* ---- fork ---- */
+
+static pthread_mutex_t all_mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t all_once = PTHREAD_ONCE_INIT;
+static hf_store *all;
+
+/* The child must not keep its parent's sessions alive, nor touch its mapping (which it doesn't
+   have: see hf__map). Only calls that a forked child may make. */
+static void in_child(void)
+{
+    for (hf_store *st = all; st; st = st->next) {
+        atomic_store_explicit(&st->c.broken, HF_LOST, memory_order_release);
+        if (st->c.fd >= 0) close(st->c.fd);
+        if (st->c.session_fd >= 0) close(st->c.session_fd);
+        if (st->mourn_fd >= 0) close(st->mourn_fd);
+        st->c.fd = st->c.session_fd = st->mourn_fd = -1;
+    }
+    all = NULL;
+    pthread_mutex_unlock(&all_mu);
+}
+
+static void at_fork(void) { pthread_atfork(hf__fork_hold, hf__fork_release, in_child); }
+
+void hf__fork_hold(void) { pthread_mutex_lock(&all_mu); }
+void hf__fork_release(void) { pthread_mutex_unlock(&all_mu); }
+
+void hf__fork_watch(hf_store *st)
+{
+    pthread_once(&all_once, at_fork);
+    pthread_mutex_lock(&all_mu);
+    st->next = all;
+    st->link = &all;
+    if (all) all->link = &st->next;
+    all = st;
+    pthread_mutex_unlock(&all_mu);
+}
+
+void hf__fork_forget(hf_store *st)
+{
+    pthread_mutex_lock(&all_mu);
+    if (st->link && atomic_load_explicit(&st->c.broken, memory_order_acquire) != HF_LOST) {
+        *st->link = st->next;
+        if (st->next) st->next->link = st->link;
+    }
+    pthread_mutex_unlock(&all_mu);
+}

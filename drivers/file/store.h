@@ -1,0 +1,76 @@
+/*
+ * store.h - the driver's own object, and what its files offer to each other beyond the mapping.
+ */
+#ifndef HF_FILE_STORE_H
+#define HF_FILE_STORE_H
+
+#include "shared.h"
+
+enum { HF_FILE_PATH_CAP = 1200 };
+
+struct hf_store {
+    struct hf__client c;              /* first: see hf__client_of */
+    pthread_mutex_t mu;               /* of mourn_fd */
+    _Atomic uint8_t interrupted[256]; /* the next watch on that bell returns at once */
+    int mourn_fd;                     /* -1: none yet; -2: there can be none */
+    struct hf_store *next, **link;    /* among the stores of this process, for fork */
+    unsigned mode;
+    int attached; /* the mapping isn't ours */
+    char path[HF_FILE_PATH_CAP];
+};
+
+static inline struct hf__client *hf__client_of(hf_store *st) { return &st->c; }
+
+/* ---- session.c ---- */
+
+int hf__session_open(const struct hf__op *op);
+/* Keeps track of open stores, so that a forked child drops its copies of their descriptors. */
+void hf__fork_watch(hf_store *st);
+void hf__fork_forget(hf_store *st);
+/* Between these nobody forks: descriptors that were opened but not noted would leak. */
+void hf__fork_hold(void);
+void hf__fork_release(void);
+
+int hf__file_session(hf_store *st, uint64_t *ret, hf_error *err);
+int hf__file_alive(hf_store *st, uint64_t session, hf_error *err);
+int hf__file_session_fd(hf_store *st);
+int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                    hf_error *err);
+int hf__file_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
+void hf__file_interrupt(hf_store *st, uint8_t bell);
+int hf__file_mourn_fd(hf_store *st);
+void hf__file_mourn_read(hf_store *st);
+
+/* ---- recover.c: the header, and what is done after a reboot ---- */
+
+/* Writes the first page and makes room for everything else; `base` is zeroed otherwise. */
+void hf__format(void *base, uint64_t lines, unsigned mode, const struct hf__boot *boot);
+/* NULL, or what is wrong with a header. */
+const char *hf__static_wrong(const struct hf__static *s);
+/* The boot block in force: 0, or HF_CORRUPT. */
+int hf__boot_read(const struct hf__op *op, struct hf__boot *ret);
+/* After a reboot, alone: voids holds and queues, drops what is torn, keeps revs and markers, and
+   sets the clock. `now` names the present boot; its offset and seq are filled in. */
+int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, uint64_t lines);
+int hf__raise_ceiling(const struct hf__op *op, uint64_t rev);
+
+/* ---- map.c ---- */
+
+int hf__map(hf_store *st, int force, int64_t io_timeout_ms, hf_error *err);
+void hf__unmap(hf_store *st);
+void hf__close_both(hf_store *st);
+/* Names this boot: 0, or an error. */
+int hf__boot_here(struct hf__boot *ret, hf_error *err);
+const char *hf__filesystem(long magic, int *ret_good);
+
+#ifdef HF_SEAM
+/*
+ * For tests: a client of a mapping that they made and formatted themselves, on a system of theirs.
+ * Any number of clients may share one mapping, each with its env_arg. hf__file_driver's operations
+ * work on it; close leaves the mapping alone.
+ */
+int hf__file_attach(void *base, uint64_t lines, const struct hf__file_env *env, void *env_arg,
+                    hf_store **ret, hf_error *err);
+#endif
+
+#endif

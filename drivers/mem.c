@@ -1,0 +1,610 @@
+/*
+ * mem.c - mem:NAME, the store in one process's memory, for threads.
+ *
+ * Contents: cells and shards; stores by name; bells and sessions; rows.
+ *
+ * A hash table in shards, each under a latch of its own that is held only while a row is copied in
+ * or out. Nothing is handed out by pointer. An idle key costs nothing: a row with nobody in it and
+ * no marker is dropped in the write that makes it so. That must not let tokens fall, so a shard
+ * remembers the highest rev it ever dropped (`floor`), and whatever is made anew in it is above
+ * that; a store that is freed leaves its floor to those that this process makes later.
+ *
+ * The clock is CLOCK_BOOTTIME plus an offset, fixed when it is first asked for, that makes it about
+ * the time of day: so that the tokens of a later process are above those of this one (unless a key
+ * was granted more often than once a microsecond ever since; the floor is for this process only).
+ *
+ * `take` with no lease reads a cheaper clock (hf__local_rough_us: behind by up to a tick of the
+ * kernel). All that comes of it is since_us, which is for people, and the rev, for which the
+ * shard's floor and the row's own rev are what counts.
+ */
+#include "drivers.h"
+#include "futex.h"
+#include "os.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    SHARDS = 64, /* the low bits of a key's hash */
+    SHARD_BITS = 6,
+    FEWEST_BUCKETS = 16,
+    SPARE_CELLS = 32, /* kept per shard, so that the usual case allocates nothing */
+    SMALL_KEY = 96,
+    BELLS = 256,
+    RINGS = 32, /* collected before they are rung */
+    SLOT_BITS = 16,
+    CACHE_LINE = 64
+};
+/* A sleeper looks around this often: in suspend its timeout stands still, the caller's doesn't. */
+static const int64_t NAP_US = 60 * 1000000;
+
+/* ---- cells and shards ---- */
+
+struct cell {
+    struct cell *next;
+    uint64_t hash;
+    uint32_t len;
+    char *key; /* small, or allocated */
+    hf_row row;
+    char small[SMALL_KEY];
+};
+
+struct shard {
+    _Alignas(CACHE_LINE) hf__latch latch;
+    uint32_t n, buckets, n_spare;
+    uint64_t floor; /* at least every rev that was dropped here */
+    struct cell **bucket;
+    struct cell *spare;
+};
+
+struct table {
+    struct shard shard[SHARDS];
+    struct table *next;
+    char *name;
+    uint32_t refs;
+    pthread_mutex_t mu;     /* protects what follows; after a shard's lock, if both */
+    struct hf_store **slot; /* the open handles; NULL: free */
+    uint32_t slots;
+};
+
+struct hf_store {
+    struct table *table;
+    uint64_t session;
+    unsigned fork_generation;
+    int mourn_fd; /* under table->mu */
+    struct hf__bell bell[BELLS];
+};
+
+static const hf_row no_row;
+
+static struct shard *shard_of(const hf_store *st, const hf_rowkey *key)
+{
+    return &st->table->shard[key->hash % SHARDS];
+}
+
+static struct cell **bucket_of(const struct shard *s, uint64_t hash)
+{
+    return &s->bucket[hash >> SHARD_BITS & (s->buckets - 1)];
+}
+
+/* Where the pointer to the key's cell is, or would be. */
+static struct cell **find(const struct shard *s, const hf_rowkey *key)
+{
+    struct cell **at = bucket_of(s, key->hash);
+    while (*at && ((*at)->hash != key->hash || (*at)->len != key->len ||
+                   memcmp((*at)->key, key->text, key->len)))
+        at = &(*at)->next;
+    return at;
+}
+
+static void resize(struct shard *s, uint32_t buckets)
+{
+    struct cell **old = s->bucket, **fresh = calloc(buckets, sizeof(struct cell *));
+    uint32_t n = s->buckets;
+    if (!fresh) return; /* longer chains, nothing worse */
+    s->bucket = fresh;
+    s->buckets = buckets;
+    for (uint32_t i = 0; i < n; i++)
+        for (struct cell *c = old[i], *next; c; c = next) {
+            next = c->next;
+            struct cell **at = bucket_of(s, c->hash);
+            c->next = *at;
+            *at = c;
+        }
+    free(old);
+}
+
+static void free_cell(struct cell *c)
+{
+    hf_row_clear(&c->row);
+    if (c->key != c->small) free(c->key);
+    free(c);
+}
+
+/* A cell for the key, with a row of rev `floor` and nobody in it. NULL: out of memory. */
+static struct cell *add(struct shard *s, const hf_rowkey *key)
+{
+    struct cell *c = s->spare;
+    if (c) {
+        s->spare = c->next;
+        s->n_spare--;
+    } else if (!(c = malloc(sizeof *c))) {
+        return NULL;
+    }
+    c->key = key->len < SMALL_KEY ? c->small : malloc((size_t)key->len + 1);
+    if (!c->key) {
+        free(c);
+        return NULL;
+    }
+    memcpy(c->key, key->text, (size_t)key->len + 1);
+    c->len = key->len;
+    c->hash = key->hash;
+    hf_row_init(&c->row);
+    c->row.rev = s->floor;
+    if (++s->n > s->buckets) resize(s, s->buckets * 2);
+    struct cell **at = bucket_of(s, c->hash);
+    c->next = *at;
+    *at = c;
+    return c;
+}
+
+static void drop(struct shard *s, struct cell **at, uint64_t floor)
+{
+    struct cell *c = *at;
+    if (floor > s->floor) s->floor = floor;
+    *at = c->next;
+    s->n--;
+    if (c->key != c->small || c->row.party != c->row.inl || s->n_spare >= SPARE_CELLS) {
+        free_cell(c);
+    } else {
+        c->next = s->spare;
+        s->spare = c;
+        s->n_spare++;
+    }
+    if (s->buckets > FEWEST_BUCKETS && s->n < s->buckets / 8) resize(s, s->buckets / 2);
+}
+
+/* ---- stores by name ---- */
+
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static struct table *tables;
+static uint64_t sessions_made, last_floor;
+static int64_t day_offset_us;
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+
+static void before_fork(void) { pthread_mutex_lock(&registry); }
+static void after_fork(void) { pthread_mutex_unlock(&registry); }
+
+/* The child starts with none: the parent's may be in the middle of anything, and its threads are
+   not here. The handles that it inherited are dead, and keep what they point to. */
+static void in_child(void)
+{
+    tables = NULL;
+    pthread_mutex_unlock(&registry);
+}
+
+static void start(void)
+{
+    day_offset_us = hf__day_us() - hf__local_us();
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+static void free_chain(struct cell *c)
+{
+    for (struct cell *next; c; c = next) {
+        next = c->next;
+        if (c->row.rev > last_floor) last_floor = c->row.rev;
+        free_cell(c);
+    }
+}
+
+static void free_table(struct table *t)
+{
+    for (int i = 0; i < SHARDS; i++) {
+        struct shard *s = &t->shard[i];
+        if (s->floor > last_floor) last_floor = s->floor;
+        for (uint32_t b = 0; s->bucket && b < s->buckets; b++) free_chain(s->bucket[b]);
+        free_chain(s->spare);
+        free(s->bucket);
+    }
+    pthread_mutex_destroy(&t->mu);
+    free(t->slot);
+    free(t->name);
+    free(t);
+}
+
+static struct table *new_table(const char *name)
+{
+    struct table *t = aligned_alloc(CACHE_LINE, sizeof *t);
+    if (!t) return NULL;
+    memset(t, 0, sizeof *t);
+    pthread_mutex_init(&t->mu, NULL);
+    t->name = strdup(name);
+    int whole = t->name != NULL;
+    for (int i = 0; i < SHARDS; i++) {
+        struct shard *s = &t->shard[i];
+        s->bucket = calloc(FEWEST_BUCKETS, sizeof(struct cell *));
+        s->buckets = FEWEST_BUCKETS;
+        s->floor = last_floor;
+        if (!s->bucket) whole = 0;
+    }
+    if (whole) return t;
+    free_table(t);
+    return NULL;
+}
+
+/* Gives the handle a slot of the table, and so its session. */
+static int enter(struct table *t, hf_store *st)
+{
+    uint32_t i = 0;
+    while (i < t->slots && t->slot[i]) i++;
+    if (i == 1 << SLOT_BITS) return HF_FULL;
+    if (i == t->slots) {
+        uint32_t n = i ? i * 2 : 8;
+        hf_store **more = realloc(t->slot, n * sizeof *more);
+        if (!more) return HF_NOMEM;
+        memset(more + i, 0, (n - i) * sizeof *more);
+        t->slot = more;
+        t->slots = n;
+    }
+    t->slot[i] = st;
+    st->session = ++sessions_made << SLOT_BITS | i;
+    return 0;
+}
+
+/* Under the registry's lock. */
+static int join_table(const char *name, hf_store *st)
+{
+    struct table *t = tables;
+    while (t && strcmp(t->name, name)) t = t->next;
+    if (!t) {
+        t = new_table(name);
+        if (!t) return HF_NOMEM;
+        t->next = tables;
+        tables = t;
+    }
+    st->table = t;
+    t->refs++;
+    pthread_mutex_lock(&t->mu);
+    int rc = enter(t, st);
+    pthread_mutex_unlock(&t->mu);
+    return rc;
+}
+
+/* Under the registry's lock. */
+static void leave_table(hf_store *st)
+{
+    struct table *t = st->table, **at = &tables;
+    if (!t || --t->refs) return;
+    while (*at != t) at = &(*at)->next;
+    *at = t->next;
+    free_table(t);
+}
+
+static int mm_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    (void)io_timeout_ms;
+    if (url->host[0] || url->user[0] || url->password[0] || url->port || url->query[0])
+        return hf_fail(err, HF_INVALID, 0, "mem: open '%s': write mem: or mem:NAME", url->safe);
+    pthread_once(&started, start);
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "mem: open '%s': out of memory", url->safe);
+    st->mourn_fd = -1;
+    st->fork_generation = hf__fork_generation();
+    pthread_mutex_lock(&registry);
+    int rc = join_table(url->path, st);
+    if (rc) leave_table(st);
+    pthread_mutex_unlock(&registry);
+    if (rc) {
+        free(st);
+        return hf_fail(err, rc, 0, "mem: open '%s': %s", url->safe, hf_code_text(rc));
+    }
+    *ret = st;
+    return 0;
+}
+
+static void mm_close(hf_store *st)
+{
+    struct table *t = st->table;
+    if (st->fork_generation == hf__fork_generation()) {
+        pthread_mutex_lock(&t->mu);
+        t->slot[st->session & ((1 << SLOT_BITS) - 1)] = NULL;
+        for (uint32_t i = 0; i < t->slots; i++)
+            if (t->slot[i] && t->slot[i]->mourn_fd >= 0) eventfd_write(t->slot[i]->mourn_fd, 1);
+        pthread_mutex_unlock(&t->mu);
+        pthread_mutex_lock(&registry);
+        leave_table(st);
+        pthread_mutex_unlock(&registry);
+    }
+    /* Only now, when nobody else can find it to write to: the number may be another file's soon. */
+    if (st->mourn_fd >= 0) close(st->mourn_fd);
+    free(st);
+}
+
+/* ---- bells and sessions ---- */
+
+static hf_store *of_session(const struct table *t, uint64_t session)
+{
+    uint64_t i = session & ((1 << SLOT_BITS) - 1);
+    hf_store *st = i < t->slots ? t->slot[i] : NULL;
+    return st && st->session == session ? st : NULL;
+}
+
+struct rings {
+    struct table *table;
+    uint32_t n;
+    struct ring {
+        uint64_t session;
+        uint8_t bell;
+    } who[RINGS];
+};
+
+static void ring_all(struct rings *r)
+{
+    if (!r->n) return;
+    pthread_mutex_lock(&r->table->mu);
+    for (uint32_t i = 0; i < r->n; i++) {
+        hf_store *st = of_session(r->table, r->who[i].session);
+        if (st) hf__bell_ring(&st->bell[r->who[i].bell]);
+    }
+    pthread_mutex_unlock(&r->table->mu);
+    r->n = 0;
+}
+
+static void note_ring(struct rings *r, const hf_party *p)
+{
+    if (r->n == RINGS) ring_all(r);
+    r->who[r->n++] = (struct ring){p->session, p->bell};
+}
+
+/* Notes everybody who holds in `now` but waited in `was`. Both keep their order, so the search
+   starts where the last one ended. */
+static void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
+{
+    uint32_t all = was->n_holders + was->n_queue, at = 0;
+    if (!was->n_queue) return;
+    if (now->n_queue && hf_row_end(now) != hf_row_end(was))
+        note_ring(r, &now->party[now->n_holders]); /* it planned by that */
+    for (uint32_t i = 0, tried; i < now->n_holders; i++) {
+        for (tried = 0; tried < all && memcmp(was->party[at].id, now->party[i].id, 16); tried++)
+            at = at + 1 < all ? at + 1 : 0;
+        if (tried < all && at >= was->n_holders) note_ring(r, &now->party[i]);
+    }
+}
+
+static int mm_session(hf_store *st, uint64_t *ret, hf_error *err)
+{
+    (void)err;
+    *ret = st->session;
+    return 0;
+}
+
+static int mm_alive(hf_store *st, uint64_t session, hf_error *err)
+{
+    (void)err;
+    pthread_mutex_lock(&st->table->mu);
+    int lives = of_session(st->table, session) != NULL;
+    pthread_mutex_unlock(&st->table->mu);
+    return lives;
+}
+
+static int mm_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    (void)keys, (void)n, (void)err;
+    ret->heard[0] = hf__bell_hear(&st->bell[bell]);
+    ret->heard[1] = 0;
+    return 0;
+}
+
+static int mm_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    int64_t left = until_us - hf__local_us();
+    (void)err;
+    if (left > NAP_US) left = NAP_US;
+    if (left > 0) hf__bell_sleep(&st->bell[bell], (uint32_t)ear->heard[0], left);
+    return 0;
+}
+
+static void mm_interrupt(hf_store *st, uint8_t bell) { hf__bell_interrupt(&st->bell[bell]); }
+
+static int mm_mourn_fd(hf_store *st)
+{
+    pthread_mutex_lock(&st->table->mu);
+    if (st->mourn_fd < 0) st->mourn_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int fd = st->mourn_fd;
+    pthread_mutex_unlock(&st->table->mu);
+    return fd;
+}
+
+static void mm_mourn_read(hf_store *st)
+{
+    eventfd_t n;
+    eventfd_read(mm_mourn_fd(st), &n);
+}
+
+/* ---- rows ---- */
+
+static int64_t mm_now(hf_store *st)
+{
+    (void)st;
+    return hf__local_us() + day_offset_us;
+}
+
+static int no_memory(const char *what, const hf_rowkey *key, hf_error *err)
+{
+    return hf_fail(err, HF_NOMEM, 0, "mem: %s '%s': out of memory", what, key->text);
+}
+
+static int mm_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    struct shard *s = shard_of(st, key);
+    hf__latch_lock(&s->latch);
+    const struct cell *c = *find(s, key);
+    int rc = hf_row_copy(row, c ? &c->row : &no_row);
+    hf__latch_unlock(&s->latch);
+    *ret_clock_us = 0;
+    return rc ? no_memory("get", key, err) : 0;
+}
+
+static int disposable(const hf_row *row)
+{
+    return !row->n_holders && !row->n_queue && !row->done_us;
+}
+
+/* Under the shard's lock; *at is the key's cell. 0, HF_CONFLICT (the current row is in *at, or
+   there is none), HF_NOMEM. */
+static int replace(struct shard *s, struct cell **at, const hf_rowkey *key, uint64_t seen,
+                   const hf_row *row, struct rings *rings)
+{
+    struct cell *c = *at;
+    if ((c ? c->row.rev : 0) != seen) return HF_CONFLICT;
+    if (!row) {
+        /* Whoever has seen the deleted row must not find its rev again on a later one. */
+        if (c) drop(s, at, c->row.rev + 1);
+        return 0;
+    }
+    if (!c) {
+        /* The writer cannot have known how far this shard's tokens have got: it gets a free row
+           that tells it. */
+        int late = row->rev <= s->floor;
+        c = add(s, key);
+        if (!c) return HF_NOMEM;
+        if (late) return HF_CONFLICT;
+        at = find(s, key);
+    }
+    note_rings(rings, &c->row, row);
+    if (!disposable(row)) return hf_row_copy(&c->row, row);
+    drop(s, at, row->rev);
+    return 0;
+}
+
+static int mm_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct shard *s = shard_of(st, key);
+    struct rings rings;
+    rings.table = st->table;
+    rings.n = 0;
+    *ret_clock_us = 0;
+    hf__latch_lock(&s->latch);
+    int rc = replace(s, find(s, key), key, seen, row, &rings);
+    if (rc == HF_CONFLICT && cur) {
+        const struct cell *c = *find(s, key);
+        if (hf_row_copy(cur, c ? &c->row : &no_row)) rc = HF_NOMEM;
+    }
+    hf__latch_unlock(&s->latch);
+    if (rc == HF_NOMEM) return no_memory("swap", key, err);
+    ring_all(&rings);
+    return rc;
+}
+
+static int mm_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct shard *s = shard_of(st, key);
+    int64_t clock_us = (party->lease_ms ? hf__local_us() : hf__local_rough_us()) + day_offset_us;
+    *ret_clock_us = 0;
+    hf__latch_lock(&s->latch);
+    struct cell *c = *find(s, key);
+    if (!c) c = add(s, key);
+    int rc = c ? hf_row_take(&c->row, party, clock_us) : HF_NOMEM;
+    if (c && hf_row_copy(cur, &c->row)) rc = HF_NOMEM;
+    hf__latch_unlock(&s->latch);
+    return rc == HF_NOMEM ? no_memory("take", key, err) : rc;
+}
+
+/* The shard's keys with the prefix, each NUL-terminated, in *ret (to be freed; NULL: none). */
+static int list_keys(struct shard *s, const char *prefix, char **ret, size_t *ret_len)
+{
+    size_t len = strlen(prefix), total = 0;
+    char *to = NULL;
+    hf__latch_lock(&s->latch);
+    for (int fill = 0; fill < 2; fill++) {
+        size_t n = 0;
+        for (uint32_t b = 0; b < s->buckets; b++)
+            for (const struct cell *c = s->bucket[b]; c; c = c->next) {
+                if (strncmp(c->key, prefix, len)) continue;
+                if (fill) memcpy(to + n, c->key, (size_t)c->len + 1);
+                n += (size_t)c->len + 1;
+            }
+        total = n;
+        if (!fill && (!n || !(to = malloc(n)))) break;
+    }
+    hf__latch_unlock(&s->latch);
+    *ret = to;
+    *ret_len = total;
+    return total && !to ? HF_NOMEM : 0;
+}
+
+typedef int see_fn(void *arg, const hf_rowkey *key, hf_row *row);
+
+static int scan_keys(hf_store *st, const char *keys, size_t len, see_fn *see, void *arg,
+                     hf_error *err)
+{
+    hf_row row;
+    int rc = 0;
+    hf_row_init(&row);
+    for (const char *k = keys; !rc && k < keys + len; k += strlen(k) + 1) {
+        hf_rowkey key = {.text = k, .len = (uint32_t)strlen(k)};
+        int64_t clock_us;
+        key.hash = hf_key_hash(k, key.len);
+        rc = mm_get(st, &key, &row, &clock_us, err);
+        if (!rc && row.rev && see(arg, &key, &row)) rc = 1;
+    }
+    hf_row_clear(&row);
+    return rc;
+}
+
+/* The keys of a shard are listed under its lock, then read one by one: `see` may write. */
+static int mm_scan(hf_store *st, const char *prefix, see_fn *see, void *arg, int64_t *ret_clock_us,
+                   hf_error *err)
+{
+    *ret_clock_us = 0;
+    for (int i = 0; i < SHARDS; i++) {
+        char *keys;
+        size_t len;
+        int rc = list_keys(&st->table->shard[i], prefix, &keys, &len);
+        if (rc) return hf_fail(err, rc, 0, "mem: scan '%.100s': out of memory", prefix);
+        rc = scan_keys(st, keys, len, see, arg, err);
+        free(keys);
+        if (rc) return rc < 0 ? rc : 0;
+    }
+    return 0;
+}
+
+static int mm_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    (void)st, (void)err;
+    say(arg, 1, "rows are in this process's memory: for its threads only, gone when it ends");
+    return 0;
+}
+
+const hf_driver hf__mem_driver = {
+    .abi = HF_DRIVER_ABI,
+    .name = "mem",
+    .about = "one process's memory, for its threads: mem:, mem:NAME",
+    .can = HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_BELLS | HF_CAN_THREADS,
+    .queue_cap = 4096,
+    .holders_cap = 4096,
+    .open = mm_open,
+    .close = mm_close,
+    .get = mm_get,
+    .swap = mm_swap,
+    .take = mm_take,
+    .now = mm_now,
+    .session = mm_session,
+    .alive = mm_alive,
+    .listen = mm_listen,
+    .watch = mm_watch,
+    .interrupt = mm_interrupt,
+    .mourn_fd = mm_mourn_fd,
+    .mourn_read = mm_mourn_read,
+    .scan = mm_scan,
+    .inspect = mm_inspect,
+};

@@ -1,0 +1,319 @@
+/*
+ * link.c - see link.h.
+ *
+ * Contents: how to connect; errors; one statement; connecting.
+ */
+#include "link.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- how to connect ---- */
+
+/* What libpq knows, as far as it is of use here. */
+static const char *const passed_on[] = {"user",
+                                        "host",
+                                        "hostaddr",
+                                        "passfile",
+                                        "sslmode",
+                                        "sslcert",
+                                        "sslkey",
+                                        "sslpassword",
+                                        "sslrootcert",
+                                        "sslcrl",
+                                        "sslcrldir",
+                                        "sslsni",
+                                        "gssencmode",
+                                        "krbsrvname",
+                                        "requirepeer",
+                                        "ssl_min_protocol_version",
+                                        "channel_binding",
+                                        "application_name",
+                                        "options",
+                                        "service",
+                                        NULL};
+
+static int add(struct hf__pg_how *how, const char *name, const char *value)
+{
+    if (how->n == HF_PG_PARAMS) return HF_INVALID;
+    how->name[how->n] = strdup(name);
+    how->value[how->n] = strdup(value);
+    return how->name[how->n] && how->value[how->n++] ? 0 : HF_NOMEM;
+}
+
+void hf__pg_how_free(struct hf__pg_how *how)
+{
+    for (int i = 0; i <= HF_PG_PARAMS; i++) {
+        if (how->value[i]) explicit_bzero(how->value[i], strlen(how->value[i]));
+        free(how->name[i]);
+        free(how->value[i]);
+    }
+}
+
+/* Every option is the driver's own, or libpq's. */
+static int known_option(const char *name, size_t len, const char *const *known)
+{
+    for (; *known; known++)
+        if (strlen(*known) == len && !memcmp(*known, name, len)) return 1;
+    return 0;
+}
+
+int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *how, hf_error *err)
+{
+    char value[1024];
+    int rc = 0;
+    for (const char *p = url->query; *p;) {
+        size_t pair = strcspn(p, "&"), name = strcspn(p, "=&");
+        if (pair && !known_option(p, name, known) && !known_option(p, name, passed_on))
+            return hf_fail(err, HF_INVALID, 0, "postgres: open '%s': unknown option '%.*s'",
+                           url->safe, (int)name, p);
+        p += pair + (p[pair] == '&');
+    }
+    for (const char *const *name = passed_on; *name && !rc; name++) {
+        rc = hf_url_get(url, *name, value, sizeof value);
+        if (rc == HF_UNSUPPORTED)
+            rc = 0;
+        else if (!rc)
+            rc = add(how, *name, value);
+    }
+    if (!rc && url->host[0]) rc = add(how, "host", url->host);
+    if (!rc && url->user[0]) rc = add(how, "user", url->user);
+    if (!rc && url->password[0]) rc = add(how, "password", url->password);
+    if (!rc && url->path[0] == '/' && url->path[1]) rc = add(how, "dbname", url->path + 1);
+    if (!rc && url->port) {
+        snprintf(value, sizeof value, "%d", url->port);
+        rc = add(how, "port", value);
+    }
+    snprintf(value, sizeof value, "%lld", (long long)how->io_timeout_ms);
+    if (!rc) rc = add(how, "tcp_user_timeout", value);
+    if (!rc) rc = add(how, "fallback_application_name", "holdfast");
+    if (!rc) rc = add(how, "client_encoding", "UTF8");
+    return rc ? hf_fail(err, rc, 0, "postgres: open '%s': an option is too long or given twice",
+                        url->safe)
+              : 0;
+}
+
+/* ---- errors ---- */
+
+static int starts(const char *state, const char *with)
+{
+    return !strncmp(state, with, strlen(with));
+}
+
+/* What an SQLSTATE means. A statement that failed by one of these changed nothing, except where
+   the connection or the server went away. */
+static int code_of(const char *state, int ambiguous)
+{
+    if (starts(state, "40")) return ambiguous; /* sent again, it may succeed */
+    if (starts(state, "08") || starts(state, "57P") || !*state) return ambiguous;
+    if (starts(state, "28") || starts(state, "42501")) return HF_DENIED;
+    if (starts(state, "53100")) return HF_FULL;
+    if (starts(state, "3D000") || starts(state, "3F000")) return HF_INVALID;
+    if (starts(state, "22021") || starts(state, "22P05")) return HF_INVALID; /* not a text there */
+    if (starts(state, "42") || starts(state, "XX") || starts(state, "22") || starts(state, "23"))
+        return HF_CORRUPT;
+    return HF_UNAVAILABLE;
+}
+
+/* The first line of what libpq says, which is in several. */
+static void first_line(const char *from, char *to, size_t cap)
+{
+    while (*from == '\n' || *from == ' ') from++;
+    snprintf(to, cap, "%.*s", (int)strcspn(from, "\n"), from);
+}
+
+/* ---- one statement ---- */
+
+enum { TEXT_OID = 25 };
+
+void hf__pg_disconnect(struct hf__pg_link *link)
+{
+    PQfinish(link->pg);
+    link->pg = NULL;
+}
+
+/* 1: ready for these events; 0: out of time. */
+static int await(PGconn *pg, short events, int64_t until_us)
+{
+    for (;;) {
+        struct pollfd p = {PQsocket(pg), events, 0};
+        int64_t left = until_us - hf__local_us();
+        if (left <= 0) return 0;
+        int n = poll(&p, 1, (int)(left / 1000 + 1));
+        if (n > 0) return 1;
+        if (n < 0 && errno != EINTR) return 0;
+    }
+}
+
+int hf__pg_broken(struct hf__pg_link *link)
+{
+    struct pollfd p = {PQsocket(link->pg), POLLIN, 0};
+    if (PQstatus(link->pg) != CONNECTION_OK) return 1;
+    if (poll(&p, 1, 0) <= 0) return 0;
+    return !PQconsumeInput(link->pg) || PQstatus(link->pg) != CONNECTION_OK;
+}
+
+/* NULL: no reply; then the link is closed. */
+static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
+{
+    PGconn *pg = link->pg;
+    PGresult *first = NULL, *r;
+    int rc;
+    while ((rc = PQflush(pg)) > 0)
+        if (!await(pg, POLLIN | POLLOUT, until_us) || !PQconsumeInput(pg)) return NULL;
+    if (rc < 0) return NULL;
+    for (;;) {
+        while (PQisBusy(pg))
+            if (!await(pg, POLLIN, until_us) || !PQconsumeInput(pg)) {
+                PQclear(first);
+                return NULL;
+            }
+        r = PQgetResult(pg);
+        if (!r) return first;
+        if (first)
+            PQclear(r);
+        else
+            first = r;
+    }
+}
+
+int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
+               const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
+               const char *what, const char *key, hf_error *err)
+{
+    char why[300];
+    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    ret_state[0] = 0;
+    /* All are texts, which the statement casts: it needn't use each of them. */
+    Oid types[HF_PG_VALUES];
+    for (int i = 0; i < n; i++) types[i] = TEXT_OID;
+    if (!PQsendQueryParams(link->pg, sql, n, types, values, NULL, NULL, 0)) {
+        first_line(PQerrorMessage(link->pg), why, sizeof why);
+        hf__pg_disconnect(link);
+        return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: %s '%s': %s", what, key, why);
+    }
+    PGresult *r = reply(link, until_us);
+    ExecStatusType status = r ? PQresultStatus(r) : PGRES_FATAL_ERROR;
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+        *ret = r;
+        return 0;
+    }
+    const char *state = r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+    snprintf(ret_state, 6, "%s", state ? state : "");
+    if (r)
+        first_line(PQresultErrorMessage(r), why, sizeof why);
+    else if (hf__local_us() >= until_us)
+        snprintf(why, sizeof why, "no answer within %lld ms", (long long)how->io_timeout_ms);
+    else
+        first_line(PQerrorMessage(link->pg), why, sizeof why);
+    /* Read-only all of a sudden: it has become a standby, and another is in its place. */
+    int gone = !r || PQstatus(link->pg) != CONNECTION_OK || starts(ret_state, "25006");
+    int code = code_of(ret_state, ambiguous);
+    if (starts(ret_state, "25006")) code = HF_UNAVAILABLE;
+    PQclear(r);
+    if (gone) hf__pg_disconnect(link);
+    return hf_fail(err, code, 0, "postgres: %s '%s': %s", what, key, why);
+}
+
+/* ---- connecting ---- */
+
+static int refuse(struct hf__pg_link *link, int code, const char *why, hf_error *err)
+{
+    char line[300];
+    first_line(why, line, sizeof line);
+    hf__pg_disconnect(link);
+    return hf_fail(err, code, 0, "postgres: connect: %s", line);
+}
+
+/* Denied, misconfigured, or only away: libpq says so in words, but not always in a code. */
+static int refused(struct hf__pg_link *link, hf_error *err)
+{
+    static const struct {
+        const char *words;
+        int code;
+    } told[] = {{"password", HF_DENIED},
+                {"authentication", HF_DENIED},
+                {"pg_hba.conf", HF_DENIED},
+                {"permission denied", HF_DENIED},
+                {"role \"", HF_DENIED},
+                {"certificate", HF_DENIED},
+                {"database \"", HF_INVALID},
+                {"invalid", HF_INVALID},
+                {"could not translate", HF_UNAVAILABLE}};
+    const char *why = PQerrorMessage(link->pg);
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (strstr(why, told[i].words)) return refuse(link, told[i].code, why, err);
+    return refuse(link, HF_UNAVAILABLE, why, err);
+}
+
+static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
+{
+    char state[6];
+    PGresult *r;
+    int rc = hf__pg_ask(how, link,
+                        "SELECT pg_is_in_recovery(), current_setting('transaction_read_only'), "
+                        "pg_backend_pid(), current_setting('server_version_num')",
+                        0, NULL, HF_UNAVAILABLE, &r, state, "connect", "", err);
+    if (rc) return rc;
+    int standby = *PQgetvalue(r, 0, 0) == 't', read_only = !strcmp(PQgetvalue(r, 0, 1), "on");
+    long version = strtol(PQgetvalue(r, 0, 3), NULL, 10);
+    /* A pooler gives its clients numbers of its own. */
+    link->pooled = strtol(PQgetvalue(r, 0, 2), NULL, 10) != PQbackendPID(link->pg);
+    PQclear(r);
+    if (standby) return refuse(link, HF_UNSUPPORTED, "the server is a standby: read-only", err);
+    if (read_only) return refuse(link, HF_UNSUPPORTED, "transactions are read-only here", err);
+    if (version < 90500) return refuse(link, HF_UNSUPPORTED, "older than PostgreSQL 9.5", err);
+    return 0;
+}
+
+/* Of the session; a pooler would hand them on to strangers. */
+static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
+{
+    char ms[24], state[6];
+    const char *values[] = {ms};
+    PGresult *r;
+    if (link->pooled) return 0;
+    snprintf(ms, sizeof ms, "%lld", (long long)how->io_timeout_ms);
+    int rc = hf__pg_ask(how, link,
+                        "SELECT set_config('statement_timeout', $1::text, false), "
+                        "set_config('lock_timeout', $1::text, false), "
+                        "set_config('idle_in_transaction_session_timeout', $1::text, false), "
+                        "set_config('default_transaction_isolation', 'read committed', false), "
+                        "CASE WHEN current_setting('synchronous_commit') = 'off' "
+                        "THEN set_config('synchronous_commit', 'on', false) END",
+                        1, values, HF_UNAVAILABLE, &r, state, "connect", "", err);
+    if (!rc) PQclear(r);
+    return rc;
+}
+
+/* "relation exists, skipping" is nobody's business. */
+static void no_notice(void *arg, const PGresult *r) { (void)arg, (void)r; }
+
+int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
+{
+    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+    link->pg =
+        PQconnectStartParams((const char *const *)how->name, (const char *const *)how->value, 0);
+    if (!link->pg) return hf_fail(err, HF_NOMEM, 0, "postgres: connect: out of memory");
+    if (PQstatus(link->pg) == CONNECTION_BAD) return refused(link, err);
+    while (next != PGRES_POLLING_OK) {
+        short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+        if (!await(link->pg, events, until_us))
+            return refuse(link, HF_UNAVAILABLE, "no answer in time", err);
+        next = PQconnectPoll(link->pg);
+        if (next == PGRES_POLLING_FAILED) return refused(link, err);
+    }
+    PQsetnonblocking(link->pg, 1);
+    PQsetErrorVerbosity(link->pg, PQERRORS_DEFAULT);
+    PQsetNoticeReceiver(link->pg, no_notice, NULL);
+    int rc = inspect(how, link, err);
+    if (!rc) rc = settle(how, link, err);
+    if (rc && link->pg) hf__pg_disconnect(link);
+    return rc;
+}

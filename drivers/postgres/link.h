@@ -1,0 +1,45 @@
+/*
+ * link.h - postgres: connections to the server. See doc/stores/postgres.md.
+ */
+#ifndef HF_POSTGRES_LINK_H
+#define HF_POSTGRES_LINK_H
+
+#include "holdfast_driver.h"
+
+#include <libpq-fe.h>
+#include <pthread.h>
+
+enum { HF_PG_LINKS = 4, HF_PG_PARAMS = 40, HF_PG_VALUES = 64 };
+
+/* How to connect; owns its texts. */
+struct hf__pg_how {
+    char *name[HF_PG_PARAMS + 1], *value[HF_PG_PARAMS + 1];
+    int n;
+    int64_t io_timeout_ms;
+};
+
+struct hf__pg_link {
+    PGconn *pg; /* NULL: not connected */
+    int busy, pooled;
+};
+
+/* Fills from the URL; INVALID says why. `known` are the driver's own options. */
+int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *ret, hf_error *err);
+void hf__pg_how_free(struct hf__pg_how *how);
+
+/* Connects and looks whether this server can keep the promise. */
+int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);
+void hf__pg_disconnect(struct hf__pg_link *link);
+/* Has the other end gone away since it was last used? Asks nobody. */
+int hf__pg_broken(struct hf__pg_link *link);
+
+/*
+ * One statement there and back. 0 and *ret (to be cleared); else the code of what went wrong, with
+ * the reason. `ambiguous` is the code for a reply that didn't come. *ret_state is the SQLSTATE, ""
+ * if there is none.
+ */
+int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
+               const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
+               const char *what, const char *key, hf_error *err);
+
+#endif

@@ -1,0 +1,599 @@
+/*
+ * postgres.c - postgres://USER@HOST/DB, rows in a table of a PostgreSQL database. See link.h,
+ * doc/stores/postgres.md.
+ *
+ * Contents: statements; connections; rows; many rows; bells; opening.
+ *
+ * Every operation is one statement of its own, in autocommit: there is no transaction to be left
+ * open. A write that is refused tells the row as of the statement's snapshot. That is an answer (at
+ * that moment the write would have been refused), unless the snapshot shows what the write wanted
+ * to see: then somebody was quicker within the statement, and the row is read again.
+ *
+ * Waiters hear of changes by LISTEN on a connection of its own. Only a write to a row in which
+ * somebody waits, before or after, notifies: all notifying transactions of a server commit one
+ * after the other.
+ */
+#include "link.h"
+#include "os.h"
+#include "sqlrow.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { SQL_CAP = 6144, PAGE_ROWS = 64, VALUES = HF_COLS + 4, DEAF_MS = 5000 };
+
+struct hf_store {
+    struct hf__pg_how how;
+    pthread_mutex_t mu;
+    pthread_cond_t freed;
+    struct hf__pg_link link[HF_PG_LINKS];
+    char table[160], channel[80];
+    char *get, *insert, *update, *erase, *take, *scan, *create;
+    /* Of the one thread that watches. */
+    struct hf__pg_link ear;
+    int64_t deaf_until_us;
+    uint64_t heard, *hash;
+    size_t n_hash;
+    int wake_fd;
+};
+
+/* The store's clock, in microseconds. */
+#define NOW "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+/* ---- statements ---- */
+
+struct text {
+    char *to;
+    size_t len, cap;
+};
+
+static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->to + t->len, t->cap - t->len, format, args);
+    va_end(args);
+    t->len += n > 0 ? (size_t)n : 0;
+    if (t->len >= t->cap) t->len = t->cap - 1;
+}
+
+static void put_columns(struct text *t, const char *before)
+{
+    for (int i = 0; i < HF_COLS; i++)
+        put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__column_name[i]);
+}
+
+/* $1 is the key, $2 the rev seen, $3 the channel, $4 the payload; from $5 on the columns. */
+static void put_values(struct text *t)
+{
+    for (int i = 0; i < HF_COLS; i++)
+        put(t, ", $%d::%s", i + 5, hf__column_is_text[i] ? "text" : "bigint");
+}
+
+/* What a write says: whether it was done, the time, and the row that was there before it. */
+static void put_told(struct text *t, const hf_store *st, int deletes)
+{
+    put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
+    put_columns(t, "o.");
+    put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '[]') <> '[]'");
+    if (!deletes) put(t, " OR $%d::text <> '[]'", HF_COL_QUEUE + 5);
+    put(t,
+        ") THEN pg_notify($3::text, $4::text) END FROM (SELECT 1) AS one LEFT JOIN %s AS o ON "
+        "o.key = $1::text",
+        st->table);
+}
+
+static char *finish(struct text *t) { return strdup(t->to); }
+
+static char *sql_write(const hf_store *st, struct text *t, int kind)
+{
+    t->len = 0;
+    if (kind == 0) {
+        put(t, "WITH w AS (INSERT INTO %s (key, ", st->table);
+        put_columns(t, "");
+        put(t, ") SELECT $1::text");
+        put_values(t);
+        put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
+    } else if (kind == 1) {
+        put(t, "WITH w AS (UPDATE %s AS t SET ", st->table);
+        for (int i = 0; i < HF_COLS; i++)
+            put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__column_name[i], i + 5,
+                hf__column_is_text[i] ? "text" : "bigint");
+        put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
+    } else {
+        put(t, "WITH w AS (DELETE FROM %s AS t WHERE t.key = $1::text AND t.rev = $2::bigint",
+            st->table);
+    }
+    put_told(t, st, kind == 2);
+    return finish(t);
+}
+
+static char *sql_take(const hf_store *st, struct text *t)
+{
+    t->len = 0;
+    put(t, "WITH w AS (INSERT INTO %s AS t (key, ", st->table);
+    put_columns(t, "");
+    put(t, ") SELECT $1::text");
+    for (int i = 0; i < HF_COLS; i++) {
+        if (i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT || i == HF_COL_ACQUIRED)
+            put(t, ", c.now");
+        else if (i == HF_COL_EXPIRES)
+            put(t, ", CASE WHEN $%d::bigint = 0 THEN 0 ELSE c.now + $%d::bigint * 1000 END",
+                HF_COL_LEASE + 2, HF_COL_LEASE + 2);
+        else
+            put(t, ", $%d::%s", i + 2, hf__column_is_text[i] ? "text" : "bigint");
+    }
+    put(t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET ");
+    for (int i = 0; i < HF_COL_DONE; i++) { /* the marker stays */
+        int counts = i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT;
+        put(t, "%s\"%s\" = ", i ? ", " : "", hf__column_name[i]);
+        if (counts)
+            put(t, "greatest(t.rev + 1, excluded.rev)");
+        else
+            put(t, "excluded.\"%s\"", hf__column_name[i]);
+    }
+    put(t,
+        " WHERE t.owner = '' AND t.others = '[]' AND t.queue = '[]' AND t.format = excluded.format "
+        "RETURNING t.*) SELECT 1, " NOW ", ");
+    put_columns(t, "w.");
+    put(t, " FROM w UNION ALL SELECT 0, " NOW ", ");
+    put_columns(t, "o.");
+    put(t,
+        " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT 1 "
+        "FROM w)",
+        st->table);
+    return finish(t);
+}
+
+static int make_sql(hf_store *st)
+{
+    char buffer[SQL_CAP];
+    struct text t = {buffer, 0, sizeof buffer};
+    st->insert = sql_write(st, &t, 0);
+    st->update = sql_write(st, &t, 1);
+    st->erase = sql_write(st, &t, 2);
+    st->take = sql_take(st, &t);
+    t.len = 0;
+    put(&t, "SELECT 0, " NOW ", ");
+    put_columns(&t, "o.");
+    put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", st->table);
+    st->get = finish(&t);
+    t.len = 0;
+    put(&t, "SELECT o.key, " NOW ", ");
+    put_columns(&t, "o.");
+    put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
+        st->table, PAGE_ROWS);
+    st->scan = finish(&t);
+    t.len = 0;
+    put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", st->table);
+    for (int i = 0; i < HF_COLS; i++)
+        put(&t, ", \"%s\" %s NOT NULL", hf__column_name[i],
+            hf__column_is_text[i] ? "text" : "bigint");
+    put(&t, ")");
+    st->create = finish(&t);
+    return st->get && st->insert && st->update && st->erase && st->take && st->scan && st->create;
+}
+
+/* ---- connections ---- */
+
+/* One that is free, the same again if it can be; connected. */
+static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
+{
+    struct hf__pg_link *link = NULL;
+    pthread_mutex_lock(&st->mu);
+    for (;;) {
+        for (int i = 0; i < HF_PG_LINKS && !link; i++)
+            if (!st->link[i].busy) link = &st->link[i];
+        if (link) break;
+        pthread_cond_wait(&st->freed, &st->mu);
+    }
+    link->busy = 1;
+    pthread_mutex_unlock(&st->mu);
+    *ret = link;
+    if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
+    return link->pg ? 0 : hf__pg_connect(&st->how, link, err);
+}
+
+static void put_link(hf_store *st, struct hf__pg_link *link)
+{
+    pthread_mutex_lock(&st->mu);
+    link->busy = 0;
+    pthread_cond_signal(&st->freed);
+    pthread_mutex_unlock(&st->mu);
+}
+
+/* One statement; if the table isn't there any more it is made again first, for then nothing was
+   done. */
+static int ask(hf_store *st, const char *sql, int n, const char *const *values, int ambiguous,
+               PGresult **ret, const char *what, const char *key, hf_error *err)
+{
+    struct hf__pg_link *link;
+    char state[6] = "";
+    int rc = get_link(st, &link, err);
+    if (!rc) rc = hf__pg_ask(&st->how, link, sql, n, values, ambiguous, ret, state, what, key, err);
+    if (rc && !strcmp(state, "42P01")) {
+        PGresult *made;
+        rc = hf__pg_ask(&st->how, link, st->create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
+                        key, err);
+        if (!rc) PQclear(made);
+        if (!rc)
+            rc = hf__pg_ask(&st->how, link, sql, n, values, ambiguous, ret, state, what, key, err);
+    }
+    put_link(st, link);
+    return rc;
+}
+
+/* ---- rows ---- */
+
+static int64_t number(const PGresult *r, int row, int column)
+{
+    return strtoll(PQgetvalue(r, row, column), NULL, 10);
+}
+
+/* The row behind the first two columns. */
+static int decode(const PGresult *r, int at, hf_row *row, const char *what, const char *key,
+                  hf_error *err)
+{
+    struct hf__flat flat;
+    const char *why = "a column is null";
+    int rc = 0;
+    for (int i = 0; i < HF_COLS; i++) {
+        if (PQgetisnull(r, at, i + 2)) rc = HF_CORRUPT;
+        flat.n[i] = hf__column_is_text[i] ? 0 : number(r, at, i + 2);
+        flat.text[i] = PQgetvalue(r, at, i + 2);
+        flat.len[i] = (size_t)PQgetlength(r, at, i + 2);
+    }
+    if (!rc) rc = hf__unflatten(&flat, row, &why);
+    if (rc == HF_NOMEM) why = "out of memory";
+    return rc ? hf_fail(err, rc, 0, "postgres: %s '%s': the row is damaged: %s", what, key, why)
+              : 0;
+}
+
+static int has_row(const PGresult *r) { return !PQgetisnull(r, 0, 2 + HF_COL_REV); }
+
+static int pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    const char *values[] = {key->text};
+    PGresult *r;
+    hf_row_clear(row);
+    int rc = ask(st, st->get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
+    if (rc) return rc;
+    *ret_clock_us = number(r, 0, 1);
+    if (has_row(r)) rc = decode(r, 0, row, "get", key->text, err);
+    PQclear(r);
+    return rc;
+}
+
+/* The columns as texts from `at` on; numbers are written into `room`. */
+static void fill(const struct hf__flat *flat, const char **values, char room[HF_COLS][24])
+{
+    for (int i = 0; i < HF_COLS; i++) {
+        snprintf(room[i], 24, "%lld", (long long)flat->n[i]);
+        values[i] = hf__column_is_text[i] ? flat->text[i] : room[i];
+    }
+}
+
+/* Refused: the row that is there, which the reply shows unless it is what the write wanted. */
+static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int stale, hf_row *cur,
+                    int64_t *ret_clock_us, const char *what, hf_error *err)
+{
+    int rc = 0;
+    if (!cur) return HF_CONFLICT;
+    hf_row_clear(cur);
+    if (stale)
+        rc = pg_get(st, key, cur, ret_clock_us, err);
+    else if (has_row(r))
+        rc = decode(r, 0, cur, what, key->text, err);
+    return rc ? rc : HF_CONFLICT;
+}
+
+static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    char room[HF_COLS][24], seen_text[24], payload[24];
+    const char *values[VALUES] = {key->text, seen_text, st->channel, payload}, *why;
+    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    PGresult *r;
+    int rc = row ? hf__flatten(row, &flat, &why) : 0;
+    if (rc) {
+        hf__flat_free(&flat);
+        return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
+    }
+    snprintf(seen_text, sizeof seen_text, "%llu", (unsigned long long)seen);
+    snprintf(payload, sizeof payload, "%llu", (unsigned long long)key->hash);
+    if (row) fill(&flat, values + 4, room);
+    rc = ask(st,
+             !row   ? st->erase
+             : seen ? st->update
+                    : st->insert,
+             row ? VALUES : 4, values, HF_UNKNOWN, &r, "swap", key->text, err);
+    hf__flat_free(&flat);
+    if (rc) return rc;
+    *ret_clock_us = number(r, 0, 1);
+    if (!number(r, 0, 0)) {
+        uint64_t there = has_row(r) ? (uint64_t)number(r, 0, 2 + HF_COL_REV) : 0;
+        rc = conflict(st, key, r, there == seen, cur, ret_clock_us, "swap", err);
+    }
+    PQclear(r);
+    return rc;
+}
+
+static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    char room[HF_COLS][24];
+    const char *values[VALUES] = {key->text}, *why;
+    struct hf__flat flat;
+    hf_row grant;
+    PGresult *r;
+    hf_row_init(&grant);
+    int rc = hf_row_take(&grant, party, 1);
+    if (!rc) rc = hf__flatten(&grant, &flat, &why);
+    hf_row_clear(&grant);
+    if (rc) {
+        hf__flat_free(&flat);
+        return hf_fail(err, rc, 0, "postgres: take '%s': %s", key->text, why);
+    }
+    fill(&flat, values + 1, room);
+    rc = ask(st, st->take, HF_COLS + 1, values, HF_UNKNOWN, &r, "take", key->text, err);
+    hf__flat_free(&flat);
+    if (rc) return rc;
+    *ret_clock_us = number(r, 0, 1);
+    if (number(r, 0, 0)) {
+        rc = decode(r, 0, cur, "take", key->text, err);
+    } else {
+        int stale = !has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_COL_OWNER) &&
+                                    !strcmp(PQgetvalue(r, 0, 2 + HF_COL_QUEUE), "[]"));
+        rc = conflict(st, key, r, stale, cur, ret_clock_us, "take", err);
+    }
+    PQclear(r);
+    return rc;
+}
+
+/* ---- many rows ---- */
+
+static int pg_scan(hf_store *st, const char *prefix,
+                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    char after[HF_KEY_CAP] = "";
+    const char *values[] = {prefix, after};
+    size_t n_prefix = strlen(prefix);
+    int rc, n, stop = 0;
+    hf_row row;
+    hf_row_init(&row);
+    do {
+        PGresult *r;
+        rc = ask(st, st->scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
+        if (rc) break;
+        n = PQntuples(r);
+        for (int i = 0; i < n && !stop && !rc; i++) {
+            hf_rowkey key = {.text = PQgetvalue(r, i, 0), .len = (uint32_t)PQgetlength(r, i, 0)};
+            if (key.len >= HF_KEY_CAP)
+                rc = hf_fail(err, HF_CORRUPT, 0, "postgres: list: a key that is none");
+            else if (strncmp(key.text, prefix, n_prefix))
+                stop = 1;
+            if (rc || stop) break;
+            key.hash = hf_key_hash(key.text, key.len);
+            *ret_clock_us = number(r, i, 1);
+            memcpy(after, key.text, key.len + 1);
+            rc = decode(r, i, &row, "list", key.text, err);
+            if (!rc) stop = see(arg, &key, &row);
+        }
+        PQclear(r);
+    } while (!rc && !stop && n == PAGE_ROWS);
+    hf_row_clear(&row);
+    return rc;
+}
+
+/* ---- bells ---- */
+
+/* Counts the notifications of keys that somebody here waits for. */
+static int hear(hf_store *st)
+{
+    PGnotify *note;
+    if (!PQconsumeInput(st->ear.pg)) return 0;
+    while ((note = PQnotifies(st->ear.pg))) {
+        uint64_t hash = strtoull(note->extra, NULL, 10);
+        for (size_t i = 0; i < st->n_hash; i++)
+            if (st->hash[i] == hash) {
+                st->heard++;
+                break;
+            }
+        PQfreemem(note);
+    }
+    return PQstatus(st->ear.pg) == CONNECTION_OK;
+}
+
+static int deaf(hf_store *st, const char *why, hf_error *err)
+{
+    hf__pg_disconnect(&st->ear);
+    st->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
+    return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: listen: %s", why);
+}
+
+static int connect_ear(hf_store *st, hf_error *err)
+{
+    char sql[120], state[6];
+    PGresult *r;
+    if (hf__local_us() < st->deaf_until_us)
+        return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: listen: not heard lately");
+    int rc = hf__pg_connect(&st->how, &st->ear, err);
+    if (!rc && st->ear.pooled) return deaf(st, "a pooler is in between", err);
+    snprintf(sql, sizeof sql, "LISTEN \"%s\"", st->channel);
+    if (!rc)
+        rc = hf__pg_ask(&st->how, &st->ear, sql, 0, NULL, HF_UNAVAILABLE, &r, state, "listen", "",
+                        err);
+    if (rc) {
+        deaf(st, "", NULL);
+        return rc;
+    }
+    PQclear(r);
+    st->heard++; /* what came before isn't known */
+    return 0;
+}
+
+static int pg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    (void)bell;
+    uint64_t *hash = realloc(st->hash, (n ? n : 1) * sizeof *hash);
+    if (!hash) return hf_fail(err, HF_NOMEM, 0, "postgres: listen: out of memory");
+    st->hash = hash;
+    /* Those that came for the keys of the last time count for them. */
+    if (st->ear.pg && !hear(st)) hf__pg_disconnect(&st->ear);
+    st->n_hash = n;
+    for (size_t i = 0; i < n; i++) hash[i] = keys[i]->hash;
+    if (!st->ear.pg) {
+        int rc = connect_ear(st, err);
+        if (rc) return rc;
+    }
+    ret->heard[0] = st->heard;
+    ret->heard[1] = 0;
+    return 0;
+}
+
+static int pg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    (void)bell;
+    while (st->heard == ear->heard[0]) {
+        struct pollfd fds[2] = {{PQsocket(st->ear.pg), POLLIN, 0}, {st->wake_fd, POLLIN, 0}};
+        int64_t left = until_us - hf__local_us();
+        uint64_t n;
+        if (left <= 0) return 0;
+        left = left / 1000 + 1;
+        if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0 && errno != EINTR)
+            return deaf(st, strerror(errno), err);
+        if (fds[1].revents) {
+            if (read(st->wake_fd, &n, sizeof n) < 0 && errno != EAGAIN)
+                return deaf(st, strerror(errno), err);
+            return 0;
+        }
+        if (fds[0].revents && !hear(st)) return deaf(st, "the connection broke", err);
+    }
+    return 0;
+}
+
+static void pg_interrupt(hf_store *st, uint8_t bell)
+{
+    uint64_t one = 1;
+    (void)bell;
+    ssize_t n = write(st->wake_fd, &one, sizeof one);
+    (void)n; /* full means that it is awake already */
+}
+
+/* ---- opening ---- */
+
+static void pg_close(hf_store *st)
+{
+    for (int i = 0; i < HF_PG_LINKS; i++) hf__pg_disconnect(&st->link[i]);
+    hf__pg_disconnect(&st->ear);
+    hf__pg_how_free(&st->how);
+    char *sql[] = {st->get, st->insert, st->update, st->erase, st->take, st->scan, st->create};
+    for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
+    free(st->hash);
+    if (st->wake_fd >= 0) close(st->wake_fd);
+    pthread_mutex_destroy(&st->mu);
+    pthread_cond_destroy(&st->freed);
+    free(st);
+}
+
+static int options(hf_store *st, const hf_url *url, hf_error *err)
+{
+    static const char *const known[] = {"table", NULL};
+    char name[64];
+    int rc = hf_url_get(url, "table", name, sizeof name);
+    if (rc == HF_UNSUPPORTED) snprintf(name, sizeof name, "holdfast");
+    if (rc == HF_INVALID || strlen(name) > 50 || strchr(name, '"') ||
+        hf__quote_name(name, st->table, sizeof st->table))
+        return hf_fail(err, HF_INVALID, 0,
+                       "postgres: open '%s': table: not a name of 1 to 50 bytes", url->safe);
+    snprintf(st->channel, sizeof st->channel, "holdfast:%s", name);
+    return hf__pg_how(url, known, &st->how, err);
+}
+
+/* The table, where it is missing and may be made. */
+static int prepare(hf_store *st, hf_error *err)
+{
+    const hf_rowkey any = {.text = "holdfast", .len = 8};
+    int64_t clock_us;
+    hf_row row;
+    hf_row_init(&row);
+    int rc = pg_get(st, &any, &row, &clock_us, err);
+    hf_row_clear(&row);
+    /* Whatever may be wrong with that row is its user's to hear. */
+    return rc == HF_CORRUPT ? 0 : rc;
+}
+
+static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
+    pthread_mutex_init(&st->mu, NULL);
+    pthread_cond_init(&st->freed, NULL);
+    st->how.io_timeout_ms = io_timeout_ms;
+    st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = options(st, url, err);
+    if (!rc && !PQisthreadsafe())
+        rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
+    if (!rc && (st->wake_fd < 0 || !make_sql(st)))
+        rc = hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
+    if (!rc) rc = prepare(st, err);
+    if (rc) {
+        pg_close(st);
+        return rc;
+    }
+    *ret = st;
+    return 0;
+}
+
+static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    char text[300];
+    PGresult *r;
+    int rc = ask(st,
+                 "SELECT current_setting('server_version'), current_setting('fsync'), "
+                 "current_setting('full_page_writes'), current_setting('synchronous_commit')",
+                 0, NULL, HF_UNAVAILABLE, &r, "inspect", "", err);
+    if (rc) return rc;
+    snprintf(text, sizeof text, "PostgreSQL %s, which may be written", PQgetvalue(r, 0, 0));
+    say(arg, 1, text);
+    say(arg, !strcmp(PQgetvalue(r, 0, 1), "on") && !strcmp(PQgetvalue(r, 0, 2), "on"),
+        "fsync and full_page_writes: a power cut doesn't damage the tables");
+    say(arg, strcmp(PQgetvalue(r, 0, 3), "off") != 0,
+        "synchronous_commit: what was answered is on disk");
+    PQclear(r);
+    say(arg, 1,
+        st->link[0].pooled ? "a pooler is in between: waiters poll"
+                           : "no pooler in between: waiters are woken");
+    return 0;
+}
+
+extern HF_API const hf_driver HF_DRIVER_SYMBOL;
+const hf_driver HF_DRIVER_SYMBOL = {
+    .abi = HF_DRIVER_ABI,
+    .name = "postgres",
+    .about = "a table in a PostgreSQL database",
+    .can = HF_CAN_THREADS,
+    .queue_cap = 256,
+    .holders_cap = 256,
+    .open = pg_open,
+    .close = pg_close,
+    .get = pg_get,
+    .swap = pg_swap,
+    .take = pg_take,
+    .listen = pg_listen,
+    .watch = pg_watch,
+    .interrupt = pg_interrupt,
+    .scan = pg_scan,
+    .inspect = pg_inspect,
+};

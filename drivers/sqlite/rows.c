@@ -1,0 +1,502 @@
+/*
+ * rows.c - sqlite: statements, the clock, and the operations on rows. See store.h.
+ *
+ * Contents: statements and errors; the clock; rows; many rows.
+ */
+#include "os.h"
+#include "store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_ROWS = 64 }; /* of a scan: read together, then shown without the lock */
+static const int64_t CEILING_STEP_US = INT64_C(600) * 1000000,
+                     CEILING_ROOM_US = INT64_C(60) * 1000000;
+
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* ---- statements and errors ---- */
+
+static int code_of_errno(int sys, int otherwise)
+{
+    switch (sys) {
+    case EACCES:
+    case EPERM:
+    case EROFS: return HF_DENIED;
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ENAMETOOLONG: return HF_INVALID;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return HF_FULL;
+    case ENOMEM: return HF_NOMEM;
+    default: return otherwise;
+    }
+}
+
+/* What a result of SQLite's means. `ambiguous`: what an error of the disk leaves open. */
+static int code_of(sqlite3 *db, int rc, int ambiguous)
+{
+    switch (rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_INTERRUPT:
+    case SQLITE_PROTOCOL: return HF_UNAVAILABLE;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH: return HF_DENIED;
+    case SQLITE_CANTOPEN: return code_of_errno(sqlite3_system_errno(db), HF_UNAVAILABLE);
+    case SQLITE_FULL:
+    case SQLITE_TOOBIG: return HF_FULL;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_MISMATCH:
+    case SQLITE_ERROR: return HF_CORRUPT;
+    case SQLITE_NOMEM: return HF_NOMEM;
+    default: return ambiguous;
+    }
+}
+
+int hf__sq_failed(hf_store *st, int rc, const char *what, const char *key, int ambiguous,
+                  hf_error *err)
+{
+    int code = code_of(st->db, rc, ambiguous);
+    const char *why = sqlite3_errmsg(st->db);
+    if ((rc & 0xff) == SQLITE_BUSY) why = "locked by others for all of the time given";
+    return hf_fail(err, code, sqlite3_system_errno(st->db), "sqlite: %s '%s': %s", what, key, why);
+}
+
+/* Runs a statement that has no rows to show. */
+static int run(sqlite3_stmt *s)
+{
+    int rc = sqlite3_step(s);
+    while (rc == SQLITE_ROW) rc = sqlite3_step(s);
+    int reset = sqlite3_reset(s);
+    return rc == SQLITE_DONE ? reset : rc;
+}
+
+static int exec(sqlite3 *db, const char *sql) { return sqlite3_exec(db, sql, NULL, NULL, NULL); }
+
+static void bind_text(sqlite3_stmt *s, int at, const char *text, size_t len)
+{
+    sqlite3_bind_text(s, at, text, (int)len, SQLITE_STATIC);
+}
+
+void hf__sq_drop_statements(hf_store *st)
+{
+    for (int i = 0; i < SQ_STATEMENTS; i++) {
+        sqlite3_finalize(st->stmt[i]);
+        st->stmt[i] = NULL;
+    }
+}
+
+static void add_columns(sqlite3_str *to, const char *before, const char *format)
+{
+    for (int i = 0; i < HF_COLS; i++) {
+        sqlite3_str_appendall(to, i ? ", " : before);
+        sqlite3_str_appendf(to, format, hf__column_name[i], i + 2);
+    }
+}
+
+/* Ends `to`, prepares it, frees it. */
+static int prepare(hf_store *st, sqlite3_stmt **ret, sqlite3_str *to)
+{
+    char *sql = sqlite3_str_finish(to);
+    int rc = sql ? sqlite3_prepare_v3(st->db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL)
+                 : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    return rc;
+}
+
+int hf__sq_prepare(hf_store *st)
+{
+    sqlite3_str *s[SQ_STATEMENTS];
+    for (int i = 0; i < SQ_STATEMENTS; i++) s[i] = sqlite3_str_new(st->db);
+    sqlite3_str_appendall(s[SQ_BEGIN], "BEGIN IMMEDIATE");
+    sqlite3_str_appendall(s[SQ_COMMIT], "COMMIT");
+    sqlite3_str_appendall(s[SQ_ROLLBACK], "ROLLBACK");
+    add_columns(s[SQ_GET], "SELECT c.boot, c.offset_us, c.ceiling_us, ", "t.\"%s\"");
+    sqlite3_str_appendf(s[SQ_GET], " FROM %s AS c LEFT JOIN %s AS t ON t.key = ?1", st->clock,
+                        st->table);
+    sqlite3_str_appendf(s[SQ_INSERT], "INSERT INTO %s (key", st->table);
+    add_columns(s[SQ_INSERT], ", ", "\"%s\"");
+    sqlite3_str_appendall(s[SQ_INSERT], ") VALUES (?1");
+    for (int i = 0; i < HF_COLS; i++) sqlite3_str_appendf(s[SQ_INSERT], ", ?%d", i + 2);
+    sqlite3_str_appendall(s[SQ_INSERT], ")");
+    sqlite3_str_appendf(s[SQ_UPDATE], "UPDATE %s", st->table);
+    add_columns(s[SQ_UPDATE], " SET ", "\"%s\" = ?%d");
+    sqlite3_str_appendall(s[SQ_UPDATE], " WHERE key = ?1");
+    sqlite3_str_appendf(s[SQ_DELETE], "DELETE FROM %s WHERE key = ?1", st->table);
+    add_columns(s[SQ_SCAN], "SELECT key, ", "\"%s\"");
+    sqlite3_str_appendf(s[SQ_SCAN], " FROM %s WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT %d",
+                        st->table, PAGE_ROWS);
+    sqlite3_str_appendf(s[SQ_CEILING], "UPDATE %s SET ceiling_us = max(ceiling_us + 1, ?1)",
+                        st->clock);
+    int rc = SQLITE_OK;
+    for (int i = 0; i < SQ_STATEMENTS; i++) {
+        if (rc) {
+            sqlite3_free(sqlite3_str_finish(s[i]));
+            continue;
+        }
+        rc = prepare(st, &st->stmt[i], s[i]);
+    }
+    return rc;
+}
+
+/* ---- the clock ---- */
+
+/* Under the mutex. Never goes back in this process, whatever is done to the database. */
+static int64_t now_us(hf_store *st)
+{
+    st->last_us = max64(st->last_us, hf__local_us() + st->offset_us);
+    return st->last_us;
+}
+
+/* One number of a query without parameters; `otherwise` if there is none. */
+int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret)
+{
+    char *sql = sqlite3_mprintf(format, name);
+    sqlite3_stmt *s = NULL;
+    int rc = sql ? sqlite3_prepare_v2(st->db, sql, -1, &s, NULL) : SQLITE_NOMEM;
+    if (!rc) {
+        rc = sqlite3_step(s);
+        if (rc == SQLITE_ROW) *ret = sqlite3_column_int64(s, 0);
+        if (rc == SQLITE_ROW || rc == SQLITE_DONE) rc = SQLITE_OK;
+    }
+    sqlite3_finalize(s);
+    sqlite3_free(sql);
+    return rc;
+}
+
+/* Within a transaction: the clock of this boot, made if it isn't there. */
+static int set_clock(hf_store *st)
+{
+    int64_t there = 0, ceiling = 0, highest = 0, local = hf__local_us();
+    char *known = sqlite3_mprintf("SELECT count(*) FROM %%s WHERE boot = %Q", st->boot.id);
+    int rc = known ? hf__sq_ask(st, known, st->clock, &there) : SQLITE_NOMEM;
+    sqlite3_free(known);
+    if (!rc) rc = hf__sq_ask(st, "SELECT max(ceiling_us) FROM %s", st->clock, &ceiling);
+    if (!rc && there) rc = hf__sq_ask(st, "SELECT offset_us FROM %s", st->clock, &st->offset_us);
+    if (rc || there) {
+        st->ceiling_us = ceiling;
+        return rc;
+    }
+    rc = hf__sq_ask(st, "SELECT max(rev) FROM %s", st->table, &highest);
+    int64_t start = max64(max64(hf__day_us(), ceiling), max64(highest, st->last_us)) + 1;
+    st->offset_us = start - local;
+    st->ceiling_us = start + CEILING_STEP_US;
+    char *sql = sqlite3_mprintf("DELETE FROM %s; INSERT INTO %s (one, boot, timens, offset_us, "
+                                "ceiling_us) VALUES (1, %Q, %lld, %lld, %lld)",
+                                st->clock, st->clock, st->boot.id, (long long)st->boot.timens,
+                                (long long)st->offset_us, (long long)st->ceiling_us);
+    if (!rc) rc = sql ? exec(st->db, sql) : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    return rc;
+}
+
+/* Makes what is missing: the tables, the clock of this boot. On disk when it returns. */
+int hf__sq_make(hf_store *st)
+{
+    sqlite3_str *s = sqlite3_str_new(st->db);
+    sqlite3_str_appendf(s, "CREATE TABLE IF NOT EXISTS %s (key TEXT NOT NULL PRIMARY KEY",
+                        st->table);
+    for (int i = 0; i < HF_COLS; i++)
+        sqlite3_str_appendf(s, ", \"%s\" %s NOT NULL", hf__column_name[i],
+                            hf__column_is_text[i] ? "TEXT" : "INTEGER");
+    sqlite3_str_appendf(s,
+                        "); CREATE TABLE IF NOT EXISTS %s (one INTEGER PRIMARY KEY CHECK (one = "
+                        "1), boot TEXT NOT NULL, timens INTEGER NOT NULL, offset_us INTEGER NOT "
+                        "NULL, ceiling_us INTEGER NOT NULL)",
+                        st->clock);
+    char *sql = sqlite3_str_finish(s);
+    hf__sq_drop_statements(st);
+    int rc = sql ? exec(st->db, "PRAGMA synchronous = FULL; BEGIN IMMEDIATE") : SQLITE_NOMEM;
+    if (!rc) rc = exec(st->db, sql);
+    if (!rc) rc = set_clock(st);
+    if (!rc) rc = exec(st->db, "COMMIT");
+    if (rc && !sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
+    exec(st->db, "PRAGMA synchronous = NORMAL");
+    sqlite3_free(sql);
+    return rc ? rc : hf__sq_prepare(st);
+}
+
+/* Writes, and waits for the disk. */
+static int write_ceiling(hf_store *st, int64_t to_us)
+{
+    int rc = exec(st->db, "PRAGMA synchronous = FULL");
+    sqlite3_bind_int64(st->stmt[SQ_CEILING], 1, to_us);
+    if (!rc) rc = run(st->stmt[SQ_CEILING]);
+    exec(st->db, "PRAGMA synchronous = NORMAL");
+    if (!rc) st->ceiling_us = max64(st->ceiling_us, to_us);
+    return rc;
+}
+
+/* Before a rev passes what is known to be on disk as the highest. */
+static int make_room(hf_store *st, uint64_t rev)
+{
+    int64_t highest = max64((int64_t)rev, now_us(st));
+    if (highest + CEILING_ROOM_US < st->ceiling_us) return SQLITE_OK;
+    return write_ceiling(st, highest + CEILING_STEP_US);
+}
+
+/* ---- rows ---- */
+
+/* The columns from `at` on; 0: not of the types that they have. */
+static int read_columns(sqlite3_stmt *s, int at, struct hf__flat *flat)
+{
+    for (int i = 0; i < HF_COLS; i++) {
+        int type = sqlite3_column_type(s, at + i);
+        if (type != (hf__column_is_text[i] ? SQLITE_TEXT : SQLITE_INTEGER)) return 0;
+        if (type == SQLITE_INTEGER) {
+            flat->n[i] = sqlite3_column_int64(s, at + i);
+        } else {
+            flat->text[i] = (const char *)sqlite3_column_text(s, at + i);
+            flat->len[i] = (size_t)sqlite3_column_bytes(s, at + i);
+            if (!flat->text[i]) return 0;
+        }
+    }
+    return 1;
+}
+
+static int decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const char *key,
+                  hf_error *err)
+{
+    struct hf__flat flat;
+    const char *why = "a column of another type";
+    int rc = read_columns(s, at, &flat) ? hf__unflatten(&flat, row, &why) : HF_CORRUPT;
+    if (rc == HF_NOMEM) why = "out of memory";
+    return rc ? hf_fail(err, rc, 0, "sqlite: %s '%s': the row is damaged: %s", what, key, why) : 0;
+}
+
+/* Is the file that is open still the one of that name? Another one would be another world. Only by
+   its name: closing a descriptor of it would drop SQLite's locks. */
+static int in_place(hf_store *st, const char *what, const char *key, hf_error *err)
+{
+    struct stat s;
+    if (!stat(st->path, &s) && s.st_dev == st->dev && s.st_ino == st->ino) return 0;
+    return hf_fail(err, HF_CORRUPT, 0,
+                   "sqlite: %s '%s': '%s' was removed or replaced while it was open", what, key,
+                   st->path);
+}
+
+/* Steps GET for the key: SQLITE_ROW, with the row (or nulls) behind the clock; or the error. What
+   is missing is made again, once: somebody may have dropped it. */
+static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
+{
+    for (int again = 0;; again++) {
+        sqlite3_stmt *s = st->stmt[SQ_GET];
+        int rc = s ? SQLITE_OK : SQLITE_ERROR;
+        if (s) {
+            bind_text(s, 1, key->text, key->len);
+            rc = sqlite3_step(s);
+        }
+        if (rc == SQLITE_ROW && !strcmp((const char *)sqlite3_column_text(s, 0), st->boot.id)) {
+            st->offset_us = sqlite3_column_int64(s, 1);
+            st->ceiling_us = sqlite3_column_int64(s, 2);
+            return rc;
+        }
+        int missing = rc == SQLITE_ROW || rc == SQLITE_DONE || rc == SQLITE_ERROR;
+        if (s) sqlite3_reset(s);
+        if (!missing || again) return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_ERROR : rc;
+        if (within_transaction) exec(st->db, "ROLLBACK");
+        rc = hf__sq_make(st);
+        if (!rc && within_transaction) rc = run(st->stmt[SQ_BEGIN]);
+        if (rc) return rc;
+    }
+}
+
+static int has_row(sqlite3_stmt *s) { return sqlite3_column_type(s, 3) != SQLITE_NULL; }
+
+int hf__sq_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err)
+{
+    hf_row_clear(row);
+    pthread_mutex_lock(&st->mu);
+    int rc = in_place(st, "get", key->text, err);
+    if (!rc) {
+        int found = find(st, key, 0);
+        if (found != SQLITE_ROW)
+            rc = hf__sq_failed(st, found, "get", key->text, HF_UNAVAILABLE, err);
+        else if (has_row(st->stmt[SQ_GET]))
+            rc = decode(st->stmt[SQ_GET], 3, row, "get", key->text, err);
+        if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
+    }
+    if (!rc) *ret_clock_us = now_us(st);
+    pthread_mutex_unlock(&st->mu);
+    return rc;
+}
+
+static int write_row(hf_store *st, int there, const hf_rowkey *key, const hf_row *row,
+                     hf_error *err)
+{
+    struct hf__flat flat;
+    const char *why;
+    sqlite3_stmt *s = st->stmt[!row ? SQ_DELETE : there ? SQ_UPDATE : SQ_INSERT];
+    int rc = row ? hf__flatten(row, &flat, &why) : 0;
+    if (rc) {
+        hf__flat_free(&flat);
+        return hf_fail(err, rc, 0, "sqlite: swap '%s': %s", key->text, why);
+    }
+    bind_text(s, 1, key->text, key->len);
+    for (int i = 0; row && i < HF_COLS; i++) {
+        if (hf__column_is_text[i])
+            bind_text(s, i + 2, flat.text[i], flat.len[i]);
+        else
+            sqlite3_bind_int64(s, i + 2, flat.n[i]);
+    }
+    int done = run(s);
+    sqlite3_clear_bindings(s);
+    if (row) hf__flat_free(&flat);
+    return done ? hf__sq_failed(st, done, "swap", key->text, HF_UNAVAILABLE, err) : 0;
+}
+
+struct write {
+    uint64_t seen;
+    const hf_row *row;     /* of a swap */
+    const hf_party *party; /* of a take; NULL: it is a swap */
+    hf_row *cur;
+    int64_t clock_us;
+};
+
+/* Between BEGIN and COMMIT. 0: written; HF_CONFLICT: nothing was. */
+static int decide(hf_store *st, const hf_rowkey *key, struct write *w, hf_error *err)
+{
+    sqlite3_stmt *s = st->stmt[SQ_GET];
+    int there = has_row(s), rc = 0;
+    uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_COL_REV) : 0;
+    int same = !w->party && rev == w->seen;
+    w->clock_us = now_us(st);
+    if (w->cur && !same) {
+        hf_row_clear(w->cur);
+        if (there) rc = decode(s, 3, w->cur, w->party ? "take" : "swap", key->text, err);
+    }
+    sqlite3_reset(s);
+    if (rc) return rc;
+    if (!w->party) return same ? write_row(st, there, key, w->row, err) : HF_CONFLICT;
+    rc = hf_row_take(w->cur, w->party, w->clock_us);
+    return rc ? rc : write_row(st, there, key, w->cur, err);
+}
+
+static int write_op(hf_store *st, const hf_rowkey *key, struct write *w, hf_error *err)
+{
+    const char *what = w->party ? "take" : "swap";
+    int rc = in_place(st, what, key->text, err);
+    if (rc) return rc;
+    int sq = st->stmt[SQ_BEGIN] ? SQLITE_OK : hf__sq_make(st);
+    if (!sq) sq = make_room(st, w->row ? w->row->rev : 0);
+    if (sq == SQLITE_ERROR) sq = hf__sq_make(st);
+    if (!sq) sq = run(st->stmt[SQ_BEGIN]);
+    if (!sq && (sq = find(st, key, 1)) == SQLITE_ROW) sq = SQLITE_OK;
+    if (sq)
+        rc = hf__sq_failed(st, sq, what, key->text, HF_UNAVAILABLE, err);
+    else
+        rc = decide(st, key, w, err);
+    if (!rc && (sq = run(st->stmt[SQ_COMMIT])))
+        rc = hf__sq_failed(st, sq, what, key->text, HF_UNKNOWN, err);
+    if (!sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
+    return rc;
+}
+
+int hf__sq_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    struct write w = {.seen = seen, .row = row, .cur = cur};
+    pthread_mutex_lock(&st->mu);
+    int rc = write_op(st, key, &w, err);
+    pthread_mutex_unlock(&st->mu);
+    *ret_clock_us = w.clock_us;
+    return rc;
+}
+
+int hf__sq_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    struct write w = {.party = party, .cur = cur};
+    pthread_mutex_lock(&st->mu);
+    int rc = write_op(st, key, &w, err);
+    pthread_mutex_unlock(&st->mu);
+    *ret_clock_us = w.clock_us;
+    return rc;
+}
+
+/* A write that is waited for takes everything before it to the disk: there is one log (or one
+   journal) for all. Linux marks pages clean whose writing failed, so that a second try proves
+   nothing: after a failure no marker is believed any more. */
+int hf__sq_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
+{
+    pthread_mutex_lock(&st->mu);
+    int sq = st->sync_failed ? SQLITE_IOERR : st->stmt[SQ_CEILING] ? SQLITE_OK : hf__sq_make(st);
+    if (!sq) sq = write_ceiling(st, 0);
+    int rc = sq ? hf__sq_failed(st, sq, "sync", key->text, HF_UNAVAILABLE, err) : 0;
+    if ((sq & 0xff) == SQLITE_IOERR) st->sync_failed = 1;
+    pthread_mutex_unlock(&st->mu);
+    return rc;
+}
+
+/* ---- many rows ---- */
+
+struct seen {
+    char key[HF_KEY_CAP];
+    size_t len;
+    hf_row row;
+};
+
+/* The next rows behind `after`; how many, or negative. */
+static int read_page(hf_store *st, const char *prefix, const char *after, struct seen *page,
+                     int64_t *ret_clock_us, hf_error *err)
+{
+    size_t n_prefix = strlen(prefix);
+    int n = 0, rc = 0, sq = st->stmt[SQ_SCAN] ? SQLITE_OK : hf__sq_make(st);
+    sqlite3_stmt *s = st->stmt[SQ_SCAN];
+    if (!sq) {
+        bind_text(s, 1, prefix, n_prefix);
+        bind_text(s, 2, after, strlen(after));
+        while (!rc && (sq = sqlite3_step(s)) == SQLITE_ROW) {
+            const char *key = (const char *)sqlite3_column_text(s, 0);
+            struct seen *to = &page[n];
+            to->len = (size_t)sqlite3_column_bytes(s, 0);
+            if (!key || to->len >= HF_KEY_CAP || memchr(key, 0, to->len)) {
+                rc = hf_fail(err, HF_CORRUPT, 0, "sqlite: list: a key that is none");
+                break;
+            }
+            if (to->len < n_prefix || memcmp(key, prefix, n_prefix)) break;
+            memcpy(to->key, key, to->len);
+            to->key[to->len] = 0;
+            rc = decode(s, 1, &to->row, "list", to->key, err);
+            n++;
+        }
+        sqlite3_reset(s);
+    }
+    if (!rc && sq != SQLITE_ROW && sq != SQLITE_DONE && sq)
+        rc = hf__sq_failed(st, sq, "list", prefix, HF_UNAVAILABLE, err);
+    *ret_clock_us = now_us(st);
+    return rc ? rc : n;
+}
+
+int hf__sq_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    char after[HF_KEY_CAP] = "";
+    int n, stop = 0;
+    struct seen *page = malloc(PAGE_ROWS * sizeof *page);
+    if (!page) return hf_fail(err, HF_NOMEM, 0, "sqlite: list '%s': out of memory", prefix);
+    for (int i = 0; i < PAGE_ROWS; i++) hf_row_init(&page[i].row);
+    do {
+        pthread_mutex_lock(&st->mu);
+        n = in_place(st, "list", prefix, err);
+        if (!n) n = read_page(st, prefix, after, page, ret_clock_us, err);
+        pthread_mutex_unlock(&st->mu);
+        for (int i = 0; i < n && !stop; i++) {
+            hf_rowkey key = {.text = page[i].key, .len = (uint32_t)page[i].len};
+            key.hash = hf_key_hash(key.text, key.len);
+            stop = see(arg, &key, &page[i].row);
+        }
+        if (n > 0) memcpy(after, page[n - 1].key, page[n - 1].len + 1);
+    } while (n == PAGE_ROWS && !stop);
+    for (int i = 0; i < PAGE_ROWS; i++) hf_row_clear(&page[i].row);
+    free(page);
+    return n < 0 ? n : 0;
+}

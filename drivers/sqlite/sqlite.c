@@ -1,0 +1,349 @@
+/*
+ * sqlite.c - sqlite: opening a database, watching it, surviving a fork. See store.h.
+ *
+ * Contents: bells; fork; opening; settings.
+ */
+#include "os.h"
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+enum { FASTEST_LOOK_MS = 2, SLOWEST_LOOK_MS = 20 };
+
+/* ---- bells ---- */
+
+/* A number that changes when another connection commits. Some microseconds. */
+static int read_version(hf_store *st, uint64_t *ret)
+{
+    pthread_mutex_lock(&st->ear_mu);
+    int sq = SQLITE_OK;
+    if (!st->ear) {
+        sq = sqlite3_open_v2(st->path, &st->ear, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+        if (!sq) sq = sqlite3_busy_timeout(st->ear, (int)st->io_timeout_ms);
+        if (!sq) sq = sqlite3_prepare_v2(st->ear, "PRAGMA data_version", -1, &st->version, NULL);
+        if (sq) {
+            sqlite3_close(st->ear);
+            st->ear = NULL;
+        }
+    }
+    if (!sq) {
+        sq = sqlite3_step(st->version);
+        if (sq == SQLITE_ROW) *ret = (uint64_t)sqlite3_column_int64(st->version, 0);
+        sqlite3_reset(st->version);
+        sq = sq == SQLITE_ROW ? SQLITE_OK : SQLITE_ERROR;
+    }
+    pthread_mutex_unlock(&st->ear_mu);
+    return sq;
+}
+
+static int deaf(const char *what, hf_error *err)
+{
+    return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s: data_version can't be read", what);
+}
+
+static int sq_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    (void)bell, (void)keys, (void)n;
+    ret->heard[1] = 0;
+    return read_version(st, &ret->heard[0]) ? deaf("listen", err) : 0;
+}
+
+static int sq_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    struct pollfd wake = {st->wake_fd, POLLIN, 0};
+    int64_t pause_ms = FASTEST_LOOK_MS;
+    (void)bell;
+    for (;;) {
+        uint64_t version, n;
+        if (read_version(st, &version)) return deaf("watch", err);
+        int64_t left_ms = (until_us - hf__local_us()) / 1000;
+        if (version != ear->heard[0] || left_ms < 0) return 0;
+        int woken = poll(&wake, 1, (int)(left_ms < pause_ms ? left_ms + 1 : pause_ms));
+        if (woken > 0) return read(st->wake_fd, &n, sizeof n) < 0 ? deaf("watch", err) : 0;
+        if (pause_ms < SLOWEST_LOOK_MS) pause_ms += 2;
+    }
+}
+
+static void sq_interrupt(hf_store *st, uint8_t bell)
+{
+    uint64_t one = 1;
+    (void)bell;
+    ssize_t n = write(st->wake_fd, &one, sizeof one);
+    (void)n; /* full means that it is awake already */
+}
+
+/* ---- fork ---- */
+
+/*
+ * A child inherits what SQLite believes to have locked, but not the locks: a connection that it
+ * opened to the same file would build upon them. So nobody forks within a transaction of ours (the
+ * handlers take every mutex), and before a child opens a database it closes what it inherited,
+ * which touches neither the file nor the parent's locks.
+ */
+static pthread_mutex_t stores_mu = PTHREAD_MUTEX_INITIALIZER;
+static hf_store *stores;
+static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&stores_mu);
+    for (hf_store *st = stores; st; st = st->next) {
+        pthread_mutex_lock(&st->mu);
+        pthread_mutex_lock(&st->ear_mu);
+    }
+}
+
+static void after_fork(void)
+{
+    for (hf_store *st = stores; st; st = st->next) {
+        pthread_mutex_unlock(&st->ear_mu);
+        pthread_mutex_unlock(&st->mu);
+    }
+    pthread_mutex_unlock(&stores_mu);
+}
+
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+static void disconnect(hf_store *st)
+{
+    hf__sq_drop_statements(st);
+    sqlite3_finalize(st->version);
+    /* A child must not write what the parent left in the log. */
+    if (st->pid != getpid()) {
+        if (st->db) sqlite3_db_config(st->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+        if (st->ear) sqlite3_db_config(st->ear, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    }
+    sqlite3_close(st->ear);
+    sqlite3_close(st->db);
+    st->version = NULL;
+    st->ear = st->db = NULL;
+}
+
+static void enlist(hf_store *st)
+{
+    pthread_once(&forks_watched, watch_forks);
+    st->pid = getpid();
+    pthread_mutex_lock(&stores_mu);
+    for (hf_store *old = stores; old; old = old->next)
+        if (old->pid != st->pid) disconnect(old);
+    st->next = stores;
+    stores = st;
+    pthread_mutex_unlock(&stores_mu);
+}
+
+static void sq_close(hf_store *st)
+{
+    pthread_mutex_lock(&stores_mu);
+    for (hf_store **at = &stores; *at; at = &(*at)->next)
+        if (*at == st) {
+            *at = st->next;
+            break;
+        }
+    pthread_mutex_unlock(&stores_mu);
+    disconnect(st);
+    if (st->wake_fd >= 0) close(st->wake_fd);
+    pthread_mutex_destroy(&st->mu);
+    pthread_mutex_destroy(&st->ear_mu);
+    free(st);
+}
+
+/* ---- opening ---- */
+
+static int refuse(const hf_url *url, int code, int sys, const char *why, hf_error *err)
+{
+    return hf_fail(err, code, sys, "sqlite: open '%s': %s", url->safe, why);
+}
+
+static int options(hf_store *st, const hf_url *url, hf_error *err)
+{
+    static const char *const known[] = {"table", NULL};
+    char name[64], clock[sizeof name + 6], text[96];
+    if (url->host[0] || url->port || url->user[0] || url->password[0])
+        return refuse(url, HF_INVALID, 0, "a file has no host", err);
+    if (hf__unknown_option(url, known, name, sizeof name)) {
+        snprintf(text, sizeof text, "unknown option '%s'", name);
+        return refuse(url, HF_INVALID, 0, text, err);
+    }
+    int rc = hf_url_get(url, "table", name, sizeof name);
+    if (rc == HF_UNSUPPORTED) snprintf(name, sizeof name, "holdfast");
+    snprintf(clock, sizeof clock, "%s_clock", name);
+    if (rc == HF_INVALID || hf__quote_name(name, st->table, sizeof st->table) ||
+        hf__quote_name(clock, st->clock, sizeof st->clock) || !strncmp(name, "sqlite_", 7))
+        return refuse(url, HF_INVALID, 0, "table: not a name of 1 to 57 bytes", err);
+    if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')
+        return refuse(url, HF_INVALID, 0, "it names no file", err);
+    /* So that ":memory:" and "file:..." are names like any other. */
+    snprintf(st->path, sizeof st->path, "%s%s", url->path[0] == '/' ? "" : "./", url->path);
+    return 0;
+}
+
+static int boot_here(struct hf__sq_boot *ret)
+{
+    char text[64];
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    int good = f && fgets(ret->id, sizeof ret->id, f);
+    if (f) fclose(f);
+    if (!good) return 0;
+    ret->id[strcspn(ret->id, "\n")] = 0;
+    ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0; /* older kernels have one time for all */
+    const char *number = strchr(text, '[');
+    ret->timens = number ? strtoll(number + 1, NULL, 10) : 0;
+    return ret->id[0] != 0;
+}
+
+/* SQLite's locks must hold between all who use the file, and so must one machine's clock. */
+static int local(const char *path)
+{
+    static const unsigned long good[] = {
+        0xEF53 /* ext */,       0x58465342 /* xfs */,   0x9123683E /* btrfs */,
+        0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */, 0x794c7630 /* overlayfs */,
+        0x2fc12fc1 /* zfs */,   0xF2F52010 /* f2fs */,  0xca451a4e /* bcachefs */,
+        0x4d44 /* vfat */,      0x2011BAB0 /* exfat */,
+    };
+    struct statfs fs;
+    if (statfs(path, &fs)) return 0;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if ((unsigned long)fs.f_type == good[i]) return 1;
+    return 0;
+}
+
+/* The connection, and that the file is one that can keep the promise. */
+static int connect_file(hf_store *st, const hf_url *url, hf_error *err)
+{
+    struct stat s;
+    int sq = sqlite3_open_v2(
+        st->path, &st->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (!st->db) return refuse(url, HF_NOMEM, 0, "out of memory", err);
+    if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
+    sqlite3_extended_result_codes(st->db, 1);
+    sqlite3_busy_timeout(st->db, (int)st->io_timeout_ms);
+    if (sqlite3_db_readonly(st->db, "main") == 1)
+        return refuse(url, HF_DENIED, 0, "it may only be read", err);
+    snprintf(st->path, sizeof st->path, "%s", sqlite3_db_filename(st->db, "main"));
+    if (stat(st->path, &s)) return refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
+    if (!S_ISREG(s.st_mode)) return refuse(url, HF_INVALID, 0, "it is no regular file", err);
+    if (!local(st->path))
+        return refuse(
+            url, HF_UNSUPPORTED, 0,
+            "its filesystem isn't known to be of this machine alone: SQLite's locks don't "
+            "hold on network filesystems",
+            err);
+    st->dev = s.st_dev;
+    st->ino = s.st_ino;
+    return 0;
+}
+
+static int64_t pragma(hf_store *st, const char *name)
+{
+    int64_t n = -1;
+    hf__sq_ask(st, "PRAGMA %s", name, &n);
+    return n;
+}
+
+static int is_utf8(hf_store *st)
+{
+    sqlite3_stmt *s = NULL;
+    int good = !sqlite3_prepare_v2(st->db, "PRAGMA encoding", -1, &s, NULL) &&
+               sqlite3_step(s) == SQLITE_ROW &&
+               !strcmp((const char *)sqlite3_column_text(s, 0), "UTF-8");
+    sqlite3_finalize(s);
+    return good;
+}
+
+static int set_up(hf_store *st, const hf_url *url, hf_error *err)
+{
+    int64_t timens = st->boot.timens;
+    /* A database that is somebody else's keeps its mode. */
+    if (!pragma(st, "page_count"))
+        sqlite3_exec(st->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+    if (!is_utf8(st)) return refuse(url, HF_UNSUPPORTED, 0, "its encoding isn't UTF-8", err);
+    sqlite3_exec(st->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
+    int64_t known = 0;
+    int sq = hf__sq_ask(st, "SELECT count(*) FROM %s", st->clock, &known);
+    if (!sq && known) sq = hf__sq_prepare(st);
+    if (sq == SQLITE_ERROR || (!sq && !known)) sq = hf__sq_make(st);
+    if (!sq) sq = hf__sq_ask(st, "SELECT timens FROM %s", st->clock, &timens);
+    if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
+    if (timens != st->boot.timens)
+        return refuse(url, HF_UNSUPPORTED, 0,
+                      "it is in use in another time namespace, where the boot is at another time",
+                      err);
+    return 0;
+}
+
+static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return refuse(url, HF_NOMEM, 0, "out of memory", err);
+    pthread_mutex_init(&st->mu, NULL);
+    pthread_mutex_init(&st->ear_mu, NULL);
+    st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
+    st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    enlist(st);
+    int rc = options(st, url, err);
+    if (!rc && st->wake_fd < 0) rc = refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
+    if (!rc && !sqlite3_threadsafe())
+        rc = refuse(url, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
+    if (!rc && !boot_here(&st->boot))
+        rc = refuse(url, HF_UNSUPPORTED, 0, "can't tell this boot from the last one", err);
+    pthread_mutex_lock(&st->mu);
+    if (!rc) rc = connect_file(st, url, err);
+    if (!rc) rc = set_up(st, url, err);
+    pthread_mutex_unlock(&st->mu);
+    if (rc) {
+        sq_close(st);
+        return rc;
+    }
+    *ret = st;
+    return 0;
+}
+
+/* ---- settings ---- */
+
+static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    char text[256];
+    int64_t flaws = 0;
+    (void)err;
+    pthread_mutex_lock(&st->mu);
+    int sq = hf__sq_ask(st, "SELECT count(*) FROM pragma_quick_check(%s) WHERE quick_check != 'ok'",
+                        st->table, &flaws);
+    pthread_mutex_unlock(&st->mu);
+    snprintf(text, sizeof text, "SQLite %s, with threads", sqlite3_libversion());
+    say(arg, 1, text);
+    say(arg, 1, "the file is on a local filesystem");
+    say(arg, !sq && !flaws, "the tables are sound");
+    return 0;
+}
+
+extern HF_API const hf_driver HF_DRIVER_SYMBOL;
+const hf_driver HF_DRIVER_SYMBOL = {
+    .abi = HF_DRIVER_ABI,
+    .name = "sqlite",
+    .about = "a table in an SQLite database on this machine",
+    .can = HF_CAN_THREADS,
+    .queue_cap = 4096,
+    .holders_cap = 1024,
+    .open = sq_open,
+    .close = sq_close,
+    .get = hf__sq_get,
+    .swap = hf__sq_swap,
+    .take = hf__sq_take,
+    .listen = sq_listen,
+    .watch = sq_watch,
+    .interrupt = sq_interrupt,
+    .sync = hf__sq_sync,
+    .scan = hf__sq_scan,
+    .inspect = sq_inspect,
+};

@@ -1,0 +1,81 @@
+/*
+ * store.h - sqlite:PATH, rows in a table of an SQLite database: what its files share. See
+ * doc/stores/sqlite.md.
+ *
+ * A handle has one connection, under a mutex, and a second one for watching. Every write is a
+ * transaction that begins IMMEDIATE: read the row, compare, write.
+ *
+ * The clock is CLOCK_BOOTTIME plus an offset that stands in a table of one row beside the locks,
+ * with the boot id that it belongs to. Under another boot id it starts anew, at the time of day or
+ * above everything that was ever given out, whichever is later: `ceiling_us` is on disk before any
+ * rev may pass it. So locks needn't be synced: what a power cut takes was a lock of a process
+ * that is gone too, and tokens go on growing. Markers of events are synced (hf__sq_sync).
+ */
+#ifndef HF_SQLITE_STORE_H
+#define HF_SQLITE_STORE_H
+
+#include "sqlrow.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+enum hf__sq_statement {
+    SQ_BEGIN,
+    SQ_COMMIT,
+    SQ_ROLLBACK,
+    SQ_GET,
+    SQ_INSERT,
+    SQ_UPDATE,
+    SQ_DELETE,
+    SQ_SCAN,
+    SQ_CEILING,
+    SQ_STATEMENTS
+};
+
+struct hf__sq_boot {
+    char id[40];
+    int64_t timens; /* whose boot time; 0: there is one for all */
+};
+
+struct hf_store {
+    struct hf_store *next; /* of all that are open in this process */
+    pid_t pid;
+    pthread_mutex_t mu; /* the connection and what follows */
+    sqlite3 *db;
+    sqlite3_stmt *stmt[SQ_STATEMENTS]; /* NULL: to be made anew */
+    int64_t offset_us, ceiling_us, last_us;
+    int sync_failed;
+    pthread_mutex_t ear_mu; /* the other connection */
+    sqlite3 *ear;
+    sqlite3_stmt *version;
+    int wake_fd;
+    int64_t io_timeout_ms;
+    struct hf__sq_boot boot;
+    dev_t dev;
+    ino_t ino;
+    char path[1024 + 2], table[160], clock[160]; /* the names are quoted */
+};
+
+/* rows.c. All but the operations of the driver are called under the mutex. */
+int hf__sq_failed(hf_store *st, int sq, const char *what, const char *key, int ambiguous,
+                  hf_error *err);
+/* One number of a query in whose format %s is the name; *ret stays if there is none. */
+int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret);
+/* Makes what is missing: the tables, the clock of this boot; prepares the statements. */
+int hf__sq_make(hf_store *st);
+int hf__sq_prepare(hf_store *st);
+void hf__sq_drop_statements(hf_store *st);
+
+int hf__sq_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err);
+int hf__sq_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err);
+int hf__sq_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err);
+int hf__sq_sync(hf_store *st, const hf_rowkey *key, hf_error *err);
+int hf__sq_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+#endif

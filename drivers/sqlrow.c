@@ -1,0 +1,375 @@
+/*
+ * sqlrow.c - see sqlrow.h.
+ */
+#include "sqlrow.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const hf__column_name[HF_COLS] = {
+#define NAME(NAME, name, is_text) name,
+    HF_COLUMNS(NAME)
+#undef NAME
+};
+const uint8_t hf__column_is_text[HF_COLS] = {
+#define IS_TEXT(NAME, name, is_text) is_text,
+    HF_COLUMNS(IS_TEXT)
+#undef IS_TEXT
+};
+
+/* ---- ids ---- */
+
+static void put_id(char to[33], const uint8_t id[16])
+{
+    static const char hex[] = "0123456789abcdef";
+    for (int i = 0; i < 16; i++) {
+        to[2 * i] = hex[id[i] >> 4];
+        to[2 * i + 1] = hex[id[i] & 15];
+    }
+    to[32] = 0;
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int read_id(const char *text, size_t len, uint8_t ret[16])
+{
+    if (len != 32) return 0;
+    for (int i = 0; i < 16; i++) {
+        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        if (high < 0 || low < 0) return 0;
+        ret[i] = (uint8_t)(high << 4 | low);
+    }
+    return 1;
+}
+
+/* ---- parties as JSON ---- */
+
+/* Only what isn't 0 is written: a waiter of a store without sessions is short. */
+static int set_number(json_t *to, const char *name, int64_t n)
+{
+    return n ? json_object_set_new(to, name, json_integer(n)) : 0;
+}
+
+static int set_text(json_t *to, const char *name, const char *text, size_t len)
+{
+    return json_object_set_new(to, name, json_stringn(text, len));
+}
+
+/* NULL: out of memory, or a text that isn't UTF-8. */
+static json_t *party_json(const hf_party *p)
+{
+    char id[33];
+    json_t *j = json_object();
+    put_id(id, p->id);
+    if (set_text(j, "request", id, 32) || set_text(j, "owner", p->owner, p->owner_len) ||
+        set_text(j, "note", p->note, p->note_len) || set_number(j, "token", (int64_t)p->token) ||
+        set_number(j, "since_us", p->since_us) || set_number(j, "expires_us", p->expires_us) ||
+        set_number(j, "session", (int64_t)p->session) || set_number(j, "lease_ms", p->lease_ms) ||
+        set_number(j, "claim_ms", p->claim_ms) || set_number(j, "mode", p->mode) ||
+        set_number(j, "limit", p->limit) || set_number(j, "flags", p->flags) ||
+        set_number(j, "bell", p->bell)) {
+        json_decref(j);
+        return NULL;
+    }
+    return j;
+}
+
+/* The parties as a JSON array, to be freed; NULL: out of memory. */
+static char *parties_json(const hf_party *p, uint32_t n)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        if (json_array_append_new(all, party_json(&p[i]))) {
+            json_decref(all);
+            return NULL;
+        }
+    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    json_decref(all);
+    return text;
+}
+
+static int get_number(const json_t *from, const char *name, int64_t least, int64_t most,
+                      int64_t *ret)
+{
+    json_t *j = json_object_get(from, name);
+    *ret = 0;
+    if (!j) return 1;
+    if (!json_is_integer(j)) return 0;
+    *ret = json_integer_value(j);
+    return *ret >= least && *ret <= most;
+}
+
+static int get_text(const json_t *from, const char *name, char *to, size_t cap, uint8_t *ret_len)
+{
+    json_t *j = json_object_get(from, name);
+    size_t len = json_string_length(j);
+    if (!json_is_string(j) || len >= cap) return 0;
+    memcpy(to, json_string_value(j), len + 1);
+    *ret_len = (uint8_t)len;
+    return 1;
+}
+
+static int read_party(const json_t *j, hf_party *p)
+{
+    int64_t token, session, lease, claim, mode, limit, flags, bell;
+    json_t *id = json_object_get(j, "request");
+    if (!json_is_object(j) || !json_is_string(id) ||
+        !read_id(json_string_value(id), json_string_length(id), p->id) ||
+        !get_text(j, "owner", p->owner, HF_OWNER_CAP, &p->owner_len) ||
+        !get_text(j, "note", p->note, HF_NOTE_CAP, &p->note_len) ||
+        !get_number(j, "token", 0, INT64_MAX, &token) ||
+        !get_number(j, "since_us", 0, INT64_MAX, &p->since_us) ||
+        !get_number(j, "expires_us", 0, INT64_MAX, &p->expires_us) ||
+        !get_number(j, "session", INT64_MIN, INT64_MAX, &session) ||
+        !get_number(j, "lease_ms", 0, UINT32_MAX, &lease) ||
+        !get_number(j, "claim_ms", 0, UINT32_MAX, &claim) ||
+        !get_number(j, "mode", 0, HF_LIMITED, &mode) ||
+        !get_number(j, "limit", 0, UINT32_MAX, &limit) ||
+        !get_number(j, "flags", 0, UINT8_MAX, &flags) ||
+        !get_number(j, "bell", 0, UINT8_MAX, &bell))
+        return 0;
+    p->token = (uint64_t)token;
+    p->session = (uint64_t)session;
+    p->lease_ms = (uint32_t)lease;
+    p->claim_ms = (uint32_t)claim;
+    p->mode = (uint8_t)mode;
+    p->limit = (uint32_t)limit;
+    p->flags = (uint8_t)flags;
+    p->bell = (uint8_t)bell;
+    return 1;
+}
+
+/* Appends the parties of a JSON array behind the n that the row has. */
+static int read_parties(const struct hf__flat *flat, enum hf__column col, hf_row *row, uint32_t n,
+                        uint32_t *ret_n, const char **ret_why)
+{
+    *ret_n = 0;
+    if (flat->len[col] == 2 && !memcmp(flat->text[col], "[]", 2)) return 0;
+    json_t *all = json_loadb(flat->text[col], flat->len[col], 0, NULL);
+    int rc = HF_CORRUPT;
+    *ret_why = col == HF_COL_QUEUE ? "the queue is not a list of waiters"
+                                   : "others is not a list of holders";
+    if (json_is_array(all)) {
+        size_t more = json_array_size(all);
+        rc = hf_row_room(row, n + more);
+        for (size_t i = 0; !rc && i < more; i++)
+            if (!read_party(json_array_get(all, i), &row->party[n + i])) rc = HF_CORRUPT;
+        *ret_n = (uint32_t)more;
+        /* hf_row_room copies as many as the row says that it has. */
+        if (col == HF_COL_OTHERS)
+            row->n_holders = n + *ret_n;
+        else
+            row->n_queue = *ret_n;
+    }
+    json_decref(all);
+    return rc;
+}
+
+/* ---- there ---- */
+
+static void put_text(struct hf__flat *flat, enum hf__column col, const char *text, size_t len)
+{
+    flat->text[col] = text;
+    flat->len[col] = len;
+}
+
+static int is_utf8(const char *text, size_t len)
+{
+    json_t *j = json_stringn(text, len);
+    json_decref(j);
+    return j != NULL;
+}
+
+static void flatten_holder(const hf_party *p, struct hf__flat *flat)
+{
+    put_id(flat->request, p->id);
+    put_text(flat, HF_COL_REQUEST, flat->request, 32);
+    put_text(flat, HF_COL_OWNER, p->owner, p->owner_len);
+    put_text(flat, HF_COL_NOTE, p->note, p->note_len);
+    flat->n[HF_COL_GRANT] = (int64_t)p->token;
+    flat->n[HF_COL_EXPIRES] = p->expires_us;
+    flat->n[HF_COL_ACQUIRED] = p->since_us;
+    flat->n[HF_COL_LEASE] = p->lease_ms;
+    flat->n[HF_COL_MODE] = p->mode;
+    flat->n[HF_COL_LIMIT] = p->limit;
+    flat->n[HF_COL_SESSION] = (int64_t)p->session;
+    flat->n[HF_COL_CLAIM] = p->claim_ms;
+    flat->n[HF_COL_FLAGS] = p->flags;
+    flat->n[HF_COL_BELL] = p->bell;
+}
+
+/* Not a list: a text that can't be stored, or no memory. */
+static int list_failed(const hf_party *p, uint32_t n, const char **ret_why)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_utf8(p[i].owner, p[i].owner_len) || !is_utf8(p[i].note, p[i].note_len)) {
+            *ret_why = "an owner or a note is not UTF-8";
+            return HF_INVALID;
+        }
+    *ret_why = "out of memory";
+    return HF_NOMEM;
+}
+
+int hf__flatten(const hf_row *row, struct hf__flat *flat, const char **ret_why)
+{
+    memset(flat->n, 0, sizeof flat->n);
+    flat->others = flat->queue = NULL;
+    for (int i = 0; i < HF_COLS; i++) put_text(flat, (enum hf__column)i, "", 0);
+    put_text(flat, HF_COL_OTHERS, "[]", 2);
+    put_text(flat, HF_COL_QUEUE, "[]", 2);
+    flat->n[HF_COL_FORMAT] = HF_ROW_FORMAT;
+    flat->n[HF_COL_REV] = (int64_t)row->rev;
+    flat->n[HF_COL_TOKEN] = (int64_t)row->token;
+    flat->n[HF_COL_DONE] = row->done_us;
+    flat->n[HF_COL_KEEP_UNTIL] = row->keep_until_us;
+    if (row->done_us) {
+        put_text(flat, HF_COL_DONE_BY, row->done_by, row->done_by_len);
+        put_text(flat, HF_COL_RESULT, row->result, row->result_len);
+    }
+    if (row->n_holders) flatten_holder(&row->party[0], flat);
+    *ret_why = "an owner, a note or a result is not UTF-8";
+    if (row->n_holders && !row->party[0].owner_len) {
+        *ret_why = "a holder without a name looks like none";
+        return HF_INVALID;
+    }
+    static const enum hf__column told[] = {HF_COL_OWNER, HF_COL_NOTE, HF_COL_DONE_BY,
+                                           HF_COL_RESULT};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (flat->len[told[i]] && !is_utf8(flat->text[told[i]], flat->len[told[i]]))
+            return HF_INVALID;
+    if (row->n_holders > 1) {
+        flat->others = parties_json(row->party + 1, row->n_holders - 1);
+        if (!flat->others) return list_failed(row->party + 1, row->n_holders - 1, ret_why);
+        put_text(flat, HF_COL_OTHERS, flat->others, strlen(flat->others));
+    }
+    if (row->n_queue) {
+        const hf_party *first = row->party + row->n_holders;
+        flat->queue = parties_json(first, row->n_queue);
+        if (!flat->queue) return list_failed(first, row->n_queue, ret_why);
+        put_text(flat, HF_COL_QUEUE, flat->queue, strlen(flat->queue));
+    }
+    return 0;
+}
+
+void hf__flat_free(struct hf__flat *flat)
+{
+    free(flat->others);
+    free(flat->queue);
+    flat->others = flat->queue = NULL;
+}
+
+/* ---- and back ---- */
+
+static int within(const struct hf__flat *flat, enum hf__column col, int64_t most)
+{
+    return flat->n[col] >= 0 && flat->n[col] <= most;
+}
+
+static int take_text(const struct hf__flat *flat, enum hf__column col, char *to, size_t cap)
+{
+    size_t len = flat->len[col];
+    if (len >= cap || memchr(flat->text[col], 0, len)) return 0;
+    memcpy(to, flat->text[col], len);
+    to[len] = 0;
+    return 1;
+}
+
+static const char *unflatten_holder(const struct hf__flat *flat, hf_party *p)
+{
+    if (!take_text(flat, HF_COL_OWNER, p->owner, HF_OWNER_CAP)) return "owner: too long";
+    if (!take_text(flat, HF_COL_NOTE, p->note, HF_NOTE_CAP)) return "note: too long";
+    if (!read_id(flat->text[HF_COL_REQUEST], flat->len[HF_COL_REQUEST], p->id))
+        return "request: not 32 hex digits";
+    if (!within(flat, HF_COL_LEASE, UINT32_MAX) || !within(flat, HF_COL_MODE, HF_LIMITED) ||
+        !within(flat, HF_COL_LIMIT, UINT32_MAX) || !within(flat, HF_COL_CLAIM, UINT32_MAX) ||
+        !within(flat, HF_COL_FLAGS, UINT8_MAX) || !within(flat, HF_COL_BELL, UINT8_MAX) ||
+        !within(flat, HF_COL_GRANT, INT64_MAX))
+        return "a number out of range";
+    p->owner_len = (uint8_t)flat->len[HF_COL_OWNER];
+    p->note_len = (uint8_t)flat->len[HF_COL_NOTE];
+    p->token = (uint64_t)flat->n[HF_COL_GRANT];
+    p->expires_us = flat->n[HF_COL_EXPIRES];
+    p->since_us = flat->n[HF_COL_ACQUIRED];
+    p->lease_ms = (uint32_t)flat->n[HF_COL_LEASE];
+    p->mode = (uint8_t)flat->n[HF_COL_MODE];
+    p->limit = (uint32_t)flat->n[HF_COL_LIMIT];
+    p->session = (uint64_t)flat->n[HF_COL_SESSION];
+    p->claim_ms = (uint32_t)flat->n[HF_COL_CLAIM];
+    p->flags = (uint8_t)flat->n[HF_COL_FLAGS];
+    p->bell = (uint8_t)flat->n[HF_COL_BELL];
+    return NULL;
+}
+
+static const char *unflatten_rest(const struct hf__flat *flat, hf_row *row)
+{
+    if (flat->n[HF_COL_FORMAT] != HF_ROW_FORMAT) return "written by another version of the format";
+    if (flat->n[HF_COL_REV] <= 0 || flat->n[HF_COL_TOKEN] < 0) return "rev or token out of range";
+    row->rev = (uint64_t)flat->n[HF_COL_REV];
+    row->token = (uint64_t)flat->n[HF_COL_TOKEN];
+    row->done_us = flat->n[HF_COL_DONE];
+    row->keep_until_us = flat->n[HF_COL_KEEP_UNTIL];
+    if (!row->done_us) return NULL;
+    if (!take_text(flat, HF_COL_DONE_BY, row->done_by, HF_OWNER_CAP)) return "done_by: too long";
+    if (!take_text(flat, HF_COL_RESULT, row->result, HF_RESULT_CAP)) return "result: too long";
+    row->done_by_len = (uint8_t)flat->len[HF_COL_DONE_BY];
+    row->result_len = (uint16_t)flat->len[HF_COL_RESULT];
+    return NULL;
+}
+
+int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why)
+{
+    uint32_t n = 0;
+    hf_row_clear(row);
+    *ret_why = unflatten_rest(flat, row);
+    if (!*ret_why && flat->len[HF_COL_OWNER]) {
+        *ret_why = unflatten_holder(flat, &row->party[0]);
+        row->n_holders = 1;
+    }
+    int rc = *ret_why ? HF_CORRUPT : 0;
+    if (!rc) rc = read_parties(flat, HF_COL_OTHERS, row, row->n_holders, &n, ret_why);
+    if (!rc && n && !flat->len[HF_COL_OWNER]) {
+        *ret_why = "others hold it, but nobody does";
+        rc = HF_CORRUPT;
+    }
+    if (!rc) rc = read_parties(flat, HF_COL_QUEUE, row, row->n_holders, &n, ret_why);
+    if (!rc) rc = hf_row_check(row, ret_why);
+    if (rc) hf_row_clear(row);
+    return rc;
+}
+
+/* ---- small things ---- */
+
+int hf__quote_name(const char *name, char *ret, size_t cap)
+{
+    size_t n = 0, len = strlen(name);
+    if (!len || len > 63 || cap < 2 * len + 3 || !is_utf8(name, len)) return HF_INVALID;
+    ret[n++] = '"';
+    for (const char *s = name; *s; s++) {
+        if ((unsigned char)*s < 0x20) return HF_INVALID;
+        if (*s == '"') ret[n++] = '"';
+        ret[n++] = *s;
+    }
+    ret[n++] = '"';
+    ret[n] = 0;
+    return 0;
+}
+
+const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap)
+{
+    for (const char *p = url->query; *p;) {
+        size_t pair = strcspn(p, "&"), name = strcspn(p, "=&");
+        size_t i = 0;
+        while (known[i] && (strlen(known[i]) != name || memcmp(known[i], p, name))) i++;
+        if (pair && !known[i]) {
+            snprintf(ret, cap, "%.*s", (int)name, p);
+            return ret;
+        }
+        p += pair + (p[pair] == '&');
+    }
+    return NULL;
+}

@@ -1,0 +1,69 @@
+/*
+ * sqlrow.h - the row as columns, for stores that speak SQL. See doc/row.md, "As columns".
+ *
+ * The first holder has columns of its own, which people, triggers and rules can read; further
+ * holders and the queue are JSON arrays. Compiled into each module that uses it.
+ */
+#ifndef HF_SQLROW_H
+#define HF_SQLROW_H
+
+#include "holdfast_driver.h"
+
+/* The columns after `key`, in the order in which both drivers select and write them:
+   X(name of the enum, name, is a text). */
+#define HF_COLUMNS(X)                 \
+    X(FORMAT, "format", 0)            \
+    X(REV, "rev", 0)                  \
+    X(TOKEN, "token", 0)              \
+    X(OWNER, "owner", 1)              \
+    X(EXPIRES, "expires_us", 0)       \
+    X(ACQUIRED, "acquired_us", 0)     \
+    X(LEASE, "lease_ms", 0)           \
+    X(MODE, "mode", 0)                \
+    X(LIMIT, "limit", 0)              \
+    X(NOTE, "note", 1)                \
+    X(SESSION, "session", 0)          \
+    X(REQUEST, "request", 1)          \
+    X(GRANT, "granted", 0)            \
+    X(CLAIM, "claim_ms", 0)           \
+    X(FLAGS, "flags", 0)              \
+    X(BELL, "bell", 0)                \
+    X(OTHERS, "others", 1)            \
+    X(QUEUE, "queue", 1)              \
+    X(DONE, "done_us", 0)             \
+    X(KEEP_UNTIL, "keep_until_us", 0) \
+    X(DONE_BY, "done_by", 1)          \
+    X(RESULT, "result", 1)
+
+enum hf__column {
+#define HF_COLUMN(NAME, name, is_text) HF_COL_##NAME,
+    HF_COLUMNS(HF_COLUMN)
+#undef HF_COLUMN
+        HF_COLS
+};
+
+extern const char *const hf__column_name[HF_COLS];
+extern const uint8_t hf__column_is_text[HF_COLS];
+
+/* One row as its columns. Texts are borrowed from the row, or from the store. */
+struct hf__flat {
+    int64_t n[HF_COLS];
+    const char *text[HF_COLS];
+    size_t len[HF_COLS];
+    char request[33];
+    char *others, *queue; /* allocated by hf__flatten; NULL: "[]" */
+};
+
+/* 0, HF_NOMEM, or HF_INVALID (a text that isn't UTF-8: *ret_why). Free it in every case. */
+int hf__flatten(const hf_row *row, struct hf__flat *ret, const char **ret_why);
+void hf__flat_free(struct hf__flat *flat);
+/* 0, HF_NOMEM, or HF_CORRUPT and what is wrong. `row` is initialized; its old content goes. */
+int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why);
+
+/* NAME as a quoted identifier, or HF_INVALID. `cap` of 160 is enough for every legal one. */
+int hf__quote_name(const char *name, char *ret, size_t cap);
+/* Is every parameter of the query one of `known` (NULL at its end)? The first that isn't, or NULL.
+ */
+const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap);
+
+#endif

@@ -1,0 +1,211 @@
+/*
+ * wrap.c - see wrap.h.
+ */
+#include "wrap.h"
+
+#include "os.h"
+
+#include <stdlib.h>
+
+const char *hf__op_name(enum hf__op op)
+{
+    static const char *const names[HF__OPS] = {
+        [HF__OP_GET] = "get",         [HF__OP_SWAP] = "swap",
+        [HF__OP_TAKE] = "take",       [HF__OP_SCAN] = "scan",
+        [HF__OP_SYNC] = "sync",       [HF__OP_SESSION] = "session",
+        [HF__OP_ALIVE] = "alive",     [HF__OP_LISTEN] = "listen",
+        [HF__OP_WATCH] = "watch",     [HF__OP_INTERRUPT] = "interrupt",
+        [HF__OP_INSPECT] = "inspect", [HF__OP_CLOSE] = "close",
+    };
+    return names[op];
+}
+
+static struct hf__wrap *of(hf_store *st) { return (struct hf__wrap *)st; }
+
+static struct hf__call call_of(enum hf__op op, const hf_rowkey *key)
+{
+    struct hf__call c = {.op = op, .key = key, .start_us = hf__local_us()};
+    return c;
+}
+
+static void give_clock(const struct hf__wrap *w, int64_t *ret_clock_us)
+{
+    if (w->give_clock) *ret_clock_us = w->base->now(w->st);
+}
+
+static int wr_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_GET, key);
+    hf_row unseen;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    hf_row_init(&unseen);
+    c.row = c.lose ? &unseen : row;
+    rc = w->base->get(w->st, key, c.lose ? &unseen : row, ret_clock_us, err);
+    if (rc) c.row = NULL;
+    give_clock(w, ret_clock_us);
+    rc = w->after(w, &c, rc, err);
+    hf_row_clear(&unseen);
+    return rc;
+}
+
+static int wr_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_SWAP, key);
+    c.seen = seen;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    if (c.lose) cur = NULL;
+    rc = w->base->swap(w->st, key, seen, row, cur, ret_clock_us, err);
+    c.row = !rc ? row : rc == HF_CONFLICT ? cur : NULL;
+    give_clock(w, ret_clock_us);
+    return w->after(w, &c, rc, err);
+}
+
+static int wr_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_TAKE, key);
+    hf_row unseen;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    hf_row_init(&unseen);
+    c.row = c.lose ? &unseen : cur;
+    rc = w->base->take(w->st, key, party, c.lose ? &unseen : cur, ret_clock_us, err);
+    if (rc && rc != HF_CONFLICT) c.row = NULL;
+    give_clock(w, ret_clock_us);
+    rc = w->after(w, &c, rc, err);
+    hf_row_clear(&unseen);
+    return rc;
+}
+
+static int wr_scan(hf_store *st, const char *prefix,
+                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_SCAN, NULL);
+    c.prefix = prefix;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    rc = w->base->scan(w->st, prefix, see, arg, ret_clock_us, err);
+    give_clock(w, ret_clock_us);
+    return w->after(w, &c, rc, err);
+}
+
+static int wr_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_SYNC, key);
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->sync(w->st, key, err), err);
+}
+
+static int wr_session(hf_store *st, uint64_t *ret, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_SESSION, NULL);
+    uint64_t unseen;
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->session(w->st, c.lose ? &unseen : ret, err), err);
+}
+
+static int wr_alive(hf_store *st, uint64_t session, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_ALIVE, NULL);
+    c.session = session;
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->alive(w->st, session, err), err);
+}
+
+static int wr_session_fd(hf_store *st) { return of(st)->base->session_fd(of(st)->st); }
+
+static int wr_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_LISTEN, n ? keys[0] : NULL);
+    hf_ear unseen;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    rc = w->base->listen(w->st, bell, keys, n, c.lose ? &unseen : ret, err);
+    return w->after(w, &c, rc, err);
+}
+
+static int wr_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_WATCH, NULL);
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->watch(w->st, bell, ear, until_us, err), err);
+}
+
+static void wr_interrupt(hf_store *st, uint8_t bell)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_INTERRUPT, NULL);
+    if (w->before(w, &c, NULL)) return;
+    w->base->interrupt(w->st, bell);
+    w->after(w, &c, 0, NULL);
+}
+
+static int wr_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_INSPECT, NULL);
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->inspect(w->st, say, arg, err), err);
+}
+
+static int64_t wr_now(hf_store *st) { return of(st)->base->now(of(st)->st); }
+static int wr_mourn_fd(hf_store *st) { return of(st)->base->mourn_fd(of(st)->st); }
+static void wr_mourn_read(hf_store *st) { of(st)->base->mourn_read(of(st)->st); }
+
+static void wr_close(hf_store *st)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_CLOSE, NULL);
+    w->before(w, &c, NULL);
+    w->base->close(w->st);
+    w->after(w, &c, 0, NULL);
+    w->end(w);
+    free(w);
+}
+
+void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
+{
+    const hf_driver *base = *drv;
+    w->base = base;
+    w->st = *st;
+    w->shown = *base;
+    w->shown.close = wr_close;
+    w->shown.get = wr_get;
+    w->shown.swap = wr_swap;
+    /* What the store doesn't offer isn't offered. */
+    if (base->take) w->shown.take = wr_take;
+    if (base->now) w->shown.now = wr_now;
+    if (base->session) w->shown.session = wr_session;
+    if (base->alive) w->shown.alive = wr_alive;
+    if (base->session_fd) w->shown.session_fd = wr_session_fd;
+    if (base->listen) w->shown.listen = wr_listen;
+    if (base->watch) w->shown.watch = wr_watch;
+    if (base->interrupt) w->shown.interrupt = wr_interrupt;
+    if (base->mourn_fd) w->shown.mourn_fd = wr_mourn_fd;
+    if (base->mourn_read) w->shown.mourn_read = wr_mourn_read;
+    if (base->sync) w->shown.sync = wr_sync;
+    if (base->scan) w->shown.scan = wr_scan;
+    if (base->inspect) w->shown.inspect = wr_inspect;
+    if (w->give_clock) {
+        w->shown.can &= ~(unsigned)HF_CAN_INSTANT;
+        w->shown.now = NULL;
+    }
+    *drv = &w->shown;
+    *st = (hf_store *)w;
+}

@@ -1,0 +1,60 @@
+/*
+ * wrap.h - a driver around a driver: every call goes through two hooks, before and after.
+ *
+ * Not hooked, because they ask nothing of the store: now, session_fd, mourn_fd, mourn_read.
+ */
+#ifndef HF_WRAP_H
+#define HF_WRAP_H
+
+#include "holdfast_driver.h"
+
+/* Those that carry rows come first: they are what "any" means in a plan of faults. */
+enum hf__op {
+    HF__OP_GET,
+    HF__OP_SWAP,
+    HF__OP_TAKE,
+    HF__OP_SCAN,
+    HF__OP_SYNC,
+    HF__OP_SESSION,
+    HF__OP_ALIVE,
+    HF__OP_LISTEN,
+    HF__OP_WATCH,
+    HF__OP_INTERRUPT,
+    HF__OP_INSPECT,
+    HF__OP_CLOSE,
+    HF__OPS
+};
+
+const char *hf__op_name(enum hf__op op);
+
+/* One call under way. */
+struct hf__call {
+    enum hf__op op;
+    const hf_rowkey *key; /* get, swap, take, sync; else NULL */
+    const hf_row *row;    /* after get, swap, take: the row that it left, if that is known */
+    uint64_t seen;        /* swap */
+    uint64_t session;     /* alive */
+    const char *prefix;   /* scan */
+    int64_t start_us;     /* local */
+    int late_ms;          /* for the hooks */
+    int lose;             /* set by before: make the call, but keep its results from the caller */
+};
+
+struct hf__wrap {
+    hf_driver shown; /* first: the driver that the caller sees */
+    const hf_driver *base;
+    hf_store *st;
+    /* 0: go on; else the call is not made and answers this. */
+    int (*before)(struct hf__wrap *w, struct hf__call *call, hf_error *err);
+    /* The answer, given what the store answered. */
+    int (*after)(struct hf__wrap *w, struct hf__call *call, int rc, hf_error *err);
+    /* Frees what comes after this struct, not the struct. */
+    void (*end)(struct hf__wrap *w);
+    int give_clock; /* the store's clock goes with every reply, as a server's does; there is no now
+                     */
+};
+
+/* Puts *w around what *drv and *st are. w was allocated, with its hooks set; close frees it. */
+void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st);
+
+#endif

@@ -1,0 +1,329 @@
+/*
+ * holdfast.h - one holder at a time, by key.
+ *
+ * Executions that share nothing but a store (a file on one machine, one process's memory, a
+ * database server) take turns on a key. A grant is a lease with a fencing token that only grows;
+ * the library renews it in the background and tells the holder when it is lost.
+ *
+ *     hf *store;
+ *     hf_lock *lock;
+ *     hf_error err;
+ *     if (hf_open("file:/var/lib/shop/locks", NULL, &store, &err)) die(err.text);
+ *     if (hf_acquire(store, "seats/12/A/5", NULL, &lock, &err)) die(err.text);
+ *     sell(hf_token(lock));
+ *     hf_release(lock, &err);
+ *     hf_close(store);
+ *
+ * Rules for every function, unless it says otherwise:
+ *   - The result is 0 (HF_OK) or one negative code of HF_CODES. A function that fails leaves its
+ *     outputs untouched.
+ *   - What comes through a `ret` pointer is the caller's; what is returned directly is borrowed
+ *     from the object that it was asked of, and lives as long as that object.
+ *   - Options start with their own size (use the _INIT macros); NULL means all defaults.
+ *   - `err` comes last, may be NULL, and is written only on failure.
+ *   - A handle may be used by any number of threads. An hf_lock may be used by several threads,
+ *     but only one may release it, as the last thing that anybody does with it.
+ *   - After fork() the child's copies are dead: every call answers HF_LOST and touches nothing;
+ *     the parent's are unaffected. (The child may open its own handle.)
+ *   - Times are in milliseconds (_ms) or microseconds (_us). Keys are UTF-8, 1 to 512 bytes,
+ *     without control characters.
+ *
+ * What no lock can promise: a program may be paused after it looked. If a late write would do
+ * damage, pass hf_token() with it and let the resource refuse a smaller token than it has seen.
+ */
+#ifndef HOLDFAST_H
+#define HOLDFAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define HF_API      __attribute__((visibility("default")))
+#define HF_MUST_USE __attribute__((warn_unused_result))
+#else
+#define HF_API
+#define HF_MUST_USE
+#endif
+
+#define HF_VERSION "0.1.0"
+
+#define HF_KEY_CAP    513 /* bytes of a key, with its NUL */
+#define HF_OWNER_CAP  128 /* bytes of an owner, with its NUL */
+#define HF_NOTE_CAP   256 /* bytes of a note, with its NUL */
+#define HF_RESULT_CAP 256 /* bytes of the result of a once event, with its NUL */
+#define HF_TEXT_CAP   512 /* bytes of an error text, with its NUL */
+#define HF_FOREVER    INT64_C(-1)
+
+/* name, number, exit status of the command, text */
+#define HF_CODES(X)                                             \
+    X(OK, 0, 0, "ok")                                           \
+    X(BUSY, -1, 75, "held by another")                          \
+    X(TIMEOUT, -2, 75, "not obtained within the time given")    \
+    X(CANCELED, -3, 75, "given up by the caller")               \
+    X(LOST, -4, 76, "no longer held")                           \
+    X(UNKNOWN, -5, 69, "the store may or may not have done it") \
+    X(UNAVAILABLE, -6, 69, "the store cannot be reached")       \
+    X(DENIED, -7, 77, "permission denied")                      \
+    X(INVALID, -8, 64, "invalid argument")                      \
+    X(RECURSIVE, -9, 64, "already held by the caller")          \
+    X(UNSUPPORTED, -10, 64, "not offered by this store")        \
+    X(CORRUPT, -11, 65, "the store or the row is damaged")      \
+    X(FULL, -12, 69, "no room left")                            \
+    X(NOMEM, -13, 70, "out of memory")
+
+enum hf_code {
+#define HF_CODE_ENUM(name, number, status, text) HF_##name = number,
+    HF_CODES(HF_CODE_ENUM)
+#undef HF_CODE_ENUM
+};
+
+typedef struct hf hf;           /* a store, opened */
+typedef struct hf_lock hf_lock; /* one grant of one key */
+typedef struct hf_wait hf_wait; /* one pending acquisition */
+
+/* What went wrong. Plain data: needs no freeing, holds no secret. */
+typedef struct hf_error {
+    int code;               /* one of enum hf_code */
+    int sys;                /* errno where the system said no, else 0 */
+    char text[HF_TEXT_CAP]; /* one line: who was doing what to which key, and why it failed */
+} hf_error;
+
+enum hf_mode {
+    HF_EXCLUSIVE = 0,
+    HF_SHARED = 1, /* together with any number of other shared holders */
+    HF_LIMITED = 2 /* together with others, up to `limit` holders in all */
+};
+
+typedef struct hf_open_options {
+    size_t size;
+    const char *owner;     /* identity of the caller in this handle; NULL: random, 128 bits */
+    const char *note;      /* for people: shown by `holdfast ls`; NULL: host, pid, user, command */
+    int64_t io_timeout_ms; /* the longest one request may take; 0: 5,000 */
+} hf_open_options;
+#define HF_OPEN_OPTIONS_INIT                   \
+    {                                          \
+        sizeof(hf_open_options), NULL, NULL, 0 \
+    }
+
+enum hf_flag {
+    /* The grant isn't bound to this process or handle: it ends by hf_release, by its lease, or by
+       whoever adopts it (hf_adopt). Needs lease_ms; isn't renewed. */
+    HF_DETACHED = 1,
+    /* Never stand in the store's queue: try again now and then instead. */
+    HF_UNQUEUED = 2,
+    /* The thread (or the owner) may already hold the key: wait, or be refused as BUSY, like
+       anybody else instead of RECURSIVE. */
+    HF_ALLOW_RECURSIVE = 4,
+    /* hf_once_begin: mark the event as done before it runs. */
+    HF_AT_MOST_ONCE = 8,
+    /* Don't renew in the background: the caller calls hf_renew. */
+    HF_NO_RENEW = 16
+};
+
+typedef struct hf_options {
+    size_t size;
+    int64_t wait_ms;     /* how long to wait: 0 tries once, HF_FOREVER (the default) has no limit */
+    int64_t lease_ms;    /* 0: the store's own (see hf_open); else 100 to 86,400,000 */
+    int64_t max_hold_ms; /* 0: none; else the hold is over (lost) after so long, renewed or not; the
+                            key is free once the holder has released it (or its lease ran out) */
+    int64_t at_least_ms; /* 0: none; else hf_release keeps the key taken until so long after the
+                            grant */
+    enum hf_mode mode;
+    uint32_t limit;            /* HF_LIMITED: 1 to 1,000 */
+    unsigned flags;            /* of enum hf_flag */
+    const char *owner;         /* NULL: the handle's */
+    const char *note;          /* NULL: the handle's */
+    const uint8_t *request_id; /* NULL: random; else 16 bytes: the same request asked again is the
+                                  same grant, with the same token; it is bound to the process that
+                                  asked last */
+} hf_options;
+#define HF_OPTIONS_INIT                                                               \
+    {                                                                                 \
+        sizeof(hf_options), HF_FOREVER, 0, 0, 0, HF_EXCLUSIVE, 0, 0, NULL, NULL, NULL \
+    }
+
+/*
+ * Opens a store. `url` is "mem:", "mem:NAME", "file:", "file:/path" or "scheme://..." of a
+ * loadable driver; NULL means $HOLDFAST_STORE, or else "file:" in the user's state directory.
+ * "file:" holds last as long as their process unless a lease is asked for; on stores that cannot
+ * tell whether a process lives the default lease is 30 s. INVALID: bad URL, unknown scheme.
+ */
+HF_API HF_MUST_USE int hf_open(const char *url, const hf_open_options *options, hf **ret,
+                               hf_error *err);
+
+/* Cancels every wait, releases every lock that is still held (but HF_DETACHED ones), closes. NULL
+   is accepted. Locks that weren't released by then must not be used any more. */
+HF_API void hf_close(hf *store);
+
+/*
+ * Acquires `key`, waiting in the store's queue (FIFO) for up to wait_ms. On HF_OK the lock is the
+ * caller's to release. BUSY: wait_ms is 0 and somebody else holds it. TIMEOUT: wait_ms passed.
+ * RECURSIVE: this thread (through this handle), or this explicit owner, holds it already.
+ * UNKNOWN: the store didn't answer and may have granted; the grant then ends by itself.
+ */
+HF_API HF_MUST_USE int hf_acquire(hf *store, const char *key, const hf_options *options,
+                                  hf_lock **ret, hf_error *err);
+
+/* Acquires `n` keys (1 to 64, no two the same) in sorted order, all or nothing, wait_ms for all
+   together. ret[i] belongs to keys[i]. */
+HF_API HF_MUST_USE int hf_acquire_all(hf *store, const char *const *keys, size_t n,
+                                      const hf_options *options, hf_lock **ret, hf_error *err);
+
+/* Told once, on a library thread, how a pending acquisition ended: HF_OK and the lock (the
+   callee's to release), or a code, NULL and the reason. May call any function of this header except
+   hf_close and hf_wait_free; an acquisition made there never waits: it is BUSY at once instead. */
+typedef void hf_acquired_fn(void *arg, int code, hf_lock *lock, const hf_error *err);
+
+/* Starts an acquisition and returns at once. If this fails, `done` is never called; else exactly
+   once, and never before this returned unless another thread runs it. A wait costs neither thread
+   nor connection. */
+HF_API HF_MUST_USE int hf_acquire_start(hf *store, const char *key, const hf_options *options,
+                                        hf_acquired_fn *done, void *arg, hf_wait **ret,
+                                        hf_error *err);
+
+/* Gives up: `done` gets CANCELED, unless it has been or is just being called. Any thread. */
+HF_API void hf_wait_cancel(hf_wait *wait);
+
+/* Cancels if need be, waits until `done` has returned, frees. NULL is accepted. */
+HF_API void hf_wait_free(hf_wait *wait);
+
+/*
+ * Gives the key back, wakes the next waiter, and frees the lock, whatever the result. HF_OK also
+ * when the reply was lost but the store shows it gone. LOST: it was no longer held; its successor
+ * is not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. NULL: HF_OK.
+ */
+HF_API int hf_release(hf_lock *lock, hf_error *err);
+
+/* Extends the lease now, to lease_ms from now (0: what was asked at first). LOST if it is over. */
+HF_API int hf_renew(hf_lock *lock, int64_t lease_ms, hf_error *err);
+
+HF_API uint64_t hf_token(const hf_lock *lock);    /* the fencing token, below 2^53 */
+HF_API const char *hf_key(const hf_lock *lock);   /* borrowed */
+HF_API const char *hf_owner(const hf_lock *lock); /* borrowed */
+HF_API int64_t hf_left_ms(const hf_lock *lock);   /* believe for so long; <= 0: lost. INT64_MAX:
+                                                     as long as this process lives */
+
+/* A descriptor that becomes readable when the lock is lost; borrowed, -1 if out of descriptors. */
+HF_API int hf_lost_fd(hf_lock *lock);
+
+/* Calls `lost(arg, lock)` once, on a library thread, when the lock is lost before it is released;
+   at once if it is lost already. It must not wait for long: other losses are told after it. One
+   callback a lock; a later call replaces it, NULL removes it. hf_release waits for a running
+   callback, unless called by it. */
+HF_API void hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), void *arg);
+
+/* Asks the store: 0 if the lock is held at this moment, LOST if not. */
+HF_API HF_MUST_USE int hf_confirm(hf_lock *lock, hf_error *err);
+
+/* Takes charge of a grant made elsewhere (HF_DETACHED, another process), named by key and token.
+   The lock isn't renewed in the background; a hold that is bound to another process stays so
+   (hf_confirm tells). LOST if that grant is over. */
+HF_API HF_MUST_USE int hf_adopt(hf *store, const char *key, uint64_t token, hf_lock **ret,
+                                hf_error *err);
+
+typedef struct hf_once {
+    hf_lock *lock;              /* RUN: yours, to be ended by hf_once_finish or hf_release;
+                                   NULL: the event is done */
+    int64_t done_us;            /* when it was done, by the store's clock (about the time of day) */
+    char owner[HF_OWNER_CAP];   /* by whom */
+    char result[HF_RESULT_CAP]; /* with what result */
+} hf_once;
+
+/* Begins the event `key`: see hf_once. BUSY (or TIMEOUT): somebody runs it now. A runner that dies
+   or releases leaves it undone. With HF_AT_MOST_ONCE it is marked (for keep_ms) before this
+   returns. The marker is durable. */
+HF_API HF_MUST_USE int hf_once_begin(hf *store, const char *key, int64_t keep_ms,
+                                     const hf_options *options, hf_once *ret, hf_error *err);
+
+/* hf_once_begin, started as by hf_acquire_start: `done` gets HF_OK and the lock (RUN), or HF_OK and
+   NULL, and then *ret says when, by whom and with what result. `ret` has to last until then. */
+HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms,
+                                     const hf_options *options, hf_once *ret, hf_acquired_fn *done,
+                                     void *arg, hf_wait **wait, hf_error *err);
+
+/* Turns the hold into a marker kept for keep_ms (HF_FOREVER: never pruned), durable on return, and
+   frees the lock whatever the result. `result` may be NULL. LOST: the hold was over; not marked. */
+HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
+
+/* One holder or waiter, as people want to see it. */
+typedef struct hf_party_info {
+    char owner[HF_OWNER_CAP];
+    char note[HF_NOTE_CAP];
+    uint64_t token;   /* 0 for a waiter */
+    int64_t since_us; /* by the store's clock */
+    int64_t left_ms;  /* a holder's lease; HF_FOREVER: as long as its process lives; 0: waiter */
+    enum hf_mode mode;
+    uint32_t limit;
+    int claimed; /* 0: handed over and not taken up yet */
+} hf_party_info;
+
+typedef struct hf_info {
+    char key[HF_KEY_CAP];
+    uint64_t rev;                   /* 0: nobody has used the key */
+    uint64_t token;                 /* of the last grant */
+    int64_t now_us;                 /* the store's clock */
+    int64_t done_us, keep_until_us; /* 0, 0: no marker; keep_until_us HF_FOREVER: for ever */
+    char result[HF_RESULT_CAP];
+    size_t n_holders, n_waiters;
+    const hf_party_info *parties; /* the holders, then the waiters in order */
+} hf_info;
+
+/* Called for each key; the info is borrowed for the call. Nonzero ends the listing with success. */
+typedef int hf_info_fn(void *arg, const hf_info *info);
+
+/* Shows one key, unused ones too (rev 0). Expired or dead holders are not shown as holding. */
+HF_API int hf_peek(hf *store, const char *key, hf_info_fn *see, void *arg, hf_error *err);
+
+/* Shows every key with the prefix ("" or NULL: all), in no order. */
+HF_API int hf_list(hf *store, const char *prefix, hf_info_fn *see, void *arg, hf_error *err);
+
+/* Shows every key with the prefix that is held or waited for, then each change as it is noticed,
+   until `see` returns nonzero. `see` is also called with NULL about four times a second. */
+HF_API int hf_watch(hf *store, const char *prefix, hf_info_fn *see, void *arg, hf_error *err);
+
+/* Ends the grant with this token, for its holder too. LOST if that grant is over. */
+HF_API int hf_break(hf *store, const char *key, uint64_t token, hf_error *err);
+
+/* Deletes rows that are free, unmarked (or past their keep time) and idle for idle_ms (at least
+   60,000). The number deleted is added up in *ret_n. */
+HF_API int hf_prune(hf *store, int64_t idle_ms, uint64_t *ret_n, hf_error *err);
+
+typedef struct hf_stats {
+    size_t size; /* set by the caller: sizeof(hf_stats) */
+    uint64_t acquired, released, busy, timeouts, canceled, lost, renewals, unknown, errors;
+    uint64_t store_ops;     /* requests sent to the store */
+    uint64_t wait_us_total; /* time spent waiting by those who acquired */
+    uint32_t held, waiting; /* now */
+} hf_stats;
+HF_API int hf_get_stats(hf *store, hf_stats *ret);
+
+/* The descriptor whose open file description carries the life of this handle's holds (file: only;
+   else -1). Borrowed. A child that inherits a dup of it keeps the holds alive. */
+HF_API int hf_session_fd(const hf *store);
+
+HF_API const char *hf_version(void);              /* "0.1.0" */
+HF_API const char *hf_code_name(int code);        /* "BUSY"; "?" if there is none */
+HF_API const char *hf_code_text(int code);        /* "held by another" */
+HF_API int hf_code_exit_status(int code);         /* of the command: 75 */
+HF_API const char *hf_store_url(const hf *store); /* borrowed; without secrets */
+
+/* For HF_SCOPED: releases and clears. */
+HF_API void hf_release_scope(hf_lock **lock);
+
+/*
+ * A lock that is given back when its scope is left, by return, break or goto:
+ *     HF_SCOPED hf_lock *lock = NULL;
+ *     if (hf_acquire(store, key, NULL, &lock, &err)) return err.code;
+ */
+#if defined(__GNUC__)
+#define HF_SCOPED __attribute__((cleanup(hf_release_scope)))
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

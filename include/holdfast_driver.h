@@ -1,0 +1,241 @@
+/*
+ * holdfast_driver.h - what a store must offer. For authors of drivers.
+ *
+ * A driver carries rows; it never decides. It doesn't retry, sleep (except in watch), interpret a
+ * lease, look at a wall clock, or log. All of the lock is in core/step.c, above two operations:
+ * "read a row" and "replace the row if nobody did so before". See doc/adding-a-driver.md.
+ *
+ * A driver is one file that defines one `const struct hf_driver`. Built in, it stands in the list
+ * of core/drivers.c; as a module it exports the symbol HF_DRIVER_SYMBOL and is called
+ * libholdfast-SCHEME.so.
+ */
+#ifndef HOLDFAST_DRIVER_H
+#define HOLDFAST_DRIVER_H
+
+#include "holdfast.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HF_DRIVER_ABI    1
+#define HF_DRIVER_SYMBOL hf_driver_entry
+#define HF_ROW_FORMAT    1 /* version of the row; an unknown one is CORRUPT, never "free" */
+
+/* Internal results of swap and take, beside the codes of holdfast.h. */
+#define HF_CONFLICT 1
+
+/* ---- the row ---- */
+
+enum hf_party_flag {
+    HF_PARTY_UNCLAIMED = 1, /* was handed the key while it waited and hasn't taken it up yet */
+    HF_PARTY_DETACHED = 2,  /* its session counts while it waits only: the hold ends by time */
+    HF_PARTY_ENDING = 4     /* released, but kept taken for a while: nobody's any more */
+};
+
+/* A holder, or a waiter. Strings are NUL-terminated; the lengths don't count the NUL. */
+typedef struct hf_party {
+    uint8_t id[16];     /* of the request: unique per attempt to acquire */
+    uint64_t token;     /* of the grant; 0 while it waits */
+    int64_t since_us;   /* store's clock: granted, or enqueued */
+    int64_t expires_us; /* store's clock; 0: no end by time */
+    uint64_t session;   /* 0: none; else the hold or wait ends when this session is dead */
+    uint32_t lease_ms;  /* what it asked for; 0: as long as its session lives */
+    uint32_t claim_ms;  /* how long a handed-over grant waits for it to wake */
+    uint32_t limit;     /* HF_LIMITED */
+    uint8_t mode;       /* enum hf_mode */
+    uint8_t flags;      /* enum hf_party_flag */
+    uint8_t bell;       /* which bell of its session to ring (stores with HF_CAN_BELLS); else 0 */
+    uint8_t owner_len, note_len;
+    char owner[HF_OWNER_CAP];
+    char note[HF_NOTE_CAP];
+} hf_party;
+
+/*
+ * What a key's state is. `party` holds n_holders holders (in the order of their grants), then
+ * n_queue waiters (in the order in which the store recorded them). Legal: a waiter while nobody
+ * holds (somebody has to notice). Illegal: a holder without a token, a waiter with one, two parties
+ * with one id, a token above rev.
+ * A row owns its memory: hf_row_init first, hf_row_clear at the end; hf_row_room before appending.
+ */
+typedef struct hf_row {
+    uint64_t rev;          /* of the last write; 0: there is no row */
+    uint64_t token;        /* of the last grant; kept while free */
+    int64_t done_us;       /* 0: no marker; else when the event was done */
+    int64_t keep_until_us; /* the marker counts until then; INT64_MAX: for ever */
+    uint32_t n_holders, n_queue;
+    uint32_t cap; /* room in party[] */
+    uint16_t result_len;
+    uint8_t done_by_len;
+    hf_party *party;
+    char done_by[HF_OWNER_CAP]; /* owner that finished the event; valid when done_us */
+    char result[HF_RESULT_CAP]; /* valid when done_us */
+    hf_party inl[2];            /* room for the common case, without allocation */
+} hf_row;
+
+HF_API void hf_row_init(hf_row *row);                            /* no row: rev 0, nobody */
+HF_API void hf_row_clear(hf_row *row);                           /* frees; leaves it initialized */
+HF_API HF_MUST_USE int hf_row_room(hf_row *row, size_t parties); /* 0 or HF_NOMEM; keeps content */
+HF_API HF_MUST_USE int hf_row_copy(hf_row *to, const hf_row *from); /* 0 or HF_NOMEM */
+/* Copies the used bytes of a party only. */
+HF_API void hf_party_copy(hf_party *to, const hf_party *from);
+/* 0, or HF_CORRUPT and what is wrong in *ret_why (constant text): for rows read from outside. */
+HF_API int hf_row_check(const hf_row *row, const char **ret_why);
+/* The rev of the write after `previous` at the store's clock `clock_us` (0: not known). */
+HF_API uint64_t hf_rev_next(uint64_t previous, int64_t clock_us);
+/* The earliest expires_us among the holders that aren't unclaimed; 0: none of them ends by time. */
+HF_API int64_t hf_row_end(const hf_row *row);
+/* Are two rows the same in every field? */
+HF_API int hf_row_equal(const hf_row *a, const hf_row *b);
+
+/*
+ * The row of a `take`: grants *party on `row` (absent, or free with an empty queue; else returns
+ * HF_CONFLICT and changes nothing), at the store's clock. For drivers that hold the row in hand.
+ */
+HF_API int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us);
+
+/* ---- the store ---- */
+
+typedef struct hf_rowkey {
+    const char *text; /* NUL-terminated */
+    uint32_t len;
+    uint64_t hash;  /* hf_key_hash(text, len) */
+    uint64_t *hint; /* a word of the caller's for this key and store, 0 at first, in which a driver
+                       may remember where the key is; NULL: none. A guess, to be checked. */
+} hf_rowkey;
+HF_API uint64_t hf_key_hash(const char *text, size_t len);
+/* A key of its text (borrowed), or INVALID. `err` says why. */
+HF_API int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err);
+
+typedef struct hf_url {
+    char scheme[32];
+    char user[128], password[256]; /* percent-decoded */
+    char host[256];                /* "" if none; without brackets */
+    int port;                      /* 0: none */
+    char path[1024];               /* percent-decoded, with its first slash if it had one */
+    char query[1024];              /* raw; read it by hf_url_get */
+    char safe[1400];               /* the whole, without secrets, for messages */
+} hf_url;
+/* Parses; INVALID if it can't. */
+HF_API int hf_url_parse(const char *text, hf_url *ret, hf_error *err);
+/* The decoded value of ?name=; 0 if it was there, else HF_UNSUPPORTED and "". INVALID: too long, or
+   given twice. */
+HF_API int hf_url_get(const hf_url *url, const char *name, char *ret, size_t cap);
+
+typedef struct hf_store hf_store; /* a driver's own; one per hf handle */
+
+enum hf_can {
+    /* Operations answer in microseconds and never block on a network; `now` is exact. */
+    HF_CAN_INSTANT = 1,
+    /* Tells whether a holder's process lives (session, alive): holds need no lease. */
+    HF_CAN_SESSIONS = 2,
+    /* A swap that turns a waiter into a holder wakes that waiter's bell; `watch` may be called by
+       any number of threads at once, each on a bell of its own. */
+    HF_CAN_BELLS = 4,
+    /* All operations may be called by several threads at once. Without it the handle serializes. */
+    HF_CAN_THREADS = 8,
+    /* Writes are expensive or rate-limited: don't stand in a queue unless asked. */
+    HF_CAN_NOT_QUEUE = 16
+};
+
+/* What a watcher has heard of so far; filled by listen. Opaque to the core. */
+typedef struct hf_ear {
+    uint64_t heard[2];
+} hf_ear;
+
+typedef struct hf_driver {
+    int abi;              /* HF_DRIVER_ABI */
+    const char *name;     /* the scheme */
+    const char *about;    /* one line for `holdfast stores` */
+    unsigned can;         /* enum hf_can */
+    uint32_t queue_cap;   /* waiters that one row can hold */
+    uint32_t holders_cap; /* holders that one row can hold */
+    uint32_t poll_ms;     /* how often a waiter that nothing wakes looks; 0: 250 */
+
+    /*
+     * Connects; creates what is missing where permitted. Refuses a store that cannot keep the
+     * promise, with the reason. `io_timeout_ms` bounds every later request.
+     */
+    int (*open)(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err);
+    void (*close)(hf_store *st);
+
+    /* The latest committed row; no row is rev 0. *ret_clock_us: the store's clock while it
+       answered, or 0 where `now` is given or there is none. `row` is initialized; its old content
+       is replaced. */
+    int (*get)(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err);
+
+    /*
+     * Atomically: if the stored rev is `seen` (0: there is none), store `row` (NULL: delete it) and
+     * return 0; else HF_CONFLICT, with the current row in *cur if cur isn't NULL. One round trip.
+     * No reply, or an ambiguous one: HF_UNKNOWN, never tried again here. `row` and `cur` differ.
+     * A store with HF_CAN_BELLS rings every party that holds in `row` but waited before; and the
+     * first waiter, if the earliest end (expires_us) of the holders that aren't unclaimed has
+     * changed (hf_row_end says it), for it planned by that.
+     */
+    int (*swap)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err);
+
+    /* Optional (NULL). One round trip: hf_row_take inside the store. 0: *cur is the row stored;
+       HF_CONFLICT: *cur is the current row. */
+    int (*take)(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err);
+
+    /* Given with HF_CAN_INSTANT: the store's clock now, exactly. Never goes back. */
+    int64_t (*now)(hf_store *st);
+
+    /* Given with HF_CAN_SESSIONS: the session of this handle (nonzero, never used before by
+       anybody), made if need be. */
+    int (*session)(hf_store *st, uint64_t *ret, hf_error *err);
+    /* 1: lives, 0: dead for ever, negative: can't say. */
+    int (*alive)(hf_store *st, uint64_t session, hf_error *err);
+    /* The descriptor that carries the session's life, or -1. Optional. */
+    int (*session_fd)(hf_store *st);
+
+    /*
+     * Optional. First listen, then look at the rows, then watch: sleeps until something may have
+     * changed since that listen, `interrupt` was called, or local time until_us
+     * (CLOCK_BOOTTIME) is reached. Early is fine; sleeping through a change is not, but the core
+     * polls anyway. Stores with HF_CAN_BELLS: the bell `bell` (0 to 255) of this handle's session,
+     * keys are NULL. Others: any change of one of the keys; called by one thread at a time.
+     */
+    int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                  hf_error *err);
+    int (*watch)(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
+    /* Makes a running (or the next) watch on that bell return. Any thread. */
+    void (*interrupt)(hf_store *st, uint8_t bell);
+
+    /*
+     * Optional, with HF_CAN_SESSIONS: a descriptor that becomes readable when a session may have
+     * died (a hint: somebody still has to ask alive, more than once, for it may come a little
+     * early). Borrowed. -1: none, poll instead. `mourn_read` empties it. NULL: no session of this
+     * store dies while it holds or waits (a handle that is closed gives everything back).
+     */
+    int (*mourn_fd)(hf_store *st);
+    void (*mourn_read)(hf_store *st);
+
+    /* Optional. Returns when everything swapped before is on disk. */
+    int (*sync)(hf_store *st, const hf_rowkey *key, hf_error *err);
+
+    /* Every row whose key has the prefix; nonzero from `see` ends it with success. Rows changed
+       meanwhile may be seen before or after the change. `see` may call get, swap. */
+    int (*scan)(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+    /* Optional. Looks at the store's settings for `doctor`: calls say(arg, ok, text) for each. */
+    int (*inspect)(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                   hf_error *err);
+} hf_driver;
+
+/* Fills *err (if not NULL) and returns `code`. The format's result: "file: swap 'k': no space". */
+HF_API int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 4, 5)))
+#endif
+    ;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

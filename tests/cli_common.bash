@@ -1,0 +1,66 @@
+# What the command's tests share. The store under test is HOLDFAST_TEST_STORE, or a file: of each
+# test's own; keys are new for every test, so that any store will do.
+
+cli_setup() {
+    : "${HOLDFAST:?is not set: the command under test}"
+    cd "$BATS_TEST_TMPDIR" || return 1
+    export HOLDFAST_STORE=${HOLDFAST_TEST_STORE:-file:$BATS_TEST_TMPDIR/store}
+    unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER
+    K=k-$$-$BATS_TEST_NUMBER-$RANDOM
+    STARTED=()
+}
+
+# Ends what the test has started, and what that left behind.
+cli_teardown() {
+    local pid
+    for pid in "${STARTED[@]}"; do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    for pid in $(cat ./*.pid 2>/dev/null); do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+}
+
+holdfast() { "$HOLDFAST" "$@"; }
+
+# Until the command succeeds; fails after 10 s.
+await() {
+    local i
+    for ((i = 0; i < 500; i++)); do
+        "$@" >/dev/null 2>&1 && return 0
+        sleep 0.02
+    done
+    echo "in vain: $*"
+    return 1
+}
+
+# Starts holdfast in the background, where a shell would have it ignore INT and QUIT: its pid in
+# PID, its output in bg.out and bg.err.
+background() {
+    env --default-signal "$HOLDFAST" "$@" >bg.out 2>bg.err 3>&- &
+    PID=$!
+    STARTED+=("$PID")
+}
+
+# Holds the key by a command that runs until the test ends; more options may follow. The pid of the
+# command is in cmd.pid.
+hold() {
+    local key=$1
+    shift
+    background run "$@" "$key" -- sh -c 'echo $$ >cmd.tmp; mv cmd.tmp cmd.pid; exec sleep 60'
+    await test -s cmd.pid
+}
+
+# The status of the background command, in STATUS.
+finished() {
+    STATUS=0
+    wait "${1:-$PID}" || STATUS=$?
+}
+
+held() { holdfast show --json "$1" | grep -q '"held":true'; }
+free() { holdfast show --json "$1" | grep -q '"held":false'; }
+waiters() {
+    [ "$(holdfast show --json "$1" | grep -o '"held":false,"token":null' | wc -l)" = "$2" ]
+}
+token() { holdfast show --json "$1" | sed 's/.*"held":true,"token":\([0-9]*\).*/\1/;s/^{.*//'; }
+gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }

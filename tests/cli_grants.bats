@@ -1,0 +1,179 @@
+#!/usr/bin/env bats
+# holdfast acquire, renew, release, break: grants by token, for scripts and operators.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+@test "acquire prints what a shell can eval; the grant outlives the process" {
+    eval "$(holdfast acquire "$K" --lease 10s)"
+    [ "$HOLDFAST_KEY" = "$K" ]
+    [ "$HOLDFAST_TOKEN" = "$(token "$K")" ]
+    [ -n "$HOLDFAST_OWNER" ]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast release "$K" --token "$HOLDFAST_TOKEN"
+    [ "$status" = 0 ]
+    free "$K"
+}
+
+@test "a key that a shell would take for something else" {
+    key="$K"' it'\''s $(touch ran) "; `touch ran`'
+    eval "$(holdfast acquire "$key" --lease 10s)"
+    [ "$HOLDFAST_KEY" = "$key" ]
+    [ ! -e ran ]
+    holdfast release "$key" --token "$HOLDFAST_TOKEN"
+}
+
+@test "acquire needs --lease" {
+    run holdfast acquire "$K"
+    [ "$status" = 64 ]
+    [[ $output == *--lease* ]]
+}
+
+@test "the lease ends by itself" {
+    eval "$(holdfast acquire "$K" --lease 300ms)"
+    run holdfast run -w 10 "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "renew extends it; an expired grant can't be renewed even if nobody took it" {
+    eval "$(holdfast acquire "$K" --lease 500ms)"
+    run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease 20s
+    [ "$status" = 0 ]
+    run holdfast show --json "$K"
+    [[ $output =~ \"left_ms\":1[0-9]{4}, ]]
+    run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease 100ms --json
+    [ "$status" = 0 ]
+    [[ $output == "{\"key\":\"$K\",\"held\":true,\"token\":$HOLDFAST_TOKEN,"* ]]
+    await free "$K"
+    run holdfast renew "$K" --token "$HOLDFAST_TOKEN"
+    [ "$status" = 76 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *"$K"* ]]
+}
+
+@test "renew without --lease: for as long again" {
+    eval "$(holdfast acquire "$K" --lease 10s)"
+    await sh -c '"$0" show --json "$1" | grep -q "\"left_ms\":9"' "$HOLDFAST" "$K"
+    run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --json
+    [[ $output =~ \"left_ms\":(10000|99[0-9]{2})\} ]]
+}
+
+@test "another token is refused with 76, and changes nothing" {
+    eval "$(holdfast acquire "$K" --lease 10s)"
+    for command in renew release break; do
+        run holdfast "$command" "$K" --token $((HOLDFAST_TOKEN - 1))
+        [ "$status" = 76 ]
+        [ "${#lines[@]}" = 1 ]
+    done
+    [ "$(token "$K")" = "$HOLDFAST_TOKEN" ]
+    holdfast release "$K" --token "$HOLDFAST_TOKEN"
+    for command in renew release break; do
+        run holdfast "$command" "$K" --token "$HOLDFAST_TOKEN"
+        [ "$status" = 76 ]
+    done
+    for command in renew release break; do
+        run holdfast "$command" "$K-never" --token 1
+        [ "$status" = 76 ]
+    done
+}
+
+@test "a token is needed, and has to be a number" {
+    for command in renew release break; do
+        run holdfast "$command" "$K"
+        [ "$status" = 64 ]
+        [[ $output == *--token* ]]
+        for token in 0 -1 x 1x '' 9007199254740992 99999999999999999999; do
+            run holdfast "$command" "$K" --token "$token"
+            [ "$status" = 64 ]
+            [ "${#lines[@]}" = 1 ]
+        done
+    done
+}
+
+@test "acquire waits like run: -n, -w, and a signal" {
+    hold "$K"
+    run holdfast acquire -n "$K" --lease 10s
+    [ "$status" = 75 ]
+    run holdfast acquire -w 0.2 -E 3 "$K" --lease 10s
+    [ "$status" = 3 ]
+    "$HOLDFAST" acquire "$K" --lease 10s >grant 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K" 1
+    kill "$waiter"
+    finished "$waiter"
+    [ "$STATUS" = 143 ]
+    [ ! -s grant ]
+    waiters "$K" 0
+    "$HOLDFAST" acquire "$K" --lease 10s >grant 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K" 1
+    kill "$PID"
+    finished "$waiter"
+    [ "$STATUS" = 0 ]
+    grep -q "^HOLDFAST_TOKEN='$(token "$K")'$" grant
+}
+
+@test "several keys at once, all or nothing" {
+    eval "$(holdfast acquire "$K-2" "$K-1" --lease 10s)"
+    [ "$HOLDFAST_KEY" = "$K-2 $K-1" ]
+    set -- $HOLDFAST_TOKEN
+    [ "$(token "$K-2")" = "$1" ]
+    [ "$(token "$K-1")" = "$2" ]
+    run holdfast acquire -n "$K-0" "$K-1" --lease 10s
+    [ "$status" = 75 ]
+    free "$K-0"
+}
+
+@test "acquire --json: a document per key; shared and limited ones" {
+    run holdfast acquire --json -s "$K-1" "$K-2" --lease 10s
+    [ "${#lines[@]}" = 2 ]
+    [[ ${lines[0]} == "{\"key\":\"$K-1\",\"held\":true,\"token\":"*',"owner":"'*',"left_ms":'* ]]
+    run holdfast acquire -n -s "$K-1" --lease 10s
+    [ "$status" = 0 ]
+    run holdfast acquire -n "$K-1" --lease 10s
+    [ "$status" = 75 ]
+    run holdfast acquire -n --limit 2 "$K-3" --lease 10s
+    run holdfast acquire -n --limit 2 "$K-3" --lease 10s
+    [ "$status" = 0 ]
+    run holdfast acquire -n --limit 2 "$K-3" --lease 10s
+    [ "$status" = 75 ]
+}
+
+@test "a grant that couldn't be printed isn't left standing" {
+    run sh -c '"$0" acquire "$1" --lease 10s >/dev/full' "$HOLDFAST" "$K"
+    [ "$status" -gt 0 ]
+    [ "${#lines[@]}" = 1 ]
+    free "$K"
+    run sh -c '"$0" acquire "$1" --lease 10s >&-' "$HOLDFAST" "$K"
+    [ "$status" -gt 0 ]
+    free "$K"
+}
+
+@test "release here what was acquired there: the holder of a run learns it" {
+    hold "$K"
+    run holdfast release "$K" --token "$(token "$K")"
+    [ "$status" = 0 ]
+    finished
+    [ "$STATUS" = 76 ]
+}
+
+@test "break ends the named grant, and the next in line gets the key" {
+    hold "$K"
+    "$HOLDFAST" run "$K" -- touch ran 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K" 1
+    run holdfast break "$K" --token "$(token "$K")"
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+    finished "$waiter"
+    [ "$STATUS" = 0 ]
+    [ -e ran ]
+    finished
+    [ "$STATUS" = 76 ]
+}

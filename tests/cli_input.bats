@@ -1,0 +1,232 @@
+#!/usr/bin/env bats
+# The command line itself: help, bad input (one clear line, 64), stores that can't be used, secrets.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+# Fails with the status, on one line that has all of the words.
+refused() {
+    local want=$1 word
+    shift
+    [ "$status" = "$want" ] || return 1
+    [ "${#lines[@]}" = 1 ] || return 1
+    [[ ${lines[0]} == holdfast:\ * ]] || return 1
+    for word; do [[ $output == *"$word"* ]] || return 1; done
+}
+
+@test "help and version" {
+    commands=(run once acquire renew release ls show watch break prune stores doctor bench)
+    for how in --help -h help; do
+        run holdfast $how
+        [ "$status" = 0 ]
+        for command in "${commands[@]}"; do [[ $output == *"  $command "* ]]; done
+    done
+    for command in "${commands[@]}"; do
+        run holdfast $command --help
+        [ "$status" = 0 ]
+        [[ $output == "usage: holdfast $command"* ]]
+        run holdfast help $command
+        [[ $output == "usage: holdfast $command"* ]]
+    done
+    run holdfast --version
+    [ "$status" = 0 ]
+    [[ $output =~ ^holdfast\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+    run holdfast
+    [ "$status" = 64 ]
+}
+
+@test "unknown commands and options, missing and superfluous arguments" {
+    run holdfast frobnicate
+    refused 64 frobnicate
+    run holdfast --frobnicate run "$K" -- true
+    refused 64 --frobnicate
+    run holdfast run --frobnicate "$K" -- true
+    refused 64 --frobnicate
+    run holdfast run -Z "$K" -- true
+    refused 64 -Z
+    run holdfast run -w
+    refused 64 -w
+    run holdfast run --lease
+    refused 64 --lease
+    run holdfast -S
+    refused 64 -S
+    run holdfast run
+    refused 64 key
+    run holdfast run "$K"
+    refused 64 command
+    run holdfast run "$K" --
+    refused 64 command
+    run holdfast run -- true
+    refused 64
+    run holdfast run "$K" -n true
+    refused 64 -n
+    run holdfast show
+    refused 64 key
+    run holdfast show "$K" more
+    refused 64 more
+    run holdfast ls a b
+    refused 64 b
+    run holdfast stores more
+    refused 64 more
+    run holdfast break --token 5
+    refused 64 key
+    run holdfast once "$K" --shared -- true
+    refused 64 --shared
+}
+
+@test "times" {
+    for time in '' x -1 1x 1.2.3 1e3 0x10 inf nan '1 s' 1ss ' 1' 99999999999999999999 1w +1 .; do
+        run holdfast run -w "$time" "$K" -- true
+        refused 64 "$time"
+    done
+    for time in 1 1s 1.5 .5 0.25s 100ms 1m 1h 1d 1.5m 0 0.0001; do
+        run holdfast run -w "$time" "$K" -- true
+        [ "$status" = 0 ]
+    done
+    for lease in 0 99ms 86401 2d; do
+        run holdfast run --lease "$lease" "$K" -- true
+        refused 64 --lease
+    done
+    run holdfast run --max-hold 0 "$K" -- true
+    refused 64 --max-hold
+    run holdfast run --at-least 25h "$K" -- true
+    refused 64 --at-least
+    run holdfast once --keep 0 "$K" -- true
+    refused 64 --keep
+}
+
+@test "numbers and words" {
+    for code in -1 256 x '' 1.5; do
+        run holdfast run -E "$code" "$K" -- true
+        refused 64 -E
+    done
+    for limit in 0 -1 1001 x; do
+        run holdfast run --limit "$limit" "$K" -- true
+        refused 64 --limit
+    done
+    run holdfast run --on-lost shrug "$K" -- true
+    refused 64 shrug
+}
+
+@test "keys" {
+    long=$(printf '%0512d' 0)
+    run holdfast run "$long" -- sh -c 'echo ${#HOLDFAST_KEY}'
+    [ "$output" = 512 ]
+    for key in '' "0$long" $'a\nb' $'a\tb' $'\001' $'\177' $'\377' $'\xc3('; do
+        for how in "run -n" "once -n"; do
+            # shellcheck disable=SC2086
+            run holdfast $how "$key" -- true
+            refused 64
+        done
+        run holdfast show "$key"
+        refused 64
+        run holdfast acquire -n "$key" --lease 10s
+        refused 64
+        run holdfast break "$key" --token 5
+        refused 64
+    done
+    for key in 'a b' 'a/b/5' '.' '..' '-' 'ü' '☃' 'a%b' "a'b" 'a"b' 'a\b' '*' '[' '~'; do
+        run holdfast run -- "$key" -- sh -c 'printf %s "$HOLDFAST_KEY"'
+        [ "$output" = "$key" ]
+    done
+    many=()
+    for ((i = 0; i < 65; i++)); do many+=("$K-$i"); done
+    run holdfast run "${many[@]}" -- true
+    refused 64
+    run holdfast run "${many[@]:1}" -- true
+    [ "$status" = 0 ]
+}
+
+@test "URLs" {
+    for url in '' nonsense: no-such-scheme://host '://' ':' 'file' '@/no/such/file'; do
+        run holdfast -S "$url" run "$K" -- true
+        refused 64
+    done
+    HOLDFAST_STORE=no-such-scheme: run holdfast run "$K" -- true
+    refused 64 no-such-scheme
+    : >empty
+    run holdfast -S @empty run "$K" -- true
+    refused 64 empty
+}
+
+@test "the default store is in the user's state directory" {
+    unset HOLDFAST_STORE
+    export HOME=$PWD/home XDG_STATE_HOME=$PWD/state
+    mkdir home state
+    run holdfast run "$K" -- sh -c 'echo "$HOLDFAST_STORE"'
+    [ "$status" = 0 ]
+    [[ $output == file:* ]]
+    [ -n "$(find state -type f)" ]
+    HOLDFAST_STORE='' run holdfast ls --all
+    [[ $output == *"$K"* ]]
+}
+
+@test "stores that can't be opened: why, and the status" {
+    run holdfast -S "file:$PWD/no/such/directory/store" run "$K" -- true
+    [ "$status" != 0 ]
+    [ "${#lines[@]}" = 1 ]
+    : >zero
+    for command in "run -n $K -- true" "ls" "show $K" "once $K -- true" "doctor" "bench"; do
+        # shellcheck disable=SC2086
+        run holdfast -S "file:$PWD/zero" $command
+        refused 65
+    done
+    echo 'not a store at all' >other
+    run holdfast -S "file:$PWD/other" run "$K" -- true
+    refused 65
+    mkdir directory
+    run holdfast -S "file:$PWD/directory" run "$K" -- true
+    [ "$status" != 0 ]
+    [ "${#lines[@]}" = 1 ]
+}
+
+@test "a store that fails: which status, and one line" {
+    for pair in unavailable:69 denied:77 corrupt:65 full:69; do
+        export HOLDFAST_FAULT=any:1+:${pair%:*}
+        for how in "run -n $K -- true" "run -w 0.3 $K -- true" "once -n $K -- true" \
+            "acquire -n $K --lease 5" "show $K" "ls"; do
+            # shellcheck disable=SC2086
+            run timeout 10 "$HOLDFAST" $how
+            refused "${pair#*:}"
+        done
+    done
+}
+
+@test "no permission: 77" {
+    mkdir locked
+    chmod 0 locked
+    if [ "$(id -u)" = 0 ]; then
+        cp "$HOLDFAST" hf
+        chmod 755 . hf
+        chmod 711 "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR/.." || true
+        run setpriv --reuid 65534 --clear-groups "$PWD/hf" -S "file:$PWD/locked/store" \
+            run "$K" -- true
+    else
+        run holdfast -S "file:$PWD/locked/store" run "$K" -- true
+    fi
+    refused 77
+}
+
+@test "a password in -S is wiped from the argument list, and never shown" {
+    secret=s3cr3t-$RANDOM
+    for url in "nosuch://anna:$secret@host/x" "nosuch://host/x?password=$secret" \
+        "nosuch://host/?a=1&sslpassword=$secret&b=2"; do
+        run holdfast -S "$url" run "$K" -- true
+        [ "$status" = 64 ]
+        [[ $output != *"$secret"* ]]
+        run holdfast doctor "$url"
+        [ "$status" = 64 ]
+        [[ $output != *"$secret"* ]]
+    done
+    # The last one counts; both are wiped, and the command's environment has neither.
+    background -S "nosuch://anna:$secret@host/x" run --store="nosuch://h/?token=$secret" \
+        -S "$HOLDFAST_STORE" "$K" -- sh -c 'echo "$HOLDFAST_STORE" >url; exec sleep 60'
+    await test -s url
+    tr '\0' ' ' <"/proc/$PID/cmdline" >cmdline
+    grep -q 'anna:\*\*\*.*@host/x run ' cmdline
+    run grep "$secret" cmdline url bg.err
+    [ "$status" = 1 ]
+    grep -q password bg.err
+}

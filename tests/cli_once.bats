@@ -1,0 +1,153 @@
+#!/usr/bin/env bats
+# holdfast once: an event is serviced by one execution, and remembered.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+@test "the event runs once; then: 0, and a line that says when, by whom, with what result" {
+    run holdfast once "$K" -- sh -c 'echo "ran $HOLDFAST_KEY $HOLDFAST_TOKEN"'
+    [ "$status" = 0 ]
+    [[ $output =~ ^"ran $K "[0-9]+$ ]]
+    run --separate-stderr holdfast once "$K" -- echo again
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+    # shellcheck disable=SC2154  # run sets it
+    [[ $stderr == *"'$K' was done "*" by "*": exit 0"* ]]
+    holdfast show --json "$K" | grep -q '"done":"2.*"result":"exit 0"'
+}
+
+@test "other events aren't touched by it" {
+    run holdfast once "$K-1" -- echo one
+    [ "$output" = one ]
+    run holdfast once "$K-2" -- echo two
+    [ "$output" = two ]
+}
+
+@test "ten at once run it once" {
+    for i in 1 2 3 4 5 6 7 8 9 10; do
+        "$HOLDFAST" once "$K" -- sh -c "echo $i >>ran" 2>>told 3>&- &
+        STARTED+=($!)
+    done
+    wait
+    [ "$(wc -l <ran)" = 1 ]
+    [ "$(grep -c 'was done' told)" = 9 ]
+}
+
+@test "a command that fails leaves it undone, with its own status" {
+    run holdfast once "$K" -- sh -c 'exit 5'
+    [ "$status" = 5 ]
+    run holdfast once "$K" -- sh -c 'kill -TERM $$'
+    [ "$status" = 143 ]
+    run -127 holdfast once "$K" -- no-such-command-here
+    run holdfast once "$K" -- echo ran
+    [ "$output" = ran ]
+}
+
+@test "--at-most-once: marked before it runs, and never again" {
+    run holdfast once --at-most-once "$K" -- sh -c 'exit 5'
+    [ "$status" = 5 ]
+    run --separate-stderr holdfast once --at-most-once "$K" -- echo again
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+    run --separate-stderr holdfast once "$K" -- echo again
+    [ -z "$output" ]
+}
+
+@test "--at-most-once by one that waited in line" {
+    background once "$K" -- sh -c 'echo $$ >cmd.pid; until [ -e go ]; do sleep 0.05; done; exit 3'
+    await test -s cmd.pid
+    "$HOLDFAST" once --at-most-once "$K" -- sh -c 'echo ran >>ran; exit 4' 3>&- &
+    second=$!
+    STARTED+=("$second")
+    await waiters "$K" 1
+    touch go
+    finished
+    [ "$STATUS" = 3 ]
+    finished "$second"
+    [ "$STATUS" = 4 ]
+    run --separate-stderr holdfast once "$K" -- echo again
+    [ -z "$output" ]
+    [ "$(cat ran)" = ran ]
+}
+
+@test "busy while it runs: 75 with -n and -w; who waits learns that it is done" {
+    background once "$K" -- sh -c 'echo $$ >cmd.pid; until [ -e go ]; do sleep 0.05; done'
+    await test -s cmd.pid
+    run holdfast once -n "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast once -w 0.1 -E 8 "$K" -- true
+    [ "$status" = 8 ]
+    "$HOLDFAST" once "$K" -- touch again 2>waiter.err 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K" 1
+    touch go
+    finished "$waiter"
+    [ "$STATUS" = 0 ]
+    [ ! -e again ]
+    grep -q 'was done' waiter.err
+}
+
+@test "a runner that is killed with its command leaves it undone: the next one runs it" {
+    background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    await test -s cmd.pid
+    kill -KILL "$PID" "$(cat cmd.pid)"
+    run holdfast once -w 10 "$K" -- echo ran
+    [ "$output" = ran ]
+}
+
+@test "--at-most-once: not even when its runner is killed" {
+    background once --at-most-once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    await test -s cmd.pid
+    kill -KILL "$PID" "$(cat cmd.pid)"
+    finished
+    run --separate-stderr holdfast once "$K" -- echo again
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+}
+
+@test "--keep: remembered for so long" {
+    run holdfast once --keep 300ms "$K" -- echo one
+    [ "$output" = one ]
+    await sh -c '[ "$("$0" once --keep 300ms "$1" -- echo two)" = two ]' "$HOLDFAST" "$K"
+    run holdfast once --keep forever "$K-e" -- true
+    run holdfast show "$K-e"
+    [[ $output == *"for ever"* ]]
+}
+
+@test "a lost hold doesn't mark, and gives 76" {
+    background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    await test -s cmd.pid
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    [ "$STATUS" = 76 ]
+    run holdfast once "$K" -- echo ran
+    [ "$output" = ran ]
+}
+
+@test "given up by TERM while waiting: 143, and nobody left in the queue" {
+    background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    await test -s cmd.pid
+    "$HOLDFAST" once "$K" -- touch ran 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K" 1
+    kill "$waiter"
+    finished "$waiter"
+    [ "$STATUS" = 143 ]
+    waiters "$K" 0
+}
+
+@test "--max-hold stops an event that hangs; it is undone" {
+    run timeout 20 "$HOLDFAST" once --max-hold 300ms "$K" -- sleep 60
+    [ "$status" = 76 ]
+    run holdfast once "$K" -- echo ran
+    [ "$output" = ran ]
+}
+
+@test "one event at a time: two keys are refused" {
+    run holdfast once "$K-1" "$K-2" -- true
+    [ "$status" = 64 ]
+}

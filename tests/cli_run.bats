@@ -1,0 +1,288 @@
+#!/usr/bin/env bats
+# holdfast run: what the command gets, what it answers, who may hold together, waiting.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+@test "the command runs, and its status is passed on" {
+    run holdfast run "$K" -- sh -c 'echo out; echo err >&2; exit 3'
+    [ "$status" = 3 ]
+    [ "$output" = $'out\nerr' ]
+    run holdfast run "$K" -- true
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+}
+
+@test "a command that died of a signal gives 128 and its number" {
+    run holdfast run "$K" -- sh -c 'kill -KILL $$'
+    [ "$status" = 137 ]
+    run holdfast run "$K" -- sh -c 'kill -TERM $$'
+    [ "$status" = 143 ]
+}
+
+@test "a command that isn't there gives 127, one that can't be executed 126" {
+    run -127 holdfast run "$K" -- no-such-command-here
+    [ "$status" = 127 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *no-such-command-here* ]]
+    run holdfast run "$K" -- /
+    [ "$status" = 126 ]
+    [ "${#lines[@]}" = 1 ]
+    free "$K"
+}
+
+@test "a script without an interpreter line runs, as from a shell" {
+    echo 'echo script $1' >s
+    chmod +x s
+    run holdfast run "$K" -- ./s one
+    [ "$output" = "script one" ]
+}
+
+@test "the command gets stdin, and its output may go anywhere" {
+    result=$(echo hello | holdfast run "$K" -- cat)
+    [ "$result" = hello ]
+}
+
+@test "the environment names key, token, owner and store, replacing what was inherited" {
+    export HOLDFAST_KEY=other HOLDFAST_TOKEN=1 HOLDFAST_OWNER=nobody
+    run holdfast run "$K" -- sh -c 'echo "$HOLDFAST_KEY|$HOLDFAST_TOKEN|$HOLDFAST_OWNER"; env'
+    [[ ${lines[0]} =~ ^"$K"\|[0-9]+\|[0-9a-f]{32}$ ]]
+    [ "$(printf '%s\n' "${lines[@]}" | grep -c '^HOLDFAST_KEY=')" = 1 ]
+    [[ $output == *"HOLDFAST_STORE=$HOLDFAST_STORE"* ]]
+}
+
+@test "HOLDFAST_STORE of the command is the one that -S named" {
+    run env -u HOLDFAST_STORE "$HOLDFAST" run -S "$HOLDFAST_STORE" "$K" -- \
+        sh -c 'echo "$HOLDFAST_STORE"'
+    [ "$output" = "$HOLDFAST_STORE" ]
+}
+
+@test "tokens grow with every grant" {
+    a=$(holdfast run "$K" -- sh -c 'echo $HOLDFAST_TOKEN')
+    b=$(holdfast run "$K" -- sh -c 'echo $HOLDFAST_TOKEN')
+    [ "$a" -gt 0 ]
+    [ "$b" -gt "$a" ]
+}
+
+@test "as flock has it: KEY CMD, KEY -c 'shell command', and options of the command's own" {
+    run holdfast run "$K" echo -n -w x
+    [ "$output" = "-w x" ]
+    run holdfast run "$K" -c 'echo "a  b"; exit 4'
+    [ "$output" = "a  b" ]
+    [ "$status" = 4 ]
+    run holdfast run -n "$K" --command 'echo long'
+    [ "$output" = long ]
+    run holdfast run "$K" -c 'echo a' b
+    [ "$status" = 64 ]
+}
+
+@test "options may stand before and after the key, if -- separates the command" {
+    run holdfast run "$K" -w 1 -v -- echo yes
+    [ "$status" = 0 ]
+    [[ $output == *yes* ]]
+    run holdfast run -- "$K" echo yes
+    [ "$output" = yes ]
+    run holdfast run -- "-$K" -- sh -c 'echo "$HOLDFAST_KEY"'
+    [ "$output" = "-$K" ]
+}
+
+@test "-n: 75 at once if somebody holds it, and who that is" {
+    hold "$K"
+    run holdfast run -n "$K" -- echo ran
+    [ "$status" = 75 ]
+    [[ $output != *ran* ]]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *"$K"*"$(hostname)"*"pid $PID"* ]]
+    run holdfast run --nonblock "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast run -w 0 "$K" -- true
+    [ "$status" = 75 ]
+}
+
+@test "-E: another status than 75, and -q: no line" {
+    hold "$K"
+    run holdfast run -n -E 9 "$K" -- true
+    [ "$status" = 9 ]
+    run holdfast run -n -q --conflict-exit-code 0 "$K" -- true
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+}
+
+@test "-w: gives up after the time, which may be a fraction" {
+    hold "$K"
+    start=$(date +%s%N)
+    run holdfast run -w 0.3 "$K" -- true
+    took=$((($(date +%s%N) - start) / 1000000))
+    [ "$status" = 75 ]
+    [ "$took" -ge 300 ]
+    [ "$took" -lt 3000 ]
+    run holdfast run --wait 50ms "$K" -- true
+    [ "$status" = 75 ]
+    await waiters "$K" 0
+}
+
+@test "without -w it waits, and runs when its turn comes" {
+    hold "$K"
+    "$HOLDFAST" run "$K" -- sh -c 'echo second' >second.out 3>&- &
+    second=$!
+    STARTED+=("$second")
+    await waiters "$K" 1
+    [ ! -s second.out ]
+    kill "$PID"
+    finished "$second"
+    [ "$STATUS" = 0 ]
+    [ "$(cat second.out)" = second ]
+}
+
+@test "waiters are served in order" {
+    hold "$K"
+    for i in 1 2 3 4; do
+        "$HOLDFAST" run "$K" -- sh -c "echo $i >>order" 3>&- &
+        STARTED+=($!)
+        await waiters "$K" "$i"
+    done
+    kill "$PID"
+    wait
+    [ "$(tr -d '\n' <order)" = 1234 ]
+}
+
+@test "-s: readers together, a writer alone" {
+    hold "$K" -s
+    run holdfast run -s -n "$K" -- true
+    [ "$status" = 0 ]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast run -n -x "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast run -n -s -x "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast run --shared --nonblock "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "--limit: so many at once" {
+    hold "$K" --limit 2
+    run holdfast run -n --limit 2 "$K" -- "$HOLDFAST" run -n --limit 2 "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast run -n --limit 2 "$K" -- true
+    [ "$status" = 0 ]
+    run holdfast run -n --limit 1 "$K" -- true
+    [ "$status" = 75 ]
+}
+
+@test "several keys: all held together, named in the order given" {
+    run holdfast run "$K-b" "$K-a" -- sh -c 'echo "$HOLDFAST_KEY|$HOLDFAST_TOKEN";
+        for k in $HOLDFAST_KEY; do "$0" run -n -q "$k" -- true; echo $?; done' "$HOLDFAST"
+    [ "$status" = 0 ]
+    [[ ${lines[0]} =~ ^"$K-b $K-a"\|[0-9]+\ [0-9]+$ ]]
+    [ "${lines[1]}" = 75 ]
+    [ "${lines[2]}" = 75 ]
+    free "$K-a"
+    free "$K-b"
+}
+
+@test "several keys: all or nothing" {
+    hold "$K-b"
+    run holdfast run -n "$K-a" "$K-b" -- true
+    [ "$status" = 75 ]
+    free "$K-a"
+    run holdfast run -w 0.2 "$K-a" "$K-b" -- true
+    [ "$status" = 75 ]
+    free "$K-a"
+    "$HOLDFAST" run "$K-b" "$K-a" -- echo both >both.out 3>&- &
+    both=$!
+    STARTED+=("$both")
+    await waiters "$K-b" 1
+    held "$K-a"
+    kill "$PID"
+    finished "$both"
+    [ "$(cat both.out)" = both ]
+}
+
+@test "a key twice is refused" {
+    for store in "$HOLDFAST_STORE" mem:; do
+        for how in -n "-w 5" ""; do
+            # shellcheck disable=SC2086
+            run timeout 10 "$HOLDFAST" -S "$store" run $how "$K" "$K" -- true
+            [ "$status" = 64 ]
+            [[ $output == *"$K"* ]]
+        done
+    done
+}
+
+@test "nested runs of different keys, and their environment" {
+    run holdfast run "$K-1" -- "$HOLDFAST" run "$K-2" -- sh -c 'echo "$HOLDFAST_KEY"'
+    [ "$output" = "$K-2" ]
+}
+
+@test "waiting for the key that it runs under is refused instead of waiting for ever" {
+    run timeout 10 "$HOLDFAST" run "$K" -- "$HOLDFAST" run "$K" -- true
+    [ "$status" = 64 ]
+    [[ $output == *"wait for itself"* ]]
+    run holdfast run "$K" -- "$HOLDFAST" run -w 0.1 "$K" -- true
+    [ "$status" = 75 ]
+}
+
+@test "-v: how long it took, and what runs" {
+    run holdfast run -v "$K" -- true
+    [[ ${lines[0]} =~ ^holdfast:\ getting\ lock\ took\ [0-9]+\.[0-9]+\ seconds$ ]]
+    [ "${lines[1]}" = "holdfast: executing true" ]
+    hold "$K"
+    run holdfast run -v -n "$K" -- true
+    [[ $output == *"failed to get lock"* ]]
+}
+
+@test "--lease: a hold by time is renewed while the command runs" {
+    background run --lease 300ms "$K" -- sleep 1
+    await held "$K"
+    token1=$(token "$K")
+    sleep 0.6
+    [ "$(token "$K")" = "$token1" ]
+    finished
+    [ "$STATUS" = 0 ]
+    free "$K"
+}
+
+@test "--at-least: the key stays taken" {
+    run holdfast run --at-least 1s "$K" -- true
+    [ "$status" = 0 ]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    run holdfast run -w 5 "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "--max-hold: stops a command that hangs, with 76" {
+    run timeout 20 "$HOLDFAST" run --max-hold 300ms "$K" -- sleep 60
+    [ "$status" = 76 ]
+    [[ $output == *max-hold* ]]
+    free "$K"
+    run holdfast run --max-hold 10s "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "the note tells what runs where, and for whom" {
+    hold "$K"
+    run holdfast show --json "$K"
+    [[ $output == *"\"host\":\"$(hostname)\""* ]]
+    [[ $output == *"\"pid\":$PID"* ]]
+    [[ $output == *'"command":"sh -c echo $$ >cmd.tmp; mv cmd.tmp cmd.pid; exec sleep 60"'* ]]
+}
+
+@test "-S before and after the subcommand, attached or not, by its long name, from a file" {
+    unset HOLDFAST_STORE
+    other=${HOLDFAST_TEST_STORE:-file:$BATS_TEST_TMPDIR/other}
+    echo "$other" >url
+    for option in "-S $other" "-S$other" "--store $other" "--store=$other" "-S @url"; do
+        # shellcheck disable=SC2086
+        run holdfast $option run "$K" -- sh -c 'echo $HOLDFAST_STORE'
+        [ "$output" = "$other" ]
+        # shellcheck disable=SC2086
+        run holdfast run $option "$K" -- sh -c 'echo $HOLDFAST_STORE'
+        [ "$output" = "$other" ]
+    done
+    result=$(echo "$other" | holdfast -S @- run "$K" -- sh -c 'echo $HOLDFAST_STORE')
+    [ "$result" = "$other" ]
+}

@@ -1,0 +1,217 @@
+#!/usr/bin/env bats
+# holdfast ls, show, watch, prune, stores, doctor, bench: looking at stores.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+# Is it one JSON document a line, each with these members of these types?
+documents() {
+    python3 -c '
+import json, sys
+types = {"s": str, "i": int, "b": bool, "n": type(None), "l": list}
+for line in sys.stdin:
+    document = json.loads(line)
+    for want in sys.argv[1:]:
+        name, _, kinds = want.partition(":")
+        assert type(document[name]) in [types[k] for k in kinds], (name, document)
+' "$@"
+}
+
+@test "ls names what is held or waited for, sorted; with --all free ones too" {
+    hold "$K/b"
+    holdfast run "$K/c" -- true
+    eval "$(holdfast acquire "$K/a" --lease 10s)"
+    run holdfast ls "$K/"
+    [ "$status" = 0 ]
+    [ "${#lines[@]}" = 3 ]
+    [[ ${lines[1]} == *"$K/a "* ]]
+    [[ ${lines[2]} == *"$K/b "*"pid $PID (sh -c "* ]]
+    run holdfast ls --all "$K/"
+    [ "${#lines[@]}" = 4 ]
+    [[ ${lines[3]} == *"$K/c "*"(free)" ]]
+    run holdfast ls "$K/none"
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+}
+
+@test "a prefix is taken literally" {
+    for k in "$K%a" "${K}_a" "$K*a" "${K}[a"; do holdfast run "$k" -- true; done
+    run holdfast ls --all --json "$K%"
+    [ "${#lines[@]}" = 1 ]
+    run holdfast ls --all --json "$K*"
+    [ "${#lines[@]}" = 1 ]
+}
+
+@test "ls --json: a document a line, of the same shape everywhere" {
+    hold "$K/a"
+    "$HOLDFAST" run -s "$K/a" -- true 3>&- &
+    STARTED+=($!)
+    await waiters "$K/a" 1
+    holdfast ls --json "$K/" >out
+    [ "$(wc -l <out)" = 1 ]
+    documents key:s held:b token:i owner:s mode:s since:s left_ms:in host:s pid:i user:s command:s \
+        waiters:l holders:l <out
+    python3 -c '
+import json, sys
+d = json.load(open("out"))
+assert d["held"] is True and d["mode"] == "exclusive" and d["pid"] == int(sys.argv[1])
+w, = d["waiters"]
+assert w["held"] is False and w["mode"] == "shared" and w["token"] is None
+assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"]
+' "$PID"
+}
+
+@test "show: of an unused key says that it is free, status 0" {
+    run holdfast show "$K"
+    [ "$status" = 0 ]
+    [ "$output" = "$K: free" ]
+    holdfast show --json "$K" | documents key:s held:b token:i owner:n mode:n since:n left_ms:n \
+        host:n pid:n user:n command:n waiters:l
+    run holdfast show --json "$K"
+    [[ $output == *'"held":false'*'"waiters":[]'* ]]
+}
+
+@test "show: holder, waiters in order, token, owner, lease" {
+    hold "$K" --lease 20s
+    for name in first second; do
+        "$HOLDFAST" run "$K" -- echo "$name" 3>&- &
+        STARTED+=($!)
+        await waiters "$K" $((++n))
+    done
+    run holdfast show "$K"
+    [ "${lines[0]}" = "$K: held by" ]
+    [[ ${lines[1]} == *"@$(hostname) pid $PID (sh -c "* ]]
+    [[ ${lines[2]} == *"since 2"*"token $(token "$K")"*"s left" ]]
+    [ "${lines[3]}" = "waiting:" ]
+    [[ ${lines[4]} == *"(echo first)"* ]]
+    [[ ${lines[6]} == *"(echo second)"* ]]
+    run holdfast show --json "$K"
+    [[ $output =~ \"left_ms\":(1[0-9]{4}|20000), ]]
+}
+
+@test "show: modes" {
+    hold "$K" --limit 3
+    run holdfast show "$K"
+    [[ $output == *"one of at most 3"* ]]
+    run holdfast show --json "$K"
+    [[ $output == *'"mode":"limited","limit":3'* ]]
+}
+
+@test "what others wrote into notes and keys can't drive the terminal" {
+    key="$K-ü-☃"
+    hold "$key"
+    run holdfast run -n "$key" -- true
+    [[ $output == *"$key"* ]]
+    printf 'x\033]0;y\007\n' >evil
+    background run "$K-e" -- sh -c 'exec sleep 60' "$(cat evil)"
+    await held "$K-e"
+    for how in "ls $K" "show $K-e" "run -n $K-e -- true"; do
+        # shellcheck disable=SC2086
+        run holdfast $how
+        [[ $output == *'x?]0;y?'* ]]
+        [[ $output != *$'\033'* ]]
+    done
+}
+
+@test "watch --json: a line per change, at once; INT ends it with 130" {
+    env --default-signal "$HOLDFAST" watch --json "$K" >seen 3>&- &
+    watcher=$!
+    STARTED+=("$watcher")
+    hold "$K"
+    await grep -q '"held":true' seen
+    kill "$PID"
+    await sh -c 'tail -n 1 seen | grep -q "\"held\":false"'
+    kill -INT "$watcher"
+    finished "$watcher"
+    [ "$STATUS" = 130 ]
+    documents key:s held:b token:i waiters:l <seen
+}
+
+@test "watch: words; what is held already comes first; TERM ends it with 143" {
+    hold "$K/a"
+    env --default-signal "$HOLDFAST" watch "$K" >seen 3>&- &
+    watcher=$!
+    STARTED+=("$watcher")
+    await grep -q "$K/a: held by .*pid $PID" seen
+    holdfast once "$K/b" -- sh -c "until grep -q '/b: held' seen; do sleep 0.05; done"
+    await grep -q "$K/b: done" seen
+    kill "$watcher"
+    finished "$watcher"
+    [ "$STATUS" = 143 ]
+}
+
+@test "watch: a reader that went away ends it" {
+    hold "$K"
+    timeout 20 sh -c '{ "$0" watch "$1" 2>err; echo $? >status; } | head -n 1' "$HOLDFAST" "$K"
+    [ "$(cat status)" = 70 ]
+    [ "$(wc -l <err)" = 1 ]
+}
+
+@test "output that can't be written gives a nonzero status" {
+    hold "$K"
+    for how in "ls" "show $K" "stores" "--help" "--version" "run --help"; do
+        # shellcheck disable=SC2086
+        run sh -c '"$0" "$@" >/dev/full' "$HOLDFAST" $how
+        [ "$status" = 70 ]
+        [ "${#lines[@]}" = 1 ]
+    done
+}
+
+@test "prune deletes what is idle, and says how many" {
+    holdfast run "$K" -- true
+    run holdfast prune --idle 24h
+    [ "$status" = 0 ]
+    [[ $output =~ ^[0-9]+\ deleted$ ]]
+    run holdfast prune --idle 24h --json
+    [[ $output =~ ^\{\"deleted\":[0-9]+\}$ ]]
+    run holdfast prune
+    [ "$status" = 64 ]
+    run holdfast prune --idle 59s
+    [ "$status" = 64 ]
+}
+
+@test "stores names those that are built in" {
+    run holdfast stores
+    [ "$status" = 0 ]
+    [[ $output == *mem* ]]
+    [[ $output == *file* ]]
+    holdfast stores --json | documents scheme:s usable:b about:sn path:sn why:sn
+}
+
+@test "stores says why a module can't be used" {
+    mkdir modules
+    echo nonsense >modules/libholdfast-bad.so
+    HOLDFAST_DRIVERS=$PWD/modules run holdfast stores
+    [ "$status" = 0 ]
+    [[ $output == *"bad "*"cannot be used: "* ]]
+    HOLDFAST_DRIVERS=$PWD/modules run holdfast -S bad:x run "$K" -- true
+    [ "$status" = 64 ]
+}
+
+@test "doctor proves a good store, and says what it does not promise" {
+    run holdfast doctor "$HOLDFAST_STORE"
+    [ "$status" = 0 ]
+    [[ $output != *"BAD "* ]]
+    [[ $output == *"promises:"*"does not promise:"* ]]
+    run holdfast doctor --json
+    [ "$status" = 0 ]
+    [[ ${lines[-1]} == *'"safe":true'* ]]
+    printf '%s\n' "${lines[@]}" | grep -v '"safe"' | documents check:s ok:b
+}
+
+@test "doctor finds a store that lies" {
+    HOLDFAST_FAULT=take:1+:before run holdfast doctor
+    [ "$status" = 65 ]
+    [[ $output == *"BAD "*"do not trust it"* ]]
+}
+
+@test "bench measures beside flock, and leaves nothing held" {
+    run timeout 60 "$HOLDFAST" bench "$HOLDFAST_STORE"
+    [ "$status" = 0 ]
+    [[ $output == *"flock"*"x "* ]]
+    holdfast bench --json | documents what:s unit:s
+    run holdfast ls holdfast-bench/
+    [ -z "$output" ]
+}

@@ -1,0 +1,324 @@
+#!/usr/bin/env bats
+# holdfast run: signals, killed wrappers, lost locks, what is left behind.
+
+load cli_common
+setup() { cli_setup; }
+teardown() { cli_teardown; }
+
+# A command that says which signals it got, in the file "got", until it gets TERM or 5 s pass.
+start_listener() {
+    cat >listen <<'END'
+#!/bin/bash
+for s in INT HUP QUIT USR1 USR2 WINCH CONT; do trap "echo $s >>got" $s; done
+trap 'echo TERM >>got; exit 7' TERM
+echo $$ >cmd.tmp; mv cmd.tmp cmd.pid
+while :; do sleep 0.05; done
+END
+    chmod +x listen
+    background run "$@" "$K" -- ./listen
+    await test -s cmd.pid
+}
+
+@test "every signal reaches the command, once" {
+    start_listener
+    for s in INT HUP QUIT USR1 USR2 WINCH CONT; do
+        kill -"$s" "$PID"
+        await grep -qx $s got
+    done
+    kill -TERM "$PID"
+    finished
+    [ "$STATUS" = 7 ]
+    [ "$(sort got | uniq -c | awk '$1 != 1')" = "" ]
+    [ "$(wc -l <got)" = 8 ]
+    free "$K"
+}
+
+@test "TERM stops a shell's children too, not the shell alone" {
+    background run "$K" -- sh -c 'sleep 61 & echo $! >sleep.pid; wait'
+    await test -s sleep.pid
+    kill -TERM "$PID"
+    finished
+    [ "$STATUS" = 143 ]
+    await gone "$(cat sleep.pid)"
+    await free "$K"
+}
+
+@test "signals that were ignored stay ignored; others are as they were" {
+    (trap '' HUP; exec "$HOLDFAST" run "$K" -- grep -E '^Sig(Blk|Ign)' /proc/self/status) >ignoring
+    (trap '' HUP; exec grep -E '^Sig(Blk|Ign)' /proc/self/status) >plain
+    cmp ignoring plain
+    holdfast run "$K" -- grep -E '^Sig(Blk|Ign)' /proc/self/status >ours
+    grep -E '^Sig(Blk|Ign)' /proc/self/status >plain
+    cmp ours plain
+    env --default-signal "$HOLDFAST" run "$K" -- grep -E '^SigIgn' /proc/self/status >default
+    grep -q '0000000000000000' default
+}
+
+@test "an ignored SIGCHLD doesn't lose the command's status" {
+    run env --ignore-signal=CHLD "$HOLDFAST" run "$K" -- sh -c 'exit 5'
+    [ "$status" = 5 ]
+}
+
+@test "given up by INT or TERM while waiting: 130, 143, and nobody left in the queue" {
+    hold "$K"
+    for pair in INT:130 TERM:143 HUP:129 QUIT:131; do
+        env --default-signal "$HOLDFAST" run "$K" -- touch ran 3>&- &
+        waiter=$!
+        STARTED+=("$waiter")
+        await waiters "$K" 1
+        kill -"${pair%:*}" "$waiter"
+        finished "$waiter"
+        [ "$STATUS" = "${pair#*:}" ]
+        waiters "$K" 0
+    done
+    [ ! -e ran ]
+}
+
+@test "a wait for several keys is given up whole" {
+    hold "$K-b"
+    "$HOLDFAST" run "$K-a" "$K-b" -- touch ran 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K-b" 1
+    kill "$waiter"
+    finished "$waiter"
+    [ "$STATUS" = 143 ]
+    free "$K-a"
+    waiters "$K-b" 0
+}
+
+@test "the wrapper killed: the key stays held while its command runs (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    hold "$K"
+    kill -KILL "$PID"
+    finished
+    [ "$STATUS" = 137 ]
+    kill -0 "$(cat cmd.pid)"
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    kill -KILL "$(cat cmd.pid)"
+    run holdfast run -w 5 "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "a waiter takes over when the command of a killed wrapper ends (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    hold "$K"
+    "$HOLDFAST" run "$K" -- touch ran 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K" 1
+    kill -KILL "$PID"
+    sleep 0.3
+    [ ! -e ran ]
+    kill -KILL "$(cat cmd.pid)"
+    finished "$waiter"
+    [ "$STATUS" = 0 ]
+    [ -e ran ]
+}
+
+@test "-o: the command doesn't carry the hold (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    hold "$K" -o
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    kill -KILL "$PID"
+    await holdfast run -n -q "$K" -- true
+    kill -0 "$(cat cmd.pid)"
+}
+
+@test "a hold by time: the command ends with its wrapper, as it couldn't be renewed any more" {
+    hold "$K" --lease 10s
+    kill -KILL "$PID"
+    await gone "$(cat cmd.pid)"
+}
+
+@test "what the command leaves in the background goes on holding, unless -o (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    run holdfast run "$K" -- sh -c 'sleep 60 >/dev/null 2>&1 3>&- & echo $! >left.pid; exit 4'
+    [ "$status" = 4 ]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    kill "$(cat left.pid)"
+    run holdfast run -w 5 "$K" -- true
+    [ "$status" = 0 ]
+    run holdfast run -o "$K" -- sh -c 'sleep 60 >/dev/null 2>&1 3>&- & echo $! >left.pid; exit 4'
+    [ "$status" = 4 ]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "where no descriptor carries the hold it is given back at the end" {
+    for how in "-S mem: run" "run --lease 10s"; do
+        # shellcheck disable=SC2086
+        HOLDFAST_TRACE=$PWD/trace run holdfast $how "$K" -- \
+            sh -c 'sleep 60 >/dev/null 2>&1 3>&- & echo $! >left.pid'
+        [ "$status" = 0 ]
+        grep -q 'swap .*parties=0+0' trace
+        rm trace
+        kill "$(cat left.pid)"
+    done
+}
+
+@test "orphans of the command are reaped while it runs" {
+    background run "$K" -- sh -c '(sleep 0.1 & echo $! >orphan.pid); until [ -e go ]; do
+        sleep 0.05; done'
+    await test -s orphan.pid
+    await sh -c '! [ -e /proc/$(cat orphan.pid) ]'
+    touch go
+    finished
+    [ "$STATUS" = 0 ]
+}
+
+@test "messages that nobody reads end neither the command nor the hold" {
+    for how in '2>&-' '2>/dev/full' '2>&1 | true'; do
+        run bash -c 'set -o pipefail; "$0" run -v "$1" -- sh -c "
+            \"\$0\" run -n -q $1 -- true; echo \$? >inner; exit 3" "$0" '"$how" "$HOLDFAST" "$K"
+        [ "$status" = 3 ]
+        [ "$(cat inner)" = 75 ]
+        free "$K"
+    done
+}
+
+@test "a lost lock stops the command and all that it started, with 76" {
+    background run "$K" -- sh -c 'sleep 61 & echo $! >a.pid
+        (sleep 62 & echo $! >b.pid; wait) & (exec sleep 63) & echo $! >c.pid; wait'
+    await test -s a.pid
+    await test -s b.pid
+    await test -s c.pid
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    [ "$STATUS" = 76 ]
+    grep -q "$K" bg.err
+    for f in a b c; do gone "$(cat $f.pid)"; done
+}
+
+@test "a lost lock: orphans of the command are stopped, daemons of their own session are not" {
+    background run "$K" -- sh -c '(sleep 61 & echo $! >orphan.pid); setsid sh -c "
+        echo \$\$ >daemon.pid; exec sleep 62" & sleep 63'
+    await test -s orphan.pid
+    await test -s daemon.pid
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    [ "$STATUS" = 76 ]
+    gone "$(cat orphan.pid)"
+    kill -0 "$(cat daemon.pid)"
+}
+
+@test "a lost lock: TERM first, so that the command can tidy up" {
+    start_listener
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    [ "$STATUS" = 76 ]
+    [ "$(cat got)" = TERM ]
+}
+
+@test "a lost lock: a command that ignores TERM is killed after 5 s" {
+    background run "$K" -- sh -c 'trap "" TERM; echo $$ >cmd.pid; while :; do sleep 1; done'
+    await test -s cmd.pid
+    start=$(date +%s%N)
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    took=$((($(date +%s%N) - start) / 1000000))
+    [ "$STATUS" = 76 ]
+    [ "$took" -ge 4900 ]
+    [ "$took" -lt 9000 ]
+}
+
+@test "a lost lock: a stopped command is stopped for good" {
+    hold "$K"
+    kill -STOP "$(cat cmd.pid)"
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    [ "$STATUS" = 76 ]
+    gone "$(cat cmd.pid)"
+}
+
+@test "--on-lost kill: at once" {
+    start_listener --on-lost kill
+    start=$(date +%s%N)
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    took=$((($(date +%s%N) - start) / 1000000))
+    [ "$STATUS" = 76 ]
+    [ ! -s got ]
+    [ "$took" -lt 3000 ]
+}
+
+@test "--on-lost ignore: the command goes on, and its status counts" {
+    background run --on-lost ignore "$K" -- sh -c 'echo $$ >cmd.pid
+        until [ -e go ]; do sleep 0.05; done; exit 6'
+    await test -s cmd.pid
+    holdfast break "$K" --token "$(token "$K")"
+    await grep -q 'goes on' bg.err
+    touch go
+    finished
+    [ "$STATUS" = 6 ]
+}
+
+@test "a lost lock that nobody noticed while the command ran is told at its end" {
+    run holdfast run "$K" -- sh -c '"$0" break "$HOLDFAST_KEY" --token "$HOLDFAST_TOKEN"' \
+        "$HOLDFAST"
+    [ "$status" = 76 ]
+}
+
+@test "a lease that runs out in a stopped wrapper is lost when it goes on" {
+    hold "$K" --lease 300ms
+    kill -STOP "$PID"
+    run holdfast run -w 5 "$K" -- true
+    [ "$status" = 0 ]
+    kill -CONT "$PID"
+    finished
+    [ "$STATUS" = 76 ]
+    gone "$(cat cmd.pid)"
+}
+
+@test "kill 0 in the command doesn't come back to it" {
+    cat >selfkill <<'END'
+#!/bin/bash
+n=0
+trap 'n=$((n + 1)); echo $n >count' USR2
+trap 'n=$((n + 1)); echo $n >count' TERM
+kill -TERM 0
+for i in 1 2 3 4 5 6; do sleep 0.05; done
+exit 0
+END
+    chmod +x selfkill
+    run setsid -w "$HOLDFAST" run "$K" -- ./selfkill
+    [ "$status" = 0 ]
+    [ "$(cat count)" = 1 ]
+}
+
+@test "a truncated store is noticed: the command is stopped, 65 (file:)" {
+    [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    hold "$K"
+    truncate -s 100 "$BATS_TEST_TMPDIR/store"
+    finished
+    [ "$STATUS" = 65 ]
+    gone "$(cat cmd.pid)"
+    grep -q truncated bg.err
+}
+
+@test "a store that is removed is noticed: the command is stopped, 65 (file:)" {
+    [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    hold "$K"
+    rm "$BATS_TEST_TMPDIR/store"
+    finished
+    [ "$STATUS" = 65 ]
+    gone "$(cat cmd.pid)"
+    grep -q "was removed" bg.err
+}
+
+@test "a store that is truncated while somebody waits in it: 65 (file:)" {
+    [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    hold "$K"
+    "$HOLDFAST" run -w 20 "$K" -- touch ran 2>waiter.err 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await waiters "$K" 1
+    truncate -s 0 "$BATS_TEST_TMPDIR/store"
+    kill -KILL "$PID" "$(cat cmd.pid)" || true # which may have noticed already
+    finished "$waiter"
+    [ "$STATUS" = 65 ]
+    [ ! -e ran ]
+}

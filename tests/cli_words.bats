@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# What the command knows is what its manual and its completions say.
+
+load cli_common
+setup() {
+    cli_setup
+    cd "$BATS_TEST_TMPDIR"
+}
+teardown() { cli_teardown; }
+
+# What bash offers for the last of the words, in the array OFFERED.
+offer() {
+    # shellcheck source=../completions/holdfast.bash
+    source "$SOURCE/completions/holdfast.bash"
+    PATH=$(dirname "$HOLDFAST"):$PATH
+    COMP_WORDS=(holdfast "$@")
+    COMP_CWORD=$#
+    COMPREPLY=()
+    _holdfast
+    OFFERED=("${COMPREPLY[@]}")
+}
+
+@test "bash completes commands and options" {
+    offer re
+    [ "${OFFERED[*]}" = "renew release" ]
+    offer -S file:x pr
+    [ "${OFFERED[*]}" = "prune" ]
+    offer run --at
+    [ "${OFFERED[*]}" = "--at-least" ]
+    offer once --at
+    [ "${OFFERED[*]}" = "--at-most-once" ]
+    offer run --on-lost i
+    [ "${OFFERED[*]}" = "ignore" ]
+    offer break "$K" --tok
+    [ "${OFFERED[*]}" = "--token" ]
+    offer stores --tok
+    [ "${#OFFERED[@]}" = 0 ]
+}
+
+@test "bash completes keys, those with blanks and quotes too" {
+    holdfast run "$K-b c" "$K-a" "$K-\"q'\\" -- true
+    offer run "$K-a"
+    [ "${OFFERED[*]}" = "$K-a" ]
+    offer show "$K-b"
+    [ "${OFFERED[*]}" = "$K-b\\ c" ]
+    offer show "$K-\""
+    quoted=
+    eval "quoted=${OFFERED[0]}"
+    [ "$quoted" = "$K-\"q'\\" ]
+    offer release "$K"
+    [ "${#OFFERED[@]}" = 0 ]
+    hold "$K-a"
+    offer break "$K"
+    [ "${OFFERED[*]}" = "$K-a" ]
+}
+
+@test "bash completes the command behind --" {
+    offer run k -- ech
+    [[ " ${OFFERED[*]} " == *" echo "* ]]
+    touch a-file
+    offer run k -- cat a-f
+    [ "${OFFERED[*]}" = a-file ]
+}
+
+@test "every long option is in the manual and in every completion" {
+    options=$(sed -n 's/^ *{{"\([a-z-]*\)", [a-z]*_argument.*/\1/p' "$SOURCE/cli/options.c")
+    [ "$(wc -w <<<"$options")" -ge 20 ]
+    for option in $options; do
+        grep -q -e "-$option" "$SOURCE"/man/holdfast*.1
+        case $option in nb | timeout) continue ;; esac # older names of flock's
+        for file in holdfast.bash _holdfast; do
+            grep -q -e "--$option" "$SOURCE/completions/$file"
+        done
+        grep -q -e "-l $option" "$SOURCE/completions/holdfast.fish"
+    done
+}
+
+@test "every command has a page, and is in every completion" {
+    commands=$(holdfast --help | sed -n 's/^  \([a-z]*\)  *.*/\1/p')
+    [ "$(wc -w <<<"$commands")" -ge 13 ]
+    for command in $commands; do
+        page=$(holdfast "$command" --help | sed -n 's/.*see man //p')
+        grep -q "^.Nm holdfast $command$" "$SOURCE/man/$page.1"
+        for file in "$SOURCE"/completions/*; do grep -qw "$command" "$file"; done
+    done
+}
+
+@test "the synopsis of --help names no option that the command refuses" {
+    for command in run once acquire renew release ls show watch break prune stores doctor bench; do
+        for option in $(holdfast "$command" --help | grep -o -e '--[a-z-]*'); do
+            [ "$option" != -- ] || continue
+            run holdfast "$command" "$option" --help
+            [[ $output != *"bad option"* ]]
+        done
+    done
+}

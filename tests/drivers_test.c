@@ -1,0 +1,154 @@
+/*
+ * drivers_test.c - finding a driver by its scheme, and what is said when there is none.
+ * The argument is the directory of the test modules.
+ */
+#include "drivers.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *modules;
+
+static int here(void **state)
+{
+    (void)state;
+    return setenv("HOLDFAST_DRIVERS", modules, 1);
+}
+
+static void the_built_in_ones_are_there(void **state)
+{
+    (void)state;
+    const hf_driver *mem = hf__driver("mem", NULL);
+    assert_ptr_equal(mem, &hf__mem_driver);
+    assert_string_equal(mem->name, "mem");
+    assert_int_equal(mem->abi, HF_DRIVER_ABI);
+}
+
+static void a_good_module_is_loaded_once_and_stays(void **state)
+{
+    (void)state;
+    hf_error err = {0, 0, ""};
+    const hf_driver *good = hf__driver("good", &err);
+    if (!good) fail_msg("%s", err.text);
+    assert_string_equal(good->name, "good");
+    hf_url url;
+    hf_store *st = NULL;
+    assert_int_equal(hf_url_parse("good:x", &url, NULL), 0);
+    assert_int_equal(good->open(&url, 0, &st, &err), HF_DENIED);
+    assert_string_equal(err.text, "good: open 'good:x': always refused");
+    assert_ptr_equal(hf__driver("good", NULL), good);
+}
+
+static void refused(const char *scheme, const char *why)
+{
+    hf_error err = {0, 0, ""};
+    assert_null(hf__driver(scheme, &err));
+    assert_int_equal(err.code, HF_INVALID);
+    if (!strstr(err.text, why)) fail_msg("'%s' is told of %s", err.text, scheme);
+    assert_null(hf__driver(scheme, NULL));
+}
+
+static void a_bad_module_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    refused("abi", "is for interface 2, not 1");
+    refused("bare", "has no symbol hf_driver_entry");
+    refused("alien", "another scheme");
+}
+
+static void what_is_no_library_is_refused(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/holdfast-XXXXXX", path[100];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/libholdfast-text.so", dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("no library\n", f);
+    fclose(f);
+    setenv("HOLDFAST_DRIVERS", dir, 1);
+    refused("text", "load:");
+    unlink(path);
+    rmdir(dir);
+}
+
+static void a_known_scheme_is_not_installed_another_unknown(void **state)
+{
+    (void)state;
+    setenv("HOLDFAST_DRIVERS", "/nowhere/at/all", 1);
+    static const char *const known[] = {"postgres", "redis", "etcd", "mongodb", "firestore"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        refused(known[i], "not installed: looked in /nowhere/at/all, ");
+        refused(known[i], "/holdfast");
+    }
+    refused("nfs", "unknown scheme");
+    refused("", "not a scheme");
+    refused("../x", "not a scheme");
+    refused("a/b", "not a scheme");
+    refused("Mem", "not a scheme");
+    refused("aaaaaaaaaabbbbbbbbbbccccccccccdd", "not a scheme");
+    unsetenv("HOLDFAST_DRIVERS");
+    refused("redis", "not installed");
+}
+
+struct seen {
+    int mem, good, abi, alien, bare, others;
+};
+
+static void see(void *arg, const char *scheme, const hf_driver *driver, const char *path,
+                const char *why)
+{
+    struct seen *s = arg;
+    if (!strcmp(scheme, "mem") && driver && !path && !why)
+        s->mem++;
+    else if (!strcmp(scheme, "good") && driver && path && !why)
+        s->good++;
+    else if (!strcmp(scheme, "abi") && !driver && path && strstr(why, "interface"))
+        s->abi++;
+    else if (!strcmp(scheme, "alien") && !driver && path && strstr(why, "scheme"))
+        s->alien++;
+    else if (!strcmp(scheme, "bare") && !driver && path && strstr(why, "symbol"))
+        s->bare++;
+    else if (!driver)
+        s->others++;
+}
+
+static void all_are_listed_once(void **state)
+{
+    (void)state;
+    /* The modules are also beside this program: found twice, listed once. */
+    struct seen s = {0, 0, 0, 0, 0, 0};
+    hf__drivers(see, &s);
+    assert_int_equal(s.mem, 1);
+    assert_int_equal(s.good, 1);
+    assert_int_equal(s.abi, 1);
+    assert_int_equal(s.alien, 1);
+    assert_int_equal(s.bare, 1);
+    assert_int_equal(s.others, 0);
+}
+
+static void modules_beside_the_program_are_found(void **state)
+{
+    (void)state;
+    unsetenv("HOLDFAST_DRIVERS");
+    refused("abi", "is for interface");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_built_in_ones_are_there),
+        cmocka_unit_test_setup(a_good_module_is_loaded_once_and_stays, here),
+        cmocka_unit_test_setup(a_bad_module_is_refused_with_the_reason, here),
+        cmocka_unit_test(what_is_no_library_is_refused),
+        cmocka_unit_test(a_known_scheme_is_not_installed_another_unknown),
+        cmocka_unit_test_setup(all_are_listed_once, here),
+        cmocka_unit_test(modules_beside_the_program_are_found),
+    };
+    if (argc < 2) return 64;
+    modules = argv[1];
+    return TEST_MAIN(tests);
+}

@@ -1,0 +1,24 @@
+/*
+ * fails.h - makes the n-th call of the library fail: an allocation, or a system call.
+ *
+ * The functions are replaced when the program is linked (--wrap), so this reaches what the program
+ * itself calls too; an exempt thread's calls never fail.
+ */
+#ifndef FAILS_H
+#define FAILS_H
+
+#include <stddef.h>
+
+/* From now on the n-th call fails; `on`: and all that follow. */
+void fails_arm(long n, int on);
+/* From now on the n-th call of this function fails with this errno. */
+void fails_arm_one(long n, const char *name, int error);
+/* Stops that. The name of the function that failed, NULL if there were not so many calls. */
+const char *fails_disarm(void);
+void fails_exempt(int exempt); /* this thread: 1, 0 */
+/* What was allocated and not freed, by threads that weren't exempt or were. */
+long fails_blocks(void);
+/* How often each function was called, as text. */
+const char *fails_calls(void);
+
+#endif

@@ -1,0 +1,180 @@
+/*
+ * found_test.c - what the explorer found in parts that it only imitates, each in its smallest form.
+ */
+#include "test.h"
+
+#include "drivers.h"
+#include "handle.h"
+#include "scratch.h"
+#include "step.h"
+
+#include <pthread.h>
+
+static const char *url;
+
+static hf *store(void)
+{
+    hf_error err;
+    hf *h;
+    if (hf_open(url, NULL, &h, &err)) fail_msg("%s", err.text);
+    return h;
+}
+
+struct asker {
+    hf *h;
+    const char *key;
+    hf_options options;
+    hf_lock *lock;
+    int code;
+    pthread_t thread;
+};
+
+static void *ask(void *arg)
+{
+    struct asker *a = arg;
+    a->code = hf_acquire(a->h, a->key, &a->options, &a->lock, NULL);
+    return NULL;
+}
+
+static void get(hf *h, const char *text, hf_row *row)
+{
+    hf_rowkey key;
+    assert_int_equal(hf_key_make(text, &key, NULL), 0);
+    assert_int_equal(hf__port_get(&h->port, &key, row, NULL), 0);
+}
+
+/* Looks until so many wait. */
+static void await_waiters(hf *h, const char *key, uint32_t n)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int64_t until = hf__local_us() + 10000000;
+    do {
+        if (hf__local_us() > until) fail_msg("%u wait, not %u", row.n_queue, n);
+        hf__pause(500);
+        get(h, key, &row);
+    } while (row.n_queue != n);
+    hf_row_clear(&row);
+}
+
+static void start(struct asker *a, hf *h, const char *key, enum hf_mode mode, uint32_t place)
+{
+    *a = (struct asker){.h = h, .key = key, .options = HF_OPTIONS_INIT};
+    a->options.mode = mode;
+    a->options.wait_ms = 10000;
+    assert_int_equal(pthread_create(&a->thread, NULL, ask, a), 0);
+    await_waiters(h, key, place);
+}
+
+static int see_token(void *arg, const hf_info *info)
+{
+    *(uint64_t *)arg = info->token;
+    return 0;
+}
+
+/* Two were granted by one write. The one with the smaller token leaves last, and without looking:
+   its row must not say that the greater one was never granted. */
+static void a_later_token_stays(void **state)
+{
+    struct asker a, b;
+    hf *h = store(), *ha = store(), *hb = store();
+    hf_lock *lock;
+    uint64_t token;
+    (void)state;
+    assert_int_equal(hf_acquire(h, "page", NULL, &lock, NULL), 0);
+    start(&a, ha, "page", HF_SHARED, 1);
+    start(&b, hb, "page", HF_SHARED, 2);
+    assert_int_equal(hf_release(lock, NULL), 0);
+    pthread_join(a.thread, NULL);
+    pthread_join(b.thread, NULL);
+    assert_int_equal(a.code, 0);
+    assert_int_equal(b.code, 0);
+    struct asker *first = hf_token(a.lock) > hf_token(b.lock) ? &a : &b;
+    struct asker *second = first == &a ? &b : &a;
+    uint64_t greatest = hf_token(first->lock);
+    assert_int_equal(hf_release(first->lock, NULL), 0);
+    assert_int_equal(hf_adopt(h, "page", hf_token(second->lock), &lock, NULL), 0);
+    assert_int_equal(hf_release(lock, NULL), 0);
+    assert_int_equal(hf_peek(h, "page", see_token, &token, NULL), 0);
+    assert_true(token >= greatest);
+    hf_close(h);
+    hf_close(ha);
+    hf_close(hb);
+}
+
+/* A waiter was granted the key by one who died before he could wake it, and then lost the grant
+   again: it sleeps, and the row doesn't know it any more. It has to ask anew. */
+static void a_forgotten_waiter_asks_anew(void **state)
+{
+    struct asker a;
+    hf *h = store(), *ha = store(), *third;
+    hf_lock *lock;
+    hf_rowkey key;
+    hf_row row;
+    (void)state;
+    assert_int_equal(hf_acquire(h, "seat", NULL, &lock, NULL), 0);
+    start(&a, ha, "seat", HF_EXCLUSIVE, 1);
+    hf__pause(20000); /* its tender has begun */
+    hf_row_init(&row);
+    get(h, "seat", &row);
+    assert_int_equal(hf_key_make("seat", &key, NULL), 0);
+    uint64_t seen = row.rev++;
+    row.n_queue = 0;
+    assert_int_equal(hf__port_swap(&h->port, &key, seen, &row, NULL, NULL), 0);
+    third = store();
+    hf_close(third); /* somebody dies, or seems to */
+    await_waiters(h, "seat", 1);
+    assert_int_equal(hf_release(lock, NULL), 0);
+    pthread_join(a.thread, NULL);
+    assert_int_equal(a.code, 0);
+    hf_release(a.lock, NULL);
+    hf_row_clear(&row);
+    hf_close(h);
+    hf_close(ha);
+}
+
+/* The head gives up just when the holder has died, and the others left it to the head to notice. */
+static void who_gives_up_looks_first(void **state)
+{
+    hf *h = store(), *gone = store();
+    struct hf_event ask_for = {.kind = HF_EV_ENQUEUE}, give_up = {.kind = HF_EV_WITHDRAW};
+    struct hf_outcome out;
+    hf_party party = h->party;
+    hf_rowkey key;
+    hf_row row;
+    (void)state;
+    hf_row_init(&row);
+    assert_int_equal(hf_key_make("door", &key, NULL), 0);
+    hf_party holder = gone->party;
+    holder.id[0] ^= 1;
+    ask_for.party = &holder;
+    assert_int_equal(hf__turn(&gone->port, &key, &ask_for, &row, 0, 0, &out, NULL), 0);
+    assert_int_equal(out.answer, HF_ANS_GRANTED);
+    for (uint8_t i = 1; i <= 2; i++) {
+        party.id[0] = i;
+        ask_for.party = &party;
+        assert_int_equal(hf__turn(&h->port, &key, &ask_for, &row, 0, 0, &out, NULL), 0);
+        assert_int_equal(out.answer, HF_ANS_QUEUED);
+    }
+    hf_close(gone); /* which knows of no hold: it dies with its session */
+    party.id[0] = 1;
+    memcpy(give_up.id, party.id, sizeof give_up.id);
+    assert_int_equal(hf__turn(&h->port, &key, &give_up, &row, 0, 0, &out, NULL), 0);
+    assert_int_equal(row.n_queue, 0);
+    assert_int_equal(row.n_holders, 1);
+    assert_int_equal(row.party[0].id[0], 2);
+    hf_row_clear(&row);
+    hf_close(h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_later_token_stays),
+        cmocka_unit_test(a_forgotten_waiter_asks_anew),
+        cmocka_unit_test(who_gives_up_looks_first),
+    };
+    url = scratch("file:@");
+    if (!url) return 70;
+    return TEST_MAIN(tests);
+}

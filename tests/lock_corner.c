@@ -1,0 +1,429 @@
+/*
+ * lock_corner.c - the lock suite, fifth part: combinations in which somebody once slept for ever,
+ * believed too much, or was told something untrue.
+ */
+#include "lock_suite.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A waiter in a thread of its own. */
+struct asker {
+    hf *h;
+    const char *key;
+    hf_options options;
+    hf_lock *lock;
+    int code;
+    int64_t at_ms;
+    pthread_t thread;
+};
+
+static void *ask(void *arg)
+{
+    struct asker *a = arg;
+    a->code = hf_acquire(a->h, a->key, &a->options, &a->lock, NULL);
+    a->at_ms = suite_ms();
+    return NULL;
+}
+
+static void start(struct asker *a, hf *h, const char *key, int64_t wait_ms, size_t place)
+{
+    a->h = h;
+    a->key = key;
+    if (!a->options.size) a->options = (hf_options)HF_OPTIONS_INIT;
+    a->options.wait_ms = wait_ms;
+    pthread_create(&a->thread, NULL, ask, a);
+    suite_await_waiters(h, key, place);
+}
+
+static void served(struct asker *a, int64_t since_ms, int64_t at_most_ms)
+{
+    pthread_join(a->thread, NULL);
+    IS(HF_OK, a->code);
+    if (a->at_ms - since_ms > at_most_ms)
+        fail_msg("served after %lld ms", (long long)(a->at_ms - since_ms));
+}
+
+static hf_options trying(void)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.wait_ms = 0;
+    return o;
+}
+
+static hf *sick_store(const char *plan)
+{
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    hf *h = NULL;
+    setenv("HOLDFAST_FAULT", plan, 1);
+    OK(hf_open(suite_url, &o, &h, &suite_error));
+    unsetenv("HOLDFAST_FAULT");
+    return h;
+}
+
+/* ---- an end by time that appears while somebody waits ---- */
+
+static void kept_for_a_while_then_served(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("kept");
+    struct asker w = {0};
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock;
+    o.at_least_ms = 500;
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    int64_t since = suite_ms();
+    start(&w, b, key, 15000, 1);
+    OK(hf_release(lock, &suite_error));
+    served(&w, since, 3000);
+    assert_true(w.at_ms - since >= 499);
+    hf_close(a);
+    hf_close(b);
+}
+
+static void a_later_lease_runs_out(void **state)
+{
+    (void)state;
+    hf *h[3] = {suite_open(), suite_open(), suite_open()};
+    const char *key = suite_key("later");
+    struct asker b = {0}, c = {0};
+    hf_lock *lock;
+    OK(hf_acquire(h[0], key, NULL, &lock, &suite_error));
+    b.options = (hf_options)HF_OPTIONS_INIT;
+    b.options.lease_ms = 400;
+    b.options.flags = HF_NO_RENEW;
+    start(&b, h[1], key, 15000, 1);
+    start(&c, h[2], key, 15000, 2);
+    int64_t since = suite_ms();
+    OK(hf_release(lock, &suite_error));
+    served(&b, since, 3000);
+    served(&c, since, 4000);
+    assert_int_equal(hf_left_ms(b.lock), 0);
+    for (int i = 0; i < 3; i++) hf_close(h[i]);
+}
+
+static void a_hold_shortened_by_renewal(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("shortened");
+    struct asker w = {0};
+    hf_lock *lock;
+    OK(hf_acquire(a, key, NULL, &lock, &suite_error));
+    start(&w, b, key, 15000, 1);
+    int64_t since = suite_ms();
+    OK(hf_renew(lock, 300, &suite_error));
+    served(&w, since, 3000);
+    assert_int_equal(hf_left_ms(lock), 0);
+    hf_stats s = {.size = sizeof s};
+    OK(hf_get_stats(a, &s));
+    assert_int_equal(s.lost, 1);
+    hf_close(a);
+    hf_close(b);
+}
+
+static void a_detached_waiter_is_woken(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("detached");
+    struct asker w = {0};
+    hf_lock *lock;
+    w.options = (hf_options)HF_OPTIONS_INIT;
+    w.options.flags = HF_DETACHED;
+    w.options.lease_ms = 60000;
+    OK(hf_acquire(a, key, NULL, &lock, &suite_error));
+    start(&w, b, key, 15000, 1);
+    int64_t since = suite_ms();
+    OK(hf_release(lock, &suite_error));
+    served(&w, since, 900);
+    uint64_t token = hf_token(w.lock);
+    hf_close(b); /* it isn't bound to the handle */
+    OK(hf_adopt(a, key, token, &lock, &suite_error));
+    OK(hf_release(lock, &suite_error));
+    hf_close(a);
+}
+
+/* ---- renewal, loss, release, close at the same time ---- */
+
+static void busy_locks_are_renewed(void **state)
+{
+    (void)state;
+    hf *h = sick_store("get:*:delay=60");
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock;
+    o.lease_ms = 900;
+    OK(hf_acquire(h, suite_key("busy"), &o, &lock, &suite_error));
+    for (int64_t end = suite_ms() + 1800; suite_ms() < end;) OK(hf_confirm(lock, &suite_error));
+    OK(hf_release(lock, &suite_error));
+    hf_close(h);
+}
+
+static struct {
+    int begun, ended;
+    char key[HF_KEY_CAP];
+} callback;
+
+static void slow_callback(void *arg, hf_lock *lock)
+{
+    (void)arg;
+    __atomic_store_n(&callback.begun, 1, __ATOMIC_SEQ_CST);
+    usleep(200000);
+    memcpy(callback.key, hf_key(lock), strlen(hf_key(lock)) + 1);
+    __atomic_store_n(&callback.ended, 1, __ATOMIC_SEQ_CST);
+}
+
+static void release_waits_for_the_callback(void **state)
+{
+    (void)state;
+    hf *h = sick_store("get:*:delay=50");
+    const char *key = suite_key("callback");
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock, *next;
+    memset(&callback, 0, sizeof callback);
+    o.lease_ms = 20000;
+    OK(hf_acquire(h, key, &o, &lock, &suite_error));
+    hf_on_lost(lock, slow_callback, NULL);
+    OK(hf_break(h, key, hf_token(lock), &suite_error));
+    IS(HF_LOST, hf_renew(lock, 0, &suite_error));
+    IS(HF_LOST, hf_release(lock, &suite_error));
+    assert_int_equal(__atomic_load_n(&callback.begun, __ATOMIC_SEQ_CST),
+                     __atomic_load_n(&callback.ended, __ATOMIC_SEQ_CST));
+    OK(hf_acquire(h, suite_key("another"), NULL, &next, &suite_error));
+    if (callback.ended) assert_string_equal(callback.key, key);
+    hf_close(h);
+}
+
+static void releasing_callback(void *arg, hf_lock *lock)
+{
+    usleep(100000);
+    *(int *)arg = hf_release(lock, NULL);
+}
+
+static void close_and_a_callback_that_releases(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock;
+    int released = 1;
+    o.max_hold_ms = 100;
+    OK(hf_acquire(h, suite_key("close"), &o, &lock, &suite_error));
+    int fd = hf_lost_fd(lock);
+    hf_on_lost(lock, releasing_callback, &released);
+    uint64_t n;
+    while (read(fd, &n, sizeof n) < 0) usleep(1000);
+    hf_close(h);
+    IS(HF_LOST, released);
+}
+
+/* ---- nothing is stranded by an error ---- */
+
+static void an_error_does_not_keep_the_key(void **state)
+{
+    (void)state;
+    hf *clean = suite_open(), *sick = sick_store("instant,swap:2:full");
+    const char *key = suite_key("stranded");
+    hf_options o = HF_OPTIONS_INIT;
+    hf_once once;
+    hf_lock *lock;
+    o.wait_ms = 5000;
+    OK(hf_once_begin(sick, key, 60000, NULL, &once, &suite_error));
+    IS(HF_FULL, hf_once_finish(once.lock, "r", 60000, &suite_error));
+    OK(hf_once_begin(clean, key, 60000, &o, &once, &suite_error));
+    assert_non_null(once.lock); /* it wasn't marked */
+    OK(hf_release(once.lock, &suite_error));
+    hf_close(sick);
+    sick = sick_store("instant,swap:1:nomem,swap:2:nomem");
+    OK(hf_acquire(sick, key, NULL, &lock, &suite_error));
+    IS(HF_NOMEM, hf_release(lock, &suite_error));
+    OK(hf_acquire(clean, key, &o, &lock, &suite_error)); /* given back in the background */
+    hf_close(sick);
+    hf_close(clean);
+}
+
+static hf *breaker;
+static const char *broken_key;
+static uint64_t broken_token;
+
+static void *break_it(void *arg)
+{
+    (void)arg;
+    usleep(8000);
+    hf_break(breaker, broken_key, broken_token, NULL);
+    return NULL;
+}
+
+/* The reply to a finish is lost before it took effect, the grant is broken meanwhile, and an old
+   marker says the same: the event isn't done. */
+static void an_old_marker_is_no_proof(void **state)
+{
+    (void)state;
+    hf *b = suite_open(), *a;
+    const char *key = suite_key("old-marker");
+    hf_once once;
+    pthread_t t;
+    OK(hf_once_begin(b, key, 5, NULL, &once, &suite_error));
+    OK(hf_once_finish(once.lock, "", 5, &suite_error));
+    usleep(20000);
+    a = sick_store("swap:2:before");
+    OK(hf_once_begin(a, key, 60000, NULL, &once, &suite_error));
+    assert_non_null(once.lock);
+    breaker = b;
+    broken_key = key;
+    broken_token = hf_token(once.lock);
+    pthread_create(&t, NULL, break_it, NULL);
+    int rc = hf_once_finish(once.lock, "", 60000, &suite_error);
+    pthread_join(t, NULL);
+    OK(hf_once_begin(b, key, 60000, NULL, &once, &suite_error));
+    /* Either way round: what finish said is what the store says. */
+    assert_int_equal(rc == HF_OK, once.lock == NULL);
+    hf_close(a);
+    hf_close(b);
+}
+
+/* ---- who is told what ---- */
+
+static void nothing_done_nothing_kept(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *k1 = suite_key("all"), *k2 = suite_key("all");
+    const char *keys[] = {k1, k2};
+    hf_options o = trying();
+    hf_lock *l[2], *lock;
+    OK(hf_acquire(b, k2, NULL, &lock, &suite_error));
+    o.at_least_ms = 60000;
+    IS(HF_BUSY, hf_acquire_all(a, keys, 2, &o, l, &suite_error));
+    o = trying();
+    OK(hf_acquire(b, k1, &o, &lock, &suite_error));
+    hf_close(a);
+    hf_close(b);
+}
+
+static void what_is_kept_is_nobodys(void **state)
+{
+    (void)state;
+    static const uint8_t id[16] = "kept-request-01";
+    hf *a = suite_open();
+    const char *key = suite_key("nobodys");
+    hf_options o = trying();
+    hf_lock *lock;
+    o.at_least_ms = 60000;
+    o.owner = "cron";
+    o.request_id = id;
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    OK(hf_release(lock, &suite_error));
+    IS(HF_BUSY, hf_acquire(a, key, &o, &lock, &suite_error)); /* not RECURSIVE, not OK again */
+    hf_close(a);
+}
+
+static void *ask_once(void *arg)
+{
+    struct asker *a = arg;
+    a->code = hf_acquire(a->h, a->key, &a->options, &a->lock, NULL);
+    return NULL;
+}
+
+static void only_the_same_thread_is_recursive(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    const char *key = suite_key("threads");
+    hf_options shared = HF_OPTIONS_INIT;
+    hf_once once;
+    hf_lock *lock;
+    struct asker a = {.h = h, .key = key, .options = HF_OPTIONS_INIT};
+    a.options.wait_ms = 0;
+    pthread_create(&a.thread, NULL, ask_once, &a);
+    pthread_join(a.thread, NULL);
+    IS(HF_OK, a.code);
+    struct asker b = a;
+    pthread_create(&b.thread, NULL, ask_once, &b); /* maybe with the memory of the first */
+    pthread_join(b.thread, NULL);
+    IS(HF_BUSY, b.code);
+    OK(hf_release(a.lock, &suite_error));
+    OK(hf_acquire(h, key, NULL, &lock, &suite_error));
+    shared.mode = HF_SHARED;
+    IS(HF_RECURSIVE, hf_acquire(h, key, &shared, &a.lock, &suite_error));
+    IS(HF_RECURSIVE, hf_once_begin(h, key, 1000, NULL, &once, &suite_error));
+    OK(hf_release(lock, &suite_error));
+    hf_close(h);
+}
+
+static void note_code(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    (void)lock;
+    (void)err;
+    __atomic_store_n((int *)arg, code, __ATOMIC_SEQ_CST);
+}
+
+static void a_try_behind_a_wait_is_busy(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("behind");
+    hf_options o = trying();
+    hf_lock *lock;
+    hf_wait *w[2];
+    int first = 1, second = 1;
+    OK(hf_acquire(a, key, NULL, &lock, &suite_error));
+    OK(hf_acquire_start(b, key, NULL, note_code, &first, &w[0], &suite_error));
+    suite_await_waiters(a, key, 1);
+    OK(hf_acquire_start(b, key, &o, note_code, &second, &w[1], &suite_error));
+    while (__atomic_load_n(&second, __ATOMIC_SEQ_CST) == 1) usleep(1000);
+    IS(HF_BUSY, second);
+    IS(HF_BUSY, hf_acquire(b, key, &o, &lock, &suite_error));
+    hf_wait_free(w[0]);
+    hf_wait_free(w[1]);
+    hf_close(a);
+    hf_close(b);
+}
+
+/* Two askers of one request: the first's giving up doesn't take the second's grant away. */
+static void one_request_two_askers(void **state)
+{
+    (void)state;
+    static const uint8_t id[16] = "two-askers-0001";
+    hf *a = suite_open(), *b = suite_open(), *c = suite_open();
+    const char *key = suite_key("askers");
+    struct asker first = {0};
+    hf_options o = HF_OPTIONS_INIT, try = trying();
+    hf_lock *held, *mine, *x;
+    first.options = (hf_options)HF_OPTIONS_INIT;
+    first.options.request_id = o.request_id = id;
+    OK(hf_acquire(c, key, NULL, &held, &suite_error));
+    start(&first, a, key, 400, 1);
+    OK(hf_release(held, &suite_error));
+    int rc = hf_acquire(b, key, &o, &mine, &suite_error);
+    pthread_join(first.thread, NULL);
+    if (!rc) IS(HF_BUSY, hf_acquire(c, key, &try, &x, &suite_error));
+    hf_close(a);
+    hf_close(b);
+    hf_close(c);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kept_for_a_while_then_served),
+        cmocka_unit_test(a_later_lease_runs_out),
+        cmocka_unit_test(a_hold_shortened_by_renewal),
+        cmocka_unit_test(a_detached_waiter_is_woken),
+        cmocka_unit_test(busy_locks_are_renewed),
+        cmocka_unit_test(release_waits_for_the_callback),
+        cmocka_unit_test(close_and_a_callback_that_releases),
+        cmocka_unit_test(an_error_does_not_keep_the_key),
+        cmocka_unit_test(an_old_marker_is_no_proof),
+        cmocka_unit_test(nothing_done_nothing_kept),
+        cmocka_unit_test(what_is_kept_is_nobodys),
+        cmocka_unit_test(only_the_same_thread_is_recursive),
+        cmocka_unit_test(a_try_behind_a_wait_is_busy),
+        cmocka_unit_test(one_request_two_askers),
+    };
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_corner");
+}

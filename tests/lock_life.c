@@ -1,0 +1,455 @@
+/*
+ * lock_life.c - the lock suite, second part: how a hold lives and ends.
+ */
+#include "lock_suite.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static hf_options with_lease(int64_t lease_ms)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = lease_ms;
+    o.wait_ms = 0;
+    return o;
+}
+
+static int readable(int fd, int within_ms)
+{
+    struct pollfd p = {fd, POLLIN, 0};
+    return poll(&p, 1, within_ms) == 1;
+}
+
+static void leases_are_renewed(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("renewed");
+    hf_lock *lock, *x;
+    hf_options o = with_lease(400), try = with_lease(0);
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    uint64_t token = hf_token(lock);
+    for (int64_t end = suite_ms() + 1500; suite_ms() < end; usleep(20000)) {
+        assert_true(hf_left_ms(lock) > 0);
+        IS(HF_BUSY, hf_acquire(b, key, &try, &x, &suite_error));
+    }
+    assert_true(hf_token(lock) == token);
+    hf_stats s = {.size = sizeof s};
+    OK(hf_get_stats(a, &s));
+    assert_true(s.renewals >= 5);
+    OK(hf_release(lock, &suite_error));
+    OK(hf_acquire(b, key, &try, &x, &suite_error));
+    hf_close(a);
+    hf_close(b);
+}
+
+static void count_loss(void *arg, hf_lock *lock)
+{
+    assert_int_equal(hf_left_ms(lock), 0);
+    __atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
+}
+
+static void a_lease_that_runs_out_is_lost(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("runs-out");
+    hf_lock *lock, *next;
+    hf_options o = with_lease(300);
+    int losses = 0;
+    o.flags = HF_NO_RENEW;
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    int fd = hf_lost_fd(lock);
+    assert_true(fd >= 0);
+    hf_on_lost(lock, count_loss, &losses);
+    assert_false(readable(fd, 100));
+    assert_true(readable(fd, 2000));
+    assert_int_equal(hf_left_ms(lock), 0);
+    IS(HF_LOST, hf_confirm(lock, &suite_error));
+    IS(HF_LOST, hf_renew(lock, 1000, &suite_error)); /* even if nobody took it */
+    o = with_lease(0);
+    o.wait_ms = 5000;
+    OK(hf_acquire(b, key, &o, &next, &suite_error));
+    IS(HF_LOST, hf_release(lock, &suite_error));
+    assert_int_equal(losses, 1);
+    OK(hf_confirm(next, &suite_error)); /* the late release did nothing to the successor */
+    OK(hf_release(next, &suite_error));
+    hf_close(a);
+    hf_close(b);
+}
+
+/* The holder stops believing before anybody else may have it: measured over many short leases. */
+static void belief_ends_first(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("belief");
+    hf_options o = with_lease(100), wait = with_lease(0);
+    wait.wait_ms = 5000;
+    o.flags = HF_NO_RENEW;
+    for (int i = 0; i < 15; i++) {
+        hf_lock *lock, *next;
+        OK(hf_acquire(a, key, &o, &lock, &suite_error));
+        OK(hf_acquire(b, key, &wait, &next, &suite_error));
+        assert_int_equal(hf_left_ms(lock), 0);
+        IS(HF_LOST, hf_release(lock, &suite_error));
+        OK(hf_release(next, &suite_error));
+    }
+    hf_close(a);
+    hf_close(b);
+}
+
+static void renew_by_hand(void **state)
+{
+    (void)state;
+    hf *a = suite_open();
+    hf_lock *lock;
+    hf_options o = with_lease(300);
+    o.flags = HF_NO_RENEW;
+    OK(hf_acquire(a, suite_key("by-hand"), &o, &lock, &suite_error));
+    OK(hf_renew(lock, 5000, &suite_error));
+    assert_in_range(hf_left_ms(lock), 4000, 5000);
+    IS(HF_INVALID, hf_renew(lock, 5, &suite_error));
+    OK(hf_renew(lock, 0, &suite_error)); /* as asked at first */
+    assert_in_range(hf_left_ms(lock), 1, 300);
+    OK(hf_release(lock, &suite_error));
+    hf_close(a);
+}
+
+static void max_hold_ends_it(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("max-hold");
+    hf_lock *lock, *x;
+    hf_options o = HF_OPTIONS_INIT, try = with_lease(0);
+    o.max_hold_ms = 200;
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    assert_in_range(hf_left_ms(lock), 1, 200);
+    int64_t start = suite_ms();
+    assert_true(readable(hf_lost_fd(lock), 3000));
+    assert_true(suite_ms() - start >= 150);
+    IS(HF_LOST, hf_release(lock, &suite_error));
+    OK(hf_acquire(b, key, &try, &x, &suite_error));
+    hf_close(a);
+    hf_close(b);
+}
+
+static void at_least_keeps_it(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("at-least");
+    hf_lock *lock, *x;
+    hf_options o = HF_OPTIONS_INIT, try = with_lease(0);
+    o.at_least_ms = 400;
+    int64_t start = suite_ms();
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    OK(hf_release(lock, &suite_error));
+    IS(HF_BUSY, hf_acquire(b, key, &try, &x, &suite_error));
+    hf_close(a); /* nor does closing end it */
+    IS(HF_BUSY, hf_acquire(b, key, &try, &x, &suite_error));
+    try.wait_ms = 5000;
+    OK(hf_acquire(b, key, &try, &x, &suite_error));
+    assert_true(suite_ms() - start >= 399);
+    hf_close(b);
+}
+
+static void breaking_names_the_grant(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("break");
+    hf_lock *lock, *next;
+    hf_options o = with_lease(suite_short_lease()); /* a renewal notices it, where nobody looks */
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    int fd = hf_lost_fd(lock);
+    IS(HF_LOST, hf_break(b, key, hf_token(lock) + 1, &suite_error));
+    IS(HF_LOST, hf_break(b, key, 0, &suite_error));
+    assert_false(readable(fd, 0));
+    OK(hf_break(b, key, hf_token(lock), &suite_error));
+    assert_true(readable(fd, 3000));
+    OK(hf_acquire(b, key, NULL, &next, &suite_error));
+    IS(HF_LOST, hf_release(lock, &suite_error));
+    OK(hf_release(next, &suite_error));
+    hf_close(a);
+    hf_close(b);
+}
+
+static void detached_grants_change_hands(void **state)
+{
+    (void)state;
+    hf *keeper = suite_open(), *a = suite_open();
+    const char *key = suite_key("detached");
+    hf_lock *lock, *x;
+    hf_options o = with_lease(60000), try = with_lease(0);
+    o.flags = HF_DETACHED;
+    OK(hf_acquire(a, key, &o, &lock, &suite_error));
+    uint64_t token = hf_token(lock);
+    OK(hf_release(lock, &suite_error));
+    OK(hf_acquire(keeper, key, &o, &lock, &suite_error));
+    assert_true(hf_token(lock) > token);
+    token = hf_token(lock);
+    IS(HF_BUSY, hf_acquire(a, key, &try, &x, &suite_error));
+    IS(HF_LOST, hf_adopt(a, key, token + 1, &x, &suite_error));
+    OK(hf_adopt(a, key, token, &x, &suite_error));
+    assert_true(hf_token(x) == token);
+    OK(hf_renew(x, 30000, &suite_error));
+    OK(hf_release(x, &suite_error));
+    IS(HF_LOST, hf_adopt(a, key, token, &x, &suite_error));
+    OK(hf_acquire(a, key, &try, &x, &suite_error));
+    hf_close(a);
+    hf_close(keeper);
+}
+
+/* ---- once ---- */
+
+static void an_event_runs_once(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("once");
+    hf_once x = {0}, y = {0};
+    hf_options try = with_lease(0);
+    OK(hf_once_begin(a, key, 60000, NULL, &x, &suite_error));
+    assert_non_null(x.lock);
+    IS(HF_BUSY, hf_once_begin(b, key, 60000, &try, &y, &suite_error));
+    OK(hf_release(x.lock, &suite_error)); /* failed: undone */
+    OK(hf_once_begin(b, key, 60000, &try, &y, &suite_error));
+    assert_non_null(y.lock);
+    OK(hf_once_finish(y.lock, "sent 3 mails", 60000, &suite_error));
+    for (int i = 0; i < 2; i++) {
+        OK(hf_once_begin(i ? a : b, key, 60000, &try, &x, &suite_error));
+        assert_null(x.lock);
+        assert_string_equal(x.result, "sent 3 mails");
+        assert_true(x.done_us > 0);
+        assert_int_equal(strlen(x.owner), 32);
+    }
+    /* An ordinary lock on that key is another matter. */
+    hf_lock *lock;
+    OK(hf_acquire(a, key, &try, &lock, &suite_error));
+    OK(hf_release(lock, &suite_error));
+    OK(hf_once_begin(a, key, 60000, &try, &x, &suite_error));
+    assert_null(x.lock);
+    hf_close(a);
+    hf_close(b);
+}
+
+static void waiting_runners_hear_that_it_is_done(void **state)
+{
+    (void)state;
+    hf *a = suite_open();
+    const char *key = suite_key("once-wait");
+    static hf_once first;
+    OK(hf_once_begin(a, key, 60000, NULL, &first, &suite_error));
+    pid_t child = suite_is_private() ? 0 : fork();
+    if (!child && !suite_is_private()) {
+        hf *h;
+        hf_once o;
+        hf_options wait = HF_OPTIONS_INIT;
+        wait.wait_ms = 10000;
+        if (hf_open(suite_url, NULL, &h, NULL)) _exit(1);
+        if (hf_once_begin(h, key, 60000, &wait, &o, NULL)) _exit(2);
+        _exit(o.lock || strcmp(o.result, "ok") ? 3 : 0);
+    }
+    if (child) suite_await_waiters(a, key, 1);
+    OK(hf_once_finish(first.lock, "ok", 60000, &suite_error));
+    int status = 0;
+    if (child) assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(suite_holders(a, key) + suite_waiters(a, key), 0);
+    hf_close(a);
+}
+
+static struct {
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    int told, code;
+    hf_lock *lock;
+} started = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, NULL};
+
+static void note_started(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    (void)arg;
+    (void)err;
+    pthread_mutex_lock(&started.mu);
+    started.told++;
+    started.code = code;
+    started.lock = lock;
+    pthread_cond_signal(&started.changed);
+    pthread_mutex_unlock(&started.mu);
+}
+
+static void await_started(int n)
+{
+    pthread_mutex_lock(&started.mu);
+    while (started.told < n) pthread_cond_wait(&started.changed, &started.mu);
+    pthread_mutex_unlock(&started.mu);
+}
+
+static void an_event_begins_without_a_thread(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("once-start");
+    hf_options o = HF_OPTIONS_INIT;
+    hf_once x = {0}, y = {0}, z = {0};
+    hf_wait *w[3];
+    o.flags = HF_AT_MOST_ONCE;
+    started.told = 0;
+    OK(hf_once_start(a, key, 60000, NULL, &x, note_started, NULL, &w[0], &suite_error));
+    await_started(1);
+    assert_int_equal(started.code, HF_OK);
+    assert_non_null(x.lock);
+    assert_ptr_equal(x.lock, started.lock);
+    /* It waits in line, and begins when the first runner gives up. */
+    OK(hf_once_start(b, key, 60000, &o, &y, note_started, NULL, &w[1], &suite_error));
+    suite_await_waiters(a, key, 1);
+    assert_int_equal(started.told, 1);
+    OK(hf_release(x.lock, &suite_error));
+    await_started(2);
+    assert_int_equal(started.code, HF_OK);
+    assert_non_null(y.lock);
+    /* Marked as soon as it began: nobody else does. */
+    OK(hf_once_start(a, key, 60000, NULL, &z, note_started, NULL, &w[2], &suite_error));
+    await_started(3);
+    assert_int_equal(started.code, HF_OK);
+    assert_null(started.lock);
+    assert_null(z.lock);
+    assert_true(z.done_us > 0);
+    assert_string_equal(z.owner, hf_owner(y.lock));
+    OK(hf_release(y.lock, &suite_error));
+    IS(HF_INVALID, hf_once_start(a, key, 0, NULL, &z, note_started, NULL, &w[2], &suite_error));
+    for (int i = 0; i < 3; i++) hf_wait_free(w[i]);
+    hf_close(a);
+    hf_close(b);
+}
+
+static void at_most_once(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("at-most");
+    hf_once x = {0}, y = {0};
+    hf_options o = with_lease(0);
+    o.flags = HF_AT_MOST_ONCE;
+    OK(hf_once_begin(a, key, 60000, &o, &x, &suite_error));
+    assert_non_null(x.lock);
+    OK(hf_once_begin(b, key, 60000, &o, &y, &suite_error));
+    assert_null(y.lock);                  /* marked although it hasn't finished */
+    OK(hf_release(x.lock, &suite_error)); /* nor will it */
+    OK(hf_once_begin(b, key, 60000, &o, &y, &suite_error));
+    assert_null(y.lock);
+    hf_close(a);
+    hf_close(b);
+}
+
+static void markers_are_kept_as_long_as_asked(void **state)
+{
+    (void)state;
+    hf *a = suite_open();
+    const char *key = suite_key("keep");
+    hf_once x = {0};
+    OK(hf_once_begin(a, key, 300, NULL, &x, &suite_error));
+    OK(hf_once_finish(x.lock, NULL, 300, &suite_error));
+    OK(hf_once_begin(a, key, 300, NULL, &x, &suite_error));
+    assert_null(x.lock);
+    for (int64_t end = suite_ms() + 5000; !x.lock; usleep(20000)) {
+        assert_true(suite_ms() < end);
+        OK(hf_once_begin(a, key, 300, NULL, &x, &suite_error));
+    }
+    OK(hf_release(x.lock, &suite_error));
+    hf_close(a);
+}
+
+/* ---- looking ---- */
+
+static int see_held(void *arg, const hf_info *info)
+{
+    if (!info) return 0;
+    if (info->n_holders) ++*(int *)arg;
+    return 0;
+}
+
+static int stop_at_second(void *arg, const hf_info *info) { return info ? ++*(int *)arg >= 2 : 0; }
+
+static void *free_later(void *arg)
+{
+    usleep(100000);
+    hf_release(arg, NULL);
+    return NULL;
+}
+
+static void lists_and_watches(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    char prefix[64], key[96];
+    hf_lock *l[3];
+    int held = 0, seen = 0;
+    pthread_t t;
+    snprintf(prefix, sizeof prefix, "list_%d%%/", (int)getpid());
+    for (int i = 0; i < 3; i++) {
+        snprintf(key, sizeof key, "%s%d", prefix, i);
+        OK(hf_acquire(h, key, NULL, &l[i], &suite_error));
+    }
+    OK(hf_list(h, prefix, see_held, &held, &suite_error));
+    assert_int_equal(held, 3);
+    OK(hf_release(l[1], &suite_error));
+    OK(hf_release(l[2], &suite_error));
+    held = 0;
+    OK(hf_list(h, prefix, see_held, &held, &suite_error));
+    assert_int_equal(held, 1);
+    pthread_create(&t, NULL, free_later, l[0]);
+    OK(hf_watch(h, prefix, stop_at_second, &seen, &suite_error));
+    assert_int_equal(seen, 2); /* held, then free */
+    pthread_join(t, NULL);
+    uint64_t n = 0;
+    IS(HF_INVALID, hf_prune(h, 1000, &n, &suite_error));
+    OK(hf_prune(h, 60000, &n, &suite_error));
+    assert_int_equal(n, 0); /* nothing of this test is that old */
+    hf_close(h);
+}
+
+static void names_and_numbers(void **state)
+{
+    (void)state;
+    assert_string_equal(hf_version(), HF_VERSION);
+    assert_string_equal(hf_code_name(HF_BUSY), "BUSY");
+    assert_int_equal(hf_code_exit_status(HF_LOST), 76);
+    hf *h = suite_open();
+    assert_non_null(hf_store_url(h));
+    hf_stats s = {.size = 1};
+    IS(HF_INVALID, hf_get_stats(h, &s));
+    hf_close(h);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leases_are_renewed),
+        cmocka_unit_test(a_lease_that_runs_out_is_lost),
+        cmocka_unit_test(belief_ends_first),
+        cmocka_unit_test(renew_by_hand),
+        cmocka_unit_test(max_hold_ends_it),
+        cmocka_unit_test(at_least_keeps_it),
+        cmocka_unit_test(breaking_names_the_grant),
+        cmocka_unit_test(detached_grants_change_hands),
+        cmocka_unit_test(an_event_runs_once),
+        cmocka_unit_test(an_event_begins_without_a_thread),
+        cmocka_unit_test(waiting_runners_hear_that_it_is_done),
+        cmocka_unit_test(at_most_once),
+        cmocka_unit_test(markers_are_kept_as_long_as_asked),
+        cmocka_unit_test(lists_and_watches),
+        cmocka_unit_test(names_and_numbers),
+    };
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_life");
+}

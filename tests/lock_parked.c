@@ -1,0 +1,156 @@
+/*
+ * lock_parked.c - the lock suite, fourth part: ten thousand waits parked in one process.
+ */
+#include "lock_suite.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct {
+    int told, bad;
+    uint64_t last;
+} parked;
+
+static void release_at_once(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    (void)err;
+    if (code || ((uintptr_t)arg && hf_token(lock) <= parked.last)) parked.bad++;
+    if (!code) parked.last = hf_token(lock);
+    if (!code && hf_release(lock, NULL)) parked.bad++;
+    __atomic_add_fetch(&parked.told, 1, __ATOMIC_SEQ_CST);
+}
+
+static long status_number(const char *field)
+{
+    char line[256];
+    long n = -1;
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, field, strlen(field))) n = strtol(line + strlen(field), NULL, 10);
+    fclose(f);
+    return n;
+}
+
+static int64_t cpu_us(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec +
+           u.ru_stime.tv_usec;
+}
+
+static long switches(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_nvcsw;
+}
+
+/* Sanitizers have memory and threads of their own. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* Returns when the threads of this process have come to rest: not one of them ran for a fifth of a
+   second. Fails if they never do. */
+static void settle(void)
+{
+    for (int64_t end = suite_ms() + 20000; suite_ms() < end;) {
+        long before = switches();
+        int64_t cpu = cpu_us();
+        usleep(200000);
+        if (switches() - before <= 1 && cpu_us() - cpu < 1000) return; /* our own nap */
+    }
+    if (!SANITIZED) fail_msg("the threads don't come to rest within 20 s");
+}
+
+static uint64_t requests(hf *h)
+{
+    hf_stats s = {.size = sizeof s};
+    OK(hf_get_stats(h, &s));
+    return s.store_ops;
+}
+
+static void park(size_t n, size_t keys)
+{
+    hf *holder = suite_open(), *h = suite_open();
+    hf_wait **w = calloc(n, sizeof *w);
+    hf_lock **l = calloc(keys, sizeof *l);
+    char key[64];
+    memset(&parked, 0, sizeof parked);
+    for (size_t i = 0; i < keys; i++) {
+        snprintf(key, sizeof key, "parked/%d/%zu/%zu", (int)getpid(), keys, i);
+        OK(hf_acquire(holder, key, NULL, &l[i], &suite_error));
+    }
+    long rss = status_number("VmRSS:");
+    for (size_t i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "parked/%d/%zu/%zu", (int)getpid(), keys, i % keys);
+        OK(hf_acquire_start(h, key, NULL, release_at_once, (void *)(uintptr_t)(keys == 1), &w[i],
+                            &suite_error));
+    }
+    for (size_t i = 0; i < keys; i++) {
+        snprintf(key, sizeof key, "parked/%d/%zu/%zu", (int)getpid(), keys, i);
+        suite_await_waiters(holder, key, 1);
+    }
+    if (suite_has_sessions()) settle();
+    assert_true(status_number("Threads:") <= 8);
+    if (!SANITIZED) assert_true(status_number("VmRSS:") - rss <= 64 * 1024);
+    int64_t cpu = cpu_us();
+    long before = switches();
+    uint64_t ops = requests(h);
+    usleep(1000000);
+    /* Polled four times a second and key, however many wait for it; or not at all. */
+    if (!SANITIZED) assert_true(requests(h) - ops <= 8 * keys);
+    if (suite_has_sessions()) {
+        if (!SANITIZED) assert_true(cpu_us() - cpu < 5000);
+        if (!SANITIZED) assert_true(switches() - before < 5);
+    }
+    assert_int_equal(__atomic_load_n(&parked.told, __ATOMIC_SEQ_CST), 0);
+    for (size_t i = 0; i < keys; i++) OK(hf_release(l[i], &suite_error));
+    for (int64_t end = suite_ms() + 60000; __atomic_load_n(&parked.told, __ATOMIC_SEQ_CST) < (int)n;
+         usleep(5000))
+        if (suite_ms() > end) fail_msg("%d of %zu served after 60 s", parked.told, n);
+    assert_int_equal(parked.bad, 0);
+    for (size_t i = 0; i < n; i++) hf_wait_free(w[i]);
+    free(w);
+    free(l);
+    hf_close(h);
+    hf_close(holder);
+}
+
+static void ten_thousand_parked_on_one_key(void **state)
+{
+    (void)state;
+    park(10000, 1);
+}
+
+static void many_parked_on_their_own_keys(void **state)
+{
+    (void)state;
+    /* Where each key has to be looked at now and then, fewer. */
+    size_t n = suite_has_sessions() ? 10000 : 200;
+    park(n, n);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ten_thousand_parked_on_one_key),
+        cmocka_unit_test(many_parked_on_their_own_keys),
+    };
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_parked");
+}

@@ -1,0 +1,246 @@
+/*
+ * lock_process.c - the lock suite, third part: processes that are killed, stopped, forked.
+ */
+#include "lock_suite.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static hf_options with_lease(int64_t lease_ms)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = lease_ms;
+    o.wait_ms = 0;
+    return o;
+}
+
+/* A child that takes the key, says so, and holds it until it is killed. */
+static pid_t taker(const char *key, const hf_options *o)
+{
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        hf *h;
+        hf_lock *lock;
+        close(ready[0]);
+        if (hf_open(suite_url, NULL, &h, NULL) || hf_acquire(h, key, o, &lock, NULL)) _exit(1);
+        if (write(ready[1], "x", 1) != 1) _exit(1);
+        for (;;) pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void reap(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void a_killed_holder_frees_its_key(void **state)
+{
+    (void)state;
+    if (suite_is_private()) return;
+    hf *h = suite_open();
+    const char *key = suite_key("killed");
+    hf_options o = HF_OPTIONS_INIT, mortal = with_lease(suite_short_lease());
+    uint64_t last = 0;
+    o.wait_ms = 60000;
+    for (int i = 0; i < 5; i++) {
+        pid_t pid = taker(key, &mortal);
+        int64_t start = suite_ms();
+        hf_lock *lock;
+        if (i % 2) reap(pid); /* dead before anybody asks */
+        if (!(i % 2) && fork() == 0) {
+            usleep(50000);
+            kill(pid, SIGKILL);
+            _exit(0);
+        }
+        OK(hf_acquire(h, key, &o, &lock, &suite_error));
+        assert_true(suite_ms() - start < 40000);
+        assert_true(hf_token(lock) > last);
+        last = hf_token(lock);
+        OK(hf_release(lock, &suite_error));
+        while (wait(NULL) > 0) continue;
+    }
+    hf_close(h);
+}
+
+static void a_stopped_holder_keeps_it(void **state)
+{
+    (void)state;
+    if (suite_is_private() || !suite_has_sessions()) return;
+    hf *h = suite_open();
+    const char *key = suite_key("stopped");
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock;
+    o.wait_ms = 300;
+    pid_t pid = taker(key, NULL);
+    kill(pid, SIGSTOP);
+    IS(HF_TIMEOUT, hf_acquire(h, key, &o, &lock, &suite_error));
+    reap(pid);
+    o.wait_ms = 5000;
+    OK(hf_acquire(h, key, &o, &lock, &suite_error));
+    hf_close(h);
+}
+
+/* A child that waits for the key; returns when it stands in the queue. */
+static pid_t waiter(hf *h, const char *key, size_t place)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        hf *own;
+        hf_lock *lock;
+        if (hf_open(suite_url, NULL, &own, NULL)) _exit(1);
+        if (hf_acquire(own, key, NULL, &lock, NULL)) _exit(2);
+        usleep(1000);
+        if (hf_release(lock, NULL)) _exit(3);
+        hf_close(own);
+        _exit(0);
+    }
+    suite_await_waiters(h, key, place);
+    return pid;
+}
+
+static void dead_and_stopped_waiters_are_passed_over(void **state)
+{
+    (void)state;
+    if (suite_is_private()) return;
+    hf *h = suite_open();
+    const char *key = suite_key("waiters");
+    hf_lock *lock;
+    int status;
+    OK(hf_acquire(h, key, NULL, &lock, &suite_error));
+    pid_t stopped = waiter(h, key, 1), dead = waiter(h, key, 2), good = waiter(h, key, 3);
+    kill(stopped, SIGSTOP);
+    reap(dead);
+    int64_t start = suite_ms();
+    OK(hf_release(lock, &suite_error));
+    assert_int_equal(waitpid(good, &status, 0), good);
+    assert_int_equal(status, 0);
+    assert_true(suite_ms() - start < 6000); /* the stopped one's claim grace */
+    kill(stopped, SIGCONT);
+    assert_int_equal(waitpid(stopped, &status, 0), stopped);
+    assert_int_equal(status, 0); /* it lost its place, not its turn */
+    hf_close(h);
+}
+
+static void the_one_behind_a_dead_waiter_notices_a_dead_holder(void **state)
+{
+    (void)state;
+    if (suite_is_private()) return;
+    hf *h = suite_open();
+    const char *key = suite_key("chain");
+    hf_options mortal = with_lease(suite_short_lease());
+    int status;
+    pid_t holder = taker(key, &mortal);
+    pid_t first = waiter(h, key, 1), second = waiter(h, key, 2);
+    reap(first);
+    reap(holder);
+    int64_t start = suite_ms();
+    assert_int_equal(waitpid(second, &status, 0), second);
+    assert_int_equal(status, 0);
+    assert_true(suite_ms() - start < 40000);
+    hf_close(h);
+}
+
+static void a_fork_leaves_the_parent_alone(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    const char *key = suite_key("fork");
+    hf_lock *lock, *x;
+    int status;
+    OK(hf_acquire(h, key, NULL, &lock, &suite_error));
+    pid_t pid = fork();
+    if (!pid) {
+        hf_error err;
+        if (hf_acquire(h, "other", NULL, &x, &err) != HF_LOST) _exit(1);
+        if (hf_left_ms(lock) != 0) _exit(2);
+        if (hf_release(lock, &err) != HF_LOST) _exit(3);
+        if (hf_confirm(lock, &err) != HF_LOST || hf_renew(lock, 0, &err) != HF_LOST) _exit(4);
+        hf_close(h);
+        hf *own;
+        hf_options try = with_lease(0);
+        if (hf_open(suite_url, NULL, &own, &err)) _exit(5);
+        int rc = hf_acquire(own, key, &try, &x, &err);
+        if (rc != (suite_is_private() ? HF_OK : HF_BUSY)) _exit(6);
+        hf_close(own);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!suite_is_private()) assert_int_equal(status, 0);
+    OK(hf_confirm(lock, &suite_error));
+    OK(hf_release(lock, &suite_error));
+    hf_close(h);
+}
+
+/* A child of a fork that lives on must not keep its dead parent's key. */
+static void a_forked_child_does_not_keep_the_key(void **state)
+{
+    (void)state;
+    if (suite_is_private() || !suite_has_sessions()) return;
+    hf *h = suite_open();
+    const char *key = suite_key("fork-child");
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock;
+    int ready[2], status;
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        hf *own;
+        if (hf_open(suite_url, NULL, &own, NULL) || hf_acquire(own, key, NULL, &lock, NULL))
+            _exit(1);
+        pid_t child = fork();
+        if (!child) {
+            if (write(ready[1], "x", 1) != 1) _exit(1);
+            close(ready[1]);
+            sleep(20);
+            _exit(0);
+        }
+        if (write(ready[1], &child, sizeof child) != sizeof child) _exit(1);
+        for (;;) pause();
+    }
+    pid_t child = 0;
+    char buf[sizeof child + 1];
+    size_t n = 0;
+    while (n < sizeof buf) {
+        ssize_t k = read(ready[0], buf + n, sizeof buf - n);
+        assert_true(k > 0);
+        n += (size_t)k;
+    }
+    (void)byte;
+    memcpy(&child, buf[0] == 'x' ? buf + 1 : buf, sizeof child);
+    reap(pid);
+    o.wait_ms = 5000;
+    OK(hf_acquire(h, key, &o, &lock, &suite_error));
+    kill(child, SIGKILL);
+    (void)status;
+    close(ready[0]);
+    close(ready[1]);
+    hf_close(h);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_holder_frees_its_key),
+        cmocka_unit_test(a_stopped_holder_keeps_it),
+        cmocka_unit_test(dead_and_stopped_waiters_are_passed_over),
+        cmocka_unit_test(the_one_behind_a_dead_waiter_notices_a_dead_holder),
+        cmocka_unit_test(a_fork_leaves_the_parent_alone),
+        cmocka_unit_test(a_forked_child_does_not_keep_the_key),
+    };
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_process");
+}

@@ -1,0 +1,94 @@
+/*
+ * lock_suite.c - what the lock suites share; see lock_suite.h.
+ */
+#include "lock_suite.h"
+
+#include "scratch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *suite_url;
+hf_error suite_error;
+
+hf *suite_open(void)
+{
+    hf *h = NULL;
+    OK(hf_open(suite_url, NULL, &h, &suite_error));
+    return h;
+}
+
+const char *suite_key(const char *name)
+{
+    static char keys[64][96];
+    static unsigned n;
+    char *key = keys[n % 64];
+    snprintf(key, sizeof keys[0], "%s/%d/%u", name, (int)getpid(), n++);
+    return key;
+}
+
+int64_t suite_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int suite_is_private(void) { return !strncmp(suite_url, "mem:", 4); }
+
+int suite_has_sessions(void) { return suite_is_private() || !strncmp(suite_url, "file:", 5); }
+
+int64_t suite_short_lease(void) { return suite_has_sessions() ? 0 : 900; }
+
+struct counts {
+    size_t waiters, holders;
+};
+
+static int count(void *arg, const hf_info *info)
+{
+    struct counts *c = arg;
+    c->waiters = info->n_waiters;
+    c->holders = info->n_holders;
+    return 0;
+}
+
+size_t suite_waiters(hf *store, const char *key)
+{
+    struct counts c = {0, 0};
+    OK(hf_peek(store, key, count, &c, &suite_error));
+    return c.waiters;
+}
+
+size_t suite_holders(hf *store, const char *key)
+{
+    struct counts c = {0, 0};
+    OK(hf_peek(store, key, count, &c, &suite_error));
+    return c.holders;
+}
+
+void suite_await_waiters(hf *store, const char *key, size_t n)
+{
+    int64_t end = suite_ms() + 10000;
+    while (suite_waiters(store, key) != n) {
+        if (suite_ms() > end)
+            fail_msg("'%s': %zu waiters after 10 s, not %zu", key, suite_waiters(store, key), n);
+        usleep(500);
+    }
+}
+
+int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n, const char *name)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s URL [PATTERN]\n", argv[0]);
+        return 64;
+    }
+    suite_url = scratch(argv[1]);
+    if (!suite_url) return 71;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
+    return _cmocka_run_group_tests(name, tests, n, NULL, NULL);
+}

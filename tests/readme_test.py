@@ -1,0 +1,198 @@
+"""Runs every snippet of README.md, as a new user would who has just installed the build.
+
+    readme_test.py SOURCE BUILD
+
+A fenced block is run by its language: sh, c, cpp, crontab. A language that nothing here runs is a
+failure, and so is a snippet that does something else than the text around it says.
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
+USERS_OWN = ['make-report', 'deploy.sh', 'encode.sh', 'invoice.sh', 'migrate.sh']
+points = 0
+failures = 0
+
+
+def point(good, what, shown=''):
+    global points, failures
+    points += 1
+    failures += not good
+    print(f'{"ok" if good else "not ok"} {points} - {what}')
+    if not good:
+        for line in str(shown).rstrip().split('\n'):
+            print(f'#   {line}')
+    sys.stdout.flush()
+
+
+def blocks(text):
+    """The fenced blocks: (language, text, line)."""
+    for match in re.finditer(r'^```(\S*)\n(.*?)^```$', text, flags=re.M | re.S):
+        yield match.group(1), match.group(2), text[:match.start()].count('\n') + 1
+
+
+class Home:
+    """A new user's home: the build installed for him, and the programs that the snippets name."""
+
+    def __init__(self, path):
+        self.path = path
+        self.ran = os.path.join(path, 'ran')
+        tree = os.path.join(path, 'tree')
+        subprocess.run(['meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir',
+                        tree], check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        found = {name: folder for folder, _, names in os.walk(tree) for name in names}
+        programs = os.path.join(path, 'programs')
+        os.mkdir(programs)
+        for name in USERS_OWN:
+            script = os.path.join(programs if '.' not in name else path, name)
+            with open(script, 'w', encoding='utf-8') as file:
+                file.write(f'#!/bin/sh\necho "{name}|$HOLDFAST_KEY|$HOLDFAST_TOKEN|$*" '
+                           f'>>{self.ran}\n')
+            os.chmod(script, 0o755)
+        self.env = {
+            'HOME': path, 'USER': 'reader', 'LANG': 'C.UTF-8',
+            'PATH': f'{programs}:{found["holdfast"]}:{os.environ["PATH"]}',
+            'PKG_CONFIG_PATH': found['holdfast.pc'], 'PKG_CONFIG_SYSROOT_DIR': tree,
+            'LD_LIBRARY_PATH': found['libholdfast.so.0.1.0'],
+        }
+
+    def sh(self, text, limit=60):
+        """(status, what it printed); nothing that it started stays."""
+        process = subprocess.Popen(['sh', '-eu', '-c', text], cwd=self.path, env=self.env,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            said, _ = process.communicate(timeout=limit)
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            return 124, 'not done in time'
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def took_part(self):
+        """The user's own programs that ran since last asked: (name, key, token, arguments)."""
+        if not os.path.exists(self.ran):
+            return []
+        with open(self.ran, encoding='utf-8') as file:
+            lines = [line.rstrip('\n').split('|') for line in file]
+        os.unlink(self.ran)
+        return lines
+
+    def write(self, name, text):
+        with open(os.path.join(self.path, name), 'w', encoding='utf-8') as file:
+            file.write(text)
+
+
+def run_sh(home, text, where):
+    if re.fullmatch(r'tools/\w+\n', text):
+        # Not from inside of a test: tools/test is what runs this, and the demo is a step of it.
+        path = os.path.join(SOURCE, text.strip())
+        point(os.access(path, os.X_OK), f'{where}: {text.strip()} can be executed')
+        return
+    status, said = home.sh(text)
+    point(status == 0, f'{where}: status 0', f'status {status}\n{said}')
+    ran = home.took_part()
+    named = [name for name in USERS_OWN if re.search(rf'(?<![\w.-]){re.escape(name)}', text)]
+    point([name for name, *_ in ran] == named, f'{where}: runs {named or "nothing else"}', ran)
+    for name, key, token, arguments in ran:
+        if re.search(rf'holdfast [^#\n]*{re.escape(name)}', text):
+            point(key and token.isdigit(), f'{where}: {name} is told its key and token', ran)
+        elif f'{name} "$HOLDFAST_TOKEN"' in text:
+            point(arguments.isdigit(), f'{where}: {name} has the token', ran)
+    if ' -o sell ' in text:
+        status, said = home.sh('./sell')
+        point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: sell sells',
+              said)
+
+
+def run_crontab(home, text, where):
+    for line in text.splitlines():
+        match = re.fullmatch(r'((?:\S+ ){4}\S+)\s+(.*)', line)
+        point(match, f'{where}: five fields and a command', line)
+        if not match:
+            continue
+        command = match.group(2)
+        status, said = home.sh(command)
+        ran = home.took_part()
+        point(status == 0 and len(ran) == 1, f'{where}: runs', f'{status} {ran}\n{said}')
+        # Again from inside of itself, which is what an overlap is.
+        key = re.search(r'holdfast run -n (\S+)', command).group(1)
+        status, said = home.sh(f"holdfast run {key} -- env -u HOLDFAST_KEY -u HOLDFAST_TOKEN sh -c "
+                               f"'{command}'")
+        point(status == 0 and not home.took_part(), f"{where}: doesn't overlap with itself", said)
+
+
+def run_c(home, text, where):
+    home.write('sell.c', text)
+    status, said = home.sh('cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only '
+                           '$(pkg-config --cflags holdfast) sell.c')
+    point(status == 0, f'{where}: compiles without a warning', said)
+
+
+def run_cpp(home, text, where):
+    home.write('sell.cpp', text)
+    status, said = home.sh('c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -o sellpp sell.cpp '
+                           '$(pkg-config --cflags --libs holdfast) && ./sellpp')
+    point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: compiles and runs',
+          said)
+
+
+def manual(home):
+    """The example of holdfast(3) is a program, too."""
+    with open(os.path.join(SOURCE, 'man', 'holdfast.3'), encoding='utf-8') as file:
+        text = re.search(r'^\.Bd -literal\n(#include.*?)^\.Ed$', file.read(), flags=re.M | re.S)
+    home.write('page.c', text.group(1).replace('\\e', '\\'))
+    status, said = home.sh('cc -std=c11 -Wall -Wextra -Wpedantic -Werror -o page page.c '
+                           '$(pkg-config --cflags --libs holdfast) && ./page')
+    point(status == 0 and re.fullmatch(r'selling, by token \d+\n', said),
+          'the example of holdfast(3) compiles and runs', said)
+
+
+def exit_statuses(readme):
+    """The table names every status that a code of the header has."""
+    with open(os.path.join(SOURCE, 'include', 'holdfast.h'), encoding='utf-8') as file:
+        wanted = set(re.findall(r'^ +X\(\w+, +-?\d+, (\d+),', file.read(), flags=re.M)) - {'0'}
+    table = readme[readme.index('### Exit status'):].split('\n## ')[0]
+    named = {number for cell in re.findall(r'^\| ([\d, ]+) \|', table, flags=re.M)
+             for number in re.findall(r'\d+', cell)}
+    point(wanted and wanted <= named, 'the table of exit statuses is complete',
+          sorted(wanted - named))
+
+
+def links(readme):
+    for target in sorted(set(re.findall(r'\]\(([^)#:]+)\)', readme))):
+        point(os.path.exists(os.path.join(SOURCE, target)), f'{target} is there')
+
+
+def main():
+    with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
+        readme = file.read()
+    runners = {'sh': run_sh, 'c': run_c, 'cpp': run_cpp, 'crontab': run_crontab}
+    folder = tempfile.mkdtemp(prefix='holdfast-readme-')
+    try:
+        home = Home(folder)
+        for language, text, line in blocks(readme):
+            where = f'line {line} ({language or "no language"})'
+            if language in runners:
+                runners[language](home, text, where)
+            else:
+                point(False, f'{where}: nothing runs that', text)
+        manual(home)
+    finally:
+        shutil.rmtree(folder)
+    exit_statuses(readme)
+    links(readme)
+    print(f'1..{points}')
+    return 1 if failures else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,88 @@
+/*
+ * renew_test.c - a renewal whose reply is lost: what may be believed meanwhile.
+ */
+#include "holdfast.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+/* Whatever this handle swaps takes effect, and it never hears of it. (It acquires by take.) */
+static hf *open_mute(void)
+{
+    hf *store;
+    hf_error err;
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    o.io_timeout_ms = 200;
+    setenv("HOLDFAST_FAULT", "swap:*:after", 1);
+    int rc = hf_open("mem:renew", &o, &store, &err);
+    unsetenv("HOLDFAST_FAULT");
+    if (rc) fail_msg("%s", err.text);
+    return store;
+}
+
+static void a_shorter_lease_counts_from_when_it_is_asked_for(void **state)
+{
+    (void)state;
+    hf *mute = open_mute(), *other;
+    hf_lock *lock, *next;
+    hf_error err;
+    hf_options o = HF_OPTIONS_INIT;
+    assert_int_equal(hf_open("mem:renew", NULL, &other, NULL), 0);
+    o.lease_ms = 60000;
+    o.flags = HF_NO_RENEW;
+    if (hf_acquire(mute, "k", &o, &lock, &err)) fail_msg("%s", err.text);
+    assert_true(hf_left_ms(lock) > 30000);
+    assert_int_equal(hf_renew(lock, 1000, &err), HF_UNKNOWN);
+    /* It may have got the second that it asked for, and no more. */
+    assert_true(hf_left_ms(lock) <= 1000);
+    o.wait_ms = 10000;
+    if (hf_acquire(other, "k", &o, &next, &err)) fail_msg("%s", err.text);
+    assert_true(hf_left_ms(lock) <= 0);
+    assert_true(hf_token(next) > hf_token(lock));
+    assert_int_equal(hf_release(next, NULL), 0);
+    hf_release(lock, NULL);
+    hf_close(mute);
+    hf_close(other);
+}
+
+static void a_lease_instead_of_a_session_counts_too(void **state)
+{
+    (void)state;
+    hf *mute = open_mute();
+    hf_lock *lock;
+    hf_error err;
+    hf_options o = HF_OPTIONS_INIT;
+    o.flags = HF_NO_RENEW;
+    if (hf_acquire(mute, "session", &o, &lock, &err)) fail_msg("%s", err.text);
+    assert_true(hf_left_ms(lock) == INT64_MAX);
+    assert_int_equal(hf_renew(lock, 1000, &err), HF_UNKNOWN);
+    assert_true(hf_left_ms(lock) <= 1000);
+    hf_release(lock, NULL);
+    hf_close(mute);
+}
+
+static void a_longer_lease_counts_when_it_is_told(void **state)
+{
+    (void)state;
+    hf *mute = open_mute();
+    hf_lock *lock;
+    hf_error err;
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = 5000;
+    o.flags = HF_NO_RENEW;
+    if (hf_acquire(mute, "longer", &o, &lock, &err)) fail_msg("%s", err.text);
+    assert_int_equal(hf_renew(lock, 60000, &err), HF_UNKNOWN);
+    assert_true(hf_left_ms(lock) <= 5000);
+    hf_release(lock, NULL);
+    hf_close(mute);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shorter_lease_counts_from_when_it_is_asked_for),
+        cmocka_unit_test(a_lease_instead_of_a_session_counts_too),
+        cmocka_unit_test(a_longer_lease_counts_when_it_is_told),
+    };
+    return TEST_MAIN(tests);
+}

@@ -1,0 +1,239 @@
+/*
+ * row_test.c - the row's memory, its copy, its comparison, its check, its take.
+ */
+#include "holdfast_driver.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static hf_party party(uint32_t n)
+{
+    hf_party p;
+    memset(&p, 0, sizeof p);
+    memcpy(p.id, &n, sizeof n);
+    p.id[15] = 1;
+    p.since_us = 5;
+    p.session = 9;
+    p.owner_len = (uint8_t)snprintf(p.owner, sizeof p.owner, "owner-%u", n);
+    p.note_len = (uint8_t)snprintf(p.note, sizeof p.note, "%0*u", (int)(n * 37 % 256), n);
+    if (n == 0) p.note_len = 0, p.note[0] = 0;
+    return p;
+}
+
+/* A legal row of so many, marked. */
+static void fill(hf_row *row, uint32_t holders, uint32_t queue)
+{
+    hf_row_init(row);
+    assert_int_equal(hf_row_room(row, (size_t)holders + queue), 0);
+    row->rev = 100 + holders;
+    row->token = holders ? 99 + holders : 50;
+    row->n_holders = holders;
+    row->n_queue = queue;
+    row->done_us = 7;
+    row->keep_until_us = INT64_MAX;
+    row->done_by_len = 2;
+    memcpy(row->done_by, "me", 3);
+    row->result_len = 4;
+    memcpy(row->result, "done", 5);
+    for (uint32_t i = 0; i < holders + queue; i++) {
+        row->party[i] = party(i);
+        if (i < holders) row->party[i].token = 100 + i;
+        if (i < holders && i % 3 == 1) row->party[i].expires_us = 1000;
+    }
+}
+
+static void an_empty_row_is_no_row(void **state)
+{
+    (void)state;
+    hf_row row;
+    const char *why = "";
+    memset(&row, 'x', sizeof row);
+    hf_row_init(&row);
+    assert_int_equal(row.rev, 0);
+    assert_int_equal(row.n_holders + row.n_queue, 0);
+    assert_true(row.cap >= 1);
+    assert_int_equal(hf_row_check(&row, &why), 0);
+    hf_row_clear(&row);
+    assert_int_equal(row.rev, 0);
+}
+
+static void a_copy_is_equal_and_independent(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {0, 1, 2, 3, 5, 300, 1, 0};
+    hf_row to;
+    hf_row_init(&to);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        hf_row from;
+        fill(&from, sizes[i] / 2, sizes[i] - sizes[i] / 2);
+        assert_int_equal(hf_row_copy(&to, &from), 0);
+        assert_true(hf_row_equal(&to, &from));
+        if (sizes[i]) {
+            assert_ptr_not_equal(to.party, from.party);
+            from.party[0].owner[0] = 'X';
+            assert_false(hf_row_equal(&to, &from));
+        }
+        hf_row_clear(&from);
+    }
+    hf_row_clear(&to);
+}
+
+static void room_keeps_what_is_there(void **state)
+{
+    (void)state;
+    hf_row row, before;
+    fill(&row, 1, 1);
+    hf_row_init(&before);
+    assert_int_equal(hf_row_copy(&before, &row), 0);
+    for (size_t n = 1; n < 2000; n = n * 3 + 1) {
+        assert_int_equal(hf_row_room(&row, n), 0);
+        assert_true(row.cap >= n);
+        assert_true(hf_row_equal(&row, &before));
+    }
+    hf_row_clear(&row);
+    hf_row_clear(&before);
+}
+
+/* Each field, changed alone, makes a difference. */
+static void every_field_is_compared(void **state)
+{
+    (void)state;
+    hf_row a, b;
+    fill(&a, 1, 1);
+    hf_row_init(&b);
+#define DIFFERS(change)                           \
+    do {                                          \
+        assert_int_equal(hf_row_copy(&b, &a), 0); \
+        assert_true(hf_row_equal(&a, &b));        \
+        change;                                   \
+        assert_false(hf_row_equal(&a, &b));       \
+    } while (0)
+    DIFFERS(b.rev++);
+    DIFFERS(b.token++);
+    DIFFERS(b.done_us++);
+    DIFFERS(b.done_us = 0);
+    DIFFERS(b.keep_until_us--);
+    DIFFERS(b.done_by[1] = 'y');
+    DIFFERS((b.done_by[2] = 'y', b.done_by[3] = 0, b.done_by_len = 3));
+    DIFFERS(b.result[0] = 'D');
+    DIFFERS(b.result_len = 3);
+    DIFFERS((b.n_holders = 2, b.n_queue = 0));
+    DIFFERS(b.n_queue = 0);
+    DIFFERS(b.party[1].id[15]++);
+    DIFFERS(b.party[0].token++);
+    DIFFERS(b.party[1].since_us++);
+    DIFFERS(b.party[0].expires_us++);
+    DIFFERS(b.party[0].session++);
+    DIFFERS(b.party[0].lease_ms++);
+    DIFFERS(b.party[0].claim_ms++);
+    DIFFERS(b.party[0].limit++);
+    DIFFERS(b.party[0].mode++);
+    DIFFERS(b.party[0].flags++);
+    DIFFERS(b.party[0].bell++);
+    DIFFERS(b.party[1].owner[0]++);
+    DIFFERS(b.party[1].owner_len--);
+    DIFFERS(b.party[1].note[3]++);
+    DIFFERS(b.party[1].note_len--);
+#undef DIFFERS
+    hf_row_clear(&a);
+    hf_row_clear(&b);
+}
+
+/* What is illegal, each alone, is found and said. */
+static void what_is_illegal_is_found(void **state)
+{
+    (void)state;
+    hf_row a, b;
+    const char *why;
+    fill(&a, 2, 1);
+    a.party[1].mode = HF_LIMITED;
+    a.party[1].limit = 2;
+    hf_row_init(&b);
+    assert_int_equal(hf_row_check(&a, &why), 0);
+#define ILLEGAL(change, text)                                       \
+    do {                                                            \
+        assert_int_equal(hf_row_copy(&b, &a), 0);                   \
+        why = "";                                                   \
+        change;                                                     \
+        assert_int_equal(hf_row_check(&b, &why), HF_CORRUPT);       \
+        if (!strstr(why, text)) fail_msg("%s: '%s'", #change, why); \
+    } while (0)
+    ILLEGAL(b.rev = 0, "without a rev");
+    ILLEGAL(b.token = b.rev + 1, "token above rev");
+    ILLEGAL(b.rev = UINT64_C(1) << 53, "2^53");
+    ILLEGAL(b.done_us = -1, "negative");
+    ILLEGAL(b.keep_until_us = -1, "negative");
+    ILLEGAL(b.result_len = HF_RESULT_CAP, "result");
+    ILLEGAL(b.result[1] = 0, "result");
+    ILLEGAL(b.result[4] = 'x', "result");
+    ILLEGAL(b.done_by_len = HF_OWNER_CAP, "marker's owner");
+    ILLEGAL(b.party[0].token = 0, "without a token");
+    ILLEGAL(b.party[0].token = b.token + 1, "above the last");
+    ILLEGAL(b.party[2].token = 1, "waiter with a token");
+    ILLEGAL(b.party[0].session = 0, "never end");
+    ILLEGAL(b.party[2].mode = 3, "mode");
+    ILLEGAL(b.party[1].limit = 0, "limit");
+    ILLEGAL(b.party[2].since_us = -1, "negative");
+    ILLEGAL(b.party[0].expires_us = -1, "negative");
+    ILLEGAL(b.party[0].owner_len = HF_OWNER_CAP, "owner");
+    ILLEGAL(b.party[2].owner[b.party[2].owner_len] = 'x', "owner");
+    ILLEGAL(b.party[2].note[0] = 0, "note");
+    ILLEGAL(b.party[2].note_len = 255, "note");
+#undef ILLEGAL
+    hf_row_clear(&a);
+    hf_row_clear(&b);
+}
+
+static void revs_follow_the_clock_and_never_fall(void **state)
+{
+    (void)state;
+    assert_int_equal(hf_rev_next(0, 0), 1);
+    assert_int_equal(hf_rev_next(7, 0), 8);
+    assert_int_equal(hf_rev_next(7, -5), 8);
+    assert_int_equal(hf_rev_next(7, 8), 8);
+    assert_int_equal(hf_rev_next(7, 7), 8);
+    assert_int_equal(hf_rev_next(7, 1000), 1000);
+    assert_int_equal(hf_rev_next(1000, 7), 1001);
+}
+
+static void take_grants_what_is_free(void **state)
+{
+    (void)state;
+    hf_row row, before;
+    hf_party p = party(3);
+    hf_row_init(&row);
+    hf_row_init(&before);
+    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    assert_true(row.rev == 5000 && row.token == 5000 && row.party[0].token == 5000);
+    assert_true(row.n_holders == 1 && !row.n_queue);
+    assert_true(row.party[0].since_us == 5000 && !row.party[0].expires_us);
+    assert_int_equal(hf_row_copy(&before, &row), 0);
+    assert_int_equal(hf_row_take(&row, &p, 6000), HF_CONFLICT);
+    assert_true(hf_row_equal(&row, &before));
+    row.n_holders = 0;
+    row.n_queue = 1;
+    assert_int_equal(hf_row_take(&row, &p, 6000), HF_CONFLICT);
+    row.n_queue = 0;
+    row.done_us = 3;
+    p.lease_ms = 20;
+    assert_int_equal(hf_row_take(&row, &p, 100), 0); /* the clock is behind the rev */
+    assert_true(row.rev == 5001 && row.token == 5001 && row.done_us == 3);
+    assert_int_equal(row.party[0].expires_us, 20100);
+    hf_row_clear(&row);
+    hf_row_clear(&before);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_row_is_no_row),
+        cmocka_unit_test(a_copy_is_equal_and_independent),
+        cmocka_unit_test(room_keeps_what_is_there),
+        cmocka_unit_test(every_field_is_compared),
+        cmocka_unit_test(what_is_illegal_is_found),
+        cmocka_unit_test(revs_follow_the_clock_and_never_fall),
+        cmocka_unit_test(take_grants_what_is_free),
+    };
+    return TEST_MAIN(tests);
+}

@@ -1,0 +1,189 @@
+#!/usr/bin/env bats
+# The tools of the repository: setup installs exactly what is missing, lint finds what it should.
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    mkdir fake
+    for tool in sh env cat mktemp rm printf; do ln -s "$(command -v "$tool")" fake/; done
+}
+
+# A program of that name in fake/, with that body.
+fake() {
+    printf '#!/bin/sh\n%s\n' "$2" >"fake/$1"
+    chmod +x "fake/$1"
+}
+
+# setup, seeing nothing but fake/.
+run_setup() { PATH="$PWD/fake" run "$SOURCE/tools/setup" "$@"; }
+
+@test "setup is silent where everything is there" {
+    run "$SOURCE/tools/setup"
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+}
+
+@test "setup installs exactly what is missing, after an update" {
+    fake dpkg-query 'for p; do case $p in -*|\$*|ninja-build|gcc) ;;
+        *) echo "$p installed";; esac; done'
+    fake id 'echo 0'
+    fake apt-get 'echo "$*" >>calls'
+    run_setup build
+    [ "$status" = 0 ]
+    [ "$output" = "setup: installing gcc ninja-build" ]
+    [ "$(wc -l <calls)" = 2 ]
+    [[ "$(sed -n 1p calls)" = *" update" ]]
+    [[ "$(sed -n 2p calls)" = *" install --no-install-recommends gcc ninja-build" ]]
+}
+
+@test "setup counts a package that was removed, but not purged, as missing" {
+    fake dpkg-query 'for p; do case $p in -*|\$*) ;; meson) echo "meson config-files";;
+        *) echo "$p installed";; esac; done'
+    fake id 'echo 0'
+    fake apt-get 'echo "$*" >>calls'
+    run_setup build
+    [ "$status" = 0 ]
+    [ "$output" = "setup: installing meson" ]
+}
+
+@test "setup uses sudo where it isn't root" {
+    fake dpkg-query 'exit 1'
+    fake id 'echo 1000'
+    fake sudo 'echo "sudo $*" >>calls'
+    run_setup build
+    [ "$status" = 0 ]
+    [[ "$(sed -n 2p calls)" = sudo*apt-get*install*gcc* ]]
+}
+
+@test "setup names the packages where it is neither root nor has sudo, and stops" {
+    fake dpkg-query 'exit 1'
+    fake id 'echo 1000'
+    fake apt-get 'echo called >>calls'
+    run_setup build
+    [ "$status" = 77 ]
+    [[ "$output" = *"as root, please run:"*"apt-get install --no-install-recommends gcc "* ]]
+    [ ! -e calls ]
+}
+
+@test "setup names the packages where there is no dpkg, and stops" {
+    run_setup build
+    [ "$status" = 69 ]
+    [[ "$output" = *"no dpkg"*meson* ]]
+}
+
+@test "setup shows what apt said when it fails" {
+    fake dpkg-query 'exit 1'
+    fake id 'echo 0'
+    fake apt-get 'echo "E: no network"; exit 100'
+    run_setup build
+    [ "$status" = 69 ]
+    [[ "$output" = *"E: no network"*"apt-get update failed"* ]]
+}
+
+@test "setup refuses a group that it doesn't know" {
+    run_setup everything
+    [ "$status" = 64 ]
+    [[ "$output" = *"unknown group 'everything'"* ]]
+}
+
+# A tree with the tools, no git, and one good file.
+tree() {
+    mkdir -p tree/core tree/include tree/tools
+    cp "$SOURCE/tools/lint" tree/tools/
+    cp "$SOURCE/.clang-format" tree/
+    : >tree/tools/lint-exceptions
+    printf '/*\n * good.c - a good file.\n */\nint hf__good;\n' >tree/core/good.c
+}
+
+# Does lint find RULE in a file of that content?
+finds() {
+    printf "$3" >"tree/$2"
+    run tree/tools/lint
+    rm "tree/$2"
+    [ "$status" = 1 ] && [[ "$output" = *"$2:"*": $1: "* ]] && return
+    echo "$1 not found in $2: $output"
+    return 1
+}
+
+@test "lint finds nothing in what is good" {
+    tree
+    run tree/tools/lint
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+}
+
+@test "lint: each rule finds what it is for" {
+    tree
+    head='/*\n * bad.c - a bad file.\n */\n'
+    long=$(printf '%0101d' 0)
+    finds BANNED core/bad.c "${head}void f(char *a)\n{\n    strcpy(a, \"\");\n}\n"
+    finds BANNED core/bad.c "${head}void f(void)\n{\n    usleep(1);\n}\n"
+    finds NOCLOCK core/bad.c "${head}long f(void)\n{\n    return time(0);\n}\n"
+    finds NOIO core/step.c '/*\n * step.c - pure.\n */\n#include <stdio.h>\n'
+    finds LONGLINE core/bad.c "$head/* $long */\n"
+    finds LONGFUNC core/bad.c "${head}void f(void)\n{\n$(printf '    f();\\n%.0s' {1..69})}\n"
+    finds BIGFILE core/bad.c "$head$(printf 'int hf__a;\\n%.0s' {1..598})"
+    finds TAB core/bad.c "${head}int\thf__a;\n"
+    finds SPACE core/bad.c "${head}int hf__a; \n"
+    finds SPACE core/bad.c "${head}int hf__a;"
+    finds UNDONE core/bad.c "$head/* TO""DO: all */\n"
+    finds HEADERDOC include/bad.h '/*\n * bad.h - bad.\n */\n\nHF_API int hf_a(void);\n'
+    finds OPENING core/bad.c 'int hf__a;\n'
+    finds PATHS core/bad.c "$head/* see /ho""me/me/notes */\n"
+    finds EXEC core/bad.sh '#!/bin/sh\n'
+    finds FORMAT core/bad.c "${head}int  hf__a;\n"
+}
+
+@test "lint: names in comments and strings are no calls" {
+    tree
+    printf '/*\n * ok.c - no strcpy( here.\n */\nconst char *hf__a = "gets(";\n' >tree/core/ok.c
+    run tree/tools/lint
+    [ "$status" = 0 ]
+}
+
+@test "lint: an exception excuses, and is a ratchet" {
+    tree
+    printf '/*\n * old.c - old.\n */\n#define A strcpy(0, 0)\n#define B strcat(0, 0)\n' \
+        >tree/core/old.c
+    echo 'BANNED core/old.c 2 # generated' >tree/tools/lint-exceptions
+    run tree/tools/lint
+    [ "$status" = 0 ]
+    echo 'BANNED core/old.c 3 # generated' >tree/tools/lint-exceptions
+    run tree/tools/lint
+    [ "$status" = 1 ]
+    [[ "$output" = *"RATCHET: BANNED only 2 times now"* ]]
+    echo 'BANNED core/old.c 1 # generated' >tree/tools/lint-exceptions
+    run tree/tools/lint
+    [ "$status" = 1 ]
+    [[ "$output" = *"BANNED: strcat"* ]]
+    echo 'BANNED core/gone.c 1 # generated' >tree/tools/lint-exceptions
+    run tree/tools/lint
+    [[ "$output" = *"there is no such thing"* ]]
+    echo 'BANNED core/old.c 2' >tree/tools/lint-exceptions
+    run tree/tools/lint
+    [[ "$output" = *"RATCHET: not of the form"* ]]
+}
+
+# What steps.py makes of a test's output, as meson logs it: "passed failed".
+count() {
+    mkdir -p b/meson-logs
+    python3 - "$1" "$2" >b/meson-logs/testlog.json <<'END'
+import json, sys
+print(json.dumps({'name': 'holdfast:unit / t', 'stdout': sys.argv[1], 'result': sys.argv[2]}))
+END
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - <<'END'
+import steps
+steps.LOGS = '.'
+step = steps.Step('t')
+steps.count_points(step, 'b', '')
+print(step.passed, len(step.failed))
+END
+}
+
+@test "test counts points that ran, and takes a skip, a crash and silence for failures" {
+    [ "$(count $'1..2\nok 1 - a\nok 2 - b\n' OK)" = "2 0" ]
+    [ "$(count $'1..2\nok 1 - a\nnot ok 2 - b\n' FAIL)" = "1 1" ]
+    [ "$(count $'1..1\nok 1 - a # SKIP no server\n' OK)" = "0 1" ]
+    [ "$(count $'1..2\nok 1 - a\n' ERROR)" = "1 1" ]
+    [ "$(count '' TIMEOUT)" = "0 1" ]
+    [ "$(count '' OK)" = "0 1" ]
+}

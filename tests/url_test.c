@@ -1,0 +1,262 @@
+/*
+ * url_test.c - what the URL of a store may be, what becomes of it, and that no secret gets out.
+ */
+#include "holdfast_driver.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct good {
+    const char *text, *scheme, *user, *password, *host;
+    int port;
+    const char *path, *query, *safe; /* safe NULL: as text */
+};
+
+static const struct good goods[] = {
+    {"mem:", "mem", "", "", "", 0, "", "", NULL},
+    {"mem:NAME", "mem", "", "", "", 0, "NAME", "", NULL},
+    {"file:", "file", "", "", "", 0, "", "", NULL},
+    {"file:/abs/x", "file", "", "", "", 0, "/abs/x", "", NULL},
+    {"file:rel/x", "file", "", "", "", 0, "rel/x", "", NULL},
+    {"file:///abs", "file", "", "", "", 0, "/abs", "", NULL},
+    {"file:/with space/\xc3\xa9", "file", "", "", "", 0, "/with space/\xc3\xa9", "", NULL},
+    {"file:/a%20b%25%3f#c", "file", "", "", "", 0, "/a b%?#c", "", NULL},
+    {"file:///srv/me@work/x", "file", "", "", "", 0, "/srv/me@work/x", "", NULL},
+    {"file:a//b", "file", "", "", "", 0, "a//b", "", NULL},
+    {"file:x?mode=0600", "file", "", "", "", 0, "x", "mode=0600", NULL},
+    {"redis://h", "redis", "", "", "h", 0, "", "", NULL},
+    {"redis://h:6379/0", "redis", "", "", "h", 6379, "/0", "", NULL},
+    {"redis://:65535", "redis", "", "", "", 65535, "", "", NULL},
+    {"redis://[::1]:6379", "redis", "", "", "::1", 6379, "", "", NULL},
+    {"redis://[fe80::1%25eth0]", "redis", "", "", "fe80::1%eth0", 0, "", "", NULL},
+    {"redis://u@h", "redis", "u", "", "h", 0, "", "", NULL},
+    {"redis://:pw@h", "redis", "", "pw", "h", 0, "", "", "redis://:***@h"},
+    {"redis://:@h", "redis", "", "", "h", 0, "", "", "redis://:***@h"},
+    {"postgres://u:pw@h:5432/db?sslmode=require", "postgres", "u", "pw", "h", 5432, "/db",
+     "sslmode=require", "postgres://u:***@h:5432/db?sslmode=require"},
+    {"pg://u%40x:p%2525%2F%3f@h/", "pg", "u@x", "p%25/?", "h", 0, "/", "", "pg://u%40x:***@h/"},
+    {"pg://u:p@ss@h", "pg", "u", "p@ss", "h", 0, "", "", "pg://u:***@h"},
+    {"pg://u:p:w@h", "pg", "u", "p:w", "h", 0, "", "", "pg://u:***@h"},
+    {"pg://u:p#w@h", "pg", "u", "p#w", "h", 0, "", "", "pg://u:***@h"},
+    {"pg://%2Fvar%2Frun/db", "pg", "", "", "/var/run", 0, "/db", "", NULL},
+    {"pg://?host=h", "pg", "", "", "", 0, "", "host=h", NULL},
+    {"etcd://a:1,b:2,[::1]:3/p", "etcd", "", "", "a:1,b:2,[::1]:3", 0, "/p", "", NULL},
+    {"x+y-1:z", "x+y-1", "", "", "", 0, "z", "", NULL},
+    {"s:?a=1&&b=&c&=d", "s", "", "", "", 0, "", "a=1&&b=&c&=d", NULL},
+    {"s:?a=1&", "s", "", "", "", 0, "", "a=1&", NULL},
+    {"s:?", "s", "", "", "", 0, "", "", NULL},
+};
+
+static void every_form_is_taken_apart(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof goods / sizeof *goods; i++) {
+        const struct good *g = &goods[i];
+        hf_url u;
+        hf_error err = {0, 0, ""};
+        memset(&u, 'x', sizeof u);
+        if (hf_url_parse(g->text, &u, &err)) fail_msg("%s: %s", g->text, err.text);
+        assert_string_equal(u.scheme, g->scheme);
+        assert_string_equal(u.user, g->user);
+        assert_string_equal(u.password, g->password);
+        assert_string_equal(u.host, g->host);
+        assert_int_equal(u.port, g->port);
+        assert_string_equal(u.path, g->path);
+        assert_string_equal(u.query, g->query);
+        assert_string_equal(u.safe, g->safe ? g->safe : g->text);
+    }
+}
+
+/* What follows the colon: a piece of the message. In each, SECRET must not be told. */
+static const char *const bads[][2] = {
+    {"", "empty"},
+    {"SECRET", "no scheme"},
+    {"/SECRET/x", "no scheme"},
+    {":SECRET", "no scheme"},
+    {"FILE:SECRET", "no scheme"},
+    {"fi_le:SECRET", "no scheme"},
+    {"\xc3\xa9:SECRET", "no scheme"},
+    {"abcdefghijklmnopqrstuvwxyz-012345:SECRET", "31"},
+    {"r://u:SECRET@h:x", "isn't a number"},
+    {"r://u:SECRET@h:", "empty port"},
+    {"r://u:SECRET@h:0", "port 0"},
+    {"r://u:SECRET@h:65536", "above"},
+    {"r://u:SECRET@h:99999999999999999999", "above"},
+    {"r://u:SECRET@h:-1", "isn't a number"},
+    {"r://u:SECRET@::1", "IPv6"},
+    {"r://u:SECRET@[::1", "without"},
+    {"r://u:SECRET@[::1]x", "between"},
+    {"r://u:SECRET@[]", "IPv6"},
+    {"r://u:SECRET@[host]", "IPv6"},
+    {"r://u:SECRET@[12]", "IPv6"},
+    {"r://u:SECRET@[::1%25]", "IPv6"},
+    {"r://u:SECRET@a b", "isn't a name"},
+    {"r://u:SECRET@a<b", "isn't a name"},
+    {"r://u:SECRET/SECRET@h", "'@' after the host"},
+    {"r://u:1/SECRET@h", "'@' after the host"},
+    {"r://u:1?SECRET@h", "'@' after the host"},
+    {"r://u:a@b/SECRET@h", "'@' after the host"},
+    {"r://u:SECRET%@h", "'%'"},
+    {"r://u:SECRET%2@h", "'%'"},
+    {"r://u:SECRET%g0@h", "'%'"},
+    {"r://u:SECRET%0g@h", "'%'"},
+    {"r:SECRET%", "'%'"},
+    {"r:?a=SECRET%", "'%'"},
+    {"r:?%=SECRET", "'%'"},
+    {"r://u:SECRET%00@h", "control"},
+    {"r:SECRET%0a", "control"},
+    {"r:SECRET\n", "control"},
+    {"r:SECRET\x7f", "control"},
+    {"r:?token=SECRET%1f", "control"},
+    {"r:?token=SECRET\t", "control"},
+};
+
+static void what_cannot_be_parsed_is_said_without_secrets(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+        hf_url u, before;
+        hf_error err = {0, 0, ""};
+        memset(&u, 'x', sizeof u);
+        before = u;
+        if (hf_url_parse(bads[i][0], &u, &err) != HF_INVALID) fail_msg("taken: %s", bads[i][0]);
+        assert_int_equal(err.code, HF_INVALID);
+        if (!strstr(err.text, bads[i][1])) fail_msg("'%s' for %s", err.text, bads[i][0]);
+        assert_null(strstr(err.text, "SECRET"));
+        assert_null(strchr(err.text, '\n'));
+        assert_memory_equal(&u, &before, sizeof u);
+    }
+    hf_url u;
+    assert_int_equal(hf_url_parse(NULL, &u, NULL), HF_INVALID);
+}
+
+static void every_length_has_its_limit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *after;
+        size_t most;
+    } parts[] = {
+        {"s://", "@h", sizeof((hf_url *)0)->user - 1},
+        {"s://u:", "@h", sizeof((hf_url *)0)->password - 1},
+        {"s://", "/p", sizeof((hf_url *)0)->host - 1},
+        {"s:", "?q=1", sizeof((hf_url *)0)->path - 1},
+        {"s:p?", "", sizeof((hf_url *)0)->query - 1},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (size_t over = 0; over < 2; over++) {
+            char name[2000], text[2100];
+            size_t n = parts[i].most + over;
+            hf_url u;
+            memset(name, 'n', n);
+            name[n] = 0;
+            snprintf(text, sizeof text, "%s%s%s", parts[i].before, name, parts[i].after);
+            int rc = hf_url_parse(text, &u, NULL);
+            if (rc != (over ? HF_INVALID : 0)) fail_msg("part %zu, length %zu: %d", i, n, rc);
+        }
+    /* Short once decoded, but `safe` shows it as it was written. */
+    char text[1500] = "s:";
+    for (int i = 0; i < 480; i++) memcpy(text + 2 + 3 * i, "%61", 4);
+    hf_url u;
+    assert_int_equal(hf_url_parse(text, &u, NULL), HF_INVALID);
+}
+
+static void secrets_are_replaced_in_safe(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"s:?password=SECRET", "s:?password=***"},
+        {"s:?PassWord=SECRET&a=b", "s:?PassWord=***&a=b"},
+        {"s:?p%61ssword=SECRET", "s:?p%61ssword=***"},
+        {"s:?sslpassword=SECRET", "s:?sslpassword=***"},
+        {"s:?token=SECRET=SECRET", "s:?token=***"},
+        {"s:?id_token=SECRET", "s:?id_token=***"},
+        {"s:?clientSecret=SECRET", "s:?clientSecret=***"},
+        {"s:?key=SECRET&x", "s:?key=***&x"},
+        {"s:?api_key=SECRET", "s:?api_key=***"},
+        {"s:?pwd=SECRET", "s:?pwd=***"},
+        {"s:?credentials=SECRET", "s:?credentials=***"},
+        {"s:?token=", "s:?token="},
+        {"s://u:SECRET@h/p?a=1&secret=SECRET&b=2", "s://u:***@h/p?a=1&secret=***&b=2"},
+        {"s:?keys=2&table=locks", NULL},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        hf_url u;
+        assert_int_equal(hf_url_parse(pairs[i][0], &u, NULL), 0);
+        assert_string_equal(u.safe, pairs[i][1] ? pairs[i][1] : pairs[i][0]);
+    }
+}
+
+static void get_reads_the_query(void **state)
+{
+    (void)state;
+    hf_url u;
+    char value[8] = "x";
+    assert_int_equal(
+        hf_url_parse("s:?a=1&b=%26%3d%2525&c&d=&two=1&two=2&long=1234567&more=12345678&e=a+b", &u,
+                     NULL),
+        0);
+    assert_int_equal(hf_url_get(&u, "a", value, sizeof value), 0);
+    assert_string_equal(value, "1");
+    assert_int_equal(hf_url_get(&u, "b", value, sizeof value), 0);
+    assert_string_equal(value, "&=%25");
+    assert_int_equal(hf_url_get(&u, "c", value, sizeof value), 0);
+    assert_string_equal(value, "");
+    assert_int_equal(hf_url_get(&u, "e", value, sizeof value), 0);
+    assert_string_equal(value, "a+b");
+    assert_int_equal(hf_url_get(&u, "d", value, sizeof value), 0);
+    assert_string_equal(value, "");
+    assert_int_equal(hf_url_get(&u, "long", value, sizeof value), 0);
+    assert_string_equal(value, "1234567");
+    assert_int_equal(hf_url_get(&u, "more", value, sizeof value), HF_INVALID);
+    assert_string_equal(value, "1234567");
+    assert_int_equal(hf_url_get(&u, "two", value, sizeof value), HF_INVALID);
+    assert_int_equal(hf_url_get(&u, "none", value, sizeof value), HF_UNSUPPORTED);
+    assert_string_equal(value, "");
+    assert_int_equal(hf_url_get(&u, "A", value, sizeof value), HF_UNSUPPORTED);
+}
+
+/* Whatever bytes come, it ends, and what it accepts shows no control character. */
+static void noise_is_refused_or_clean(void **state)
+{
+    (void)state;
+    static const char alphabet[] = "ab:/?@#%25[]&=,1. \n\x80";
+    uint64_t x = 88172645463325252u;
+    for (int round = 0; round < 200000; round++) {
+        char text[40];
+        hf_url u;
+        size_t n = 0;
+        for (; n < sizeof text - 1; n++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            if (x % 23 == 0) break;
+            text[n] = alphabet[(x >> 8) % (sizeof alphabet - 1)];
+        }
+        text[n] = 0;
+        if (n > 1) text[1] = ':';
+        if (hf_url_parse(text, &u, NULL)) continue;
+        const char *const clean[] = {u.user, u.password, u.host, u.path, u.safe};
+        for (size_t i = 0; i < sizeof clean / sizeof *clean; i++)
+            assert_null(strchr(clean[i], '\n'));
+        assert_true(u.port >= 0 && u.port <= 65535);
+        /* Parsing what is shown gives the same, but for the secrets. */
+        hf_url again;
+        assert_int_equal(hf_url_parse(u.safe, &again, NULL), 0);
+        assert_string_equal(again.safe, u.safe);
+        assert_string_equal(again.path, u.path);
+        assert_string_equal(again.host, u.host);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_is_taken_apart),
+        cmocka_unit_test(what_cannot_be_parsed_is_said_without_secrets),
+        cmocka_unit_test(every_length_has_its_limit),
+        cmocka_unit_test(secrets_are_replaced_in_safe),
+        cmocka_unit_test(get_reads_the_query),
+        cmocka_unit_test(noise_is_refused_or_clean),
+    };
+    return TEST_MAIN(tests);
+}

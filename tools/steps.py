@@ -1,0 +1,377 @@
+"""The steps of tools/test: see there. Each is a function that notes what passed and what failed in
+a Step; its output is kept in build-logs/."""
+import difflib
+import fnmatch
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LOGS = os.path.join(TOP, 'build-logs')
+TTY = sys.stdout.isatty()
+
+# What is built: the compiler, the options, and the environment of what runs.
+# Warnings are errors in the first two only: the sanitizers make compilers see ghosts.
+SANITIZED = ['-Db_ndebug=false', '-Dbuildtype=debugoptimized']
+BUILDS = {
+    'gcc': ('gcc', ['-Dwerror=true', '-Db_ndebug=false'], {}),
+    'clang': ('clang-14', ['-Dwerror=true', '-Db_ndebug=false'], {}),
+    'asan': ('gcc', [*SANITIZED, '-Db_sanitize=address,undefined',
+                     '-Dc_args=-fno-sanitize-recover=all -fno-omit-frame-pointer'],
+             {'ASAN_OPTIONS': 'detect_stack_use_after_return=1:strict_string_checks=1',
+              'UBSAN_OPTIONS': 'print_stacktrace=1'}),
+    'tsan': ('clang-14', [*SANITIZED, '-Db_sanitize=thread'],
+             {'TSAN_OPTIONS': 'halt_on_error=1:second_deadlock_stack=1:suppressions='
+                              + os.path.join(TOP, 'tests', 'tsan.supp')}),
+}
+
+
+class Failed(Exception):
+    """A step that cannot go on; the text says what to do again."""
+
+
+class Step:
+    """What one step has: its log, and what passed and failed in it."""
+
+    def __init__(self, name):
+        self.name = name
+        self.path = os.path.join(LOGS, name.replace(' ', '-') + '.log')
+        self.log = open(self.path, 'w', encoding='utf-8')
+        self.passed = 0
+        self.failed = []    # (what, how to do it again)
+
+    def check(self, good, what, again):
+        if good:
+            self.passed += 1
+        else:
+            self.failed.append((what, again))
+
+    def run(self, command, env=None, cwd=TOP, text_in=None, limit=1200):
+        """Runs a command into the log; returns its status. Its whole session ends with it."""
+        self.log.write('$ ' + ' '.join(command) + '\n')
+        self.log.flush()
+        try:
+            process = subprocess.Popen(
+                command, cwd=cwd, env={**os.environ, **(env or {})}, stdout=self.log,
+                stderr=self.log, start_new_session=True,
+                stdin=subprocess.DEVNULL if text_in is None else subprocess.PIPE)
+        except OSError as error:
+            self.log.write(f'{command[0]}: {error.strerror}\n')
+            self.log.flush()
+            return 127
+        try:
+            process.communicate(text_in.encode() if text_in is not None else None, timeout=limit)
+        except subprocess.TimeoutExpired:
+            self.log.write(f'{command[0]}: not done within {limit} s\n')
+            self.log.flush()
+            process.returncode = 124
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        return process.returncode
+
+    def must(self, command, what, **more):
+        """A command whose success is one check; without it the step cannot go on."""
+        status = self.run(command, **more)
+        again = ' '.join(command)
+        self.check(status == 0, f'{what} (status {status})', again)
+        if status:
+            raise Failed(what)
+
+
+def build_dir(name):
+    return os.path.join(TOP, 'build-' + name)
+
+
+def repository_files(*patterns):
+    """The files of the tree, those that match one of the patterns (none: all)."""
+    found = subprocess.run([os.path.join(TOP, 'tools', 'lint'), '--files'], check=True,
+                           capture_output=True, text=True).stdout.splitlines()
+    return [path for path in found if os.path.exists(os.path.join(TOP, path)) and
+            (not patterns or any(fnmatch.fnmatch(path, pattern) for pattern in patterns))]
+
+
+def lint(step):
+    step.must(['tools/lint'], 'tools/lint')
+    for path in repository_files('*.py'):
+        step.check(step.run([sys.executable, '-W', 'error', '-c',
+                             'import ast, sys; ast.parse(open(sys.argv[1]).read())', path]) == 0,
+                   path, f'python3 -m py_compile {path}')
+
+
+def scripts(step):
+    """Every shell script, found by its first line, through shellcheck."""
+    for path in repository_files():
+        full = os.path.join(TOP, path)
+        if os.path.isfile(full) and not os.path.islink(full):
+            with open(full, 'rb') as file:
+                first = file.readline()
+            match = re.match(rb'#!\S*[/ ](env )?(sh|bash|bats)\b', first)
+            if match:
+                command = ['shellcheck', '-x', path]
+                if match.group(2) == b'bats':    # which stops at a failing cd by itself
+                    command[1:1] = ['--severity=warning', '--exclude=SC2164']
+                step.check(step.run(command) == 0, path, ' '.join(command))
+
+
+def build(name):
+    compiler, options, _ = BUILDS[name]
+
+    def run(step):
+        folder = build_dir(name)
+        if not os.path.exists(os.path.join(folder, 'build.ninja')):
+            shutil.rmtree(folder, ignore_errors=True)
+            plus = {'clang-14': 'clang++-14', 'gcc': 'g++'}[compiler]
+            step.must(['meson', 'setup', folder, *options], 'meson setup',
+                      env={'CC': compiler, 'CXX': plus})
+        step.must(['ninja', '-C', folder], f'build with {compiler}')
+    return run
+
+
+def count_points(step, folder, env_text):
+    """Counts the test points of the last `meson test`: what ran, not what was listed."""
+    path = os.path.join(folder, 'meson-logs', 'testlog.json')
+    for line in open(path, encoding='utf-8'):
+        test = json.loads(line)
+        again = f'{env_text}meson test -C {os.path.relpath(folder, TOP)} ' \
+                f'--print-errorlogs {test["name"].split(" / ")[-1]}'
+        points = re.findall(r'^(not ok|ok)\b([^\n]*)', test['stdout'], flags=re.M)
+        bad = [text for word, text in points
+               if word == 'not ok' or re.search(r'#\s*(skip|todo)\b', text, flags=re.I)]
+        step.passed += len(points) - len(bad)
+        for text in bad:
+            step.failed.append((f'{test["name"]}:{text}', again))
+        if not bad and test['result'] != 'OK':
+            step.failed.append((f'{test["name"]}: {test["result"]}', again))
+        elif not points:
+            step.failed.append((f'{test["name"]}: no test points', again))
+        if bad or test['result'] != 'OK':
+            step.log.write(f'---- {test["name"]}: {test["result"]}\n'
+                           f'{test["stdout"][-4000:]}\n{test.get("stderr", "")[-8000:]}\n')
+
+
+def tests(name, *selection):
+    def run(step):
+        folder = build_dir(name)
+        env = BUILDS[name][2]
+        before = []
+        if name == 'tsan' and subprocess.run(['setarch', '-R', 'true'],
+                                             capture_output=True).returncode == 0:
+            before = ['setarch', '-R']    # wide address randomization is too much for it
+        log = os.path.join(folder, 'meson-logs', 'testlog.json')
+        if os.path.exists(log):
+            os.unlink(log)
+        status = step.run([*before, 'meson', 'test', '-C', folder, '--no-rebuild', *selection],
+                          env=env)
+        if not os.path.exists(log):
+            step.check(False, f'meson test (status {status})', f'meson test -C {folder}')
+            return
+        count_points(step, folder, ' '.join([f"{k}='{v}'" for k, v in env.items()] + before + ['']))
+        if status and not step.failed:
+            step.check(False, f'meson test (status {status})', f'meson test -C {folder}')
+    return run
+
+
+def headers(step):
+    """Each public header alone, by the oldest languages that it promises, and by the newest."""
+    for path in repository_files('include/*.h', 'include/*.hpp'):
+        cpp = ['c++11', 'c++17', 'c++20']
+        for standard in cpp if path.endswith('.hpp') else ['c99', 'c11', 'c17', *cpp]:
+            for compiler in (['g++', 'clang++-14'] if '+' in standard else ['gcc', 'clang-14']):
+                language = 'c++' if '+' in standard else 'c'
+                command = [compiler, f'-std={standard}', '-Wall', '-Wextra', '-Wpedantic',
+                           '-Werror', '-Iinclude', '-fsyntax-only', '-x', language, '-include',
+                           os.path.basename(path), '/dev/null']
+                step.check(step.run(command) == 0, f'{path} as {standard}', ' '.join(command))
+
+
+def declared(header='*.h'):
+    """The public functions as the headers declare them, one normalized line each, sorted."""
+    found = []
+    for path in repository_files('include/' + header):
+        text = open(os.path.join(TOP, path), encoding='utf-8').read()
+        text = re.sub(r'/\*.*?\*/', ' ', text, flags=re.S)
+        text = re.sub(r'^\s*#.*?(?<!\\)$', '', text, flags=re.M | re.S)
+        for match in re.finditer(r'\bHF_API\b([^;{]*);', text):
+            line = re.sub(r'\bHF_MUST_USE\b|__attribute__.*', ' ', match.group(1), flags=re.S)
+            line = re.sub(r'\s+', ' ', line).strip()
+            found.append((re.search(r'(\w+)\(', line).group(1), line))
+    return sorted(found)
+
+
+def sizes():
+    """What else is in the ABI: the sizes of the public structs, the numbers of the public enums."""
+    text = open(os.path.join(TOP, 'include', 'holdfast.h'), encoding='utf-8').read()
+    structs = re.findall(r'^typedef struct (hf_\w+) \{', text, flags=re.M)
+    numbers = re.findall(r'^ +(HF_\w+) = \d', text, flags=re.M)
+    numbers += ['HF_' + name for name in re.findall(r'^ +X\((\w+), +-?\d', text, flags=re.M)]
+    program = '#include <holdfast.h>\n#include <stdio.h>\nint main(void)\n{\n' + ''.join(
+        [f'    printf("sizeof({name}) = %d\\n", (int)sizeof({name}));\n' for name in structs] +
+        [f'    printf("{name} = %d\\n", (int){name});\n' for name in numbers]) + '}\n'
+    source = os.path.join(LOGS, 'sizes.c')
+    with open(source, 'w', encoding='utf-8') as file:
+        file.write(program)
+    subprocess.run(['gcc', '-I' + os.path.join(TOP, 'include'), '-o', source[:-2], source],
+                   check=True)
+    return subprocess.run([source[:-2]], check=True, capture_output=True, text=True).stdout
+
+
+def api(step):
+    """The library exports what the headers declare, and that is what it was."""
+    snapshot = os.path.join(TOP, 'tests', 'api.txt')
+    now = ''.join(line + '\n' for _, line in declared()) + sizes()
+    if os.environ.get('HF_API_NEW'):
+        with open(snapshot, 'w', encoding='utf-8') as file:
+            file.write(now)
+    was = open(snapshot, encoding='utf-8').read() if os.path.exists(snapshot) else ''
+    for line in difflib.unified_diff(was.splitlines(), now.splitlines(), 'tests/api.txt',
+                                     'the headers', lineterm='', n=0):
+        step.log.write(line + '\n')
+    step.check(was == now, 'the headers are what tests/api.txt says; if that is meant, write it '
+               'anew', 'HF_API_NEW=1 tools/test api')
+    names = {name for name, _ in declared()}
+    for file, options, good in (
+            ('libholdfast.so', ['-D'], lambda name: name in names),
+            ('libholdfast.a', [], lambda name: name.startswith('hf_'))):
+        listed = subprocess.run(['nm', *options, '--defined-only', '-g',
+                                 os.path.join(build_dir('gcc'), file)],
+                                capture_output=True, text=True)
+        exported = set(re.findall(r'^[0-9a-f]+ [A-Z] (\w+)$', listed.stdout, flags=re.M))
+        strange = sorted(name for name in exported if not good(name))
+        step.log.write(f'{file}: {len(exported)} symbols; not hf_ or not declared: {strange}\n')
+        step.check(exported and not strange, f'{file} exports {strange}', f'nm -g build-gcc/{file}')
+        missing = sorted(names - exported)
+        step.log.write(f'{file}: declared but not there: {missing}\n')
+        step.check(not missing, f'{file} lacks {missing}', f'nm -g build-gcc/{file}')
+
+
+def manuals(step):
+    pages = repository_files('man/*.[1357]')
+    step.check(bool(pages), 'there are manual pages', 'ls man')
+    for path in pages:
+        step.check(step.run(['mandoc', '-T', 'lint', '-W', 'warning', path]) == 0, path,
+                   f'mandoc -T lint -W warning {path}')
+    # Every public function has its place in the manual, under a page's name or a link's.
+    listed = open(os.path.join(TOP, 'man', 'meson.build'), encoding='utf-8').read()
+    for name, _ in declared('holdfast.h'):
+        step.check(f"'{name}'" in listed and any(
+            re.search(rf'^\.F[no] "?{name}\b', open(os.path.join(TOP, path)).read(), flags=re.M)
+            for path in pages), f'{name} in the manual', f'grep -rw {name} man')
+    table = open(os.path.join(TOP, 'man', 'holdfast.3'), encoding='utf-8').read()
+    header = open(os.path.join(TOP, 'include', 'holdfast.h'), encoding='utf-8').read()
+    for code in re.findall(r'^ +X\((\w+), +(-?\d+), (\d+), "(.*)"\)', header, flags=re.M):
+        row = '.It Dv HF_{} Ta {} Ta {} Ta {}\n'.format(*code).replace(' -', ' \\-')
+        step.check(row in table, f'holdfast.3 has: {row.strip()}', 'grep "It Dv" man/holdfast.3')
+
+
+def memory(step):
+    """The command under valgrind, through a life: nothing is read that wasn't written. Leaks are
+    the address sanitizer's: valgrind would search all of the address range reserved for a store."""
+    holdfast = os.path.join(build_dir('gcc'), 'cli', 'holdfast')
+    store = os.path.join(LOGS, 'valgrind.store')
+    if os.path.exists(store):
+        os.unlink(store)
+    for words in (['run', 'a', '--', 'true'], ['once', 'b', '--', 'true'],
+                  ['once', 'b', '--', 'true'], ['ls', '--all'], ['show', 'a', '--json'],
+                  ['acquire', 'c', '--lease', '10'], ['stores'], ['prune', '--idle', '60']):
+        command = ['valgrind', '-q', '--error-exitcode=99', '--leak-check=no',
+                   '--trace-children=no', holdfast, '-S', 'file:' + store, *words]
+        step.check(step.run(command, limit=60) == 0, ' '.join(words), ' '.join(command))
+
+
+def demo(step):
+    """The README's first command, as it is."""
+    step.must(['tools/demo', '--tap'], 'tools/demo')
+    with open(step.path, encoding='utf-8') as log:
+        step.passed += len(re.findall(r'^ok\b', log.read(), flags=re.M))
+
+
+# name -> (function, the steps that it stands on). In this order.
+STEPS = {
+    'lint': (lint, []),
+    'scripts': (scripts, []),
+    'build gcc': (build('gcc'), []),
+    'test gcc': (tests('gcc'), ['build gcc']),
+    'api': (api, ['build gcc']),
+    'headers': (headers, []),
+    'manuals': (manuals, []),
+    'build clang': (build('clang'), []),
+    'build asan': (build('asan'), []),
+    'test asan': (tests('asan', '--no-suite', 'plain', '--no-suite', 'lint'), ['build asan']),
+    'build tsan': (build('tsan'), []),
+    'test tsan': (tests('tsan', '--suite', 'tsan'), ['build tsan']),
+    'memory': (memory, ['build gcc']),
+    'demo': (demo, []),
+}
+QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'build gcc')},
+         'test quick': (tests('gcc', '--no-suite', 'plain', '--no-suite', 'torture'),
+                        ['build gcc'])}
+
+
+def do_step(name, function, ruined):
+    """Runs one step and prints its line; returns it."""
+    if TTY:
+        print(f'      {name} ...', end='\r', flush=True)
+    started = time.monotonic()
+    step = Step(name)
+    try:
+        if ruined:
+            step.check(False, f'not run: {ruined} failed', f'tools/test "{ruined}"')
+        else:
+            function(step)
+    except Failed:
+        pass
+    if not step.passed and not step.failed:
+        step.check(False, 'nothing ran', f'tools/test "{name}"')
+    step.log.close()
+    print(f'{"FAIL" if step.failed else "ok":5} {name:12} {step.passed:6} passed'
+          f'{f", {len(step.failed)} failed" if step.failed else "":12}'
+          f' {time.monotonic() - started:7.1f} s', flush=True)
+    if step.failed:
+        if not ruined:
+            with open(step.path, encoding='utf-8', errors='replace') as log:
+                print('\n'.join('    | ' + line for line in log.read().split('\n')[-60:]))
+        for what, again in step.failed[:20]:
+            print(f'    failed: {what}\n    again:  {again}')
+        print(f'    log:    {os.path.relpath(step.path, TOP)}', flush=True)
+    return step
+
+
+def main(words):
+    steps = {**STEPS, **{name: how for name, how in QUICK.items() if name not in STEPS}}
+    if words == ['--list']:
+        print('\n'.join(steps))
+        return 0
+    if words == ['--quick']:
+        chosen = list(QUICK)
+    else:
+        unknown = [word for word in words if word not in steps]
+        if unknown:
+            print(f'tools/test: no step "{unknown[0]}": {", ".join(steps)}', file=sys.stderr)
+            return 64
+        chosen = words or list(STEPS)
+        needed = {base for name in chosen for base in steps[name][1]}
+        chosen = [name for name in steps if name in needed or name in chosen]
+    os.chdir(TOP)
+    os.makedirs(LOGS, exist_ok=True)
+    passed, failed, broken = 0, 0, set()
+    for name in chosen:
+        function, bases = steps[name]
+        step = do_step(name, function, next((base for base in bases if base in broken), None))
+        passed += step.passed
+        failed += len(step.failed)
+        if step.failed:
+            broken.add(name)
+    print(f'{passed} passed, {failed} failed')
+    return 1 if failed or not passed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
