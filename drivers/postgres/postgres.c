@@ -13,9 +13,9 @@
  * somebody waits, before or after, notifies: all notifying transactions of a server commit one
  * after the other.
  */
+#include "columns.h"
 #include "link.h"
 #include "os.h"
-#include "sqlrow.h"
 
 #include <errno.h>
 #include <poll.h>

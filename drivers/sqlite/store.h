@@ -14,7 +14,7 @@
 #ifndef HF_SQLITE_STORE_H
 #define HF_SQLITE_STORE_H
 
-#include "sqlrow.h"
+#include "columns.h"
 
 #include <pthread.h>
 #include <sqlite3.h>

@@ -1,15 +1,16 @@
 /*
- * sqlrow.h - the row as columns, for stores that speak SQL. See doc/row.md, "As columns".
+ * columns.h - the row as named columns (fields), for stores that have them. See doc/row.md, "As
+ * columns".
  *
  * The first holder has columns of its own, which people, triggers and rules can read; further
  * holders and the queue are JSON arrays. Compiled into each module that uses it.
  */
-#ifndef HF_SQLROW_H
-#define HF_SQLROW_H
+#ifndef HF_COLUMNS_H
+#define HF_COLUMNS_H
 
 #include "holdfast_driver.h"
 
-/* The columns after `key`, in the order in which both drivers select and write them:
+/* The columns after `key`, in the order in which SQL drivers select and write them:
    X(name of the enum, name, is a text). */
 #define HF_COLUMNS(X)                 \
     X(FORMAT, "format", 0)            \

@@ -1,7 +1,7 @@
 /*
- * sqlrow.c - see sqlrow.h.
+ * columns.c - see columns.h.
  */
-#include "sqlrow.h"
+#include "columns.h"
 
 #include <jansson.h>
 #include <stdio.h>
