@@ -44,6 +44,7 @@ class Step:
         self.log = open(self.path, 'w', encoding='utf-8')
         self.passed = 0
         self.failed = []    # (what, how to do it again)
+        self.details = []   # what the failed ones said; none: the end of the log is shown
 
     def check(self, good, what, again):
         if good:
@@ -153,8 +154,10 @@ def count_points(step, folder, env_text):
         elif not points:
             step.failed.append((f'{test["name"]}: no test points', again))
         if bad or test['result'] != 'OK':
-            step.log.write(f'---- {test["name"]}: {test["result"]}\n'
-                           f'{test["stdout"][-4000:]}\n{test.get("stderr", "")[-8000:]}\n')
+            said = [f'---- {test["name"]}: {test["result"]}', *test['stdout'].split('\n')[-200:],
+                    *test.get('stderr', '').split('\n')[-200:]]
+            step.log.write('\n'.join(said) + '\n')
+            step.details.append([line for line in said if not re.match(r'ok\b|\s*$', line)])
 
 
 def tests(name, *selection):
@@ -335,13 +338,21 @@ def do_step(name, function, ruined):
           f'{f", {len(step.failed)} failed" if step.failed else "":12}'
           f' {time.monotonic() - started:7.1f} s', flush=True)
     if step.failed:
-        if not ruined:
-            with open(step.path, encoding='utf-8', errors='replace') as log:
-                print('\n'.join('    | ' + line for line in log.read().split('\n')[-60:]))
-        for what, again in step.failed[:20]:
-            print(f'    failed: {what}\n    again:  {again}')
-        print(f'    log:    {os.path.relpath(step.path, TOP)}', flush=True)
+        show_failures(step, ruined)
     return step
+
+
+def show_failures(step, ruined):
+    """What failed comes first: whoever keeps only a part of the output keeps that."""
+    for what, again in step.failed[:20]:
+        print(f'    failed: {what}\n    again:  {again}')
+    details = step.details[:5]
+    if not details and not ruined:
+        with open(step.path, encoding='utf-8', errors='replace') as log:
+            details = [log.read().split('\n')]
+    for said in details:
+        print('\n'.join('    | ' + line[:200] for line in said[:1] + said[1:][-24:]))
+    print(f'    log:    {os.path.relpath(step.path, TOP)}', flush=True)
 
 
 def main(words):
