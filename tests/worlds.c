@@ -67,6 +67,12 @@ static void lose(void *arg, hf_lock *lock)
     *(int *)arg = 1;
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
 /* Every function, in the child of a fork, on its parent's handle and lock. What isn't LOST. */
 static const char *all_lost(hf *h, hf_lock *lock, hf_wait *wait)
 {
@@ -123,7 +129,9 @@ static void a_forked_handle_is_dead(void **state)
             alarm(10);
             const char *wrong = all_lost(h, lock, wait);
             if (wrong) fprintf(stderr, "# %s isn't LOST\n", wrong);
-            if (i % 10 == 0) exit(wrong ? 1 : 0); /* with all that happens at exit */
+            /* With all that happens at exit; but a search for leaks waits for the allocator's locks,
+               which a thread of the parent may have held. */
+            if (i % 10 == 0 && !SANITIZED) exit(wrong ? 1 : 0);
             _exit(wrong ? 1 : 0);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
