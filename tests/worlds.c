@@ -129,8 +129,8 @@ static void a_forked_handle_is_dead(void **state)
             alarm(10);
             const char *wrong = all_lost(h, lock, wait);
             if (wrong) fprintf(stderr, "# %s isn't LOST\n", wrong);
-            /* With all that happens at exit; but a search for leaks waits for the allocator's locks,
-               which a thread of the parent may have held. */
+            /* With all that happens at exit; but a search for leaks waits for the allocator's
+               locks, which a thread of the parent may have held. */
             if (i % 10 == 0 && !SANITIZED) exit(wrong ? 1 : 0);
             _exit(wrong ? 1 : 0);
         }
