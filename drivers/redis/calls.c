@@ -1,0 +1,150 @@
+/*
+ * calls.c - redis: a script there and back, on a connection that is free. See store.h.
+ *
+ * An error in a reply means that nothing was done: the one write that a script makes is the first
+ * thing of it that can fail.
+ */
+#include "store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- connections ---- */
+
+int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
+{
+    struct hf__rd_link *link = NULL;
+    pthread_mutex_lock(&st->mu);
+    for (;;) {
+        for (int i = 0; i < HF_RD_LINKS && !link; i++)
+            if (!st->link[i].busy) link = &st->link[i];
+        if (link) break;
+        pthread_cond_wait(&st->freed, &st->mu);
+    }
+    link->busy = 1;
+    int was_open = st->opened;
+    pthread_mutex_unlock(&st->mu);
+    *ret = link;
+    if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
+    if (link->fd >= 0) return 0;
+    int rc = hf__rd_connect(&st->how, link, 1, err);
+    /* It was fit before; another may take its place. */
+    if (rc == HF_UNSUPPORTED && was_open) rc = HF_UNAVAILABLE;
+    if (rc && err) err->code = rc;
+    return rc;
+}
+
+void hf__rd_put_link(hf_store *st, struct hf__rd_link *link)
+{
+    pthread_mutex_lock(&st->mu);
+    link->busy = 0;
+    pthread_cond_signal(&st->freed);
+    pthread_mutex_unlock(&st->mu);
+}
+
+/* ---- scripts ---- */
+
+void hf__rd_arg(struct hf__rd_args *a, const char *text, size_t len)
+{
+    a->text[a->n] = text;
+    a->len[a->n++] = len;
+}
+
+void hf__rd_arg_text(struct hf__rd_args *a, const char *text) { hf__rd_arg(a, text, strlen(text)); }
+
+void hf__rd_call_args(struct hf__rd_args *a, const hf_store *st, const hf_rowkey *key,
+                      char name[HF_RD_NAME_CAP])
+{
+    size_t before = strlen(st->how.prefix);
+    memcpy(name, st->how.prefix, before);
+    memcpy(name + before, key->text, (size_t)key->len + 1);
+    a->n = 2;
+    hf__rd_arg(a, "1", 1);
+    hf__rd_arg(a, name, before + key->len);
+}
+
+void hf__rd_put_call(const hf_store *st, const struct hf__rd_link *link, enum hf__rd_script which,
+                     int whole, struct hf__rd_args *a, struct hf__rd_batch *batch)
+{
+    const char *sha = link->sha[which];
+    int by_name = *sha && !whole;
+    a->text[0] = by_name ? "EVALSHA" : "EVAL";
+    a->text[1] = by_name ? sha : st->how.script[which];
+    for (int i = 0; i < 2; i++) a->len[i] = strlen(a->text[i]);
+    hf__rd_put(batch, a->n, a->text, a->len);
+}
+
+int hf__rd_is_error(const redisReply *r, const char *word)
+{
+    return r->type == REDIS_REPLY_ERROR && !strncmp(r->str, word, strlen(word));
+}
+
+/* What an error says. Who has become a replica is left: another is in its place. */
+int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
+                    const char *key, hf_error *err)
+{
+    char why[HF_RD_WHY];
+    int code = hf__rd_code(r->str);
+    hf__rd_words(r->str, why);
+    if (strstr(r->str, "READONLY")) hf__rd_disconnect(link);
+    return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
+}
+
+int hf__rd_shaped(const redisReply *r)
+{
+    return r->type == REDIS_REPLY_ARRAY && r->elements >= 2 &&
+           r->element[0]->type == REDIS_REPLY_INTEGER && r->element[1]->type == REDIS_REPLY_STRING;
+}
+
+/* What came of a call: of its own reply, and of that to WAIT if there is one. */
+static int verdict(const hf_store *st, struct hf__rd_link *link, const redisReply *r,
+                   const redisReply *wait, int ambiguous, const char *what, const char *key,
+                   hf_error *err)
+{
+    char why[HF_RD_WHY];
+    if (r->type == REDIS_REPLY_ERROR) return hf__rd_complain(link, r, what, key, err);
+    if (!hf__rd_shaped(r))
+        snprintf(why, sizeof why, "not an answer to that");
+    else if (wait && wait->type == REDIS_REPLY_ERROR)
+        hf__rd_words(wait->str, why);
+    else if (wait && wait->integer < (long long)st->how.wait)
+        snprintf(why, sizeof why, "%lld of %u replicas have it", wait->integer, st->how.wait);
+    else
+        return 0;
+    return hf_fail(err, ambiguous, 0, HF_RD ": %s '%s': %s", what, key, why);
+}
+
+int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, int ambiguous,
+               redisReply **ret, const char *what, const hf_rowkey *key, hf_error *err)
+{
+    struct hf__rd_link *link;
+    redisReply *reply[2] = {NULL, NULL};
+    char replicas[12], ms[24];
+    int rc = hf__rd_get_link(st, &link, err), waits = which != HF_RD_GET && st->how.wait;
+    snprintf(replicas, sizeof replicas, "%u", st->how.wait);
+    snprintf(ms, sizeof ms, "%lld", (long long)(st->how.io_timeout_ms * 3 / 4 + 1));
+    for (int whole = 0, again = 1; !rc && again; whole = 1) {
+        struct hf__rd_batch batch = {NULL, 0, 0, 0};
+        hf__rd_put_call(st, link, which, whole, a, &batch);
+        if (waits) hf__rd_say(&batch, "WAIT", replicas, ms, NULL);
+        rc = hf__rd_talk(&st->how, link, &batch, reply);
+        if (rc) {
+            if (rc == HF_UNKNOWN) rc = ambiguous;
+            rc = hf_fail(err, rc, 0, HF_RD ": %s '%s': %s", what, key->text, link->why);
+            break;
+        }
+        /* It has forgotten the script: then nothing was done. */
+        again = !whole && hf__rd_is_error(reply[0], "NOSCRIPT");
+        if (!again) rc = verdict(st, link, reply[0], reply[1], ambiguous, what, key->text, err);
+        if (again || rc) freeReplyObject(reply[0]);
+        if (waits) freeReplyObject(reply[1]);
+    }
+    hf__rd_put_link(st, link);
+    if (!rc) *ret = reply[0];
+    return rc;
+}
+
+/* ---- replies ---- */
+
+int64_t hf__rd_clock_of(const redisReply *r) { return strtoll(r->element[1]->str, NULL, 10); }

@@ -1,0 +1,198 @@
+/*
+ * ear.c - redis: how who waits is woken. One connection per handle, subscribed to the channels of
+ * the keys that are waited for; a key's channel has the name of its row.
+ *
+ * A subscription outlives the wait for a while: who waits for a key again and again needn't ask for
+ * it each time.
+ */
+#include "store.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEAF_MS = 5000, SPARE_CHANNELS = 64 };
+
+void hf__rd_forget_channels(hf_store *st)
+{
+    for (size_t i = 0; i < st->n_channels; i++) free(st->channel[i].name);
+    free(st->channel);
+    st->channel = NULL;
+    st->n_channels = 0;
+}
+
+static int deaf(hf_store *st, const char *why, hf_error *err)
+{
+    char text[HF_RD_WHY];
+    snprintf(text, sizeof text, "%s", why);
+    hf__rd_disconnect(&st->ear);
+    hf__rd_forget_channels(st);
+    st->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
+    return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: %s", text);
+}
+
+/* They are asked for in the order in which they are kept, mostly. */
+static struct hf__rd_channel *find(hf_store *st, const char *name, size_t len)
+{
+    for (size_t n = 0; n < st->n_channels; n++) {
+        size_t i = (st->found + n) % st->n_channels;
+        if (st->channel[i].len != len || memcmp(st->channel[i].name, name, len) != 0) continue;
+        st->found = i + 1;
+        return &st->channel[i];
+    }
+    return NULL;
+}
+
+/* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
+static int meaning(hf_store *st, const redisReply *r)
+{
+    if (r->type != REDIS_REPLY_ARRAY || r->elements < 3) return 0;
+    const redisReply *what = r->element[0], *name = r->element[1];
+    if (what->type != REDIS_REPLY_STRING || name->type != REDIS_REPLY_STRING) return 0;
+    if (!strcmp(what->str, "subscribe")) return 2;
+    if (strcmp(what->str, "message")) return 0;
+    const struct hf__rd_channel *c = find(st, name->str, name->len);
+    return c && c->wanted;
+}
+
+/* Takes in what has come; with `confirmed` waits for so many confirmations. 0: broken, or refused.
+ */
+static int hear(hf_store *st, size_t confirmed, int64_t until_us)
+{
+    for (;;) {
+        int broken;
+        redisReply *r = hf__rd_next(&st->ear, confirmed ? until_us : 0, &broken);
+        if (!r) return !broken && !confirmed;
+        int refused = r->type == REDIS_REPLY_ERROR, what = meaning(st, r);
+        if (refused) hf__rd_words(r->str, st->ear.why);
+        freeReplyObject(r);
+        if (refused) return 0;
+        st->heard += what == 1;
+        confirmed -= what == 2 && confirmed;
+    }
+}
+
+static int add_channel(hf_store *st, const hf_rowkey *key, struct hf__rd_batch *batch)
+{
+    size_t before = strlen(st->how.prefix);
+    struct hf__rd_channel *more = realloc(st->channel, (st->n_channels + 1) * sizeof *st->channel);
+    if (!more) return HF_NOMEM;
+    st->channel = more;
+    struct hf__rd_channel c = {malloc(before + key->len + 1), before + key->len, 1};
+    if (!c.name) return HF_NOMEM;
+    memcpy(c.name, st->how.prefix, before);
+    memcpy(c.name + before, key->text, (size_t)key->len + 1);
+    st->channel[st->n_channels++] = c;
+    const char *word[] = {"SUBSCRIBE", c.name};
+    size_t len[] = {9, c.len};
+    hf__rd_put(batch, 2, word, len);
+    return batch->failed ? HF_NOMEM : 0;
+}
+
+static void drop_unwanted(hf_store *st, struct hf__rd_batch *batch)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < st->n_channels; i++) {
+        struct hf__rd_channel *c = &st->channel[i];
+        if (c->wanted) {
+            st->channel[kept++] = *c;
+            continue;
+        }
+        const char *word[] = {"UNSUBSCRIBE", c->name};
+        size_t len[] = {11, c->len};
+        hf__rd_put(batch, 2, word, len);
+        free(c->name);
+    }
+    st->n_channels = kept;
+}
+
+/* Marks what is wanted, and subscribes to what is new; *ret_new of them. */
+static int want(hf_store *st, const hf_rowkey *const *keys, size_t n, struct hf__rd_batch *batch,
+                size_t *ret_new)
+{
+    char name[HF_RD_NAME_CAP];
+    size_t before = strlen(st->how.prefix);
+    memcpy(name, st->how.prefix, before);
+    for (size_t i = 0; i < st->n_channels; i++) st->channel[i].wanted = 0;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(name + before, keys[i]->text, keys[i]->len);
+        struct hf__rd_channel *c = find(st, name, before + keys[i]->len);
+        if (c) {
+            c->wanted = 1;
+            continue;
+        }
+        int rc = add_channel(st, keys[i], batch);
+        if (rc) return rc;
+        ++*ret_new;
+    }
+    if (st->n_channels > 2 * n + SPARE_CHANNELS) drop_unwanted(st, batch);
+    return batch->failed ? HF_NOMEM : 0;
+}
+
+int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                  hf_error *err)
+{
+    (void)bell;
+    struct hf__rd_batch batch = {NULL, 0, 0, 0};
+    size_t fresh = 0;
+    /* What came for the keys of the last time counts for them. */
+    if (st->ear.fd >= 0 && !hear(st, 0, 0)) deaf(st, st->ear.why, NULL);
+    if (st->ear.fd < 0) {
+        if (hf__local_us() < st->deaf_until_us)
+            return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: not heard lately");
+        hf__rd_forget_channels(st);
+        int rc = hf__rd_connect(&st->how, &st->ear, 0, err);
+        if (rc) {
+            deaf(st, "", NULL);
+            return rc;
+        }
+        st->heard++; /* what came before isn't known */
+    }
+    if (want(st, keys, n, &batch, &fresh)) {
+        hf__rd_batch_free(&batch);
+        return deaf(st, "out of memory", err);
+    }
+    if (batch.n) {
+        int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+        if (hf__rd_send(&st->how, &st->ear, &batch) || (fresh && !hear(st, fresh, until_us)))
+            return deaf(st, st->ear.why, err);
+    }
+    ret->heard[0] = st->heard;
+    ret->heard[1] = 0;
+    return 0;
+}
+
+int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    (void)bell;
+    while (st->heard == ear->heard[0]) {
+        struct pollfd fds[2] = {{st->ear.fd, POLLIN, 0}, {st->wake_fd, POLLIN, 0}};
+        int64_t left = until_us - hf__local_us();
+        uint64_t n;
+        if (left <= 0) return 0;
+        left = left / 1000 + 1;
+        if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0) {
+            if (errno == EINTR) continue;
+            return deaf(st, strerror(errno), err);
+        }
+        if (fds[1].revents) {
+            if (read(st->wake_fd, &n, sizeof n) < 0 && errno != EAGAIN)
+                return deaf(st, strerror(errno), err);
+            return 0;
+        }
+        if (fds[0].revents && !hear(st, 0, 0)) return deaf(st, st->ear.why, err);
+    }
+    return 0;
+}
+
+void hf__rd_interrupt(hf_store *st, uint8_t bell)
+{
+    uint64_t one = 1;
+    (void)bell;
+    ssize_t n = write(st->wake_fd, &one, sizeof one);
+    (void)n; /* full means that it is awake already */
+}

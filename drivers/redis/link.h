@@ -1,0 +1,117 @@
+/*
+ * link.h - redis: connections to the server. See doc/stores/redis.md.
+ *
+ * The protocol is hiredis's (its reader, its formatting of commands); what carries the bytes is
+ * here, so that every wait has an end and TLS is a filter in between.
+ */
+#ifndef HF_REDIS_LINK_H
+#define HF_REDIS_LINK_H
+
+#include "holdfast_driver.h"
+
+#include <hiredis/hiredis.h>
+#include <pthread.h>
+
+#ifdef HF_REDIS_TLS
+#define HF_RD "rediss"
+#else
+#define HF_RD "redis"
+#endif
+
+enum { HF_RD_LINKS = 4, HF_RD_WHY = 200, HF_RD_PREFIX_CAP = 65 };
+
+/* The scripts: each is one operation, whole or not at all. */
+enum hf__rd_script { HF_RD_GET, HF_RD_SWAP, HF_RD_TAKE, HF_RD_SCRIPTS };
+
+/* How to connect. */
+struct hf__rd_how {
+    char host[256], port[8], socket[108];
+    char user[128], password[256];
+    char prefix[HF_RD_PREFIX_CAP];
+    char db[8];
+    unsigned wait; /* how many replicas have to have a write */
+    int64_t io_timeout_ms;
+    char *script[HF_RD_SCRIPTS];
+    void *tls; /* of the filter: certificates and so on; NULL without TLS */
+};
+
+/* TLS, in rediss only: turns bytes into other bytes, and never touches the socket. */
+struct hf__rd_filter {
+    /* What all connections share. 0 or the code, with the reason. */
+    int (*ready)(const hf_url *url, void **ret, char why[HF_RD_WHY]);
+    void (*forget)(void *ready);
+    /* Of one connection; NULL: out of memory. */
+    void *(*begin)(void *ready);
+    void (*end)(void *filter);
+    /* 1: the connection is secured, 0: more has to be sent and fed, negative: the code. */
+    int (*shake)(void *filter, char why[HF_RD_WHY]);
+    /* Plain bytes in, what has to be sent out. Negative: broken, with the reason. */
+    int (*seal)(void *filter, const char *plain, size_t n, char why[HF_RD_WHY]);
+    size_t (*to_send)(void *filter, char *to, size_t cap);
+    /* What came in, plain bytes out: 0: none yet, negative: broken, or the other end is done. */
+    int (*feed)(void *filter, const char *bytes, size_t n);
+    int (*open)(void *filter, char *to, size_t cap, char why[HF_RD_WHY]);
+    const char *const *options; /* the parameters that it knows, NULL at the end */
+};
+extern const struct hf__rd_filter *const hf__rd_filter; /* NULL: none */
+
+/* What a server says of itself; "" or 0 where it doesn't. */
+struct hf__rd_facts {
+    char version[24], policy[24], role[12];
+    char aof[4], save_ok[8];
+    int cluster;
+};
+
+struct hf__rd_link {
+    int fd; /* -1: not connected */
+    int busy;
+    redisReader *reader;
+    void *filter;
+    char sha[HF_RD_SCRIPTS][44]; /* "": the server doesn't keep scripts for us */
+    char why[HF_RD_WHY];         /* of the last failure */
+};
+
+/* Commands to be sent at once. `failed`: out of memory. */
+struct hf__rd_batch {
+    char *text;
+    size_t len;
+    int n, failed;
+};
+void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, const size_t *len);
+/* The same of NUL-terminated words, NULL at the end. */
+void hf__rd_say(struct hf__rd_batch *batch, ...);
+void hf__rd_batch_free(struct hf__rd_batch *batch);
+
+/* Connects, says who we are, and (`whole`) looks whether this server can keep the promise; without
+   it the link is only good for listening. */
+int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
+                   hf_error *err);
+void hf__rd_disconnect(struct hf__rd_link *link);
+/* Has the other end gone away since it was last used? Asks nobody. */
+int hf__rd_broken(struct hf__rd_link *link);
+
+/*
+ * Sends the batch (and frees it) and reads its replies into reply[], to be freed by the caller.
+ * 0; HF_UNAVAILABLE: nothing was sent; HF_UNKNOWN: not everything was answered. link->why says
+ * why; then it is disconnected and there are no replies.
+ */
+int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct hf__rd_batch *batch,
+                redisReply **reply);
+void hf__rd_free(redisReply **reply, int n);
+/* Only sends, frees the batch. 0 or HF_UNAVAILABLE. */
+int hf__rd_send(const struct hf__rd_how *how, struct hf__rd_link *link, struct hf__rd_batch *batch);
+/* The next reply that has come in, NULL if none has; *ret_broken: the connection is. Waits until
+   then (0: not at all). */
+redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_broken);
+
+/* What an error in a reply means: nothing was done. */
+int hf__rd_code(const char *text);
+/* Its first sentence, without what it may quote. */
+void hf__rd_words(const char *text, char to[HF_RD_WHY]);
+
+/* What INFO says. */
+void hf__rd_read_facts(const char *info, struct hf__rd_facts *ret);
+/* 0, or HF_UNSUPPORTED and why not. */
+int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *facts, char why[HF_RD_WHY]);
+
+#endif

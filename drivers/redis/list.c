@@ -1,0 +1,160 @@
+/*
+ * list.c - redis: every row whose key has a prefix.
+ *
+ * First the names, for SCAN tells some of them twice and all in no order; then the rows, a page of
+ * them at a time.
+ */
+#include "store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_ROWS = 64 };
+
+struct names {
+    char **name;
+    size_t n, cap;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int add_name(struct names *all, const redisReply *r)
+{
+    if (all->n == all->cap) {
+        size_t cap = all->cap ? all->cap * 2 : 256;
+        char **more = realloc(all->name, cap * sizeof *more);
+        if (!more) return HF_NOMEM;
+        all->name = more;
+        all->cap = cap;
+    }
+    all->name[all->n] = strndup(r->str, (size_t)r->len);
+    return all->name[all->n++] ? 0 : HF_NOMEM;
+}
+
+/* A pattern that matches what begins with `text`, whatever it consists of. */
+static void pattern_of(const char *prefix, const char *text, char *to)
+{
+    const char *part[] = {prefix, text};
+    for (int i = 0; i < 2; i++)
+        for (const char *s = part[i]; *s; s++) {
+            if (strchr("*?[]^\\", *s)) *to++ = '\\';
+            *to++ = *s;
+        }
+    memcpy(to, "*", 2);
+}
+
+/* The names of all keys with the prefix. SCAN tells some of them twice. */
+static int collect(hf_store *st, const char *prefix, struct names *all, hf_error *err)
+{
+    char pattern[2 * (HF_RD_PREFIX_CAP + HF_KEY_CAP) + 2], cursor[24] = "0";
+    if (strlen(prefix) >= HF_KEY_CAP) return 0;
+    pattern_of(st->how.prefix, prefix, pattern);
+    do {
+        struct hf__rd_link *link;
+        struct hf__rd_batch batch = {NULL, 0, 0, 0};
+        redisReply *r = NULL;
+        int rc = hf__rd_get_link(st, &link, err);
+        if (!rc) {
+            hf__rd_say(&batch, "SCAN", cursor, "MATCH", pattern, "COUNT", "1000", NULL);
+            rc = hf__rd_talk(&st->how, link, &batch, &r);
+            if (rc)
+                rc = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": list '%s': %s", prefix, link->why);
+        }
+        if (!rc && r->type == REDIS_REPLY_ERROR) rc = hf__rd_complain(link, r, "list", prefix, err);
+        hf__rd_put_link(st, link);
+        if (!rc && (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str))
+            rc =
+                hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": list '%s': not an answer to that", prefix);
+        if (!rc) snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
+        for (size_t i = 0; !rc && i < r->element[1]->elements; i++)
+            if (add_name(all, r->element[1]->element[i]))
+                rc = hf_fail(err, HF_NOMEM, 0, HF_RD ": list '%s': out of memory", prefix);
+        if (r) freeReplyObject(r);
+        if (rc) return rc;
+    } while (strcmp(cursor, "0") != 0);
+    if (all->n) qsort(all->name, all->n, sizeof *all->name, by_name);
+    return 0;
+}
+
+/* The rows of some keys, all at once. `again`: as texts, for the script isn't there. */
+static int read_page(hf_store *st, char *const *name, size_t n, int again, redisReply **reply,
+                     hf_error *err)
+{
+    struct hf__rd_link *link;
+    struct hf__rd_batch batch = {NULL, 0, 0, 0};
+    int rc = hf__rd_get_link(st, &link, err);
+    for (size_t i = 0; !rc && i < n; i++) {
+        struct hf__rd_args a = {.n = 2};
+        hf__rd_arg(&a, "1", 1);
+        hf__rd_arg_text(&a, name[i]);
+        hf__rd_put_call(st, link, HF_RD_GET, again && !i, &a, &batch);
+    }
+    if (!rc) {
+        rc = hf__rd_talk(&st->how, link, &batch, reply);
+        if (rc) rc = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": list: %s", link->why);
+    }
+    hf__rd_put_link(st, link);
+    if (rc || again || !hf__rd_is_error(reply[0], "NOSCRIPT")) return rc;
+    hf__rd_free(reply, (int)n);
+    return read_page(st, name, n, 1, reply, err);
+}
+
+struct listing {
+    int (*see)(void *arg, const hf_rowkey *, hf_row *);
+    void *arg;
+    int stopped;
+};
+
+/* Shows what one reply holds. */
+static int show(hf_store *st, const char *name, const redisReply *r, struct listing *l,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    hf_rowkey key;
+    hf_row row;
+    const char *text = name + strlen(st->how.prefix);
+    if (hf_key_make(text, &key, NULL))
+        return hf_fail(err, HF_CORRUPT, 0, HF_RD ": list: '%.80s' isn't the name of a row", name);
+    if (r->type == REDIS_REPLY_ERROR) {
+        char why[HF_RD_WHY];
+        hf__rd_words(r->str, why);
+        return hf_fail(err, hf__rd_code(r->str), 0, HF_RD ": list '%s': %s", text, why);
+    }
+    hf_row_init(&row);
+    int rc = hf__rd_shaped(r) ? hf__rd_decode(r, &row, "list", text, err) : HF_UNAVAILABLE;
+    if (!hf__rd_shaped(r)) hf_fail(err, rc, 0, HF_RD ": list '%s': not an answer to that", text);
+    if (!rc && row.rev) { /* else it was deleted meanwhile */
+        *ret_clock_us = hf__rd_clock_of(r);
+        l->stopped = l->see(l->arg, &key, &row);
+    }
+    hf_row_clear(&row);
+    return rc;
+}
+
+int hf__rd_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *see_arg,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    struct names all = {NULL, 0, 0};
+    struct listing l = {see, see_arg, 0};
+    redisReply *reply[PAGE_ROWS];
+    char *page[PAGE_ROWS];
+    int rc = collect(st, prefix, &all, err);
+    for (size_t i = 0; i < all.n && !rc && !l.stopped;) {
+        size_t n = 0;
+        for (; i < all.n && n < PAGE_ROWS; i++)
+            if (!i || strcmp(all.name[i], all.name[i - 1]) != 0) page[n++] = all.name[i];
+        if (!n) break;
+        rc = read_page(st, page, n, 0, reply, err);
+        if (rc) break;
+        for (size_t k = 0; k < n && !rc && !l.stopped; k++)
+            rc = show(st, page[k], reply[k], &l, ret_clock_us, err);
+        hf__rd_free(reply, (int)n);
+    }
+    for (size_t i = 0; i < all.n; i++) free(all.name[i]);
+    free(all.name);
+    return rc;
+}

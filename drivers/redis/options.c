@@ -1,0 +1,206 @@
+/*
+ * options.c - redis: what the URL says, and the scripts.
+ */
+#include "columns.h"
+#include "store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the URL ---- */
+
+static int bad(const hf_url *url, const char *what, hf_error *err)
+{
+    return hf_fail(err, HF_INVALID, 0, HF_RD ": open '%s': %s", url->safe, what);
+}
+
+/* A number of at most `most`; "" if it isn't there. 0: not a number. */
+static int number(const hf_url *url, const char *name, unsigned long most, char *to, size_t cap)
+{
+    char *end;
+    int rc = hf_url_get(url, name, to, cap);
+    if (rc == HF_UNSUPPORTED) return 1;
+    if (rc || !*to || strspn(to, "0123456789") != strlen(to)) return 0;
+    return strtoul(to, &end, 10) <= most;
+}
+
+static int which_db(struct hf__rd_how *how, const hf_url *url, hf_error *err)
+{
+    char db[8];
+    const char *path = url->path[0] == '/' ? url->path + 1 : url->path;
+    if (!number(url, "db", 99999, db, sizeof db)) return bad(url, "db: not a number", err);
+    if (strspn(path, "0123456789") != strlen(path) || strlen(path) > 5)
+        return bad(url, "the path isn't the number of a database", err);
+    if (*path && db[0] && strcmp(path, db) != 0)
+        return bad(url, "db: the path names another database", err);
+    snprintf(how->db, sizeof how->db, "%s", *path ? path : db[0] ? db : "0");
+    return 0;
+}
+
+/* The first line of a file. */
+static int read_password(const char *path, struct hf__rd_how *how)
+{
+    FILE *f = fopen(path, "re");
+    char *got = f ? fgets(how->password, sizeof how->password, f) : NULL;
+    if (f) fclose(f);
+    if (!got) return 0;
+    how->password[strcspn(how->password, "\r\n")] = 0;
+    return how->password[0] != 0;
+}
+
+static int who(struct hf__rd_how *how, const hf_url *url, hf_error *err)
+{
+    char path[1024];
+    memcpy(how->user, url->user, sizeof how->user);
+    memcpy(how->password, url->password, sizeof how->password);
+    int rc = hf_url_get(url, "passfile", path, sizeof path);
+    if (rc == HF_INVALID) return bad(url, "passfile: too long, or given twice", err);
+    if (!rc && how->password[0]) return bad(url, "passfile: there is a password already", err);
+    if (!rc && !read_password(path, how)) return bad(url, "passfile: no password in it", err);
+    /* Some tools take a lonely word there for the password: then it mustn't be shown. */
+    if (how->user[0] && !how->password[0])
+        return hf_fail(err, HF_INVALID, 0,
+                       HF_RD ": open: a user without a password (a password alone is "
+                             "written " HF_RD "://:PASSWORD@HOST)");
+    return 0;
+}
+
+static int where(struct hf__rd_how *how, const hf_url *url, hf_error *err)
+{
+    int rc = hf_url_get(url, "socket", how->socket, sizeof how->socket);
+    if (rc == HF_INVALID) return bad(url, "socket: too long, or given twice", err);
+    if (!rc && hf__rd_filter) return bad(url, "socket: without TLS only", err);
+    if (!rc && (url->host[0] || url->port)) return bad(url, "socket: there is a host, too", err);
+    if (!rc && !how->socket[0]) return bad(url, "socket: empty", err);
+    if (strchr(url->host, ',')) return bad(url, "more than one host", err);
+    snprintf(how->host, sizeof how->host, "%s", url->host[0] ? url->host : "127.0.0.1");
+    snprintf(how->port, sizeof how->port, "%d", url->port ? url->port : 6379);
+    return 0;
+}
+
+static const char *unknown_option(const hf_url *url, char *name, size_t cap)
+{
+    static const char *const own[] = {"db", "passfile", "prefix", "socket", "wait"};
+    const char *known[16];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) known[n++] = own[i];
+    for (size_t i = 0; hf__rd_filter && hf__rd_filter->options[i]; i++)
+        known[n++] = hf__rd_filter->options[i];
+    known[n] = NULL;
+    return hf__unknown_option(url, known, name, cap);
+}
+
+int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
+{
+    struct hf__rd_how *how = &st->how;
+    char text[64], why[HF_RD_WHY];
+    if (unknown_option(url, text, sizeof text))
+        return hf_fail(err, HF_INVALID, 0, HF_RD ": open '%s': unknown option '%s'", url->safe,
+                       text);
+    int rc = where(how, url, err);
+    if (!rc) rc = which_db(how, url, err);
+    if (!rc) rc = who(how, url, err);
+    if (rc) return rc;
+    rc = hf_url_get(url, "prefix", how->prefix, sizeof how->prefix);
+    if (rc == HF_UNSUPPORTED)
+        snprintf(how->prefix, sizeof how->prefix, "holdfast:");
+    else if (rc || !how->prefix[0])
+        return bad(url, "prefix: not 1 to 64 bytes", err);
+    if (!number(url, "wait", 100, text, sizeof text))
+        return bad(url, "wait: not a number up to 100", err);
+    how->wait = (unsigned)strtoul(text, NULL, 10);
+    rc = hf__rd_filter ? hf__rd_filter->ready(url, &how->tls, why) : 0;
+    return rc ? hf_fail(err, rc, 0, HF_RD ": open '%s': %s", url->safe, why) : 0;
+}
+
+/* ---- the scripts ---- */
+
+/* A reply is {done, clock, is there one, the row}: the row's fields in the order of the columns,
+   numbers as texts, for Lua would round them. */
+static const char prelude[] =
+    "local k, t = KEYS[1], redis.call('TIME')\n"
+    "local clock = t[1] .. string.sub('000000' .. t[2], -6)\n"
+    "local function tell()\n"
+    "  return {0, clock, redis.call('EXISTS', k), redis.call('HMGET', k%s)}\n"
+    "end\n"
+    /* Where replicas are waited for, what is told must have reached them, too: a write that changes
+       nothing comes behind whatever there is. */
+    "local function refuse(rev, wait)\n"
+    "  if wait ~= '0' and rev then redis.call('HSET', k, 'rev', rev) end\n"
+    "  return tell()\n"
+    "end\n";
+
+/* The HDEL changes nothing; but a server that has become a replica refuses it, and so doesn't show
+   the past. */
+static const char get[] =
+    "local w = redis.pcall('HDEL', k, '(none)')\n"
+    "if type(w) == 'table' and w.err and string.find(w.err, 'READONLY', 1, true) then\n"
+    "  return w\n"
+    "end\n"
+    "return tell()\n";
+
+/* ARGV: the rev seen, wait, does somebody wait in the new row, its fields and values (none: delete
+   the row). The one write comes first, so that an error means that nothing was done. */
+static const char swap[] =
+    "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
+    "if (old[1] or '0') ~= ARGV[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n"
+    "  return refuse(old[1], ARGV[2])\n"
+    "end\n"
+    "if ARGV[4] then redis.call('HSET', k, unpack(ARGV, 4)) else redis.call('DEL', k) end\n"
+    "if ARGV[3] == '1' or (old[2] and old[2] ~= '[]') then redis.pcall('PUBLISH', k, '') end\n"
+    "return {1, clock}\n";
+
+/* ARGV: the lease, wait, the fields and values that the grant doesn't change. Numbers are below
+   2^53 here, where Lua counts exactly. */
+static const char take[] =
+    "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'others', 'queue',\n"
+    "                       'done_us', 'keep_until_us', 'done_by', 'result')\n"
+    "local rev = tonumber(old[1] or '0')\n"
+    "if old[1] or redis.call('EXISTS', k) == 1 then\n"
+    "  for i = 1, 9 do if not old[i] then return tell() end end\n"
+    "  if not rev or rev >= 9007199254740991 or old[2] ~= '1' then return tell() end\n"
+    "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' then\n"
+    "    return refuse(old[1], ARGV[2])\n"
+    "  end\n"
+    "end\n"
+    "local now = tonumber(clock)\n"
+    "rev = string.format('%.0f', math.max(rev + 1, now))\n"
+    "local ends = '0'\n"
+    "if ARGV[1] ~= '0' then ends = string.format('%.0f', now + tonumber(ARGV[1]) * 1000) end\n"
+    "local row = {'rev', rev, 'token', rev, 'granted', rev, 'acquired_us', clock,\n"
+    "             'expires_us', ends}\n"
+    "for i = 3, #ARGV do row[#row + 1] = ARGV[i] end\n"
+    "if not old[1] then\n"
+    "  for _, v in ipairs({'done_us', '0', 'keep_until_us', '0', 'done_by', '', 'result', ''}) do\n"
+    "    row[#row + 1] = v\n"
+    "  end\n"
+    "end\n"
+    "redis.call('HSET', k, unpack(row))\n"
+    "return {1, clock, rev, {old[6], old[7], old[8], old[9]}}\n";
+
+static char *script(const char *body)
+{
+    char fields[HF_COLS * 24] = "", head[sizeof prelude + sizeof fields];
+    size_t n = 0;
+    for (int i = 0; i < HF_COLS; i++)
+        n += (size_t)snprintf(fields + n, sizeof fields - n, ", '%s'", hf__column_name[i]);
+    /* The only format of the two texts is the %s for the fields. */
+    const char *at = strstr(prelude, "%s");
+    size_t before = (size_t)(at - prelude);
+    snprintf(head, sizeof head, "%.*s%s%s", (int)before, prelude, fields, at + 2);
+    size_t len = strlen(head), more = strlen(body);
+    char *text = malloc(len + more + 1);
+    if (!text) return NULL;
+    memcpy(text, head, len);
+    memcpy(text + len, body, more + 1);
+    return text;
+}
+
+int hf__rd_scripts(struct hf__rd_how *how)
+{
+    static const char *const body[] = {[HF_RD_GET] = get, [HF_RD_SWAP] = swap, [HF_RD_TAKE] = take};
+    for (int i = 0; i < HF_RD_SCRIPTS; i++)
+        if (!(how->script[i] = script(body[i]))) return HF_NOMEM;
+    return 0;
+}

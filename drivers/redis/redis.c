@@ -1,0 +1,319 @@
+/*
+ * redis.c - redis://HOST, rows as hashes of a Redis server. See link.h, doc/stores/redis.md.
+ *
+ * Contents: rows; opening.
+ *
+ * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
+ * it there, list.c reads many rows, ear.c wakes who waits.
+ */
+#include "columns.h"
+#include "store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* ---- rows ---- */
+
+static int read_number(const redisReply *r, int64_t *ret)
+{
+    char *end;
+    errno = 0;
+    *ret = strtoll(r->str, &end, 10);
+    return r->len && !*end && !errno && end == r->str + r->len && r->str[0] != ' ';
+}
+
+int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
+                  hf_error *err)
+{
+    struct hf__flat flat;
+    char missing[64];
+    const char *why = NULL;
+    hf_row_clear(row);
+    if (r->elements < 4 || r->element[2]->type != REDIS_REPLY_INTEGER ||
+        r->element[3]->type != REDIS_REPLY_ARRAY || r->element[3]->elements != HF_COLS)
+        return hf_fail(err, HF_CORRUPT, 0, HF_RD ": %s '%s': not an answer to that", what, key);
+    if (!r->element[2]->integer) return 0;
+    for (int i = 0; i < HF_COLS && !why; i++) {
+        const redisReply *field = r->element[3]->element[i];
+        int there = field->type == REDIS_REPLY_STRING;
+        flat.n[i] = 0;
+        flat.text[i] = there ? field->str : "";
+        flat.len[i] = there ? (size_t)field->len : 0;
+        if (!there || (!hf__column_is_text[i] && !read_number(field, &flat.n[i]))) {
+            snprintf(missing, sizeof missing, "%s: %s", hf__column_name[i],
+                     there ? "not a number" : "there is no such field");
+            why = missing;
+        }
+    }
+    int rc = why ? HF_CORRUPT : hf__unflatten(&flat, row, &why);
+    if (rc == HF_NOMEM) why = "out of memory";
+    return rc ? hf_fail(err, rc, 0, HF_RD ": %s '%s': the row is damaged: %s", what, key, why) : 0;
+}
+
+static int rd_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    char name[HF_RD_NAME_CAP];
+    struct hf__rd_args a;
+    redisReply *r;
+    hf__rd_call_args(&a, st, key, name);
+    int rc = hf__rd_ask(st, HF_RD_GET, &a, HF_UNAVAILABLE, &r, "get", key, err);
+    if (rc) return rc;
+    *ret_clock_us = hf__rd_clock_of(r);
+    rc = hf__rd_decode(r, row, "get", key->text, err);
+    freeReplyObject(r);
+    return rc;
+}
+
+/* The fields and values of a row behind the arguments; without those that a take decides. */
+static void arg_fields(struct hf__rd_args *a, const struct hf__flat *flat, int taking,
+                       char room[HF_COLS][24])
+{
+    for (int i = 0; i < HF_COLS; i++) {
+        int decided = i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT ||
+                      i == HF_COL_ACQUIRED || i == HF_COL_EXPIRES || i >= HF_COL_DONE;
+        if (taking && decided) continue;
+        hf__rd_arg_text(a, hf__column_name[i]);
+        if (hf__column_is_text[i]) {
+            hf__rd_arg(a, flat->text[i], flat->len[i]);
+        } else {
+            int n = snprintf(room[i], sizeof room[i], "%lld", (long long)flat->n[i]);
+            hf__rd_arg(a, room[i], (size_t)n);
+        }
+    }
+}
+
+/* What a refused write says. */
+static int conflict(const redisReply *r, const char *what, const hf_rowkey *key, hf_row *cur,
+                    hf_error *err)
+{
+    int rc = cur ? hf__rd_decode(r, cur, what, key->text, err) : 0;
+    return rc ? rc : HF_CONFLICT;
+}
+
+static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen_text[24];
+    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    const char *why;
+    struct hf__rd_args a;
+    redisReply *r;
+    int rc = row ? hf__flatten(row, &flat, &why) : 0;
+    if (rc) {
+        hf__flat_free(&flat);
+        return hf_fail(err, rc, 0, HF_RD ": swap '%s': %s", key->text, why);
+    }
+    snprintf(seen_text, sizeof seen_text, "%llu", (unsigned long long)seen);
+    hf__rd_call_args(&a, st, key, name);
+    hf__rd_arg_text(&a, seen_text);
+    hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
+    hf__rd_arg_text(&a, row && row->n_queue ? "1" : "0");
+    if (row) arg_fields(&a, &flat, 0, room);
+    rc = hf__rd_ask(st, HF_RD_SWAP, &a, HF_UNKNOWN, &r, "swap", key, err);
+    hf__flat_free(&flat);
+    if (rc) return rc;
+    *ret_clock_us = hf__rd_clock_of(r);
+    if (!r->element[0]->integer) rc = conflict(r, "swap", key, cur, err);
+    freeReplyObject(r);
+    return rc;
+}
+
+/* The marker that a row had before it was taken. */
+static int decode_marker(const redisReply *r, hf_row *row)
+{
+    if (r->elements != 4) return 0;
+    if (r->element[0]->type == REDIS_REPLY_NIL) return 1; /* the row is new */
+    for (int i = 0; i < 4; i++)
+        if (r->element[i]->type != REDIS_REPLY_STRING) return 0;
+    if (!read_number(r->element[0], &row->done_us) ||
+        !read_number(r->element[1], &row->keep_until_us))
+        return 0;
+    const redisReply *by = r->element[2], *result = r->element[3];
+    if (by->len >= HF_OWNER_CAP || result->len >= HF_RESULT_CAP) return 0;
+    if (!row->done_us) return 1;
+    memcpy(row->done_by, by->str, by->len + 1);
+    memcpy(row->result, result->str, result->len + 1);
+    row->done_by_len = (uint8_t)by->len;
+    row->result_len = (uint16_t)result->len;
+    return 1;
+}
+
+/* The row that a take has made: told by its rev, its time and the marker. */
+static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                 hf_error *err)
+{
+    int64_t rev = 0;
+    const char *why = "not an answer to that";
+    hf_row_clear(cur);
+    if (r->elements < 4 || r->element[2]->type != REDIS_REPLY_STRING ||
+        !read_number(r->element[2], &rev) || r->element[3]->type != REDIS_REPLY_ARRAY)
+        return hf_fail(err, HF_UNKNOWN, 0, HF_RD ": take '%s': %s", key->text, why);
+    cur->rev = (uint64_t)rev - 1;
+    int rc = hf_row_take(cur, party, hf__rd_clock_of(r));
+    if (!rc && !decode_marker(r->element[3], cur)) {
+        why = "its marker is damaged";
+        rc = HF_CORRUPT;
+    }
+    if (!rc) rc = hf_row_check(cur, &why);
+    return rc ? hf_fail(err, rc, 0, HF_RD ": take '%s': the row is damaged: %s", key->text, why)
+              : 0;
+}
+
+static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    char name[HF_RD_NAME_CAP], room[HF_COLS][24], lease[24];
+    struct hf__flat flat;
+    const char *why = "out of memory";
+    struct hf__rd_args a;
+    hf_row grant;
+    redisReply *r;
+    hf_row_init(&grant);
+    int rc = hf_row_take(&grant, party, 1);
+    flat.others = flat.queue = NULL;
+    if (!rc) rc = hf__flatten(&grant, &flat, &why);
+    hf_row_clear(&grant);
+    if (rc) {
+        hf__flat_free(&flat);
+        return hf_fail(err, rc, 0, HF_RD ": take '%s': %s", key->text, why);
+    }
+    snprintf(lease, sizeof lease, "%u", party->lease_ms);
+    hf__rd_call_args(&a, st, key, name);
+    hf__rd_arg_text(&a, lease);
+    hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
+    arg_fields(&a, &flat, 1, room);
+    rc = hf__rd_ask(st, HF_RD_TAKE, &a, HF_UNKNOWN, &r, "take", key, err);
+    hf__flat_free(&flat);
+    if (rc) return rc;
+    *ret_clock_us = hf__rd_clock_of(r);
+    if (r->element[0]->integer)
+        rc = taken(r, key, party, cur, err);
+    else
+        rc = conflict(r, "take", key, cur, err);
+    freeReplyObject(r);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static void rd_close(hf_store *st)
+{
+    for (int i = 0; i < HF_RD_LINKS; i++) hf__rd_disconnect(&st->link[i]);
+    hf__rd_disconnect(&st->ear);
+    hf__rd_forget_channels(st);
+    for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
+    if (hf__rd_filter) hf__rd_filter->forget(st->how.tls);
+    explicit_bzero(st->how.password, sizeof st->how.password);
+    if (st->wake_fd >= 0) close(st->wake_fd);
+    pthread_mutex_destroy(&st->mu);
+    pthread_cond_destroy(&st->freed);
+    free(st);
+}
+
+static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    struct hf__rd_link *link;
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
+    pthread_mutex_init(&st->mu, NULL);
+    pthread_cond_init(&st->freed, NULL);
+    st->how.io_timeout_ms = io_timeout_ms;
+    st->ear.fd = -1;
+    for (int i = 0; i < HF_RD_LINKS; i++) st->link[i].fd = -1;
+    st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = hf__rd_options(st, url, err);
+    if (!rc && (st->wake_fd < 0 || hf__rd_scripts(&st->how)))
+        rc = hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
+    if (!rc) {
+        rc = hf__rd_get_link(st, &link, err);
+        hf__rd_put_link(st, link);
+    }
+    if (rc) {
+        rd_close(st);
+        return rc;
+    }
+    st->opened = 1;
+    *ret = st;
+    return 0;
+}
+
+static void say_facts(const hf_store *st, const struct hf__rd_facts *f,
+                      void (*say)(void *arg, int ok, const char *text), void *to)
+{
+    char text[300], why[HF_RD_WHY];
+    if (hf__rd_fit(&st->how, f, why)) say(to, 0, why);
+    snprintf(text, sizeof text, "Redis %s, which may be written", f->version);
+    say(to, 1, text);
+    snprintf(text, sizeof text,
+             !strncmp(f->policy, "volatile-", 9)
+                 ? "maxmemory-policy %s: rows have no time to live and are never dropped"
+                 : "maxmemory-policy %s: no row is ever dropped",
+             f->policy[0] ? f->policy : "unknown");
+    say(to, 1, text);
+    say(to, 1,
+        f->aof[0] == '1' ? "appendonly: a crash of the server loses at most the last second "
+                           "(appendfsync always: nothing), and tokens go on growing"
+                         : "no appendonly: a crash of the server loses what came after its last "
+                           "snapshot: two may hold a key then, though tokens go on growing");
+    if (!strcmp(f->save_ok, "err")) say(to, 0, "the server could not write its last snapshot");
+    if (f->cluster) say(to, 1, "a cluster, of which one slot is used");
+    if (st->how.wait) {
+        snprintf(text, sizeof text, "wait: every write is answered when %u replicas have it",
+                 st->how.wait);
+        say(to, 1, text);
+    }
+}
+
+static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *to,
+                      hf_error *err)
+{
+    struct hf__rd_link *link;
+    struct hf__rd_batch batch = {NULL, 0, 0, 0};
+    struct hf__rd_facts facts;
+    redisReply *r = NULL;
+    int rc = hf__rd_get_link(st, &link, err);
+    if (!rc) {
+        hf__rd_say(&batch, "INFO", NULL);
+        rc = hf__rd_talk(&st->how, link, &batch, &r);
+        if (rc) rc = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": inspect: %s", link->why);
+    }
+    hf__rd_put_link(st, link);
+    if (rc) return rc;
+    if (r->type == REDIS_REPLY_STRING) {
+        hf__rd_read_facts(r->str, &facts);
+        say_facts(st, &facts, say, to);
+    } else {
+        say(to, 1, "this user may not ask the server (INFO): whether it evicts isn't known");
+    }
+    freeReplyObject(r);
+    return 0;
+}
+
+extern HF_API const hf_driver HF_DRIVER_SYMBOL;
+const hf_driver HF_DRIVER_SYMBOL = {
+    .abi = HF_DRIVER_ABI,
+    .name = HF_RD,
+#ifdef HF_REDIS_TLS
+    .about = "hashes in a Redis server, over TLS",
+#else
+    .about = "hashes in a Redis server",
+#endif
+    .can = HF_CAN_THREADS,
+    .queue_cap = 256,
+    .holders_cap = 256,
+    .open = rd_open,
+    .close = rd_close,
+    .get = rd_get,
+    .swap = rd_swap,
+    .take = rd_take,
+    .listen = hf__rd_listen,
+    .watch = hf__rd_watch,
+    .interrupt = hf__rd_interrupt,
+    .scan = hf__rd_scan,
+    .inspect = rd_inspect,
+};

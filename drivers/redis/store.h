@@ -1,0 +1,86 @@
+/*
+ * store.h - redis: what the driver's files share.
+ */
+#ifndef HF_REDIS_STORE_H
+#define HF_REDIS_STORE_H
+
+#include "columns.h"
+#include "link.h"
+
+enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 8 + 2 * HF_COLS };
+
+/* The channel of a key, on which writes are told that may concern who waits for it. */
+struct hf__rd_channel {
+    char *name; /* prefix and key */
+    size_t len;
+    int wanted; /* by the last listen */
+};
+
+struct hf_store {
+    struct hf__rd_how how;
+    pthread_mutex_t mu;
+    pthread_cond_t freed;
+    struct hf__rd_link link[HF_RD_LINKS];
+    int opened; /* it was fit once */
+    /* Of the one thread that watches. */
+    struct hf__rd_link ear;
+    struct hf__rd_channel *channel;
+    size_t n_channels, found; /* `found`: where the next search begins */
+    int64_t deaf_until_us;
+    uint64_t heard;
+    int wake_fd;
+};
+
+/* The words of a call. */
+struct hf__rd_args {
+    int n;
+    const char *text[HF_RD_ARGS];
+    size_t len[HF_RD_ARGS];
+};
+
+/* calls.c: one connection that is free, the same again if it can be; connected if it is 0. Given
+   back in every case. */
+int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err);
+void hf__rd_put_link(hf_store *st, struct hf__rd_link *link);
+/* The beginning of every call; the script is put in later. `name` becomes the row's. */
+void hf__rd_call_args(struct hf__rd_args *a, const hf_store *st, const hf_rowkey *key,
+                      char name[HF_RD_NAME_CAP]);
+void hf__rd_arg(struct hf__rd_args *a, const char *text, size_t len);
+void hf__rd_arg_text(struct hf__rd_args *a, const char *text);
+/* A script by its name, or `whole` where the server doesn't know it (any more). */
+void hf__rd_put_call(const hf_store *st, const struct hf__rd_link *link, enum hf__rd_script which,
+                     int whole, struct hf__rd_args *a, struct hf__rd_batch *batch);
+/* A script there and back; `ambiguous` is the code for a reply that didn't come. 0 and *ret, to be
+   freed. */
+int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, int ambiguous,
+               redisReply **ret, const char *what, const hf_rowkey *key, hf_error *err);
+/* Fails with what an error in a reply says. */
+int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
+                    const char *key, hf_error *err);
+int hf__rd_is_error(const redisReply *r, const char *word);
+/* Is it {done, clock, ...}? */
+int hf__rd_shaped(const redisReply *r);
+int64_t hf__rd_clock_of(const redisReply *r);
+
+/* redis.c: the row of {done, clock, is there one, fields}; no row is rev 0. */
+int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
+                  hf_error *err);
+
+/* list.c */
+int hf__rd_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+/* ear.c */
+int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                  hf_error *err);
+int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
+void hf__rd_interrupt(hf_store *st, uint8_t bell);
+void hf__rd_forget_channels(hf_store *st);
+
+/* options.c: fills st->how from the URL. */
+int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
+/* The scripts, as texts. */
+int hf__rd_scripts(struct hf__rd_how *how);
+
+#endif

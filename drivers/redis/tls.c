@@ -1,0 +1,222 @@
+/*
+ * tls.c - rediss: TLS by OpenSSL, as a filter of bytes (see link.h). It never touches the socket,
+ * so that waits end in time and no write can raise SIGPIPE.
+ */
+#include "link.h"
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ready {
+    SSL_CTX *ctx;
+    char name[256]; /* whom the server's certificate has to name */
+};
+
+struct filter {
+    SSL *ssl;
+    BIO *in, *out;
+};
+
+/* The last thing that OpenSSL complained of. */
+static void complaint(char why[HF_RD_WHY], const char *what)
+{
+    unsigned long e = ERR_peek_last_error();
+    const char *reason = e ? ERR_reason_error_string(e) : NULL;
+    snprintf(why, HF_RD_WHY, "%s: %s", what, reason ? reason : "failed");
+    ERR_clear_error();
+}
+
+/* ---- what connections share ---- */
+
+static const char *const options[] = {"cacert", "cert", "key", "servername", NULL};
+
+static void forget(void *arg)
+{
+    struct ready *r = arg;
+    if (!r) return;
+    SSL_CTX_free(r->ctx);
+    free(r);
+}
+
+static int option(const hf_url *url, const char *name, char *to, size_t cap, char why[HF_RD_WHY])
+{
+    if (hf_url_get(url, name, to, cap) != HF_INVALID) return 0;
+    snprintf(why, HF_RD_WHY, "%s: too long, or given twice", name);
+    return HF_INVALID;
+}
+
+static int load(struct ready *r, const hf_url *url, char why[HF_RD_WHY])
+{
+    char ca[1024], cert[1024], key[1024], name[sizeof r->name];
+    int rc = option(url, "cacert", ca, sizeof ca, why);
+    if (!rc) rc = option(url, "cert", cert, sizeof cert, why);
+    if (!rc) rc = option(url, "key", key, sizeof key, why);
+    if (!rc) rc = option(url, "servername", name, sizeof name, why);
+    if (rc) return rc;
+    if (name[0]) memcpy(r->name, name, sizeof name);
+    if (!cert[0] != !key[0]) {
+        snprintf(why, HF_RD_WHY, "cert and key: one without the other");
+        return HF_INVALID;
+    }
+    ERR_clear_error();
+    if (ca[0] ? !SSL_CTX_load_verify_locations(r->ctx, ca, NULL)
+              : !SSL_CTX_set_default_verify_paths(r->ctx)) {
+        complaint(why, "cacert");
+        return HF_INVALID;
+    }
+    if (cert[0] && SSL_CTX_use_certificate_chain_file(r->ctx, cert) != 1) {
+        complaint(why, "cert");
+        return HF_INVALID;
+    }
+    if (key[0] && (SSL_CTX_use_PrivateKey_file(r->ctx, key, SSL_FILETYPE_PEM) != 1 ||
+                   SSL_CTX_check_private_key(r->ctx) != 1)) {
+        complaint(why, "key");
+        return HF_INVALID;
+    }
+    return 0;
+}
+
+static int no_passphrase(char *to, int cap, int writing, void *arg)
+{
+    (void)to, (void)cap, (void)writing, (void)arg;
+    return 0; /* rather than to ask on a terminal */
+}
+
+static int make_ready(const hf_url *url, void **ret, char why[HF_RD_WHY])
+{
+    struct ready *r = calloc(1, sizeof *r);
+    if (r) r->ctx = SSL_CTX_new(TLS_client_method());
+    if (!r || !r->ctx) {
+        forget(r);
+        snprintf(why, HF_RD_WHY, "out of memory");
+        return HF_NOMEM;
+    }
+    snprintf(r->name, sizeof r->name, "%s", url->host[0] ? url->host : "127.0.0.1");
+    SSL_CTX_set_min_proto_version(r->ctx, TLS1_2_VERSION);
+    SSL_CTX_set_verify(r->ctx, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_mode(r->ctx, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_default_passwd_cb(r->ctx, no_passphrase);
+    int rc = load(r, url, why);
+    if (rc)
+        forget(r);
+    else
+        *ret = r;
+    return rc;
+}
+
+/* ---- one connection ---- */
+
+static void end(void *arg)
+{
+    struct filter *f = arg;
+    if (!f) return;
+    SSL_free(f->ssl); /* and its BIOs */
+    free(f);
+}
+
+static int name_peer(SSL *ssl, const char *name)
+{
+    unsigned char address[16];
+    if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1)
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name);
+    return SSL_set1_host(ssl, name) && SSL_set_tlsext_host_name(ssl, name);
+}
+
+static void *begin(void *arg)
+{
+    struct ready *r = arg;
+    struct filter *f = calloc(1, sizeof *f);
+    if (!f) return NULL;
+    f->ssl = SSL_new(r->ctx);
+    f->in = BIO_new(BIO_s_mem());
+    f->out = BIO_new(BIO_s_mem());
+    if (!f->ssl || !f->in || !f->out) {
+        BIO_free(f->in);
+        BIO_free(f->out);
+        end(f);
+        return NULL;
+    }
+    SSL_set_bio(f->ssl, f->in, f->out);
+    SSL_set_connect_state(f->ssl);
+    if (name_peer(f->ssl, r->name)) return f;
+    end(f);
+    return NULL;
+}
+
+static int shake(void *arg, char why[HF_RD_WHY])
+{
+    struct filter *f = arg;
+    ERR_clear_error();
+    int rc = SSL_do_handshake(f->ssl);
+    if (rc == 1) return 1;
+    int error = SSL_get_error(f->ssl, rc);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return 0;
+    long verdict = SSL_get_verify_result(f->ssl);
+    if (verdict != X509_V_OK) {
+        ERR_clear_error();
+        snprintf(why, HF_RD_WHY, "TLS: the server's certificate: %s",
+                 X509_verify_cert_error_string(verdict));
+        return HF_DENIED;
+    }
+    int alert = ERR_GET_REASON(ERR_peek_last_error());
+    complaint(why, "TLS");
+    /* The other end says by an alert that it wants a certificate, or another one. */
+    return alert > SSL_AD_REASON_OFFSET ? HF_DENIED : HF_UNAVAILABLE;
+}
+
+static int seal(void *arg, const char *plain, size_t n, char why[HF_RD_WHY])
+{
+    struct filter *f = arg;
+    ERR_clear_error();
+    /* Into memory: all of it, or none. */
+    if (SSL_write(f->ssl, plain, (int)n) == (int)n) return 0;
+    complaint(why, "TLS");
+    return -1;
+}
+
+static size_t to_send(void *arg, char *to, size_t cap)
+{
+    struct filter *f = arg;
+    int n = BIO_read(f->out, to, (int)cap);
+    return n > 0 ? (size_t)n : 0;
+}
+
+static int feed(void *arg, const char *bytes, size_t n)
+{
+    struct filter *f = arg;
+    return BIO_write(f->in, bytes, (int)n) == (int)n ? 0 : -1;
+}
+
+static int open_sealed(void *arg, char *to, size_t cap, char why[HF_RD_WHY])
+{
+    struct filter *f = arg;
+    ERR_clear_error();
+    int n = SSL_read(f->ssl, to, (int)cap);
+    if (n > 0) return n;
+    int error = SSL_get_error(f->ssl, n);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return 0;
+    if (error == SSL_ERROR_ZERO_RETURN)
+        snprintf(why, HF_RD_WHY, "the server closed the connection");
+    else
+        complaint(why, "TLS");
+    return -1;
+}
+
+static const struct hf__rd_filter tls = {
+    .ready = make_ready,
+    .forget = forget,
+    .begin = begin,
+    .end = end,
+    .shake = shake,
+    .seal = seal,
+    .to_send = to_send,
+    .feed = feed,
+    .open = open_sealed,
+    .options = options,
+};
+const struct hf__rd_filter *const hf__rd_filter = &tls;
