@@ -440,10 +440,11 @@ static void *tender(void *arg)
             mourn_all(h);
         }
         if (fds[1].revents & POLLIN) {
-            h->port.drv->mourn_read(h->port.st);
             fds[1].revents = 0;
-            told_at = mourn_at = hf__local_us();
-            looks = 0;
+            if (h->port.drv->mourn_read(h->port.st)) {
+                told_at = mourn_at = hf__local_us();
+                looks = 0;
+            }
         }
         if (looks < MOURN_LOOKS && told_at && hf__local_us() >= mourn_at) {
             mourn_all(h);

@@ -420,10 +420,10 @@ static int mm_mourn_fd(hf_store *st)
     return fd;
 }
 
-static void mm_mourn_read(hf_store *st)
+static int mm_mourn_read(hf_store *st)
 {
     eventfd_t n;
-    eventfd_read(mm_mourn_fd(st), &n);
+    return eventfd_read(mm_mourn_fd(st), &n) == 0;
 }
 
 /* ---- rows ---- */

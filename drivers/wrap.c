@@ -166,7 +166,7 @@ static int wr_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
 
 static int64_t wr_now(hf_store *st) { return of(st)->base->now(of(st)->st); }
 static int wr_mourn_fd(hf_store *st) { return of(st)->base->mourn_fd(of(st)->st); }
-static void wr_mourn_read(hf_store *st) { of(st)->base->mourn_read(of(st)->st); }
+static int wr_mourn_read(hf_store *st) { return of(st)->base->mourn_read(of(st)->st); }
 
 static void wr_close(hf_store *st)
 {

@@ -208,11 +208,12 @@ typedef struct hf_driver {
     /*
      * Optional, with HF_CAN_SESSIONS: a descriptor that becomes readable when a session may have
      * died (a hint: somebody still has to ask alive, more than once, for it may come a little
-     * early). Borrowed. -1: none, poll instead. `mourn_read` empties it. NULL: no session of this
-     * store dies while it holds or waits (a handle that is closed gives everything back).
+     * early). Borrowed. -1: none, poll instead. NULL: no session of this store dies while it holds
+     * or waits (a handle that is closed gives everything back). `mourn_read` empties it and says
+     * whether it was a death perhaps (1), or for certain nothing that a waiter should look at (0).
      */
     int (*mourn_fd)(hf_store *st);
-    void (*mourn_read)(hf_store *st);
+    int (*mourn_read)(hf_store *st);
 
     /* Optional. Returns when everything swapped before is on disk. */
     int (*sync)(hf_store *st, const hf_rowkey *key, hf_error *err);

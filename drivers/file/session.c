@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- slots ---- */
@@ -165,6 +166,8 @@ int hf__file_mourn_fd(hf_store *st)
             close(fd);
             fd = -1;
         }
+        struct stat s;
+        st->mourn_size = fd >= 0 && !fstat(c->fd, &s) ? s.st_size : 0;
         st->mourn_fd = fd < 0 ? -2 : fd;
     }
     int fd = st->mourn_fd;
@@ -172,19 +175,32 @@ int hf__file_mourn_fd(hf_store *st)
     return fd < 0 ? -1 : fd;
 }
 
-void hf__file_mourn_read(hf_store *st)
+/* Everybody is told of a file that grows, too: that is nothing to look at. */
+static int has_grown(hf_store *st)
+{
+    struct stat s;
+    if (fstat(st->c.fd, &s)) return 0;
+    int grown = s.st_size >= st->mourn_size && s.st_nlink;
+    st->mourn_size = s.st_size;
+    return grown;
+}
+
+int hf__file_mourn_read(hf_store *st)
 {
     _Alignas(struct inotify_event) char buffer[4096];
     ssize_t n;
-    if (st->mourn_fd < 0) return;
+    int matters = 0;
+    if (st->mourn_fd < 0) return 0;
     while ((n = read(st->mourn_fd, buffer, sizeof buffer)) > 0)
         for (ssize_t at = 0; at < n;) {
             const struct inotify_event *e = (const void *)(buffer + at);
             /* Removed, truncated, moved: the next operation looks. */
             if (e->mask & ~(uint32_t)IN_CLOSE_WRITE)
                 atomic_store_explicit(&st->c.look, 1, memory_order_release);
+            matters |= e->mask != IN_MODIFY || !has_grown(st);
             at += (ssize_t)(sizeof *e + e->len);
         }
+    return matters;
 }
 
 /* ---- fork ---- */

@@ -13,6 +13,7 @@ struct hf_store {
     pthread_mutex_t mu;               /* of mourn_fd */
     _Atomic uint8_t interrupted[256]; /* the next watch on that bell returns at once */
     int mourn_fd;                     /* -1: none yet; -2: there can be none */
+    int64_t mourn_size;               /* of the file, when mourn_fd was last read */
     struct hf_store *next, **link;    /* among the stores of this process, for fork */
     unsigned mode;
     int attached; /* the mapping isn't ours */
@@ -39,7 +40,7 @@ int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, si
 int hf__file_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__file_interrupt(hf_store *st, uint8_t bell);
 int hf__file_mourn_fd(hf_store *st);
-void hf__file_mourn_read(hf_store *st);
+int hf__file_mourn_read(hf_store *st);
 
 /* ---- recover.c: the header, and what is done after a reboot ---- */
 
