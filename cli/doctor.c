@@ -15,14 +15,15 @@
 
 struct examining {
     const struct options *o;
-    int bad, done;
+    int bad, done, refused;
+    char why[512]; /* the first that is bad */
 };
 
 static void tell(void *arg, int ok, const char *text)
 {
     struct examining *e = arg;
     char shown[512];
-    e->bad += !ok;
+    if (!ok && !e->bad++) show_text(text, e->why, sizeof e->why);
     e->done++;
     if (e->o->json) {
         char *line = json_fields("{s:s, s:b}", "check", text, "ok", ok);
@@ -80,14 +81,18 @@ static void say_promises(const hf_driver *drv, const hf_url *url)
               "that a holder which was paused does nothing late: let the data refuse old tokens");
 }
 
-/* The driver's own look at its settings. 0 or the exit status. */
+/* The driver's own look at its settings; a store that it refuses for what it is, is told as a check
+   that failed. 0 or the exit status. */
 static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
     enum { IO_TIMEOUT_MS = 5000 };
     hf_store *st;
     hf_error err;
-    if (drv->open(url, IO_TIMEOUT_MS, &st, &err)) return failed(&err);
-    int rc = drv->inspect ? drv->inspect(st, tell, e, &err) : 0;
+    int rc = drv->open(url, IO_TIMEOUT_MS, &st, &err);
+    e->refused = rc == HF_UNSUPPORTED;
+    if (e->refused) tell(e, 0, err.text);
+    if (rc) return e->refused ? 0 : failed(&err);
+    rc = drv->inspect ? drv->inspect(st, tell, e, &err) : 0;
     drv->close(st);
     return rc ? failed(&err) : 0;
 }
@@ -106,18 +111,19 @@ int doctor_command(const struct command *self, int argc, char **argv)
     const hf_driver *drv = hf__driver(url.scheme, &err);
     if (!drv) return failed(&err);
     watch_for_damage();
-    struct examining e = {&o, 0, 0};
+    struct examining e = {&o, 0, 0, 0, ""};
     status = inspect(drv, &url, &e);
-    if (!status) hf__conform(drv, &url, tell, &e);
+    if (!status && !e.refused) hf__conform(drv, &url, tell, &e);
     live_erase();
     if (status) return status;
     if (o.json) {
-        char *line = json_fields("{s:s, s:b, s:i, s:i}", "store", url.safe, "safe", !e.bad,
-                                 "checks", e.done, "bad", e.bad);
+        char *line = json_fields("{s:s, s:b, s:i, s:i, s:s?}", "store", url.safe, "safe", !e.bad,
+                                 "checks", e.done, "bad", e.bad, "why", e.bad ? e.why : NULL);
         if (line) fputs(line, stdout);
         free(line);
     } else if (e.bad) {
-        printf("\n%s: %d of %d checks failed: do not trust it\n", url.safe, e.bad, e.done);
+        printf("\n%s: not safe, because %s\n%d of %d checks failed: do not trust it\n", url.safe,
+               e.why, e.bad, e.done);
     } else {
         say_promises(drv, &url);
     }

@@ -204,7 +204,9 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 @test "doctor finds a store that lies" {
     HOLDFAST_FAULT=take:1+:before run holdfast doctor
     [ "$status" = 65 ]
-    [[ $output == *"BAD "*"do not trust it"* ]]
+    [[ $output == *"BAD "*"not safe, because "*"do not trust it"* ]]
+    HOLDFAST_FAULT=take:1+:before run holdfast doctor --json
+    [[ ${lines[-1]} == *'"safe":false'*'"why":"'* ]]
 }
 
 @test "bench measures beside flock, and leaves nothing held" {
