@@ -19,6 +19,7 @@ for line in sys.stdin:
 ' "$@"
 }
 
+# bats test_tags=stores
 @test "ls names what is held or waited for, sorted; with --all free ones too" {
     hold "$K/b"
     holdfast run "$K/c" -- true
@@ -28,14 +29,18 @@ for line in sys.stdin:
     [ "${#lines[@]}" = 3 ]
     [[ ${lines[1]} == *"$K/a "* ]]
     [[ ${lines[2]} == *"$K/b "*"pid $PID (sh -c "* ]]
+    [[ $(holdfast ls --json "$K/a") =~ \"left_ms\":([0-9]{1,4}|10000), ]]
     run holdfast ls --all "$K/"
     [ "${#lines[@]}" = 4 ]
     [[ ${lines[3]} == *"$K/c "*"(free)" ]]
+    holdfast acquire "$K/over" --lease 200ms >/dev/null
+    await sh -c '[ -z "$("$0" ls "$1")" ]' "$HOLDFAST" "$K/over"
     run holdfast ls "$K/none"
     [ "$status" = 0 ]
     [ -z "$output" ]
 }
 
+# bats test_tags=stores
 @test "a prefix is taken literally" {
     for k in "$K%a" "${K}_a" "$K*a" "${K}[a"; do holdfast run "$k" -- true; done
     run holdfast ls --all --json "$K%"
@@ -44,11 +49,12 @@ for line in sys.stdin:
     [ "${#lines[@]}" = 1 ]
 }
 
+# bats test_tags=stores
 @test "ls --json: a document a line, of the same shape everywhere" {
     hold "$K/a"
     "$HOLDFAST" run -s "$K/a" -- true 3>&- &
     STARTED+=($!)
-    await waiters "$K/a" 1
+    lined_up "$K/a" 1
     holdfast ls --json "$K/" >out
     [ "$(wc -l <out)" = 1 ]
     documents key:s held:b token:i owner:s mode:s since:s left_ms:in host:s pid:i user:s command:s \
@@ -57,12 +63,15 @@ for line in sys.stdin:
 import json, sys
 d = json.load(open("out"))
 assert d["held"] is True and d["mode"] == "exclusive" and d["pid"] == int(sys.argv[1])
+if not sys.argv[2]:
+    sys.exit()
 w, = d["waiters"]
 assert w["held"] is False and w["mode"] == "shared" and w["token"] is None
 assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"]
-' "$PID"
+' "$PID" "$QUEUED"
 }
 
+# bats test_tags=stores
 @test "show: of an unused key says that it is free, status 0" {
     run holdfast show "$K"
     [ "$status" = 0 ]
@@ -73,24 +82,28 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [[ $output == *'"held":false'*'"waiters":[]'* ]]
 }
 
+# bats test_tags=stores
 @test "show: holder, waiters in order, token, owner, lease" {
     hold "$K" --lease 20s
     for name in first second; do
         "$HOLDFAST" run "$K" -- echo "$name" 3>&- &
         STARTED+=($!)
-        await waiters "$K" $((++n))
+        lined_up "$K" $((++n))
     done
     run holdfast show "$K"
     [ "${lines[0]}" = "$K: held by" ]
     [[ ${lines[1]} == *"@$(hostname) pid $PID (sh -c "* ]]
     [[ ${lines[2]} == *"since 2"*"token $(token "$K")"*"s left" ]]
+    run holdfast show --json "$K"
+    [[ $output =~ \"left_ms\":(1[0-9]{4}|20000), ]]
+    [ -n "$QUEUED" ] || return 0
+    run holdfast show "$K"
     [ "${lines[3]}" = "waiting:" ]
     [[ ${lines[4]} == *"(echo first)"* ]]
     [[ ${lines[6]} == *"(echo second)"* ]]
-    run holdfast show --json "$K"
-    [[ $output =~ \"left_ms\":(1[0-9]{4}|20000), ]]
 }
 
+# bats test_tags=stores
 @test "show: modes" {
     hold "$K" --limit 3
     run holdfast show "$K"
@@ -99,6 +112,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [[ $output == *'"mode":"limited","limit":3'* ]]
 }
 
+# bats test_tags=stores
 @test "what others wrote into notes and keys can't drive the terminal" {
     key="$K-ü-☃"
     hold "$key"
@@ -115,6 +129,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     done
 }
 
+# bats test_tags=stores
 @test "watch --json: a line per change, at once; INT ends it with 130" {
     env --default-signal "$HOLDFAST" watch --json "$K" >seen 3>&- &
     watcher=$!
@@ -129,6 +144,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     documents key:s held:b token:i waiters:l <seen
 }
 
+# bats test_tags=stores
 @test "watch: words; what is held already comes first; TERM ends it with 143" {
     hold "$K/a"
     env --default-signal "$HOLDFAST" watch "$K" >seen 3>&- &
@@ -142,6 +158,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [ "$STATUS" = 143 ]
 }
 
+# bats test_tags=stores
 @test "watch: a reader that went away ends it" {
     hold "$K"
     timeout 20 sh -c '{ "$0" watch "$1" 2>err; echo $? >status; } | head -n 1' "$HOLDFAST" "$K"
@@ -159,6 +176,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     done
 }
 
+# bats test_tags=stores
 @test "prune deletes what is idle, and says how many" {
     holdfast run "$K" -- true
     run holdfast prune --idle 24h
@@ -177,7 +195,8 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [ "$status" = 0 ]
     [[ $output == *mem* ]]
     [[ $output == *file* ]]
-    holdfast stores --json | documents scheme:s usable:b about:sn path:sn why:sn
+    holdfast stores --json | documents scheme:s usable:b about:sn path:sn why:sn \
+        sessions:b queued:b woken:b
 }
 
 @test "stores says why a module can't be used" {

@@ -1,0 +1,121 @@
+# shellcheck shell=sh disable=SC2317,SC2154
+# What the programs that run a command with a server of its own share: tests/servers/NAME COMMAND...
+# Such a program sources this, sets and defines what follows, and ends with: serve "$@"
+#
+#   server_make        makes the server's data in $dir, a new directory, and fails with the reason
+#   server_run         becomes the server (exec); all that it has to know again is in $dir
+#   server_answers     does it answer?
+#   server_url         prints the URL of the store
+#   server_secret      prints one with a password in it, for $HOLDFAST_TEST_SECRET
+#                      (only where there are passwords)
+#   can                what the control (below) can do: words among kill pause wipe drop backup;
+#                      and "forgets" if the data is lost when the server is killed
+#   server_wipe        removes all rows, behind everybody's back
+#   server_drop        removes the table (collection, ...) itself
+#   server_backup, server_restore      all rows as they are now, to and from $dir/backup
+#
+# An argument of the command that is @ becomes the URL, which is in $HOLDFAST_TEST_STORE, too. The
+# server ends with the command. $HOLDFAST_TEST_CONTROL is a program that does this to the server and
+# returns when it is done:
+#
+#   kill             SIGKILL to all of its processes, which are gone then
+#   start            again, until it answers
+#   pause, resume    SIGSTOP and SIGCONT to all of its processes
+#   wipe, drop, backup, restore        as above
+#   can              prints the words of $can
+
+# Does nothing run under this number any more?
+gone() {
+    ! kill -0 "$1" 2>/dev/null || grep -q '^State:.[ZX]' "/proc/$1/status" 2>/dev/null
+}
+
+# A process and all that it has started.
+family() {
+    echo "$1"
+    # shellcheck disable=SC2013  # words
+    for child in $(cat "/proc/$1/task/"*/children 2>/dev/null); do family "$child"; done
+}
+
+signal_all() { # SIGNAL
+    main=$(cat "$dir/pid")
+    kill -STOP "$main" 2>/dev/null || true # it has no more children from here on
+    for pid in $(family "$main"); do kill "-$1" "$pid" 2>/dev/null || true; done
+}
+
+control_kill() {
+    all=$(family "$(cat "$dir/pid")")
+    signal_all KILL
+    for pid in $all; do
+        until gone "$pid"; do sleep 0.02; done
+    done
+}
+
+control_start() {
+    (server_run) >>"$dir/log" 2>&1 </dev/null 3>&- &
+    echo $! >"$dir/pid"
+    tries=0
+    until server_answers >>"$dir/log" 2>&1; do
+        tries=$((tries + 1))
+        if [ $tries -gt 600 ] || gone "$(cat "$dir/pid")"; then
+            sed 's/^/# /' "$dir/log"
+            echo 'Bail out! the server does not start'
+            exit 1
+        fi
+        sleep 0.1
+    done
+}
+
+control_pause() { signal_all STOP; }
+control_resume() { signal_all CONT; }
+control_wipe() { server_wipe >>"$dir/log" 2>&1; }
+control_drop() { server_drop >>"$dir/log" 2>&1; }
+control_backup() { server_backup >>"$dir/log" 2>&1; }
+control_restore() { server_restore >>"$dir/log" 2>&1; }
+control_can() { echo "$can"; }
+
+# A port that was free a moment ago.
+free_port() {
+    python3 -c '
+import socket
+with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    print(s.getsockname()[1])'
+}
+
+# shellcheck disable=SC2317  # reached by the trap
+end() {
+    trap - EXIT INT TERM
+    [ ! -e "$dir/pid" ] || control_kill
+    rm -rf "$dir"
+}
+
+serve() {
+    if [ "${1-}" = --control ]; then
+        dir=$2
+        "control_$3"
+        exit
+    fi
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-${0##*/}.XXXXXX")
+    trap end EXIT
+    trap 'exit 1' INT TERM
+    server_make
+    case " $can " in *" kill "*) control_start ;; esac
+    HOLDFAST_TEST_STORE=$(server_url)
+    HOLDFAST_TEST_CONTROL=$dir/control
+    export HOLDFAST_TEST_STORE HOLDFAST_TEST_CONTROL
+    if command -v server_secret >/dev/null; then
+        HOLDFAST_TEST_SECRET=$(server_secret)
+        export HOLDFAST_TEST_SECRET
+    fi
+    printf "#!/bin/sh\nexec '%s' --control '%s' \"\$@\"\n" \
+        "$(cd "$(dirname "$0")" && pwd)/${0##*/}" "$dir" >"$dir/control"
+    chmod +x "$dir/control"
+    for word; do
+        shift
+        [ "$word" != @ ] || word=$HOLDFAST_TEST_STORE
+        set -- "$@" "$word"
+    done
+    status=0
+    "$@" || status=$?
+    exit $status
+}
