@@ -12,9 +12,13 @@ static void see(void *arg, const char *scheme, const hf_driver *driver, const ch
 {
     const struct options *o = arg;
     if (o->json) {
-        char *line = json_fields("{s:s, s:b, s:s?, s:s?, s:s?}", "scheme", scheme, "usable",
-                                 driver != NULL, "about", driver ? driver->about : NULL, "path",
-                                 path, "why", driver ? NULL : why);
+        unsigned can = driver ? driver->can : 0;
+        char *line =
+            json_fields("{s:s, s:b, s:s?, s:s?, s:s?, s:b, s:b, s:b}", "scheme", scheme, "usable",
+                        driver != NULL, "about", driver ? driver->about : NULL, "path", path, "why",
+                        driver ? NULL : why, "sessions", (can & HF_CAN_SESSIONS) != 0, "queued",
+                        driver && !(can & HF_CAN_NOT_QUEUE), "woken",
+                        driver && (can & HF_CAN_BELLS || driver->watch));
         if (line) fputs(line, stdout);
         free(line);
     } else if (driver) {

@@ -1,5 +1,6 @@
 # What the command's tests share. The store under test is HOLDFAST_TEST_STORE, or a file: of each
-# test's own; keys are new for every test, so that any store will do.
+# test's own; keys are new for every test, so that any store will do. What is tagged "stores" runs
+# on every store; what a store doesn't promise is asked for, not known by its name.
 
 cli_setup() {
     : "${HOLDFAST:?is not set: the command under test}"
@@ -8,6 +9,17 @@ cli_setup() {
     unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER
     K=k-$$-$BATS_TEST_NUMBER-$RANDOM
     STARTED=()
+    # For who is going to be killed or robbed: where only time tells, not for too long.
+    SHORT=() QUEUED=1
+    [ -n "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    promises sessions || SHORT=(--lease 3s)
+    promises queued || QUEUED=
+}
+
+# Does the store promise this ("sessions", "queued", "woken": see holdfast-doctor(1))?
+promises() {
+    "$HOLDFAST" stores --json | grep "\"scheme\":\"${HOLDFAST_STORE%%:*}\"" |
+        grep -q "\"$1\":true"
 }
 
 # Ends what the test has started, and what that left behind.
@@ -61,6 +73,11 @@ held() { holdfast show --json "$1" | grep -q '"held":true'; }
 free() { holdfast show --json "$1" | grep -q '"held":false'; }
 waiters() {
     [ "$(holdfast show --json "$1" | grep -o '"held":false,"token":null' | wc -l)" = "$2" ]
+}
+# Until so many wait for the key. Where nobody stands in line it can't be seen: long enough for them
+# to have begun, which whatever follows doesn't depend on.
+lined_up() {
+    if [ -n "$QUEUED" ]; then await waiters "$1" "$2"; else sleep 1; fi
 }
 token() { holdfast show --json "$1" | sed 's/.*"held":true,"token":\([0-9]*\).*/\1/;s/^{.*//'; }
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }

@@ -209,6 +209,29 @@ refused() {
     refused 77
 }
 
+# bats test_tags=stores
+@test "the password of a store is in no argument list, no environment, no listing, no message" {
+    [ -n "${HOLDFAST_TEST_SECRET:-}" ] || return 0
+    secret=${HOLDFAST_TEST_SECRET#*://*:}
+    secret=${secret%%@*}
+    url=$HOLDFAST_TEST_SECRET
+    unset HOLDFAST_TEST_SECRET
+    export HOLDFAST_STORE=$url
+    hold "$K"
+    [ "$(tr '\0' '\n' <"/proc/$(cat cmd.pid)/environ" | grep -c '^HOLDFAST_STORE=')" = 1 ]
+    background -S "$url" run "$K" -- true
+    lined_up "$K" 1
+    cat "/proc/$PID/cmdline" "/proc/$(cat cmd.pid)/environ" >seen
+    for how in "run -v -n $K -- true" "show $K" "show --json $K" "ls --all --json $K" \
+        "release $K --token 1" "run -v $K-2 -- env"; do
+        # shellcheck disable=SC2086
+        holdfast $how >>seen 2>&1 || true
+    done
+    grep -qa "$K" seen
+    run grep -a "$secret" seen
+    [ "$status" = 1 ]
+}
+
 @test "a password in -S is wiped from the argument list, and never shown" {
     secret=s3cr3t-$RANDOM
     for url in "nosuch://anna:$secret@host/x" "nosuch://host/x?password=$secret" \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # holdfast once: an event is serviced by one execution, and remembered.
 
+# bats file_tags=stores
 bats_require_minimum_version 1.5.0
 load cli_common
 setup() { cli_setup; }
@@ -61,7 +62,7 @@ teardown() { cli_teardown; }
     "$HOLDFAST" once --at-most-once "$K" -- sh -c 'echo ran >>ran; exit 4' 3>&- &
     second=$!
     STARTED+=("$second")
-    await waiters "$K" 1
+    lined_up "$K" 1
     touch go
     finished
     [ "$STATUS" = 3 ]
@@ -82,7 +83,7 @@ teardown() { cli_teardown; }
     "$HOLDFAST" once "$K" -- touch again 2>waiter.err 3>&- &
     waiter=$!
     STARTED+=("$waiter")
-    await waiters "$K" 1
+    lined_up "$K" 1
     touch go
     finished "$waiter"
     [ "$STATUS" = 0 ]
@@ -91,7 +92,7 @@ teardown() { cli_teardown; }
 }
 
 @test "a runner that is killed with its command leaves it undone: the next one runs it" {
-    background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
     await test -s cmd.pid
     kill -KILL "$PID" "$(cat cmd.pid)"
     run holdfast once -w 10 "$K" -- echo ran
@@ -118,7 +119,7 @@ teardown() { cli_teardown; }
 }
 
 @test "a lost hold doesn't mark, and gives 76" {
-    background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
     await test -s cmd.pid
     holdfast break "$K" --token "$(token "$K")"
     finished
@@ -133,7 +134,7 @@ teardown() { cli_teardown; }
     "$HOLDFAST" once "$K" -- touch ran 3>&- &
     waiter=$!
     STARTED+=("$waiter")
-    await waiters "$K" 1
+    lined_up "$K" 1
     kill "$waiter"
     finished "$waiter"
     [ "$STATUS" = 143 ]
