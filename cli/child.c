@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +30,6 @@ enum {
     ARM_US = 20000,       /* a shorter command ends before a thread would have been started */
     SETTLE_US = 20000,    /* a stop that a CONT has overtaken is none */
     LOOK_US = 100000,     /* how often to look for processes that are to end */
-    SIZE_US = 1000000,    /* how often to look at the size of the store's file */
     BLIND_US = 250000,    /* how often to ask for a lock that has no descriptor */
     SESSION_FD_MIN = 100, /* out of the way of a shell script's own descriptors */
     FIXED = 2             /* poll: signals, damage; then the locks */
@@ -48,8 +46,7 @@ struct watch {
     int typed_int, armed, blind, stop_sig;
     int carries;      /* the command's descriptor is the hold */
     int told_to_stop; /* TSTP came since the last CONT */
-    int64_t started_us, arm_us, stop_us, kill_us, give_up_us, size_us;
-    off_t size;
+    int64_t started_us, arm_us, stop_us, kill_us, give_up_us;
     nfds_t n_fds;
     struct pollfd fds[FIXED + KEYS_CAP];
 };
@@ -180,19 +177,6 @@ static void ask_locks(struct watch *w)
         }
 }
 
-static void look_at_size(struct watch *w)
-{
-    struct stat st;
-    int fd = hf_session_fd(w->job->store);
-    w->size_us = INT64_MAX;
-    if (fd < 0 || fstat(fd, &st)) return;
-    w->size_us = hf__local_us() + SIZE_US;
-    if (st.st_size < w->size)
-        damaged(w, truncated);
-    else
-        w->size = st.st_size;
-}
-
 /* ---- signals ---- */
 
 static int in_foreground(void)
@@ -304,7 +288,6 @@ static void wait_for_event(struct watch *w)
     int64_t until = INT64_MAX, now = hf__local_us();
     if (!w->armed && !w->end->damaged) sooner(&until, w->arm_us);
     if (w->armed && w->blind) sooner(&until, now + BLIND_US);
-    if (w->armed && !w->end->damaged) sooner(&until, w->size_us);
     if (w->phase != RUNNING) sooner(&until, now + LOOK_US);
     sooner(&until, w->stop_us);
     struct timespec t = {0, 0};
@@ -336,7 +319,6 @@ static void watch_loop(struct watch *w)
         if (w->ended || w->end->damaged) continue;
         if (!w->armed && now >= w->arm_us) arm(w);
         if (w->blind) ask_locks(w);
-        if (w->armed && now >= w->size_us) look_at_size(w);
     }
 }
 
@@ -374,7 +356,7 @@ void run_job(const struct job *job, struct job_end *ret)
     w.job = job;
     w.end = ret;
     w.started_us = hf__local_us();
-    w.arm_us = w.size_us = w.started_us + ARM_US;
+    w.arm_us = w.started_us + ARM_US;
     if (w.fds[0].fd < 0) {
         say("out of descriptors: %s", strerror(errno));
         ret->status = EXIT_INTERNAL;

@@ -37,7 +37,7 @@ extern const char *command_name; /* the subcommand under way, for messages */
 /* ---- options.c: letters and meaning follow flock(1) ---- */
 
 enum takes {                       /* groups of options; a command names those that it takes */
-             TAKES_WAIT = 1 << 0,  /* -n -w -E -v -q */
+             TAKES_WAIT = 1 << 0,  /* -n -w -E -v -q --owner */
              TAKES_MODE = 1 << 1,  /* -s -x --limit */
              TAKES_LEASE = 1 << 2, /* --lease */
              TAKES_MAX_HOLD = 1 << 3,
@@ -62,7 +62,8 @@ struct options {
     enum on_lost on_lost;
     int busy_status; /* exit status when not obtained */
     int close_session, at_most_once, all, json, verbose, quiet;
-    char **args; /* the operands: keys, a prefix, a URL */
+    const char *owner; /* NULL: random */
+    char **args;       /* the operands: keys, a prefix, a URL */
     int n_args;
     char **argv; /* the command to run, NULL-terminated; NULL: none */
 };

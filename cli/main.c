@@ -16,17 +16,19 @@ const char *command_name = "";
 static const struct command commands[] = {
     {"run",
      "[-n | -w TIME] [-s | --limit N] [--lease TIME] [--max-hold TIME] [--at-least TIME]\n"
-     "           [-E CODE] [--on-lost term|kill|ignore] [-o] [-q] [-v] KEY... -- CMD ARG...\n"
+     "           [-E CODE] [--owner NAME] [--on-lost term|kill|ignore] [-o] [-q] [-v]\n"
+     "           KEY... -- CMD ARG...\n"
      "       holdfast run [OPTION...] KEY CMD ARG...\n"
      "       holdfast run [OPTION...] KEY -c 'SHELL COMMAND'",
      "run a command while holding keys", "run", run_command},
     {"once",
      "[--keep TIME] [--at-most-once] [--lease TIME] [-n | -w TIME] [-E CODE]\n"
-     "           [--max-hold TIME] [--on-lost term|kill|ignore] [-o] [-q] [-v] KEY -- CMD ARG...",
+     "           [--owner NAME] [--max-hold TIME] [--on-lost term|kill|ignore] [-o] [-q] [-v]\n"
+     "           KEY -- CMD ARG...",
      "run a command once per event, remembered", "once", once_command},
     {"acquire",
      "[-n | -w TIME] [-s | --limit N] [-E CODE] [--at-least TIME] [-q] [-v] [--json]\n"
-     "           KEY... --lease TIME",
+     "           [--owner NAME] KEY... --lease TIME",
      "take keys for a time, for scripts", "acquire", acquire_command},
     {"renew", "KEY --token N [--lease TIME] [--json]", "extend a grant", "acquire", renew_command},
     {"release", "KEY --token N", "give a grant back", "acquire", release_command},

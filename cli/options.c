@@ -18,6 +18,7 @@ enum long_only {
     O_LEASE,
     O_MAX_HOLD,
     O_AT_LEAST,
+    O_OWNER,
     O_ON_LOST,
     O_KEEP,
     O_AT_MOST_ONCE,
@@ -39,6 +40,7 @@ static const struct {
     {{"conflict-exit-code", required_argument, NULL, 'E'}, TAKES_WAIT},
     {{"verbose", no_argument, NULL, 'v'}, TAKES_WAIT},
     {{"quiet", no_argument, NULL, 'q'}, TAKES_WAIT},
+    {{"owner", required_argument, NULL, O_OWNER}, TAKES_WAIT},
     {{"shared", no_argument, NULL, 's'}, TAKES_MODE},
     {{"exclusive", no_argument, NULL, 'x'}, TAKES_MODE},
     {{"limit", required_argument, NULL, O_LIMIT}, TAKES_MODE},
@@ -237,6 +239,7 @@ hf_options lock_options(const struct options *o)
     to.at_least_ms = o->at_least_ms;
     to.mode = o->mode;
     to.limit = o->limit;
+    to.owner = o->owner;
     if (o->at_most_once) to.flags |= HF_AT_MOST_ONCE;
     return to;
 }
@@ -272,6 +275,11 @@ static int lock_option(int c, const char *value, struct options *o)
         rc = take_number("--limit", value, 1, 1000, &n);
         o->limit = (uint32_t)n;
         o->mode = HF_LIMITED;
+        break;
+    case O_OWNER:
+        if (!*value || strlen(value) >= HF_OWNER_CAP)
+            return bad_usage("--owner: must have 1 to %d bytes", HF_OWNER_CAP - 1);
+        o->owner = value;
         break;
     case O_LEASE: return take_time("--lease", value, 100, day, &o->lease_ms);
     case O_MAX_HOLD: return take_time("--max-hold", value, 1, year, &o->max_hold_ms);

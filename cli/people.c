@@ -159,11 +159,26 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
     }
 }
 
+/* One that the library has made up says nothing. */
+static int was_chosen(const char *owner)
+{
+    return strlen(owner) != 32 || strspn(owner, "0123456789abcdef") != 32;
+}
+
 void describe(const hf_party_info *p, char *to, size_t cap)
 {
     struct person who;
     read_note(p->note, &who);
     char pid[32] = "";
+    int noted = who.host[0] || who.user[0] || who.command[0];
+    if (noted && was_chosen(p->owner)) {
+        show_text(p->owner, to, cap);
+        size_t n = strlen(to);
+        n += (size_t)snprintf(to + n, cap - n, ", ");
+        if (n >= cap) return;
+        to += n;
+        cap -= n;
+    }
     if (who.pid) snprintf(pid, sizeof pid, " pid %ld", who.pid);
     if (who.host[0] || who.user[0])
         snprintf(to, cap, "%s@%s%s%s%s%s", who.user[0] ? who.user : "?",

@@ -22,6 +22,7 @@ _holdfast_keys() {
 _holdfast() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command='' i
     local wait='-n --nonblock -w --wait -E --conflict-exit-code -v --verbose -q --quiet'
+    wait+=' --owner'
     local mode='-s --shared -x --exclusive --limit'
     local run='--lease --max-hold --on-lost -o --close'
     local options='-S --store -h --help'
@@ -49,7 +50,7 @@ _holdfast() {
     --on-lost) _holdfast_reply "$word" <<<$'term\nkill\nignore' && return ;;
     --keep) _holdfast_reply "$word" <<<$'forever\n7d\n30d' && return ;;
     -w | --wait | --timeout | -E | --conflict-exit-code | --limit | --lease | --max-hold | \
-        --at-least | --token | --idle) return ;;
+        --at-least | --owner | --token | --idle) return ;;
     -S | --store) _holdfast_reply "$word" <<<$'file:\n@' && return ;;
     esac
     case $command in

@@ -47,6 +47,7 @@ set -l on "__holdfast_in run once acquire"
 complete -c holdfast -n $on -s n -l nonblock -d "Don't wait"
 complete -c holdfast -n $on -s w -l wait -x -d 'Wait for so long'
 complete -c holdfast -n $on -s E -l conflict-exit-code -x -d 'Status if not obtained'
+complete -c holdfast -n $on -l owner -x -d 'Who holds'
 complete -c holdfast -n $on -s v -l verbose -d 'Say how long it took'
 complete -c holdfast -n $on -s q -l quiet -d 'No line if not obtained'
 set -l on "__holdfast_in run acquire"

@@ -56,6 +56,27 @@ teardown() { cli_teardown; }
 }
 
 # bats test_tags=stores
+@test "--owner: who holds, and isn't waited for by itself" {
+    hold "$K" --owner 'execution 7'
+    holdfast show "$K" --json | grep -F '"owner":"execution 7"'
+    run holdfast run --owner 'execution 7' "$K" -- true
+    [ "$status" = 64 ]
+    [[ $output == *"$K"*"already held"* ]]
+    run holdfast once --owner 'execution 7' "$K" -- true
+    [ "$status" = 64 ]
+    run holdfast run -n --owner 'execution 8' "$K" -- true
+    [ "$status" = 75 ]
+    [[ $output == *'execution 7'* ]]
+    run holdfast run --owner 'execution 7' "$K/2" -- sh -c 'echo "$HOLDFAST_OWNER"'
+    [ "$output" = 'execution 7' ]
+    run holdfast run --owner '' "$K" -- true
+    [ "$status" = 64 ]
+    [[ $output == *--owner* ]]
+    run holdfast run --owner "$(printf '%0128d' 1)" "$K" -- true
+    [ "$status" = 64 ]
+}
+
+# bats test_tags=stores
 @test "HOLDFAST_STORE of the command is the one that -S named" {
     run env -u HOLDFAST_STORE "$HOLDFAST" run -S "$HOLDFAST_STORE" "$K" -- \
         sh -c 'echo "$HOLDFAST_STORE"'

@@ -218,6 +218,15 @@ END
     [ "$(cat got)" = TERM ]
 }
 
+@test "a lost lock: a stopped command can tidy up, too" {
+    start_listener
+    kill -STOP "$(cat cmd.pid)"
+    holdfast break "$K" --token "$(token "$K")"
+    finished
+    [ "$STATUS" = 76 ]
+    [ "$(cat got)" = TERM ]
+}
+
 @test "a lost lock: a command that ignores TERM is killed after 5 s" {
     background run "$K" -- sh -c 'trap "" TERM; echo $$ >cmd.pid; while :; do sleep 1; done'
     await test -s cmd.pid
