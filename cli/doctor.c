@@ -16,6 +16,7 @@
 struct examining {
     const struct options *o;
     int bad, done, refused;
+    unsigned can;  /* enum hf_can, of this very store */
     char why[512]; /* the first that is bad */
 };
 
@@ -41,26 +42,26 @@ static void tell(void *arg, int ok, const char *text)
 static void say_words(const char *mark, const char *words) { printf("  %s %s\n", mark, words); }
 
 /* What can be said of the kind of store, given that all of the above is true. */
-static void say_promises(const hf_driver *drv, const hf_url *url)
+static void say_promises(const hf_driver *drv, unsigned can, const hf_url *url)
 {
     char line[160];
     printf("\n%s promises:\n", url->safe);
     say_words("+",
               "one holder at a time by key (or as many as asked for), with tokens that only grow");
-    if (drv->can & HF_CAN_SESSIONS)
+    if (can & HF_CAN_SESSIONS)
         say_words("+",
                   "a hold lasts as long as its process, whatever the clock says, and ends with it");
     else
         say_words("+",
                   "a hold is a lease, 30 s unless asked otherwise, renewed while its process runs");
-    if (drv->can & HF_CAN_NOT_QUEUE)
+    if (can & HF_CAN_NOT_QUEUE)
         say_words("-", "no line: whoever looks at the right moment is next");
     else {
         snprintf(line, sizeof line, "first come, first served, %u in line; beyond that they poll",
                  drv->queue_cap);
         say_words("+", line);
     }
-    if (drv->can & HF_CAN_BELLS || drv->watch) {
+    if (can & HF_CAN_BELLS || drv->watch) {
         say_words("+", "who waits is woken when its turn comes");
     } else {
         snprintf(line, sizeof line, "who waits looks about every %u ms",
@@ -73,7 +74,7 @@ static void say_promises(const hf_driver *drv, const hf_url *url)
         say_words("-", "anything between processes: it is the memory of one");
     if (!strcmp(drv->name, "file"))
         say_words("-", "anything between machines: it is the memory of one");
-    if (!(drv->can & HF_CAN_SESSIONS)) {
+    if (!(can & HF_CAN_SESSIONS)) {
         say_words("-", "that a dead holder's key is free before its lease is over");
         say_words("-", "anything for a lease while the store's own clock is set back or forth");
     }
@@ -92,6 +93,7 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
     e->refused = rc == HF_UNSUPPORTED;
     if (e->refused) tell(e, 0, err.text);
     if (rc) return e->refused ? 0 : failed(&err);
+    e->can = hf__can(drv, st);
     rc = drv->inspect ? drv->inspect(st, tell, e, &err) : 0;
     drv->close(st);
     return rc ? failed(&err) : 0;
@@ -111,7 +113,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
     const hf_driver *drv = hf__driver(url.scheme, &err);
     if (!drv) return failed(&err);
     watch_for_damage();
-    struct examining e = {&o, 0, 0, 0, ""};
+    struct examining e = {&o, 0, 0, 0, 0, ""};
     status = inspect(drv, &url, &e);
     if (!status && !e.refused) hf__conform(drv, &url, tell, &e);
     live_erase();
@@ -125,7 +127,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
         printf("\n%s: not safe, because %s\n%d of %d checks failed: do not trust it\n", url.safe,
                e.why, e.bad, e.done);
     } else {
-        say_promises(drv, &url);
+        say_promises(drv, e.can, &url);
     }
     status = finish_output();
     return status ? status : e.bad ? EXIT_DAMAGED : 0;

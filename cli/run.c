@@ -32,6 +32,9 @@ static const char *token_of(const hf_lock *lock, char *scratch)
     return scratch;
 }
 
+/* What a store asks as is not for its command to be (see doc/stores): it may get its own. */
+static const char *const secrets[] = {"FIRESTORE_ID_TOKEN"};
+
 /* Ours, and none that were inherited, not even as second entries of the same name. */
 static int set_environment(const hf *store, const struct got *got)
 {
@@ -43,6 +46,8 @@ static int set_environment(const hf *store, const struct got *got)
     int bad = !keys || !tokens;
     for (size_t i = 0; i < 4 && !bad; i++)
         bad = unsetenv(pairs[i][0]) || setenv(pairs[i][0], pairs[i][1], 1);
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets && !bad; i++)
+        bad = unsetenv(secrets[i]);
     free(keys);
     free(tokens);
     return bad;

@@ -173,6 +173,11 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err)
     return drv;
 }
 
+unsigned hf__can(const hf_driver *drv, hf_store *st)
+{
+    return drv->promises ? drv->promises(st) : drv->can;
+}
+
 /* The scheme in a module's file name; 0: it isn't one. */
 static int module_scheme(const char *file, char ret[SCHEME_CAP])
 {

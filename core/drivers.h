@@ -13,6 +13,9 @@
  */
 const hf_driver *hf__driver(const char *scheme, hf_error *err);
 
+/* What an opened store can (enum hf_can). */
+unsigned hf__can(const hf_driver *drv, hf_store *st);
+
 /* Calls see for every driver: built in, and every module that can be found; `driver` is NULL and
    `why` says why for one that cannot be loaded. */
 void hf__drivers(void (*see)(void *arg, const char *scheme, const hf_driver *driver,

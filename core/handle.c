@@ -238,7 +238,7 @@ static int open_port(hf *h, const char *text, hf_error *err)
     memset(url.password, 0, sizeof url.password);
     if (!rc) rc = wrap(h, err);
     if (rc) return rc;
-    h->port.can = h->port.drv->can;
+    h->port.can = hf__can(h->port.drv, h->port.st);
     if (h->port.can & HF_CAN_SESSIONS) rc = h->port.drv->session(h->port.st, &h->port.session, err);
     return rc;
 }

@@ -168,6 +168,9 @@ static int64_t wr_now(hf_store *st) { return of(st)->base->now(of(st)->st); }
 static int wr_mourn_fd(hf_store *st) { return of(st)->base->mourn_fd(of(st)->st); }
 static int wr_mourn_read(hf_store *st) { return of(st)->base->mourn_read(of(st)->st); }
 
+/* Only of stores that have a choice. */
+static unsigned wr_promises(hf_store *st) { return of(st)->base->promises(of(st)->st); }
+
 static void wr_close(hf_store *st)
 {
     struct hf__wrap *w = of(st);
@@ -202,6 +205,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->sync) w->shown.sync = wr_sync;
     if (base->scan) w->shown.scan = wr_scan;
     if (base->inspect) w->shown.inspect = wr_inspect;
+    if (base->promises) w->shown.promises = wr_promises;
     if (w->give_clock) {
         w->shown.can &= ~(unsigned)HF_CAN_INSTANT;
         w->shown.now = NULL;

@@ -227,6 +227,9 @@ typedef struct hf_driver {
     /* Optional. Looks at the store's settings for `doctor`: calls say(arg, ok, text) for each. */
     int (*inspect)(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                    hf_error *err);
+
+    /* Optional. What this very store can, where that depends on its URL; else it is `can`. */
+    unsigned (*promises)(hf_store *st);
 } hf_driver;
 
 /* Fills *err (if not NULL) and returns `code`. The format's result: "file: swap 'k': no space". */

@@ -1,0 +1,311 @@
+/*
+ * auth.c - see auth.h.
+ *
+ * Contents: where the credentials are; tokens of users; tokens for credentials; the header.
+ *
+ * A service account's file has a key with which a short statement is signed; the token server gives
+ * an access token for it, which is good for an hour. It is renewed in time, and if the server is
+ * away then, the old one is used until its end. The statement has to say the time of day: that is
+ * the one use of this machine's clock, and no lease depends on it.
+ */
+#include "auth.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <jwt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_MOST = 65536, STATEMENT_S = 3600, EARLY_S = 300, LEAST_S = 10 };
+
+static const char scope[] = "https://www.googleapis.com/auth/datastore";
+
+/* ---- where the credentials are ---- */
+
+static int set(char **to, const char *text)
+{
+    *to = strdup(text);
+    return *to ? 0 : HF_NOMEM;
+}
+
+/* The whole of a file, ended by a NUL; NULL: errno. */
+static char *read_file(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char *text = f ? malloc(FILE_MOST) : NULL;
+    size_t n = text ? fread(text, 1, FILE_MOST - 1, f) : 0;
+    int why = errno, bad = !f || !text || ferror(f);
+    if (f && !bad && !feof(f)) {
+        bad = 1;
+        why = EFBIG;
+    }
+    if (f) fclose(f);
+    if (text) text[n] = 0;
+    if (!bad) return text;
+    if (text) explicit_bzero(text, n);
+    free(text);
+    errno = why;
+    return NULL;
+}
+
+static int bad_file(const char *path, int code, const char *why, hf_error *err)
+{
+    return hf_fail(err, code, 0, "firestore: credentials '%s': %s", path, why);
+}
+
+/* A text of the file. 0: it isn't there, or no memory. */
+static int member(const json_t *from, const char *name, char **to)
+{
+    const json_t *j = json_object_get(from, name);
+    return json_string_length(j) && !set(to, json_string_value(j));
+}
+
+static const char *read_service(struct hf__fs_auth *a, const json_t *j)
+{
+    if (!member(j, "client_email", &a->name)) return "no client_email";
+    if (!member(j, "private_key", &a->key)) return "no private_key";
+    if (!member(j, "token_uri", &a->token_uri)) return "no token_uri";
+    member(j, "private_key_id", &a->key_id);
+    a->who = HF_FS_SERVICE;
+    return NULL;
+}
+
+static const char *read_person(struct hf__fs_auth *a, const json_t *j)
+{
+    if (!member(j, "client_id", &a->client_id)) return "no client_id";
+    if (!member(j, "client_secret", &a->client_secret)) return "no client_secret";
+    if (!member(j, "refresh_token", &a->key)) return "no refresh_token";
+    if (!member(j, "token_uri", &a->token_uri) &&
+        set(&a->token_uri, "https://oauth2.googleapis.com/token"))
+        return "out of memory";
+    a->who = HF_FS_REFRESHABLE;
+    return NULL;
+}
+
+static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
+{
+    char *text = read_file(path);
+    if (!text) {
+        int code = errno == EACCES ? HF_DENIED : errno == ENOMEM ? HF_NOMEM : HF_INVALID;
+        return bad_file(path, code, strerror(errno), err);
+    }
+    json_t *j = json_loads(text, 0, NULL);
+    hf__fs_forget(text);
+    const char *type = json_string_value(json_object_get(j, "type")), *why = NULL;
+    if (!json_is_object(j) || !type)
+        why = "not a file of credentials";
+    else if (!strcmp(type, "service_account"))
+        why = read_service(a, j);
+    else if (!strcmp(type, "authorized_user"))
+        why = read_person(a, j);
+    else
+        why = "neither of a service account nor of a user";
+    if (!why && !hf__fs_url_safe(a->token_uri)) why = "token_uri: not https";
+    json_decref(j);
+    return why ? bad_file(path, HF_INVALID, why, err) : 0;
+}
+
+int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_error *err)
+{
+    /* Not for a set-user-id program: the variables are its caller's. */
+    const char *token = secure_getenv("FIRESTORE_ID_TOKEN");
+    const char *path = secure_getenv("FIRESTORE_ID_TOKEN_FILE");
+    const char *usual = secure_getenv("GOOGLE_APPLICATION_CREDENTIALS");
+    int rc = 0;
+    pthread_mutex_init(&a->mu, NULL);
+    if (path && *path) {
+        a->who = HF_FS_USER_FILE;
+        rc = set(&a->path, path);
+    } else if (token && *token) {
+        a->who = HF_FS_USER;
+        rc = set(&a->token, token);
+    } else if (file) {
+        return open_file(a, file, err);
+    } else if (emulator) {
+        a->who = HF_FS_OWNER;
+    } else if (usual && *usual) {
+        return open_file(a, usual, err);
+    } else {
+        return hf_fail(err, HF_DENIED, 0,
+                       "firestore: open: no credentials: neither ?credentials=FILE nor "
+                       "GOOGLE_APPLICATION_CREDENTIALS nor FIRESTORE_ID_TOKEN is given");
+    }
+    return rc ? hf_fail(err, rc, 0, "firestore: open: out of memory") : 0;
+}
+
+void hf__fs_auth_close(struct hf__fs_auth *a)
+{
+    char *texts[] = {a->token,  a->path,      a->name,          a->token_uri, a->key,
+                     a->key_id, a->client_id, a->client_secret, a->access};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) hf__fs_forget(texts[i]);
+    pthread_mutex_destroy(&a->mu);
+}
+
+/* ---- tokens for credentials ---- */
+
+/* The signed statement; NULL: *ret_why. */
+static char *statement(const struct hf__fs_auth *a, const char **ret_why)
+{
+    jwt_t *jwt = NULL;
+    long now = (long)(hf__day_us() / 1000000);
+    *ret_why = "out of memory";
+    if (jwt_new(&jwt)) return NULL;
+    int bad = jwt_add_grant(jwt, "iss", a->name) || jwt_add_grant(jwt, "scope", scope) ||
+              jwt_add_grant(jwt, "aud", a->token_uri) || jwt_add_grant_int(jwt, "iat", now) ||
+              jwt_add_grant_int(jwt, "exp", now + STATEMENT_S) ||
+              (a->key_id && jwt_add_header(jwt, "kid", a->key_id)) ||
+              jwt_set_alg(jwt, JWT_ALG_RS256, (const unsigned char *)a->key, (int)strlen(a->key));
+    char *text = bad ? NULL : jwt_encode_str(jwt);
+    if (!bad && !text) *ret_why = "the private key can't sign: is it an RSA key in PEM?";
+    jwt_free(jwt);
+    return text;
+}
+
+/* The next field of a form, "name=value&"; 0: no memory. */
+static int put_field(FILE *to, const char *name, const char *value)
+{
+    char *safe = curl_easy_escape(NULL, value, 0);
+    int ok = safe && fprintf(to, "%s=%s&", name, safe) > 0;
+    if (safe) explicit_bzero(safe, strlen(safe));
+    curl_free(safe);
+    return ok;
+}
+
+/* What the token server is asked; NULL: *ret_why. */
+static char *request(const struct hf__fs_auth *a, const char **ret_why)
+{
+    char *form = NULL, *jwt = NULL;
+    size_t len = 0;
+    int ok;
+    *ret_why = "out of memory";
+    if (a->who == HF_FS_SERVICE && !(jwt = statement(a, ret_why))) return NULL;
+    FILE *f = open_memstream(&form, &len);
+    if (jwt)
+        ok = f && put_field(f, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer") &&
+             put_field(f, "assertion", jwt);
+    else
+        ok = f && put_field(f, "grant_type", "refresh_token") &&
+             put_field(f, "client_id", a->client_id) &&
+             put_field(f, "client_secret", a->client_secret) &&
+             put_field(f, "refresh_token", a->key);
+    hf__fs_forget(jwt);
+    if (f && fclose(f)) ok = 0;
+    if (ok) return form;
+    hf__fs_forget(form);
+    return NULL;
+}
+
+static int is_token(const char *s)
+{
+    if (!s || !*s) return 0;
+    for (; *s; s++)
+        if (*s <= ' ' || *s >= 0x7f) return 0;
+    return 1;
+}
+
+static int refused(const struct hf__fs_auth *a, int code, const char *why, hf_error *err)
+{
+    return hf_fail(err, code, 0, "firestore: token for '%s' from '%s': %s",
+                   a->name ? a->name : a->client_id, a->token_uri, why);
+}
+
+/* Keeps what came. */
+static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int64_t sent_us,
+                       hf_error *err)
+{
+    char why[HF_FS_WHY_CAP];
+    json_t *j = json_loads(r->body ? r->body : "", 0, NULL);
+    const char *token = json_string_value(json_object_get(j, "access_token"));
+    const char *told = json_string_value(json_object_get(j, "error_description"));
+    int64_t lives_s = json_integer_value(json_object_get(j, "expires_in"));
+    int rc = 0;
+    if (!told) told = json_string_value(json_object_get(j, "error"));
+    if (r->status != 200) {
+        snprintf(why, sizeof why, "HTTP %ld: %.*s", r->status,
+                 told ? (int)strcspn(told, "\r\n") : 13, told ? told : "no reason told");
+        rc = r->status == 400 || r->status == 401 || r->status == 403 ? HF_DENIED : HF_UNAVAILABLE;
+        rc = refused(a, rc, why, err);
+    } else if (!is_token(token) || lives_s <= 0) {
+        rc = refused(a, HF_UNAVAILABLE, "the answer holds no token", err);
+    } else {
+        char *mine = strdup(token);
+        if (!mine) rc = refused(a, HF_NOMEM, "out of memory", err);
+        if (mine) {
+            int64_t early_s = lives_s / 2 < EARLY_S ? lives_s / 2 : EARLY_S;
+            hf__fs_forget(a->access);
+            a->access = mine;
+            a->generation++;
+            a->until_us = sent_us + (lives_s - (lives_s > LEAST_S ? LEAST_S / 2 : 0)) * 1000000;
+            a->renew_us = sent_us + (lives_s - early_s) * 1000000;
+        }
+    }
+    json_decref(j);
+    return rc;
+}
+
+static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *err)
+{
+    static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded", NULL};
+    int64_t now = hf__local_us();
+    const char *why;
+    if (a->access && now < a->renew_us) return 0;
+    char *form = request(a, &why);
+    if (!form) return refused(a, HF_INVALID, why, err);
+    struct hf__fs_reply r;
+    hf__fs_post(net, a->token_uri, headers, form, strlen(form), 1, &r);
+    hf__fs_forget(form);
+    int rc = r.status ? take_answer(a, &r, now, err) : refused(a, r.code, r.why, err);
+    hf__fs_reply_free(&r);
+    /* Not for long, if it goes on like this. */
+    return rc && a->access && now < a->until_us ? 0 : rc;
+}
+
+/* ---- the header ---- */
+
+/* The token of a user, as it stands in its file now. */
+static int read_token(const struct hf__fs_auth *a, char **ret, hf_error *err)
+{
+    char *text = read_file(a->path);
+    if (!text)
+        return hf_fail(err, HF_DENIED, errno, "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s",
+                       a->path, strerror(errno));
+    text[strcspn(text, " \t\r\n")] = 0;
+    *ret = text;
+    return 0;
+}
+
+int hf__fs_auth_header(struct hf__fs_auth *a, struct hf__fs_net *net, char **ret,
+                       uint64_t *ret_generation, hf_error *err)
+{
+    char *own = NULL;
+    int rc = 0, n = -1;
+    pthread_mutex_lock(&a->mu);
+    if (a->who == HF_FS_USER_FILE) rc = read_token(a, &own, err);
+    if (a->who == HF_FS_SERVICE || a->who == HF_FS_REFRESHABLE) rc = get_access(a, net, err);
+    const char *token = a->who == HF_FS_OWNER  ? "owner"
+                        : a->who == HF_FS_USER ? a->token
+                        : own                  ? own
+                                               : a->access;
+    *ret_generation = a->generation;
+    if (!rc && !is_token(token))
+        rc = hf_fail(err, HF_DENIED, 0, "firestore: FIRESTORE_ID_TOKEN%s: not a token",
+                     own ? "_FILE" : "");
+    if (!rc) n = asprintf(ret, "Authorization: Bearer %s", token);
+    pthread_mutex_unlock(&a->mu);
+    hf__fs_forget(own);
+    return rc || n >= 0 ? rc : hf_fail(err, HF_NOMEM, 0, "firestore: out of memory");
+}
+
+int hf__fs_auth_refused(struct hf__fs_auth *a, uint64_t generation)
+{
+    int again = a->who == HF_FS_SERVICE || a->who == HF_FS_REFRESHABLE;
+    if (!again) return 0;
+    pthread_mutex_lock(&a->mu);
+    /* Unless another thread has got a new one already. */
+    if (a->generation == generation) a->renew_us = a->until_us = 0;
+    pthread_mutex_unlock(&a->mu);
+    return 1;
+}

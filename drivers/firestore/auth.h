@@ -1,0 +1,41 @@
+/*
+ * auth.h - firestore: who asks. A user by an ID token, or a program by a service account's file.
+ */
+#ifndef HF_FIRESTORE_AUTH_H
+#define HF_FIRESTORE_AUTH_H
+
+#include "net.h"
+
+enum hf__fs_who {
+    HF_FS_NOBODY,
+    HF_FS_OWNER,      /* the emulator's administrator */
+    HF_FS_USER,       /* an ID token from the environment */
+    HF_FS_USER_FILE,  /* an ID token in a file that somebody renews */
+    HF_FS_SERVICE,    /* a service account's key */
+    HF_FS_REFRESHABLE /* a person's own credentials, as `gcloud auth application-default` keeps */
+};
+
+struct hf__fs_auth {
+    enum hf__fs_who who;
+    char *token; /* USER */
+    char *path;  /* USER_FILE */
+    char *name;  /* for people: the account */
+    char *token_uri, *key, *key_id, *client_id, *client_secret;
+    pthread_mutex_t mu;
+    char *access;               /* SERVICE, REFRESHABLE: what was got for it; NULL: nothing */
+    int64_t renew_us, until_us; /* local */
+    uint64_t generation;        /* of `access` */
+};
+
+/* Finds the credentials; `file` is that of ?credentials=, NULL: none. Asks nobody. */
+int hf__fs_auth_open(struct hf__fs_auth *auth, const char *file, int emulator, hf_error *err);
+void hf__fs_auth_close(struct hf__fs_auth *auth);
+
+/* The header that says who asks, to be freed by hf__fs_forget; gets or renews a token if need be.
+ *ret_generation is what to give to hf__fs_auth_refused. 0, DENIED, UNAVAILABLE, INVALID. */
+int hf__fs_auth_header(struct hf__fs_auth *auth, struct hf__fs_net *net, char **ret,
+                       uint64_t *ret_generation, hf_error *err);
+/* The server refused it. 1: another one may be got. */
+int hf__fs_auth_refused(struct hf__fs_auth *auth, uint64_t generation);
+
+#endif

@@ -1,0 +1,252 @@
+/*
+ * fields.c - see fields.h.
+ *
+ * Numbers are integerValue (a decimal text), others and queue arrays of maps, so that rules and
+ * clients of every language read them. Fields that a lock doesn't have are somebody else's and stay
+ * as they are.
+ */
+#include "fields.h"
+
+#include "columns.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- values ---- */
+
+static json_t *wrapped(const char *kind, json_t *value)
+{
+    json_t *j = json_object();
+    if (!value || json_object_set_new(j, kind, value)) {
+        json_decref(j);
+        return NULL;
+    }
+    return j;
+}
+
+static json_t *number_value(int64_t n)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)n);
+    return wrapped("integerValue", json_string(text));
+}
+
+static json_t *text_value(const char *text, size_t len)
+{
+    return wrapped("stringValue", json_stringn(text, len));
+}
+
+/* Plain JSON (texts, whole numbers, arrays, objects) as a value of Firestore; NULL: no memory. */
+static json_t *to_value(const json_t *plain)
+{
+    const char *name;
+    json_t *item, *all;
+    size_t i;
+    int bad = 0;
+    if (json_is_string(plain))
+        return text_value(json_string_value(plain), json_string_length(plain));
+    if (json_is_integer(plain)) return number_value(json_integer_value(plain));
+    if (json_is_array(plain)) {
+        all = json_array();
+        json_array_foreach(plain, i, item) bad |= json_array_append_new(all, to_value(item));
+    } else {
+        all = json_object();
+        json_object_foreach((json_t *)plain, name, item) bad |=
+            json_object_set_new(all, name, to_value(item));
+    }
+    if (bad) {
+        json_decref(all);
+        return NULL;
+    }
+    return json_is_array(plain) ? wrapped("arrayValue", wrapped("values", all))
+                                : wrapped("mapValue", wrapped("fields", all));
+}
+
+/* 0: not a whole number. */
+static int read_number(const json_t *value, int64_t *ret)
+{
+    const json_t *j = json_object_get(value, "integerValue");
+    const json_t *d = json_object_get(value, "doubleValue");
+    const char *text = json_string_value(j);
+    char *end;
+    if (text && *text) {
+        *ret = strtoll(text, &end, 10);
+        return !*end;
+    }
+    if (json_is_integer(j)) {
+        *ret = json_integer_value(j);
+        return 1;
+    }
+    /* Some clients have no other numbers. */
+    double n = json_number_value(d);
+    if (!json_is_number(d) || !(n > -9e15 && n < 9e15) || n != (double)(int64_t)n) return 0;
+    *ret = (int64_t)n;
+    return 1;
+}
+
+/* And back; NULL: something that no row holds, or no memory. */
+static json_t *from_value(const json_t *value, int depth)
+{
+    const json_t *list = json_object_get(value, "arrayValue");
+    const json_t *map = json_object_get(value, "mapValue");
+    const json_t *text = json_object_get(value, "stringValue");
+    const char *name;
+    json_t *item, *all;
+    size_t i;
+    int64_t n;
+    int bad = 0;
+    if (text) return json_stringn(json_string_value(text), json_string_length(text));
+    if (!list && !map) return read_number(value, &n) ? json_integer(n) : NULL;
+    if (!depth) return NULL;
+    if (list) {
+        all = json_array();
+        json_array_foreach(json_object_get(list, "values"), i, item) bad |=
+            json_array_append_new(all, from_value(item, depth - 1));
+    } else {
+        all = json_object();
+        json_object_foreach(json_object_get(map, "fields"), name, item) bad |=
+            json_object_set_new(all, name, from_value(item, depth - 1));
+    }
+    if (!bad) return all;
+    json_decref(all);
+    return NULL;
+}
+
+/* ---- the row ---- */
+
+static int is_list(int col) { return col == HF_COL_OTHERS || col == HF_COL_QUEUE; }
+
+static json_t *column_value(const struct hf__flat *flat, int col)
+{
+    if (!hf__column_is_text[col]) return number_value(flat->n[col]);
+    if (!is_list(col)) return text_value(flat->text[col], flat->len[col]);
+    json_t *plain = json_loadb(flat->text[col], flat->len[col], 0, NULL);
+    json_t *value = plain ? to_value(plain) : NULL;
+    json_decref(plain);
+    return value;
+}
+
+json_t *hf__fs_fields(const char *key, const hf_row *row, int *ret_rc, const char **ret_why)
+{
+    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    json_t *fields = NULL;
+    *ret_rc = hf__flatten(row, &flat, ret_why);
+    if (!*ret_rc) {
+        fields = json_object();
+        int bad = json_object_set_new(fields, "key", text_value(key, strlen(key)));
+        for (int i = 0; i < HF_COLS; i++)
+            bad |= json_object_set_new(fields, hf__column_name[i], column_value(&flat, i));
+        if (bad) {
+            json_decref(fields);
+            fields = NULL;
+            *ret_rc = HF_NOMEM;
+            *ret_why = "out of memory";
+        }
+    }
+    hf__flat_free(&flat);
+    return fields;
+}
+
+const char *hf__fs_key_of(const json_t *fields)
+{
+    const json_t *key = json_object_get(json_object_get(fields, "key"), "stringValue");
+    if (!json_object_get(fields, "format") || !json_object_get(fields, "rev") ||
+        !json_object_get(fields, "token") || !json_object_get(fields, "owner"))
+        return NULL;
+    return json_string_value(key);
+}
+
+/* One field into its column. What isn't there is 0, or empty. 0: it is of another kind. */
+static int read_column(const json_t *fields, int col, struct hf__flat *flat)
+{
+    const json_t *value = json_object_get(fields, hf__column_name[col]);
+    flat->n[col] = 0;
+    flat->text[col] = is_list(col) ? "[]" : "";
+    flat->len[col] = is_list(col) ? 2 : 0;
+    if (!value) return 1;
+    if (!hf__column_is_text[col]) return read_number(value, &flat->n[col]);
+    if (!is_list(col)) {
+        const json_t *text = json_object_get(value, "stringValue");
+        if (!json_is_string(text)) return 0;
+        flat->text[col] = json_string_value(text);
+        flat->len[col] = json_string_length(text);
+        return 1;
+    }
+    json_t *plain = json_object_get(value, "arrayValue") ? from_value(value, 4) : NULL;
+    char *text = plain ? json_dumps(plain, JSON_COMPACT) : NULL;
+    json_decref(plain);
+    if (!text) return 0;
+    if (col == HF_COL_OTHERS)
+        flat->others = text;
+    else
+        flat->queue = text;
+    flat->text[col] = text;
+    flat->len[col] = strlen(text);
+    return 1;
+}
+
+int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **ret_why)
+{
+    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    const char *own = hf__fs_key_of(fields);
+    int rc = 0;
+    hf_row_clear(row);
+    if (!own) *ret_why = "the document there is not a lock";
+    if (own && strcmp(own, key)) *ret_why = "the document there is the lock of another key";
+    if (!own || strcmp(own, key)) return HF_CORRUPT;
+    for (int i = 0; i < HF_COLS && !rc; i++)
+        if (!read_column(fields, i, &flat)) {
+            *ret_why = hf__column_is_text[i] ? "a text field of another type"
+                                             : "a number field of another type";
+            rc = HF_CORRUPT;
+        }
+    if (!rc) rc = hf__unflatten(&flat, row, ret_why);
+    if (rc == HF_NOMEM) *ret_why = "out of memory";
+    hf__flat_free(&flat);
+    return rc;
+}
+
+json_t *hf__fs_field_names(void)
+{
+    json_t *names = json_array();
+    int bad = json_array_append_new(names, json_string("key"));
+    for (int i = 0; i < HF_COLS; i++)
+        bad |= json_array_append_new(names, json_string(hf__column_name[i]));
+    if (!bad) return names;
+    json_decref(names);
+    return NULL;
+}
+
+/* ---- times ---- */
+
+int64_t hf__fs_time(const json_t *text)
+{
+    const char *s = json_string_value(text);
+    struct tm tm = {.tm_isdst = 0};
+    int n = 0;
+    if (!s || sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+                     &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &n) != 6)
+        return -1;
+    int64_t us = 0;
+    s += n;
+    if (*s == '.') {
+        int64_t unit = 100000;
+        for (s++; *s >= '0' && *s <= '9'; s++, unit /= 10) us += (*s - '0') * unit;
+    }
+    if (strcmp(s, "Z")) return -1;
+    tm.tm_year -= 1900;
+    tm.tm_mon--;
+    return (int64_t)timegm(&tm) * 1000000 + us;
+}
+
+void hf__fs_time_text(int64_t us, char ret[HF_FS_TIME_CAP])
+{
+    time_t s = us / 1000000;
+    struct tm tm;
+    char day[24];
+    gmtime_r(&s, &tm);
+    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(ret, HF_FS_TIME_CAP, "%s.%06dZ", day, (int)(us % 1000000));
+}

@@ -1,0 +1,26 @@
+/*
+ * fields.h - firestore: the row as a document's fields, and times as Firestore writes them.
+ */
+#ifndef HF_FIRESTORE_FIELDS_H
+#define HF_FIRESTORE_FIELDS_H
+
+#include "holdfast_driver.h"
+
+#include <jansson.h>
+
+/* The row as `fields` of a document. NULL: *ret_rc is HF_NOMEM or HF_INVALID, *ret_why the reason.
+ */
+json_t *hf__fs_fields(const char *key, const hf_row *row, int *ret_rc, const char **ret_why);
+/* And back: 0, HF_NOMEM, or HF_CORRUPT and what is wrong. `row` is initialized. */
+int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **ret_why);
+/* The key that the document says it is of; NULL: it is no lock. */
+const char *hf__fs_key_of(const json_t *fields);
+/* The names of all fields, for an update mask. NULL: out of memory. */
+json_t *hf__fs_field_names(void);
+
+enum { HF_FS_TIME_CAP = 40 };
+/* A time as "2026-01-31T12:00:00.123456Z" in µs since 1970; -1: it isn't one. */
+int64_t hf__fs_time(const json_t *text);
+void hf__fs_time_text(int64_t us, char ret[HF_FS_TIME_CAP]);
+
+#endif

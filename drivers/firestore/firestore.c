@@ -1,0 +1,500 @@
+/*
+ * firestore.c - firestore://PROJECT/DATABASE, rows as documents of Cloud Firestore. See place.h,
+ * fields.h, api.h, doc/stores/firestore.md.
+ *
+ * Contents: what was seen; documents; get and swap; many rows; opening.
+ *
+ * A write is one commit of one document, on a precondition: that there is none, or that it was last
+ * updated at the time at which it was when it was read. So for every row that is given to the core
+ * that time is remembered, by key and rev, in a table of limited size; where it has been forgotten,
+ * the row is read first.
+ */
+#include "api.h"
+#include "columns.h"
+#include "fields.h"
+#include "place.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEEN_SLOTS = 16384, PAGE_ROWS = 64 };
+
+/* When the document of a key was updated to this rev. */
+struct seen {
+    uint64_t hash, rev;
+    int64_t update_us;
+};
+
+struct hf_store {
+    struct hf__fs_api api;
+    struct hf__fs_place place;
+    int queues;
+    pthread_mutex_t mu; /* protects seen */
+    struct seen *seen;
+};
+
+/* ---- what was seen ---- */
+
+static struct seen *slot(const hf_store *st, const hf_rowkey *key, uint64_t rev)
+{
+    return &st->seen[(key->hash ^ rev * UINT64_C(0x9E3779B97F4A7C15)) >> 7 & (SEEN_SLOTS - 1)];
+}
+
+static void remember(hf_store *st, const hf_rowkey *key, uint64_t rev, int64_t update_us)
+{
+    pthread_mutex_lock(&st->mu);
+    *slot(st, key, rev) = (struct seen){key->hash, rev, update_us};
+    pthread_mutex_unlock(&st->mu);
+}
+
+/* -1: it isn't remembered. */
+static int64_t recall(hf_store *st, const hf_rowkey *key, uint64_t rev)
+{
+    pthread_mutex_lock(&st->mu);
+    const struct seen *s = slot(st, key, rev);
+    int64_t us = s->hash == key->hash && s->rev == rev ? s->update_us : -1;
+    pthread_mutex_unlock(&st->mu);
+    return us;
+}
+
+/* ---- documents ---- */
+
+static int fail(int code, const char *what, const char *key, const char *why, hf_error *err)
+{
+    return hf_fail(err, code, 0, "firestore: %s '%s': %s", what, key, why);
+}
+
+/* The row that is in a document. */
+static int decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf_row *row,
+                  const char *what, hf_error *err)
+{
+    const char *why;
+    int64_t update_us = hf__fs_time(json_object_get(document, "updateTime"));
+    int rc = hf__fs_row(json_object_get(document, "fields"), key->text, row, &why);
+    if (!rc && update_us < 0) {
+        rc = HF_UNAVAILABLE;
+        why = "an answer without a time";
+    }
+    if (rc) return fail(rc, what, key->text, why, err);
+    remember(st, key, row->rev, update_us);
+    return 0;
+}
+
+static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                    const char *what, hf_error *err)
+{
+    char name[HF_FS_NAME_CAP];
+    struct hf__fs_call call = {.what = what, .key = key->text};
+    json_t *answer, *item;
+    size_t i;
+    int told = 0;
+    hf_row_clear(row);
+    hf__fs_name(&st->place, key->text, name);
+    int rc = hf__fs_ask(&st->api, &call, st->place.documents, "batchGet",
+                        json_pack("{s:[s]}", "documents", name), &answer, err);
+    if (rc) return rc;
+    json_array_foreach(answer, i, item)
+    {
+        const json_t *found = json_object_get(item, "found");
+        int64_t clock_us = hf__fs_time(json_object_get(item, "readTime"));
+        if (clock_us > 0) *ret_clock_us = clock_us;
+        if (!found && !json_object_get(item, "missing")) continue;
+        told = clock_us > 0;
+        if (found) rc = decode(st, found, key, row, what, err);
+    }
+    json_decref(answer);
+    if (!rc && !told)
+        rc = fail(HF_UNAVAILABLE, what, key->text, "an answer without a document or a time", err);
+    return rc;
+}
+
+/* ---- get and swap ---- */
+
+static int fs_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    return read_row(st, key, row, ret_clock_us, "get", err);
+}
+
+/* The commit of one write. NULL: *ret_rc, *ret_why. */
+static json_t *commit_of(const hf_store *st, const hf_rowkey *key, const hf_row *row, uint64_t seen,
+                         int64_t update_us, int *ret_rc, const char **ret_why)
+{
+    char name[HF_FS_NAME_CAP], time[HF_FS_TIME_CAP] = "";
+    hf__fs_name(&st->place, key->text, name);
+    if (seen) hf__fs_time_text(update_us, time);
+    json_t *when = seen ? json_pack("{s:s}", "updateTime", time) : json_pack("{s:b}", "exists", 0);
+    json_t *fields = row ? hf__fs_fields(key->text, row, ret_rc, ret_why) : NULL;
+    json_t *write = NULL;
+    if (row && !fields)
+        json_decref(when);
+    else if (!row)
+        write = json_pack("{s:s, s:o}", "delete", name, "currentDocument", when);
+    else if (seen) /* fields that others keep there stay */
+        write =
+            json_pack("{s:{s:s, s:o}, s:{s:o}, s:o}", "update", "name", name, "fields", fields,
+                      "updateMask", "fieldPaths", hf__fs_field_names(), "currentDocument", when);
+    else
+        write = json_pack("{s:{s:s, s:o}, s:o}", "update", "name", name, "fields", fields,
+                          "currentDocument", when);
+    json_t *body = write ? json_pack("{s:[o]}", "writes", write) : NULL;
+    if (!body && (!row || fields)) {
+        *ret_rc = HF_NOMEM;
+        *ret_why = "out of memory";
+    }
+    return body;
+}
+
+/* Refused: the row that is there now. */
+static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
+                    hf_error *err)
+{
+    int rc = cur ? read_row(st, key, cur, ret_clock_us, "swap", err) : 0;
+    return rc ? rc : HF_CONFLICT;
+}
+
+/* The time of the update that the write has to meet. 0, HF_CONFLICT, or the error. */
+static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *cur,
+                     int64_t *ret_clock_us, int64_t *ret_update_us, hf_error *err)
+{
+    *ret_update_us = seen ? recall(st, key, seen) : 0;
+    if (*ret_update_us >= 0) return 0;
+    hf_row now;
+    hf_row_init(&now);
+    int rc = read_row(st, key, cur ? cur : &now, ret_clock_us, "swap", err);
+    uint64_t rev = cur ? cur->rev : now.rev;
+    hf_row_clear(&now);
+    if (rc) return rc;
+    if (rev != seen) return HF_CONFLICT;
+    *ret_update_us = recall(st, key, seen);
+    /* Somebody else's took its place within this moment. */
+    return *ret_update_us >= 0 ? 0 : HF_CONFLICT;
+}
+
+static int fs_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__fs_call call = {.what = "swap", .key = key->text, .writes = 1};
+    const char *why = NULL;
+    json_t *answer;
+    int64_t update_us;
+    int rc = find_time(st, key, seen, cur, ret_clock_us, &update_us, err);
+    if (rc) return rc;
+    json_t *body = commit_of(st, key, row, seen, update_us, &rc, &why);
+    if (!body) return fail(rc, "swap", key->text, why, err);
+    rc = hf__fs_ask(&st->api, &call, st->place.documents, "commit", body, &answer, err);
+    if (rc && call.condition) return conflict(st, key, cur, ret_clock_us, err);
+    if (rc) return rc;
+    int64_t clock_us = hf__fs_time(json_object_get(answer, "commitTime"));
+    json_t *result = json_array_get(json_object_get(answer, "writeResults"), 0);
+    update_us = hf__fs_time(json_object_get(result, "updateTime"));
+    json_decref(answer);
+    if (clock_us <= 0)
+        return fail(HF_UNKNOWN, "swap", key->text, "an answer that isn't one to a commit", err);
+    *ret_clock_us = clock_us;
+    if (row) remember(st, key, row->rev, update_us > 0 ? update_us : clock_us);
+    return 0;
+}
+
+/* ---- many rows ---- */
+
+struct listing {
+    hf_store *st;
+    const char *prefix;
+    int (*see)(void *arg, const hf_rowkey *, hf_row *);
+    void *arg;
+    int64_t *ret_clock_us;
+    hf_row row;
+    int paths; /* the documents below the root, else those of the collection */
+    int stop;
+    size_t n;      /* documents in this page */
+    json_t *after; /* where the next one begins: behind the last of them; NULL: at the beginning */
+};
+
+/* A document of the query: told, if it is the lock of a key with the prefix, in its own place.
+   Others may stand among them. */
+static int see_document(struct listing *l, const json_t *document, hf_error *err)
+{
+    const json_t *fields = json_object_get(document, "fields");
+    const char *name = json_string_value(json_object_get(document, "name"));
+    const char *text = hf__fs_key_of(fields);
+    char own[HF_FS_NAME_CAP];
+    hf_rowkey key;
+    if (!text || hf_key_make(text, &key, NULL)) return 0;
+    if (strncmp(text, l->prefix, strlen(l->prefix))) {
+        l->stop = !l->paths; /* they come in order there */
+        return 0;
+    }
+    hf__fs_name(&l->st->place, text, own);
+    if (!name || strcmp(name, own) || hf__fs_is_path(&l->st->place, text) != l->paths) return 0;
+    int rc = decode(l->st, document, &key, &l->row, "list", err);
+    if (!rc) l->stop = l->see(l->arg, &key, &l->row);
+    return rc;
+}
+
+/* The query of a page, by its order, which is that of an index that every database has. */
+static json_t *page(const struct listing *l)
+{
+    json_t *query = json_pack("{s:i}", "limit", PAGE_ROWS);
+    json_t *by_name =
+        json_pack("{s:{s:s}, s:s}", "field", "fieldPath", "__name__", "direction", "ASCENDING");
+    int bad;
+    if (l->paths) {
+        bad = json_object_set_new(query, "from", json_pack("[{s:b}]", "allDescendants", 1)) ||
+              json_object_set_new(query, "orderBy", json_pack("[O]", by_name));
+    } else {
+        bad =
+            json_object_set_new(query, "from",
+                                json_pack("[{s:s}]", "collectionId", l->st->place.collection_id)) ||
+            json_object_set_new(query, "where",
+                                json_pack("{s:{s:{s:s}, s:s, s:{s:s}}}", "fieldFilter", "field",
+                                          "fieldPath", "key", "op", "GREATER_THAN_OR_EQUAL",
+                                          "value", "stringValue", l->prefix)) ||
+            json_object_set_new(query, "orderBy",
+                                json_pack("[{s:{s:s}, s:s}, O]", "field", "fieldPath", "key",
+                                          "direction", "ASCENDING", by_name));
+    }
+    if (l->after)
+        bad |= json_object_set_new(query, "startAt",
+                                   json_pack("{s:O, s:b}", "values", l->after, "before", 0));
+    json_decref(by_name);
+    if (bad) json_decref(query);
+    return bad ? NULL : json_pack("{s:o}", "structuredQuery", query);
+}
+
+/* The next page begins behind this document. 0: no memory. */
+static int go_behind(struct listing *l, const json_t *document)
+{
+    json_t *name = json_pack("{s:O}", "referenceValue", json_object_get(document, "name"));
+    json_t *key = json_object_get(json_object_get(document, "fields"), "key");
+    json_decref(l->after);
+    l->after = l->paths ? json_pack("[o]", name) : json_pack("[O, o]", key, name);
+    return l->after != NULL;
+}
+
+static int see_page(struct listing *l, const char *parent, hf_error *err)
+{
+    struct hf__fs_call call = {.what = "list", .key = l->prefix};
+    const json_t *last = NULL;
+    json_t *answer, *item;
+    size_t i;
+    int rc = hf__fs_ask(&l->st->api, &call, parent, "runQuery", page(l), &answer, err);
+    if (rc) return rc;
+    l->n = 0;
+    json_array_foreach(answer, i, item)
+    {
+        const json_t *document = json_object_get(item, "document");
+        int64_t clock_us = hf__fs_time(json_object_get(item, "readTime"));
+        if (clock_us > 0) *l->ret_clock_us = clock_us;
+        if (!document) continue;
+        l->n++;
+        last = document;
+        if (!rc && !l->stop) rc = see_document(l, document, err);
+    }
+    if (!rc && last && !go_behind(l, last))
+        rc = fail(HF_NOMEM, "list", l->prefix, "out of memory", err);
+    json_decref(answer);
+    return rc;
+}
+
+static int list(struct listing *l, const char *parent, int paths, hf_error *err)
+{
+    int rc;
+    l->paths = paths;
+    l->after = NULL;
+    do rc = see_page(l, parent, err);
+    while (!rc && !l->stop && l->n == PAGE_ROWS);
+    json_decref(l->after);
+    return rc;
+}
+
+static int fs_scan(hf_store *st, const char *prefix,
+                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct listing l = {st, prefix, see, arg, ret_clock_us, .stop = 0};
+    char parent[HF_FS_NAME_CAP];
+    int rc = 0;
+    hf_row_init(&l.row);
+    if (st->place.has_root) {
+        hf__fs_above(&st->place, prefix, parent);
+        rc = list(&l, parent, 1, err);
+    }
+    snprintf(parent, sizeof parent, "%s%s%s", st->place.documents, *st->place.parent ? "/" : "",
+             st->place.parent);
+    if (!rc && !l.stop) rc = list(&l, parent, 0, err);
+    hf_row_clear(&l.row);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static void fs_close(hf_store *st)
+{
+    hf__fs_net_close(&st->api.net);
+    hf__fs_auth_close(&st->api.auth);
+    pthread_mutex_destroy(&st->mu);
+    free(st->seen);
+    free(st);
+}
+
+static int refuse(const hf_url *url, const char *why, hf_error *err)
+{
+    return hf_fail(err, HF_INVALID, 0, "firestore: open '%s': %s", url->safe, why);
+}
+
+/* An option; NULL: not given, or *ret_why. */
+static const char *option(const hf_url *url, const char *name, char *to, size_t cap,
+                          const char **ret_why)
+{
+    int rc = hf_url_get(url, name, to, cap);
+    if (rc == HF_INVALID || (!rc && !*to)) *ret_why = name;
+    return rc ? NULL : to;
+}
+
+static int id_of(const char *s)
+{
+    return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "-._:()")];
+}
+
+/* Which project and database. NULL, or what is wrong. */
+static const char *set_database(hf_store *st, const hf_url *url)
+{
+    const char *database = url->path[0] == '/' ? url->path + 1 : url->path;
+    if (!*database) database = "(default)";
+    if (!id_of(url->host)) return "the project is missing: firestore://PROJECT/DATABASE";
+    if (!id_of(database)) return "the database: not a name of one";
+    if (url->port || *url->user || *url->password)
+        return "a user, password or port means nothing here";
+    int n = snprintf(st->place.documents, sizeof st->place.documents,
+                     "projects/%s/databases/%s/documents", url->host, database);
+    return n < (int)sizeof st->place.documents ? NULL : "the database: too long";
+}
+
+/* Where the server is. NULL, or what is wrong. */
+static const char *set_endpoint(struct hf__fs_api *api, const char *endpoint)
+{
+    const char *host = secure_getenv("FIRESTORE_EMULATOR_HOST");
+    int n;
+    if (endpoint) {
+        size_t len = strlen(endpoint);
+        if (!hf__fs_url_safe(endpoint)) return "endpoint: not https://HOST";
+        n = snprintf(api->base, sizeof api->base, "%s%sv1/", endpoint,
+                     endpoint[len - 1] == '/' ? "" : "/");
+        api->net.straight = !strncmp(endpoint, "http:", 5);
+    } else if (host && *host) {
+        if (host[strcspn(host, "/@?# ")]) return "FIRESTORE_EMULATOR_HOST: not HOST:PORT";
+        n = snprintf(api->base, sizeof api->base, "http://%s/v1/", host);
+        api->emulator = api->net.straight = 1;
+    } else {
+        n = snprintf(api->base, sizeof api->base, "https://firestore.googleapis.com/v1/");
+    }
+    return n < (int)sizeof api->base ? NULL : "endpoint: too long";
+}
+
+static int options(hf_store *st, const hf_url *url, hf_error *err)
+{
+    static const char *const known[] = {"root",     "collection", "credentials", "cafile",
+                                        "endpoint", "queue",      NULL};
+    char root[1024], collection[1024], file[1024], cafile[1024], endpoint[256], queue[8], name[64];
+    char why[200];
+    const char *bad = hf__unknown_option(url, known, name, sizeof name), *missing = NULL;
+    if (bad) {
+        snprintf(why, sizeof why, "unknown option '%s'", bad);
+        return refuse(url, why, err);
+    }
+    const char *r = option(url, "root", root, sizeof root, &missing);
+    const char *c = option(url, "collection", collection, sizeof collection, &missing);
+    const char *f = option(url, "credentials", file, sizeof file, &missing);
+    const char *ca = option(url, "cafile", cafile, sizeof cafile, &missing);
+    const char *e = option(url, "endpoint", endpoint, sizeof endpoint, &missing);
+    const char *q = option(url, "queue", queue, sizeof queue, &missing);
+    if (missing) {
+        snprintf(why, sizeof why, "%s: empty, too long, or given twice", missing);
+        return refuse(url, why, err);
+    }
+    if (q && strcmp(q, "0") && strcmp(q, "1")) return refuse(url, "queue: neither 0 nor 1", err);
+    st->queues = q && *q == '1';
+    bad = set_database(st, url);
+    if (!bad) bad = hf__fs_place(&st->place, r, c);
+    if (!bad) bad = set_endpoint(&st->api, e);
+    if (bad) return refuse(url, bad, err);
+    if (ca && !(st->api.net.cafile = strdup(ca)))
+        return hf_fail(err, HF_NOMEM, 0, "firestore: open '%s': out of memory", url->safe);
+    return hf__fs_auth_open(&st->api.auth, f, st->api.emulator, err);
+}
+
+static int fs_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "firestore: open '%s': out of memory", url->safe);
+    pthread_mutex_init(&st->mu, NULL);
+    pthread_mutex_init(&st->api.auth.mu, NULL);
+    st->api.net.io_timeout_ms = io_timeout_ms;
+    int rc = hf__fs_net_open(&st->api.net, err);
+    st->seen = calloc(SEEN_SLOTS, sizeof *st->seen);
+    if (!rc && !st->seen)
+        rc = hf_fail(err, HF_NOMEM, 0, "firestore: open '%s': out of memory", url->safe);
+    if (!rc) rc = options(st, url, err);
+    if (rc) {
+        fs_close(st);
+        return rc;
+    }
+    *ret = st;
+    return 0;
+}
+
+static unsigned fs_promises(hf_store *st)
+{
+    return HF_CAN_THREADS | (st->queues ? 0 : HF_CAN_NOT_QUEUE);
+}
+
+static const char *who(const struct hf__fs_auth *auth)
+{
+    switch (auth->who) {
+    case HF_FS_OWNER: return "an administrator of the emulator";
+    case HF_FS_USER:
+    case HF_FS_USER_FILE: return "a user: the security rules decide";
+    default: return auth->name ? auth->name : "a person's own credentials";
+    }
+}
+
+static int fs_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    const hf_rowkey key = {.text = "holdfast-doctor", .len = 15};
+    char text[1200];
+    int64_t clock_us = 0;
+    hf_row row;
+    hf_row_init(&row);
+    int rc = read_row(st, &key, &row, &clock_us, "inspect", err);
+    hf_row_clear(&row);
+    if (rc && rc != HF_CORRUPT) return rc;
+    snprintf(text, sizeof text, "%s, asked as %s", st->place.documents, who(&st->api.auth));
+    say(arg, 1, text);
+    snprintf(text, sizeof text, "keys are documents %s /%s",
+             st->place.has_root ? "below" : "in the collection",
+             st->place.has_root ? st->place.root : st->place.collection);
+    say(arg, 1, text);
+    if (st->api.emulator) say(arg, 1, "an emulator: what it knows ends with it");
+    return 0;
+}
+
+extern HF_API const hf_driver HF_DRIVER_SYMBOL;
+const hf_driver HF_DRIVER_SYMBOL = {
+    .abi = HF_DRIVER_ABI,
+    .name = "firestore",
+    .about = "documents in Cloud Firestore",
+    .can = HF_CAN_THREADS | HF_CAN_NOT_QUEUE,
+    .queue_cap = 256,
+    .holders_cap = 256,
+    .open = fs_open,
+    .close = fs_close,
+    .get = fs_get,
+    .swap = fs_swap,
+    .scan = fs_scan,
+    .inspect = fs_inspect,
+    .promises = fs_promises,
+};

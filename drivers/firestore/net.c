@@ -1,0 +1,225 @@
+/*
+ * net.c - see net.h.
+ *
+ * libcurl sends a request anew by itself if a connection that it kept turns out to be dead. For a
+ * write that would be a repetition that nobody knows of. It can't do so once it has read some of
+ * the body and may not go back to its beginning; that is why the body is read by a function.
+ */
+#include "net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { REPLY_MOST = 256 << 20 };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int started;
+
+static void start(void) { started = !curl_global_init(CURL_GLOBAL_DEFAULT); }
+
+int hf__fs_net_open(struct hf__fs_net *net, hf_error *err)
+{
+    pthread_mutex_init(&net->mu, NULL);
+    pthread_cond_init(&net->freed, NULL);
+    pthread_once(&once, start);
+    return started ? 0 : hf_fail(err, HF_NOMEM, 0, "firestore: open: libcurl doesn't start");
+}
+
+void hf__fs_net_close(struct hf__fs_net *net)
+{
+    for (int i = 0; i < HF_FS_LINKS; i++) curl_easy_cleanup(net->link[i].easy);
+    pthread_mutex_destroy(&net->mu);
+    pthread_cond_destroy(&net->freed);
+    free(net->cafile);
+}
+
+void hf__fs_forget(char *secret)
+{
+    if (secret) explicit_bzero(secret, strlen(secret));
+    free(secret);
+}
+
+void hf__fs_reply_free(struct hf__fs_reply *reply)
+{
+    if (reply->body) explicit_bzero(reply->body, reply->len);
+    free(reply->body);
+    reply->body = NULL;
+    reply->len = reply->cap = 0;
+}
+
+int hf__fs_url_safe(const char *url)
+{
+    static const char *const here[] = {"http://127.0.0.1:", "http://127.0.0.1/",
+                                       "http://localhost:", "http://localhost/",
+                                       "http://[::1]:",     "http://[::1]/"};
+    if (!strncasecmp(url, "https://", 8)) return 1;
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+        if (!strncasecmp(url, here[i], strlen(here[i]))) return 1;
+    return 0;
+}
+
+/* ---- one request ---- */
+
+struct upload {
+    const char *from, *at;
+    size_t len, left;
+    int touched, harmless;
+};
+
+static size_t give(char *to, size_t size, size_t n, void *arg)
+{
+    struct upload *up = arg;
+    size_t len = size * n < up->left ? size * n : up->left;
+    memcpy(to, up->at, len);
+    up->at += len;
+    up->left -= len;
+    up->touched = 1;
+    return len;
+}
+
+/* Back to the beginning, to send it again. */
+static int go_back(void *arg, curl_off_t offset, int origin)
+{
+    struct upload *up = arg;
+    if (!up->harmless || offset || origin != SEEK_SET) return CURL_SEEKFUNC_FAIL;
+    up->at = up->from;
+    up->left = up->len;
+    return CURL_SEEKFUNC_OK;
+}
+
+static size_t keep(char *from, size_t size, size_t n, void *arg)
+{
+    struct hf__fs_reply *r = arg;
+    size_t len = size * n;
+    if (r->len + len + 1 > r->cap) {
+        size_t cap = (r->len + len + 1) * 2;
+        char *bigger = cap <= REPLY_MOST ? malloc(cap) : NULL;
+        if (!bigger) return 0; /* which ends the request with an error */
+        if (r->body) {
+            memcpy(bigger, r->body, r->len);
+            explicit_bzero(r->body, r->len);
+        }
+        free(r->body);
+        r->body = bigger;
+        r->cap = cap;
+    }
+    memcpy(r->body + r->len, from, len);
+    r->len += len;
+    r->body[r->len] = 0;
+    return len;
+}
+
+static struct hf__fs_link *get_link(struct hf__fs_net *net)
+{
+    struct hf__fs_link *link = NULL;
+    pthread_mutex_lock(&net->mu);
+    for (;;) {
+        for (int i = 0; i < HF_FS_LINKS && !link; i++)
+            if (!net->link[i].busy) link = &net->link[i];
+        if (link) break;
+        pthread_cond_wait(&net->freed, &net->mu);
+    }
+    link->busy = 1;
+    pthread_mutex_unlock(&net->mu);
+    return link;
+}
+
+static void put_link(struct hf__fs_net *net, struct hf__fs_link *link)
+{
+    pthread_mutex_lock(&net->mu);
+    link->busy = 0;
+    pthread_cond_signal(&net->freed);
+    pthread_mutex_unlock(&net->mu);
+}
+
+/* What stays the same on a connection. 0: no memory. */
+static int make_easy(const struct hf__fs_net *net, struct hf__fs_link *link)
+{
+    if (link->easy) return 1;
+    CURL *e = link->easy = curl_easy_init();
+    if (!e) return 0;
+    int bad = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_USERAGENT, "holdfast") != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_POST, 1L) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_READFUNCTION, give) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, go_back) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, keep) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
+    if (net->straight) bad |= curl_easy_setopt(e, CURLOPT_NOPROXY, "*") != CURLE_OK;
+    if (net->cafile) bad |= curl_easy_setopt(e, CURLOPT_CAINFO, net->cafile) != CURLE_OK;
+    if (!bad) return 1;
+    curl_easy_cleanup(e);
+    link->easy = NULL;
+    return 0;
+}
+
+/* What a request that didn't get through means, as if it hadn't been sent. */
+static int code_of(CURLcode rc)
+{
+    switch (rc) {
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_ISSUER_ERROR:
+    case CURLE_SSL_CERTPROBLEM: return HF_DENIED;
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL: return HF_INVALID;
+    case CURLE_OUT_OF_MEMORY: return HF_NOMEM;
+    default: return HF_UNAVAILABLE;
+    }
+}
+
+static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct hf__fs_reply *r)
+{
+    char told[CURL_ERROR_SIZE] = "";
+    curl_off_t len = (curl_off_t)up->left;
+    int bad = curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, len) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_READDATA, up) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_SEEKDATA, up) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_WRITEDATA, r) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, told) != CURLE_OK;
+    CURLcode rc = bad ? CURLE_OUT_OF_MEMORY : curl_easy_perform(e);
+    (void)curl_easy_setopt(e, CURLOPT_ERRORBUFFER, NULL);
+    (void)curl_easy_setopt(e, CURLOPT_HTTPHEADER, NULL);
+    __atomic_fetch_add(&net->sent, 1, __ATOMIC_RELAXED); /* a statistic */
+    r->sent = up->touched;
+    if (!rc) {
+        curl_easy_getinfo(e, CURLINFO_RESPONSE_CODE, &r->status);
+        return;
+    }
+    r->code = code_of(rc);
+    if (rc == CURLE_OPERATION_TIMEDOUT)
+        snprintf(r->why, sizeof r->why, "no answer within %lld ms", (long long)net->io_timeout_ms);
+    else
+        snprintf(r->why, sizeof r->why, "%.*s", (int)strcspn(told, "\r\n"),
+                 *told ? told : curl_easy_strerror(rc));
+}
+
+void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
+                 const char *body, size_t len, int harmless, struct hf__fs_reply *r)
+{
+    struct hf__fs_link *link = get_link(net);
+    struct upload up = {body, body, len, len, 0, harmless};
+    struct curl_slist *list = NULL;
+    int bad = !make_easy(net, link);
+    *r = (struct hf__fs_reply){.code = HF_NOMEM, .why = "out of memory"};
+    for (const char *const *h = headers; *h && !bad; h++) {
+        struct curl_slist *more = curl_slist_append(list, *h);
+        if (more)
+            list = more;
+        else
+            bad = 1;
+    }
+    if (!bad) bad = curl_easy_setopt(link->easy, CURLOPT_URL, url) != CURLE_OK;
+    if (!bad) bad = curl_easy_setopt(link->easy, CURLOPT_HTTPHEADER, list) != CURLE_OK;
+    if (!bad) perform(net, link->easy, &up, r);
+    put_link(net, link);
+    for (struct curl_slist *h = list; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
+    curl_slist_free_all(list);
+}

@@ -1,0 +1,54 @@
+/*
+ * net.h - firestore: requests over HTTPS by libcurl, on a few connections that are kept.
+ */
+#ifndef HF_FIRESTORE_NET_H
+#define HF_FIRESTORE_NET_H
+
+#include "holdfast_driver.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+
+enum { HF_FS_LINKS = 4, HF_FS_WHY_CAP = 300 };
+
+struct hf__fs_link {
+    CURL *easy; /* NULL: not made */
+    int busy;
+};
+
+struct hf__fs_net {
+    pthread_mutex_t mu;
+    pthread_cond_t freed;
+    struct hf__fs_link link[HF_FS_LINKS];
+    int64_t io_timeout_ms;
+    char *cafile;  /* NULL: the system's */
+    int straight;  /* without a proxy: the server is here */
+    uint64_t sent; /* requests (atomic) */
+};
+
+/* What came back. */
+struct hf__fs_reply {
+    long status; /* of HTTP; 0: nothing came */
+    int sent;    /* the request may have been seen there */
+    int code;    /* status 0: of enum hf_code, as if it hadn't been sent */
+    char *body;  /* ended by a NUL */
+    size_t len, cap;
+    char why[HF_FS_WHY_CAP];
+};
+
+int hf__fs_net_open(struct hf__fs_net *net, hf_error *err); /* 0, or HF_NOMEM */
+void hf__fs_net_close(struct hf__fs_net *net);
+
+/* One POST there and back. `headers` is NULL at its end. `harmless`: libcurl may send it anew where
+   a connection that it kept turns out to be dead. Free the reply by hf__fs_reply_free, which wipes
+   it. */
+void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
+                 const char *body, size_t len, int harmless, struct hf__fs_reply *reply);
+void hf__fs_reply_free(struct hf__fs_reply *reply);
+
+/* Wipes and frees a secret. */
+void hf__fs_forget(char *secret);
+/* http: without TLS is for servers on this machine only. */
+int hf__fs_url_safe(const char *url);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * place.h - firestore: which document a key is. See doc/stores/firestore.md.
+ */
+#ifndef HF_FIRESTORE_PLACE_H
+#define HF_FIRESTORE_PLACE_H
+
+#include "holdfast_driver.h"
+
+enum { HF_FS_ID_CAP = 1501, HF_FS_NAME_CAP = 4096 };
+
+/* Where the documents are: in one collection, or below a document. Paths are as in the console,
+   without a slash at either end. */
+struct hf__fs_place {
+    char documents[400];   /* projects/P/databases/D/documents */
+    char collection[1040]; /* path of the collection: of all keys, or of those that are no paths */
+    char collection_id[512];
+    char parent[1040]; /* of that collection: a document, or "" */
+    int has_root;
+    char root[1024]; /* the document below which keys are paths; "": the database itself */
+    int root_parts;
+};
+
+/* Fills from ?root= and ?collection= (NULL: not given); NULL, or what is wrong with one of them. */
+const char *hf__fs_place(struct hf__fs_place *place, const char *root, const char *collection);
+
+/* The full name of a key's document. */
+void hf__fs_name(const struct hf__fs_place *place, const char *key, char ret[HF_FS_NAME_CAP]);
+/* Is that key's document at a path of its own below the root? */
+int hf__fs_is_path(const struct hf__fs_place *place, const char *key);
+/* A key as a document's ID: no two have the same. */
+void hf__fs_escape(const char *key, char ret[HF_FS_ID_CAP]);
+/* Below the root: the deepest document above all keys that have the prefix and are paths. */
+void hf__fs_above(const struct hf__fs_place *place, const char *prefix, char ret[HF_FS_NAME_CAP]);
+
+#endif
