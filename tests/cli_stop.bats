@@ -227,8 +227,9 @@ END
     [ "$(cat got)" = TERM ]
 }
 
-@test "a lost lock: a command that ignores TERM is killed after 5 s" {
-    background run "$K" -- sh -c 'trap "" TERM; echo $$ >cmd.pid; while :; do sleep 1; done'
+@test "a lost lock: what ignores TERM is killed after 5 s, also if the command itself has ended" {
+    background run "$K" -- sh -c 'sh -c "trap \"\" TERM; echo \$\$ >cmd.pid
+        while :; do sleep 1; done" & exec sleep 60'
     await test -s cmd.pid
     start=$(date +%s%N)
     holdfast break "$K" --token "$(token "$K")"
@@ -237,6 +238,7 @@ END
     [ "$STATUS" = 76 ]
     [ "$took" -ge 4900 ]
     [ "$took" -lt 9000 ]
+    gone "$(cat cmd.pid)"
 }
 
 @test "a lost lock: a stopped command is stopped for good" {
