@@ -300,8 +300,10 @@ int hf__rd_code(const char *text)
                            ? HF_FULL
                            : meaning[i].code;
     if (strstr(text, "without any password") || strstr(text, "invalid password")) return HF_DENIED;
+    if (strstr(text, "user executing the script can't")) return HF_DENIED;
     if (strstr(text, "DB index")) return HF_INVALID;
     if (strstr(text, "max number of clients")) return HF_UNAVAILABLE;
+    if (strstr(text, " alert ")) return HF_DENIED; /* TLS: we have no certificate, or a wrong one */
     if (strstr(text, "unknown command")) return HF_UNSUPPORTED;
     return strstr(text, "user_script") ? HF_CORRUPT : HF_UNAVAILABLE;
 }

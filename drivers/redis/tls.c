@@ -22,11 +22,12 @@ struct filter {
     BIO *in, *out;
 };
 
-/* The last thing that OpenSSL complained of. */
+/* The first thing that OpenSSL complained of; the others follow from it. */
 static void complaint(char why[HF_RD_WHY], const char *what)
 {
-    unsigned long e = ERR_peek_last_error();
-    const char *reason = e ? ERR_reason_error_string(e) : NULL;
+    unsigned long e = ERR_peek_error();
+    const char *reason =
+        ERR_SYSTEM_ERROR(e) ? strerror(ERR_GET_REASON(e)) : ERR_reason_error_string(e);
     snprintf(why, HF_RD_WHY, "%s: %s", what, reason ? reason : "failed");
     ERR_clear_error();
 }
@@ -163,7 +164,7 @@ static int shake(void *arg, char why[HF_RD_WHY])
                  X509_verify_cert_error_string(verdict));
         return HF_DENIED;
     }
-    int alert = ERR_GET_REASON(ERR_peek_last_error());
+    int alert = ERR_GET_REASON(ERR_peek_error());
     complaint(why, "TLS");
     /* The other end says by an alert that it wants a certificate, or another one. */
     return alert > SSL_AD_REASON_OFFSET ? HF_DENIED : HF_UNAVAILABLE;
