@@ -429,6 +429,7 @@ static const char *tokens_grow(struct hf__conform *cfm)
         last = row.token;
         int rc = i % 3 ? give_back(cfm, &key, &row) : hf__con_swap(cfm, &key, row.rev, NULL, NULL);
         HF_CHECK(!rc, "not given back: %s", cfm->why);
+        if (!(i % 3)) hf__con_await_clock(cfm, &key, last);
     }
     HF_CHECK(last < UINT64_C(1) << 53, "token %llu", (unsigned long long)last);
     return NULL;

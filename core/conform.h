@@ -57,6 +57,9 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
 int hf__con_get(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row);
 int hf__con_swap(struct hf__conform *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                  hf_row *cur);
+/* Until the store's clock has passed `rev`: rows are deleted long after their last write, and a
+   clock may be coarse. */
+void hf__con_await_clock(struct hf__conform *cfm, const hf_rowkey *key, uint64_t rev);
 void hf__conform_run(struct hf__conform *cfm, const struct hf__check *check, size_t n);
 
 /* Those about keys; those that fork, to be run while nothing is

@@ -21,7 +21,7 @@ const uint8_t hf__column_is_text[HF_COLS] = {
 
 /* ---- ids ---- */
 
-static void put_id(char to[33], const uint8_t id[16])
+void hf__put_id(char to[33], const uint8_t id[16])
 {
     static const char hex[] = "0123456789abcdef";
     for (int i = 0; i < 16; i++) {
@@ -36,7 +36,7 @@ static int digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static int read_id(const char *text, size_t len, uint8_t ret[16])
+int hf__read_id(const char *text, size_t len, uint8_t ret[16])
 {
     if (len != 32) return 0;
     for (int i = 0; i < 16; i++) {
@@ -47,13 +47,40 @@ static int read_id(const char *text, size_t len, uint8_t ret[16])
     return 1;
 }
 
-/* ---- parties as JSON ---- */
+/* ---- the numbers of a party ---- */
 
-/* Only what isn't 0 is written: a waiter of a store without sessions is short. */
-static int set_number(json_t *to, const char *name, int64_t n)
+const struct hf__party_number hf__party_number[HF_PARTY_NUMBERS] = {
+    {"token", 0, INT64_MAX},      {"since_us", 0, INT64_MAX},
+    {"expires_us", 0, INT64_MAX}, {"session", INT64_MIN, INT64_MAX},
+    {"lease_ms", 0, UINT32_MAX},  {"claim_ms", 0, UINT32_MAX},
+    {"mode", 0, HF_LIMITED},      {"limit", 0, UINT32_MAX},
+    {"flags", 0, UINT8_MAX},      {"bell", 0, UINT8_MAX},
+};
+
+void hf__party_numbers(const hf_party *p, int64_t ret[HF_PARTY_NUMBERS])
 {
-    return n ? json_object_set_new(to, name, json_integer(n)) : 0;
+    const int64_t n[HF_PARTY_NUMBERS] = {
+        (int64_t)p->token, p->since_us, p->expires_us, (int64_t)p->session,
+        p->lease_ms,       p->claim_ms, p->mode,       p->limit,
+        p->flags,          p->bell};
+    memcpy(ret, n, sizeof n);
 }
+
+void hf__party_set_numbers(hf_party *p, const int64_t n[HF_PARTY_NUMBERS])
+{
+    p->token = (uint64_t)n[0];
+    p->since_us = n[1];
+    p->expires_us = n[2];
+    p->session = (uint64_t)n[3];
+    p->lease_ms = (uint32_t)n[4];
+    p->claim_ms = (uint32_t)n[5];
+    p->mode = (uint8_t)n[6];
+    p->limit = (uint32_t)n[7];
+    p->flags = (uint8_t)n[8];
+    p->bell = (uint8_t)n[9];
+}
+
+/* ---- parties as JSON ---- */
 
 static int set_text(json_t *to, const char *name, const char *text, size_t len)
 {
@@ -64,19 +91,19 @@ static int set_text(json_t *to, const char *name, const char *text, size_t len)
 static json_t *party_json(const hf_party *p)
 {
     char id[33];
+    int64_t number[HF_PARTY_NUMBERS];
     json_t *j = json_object();
-    put_id(id, p->id);
-    if (set_text(j, "request", id, 32) || set_text(j, "owner", p->owner, p->owner_len) ||
-        set_text(j, "note", p->note, p->note_len) || set_number(j, "token", (int64_t)p->token) ||
-        set_number(j, "since_us", p->since_us) || set_number(j, "expires_us", p->expires_us) ||
-        set_number(j, "session", (int64_t)p->session) || set_number(j, "lease_ms", p->lease_ms) ||
-        set_number(j, "claim_ms", p->claim_ms) || set_number(j, "mode", p->mode) ||
-        set_number(j, "limit", p->limit) || set_number(j, "flags", p->flags) ||
-        set_number(j, "bell", p->bell)) {
-        json_decref(j);
-        return NULL;
-    }
-    return j;
+    hf__put_id(id, p->id);
+    hf__party_numbers(p, number);
+    int bad = set_text(j, "request", id, 32) || set_text(j, "owner", p->owner, p->owner_len) ||
+              set_text(j, "note", p->note, p->note_len);
+    /* Only what isn't 0 is written: a waiter of a store without sessions is short. */
+    for (int i = 0; i < HF_PARTY_NUMBERS; i++)
+        if (number[i] && json_object_set_new(j, hf__party_number[i].name, json_integer(number[i])))
+            bad = 1;
+    if (!bad) return j;
+    json_decref(j);
+    return NULL;
 }
 
 /* The parties as a JSON array, to be freed; NULL: out of memory. */
@@ -93,15 +120,14 @@ static char *parties_json(const hf_party *p, uint32_t n)
     return text;
 }
 
-static int get_number(const json_t *from, const char *name, int64_t least, int64_t most,
-                      int64_t *ret)
+static int get_number(const json_t *from, const struct hf__party_number *is, int64_t *ret)
 {
-    json_t *j = json_object_get(from, name);
+    json_t *j = json_object_get(from, is->name);
     *ret = 0;
     if (!j) return 1;
     if (!json_is_integer(j)) return 0;
     *ret = json_integer_value(j);
-    return *ret >= least && *ret <= most;
+    return *ret >= is->least && *ret <= is->most;
 }
 
 static int get_text(const json_t *from, const char *name, char *to, size_t cap, uint8_t *ret_len)
@@ -116,31 +142,16 @@ static int get_text(const json_t *from, const char *name, char *to, size_t cap, 
 
 static int read_party(const json_t *j, hf_party *p)
 {
-    int64_t token, session, lease, claim, mode, limit, flags, bell;
+    int64_t number[HF_PARTY_NUMBERS];
     json_t *id = json_object_get(j, "request");
     if (!json_is_object(j) || !json_is_string(id) ||
-        !read_id(json_string_value(id), json_string_length(id), p->id) ||
+        !hf__read_id(json_string_value(id), json_string_length(id), p->id) ||
         !get_text(j, "owner", p->owner, HF_OWNER_CAP, &p->owner_len) ||
-        !get_text(j, "note", p->note, HF_NOTE_CAP, &p->note_len) ||
-        !get_number(j, "token", 0, INT64_MAX, &token) ||
-        !get_number(j, "since_us", 0, INT64_MAX, &p->since_us) ||
-        !get_number(j, "expires_us", 0, INT64_MAX, &p->expires_us) ||
-        !get_number(j, "session", INT64_MIN, INT64_MAX, &session) ||
-        !get_number(j, "lease_ms", 0, UINT32_MAX, &lease) ||
-        !get_number(j, "claim_ms", 0, UINT32_MAX, &claim) ||
-        !get_number(j, "mode", 0, HF_LIMITED, &mode) ||
-        !get_number(j, "limit", 0, UINT32_MAX, &limit) ||
-        !get_number(j, "flags", 0, UINT8_MAX, &flags) ||
-        !get_number(j, "bell", 0, UINT8_MAX, &bell))
+        !get_text(j, "note", p->note, HF_NOTE_CAP, &p->note_len))
         return 0;
-    p->token = (uint64_t)token;
-    p->session = (uint64_t)session;
-    p->lease_ms = (uint32_t)lease;
-    p->claim_ms = (uint32_t)claim;
-    p->mode = (uint8_t)mode;
-    p->limit = (uint32_t)limit;
-    p->flags = (uint8_t)flags;
-    p->bell = (uint8_t)bell;
+    for (int i = 0; i < HF_PARTY_NUMBERS; i++)
+        if (!get_number(j, &hf__party_number[i], &number[i])) return 0;
+    hf__party_set_numbers(p, number);
     return 1;
 }
 
@@ -178,7 +189,7 @@ static void put_text(struct hf__flat *flat, enum hf__column col, const char *tex
     flat->len[col] = len;
 }
 
-static int is_utf8(const char *text, size_t len)
+int hf__is_utf8(const char *text, size_t len)
 {
     json_t *j = json_stringn(text, len);
     json_decref(j);
@@ -187,7 +198,7 @@ static int is_utf8(const char *text, size_t len)
 
 static void flatten_holder(const hf_party *p, struct hf__flat *flat)
 {
-    put_id(flat->request, p->id);
+    hf__put_id(flat->request, p->id);
     put_text(flat, HF_COL_REQUEST, flat->request, 32);
     put_text(flat, HF_COL_OWNER, p->owner, p->owner_len);
     put_text(flat, HF_COL_NOTE, p->note, p->note_len);
@@ -207,7 +218,7 @@ static void flatten_holder(const hf_party *p, struct hf__flat *flat)
 static int list_failed(const hf_party *p, uint32_t n, const char **ret_why)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (!is_utf8(p[i].owner, p[i].owner_len) || !is_utf8(p[i].note, p[i].note_len)) {
+        if (!hf__is_utf8(p[i].owner, p[i].owner_len) || !hf__is_utf8(p[i].note, p[i].note_len)) {
             *ret_why = "an owner or a note is not UTF-8";
             return HF_INVALID;
         }
@@ -215,7 +226,7 @@ static int list_failed(const hf_party *p, uint32_t n, const char **ret_why)
     return HF_NOMEM;
 }
 
-int hf__flatten(const hf_row *row, struct hf__flat *flat, const char **ret_why)
+int hf__flatten_head(const hf_row *row, struct hf__flat *flat, const char **ret_why)
 {
     memset(flat->n, 0, sizeof flat->n);
     flat->others = flat->queue = NULL;
@@ -240,8 +251,15 @@ int hf__flatten(const hf_row *row, struct hf__flat *flat, const char **ret_why)
     static const enum hf__column told[] = {HF_COL_OWNER, HF_COL_NOTE, HF_COL_DONE_BY,
                                            HF_COL_RESULT};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (flat->len[told[i]] && !is_utf8(flat->text[told[i]], flat->len[told[i]]))
+        if (flat->len[told[i]] && !hf__is_utf8(flat->text[told[i]], flat->len[told[i]]))
             return HF_INVALID;
+    return 0;
+}
+
+int hf__flatten(const hf_row *row, struct hf__flat *flat, const char **ret_why)
+{
+    int rc = hf__flatten_head(row, flat, ret_why);
+    if (rc) return rc;
     if (row->n_holders > 1) {
         flat->others = parties_json(row->party + 1, row->n_holders - 1);
         if (!flat->others) return list_failed(row->party + 1, row->n_holders - 1, ret_why);
@@ -283,7 +301,7 @@ static const char *unflatten_holder(const struct hf__flat *flat, hf_party *p)
 {
     if (!take_text(flat, HF_COL_OWNER, p->owner, HF_OWNER_CAP)) return "owner: too long";
     if (!take_text(flat, HF_COL_NOTE, p->note, HF_NOTE_CAP)) return "note: too long";
-    if (!read_id(flat->text[HF_COL_REQUEST], flat->len[HF_COL_REQUEST], p->id))
+    if (!hf__read_id(flat->text[HF_COL_REQUEST], flat->len[HF_COL_REQUEST], p->id))
         return "request: not 32 hex digits";
     if (!within(flat, HF_COL_LEASE, UINT32_MAX) || !within(flat, HF_COL_MODE, HF_LIMITED) ||
         !within(flat, HF_COL_LIMIT, UINT32_MAX) || !within(flat, HF_COL_CLAIM, UINT32_MAX) ||
@@ -321,16 +339,21 @@ static const char *unflatten_rest(const struct hf__flat *flat, hf_row *row)
     return NULL;
 }
 
-int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why)
+int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **ret_why)
 {
-    uint32_t n = 0;
     hf_row_clear(row);
     *ret_why = unflatten_rest(flat, row);
     if (!*ret_why && flat->len[HF_COL_OWNER]) {
         *ret_why = unflatten_holder(flat, &row->party[0]);
         row->n_holders = 1;
     }
-    int rc = *ret_why ? HF_CORRUPT : 0;
+    return *ret_why ? HF_CORRUPT : 0;
+}
+
+int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why)
+{
+    uint32_t n = 0;
+    int rc = hf__unflatten_head(flat, row, ret_why);
     if (!rc) rc = read_parties(flat, HF_COL_OTHERS, row, row->n_holders, &n, ret_why);
     if (!rc && n && !flat->len[HF_COL_OWNER]) {
         *ret_why = "others hold it, but nobody does";
@@ -347,7 +370,7 @@ int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why
 int hf__quote_name(const char *name, char *ret, size_t cap)
 {
     size_t n = 0, len = strlen(name);
-    if (!len || len > 63 || cap < 2 * len + 3 || !is_utf8(name, len)) return HF_INVALID;
+    if (!len || len > 63 || cap < 2 * len + 3 || !hf__is_utf8(name, len)) return HF_INVALID;
     ret[n++] = '"';
     for (const char *s = name; *s; s++) {
         if ((unsigned char)*s < 0x20) return HF_INVALID;

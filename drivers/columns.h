@@ -61,6 +61,25 @@ void hf__flat_free(struct hf__flat *flat);
 /* 0, HF_NOMEM, or HF_CORRUPT and what is wrong. `row` is initialized; its old content goes. */
 int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why);
 
+/* The same for stores that have lists of their own: `others` and `queue` are left alone. The row
+   isn't checked yet. Nothing is allocated. */
+int hf__flatten_head(const hf_row *row, struct hf__flat *ret, const char **ret_why);
+int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **ret_why);
+
+/* The numbers of a party in a list, beside `request`, `owner` and `note`; one that is 0 is left
+   out. */
+enum { HF_PARTY_NUMBERS = 10 };
+struct hf__party_number {
+    const char *name;
+    int64_t least, most;
+};
+extern const struct hf__party_number hf__party_number[HF_PARTY_NUMBERS];
+void hf__party_numbers(const hf_party *p, int64_t ret[HF_PARTY_NUMBERS]);
+void hf__party_set_numbers(hf_party *p, const int64_t n[HF_PARTY_NUMBERS]);
+void hf__put_id(char to[33], const uint8_t id[16]);
+int hf__read_id(const char *text, size_t len, uint8_t ret[16]); /* 1: it is one */
+int hf__is_utf8(const char *text, size_t len);
+
 /* NAME as a quoted identifier, or HF_INVALID. `cap` of 160 is enough for every legal one. */
 int hf__quote_name(const char *name, char *ret, size_t cap);
 /* Is every parameter of the query one of `known` (NULL at its end)? The first that isn't, or NULL.

@@ -1,0 +1,55 @@
+/*
+ * link.h - mongodb: connections to the servers, and rows as documents. See doc/stores/mongodb.md.
+ */
+#ifndef HF_MONGODB_LINK_H
+#define HF_MONGODB_LINK_H
+
+#include "holdfast_driver.h"
+
+#include <mongoc/mongoc.h>
+
+enum { HF_MG_LINKS = 4, HF_MG_NAME_CAP = 128 };
+
+/* How to connect. */
+struct hf__mg_how {
+    mongoc_uri_t *uri;
+    char db[HF_MG_NAME_CAP], collection[HF_MG_NAME_CAP];
+    char read_level[16]; /* "": linearizable where there is a replica set */
+    int64_t io_timeout_ms;
+};
+
+/* A client of its own per link, used by one thread at a time: it has no threads of its own. */
+struct hf__mg_link {
+    mongoc_client_t *client; /* NULL: not connected */
+    int replicated;          /* a replica set's primary; else a server by itself */
+    int busy;
+};
+
+/* What a request is for, for its errors; `ambiguous` is the code for a reply that didn't come. */
+struct hf__mg_about {
+    const char *what, *key;
+    int ambiguous;
+};
+
+/* link.c. Fills from the URL; INVALID says why. */
+int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *ret, hf_error *err);
+void hf__mg_how_free(struct hf__mg_how *how);
+
+/* Connects and looks whether this server can be written, and has one clock. */
+int hf__mg_connect(const struct hf__mg_how *how, struct hf__mg_link *link, hf_error *err);
+void hf__mg_disconnect(struct hf__mg_link *link);
+
+/*
+ * One command there and back. 0 and *ret (to be destroyed); else the code of what went wrong, with
+ * the reason. *ret_code is the server's own code, 0 if it said none. A link that isn't sound any
+ * more is disconnected.
+ */
+int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bson_t *command,
+               const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err);
+
+/* rows.c. The fields of a row, as those that an update sets. 0, NOMEM, or INVALID: *ret_why. */
+int hf__mg_encode(const hf_row *row, bson_t *to, const char **ret_why);
+/* A document as a row. 0, NOMEM, or HF_CORRUPT: *ret_why. */
+int hf__mg_decode(const bson_t *doc, hf_row *row, const char **ret_why);
+
+#endif

@@ -1,0 +1,543 @@
+/*
+ * mongodb.c - mongodb://USER@HOST/DB, rows as documents of a MongoDB collection. See link.h,
+ * doc/stores/mongodb.md.
+ *
+ * Contents: connections; reading; writing; many rows; opening; doctor.
+ *
+ * A write is one findAndModify: of a document with this _id and this rev; or, to create it, one
+ * that nothing can match (no row has rev 0), as an upsert, which meets E11000 if there is a
+ * document already. $currentDate notes the time of the write, and the reply brings it: that is the
+ * store's clock. A read is one aggregation, which answers with the time ($$NOW) even if there is no
+ * such document. Servers that don't know these two stages are asked twice.
+ */
+#include "link.h"
+
+#include "columns.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_ROWS = 64, DUPLICATE_KEY = 11000 };
+
+struct hf_store {
+    struct hf__mg_how how;
+    pthread_mutex_t mu;
+    pthread_cond_t freed;
+    struct hf__mg_link link[HF_MG_LINKS];
+    int plain; /* no $facet, no $$NOW, no projections: asked at opening */
+};
+
+/* ---- connections ---- */
+
+/* One that is free, the same again if it can be; connected. */
+static int get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err)
+{
+    struct hf__mg_link *link = NULL;
+    pthread_mutex_lock(&st->mu);
+    for (;;) {
+        for (int i = 0; i < HF_MG_LINKS && !link; i++)
+            if (!st->link[i].busy) link = &st->link[i];
+        if (link) break;
+        pthread_cond_wait(&st->freed, &st->mu);
+    }
+    link->busy = 1;
+    pthread_mutex_unlock(&st->mu);
+    *ret = link;
+    return link->client ? 0 : hf__mg_connect(&st->how, link, err);
+}
+
+static void put_link(hf_store *st, struct hf__mg_link *link)
+{
+    pthread_mutex_lock(&st->mu);
+    link->busy = 0;
+    pthread_cond_signal(&st->freed);
+    pthread_mutex_unlock(&st->mu);
+}
+
+/* The command is destroyed in every case. */
+static int ask(hf_store *st, struct hf__mg_link *link, bson_t *command,
+               const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err)
+{
+    /* What came before on this link may have broken it. */
+    int rc = link->client ? 0 : hf__mg_connect(&st->how, link, err);
+    *ret_code = 0;
+    if (!rc) rc = hf__mg_ask(&st->how, link, command, about, ret, ret_code, err);
+    bson_destroy(command);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int64_t date_us(const bson_iter_t *it)
+{
+    return BSON_ITER_HOLDS_DATE_TIME(it) ? bson_iter_date_time(it) * 1000 : 0;
+}
+
+/* The store's clock, by a request for nothing else. The old name of `hello` is known to all. */
+static int ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
+                     int64_t *ret_clock_us, hf_error *err)
+{
+    bson_t reply;
+    bson_iter_t it;
+    int code, rc = ask(st, link, BCON_NEW("isMaster", BCON_INT32(1)), about, &reply, &code, err);
+    if (rc) return rc;
+    *ret_clock_us = bson_iter_init_find(&it, &reply, "localTime") ? date_us(&it) : 0;
+    bson_destroy(&reply);
+    if (*ret_clock_us) return 0;
+    return hf_fail(err, HF_UNSUPPORTED, 0, "mongodb: %s '%s': the server tells no time",
+                   about->what, about->key);
+}
+
+/* What a read may see: nothing that can be undone, and where that can be asked for nothing that
+   has been overtaken. A server by itself has neither; there is only one state of it. */
+static void put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
+                             bson_t *command)
+{
+    const char *level = st->how.read_level;
+    if (link->replicated) {
+        if (!*level || !one) level = one ? "linearizable" : "majority";
+        BCON_APPEND(command, "readConcern", "{", "level", BCON_UTF8(level), "}");
+    }
+    BCON_APPEND(command, "maxTimeMS", BCON_INT64(st->how.io_timeout_ms));
+}
+
+/* The first batch of a reply. */
+static int batch(const bson_t *reply, bson_iter_t *ret)
+{
+    bson_iter_t it;
+    return bson_iter_init(&it, reply) && bson_iter_find_descendant(&it, "cursor.firstBatch", ret) &&
+           BSON_ITER_HOLDS_ARRAY(ret) && bson_iter_recurse(ret, ret);
+}
+
+static int document(const bson_iter_t *it, bson_t *ret)
+{
+    const uint8_t *data;
+    uint32_t len;
+    if (!BSON_ITER_HOLDS_DOCUMENT(it)) return 0;
+    bson_iter_document(it, &len, &data);
+    return bson_init_static(ret, data, len);
+}
+
+static int garbled(const struct hf__mg_about *about, hf_error *err)
+{
+    return hf_fail(err, about->ambiguous, 0, "mongodb: %s '%s': not a reply of this request",
+                   about->what, about->key);
+}
+
+static int decode(const bson_t *doc, hf_row *row, const struct hf__mg_about *about, hf_error *err)
+{
+    const char *why = "out of memory";
+    int rc = hf__mg_decode(doc, row, &why);
+    if (!rc) return 0;
+    return hf_fail(err, rc, 0, "mongodb: %s '%s': the row is damaged: %s", about->what, about->key,
+                   rc == HF_NOMEM ? "out of memory" : why);
+}
+
+static bson_t *find_one(const hf_store *st, const hf_rowkey *key)
+{
+    return BCON_NEW("find", BCON_UTF8(st->how.collection), "filter", "{", "_id",
+                    BCON_UTF8(key->text), "}", "limit", BCON_INT32(1), "singleBatch",
+                    BCON_BOOL(true));
+}
+
+/* $facet makes one document of what it gets, even of nothing. */
+static bson_t *find_with_time(const hf_store *st, const hf_rowkey *key)
+{
+    return BCON_NEW("aggregate", BCON_UTF8(st->how.collection), "pipeline", "[", "{", "$match", "{",
+                    "_id", BCON_UTF8(key->text), "}", "}", "{", "$facet", "{", "row", "[", "{",
+                    "$match", "{", "}", "}", "]", "}", "}", "{", "$project", "{", "row",
+                    BCON_INT32(1), "now", BCON_UTF8("$$NOW"), "}", "}", "]", "cursor", "{", "}");
+}
+
+/* The row of find_with_time's reply, and its time. */
+static int read_facet(bson_iter_t *at, hf_row *row, int64_t *ret_clock_us,
+                      const struct hf__mg_about *about, hf_error *err)
+{
+    bson_iter_t it, rows;
+    bson_t all, doc;
+    if (!document(at, &all)) return garbled(about, err);
+    if (bson_iter_init_find(&it, &all, "now")) *ret_clock_us = date_us(&it);
+    if (!bson_iter_init_find(&it, &all, "row") || !BSON_ITER_HOLDS_ARRAY(&it) ||
+        !bson_iter_recurse(&it, &rows))
+        return garbled(about, err);
+    if (!bson_iter_next(&rows)) return 0;
+    return document(&rows, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
+}
+
+static int read_row(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, hf_row *row,
+                    int64_t *ret_clock_us, int *ret_code, const struct hf__mg_about *about,
+                    hf_error *err)
+{
+    bson_t reply, doc;
+    bson_iter_t it;
+    int64_t clock_us = 0;
+    bson_t *command = st->plain ? find_one(st, key) : find_with_time(st, key);
+    hf_row_clear(row);
+    put_read_concern(st, link, 1, command);
+    int rc = ask(st, link, command, about, &reply, ret_code, err);
+    if (rc) return rc;
+    if (!batch(&reply, &it))
+        rc = garbled(about, err);
+    else if (!bson_iter_next(&it))
+        ; /* nothing, not even a time: there is no collection */
+    else if (!st->plain)
+        rc = read_facet(&it, row, &clock_us, about, err);
+    else
+        rc = document(&it, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
+    bson_destroy(&reply);
+    if (!rc && !clock_us) rc = ask_clock(st, link, about, &clock_us, err);
+    if (!rc) *ret_clock_us = clock_us;
+    return rc;
+}
+
+static int mg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    struct hf__mg_about about = {"get", key->text, HF_UNAVAILABLE};
+    struct hf__mg_link *link;
+    int code, rc = get_link(st, &link, err);
+    if (rc)
+        hf_row_clear(row);
+    else
+        rc = read_row(st, link, key, row, ret_clock_us, &code, &about, err);
+    put_link(st, link);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static bson_t *write_command(const hf_store *st, const hf_rowkey *key, uint64_t seen,
+                             const bson_t *fields)
+{
+    bson_t *c = BCON_NEW("findAndModify", BCON_UTF8(st->how.collection), "query", "{", "_id",
+                         BCON_UTF8(key->text), "rev", BCON_INT64((int64_t)seen), "}");
+    if (fields)
+        BCON_APPEND(c, "update", "{", "$set", BCON_DOCUMENT(fields), "$currentDate", "{", "written",
+                    BCON_BOOL(true), "}", "}", "new", BCON_BOOL(true), "upsert",
+                    BCON_BOOL(seen == 0));
+    else
+        BCON_APPEND(c, "remove", BCON_BOOL(true));
+    if (!st->plain) BCON_APPEND(c, "fields", "{", "written", BCON_INT32(1), "}");
+    BCON_APPEND(c, "writeConcern", "{", "w", BCON_UTF8("majority"), "j", BCON_BOOL(true),
+                "wtimeout", BCON_INT64(st->how.io_timeout_ms), "}");
+    return c;
+}
+
+/* Was anything written? And when. */
+static int read_written(const bson_t *reply, int64_t *ret_clock_us)
+{
+    bson_iter_t it, value;
+    if (!bson_iter_init_find(&it, reply, "value") || !BSON_ITER_HOLDS_DOCUMENT(&it) ||
+        !bson_iter_recurse(&it, &value))
+        return 0;
+    if (bson_iter_find(&value, "written")) *ret_clock_us = date_us(&value);
+    return 1;
+}
+
+static int mg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__mg_about about = {"swap", key->text, HF_UNKNOWN};
+    struct hf__mg_link *link;
+    const char *why = "out of memory";
+    bson_t fields = BSON_INITIALIZER, reply;
+    int code = 0, written = 0, rc = row ? hf__mg_encode(row, &fields, &why) : 0;
+    if (rc) {
+        bson_destroy(&fields);
+        return hf_fail(err, rc, 0, "mongodb: swap '%s': %s", key->text, why);
+    }
+    rc = get_link(st, &link, err);
+    if (!rc) {
+        int64_t clock_us = 0;
+        bson_t *command = write_command(st, key, seen, row ? &fields : NULL);
+        rc = ask(st, link, command, &about, &reply, &code, err);
+        if (!rc) {
+            written = read_written(&reply, &clock_us);
+            *ret_clock_us = row ? clock_us : 0; /* of a removal it is the time of the one before */
+            bson_destroy(&reply);
+        } else if (code == DUPLICATE_KEY) {
+            rc = 0;
+        }
+        if (!rc && !written) {
+            about.ambiguous = HF_UNAVAILABLE; /* the write is answered */
+            if (cur) rc = read_row(st, link, key, cur, ret_clock_us, &code, &about, err);
+            if (!rc) rc = HF_CONFLICT;
+        }
+    }
+    bson_destroy(&fields);
+    put_link(st, link);
+    return rc;
+}
+
+/* ---- many rows ---- */
+
+/* As much of it as are whole characters. */
+static size_t whole_characters(const char *text)
+{
+    size_t len = strlen(text);
+    while (len && !hf__is_utf8(text, len)) len--;
+    return len;
+}
+
+static bson_t *list_command(const hf_store *st, const char *from, const char *after)
+{
+    bson_t *c = BCON_NEW("find", BCON_UTF8(st->how.collection), "filter", "{", "_id", "{", "$gte",
+                         BCON_UTF8(from), "$gt", BCON_UTF8(after), "}", "}");
+    BCON_APPEND(c, "sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT32(PAGE_ROWS),
+                "batchSize", BCON_INT32(PAGE_ROWS), "singleBatch", BCON_BOOL(true));
+    return c;
+}
+
+struct listing {
+    const char *prefix;
+    char from[HF_KEY_CAP], after[HF_KEY_CAP];
+    int (*see)(void *arg, const hf_rowkey *, hf_row *);
+    void *arg;
+    int n, stop;
+};
+
+/* One document of a page. */
+static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_error *err)
+{
+    struct hf__mg_about about = {"list", l->prefix, HF_UNAVAILABLE};
+    hf_rowkey key = {.text = ""};
+    bson_iter_t id;
+    bson_t doc;
+    if (!document(at, &doc)) return garbled(&about, err);
+    if (bson_iter_init_find(&id, &doc, "_id") && BSON_ITER_HOLDS_UTF8(&id))
+        key.text = bson_iter_utf8(&id, &key.len);
+    if (!key.len || key.len >= HF_KEY_CAP || memchr(key.text, 0, key.len))
+        return hf_fail(err, HF_CORRUPT, 0, "mongodb: list: a key that is none");
+    memcpy(l->after, key.text, key.len + 1);
+    l->n++;
+    if (strncmp(key.text, l->from, strlen(l->from)) != 0) l->stop = 1;
+    if (l->stop || strncmp(key.text, l->prefix, strlen(l->prefix)) != 0) return 0;
+    key.hash = hf_key_hash(key.text, key.len);
+    about.key = key.text;
+    int rc = decode(&doc, row, &about, err);
+    if (!rc) l->stop = l->see(l->arg, &key, row);
+    return rc;
+}
+
+/* One page, read whole before any of it is shown: who looks may write. */
+static int list_page(hf_store *st, struct listing *l, bson_t *ret, int64_t *ret_clock_us,
+                     hf_error *err)
+{
+    struct hf__mg_about about = {"list", l->prefix, HF_UNAVAILABLE};
+    struct hf__mg_link *link;
+    int code, rc = get_link(st, &link, err);
+    if (!rc && !*ret_clock_us) rc = ask_clock(st, link, &about, ret_clock_us, err);
+    if (!rc) {
+        bson_t *command = list_command(st, l->from, l->after);
+        put_read_concern(st, link, 0, command);
+        rc = ask(st, link, command, &about, ret, &code, err);
+    }
+    put_link(st, link);
+    return rc;
+}
+
+static int mg_scan(hf_store *st, const char *prefix,
+                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct listing l = {.prefix = prefix, .see = see, .arg = arg};
+    int rc;
+    hf_row row;
+    size_t len = whole_characters(prefix);
+    if (len >= sizeof l.from) return 0; /* no key is as long */
+    memcpy(l.from, prefix, len);
+    hf_row_init(&row);
+    *ret_clock_us = 0;
+    do {
+        bson_t page;
+        bson_iter_t it;
+        l.n = 0;
+        rc = list_page(st, &l, &page, ret_clock_us, err);
+        if (rc) break;
+        if (batch(&page, &it))
+            while (!rc && !l.stop && bson_iter_next(&it)) rc = list_one(&it, &l, &row, err);
+        bson_destroy(&page);
+    } while (!rc && !l.stop && l.n == PAGE_ROWS);
+    hf_row_clear(&row);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static void mg_close(hf_store *st)
+{
+    for (int i = 0; i < HF_MG_LINKS; i++) hf__mg_disconnect(&st->link[i]);
+    hf__mg_how_free(&st->how);
+    pthread_mutex_destroy(&st->mu);
+    pthread_cond_destroy(&st->freed);
+    free(st);
+}
+
+static int unfit(const hf_store *st, const char *why, hf_error *err)
+{
+    return hf_fail(err, HF_UNSUPPORTED, 0, "mongodb: open: collection '%s': %s", st->how.collection,
+                   why);
+}
+
+static int has(const bson_t *doc, const char *path)
+{
+    bson_iter_t it, at;
+    return bson_iter_init(&it, doc) && bson_iter_find_descendant(&it, path, &at) &&
+           (!BSON_ITER_HOLDS_BOOL(&at) || bson_iter_bool(&at));
+}
+
+/* What listCollections says of it. *ret_there: is there one? */
+static int judge_collection(const hf_store *st, const bson_t *reply, int *ret_there, hf_error *err)
+{
+    bson_iter_t it, at;
+    bson_t doc;
+    *ret_there = 0;
+    if (!batch(reply, &it) || !bson_iter_next(&it) || !document(&it, &doc)) return 0;
+    *ret_there = 1;
+    if (bson_iter_init_find(&at, &doc, "type") && BSON_ITER_HOLDS_UTF8(&at) &&
+        strcmp(bson_iter_utf8(&at, NULL), "collection") != 0)
+        return unfit(st, "it is a view, or keeps a series", err);
+    if (has(&doc, "options.capped")) return unfit(st, "it is capped: it drops rows", err);
+    if (has(&doc, "options.expireAfterSeconds"))
+        return unfit(st, "it drops rows by their age", err);
+    if (has(&doc, "options.collation"))
+        return unfit(st, "it has a collation: different keys may be the same to it", err);
+    return 0;
+}
+
+static int judge_indexes(const hf_store *st, const bson_t *reply, hf_error *err)
+{
+    bson_iter_t it;
+    bson_t doc;
+    if (!batch(reply, &it)) return 0;
+    while (bson_iter_next(&it))
+        if (document(&it, &doc) && has(&doc, "expireAfterSeconds"))
+            return unfit(st, "it has a TTL index, which drops rows by the clock", err);
+    return 0;
+}
+
+/* A look that isn't permitted, or not known to this server, doesn't matter; one that can't be
+   answered does. */
+static int optional(int rc) { return rc == HF_DENIED || rc == HF_UNSUPPORTED ? 0 : rc; }
+
+static int prepare_collection(hf_store *st, struct hf__mg_link *link,
+                              const struct hf__mg_about *about, hf_error *err)
+{
+    const char *name = st->how.collection;
+    int code, there = 1;
+    bson_t reply;
+    bson_t *command = BCON_NEW("listCollections", BCON_INT32(1), "filter", "{", "name",
+                               BCON_UTF8(name), "}", "cursor", "{", "}");
+    int rc = ask(st, link, command, about, &reply, &code, err);
+    if (!rc) {
+        rc = judge_collection(st, &reply, &there, err);
+        bson_destroy(&reply);
+        if (rc) return rc;
+    } else if (optional(rc)) {
+        return rc;
+    }
+    if (!there) {
+        rc = ask(st, link, BCON_NEW("create", BCON_UTF8(name)), about, &reply, &code, err);
+        if (!rc) bson_destroy(&reply);
+        /* 48: somebody else was quicker. */
+        return code == 48 ? 0 : optional(rc);
+    }
+    rc = ask(st, link, BCON_NEW("listIndexes", BCON_UTF8(name)), about, &reply, &code, err);
+    if (!rc) {
+        rc = judge_indexes(st, &reply, err);
+        bson_destroy(&reply);
+    } else {
+        rc = code == 26 ? 0 : optional(rc); /* 26: it is gone again */
+    }
+    return rc;
+}
+
+/* Can it be read? And how. */
+static int prepare_reading(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
+                           hf_error *err)
+{
+    const hf_rowkey any = {.text = "holdfast", .len = 8};
+    int64_t clock_us;
+    int rc, code;
+    hf_row row;
+    hf_row_init(&row);
+    rc = read_row(st, link, &any, &row, &clock_us, &code, about, err);
+    if (rc == HF_UNSUPPORTED && code) {
+        st->plain = 1;
+        rc = read_row(st, link, &any, &row, &clock_us, &code, about, err);
+    }
+    hf_row_clear(&row);
+    /* Whatever may be wrong with that row is its user's to hear. */
+    return rc == HF_CORRUPT ? 0 : rc;
+}
+
+static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    struct hf__mg_about about = {"open", url->safe, HF_UNAVAILABLE};
+    struct hf__mg_link *link;
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
+    pthread_mutex_init(&st->mu, NULL);
+    pthread_cond_init(&st->freed, NULL);
+    int rc = hf__mg_how(url, io_timeout_ms, &st->how, err);
+    if (!rc) {
+        rc = get_link(st, &link, err);
+        if (!rc) rc = prepare_collection(st, link, &about, err);
+        if (!rc) rc = prepare_reading(st, link, &about, err);
+        put_link(st, link);
+    }
+    if (rc) {
+        mg_close(st);
+        return rc;
+    }
+    *ret = st;
+    return 0;
+}
+
+/* ---- doctor ---- */
+
+static int mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    struct hf__mg_about about = {"inspect", "", HF_UNAVAILABLE};
+    struct hf__mg_link *link;
+    char text[300], version[64] = "of some version";
+    bson_iter_t it;
+    bson_t reply;
+    int code, rc = get_link(st, &link, err);
+    if (!rc) rc = ask(st, link, BCON_NEW("buildInfo", BCON_INT32(1)), &about, &reply, &code, err);
+    if (!rc) {
+        if (bson_iter_init_find(&it, &reply, "version") && BSON_ITER_HOLDS_UTF8(&it))
+            snprintf(version, sizeof version, "%.60s", bson_iter_utf8(&it, NULL));
+        bson_destroy(&reply);
+    }
+    int replicated = link->replicated;
+    put_link(st, link);
+    if (rc) return rc;
+    snprintf(text, sizeof text, "MongoDB %s, %s", version,
+             replicated ? "the primary of a replica set: what it answered survives a fail-over"
+                        : "a server by itself: what it loses is lost");
+    say(arg, 1, text);
+    say(arg, 1, "every write is confirmed by the majority, and in its journal");
+    say(arg, 1, "the collection drops nothing by itself, and tells all keys apart");
+    if (st->plain) say(arg, 1, "no $facet, or no $$NOW: to read takes a request more");
+    return 0;
+}
+
+extern HF_API const hf_driver HF_DRIVER_SYMBOL;
+const hf_driver HF_DRIVER_SYMBOL = {
+    .abi = HF_DRIVER_ABI,
+    .name = "mongodb",
+    .about = "a collection of a MongoDB database",
+    .can = HF_CAN_THREADS,
+    .queue_cap = 256,
+    .holders_cap = 256,
+    .open = mg_open,
+    .close = mg_close,
+    .get = mg_get,
+    .swap = mg_swap,
+    .scan = mg_scan,
+    .inspect = mg_inspect,
+};
