@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { SEEN_SLOTS = 16384, PAGE_ROWS = 64 };
 
@@ -383,7 +384,8 @@ static const char *set_endpoint(struct hf__fs_api *api, const char *endpoint)
         if (!hf__fs_url_safe(endpoint)) return "endpoint: not https://HOST";
         n = snprintf(api->base, sizeof api->base, "%s%sv1/", endpoint,
                      endpoint[len - 1] == '/' ? "" : "/");
-        api->net.straight = !strncmp(endpoint, "http:", 5);
+        /* Without TLS it is on this machine. */
+        api->emulator = api->net.straight = !strncasecmp(endpoint, "http:", 5);
     } else if (host && *host) {
         if (host[strcspn(host, "/@?# ")]) return "FIRESTORE_EMULATOR_HOST: not HOST:PORT";
         n = snprintf(api->base, sizeof api->base, "http://%s/v1/", host);
