@@ -13,6 +13,8 @@ setup() {
 }
 teardown() {
     cli_teardown
+    FIRESTORE_EMULATOR_HOST=${BASE#http://}
+    FIRESTORE_EMULATOR_HOST=${FIRESTORE_EMULATOR_HOST%%/*}
     rules "match /{d=**} { allow read, write: if true; }"
 }
 
@@ -56,9 +58,9 @@ account() {
     openssl genrsa -out key.pem 2048 2>openssl.out
     openssl rsa -in key.pem -pubout -out public.pem 2>openssl.out
     python3 -c 'import json, sys
-json.dump({"type": "service_account", "client_email": "robot@demo.example", "private_key_id": "key-1",
-           "private_key": open("key.pem").read(), "token_uri": sys.argv[1]},
-          open("account.json", "w"))' "$1"
+json.dump({"type": "service_account", "client_email": "robot@demo.example",
+           "private_key_id": "key-1", "private_key": open("key.pem").read(),
+           "token_uri": sys.argv[1]}, open("account.json", "w"))' "$1"
 }
 
 @test "seats are documents at their paths below the root, with fields for everybody" {
@@ -128,7 +130,8 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
 
 @test "fields of others in a lock's document stay as they are" {
     holdfast run "$K" -- true
-    put_document "holdfast/$K?updateMask.fieldPaths=price" '{"fields": {"price": {"integerValue": "12"}}}'
+    put_document "holdfast/$K?updateMask.fieldPaths=price" \
+        '{"fields": {"price": {"integerValue": "12"}}}'
     holdfast run "$K" -- true
     document "holdfast/$K" >after.json
     [ "$(field price <after.json)" = integerValue:12 ]
@@ -218,7 +221,8 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     rm account.json
     run -64 holdfast run -n "$K" -- true
     [[ $output == *"No such file"* ]]
-    run -77 env -u FIRESTORE_EMULATOR_HOST "$HOLDFAST" -S firestore://demo-holdfast run -n "$K" -- true
+    unset FIRESTORE_EMULATOR_HOST
+    HOLDFAST_STORE=firestore://demo-holdfast run -77 holdfast run -n "$K" -- true
     [[ $output == *"no credentials"* ]]
 }
 
@@ -272,8 +276,8 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
         name=${bad%%=*}
         [[ $output == *"$name"* || $output == *collection* ]]
     done
-    for bad in firestore: firestore:///db firestore://p:80/x firestore://u:pw@p/x firestore://p/a/b; do
-        run -64 holdfast -S "$bad" show "$K"
+    for bad in : :///db ://p:80/x ://u:pw@p/x ://p/a/b; do
+        run -64 holdfast -S "firestore$bad" show "$K"
     done
     FIRESTORE_EMULATOR_HOST=x/y run -64 holdfast show "$K"
     [[ $output == *FIRESTORE_EMULATOR_HOST* ]]
