@@ -54,6 +54,30 @@ END
     grep -q '0000000000000000' default
 }
 
+@test "an ignored HUP doesn't end a wait, nor reach the command" {
+    hold "$K"
+    HOLDER=$PID
+    (trap '' HUP; exec env --default-signal=INT "$HOLDFAST" run "$K" -- sh -c 'echo ran >ran') &
+    WAITER=$!
+    STARTED+=("$WAITER")
+    await waiters "$K" 1
+    kill -HUP "$WAITER"
+    kill -TERM "$HOLDER"
+    finished "$WAITER"
+    [ "$STATUS" = 0 ]
+    [ -s ran ]
+}
+
+@test "TERM between the grant and the command: 143, nothing runs, nothing is left held" {
+    HOLDFAST_FAULT=take:1:late=2000 background run "$K" -- sh -c 'echo ran >ran'
+    await held "$K"
+    kill -TERM "$PID"
+    finished
+    [ "$STATUS" = 143 ]
+    [ ! -e ran ]
+    free "$K"
+}
+
 @test "an ignored SIGCHLD doesn't lose the command's status" {
     run env --ignore-signal=CHLD "$HOLDFAST" run "$K" -- sh -c 'exit 5'
     [ "$status" = 5 ]

@@ -135,6 +135,29 @@ static void dead_and_stopped_waiters_are_passed_over(void **state)
     hf_close(h);
 }
 
+/* Nobody dies, and the one behind was told of no end when it began to wait. */
+static void a_stopped_waiter_is_passed_over(void **state)
+{
+    (void)state;
+    if (suite_is_private()) return;
+    hf *h = suite_open();
+    const char *key = suite_key("passed over");
+    hf_lock *lock;
+    int status;
+    OK(hf_acquire(h, key, NULL, &lock, &suite_error));
+    pid_t stopped = waiter(h, key, 1), good = waiter(h, key, 2);
+    kill(stopped, SIGSTOP);
+    int64_t start = suite_ms();
+    OK(hf_release(lock, &suite_error));
+    assert_int_equal(waitpid(good, &status, 0), good);
+    assert_int_equal(status, 0);
+    assert_true(suite_ms() - start < 6000);
+    kill(stopped, SIGCONT);
+    assert_int_equal(waitpid(stopped, &status, 0), stopped);
+    assert_int_equal(status, 0);
+    hf_close(h);
+}
+
 static void the_one_behind_a_dead_waiter_notices_a_dead_holder(void **state)
 {
     (void)state;
@@ -238,6 +261,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_killed_holder_frees_its_key),
         cmocka_unit_test(a_stopped_holder_keeps_it),
         cmocka_unit_test(dead_and_stopped_waiters_are_passed_over),
+        cmocka_unit_test(a_stopped_waiter_is_passed_over),
         cmocka_unit_test(the_one_behind_a_dead_waiter_notices_a_dead_holder),
         cmocka_unit_test(a_fork_leaves_the_parent_alone),
         cmocka_unit_test(a_forked_child_does_not_keep_the_key),
