@@ -57,7 +57,7 @@ control_start() {
     until server_answers >>"$dir/log" 2>&1; do
         tries=$((tries + 1))
         if [ $tries -gt 600 ] || gone "$(cat "$dir/pid")"; then
-            sed 's/^/# /' "$dir/log"
+            tail -n 6 "$dir/log" | sed 's/^/# /'
             echo 'Bail out! the server does not start'
             exit 1
         fi

@@ -1,0 +1,565 @@
+/*
+ * outage.c - the store is killed, stopped, emptied and set back while processes hold keys and want
+ * them; so are the processes.
+ *
+ *   tests/servers/NAME outage @ [PATTERN]     (SEED=number: the same decisions again)
+ *
+ * What is done to the server goes through the control of tests/servers/common.sh, and which scenes
+ * are played depends on what that can do. Each scene starts some parties (outage_party.c), lets
+ * something happen to them, sees that each of them is served again, ends them, and judges what they
+ * wrote down (outage_judge.c). A call that doesn't return in its time fails, and so does a scene in
+ * which nothing happened: no grants, no change of hands, no refusal, or not the losses that it was
+ * made for.
+ */
+#include "outage.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SERVED_MS = 45000, ENDED_MS = 30000 };
+
+struct world *world;
+const char *outage_url;
+uint64_t outage_seed;
+
+static uint64_t chance;
+static const char *control;
+static char abilities[400];
+static int server_down, server_paused, scene;
+static uint64_t token_floor[OUTAGE_KEYS], incarnations;
+static struct window windows[OUTAGE_WINDOWS];
+static int n_windows;
+
+int64_t outage_us(void) { return hf__local_us(); }
+
+/* splitmix64 */
+static uint64_t next_chance(void)
+{
+    uint64_t z = (chance += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+uint64_t outage_below(uint64_t n) { return next_chance() % n; }
+
+void outage_reseed(uint64_t with)
+{
+    chance = outage_seed ^ with * UINT64_C(0xd1342543de82ef95);
+    next_chance();
+}
+
+const char *outage_key(int key)
+{
+    static const char *const keys[OUTAGE_KEYS] = {"outage/a", "outage/b"};
+    return keys[key];
+}
+
+static void nap_ms(int64_t ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    while (nanosleep(&t, &t) && errno == EINTR) continue;
+}
+
+/* ---- the server ---- */
+
+static int can(const char *what) { return strstr(abilities, what) != NULL; }
+
+/* Runs the control; its output goes to `to`. */
+static void control_says(const char *verb, char *to, size_t cap)
+{
+    int pipe_fd[2];
+    assert_int_equal(pipe(pipe_fd), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        dup2(pipe_fd[1], 1);
+        close(pipe_fd[0]);
+        close(pipe_fd[1]);
+        execl(control, control, verb, (char *)NULL);
+        _exit(127);
+    }
+    close(pipe_fd[1]);
+    size_t n = 0;
+    ssize_t got;
+    while (n < cap - 1 && (got = read(pipe_fd[0], to + n, cap - 1 - n)) > 0) n += (size_t)got;
+    to[n] = 0;
+    close(pipe_fd[0]);
+    int status, rc;
+    do rc = waitpid(pid, &status, 0);
+    while (rc < 0 && errno == EINTR);
+    if (status) fail_msg("the server's control: %s: status %d: %s", verb, status, to);
+}
+
+static void tell_server(const char *verb)
+{
+    char line[4000];
+    control_says(verb, line, sizeof line);
+}
+
+/* After it the store may not know any more what it granted before. */
+static void forget_by(void (*what)(void))
+{
+    int64_t from_us = outage_us();
+    what();
+    assert_true(n_windows < OUTAGE_WINDOWS);
+    windows[n_windows++] = (struct window){from_us, outage_us()};
+}
+
+static void start_server(void)
+{
+    tell_server("start");
+    server_down = 0;
+}
+
+static void pause_server(int stop)
+{
+    tell_server(stop ? "pause" : "resume");
+    server_paused = stop;
+}
+
+/* ---- parties ---- */
+
+static void start_party(int i)
+{
+    struct party *p = &world->party[i];
+    uint64_t number = ++incarnations;
+    p->late_us = p->holds_until_us = 0;
+    fflush(stdout);
+    pid_t parent = getpid(), pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) _exit(1);
+        outage_reseed(number);
+        party_run(i);
+    }
+    p->pid = pid;
+}
+
+static void end_party(int i)
+{
+    struct party *p = &world->party[i];
+    if (!p->pid) return;
+    kill(p->pid, SIGKILL);
+    kill(p->pid, SIGCONT);
+    waitpid(p->pid, NULL, 0);
+    p->pid = 0;
+}
+
+/* Stops a party for a while. Time that it can't use isn't held against it. */
+static void freeze_party(int i, int64_t ms)
+{
+    struct party *p = &world->party[i];
+    kill(p->pid, SIGSTOP);
+    nap_ms(ms);
+    if (__atomic_load_n(&p->late_us, __ATOMIC_SEQ_CST))
+        __atomic_add_fetch(&p->late_us, ms * 1000, __ATOMIC_SEQ_CST);
+    kill(p->pid, SIGCONT);
+}
+
+/* Nobody has gone, has met what must not be, or is later than it may be. */
+static void look_after(void)
+{
+    for (int i = 0; i < OUTAGE_PARTIES; i++) {
+        const struct party *p = &world->party[i];
+        int64_t late_us = __atomic_load_n(&p->late_us, __ATOMIC_SEQ_CST);
+        if (*p->odd) fail_msg("%s", p->odd);
+        if (late_us && outage_us() > late_us) fail_msg("party %d: %s doesn't return", i, p->doing);
+        int status;
+        if (p->pid && waitpid(p->pid, &status, WNOHANG) == p->pid && !world->stop) {
+            world->party[i].pid = 0;
+            fail_msg("party %d ended: status 0x%x", i, (unsigned)status);
+        }
+    }
+}
+
+static void wait_ms(int64_t ms)
+{
+    int64_t until_us = outage_us() + ms * 1000;
+    while (outage_us() < until_us) {
+        look_after();
+        nap_ms(5);
+    }
+}
+
+/* Until somebody holds a key and means to do so for longer than a lease from now. */
+static void await_holder(void)
+{
+    int64_t end_us = outage_us() + (int64_t)SERVED_MS * 1000;
+    for (;;) {
+        for (int i = 0; i < OUTAGE_PARTIES; i++) {
+            int64_t until = __atomic_load_n(&world->party[i].holds_until_us, __ATOMIC_ACQUIRE);
+            if (until > outage_us() + (int64_t)LEASE_MS * 1500) return;
+        }
+        look_after();
+        if (outage_us() > end_us) fail_msg("nobody holds a key");
+        nap_ms(1);
+    }
+}
+
+/* Each of them gets a key once more. */
+static void all_are_served(void)
+{
+    uint64_t before[OUTAGE_PARTIES];
+    int64_t end_us = outage_us() + (int64_t)SERVED_MS * 1000;
+    for (int i = 0; i < OUTAGE_PARTIES; i++) before[i] = world->party[i].count[GRANTS];
+    for (int i = 0; i < OUTAGE_PARTIES; i++)
+        while (__atomic_load_n(&world->party[i].count[GRANTS], __ATOMIC_RELAXED) == before[i]) {
+            look_after();
+            if (outage_us() > end_us) fail_msg("party %d isn't served any more", i);
+            nap_ms(5);
+        }
+}
+
+static void all_end(void)
+{
+    int64_t end_us = outage_us() + (int64_t)ENDED_MS * 1000;
+    __atomic_store_n(&world->stop, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < OUTAGE_PARTIES; i++)
+        while (world->party[i].pid) {
+            int status;
+            pid_t gone = waitpid(world->party[i].pid, &status, WNOHANG);
+            if (gone) world->party[i].pid = 0;
+            if (gone && status) fail_msg("party %d ended: status 0x%x", i, (unsigned)status);
+            if (!gone && outage_us() > end_us)
+                fail_msg("party %d: %s doesn't return", i, world->party[i].doing);
+            if (!gone) nap_ms(5);
+        }
+}
+
+/* ---- scenes ---- */
+
+static void begin_scene(void)
+{
+    memset(world, 0, sizeof *world);
+    n_windows = 0;
+    outage_reseed((uint64_t)++scene << 32);
+    for (int i = 0; i < OUTAGE_PARTIES; i++) start_party(i);
+    wait_ms(300);
+}
+
+/* `lost`: a holder must have lost its key. */
+static void end_scene(int lost)
+{
+    struct verdict v;
+    all_are_served();
+    all_end();
+    outage_judge(windows, n_windows, token_floor, &v);
+    printf("# %llu grants, %llu changes of hands, %llu refusals, %llu losses, %llu unknown, %llu "
+           "unavailable, %llu pairs of which one was forgotten\n",
+           (unsigned long long)v.count[GRANTS], (unsigned long long)v.changes,
+           (unsigned long long)v.count[REFUSALS], (unsigned long long)v.count[LOSSES],
+           (unsigned long long)v.count[UNKNOWNS], (unsigned long long)v.count[AWAYS],
+           (unsigned long long)v.pairs);
+    if (*v.why) fail_msg("%s", v.why);
+    if (v.count[GRANTS] < 10 || v.changes < 5 || !v.count[REFUSALS])
+        fail_msg("nobody raced for anything");
+    if (lost && !v.count[LOSSES]) fail_msg("nobody lost anything");
+}
+
+static void for_one_lease_longer(void) { wait_ms(LEASE_MS + 400 + (int64_t)outage_below(600)); }
+
+static void parties_stopped(void **state)
+{
+    (void)state;
+    begin_scene();
+    for (int i = 0; i < 5; i++) {
+        await_holder();
+        int who = (int)outage_below(OUTAGE_PARTIES);
+        for (int k = 0; i % 2 && k < OUTAGE_PARTIES; k++)
+            if (world->party[k].holds_until_us > outage_us()) who = k;
+        freeze_party(who, LEASE_MS / 2 + (int64_t)outage_below(LEASE_MS * 3 / 2));
+        look_after();
+    }
+    await_holder();
+    for (int k = 0; k < OUTAGE_PARTIES; k++)
+        if (world->party[k].holds_until_us > outage_us() + (int64_t)LEASE_MS * 1500) {
+            freeze_party(k, LEASE_MS * 3 / 2);
+            break;
+        }
+    end_scene(1);
+}
+
+static void parties_killed(void **state)
+{
+    (void)state;
+    begin_scene();
+    for (int i = 0; i < 12; i++) {
+        int who = (int)outage_below(OUTAGE_PARTIES);
+        wait_ms(100 + (int64_t)outage_below(400));
+        end_party(who);
+        start_party(who);
+    }
+    end_scene(0);
+}
+
+static void kill_and_start_at_once(void)
+{
+    server_down = 1;
+    tell_server("kill");
+    start_server();
+}
+
+static void kill_and_start_late(void)
+{
+    server_down = 1;
+    tell_server("kill");
+    for_one_lease_longer();
+    start_server();
+}
+
+static void server_killed(void **state)
+{
+    (void)state;
+    void (*const ways[])(void) = {kill_and_start_at_once, kill_and_start_late,
+                                  kill_and_start_at_once};
+    begin_scene();
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        await_holder();
+        if (can("forgets"))
+            forget_by(ways[i]);
+        else
+            ways[i]();
+        wait_ms((int64_t)outage_below(700));
+    }
+    end_scene(1);
+}
+
+static void server_stopped(void **state)
+{
+    (void)state;
+    begin_scene();
+    for (int i = 0; i < 4; i++) {
+        await_holder();
+        pause_server(1);
+        if (i % 2)
+            for_one_lease_longer();
+        else
+            wait_ms((int64_t)outage_below(LEASE_MS));
+        pause_server(0);
+        wait_ms((int64_t)outage_below(500));
+    }
+    end_scene(1);
+}
+
+static void wipe(void) { tell_server("wipe"); }
+static void drop(void) { tell_server("drop"); }
+static void restore(void) { tell_server("restore"); }
+
+static void forgetting(void (*how)(void))
+{
+    begin_scene();
+    for (int i = 0; i < 3; i++) {
+        await_holder();
+        forget_by(how);
+        for_one_lease_longer();
+    }
+    end_scene(1);
+}
+
+static void rows_wiped(void **state)
+{
+    (void)state;
+    forgetting(wipe);
+}
+
+static void table_dropped(void **state)
+{
+    (void)state;
+    forgetting(drop);
+}
+
+static void backup_restored(void **state)
+{
+    (void)state;
+    begin_scene();
+    await_holder();
+    tell_server("backup");
+    wait_ms(LEASE_MS); /* who holds now is in it: its lease there is over soon */
+    for (int i = 0; i < 2; i++) {
+        for_one_lease_longer();
+        await_holder();
+        forget_by(restore);
+    }
+    end_scene(1);
+}
+
+/* ---- one holder, one successor ---- */
+
+enum { HOLDS = 1, SUCCEEDED, WOKEN, ASKED };
+
+struct stage {
+    int first, second; /* how far they have got */
+    uint64_t first_token, second_token;
+    int64_t left_ms; /* when the first one was woken */
+    int renewed, confirmed, released, kept;
+};
+
+static void stage_wait(const int *at, int until)
+{
+    int64_t end_us = outage_us() + (int64_t)SERVED_MS * 1000;
+    while (__atomic_load_n(at, __ATOMIC_ACQUIRE) < until && outage_us() < end_us) usleep(500);
+}
+
+static void set(int *at, int to) { __atomic_store_n(at, to, __ATOMIC_RELEASE); }
+
+static hf_lock *take(int64_t lease_ms, uint64_t *ret_token)
+{
+    hf *h;
+    hf_lock *lock;
+    hf_error err;
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = lease_ms;
+    o.wait_ms = SERVED_MS;
+    if (hf_open(outage_url, NULL, &h, &err) || hf_acquire(h, outage_key(0), &o, &lock, &err)) {
+        printf("# %s\n", err.text);
+        _exit(1);
+    }
+    *ret_token = hf_token(lock);
+    return lock;
+}
+
+/* Believes; is stopped at some point of it; looks once more. */
+static void first_holder(struct stage *s)
+{
+    hf_lock *lock = take(LEASE_MS, &s->first_token);
+    set(&s->first, HOLDS);
+    stage_wait(&s->second, SUCCEEDED);
+    s->left_ms = hf_left_ms(lock);
+    s->confirmed = hf_confirm(lock, NULL);
+    s->renewed = hf_renew(lock, 0, NULL);
+    s->released = hf_release(lock, NULL);
+    set(&s->first, WOKEN);
+}
+
+static void second_holder(struct stage *s)
+{
+    hf_lock *lock = take(20000, &s->second_token);
+    set(&s->second, SUCCEEDED);
+    stage_wait(&s->first, WOKEN);
+    s->kept = hf_left_ms(lock) > 0 ? hf_confirm(lock, NULL) : HF_LOST;
+    if (hf_release(lock, NULL)) s->kept = HF_LOST;
+    set(&s->second, ASKED);
+}
+
+static pid_t play(void (*part)(struct stage *), struct stage *s)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        part(s);
+        _exit(0);
+    }
+    return pid;
+}
+
+/* In memory that the parties share; their pids are where the teardown finds them. */
+static void holder_stopped(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 4 };
+    outage_reseed((uint64_t)++scene << 32);
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(world, 0, sizeof *world);
+        struct stage *s = (struct stage *)(void *)world->hold;
+        world->party[0].pid = play(first_holder, s);
+        stage_wait(&s->first, HOLDS);
+        world->party[1].pid = play(second_holder, s);
+        nap_ms((int64_t)outage_below(LEASE_MS)); /* before, in, or after a renewal */
+        kill(world->party[0].pid, SIGSTOP);
+        stage_wait(&s->second, SUCCEEDED);
+        kill(world->party[0].pid, SIGCONT);
+        for (int i = 0; i < 2; i++) {
+            int status = -1;
+            waitpid(world->party[i].pid, &status, 0);
+            world->party[i].pid = 0;
+            assert_int_equal(status, 0);
+        }
+        assert_int_equal(s->second, ASKED);
+        assert_true(s->left_ms <= 0);
+        assert_string_equal(hf_code_name(s->confirmed), "LOST");
+        assert_string_equal(hf_code_name(s->renewed), "LOST");
+        assert_string_equal(hf_code_name(s->released), "LOST");
+        assert_string_equal(hf_code_name(s->kept), "OK");
+        assert_true(s->first_token > token_floor[0]);
+        assert_true(s->second_token > s->first_token);
+        token_floor[0] = s->second_token;
+    }
+    printf("# %d holders stopped for longer than their lease\n", ROUNDS);
+}
+
+/* ---- all of it ---- */
+
+/* Whatever a failed scene left behind. */
+static int tidy_up(void **state)
+{
+    (void)state;
+    for (int i = 0; i < OUTAGE_PARTIES; i++) end_party(i);
+    if (server_paused) pause_server(0);
+    if (server_down) start_server();
+    return 0;
+}
+
+static int set_up(void)
+{
+    const char *given = getenv("SEED");
+    control = getenv("HOLDFAST_TEST_CONTROL");
+    if (!control) {
+        fprintf(stderr, "outage: run it by one of tests/servers\n");
+        return 64;
+    }
+    world = mmap(NULL, sizeof *world, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (world == MAP_FAILED) return 71;
+    hf__random(&outage_seed, sizeof outage_seed);
+    if (given) outage_seed = strtoull(given, NULL, 10);
+    control_says("can", abilities, sizeof abilities);
+    abilities[strcspn(abilities, "\n")] = 0;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *needs;
+        struct CMUnitTest test;
+    } scenes[] = {
+        {"", cmocka_unit_test_teardown(holder_stopped, tidy_up)},
+        {"", cmocka_unit_test_teardown(parties_stopped, tidy_up)},
+        {"", cmocka_unit_test_teardown(parties_killed, tidy_up)},
+        {"kill", cmocka_unit_test_teardown(server_killed, tidy_up)},
+        {"pause", cmocka_unit_test_teardown(server_stopped, tidy_up)},
+        {"wipe", cmocka_unit_test_teardown(rows_wiped, tidy_up)},
+        {"drop", cmocka_unit_test_teardown(table_dropped, tidy_up)},
+        {"backup", cmocka_unit_test_teardown(backup_restored, tidy_up)},
+    };
+    struct CMUnitTest outage[sizeof scenes / sizeof *scenes];
+    size_t n = 0;
+    if (argc < 2) {
+        fprintf(stderr, "usage: outage URL [PATTERN]\n");
+        return 64;
+    }
+    outage_url = argv[1];
+    int rc = set_up();
+    if (rc) return rc;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
+        if (can(scenes[i].needs)) outage[n++] = scenes[i].test;
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
+    printf("# the server can: %s\n# again: SEED=%llu tests/servers/NAME outage @%s%s\n", abilities,
+           (unsigned long long)outage_seed, argc > 2 ? " " : "", argc > 2 ? argv[2] : "");
+    return _cmocka_run_group_tests("outage", outage, n, NULL, NULL);
+}

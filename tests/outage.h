@@ -1,0 +1,80 @@
+/*
+ * outage.h - what the tests of outages share: parties (processes that hold and want keys), what
+ * they write down of it in memory that outlives them, and the control of their server.
+ */
+#ifndef OUTAGE_H
+#define OUTAGE_H
+
+#include "holdfast.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+enum { OUTAGE_PARTIES = 5, OUTAGE_KEYS = 2, OUTAGE_HOLDS = 50000, OUTAGE_WINDOWS = 32 };
+enum { LEASE_MS = 1000, IO_MS = 1000, LONG_HOLD_MS = 2600 };
+
+/*
+ * One grant as its holder saw it, by CLOCK_BOOTTIME, which all share. It believed from first_us to
+ * last_us at least: there hf_left_ms said so, before the one and after the other.
+ */
+struct hold {
+    int key, party;
+    uint64_t token;
+    int64_t asked_us, first_us, last_us;
+    int lost;
+};
+
+enum counted { GRANTS, REFUSALS, LOSSES, UNKNOWNS, AWAYS, COUNTED };
+
+struct party {
+    pid_t pid;
+    int64_t late_us;        /* when what it does now has taken too long; 0: nothing */
+    const char *doing;      /* a literal: the same address in all of them */
+    int64_t holds_until_us; /* that it means to hold on until then; 0: holds nothing */
+    uint64_t count[COUNTED];
+    char odd[700]; /* what must not have happened */
+};
+
+/* Between these the store may have forgotten what it had granted. */
+struct window {
+    int64_t from_us, to_us;
+};
+
+struct world {
+    int stop;
+    uint32_t n_holds;
+    struct party party[OUTAGE_PARTIES];
+    struct hold hold[OUTAGE_HOLDS];
+};
+extern struct world *world;
+extern const char *outage_url;
+extern uint64_t outage_seed;
+
+int64_t outage_us(void);
+/* 0 to n - 1, from the seed and whatever the process was seeded with. */
+uint64_t outage_below(uint64_t n);
+void outage_reseed(uint64_t with);
+const char *outage_key(int key);
+
+/* ---- parties (outage_party.c) ---- */
+
+/* The body of a party: asks for keys, holds them, gives them back, until the world stops. */
+_Noreturn void party_run(int me);
+
+/* ---- what came of it (outage_judge.c) ---- */
+
+struct verdict {
+    uint64_t count[COUNTED];
+    uint64_t changes; /* of hands: the next grant of a key was another party's */
+    uint64_t pairs;   /* of two that believed at one time, of which the store had forgotten one */
+    char why[900];    /* "": nothing is wrong */
+};
+void outage_judge(const struct window *windows, int n_windows, uint64_t floor[OUTAGE_KEYS],
+                  struct verdict *ret);
+
+#endif

@@ -1,0 +1,124 @@
+/*
+ * outage_party.c - a process that asks for keys, holds them and gives them back; see outage.h.
+ */
+#include "outage.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BOUND_MS = 20000, FOREVER_BOUND_MS = 60000, REOPEN_AFTER = 20 };
+
+static struct party *me;
+static int my_number;
+static hf_error err;
+
+static void begin(const char *what, int64_t ms)
+{
+    me->doing = what;
+    __atomic_store_n(&me->late_us, outage_us() + ms * 1000, __ATOMIC_SEQ_CST);
+}
+
+static void odd(const char *what, int rc)
+{
+    if (*me->odd) return;
+    snprintf(me->odd, sizeof me->odd, "party %d: %s: %s: %s", my_number, what, hf_code_name(rc),
+             err.text);
+}
+
+/* Counts an answer. Only these may be given while a store comes and goes. */
+static void note(const char *what, int rc)
+{
+    __atomic_store_n(&me->late_us, 0, __ATOMIC_SEQ_CST);
+    if (rc == HF_BUSY || rc == HF_TIMEOUT)
+        me->count[REFUSALS]++;
+    else if (rc == HF_LOST)
+        me->count[LOSSES]++;
+    else if (rc == HF_UNKNOWN)
+        me->count[UNKNOWNS]++;
+    else if (rc == HF_UNAVAILABLE)
+        me->count[AWAYS]++;
+    else if (rc)
+        odd(what, rc);
+}
+
+/* Believes until it has had enough of it, or learns that it is over. */
+static void hold_on(hf_lock *lock, struct hold *hold, int64_t until_us)
+{
+    struct pollfd told = {outage_below(2) ? hf_lost_fd(lock) : -1, POLLIN, 0};
+    for (;;) {
+        int64_t before = outage_us();
+        int64_t left = hf_left_ms(lock);
+        int64_t after = outage_us();
+        if (left <= 0) break;
+        if (!hold->first_us) __atomic_store_n(&hold->first_us, after, __ATOMIC_RELEASE);
+        __atomic_store_n(&hold->last_us, before, __ATOMIC_RELEASE);
+        if (before >= until_us || __atomic_load_n(&world->stop, __ATOMIC_RELAXED)) return;
+        usleep(400);
+    }
+    hold->lost = 1;
+    if (told.fd >= 0 && poll(&told, 1, 5000) != 1) odd("a lost lock wasn't told", 0);
+}
+
+static void hold_and_release(hf_lock *lock, int key, int64_t asked_us)
+{
+    uint32_t at = __atomic_fetch_add(&world->n_holds, 1, __ATOMIC_SEQ_CST);
+    if (at >= OUTAGE_HOLDS) _exit(0);
+    struct hold *hold = &world->hold[at];
+    hold->key = key;
+    hold->party = my_number;
+    hold->asked_us = asked_us;
+    hold->token = hf_token(lock);
+    me->count[GRANTS]++;
+    int64_t ms = outage_below(key ? 20 : 4) ? (int64_t)outage_below(60) : LONG_HOLD_MS;
+    int64_t until_us = outage_us() + ms * 1000;
+    __atomic_store_n(&me->holds_until_us, until_us, __ATOMIC_RELEASE);
+    hold_on(lock, hold, until_us);
+    __atomic_store_n(&me->holds_until_us, 0, __ATOMIC_RELEASE);
+    begin("release", BOUND_MS);
+    int rc = hf_release(lock, &err);
+    note("release", rc);
+    if (hold->lost && !rc) odd("a lost lock was given back", rc);
+    if (rc == HF_LOST) hold->lost = 1;
+}
+
+static void ask(hf *h)
+{
+    static const int64_t waits[] = {0, 0, 300, 2000, 2000, 5000, 5000, HF_FOREVER};
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock = NULL;
+    int key = (int)outage_below(OUTAGE_KEYS);
+    o.lease_ms = LEASE_MS;
+    o.wait_ms = waits[outage_below(sizeof waits / sizeof *waits)];
+    if (!my_number && outage_below(10)) o.wait_ms = 0; /* sees each outage */
+    int64_t asked_us = outage_us();
+    begin("acquire", o.wait_ms == HF_FOREVER ? FOREVER_BOUND_MS : o.wait_ms + BOUND_MS);
+    int rc = hf_acquire(h, outage_key(key), &o, &lock, &err);
+    note("acquire", rc);
+    if (!rc) hold_and_release(lock, key, asked_us);
+    usleep((useconds_t)(1000 + outage_below(20000)));
+}
+
+void party_run(int number)
+{
+    hf_open_options oo = HF_OPEN_OPTIONS_INIT;
+    oo.io_timeout_ms = IO_MS;
+    my_number = number;
+    me = &world->party[number];
+    while (!__atomic_load_n(&world->stop, __ATOMIC_RELAXED)) {
+        hf *h;
+        begin("open", BOUND_MS);
+        int rc = hf_open(outage_url, &oo, &h, &err);
+        note("open", rc);
+        if (rc) usleep(50000);
+        for (int i = 0; !rc && i < REOPEN_AFTER; i++) {
+            if (__atomic_load_n(&world->stop, __ATOMIC_RELAXED)) break;
+            ask(h);
+        }
+        begin("close", BOUND_MS);
+        if (!rc) hf_close(h);
+        note("close", 0);
+    }
+    _exit(0);
+}
