@@ -142,6 +142,13 @@ def build(name):
     return run
 
 
+def servers(step):
+    """What no package has, and takes minutes to make: once, before a test waits for it."""
+    for name in ('ferretdb', 'hidane', 'mongo-java-server'):
+        step.check(step.run([os.path.join('tools', name)], limit=1800) == 0,
+                   f'tools/{name}', f'tools/{name}')
+
+
 def count_points(step, folder, env_text):
     """Counts the test points of the last `meson test`: what ran, not what was listed."""
     path = os.path.join(folder, 'meson-logs', 'testlog.json')
