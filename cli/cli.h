@@ -228,6 +228,7 @@ int show_command(const struct command *, int, char **);
 int watch_command(const struct command *, int, char **);
 int break_command(const struct command *, int, char **);
 int prune_command(const struct command *, int, char **);
+int guard_command(const struct command *, int, char **);
 int stores_command(const struct command *, int, char **);
 int doctor_command(const struct command *, int, char **);
 int bench_command(const struct command *, int, char **);

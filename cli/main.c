@@ -38,6 +38,10 @@ static const struct command commands[] = {
     {"break", "KEY --token N", "end somebody's grant", "break", break_command},
     {"prune", "--idle TIME [--json]", "delete what nobody has used for long", "prune",
      prune_command},
+    {"guard",
+     "postgres|sqlite [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
+     "           [--locks NAME | --elsewhere] [--undo]",
+     "print what makes a database refuse a stale writer", "guard", guard_command},
     {"stores", "[--json]", "name the kinds of store there are", "doctor", stores_command},
     {"doctor", "[--json] [URL]", "prove a store before it is trusted", "doctor", doctor_command},
     {"bench", "[--json] [URL]", "measure a store against flock(2)", "doctor", bench_command},

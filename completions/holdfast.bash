@@ -50,7 +50,8 @@ _holdfast() {
     --on-lost) _holdfast_reply "$word" <<<$'term\nkill\nignore' && return ;;
     --keep) _holdfast_reply "$word" <<<$'forever\n7d\n30d' && return ;;
     -w | --wait | --timeout | -E | --conflict-exit-code | --limit | --lease | --max-hold | \
-        --at-least | --owner | --token | --idle) return ;;
+        --at-least | --owner | --token | --idle | --key-column | --key-prefix | --schema | \
+        --locks | --locks-schema) return ;;
     -S | --store) _holdfast_reply "$word" <<<$'file:\n@' && return ;;
     esac
     case $command in
@@ -62,19 +63,23 @@ _holdfast() {
     ls) options+=' -a --all --json' ;;
     show | watch | stores | doctor | bench) options+=' --json' ;;
     prune) options+=' --idle --json' ;;
+    guard)
+        options+=' --key-column --key-prefix --schema --locks --locks-schema --elsewhere --undo'
+        ;;
     '') options+=' --version' ;;
     esac
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
     elif [[ -z $command ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'run once acquire renew release ls show watch break
-            prune stores doctor bench help' -- "$word")
+            prune guard stores doctor bench help' -- "$word")
     else
         case $command in
         run | once | acquire | ls | show | watch)
             _holdfast_reply "$word" < <(_holdfast_keys --all)
             ;;
         renew | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
+        guard) _holdfast_reply "$word" <<<$'postgres\nsqlite' ;;
         esac
     fi
 }

@@ -1,6 +1,7 @@
 # Completion of holdfast for fish: commands, options, and the keys that are in use.
 
-set -l commands run once acquire renew release ls show watch break prune stores doctor bench help
+set -l commands run once acquire renew release ls show watch break prune guard stores doctor bench \
+    help
 
 function __holdfast_keys
     timeout 2 holdfast ls --all --json 2>/dev/null |
@@ -34,6 +35,7 @@ complete -c holdfast -n $none -a show -d 'Show one key: holders and waiters'
 complete -c holdfast -n $none -a watch -d 'Show changes as they happen'
 complete -c holdfast -n $none -a break -d "End somebody's grant"
 complete -c holdfast -n $none -a prune -d 'Delete what nobody has used for long'
+complete -c holdfast -n $none -a guard -d 'Print what makes a database refuse a stale writer'
 complete -c holdfast -n $none -a stores -d 'Name the kinds of store there are'
 complete -c holdfast -n $none -a doctor -d 'Prove a store before it is trusted'
 complete -c holdfast -n $none -a bench -d 'Measure a store against flock'
@@ -67,3 +69,11 @@ complete -c holdfast -n "__holdfast_in prune" -l idle -x -d 'Unused for so long'
 complete -c holdfast -n "__holdfast_in ls" -s a -l all -d 'Free keys too'
 set -l on "__holdfast_in acquire renew ls show watch prune stores doctor bench"
 complete -c holdfast -n $on -l json -d 'A document per line'
+complete -c holdfast -n "__holdfast_in guard" -a 'postgres sqlite' -d Kind
+complete -c holdfast -n "__holdfast_in guard" -l key-column -x -d 'The column that says the key'
+complete -c holdfast -n "__holdfast_in guard" -l key-prefix -x -d 'What a key begins with'
+complete -c holdfast -n "__holdfast_in guard" -l schema -x -d 'Of the table'
+complete -c holdfast -n "__holdfast_in guard" -l locks -x -d 'The table of the locks'
+complete -c holdfast -n "__holdfast_in guard" -l locks-schema -x -d 'Of the locks'
+complete -c holdfast -n "__holdfast_in guard" -l elsewhere -d 'The locks are in another store'
+complete -c holdfast -n "__holdfast_in guard" -l undo -d 'Print the removal'

@@ -17,7 +17,8 @@ refused() {
 }
 
 @test "help and version" {
-    commands=(run once acquire renew release ls show watch break prune stores doctor bench)
+    commands=(run once acquire renew release ls show watch break prune guard stores
+        doctor bench)
     for how in --help -h help; do
         run holdfast $how
         [ "$status" = 0 ]

@@ -64,7 +64,8 @@ offer() {
 
 @test "every long option is in the manual and in every completion" {
     options=$(sed -n 's/^ *{{"\([a-z-]*\)", [a-z]*_argument.*/\1/p' "$SOURCE/cli/options.c")
-    [ "$(wc -w <<<"$options")" -ge 20 ]
+    options+=\ $(sed -n 's/^ *{"\([a-z-]*\)", [A-Z_| ]*, [A-Z]*(.*/\1/p' "$SOURCE/cli/guard.c")
+    [ "$(wc -w <<<"$options")" -ge 27 ]
     for option in $options; do
         grep -q -e "-$option" "$SOURCE"/man/holdfast*.1
         case $option in nb | timeout) continue ;; esac # older names of flock's
@@ -86,7 +87,8 @@ offer() {
 }
 
 @test "the synopsis of --help names no option that the command refuses" {
-    for command in run once acquire renew release ls show watch break prune stores doctor bench; do
+    for command in run once acquire renew release ls show watch break prune guard stores doctor \
+        bench; do
         for option in $(holdfast "$command" --help | grep -o -e '--[a-z-]*'); do
             [ "$option" != -- ] || continue
             run holdfast "$command" "$option" --help

@@ -1,0 +1,106 @@
+/*
+ * guard.c - holdfast guard: prints what makes a database refuse a stale or foreign writer.
+ */
+#include "cli.h"
+
+#include "guard.h"
+
+#include <getopt.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { POSTGRES = 1, SQLITE = 2, SQL = POSTGRES | SQLITE };
+
+static const struct kind {
+    const char *name;
+    unsigned bit;
+    int operands; /* at most */
+    const char *(*print)(const struct guard_options *);
+} kinds[] = {
+    {"postgres", POSTGRES, 1, guard_postgres},
+    {"sqlite", SQLITE, 1, guard_sqlite},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+#define TEXT(member) offsetof(struct guard_options, member), 0
+#define FLAG(member) offsetof(struct guard_options, member), 1
+static const struct {
+    const char *name;
+    unsigned kinds;
+    size_t at;
+    int is_flag;
+} known[] = {
+    {"key-column", SQL, TEXT(key_column)},
+    {"key-prefix", SQL, TEXT(key_prefix)},
+    {"schema", POSTGRES, TEXT(schema)},
+    {"locks", SQL, TEXT(locks)},
+    {"locks-schema", POSTGRES, TEXT(locks_schema)},
+    {"elsewhere", SQL, FLAG(elsewhere)},
+    {"undo", SQL, FLAG(undo)},
+};
+enum { KNOWN = sizeof known / sizeof *known };
+
+static int unknown_kind(const char *name)
+{
+    char all[128];
+    size_t n = 0;
+    for (int i = 0; i < KINDS; i++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", kinds[i].name);
+    return name ? bad_usage("unknown kind of database '%s': %s", name, all)
+                : bad_usage("no kind of database: %s", all);
+}
+
+/* 0, -1 (--help was answered), or the exit status. The operands are left at argv[optind]. */
+static int take_options(const struct command *self, int argc, char **argv,
+                        struct guard_options *ret, unsigned *ret_given)
+{
+    struct option options[KNOWN + 3] = {{"help", no_argument, NULL, 'h'},
+                                        {"store", required_argument, NULL, 'S'}};
+    for (int i = 0; i < KNOWN; i++)
+        options[i + 2] = (struct option){
+            known[i].name, known[i].is_flag ? no_argument : required_argument, NULL, 256 + i};
+    opterr = 0;
+    optind = 1;
+    for (int c; (c = getopt_long(argc, argv, ":hS:", options, NULL)) != -1;) {
+        if (c == 'h') {
+            printf("usage: holdfast %s %s\n\n%s; see man holdfast-%s\n", self->name, self->synopsis,
+                   self->about, self->page);
+            return -1;
+        }
+        if (c == 'S') { /* every command takes it; nothing is opened here */
+            int status = take_url(optarg);
+            if (status) return status;
+            continue;
+        }
+        if (c == ':') return bad_usage("%s needs an argument", argv[optind - 1]);
+        if (c == '?') return bad_usage("unknown option '%s'", argv[optind - 1]);
+        char *member = (char *)ret + known[c - 256].at;
+        if (known[c - 256].is_flag)
+            *(int *)(void *)member = 1;
+        else
+            *(const char **)(void *)member = optarg;
+        *ret_given |= 1u << (c - 256);
+    }
+    return 0;
+}
+
+int guard_command(const struct command *self, int argc, char **argv)
+{
+    struct guard_options o = {.table = NULL};
+    const struct kind *kind = NULL;
+    unsigned given = 0;
+    int status = take_options(self, argc, argv, &o, &given);
+    if (status) return status < 0 ? finish_output() : status;
+    const char *name = optind < argc ? argv[optind++] : NULL;
+    for (int i = 0; i < KINDS && name; i++)
+        if (!strcmp(kinds[i].name, name)) kind = &kinds[i];
+    if (!kind) return unknown_kind(name);
+    for (int i = 0; i < KNOWN; i++)
+        if (given & 1u << i && !(known[i].kinds & kind->bit))
+            return bad_usage("guard %s has no option --%s", kind->name, known[i].name);
+    if (argc - optind > kind->operands)
+        return bad_usage("'%s' is one argument too many", argv[optind + kind->operands]);
+    if (optind < argc) o.table = argv[optind];
+    const char *why = kind->print(&o);
+    return why ? bad_usage("%s", why) : finish_output();
+}

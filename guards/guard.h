@@ -1,0 +1,48 @@
+/*
+ * guard.h - what `holdfast guard` prints: for each kind of database a template and the words in it.
+ *
+ * The templates are files of their own in this folder; embed.py turns them into C at build time.
+ */
+#ifndef HF_GUARD_H
+#define HF_GUARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct guard_options {
+    const char *table; /* NULL: only what the guards of a database share */
+    const char *key_column, *key_prefix;
+    const char *schema, *locks, *locks_schema;
+    int elsewhere; /* the locks are in another store: there is no row to look at */
+    int undo;
+    const char *lock, *data, *owner, *token_field;
+    int64_t max_lease_ms;
+};
+
+/* Each prints what it makes to stdout and returns NULL; or prints nothing and says what is wrong
+   with the options (constant text). */
+const char *guard_postgres(const struct guard_options *o);
+const char *guard_sqlite(const struct guard_options *o);
+
+/* ---- fill.c ---- */
+
+/* @NAME@ in a template becomes `value`. Lines from "@if NAME" to "@end" are left out unless NAME is
+   there and has a value. */
+struct word {
+    const char *name, *value;
+};
+/* Prints the template, whose lines end with NULL. `words` ends with a name of NULL. */
+void guard_fill(const char *const *template, const struct word *words);
+
+enum { GUARD_NAME_CAP = 512, GUARD_TEXT_CAP = 2200 };
+/* A name within double quotes, as SQL has it; with the schema's before it if that isn't NULL.
+   0: it is none of 1 to `most` bytes of UTF-8 without control characters. */
+int guard_name(const char *schema, const char *name, size_t most, char ret[GUARD_NAME_CAP]);
+/* A text within single quotes. `escapes`: backslashes may mean something. 0: as above, up to 512
+   bytes, "" too. */
+int guard_text(const char *text, int escapes, char ret[GUARD_TEXT_CAP]);
+
+extern const char *const guard_postgres_sql[], *const guard_postgres_undo_sql[];
+extern const char *const guard_sqlite_sql[], *const guard_sqlite_undo_sql[];
+
+#endif

@@ -1,0 +1,143 @@
+# What the tests of guards in SQL share, on the database in which the locks are, too. `ask` runs SQL
+# there, prints what it says, and fails if it does; `sql_guard` prints a guard for it.
+
+guard_setup() {
+    cli_setup
+    holdfast ls >/dev/null # makes the locks' table
+    ask 'DROP TABLE IF EXISTS seats; CREATE TABLE seats (id INTEGER PRIMARY KEY, n INTEGER);' \
+        'INSERT INTO seats VALUES (1, 0), (2, 0);'
+}
+guard_teardown() {
+    sql_guard seats --undo | ask
+    sql_guard --undo | ask
+    ask 'DROP TABLE seats'
+    cli_teardown
+}
+
+# One transaction that enters a key with a token and then does something.
+entered() { # KEY TOKEN SQL...
+    local key=$1 token=$2
+    shift 2
+    ask 'BEGIN;' "$(enter_sql "$key" "$token")" "$@" "$LEAVE" 'COMMIT;'
+}
+n_of() { ask "SELECT n FROM seats WHERE id = $1"; }
+# Puts the token of a new grant into T.
+grant() { # KEY [OPTION...]
+    eval "$(holdfast acquire "$@" --lease 60)"
+    T=$HOLDFAST_TOKEN
+    unset HOLDFAST_KEY HOLDFAST_TOKEN
+}
+
+guard_refuses() {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    run ask 'UPDATE seats SET n = 9 WHERE id = 1'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    run ask 'DELETE FROM seats WHERE id = 1'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    run ask 'INSERT INTO seats VALUES (3, 9)'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    run entered "$K/1" 17 'UPDATE seats SET n = 9 WHERE id = 1;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    grant "$K/1"
+    run entered "$K/1" $((T + 1)) 'UPDATE seats SET n = 9 WHERE id = 1;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    entered "$K/1" "$T" 'UPDATE seats SET n = 5 WHERE id = 1;' \
+        'UPDATE seats SET n = n + 1 WHERE id = 1;'
+    [ "$(n_of 1)" = 6 ]
+    # Another key's row, and one that goes over to another key, are not his.
+    run entered "$K/1" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    run entered "$K/1" "$T" 'UPDATE seats SET id = 3 WHERE id = 1;'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    run entered "$K/1" "$T" 'UPDATE seats SET n = 9;'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    # What one transaction has entered the next has not.
+    run ask 'UPDATE seats SET n = 9 WHERE id = 1'
+    [ "$status" != 0 ]
+    [ "$(ask 'SELECT id, n FROM seats ORDER BY id' | tr '|' ' ' | xargs)" = "1 6 2 0" ]
+    holdfast release "$K/1" --token "$T"
+    run entered "$K/1" "$T" 'UPDATE seats SET n = 9 WHERE id = 1;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    grant "$K/1"
+    entered "$K/1" "$T" 'DELETE FROM seats WHERE id = 1;' 'INSERT INTO seats VALUES (1, 7);'
+    [ "$(n_of 1)" = 7 ]
+}
+
+guard_elsewhere() {
+    sql_guard seats --key-column id --elsewhere | ask
+    entered 1 100 'UPDATE seats SET n = 1 WHERE id = 1;'
+    entered 1 100 'UPDATE seats SET n = n + 1 WHERE id = 1;'
+    entered 1 102 # a later one looks, and that is enough
+    run entered 1 101 'UPDATE seats SET n = 9 WHERE id = 1;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    run entered 1 100
+    [ "$status" != 0 ]
+    for bad in 0 -1 9007199254740992 NULL; do
+        run entered 1 $bad
+        [ "$status" != 0 ] && [[ $output == *"holdfast"* ]]
+    done
+    entered 2 50 'UPDATE seats SET n = 3 WHERE id = 2;' # another key counts for itself
+    [ "$(n_of 1) $(n_of 2)" = "2 3" ]
+}
+
+guard_several_holders() {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    grant "$K/1" --limit 2
+    first=$T
+    grant "$K/1" --limit 2
+    second=$T
+    entered "$K/1" "$second" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
+    entered "$K/1" "$first" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
+    holdfast release "$K/1" --token "$first"
+    run entered "$K/1" "$first" 'UPDATE seats SET n = 9 WHERE id = 1;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    entered "$K/1" "$second" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
+    [ "$(n_of 1)" = 3 ]
+}
+
+guard_again_and_undone() {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    grant "$K/1"
+    entered "$K/1" "$T" 'UPDATE seats SET n = 1 WHERE id = 1;'
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    entered "$K/1" "$T" 'UPDATE seats SET n = 2 WHERE id = 1;'
+    run ask 'UPDATE seats SET n = 9 WHERE id = 1'
+    [ "$status" != 0 ]
+    ask 'CREATE TABLE more (id INTEGER);'
+    sql_guard more --key-column id | ask
+    sql_guard seats --undo | ask
+    sql_guard seats --undo | ask
+    ask 'UPDATE seats SET n = 3 WHERE id = 1'
+    [ "$(n_of 1)" = 3 ]
+    run ask 'INSERT INTO more VALUES (1)'
+    [ "$status" != 0 ]
+    sql_guard more --undo | ask
+    sql_guard --undo | ask
+    sql_guard --undo | ask
+    ask 'INSERT INTO more VALUES (1)' 'DROP TABLE more'
+    [ "$(leftovers)" = 0 ]
+}
+
+guard_strange_names() {
+    local table='x; drop table y' column="it's \"quoted\" \\" prefix="\$hf\$a'b\\c \$hf1\$ @TABLE@ "
+    ask 'CREATE TABLE y (id INTEGER);' \
+        "CREATE TABLE \"$table\" (\"${column//\"/\"\"}\" TEXT, n INTEGER);"
+    sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
+    sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
+    run ask "INSERT INTO \"$table\" VALUES ('z', 1)"
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    grant "${prefix}z"
+    entered "${prefix}z" "$T" "INSERT INTO \"$table\" VALUES ('z', 1);"
+    [ "$(ask "SELECT n FROM \"$table\"; SELECT count(*) FROM y;" | xargs)" = "1 0" ]
+    sql_guard "$table" --undo | ask
+    ask "DELETE FROM \"$table\"; DROP TABLE \"$table\"; DROP TABLE y;"
+}
+
+# A table that isn't there, or a column, is noticed when the guard is put up.
+guard_missing() {
+    run bash -c "$(declare -f ask sql_guard holdfast); sql_guard seats --key-column no | ask"
+    [ "$status" != 0 ]
+    run bash -c "$(declare -f ask sql_guard holdfast); sql_guard nowhere --key-column id | ask"
+    [ "$status" != 0 ]
+    ask 'UPDATE seats SET n = 1 WHERE id = 1'
+}
