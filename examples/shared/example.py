@@ -1,4 +1,5 @@
-"""What the examples with a server have in common: the report, the command, many processes at once.
+"""What the examples have in common: the report; and those with a server: the command, many processes
+at once.
 
     examples/NAME/run [URL] [--tap] [--keep]
 
@@ -9,6 +10,7 @@ has, and deletes them in the end; --keep leaves them. --tap says the results as 
 import argparse
 import glob
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ class Report:
 
     def __init__(self, tap):
         self.tap = tap
+        self.colour = sys.stdout.isatty() and not os.environ.get('NO_COLOR') and not tap
         self.points = self.failures = 0
 
     def say(self, text=''):
@@ -78,8 +81,9 @@ class Example:
 
     @staticmethod
     def find_command():
-        found = [os.environ.get('HOLDFAST', '')]
-        found += sorted(glob.glob(os.path.join(TOP, 'build*', 'cli', 'holdfast')))
+        found = [os.environ.get('HOLDFAST', ''),
+                 *sorted(glob.glob(os.path.join(TOP, 'build*', 'cli', 'holdfast'))),
+                 shutil.which('holdfast') or '']
         for path in found:
             if os.access(path, os.X_OK):
                 path = os.path.abspath(path)

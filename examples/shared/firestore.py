@@ -8,6 +8,8 @@ import os
 import urllib.parse
 
 LIMIT = 60      # seconds that one request may take
+# Of a lock's document what the examples look at, as it is before anybody took it.
+UNUSED_LOCK = {'owner': '', 'token': 0, 'expires_us': 0, 'done_us': 0}
 
 
 class Refused(Exception):
