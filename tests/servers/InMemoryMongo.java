@@ -75,8 +75,10 @@ class InMemoryMongo extends MemoryBackend {
                 (X509Certificate) keys.getCertificate(name));
     }
 
+    /* One command after the other, and the reply is a copy: it is sent later, when the documents that
+       it shows may be changing already. */
     @Override
-    public Document handleCommand(Channel client, String database, String command, Document query) {
+    public synchronized Document handleCommand(Channel client, String database, String command, Document query) {
         Document read = (Document) query.get("readConcern");
         Document write = (Document) query.get("writeConcern");
         log.println("command " + command + (read == null ? "" : " " + read.get("level"))
@@ -96,7 +98,7 @@ class InMemoryMongo extends MemoryBackend {
             reply.put("writeConcernError",
                     new Document("code", 64).append("errmsg", "waiting for replication timed out"));
         }
-        return reply;
+        return reply.cloneDeeply();
     }
 
     static void describe(Document reply) {
