@@ -106,6 +106,8 @@ static void try_beside(hf *h, struct hf_wait *w)
         continue; /* a try is over after one look, unless its grant was too old */
     pthread_mutex_lock(&h->mu);
     h->callers--;
+    hf__tenure_put(h, w->tenure);
+    hf__tenure_put(h, w->standing);
     if (w->code == HF_BUSY) h->stats.busy++;
     hf__entry_put(h, w->e);
 }

@@ -31,8 +31,7 @@ static void show_party(const hf_party *p, struct hf_time now, hf_party_info *to)
 static int over(hf *h, const hf_party *p, struct hf_time now)
 {
     if (p->expires_us && now.lo_us >= p->expires_us) return 1;
-    return p->session && p->session != h->port.session &&
-           h->port.drv->alive(h->port.st, p->session, NULL) == 0;
+    return hf__port_dead(&h->port, p);
 }
 
 /* Shows a row; what `see` answered, or a negative code. */
@@ -130,9 +129,7 @@ static int scan(hf *h, const char *prefix, int (*see)(void *, const hf_rowkey *,
     if (rc) return rc;
     int64_t clock_us = 0, sent_us = hf__local_us();
     rc = h->port.drv->scan(h->port.st, prefix ? prefix : "", see, arg, &clock_us, err);
-    pthread_mutex_lock(&h->port.mu);
-    hf__clock_add(&h->port.clock, sent_us, hf__local_us(), clock_us, 1000);
-    pthread_mutex_unlock(&h->port.mu);
+    hf__port_clock(&h->port, sent_us, clock_us);
     return rc;
 }
 

@@ -23,8 +23,8 @@ static const hf_driver *const built_in[] = {
 };
 
 /* Said to be not installed rather than unknown. */
-static const char *const known[] = {"sqlite", "postgres", "redis",    "rediss",
-                                    "etcd",   "mongodb",  "firestore"};
+static const char *const known[] = {"sqlite", "postgres", "redis",   "rediss",
+                                    "etcd",   "etcds",    "mongodb", "firestore"};
 
 enum { BUILT_IN = sizeof built_in / sizeof *built_in, SCHEME_CAP = 32, PATH_CAP = 1024, DIRS = 3 };
 

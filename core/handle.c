@@ -350,6 +350,8 @@ void hf_close(hf *h)
         if (l->busy || l->telling || (l->releasing && !l->leftover)) {
             hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
         } else if (l->detached) {
+            if (l->tenure) l->tenure->left = 1;
+            if (l->doubt) l->doubt->left = 1;
             hf__lock_free(l);
         } else {
             pthread_mutex_unlock(&h->mu);
@@ -365,6 +367,7 @@ void hf_close(hf *h)
     if (h->pump_runs) pthread_join(h->pump, NULL);
     if (h->tender_runs) pthread_join(h->tender, NULL);
     if (h->renewer_runs) pthread_join(h->renewer, NULL);
+    hf__tenures_close(h);
     destroy(h);
 }
 

@@ -8,7 +8,7 @@
  * Threads of a handle, each started when first needed:
  *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks
  *   tender   sees leases run out and other sessions die; never talks to a store that may block
- *   renewer  renews leases
+ *   renewer  renews leases, keeps tenures
  */
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
@@ -37,6 +37,22 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     char text[];
 };
 
+/* A session of ours that ends by itself unless it is kept; see tenure.c. */
+struct hf_tenure {
+    struct hf_tenure *next;
+    uint64_t session;
+    int64_t until_us;       /* local: so long whoever holds with it believes */
+    int64_t lives_until_us; /* local: so long the store lets it live, at least */
+    int64_t keep_at_us;     /* local; INT64_MAX: it isn't kept */
+    int64_t used_at_us;     /* local: when it lost its last user */
+    uint32_t lease_ms, users;
+    uint8_t own;     /* one grant's alone */
+    uint8_t foreign; /* another process's */
+    uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
+    uint8_t gone;    /* over */
+    uint8_t busy;    /* being kept */
+};
+
 struct hf_lock {
     struct hf *h;
     struct hf_entry *e;
@@ -47,6 +63,9 @@ struct hf_lock {
     int64_t hold_until_us;        /* local; 0: none */
     int64_t renew_at_us;          /* local; INT64_MAX: never */
     int64_t look_at_us;           /* local: when to ask whether somebody broke it */
+    int64_t granted_at_us;        /* local: not before it was granted; with at_least_ms */
+    struct hf_tenure *tenure;     /* whose end is the hold's; NULL: it has none */
+    struct hf_tenure *doubt;      /* a renewal with this one may have landed; NULL: none */
     uint64_t thread;              /* that acquired it; 0: none in particular */
     uint32_t lease_ms, at_least_ms;
     uint8_t plain; /* at `rev` the row held this grant and nothing else */
@@ -79,6 +98,8 @@ struct hf_wait {
     int64_t look_at_us;              /* local: when to ask the store again */
     int64_t notice_at_us;            /* local: when the tender looks for it */
     int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
+    int64_t asked_at_us;             /* local: before the last write that may have granted it */
+    struct hf_tenure *tenure, *standing; /* to hold with, to wait with; NULL: not (yet) needed */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
     uint8_t once, queued, asked, unique_owner;
@@ -122,6 +143,9 @@ struct hf {
     uint64_t next_id[2];
     unsigned next_bell;
     uint32_t callers; /* threads inside a sync wait */
+
+    struct hf_tenure *tenures, *ending; /* ending: to be ended at the store, nobody's any more */
+    uint32_t making;                    /* shared ones that are being made */
 
     struct hf_wait *at_store; /* waits that are first in their line */
     struct hf_lock *cared;
@@ -173,7 +197,20 @@ void hf__lock_free(hf_lock *lock);
 void hf__lock_lose(hf_lock *lock, int by_cap);
 void hf__care(hf_lock *lock);
 void hf__tell_lost(hf_lock *lock);
-int hf__renew(hf_lock *lock, uint32_t lease_ms, hf_error *err);
+int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
+
+/* tenure.c */
+int hf__tenure_have(hf *h, uint32_t lease_ms, int own, struct hf_tenure **at, hf_error *err);
+int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err);
+void hf__tenure_put(hf *h, struct hf_tenure *t);
+struct hf_tenure *hf__tenure_adopt(hf *h, const hf_party *p, int64_t sent_us, int64_t ms);
+void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us);
+int64_t hf__tenure_until(const hf_lock *lock);
+int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);
+int64_t hf__tenures_tend(hf *h);
+void hf__tenures_doubt(hf *h, struct hf_wait *w);
+void hf__tenures_end(hf *h);
+void hf__tenures_close(hf *h);
 
 /* threads.c */
 int hf__need_pump(hf *h, hf_error *err);

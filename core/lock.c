@@ -43,6 +43,8 @@ void hf__lock_free(hf_lock *l)
     *l->prev = l->next;
     if (l->next) l->next->prev = l->prev;
     hf__entry_put(h, l->e);
+    hf__tenure_put(h, l->tenure);
+    hf__tenure_put(h, l->doubt);
     if (l->lost_fd >= 0) close(l->lost_fd);
     h->stats.held--;
     l->next = h->free_locks;
@@ -72,6 +74,8 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->hold_until_us = 0;
     l->renew_at_us = INT64_MAX;
     l->look_at_us = INT64_MAX;
+    l->granted_at_us = 0;
+    l->tenure = l->doubt = NULL;
     l->thread = 0;
     l->lease_ms = p->lease_ms;
     l->at_least_ms = 0;
@@ -90,6 +94,7 @@ void hf__plan_renewal(hf_lock *l)
 {
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
     int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
+    if (l->tenure) left = third; /* it is kept; this is to look whether the grant is still there */
     if (left < 0) left = 0;
     l->renew_at_us = hf__local_us() + (left < third ? left : third);
 }
@@ -126,6 +131,10 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     h->stats.acquired++;
     h->stats.held++;
     if (!w && !p->lease_ms) return l;
+    if (w && w->tenure) { /* whose reference goes over to it */
+        l->tenure = w->tenure;
+        l->granted_at_us = hf__local_us();
+    }
     int renews = p->lease_ms && !(w && w->flags & (HF_NO_RENEW | HF_DETACHED));
     if (renews) hf__plan_renewal(l);
     if (w && w->max_hold_ms) l->hold_until_us = hf__local_us() + w->max_hold_ms * 1000;
@@ -177,6 +186,7 @@ static int believed(const hf_lock *l)
 {
     if (l->lost) return 0;
     if (l->hold_until_us && hf__local_us() >= l->hold_until_us) return 0;
+    if (l->tenure && hf__local_us() >= hf__tenure_until(l)) return 0;
     return !l->expires_us || hf__port_now(&l->h->port).hi_us < l->expires_us;
 }
 
@@ -187,8 +197,10 @@ int64_t hf_left_ms(const hf_lock *lock)
     pthread_mutex_lock(&h->mu);
     int64_t left = INT64_MAX;
     if (lock->expires_us) left = (lock->expires_us - hf__port_now(&h->port).hi_us) / 1000;
-    if (lock->hold_until_us) {
-        int64_t cap = (lock->hold_until_us - hf__local_us()) / 1000;
+    int64_t end = lock->hold_until_us ? lock->hold_until_us : INT64_MAX;
+    if (hf__tenure_until(lock) < end) end = hf__tenure_until(lock);
+    if (end != INT64_MAX) {
+        int64_t cap = (end - hf__local_us()) / 1000;
         if (cap < left) left = cap;
     }
     if (lock->lost || left < 0) left = 0;
@@ -315,12 +327,25 @@ static int release(hf_lock *l, int maybe_done, hf_error *err)
 {
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
+    struct hf_tenure *keeper = NULL; /* for what at_least_ms still has to last */
     hf_row row;
-    int lost = l->lost;
+    int lost = l->lost, rc = 0;
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
+    if (l->at_least_ms && l->tenure && believed(l)) {
+        int64_t over_ms = (hf__local_us() - l->granted_at_us) / 1000;
+        int64_t left_ms = (int64_t)l->at_least_ms - over_ms;
+        if (left_ms > 0) rc = hf__tenure_have(l->h, (uint32_t)left_ms, 1, &keeper, err);
+        if (rc) return rc;
+        if (keeper) ev.session = keeper->session;
+    }
     hf_row_init(&row);
-    int rc = carry(l, &ev, &row, &out, err);
+    rc = carry(l, &ev, &row, &out, err);
     hf_row_clear(&row);
+    if (keeper) {
+        keeper->keep_at_us = INT64_MAX;
+        keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
+        hf__tenure_put(l->h, keeper);
+    }
     if (rc) return rc;
     if (out.answer != HF_ANS_OK || lost) return gone(l, "release", err);
     return 0;
@@ -337,7 +362,11 @@ static void leave(hf_lock *l)
     l->busy = 0;
     l->on_lost = NULL;
     l->look_at_us = hf__local_us() + LEFTOVER_US;
+    /* The renewer's where the store may block, else the tender's. */
+    if (!(l->h->port.can & HF_CAN_INSTANT)) l->renew_at_us = l->look_at_us;
     hf__care(l);
+    if (!(l->h->port.can & HF_CAN_INSTANT) && !hf__need_renewer(l->h, NULL))
+        pthread_cond_signal(&l->h->renewer_cond);
     hf__kick_tender(l->h, 0);
     pthread_cond_broadcast(&l->h->changed);
 }
@@ -378,7 +407,7 @@ void hf_release_scope(hf_lock **lock)
 }
 
 /* Under the mutex, seized. */
-int hf__renew(hf_lock *l, uint32_t lease_ms, hf_error *err)
+int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
 {
     hf *h = l->h;
     struct hf_event ev = {.kind = HF_EV_RENEW, .lease_ms = lease_ms};
@@ -387,14 +416,19 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, hf_error *err)
     int64_t before_us = l->expires_us;
     int64_t end_us = hf__port_now(&h->port).lo_us + (int64_t)lease_ms * 1000;
     hf_row_init(&row);
-    /* A shorter lease than before may be in force although its reply is lost. */
-    if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
-    int rc = carry(l, &ev, &row, &out, err);
-    if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
-    if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
-    if (!rc && out.answer != HF_ANS_OK) {
-        hf__lock_lose(l, 0);
-        rc = gone(l, "renew", err);
+    int rc;
+    if (l->tenure) {
+        rc = hf__tenure_renew(l, lease_ms, by_hand, &row, err);
+    } else {
+        /* A shorter lease than before may be in force although its reply is lost. */
+        if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
+        rc = carry(l, &ev, &row, &out, err);
+        if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
+        if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
+        if (!rc && out.answer != HF_ANS_OK) {
+            hf__lock_lose(l, 0);
+            rc = gone(l, "renew", err);
+        }
     }
     if (!rc) {
         note_row(l, &row);
@@ -422,16 +456,10 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     else if (!l->lease_ms && !lease_ms)
         rc = 0; /* it lasts as long as its session */
     else
-        rc = hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, err);
+        rc = hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err);
     let_go(l);
     pthread_mutex_unlock(&h->mu);
     return rc;
-}
-
-static int dead_session(hf *h, const hf_party *p)
-{
-    return p->session && p->session != h->port.session &&
-           h->port.drv->alive(h->port.st, p->session, NULL) == 0;
 }
 
 int hf_confirm(hf_lock *l, hf_error *err)
@@ -447,7 +475,7 @@ int hf_confirm(hf_lock *l, hf_error *err)
     pthread_mutex_lock(&h->mu);
     int64_t at = rc ? -1 : hf__find_token(&row, l->token);
     /* An adopted grant may still be bound to the life of the process that it was made in. */
-    if (!rc && (at < 0 || dead_session(h, &row.party[at]))) hf__lock_lose(l, 0);
+    if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__lock_lose(l, 0);
     if (!rc && !believed(l)) rc = gone(l, "confirm", err);
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
@@ -516,13 +544,18 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     struct hf_time now = hf__port_now(&h->port);
     int64_t at = rc ? -1 : hf__find_token(&row, token);
     const hf_party *p = at < 0 ? NULL : &row.party[at];
-    int over = !p || (p->expires_us && now.hi_us >= p->expires_us) || dead_session(h, p);
-    if (!rc && over)
+    int over = !p || (p->expires_us && now.hi_us >= p->expires_us) || hf__port_dead(&h->port, p);
+    int64_t sent_us = hf__local_us(), left_ms = 0;
+    int has_lease = !rc && !over && h->port.can & HF_CAN_LEASES;
+    if (has_lease) rc = hf__port_lease_left(&h->port, p->session, &left_ms, err);
+    if (rc == HF_LOST || (!rc && over))
         rc = hf_fail(err, HF_LOST, 0, "adopt '%s': the grant %llu is over", key,
                      (unsigned long long)token);
     pthread_mutex_lock(&h->mu);
     struct hf_wait as = {.flags = HF_DETACHED};
-    hf_lock *l = rc ? NULL : hf__lock_new(h, e, p, &row, &as);
+    if (!rc && has_lease) as.tenure = hf__tenure_adopt(h, p, sent_us, left_ms);
+    hf_lock *l = rc || (has_lease && !as.tenure) ? NULL : hf__lock_new(h, e, p, &row, &as);
+    if (!l) hf__tenure_put(h, as.tenure);
     if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
     if (l) {
         l->thread = 0;

@@ -86,8 +86,8 @@ static int party_equal(const hf_party *a, const hf_party *b)
     return !memcmp(a->id, b->id, 16) && a->token == b->token && a->since_us == b->since_us &&
            a->expires_us == b->expires_us && a->session == b->session &&
            a->lease_ms == b->lease_ms && a->claim_ms == b->claim_ms && a->limit == b->limit &&
-           a->mode == b->mode && a->flags == b->flags && a->bell == b->bell &&
-           a->owner_len == b->owner_len && a->note_len == b->note_len &&
+           a->mode == b->mode && (a->flags | HF_PARTY_DEAD) == (b->flags | HF_PARTY_DEAD) &&
+           a->bell == b->bell && a->owner_len == b->owner_len && a->note_len == b->note_len &&
            !memcmp(a->owner, b->owner, a->owner_len) && !memcmp(a->note, b->note, a->note_len);
 }
 

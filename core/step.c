@@ -15,13 +15,16 @@
  *     asks.
  * R7  A grant that is kept taken after its release (ENDING) is nobody's: it only takes up its
  * place.
+ * R8  Where the store has no clock for leases (timeless) all of this holds without times: a holder
+ *     is bound to a session of the length of its lease, who waits to another one, as short as a
+ *     claim may take. A claim goes over from this to that.
  */
 #include "step.h"
 
 #include <string.h>
 
 #ifndef HF_BUG
-#define HF_BUG 0 /* no seeded mistake; 20 to 29 are here, for tests/step_enum.c to find */
+#define HF_BUG 0 /* no seeded mistake; 20 to 31 are here, for tests/step_enum.c to find */
 #endif
 
 /* One step's bookkeeping. Tokens of this write start at `base`. */
@@ -101,9 +104,15 @@ static int admits(const struct ctx *c, const hf_party *p)
     return p->mode == HF_SHARED || HF_BUG == 27 || row->n_holders < limit;
 }
 
-static int64_t end_of(struct hf_time now, uint32_t lease_ms)
+static int64_t end_of(const struct hf_event *ev, uint32_t lease_ms)
 {
-    return lease_ms ? now.lo_us + (int64_t)lease_ms * 1000 : 0;
+    return lease_ms && !ev->timeless ? ev->now.lo_us + (int64_t)lease_ms * 1000 : 0;
+}
+
+/* A detached hold outlives its process; without a clock it has a session of its own for that. */
+static void untie(const struct ctx *c, hf_party *p)
+{
+    if (p->flags == HF_PARTY_DETACHED && !c->ev->timeless) p->session = 0;
 }
 
 /* The party at the end of the holders (just admitted) holds from now on. */
@@ -111,9 +120,9 @@ static void grant(struct ctx *c, hf_party *p, uint32_t lease_ms, unsigned flags)
 {
     p->token = c->base + c->grants++;
     p->since_us = c->ev->now.lo_us;
-    p->expires_us = end_of(c->ev->now, lease_ms);
+    p->expires_us = end_of(c->ev, lease_ms);
     p->flags = (uint8_t)((p->flags & HF_PARTY_DETACHED) | flags);
-    if (p->flags == HF_PARTY_DETACHED) p->session = 0;
+    untie(c, p);
     c->row->token = p->token;
     c->changed = 1;
 }
@@ -163,19 +172,20 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
 {
     hf_party *p = &c->row->party[i];
     const hf_party *asks = c->ev->party;
+    int waits = i >= c->row->n_holders;
+    uint64_t session = waits && c->ev->session ? c->ev->session : asks->session;
     /* From another process: that is the one to wake, and whose life counts, from now on. */
-    if (p->session && asks->session && p->session != asks->session) {
-        p->session = asks->session;
+    if (p->session && session && p->session != session) {
+        p->session = session;
         p->bell = asks->bell;
         c->changed = 1;
     }
-    if (i >= c->row->n_holders)
-        return (struct hf_outcome){HF_ANS_QUEUED, 0, i - c->row->n_holders, 0};
+    if (waits) return (struct hf_outcome){HF_ANS_QUEUED, 0, i - c->row->n_holders, 0};
     if (!(p->flags & HF_PARTY_UNCLAIMED))
         return (struct hf_outcome){HF_ANS_ALREADY, 0, 0, p->token};
     p->flags &= HF_PARTY_DETACHED;
-    if (p->flags) p->session = 0;
-    p->expires_us = end_of(c->ev->now, p->lease_ms);
+    untie(c, p);
+    p->expires_us = end_of(c->ev, p->lease_ms);
     c->changed = 1;
     return granted(c, p);
 }
@@ -230,6 +240,7 @@ static struct hf_outcome ask(struct ctx *c)
     to->since_us = c->ev->now.lo_us;
     to->expires_us = 0;
     to->flags &= HF_PARTY_DETACHED;
+    if (c->ev->session && HF_BUG != 30) to->session = c->ev->session;
     c->changed = 1;
     return (struct hf_outcome){HF_ANS_QUEUED, 0, row->n_queue++, 0};
 }
@@ -261,9 +272,10 @@ static struct hf_outcome end_grant(struct ctx *c)
         settle(c);
         return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
     }
-    if (ev->kind == HF_EV_RELEASE && ev->until_us > ev->now.lo_us) {
-        p->expires_us = ev->until_us;
-        p->session = 0; /* it outlives its process */
+    if (ev->kind == HF_EV_RELEASE &&
+        (ev->timeless ? ev->session != 0 : ev->until_us > ev->now.lo_us)) {
+        p->expires_us = ev->timeless ? 0 : ev->until_us;
+        p->session = ev->session; /* not its process's: it outlives that */
         p->flags = HF_PARTY_ENDING;
         /* An id that nobody has: the request may be made again. */
         memset(p->id, 0xff, sizeof p->id);
@@ -291,7 +303,8 @@ static struct hf_outcome renew(struct ctx *c)
     if (!p || p->flags & HF_PARTY_ENDING || (over && HF_BUG != 24))
         return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
     /* Without a session and without a lease it would never end. */
-    if (ev->lease_ms || p->session) p->expires_us = end_of(ev->now, ev->lease_ms);
+    if (ev->lease_ms || p->session) p->expires_us = end_of(ev, ev->lease_ms);
+    if (ev->session && HF_BUG != 31) p->session = ev->session;
     p->flags &= HF_PARTY_DETACHED;
     c->changed = 1;
     return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};

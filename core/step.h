@@ -35,12 +35,18 @@ struct hf_event {
     uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
     uint32_t lease_ms;     /* RENEW */
     int64_t until_us;      /* RELEASE: 0, or keep taken until then */
-    const char *result;    /* FINISH */
-    size_t result_len;     /* below HF_RESULT_CAP */
-    int once;              /* TRY, ENQUEUE: a done marker in force answers DONE */
-    int mark;         /* with once: a grant marks the event as done at once, kept for keep_us */
-    int64_t keep_us;  /* FINISH, mark: how long the marker counts; INT64_MAX: for ever */
-    int unique_owner; /* TRY, ENQUEUE: RECURSIVE if `party`'s owner holds it already */
+    /* The store has no clock for leases (HF_CAN_LEASES): nothing ends by time, and every party has
+       a session that ends by itself. `party` holds with its own session. */
+    int timeless;
+    /* timeless: ENQUEUE: waits with this session. RENEW: holds with it from now on; 0: with the one
+       it has. RELEASE: 0, or keep taken as long as it lives. */
+    uint64_t session;
+    const char *result; /* FINISH */
+    size_t result_len;  /* below HF_RESULT_CAP */
+    int once;           /* TRY, ENQUEUE: a done marker in force answers DONE */
+    int mark;           /* with once: a grant marks the event as done at once, kept for keep_us */
+    int64_t keep_us;    /* FINISH, mark: how long the marker counts; INT64_MAX: for ever */
+    int unique_owner;   /* TRY, ENQUEUE: RECURSIVE if `party`'s owner holds it already */
     /* An earlier write for this event or request may have landed, or may land yet. A withdrawal
        then moves rev in any case, so that no swap can land later. */
     int maybe_done;

@@ -224,8 +224,16 @@ static int tend_leftover(hf_lock *l, int64_t now, int64_t *until)
    changed. */
 static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
 {
-    if (l->leftover) return tend_leftover(l, now, until);
+    int instant = h->port.can & HF_CAN_INSTANT;
+    if (l->leftover) return instant ? tend_leftover(l, now, until) : 0;
     if (!l->lost && !l->releasing) {
+        if (l->tenure) {
+            int64_t end = hf__tenure_until(l);
+            if (now >= end)
+                hf__lock_lose(l, 0);
+            else
+                *until = min64(*until, end);
+        }
         if (l->expires_us) {
             int64_t left = l->expires_us - hf__port_now(&h->port).hi_us;
             if (left <= 0)
@@ -245,7 +253,7 @@ static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
         hf__tell_lost(l);
         return 1;
     }
-    int asks = (l->lost_fd >= 0 || l->on_lost) && h->port.can & HF_CAN_INSTANT;
+    int asks = (l->lost_fd >= 0 || l->on_lost) && instant;
     if (l->lost || l->releasing || l->busy || !asks) return 0;
     if (l->look_at_us <= now) {
         look_for_break(h, l);
@@ -484,8 +492,14 @@ int hf__need_tender(hf *h, hf_error *err)
 /* A failed renewal is tried again soon, but not in a hot loop; a refused one has lost the lock. */
 static void renew_one(hf *h, hf_lock *l)
 {
+    if (l->leftover) {
+        pthread_mutex_unlock(&h->mu);
+        hf_release(l, NULL);
+        pthread_mutex_lock(&h->mu);
+        return;
+    }
     l->busy = 1;
-    int rc = hf__renew(l, l->lease_ms, NULL);
+    int rc = hf__renew(l, l->lease_ms, 0, NULL);
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
     if (rc && !l->lost && !l->releasing) l->renew_at_us = hf__local_us() + min64(third / 4, 500000);
     l->busy = 0;
@@ -497,17 +511,18 @@ static void *renewer(void *arg)
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
-        int64_t next = INT64_MAX;
+        int64_t next = INT64_MAX, tenures = hf__tenures_tend(h);
         hf_lock *first = NULL;
+        if (h->closing == 3) break;
         for (hf_lock *l = h->cared; l; l = l->care_next)
-            if (!l->busy && !l->lost && !l->releasing && l->renew_at_us < next) {
+            if (!l->busy && (l->leftover || (!l->lost && !l->releasing)) && l->renew_at_us < next) {
                 first = l;
                 next = l->renew_at_us;
             }
         if (first && next <= hf__local_us())
             renew_one(h, first);
         else
-            hf__cond_until(&h->renewer_cond, &h->mu, next);
+            hf__cond_until(&h->renewer_cond, &h->mu, min64(next, tenures));
     }
     pthread_mutex_unlock(&h->mu);
     return NULL;

@@ -10,8 +10,9 @@
 
 enum { DEAD_CAP = 64, CALM_CONFLICTS = 4, PAUSE_CONFLICT_US = 2000, PAUSE_RETRY_US = 50000 };
 
-/* Milliseconds are the coarsest clock of a store that we know of. */
-enum { CLOCK_GRAIN_US = 1000 };
+/* Milliseconds are the coarsest clock of a store that we know of; where nothing but revs and
+   markers goes by it, seconds. */
+enum { CLOCK_GRAIN_US = 1000, COARSE_GRAIN_US = 1000000 };
 
 void hf__pause(int64_t us)
 {
@@ -34,6 +35,15 @@ struct hf_time hf__port_now(struct hf_port *port)
     return t;
 }
 
+void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us)
+{
+    int64_t received_us = hf__local_us();
+    int64_t grain_us = port->can & HF_CAN_LEASES ? COARSE_GRAIN_US : CLOCK_GRAIN_US;
+    pthread_mutex_lock(&port->mu);
+    hf__clock_add(&port->clock, sent_us, received_us, clock_us, grain_us);
+    pthread_mutex_unlock(&port->mu);
+}
+
 /* Around each request: the local time before it, the serialization, the count. */
 static int64_t begin(struct hf_port *port)
 {
@@ -47,11 +57,8 @@ static int64_t begin(struct hf_port *port)
 static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
     if (port->can & HF_CAN_INSTANT) return;
-    int64_t received_us = hf__local_us();
     if (!(port->can & HF_CAN_THREADS)) pthread_mutex_unlock(&port->serial);
-    pthread_mutex_lock(&port->mu);
-    hf__clock_add(&port->clock, sent_us, received_us, clock_us, CLOCK_GRAIN_US);
-    pthread_mutex_unlock(&port->mu);
+    hf__port_clock(port, sent_us, clock_us);
 }
 
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err)
@@ -80,6 +87,46 @@ int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *pa
     return rc;
 }
 
+int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                        hf_error *err)
+{
+    int64_t clock_us = 0, sent_us = begin(port);
+    int rc = port->drv->lease_make(port->st, lease_ms, ret, ret_ms, &clock_us, err);
+    end(port, sent_us, clock_us);
+    return rc;
+}
+
+int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    int64_t sent_us = begin(port);
+    int rc = port->drv->lease_keep(port->st, session, ret_ms, err);
+    end(port, sent_us, 0);
+    return rc;
+}
+
+int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    int64_t sent_us = begin(port);
+    int rc = port->drv->lease_left(port->st, session, ret_ms, err);
+    end(port, sent_us, 0);
+    return rc;
+}
+
+int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err)
+{
+    int64_t sent_us = begin(port);
+    int rc = port->drv->lease_end(port->st, session, err);
+    end(port, sent_us, 0);
+    return rc;
+}
+
+int hf__port_dead(struct hf_port *port, const hf_party *p)
+{
+    if (p->flags & HF_PARTY_DEAD) return 1;
+    if (!(port->can & HF_CAN_SESSIONS) || !p->session || p->session == port->session) return 0;
+    return port->drv->alive(port->st, p->session, NULL) == 0;
+}
+
 struct dead {
     uint64_t session[DEAD_CAP];
     size_t n;
@@ -88,10 +135,9 @@ struct dead {
 /* 1: known to be dead (and noted). */
 static int probe(struct hf_port *port, const hf_party *p, struct dead *dead)
 {
-    if (!p->session || p->session == port->session) return 0;
-    for (size_t i = 0; i < dead->n; i++)
+    for (size_t i = 0; p->session && i < dead->n; i++)
         if (dead->session[i] == p->session) return 1;
-    if (dead->n == DEAD_CAP || port->drv->alive(port->st, p->session, NULL) != 0) return 0;
+    if (dead->n == DEAD_CAP || !hf__port_dead(port, p)) return 0;
     dead->session[dead->n++] = p->session;
     return 1;
 }
@@ -105,6 +151,10 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
                       struct dead *dead)
 {
     uint32_t n = row->n_holders + row->n_queue;
+    if (port->can & HF_CAN_LEASES) { /* the row says it of all */
+        for (uint32_t i = 0; i < n; i++) probe(port, &row->party[i], dead);
+        return;
+    }
     if (!(port->can & HF_CAN_SESSIONS)) return;
     /* Also of who gives up: the others leave it to the head to notice, and it may be the head. */
     if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE || ev->kind == HF_EV_PROMOTE ||
@@ -162,13 +212,22 @@ static int read_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, int
     }
 }
 
+/* Sessions are made only when they are needed. */
+static int unbound(const struct hf_event *ev, const struct hf_outcome *out)
+{
+    if (!ev->timeless || !ev->party) return 0;
+    if (out->answer == HF_ANS_QUEUED) return !ev->session;
+    return (out->answer == HF_ANS_GRANTED || out->answer == HF_ANS_ALREADY) && !ev->party->session;
+}
+
 static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
                 hf_row *next, int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
 {
-    int rc, mine = ev->maybe_done, calm = CALM_CONFLICTS;
+    int rc, mine = ev->maybe_done, calm = CALM_CONFLICTS, again = 2;
     int64_t wrote_done_us = 0; /* by the last attempt */
     ev->queue_cap = port->drv->queue_cap;
     ev->holders_cap = port->drv->holders_cap;
+    ev->timeless = (port->can & HF_CAN_LEASES) != 0;
     if (!known) {
         rc = read_row(port, key, row, until_us, err);
         if (rc) return rc;
@@ -183,8 +242,11 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         rc = hf_row_copy(next, row);
         if (!rc) rc = hf_row_room(next, (size_t)next->n_holders + next->n_queue + 1);
         if (rc) return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
+        for (uint32_t i = 0; ev->timeless && i < next->n_holders + next->n_queue; i++)
+            next->party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
         *out = hf__step(next, ev);
         if (mine) own_effect(ev, row, wrote_done_us, out);
+        if (unbound(ev, out)) return HF_UNBOUND;
         if (!out->changed) return 0;
         /* Before it is written: telling the caller what the row is then must not fail. */
         rc = hf_row_room(row, (size_t)next->n_holders + next->n_queue);
@@ -192,6 +254,12 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         if (ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
         rc = write_row(port, key, row, next, until_us, &mine, err);
         if (!rc) return hf_row_copy(row, next);
+        /* A session that the row names has died since it was read, and isn't this event's. */
+        if (rc == HF_LOST && !ev->party && !ev->session && again-- > 0) {
+            rc = read_row(port, key, row, until_us, err);
+            if (rc) return rc;
+            continue;
+        }
         if (rc != HF_CONFLICT) return rc;
         if (calm > 0)
             calm--;

@@ -27,6 +27,8 @@ struct hf_port {
 };
 
 struct hf_time hf__port_now(struct hf_port *port);
+/* The store said that it was clock_us (0: nothing) in a reply, just now, to what was sent then. */
+void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
 /* Pass-through with the clock read, the serialization and the count. */
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
@@ -40,9 +42,22 @@ int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *pa
  * be stored if `known`, else it is read first; afterwards it is the row that is stored. until_us:
  * local time after which lost replies and refusals are not tried again (0: one attempt).
  * 0: *out is the answer. HF_UNKNOWN: the write may or may not have landed, or may still land.
+ * HF_UNBOUND (HF_CAN_LEASES, who asks): *out would be the answer, but the session for it isn't
+ * there (`party`'s for a grant, the event's for a place in the queue); `row` is what is stored.
  */
+#define HF_UNBOUND 2
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
              int known, int64_t until_us, struct hf_outcome *out, hf_error *err);
+
+/* Requests about leases (HF_CAN_LEASES), counted; the clock read. */
+int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                        hf_error *err);
+int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
+int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
+int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err);
+
+/* Is the session of this party, as it was read, known to be dead? May ask the store. */
+int hf__port_dead(struct hf_port *port, const hf_party *p);
 
 /* Sleeps for a random time around `us` (half to one and a half). */
 void hf__pause(int64_t us);

@@ -33,6 +33,61 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
     p->limit = o->mode == HF_LIMITED ? o->limit : 0;
 }
 
+/* ---- sessions, where every party needs one ---- */
+
+/* Those that are over, or that would be soon, aren't used: hf__turn asks for others. */
+static void look_at_tenures(struct hf_wait *w, struct hf_event *ev)
+{
+    struct hf_tenure **at[] = {&w->tenure, &w->standing};
+    hf *h = w->h;
+    if (!(h->port.can & HF_CAN_LEASES)) return;
+    pthread_mutex_lock(&h->mu);
+    for (int i = 0; i < 2; i++)
+        if (*at[i] && (*at[i])->gone) {
+            hf__tenure_put(h, *at[i]);
+            *at[i] = NULL;
+        }
+    int64_t now = hf__local_us(), half_us = (int64_t)w->party.lease_ms * 500;
+    w->party.session = w->tenure && w->tenure->until_us - now >= half_us ? w->tenure->session : 0;
+    ev->session = w->standing ? w->standing->session : 0;
+    w->asked_at_us = now;
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* The session to hold with, or the one to stand in the queue with. */
+static int bind(struct hf_wait *w, struct hf_event *ev, int stands, hf_error *err)
+{
+    hf *h = w->h;
+    int own = (w->flags & (HF_NO_RENEW | HF_DETACHED)) != 0, rc;
+    pthread_mutex_lock(&h->mu);
+    if (stands)
+        rc = hf__tenure_have(h, w->party.claim_ms, 0, &w->standing, err);
+    else
+        rc = hf__tenure_have(h, w->party.lease_ms, own, &w->tenure, err);
+    if (!rc && stands)
+        ev->session = w->standing->session;
+    else if (!rc)
+        w->party.session = w->tenure->session;
+    w->asked_at_us = hf__local_us();
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+/* hf__turn, with the sessions that it asks for. */
+static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
+               struct hf_outcome *out, hf_error *err)
+{
+    int rc;
+    look_at_tenures(w, ev);
+    for (;;) {
+        rc = hf__turn(&w->h->port, &w->e->key, ev, row, known, until, out, err);
+        if (rc != HF_UNBOUND) return rc;
+        rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
+        if (rc) return rc;
+        known = 1;
+    }
+}
+
 /* ---- one look at the store ---- */
 
 static void set_error(struct hf_wait *w, int code, const char *why)
@@ -68,8 +123,15 @@ static int take_up(struct hf_wait *w, const hf_row *row)
     /* An expired grant must not be believed, however it came about: look again. */
     if (p->expires_us && hf__port_now(&h->port).hi_us >= p->expires_us) return 0;
     pthread_mutex_lock(&h->mu);
+    struct hf_tenure *t = w->tenure;
+    if (t && t->own) hf__tenure_begins(h, t, w->asked_at_us);
+    if (t && (t->gone || hf__local_us() >= t->until_us)) {
+        pthread_mutex_unlock(&h->mu);
+        return 0;
+    }
     w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
+        w->tenure = NULL;
         w->e->refs++; /* the wait keeps its own until it is finished */
         h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
     }
@@ -155,6 +217,13 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
+    if (rc == HF_LOST && w->h->port.can & HF_CAN_LEASES) {
+        /* A session of ours has died, or another's that the row names: once more. */
+        pthread_mutex_lock(&w->h->mu);
+        hf__tenures_doubt(w->h, w);
+        pthread_mutex_unlock(&w->h->mu);
+        away = 1;
+    }
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
         w->look_at_us = now + poll_us(w->h);
@@ -174,6 +243,7 @@ static int nothing_to_do(struct hf_wait *w, const hf_row *row)
     uint32_t place = (uint32_t)at - row->n_holders;
     int64_t end = holders_end(row, hf__port_now(&w->h->port));
     if (end != INT64_MAX && hf__local_us() >= end + place * STAGGER_US) return 0;
+    if (row->party[at - 1].flags & HF_PARTY_DEAD) return 0; /* ours to notice */
     plan_next_look(w, row, place);
     return 1;
 }
@@ -186,7 +256,8 @@ static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until,
     pthread_mutex_lock(&h->mu);
     /* With a clock that was read long ago a lease could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
-    int fresh = now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3;
+    int fresh = now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 ||
+                h->port.can & HF_CAN_LEASES;
     if (w->e->free_rev && (fresh || !w->party.lease_ms)) {
         row->rev = w->e->free_rev;
         row->token = w->e->free_token;
@@ -194,6 +265,11 @@ static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until,
         *known = 1;
     }
     pthread_mutex_unlock(&h->mu);
+    if (!*known && h->port.can & HF_CAN_LEASES && w->deadline_us > w->started_us) {
+        /* As if there were no row: if there is one, the conflict shows it, as soon as a get. */
+        *known = 1;
+        return HF_CONFLICT;
+    }
     if (*known || !h->port.drv->take || w->once || h->port.can & HF_CAN_INSTANT ||
         w->party.flags & HF_PARTY_DETACHED)
         return HF_CONFLICT;
@@ -240,7 +316,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (nothing_to_do(w, row)) return 0;
         known = 1;
     }
-    rc = hf__turn(&h->port, &w->e->key, &ev, row, known, until, &out, &err);
+    rc = ask(w, &ev, row, known, until, &out, &err);
     if (rc) return store_failed(w, rc, &err);
     w->away_since_us = 0;
     w->look_at_us = hf__local_us() + poll_us(h);
@@ -318,6 +394,9 @@ void hf__wait_finish(struct hf_wait *w)
         *w->list_prev = w->list_next;
         if (w->list_next) w->list_next->list_prev = w->list_prev;
     }
+    hf__tenure_put(h, w->tenure);
+    hf__tenure_put(h, w->standing);
+    w->tenure = w->standing = NULL;
     int was_first = e->first == w;
     if (w->prev)
         w->prev->next = w->next;

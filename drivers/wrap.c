@@ -13,7 +13,9 @@ const char *hf__op_name(enum hf__op op)
         [HF__OP_GET] = "get",         [HF__OP_SWAP] = "swap",
         [HF__OP_TAKE] = "take",       [HF__OP_SCAN] = "scan",
         [HF__OP_SYNC] = "sync",       [HF__OP_SESSION] = "session",
-        [HF__OP_ALIVE] = "alive",     [HF__OP_LISTEN] = "listen",
+        [HF__OP_ALIVE] = "alive",     [HF__OP_LEASE] = "lease",
+        [HF__OP_KEEP] = "keep",       [HF__OP_LEFT] = "left",
+        [HF__OP_END] = "end",         [HF__OP_LISTEN] = "listen",
         [HF__OP_WATCH] = "watch",     [HF__OP_INTERRUPT] = "interrupt",
         [HF__OP_INSPECT] = "inspect", [HF__OP_CLOSE] = "close",
     };
@@ -124,6 +126,45 @@ static int wr_alive(hf_store *st, uint64_t session, hf_error *err)
     return rc ? rc : w->after(w, &c, w->base->alive(w->st, session, err), err);
 }
 
+static int wr_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                         int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_LEASE, NULL);
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    rc = w->base->lease_make(w->st, lease_ms, &c.session, ret_ms, ret_clock_us, err);
+    if (!rc) *ret = c.session;
+    return w->after(w, &c, rc, err);
+}
+
+static int wr_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_KEEP, NULL);
+    c.session = session;
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->lease_keep(w->st, session, ret_ms, err), err);
+}
+
+static int wr_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_LEFT, NULL);
+    c.session = session;
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->lease_left(w->st, session, ret_ms, err), err);
+}
+
+static int wr_lease_end(hf_store *st, uint64_t session, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_END, NULL);
+    c.session = session;
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->lease_end(w->st, session, err), err);
+}
+
 static int wr_session_fd(hf_store *st) { return of(st)->base->session_fd(of(st)->st); }
 
 static int wr_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
@@ -196,6 +237,10 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->now) w->shown.now = wr_now;
     if (base->session) w->shown.session = wr_session;
     if (base->alive) w->shown.alive = wr_alive;
+    if (base->lease_make) w->shown.lease_make = wr_lease_make;
+    if (base->lease_keep) w->shown.lease_keep = wr_lease_keep;
+    if (base->lease_left) w->shown.lease_left = wr_lease_left;
+    if (base->lease_end) w->shown.lease_end = wr_lease_end;
     if (base->session_fd) w->shown.session_fd = wr_session_fd;
     if (base->listen) w->shown.listen = wr_listen;
     if (base->watch) w->shown.watch = wr_watch;

@@ -18,6 +18,10 @@ enum hf__op {
     HF__OP_SYNC,
     HF__OP_SESSION,
     HF__OP_ALIVE,
+    HF__OP_LEASE,
+    HF__OP_KEEP,
+    HF__OP_LEFT,
+    HF__OP_END,
     HF__OP_LISTEN,
     HF__OP_WATCH,
     HF__OP_INTERRUPT,
@@ -34,7 +38,7 @@ struct hf__call {
     const hf_rowkey *key; /* get, swap, take, sync; else NULL */
     const hf_row *row;    /* after get, swap, take: the row that it left, if that is known */
     uint64_t seen;        /* swap */
-    uint64_t session;     /* alive */
+    uint64_t session;     /* alive, keep, left, end; after lease */
     const char *prefix;   /* scan */
     int64_t start_us;     /* local */
     int late_ms;          /* for the hooks */

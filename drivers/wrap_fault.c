@@ -6,7 +6,8 @@
  *            random:seed=N:p=P      each of get, swap, take, scan, sync fails with probability P,
  *                                   half of them before and half after it took effect
  *            instant                see below
- *     OP     get swap take scan sync session alive listen watch interrupt inspect close,
+ *     OP     get swap take scan sync session alive lease keep left end listen watch interrupt
+ *            inspect close,
  *            or any: one of get, swap, take, scan, sync
  *     WHICH  N: the N-th such call of this handle, from 1;  N+: that and all later;  *: every one
  *     WHAT   before        it doesn't take effect, and the reply is lost

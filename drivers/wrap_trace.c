@@ -61,7 +61,8 @@ static int after(struct hf__wrap *w, struct hf__call *c, int rc, hf_error *err)
         (long long)(c->start_us % 1000000), hf__op_name(c->op));
     if (c->key) put(&l, " '%s'", c->key->text);
     if (c->op == HF__OP_SWAP) put(&l, " seen=%llu", (unsigned long long)c->seen);
-    if (c->op == HF__OP_ALIVE) put(&l, " %llu", (unsigned long long)c->session);
+    if (c->op >= HF__OP_ALIVE && c->op <= HF__OP_END)
+        put(&l, " %llu", (unsigned long long)c->session);
     if (c->op == HF__OP_SCAN) put(&l, " '%.512s'", c->prefix);
     put(&l, " -> %s", result(c, rc));
     if (c->row)

@@ -30,7 +30,9 @@ extern "C" {
 enum hf_party_flag {
     HF_PARTY_UNCLAIMED = 1, /* was handed the key while it waited and hasn't taken it up yet */
     HF_PARTY_DETACHED = 2,  /* its session counts while it waits only: the hold ends by time */
-    HF_PARTY_ENDING = 4     /* released, but kept taken for a while: nobody's any more */
+    HF_PARTY_ENDING = 4,    /* released, but kept taken for a while: nobody's any more */
+    /* Never stored: its session was dead when the row was read (stores with HF_CAN_LEASES). */
+    HF_PARTY_DEAD = 128
 };
 
 /* A holder, or a waiter. Strings are NUL-terminated; the lengths don't count the NUL. */
@@ -85,7 +87,7 @@ HF_API int hf_row_check(const hf_row *row, const char **ret_why);
 HF_API uint64_t hf_rev_next(uint64_t previous, int64_t clock_us);
 /* The earliest expires_us among the holders that aren't unclaimed; 0: none of them ends by time. */
 HF_API int64_t hf_row_end(const hf_row *row);
-/* Are two rows the same in every field? */
+/* Are two rows the same in every field (but for HF_PARTY_DEAD)? */
 HF_API int hf_row_equal(const hf_row *a, const hf_row *b);
 
 /*
@@ -135,7 +137,11 @@ enum hf_can {
     /* All operations may be called by several threads at once. Without it the handle serializes. */
     HF_CAN_THREADS = 8,
     /* Writes are expensive or rate-limited: don't stand in a queue unless asked. */
-    HF_CAN_NOT_QUEUE = 16
+    HF_CAN_NOT_QUEUE = 16,
+    /* Has no clock for leases, but sessions of a given length that end by themselves unless they
+       are kept (lease_make): nothing in a row ends by time, every party has such a session. Not
+       together with HF_CAN_INSTANT, HF_CAN_SESSIONS or HF_CAN_BELLS; with HF_CAN_THREADS. */
+    HF_CAN_LEASES = 32
 };
 
 /* What a watcher has heard of so far; filled by listen. Opaque to the core. */
@@ -161,7 +167,9 @@ typedef struct hf_driver {
 
     /* The latest committed row; no row is rev 0. *ret_clock_us: the store's clock while it
        answered, or 0 where `now` is given or there is none. `row` is initialized; its old content
-       is replaced. */
+       is replaced. HF_CAN_LEASES: here and wherever a row is read each party has HF_PARTY_DEAD if
+       its session is dead, for certain and for ever; the clock may be a second behind (revs and
+       markers go by it, leases don't). */
     int (*get)(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
 
@@ -172,6 +180,8 @@ typedef struct hf_driver {
      * A store with HF_CAN_BELLS rings every party that holds in `row` but waited before; and the
      * first waiter, if the earliest end (expires_us) of the holders that aren't unclaimed has
      * changed (hf_row_end says it), for it planned by that.
+     * HF_CAN_LEASES: HF_LOST, and nothing is written, if a session of this handle's that the row
+     * names is dead.
      */
     int (*swap)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);
@@ -189,6 +199,19 @@ typedef struct hf_driver {
     int (*session)(hf_store *st, uint64_t *ret, hf_error *err);
     /* 1: lives, 0: dead for ever, negative: can't say. */
     int (*alive)(hf_store *st, uint64_t session, hf_error *err);
+    /*
+     * Given with HF_CAN_LEASES; by any thread. lease_make: a new session (nonzero, never used
+     * before by anybody) that lives for *ret_ms from some moment of the call on, at least lease_ms;
+     * *ret_clock_us as in get. lease_keep: it lives for *ret_ms anew; HF_LOST: it is dead.
+     * lease_left: how long it lives at least, if nobody keeps it; HF_LOST. lease_end: it dies now,
+     * whoever made it.
+     */
+    int (*lease_make)(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                      int64_t *ret_clock_us, hf_error *err);
+    int (*lease_keep)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+    int (*lease_left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+    int (*lease_end)(hf_store *st, uint64_t session, hf_error *err);
+
     /* The descriptor that carries the session's life, or -1. Optional. */
     int (*session_fd)(hf_store *st);
 
@@ -197,7 +220,8 @@ typedef struct hf_driver {
      * changed since that listen, `interrupt` was called, or local time until_us
      * (CLOCK_BOOTTIME) is reached. Early is fine; sleeping through a change is not, but the core
      * polls anyway. Stores with HF_CAN_BELLS: the bell `bell` (0 to 255) of this handle's session,
-     * keys are NULL. Others: any change of one of the keys; called by one thread at a time.
+     * keys are NULL. Others: any change of one of the keys (HF_CAN_LEASES: or the death of a
+     * session that its row names); called by one thread at a time.
      */
     int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);

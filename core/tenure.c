@@ -1,0 +1,346 @@
+/*
+ * tenure.c - sessions that end by themselves unless they are kept (stores with HF_CAN_LEASES).
+ *
+ * Such a store has no clock that a lease could be counted by, but it counts one itself: the life of
+ * a session. A tenure is such a session of ours, of the length of a lease, and what we know of its
+ * end by the local clock: the moment before the request that made it or kept it, and its length.
+ * The store counts from a later one.
+ *
+ * Holds of one lease length share a tenure, and all waits share another, short one, as long as a
+ * claim may take: who doesn't come for what it was handed is passed over when that ends. The
+ * renewer keeps them, however many hang on them, by one request every third of their length. A hold
+ * that isn't renewed, or that outlives this handle, has a tenure of its own.
+ *
+ * What is over once stays over: a tenure that was kept too late is dead to us, whatever the store
+ * says.
+ */
+#include "handle.h"
+
+#include <stdlib.h>
+
+enum { SOON_US = 500000 };
+
+/* Shorter by as much as two clocks' rates may differ. */
+static int64_t safe_us(int64_t ms) { return ms * (1000 - HF_CLOCK_RATE_PPM / 1000); }
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The request that was sent then has made it live for `ms`. */
+static void lasts(struct hf_tenure *t, int64_t sent_us, int64_t ms)
+{
+    t->lives_until_us = sent_us + safe_us(ms);
+    t->until_us = min64(t->lives_until_us, sent_us + safe_us(t->lease_ms));
+    /* One grant's own counts from the grant: hf__tenure_begins. */
+    if (t->own && t->keep_at_us != INT64_MAX) t->until_us = t->lives_until_us;
+    if (t->keep_at_us != INT64_MAX) t->keep_at_us = sent_us + (int64_t)t->lease_ms * 1000 / 3;
+}
+
+/* ---- losing, forgetting ---- */
+
+static void lose(hf *h, struct hf_tenure *t)
+{
+    if (t->gone) return;
+    t->gone = 1;
+    t->keep_at_us = INT64_MAX;
+    for (hf_lock *l = h->cared; l; l = l->care_next)
+        if (l->tenure == t || l->doubt == t) hf__lock_lose(l, 0);
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next)
+        if (w->tenure == t || w->standing == t) w->look_at_us = 0;
+    hf__kick_pump(h);
+}
+
+static void forget(hf *h, struct hf_tenure *t)
+{
+    struct hf_tenure **at = &h->tenures;
+    while (*at != t) at = &(*at)->next;
+    *at = t->next;
+    if (t->gone || t->left) {
+        free(t);
+        return;
+    }
+    t->next = h->ending;
+    h->ending = t;
+    if (!hf__need_renewer(h, NULL)) pthread_cond_signal(&h->renewer_cond);
+}
+
+/* Under the mutex. */
+void hf__tenure_put(hf *h, struct hf_tenure *t)
+{
+    if (!t || --t->users) return;
+    t->used_at_us = hf__local_us();
+    if (t->own || t->gone) forget(h, t);
+}
+
+/* Under the mutex, dropped: tells the store of those that nobody needs any more. */
+void hf__tenures_end(hf *h)
+{
+    while (h->ending) {
+        struct hf_tenure *t = h->ending;
+        h->ending = t->next;
+        pthread_mutex_unlock(&h->mu);
+        int rc = hf__port_lease_end(&h->port, t->session, NULL);
+        free(t);
+        pthread_mutex_lock(&h->mu);
+        /* They end without our help, too: not worth several times the patience. */
+        while (rc && rc != HF_LOST && h->ending) {
+            t = h->ending;
+            h->ending = t->next;
+            free(t);
+        }
+    }
+}
+
+/* When the handle is closed. No other thread is left. */
+void hf__tenures_close(hf *h)
+{
+    pthread_mutex_lock(&h->mu);
+    while (h->tenures) {
+        struct hf_tenure *t = h->tenures;
+        h->tenures = t->next;
+        if (t->gone || t->left) {
+            free(t);
+        } else {
+            t->next = h->ending;
+            h->ending = t;
+        }
+    }
+    hf__tenures_end(h);
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* ---- making, keeping ---- */
+
+static struct hf_tenure *add(hf *h, uint32_t lease_ms, int own)
+{
+    struct hf_tenure *t = calloc(1, sizeof *t);
+    if (!t) return NULL;
+    t->lease_ms = lease_ms;
+    t->own = (uint8_t)own;
+    t->next = h->tenures;
+    h->tenures = t;
+    return t;
+}
+
+static struct hf_tenure *shared(const hf *h, uint32_t lease_ms)
+{
+    for (struct hf_tenure *t = h->tenures; t; t = t->next)
+        if (!t->own && !t->gone && t->lease_ms == lease_ms) return t;
+    return NULL;
+}
+
+static int make(hf *h, uint32_t lease_ms, int own, struct hf_tenure **ret, hf_error *err)
+{
+    uint64_t session;
+    int64_t ms;
+    h->making += !own;
+    pthread_mutex_unlock(&h->mu);
+    int64_t sent_us = hf__local_us();
+    int rc = hf__port_lease_make(&h->port, lease_ms, &session, &ms, err);
+    /* A session whose making wasn't confirmed is named by no row, and ends by itself. */
+    if (rc == HF_UNKNOWN) rc = HF_UNAVAILABLE;
+    pthread_mutex_lock(&h->mu);
+    h->making -= !own;
+    pthread_cond_broadcast(&h->changed);
+    if (!rc) rc = hf__need_renewer(h, err);
+    if (rc) return rc;
+    struct hf_tenure *t = add(h, lease_ms, own);
+    if (!t) return hf_fail(err, HF_NOMEM, 0, "lease: out of memory");
+    t->session = session;
+    lasts(t, sent_us, ms);
+    pthread_cond_signal(&h->renewer_cond);
+    *ret = t;
+    return 0;
+}
+
+/* Under the mutex, dropped. HF_LOST: it is over, and so is whatever hangs on it. */
+int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
+{
+    int64_t ms;
+    while (t->busy) pthread_cond_wait(&h->changed, &h->mu);
+    if (!t->gone && hf__local_us() >= t->until_us) lose(h, t);
+    if (t->gone) return hf_fail(err, HF_LOST, 0, "lease: it has run out");
+    t->busy = 1;
+    pthread_mutex_unlock(&h->mu);
+    int64_t sent_us = hf__local_us();
+    int rc = hf__port_lease_keep(&h->port, t->session, &ms, err);
+    int64_t now = hf__local_us();
+    pthread_mutex_lock(&h->mu);
+    t->busy = 0;
+    pthread_cond_broadcast(&h->changed);
+    if (rc == HF_LOST || now >= t->until_us) lose(h, t);
+    if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
+    if (!rc)
+        lasts(t, sent_us, ms);
+    else if (t->keep_at_us != INT64_MAX)
+        t->keep_at_us = now + min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
+    return rc;
+}
+
+/* Under the mutex, dropped. In *at, which is the caller's reference or NULL: a tenure of which at
+   least a half is left. */
+int hf__tenure_have(hf *h, uint32_t lease_ms, int own, struct hf_tenure **at, hf_error *err)
+{
+    int rc = 0;
+    while (!own && h->making && !*at) pthread_cond_wait(&h->changed, &h->mu);
+    for (int tries = 0; tries < 3; tries++) {
+        struct hf_tenure *t = *at;
+        if (!t && !own && (t = shared(h, lease_ms))) {
+            t->users++;
+            *at = t;
+        }
+        if (!t) {
+            rc = make(h, lease_ms, own, at, err);
+            if (!rc) (*at)->users++;
+            return rc;
+        }
+        if (!t->gone && t->until_us - hf__local_us() >= safe_us(t->lease_ms) / 2) return 0;
+        rc = hf__tenure_keep(h, t, err);
+        if (rc != HF_LOST) return rc;
+        *at = NULL;
+        hf__tenure_put(h, t);
+    }
+    return rc == HF_LOST ? HF_UNAVAILABLE : rc;
+}
+
+/* A grant that was made elsewhere: what is left of its session. Under the mutex. */
+struct hf_tenure *hf__tenure_adopt(hf *h, const hf_party *p, int64_t sent_us, int64_t ms)
+{
+    struct hf_tenure *t = add(h, p->lease_ms, 1);
+    if (!t) return NULL;
+    t->users = 1;
+    t->session = p->session;
+    t->keep_at_us = INT64_MAX;
+    /* Bound to the life of another process: that keeps it, and ends it. */
+    t->foreign = t->left = !(p->flags & HF_PARTY_DETACHED);
+    t->lives_until_us = t->until_us = sent_us + safe_us(ms);
+    return t;
+}
+
+/* One grant's own, from now on not kept: it counts from asked_us on, as a lease does that is
+   counted from its grant. Under the mutex, dropped. */
+void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us)
+{
+    int64_t all = safe_us(t->lease_ms);
+    t->keep_at_us = INT64_MAX;
+    /* It was made for one who then had to wait. */
+    if (t->lives_until_us < asked_us + all - all / 16 && hf__tenure_keep(h, t, NULL) == HF_LOST)
+        return;
+    t->until_us = min64(t->lives_until_us, asked_us + all);
+}
+
+/* The renewer's part: keeps what is due. When to look again. Under the mutex, dropped. */
+int64_t hf__tenures_tend(hf *h)
+{
+    int64_t next;
+    hf__tenures_end(h);
+again:
+    next = INT64_MAX;
+    for (struct hf_tenure *t = h->tenures; t; t = t->next) {
+        int64_t now = hf__local_us();
+        if (t->gone || t->busy || t->keep_at_us > now) {
+            if (!t->gone && !t->busy) next = min64(next, t->keep_at_us);
+            continue;
+        }
+        if (!t->users && now - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
+            t->left = 1; /* nobody has needed it for long: it may run out */
+            forget(h, t);
+        } else {
+            t->users++; /* which keeps it in the list */
+            hf__tenure_keep(h, t, NULL);
+            if (!--t->users && (t->own || t->gone)) forget(h, t);
+        }
+        goto again;
+    }
+    return next;
+}
+
+/* ---- what hangs on them ---- */
+
+/* The store says that a session which this wait wrote with is dead. Under the mutex, dropped. */
+void hf__tenures_doubt(hf *h, struct hf_wait *w)
+{
+    struct hf_tenure **at[] = {&w->tenure, &w->standing};
+    for (int i = 0; i < 2; i++) {
+        struct hf_tenure *t = *at[i];
+        if (!t || hf__tenure_keep(h, t, NULL) != HF_LOST) continue;
+        *at[i] = NULL;
+        hf__tenure_put(h, t);
+    }
+}
+
+/* Until when its holder may believe, by the local clock; INT64_MAX: no tenure ends it. */
+int64_t hf__tenure_until(const hf_lock *l)
+{
+    if (!l->tenure) return INT64_MAX;
+    int64_t until = l->tenure->gone ? 0 : l->tenure->until_us;
+    if (l->doubt) until = min64(until, l->doubt->gone ? 0 : l->doubt->until_us);
+    return until;
+}
+
+/* The row goes on naming this grant; with which session? */
+static int check(hf_lock *l, const struct hf_tenure *to, hf_row *row, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_event ev = {.kind = HF_EV_RENEW, .token = l->token, .lease_ms = l->lease_ms};
+    struct hf_outcome out;
+    ev.session = to->session;
+    int64_t until = hf__local_us() + min64(h->port.io_timeout_ms, l->lease_ms / 3) * 1000;
+    int rc = hf__port_get(&h->port, &l->e->key, row, err);
+    if (rc) return rc;
+    int64_t at = hf__find_token(row, l->token);
+    const hf_party *p = at < 0 ? NULL : &row->party[at];
+    if (!p || p->flags & (HF_PARTY_DEAD | HF_PARTY_ENDING))
+        return hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
+                       (unsigned long long)l->token);
+    if (p->session == to->session) return 0;
+    rc = hf__turn(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
+    if (!rc && out.answer != HF_ANS_OK)
+        rc = hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
+                     (unsigned long long)l->token);
+    return rc;
+}
+
+/* Exchanges the lock's tenure. */
+static void move_to(hf *h, hf_lock *l, struct hf_tenure *to)
+{
+    struct hf_tenure *was = l->tenure;
+    hf__tenure_put(h, l->doubt);
+    l->doubt = NULL;
+    l->tenure = to;
+    hf__tenure_put(h, was);
+}
+
+/* The renewal of such a hold: the tenure that it should have, and a look whether it is still there.
+   Under the mutex, dropped; the lock is seized. */
+int hf__tenure_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_tenure *t = l->tenure, *to = NULL;
+    int own = l->renew_at_us == INT64_MAX || lease_ms != l->lease_ms, rc = 0;
+    int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms && !l->doubt;
+    if (stays) {
+        t->users++;
+        to = t;
+        if (own || by_hand) rc = hf__tenure_keep(h, t, err);
+    } else {
+        rc = hf__tenure_have(h, lease_ms, own, &to, err);
+    }
+    int64_t asked_us = hf__local_us();
+    if (!rc) {
+        pthread_mutex_unlock(&h->mu);
+        rc = check(l, to, row, err);
+        pthread_mutex_lock(&h->mu);
+    }
+    if (!rc && !stays && own) hf__tenure_begins(h, to, asked_us);
+    if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
+    if (!rc) {
+        move_to(h, l, to);
+        return 0;
+    }
+    if (rc == HF_LOST) hf__lock_lose(l, 0);
+    if (rc == HF_UNKNOWN && !stays && !l->doubt)
+        l->doubt = to; /* it may hold with either */
+    else
+        hf__tenure_put(h, to);
+    return rc;
+}

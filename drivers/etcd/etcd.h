@@ -1,0 +1,56 @@
+/*
+ * etcd.h - what the files of the etcd driver share. See doc/stores/etcd.md.
+ *
+ * A key K of ours is these keys of etcd's, all of them beginning with the store's prefix:
+ *
+ *     K               the row, as JSON
+ *     K \t rev        its rev, as text: what a write compares
+ *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease of
+ *                     that number
+ *
+ * Control characters don't occur in our keys, so that [K, K\n) is K's and nobody else's: one range
+ * reads the row and who of it lives, one watch hears of its changes and of its deaths. A write puts
+ * row, rev and the writer's own sessions in one transaction, which etcd refuses if the lease of one
+ * of these is gone. So a session that the row names, and that isn't there, has ended; and it can't
+ * come back without the row being written.
+ */
+#ifndef HF_ETCD_H
+#define HF_ETCD_H
+
+#include "http.h"
+
+enum { HF_ET_KEY_CAP = HF_KEY_CAP + 1100 };
+
+struct hf__et_ear; /* watch.c */
+
+struct hf_store {
+    struct hf__et_http http;
+    char prefix[1040];
+    size_t n_prefix;
+    struct hf__et_ear *ear;
+    pthread_mutex_t mu;
+    uint64_t *own; /* sessions made here and not ended, the newest last */
+    size_t n_own, own_cap;
+};
+
+/* prefix + text + tail, as the gateway takes it. */
+json_t *hf__et_key(const hf_store *st, const char *text, const char *tail);
+
+/* rows.c */
+int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err);
+int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err);
+int hf__et_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+/* watch.c */
+int hf__et_ear_open(hf_store *st);
+void hf__et_ear_close(hf_store *st);
+int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                  hf_error *err);
+int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
+void hf__et_interrupt(hf_store *st, uint8_t bell);
+
+#endif

@@ -1,0 +1,70 @@
+/*
+ * http.h - requests to etcd's JSON gateway: endpoints, connections, who we are, what went wrong.
+ */
+#ifndef HF_ETCD_HTTP_H
+#define HF_ETCD_HTTP_H
+
+#include "holdfast_driver.h"
+
+#include <curl/curl.h>
+#include <jansson.h>
+#include <pthread.h>
+
+enum { HF_ET_LINKS = 4, HF_ET_ENDPOINTS = 16 };
+
+struct hf__et_link {
+    CURL *curl;
+    int busy;
+};
+
+struct hf__et_http {
+    char *endpoint[HF_ET_ENDPOINTS]; /* http://host:port */
+    unsigned n_endpoints, at;        /* at: the one that answered last (atomic) */
+    char *cafile, *cert, *key, *user, *password;
+    int64_t io_timeout_ms;
+    pthread_mutex_t mu;
+    pthread_cond_t freed;
+    struct hf__et_link link[HF_ET_LINKS];
+    pthread_mutex_t token_mu;
+    char *token; /* of this user; NULL: none yet */
+    int ready;
+};
+
+struct hf__et_reply {
+    json_t *json;     /* an object; to be freed with hf__et_free */
+    int64_t clock_us; /* about the server's, to a second, and growing; 0: not told */
+};
+
+/* Reads what the URL says of it. To be closed in every case. */
+int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_timeout_ms,
+                     hf_error *err);
+void hf__et_http_close(struct hf__et_http *http);
+
+/*
+ * One POST of `body`. Goes on to the next endpoint only while nothing was sent. `ambiguous` is what
+ * to answer if the request was sent and no (clear) answer came: HF_UNKNOWN for writes, else
+ * HF_UNAVAILABLE. HF_LOST: no such lease.
+ */
+int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, int ambiguous,
+                struct hf__et_reply *ret, const char *what, const char *key, hf_error *err);
+void hf__et_free(struct hf__et_reply *reply);
+
+/* What an error of the server's means, and its text; `status` 0: not known. */
+int hf__et_error(const json_t *json, long status, int ambiguous, const char **ret_why);
+
+/* A request that goes on (a watch), for the caller to perform; `body` is borrowed, *ret_headers to
+   be freed after it. NULL: it can't be made. */
+CURL *hf__et_stream(struct hf__et_http *http, const char *path, const char *body,
+                    struct curl_slist **ret_headers);
+/* The endpoint in use doesn't do: the next one from now on. */
+void hf__et_next(struct hf__et_http *http);
+
+/* ---- base64 ---- */
+
+/* The bytes as a JSON string; NULL: out of memory. */
+json_t *hf__et_bytes(const char *bytes, size_t len);
+/* The bytes of a JSON string, NUL-terminated, to be freed; NULL: it isn't that. A missing one is
+   "". */
+char *hf__et_read_bytes(const json_t *from, size_t *ret_len);
+
+#endif

@@ -1,0 +1,444 @@
+/*
+ * rows.c - rows as keys of etcd's: see etcd.h for what they are.
+ */
+#include "etcd.h"
+
+#include "columns.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Own sessions that a write tells apart: etcd takes 128 operations in a transaction. */
+enum { OPS_CAP = 120, SWEPT = 4, PAGE = 1000 };
+
+json_t *hf__et_key(const hf_store *st, const char *text, const char *tail)
+{
+    char key[HF_ET_KEY_CAP];
+    int n = snprintf(key, sizeof key, "%s%s%s", st->prefix, text, tail);
+    return n < 0 || (size_t)n >= sizeof key ? NULL : hf__et_bytes(key, (size_t)n);
+}
+
+/* ---- the row as JSON ---- */
+
+static json_t *row_json(const struct hf__flat *flat)
+{
+    json_t *j = json_object();
+    int bad = !j;
+    for (int i = 0; i < HF_COLS && !bad; i++) {
+        json_t *value = NULL;
+        if (i == HF_COL_OTHERS || i == HF_COL_QUEUE)
+            value = flat->len[i] > 2 ? json_loadb(flat->text[i], flat->len[i], 0, NULL) : NULL;
+        else if (hf__column_is_text[i])
+            value = flat->len[i] || i == HF_COL_OWNER ? json_stringn(flat->text[i], flat->len[i])
+                                                      : NULL;
+        else if (flat->n[i] || i == HF_COL_REV || i == HF_COL_TOKEN)
+            value = json_integer(flat->n[i]);
+        if (value) bad = json_object_set_new(j, hf__column_name[i], value);
+    }
+    if (!bad) return j;
+    json_decref(j);
+    return NULL;
+}
+
+static const char *read_column(const json_t *j, int i, struct hf__flat *flat, char *list[2])
+{
+    json_t *value = json_object_get(j, hf__column_name[i]);
+    flat->n[i] = 0;
+    flat->text[i] = i == HF_COL_OTHERS || i == HF_COL_QUEUE ? "[]" : "";
+    flat->len[i] = strlen(flat->text[i]);
+    if (!value) return NULL;
+    if (i == HF_COL_OTHERS || i == HF_COL_QUEUE) {
+        char **text = &list[i == HF_COL_QUEUE];
+        *text = json_is_array(value) ? json_dumps(value, JSON_COMPACT) : NULL;
+        if (!*text) return hf__column_name[i];
+        flat->text[i] = *text;
+        flat->len[i] = strlen(*text);
+    } else if (hf__column_is_text[i]) {
+        if (!json_is_string(value)) return hf__column_name[i];
+        flat->text[i] = json_string_value(value);
+        flat->len[i] = json_string_length(value);
+    } else {
+        if (!json_is_integer(value)) return hf__column_name[i];
+        flat->n[i] = json_integer_value(value);
+    }
+    return NULL;
+}
+
+static int read_row(const char *text, size_t len, hf_row *row, const char **ret_why)
+{
+    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    char *list[2] = {NULL, NULL};
+    json_t *j = json_loadb(text, len, 0, NULL);
+    const char *bad = json_is_object(j) ? NULL : "not a JSON object";
+    for (int i = 0; i < HF_COLS && !bad; i++) bad = read_column(j, i, &flat, list);
+    *ret_why = bad;
+    int rc = bad ? HF_CORRUPT : hf__unflatten(&flat, row, ret_why);
+    free(list[0]);
+    free(list[1]);
+    json_decref(j);
+    return rc;
+}
+
+/* ---- a range of keys as rows ---- */
+
+/* The keys of one key of ours, from kvs[*at] on. */
+struct group {
+    char *key;   /* with the prefix; NULL: none */
+    size_t len;  /* of it */
+    char *value; /* of the row; NULL: there is none */
+    size_t value_len;
+    uint64_t rev; /* 0: there is none */
+    uint64_t *lives;
+    size_t n_lives, cap;
+};
+
+static void group_free(struct group *g)
+{
+    free(g->key);
+    free(g->value);
+    free(g->lives);
+    memset(g, 0, sizeof *g);
+}
+
+static int add_session(struct group *g, const char *hex)
+{
+    char *end;
+    if (g->n_lives == g->cap) {
+        size_t cap = g->cap ? g->cap * 2 : 8;
+        uint64_t *more = realloc(g->lives, cap * sizeof *more);
+        if (!more) return 0;
+        g->lives = more;
+        g->cap = cap;
+    }
+    uint64_t session = strtoull(hex, &end, 16);
+    if (!*end && end - hex == 16) g->lives[g->n_lives++] = session;
+    return 1;
+}
+
+/* One key of etcd's. 1: it is the next group's; 0; HF_NOMEM, HF_CORRUPT. */
+static int group_add(struct group *g, const json_t *kv)
+{
+    size_t len, value_len;
+    char *key = hf__et_read_bytes(json_object_get(kv, "key"), &len);
+    char *value = hf__et_read_bytes(json_object_get(kv, "value"), &value_len);
+    char *tab = key ? memchr(key, '\t', len) : NULL;
+    size_t own = tab ? (size_t)(tab - key) : len;
+    int rc = key && value ? 0 : HF_CORRUPT;
+    if (!rc && g->key && (own != g->len || memcmp(g->key, key, own))) rc = 1;
+    if (!rc && !g->key) {
+        g->key = strndup(key, own);
+        g->len = own;
+        if (!g->key) rc = HF_NOMEM;
+    }
+    if (!rc && !tab) {
+        g->value = value;
+        g->value_len = value_len;
+        value = NULL;
+    } else if (!rc && !strcmp(tab, "\trev")) {
+        g->rev = strtoull(value, NULL, 10);
+    } else if (!rc && tab && !add_session(g, tab + 1)) {
+        rc = HF_NOMEM;
+    }
+    free(key);
+    free(value);
+    return rc;
+}
+
+static int lives(const struct group *g, uint64_t session)
+{
+    for (size_t i = 0; i < g->n_lives; i++)
+        if (g->lives[i] == session) return 1;
+    return 0;
+}
+
+/* What the group says. `row` is initialized. */
+static int group_row(const struct group *g, hf_row *row, const char **ret_why)
+{
+    hf_row_clear(row);
+    *ret_why = "a rev without a row";
+    if (!g->value) return g->rev ? HF_CORRUPT : 0;
+    int rc = read_row(g->value, g->value_len, row, ret_why);
+    if (rc) return rc;
+    *ret_why = "another rev beside it than in it";
+    if (row->rev != g->rev) {
+        hf_row_clear(row);
+        return HF_CORRUPT;
+    }
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
+        if (row->party[i].session && !lives(g, row->party[i].session))
+            row->party[i].flags |= HF_PARTY_DEAD;
+    return 0;
+}
+
+/* The row of `key` in a range's answer. */
+static int read_range(const json_t *range, const hf_rowkey *key, hf_row *row, const char *what,
+                      hf_error *err)
+{
+    const json_t *kvs = json_object_get(range, "kvs");
+    struct group g = {0};
+    const char *why = "out of memory";
+    int rc = 0;
+    for (size_t i = 0; !rc && i < json_array_size(kvs); i++) {
+        rc = group_add(&g, json_array_get(kvs, i));
+        if (rc > 0) rc = HF_CORRUPT;
+    }
+    if (rc == HF_CORRUPT) why = "keys that aren't ours";
+    if (!rc) rc = group_row(&g, row, &why);
+    group_free(&g);
+    if (!rc) return 0;
+    if (rc == HF_NOMEM) why = "out of memory";
+    return hf_fail(err, rc, 0, "etcd: %s '%s': the row is damaged: %s", what, key->text, why);
+}
+
+static json_t *range_of(const hf_store *st, const char *text)
+{
+    return json_pack("{s:o, s:o}", "key", hf__et_key(st, text, ""), "range_end",
+                     hf__et_key(st, text, "\n"));
+}
+
+int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0};
+    json_t *body = range_of(st, key->text);
+    int rc =
+        hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, "get", key->text, err);
+    json_decref(body);
+    if (rc) return rc;
+    *ret_clock_us = reply.clock_us;
+    rc = read_range(reply.json, key, row, "get", err);
+    hf__et_free(&reply);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+/* Everything is appended to lists that check themselves for having become whole: out of memory
+   anywhere makes `bad`. */
+struct txn {
+    json_t *compare, *success;
+    int bad;
+};
+
+static void add(struct txn *t, json_t *to, json_t *j)
+{
+    if (!j || json_array_append_new(to, j)) t->bad = 1;
+}
+
+static void add_put(struct txn *t, json_t *key, json_t *value, uint64_t lease)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)lease);
+    add(t, t->success,
+        json_pack("{s:{s:o, s:o, s:s}}", "request_put", "key", key, "value", value, "lease",
+                  lease ? text : "0"));
+}
+
+static void add_delete(struct txn *t, json_t *key, json_t *end)
+{
+    add(t, t->success,
+        end ? json_pack("{s:{s:o, s:o}}", "request_delete_range", "key", key, "range_end", end)
+            : json_pack("{s:{s:o}}", "request_delete_range", "key", key));
+}
+
+static int names(const hf_row *row, uint64_t session)
+{
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
+        if (row->party[i].session == session) return 1;
+    return 0;
+}
+
+/* Our own sessions that the row names are there from now on; the newest of the others aren't. */
+static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row)
+{
+    char tail[24];
+    int swept = 0;
+    if (!row->n_holders && !row->n_queue) {
+        add_delete(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
+        return;
+    }
+    pthread_mutex_lock(&st->mu);
+    for (size_t i = st->n_own; i-- > 0;) {
+        int named = names(row, st->own[i]);
+        if (!named && ++swept > SWEPT) continue;
+        snprintf(tail, sizeof tail, "\t%016llx", (unsigned long long)st->own[i]);
+        if (named)
+            add_put(t, hf__et_key(st, key->text, tail), json_string(""), st->own[i]);
+        else
+            add_delete(t, hf__et_key(st, key->text, tail), NULL);
+    }
+    pthread_mutex_unlock(&st->mu);
+}
+
+static void add_compare(struct txn *t, const hf_store *st, const hf_rowkey *key, uint64_t seen)
+{
+    char text[24];
+    int n = snprintf(text, sizeof text, "%llu", (unsigned long long)seen);
+    json_t *rev = hf__et_key(st, key->text, "\trev");
+    if (seen) {
+        add(t, t->compare,
+            json_pack("{s:o, s:s, s:s, s:o}", "key", rev, "target", "VALUE", "result", "EQUAL",
+                      "value", hf__et_bytes(text, (size_t)n)));
+        return;
+    }
+    add(t, t->compare,
+        json_pack("{s:o, s:s, s:s, s:s}", "key", rev, "target", "VERSION", "result", "EQUAL",
+                  "version", "0"));
+    /* Whatever else may stand there. */
+    add(t, t->compare,
+        json_pack("{s:o, s:s, s:s, s:s}", "key", hf__et_key(st, key->text, ""), "target", "VERSION",
+                  "result", "EQUAL", "version", "0"));
+}
+
+/* The transaction; NULL: out of memory. */
+static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                         const struct hf__flat *flat)
+{
+    struct txn t = {json_array(), json_array(), 0};
+    add_compare(&t, st, key, seen);
+    if (row) {
+        char rev[24], *text;
+        int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
+        json_t *j = row_json(flat);
+        text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+        add_put(&t, hf__et_key(st, key->text, ""), text ? hf__et_bytes(text, strlen(text)) : NULL,
+                0);
+        add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
+        add_sessions(&t, st, key, row);
+        free(text);
+        json_decref(j);
+    } else {
+        add_delete(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
+    }
+    json_t *body = json_pack("{s:o, s:o, s:[{s:o}]}", "compare", t.compare, "success", t.success,
+                             "failure", "request_range", range_of(st, key->text));
+    if (body && !t.bad) return body;
+    json_decref(body);
+    return NULL;
+}
+
+int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    struct hf__et_reply reply = {NULL, 0};
+    const char *why;
+    hf_row plain;
+    int rc = 0;
+    hf_row_init(&plain);
+    if (row) { /* without what only a reader sees */
+        rc = hf_row_copy(&plain, row);
+        for (uint32_t i = 0; !rc && i < plain.n_holders + plain.n_queue; i++)
+            plain.party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
+        why = "out of memory";
+        if (!rc) rc = hf__flatten(&plain, &flat, &why);
+        if (rc) rc = hf_fail(err, rc, 0, "etcd: swap '%s': %s", key->text, why);
+    }
+    json_t *body = rc ? NULL : swap_json(st, key, seen, row, &flat);
+    json_t *ops = json_object_get(body, "success");
+    if (!rc && json_array_size(ops) > OPS_CAP)
+        rc = hf_fail(err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
+                     key->text);
+    if (!rc)
+        rc = hf__et_post(&st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "swap", key->text, err);
+    json_decref(body);
+    hf__flat_free(&flat);
+    hf_row_clear(&plain);
+    if (rc) return rc;
+    *ret_clock_us = reply.clock_us;
+    if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
+        json_t *first = json_array_get(json_object_get(reply.json, "responses"), 0);
+        if (cur) rc = read_range(json_object_get(first, "response_range"), key, cur, "swap", err);
+        if (!rc) rc = HF_CONFLICT;
+    }
+    hf__et_free(&reply);
+    return rc;
+}
+
+/* ---- many rows ---- */
+
+struct scan {
+    hf_store *st;
+    int (*see)(void *arg, const hf_rowkey *, hf_row *);
+    void *arg;
+    hf_row row;
+    hf_error *err;
+};
+
+/* Tells a row. 1: stop. */
+static int tell(struct scan *s, const struct group *g)
+{
+    const char *why;
+    if (!g->key || g->len < s->st->n_prefix) return 0;
+    hf_rowkey key = {.text = g->key + s->st->n_prefix, .len = (uint32_t)(g->len - s->st->n_prefix)};
+    if (!key.len || key.len >= HF_KEY_CAP) return 0;
+    key.hash = hf_key_hash(key.text, key.len);
+    int rc = group_row(g, &s->row, &why);
+    if (rc == HF_NOMEM) why = "out of memory";
+    if (rc) return hf_fail(s->err, rc, 0, "etcd: list '%s': the row is damaged: %s", key.text, why);
+    return s->row.rev ? s->see(s->arg, &key, &s->row) != 0 : 0;
+}
+
+/* The groups of one page. The last is left for the next page if there is one, for its keys must be
+   read at one moment: *ret_next is where that begins (NULL: no next page). 1: stop. */
+static int tell_page(struct scan *s, const json_t *page, char **ret_next)
+{
+    const json_t *kvs = json_object_get(page, "kvs");
+    int more = json_is_true(json_object_get(page, "more")), rc = 0;
+    struct group g = {0};
+    *ret_next = NULL;
+    for (size_t i = 0; !rc && i < json_array_size(kvs); i++) {
+        rc = group_add(&g, json_array_get(kvs, i));
+        if (rc == 1) {
+            rc = tell(s, &g);
+            group_free(&g);
+            if (!rc) rc = group_add(&g, json_array_get(kvs, i));
+        }
+        if (rc == HF_NOMEM) hf_fail(s->err, rc, 0, "etcd: list: out of memory");
+        if (rc == HF_CORRUPT && !g.key) hf_fail(s->err, rc, 0, "etcd: list: an answer of no form");
+    }
+    if (!rc && !more) rc = tell(s, &g);
+    if (!rc && more) {
+        *ret_next = g.key;
+        g.key = NULL;
+    }
+    group_free(&g);
+    return rc;
+}
+
+int hf__et_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    struct scan s = {.st = st, .see = see, .arg = arg, .err = err};
+    char from[HF_ET_KEY_CAP], end[HF_ET_KEY_CAP], *next;
+    int64_t limit = PAGE;
+    int rc = 0;
+    snprintf(from, sizeof from, "%s%s", st->prefix, prefix);
+    snprintf(end, sizeof end, "%s", from);
+    end[strlen(end) - 1] =
+        (char)((unsigned char)end[strlen(end) - 1] +
+               1); /* behind all that begin so: no key ends in the last byte there is */
+    hf_row_init(&s.row);
+    do {
+        struct hf__et_reply reply = {NULL, 0};
+        json_t *body =
+            json_pack("{s:o, s:o, s:I}", "key", hf__et_bytes(from, strlen(from)), "range_end",
+                      hf__et_bytes(end, strlen(end)), "limit", (json_int_t)limit);
+        next = NULL;
+        rc = hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, "list", prefix,
+                         err);
+        json_decref(body);
+        if (rc) break;
+        *ret_clock_us = reply.clock_us;
+        rc = tell_page(&s, reply.json, &next);
+        hf__et_free(&reply);
+        /* One key of ours that is more than a page. */
+        if (next && !strcmp(next, from)) limit *= 4;
+        if (next) snprintf(from, sizeof from, "%s", next);
+        free(next);
+    } while (!rc && next);
+    hf_row_clear(&s.row);
+    return rc > 0 ? 0 : rc;
+}
