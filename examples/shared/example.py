@@ -1,5 +1,5 @@
-"""What the examples have in common: the report; and those with a server: the command, many processes
-at once.
+"""What the examples have in common: the report, and for those with a server the command and many
+processes at once.
 
     examples/NAME/run [URL] [--tap] [--keep]
 
