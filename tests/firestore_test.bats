@@ -187,6 +187,39 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     [[ $output == *"not a token"* ]]
 }
 
+@test "rules can tell from the fields who may write what" {
+    rules 'match /holdfast/{k} {
+        function now() { return request.time.toMillis() * 1000; }
+        function before() { return resource.data; }
+        function after() { return request.resource.data; }
+        function mine() { return resource != null && before().owner == request.auth.uid; }
+        function free() {
+            return resource == null || before().owner == "" || before().expires_us <= now();
+        }
+        function sane() {
+            return after().key is string && after().token is int
+                && (resource == null || after().token >= before().token)
+                && after().expires_us <= now() + 60000000 && after().queue.size() == 0;
+        }
+        allow get: if request.auth != null;
+        allow create, update: if sane() && (after().owner == request.auth.uid && (free() || mine())
+            || after().owner == "" && mine());
+    }'
+    local alice bob
+    alice=$(id_token alice) bob=$(id_token bob)
+    export FIRESTORE_ID_TOKEN=$alice
+    hold "$K" --owner alice --lease 2
+    export FIRESTORE_ID_TOKEN=$bob
+    run -75 holdfast run -n --owner bob "$K" -- true
+    run -77 holdfast break "$K" --token "$(token "$K")"
+    run -77 holdfast run -n --owner alice "$K-new" -- true
+    run -77 holdfast run -n --owner bob --lease 120 "$K-new" -- true
+    holdfast run -n --owner bob --lease 50 "$K-new" -- true
+    # Whose lease is over is in nobody's way.
+    kill -KILL "$PID" "$(cat cmd.pid)"
+    holdfast run -w 20 --owner bob "$K" -- true
+}
+
 @test "a service account gets a token, which is renewed before its end" {
     peer token public.pem log 2
     account "http://127.0.0.1:$PORT/token"
@@ -202,6 +235,18 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     run -77 holdfast run -n "$K" -- true
     [[ $output == *robot@demo.example*"Invalid JWT Signature"* ]]
     [[ $output != *PRIVATE* ]]
+}
+
+@test "while the token server is away the old token is used" {
+    peer token public.pem log 16
+    account "http://127.0.0.1:$PORT/token"
+    export HOLDFAST_STORE="firestore://demo-holdfast?credentials=$PWD/account.json"
+    background run --lease 3 "$K" -- sh -c 'touch began; sleep 11'
+    await test -e began
+    kill -KILL "${STARTED[0]}"
+    finished
+    [ "$STATUS" = 0 ]
+    [ "$(wc -l <log)" = 1 ]
 }
 
 @test "bad credentials are told apart, and nothing of them is shown" {

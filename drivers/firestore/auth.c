@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MOST = 65536, STATEMENT_S = 3600, EARLY_S = 300, LEAST_S = 10 };
+enum { FILE_MOST = 65536, STATEMENT_S = 3600, EARLY_S = 300, AGAIN_S = 10 };
 
 static const char scope[] = "https://www.googleapis.com/auth/datastore";
 
@@ -238,7 +238,7 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int6
             hf__fs_forget(a->access);
             a->access = mine;
             a->generation++;
-            a->until_us = sent_us + (lives_s - (lives_s > LEAST_S ? LEAST_S / 2 : 0)) * 1000000;
+            a->until_us = sent_us + lives_s * 1000000;
             a->renew_us = sent_us + (lives_s - early_s) * 1000000;
         }
     }
@@ -246,21 +246,28 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int6
     return rc;
 }
 
+/* Under the mutex, but not while somebody else could do without. */
 static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *err)
 {
     static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded", NULL};
     int64_t now = hf__local_us();
+    struct hf__fs_reply r = {.status = 0};
     const char *why;
     if (a->access && now < a->renew_us) return 0;
+    int spare = a->access && now < a->until_us;
+    if (spare) {
+        a->renew_us = now + AGAIN_S * INT64_C(1000000);
+        pthread_mutex_unlock(&a->mu);
+    }
     char *form = request(a, &why);
-    if (!form) return refused(a, HF_INVALID, why, err);
-    struct hf__fs_reply r;
-    hf__fs_post(net, a->token_uri, headers, form, strlen(form), 1, &r);
+    if (form) hf__fs_post(net, a->token_uri, headers, form, strlen(form), 1, &r);
     hf__fs_forget(form);
-    int rc = r.status ? take_answer(a, &r, now, err) : refused(a, r.code, r.why, err);
+    if (spare) pthread_mutex_lock(&a->mu);
+    int rc = !form      ? refused(a, HF_INVALID, why, err)
+             : r.status ? take_answer(a, &r, now, err)
+                        : refused(a, r.code, r.why, err);
     hf__fs_reply_free(&r);
-    /* Not for long, if it goes on like this. */
-    return rc && a->access && now < a->until_us ? 0 : rc;
+    return spare ? 0 : rc;
 }
 
 /* ---- the header ---- */
