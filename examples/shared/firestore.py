@@ -5,9 +5,12 @@ It knows nothing of locks; those are Holdfast's, in the same database.
 import http.client
 import json
 import os
+import time
 import urllib.parse
 
 LIMIT = 60      # seconds that one request may take
+AGAIN = (409, 429, 503)     # contention, too much, not now: to be asked again, as the SDKs do
+PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 # Of a lock's document what the examples look at, as it is before anybody took it.
 UNUSED_LOCK = {'owner': '', 'token': 0, 'expires_us': 0, 'done_us': 0}
 
@@ -67,12 +70,16 @@ class Database:
 
     def ask(self, method, path, more='', body=None):
         """The answer to a request of the documents below a path, '' for all."""
-        self.http.request(method, '/v1/' + urllib.parse.quote(self.root + path) + more,
-                          body and json.dumps(body).encode(),
-                          {'Authorization': f'Bearer {self.token()}',
-                           'Content-Type': 'application/json'})
-        reply = self.http.getresponse()
-        text = reply.read()
+        for pause_s in PAUSES_S:
+            self.http.request(method, '/v1/' + urllib.parse.quote(self.root + path) + more,
+                              body and json.dumps(body).encode(),
+                              {'Authorization': f'Bearer {self.token()}',
+                               'Content-Type': 'application/json'})
+            reply = self.http.getresponse()
+            text = reply.read()
+            if reply.status not in AGAIN:
+                break
+            time.sleep(pause_s)
         if reply.status != 200:
             raise Refused(f'{method} {path}{more}: {reply.status} {text[:200]!r}')
         return json.loads(text)
