@@ -108,6 +108,7 @@ struct hf_wait {
     uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
     uint8_t cancel;                /* somebody wants it to end (atomic) */
     uint8_t pumped;                /* the pump drives it */
+    uint8_t heard;                 /* and the store tells of changes of its key */
     uint8_t told;                  /* its callback has returned (atomic) */
     uint32_t pins;
     uint32_t rung; /* the ring_round in which the pump has looked */
@@ -160,6 +161,7 @@ struct hf {
     int64_t pump_deadline_us; /* the earliest deadline of a lined-up async wait */
     int tender_fd;            /* eventfd that wakes the tender */
     int64_t tender_until_us;  /* local: until when it sleeps */
+    int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
     struct hf_round round;    /* the tender's own */
     int tender_sleeps, tender_todo;
     int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
@@ -218,6 +220,11 @@ int hf__need_tender(hf *h, hf_error *err);
 int hf__need_renewer(hf *h, hf_error *err);
 void hf__kick_pump(hf *h);
 void hf__kick_tender(hf *h, int64_t at_us);
+/* There is something to renew. */
+void hf__kick_renewer(hf_lock *lock);
+/* The local time at which the lease may be over: a little early, for the clocks' rates; then
+   exactly. */
+int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
 /* If `row`, as just written, holds a grant that was handed over: the tender passes it on when its
    claim runs out, should nobody else. Takes the mutex. */
 void hf__promise(hf *h, struct hf_entry *e, const hf_row *row);

@@ -15,15 +15,28 @@ enum { LEFTOVER_US = 500000 };
 
 /* ---- the tender's list ---- */
 
+int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
+{
+    int64_t left = l->expires_us - hf__port_now(&l->h->port).hi_us;
+    return now_us + (left > 20000 ? left - left / 100 : left);
+}
+
+/* It is looked at when its time is over. Whoever wants that sooner kicks the tender himself. */
 void hf__care(hf_lock *l)
 {
     hf *h = l->h;
+    int64_t end = l->hold_until_us ? l->hold_until_us : INT64_MAX;
+    if (l->tenure) end = 0; /* which may end earlier than planned */
     if (l->care_prev) return;
     l->care_next = h->cared;
     l->care_prev = &h->cared;
     if (l->care_next) l->care_next->care_prev = &l->care_next;
     h->cared = l;
-    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, 0);
+    if (l->expires_us) {
+        int64_t over = hf__lease_ends(l, hf__local_us());
+        if (over < end) end = over;
+    }
+    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, end);
 }
 
 static void uncare(hf_lock *l)
@@ -141,7 +154,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
     if (p->lease_ms || l->hold_until_us) hf__care(l);
-    if (renews && !hf__need_renewer(h, NULL)) pthread_cond_signal(&h->renewer_cond);
+    if (renews && !hf__need_renewer(h, NULL)) hf__kick_renewer(l);
     return l;
 }
 
@@ -253,7 +266,7 @@ static void seize(hf_lock *l)
 static void let_go(hf_lock *l)
 {
     l->busy = 0;
-    pthread_cond_signal(&l->h->renewer_cond); /* which passed over it */
+    hf__kick_renewer(l); /* which passed over it */
     pthread_cond_broadcast(&l->h->changed);
 }
 

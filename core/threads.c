@@ -121,13 +121,25 @@ static int64_t pump_sleeps_until(const hf *h)
     return until;
 }
 
-/* The keys of the waits that the pump drives; *ret_n of them. */
-static size_t pumped_keys(const hf *h, const hf_rowkey **keys, size_t cap)
+/* The keys of the waits that the pump drives, as many as it can listen for. */
+static size_t pumped_keys(hf *h, const hf_rowkey **keys, size_t cap)
 {
     size_t n = 0;
-    for (const struct hf_wait *w = h->at_store; w && n < cap; w = w->list_next)
-        if (w->pumped) keys[n++] = &w->e->key;
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
+        w->heard = w->pumped && n < cap;
+        if (w->heard) keys[n++] = &w->e->key;
+    }
     return n;
+}
+
+/* Who relied on being told looks by itself from here on. */
+static void go_deaf(hf *h)
+{
+    int64_t soon = hf__local_us() + HF_POLL_MS * 1000;
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
+        if (w->heard) w->look_at_us = min64(w->look_at_us, soon);
+        w->heard = 0;
+    }
 }
 
 enum { WATCH_CAP = 1024 };
@@ -147,6 +159,7 @@ static void *pump(void *arg)
             if (!bells) pthread_mutex_unlock(&h->mu);
             deaf = d->listen(h->port.st, HF_PUMP_BELL, keys, n, &ear, NULL);
             if (!bells) pthread_mutex_lock(&h->mu);
+            if (keys && deaf) go_deaf(h);
         }
         if (!deaf) rung = memcmp(&before, &ear, sizeof ear) != 0;
         before = ear;
@@ -178,7 +191,9 @@ int hf__need_pump(hf *h, hf_error *err)
 void hf__kick_tender(hf *h, int64_t at_us)
 {
     uint64_t one = 1;
-    if (!h->tender_runs || (at_us >= h->tender_until_us && h->mourning)) return;
+    /* It has to begin to mourn with the first wait. */
+    int settled = h->mourning || !(h->port.can & HF_CAN_BELLS);
+    if (!h->tender_runs || (at_us >= h->tender_until_us && settled)) return;
     h->tender_todo = 1;
     if (!h->tender_sleeps) return;
     h->tender_until_us = at_us;
@@ -201,7 +216,7 @@ static void look_for_break(hf *h, hf_lock *l)
     l->busy = 0;
     l->look_at_us = hf__local_us() + BREAK_LOOK_US;
     if (!there) hf__lock_lose(l, 0);
-    pthread_cond_signal(&h->renewer_cond); /* which passed over it */
+    hf__kick_renewer(l); /* which passed over it */
     pthread_cond_broadcast(&h->changed);
 }
 
@@ -235,11 +250,11 @@ static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
                 *until = min64(*until, end);
         }
         if (l->expires_us) {
-            int64_t left = l->expires_us - hf__port_now(&h->port).hi_us;
-            if (left <= 0)
+            int64_t end = hf__lease_ends(l, now);
+            if (end <= now)
                 hf__lock_lose(l, 0);
-            else /* a little early, for the clocks' rates; then exactly */
-                *until = min64(*until, now + (left > 20000 ? left - left / 100 : left));
+            else
+                *until = min64(*until, end);
         }
         if (l->hold_until_us) {
             if (now >= l->hold_until_us)
@@ -489,6 +504,13 @@ int hf__need_tender(hf *h, hf_error *err)
 
 /* ---- the renewer ---- */
 
+/* Whoever acquires and releases in a hurry must not wake a thread each time. */
+void hf__kick_renewer(hf_lock *l)
+{
+    hf *h = l->h;
+    if (l->tenure || l->renew_at_us < h->renewer_until_us) pthread_cond_signal(&h->renewer_cond);
+}
+
 /* A failed renewal is tried again soon, but not in a hot loop; a refused one has lost the lock. */
 static void renew_one(hf *h, hf_lock *l)
 {
@@ -519,10 +541,13 @@ static void *renewer(void *arg)
                 first = l;
                 next = l->renew_at_us;
             }
-        if (first && next <= hf__local_us())
+        if (first && next <= hf__local_us()) {
             renew_one(h, first);
-        else
-            hf__cond_until(&h->renewer_cond, &h->mu, min64(next, tenures));
+            continue;
+        }
+        h->renewer_until_us = min64(next, tenures);
+        hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);
+        h->renewer_until_us = 0;
     }
     pthread_mutex_unlock(&h->mu);
     return NULL;

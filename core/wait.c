@@ -10,6 +10,7 @@
 static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
 static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
 static const int64_t SOONEST_US = 2000;    /* between two looks */
+enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
 static const int64_t AWAY_CAP_US =
     15000000; /* how long an endless wait bears a store that's away */
 
@@ -145,11 +146,17 @@ static int take_up(struct hf_wait *w, const hf_row *row)
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t poll_us(const hf *h)
+/* Between three quarters and five quarters of it. */
+static int64_t about_us(uint32_t ms)
 {
-    uint32_t r, ms = h->port.drv->poll_ms ? h->port.drv->poll_ms : HF_POLL_MS;
+    uint32_t r;
     hf__random(&r, sizeof r);
     return (int64_t)ms * 750 + (int64_t)((uint64_t)ms * 500 * r >> 32);
+}
+
+static int64_t poll_us(const hf *h)
+{
+    return about_us(h->port.drv->poll_ms ? h->port.drv->poll_ms : HF_POLL_MS);
 }
 
 /* When the holders (or handed-over grants) in the way end by time, as local time, which may be past
@@ -183,7 +190,9 @@ static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
         if (rc) w->look_at_us = min64(end, hf__local_us() + poll_us(h));
         if (!rc) hf__kick_tender(h, w->notice_at_us);
     } else {
-        w->look_at_us = min64(end, hf__local_us() + poll_us(h));
+        /* What it was told of before this look, the look has seen. */
+        w->look_at_us =
+            min64(end, hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : poll_us(h)));
     }
     pthread_mutex_unlock(&h->mu);
 }
