@@ -203,14 +203,14 @@ redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_bro
             break;
         }
         if (reply) return reply;
-        int some = take_in(link);
-        if (some < 0) break;
-        if (some) continue;
-        if (!until_us) return NULL;
-        if (!await(link->fd, POLLIN, until_us)) {
+        /* It is hardly ever there already. */
+        if (until_us && !await(link->fd, POLLIN, until_us)) {
             set_why(link, "no answer in time");
             return NULL;
         }
+        int some = take_in(link);
+        if (some < 0) break;
+        if (!some && !until_us) return NULL;
     }
     *ret_broken = 1;
     return NULL;
