@@ -343,6 +343,13 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     [ "$after" -gt "$before" ]
 }
 
+@test "the conformance suite passes below a root, and in another database" {
+    for store in "demo-holdfast?root=live/sync" "demo-holdfast/other?root=/&collection=x"; do
+        "$BUILD/tests/conform" "firestore://$store" >out || { grep -v '^ok' out; false; }
+        [ "$(grep -c '^ok' out)" -ge 60 ]
+    done
+}
+
 @test "doctor trusts it" {
     run holdfast doctor
     [ "$status" = 0 ]
