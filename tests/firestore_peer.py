@@ -1,7 +1,8 @@
 """What the tests of the Firestore driver have on the other end, beside the emulator.
 
     firestore_peer.py PORT-FILE token PUBLIC-KEY LOG [LIVES-S]   a token server
-    firestore_peer.py PORT-FILE drop SERVER LOG     a proxy that loses every second commit's answer
+    firestore_peer.py PORT-FILE drop SERVER LOG     a proxy that loses every second commit's answer,
+                                                    or says that the server is not available
     firestore_peer.py PORT-FILE tls SERVER CERT KEY              a proxy that speaks TLS
     firestore_peer.py PORT-FILE status              answers with the status that the project names
 
@@ -87,6 +88,8 @@ class Peer(http.server.BaseHTTPRequestHandler):
             if Peer.commits % 2 == 0:
                 with open(args[1], 'a') as f:
                     print(status, file=f)
+                if Peer.commits % 4 == 0:
+                    self.answer(503, b'{"error": {"code": 503, "status": "UNAVAILABLE"}}')
                 self.close_connection = True
                 return
         self.answer(status, body)
