@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { POSTGRES = 1, SQLITE = 2, SQL = POSTGRES | SQLITE };
+enum { POSTGRES = 1, SQLITE = 2, FIRESTORE = 4, SQL = POSTGRES | SQLITE };
 
 static const struct kind {
     const char *name;
@@ -19,6 +19,7 @@ static const struct kind {
 } kinds[] = {
     {"postgres", POSTGRES, 1, guard_postgres},
     {"sqlite", SQLITE, 1, guard_sqlite},
+    {"firestore", FIRESTORE, 0, guard_firestore},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -36,6 +37,11 @@ static const struct {
     {"locks", SQL, TEXT(locks)},
     {"locks-schema", POSTGRES, TEXT(locks_schema)},
     {"elsewhere", SQL, FLAG(elsewhere)},
+    {"lock", FIRESTORE, TEXT(lock)},
+    {"data", FIRESTORE, TEXT(data)},
+    {"owner", FIRESTORE, TEXT(owner)},
+    {"token-field", FIRESTORE, TEXT(token_field)},
+    {"max-lease", FIRESTORE, TEXT(max_lease)},
     {"undo", SQL, FLAG(undo)},
 };
 enum { KNOWN = sizeof known / sizeof *known };
@@ -101,6 +107,9 @@ int guard_command(const struct command *self, int argc, char **argv)
     if (argc - optind > kind->operands)
         return bad_usage("'%s' is one argument too many", argv[optind + kind->operands]);
     if (optind < argc) o.table = argv[optind];
+    o.max_lease_ms = o.max_lease ? parse_time(o.max_lease) : 300000;
+    if (o.max_lease_ms < 100 || o.max_lease_ms > 86400000)
+        return bad_usage("--max-lease '%s': not a time from 100ms to 24h", o.max_lease);
     const char *why = kind->print(&o);
     return why ? bad_usage("%s", why) : finish_output();
 }

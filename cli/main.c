@@ -40,7 +40,9 @@ static const struct command commands[] = {
      prune_command},
     {"guard",
      "postgres|sqlite [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
-     "           [--locks NAME | --elsewhere] [--undo]",
+     "           [--locks NAME | --elsewhere] [--undo]\n"
+     "       holdfast guard firestore --lock COLLECTION --data COLLECTION [--owner CLAIM]\n"
+     "           [--token-field NAME] [--max-lease TIME]",
      "print what makes a database refuse a stale writer", "guard", guard_command},
     {"stores", "[--json]", "name the kinds of store there are", "doctor", stores_command},
     {"doctor", "[--json] [URL]", "prove a store before it is trusted", "doctor", doctor_command},

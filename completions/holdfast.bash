@@ -51,7 +51,7 @@ _holdfast() {
     --keep) _holdfast_reply "$word" <<<$'forever\n7d\n30d' && return ;;
     -w | --wait | --timeout | -E | --conflict-exit-code | --limit | --lease | --max-hold | \
         --at-least | --owner | --token | --idle | --key-column | --key-prefix | --schema | \
-        --locks | --locks-schema) return ;;
+        --locks | --locks-schema | --lock | --data | --token-field | --max-lease) return ;;
     -S | --store) _holdfast_reply "$word" <<<$'file:\n@' && return ;;
     esac
     case $command in
@@ -65,6 +65,7 @@ _holdfast() {
     prune) options+=' --idle --json' ;;
     guard)
         options+=' --key-column --key-prefix --schema --locks --locks-schema --elsewhere --undo'
+        options+=' --lock --data --owner --token-field --max-lease'
         ;;
     '') options+=' --version' ;;
     esac
@@ -79,7 +80,7 @@ _holdfast() {
             _holdfast_reply "$word" < <(_holdfast_keys --all)
             ;;
         renew | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
-        guard) _holdfast_reply "$word" <<<$'postgres\nsqlite' ;;
+        guard) _holdfast_reply "$word" <<<$'postgres\nsqlite\nfirestore' ;;
         esac
     fi
 }

@@ -69,7 +69,7 @@ complete -c holdfast -n "__holdfast_in prune" -l idle -x -d 'Unused for so long'
 complete -c holdfast -n "__holdfast_in ls" -s a -l all -d 'Free keys too'
 set -l on "__holdfast_in acquire renew ls show watch prune stores doctor bench"
 complete -c holdfast -n $on -l json -d 'A document per line'
-complete -c holdfast -n "__holdfast_in guard" -a 'postgres sqlite' -d Kind
+complete -c holdfast -n "__holdfast_in guard" -a 'postgres sqlite firestore' -d Kind
 complete -c holdfast -n "__holdfast_in guard" -l key-column -x -d 'The column that says the key'
 complete -c holdfast -n "__holdfast_in guard" -l key-prefix -x -d 'What a key begins with'
 complete -c holdfast -n "__holdfast_in guard" -l schema -x -d 'Of the table'
@@ -77,3 +77,8 @@ complete -c holdfast -n "__holdfast_in guard" -l locks -x -d 'The table of the l
 complete -c holdfast -n "__holdfast_in guard" -l locks-schema -x -d 'Of the locks'
 complete -c holdfast -n "__holdfast_in guard" -l elsewhere -d 'The locks are in another store'
 complete -c holdfast -n "__holdfast_in guard" -l undo -d 'Print the removal'
+complete -c holdfast -n "__holdfast_in guard" -l lock -x -d 'Collection of the locks'
+complete -c holdfast -n "__holdfast_in guard" -l data -x -d 'What they guard'
+complete -c holdfast -n "__holdfast_in guard" -l owner -x -a auth.uid -d 'Who a user is'
+complete -c holdfast -n "__holdfast_in guard" -l token-field -x -d 'Of a document'
+complete -c holdfast -n "__holdfast_in guard" -l max-lease -x -d 'The longest lease'

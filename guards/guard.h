@@ -16,13 +16,15 @@ struct guard_options {
     int elsewhere; /* the locks are in another store: there is no row to look at */
     int undo;
     const char *lock, *data, *owner, *token_field;
-    int64_t max_lease_ms;
+    const char *max_lease;
+    int64_t max_lease_ms; /* what that means */
 };
 
 /* Each prints what it makes to stdout and returns NULL; or prints nothing and says what is wrong
    with the options (constant text). */
 const char *guard_postgres(const struct guard_options *o);
 const char *guard_sqlite(const struct guard_options *o);
+const char *guard_firestore(const struct guard_options *o);
 
 /* ---- fill.c ---- */
 
@@ -43,6 +45,7 @@ int guard_name(const char *schema, const char *name, size_t most, char ret[GUARD
 int guard_text(const char *text, int escapes, char ret[GUARD_TEXT_CAP]);
 
 extern const char *const guard_postgres_sql[], *const guard_postgres_undo_sql[];
+extern const char *const guard_firestore_rules[];
 extern const char *const guard_sqlite_sql[], *const guard_sqlite_undo_sql[];
 
 #endif
