@@ -137,13 +137,20 @@ static void lock_lost(struct watch *w, hf_lock *lock)
     const struct job *job = w->job;
     hf_error err;
     if (w->phase != RUNNING || w->ended || w->end->damaged) return;
-    if (hf_confirm(lock, &err) == HF_CORRUPT) {
-        damaged(w, err.text);
-        return;
-    }
     /* The hold is a little older than the command. */
     int64_t held_us = hf__local_us() - w->started_us + SETTLE_US;
     int by_cap = job->max_hold_ms && held_us >= job->max_hold_ms * 1000;
+    /* Before the store is asked why: it may take its time to answer. */
+    if (job->on_lost != ON_LOST_IGNORE) {
+        stop_all(w, job->on_lost == ON_LOST_KILL);
+        keep_stopping(w);
+    }
+    int corrupt = hf_confirm(lock, &err) == HF_CORRUPT;
+    if (w->phase == KILLING) w->give_up_us = hf__local_us() + GRACE_US;
+    if (corrupt) {
+        damaged(w, err.text);
+        return;
+    }
     const char *what = by_cap ? "has been held for as long as --max-hold allows" : "is lost";
     if (job->on_lost == ON_LOST_IGNORE) {
         say("the lock on '%s' %s; the command goes on without it", hf_key(lock), what);
@@ -151,7 +158,6 @@ static void lock_lost(struct watch *w, hf_lock *lock)
     }
     say("the lock on '%s' %s; stopping the command", hf_key(lock), what);
     w->end->lost = 1;
-    stop_all(w, job->on_lost == ON_LOST_KILL);
 }
 
 /* ---- the locks ---- */
