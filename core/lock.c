@@ -270,6 +270,9 @@ static void let_go(hf_lock *l)
     pthread_cond_broadcast(&l->h->changed);
 }
 
+/* Lost, and not by max_hold_ms, where the store still has it. */
+static int over_already(const hf_lock *l) { return l->lost && !l->by_cap; }
+
 /* One event for this grant at the store; the mutex is dropped meanwhile. The row as stored (or as
    last seen) is in `row`. */
 static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, struct hf_outcome *out,
@@ -279,6 +282,8 @@ static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, struct hf_outcome
     int64_t io_ms = h->port.io_timeout_ms;
     /* One that doesn't answer must not keep the others from being renewed. */
     if (ev->kind == HF_EV_RENEW && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
+    /* One that is over needn't be given back: asked once, as a courtesy to the next one. */
+    if (ev->kind == HF_EV_RELEASE && over_already(l)) io_ms = 0;
     int64_t until = hf__local_us() + io_ms * 1000;
     ev->token = l->token;
     pthread_mutex_unlock(&h->mu);
@@ -342,7 +347,8 @@ static int release(hf_lock *l, int maybe_done, hf_error *err)
     struct hf_outcome out;
     struct hf_tenure *keeper = NULL; /* for what at_least_ms still has to last */
     hf_row row;
-    int lost = l->lost, rc = 0;
+    /* Whoever was told that nothing is left is told so here, too. */
+    int lost = l->lost || !believed(l), rc = 0;
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
     if (l->at_least_ms && l->tenure && believed(l)) {
         int64_t over_ms = (hf__local_us() - l->granted_at_us) / 1000;
@@ -359,6 +365,8 @@ static int release(hf_lock *l, int maybe_done, hf_error *err)
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__tenure_put(l->h, keeper);
     }
+    if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && over_already(l))
+        return gone(l, "release", err);
     if (rc) return rc;
     if (out.answer != HF_ANS_OK || lost) return gone(l, "release", err);
     return 0;
