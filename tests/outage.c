@@ -193,14 +193,14 @@ static void wait_ms(int64_t ms)
     }
 }
 
-/* Until somebody holds a key and means to do so for longer than a lease from now. */
-static void await_holder(void)
+/* Until somebody holds a key and means to do so for longer than a lease from now: who. */
+static int await_holder(void)
 {
     int64_t end_us = outage_us() + (int64_t)SERVED_MS * 1000;
     for (;;) {
         for (int i = 0; i < OUTAGE_PARTIES; i++) {
             int64_t until = __atomic_load_n(&world->party[i].holds_until_us, __ATOMIC_ACQUIRE);
-            if (until > outage_us() + (int64_t)LEASE_MS * 1500) return;
+            if (until > outage_us() + (int64_t)LEASE_MS * 1500) return i;
         }
         look_after();
         if (outage_us() > end_us) fail_msg("nobody holds a key");
@@ -217,7 +217,8 @@ static void all_are_served(void)
     for (int i = 0; i < OUTAGE_PARTIES; i++)
         while (__atomic_load_n(&world->party[i].count[GRANTS], __ATOMIC_RELAXED) == before[i]) {
             look_after();
-            if (outage_us() > end_us) fail_msg("party %d isn't served any more", i);
+            if (outage_us() > end_us)
+                fail_msg("party %d isn't served any more: %s", i, world->party[i].doing);
             nap_ms(5);
         }
 }
@@ -274,20 +275,17 @@ static void parties_stopped(void **state)
 {
     (void)state;
     begin_scene();
-    for (int i = 0; i < 5; i++) {
-        await_holder();
-        int who = (int)outage_below(OUTAGE_PARTIES);
-        for (int k = 0; i % 2 && k < OUTAGE_PARTIES; k++)
-            if (world->party[k].holds_until_us > outage_us()) who = k;
-        freeze_party(who, LEASE_MS / 2 + (int64_t)outage_below(LEASE_MS * 3 / 2));
+    for (int i = 0; i < 8; i++) {
+        /* Anybody, for a while; or who holds, until about when its successor has begun. */
+        int who = await_holder();
+        int64_t ms = LEASE_MS + (int64_t)outage_below(LEASE_MS / 3);
+        if (i % 4 == 0) {
+            who = (int)outage_below(OUTAGE_PARTIES);
+            ms = LEASE_MS / 2 + (int64_t)outage_below(LEASE_MS * 3 / 2);
+        }
+        freeze_party(who, ms);
         look_after();
     }
-    await_holder();
-    for (int k = 0; k < OUTAGE_PARTIES; k++)
-        if (world->party[k].holds_until_us > outage_us() + (int64_t)LEASE_MS * 1500) {
-            freeze_party(k, LEASE_MS * 3 / 2);
-            break;
-        }
     end_scene(1);
 }
 

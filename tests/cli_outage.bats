@@ -1,0 +1,131 @@
+#!/usr/bin/env bats
+# The command while its server is away, mute, or comes back. Run by tests/servers/NAME: for what the
+# library does then see outage.c.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() {
+    cli_setup
+    : "${HOLDFAST_TEST_CONTROL:?is not set: run by one of tests/servers}"
+    CAN=" $("$HOLDFAST_TEST_CONTROL" can) "
+    AWAY=
+}
+teardown() {
+    cli_teardown
+    case $AWAY in
+    kill) server start ;;
+    pause) server resume ;;
+    esac
+}
+
+server() {
+    AWAY=$1
+    "$HOLDFAST_TEST_CONTROL" "$1" 3>&-
+}
+server_can() { [[ $CAN == *" $1 "* ]]; }
+
+# Runs it; it has to fail with 69 and one line, after between $1 and $2 ms.
+unreachable() {
+    local least=$1 most=$2 start took
+    shift 2
+    start=$(date +%s%N)
+    run timeout 60 "$HOLDFAST" "$@"
+    took=$((($(date +%s%N) - start) / 1000000))
+    echo "$* took $took ms"
+    [ "$status" = 69 ]
+    [ "${#lines[@]}" = 1 ]
+    [ "$took" -ge "$least" ]
+    [ "$took" -lt "$most" ]
+}
+
+@test "a server that is gone: 69, at once with -n, within the limit with -w" {
+    server_can kill || return 0
+    holdfast run "$K" -- true
+    server kill
+    unreachable 0 4000 run -n "$K" -- touch ran
+    unreachable 0 9000 run -w 1 "$K" -- touch ran
+    unreachable 0 4000 once -n "$K" -- touch ran
+    unreachable 0 4000 acquire -n --lease 5 "$K"
+    unreachable 0 9000 show "$K"
+    unreachable 0 9000 ls
+    unreachable 0 9000 release "$K" --token 1
+    [ ! -e ran ]
+    server start
+    run holdfast run -n "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "a server that accepts and stays mute: 69, within the limit" {
+    server_can pause || return 0
+    holdfast run "$K" -- true
+    server pause
+    unreachable 0 12000 run -n "$K" -- touch ran
+    unreachable 0 12000 run -w 1 "$K" -- touch ran
+    [ ! -e ran ]
+    server resume
+    run holdfast run -w 10 "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "a short outage is nobody's business: the command runs on, who waits gets its turn" {
+    server_can kill && ! server_can forgets || return 0
+    background run -v --lease 20s "$K" -- sh -c 'echo $$ >cmd.pid
+        until [ -e go ]; do sleep 0.05; done; echo first >>order'
+    await test -s cmd.pid
+    first=$PID
+    background run "$K" -- sh -c 'echo second >>order'
+    lined_up "$K" 1
+    server kill
+    server start
+    held "$K"
+    touch go
+    finished "$first"
+    [ "$STATUS" = 0 ]
+    finished
+    [ "$STATUS" = 0 ]
+    [ "$(cat order)" = $'first\nsecond' ]
+}
+
+@test "an outage that is longer than the lease: the command is stopped, 76; the next one runs" {
+    server_can kill || return 0
+    hold "$K" --lease 2s
+    first=$(token "$K")
+    server kill
+    finished
+    [ "$STATUS" = 76 ]
+    gone "$(cat cmd.pid)"
+    server start
+    run holdfast run -w 20 "$K" -- sh -c 'echo $HOLDFAST_TOKEN'
+    [ "$status" = 0 ]
+    [ "$output" -gt "$first" ]
+}
+
+@test "a server that is mute for longer than the lease: the command is stopped in time" {
+    server_can pause || return 0
+    hold "$K" --lease 2s
+    start=$(date +%s%N)
+    server pause
+    await gone "$(cat cmd.pid)"
+    took=$((($(date +%s%N) - start) / 1000000))
+    [ "$took" -lt 6000 ]
+    server resume
+    finished
+    [ "$STATUS" = 76 ]
+    run holdfast run -w 20 "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "rows that are gone: the command is stopped, 76; tokens grow" {
+    for how in wipe drop; do
+        server_can $how || continue
+        hold "$K" --lease 2s
+        first=$(token "$K")
+        "$HOLDFAST_TEST_CONTROL" $how
+        finished
+        [ "$STATUS" = 76 ]
+        gone "$(cat cmd.pid)"
+        rm cmd.pid
+        run holdfast run -n "$K" -- sh -c 'echo $HOLDFAST_TOKEN'
+        [ "$output" -gt "$first" ]
+    done
+}
