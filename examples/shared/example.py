@@ -72,7 +72,8 @@ class Example:
         if not options.url:
             host = os.path.join(TOP, 'tests', 'servers', server)
             os.execv(host, [host, os.path.abspath(sys.argv[0]), *sys.argv[1:], '@'])
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))    # so that it cleans up
+        for number in signal.SIGINT, signal.SIGTERM:    # so that it cleans up
+            signal.signal(number, lambda caught, _: sys.exit(128 + caught))
         self.url, self.keep = options.url, options.keep
         self.report = Report(options.tap)
         self.id = time.strftime('%Y%m%d-') + uuid.uuid4().hex[:8]
@@ -149,9 +150,15 @@ class Example:
             pass
         process.wait()
 
-    def end(self):
+    def end(self, *parts):
+        """Ends what runs, and deletes what these parts have in the database."""
         for process in self.running:
             if process.poll() is None:
                 self.kill(process)
             if process.stdout:
                 process.stdout.close()
+        # After a Ctrl-C a server of its own is gone, too.
+        gone = sys.exc_info()[0] is SystemExit and 'HOLDFAST_TEST_CONTROL' in os.environ
+        for part in parts:
+            if not self.keep and not gone:
+                part.forget()
