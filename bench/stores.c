@@ -1,0 +1,283 @@
+/*
+ * stores.c - a store with a server: what a lock costs there, beside a bare write.
+ *
+ *     stores URL ROUNDS ROUND_MS HANDOVERS SECONDS
+ *
+ * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces that
+ * row once; and, where raw_NAME.c has it, with "raw": the same conditional write by the store's
+ * library alone. "handover": from one process's giving up to the other's having it; "trip": a write
+ * of the one who gives, just before. "crowd": requests a second of those who wait for one key that
+ * nobody gives back; $HOLDFAST_TEST_COUNT may be a command that tells how many the server has had.
+ */
+#include "bench.h"
+#include "raw.h"
+
+#include "drivers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WAITS = 100, HANDLES = 40, SETTLE_MS = 5, IO_TIMEOUT_MS = 5000 };
+
+static const char *url;
+
+static void nap(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    while (nanosleep(&t, &t) && errno == EINTR) continue;
+}
+
+/* ---- a write ---- */
+
+static struct {
+    const hf_driver *drv;
+    hf_store *st;
+    hf_rowkey key;
+    hf_row row;
+    char name[64];
+} one;
+
+static void one_write(void)
+{
+    hf_error err;
+    int64_t clock_us = 0;
+    uint64_t seen = one.row.rev++;
+    one.row.token = one.row.party[0].token = one.row.rev;
+    bench_ok(one.drv->swap(one.st, &one.key, seen, &one.row, NULL, &clock_us, &err), &err);
+}
+
+static void open_one(const char *name)
+{
+    hf_error err;
+    hf_url parsed;
+    int64_t clock_us = 0;
+    bench_ok(hf_url_parse(url, &parsed, &err), &err);
+    one.drv = hf__driver(parsed.scheme, &err);
+    if (!one.drv) bench_die("%s", err.text);
+    bench_ok(one.drv->open(&parsed, IO_TIMEOUT_MS, &one.st, &err), &err);
+    snprintf(one.name, sizeof one.name, "%s/%d", name, (int)getpid());
+    bench_ok(hf_key_make(one.name, &one.key, &err), &err);
+    hf_row_init(&one.row);
+    bench_ok(one.drv->get(one.st, &one.key, &one.row, &clock_us, &err), &err);
+    hf_party *p = &one.row.party[0];
+    memset(p, 0, sizeof *p);
+    p->id[0] = 1;
+    p->lease_ms = 30000;
+    p->expires_us = INT64_C(1) << 52;
+    p->owner_len = (uint8_t)snprintf(p->owner, sizeof p->owner, "%032d", 7);
+    p->note_len = (uint8_t)snprintf(p->note, sizeof p->note, "host=h pid=1 user=u command=bench");
+    one.row.n_holders = 1;
+    one.row.rev = one.row.token = (uint64_t)(clock_us > 0 ? clock_us : 1);
+    uint64_t first = one.row.rev;
+    p->token = first;
+    bench_ok(one.drv->swap(one.st, &one.key, 0, &one.row, NULL, &clock_us, &err), &err);
+}
+
+static void close_one(void)
+{
+    int64_t clock_us;
+    one.drv->swap(one.st, &one.key, one.row.rev, NULL, NULL, &clock_us, NULL);
+    one.drv->close(one.st);
+}
+
+/* ---- in turns ---- */
+
+static hf *store;
+
+static void one_pair(void)
+{
+    hf_error err;
+    hf_lock *lock;
+    bench_ok(hf_acquire(store, "pairs", NULL, &lock, &err), &err);
+    bench_ok(hf_release(lock, &err), &err);
+}
+
+/* One round of it: microseconds each. */
+static void round_of(void (*once)(void), long ms, struct series *to)
+{
+    int64_t start = bench_ns(), end = start + ms * 1000000, now = start;
+    long n = 0;
+    for (; now < end; n++) {
+        once();
+        now = bench_ns();
+    }
+    bench_add(to, (double)(now - start) / 1e3 / (double)n);
+}
+
+static const struct raw *find_raw(void)
+{
+    for (size_t i = 0; raws[i]; i++)
+        if (!strncmp(url, raws[i]->scheme, strlen(raws[i]->scheme)) &&
+            url[strlen(raws[i]->scheme)] == ':')
+            return raws[i];
+    return NULL;
+}
+
+static void in_turns(long rounds, long ms)
+{
+    const struct raw *raw = find_raw();
+    struct series pair = bench_series("acquire+release", (size_t)rounds),
+                  write = bench_series("write", (size_t)rounds),
+                  bare = bench_series("raw", (size_t)rounds);
+    store = bench_open(url);
+    open_one("write");
+    if (raw) raw->open(url);
+    one_pair();
+    for (long r = 0; r < rounds; r++) {
+        round_of(one_pair, ms, &pair);
+        round_of(one_write, ms, &write);
+        if (raw) round_of(raw->write, ms, &bare);
+    }
+    close_one();
+    hf_close(store);
+    bench_print(&pair, "us");
+    bench_print(&write, "us");
+    if (raw) bench_print(&bare, "us");
+}
+
+/* ---- from one process to another ---- */
+
+enum { MAX_HANDOVERS = 10000 };
+
+static struct shared {
+    int64_t given_ns;
+    uint32_t first; /* number 0 has had it */
+    uint32_t n, n_trips;
+    double took[MAX_HANDOVERS], trip[MAX_HANDOVERS];
+} *shared;
+
+static void note_handover(double us)
+{
+    shared->took[shared->n] = us;
+    __atomic_store_n(&shared->n, shared->n + 1, __ATOMIC_RELEASE);
+}
+
+static void alternate(int me, long n)
+{
+    hf_error err;
+    hf *mine = bench_open(url);
+    open_one("trip");
+    if (me == 1)
+        while (!__atomic_load_n(&shared->first, __ATOMIC_ACQUIRE)) nap(1);
+    for (long i = 1; i <= n; i++) {
+        hf_lock *lock;
+        bench_ok(hf_acquire(mine, "handover", NULL, &lock, &err), &err);
+        int64_t now = bench_ns();
+        if (me == 0 && i == 1)
+            __atomic_store_n(&shared->first, 1, __ATOMIC_RELEASE);
+        else
+            note_handover((double)(now - shared->given_ns) / 1e3);
+        if (me == 0 || i < n) bench_await_waiters(mine, "handover", 1);
+        nap(SETTLE_MS);
+        one_write();
+        int64_t start = bench_ns();
+        one_write();
+        now = bench_ns();
+        shared->trip[shared->n_trips++] = (double)(now - start) / 1e3;
+        uint32_t had = shared->n;
+        shared->given_ns = bench_ns();
+        bench_ok(hf_release(lock, &err), &err);
+        /* Wanting it again at once would be another measurement. */
+        while (__atomic_load_n(&shared->n, __ATOMIC_ACQUIRE) == had && (me == 0 || i < n)) nap(1);
+    }
+    close_one();
+    hf_close(mine);
+    _exit(0);
+}
+
+static void handover(long n)
+{
+    pid_t child[2];
+    shared = bench_shared(sizeof *shared);
+    struct series took = bench_series("handover", MAX_HANDOVERS),
+                  trip = bench_series("trip", MAX_HANDOVERS);
+    fflush(stdout);
+    for (int me = 0; me < 2; me++) {
+        child[me] = fork();
+        if (child[me] < 0) bench_die("fork: %s", strerror(errno));
+        if (!child[me]) alternate(me, n);
+    }
+    for (int me = 0; me < 2; me++) bench_reap(child[me], 0);
+    for (uint32_t i = 0; i < shared->n; i++) bench_add(&took, shared->took[i]);
+    for (uint32_t i = 0; i < shared->n_trips; i++) bench_add(&trip, shared->trip[i]);
+    bench_print(&took, "us");
+    bench_print(&trip, "us");
+}
+
+/* ---- what waiting costs the store ---- */
+
+/* What the server says, or -1. */
+static double served(void)
+{
+    const char *command = getenv("HOLDFAST_TEST_COUNT");
+    char line[64];
+    FILE *f = command ? popen(command, "re") : NULL;
+    if (!f) return -1;
+    char *got = fgets(line, sizeof line, f);
+    if (pclose(f) || !got) bench_die("'%s' says nothing", command);
+    return strtod(line, NULL);
+}
+
+static double asked(hf *const *of, long n)
+{
+    double all = 0;
+    for (long i = 0; i < n; i++) {
+        hf_stats s = {.size = sizeof s};
+        if (!hf_get_stats(of[i], &s)) all += (double)s.store_ops;
+    }
+    return all;
+}
+
+static void given_up(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    (void)arg, (void)code, (void)err;
+    if (lock) bench_die("it was given to somebody");
+}
+
+/* `waits` waits of `n` handles. */
+static void crowd(const char *name, const char *name_served, long n, long waits, long seconds)
+{
+    hf_error err;
+    hf_lock *lock;
+    hf *holder = bench_open(url), *waiting[HANDLES];
+    hf_wait *wait[WAITS];
+    hf_options options = HF_OPTIONS_INIT;
+    struct series by_us = bench_series(name, 1), by_server = bench_series(name_served, 1);
+    options.lease_ms = 3600000; /* nothing to renew meanwhile */
+    bench_ok(hf_acquire(holder, name, &options, &lock, &err), &err);
+    for (long i = 0; i < n; i++) waiting[i] = bench_open(url);
+    for (long i = 0; i < waits; i++)
+        bench_ok(hf_acquire_start(waiting[i % n], name, NULL, given_up, NULL, &wait[i], &err),
+                 &err);
+    bench_await_waiters(holder, name, (size_t)n);
+    nap(seconds > 1 ? 6000 : 500); /* whatever looks once more has looked */
+    double ops = asked(waiting, n), all = served();
+    nap(seconds * 1000);
+    bench_add(&by_us, (asked(waiting, n) - ops) / (double)seconds);
+    if (all >= 0) bench_add(&by_server, (served() - all) / (double)seconds);
+    for (long i = 0; i < waits; i++) hf_wait_free(wait[i]);
+    bench_ok(hf_release(lock, &err), &err);
+    for (long i = 0; i < n; i++) hf_close(waiting[i]);
+    hf_close(holder);
+    bench_print(&by_us, "");
+    if (by_server.n) bench_print(&by_server, "");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 6) bench_die("usage: stores URL ROUNDS ROUND_MS HANDOVERS SECONDS");
+    url = argv[1];
+    long rounds = bench_number(argv[2], 1, 10000), ms = bench_number(argv[3], 1, 1000);
+    long handovers = bench_number(argv[4], 1, MAX_HANDOVERS / 2);
+    long seconds = bench_number(argv[5], 1, 600);
+    handover(handovers); /* forks: while there are no threads */
+    in_turns(rounds, ms);
+    crowd("crowd of one handle", "served to one handle", 1, WAITS, seconds);
+    crowd("crowd of handles", "served to handles", HANDLES, HANDLES, seconds);
+    return 0;
+}
