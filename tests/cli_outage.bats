@@ -115,6 +115,21 @@ unreachable() {
     [ "$status" = 0 ]
 }
 
+@test "a table that somebody else makes at the same moment" {
+    server_can remake || return 0
+    holdfast run "$K" -- true
+    env --default-signal "$HOLDFAST" watch "$K" >seen 2>watch.err 3>&- &
+    watcher=$!
+    STARTED+=("$watcher")
+    hold "$K"
+    await grep -q "$K: held" seen
+    "$HOLDFAST_TEST_CONTROL" remake 3>&-
+    await grep -q "$K: free" seen
+    kill "$watcher"
+    finished "$watcher"
+    [ "$STATUS" = 143 ]
+}
+
 @test "rows that are gone: the command is stopped, 76; tokens grow" {
     for how in wipe drop; do
         server_can $how || continue

@@ -8,10 +8,11 @@
 #   server_url         prints the URL of the store
 #   server_secret      prints one with a password in it, for $HOLDFAST_TEST_SECRET
 #                      (only where there are passwords)
-#   can                what the control (below) can do: words among kill pause wipe drop backup;
-#                      and "forgets" if the data is lost when the server is killed
+#   can                what the control (below) can do: words among kill pause wipe drop backup
+#                      remake; and "forgets" if the data is lost when the server is killed
 #   server_wipe        removes all rows, behind everybody's back
 #   server_drop        removes the table (collection, ...) itself
+#   server_remake      removes the table and makes it again, slowly (for can: remake)
 #   server_backup, server_restore      all rows as they are now, to and from $dir/backup
 #
 # An argument of the command that is @ becomes the URL, which is in $HOLDFAST_TEST_STORE, too. The
@@ -21,7 +22,7 @@
 #   kill             SIGKILL to all of its processes, which are gone then
 #   start            again, until it answers
 #   pause, resume    SIGSTOP and SIGCONT to all of its processes
-#   wipe, drop, backup, restore        as above
+#   wipe, drop, remake, backup, restore        as above
 #   can              prints the words of $can
 
 # Does nothing run under this number any more?
@@ -69,6 +70,7 @@ control_pause() { signal_all STOP; }
 control_resume() { signal_all CONT; }
 control_wipe() { server_wipe >>"$dir/log" 2>&1; }
 control_drop() { server_drop >>"$dir/log" 2>&1; }
+control_remake() { server_remake >>"$dir/log" 2>&1; }
 control_backup() { server_backup >>"$dir/log" 2>&1; }
 control_restore() { server_restore >>"$dir/log" 2>&1; }
 control_can() { echo "$can"; }
