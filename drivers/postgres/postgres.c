@@ -224,8 +224,7 @@ static int ask(hf_store *st, const char *sql, int n, const char *const *values, 
                         key, err);
         if (!rc) PQclear(made);
         /* IF NOT EXISTS doesn't see one that somebody else is just making. */
-        int by_other = !strcmp(state, "23505") || !strcmp(state, "42P07");
-        if (!rc || by_other)
+        if (!rc || !strcmp(state, "23505") || !strcmp(state, "42P07"))
             rc = hf__pg_ask(&st->how, link, sql, n, values, ambiguous, ret, state, what, key, err);
     }
     put_link(st, link);
