@@ -212,11 +212,12 @@ int take_url(char *arg)
 
 int open_store(const char *note, int64_t wait_ms, hf **ret)
 {
-    enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 100 };
+    enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
     hf_error err;
     o.note = note;
-    /* "At once" still leaves a far server the time to answer. */
+    /* "At once" still leaves a far server the time to answer, and so does a limit of 50 ms: it is
+       for the others who hold the key. */
     o.io_timeout_ms = wait_ms == 0                        ? QUICK_MS
                       : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms
                                                           : USUAL_MS;
