@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { POSTGRES = 1, SQLITE = 2, FIRESTORE = 4, SQL = POSTGRES | SQLITE };
+enum { POSTGRES = 1, SQLITE = 2, FIRESTORE = 4, REDIS = 8, MONGODB = 16, SQL = POSTGRES | SQLITE };
 
 static const struct kind {
     const char *name;
@@ -17,9 +17,9 @@ static const struct kind {
     int operands; /* at most */
     const char *(*print)(const struct guard_options *);
 } kinds[] = {
-    {"postgres", POSTGRES, 1, guard_postgres},
-    {"sqlite", SQLITE, 1, guard_sqlite},
-    {"firestore", FIRESTORE, 0, guard_firestore},
+    {"postgres", POSTGRES, 1, guard_postgres},    {"sqlite", SQLITE, 1, guard_sqlite},
+    {"firestore", FIRESTORE, 0, guard_firestore}, {"redis", REDIS, 0, guard_redis},
+    {"mongodb", MONGODB, 1, guard_mongodb},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -32,15 +32,15 @@ static const struct {
     int is_flag;
 } known[] = {
     {"key-column", SQL, TEXT(key_column)},
-    {"key-prefix", SQL, TEXT(key_prefix)},
+    {"key-prefix", SQL | REDIS, TEXT(key_prefix)},
     {"schema", POSTGRES, TEXT(schema)},
     {"locks", SQL, TEXT(locks)},
     {"locks-schema", POSTGRES, TEXT(locks_schema)},
-    {"elsewhere", SQL, FLAG(elsewhere)},
+    {"elsewhere", SQL | REDIS, FLAG(elsewhere)},
     {"lock", FIRESTORE, TEXT(lock)},
     {"data", FIRESTORE, TEXT(data)},
     {"owner", FIRESTORE, TEXT(owner)},
-    {"token-field", FIRESTORE, TEXT(token_field)},
+    {"token-field", FIRESTORE | MONGODB, TEXT(token_field)},
     {"max-lease", FIRESTORE, TEXT(max_lease)},
     {"undo", SQL, FLAG(undo)},
 };

@@ -42,7 +42,9 @@ static const struct command commands[] = {
      "postgres|sqlite [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
      "           [--locks NAME | --elsewhere] [--undo]\n"
      "       holdfast guard firestore --lock COLLECTION --data COLLECTION [--owner CLAIM]\n"
-     "           [--token-field NAME] [--max-lease TIME]",
+     "           [--token-field NAME] [--max-lease TIME]\n"
+     "       holdfast guard redis [--key-prefix TEXT | --elsewhere]\n"
+     "       holdfast guard mongodb COLLECTION [--token-field NAME]",
      "print what makes a database refuse a stale writer", "guard", guard_command},
     {"stores", "[--json]", "name the kinds of store there are", "doctor", stores_command},
     {"doctor", "[--json] [URL]", "prove a store before it is trusted", "doctor", doctor_command},

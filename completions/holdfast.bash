@@ -80,7 +80,7 @@ _holdfast() {
             _holdfast_reply "$word" < <(_holdfast_keys --all)
             ;;
         renew | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
-        guard) _holdfast_reply "$word" <<<$'postgres\nsqlite\nfirestore' ;;
+        guard) _holdfast_reply "$word" <<<$'postgres\nsqlite\nfirestore\nredis\nmongodb' ;;
         esac
     fi
 }

@@ -60,11 +60,13 @@ static int is_plain(const char *text, size_t least, size_t most)
     return 1;
 }
 
+enum { SQL_ESCAPES = 1, JSON };
+
 static char *quoted(char *to, const char *text, char quote, int escapes)
 {
     *to++ = quote;
     for (; *text; text++) {
-        if (*text == quote || (escapes && *text == '\\')) *to++ = *text;
+        if (*text == quote || (escapes && *text == '\\')) *to++ = escapes == JSON ? '\\' : *text;
         *to++ = *text;
     }
     *to++ = quote;
@@ -86,8 +88,15 @@ int guard_name(const char *schema, const char *name, size_t most, char ret[GUARD
 int guard_text(const char *text, int escapes, char ret[GUARD_TEXT_CAP])
 {
     if (!is_plain(text, 0, 512)) return 0;
-    escapes = escapes && strchr(text, '\\');
+    escapes = escapes && strchr(text, '\\') ? SQL_ESCAPES : 0;
     if (escapes) *ret++ = 'E';
     quoted(ret, text, '\'', escapes);
+    return 1;
+}
+
+int guard_json(const char *text, char ret[GUARD_TEXT_CAP])
+{
+    if (!is_plain(text, 0, 512)) return 0;
+    quoted(ret, text, '"', JSON);
     return 1;
 }

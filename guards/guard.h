@@ -25,6 +25,8 @@ struct guard_options {
 const char *guard_postgres(const struct guard_options *o);
 const char *guard_sqlite(const struct guard_options *o);
 const char *guard_firestore(const struct guard_options *o);
+const char *guard_redis(const struct guard_options *o);
+const char *guard_mongodb(const struct guard_options *o);
 
 /* ---- fill.c ---- */
 
@@ -43,9 +45,12 @@ int guard_name(const char *schema, const char *name, size_t most, char ret[GUARD
 /* A text within single quotes. `escapes`: backslashes may mean something. 0: as above, up to 512
    bytes, "" too. */
 int guard_text(const char *text, int escapes, char ret[GUARD_TEXT_CAP]);
+/* The same within double quotes, as JSON has it. */
+int guard_json(const char *text, char ret[GUARD_TEXT_CAP]);
 
 extern const char *const guard_postgres_sql[], *const guard_postgres_undo_sql[];
 extern const char *const guard_firestore_rules[];
+extern const char *const guard_redis_lua[], *const guard_mongodb_js[];
 extern const char *const guard_sqlite_sql[], *const guard_sqlite_undo_sql[];
 
 #endif

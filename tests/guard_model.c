@@ -18,14 +18,15 @@ enum { CLIENTS = 3, STEPS = 16 };
 
 enum op {
     END,
-    HOLD,     /* be granted the lock, alone */
-    SHARE,    /* be granted it, together with others that share */
-    LOOK,     /* is my token one of the present holders'? */
-    ENTER,    /* show it to the fence, and keep the fence's row until the transaction ends */
-    READ,     /* the counter */
-    AGAIN,    /* read it again: is it the same? */
-    WRITE,    /* what was read, plus one; seen by others when it is committed */
-    COMMIT,   /* the end of a transaction */
+    HOLD,       /* be granted the lock, alone */
+    SHARE,      /* be granted it, together with others that share */
+    LOOK,       /* is my token one of the present holders'? */
+    ENTER,      /* show it to the fence, and keep the fence's row until the transaction ends */
+    READ,       /* the counter */
+    AGAIN,      /* read it again: is it the same? */
+    WRITE,      /* what was read, plus one; seen by others when it is committed */
+    COMMIT,     /* the end of a transaction */
+    WRITE_HELD, /* one atomic step: if my token holds, the counter is what was read plus one */
     WRITE_IF, /* one atomic step: if the fence is my token, the counter is what was read plus one */
     RELEASE
 };
@@ -175,8 +176,9 @@ static int step(struct state *s, int i)
         break;
     case WRITE: c->wrote = (uint8_t)(c->seen + 1); break;
     case COMMIT: commit(s, i); break;
+    case WRITE_HELD:
     case WRITE_IF:
-        if (s->fence != c->token) {
+        if (scene->programs[i][c->at] == WRITE_HELD ? !s->in_row[i] : s->fence != c->token) {
             refuse(s, i);
             return 1;
         }
@@ -222,6 +224,7 @@ PROGRAM(late, HOLD, READ, LOOK, ENTER, WRITE, COMMIT, RELEASE);
 PROGRAM(twice, HOLD, LOOK, ENTER, READ, COMMIT, LOOK, ENTER, AGAIN, WRITE, COMMIT, RELEASE);
 PROGRAM(reader, SHARE, LOOK, ENTER, READ, COMMIT, LOOK, ENTER, AGAIN, COMMIT, RELEASE);
 PROGRAM(plain, HOLD, ENTER, COMMIT, READ, WRITE_IF, RELEASE);
+PROGRAM(atomic, HOLD, READ, WRITE_HELD, RELEASE);
 PROGRAM(unentered, HOLD, READ, ENTER, COMMIT, WRITE_IF, RELEASE);
 
 #define ALL(p)  \
@@ -237,6 +240,7 @@ static const struct scene scenes[] = {
     {"what a holder reads stays until it writes", LOOKS | FENCES, {twice, twice, one}, 1},
     {"readers that share, a writer", LOOKS | FENCES, {reader, reader, two}, 1},
     {"enter, read, conditional write (Redis, MongoDB)", FENCES, ALL(plain), 1},
+    {"the lock is looked at in the atomic step of the write (Firestore)", 0, ALL(atomic), 1},
     {"control: no guard", 0, ALL(one), 0},
     {"control: the lock's row is looked at, without a fence", LOOKS, ALL(one), 0},
     {"control: reading before entering", LOOKS | FENCES, ALL(late), 0},

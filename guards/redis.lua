@@ -1,0 +1,55 @@
+-- holdfast_enter, a guard by Holdfast for data in Redis; see doc/guards.md. It enters:
+@if HERE
+--   EVAL script 2 FENCE ROW TOKEN
+-- and when it has, runs a command if TOKEN is still good, whole and alone:
+--   EVAL script N FENCE ROW KEY... TOKEN COMMAND ARG...
+-- ROW is the lock's row, @PREFIX@ and the key. FENCE keeps the token that counts:
+-- any name of one's own that follows from the key. N is the number of names.
+@end
+@if ELSEWHERE
+--   EVAL script 1 FENCE TOKEN
+-- and when it has, runs a command if TOKEN is still good, whole and alone:
+--   EVAL script N FENCE KEY... TOKEN COMMAND ARG...
+-- FENCE keeps the greatest token that has entered: any name of one's own that follows from the
+-- lock's key. N is the number of names.
+@end
+-- Errors: LOST, the token is over; UNENTERED, a command that nobody has entered for.
+local fence, token = KEYS[1], tonumber(ARGV[1] or '')
+if not fence or not token or token < 1 or token >= 9007199254740992
+    or token ~= math.floor(token) then
+  return redis.error_reply('LOST enter needs a fence and a token')
+end
+local lowest = token
+@if HERE
+if not KEYS[2] then return redis.error_reply('LOST enter needs the name of the lock') end
+local row = redis.call('HMGET', KEYS[2], 'format', 'owner', 'granted', 'expires_us', 'flags',
+  'others')
+local time = redis.call('TIME')
+local now, lives = time[1] * 1000000 + time[2], false
+-- Of several holders the one with the smallest token is admitted, too.
+local function holds(granted, expires, flags)
+  granted, expires, flags = tonumber(granted), tonumber(expires or 0), tonumber(flags or 0)
+  if not granted or (expires ~= 0 and expires <= now) or flags % 8 >= 4 then return end
+  if granted == token then lives = true end
+  if granted < lowest then lowest = granted end
+end
+if row[1] == '1' and row[2] and row[2] ~= '' then
+  holds(row[3], row[4], row[5])
+  if row[6] ~= '[]' then
+    for _, other in ipairs(cjson.decode(row[6])) do
+      holds(other.token, other.expires_us, other.flags)
+    end
+  end
+end
+if not lives then return redis.error_reply('LOST this token is over') end
+@end
+local last = tonumber(redis.call('GET', fence) or '0')
+if last > token then
+  return redis.error_reply('LOST this token is over: a later one has entered')
+end
+if not ARGV[2] then
+  if lowest > last then redis.call('SET', fence, string.format('%.0f', lowest)) end
+  return redis.status_reply('OK')
+end
+if last < lowest then return redis.error_reply('UNENTERED written without entering') end
+return redis.call(unpack(ARGV, 2))
