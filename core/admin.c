@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WATCH_LOOK_US = 250000, PRUNE_MIN_MS = 60000 };
+enum { WATCH_LOOK_US = 250000, TOLD_US = 100000, PRUNE_MIN_MS = 60000 };
 
 /* ---- rows as people see them ---- */
 
@@ -32,6 +32,27 @@ static int over(hf *h, const hf_party *p, struct hf_time now)
 {
     if (p->expires_us && now.lo_us >= p->expires_us) return 1;
     return hf__port_dead(&h->port, p);
+}
+
+/* How long the session of a holder lives, where that is its end. Asked once for many that share it.
+   If the store doesn't say, nothing is said. */
+static void show_left(hf *h, const hf_party *p, hf_party_info *to)
+{
+    int64_t now = hf__local_us(), left_ms = HF_FOREVER;
+    if (!(h->port.can & HF_CAN_LEASES) || !p->token || p->expires_us) return;
+    pthread_mutex_lock(&h->mu);
+    int known = h->told.session == p->session && now - h->told.at_us < TOLD_US;
+    if (known) left_ms = h->told.left_ms;
+    pthread_mutex_unlock(&h->mu);
+    if (!known) {
+        if (hf__port_lease_left(&h->port, p->session, &left_ms, NULL) == HF_LOST) left_ms = 0;
+        pthread_mutex_lock(&h->mu);
+        h->told.session = p->session;
+        h->told.left_ms = left_ms;
+        h->told.at_us = now;
+        pthread_mutex_unlock(&h->mu);
+    }
+    to->left_ms = left_ms;
 }
 
 /* Shows a row; what `see` answered, or a negative code. */
@@ -60,7 +81,8 @@ static int show_row(hf *h, const char *key, const hf_row *row, hf_info_fn *see, 
     for (uint32_t i = 0; i < n; i++) {
         const hf_party *p = &row->party[i];
         if (over(h, p, now)) continue;
-        show_party(p, now, &parties[k++]);
+        show_party(p, now, &parties[k]);
+        show_left(h, p, &parties[k++]);
         if (i < row->n_holders)
             info->n_holders++;
         else

@@ -47,6 +47,7 @@ struct hf_tenure {
     int64_t used_at_us;     /* local: when it lost its last user */
     uint32_t lease_ms, users;
     uint8_t own;     /* one grant's alone */
+    uint8_t adopted; /* made elsewhere; its end is known to a second */
     uint8_t foreign; /* another process's */
     uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
     uint8_t gone;    /* over */
@@ -147,6 +148,10 @@ struct hf {
 
     struct hf_tenure *tenures, *ending; /* ending: to be ended at the store, nobody's any more */
     uint32_t making;                    /* shared ones that are being made */
+    struct {
+        uint64_t session;
+        int64_t left_ms, at_us;
+    } told; /* what the store said last of a session's end, for those who look */
 
     struct hf_wait *at_store; /* waits that are first in their line */
     struct hf_lock *cared;

@@ -203,6 +203,12 @@ static int believed(const hf_lock *l)
     return !l->expires_us || hf__port_now(&l->h->port).hi_us < l->expires_us;
 }
 
+/* May it be ours? Of one that was made elsewhere it is the store that knows when it is over. */
+static int perhaps(const hf_lock *l)
+{
+    return believed(l) || (!l->lost && l->tenure && l->tenure->adopted);
+}
+
 int64_t hf_left_ms(const hf_lock *lock)
 {
     hf *h = lock->h;
@@ -348,7 +354,7 @@ static int release(hf_lock *l, int maybe_done, hf_error *err)
     struct hf_tenure *keeper = NULL; /* for what at_least_ms still has to last */
     hf_row row;
     /* Whoever was told that nothing is left is told so here, too. */
-    int lost = l->lost || !believed(l), rc = 0;
+    int lost = l->lost || !perhaps(l), rc = 0;
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
     if (l->at_least_ms && l->tenure && believed(l)) {
         int64_t over_ms = (hf__local_us() - l->granted_at_us) / 1000;
@@ -472,7 +478,7 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     seize(l);
-    if (!believed(l))
+    if (!perhaps(l))
         rc = gone(l, "renew", err);
     else if (!l->lease_ms && !lease_ms)
         rc = 0; /* it lasts as long as its session */
@@ -497,7 +503,7 @@ int hf_confirm(hf_lock *l, hf_error *err)
     int64_t at = rc ? -1 : hf__find_token(&row, l->token);
     /* An adopted grant may still be bound to the life of the process that it was made in. */
     if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__lock_lose(l, 0);
-    if (!rc && !believed(l)) rc = gone(l, "confirm", err);
+    if (!rc && !perhaps(l)) rc = gone(l, "confirm", err);
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
     return rc;

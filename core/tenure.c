@@ -210,6 +210,7 @@ struct hf_tenure *hf__tenure_adopt(hf *h, const hf_party *p, int64_t sent_us, in
     t->users = 1;
     t->session = p->session;
     t->keep_at_us = INT64_MAX;
+    t->adopted = 1;
     /* Bound to the life of another process: that keeps it, and ends it. */
     t->foreign = t->left = !(p->flags & HF_PARTY_DETACHED);
     t->lives_until_us = t->until_us = sent_us + safe_us(ms);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BREAK_LOOK_US = 250000, BLIND_HEAD_US = 10000, MOURN_LOOKS = 11 };
+enum { BREAK_LOOK_US = 250000, ADOPTED_US = 1000000, BLIND_HEAD_US = 10000, MOURN_LOOKS = 11 };
 
 /* A death may be told a little before the store knows it: when to ask again after being told. */
 static const int64_t mourn_after_us[MOURN_LOOKS] = {
@@ -243,7 +243,7 @@ static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
     if (l->leftover) return instant ? tend_leftover(l, now, until) : 0;
     if (!l->lost && !l->releasing) {
         if (l->tenure) {
-            int64_t end = hf__tenure_until(l);
+            int64_t end = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
             if (now >= end)
                 hf__lock_lose(l, 0);
             else

@@ -10,9 +10,9 @@
 
 enum { DEAD_CAP = 64, CALM_CONFLICTS = 4, PAUSE_CONFLICT_US = 2000, PAUSE_RETRY_US = 50000 };
 
-/* Milliseconds are the coarsest clock of a store that we know of; where nothing but revs and
-   markers goes by it, seconds. */
-enum { CLOCK_GRAIN_US = 1000, COARSE_GRAIN_US = 1000000 };
+/* Milliseconds are the coarsest clock of a store that we know of. Where nothing but revs and
+   markers goes by it: what isn't a reply that was overtaken, but a clock that was set. */
+enum { CLOCK_GRAIN_US = 1000, COARSE_STEP_US = 10000000 };
 
 void hf__pause(int64_t us)
 {
@@ -31,6 +31,8 @@ struct hf_time hf__port_now(struct hf_port *port)
     }
     pthread_mutex_lock(&port->mu);
     struct hf_time t = hf__clock_at(&port->clock, hf__local_us());
+    /* As it was told, not carried on: revs go by it, and all who write count by what was told. */
+    if (port->can & HF_CAN_LEASES) t.lo_us = port->clock.lo_us;
     pthread_mutex_unlock(&port->mu);
     return t;
 }
@@ -38,9 +40,12 @@ struct hf_time hf__port_now(struct hf_port *port)
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
     int64_t received_us = hf__local_us();
-    int64_t grain_us = port->can & HF_CAN_LEASES ? COARSE_GRAIN_US : CLOCK_GRAIN_US;
+    struct hf_clock *k = &port->clock;
     pthread_mutex_lock(&port->mu);
-    hf__clock_add(&port->clock, sent_us, received_us, clock_us, grain_us);
+    if (!(port->can & HF_CAN_LEASES))
+        hf__clock_add(k, sent_us, received_us, clock_us, CLOCK_GRAIN_US);
+    else if (clock_us > k->lo_us || (clock_us && clock_us < k->lo_us - COARSE_STEP_US))
+        *k = (struct hf_clock){1, clock_us, received_us, clock_us, received_us, 0};
     pthread_mutex_unlock(&port->mu);
 }
 

@@ -274,11 +274,6 @@ static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until,
         *known = 1;
     }
     pthread_mutex_unlock(&h->mu);
-    if (!*known && h->port.can & HF_CAN_LEASES && w->deadline_us > w->started_us) {
-        /* As if there were no row: if there is one, the conflict shows it, as soon as a get. */
-        *known = 1;
-        return HF_CONFLICT;
-    }
     if (*known || !h->port.drv->take || w->once || h->port.can & HF_CAN_INSTANT ||
         w->party.flags & HF_PARTY_DETACHED)
         return HF_CONFLICT;
