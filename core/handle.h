@@ -54,6 +54,15 @@ struct hf_tenure {
     uint8_t busy;    /* being kept */
 };
 
+/* A request that was given up, although the store didn't confirm it: it may stand in the row, and
+   would for as long as a session of ours is kept. */
+struct hf_regret {
+    struct hf_regret *next;
+    struct hf_entry *e;
+    uint8_t id[16];
+    int64_t at_us; /* local: when to try again */
+};
+
 struct hf_lock {
     struct hf *h;
     struct hf_entry *e;
@@ -104,6 +113,7 @@ struct hf_wait {
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
     uint8_t once, queued, asked, unique_owner;
+    uint8_t named;                 /* its id is the caller's, who may ask it again */
     uint8_t looked;                /* at the store, at least once */
     uint8_t granted;               /* the store said once that it holds */
     uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
@@ -148,6 +158,7 @@ struct hf {
 
     struct hf_tenure *tenures, *ending; /* ending: to be ended at the store, nobody's any more */
     uint32_t making;                    /* shared ones that are being made */
+    struct hf_regret *regrets;          /* requests that are still to be withdrawn */
     struct {
         uint64_t session;
         int64_t left_ms, at_us;
@@ -216,6 +227,7 @@ int64_t hf__tenure_until(const hf_lock *lock);
 int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);
 int64_t hf__tenures_tend(hf *h);
 void hf__tenures_doubt(hf *h, struct hf_wait *w);
+void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16]);
 void hf__tenures_end(hf *h);
 void hf__tenures_close(hf *h);
 

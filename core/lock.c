@@ -199,7 +199,8 @@ static int believed(const hf_lock *l)
 {
     if (l->lost) return 0;
     if (l->hold_until_us && hf__local_us() >= l->hold_until_us) return 0;
-    if (l->tenure && hf__local_us() >= hf__tenure_until(l)) return 0;
+    /* Not in the last millisecond, for which hf_left_ms says 0. */
+    if (l->tenure && hf__local_us() + 1000 > hf__tenure_until(l)) return 0;
     return !l->expires_us || hf__port_now(&l->h->port).hi_us < l->expires_us;
 }
 
@@ -415,6 +416,9 @@ int hf_release(hf_lock *l, hf_error *err)
         l->busy = 1;
         l->releasing = 1;
         rc = release(l, rc == HF_UNKNOWN, err);
+        /* Its session is over by now, or soon, without our help. */
+        if (failed(rc) && l->tenure && hf__local_us() >= hf__tenure_until(l))
+            rc = gone(l, "release", err);
         while (l->telling && !pthread_equal(l->teller, pthread_self()))
             pthread_cond_wait(&h->changed, &h->mu);
     }

@@ -17,8 +17,10 @@
 #include "handle.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { SOON_US = 500000 };
+/* hf_left_ms says 0 for less than a millisecond. */
+enum { SOON_US = 500000, GRAIN_US = 1000 };
 
 /* Shorter by as much as two clocks' rates may differ. */
 static int64_t safe_us(int64_t ms) { return ms * (1000 - HF_CLOCK_RATE_PPM / 1000); }
@@ -94,6 +96,10 @@ void hf__tenures_end(hf *h)
 void hf__tenures_close(hf *h)
 {
     pthread_mutex_lock(&h->mu);
+    for (struct hf_regret *r; (r = h->regrets);) {
+        h->regrets = r->next;
+        free(r);
+    }
     while (h->tenures) {
         struct hf_tenure *t = h->tenures;
         h->tenures = t->next;
@@ -157,17 +163,17 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
 {
     int64_t ms;
     while (t->busy) pthread_cond_wait(&h->changed, &h->mu);
-    if (!t->gone && hf__local_us() >= t->until_us) lose(h, t);
+    if (!t->gone && hf__local_us() + GRAIN_US > t->until_us) lose(h, t);
     if (t->gone) return hf_fail(err, HF_LOST, 0, "lease: it has run out");
     t->busy = 1;
     pthread_mutex_unlock(&h->mu);
     int64_t sent_us = hf__local_us();
     int rc = hf__port_lease_keep(&h->port, t->session, &ms, err);
-    int64_t now = hf__local_us();
     pthread_mutex_lock(&h->mu);
+    int64_t now = hf__local_us(); /* under the mutex: who was told that it is over mustn't err */
     t->busy = 0;
     pthread_cond_broadcast(&h->changed);
-    if (rc == HF_LOST || now >= t->until_us) lose(h, t);
+    if (rc == HF_LOST || now + GRAIN_US > t->until_us) lose(h, t);
     if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
     if (!rc)
         lasts(t, sent_us, ms);
@@ -229,13 +235,61 @@ void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us)
     t->until_us = min64(t->lives_until_us, asked_us + all);
 }
 
+/* ---- what was given up ---- */
+
+/* It is withdrawn in the background. Under the mutex. Without memory it stands until this handle is
+   closed. */
+void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16])
+{
+    struct hf_regret *r = calloc(1, sizeof *r);
+    if (!r) return;
+    memcpy(r->id, id, 16);
+    r->e = e;
+    r->at_us = hf__local_us() + SOON_US;
+    e->refs++;
+    r->next = h->regrets;
+    h->regrets = r;
+    if (!hf__need_renewer(h, NULL)) pthread_cond_signal(&h->renewer_cond);
+}
+
+/* When to look again. Under the mutex, dropped; only the renewer takes any out. */
+static int64_t tend_regrets(hf *h)
+{
+    int64_t next = INT64_MAX;
+    for (struct hf_regret **at = &h->regrets, *r; (r = *at);) {
+        struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = 1};
+        struct hf_outcome out;
+        hf_row row;
+        if (r->at_us > hf__local_us()) {
+            next = min64(next, r->at_us);
+            at = &r->next;
+            continue;
+        }
+        memcpy(ev.id, r->id, 16);
+        hf_row_init(&row);
+        pthread_mutex_unlock(&h->mu);
+        int rc = hf__turn(&h->port, &r->e->key, &ev, &row, 0, 0, &out, NULL);
+        pthread_mutex_lock(&h->mu);
+        hf_row_clear(&row);
+        r->at_us = hf__local_us() + SOON_US;
+        at = &h->regrets; /* others may have come */
+        if (rc && rc != HF_CORRUPT) continue;
+        while (*at != r) at = &(*at)->next;
+        *at = r->next;
+        hf__entry_put(h, r->e);
+        free(r);
+        at = &h->regrets;
+    }
+    return next;
+}
+
 /* The renewer's part: keeps what is due. When to look again. Under the mutex, dropped. */
 int64_t hf__tenures_tend(hf *h)
 {
     int64_t next;
     hf__tenures_end(h);
 again:
-    next = INT64_MAX;
+    next = tend_regrets(h);
     for (struct hf_tenure *t = h->tenures; t; t = t->next) {
         int64_t now = hf__local_us();
         if (t->gone || t->busy || t->keep_at_us > now) {

@@ -96,6 +96,15 @@ static void set_error(struct hf_wait *w, int code, const char *why)
     w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, why);
 }
 
+/* It may stand in the row with a session that is kept: to be withdrawn later on. */
+static void regret(struct hf_wait *w)
+{
+    if (!(w->h->port.can & HF_CAN_LEASES) || w->named) return;
+    pthread_mutex_lock(&w->h->mu);
+    hf__regret(w->h, w->e, w->party.id);
+    pthread_mutex_unlock(&w->h->mu);
+}
+
 static void withdraw(struct hf_wait *w)
 {
     struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = w->granted || w->lost_reply};
@@ -111,6 +120,7 @@ static void withdraw(struct hf_wait *w)
     /* A take whose reply was lost isn't bound to a rev: it may land whenever the key is free. */
     if (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (w->lost_take && !w->granted))
         set_error(w, HF_UNKNOWN, "the store doesn't say whether it was withdrawn");
+    if (rc) regret(w);
 }
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
@@ -241,6 +251,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     w->code = rc;
     w->err = *err;
     if (rc != HF_UNKNOWN && w->asked) withdraw(w);
+    if (rc == HF_UNKNOWN) regret(w);
     return 1;
 }
 
@@ -433,6 +444,7 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
     w->h = h;
     w->e = e;
     fill_party(h, o, &w->party);
+    w->named = o->request_id != NULL;
     w->flags = o->flags;
     w->unique_owner = o->owner && o->mode == HF_EXCLUSIVE && !(o->flags & HF_ALLOW_RECURSIVE);
     if (h->port.can & HF_CAN_NOT_QUEUE) w->flags |= HF_UNQUEUED;
