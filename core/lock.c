@@ -278,7 +278,11 @@ static void let_go(hf_lock *l)
 }
 
 /* Lost, and not by max_hold_ms, where the store still has it. */
-static int over_already(const hf_lock *l) { return l->lost && !l->by_cap; }
+static int over_already(const hf_lock *l)
+{
+    if (l->tenure && !l->tenure->adopted && hf__local_us() >= hf__tenure_until(l)) return 1;
+    return l->lost && !l->by_cap;
+}
 
 /* One event for this grant at the store; the mutex is dropped meanwhile. The row as stored (or as
    last seen) is in `row`. */
@@ -416,9 +420,6 @@ int hf_release(hf_lock *l, hf_error *err)
         l->busy = 1;
         l->releasing = 1;
         rc = release(l, rc == HF_UNKNOWN, err);
-        /* Its session is over by now, or soon, without our help. */
-        if (failed(rc) && l->tenure && hf__local_us() >= hf__tenure_until(l))
-            rc = gone(l, "release", err);
         while (l->telling && !pthread_equal(l->teller, pthread_self()))
             pthread_cond_wait(&h->changed, &h->mu);
     }
