@@ -224,6 +224,7 @@ void hf__tenure_put(hf *h, struct hf_tenure *t);
 struct hf_tenure *hf__tenure_adopt(hf *h, const hf_party *p, int64_t sent_us, int64_t ms);
 void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us);
 int64_t hf__tenure_until(const hf_lock *lock);
+int hf__tenure_keeper(hf_lock *lock, struct hf_tenure **ret, hf_error *err);
 int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);
 int64_t hf__tenures_tend(hf *h);
 void hf__tenures_doubt(hf *h, struct hf_wait *w);

@@ -361,18 +361,13 @@ static int release(hf_lock *l, int maybe_done, hf_error *err)
     /* Whoever was told that nothing is left is told so here, too. */
     int lost = l->lost || !perhaps(l), rc = 0;
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
-    if (l->at_least_ms && l->tenure && believed(l)) {
-        int64_t over_ms = (hf__local_us() - l->granted_at_us) / 1000;
-        int64_t left_ms = (int64_t)l->at_least_ms - over_ms;
-        if (left_ms > 0) rc = hf__tenure_have(l->h, (uint32_t)left_ms, 1, &keeper, err);
-        if (rc) return rc;
-        if (keeper) ev.session = keeper->session;
-    }
+    if (l->at_least_ms && l->tenure && believed(l)) rc = hf__tenure_keeper(l, &keeper, err);
+    if (rc) return rc;
+    if (keeper) ev.session = keeper->session;
     hf_row_init(&row);
     rc = carry(l, &ev, &row, &out, err);
     hf_row_clear(&row);
     if (keeper) {
-        keeper->keep_at_us = INT64_MAX;
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__tenure_put(l->h, keeper);
     }

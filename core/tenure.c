@@ -332,6 +332,16 @@ int64_t hf__tenure_until(const hf_lock *l)
     return until;
 }
 
+/* For a hold that is released but kept taken for what is left of at_least_ms: one of its own, that
+   nobody keeps. None if that is over. Under the mutex, dropped. */
+int hf__tenure_keeper(hf_lock *l, struct hf_tenure **ret, hf_error *err)
+{
+    int64_t left_ms = (int64_t)l->at_least_ms - (hf__local_us() - l->granted_at_us) / 1000;
+    int rc = left_ms > 0 ? hf__tenure_have(l->h, (uint32_t)left_ms, 1, ret, err) : 0;
+    if (!rc && *ret) (*ret)->keep_at_us = INT64_MAX;
+    return rc;
+}
+
 /* The row goes on naming this grant; with which session? */
 static int check(hf_lock *l, const struct hf_tenure *to, hf_row *row, hf_error *err)
 {
