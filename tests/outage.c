@@ -35,8 +35,10 @@ uint64_t outage_seed;
 static uint64_t chance;
 static const char *control;
 static char abilities[400];
-static int server_down, server_paused, scene;
-static uint64_t token_floor[OUTAGE_KEYS], incarnations;
+static int server_down, server_paused;
+static void (*party_body)(int);
+uint64_t outage_floor[OUTAGE_KEYS];
+static uint64_t incarnations;
 static struct window windows[OUTAGE_WINDOWS];
 static int n_windows;
 
@@ -59,13 +61,20 @@ void outage_reseed(uint64_t with)
     next_chance();
 }
 
+void outage_next_scene(void)
+{
+    static uint64_t scene;
+    memset(world, 0, sizeof *world);
+    outage_reseed(++scene << 32);
+}
+
 const char *outage_key(int key)
 {
     static const char *const keys[OUTAGE_KEYS] = {"outage/a", "outage/b"};
     return keys[key];
 }
 
-static void nap_ms(int64_t ms)
+void outage_nap_ms(int64_t ms)
 {
     struct timespec t = {ms / 1000, ms % 1000 * 1000000};
     while (nanosleep(&t, &t) && errno == EINTR) continue;
@@ -134,7 +143,7 @@ static void start_party(int i)
 {
     struct party *p = &world->party[i];
     uint64_t number = ++incarnations;
-    p->late_us = p->holds_until_us = 0;
+    p->late_us = p->holds_until_us = p->through = 0;
     fflush(stdout);
     pid_t parent = getpid(), pid = fork();
     assert_true(pid >= 0);
@@ -142,7 +151,7 @@ static void start_party(int i)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(1);
         outage_reseed(number);
-        party_run(i);
+        party_body(i);
     }
     p->pid = pid;
 }
@@ -162,7 +171,7 @@ static void freeze_party(int i, int64_t ms)
 {
     struct party *p = &world->party[i];
     kill(p->pid, SIGSTOP);
-    nap_ms(ms);
+    outage_nap_ms(ms);
     if (__atomic_load_n(&p->late_us, __ATOMIC_SEQ_CST))
         __atomic_add_fetch(&p->late_us, ms * 1000, __ATOMIC_SEQ_CST);
     kill(p->pid, SIGCONT);
@@ -189,7 +198,7 @@ static void wait_ms(int64_t ms)
     int64_t until_us = outage_us() + ms * 1000;
     while (outage_us() < until_us) {
         look_after();
-        nap_ms(5);
+        outage_nap_ms(5);
     }
 }
 
@@ -204,7 +213,7 @@ static int await_holder(void)
         }
         look_after();
         if (outage_us() > end_us) fail_msg("nobody holds a key");
-        nap_ms(1);
+        outage_nap_ms(1);
     }
 }
 
@@ -219,7 +228,7 @@ static void all_are_served(void)
             look_after();
             if (outage_us() > end_us)
                 fail_msg("party %d isn't served any more: %s", i, world->party[i].doing);
-            nap_ms(5);
+            outage_nap_ms(5);
         }
 }
 
@@ -235,17 +244,17 @@ static void all_end(void)
             if (gone && status) fail_msg("party %d ended: status 0x%x", i, (unsigned)status);
             if (!gone && outage_us() > end_us)
                 fail_msg("party %d: %s doesn't return", i, world->party[i].doing);
-            if (!gone) nap_ms(5);
+            if (!gone) outage_nap_ms(5);
         }
 }
 
 /* ---- scenes ---- */
 
-static void begin_scene(void)
+static void begin_scene(void (*body)(int))
 {
-    memset(world, 0, sizeof *world);
+    party_body = body;
     n_windows = 0;
-    outage_reseed((uint64_t)++scene << 32);
+    outage_next_scene();
     for (int i = 0; i < OUTAGE_PARTIES; i++) start_party(i);
     wait_ms(300);
 }
@@ -256,7 +265,7 @@ static void end_scene(int lost)
     struct verdict v;
     all_are_served();
     all_end();
-    outage_judge(windows, n_windows, token_floor, &v);
+    outage_judge(windows, n_windows, outage_floor, &v);
     printf("# %llu grants, %llu changes of hands, %llu refusals, %llu losses, %llu unknown, %llu "
            "unavailable, %llu pairs of which one was forgotten\n",
            (unsigned long long)v.count[GRANTS], (unsigned long long)v.changes,
@@ -274,7 +283,7 @@ static void for_one_lease_longer(void) { wait_ms(LEASE_MS + 400 + (int64_t)outag
 static void parties_stopped(void **state)
 {
     (void)state;
-    begin_scene();
+    begin_scene(party_run);
     for (int i = 0; i < 8; i++) {
         /* Anybody, for a while; or who holds, until about when its successor has begun. */
         int who = await_holder();
@@ -292,7 +301,7 @@ static void parties_stopped(void **state)
 static void parties_killed(void **state)
 {
     (void)state;
-    begin_scene();
+    begin_scene(party_run);
     for (int i = 0; i < 12; i++) {
         int who = (int)outage_below(OUTAGE_PARTIES);
         wait_ms(100 + (int64_t)outage_below(400));
@@ -322,7 +331,7 @@ static void server_killed(void **state)
     (void)state;
     void (*const ways[])(void) = {kill_and_start_at_once, kill_and_start_late,
                                   kill_and_start_at_once};
-    begin_scene();
+    begin_scene(party_run);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         await_holder();
         if (can("forgets"))
@@ -337,7 +346,7 @@ static void server_killed(void **state)
 static void server_stopped(void **state)
 {
     (void)state;
-    begin_scene();
+    begin_scene(party_run);
     for (int i = 0; i < 4; i++) {
         await_holder();
         pause_server(1);
@@ -357,7 +366,7 @@ static void restore(void) { tell_server("restore"); }
 
 static void forgetting(void (*how)(void))
 {
-    begin_scene();
+    begin_scene(party_run);
     for (int i = 0; i < 3; i++) {
         await_holder();
         forget_by(how);
@@ -381,7 +390,7 @@ static void table_dropped(void **state)
 static void backup_restored(void **state)
 {
     (void)state;
-    begin_scene();
+    begin_scene(party_run);
     await_holder();
     tell_server("backup");
     wait_ms(LEASE_MS); /* who holds now is in it: its lease there is over soon */
@@ -393,110 +402,50 @@ static void backup_restored(void **state)
     end_scene(1);
 }
 
-/* ---- one holder, one successor ---- */
-
-enum { HOLDS = 1, SUCCEEDED, WOKEN, ASKED };
-
-struct stage {
-    int first, second; /* how far they have got */
-    uint64_t first_token, second_token;
-    int64_t left_ms; /* when the first one was woken */
-    int renewed, confirmed, released, kept;
-};
-
-static void stage_wait(const int *at, int until)
+static int all_through(void)
 {
-    int64_t end_us = outage_us() + (int64_t)SERVED_MS * 1000;
-    while (__atomic_load_n(at, __ATOMIC_ACQUIRE) < until && outage_us() < end_us) usleep(500);
+    for (int i = 0; i < OUTAGE_PARTIES; i++)
+        if (!world->party[i].through) return 0;
+    return 1;
 }
 
-static void set(int *at, int to) { __atomic_store_n(at, to, __ATOMIC_RELEASE); }
-
-static hf_lock *take(int64_t lease_ms, uint64_t *ret_token)
+static void hurt_somebody(void)
 {
-    hf *h;
-    hf_lock *lock;
-    hf_error err;
-    hf_options o = HF_OPTIONS_INIT;
-    o.lease_ms = lease_ms;
-    o.wait_ms = SERVED_MS;
-    if (hf_open(outage_url, NULL, &h, &err) || hf_acquire(h, outage_key(0), &o, &lock, &err)) {
-        printf("# %s\n", err.text);
-        _exit(1);
+    int who = (int)outage_below(OUTAGE_PARTIES);
+    if (can("kill") && !can("forgets") && outage_below(2)) {
+        kill_and_start_at_once();
+    } else if (can("pause") && outage_below(2)) {
+        pause_server(1);
+        wait_ms((int64_t)outage_below(LEASE_MS * 2));
+        pause_server(0);
+    } else {
+        end_party(who);
+        start_party(who);
     }
-    *ret_token = hf_token(lock);
-    return lock;
 }
 
-/* Believes; is stopped at some point of it; looks once more. */
-static void first_holder(struct stage *s)
-{
-    hf_lock *lock = take(LEASE_MS, &s->first_token);
-    set(&s->first, HOLDS);
-    stage_wait(&s->second, SUCCEEDED);
-    s->left_ms = hf_left_ms(lock);
-    s->confirmed = hf_confirm(lock, NULL);
-    s->renewed = hf_renew(lock, 0, NULL);
-    s->released = hf_release(lock, NULL);
-    set(&s->first, WOKEN);
-}
-
-static void second_holder(struct stage *s)
-{
-    hf_lock *lock = take(20000, &s->second_token);
-    set(&s->second, SUCCEEDED);
-    stage_wait(&s->first, WOKEN);
-    s->kept = hf_left_ms(lock) > 0 ? hf_confirm(lock, NULL) : HF_LOST;
-    if (hf_release(lock, NULL)) s->kept = HF_LOST;
-    set(&s->second, ASKED);
-}
-
-static pid_t play(void (*part)(struct stage *), struct stage *s)
-{
-    fflush(stdout);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (!pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        part(s);
-        _exit(0);
-    }
-    return pid;
-}
-
-/* In memory that the parties share; their pids are where the teardown finds them. */
-static void holder_stopped(void **state)
+/* Events that are marked as done stay so, and each is done once, whatever happens. */
+static void events_serviced(void **state)
 {
     (void)state;
-    enum { ROUNDS = 4 };
-    outage_reseed((uint64_t)++scene << 32);
-    for (int round = 0; round < ROUNDS; round++) {
-        memset(world, 0, sizeof *world);
-        struct stage *s = (struct stage *)(void *)world->hold;
-        world->party[0].pid = play(first_holder, s);
-        stage_wait(&s->first, HOLDS);
-        world->party[1].pid = play(second_holder, s);
-        nap_ms((int64_t)outage_below(LEASE_MS)); /* before, in, or after a renewal */
-        kill(world->party[0].pid, SIGSTOP);
-        stage_wait(&s->second, SUCCEEDED);
-        kill(world->party[0].pid, SIGCONT);
-        for (int i = 0; i < 2; i++) {
-            int status = -1;
-            waitpid(world->party[i].pid, &status, 0);
-            world->party[i].pid = 0;
-            assert_int_equal(status, 0);
-        }
-        assert_int_equal(s->second, ASKED);
-        assert_true(s->left_ms <= 0);
-        assert_string_equal(hf_code_name(s->confirmed), "LOST");
-        assert_string_equal(hf_code_name(s->renewed), "LOST");
-        assert_string_equal(hf_code_name(s->released), "LOST");
-        assert_string_equal(hf_code_name(s->kept), "OK");
-        assert_true(s->first_token > token_floor[0]);
-        assert_true(s->second_token > s->first_token);
-        token_floor[0] = s->second_token;
+    int hurt = 0;
+    int64_t end_us = outage_us() + INT64_C(180000000);
+    uint64_t runs = 0, told = 0;
+    begin_scene(party_service);
+    for (; !all_through(); hurt++) {
+        if (outage_us() > end_us) fail_msg("not all events are done");
+        hurt_somebody();
+        wait_ms(300 + (int64_t)outage_below(500));
     }
-    printf("# %d holders stopped for longer than their lease\n", ROUNDS);
+    all_end();
+    for (int i = 0; i < OUTAGE_PARTIES; i++) {
+        runs += world->party[i].count[GRANTS];
+        told += world->party[i].count[DONES];
+        if (*world->party[i].odd) fail_msg("%s", world->party[i].odd);
+    }
+    printf("# %d events: %llu runs, %llu times told that it is done, %d outages\n", OUTAGE_EVENTS,
+           (unsigned long long)runs, (unsigned long long)told, hurt);
+    assert_true(runs >= OUTAGE_EVENTS && told >= OUTAGE_EVENTS && hurt > 1);
 }
 
 /* ---- all of it ---- */
@@ -534,9 +483,10 @@ int main(int argc, char **argv)
         const char *needs;
         struct CMUnitTest test;
     } scenes[] = {
-        {"", cmocka_unit_test_teardown(holder_stopped, tidy_up)},
+        {"", cmocka_unit_test_teardown(outage_holder_stopped, tidy_up)},
         {"", cmocka_unit_test_teardown(parties_stopped, tidy_up)},
         {"", cmocka_unit_test_teardown(parties_killed, tidy_up)},
+        {"", cmocka_unit_test_teardown(events_serviced, tidy_up)},
         {"kill", cmocka_unit_test_teardown(server_killed, tidy_up)},
         {"pause", cmocka_unit_test_teardown(server_stopped, tidy_up)},
         {"wipe", cmocka_unit_test_teardown(rows_wiped, tidy_up)},

@@ -15,7 +15,13 @@
 
 #include <cmocka.h>
 
-enum { OUTAGE_PARTIES = 5, OUTAGE_KEYS = 2, OUTAGE_HOLDS = 50000, OUTAGE_WINDOWS = 32 };
+enum {
+    OUTAGE_PARTIES = 5,
+    OUTAGE_KEYS = 2,
+    OUTAGE_HOLDS = 50000,
+    OUTAGE_WINDOWS = 32,
+    OUTAGE_EVENTS = 60
+};
 enum { LEASE_MS = 1000, IO_MS = 1000, LONG_HOLD_MS = 2600 };
 
 /*
@@ -29,7 +35,7 @@ struct hold {
     int lost;
 };
 
-enum counted { GRANTS, REFUSALS, LOSSES, UNKNOWNS, AWAYS, COUNTED };
+enum counted { GRANTS, REFUSALS, LOSSES, UNKNOWNS, AWAYS, DONES, COUNTED };
 
 struct party {
     pid_t pid;
@@ -37,7 +43,14 @@ struct party {
     const char *doing;      /* a literal: the same address in all of them */
     int64_t holds_until_us; /* that it means to hold on until then; 0: holds nothing */
     uint64_t count[COUNTED];
+    int through;   /* every event is done, as far as it has been told */
     char odd[700]; /* what must not have happened */
+};
+
+/* An event, and the run of it that was confirmed as the one that did it. */
+struct event {
+    uint64_t token;
+    int64_t finished_us;
 };
 
 /* Between these the store may have forgotten what it had granted. */
@@ -50,12 +63,17 @@ struct world {
     uint32_t n_holds;
     struct party party[OUTAGE_PARTIES];
     struct hold hold[OUTAGE_HOLDS];
+    struct event event[OUTAGE_EVENTS];
 };
 extern struct world *world;
 extern const char *outage_url;
 extern uint64_t outage_seed;
 
+extern uint64_t outage_floor[OUTAGE_KEYS]; /* the greatest tokens of the scenes before */
+
 int64_t outage_us(void);
+void outage_nap_ms(int64_t ms);
+void outage_next_scene(void); /* an empty world, and its own chances */
 /* 0 to n - 1, from the seed and whatever the process was seeded with. */
 uint64_t outage_below(uint64_t n);
 void outage_reseed(uint64_t with);
@@ -65,6 +83,12 @@ const char *outage_key(int key);
 
 /* The body of a party: asks for keys, holds them, gives them back, until the world stops. */
 _Noreturn void party_run(int me);
+/* Another: services one event after the other, unless that is done, until each of them is. */
+_Noreturn void party_service(int me);
+
+/* ---- a scene of its own (outage_stage.c) ---- */
+
+void outage_holder_stopped(void **state);
 
 /* ---- what came of it (outage_judge.c) ---- */
 

@@ -5,10 +5,11 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BOUND_MS = 20000, FOREVER_BOUND_MS = 60000, REOPEN_AFTER = 20 };
+enum { KEEP_MS = 3600000, BOUND_MS = 20000, FOREVER_BOUND_MS = 60000, REOPEN_AFTER = 20 };
 
 static struct party *me;
 static int my_number;
@@ -100,25 +101,85 @@ static void ask(hf *h)
     usleep((useconds_t)(1000 + outage_below(20000)));
 }
 
-void party_run(int number)
+/* ---- events ---- */
+
+static int run_event(hf_lock *lock, struct event *e, int64_t asked_us)
+{
+    char result[24];
+    uint64_t token = hf_token(lock);
+    me->count[GRANTS]++;
+    int64_t finished_us = __atomic_load_n(&e->finished_us, __ATOMIC_ACQUIRE);
+    if (finished_us && finished_us < asked_us) odd("an event that was done ran again", 0);
+    usleep((useconds_t)(20000 + outage_below(60000)));
+    snprintf(result, sizeof result, "%llu", (unsigned long long)token);
+    begin("finish", BOUND_MS);
+    int rc = hf_once_finish(lock, result, KEEP_MS, &err);
+    note("finish", rc);
+    if (rc) return 0;
+    uint64_t none = 0;
+    if (!__atomic_compare_exchange_n(&e->token, &none, token, 0, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        odd("an event was finished twice", 0);
+    __atomic_store_n(&e->finished_us, outage_us(), __ATOMIC_RELEASE);
+    return 1;
+}
+
+/* The next event: 1 when it is done. */
+static int service(hf *h, int number)
+{
+    struct event *e = &world->event[number];
+    hf_options o = HF_OPTIONS_INIT;
+    hf_once once;
+    char key[40];
+    snprintf(key, sizeof key, "outage/event/%d", number);
+    o.lease_ms = LEASE_MS;
+    o.wait_ms = 2000;
+    int64_t asked_us = outage_us();
+    begin("once", o.wait_ms + BOUND_MS);
+    int rc = hf_once_begin(h, key, KEEP_MS, &o, &once, &err);
+    note("once", rc);
+    if (rc) return 0;
+    if (once.lock) return run_event(once.lock, e, asked_us);
+    me->count[DONES]++;
+    uint64_t token = __atomic_load_n(&e->token, __ATOMIC_ACQUIRE);
+    if (token && strtoull(once.result, NULL, 10) != token) odd("an event has another result", 0);
+    return 1;
+}
+
+/* ---- a life ---- */
+
+static int stopped(void) { return __atomic_load_n(&world->stop, __ATOMIC_RELAXED); }
+
+/* Opens, does so a few times, closes, opens again. */
+static _Noreturn void live(int number, void (*act)(hf *h))
 {
     hf_open_options oo = HF_OPEN_OPTIONS_INIT;
     oo.io_timeout_ms = IO_MS;
     my_number = number;
     me = &world->party[number];
-    while (!__atomic_load_n(&world->stop, __ATOMIC_RELAXED)) {
+    while (!stopped()) {
         hf *h;
         begin("open", BOUND_MS);
         int rc = hf_open(outage_url, &oo, &h, &err);
         note("open", rc);
         if (rc) usleep(50000);
-        for (int i = 0; !rc && i < REOPEN_AFTER; i++) {
-            if (__atomic_load_n(&world->stop, __ATOMIC_RELAXED)) break;
-            ask(h);
-        }
+        for (int i = 0; !rc && i < REOPEN_AFTER && !stopped(); i++) act(h);
         begin("close", BOUND_MS);
         if (!rc) hf_close(h);
         note("close", 0);
     }
     _exit(0);
 }
+
+static void service_next(hf *h)
+{
+    static int next;
+    if (next < OUTAGE_EVENTS)
+        next += service(h, next);
+    else
+        usleep(5000);
+    me->through = next == OUTAGE_EVENTS;
+}
+
+void party_run(int number) { live(number, ask); }
+void party_service(int number) { live(number, service_next); }
