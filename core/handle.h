@@ -180,7 +180,8 @@ struct hf {
     int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
     struct hf_round round;    /* the tender's own */
     int tender_sleeps, tender_todo;
-    int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
+    int renewer_todo; /* the pump wakes it when it has told its callers */
+    int mourning;     /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
 
     hf_stats stats;
     char *safe_url;

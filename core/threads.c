@@ -80,6 +80,8 @@ static void advance_due(hf *h, int rung)
         struct hf_wait *next = w->list_next;
         if (over) {
             conclude(h, w);
+            if (h->renewer_todo) pthread_cond_signal(&h->renewer_cond);
+            h->renewer_todo = 0;
             next = h->at_store; /* the list may have changed; those looked at aren't due again */
         } else if (!w->pins) {
             pthread_cond_broadcast(&w->changed);

@@ -154,6 +154,32 @@ static int take_up(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
+/* Handed the key while it waited, it holds already. Where a write takes a while it doesn't wait for
+   that of its claim: a renewal says the same, and the renewer makes it at once. Not if there is
+   little time left for it, or if nothing is to be renewed. */
+static int take_up_unclaimed(struct hf_wait *w, const hf_row *row)
+{
+    enum { OTHERWISE = HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES };
+    hf *h = w->h;
+    int64_t at = hf__find_id(row, w->party.id);
+    if (h->port.can & OTHERWISE || w->once || w->flags & (HF_NO_RENEW | HF_DETACHED)) return 0;
+    if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
+    const hf_party *p = &row->party[at];
+    int64_t left = p->expires_us - hf__port_now(&h->port).hi_us;
+    if (!(p->flags & HF_PARTY_UNCLAIMED) || left < (int64_t)p->claim_ms * 500) return 0;
+    pthread_mutex_lock(&h->mu);
+    int renewer = !hf__need_renewer(h, NULL);
+    pthread_mutex_unlock(&h->mu);
+    if (!renewer || !take_up(w, row)) return 0;
+    pthread_mutex_lock(&h->mu);
+    if (w->lock) {
+        w->lock->renew_at_us = 0;
+        h->renewer_todo = 1; /* first the caller is told */
+    }
+    pthread_mutex_unlock(&h->mu);
+    return 1;
+}
+
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Between three quarters and five quarters of it. */
@@ -329,12 +355,12 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (rc) return store_failed(w, rc, &err);
         w->away_since_us = 0;
         if (nothing_to_do(w, row)) return 0;
+        if (take_up_unclaimed(w, row)) return 1;
         known = 1;
     }
     rc = ask(w, &ev, row, known, until, &out, &err);
     if (rc) return store_failed(w, rc, &err);
     w->away_since_us = 0;
-    w->look_at_us = hf__local_us() + poll_us(h);
     switch (out.answer) {
     case HF_ANS_GRANTED:
     case HF_ANS_ALREADY:
@@ -352,6 +378,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     default: break;
     }
     if (try_only) return give_up(w, HF_BUSY);
+    w->look_at_us = hf__local_us() + poll_us(h);
     pthread_mutex_lock(&h->mu);
     w->queued = 0;
     pthread_mutex_unlock(&h->mu);

@@ -191,6 +191,9 @@ static void put_text(struct hf__flat *flat, enum hf__column col, const char *tex
 
 int hf__is_utf8(const char *text, size_t len)
 {
+    size_t ascii = 0; /* nearly always all of it */
+    while (ascii < len && (unsigned char)text[ascii] < 0x80) ascii++;
+    if (ascii == len) return 1;
     json_t *j = json_stringn(text, len);
     json_decref(j);
     return j != NULL;

@@ -20,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CHUNK = 16384 };
+enum { CHUNK = 16384, FRESH_US = 50000 };
 
 /* ---- commands ---- */
 
@@ -28,6 +28,12 @@ void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, c
 {
     char *one = NULL;
     long long n = redisFormatCommandArgv(&one, argc, (const char **)argv, len);
+    if (n > 0 && !batch->text) { /* mostly there is but one; hiredis allocates by malloc */
+        batch->text = one;
+        batch->len = (size_t)n;
+        batch->n = 1;
+        return;
+    }
     char *more = n > 0 ? realloc(batch->text, batch->len + (size_t)n) : NULL;
     if (more) {
         memcpy(more + batch->len, one, (size_t)n);
@@ -138,10 +144,8 @@ static int send_all(struct hf__rd_link *link, const char *from, size_t n, int64_
 /* One read: >0 bytes, 0: nothing there, -1: broken. */
 static ssize_t receive(struct hf__rd_link *link, char *to, size_t cap)
 {
-    ssize_t n;
-    do n = recv(link->fd, to, cap, 0);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EAGAIN) return 0;
+    ssize_t n = recv(link->fd, to, cap, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     if (n > 0) return n;
     set_why(link, n ? strerror(errno) : "the server closed the connection");
     return -1;
@@ -187,6 +191,7 @@ void hf__rd_disconnect(struct hf__rd_link *link)
 int hf__rd_broken(struct hf__rd_link *link)
 {
     char c;
+    if (hf__local_us() - link->used_us < FRESH_US) return 0;
     ssize_t n = recv(link->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     /* Whatever comes unasked is a farewell, except for TLS's own business. */
@@ -203,7 +208,6 @@ redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_bro
             break;
         }
         if (reply) return reply;
-        /* It is hardly ever there already. */
         if (until_us && !await(link->fd, POLLIN, until_us)) {
             set_why(link, "no answer in time");
             return NULL;
@@ -241,6 +245,7 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
         while (n < wanted && (reply[n] = hf__rd_next(link, ok ? until_us : 0, &broken))) n++;
     }
     hf__rd_batch_free(batch);
+    link->used_us = until_us - how->io_timeout_ms * 1000;
     if (n == wanted) return 0;
     /* The one reply to all of it, before the connection was closed. */
     if (n && reply[0]->type == REDIS_REPLY_ERROR) hf__rd_words(reply[0]->str, link->why);

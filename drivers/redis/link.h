@@ -65,6 +65,7 @@ struct hf__rd_facts {
 struct hf__rd_link {
     int fd; /* -1: not connected */
     int busy;
+    int64_t used_us; /* local: when something was last sent that was answered */
     redisReader *reader;
     void *filter;
     char sha[HF_RD_SCRIPTS][44]; /* "": the server doesn't keep scripts for us */
@@ -87,7 +88,8 @@ void hf__rd_batch_free(struct hf__rd_batch *batch);
 int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
                    hf_error *err);
 void hf__rd_disconnect(struct hf__rd_link *link);
-/* Has the other end gone away since it was last used? Asks nobody. */
+/* Has the other end gone away since it was last used? Asks nobody, and looks only if that was some
+   time ago. */
 int hf__rd_broken(struct hf__rd_link *link);
 
 /*

@@ -118,34 +118,29 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 
 /* A reply is {done, clock, is there one, the row}: the row's fields in the order of the columns,
    numbers as texts, for Lua would round them. */
-static const char prelude[] =
-    "local k, t = KEYS[1], redis.call('TIME')\n"
+#define HEAD                                     \
+    "local k, t = KEYS[1], redis.call('TIME')\n" \
     "local clock = t[1] .. string.sub('000000' .. t[2], -6)\n"
-    "local function tell()\n"
-    "  return {0, clock, redis.call('EXISTS', k), redis.call('HMGET', k%s)}\n"
-    "end\n"
-    /* Where replicas are waited for, what is told must have reached them, too: a write that changes
-       nothing comes behind whatever there is. */
-    "local function refuse(rev, wait)\n"
-    "  if wait ~= '0' and rev then redis.call('HSET', k, 'rev', rev) end\n"
-    "  return tell()\n"
-    "end\n";
+/* The fields are put in for the $. */
+#define TELL "return {0, clock, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
+/* Where replicas are waited for, what is told must have reached them, too: a write that changes
+   nothing comes behind whatever there is. */
+#define REFUSE \
+    "  if ARGV[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
 
 /* The HDEL changes nothing; but a server that has become a replica refuses it, and so doesn't show
    the past. */
 static const char get[] =
-    "local w = redis.pcall('HDEL', k, '(none)')\n"
-    "if type(w) == 'table' and w.err and string.find(w.err, 'READONLY', 1, true) then\n"
-    "  return w\n"
-    "end\n"
-    "return tell()\n";
+    HEAD "local w = redis.pcall('HDEL', k, '(none)')\n"
+         "if type(w) == 'table' and w.err and string.find(w.err, 'READONLY', 1, true) then\n"
+         "  return w\n"
+         "end\n" TELL;
 
 /* ARGV: the rev seen, wait, does somebody wait in the new row, its fields and values (none: delete
    the row). The one write comes first, so that an error means that nothing was done. */
-static const char swap[] =
+static const char swap[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
-    "if (old[1] or '0') ~= ARGV[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n"
-    "  return refuse(old[1], ARGV[2])\n"
+    "if (old[1] or '0') ~= ARGV[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
     "end\n"
     "if ARGV[4] then redis.call('HSET', k, unpack(ARGV, 4)) else redis.call('DEL', k) end\n"
     "if ARGV[3] == '1' or (old[2] and old[2] ~= '[]') then redis.pcall('PUBLISH', k, '') end\n"
@@ -153,16 +148,15 @@ static const char swap[] =
 
 /* ARGV: the lease, wait, the fields and values that the grant doesn't change. Numbers are below
    2^53 here, where Lua counts exactly. */
-static const char take[] =
+static const char take[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'others', 'queue',\n"
     "                       'done_us', 'keep_until_us', 'done_by', 'result')\n"
     "local rev = tonumber(old[1] or '0')\n"
     "if old[1] or redis.call('EXISTS', k) == 1 then\n"
-    "  for i = 1, 9 do if not old[i] then return tell() end end\n"
-    "  if not rev or rev >= 9007199254740991 or old[2] ~= '1' then return tell() end\n"
-    "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' then\n"
-    "    return refuse(old[1], ARGV[2])\n"
-    "  end\n"
+    "  local whole = rev and rev < 9007199254740991 and old[2] == '1'\n"
+    "  for i = 1, 9 do whole = whole and old[i] end\n"
+    "  if not whole then\n    " TELL "  end\n"
+    "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' then\n" REFUSE "  end\n"
     "end\n"
     "local now = tonumber(clock)\n"
     "rev = string.format('%.0f', math.max(rev + 1, now))\n"
@@ -181,19 +175,20 @@ static const char take[] =
 
 static char *script(const char *body)
 {
-    char fields[HF_COLS * 24] = "", head[sizeof prelude + sizeof fields];
-    size_t n = 0;
+    char fields[HF_COLS * 24] = "";
+    size_t n = 0, marks = 0;
     for (int i = 0; i < HF_COLS; i++)
         n += (size_t)snprintf(fields + n, sizeof fields - n, ", '%s'", hf__column_name[i]);
-    /* The only format of the two texts is the %s for the fields. */
-    const char *at = strstr(prelude, "%s");
-    size_t before = (size_t)(at - prelude);
-    snprintf(head, sizeof head, "%.*s%s%s", (int)before, prelude, fields, at + 2);
-    size_t len = strlen(head), more = strlen(body);
-    char *text = malloc(len + more + 1);
-    if (!text) return NULL;
-    memcpy(text, head, len);
-    memcpy(text + len, body, more + 1);
+    for (const char *s = body; *s; s++) marks += *s == '$';
+    char *text = malloc(strlen(body) + marks * n + 1), *to = text;
+    for (const char *s = body; text && *s; s++)
+        if (*s == '$') {
+            memcpy(to, fields, n);
+            to += n;
+        } else {
+            *to++ = *s;
+        }
+    if (text) *to = 0;
     return text;
 }
 

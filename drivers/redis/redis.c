@@ -69,6 +69,19 @@ static int rd_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     return rc;
 }
 
+/* As printf does it, at a tenth of the price: there are seventeen of them. */
+static size_t write_number(int64_t n, char to[24])
+{
+    char digits[24];
+    size_t len = 0, at = 0;
+    uint64_t rest = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
+    do digits[len++] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (n < 0) digits[len++] = '-';
+    while (len) to[at++] = digits[--len];
+    return at;
+}
+
 /* The fields and values of a row behind the arguments; without those that a take decides. */
 static void arg_fields(struct hf__rd_args *a, const struct hf__flat *flat, int taking,
                        char room[HF_COLS][24])
@@ -81,8 +94,7 @@ static void arg_fields(struct hf__rd_args *a, const struct hf__flat *flat, int t
         if (hf__column_is_text[i]) {
             hf__rd_arg(a, flat->text[i], flat->len[i]);
         } else {
-            int n = snprintf(room[i], sizeof room[i], "%lld", (long long)flat->n[i]);
-            hf__rd_arg(a, room[i], (size_t)n);
+            hf__rd_arg(a, room[i], write_number(flat->n[i], room[i]));
         }
     }
 }
