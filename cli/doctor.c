@@ -61,7 +61,7 @@ static void say_promises(const hf_driver *drv, unsigned can, const hf_url *url)
                  drv->queue_cap);
         say_words("+", line);
     }
-    if (can & HF_CAN_BELLS || drv->watch) {
+    if (can & HF_CAN_BELLS || (drv->watch && !(can & HF_CAN_NOT_WATCH))) {
         say_words("+", "who waits is woken when its turn comes");
     } else {
         snprintf(line, sizeof line, "who waits looks about every %u ms",

@@ -7,6 +7,8 @@
  */
 #include "conform_race.h"
 
+#include "drivers.h"
+
 #include "os.h"
 
 #include <errno.h>
@@ -471,6 +473,17 @@ WITH_ARENA(takes_of_threads, t_takes)
 WITH_ARENA(bells_of_threads, t_ring)
 WITH_ARENA(interrupts, t_interrupt)
 
+/* Does this store wake those who wait? It is opened to be asked. */
+static int wakes(struct hf__conform *cfm)
+{
+    struct hf__con con = {NULL, NULL};
+    if (!cfm->drv->watch) return 0;
+    if (hf__con_open(cfm, &con, NULL)) return 1; /* as is said later */
+    unsigned can = hf__can(con.drv, con.st);
+    hf__con_close(&con);
+    return !(can & HF_CAN_NOT_WATCH);
+}
+
 void hf__conform_processes(struct hf__conform *cfm)
 {
     static const struct hf__check checks[] = {
@@ -484,7 +497,7 @@ void hf__conform_processes(struct hf__conform *cfm)
         {"who waits in another process is woken", 0, bells_of_processes}};
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
     if (cfm->drv->take) hf__conform_run(cfm, taking, 1);
-    if (cfm->drv->watch) hf__conform_run(cfm, watching, 1);
+    if (wakes(cfm)) hf__conform_run(cfm, watching, 1);
 }
 
 void hf__conform_threads(struct hf__conform *cfm)
@@ -499,6 +512,6 @@ void hf__conform_threads(struct hf__conform *cfm)
         {"a watch can be interrupted", HF_CAN_BELLS | HF_CAN_THREADS, interrupts}};
     hf__conform_run(cfm, checks, 1);
     if (cfm->drv->take) hf__conform_run(cfm, taking, 1);
-    if (cfm->drv->watch) hf__conform_run(cfm, watching, 1);
+    if (wakes(cfm)) hf__conform_run(cfm, watching, 1);
     hf__conform_run(cfm, bells, 1);
 }

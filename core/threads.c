@@ -152,7 +152,8 @@ static void *pump(void *arg)
     const hf_driver *d = h->port.drv;
     int bells = h->port.can & HF_CAN_BELLS, rung = 1;
     hf_ear before = {{0, 0}}, ear = before;
-    const hf_rowkey **keys = d->watch && !bells ? calloc(WATCH_CAP, sizeof *keys) : NULL;
+    int watches = d->watch && !(h->port.can & HF_CAN_NOT_WATCH);
+    const hf_rowkey **keys = watches && !bells ? calloc(WATCH_CAP, sizeof *keys) : NULL;
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
         int deaf = 1;

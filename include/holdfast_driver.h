@@ -141,7 +141,9 @@ enum hf_can {
     /* Has no clock for leases, but sessions of a given length that end by themselves unless they
        are kept (lease_make): nothing in a row ends by time, every party has such a session. Not
        together with HF_CAN_INSTANT, HF_CAN_SESSIONS or HF_CAN_BELLS; with HF_CAN_THREADS. */
-    HF_CAN_LEASES = 32
+    HF_CAN_LEASES = 32,
+    /* This store wakes nobody, although its driver has a watch: `promises` says so. */
+    HF_CAN_NOT_WATCH = 64
 };
 
 /* What a watcher has heard of so far; filled by listen. Opaque to the core. */

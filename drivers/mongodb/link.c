@@ -10,8 +10,6 @@
  */
 #include "link.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,25 +180,9 @@ static int legal_name(const char *name, size_t most, const char *not_with)
            strncmp(name, "system.", 7) != 0;
 }
 
-static void no_log(mongoc_log_level_t level, const char *domain, const char *text, void *arg)
-{
-    (void)level, (void)domain, (void)text, (void)arg;
-}
-
-/* For good: the program may use libmongoc, too. Then it decides where the log goes. */
-static void start(void)
-{
-    void *program = dlopen(NULL, RTLD_LAZY);
-    if (program && !dlsym(program, "mongoc_init")) mongoc_log_set_handler(no_log, NULL);
-    if (program) dlclose(program);
-    mongoc_init();
-}
-
-static pthread_once_t started = PTHREAD_ONCE_INIT;
-
 int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *how, hf_error *err)
 {
-    pthread_once(&started, start);
+    hf__mg_start();
     int rc = check_options(url, err);
     if (rc) return rc;
     how->io_timeout_ms = io_timeout_ms;

@@ -31,6 +31,9 @@ struct hf__mg_about {
     int ambiguous;
 };
 
+/* quiet.c. Before anything of libmongoc; once is enough. */
+void hf__mg_start(void);
+
 /* link.c. Fills from the URL; INVALID says why. */
 int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *ret, hf_error *err);
 void hf__mg_how_free(struct hf__mg_how *how);

@@ -2,7 +2,7 @@
  * mongodb.c - mongodb://USER@HOST/DB, rows as documents of a MongoDB collection. See link.h,
  * doc/stores/mongodb.md.
  *
- * Contents: connections; reading; writing; many rows; opening; doctor.
+ * Contents: connections; reading; writing; many rows; bells; opening; doctor.
  *
  * A write is one findAndModify: of a document with this _id and this rev; or, to create it, one
  * that nothing can match (no row has rev 0), as an upsert, which meets E11000 if there is a
@@ -10,9 +10,9 @@
  * store's clock. A read is one aggregation, which answers with the time ($$NOW) even if there is no
  * such document. Servers that don't know these two stages are asked twice.
  */
-#include "link.h"
-
 #include "columns.h"
+#include "ear.h"
+#include "link.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -26,7 +26,9 @@ struct hf_store {
     pthread_mutex_t mu;
     pthread_cond_t freed;
     struct hf__mg_link link[HF_MG_LINKS];
-    int plain; /* no $facet, no $$NOW, no projections: asked at opening */
+    hf__mg_ear *ear;
+    int plain;      /* no $facet, no $$NOW, no projections: asked at opening */
+    int replicated; /* at opening: has change streams */
 };
 
 /* ---- connections ---- */
@@ -364,10 +366,37 @@ static int mg_scan(hf_store *st, const char *prefix,
     return rc;
 }
 
+/* ---- bells ---- */
+
+static int mg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    (void)bell;
+    return hf__mg_ear_listen(st->ear, keys, n, ret, err);
+}
+
+static int mg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    (void)bell;
+    return hf__mg_ear_watch(st->ear, ear, until_us, err);
+}
+
+static void mg_interrupt(hf_store *st, uint8_t bell)
+{
+    (void)bell;
+    hf__mg_ear_interrupt(st->ear);
+}
+
+static unsigned mg_promises(hf_store *st)
+{
+    return HF_CAN_THREADS | (st->replicated ? 0 : HF_CAN_NOT_WATCH);
+}
+
 /* ---- opening ---- */
 
 static void mg_close(hf_store *st)
 {
+    hf__mg_ear_free(st->ear);
     for (int i = 0; i < HF_MG_LINKS; i++) hf__mg_disconnect(&st->link[i]);
     hf__mg_how_free(&st->how);
     pthread_mutex_destroy(&st->mu);
@@ -486,8 +515,11 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = get_link(st, &link, err);
         if (!rc) rc = prepare_collection(st, link, &about, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
+        st->replicated = link->replicated;
         put_link(st, link);
     }
+    if (!rc && !(st->ear = hf__mg_ear_new(url, io_timeout_ms)))
+        rc = hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
     if (rc) {
         mg_close(st);
         return rc;
@@ -532,12 +564,16 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .name = "mongodb",
     .about = "a collection of a MongoDB database",
     .can = HF_CAN_THREADS,
+    .promises = mg_promises,
     .queue_cap = 256,
     .holders_cap = 256,
     .open = mg_open,
     .close = mg_close,
     .get = mg_get,
     .swap = mg_swap,
+    .listen = mg_listen,
+    .watch = mg_watch,
+    .interrupt = mg_interrupt,
     .scan = mg_scan,
     .inspect = mg_inspect,
 };

@@ -5,7 +5,7 @@
  * Arguments: the port (0: a free one), a file for the commands that it gets, one in which the
  * process and the port stand as soon as it listens; then how it differs from a good one:
  *
- *   primary, secondary, mongos   what it says that it is
+ *   primary, secondary, mongos   what it says that it is; a primary has change streams
  *   tls FILE PASSWORD            over TLS, with the key and the certificate of this PKCS #12 file
  *   fails COMMAND CODE FROM N    does this command not, but answers with this error, from the
  *                                FROMth on, N times
@@ -20,6 +20,7 @@ import io.netty.channel.Channel;
 import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.PrintStream;
+import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
@@ -59,7 +60,9 @@ class InMemoryMongo extends MemoryBackend {
                 kind = args[i];
             }
         }
-        server.bind("127.0.0.1", Integer.parseInt(args[0]));
+        if (kind.equals("primary")) server.enableOplog();
+        /* As many threads as there may be change streams: each keeps one busy. */
+        server.bind(new InetSocketAddress("127.0.0.1", Integer.parseInt(args[0])), 1, 256);
         port = server.getLocalAddress().getPort();
         Path up = Path.of(args[2]);
         Path half = Path.of(args[2] + ".half");
@@ -75,10 +78,8 @@ class InMemoryMongo extends MemoryBackend {
                 (X509Certificate) keys.getCertificate(name));
     }
 
-    /* One command after the other, and the reply is a copy: it is sent later, when the documents that
-       it shows may be changing already. */
     @Override
-    public synchronized Document handleCommand(Channel client, String database, String command, Document query) {
+    public Document handleCommand(Channel client, String database, String command, Document query) {
         Document read = (Document) query.get("readConcern");
         Document write = (Document) query.get("writeConcern");
         log.println("command " + command + (read == null ? "" : " " + read.get("level"))
@@ -87,6 +88,15 @@ class InMemoryMongo extends MemoryBackend {
         if (n >= from && n < to) {
             throw new MongoServerError(code, "AsTold", "it was told to fail");
         }
+        if (command.equals("getMore") && query.get("maxTimeMS") != null) {
+            return await(client, database, query);
+        }
+        return alone(client, database, command, query);
+    }
+
+    /* One command after the other, and the reply is a copy: it is sent later, when the documents
+       that it shows may be changing already. */
+    synchronized Document alone(Channel client, String database, String command, Document query) {
         Document reply = super.handleCommand(client, database, command, query);
         if (command.equalsIgnoreCase("isMaster")) {
             describe(reply);
@@ -94,11 +104,45 @@ class InMemoryMongo extends MemoryBackend {
             for (Object found : (List<?>) ((Document) reply.get("cursor")).get("firstBatch")) {
                 ((Document) found).put("options", new Document(option, new Document("a", 1)));
             }
-        } else if (command.equals("findAndModify") && unsure.getAndDecrement() > 0) {
-            reply.put("writeConcernError",
-                    new Document("code", 64).append("errmsg", "waiting for replication timed out"));
+        } else if (command.equals("findAndModify")) {
+            note(database + "." + query.get(command), query, (Document) reply.get("value"));
+            if (unsure.getAndDecrement() > 0) {
+                reply.put("writeConcernError", new Document("code", 64)
+                        .append("errmsg", "waiting for replication timed out"));
+            }
         }
         return reply.cloneDeeply();
+    }
+
+    /* The log that change streams read: mongo-java-server notes all writes but these. */
+    synchronized void note(String collection, Document query, Document value) {
+        if (value == null) return;
+        List<Object> id = List.of(value.get("_id"));
+        if (query.get("remove") != null) {
+            oplog.handleDelete(collection, (Document) query.get("query"), id);
+        } else {
+            oplog.handleUpdate(collection, (Document) query.get("query"),
+                    new Document("$set", new Document("rev", 0)), id);
+        }
+        notifyAll();
+    }
+
+    /* A change stream answers when there is something, or when its time is over. */
+    synchronized Document await(Channel client, String database, Document query) {
+        long end = System.nanoTime() + ((Number) query.get("maxTimeMS")).longValue() * 1000000;
+        for (;;) {
+            Document reply = alone(client, database, "getMore", query);
+            long left = (end - System.nanoTime()) / 1000000;
+            if (left <= 0
+                    || !((List<?>) ((Document) reply.get("cursor")).get("nextBatch")).isEmpty()) {
+                return reply;
+            }
+            try {
+                wait(left);
+            } catch (InterruptedException e) {
+                return reply;
+            }
+        }
     }
 
     static void describe(Document reply) {

@@ -1,0 +1,251 @@
+/*
+ * ear.c - see ear.h.
+ *
+ * A change stream blocks whoever reads it, for half a second at a time, and libmongoc can't be
+ * woken. So a thread of its own reads it while somebody waits for a key; the watcher waits for that
+ * thread. It ends when nobody waits any more, or the stream breaks. Who closes the handle waits for
+ * it, but not for a server that is mute: then it ends by itself, with what it needs.
+ */
+#include "ear.h"
+
+#include "os.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { AWAIT_MS = 500, DEAF_MS = 5000, LONGEST_MS = 60000 };
+
+enum ear_state { EAR_OFF, EAR_STARTING, EAR_HEARS };
+
+struct hf__mg_ear {
+    struct hf__mg_how how; /* only read, once it is there */
+    pthread_mutex_t mu;
+    int changed_fd; /* rung by the thread, and by who interrupts; one waits for it at a time */
+    enum ear_state state;
+    int refs, ends, interrupted;
+    int64_t deaf_until_us;
+    uint64_t heard, *hash;
+    size_t n_hash;
+};
+
+hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms)
+{
+    hf__mg_ear *ear = calloc(1, sizeof *ear);
+    if (!ear) return NULL;
+    ear->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (ear->changed_fd < 0 || hf__mg_how(url, io_timeout_ms, &ear->how, NULL)) {
+        if (ear->changed_fd >= 0) close(ear->changed_fd);
+        free(ear);
+        return NULL;
+    }
+    ear->refs = 1;
+    pthread_mutex_init(&ear->mu, NULL);
+    return ear;
+}
+
+/* Under the mutex, which goes. */
+static void let_go(hf__mg_ear *ear)
+{
+    int last = !--ear->refs;
+    pthread_mutex_unlock(&ear->mu);
+    if (!last) return;
+    hf__mg_how_free(&ear->how);
+    pthread_mutex_destroy(&ear->mu);
+    close(ear->changed_fd);
+    free(ear->hash);
+    free(ear);
+}
+
+static void ring(hf__mg_ear *ear)
+{
+    uint64_t one = 1;
+    ssize_t n = write(ear->changed_fd, &one, sizeof one);
+    (void)n; /* full means that it has rung already */
+}
+
+/* Sleeps until something may have changed or local time until_us; 0: it is that late. Under the
+   mutex, dropped. */
+static int sleep_until(hf__mg_ear *ear, int64_t until_us)
+{
+    struct pollfd fd = {ear->changed_fd, POLLIN, 0};
+    int64_t left_ms = (until_us - hf__local_us()) / 1000 + 1;
+    uint64_t rung;
+    if (until_us <= hf__local_us()) return 0;
+    pthread_mutex_unlock(&ear->mu);
+    /* In a suspend no time passes for it. */
+    poll(&fd, 1, left_ms > LONGEST_MS ? LONGEST_MS : (int)left_ms);
+    ssize_t n = read(ear->changed_fd, &rung, sizeof rung);
+    (void)n;
+    pthread_mutex_lock(&ear->mu);
+    return 1;
+}
+
+void hf__mg_ear_free(hf__mg_ear *ear)
+{
+    if (!ear) return;
+    pthread_mutex_lock(&ear->mu);
+    ear->ends = 1;
+    int64_t until_us = hf__local_us() + AWAIT_MS * INT64_C(2000);
+    while (ear->refs > 1 && sleep_until(ear, until_us)) continue;
+    let_go(ear);
+}
+
+/* ---- the thread ---- */
+
+/* Shorter than any request may take. */
+static int64_t await_ms(const hf__mg_ear *ear)
+{
+    int64_t half = ear->how.io_timeout_ms / 2;
+    return half < AWAIT_MS ? half : AWAIT_MS;
+}
+
+/* A change: of a key that somebody here waits for, or of something that isn't told. */
+static void hear(hf__mg_ear *ear, const bson_t *event)
+{
+    bson_iter_t it, id;
+    uint64_t hash = 0;
+    int known = bson_iter_init(&it, event) &&
+                bson_iter_find_descendant(&it, "documentKey._id", &id) && BSON_ITER_HOLDS_UTF8(&id);
+    if (known) {
+        uint32_t len;
+        const char *key = bson_iter_utf8(&id, &len);
+        hash = hf_key_hash(key, len);
+    }
+    pthread_mutex_lock(&ear->mu);
+    int matters = !known;
+    for (size_t i = 0; i < ear->n_hash && !matters; i++) matters = ear->hash[i] == hash;
+    if (matters) {
+        ear->heard++;
+        ring(ear);
+    }
+    pthread_mutex_unlock(&ear->mu);
+}
+
+static int wanted(hf__mg_ear *ear, enum ear_state state)
+{
+    pthread_mutex_lock(&ear->mu);
+    if (state != ear->state) {
+        ear->state = state;
+        ear->heard++; /* what came before isn't known */
+        ring(ear);
+    }
+    int is = !ear->ends && ear->n_hash;
+    if (!is) ear->state = EAR_OFF; /* from here on another may be started */
+    pthread_mutex_unlock(&ear->mu);
+    return is;
+}
+
+/* 0: nobody wants to hear any more; else it can't. */
+static int read_stream(hf__mg_ear *ear, mongoc_change_stream_t *stream)
+{
+    const bson_t *event, *reply;
+    bson_error_t e;
+    if (mongoc_change_stream_error_document(stream, &e, &reply)) return 1;
+    while (wanted(ear, EAR_HEARS)) {
+        int64_t asked_us = hf__local_us();
+        if (mongoc_change_stream_next(stream, &event))
+            hear(ear, event);
+        else if (mongoc_change_stream_error_document(stream, &e, &reply))
+            return 1;
+        else if (hf__local_us() - asked_us < await_ms(ear) * 100)
+            return 1; /* a server that answers "nothing" at once would be asked all the time */
+    }
+    return 0;
+}
+
+static void *run(void *arg)
+{
+    hf__mg_ear *ear = arg;
+    struct hf__mg_link link = {.client = NULL};
+    int deaf = hf__mg_connect(&ear->how, &link, NULL) || !link.replicated;
+    if (!deaf) {
+        mongoc_collection_t *rows =
+            mongoc_client_get_collection(link.client, ear->how.db, ear->how.collection);
+        bson_t *only = BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
+                                "}", "}", "]");
+        bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(ear)));
+        mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
+        deaf = read_stream(ear, stream);
+        mongoc_change_stream_destroy(stream);
+        mongoc_collection_destroy(rows);
+        bson_destroy(only);
+        bson_destroy(opts);
+    }
+    hf__mg_disconnect(&link);
+    pthread_mutex_lock(&ear->mu);
+    if (deaf) {
+        ear->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
+        ear->state = EAR_OFF;
+        ear->heard++;
+    }
+    ring(ear);
+    let_go(ear);
+    return NULL;
+}
+
+/* Under the mutex. */
+static int start(hf__mg_ear *ear)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    if (hf__local_us() < ear->deaf_until_us) return 0;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    ear->state = EAR_STARTING;
+    ear->refs++;
+    int rc = pthread_create(&thread, &attr, run, ear);
+    pthread_attr_destroy(&attr);
+    if (!rc) return 1;
+    ear->refs--;
+    ear->state = EAR_OFF;
+    return 0;
+}
+
+/* ---- who watches ---- */
+
+int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                      hf_error *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&ear->mu);
+    uint64_t *hash = realloc(ear->hash, (n ? n : 1) * sizeof *hash);
+    if (!hash) {
+        pthread_mutex_unlock(&ear->mu);
+        return hf_fail(err, HF_NOMEM, 0, "mongodb: listen: out of memory");
+    }
+    ear->hash = hash;
+    ear->n_hash = n;
+    for (size_t i = 0; i < n; i++) hash[i] = keys[i]->hash;
+    int64_t until_us = hf__local_us() + ear->how.io_timeout_ms * 1000;
+    while (n && ear->state != EAR_HEARS && !rc)
+        if ((ear->state == EAR_OFF && !start(ear)) || !sleep_until(ear, until_us))
+            rc = hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: listen: no change stream");
+    ret->heard[0] = ear->heard;
+    ret->heard[1] = 0;
+    pthread_mutex_unlock(&ear->mu);
+    return rc;
+}
+
+int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err)
+{
+    int rc = 0, over = 0;
+    pthread_mutex_lock(&ear->mu);
+    while (!over && !ear->interrupted && ear->heard == since->heard[0])
+        over = !sleep_until(ear, until_us);
+    ear->interrupted = 0;
+    if (ear->n_hash && ear->state != EAR_HEARS)
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: watch: the change stream broke");
+    pthread_mutex_unlock(&ear->mu);
+    return rc;
+}
+
+void hf__mg_ear_interrupt(hf__mg_ear *ear)
+{
+    pthread_mutex_lock(&ear->mu);
+    ear->interrupted = 1;
+    ring(ear);
+    pthread_mutex_unlock(&ear->mu);
+}

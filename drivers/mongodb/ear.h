@@ -1,0 +1,20 @@
+/*
+ * ear.h - mongodb: who waits is woken by a change stream. See doc/stores/mongodb.md.
+ */
+#ifndef HF_MONGODB_EAR_H
+#define HF_MONGODB_EAR_H
+
+#include "link.h"
+
+typedef struct hf__mg_ear hf__mg_ear;
+
+/* NULL: out of memory. */
+hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms);
+void hf__mg_ear_free(hf__mg_ear *ear);
+/* As hf_driver has them. */
+int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                      hf_error *err);
+int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
+void hf__mg_ear_interrupt(hf__mg_ear *ear);
+
+#endif
