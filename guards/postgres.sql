@@ -69,15 +69,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS @DOLL
 DECLARE
     now_key text;
     old_key text;
-    n bigint;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         RAISE EXCEPTION 'holdfast: a guarded table is not truncated' USING ERRCODE = 'LOST2';
     END IF;
     IF TG_OP <> 'DELETE' THEN
         now_key := @PREFIX@ || NEW.@COLUMN@;
-        SELECT count(*) INTO n FROM @FENCE@ AS f WHERE f.key = now_key AND f.txid = txid_current();
-        IF n = 0 THEN
+        PERFORM FROM @FENCE@ AS f WHERE f.key = now_key AND f.txid = txid_current();
+        IF NOT FOUND THEN
             RAISE EXCEPTION 'holdfast: % written without holdfast_enter',
                 coalesce(quote_literal(now_key), 'a row without a key') USING ERRCODE = 'LOST2';
         END IF;
@@ -87,8 +86,8 @@ BEGIN
         IF TG_OP = 'UPDATE' AND old_key = now_key THEN
             RETURN NULL;
         END IF;
-        SELECT count(*) INTO n FROM @FENCE@ AS f WHERE f.key = old_key AND f.txid = txid_current();
-        IF n = 0 THEN
+        PERFORM FROM @FENCE@ AS f WHERE f.key = old_key AND f.txid = txid_current();
+        IF NOT FOUND THEN
             RAISE EXCEPTION 'holdfast: % written without holdfast_enter',
                 coalesce(quote_literal(old_key), 'a row without a key') USING ERRCODE = 'LOST2';
         END IF;

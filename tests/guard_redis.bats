@@ -80,7 +80,8 @@ teardown() { cli_teardown; }
 @test "other prefixes; unfit options" {
     [[ $(holdfast guard redis --key-prefix 'a:') == *"'a:'"* ]]
     for words in "redis x" "redis --undo" "redis --key-prefix a --elsewhere" "mongodb" \
-        "mongodb a b" "mongodb a\$b" "mongodb a --token-field x.y" "sqlite t" "sqlite t --key-column" \
+        "mongodb a b" "mongodb a\$b" "mongodb a --token-field x.y" "sqlite t" \
+        "sqlite t --key-column" \
         "sqlite t --key-column c --schema s" "sqlite t --key-column c --locks a --elsewhere" \
         "postgres t u" "" "oracle"; do
         # shellcheck disable=SC2086

@@ -59,6 +59,7 @@ class Home:
             'PATH': f'{programs}:{found["holdfast"]}:{os.environ["PATH"]}',
             'PKG_CONFIG_PATH': found['holdfast.pc'], 'PKG_CONFIG_SYSROOT_DIR': tree,
             'LD_LIBRARY_PATH': found['libholdfast.so.0.1.0'],
+            'HOLDFAST_DRIVERS': found['libholdfast-sqlite.so'],
         }
 
     def sh(self, text, limit=60):
@@ -107,6 +108,11 @@ def run_sh(home, text, where):
             point(key and token.isdigit(), f'{where}: {name} is told its key and token', ran)
         elif f'{name} "$HOLDFAST_TOKEN"' in text:
             point(arguments.isdigit(), f'{where}: {name} has the token', ran)
+    if 'holdfast guard sqlite' in text:
+        _, sold = home.sh("sqlite3 app.db 'SELECT sold FROM seats'")
+        point(sold == '1\n' and 'holdfast_enter' in said and said.endswith('refused: it has not '
+                                                                         'entered\n'),
+              f'{where}: sold once, and refused', said + sold)
     if ' -o sell ' in text:
         status, said = home.sh('./sell')
         point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: sell sells',
