@@ -111,7 +111,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
     const char *text = store_url ? store_url : getenv("HOLDFAST_STORE");
     if (hf_url_parse(text && *text ? text : "file:", &url, &err)) return failed(&err);
     const hf_driver *drv = hf__driver(url.scheme, &err);
-    if (!drv) return failed(&err);
+    if (!drv || (drv->resolve && drv->resolve(&url, &err))) return failed(&err);
     watch_for_damage();
     struct examining e = {&o, 0, 0, 0, 0, ""};
     status = inspect(drv, &url, &e);

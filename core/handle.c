@@ -228,14 +228,16 @@ static int wrap(hf *h, hf_error *err)
 static int open_port(hf *h, const char *text, hf_error *err)
 {
     hf_url url;
+    hf_error why = {0, 0, ""}; /* the caller may not want it, we do */
     int rc = hf_url_parse(text, &url, err);
     if (rc) return rc;
-    h->safe_url = strdup(url.safe);
-    if (!h->safe_url) return hf_fail(err, HF_NOMEM, 0, "open '%s': out of memory", url.safe);
-    h->port.drv = hf__driver(url.scheme, err);
-    if (!h->port.drv) return HF_INVALID;
-    rc = h->port.drv->open(&url, h->port.io_timeout_ms, &h->port.st, err);
-    memset(url.password, 0, sizeof url.password);
+    h->port.drv = hf__driver(url.scheme, &why);
+    if (!h->port.drv) rc = hf_fail(err, why.code, why.sys, "%s", why.text);
+    if (!rc && h->port.drv->resolve) rc = h->port.drv->resolve(&url, err);
+    if (!rc && !(h->safe_url = strdup(url.safe)))
+        rc = hf_fail(err, HF_NOMEM, 0, "open '%s': out of memory", url.safe);
+    if (!rc) rc = h->port.drv->open(&url, h->port.io_timeout_ms, &h->port.st, err);
+    explicit_bzero(&url, sizeof url);
     if (!rc) rc = wrap(h, err);
     if (rc) return rc;
     h->port.can = hf__can(h->port.drv, h->port.st);
@@ -272,8 +274,9 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     if (options && options->size < sizeof *options)
         return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
                        options->size);
-    if (options && options->io_timeout_ms < 0)
-        return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: negative");
+    if (options && options->io_timeout_ms &&
+        (options->io_timeout_ms < 100 || options->io_timeout_ms > 3600000))
+        return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: must be 100 to 3,600,000");
     if (!url) url = getenv("HOLDFAST_STORE");
     if (!url || !*url) url = "file:";
     hf *h = calloc(1, sizeof *h);

@@ -206,33 +206,45 @@ static void put_text(struct out *o, const char *text)
     put(o, (struct span){text, text + strlen(text)});
 }
 
+/* As it stands, or without the secrets that are in it. */
+static void put_query(struct out *o, struct span query)
+{
+    struct span rest = query, name, value;
+    int found = 0;
+    while (rest.from < rest.to) {
+        next_pair(&rest, &name, &value);
+        found |= value.from < value.to && secret(name);
+    }
+    if (!found) {
+        put_text(o, "?");
+        put(o, query);
+        return;
+    }
+    const char *before = "?";
+    for (rest = query; rest.from < rest.to;) {
+        next_pair(&rest, &name, &value);
+        if (name.from == value.to || (value.from < value.to && secret(name))) continue;
+        put_text(o, before);
+        put(o, (struct span){name.from, value.to});
+        before = "&";
+    }
+}
+
 static const char *build_safe(const struct parts *p, char *to, size_t cap)
 {
     struct out o = {to, 0, cap};
     put(&o, p->scheme);
     put_text(&o, p->has_authority ? "://" : ":");
     put(&o, p->user);
-    if (p->has_password) put_text(&o, ":***");
-    if (p->has_user) put_text(&o, "@");
+    /* Secrets are left out, not replaced: this URL is passed on, and would bring a wrong one. */
+    if (p->has_user && (p->user.from < p->user.to || !p->has_password)) put_text(&o, "@");
     if (p->brackets) put_text(&o, "[");
     put(&o, p->host);
     if (p->brackets) put_text(&o, "]");
     if (p->port.from < p->port.to) put_text(&o, ":");
     put(&o, p->port);
     put(&o, p->path);
-    if (p->has_query) put_text(&o, "?");
-    for (struct span rest = p->query; rest.from < rest.to;) {
-        struct span name, value;
-        int last = find(rest, '&') == rest.to;
-        next_pair(&rest, &name, &value);
-        put(&o, name);
-        if (value.from > name.to) put_text(&o, "=");
-        if (value.from < value.to && secret(name))
-            put_text(&o, "***");
-        else
-            put(&o, value);
-        if (!last) put_text(&o, "&");
-    }
+    if (p->has_query) put_query(&o, p->query);
     return o.len < cap ? NULL : "it is too long";
 }
 
@@ -278,6 +290,39 @@ int hf_url_parse(const char *text, hf_url *ret, hf_error *err)
     if (!why) why = fill(&p, &u);
     if (why) return fail(&p, why, err);
     *ret = u;
+    return 0;
+}
+
+/* Written so that it is parsed to itself. A control character, which no URL may have, ends as a URL
+   that is refused: rather that than another path. */
+static void put_path(struct out *o, const char *path, int has_host)
+{
+    for (; *path; path++) {
+        char c[4] = {*path, 0, 0, 0};
+        if (control((unsigned char)*path) || *path == '%' || *path == '?' ||
+            (*path == '@' && has_host))
+            snprintf(c, sizeof c, "%%%02X", (unsigned char)*path);
+        put_text(o, c);
+    }
+}
+
+int hf_url_set_path(hf_url *url, const char *path, hf_error *err)
+{
+    char safe[sizeof url->safe];
+    struct out o = {safe, 0, sizeof safe};
+    struct span rest = {strchr(url->safe, ':') + 1, url->safe + strlen(url->safe)};
+    const char *authority = NULL;
+    if (rest.from[0] == '/' && rest.from[1] == '/') authority = rest.from += 2;
+    const char *mark = find(rest, '?');
+    if (authority) rest.from = find((struct span){rest.from, mark}, '/');
+    put(&o, (struct span){url->safe, rest.from});
+    if (!authority && path[0] == '/' && path[1] == '/') put_text(&o, "//");
+    put_path(&o, path, authority && authority < rest.from);
+    put(&o, (struct span){mark, rest.to});
+    if (strlen(path) >= sizeof url->path || o.len >= o.cap)
+        return hf_fail(err, HF_INVALID, 0, "url '%s:...': the path is too long", url->scheme);
+    memmove(url->path, path, strlen(path) + 1);
+    memcpy(url->safe, safe, o.len + 1);
     return 0;
 }
 

@@ -102,7 +102,7 @@ typedef struct hf_open_options {
     size_t size;
     const char *owner;     /* identity of the caller in this handle; NULL: random, 128 bits */
     const char *note;      /* for people: shown by `holdfast ls`; NULL: host, pid, user, command */
-    int64_t io_timeout_ms; /* the longest one request may take; 0: 5,000 */
+    int64_t io_timeout_ms; /* the longest one request may take, 100 to 3,600,000; 0: 5,000 */
 } hf_open_options;
 #define HF_OPEN_OPTIONS_INIT                   \
     {                                          \

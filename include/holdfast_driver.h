@@ -116,13 +116,16 @@ typedef struct hf_url {
     int port;                      /* 0: none */
     char path[1024];               /* percent-decoded, with its first slash if it had one */
     char query[1024];              /* raw; read it by hf_url_get */
-    char safe[1400];               /* the whole, without secrets, for messages */
+    char safe[1400];               /* the whole, without secrets, for messages and children */
 } hf_url;
 /* Parses; INVALID if it can't. */
 HF_API int hf_url_parse(const char *text, hf_url *ret, hf_error *err);
 /* The decoded value of ?name=; 0 if it was there, else HF_UNSUPPORTED and "". INVALID: too long, or
    given twice. */
 HF_API int hf_url_get(const hf_url *url, const char *name, char *ret, size_t cap);
+
+/* Another path, in `safe` too (encoded where needed); INVALID: too long. For `resolve`. */
+HF_API int hf_url_set_path(hf_url *url, const char *path, hf_error *err);
 
 typedef struct hf_store hf_store; /* a driver's own; one per hf handle */
 
@@ -256,6 +259,13 @@ typedef struct hf_driver {
 
     /* Optional. What this very store can, where that depends on its URL; else it is `can`. */
     unsigned (*promises)(hf_store *st);
+
+    /*
+     * Optional. Makes the URL name the same store from anywhere: another directory, another user's
+     * environment (hf_url_set_path). Called before open; what becomes of `safe` is shown and passed
+     * on to children. A URL that is resolved stays as it is.
+     */
+    int (*resolve)(hf_url *url, hf_error *err);
 } hf_driver;
 
 /* Fills *err (if not NULL) and returns `code`. The format's result: "file: swap 'k': no space". */

@@ -167,12 +167,49 @@ static void who_gives_up_looks_first(void **state)
     hf_close(h);
 }
 
+/* What no driver could count with is refused before any of them has to. */
+static void a_request_has_a_legal_time(void **state)
+{
+    static const int64_t bad[] = {-1, 1, 99, 3600001, INT64_MAX}, good[] = {0, 100, 3600000};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        hf_open_options o = HF_OPEN_OPTIONS_INIT;
+        hf *h = NULL;
+        o.io_timeout_ms = bad[i];
+        assert_int_equal(hf_open(url, &o, &h, NULL), HF_INVALID);
+        assert_null(h);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        hf_open_options o = HF_OPEN_OPTIONS_INIT;
+        hf *h;
+        o.io_timeout_ms = good[i];
+        assert_int_equal(hf_open(url, &o, &h, NULL), 0);
+        hf_close(h);
+    }
+}
+
+/* Too long isn't "at least a minute". */
+static void an_idle_time_is_told_its_range(void **state)
+{
+    static const int64_t bad[] = {-1, 59999, INT64_MAX};
+    hf *h = store();
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        hf_error err;
+        assert_int_equal(hf_prune(h, bad[i], NULL, &err), HF_INVALID);
+        assert_non_null(strstr(err.text, "must be 60,000 to 3,153,600,000,000"));
+    }
+    hf_close(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_later_token_stays),
         cmocka_unit_test(a_forgotten_waiter_asks_anew),
         cmocka_unit_test(who_gives_up_looks_first),
+        cmocka_unit_test(a_request_has_a_legal_time),
+        cmocka_unit_test(an_idle_time_is_told_its_range),
     };
     url = scratch("file:@");
     if (!url) return 70;

@@ -31,14 +31,14 @@ static const struct good goods[] = {
     {"redis://[::1]:6379", "redis", "", "", "::1", 6379, "", "", NULL},
     {"redis://[fe80::1%25eth0]", "redis", "", "", "fe80::1%eth0", 0, "", "", NULL},
     {"redis://u@h", "redis", "u", "", "h", 0, "", "", NULL},
-    {"redis://:pw@h", "redis", "", "pw", "h", 0, "", "", "redis://:***@h"},
-    {"redis://:@h", "redis", "", "", "h", 0, "", "", "redis://:***@h"},
+    {"redis://:pw@h", "redis", "", "pw", "h", 0, "", "", "redis://h"},
+    {"redis://:@h", "redis", "", "", "h", 0, "", "", "redis://h"},
     {"postgres://u:pw@h:5432/db?sslmode=require", "postgres", "u", "pw", "h", 5432, "/db",
-     "sslmode=require", "postgres://u:***@h:5432/db?sslmode=require"},
-    {"pg://u%40x:p%2525%2F%3f@h/", "pg", "u@x", "p%25/?", "h", 0, "/", "", "pg://u%40x:***@h/"},
-    {"pg://u:p@ss@h", "pg", "u", "p@ss", "h", 0, "", "", "pg://u:***@h"},
-    {"pg://u:p:w@h", "pg", "u", "p:w", "h", 0, "", "", "pg://u:***@h"},
-    {"pg://u:p#w@h", "pg", "u", "p#w", "h", 0, "", "", "pg://u:***@h"},
+     "sslmode=require", "postgres://u@h:5432/db?sslmode=require"},
+    {"pg://u%40x:p%2525%2F%3f@h/", "pg", "u@x", "p%25/?", "h", 0, "/", "", "pg://u%40x@h/"},
+    {"pg://u:p@ss@h", "pg", "u", "p@ss", "h", 0, "", "", "pg://u@h"},
+    {"pg://u:p:w@h", "pg", "u", "p:w", "h", 0, "", "", "pg://u@h"},
+    {"pg://u:p#w@h", "pg", "u", "p#w", "h", 0, "", "", "pg://u@h"},
     {"pg://%2Fvar%2Frun/db", "pg", "", "", "/var/run", 0, "/db", "", NULL},
     {"pg://?host=h", "pg", "", "", "", 0, "", "host=h", NULL},
     {"etcd://a:1,b:2,[::1]:3/p", "etcd", "", "", "a:1,b:2,[::1]:3", 0, "/p", "", NULL},
@@ -162,23 +162,26 @@ static void every_length_has_its_limit(void **state)
     assert_int_equal(hf_url_parse(text, &u, NULL), HF_INVALID);
 }
 
-static void secrets_are_replaced_in_safe(void **state)
+static void secrets_are_left_out_of_safe(void **state)
 {
     (void)state;
     static const char *const pairs[][2] = {
-        {"s:?password=SECRET", "s:?password=***"},
-        {"s:?PassWord=SECRET&a=b", "s:?PassWord=***&a=b"},
-        {"s:?p%61ssword=SECRET", "s:?p%61ssword=***"},
-        {"s:?sslpassword=SECRET", "s:?sslpassword=***"},
-        {"s:?token=SECRET=SECRET", "s:?token=***"},
-        {"s:?id_token=SECRET", "s:?id_token=***"},
-        {"s:?clientSecret=SECRET", "s:?clientSecret=***"},
-        {"s:?key=SECRET&x", "s:?key=***&x"},
-        {"s:?api_key=SECRET", "s:?api_key=***"},
-        {"s:?pwd=SECRET", "s:?pwd=***"},
-        {"s:?credentials=SECRET", "s:?credentials=***"},
+        {"s:?password=SECRET", "s:"},
+        {"s:?PassWord=SECRET&a=b", "s:?a=b"},
+        {"s:?p%61ssword=SECRET", "s:"},
+        {"s:?sslpassword=SECRET", "s:"},
+        {"s:?token=SECRET=SECRET", "s:"},
+        {"s:?id_token=SECRET", "s:"},
+        {"s:?clientSecret=SECRET", "s:"},
+        {"s:?key=SECRET&x", "s:?x"},
+        {"s:?api_key=SECRET", "s:"},
+        {"s:?pwd=SECRET", "s:"},
+        {"s:?credentials=SECRET", "s:"},
         {"s:?token=", "s:?token="},
-        {"s://u:SECRET@h/p?a=1&secret=SECRET&b=2", "s://u:***@h/p?a=1&secret=***&b=2"},
+        {"s://u:SECRET@h/p?a=1&secret=SECRET&b=2", "s://u@h/p?a=1&b=2"},
+        {"s:?a=1&secret=SECRET", "s:?a=1"},
+        {"s:?a=1&secret=SECRET&", "s:?a=1"},
+        {"s:?a=1&&b=2&", NULL},
         {"s:?keys=2&table=locks", NULL},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -186,6 +189,39 @@ static void secrets_are_replaced_in_safe(void **state)
         assert_int_equal(hf_url_parse(pairs[i][0], &u, NULL), 0);
         assert_string_equal(u.safe, pairs[i][1] ? pairs[i][1] : pairs[i][0]);
     }
+}
+
+/* Whatever the path, `safe` is a URL of it, with all else as it was. */
+static void a_path_is_set_and_read_again(void **state)
+{
+    (void)state;
+    static const char *const froms[] = {
+        "s:", "s:rel?mode=1", "s:///x?a=%3f", "s://u@h:1/x?a=1", "s://h", "s:/a?key=SECRET&b=2"};
+    static const char *const paths[] = {"/a", "/a b/%41?#@", "//x/y", "/\xc3\xa9:"};
+    char text[1100];
+    hf_url u, v;
+    for (size_t i = 0; i < sizeof froms / sizeof *froms; i++)
+        for (size_t j = 0; j < sizeof paths / sizeof *paths; j++) {
+            assert_int_equal(hf_url_parse(froms[i], &u, NULL), 0);
+            assert_int_equal(hf_url_set_path(&u, paths[j], NULL), 0);
+            assert_string_equal(u.path, paths[j]);
+            if (hf_url_parse(u.safe, &v, NULL)) fail_msg("%s", u.safe);
+            assert_string_equal(v.path, paths[j]);
+            assert_string_equal(v.user, u.user);
+            assert_string_equal(v.host, u.host);
+            assert_int_equal(v.port, u.port);
+            assert_null(strstr(u.safe, "SECRET"));
+            if (!strstr(froms[i], "SECRET")) assert_string_equal(v.query, u.query);
+        }
+    /* What no URL can say is refused later, not another path. */
+    assert_int_equal(hf_url_parse("s:", &u, NULL), 0);
+    assert_int_equal(hf_url_set_path(&u, "/a\nb", NULL), 0);
+    assert_string_equal(u.safe, "s:/a%0Ab");
+    assert_int_equal(hf_url_parse(u.safe, &v, NULL), HF_INVALID);
+    memset(text, 'p', sizeof text);
+    text[sizeof text - 1] = 0;
+    assert_int_equal(hf_url_set_path(&u, text, NULL), HF_INVALID);
+    assert_string_equal(u.safe, "s:/a%0Ab");
 }
 
 static void get_reads_the_query(void **state)
@@ -254,7 +290,8 @@ int main(void)
         cmocka_unit_test(every_form_is_taken_apart),
         cmocka_unit_test(what_cannot_be_parsed_is_said_without_secrets),
         cmocka_unit_test(every_length_has_its_limit),
-        cmocka_unit_test(secrets_are_replaced_in_safe),
+        cmocka_unit_test(secrets_are_left_out_of_safe),
+        cmocka_unit_test(a_path_is_set_and_read_again),
         cmocka_unit_test(get_reads_the_query),
         cmocka_unit_test(noise_is_refused_or_clean),
     };

@@ -90,7 +90,7 @@ static int make_directories(char *path, hf_error *err)
     return 0;
 }
 
-static int default_path(hf_store *st, hf_error *err)
+static int default_path(char *to, size_t cap, hf_error *err)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     char buffer[4096];
@@ -102,30 +102,41 @@ static int default_path(hf_store *st, hf_error *err)
     }
     int n = -1;
     if (state && *state == '/')
-        n = snprintf(st->path, sizeof st->path, "%s/holdfast/locks", state);
+        n = snprintf(to, cap, "%s/holdfast/locks", state);
     else if (home && *home == '/')
-        n = snprintf(st->path, sizeof st->path, "%s/.local/state/holdfast/locks", home);
-    if (n < 0 || n >= (int)sizeof st->path)
+        n = snprintf(to, cap, "%s/.local/state/holdfast/locks", home);
+    if (n < 0 || n >= (int)cap)
         return hf_fail(err, HF_INVALID, 0,
                        "file: open: neither XDG_STATE_HOME nor HOME names a directory");
-    return make_directories(st->path, err);
+    return make_directories(to, err);
 }
 
+/* With the default filled in, and its directories made. */
+static int resolve(hf_url *url, hf_error *err)
+{
+    char path[HF_FILE_PATH_CAP], here[HF_FILE_PATH_CAP];
+    int n = 0;
+    if (url->host[0] || url->path[0] == '/') return 0;
+    if (!url->path[0]) {
+        int rc = default_path(path, sizeof path, err);
+        return rc ? rc : hf_url_set_path(url, path, err);
+    }
+    if (!getcwd(here, sizeof here))
+        return hf_fail(err, errno == ERANGE ? HF_INVALID : HF_UNAVAILABLE, errno,
+                       "file: open '%s': no working directory: %s", url->safe, strerror(errno));
+    n = snprintf(path, sizeof path, "%s/%s", strcmp(here, "/") ? here : "", url->path);
+    if (n >= (int)sizeof path)
+        return hf_fail(err, HF_INVALID, 0, "file: open '%s': the path is too long", url->safe);
+    return hf_url_set_path(url, path, err);
+}
+
+/* Whoever opens without the core hasn't resolved it. */
 static int find_path(hf_store *st, const hf_url *url, hf_error *err)
 {
-    char here[PATH_MAX];
-    int n;
-    if (!url->path[0]) return default_path(st, err);
-    if (url->path[0] == '/')
-        n = snprintf(st->path, sizeof st->path, "%s", url->path);
-    else if (getcwd(here, sizeof here)) /* the name must go on meaning the same */
-        n = snprintf(st->path, sizeof st->path, "%s/%s", here, url->path);
-    else
-        return hf_fail(err, HF_UNAVAILABLE, errno, "file: open '%s': no working directory: %s",
-                       url->safe, strerror(errno));
-    if (n >= (int)sizeof st->path)
-        return hf_fail(err, HF_INVALID, 0, "file: open '%s': the path is too long", url->safe);
-    return 0;
+    hf_url absolute = *url;
+    int rc = resolve(&absolute, err);
+    if (!rc) snprintf(st->path, sizeof st->path, "%s", absolute.path);
+    return rc;
 }
 
 /* ---- open, close ---- */
@@ -320,4 +331,5 @@ const hf_driver hf__file_driver = {
     .sync = sync_store,
     .scan = hf__rows_scan,
     .inspect = inspect,
+    .resolve = resolve,
 };

@@ -348,6 +348,8 @@ int hf__boot_here(struct hf__boot *ret, hf_error *err)
     if (fake) snprintf(text, sizeof text, "%s", fake);
 #endif
     int fd = text[0] ? -1 : open(from, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && !text[0] && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return hf_fail(err, HF_UNAVAILABLE, errno, "file: open: %s: %s", from, strerror(errno));
     if (fd >= 0) {
         if (read(fd, text, sizeof text - 1) < 0) text[0] = 0;
         close(fd);
