@@ -5,15 +5,22 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #ifndef HF_MODULE_DIR
 #define HF_MODULE_DIR "/usr/lib/holdfast"
+#endif
+/* Relative to the prefix, as a program in its bin directory finds it. */
+#ifndef HF_LIBDIR
+#define HF_LIBDIR "lib"
 #endif
 
 /* One line each. */
@@ -26,7 +33,10 @@ static const hf_driver *const built_in[] = {
 static const char *const known[] = {"sqlite", "postgres", "redis",   "rediss",
                                     "etcd",   "etcds",    "mongodb", "firestore"};
 
-enum { BUILT_IN = sizeof built_in / sizeof *built_in, SCHEME_CAP = 32, PATH_CAP = 1024, DIRS = 3 };
+/* Other spellings of a scheme. */
+static const char *const spelled[][2] = {{"postgresql", "postgres"}};
+
+enum { BUILT_IN = sizeof built_in / sizeof *built_in, SCHEME_CAP = 32, PATH_CAP = 1024, DIRS = 6 };
 
 #define TEXT_OF(x)  #x
 #define SYMBOL(x)   TEXT_OF(x)
@@ -66,32 +76,56 @@ static void put_text(char *to, size_t cap, const char *from)
     to[n] = 0;
 }
 
-/* Where this library is, or the program that it was linked into. */
-static void own_dir(char to[PATH_CAP])
+/* Cuts the last part off. */
+static void up(char *path)
+{
+    char *slash = strrchr(path, '/');
+    *(slash ? slash : path) = 0;
+}
+
+/* Where this library is. 0: in a program, whose directory it is then; none if that is a set-user-id
+   one, for whoever calls it may have given it another place by a hard link. */
+static int own_dir(char to[PATH_CAP])
 {
     Dl_info info;
     struct link_map *map = NULL;
-    char exe[PATH_CAP];
-    const char *path = "";
-    if (dladdr1((const void *)&loaded, &info, (void **)&map, RTLD_DL_LINKMAP) && map)
-        path = map->l_name;
-    if (!*path) {
-        ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-        exe[n > 0 ? n : 0] = 0;
-        path = exe;
+    if (dladdr1((const void *)&loaded, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+        *map->l_name) {
+        put_text(to, PATH_CAP, map->l_name);
+        up(to);
+        return 1;
     }
-    put_text(to, PATH_CAP, path);
-    char *slash = strrchr(to, '/');
-    if (slash) *slash = 0;
+    ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", to, PATH_CAP - 1);
+    to[n > 0 ? n : 0] = 0;
+    up(to);
+    return 0;
 }
 
+static void add_dir(struct dirs *d, int i, const char *base, const char *more)
+{
+    snprintf(d->dir[i], PATH_CAP, "%.*s%s", PATH_CAP - 128, base, more);
+    for (int other = 0; other < i; other++)
+        if (!strcmp(d->dir[other], d->dir[i])) d->dir[i][0] = 0;
+}
+
+/* What moves together finds itself before what was installed where the build was told. */
 static void find_dirs(struct dirs *d)
 {
     /* Not for a set-user-id program: the variable is its caller's. */
     const char *named = secure_getenv("HOLDFAST_DRIVERS");
+    char own[PATH_CAP], prefix[PATH_CAP];
+    memset(d, 0, sizeof *d);
     put_text(d->dir[0], PATH_CAP, named ? named : "");
-    own_dir(d->dir[1]);
-    put_text(d->dir[2], PATH_CAP, HF_MODULE_DIR);
+    int shared = own_dir(own);
+    if (own[0]) {
+        put_text(prefix, PATH_CAP, own);
+        up(prefix);
+        add_dir(d, 1, own, "");
+        if (shared) add_dir(d, 2, own, "/holdfast");
+        if (!shared && HF_LIBDIR[0] != '/') add_dir(d, 3, prefix, "/" HF_LIBDIR "/holdfast");
+        if (!shared) add_dir(d, 4, prefix, "/lib/holdfast");
+    }
+    add_dir(d, 5, HF_MODULE_DIR, "");
 }
 
 /* The module of a scheme in one of the first n directories; 0: none. */
@@ -112,7 +146,12 @@ static const hf_driver *load(const char *scheme, const char *path, hf_error *err
         if (!strcmp(l->driver->name, scheme)) return l->driver;
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module) {
-        hf_fail(err, HF_INVALID, 0, "driver '%s': load: %s", scheme, dlerror());
+        /* dlopen tells why only in words: out of descriptors, or wrong for good? */
+        const char *why = dlerror();
+        int fd = open(path, O_RDONLY | O_CLOEXEC), sys = fd < 0 ? errno : 0;
+        if (fd >= 0) close(fd);
+        int away = sys == EMFILE || sys == ENFILE || sys == ENOMEM;
+        hf_fail(err, away ? HF_UNAVAILABLE : HF_INVALID, sys, "driver '%s': load: %s", scheme, why);
         return NULL;
     }
     const hf_driver *drv = dlsym(module, SYMBOL(HF_DRIVER_SYMBOL));
@@ -161,6 +200,8 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err)
         hf_fail(err, HF_INVALID, 0, "driver '%.40s': not a scheme", scheme);
         return NULL;
     }
+    for (size_t i = 0; i < sizeof spelled / sizeof *spelled; i++)
+        if (!strcmp(scheme, spelled[i][0])) scheme = spelled[i][1];
     const hf_driver *drv = find_built_in(scheme);
     if (drv) return drv;
     find_dirs(&dirs);

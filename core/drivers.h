@@ -8,8 +8,10 @@
 
 /*
  * The driver of a scheme: built in, else loaded from libholdfast-SCHEME.so in $HOLDFAST_DRIVERS
- * (if set), else beside this library, else in the directory given at build time. NULL: INVALID in
- * *err with what was tried. Loaded modules stay loaded.
+ * (if set), else beside this library or in `holdfast/` there, or from a program that it was linked
+ * into in ../LIBDIR/holdfast or ../lib/holdfast, else in the directory given at build time. NULL:
+ * why in *err (INVALID with what was tried; UNAVAILABLE: no descriptors). Loaded modules stay
+ * loaded.
  */
 const hf_driver *hf__driver(const char *scheme, hf_error *err);
 

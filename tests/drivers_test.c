@@ -5,9 +5,11 @@
 #include "drivers.h"
 #include "test.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char *modules;
@@ -40,6 +42,32 @@ static void a_good_module_is_loaded_once_and_stays(void **state)
     assert_int_equal(good->open(&url, 0, &st, &err), HF_DENIED);
     assert_string_equal(err.text, "good: open 'good:x': always refused");
     assert_ptr_equal(hf__driver("good", NULL), good);
+}
+
+static void another_spelling_is_the_same_driver(void **state)
+{
+    (void)state;
+    hf_error err = {0, 0, ""};
+    setenv("HOLDFAST_DRIVERS", "/nowhere/at/all", 1);
+    assert_null(hf__driver("postgresql", &err));
+    /* Not "unknown scheme": it was looked for. */
+    if (!strstr(err.text, "driver 'postgres': not installed")) fail_msg("%s", err.text);
+}
+
+static void without_descriptors_a_module_is_away(void **state)
+{
+    (void)state;
+    struct rlimit before, none;
+    hf_error err = {0, 0, ""};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const hf_driver *d = hf__driver("bare", &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_null(d);
+    assert_int_equal(err.code, HF_UNAVAILABLE);
+    assert_int_equal(err.sys, EMFILE);
 }
 
 static void refused(const char *scheme, const char *why)
@@ -141,6 +169,8 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_built_in_ones_are_there),
+        cmocka_unit_test(another_spelling_is_the_same_driver),
+        cmocka_unit_test_setup(without_descriptors_a_module_is_away, here),
         cmocka_unit_test_setup(a_good_module_is_loaded_once_and_stays, here),
         cmocka_unit_test_setup(a_bad_module_is_refused_with_the_reason, here),
         cmocka_unit_test(what_is_no_library_is_refused),
