@@ -236,15 +236,15 @@ static int refused(struct hf__pg_link *link, hf_error *err)
     static const struct {
         const char *words;
         int code;
-    } told[] = {{"password", HF_DENIED},
+    } told[] = {{"could not translate", HF_UNAVAILABLE}, /* first: names follow */
+                {"password", HF_DENIED},
                 {"authentication", HF_DENIED},
                 {"pg_hba.conf", HF_DENIED},
                 {"permission denied", HF_DENIED},
                 {"role \"", HF_DENIED},
                 {"certificate", HF_DENIED},
                 {"database \"", HF_INVALID},
-                {"invalid", HF_INVALID},
-                {"could not translate", HF_UNAVAILABLE}};
+                {"invalid", HF_INVALID}};
     const char *why = PQerrorMessage(link->pg);
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
         if (strstr(why, told[i].words)) return refuse(link, told[i].code, why, err);

@@ -457,8 +457,7 @@ static int pg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, s
         int rc = connect_ear(st, err);
         if (rc) return rc;
     }
-    ret->heard[0] = st->heard;
-    ret->heard[1] = 0;
+    *ret = (hf_ear){{st->heard, 0}};
     return 0;
 }
 
@@ -487,8 +486,7 @@ static void pg_interrupt(hf_store *st, uint8_t bell)
 {
     uint64_t one = 1;
     (void)bell;
-    ssize_t n = write(st->wake_fd, &one, sizeof one);
-    (void)n; /* full means that it is awake already */
+    if (write(st->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake already */
 }
 
 /* ---- opening ---- */
@@ -542,10 +540,12 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_cond_init(&st->freed, NULL);
     st->how.io_timeout_ms = io_timeout_ms;
     st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = options(st, url, err);
+    int sys = errno, rc = options(st, url, err);
     if (!rc && !PQisthreadsafe())
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
-    if (!rc && (st->wake_fd < 0 || !make_sql(st)))
+    if (!rc && st->wake_fd < 0)
+        rc = hf_fail(err, HF_UNAVAILABLE, sys, "postgres: open: eventfd: %s", strerror(sys));
+    if (!rc && !make_sql(st))
         rc = hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     if (!rc) rc = prepare(st, err);
     if (rc) {

@@ -238,8 +238,12 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->ear.fd = -1;
     for (int i = 0; i < HF_RD_LINKS; i++) st->link[i].fd = -1;
     st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int no_wake = errno;
     int rc = hf__rd_options(st, url, err);
-    if (!rc && (st->wake_fd < 0 || hf__rd_scripts(&st->how)))
+    if (!rc && st->wake_fd < 0)
+        rc = hf_fail(err, HF_UNAVAILABLE, no_wake, HF_RD ": open '%s': %s", url->safe,
+                     strerror(no_wake));
+    if (!rc && hf__rd_scripts(&st->how))
         rc = hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
     if (!rc) {
         rc = hf__rd_get_link(st, &link, err);

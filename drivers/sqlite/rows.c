@@ -24,7 +24,6 @@ static int code_of_errno(int sys, int otherwise)
     case EACCES:
     case EPERM:
     case EROFS: return HF_DENIED;
-    case ENOENT:
     case ENOTDIR:
     case EISDIR:
     case ENAMETOOLONG: return HF_INVALID;
@@ -63,9 +62,14 @@ int hf__sq_failed(hf_store *st, int rc, const char *what, const char *key, int a
                   hf_error *err)
 {
     int code = code_of(st->db, rc, ambiguous);
-    const char *why = sqlite3_errmsg(st->db);
+    int sys = sqlite3_system_errno(st->db);
+    /* What came after it, a rollback for one, may have replaced its text. */
+    int same = (sqlite3_errcode(st->db) & 0xff) == (rc & 0xff);
+    const char *why = same ? sqlite3_errmsg(st->db) : sqlite3_errstr(rc);
     if ((rc & 0xff) == SQLITE_BUSY) why = "locked by others for all of the time given";
-    return hf_fail(err, code, sqlite3_system_errno(st->db), "sqlite: %s '%s': %s", what, key, why);
+    int told = sys && ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_IOERR);
+    return hf_fail(err, code, sys, "sqlite: %s '%s': %s%s%s", what, key, why, told ? ": " : "",
+                   told ? strerror(sys) : "");
 }
 
 /* Runs a statement that has no rows to show. */

@@ -163,6 +163,20 @@ static int refuse(const hf_url *url, int code, int sys, const char *why, hf_erro
     return hf_fail(err, code, sys, "sqlite: open '%s': %s", url->safe, why);
 }
 
+/* What SQLite makes of a relative name depends on where this process is. */
+static int sq_resolve(hf_url *url, hf_error *err)
+{
+    char path[sizeof url->path], here[sizeof url->path];
+    if (!url->path[0] || url->path[0] == '/') return 0;
+    if (!getcwd(here, sizeof here)) {
+        if (errno == ERANGE) return refuse(url, HF_INVALID, 0, "the path is too long", err);
+        return refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
+    }
+    int n = snprintf(path, sizeof path, "%s/%s", strcmp(here, "/") ? here : "", url->path);
+    if (n >= (int)sizeof path) return refuse(url, HF_INVALID, 0, "the path is too long", err);
+    return hf_url_set_path(url, path, err);
+}
+
 static int options(hf_store *st, const hf_url *url, hf_error *err)
 {
     static const char *const known[] = {"table", NULL};
@@ -186,19 +200,30 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     return 0;
 }
 
+/* 0, or what the system says. */
 static int boot_here(struct hf__sq_boot *ret)
 {
     char text[64];
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    int good = f && fgets(ret->id, sizeof ret->id, f);
-    if (f) fclose(f);
-    if (!good) return 0;
+    if (!f) return errno;
+    int good = fgets(ret->id, sizeof ret->id, f) != NULL;
+    fclose(f);
+    if (!good) return EIO;
     ret->id[strcspn(ret->id, "\n")] = 0;
     ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0; /* older kernels have one time for all */
     const char *number = strchr(text, '[');
     ret->timens = number ? strtoll(number + 1, NULL, 10) : 0;
-    return ret->id[0] != 0;
+    return ret->id[0] ? 0 : EIO;
+}
+
+static int find_boot(hf_store *st, const hf_url *url, hf_error *err)
+{
+    int sys = boot_here(&st->boot);
+    if (sys == EMFILE || sys == ENFILE || sys == ENOMEM)
+        return refuse(url, HF_UNAVAILABLE, sys, strerror(sys), err);
+    return sys ? refuse(url, HF_UNSUPPORTED, sys, "can't tell this boot from the last one", err)
+               : 0;
 }
 
 /* SQLite's locks must hold between all who use the file, and so must one machine's clock. */
@@ -250,14 +275,16 @@ static int64_t pragma(hf_store *st, const char *name)
     return n;
 }
 
-static int is_utf8(hf_store *st)
+/* 0, or a result of SQLite's; *ret: is it? */
+static int ask_utf8(hf_store *st, int *ret)
 {
     sqlite3_stmt *s = NULL;
-    int good = !sqlite3_prepare_v2(st->db, "PRAGMA encoding", -1, &s, NULL) &&
-               sqlite3_step(s) == SQLITE_ROW &&
-               !strcmp((const char *)sqlite3_column_text(s, 0), "UTF-8");
+    int sq = sqlite3_prepare_v2(st->db, "PRAGMA encoding", -1, &s, NULL);
+    if (!sq) sq = sqlite3_step(s);
+    const unsigned char *text = sq == SQLITE_ROW ? sqlite3_column_text(s, 0) : NULL;
+    *ret = text && !strcmp((const char *)text, "UTF-8");
     sqlite3_finalize(s);
-    return good;
+    return sq == SQLITE_ROW || sq == SQLITE_DONE ? 0 : sq;
 }
 
 static int set_up(hf_store *st, const hf_url *url, hf_error *err)
@@ -266,10 +293,12 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
     /* A database that is somebody else's keeps its mode. */
     if (!pragma(st, "page_count"))
         sqlite3_exec(st->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
-    if (!is_utf8(st)) return refuse(url, HF_UNSUPPORTED, 0, "its encoding isn't UTF-8", err);
+    int utf8, sq = ask_utf8(st, &utf8);
+    if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
+    if (!utf8) return refuse(url, HF_UNSUPPORTED, 0, "its encoding isn't UTF-8", err);
     sqlite3_exec(st->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
     int64_t known = 0;
-    int sq = hf__sq_ask(st, "SELECT count(*) FROM %s", st->clock, &known);
+    sq = hf__sq_ask(st, "SELECT count(*) FROM %s", st->clock, &known);
     if (!sq && known) sq = hf__sq_prepare(st);
     if (sq == SQLITE_ERROR || (!sq && !known)) sq = hf__sq_make(st);
     if (!sq) sq = hf__sq_ask(st, "SELECT timens FROM %s", st->clock, &timens);
@@ -294,8 +323,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     if (!rc && st->wake_fd < 0) rc = refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
     if (!rc && !sqlite3_threadsafe())
         rc = refuse(url, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
-    if (!rc && !boot_here(&st->boot))
-        rc = refuse(url, HF_UNSUPPORTED, 0, "can't tell this boot from the last one", err);
+    if (!rc) rc = find_boot(st, url, err);
     pthread_mutex_lock(&st->mu);
     if (!rc) rc = connect_file(st, url, err);
     if (!rc) rc = set_up(st, url, err);
@@ -346,4 +374,5 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .sync = hf__sq_sync,
     .scan = hf__sq_scan,
     .inspect = sq_inspect,
+    .resolve = sq_resolve,
 };
