@@ -94,7 +94,12 @@ static int adopt(const struct command *self, unsigned more, int argc, char **arg
     watch_for_damage();
     status = open_store(NULL, HF_FOREVER, ret_store);
     if (status) return status;
-    return hf_adopt(*ret_store, o->args[0], o->token, ret, &err) ? failed(&err) : 0;
+    if (!hf_adopt(*ret_store, o->args[0], o->token, ret, &err)) return 0;
+    /* The user didn't ask for that. */
+    static const char how[] = "adopt '";
+    if (strncmp(err.text, how, sizeof how - 1)) return failed(&err);
+    say("%s '%s", self->name, err.text + sizeof how - 1);
+    return hf_code_exit_status(err.code);
 }
 
 int renew_command(const struct command *self, int argc, char **argv)

@@ -71,7 +71,8 @@ struct options {
 /* 0, or the exit status (then everything has been said), or -1: --help was answered. */
 int parse_options(const struct command *self, unsigned takes, int argc, char **argv,
                   struct options *ret);
-/* "500ms", "10s", "1.5h", "7d", "2": milliseconds, rounded up; -1 if it is no time. */
+/* "500ms", "10s", "1.5h", "7d", "2": milliseconds, rounded up; -1 if it is no time,
+   INT64_MAX if it is more than a hundred years. */
 int64_t parse_time(const char *text);
 /* Exactly so many operands; 0 or EXIT_USAGE. */
 int want_args(const struct options *o, int least, int most, const char *what);

@@ -11,6 +11,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum long_only {
@@ -67,15 +68,17 @@ enum { LETTERS = sizeof letters / sizeof *letters };
 
 /* ---- values ---- */
 
-/* Digits with at most one point in them, as thousandths rounded up; -1 if they aren't. */
+/* Digits with at most one point in them, as thousandths rounded up (at most 4e15); -1 if they
+   aren't. */
 static int64_t decimal(const char **text)
 {
     const char *s = *text;
+    const int64_t most = INT64_C(4000000000000);
     int64_t whole = 0, milli = 0, unit = 100;
     int digits = 0, more = 0;
     for (; *s >= '0' && *s <= '9'; s++, digits++) {
         whole = whole * 10 + (*s - '0');
-        if (whole > INT64_C(4000000000000)) return -1;
+        if (whole > most) whole = most;
     }
     if (*s == '.')
         for (s++; *s >= '0' && *s <= '9'; s++, digits++, unit /= 10) {
@@ -97,7 +100,7 @@ int64_t parse_time(const char *text)
     for (size_t i = 0; thousandths >= 0 && i < sizeof units / sizeof *units; i++)
         if (!strcmp(text, units[i].name)) {
             int64_t limit = hundred_years * 1000 / units[i].ms;
-            return thousandths > limit ? -1 : (thousandths * units[i].ms + 999) / 1000;
+            return thousandths > limit ? INT64_MAX : (thousandths * units[i].ms + 999) / 1000;
         }
     return -1;
 }
@@ -360,6 +363,22 @@ static int parse_upto(const struct command *self, unsigned takes, int end, char 
     return 0;
 }
 
+/* Could this word be a command? */
+static int is_program(const char *word)
+{
+    const char *path = getenv("PATH");
+    char at[4096];
+    struct stat s;
+    if (strchr(word, '/')) return !stat(word, &s) && S_ISREG(s.st_mode) && !access(word, X_OK);
+    for (; path && *path; path += strcspn(path, ":"), path += *path == ':') {
+        int n = (int)strcspn(path, ":");
+        int len = snprintf(at, sizeof at, "%.*s/%s", n, path, word);
+        if (n && len < (int)sizeof at && !stat(at, &s) && S_ISREG(s.st_mode) && !access(at, X_OK))
+            return 1;
+    }
+    return 0;
+}
+
 /* "KEY CMD ARG..." or "KEY -c 'SHELL COMMAND'", as flock(1) has them. */
 static int flock_style(struct options *o)
 {
@@ -390,7 +409,7 @@ static int flock_style(struct options *o)
 static int parse_with_command(const struct command *self, unsigned takes, int argc, char **argv,
                               struct options *o)
 {
-    int dashes = 1;
+    int dashes = 1, keys_follow = 0;
     while (dashes < argc && strcmp(argv[dashes], "--")) dashes++;
     int style_of_flock = dashes == argc;
     int rc = parse_upto(self, takes, style_of_flock ? argc : dashes, argv, style_of_flock, o);
@@ -398,16 +417,23 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     if (!style_of_flock && o->n_args == 0) {
         /* "--" before the keys, for keys that look like options; there may be a second one. */
         int first = dashes + 1;
+        keys_follow = 1;
         o->args = argv + first;
         o->n_args = argc - first;
         for (dashes = first; dashes < argc && strcmp(argv[dashes], "--");) dashes++;
         style_of_flock = dashes == argc;
         if (!style_of_flock) o->n_args = dashes - first;
     }
+    if (style_of_flock && keys_follow && o->n_args == 1)
+        return bad_usage("no key, or no command: there is only '%s'", o->args[0]);
     if (style_of_flock) return flock_style(o);
     if (!o->n_args) return bad_usage("no key");
     o->argv = argv + dashes + 1;
-    return *o->argv ? 0 : bad_usage("no command after \"--\"");
+    if (!*o->argv) return bad_usage("no command after \"--\"");
+    /* Who comes from flock(1) may mean a "--" of the command's own. */
+    if (o->n_args > 1 && takes & TAKES_MODE && !o->quiet && is_program(o->args[1]))
+        say("'%s' before \"--\" is taken for a key, not for the command", o->args[1]);
+    return 0;
 }
 
 int parse_options(const struct command *self, unsigned takes, int argc, char **argv,

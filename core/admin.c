@@ -325,7 +325,7 @@ int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
     struct pruning p = {h, 0, 0, err, 0};
     int rc = hf__alive(h, "prune", err);
     if (!rc && (idle_ms < PRUNE_MIN_MS || idle_ms > INT64_C(3153600000000)))
-        rc = hf_fail(err, HF_INVALID, 0, "prune: idle: must be at least 60 s");
+        rc = hf_fail(err, HF_INVALID, 0, "prune: idle_ms: must be 60,000 to 3,153,600,000,000");
     if (rc) return rc;
     p.idle_us = idle_ms * 1000;
     rc = scan(h, "", prune_one, &p, err);

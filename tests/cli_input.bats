@@ -60,7 +60,7 @@ refused() {
     run holdfast run "$K" --
     refused 64 command
     run holdfast run -- true
-    refused 64
+    refused 64 "no key" "'true'"
     run holdfast run "$K" -n true
     refused 64 -n
     run holdfast show
@@ -96,6 +96,11 @@ refused() {
     refused 64 --at-least
     run holdfast once --keep 0 "$K" -- true
     refused 64 --keep
+    # Too long is a time all the same.
+    for time in 36501d 99999999999999999999s 4000000000000000ms; do
+        run holdfast once --keep "$time" "$K" -- true
+        refused 64 --keep "must be 1ms to 36500d"
+    done
 }
 
 @test "numbers and words" {
@@ -158,10 +163,97 @@ refused() {
     mkdir home state
     run holdfast run "$K" -- sh -c 'echo "$HOLDFAST_STORE"'
     [ "$status" = 0 ]
-    [[ $output == file:* ]]
+    [ "$output" = "file:$PWD/state/holdfast/locks" ]
     [ -n "$(find state -type f)" ]
     HOLDFAST_STORE='' run holdfast ls --all
     [[ $output == *"$K"* ]]
+}
+
+@test "a store is passed on as the same one, wherever the command goes" {
+    mkdir -p "odd %41 ?#@" fresh home/other
+    stores=("file:relstore" "file:" "sqlite:rel.db" "sqlite:x?table=locks")
+    unset XDG_STATE_HOME
+    export HOME=$PWD/home FRESH=$PWD/fresh HOLDFAST_DRIVERS=$BUILD
+    cd "odd %41 ?#@"
+    for store in "${stores[@]}"; do
+        run holdfast -S "$store" run "$K" -- sh -c '
+            cd "$FRESH" && HOME=$HOME/other && export HOME &&
+            unset HOLDFAST_TOKEN HOLDFAST_KEY && "$0" run -q -n -E 9 other -- echo FREE &&
+            "$0" run -q -n -E 9 "$1" -- echo TWICE' "$HOLDFAST" "$K"
+        [ "$output" = FREE ]
+        [ "$status" = 9 ]
+    done
+    [ -z "$(ls "$FRESH")" ]
+}
+
+@test "out of descriptors, or the directory is missing: the store is away, not wrong" {
+    export HOLDFAST_DRIVERS=$BUILD
+    for url in "file:$PWD/store" "sqlite:$PWD/store.db"; do
+        holdfast -S "$url" ls
+        for ((n = 4; n < 10; n++)); do
+            run bash -c 'for fd in /proc/self/fd/*; do
+                    [ "${fd##*/}" -lt 3 ] || eval "exec ${fd##*/}>&-"
+                done
+                ulimit -n "$1" && exec "$2" -S "$3" ls' - "$n" "$HOLDFAST" "$url"
+            [ "$n" -gt 4 ] || refused 69 "Too many open files"
+            [ "$status" = 0 ] || refused 69 "Too many open files"
+        done
+        run holdfast -S "${url%%:*}:$PWD/no/such/directory/store" ls
+        refused 69 "No such file or directory"
+    done
+}
+
+@test "a tree that was moved loads its own modules" {
+    unset HOLDFAST_DRIVERS
+    mkdir -p prefix/bin prefix/lib/holdfast
+    cp "$HOLDFAST" prefix/bin/
+    run prefix/bin/holdfast -S nosuch:db ls
+    refused 64 "unknown scheme"
+    cp "$BUILD/libholdfast-sqlite.so" prefix/lib/holdfast/
+    run prefix/bin/holdfast -S sqlite:db run "$K" -- true
+    [ "$status" = 0 ]
+    prefix/bin/holdfast stores | grep sqlite | grep -vq "not installed"
+}
+
+@test "a full disk is told as one" {
+    export HOLDFAST_DRIVERS=$BUILD
+    mkdir full
+    # One is made while there is room; what fills the rest is somebody else's.
+    for kind in file: sqlite:; do
+        run unshare -rm bash -c 'mount -t tmpfs -o size=8m none full &&
+            "$0" -S "$1$PWD/full/store" ls && cat /dev/zero >full/rest 2>/dev/null
+            "$0" -S "$1$PWD/full/new" ls
+            echo $?
+            for ((i = 0; i < 4000; i++)); do
+                "$0" -S "$1$PWD/full/store" acquire --lease 1h "k$i-$2" >/dev/null || exit
+            done' "$HOLDFAST" $kind "$(printf %0100d 0)"
+        [ "$status" = 69 ]
+        [ "${#lines[@]}" = 3 ]
+        [ "${lines[1]}" = 69 ]
+        for line in "${lines[0]}" "${lines[2]}"; do
+            [[ $line == *"No space left on device" || $line == *"disk is full" ]]
+        done
+    done
+}
+
+@test "who comes from flock is told of a command before --" {
+    run holdfast run "$K" env git -- true
+    [ "$status" = 0 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *"'env'"*"taken for a key"* ]]
+    for quiet in "-q $K env" "$K no-such-program" "$K /no/such/env" "$K"; do
+        # shellcheck disable=SC2086
+        run holdfast run $quiet -- true
+        [ "$status" = 0 ]
+        [ -z "$output" ]
+    done
+}
+
+@test "what isn't there any more is named as what was asked for" {
+    for command in release renew; do
+        run holdfast $command "$K" --token 1
+        refused 76 "$command '$K': the grant 1 is over"
+    done
 }
 
 @test "stores that can't be opened: why, and the status" {
