@@ -1,6 +1,6 @@
 #!/bin/sh
 # Is the enumeration of the step able to find mistakes? Builds it with each of the mistakes that
-# core/step.c can be compiled with (HF_BUG 20 to 29), and says which check found it.
+# core/step.c can be compiled with (HF_BUG 20 to 31), and says which check found it.
 #
 #   tests/seeded.sh       $CC is the compiler (cc)
 set -u
@@ -28,9 +28,11 @@ bugs='20 a token is the rev of the write before
 26 a handed-over grant is claimed by a stranger
 27 the limit is not checked
 28 the done marker is ignored
-29 a break ends whatever is there'
+29 a break ends whatever is there
+30 who waits does so with the session to hold with
+31 a renewal stays with the session that it should leave'
 
-echo 1..10
+echo 1..12
 compile 0 "$top"/tests/step_enum.c "$top"/tests/step_model.c "$top"/tests/step_wander.c \
     "$top"/tests/step_judge.c "$top"/core/row.c || exit 70
 n=0

@@ -23,6 +23,8 @@ enum {
     CODE_CAP = 6 + 4 * REQUESTS + 2,
     NEVER = 99, /* no end by time */
     BOUND = 8,  /* beside the flags of a holder: it has its session */
+    OTHER = 16, /* timeless: the one that its request waits with */
+    SPARE = 32, /* timeless: one that was made for a grant alone */
     GAP = 3     /* between the tokens of a concrete row, so that there is room for wrong ones */
 };
 
@@ -31,6 +33,7 @@ struct universe {
     int n, queue_cap, holders_cap;
     int once;  /* events are begun and finished */
     int keeps; /* releases that keep the key taken */
+    int timeless;
     struct model_request request[REQUESTS];
 };
 
@@ -41,6 +44,7 @@ static const struct universe universes[] = {
      8,
      0,
      1,
+     0,
      {{HF_EXCLUSIVE, 0, 2, 1, 0, 0, 'a'},
       {HF_EXCLUSIVE, 0, 3, 1, 0, 0, 'b'},
       {HF_EXCLUSIVE, 0, 1, 2, 0, 0, 'a'},
@@ -52,6 +56,7 @@ static const struct universe universes[] = {
      8,
      0,
      1,
+     0,
      {{HF_EXCLUSIVE, 0, 0, 1, 1, 0, 'a'},
       {HF_EXCLUSIVE, 0, 2, 1, 0, 0, 'b'},
       {HF_EXCLUSIVE, 0, 0, 1, 1, 0, 'c'},
@@ -60,6 +65,7 @@ static const struct universe universes[] = {
      4,
      8,
      8,
+     0,
      0,
      0,
      {{HF_SHARED, 0, 2, 1, 0, 0, 'a'},
@@ -72,6 +78,7 @@ static const struct universe universes[] = {
      2,
      0,
      0,
+     0,
      {{HF_SHARED, 0, 2, 1, 0, 0, 'a'},
       {HF_SHARED, 0, 0, 1, 1, 0, 'b'},
       {HF_SHARED, 0, 2, 1, 0, 0, 'a'},
@@ -82,6 +89,7 @@ static const struct universe universes[] = {
      8,
      0,
      0,
+     0,
      {{HF_LIMITED, 2, 2, 1, 0, 0, 'a'},
       {HF_LIMITED, 2, 0, 1, 1, 0, 'b'},
       {HF_LIMITED, 3, 2, 1, 0, 0, 'c'},
@@ -90,6 +98,7 @@ static const struct universe universes[] = {
      5,
      8,
      8,
+     0,
      0,
      0,
      {{HF_LIMITED, 2, 2, 1, 0, 0, 'a'},
@@ -103,6 +112,7 @@ static const struct universe universes[] = {
      8,
      1,
      0,
+     0,
      {{HF_EXCLUSIVE, 0, 2, 1, 0, 0, 'a'},
       {HF_EXCLUSIVE, 0, 0, 1, 1, 0, 'b'},
       {HF_EXCLUSIVE, 0, 1, 1, 0, 0, 'c'}}},
@@ -110,6 +120,7 @@ static const struct universe universes[] = {
      3,
      8,
      8,
+     0,
      0,
      0,
      {{HF_EXCLUSIVE, 0, 2, 1, 2, 1, 'a'},
@@ -121,9 +132,30 @@ static const struct universe universes[] = {
      2,
      0,
      1,
+     0,
      {{HF_SHARED, 0, 2, 1, 1, 1, 'a'},
       {HF_SHARED, 0, 0, 1, 1, 0, 'b'},
       {HF_EXCLUSIVE, 0, 2, 1, 1, 0, 'c'}}},
+    {"without a clock",
+     3,
+     2,
+     8,
+     0,
+     1,
+     1,
+     {{HF_EXCLUSIVE, 0, 2, 1, 1, 0, 'a'},
+      {HF_EXCLUSIVE, 0, 1, 1, 1, 1, 'b'},
+      {HF_EXCLUSIVE, 0, 2, 1, 1, 0, 'a'}}},
+    {"without a clock, shared and limited",
+     3,
+     8,
+     2,
+     0,
+     1,
+     1,
+     {{HF_SHARED, 0, 2, 1, 1, 0, 'a'},
+      {HF_LIMITED, 2, 1, 1, 1, 1, 'b'},
+      {HF_SHARED, 0, 1, 1, 1, 0, 'c'}}},
 };
 
 /* ---- states ---- */
@@ -138,6 +170,15 @@ static struct {
     uint32_t *slot;      /* open addressing; 0: free, else index + 1 */
     uint32_t n, cap, slots;
 } run;
+
+/* Timeless: the session that no request asks with, and the bit that says that it is dead. */
+static uint64_t spare_session(void) { return model_session(REQUESTS, 0); }
+static int spare_bit(void) { return 2 * run.u->n; }
+static uint64_t session_of(int bit)
+{
+    return bit == spare_bit() ? spare_session() : model_session(bit / 2, bit % 2);
+}
+static int bits(void) { return spare_bit() + run.u->timeless; }
 
 static uint64_t hash_of(const struct state *s)
 {
@@ -225,7 +266,9 @@ static void encode(struct state *s, const hf_row *row, unsigned dead, int64_t no
     for (uint32_t i = 0; i < row->n_holders; i++) {
         const hf_party *p = &row->party[i];
         *c++ = (unsigned char)p->bell;
-        *c++ = (unsigned char)(p->flags | (p->session ? BOUND : 0));
+        int other = run.u->timeless && p->session == model_session(p->bell / 2, 1);
+        *c++ = (unsigned char)(p->flags | (p->session ? BOUND : 0) | (other ? OTHER : 0) |
+                               (p->session == spare_session() ? SPARE : 0));
         *c++ = ticks(p->expires_us, now_us);
         *c++ = rank(row, p->token);
     }
@@ -256,12 +299,18 @@ static unsigned decode(const struct state *s, hf_row *row, int above)
         int who = *c++, r = who / 2;
         model_party(p, &run.u->request[r], r, who % 2);
         p->since_us = 1;
-        if (i >= row->n_holders) continue;
+        if (i >= row->n_holders) {
+            if (run.u->timeless) p->session = model_session(r, 1);
+            continue;
+        }
         p->flags = *c & (BOUND - 1);
+        if (*c & OTHER) p->session = model_session(r, 1);
         if (!(*c++ & BOUND)) p->session = 0;
+        int spare = c[-1] & SPARE;
         p->expires_us = from_ticks(*c++);
         p->token = value_of(*c++, above);
         if (p->flags & HF_PARTY_ENDING) model_ending(p);
+        if (spare) p->session = spare_session();
     }
     return dead;
 }
@@ -288,7 +337,7 @@ static int step_from(const struct state *s, struct hf_event *ev)
 
 /* ---- every event in a state ---- */
 
-static int named_events(const struct state *s, struct hf_event *ev)
+static int named_events(const struct state *s, struct hf_event *ev, uint64_t spare)
 {
     unsigned char most = s->code[3] + 1;
     /* 2 * rank: a value of the row; odd: one that stands for nothing in it. */
@@ -297,15 +346,20 @@ static int named_events(const struct state *s, struct hf_event *ev)
         for (int i = 0; i < (run.u->keeps ? 2 : 1); i++) {
             ev->kind = HF_EV_RELEASE;
             ev->until_us = i ? MODEL_NOW_US + 2 * MODEL_TICK_US : 0;
+            ev->session = i ? spare : 0;
             if (step_from(s, ev)) return 1;
         }
         ev->until_us = 0;
+        ev->session = 0;
         ev->kind = HF_EV_BREAK;
         if (step_from(s, ev)) return 1;
         ev->kind = HF_EV_RENEW;
         for (ev->lease_ms = 0; ev->lease_ms < 3; ev->lease_ms += 2)
             if (step_from(s, ev)) return 1;
-        ev->lease_ms = 0;
+        ev->lease_ms = 2;
+        ev->session = spare;
+        if (spare && step_from(s, ev)) return 1;
+        ev->session = ev->lease_ms = 0;
         ev->kind = HF_EV_FINISH;
         for (int i = 0; i < 2 && run.u->once; i++) {
             ev->keep_us = i ? INT64_MAX : MODEL_TICK_US;
@@ -321,6 +375,7 @@ static int asking_events(const struct state *s, struct hf_event *ev, int i, int 
     hf_party p;
     model_party(&p, &run.u->request[i], i, other);
     ev->party = &p;
+    ev->session = run.u->timeless ? model_session(i, 1) : 0;
     for (int flags = 0; flags < 8; flags++) {
         ev->once = flags >> 1 & 1;
         ev->mark = flags >> 2 & 1;
@@ -334,6 +389,7 @@ static int asking_events(const struct state *s, struct hf_event *ev, int i, int 
     }
     ev->once = ev->mark = ev->unique_owner = 0;
     ev->party = NULL;
+    ev->session = 0;
     ev->kind = HF_EV_WITHDRAW;
     ev->id[0] = (uint8_t)(i + 1);
     int rc = step_from(s, ev);
@@ -347,12 +403,19 @@ static int asking_events(const struct state *s, struct hf_event *ev, int i, int 
 /* Who asks: two processes per request at most. */
 static int exists(int i) { return i % 2 == 0 || run.u->request[i / 2].session == 2; }
 
+/* Nobody asks with a session that is dead; timeless, with either of the two. */
+static int asks(unsigned dead, int i)
+{
+    return exists(i) && !(dead >> i & 1) && !(run.u->timeless && dead >> (i + 1) & 1);
+}
+
 static int events(const struct state *s, unsigned dead)
 {
-    uint64_t dead_session[2 * REQUESTS];
+    uint64_t dead_session[2 * REQUESTS + 1];
     size_t n_dead = 0;
-    for (int i = 0; i < 2 * run.u->n; i++)
-        if (dead >> i & 1) dead_session[n_dead++] = model_session(i / 2, i % 2);
+    for (int i = 0; i < bits(); i++)
+        if (dead >> i & 1) dead_session[n_dead++] = session_of(i);
+    uint64_t spare = run.u->timeless && !(dead >> spare_bit() & 1) ? spare_session() : 0;
     for (int informed = 0; informed <= (n_dead > 0); informed++)
         for (int off = 0; off < 3; off++) {
             /* Exact; a tick off to both sides; ahead only. */
@@ -362,11 +425,12 @@ static int events(const struct state *s, unsigned dead)
                                   .dead = dead_session,
                                   .n_dead = informed ? n_dead : 0,
                                   .queue_cap = (uint32_t)run.u->queue_cap,
-                                  .holders_cap = (uint32_t)run.u->holders_cap};
+                                  .holders_cap = (uint32_t)run.u->holders_cap,
+                                  .timeless = run.u->timeless};
             ev.kind = HF_EV_PROMOTE;
-            if (step_from(s, &ev) || named_events(s, &ev)) return 1;
+            if (step_from(s, &ev) || named_events(s, &ev, spare)) return 1;
             for (int i = 0; i < 2 * run.u->n; i++)
-                if (!(dead >> i & 1) && exists(i) && asking_events(s, &ev, i / 2, i % 2)) return 1;
+                if (asks(dead, i) && asking_events(s, &ev, i / 2, i % 2)) return 1;
         }
     return 0;
 }
@@ -378,11 +442,11 @@ static void world(const struct state *s)
     unsigned dead = decode(s, &model_was, 0);
     encode(&next, &model_was, dead, MODEL_NOW_US + MODEL_TICK_US);
     add_state(&next);
-    for (int i = 0; i < 2 * run.u->n; i++) {
-        if (!run.u->request[i / 2].session || !exists(i)) continue;
+    for (int i = 0; i < bits(); i++) {
+        if (!run.u->timeless && (!run.u->request[i / 2].session || !exists(i))) continue;
         int there = 0;
         for (uint32_t j = 0; j < model_was.n_holders + model_was.n_queue; j++)
-            there |= model_was.party[j].session == model_session(i / 2, i % 2);
+            there |= model_was.party[j].session == session_of(i);
         if (dead >> i & 1 && there) continue;
         encode(&next, &model_was, dead ^ 1u << i, MODEL_NOW_US);
         add_state(&next);
@@ -392,15 +456,16 @@ static void world(const struct state *s)
 /* Left alone, with somebody to notice, every row empties: nothing is stuck. */
 static int drains(const struct state *s)
 {
-    uint64_t all[2 * REQUESTS];
+    uint64_t all[2 * REQUESTS + 1];
     struct hf_event ev = {.kind = HF_EV_PROMOTE,
                           .dead = all,
+                          .timeless = run.u->timeless,
                           .queue_cap = (uint32_t)run.u->queue_cap,
                           .holders_cap = (uint32_t)run.u->holders_cap};
     struct hf_outcome out;
     decode(s, &model_was, 0);
     /* Who asked for a session only would hold for ever: they are dead by then. */
-    for (int i = 0; i < 2 * run.u->n; i++) all[ev.n_dead++] = model_session(i / 2, i % 2);
+    for (int i = 0; i < bits(); i++) all[ev.n_dead++] = session_of(i);
     for (int round = 0; round <= 2 * REQUESTS; round++) {
         if (!model_was.n_holders && !model_was.n_queue) return 0;
         ev.now.lo_us = ev.now.hi_us = MODEL_NOW_US + (round + 1) * 100 * MODEL_TICK_US;

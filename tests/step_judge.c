@@ -61,7 +61,7 @@ static int doubtful(const hf_party *p, const struct hf_event *ev)
 
 static int64_t lease_end(const struct hf_event *ev, uint32_t ms)
 {
-    return ms ? ev->now.lo_us + (int64_t)ms * 1000 : 0;
+    return ms && !ev->timeless ? ev->now.lo_us + (int64_t)ms * 1000 : 0;
 }
 
 static const hf_party *find(const hf_row *row, const uint8_t *id, uint32_t from, uint32_t n)
@@ -103,7 +103,8 @@ static int64_t kept_until(const struct hf_event *ev)
 /* A release that keeps the key taken for a while ends nothing yet. */
 static int keeps(const struct hf_event *ev)
 {
-    return ev->kind == HF_EV_RELEASE && ev->until_us > ev->now.lo_us;
+    return ev->kind == HF_EV_RELEASE &&
+           (ev->timeless ? ev->session != 0 : ev->until_us > ev->now.lo_us);
 }
 
 int judge_together(const hf_party *a, const hf_party *b)
@@ -136,6 +137,8 @@ static int check_total(struct trial *t)
             WANT(memcmp(is->party[i].id, is->party[j].id, 16), "TOTAL: one id twice");
     WANT(is->n_queue <= t->ev->queue_cap || is->n_queue <= t->was->n_queue,
          "TOTAL: queue too long");
+    for (uint32_t i = 0; t->ev->timeless && i < is->n_holders + is->n_queue; i++)
+        WANT(is->party[i].session && !is->party[i].expires_us, "TIMELESS: ends by time");
     return 0;
 }
 
@@ -217,7 +220,7 @@ static int check_owner(struct trial *t)
                  (now->expires_us == h->expires_us && now->flags == h->flags),
              "I-OWNER: the grant %llu was changed by another's event",
              (unsigned long long)h->token);
-        WANT(asked || kept || now->session == h->session,
+        WANT(asked || kept || now->session == (renewed && ev->session ? ev->session : h->session),
              "I-OWNER: the grant %llu changed its session", (unsigned long long)h->token);
         WANT((now->flags & HF_PARTY_DETACHED) == (h->flags & HF_PARTY_DETACHED) || kept,
              "I-OWNER: a detached grant isn't any more");
@@ -249,8 +252,8 @@ static int check_named(struct trial *t)
         WANT(now->expires_us == lease_end(ev, ev->lease_ms) || (!ev->lease_ms && !h->session),
              "I-BELIEF: a renewal by another time than asked");
     } else if (keeps(ev)) {
-        WANT(now && now->expires_us == ev->until_us && !now->session &&
-                 now->flags == HF_PARTY_ENDING,
+        WANT(now && now->expires_us == (ev->timeless ? 0 : ev->until_us) &&
+                 now->session == (ev->timeless ? ev->session : 0) && now->flags == HF_PARTY_ENDING,
              "I-OWNER: not kept");
         WANT(!holder(t->is, h->id), "I-OWNER: kept under the request's own id");
     } else {
@@ -274,7 +277,7 @@ static int check_belief(struct trial *t)
         WANT(h->expires_us == lease_end(ev, ms), "I-BELIEF: a lease that isn't what was asked");
         if (fresh) WANT(h->since_us == ev->now.lo_us, "I-BELIEF: since another time");
         WANT(claimed || unclaimed(h), "I-BELIEF: believed by who wasn't asked");
-        WANT(!claimed || !(h->flags & HF_PARTY_DETACHED) || !h->session,
+        WANT(!claimed || !(h->flags & HF_PARTY_DETACHED) || !h->session || ev->timeless,
              "I-BELIEF: a detached hold is bound to a session");
     }
     return 0;
@@ -389,7 +392,8 @@ static int check_asked(struct trial *t)
     case HF_ANS_QUEUED:
         WANT(w && !h && out->place == (uint32_t)(w - is->party) - is->n_holders,
              "ANSWER: queued, but not there");
-        WANT(w->session == ev->party->session && w->bell == ev->party->bell,
+        WANT(w->session == (ev->timeless ? ev->session : ev->party->session) &&
+                 w->bell == ev->party->bell,
              "I-WAKE: another would be woken");
         break;
     case HF_ANS_BUSY:
