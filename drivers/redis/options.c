@@ -137,13 +137,21 @@ static const char get[] =
          "end\n" TELL;
 
 /* ARGV: the rev seen, wait, does somebody wait in the new row, its fields and values (none: delete
-   the row). The one write comes first, so that an error means that nothing was done. */
+   the row). The one write comes first, so that an error means that nothing was done. Those who wait
+   are told if the holders change, not of each other: else everybody who comes would wake all. */
 static const char swap[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
     "if (old[1] or '0') ~= ARGV[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
     "end\n"
+    "local tell = ARGV[3] == '1' or (old[2] and old[2] ~= '[]')\n"
+    "if tell and ARGV[4] then\n"
+    "  local was, now = redis.call('HMGET', k, 'granted', 'expires_us', 'others', 'flags'), {}\n"
+    "  for i = 4, #ARGV, 2 do now[ARGV[i]] = ARGV[i + 1] end\n"
+    "  tell = was[1] ~= now.granted or was[2] ~= now.expires_us or was[3] ~= now.others or\n"
+    "         was[4] ~= now.flags\n"
+    "end\n"
     "if ARGV[4] then redis.call('HSET', k, unpack(ARGV, 4)) else redis.call('DEL', k) end\n"
-    "if ARGV[3] == '1' or (old[2] and old[2] ~= '[]') then redis.pcall('PUBLISH', k, '') end\n"
+    "if tell then redis.pcall('PUBLISH', k, '') end\n"
     "return {1, clock}\n";
 
 /* ARGV: the lease, wait, the fields and values that the grant doesn't change. Numbers are below
