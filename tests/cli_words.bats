@@ -96,3 +96,15 @@ offer() {
         done
     done
 }
+
+@test "every store has its page, which the README names" {
+    export HOLDFAST_DRIVERS=$BUILD
+    holdfast stores --json | grep -o '"scheme":"[a-z]*"' | cut -d'"' -f4 >schemes
+    grep -qx file schemes
+    grep -qx sqlite schemes
+    while read -r scheme; do
+        case $scheme in rediss) page=redis ;; etcds) page=etcd ;; *) page=$scheme ;; esac
+        grep -q "\b$scheme:" "$SOURCE/doc/stores/$page.md"
+        grep -q "(doc/stores/$page.md)" "$SOURCE/README.md"
+    done <schemes
+}

@@ -121,6 +121,9 @@ def run_sh(home, text, where):
 
 def run_crontab(home, text, where):
     for line in text.splitlines():
+        if line.startswith('PATH='):
+            point('/usr/local/bin' in line.split('=')[1].split(':'), f'{where}: PATH finds it', line)
+            continue
         match = re.fullmatch(r'((?:\S+ ){4}\S+)\s+(.*)', line)
         point(match, f'{where}: five fields and a command', line)
         if not match:
@@ -130,10 +133,11 @@ def run_crontab(home, text, where):
         ran = home.took_part()
         point(status == 0 and len(ran) == 1, f'{where}: runs', f'{status} {ran}\n{said}')
         # Again from inside of itself, which is what an overlap is.
-        key = re.search(r'holdfast run -n (\S+)', command).group(1)
+        key = re.search(r'holdfast run -n -q -E 0 (\S+)', command).group(1)
         status, said = home.sh(f"holdfast run {key} -- env -u HOLDFAST_KEY -u HOLDFAST_TOKEN sh -c "
                                f"'{command}'")
-        point(status == 0 and not home.took_part(), f"{where}: doesn't overlap with itself", said)
+        point(status == 0 and not said and not home.took_part(),
+              f"{where}: doesn't overlap with itself, and says nothing", said)
 
 
 def run_c(home, text, where):
