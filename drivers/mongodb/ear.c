@@ -16,7 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { AWAIT_MS = 500, DEAF_MS = 5000, LONGEST_MS = 60000 };
+enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, DEAF_MS = 5000, LONGEST_MS = 60000 };
 
 enum ear_state { EAR_OFF, EAR_STARTING, EAR_HEARS };
 
@@ -26,7 +26,7 @@ struct hf__mg_ear {
     int changed_fd; /* rung by the thread, and by who interrupts; one waits for it at a time */
     enum ear_state state;
     int refs, ends, interrupted;
-    int64_t deaf_until_us;
+    int64_t deaf_until_us, wanted_us; /* when somebody waited last */
     uint64_t heard, *hash;
     size_t n_hash;
 };
@@ -88,7 +88,7 @@ void hf__mg_ear_free(hf__mg_ear *ear)
     if (!ear) return;
     pthread_mutex_lock(&ear->mu);
     ear->ends = 1;
-    int64_t until_us = hf__local_us() + AWAIT_MS * INT64_C(2000);
+    int64_t until_us = hf__local_us() + CLOSE_MS * INT64_C(1000);
     while (ear->refs > 1 && sleep_until(ear, until_us)) continue;
     let_go(ear);
 }
@@ -132,7 +132,9 @@ static int wanted(hf__mg_ear *ear, enum ear_state state)
         ear->heard++; /* what came before isn't known */
         ring(ear);
     }
-    int is = !ear->ends && ear->n_hash;
+    int64_t now_us = hf__local_us();
+    if (ear->n_hash) ear->wanted_us = now_us;
+    int is = !ear->ends && now_us - ear->wanted_us < IDLE_MS * INT64_C(1000);
     if (!is) ear->state = EAR_OFF; /* from here on another may be started */
     pthread_mutex_unlock(&ear->mu);
     return is;
@@ -219,6 +221,7 @@ int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, h
     ear->hash = hash;
     ear->n_hash = n;
     for (size_t i = 0; i < n; i++) hash[i] = keys[i]->hash;
+    if (n) ear->wanted_us = hf__local_us();
     int64_t until_us = hf__local_us() + ear->how.io_timeout_ms * 1000;
     while (n && ear->state != EAR_HEARS && !rc)
         if ((ear->state == EAR_OFF && !start(ear)) || !sleep_until(ear, until_us))
