@@ -59,7 +59,6 @@ class Home:
             'PATH': f'{programs}:{found["holdfast"]}:{os.environ["PATH"]}',
             'PKG_CONFIG_PATH': found['holdfast.pc'], 'PKG_CONFIG_SYSROOT_DIR': tree,
             'LD_LIBRARY_PATH': found['libholdfast.so.0.1.0'],
-            'HOLDFAST_DRIVERS': found['libholdfast-sqlite.so'],
         }
 
     def sh(self, text, limit=60):
@@ -122,7 +121,8 @@ def run_sh(home, text, where):
 def run_crontab(home, text, where):
     for line in text.splitlines():
         if line.startswith('PATH='):
-            point('/usr/local/bin' in line.split('=')[1].split(':'), f'{where}: PATH finds it', line)
+            point('/usr/local/bin' in line.split('=')[1].split(':'), f'{where}: PATH finds it',
+                  line)
             continue
         match = re.fullmatch(r'((?:\S+ ){4}\S+)\s+(.*)', line)
         point(match, f'{where}: five fields and a command', line)
@@ -166,6 +166,44 @@ def manual(home):
           'the example of holdfast(3) compiles and runs', said)
 
 
+OPENS = r"""
+#include <holdfast.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    hf *store;
+    hf_lock *lock;
+    hf_error err;
+    if (argc < 2 || hf_open(argv[1], NULL, &store, &err) ||
+        hf_acquire(store, "k", NULL, &lock, &err)) {
+        puts(err.text);
+        return 1;
+    }
+    hf_close(store);
+    return 0;
+}
+"""
+
+
+def moved(home):
+    """What was installed isn't where it was built for: its modules are found all the same."""
+    url = f'sqlite:{home.path}/moved.db'
+    status, said = home.sh(f'holdfast -S {url} run k -- true')
+    point(status == 0, 'a moved command finds its modules', said)
+    home.write('opens.c', OPENS)
+    status, said = home.sh(f'cc -o opens opens.c $(pkg-config --cflags --libs holdfast) && '
+                           f'./opens {url}')
+    point(status == 0, 'a moved library finds its modules', said)
+    status, said = home.sh(f'cc -o static opens.c $(pkg-config --cflags holdfast) '
+                           f'$(pkg-config --static --libs holdfast | sed '
+                           f'"s/-lholdfast/-l:libholdfast.a/") && '
+                           f'HOLDFAST_DRIVERS=$LD_LIBRARY_PATH/holdfast ./static {url}')
+    point(status == 0, 'modules find the static library in the program', said)
+    for page in ('row.md', 'adding-a-driver.md', 'stores/file.md', 'stores/sqlite.md'):
+        _, said = home.sh(f'find tree -path "*/share/doc/holdfast/{page}"')
+        point(said, f'{page} is installed')
+
+
 def exit_statuses(readme):
     """The table names every status that a code of the header has."""
     with open(os.path.join(SOURCE, 'include', 'holdfast.h'), encoding='utf-8') as file:
@@ -196,6 +234,7 @@ def main():
             else:
                 point(False, f'{where}: nothing runs that', text)
         manual(home)
+        moved(home)
     finally:
         shutil.rmtree(folder)
     exit_statuses(readme)
