@@ -71,6 +71,8 @@ struct options {
 /* 0, or the exit status (then everything has been said), or -1: --help was answered. */
 int parse_options(const struct command *self, unsigned takes, int argc, char **argv,
                   struct options *ret);
+/* Every character of a secret in the URLs of a text becomes '*'. Returns whether there was one. */
+int wipe_secrets(char *text);
 /* "500ms", "10s", "1.5h", "7d", "2": milliseconds, rounded up; -1 if it is no time,
    INT64_MAX if it is more than a hundred years. */
 int64_t parse_time(const char *text);

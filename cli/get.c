@@ -51,8 +51,7 @@ struct looking {
     const char *note; /* ours */
     char holder[400], since[40];
     size_t holders, waiters, place; /* place: of ours in line, from 1; 0: not there */
-    const char *inner_token;        /* HOLDFAST_TOKEN of the command that we run under */
-    int own;                        /* a holder is that command */
+    int own;                        /* a holder is a command that we run under */
 };
 
 static int listed(const char *list, uint64_t token)
@@ -76,7 +75,8 @@ static int look_at(void *arg, const hf_info *info)
         show_time(info->parties[0].since_us, l->since, sizeof l->since);
     }
     for (size_t i = 0; i < info->n_holders; i++)
-        l->own |= listed(l->inner_token, info->parties[i].token);
+        l->own |= listed(getenv("HOLDFAST_TOKEN"), info->parties[i].token) ||
+                  listed(getenv("HOLDFAST_OUTER"), info->parties[i].token);
     for (size_t i = 0; l->note && i < info->n_waiters && !l->place; i++)
         if (!strcmp(info->parties[info->n_holders + i].note, l->note)) l->place = i + 1;
     return 0;
@@ -85,11 +85,9 @@ static int look_at(void *arg, const hf_info *info)
 /* The first key that somebody holds (and in whose line we stand, if that can be seen). */
 static const char *find_busy(hf *store, const struct want *want, struct looking *ret)
 {
-    const char *inner = getenv("HOLDFAST_STORE");
-    const char *tokens = getenv("HOLDFAST_TOKEN"), *busy = NULL;
-    if (!inner || strcmp(inner, hf_store_url(store)) != 0) tokens = NULL;
+    const char *busy = NULL;
     for (size_t i = 0; i < want->n; i++) {
-        struct looking l = {.note = want->note, .inner_token = tokens};
+        struct looking l = {.note = want->note};
         if (hf_peek(store, want->keys[i], look_at, &l, NULL)) continue;
         if (!l.place && (busy || !l.holders)) continue;
         *ret = l;

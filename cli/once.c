@@ -5,12 +5,13 @@
 
 #include <string.h>
 
-static int already_done(const char *key, const hf_once *done)
+static int already_done(const char *key, const hf_once *done, int quiet)
 {
     char when[40];
     show_time(done->done_us, when, sizeof when);
-    say("'%s' was done %s UTC by %s%s%s", key, when, done->owner, *done->result ? ": " : "",
-        done->result);
+    if (!quiet)
+        say("'%s' was done %s UTC by %s%s%s", key, when, done->owner, *done->result ? ": " : "",
+            done->result);
     return 0;
 }
 
@@ -49,7 +50,7 @@ int once_command(const struct command *self, int argc, char **argv)
     if (get_locks(store, &want, &got)) {
         status = got.status;
     } else if (!got.locks[0]) {
-        status = already_done(o.args[0], &got.once);
+        status = already_done(o.args[0], &got.once, o.quiet);
     } else {
         run_holding(store, &got, &o, &end);
         if (end.damaged) return end.status;

@@ -156,26 +156,29 @@ static int take_number(const char *name, const char *text, int64_t least, int64_
 
 /* ---- the store ---- */
 
-/* Every character of a secret in a URL becomes '*'. Returns whether there was one. */
-static int wipe_secrets(char *url)
+/* The password in the userinfo of a URL at `user`. */
+static int wipe_password(char *user)
+{
+    int found = 0;
+    char *end = user + strcspn(user, "/?# \"'"), *at = end;
+    while (at > user && *at != '@') at--;
+    char *colon = at > user ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    for (char *s = colon ? colon + 1 : at; s < at; s++, found = 1) *s = '*';
+    return found;
+}
+
+int wipe_secrets(char *text)
 {
     static const char *const names[] = {"password", "sslpassword", "pass",   "passwd",
                                         "token",    "auth",        "secret", "key"};
     int found = 0;
-    char *user = strstr(url, "://");
-    if (user) {
-        user += 3;
-        char *end = user + strcspn(user, "/?#"), *at = end;
-        while (at > user && *at != '@') at--;
-        char *colon = at > user ? memchr(user, ':', (size_t)(at - user)) : NULL;
-        for (char *s = colon ? colon + 1 : at; s < at; s++, found = 1) *s = '*';
-    }
-    for (char *s = strchr(url, '?'); s; s = strpbrk(s + 1, "&;")) {
-        size_t name = strcspn(s + 1, "=&;");
+    for (char *s = text; (s = strstr(s, "://"));) found |= wipe_password(s += 3);
+    for (char *s = strchr(text, '?'); s; s = strpbrk(s + 1, "?&;")) {
+        size_t name = strcspn(s + 1, "=&; ");
         if (s[1 + name] != '=') continue;
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (strlen(names[i]) == name && !strncasecmp(names[i], s + 1, name))
-                for (char *c = s + 2 + name; *c && *c != '&' && *c != ';'; c++, found = 1) *c = '*';
+                for (char *c = s + 2 + name; *c && !strchr("&; \"'", *c); c++, found = 1) *c = '*';
     }
     return found;
 }

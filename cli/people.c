@@ -106,11 +106,14 @@ void read_note(const char *note, struct person *ret)
 static void encode(char *to, size_t cap, const char *text)
 {
     size_t at = strlen(to);
-    for (const unsigned char *s = (const unsigned char *)text; *s && at + 4 < cap; s++) {
-        if (*s > 0x20 && *s < 0x7f && *s != '%')
-            to[at++] = (char)*s;
-        else
-            at += (size_t)snprintf(to + at, cap - at, "%%%02X", *s);
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        size_t n = shown_sequence(s); /* not cut in the middle */
+        if (at + 3 * (n ? n : 1) >= cap) break;
+        for (size_t i = 0; i < (n ? n : 1); i++, s++)
+            if (*s > 0x20 && *s < 0x7f && *s != '%')
+                to[at++] = (char)*s;
+            else
+                at += (size_t)snprintf(to + at, cap - at, "%%%02X", *s);
     }
     to[at] = 0;
 }
@@ -121,10 +124,19 @@ static void add(char *to, size_t cap, const char *plain)
     snprintf(to + at, cap - at, "%s", plain);
 }
 
+/* What others may read: a command line without the secrets that it is known where to find. */
+static void encode_command(char *to, size_t cap, const char *text)
+{
+    char *shown = strdup(text);
+    if (shown) wipe_secrets(shown);
+    encode(to, cap, shown ? shown : "?");
+    free(shown);
+}
+
 /* The arguments of another process, one by one; it may be gone. */
 static void add_command_of(char *to, size_t cap, pid_t pid)
 {
-    char path[40], args[HF_NOTE_CAP];
+    char path[40], args[4096]; /* more than fits: a secret that is cut isn't known for one */
     snprintf(path, sizeof path, "/proc/%ld/cmdline", (long)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, args, sizeof args - 1);
@@ -133,7 +145,7 @@ static void add_command_of(char *to, size_t cap, pid_t pid)
     for (ssize_t i = 0; i < n; i++)
         if (!args[i]) args[i] = ' ';
     args[n > 0 ? n : 0] = 0;
-    encode(to, cap, args);
+    encode_command(to, cap, args);
 }
 
 void write_note(char note[HF_NOTE_CAP], char *const *argv)
@@ -155,7 +167,7 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
     if (!argv) add_command_of(note, HF_NOTE_CAP, getppid());
     for (int i = 0; argv && argv[i]; i++) {
         if (i) encode(note, HF_NOTE_CAP, " ");
-        encode(note, HF_NOTE_CAP, argv[i]);
+        encode_command(note, HF_NOTE_CAP, argv[i]);
     }
 }
 

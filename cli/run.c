@@ -35,19 +35,33 @@ static const char *token_of(const hf_lock *lock, char *scratch)
 /* What a store asks as is not for its command to be (see doc/stores): it may get its own. */
 static const char *const secrets[] = {"FIRESTORE_ID_TOKEN"};
 
+/* The tokens of all runs around this one's command, or NULL: none, or out of memory. */
+static char *outer_tokens(void)
+{
+    const char *outer = getenv("HOLDFAST_OUTER"), *inner = getenv("HOLDFAST_TOKEN");
+    char *all;
+    if (!inner || !*inner) return outer ? strdup(outer) : NULL;
+    return asprintf(&all, "%s%s%s", outer ? outer : "", outer && *outer ? " " : "", inner) < 0
+               ? NULL
+               : all;
+}
+
 /* Ours, and none that were inherited, not even as second entries of the same name. */
 static int set_environment(const hf *store, const struct got *got)
 {
+    char *outer = outer_tokens();
     char *keys = joined(got, key_of), *tokens = joined(got, token_of);
     const char *const pairs[][2] = {{"HOLDFAST_KEY", keys},
                                     {"HOLDFAST_TOKEN", tokens},
                                     {"HOLDFAST_OWNER", hf_owner(got->locks[0])},
                                     {"HOLDFAST_STORE", hf_store_url(store)}};
-    int bad = !keys || !tokens;
+    int bad = !keys || !tokens || unsetenv("HOLDFAST_OUTER") ||
+              (outer && setenv("HOLDFAST_OUTER", outer, 1));
     for (size_t i = 0; i < 4 && !bad; i++)
         bad = unsetenv(pairs[i][0]) || setenv(pairs[i][0], pairs[i][1], 1);
     for (size_t i = 0; i < sizeof secrets / sizeof *secrets && !bad; i++)
         bad = unsetenv(secrets[i]);
+    free(outer);
     free(keys);
     free(tokens);
     return bad;
@@ -113,7 +127,7 @@ int run_command(const struct command *self, int argc, char **argv)
         if (end.damaged) return status;
         /* Processes that the command left behind go on holding, as under flock(1): their open
            descriptor is the hold, and ends with the last of them. */
-        if (end.kept && !o.at_least_ms) return status;
+        if (end.kept && !o.at_least_ms && !o.max_hold_ms) return status;
         give_back(&got, &o, &end);
         status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;
     }

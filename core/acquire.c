@@ -53,6 +53,8 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
         why = "limit: must be 1 to 1,000";
     else if (!text_fits(o->owner, HF_OWNER_CAP))
         why = "owner: must have 1 to 127 bytes";
+    else if (o->owner && !hf__is_utf8(o->owner))
+        why = "owner: not UTF-8";
     else if (o->note && strlen(o->note) >= HF_NOTE_CAP)
         why = "note: longer than 255 bytes";
     else if (o->flags & ~(unsigned)ALL_FLAGS)
@@ -155,7 +157,9 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
         pthread_mutex_unlock(&h->mu);
         return rc;
     }
-    if (e->locks && !(o->flags & HF_ALLOW_RECURSIVE) && held_by_thread(e, o->mode)) {
+    /* The same request asked again is the same grant. */
+    if (e->locks && !(o->flags & HF_ALLOW_RECURSIVE) && !o->request_id &&
+        held_by_thread(e, o->mode)) {
         hf__entry_put(h, e);
         pthread_mutex_unlock(&h->mu);
         return hf_fail(err, HF_RECURSIVE, 0, "acquire '%s': this thread holds it already", key);
@@ -174,8 +178,11 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
 }
 
 /* 0 and the marker's time, or INVALID. */
-static int keep_time(const char *key, int64_t keep_ms, int64_t *ret_us, hf_error *err)
+static int keep_time(const char *key, int64_t keep_ms, const hf_options *o, int64_t *ret_us,
+                     hf_error *err)
 {
+    if (o && o->size >= sizeof *o && o->mode != HF_EXCLUSIVE)
+        return hf_fail(err, HF_INVALID, 0, "once '%.100s': mode: must be exclusive", key);
     if (keep_ms != HF_FOREVER && (keep_ms < 1 || keep_ms > INT64_C(3153600000000)))
         return hf_fail(err, HF_INVALID, 0,
                        "once '%.100s': keep_ms: must be -1 or 1 ms to 100 years", key);
@@ -204,13 +211,13 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     int64_t keep_us = 0;
     int rc = hf__alive(h, "once", err);
     if (!rc) rc = hf__check_options(h, o, key, err);
-    if (!rc) rc = keep_time(key, keep_ms, &keep_us, err);
+    if (!rc) rc = keep_time(key, keep_ms, options, &keep_us, err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "once '%.100s': the store is being closed", key);
     if (!rc) rc = hf__entry(h, key, &e, err);
-    if (!rc && !(o->flags & HF_ALLOW_RECURSIVE) && held_by_thread(e, o->mode)) {
+    if (!rc && !(o->flags & HF_ALLOW_RECURSIVE) && !o->request_id && held_by_thread(e, o->mode)) {
         rc = hf_fail(err, HF_RECURSIVE, 0, "once '%s': this thread holds it already", key);
         hf__entry_put(h, e);
     }
@@ -325,7 +332,7 @@ int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
                   hf_acquired_fn *done, void *arg, hf_wait **wait, hf_error *err)
 {
     int64_t keep_us = 0;
-    int rc = keep_time(key, keep_ms, &keep_us, err);
+    int rc = keep_time(key, keep_ms, options, &keep_us, err);
     return rc ? rc : start(h, key, options, keep_us, ret, done, arg, wait, err);
 }
 

@@ -100,13 +100,14 @@ int hf_peek(hf *h, const char *key, hf_info_fn *see, void *arg, hf_error *err)
 {
     hf_rowkey k;
     hf_row row;
-    int rc = hf__alive(h, "show", err);
-    if (!rc) rc = hf_key_make(key, &k, err);
+    int rc = hf_key_make(key, &k, err);
+    if (!rc) rc = hf__enter(h, "show", err);
     if (rc) return rc;
     hf_row_init(&row);
     rc = hf__port_get(&h->port, &k, &row, err);
     if (!rc) rc = show_row(h, key, &row, see, arg, err);
     hf_row_clear(&row);
+    hf__leave(h);
     return rc < 0 ? rc : 0;
 }
 
@@ -121,7 +122,11 @@ struct listing {
 static int list_one(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct listing *l = arg;
-    int rc = show_row(l->h, key->text, row, l->see, l->arg, l->err);
+    int rc = 0;
+    if (hf__closing(l->h))
+        rc = hf_fail(l->err, HF_CANCELED, 0, "list: the store is being closed");
+    else
+        rc = show_row(l->h, key->text, row, l->see, l->arg, l->err);
     if (rc < 0) l->code = rc;
     if (rc > 0) l->stopped = 1;
     return rc != 0;
@@ -158,8 +163,10 @@ static int scan(hf *h, const char *prefix, int (*see)(void *, const hf_rowkey *,
 int hf_list(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
 {
     struct listing l = {h, see, arg, err, 0, 0};
-    int rc = hf__alive(h, "list", err);
-    if (!rc) rc = scan(h, prefix, list_one, &l, err);
+    int rc = hf__enter(h, "list", err);
+    if (rc) return rc;
+    rc = scan(h, prefix, list_one, &l, err);
+    hf__leave(h);
     return rc ? rc : l.code;
 }
 
@@ -260,14 +267,17 @@ static void watch_vanished(struct watching *w)
 int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
 {
     struct watching w = {.l = {h, see, arg, err, 0, 0}};
-    int rc = hf__alive(h, "watch", err);
+    int rc = hf__enter(h, "watch", err);
+    if (rc) return rc;
     while (!rc) {
         w.round++;
         rc = scan(h, prefix, watch_one, &w, err);
         if (!rc && !w.l.code && !w.l.stopped) watch_vanished(&w);
         if (rc || w.l.code || w.l.stopped || see(arg, NULL)) break;
         hf__pause(WATCH_LOOK_US);
+        if (hf__closing(h)) rc = hf_fail(err, HF_CANCELED, 0, "watch: the store is being closed");
     }
+    hf__leave(h);
     for (size_t i = 0; i < w.n; i++) free(w.seen[i].key);
     free(w.seen);
     return rc ? rc : w.l.code;
@@ -281,12 +291,15 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     struct hf_outcome out;
     struct hf_event ev = {.kind = HF_EV_BREAK, .token = token};
     struct hf_entry *e = NULL;
-    int rc = hf__alive(h, "break", err);
+    int rc = hf__enter(h, "break", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     rc = hf__entry(h, key, &e, err);
     pthread_mutex_unlock(&h->mu);
-    if (rc) return rc;
+    if (rc) {
+        hf__leave(h);
+        return rc;
+    }
     hf_row_init(&row);
     int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
     rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until, &out, err);
@@ -295,6 +308,7 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     pthread_mutex_lock(&h->mu);
     hf__entry_put(h, e);
     pthread_mutex_unlock(&h->mu);
+    hf__leave(h);
     if (!rc && out.answer != HF_ANS_OK)
         rc = hf_fail(err, HF_LOST, 0, "break '%s': the grant %llu is over", key,
                      (unsigned long long)token);
@@ -313,6 +327,10 @@ static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct pruning *p = arg;
     if (!hf__prunable(row, hf__port_now(&p->h->port), p->idle_us)) return 0;
+    if (hf__closing(p->h)) {
+        p->code = hf_fail(p->err, HF_CANCELED, 0, "prune: the store is being closed");
+        return 1;
+    }
     int rc = hf__port_swap(&p->h->port, key, row->rev, NULL, NULL, p->err);
     /* A conflict: somebody uses it after all. An unknown outcome is harmless: it may be gone. */
     if (!rc) p->n++;
@@ -327,8 +345,11 @@ int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
     if (!rc && (idle_ms < PRUNE_MIN_MS || idle_ms > INT64_C(3153600000000)))
         rc = hf_fail(err, HF_INVALID, 0, "prune: idle_ms: must be 60,000 to 3,153,600,000,000");
     if (rc) return rc;
+    rc = hf__enter(h, "prune", err);
+    if (rc) return rc;
     p.idle_us = idle_ms * 1000;
     rc = scan(h, "", prune_one, &p, err);
+    hf__leave(h);
     if (!rc) rc = p.code;
     if (!rc && ret_n) *ret_n += p.n;
     return rc;

@@ -188,6 +188,7 @@ static int own_party(hf *h, const hf_open_options *o, hf_error *err)
     if (owner && (!*owner || strlen(owner) >= HF_OWNER_CAP))
         return hf_fail(err, HF_INVALID, 0, "open: owner: must have 1 to %d bytes",
                        HF_OWNER_CAP - 1);
+    if (owner && !hf__is_utf8(owner)) return hf_fail(err, HF_INVALID, 0, "open: owner: not UTF-8");
     if (note && strlen(note) >= HF_NOTE_CAP)
         return hf_fail(err, HF_INVALID, 0, "open: note: longer than %d bytes", HF_NOTE_CAP - 1);
     hf__random(h->next_id, sizeof h->next_id);
@@ -203,6 +204,7 @@ static int own_party(hf *h, const hf_open_options *o, hf_error *err)
         memcpy(p->note, note, strlen(note) + 1);
     else
         default_note(p->note);
+    hf__clean_utf8(p->note);
     hf__new_id(h, p->id);
     p->owner_len = (uint8_t)strlen(p->owner);
     p->note_len = (uint8_t)strlen(p->note);
@@ -308,6 +310,35 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
 }
 
 /* ---- closing ---- */
+
+int hf__enter(hf *h, const char *what, hf_error *err)
+{
+    int rc = hf__alive(h, what, err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    if (h->closing)
+        rc = hf_fail(err, HF_CANCELED, 0, "%s: the store is being closed", what);
+    else
+        h->callers++;
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+void hf__leave(hf *h)
+{
+    pthread_mutex_lock(&h->mu);
+    h->callers--;
+    if (h->closing) pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->mu);
+}
+
+int hf__closing(hf *h)
+{
+    pthread_mutex_lock(&h->mu);
+    int closing = h->closing;
+    pthread_mutex_unlock(&h->mu);
+    return closing;
+}
 
 static void cancel_waits(hf *h)
 {

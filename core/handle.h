@@ -187,6 +187,10 @@ struct hf {
     char *safe_url;
 };
 
+/* key.c */
+int hf__is_utf8(const char *text);
+void hf__clean_utf8(char *text); /* what isn't UTF-8 becomes '?' */
+
 /* handle.c */
 int hf__dead(const char *what, hf_error *err);
 int hf__entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err);
@@ -195,6 +199,10 @@ void hf__thread_condition(pthread_cond_t *cond);
 int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
 void hf__new_id(hf *h, uint8_t id[16]);
+/* Around a call that hf_close has to wait for: 0, HF_LOST after a fork, HF_CANCELED. */
+int hf__enter(hf *h, const char *what, hf_error *err);
+void hf__leave(hf *h);
+int hf__closing(hf *h);
 
 /* wait.c */
 void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o);

@@ -1,7 +1,7 @@
 /*
  * key.c - which keys are legal.
  */
-#include "holdfast_driver.h"
+#include "handle.h"
 
 #include <string.h>
 
@@ -20,6 +20,21 @@ static size_t sequence(const unsigned char *s)
     for (size_t i = 2; i < n; i++)
         if ((s[i] & 0xc0) != 0x80) return 0;
     return n;
+}
+
+int hf__is_utf8(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    for (size_t n; *s; s += n)
+        if (!(n = sequence(s))) return 0;
+    return 1;
+}
+
+void hf__clean_utf8(char *text)
+{
+    unsigned char *s = (unsigned char *)text;
+    for (size_t n; *s; s += n ? n : 1)
+        if (!(n = sequence(s))) *s = '?';
 }
 
 int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err)

@@ -480,7 +480,7 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     seize(l);
     if (!perhaps(l))
         rc = gone(l, "renew", err);
-    else if (!l->lease_ms && !lease_ms)
+    else if (!l->lease_ms && !lease_ms && !l->expires_us)
         rc = 0; /* it lasts as long as its session */
     else
         rc = hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err);
@@ -518,11 +518,16 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     if (rc) return rc;
     struct hf_event ev = {.kind = HF_EV_FINISH, .result = result ? result : ""};
     ev.result_len = strlen(ev.result);
+    /* Told what it can be told: an event that ran must not run again for its text. */
+    char text[HF_RESULT_CAP];
     if (ev.result_len >= HF_RESULT_CAP) {
-        /* Told what it can be told: an event that ran must not run again for a long text. */
         ev.result_len = HF_RESULT_CAP - 1;
         while (ev.result_len && (ev.result[ev.result_len] & 0xc0) == 0x80) ev.result_len--;
     }
+    memcpy(text, ev.result, ev.result_len);
+    text[ev.result_len] = 0;
+    hf__clean_utf8(text);
+    ev.result = text;
     if (keep_ms != HF_FOREVER && keep_ms < 1)
         return hf_fail(err, HF_INVALID, 0, "once '%s': keep_ms: must be -1 or at least 1",
                        l->e->text);

@@ -138,8 +138,9 @@ static size_t pumped_keys(hf *h, const hf_rowkey **keys, size_t cap)
 static void go_deaf(hf *h)
 {
     int64_t soon = hf__local_us() + HF_POLL_MS * 1000;
+    int bells = h->port.can & HF_CAN_BELLS;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        if (w->heard) w->look_at_us = min64(w->look_at_us, soon);
+        if (w->heard || (bells && w->pumped)) w->look_at_us = min64(w->look_at_us, soon);
         w->heard = 0;
     }
 }
@@ -162,7 +163,7 @@ static void *pump(void *arg)
             if (!bells) pthread_mutex_unlock(&h->mu);
             deaf = d->listen(h->port.st, HF_PUMP_BELL, keys, n, &ear, NULL);
             if (!bells) pthread_mutex_lock(&h->mu);
-            if (keys && deaf) go_deaf(h);
+            if (deaf) go_deaf(h);
         }
         if (!deaf) rung = memcmp(&before, &ear, sizeof ear) != 0;
         before = ear;
@@ -213,9 +214,12 @@ static void look_for_break(hf *h, hf_lock *l)
     pthread_mutex_unlock(&h->mu);
     hf_row_init(&row);
     int rc = hf__port_get(&h->port, &l->e->key, &row, NULL);
-    int there = rc ? rc != HF_CORRUPT : hf__find_token(&row, l->token) >= 0;
-    hf_row_clear(&row);
+    int64_t at = rc ? -1 : hf__find_token(&row, l->token);
+    int there = rc ? rc != HF_CORRUPT : at >= 0;
     pthread_mutex_lock(&h->mu);
+    /* Who knows the token may have given it another lease, which counts. */
+    if (at >= 0) l->expires_us = row.party[at].expires_us;
+    hf_row_clear(&row);
     l->busy = 0;
     l->look_at_us = hf__local_us() + BREAK_LOOK_US;
     if (!there) hf__lock_lose(l, 0);
@@ -342,9 +346,10 @@ static void notice(hf *h, struct hf_wait *w)
         at = rc ? -1 : hf__find_id(&row, w->party.id);
         if (!rc && at >= (int64_t)row.n_holders) to_notice(h, &row, at, &next);
     }
-    if (rc)
-        next = hf__local_us() + HF_POLL_MS * 1000;
-    else if (at < (int64_t)row.n_holders)
+    if (rc) next = hf__local_us() + HF_POLL_MS * 1000;
+    /* A store that is gone for good is told to who waits, too. */
+    int gone = rc && rc != HF_UNAVAILABLE && rc != HF_UNKNOWN;
+    if (gone || (!rc && at < (int64_t)row.n_holders))
         /* It has been granted, perhaps by one who died before it could ring. Or it was, and has
            lost that again in its sleep (broken, or the claim ran out): it has to ask anew. */
         h->port.drv->interrupt(h->port.st, w->party.bell);

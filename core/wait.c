@@ -27,6 +27,7 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
     if (o->note) {
         p->note_len = (uint8_t)strlen(o->note);
         memcpy(p->note, o->note, (size_t)p->note_len + 1);
+        hf__clean_utf8(p->note);
     }
     if (o->lease_ms) p->lease_ms = (uint32_t)o->lease_ms;
     if (o->flags & HF_DETACHED) p->flags = HF_PARTY_DETACHED;

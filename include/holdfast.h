@@ -162,7 +162,8 @@ HF_API void hf_close(hf *store);
 /*
  * Acquires `key`, waiting in the store's queue (FIFO) for up to wait_ms. On HF_OK the lock is the
  * caller's to release. BUSY: wait_ms is 0 and somebody else holds it. TIMEOUT: wait_ms passed.
- * RECURSIVE: this thread (through this handle), or this explicit owner, holds it already.
+ * RECURSIVE: this thread (through this handle), or the owner given in the options, holds it
+ * already; asked with a request_id, that is the same grant again.
  * UNKNOWN: the store didn't answer and may have granted; the grant then ends by itself.
  */
 HF_API HF_MUST_USE int hf_acquire(hf *store, const char *key, const hf_options *options,
@@ -198,7 +199,8 @@ HF_API void hf_wait_free(hf_wait *wait);
  */
 HF_API int hf_release(hf_lock *lock, hf_error *err);
 
-/* Extends the lease now, to lease_ms from now (0: what was asked at first). LOST if it is over. */
+/* Extends the lease now, to lease_ms from now (0: what was asked at first; if that was none, the
+   hold lasts as long as its process again). LOST if it is over. */
 HF_API int hf_renew(hf_lock *lock, int64_t lease_ms, hf_error *err);
 
 HF_API uint64_t hf_token(const hf_lock *lock);    /* the fencing token, below 2^53 */
@@ -235,7 +237,7 @@ typedef struct hf_once {
 
 /* Begins the event `key`: see hf_once. BUSY (or TIMEOUT): somebody runs it now. A runner that dies
    or releases leaves it undone. With HF_AT_MOST_ONCE it is marked (for keep_ms) before this
-   returns. The marker is durable. */
+   returns. The marker is durable. INVALID: another mode than HF_EXCLUSIVE. */
 HF_API HF_MUST_USE int hf_once_begin(hf *store, const char *key, int64_t keep_ms,
                                      const hf_options *options, hf_once *ret, hf_error *err);
 
@@ -246,7 +248,8 @@ HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms
                                      void *arg, hf_wait **wait, hf_error *err);
 
 /* Turns the hold into a marker kept for keep_ms (HF_FOREVER: never pruned), durable on return, and
-   frees the lock whatever the result. `result` may be NULL. LOST: the hold was over; not marked. */
+   frees the lock whatever the result. `result` may be NULL; it is cut to 255 bytes, and what isn't
+   UTF-8 in it becomes '?'. LOST: the hold was over; not marked. */
 HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
 
 /* One holder or waiter, as people want to see it. */
@@ -272,7 +275,8 @@ typedef struct hf_info {
     const hf_party_info *parties; /* the holders, then the waiters in order */
 } hf_info;
 
-/* Called for each key; the info is borrowed for the call. Nonzero ends the listing with success. */
+/* Called for each key; the info is borrowed for the call. Nonzero ends the listing with success.
+   May not call hf_close, which waits for it (and ends the listing with CANCELED). */
 typedef int hf_info_fn(void *arg, const hf_info *info);
 
 /* Shows one key, unused ones too (rev 0). Expired or dead holders are not shown as holding. */

@@ -16,6 +16,8 @@
 
 #include "holdfast.h"
 
+#include <cstdio>
+
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -82,6 +84,19 @@ class lock
     std::unique_ptr<hf_lock, release_quietly> lock_;
 };
 
+namespace detail
+{
+// A string may hold a NUL, which would end it for the library.
+inline const char *plain(const std::string &text, const char *what)
+{
+    if (text.find('\0') == std::string::npos) return text.c_str();
+    hf_error e = hf_error();
+    e.code = HF_INVALID;
+    std::snprintf(e.text, sizeof e.text, "%s '%.100s': has a NUL character", what, text.c_str());
+    throw error(e);
+}
+} // namespace detail
+
 class store
 {
   public:
@@ -94,7 +109,7 @@ class store
         store_.reset(opened);
     }
     explicit store(const std::string &url, const hf_open_options *how = nullptr)
-        : store(url.c_str(), how)
+        : store(detail::plain(url, "open"), how)
     {
     }
     hf *get() const noexcept { return store_.get(); } // for the functions of holdfast.h
@@ -105,7 +120,8 @@ class store
     {
         hf_lock *taken;
         hf_error e;
-        if (hf_acquire(store_.get(), key.c_str(), &how, &taken, &e)) throw error(e);
+        if (hf_acquire(store_.get(), detail::plain(key, "acquire"), &how, &taken, &e))
+            throw error(e);
         return lock(taken);
     }
     // The same, but an empty lock if it wasn't obtained within how.wait_ms.
@@ -113,7 +129,7 @@ class store
     {
         hf_lock *taken;
         hf_error e;
-        int rc = hf_acquire(store_.get(), key.c_str(), &how, &taken, &e);
+        int rc = hf_acquire(store_.get(), detail::plain(key, "acquire"), &how, &taken, &e);
         if (rc == HF_BUSY || rc == HF_TIMEOUT) return lock();
         if (rc) throw error(e);
         return lock(taken);
@@ -123,7 +139,7 @@ class store
                                   const options &how = options())
     {
         std::vector<const char *> names;
-        for (const std::string &key : keys) names.push_back(key.c_str());
+        for (const std::string &key : keys) names.push_back(detail::plain(key, "acquire"));
         std::vector<hf_lock *> taken(keys.size());
         std::vector<lock> locks(keys.size()); // before anything is held: this may throw
         hf_error e;

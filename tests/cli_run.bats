@@ -255,6 +255,13 @@ teardown() { cli_teardown; }
 }
 
 # bats test_tags=stores
+@test "a key that a run further out holds is refused, too" {
+    run timeout 20 "$HOLDFAST" run "$K-1" -- "$HOLDFAST" run "$K-2" -- \
+        "$HOLDFAST" run "$K-3" -- "$HOLDFAST" run "$K-1" -- true
+    [ "$status" = 64 ]
+    [[ $output == *"'$K-1'"*"wait for itself"* ]]
+}
+
 @test "waiting for the key that it runs under is refused instead of waiting for ever" {
     run timeout 10 "$HOLDFAST" run "$K" -- "$HOLDFAST" run "$K" -- true
     [ "$status" = 64 ]
@@ -311,6 +318,17 @@ teardown() { cli_teardown; }
     [[ $output == *"\"host\":\"$(hostname)\""* ]]
     [[ $output == *"\"pid\":$PID"* ]]
     [[ $output == *'"command":"sh -c echo $$ >cmd.tmp; mv cmd.tmp cmd.pid; exec sleep 60"'* ]]
+}
+
+@test "the note doesn't tell the passwords of URLs on a command line" {
+    export HOLDFAST
+    holdfast run "$K" -- sh -c '"$HOLDFAST" show --json "$0"' \
+        "$K" postgres://anna:s3cr3t-1@host/x 'redis://h/?password=s3cr3t-2&db=1' >out
+    sh -c '"$1" acquire "$2" --lease 10s; : "$3"' sh "$HOLDFAST" "$K" mongodb://a:s3cr3t-3@h/ >got
+    holdfast show --json "$K" >>out
+    grep -q 'anna:\*\*\*' out
+    run grep s3cr3t out
+    [ "$status" = 1 ]
 }
 
 # bats test_tags=stores

@@ -367,6 +367,25 @@ END
     grep -q "was removed" bg.err
 }
 
+@test "a store that is removed while somebody waits in it: 65 (file:)" {
+    [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    hold "$K"
+    holdfast run "$K" -- true 2>waiter.err &
+    WAITER=$!
+    STARTED+=("$WAITER")
+    await waiters "$K" 1
+    rm "$BATS_TEST_TMPDIR/store"
+    finished "$WAITER"
+    [ "$STATUS" = 65 ]
+    grep -q "was removed" waiter.err
+}
+
+@test "--max-hold: what the command leaves in the background doesn't hold on (file:)" {
+    run holdfast run --max-hold 60s "$K" -- sh -c 'sleep 60 & echo $! >bg.pid'
+    [ "$status" = 0 ]
+    free "$K"
+}
+
 @test "a store that is truncated while somebody waits in it: 65 (file:)" {
     [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
     hold "$K"

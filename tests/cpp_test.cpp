@@ -93,6 +93,14 @@ static void what_fails_throws_with_its_code(void **)
     assert_int_equal(code, HF_INVALID);
     code = 0;
     try {
+        store->acquire(std::string("seat\0-1", 7)); // not the key "seat"
+    } catch (const holdfast::error &e) {
+        code = e.code();
+        assert_non_null(std::strstr(e.what(), "NUL"));
+    }
+    assert_int_equal(code, HF_INVALID);
+    code = 0;
+    try {
         holdfast::store none("no-such-scheme:");
     } catch (const holdfast::error &e) {
         code = e.code();

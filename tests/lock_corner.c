@@ -4,6 +4,7 @@
  */
 #include "lock_suite.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -407,6 +408,128 @@ static void one_request_two_askers(void **state)
     hf_close(c);
 }
 
+/* ---- what callers expected ---- */
+
+static int keep_looking(void *arg, const hf_info *info)
+{
+    (void)info;
+    __atomic_store_n((int *)arg, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+struct looker {
+    hf *h;
+    int looking, code;
+};
+
+static void *look(void *arg)
+{
+    struct looker *l = arg;
+    l->code = hf_watch(l->h, "", keep_looking, &l->looking, NULL);
+    return NULL;
+}
+
+static void close_ends_a_watch(void **state)
+{
+    (void)state;
+    struct looker l = {suite_open(), 0, 0};
+    pthread_t thread;
+    pthread_create(&thread, NULL, look, &l);
+    while (!__atomic_load_n(&l.looking, __ATOMIC_SEQ_CST)) usleep(1000);
+    hf_close(l.h);
+    pthread_join(thread, NULL);
+    IS(HF_CANCELED, l.code);
+}
+
+static void an_event_is_one_runners(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    hf_options o = trying();
+    hf_once once;
+    o.mode = HF_SHARED;
+    IS(HF_INVALID, hf_once_begin(h, suite_key("event"), 60000, &o, &once, &suite_error));
+    o.mode = HF_LIMITED;
+    o.limit = 2;
+    IS(HF_INVALID, hf_once_begin(h, suite_key("event"), 60000, &o, &once, &suite_error));
+    hf_close(h);
+}
+
+static void a_request_asked_again_is_one_grant(void **state)
+{
+    (void)state;
+    static const uint8_t id[16] = "asked-again-001";
+    hf *h = suite_open();
+    const char *key = suite_key("again");
+    hf_options o = trying();
+    hf_lock *first, *second, *x;
+    o.request_id = id;
+    OK(hf_acquire(h, key, &o, &first, &suite_error));
+    OK(hf_acquire(h, key, &o, &second, &suite_error));
+    assert_int_equal(hf_token(first), hf_token(second));
+    o.request_id = NULL;
+    IS(HF_RECURSIVE, hf_acquire(h, key, &o, &x, &suite_error));
+    OK(hf_release(first, &suite_error));
+    IS(HF_LOST, hf_release(second, &suite_error));
+    hf_close(h);
+}
+
+static void a_hold_gets_its_first_end_back(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    hf_lock *lock;
+    OK(hf_acquire(h, suite_key("back"), NULL, &lock, &suite_error));
+    int64_t before = hf_left_ms(lock);
+    OK(hf_renew(lock, 2000, &suite_error));
+    assert_true(hf_left_ms(lock) <= 2000);
+    OK(hf_renew(lock, 0, &suite_error));
+    assert_true(hf_left_ms(lock) > before - 5000);
+    OK(hf_release(lock, &suite_error));
+    hf_close(h);
+}
+
+/* Who knows the token gives it another lease: its holder believes no longer than that. */
+static void a_lease_given_by_another_counts(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("shortened");
+    hf_lock *held, *same;
+    struct pollfd lost;
+    OK(hf_acquire(a, key, NULL, &held, &suite_error));
+    lost = (struct pollfd){hf_lost_fd(held), POLLIN, 0};
+    OK(hf_adopt(b, key, hf_token(held), &same, &suite_error));
+    OK(hf_renew(same, 1000, &suite_error));
+    int64_t start = suite_ms();
+    assert_int_equal(poll(&lost, 1, 10000), 1);
+    assert_true(suite_ms() - start < 1200);
+    assert_int_equal(hf_left_ms(held), 0);
+    IS(HF_LOST, hf_release(held, &suite_error));
+    hf_close(b);
+    hf_close(a);
+}
+
+static void texts_that_are_not_utf8(void **state)
+{
+    (void)state;
+    hf *h = suite_open(), *x;
+    hf_open_options odd = HF_OPEN_OPTIONS_INIT;
+    hf_options o = trying();
+    hf_once once;
+    const char *key = suite_key("texts");
+    odd.owner = o.owner = "a\xff";
+    IS(HF_INVALID, hf_open(suite_url, &odd, &x, &suite_error));
+    IS(HF_INVALID, hf_once_begin(h, key, 60000, &o, &once, &suite_error));
+    o.owner = NULL;
+    OK(hf_once_begin(h, key, 60000, &o, &once, &suite_error));
+    OK(hf_once_finish(once.lock, "b\xfe\xc3\xa4", 60000, &suite_error));
+    OK(hf_once_begin(h, key, 60000, &o, &once, &suite_error));
+    assert_null(once.lock);
+    assert_string_equal(once.result, "b?\xc3\xa4");
+    hf_close(h);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +547,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_the_same_thread_is_recursive),
         cmocka_unit_test(a_try_behind_a_wait_is_busy),
         cmocka_unit_test(one_request_two_askers),
+        cmocka_unit_test(close_ends_a_watch),
+        cmocka_unit_test(an_event_is_one_runners),
+        cmocka_unit_test(a_request_asked_again_is_one_grant),
+        cmocka_unit_test(a_hold_gets_its_first_end_back),
+        cmocka_unit_test(a_lease_given_by_another_counts),
+        cmocka_unit_test(texts_that_are_not_utf8),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_corner");
 }
