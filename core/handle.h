@@ -221,10 +221,12 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
 void hf__plan_renewal(hf_lock *lock);
 int hf__lock_reserve(hf *h); /* the next hf__lock_new will find memory: 0, or HF_NOMEM */
 void hf__lock_free(hf_lock *lock);
-void hf__lock_lose(hf_lock *lock, int by_cap);
 void hf__care(hf_lock *lock);
-void hf__tell_lost(hf_lock *lock);
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
+
+/* lost.c */
+void hf__lock_lose(hf_lock *lock, int by_cap);
+void hf__tell_lost(hf_lock *lock);
 
 /* tenure.c */
 int hf__tenure_have(hf *h, uint32_t lease_ms, int own, struct hf_tenure **at, hf_error *err);

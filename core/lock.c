@@ -1,5 +1,5 @@
 /*
- * lock.c - the grant, and what its holder does with it: release, renew, ask, lose, adopt, finish an
+ * lock.c - the grant, and what its holder does with it: release, renew, ask, adopt, finish an
  * event.
  */
 #include "handle.h"
@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { LEFTOVER_US = 500000 };
@@ -158,42 +157,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     return l;
 }
 
-/* ---- losing ---- */
-
-/* Under the mutex. The callback is called by the tender. */
-void hf__lock_lose(hf_lock *l, int by_cap)
-{
-    if (l->lost) return;
-    uint64_t one = 1;
-    l->lost = 1;
-    l->by_cap = (uint8_t)by_cap;
-    l->renew_at_us = INT64_MAX;
-    l->h->stats.lost++;
-    ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
-    (void)n; /* a full eventfd is readable too */
-    if (l->on_lost && !l->told) hf__kick_tender(l->h, 0);
-}
-
-/* Calls the callback of a lost lock, without the mutex. */
-void hf__tell_lost(hf_lock *l)
-{
-    hf *h = l->h;
-    void (*tell)(void *, hf_lock *) = l->on_lost;
-    void *arg = l->on_lost_arg;
-    if (!l->lost || l->told || !tell) return;
-    l->told = 1;
-    l->telling = 1;
-    l->teller = pthread_self();
-    int freed = 0;
-    l->freed = &freed;
-    pthread_mutex_unlock(&h->mu);
-    tell(arg, l);
-    pthread_mutex_lock(&h->mu);
-    if (freed) return; /* released by the callback */
-    l->freed = NULL;
-    l->telling = 0;
-    pthread_cond_broadcast(&h->changed);
-}
+/* ---- belief ---- */
 
 static int believed(const hf_lock *l)
 {
@@ -226,37 +190,6 @@ int64_t hf_left_ms(const hf_lock *lock)
     if (lock->lost || left < 0) left = 0;
     pthread_mutex_unlock(&h->mu);
     return left;
-}
-
-int hf_lost_fd(hf_lock *l)
-{
-    hf *h = l->h;
-    if (hf__alive(h, "lost", NULL)) return -1;
-    pthread_mutex_lock(&h->mu);
-    if (l->lost_fd < 0) {
-        l->lost_fd = eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
-        l->look_at_us = 0;
-        hf__care(l);
-        hf__kick_tender(h, 0);
-    }
-    int fd = l->lost_fd;
-    pthread_mutex_unlock(&h->mu);
-    return fd;
-}
-
-void hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
-{
-    hf *h = l->h;
-    if (hf__alive(h, "lost", NULL)) return;
-    pthread_mutex_lock(&h->mu);
-    l->on_lost = lost;
-    l->on_lost_arg = arg;
-    if (lost) {
-        l->look_at_us = 0;
-        hf__care(l);
-        hf__kick_tender(h, 0);
-    }
-    pthread_mutex_unlock(&h->mu);
 }
 
 /* ---- events of one grant ---- */
