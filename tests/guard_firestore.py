@@ -9,6 +9,7 @@ itself, as a user.
 import base64
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -361,6 +362,17 @@ def table():
     point(status == 403, 'what the rules don\'t name is closed', f'{status} {said}')
 
 
+def page():
+    """What doc/guards.md has a web client write is what a lock consists of."""
+    with open(os.path.join(os.path.dirname(__file__), '..', 'doc', 'guards.md'),
+              encoding='utf-8') as file:
+        script = re.search(r'```js\n(.*?)```', file.read(), flags=re.S).group(1)
+    taken = re.search(r'tx\.set\(lockOf\(db, id\), \{(.*?)\n    \}', script, flags=re.S).group(1)
+    named = re.findall(r'(?:^|[{,]\s*)\s*(\w+)(?=:|,)', taken, flags=re.M)
+    point(sorted(named) == sorted(ALICES), 'doc/guards.md: a web client writes every field',
+          sorted(set(named) ^ set(ALICES)))
+
+
 # ---- the command, as a user ----
 
 class Command:
@@ -431,6 +443,7 @@ def main():
     status, said = load(guard('--lock', LOCK, '--data', DATA, '--token-field', 'token'))
     point(status == 200, 'the rules are understood', said)
     table()
+    page()
     with tempfile.TemporaryDirectory(prefix='holdfast-guard-') as folder:
         users(folder)
     status, said = load(guard('--lock', LOCK, '--data', DATA))

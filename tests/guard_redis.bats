@@ -62,6 +62,20 @@ teardown() { cli_teardown; }
     enter "f:$K" "holdfast:$K" "$T"
     enter "f:$K" "holdfast:$K" "$T" SET "$K" 3
     [ "$(ask GET "f:$K")" = "$T" ]
+    grant "$K-2" --limit 2
+    first=$T
+    T=$(holdfast run --limit 2 --at-least 60 "$K-2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
+    run enter "f:$K-2" "holdfast:$K-2" $((T + 1))
+    is_lost
+    run enter "f:$K-2" "holdfast:$K-2" "$T"
+    is_lost
+    enter "f:$K-2" "holdfast:$K-2" "$first"
+    holdfast release "$K-2" --token "$first"
+    run enter "f:$K-2" "holdfast:$K-2" "$first"
+    is_lost
+    first=$(holdfast run --at-least 60 "$K-3" -- sh -c 'echo "$HOLDFAST_TOKEN"')
+    run enter "f:$K-3" "holdfast:$K-3" "$first"
+    is_lost
 }
 
 @test "with the locks elsewhere the greatest token that has entered counts" {

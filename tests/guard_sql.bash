@@ -59,8 +59,21 @@ guard_refuses() {
     run entered "$K/1" "$T" 'UPDATE seats SET n = 9 WHERE id = 1;'
     [ "$status" != 0 ] && [[ $output == *"is over"* ]]
     grant "$K/1"
-    entered "$K/1" "$T" 'DELETE FROM seats WHERE id = 1;' 'INSERT INTO seats VALUES (1, 7);'
+    entered "$K/1" "$T" 'DELETE FROM seats WHERE id = 1;'
+    run ask 'INSERT INTO seats VALUES (1, 9)'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    run entered "$K/1" "$T" 'UPDATE seats SET id = 1 WHERE id = 2;'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    entered "$K/1" "$T" 'INSERT INTO seats VALUES (1, 7);'
+    run ask 'DELETE FROM seats WHERE id = 1'
+    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
     [ "$(n_of 1)" = 7 ]
+    # Released, but kept taken for a while.
+    T=$(holdfast run --at-least 60 "$K/2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
+    run holdfast acquire "$K/2" --lease 60 -n
+    [ "$status" = 75 ]
+    run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
 }
 
 guard_elsewhere() {
@@ -86,6 +99,8 @@ guard_several_holders() {
     first=$T
     grant "$K/1" --limit 2
     second=$T
+    run entered "$K/1" $((second + 1)) 'UPDATE seats SET n = 9 WHERE id = 1;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
     entered "$K/1" "$second" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
     entered "$K/1" "$first" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
     holdfast release "$K/1" --token "$first"
@@ -93,6 +108,13 @@ guard_several_holders() {
     [ "$status" != 0 ] && [[ $output == *"is over"* ]]
     entered "$K/1" "$second" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
     [ "$(n_of 1)" = 3 ]
+    # One of them has let go, but keeps its place for a while.
+    grant "$K/2" --limit 2
+    first=$T
+    T=$(holdfast run --limit 2 --at-least 60 "$K/2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
+    run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
+    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
 }
 
 guard_again_and_undone() {
