@@ -150,7 +150,7 @@ static struct curl_slist *headers(const char *token)
     char line[1200];
     snprintf(line, sizeof line, "Authorization: %s", token ? token : "");
     if (all && (more = curl_slist_append(all, "Expect:"))) all = more;
-    if (all && token && (more = curl_slist_append(all, line))) all = more;
+    if (all && token && *token && (more = curl_slist_append(all, line))) all = more;
     return all;
 }
 
@@ -357,6 +357,10 @@ static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_e
                             "authenticate", http->user, err)
                   : hf_fail(err, HF_INVALID, 0, "etcd: open: the password is not UTF-8");
         const char *token = rc ? NULL : json_string_value(json_object_get(reply.json, "token"));
+        if (rc == HF_UNSUPPORTED) { /* nobody is asked who he is, as etcdctl sees it, too */
+            token = "";
+            rc = 0;
+        }
         if (!rc && !token)
             rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: authenticate '%s': no token", http->user);
         if (body) memset(body, 0, strlen(body));
@@ -381,8 +385,9 @@ int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, 
     if (!rc && http->user) rc = get_token(http, NULL, &token, err);
     if (!rc) {
         rc = request(http, path, text, token, ambiguous, ret, what, key, &own);
-        /* It has expired: then nothing was done. */
-        if (rc == HF_DENIED && token && strstr(own.text, "invalid auth token")) {
+        /* It has expired, or meanwhile one is asked for: then nothing was done. */
+        if (rc == HF_DENIED && token &&
+            (strstr(own.text, "invalid auth token") || strstr(own.text, "user name is empty"))) {
             char *next = NULL;
             rc = get_token(http, token, &next, &own);
             if (!rc) rc = request(http, path, text, next, ambiguous, ret, what, key, &own);

@@ -1,0 +1,173 @@
+#!/usr/bin/env bats
+# etcd: and etcds:, what is their own: the leases behind the holds, who is let in, which member is
+# asked, what an alarm becomes. With a server of tests/servers/etcd.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() {
+    cli_setup
+    export ETCDCTL_API=3
+    AT=${HOLDFAST_STORE#etcd://}
+}
+teardown() { cli_teardown; }
+
+ask() { etcdctl --endpoints "$AT" "$@"; }
+leases() { ask lease list | sed 1d | grep -c .; }
+# The leases that were granted for so many seconds.
+of() {
+    ask lease list | sed 1d | while read -r id; do
+        ask lease timetolive "$id" | grep "TTL($1s)" >/dev/null && echo "$id"
+    done || true
+}
+no_leases() { [ "$(leases)" = 0 ]; }
+# The last command ended with this status, and said one line.
+refused() {
+    echo "status $status: $output"
+    [ "$status" = "$1" ]
+    [ "${#lines[@]}" = 1 ]
+}
+
+@test "all holds of a process share a lease, which ends with it" {
+    await no_leases
+    run holdfast run "$K/a" "$K/b" "$K/c" -- etcdctl --endpoints "$AT" lease list
+    [ "$status" = 0 ]
+    [ "${lines[0]}" = "found 1 leases" ]
+    await no_leases
+    [ -z "$(ask get --prefix --keys-only "/holdfast/$K" | grep $'\t[0-9a-f]')" ]
+}
+
+@test "a killed holder's key is the next one's when its lease is over" {
+    hold "$K" --lease 2s
+    kill -KILL "$PID" "$(cat cmd.pid)"
+    SECONDS=0
+    run holdfast run -w 20 "$K" -- true
+    [ "$status" = 0 ]
+    [ "$SECONDS" -lt 12 ]
+}
+
+@test "a revoked lease is noticed by its holder, and given to the next" {
+    hold "$K" --lease 2s
+    background run -w 20 "$K" -- true
+    next=$PID
+    await waiters "$K" 1
+    ask lease revoke "$(of 2)"
+    finished "$next"
+    [ "$STATUS" = 0 ]
+    finished "${STARTED[0]}"
+    [ "$STATUS" = 76 ]
+}
+
+@test "who waits is woken after the history was compacted, too" {
+    hold "$K"
+    background run -w 60 "$K" -- true
+    await waiters "$K" 1
+    revision=$(ask put other x -w json | grep -o '"revision":[0-9]*' | cut -d: -f2)
+    ask compact "$revision"
+    ask put other y
+    kill -TERM "$(cat cmd.pid)"
+    SECONDS=0
+    finished
+    [ "$STATUS" = 0 ]
+    [ "$SECONDS" -lt 4 ] # without a watch it would look every 5 s
+}
+
+@test "another's lease is renewed, kept after its process, and ended by a release" {
+    await no_leases
+    eval "$(holdfast acquire "$K" --lease 2s)"
+    holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease 60s
+    [ -n "$(of 60)" ]
+    [ -z "$(of 2)" ]
+    held "$K"
+    holdfast release "$K" --token "$HOLDFAST_TOKEN"
+    free "$K"
+    await no_leases
+}
+
+@test "the next member is asked if one can't be reached" {
+    dead=127.0.0.1:1
+    run holdfast -S "etcd://$dead,$AT" run "$K" -- true
+    [ "$status" = 0 ]
+    run holdfast -S "etcd://$dead,127.0.0.1:2" run -n "$K" -- true
+    refused 69
+}
+
+@test "over TLS; a certificate that nobody vouches for is refused" {
+    run holdfast -S "$HOLDFAST_TEST_TLS" run "$K" -- "$HOLDFAST" -S "$HOLDFAST_STORE" show "$K"
+    [ "$status" = 0 ]
+    [[ $output == *"held by"* ]]
+    hold "$K"
+    STORE=$HOLDFAST_STORE
+    HOLDFAST_STORE=$HOLDFAST_TEST_TLS
+    background run -w 20 "$K" -- true # woken over TLS
+    await waiters "$K" 1
+    HOLDFAST_STORE=$STORE
+    kill -TERM "$(cat cmd.pid)"
+    finished
+    [ "$STATUS" = 0 ]
+    run holdfast -S "${HOLDFAST_TEST_TLS%%\?*}" run -n "$K" -- true
+    refused 77
+}
+
+@test "options that aren't known, or belong together" {
+    for bad in 'prefix=x' 'cafile=/x' 'tls=true'; do
+        run holdfast -S "$HOLDFAST_STORE/?$bad" ls
+        refused 64
+        [[ $output == *"${bad%%=*}"* ]]
+    done
+    run holdfast -S "${HOLDFAST_TEST_TLS}&cert=/x" ls
+    refused 64
+    [[ $output == *"cert"* ]]
+}
+
+@test "what isn't a row is damage, and stays as it is" {
+    ask put "/holdfast/$K" "something else"
+    run holdfast run -n "$K" -- true
+    refused 65
+    [ "$(ask get --print-value-only "/holdfast/$K")" = "something else" ]
+}
+
+@test "a prefix of its own" {
+    run holdfast -S "$HOLDFAST_STORE/app/locks" run "$K" -- \
+        etcdctl --endpoints "$AT" get --prefix --keys-only "/app/locks/$K"
+    [ "$status" = 0 ]
+    [ "${lines[0]}" = "/app/locks/$K" ]
+}
+
+@test "used-up space: nothing is granted, and doctor says so" {
+    member=$(ask member list -w json | grep -o '"ID":[0-9]*' | head -n 1 | cut -d: -f2)
+    alarm() {
+        curl -sf "http://$AT/v3/maintenance/alarm" \
+            -d "{\"action\":\"$1\",\"alarm\":\"NOSPACE\",\"memberID\":\"$member\"}" >/dev/null
+    }
+    alarm ACTIVATE
+    run holdfast run -n "$K" -- true
+    full="$status $output"
+    run holdfast doctor
+    alarm DEACTIVATE
+    echo "$full"
+    [[ $full == *"space exceeded"* ]]
+    [ "$status" != 0 ]
+    [[ $output == *"BAD "*NOSPACE* ]]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "users and roles: who may not is denied, who may needs no more than the prefix" {
+    ask user add root:r00t
+    ask user add locks:s3cr3t-word
+    ask user add other:0ther
+    ask role add locks
+    ask role grant-permission locks --prefix=true readwrite /holdfast/
+    ask user grant-role locks locks
+    ask auth enable
+    for who in '' other:0ther@ locks:wrong@; do
+        run holdfast -S "etcd://$who$AT" run -n "$K" -- true
+        echo "$who: $status $output" >>denied
+    done
+    run holdfast -S "etcd://locks:s3cr3t-word@$AT" run "$K" -- true
+    ask --user root:r00t auth disable
+    cat denied
+    [ "$(grep -c ': 77 ' denied)" = 3 ]
+    ! grep -q 'wrong@\|: wrong' denied
+    [ "$status" = 0 ]
+}
