@@ -218,8 +218,8 @@ static int over_already(const hf_lock *l)
 }
 
 /* One event for this grant at the store; the mutex is dropped meanwhile. The row as stored (or as
-   last seen) is in `row`. */
-static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, struct hf_outcome *out,
+   last seen) is in `row`; if it is `known`, it is the current one already. */
+static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct hf_outcome *out,
                  hf_error *err)
 {
     hf *h = l->h;
@@ -231,7 +231,7 @@ static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, struct hf_outcome
     int64_t until = hf__local_us() + io_ms * 1000;
     ev->token = l->token;
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__turn(&h->port, &l->e->key, ev, row, 0, until, out, err);
+    int rc = hf__turn(&h->port, &l->e->key, ev, row, known, until, out, err);
     if (!rc) hf__promise(h, l->e, row);
     pthread_mutex_lock(&h->mu);
     return rc;
@@ -254,8 +254,8 @@ static void note_row(hf_lock *l, const hf_row *row)
 }
 
 /* The grant of a lock that nobody else has anything to do with, released by one blind write.
-   HF_CONFLICT: it has to be looked at. HF_UNKNOWN: it may have been done. */
-static int release_plain(hf_lock *l)
+   HF_CONFLICT: it isn't; if *ret_known, *cur is there. HF_UNKNOWN: it may have been done. */
+static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
 {
     hf *h = l->h;
     struct hf_port *port = &h->port;
@@ -275,31 +275,29 @@ static int release_plain(hf_lock *l)
         return port->drv->swap(port->st, &l->e->key, l->rev, row, NULL, &clock_us, NULL);
     }
     row->rev = hf_rev_next(l->rev, hf__port_now(port).lo_us);
-    l->busy = 1;
-    l->releasing = 1;
+    l->busy = l->releasing = 1;
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__port_swap(port, &l->e->key, l->rev, row, NULL, NULL);
+    hf_row_init(cur);
+    int rc = hf__port_swap(port, &l->e->key, l->rev, row, cur, NULL);
+    if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
     pthread_mutex_lock(&h->mu);
     l->e->free_rev = rc ? 0 : row->rev;
     l->e->free_token = row->token;
     return rc;
 }
 
-static int release(hf_lock *l, int maybe_done, hf_error *err)
+static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error *err)
 {
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
     struct hf_tenure *keeper = NULL; /* for what at_least_ms still has to last */
-    hf_row row;
     /* Whoever was told that nothing is left is told so here, too. */
     int lost = l->lost || !perhaps(l), rc = 0;
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
     if (l->at_least_ms && l->tenure && believed(l)) rc = hf__tenure_keeper(l, &keeper, err);
     if (rc) return rc;
     if (keeper) ev.session = keeper->session;
-    hf_row_init(&row);
-    rc = carry(l, &ev, &row, &out, err);
-    hf_row_clear(&row);
+    rc = carry(l, &ev, row, known, &out, err);
     if (keeper) {
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__tenure_put(l->h, keeper);
@@ -335,7 +333,8 @@ int hf_release(hf_lock *l, hf_error *err)
 {
     if (!l) return 0;
     hf *h = l->h;
-    int rc = hf__alive(h, "release", err);
+    hf_row row; /* as it is if somebody has changed it */
+    int known = 0, rc = hf__alive(h, "release", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     if (l->busy || l->telling || l->care_prev) {
@@ -343,11 +342,12 @@ int hf_release(hf_lock *l, hf_error *err)
         l->renew_at_us = INT64_MAX;
         seize(l);
     }
-    rc = release_plain(l);
+    rc = release_plain(l, &row, &known);
     if (rc) {
-        l->busy = 1;
-        l->releasing = 1;
-        rc = release(l, rc == HF_UNKNOWN, err);
+        l->busy = l->releasing = 1;
+        if (!known) hf_row_init(&row);
+        rc = release(l, rc == HF_UNKNOWN, &row, known, err);
+        hf_row_clear(&row);
         while (l->telling && !pthread_equal(l->teller, pthread_self()))
             pthread_cond_wait(&h->changed, &h->mu);
     }
@@ -382,7 +382,7 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     } else {
         /* A shorter lease than before may be in force although its reply is lost. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
-        rc = carry(l, &ev, &row, &out, err);
+        rc = carry(l, &ev, &row, 0, &out, err);
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
         if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
         if (!rc && out.answer != HF_ANS_OK) {
@@ -470,7 +470,7 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     l->releasing = 1;
     l->renew_at_us = INT64_MAX;
     seize(l);
-    rc = carry(l, &ev, &row, &out, err);
+    rc = carry(l, &ev, &row, 0, &out, err);
     if (!rc && out.answer != HF_ANS_OK) rc = gone(l, "once", err);
     if (failed(rc)) {
         /* Not marked, as far as is known: then at least it isn't held either. */
