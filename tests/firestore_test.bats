@@ -274,7 +274,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
 @test "a commit whose answer is lost is neither repeated unseen nor taken for a loss" {
     peer drop "$FIRESTORE_EMULATOR_HOST" lost
     export HOLDFAST_STORE="firestore://demo-holdfast?endpoint=http://127.0.0.1:$PORT"
-    for i in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5; do
         run holdfast run -v "$K" -- true
         [ "$status" = 0 ]
         [[ $output != *lost* ]]

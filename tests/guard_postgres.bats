@@ -4,6 +4,7 @@
 load cli_common
 load guard_sql
 
+# shellcheck disable=SC2034  # for what is loaded
 LEAVE=
 ask() {
     if [ $# -gt 0 ]; then printf '%s;\n' "$@"; else cat; fi |

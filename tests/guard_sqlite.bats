@@ -27,6 +27,7 @@ teardown() { guard_teardown; }
 @test "with foreign keys on, COMMIT refuses who has not left" {
     sql_guard seats --key-column id --key-prefix "$K/" | ask
     grant "$K/1"
+    # shellcheck disable=SC2034  # for what is loaded
     LEAVE=
     run entered "$K/1" "$T" 'UPDATE seats SET n = 1 WHERE id = 1;'
     [ "$status" = 0 ]
