@@ -203,6 +203,17 @@ refused() {
     done
 }
 
+@test "a host that isn't known is away, whatever its name says" {
+    export HOLDFAST_DRIVERS=$BUILD
+    # Two dots: no server is asked.
+    for host in invalid..host password..host certificate..host; do
+        run holdfast -S "postgres://u@$host/x" ls
+        refused 69 "could not translate"
+        run holdfast -S "postgresql://u@$host/x" ls
+        refused 69 "could not translate"
+    done
+}
+
 @test "a tree that was moved loads its own modules" {
     unset HOLDFAST_DRIVERS
     mkdir -p prefix/bin prefix/lib/holdfast
