@@ -17,7 +17,8 @@ grant() {
     eval "$(holdfast acquire "$@" --lease 60)"
     T=$HOLDFAST_TOKEN
 }
-is_lost() { [ "$status" != 0 ] && [[ $output == *LOST* ]]; }
+refused() { [ "$status" != 0 ] && [[ $output == *"$1"* ]]; }
+is_lost() { refused LOST; }
 
 setup() {
     cli_setup
@@ -32,7 +33,7 @@ teardown() { cli_teardown; }
     run enter "f:$K" "holdfast:$K" $((T + 1))
     is_lost
     run enter "f:$K" "holdfast:$K" "$T" SET "$K" 1
-    [ "$status" != 0 ] && [[ $output == *UNENTERED* ]]
+    refused UNENTERED
     [ "$(enter "f:$K" "holdfast:$K" "$T")" = OK ]
     [ "$(enter "f:$K" "holdfast:$K" "$T" SET "$K" 5)" = OK ]
     [ "$(enter "f:$K" "holdfast:$K" "$T" INCR "$K")" = 6 ]
@@ -82,7 +83,7 @@ teardown() { cli_teardown; }
     enter "f:$K" '' 100
     enter "f:$K" '' 100 SET "$K" 1
     run enter "f:$K" '' 101 SET "$K" 9
-    [ "$status" != 0 ] && [[ $output == *UNENTERED* ]]
+    refused UNENTERED
     enter "f:$K" '' 102
     run enter "f:$K" '' 100 SET "$K" 9
     is_lost
@@ -100,7 +101,8 @@ teardown() { cli_teardown; }
         "postgres t u" "" "oracle"; do
         # shellcheck disable=SC2086
         run holdfast guard $words
-        [ "$status" = 64 ] && [ "${#lines[@]}" = 1 ]
+        [ "$status" = 64 ]
+        [ "${#lines[@]}" = 1 ]
     done
     for name in '' "$(printf 'a\nb')" "$(printf 'a\377')" "$(printf '%064d' 0)"; do
         run holdfast guard sqlite "$name" --key-column c

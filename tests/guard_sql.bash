@@ -14,6 +14,9 @@ guard_teardown() {
     cli_teardown
 }
 
+# What `run` ran has failed, and says so.
+refused() { [ "$status" != 0 ] && [[ $output == *"$1"* ]]; }
+
 # One transaction that enters a key with a token and then does something.
 entered() { # KEY TOKEN SQL...
     local key=$1 token=$2
@@ -31,49 +34,49 @@ grant() { # KEY [OPTION...]
 guard_refuses() {
     sql_guard seats --key-column id --key-prefix "$K/" | ask
     run ask 'UPDATE seats SET n = 9 WHERE id = 1'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     run ask 'DELETE FROM seats WHERE id = 1'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     run ask 'INSERT INTO seats VALUES (3, 9)'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     run entered "$K/1" 17 'UPDATE seats SET n = 9 WHERE id = 1;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
     grant "$K/1"
     run entered "$K/1" $((T + 1)) 'UPDATE seats SET n = 9 WHERE id = 1;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
     entered "$K/1" "$T" 'UPDATE seats SET n = 5 WHERE id = 1;' \
         'UPDATE seats SET n = n + 1 WHERE id = 1;'
     [ "$(n_of 1)" = 6 ]
     # Another key's row, and one that goes over to another key, are not his.
     run entered "$K/1" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     run entered "$K/1" "$T" 'UPDATE seats SET id = 3 WHERE id = 1;'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     run entered "$K/1" "$T" 'UPDATE seats SET n = 9;'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     # What one transaction has entered the next has not.
     run ask 'UPDATE seats SET n = 9 WHERE id = 1'
     [ "$status" != 0 ]
     [ "$(ask 'SELECT id, n FROM seats ORDER BY id' | tr '|' ' ' | xargs)" = "1 6 2 0" ]
     holdfast release "$K/1" --token "$T"
     run entered "$K/1" "$T" 'UPDATE seats SET n = 9 WHERE id = 1;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
     grant "$K/1"
     entered "$K/1" "$T" 'DELETE FROM seats WHERE id = 1;'
     run ask 'INSERT INTO seats VALUES (1, 9)'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     run entered "$K/1" "$T" 'UPDATE seats SET id = 1 WHERE id = 2;'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     entered "$K/1" "$T" 'INSERT INTO seats VALUES (1, 7);'
     run ask 'DELETE FROM seats WHERE id = 1'
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     [ "$(n_of 1)" = 7 ]
     # Released, but kept taken for a while.
     T=$(holdfast run --at-least 60 "$K/2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
     run holdfast acquire "$K/2" --lease 60 -n
     [ "$status" = 75 ]
     run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
 }
 
 guard_elsewhere() {
@@ -82,12 +85,12 @@ guard_elsewhere() {
     entered 1 100 'UPDATE seats SET n = n + 1 WHERE id = 1;'
     entered 1 102 # a later one looks, and that is enough
     run entered 1 101 'UPDATE seats SET n = 9 WHERE id = 1;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
     run entered 1 100
     [ "$status" != 0 ]
     for bad in 0 -1 9007199254740992 NULL; do
         run entered 1 $bad
-        [ "$status" != 0 ] && [[ $output == *"holdfast"* ]]
+        refused "holdfast"
     done
     entered 2 50 'UPDATE seats SET n = 3 WHERE id = 2;' # another key counts for itself
     [ "$(n_of 1) $(n_of 2)" = "2 3" ]
@@ -100,12 +103,12 @@ guard_several_holders() {
     grant "$K/1" --limit 2
     second=$T
     run entered "$K/1" $((second + 1)) 'UPDATE seats SET n = 9 WHERE id = 1;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
     entered "$K/1" "$second" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
     entered "$K/1" "$first" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
     holdfast release "$K/1" --token "$first"
     run entered "$K/1" "$first" 'UPDATE seats SET n = 9 WHERE id = 1;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
     entered "$K/1" "$second" 'UPDATE seats SET n = n + 1 WHERE id = 1;'
     [ "$(n_of 1)" = 3 ]
     # One of them has let go, but keeps its place for a while.
@@ -113,7 +116,7 @@ guard_several_holders() {
     first=$T
     T=$(holdfast run --limit 2 --at-least 60 "$K/2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
     run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
-    [ "$status" != 0 ] && [[ $output == *"is over"* ]]
+    refused "is over"
     entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
 }
 
@@ -147,7 +150,7 @@ guard_strange_names() {
     sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
     sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
     run ask "INSERT INTO \"$table\" VALUES ('z', 1)"
-    [ "$status" != 0 ] && [[ $output == *"holdfast_enter"* ]]
+    refused "holdfast_enter"
     grant "${prefix}z"
     entered "${prefix}z" "$T" "INSERT INTO \"$table\" VALUES ('z', 1);"
     [ "$(ask "SELECT n FROM \"$table\"; SELECT count(*) FROM y;" | xargs)" = "1 0" ]

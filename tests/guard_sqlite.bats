@@ -35,7 +35,7 @@ teardown() { guard_teardown; }
     ask 'DELETE FROM holdfast_enter'
     run ask 'PRAGMA foreign_keys = ON; BEGIN;' "$(enter_sql "$K/1" "$T")" \
         'UPDATE seats SET n = 2 WHERE id = 1;' 'COMMIT;'
-    [ "$status" != 0 ] && [[ $output == *"FOREIGN KEY"* ]]
+    refused "FOREIGN KEY"
     ask 'PRAGMA foreign_keys = ON; BEGIN;' "$(enter_sql "$K/1" "$T")" \
         'UPDATE seats SET n = 3 WHERE id = 1;' 'DELETE FROM holdfast_enter;' 'COMMIT;'
     [ "$(n_of 1)" = 3 ]
