@@ -353,6 +353,14 @@ def table():
         before += [setting(DATA, 'doc', old)] if old else []
         try_case(f'data {what}', before, user,
                  setting(DATA, 'doc', new) if new else deletion(DATA, 'doc'), want)
+    for key, name, want in (('a/b%c', 'a%2Fb%25c', True), ('other', 'a%2Fb%25c', False),
+                            ('..', '%2E.', True), ('__a__', '%5F_a__', True),
+                            ('a%2Fb', 'a%2Fb', False), ('other', 'doc', False),
+                            ('x' * 513, '%5F', False)):
+        commit('owner', deletion(LOCK, name))
+        try_case(f'lock absent: create {key[:9]} as the document {name}', [], 'alice',
+                 setting(LOCK, name, grant('alice', key=key)), want)
+        commit('owner', deletion(LOCK, name))
     for user, want in (('alice', 200), (None, 403)):
         for collection in (LOCK, DATA):
             status, said = ask('GET', f'/v1/{ROOT}/{collection}?pageSize=1', user=user)

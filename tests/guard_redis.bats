@@ -74,6 +74,11 @@ teardown() { cli_teardown; }
     holdfast release "$K-2" --token "$first"
     run enter "f:$K-2" "holdfast:$K-2" "$first"
     is_lost
+    grant "$K-4"
+    ask HSET "holdfast:$K-4" format 2
+    run enter "f:$K-4" "holdfast:$K-4" "$T"
+    is_lost
+    ask DEL "holdfast:$K-4"
     first=$(holdfast run --at-least 60 "$K-3" -- sh -c 'echo "$HOLDFAST_TOKEN"')
     run enter "f:$K-3" "holdfast:$K-3" "$first"
     is_lost

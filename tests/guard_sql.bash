@@ -118,6 +118,11 @@ guard_several_holders() {
     run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused "is over"
     entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
+    # A row that a later version has written.
+    ask "UPDATE holdfast SET format = 2 WHERE key = '$K/2'"
+    run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
+    refused holdfast
+    ask "DELETE FROM holdfast WHERE key = '$K/2'"
 }
 
 guard_again_and_undone() {
