@@ -112,6 +112,7 @@ int renew_command(const struct command *self, int argc, char **argv)
     if (status) return status < 0 ? finish_output() : status;
     if (hf_renew(lock, o.lease_ms, &err)) return failed(&err);
     if (o.json) print_grant_json(lock);
+    hf_close(store); /* which leaves it standing */
     return finish_output();
 }
 

@@ -76,7 +76,8 @@ static void say_promises(const hf_driver *drv, unsigned can, const hf_url *url)
         say_words("-", "anything between machines: it is the memory of one");
     if (!(can & HF_CAN_SESSIONS)) {
         say_words("-", "that a dead holder's key is free before its lease is over");
-        say_words("-", "anything for a lease while the store's own clock is set back or forth");
+        if (!(can & HF_CAN_LEASES))
+            say_words("-", "anything for a lease while the store's own clock is set back or forth");
     }
     say_words("-",
               "that a holder which was paused does nothing late: let the data refuse old tokens");

@@ -164,10 +164,13 @@ refused() {
         run holdfast -S "etcd://$who$AT" run -n "$K" -- true
         echo ": $status $output" >>denied
     done
+    "$HOLDFAST" -S "etcd://locks:s3cr3t-word@$AT" doctor >examined || true
     run holdfast -S "etcd://locks:s3cr3t-word@$AT" run "$K" -- true
     ask --user root:r00t auth disable
     cat denied
     [ "$(grep -c ': 77 ' denied)" = 3 ]
+    cat examined
+    [ "$(grep -c '^BAD' examined)" = 0 ]
     [ "$(grep -c 'wrong\|0ther' denied)" = 0 ]
     [ "$status" = 0 ]
 }
