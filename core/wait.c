@@ -79,14 +79,24 @@ static int bind(struct hf_wait *w, struct hf_event *ev, int stands, hf_error *er
 static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
                struct hf_outcome *out, hf_error *err)
 {
-    int rc;
+    hf *h = w->h;
+    int rc, again = 1;
     look_at_tenures(w, ev);
     for (;;) {
-        rc = hf__turn(&w->h->port, &w->e->key, ev, row, known, until, out, err);
-        if (rc != HF_UNBOUND) return rc;
-        rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
-        if (rc) return rc;
-        known = 1;
+        rc = hf__turn(&h->port, &w->e->key, ev, row, known, until, out, err);
+        known = rc == HF_UNBOUND;
+        if (rc == HF_UNBOUND) {
+            rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
+            if (rc) return rc;
+        } else if (rc == HF_LOST && h->port.can & HF_CAN_LEASES && again-- > 0) {
+            /* A session of ours has died unnoticed, or another's that the row names. */
+            pthread_mutex_lock(&h->mu);
+            hf__tenures_doubt(h, w);
+            pthread_mutex_unlock(&h->mu);
+            look_at_tenures(w, ev);
+        } else {
+            return rc;
+        }
     }
 }
 
@@ -262,14 +272,8 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     int64_t now = hf__local_us();
     if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
-    int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
-    if (rc == HF_LOST && w->h->port.can & HF_CAN_LEASES) {
-        /* A session of ours has died, or another's that the row names: once more. */
-        pthread_mutex_lock(&w->h->mu);
-        hf__tenures_doubt(w->h, w);
-        pthread_mutex_unlock(&w->h->mu);
-        away = 1;
-    }
+    /* LOST: sessions of ours died twice while it asked. */
+    int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
         w->look_at_us = now + poll_us(w->h);
