@@ -549,7 +549,7 @@ static int scan_keys(hf_store *st, const char *keys, size_t len, see_fn *see, vo
     hf_row row;
     int rc = 0;
     hf_row_init(&row);
-    for (const char *k = keys; !rc && k < keys + len; k += strlen(k) + 1) {
+    for (const char *k = keys; !rc && k && k < keys + len; k += strlen(k) + 1) {
         hf_rowkey key = {.text = k, .len = (uint32_t)strlen(k)};
         int64_t clock_us;
         key.hash = hf_key_hash(k, key.len);
