@@ -276,13 +276,23 @@ static void end_scene(int lost)
     if (lost && !v.count[LOSSES]) fail_msg("nobody lost anything");
 }
 
+/* A scene in which nobody loses its key shows nothing of losing: it goes on, for a while, for on a
+   busy machine a holder may be through before the blow falls. */
+static int shows_no_loss(int rounds)
+{
+    enum { ROUNDS_CAP = 20 };
+    for (int i = 0; i < OUTAGE_PARTIES; i++)
+        if (__atomic_load_n(&world->party[i].count[LOSSES], __ATOMIC_RELAXED)) return 0;
+    return rounds < ROUNDS_CAP;
+}
+
 static void for_one_lease_longer(void) { wait_ms(LEASE_MS + 400 + (int64_t)outage_below(600)); }
 
 static void parties_stopped(void **state)
 {
     (void)state;
     begin_scene(party_run);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8 || shows_no_loss(i); i++) {
         /* Anybody, for a while; or who holds, until about when its successor has begun. */
         int who = await_holder();
         int64_t ms = LEASE_MS + (int64_t)outage_below(LEASE_MS / 3);
@@ -330,12 +340,13 @@ static void server_killed(void **state)
     void (*const ways[])(void) = {kill_and_start_at_once, kill_and_start_late,
                                   kill_and_start_at_once};
     begin_scene(party_run);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (int i = 0; i < 3 || shows_no_loss(i); i++) {
+        void (*way)(void) = ways[i < 3 ? i : 1];
         await_holder();
         if (can("forgets"))
-            forget_by(ways[i]);
+            forget_by(way);
         else
-            ways[i]();
+            way();
         wait_ms((int64_t)outage_below(700));
     }
     end_scene(1);
@@ -345,7 +356,7 @@ static void server_stopped(void **state)
 {
     (void)state;
     begin_scene(party_run);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4 || shows_no_loss(i); i++) {
         await_holder();
         pause_server(1);
         if (i % 2)
@@ -365,7 +376,7 @@ static void restore(void) { tell_server("restore"); }
 static void forgetting(void (*how)(void))
 {
     begin_scene(party_run);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 || shows_no_loss(i); i++) {
         await_holder();
         forget_by(how);
         for_one_lease_longer();
@@ -392,7 +403,7 @@ static void backup_restored(void **state)
     await_holder();
     tell_server("backup");
     wait_ms(LEASE_MS); /* who holds now is in it: its lease there is over soon */
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 || shows_no_loss(i); i++) {
         for_one_lease_longer();
         await_holder();
         forget_by(restore);
