@@ -122,12 +122,6 @@ def scripts(step):
                 step.check(step.run(command) == 0, path, ' '.join(command))
 
 
-def servers(step):
-    """Those that have to be built or fetched, once: a test has no time for that."""
-    for tool in ('tools/hidane', 'tools/mongo-java-server'):
-        step.check(step.run([tool], limit=3600) == 0, tool, tool)
-
-
 def build(name):
     compiler, options, _ = BUILDS[name]
 
