@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,6 +68,19 @@ __attribute__((format(printf, 1, 2))) static int wrong(const char *format, ...)
     va_end(args);
     return -1;
 }
+
+/* The kernel's own way to tell the time is a loop that begins anew when a tick of the clock comes
+ * in between: never done, if each instruction takes longer than that. So it is asked, by one. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    return (int)syscall(SYS_clock_gettime, clock, ret);
+}
+
+/* A session takes the first slot that is free from a random one on: here always the first, so that
+ * none is in the place of the dead (DEAD_SLOT), and every run goes the same way. */
+void __wrap_hf__random(void *to, size_t len);
+void __wrap_hf__random(void *to, size_t len) { memset(to, HF_FILE_SLOTS, len); }
 
 #ifdef HF_SEAM
 void hf__seam(const char *where, const volatile void *at, size_t n, int kind)

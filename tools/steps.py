@@ -179,7 +179,7 @@ def tests(name, *selection):
         if os.path.exists(log):
             os.unlink(log)
         status = step.run([*before, 'meson', 'test', '-C', folder, '--no-rebuild', *selection],
-                          env=env)
+                          env=env, limit=3600)
         if not os.path.exists(log):
             step.check(False, f'meson test (status {status})', f'meson test -C {folder}')
             return
