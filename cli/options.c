@@ -7,6 +7,8 @@
  */
 #include "cli.h"
 
+#include "drivers.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -169,16 +171,12 @@ static int wipe_password(char *user)
 
 int wipe_secrets(char *text)
 {
-    static const char *const names[] = {"password", "sslpassword", "pass",   "passwd",
-                                        "token",    "auth",        "secret", "key"};
     int found = 0;
     for (char *s = text; (s = strstr(s, "://"));) found |= wipe_password(s += 3);
     for (char *s = strchr(text, '?'); s; s = strpbrk(s + 1, "?&;")) {
         size_t name = strcspn(s + 1, "=&; ");
-        if (s[1 + name] != '=') continue;
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (strlen(names[i]) == name && !strncasecmp(names[i], s + 1, name))
-                for (char *c = s + 2 + name; *c && !strchr("&; \"'", *c); c++, found = 1) *c = '*';
+        if (s[1 + name] != '=' || !hf__url_secret(s + 1, name)) continue;
+        for (char *c = s + 2 + name; *c && !strchr("&; \"'", *c); c++, found = 1) *c = '*';
     }
     return found;
 }

@@ -11,7 +11,7 @@
  * a character of text (NUL, controls) is refused, raw or encoded. A host of several, "a:1,b:2", is
  * left to the driver as it stands. No error quotes more than the scheme: the rest may be secret.
  */
-#include "holdfast_driver.h"
+#include "drivers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -171,20 +171,22 @@ static void next_pair(struct span *rest, struct span *name, struct span *value)
     rest->from = pair.to < rest->to ? pair.to + 1 : rest->to;
 }
 
-/* May the value of this parameter be a secret? Rather hidden once too often. */
-static int secret(struct span raw)
+int hf__url_secret(const char *raw_name, size_t len)
 {
     static const char *const within[] = {"pass",      "pwd",        "secret",
                                          "token",     "credential", "private",
                                          "signature", "jwt",        "authmechanismproperties"};
     char name[256];
-    if (decode(raw, name, sizeof name)) return 1;
+    if (decode((struct span){raw_name, raw_name + len}, name, sizeof name)) return 1;
     size_t n = strlen(name);
     if (n >= 3 && !strcasecmp(name + n - 3, "key")) return 1;
+    if (!strcasecmp(name, "auth")) return 1;
     for (size_t i = 0; i < sizeof within / sizeof *within; i++)
         if (strcasestr(name, within[i])) return 1;
     return 0;
 }
+
+static int secret(struct span raw) { return hf__url_secret(raw.from, (size_t)(raw.to - raw.from)); }
 
 struct out {
     char *to;
