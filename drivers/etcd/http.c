@@ -151,7 +151,20 @@ static struct curl_slist *headers(const char *token)
     snprintf(line, sizeof line, "Authorization: %s", token ? token : "");
     if (all && (more = curl_slist_append(all, "Expect:"))) all = more;
     if (all && token && *token && (more = curl_slist_append(all, line))) all = more;
+    explicit_bzero(line, sizeof line);
     return all;
+}
+
+void hf__et_free_headers(struct curl_slist *all)
+{
+    for (struct curl_slist *h = all; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
+    curl_slist_free_all(all);
+}
+
+static void free_secret(char *secret)
+{
+    if (secret) explicit_bzero(secret, strlen(secret));
+    free(secret);
 }
 
 static struct hf__et_link *get_link(struct hf__et_http *http)
@@ -337,7 +350,7 @@ static int request(struct hf__et_http *http, const char *path, const char *body,
     if (!x.headers) return hf_fail(err, HF_NOMEM, 0, "etcd: %s '%s': out of memory", what, key);
     carry(http, &x);
     int rc = settle(&x, ambiguous, ret, what, key, err);
-    curl_slist_free_all(x.headers);
+    hf__et_free_headers(x.headers);
     free(x.reply.at);
     return rc;
 }
@@ -363,10 +376,9 @@ static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_e
         }
         if (!rc && !token)
             rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: authenticate '%s': no token", http->user);
-        if (body) memset(body, 0, strlen(body));
-        free(body);
+        free_secret(body);
         json_decref(who);
-        free(http->token);
+        free_secret(http->token);
         http->token = rc ? NULL : strdup(token);
         hf__et_free(&reply);
     }
@@ -391,11 +403,11 @@ int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, 
             char *next = NULL;
             rc = get_token(http, token, &next, &own);
             if (!rc) rc = request(http, path, text, next, ambiguous, ret, what, key, &own);
-            free(next);
+            free_secret(next);
         }
         if (rc && err) *err = own;
     }
-    free(token);
+    free_secret(token);
     free(text);
     return rc;
 }
@@ -412,13 +424,13 @@ CURL *hf__et_stream(struct hf__et_http *http, const char *path, const char *body
         return NULL;
     }
     *ret_headers = c ? headers(token) : NULL;
-    free(token);
+    free_secret(token);
     if (c && *ret_headers && set_common(http, c) && set_url(c, http->endpoint[at], path) &&
         !curl_easy_setopt(c, CURLOPT_HTTPHEADER, *ret_headers) &&
         !curl_easy_setopt(c, CURLOPT_POSTFIELDS, body) &&
         !curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)http->io_timeout_ms))
         return c;
-    curl_slist_free_all(*ret_headers);
+    hf__et_free_headers(*ret_headers);
     *ret_headers = NULL;
     curl_easy_cleanup(c);
     return NULL;
@@ -512,9 +524,10 @@ void hf__et_http_close(struct hf__et_http *http)
     for (int i = 0; i < HF_ET_LINKS; i++)
         if (http->link[i].curl) curl_easy_cleanup(http->link[i].curl);
     for (unsigned i = 0; i < http->n_endpoints; i++) free(http->endpoint[i]);
-    if (http->password) memset(http->password, 0, strlen(http->password));
-    char *texts[] = {http->cafile, http->cert, http->key, http->user, http->password, http->token};
+    char *texts[] = {http->cafile, http->cert, http->key, http->user};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) free(texts[i]);
+    free_secret(http->password);
+    free_secret(http->token);
     pthread_mutex_destroy(&http->mu);
     pthread_mutex_destroy(&http->token_mu);
     pthread_cond_destroy(&http->freed);

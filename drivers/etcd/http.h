@@ -56,6 +56,7 @@ int hf__et_error(const json_t *json, long status, int ambiguous, const char **re
    be freed after it. NULL: it can't be made. */
 CURL *hf__et_stream(struct hf__et_http *http, const char *path, const char *body,
                     struct curl_slist **ret_headers);
+void hf__et_free_headers(struct curl_slist *all); /* a secret may be among them */
 /* The endpoint in use doesn't do: the next one from now on. */
 void hf__et_next(struct hf__et_http *http);
 

@@ -50,7 +50,7 @@ static void end_stream(struct stream *s)
     if (!s->curl) return;
     curl_multi_remove_handle(s->ear->multi, s->curl);
     curl_easy_cleanup(s->curl);
-    curl_slist_free_all(s->headers);
+    hf__et_free_headers(s->headers);
     free(s->body);
     free(s->hash);
     free(s->line);
@@ -179,7 +179,7 @@ static int begin_stream(hf_store *st, struct stream *s, const hf_rowkey *const *
         !curl_multi_add_handle(ear->multi, s->curl))
         return 0;
     if (s->curl) curl_easy_cleanup(s->curl);
-    curl_slist_free_all(s->headers);
+    hf__et_free_headers(s->headers);
     free(s->body);
     free(s->hash);
     memset(s, 0, sizeof *s);
