@@ -6,6 +6,8 @@
 #include "columns.h"
 #include "os.h"
 
+#include <limits.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,56 +17,32 @@ enum { REPLY_CAP = 64 << 20, PORT = 2379 };
 
 /* ---- base64 ---- */
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 json_t *hf__et_bytes(const char *bytes, size_t len)
 {
-    const unsigned char *s = (const unsigned char *)bytes;
-    char *text = malloc((len + 2) / 3 * 4 + 1), *to = text;
+    unsigned char *text = malloc((len + 2) / 3 * 4 + 1);
     if (!text) return NULL;
-    for (size_t i = 0; i < len; i += 3) {
-        unsigned n = (unsigned)s[i] << 16;
-        if (i + 1 < len) n |= (unsigned)s[i + 1] << 8;
-        if (i + 2 < len) n |= s[i + 2];
-        *to++ = digits[n >> 18];
-        *to++ = digits[n >> 12 & 63];
-        *to++ = i + 1 < len ? digits[n >> 6 & 63] : '=';
-        *to++ = i + 2 < len ? digits[n & 63] : '=';
-    }
-    json_t *j = json_stringn(text, (size_t)(to - text));
+    int n = EVP_EncodeBlock(text, (const unsigned char *)bytes, (int)len);
+    json_t *j = json_stringn((const char *)text, (size_t)n);
     free(text);
     return j;
-}
-
-static int digit(char c)
-{
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
 }
 
 char *hf__et_read_bytes(const json_t *from, size_t *ret_len)
 {
     const char *s = from ? json_string_value(from) : "";
-    size_t n = from ? json_string_length(from) : 0, len = 0;
-    char *to = s && n % 4 == 0 ? malloc(n / 4 * 3 + 1) : NULL;
+    size_t n = from ? json_string_length(from) : 0, pad = 0;
+    char *to = s && n % 4 == 0 && n < INT_MAX ? malloc(n / 4 * 3 + 1) : NULL;
     if (!to) return NULL;
-    for (size_t i = 0; i < n; i += 4) {
-        int pad = i + 4 == n ? (s[i + 3] == '=') + (s[i + 2] == '=' && s[i + 3] == '=') : 0;
-        unsigned bits = 0;
-        for (size_t k = 0; k < 4; k++) {
-            int d = k >= 4 - (size_t)pad ? 0 : digit(s[i + k]);
-            if (d < 0) {
-                free(to);
-                return NULL;
-            }
-            bits = bits << 6 | (unsigned)d;
-        }
-        to[len++] = (char)(bits >> 16);
-        if (pad < 2) to[len++] = (char)(bits >> 8 & 255);
-        if (pad < 1) to[len++] = (char)(bits & 255);
+    while (pad < 2 && pad < n && s[n - 1 - pad] == '=') pad++;
+    /* It takes blanks around the text, and a '=' anywhere. */
+    int bad = strcspn(s, "= \t\r\n-") != n - pad, len = 0;
+    if (!bad) len = EVP_DecodeBlock((unsigned char *)to, (const unsigned char *)s, (int)n);
+    if (bad || len < 0 || (size_t)len < pad) {
+        free(to);
+        return NULL;
     }
-    to[len] = 0;
-    *ret_len = len;
+    *ret_len = (size_t)len - pad;
+    to[*ret_len] = 0;
     return to;
 }
 
