@@ -145,29 +145,6 @@ static void free_secret(char *secret)
     free(secret);
 }
 
-static struct hf__et_link *get_link(struct hf__et_http *http)
-{
-    struct hf__et_link *link = NULL;
-    pthread_mutex_lock(&http->mu);
-    for (;;) {
-        for (int i = 0; i < HF_ET_LINKS && !link; i++)
-            if (!http->link[i].busy) link = &http->link[i];
-        if (link) break;
-        pthread_cond_wait(&http->freed, &http->mu);
-    }
-    link->busy = 1;
-    pthread_mutex_unlock(&http->mu);
-    return link;
-}
-
-static void put_link(struct hf__et_http *http, struct hf__et_link *link)
-{
-    pthread_mutex_lock(&http->mu);
-    link->busy = 0;
-    pthread_cond_signal(&http->freed);
-    pthread_mutex_unlock(&http->mu);
-}
-
 void hf__et_next(struct hf__et_http *http)
 {
     unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED);
@@ -221,19 +198,20 @@ static void exchange(struct hf__et_http *http, CURL *c, const char *endpoint, st
 static void carry(struct hf__et_http *http, struct exchange *x)
 {
     int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000;
-    struct hf__et_link *link = get_link(http);
-    if (!link->curl) link->curl = curl_easy_init();
+    int number = hf__pool_take(&http->pool);
+    CURL **link = &http->link[number];
+    if (!*link) *link = curl_easy_init();
     x->rc = CURLE_OUT_OF_MEMORY;
-    for (unsigned i = 0; link->curl && i < http->n_endpoints; i++) {
+    for (unsigned i = 0; *link && i < http->n_endpoints; i++) {
         unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (left_ms <= 0) break;
-        exchange(http, link->curl, http->endpoint[at], x, left_ms);
+        exchange(http, *link, http->endpoint[at], x, left_ms);
         if (!x->rc) break;
         hf__et_next(http);
         if (x->sent) break;
     }
-    put_link(http, link);
+    hf__pool_give(&http->pool, number);
 }
 
 /* ---- what the server says ---- */
@@ -471,9 +449,8 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
                      hf_error *err)
 {
     int tls = !strcmp(url->scheme, "etcds");
-    pthread_mutex_init(&http->mu, NULL);
+    hf__pool_open(&http->pool);
     pthread_mutex_init(&http->token_mu, NULL);
-    pthread_cond_init(&http->freed, NULL);
     http->ready = !curl_global_init(CURL_GLOBAL_DEFAULT);
     http->io_timeout_ms = io_timeout_ms;
     if (!http->ready) return hf_fail(err, HF_NOMEM, 0, "etcd: open: libcurl doesn't start");
@@ -499,15 +476,13 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
 
 void hf__et_http_close(struct hf__et_http *http)
 {
-    for (int i = 0; i < HF_ET_LINKS; i++)
-        if (http->link[i].curl) curl_easy_cleanup(http->link[i].curl);
+    for (int i = 0; i < HF_POOL_LINKS; i++) curl_easy_cleanup(http->link[i]);
     for (unsigned i = 0; i < http->n_endpoints; i++) free(http->endpoint[i]);
     char *texts[] = {http->cafile, http->cert, http->key, http->user};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) free(texts[i]);
     free_secret(http->password);
     free_secret(http->token);
-    pthread_mutex_destroy(&http->mu);
+    hf__pool_close(&http->pool);
     pthread_mutex_destroy(&http->token_mu);
-    pthread_cond_destroy(&http->freed);
     if (http->ready) curl_global_cleanup();
 }

@@ -5,26 +5,21 @@
 #define HF_ETCD_HTTP_H
 
 #include "holdfast_driver.h"
+#include "pool.h"
 
 #include <curl/curl.h>
 #include <jansson.h>
 #include <pthread.h>
 
-enum { HF_ET_LINKS = 4, HF_ET_ENDPOINTS = 16 };
-
-struct hf__et_link {
-    CURL *curl;
-    int busy;
-};
+enum { HF_ET_ENDPOINTS = 16 };
 
 struct hf__et_http {
     char *endpoint[HF_ET_ENDPOINTS]; /* http://host:port */
     unsigned n_endpoints, at;        /* at: the one that answered last (atomic) */
     char *cafile, *cert, *key, *user, *password;
     int64_t io_timeout_ms;
-    pthread_mutex_t mu;
-    pthread_cond_t freed;
-    struct hf__et_link link[HF_ET_LINKS];
+    struct hf__pool pool;
+    CURL *link[HF_POOL_LINKS];
     pthread_mutex_t token_mu;
     char *token; /* of this user; NULL: none yet */
     int ready;

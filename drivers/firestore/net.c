@@ -21,17 +21,15 @@ static void start(void) { started = !curl_global_init(CURL_GLOBAL_DEFAULT); }
 
 int hf__fs_net_open(struct hf__fs_net *net, hf_error *err)
 {
-    pthread_mutex_init(&net->mu, NULL);
-    pthread_cond_init(&net->freed, NULL);
+    hf__pool_open(&net->pool);
     pthread_once(&once, start);
     return started ? 0 : hf_fail(err, HF_NOMEM, 0, "firestore: open: libcurl doesn't start");
 }
 
 void hf__fs_net_close(struct hf__fs_net *net)
 {
-    for (int i = 0; i < HF_FS_LINKS; i++) curl_easy_cleanup(net->link[i].easy);
-    pthread_mutex_destroy(&net->mu);
-    pthread_cond_destroy(&net->freed);
+    for (int i = 0; i < HF_POOL_LINKS; i++) curl_easy_cleanup(net->link[i]);
+    hf__pool_close(&net->pool);
     free(net->cafile);
 }
 
@@ -111,34 +109,11 @@ static size_t keep(char *from, size_t size, size_t n, void *arg)
     return len;
 }
 
-static struct hf__fs_link *get_link(struct hf__fs_net *net)
-{
-    struct hf__fs_link *link = NULL;
-    pthread_mutex_lock(&net->mu);
-    for (;;) {
-        for (int i = 0; i < HF_FS_LINKS && !link; i++)
-            if (!net->link[i].busy) link = &net->link[i];
-        if (link) break;
-        pthread_cond_wait(&net->freed, &net->mu);
-    }
-    link->busy = 1;
-    pthread_mutex_unlock(&net->mu);
-    return link;
-}
-
-static void put_link(struct hf__fs_net *net, struct hf__fs_link *link)
-{
-    pthread_mutex_lock(&net->mu);
-    link->busy = 0;
-    pthread_cond_signal(&net->freed);
-    pthread_mutex_unlock(&net->mu);
-}
-
 /* What stays the same on a connection. 0: no memory. */
-static int make_easy(const struct hf__fs_net *net, struct hf__fs_link *link)
+static int make_easy(const struct hf__fs_net *net, CURL **link)
 {
-    if (link->easy) return 1;
-    CURL *e = link->easy = curl_easy_init();
+    if (*link) return 1;
+    CURL *e = *link = curl_easy_init();
     if (!e) return 0;
     int bad = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") != CURLE_OK;
@@ -156,7 +131,7 @@ static int make_easy(const struct hf__fs_net *net, struct hf__fs_link *link)
     if (net->cafile) bad |= curl_easy_setopt(e, CURLOPT_CAINFO, net->cafile) != CURLE_OK;
     if (!bad) return 1;
     curl_easy_cleanup(e);
-    link->easy = NULL;
+    *link = NULL;
     return 0;
 }
 
@@ -204,7 +179,8 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct h
 void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
                  const char *body, size_t len, int harmless, struct hf__fs_reply *r)
 {
-    struct hf__fs_link *link = get_link(net);
+    int number = hf__pool_take(&net->pool);
+    CURL **link = &net->link[number];
     struct upload up = {body, body, len, len, 0, harmless};
     struct curl_slist *list = NULL;
     int bad = !make_easy(net, link);
@@ -216,10 +192,10 @@ void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *hea
         else
             bad = 1;
     }
-    if (!bad) bad = curl_easy_setopt(link->easy, CURLOPT_URL, url) != CURLE_OK;
-    if (!bad) bad = curl_easy_setopt(link->easy, CURLOPT_HTTPHEADER, list) != CURLE_OK;
-    if (!bad) perform(net, link->easy, &up, r);
-    put_link(net, link);
+    if (!bad) bad = curl_easy_setopt(*link, CURLOPT_URL, url) != CURLE_OK;
+    if (!bad) bad = curl_easy_setopt(*link, CURLOPT_HTTPHEADER, list) != CURLE_OK;
+    if (!bad) perform(net, *link, &up, r);
+    hf__pool_give(&net->pool, number);
     for (struct curl_slist *h = list; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
     curl_slist_free_all(list);
 }

@@ -5,21 +5,16 @@
 #define HF_FIRESTORE_NET_H
 
 #include "holdfast_driver.h"
+#include "pool.h"
 
 #include <curl/curl.h>
 #include <pthread.h>
 
-enum { HF_FS_LINKS = 4, HF_FS_WHY_CAP = 300 };
-
-struct hf__fs_link {
-    CURL *easy; /* NULL: not made */
-    int busy;
-};
+enum { HF_FS_WHY_CAP = 300 };
 
 struct hf__fs_net {
-    pthread_mutex_t mu;
-    pthread_cond_t freed;
-    struct hf__fs_link link[HF_FS_LINKS];
+    struct hf__pool pool;
+    CURL *link[HF_POOL_LINKS]; /* NULL: not made */
     int64_t io_timeout_ms;
     char *cafile;  /* NULL: the system's */
     int straight;  /* without a proxy: the server is here */

@@ -9,7 +9,7 @@
 #include <libpq-fe.h>
 #include <pthread.h>
 
-enum { HF_PG_LINKS = 4, HF_PG_PARAMS = 40, HF_PG_VALUES = 64 };
+enum { HF_PG_PARAMS = 40, HF_PG_VALUES = 64 };
 
 /* How to connect; owns its texts. */
 struct hf__pg_how {
@@ -20,7 +20,7 @@ struct hf__pg_how {
 
 struct hf__pg_link {
     PGconn *pg; /* NULL: not connected */
-    int busy, pooled;
+    int pooled;
 };
 
 /* Fills from the URL; INVALID says why. `known` are the driver's own options. */

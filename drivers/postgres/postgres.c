@@ -16,6 +16,7 @@
 #include "columns.h"
 #include "link.h"
 #include "os.h"
+#include "pool.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -30,9 +31,8 @@ enum { SQL_CAP = 6144, PAGE_ROWS = 64, VALUES = HF_COLS + 4, DEAF_MS = 5000 };
 
 struct hf_store {
     struct hf__pg_how how;
-    pthread_mutex_t mu;
-    pthread_cond_t freed;
-    struct hf__pg_link link[HF_PG_LINKS];
+    struct hf__pool pool;
+    struct hf__pg_link link[HF_POOL_LINKS];
     char table[160], channel[80];
     char *get, *insert, *update, *erase, *take, *scan, *create;
     /* Of the one thread that watches. */
@@ -186,16 +186,7 @@ static int make_sql(hf_store *st)
 /* One that is free, the same again if it can be; connected. */
 static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
 {
-    struct hf__pg_link *link = NULL;
-    pthread_mutex_lock(&st->mu);
-    for (;;) {
-        for (int i = 0; i < HF_PG_LINKS && !link; i++)
-            if (!st->link[i].busy) link = &st->link[i];
-        if (link) break;
-        pthread_cond_wait(&st->freed, &st->mu);
-    }
-    link->busy = 1;
-    pthread_mutex_unlock(&st->mu);
+    struct hf__pg_link *link = &st->link[hf__pool_take(&st->pool)];
     *ret = link;
     if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
     return link->pg ? 0 : hf__pg_connect(&st->how, link, err);
@@ -203,10 +194,7 @@ static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
 
 static void put_link(hf_store *st, struct hf__pg_link *link)
 {
-    pthread_mutex_lock(&st->mu);
-    link->busy = 0;
-    pthread_cond_signal(&st->freed);
-    pthread_mutex_unlock(&st->mu);
+    hf__pool_give(&st->pool, (int)(link - st->link));
 }
 
 /* One statement; if the table isn't there any more it is made again first, for then nothing was
@@ -493,15 +481,14 @@ static void pg_interrupt(hf_store *st, uint8_t bell)
 
 static void pg_close(hf_store *st)
 {
-    for (int i = 0; i < HF_PG_LINKS; i++) hf__pg_disconnect(&st->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->link[i]);
     hf__pg_disconnect(&st->ear);
     hf__pg_how_free(&st->how);
     char *sql[] = {st->get, st->insert, st->update, st->erase, st->take, st->scan, st->create};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
     free(st->hash);
     if (st->wake_fd >= 0) close(st->wake_fd);
-    pthread_mutex_destroy(&st->mu);
-    pthread_cond_destroy(&st->freed);
+    hf__pool_close(&st->pool);
     free(st);
 }
 
@@ -536,8 +523,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 {
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
-    pthread_mutex_init(&st->mu, NULL);
-    pthread_cond_init(&st->freed, NULL);
+    hf__pool_open(&st->pool);
     st->how.io_timeout_ms = io_timeout_ms;
     st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int sys = errno, rc = options(st, url, err);

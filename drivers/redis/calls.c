@@ -14,33 +14,19 @@
 
 int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
 {
-    struct hf__rd_link *link = NULL;
-    pthread_mutex_lock(&st->mu);
-    for (;;) {
-        for (int i = 0; i < HF_RD_LINKS && !link; i++)
-            if (!st->link[i].busy) link = &st->link[i];
-        if (link) break;
-        pthread_cond_wait(&st->freed, &st->mu);
-    }
-    link->busy = 1;
-    int was_open = st->opened;
-    pthread_mutex_unlock(&st->mu);
-    *ret = link;
+    struct hf__rd_link *link = *ret = &st->link[hf__pool_take(&st->pool)];
     if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
     if (link->fd >= 0) return 0;
     int rc = hf__rd_connect(&st->how, link, 1, err);
     /* It was fit before; another may take its place. */
-    if (rc == HF_UNSUPPORTED && was_open) rc = HF_UNAVAILABLE;
+    if (rc == HF_UNSUPPORTED && st->opened) rc = HF_UNAVAILABLE;
     if (rc && err) err->code = rc;
     return rc;
 }
 
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link)
 {
-    pthread_mutex_lock(&st->mu);
-    link->busy = 0;
-    pthread_cond_signal(&st->freed);
-    pthread_mutex_unlock(&st->mu);
+    hf__pool_give(&st->pool, (int)(link - st->link));
 }
 
 /* ---- scripts ---- */

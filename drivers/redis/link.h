@@ -18,7 +18,7 @@
 #define HF_RD "redis"
 #endif
 
-enum { HF_RD_LINKS = 4, HF_RD_WHY = 200, HF_RD_PREFIX_CAP = 65 };
+enum { HF_RD_WHY = 200, HF_RD_PREFIX_CAP = 65 };
 
 /* The scripts: each is one operation, whole or not at all. */
 enum hf__rd_script { HF_RD_GET, HF_RD_SWAP, HF_RD_TAKE, HF_RD_SCRIPTS };
@@ -63,8 +63,7 @@ struct hf__rd_facts {
 };
 
 struct hf__rd_link {
-    int fd; /* -1: not connected */
-    int busy;
+    int fd;          /* -1: not connected */
     int64_t used_us; /* local: when something was last sent that was answered */
     redisReader *reader;
     void *filter;

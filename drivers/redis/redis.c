@@ -215,15 +215,14 @@ static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
 
 static void rd_close(hf_store *st)
 {
-    for (int i = 0; i < HF_RD_LINKS; i++) hf__rd_disconnect(&st->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->link[i]);
     hf__rd_disconnect(&st->ear);
     hf__rd_forget_channels(st);
     for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
     if (hf__rd_filter) hf__rd_filter->forget(st->how.tls);
     explicit_bzero(st->how.password, sizeof st->how.password);
     if (st->wake_fd >= 0) close(st->wake_fd);
-    pthread_mutex_destroy(&st->mu);
-    pthread_cond_destroy(&st->freed);
+    hf__pool_close(&st->pool);
     free(st);
 }
 
@@ -232,11 +231,10 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     struct hf__rd_link *link;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
-    pthread_mutex_init(&st->mu, NULL);
-    pthread_cond_init(&st->freed, NULL);
+    hf__pool_open(&st->pool);
     st->how.io_timeout_ms = io_timeout_ms;
     st->ear.fd = -1;
-    for (int i = 0; i < HF_RD_LINKS; i++) st->link[i].fd = -1;
+    for (int i = 0; i < HF_POOL_LINKS; i++) st->link[i].fd = -1;
     st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int no_wake = errno;
     int rc = hf__rd_options(st, url, err);

@@ -6,6 +6,7 @@
 
 #include "columns.h"
 #include "link.h"
+#include "pool.h"
 
 enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 8 + 2 * HF_COLS };
 
@@ -18,9 +19,8 @@ struct hf__rd_channel {
 
 struct hf_store {
     struct hf__rd_how how;
-    pthread_mutex_t mu;
-    pthread_cond_t freed;
-    struct hf__rd_link link[HF_RD_LINKS];
+    struct hf__pool pool;
+    struct hf__rd_link link[HF_POOL_LINKS];
     int opened; /* it was fit once */
     /* Of the one thread that watches. */
     struct hf__rd_link ear;

@@ -1,0 +1,51 @@
+/*
+ * pool.h - a few connections of a handle's: each request has one for itself, and the same again if
+ * it can be. Compiled into each module that uses it.
+ */
+#ifndef HF_POOL_H
+#define HF_POOL_H
+
+#include <pthread.h>
+
+enum { HF_POOL_LINKS = 4 }; /* to be numbered from 0 */
+
+struct hf__pool {
+    pthread_mutex_t mu;
+    pthread_cond_t freed;
+    unsigned busy; /* a bit for each */
+};
+
+static inline void hf__pool_open(struct hf__pool *pool)
+{
+    pthread_mutex_init(&pool->mu, NULL);
+    pthread_cond_init(&pool->freed, NULL);
+    pool->busy = 0;
+}
+
+static inline void hf__pool_close(struct hf__pool *pool)
+{
+    pthread_mutex_destroy(&pool->mu);
+    pthread_cond_destroy(&pool->freed);
+}
+
+/* The number of one that is free, taken; waits until there is one. */
+static inline int hf__pool_take(struct hf__pool *pool)
+{
+    int i = 0;
+    pthread_mutex_lock(&pool->mu);
+    while (pool->busy == (1u << HF_POOL_LINKS) - 1) pthread_cond_wait(&pool->freed, &pool->mu);
+    while (pool->busy & 1u << i) i++;
+    pool->busy |= 1u << i;
+    pthread_mutex_unlock(&pool->mu);
+    return i;
+}
+
+static inline void hf__pool_give(struct hf__pool *pool, int i)
+{
+    pthread_mutex_lock(&pool->mu);
+    pool->busy &= ~(1u << i);
+    pthread_cond_signal(&pool->freed);
+    pthread_mutex_unlock(&pool->mu);
+}
+
+#endif
