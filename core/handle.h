@@ -187,6 +187,8 @@ struct hf {
     char *safe_url;
 };
 
+static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* key.c */
 int hf__is_utf8(const char *text);
 void hf__clean_utf8(char *text); /* what isn't UTF-8 becomes '?' */

@@ -25,13 +25,11 @@ enum { SOON_US = 500000, GRAIN_US = 1000 };
 /* Shorter by as much as two clocks' rates may differ. */
 static int64_t safe_us(int64_t ms) { return ms * (1000 - HF_CLOCK_RATE_PPM / 1000); }
 
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* The request that was sent then has made it live for `ms`. */
 static void lasts(struct hf_tenure *t, int64_t sent_us, int64_t ms)
 {
     t->lives_until_us = sent_us + safe_us(ms);
-    t->until_us = min64(t->lives_until_us, sent_us + safe_us(t->lease_ms));
+    t->until_us = hf__min64(t->lives_until_us, sent_us + safe_us(t->lease_ms));
     /* One grant's own counts from the grant: hf__tenure_begins. */
     if (t->own && t->keep_at_us != INT64_MAX) t->until_us = t->lives_until_us;
     if (t->keep_at_us != INT64_MAX) t->keep_at_us = sent_us + (int64_t)t->lease_ms * 1000 / 3;
@@ -178,7 +176,7 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
     if (!rc)
         lasts(t, sent_us, ms);
     else if (t->keep_at_us != INT64_MAX)
-        t->keep_at_us = now + min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
+        t->keep_at_us = now + hf__min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
     return rc;
 }
 
@@ -232,7 +230,7 @@ void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us)
     /* It was made for one who then had to wait. */
     if (t->lives_until_us < asked_us + all - all / 16 && hf__tenure_keep(h, t, NULL) == HF_LOST)
         return;
-    t->until_us = min64(t->lives_until_us, asked_us + all);
+    t->until_us = hf__min64(t->lives_until_us, asked_us + all);
 }
 
 /* ---- what was given up ---- */
@@ -261,7 +259,7 @@ static int64_t tend_regrets(hf *h)
         struct hf_outcome out;
         hf_row row;
         if (r->at_us > hf__local_us()) {
-            next = min64(next, r->at_us);
+            next = hf__min64(next, r->at_us);
             at = &r->next;
             continue;
         }
@@ -293,7 +291,7 @@ again:
     for (struct hf_tenure *t = h->tenures; t; t = t->next) {
         int64_t now = hf__local_us();
         if (t->gone || t->busy || t->keep_at_us > now) {
-            if (!t->gone && !t->busy) next = min64(next, t->keep_at_us);
+            if (!t->gone && !t->busy) next = hf__min64(next, t->keep_at_us);
             continue;
         }
         if (!t->users && now - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
@@ -328,7 +326,7 @@ int64_t hf__tenure_until(const hf_lock *l)
 {
     if (!l->tenure) return INT64_MAX;
     int64_t until = l->tenure->gone ? 0 : l->tenure->until_us;
-    if (l->doubt) until = min64(until, l->doubt->gone ? 0 : l->doubt->until_us);
+    if (l->doubt) until = hf__min64(until, l->doubt->gone ? 0 : l->doubt->until_us);
     return until;
 }
 
@@ -349,7 +347,7 @@ static int check(hf_lock *l, const struct hf_tenure *to, hf_row *row, hf_error *
     struct hf_event ev = {.kind = HF_EV_RENEW, .token = l->token, .lease_ms = l->lease_ms};
     struct hf_outcome out;
     ev.session = to->session;
-    int64_t until = hf__local_us() + min64(h->port.io_timeout_ms, l->lease_ms / 3) * 1000;
+    int64_t until = hf__local_us() + hf__min64(h->port.io_timeout_ms, l->lease_ms / 3) * 1000;
     int rc = hf__port_get(&h->port, &l->e->key, row, err);
     if (rc) return rc;
     int64_t at = hf__find_token(row, l->token);

@@ -23,8 +23,6 @@ static const int64_t mourn_after_us[MOURN_LOOKS] = {
 static const int64_t NET_US = 30000000;
 static const int64_t STAGGER_US = 500000;
 
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- the pump ---- */
 
 void hf__kick_pump(hf *h)
@@ -101,7 +99,7 @@ again:
             for (struct hf_wait *w = e->first; w; w = w->next) {
                 if (!w->done || w->state != HF_W_LINED) continue;
                 if (!w->cancel && w->deadline_us > now) {
-                    next = min64(next, w->deadline_us);
+                    next = hf__min64(next, w->deadline_us);
                     continue;
                 }
                 w->code = w->cancel                         ? HF_CANCELED
@@ -119,7 +117,7 @@ static int64_t pump_sleeps_until(const hf *h)
 {
     int64_t until = h->pump_deadline_us;
     for (const struct hf_wait *w = h->at_store; w; w = w->list_next)
-        if (w->pumped) until = min64(until, min64(w->look_at_us, w->deadline_us));
+        if (w->pumped) until = hf__min64(until, hf__min64(w->look_at_us, w->deadline_us));
     return until;
 }
 
@@ -140,7 +138,7 @@ static void go_deaf(hf *h)
     int64_t soon = hf__local_us() + HF_POLL_MS * 1000;
     int bells = h->port.can & HF_CAN_BELLS;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        if (w->heard || (bells && w->pumped)) w->look_at_us = min64(w->look_at_us, soon);
+        if (w->heard || (bells && w->pumped)) w->look_at_us = hf__min64(w->look_at_us, soon);
         w->heard = 0;
     }
 }
@@ -233,7 +231,7 @@ static int tend_leftover(hf_lock *l, int64_t now, int64_t *until)
     hf *h = l->h;
     if (l->busy) return 0;
     if (l->look_at_us > now) {
-        *until = min64(*until, l->look_at_us);
+        *until = hf__min64(*until, l->look_at_us);
         return 0;
     }
     pthread_mutex_unlock(&h->mu);
@@ -254,20 +252,20 @@ static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
             if (now >= end)
                 hf__lock_lose(l, 0);
             else
-                *until = min64(*until, end);
+                *until = hf__min64(*until, end);
         }
         if (l->expires_us) {
             int64_t end = hf__lease_ends(l, now);
             if (end <= now)
                 hf__lock_lose(l, 0);
             else
-                *until = min64(*until, end);
+                *until = hf__min64(*until, end);
         }
         if (l->hold_until_us) {
             if (now >= l->hold_until_us)
                 hf__lock_lose(l, 1);
             else
-                *until = min64(*until, l->hold_until_us);
+                *until = hf__min64(*until, l->hold_until_us);
         }
     }
     /* Not while it is being given back: its memory may be another grant's by then. */
@@ -281,7 +279,7 @@ static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
         look_for_break(h, l);
         return 1;
     }
-    *until = min64(*until, l->look_at_us);
+    *until = hf__min64(*until, l->look_at_us);
     return 0;
 }
 
@@ -313,15 +311,15 @@ static int to_notice(hf *h, const hf_row *row, int64_t at, int64_t *next)
         const hf_party *p = &row->party[i];
         if (p->expires_us) {
             int64_t left = p->expires_us - lo;
-            *next = min64(*next, now + (left > 0 ? left : 0) + 1 + place * STAGGER_US);
+            *next = hf__min64(*next, now + (left > 0 ? left : 0) + 1 + place * STAGGER_US);
             act |= left <= 0;
         }
         if (!place && !lives(h, p->session, &unsure)) act = 1;
     }
     if (place && !lives(h, row->party[at - 1].session, &unsure)) act = 1;
     if (h->mourning < 0) /* no word of deaths: look */
-        *next = min64(*next, now + (place ? HF_POLL_MS * 1000 : BLIND_HEAD_US));
-    if (unsure) *next = min64(*next, now + HF_POLL_MS * 1000);
+        *next = hf__min64(*next, now + (place ? HF_POLL_MS * 1000 : BLIND_HEAD_US));
+    if (unsure) *next = hf__min64(*next, now + HF_POLL_MS * 1000);
     return act || !row->n_holders;
 }
 
@@ -355,7 +353,7 @@ static void notice(hf *h, struct hf_wait *w)
         h->port.drv->interrupt(h->port.st, w->party.bell);
     hf_row_clear(&row);
     pthread_mutex_lock(&h->mu);
-    w->notice_at_us = min64(w->notice_at_us, next);
+    w->notice_at_us = hf__min64(w->notice_at_us, next);
     if (!--w->pins) pthread_cond_broadcast(&w->changed);
 }
 
@@ -365,7 +363,7 @@ static void tend_waits(hf *h, int64_t *until)
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
         if (w->state != HF_W_AT_STORE || !w->queued) continue;
         if (w->notice_at_us <= hf__local_us()) notice(h, w);
-        *until = min64(*until, w->notice_at_us);
+        *until = hf__min64(*until, w->notice_at_us);
     }
 }
 
@@ -376,7 +374,7 @@ void hf__promise(hf *h, struct hf_entry *e, const hf_row *row)
     if (!(h->port.can & HF_CAN_BELLS)) return; /* there the waiters look by themselves */
     for (uint32_t i = 0; i < row->n_holders; i++)
         if (row->party[i].flags & HF_PARTY_UNCLAIMED && row->party[i].session != h->port.session)
-            first = min64(first, row->party[i].expires_us);
+            first = hf__min64(first, row->party[i].expires_us);
     if (first == INT64_MAX) return;
     int64_t at = hf__local_us() + first - hf__port_now(&h->port).lo_us + 1000;
     pthread_mutex_lock(&h->mu);
@@ -415,7 +413,7 @@ again:
         for (struct hf_entry *e = h->table[i]; e; e = e->next) {
             if (!e->promise_at_us) continue;
             if (e->promise_at_us > hf__local_us()) {
-                h->promise_at_us = min64(h->promise_at_us, e->promise_at_us);
+                h->promise_at_us = hf__min64(h->promise_at_us, e->promise_at_us);
                 continue;
             }
             e->promise_at_us = 0;
@@ -484,9 +482,9 @@ static void *tender(void *arg)
         h->tender_todo = 0; /* who kicks from here on wants another round */
         h->tender_until_us = INT64_MAX;
         int64_t until = looks < MOURN_LOOKS && told_at ? mourn_at : INT64_MAX, waits = INT64_MAX;
-        until = min64(until, tend_locks(h));
+        until = hf__min64(until, tend_locks(h));
         if (bells) tend_waits(h, &waits);
-        until = min64(until, min64(waits, tend_promises(h)));
+        until = hf__min64(until, hf__min64(waits, tend_promises(h)));
         if (h->closing == 3 || h->tender_todo) continue;
         h->tender_until_us = until;
         tender_sleep(h, fds, until);
@@ -531,7 +529,8 @@ static void renew_one(hf *h, hf_lock *l)
     l->busy = 1;
     int rc = hf__renew(l, l->lease_ms, 0, NULL);
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
-    if (rc && !l->lost && !l->releasing) l->renew_at_us = hf__local_us() + min64(third / 4, 500000);
+    if (rc && !l->lost && !l->releasing)
+        l->renew_at_us = hf__local_us() + hf__min64(third / 4, 500000);
     l->busy = 0;
     pthread_cond_broadcast(&h->changed);
 }
@@ -553,7 +552,7 @@ static void *renewer(void *arg)
             renew_one(h, first);
             continue;
         }
-        h->renewer_until_us = min64(next, tenures);
+        h->renewer_until_us = hf__min64(next, tenures);
         hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);
         h->renewer_until_us = 0;
     }

@@ -191,8 +191,6 @@ static int take_up_unclaimed(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Between three quarters and five quarters of it. */
 static int64_t about_us(uint32_t ms)
 {
@@ -212,7 +210,7 @@ static int64_t holders_end(const hf_row *row, struct hf_time now)
 {
     int64_t first = INT64_MAX;
     for (uint32_t i = 0; i < row->n_holders; i++)
-        if (row->party[i].expires_us) first = min64(first, row->party[i].expires_us);
+        if (row->party[i].expires_us) first = hf__min64(first, row->party[i].expires_us);
     if (first == INT64_MAX) return INT64_MAX;
     return hf__local_us() + (first - now.lo_us) + 1;
 }
@@ -226,20 +224,20 @@ static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     if (end != INT64_MAX) end += place * STAGGER_US;
     if (end < soonest) end = soonest; /* it was looked at just now */
     /* Whatever was missed: nobody sleeps for ever. */
-    end = min64(end, hf__local_us() + (place + 1) * HF_NET_US);
+    end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
     pthread_mutex_lock(&h->mu);
     w->queued = 1;
     if (h->port.can & HF_CAN_BELLS) {
         w->look_at_us = INT64_MAX; /* the bell, or the tender */
         /* Not later than what the tender may have been told meanwhile. */
-        w->notice_at_us = min64(w->notice_at_us, end);
+        w->notice_at_us = hf__min64(w->notice_at_us, end);
         int rc = hf__need_tender(h, NULL);
-        if (rc) w->look_at_us = min64(end, hf__local_us() + poll_us(h));
+        if (rc) w->look_at_us = hf__min64(end, hf__local_us() + poll_us(h));
         if (!rc) hf__kick_tender(h, w->notice_at_us);
     } else {
         /* What it was told of before this look, the look has seen. */
         w->look_at_us =
-            min64(end, hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : poll_us(h)));
+            hf__min64(end, hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : poll_us(h)));
     }
     pthread_mutex_unlock(&h->mu);
 }
@@ -345,7 +343,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     if (try_only) ev.kind = HF_EV_TRY;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
     if (!try_only && hf__local_us() >= w->deadline_us) return give_up(w, HF_TIMEOUT);
-    int64_t until = min64(w->deadline_us, hf__local_us() + h->port.io_timeout_ms * 1000);
+    int64_t until = hf__min64(w->deadline_us, hf__local_us() + h->port.io_timeout_ms * 1000);
     if (try_only) until = hf__local_us() + h->port.io_timeout_ms * 1000;
     int rc = 0, known = 0;
     if (!w->looked) {
@@ -499,7 +497,7 @@ static void drive_by_bell(hf *h, struct hf_wait *w)
         over = hf__advance(w);
         if (!over && deaf) hf__pause(poll_us(h));
         if (!over && !deaf)
-            d->watch(h->port.st, bell, &ear, min64(w->deadline_us, w->look_at_us), NULL);
+            d->watch(h->port.st, bell, &ear, hf__min64(w->deadline_us, w->look_at_us), NULL);
         pthread_mutex_lock(&h->mu);
     }
 }
