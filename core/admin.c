@@ -101,13 +101,13 @@ int hf_peek(hf *h, const char *key, hf_info_fn *see, void *arg, hf_error *err)
     hf_rowkey k;
     hf_row row;
     int rc = hf_key_make(key, &k, err);
-    if (!rc) rc = hf__enter(h, "show", err);
+    if (!rc) rc = hf__begin_call(h, "show", err);
     if (rc) return rc;
     hf_row_init(&row);
     rc = hf__port_get(&h->port, &k, &row, err);
     if (!rc) rc = show_row(h, key, &row, see, arg, err);
     hf_row_clear(&row);
-    hf__leave(h);
+    hf__end_call(h);
     return rc < 0 ? rc : 0;
 }
 
@@ -163,10 +163,10 @@ static int scan(hf *h, const char *prefix, int (*see)(void *, const hf_rowkey *,
 int hf_list(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
 {
     struct listing l = {h, see, arg, err, 0, 0};
-    int rc = hf__enter(h, "list", err);
+    int rc = hf__begin_call(h, "list", err);
     if (rc) return rc;
     rc = scan(h, prefix, list_one, &l, err);
-    hf__leave(h);
+    hf__end_call(h);
     return rc ? rc : l.code;
 }
 
@@ -267,7 +267,7 @@ static void watch_vanished(struct watching *w)
 int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
 {
     struct watching w = {.l = {h, see, arg, err, 0, 0}};
-    int rc = hf__enter(h, "watch", err);
+    int rc = hf__begin_call(h, "watch", err);
     if (rc) return rc;
     while (!rc) {
         w.round++;
@@ -277,7 +277,7 @@ int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *er
         hf__pause(WATCH_LOOK_US);
         if (hf__closing(h)) rc = hf_fail(err, HF_CANCELED, 0, "watch: the store is being closed");
     }
-    hf__leave(h);
+    hf__end_call(h);
     for (size_t i = 0; i < w.n; i++) free(w.seen[i].key);
     free(w.seen);
     return rc ? rc : w.l.code;
@@ -291,13 +291,13 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     struct hf_outcome out;
     struct hf_event ev = {.kind = HF_EV_BREAK, .token = token};
     struct hf_entry *e = NULL;
-    int rc = hf__enter(h, "break", err);
+    int rc = hf__begin_call(h, "break", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     rc = hf__entry(h, key, &e, err);
     pthread_mutex_unlock(&h->mu);
     if (rc) {
-        hf__leave(h);
+        hf__end_call(h);
         return rc;
     }
     hf_row_init(&row);
@@ -308,7 +308,7 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     pthread_mutex_lock(&h->mu);
     hf__entry_put(h, e);
     pthread_mutex_unlock(&h->mu);
-    hf__leave(h);
+    hf__end_call(h);
     if (!rc && out.answer != HF_ANS_OK)
         rc = hf_fail(err, HF_LOST, 0, "break '%s': the grant %llu is over", key,
                      (unsigned long long)token);
@@ -345,11 +345,11 @@ int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
     if (!rc && (idle_ms < PRUNE_MIN_MS || idle_ms > INT64_C(3153600000000)))
         rc = hf_fail(err, HF_INVALID, 0, "prune: idle_ms: must be 60,000 to 3,153,600,000,000");
     if (rc) return rc;
-    rc = hf__enter(h, "prune", err);
+    rc = hf__begin_call(h, "prune", err);
     if (rc) return rc;
     p.idle_us = idle_ms * 1000;
     rc = scan(h, "", prune_one, &p, err);
-    hf__leave(h);
+    hf__end_call(h);
     if (!rc) rc = p.code;
     if (!rc && ret_n) *ret_n += p.n;
     return rc;

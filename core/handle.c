@@ -311,7 +311,7 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
 
 /* ---- closing ---- */
 
-int hf__enter(hf *h, const char *what, hf_error *err)
+int hf__begin_call(hf *h, const char *what, hf_error *err)
 {
     int rc = hf__alive(h, what, err);
     if (rc) return rc;
@@ -324,7 +324,7 @@ int hf__enter(hf *h, const char *what, hf_error *err)
     return rc;
 }
 
-void hf__leave(hf *h)
+void hf__end_call(hf *h)
 {
     pthread_mutex_lock(&h->mu);
     h->callers--;

@@ -202,8 +202,8 @@ int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *),
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
 void hf__new_id(hf *h, uint8_t id[16]);
 /* Around a call that hf_close has to wait for: 0, HF_LOST after a fork, HF_CANCELED. */
-int hf__enter(hf *h, const char *what, hf_error *err);
-void hf__leave(hf *h);
+int hf__begin_call(hf *h, const char *what, hf_error *err);
+void hf__end_call(hf *h);
 int hf__closing(hf *h);
 
 /* wait.c */
