@@ -104,6 +104,17 @@ void bench_add(struct series *s, double v)
     if (s->n < s->cap) s->v[s->n++] = v;
 }
 
+void bench_round(void (*once)(void), long ms, struct series *to)
+{
+    int64_t start = bench_ns(), end = start + ms * 1000000, now = start;
+    long n = 0;
+    for (; now < end; n++) {
+        once();
+        now = bench_ns();
+    }
+    bench_add(to, (double)(now - start) / 1e3 / (double)n);
+}
+
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

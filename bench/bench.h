@@ -36,6 +36,8 @@ struct series {
 };
 struct series bench_series(const char *name, size_t cap);
 void bench_add(struct series *s, double v);
+/* Calls it for so long, and adds how many microseconds each call took. */
+void bench_round(void (*once)(void), long ms, struct series *to);
 /* Sorts the samples, prints their line, frees them. */
 void bench_print(struct series *s, const char *unit);
 

@@ -39,17 +39,6 @@ static void pair(void)
 
 static void write_it(void) { ask("UPDATE peer SET rev = rev + 1 WHERE key = 'k' AND rev >= 0"); }
 
-static void round_of(void (*once)(void), long ms, struct series *series)
-{
-    int64_t start = bench_ns(), end = start + ms * 1000000, now = start;
-    long n = 0;
-    for (; now < end; n++) {
-        once();
-        now = bench_ns();
-    }
-    bench_add(series, (double)(now - start) / 1e3 / (double)n);
-}
-
 static struct shared {
     int64_t given_ns, had_ns;
     uint32_t wanted, had; /* numbers of handovers */
@@ -118,8 +107,8 @@ int main(int argc, char **argv)
     struct series pairs = bench_series("acquire+release", (size_t)rounds),
                   writes = bench_series("raw", (size_t)rounds);
     for (long r = 0; r < rounds; r++) {
-        round_of(pair, ms, &pairs);
-        round_of(write_it, ms, &writes);
+        bench_round(pair, ms, &pairs);
+        bench_round(write_it, ms, &writes);
     }
     bench_print(&pairs, "us");
     bench_print(&writes, "us");

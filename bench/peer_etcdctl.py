@@ -4,27 +4,18 @@
 
 Each is a process, start included; `etcdctl lock KEY CMD` is what a script would use.
 """
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 
+from series import show
+
 where = sys.argv[1].split('//', 1)[1].split('/')[0]
 rounds, handovers = int(sys.argv[2]), int(sys.argv[4])
 ctl = ['etcdctl', '--endpoints', where]
 env = {**os.environ, 'ETCDCTL_API': '3'}
-
-
-def show(name, values):
-    values.sort()
-    n = len(values)
-
-    def quantile(q):
-        return round(values[int(q * (n - 1) + 0.5)], 3)
-    print(json.dumps({'name': name, 'unit': 'us', 'n': n, 'min': quantile(0), 'p50': quantile(.5),
-                      'p90': quantile(.9), 'p99': quantile(.99), 'max': quantile(1)}))
 
 
 def timed(words):

@@ -2,24 +2,15 @@
 
     peer_redis_py.py SOCKET ROUNDS ROUND_MS HANDOVERS      prints a JSON object a line
 """
-import json
 import multiprocessing
 import sys
 import time
 
 import redis
 
+from series import show
+
 path, rounds, ms, handovers = sys.argv[1], *map(int, sys.argv[2:5])
-
-
-def show(name, values):
-    values.sort()
-    n = len(values)
-
-    def quantile(q):
-        return round(values[int(q * (n - 1) + 0.5)], 3)
-    print(json.dumps({'name': name, 'unit': 'us', 'n': n, 'min': quantile(0), 'p50': quantile(.5),
-                      'p90': quantile(.9), 'p99': quantile(.99), 'max': quantile(1)}))
 
 
 def per_round(once):

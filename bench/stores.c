@@ -97,18 +97,6 @@ static void one_pair(void)
     bench_ok(hf_release(lock, &err), &err);
 }
 
-/* One round of it: microseconds each. */
-static void round_of(void (*once)(void), long ms, struct series *to)
-{
-    int64_t start = bench_ns(), end = start + ms * 1000000, now = start;
-    long n = 0;
-    for (; now < end; n++) {
-        once();
-        now = bench_ns();
-    }
-    bench_add(to, (double)(now - start) / 1e3 / (double)n);
-}
-
 static const struct raw *find_raw(void)
 {
     for (size_t i = 0; raws[i]; i++)
@@ -129,9 +117,9 @@ static void in_turns(long rounds, long ms)
     if (raw) raw->open(url);
     one_pair();
     for (long r = 0; r < rounds; r++) {
-        round_of(one_pair, ms, &pair);
-        round_of(one_write, ms, &write);
-        if (raw) round_of(raw->write, ms, &bare);
+        bench_round(one_pair, ms, &pair);
+        bench_round(one_write, ms, &write);
+        if (raw) bench_round(raw->write, ms, &bare);
     }
     close_one();
     hf_close(store);
