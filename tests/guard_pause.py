@@ -44,7 +44,24 @@ def printed(how, *arguments):
 
 # ---- the databases: one connection to a counter; `how` is guarded, late or plain ----
 
-class Sqlite:
+class InTransactions:
+    """Each reading and each writing is one: begin (which enters), value or put, commit."""
+
+    def read(self):
+        if self.how == 'late':
+            return self.value()
+        self.begin()
+        n = self.value()
+        self.commit()
+        return n
+
+    def write(self, n):
+        self.begin()
+        self.put(n)
+        self.commit()
+
+
+class Sqlite(InTransactions):
     within = False     # who is stopped there stops everybody, locks too
     path = STORE.partition(':')[2]
 
@@ -85,21 +102,11 @@ class Sqlite:
     def value(self):
         return self.db.execute('SELECT n FROM counters WHERE id = ?', (self.number,)).fetchone()[0]
 
-    def read(self):
-        if self.how == 'late':
-            return self.value()
-        self.begin()
-        n = self.value()
-        self.commit()
-        return n
-
-    def write(self, n):
-        self.begin()
+    def put(self, n):
         self.db.execute('UPDATE counters SET n = ? WHERE id = ?', (n, self.number))
-        self.commit()
 
 
-class Postgres:
+class Postgres(InTransactions):
     """By libpq itself: there is nothing else that has to be installed."""
     within = True
 
@@ -151,21 +158,8 @@ class Postgres:
     def value(self):
         return self.ask(f'SELECT n FROM counters WHERE id = {self.number}')
 
-    def read(self):
-        if self.how == 'late':
-            return self.value()
-        self.begin()
-        n = self.value()
-        self.commit()
-        return n
-
     def put(self, n):
         self.ask(f'UPDATE counters SET n = {n} WHERE id = {self.number}')
-
-    def write(self, n):
-        self.begin()
-        self.put(n)
-        self.commit()
 
 
 class Redis:
