@@ -8,7 +8,7 @@
 
 #include <mongoc/mongoc.h>
 
-enum { HF_MG_LINKS = 4, HF_MG_NAME_CAP = 128 };
+enum { HF_MG_NAME_CAP = 128 };
 
 /* How to connect. */
 struct hf__mg_how {
@@ -22,7 +22,6 @@ struct hf__mg_how {
 struct hf__mg_link {
     mongoc_client_t *client; /* NULL: not connected */
     int replicated;          /* a replica set's primary; else a server by itself */
-    int busy;
 };
 
 /* What a request is for, for its errors; `ambiguous` is the code for a reply that didn't come. */

@@ -13,6 +13,7 @@
 #include "columns.h"
 #include "ear.h"
 #include "link.h"
+#include "pool.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -23,9 +24,8 @@ enum { PAGE_ROWS = 64, DUPLICATE_KEY = 11000 };
 
 struct hf_store {
     struct hf__mg_how how;
-    pthread_mutex_t mu;
-    pthread_cond_t freed;
-    struct hf__mg_link link[HF_MG_LINKS];
+    struct hf__pool pool;
+    struct hf__mg_link link[HF_POOL_LINKS];
     hf__mg_ear *ear;
     int plain;      /* no $facet, no $$NOW, no projections: asked at opening */
     int replicated; /* at opening: has change streams */
@@ -36,26 +36,14 @@ struct hf_store {
 /* One that is free, the same again if it can be; connected. */
 static int get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err)
 {
-    struct hf__mg_link *link = NULL;
-    pthread_mutex_lock(&st->mu);
-    for (;;) {
-        for (int i = 0; i < HF_MG_LINKS && !link; i++)
-            if (!st->link[i].busy) link = &st->link[i];
-        if (link) break;
-        pthread_cond_wait(&st->freed, &st->mu);
-    }
-    link->busy = 1;
-    pthread_mutex_unlock(&st->mu);
+    struct hf__mg_link *link = &st->link[hf__pool_take(&st->pool)];
     *ret = link;
     return link->client ? 0 : hf__mg_connect(&st->how, link, err);
 }
 
 static void put_link(hf_store *st, struct hf__mg_link *link)
 {
-    pthread_mutex_lock(&st->mu);
-    link->busy = 0;
-    pthread_cond_signal(&st->freed);
-    pthread_mutex_unlock(&st->mu);
+    hf__pool_give(&st->pool, (int)(link - st->link));
 }
 
 /* The command is destroyed in every case. */
@@ -397,10 +385,9 @@ static unsigned mg_promises(hf_store *st)
 static void mg_close(hf_store *st)
 {
     hf__mg_ear_free(st->ear);
-    for (int i = 0; i < HF_MG_LINKS; i++) hf__mg_disconnect(&st->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__mg_disconnect(&st->link[i]);
     hf__mg_how_free(&st->how);
-    pthread_mutex_destroy(&st->mu);
-    pthread_cond_destroy(&st->freed);
+    hf__pool_close(&st->pool);
     free(st);
 }
 
@@ -508,8 +495,7 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     struct hf__mg_link *link;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
-    pthread_mutex_init(&st->mu, NULL);
-    pthread_cond_init(&st->freed, NULL);
+    hf__pool_open(&st->pool);
     int rc = hf__mg_how(url, io_timeout_ms, &st->how, err);
     if (!rc) {
         rc = get_link(st, &link, err);
