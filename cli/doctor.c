@@ -20,11 +20,12 @@ struct examining {
     char why[512]; /* the first that is bad */
 };
 
-static void tell(void *arg, int ok, const char *text)
+/* A check; `why`: what is wrong, NULL: nothing. */
+static void tell(struct examining *e, const char *text, const char *why)
 {
-    struct examining *e = arg;
     char shown[512];
-    if (!ok && !e->bad++) show_text(text, e->why, sizeof e->why);
+    int ok = !why;
+    if (!ok && !e->bad++) show_text(why, e->why, sizeof e->why);
     e->done++;
     if (e->o->json) {
         char *line = json_fields("{s:s, s:b}", "check", text, "ok", ok);
@@ -37,6 +38,16 @@ static void tell(void *arg, int ok, const char *text)
     }
     fflush(stdout);
     live_show("examining: %d checks done", e->done);
+}
+
+/* Of a setting: the text says what is wrong with it, if anything is. */
+static void tell_setting(void *arg, int ok, const char *text) { tell(arg, text, ok ? NULL : text); }
+
+static void tell_promise(void *arg, const char *promise, const char *why)
+{
+    char text[600];
+    snprintf(text, sizeof text, "%s%s%s", promise, why ? ": " : "", why ? why : "");
+    tell(arg, text, why);
 }
 
 static void say_words(const char *mark, const char *words) { printf("  %s %s\n", mark, words); }
@@ -92,10 +103,10 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
     hf_error err;
     int rc = drv->open(url, IO_TIMEOUT_MS, &st, &err);
     e->refused = rc == HF_UNSUPPORTED;
-    if (e->refused) tell(e, 0, err.text);
+    if (e->refused) tell_setting(e, 0, err.text);
     if (rc) return e->refused ? 0 : failed(&err);
     e->can = hf__can(drv, st);
-    rc = drv->inspect ? drv->inspect(st, tell, e, &err) : 0;
+    rc = drv->inspect ? drv->inspect(st, tell_setting, e, &err) : 0;
     drv->close(st);
     return rc ? failed(&err) : 0;
 }
@@ -116,7 +127,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
     watch_for_damage();
     struct examining e = {&o, 0, 0, 0, 0, ""};
     status = inspect(drv, &url, &e);
-    if (!status && !e.refused) hf__conform(drv, &url, tell, &e);
+    if (!status && !e.refused) hf__conform(drv, &url, tell_promise, &e);
     live_erase();
     if (status) return status;
     if (o.json) {

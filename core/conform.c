@@ -53,12 +53,10 @@ const char *hf__bad(struct hf__conform *cfm, const char *format, ...)
 void hf__conform_run(struct hf__conform *cfm, const struct hf__check *check, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        char text[600];
         if ((cfm->drv->can & check[i].needs) != check[i].needs) continue;
         const char *why = check[i].check(cfm);
-        snprintf(text, sizeof text, "%s%s%s", check[i].text, why ? ": " : "", why ? why : "");
         if (why) cfm->failed++;
-        cfm->say(cfm->arg, !why, text);
+        cfm->say(cfm->arg, check[i].text, why);
     }
 }
 
@@ -561,7 +559,7 @@ static const char *sweep_up(struct hf__conform *cfm)
 }
 
 int hf__conform(const hf_driver *drv, const hf_url *url,
-                void (*say)(void *arg, int ok, const char *text), void *arg)
+                void (*say)(void *arg, const char *promise, const char *why), void *arg)
 {
     static const struct hf__check checks[] = {
         {"a key that nobody used is free", 0, unused_key},
@@ -587,7 +585,7 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
     cfm.in_memory = !strcmp(drv->name, "mem");
     if (!cfm.in_memory) hf__conform_processes(&cfm);
     if (hf__con_open(&cfm, &cfm.con, &err)) {
-        say(arg, 0, err.text);
+        say(arg, "it opens", err.text);
         return cfm.failed + 1;
     }
     hf__conform_run(&cfm, checks, sizeof checks / sizeof *checks);

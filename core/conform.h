@@ -7,13 +7,13 @@
 #include "holdfast_driver.h"
 
 /*
- * Tries the store of `url` and says for each promise whether it is kept (ok 1) or not (ok 0, with
- * the reason). Returns the number of those that aren't. Writes only keys below a random prefix, and
+ * Tries the store of `url` and says for each promise whether it is kept (`why` is NULL) or not (why
+ * it isn't). Returns the number of those that aren't. Writes only keys below a random prefix, and
  * deletes them. Forks, so it is called before the process has threads; takes a few seconds.
  * $HOLDFAST_TRACE and $HOLDFAST_FAULT apply, as in hf_open.
  */
 int hf__conform(const hf_driver *drv, const hf_url *url,
-                void (*say)(void *arg, int ok, const char *text), void *arg);
+                void (*say)(void *arg, const char *promise, const char *why), void *arg);
 
 /* ---- between the files conform*.c ---- */
 
@@ -26,7 +26,7 @@ struct hf__con {
 struct hf__conform {
     const hf_driver *drv;
     const hf_url *url;
-    void (*say)(void *arg, int ok, const char *text);
+    void (*say)(void *arg, const char *promise, const char *why);
     void *arg;
     int failed;
     int in_memory; /* of one process: nothing to share with others, nothing to find later */

@@ -253,7 +253,8 @@ typedef struct hf_driver {
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);
 
-    /* Optional. Looks at the store's settings for `doctor`: calls say(arg, ok, text) for each. */
+    /* Optional. Looks at the store's settings for `doctor`: calls say(arg, ok, text) for each. The
+       text of one that isn't ok says what is wrong: it is quoted as the reason. */
     int (*inspect)(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                    hf_error *err);
 

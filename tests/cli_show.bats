@@ -223,9 +223,10 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 @test "doctor finds a store that lies" {
     HOLDFAST_FAULT=take:1+:before run holdfast doctor
     [ "$status" = 65 ]
-    [[ $output == *"BAD "*"not safe, because "*"do not trust it"* ]]
+    [[ $output == *"BAD  "*": take: fault: "*"do not trust it"* ]]
+    [[ $output == *"not safe, because take: fault: "* ]] # not what should be
     HOLDFAST_FAULT=take:1+:before run holdfast doctor --json
-    [[ ${lines[-1]} == *'"safe":false'*'"why":"'* ]]
+    [[ ${lines[-1]} == *'"safe":false'*'"why":"take: fault: '* ]]
 }
 
 @test "bench measures beside flock, and leaves nothing held" {

@@ -15,10 +15,11 @@
 static int points, failed;
 static const char *around = "";
 
-static void say(void *arg, int ok, const char *text)
+static void say(void *arg, const char *promise, const char *why)
 {
     (void)arg;
-    printf("%sok %d - %s%s\n", ok ? "" : "not ", ++points, around, text);
+    printf("%sok %d - %s%s%s%s\n", why ? "not " : "", ++points, around, promise, why ? ": " : "",
+           why ? why : "");
     fflush(stdout);
 }
 

@@ -63,8 +63,9 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
     run "$SOURCE/tests/servers/ferretdb" "$HOLDFAST" doctor @
     echo "$output"
     [ "$status" = 65 ]
-    [[ $output == *"not safe, because "*"lose no update"* ]]
-    [[ $output == *"BAD "* ]]
+    [[ $output =~ "BAD   "[a-z\ ]*"lose no update: " ]]
+    [[ $output =~ "not safe, because "([^$'\n']+) ]]
+    [[ $output == *"BAD  "*": ${BASH_REMATCH[1]}"$'\n'* ]] # the reason of a check that failed
 }
 
 @test "the row is a document that people can read" {

@@ -251,7 +251,8 @@ static int et_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     snprintf(text, sizeof text, "etcd %.60s, %lld KiB of data", version ? version : "?",
              (long long)(number(reply.json, "dbSize") / 1024));
     say(arg, 1, text);
-    say(arg, number(reply.json, "leader") != 0, "there is a leader");
+    int led = number(reply.json, "leader") != 0;
+    say(arg, led, led ? "there is a leader" : "there is no leader: nothing can be written");
     hf__et_free(&reply);
     rc = inspect_members(st, say, arg, err);
     return rc ? rc : inspect_alarms(st, say, arg, err);

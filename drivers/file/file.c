@@ -267,8 +267,8 @@ static void tell_sessions(const struct report *r, struct hf__client *c)
         else if (i == (c->session & 0xffff) || HF_PROBE("inspect", c, HF_BYTE_SESSION + i) > 0)
             alive++;
     }
-    tell(r, alive < HF_FILE_SLOTS, "%u of %u sessions alive, this one included", alive,
-         HF_FILE_SLOTS);
+    tell(r, alive < HF_FILE_SLOTS, "%u of %u sessions alive, this one included%s", alive,
+         HF_FILE_SLOTS, alive < HF_FILE_SLOTS ? "" : ": there is room for no other");
     if (damaged) tell(r, 0, "%u session slots are damaged and passed over", damaged);
 }
 
@@ -294,11 +294,15 @@ static int inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text
     if (!strcmp(name, "btrfs") || !strcmp(name, "zfs") || !strcmp(name, "bcachefs"))
         tell(&r, 1, "on %s a full disk can end a process by SIGBUS: copies are made on write",
              name);
-    tell(&r, !(s.st_mode & 022 & ~st->mode), "mode %04o, owner %u", (unsigned)s.st_mode & 07777,
-         (unsigned)s.st_uid);
+    int open_to = (s.st_mode & 022 & ~st->mode) != 0;
+    tell(&r, !open_to, "mode %04o, owner %u%s", (unsigned)s.st_mode & 07777, (unsigned)s.st_uid,
+         open_to ? ": others may write it" : "");
     uint64_t bump = HF_LOAD("inspect.bump", &HF_ALLOC(c)->bump);
-    tell(&r, hf__sealed(bump), "%llu of %lld bytes used",
-         (unsigned long long)hf__unseal(bump) * HF_LINE, (long long)s.st_size);
+    if (hf__sealed(bump))
+        tell(&r, 1, "%llu of %lld bytes used", (unsigned long long)hf__unseal(bump) * HF_LINE,
+             (long long)s.st_size);
+    else
+        tell(&r, 0, "how much of it is used cannot be told: that word is damaged");
     tell_sessions(&r, c);
     tell(&r, hf__file_mourn_fd(st) >= 0, "inotify %s",
          hf__file_mourn_fd(st) >= 0 ? "tells of deaths at once"

@@ -554,10 +554,14 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     if (rc) return rc;
     snprintf(text, sizeof text, "PostgreSQL %s, which may be written", PQgetvalue(r, 0, 0));
     say(arg, 1, text);
-    say(arg, !strcmp(PQgetvalue(r, 0, 1), "on") && !strcmp(PQgetvalue(r, 0, 2), "on"),
-        "fsync and full_page_writes: a power cut doesn't damage the tables");
-    say(arg, strcmp(PQgetvalue(r, 0, 3), "off") != 0,
-        "synchronous_commit: what was answered is on disk");
+    int whole = !strcmp(PQgetvalue(r, 0, 1), "on") && !strcmp(PQgetvalue(r, 0, 2), "on");
+    say(arg, whole,
+        whole ? "fsync and full_page_writes: a power cut doesn't damage the tables"
+              : "fsync or full_page_writes is off: a power cut may damage the tables");
+    int kept = strcmp(PQgetvalue(r, 0, 3), "off") != 0;
+    say(arg, kept,
+        kept ? "synchronous_commit: what was answered is on disk"
+             : "synchronous_commit is off: what was answered may not be on disk");
     PQclear(r);
     say(arg, 1,
         st->link[0].pooled ? "a pooler is in between: waiters poll"

@@ -351,7 +351,11 @@ static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     snprintf(text, sizeof text, "SQLite %s, with threads", sqlite3_libversion());
     say(arg, 1, text);
     say(arg, 1, "the file is on a local filesystem");
-    say(arg, !sq && !flaws, "the tables are sound");
+    snprintf(text, sizeof text, "the tables are %s",
+             sq      ? "damaged, or can't be read"
+             : flaws ? "damaged: PRAGMA quick_check finds flaws"
+                     : "sound");
+    say(arg, !sq && !flaws, text);
     return 0;
 }
 
