@@ -112,6 +112,7 @@ void print_lines(struct lines *lines);
 
 /* One document on one line, with its newline; NULL: out of memory. The caller frees it. */
 char *json_info(const hf_info *info);
+char *json_damaged(const char *key, const char *why);
 char *json_fields(const char *format, ...);
 
 /* ---- live.c: the line on a terminal that comes and goes ---- */

@@ -100,6 +100,14 @@ char *json_info(const hf_info *info)
     return line_of(to);
 }
 
+char *json_damaged(const char *key, const char *why)
+{
+    json_t *to = json_object();
+    json_object_set_new(to, "key", text(key));
+    json_object_set_new(to, "damaged", text(why));
+    return line_of(to);
+}
+
 char *json_fields(const char *format, ...)
 {
     va_list args;

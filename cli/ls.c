@@ -3,6 +3,8 @@
  */
 #include "cli.h"
 
+#include "admin.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,7 @@ struct listing {
     const struct options *o;
     struct lines lines;
     uint64_t seen;
+    int damaged;
 };
 
 /* "1h02m", "3.5s"; "-": as long as its process lives */
@@ -61,6 +64,17 @@ static int list_one(void *arg, const hf_info *info)
     return rc;
 }
 
+/* The others are shown all the same. */
+static void list_damaged(void *arg, const char *key, const char *why)
+{
+    struct listing *l = arg;
+    say("%s", why);
+    l->damaged = 1;
+    char *line = l->o->json ? json_damaged(key, why) : NULL;
+    if (line) (void)collect_line(&l->lines, key, line);
+    free(line);
+}
+
 int ls_command(const struct command *self, int argc, char **argv)
 {
     struct options o;
@@ -74,15 +88,16 @@ int ls_command(const struct command *self, int argc, char **argv)
     status = open_store(NULL, HF_FOREVER, &store);
     if (status) return status;
     progress_begin("reading keys");
-    int rc = hf_list(store, o.n_args ? o.args[0] : "", list_one, &l, &err);
+    int rc = hf__list(store, o.n_args ? o.args[0] : "", list_one, list_damaged, &l, &err);
     progress_end();
     hf_close(store);
-    if (rc) return failed(&err);
+    if (rc && !(rc == HF_CORRUPT && l.damaged)) return failed(&err);
     if (!o.json && l.lines.n)
         printf("%-16s  %-19s  %6s  %7s  %-24s  %s\n", "TOKEN", "SINCE (UTC)", "LEFT", "WAITING",
                "KEY", "HELD BY");
     print_lines(&l.lines);
-    return finish_output();
+    status = finish_output();
+    return status ? status : l.damaged ? EXIT_DAMAGED : 0;
 }
 
 /* ---- show ---- */

@@ -1,6 +1,7 @@
 /*
  * admin.c - looking at a store, and what operators do to it.
  */
+#include "admin.h"
 #include "handle.h"
 
 #include "os.h"
@@ -146,28 +147,88 @@ static int learn_clock(hf *h, hf_error *err)
     return rc == HF_CORRUPT ? 0 : rc; /* which is told to who asks for it */
 }
 
-/* Scans with the clock learnt and the store serialized, like every request. */
-static int scan(hf *h, const char *prefix, int (*see)(void *, const hf_rowkey *, hf_row *),
-                void *arg, hf_error *err)
+struct scanning {
+    hf *h;
+    int (*see)(void *, const hf_rowkey *, hf_row *);
+    void *arg;
+    /* Told of each damaged row, after which the scan goes on. NULL: it ends with the first. */
+    void (*damaged)(void *, const char *key, const char *why);
+    void *damaged_arg;
+    int code; /* of the first damaged row, or of what went wrong with looking at it */
+    hf_error err;
+};
+
+/* A damaged row has to say itself what is wrong with it. */
+static int see_damaged(struct scanning *s, const hf_rowkey *key)
 {
+    hf_row row;
+    hf_error err;
+    int stop = 1;
+    hf_row_init(&row);
+    int rc = hf__port_get(&s->h->port, key, &row, &err);
+    if (!rc) { /* it has been mended, or removed */
+        stop = row.rev ? s->see(s->arg, key, &row) : 0;
+    } else if (rc == HF_CORRUPT && s->damaged) {
+        s->damaged(s->damaged_arg, key->text, err.text);
+        stop = 0;
+    }
+    hf_row_clear(&row);
+    if (rc && (!s->code || rc != HF_CORRUPT)) {
+        s->code = rc;
+        s->err = err;
+    }
+    return stop;
+}
+
+static int see_scanned(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    struct scanning *s = arg;
+    return row ? s->see(s->arg, key, row) : see_damaged(s, key);
+}
+
+/* Scans with the clock learnt and the store serialized, like every request. */
+static int scan(struct scanning *s, const char *prefix, hf_error *err)
+{
+    hf *h = s->h;
     if (!h->port.drv->scan)
         return hf_fail(err, HF_UNSUPPORTED, 0, "list: this store can't list its keys");
     int rc = learn_clock(h, err);
     if (rc) return rc;
     int64_t clock_us = 0, sent_us = hf__local_us();
-    rc = h->port.drv->scan(h->port.st, prefix ? prefix : "", see, arg, &clock_us, err);
+    rc = h->port.drv->scan(h->port.st, prefix ? prefix : "", see_scanned, s, &clock_us, err);
     hf__port_clock(&h->port, sent_us, clock_us);
+    if (!rc && s->code) {
+        rc = s->code;
+        if (err) *err = s->err;
+    }
     return rc;
+}
+
+int hf__list(hf *h, const char *prefix, hf_info_fn *see,
+             void (*damaged)(void *arg, const char *key, const char *why), void *arg, hf_error *err)
+{
+    hf_error own;
+    struct listing l = {h, see, arg, &own, 0, 0};
+    struct scanning s = {.h = h, .see = list_one, .arg = &l};
+    s.damaged = damaged;
+    s.damaged_arg = arg;
+    int rc = hf__begin_call(h, "list", err);
+    if (rc) return rc;
+    rc = scan(&s, prefix, err);
+    hf__end_call(h);
+    if (!l.code) return rc;
+    if (err) *err = own;
+    return l.code;
+}
+
+static void pass_over(void *arg, const char *key, const char *why)
+{
+    (void)arg, (void)key, (void)why;
 }
 
 int hf_list(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
 {
-    struct listing l = {h, see, arg, err, 0, 0};
-    int rc = hf__begin_call(h, "list", err);
-    if (rc) return rc;
-    rc = scan(h, prefix, list_one, &l, err);
-    hf__end_call(h);
-    return rc ? rc : l.code;
+    return hf__list(h, prefix, see, pass_over, arg, err);
 }
 
 /* ---- watching ---- */
@@ -267,11 +328,12 @@ static void watch_vanished(struct watching *w)
 int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
 {
     struct watching w = {.l = {h, see, arg, err, 0, 0}};
+    struct scanning s = {.h = h, .see = watch_one, .arg = &w};
     int rc = hf__begin_call(h, "watch", err);
     if (rc) return rc;
     while (!rc) {
         w.round++;
-        rc = scan(h, prefix, watch_one, &w, err);
+        rc = scan(&s, prefix, err);
         if (!rc && !w.l.code && !w.l.stopped) watch_vanished(&w);
         if (rc || w.l.code || w.l.stopped || see(arg, NULL)) break;
         hf__pause(WATCH_LOOK_US);
@@ -341,6 +403,7 @@ static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
 int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
 {
     struct pruning p = {h, 0, 0, err, 0};
+    struct scanning s = {.h = h, .see = prune_one, .arg = &p};
     int rc = hf__alive(h, "prune", err);
     if (!rc && (idle_ms < PRUNE_MIN_MS || idle_ms > INT64_C(3153600000000)))
         rc = hf_fail(err, HF_INVALID, 0, "prune: idle_ms: must be 60,000 to 3,153,600,000,000");
@@ -348,7 +411,7 @@ int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
     rc = hf__begin_call(h, "prune", err);
     if (rc) return rc;
     p.idle_us = idle_ms * 1000;
-    rc = scan(h, "", prune_one, &p, err);
+    rc = scan(&s, "", err);
     hf__end_call(h);
     if (!rc) rc = p.code;
     if (!rc && ret_n) *ret_n += p.n;

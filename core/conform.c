@@ -545,7 +545,7 @@ static int sweep(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct hf__conform *cfm = arg;
     int64_t clock;
-    (void)cfm->con.drv->swap(cfm->con.st, key, row->rev, NULL, NULL, &clock, NULL);
+    if (row) (void)cfm->con.drv->swap(cfm->con.st, key, row->rev, NULL, NULL, &clock, NULL);
     return 0;
 }
 

@@ -248,8 +248,8 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
             snprintf(name, sizeof name, "%s/%d", groups[g], i);
             if (key->len >= skip && !strcmp(key->text + skip, name)) s->met[g][i]++;
         }
-    if (!row->done_us || strcmp(row->result, key->text)) s->broken++;
-    if (s->erase && hf__con_swap(s->cfm, key, row->rev, NULL, NULL)) s->broken++;
+    if (!row || !row->done_us || strcmp(row->result, key->text)) s->broken++;
+    if (row && s->erase && hf__con_swap(s->cfm, key, row->rev, NULL, NULL)) s->broken++;
     return s->stop_at && s->seen == s->stop_at;
 }
 

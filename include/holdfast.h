@@ -282,7 +282,8 @@ typedef int hf_info_fn(void *arg, const hf_info *info);
 /* Shows one key, unused ones too (rev 0). Expired or dead holders are not shown as holding. */
 HF_API int hf_peek(hf *store, const char *key, hf_info_fn *see, void *arg, hf_error *err);
 
-/* Shows every key with the prefix ("" or NULL: all), in no order. */
+/* Shows every key with the prefix ("" or NULL: all), in no order. Damaged rows are passed over: the
+   answer is CORRUPT then, and says why of the first, after all others were shown. */
 HF_API int hf_list(hf *store, const char *prefix, hf_info_fn *see, void *arg, hf_error *err);
 
 /* Shows every key with the prefix that is held or waited for, then each change as it is noticed,

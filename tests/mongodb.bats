@@ -105,9 +105,16 @@ rows.insert_one({"_id": 5, "hello": "world"})'
     run holdfast show zero
     refused 65
     [ ! -e ran ]
-    run holdfast ls --all
-    refused 65
-    [[ $output == *alien* ]]
+    holdfast run -n sound -- true
+    run --separate-stderr holdfast ls --all
+    [ "$status" = 65 ]
+    [[ $output == *" sound "* ]]
+    # shellcheck disable=SC2154  # what run sets
+    local said=$stderr
+    # shellcheck disable=SC2154
+    [ "${#stderr_lines[@]}" = 3 ]
+    for name in alien later zero; do [[ $said == *"'$name': "* ]]; done
+    ask 'rows.delete_one({"_id": "sound"})'
     ask 'rows.delete_many({"_id": {"$in": ["alien", "later", "zero"]}})'
     [ -z "$(holdfast ls --all)" ] # what can't be a key isn't in the way
     holdfast run -n ok -- true

@@ -375,8 +375,8 @@ static int tell(struct scan *s, const struct group *g)
     if (!key.len || key.len >= HF_KEY_CAP) return 0;
     key.hash = hf_key_hash(key.text, key.len);
     int rc = group_row(g, &s->row, &why);
-    if (rc == HF_NOMEM) why = "out of memory";
-    if (rc) return hf_fail(s->err, rc, 0, "etcd: list '%s': the row is damaged: %s", key.text, why);
+    if (rc == HF_CORRUPT) return s->see(s->arg, &key, NULL) != 0;
+    if (rc) return hf_fail(s->err, rc, 0, "etcd: list '%s': out of memory", key.text);
     return s->row.rev ? s->see(s->arg, &key, &s->row) != 0 : 0;
 }
 

@@ -230,8 +230,8 @@ static int see_document(struct listing *l, const json_t *document, hf_error *err
     hf__fs_name(&l->st->place, text, own);
     if (!name || strcmp(name, own) || hf__fs_is_path(&l->st->place, text) != l->paths) return 0;
     int rc = decode(l->st, document, &key, &l->row, "list", err);
-    if (!rc) l->stop = l->see(l->arg, &key, &l->row);
-    return rc;
+    if (!rc || rc == HF_CORRUPT) l->stop = l->see(l->arg, &key, rc ? NULL : &l->row);
+    return rc == HF_CORRUPT ? 0 : rc;
 }
 
 /* The query of a page, by its order, which is that of an index that every database has. */

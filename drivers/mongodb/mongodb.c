@@ -307,8 +307,8 @@ static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_er
     key.hash = hf_key_hash(key.text, key.len);
     about.key = key.text;
     int rc = decode(&doc, row, &about, err);
-    if (!rc) l->stop = l->see(l->arg, &key, row);
-    return rc;
+    if (!rc || rc == HF_CORRUPT) l->stop = l->see(l->arg, &key, rc ? NULL : row);
+    return rc == HF_CORRUPT ? 0 : rc;
 }
 
 /* One page, read whole before any of it is shown: who looks may write. */

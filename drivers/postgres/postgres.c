@@ -375,7 +375,8 @@ static int pg_scan(hf_store *st, const char *prefix,
             *ret_clock_us = number(r, i, 1);
             memcpy(after, key.text, key.len + 1);
             rc = decode(r, i, &row, "list", key.text, err);
-            if (!rc) stop = see(arg, &key, &row);
+            if (!rc || rc == HF_CORRUPT) stop = see(arg, &key, rc ? NULL : &row);
+            if (rc == HF_CORRUPT) rc = 0;
         }
         PQclear(r);
     } while (!rc && !stop && n == PAGE_ROWS);

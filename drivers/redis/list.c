@@ -120,8 +120,11 @@ static int show(hf_store *st, const char *name, const redisReply *r, struct list
         return hf_fail(err, HF_CORRUPT, 0, HF_RD ": list: '%.80s' isn't the name of a row", name);
     if (r->type == REDIS_REPLY_ERROR) {
         char why[HF_RD_WHY];
+        int code = hf__rd_code(r->str);
         hf__rd_words(r->str, why);
-        return hf_fail(err, hf__rd_code(r->str), 0, HF_RD ": list '%s': %s", text, why);
+        if (code != HF_CORRUPT) return hf_fail(err, code, 0, HF_RD ": list '%s': %s", text, why);
+        l->stopped = l->see(l->arg, &key, NULL);
+        return 0;
     }
     hf_row_init(&row);
     int rc = hf__rd_shaped(r) ? hf__rd_decode(r, &row, "list", text, err) : HF_UNAVAILABLE;
@@ -131,7 +134,9 @@ static int show(hf_store *st, const char *name, const redisReply *r, struct list
         l->stopped = l->see(l->arg, &key, &row);
     }
     hf_row_clear(&row);
-    return rc;
+    if (rc != HF_CORRUPT) return rc;
+    l->stopped = l->see(l->arg, &key, NULL);
+    return 0;
 }
 
 int hf__rd_scan(hf_store *st, const char *prefix,

@@ -444,6 +444,7 @@ int hf__sq_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
 struct seen {
     char key[HF_KEY_CAP];
     size_t len;
+    int damaged;
     hf_row row;
 };
 
@@ -469,6 +470,8 @@ static int read_page(hf_store *st, const char *prefix, const char *after, struct
             memcpy(to->key, key, to->len);
             to->key[to->len] = 0;
             rc = decode(s, 1, &to->row, "list", to->key, err);
+            to->damaged = rc == HF_CORRUPT;
+            if (to->damaged) rc = 0;
             n++;
         }
         sqlite3_reset(s);
@@ -496,7 +499,7 @@ int hf__sq_scan(hf_store *st, const char *prefix,
         for (int i = 0; i < n && !stop; i++) {
             hf_rowkey key = {.text = page[i].key, .len = (uint32_t)page[i].len};
             key.hash = hf_key_hash(key.text, key.len);
-            stop = see(arg, &key, &page[i].row);
+            stop = see(arg, &key, page[i].damaged ? NULL : &page[i].row);
         }
         if (n > 0) memcpy(after, page[n - 1].key, page[n - 1].len + 1);
     } while (n == PAGE_ROWS && !stop);

@@ -1,0 +1,14 @@
+/*
+ * admin.h - what the command asks of a store beyond the public functions.
+ */
+#ifndef HF_ADMIN_H
+#define HF_ADMIN_H
+
+#include "holdfast.h"
+
+/* hf_list, which also calls `damaged` for each row that is damaged, with the reason. */
+int hf__list(hf *h, const char *prefix, hf_info_fn *see,
+             void (*damaged)(void *arg, const char *key, const char *why), void *arg,
+             hf_error *err);
+
+#endif
