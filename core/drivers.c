@@ -139,11 +139,23 @@ static int find_module(const struct dirs *d, int n, const char *scheme, char *re
     return 0;
 }
 
+/* Modules find hf_* among what is global. Where this library came along with something that was
+   loaded for itself alone, as Node and Python load their extensions, it isn't. */
+static void be_found(void)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (dladdr1((const void *)&loaded, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+        *map->l_name)
+        dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
 /* Under the lock. */
 static const hf_driver *load(const char *scheme, const char *path, hf_error *err)
 {
     for (const struct loaded *l = loaded; l; l = l->next)
         if (!strcmp(l->driver->name, scheme)) return l->driver;
+    be_found();
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module) {
         /* dlopen tells why only in words: out of descriptors, or wrong for good? */

@@ -1,0 +1,192 @@
+/** Holdfast: one holder at a time, by key. */
+
+export * from './mutex';
+
+/** Milliseconds, or a text: '500ms', '10s', '1.5h', '7d'. */
+export type Time = number | string;
+
+export interface OpenOptions {
+    /** Identity of the caller; default: random. */
+    owner?: string;
+    /** For people: shown by `holdfast ls`. */
+    note?: string;
+    /** The longest one request may take; default: 5 s. */
+    ioTimeout?: Time;
+}
+
+export interface AcquireOptions {
+    /** How long to wait in the store's queue; 0 tries once; default: for ever. */
+    wait?: Time;
+    /** Default: the store's own. Renewed in the background. */
+    lease?: Time;
+    /** The hold is lost after so long, renewed or not. */
+    maxHold?: Time;
+    /** The key stays taken until so long after the grant. */
+    atLeast?: Time;
+    /** Together with any number of other shared holders. */
+    shared?: boolean;
+    /** Together with others, up to so many holders in all: 1 to 1,000. */
+    limit?: number;
+    /** An identity of its own; the same one asking again is refused: RecursiveAcquire. */
+    owner?: string;
+    note?: string;
+    /** 16 bytes, or 32 hexadecimal digits: the same request asked again is the same grant. */
+    requestId?: Uint8Array | string;
+    /** The grant isn't bound to this process; needs a lease; isn't renewed. */
+    detached?: boolean;
+    /** Never stand in the store's queue: try again now and then. */
+    unqueued?: boolean;
+    /** An owner that holds the key already waits like anybody else. */
+    recursive?: boolean;
+    /** Don't renew in the background. */
+    noRenew?: boolean;
+    /** Ends the wait; its reason is what the promise is rejected with. */
+    signal?: AbortSignal;
+}
+
+export interface OnceOptions extends AcquireOptions {
+    /** How long the mark is kept; default: 7 days; Infinity: for ever. */
+    keep?: Time;
+    /** Mark the event as done before it runs. */
+    atMostOnce?: boolean;
+}
+
+/** One grant of one key. */
+export class Lock {
+    private constructor();
+    readonly key: string;
+    /** The fencing token: grows with every grant of the key. */
+    readonly token: number;
+    readonly owner: string;
+    /** For how long the lock may be believed in; 0: lost or released; Infinity: no lease. */
+    readonly leftMs: number;
+    /** Aborts when the lock is lost (its reason is a LockLost), or with the options' signal. */
+    readonly signal: AbortSignal;
+    /** Gives the key back, once; LockLost if it was no longer held. */
+    release(): Promise<void>;
+    renew(lease?: Time): Promise<void>;
+    /** Asks the store; LockLost if it isn't held. */
+    confirm(): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface Party {
+    owner: string;
+    note: string;
+    /** 0 for a waiter. */
+    token: number;
+    /** Milliseconds since 1970, by the store's clock. */
+    since: number;
+    leftMs: number;
+    mode: 'exclusive' | 'shared' | 'limited';
+    limit: number;
+    claimed: boolean;
+}
+
+export interface Info {
+    key: string;
+    /** 0: nobody has used the key. */
+    rev: number;
+    /** Of the last grant. */
+    token: number;
+    now: number;
+    /** How many hold it; how many wait. */
+    held: number;
+    waiting: number;
+    holders: Party[];
+    waiters: Party[];
+    /** When the event of this key was done; null: it wasn't. */
+    done: number | null;
+    keepUntil: number | null;
+    result: string | null;
+}
+
+export type Once<T> =
+    | { ran: true; owner: string; result: string; value: T }
+    | { ran: false; owner: string; result: string; at: number };
+
+export interface Stats {
+    acquired: number;
+    released: number;
+    busy: number;
+    timeouts: number;
+    canceled: number;
+    lost: number;
+    renewals: number;
+    unknown: number;
+    errors: number;
+    storeOps: number;
+    waitMs: number;
+    held: number;
+    waiting: number;
+}
+
+export interface Showing extends AsyncIterableIterator<Info> {
+    return(): Promise<IteratorResult<Info>>;
+    [Symbol.asyncDispose](): Promise<void>;
+}
+
+export class Store {
+    private constructor();
+    /** Without secrets. */
+    readonly url: string;
+    /** Runs fn while the key is held, and gives it back whatever comes of it. */
+    run<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: AcquireOptions): Promise<T>;
+    acquire(key: string, options?: AcquireOptions): Promise<Lock>;
+    /** Runs fn unless the event is done already; a string that it returns is remembered. */
+    once<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: OnceOptions):
+        Promise<Once<T>>;
+    /** Takes charge of a grant made elsewhere. */
+    adopt(key: string, token: number): Promise<Lock>;
+    peek(key: string): Promise<Info>;
+    /** Every key with the prefix. */
+    list(prefix?: string, options?: { signal?: AbortSignal }): Showing;
+    /** Every key that is held or waited for, then each change. */
+    watch(prefix?: string, options?: { signal?: AbortSignal }): Showing;
+    /** Ends the grant with this token, for its holder too. */
+    break(key: string, token: number): Promise<void>;
+    /** Forgets keys that have been idle for so long; tells how many. */
+    prune(idle: Time): Promise<number>;
+    stats(): Stats;
+    /** Gives back what is held (but detached), ends what waits. */
+    close(): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Opens a store; without a URL: $HOLDFAST_STORE, or `file:` in the user's state directory. */
+export function open(url?: string, options?: OpenOptions): Promise<Store>;
+
+/** The C library's. */
+export const version: string;
+
+export type Code = 'BUSY' | 'TIMEOUT' | 'CANCELED' | 'LOST' | 'UNKNOWN' | 'UNAVAILABLE' | 'DENIED' |
+    'INVALID' | 'RECURSIVE' | 'UNSUPPORTED' | 'CORRUPT' | 'FULL' | 'NOMEM';
+
+/** One line: who was doing what to which key, and why it failed. */
+export class HoldfastError extends Error {
+    readonly code: Code;
+    readonly text: string;
+    readonly key: string | undefined;
+}
+/** BUSY, TIMEOUT */
+export class LockUnavailable extends HoldfastError {}
+/** CANCELED */
+export class LockCanceled extends HoldfastError {}
+/** LOST */
+export class LockLost extends HoldfastError {}
+/** UNKNOWN: the store may or may not have done it. */
+export class OutcomeUnknown extends HoldfastError {}
+/** UNAVAILABLE */
+export class StoreUnavailable extends HoldfastError {}
+/** FULL */
+export class StoreFull extends HoldfastError {}
+/** DENIED */
+export class PermissionDenied extends HoldfastError {}
+/** INVALID */
+export class InvalidArgument extends HoldfastError {}
+/** RECURSIVE */
+export class RecursiveAcquire extends HoldfastError {}
+/** UNSUPPORTED */
+export class Unsupported extends HoldfastError {}
+/** CORRUPT */
+export class StoreCorrupt extends HoldfastError {}

@@ -1,0 +1,367 @@
+// A store and its locks. Waiting takes neither a thread nor the event loop; calls that may take a
+// request are made by threads of the store's own (src/jobs.c).
+'use strict';
+const { HoldfastError, LockLost, makeError } = require('./errors.js');
+const { ONCE, invalid, known, time, wanted } = require('./options.js');
+const native = require('./native.js');
+
+const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
+const WEEK_MS = 7 * 86400000;
+
+// Locks that nobody can give back any more, because nobody has them.
+const dropped = new FinalizationRegistry(({ id, key, token, detached }) => {
+    if (detached || !native.leftMs(id)) return;
+    process.emitWarning(`the lock on '${key}' (token ${token}) was dropped without release(); ` +
+        'it is given back now', { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
+    giveBack(id).catch(() => {});
+});
+
+async function giveBack(id) {
+    await native.release(id);
+}
+
+class Lock {
+    #id;
+    #owner;
+    #controller;
+    #until; // the signal in the options
+    #unlisten;
+    #released;
+
+    constructor(id, key, owner, until) {
+        this.#id = id;
+        this.key = key;
+        this.token = native.token(id);
+        this.#owner = owner;
+        this.#until = until;
+    }
+
+    get owner() {
+        return this.#owner ??= this.#released ? undefined : native.owner(this.#id);
+    }
+
+    // For how many milliseconds it may be believed in; 0: no more; Infinity: as long as this
+    // process lives.
+    get leftMs() {
+        return this.#released ? 0 : Math.max(0, native.leftMs(this.#id));
+    }
+
+    // Aborts when the lock is lost (the reason is a LockLost), or with the signal in the options.
+    get signal() {
+        if (this.#controller) return this.#controller.signal;
+        const controller = this.#controller = new AbortController();
+        const { key, token } = this;
+        const until = this.#until;
+        if (until?.aborted) controller.abort(until.reason);
+        if (this.#released) return controller.signal;
+        if (until && !until.aborted) {
+            const abort = () => controller.abort(until.reason);
+            until.addEventListener('abort', abort, { once: true });
+            this.#unlisten = () => until.removeEventListener('abort', abort);
+        }
+        native.onLost(this.#id, () => controller.abort(makeError('LOST',
+            `hold '${key}': token ${token} was lost`, key)));
+        return controller.signal;
+    }
+
+    // Once; a second call does nothing more.
+    release() {
+        return this.#released ??= this.#end(() => native.release(this.#id));
+    }
+
+    async #end(how) {
+        dropped.unregister(this);
+        this.#owner ??= native.owner(this.#id); // it can't be asked later on
+        this.#unlisten?.();
+        try {
+            await how();
+        } catch (error) {
+            throw named(error, this.key);
+        }
+    }
+
+    // What ends an event: the hold becomes its mark.
+    finish(result, keep) {
+        return this.#released ??= this.#end(() => native.finish(this.#id, result, keep));
+    }
+
+    async renew(lease) {
+        await this.#use('renew', () => native.renew(this.#id,
+            lease === undefined ? 0 : time(lease, 'lease')));
+    }
+
+    async confirm() {
+        await this.#use('confirm', () => native.confirm(this.#id));
+    }
+
+    async #use(doing, how) {
+        if (this.#released)
+            throw makeError('LOST', `${doing} '${this.key}': the lock was released`, this.key);
+        await how();
+    }
+
+    // Its user has it from here on, and may lose it.
+    handedOut(detached) {
+        dropped.register(this, { id: this.#id, key: this.key, token: this.token, detached }, this);
+        return this;
+    }
+
+    [asyncDispose]() {
+        return this.release();
+    }
+}
+
+function named(error, key) {
+    if (error instanceof HoldfastError) error.key ??= key;
+    return error;
+}
+
+// What is shown, as it comes: an async iterator.
+class Stream {
+    #id;
+    #items = [];
+    #taken = 0;
+    #waiting = [];
+    #over;
+    #error;
+    #unlisten;
+
+    constructor(store, prefix, watches, signal) {
+        this.#id = native.stream(store, prefix, watches, (info, error) => {
+            if (info) this.#items.push(info);
+            else this.#end(error);
+            this.#serve();
+        });
+        if (!signal) return;
+        const abort = () => {
+            this.#end(signal.reason);
+            this.#serve();
+        };
+        if (signal.aborted) abort();
+        signal.addEventListener('abort', abort, { once: true });
+        this.#unlisten = () => signal.removeEventListener('abort', abort);
+    }
+
+    #end(error) {
+        if (this.#over) return;
+        this.#over = true;
+        this.#error = error;
+        this.#unlisten?.();
+        native.stop(this.#id);
+    }
+
+    #serve() {
+        while (this.#waiting.length && (this.#taken < this.#items.length || this.#over)) {
+            native.pend(-1);
+            this.#give(this.#waiting.shift());
+        }
+    }
+
+    #give({ resolve, reject }) {
+        if (this.#taken < this.#items.length) {
+            native.took(this.#id);
+            resolve({ done: false, value: this.#items[this.#taken++] });
+            if (this.#taken < 1024) return;
+            this.#items.splice(0, this.#taken);
+            this.#taken = 0;
+        } else if (this.#error) {
+            reject(this.#error);
+            this.#error = undefined;
+        } else {
+            resolve({ done: true, value: undefined });
+        }
+    }
+
+    next() {
+        return new Promise((resolve, reject) => {
+            this.#waiting.push({ resolve, reject });
+            native.pend(1); // somebody waits: the process lives on
+            this.#serve();
+        });
+    }
+
+    async return(value) {
+        this.#items = [];
+        this.#taken = 0;
+        this.#end();
+        this.#serve();
+        return { done: true, value };
+    }
+
+    [Symbol.asyncIterator]() {
+        return this;
+    }
+
+    [asyncDispose]() {
+        return this.return();
+    }
+}
+
+class Store {
+    #id;
+    #owner; // of those locks that have no other
+    #closed;
+
+    constructor(id) {
+        this.#id = id;
+        this.url = native.url(id);
+    }
+
+    // A lock's id. Where the store is in this machine and the key is free, at once.
+    #get(key, want, signal) {
+        if (typeof key !== 'string') throw invalid('key: must be a string');
+        if (signal?.aborted) throw signal.reason;
+        return native.try(this.#id, key, want) || this.#start(key, want, signal);
+    }
+
+    // The promise of a lock's id (or of what an event came to). What is granted to somebody who
+    // has given up is given back.
+    #start(key, want, signal, keep) {
+        const asked = native.start(this.#id, key, want, keep);
+        if (!signal) return asked;
+        const wait = native.lastWait();
+        return new Promise((resolve, reject) => {
+            const abort = () => {
+                native.cancel(wait);
+                reject(signal.reason);
+            };
+            signal.addEventListener('abort', abort, { once: true });
+            asked.then((got) => {
+                signal.removeEventListener('abort', abort);
+                if (!signal.aborted) resolve(got);
+                else if (typeof got === 'number') giveBack(got).catch(() => {});
+            }, (error) => {
+                signal.removeEventListener('abort', abort);
+                reject(error);
+            });
+        });
+    }
+
+    #lock(id, key, want, signal) {
+        if (typeof want !== 'number' && want[7] !== undefined)
+            return new Lock(id, key, want[7], signal);
+        return new Lock(id, key, this.#owner ??= native.owner(id), signal);
+    }
+
+    async acquire(key, options) {
+        const want = wanted(options);
+        const signal = options?.signal;
+        const got = this.#get(key, want, signal);
+        const id = typeof got === 'number' ? got : await got;
+        const lock = this.#lock(id, key, want, signal);
+        if (typeof got !== 'number' && signal?.aborted) {
+            lock.release().catch(() => {}); // given up between the grant and now
+            throw signal.reason;
+        }
+        return lock.handedOut(options?.detached);
+    }
+
+    async run(key, fn, options) {
+        const want = wanted(options);
+        const signal = options?.signal;
+        const got = this.#get(key, want, signal);
+        const lock = this.#lock(typeof got === 'number' ? got : await got, key, want, signal);
+        if (typeof got !== 'number' && signal?.aborted) {
+            lock.release().catch(() => {});
+            throw signal.reason;
+        }
+        return around(lock, fn);
+    }
+
+    async once(key, fn, options = {}) {
+        known(options, ONCE, 'once');
+        const { keep = WEEK_MS, signal, atMostOnce } = options;
+        if (signal?.aborted) throw signal.reason;
+        if (typeof key !== 'string') throw invalid('key: must be a string');
+        const want = wanted(options, 'once', ONCE);
+        const keepMs = time(keep, 'keep');
+        const got = await this.#start(key, want, signal, keepMs);
+        if (typeof got !== 'number') return { ran: false, ...got };
+        const lock = this.#lock(got, key, want, signal);
+        let value;
+        try {
+            if (signal?.aborted) throw signal.reason;
+            value = await fn(lock);
+        } catch (error) {
+            // Undone, but for a mark that was made before.
+            await lock.release().catch(() => {});
+            throw error;
+        }
+        const result = typeof value === 'string' ? value : undefined;
+        await lock.finish(result, keepMs);
+        return { ran: true, owner: lock.owner, result: result ?? '', value };
+    }
+
+    // Takes charge of a grant made elsewhere.
+    async adopt(key, token) {
+        const id = await native.adopt(this.#id, key, token);
+        if (id === undefined) throw makeError('CANCELED', `adopt '${key}': the store is closed`, key);
+        return new Lock(id, key).handedOut(true);
+    }
+
+    async peek(key) {
+        return native.peek(this.#id, key);
+    }
+
+    list(prefix = '', { signal } = {}) {
+        return new Stream(this.#id, prefix, false, signal);
+    }
+
+    watch(prefix = '', { signal } = {}) {
+        return new Stream(this.#id, prefix, true, signal);
+    }
+
+    async break(key, token) {
+        await native.break(this.#id, key, token);
+    }
+
+    // How many idle keys were forgotten.
+    async prune(idle) {
+        return native.prune(this.#id, time(idle, 'idle'));
+    }
+
+    stats() {
+        return native.stats(this.#id);
+    }
+
+    // Gives back what is still held (but detached), ends what waits. Once.
+    close() {
+        return this.#closed ??= (async () => {
+            await native.close(this.#id);
+        })();
+    }
+
+    [asyncDispose]() {
+        return this.close();
+    }
+}
+
+// Runs fn and gives the key back whatever comes of it.
+async function around(lock, fn, release = () => lock.release()) {
+    let value;
+    try {
+        value = await fn(lock);
+    } catch (error) {
+        await release().catch(() => {}); // what went wrong first is told
+        throw error;
+    }
+    try {
+        await release();
+    } catch (error) {
+        if (error instanceof LockLost) throw error;
+        // It was held as long as it was needed; it ends by its lease.
+        process.emitWarning(error.message, { type: 'HoldfastWarning', code: 'HOLDFAST_RELEASE' });
+    }
+    return value;
+}
+
+const OPEN = new Set(['owner', 'note', 'ioTimeout']);
+
+async function open(url, options = {}) {
+    known(options, OPEN, 'open');
+    const { owner, note, ioTimeout } = options;
+    return new Store(await native.open(url, owner, note,
+        ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout')));
+}
+
+module.exports = { Lock, Store, around, open };

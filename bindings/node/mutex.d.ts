@@ -1,0 +1,116 @@
+/** Mutexes of one process; KeyedMutex moves to a store when it is given a URL. */
+
+export type Releaser = () => void;
+
+export interface QueueOptions {
+    /** Higher ones are served first; within one, in order. */
+    priority?: number;
+    /** How long to wait: milliseconds, or '500ms', '10s', '5m', '2h', '1d'. Default: for ever. */
+    wait?: number | string;
+    /** Ends the wait; its reason is what the promise is rejected with. */
+    signal?: AbortSignal;
+}
+
+export interface MutexInterface {
+    acquire(how?: number | QueueOptions): Promise<Releaser>;
+    runExclusive<T>(fn: () => Promise<T> | T, how?: number | QueueOptions): Promise<T>;
+    waitForUnlock(how?: number | QueueOptions): Promise<void>;
+    isLocked(): boolean;
+    release(): void;
+    cancel(): void;
+}
+
+export interface SemaphoreInterface {
+    acquire(weight?: number, how?: number | QueueOptions): Promise<[number, Releaser]>;
+    runExclusive<T>(fn: (value: number) => Promise<T> | T, weight?: number,
+        how?: number | QueueOptions): Promise<T>;
+    waitForUnlock(weight?: number, how?: number | QueueOptions): Promise<void>;
+    isLocked(): boolean;
+    getValue(): number;
+    setValue(value: number): void;
+    release(weight?: number): void;
+    cancel(): void;
+}
+
+export class Mutex implements MutexInterface {
+    constructor(cancelError?: Error);
+    acquire(how?: number | QueueOptions): Promise<Releaser>;
+    runExclusive<T>(fn: () => Promise<T> | T, how?: number | QueueOptions): Promise<T>;
+    waitForUnlock(how?: number | QueueOptions): Promise<void>;
+    isLocked(): boolean;
+    release(): void;
+    cancel(): void;
+}
+
+export class Semaphore implements SemaphoreInterface {
+    constructor(value: number, cancelError?: Error);
+    acquire(weight?: number, how?: number | QueueOptions): Promise<[number, Releaser]>;
+    runExclusive<T>(fn: (value: number) => Promise<T> | T, weight?: number,
+        how?: number | QueueOptions): Promise<T>;
+    waitForUnlock(weight?: number, how?: number | QueueOptions): Promise<void>;
+    isLocked(): boolean;
+    getValue(): number;
+    setValue(value: number): void;
+    release(weight?: number): void;
+    cancel(): void;
+}
+
+export function withTimeout(mutex: MutexInterface, ms: number, error?: Error): MutexInterface;
+export function withTimeout(semaphore: SemaphoreInterface, ms: number,
+    error?: Error): SemaphoreInterface;
+export function tryAcquire(mutex: MutexInterface, error?: Error): MutexInterface;
+export function tryAcquire(semaphore: SemaphoreInterface, error?: Error): SemaphoreInterface;
+
+export const E_TIMEOUT: Error;
+export const E_ALREADY_LOCKED: Error;
+export const E_CANCELED: Error;
+
+/** What runs under a key. */
+export interface Held {
+    readonly key: string;
+    /** Grows with every grant; with a store it is the fencing token. */
+    readonly token: number;
+    /** Aborts when the lock is lost, or with the signal in the options. */
+    readonly signal: AbortSignal;
+}
+
+export interface KeyedOptions extends QueueOptions {
+    /** With a store: see AcquireOptions. Without one these do nothing. */
+    lease?: number | string;
+    owner?: string;
+    note?: string;
+    /** With a store only. */
+    maxHold?: number | string;
+    atLeast?: number | string;
+    shared?: boolean;
+    limit?: number;
+    unqueued?: boolean;
+    noRenew?: boolean;
+}
+
+/** Gives a key back; with a store the promise tells when that is done. Once. */
+export interface KeyReleaser {
+    (): Promise<void> | true;
+    [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A mutex for each key. Idle keys are forgotten. */
+export class KeyedMutex {
+    /** Without a URL: in this process. With one: in that store, opened at the first use. */
+    constructor(url?: string,
+        options?: { owner?: string; note?: string; ioTimeout?: number | string });
+    acquire(key: string, options?: KeyedOptions): Promise<KeyReleaser>;
+    tryAcquire(key: string, options?: KeyedOptions): Promise<KeyReleaser>;
+    runExclusive<T>(key: string, fn: (held: Held) => Promise<T> | T,
+        options?: KeyedOptions): Promise<T>;
+    waitForUnlock(key: string, options?: KeyedOptions): Promise<void>;
+    /** By this very object, whatever other processes hold. */
+    isLocked(key: string): boolean;
+    release(key: string): Promise<void>;
+    /** Ends the waits for a key, or for all. */
+    cancel(key?: string): void;
+    /** How many keys are held or waited for here. */
+    readonly size: number;
+    close(): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+}

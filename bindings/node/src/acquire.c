@@ -1,0 +1,192 @@
+/*
+ * acquire.c - getting a lock: at once where that takes no request, else by a pending wait, which
+ * costs no thread.
+ */
+#include "addon.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* (store, key, options): the lock's id; 0 if it has to be waited for. */
+static napi_value js_try(napi_env env, napi_callback_info info)
+{
+    napi_value argv[3];
+    struct addon *a = begin(env, info, 3, argv);
+    struct store *s = store_of(a, argv[0]);
+    char key[HF_KEY_CAP + 3];
+    struct wanted want;
+    if (!s) return NULL;
+    if (!s->instant) return number(env, 0);
+    if (take_key(a, argv[1], key) || take_wanted(a, argv[2], &want)) return NULL;
+    bool once = want.o.wait_ms == 0;
+    /* All tasks of JavaScript are one thread: to the library one that asks for what another holds
+       looks like one that asks twice. Only an owner can say that it is, and that takes the way
+       which doesn't look at threads. */
+    if (want.o.owner) return number(env, 0);
+    hf_lock *l;
+    hf_error err;
+    want.o.wait_ms = 0;
+    int rc = hf_acquire(s->h, key, &want.o, &l, &err);
+    if (!rc) {
+        struct lock *lock = lock_new(s, l);
+        if (lock) return number(env, lock->object.id);
+        napi_throw_error(env, NULL, "holdfast: out of memory");
+        return NULL;
+    }
+    if (rc == HF_RECURSIVE || (rc == HF_BUSY && !once)) return number(env, 0);
+    fail_with(a, &err, key);
+    return NULL;
+}
+
+/* ---- waiting ---- */
+
+static void unlink_wait(struct wait *w)
+{
+    strike(w->store->addon, &w->object);
+    if ((*w->prev = w->next)) w->next->prev = w->prev;
+}
+
+/* On a library thread. */
+static void done(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    struct wait *w = arg;
+    w->code = code;
+    w->got = l;
+    if (code) w->err = *err;
+    post(w->store->addon, &w->event);
+}
+
+static void drop(struct event *e) { free((struct wait *)e); }
+
+static void deliver(struct addon *a, struct event *e)
+{
+    struct wait *w = (struct wait *)e;
+    struct store *s = w->store;
+    napi_value value = NULL;
+    hf_wait_free(w->w);
+    unlink_wait(w);
+    if (!w->code && s->closing && w->got) {
+        /* Granted, and given back by hf_close. */
+        w->code = HF_CANCELED;
+        memcpy(w->err.text, "the store is closed", sizeof "the store is closed");
+    } else if (!w->code && w->got) {
+        struct lock *lock = lock_new(s, w->got);
+        if (lock)
+            value = number(a->env, lock->object.id);
+        else
+            w->code = HF_NOMEM;
+    } else if (!w->code) {
+        value = once_value(a, &w->once);
+    }
+    settle(a, w->deferred, w->code, &w->err, w->key, value);
+    unpend(a);
+    free(w);
+    store_unref(s);
+}
+
+/* (store, key, options, keepMs | undefined): a promise of a lock's id, or, for an event that is
+   done already, of when and by whom; keepMs makes it an event. */
+static napi_value js_start(napi_env env, napi_callback_info info)
+{
+    napi_value argv[4], promise = NULL;
+    struct addon *a = begin(env, info, 4, argv);
+    struct store *s = store_of(a, argv[0]);
+    struct wanted want;
+    struct wait *w;
+    double keep;
+    if (!s || !(w = calloc(1, sizeof *w))) return NULL;
+    if (take_key(a, argv[1], w->key) || take_wanted(a, argv[2], &want)) {
+        free(w);
+        return NULL;
+    }
+    w->is_once = !take_number(env, argv[3], &keep);
+    w->event.deliver = deliver;
+    w->event.drop = drop;
+    w->store = s;
+    if (!enroll(a, &w->object, KIND_WAIT) || napi_create_promise(env, &w->deferred, &promise)) {
+        strike(a, &w->object);
+        free(w);
+        napi_throw_error(env, NULL, "holdfast: out of memory");
+        return NULL;
+    }
+    w->prev = &s->waits;
+    if ((w->next = s->waits)) s->waits->prev = &w->next;
+    s->waits = w;
+    int rc;
+    if (w->is_once)
+        rc = hf_once_start(s->h, w->key, keep == HUGE_VAL ? HF_FOREVER : (int64_t)keep, &want.o,
+                           &w->once, done, w, &w->w, &w->err);
+    else
+        rc = hf_acquire_start(s->h, w->key, &want.o, done, w, &w->w, &w->err);
+    if (rc) {
+        unlink_wait(w);
+        settle(a, w->deferred, rc, &w->err, w->key, NULL);
+        free(w);
+        return promise;
+    }
+    s->refs++;
+    pend(a);
+    a->last_wait = w->object.id;
+    return promise;
+}
+
+/* () The id of the wait that was started last. */
+static napi_value js_last_wait(napi_env env, napi_callback_info info)
+{
+    return number(env, begin(env, info, 0, NULL)->last_wait);
+}
+
+/* (wait) */
+static napi_value js_cancel(napi_env env, napi_callback_info info)
+{
+    napi_value argv[1];
+    struct addon *a = begin(env, info, 1, argv);
+    struct wait *w = (struct wait *)named(a, argv[0], KIND_WAIT);
+    static const size_t at = offsetof(struct wait, object);
+    w = w ? (struct wait *)(void *)((char *)w - at) : NULL;
+    if (w) hf_wait_cancel(w->w);
+    return NULL;
+}
+
+/* ---- a grant made elsewhere ---- */
+
+static void adopt_work(struct job *job)
+{
+    job->code = hf_adopt(job->store->h, job->key, job->number, &job->got, &job->err);
+}
+
+static napi_value adopted(struct addon *a, struct job *job)
+{
+    struct lock *lock = job->store->closing ? NULL : lock_new(job->store, job->got);
+    return lock ? number(a->env, lock->object.id) : NULL;
+}
+
+/* (store, key, token): a promise of a lock's id. */
+static napi_value js_adopt(napi_env env, napi_callback_info info)
+{
+    napi_value argv[3], promise = NULL;
+    struct addon *a = begin(env, info, 3, argv);
+    struct store *s = store_of(a, argv[0]);
+    char key[HF_KEY_CAP + 3];
+    double token = 0;
+    if (!s || take_key(a, argv[1], key)) return NULL;
+    take_number(env, argv[2], &token);
+    struct job *job = job_new(s, adopt_work, &promise);
+    if (!job) return NULL;
+    memcpy(job->key, key, sizeof key);
+    job->number = (uint64_t)token;
+    job->result = adopted;
+    job_start(job);
+    return promise;
+}
+
+void acquire_exports(napi_env env, napi_value exports)
+{
+    static const struct method methods[] = {{"try", js_try},
+                                            {"start", js_start},
+                                            {"lastWait", js_last_wait},
+                                            {"cancel", js_cancel},
+                                            {"adopt", js_adopt}};
+    ADD_METHODS(env, exports, methods);
+}

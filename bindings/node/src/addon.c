@@ -1,0 +1,196 @@
+/*
+ * addon.c - the environment's own: ids, events from other threads, beginning and end.
+ */
+#include "addon.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An id is slot + generation * SLOTS: below 2^53, never 0, and never the same twice. */
+enum { SLOTS = 1 << 20 };
+
+bool enroll(struct addon *a, struct object *object, enum kind kind)
+{
+    if (a->free_slot == UINT32_MAX) {
+        uint32_t n = a->n_slots ? a->n_slots * 2 : 64;
+        struct slot *more = n <= SLOTS ? realloc(a->slots, n * sizeof *more) : NULL;
+        if (!more) return false;
+        for (uint32_t i = n; i-- > a->n_slots;) {
+            more[i] = (struct slot){NULL, 1, a->free_slot};
+            a->free_slot = i;
+        }
+        a->slots = more;
+        a->n_slots = n;
+    }
+    uint32_t at = a->free_slot;
+    a->free_slot = a->slots[at].next_free;
+    a->slots[at].object = object;
+    object->kind = kind;
+    object->id = (double)a->slots[at].generation * SLOTS + at;
+    return true;
+}
+
+void strike(struct addon *a, struct object *object)
+{
+    if (!object->id) return;
+    uint32_t at = (uint32_t)((uint64_t)object->id % SLOTS);
+    a->slots[at].object = NULL;
+    if (++a->slots[at].generation) { /* a slot whose numbers are used up isn't used again */
+        a->slots[at].next_free = a->free_slot;
+        a->free_slot = at;
+    }
+    object->id = 0;
+}
+
+struct object *named(struct addon *a, napi_value id, enum kind kind)
+{
+    double value;
+    if (take_number(a->env, id, &value) || !(value >= SLOTS && value < 0x1p53)) return NULL;
+    uint32_t at = (uint32_t)((uint64_t)value % SLOTS);
+    if (at >= a->n_slots) return NULL;
+    struct object *found = a->slots[at].object;
+    return found && found->kind == kind && found->id == value ? found : NULL;
+}
+
+/* ---- events ---- */
+
+void post(struct addon *a, struct event *e)
+{
+    /* The queue has no limit, and ends after every thread that posts. */
+    if (napi_call_threadsafe_function(a->tell, e, napi_tsfn_nonblocking) != napi_ok) e->drop(e);
+}
+
+static void deliver(napi_env env, napi_value callback, void *context, void *data)
+{
+    struct addon *a = context;
+    struct event *e = data;
+    (void)callback;
+    if (env && !a->ended)
+        e->deliver(a, e);
+    else
+        e->drop(e);
+}
+
+void pend(struct addon *a)
+{
+    if (!a->pending++) napi_ref_threadsafe_function(a->env, a->tell);
+}
+
+void unpend(struct addon *a)
+{
+    if (!--a->pending) napi_unref_threadsafe_function(a->env, a->tell);
+}
+
+/* ---- calls ---- */
+
+struct addon *begin(napi_env env, napi_callback_info info, size_t n, napi_value *argv)
+{
+    void *data;
+    napi_get_cb_info(env, info, &n, argv, NULL, &data);
+    return data;
+}
+
+void add_methods(napi_env env, napi_value exports, const struct method *methods, size_t n)
+{
+    void *a;
+    napi_get_instance_data(env, &a);
+    for (size_t i = 0; i < n; i++) {
+        napi_value function;
+        if (!napi_create_function(env, methods[i].name, NAPI_AUTO_LENGTH, methods[i].call, a,
+                                  &function))
+            napi_set_named_property(env, exports, methods[i].name, function);
+    }
+}
+
+/* (makeError) */
+static napi_value js_setup(napi_env env, napi_callback_info info)
+{
+    napi_value argv[1];
+    struct addon *a = begin(env, info, 1, argv);
+    if (!a->make_error) napi_create_reference(env, argv[0], 1, &a->make_error);
+    return NULL;
+}
+
+/* (by): somebody begins, or ends, to wait for a stream. */
+static napi_value js_pend(napi_env env, napi_callback_info info)
+{
+    napi_value argv[1];
+    struct addon *a = begin(env, info, 1, argv);
+    double by = 0;
+    take_number(env, argv[0], &by);
+    if (by > 0)
+        pend(a);
+    else if (a->pending)
+        unpend(a);
+    return NULL;
+}
+
+/* () How many waits and calls are under way; for tests. */
+static napi_value js_pending(napi_env env, napi_callback_info info)
+{
+    return number(env, begin(env, info, 0, NULL)->pending);
+}
+
+/* Everything is given back and closed; nothing can be opened any more. */
+static void end(struct addon *a)
+{
+    if (a->ended) return;
+    stores_end(a);
+    a->ended = true;
+}
+
+static napi_value js_end(napi_env env, napi_callback_info info)
+{
+    end(begin(env, info, 0, NULL));
+    return NULL;
+}
+
+/* Runs before the queue of events is ended, for it was added after it. */
+static void at_end(void *arg) { end(arg); }
+
+static void finalize(napi_env env, void *data, void *hint)
+{
+    struct addon *a = data;
+    (void)env;
+    (void)hint;
+    free(a->slots);
+    free(a);
+}
+
+/* The library's threads and fork handlers outlive an environment: this code stays where it is. */
+static void stay(void)
+{
+    Dl_info info;
+    if (dladdr((const void *)&stay, &info)) dlopen(info.dli_fname, RTLD_LAZY | RTLD_NODELETE);
+}
+
+NAPI_MODULE_INIT()
+{
+    struct addon *a = calloc(1, sizeof *a);
+    napi_value name;
+    if (!a) return NULL;
+    stay();
+    a->env = env;
+    a->free_slot = UINT32_MAX;
+    if (napi_set_instance_data(env, a, finalize, NULL)) {
+        free(a);
+        return NULL;
+    }
+    if (napi_create_string_utf8(env, "holdfast", NAPI_AUTO_LENGTH, &name) ||
+        napi_create_threadsafe_function(env, NULL, NULL, name, 0, 1, NULL, NULL, a, deliver,
+                                        &a->tell) ||
+        napi_unref_threadsafe_function(env, a->tell) || napi_add_env_cleanup_hook(env, at_end, a)) {
+        napi_throw_error(env, NULL, "holdfast: the addon cannot be set up");
+        return NULL;
+    }
+    static const struct method methods[] = {
+        {"setup", js_setup}, {"pend", js_pend}, {"pending", js_pending}, {"end", js_end}};
+    ADD_METHODS(env, exports, methods);
+    napi_set_named_property(env, exports, "version", text(env, hf_version()));
+    store_exports(env, exports);
+    lock_exports(env, exports);
+    acquire_exports(env, exports);
+    stream_exports(env, exports);
+    return exports;
+}

@@ -1,0 +1,207 @@
+/*
+ * addon.h - the inside of the Node addon, shared by its files.
+ *
+ * Every Node environment (the main thread, each worker) has an addon of its own: struct addon.
+ * JavaScript names stores, locks, waits and streams by numbers (ids), which are checked at each
+ * call; nothing here is freed by the garbage collector.
+ *
+ * Threads: everything of this file belongs to the environment's own thread, but where it says
+ * otherwise. What other threads have to tell is an event, posted to that thread (post).
+ */
+#ifndef HF_NODE_ADDON_H
+#define HF_NODE_ADDON_H
+
+#include <holdfast.h>
+#include <node_api.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct addon;
+struct store;
+struct lock;
+
+enum kind { KIND_STORE, KIND_LOCK, KIND_WAIT, KIND_STREAM };
+
+/* What an id names; the first member of each of those. */
+struct object {
+    enum kind kind;
+    double id; /* 0: none (any more) */
+};
+
+/* Something that another thread tells. Posted once; then it is either delivered, or dropped when
+   the environment has ended: a drop frees the event's own memory and touches nothing else. */
+struct event {
+    void (*deliver)(struct addon *a, struct event *e);
+    void (*drop)(struct event *e);
+};
+
+struct slot {
+    struct object *object;
+    uint32_t generation, next_free;
+};
+
+struct addon {
+    napi_env env;
+    napi_threadsafe_function tell;
+    napi_ref make_error; /* JavaScript's: (code, text, key) -> an error */
+    unsigned pending;    /* while there are any the process stays alive */
+    struct store *stores;
+    struct slot *slots;
+    uint32_t n_slots, free_slot;
+    double last_wait; /* id of the wait started last */
+    bool ended;
+};
+
+struct store {
+    struct object object;
+    struct store *next;
+    struct addon *addon;
+    hf *h;
+    bool instant; /* its requests never go over a network: they are made in place */
+    bool closing;
+    unsigned refs; /* waits, locks, jobs and streams that point here, and the open store itself */
+    struct lock *locks;
+    struct wait *waits;
+    struct stream *streams;
+    struct job *close_job;
+    pthread_t closer;
+    bool closer_runs;
+
+    pthread_mutex_t mu; /* of what follows, which the threads share */
+    pthread_cond_t work, idle;
+    struct job *first, *last;
+    pthread_t threads[4];
+    unsigned n_threads, n_idle, n_streaming;
+    bool stop;
+};
+
+struct lock {
+    struct object object;
+    struct lock *next, **prev;
+    struct store *store;
+    hf_lock *l;          /* NULL: released, or the store is closed */
+    unsigned busy;       /* jobs that use it */
+    struct job *release; /* waits until it isn't busy */
+    napi_ref on_lost;    /* NULL: nobody listens */
+    struct event lost;   /* told by a library thread */
+    bool lost_posted;    /* atomic; stays */
+    bool lost_done;      /* the event has been delivered */
+};
+
+struct wait {
+    struct event event;
+    struct object object;
+    struct wait *next, **prev;
+    struct store *store;
+    hf_wait *w;
+    napi_deferred deferred;
+    bool is_once;
+    int code;
+    hf_lock *got;
+    hf_once once;
+    hf_error err;
+    char key[HF_KEY_CAP + 3];
+};
+
+/* A copy of an hf_info, with its parties. */
+struct info {
+    hf_info it;
+    hf_party_info parties[];
+};
+
+/* A call that may block, made by one of the store's threads. */
+struct job {
+    struct event event;
+    struct job *next;
+    struct store *store;
+    struct lock *lock; /* or NULL */
+    void (*work)(struct job *job);
+    /* What the promise is resolved with; NULL: undefined. */
+    napi_value (*result)(struct addon *a, struct job *job);
+    napi_deferred deferred; /* NULL: nobody waits for it */
+    int code;
+    hf_error err;
+    int64_t ms;
+    uint64_t number;
+    hf_lock *l, *got;
+    struct info *info;
+    char *url;
+    hf_open_options open;
+    char owner[HF_OWNER_CAP + 3], note[HF_NOTE_CAP + 3];
+    char key[HF_KEY_CAP + 3];
+    char text[1024];
+};
+
+/* Options of an acquisition, with what they point to. */
+struct wanted {
+    hf_options o;
+    bool plain; /* nothing but wait_ms is set */
+    char owner[HF_OWNER_CAP + 3], note[HF_NOTE_CAP + 3];
+    uint8_t id[16];
+};
+
+/* addon.c */
+bool enroll(struct addon *a, struct object *object, enum kind kind); /* false: no memory */
+void strike(struct addon *a, struct object *object);
+struct object *named(struct addon *a, napi_value id, enum kind kind); /* NULL: not there */
+void post(struct addon *a, struct event *e);                          /* any thread */
+void pend(struct addon *a);
+void unpend(struct addon *a);
+struct addon *begin(napi_env env, napi_callback_info info, size_t n, napi_value *argv);
+
+/* values.c */
+napi_value number(napi_env env, double value);
+napi_value text(napi_env env, const char *value);
+void fail(struct addon *a, int code, const char *key, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void fail_with(struct addon *a, const hf_error *err, const char *key);
+napi_value make_error(struct addon *a, int code, const char *said, const char *key);
+void settle(struct addon *a, napi_deferred deferred, int code, const hf_error *err, const char *key,
+            napi_value value);
+int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *what);
+int take_key(struct addon *a, napi_value value, char to[HF_KEY_CAP + 3]);
+int take_number(napi_env env, napi_value value, double *ret);
+int take_wanted(struct addon *a, napi_value options, struct wanted *to);
+napi_value info_value(struct addon *a, const hf_info *info);
+napi_value once_value(struct addon *a, const hf_once *once);
+struct info *info_copy(const hf_info *info);
+
+/* jobs.c */
+struct job *job_new(struct store *s, void (*work)(struct job *job), napi_value *promise);
+void job_start(struct job *job);
+void job_deliver(struct addon *a, struct event *e);
+void jobs_begin(struct store *s);
+void jobs_end(struct store *s); /* any thread: returns when all is done */
+int start_thread(pthread_t *thread, void *(*body)(void *), void *arg);
+
+/* store.c */
+struct store *store_of(struct addon *a, napi_value id); /* NULL: an exception is pending */
+void store_unref(struct store *s);
+void stores_end(struct addon *a);
+void store_exports(napi_env env, napi_value exports);
+
+/* lock.c */
+struct lock *lock_new(struct store *s, hf_lock *l); /* NULL: no memory, and it is released */
+void lock_unbusy(struct job *job);
+void locks_closed(struct store *s);
+void locks_forget(struct store *s);
+void lock_exports(napi_env env, napi_value exports);
+
+/* acquire.c */
+void acquire_exports(napi_env env, napi_value exports);
+
+/* stream.c */
+void streams_stop(struct store *s);
+void stream_exports(napi_env env, napi_value exports);
+
+struct method {
+    const char *name;
+    napi_callback call;
+};
+void add_methods(napi_env env, napi_value exports, const struct method *methods, size_t n);
+#define ADD_METHODS(env, exports, list) \
+    add_methods(env, exports, list, sizeof(list) / sizeof *(list))
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * jobs.c - calls that may block (they go to a server, or to a disk), on threads of the store's own:
+ * a server that doesn't answer must hold up neither the event loop nor libuv's few threads, which
+ * files and names are waited for with.
+ */
+#include "addon.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = sizeof((struct store *)0)->threads / sizeof(pthread_t) };
+
+/* Signals are the main thread's. */
+int start_thread(pthread_t *thread, void *(*body)(void *), void *arg)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(thread, NULL, body, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+/* Under the mutex. */
+static struct job *next_job(struct store *s)
+{
+    while (!s->first && !s->stop) {
+        s->n_idle++;
+        pthread_cond_wait(&s->work, &s->mu);
+        s->n_idle--;
+    }
+    struct job *job = s->first;
+    if (job && !(s->first = job->next)) s->last = NULL;
+    return job;
+}
+
+static void *worker(void *arg)
+{
+    struct store *s = arg;
+    struct job *job;
+    pthread_mutex_lock(&s->mu);
+    while ((job = next_job(s))) {
+        pthread_mutex_unlock(&s->mu);
+        job->work(job);
+        post(s->addon, &job->event); /* it is gone now */
+        pthread_mutex_lock(&s->mu);
+    }
+    pthread_mutex_unlock(&s->mu);
+    return NULL;
+}
+
+void jobs_begin(struct store *s)
+{
+    pthread_mutex_init(&s->mu, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->idle, NULL);
+}
+
+void jobs_end(struct store *s)
+{
+    pthread_mutex_lock(&s->mu);
+    s->stop = true;
+    pthread_cond_broadcast(&s->work);
+    while (s->n_streaming) pthread_cond_wait(&s->idle, &s->mu);
+    pthread_mutex_unlock(&s->mu);
+    for (unsigned i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
+    s->n_threads = 0;
+}
+
+static void free_job(struct job *job)
+{
+    free(job->info);
+    free(job->url);
+    free(job);
+}
+
+static void drop(struct event *e) { free_job((struct job *)e); }
+
+void job_deliver(struct addon *a, struct event *e)
+{
+    struct job *job = (struct job *)e;
+    struct store *s = job->store;
+    napi_value value = !job->code && job->result ? job->result(a, job) : NULL;
+    settle(a, job->deferred, job->code, &job->err, *job->key ? job->key : NULL, value);
+    if (job->lock) lock_unbusy(job);
+    unpend(a);
+    free_job(job);
+    store_unref(s);
+}
+
+struct job *job_new(struct store *s, void (*work)(struct job *job), napi_value *promise)
+{
+    struct addon *a = s->addon;
+    struct job *job = calloc(1, sizeof *job);
+    if (!job || (promise && napi_create_promise(a->env, &job->deferred, promise))) {
+        free(job);
+        napi_throw_error(a->env, NULL, "holdfast: out of memory");
+        return NULL;
+    }
+    job->event.deliver = job_deliver;
+    job->event.drop = drop;
+    job->store = s;
+    job->work = work;
+    s->refs++;
+    pend(a);
+    return job;
+}
+
+void job_start(struct job *job)
+{
+    struct store *s = job->store;
+    pthread_mutex_lock(&s->mu);
+    if (s->last)
+        s->last->next = job;
+    else
+        s->first = job;
+    s->last = job;
+    /* More of them than one, because each may wait long for an answer. */
+    if (!s->n_idle && s->n_threads < THREADS && !start_thread(&s->threads[s->n_threads], worker, s))
+        s->n_threads++;
+    bool alone = !s->n_threads;
+    if (alone) s->first = s->last = NULL;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->mu);
+    if (!alone) return;
+    job->work(job); /* no thread to be had: late is better than never */
+    post(s->addon, &job->event);
+}

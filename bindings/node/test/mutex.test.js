@@ -1,0 +1,449 @@
+// What async-mutex documents of its Mutex and Semaphore, and what KeyedMutex adds.
+//
+//     node mutex.test.js [ours | async-mutex]    the latter proves that the first part is true
+'use strict';
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const { setMaxListeners } = require('node:events');
+
+const theirs = process.argv[2] === 'async-mutex';
+const { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Mutex, Semaphore, tryAcquire, withTimeout } =
+    theirs ? require('async-mutex') : require('../lib/mutex.js');
+
+const turns = async (n = 20) => {
+    for (let i = 0; i < n; i++) await null;
+};
+const soon = () => new Promise((resolve) => setImmediate(resolve));
+
+// Something that a test opens when it wants to.
+function gate() {
+    let open;
+    const opened = new Promise((resolve) => (open = resolve));
+    return { opened, open };
+}
+
+test('acquire: one at a time, in order', async () => {
+    const mutex = new Mutex();
+    const seen = [];
+    const all = [1, 2, 3, 4].map(async (n) => {
+        const release = await mutex.acquire();
+        seen.push(`+${n}`);
+        await soon();
+        seen.push(`-${n}`);
+        release();
+    });
+    await Promise.all(all);
+    assert.deepEqual(seen, ['+1', '-1', '+2', '-2', '+3', '-3', '+4', '-4']);
+});
+
+test('acquire: the releaser works once', async () => {
+    const mutex = new Mutex();
+    const release = await mutex.acquire();
+    const second = mutex.acquire();
+    release();
+    release();
+    await second;
+    release();
+    assert.equal(mutex.isLocked(), true);
+});
+
+test('runExclusive: the value of a function, of an async one', async () => {
+    const mutex = new Mutex();
+    assert.equal(await mutex.runExclusive(() => 42), 42);
+    assert.equal(await mutex.runExclusive(async () => 43), 43);
+    assert.equal(mutex.isLocked(), false);
+});
+
+test('runExclusive: the function never runs before the call has returned', async () => {
+    const mutex = new Mutex();
+    let ran = false;
+    const done = mutex.runExclusive(() => (ran = true));
+    assert.equal(ran, false);
+    assert.equal(mutex.isLocked(), true);
+    await done;
+    assert.equal(ran, true);
+});
+
+test('runExclusive: one at a time, in order, also with acquire', async () => {
+    const mutex = new Mutex();
+    const seen = [];
+    const { opened, open } = gate();
+    const first = mutex.runExclusive(async () => {
+        seen.push(1);
+        await opened;
+    });
+    const second = mutex.acquire().then((release) => {
+        seen.push(2);
+        release();
+    });
+    const third = mutex.runExclusive(() => seen.push(3));
+    await turns();
+    assert.deepEqual(seen, [1]);
+    open();
+    await Promise.all([first, second, third]);
+    assert.deepEqual(seen, [1, 2, 3]);
+});
+
+for (const [how, thrower] of [['throws', () => {
+    throw new Error('broken');
+}], ['rejects', async () => {
+    throw new Error('broken');
+}]]) {
+    test(`runExclusive: released when the function ${how}`, async () => {
+        const mutex = new Mutex();
+        const broken = mutex.runExclusive(thrower);
+        const next = mutex.runExclusive(() => 'next');
+        await assert.rejects(broken, /broken/);
+        assert.equal(await next, 'next');
+        assert.equal(mutex.isLocked(), false);
+    });
+}
+
+test('isLocked: from the call on until the last release', async () => {
+    const mutex = new Mutex();
+    assert.equal(mutex.isLocked(), false);
+    const first = mutex.acquire();
+    assert.equal(mutex.isLocked(), true);
+    const second = mutex.acquire();
+    (await first)();
+    assert.equal(mutex.isLocked(), true);
+    (await second)();
+    assert.equal(mutex.isLocked(), false);
+});
+
+test('release: without a releaser; nothing when it is free', async () => {
+    const mutex = new Mutex();
+    mutex.release();
+    await mutex.acquire();
+    const second = mutex.acquire();
+    mutex.release();
+    await second;
+    assert.equal(mutex.isLocked(), true);
+    mutex.release();
+    assert.equal(mutex.isLocked(), false);
+    mutex.release();
+    assert.equal(mutex.isLocked(), false);
+    await mutex.acquire();
+    assert.equal(mutex.isLocked(), true);
+});
+
+test('waitForUnlock: at once when it is free', async () => {
+    await new Mutex().waitForUnlock();
+});
+
+test('waitForUnlock: when it is free, without taking it', async () => {
+    const mutex = new Mutex();
+    const release = await mutex.acquire();
+    const seen = [];
+    const waits = [1, 2].map((n) => mutex.waitForUnlock().then(() => seen.push(n)));
+    await turns();
+    assert.deepEqual(seen, []);
+    release();
+    await Promise.all(waits);
+    assert.deepEqual(seen, [1, 2]);
+    assert.equal(mutex.isLocked(), false);
+});
+
+test('waitForUnlock: not while another takes over', async () => {
+    const mutex = new Mutex();
+    const first = await mutex.acquire();
+    let unlocked = false;
+    const wait = mutex.waitForUnlock().then(() => (unlocked = true));
+    const second = mutex.acquire();
+    first();
+    const release = await second;
+    await turns();
+    assert.equal(unlocked, false);
+    release();
+    await wait;
+});
+
+test('cancel: those who wait are rejected, in order; the holder is left alone', async () => {
+    const mutex = new Mutex();
+    const release = await mutex.acquire();
+    const seen = [];
+    const waits = [1, 2].map((n) => mutex.acquire().catch((error) => {
+        assert.equal(error, E_CANCELED);
+        seen.push(n);
+    }));
+    mutex.cancel();
+    await Promise.all(waits);
+    assert.deepEqual(seen, [1, 2]);
+    assert.equal(mutex.isLocked(), true);
+    release();
+    assert.equal(mutex.isLocked(), false);
+    await mutex.acquire();
+});
+
+test('cancel: runExclusive is rejected, and its function never runs', async () => {
+    const mutex = new Mutex();
+    const release = await mutex.acquire();
+    let ran = false;
+    const wait = mutex.runExclusive(() => (ran = true));
+    mutex.cancel();
+    await assert.rejects(wait, (error) => error === E_CANCELED);
+    release();
+    await turns();
+    assert.equal(ran, false);
+});
+
+test('cancel: with an error of one\'s own', async () => {
+    const mine = new Error('mine');
+    const mutex = new Mutex(mine);
+    await mutex.acquire();
+    const wait = mutex.acquire();
+    mutex.cancel();
+    await assert.rejects(wait, (error) => error === mine);
+});
+
+test('priorities: higher ones first, equal ones in order', async () => {
+    const mutex = new Mutex();
+    const release = await mutex.acquire();
+    const seen = [];
+    const all = [[1, 0], [2, 5], [3, 0], [4, 5], [5, -1]].map(([n, priority]) =>
+        mutex.runExclusive(() => seen.push(n), priority));
+    release();
+    await Promise.all(all);
+    assert.deepEqual(seen, [2, 4, 1, 3, 5]);
+});
+
+test('withTimeout: acquire in time, and too late', async () => {
+    const mutex = withTimeout(new Mutex(), 30);
+    const release = await mutex.acquire();
+    await assert.rejects(mutex.acquire(), (error) => error === E_TIMEOUT);
+    release();
+    await turns();
+    assert.equal(mutex.isLocked(), false);
+    (await mutex.acquire())();
+});
+
+test('withTimeout: runExclusive too late never runs; who comes next does', async () => {
+    const inner = new Mutex();
+    const mine = new Error('mine');
+    const mutex = withTimeout(inner, 30, mine);
+    const release = await inner.acquire();
+    let ran = false;
+    await assert.rejects(mutex.runExclusive(() => (ran = true)), (error) => error === mine);
+    const next = inner.runExclusive(() => 'next');
+    release();
+    assert.equal(await next, 'next');
+    assert.equal(ran, false);
+});
+
+test('withTimeout: waitForUnlock too late', async () => {
+    const mutex = withTimeout(new Mutex(), 20);
+    await mutex.acquire();
+    await assert.rejects(mutex.waitForUnlock(), (error) => error === E_TIMEOUT);
+    mutex.release();
+    await mutex.waitForUnlock();
+});
+
+test('withTimeout: cancel', async () => {
+    const mutex = withTimeout(new Mutex(), 60000);
+    await mutex.acquire();
+    const wait = mutex.acquire();
+    mutex.cancel();
+    await assert.rejects(wait, (error) => error === E_CANCELED);
+});
+
+test('tryAcquire: at once, or not at all', async () => {
+    const mutex = new Mutex();
+    const release = await tryAcquire(mutex).acquire();
+    await assert.rejects(tryAcquire(mutex).acquire(), (error) => error === E_ALREADY_LOCKED);
+    release();
+    assert.equal(await tryAcquire(mutex).runExclusive(() => 1), 1);
+});
+
+test('Semaphore: so many at a time, values, releases', async () => {
+    const semaphore = new Semaphore(2);
+    let most = 0, now = 0;
+    await Promise.all(Array.from({ length: 6 }, () => semaphore.runExclusive(async (value) => {
+        assert.ok(value > 0);
+        most = Math.max(most, ++now);
+        await soon();
+        now--;
+    })));
+    assert.equal(most, 2);
+    const [value, release] = await semaphore.acquire();
+    assert.equal(value, 2);
+    assert.equal(semaphore.getValue(), 1);
+    release();
+    release();
+    assert.equal(semaphore.getValue(), 2);
+    assert.equal(semaphore.isLocked(), false);
+});
+
+test('Semaphore: weights; a heavy one isn\'t overtaken', async () => {
+    const semaphore = new Semaphore(3);
+    const [, release] = await semaphore.acquire(2);
+    const seen = [];
+    const heavy = semaphore.acquire(3).then(([, done]) => {
+        seen.push('heavy');
+        done();
+    });
+    const light = semaphore.acquire(1).then(([, done]) => {
+        seen.push('light');
+        done();
+    });
+    await turns();
+    assert.deepEqual(seen, []);
+    release();
+    await Promise.all([heavy, light]);
+    assert.deepEqual(seen, ['heavy', 'light']);
+    await assert.rejects(async () => semaphore.acquire(0), /weight/);
+});
+
+test('Semaphore: setValue wakes, cancel rejects', async () => {
+    const semaphore = new Semaphore(0);
+    assert.equal(semaphore.isLocked(), true);
+    const first = semaphore.acquire(), second = semaphore.acquire();
+    semaphore.setValue(1);
+    await first;
+    semaphore.cancel();
+    await assert.rejects(second, (error) => error === E_CANCELED);
+});
+
+if (theirs) return;
+
+const { KeyedMutex, LockUnavailable, LockCanceled, InvalidArgument } = {
+    ...require('../lib/errors.js'), ...require('../lib/mutex.js') };
+
+test('AbortSignal: a wait is given up, with its reason; the next one is served', async () => {
+    const mutex = new Mutex();
+    const release = await mutex.acquire();
+    const stop = new AbortController();
+    const wait = mutex.acquire({ signal: stop.signal });
+    const next = mutex.acquire();
+    stop.abort(new Error('enough'));
+    await assert.rejects(wait, /enough/);
+    await assert.rejects(mutex.acquire({ signal: stop.signal }), /enough/);
+    release();
+    await next;
+});
+
+test('AbortSignal between the grant and its news: given back', async () => {
+    for (const make of [() => new Mutex(), () => new Semaphore(1)]) {
+        const lock = make();
+        const stop = new AbortController();
+        let release = await lock.acquire();
+        release = Array.isArray(release) ? release[1] : release;
+        const wait = lock instanceof Mutex ? lock.acquire({ signal: stop.signal })
+            : lock.acquire(1, { signal: stop.signal });
+        release();
+        stop.abort(new Error('enough'));
+        await assert.rejects(wait, /enough/);
+        assert.equal(lock.isLocked(), false);
+    }
+});
+
+test('KeyedMutex: one at a time for a key, keys side by side, idle ones forgotten', async () => {
+    const mutex = new KeyedMutex();
+    const { opened, open } = gate();
+    const seen = [];
+    const a = mutex.runExclusive('a', () => opened);
+    const behind = mutex.runExclusive('a', () => seen.push('a'));
+    await mutex.runExclusive('b', () => seen.push('b'));
+    assert.equal(mutex.isLocked('a'), true);
+    assert.equal(mutex.isLocked('b'), false);
+    assert.equal(mutex.size, 1);
+    open();
+    await Promise.all([a, behind]);
+    assert.deepEqual(seen, ['b', 'a']);
+    assert.equal(mutex.size, 0);
+});
+
+test('KeyedMutex: acquire, release, waitForUnlock, tryAcquire', async () => {
+    const mutex = new KeyedMutex();
+    const release = await mutex.acquire('a');
+    await assert.rejects(mutex.tryAcquire('a'),
+        (error) => error instanceof LockUnavailable && error.code === 'BUSY' && error.key === 'a');
+    const unlocked = mutex.waitForUnlock('a');
+    release();
+    release();
+    await unlocked;
+    assert.equal(mutex.size, 0);
+    await mutex.acquire('a');
+    await mutex.release('a');
+    assert.equal(mutex.isLocked('a'), false);
+    await mutex.waitForUnlock('a');
+});
+
+test('KeyedMutex: timeouts, signals, cancel, unknown options', async () => {
+    const mutex = new KeyedMutex();
+    const release = await mutex.acquire('a');
+    await assert.rejects(mutex.acquire('a', { wait: '20ms' }),
+        (error) => error instanceof LockUnavailable && error.code === 'TIMEOUT');
+    const stop = new AbortController();
+    const given = mutex.runExclusive('a', () => assert.fail(), { signal: stop.signal });
+    stop.abort(new Error('enough'));
+    await assert.rejects(given, /enough/);
+    const canceled = mutex.acquire('a');
+    mutex.cancel();
+    await assert.rejects(canceled, (error) => error instanceof LockCanceled);
+    await assert.rejects(mutex.acquire('a', { limit: 2 }),
+        (error) => error instanceof InvalidArgument);
+    release();
+    assert.equal(mutex.size, 0);
+});
+
+test('KeyedMutex: what runs is told its key, a growing token, a signal', async () => {
+    const mutex = new KeyedMutex();
+    const first = await mutex.runExclusive('a', (held) => held);
+    const second = await mutex.runExclusive('a', (held) => held);
+    assert.equal(first.key, 'a');
+    assert.ok(second.token > first.token);
+    assert.equal(first.signal.aborted, false);
+});
+
+test('KeyedMutex: released when the function throws', async () => {
+    const mutex = new KeyedMutex();
+    await assert.rejects(mutex.runExclusive('a', () => {
+        throw new Error('broken');
+    }), /broken/);
+    assert.equal(mutex.size, 0);
+});
+
+test('KeyedMutex: a hundred thousand in line, given up from the middle', async () => {
+    const mutex = new KeyedMutex();
+    const release = await mutex.acquire('a');
+    let served = 0, given = 0;
+    const stop = new AbortController();
+    setMaxListeners(0, stop.signal);
+    const all = Array.from({ length: 100000 }, (_, i) => mutex.runExclusive('a', () => served++,
+        i % 100 === 50 ? { signal: stop.signal } : undefined).catch(() => given++));
+    stop.abort();
+    release();
+    await Promise.all(all);
+    assert.deepEqual([served, given, mutex.size], [99000, 1000, 0]);
+});
+
+test('KeyedMutex with a URL: the same calls, a store\'s locks', async () => {
+    const one = new KeyedMutex('mem:keyed'), two = new KeyedMutex('mem:keyed');
+    const seen = [];
+    await Promise.all([one, two, one, two].map((mutex, n) => mutex.runExclusive('a',
+        async ({ key, token, signal }) => {
+            seen.push(`+${n}`);
+            assert.equal(key, 'a');
+            assert.ok(token > 1e12 && !signal.aborted);
+            await soon();
+            seen.push(`-${n}`);
+        })));
+    for (let i = 0; i < 8; i += 2) assert.equal(seen[i].slice(1), seen[i + 1].slice(1));
+    const release = await one.acquire('a');
+    assert.deepEqual([one.isLocked('a'), two.isLocked('a')], [true, false]);
+    await assert.rejects(two.tryAcquire('a'), (error) => error.code === 'BUSY');
+    await assert.rejects(two.acquire('a', { wait: 20 }), (error) => error.code === 'TIMEOUT');
+    const canceled = two.acquire('a');
+    await soon();
+    two.cancel('a');
+    await assert.rejects(canceled, (error) => error.code === 'CANCELED');
+    const unlocked = two.waitForUnlock('a');
+    await release();
+    await unlocked;
+    await assert.rejects(one.runExclusive('a', () => {
+        throw new Error('broken');
+    }), /broken/);
+    assert.deepEqual([one.size, two.size], [0, 0]);
+    await Promise.all([one.close(), two.close()]);
+    await assert.rejects(one.acquire('a'), (error) => error.code === 'CANCELED');
+});
