@@ -418,7 +418,8 @@ class Stored {
         const stop = new AbortController();
         const { signal } = options;
         const abort = () => stop.abort(signal.reason);
-        if (priority) throw makeError('INVALID', `acquire '${key}': a store has no priorities`, key);
+        if (priority)
+            throw makeError('INVALID', `acquire '${key}': a store has no priorities`, key);
         if (signal?.aborted) throw signal.reason;
         signal?.addEventListener('abort', abort, { once: true });
         add(this.#waits, key, stop);

@@ -6,16 +6,17 @@ const FLAGS = { detached: 1, unqueued: 2, recursive: 4, atMostOnce: 8, noRenew: 
 const ACQUIRE = new Set(['wait', 'lease', 'maxHold', 'atLeast', 'shared', 'limit', 'owner', 'note',
     'requestId', 'signal', 'detached', 'unqueued', 'recursive', 'noRenew']);
 const ONCE = new Set([...ACQUIRE, 'keep', 'atMostOnce']);
-const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000 };
+const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, '': 1000 };
 
 function invalid(text) {
     return makeError('INVALID', text);
 }
 
-// Milliseconds: a number of them, or a text such as '500ms', '10s', '1.5h', '7d'.
+// Milliseconds: a number of them, or a text as the command takes it: '500ms', '10s', '1.5h',
+// '7d'; there a number alone is seconds.
 function time(value, name) {
     if (typeof value === 'number' && value >= 0) return Math.ceil(value);
-    const match = typeof value === 'string' && /^(\d+\.?\d*|\.\d+)(ms|s|m|h|d)$/.exec(value);
+    const match = typeof value === 'string' && /^(\d+\.?\d*|\.\d+)(ms|s|m|h|d|)$/.exec(value);
     // What is a thousandth too much by the way in which fractions are kept isn't meant.
     if (match) return Math.ceil(Number((match[1] * UNITS[match[2]]).toFixed(3)));
     throw invalid(`${name} '${String(value)}': not a time: milliseconds, or a text such as ` +

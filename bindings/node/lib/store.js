@@ -295,7 +295,8 @@ class Store {
     // Takes charge of a grant made elsewhere.
     async adopt(key, token) {
         const id = await native.adopt(this.#id, key, token);
-        if (id === undefined) throw makeError('CANCELED', `adopt '${key}': the store is closed`, key);
+        if (id === undefined)
+            throw makeError('CANCELED', `adopt '${key}': the store is closed`, key);
         return new Lock(id, key).handedOut(true);
     }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const int64_t DAY_MS = 86400000;
+
 /* (store, key, options): the lock's id; 0 if it has to be waited for. */
 static napi_value js_try(napi_env env, napi_callback_info info)
 {
@@ -22,8 +24,8 @@ static napi_value js_try(napi_env env, napi_callback_info info)
     bool once = want.o.wait_ms == 0;
     /* All tasks of JavaScript are one thread: to the library one that asks for what another holds
        looks like one that asks twice. Only an owner can say that it is, and that takes the way
-       which doesn't look at threads. */
-    if (want.o.owner) return number(env, 0);
+       which doesn't look at threads. A wait that may be too long for the library is told there. */
+    if (want.o.owner || want.o.wait_ms > DAY_MS) return number(env, 0);
     hf_lock *l;
     hf_error err;
     want.o.wait_ms = 0;
@@ -34,6 +36,7 @@ static napi_value js_try(napi_env env, napi_callback_info info)
         napi_throw_error(env, NULL, "holdfast: out of memory");
         return NULL;
     }
+    if (rc == HF_BUSY && !once) s->looks++;
     if (rc == HF_RECURSIVE || (rc == HF_BUSY && !once)) return number(env, 0);
     fail_with(a, &err, key);
     return NULL;

@@ -61,7 +61,8 @@ struct store {
     hf *h;
     bool instant; /* its requests never go over a network: they are made in place */
     bool closing;
-    unsigned refs; /* waits, locks, jobs and streams that point here, and the open store itself */
+    uint64_t looks; /* that found the key held, before a wait: nobody was refused */
+    unsigned refs;  /* waits, locks, jobs and streams that point here, and the open store itself */
     struct lock *locks;
     struct wait *waits;
     struct stream *streams;

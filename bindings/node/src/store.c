@@ -226,7 +226,7 @@ static napi_value js_stats(napi_env env, napi_callback_info info)
         double value;
     } all[] = {{"acquired", (double)stats.acquired},
                {"released", (double)stats.released},
-               {"busy", (double)stats.busy},
+               {"busy", (double)(stats.busy - s->looks)},
                {"timeouts", (double)stats.timeouts},
                {"canceled", (double)stats.canceled},
                {"lost", (double)stats.lost},

@@ -1,0 +1,261 @@
+// What becomes of locks when those who have them end, or forget them.
+//
+//     node --expose-gc life.test.js URL [ACQUISITIONS]
+//     node life.test.js --part NAME URL KEY      what runs in a process of its own
+'use strict';
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const crypto = require('node:crypto');
+const { fork } = require('node:child_process');
+const { Worker, isMainThread, parentPort, workerData } = require('node:worker_threads');
+const holdfast = require('../lib/index.js');
+const native = require('../lib/native.js');
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function until(look) {
+    while (!await look()) await pause(5);
+}
+
+const parts = {
+    // Ends by itself: a held lock keeps no process alive.
+    async holds(store, key) {
+        await store.acquire(key);
+    },
+    async exits(store, key) {
+        await store.acquire(key);
+        process.exit(3);
+    },
+    async throws(store, key) {
+        await store.acquire(key);
+        setImmediate(() => {
+            throw new Error('nobody catches this');
+        });
+    },
+    async rejects(store, key) {
+        await store.run(key, () => {
+            Promise.reject(new Error('nobody catches this'));
+            return pause(60000);
+        });
+    },
+    // Waits, holds, waits for a renewal, watches, all at once when it ends.
+    async busy(store, key) {
+        const lock = await store.acquire(key, { lease: '60s' });
+        lock.signal;
+        for (let i = 0; i < 50; i++) store.acquire(key).catch(() => {});
+        for (let i = 0; i < 50; i++) lock.renew().catch(() => {});
+        store.watch('').next().catch(() => {});
+        store.close().catch(() => {});
+        setImmediate(() => process.exit(4));
+    },
+    // A wait keeps it alive, until it is served.
+    async waits(store, key) {
+        const wait = store.acquire(key);
+        await store.peek(key);
+        process.send('waits');
+        process.disconnect();
+        await wait;
+        process.exitCode = 5;
+    },
+    // It has a handle of its own.
+    async forked(store, key) {
+        await assert.rejects(store.acquire(key, { wait: 0 }), { code: 'BUSY' });
+        process.exitCode = 6;
+    },
+};
+
+async function part(name, url, key) {
+    await parts[name](await holdfast.open(url), key);
+}
+
+if (!isMainThread) {
+    (async () => {
+        const { url, key, others } = workerData;
+        const store = await holdfast.open(url);
+        await store.acquire(key);
+        for (let i = 0; i < others; i++) store.acquire(key).catch(() => {});
+        parentPort.postMessage('held');
+        parentPort.on('message', () => process.exit());
+    })();
+    return;
+}
+if (process.argv[2] === '--part') {
+    part(...process.argv.slice(3));
+    return;
+}
+
+const [url, acquisitions = '1000000'] = process.argv.slice(2);
+const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
+let n = 0;
+const fresh = () => `${prefix}${++n}`;
+let store;
+const alive = setInterval(() => {}, 1000);
+const shared = !url.startsWith('mem:'); // with other processes
+
+// How a process with this part ends; `when` is called with what it sends.
+function child(name, key, when) {
+    const process = fork(__filename, ['--part', name, url, key], { stdio: ['ignore', 'inherit',
+        'pipe', 'ipc'] });
+    let said = '';
+    process.stderr.on('data', (text) => (said += text));
+    process.on('message', (message) => when?.(message));
+    return new Promise((resolve) => process.on('close', (code, signal) =>
+        resolve({ code, signal, said })));
+}
+
+// Free at once: long before a lease would end.
+async function free(key) {
+    await (await store.acquire(key, { wait: '10s' })).release();
+}
+
+test('open', async () => {
+    store = await holdfast.open(url);
+});
+
+test('a lock that is dropped is given back, with a warning', async () => {
+    const key = fresh();
+    const warned = new Promise((resolve) => process.once('warning', resolve));
+    const { token } = await store.acquire(key);
+    await until(async () => {
+        globalThis.gc();
+        return (await store.peek(key)).held === 0;
+    });
+    const warning = await warned;
+    assert.equal(warning.code, 'HOLDFAST_DROPPED');
+    assert.ok(warning.message.includes(key) && warning.message.includes(token));
+});
+
+test('locks that were given back, or are detached, are dropped without a word', async () => {
+    const warn = (warning) => assert.fail(warning);
+    process.on('warning', warn);
+    for (let i = 0; i < 100; i++) await (await store.acquire(fresh())).release();
+    const key = fresh();
+    await store.acquire(key, { detached: true, lease: '60s' });
+    for (let i = 0; i < 10; i++) {
+        globalThis.gc();
+        await pause(1);
+    }
+    assert.equal((await store.peek(key)).held, 1);
+    process.removeListener('warning', warn);
+});
+
+test('a lock whose signal is listened to is dropped all the same', async () => {
+    const key = fresh();
+    const { signal } = await store.acquire(key);
+    process.once('warning', () => {});
+    await until(async () => {
+        globalThis.gc();
+        return (await store.peek(key)).held === 0;
+    });
+    assert.equal(signal.aborted, false);
+});
+
+if (shared) {
+    for (const [name, code] of [['holds', 0], ['exits', 3], ['throws', 1], ['rejects', 1],
+        ['busy', 4]]) {
+        test(`a process that ${name === 'busy' ? 'is busy' : name} ends, and gives back`,
+            async () => {
+                const key = fresh();
+                const end = await child(name, key);
+                assert.deepEqual([end.code, end.signal], [code, null], end.said);
+                if (code === 1) assert.match(end.said, /nobody catches this/);
+                await free(key);
+            });
+    }
+
+    test('a wait keeps its process alive', async () => {
+        const key = fresh();
+        const lock = await store.acquire(key);
+        let waits;
+        const waiting = new Promise((resolve) => (waits = resolve));
+        const ended = child('waits', key, waits);
+        await waiting;
+        await lock.release();
+        assert.equal((await ended).code, 5);
+        await free(key);
+    });
+
+    test('a forked process has a handle of its own', async () => {
+        const key = fresh();
+        const lock = await store.acquire(key);
+        assert.equal((await child('forked', key)).code, 6);
+        await lock.confirm();
+        await lock.release();
+    });
+}
+
+for (const how of ['terminated', 'left']) {
+    test(`a worker that is ${how} gives back; others don't notice`, async () => {
+        const mine = await store.acquire(fresh());
+        const keys = [fresh(), fresh(), fresh()];
+        const workers = keys.map((key, i) => new Worker(__filename,
+            { workerData: { url, key, others: i * 20 } }));
+        await Promise.all(workers.map((worker) => new Promise((resolve, reject) => {
+            worker.on('message', resolve);
+            worker.on('error', reject);
+        })));
+        await assert.rejects(store.acquire(keys[0], { wait: 0 }), { code: 'BUSY' });
+        await Promise.all(workers.map((worker) => {
+            const exited = new Promise((resolve) => worker.on('exit', resolve));
+            if (how === 'left') worker.postMessage('leave');
+            else worker.terminate();
+            return exited;
+        }));
+        for (const key of keys) await free(key);
+        await mine.confirm();
+        await mine.release();
+    });
+}
+
+test('a worker that is terminated at any moment', async () => {
+    const key = fresh();
+    for (let i = 0; i < 8; i++) {
+        const worker = new Worker(__filename, { workerData: { url, key: `${key}/${i}`,
+            others: 5 } });
+        await pause(i * 15);
+        await worker.terminate();
+        await free(`${key}/${i}`);
+    }
+});
+
+test(`${acquisitions} acquisitions: no leak`, async () => {
+    const key = fresh();
+    // Without what V8 keeps for later.
+    const used = async () => {
+        for (let i = 0; i < 5; i++) {
+            globalThis.gc();
+            await pause(10);
+        }
+        const { rss, heapTotal, heapUsed } = process.memoryUsage();
+        return rss - heapTotal + heapUsed;
+    };
+    const round = async (times) => {
+        for (let i = 0; i < times; i += 20) {
+            for (let j = 0; j < 16; j++) await store.run(key, () => {});
+            await (await store.acquire(key)).release();
+            // Three that wait for each other, one of which gives up.
+            const stop = new AbortController();
+            const first = await store.acquire(key);
+            const second = store.run(key, () => {});
+            const third = store.run(key, () => {}, { signal: stop.signal }).catch(() => {});
+            stop.abort();
+            await first.release();
+            await Promise.all([second, third]);
+        }
+    };
+    const all = Number(acquisitions);
+    await round(all / 5);
+    const { held } = store.stats();
+    const before = await used();
+    await round(all * 4 / 5);
+    const grown = await used() - before;
+    console.log(`# memory has grown by ${(grown / 2 ** 20).toFixed(1)} MB`);
+    assert.ok(grown < 16 * 2 ** 20, `grown by ${grown} bytes`);
+    await until(() => native.pending() === 0);
+    assert.equal(store.stats().held, held);
+});
+
+test('close', async () => {
+    await store.close();
+    clearInterval(alive);
+});
