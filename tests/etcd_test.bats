@@ -91,6 +91,22 @@ refused() {
     refused 69
 }
 
+@test "a member that is mute costs a part of the time, not all of it" {
+    exec {mute}< <(exec python3 -c '
+import signal, socket
+with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    s.listen()
+    print(s.getsockname()[1], flush=True)
+    signal.pause()')
+    STARTED+=($!)
+    read -r port <&"$mute"
+    run holdfast -S "etcd://127.0.0.1:$port,$AT" run "$K" -- true
+    [ "$status" = 0 ]
+    run holdfast -S "etcd://127.0.0.1:$port" run -n "$K" -- true
+    refused 69
+}
+
 @test "over TLS; a certificate that nobody vouches for is refused" {
     run holdfast -S "$HOLDFAST_TEST_TLS" run "$K" -- "$HOLDFAST" -S "$HOLDFAST_STORE" show "$K"
     [ "$status" = 0 ]

@@ -34,7 +34,7 @@ uint64_t outage_seed;
 static uint64_t chance;
 static const char *control;
 static char abilities[400];
-static int server_down, server_paused;
+static int server_down, server_paused, server_parted;
 static void (*party_body)(int);
 uint64_t outage_floor[OUTAGE_KEYS];
 static uint64_t incarnations;
@@ -115,13 +115,14 @@ static void tell_server(const char *verb)
     control_says(verb, line, sizeof line);
 }
 
-/* After it the store may not know any more what it granted before. */
-static void forget_by(void (*what)(void))
+/* After it the store may not know any more what it granted before; `all`: it knows nothing of it.
+ */
+static void forget_by(void (*what)(void), int all)
 {
     int64_t from_us = outage_us();
     what();
     assert_true(n_windows < OUTAGE_WINDOWS);
-    windows[n_windows++] = (struct window){from_us, outage_us()};
+    windows[n_windows++] = (struct window){from_us, outage_us(), all};
 }
 
 static void start_server(void)
@@ -344,12 +345,49 @@ static void server_killed(void **state)
         void (*way)(void) = ways[i < 3 ? i : 1];
         await_holder();
         if (can("forgets"))
-            forget_by(way);
+            forget_by(way, 1);
         else
             way();
         wait_ms((int64_t)outage_below(700));
     }
     end_scene(1);
+}
+
+static void fail_over(void) { tell_server("failover"); }
+
+/* Another server takes the place of the one that is killed. */
+static void server_failed_over(void **state)
+{
+    (void)state;
+    begin_scene(party_run);
+    for (int i = 0; i < 4 || (can("failover-forgets") && shows_no_loss(i)); i++) {
+        await_holder();
+        if (can("failover-forgets"))
+            forget_by(fail_over, 0);
+        else
+            fail_over();
+        all_are_served();
+    }
+    end_scene(0);
+}
+
+/* Who leads a cluster is cut off from the others, of whom another leads then, but not from us; or
+   it is stopped, and may think that it leads when it goes on. */
+static void leader_parted(void **state)
+{
+    (void)state;
+    begin_scene(party_run);
+    for (int i = 0; i < 4; i++) {
+        await_holder();
+        tell_server(i % 2 ? "freeze" : "part");
+        server_parted = 1;
+        if (outage_below(2)) for_one_lease_longer();
+        if (i < 2) all_are_served();
+        tell_server("heal");
+        server_parted = 0;
+        wait_ms((int64_t)outage_below(700));
+    }
+    end_scene(0);
 }
 
 static void server_stopped(void **state)
@@ -378,7 +416,7 @@ static void forgetting(void (*how)(void))
     begin_scene(party_run);
     for (int i = 0; i < 3 || shows_no_loss(i); i++) {
         await_holder();
-        forget_by(how);
+        forget_by(how, 1);
         for_one_lease_longer();
     }
     end_scene(1);
@@ -406,7 +444,7 @@ static void backup_restored(void **state)
     for (int i = 0; i < 2 || shows_no_loss(i); i++) {
         for_one_lease_longer();
         await_holder();
-        forget_by(restore);
+        forget_by(restore, 1);
     }
     end_scene(1);
 }
@@ -423,6 +461,8 @@ static void hurt_somebody(void)
     int who = (int)outage_below(OUTAGE_PARTIES);
     if (can("kill") && !can("forgets") && outage_below(2)) {
         kill_and_start_at_once();
+    } else if (can("failover") && !can("failover-forgets") && outage_below(2)) {
+        fail_over();
     } else if (can("pause") && outage_below(2)) {
         pause_server(1);
         wait_ms((int64_t)outage_below(LEASE_MS * 2));
@@ -465,6 +505,8 @@ static int tidy_up(void **state)
     (void)state;
     for (int i = 0; i < OUTAGE_PARTIES; i++) end_party(i);
     if (server_paused) pause_server(0);
+    if (server_parted) tell_server("heal");
+    server_parted = 0;
     if (server_down) start_server();
     return 0;
 }
@@ -497,6 +539,8 @@ int main(int argc, char **argv)
         {"", cmocka_unit_test_teardown(parties_killed, tidy_up)},
         {"", cmocka_unit_test_teardown(events_serviced, tidy_up)},
         {"kill", cmocka_unit_test_teardown(server_killed, tidy_up)},
+        {"failover", cmocka_unit_test_teardown(server_failed_over, tidy_up)},
+        {"part", cmocka_unit_test_teardown(leader_parted, tidy_up)},
         {"pause", cmocka_unit_test_teardown(server_stopped, tidy_up)},
         {"wipe", cmocka_unit_test_teardown(rows_wiped, tidy_up)},
         {"drop", cmocka_unit_test_teardown(table_dropped, tidy_up)},

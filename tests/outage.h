@@ -56,6 +56,7 @@ struct event {
 /* Between these the store may have forgotten what it had granted. */
 struct window {
     int64_t from_us, to_us;
+    int all; /* it has */
 };
 
 struct world {

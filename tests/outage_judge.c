@@ -64,7 +64,7 @@ static void judge_windows(const struct hold *a, const struct window *windows, in
                           struct verdict *v)
 {
     for (int i = 0; i < n; i++)
-        if (a->first_us < windows[i].from_us &&
+        if (windows[i].all && a->first_us < windows[i].from_us &&
             a->last_us > windows[i].to_us + (int64_t)LEASE_MS * 1000)
             wrong(v, "a grant that the store had forgotten was believed for more than its lease", a,
                   a);

@@ -4,7 +4,21 @@
 #include "holdfast.h"
 #include "test.h"
 
+#include <poll.h>
 #include <stdlib.h>
+#include <time.h>
+
+/* How much later it is for this thread than for the others. */
+static __thread int64_t later_ms;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int rc = __real_clock_gettime(clock, ret);
+    ret->tv_sec += later_ms / 1000;
+    return rc;
+}
 
 /* Whatever this handle swaps takes effect, and it never hears of it. (It acquires by take.) */
 static hf *open_mute(void)
@@ -77,12 +91,44 @@ static void a_longer_lease_counts_when_it_is_told(void **state)
     hf_close(mute);
 }
 
+/* By its thread the holder's time is up before the library's threads see it so, and before a reply
+   is there that would extend it. */
+static void what_is_said_to_be_over_stays_over(void **state)
+{
+    (void)state;
+    for (int capped = 0; capped < 2; capped++) {
+        hf *store;
+        hf_lock *lock;
+        hf_error err;
+        hf_options o = HF_OPTIONS_INIT;
+        assert_int_equal(hf_open("mem:renew", NULL, &store, NULL), 0);
+        o.lease_ms = 60000;
+        if (capped) o.max_hold_ms = 30000;
+        if (hf_acquire(store, "over", &o, &lock, &err)) fail_msg("%s", err.text);
+        struct pollfd told = {hf_lost_fd(lock), POLLIN, 0};
+        assert_true(hf_left_ms(lock) > 10000);
+        later_ms = capped ? 31000 : 61000;
+        assert_int_equal(hf_left_ms(lock), 0);
+        later_ms = 0;
+        assert_int_equal(hf_left_ms(lock), 0);
+        assert_int_equal(poll(&told, 1, 0), 1);
+        assert_int_equal(hf_renew(lock, 0, &err), HF_LOST);
+        assert_int_equal(hf_release(lock, &err), HF_LOST);
+        /* Which gave it back all the same. */
+        o.wait_ms = 0;
+        if (hf_acquire(store, "over", &o, &lock, &err)) fail_msg("%s", err.text);
+        assert_int_equal(hf_release(lock, &err), 0);
+        hf_close(store);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shorter_lease_counts_from_when_it_is_asked_for),
         cmocka_unit_test(a_lease_instead_of_a_session_counts_too),
         cmocka_unit_test(a_longer_lease_counts_when_it_is_told),
+        cmocka_unit_test(what_is_said_to_be_over_stays_over),
     };
     return TEST_MAIN(tests);
 }

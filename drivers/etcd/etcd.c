@@ -88,16 +88,47 @@ static int et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t 
     return rc;
 }
 
+/* The term of the member that answered. */
+static int64_t term_of(const json_t *reply)
+{
+    return number(json_object_get(reply, "header"), "raft_term");
+}
+
+/*
+ * Who leads extends a lease without asking anybody, and one who was paused or cut off may still
+ * believe that it leads: what it extends its successor knows nothing of (etcd issue 15247). The
+ * answer names the term from before the lease was extended. A majority confirms the term of a read
+ * that is linearizable; if that came after and is of the same term, who extended the lease led
+ * then.
+ */
+static int led_still(hf_store *st, uint64_t session, int64_t term, const char *what, hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0};
+    char name[24];
+    snprintf(name, sizeof name, "%016llx", (unsigned long long)session);
+    json_t *body = json_pack("{s:o, s:b}", "key", hf__et_key(st, "", ""), "count_only", 1);
+    int rc = hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, what, name, err);
+    json_decref(body);
+    if (rc) return rc;
+    if (!term || term_of(reply.json) != term)
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: %s '%s': there is a new leader", what, name);
+    hf__et_free(&reply);
+    return rc;
+}
+
 static int et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0};
     int rc = ask(st, "/v3/lease/keepalive", session, 0, HF_UNAVAILABLE, &reply, "keep", err);
     if (rc) return rc;
-    *ret_ms = number(json_object_get(reply.json, "result"), "TTL") * 1000;
-    if (*ret_ms <= 0)
-        rc = hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
-                     (unsigned long long)session);
+    const json_t *result = json_object_get(reply.json, "result");
+    int64_t ms = number(result, "TTL") * 1000, term = term_of(result);
     hf__et_free(&reply);
+    if (ms <= 0)
+        return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
+                       (unsigned long long)session);
+    rc = led_still(st, session, term, "keep", err);
+    if (!rc) *ret_ms = ms;
     return rc;
 }
 
@@ -106,11 +137,13 @@ static int et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_err
     struct hf__et_reply reply = {NULL, 0};
     int rc = ask(st, "/v3/lease/timetolive", session, 0, HF_UNAVAILABLE, &reply, "look", err);
     if (rc) return rc;
-    *ret_ms = number(reply.json, "TTL") * 1000;
-    if (*ret_ms < 0)
-        rc = hf_fail(err, HF_LOST, 0, "etcd: look '%016llx': the lease has run out",
-                     (unsigned long long)session);
+    int64_t ms = number(reply.json, "TTL") * 1000, term = term_of(reply.json);
     hf__et_free(&reply);
+    if (ms < 0)
+        return hf_fail(err, HF_LOST, 0, "etcd: look '%016llx': the lease has run out",
+                       (unsigned long long)session);
+    rc = led_still(st, session, term, "look", err);
+    if (!rc) *ret_ms = ms;
     return rc;
 }
 

@@ -158,7 +158,8 @@ struct exchange {
     int64_t clock_us;
     long status;
     CURLcode rc;
-    long sent; /* bytes */
+    long sent;  /* bytes */
+    int repeat; /* it changes nothing, or nothing more if it is done twice */
     char why[CURL_ERROR_SIZE];
 };
 
@@ -194,7 +195,8 @@ static void exchange(struct hf__et_http *http, CURL *c, const char *endpoint, st
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
 }
 
-/* Until something was sent, each endpoint in turn. */
+/* Each endpoint in turn, until something was sent that mustn't be sent twice. One that is mute
+   mustn't use up the others' time then. */
 static void carry(struct hf__et_http *http, struct exchange *x)
 {
     int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000;
@@ -206,10 +208,11 @@ static void carry(struct hf__et_http *http, struct exchange *x)
         unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (left_ms <= 0) break;
+        if (x->repeat) left_ms = (left_ms + http->n_endpoints - i - 1) / (http->n_endpoints - i);
         exchange(http, *link, http->endpoint[at], x, left_ms);
         if (!x->rc) break;
         hf__et_next(http);
-        if (x->sent) break;
+        if (x->sent && !x->repeat) break;
     }
     hf__pool_give(&http->pool, number);
 }
@@ -302,7 +305,10 @@ static int request(struct hf__et_http *http, const char *path, const char *body,
                    int ambiguous, struct hf__et_reply *ret, const char *what, const char *key,
                    hf_error *err)
 {
-    struct exchange x = {.path = path, .body = body, .headers = headers(token)};
+    struct exchange x = {.path = path,
+                         .body = body,
+                         .headers = headers(token),
+                         .repeat = ambiguous == HF_UNAVAILABLE};
     if (!x.headers) return hf_fail(err, HF_NOMEM, 0, "etcd: %s '%s': out of memory", what, key);
     carry(http, &x);
     int rc = settle(&x, ambiguous, ret, what, key, err);

@@ -36,8 +36,8 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
 void hf__et_http_close(struct hf__et_http *http);
 
 /*
- * One POST of `body`. Goes on to the next endpoint only while nothing was sent. `ambiguous` is what
- * to answer if the request was sent and no (clear) answer came: HF_UNKNOWN for writes, else
+ * One POST of `body`. `ambiguous` is what to answer if the request was sent and no (clear) answer
+ * came: HF_UNKNOWN for writes, which go on to the next endpoint only while nothing was sent, else
  * HF_UNAVAILABLE. HF_LOST: no such lease.
  */
 int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, int ambiguous,

@@ -36,6 +36,7 @@ static const char *const passed_on[] = {"user",
                                         "application_name",
                                         "options",
                                         "service",
+                                        "target_session_attrs",
                                         NULL};
 
 static int add(struct hf__pg_how *how, const char *name, const char *value)
@@ -44,6 +45,14 @@ static int add(struct hf__pg_how *how, const char *name, const char *value)
     how->name[how->n] = strdup(name);
     how->value[how->n] = strdup(value);
     return how->name[how->n] && how->value[how->n++] ? 0 : HF_NOMEM;
+}
+
+/* Is the option there, with that character in its value (0: with any value)? */
+static int names(const struct hf__pg_how *how, const char *name, char what)
+{
+    for (int i = 0; i < how->n; i++)
+        if (!strcmp(how->name[i], name) && (!what || strchr(how->value[i], what))) return 1;
+    return 0;
 }
 
 void hf__pg_how_free(struct hf__pg_how *how)
@@ -82,6 +91,9 @@ int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *h
             rc = add(how, *name, value);
     }
     if (!rc && url->host[0]) rc = add(how, "host", url->host);
+    /* Of several servers it has to be the one that can be written to. */
+    if (!rc && names(how, "host", ',') && !names(how, "target_session_attrs", 0))
+        rc = add(how, "target_session_attrs", "read-write");
     if (!rc && url->user[0]) rc = add(how, "user", url->user);
     if (!rc && url->password[0]) rc = add(how, "password", url->password);
     if (!rc && url->path[0] == '/' && url->path[1]) rc = add(how, "dbname", url->path + 1);

@@ -6,6 +6,7 @@
 #   server_run         becomes the server (exec); all that it has to know again is in $dir
 #   server_answers     does it answer?
 #   server_url         prints the URL of the store
+#   server_start       starts it (or them) where control_start doesn't fit
 #   server_secret      prints one with a password in it, for $HOLDFAST_TEST_SECRET
 #                      (only where there are passwords)
 #   can                what the control (below) can do: words among kill pause wipe drop backup
@@ -101,7 +102,11 @@ serve() {
     trap end EXIT
     trap 'exit 1' INT TERM
     server_make
-    case " $can " in *" kill "*) control_start ;; esac
+    if command -v server_start >/dev/null; then
+        server_start
+    else
+        case " $can " in *" kill "*) control_start ;; esac
+    fi
     HOLDFAST_TEST_STORE=$(server_url)
     HOLDFAST_TEST_CONTROL=$dir/control
     export HOLDFAST_TEST_STORE HOLDFAST_TEST_CONTROL
