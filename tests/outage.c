@@ -494,7 +494,8 @@ static void events_serviced(void **state)
     }
     printf("# %d events: %llu runs, %llu times told that it is done, %d outages\n", OUTAGE_EVENTS,
            (unsigned long long)runs, (unsigned long long)told, hurt);
-    assert_true(runs >= OUTAGE_EVENTS && told >= OUTAGE_EVENTS && hurt > 1);
+    /* A fail-over takes its time, in which much is done. */
+    assert_true(runs >= OUTAGE_EVENTS && told >= OUTAGE_EVENTS && hurt > !can("failover"));
 }
 
 /* ---- all of it ---- */
