@@ -1,5 +1,6 @@
 /*
- * acquire.c - holdfast acquire, renew, release: grants that no process stands behind, for scripts.
+ * acquire.c - holdfast acquire, renew, enter, release: grants that no process stands behind, for
+ * scripts.
  *
  * The handle isn't closed on success: closing gives back what it holds, and these grants are to
  * outlive this process.
@@ -83,12 +84,12 @@ int acquire_command(const struct command *self, int argc, char **argv)
 }
 
 /* Opens the store and takes the grant over that the operands name. */
-static int adopt(const struct command *self, unsigned more, int argc, char **argv,
+static int adopt(const struct command *self, unsigned more, int most, int argc, char **argv,
                  struct options *o, hf **ret_store, hf_lock **ret)
 {
     hf_error err;
     int status = parse_options(self, TAKES_TOKEN | more, argc, argv, o);
-    if (!status) status = want_args(o, 1, 1, "key");
+    if (!status) status = want_args(o, 1, most, "operand");
     if (!status && !o->token) status = bad_usage("no --token: which grant of '%s'", o->args[0]);
     if (status) return status;
     watch_for_damage();
@@ -108,12 +109,25 @@ int renew_command(const struct command *self, int argc, char **argv)
     hf *store;
     hf_lock *lock;
     hf_error err;
-    int status = adopt(self, TAKES_LEASE | TAKES_JSON, argc, argv, &o, &store, &lock);
+    int status = adopt(self, TAKES_LEASE | TAKES_JSON, 1, argc, argv, &o, &store, &lock);
     if (status) return status < 0 ? finish_output() : status;
     if (hf_renew(lock, o.lease_ms, &err)) return failed(&err);
     if (o.json) print_grant_json(lock);
     hf_close(store); /* which leaves it standing */
     return finish_output();
+}
+
+int enter_command(const struct command *self, int argc, char **argv)
+{
+    struct options o;
+    hf *store;
+    hf_lock *lock;
+    hf_error err;
+    int status = adopt(self, 0, 2, argc, argv, &o, &store, &lock);
+    if (status) return status < 0 ? finish_output() : status;
+    status = hf_enter(lock, o.n_args > 1 ? o.args[1] : NULL, &err) ? failed(&err) : 0;
+    hf_close(store); /* which leaves it standing */
+    return status;
 }
 
 int release_command(const struct command *self, int argc, char **argv)
@@ -122,7 +136,7 @@ int release_command(const struct command *self, int argc, char **argv)
     hf *store;
     hf_lock *lock;
     hf_error err;
-    int status = adopt(self, 0, argc, argv, &o, &store, &lock);
+    int status = adopt(self, 0, 1, argc, argv, &o, &store, &lock);
     if (status) return status < 0 ? finish_output() : status;
     status = hf_release(lock, &err) ? failed(&err) : 0;
     hf_close(store);

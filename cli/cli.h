@@ -226,6 +226,7 @@ int run_command(const struct command *, int, char **);
 int once_command(const struct command *, int, char **);
 int acquire_command(const struct command *, int, char **);
 int renew_command(const struct command *, int, char **);
+int enter_command(const struct command *, int, char **);
 int release_command(const struct command *, int, char **);
 int ls_command(const struct command *, int, char **);
 int show_command(const struct command *, int, char **);

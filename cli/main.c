@@ -31,6 +31,8 @@ static const struct command commands[] = {
      "           [--owner NAME] KEY... --lease TIME",
      "take keys for a time, for scripts", "acquire", acquire_command},
     {"renew", "KEY --token N [--lease TIME] [--json]", "extend a grant", "acquire", renew_command},
+    {"enter", "KEY --token N [FENCE]", "show a token to the guard of the data", "guard",
+     enter_command},
     {"release", "KEY --token N", "give a grant back", "acquire", release_command},
     {"ls", "[--all] [--json] [PREFIX]", "list what is held or waited for", "ls", ls_command},
     {"show", "[--json] KEY", "show one key: holders and waiters", "ls", show_command},

@@ -59,7 +59,7 @@ _holdfast() {
     once) options+=" $wait $run --keep --at-most-once --" ;;
     acquire) options+=" $wait $mode --lease --at-least --json" ;;
     renew) options+=' --token --lease --json' ;;
-    release | break) options+=' --token' ;;
+    enter | release | break) options+=' --token' ;;
     ls) options+=' -a --all --json' ;;
     show | watch | stores | doctor | bench) options+=' --json' ;;
     prune) options+=' --idle --json' ;;
@@ -72,14 +72,14 @@ _holdfast() {
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
     elif [[ -z $command ]]; then
-        mapfile -t COMPREPLY < <(compgen -W 'run once acquire renew release ls show watch break
-            prune guard stores doctor bench help' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'run once acquire renew enter release ls show watch
+            break prune guard stores doctor bench help' -- "$word")
     else
         case $command in
         run | once | acquire | ls | show | watch)
             _holdfast_reply "$word" < <(_holdfast_keys --all)
             ;;
-        renew | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
+        renew | enter | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
         guard) _holdfast_reply "$word" <<<$'postgres\nsqlite\nfirestore\nredis\nmongodb' ;;
         esac
     fi

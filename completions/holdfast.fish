@@ -1,7 +1,7 @@
 # Completion of holdfast for fish: commands, options, and the keys that are in use.
 
-set -l commands run once acquire renew release ls show watch break prune guard stores doctor bench \
-    help
+set -l commands run once acquire renew enter release ls show watch break prune guard stores doctor \
+    bench help
 
 function __holdfast_keys
     timeout 2 holdfast ls --all --json 2>/dev/null |
@@ -29,6 +29,7 @@ complete -c holdfast -n $none -a run -d 'Run a command while holding keys'
 complete -c holdfast -n $none -a once -d 'Run a command once per event, remembered'
 complete -c holdfast -n $none -a acquire -d 'Take keys for a time, for scripts'
 complete -c holdfast -n $none -a renew -d 'Extend a grant'
+complete -c holdfast -n $none -a enter -d 'Show a token to the guard of the data'
 complete -c holdfast -n $none -a release -d 'Give a grant back'
 complete -c holdfast -n $none -a ls -d 'List what is held or waited for'
 complete -c holdfast -n $none -a show -d 'Show one key: holders and waiters'
@@ -41,7 +42,7 @@ complete -c holdfast -n $none -a doctor -d 'Prove a store before it is trusted'
 complete -c holdfast -n $none -a bench -d 'Measure a store against flock'
 complete -c holdfast -n $none -a help -d 'Say what a command takes'
 
-set -l keyed run once acquire renew release ls show watch break
+set -l keyed run once acquire renew enter release ls show watch break
 complete -c holdfast -n "__holdfast_in $keyed" -a '(__holdfast_keys)' -d Key
 complete -c holdfast -n '__fish_seen_subcommand_from run once' -a '(__holdfast_other)'
 
@@ -64,7 +65,7 @@ complete -c holdfast -n $on -l on-lost -x -a 'term kill ignore' -d 'When the loc
 complete -c holdfast -n $on -s o -l close -d "Don't hand the hold on to the command"
 complete -c holdfast -n "__holdfast_in once" -l keep -x -a forever -d 'Remember it for so long'
 complete -c holdfast -n "__holdfast_in once" -l at-most-once -d 'Mark it before it runs'
-complete -c holdfast -n "__holdfast_in renew release break" -l token -x -d 'Which grant'
+complete -c holdfast -n "__holdfast_in renew enter release break" -l token -x -d 'Which grant'
 complete -c holdfast -n "__holdfast_in prune" -l idle -x -d 'Unused for so long'
 complete -c holdfast -n "__holdfast_in ls" -s a -l all -d 'Free keys too'
 set -l on "__holdfast_in acquire renew ls show watch prune stores doctor bench"

@@ -1,6 +1,6 @@
 /*
  * conform_keys.c - the conformance suite: every legal key is a key of its own, and is found by its
- * prefix. See conform.h.
+ * prefix; who may enter. See conform.h.
  */
 #include "conform.h"
 
@@ -302,6 +302,23 @@ static const char *scan_finds(struct hf__conform *cfm)
     return why;
 }
 
+/* ---- entering ---- */
+
+/* Of a key that nobody ever held: so it leaves nothing behind. Where there is no guard, or none
+   without a name, there is nothing to be seen. */
+static const char *enters_holders(struct hf__conform *cfm)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(cfm, text, "enter");
+    hf_error err = {0, 0, ""};
+    const hf_driver *drv = cfm->con.drv;
+    if (!drv->enter) return NULL;
+    int rc = drv->enter(cfm->con.st, &key, 17, 1, NULL, &err);
+    if (!rc) return hf__bad(cfm, "the guard there is one for locks in another store (--elsewhere)");
+    if (rc == HF_LOST || rc == HF_UNSUPPORTED || rc == HF_INVALID) return NULL;
+    return hf__bad(cfm, "enter: %s", err.text);
+}
+
 void hf__conform_keys(struct hf__conform *cfm)
 {
     static const struct hf__check checks[] = {
@@ -310,6 +327,7 @@ void hf__conform_keys(struct hf__conform *cfm)
         {"the longest keys are kept whole", 0, longest_keys},
         {"keys that collide are apart", 0, colliding_keys},
         {"scan finds what has the prefix, once, and nothing else", 0, scan_finds},
+        {"a token that nobody was given doesn't enter", 0, enters_holders},
     };
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEFTOVER_US = 500000 };
+enum { LEFTOVER_US = 500000, PAUSE_ENTER_US = 50000 };
 
 /* ---- the tender's list ---- */
 
@@ -442,6 +442,32 @@ int hf_confirm(hf_lock *l, hf_error *err)
     if (!rc && !perhaps(l)) rc = gone(l, "confirm", err);
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
+    return rc;
+}
+
+int hf_enter(hf_lock *l, const char *where, hf_error *err)
+{
+    hf *h = l->h;
+    int rc = hf__alive(h, "enter", err);
+    if (rc) return rc;
+    if (!h->port.drv->enter)
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "enter '%s': this store can't: show the token to the data themselves",
+                       l->e->text);
+    pthread_mutex_lock(&h->mu);
+    if (!perhaps(l)) rc = gone(l, "enter", err);
+    pthread_mutex_unlock(&h->mu);
+    if (rc) return rc;
+    /* Beside a renewal, as hf_confirm. What was lost is sent again: it does no harm twice. */
+    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
+    while ((rc = hf__port_enter(&h->port, &l->e->key, l->token, l->mode == HF_EXCLUSIVE, where,
+                                err)) == HF_UNKNOWN &&
+           hf__local_us() < until)
+        hf__pause(PAUSE_ENTER_US);
+    if (rc != HF_LOST) return rc;
+    pthread_mutex_lock(&h->mu);
+    hf__lock_lose(l, 0);
+    pthread_mutex_unlock(&h->mu);
     return rc;
 }
 

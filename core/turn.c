@@ -92,6 +92,15 @@ int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *pa
     return rc;
 }
 
+int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
+                   const char *where, hf_error *err)
+{
+    int64_t sent_us = begin(port);
+    int rc = port->drv->enter(port->st, key, token, alone, where, err);
+    end(port, sent_us, 0);
+    return rc;
+}
+
 int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                         hf_error *err)
 {

@@ -37,6 +37,9 @@ int hf__port_swap(struct hf_port *port, const hf_rowkey *key, uint64_t seen, con
 int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                   hf_error *err);
 
+int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
+                   const char *where, hf_error *err);
+
 /*
  * Carries `event` (its now, dead and caps are filled in here). `row` is what the caller believes to
  * be stored if `known`, else it is read first; afterwards it is the row that is stored. until_us:

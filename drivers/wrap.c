@@ -10,13 +10,11 @@
 const char *hf__op_name(enum hf__op op)
 {
     static const char *const names[HF__OPS] = {
-        [HF__OP_GET] = "get",         [HF__OP_SWAP] = "swap",
-        [HF__OP_TAKE] = "take",       [HF__OP_SCAN] = "scan",
-        [HF__OP_SYNC] = "sync",       [HF__OP_SESSION] = "session",
-        [HF__OP_ALIVE] = "alive",     [HF__OP_LEASE] = "lease",
-        [HF__OP_KEEP] = "keep",       [HF__OP_LEFT] = "left",
-        [HF__OP_END] = "end",         [HF__OP_LISTEN] = "listen",
-        [HF__OP_WATCH] = "watch",     [HF__OP_INTERRUPT] = "interrupt",
+        [HF__OP_GET] = "get",         [HF__OP_SWAP] = "swap",   [HF__OP_TAKE] = "take",
+        [HF__OP_SCAN] = "scan",       [HF__OP_SYNC] = "sync",   [HF__OP_ENTER] = "enter",
+        [HF__OP_SESSION] = "session", [HF__OP_ALIVE] = "alive", [HF__OP_LEASE] = "lease",
+        [HF__OP_KEEP] = "keep",       [HF__OP_LEFT] = "left",   [HF__OP_END] = "end",
+        [HF__OP_LISTEN] = "listen",   [HF__OP_WATCH] = "watch", [HF__OP_INTERRUPT] = "interrupt",
         [HF__OP_INSPECT] = "inspect", [HF__OP_CLOSE] = "close",
     };
     return names[op];
@@ -106,6 +104,15 @@ static int wr_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
     struct hf__call c = call_of(HF__OP_SYNC, key);
     int rc = w->before(w, &c, err);
     return rc ? rc : w->after(w, &c, w->base->sync(w->st, key, err), err);
+}
+
+static int wr_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                    const char *where, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_ENTER, key);
+    int rc = w->before(w, &c, err);
+    return rc ? rc : w->after(w, &c, w->base->enter(w->st, key, token, alone, where, err), err);
 }
 
 static int wr_session(hf_store *st, uint64_t *ret, hf_error *err)
@@ -247,6 +254,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->interrupt) w->shown.interrupt = wr_interrupt;
     if (base->mourn_fd) w->shown.mourn_fd = wr_mourn_fd;
     if (base->mourn_read) w->shown.mourn_read = wr_mourn_read;
+    if (base->enter) w->shown.enter = wr_enter;
     if (base->sync) w->shown.sync = wr_sync;
     if (base->scan) w->shown.scan = wr_scan;
     if (base->inspect) w->shown.inspect = wr_inspect;

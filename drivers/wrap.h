@@ -16,6 +16,7 @@ enum hf__op {
     HF__OP_TAKE,
     HF__OP_SCAN,
     HF__OP_SYNC,
+    HF__OP_ENTER,
     HF__OP_SESSION,
     HF__OP_ALIVE,
     HF__OP_LEASE,
@@ -35,7 +36,7 @@ const char *hf__op_name(enum hf__op op);
 /* One call under way. */
 struct hf__call {
     enum hf__op op;
-    const hf_rowkey *key; /* get, swap, take, sync; else NULL */
+    const hf_rowkey *key; /* get, swap, take, sync, enter; else NULL */
     const hf_row *row;    /* after get, swap, take: the row that it left, if that is known */
     uint64_t seen;        /* swap */
     uint64_t session;     /* alive, keep, left, end; after lease */

@@ -221,6 +221,16 @@ HF_API void hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), vo
 /* Asks the store: 0 if the lock is held at this moment, LOST if not. */
 HF_API HF_MUST_USE int hf_confirm(hf_lock *lock, hf_error *err);
 
+/*
+ * Enters: shows the token to the fence that the guard of the data keeps in the same store (see
+ * `holdfast guard`), so that from 0 on it refuses what an earlier holder still writes. Before the
+ * first read of those data; they are read and written on the caller's own connection. `where` names
+ * the fence as the store does it; NULL: the one that the guard has for the key. LOST: the grant is
+ * over, for its holder too. UNSUPPORTED: by this store, or no guard is there. UNKNOWN: the fence
+ * may not be raised; enter again before reading. One round trip.
+ */
+HF_API HF_MUST_USE int hf_enter(hf_lock *lock, const char *where, hf_error *err);
+
 /* Takes charge of a grant made elsewhere (HF_DETACHED, another process), named by key and token.
    The lock isn't renewed in the background; a hold that is bound to another process stays so
    (hf_confirm tells). LOST if that grant is over. */

@@ -76,6 +76,12 @@ class lock
         if (rc && rc != HF_LOST) throw error(e);
         return rc == 0;
     }
+    // Shows the token to the guard of the data, before they are read; see hf_enter.
+    void enter(const char *where = nullptr)
+    {
+        hf_error e;
+        if (hf_enter(lock_.get(), where, &e)) throw error(e);
+    }
 
   private:
     struct release_quietly {

@@ -264,6 +264,18 @@ typedef struct hf_driver {
     unsigned (*promises)(hf_store *st);
 
     /*
+     * Optional. One round trip, for data that a guard of ours protects in this store: raises the
+     * fence of `where` (in the store's own words; NULL: what the guard has for the key) to the
+     * token, unless a greater one is there: HF_LOST. So it is if the store sees in the same request
+     * that no present holder has the token; and what of several holders is the smallest is what it
+     * raises the fence to. `alone`: the grant is exclusive; if not, where the row isn't looked at:
+     * HF_UNSUPPORTED. HF_INVALID: not a `where`. HF_UNSUPPORTED: no guard is there. HF_UNKNOWN: no
+     * reply; asked again it does no harm, however late the first one lands.
+     */
+    int (*enter)(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
+                 hf_error *err);
+
+    /*
      * Optional. Makes the URL name the same store from anywhere: another directory, another user's
      * environment (hf_url_set_path). Called before open; what becomes of `safe` is shown and passed
      * on to children. A URL that is resolved stays as it is.

@@ -115,6 +115,12 @@ static void a_lock_that_was_broken_says_so(void **)
     assert_false(held.confirm());
     int code = 0;
     try {
+        held.enter();
+    } catch (const holdfast::error &e) {
+        code = e.code();
+    }
+    assert_int_equal(code, HF_UNSUPPORTED); /* mem: */
+    try {
         held.release();
     } catch (const holdfast::error &e) {
         code = e.code();

@@ -22,6 +22,8 @@ enum op {
     SHARE,      /* be granted it, together with others that share */
     LOOK,       /* is my token one of the present holders'? */
     ENTER,      /* show it to the fence, and keep the fence's row until the transaction ends */
+    CALL,       /* hf_enter: the same in a transaction of its own, which may land although its
+                   client has given up */
     READ,       /* the counter */
     AGAIN,      /* read it again: is it the same? */
     WRITE,      /* what was read, plus one; seen by others when it is committed */
@@ -36,6 +38,8 @@ enum guard { LOOKS = 1, FENCES = 2 };
 struct client {
     uint8_t at, token, seen, wrote, lowest,
         fence; /* fence: to be when it commits; 0: not entered */
+    uint8_t
+        under_way; /* what a CALL that was given up would raise the fence to; 0: there is none */
 };
 
 struct state {
@@ -96,6 +100,8 @@ static void end_transaction(struct state *s, int i)
 static void stop(struct state *s, int i)
 {
     const uint8_t *p = scene->programs[i];
+    uint8_t to = scene->guard & LOOKS ? s->c[i].lowest : s->c[i].token;
+    if (p[s->c[i].at] == CALL && to > s->fence) s->c[i].under_way = to;
     end_transaction(s, i);
     while (p[s->c[i].at] != END) s->c[i].at++;
     s->c[i].token = s->c[i].seen = 0; /* no matter any more: fewer states */
@@ -159,6 +165,14 @@ static void commit(struct state *s, int i)
     end_transaction(s, i);
 }
 
+/* 0, 1, 2 as of step. */
+static int call(struct state *s, int i)
+{
+    int done = enter(s, i);
+    if (done == 1) commit(s, i);
+    return done;
+}
+
 /* The next step of client i. 0: it can't go on now. */
 static int step(struct state *s, int i)
 {
@@ -170,6 +184,7 @@ static int step(struct state *s, int i)
     case SHARE: done = acquire(s, i, 1); break;
     case LOOK: done = look(s, i); break;
     case ENTER: done = enter(s, i); break;
+    case CALL: done = call(s, i); break;
     case READ: c->seen = s->counter; break;
     case AGAIN:
         if (c->seen != s->counter) violation = "what was read has changed";
@@ -211,6 +226,12 @@ static void explore(const struct state *s)
             next.in_row[i] = 0;
             explore(&next);
         }
+        if (s->c[i].under_way && !s->fence_owner) { /* arrives after all */
+            next = *s;
+            if (next.c[i].under_way > next.fence) next.fence = next.c[i].under_way;
+            next.c[i].under_way = 0;
+            explore(&next);
+        }
     }
     if (ended == CLIENTS && s->counter != s->accepted) violation = "an update is lost";
 }
@@ -224,6 +245,11 @@ PROGRAM(late, HOLD, READ, LOOK, ENTER, WRITE, COMMIT, RELEASE);
 PROGRAM(twice, HOLD, LOOK, ENTER, READ, COMMIT, LOOK, ENTER, AGAIN, WRITE, COMMIT, RELEASE);
 PROGRAM(reader, SHARE, LOOK, ENTER, READ, COMMIT, LOOK, ENTER, AGAIN, COMMIT, RELEASE);
 PROGRAM(plain, HOLD, ENTER, COMMIT, READ, WRITE_IF, RELEASE);
+PROGRAM(ahead, HOLD, LOOK, CALL, READ, LOOK, ENTER, WRITE, COMMIT, RELEASE);
+PROGRAM(ahead_reader, SHARE, LOOK, CALL, READ, LOOK, ENTER, AGAIN, COMMIT, RELEASE);
+PROGRAM(ahead_if, HOLD, LOOK, CALL, READ, WRITE_IF, RELEASE);
+PROGRAM(confirmed, HOLD, LOOK, READ, LOOK, ENTER, WRITE, COMMIT, RELEASE);
+PROGRAM(confirmed_if, HOLD, LOOK, READ, LOOK, ENTER, COMMIT, WRITE_IF, RELEASE);
 PROGRAM(atomic, HOLD, READ, WRITE_HELD, RELEASE);
 PROGRAM(unentered, HOLD, READ, ENTER, COMMIT, WRITE_IF, RELEASE);
 
@@ -240,6 +266,15 @@ static const struct scene scenes[] = {
     {"what a holder reads stays until it writes", LOOKS | FENCES, {twice, twice, one}, 1},
     {"readers that share, a writer", LOOKS | FENCES, {reader, reader, two}, 1},
     {"enter, read, conditional write (Redis, MongoDB)", FENCES, ALL(plain), 1},
+    {"hf_enter, read, a transaction to write (PostgreSQL, SQLite)", LOOKS | FENCES, ALL(ahead), 1},
+    {"hf_enter by one, one transaction by others", LOOKS | FENCES, {ahead, one, two}, 1},
+    {"hf_enter by readers that share, and by a writer",
+     LOOKS | FENCES,
+     {ahead_reader, ahead_reader, ahead},
+     1},
+    {"hf_enter, read, conditional write (Redis)", LOOKS | FENCES, ALL(ahead_if), 1},
+    {"hf_enter, read, conditional write, the locks not looked at (MongoDB, etcd)", FENCES,
+     ALL(ahead_if), 1},
     {"the lock is looked at in the atomic step of the write (Firestore)", 0, ALL(atomic), 1},
     {"control: no guard", 0, ALL(one), 0},
     {"control: the lock's row is looked at, without a fence", LOOKS, ALL(one), 0},
@@ -247,6 +282,12 @@ static const struct scene scenes[] = {
     {"control: reading before entering, the locks elsewhere", FENCES, ALL(late), 0},
     {"control: reading before entering, conditional write", FENCES, ALL(unentered), 0},
     {"control: one that reads before entering is enough", LOOKS | FENCES, {two, two, late}, 0},
+    {"control: hf_confirm in place of hf_enter", LOOKS | FENCES, ALL(confirmed), 0},
+    {"control: hf_confirm, conditional write", LOOKS | FENCES, ALL(confirmed_if), 0},
+    {"control: readers that share, hf_enter without the lock's row",
+     FENCES,
+     {ahead_reader, ahead_reader, ahead},
+     0},
     {"control: readers that share without the lock's row", FENCES, {reader, reader, two}, 0},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };

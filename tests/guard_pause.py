@@ -11,8 +11,10 @@ key. Then, in turns:
     across   the other enters and reads; then the first goes on and writes; then the other writes
     within   the first was stopped within a transaction; the other enters meanwhile (PostgreSQL)
 
-With the guard each write is counted or refused, so the counter is the number of writes that weren't
-refused. Without it, and where only the writes enter, updates must be lost: or this shows nothing.
+Where the store can (hf_enter), that is done again with `holdfast enter` in place of the data's own
+enter step. With the guard each write is counted or refused, so the counter is the number of writes
+that weren't refused. Without it, and where only the writes enter, updates must be lost: or this
+shows nothing.
 (The latter where the locks are elsewhere. In one database the guard's look at the lock's row leaves
 so little room for it that no stopped process hits it; guard_model.c does.)
 """
@@ -42,13 +44,24 @@ def printed(how, *arguments):
                           text=True, stdin=subprocess.DEVNULL).stdout
 
 
-# ---- the databases: one connection to a counter; `how` is guarded, late or plain ----
+# ---- the databases: one connection to a counter; `how` is guarded, called, late or plain ----
+
+def enter_by_command(how, number, token, *fence):
+    """As hf_enter."""
+    status, said = holdfast('enter', f'{how}/{number}', '--token', str(token), *fence)
+    if status == 76:
+        raise Refused(said)
+    if status:
+        raise RuntimeError(f'enter: {status} {said}')
+
 
 class InTransactions:
     """Each reading and each writing is one: begin (which enters), value or put, commit."""
 
     def read(self):
-        if self.how == 'late':
+        if self.how == 'called':
+            enter_by_command(self.how, self.number, self.token)
+        if self.how in ('called', 'late'):
             return self.value()
         self.begin()
         n = self.value()
@@ -131,6 +144,9 @@ class Postgres(InTransactions):
         self.db = self.void(self.pq.PQconnectdb(STORE.encode()))
         self.how, self.number, self.token = how, number, token
 
+    def __del__(self):
+        self.pq.PQfinish(self.db)
+
     def ask(self, sql):
         result = self.void(self.pq.PQexec(self.db, sql.encode()))
         if self.pq.PQresultStatus(result) not in (1, 2):
@@ -209,6 +225,9 @@ class Redis:
     def read(self):
         if self.how == 'guarded':
             self.guarded()
+        if self.how == 'called':
+            enter_by_command(self.how, self.number, self.token,
+                             f'fence:{self.how}/{self.number}')
         return self.value()
 
     def write(self, n):
@@ -255,6 +274,8 @@ class Mongodb:
     def read(self):
         if self.how == 'guarded':
             return self.call('holdfast_enter')['value']['n']
+        if self.how == 'called':
+            enter_by_command(self.how, self.number, self.token, f'counters/{self.number}')
         return self.value()
 
     def write(self, n):
@@ -398,7 +419,7 @@ class Holder:
 def be_holder(kind, how, case, number, who, lease_ms):
     database = KINDS[kind](how, int(number), 0, who)
     key = f'{how}-{number}' if kind == 'firestore' else f'{how}/{number}'
-    within, lease_ms = case == 'within' and how != 'late', int(lease_ms)
+    within, lease_ms = case == 'within' and how not in ('late', 'called'), int(lease_ms)
     try:
         while True:
             database.token = acquire(key, f'{lease_ms}ms', who)
@@ -443,7 +464,8 @@ def one_round(kind, how, number, case):
 def rounds(kind, how, n):
     """(updates lost, writes accepted, writes refused)"""
     KINDS[kind].prepare(how, n)
-    cases = ['between', 'across'] + ['within'] * KINDS[kind].within
+    within = KINDS[kind].within and how != 'called'    # which reads before its transaction
+    cases = ['between', 'across'] + ['within'] * within
     results, errors = {}, []
 
     def some(first):
@@ -476,14 +498,16 @@ def main(kind, n):
     failures = points = 0
     holdfast('ls')    # makes what is missing
     for how, count, what in (('guarded', n, 'with the guard'),
+                             ('called', n, 'with the guard and hf_enter'),
                              ('late', max(n // 5, 20), 'control: only writes enter'),
                              ('plain', max(n // 5, 20), 'control: without it')):
-        if kind == 'firestore' and how == 'late':    # the lock itself is the fence there
+        if kind == 'firestore' and how in ('called', 'late'):    # the lock is the fence there
             continue
         points += 1
         try:
             lost, accepted, refused = rounds(kind, how, count)
-            good = lost == 0 and refused > 0 and accepted >= count if how == 'guarded' else lost > 0
+            kept = lost == 0 and refused > 0 and accepted >= count
+            good = kept if how in ('guarded', 'called') else lost > 0
             said = f'{lost} updates lost of {accepted} accepted, {refused} writes refused'
         except Exception as error:    # pylint: disable=broad-except
             good, said = False, str(error)

@@ -28,6 +28,7 @@ teardown() { guard_teardown; }
 @test "several holders are all admitted, and each until it lets go" { guard_several_holders; }
 @test "guards are put up again and removed" { guard_again_and_undone; }
 @test "strange names are names" { guard_strange_names; }
+@test "holdfast enter raises the fence" { guard_entered_from_outside; }
 @test "a table or column that isn't there is noticed at once" { guard_missing; }
 
 @test "a lease that has run out is over, though nobody else has come" {

@@ -97,6 +97,98 @@ teardown() { cli_teardown; }
     [ "$(ask GET "$K")" = 1 ]
 }
 
+@test "holdfast enter raises the fence" {
+    local key="$K/it's \"\\ {1}"
+    grant "$key"
+    run holdfast enter "$key" --token $((T + 1))
+    [ "$status" = 76 ]
+    [ "$(ask EXISTS "fence:holdfast:$key")" = 0 ]
+    holdfast enter "$key" --token "$T"
+    [ "$(ask GET "fence:holdfast:$key")" = "$T" ]
+    # What the printed script looks at is the same.
+    [ "$(enter "fence:holdfast:$key" "holdfast:$key" "$T" SET "$key" 1)" = OK ]
+    run enter "other:$key" "holdfast:$key" "$T" SET "$key" 2
+    refused UNENTERED
+    holdfast enter "$key" --token "$T" "other:$key"
+    [ "$(enter "other:$key" "holdfast:$key" "$T" SET "$key" 2)" = OK ]
+    HOLDFAST_FAULT=enter:1:after holdfast enter "$key" --token "$T"
+    HOLDFAST_FAULT=enter:1:before holdfast enter "$key" --token "$T"
+    run holdfast enter "$key" --token "$T" ''
+    [ "$status" = 64 ]
+    run holdfast enter "$key" --token "$T" a b
+    [ "$status" = 64 ]
+    run holdfast enter "$key"
+    [ "$status" = 64 ]
+    # A fence that is something else isn't touched.
+    ask RPUSH "other:$K" x
+    run holdfast enter "$key" --token "$T" "other:$K"
+    echo "$output"
+    [ "$status" = 65 ]
+    first=$T
+    holdfast break "$key" --token "$first"
+    grant "$key"
+    holdfast enter "$key" --token "$T"
+    run holdfast enter "$key" --token "$first"
+    [ "$status" = 76 ]
+    run enter "fence:holdfast:$key" "holdfast:$key" "$first" SET "$key" 9
+    is_lost
+    ask SET "fence:holdfast:$key" $((T + 1))
+    run holdfast enter "$key" --token "$T"
+    [ "$status" = 76 ]
+    refused "a later one has entered"
+    # Of several holders the smallest token counts.
+    grant "$K/2" --limit 2
+    first=$T
+    grant "$K/2" --limit 2
+    holdfast enter "$K/2" --token "$T"
+    [ "$(ask GET "fence:holdfast:$K/2")" = "$first" ]
+    holdfast enter "$K/2" --token "$first"
+}
+
+# Each of these checks is all that stands between the argument and the fence: the locks are
+# elsewhere, so that no row refuses it.
+@test "what is no token, no fence, no lock is refused, and changes nothing" {
+    script=$(holdfast guard redis --elsewhere)
+    enter f:"$K" '' 100
+    for bad in '' x 0 -1 0.5 100.5 1e2.5 1e16 9007199254740992 inf -inf nan 1e999 '1 2' '1,5' \
+        "$(printf '101\n1')"; do
+        echo "token '$bad'"
+        run enter "f:$K" '' "$bad"
+        is_lost
+        run enter "f:$K" '' "$bad" SET "$K" 1
+        is_lost
+        run enter "g:$K" '' "$bad"
+        is_lost
+    done
+    run ask EVAL "$script" 0
+    is_lost
+    run ask EVAL "$script" 0 101
+    is_lost
+    run ask EVAL "$script" 1 "f:$K"
+    is_lost
+    [ "$(ask GET "f:$K") $(ask EXISTS "g:$K" "$K")" = "100 0" ]
+    enter "g:$K" '' 9007199254740991 # the greatest there is
+    [ "$(ask GET "g:$K")" = 9007199254740991 ]
+    # With the locks here: no name of the row, or that of something else.
+    run ask EVAL "$SCRIPT" 1 "h:$K" 5
+    is_lost
+    run ask EVAL "$SCRIPT" 2 "h:$K" "h:$K" 5
+    is_lost
+    run enter "h:$K" "f:$K" 5
+    refused WRONGTYPE
+    grant "$K"
+    ask HSET "holdfast:$K" others '[1'
+    run enter "h:$K" "holdfast:$K" "$T"
+    [ "$status" != 0 ]
+    ask HSET "holdfast:$K" others '[]' granted 5.5
+    run enter "h:$K" "holdfast:$K" 5
+    is_lost
+    run enter "h:$K" "holdfast:$K" 5.5
+    is_lost
+    [ "$(ask EXISTS "h:$K")" = 0 ]
+    ask DEL "holdfast:$K"
+}
+
 @test "other prefixes; unfit options" {
     [[ $(holdfast guard redis --key-prefix 'a:') == *"'a:'"* ]]
     for words in "redis x" "redis --undo" "redis --key-prefix a --elsewhere" "mongodb" \

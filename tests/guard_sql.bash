@@ -171,3 +171,50 @@ guard_missing() {
     [ "$status" != 0 ]
     ask 'UPDATE seats SET n = 1 WHERE id = 1'
 }
+
+# `holdfast enter` is hf_enter: what it raises is what the guard looks at.
+guard_entered_from_outside() {
+    local key="$K/it's \\ \$hf\$ \"1\""
+    grant "$key"
+    run holdfast enter "$key" --token "$T"
+    [ "$status" = 64 ]
+    refused "no guard is there"
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    holdfast enter "$key" --token "$T"
+    [ "$(fence_of "$key")" = "$T" ]
+    entered "$key" "$T" # a transaction enters behind it
+    HOLDFAST_FAULT=enter:1:after holdfast enter "$key" --token "$T"
+    HOLDFAST_FAULT=enter:1:before holdfast enter "$key" --token "$T"
+    run holdfast enter "$key" --token "$T" elsewhere
+    [ "$status" = 64 ]
+    run holdfast enter "$key" --token $((T + 1))
+    [ "$status" = 76 ]
+    first=$T
+    holdfast break "$key" --token "$T"
+    run holdfast enter "$key" --token "$T"
+    [ "$status" = 76 ]
+    # The fence alone refuses, too: here nobody holds the key any more, and the row says otherwise.
+    grant "$key"
+    holdfast enter "$key" --token "$T"
+    [ "$T" -gt "$first" ] && [ "$(fence_of "$key")" = "$T" ]
+    ask "UPDATE holdfast_fence SET token = $((T + 5)) WHERE key = $(quoted "$key")"
+    run holdfast enter "$key" --token "$T"
+    echo "$output"
+    [ "$status" = 76 ]
+    refused "a later one has entered"
+    run entered "$key" "$T"
+    refused "a later one has entered"
+    # Nobody has entered who is still in it: this one was in a transaction of its own.
+    grant "$K/1"
+    holdfast enter "$K/1" --token "$T"
+    run ask 'UPDATE seats SET n = 9 WHERE id = 1'
+    refused "holdfast_enter"
+    # Of several holders the smallest token counts.
+    grant "$K/2" --limit 2
+    first=$T
+    grant "$K/2" --limit 2
+    holdfast enter "$K/2" --token "$T"
+    [ "$(fence_of "$K/2")" = "$first" ]
+    holdfast enter "$K/2" --token "$first"
+}
+fence_of() { ask "SELECT token FROM holdfast_fence WHERE key = $(quoted "$1")"; }

@@ -10,6 +10,7 @@ ask() {
         sqlite3 -bail -cmd '.timeout 5000' "${HOLDFAST_STORE#sqlite:}"
 }
 enter_sql() { echo "INSERT INTO holdfast_enter (key, token) VALUES ('${1//\'/\'\'}', $2);"; }
+quoted() { echo "'${1//\'/\'\'}'"; }
 sql_guard() { holdfast guard sqlite "$@"; }
 leftovers() { ask "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'holdfast__%' ESCAPE '_' AND
     name <> 'holdfast_clock'"; }
@@ -22,6 +23,7 @@ teardown() { guard_teardown; }
 @test "several holders are all admitted, and each until it lets go" { guard_several_holders; }
 @test "guards are put up again and removed" { guard_again_and_undone; }
 @test "strange names are names" { guard_strange_names; }
+@test "holdfast enter raises the fence" { guard_entered_from_outside; }
 @test "a table or column that isn't there is noticed at once" { guard_missing; }
 
 @test "with foreign keys on, COMMIT refuses who has not left" {

@@ -421,6 +421,44 @@ static void lists_and_watches(void **state)
     hf_close(h);
 }
 
+/* Where the guard needs nothing but the store; guards in SQL are tried by guard_*.bats. */
+static void who_enters_shuts_out(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    char document[300];
+    const char *key = suite_key("enters"), *where = NULL;
+    hf_lock *first, *second;
+    hf_options o = with_lease(0);
+    OK(hf_acquire(a, key, &o, &first, &suite_error));
+    int rc = hf_enter(first, "", &suite_error);
+    assert_true(rc == HF_INVALID || rc == HF_UNSUPPORTED);
+    rc = hf_enter(first, NULL, &suite_error);
+    if (rc == HF_INVALID) { /* the fence is in the data */
+        snprintf(document, sizeof document, "suite_data/{\"a \\\"$gt\": \"%s\"}", key);
+        rc = hf_enter(first, where = document, &suite_error);
+    }
+    assert_true(hf_left_ms(first) > 0);
+    if (rc != HF_UNSUPPORTED) {
+        IS(HF_OK, rc);
+        OK(hf_enter(first, where, &suite_error)); /* as often as one likes */
+        OK(hf_break(b, key, hf_token(first), &suite_error));
+        OK(hf_acquire(b, key, &o, &second, &suite_error));
+        OK(hf_enter(second, where, &suite_error));
+        IS(HF_LOST, hf_enter(first, where, &suite_error));
+        assert_int_equal(hf_left_ms(first), 0);
+        IS(HF_LOST, hf_enter(first, where, &suite_error)); /* now it needn't ask */
+        OK(hf_enter(second, where, &suite_error));
+        OK(hf_release(second, &suite_error));
+        IS(HF_LOST, hf_release(first, &suite_error));
+    } else {
+        assert_non_null(strstr(suite_error.text, key));
+        OK(hf_release(first, &suite_error));
+    }
+    hf_close(a);
+    hf_close(b);
+}
+
 static void names_and_numbers(void **state)
 {
     (void)state;
@@ -451,6 +489,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(at_most_once),
         cmocka_unit_test(markers_are_kept_as_long_as_asked),
         cmocka_unit_test(lists_and_watches),
+        cmocka_unit_test(who_enters_shuts_out),
         cmocka_unit_test(names_and_numbers),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_life");

@@ -77,11 +77,31 @@ static void a_refusal_is_one(void **state)
     hf_close(b);
 }
 
+/* Where there is a guard, or a word for its absence. */
+static void entering_is_one(void **state)
+{
+    (void)state;
+    hf *a = suite_open();
+    hf_lock *lock;
+    OK(hf_acquire(a, suite_key("enters"), NULL, &lock, &suite_error));
+    const char *where = hf_enter(lock, NULL, &suite_error) == HF_INVALID ? "suite_trips/7" : NULL;
+    uint64_t before = sent(a);
+    int rc = hf_enter(lock, where, &suite_error);
+    assert_true(rc == HF_OK || rc == HF_UNSUPPORTED);
+    if (rc) /* nothing, or one that found none */
+        assert_in_range(sent(a) - before, 0, 1);
+    else
+        assert_int_equal(sent(a) - before, 1);
+    OK(hf_release(lock, &suite_error));
+    hf_close(a);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_there_and_one_back),
         cmocka_unit_test(a_refusal_is_one),
+        cmocka_unit_test(entering_is_one),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_trips");
 }

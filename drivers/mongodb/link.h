@@ -8,7 +8,7 @@
 
 #include <mongoc/mongoc.h>
 
-enum { HF_MG_NAME_CAP = 128 };
+enum { HF_MG_NAME_CAP = 128, HF_MG_DUPLICATE_KEY = 11000 };
 
 /* How to connect. */
 struct hf__mg_how {
@@ -51,6 +51,9 @@ int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bso
 
 /* rows.c. The fields of a row, as those that an update sets. 0, NOMEM, or INVALID: *ret_why. */
 int hf__mg_encode(const hf_row *row, bson_t *to, const char **ret_why);
+/* Raises the fence in a document, which `where` names as COLLECTION/ID. */
+int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const char *where,
+                 uint64_t token, const struct hf__mg_about *about, hf_error *err);
 /* A document as a row. 0, NOMEM, or HF_CORRUPT: *ret_why. */
 int hf__mg_decode(const bson_t *doc, hf_row *row, const char **ret_why);
 

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_ROWS = 64, DUPLICATE_KEY = 11000 };
+enum { PAGE_ROWS = 64 };
 
 struct hf_store {
     struct hf__mg_how how;
@@ -247,7 +247,7 @@ static int mg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
             written = read_written(&reply, &clock_us);
             *ret_clock_us = row ? clock_us : 0; /* of a removal it is the time of the one before */
             bson_destroy(&reply);
-        } else if (code == DUPLICATE_KEY) {
+        } else if (code == HF_MG_DUPLICATE_KEY) {
             rc = 0;
         }
         if (!rc && !written) {
@@ -257,6 +257,21 @@ static int mg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         }
     }
     bson_destroy(&fields);
+    put_link(st, link);
+    return rc;
+}
+
+static int mg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                    const char *where, hf_error *err)
+{
+    struct hf__mg_about about = {"enter", key->text, HF_UNKNOWN};
+    struct hf__mg_link *link;
+    if (!alone)
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "mongodb: enter '%s': the fence in a document admits one holder at a time",
+                       key->text);
+    int rc = get_link(st, &link, err);
+    if (!rc) rc = hf__mg_enter(&st->how, link, where, token, &about, err);
     put_link(st, link);
     return rc;
 }
@@ -562,4 +577,5 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .interrupt = mg_interrupt,
     .scan = mg_scan,
     .inspect = mg_inspect,
+    .enter = mg_enter,
 };

@@ -220,3 +220,58 @@ int hf__mg_decode(const bson_t *doc, hf_row *row, const char **ret_why)
     if (rc) hf_row_clear(row);
     return rc;
 }
+
+/* ---- entering ---- */
+
+/* COLLECTION/ID, the ID as extended JSON: as {"_id": {"$eq": ID}} it is a value, whatever it is
+   made of. 0: none. */
+static int read_where(const char *where, char collection[HF_MG_NAME_CAP], bson_t *ret)
+{
+    const char *slash = where ? strchr(where, '/') : NULL;
+    size_t len = slash ? (size_t)(slash - where) : 0, more = slash ? strlen(slash) : 0;
+    bson_error_t e;
+    bson_iter_t it, at;
+    if (!len || len >= HF_MG_NAME_CAP) return 0;
+    memcpy(collection, where, len);
+    collection[len] = 0;
+    char *json = malloc(more + 32);
+    if (!json) return 0;
+    snprintf(json, more + 32, "{\"_id\": {\"$eq\": %s}}", slash + 1);
+    int good = bson_init_from_json(ret, json, -1, &e);
+    free(json);
+    if (!good) return 0;
+    if (bson_count_keys(ret) == 1 && bson_iter_init_find(&it, ret, "_id") &&
+        BSON_ITER_HOLDS_DOCUMENT(&it) && bson_iter_recurse(&it, &at) && bson_iter_next(&at) &&
+        !strcmp(bson_iter_key(&at), "$eq") && !bson_iter_next(&at))
+        return 1;
+    bson_destroy(ret);
+    return 0;
+}
+
+/* As what `guard mongodb` prints: an upsert of a document whose token isn't greater. If there is
+   one that is, it meets E11000. */
+int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const char *where,
+                 uint64_t token, const struct hf__mg_about *about, hf_error *err)
+{
+    char collection[HF_MG_NAME_CAP];
+    int64_t n = (int64_t)token;
+    bson_t query, reply;
+    int code;
+    if (!read_where(where, collection, &query))
+        return hf_fail(err, HF_INVALID, 0,
+                       "mongodb: enter '%s': name the document: COLLECTION/ID, the ID as JSON",
+                       about->key);
+    BCON_APPEND(&query, "holdfast_token", "{", "$not", "{", "$gt", BCON_INT64(n), "}", "}");
+    bson_t *command = BCON_NEW(
+        "findAndModify", BCON_UTF8(collection), "query", BCON_DOCUMENT(&query), "update", "{",
+        "$set", "{", "holdfast_token", BCON_INT64(n), "}", "}", "upsert", BCON_BOOL(true), "fields",
+        "{", "_id", BCON_INT32(1), "}", "writeConcern", "{", "w", BCON_UTF8("majority"), "j",
+        BCON_BOOL(true), "wtimeout", BCON_INT64(how->io_timeout_ms), "}");
+    int rc = hf__mg_ask(how, link, command, about, &reply, &code, err);
+    if (!rc) bson_destroy(&reply);
+    bson_destroy(command);
+    bson_destroy(&query);
+    if (code != HF_MG_DUPLICATE_KEY) return rc;
+    return hf_fail(err, HF_LOST, 0, "mongodb: enter '%s': a later one has entered '%s'", about->key,
+                   where);
+}

@@ -329,3 +329,26 @@ int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_er
     if (rc && link->pg) hf__pg_disconnect(link);
     return rc;
 }
+
+/* ---- what isn't about rows ---- */
+
+int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const char *key,
+                 uint64_t token, const char *where, hf_error *err)
+{
+    char text[24], state[6];
+    const char *values[] = {key, text};
+    PGresult *r;
+    if (where)
+        return hf_fail(err, HF_INVALID, 0,
+                       "postgres: enter '%s': the fence has no name but the key", key);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)token);
+    int rc = hf__pg_ask(how, link, "SELECT holdfast_enter($1::text, $2::bigint)", 2, values,
+                        HF_UNKNOWN, &r, state, "enter", key, err);
+    if (!rc) PQclear(r);
+    if (!strcmp(state, "42883"))
+        rc = hf_fail(err, HF_UNSUPPORTED, 0,
+                     "postgres: enter '%s': no guard is there: see holdfast guard postgres", key);
+    if (rc && !strcmp(state, "LOST1")) rc = HF_LOST;
+    if (rc && err) err->code = rc;
+    return rc;
+}

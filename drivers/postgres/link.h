@@ -42,4 +42,8 @@ int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
                const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
                const char *what, const char *key, hf_error *err);
 
+/* Raises the guard's fence of the key: holdfast_enter, in a transaction of its own. */
+int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const char *key,
+                 uint64_t token, const char *where, hf_error *err);
+
 #endif

@@ -1,6 +1,5 @@
 /*
- * postgres.c - postgres://USER@HOST/DB, rows in a table of a PostgreSQL database. See link.h,
- * doc/stores/postgres.md.
+ * postgres.c - postgres://USER@HOST/DB, rows in a table. See link.h, doc/stores/postgres.md.
  *
  * Contents: statements; connections; rows; many rows; bells; opening.
  *
@@ -90,8 +89,6 @@ static void put_told(struct text *t, const hf_store *st, int deletes)
         st->table);
 }
 
-static char *finish(struct text *t) { return strdup(t->to); }
-
 static char *sql_write(const hf_store *st, struct text *t, int kind)
 {
     t->len = 0;
@@ -112,7 +109,7 @@ static char *sql_write(const hf_store *st, struct text *t, int kind)
             st->table);
     }
     put_told(t, st, kind == 2);
-    return finish(t);
+    return strdup(t->to);
 }
 
 static char *sql_take(const hf_store *st, struct text *t)
@@ -149,7 +146,7 @@ static char *sql_take(const hf_store *st, struct text *t)
         " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT 1 "
         "FROM w)",
         st->table);
-    return finish(t);
+    return strdup(t->to);
 }
 
 static int make_sql(hf_store *st)
@@ -164,20 +161,20 @@ static int make_sql(hf_store *st)
     put(&t, "SELECT 0, " NOW ", ");
     put_columns(&t, "o.");
     put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", st->table);
-    st->get = finish(&t);
+    st->get = strdup(t.to);
     t.len = 0;
     put(&t, "SELECT o.key, " NOW ", ");
     put_columns(&t, "o.");
     put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
         st->table, PAGE_ROWS);
-    st->scan = finish(&t);
+    st->scan = strdup(t.to);
     t.len = 0;
     put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", st->table);
     for (int i = 0; i < HF_COLS; i++)
         put(&t, ", \"%s\" %s NOT NULL", hf__column_name[i],
             hf__column_is_text[i] ? "text" : "bigint");
     put(&t, ")");
-    st->create = finish(&t);
+    st->create = strdup(t.to);
     return st->get && st->insert && st->update && st->erase && st->take && st->scan && st->create;
 }
 
@@ -344,6 +341,17 @@ static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         rc = conflict(st, key, r, stale, cur, ret_clock_us, "take", err);
     }
     PQclear(r);
+    return rc;
+}
+
+static int pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                    const char *where, hf_error *err)
+{
+    struct hf__pg_link *link;
+    (void)alone; /* the guard knows of all holders */
+    int rc = get_link(st, &link, err);
+    if (!rc) rc = hf__pg_enter(&st->how, link, key->text, token, where, err);
+    put_link(st, link);
     return rc;
 }
 
@@ -588,4 +596,5 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .interrupt = pg_interrupt,
     .scan = pg_scan,
     .inspect = pg_inspect,
+    .enter = pg_enter,
 };

@@ -71,8 +71,8 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
                     const char *key, hf_error *err)
 {
     char why[HF_RD_WHY];
-    int code = hf__rd_code(r->str);
-    hf__rd_words(r->str, why);
+    int code = hf__rd_is_error(r, "LOST ") ? HF_LOST : hf__rd_code(r->str);
+    hf__rd_words(r->str + (code == HF_LOST ? strlen("LOST ") : 0), why);
     if (strstr(r->str, "READONLY")) hf__rd_disconnect(link);
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
 }
@@ -84,13 +84,13 @@ int hf__rd_shaped(const redisReply *r)
 }
 
 /* What came of a call: of its own reply, and of that to WAIT if there is one. */
-static int verdict(const hf_store *st, struct hf__rd_link *link, const redisReply *r,
-                   const redisReply *wait, int ambiguous, const char *what, const char *key,
-                   hf_error *err)
+static int verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
+                   const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
+                   const char *key, hf_error *err)
 {
     char why[HF_RD_WHY];
     if (r->type == REDIS_REPLY_ERROR) return hf__rd_complain(link, r, what, key, err);
-    if (!hf__rd_shaped(r))
+    if (which == HF_RD_ENTER ? r->type != REDIS_REPLY_STATUS : !hf__rd_shaped(r))
         snprintf(why, sizeof why, "not an answer to that");
     else if (wait && wait->type == REDIS_REPLY_ERROR)
         hf__rd_words(wait->str, why);
@@ -122,7 +122,8 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
         }
         /* It has forgotten the script: then nothing was done. */
         again = !whole && hf__rd_is_error(reply[0], "NOSCRIPT");
-        if (!again) rc = verdict(st, link, reply[0], reply[1], ambiguous, what, key->text, err);
+        if (!again)
+            rc = verdict(st, link, which, reply[0], reply[1], ambiguous, what, key->text, err);
         if (again || rc) freeReplyObject(reply[0]);
         if (waits) freeReplyObject(reply[1]);
     }

@@ -181,6 +181,9 @@ static const char take[] = HEAD
     "redis.call('HSET', k, unpack(row))\n"
     "return {1, clock, rev, {old[6], old[7], old[8], old[9]}}\n";
 
+/* What `holdfast guard redis` prints, made of guards/redis.lua. KEYS: fence, row. ARGV: token. */
+extern const char guard_script_redis_lua[];
+
 static char *script(const char *body)
 {
     char fields[HF_COLS * 24] = "";
@@ -202,7 +205,10 @@ static char *script(const char *body)
 
 int hf__rd_scripts(struct hf__rd_how *how)
 {
-    static const char *const body[] = {[HF_RD_GET] = get, [HF_RD_SWAP] = swap, [HF_RD_TAKE] = take};
+    const char *const body[] = {[HF_RD_GET] = get,
+                                [HF_RD_SWAP] = swap,
+                                [HF_RD_TAKE] = take,
+                                [HF_RD_ENTER] = guard_script_redis_lua};
     for (int i = 0; i < HF_RD_SCRIPTS; i++)
         if (!(how->script[i] = script(body[i]))) return HF_NOMEM;
     return 0;

@@ -1,7 +1,7 @@
 /*
  * redis.c - redis://HOST, rows as hashes of a Redis server. See link.h, doc/stores/redis.md.
  *
- * Contents: rows; opening.
+ * Contents: rows; entering; opening.
  *
  * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
  * it there, list.c reads many rows, ear.c wakes who waits.
@@ -211,6 +211,32 @@ static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     return rc;
 }
 
+/* ---- entering ---- */
+
+/* The fence of a row is a key of its own, by default fence:ROW: in the same slot of a cluster as
+   the row if its prefix says so, and not the name of a row. */
+static int rd_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                    const char *where, hf_error *err)
+{
+    char name[HF_RD_NAME_CAP], fence[HF_RD_NAME_CAP + 8], text[24];
+    struct hf__rd_args a;
+    redisReply *r;
+    (void)alone; /* the script knows of all holders */
+    if (where && !*where)
+        return hf_fail(err, HF_INVALID, 0, HF_RD ": enter '%s': a fence without a name", key->text);
+    hf__rd_call_args(&a, st, key, name);
+    snprintf(fence, sizeof fence, "fence:%s", name);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)token);
+    a.n = 2;
+    hf__rd_arg_text(&a, "2");
+    hf__rd_arg_text(&a, where ? where : fence);
+    hf__rd_arg_text(&a, name);
+    hf__rd_arg_text(&a, text);
+    int rc = hf__rd_ask(st, HF_RD_ENTER, &a, HF_UNKNOWN, &r, "enter", key, err);
+    if (!rc) freeReplyObject(r);
+    return rc;
+}
+
 /* ---- opening ---- */
 
 static void rd_close(hf_store *st)
@@ -330,4 +356,5 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .interrupt = hf__rd_interrupt,
     .scan = hf__rd_scan,
     .inspect = rd_inspect,
+    .enter = rd_enter,
 };

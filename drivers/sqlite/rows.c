@@ -425,6 +425,59 @@ int hf__sq_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_ro
     return rc;
 }
 
+/* One statement with the key and the token. */
+static int run_once(hf_store *st, const char *sql, const hf_rowkey *key, uint64_t token)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = sqlite3_prepare_v2(st->db, sql, -1, &s, NULL);
+    if (!rc) {
+        bind_text(s, 1, key->text, key->len);
+        if (sqlite3_bind_parameter_count(s) > 1) sqlite3_bind_int64(s, 2, (int64_t)token);
+        rc = run(s);
+    }
+    sqlite3_finalize(s);
+    return rc;
+}
+
+static int no_guard(hf_store *st)
+{
+    int64_t n = 0;
+    return !hf__sq_ask(st, "SELECT count(*) FROM sqlite_master WHERE name = %Q", "holdfast_enter",
+                       &n) &&
+           !n;
+}
+
+/* The guard's view does it, in a transaction of our own; who enters that way has left again. */
+int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
+                 hf_error *err)
+{
+    (void)alone; /* the guard knows of all holders */
+    if (where)
+        return hf_fail(err, HF_INVALID, 0, "sqlite: enter '%s': the fence has no name but the key",
+                       key->text);
+    pthread_mutex_lock(&st->mu);
+    int sq = 0, rc = in_place(st, "enter", key->text, err);
+    if (!rc) {
+        sq = exec(st->db, "BEGIN IMMEDIATE");
+        if (!sq)
+            sq =
+                run_once(st, "INSERT INTO holdfast_enter (key, token) VALUES (?1, ?2)", key, token);
+        if (!sq) sq = run_once(st, "DELETE FROM holdfast_enter WHERE key = ?1", key, token);
+        if (sq == SQLITE_ERROR && no_guard(st))
+            rc = hf_fail(err, HF_UNSUPPORTED, 0,
+                         "sqlite: enter '%s': no guard is there: see holdfast guard sqlite",
+                         key->text);
+        else if ((sq & 0xff) == SQLITE_CONSTRAINT)
+            rc = hf_fail(err, HF_LOST, 0, "sqlite: enter '%s': %s", key->text,
+                         sqlite3_errmsg(st->db));
+        else if (sq || (sq = exec(st->db, "COMMIT")))
+            rc = hf__sq_failed(st, sq, "enter", key->text, HF_UNKNOWN, err);
+        if (!sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
+    }
+    pthread_mutex_unlock(&st->mu);
+    return rc;
+}
+
 /* A write that is waited for takes everything before it to the disk: there is one log (or one
    journal) for all. Linux marks pages clean whose writing failed, so that a second try proves
    nothing: after a failure no marker is believed any more. */

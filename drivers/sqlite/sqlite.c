@@ -375,6 +375,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .listen = sq_listen,
     .watch = sq_watch,
     .interrupt = sq_interrupt,
+    .enter = hf__sq_enter,
     .sync = hf__sq_sync,
     .scan = hf__sq_scan,
     .inspect = sq_inspect,

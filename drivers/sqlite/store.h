@@ -73,6 +73,8 @@ int hf__sq_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
                 int64_t *ret_clock_us, hf_error *err);
 int hf__sq_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);
+int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
+                 hf_error *err);
 int hf__sq_sync(hf_store *st, const hf_rowkey *key, hf_error *err);
 int hf__sq_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
