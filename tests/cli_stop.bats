@@ -384,7 +384,8 @@ END
 }
 
 @test "--max-hold: what the command leaves in the background doesn't hold on (file:)" {
-    run holdfast run --max-hold 60s "$K" -- sh -c 'sleep 60 & echo $! >bg.pid'
+    run holdfast run --max-hold 60s "$K" -- sh -c 'sleep 60 >/dev/null 2>&1 3>&- &
+        echo $! >bg.pid'
     [ "$status" = 0 ]
     free "$K"
 }

@@ -9,6 +9,7 @@
 #include "step.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 static const char *url;
 
@@ -202,6 +203,22 @@ static void an_idle_time_is_told_its_range(void **state)
     hf_close(h);
 }
 
+/* Free and no longer marked, but used just now: its row still says which token was the last. */
+static void what_was_used_just_now_is_kept(void **state)
+{
+    hf *h = store();
+    hf_once once;
+    uint64_t n = 0;
+    hf_error err;
+    (void)state;
+    if (hf_once_begin(h, "just now", 1, NULL, &once, &err)) fail_msg("%s", err.text);
+    if (hf_once_finish(once.lock, NULL, 1, &err)) fail_msg("%s", err.text);
+    usleep(2000);
+    if (hf_prune(h, 60000, &n, &err)) fail_msg("%s", err.text);
+    assert_int_equal(n, 0);
+    hf_close(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +227,7 @@ int main(void)
         cmocka_unit_test(who_gives_up_looks_first),
         cmocka_unit_test(a_request_has_a_legal_time),
         cmocka_unit_test(an_idle_time_is_told_its_range),
+        cmocka_unit_test(what_was_used_just_now_is_kept),
     };
     url = scratch("file:@");
     if (!url) return 70;

@@ -530,6 +530,40 @@ static void texts_that_are_not_utf8(void **state)
     hf_close(h);
 }
 
+static void *ask_for_both(void *arg)
+{
+    struct asker *a = arg;
+    const char *keys[] = {strchr(a->key, 0) + 1, a->key};
+    hf_lock *got[2];
+    a->code = hf_acquire_all(a->h, keys, 2, &a->options, got, NULL);
+    for (int i = 0; !a->code && i < 2; i++) hf_release(got[i], NULL);
+    return NULL;
+}
+
+/* Whoever named them in another order waits for the first of them by name, holding no other. */
+static void several_keys_are_taken_in_one_order(void **state)
+{
+    (void)state;
+    hf *h = suite_open(), *other = suite_open();
+    char keys[200] = ""; /* two: the one that comes first, and behind its NUL the other */
+    const char *name = suite_key("order");
+    int n = snprintf(keys, sizeof keys, "%s/a", name);
+    snprintf(keys + n + 1, sizeof keys - (size_t)n - 1, "%s/b", name);
+    struct asker w = {.h = other, .key = keys, .options = HF_OPTIONS_INIT};
+    hf_options try = trying();
+    hf_lock *first, *last;
+    OK(hf_acquire(h, keys, NULL, &first, &suite_error));
+    pthread_create(&w.thread, NULL, ask_for_both, &w);
+    suite_await_waiters(h, keys, 1);
+    OK(hf_acquire(h, keys + n + 1, &try, &last, &suite_error));
+    OK(hf_release(last, &suite_error));
+    OK(hf_release(first, &suite_error));
+    pthread_join(w.thread, NULL);
+    IS(HF_OK, w.code);
+    hf_close(h);
+    hf_close(other);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -553,6 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_hold_gets_its_first_end_back),
         cmocka_unit_test(a_lease_given_by_another_counts),
         cmocka_unit_test(texts_that_are_not_utf8),
+        cmocka_unit_test(several_keys_are_taken_in_one_order),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_corner");
 }

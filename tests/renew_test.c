@@ -1,5 +1,6 @@
 /*
- * renew_test.c - a renewal whose reply is lost: what may be believed meanwhile.
+ * renew_test.c - renewals and other requests that fail, or whose reply is lost: what may be
+ * believed.
  */
 #include "holdfast.h"
 #include "test.h"
@@ -7,6 +8,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* How much later it is for this thread than for the others. */
 static __thread int64_t later_ms;
@@ -20,19 +22,22 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return rc;
 }
 
-/* Whatever this handle swaps takes effect, and it never hears of it. (It acquires by take.) */
-static hf *open_mute(void)
+/* It acquires by take, and renews by swap. */
+static hf *open_sick(const char *plan)
 {
     hf *store;
     hf_error err;
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
     o.io_timeout_ms = 200;
-    setenv("HOLDFAST_FAULT", "swap:*:after", 1);
+    setenv("HOLDFAST_FAULT", plan, 1);
     int rc = hf_open("mem:renew", &o, &store, &err);
     unsetenv("HOLDFAST_FAULT");
     if (rc) fail_msg("%s", err.text);
     return store;
 }
+
+/* Whatever this handle swaps takes effect, and it never hears of it. */
+static hf *open_mute(void) { return open_sick("swap:*:after"); }
 
 static void a_shorter_lease_counts_from_when_it_is_asked_for(void **state)
 {
@@ -122,6 +127,41 @@ static void what_is_said_to_be_over_stays_over(void **state)
     }
 }
 
+static void one_that_fails_is_not_the_last(void **state)
+{
+    (void)state;
+    hf *sick = open_sick("swap:1:unavailable,swap:2:corrupt");
+    hf_stats now = {.size = sizeof now};
+    hf_lock *lock;
+    hf_error err;
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = 6000;
+    if (hf_acquire(sick, "sick", &o, &lock, &err)) fail_msg("%s", err.text);
+    do {
+        usleep(10000);
+        assert_int_equal(hf_get_stats(sick, &now), 0);
+        assert_int_equal(now.lost, 0);
+    } while (!now.renewals);
+    assert_int_equal(hf_release(lock, &err), 0);
+    hf_close(sick);
+}
+
+/* Neither of "held by another" and "free" is known. */
+static void what_is_not_answered_is_unknown(void **state)
+{
+    static const char *const plans[] = {"take:*:before", "take:*:after"};
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        hf *sick = open_sick(plans[i]);
+        hf_lock *lock;
+        hf_error err;
+        hf_options o = HF_OPTIONS_INIT;
+        o.wait_ms = 0;
+        assert_int_equal(hf_acquire(sick, "unheard", &o, &lock, &err), HF_UNKNOWN);
+        hf_close(sick);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -129,6 +169,8 @@ int main(void)
         cmocka_unit_test(a_lease_instead_of_a_session_counts_too),
         cmocka_unit_test(a_longer_lease_counts_when_it_is_told),
         cmocka_unit_test(what_is_said_to_be_over_stays_over),
+        cmocka_unit_test(one_that_fails_is_not_the_last),
+        cmocka_unit_test(what_is_not_answered_is_unknown),
     };
     return TEST_MAIN(tests);
 }

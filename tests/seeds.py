@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Are the tests able to find the mistakes that lock systems are known for? Builds the library with
+each of tests/seeds/*.patch, and says which check of CI's found it. What survives fails.
+
+    tests/seeds.py SOURCE BUILD [NAME...]    default: all of them
+
+A patch begins with what the mistake is and which checks may find it, the cheapest first:
+
+    Mistake: TEXT
+    Check: NAME [WORD...]     a test of `meson test`; the words are its case (bats, cmocka), or its
+                              arguments. "lint FILE" is tools/lint.
+
+It is applied to a copy of the tree and of its build: only what it touches is compiled again.
+Each check has to pass in that copy without a mistake, too, as far as it comes in a few seconds.
+"""
+import concurrent.futures
+import glob
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TOP, BUILD = (os.path.realpath(path) for path in sys.argv[1:3])
+JOBS = 2
+LIMIT = 180     # seconds for one check; what hangs is found too
+GLANCE = 5      # seconds for one that isn't expected to find anything
+
+
+class Copy:
+    """A tree and its build that may be broken."""
+
+    def __init__(self, scratch, number):
+        self.top = os.path.join(scratch, str(number))
+        self.build = os.path.join(self.top, os.path.relpath(BUILD, TOP))
+        self.tmp = os.path.join(scratch, f'tmp{number}')
+        os.makedirs(self.top)
+        os.makedirs(self.tmp)
+        files = subprocess.run([os.path.join(TOP, 'tools', 'lint'), '--files'], check=True,
+                               capture_output=True, text=True).stdout.split('\n')
+        there = [path for path in files if path and os.path.lexists(os.path.join(TOP, path))]
+        subprocess.run(['cp', '-a', '--parents', *there, self.top], cwd=TOP, check=True)
+        subprocess.run(['cp', '-a', BUILD, self.build], check=True)
+
+    def here(self, text):
+        return text.replace(TOP, self.top)
+
+    def patch(self, path, *options):
+        """Returns what patch(1) says if it doesn't apply as it is."""
+        done = subprocess.run(['patch', '-p1', '--no-backup-if-mismatch', '-s', '-r', '-', '-f',
+                               *options, '-i', path], cwd=self.top, capture_output=True, text=True)
+        return (done.stdout + done.stderr).strip() if done.returncode else ''
+
+    def ninja(self, targets):
+        done = subprocess.run(['ninja', '-C', self.build, *targets], capture_output=True, text=True)
+        return done.stdout[-2000:] if done.returncode else ''
+
+    def run(self, check, glance=False):
+        """The first thing that the check finds, or ''; and how many points passed."""
+        command, env = check.command(self), {**os.environ, 'TMPDIR': self.tmp}
+        started = time.monotonic()
+        env.update({name: self.here(value) for name, value in check.env.items()})
+        process = subprocess.Popen(command, cwd=self.build, env=env, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   start_new_session=True, text=True, errors='replace')
+        late = threading.Event()
+        timer = threading.Timer(LIMIT, lambda: (late.set(), end(process, signal.SIGKILL)))
+        timer.start()
+        passed, enough, found, last = 0, False, '', ''
+        for line in process.stdout:
+            if re.match(r'ok\b', line):
+                passed += 1
+                enough = glance and time.monotonic() - started > GLANCE
+            elif re.match(r'not ok\b', line):
+                found = re.sub(r'^not ok *\d* *(- )?', '', line).strip()
+            if found or enough:
+                break
+            last = line.strip() or last
+        if found or enough:     # the rest would only take time
+            end(process, signal.SIGTERM)
+            timer.cancel()
+            timer = threading.Timer(5, lambda: end(process, signal.SIGKILL))
+            timer.start()
+        process.stdout.close()
+        status = process.wait()
+        timer.cancel()
+        end(process, signal.SIGKILL)
+        if late.is_set():
+            found = f'not done within {LIMIT} s'
+        elif status and not found and not enough:
+            found = last if check.name == 'lint' else f'status {status} ({last})'
+        return found and f'{found} ({time.monotonic() - started:.1f} s)', passed
+
+
+def end(process, sig):
+    try:
+        os.killpg(process.pid, sig)
+    except ProcessLookupError:
+        pass
+
+
+class Check:
+    """A test as `meson test` knows it, or one case of it."""
+    tests = {test['name']: test for test in
+             json.load(open(os.path.join(BUILD, 'meson-info', 'intro-tests.json')))}
+    files = {target['id']: os.path.relpath(target['filename'][0], BUILD) for target in
+             json.load(open(os.path.join(BUILD, 'meson-info', 'intro-targets.json')))}
+
+    def __init__(self, text):
+        self.text = text
+        self.name, _, self.case = text.partition(' ')
+        self.env, self.targets = {}, []
+        if self.name == 'lint':
+            return
+        test = self.tests[self.name]
+        self.env = test['env']
+        self.targets = [self.files[one] for one in test['depends']]
+        if 'HOLDFAST' in self.env:
+            self.targets.append(os.path.relpath(self.env['HOLDFAST'], BUILD))
+        module = f'libholdfast-{self.name.split("_")[-1]}.so'
+        if module in self.files.values():
+            self.targets.append(module)
+
+    def command(self, copy):
+        if self.name == 'lint':
+            return [os.path.join(copy.top, 'tools', 'lint'), os.path.join(copy.top, self.case)]
+        command = [copy.here(word) for word in self.tests[self.name]['cmd']]
+        if not self.case:
+            return command
+        if command[-1].endswith('.bats'):
+            return [*command[:-1], '--filter', re.escape(self.case), command[-1]]
+        return command + self.case.split()
+
+
+class Seed:
+    def __init__(self, path):
+        self.path = path
+        self.name = os.path.basename(path)[:-len('.patch')]
+        text = open(path, encoding='utf-8').read()
+        self.mistake = re.search(r'^Mistake: (.*)', text, flags=re.M).group(1)
+        self.checks = [Check(line) for line in re.findall(r'^Check: (.*)', text, flags=re.M)]
+
+    def plant(self, copy):
+        """(found, by what)."""
+        trouble = copy.patch(self.path)
+        if trouble:
+            return False, 'does not apply: ' + trouble
+        try:
+            for check in self.checks:
+                trouble = check.targets and copy.ninja(check.targets)
+                if trouble:
+                    return False, 'does not compile: ' + trouble
+                found, _ = copy.run(check)
+                if found:
+                    return True, f'found by {check.name}: {found}'
+            return False, 'not found'
+        finally:
+            trouble = copy.patch(self.path, '-R')
+            if trouble:
+                raise RuntimeError(f'{self.name} cannot be taken back: {trouble}')
+
+
+def passes(copy, check):
+    trouble = check.targets and copy.ninja(check.targets)
+    if trouble:
+        return False, 'does not compile: ' + trouble
+    found, passed = copy.run(check, glance=True)
+    return not found and (passed or check.name == 'lint'), found or f'{passed} passed'
+
+
+def main():
+    seeds = [Seed(path) for path in sorted(glob.glob(os.path.join(TOP, 'tests/seeds/*.patch')))]
+    if sys.argv[3:]:
+        seeds = [seed for seed in seeds if seed.name in sys.argv[3:]]
+    checks = {check.text: check for seed in seeds for check in seed.checks[:1]}
+    jobs = [(f'without a mistake: {text}', passes, check) for text, check in checks.items()]
+    jobs += [(f'{seed.name} ({seed.mistake})', lambda copy, one: one.plant(copy), seed)
+             for seed in seeds]
+    scratch = tempfile.mkdtemp(prefix='holdfast-seeds-')
+    copies = queue.Queue()
+    failed = 0
+
+    def do(job):
+        copy = copies.get()
+        try:
+            return job[1](copy, job[2])
+        except Exception as error:      # of one job; the others go on
+            return False, str(error)
+        finally:
+            copies.put(copy)
+
+    print(f'1..{len(jobs)}')
+    try:
+        for number in range(JOBS):
+            copies.put(Copy(scratch, number))
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            for number, (job, (good, text)) in enumerate(zip(jobs, pool.map(do, jobs)), 1):
+                first, *more = text.split('\n')
+                print(f'{"ok" if good else "not ok"} {number} - {job[0]}: {first}', flush=True)
+                for line in more:
+                    print('#', line)
+                failed += not good
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
+    sys.exit(main())
