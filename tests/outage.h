@@ -79,11 +79,15 @@ void outage_next_scene(void); /* an empty world, and its own chances */
 uint64_t outage_below(uint64_t n);
 void outage_reseed(uint64_t with);
 const char *outage_key(int key);
+/* By how much the wall clock of this process is wrong: see stepped.c. */
+extern _Atomic int64_t *outage_step_s;
 
 /* ---- parties (outage_party.c) ---- */
 
 /* The body of a party: asks for keys, holds them, gives them back, until the world stops. */
 _Noreturn void party_run(int me);
+/* It, with a wall clock that is stepped before each acquisition. */
+_Noreturn void party_stepped(int me);
 /* Another: services one event after the other, unless that is done, until each of them is. */
 _Noreturn void party_service(int me);
 

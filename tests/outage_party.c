@@ -101,6 +101,16 @@ static void ask(hf *h)
     usleep((useconds_t)(1000 + outage_below(20000)));
 }
 
+/* ---- a clock on the wall ---- */
+
+/* Steps it by a year, either way, and back. */
+static void ask_by_a_wrong_clock(hf *h)
+{
+    static const int64_t year_s = 365 * 86400;
+    *outage_step_s = ((int64_t)outage_below(3) - 1) * year_s;
+    ask(h);
+}
+
 /* ---- events ---- */
 
 static int run_event(hf_lock *lock, struct event *e, int64_t asked_us)
@@ -182,4 +192,5 @@ static void service_next(hf *h)
 }
 
 void party_run(int number) { live(number, ask); }
+void party_stepped(int number) { live(number, ask_by_a_wrong_clock); }
 void party_service(int number) { live(number, service_next); }
