@@ -187,6 +187,16 @@ static void claim_lapsed(void **state)
     assert_true(v.excused > 0);
 }
 
+/* Whoever was stopped between its grant and its return holds nothing any more. */
+static void told_too_late(void **state)
+{
+    (void)state;
+    true_history();
+    struct h_op *late = add(H_ACQUIRE, 1, 4, 12, 900, 0, 105);
+    add(H_RELEASE, 1, 4, 901, 902, HF_LOST, late->token);
+    judged(-1, 0);
+}
+
 static void busy_for_nothing(void **state)
 {
     (void)state;
@@ -298,6 +308,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(token_twice),
         cmocka_unit_test(queue_jumped),
         cmocka_unit_test(claim_lapsed),
+        cmocka_unit_test(told_too_late),
         cmocka_unit_test(busy_for_nothing),
         cmocka_unit_test(release_of_another),
         cmocka_unit_test(one_too_many),

@@ -153,7 +153,7 @@ func (o op) perhaps() bool {
 
 // over says between which moments a grant has ended, and whether by becoming the marker.
 func over(g op, of []op, marked uint64) (span, bool) {
-    from := g.until()
+    from := g.Asked // one that was never believed may have been over before it was told
     if g.Last > from {
         from = g.Last
     }
