@@ -14,7 +14,6 @@
 
 #include "os.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,7 +30,6 @@ enum { SERVED_MS = 45000, ENDED_MS = 30000 };
 struct world *world;
 const char *outage_url;
 uint64_t outage_seed;
-_Atomic int64_t *outage_step_s;
 
 static uint64_t chance;
 static const char *control;
@@ -526,28 +524,6 @@ static int tidy_up(void **state)
     return 0;
 }
 
-/* With stepped.c in front of all libraries, its own and those of the drivers. */
-static int step_clocks(char **argv)
-{
-    const char *library = getenv("HOLDFAST_TEST_STEPPED");
-    outage_step_s = (_Atomic int64_t *)dlsym(RTLD_DEFAULT, "hf_test_step_s");
-    if (outage_step_s) {
-        unsetenv("LD_PRELOAD"); /* not for the server's control */
-        int64_t before_us = hf__day_us();
-        *outage_step_s = 1000;
-        int in_front = hf__day_us() > before_us + 900000000;
-        *outage_step_s = 0;
-        return in_front ? 0 : 70;
-    }
-    if (!library || getenv("LD_PRELOAD")) {
-        fprintf(stderr, "outage: $HOLDFAST_TEST_STEPPED: not the library of stepped.c\n");
-        return 64;
-    }
-    setenv("LD_PRELOAD", library, 1);
-    execv("/proc/self/exe", argv);
-    return 71;
-}
-
 static int set_up(void)
 {
     const char *given = getenv("SEED");
@@ -591,7 +567,7 @@ int main(int argc, char **argv)
         return 64;
     }
     outage_url = argv[1];
-    int rc = step_clocks(argv);
+    int rc = outage_step_clocks(argv);
     if (!rc) rc = set_up();
     if (rc) return rc;
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -81,6 +81,8 @@ void outage_reseed(uint64_t with);
 const char *outage_key(int key);
 /* By how much the wall clock of this process is wrong: see stepped.c. */
 extern _Atomic int64_t *outage_step_s;
+/* Sees to it, by beginning anew. 0, or an exit status. */
+int outage_step_clocks(char **argv);
 
 /* ---- parties (outage_party.c) ---- */
 
