@@ -1,0 +1,296 @@
+"""One holder at a time, by key.
+
+    import holdfast
+
+    with holdfast.open('file:/var/lib/shop/locks') as store:
+        with store.lock('seats/12/A/5', wait=2) as held:
+            sell(held.token)
+
+Times are seconds (int, float) or texts such as '500ms', '10s', '5m', '2h', '1d'. The options of
+lock, acquire and locked:
+
+    wait        how long to wait: 0 tries once; for ever if not given
+    lease       the grant ends after so long unless renewed (it is, in the background)
+    max_hold    ... and after so long in any case
+    at_least    the key stays taken so long after the grant, also if it is given back earlier
+    shared      together with other shared holders
+    limit       together with others, up to so many
+    detached    not bound to this process; needs lease
+    unqueued    doesn't stand in the queue
+    recursive   whoever holds it already waits like anybody else
+    no_renew    no renewal in the background
+    owner, note who holds it, for what
+    request_id  16 bytes or 32 hexadecimal digits: asked again it is the same grant
+
+README.md and man 3 holdfast tell the rest.
+"""
+import asyncio
+import atexit
+import functools
+import inspect
+import math
+import os
+import string
+import sys
+import weakref
+from typing import Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTuple, Optional, \
+    TypeVar, Union
+
+from . import _aio, _holdfast
+from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, LockUnavailable,
+                      OutcomeUnknown, PermissionDenied, RecursiveAcquire, StoreCorrupt, StoreFull,
+                      StoreUnavailable, Unsupported)
+from ._holdfast import Lock
+
+__all__ = ['Event', 'HoldfastError', 'Info', 'InvalidArgument', 'Lock', 'LockCanceled', 'LockLost',
+           'LockUnavailable', 'OutcomeUnknown', 'Party', 'PermissionDenied', 'RecursiveAcquire',
+           'Store', 'StoreCorrupt', 'StoreFull', 'StoreUnavailable', 'Unsupported', 'Watch', 'open']
+__version__ = _holdfast.library_version
+
+Time = Union[int, float, str]
+F = TypeVar('F', bound=Callable[..., Any])
+
+
+class Party(NamedTuple):
+    """A holder or a waiter."""
+    owner: str
+    note: str
+    token: int          # 0 for a waiter
+    since_us: int       # by the store's clock
+    left_ms: float      # inf: as long as its process lives; 0: a waiter
+    mode: str           # exclusive, shared, limited
+    limit: int
+    claimed: bool       # False: handed over and not taken up yet
+
+
+class Info(NamedTuple):
+    """A key."""
+    key: str
+    rev: int            # 0: nobody has used it
+    token: int          # of the last grant
+    now_us: int         # the store's clock
+    done_us: int        # 0: no event was done
+    keep_until_us: float
+    result: str
+    holders: List[Party]
+    waiters: List[Party]    # in order
+
+
+def _party(of: Any) -> Party:
+    party = Party(*of)
+    return party._replace(left_ms=math.inf) if party.left_ms < 0 else party
+
+
+def _info(of: Any) -> Info:
+    info = Info(*of)
+    return info._replace(
+        keep_until_us=math.inf if info.keep_until_us < 0 else info.keep_until_us,
+        holders=[_party(one) for one in info.holders],
+        waiters=[_party(one) for one in info.waiters])
+
+
+class Event:
+    """An event that is serviced once: what `with store.once(key)` gives. True if it is this one's
+    to run; set `result` then, and leave the block without an exception: it is done. Else done_us,
+    owner and result say when, by whom and with what result it was done."""
+
+    def __init__(self, store: 'Store', key: str, options: Dict[str, Any]) -> None:
+        self._store, self.key, self._options = store, key, options
+        self.lock: Optional[Lock] = None
+        self.run = False
+        self.done_us = 0
+        self.owner = self.result = ''
+
+    def __bool__(self) -> bool:
+        return self.run
+
+    @property
+    def token(self) -> int:
+        return self.lock.token if self.lock else 0
+
+    def _begun(self, how: Any) -> 'Event':
+        self.lock, self.done_us, self.owner, self.result = how
+        self.run = self.lock is not None
+        return self
+
+    def __enter__(self) -> 'Event':
+        return self._begun(self._store._once_begin(self.key, **self._options))
+
+    def _end(self, failed: bool) -> None:
+        if self.lock is None:
+            return
+        if failed:
+            self.lock.__exit__(RuntimeError, None, None)
+        else:
+            self.lock._finish(self.result)
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self._end(kind is not None)
+
+    async def __aenter__(self) -> 'Event':
+        return self._begun(await _aio.wait(self._store, self._begin))
+
+    def _begin(self, box: Any, number: int) -> Any:
+        return self._store._start(box, number, True, self.key, **self._options)
+
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
+        await _aio.call(self._store, self._end, kind is not None)
+
+
+class Watch:
+    """Each key with the prefix that is held or waited for, then each change as it is noticed.
+    Iterates, also in asyncio; leaving its block, or close(), ends it."""
+
+    def __init__(self, store: 'Store', prefix: str) -> None:
+        self._watch = store._watch(prefix)
+        self._seen: List[Info] = []
+
+    def _next(self) -> Optional[Info]:
+        if not self._seen:
+            self._seen = [_info(one) for one in reversed(self._watch.take())]
+        return self._seen.pop() if self._seen else None
+
+    def __iter__(self) -> Iterator[Info]:
+        return self
+
+    def __next__(self) -> Info:
+        while True:
+            info = self._next()
+            if info is not None:
+                return info
+            self._watch.wait()
+
+    def __aiter__(self) -> AsyncIterator[Info]:
+        return self
+
+    async def __anext__(self) -> Info:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                info = self._next()
+            except StopIteration:
+                raise StopAsyncIteration from None
+            if info is not None:
+                return info
+            ready = loop.create_future()
+            loop.add_reader(self._watch.fileno(), _aio._settle, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(self._watch.fileno())
+
+    def close(self) -> None:
+        self._watch.stop()
+
+    def __enter__(self) -> 'Watch':
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Store(_holdfast.Store):
+    """A store, opened: see open()."""
+    __slots__ = ('__weakref__',)
+
+    def __init__(self, url: Optional[str] = None, **_: Any) -> None:
+        _open_stores.add(self)
+        _close_at_the_end_of_a_child()
+
+    async def acquire_async(self, key: str, **options: Any) -> Lock:
+        return await _aio.wait(
+            self, lambda box, number: self._start(box, number, False, key, **options))
+
+    def locked(self, key: str, **options: Any) -> Callable[[F], F]:
+        """A decorator: the key is held while the function runs. {name} in the key is the argument
+        of that name: @store.locked('user/{user_id}')."""
+        def around(function: F) -> F:
+            fields = [field for _, field, _, _ in string.Formatter().parse(key)
+                      if field is not None]
+            signature = inspect.signature(function)
+
+            def key_of(args: Any, kwargs: Any) -> str:
+                if not fields:
+                    return key.format()
+                bound = signature.bind(*args, **kwargs)
+                bound.apply_defaults()
+                return key.format(**bound.arguments)
+
+            if inspect.iscoroutinefunction(function):
+                @functools.wraps(function)
+                async def held_async(*args: Any, **kwargs: Any) -> Any:
+                    async with self.lock(key_of(args, kwargs), **options):
+                        return await function(*args, **kwargs)
+                return held_async   # type: ignore[return-value]
+
+            @functools.wraps(function)
+            def held(*args: Any, **kwargs: Any) -> Any:
+                with self.lock(key_of(args, kwargs), **options):
+                    return function(*args, **kwargs)
+            return held     # type: ignore[return-value]
+        return around
+
+    def once(self, key: str, function: Optional[Callable[[Event], Any]] = None,
+             **options: Any) -> Event:
+        """An event that is serviced once, remembered for `keep` (7 days unless given). With a
+        function: runs it with the event if it hasn't been done; what it returns, as a str, is the
+        result. Without: a `with` block, see Event. at_most_once marks it before it runs."""
+        event = Event(self, key, options)
+        if function is None:
+            return event
+        with event:
+            if event:
+                result = function(event)
+                if result is not None:
+                    event.result = str(result)
+        return event
+
+    def peek(self, key: str) -> Info:
+        return _info(self._peek(key)[0])
+
+    def list(self, prefix: str = '') -> List[Info]:
+        return [_info(one) for one in self._list(prefix)]
+
+    def __iter__(self) -> Iterator[Info]:
+        return iter(self.list())
+
+    def watch(self, prefix: str = '') -> Watch:
+        return Watch(self, prefix)
+
+    def __repr__(self) -> str:
+        return f'<holdfast.Store {self.url!r}{", closed" if self.closed else ""}>'
+
+
+def open(url: Optional[str] = None, *, owner: Optional[str] = None, note: Optional[str] = None,
+         io_timeout: Optional[Time] = None) -> Store:
+    """Opens a store: 'mem:', 'file:/path', 'redis://...'. None: $HOLDFAST_STORE, or 'file:' in the
+    user's state directory. Closed at the end of the program, if not before: what it holds is given
+    back then."""
+    return Store(url, owner=owner, note=note, io_timeout=io_timeout)
+
+
+# ---- the end of the program ----
+
+_open_stores: 'weakref.WeakSet[Store]' = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for store in list(_open_stores):
+        store.close()
+
+
+atexit.register(_close_all)
+
+
+_closes_in = 0
+
+
+def _close_at_the_end_of_a_child() -> None:
+    """A child of multiprocessing ends without atexit."""
+    global _closes_in
+    process = sys.modules.get('multiprocessing.process')
+    if process is None or process.parent_process() is None or _closes_in == os.getpid():
+        return
+    _closes_in = os.getpid()
+    from multiprocessing import util
+    util.Finalize(None, _close_all, exitpriority=0)

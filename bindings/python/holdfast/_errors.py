@@ -1,0 +1,71 @@
+"""What can go wrong, as classes: one a code of holdfast.h, or two codes that mean the same."""
+from typing import Dict, Optional, Type
+
+
+class HoldfastError(Exception):
+    """The base. `text` is one line: who was doing what to which key, and why it failed."""
+
+    def __init__(self, text: str, *, code: str = 'INVALID', key: Optional[str] = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code    # the name in holdfast.h, without HF_
+        self.key = key
+
+    def __reduce__(self):   # over the border of a process
+        return error, (self.code, self.text, self.key)
+
+
+class LockUnavailable(HoldfastError):
+    """Not obtained: at once (BUSY), or within the time given (TIMEOUT)."""
+
+
+class LockCanceled(HoldfastError):
+    """Given up, or its store was closed (CANCELED)."""
+
+
+class LockLost(HoldfastError):
+    """No longer held (LOST): what was done last may not have been done alone."""
+
+
+class OutcomeUnknown(HoldfastError):
+    """The store may or may not have done it (UNKNOWN)."""
+
+
+class StoreUnavailable(HoldfastError):
+    """The store cannot be reached (UNAVAILABLE)."""
+
+
+class PermissionDenied(HoldfastError):
+    """(DENIED)"""
+
+
+class InvalidArgument(HoldfastError, ValueError):
+    """A bad key, URL, time or option (INVALID)."""
+
+
+class RecursiveAcquire(HoldfastError):
+    """Held already by this thread, or by this owner (RECURSIVE)."""
+
+
+class Unsupported(HoldfastError):
+    """Not offered by this store (UNSUPPORTED)."""
+
+
+class StoreCorrupt(HoldfastError):
+    """The store or the row is damaged (CORRUPT)."""
+
+
+class StoreFull(HoldfastError):
+    """No room left (FULL)."""
+
+
+# NOMEM is Python's own MemoryError.
+BY_CODE: Dict[str, Type[HoldfastError]] = {
+    'BUSY': LockUnavailable, 'TIMEOUT': LockUnavailable, 'CANCELED': LockCanceled,
+    'LOST': LockLost, 'UNKNOWN': OutcomeUnknown, 'UNAVAILABLE': StoreUnavailable,
+    'DENIED': PermissionDenied, 'INVALID': InvalidArgument, 'RECURSIVE': RecursiveAcquire,
+    'UNSUPPORTED': Unsupported, 'CORRUPT': StoreCorrupt, 'FULL': StoreFull}
+
+
+def error(code: str, text: str, key: Optional[str]) -> HoldfastError:
+    return BY_CODE.get(code, HoldfastError)(text, code=code, key=key)

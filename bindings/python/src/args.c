@@ -1,0 +1,260 @@
+/*
+ * args.c - what the caller's arguments say: keys, times, options.
+ */
+#include "ext.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum kind { A_TIME, A_FLAG, A_OWNER, A_NOTE, A_REQUEST, A_SHARED, A_LIMIT, A_KEEP };
+
+/* One line each: the keyword, its name in holdfast.h. */
+static const struct option {
+    const char *name, *c_name;
+    enum kind kind;
+    size_t at;
+    unsigned flag;
+} table[] = {
+    {"wait", "wait_ms", A_TIME, offsetof(hf_options, wait_ms), 0},
+    {"lease", "lease_ms", A_TIME, offsetof(hf_options, lease_ms), 0},
+    {"max_hold", "max_hold_ms", A_TIME, offsetof(hf_options, max_hold_ms), 0},
+    {"at_least", "at_least_ms", A_TIME, offsetof(hf_options, at_least_ms), 0},
+    {"shared", "mode", A_SHARED, 0, 0},
+    {"limit", "limit", A_LIMIT, 0, 0},
+    {"detached", "HF_DETACHED", A_FLAG, 0, HF_DETACHED},
+    {"unqueued", "HF_UNQUEUED", A_FLAG, 0, HF_UNQUEUED},
+    {"recursive", "HF_ALLOW_RECURSIVE", A_FLAG, 0, HF_ALLOW_RECURSIVE},
+    {"no_renew", "HF_NO_RENEW", A_FLAG, 0, HF_NO_RENEW},
+    {"owner", "owner", A_OWNER, 0, 0},
+    {"note", "note", A_NOTE, 0, 0},
+    {"request_id", "request_id", A_REQUEST, 0, 0},
+    /* of once alone */
+    {"at_most_once", "HF_AT_MOST_ONCE", A_FLAG, 0, HF_AT_MOST_ONCE},
+    {"keep", "keep_ms", A_KEEP, 0, 0},
+};
+enum { OPTIONS = sizeof table / sizeof *table, ONCE_ALONE = 2 };
+static const int64_t WEEK_MS = INT64_C(7) * 86400000;
+
+PyObject *option_names(void)
+{
+    PyObject *to = PyDict_New();
+    for (size_t i = 0; to && i < OPTIONS; i++) {
+        PyObject *value = PyUnicode_FromString(table[i].c_name);
+        if (!value || PyDict_SetItemString(to, table[i].name, value)) Py_CLEAR(to);
+        Py_XDECREF(value);
+    }
+    return to;
+}
+
+static int invalid(PyObject *key, const char *name, const char *why)
+{
+    PyObject *text = key ? PyUnicode_FromFormat("acquire '%U': %s: %s", key, name, why)
+                         : PyUnicode_FromFormat("%s: %s", name, why);
+    raise_object(HF_INVALID, key, text);
+    return -1;
+}
+
+PyObject *text_bytes(const char *name, PyObject *value)
+{
+    if (!PyUnicode_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "%s: must be a str", name);
+        return NULL;
+    }
+    PyObject *bytes = PyUnicode_AsUTF8String(value);
+    if (!bytes) { /* half a surrogate pair */
+        PyErr_Clear();
+        invalid(NULL, name, "not UTF-8");
+        return NULL;
+    }
+    if (strlen(PyBytes_AsString(bytes)) != (size_t)PyBytes_Size(bytes)) {
+        invalid(NULL, name, "control character: NUL");
+        Py_CLEAR(bytes);
+    }
+    return bytes;
+}
+
+PyObject *key_bytes(PyObject *args, PyObject **ret_key)
+{
+    if (PyTuple_Size(args) != 1) {
+        PyErr_SetString(PyExc_TypeError, "one positional argument: the key");
+        return NULL;
+    }
+    *ret_key = PyTuple_GetItem(args, 0);
+    return text_bytes("key", *ret_key);
+}
+
+/* ---- times ---- */
+
+/* Digits with at most one point in them, and a unit, as the command reads it; rounded up to
+   milliseconds. -1: it is none. */
+static int64_t parse_time(const char *s)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = {{"", 1000}, {"s", 1000}, {"ms", 1}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+    const int64_t most = INT64_C(4000000000000);
+    int64_t whole = 0, milli = 0, unit = 100;
+    int digits = 0, more = 0;
+    for (; *s >= '0' && *s <= '9'; s++, digits++) {
+        whole = whole * 10 + (*s - '0');
+        if (whole > most) whole = most;
+    }
+    if (*s == '.')
+        for (s++; *s >= '0' && *s <= '9'; s++, digits++, unit /= 10) {
+            milli += (*s - '0') * unit;
+            if (!unit && *s > '0') more = 1;
+        }
+    int64_t thousandths = whole * 1000 + milli + more;
+    for (size_t i = 0; digits && i < sizeof units / sizeof *units; i++)
+        if (!strcmp(s, units[i].name)) {
+            if (thousandths > INT64_MAX / 2 / units[i].ms) return INT64_MAX / 2;
+            return (thousandths * units[i].ms + 999) / 1000;
+        }
+    return -1;
+}
+
+int time_read(const char *name, PyObject *value, PyObject *key, int64_t *ret_ms)
+{
+    static const char why[] = "not a time such as 10 (seconds), 0.5, '500ms', '10s' or '5m'";
+    int64_t ms = -1;
+    if (PyUnicode_Check(value)) {
+        PyObject *bytes = PyUnicode_AsUTF8String(value);
+        if (bytes && strlen(PyBytes_AsString(bytes)) == (size_t)PyBytes_Size(bytes))
+            ms = parse_time(PyBytes_AsString(bytes));
+        Py_XDECREF(bytes);
+        PyErr_Clear();
+    } else if (!PyBool_Check(value) && (PyLong_Check(value) || PyFloat_Check(value))) {
+        double seconds = PyFloat_AsDouble(value);
+        PyErr_Clear(); /* an int beyond all doubles is -1: invalid, too */
+        /* Not a thousandth more for what binary fractions lack: 0.3 s are 300 ms. */
+        if (seconds >= 0 && seconds < 4e12) ms = (int64_t)ceil(seconds * 1000 - 1e-6);
+        if (seconds >= 4e12) ms = INT64_MAX / 2;
+    } else {
+        PyErr_Format(PyExc_TypeError, "%s: %s", name, why);
+        return -1;
+    }
+    if (ms < 0) return invalid(key, name, why);
+    *ret_ms = ms;
+    return 0;
+}
+
+/* ---- options ---- */
+
+static int hex(Py_UCS4 c)
+{
+    if (c >= '0' && c <= '9') return (int)c - '0';
+    if (c >= 'a' && c <= 'f') return (int)c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return (int)c - 'A' + 10;
+    return -1;
+}
+
+static int read_request(asked *to, PyObject *value, PyObject *key)
+{
+    static const char why[] = "must be 16 bytes or 32 hexadecimal digits";
+    if (PyBytes_Check(value)) {
+        if (PyBytes_Size(value) != 16) return invalid(key, "request_id", why);
+        memcpy(to->request, PyBytes_AsString(value), 16);
+    } else if (PyUnicode_Check(value)) {
+        if (PyUnicode_GetLength(value) != 32) return invalid(key, "request_id", why);
+        for (int i = 0; i < 16; i++) {
+            int high = hex(PyUnicode_ReadChar(value, 2 * i));
+            int low = hex(PyUnicode_ReadChar(value, 2 * i + 1));
+            if (high < 0 || low < 0) return invalid(key, "request_id", why);
+            to->request[i] = (uint8_t)(high << 4 | low);
+        }
+    } else {
+        PyErr_Format(PyExc_TypeError, "request_id: %s", why);
+        return -1;
+    }
+    to->o.request_id = to->request;
+    return 0;
+}
+
+static int read_limit(asked *to, PyObject *value, PyObject *key)
+{
+    if (!PyLong_Check(value) || PyBool_Check(value)) {
+        PyErr_SetString(PyExc_TypeError, "limit: must be an int");
+        return -1;
+    }
+    long n = PyLong_AsLong(value);
+    if (n == -1) PyErr_Clear();
+    if (n < 0 || n > 1000000) return invalid(key, "limit", "must be 1 to 1,000");
+    to->o.limit = (uint32_t)n;
+    if (to->o.mode == HF_SHARED) return invalid(key, "limit", "not together with shared");
+    to->o.mode = HF_LIMITED;
+    return 0;
+}
+
+static int read_shared(asked *to, PyObject *value, PyObject *key)
+{
+    int is = PyObject_IsTrue(value);
+    if (is <= 0) return is;
+    if (to->o.mode == HF_LIMITED) return invalid(key, "limit", "not together with shared");
+    to->o.mode = HF_SHARED;
+    return 0;
+}
+
+static int read_text(const char *name, PyObject *value, PyObject **ret, const char **ret_text)
+{
+    Py_XDECREF(*ret);
+    *ret = text_bytes(name, value);
+    if (!*ret) return -1;
+    *ret_text = PyBytes_AsString(*ret);
+    return 0;
+}
+
+static int read_one(asked *to, const struct option *as, PyObject *value, PyObject *key)
+{
+    int is;
+    if (value == Py_None) return 0; /* the default */
+    switch (as->kind) {
+    case A_TIME:
+        if (PyFloat_Check(value) && as->at == offsetof(hf_options, wait_ms) &&
+            isinf(PyFloat_AsDouble(value)) && PyFloat_AsDouble(value) > 0)
+            return 0;
+        return time_read(as->name, value, key, (int64_t *)((char *)&to->o + as->at));
+    case A_FLAG:
+        is = PyObject_IsTrue(value);
+        if (is > 0) to->o.flags |= as->flag;
+        return is < 0 ? -1 : 0;
+    case A_OWNER: return read_text("owner", value, &to->owner, &to->o.owner);
+    case A_NOTE: return read_text("note", value, &to->note, &to->o.note);
+    case A_REQUEST: return read_request(to, value, key);
+    case A_SHARED: return read_shared(to, value, key);
+    case A_LIMIT: return read_limit(to, value, key);
+    case A_KEEP:
+        if (PyFloat_Check(value) && isinf(PyFloat_AsDouble(value))) {
+            to->keep_ms = HF_FOREVER;
+            return 0;
+        }
+        return time_read("keep", value, key, &to->keep_ms);
+    }
+    return 0;
+}
+
+int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key)
+{
+    PyObject *name, *value;
+    Py_ssize_t at = 0;
+    to->o = (hf_options)HF_OPTIONS_INIT;
+    to->owner = to->note = NULL;
+    to->keep_ms = WEEK_MS;
+    while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
+        size_t i = 0, n = for_what == FOR_ONCE ? OPTIONS : OPTIONS - ONCE_ALONE;
+        while (i < n && PyUnicode_CompareWithASCIIString(name, table[i].name)) i++;
+        if (i == n) PyErr_Format(PyExc_TypeError, "unknown option '%U'", name);
+        if (i == n || read_one(to, &table[i], value, key)) {
+            asked_done(to);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void asked_done(asked *a)
+{
+    Py_CLEAR(a->owner);
+    Py_CLEAR(a->note);
+}

@@ -1,0 +1,151 @@
+/*
+ * ext.h - the extension module holdfast._holdfast: what its files share.
+ *
+ * No library thread ever asks for the GIL: what it has to tell goes into a C structure and wakes
+ * a semaphore or an eventfd. So nothing can hang in it when the interpreter ends, and hf_release,
+ * which waits for a running callback, can't wait for somebody who waits for the GIL.
+ *
+ * Every call that may block is made without the GIL and counted in its store's `users` meanwhile;
+ * close() waits until there are none. Lists and counts are guarded by the GIL.
+ */
+#ifndef HOLDFAST_EXT_H
+#define HOLDFAST_EXT_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x03090000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "holdfast.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdint.h>
+
+typedef struct store store;
+typedef struct lock lock;
+typedef struct box box;
+typedef struct waiting waiting;
+typedef struct watching watching;
+
+struct store {
+    PyObject_HEAD hf *h; /* NULL: closed */
+    unsigned generation; /* of the process that opened it */
+    int closing;
+    int users;         /* threads that are inside a call of the library */
+    int waited;        /* locks that were waited for, see recursive() */
+    uint64_t tries;    /* that were BUSY, and a wait followed: no `busy` of the caller's */
+    lock *locks;       /* not given back yet */
+    waiting *waits;    /* not freed yet */
+    watching *watches; /* going on */
+};
+
+struct lock {
+    PyObject_HEAD store *store;
+    hf_lock *l; /* NULL: given back, or its store was closed */
+    PyObject *key;
+    uint64_t token;
+    int users; /* threads that are inside a call with it */
+    int waited;
+    int exclusive;
+    int detached;
+    int64_t keep_ms;       /* of an event */
+    unsigned long thread;  /* that waited for it */
+    struct losing *losing; /* who is told of its loss */
+    PyObject *weak;        /* references */
+    lock *next, **prev;
+};
+
+/* What keyword arguments say. Holds references. */
+typedef struct asked {
+    hf_options o;
+    int64_t keep_ms;
+    PyObject *owner, *note; /* bytes */
+    uint8_t request[16];
+} asked;
+
+/* ---- module.c ---- */
+
+extern PyTypeObject *store_type, *lock_type, *locking_type, *wait_type, *box_type, *watch_type;
+unsigned fork_generation(void);
+/* Sets the exception of this code; NULL. The key may be NULL. */
+PyObject *raise_code(int code, const hf_error *err, PyObject *key);
+/* The text is given away; NULL: there is an exception already. */
+PyObject *raise_object(int code, PyObject *key, PyObject *text);
+PyObject *raise_text(int code, PyObject *key, const char *text);
+
+/* ---- args.c ---- */
+
+enum { FOR_ONCE = 1 };
+/* 0: `to` has references that asked_done drops. */
+int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
+void asked_done(asked *a);
+/* Seconds, or a text such as "500ms": -1 and an exception if it is neither. */
+int time_read(const char *name, PyObject *value, PyObject *key, int64_t *ret_ms);
+/* A str without NUL as bytes; NULL and an exception. */
+PyObject *text_bytes(const char *name, PyObject *value);
+/* The only positional argument, a key, as bytes. Borrowed in *ret_key. */
+PyObject *key_bytes(PyObject *args, PyObject **ret_key);
+PyObject *option_names(void);
+
+/* ---- store.c ---- */
+
+/* The handle, counted in `users`, or NULL and an exception. */
+hf *store_enter(store *s, PyObject *key);
+void store_leave(store *s);
+int store_dead(const store *s); /* it is the parent's, or closed */
+PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a);
+/* Starts a wait that tells the mailbox; a Wait. */
+PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *mailbox, uint64_t id,
+                            int once);
+extern PyType_Spec store_spec;
+
+/* ---- lock.c ---- */
+
+PyObject *lock_new(store *s, hf_lock *l, PyObject *key, const asked *a, int waited);
+PyObject *lock_release_now(lock *l, int keep_quiet);
+extern PyType_Spec lock_spec, locking_spec;
+PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
+
+/* ---- wait.c ---- */
+
+struct waiting {
+    hf_wait *w;
+    pthread_mutex_t mu; /* what follows */
+    int told, abandoned;
+    int code;
+    hf_lock *lock;
+    hf_error err;
+    hf_once once;
+    sem_t sem;
+    box *box; /* NULL: the semaphore alone */
+    uint64_t id;
+    waiting *next, **prev; /* of its store; under the GIL */
+    store *store;
+};
+
+/* Starts one (once: keep_ms as asked), or NULL and an exception. */
+waiting *waiting_start(store *s, hf *h, const char *key, PyObject *key_text, const asked *a,
+                       int once, box *to, uint64_t id);
+/* Until it is told; -1 and an exception: abandoned. */
+int waiting_sit(waiting *w);
+void waiting_abandon(waiting *w);
+void waiting_free(waiting *w); /* told, and nobody's */
+void waiting_reap(store *s);   /* frees the abandoned that are told */
+void box_push(box *b, uint64_t id);
+box *box_of(PyObject *mailbox); /* one more who pushes into it, or NULL and an exception */
+void box_drop(box *b);
+PyObject *wait_new(waiting *w, PyObject *key, const asked *a, int once);
+PyObject *once_tuple(store *s, hf_once *once, PyObject *key, const asked *a, int waited);
+extern PyType_Spec wait_spec, box_spec;
+
+/* ---- look.c ---- */
+
+PyObject *store_peek(store *s, PyObject *args);
+PyObject *store_list(store *s, PyObject *args);
+PyObject *store_watch(store *s, PyObject *args);
+void watching_stop_all(store *s);
+extern PyType_Spec watch_spec;
+
+#endif

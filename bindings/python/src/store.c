@@ -1,0 +1,428 @@
+/*
+ * store.c - the type Store: a store, opened.
+ */
+#include "ext.h"
+
+#include <string.h>
+#include <time.h>
+
+/* ---- going in and out ---- */
+
+int store_dead(const store *s) { return !s->h || s->generation != fork_generation(); }
+
+hf *store_enter(store *s, PyObject *key)
+{
+    if (!s->h || s->closing) return (void *)raise_text(HF_CANCELED, key, "the store is closed");
+    s->users++;
+    return s->h;
+}
+
+void store_leave(store *s) { s->users--; }
+
+/* ---- opening, closing ---- */
+
+static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"url", "owner", "note", "io_timeout", NULL};
+    PyObject *url = Py_None, *owner = Py_None, *note = Py_None, *io_timeout = Py_None;
+    PyObject *text[3] = {NULL, NULL, NULL};
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    hf_error err = {0, 0, ""};
+    hf *h = NULL;
+    store *s = NULL;
+    int rc = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOO:open", names, &url, &owner, &note,
+                                     &io_timeout))
+        return NULL;
+    if (url != Py_None && !(text[0] = text_bytes("url", url))) goto out;
+    if (owner != Py_None && !(text[1] = text_bytes("owner", owner))) goto out;
+    if (note != Py_None && !(text[2] = text_bytes("note", note))) goto out;
+    if (io_timeout != Py_None && time_read("io_timeout", io_timeout, NULL, &o.io_timeout_ms))
+        goto out;
+    if (io_timeout != Py_None && !o.io_timeout_ms) o.io_timeout_ms = 1; /* refused, as it should */
+    if (text[1]) o.owner = PyBytes_AsString(text[1]);
+    if (text[2]) o.note = PyBytes_AsString(text[2]);
+    const char *where = text[0] ? PyBytes_AsString(text[0]) : NULL;
+    Py_BEGIN_ALLOW_THREADS rc = hf_open(where, &o, &h, &err);
+    Py_END_ALLOW_THREADS if (rc)
+    {
+        raise_code(rc, &err, NULL);
+        goto out;
+    }
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    s = (store *)alloc(type, 0);
+    if (s) {
+        s->h = h;
+        s->generation = fork_generation();
+    } else {
+        hf_close(h);
+    }
+out:
+    for (int i = 0; i < 3; i++) Py_XDECREF(text[i]);
+    return (PyObject *)s;
+}
+
+/* Those that hold or wait are told by hf_close, and by what came of their waits. */
+static void shut(store *s)
+{
+    if (!s->h || s->closing) return;
+    s->closing = 1;
+    if (store_dead(s)) { /* of the parent: nothing of it is touched */
+        s->h = NULL;
+        return;
+    }
+    watching_stop_all(s);
+    for (waiting *w = s->waits; w; w = w->next)
+        if (w->w) hf_wait_cancel(w->w);
+    while (s->users) { /* each of them ends soon: none waits for a key */
+        struct timespec little = {0, 1000000};
+        Py_BEGIN_ALLOW_THREADS nanosleep(&little, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    for (lock *l = s->locks; l; l = l->next) l->l = NULL;
+    hf *h = s->h;
+    s->h = NULL;
+    Py_BEGIN_ALLOW_THREADS hf_close(h);
+    Py_END_ALLOW_THREADS waiting_reap(s);
+}
+
+static PyObject *store_close(store *s, PyObject *unused)
+{
+    (void)unused;
+    shut(s);
+    Py_RETURN_NONE;
+}
+
+static PyObject *store_self(PyObject *s, PyObject *unused)
+{
+    (void)unused;
+    Py_INCREF(s);
+    return s;
+}
+
+static PyObject *store_exit(store *s, PyObject *args)
+{
+    (void)args;
+    shut(s);
+    Py_RETURN_NONE;
+}
+
+static void store_dealloc(store *s)
+{
+    PyTypeObject *type = Py_TYPE(s);
+    PyObject *t, *v, *b;
+    PyErr_Fetch(&t, &v, &b);
+    shut(s);
+    PyErr_Restore(t, v, b);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(s);
+    Py_DECREF(type);
+}
+
+/* ---- acquiring ---- */
+
+/* The library knows which thread made a grant at once, but not for whom a wait was told. */
+static int recursive(store *s, PyObject *key, const asked *a)
+{
+    if (!s->waited || (a && (a->o.flags & HF_ALLOW_RECURSIVE || a->o.request_id))) return 0;
+    unsigned long me = PyThread_get_thread_ident();
+    int exclusive = !a || a->o.mode == HF_EXCLUSIVE;
+    for (lock *l = s->locks; l; l = l->next)
+        if (l->waited && l->thread == me && l->l && (exclusive || l->exclusive) &&
+            !PyUnicode_Compare(l->key, key) && hf_left_ms(l->l) > 0) {
+            raise_object(HF_RECURSIVE, key,
+                         PyUnicode_FromFormat("acquire '%U': this thread holds it already", key));
+            return 1;
+        }
+    return 0;
+}
+
+/* One try, then a wait: so the common case needs no other thread, and the other one can be given
+   up. `once` as for hf_once_begin. 0: *ret (and *once). */
+static int obtain(store *s, hf *h, PyObject *key, const asked *a, hf_lock **ret, hf_once *once,
+                  int *ret_waited)
+{
+    hf_error err = {0, 0, ""};
+    hf_options now = HF_OPTIONS_INIT;
+    int rc;
+    PyObject *bytes = text_bytes("key", key);
+    if (!bytes) return -1;
+    if (recursive(s, key, a)) {
+        Py_DECREF(bytes);
+        return -1;
+    }
+    const char *text = PyBytes_AsString(bytes);
+    if (a) now = a->o;
+    int waits = now.wait_ms != 0;
+    /* An absurd limit is for the library to refuse. */
+    if (now.wait_ms <= INT64_C(31536000000)) now.wait_ms = 0;
+    Py_BEGIN_ALLOW_THREADS rc = once ? hf_once_begin(h, text, a->keep_ms, &now, once, &err)
+                                     : hf_acquire(h, text, &now, ret, &err);
+    Py_END_ALLOW_THREADS if (!rc && once) *ret = once->lock;
+    if (rc == HF_BUSY && waits) {
+        s->tries++;
+        waiting *w = waiting_start(s, h, text, key, a, once != NULL, NULL, 0);
+        Py_DECREF(bytes);
+        if (!w || waiting_sit(w)) return -1;
+        rc = w->code;
+        err = w->err;
+        *ret = w->lock;
+        if (once) *once = w->once;
+        *ret_waited = 1;
+        waiting_free(w);
+    } else {
+        Py_DECREF(bytes);
+    }
+    if (rc) raise_code(rc, &err, key);
+    return rc;
+}
+
+PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a)
+{
+    hf_lock *l = NULL;
+    int waited = 0;
+    hf *h = store_enter(s, key);
+    if (!h) return NULL;
+    int rc = obtain(s, h, key, a, &l, NULL, &waited);
+    PyObject *ret = rc ? NULL : lock_new(s, l, key, a, waited);
+    store_leave(s);
+    return ret;
+}
+
+static PyObject *store_acquire(store *s, PyObject *args, PyObject *kwargs)
+{
+    asked a;
+    if (!PyTuple_Check(args) || PyTuple_Size(args) != 1) {
+        PyErr_SetString(PyExc_TypeError, "acquire: one positional argument: the key");
+        return NULL;
+    }
+    PyObject *key = PyTuple_GetItem(args, 0);
+    if (!kwargs) return store_acquire_asked(s, key, NULL);
+    if (asked_read(&a, kwargs, 0, key)) return NULL;
+    PyObject *ret = store_acquire_asked(s, key, &a);
+    asked_done(&a);
+    return ret;
+}
+
+static PyObject *store_lock(store *s, PyObject *args, PyObject *kwargs)
+{
+    asked a;
+    if (PyTuple_Size(args) != 1) {
+        PyErr_SetString(PyExc_TypeError, "lock: one positional argument: the key");
+        return NULL;
+    }
+    PyObject *key = PyTuple_GetItem(args, 0);
+    if (kwargs && asked_read(&a, kwargs, 0, key)) return NULL;
+    return locking_new(s, key, &a, kwargs != NULL);
+}
+
+PyObject *once_tuple(store *s, hf_once *once, PyObject *key, const asked *a, int waited)
+{
+    PyObject *held = Py_None;
+    if (once->lock) {
+        held = lock_new(s, once->lock, key, a, waited);
+        if (!held) return NULL;
+        ((lock *)held)->keep_ms = a->keep_ms;
+    } else {
+        Py_INCREF(held);
+    }
+    return Py_BuildValue("(NLss)", held, (long long)once->done_us, once->owner, once->result);
+}
+
+/* once_begin(key, **options) -> (Lock or None, done_us, owner, result) */
+static PyObject *store_once_begin(store *s, PyObject *args, PyObject *kwargs)
+{
+    asked a;
+    hf_lock *l = NULL;
+    hf_once once;
+    int waited = 0;
+    PyObject *key, *bytes = key_bytes(args, &key), *ret = NULL;
+    if (!bytes) return NULL;
+    Py_DECREF(bytes);
+    if (asked_read(&a, kwargs, FOR_ONCE, key)) return NULL;
+    memset(&once, 0, sizeof once);
+    hf *h = store_enter(s, key);
+    if (h) {
+        if (!obtain(s, h, key, &a, &l, &once, &waited)) {
+            once.lock = l;
+            ret = once_tuple(s, &once, key, &a, waited);
+        }
+        store_leave(s);
+    }
+    asked_done(&a);
+    return ret;
+}
+
+PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *mailbox, uint64_t id,
+                            int once)
+{
+    asked plain;
+    PyObject *ret = NULL;
+    box *to;
+    if (!a && asked_read(&plain, NULL, 0, key)) return NULL;
+    /* The parent's mailbox may have been in use at the moment of the fork. */
+    if (s->h && store_dead(s))
+        return raise_text(HF_LOST, key, "acquire: this handle belongs to the parent of a fork");
+    PyObject *bytes = text_bytes("key", key);
+    hf *h = bytes ? store_enter(s, key) : NULL;
+    if (h && (to = box_of(mailbox))) {
+        waiting *w = waiting_start(s, h, PyBytes_AsString(bytes), key, a, once, to, id);
+        if (w) ret = wait_new(w, key, a ? a : &plain, once);
+    }
+    if (h) store_leave(s);
+    Py_XDECREF(bytes);
+    return ret;
+}
+
+/* start(mailbox, id, once, key, **options) -> Wait */
+static PyObject *store_start(store *s, PyObject *args, PyObject *kwargs)
+{
+    asked a;
+    PyObject *mailbox, *key;
+    unsigned long long id;
+    int once;
+    if (!PyArg_ParseTuple(args, "OKpO:start", &mailbox, &id, &once, &key)) return NULL;
+    if (asked_read(&a, kwargs, once ? FOR_ONCE : 0, key)) return NULL;
+    PyObject *ret = store_start_asked(s, key, &a, mailbox, id, once);
+    asked_done(&a);
+    return ret;
+}
+
+static PyObject *store_adopt(store *s, PyObject *args)
+{
+    PyObject *key, *ret = NULL;
+    unsigned long long token;
+    hf_error err = {0, 0, ""};
+    hf_lock *l = NULL;
+    int rc;
+    if (!PyArg_ParseTuple(args, "OK:adopt", &key, &token)) return NULL;
+    PyObject *bytes = text_bytes("key", key);
+    hf *h = bytes ? store_enter(s, key) : NULL;
+    if (h) {
+        const char *text = PyBytes_AsString(bytes);
+        Py_BEGIN_ALLOW_THREADS rc = hf_adopt(h, text, token, &l, &err);
+        Py_END_ALLOW_THREADS ret = rc ? raise_code(rc, &err, key) : lock_new(s, l, key, NULL, 0);
+        /* Whoever drops it has not forgotten it: it is held elsewhere, too. */
+        if (ret) ((lock *)ret)->detached = 1;
+        store_leave(s);
+    }
+    Py_XDECREF(bytes);
+    return ret;
+}
+
+static PyObject *store_break(store *s, PyObject *args)
+{
+    PyObject *key, *ret = NULL;
+    unsigned long long token;
+    hf_error err = {0, 0, ""};
+    int rc;
+    if (!PyArg_ParseTuple(args, "OK:break_", &key, &token)) return NULL;
+    PyObject *bytes = text_bytes("key", key);
+    hf *h = bytes ? store_enter(s, key) : NULL;
+    if (h) {
+        const char *text = PyBytes_AsString(bytes);
+        Py_BEGIN_ALLOW_THREADS rc = hf_break(h, text, token, &err);
+        Py_END_ALLOW_THREADS ret = rc ? raise_code(rc, &err, key) : Py_None;
+        Py_XINCREF(ret);
+        store_leave(s);
+    }
+    Py_XDECREF(bytes);
+    return ret;
+}
+
+static PyObject *store_prune(store *s, PyObject *args)
+{
+    PyObject *idle;
+    int64_t idle_ms;
+    uint64_t n = 0;
+    hf_error err = {0, 0, ""};
+    int rc;
+    if (!PyArg_ParseTuple(args, "O:prune", &idle) || time_read("idle", idle, NULL, &idle_ms))
+        return NULL;
+    hf *h = store_enter(s, NULL);
+    if (!h) return NULL;
+    Py_BEGIN_ALLOW_THREADS rc = hf_prune(h, idle_ms, &n, &err);
+    Py_END_ALLOW_THREADS store_leave(s);
+    return rc ? raise_code(rc, &err, NULL) : PyLong_FromUnsignedLongLong(n);
+}
+
+static PyObject *store_stats(store *s, PyObject *unused)
+{
+    (void)unused;
+    hf_stats is;
+    memset(&is, 0, sizeof is);
+    is.size = sizeof is;
+    hf *h = store_enter(s, NULL);
+    if (!h) return NULL;
+    int rc = hf_get_stats(h, &is);
+    store_leave(s);
+    if (rc) return raise_text(rc, NULL, "stats: this handle belongs to the parent of a fork");
+#define N(field) #field, (unsigned long long)is.field
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsK}", N(acquired), N(released), "busy",
+                         (unsigned long long)(is.busy - s->tries), N(timeouts), N(canceled),
+                         N(lost), N(renewals), N(unknown), N(errors), N(store_ops),
+                         N(wait_us_total), N(held), N(waiting));
+#undef N
+}
+
+static PyObject *store_url(store *s, void *unused)
+{
+    (void)unused;
+    if (store_dead(s)) return PyUnicode_FromString("");
+    return PyUnicode_FromString(hf_store_url(s->h));
+}
+
+static PyObject *store_closed(store *s, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(!s->h || s->closing);
+}
+
+/* May a release wait for a server? */
+static PyObject *store_is_near(store *s, void *unused)
+{
+    (void)unused;
+    const char *url = store_dead(s) ? "" : hf_store_url(s->h);
+    return PyBool_FromLong(!strncmp(url, "mem:", 4) || !strncmp(url, "file:", 5));
+}
+
+#define METHOD(name, function, flags, doc)                      \
+    {                                                           \
+        name, (PyCFunction)(void (*)(void))function, flags, doc \
+    }
+
+static PyMethodDef methods[] = {
+    METHOD("acquire", store_acquire, METH_VARARGS | METH_KEYWORDS,
+           "acquire(key, **options) -> Lock"),
+    METHOD("lock", store_lock, METH_VARARGS | METH_KEYWORDS,
+           "lock(key, **options): holds the key in a with block"),
+    METHOD("_once_begin", store_once_begin, METH_VARARGS | METH_KEYWORDS, NULL),
+    METHOD("_start", store_start, METH_VARARGS | METH_KEYWORDS, NULL),
+    METHOD("adopt", store_adopt, METH_VARARGS, "adopt(key, token) -> Lock"),
+    METHOD("break_", store_break, METH_VARARGS, "break_(key, token): ends that grant"),
+    METHOD("_peek", store_peek, METH_VARARGS, NULL),
+    METHOD("_list", store_list, METH_VARARGS, NULL),
+    METHOD("_watch", store_watch, METH_VARARGS, NULL),
+    METHOD("prune", store_prune, METH_VARARGS, "prune(idle) -> how many rows were deleted"),
+    METHOD("stats", store_stats, METH_NOARGS, "stats() -> dict of counters"),
+    METHOD("close", store_close, METH_NOARGS, "gives everything back"),
+    METHOD("__enter__", store_self, METH_NOARGS, NULL),
+    METHOD("__exit__", store_exit, METH_VARARGS, NULL),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef attributes[] = {
+    {"url", (getter)store_url, NULL, "the URL, without secrets", NULL},
+    {"closed", (getter)store_closed, NULL, "has it been closed?", NULL},
+    {"_is_near", (getter)store_is_near, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)store_new},  {Py_tp_dealloc, (void *)store_dealloc},
+    {Py_tp_methods, methods},        {Py_tp_getset, attributes},
+    {Py_tp_doc, "A store, opened."}, {0, NULL},
+};
+
+PyType_Spec store_spec = {"holdfast._holdfast.Store", sizeof(store), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};

@@ -1,0 +1,389 @@
+/*
+ * wait.c - acquisitions that go on: told on a thread of the library, which leaves word in a
+ * structure in C (see ext.h). The types Wait, and Mailbox, where many of them leave word.
+ */
+#include "ext.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- mailboxes ---- */
+
+/* Numbers of what has happened; the descriptor is readable while there are any. */
+struct box {
+    pthread_mutex_t mu;
+    int fd;
+    int refs; /* the object's, and of everybody who may still push; under mu */
+    uint64_t *ids;
+    size_t n, cap; /* there is room for everybody who may push */
+};
+
+struct box_object {
+    PyObject_HEAD box *box;
+    unsigned generation;
+};
+
+void box_push(box *b, uint64_t id)
+{
+    uint64_t one = 1;
+    pthread_mutex_lock(&b->mu);
+    b->ids[b->n++] = id;
+    ssize_t n = write(b->fd, &one, sizeof one);
+    (void)n;
+    pthread_mutex_unlock(&b->mu);
+}
+
+box *box_of(PyObject *mailbox)
+{
+    if (!PyObject_TypeCheck(mailbox, box_type)) {
+        PyErr_SetString(PyExc_TypeError, "not a Mailbox");
+        return NULL;
+    }
+    box *b = ((struct box_object *)mailbox)->box;
+    int ok = 1;
+    pthread_mutex_lock(&b->mu);
+    if (b->n + (size_t)b->refs + 1 > b->cap) {
+        size_t cap = b->cap * 2 + 64;
+        uint64_t *ids = realloc(b->ids, cap * sizeof *ids);
+        ok = ids != NULL;
+        if (ok) b->ids = ids;
+        if (ok) b->cap = cap;
+    }
+    b->refs += ok;
+    pthread_mutex_unlock(&b->mu);
+    if (!ok) PyErr_NoMemory();
+    return ok ? b : NULL;
+}
+
+void box_drop(box *b)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->mu);
+    int last = !--b->refs;
+    pthread_mutex_unlock(&b->mu);
+    if (!last) return;
+    pthread_mutex_destroy(&b->mu);
+    close(b->fd);
+    free(b->ids);
+    free(b);
+}
+
+static PyObject *box_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)args, (void)kwargs;
+    box *b = calloc(1, sizeof *b);
+    if (!b) return PyErr_NoMemory();
+    b->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->fd < 0) {
+        free(b);
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    pthread_mutex_init(&b->mu, NULL);
+    b->refs = 1;
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    struct box_object *o = (struct box_object *)alloc(type, 0);
+    if (!o) {
+        box_drop(b);
+        return NULL;
+    }
+    o->box = b;
+    o->generation = fork_generation();
+    return (PyObject *)o;
+}
+
+static void box_dealloc(struct box_object *o)
+{
+    PyTypeObject *type = Py_TYPE(o);
+    /* The parent's may have been locked at the moment of the fork. */
+    if (o->box && o->generation == fork_generation()) box_drop(o->box);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(o);
+    Py_DECREF(type);
+}
+
+/* take() -> [id, ...] */
+static PyObject *box_take(struct box_object *o, PyObject *unused)
+{
+    (void)unused;
+    box *b = o->box;
+    uint64_t *ids, n;
+    if (o->generation != fork_generation()) return PyList_New(0);
+    pthread_mutex_lock(&b->mu);
+    size_t count = b->n;
+    ids = malloc((count + 1) * sizeof *ids);
+    if (ids) {
+        memcpy(ids, b->ids, count * sizeof *ids);
+        b->n = 0;
+        ssize_t got = read(b->fd, &n, sizeof n);
+        (void)got;
+    }
+    pthread_mutex_unlock(&b->mu);
+    PyObject *to = ids ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
+    for (size_t i = 0; to && i < count; i++) {
+        PyObject *id = PyLong_FromUnsignedLongLong(ids[i]);
+        if (!id || PyList_SetItem(to, (Py_ssize_t)i, id)) Py_CLEAR(to);
+    }
+    free(ids);
+    return to;
+}
+
+static PyObject *box_fileno(struct box_object *o, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(o->box->fd);
+}
+
+/* ---- one wait ---- */
+
+/* On a thread of the library, without the GIL. */
+static void told(void *arg, int code, hf_lock *held, const hf_error *err)
+{
+    waiting *w = arg;
+    pthread_mutex_lock(&w->mu);
+    int mine = w->abandoned;
+    w->code = code;
+    w->lock = mine ? NULL : held;
+    if (err) w->err = *err;
+    pthread_mutex_unlock(&w->mu);
+    if (mine && held) hf_release(held, NULL);
+    pthread_mutex_lock(&w->mu);
+    w->told = 1;
+    box *b = w->abandoned ? NULL : w->box;
+    if (b) box_push(b, w->id); /* under the mutex: who abandons it then drops the box */
+    sem_post(&w->sem);
+    pthread_mutex_unlock(&w->mu);
+}
+
+waiting *waiting_start(store *s, hf *h, const char *key, PyObject *key_text, const asked *a,
+                       int once, box *to, uint64_t id)
+{
+    hf_options plain = HF_OPTIONS_INIT;
+    hf_error err = {0, 0, ""};
+    int rc;
+    waiting_reap(s);
+    waiting *w = calloc(1, sizeof *w);
+    if (!w) {
+        box_drop(to);
+        return (void *)PyErr_NoMemory();
+    }
+    pthread_mutex_init(&w->mu, NULL);
+    sem_init(&w->sem, 0, 0);
+    w->box = to;
+    w->id = id;
+    w->store = s;
+    const hf_options *o = a ? &a->o : &plain;
+    Py_BEGIN_ALLOW_THREADS rc =
+        once ? hf_once_start(h, key, a->keep_ms, o, &w->once, told, w, &w->w, &err)
+             : hf_acquire_start(h, key, o, told, w, &w->w, &err);
+    Py_END_ALLOW_THREADS if (rc)
+    {
+        box_drop(to);
+        pthread_mutex_destroy(&w->mu);
+        sem_destroy(&w->sem);
+        free(w);
+        return (void *)raise_code(rc, &err, key_text);
+    }
+    w->prev = &s->waits;
+    w->next = s->waits;
+    if (w->next) w->next->prev = &w->next;
+    s->waits = w;
+    if (s->closing) hf_wait_cancel(w->w); /* close() has been here while the GIL was away */
+    return w;
+}
+
+static int is_told(waiting *w)
+{
+    pthread_mutex_lock(&w->mu);
+    int yes = w->told;
+    pthread_mutex_unlock(&w->mu);
+    return yes;
+}
+
+void waiting_free(waiting *w)
+{
+    hf_wait *pending = w->w;
+    *w->prev = w->next;
+    if (w->next) w->next->prev = w->prev;
+    Py_BEGIN_ALLOW_THREADS hf_wait_free(pending); /* told: it is about to return, or has */
+    Py_END_ALLOW_THREADS box_drop(w->box);
+    pthread_mutex_destroy(&w->mu);
+    sem_destroy(&w->sem);
+    free(w);
+}
+
+void waiting_reap(store *s)
+{
+    if (s->generation != fork_generation()) return;
+    for (;;) {
+        waiting *w = s->waits;
+        while (w && !(w->abandoned && is_told(w))) w = w->next;
+        if (!w) return;
+        waiting_free(w);
+    }
+}
+
+/* Nobody will ask what came of it: a lock that it brings is given back at once. */
+void waiting_abandon(waiting *w)
+{
+    if (w->store->generation != fork_generation()) return;
+    pthread_mutex_lock(&w->mu);
+    w->abandoned = 1;
+    hf_lock *held = w->lock;
+    int over = w->told;
+    w->lock = NULL;
+    pthread_mutex_unlock(&w->mu);
+    if (!over) hf_wait_cancel(w->w);
+    if (held && !store_dead(w->store)) {
+        Py_BEGIN_ALLOW_THREADS hf_release(held, NULL);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+/* 0: told. Signals are handled in the process's first thread; they come to any. */
+static int sleep_a_little(waiting *w)
+{
+    struct timespec until;
+    if (gettid() != getpid()) return sem_wait(&w->sem);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return sem_timedwait(&w->sem, &until);
+}
+
+int waiting_sit(waiting *w)
+{
+    for (;;) {
+        int rc;
+        Py_BEGIN_ALLOW_THREADS rc = sleep_a_little(w);
+        Py_END_ALLOW_THREADS if (!rc) return 0;
+        w->store->users--; /* a handler may close the store */
+        rc = PyErr_CheckSignals();
+        w->store->users++;
+        if (rc) {
+            PyObject *t, *v, *b;
+            PyErr_Fetch(&t, &v, &b);
+            waiting_abandon(w);
+            PyErr_Restore(t, v, b);
+            return -1;
+        }
+    }
+}
+
+/* ---- the type Wait ---- */
+
+struct wait_object {
+    PyObject_HEAD store *store;
+    waiting *w; /* NULL: taken or abandoned */
+    PyObject *key;
+    asked asked;
+    int once;
+};
+
+PyObject *wait_new(waiting *w, PyObject *key, const asked *a, int once)
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot(wait_type, Py_tp_alloc);
+    struct wait_object *o = (struct wait_object *)alloc(wait_type, 0);
+    if (!o) {
+        waiting_abandon(w);
+        return NULL;
+    }
+    Py_INCREF(w->store);
+    Py_INCREF(key);
+    o->store = w->store;
+    o->w = w;
+    o->key = key;
+    o->asked = *a;
+    o->asked.owner = o->asked.note = NULL;
+    o->once = once;
+    return (PyObject *)o;
+}
+
+/* take() -> Lock, or for an event the tuple; None: not told yet */
+static PyObject *wait_take(struct wait_object *o, PyObject *unused)
+{
+    (void)unused;
+    waiting *w = o->w;
+    if (!w) return raise_text(HF_CANCELED, o->key, "this wait is over");
+    if (o->store->generation != fork_generation())
+        return raise_text(HF_LOST, o->key, "this wait belongs to the parent of a fork");
+    if (!is_told(w)) Py_RETURN_NONE;
+    o->w = NULL;
+    int code = w->code;
+    hf_lock *held = w->lock;
+    hf_error err = w->err;
+    hf_once once = w->once;
+    waiting_free(w);
+    if (code) return raise_code(code, &err, o->key);
+    if (store_dead(o->store) || o->store->closing)
+        return raise_text(HF_CANCELED, o->key, "the store is closed");
+    once.lock = held;
+    if (o->once) return once_tuple(o->store, &once, o->key, &o->asked, 0);
+    return lock_new(o->store, held, o->key, &o->asked, 0);
+}
+
+static PyObject *wait_abandon(struct wait_object *o, PyObject *unused)
+{
+    (void)unused;
+    waiting *w = o->w;
+    o->w = NULL;
+    if (w) waiting_abandon(w);
+    Py_RETURN_NONE;
+}
+
+static void wait_dealloc(struct wait_object *o)
+{
+    PyTypeObject *type = Py_TYPE(o);
+    PyObject *t, *v, *b;
+    PyErr_Fetch(&t, &v, &b);
+    PyObject_GC_UnTrack(o);
+    if (o->w) waiting_abandon(o->w);
+    Py_XDECREF(o->store);
+    Py_XDECREF(o->key);
+    PyErr_Restore(t, v, b);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(o);
+    Py_DECREF(type);
+}
+
+static int wait_traverse(struct wait_object *o, visitproc visit, void *arg)
+{
+    Py_VISIT(o->store);
+    return 0;
+}
+
+static PyMethodDef wait_methods[] = {
+    {"take", (PyCFunction)(void (*)(void))wait_take, METH_NOARGS, NULL},
+    {"abandon", (PyCFunction)(void (*)(void))wait_abandon, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot wait_slots[] = {
+    {Py_tp_dealloc, (void *)wait_dealloc},
+    {Py_tp_traverse, (void *)wait_traverse},
+    {Py_tp_methods, wait_methods},
+    {0, NULL},
+};
+
+PyType_Spec wait_spec = {"holdfast._holdfast.Wait", sizeof(struct wait_object), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, wait_slots};
+
+static PyMethodDef box_methods[] = {
+    {"take", (PyCFunction)(void (*)(void))box_take, METH_NOARGS, NULL},
+    {"fileno", (PyCFunction)(void (*)(void))box_fileno, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot box_slots[] = {
+    {Py_tp_new, (void *)box_new},
+    {Py_tp_dealloc, (void *)box_dealloc},
+    {Py_tp_methods, box_methods},
+    {0, NULL},
+};
+
+PyType_Spec box_spec = {"holdfast._holdfast.Mailbox", sizeof(struct box_object), 0,
+                        Py_TPFLAGS_DEFAULT, box_slots};

@@ -1,0 +1,345 @@
+"""Cancelled tasks, signals, forks, interpreters that end, and what is left after many acquisitions.
+
+    end_test.py URL ACQUISITIONS [NAME]
+"""
+import asyncio
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+
+import holdfast
+from own import MORE, NEAR, PRIVATE, URL, free, key, program, waiters
+from tap import PATIENCE, run_functions, until
+
+ACQUISITIONS = int(MORE[0]) if MORE else 100_000
+
+
+# ---- asyncio ----
+
+def many_tasks_wait_without_threads():
+    async def main():
+        with holdfast.open(URL) as store:
+            name, order = key(), []
+            before = threading.active_count()
+            held = await store.acquire_async(name)
+
+            async def one(number):
+                async with store.lock(name):
+                    order.append(number)
+
+            tasks = [asyncio.create_task(one(number)) for number in range(100)]
+            while store.stats()['waiting'] < 100:
+                await asyncio.sleep(0.01)
+            assert threading.active_count() == before
+            await asyncio.to_thread(held.release)
+            await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
+            assert order == list(range(100))
+    asyncio.run(main())
+
+
+def a_task_may_be_cancelled_at_any_moment():
+    async def main():
+        with holdfast.open(URL) as store, holdfast.open(URL) as other:
+            name = key()
+            inside = 0
+
+            async def one():
+                nonlocal inside
+                async with store.lock(name):
+                    inside += 1
+                    try:
+                        assert inside == 1
+                        await asyncio.sleep(0)
+                    finally:
+                        inside -= 1
+
+            for number in range(300 if NEAR else 40):
+                tasks = [asyncio.create_task(one()) for _ in range(4)]
+                for _ in range(number % 7):
+                    await asyncio.sleep(0)
+                if number % 3 == 0:
+                    await asyncio.sleep(0.001 * (number % 5))
+                tasks[number % 4].cancel()
+                tasks[(number + 1) % 4].cancel()
+                done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True),
+                                              PATIENCE)
+                odd = [one for one in done if one is not None and
+                       not isinstance(one, asyncio.CancelledError)]
+                assert not odd, odd
+            held = await asyncio.wait_for(other.acquire_async(name), PATIENCE)
+            held.release()
+    asyncio.run(main())
+
+
+def a_loop_that_ends_with_waits_pending():
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        name = key()
+        held = other.acquire(name)
+
+        async def main():
+            asyncio.create_task(store.acquire_async(name))
+            while waiters(other, name) < 1:
+                await asyncio.sleep(0.01)
+
+        asyncio.run(main())
+        held.release()
+        until(lambda: free(name), 'the wait of a loop that is over holds the key')
+        asyncio.run(asyncio.wait_for(store.acquire_async(name), PATIENCE)).release()
+
+
+# ---- signals ----
+
+def ctrl_c_ends_a_wait():
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        held = other.acquire(key())
+        thread = threading.Thread(target=lambda: (
+            until(lambda: waiters(other, held.key) == 1, 'nobody waits'),
+            os.kill(os.getpid(), signal.SIGINT)))
+        thread.start()
+        try:
+            store.acquire(held.key)
+            raise AssertionError('acquired')
+        except KeyboardInterrupt:
+            pass
+        thread.join()
+        until(lambda: waiters(other, held.key) == 0, 'still in the queue')
+        held.release()
+        assert free(held.key)
+
+
+def a_handler_that_returns_doesnt_end_it():
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        held = other.acquire(key())
+        seen = []
+        before = signal.signal(signal.SIGUSR1, lambda *_: (seen.append(1), held.release()))
+        thread = threading.Thread(target=lambda: (
+            until(lambda: waiters(other, held.key) == 1, 'nobody waits'),
+            os.kill(os.getpid(), signal.SIGUSR1)))
+        thread.start()
+        store.acquire(held.key).release()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+        assert seen == [1]
+
+
+def a_handler_may_close_the_store():
+    with holdfast.open(URL) as other:
+        store = holdfast.open(URL)
+        held = other.acquire(key())
+        before = signal.signal(signal.SIGUSR1, lambda *_: store.close())
+        thread = threading.Thread(target=lambda: (
+            until(lambda: waiters(other, held.key) == 1, 'nobody waits'),
+            os.kill(os.getpid(), signal.SIGUSR1)))
+        thread.start()
+        try:
+            store.acquire(held.key)
+            raise AssertionError('acquired')
+        except holdfast.LockCanceled:
+            pass
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+# ---- forks, other processes ----
+
+def after_a_fork_the_childs_copies_are_dead():
+    with holdfast.open(URL) as store:
+        name = key()
+        held = store.acquire(name)
+        block = store.lock(name)
+        # A pending wait, a watch and a thread, which aren't there in the child.
+        watch = store.watch()
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                for what in (held.confirm, held.renew, held.release, lambda: store.acquire(name),
+                             block.__enter__, lambda: store.peek(name)):
+                    try:
+                        what()
+                        os._exit(2)
+                    except holdfast.LockLost:
+                        pass
+                assert not held.held
+                watch.close()
+                held = block = watch = None
+                store.close()
+                store = None
+                gc.collect()
+                with holdfast.open(URL) as own:     # its own works
+                    own.acquire(name + '/child', wait=0).release()
+                    if not PRIVATE:
+                        assert own.peek(name).holders
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        watch.close()
+        held.confirm()
+        assert not free(name)
+        held.release()
+
+
+def _child(url, name, method):
+    with holdfast.open(url) as store:
+        for _ in range(5):
+            with store.lock(name):
+                with open(method, 'r+', encoding='utf-8') as file:
+                    n = int(file.read())
+                    file.seek(0)
+                    file.write(str(n + 1))
+
+
+def _abandoning_child(url, name):
+    global kept
+    kept = holdfast.open(url).acquire(name)     # and ends
+
+
+def multiprocessing_forks_and_spawns():
+    if PRIVATE:
+        return
+    for method in 'fork', 'spawn':
+        with holdfast.open(URL) as store, tempfile.NamedTemporaryFile('w', suffix='.n') as file:
+            file.write('0')
+            file.flush()
+            name = key()
+            context = multiprocessing.get_context(method)
+            children = [context.Process(target=_child, args=(URL, name, file.name))
+                        for _ in range(3)]
+            with store.lock(name):
+                for one in children:
+                    one.start()
+            for one in children:
+                one.join(PATIENCE)
+                assert one.exitcode == 0, one.exitcode
+            with open(file.name, encoding='utf-8') as said:
+                assert said.read() == '15'
+            one = context.Process(target=_abandoning_child, args=(URL, name))
+            one.start()
+            one.join(PATIENCE)
+            assert one.exitcode == 0 and free(name)
+
+
+OPENING = '''
+import asyncio, os, sys, threading, time
+import holdfast
+store = holdfast.open(sys.argv[1])
+'''
+
+
+def the_interpreter_ends_while_locks_are_held():
+    for text in ('held = store.acquire("end/1")',
+                 'held = [store.acquire("end/1")]; held.append(held)',
+                 'block = store.lock("end/1"); block.__enter__()',
+                 'sys.stuck = store.acquire("end/1")'):
+        program(OPENING + text)
+        assert PRIVATE or free('end/1')
+    said = program(OPENING + 'store.acquire("end/1")\nraise SystemExit(3)', expected=3)
+    program(OPENING + 'held = store.acquire("end/1")\nraise KeyError("x")', expected=1)
+    assert PRIVATE or free('end/1')
+    assert 'Fatal' not in said
+
+
+def the_interpreter_ends_while_somebody_waits():
+    for daemon in 'True', 'False':
+        text = OPENING + f'''
+held = store.acquire("end/2")
+other = holdfast.open(sys.argv[1])
+def sit():
+    try:
+        other.acquire("end/2").release()
+    except holdfast.LockCanceled:
+        pass
+thread = threading.Thread(target=sit, daemon={daemon})
+thread.start()
+while not store.peek("end/2").waiters: time.sleep(0.01)
+watch = store.watch()
+held.on_lost(print)
+{'' if daemon == 'True' else 'held.release()'}
+'''
+        program(text)
+        assert PRIVATE or free('end/2')
+
+
+def the_interpreter_ends_with_a_loop_and_listeners():
+    program(OPENING + '''
+held = store.acquire("end/3")
+held.on_lost(print)
+async def main():
+    inner = await store.acquire_async("end/4")
+    inner.on_lost(print)
+    asyncio.create_task(store.acquire_async("end/3"))
+    await asyncio.sleep(0.05)
+    asyncio.get_running_loop().stop()
+try:
+    asyncio.run(main())
+except RuntimeError:
+    pass
+''')
+    assert PRIVATE or (free('end/3') and free('end/4'))
+
+
+# ---- a million ----
+
+def _resident():
+    with open('/proc/self/statm', encoding='utf-8') as file:
+        return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+
+
+def nothing_grows():
+    with holdfast.open(URL) as store:
+        name = key()
+
+        def some(n):
+            for number in range(n):
+                with store.lock(name, wait=1, owner='x', note='y'):
+                    pass
+                if number % 10 == 0:
+                    try:
+                        store.acquire('', wait=0)
+                    except holdfast.InvalidArgument:
+                        pass
+                if number % 100 == 0:
+                    with store.lock(name) as held:
+                        held.on_lost(print)
+                    del held
+                    store.peek(name)
+
+        async def tasks(n):
+            for number in range(n):
+                async with store.lock(name):
+                    waiting = asyncio.create_task(store.acquire_async(name))
+                    await asyncio.sleep(0)
+                    waiting.cancel()
+                    await asyncio.wait([waiting])
+
+        some(ACQUISITIONS // 20)
+        asyncio.run(tasks(100))
+        gc.collect()
+        fds, before = len(os.listdir('/proc/self/fd')), _resident()
+        some(ACQUISITIONS)
+        asyncio.run(tasks(ACQUISITIONS // 1000))
+        gc.collect()
+        grown = _resident() - before
+        assert grown < 4 << 20, f'{grown} bytes more'
+        assert len(os.listdir('/proc/self/fd')) <= fds + 1
+        tracemalloc.start()
+        some(1000)
+        gc.collect()
+        blocks = tracemalloc.get_traced_memory()[0]
+        some(3000)
+        gc.collect()
+        more = tracemalloc.get_traced_memory()[0] - blocks
+        tracemalloc.stop()
+        assert more < 20000, f'{more} bytes of objects more'
+        print(f'# {ACQUISITIONS} acquisitions: {grown} bytes more, {more} of objects')
+
+
+if __name__ == '__main__':
+    sys.exit(run_functions(globals(), MORE[1:]))
