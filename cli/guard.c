@@ -32,7 +32,7 @@ static const struct {
     int is_flag;
 } known[] = {
     {"key-column", SQL, TEXT(key_column)},
-    {"key-prefix", SQL | REDIS, TEXT(key_prefix)},
+    {"key-prefix", SQL | REDIS | FIRESTORE, TEXT(key_prefix)},
     {"schema", POSTGRES, TEXT(schema)},
     {"locks", SQL, TEXT(locks)},
     {"locks-schema", POSTGRES, TEXT(locks_schema)},

@@ -44,7 +44,7 @@ static const struct command commands[] = {
      "postgres|sqlite [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
      "           [--locks NAME | --elsewhere] [--undo]\n"
      "       holdfast guard firestore --lock COLLECTION --data COLLECTION [--owner CLAIM]\n"
-     "           [--token-field NAME] [--max-lease TIME]\n"
+     "           [--key-prefix TEXT] [--token-field NAME] [--max-lease TIME]\n"
      "       holdfast guard redis [--key-prefix TEXT | --elsewhere]\n"
      "       holdfast guard mongodb COLLECTION [--token-field NAME]",
      "print what makes a database refuse a stale writer", "guard", guard_command},

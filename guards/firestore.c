@@ -41,7 +41,7 @@ static int is_claim(const char *text)
 
 const char *guard_firestore(const struct guard_options *o)
 {
-    char lease[32], field[GUARD_TEXT_CAP];
+    char lease[32], field[GUARD_TEXT_CAP], prefix[GUARD_TEXT_CAP];
     const char *owner = o->owner ? o->owner : "auth.uid";
     if (!o->lock) return "no --lock: the collection of the locks";
     if (!o->data) return "no --data: the collection of the documents that they guard";
@@ -57,11 +57,15 @@ const char *guard_firestore(const struct guard_options *o)
     /* Rules have no E'...': what is quoted there is with backslashes. */
     if (o->token_field && strpbrk(o->token_field, "'\\"))
         return "--token-field: no quotes and backslashes in it, please";
+    if (o->key_prefix && (!guard_text(o->key_prefix, 0, prefix) || strpbrk(o->key_prefix, "'\\")))
+        return "--key-prefix: not a text of up to 512 bytes without quotes and backslashes";
     const struct word words[] = {
         {"LOCK", o->lock},
         {"DATA", o->data},
         {"OWNER", owner},
         {"MAX_LEASE_US", lease},
+        {"KEY_PREFIX", o->key_prefix ? prefix : NULL},
+        {"NO_KEY_PREFIX", o->key_prefix ? NULL : ""},
         {"TOKEN_FIELD", o->token_field ? field : NULL},
         {"NO_TOKEN_FIELD", o->token_field ? NULL : ""},
         {NULL, NULL},

@@ -16,12 +16,15 @@ import time
 import urllib.error
 import urllib.request
 
+from guard_firestore_rows import (
+    ALICES, BY_NEW, DATAS, FRESH, FREE, LIVE, LOCKS, NAMES, OLD, PAST, SECOND, changed, freed,
+    fresh, grant)
+
 HOLDFAST = os.environ['HOLDFAST']
 PROJECT = 'demo-holdfast'
 HOST = 'http://' + os.environ['FIRESTORE_EMULATOR_HOST']
 ROOT = f'projects/{PROJECT}/databases/(default)/documents'
 LOCK, DATA = 'mutex_critical_data', 'critical_data'
-SECOND = 1000000
 points = failures = 0
 
 
@@ -67,6 +70,8 @@ def value(v):
         return {'booleanValue': v}
     if isinstance(v, int):
         return {'integerValue': str(v)}
+    if isinstance(v, float):
+        return {'doubleValue': v}
     if isinstance(v, list):
         return {'arrayValue': {'values': [value(item) for item in v]}}
     if isinstance(v, dict):
@@ -99,238 +104,6 @@ def guard(*options):
 
 # ---- the table ----
 
-NOW = int(time.time() * SECOND)
-OLD = NOW - 100 * SECOND     # the token that is there
-FRESH = NOW                  # of a new grant
-
-
-def lock(owner='', ends=0, token=OLD, rev=None, **more):
-    row = {'key': 'doc', 'format': 1, 'rev': rev or token, 'token': token, 'owner': owner,
-           'expires_us': ends, 'acquired_us': token if owner else 0,
-           'lease_ms': 30000 if owner else 0, 'mode': 0, 'limit': 0, 'note': '', 'session': 0,
-           'request': 'ab' * 16 if owner else '', 'granted': token if owner else 0, 'claim_ms': 0,
-           'flags': 0, 'bell': 0, 'others': [], 'queue': [], 'done_us': 0, 'keep_until_us': 0,
-           'done_by': '', 'result': ''}
-    row.update(more)
-    return row
-
-
-LIVE, PAST = NOW + 200 * SECOND, NOW - SECOND
-FREE = lock(rev=OLD + 5)
-ALICES, BOBS = lock('alice', LIVE), lock('bob', LIVE)
-WAS_ALICES, WAS_BOBS = lock('alice', PAST), lock('bob', PAST)
-ENDING = lock('alice', LIVE, flags=4)
-LINE = [{'request': 'cd' * 16, 'owner': 'carol', 'note': ''}]
-
-
-def grant(who, **more):
-    return lock(who, **{'ends': NOW + 60 * SECOND, 'token': FRESH, **more})
-
-
-def changed(row, **more):
-    return {**row, 'rev': row['rev'] + 1, **more}
-
-
-def freed(row, **more):
-    return changed(row, **{'owner': '', 'granted': 0, 'expires_us': 0, **more})
-
-
-# What it is about; the lock as it is (None: none); who; the lock as it shall be (None: deleted).
-LOCKS = [
-    ('absent: create for oneself', None, 'alice', grant('alice'), True),
-    ('absent: create for another', None, 'alice', grant('bob'), False),
-    ('absent: create as nobody', None, None, grant('alice'), False),
-    ('absent: create as nobody for nobody', None, None, grant(''), False),
-    ('absent: create it free', None, 'alice', lock(token=FRESH), False),
-    ('absent: create with a token of the past', None, 'alice', grant('alice', token=17), False),
-    ('absent: create with a token of an hour ago', None, 'alice',
-     grant('alice', token=NOW - 3600 * SECOND), False),
-    ('absent: create with a token of the future', None, 'alice',
-     grant('alice', token=NOW + 3600 * SECOND), False),
-    ('absent: create with a lease that is too long', None, 'alice',
-     grant('alice', ends=NOW + 301 * SECOND), False),
-    ('absent: create with the longest lease', None, 'alice',
-     grant('alice', ends=NOW + 299 * SECOND), True),
-    ('absent: create without an end', None, 'alice', grant('alice', ends=0), False),
-    ('absent: create with another token than rev', None, 'alice',
-     grant('alice', granted=FRESH - 1), False),
-    ('absent: create the lock of another key', None, 'alice', grant('alice', key='other'), False),
-    ('absent: create with further holders', None, 'alice',
-     grant('alice', others=[{'owner': 'bob'}]), False),
-    ('absent: create with a line', None, 'alice', grant('alice', queue=LINE), False),
-    ('absent: create with a field of one\'s own', None, 'alice', grant('alice', mine=1), False),
-    ('absent: create in another format', None, 'alice', grant('alice', format=2), False),
-    ('absent: create shared', None, 'alice', grant('alice', mode=1), False),
-    ('absent: create with a number that is a text', None, 'alice', grant('alice', rev='1'), False),
-    ('absent: create without a field', None, 'alice',
-     {k: v for k, v in grant('alice').items() if k != 'queue'}, False),
-    ('absent: create with a long note', None, 'alice', grant('alice', note='x' * 256), False),
-    ('absent: create with another\'s mark', None, 'alice',
-     grant('alice', done_us=NOW, done_by='bob'), False),
-    ('absent: create with one\'s own mark (at most once)', None, 'alice',
-     grant('alice', done_us=NOW, keep_until_us=LIVE, done_by='alice'), True),
-
-    ('free: take', FREE, 'bob', grant('bob'), True),
-    ('free: take for another', FREE, 'bob', grant('alice'), False),
-    ('free: take as nobody', FREE, None, grant('bob'), False),
-    ('free: take with the old token', FREE, 'bob',
-     changed(FREE, owner='bob', granted=OLD, expires_us=LIVE, request='ab' * 16), False),
-    ('free: take with a lower token', FREE, 'bob', grant('bob', token=OLD - 1), False),
-    ('free: take with a lower token and a higher rev', FREE, 'bob',
-     grant('bob', token=OLD - 1, rev=FRESH), False),
-    ('free: take with a token of the future', FREE, 'bob',
-     grant('bob', token=NOW + 3600 * SECOND), False),
-    ('free: take for too long', FREE, 'bob', grant('bob', ends=NOW + 400 * SECOND), False),
-    ('free: take under another key', FREE, 'bob', grant('bob', key='other'), False),
-    ('free: take and jump the line', changed(FREE, queue=LINE), 'bob', grant('bob'), False),
-    ('free: take and keep the line', changed(FREE, queue=LINE), 'bob', grant('bob', queue=LINE),
-     False),
-    ('free: take what several held', changed(FREE, others=[{'owner': 'bob'}]), 'bob', grant('bob'),
-     False),
-    ('free: move rev', FREE, 'bob', changed(FREE), True),
-    ('free: move rev back', FREE, 'bob', {**FREE, 'rev': OLD + 4}, False),
-    ('free: move the token back', FREE, 'bob', changed(FREE, token=OLD - 1), False),
-    ('free: move the token on', FREE, 'bob', changed(FREE, token=OLD + 6), False),
-    ('free: mark it done', FREE, 'bob', changed(FREE, done_us=NOW, done_by='bob'), False),
-    ('free: delete', FREE, 'bob', None, False),
-    ('free, far in the future: take by the next rev', lock(rev=NOW + 9000 * SECOND), 'bob',
-     grant('bob', token=NOW + 9000 * SECOND + 1), True),
-
-    ('held by oneself: renew', ALICES, 'alice', changed(ALICES, expires_us=NOW + 250 * SECOND),
-     True),
-    ('held by oneself: renew for too long', ALICES, 'alice',
-     changed(ALICES, expires_us=NOW + 400 * SECOND), False),
-    ('held by oneself: renew without an end', ALICES, 'alice', changed(ALICES, expires_us=0),
-     False),
-    ('held by oneself: renew with the old rev', ALICES, 'alice', {**ALICES, 'expires_us': LIVE + 1},
-     False),
-    ('held by oneself: renew with a lower token', ALICES, 'alice',
-     changed(ALICES, token=OLD - 1, granted=OLD - 1), False),
-    ('held by oneself: renew with a higher token', ALICES, 'alice',
-     changed(ALICES, token=OLD + 1, granted=OLD + 1), False),
-    ('held by oneself: take again', ALICES, 'alice', grant('alice'), False),
-    ('held by oneself: pass on', ALICES, 'alice', changed(ALICES, owner='bob'), False),
-    ('held by oneself: release', ALICES, 'alice', freed(ALICES), True),
-    ('held by oneself: release, kept taken for a while', ALICES, 'alice',
-     changed(ALICES, flags=4, request='ff' * 16, expires_us=NOW + 5 * SECOND), True),
-    ('held by oneself: release with a lower token', ALICES, 'alice', freed(ALICES, token=OLD - 1),
-     False),
-    ('held by oneself: release and forget the token', ALICES, 'alice', freed(ALICES, token=0),
-     False),
-    ('held by oneself: release and mark', ALICES, 'alice',
-     freed(ALICES, done_us=NOW, keep_until_us=LIVE, done_by='alice', result='sent'), True),
-    ('held by oneself: release and mark for another', ALICES, 'alice',
-     freed(ALICES, done_us=NOW, keep_until_us=LIVE, done_by='bob'), False),
-    ('held by oneself: release past the line', changed(ALICES, queue=LINE), 'alice',
-     freed(changed(ALICES, queue=LINE)), False),
-    ('held by oneself: delete', ALICES, 'alice', None, False),
-    ('held by oneself: renew as nobody', ALICES, None, changed(ALICES, expires_us=LIVE), False),
-    ('ended by oneself: renew', ENDING, 'alice', changed(ENDING, flags=0), False),
-
-    ('held by another: steal', ALICES, 'bob', grant('bob'), False),
-    ('held by another: steal by a backdated write', ALICES, 'bob', grant('bob', token=OLD - 1),
-     False),
-    ('held by another: take its name', ALICES, 'bob', changed(ALICES, owner='bob'), False),
-    ('held by another: renew', ALICES, 'bob', changed(ALICES, expires_us=LIVE + 1), False),
-    ('held by another: shorten', ALICES, 'bob', changed(ALICES, expires_us=PAST), False),
-    ('held by another: release', ALICES, 'bob', freed(ALICES), False),
-    ('held by another: move rev', ALICES, 'bob', changed(ALICES), False),
-    ('held by another: stand in line', ALICES, 'bob', changed(ALICES, queue=LINE), False),
-    ('held by another: delete', ALICES, 'bob', None, False),
-    ('held by another without an end: steal', {**ALICES, 'expires_us': 0}, 'bob', grant('bob'),
-     False),
-
-    ('expired: take', WAS_ALICES, 'bob', grant('bob'), True),
-    ('expired: take for another', WAS_ALICES, 'bob', grant('carol'), False),
-    ('expired: take with a lower token', WAS_ALICES, 'bob', grant('bob', token=OLD - 1), False),
-    ('expired: tidy up', WAS_ALICES, 'bob', freed(WAS_ALICES), True),
-    ('expired: renew', WAS_ALICES, 'alice', changed(WAS_ALICES, expires_us=LIVE), False),
-    ('expired: take once more', WAS_ALICES, 'alice', grant('alice'), True),
-    ('expired: mark', WAS_ALICES, 'alice', freed(WAS_ALICES, done_us=NOW, done_by='alice'), False),
-    ('expired: delete', WAS_ALICES, 'bob', None, False),
-    ('expired: take as nobody', WAS_ALICES, None, grant('bob'), False),
-    ('absent: create with an older grant', None, 'alice',
-     grant('alice', token=FRESH - 1, rev=FRESH), False),
-    ('absent: create it ended', None, 'alice', grant('alice', flags=4), False),
-    ('absent: create with a request that is none', None, 'alice',
-     grant('alice', request='x'), False),
-    ('held by oneself: renew with a field of one\'s own', ALICES, 'alice', changed(ALICES, mine=1),
-     False),
-    ('held by oneself: renew and remove the line', changed(ALICES, queue=LINE), 'alice',
-     changed(changed(ALICES), expires_us=LIVE + 1), False),
-    ('held by oneself: renew and keep the line', changed(ALICES, queue=LINE), 'alice',
-     changed(changed(ALICES), queue=LINE), True),
-    ('absent: create as somebody with a long name', None, 'x' * 128, grant('x' * 128), False),
-    ('free: take and mark for another', FREE, 'bob', grant('bob', done_us=NOW, done_by='alice'),
-     False),
-    ('free: take and mark (at most once)', FREE, 'bob',
-     grant('bob', done_us=NOW, keep_until_us=LIVE, done_by='bob'), True),
-    ('free, marked: take and unmark', {**FREE, 'done_us': OLD, 'done_by': 'alice'}, 'bob',
-     grant('bob'), False),
-    ('held by oneself: release by halves', ALICES, 'alice', freed(ALICES, granted=OLD), False),
-    ('held by oneself: release with an end', ALICES, 'alice', freed(ALICES, expires_us=LIVE),
-     False),
-    ('held by oneself: renew as another request', ALICES, 'alice',
-     changed(ALICES, request='cd' * 16), False),
-    ('expired: tidy up past the line', changed(WAS_ALICES, queue=LINE), 'bob',
-     freed(changed(WAS_ALICES, queue=LINE)), False),
-    ('no lock at all: take', {'title': 'x'}, 'bob', grant('bob'), False),
-]
-
-# Fields of another kind, or out of range, in a renewal that is fine otherwise.
-ODD = [(name, '1') for name, v in ALICES.items() if isinstance(v, int)]
-ODD += [(name, 1) for name, v in ALICES.items() if isinstance(v, (str, list))]
-ODD += [('lease_ms', -1), ('lease_ms', 86400001), ('claim_ms', -1), ('claim_ms', 86400001),
-        ('limit', -1), ('limit', 1001), ('session', 1), ('bell', 1), ('flags', 1), ('flags', 8),
-        ('mode', 2), ('note', 'x' * 256), ('request', 'AB' * 16), ('request', 'ab' * 15),
-        ('others', [1]), ('rev', -1), ('rev', 2**53), ('granted', OLD + 1),
-        ('acquired_us', OLD + 1), ('owner', ''), ('result', 'x'),
-        ('done_by', 'alice'), ('done_us', NOW),
-        ('keep_until_us', LIVE)]
-LOCKS += [(f'held by oneself: renew with {name} = {str(odd)[:20]}', ALICES, 'alice',
-           changed(ALICES, **{name: odd}), False) for name, odd in ODD]
-FINISHED = freed(ALICES, done_us=NOW, keep_until_us=LIVE, done_by='alice')
-LOCKS += [(f'held by oneself: mark with {name} = {str(odd)[:20]}', ALICES, 'alice',
-           {**FINISHED, name: odd}, False)
-          for name, odd in (('result', 'x' * 256), ('keep_until_us', -1), ('done_us', 0),
-                            ('done_us', NOW + 3600 * SECOND), ('done_us', -5))]
-# A lock that somebody with more rights made so that users can't handle it.
-LOCKS += [(f'expired, {name} = {odd}: take', {**WAS_ALICES, name: odd}, 'bob', grant('bob'), False)
-          for name, odd in (('format', 2), ('others', [{'owner': 'carol'}]))]
-
-# The lock; the document that it guards as it is; who; the document as it shall be (None: deleted).
-BY_OLD, BY_NEW = {'n': 1, 'token': OLD - 9}, {'n': 2, 'token': OLD}
-DATAS = [
-    ('no lock: create', None, None, 'alice', BY_NEW, False),
-    ('no lock: create as nobody', None, None, None, BY_NEW, False),
-    ('free: create', FREE, None, 'alice', BY_NEW, False),
-    ('free: update', FREE, BY_OLD, 'alice', BY_NEW, False),
-    ('free: delete', FREE, BY_NEW, 'alice', None, False),
-    ('held: create', ALICES, None, 'alice', BY_NEW, True),
-    ('held: update', ALICES, BY_OLD, 'alice', BY_NEW, True),
-    ('held: update again', ALICES, BY_NEW, 'alice', {'n': 3, 'token': OLD}, True),
-    ('held: delete what one has written', ALICES, BY_NEW, 'alice', None, True),
-    ('held: delete what an earlier one has written', ALICES, BY_OLD, 'alice', None, False),
-    ('held: update without a token', ALICES, BY_OLD, 'alice', {'n': 3}, False),
-    ('held: update with a lower token', ALICES, BY_OLD, 'alice', {'n': 3, 'token': OLD - 1}, False),
-    ('held: update with a higher token', ALICES, BY_OLD, 'alice', {'n': 3, 'token': OLD + 1},
-     False),
-    ('held: update with the token that was there', ALICES, BY_OLD, 'alice',
-     {'n': 3, 'token': OLD - 9}, False),
-    ('held by another: create', BOBS, None, 'alice', BY_NEW, False),
-    ('held by another: update', BOBS, BY_OLD, 'alice', BY_NEW, False),
-    ('held by another: delete', BOBS, BY_NEW, 'alice', None, False),
-    ('held by another: update as nobody', BOBS, BY_OLD, None, BY_NEW, False),
-    ('expired: create', WAS_ALICES, None, 'alice', BY_NEW, False),
-    ('expired: update', WAS_ALICES, BY_OLD, 'alice', BY_NEW, False),
-    ('expired: delete', WAS_ALICES, BY_NEW, 'alice', None, False),
-    ('expired, another\'s: update', WAS_BOBS, BY_OLD, 'alice', BY_NEW, False),
-    ('ended: update', ENDING, BY_OLD, 'alice', BY_NEW, False),
-    ('held without an end (not by these rules): update', {**ALICES, 'expires_us': 0}, BY_OLD,
-     'alice', BY_NEW, False),
-]
-
-
 def try_case(what, before, user, write, want):
     """`before`: the documents, as administrator."""
     status, said = commit('owner', deletion(LOCK, 'doc'), deletion(DATA, 'doc'))
@@ -353,13 +126,10 @@ def table():
         before += [setting(DATA, 'doc', old)] if old else []
         try_case(f'data {what}', before, user,
                  setting(DATA, 'doc', new) if new else deletion(DATA, 'doc'), want)
-    for key, name, want in (('a/b%c', 'a%2Fb%25c', True), ('other', 'a%2Fb%25c', False),
-                            ('..', '%2E.', True), ('__a__', '%5F_a__', True),
-                            ('a%2Fb', 'a%2Fb', False), ('other', 'doc', False),
-                            ('x' * 513, '%5F', False)):
+    for key, name, want in NAMES:
         commit('owner', deletion(LOCK, name))
-        try_case(f'lock absent: create {key[:9]} as the document {name}', [], 'alice',
-                 setting(LOCK, name, grant('alice', key=key)), want)
+        try_case(f'lock absent: create {key[:9]!r} as the document {name[:15]!r}', [], 'alice',
+                 setting(LOCK, name, fresh('alice', key=key)), want)
         commit('owner', deletion(LOCK, name))
     for user, want in (('alice', 200), (None, 403)):
         for collection in (LOCK, DATA):
@@ -368,6 +138,60 @@ def table():
     commit('owner', deletion(LOCK, 'doc'))
     status, said = commit('alice', setting('elsewhere', 'doc', {'n': 1}))
     point(status == 403, 'what the rules don\'t name is closed', f'{status} {said}')
+
+
+def raw(name, fields, mask=None, **more):
+    """A write of some fields only, or with transforms."""
+    write = {**setting(LOCK, name, fields), **more}
+    if mask is not None:
+        write['updateMask'] = {'fieldPaths': mask}
+    return write
+
+
+def commits():
+    """What a whole commit can do that one document as it shall be can't show."""
+    taking, writing = setting(LOCK, 'doc', grant('bob')), setting(DATA, 'doc', BY_NEW)
+    longer = [{'fieldPath': 'expires_us', 'increment': value(600 * SECOND)}]
+    by_time = [{'fieldPath': 'expires_us', 'setToServerValue': 'REQUEST_TIME'}]
+    token = [{'fieldPath': name, 'increment': value(-5)} for name in ('token', 'granted')]
+    for what, held, user, writes, want in (
+            ('a release and a write of the document', ALICES, 'alice',
+             [writing, setting(LOCK, 'doc', freed(ALICES))], True),
+            ('a write of the document and a taking', FREE, 'bob',
+             [taking, setting(DATA, 'doc', {'n': 2, 'token': FRESH})], False),
+            ('a write of another document', ALICES, 'alice', [setting(DATA, 'doc2', BY_NEW)],
+             False),
+            ('a write below the document', ALICES, 'alice', [setting(DATA + '/doc/more', 'x', {})],
+             False),
+            ('a write below the lock', ALICES, 'alice', [setting(LOCK + '/doc/more', 'x', {})],
+             False),
+            ('one field, the owner', ALICES, 'bob', [raw('doc', {'owner': 'bob'}, ['owner'])],
+             False),
+            ('one field, the end', ALICES, 'bob', [raw('doc', {'expires_us': PAST},
+                                                       ['expires_us'])], False),
+            ('rev and end, by the owner', ALICES, 'alice',
+             [raw('doc', {'rev': OLD + 1, 'expires_us': LIVE + 5}, ['rev', 'expires_us'])], True),
+            ('a field removed, by the owner', ALICES, 'alice',
+             [raw('doc', {'rev': OLD + 1}, ['rev', 'queue'])], False),
+            ('rev alone as a text', ALICES, 'alice', [raw('doc', {'rev': 'z'}, ['rev'])], False),
+            ('a renewal that the server adds up to be too long', ALICES, 'alice',
+             [raw('doc', changed(ALICES), updateTransforms=longer)], False),
+            ('a renewal until the time of the request', ALICES, 'alice',
+             [raw('doc', changed(ALICES), updateTransforms=by_time)], False),
+            ('a token that the server takes back', ALICES, 'alice',
+             [raw('doc', changed(ALICES), updateTransforms=token)], False),
+            ('a deletion of another\'s and a new lock', ALICES, 'bob',
+             [deletion(LOCK, 'doc'), taking], False),
+            ('a deletion and a new lock with a lower token', {**FREE, 'token': FRESH + 1}, 'bob',
+             [deletion(LOCK, 'doc'), taking], False),
+            ('a deletion alone, twice', FREE, 'bob', [deletion(LOCK, 'doc')] * 2, False),
+            ('a release and a taking by another', ALICES, 'bob',
+             [setting(LOCK, 'doc', freed(ALICES)), taking], False)):
+        commit('owner', deletion(LOCK, 'doc'), deletion(DATA, 'doc'))
+        commit('owner', setting(LOCK, 'doc', held))
+        status, said = commit(user, *writes)
+        point(status == (200 if want else 403), f'commit: {what}, as {user}: '
+              f'{"allowed" if want else "refused"}', f'{status} {said}')
 
 
 def page():
@@ -387,14 +211,20 @@ class Command:
     def __init__(self, folder):
         self.folder = folder
 
-    def run(self, user, *arguments, store=f'firestore://{PROJECT}?collection={LOCK}'):
-        env = {**os.environ, 'FIRESTORE_ID_TOKEN': id_token(user), 'HOLDFAST_STORE': store}
-        done = subprocess.run([HOLDFAST, *arguments], env=env, stdin=subprocess.DEVNULL, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
-        return done.returncode, done.stdout
+    def start(self, user, *arguments, store=f'firestore://{PROJECT}?collection={LOCK}', fault=''):
+        env = {**os.environ, 'FIRESTORE_ID_TOKEN': id_token(user), 'HOLDFAST_STORE': store,
+               'HOLDFAST_FAULT': fault}
+        return subprocess.Popen([HOLDFAST, *arguments], env=env, stdin=subprocess.DEVNULL,
+                                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                cwd=self.folder)
 
-    def acquire(self, user, key, *more):
-        status, said = self.run(user, 'acquire', key, '--owner', user, *more)
+    def run(self, user, *arguments, **more):
+        process = self.start(user, *arguments, **more)
+        said = process.communicate(timeout=120)[0]
+        return process.returncode, said
+
+    def acquire(self, user, key, *options, **more):
+        status, said = self.run(user, 'acquire', key, '--owner', user, *options, **more)
         words = dict(line.split('=', 1) for line in said.splitlines() if '=' in line)
         return status, words.get('HOLDFAST_TOKEN', '').strip("'"), said
 
@@ -436,29 +266,133 @@ def users(folder):
     point(status == 0 and 'k1' in said, 'bob lists', said)
 
 
+def document(name, collection=LOCK):
+    status, said = ask('GET', f'/v1/{ROOT}/{collection}/{name}', user='owner')
+    return said['fields'] if status == 200 else None
+
+
+def givers_up(folder):
+    """Who gives up waiting leaves everything as it was; who is killed in the middle, a lease."""
+    cmd = Command(folder)
+    store = f'firestore://{PROJECT}?collection={LOCK}'
+    _, token, _ = cmd.acquire('alice', 'g1', '--lease', '100')
+    before = document('g1')
+    status, _, said = cmd.acquire('bob', 'g1', '--lease', '60', '-w', '1')
+    point(status == 75 and document('g1') == before, 'bob waits in vain, and has changed nothing',
+          f'{status} {said}')
+    waiting = cmd.start('bob', 'run', 'g1', '--owner', 'bob', '--', 'false')
+    time.sleep(1)
+    waiting.terminate()
+    said = waiting.communicate(timeout=60)[0]
+    point(waiting.returncode == 143 and document('g1') == before,
+          'bob breaks off waiting, and has changed nothing', f'{waiting.returncode} {said}')
+    waiting = cmd.start('bob', 'run', 'g1', '--owner', 'bob', '--', 'false')
+    time.sleep(1)
+    waiting.kill()
+    waiting.communicate(timeout=60)
+    point(document('g1') == before, 'bob is killed while he waits, and has changed nothing')
+    status, _, said = cmd.acquire('bob', 'g1', '--lease', '60', '-w', '2',
+                                  store=store + '&queue=1')
+    point(status == 77 and document('g1') == before,
+          'bob is denied a place in a line, and has changed nothing', f'{status} {said}')
+    status, said = cmd.run('alice', 'release', 'g1', '--token', token)
+    point(status == 0, 'alice releases what she held through all of that', said)
+    # The reply to an acquisition is lost: asked for again, it is the same; or alice gives up.
+    status, token, said = cmd.acquire('alice', 'g2', '--lease', '60', fault='swap:1:after')
+    point(status == 0 and document('g2')['granted'] == value(int(token)),
+          'alice acquires although a reply is lost', said)
+    status, _, said = cmd.acquire('alice', 'g3', '--lease', '2s', '-w', '1', fault='swap:*:after')
+    point(status in (69, 75, 77) and document('g3')['owner'] == value('alice'),
+          'alice hears nothing and gives up, though she has been granted it', f'{status} {said}')
+    granted = int(document('g3')['granted']['integerValue'])
+    status, later, said = cmd.acquire('bob', 'g3', '--lease', '60', '-w', '60')
+    point(status == 0 and int(later) > granted, 'bob acquires it when her lease is over', said)
+    # alice is killed in the middle of her work.
+    working = cmd.start('alice', 'run', 'g4', '--owner', 'alice', '--lease', '3s', '--', 'sh', '-c',
+                        'echo "$HOLDFAST_TOKEN"; exec sleep 60')
+    token = int(working.stdout.readline())
+    status, said = commit('alice', setting(DATA, 'g4', {'n': 1, 'token': token}))
+    point(status == 200, 'alice writes while she works', said)
+    working.kill()
+    working.communicate(timeout=60)
+    status, later, said = cmd.acquire('bob', 'g4', '--lease', '60', '-w', '60')
+    point(status == 0 and int(later) > token, 'she is killed, and bob acquires it', said)
+    status, said = commit('alice', setting(DATA, 'g4', {'n': 9, 'token': token}))
+    point(status == 403, 'her late write is refused', said)
+    status, said = commit('bob', setting(DATA, 'g4', {'n': 2, 'token': int(later)}))
+    point(status == 200, 'his is not', said)
+
+
+def roots(folder):
+    """Keys that are paths below a root, and those that aren't."""
+    store = f'firestore://{PROJECT}?root=live/sync'
+    cmd = Command(folder)
+    for lock, data, prefix, key in (
+            ('live/sync/seats', 'live/sync/sold', 'seats/', 'seats/A%2F5'),
+            ('live/sync/a/b/c-d', 'x', 'a/b/c-d/', 'a/b/c-d/é $x'),
+            ('live/sync/holdfast', 'x', None, 'odd/one/out')):
+        load(guard('--lock', lock, '--data', data, '--token-field', 'token',
+                   *(['--key-prefix', prefix] if prefix else [])))
+        status, token, said = cmd.acquire('alice', key, '--lease', '60', '-n', store=store)
+        point(status == 0, f'{lock}: alice acquires {key!r}', said)
+        status, _, said = cmd.acquire('bob', key, '--lease', '60', '-n', store=store)
+        point(status == 75, f'{lock}: bob finds it held', f'{status} {said}')
+        name = key[len(prefix):] if prefix else 'odd%2Fone%2Fout'
+        written = setting(data, name, {'n': 1, 'token': int(token)})
+        point(commit('alice', written)[0] == 200 and commit('bob', written)[0] == 403,
+              f'{lock}: alice writes what it guards, and bob does not')
+        status, said = cmd.run('alice', 'release', key, '--token', token, store=store)
+        point(status == 0, f'{lock}: alice releases', said)
+        for wrong in (key + 'x', 'x' + key, name + '!', ''):
+            status, _ = commit('alice', setting(lock, 'other', fresh('alice', key=wrong)))
+            point(status == 403, f'{lock}: no lock of {wrong!r} as the document other')
+        status, _, said = cmd.acquire('alice', 'apart/from/it/all', '--lease', '60', '-n',
+                                      store=store)
+        point(status == 77, f'{lock}: what the rules don\'t name is denied', f'{status} {said}')
+
+
 def main():
     for bad in (['--lock', 'a/b', '--data', 'c'], ['--lock', 'a', '--data', 'a'],
                 ['--lock', 'a{x}', '--data', 'c'], ['--lock', 'a', '--data', 'b c'],
                 ['--lock', 'a', '--data', 'b', '--owner', 'auth.uid || true'],
                 ['--lock', 'a', '--data', 'b', '--token-field', "'"],
+                ['--lock', 'a', '--data', 'b', '--token-field', 'a\\'],
+                ['--lock', 'a', '--data', 'b', '--key-prefix', "' + '"],
+                ['--lock', 'a', '--data', 'b', '--key-prefix', 'a\\'],
+                ['--lock', 'x; drop table y', '--data', 'b'], ['--lock', 'ä', '--data', 'b'],
+                ['--lock', '..', '--data', 'b'], ['--lock', '__a__', '--data', 'b'],
                 ['--lock', 'a', '--data', 'b', '--max-lease', '25h'],
                 ['--lock', 'a', '--data', 'b', '--undo'], ['--lock', 'a'], ['table']):
         done = subprocess.run([HOLDFAST, 'guard', 'firestore', *bad], capture_output=True)
         point(done.returncode == 64 and not done.stdout, f'refused: {" ".join(bad)}', done.stderr)
-    for options in ([], ['--owner', 'auth.token.email'], ['--max-lease', '1h']):
+    for options in ([], ['--owner', 'auth.token.email'], ['--max-lease', '1h'],
+                    ['--token-field', 'ä"$hf$ x; drop table y'],
+                    ['--key-prefix', 'ä"$hf$/@LOCK@ ']):
         status, said = load(guard('--lock', 'x/y/z.-_~1', '--data', DATA, *options))
         point(status == 200, f'rules with {options or "nothing else"} are understood', said)
     status, said = load(guard('--lock', LOCK, '--data', DATA, '--token-field', 'token'))
     point(status == 200, 'the rules are understood', said)
     table()
+    commits()
     page()
     with tempfile.TemporaryDirectory(prefix='holdfast-guard-') as folder:
         users(folder)
+        givers_up(folder)
+        roots(folder)
     status, said = load(guard('--lock', LOCK, '--data', DATA))
     try_case('without --token-field: update without a token', [setting(LOCK, 'doc', ALICES)],
              'alice', setting(DATA, 'doc', {'n': 1}), True)
     try_case('without --token-field: update of another\'s', [setting(LOCK, 'doc', ALICES)],
              'bob', setting(DATA, 'doc', {'n': 1}), False)
+    # Put up again; removed by other rules; and put up once more.
+    rules, opened = guard('--lock', LOCK, '--data', DATA), "rules_version = '2';\n" \
+        'service cloud.firestore { match /databases/{d}/documents { match /{at=**} {' \
+        ' allow read, write: if true; } } }'
+    point(rules == guard('--lock', LOCK, '--data', DATA), 'printed again they are the same')
+    for text, want in ((rules, False), (rules, False), (opened, True), (rules, False)):
+        load(text)
+        try_case(f'{"other" if want else "these"} rules: update of another\'s',
+                 [setting(LOCK, 'doc', ALICES)], 'bob', setting(DATA, 'doc', {'n': 1}), want)
     print(f'1..{points}')
     return 1 if failures else 0
 

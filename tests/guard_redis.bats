@@ -145,6 +145,36 @@ teardown() { cli_teardown; }
     holdfast enter "$K/2" --token "$first"
 }
 
+@test "the fence may be deleted, and is made again" {
+    grant "$K"
+    [ "$SCRIPT" = "$(holdfast guard redis)" ]
+    for _ in 1 2; do
+        enter "f:$K" "holdfast:$K" "$T"
+        enter "f:$K" "holdfast:$K" "$T" SET "$K" 1
+        first=$T
+        holdfast release "$K" --token "$T"
+        grant "$K"
+        ask DEL "f:$K"
+        ask DEL "f:$K"
+        run enter "f:$K" "holdfast:$K" "$T" SET "$K" 9
+        refused UNENTERED
+        run enter "f:$K" "holdfast:$K" "$first" # the lock's row refuses it
+        is_lost
+    done
+    [ "$(ask GET "$K")" = 1 ]
+}
+
+@test "names are arguments, whatever they are made of" {
+    local odd='x"; redis.call("FLUSHALL") -- '\''\ é {$hf$} ]]'
+    grant "$K$odd"
+    enter "f:$K$odd" "holdfast:$K$odd" "$T"
+    # A prefix stands in a comment of one line only.
+    script=$(holdfast guard redis --key-prefix "$odd")
+    [ "$(grep -v '^--' <<<"$script")" = "$(grep -v '^--' <<<"$SCRIPT")" ]
+    ask EVAL "$script" 3 "f:$K$odd" "holdfast:$K$odd" "$K$odd" "$T" SET "$K$odd" "$odd"
+    [ "$(ask GET "$K$odd")" = "$odd" ]
+}
+
 # Each of these checks is all that stands between the argument and the fence: the locks are
 # elsewhere, so that no row refuses it.
 @test "what is no token, no fence, no lock is refused, and changes nothing" {

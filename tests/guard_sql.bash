@@ -146,21 +146,39 @@ guard_again_and_undone() {
     sql_guard --undo | ask
     ask 'INSERT INTO more VALUES (1)' 'DROP TABLE more'
     [ "$(leftovers)" = 0 ]
+    # And put up once more, twice.
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    run ask 'UPDATE seats SET n = 9 WHERE id = 1'
+    refused "holdfast_enter"
+    entered "$K/1" "$T" 'UPDATE seats SET n = 4 WHERE id = 1;'
+    holdfast enter "$K/1" --token "$T"
+    [ "$(n_of 1)" = 4 ]
 }
 
 guard_strange_names() {
-    local table='x; drop table y' column="it's \"quoted\" \\" prefix="\$hf\$a'b\\c \$hf1\$ @TABLE@ "
-    ask 'CREATE TABLE y (id INTEGER);' \
-        "CREATE TABLE \"$table\" (\"${column//\"/\"\"}\" TEXT, n INTEGER);"
-    sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
-    sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
-    run ask "INSERT INTO \"$table\" VALUES ('z', 1)"
-    refused "holdfast_enter"
-    grant "${prefix}z"
-    entered "${prefix}z" "$T" "INSERT INTO \"$table\" VALUES ('z', 1);"
-    [ "$(ask "SELECT n FROM \"$table\"; SELECT count(*) FROM y;" | xargs)" = "1 0" ]
-    sql_guard "$table" --undo | ask
-    ask "DELETE FROM \"$table\"; DROP TABLE \"$table\"; DROP TABLE y;"
+    local column="it's \"quoted\" \\" prefix="\$hf\$a'b\\c \$hf1\$ @TABLE@ " table row
+    ask 'CREATE TABLE y (id INTEGER);'
+    for table in 'x; drop table y' "é\"'; DROP TABLE y; --" '@PREFIX@ %s $hf$ \'; do
+        local name="\"${table//\"/\"\"}\""
+        ask "CREATE TABLE $name (\"${column//\"/\"\"}\" TEXT, n INTEGER);"
+        sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
+        sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
+        for row in z "\$hf\$ it's \\\"é\" 🎬 %'; DROP TABLE y; --"; do
+            run ask "INSERT INTO $name VALUES ($(quoted "$row"), 1)"
+            refused "holdfast_enter"
+            grant "$prefix$row"
+            holdfast enter "$prefix$row" --token "$T"
+            entered "$prefix$row" "$T" "INSERT INTO $name VALUES ($(quoted "$row"), 1);"
+            holdfast release "$prefix$row" --token "$T"
+            run entered "$prefix$row" "$T" "UPDATE $name SET n = 9;"
+            refused "is over"
+        done
+        [ "$(ask "SELECT sum(n) FROM $name; SELECT count(*) FROM y;" | xargs)" = "2 0" ]
+        sql_guard "$table" --undo | ask
+        ask "DELETE FROM $name; DROP TABLE $name;"
+    done
+    ask 'DROP TABLE y;'
 }
 
 # A table that isn't there, or a column, is noticed when the guard is put up.

@@ -223,6 +223,17 @@ int hf__mg_decode(const bson_t *doc, hf_row *row, const char **ret_why)
 
 /* ---- entering ---- */
 
+/* No operator within it, which an upsert would make an ID of? */
+static int is_id(const bson_iter_t *at)
+{
+    bson_iter_t it;
+    if (!BSON_ITER_HOLDS_DOCUMENT(at)) return 1;
+    if (!bson_iter_recurse(at, &it)) return 0;
+    while (bson_iter_next(&it))
+        if (*bson_iter_key(&it) == '$') return 0;
+    return 1;
+}
+
 /* COLLECTION/ID, the ID as extended JSON: as {"_id": {"$eq": ID}} it is a value, whatever it is
    made of. 0: none. */
 static int read_where(const char *where, char collection[HF_MG_NAME_CAP], bson_t *ret)
@@ -234,6 +245,7 @@ static int read_where(const char *where, char collection[HF_MG_NAME_CAP], bson_t
     if (!len || len >= HF_MG_NAME_CAP) return 0;
     memcpy(collection, where, len);
     collection[len] = 0;
+    if (strchr(collection, '$')) return 0;
     char *json = malloc(more + 32);
     if (!json) return 0;
     snprintf(json, more + 32, "{\"_id\": {\"$eq\": %s}}", slash + 1);
@@ -242,7 +254,7 @@ static int read_where(const char *where, char collection[HF_MG_NAME_CAP], bson_t
     if (!good) return 0;
     if (bson_count_keys(ret) == 1 && bson_iter_init_find(&it, ret, "_id") &&
         BSON_ITER_HOLDS_DOCUMENT(&it) && bson_iter_recurse(&it, &at) && bson_iter_next(&at) &&
-        !strcmp(bson_iter_key(&at), "$eq") && !bson_iter_next(&at))
+        !strcmp(bson_iter_key(&at), "$eq") && is_id(&at) && !bson_iter_next(&at))
         return 1;
     bson_destroy(ret);
     return 0;
