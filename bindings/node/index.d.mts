@@ -1,1 +1,3 @@
 export * from './index.js';
+import holdfast = require('./index.js');
+export default holdfast;

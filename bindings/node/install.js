@@ -31,14 +31,28 @@ function run(command, args, options = {}) {
     }
 }
 
+// Node-API's headers. A folder that npm links to it leaves to see after its dependencies itself.
+function headers() {
+    try {
+        return require('node-api-headers').include_dir;
+    } catch {
+        const npm = process.env.npm_execpath;
+        const args = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
+        const { npm_config_global: _, ...env } = process.env;
+        run(npm ? process.execPath : 'npm', npm ? [npm, ...args] : args, { cwd: here, env });
+        return require('node-api-headers').include_dir;
+    }
+}
+
 // The addon itself: whole, or not at all.
 function addon(target, flags) {
+    const include = headers();
     const sources = fs.readdirSync(path.join(here, 'src')).filter((name) => name.endsWith('.c'))
         .map((name) => path.join(here, 'src', name));
     const part = `${target}.${process.pid}`;
     run(process.env.CC || 'cc', ['-std=c11', '-D_GNU_SOURCE', '-DNAPI_VERSION=8', '-O2', '-g',
         '-Wall', '-Wextra', '-fPIC', '-fvisibility=hidden', '-pthread', '-shared',
-        `-I${require('node-api-headers').include_dir}`, '-o', part, ...sources, ...flags, '-ldl']);
+        `-I${include}`, '-o', part, ...sources, ...flags, '-ldl']);
     fs.renameSync(part, target);
 }
 

@@ -1,1 +1,3 @@
 export * from './mutex.js';
+import mutex = require('./mutex.js');
+export default mutex;

@@ -1,11 +1,11 @@
 // A store and its locks. Waiting takes neither a thread nor the event loop; calls that may take a
 // request are made by threads of the store's own (src/jobs.c).
 'use strict';
+const asyncDispose = require('./dispose.js');
 const { HoldfastError, LockLost, makeError } = require('./errors.js');
 const { ONCE, invalid, known, time, wanted } = require('./options.js');
 const native = require('./native.js');
 
-const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 const WEEK_MS = 7 * 86400000;
 
 // Locks that nobody can give back any more, because nobody has them.

@@ -250,7 +250,8 @@ test(`${acquisitions} acquisitions: no leak`, async () => {
     await round(all * 4 / 5);
     const grown = await used() - before;
     console.log(`# memory has grown by ${(grown / 2 ** 20).toFixed(1)} MB`);
-    assert.ok(grown < 16 * 2 ** 20, `grown by ${grown} bytes`);
+    // The address sanitizer keeps what was freed.
+    if (!process.env.HOLDFAST_PRELOAD) assert.ok(grown < 16 * 2 ** 20, `grown by ${grown} bytes`);
     await until(() => native.pending() === 0);
     assert.equal(store.stats().held, held);
 });

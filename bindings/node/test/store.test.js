@@ -336,7 +336,7 @@ test('close: waits are canceled, locks given back, calls refused; twice is once'
     await assert.rejects(one.acquire(key), LockCanceled);
     assert.throws(() => one.stats(), LockCanceled);
     await two.run(key, () => {});
-    await two[Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]();
+    await two[Symbol.asyncDispose]();
     assert.equal(native.pending(), 0);
     clearInterval(alive);
 });

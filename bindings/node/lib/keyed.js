@@ -1,0 +1,240 @@
+// A mutex for each key: of this process, or of a store.
+'use strict';
+const asyncDispose = require('./dispose.js');
+const { makeError } = require('./errors.js');
+const { NONE, State } = require('./line.js');
+
+
+const LOCAL = new Set(['wait', 'signal', 'priority', 'lease', 'owner', 'note']);
+
+// Looks at the options, too: a way on which few come by.
+const keyLate = (key, options) => {
+    if (options === NONE) return undefined; // without an end it isn't asked
+    for (const name in options)
+        if (!LOCAL.has(name))
+            throw makeError('INVALID', `acquire '${key}': no option '${name}' without a store`);
+    return (now) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
+        : makeError('TIMEOUT', `acquire '${key}': not obtained within ${options.wait}`, key));
+};
+
+// One lock for each key, of this process.
+class Local {
+    #keys = new Map();
+
+    get size() {
+        return this.#keys.size;
+    }
+
+    #state(key) {
+        let state = this.#keys.get(key);
+        if (!state) this.#keys.set(key, state = new State(this.#keys, key));
+        return state;
+    }
+
+    async acquire(key, options = NONE) {
+        const late = keyLate(key, options);
+        if (options.signal?.aborted) throw options.signal.reason;
+        const state = this.#state(key);
+        await state.enter(options, late);
+        return () => state.pass();
+    }
+
+    runExclusive(key, fn, options = NONE) {
+        try {
+            const late = keyLate(key, options);
+            if (options.signal?.aborted) throw options.signal.reason;
+            return this.#state(key).run(fn, options, late);
+        } catch (error) {
+            return Promise.reject(error);
+        }
+    }
+
+    async waitForUnlock(key, options = NONE) {
+        await this.#keys.get(key)?.watch(options, keyLate(key, options));
+    }
+
+    isLocked(key) {
+        return this.#keys.has(key);
+    }
+
+    async release(key) {
+        this.#keys.get(key)?.pass();
+    }
+
+    cancel(key) {
+        const why = (name) => makeError('CANCELED', `acquire '${name}': given up by the caller`,
+            name);
+        for (const state of key === undefined ? [...this.#keys.values()] : [this.#keys.get(key)])
+            state?.cancel(why);
+    }
+
+    async close() {
+        this.cancel();
+    }
+}
+
+// The same with the locks of a store, which is opened when the first one is asked for.
+class Stored {
+    #open;
+    #store;
+    #locks = new Map(); // key -> those of its locks that this object holds
+    #waits = new Map(); // key -> AbortControllers
+
+    constructor(url, options) {
+        this.#open = () => require('./store.js').open(url, options);
+    }
+
+    get size() {
+        return new Set([...this.#locks.keys(), ...this.#waits.keys()]).size;
+    }
+
+    #of() {
+        if (this.#store) return this.#store;
+        const store = this.#store = this.#open();
+        store.catch(() => {
+            if (this.#store === store) this.#store = undefined; // the next one tries again
+        });
+        return store;
+    }
+
+    async #acquire(key, { priority, ...options }) {
+        const stop = new AbortController();
+        const { signal } = options;
+        const abort = () => stop.abort(signal.reason);
+        if (priority)
+            throw makeError('INVALID', `acquire '${key}': a store has no priorities`, key);
+        if (signal?.aborted) throw signal.reason;
+        signal?.addEventListener('abort', abort, { once: true });
+        add(this.#waits, key, stop);
+        try {
+            const store = await this.#of();
+            return await store.acquire(key, { ...options, signal: stop.signal });
+        } finally {
+            signal?.removeEventListener('abort', abort);
+            remove(this.#waits, key, stop);
+        }
+    }
+
+    // The lock, and what gives it back.
+    async #enter(key, options = NONE) {
+        const lock = await this.#acquire(key, options);
+        add(this.#locks, key, lock);
+        return [lock, () => {
+            remove(this.#locks, key, lock);
+            return lock.release();
+        }];
+    }
+
+    async acquire(key, options) {
+        return (await this.#enter(key, options))[1];
+    }
+
+    async runExclusive(key, fn, options) {
+        const [lock, release] = await this.#enter(key, options);
+        return require('./store.js').around(lock, fn, release);
+    }
+
+    async waitForUnlock(key, options) {
+        await (await this.#acquire(key, { ...options, shared: true })).release();
+    }
+
+    isLocked(key) {
+        return this.#locks.has(key);
+    }
+
+    async release(key) {
+        const [lock] = this.#locks.get(key) ?? [];
+        if (!lock) return;
+        remove(this.#locks, key, lock);
+        await lock.release();
+    }
+
+    cancel(key) {
+        for (const name of key === undefined ? [...this.#waits.keys()] : [key])
+            for (const stop of this.#waits.get(name) ?? [])
+                stop.abort(makeError('CANCELED', `acquire '${name}': given up by the caller`,
+                    name));
+    }
+
+    async close() {
+        this.cancel();
+        const store = this.#store;
+        this.#open = async () => {
+            throw makeError('CANCELED', 'the store is closed');
+        };
+        this.#store = undefined;
+        this.#locks.clear();
+        await (await store)?.close();
+    }
+}
+
+function add(map, key, value) {
+    const all = map.get(key);
+    if (all) all.add(value);
+    else map.set(key, new Set([value]));
+}
+
+function remove(map, key, value) {
+    const all = map.get(key);
+    if (all?.delete(value) && !all.size) map.delete(key);
+}
+
+class KeyedMutex {
+    #keys;
+
+    constructor(url, options) {
+        this.#keys = url === undefined ? new Local() : new Stored(url, options);
+    }
+
+    // How many keys are held or waited for here.
+    get size() {
+        return this.#keys.size;
+    }
+
+    // A function that gives the key back; with a store it returns a promise.
+    async acquire(key, options) {
+        const release = await this.#keys.acquire(key, options);
+        let done;
+        const once = () => done ??= release() ?? true;
+        once[asyncDispose] = async () => {
+            await once();
+        };
+        return once;
+    }
+
+    tryAcquire(key, options) {
+        return this.acquire(key, { ...options, wait: 0 });
+    }
+
+    runExclusive(key, fn, options) {
+        return this.#keys.runExclusive(key, fn, options);
+    }
+
+    waitForUnlock(key, options) {
+        return this.#keys.waitForUnlock(key, options);
+    }
+
+    // Held by this very object, that is: by this process.
+    isLocked(key) {
+        return this.#keys.isLocked(key);
+    }
+
+    release(key) {
+        return this.#keys.release(key);
+    }
+
+    // Ends the waits for a key, or for all.
+    cancel(key) {
+        this.#keys.cancel(key);
+    }
+
+    close() {
+        return this.#keys.close();
+    }
+
+    [asyncDispose]() {
+        return this.close();
+    }
+}
+
+module.exports = { KeyedMutex };

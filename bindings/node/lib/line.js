@@ -1,0 +1,228 @@
+// Who waits for a lock of this process, in which order, and the lock itself.
+'use strict';
+const { byCode } = require('./errors.js');
+
+const E_TIMEOUT = new byCode.TIMEOUT('TIMEOUT', 'timeout while waiting for the lock');
+const E_CANCELED = new byCode.CANCELED('CANCELED', 'the request for the lock was canceled');
+const E_ALREADY_LOCKED = new byCode.BUSY('BUSY', 'already locked');
+const NONE = Object.freeze({});
+
+// Who waits, in order: by priority, and within one as they came. Putting in and taking out don't
+// depend on how many there are (with other priorities behind, on how many those are).
+class Line {
+    first = null;
+    last = null;
+
+    put(entry) {
+        let before = this.last;
+        while (before && before.priority < entry.priority) before = before.prev;
+        entry.prev = before;
+        entry.next = before ? before.next : this.first;
+        if (entry.next) entry.next.prev = entry;
+        else this.last = entry;
+        if (before) before.next = entry;
+        else this.first = entry;
+        entry.line = this;
+    }
+
+    take(entry) {
+        if (entry.prev) entry.prev.next = entry.next;
+        else this.first = entry.next;
+        if (entry.next) entry.next.prev = entry.prev;
+        else this.last = entry.prev;
+        entry.prev = entry.next = entry.line = null;
+        if (entry.timer !== undefined) clearTimeout(entry.timer);
+        entry.signal?.removeEventListener('abort', entry.abort);
+    }
+}
+
+// How one request is made: a number is a priority, as in async-mutex.
+function asked(options) {
+    if (options === undefined) return NONE;
+    return typeof options === 'number' ? { priority: options } : options;
+}
+
+// Milliseconds; text as the stores take it.
+function wait(value) {
+    return value === undefined || typeof value === 'number' ? value
+        : require('./options.js').time(value, 'wait');
+}
+
+// One that waits. Most have neither an end nor a signal, and cost no more than this.
+class Entry {
+    prev = null;
+    next = null;
+    line = null;
+    timer = undefined;
+    signal = undefined;
+    abort = undefined;
+
+    constructor(resolve, reject, priority, weight) {
+        this.resolve = resolve;
+        this.reject = reject;
+        this.priority = priority;
+        this.weight = weight;
+    }
+
+    turn(value) {
+        this.resolve(value);
+    }
+}
+
+// One whose function runs when its turn has come: less to keep for each than an async function
+// that is kept waiting.
+class Job extends Entry {
+    constructor(resolve, reject, priority, state, fn) {
+        super(resolve, reject, priority, 1);
+        this.state = state;
+        this.fn = fn;
+    }
+
+    async turn() {
+        const { state, fn, signal } = this;
+        let value;
+        try {
+            await null; // who gives the lock back goes on first
+            if (signal?.aborted) throw signal.reason;
+            value = await fn(state.told(signal));
+        } catch (error) {
+            state.pass();
+            this.reject(error);
+            return;
+        }
+        state.pass();
+        this.resolve(value);
+    }
+}
+
+// A promise that is resolved when the entry's turn has come. `late` makes the error of a timeout,
+// `left` is called when somebody has given up.
+function queue(line, options, weight, late, left) {
+    const { priority = 0, signal } = options;
+    const ms = wait(options.wait);
+    if (ms === 0) throw late(true);
+    let entry;
+    const promise = new Promise((resolve, reject) => {
+        entry = new Entry(resolve, reject, priority, weight);
+    });
+    line.put(entry);
+    if (signal || ms < 2 ** 31) limit(entry, ms, signal, late, left);
+    return promise;
+}
+
+function limit(entry, ms, signal, late, left) {
+    const give = (why) => {
+        entry.line.take(entry);
+        entry.reject(why);
+        left?.();
+    };
+    if (ms < 2 ** 31) entry.timer = setTimeout(() => give(late(false)), Math.ceil(ms));
+    if (!signal) return;
+    entry.signal = signal;
+    entry.abort = () => give(signal.reason);
+    signal.addEventListener('abort', entry.abort, { once: true });
+}
+
+const late = (now) => (now ? E_ALREADY_LOCKED : E_TIMEOUT);
+const tooLate = (options) => (options.error ? () => options.error : late);
+
+const never = new AbortController().signal;
+let token = 0;
+
+// What runs under a key of this process gets this, as what runs under a store's lock does.
+class Held {
+    constructor(key, signal) {
+        this.key = key;
+        this.token = ++token;
+        this.signal = signal ?? never;
+    }
+}
+
+// One lock. That of a key takes itself out of the keys when it is idle.
+class State extends Line {
+    held = false;
+    watchers = null; // of waitForUnlock
+
+    constructor(keys, key) {
+        super();
+        this.keys = keys;
+        this.key = key;
+    }
+
+    // What a function that runs under it is called with.
+    told(signal) {
+        return this.keys ? new Held(this.key, signal) : undefined;
+    }
+
+    // To the next one, or to nobody.
+    pass() {
+        const next = this.first;
+        if (next) {
+            this.take(next);
+            next.turn();
+            return;
+        }
+        this.held = false;
+        this.keys?.delete(this.key);
+        for (let watcher; (watcher = this.watchers?.first);) {
+            this.watchers.take(watcher);
+            watcher.turn();
+        }
+    }
+
+    // When it is held. `late` makes the error of a timeout.
+    async enter(options, late) {
+        const { signal } = options;
+        if (signal?.aborted) throw signal.reason;
+        if (!this.held) {
+            this.held = true;
+            return;
+        }
+        await queue(this, options, 1, late);
+        if (!signal?.aborted) return;
+        this.pass();
+        throw signal.reason;
+    }
+
+    run(fn, options, late) {
+        const { priority = 0, signal } = options;
+        if (signal?.aborted) return Promise.reject(signal.reason);
+        if (!this.held) {
+            this.held = true;
+            return this.#alone(fn, signal);
+        }
+        const ms = wait(options.wait);
+        if (ms === 0) return Promise.reject(late(true));
+        return new Promise((resolve, reject) => {
+            const job = new Job(resolve, reject, priority, this, fn);
+            this.put(job);
+            if (signal || ms < 2 ** 31) limit(job, ms, signal, late);
+        });
+    }
+
+    async #alone(fn, signal) {
+        try {
+            await null; // fn never runs before this has returned
+            return await fn(this.told(signal));
+        } finally {
+            this.pass();
+        }
+    }
+
+    async watch(options, late) {
+        if (!this.held) return;
+        const { signal } = options;
+        if (signal?.aborted) throw signal.reason;
+        await queue(this.watchers ??= new Line(), options, 1, late);
+    }
+
+    cancel(why) {
+        for (let next; (next = this.first);) {
+            this.take(next);
+            next.reject(why(this.key));
+        }
+    }
+}
+
+module.exports = { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, NONE, State, asked, queue,
+    tooLate };

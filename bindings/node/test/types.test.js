@@ -1,0 +1,105 @@
+// The declared types: programs that use them are checked by tsc, and then run, as modules of both
+// kinds; what is declared is what is there.
+'use strict';
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const { spawnSync } = require('node:child_process');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+
+const package_ = path.join(__dirname, '..');
+const modules = process.env.NODE_PATH;
+const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'holdfast-types.'));
+test.after(() => fs.rmSync(dir, { recursive: true }));
+
+function run(...args) {
+    const done = spawnSync(process.execPath, args, { cwd: dir, encoding: 'utf8' });
+    return { status: done.status, said: done.stdout + done.stderr };
+}
+
+test('tsc has nothing to say', () => {
+    fs.mkdirSync(path.join(dir, 'node_modules'));
+    fs.symlinkSync(package_, path.join(dir, 'node_modules', 'holdfast'));
+    for (const name of ['use.cts', 'use.mts'])
+        fs.copyFileSync(path.join(__dirname, 'types', name), path.join(dir, name));
+    const { status, said } = run(path.join(modules, 'typescript', 'bin', 'tsc'), '--strict',
+        '--target', 'es2022', '--lib', 'es2022,esnext.disposable', '--module', 'node16',
+        '--typeRoots', path.join(modules, '@types'), '--types', 'node', '--preserveSymlinks',
+        'use.cts', 'use.mts');
+    assert.equal(status, 0, said);
+});
+
+for (const name of ['use.cjs', 'use.mjs']) {
+    test(`${name} runs`, () => {
+        const { status, said } = run('--preserve-symlinks', name);
+        assert.equal(status, 0, said);
+        assert.match(said, /done\n$/);
+    });
+}
+
+test('what is declared is exported, by both kinds of module, and nothing else', async () => {
+    for (const [declared, cjs, esm] of [['index.d.ts', '../lib/index.js', '../lib/index.mjs'],
+        ['mutex.d.ts', '../lib/mutex.js', '../lib/mutex.mjs']]) {
+        const text = fs.readFileSync(path.join(package_, declared), 'utf8') +
+            (declared === 'index.d.ts' ? fs.readFileSync(path.join(package_, 'mutex.d.ts'), 'utf8')
+                : '');
+        const names = [...text.matchAll(/^export (?:class|function|const) (\w+)/gm)]
+            .map((match) => match[1]);
+        const sorted = [...new Set(names)].sort();
+        assert.deepEqual(Object.keys(require(cjs)).sort(), sorted);
+        const { default: all, ...named } = await import(esm);
+        assert.deepEqual(Object.keys(named).sort(), sorted);
+        assert.equal(all, require(cjs));
+    }
+});
+
+// The C header has the names; the packages follow it.
+const header = fs.readFileSync(path.join(package_, '..', '..', 'include', 'holdfast.h'), 'utf8');
+const camel = (name) => name.toLowerCase().replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+const types = fs.readFileSync(path.join(package_, 'index.d.ts'), 'utf8');
+const interfaceOf = (name) => [...new RegExp(`interface ${name}[^{]*{([^}]*)}`).exec(types)[1]
+    .matchAll(/^ {4}(\w+)\??:/gm)].map((match) => match[1]);
+
+test('the codes are those of holdfast.h', () => {
+    const { byCode } = require('../lib/errors.js');
+    const codes = [...header.matchAll(/^ {4}X\((\w+), +-\d/gm)].map((match) => match[1]);
+    assert.deepEqual(Object.keys(byCode).sort(), [...codes].sort());
+    const declared = /export type Code =([^;]*);/.exec(types)[1].match(/\w+/g);
+    assert.deepEqual(declared.sort(), codes.sort());
+});
+
+test('the flags are those of holdfast.h', () => {
+    const { FLAGS } = require('../lib/options.js');
+    const flags = Object.fromEntries([...header.matchAll(/^ {4}HF_(\w+) = (\d+),?$/gm)]
+        .filter(([line]) => !/EXCLUSIVE|SHARED|LIMITED/.test(line))
+        .map(([, name, value]) => [camel(name.replace('ALLOW_', '')), Number(value)]));
+    assert.equal(Object.keys(flags).length, 5);
+    assert.deepEqual(FLAGS, flags);
+});
+
+test('the options are those of holdfast.h', () => {
+    const { ACQUIRE, FLAGS, ONCE } = require('../lib/options.js');
+    const fields = (name) => [...new RegExp(`typedef struct ${name} {([^}]*)}`).exec(header)[1]
+        .matchAll(/^ {4}\w[\w ]*?\*?(\w+);/gm)].map((match) => match[1].replace(/_ms$/, ''));
+    const options = fields('hf_options').filter((name) => !['size', 'flags'].includes(name))
+        .map((name) => (name === 'mode' ? 'shared' : camel(name)));
+    const expected = [...options, 'signal',
+        ...Object.keys(FLAGS).filter((name) => name !== 'atMostOnce')].sort();
+    assert.deepEqual([...ACQUIRE].sort(), expected);
+    assert.deepEqual(interfaceOf('AcquireOptions').sort(), expected);
+    assert.deepEqual([...ONCE].sort(), [...expected, 'atMostOnce', 'keep'].sort());
+    assert.deepEqual(interfaceOf('OpenOptions').sort(), fields('hf_open_options')
+        .filter((name) => name !== 'size').map(camel).sort());
+});
+
+test('the counts are those of holdfast.h', async () => {
+    const store = await require('../lib/index.js').open('mem:types');
+    const fields = /typedef struct hf_stats {([^}]*)}/.exec(header)[1].replace(/\/\*.*?\*\//gs, '')
+        .split(';').slice(1)
+        .flatMap((line) => line.replace(/^\s*uint\d+_t/, '').match(/\w+/g) ?? [])
+        .map((name) => (name === 'wait_us_total' ? 'waitMs' : camel(name)));
+    assert.deepEqual(Object.keys(store.stats()).sort(), fields.sort());
+    assert.deepEqual(interfaceOf('Stats').sort(), fields.sort());
+    await store.close();
+});
