@@ -2,8 +2,8 @@
 
     readme_test.py SOURCE BUILD
 
-A fenced block is run by its language: sh, c, cpp, crontab. A language that nothing here runs is a
-failure, and so is a snippet that does something else than the text around it says.
+A fenced block is run by its language: sh, c, cpp, crontab, js. A language that nothing here runs is
+a failure, and so is a snippet that does something else than the text around it says.
 """
 import os
 import re
@@ -97,6 +97,12 @@ def run_sh(home, text, where):
         path = os.path.join(SOURCE, text.strip())
         point(os.access(path, os.X_OK), f'{where}: {text.strip()} can be executed')
         return
+    match = re.match(r'npm install \.\./holdfast/(\S+)', text)
+    if match:
+        # node_install does it: it takes long.
+        path = os.path.join(SOURCE, match.group(1), 'package.json')
+        point(os.path.exists(path), f'{where}: {match.group(1)} is a package')
+        return
     status, said = home.sh(text)
     point(status == 0, f'{where}: status 0', f'status {status}\n{said}')
     ran = home.took_part()
@@ -153,6 +159,19 @@ def run_cpp(home, text, where):
                            '$(pkg-config --cflags --libs holdfast) && ./sellpp')
     point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: compiles and runs',
           said)
+
+
+def run_js(home, text, where):
+    """As a module, in a project that the package is linked to."""
+    package = os.path.join(SOURCE, 'bindings', 'node')
+    os.makedirs(os.path.join(home.path, 'node_modules'), exist_ok=True)
+    os.symlink(package, os.path.join(home.path, 'node_modules', 'holdfast'))
+    home.write('sell.mjs', text)
+    home.env, own = {**os.environ, 'LANG': 'C.UTF-8'}, home.env     # the packages are in its cache
+    status, said = home.sh(f'{package}/test/run {BUILD} {home.path}/sell.mjs', limit=300)
+    home.env = own
+    point(status == 0 and re.search(r'^sold by token \d+ false\nseats/12/A/5 0$', said, re.M),
+          f'{where}: sells, and lists', said)
 
 
 def manual(home):
@@ -223,7 +242,7 @@ def links(readme):
 def main():
     with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
         readme = file.read()
-    runners = {'sh': run_sh, 'c': run_c, 'cpp': run_cpp, 'crontab': run_crontab}
+    runners = {'sh': run_sh, 'c': run_c, 'cpp': run_cpp, 'js': run_js, 'crontab': run_crontab}
     folder = tempfile.mkdtemp(prefix='holdfast-readme-')
     try:
         home = Home(folder)
