@@ -192,9 +192,23 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     row.n_queue = 0;
     hf_party_copy(&row.party[0], &row.party[1]);
     row.party[0].token = row.rev;
+    row.party[0].flags |= HF_PARTY_UNCLAIMED;
     if (swap(r, key, seen, &row, NULL)) return hf__race_fail(r, "cannot let it in");
     hf__race_arrive(r->arena, step + 1);
     return 0;
+}
+
+/* What woke it may have said whom it lets in; then as the row does, and nobody else. */
+static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const hf_row *row)
+{
+    const hf_party *p = &row->party[0];
+    const uint8_t nobody[16] = {0};
+    hf_party told;
+    if (!con->drv->handed) return 1;
+    if (con->drv->handed(con->st, key, nobody, &told)) return 0;
+    return !con->drv->handed(con->st, key, p->id, &told) ||
+           (told.token == p->token && told.since_us == p->since_us && told.flags == p->flags &&
+            told.expires_us == p->expires_us);
 }
 
 static int wait_asleep(struct hf__racer *r, const hf_rowkey *key, uint64_t session, int step,
@@ -227,6 +241,7 @@ static int wait_asleep(struct hf__racer *r, const hf_rowkey *key, uint64_t sessi
         if (get(r, key, &row)) return 1;
         if (!row.n_queue) break;
     }
+    if (!word_is_true(con, key, &row)) return hf__race_fail(r, "was told something else");
     return swap(r, key, row.rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted") : 0;
 }
 

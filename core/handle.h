@@ -34,6 +34,11 @@ struct hf_entry { /* a key that this handle has to do with, or had */
      */
     uint64_t free_rev, free_token;
     int64_t promise_at_us; /* local: when a claim handed over from here runs out; 0: none does */
+    /* So that others get in between (breath.c). */
+    int64_t wrote_us; /* local: when we last left it to ourselves: taken, or free; 0: we didn't */
+    int64_t breath_at_us; /* local: from then on it isn't written again until it has stood still */
+    uint32_t breaths;     /* how often it has */
+    uint32_t listened;    /* which of the pump's listens was the last that was for it, too */
     char text[];
 };
 
@@ -116,6 +121,7 @@ struct hf_wait {
     uint8_t named;                 /* its id is the caller's, who may ask it again */
     uint8_t looked;                /* at the store, at least once */
     uint8_t granted;               /* the store said once that it holds */
+    uint8_t unclaimed;             /* being taken up, its claim is left to the renewer */
     uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
     uint8_t cancel;                /* somebody wants it to end (atomic) */
     uint8_t pumped;                /* the pump drives it */
@@ -173,6 +179,7 @@ struct hf {
     uint32_t promises;     /* entries with one */
     int64_t promise_at_us; /* local: the first of them */
     uint32_t ring_round;
+    uint32_t listens;         /* how often the pump has listened; 0: nobody has had to wait yet */
     int pump_todo;            /* a wait needs the pump now */
     int64_t pump_deadline_us; /* the earliest deadline of a lined-up async wait */
     int tender_fd;            /* eventfd that wakes the tender */
@@ -180,8 +187,9 @@ struct hf {
     int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
     struct hf_round round;    /* the tender's own */
     int tender_sleeps, tender_todo;
-    int renewer_todo; /* the pump wakes it when it has told its callers */
-    int mourning;     /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
+    int64_t new_hold_ends_us; /* local; 0: none: of what renewer and tender haven't heard of yet,
+                                 for the pump first tells its caller */
+    int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
 
     hf_stats stats;
     char *safe_url;
@@ -212,6 +220,12 @@ void hf__line_up(hf *h, struct hf_wait *w);
 void hf__wait_sync(hf *h, struct hf_wait *w);
 int hf__advance(struct hf_wait *w);
 void hf__wait_finish(struct hf_wait *w);
+
+/* breath.c */
+/* Before a write of ours to that row: have we let it alone for long enough? */
+int hf__stood_still(struct hf_entry *e, int64_t now_us);
+/* Before the first look: 1: not yet, but at look_at_us. A try doesn't wait for anybody. */
+int hf__breathes(struct hf_wait *w);
 
 /* acquire.c */
 int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err);
@@ -245,11 +259,13 @@ void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16]);
 void hf__tenures_end(hf *h);
 void hf__tenures_close(hf *h);
 
-/* threads.c */
+/* pump.c */
 int hf__need_pump(hf *h, hf_error *err);
+void hf__kick_pump(hf *h);
+
+/* threads.c */
 int hf__need_tender(hf *h, hf_error *err);
 int hf__need_renewer(hf *h, hf_error *err);
-void hf__kick_pump(hf *h);
 void hf__kick_tender(hf *h, int64_t at_us);
 /* There is something to renew. */
 void hf__kick_renewer(hf_lock *lock);

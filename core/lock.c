@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEFTOVER_US = 500000, PAUSE_ENTER_US = 50000 };
+enum { LEFTOVER_US = 500000, PAUSE_ENTER_US = 50000, CLAIM_PART = 8 };
 
 /* ---- the tender's list ---- */
 
@@ -20,13 +20,12 @@ int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
     return now_us + (left > 20000 ? left - left / 100 : left);
 }
 
-/* It is looked at when its time is over. Whoever wants that sooner kicks the tender himself. */
-void hf__care(hf_lock *l)
+/* Puts it into the list; when its time is over. */
+static int64_t look_after(hf_lock *l)
 {
     hf *h = l->h;
     int64_t end = l->hold_until_us ? l->hold_until_us : INT64_MAX;
     if (l->tenure) end = 0; /* which may end earlier than planned */
-    if (l->care_prev) return;
     l->care_next = h->cared;
     l->care_prev = &h->cared;
     if (l->care_next) l->care_next->care_prev = &l->care_next;
@@ -35,7 +34,15 @@ void hf__care(hf_lock *l)
         int64_t over = hf__lease_ends(l, hf__local_us());
         if (over < end) end = over;
     }
-    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, end);
+    return end;
+}
+
+/* It is looked at when its time is over. Whoever wants that sooner kicks the tender himself. */
+void hf__care(hf_lock *l)
+{
+    if (l->care_prev) return;
+    int64_t end = look_after(l);
+    if (!hf__need_tender(l->h, NULL)) hf__kick_tender(l->h, end);
 }
 
 static void uncare(hf_lock *l)
@@ -67,10 +74,10 @@ void hf__lock_free(hf_lock *l)
 /* ---- the grant ---- */
 
 /* Does the row hold this grant and nothing else? A later grant's token is something else: who
-   writes the row without looking must not take it back. */
+   writes the row without looking must not take it back. Rev 0: the rest of it isn't known. */
 static uint8_t is_plain(const hf_row *row, uint64_t token)
 {
-    return row->n_holders == 1 && !row->n_queue && !row->done_us && row->token == token;
+    return row->rev && row->n_holders == 1 && !row->n_queue && !row->done_us && row->token == token;
 }
 
 /* Every field of its own (the others are the caller's to set) one by one: a memset of this size
@@ -152,6 +159,14 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     if (w && w->max_hold_ms) l->hold_until_us = hf__local_us() + w->max_hold_ms * 1000;
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
+    if (w && w->unclaimed) {
+        /* The claim is to be made soon. Not at once: who gives it back before spares the store it.
+           And first the caller is told: the pump wakes the others behind that. */
+        l->renew_at_us = hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART);
+        int64_t end = look_after(l);
+        h->new_hold_ends_us = end ? end : 1;
+        return l;
+    }
     if (p->lease_ms || l->hold_until_us) hf__care(l);
     if (renews && !hf__need_renewer(h, NULL)) hf__kick_renewer(l);
     return l;
@@ -279,6 +294,7 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     }
     row->rev = hf_rev_next(l->rev, hf__port_now(port).lo_us);
     l->busy = l->releasing = 1;
+    hf__stood_still(l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
     hf_row_init(cur);
     int rc = hf__port_swap(port, &l->e->key, l->rev, row, cur, NULL);
@@ -286,6 +302,7 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     pthread_mutex_lock(&h->mu);
     l->e->free_rev = rc ? 0 : row->rev;
     l->e->free_token = row->token;
+    l->e->wrote_us = rc ? 0 : hf__local_us();
     return rc;
 }
 
@@ -300,7 +317,10 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     if (l->at_least_ms && l->tenure && believed(l)) rc = hf__tenure_keeper(l, &keeper, err);
     if (rc) return rc;
     if (keeper) ev.session = keeper->session;
+    hf__stood_still(l->e, hf__local_us());
     rc = carry(l, &ev, row, known, &out, err);
+    /* Others who hold it or wait for it have got in. */
+    l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
     if (keeper) {
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__tenure_put(l->h, keeper);

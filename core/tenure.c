@@ -355,7 +355,7 @@ static int check(hf_lock *l, const struct hf_tenure *to, hf_row *row, hf_error *
     if (!p || p->flags & (HF_PARTY_DEAD | HF_PARTY_ENDING))
         return hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
                        (unsigned long long)l->token);
-    if (p->session == to->session) return 0;
+    if (p->session == to->session && !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
     rc = hf__turn(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
     if (!rc && out.answer != HF_ANS_OK)
         rc = hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,

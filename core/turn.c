@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEAD_CAP = 64, CALM_CONFLICTS = 4, PAUSE_CONFLICT_US = 2000, PAUSE_RETRY_US = 50000 };
+enum { DEAD_CAP = 64, CALM_CONFLICTS = 4, PAUSE_CONFLICT_US = 1000, PAUSE_RETRY_US = 50000 };
 
 /* Milliseconds are the coarsest clock of a store that we know of. Where nothing but revs and
    markers goes by it: what isn't a reply that was overtaken, but a clock that was set. */
@@ -275,10 +275,12 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
             continue;
         }
         if (rc != HF_CONFLICT) return rc;
-        if (calm > 0)
-            calm--;
-        else if (!(port->can & HF_CAN_INSTANT))
-            hf__pause(PAUSE_CONFLICT_US);
+        if (calm-- > 0 || port->can & HF_CAN_INSTANT) continue;
+        /* Who asks for a key can do without it; what has to be given back can't. */
+        if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
+        hf__pause(PAUSE_CONFLICT_US);
+        rc = read_row(port, key, row, until_us, err); /* what is that old has been overtaken */
+        if (rc) return mine ? HF_UNKNOWN : rc;
     }
 }
 

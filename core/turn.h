@@ -45,6 +45,7 @@ int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, i
  * be stored if `known`, else it is read first; afterwards it is the row that is stored. until_us:
  * local time after which lost replies and refusals are not tried again (0: one attempt).
  * 0: *out is the answer. HF_UNKNOWN: the write may or may not have landed, or may still land.
+ * HF_CONFLICT (who asks): until then others have always written first.
  * HF_UNBOUND (HF_CAN_LEASES, who asks): *out would be the answer, but the session for it isn't
  * there (`party`'s for a grant, the event's for a place in the queue); `row` is what is stored.
  */

@@ -153,6 +153,7 @@ static int take_up(struct hf_wait *w, const hf_row *row)
     }
     w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
+        w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
         w->tenure = NULL;
         w->e->refs++; /* the wait keeps its own until it is finished */
         h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
@@ -165,30 +166,73 @@ static int take_up(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
+/* Is enough left of a grant that was handed over for its claim to be made by the renewer? On a
+   store that keeps leases it stands with the session to wait with; that is what it holds with,
+   then. */
+static int time_to_claim(struct hf_wait *w, const hf_party *p)
+{
+    hf *h = w->h;
+    if (!(p->flags & HF_PARTY_UNCLAIMED) || p->flags & HF_PARTY_DEAD) return 0;
+    if (!(h->port.can & HF_CAN_LEASES))
+        return p->expires_us - hf__port_now(&h->port).hi_us >= (int64_t)p->claim_ms * 500;
+    const struct hf_tenure *t = w->standing;
+    return t && !t->gone && t->session == p->session &&
+           t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
+}
+
 /* Handed the key while it waited, it holds already. Where a write takes a while it doesn't wait for
-   that of its claim: a renewal says the same, and the renewer makes it at once. Not if there is
-   little time left for it, or if nothing is to be renewed. */
+   that of its claim: a renewal says the same, and the renewer makes it soon. Not if there is little
+   time left for it, or if nothing is to be renewed. */
 static int take_up_unclaimed(struct hf_wait *w, const hf_row *row)
 {
-    enum { OTHERWISE = HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES };
     hf *h = w->h;
     int64_t at = hf__find_id(row, w->party.id);
-    if (h->port.can & OTHERWISE || w->once || w->flags & (HF_NO_RENEW | HF_DETACHED)) return 0;
+    if (h->port.can & (HF_CAN_INSTANT | HF_CAN_SESSIONS) || w->once ||
+        w->flags & (HF_NO_RENEW | HF_DETACHED))
+        return 0;
     if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
-    const hf_party *p = &row->party[at];
-    int64_t left = p->expires_us - hf__port_now(&h->port).hi_us;
-    if (!(p->flags & HF_PARTY_UNCLAIMED) || left < (int64_t)p->claim_ms * 500) return 0;
     pthread_mutex_lock(&h->mu);
-    int renewer = !hf__need_renewer(h, NULL);
+    struct hf_tenure *holds = w->tenure;
+    w->unclaimed = time_to_claim(w, &row->party[at]) && !hf__need_renewer(h, NULL);
+    if (w->unclaimed && w->standing) {
+        w->tenure = w->standing;
+        w->standing = NULL;
+    }
+    int tries = w->unclaimed;
     pthread_mutex_unlock(&h->mu);
-    if (!renewer || !take_up(w, row)) return 0;
+    if (!tries) return 0;
+    int over = take_up(w, row);
     pthread_mutex_lock(&h->mu);
+    w->unclaimed = 0;
     if (w->lock) {
-        w->lock->renew_at_us = 0;
-        h->renewer_todo = 1; /* first the caller is told */
+        hf__tenure_put(h, holds);
+    } else if (h->port.can & HF_CAN_LEASES) {
+        w->standing = w->tenure;
+        w->tenure = holds;
     }
     pthread_mutex_unlock(&h->mu);
-    return 1;
+    return over;
+}
+
+/* The same without a look: the word that woke it may have brought its grant. Of the rest of the row
+   it says nothing. */
+static int take_up_handed(struct hf_wait *w, hf_row *row)
+{
+    const hf_driver *d = w->h->port.drv;
+    hf_party told;
+    if (!d->handed || !w->heard || !d->handed(w->h->port.st, &w->e->key, w->party.id, &told))
+        return 0;
+    hf_party *p = &row->party[0];
+    hf_party_copy(p, &w->party);
+    p->token = told.token;
+    p->since_us = told.since_us;
+    p->expires_us = told.expires_us;
+    p->flags = told.flags;
+    row->n_holders = 1;
+    row->token = told.token;
+    if (take_up_unclaimed(w, row)) return 1;
+    hf_row_clear(row);
+    return 0;
 }
 
 /* Between three quarters and five quarters of it. */
@@ -347,12 +391,14 @@ static int advance(struct hf_wait *w, hf_row *row)
     if (try_only) until = hf__local_us() + h->port.io_timeout_ms * 1000;
     int rc = 0, known = 0;
     if (!w->looked) {
+        if (hf__breathes(w)) return 0;
         w->looked = 1;
         rc = take_first(w, row, &known, until, &err);
         if (!rc && take_up(w, row)) return 1;
         if (rc < 0) return store_failed(w, rc, &err);
     }
     if (!known && (w->queued || try_only)) {
+        if (w->queued && take_up_handed(w, row)) return 1;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
         rc = hf__port_get(&h->port, &w->e->key, row, &err);
         if (rc) return store_failed(w, rc, &err);
@@ -362,6 +408,10 @@ static int advance(struct hf_wait *w, hf_row *row)
         known = 1;
     }
     rc = ask(w, &ev, row, known, until, &out, &err);
+    if (rc == HF_CONFLICT) {
+        w->look_at_us = 0; /* the time is over, or it is asked again */
+        return try_only ? give_up(w, HF_BUSY) : 0;
+    }
     if (rc) return store_failed(w, rc, &err);
     w->away_since_us = 0;
     switch (out.answer) {
@@ -523,9 +573,12 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         over = 1;
     } else if (!over) {
         /* The first look is ours: uncontended, no other thread is needed. */
-        pthread_mutex_unlock(&h->mu);
-        over = hf__advance(w);
-        pthread_mutex_lock(&h->mu);
+        do {
+            hf__cond_until(&w->changed, &h->mu, w->look_at_us);
+            pthread_mutex_unlock(&h->mu);
+            over = hf__advance(w);
+            pthread_mutex_lock(&h->mu);
+        } while (!over && !w->looked);
         if (!over && hf__need_pump(h, &w->err)) {
             hf_error why = w->err;
             pthread_mutex_unlock(&h->mu);

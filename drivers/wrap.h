@@ -1,8 +1,8 @@
 /*
  * wrap.h - a driver around a driver: every call goes through two hooks, before and after.
  *
- * Not hooked, because they ask nothing of the store: now, session_fd, mourn_fd, mourn_read,
- * promises.
+ * Not hooked, because they ask nothing of the store: now, session_fd, handed, mourn_fd,
+ * mourn_read, promises.
  */
 #ifndef HF_WRAP_H
 #define HF_WRAP_H

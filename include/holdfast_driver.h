@@ -233,6 +233,14 @@ typedef struct hf_driver {
     int (*watch)(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
     /* Makes a running (or the next) watch on that bell return. Any thread. */
     void (*interrupt)(hf_store *st, uint8_t bell);
+    /*
+     * Optional, where a watch is of keys and holds end by time; called by the thread that watches.
+     * Was it told of a write that gave the key to the request `id`, and of none after it? 1: *ret
+     * has the holder's id, token, since_us, expires_us and flags as that write stored them, nothing
+     * else. 0: no, or that isn't known; then the row is read. Only of what is committed, as a read
+     * would show it; it may be late, and overtaken.
+     */
+    int (*handed)(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret);
 
     /*
      * Optional, with HF_CAN_SESSIONS: a descriptor that becomes readable when a session may have

@@ -8,17 +8,25 @@
  */
 #include "ear.h"
 
+#include "columns.h"
 #include "os.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, DEAF_MS = 5000, LONGEST_MS = 60000 };
 
 enum ear_state { EAR_OFF, EAR_STARTING, EAR_HEARS };
+
+/* A key that is waited for, and to whom the last change that was heard of it gave it. */
+struct heard {
+    uint64_t hash;
+    hf_party handed; /* token 0: to nobody */
+};
 
 struct hf__mg_ear {
     struct hf__mg_how how; /* only read, once it is there */
@@ -27,8 +35,9 @@ struct hf__mg_ear {
     enum ear_state state;
     int refs, ends, interrupted;
     int64_t deaf_until_us, wanted_us; /* when somebody waited last */
-    uint64_t heard, *hash;
-    size_t n_hash;
+    uint64_t heard;
+    struct heard *key;
+    size_t n_keys;
 };
 
 hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms)
@@ -55,7 +64,7 @@ static void let_go(hf__mg_ear *ear)
     hf__mg_how_free(&ear->how);
     pthread_mutex_destroy(&ear->mu);
     close(ear->changed_fd);
-    free(ear->hash);
+    free(ear->key);
     free(ear);
 }
 
@@ -102,6 +111,39 @@ static int64_t await_ms(const hf__mg_ear *ear)
     return half < AWAIT_MS ? half : AWAIT_MS;
 }
 
+/* A number among the fields that were changed. */
+static int changed(const bson_iter_t *fields, const char *name, int64_t *ret)
+{
+    bson_iter_t it = *fields;
+    if (!bson_iter_find(&it, name) || !BSON_ITER_HOLDS_NUMBER(&it)) return 0;
+    *ret = bson_iter_as_int64(&it);
+    return *ret >= 0;
+}
+
+/* Who has it from this change on. Of a row that is handed over these fields change, and with them
+   the flags, unless the one before was handed it as well. */
+static void read_handed(const bson_t *event, hf_party *ret)
+{
+    bson_iter_t it, fields, id;
+    int64_t token, flags = HF_PARTY_UNCLAIMED;
+    ret->token = 0;
+    if (!bson_iter_init(&it, event) ||
+        !bson_iter_find_descendant(&it, "updateDescription.updatedFields", &fields) ||
+        !BSON_ITER_HOLDS_DOCUMENT(&fields) || !bson_iter_recurse(&fields, &it))
+        return;
+    id = fields = it;
+    if (!bson_iter_find(&id, "request") || !BSON_ITER_HOLDS_UTF8(&id)) return;
+    uint32_t len;
+    const char *text = bson_iter_utf8(&id, &len);
+    if (!hf__read_id(text, len, ret->id) || !changed(&fields, "granted", &token) ||
+        !changed(&fields, "acquired_us", &ret->since_us) ||
+        !changed(&fields, "expires_us", &ret->expires_us))
+        return;
+    changed(&fields, "flags", &flags);
+    ret->flags = (uint8_t)flags;
+    ret->token = (uint64_t)token;
+}
+
 /* A change: of a key that somebody here waits for, or of something that isn't told. */
 static void hear(hf__mg_ear *ear, const bson_t *event)
 {
@@ -116,7 +158,11 @@ static void hear(hf__mg_ear *ear, const bson_t *event)
     }
     pthread_mutex_lock(&ear->mu);
     int matters = !known;
-    for (size_t i = 0; i < ear->n_hash && !matters; i++) matters = ear->hash[i] == hash;
+    for (size_t i = 0; i < ear->n_keys; i++)
+        if (ear->key[i].hash == hash && known) {
+            read_handed(event, &ear->key[i].handed);
+            matters = 1;
+        }
     if (matters) {
         ear->heard++;
         ring(ear);
@@ -130,10 +176,11 @@ static int wanted(hf__mg_ear *ear, enum ear_state state)
     if (state != ear->state) {
         ear->state = state;
         ear->heard++; /* what came before isn't known */
+        for (size_t i = 0; i < ear->n_keys; i++) ear->key[i].handed.token = 0;
         ring(ear);
     }
     int64_t now_us = hf__local_us();
-    if (ear->n_hash) ear->wanted_us = now_us;
+    if (ear->n_keys) ear->wanted_us = now_us;
     int is = !ear->ends && now_us - ear->wanted_us < IDLE_MS * INT64_C(1000);
     if (!is) ear->state = EAR_OFF; /* from here on another may be started */
     pthread_mutex_unlock(&ear->mu);
@@ -158,6 +205,8 @@ static int read_stream(hf__mg_ear *ear, mongoc_change_stream_t *stream)
     return 0;
 }
 
+#define FIELD(name) "updateDescription.updatedFields." name, BCON_INT32(1)
+
 static void *run(void *arg)
 {
     hf__mg_ear *ear = arg;
@@ -167,7 +216,8 @@ static void *run(void *arg)
         mongoc_collection_t *rows =
             mongoc_client_get_collection(link.client, ear->how.db, ear->how.collection);
         bson_t *only = BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
-                                "}", "}", "]");
+                                FIELD("request"), FIELD("granted"), FIELD("acquired_us"),
+                                FIELD("expires_us"), FIELD("flags"), "}", "}", "]");
         bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(ear)));
         mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
         deaf = read_stream(ear, stream);
@@ -208,19 +258,30 @@ static int start(hf__mg_ear *ear)
 
 /* ---- who watches ---- */
 
+/* What was heard of a key that was listened for before. They come in the same order, mostly. */
+static const hf_party *handed_before(const hf__mg_ear *ear, size_t i, uint64_t hash)
+{
+    static const hf_party nobody;
+    if (i < ear->n_keys && ear->key[i].hash == hash) return &ear->key[i].handed;
+    for (i = 0; i < ear->n_keys; i++)
+        if (ear->key[i].hash == hash) return &ear->key[i].handed;
+    return &nobody;
+}
+
 int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                       hf_error *err)
 {
     int rc = 0;
+    struct heard *key = calloc(n ? n : 1, sizeof *key);
+    if (!key) return hf_fail(err, HF_NOMEM, 0, "mongodb: listen: out of memory");
     pthread_mutex_lock(&ear->mu);
-    uint64_t *hash = realloc(ear->hash, (n ? n : 1) * sizeof *hash);
-    if (!hash) {
-        pthread_mutex_unlock(&ear->mu);
-        return hf_fail(err, HF_NOMEM, 0, "mongodb: listen: out of memory");
+    for (size_t i = 0; i < n; i++) {
+        key[i].hash = keys[i]->hash;
+        key[i].handed = *handed_before(ear, i, key[i].hash);
     }
-    ear->hash = hash;
-    ear->n_hash = n;
-    for (size_t i = 0; i < n; i++) hash[i] = keys[i]->hash;
+    free(ear->key);
+    ear->key = key;
+    ear->n_keys = n;
     if (n) ear->wanted_us = hf__local_us();
     int64_t until_us = hf__local_us() + ear->how.io_timeout_ms * 1000;
     while (n && ear->state != EAR_HEARS && !rc)
@@ -239,10 +300,23 @@ int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_
     while (!over && !ear->interrupted && ear->heard == since->heard[0])
         over = !sleep_until(ear, until_us);
     ear->interrupted = 0;
-    if (ear->n_hash && ear->state != EAR_HEARS)
+    if (ear->n_keys && ear->state != EAR_HEARS)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: watch: the change stream broke");
     pthread_mutex_unlock(&ear->mu);
     return rc;
+}
+
+int hf__mg_ear_handed(hf__mg_ear *ear, const hf_rowkey *key, const uint8_t id[16], hf_party *ret)
+{
+    int found = 0;
+    pthread_mutex_lock(&ear->mu);
+    for (size_t i = 0; i < ear->n_keys && !found; i++) {
+        const hf_party *p = &ear->key[i].handed;
+        found = ear->key[i].hash == key->hash && p->token && !memcmp(p->id, id, 16);
+        if (found) *ret = *p;
+    }
+    pthread_mutex_unlock(&ear->mu);
+    return found;
 }
 
 void hf__mg_ear_interrupt(hf__mg_ear *ear)

@@ -80,7 +80,9 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
 int hf__rd_shaped(const redisReply *r)
 {
     return r->type == REDIS_REPLY_ARRAY && r->elements >= 2 &&
-           r->element[0]->type == REDIS_REPLY_INTEGER && r->element[1]->type == REDIS_REPLY_STRING;
+           r->element[0]->type == REDIS_REPLY_INTEGER && r->element[1]->type == REDIS_REPLY_ARRAY &&
+           r->element[1]->elements == 2 && r->element[1]->element[0]->type == REDIS_REPLY_STRING &&
+           r->element[1]->element[1]->type == REDIS_REPLY_STRING;
 }
 
 /* What came of a call: of its own reply, and of that to WAIT if there is one. */
@@ -134,4 +136,8 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
 
 /* ---- replies ---- */
 
-int64_t hf__rd_clock_of(const redisReply *r) { return strtoll(r->element[1]->str, NULL, 10); }
+int64_t hf__rd_clock_of(const redisReply *r)
+{
+    redisReply *const *t = r->element[1]->element; /* seconds, microseconds */
+    return strtoll(t[0]->str, NULL, 10) * 1000000 + strtoll(t[1]->str, NULL, 10);
+}

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,6 +48,45 @@ static struct hf__rd_channel *find(hf_store *st, const char *name, size_t len)
     return NULL;
 }
 
+void hf__rd_word(const hf_row *row, char to[HF_RD_WORD_CAP])
+{
+    const hf_party *p = &row->party[0];
+    char id[33];
+    to[0] = 0;
+    if (row->n_holders != 1 || !(p->flags & HF_PARTY_UNCLAIMED)) return;
+    hf__put_id(id, p->id);
+    snprintf(to, HF_RD_WORD_CAP, "%s %llu %lld %lld %llu", id, (unsigned long long)p->token,
+             (long long)p->since_us, (long long)p->expires_us, (unsigned long long)p->flags);
+}
+
+/* Another's words, or none: nobody is known to have been handed the key. */
+static void read_word(const redisReply *r, hf_party *ret)
+{
+    unsigned long long n[4];
+    ret->token = 0;
+    if (r->type != REDIS_REPLY_STRING || r->len < 34 || r->str[32] != ' ' ||
+        !hf__read_id(r->str, 32, ret->id) ||
+        sscanf(r->str + 33, "%llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3]) != 4)
+        return;
+    if (n[0] > INT64_MAX || n[1] > INT64_MAX || n[2] > INT64_MAX || n[3] > UINT8_MAX) return;
+    ret->token = n[0];
+    ret->since_us = (int64_t)n[1];
+    ret->expires_us = (int64_t)n[2];
+    ret->flags = (uint8_t)n[3];
+}
+
+int hf__rd_handed(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret)
+{
+    char name[HF_RD_NAME_CAP];
+    size_t before = strlen(st->how.prefix);
+    memcpy(name, st->how.prefix, before);
+    memcpy(name + before, key->text, key->len);
+    const struct hf__rd_channel *c = find(st, name, before + key->len);
+    if (!c || !c->handed.token || memcmp(c->handed.id, id, 16) != 0) return 0;
+    *ret = c->handed;
+    return 1;
+}
+
 /* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
 static int meaning(hf_store *st, const redisReply *r)
 {
@@ -55,7 +95,8 @@ static int meaning(hf_store *st, const redisReply *r)
     if (what->type != REDIS_REPLY_STRING || name->type != REDIS_REPLY_STRING) return 0;
     if (!strcmp(what->str, "subscribe")) return 2;
     if (strcmp(what->str, "message")) return 0;
-    const struct hf__rd_channel *c = find(st, name->str, name->len);
+    struct hf__rd_channel *c = find(st, name->str, name->len);
+    if (c) read_word(r->element[2], &c->handed);
     return c && c->wanted;
 }
 
@@ -82,7 +123,7 @@ static int add_channel(hf_store *st, const hf_rowkey *key, struct hf__rd_batch *
     struct hf__rd_channel *more = realloc(st->channel, (st->n_channels + 1) * sizeof *st->channel);
     if (!more) return HF_NOMEM;
     st->channel = more;
-    struct hf__rd_channel c = {malloc(before + key->len + 1), before + key->len, 1};
+    struct hf__rd_channel c = {malloc(before + key->len + 1), before + key->len, 1, {.token = 0}};
     if (!c.name) return HF_NOMEM;
     memcpy(c.name, st->how.prefix, before);
     memcpy(c.name + before, key->text, (size_t)key->len + 1);

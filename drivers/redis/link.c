@@ -8,6 +8,7 @@
 #include "os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -97,7 +99,7 @@ static size_t send_bytes(struct hf__rd_link *link, const char *from, size_t n, i
 {
     size_t sent = 0;
     while (sent < n) {
-        ssize_t k = send(link->fd, from + sent, n - sent, MSG_NOSIGNAL);
+        ssize_t k = send(link->fd, from + sent, n - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (k > 0) {
             sent += (size_t)k;
         } else if (k < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -141,10 +143,13 @@ static int send_all(struct hf__rd_link *link, const char *from, size_t n, int64_
     return 1;
 }
 
-/* One read: >0 bytes, 0: nothing there, -1: broken. */
+/* One read: >0 bytes, 0: nothing there, -1: broken. The first after a request waits by itself, for
+   as long as a request may take: there is never anything yet. */
 static ssize_t receive(struct hf__rd_link *link, char *to, size_t cap)
 {
-    ssize_t n = recv(link->fd, to, cap, 0);
+    int flags = link->asked ? 0 : MSG_DONTWAIT;
+    link->asked = 0;
+    ssize_t n = recv(link->fd, to, cap, flags);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
     if (n > 0) return n;
     set_why(link, n ? strerror(errno) : "the server closed the connection");
@@ -208,7 +213,7 @@ redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_bro
             break;
         }
         if (reply) return reply;
-        if (until_us && !await(link->fd, POLLIN, until_us)) {
+        if (until_us && !link->asked && !await(link->fd, POLLIN, until_us)) {
             set_why(link, "no answer in time");
             return NULL;
         }
@@ -241,6 +246,7 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
         set_why(link, "out of memory");
     } else {
         int ok = send_all(link, batch->text, batch->len, until_us, &sent);
+        link->asked = ok;
         /* Who is turned away is often told why before anything is read of him. */
         while (n < wanted && (reply[n] = hf__rd_next(link, ok ? until_us : 0, &broken))) n++;
     }
@@ -392,6 +398,14 @@ static int refuse(struct hf__rd_link *link, int code, hf_error *err)
 {
     hf__rd_disconnect(link);
     return hf_fail(err, code, 0, HF_RD ": connect: %s", link->why);
+}
+
+/* From now on it waits where that isn't forbidden, but not for ever. */
+static void settle(const struct hf__rd_how *how, const struct hf__rd_link *link)
+{
+    struct timeval t = {how->io_timeout_ms / 1000, how->io_timeout_ms % 1000 * 1000};
+    if (setsockopt(link->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t)) return;
+    fcntl(link->fd, F_SETFL, fcntl(link->fd, F_GETFL) & ~O_NONBLOCK);
 }
 
 /* Starts or finishes a connection; 0: not in time, or not at all. */
@@ -551,6 +565,8 @@ int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int w
     int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
     int rc = dial(how, link, until_us, err);
     if (rc) return rc;
+    settle(how, link);
+    link->asked = 0;
     link->reader = redisReaderCreate();
     if (!link->reader) {
         set_why(link, "out of memory");

@@ -64,6 +64,7 @@ struct hf__rd_facts {
 
 struct hf__rd_link {
     int fd;          /* -1: not connected */
+    int asked;       /* something was sent, and nothing has come yet */
     int64_t used_us; /* local: when something was last sent that was answered */
     redisReader *reader;
     void *filter;

@@ -116,17 +116,19 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 
 /* ---- the scripts ---- */
 
-/* A reply is {done, clock, is there one, the row}: the row's fields in the order of the columns,
-   numbers as texts, for Lua would round them. */
-#define HEAD                                     \
-    "local k, t = KEYS[1], redis.call('TIME')\n" \
-    "local clock = t[1] .. string.sub('000000' .. t[2], -6)\n"
-/* The fields are put in for the $. */
-#define TELL "return {0, clock, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
+/* Where the values of a row begin in ARGV. */
+enum { FIRST_OF_SWAP = 5, FIRST_OF_TAKE = 3 };
+
+/* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
+   the order of the columns, numbers as texts, for Lua would round them. What is written comes as
+   values alone, in that order, too. */
+#define HEAD "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
+/* Put in: the names for the $; names and values for the @ (of a swap) and the & (those that a take
+   doesn't decide); for a #name# where a swap has its value. */
+#define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
 /* Where replicas are waited for, what is told must have reached them, too: a write that changes
    nothing comes behind whatever there is. */
-#define REFUSE \
-    "  if ARGV[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
+#define REFUSE "  if a[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
 
 /* The HDEL changes nothing; but a server that has become a replica refuses it, and so doesn't show
    the past. */
@@ -136,80 +138,102 @@ static const char get[] =
          "  return w\n"
          "end\n" TELL;
 
-/* ARGV: the rev seen, wait, does somebody wait in the new row, its fields and values (none: delete
-   the row). The one write comes first, so that an error means that nothing was done. Those who wait
-   are told if the holders change, not of each other: else everybody who comes would wake all. */
+/* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told, its values
+   (none: delete the row). The one write comes first, so that an error means that nothing was done.
+   Those who wait are told if the holders change, not of each other: else everybody who comes would
+   wake all. */
 static const char swap[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
-    "if (old[1] or '0') ~= ARGV[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
+    "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
     "end\n"
-    "local tell = ARGV[3] == '1' or (old[2] and old[2] ~= '[]')\n"
-    "if tell and ARGV[4] then\n"
-    "  local was, now = redis.call('HMGET', k, 'granted', 'expires_us', 'others', 'flags'), {}\n"
-    "  for i = 4, #ARGV, 2 do now[ARGV[i]] = ARGV[i + 1] end\n"
-    "  tell = was[1] ~= now.granted or was[2] ~= now.expires_us or was[3] ~= now.others or\n"
-    "         was[4] ~= now.flags\n"
+    "local tell = a[3] == '1' or (old[2] and old[2] ~= '[]')\n"
+    "if tell and a[5] and a[4] == '' then\n"
+    "  local was = redis.call('HMGET', k, 'granted', 'expires_us', 'others', 'flags')\n"
+    "  tell = was[1] ~= a[#granted#] or was[2] ~= a[#expires_us#] or was[3] ~= a[#others#] or\n"
+    "         was[4] ~= a[#flags#]\n"
     "end\n"
-    "if ARGV[4] then redis.call('HSET', k, unpack(ARGV, 4)) else redis.call('DEL', k) end\n"
-    "if tell then redis.pcall('PUBLISH', k, '') end\n"
-    "return {1, clock}\n";
+    "if a[5] then redis.call('HSET', k@) else redis.call('DEL', k) end\n"
+    "if tell then redis.pcall('PUBLISH', k, a[4]) end\n"
+    "return {1, t}\n";
 
-/* ARGV: the lease, wait, the fields and values that the grant doesn't change. Numbers are below
-   2^53 here, where Lua counts exactly. */
-static const char take[] = HEAD
-    "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'others', 'queue',\n"
-    "                       'done_us', 'keep_until_us', 'done_by', 'result')\n"
-    "local rev = tonumber(old[1] or '0')\n"
-    "if old[1] or redis.call('EXISTS', k) == 1 then\n"
-    "  local whole = rev and rev < 9007199254740991 and old[2] == '1'\n"
-    "  for i = 1, 9 do whole = whole and old[i] end\n"
-    "  if not whole then\n    " TELL "  end\n"
-    "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' then\n" REFUSE "  end\n"
-    "end\n"
-    "local now = tonumber(clock)\n"
-    "rev = string.format('%.0f', math.max(rev + 1, now))\n"
-    "local ends = '0'\n"
-    "if ARGV[1] ~= '0' then ends = string.format('%.0f', now + tonumber(ARGV[1]) * 1000) end\n"
-    "local row = {'rev', rev, 'token', rev, 'granted', rev, 'acquired_us', clock,\n"
-    "             'expires_us', ends}\n"
-    "for i = 3, #ARGV do row[#row + 1] = ARGV[i] end\n"
-    "if not old[1] then\n"
-    "  for _, v in ipairs({'done_us', '0', 'keep_until_us', '0', 'done_by', '', 'result', ''}) do\n"
-    "    row[#row + 1] = v\n"
-    "  end\n"
-    "end\n"
-    "redis.call('HSET', k, unpack(row))\n"
-    "return {1, clock, rev, {old[6], old[7], old[8], old[9]}}\n";
+/* ARGV: the lease, wait, the values that the grant doesn't decide. Numbers are below 2^53 here,
+   where Lua counts exactly. */
+static const char take[] =
+    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'others', 'queue',\n"
+         "                       'done_us', 'keep_until_us', 'done_by', 'result')\n"
+         "local rev = tonumber(old[1] or '0')\n"
+         "if old[1] or redis.call('EXISTS', k) == 1 then\n"
+         "  local whole = rev and rev < 9007199254740991 and old[2] == '1'\n"
+         "  for i = 1, 9 do whole = whole and old[i] end\n"
+         "  if not whole then\n    " TELL "  end\n"
+         "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' then\n" REFUSE "  end\n"
+         "end\n"
+         "local now = t[1] * 1000000 + t[2]\n"
+         "rev = string.format('%.0f', math.max(rev + 1, now))\n"
+         "local clock, ends = string.format('%.0f', now), '0'\n"
+         "if a[1] ~= '0' then ends = string.format('%.0f', now + a[1] * 1000) end\n"
+         "if old[1] then\n"
+         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'granted', rev, 'acquired_us', clock,\n"
+         "             'expires_us', ends&)\n"
+         "else\n"
+         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'granted', rev, 'acquired_us', clock,\n"
+         "             'expires_us', ends, 'done_us', '0', 'keep_until_us', '0', 'done_by', '',\n"
+         "             'result', ''&)\n"
+         "end\n"
+         "return {1, t, rev, {old[6], old[7], old[8], old[9]}}\n";
+int hf__rd_decided(int column)
+{
+    return column == HF_COL_REV || column == HF_COL_TOKEN || column == HF_COL_GRANT ||
+           column == HF_COL_ACQUIRED || column == HF_COL_EXPIRES || column >= HF_COL_DONE;
+}
+
+/* What a mark stands for, up to the end of it. */
+static void expand(FILE *to, const char **at)
+{
+    int swaps = **at == '@', takes = **at == '&', next = swaps ? FIRST_OF_SWAP : FIRST_OF_TAKE;
+    if (**at == '#') {
+        const char *name = ++*at;
+        *at = strchr(name, '#');
+        for (int i = 0; i < HF_COLS; i++)
+            if (strlen(hf__column_name[i]) == (size_t)(*at - name) &&
+                !strncmp(hf__column_name[i], name, (size_t)(*at - name)))
+                fprintf(to, "%d", FIRST_OF_SWAP + i);
+        return;
+    }
+    for (int i = 0; i < HF_COLS; i++) {
+        if (takes && hf__rd_decided(i)) continue;
+        fprintf(to, ", '%s'", hf__column_name[i]);
+        if (swaps || takes) fprintf(to, ", a[%d]", next++);
+    }
+}
 
 /* What `holdfast guard redis` prints, made of guards/redis.lua. KEYS: fence, row. ARGV: token. */
 extern const char guard_script_redis_lua[];
 
 static char *script(const char *body)
 {
-    char fields[HF_COLS * 24] = "";
-    size_t n = 0, marks = 0;
-    for (int i = 0; i < HF_COLS; i++)
-        n += (size_t)snprintf(fields + n, sizeof fields - n, ", '%s'", hf__column_name[i]);
-    for (const char *s = body; *s; s++) marks += *s == '$';
-    char *text = malloc(strlen(body) + marks * n + 1), *to = text;
-    for (const char *s = body; text && *s; s++)
-        if (*s == '$') {
-            memcpy(to, fields, n);
-            to += n;
-        } else {
-            *to++ = *s;
-        }
-    if (text) *to = 0;
-    return text;
+    char *text = NULL;
+    size_t len;
+    FILE *to = open_memstream(&text, &len);
+    if (!to) return NULL;
+    for (const char *s = body; *s; s++)
+        if (strchr("$@&#", *s))
+            expand(to, &s);
+        else
+            fputc(*s, to);
+    int failed = ferror(to);
+    if (!fclose(to) && !failed) return text;
+    free(text);
+    return NULL;
 }
 
 int hf__rd_scripts(struct hf__rd_how *how)
 {
-    const char *const body[] = {[HF_RD_GET] = get,
-                                [HF_RD_SWAP] = swap,
-                                [HF_RD_TAKE] = take,
-                                [HF_RD_ENTER] = guard_script_redis_lua};
+    how->script[HF_RD_GET] = script(get);
+    how->script[HF_RD_SWAP] = script(swap);
+    how->script[HF_RD_TAKE] = script(take);
+    how->script[HF_RD_ENTER] = strdup(guard_script_redis_lua);
     for (int i = 0; i < HF_RD_SCRIPTS; i++)
-        if (!(how->script[i] = script(body[i]))) return HF_NOMEM;
+        if (!how->script[i]) return HF_NOMEM;
     return 0;
 }

@@ -82,20 +82,16 @@ static size_t write_number(int64_t n, char to[24])
     return at;
 }
 
-/* The fields and values of a row behind the arguments; without those that a take decides. */
-static void arg_fields(struct hf__rd_args *a, const struct hf__flat *flat, int taking,
+/* The values of a row behind the arguments; without those that a take decides. */
+static void arg_values(struct hf__rd_args *a, const struct hf__flat *flat, int taking,
                        char room[HF_COLS][24])
 {
     for (int i = 0; i < HF_COLS; i++) {
-        int decided = i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT ||
-                      i == HF_COL_ACQUIRED || i == HF_COL_EXPIRES || i >= HF_COL_DONE;
-        if (taking && decided) continue;
-        hf__rd_arg_text(a, hf__column_name[i]);
-        if (hf__column_is_text[i]) {
+        if (taking && hf__rd_decided(i)) continue;
+        if (hf__column_is_text[i])
             hf__rd_arg(a, flat->text[i], flat->len[i]);
-        } else {
+        else
             hf__rd_arg(a, room[i], write_number(flat->n[i], room[i]));
-        }
     }
 }
 
@@ -110,7 +106,7 @@ static int conflict(const redisReply *r, const char *what, const hf_rowkey *key,
 static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen_text[24];
+    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen_text[24], word[HF_RD_WORD_CAP] = "";
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     const char *why;
     struct hf__rd_args a;
@@ -125,7 +121,10 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf__rd_arg_text(&a, seen_text);
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
     hf__rd_arg_text(&a, row && row->n_queue ? "1" : "0");
-    if (row) arg_fields(&a, &flat, 0, room);
+    /* What replicas may lack yet is to be looked at. */
+    if (row && !st->how.wait) hf__rd_word(row, word);
+    hf__rd_arg_text(&a, word);
+    if (row) arg_values(&a, &flat, 0, room);
     rc = hf__rd_ask(st, HF_RD_SWAP, &a, HF_UNKNOWN, &r, "swap", key, err);
     hf__flat_free(&flat);
     if (rc) return rc;
@@ -198,7 +197,7 @@ static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     hf__rd_call_args(&a, st, key, name);
     hf__rd_arg_text(&a, lease);
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
-    arg_fields(&a, &flat, 1, room);
+    arg_values(&a, &flat, 1, room);
     rc = hf__rd_ask(st, HF_RD_TAKE, &a, HF_UNKNOWN, &r, "take", key, err);
     hf__flat_free(&flat);
     if (rc) return rc;
@@ -354,6 +353,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .listen = hf__rd_listen,
     .watch = hf__rd_watch,
     .interrupt = hf__rd_interrupt,
+    .handed = hf__rd_handed,
     .scan = hf__rd_scan,
     .inspect = rd_inspect,
     .enter = rd_enter,

@@ -8,13 +8,14 @@
 #include "link.h"
 #include "pool.h"
 
-enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 8 + 2 * HF_COLS };
+enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 8 + HF_COLS };
 
 /* The channel of a key, on which writes are told that may concern who waits for it. */
 struct hf__rd_channel {
     char *name; /* prefix and key */
     size_t len;
-    int wanted; /* by the last listen */
+    int wanted;      /* by the last listen */
+    hf_party handed; /* whom the last message says to have it; token 0: nobody */
 };
 
 struct hf_store {
@@ -76,10 +77,16 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
                   hf_error *err);
 int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__rd_interrupt(hf_store *st, uint8_t bell);
+int hf__rd_handed(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret);
+/* The message of a write: "" or, if it makes one who waited the only holder, who and until when. */
+enum { HF_RD_WORD_CAP = 33 + 4 * 21 };
+void hf__rd_word(const hf_row *row, char to[HF_RD_WORD_CAP]);
 void hf__rd_forget_channels(hf_store *st);
 
 /* options.c: fills st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
+/* Does a take decide what is in that column? */
+int hf__rd_decided(int column);
 /* The scripts, as texts. */
 int hf__rd_scripts(struct hf__rd_how *how);
 

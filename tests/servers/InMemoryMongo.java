@@ -97,7 +97,9 @@ class InMemoryMongo extends MemoryBackend {
     /* One command after the other, and the reply is a copy: it is sent later, when the documents
        that it shows may be changing already. */
     synchronized Document alone(Channel client, String database, String command, Document query) {
+        if (command.equals("aggregate")) showFields((List<?>) query.get("pipeline"));
         Document reply = super.handleCommand(client, database, command, query);
+        describeUpdates((Document) reply.get("cursor"));
         if (command.equalsIgnoreCase("isMaster")) {
             describe(reply);
         } else if (command.equals("listCollections") && !option.isEmpty()) {
@@ -121,10 +123,34 @@ class InMemoryMongo extends MemoryBackend {
         if (query.get("remove") != null) {
             oplog.handleDelete(collection, (Document) query.get("query"), id);
         } else {
+            Document update = (Document) query.get("update");
+            Document set = ((Document) update.get("$set")).cloneDeeply();
+            set.put("_id", value.get("_id"));
             oplog.handleUpdate(collection, (Document) query.get("query"),
-                    new Document("$set", new Document("rev", 0)), id);
+                    new Document("$set", set), id);
         }
         notifyAll();
+    }
+
+    /* What an update has set is in mongo-java-server's "fullDocument"; others tell it as an
+       "updateDescription", and have the key where it has none. */
+    static void showFields(List<?> pipeline) {
+        if (pipeline == null || pipeline.isEmpty()
+                || !((Document) pipeline.get(0)).containsKey("$changeStream")) return;
+        for (Object stage : pipeline) {
+            Document fields = (Document) ((Document) stage).get("$project");
+            if (fields != null) fields.put("fullDocument", 1);
+        }
+    }
+
+    static void describeUpdates(Document cursor) {
+        List<?> batch = cursor == null ? null : (List<?>) cursor.get("nextBatch");
+        for (Object found : batch == null ? List.of() : batch) {
+            Document event = (Document) found;
+            if (!(event.remove("fullDocument") instanceof Document set)) continue;
+            event.put("documentKey", new Document("_id", set.remove("_id")));
+            event.put("updateDescription", new Document("updatedFields", set));
+        }
     }
 
     /* A change stream answers when there is something, or when its time is over. */
