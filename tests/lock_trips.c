@@ -3,12 +3,19 @@
  * asked. Where HOLDFAST_TEST_LOG names the log of the server, its lines with HOLDFAST_TEST_LOG_MARK
  * are what counts; or HOLDFAST_TEST_COUNT is a command that tells how many there were.
  * HOLDFAST_TEST_TRIPS: how many requests a key takes that was never seen (1).
+ *
+ * HOLDFAST_TEST_HANDOVER: "G T", where the store tells who waits: the one who gives a key back to
+ * one who waits makes G requests until that is done, the other T from being told to holding it.
  */
 #include "lock_suite.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static uint64_t told_by(const char *command)
 {
@@ -96,12 +103,201 @@ static void entering_is_one(void **state)
     hf_close(a);
 }
 
+/* ---- who waits ---- */
+
+static uint64_t asked(hf *h)
+{
+    hf_stats s = {.size = sizeof s};
+    OK(hf_get_stats(h, &s));
+    return s.store_ops;
+}
+
+enum { PATH_ROOM = 1024 };
+
+/* A handle that notes what it asks for in a file of its own. */
+static hf *open_traced(char path[PATH_ROOM])
+{
+    const char *dir = getenv("TMPDIR");
+    snprintf(path, PATH_ROOM, "%s/lock_trips.XXXXXX", dir ? dir : "/tmp");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    setenv("HOLDFAST_TRACE", path, 1);
+    hf *h = suite_open();
+    unsetenv("HOLDFAST_TRACE");
+    return h;
+}
+
+/* What it has asked for about the key, a letter each: get, swap, take, listen. */
+static const char *traced(const char *path, const char *key)
+{
+    static char letters[4096];
+    char line[8192], op[16], about[600], quoted[600];
+    size_t n = 0;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    snprintf(quoted, sizeof quoted, "'%s'", key);
+    while (fgets(line, sizeof line, f) && n + 1 < sizeof letters)
+        if (sscanf(line, "%*s %15s %599s", op, about) == 2 && !strcmp(about, quoted))
+            letters[n++] = op[0];
+    fclose(f);
+    letters[n] = 0;
+    return letters;
+}
+
+struct got {
+    hf *by;
+    hf_lock *lock;
+    uint64_t asked; /* by then */
+    int code;
+    sem_t told;
+};
+
+static void got(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    struct got *g = arg;
+    if (err) suite_error = *err;
+    g->code = code;
+    g->lock = lock;
+    g->asked = asked(g->by);
+    sem_post(&g->told);
+}
+
+static void await_told(struct got *g)
+{
+    while (sem_wait(&g->told)) assert_int_equal(errno, EINTR);
+    if (g->code) fail_msg("%s: %s", hf_code_name(g->code), suite_error.text);
+}
+
+/* Nobody listens for what is free. */
+static void a_free_key_is_not_listened_for(void **state)
+{
+    (void)state;
+    char path[PATH_ROOM];
+    hf *a = open_traced(path);
+    const char *key = suite_key("free");
+    struct got g = {.by = a};
+    hf_wait *wait;
+    sem_init(&g.told, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        OK(hf_acquire_start(a, key, NULL, got, &g, &wait, &suite_error));
+        await_told(&g);
+        OK(hf_release(g.lock, &suite_error));
+        hf_wait_free(wait);
+    }
+    assert_null(strchr(traced(path, key), 'l'));
+    unlink(path);
+    hf_close(a);
+}
+
+/* It stands in line before it listens, and looks once more afterwards: what came in between, nobody
+   has told it. */
+static void await_looked(const char *path, const char *key)
+{
+    int64_t end = suite_ms() + 20000;
+    for (;; usleep(1000)) {
+        const char *did = traced(path, key), *heard = strchr(did, 'l');
+        if (heard) assert_non_null(strpbrk(did, "st"));
+        if (heard) assert_true(strpbrk(did, "st") < heard);
+        if (heard && strchr(heard, 'g')) return;
+        if (suite_ms() > end) fail_msg("after 20 s it has only done: %s", did);
+    }
+}
+
+/* The least of some rounds: whoever waits looks now and then of itself, too. */
+static void from_giving_to_having(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 5 };
+    unsigned long long most_given = 0, most_taken = 0;
+    uint64_t given = UINT64_MAX, taken = UINT64_MAX;
+    assert_int_equal(
+        sscanf(getenv("HOLDFAST_TEST_HANDOVER"), "%llu %llu", &most_given, &most_taken), 2);
+    for (int i = 0; i < ROUNDS; i++) {
+        char path[PATH_ROOM];
+        hf *a = suite_open(), *b = open_traced(path);
+        const char *key = suite_key("handover");
+        struct got g = {.by = b};
+        hf_wait *wait;
+        hf_lock *lock;
+        sem_init(&g.told, 0, 0);
+        OK(hf_acquire(a, key, NULL, &lock, &suite_error));
+        OK(hf_acquire_start(b, key, NULL, got, &g, &wait, &suite_error));
+        await_looked(path, key);
+        uint64_t a_asked = asked(a), b_asked = asked(b);
+        OK(hf_release(lock, &suite_error));
+        if (asked(a) - a_asked < given) given = asked(a) - a_asked;
+        await_told(&g);
+        if (g.asked - b_asked < taken) taken = g.asked - b_asked;
+        OK(hf_release(g.lock, &suite_error));
+        hf_wait_free(wait);
+        unlink(path);
+        hf_close(a);
+        hf_close(b);
+    }
+    assert_int_equal(given, most_given);
+    assert_int_equal(taken, most_taken);
+}
+
+/* ---- who is in a hurry ---- */
+
+static struct {
+    const char *key;
+    int over; /* atomic */
+    uint64_t times;
+} hurry;
+
+static void *take_again_and_again(void *arg)
+{
+    hf *h = suite_open();
+    hf_error err;
+    while (!__atomic_load_n(&hurry.over, __ATOMIC_ACQUIRE)) {
+        hf_lock *lock;
+        if (hf_acquire(h, hurry.key, NULL, &lock, &err) || hf_release(lock, &err)) {
+            fprintf(stderr, "# in a hurry: %s\n", err.text);
+            abort();
+        }
+        __atomic_add_fetch(&hurry.times, 1, __ATOMIC_RELEASE);
+    }
+    hf_close(h);
+    return arg;
+}
+
+/* Every write of the one who is far away comes milliseconds after he has read what he replaces;
+   until then the other has had the key again. */
+static void who_is_far_away_gets_in_line(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    hf_lock *lock;
+    hf_options o = HF_OPTIONS_INIT;
+    setenv("HOLDFAST_FAULT", "swap:*:delay=10", 1);
+    hf *far = suite_open();
+    unsetenv("HOLDFAST_FAULT");
+    hurry.key = suite_key("hurry");
+    o.wait_ms = 60000;
+    assert_int_equal(pthread_create(&thread, NULL, take_again_and_again, NULL), 0);
+    while (!__atomic_load_n(&hurry.times, __ATOMIC_ACQUIRE)) usleep(1000);
+    int rc = hf_acquire(far, hurry.key, &o, &lock, &suite_error);
+    __atomic_store_n(&hurry.over, 1, __ATOMIC_RELEASE);
+    if (!rc) hf_release(lock, NULL);
+    pthread_join(thread, NULL);
+    OK(rc);
+    hf_close(far);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_there_and_one_back),
         cmocka_unit_test(a_refusal_is_one),
         cmocka_unit_test(entering_is_one),
+        cmocka_unit_test(a_free_key_is_not_listened_for),
+        cmocka_unit_test(who_is_far_away_gets_in_line),
+        cmocka_unit_test(from_giving_to_having),
     };
-    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_trips");
+    size_t n = sizeof tests / sizeof *tests;
+    /* Where nobody is told, there is nothing to count. */
+    if (!getenv("HOLDFAST_TEST_HANDOVER")) n--;
+    return suite_main(argc, argv, tests, n, "lock_trips");
 }
