@@ -238,7 +238,8 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
                 hf_row *next, int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
 {
     int rc, mine = ev->maybe_done, calm = CALM_CONFLICTS, again = 2;
-    int64_t wrote_done_us = 0; /* by the last attempt */
+    int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
+    int64_t wrote_done_us = 0;  /* by the last such one */
     ev->queue_cap = port->drv->queue_cap;
     ev->holders_cap = port->drv->holders_cap;
     ev->timeless = (port->can & HF_CAN_LEASES) != 0;
@@ -259,14 +260,16 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         for (uint32_t i = 0; ev->timeless && i < next->n_holders + next->n_queue; i++)
             next->party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
         *out = hf__step(next, ev);
-        if (mine) own_effect(ev, row, wrote_done_us, out);
+        if (tried) own_effect(ev, row, wrote_done_us, out);
         if (unbound(ev, out)) return HF_UNBOUND;
         if (!out->changed) return 0;
         /* Before it is written: telling the caller what the row is then must not fail. */
         rc = hf_row_room(row, (size_t)next->n_holders + next->n_queue);
         if (rc) return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
-        if (ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
+        int does = out->answer != HF_ANS_GONE; /* else it only notes what was over anyhow */
+        if (does && ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
         rc = write_row(port, key, row, next, until_us, &mine, err);
+        tried |= does && mine;
         if (!rc) return hf_row_copy(row, next);
         /* A session that the row names has died since it was read, and isn't this event's. */
         if (rc == HF_LOST && !ev->party && !ev->session && again-- > 0) {

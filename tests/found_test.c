@@ -219,6 +219,47 @@ static void what_was_used_just_now_is_kept(void **state)
     hf_close(h);
 }
 
+/* As soon as a reply was lost. */
+static void *take_meanwhile(void *arg)
+{
+    struct asker *a = arg;
+    struct hf__fault_counts counts;
+    for (int64_t until = hf__local_us() + 10000000; hf__local_us() < until; hf__pause(200)) {
+        hf__fault_counts(&counts);
+        if (counts.injected) break;
+    }
+    return ask(a);
+}
+
+/* A release finds its grant broken, notes that its successor's lease is over, and hears nothing of
+   that write; the next one has come by then. That isn't a release whose reply was lost. */
+static void what_is_noted_is_no_release(void **state)
+{
+    hf *clean = store(), *sick;
+    struct asker next = {.h = clean, .key = "noted", .options = HF_OPTIONS_INIT};
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock, *successor;
+    hf_error err;
+    (void)state;
+    setenv("HOLDFAST_FAULT", "swap:2:before", 1);
+    sick = store();
+    unsetenv("HOLDFAST_FAULT");
+    if (hf_acquire(sick, next.key, NULL, &lock, &err)) fail_msg("%s", err.text);
+    if (hf_break(clean, next.key, hf_token(lock), &err)) fail_msg("%s", err.text);
+    o.lease_ms = 100;
+    o.flags = HF_NO_RENEW;
+    if (hf_acquire(clean, next.key, &o, &successor, &err)) fail_msg("%s", err.text);
+    while (hf_left_ms(successor) > 0) hf__pause(1000);
+    hf__pause(20000);
+    next.options.flags = HF_ALLOW_RECURSIVE;
+    assert_int_equal(pthread_create(&next.thread, NULL, take_meanwhile, &next), 0);
+    assert_string_equal(hf_code_name(hf_release(lock, &err)), "LOST");
+    assert_int_equal(pthread_join(next.thread, NULL), 0);
+    assert_int_equal(next.code, 0);
+    hf_close(sick);
+    hf_close(clean);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_request_has_a_legal_time),
         cmocka_unit_test(an_idle_time_is_told_its_range),
         cmocka_unit_test(what_was_used_just_now_is_kept),
+        cmocka_unit_test(what_is_noted_is_no_release),
     };
     url = scratch("file:@");
     if (!url) return 70;
