@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { ENDED_MS = 150000, TICK_US = 1000 };
+enum { ENDED_MS = 150000, TICK_US = 1000, DEATHS = 5 };
 
 static struct {
     const char *url, *porcupine, *keep;
@@ -190,6 +190,7 @@ static int look_after(void)
 /* ---- a round ---- */
 
 static int kills_10s, stops_s; /* of ten seconds, of one */
+static int kills_left;         /* in this round */
 
 /* A brisk round is many operations in a short time: its clients are killed, but never stopped, and
    seldom lied to, for each of those costs the others a lease or a pause. In a rough one, with some
@@ -197,7 +198,7 @@ static int kills_10s, stops_s; /* of ten seconds, of one */
 static void make_plan(const char *url)
 {
     static const int faults[2][4] = {{0, 5, 20, 50}, {0, 1, 3, 8}}, some[] = {0, 0, 3, 10},
-                     kills[2][3] = {{0, 5, 10}, {0, 50, 300}}, cancels[] = {0, 300, 300, 600},
+                     kills[2][3] = {{0, 3, 10}, {0, 50, 300}}, cancels[] = {0, 300, 300, 600},
                      stops[] = {0, 1, 4};
     static const int holds[] = {50, 500, 2000}, slots[] = {1, 2, 3, 4, 6};
     struct h_plan *p = &w->plan;
@@ -221,7 +222,9 @@ static void make_plan(const char *url)
     p->look = 500;
     p->budget = rough ? (options.round + 7) / 8 : options.round;
     p->faults = rough ? pick(faults[sessions], 4) : (int)(next() % 2);
-    /* Where nobody hears of a death, each costs the others a lease, or a claim. */
+    /* Where nobody hears of a death, each costs the others a lease, or a claim; more of them than
+       that are a queue of the dead. */
+    kills_left = sessions ? INT32_MAX : DEATHS;
     kills_10s = pick(kills[sessions], 3);
     stops_s = rough ? pick(stops, 3) : 0;
     if (options.calm) p->faults = p->late = p->break_ = p->cancel = kills_10s = stops_s = 0;
@@ -236,7 +239,8 @@ static int hurt(double s)
     for (int k = 0; k < processes(); k++)
         if (process[k].resume_ns && h_now() >= process[k].resume_ns) resume(&process[k], k);
     if (!p->pid || p->through || p->resume_ns) return 0;
-    if (!threads && roll < kills_10s * s / 10) {
+    if (!threads && kills_left > 0 && roll < kills_10s * s / 10) {
+        kills_left--;
         kill(p->pid, SIGKILL);
         waitpid(p->pid, NULL, 0);
         p->pid = 0;
