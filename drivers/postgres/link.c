@@ -19,6 +19,7 @@
 static const char *const passed_on[] = {"user",
                                         "host",
                                         "hostaddr",
+                                        "port",
                                         "passfile",
                                         "sslmode",
                                         "sslcert",
@@ -99,7 +100,7 @@ int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *h
     if (!rc && url->path[0] == '/' && url->path[1]) rc = add(how, "dbname", url->path + 1);
     if (!rc && url->port) {
         snprintf(value, sizeof value, "%d", url->port);
-        rc = add(how, "port", value);
+        rc = names(how, "port", 0) ? HF_INVALID : add(how, "port", value);
     }
     snprintf(value, sizeof value, "%lld", (long long)how->io_timeout_ms);
     if (!rc) rc = add(how, "tcp_user_timeout", value);
