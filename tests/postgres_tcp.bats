@@ -121,7 +121,8 @@ with socket.socket() as s:
         -c fast
     # shellcheck disable=SC2086
     $AS "$BIN/postgres" -D "$PWD/standby" -p "$port" -k "$PWD/standby" -c ssl=off \
-        -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
+        -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200 \
+        >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
     STARTED+=($!)
     cd "$BATS_TEST_TMPDIR"
     await "$BIN/pg_isready" -q -h 127.0.0.1 -p "$port"
