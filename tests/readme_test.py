@@ -2,8 +2,8 @@
 
     readme_test.py SOURCE BUILD
 
-A fenced block is run by its language: sh, c, cpp, crontab, js. A language that nothing here runs is
-a failure, and so is a snippet that does something else than the text around it says.
+A fenced block is run by its language: sh, c, cpp, js, python, crontab. A language that nothing here
+runs is a failure, and so is a snippet that does something else than the text around it says.
 """
 import os
 import re
@@ -103,6 +103,11 @@ def run_sh(home, text, where):
         path = os.path.join(SOURCE, match.group(1), 'package.json')
         point(os.path.exists(path), f'{where}: {match.group(1)} is a package')
         return
+    if 'pip install ./bindings/python' in text:
+        # python_install does it: it takes long.
+        path = os.path.join(SOURCE, 'bindings', 'python', 'pyproject.toml')
+        point(os.path.exists(path), f'{where}: bindings/python is a package')
+        return
     status, said = home.sh(text)
     point(status == 0, f'{where}: status 0', f'status {status}\n{said}')
     ran = home.took_part()
@@ -174,6 +179,16 @@ def run_js(home, text, where):
           f'{where}: sells, and lists', said)
 
 
+def run_python(home, text, where):
+    """With the extension of the build; the second one finds the event done."""
+    home.write('sell.py', text + 'print(bool(event), event.result)\n')
+    run = f'PYTHONPATH={BUILD}/bindings/python /usr/bin/python3 -W error sell.py'
+    for done in 'True', 'False':
+        status, said = home.sh(run)
+        point(status == 0 and re.fullmatch(rf'sold by token \d+\n{done} all sent\n', said),
+              f'{where}: sells', said)
+
+
 def manual(home):
     """The example of holdfast(3) is a program, too."""
     with open(os.path.join(SOURCE, 'man', 'holdfast.3'), encoding='utf-8') as file:
@@ -242,7 +257,8 @@ def links(readme):
 def main():
     with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
         readme = file.read()
-    runners = {'sh': run_sh, 'c': run_c, 'cpp': run_cpp, 'js': run_js, 'crontab': run_crontab}
+    runners = {'sh': run_sh, 'c': run_c, 'cpp': run_cpp, 'js': run_js, 'python': run_python,
+               'crontab': run_crontab}
     folder = tempfile.mkdtemp(prefix='holdfast-readme-')
     try:
         home = Home(folder)

@@ -139,7 +139,8 @@ def build(name):
 
 def servers(step):
     """What no package has, and takes minutes to make: once, before a test waits for it."""
-    for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'porcupine'):
+    for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'porcupine',
+                 'python-packages'):
         step.check(step.run([os.path.join('tools', name)], limit=1800) == 0,
                    f'tools/{name}', f'tools/{name}')
 
