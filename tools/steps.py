@@ -29,6 +29,11 @@ BUILDS = {
     'tsan': ('clang-14', [*SANITIZED, '-Db_sanitize=thread'],
              {'TSAN_OPTIONS': 'halt_on_error=1:second_deadlock_stack=1:suppressions='
                               + os.path.join(TOP, 'tests', 'tsan.supp')}),
+    'fuzz': ('clang-14', [*SANITIZED, '-Dtests=false', '-Dfuzz=true',
+                          '-Dc_args=-fsanitize=fuzzer-no-link,address,undefined '
+                          '-fno-sanitize-recover=all',
+                          '-Dc_link_args=-fsanitize=address,undefined'],
+             {'UBSAN_OPTIONS': 'print_stacktrace=1'}),
 }
 
 
@@ -123,7 +128,7 @@ def scripts(step):
                 step.check(step.run(command) == 0, path, ' '.join(command))
 
 
-def build(name):
+def build(name, *targets):
     compiler, options, _ = BUILDS[name]
 
     def run(step):
@@ -133,7 +138,7 @@ def build(name):
             plus = {'clang-14': 'clang++-14', 'gcc': 'g++'}[compiler]
             step.must(['meson', 'setup', folder, *options], 'meson setup',
                       env={'CC': compiler, 'CXX': plus})
-        step.must(['ninja', '-C', folder], f'build with {compiler}')
+        step.must(['ninja', '-C', folder, *targets], f'build with {compiler}')
     return run
 
 
@@ -298,6 +303,22 @@ def memory(step):
         step.check(step.run(command, limit=60) == 0, ' '.join(words), ' '.join(command))
 
 
+def fuzz(step):
+    """Each target for some seconds, two at once; before a release, for an hour:
+    HF_FUZZ_SECONDS=3600 tools/test fuzz."""
+    seconds = os.environ.get('HF_FUZZ_SECONDS', '15')
+    step.run(['tests/fuzz/run', build_dir('fuzz'), seconds], env=BUILDS['fuzz'][2],
+             limit=12 * int(seconds) + 1200)
+    with open(step.path, encoding='utf-8', errors='replace') as log:
+        text = log.read()
+    step.passed += len(re.findall(r'^ok\b', text, flags=re.M))
+    for what in re.findall(r'^not ok\b([^\n]*)', text, flags=re.M):
+        step.failed.append((what, 'tools/test fuzz'))
+    listed = re.search(r'^1\.\.(\d+)', text, flags=re.M)
+    step.check(listed and int(listed.group(1)) == step.passed + len(step.failed),
+               'every target ran', 'tools/test fuzz')
+
+
 def demo(step):
     """The README's first command, as it is."""
     step.must(['tools/demo', '--tap'], 'tools/demo')
@@ -324,6 +345,8 @@ STEPS = {
                   ['servers', 'build asan']),
     'build tsan': (build('tsan'), []),
     'test tsan': (tests('tsan', '--suite', 'tsan'), ['build tsan']),
+    'build fuzz': (build('fuzz', 'fuzz'), []),
+    'fuzz': (fuzz, ['build fuzz']),
     'memory': (memory, ['build gcc']),
     'demo': (demo, []),
 }

@@ -127,11 +127,17 @@ static int group_add(struct group *g, const json_t *kv)
     int rc = key && value ? 0 : HF_CORRUPT;
     if (!rc && g->key && (own != g->len || memcmp(g->key, key, own))) rc = 1;
     if (!rc && !g->key) {
-        g->key = strndup(key, own);
+        g->key = malloc(own + 1);
         g->len = own;
-        if (!g->key) rc = HF_NOMEM;
+        if (g->key) {
+            memcpy(g->key, key, own);
+            g->key[own] = 0;
+        } else {
+            rc = HF_NOMEM;
+        }
     }
     if (!rc && !tab) {
+        free(g->value);
         g->value = value;
         g->value_len = value_len;
         value = NULL;
@@ -370,7 +376,8 @@ struct scan {
 static int tell(struct scan *s, const struct group *g)
 {
     const char *why;
-    if (!g->key || g->len < s->st->n_prefix) return 0;
+    /* With a NUL in it, it is somebody else's. */
+    if (!g->key || g->len < s->st->n_prefix || strlen(g->key) != g->len) return 0;
     hf_rowkey key = {.text = g->key + s->st->n_prefix, .len = (uint32_t)(g->len - s->st->n_prefix)};
     if (!key.len || key.len >= HF_KEY_CAP) return 0;
     key.hash = hf_key_hash(key.text, key.len);
@@ -396,7 +403,7 @@ static int tell_page(struct scan *s, const json_t *page, char **ret_next)
             if (!rc) rc = group_add(&g, json_array_get(kvs, i));
         }
         if (rc == HF_NOMEM) hf_fail(s->err, rc, 0, "etcd: list: out of memory");
-        if (rc == HF_CORRUPT && !g.key) hf_fail(s->err, rc, 0, "etcd: list: an answer of no form");
+        if (rc == HF_CORRUPT) hf_fail(s->err, rc, 0, "etcd: list: an answer of no form");
     }
     if (!rc && !more) rc = tell(s, &g);
     if (!rc && more) {

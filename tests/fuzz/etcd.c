@@ -1,0 +1,43 @@
+/*
+ * etcd.c - fuzz: any answer of the gateway as a row, and as a page of a listing.
+ */
+#include "fuzz.h"
+
+#include "../../drivers/etcd/rows.c"
+
+static int see(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    const char *flaw;
+    (void)arg;
+    /* Without a row: there is one, but damaged. */
+    MUST(strlen(key->text) == key->len && (!row || !hf_row_check(row, &flaw)));
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static hf_store st = {.prefix = "p/", .n_prefix = 2};
+    struct fuzz f = {data, size};
+    uint8_t how = fuzz_byte(&f);
+    hf_error err = {0, 0, ""};
+    hf_rowkey key;
+    hf_row row;
+    const char *why = NULL;
+    hf_row_init(&row);
+    if (hf_key_make("k", &key, &err)) abort();
+    if (how % 2) {
+        fuzz_check_row(read_row((const char *)f.at, f.left, &row, &why), &row, why);
+    } else {
+        json_t *j = json_loadb((const char *)f.at, f.left, 0, NULL);
+        struct scan s = {.st = &st, .see = see, .err = &err};
+        char *next = NULL;
+        fuzz_check_row(read_range(j, &key, &row, "get", &err), &row, err.text);
+        hf_row_init(&s.row);
+        (void)tell_page(&s, j, &next);
+        hf_row_clear(&s.row);
+        free(next);
+        json_decref(j);
+    }
+    hf_row_clear(&row);
+    return 0;
+}
