@@ -110,8 +110,10 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
     redisReply *reply[2] = {NULL, NULL};
     char replicas[12], ms[24];
     int rc = hf__rd_get_link(st, &link, err), waits = which != HF_RD_GET && st->how.wait;
-    snprintf(replicas, sizeof replicas, "%u", st->how.wait);
-    snprintf(ms, sizeof ms, "%lld", (long long)(st->how.io_timeout_ms * 3 / 4 + 1));
+    if (waits) {
+        snprintf(replicas, sizeof replicas, "%u", st->how.wait);
+        snprintf(ms, sizeof ms, "%lld", (long long)(st->how.io_timeout_ms * 3 / 4 + 1));
+    }
     for (int whole = 0, again = 1; !rc && again; whole = 1) {
         struct hf__rd_batch batch = {NULL, 0, 0, 0};
         hf__rd_put_call(st, link, which, whole, a, &batch);

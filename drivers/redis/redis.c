@@ -116,9 +116,8 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         hf__flat_free(&flat);
         return hf_fail(err, rc, 0, HF_RD ": swap '%s': %s", key->text, why);
     }
-    snprintf(seen_text, sizeof seen_text, "%llu", (unsigned long long)seen);
     hf__rd_call_args(&a, st, key, name);
-    hf__rd_arg_text(&a, seen_text);
+    hf__rd_arg(&a, seen_text, write_number((int64_t)seen, seen_text));
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
     hf__rd_arg_text(&a, row && row->n_queue ? "1" : "0");
     /* What replicas may lack yet is to be looked at. */
@@ -193,9 +192,8 @@ static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         hf__flat_free(&flat);
         return hf_fail(err, rc, 0, HF_RD ": take '%s': %s", key->text, why);
     }
-    snprintf(lease, sizeof lease, "%u", party->lease_ms);
     hf__rd_call_args(&a, st, key, name);
-    hf__rd_arg_text(&a, lease);
+    hf__rd_arg(&a, lease, write_number(party->lease_ms, lease));
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
     arg_values(&a, &flat, 1, room);
     rc = hf__rd_ask(st, HF_RD_TAKE, &a, HF_UNKNOWN, &r, "take", key, err);
