@@ -1,0 +1,281 @@
+/*
+ * cuts.c - the connection to a server is cut at every byte of a request and of its reply, and is
+ * hurt in other ways that networks have; see proxy.h.
+ *
+ *   tests/servers/NAME cuts @ [--lease MS] [--jobs N] [--step N] [--guard COMMAND]
+ *                             [--only OP:WAY:BYTE]
+ *
+ * Each case does one operation through the proxy, which does its part at one byte of it. However
+ * that ends: what was granted is nobody else's while it is believed, the same request asked again
+ * says what became of it, what was given back is free, tokens grow, and what nobody knows of is
+ * over after its lease. A client beside the proxy looks at that. `--step N`: only each N-th byte.
+ */
+#include "cuts.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const op_names[CUT_OPS] = {"acquire",    "renew",       "release",
+                                              "once_begin", "once_finish", "enter"};
+/* Bytes at each end of a direction that are never left out. */
+enum { EDGE = 16 };
+
+static const char *const way_names[] = {"up", "down"};
+
+struct cut_tally *cut_tally;
+struct cut_me cut_me;
+static struct {
+    const char *url, *only, *guard;
+    int lease, jobs, step;
+} options = {.lease = 1000, .jobs = 4, .step = 1};
+
+int64_t cut_ms(void) { return hf__local_us() / 1000; }
+
+void cut_wrong(const char *format, ...)
+{
+    int none = 0;
+    va_list args;
+    if (!__atomic_compare_exchange_n(&cut_tally->wrong, &none, 1, 0, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        return;
+    va_start(args, format);
+    vsnprintf(cut_tally->why, sizeof cut_tally->why, format, args);
+    va_end(args);
+    snprintf(cut_tally->again, sizeof cut_tally->again, "%s", cut_me.at);
+}
+
+/* ---- through the proxy, beside it ---- */
+
+/* The server's address, and the URL of the proxy in its place. */
+static int split_url(const char *url, char *server, size_t cap, char *front, size_t front_cap,
+                     int port)
+{
+    const char *at;
+    if ((at = strstr(url, "?socket=")) && !strncmp(url, "redis:", 6)) {
+        snprintf(server, cap, "%s", at + 8);
+        snprintf(front, front_cap, "redis://127.0.0.1:%d", port);
+    } else if ((at = strstr(url, "?host=")) && !strncmp(url, "postgres:", 9)) {
+        snprintf(server, cap, "%.*s/.s.PGSQL.5432", (int)strcspn(at + 6, "&"), at + 6);
+        snprintf(front, front_cap,
+                 "postgres://holdfast@127.0.0.1:%d/postgres?sslmode=disable&gssencmode=disable",
+                 port);
+    } else if (!strncmp(url, "firestore:", 10)) {
+        const char *host = getenv("FIRESTORE_EMULATOR_HOST");
+        snprintf(server, cap, "%s", host ? host : "");
+        snprintf(front, front_cap, "%s", url);
+    } else if ((at = strstr(url, "//127.0.0.1:"))) {
+        const char *rest = at + 12 + strspn(at + 12, "0123456789");
+        snprintf(server, cap, "%.*s", (int)(rest - at - 2), at + 2);
+        snprintf(front, front_cap, "%.*s//127.0.0.1:%d%s", (int)(at - url), url, port, rest);
+    } else {
+        return -1;
+    }
+    return 0;
+}
+
+static hf *open_store(const char *url, int64_t io_timeout_ms)
+{
+    hf_open_options oo = HF_OPEN_OPTIONS_INIT;
+    hf_error err;
+    hf *h = NULL;
+    oo.io_timeout_ms = io_timeout_ms;
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_ms() < end; usleep(20000))
+        if (!hf_open(url, &oo, &h, &err)) return h;
+    cut_wrong("open: %s", err.text);
+    return NULL;
+}
+
+/* Opens what a worker needs. 0, or -1. */
+static int set_out(int number)
+{
+    static char server[600], front[900];
+    struct cut_me *me = &cut_me;
+    me->number = number;
+    me->lease = options.lease;
+    if (split_url(options.url, server, sizeof server, front, sizeof front, 0) ||
+        proxy_start(&me->proxy, server)) {
+        cut_wrong("no proxy for '%s'", options.url);
+        return -1;
+    }
+    split_url(options.url, server, sizeof server, front, sizeof front, me->proxy.port);
+    me->beside = open_store(options.url, 5000);
+    if (!strncmp(options.url, "firestore:", 10)) {
+        char host[40];
+        snprintf(host, sizeof host, "127.0.0.1:%d", me->proxy.port);
+        setenv("FIRESTORE_EMULATOR_HOST", host, 1);
+    }
+    me->through = open_store(front, CUT_IO_MS);
+    me->patient = open_store(front, 10000);
+    return me->beside && me->through && me->patient ? 0 : -1;
+}
+
+/* ---- the cases ---- */
+
+static int at_every_byte(enum cut_op op, enum proxy_way way)
+{
+    snprintf(cut_me.at, sizeof cut_me.at, "%s:%s:undisturbed", op_names[op], way_names[way]);
+    int64_t n = cut_length(op, way);
+    if (n <= 0) return -1;
+    int64_t cases = 0;
+    for (int64_t k = 0; k <= n && !cut_tally->wrong; k++) {
+        struct proxy_order order = {.what = PROXY_CUT, .way = way, .at = k};
+        if (k % options.step && k > EDGE && k < n - EDGE) continue;
+        if (cases++ % options.jobs != cut_me.number) continue;
+        snprintf(cut_me.at, sizeof cut_me.at, "%s:%s:%" PRId64, op_names[op], way_names[way], k);
+        cut_case(op, &order, (unsigned)k);
+    }
+    __atomic_store_n(&cut_tally->length[op][way], n, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void work(int number)
+{
+    if (set_out(number)) return;
+    cut_tally->enters = cut_enters();
+    for (int op = 0; op < CUT_OPS; op++) {
+        if (op == CUT_ENTER && !cut_tally->enters) break;
+        for (int way = 0; way < 2; way++)
+            if (at_every_byte((enum cut_op)op, (enum proxy_way)way)) return;
+        /* Each worker plays some of the other scenes. */
+        for (int scene = 0; scene < CUT_SCENES && !cut_tally->wrong; scene++) {
+            if ((scene + op) % options.jobs != number) continue;
+            snprintf(cut_me.at, sizeof cut_me.at, "%s:%s", op_names[op], cut_scene_name(scene));
+            cut_scene((enum cut_op)op, scene);
+        }
+    }
+    cut_orphans(0);
+    hf_close(cut_me.through);
+    hf_close(cut_me.patient);
+    hf_close(cut_me.beside);
+    proxy_end(&cut_me.proxy);
+    __atomic_add_fetch(&cut_tally->through, 1, __ATOMIC_SEQ_CST);
+}
+
+/* One case again, by its name. */
+static void again(const char *what)
+{
+    if (set_out(0)) return;
+    snprintf(cut_me.at, sizeof cut_me.at, "%s", what);
+    cut_enters();
+    for (int op = 0; op < CUT_OPS; op++) {
+        size_t n = strlen(op_names[op]);
+        if (strncmp(what, op_names[op], n) || what[n] != ':') continue;
+        for (int way = 0; way < 2; way++) {
+            size_t m = strlen(way_names[way]);
+            if (strncmp(what + n + 1, way_names[way], m) || what[n + 1 + m] != ':') continue;
+            long k = strtol(what + n + m + 2, NULL, 10);
+            struct proxy_order order = {.what = PROXY_CUT, .way = (enum proxy_way)way, .at = k};
+            cut_case((enum cut_op)op, &order, (unsigned)k);
+        }
+        for (int scene = 0; scene < CUT_SCENES; scene++)
+            if (!strcmp(what + n + 1, cut_scene_name(scene))) cut_scene((enum cut_op)op, scene);
+    }
+    cut_orphans(0);
+    __atomic_add_fetch(&cut_tally->through, 1, __ATOMIC_SEQ_CST);
+}
+
+static pid_t spawn(int number)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (number < 0)
+        again(options.only);
+    else
+        work(number);
+    _exit(0);
+}
+
+/* ---- what came of it ---- */
+
+static int report(int64_t ms, int workers, int died)
+{
+    const struct cut_tally *t = cut_tally;
+    int n = 0, bad = 0;
+    uint64_t all = 0;
+    for (int op = 0; op < CUT_OPS; op++) {
+        if (op == CUT_ENTER && !t->enters) {
+            puts("# enter: not offered by this store");
+            break;
+        }
+        printf("# %s: %" PRId64 " bytes up, %" PRId64 " down; %" PRIu64 " cuts, %" PRIu64
+               " other faults: %" PRIu64 " ok, %" PRIu64 " lost, %" PRIu64 " unknown, %" PRIu64
+               " unavailable\n",
+               op_names[op], t->length[op][0], t->length[op][1], t->cuts[op], t->scenes[op],
+               t->ended[op][CUT_OK], t->ended[op][CUT_LOST], t->ended[op][CUT_UNKNOWN],
+               t->ended[op][CUT_AWAY]);
+        all += t->cuts[op] + t->scenes[op];
+        int enough = options.only || t->cuts[op] > 20;
+        bad |= !enough;
+        printf("%sok %d - %s: %" PRIu64 " cuts and other faults\n", enough ? "" : "not ", ++n,
+               op_names[op], t->cuts[op] + t->scenes[op]);
+    }
+    printf("# %" PRIu64 " resolved by asking again, %" PRIu64
+           " left to their lease, the longest of which took %" PRId64 " ms; %.1f s\n",
+           t->resolved, t->orphans, t->longest_ms, (double)ms * 1e-3);
+    int good = !t->wrong && !died && t->through == workers;
+    bad |= !good;
+    printf("%sok %d - no second grant, nothing lost, nothing left: %" PRIu64 " cases\n",
+           good ? "" : "not ", ++n, all);
+    if (t->wrong)
+        printf("# %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d --only '%s'\n",
+               t->again, t->why, options.lease, t->again);
+    printf("1..%d\n", n);
+    return bad;
+}
+
+static int number(const char *name, const char *text)
+{
+    char *end;
+    long v = text ? strtol(text, &end, 10) : 0;
+    if (!text || *end || v < 1) exit((fprintf(stderr, "cuts: %s wants a number\n", name), 64));
+    return (int)v;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *o = argv[i];
+        if (*o != '-')
+            options.url = o;
+        else if (!strcmp(o, "--lease"))
+            options.lease = number(o, argv[++i]);
+        else if (!strcmp(o, "--jobs"))
+            options.jobs = number(o, argv[++i]);
+        else if (!strcmp(o, "--step"))
+            options.step = number(o, argv[++i]);
+        else if (!strcmp(o, "--guard") && argv[i + 1])
+            options.guard = argv[++i];
+        else if (!strcmp(o, "--only") && argv[i + 1])
+            options.only = argv[++i];
+        else
+            exit((fprintf(stderr, "cuts: what is '%s'?\n", o), 64));
+    }
+    if (!options.url) return fprintf(stderr, "usage: cuts URL [OPTION...]\n"), 64;
+    cut_tally =
+        mmap(NULL, sizeof *cut_tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (cut_tally == MAP_FAILED) return perror("cuts"), 70;
+    signal(SIGPIPE, SIG_IGN);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    /* Its table has to be there first. */
+    hf *h = options.guard ? open_store(options.url, 5000) : NULL;
+    if (h) hf_close(h);
+    if (options.guard && system(options.guard)) return puts("Bail out! no guard"), 70;
+    int64_t began = cut_ms();
+    int workers = options.only ? 1 : options.jobs, died = 0, status;
+    for (int i = 0; i < workers; i++)
+        if (spawn(options.only ? -1 : i) < 0) return perror("cuts: fork"), 70;
+    while (wait(&status) > 0) died |= status;
+    return report(cut_ms() - began, workers, died);
+}

@@ -1,0 +1,61 @@
+/*
+ * cuts.h - what cuts.c (which byte, which fault) and cuts_case.c (one operation, and what has to be
+ * true of it afterwards) share.
+ */
+#ifndef CUTS_H
+#define CUTS_H
+
+#include "holdfast.h"
+#include "proxy.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+enum cut_op { CUT_ACQUIRE, CUT_RENEW, CUT_RELEASE, CUT_BEGIN, CUT_FINISH, CUT_ENTER, CUT_OPS };
+enum cut_end { CUT_OK, CUT_LOST, CUT_UNKNOWN, CUT_AWAY, CUT_ENDS };
+enum { CUT_SCENES = 10, CUT_PENDING = 512, CUT_IO_MS = 400, CUT_PATIENCE_MS = 60000 };
+
+/* Of all workers. */
+struct cut_tally {
+    uint64_t cuts[CUT_OPS], scenes[CUT_OPS], ended[CUT_OPS][CUT_ENDS], resolved, orphans;
+    int64_t length[CUT_OPS][2], longest_ms;
+    int wrong, through, enters; /* this store has fences */
+    char why[800], again[80];
+};
+extern struct cut_tally *cut_tally;
+
+/* A key that somebody may still have, until when at most; see cut_orphans. */
+struct cut_orphan {
+    char key[64];
+    int64_t since_ms;
+    uint64_t token;
+};
+
+/* A worker. */
+struct cut_me {
+    int number, lease, keys;
+    struct proxy proxy;
+    hf *beside;            /* not through the proxy */
+    hf *through, *patient; /* through it: one that soon gives a request up, one that doesn't */
+    char at[80];           /* the case */
+    struct cut_orphan orphan[CUT_PENDING];
+    int orphans;
+};
+extern struct cut_me cut_me;
+
+int64_t cut_ms(void);
+void cut_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Can a grant be shown to a fence in this store? */
+int cut_enters(void);
+/* How many bytes an undisturbed one has in this direction; -1: it failed. */
+int64_t cut_length(enum cut_op op, enum proxy_way way);
+/* One operation under this order. `chance` decides what isn't decided yet. */
+void cut_case(enum cut_op op, const struct proxy_order *order, unsigned chance);
+/* One of the other faults. */
+void cut_scene(enum cut_op op, int scene);
+const char *cut_scene_name(int scene);
+/* Sees that what nobody knows of is over; leaves at most so many to be looked at later. */
+void cut_orphans(int leave);
+
+#endif

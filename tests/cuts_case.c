@@ -1,0 +1,443 @@
+/*
+ * cuts_case.c - one operation whose connection is hurt, and what has to be true of it afterwards;
+ * see cuts.c.
+ */
+#include "cuts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { KEEP_MS = 3600000, GRACE_MS = 30000, CLAIM_MS = 3000 };
+static const char RESULT[] = "sold";
+
+/* The grant that a case is about. */
+struct grant {
+    char key[64];
+    uint8_t id[16];
+    hf *h;
+    hf_lock *lock; /* NULL: none, or nobody knows */
+    uint64_t token;
+    int64_t asked_ms, lease_ms;
+};
+
+static hf_error err;
+
+static void name_key(struct grant *g)
+{
+    struct cut_me *me = &cut_me;
+    memset(g, 0, sizeof *g);
+    snprintf(g->key, sizeof g->key, "cuts/%d/%05d", me->number, ++me->keys % 100000);
+    memcpy(g->id, &me->keys, sizeof me->keys);
+    g->id[8] = (uint8_t)(me->number + 1);
+    g->h = me->through;
+    g->lease_ms = me->lease;
+}
+
+static int wrong(const struct grant *g, const char *what, int rc)
+{
+    cut_wrong("'%s', token %llu, %lld ms after it was asked for: %s: %s%s%s", g->key,
+              (unsigned long long)g->token, (long long)(cut_ms() - g->asked_ms), what,
+              hf_code_name(rc), rc ? ": " : "", rc ? err.text : "");
+    return -1;
+}
+
+static int away(int rc) { return rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || rc == HF_TIMEOUT; }
+/* May its lease be over, by a clock that isn't the store's? */
+static int late(const struct grant *g) { return cut_ms() - g->asked_ms >= g->lease_ms * 9 / 10; }
+
+static hf_options asks(const struct grant *g, int64_t wait_ms)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = g->lease_ms;
+    o.wait_ms = wait_ms;
+    o.flags = HF_NO_RENEW;
+    o.request_id = g->id;
+    return o;
+}
+
+/* ---- what was granted, given back, or nobody knows of ---- */
+
+/* A client beside the proxy gets it, later than whoever had it. `wait_ms` 0: at once. */
+static int others_turn(const struct grant *g, int64_t wait_ms)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock;
+    o.wait_ms = wait_ms;
+    o.lease_ms = 20000;
+    int rc = hf_acquire(cut_me.beside, g->key, &o, &lock, &err);
+    if (rc) return rc;
+    if (hf_token(lock) <= g->token) wrong(g, "a token fell", 0);
+    rc = hf_release(lock, &err);
+    return rc ? wrong(g, "the other's release", rc), 0 : 0;
+}
+
+void cut_orphans(int leave)
+{
+    struct cut_me *me = &cut_me;
+    while (me->orphans > leave && !cut_tally->wrong) {
+        struct cut_orphan *o = &me->orphan[0];
+        struct grant g = {.token = o->token, .asked_ms = o->since_ms, .lease_ms = me->lease};
+        memcpy(g.key, o->key, sizeof g.key);
+        int64_t over = o->since_ms + me->lease + CLAIM_MS + GRACE_MS - cut_ms();
+        int rc = others_turn(&g, over > GRACE_MS ? over : GRACE_MS);
+        if (rc) wrong(&g, "an orphan isn't over after its lease", rc);
+        int64_t took = cut_ms() - o->since_ms;
+        /* Whoever was looked at later than it was over says nothing. */
+        if (over > CLAIM_MS + GRACE_MS && took > cut_tally->longest_ms)
+            cut_tally->longest_ms = took;
+        __atomic_add_fetch(&cut_tally->orphans, 1, __ATOMIC_RELAXED);
+        memmove(o, o + 1, sizeof *o * (size_t)--me->orphans);
+    }
+}
+
+static void orphan(const struct grant *g)
+{
+    struct cut_me *me = &cut_me;
+    if (me->orphans == CUT_PENDING) cut_orphans(CUT_PENDING / 2);
+    struct cut_orphan *o = &me->orphan[me->orphans++];
+    memcpy(o->key, g->key, sizeof o->key);
+    o->since_ms = cut_ms();
+    o->token = g->token;
+}
+
+/* It is held: nobody else gets it while that is believed; it is given back; then somebody does. */
+static int judge_held(struct grant *g)
+{
+    int rc = others_turn(g, 0);
+    int64_t left = hf_left_ms(g->lock);
+    if (!rc && left > 0) return wrong(g, "a second grant while the first one believes", rc);
+    if (rc && rc != HF_BUSY && !away(rc)) return wrong(g, "another's try", rc);
+    if (rc == HF_BUSY) {
+        rc = hf_confirm(g->lock, &err);
+        if (rc && rc != HF_UNAVAILABLE && !(rc == HF_LOST && late(g)))
+            return wrong(g, "confirm", rc);
+    }
+    rc = hf_release(g->lock, &err);
+    g->lock = NULL;
+    if (rc && rc != HF_LOST && !away(rc)) return wrong(g, "release", rc);
+    if (rc == HF_LOST && !late(g)) return wrong(g, "release", rc);
+    if (rc) {
+        orphan(g);
+        return 0;
+    }
+    rc = others_turn(g, GRACE_MS);
+    return rc ? wrong(g, "the next one's acquisition", rc) : 0;
+}
+
+/* The same request, until the store says what became of it. */
+static int resolve(struct grant *g, int once)
+{
+    hf_options o = asks(g, CUT_PATIENCE_MS / 4);
+    hf_once event = {0};
+    int rc = HF_UNKNOWN;
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; away(rc) && cut_ms() < end;) {
+        g->asked_ms = cut_ms();
+        rc = once ? hf_once_begin(g->h, g->key, KEEP_MS, &o, &event, &err)
+                  : hf_acquire(g->h, g->key, &o, &g->lock, &err);
+    }
+    if (once && !rc) g->lock = event.lock;
+    if (rc) return wrong(g, "the same request again", rc);
+    if (!g->lock) return wrong(g, "an event is done that nobody has finished", 0);
+    g->token = hf_token(g->lock);
+    __atomic_add_fetch(&cut_tally->resolved, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* Of an event that may have been finished. */
+static int judge_event(struct grant *g, int rc)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_once event;
+    o.wait_ms = GRACE_MS;
+    o.lease_ms = 20000;
+    int is = hf_once_begin(cut_me.beside, g->key, KEEP_MS, &o, &event, &err);
+    if (is) return wrong(g, "the event's next runner", is);
+    if (!event.lock) {
+        if (strcmp(event.result, RESULT)) return wrong(g, "the event's result is another", 0);
+        return rc == HF_LOST ? wrong(g, "an event is done that was said to be lost", 0) : 0;
+    }
+    if (!rc) wrong(g, "a finished event isn't done", 0);
+    if (hf_token(event.lock) <= g->token) wrong(g, "a token fell", 0);
+    return hf_release(event.lock, &err);
+}
+
+/* ---- entering ---- */
+
+static int where_is_needed;
+
+/* The name of the fence, where the store has none for a key by itself. */
+static int enter(const struct grant *g, hf_lock *lock)
+{
+    char where[100];
+    snprintf(where, sizeof where, "cuts_data/\"%s\"", g->key);
+    return hf_enter(lock, where_is_needed ? where : NULL, &err);
+}
+
+int cut_enters(void)
+{
+    struct grant g;
+    hf_options o;
+    name_key(&g);
+    o = asks(&g, GRACE_MS);
+    if (hf_acquire(cut_me.beside, g.key, &o, &g.lock, &err)) return 0;
+    int rc = enter(&g, g.lock);
+    if (rc == HF_INVALID) where_is_needed = 1;
+    if (rc == HF_INVALID) rc = enter(&g, g.lock);
+    hf_release(g.lock, NULL);
+    return rc != HF_UNSUPPORTED;
+}
+
+/* It has entered, or enters now; its successor does, and shuts it out. */
+static int judge_entered(struct grant *g, int rc)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *next = NULL;
+    o.wait_ms = GRACE_MS;
+    o.lease_ms = 20000;
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; away(rc) && cut_ms() < end;)
+        rc = enter(g, g->lock);
+    if (rc && !(rc == HF_LOST && late(g))) return wrong(g, "entering again", rc);
+    rc = hf_break(cut_me.beside, g->key, g->token, &err);
+    if (rc && !(rc == HF_LOST && late(g))) return wrong(g, "break", rc);
+    rc = hf_acquire(cut_me.beside, g->key, &o, &next, &err);
+    if (!rc) rc = enter(g, next);
+    if (rc) return wrong(g, "the next one enters", rc);
+    if (hf_token(next) <= g->token) wrong(g, "a token fell", 0);
+    rc = HF_UNKNOWN;
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; away(rc) && cut_ms() < end;)
+        rc = enter(g, g->lock);
+    if (rc != HF_LOST) wrong(g, "entering after the next one has", rc);
+    hf_release(g->lock, NULL);
+    g->lock = NULL;
+    rc = hf_release(next, &err);
+    return rc ? wrong(g, "the next one's release", rc) : 0;
+}
+
+/* ---- one operation ---- */
+
+static int is_begun(enum cut_op op) { return op == CUT_BEGIN || op == CUT_FINISH; }
+
+static int see(void *arg, const hf_info *info)
+{
+    (void)arg, (void)info;
+    return 0;
+}
+
+/* What has to be there before it. */
+static int prepare(enum cut_op op, struct grant *g, hf *h)
+{
+    hf_once event;
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_ms() < end;) {
+        int rc = 0;
+        name_key(g);
+        g->h = h;
+        hf_options o = asks(g, CUT_PATIENCE_MS / 4);
+        g->asked_ms = cut_ms();
+        if (op == CUT_FINISH)
+            rc = hf_once_begin(h, g->key, KEEP_MS, &o, &event, &err);
+        else if (op == CUT_RENEW || op == CUT_RELEASE || op == CUT_ENTER)
+            rc = hf_acquire(h, g->key, &o, &g->lock, &err);
+        else
+            rc = hf_peek(h, g->key, see, NULL, &err) == HF_UNAVAILABLE ? HF_UNAVAILABLE : 0;
+        if (!rc && op == CUT_FINISH) g->lock = event.lock;
+        if (g->lock) g->token = hf_token(g->lock);
+        if (!rc && (op == CUT_ACQUIRE || op == CUT_BEGIN)) name_key(g), g->h = h;
+        if (!rc) return 0;
+        if (!away(rc)) return wrong(g, "before the case", rc);
+        usleep(10000);
+    }
+    return wrong(g, "before the case", HF_UNAVAILABLE);
+}
+
+/* Some ask once, some wait. */
+static int operate(enum cut_op op, struct grant *g, int waits)
+{
+    hf_options o = asks(g, waits ? 3000 : 0);
+    hf_once event = {0};
+    int rc = 0;
+    if (op == CUT_ACQUIRE || op == CUT_BEGIN) g->asked_ms = cut_ms();
+    switch (op) {
+    case CUT_ACQUIRE: rc = hf_acquire(g->h, g->key, &o, &g->lock, &err); break;
+    case CUT_BEGIN:
+        rc = hf_once_begin(g->h, g->key, KEEP_MS, &o, &event, &err);
+        if (!rc && !(g->lock = event.lock)) wrong(g, "an event is done that nobody has begun", rc);
+        break;
+    case CUT_RENEW: rc = hf_renew(g->lock, 0, &err); break;
+    case CUT_RELEASE: rc = hf_release(g->lock, &err); break;
+    case CUT_ENTER: rc = enter(g, g->lock); break;
+    default: rc = hf_once_finish(g->lock, RESULT, KEEP_MS, &err); break;
+    }
+    if ((op == CUT_ACQUIRE || op == CUT_BEGIN) && g->lock) g->token = hf_token(g->lock);
+    if (op == CUT_RELEASE || op == CUT_FINISH) g->lock = NULL;
+    enum cut_end end = !rc                    ? CUT_OK
+                       : rc == HF_LOST        ? CUT_LOST
+                       : rc == HF_UNAVAILABLE ? CUT_AWAY
+                                              : CUT_UNKNOWN;
+    __atomic_add_fetch(&cut_tally->ended[op][end], 1, __ATOMIC_RELAXED);
+    return rc;
+}
+
+static int judge(enum cut_op op, struct grant *g, int rc, unsigned chance)
+{
+    int lost = rc == HF_LOST && late(g);
+    if (rc && !away(rc) && !lost) return wrong(g, "the operation", rc);
+    switch (op) {
+    case CUT_ACQUIRE:
+    case CUT_BEGIN:
+        if (rc && chance % 4 == 3) {
+            orphan(g);
+            return 0;
+        }
+        if (rc && resolve(g, op == CUT_BEGIN)) return -1;
+        return g->lock ? judge_held(g) : 0;
+    case CUT_RENEW: return judge_held(g);
+    case CUT_ENTER: return judge_entered(g, rc);
+    case CUT_RELEASE:
+        if (rc) {
+            orphan(g);
+            return 0;
+        }
+        rc = others_turn(g, 0);
+        return rc && !away(rc) ? wrong(g, "what was given back isn't free", rc) : 0;
+    default: return judge_event(g, rc);
+    }
+}
+
+static int tell(const struct proxy_order *order, struct proxy_state *ret)
+{
+    if (!proxy_tell(&cut_me.proxy, order, ret)) return 0;
+    cut_wrong("the proxy has gone");
+    return -1;
+}
+
+static const struct proxy_order calm = {.what = PROXY_PASS};
+
+/* Until two of them have ended well: a busy server's doesn't, now and then. */
+int64_t cut_length(enum cut_op op, enum proxy_way way)
+{
+    struct proxy_state s = {{0}, 0, 0, 0};
+    int64_t most = 0, end = cut_ms() + CUT_PATIENCE_MS;
+    for (int good = 0; good < 2;) {
+        struct grant g;
+        if (prepare(op, &g, cut_me.patient) || tell(&calm, NULL)) return -1;
+        int rc = operate(op, &g, 0);
+        if (tell(&calm, &s)) return -1;
+        if (judge(op, &g, rc, 0)) return -1;
+        if (!rc && s.bytes[way] > most) most = s.bytes[way];
+        good += !rc;
+        if (cut_ms() > end) return wrong(&g, "undisturbed", rc);
+    }
+    return most;
+}
+
+void cut_case(enum cut_op op, const struct proxy_order *order, unsigned chance)
+{
+    struct proxy_state s;
+    struct grant g;
+    if (prepare(op, &g, cut_me.through) || tell(order, NULL)) return;
+    int rc = operate(op, &g, chance / 2 % 2);
+    if (tell(&calm, &s)) return;
+    __atomic_add_fetch(&cut_tally->cuts[op], s.hit, __ATOMIC_RELAXED);
+    judge(op, &g, rc, chance);
+}
+
+/* ---- other faults ---- */
+
+static const struct {
+    const char *name;
+    struct proxy_order order;
+    int patient, free;
+} scenes[CUT_SCENES] = {
+    {"reply lost, and then nobody is there", {PROXY_CUT, PROXY_DOWN, 0, 0, 0, 1 << 20}, 0, 0},
+    {"request lost, and then nobody is there", {PROXY_CUT, PROXY_UP, 0, 0, 0, 1 << 20}, 0, 0},
+    {"cut, and the next connections, too", {PROXY_CUT, PROXY_DOWN, 0, 0, 0, 3}, 0, 0},
+    {"half open: the server hears nothing", {PROXY_SILENT, PROXY_UP, 0, 0, 0, 0}, 0, 0},
+    {"half open: the server isn't heard", {PROXY_SILENT, PROXY_DOWN, 0, 0, 0, 0}, 0, 0},
+    {"request later than the lease", {PROXY_DELAY, PROXY_UP, 0, 0, 1, 0}, 1, 0},
+    {"reply later than the lease", {PROXY_DELAY, PROXY_DOWN, 0, 0, 1, 0}, 1, 0},
+    {"request arrives when another holds", {PROXY_LATE, PROXY_UP, 0, 0, 0, 0}, 0, 0},
+    {"request arrives when all is over", {PROXY_LATE, PROXY_UP, 0, 0, 0, 0}, 0, 1},
+    {"request arrives twice", {PROXY_TWICE, PROXY_UP, 0, 0, 0, 0}, 0, 0},
+};
+
+const char *cut_scene_name(int scene) { return scenes[scene].name; }
+
+/* What was kept goes to the server now; until that has said something, or has hung up. */
+static void deliver(void)
+{
+    static const struct proxy_order now = {.what = PROXY_DELIVER}, look = {.what = PROXY_COUNT};
+    struct proxy_state s = {{0}, 0, 0, 0};
+    if (tell(&now, NULL)) return;
+    for (int64_t end = cut_ms() + 5000; !s.answered && cut_ms() < end; usleep(2000))
+        if (tell(&look, &s)) return;
+}
+
+/* The old request lands while somebody else holds, and that one doesn't notice. */
+static void late_for_another(enum cut_op op, struct grant *g)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_once event = {0};
+    hf_lock *lock = NULL;
+    o.lease_ms = 20000;
+    o.wait_ms = GRACE_MS;
+    int rc = is_begun(op) ? hf_once_begin(cut_me.beside, g->key, KEEP_MS, &o, &event, &err)
+                          : hf_acquire(cut_me.beside, g->key, &o, &lock, &err);
+    if (is_begun(op)) lock = event.lock;
+    if (rc) {
+        wrong(g, "the next one's acquisition", rc);
+        return;
+    }
+    deliver();
+    if (!lock) { /* it is done, and stays so */
+        judge_event(g, 0);
+        return;
+    }
+    rc = hf_confirm(lock, &err);
+    if (rc) wrong(g, "who held it when an old request arrived", rc);
+    rc = hf_release(lock, &err);
+    if (rc) wrong(g, "who held it when an old request arrived: release", rc);
+}
+
+/* Whatever the operation had to say is said, and given back. */
+static int settle(enum cut_op op, struct grant *g, int rc)
+{
+    if (rc && !away(rc) && !(rc == HF_LOST && late(g))) return wrong(g, "the operation", rc);
+    if ((op == CUT_ACQUIRE || op == CUT_BEGIN) && rc && resolve(g, op == CUT_BEGIN)) return -1;
+    if (g->lock) {
+        rc = hf_release(g->lock, &err);
+        g->lock = NULL;
+        if (rc && !away(rc) && !(rc == HF_LOST && late(g))) return wrong(g, "release", rc);
+    }
+    return 0;
+}
+
+void cut_scene(enum cut_op op, int scene)
+{
+    struct proxy_order order = scenes[scene].order;
+    struct proxy_state s;
+    struct grant g;
+    int kept = order.what == PROXY_LATE || order.what == PROXY_TWICE;
+    if (kept && (order.bytes = cut_length(op, PROXY_UP)) < 0) return;
+    /* They aren't always the same; what comes at once is kept at once. */
+    order.bytes = order.bytes > 40 ? order.bytes - 40 : 1;
+    if (order.ms) order.ms = cut_me.lease * 3 / 2;
+    if (prepare(op, &g, scenes[scene].patient ? cut_me.patient : cut_me.through)) return;
+    if (tell(&order, NULL)) return;
+    int rc = operate(op, &g, 0);
+    if (!kept) {
+        if (tell(&calm, &s)) return;
+        judge(op, &g, rc, 0);
+    } else if (!settle(op, &g, rc)) {
+        if (scenes[scene].free) {
+            deliver();
+            orphan(&g);
+        } else {
+            late_for_another(op, &g);
+        }
+        if (tell(&calm, &s)) return;
+    } else {
+        return;
+    }
+    __atomic_add_fetch(&cut_tally->scenes[op], s.hit, __ATOMIC_RELAXED);
+}
