@@ -380,6 +380,8 @@ void hf_close(hf *h)
         hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
     }
     h->closing = 2; /* from here on a failed release isn't tried again: the session ends anyway */
+    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
+    int away = 0; /* the store doesn't answer: not every lock has to learn that */
     for (hf_lock *l; (l = any_lock(h));) {
         if (l->busy || l->telling || (l->releasing && !l->leftover)) {
             hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
@@ -387,9 +389,12 @@ void hf_close(hf *h)
             if (l->tenure) l->tenure->left = 1;
             if (l->doubt) l->doubt->left = 1;
             hf__lock_free(l);
+        } else if (away && hf__local_us() >= until) {
+            hf__lock_free(l); /* it ends by its lease */
         } else {
             pthread_mutex_unlock(&h->mu);
-            hf_release(l, NULL);
+            int rc = hf_release(l, NULL);
+            away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
             pthread_mutex_lock(&h->mu);
         }
     }

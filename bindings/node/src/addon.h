@@ -122,6 +122,7 @@ struct job {
     /* What the promise is resolved with; NULL: undefined. */
     napi_value (*result)(struct addon *a, struct job *job);
     napi_deferred deferred; /* NULL: nobody waits for it */
+    bool gives_back;        /* the lock, which closing the store does, too */
     int code;
     hf_error err;
     int64_t ms;
@@ -174,7 +175,7 @@ struct job *job_new(struct store *s, void (*work)(struct job *job), napi_value *
 void job_start(struct job *job);
 void job_deliver(struct addon *a, struct event *e);
 void jobs_begin(struct store *s);
-void jobs_end(struct store *s); /* any thread: returns when all is done */
+void jobs_end(struct store *s); /* any thread: returns when what was begun is done */
 int start_thread(pthread_t *thread, void *(*body)(void *), void *arg);
 
 /* store.c */

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char CLOSED[] = "the store is closed";
+
 enum { THREADS = sizeof((struct store *)0)->threads / sizeof(pthread_t) };
 
 /* Signals are the main thread's. */
@@ -30,8 +32,9 @@ static struct job *next_job(struct store *s)
         pthread_cond_wait(&s->work, &s->mu);
         s->n_idle--;
     }
+    if (s->stop) return NULL;
     struct job *job = s->first;
-    if (job && !(s->first = job->next)) s->last = NULL;
+    if (!(s->first = job->next)) s->last = NULL;
     return job;
 }
 
@@ -66,6 +69,16 @@ void jobs_end(struct store *s)
     pthread_mutex_unlock(&s->mu);
     for (unsigned i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
     s->n_threads = 0;
+    /* What nobody has begun isn't begun any more: a server may be away, and each take long. */
+    for (struct job *job; (job = s->first);) {
+        s->first = job->next;
+        if (!job->gives_back) {
+            job->code = HF_CANCELED;
+            memcpy(job->err.text, CLOSED, sizeof CLOSED);
+        }
+        post(s->addon, &job->event);
+    }
+    s->last = NULL;
 }
 
 static void free_job(struct job *job)

@@ -61,6 +61,10 @@ void lock_unbusy(struct job *job)
     if (job == release) {
         lock_free(lock);
     } else if (!--lock->busy && release) {
+        if (lock->store->closing && !release->gives_back) {
+            release->code = HF_CANCELED;
+            memcpy(release->err.text, "the store is closed", sizeof "the store is closed");
+        }
         if (lock->store->closing)
             job_deliver(lock->store->addon, &release->event); /* given back by that */
         else
@@ -112,7 +116,9 @@ static napi_value js_release(napi_env env, napi_callback_info info)
     if (!lock) return NULL; /* the store was closed */
     if (!lock->store->instant || lock->busy) {
         struct job *job = lock_job(lock, release_work, &promise);
-        if (job) last_job(lock, job);
+        if (!job) return NULL;
+        job->gives_back = true;
+        last_job(lock, job);
         return promise;
     }
     hf_error err;

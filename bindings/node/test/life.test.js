@@ -6,7 +6,7 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const crypto = require('node:crypto');
-const { fork } = require('node:child_process');
+const { execFileSync, fork } = require('node:child_process');
 const { Worker, isMainThread, parentPort, workerData } = require('node:worker_threads');
 const holdfast = require('../lib/index.js');
 const native = require('../lib/native.js');
@@ -57,6 +57,20 @@ const parts = {
         await wait;
         process.exitCode = 5;
     },
+    // Much to give back to a server that doesn't answer.
+    async away(_, key) {
+        const store = await holdfast.open(url, { ioTimeout: '1s' });
+        const locks = await Promise.all(Array.from({ length: 40 },
+            (_unused, i) => store.acquire(`${key}/${i}`)));
+        execFileSync(process.env.HOLDFAST_TEST_CONTROL, ['pause']);
+        for (const lock of locks.slice(20)) lock.release().catch(() => {});
+        store.acquire(`${key}/1`).catch(() => {});
+        const stop = new AbortController();
+        const wait = store.acquire(`${key}/2`, { signal: stop.signal });
+        setTimeout(() => stop.abort(new Error('enough')), 50);
+        await assert.rejects(wait, /enough/); // at once
+        process.exit(7);
+    },
     // It has a handle of its own.
     async forked(store, key) {
         await assert.rejects(store.acquire(key, { wait: 0 }), { code: 'BUSY' });
@@ -64,14 +78,15 @@ const parts = {
     },
 };
 
-async function part(name, url, key) {
+async function part(name, key) {
     await parts[name](await holdfast.open(url), key);
 }
 
+const url = process.argv[process.argv[2] === '--part' ? 4 : 2];
 if (!isMainThread) {
     (async () => {
-        const { url, key, others } = workerData;
-        const store = await holdfast.open(url);
+        const { key, others } = workerData;
+        const store = await holdfast.open(workerData.url);
         await store.acquire(key);
         for (let i = 0; i < others; i++) store.acquire(key).catch(() => {});
         parentPort.postMessage('held');
@@ -80,11 +95,11 @@ if (!isMainThread) {
     return;
 }
 if (process.argv[2] === '--part') {
-    part(...process.argv.slice(3));
+    part(process.argv[3], process.argv[5]);
     return;
 }
 
-const [url, acquisitions = '1000000'] = process.argv.slice(2);
+const acquisitions = process.argv[3] ?? '1000000';
 const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
 let n = 0;
 const fresh = () => `${prefix}${++n}`;
@@ -255,6 +270,19 @@ test(`${acquisitions} acquisitions: no leak`, async () => {
     await until(() => native.pending() === 0);
     assert.equal(store.stats().held, held);
 });
+
+if (process.env.HOLDFAST_TEST_CONTROL && url.startsWith('redis:')) {
+    test('a process whose server doesn\'t answer ends all the same', async () => {
+        const began = Date.now();
+        try {
+            assert.equal((await child('away', fresh())).code, 7);
+        } finally {
+            execFileSync(process.env.HOLDFAST_TEST_CONTROL, ['resume']);
+        }
+        // Not a second or two for each of the forty.
+        assert.ok(Date.now() - began < 30000, `${Date.now() - began} ms`);
+    });
+}
 
 test('close', async () => {
     await store.close();
