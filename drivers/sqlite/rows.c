@@ -83,6 +83,14 @@ static int run(sqlite3_stmt *s)
 
 static int exec(sqlite3 *db, const char *sql) { return sqlite3_exec(db, sql, NULL, NULL, NULL); }
 
+/* Ends a transaction if there is one. One that stayed open, for want of memory, would keep the
+   others from writing, and this one from seeing what they wrote: whoever comes next tries again. */
+static void roll_back(hf_store *st)
+{
+    if (!sqlite3_get_autocommit(st->db) && st->stmt[SQ_ROLLBACK]) run(st->stmt[SQ_ROLLBACK]);
+    if (!sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
+}
+
 static void bind_text(sqlite3_stmt *s, int at, const char *text, size_t len)
 {
     sqlite3_bind_text(s, at, text, (int)len, SQLITE_STATIC);
@@ -220,7 +228,7 @@ int hf__sq_make(hf_store *st)
     if (!rc) rc = exec(st->db, sql);
     if (!rc) rc = set_clock(st);
     if (!rc) rc = exec(st->db, "COMMIT");
-    if (rc && !sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
+    if (rc) roll_back(st);
     exec(st->db, "PRAGMA synchronous = NORMAL");
     sqlite3_free(sql);
     return rc ? rc : hf__sq_prepare(st);
@@ -304,7 +312,7 @@ static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
         int missing = rc == SQLITE_ROW || rc == SQLITE_DONE || rc == SQLITE_ERROR;
         if (s) sqlite3_reset(s);
         if (!missing || again) return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_ERROR : rc;
-        if (within_transaction) exec(st->db, "ROLLBACK");
+        if (within_transaction) roll_back(st);
         rc = hf__sq_make(st);
         if (!rc && within_transaction) rc = run(st->stmt[SQ_BEGIN]);
         if (rc) return rc;
@@ -320,6 +328,7 @@ int hf__sq_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
     pthread_mutex_lock(&st->mu);
     int rc = in_place(st, "get", key->text, err);
     if (!rc) {
+        roll_back(st);
         int found = find(st, key, 0);
         if (found != SQLITE_ROW)
             rc = hf__sq_failed(st, found, "get", key->text, HF_UNAVAILABLE, err);
@@ -388,6 +397,7 @@ static int write_op(hf_store *st, const hf_rowkey *key, struct write *w, hf_erro
     const char *what = w->party ? "take" : "swap";
     int rc = in_place(st, what, key->text, err);
     if (rc) return rc;
+    roll_back(st);
     int sq = st->stmt[SQ_BEGIN] ? SQLITE_OK : hf__sq_make(st);
     if (!sq) sq = make_room(st, w->row ? w->row->rev : 0);
     if (sq == SQLITE_ERROR) sq = hf__sq_make(st);
@@ -399,7 +409,7 @@ static int write_op(hf_store *st, const hf_rowkey *key, struct write *w, hf_erro
         rc = decide(st, key, w, err);
     if (!rc && (sq = run(st->stmt[SQ_COMMIT])))
         rc = hf__sq_failed(st, sq, what, key->text, HF_UNKNOWN, err);
-    if (!sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
+    roll_back(st);
     return rc;
 }
 
@@ -472,7 +482,7 @@ int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, 
                          sqlite3_errmsg(st->db));
         else if (sq || (sq = exec(st->db, "COMMIT")))
             rc = hf__sq_failed(st, sq, "enter", key->text, HF_UNKNOWN, err);
-        if (!sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
+        roll_back(st);
     }
     pthread_mutex_unlock(&st->mu);
     return rc;
