@@ -241,9 +241,9 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
 {
     int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
     size_t sent = 0;
-    int n = 0, wanted = batch->n, broken;
-    if (batch->failed) {
-        set_why(link, "out of memory");
+    int n = 0, wanted = batch->n, broken, failed = batch->failed;
+    if (failed) {
+        set_why(link, "out of memory"); /* not even the number of its commands is right */
     } else {
         int ok = send_all(link, batch->text, batch->len, until_us, &sent);
         link->asked = ok;
@@ -252,12 +252,12 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
     }
     hf__rd_batch_free(batch);
     link->used_us = until_us - how->io_timeout_ms * 1000;
-    if (n == wanted) return 0;
+    if (n == wanted && !failed) return 0;
     /* The one reply to all of it, before the connection was closed. */
     if (n && reply[0]->type == REDIS_REPLY_ERROR) hf__rd_words(reply[0]->str, link->why);
     hf__rd_free(reply, n);
     hf__rd_disconnect(link);
-    return sent ? HF_UNKNOWN : HF_UNAVAILABLE;
+    return failed ? HF_NOMEM : sent ? HF_UNKNOWN : HF_UNAVAILABLE;
 }
 
 void hf__rd_free(redisReply **reply, int n)
