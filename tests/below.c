@@ -214,14 +214,14 @@ int main(int argc, char **argv)
         printf("Bail out! %s\n", err.text);
         return 1;
     }
-    int bad = 0;
-    printf("1..2\n");
+    int bad = 0, point = 0;
+    printf("1..%d\n", argc > 2 ? 1 : 2);
     for (int kind = MEMORY; kind <= SYSTEM; kind++) {
         if (argc > 2 && strcmp(argv[2], names[kind]) != 0) continue;
         long n = all_free() && !play(0) ? all_runs((enum kind)kind) : -1;
         bad |= n < 5;
-        printf("%sok %d - %s: %ld calls failed in turn\n", n < 5 ? "not " : "", kind, names[kind],
-               n);
+        printf("%sok %d - %s: %ld calls failed in turn\n", n < 5 ? "not " : "", ++point,
+               names[kind], n);
     }
     hf_close(other);
     return bad;
