@@ -187,6 +187,14 @@ func over(g op, of []op, marked uint64) (span, bool) {
     return in, marks
 }
 
+// claim is how long a grant lasts, in ns, that its owner doesn't come for.
+func claim(o op) int64 {
+    if o.TTL != 0 && o.TTL < 1000 {
+        return o.TTL * 1000000
+    }
+    return 1000000000
+}
+
 // events turns what clients wrote down into what must have happened.
 func events(ops []op) (list []porcupine.Operation, busy, open int) {
     add := func(o op, e event, in span) {
@@ -204,7 +212,13 @@ func events(ops []op) (list []porcupine.Operation, busy, open int) {
             marked = o.Tok
         }
         switch {
-        case !o.asks() || o.Res == "ok" || o.Res == "busy":
+        case o.asks() && o.Res == "ok":
+            // Handed over to who was stopped then, a grant may have run out before it was seen: it
+            // isn't the one that was told.
+            if o.until()-o.Asked >= claim(o)/2 {
+                shadows = append(shadows, span{o.Asked, o.until()})
+            }
+        case !o.asks() || o.Res == "busy":
         case o.Res == "timeout" || o.Res == "canceled" || o.Res == "done":
             // Who waited for an event may have been handed its key just to see that it is done.
             shadows = append(shadows, span{o.Asked, o.until()})
@@ -212,10 +226,15 @@ func events(ops []op) (list []porcupine.Operation, busy, open int) {
             shadows = append(shadows, span{o.Asked, never})
         }
     }
-    lease := map[uint64]int64{}
+    lease, told := map[uint64]int64{}, map[uint64]bool{}
     for _, o := range ops {
         if o.asks() && o.Res == "ok" {
-            lease[o.Tok] = o.TTL
+            lease[o.Tok], told[o.Tok] = o.TTL, true
+        }
+    }
+    for _, o := range ops { // of a grant that nobody was told of
+        if o.Op == "break" && o.perhaps() && !told[o.Tok] {
+            shadows = append(shadows, span{0, o.until()})
         }
     }
     for _, o := range ops {
