@@ -148,7 +148,7 @@ export class Store {
     /** Forgets keys that have been idle for so long; tells how many. */
     prune(idle: Time): Promise<number>;
     stats(): Stats;
-    /** Gives back what is held (but detached), ends what waits. */
+    /** Gives back what is held (but detached), ends what waits; what runs under a lock loses it. */
     close(): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
 }

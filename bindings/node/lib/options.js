@@ -6,6 +6,7 @@ const FLAGS = { detached: 1, unqueued: 2, recursive: 4, atMostOnce: 8, noRenew: 
 const ACQUIRE = new Set(['wait', 'lease', 'maxHold', 'atLeast', 'shared', 'limit', 'owner', 'note',
     'requestId', 'signal', 'detached', 'unqueued', 'recursive', 'noRenew']);
 const ONCE = new Set([...ACQUIRE, 'keep', 'atMostOnce']);
+const RESULT_CAP = 256; // HF_RESULT_CAP
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, '': 1000 };
 
 function invalid(text) {
@@ -30,6 +31,50 @@ function known(options, names, doing) {
         if (!names.has(name)) throw invalid(`${doing}: no option '${name}'`);
 }
 
+// Found wrong before anything is asked for: later on it would be in the middle of something.
+function signalOf(signal) {
+    if (signal === undefined) return undefined;
+    // Not by its class: that of another realm is one, too.
+    if (signal?.[Symbol.toStringTag] === 'AbortSignal' && typeof signal.aborted === 'boolean' &&
+        typeof signal.addEventListener === 'function' &&
+        typeof signal.removeEventListener === 'function')
+        return signal;
+    throw new TypeError('signal: must be an AbortSignal');
+}
+
+// A generator's body runs when somebody asks it for values: that is after the key was given back.
+function callable(fn) {
+    if (typeof fn !== 'function') throw new TypeError('fn: must be a function');
+    const tag = fn[Symbol.toStringTag];
+    if (tag === 'GeneratorFunction' || tag === 'AsyncGeneratorFunction')
+        throw new TypeError('fn: a generator function would run after the key is given back');
+}
+
+function tokenOf(token, doing, key) {
+    if (!Number.isSafeInteger(token) || token < 1)
+        throw makeError('INVALID', `${doing} '${String(key)}': token: must be an integer from 1 on`,
+            typeof key === 'string' ? key : undefined);
+    return token;
+}
+
+// What of an event's result can be remembered, as hf_once_finish makes it: an event that ran must
+// not run again for its text.
+function resultText(value) {
+    const clean = value.slice(0, RESULT_CAP).replace(/\0|\p{Surrogate}/gu, '?');
+    const bytes = Buffer.from(clean);
+    if (bytes.length < RESULT_CAP) return clean;
+    let end = RESULT_CAP - 1;
+    while ((bytes[end] & 0xc0) === 0x80) end--;
+    return bytes.toString('utf8', 0, end);
+}
+
+function flag(options, name) {
+    const value = options[name];
+    if (value !== undefined && typeof value !== 'boolean')
+        throw new TypeError(`${name}: must be true or false`);
+    return value;
+}
+
 function requestId(value) {
     if (value === undefined) return undefined;
     if (typeof value === 'string' && /^[0-9a-f]{32}$/i.test(value))
@@ -43,10 +88,12 @@ function requestId(value) {
 function wanted(options, doing = 'acquire', names = ACQUIRE) {
     if (options === undefined) return Infinity;
     known(options, names, doing);
-    const { wait, lease, maxHold, atLeast, shared, limit, owner, note } = options;
+    const { wait, lease, maxHold, atLeast, limit, owner, note } = options;
+    signalOf(options.signal);
+    const shared = flag(options, 'shared');
     const ms = wait === undefined ? Infinity : time(wait, 'wait');
     let flags = 0;
-    for (const name in FLAGS) if (options[name]) flags |= FLAGS[name];
+    for (const name in FLAGS) if (flag(options, name)) flags |= FLAGS[name];
     if (shared && limit !== undefined) throw invalid(`${doing}: both shared and limit`);
     if (limit !== undefined && !(Number.isInteger(limit) && limit > 0 && limit <= 1000))
         throw invalid(`${doing}: limit: must be 1 to 1,000`);
@@ -61,4 +108,5 @@ function wanted(options, doing = 'acquire', names = ACQUIRE) {
         id];
 }
 
-module.exports = { ACQUIRE, FLAGS, ONCE, invalid, known, time, wanted };
+module.exports = { ACQUIRE, FLAGS, ONCE, callable, invalid, known, resultText, signalOf, time,
+    tokenOf, wanted };

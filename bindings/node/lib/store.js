@@ -3,13 +3,15 @@
 'use strict';
 const asyncDispose = require('./dispose.js');
 const { HoldfastError, LockLost, makeError } = require('./errors.js');
-const { ONCE, invalid, known, time, wanted } = require('./options.js');
+const { ONCE, callable, invalid, known, resultText, signalOf, time, tokenOf,
+    wanted } = require('./options.js');
 const native = require('./native.js');
 
 const WEEK_MS = 7 * 86400000;
 
 // Locks that nobody can give back any more, because nobody has them.
-const dropped = new FinalizationRegistry(({ id, key, token, detached }) => {
+const dropped = new FinalizationRegistry(({ id, key, token, detached, life }) => {
+    life.signals.delete(id);
     if (detached || !native.leftMs(id)) return;
     process.emitWarning(`the lock on '${key}' (token ${token}) was dropped without release(); ` +
         'it is given back now', { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
@@ -20,16 +22,32 @@ async function giveBack(id) {
     await native.release(id);
 }
 
+// What a store's locks have to know of it. It doesn't keep the locks.
+class Life {
+    closed = false;
+    signals = new Map(); // a lock's id -> its key and AbortController
+
+    close() {
+        this.closed = true;
+        for (const [key, controller] of this.signals.values())
+            controller.abort(makeError('LOST', `hold '${key}': its store was closed`, key));
+        this.signals.clear();
+    }
+}
+
 class Lock {
     #id;
+    #life;
     #owner;
     #controller;
     #until; // the signal in the options
     #unlisten;
     #released;
+    #orphan = false; // its store was closed before it was released
 
-    constructor(id, key, owner, until) {
+    constructor(id, key, life, owner, until) {
         this.#id = id;
+        this.#life = life;
         this.key = key;
         this.token = native.token(id);
         this.#owner = owner;
@@ -54,6 +72,11 @@ class Lock {
         const until = this.#until;
         if (until?.aborted) controller.abort(until.reason);
         if (this.#released) return controller.signal;
+        if (this.#life.closed) {
+            controller.abort(this.#gone('hold'));
+            return controller.signal;
+        }
+        this.#life.signals.set(this.#id, [key, controller]);
         if (until && !until.aborted) {
             const abort = () => controller.abort(until.reason);
             until.addEventListener('abort', abort, { once: true });
@@ -71,7 +94,9 @@ class Lock {
 
     async #end(how) {
         dropped.unregister(this);
-        this.#owner ??= native.owner(this.#id); // it can't be asked later on
+        this.#life.signals.delete(this.#id);
+        this.#orphan = this.#life.closed;
+        if (!this.#orphan) this.#owner ??= native.owner(this.#id); // it can't be asked later on
         this.#unlisten?.();
         try {
             await how();
@@ -80,9 +105,29 @@ class Lock {
         }
     }
 
-    // What ends an event: the hold becomes its mark.
-    finish(result, keep) {
-        return this.#released ??= this.#end(() => native.finish(this.#id, result, keep));
+    // As release does, for what ran under it: what was closed meanwhile wasn't held to the end.
+    async leave() {
+        await this.release();
+        if (this.#orphan) throw this.#gone('release');
+    }
+
+    // What ends an event: the hold becomes its mark. If that can't even be tried it is given back.
+    async finish(result, keep) {
+        if (this.#released || this.#life.closed) throw this.#gone('once');
+        await (this.#released = this.#end(async () => {
+            try {
+                await native.finish(this.#id, result, keep);
+            } catch (error) {
+                await giveBack(this.#id).catch(() => {});
+                throw error;
+            }
+        }));
+    }
+
+    #gone(doing) {
+        const why = this.#released && !this.#orphan ? 'the lock was released'
+            : 'its store was closed';
+        return makeError('LOST', `${doing} '${this.key}': ${why}`, this.key);
     }
 
     async renew(lease) {
@@ -95,14 +140,14 @@ class Lock {
     }
 
     async #use(doing, how) {
-        if (this.#released)
-            throw makeError('LOST', `${doing} '${this.key}': the lock was released`, this.key);
+        if (this.#released || this.#life.closed) throw this.#gone(doing);
         await how();
     }
 
     // Its user has it from here on, and may lose it.
     handedOut(detached) {
-        dropped.register(this, { id: this.#id, key: this.key, token: this.token, detached }, this);
+        dropped.register(this, { id: this.#id, key: this.key, token: this.token, detached,
+            life: this.#life }, this);
         return this;
     }
 
@@ -201,6 +246,7 @@ class Store {
     #id;
     #owner; // of those locks that have no other
     #closed;
+    #life = new Life();
 
     constructor(id) {
         this.#id = id;
@@ -239,8 +285,8 @@ class Store {
 
     #lock(id, key, want, signal) {
         if (typeof want !== 'number' && want[7] !== undefined)
-            return new Lock(id, key, want[7], signal);
-        return new Lock(id, key, this.#owner ??= native.owner(id), signal);
+            return new Lock(id, key, this.#life, want[7], signal);
+        return new Lock(id, key, this.#life, this.#owner ??= native.owner(id), signal);
     }
 
     async acquire(key, options) {
@@ -257,6 +303,7 @@ class Store {
     }
 
     async run(key, fn, options) {
+        callable(fn);
         const want = wanted(options);
         const signal = options?.signal;
         const got = this.#get(key, want, signal);
@@ -269,12 +316,12 @@ class Store {
     }
 
     async once(key, fn, options = {}) {
-        known(options, ONCE, 'once');
-        const { keep = WEEK_MS, signal, atMostOnce } = options;
-        if (signal?.aborted) throw signal.reason;
-        if (typeof key !== 'string') throw invalid('key: must be a string');
+        callable(fn);
         const want = wanted(options, 'once', ONCE);
+        const { keep = WEEK_MS, signal } = options;
         const keepMs = time(keep, 'keep');
+        if (typeof key !== 'string') throw invalid('key: must be a string');
+        if (signal?.aborted) throw signal.reason;
         const got = await this.#start(key, want, signal, keepMs);
         if (typeof got !== 'number') return { ran: false, ...got };
         const lock = this.#lock(got, key, want, signal);
@@ -287,17 +334,17 @@ class Store {
             await lock.release().catch(() => {});
             throw error;
         }
-        const result = typeof value === 'string' ? value : undefined;
+        const result = typeof value === 'string' ? resultText(value) : undefined;
         await lock.finish(result, keepMs);
         return { ran: true, owner: lock.owner, result: result ?? '', value };
     }
 
     // Takes charge of a grant made elsewhere.
     async adopt(key, token) {
-        const id = await native.adopt(this.#id, key, token);
+        const id = await native.adopt(this.#id, key, tokenOf(token, 'adopt', key));
         if (id === undefined)
             throw makeError('CANCELED', `adopt '${key}': the store is closed`, key);
-        return new Lock(id, key).handedOut(true);
+        return new Lock(id, key, this.#life).handedOut(true);
     }
 
     async peek(key) {
@@ -305,15 +352,15 @@ class Store {
     }
 
     list(prefix = '', { signal } = {}) {
-        return new Stream(this.#id, prefix, false, signal);
+        return new Stream(this.#id, prefix, false, signalOf(signal));
     }
 
     watch(prefix = '', { signal } = {}) {
-        return new Stream(this.#id, prefix, true, signal);
+        return new Stream(this.#id, prefix, true, signalOf(signal));
     }
 
     async break(key, token) {
-        await native.break(this.#id, key, token);
+        await native.break(this.#id, key, tokenOf(token, 'break', key));
     }
 
     // How many idle keys were forgotten.
@@ -327,9 +374,12 @@ class Store {
 
     // Gives back what is still held (but detached), ends what waits. Once.
     close() {
-        return this.#closed ??= (async () => {
+        if (this.#closed) return this.#closed;
+        this.#closed = (async () => {
             await native.close(this.#id);
         })();
+        this.#life.close(); // who listens may ask for this again
+        return this.#closed;
     }
 
     [asyncDispose]() {
@@ -338,7 +388,7 @@ class Store {
 }
 
 // Runs fn and gives the key back whatever comes of it.
-async function around(lock, fn, release = () => lock.release()) {
+async function around(lock, fn, release = () => lock.leave()) {
     let value;
     try {
         value = await fn(lock);
@@ -360,6 +410,7 @@ const OPEN = new Set(['owner', 'note', 'ioTimeout']);
 
 async function open(url, options = {}) {
     known(options, OPEN, 'open');
+    if (url === '') throw invalid("open '': no store has this URL; undefined is the default one");
     const { owner, note, ioTimeout } = options;
     return new Store(await native.open(url, owner, note,
         ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout')));

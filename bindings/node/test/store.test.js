@@ -41,6 +41,7 @@ test('open: refusals', async () => {
     await assert.rejects(holdfast.open(url, { oner: 'x' }), InvalidArgument);
     await assert.rejects(holdfast.open(url, { owner: 'x'.repeat(200) }), InvalidArgument);
     await assert.rejects(holdfast.open(url, { ioTimeout: '10x' }), InvalidArgument);
+    await assert.rejects(holdfast.open(''), InvalidArgument);
     await assert.rejects(holdfast.open('mem:a\0b'), InvalidArgument);
     await idle();
 });
@@ -117,6 +118,41 @@ test('acquire: BUSY, TIMEOUT, bad keys, bad options', async () => {
         await assert.rejects(one.acquire(fresh(), options), InvalidArgument,
             JSON.stringify(options));
     await (await one.acquire(`${prefix}\u{1f511}\ufffd`)).release();
+});
+
+// Neither a grant nor a wait comes of them.
+test('refused before the store is asked: signals, flags, functions', async () => {
+    const key = fresh();
+    const { acquired } = one.stats();
+    const calls = [(options) => one.acquire(key, options),
+        (options) => one.run(key, () => assert.fail(), options),
+        (options) => one.once(key, () => assert.fail(), options)];
+    for (const call of calls) {
+        for (const signal of [new AbortController(), {}, { aborted: false }, 'x', null])
+            await assert.rejects(call({ signal }), { name: 'TypeError', message: /^signal: / });
+        for (const flag of ['shared', 'detached', 'unqueued', 'recursive', 'noRenew'])
+            for (const value of ['false', 0, 1, null])
+                await assert.rejects(call({ [flag]: value, lease: '60s' }),
+                    { name: 'TypeError', message: new RegExp(`^${flag}: `) });
+    }
+    await assert.rejects(one.once(key, () => assert.fail(), { atMostOnce: 'false' }), TypeError);
+    for (const show of ['list', 'watch'])
+        assert.throws(() => one[show](key, { signal: new AbortController() }), TypeError);
+    for (const fn of [function* () {}, async function* () {}, undefined, 'x'])
+        for (const call of ['run', 'once'])
+            await assert.rejects(one[call](key, fn), TypeError);
+    assert.deepEqual([one.stats().acquired, (await two.peek(key)).rev], [acquired, 0]);
+    const lock = await one.acquire(key, { wait: 0, shared: false, noRenew: undefined });
+    await lock.release();
+});
+
+test('tokens are integers from 1 on', async () => {
+    const lock = await one.acquire(fresh());
+    for (const token of [0, -1, 1.5, NaN, Infinity, 2 ** 53, String(lock.token), undefined, null])
+        for (const call of ['break', 'adopt'])
+            await assert.rejects(two[call](lock.key, token), InvalidArgument);
+    await lock.confirm();
+    await lock.release();
 });
 
 test('acquire: shared, limit, owner, requestId', async () => {
@@ -249,6 +285,79 @@ test('once: run, done, failing, concurrent', async () => {
         throw new Error('broken');
     }, { atMostOnce: true, keep: '1h' }), /broken/);
     assert.equal((await one.once(most, () => assert.fail())).ran, false);
+});
+
+test('once: a result is cleaned and cut, and the event is done', async () => {
+    const pairs = '\u{1f511}'.repeat(300);
+    for (const [value, result] of [['a\0b\ud800c\udc00', 'a?b?c?'], ['\ufffd', '\ufffd'],
+        ['x'.repeat(5000), 'x'.repeat(255)], [`\ufffd${pairs}`, `\ufffd${pairs.slice(0, 126)}`],
+        [`x${'\u00e9'.repeat(200)}`, `x${'\u00e9'.repeat(127)}`], ['x'.repeat(256) + '\ud83d',
+            'x'.repeat(255)], ['', ''], [7, '']]) {
+        const key = fresh();
+        const ran = await one.once(key, () => value);
+        assert.deepEqual([ran.ran, ran.value, ran.result], [true, value, result]);
+        const info = await two.peek(key);
+        assert.deepEqual([info.held, info.done !== null, info.result], [0, true, result]);
+    }
+});
+
+test('once: if its end can\'t be told, the hold is given back', async () => {
+    const key = fresh();
+    const { finish } = native;
+    native.finish = () => {
+        throw new Error('broken');
+    };
+    try {
+        await assert.rejects(one.once(key, () => 'x'), /broken/);
+    } finally {
+        native.finish = finish;
+    }
+    const info = await two.peek(key);
+    assert.deepEqual([info.held, info.done], [0, null]);
+});
+
+test('once: whose function gives the lock back hasn\'t run as an event', async () => {
+    const key = fresh();
+    await assert.rejects(one.once(key, (lock) => lock.release()), (error) =>
+        error instanceof LockLost && error.key === key && /was released/.test(error.message));
+    assert.equal((await two.peek(key)).done, null);
+    assert.equal(await one.run(key, (lock) => lock.release().then(() => 'run')), 'run');
+});
+
+test('close under run and once: the signals abort, they reject', async () => {
+    const store = await holdfast.open(url);
+    const closed = (error) => error instanceof LockLost &&
+        /its store was closed/.test(error.message);
+    const keys = [fresh(), fresh(), fresh()];
+    const { opened, open } = gate();
+    let begun = 0;
+    const fn = async (lock) => {
+        const { signal } = lock;
+        if (++begun === 2) open();
+        if (!signal.aborted) await new Promise((resolve) => (signal.onabort = resolve));
+        assert.ok(closed(signal.reason) && signal.reason.key === lock.key);
+        assert.equal(lock.leftMs, 0);
+        await assert.rejects(lock.confirm(), closed);
+        return 'late';
+    };
+    const all = ['run', 'once'].map((call, i) => assert.rejects(store[call](keys[i], fn), closed));
+    await opened;
+    const held = await store.acquire(keys[2]);
+    const closing = store.close();
+    assert.ok(closed(held.signal.reason)); // also when nobody has listened before
+    await Promise.all([closing, ...all]);
+    await held.release();
+    for (const key of keys) {
+        const info = await two.peek(key);
+        assert.deepEqual([info.held, info.done], [0, null]);
+    }
+    // What was given back before was held as long as it was needed.
+    const other = await holdfast.open(url);
+    assert.equal(await other.run(keys[0], async (lock) => {
+        await lock.release();
+        await other.close();
+        return 'value';
+    }), 'value');
 });
 
 test('detached, adopt', async () => {
