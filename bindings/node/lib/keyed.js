@@ -2,17 +2,19 @@
 'use strict';
 const asyncDispose = require('./dispose.js');
 const { makeError } = require('./errors.js');
-const { NONE, State } = require('./line.js');
-
+const { NONE, State, asked } = require('./line.js');
+const { callable, invalid, signalOf } = require('./options.js');
 
 const LOCAL = new Set(['wait', 'signal', 'priority', 'lease', 'owner', 'note']);
 
-// Looks at the options, too: a way on which few come by.
+// Looks at the key and at the names of the options, too.
 const keyLate = (key, options) => {
+    if (typeof key !== 'string' || !key) throw invalid('key: must be a string that is not empty');
     if (options === NONE) return undefined; // without an end it isn't asked
     for (const name in options)
         if (!LOCAL.has(name))
             throw makeError('INVALID', `acquire '${key}': no option '${name}' without a store`);
+    if (typeof options === 'number') throw invalid(`acquire '${key}': the options are no object`);
     return (now) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
         : makeError('TIMEOUT', `acquire '${key}': not obtained within ${options.wait}`, key));
 };
@@ -33,24 +35,29 @@ class Local {
 
     async acquire(key, options = NONE) {
         const late = keyLate(key, options);
-        if (options.signal?.aborted) throw options.signal.reason;
+        const how = asked(options);
+        if (how.signal?.aborted) throw how.signal.reason;
         const state = this.#state(key);
-        await state.enter(options, late);
+        await state.enter(how, late);
         return () => state.pass();
     }
 
     runExclusive(key, fn, options = NONE) {
         try {
+            callable(fn);
             const late = keyLate(key, options);
-            if (options.signal?.aborted) throw options.signal.reason;
-            return this.#state(key).run(fn, options, late);
+            const how = asked(options);
+            if (how.signal?.aborted) throw how.signal.reason;
+            return this.#state(key).run(fn, how, late);
         } catch (error) {
             return Promise.reject(error);
         }
     }
 
     async waitForUnlock(key, options = NONE) {
-        await this.#keys.get(key)?.watch(options, keyLate(key, options));
+        const late = keyLate(key, options);
+        const how = asked(options);
+        await this.#keys.get(key)?.watch(how, late);
     }
 
     isLocked(key) {
@@ -99,7 +106,7 @@ class Stored {
 
     async #acquire(key, { priority, ...options }) {
         const stop = new AbortController();
-        const { signal } = options;
+        const signal = signalOf(options.signal);
         const abort = () => stop.abort(signal.reason);
         if (priority)
             throw makeError('INVALID', `acquire '${key}': a store has no priorities`, key);
@@ -115,23 +122,27 @@ class Stored {
         }
     }
 
-    // The lock, and what gives it back.
     async #enter(key, options = NONE) {
         const lock = await this.#acquire(key, options);
         add(this.#locks, key, lock);
-        return [lock, () => {
-            remove(this.#locks, key, lock);
-            return lock.release();
-        }];
+        return lock;
     }
 
     async acquire(key, options) {
-        return (await this.#enter(key, options))[1];
+        const lock = await this.#enter(key, options);
+        return () => {
+            remove(this.#locks, key, lock);
+            return lock.release();
+        };
     }
 
     async runExclusive(key, fn, options) {
-        const [lock, release] = await this.#enter(key, options);
-        return require('./store.js').around(lock, fn, release);
+        callable(fn);
+        const lock = await this.#enter(key, options);
+        return require('./store.js').around(lock, fn, () => {
+            remove(this.#locks, key, lock);
+            return lock.leave();
+        });
     }
 
     async waitForUnlock(key, options) {

@@ -1,6 +1,7 @@
 // Who waits for a lock of this process, in which order, and the lock itself.
 'use strict';
 const { byCode } = require('./errors.js');
+const { invalid, signalOf, time } = require('./options.js');
 
 const E_TIMEOUT = new byCode.TIMEOUT('TIMEOUT', 'timeout while waiting for the lock');
 const E_CANCELED = new byCode.CANCELED('CANCELED', 'the request for the lock was canceled');
@@ -32,20 +33,31 @@ class Line {
         else this.last = entry.prev;
         entry.prev = entry.next = entry.line = null;
         if (entry.timer !== undefined) clearTimeout(entry.timer);
-        entry.signal?.removeEventListener('abort', entry.abort);
+        if (entry.signal) unlisten(entry);
     }
 }
 
-// How one request is made: a number is a priority, as in async-mutex.
-function asked(options) {
-    if (options === undefined) return NONE;
-    return typeof options === 'number' ? { priority: options } : options;
+// This runs where the holder gives the lock back: whatever a waiter's signal is mustn't stop it.
+function unlisten(entry) {
+    try {
+        entry.signal.removeEventListener('abort', entry.abort);
+    } catch {
+        // It is called no more than once, and finds that nobody waits.
+    }
 }
 
-// Milliseconds; text as the stores take it.
-function wait(value) {
-    return value === undefined || typeof value === 'number' ? value
-        : require('./options.js').time(value, 'wait');
+// How one request is made, looked at before anything is done; a number is a priority, as in
+// async-mutex. A wait is in milliseconds, or a text as the stores take it.
+function asked(options) {
+    if (options === undefined || options === NONE) return NONE;
+    if (typeof options === 'number') return asked({ priority: options });
+    if (typeof options !== 'object' || options === null)
+        throw invalid('acquire: the options are no object');
+    const { priority = 0, wait, signal, error } = options;
+    if (typeof priority !== 'number' || Number.isNaN(priority))
+        throw invalid('acquire: priority: must be a number');
+    return { priority, wait: wait === undefined ? undefined : time(wait, 'wait'),
+        signal: signalOf(signal), error };
 }
 
 // One that waits. Most have neither an end nor a signal, and cost no more than this.
@@ -98,29 +110,30 @@ class Job extends Entry {
 // A promise that is resolved when the entry's turn has come. `late` makes the error of a timeout,
 // `left` is called when somebody has given up.
 function queue(line, options, weight, late, left) {
-    const { priority = 0, signal } = options;
-    const ms = wait(options.wait);
+    const { priority = 0, signal, wait: ms } = options;
     if (ms === 0) throw late(true);
     let entry;
     const promise = new Promise((resolve, reject) => {
         entry = new Entry(resolve, reject, priority, weight);
     });
-    line.put(entry);
     if (signal || ms < 2 ** 31) limit(entry, ms, signal, late, left);
+    line.put(entry);
     return promise;
 }
 
 function limit(entry, ms, signal, late, left) {
     const give = (why) => {
+        if (!entry.line) return;
         entry.line.take(entry);
         entry.reject(why);
         left?.();
     };
-    if (ms < 2 ** 31) entry.timer = setTimeout(() => give(late(false)), Math.ceil(ms));
-    if (!signal) return;
-    entry.signal = signal;
-    entry.abort = () => give(signal.reason);
-    signal.addEventListener('abort', entry.abort, { once: true });
+    if (signal) {
+        entry.signal = signal;
+        entry.abort = () => give(signal.reason);
+        signal.addEventListener('abort', entry.abort, { once: true });
+    }
+    if (ms < 2 ** 31) entry.timer = setTimeout(() => give(late(false)), ms);
 }
 
 const late = (now) => (now ? E_ALREADY_LOCKED : E_TIMEOUT);
@@ -185,18 +198,17 @@ class State extends Line {
     }
 
     run(fn, options, late) {
-        const { priority = 0, signal } = options;
+        const { priority = 0, signal, wait: ms } = options;
         if (signal?.aborted) return Promise.reject(signal.reason);
         if (!this.held) {
             this.held = true;
             return this.#alone(fn, signal);
         }
-        const ms = wait(options.wait);
         if (ms === 0) return Promise.reject(late(true));
         return new Promise((resolve, reject) => {
             const job = new Job(resolve, reject, priority, this, fn);
-            this.put(job);
             if (signal || ms < 2 ** 31) limit(job, ms, signal, late);
+            this.put(job);
         });
     }
 

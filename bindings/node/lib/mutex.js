@@ -4,6 +4,12 @@
 const { KeyedMutex } = require('./keyed.js');
 const { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, State, asked, queue,
     tooLate } = require('./line.js');
+const { callable, invalid } = require('./options.js');
+
+function checkWeight(weight) {
+    if (typeof weight !== 'number' || !(weight > 0))
+        throw new Error(`invalid weight ${String(weight)}: must be positive`);
+}
 
 // One that counts; a Mutex is one that counts to one.
 class Semaphore {
@@ -13,6 +19,8 @@ class Semaphore {
     #watchers = new Line(); // of waitForUnlock
 
     constructor(value, cancelError = E_CANCELED) {
+        if (!Number.isInteger(value) || value < 1)
+            throw invalid('Semaphore: the value must be an integer from 1 on');
         this.#value = value;
         this.#cancelError = cancelError;
     }
@@ -36,7 +44,7 @@ class Semaphore {
     async #enter(weight, how) {
         const options = asked(how);
         const { signal } = options;
-        if (!(weight > 0)) throw new Error(`invalid weight ${weight}: must be positive`);
+        checkWeight(weight);
         if (signal?.aborted) throw signal.reason;
         if (weight <= this.#value &&
             !(this.#line.first && this.#line.first.priority >= (options.priority ?? 0))) {
@@ -61,6 +69,7 @@ class Semaphore {
     }
 
     async runExclusive(fn, weight = 1, how) {
+        callable(fn);
         const had = await this.#enter(weight, how);
         try {
             return await fn(had);
@@ -70,9 +79,9 @@ class Semaphore {
     }
 
     async waitForUnlock(weight = 1, how) {
-        if (!(weight > 0)) throw new Error(`invalid weight ${weight}: must be positive`);
-        if (weight <= this.#value && !this.#line.first) return;
         const options = asked(how);
+        checkWeight(weight);
+        if (weight <= this.#value && !this.#line.first) return;
         if (options.signal?.aborted) throw options.signal.reason;
         await queue(this.#watchers, options, weight, tooLate(options));
     }
@@ -86,12 +95,13 @@ class Semaphore {
     }
 
     setValue(value) {
+        if (!Number.isInteger(value)) throw invalid('setValue: the value must be an integer');
         this.#value = value;
         this.#serve();
     }
 
     release(weight = 1) {
-        if (!(weight > 0)) throw new Error(`invalid weight ${weight}: must be positive`);
+        checkWeight(weight);
         this.#value += weight;
         this.#serve();
     }
@@ -124,13 +134,18 @@ class Mutex {
     }
 
     runExclusive(fn, how) {
-        const options = asked(how);
-        return this.#state.run(fn, options, tooLate(options));
+        try {
+            callable(fn);
+            const options = asked(how);
+            return this.#state.run(fn, options, tooLate(options));
+        } catch (error) {
+            return Promise.reject(error);
+        }
     }
 
-    waitForUnlock(how) {
+    async waitForUnlock(how) {
         const options = asked(how);
-        return this.#state.watch(options, tooLate(options));
+        await this.#state.watch(options, tooLate(options));
     }
 
     isLocked() {
@@ -148,7 +163,8 @@ class Mutex {
 
 // The same lock, with an end to every wait.
 function withTimeout(sync, ms, error = E_TIMEOUT) {
-    const limited = (how) => ({ ...asked(how), wait: ms, error });
+    const limited = (how) => ({ ...(typeof how === 'number' ? { priority: how } : how), wait: ms,
+        error });
     const weighted = sync instanceof Semaphore;
     return {
         acquire: weighted ? (weight, how) => sync.acquire(weight, limited(how))

@@ -294,7 +294,8 @@ test('Semaphore: weights; a heavy one isn\'t overtaken', async () => {
 });
 
 test('Semaphore: setValue wakes, cancel rejects', async () => {
-    const semaphore = new Semaphore(0);
+    const semaphore = new Semaphore(1);
+    semaphore.setValue(0);
     assert.equal(semaphore.isLocked(), true);
     const first = semaphore.acquire(), second = semaphore.acquire();
     semaphore.setValue(1);
@@ -334,6 +335,85 @@ test('AbortSignal between the grant and its news: given back', async () => {
         await assert.rejects(wait, /enough/);
         assert.equal(lock.isLocked(), false);
     }
+});
+
+// Each kind of lock, with how it is asked for.
+const kinds = [
+    ['Mutex', () => new Mutex(), (lock, how) => lock.acquire(how),
+        (lock, fn, how) => lock.runExclusive(fn, how), (lock, how) => lock.waitForUnlock(how)],
+    ['Semaphore', () => new Semaphore(1), async (lock, how) => (await lock.acquire(1, how))[1],
+        (lock, fn, how) => lock.runExclusive(fn, 1, how),
+        (lock, how) => lock.waitForUnlock(1, how)],
+    ['KeyedMutex', () => new KeyedMutex(), (lock, how) => lock.acquire('a', how),
+        (lock, fn, how) => lock.runExclusive('a', fn, how),
+        (lock, how) => lock.waitForUnlock('a', how)],
+];
+for (const [name, make, acquire, run, wait] of kinds) {
+    test(`${name}: wrong signals, waits, priorities are refused, free or held`, async () => {
+        const lock = make();
+        const check = async () => {
+            for (const way of [acquire, (l, how) => run(l, () => assert.fail(), how), wait]) {
+                for (const signal of [new AbortController(), {}, { aborted: false }, 'x', 5, null])
+                    await assert.rejects(async () => way(lock, { signal }),
+                        { name: 'TypeError', message: 'signal: must be an AbortSignal' });
+                for (const how of [{ wait: -1 }, { wait: NaN }, { wait: 'soon' }, { wait: null },
+                    { priority: '1' }, { priority: Symbol('high') }, 'x', null])
+                    await assert.rejects(async () => way(lock, how), InvalidArgument);
+            }
+        };
+        await check();
+        const release = await acquire(lock);
+        await check();
+        release();
+        (await acquire(lock, { wait: '1s' }))();
+    });
+
+    test(`${name}: generator functions and what is no function are refused`, async () => {
+        const lock = make();
+        for (const fn of [function* () {}, async function* () {}, 5, undefined])
+            await assert.rejects(async () => run(lock, fn), TypeError);
+        (await acquire(lock, { wait: 0 }))();
+    });
+
+    test(`${name}: a waiter's signal that throws doesn't stop the releaser`, async () => {
+        const lock = make();
+        const release = await acquire(lock);
+        const { signal } = new AbortController();
+        signal.removeEventListener = () => {
+            throw new Error('broken');
+        };
+        const next = acquire(lock, { signal });
+        const last = acquire(lock);
+        release();
+        (await next)();
+        (await last)();
+        (await acquire(lock, { wait: 0 }))();
+    });
+}
+
+test('Semaphore: its size is an integer from 1 on, weights are numbers', async () => {
+    for (const size of [0, -1, 1.5, NaN, Infinity, '2', undefined])
+        assert.throws(() => new Semaphore(size), InvalidArgument);
+    const semaphore = new Semaphore(1);
+    for (const value of [NaN, '1', 0.5])
+        assert.throws(() => semaphore.setValue(value), InvalidArgument);
+    const [, release] = await semaphore.acquire();
+    for (const weight of ['1', 1n, 0, NaN]) {
+        await assert.rejects(semaphore.acquire(weight), /invalid weight/);
+        assert.throws(() => semaphore.release(weight), /invalid weight/);
+    }
+    release();
+    assert.equal(semaphore.getValue(), 1);
+});
+
+test('KeyedMutex: keys are texts that are not empty', async () => {
+    const mutex = new KeyedMutex();
+    for (const key of ['', 5, undefined, null, {}]) {
+        await assert.rejects(mutex.acquire(key), InvalidArgument);
+        await assert.rejects(mutex.runExclusive(key, () => assert.fail()), InvalidArgument);
+        await assert.rejects(mutex.waitForUnlock(key), InvalidArgument);
+    }
+    assert.equal(mutex.size, 0);
 });
 
 test('KeyedMutex: one at a time for a key, keys side by side, idle ones forgotten', async () => {
@@ -443,6 +523,9 @@ test('KeyedMutex with a URL: the same calls, a store\'s locks', async () => {
     await assert.rejects(one.runExclusive('a', () => {
         throw new Error('broken');
     }), /broken/);
+    await assert.rejects(one.acquire('a', { signal: new AbortController() }), TypeError);
+    await assert.rejects(one.runExclusive('a', function* () {}), TypeError);
+    await assert.rejects(two.runExclusive('a', () => two.close()), { name: 'LockLost' });
     assert.deepEqual([one.size, two.size], [0, 0]);
     await Promise.all([one.close(), two.close()]);
     await assert.rejects(one.acquire('a'), (error) => error.code === 'CANCELED');
