@@ -1,9 +1,11 @@
 """Waiting in asyncio: no thread and no descriptor a wait. Each event loop that uses a store has one
 mailbox there, whose descriptor it reads; see src/ext.h."""
 import asyncio
+import contextlib
 import itertools
 import os
 import select
+import sys
 import threading
 import weakref
 from typing import Any, Callable, Dict
@@ -126,9 +128,11 @@ os.register_at_fork(after_in_child=_forked)
 def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
     """See Lock.on_lost."""
     global _bell
+    in_loop = True
     try:
         post = _post(asyncio.get_running_loop())
     except RuntimeError:
+        in_loop = False
         with _bell_lock:
             if _bell is None:
                 _bell = _Bell()
@@ -141,7 +145,19 @@ def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
         if there is not None and there._is_mine:
             callback(there)
 
-    post.waiting[number] = tell
+    # What it raises doesn't keep the same mailbox from telling others.
+    def tell_in_loop() -> None:
+        asyncio.get_running_loop().call_soon(tell)
+
+    def tell_in_thread() -> None:
+        try:
+            tell()
+        except BaseException:   # noqa: B036  also a SystemExit: the thread goes on
+            with contextlib.suppress(BaseException):
+                threading.excepthook(threading.ExceptHookArgs(
+                    (*sys.exc_info(), threading.current_thread())))
+
+    post.waiting[number] = tell_in_loop if in_loop else tell_in_thread
     weakref.finalize(lock, post.waiting.pop, number, None).atexit = False
     if not lock._tell(post.box, number):
         post.waiting.pop(number, None)
