@@ -49,8 +49,9 @@ PyObject *option_names(void)
 
 static int invalid(PyObject *key, const char *name, const char *why)
 {
-    PyObject *text = key ? PyUnicode_FromFormat("acquire '%U': %s: %s", key, name, why)
-                         : PyUnicode_FromFormat("%s: %s", name, why);
+    int named = key && PyUnicode_Check(key); /* the key itself is looked at later */
+    PyObject *text = named ? PyUnicode_FromFormat("acquire '%U': %s: %s", key, name, why)
+                           : PyUnicode_FromFormat("%s: %s", name, why);
     raise_object(HF_INVALID, key, text);
     return -1;
 }
@@ -140,6 +141,24 @@ int time_read(const char *name, PyObject *value, PyObject *key, int64_t *ret_ms)
     return 0;
 }
 
+int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret)
+{
+    const unsigned long long most = (1ULL << 53) - 1;
+    unsigned long long token = 0;
+    if (PyLong_Check(value) && !PyBool_Check(value)) {
+        token = PyLong_AsUnsignedLongLong(value);
+        PyErr_Clear(); /* below 0 or above all: too large, too */
+    }
+    if (token < 1 || token > most) {
+        PyObject *text =
+            PyUnicode_FromFormat("%s '%U': token: must be an int from 1 to %llu", what, key, most);
+        raise_object(HF_INVALID, key, text);
+        return -1;
+    }
+    *ret = token;
+    return 0;
+}
+
 /* ---- options ---- */
 
 static int hex(Py_UCS4 c)
@@ -187,9 +206,17 @@ static int read_limit(asked *to, PyObject *value, PyObject *key)
     return 0;
 }
 
+/* 'false' is no flag. */
+static int read_flag(const char *name, PyObject *value)
+{
+    if (PyBool_Check(value)) return value == Py_True;
+    PyErr_Format(PyExc_TypeError, "%s: must be a bool", name);
+    return -1;
+}
+
 static int read_shared(asked *to, PyObject *value, PyObject *key)
 {
-    int is = PyObject_IsTrue(value);
+    int is = read_flag("shared", value);
     if (is <= 0) return is;
     if (to->o.mode == HF_LIMITED) return invalid(key, "limit", "not together with shared");
     to->o.mode = HF_SHARED;
@@ -216,7 +243,7 @@ static int read_one(asked *to, const struct option *as, PyObject *value, PyObjec
             return 0;
         return time_read(as->name, value, key, (int64_t *)((char *)&to->o + as->at));
     case A_FLAG:
-        is = PyObject_IsTrue(value);
+        is = read_flag(as->name, value);
         if (is > 0) to->o.flags |= as->flag;
         return is < 0 ? -1 : 0;
     case A_OWNER: return read_text("owner", value, &to->owner, &to->o.owner);

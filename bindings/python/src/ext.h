@@ -44,7 +44,7 @@ struct store {
 struct lock {
     PyObject_HEAD store *store;
     hf_lock *l; /* NULL: given back, or its store was closed */
-    PyObject *key;
+    PyObject *key, *owner;
     uint64_t token;
     int users; /* threads that are inside a call with it */
     int waited;
@@ -74,6 +74,8 @@ PyObject *raise_code(int code, const hf_error *err, PyObject *key);
 /* The text is given away; NULL: there is an exception already. */
 PyObject *raise_object(int code, PyObject *key, PyObject *text);
 PyObject *raise_text(int code, PyObject *key, const char *text);
+/* Of a type whose objects only a store makes: an exception. */
+PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
 /* ---- args.c ---- */
 
@@ -83,6 +85,8 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
 void asked_done(asked *a);
 /* Seconds, or a text such as "500ms": -1 and an exception if it is neither. */
 int time_read(const char *name, PyObject *value, PyObject *key, int64_t *ret_ms);
+/* -1 and an exception: no token, for `what` with this key (a str). */
+int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret);
 /* A str without NUL as bytes; NULL and an exception. */
 PyObject *text_bytes(const char *name, PyObject *value);
 /* The only positional argument, a key, as bytes. Borrowed in *ret_key. */

@@ -20,8 +20,11 @@ struct losing {
 PyObject *lock_new(store *s, hf_lock *l, PyObject *key, const asked *a, int waited)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(lock_type, Py_tp_alloc);
-    lock *to = (lock *)alloc(lock_type, 0);
+    const char *owner = hf_owner(l);
+    PyObject *owner_text = PyUnicode_DecodeUTF8(owner, (Py_ssize_t)strlen(owner), "replace");
+    lock *to = owner_text ? (lock *)alloc(lock_type, 0) : NULL;
     if (!to) {
+        Py_XDECREF(owner_text);
         Py_BEGIN_ALLOW_THREADS hf_release(l, NULL);
         Py_END_ALLOW_THREADS return NULL;
     }
@@ -30,6 +33,7 @@ PyObject *lock_new(store *s, hf_lock *l, PyObject *key, const asked *a, int wait
     to->store = s;
     to->l = l;
     to->key = key;
+    to->owner = owner_text;
     to->token = hf_token(l);
     to->exclusive = !a || a->o.mode == HF_EXCLUSIVE;
     to->detached = a && a->o.flags & HF_DETACHED;
@@ -277,8 +281,8 @@ static PyObject *lock_token(lock *l, void *unused)
 static PyObject *lock_owner(lock *l, void *unused)
 {
     (void)unused;
-    if (!l->l) return gone(l, "owner");
-    return PyUnicode_FromString(hf_owner(l->l));
+    Py_INCREF(l->owner);
+    return l->owner;
 }
 
 static PyObject *lock_left_ms(lock *l, void *unused)
@@ -355,6 +359,7 @@ static void lock_dealloc(lock *l)
     if (l->store) forget_losing(l);
     Py_XDECREF(l->store);
     Py_XDECREF(l->key);
+    Py_XDECREF(l->owner);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(l);
     Py_DECREF(type);
@@ -408,10 +413,15 @@ static PyMemberDef lock_members[] = {
 };
 
 static PyType_Slot lock_slots[] = {
-    {Py_tp_members, lock_members},           {Py_tp_dealloc, (void *)lock_dealloc},
-    {Py_tp_traverse, (void *)lock_traverse}, {Py_tp_repr, (void *)lock_repr},
-    {Py_tp_methods, lock_methods},           {Py_tp_getset, lock_attributes},
-    {Py_tp_doc, "One grant of one key."},    {0, NULL},
+    {Py_tp_members, lock_members},
+    {Py_tp_dealloc, (void *)lock_dealloc},
+    {Py_tp_traverse, (void *)lock_traverse},
+    {Py_tp_repr, (void *)lock_repr},
+    {Py_tp_methods, lock_methods},
+    {Py_tp_getset, lock_attributes},
+    {Py_tp_doc, "One grant of one key."},
+    {Py_tp_new, (void *)made_by_hand},
+    {0, NULL},
 };
 
 PyType_Spec lock_spec = {"holdfast._holdfast.Lock", sizeof(lock), 0,

@@ -168,6 +168,7 @@ static PyGetSetDef attributes[] = {
 };
 
 static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)made_by_hand},
     {Py_tp_dealloc, (void *)locking_dealloc},
     {Py_tp_traverse, (void *)locking_traverse},
     {Py_tp_methods, methods},

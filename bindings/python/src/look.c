@@ -337,6 +337,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)made_by_hand},
     {Py_tp_dealloc, (void *)watch_dealloc},
     {Py_tp_traverse, (void *)watch_traverse},
     {Py_tp_methods, methods},

@@ -41,6 +41,13 @@ PyObject *raise_code(int code, const hf_error *err, PyObject *key)
     return raise_text(code, key, err->text);
 }
 
+PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)args, (void)kwargs;
+    PyErr_Format(PyExc_TypeError, "%R: only a store makes one", (PyObject *)type);
+    return NULL;
+}
+
 static PyObject *codes(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;

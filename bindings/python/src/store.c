@@ -43,6 +43,10 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (text[1]) o.owner = PyBytes_AsString(text[1]);
     if (text[2]) o.note = PyBytes_AsString(text[2]);
     const char *where = text[0] ? PyBytes_AsString(text[0]) : NULL;
+    if (where && !*where) {
+        raise_text(HF_INVALID, NULL, "open '': an empty URL; the default is None");
+        goto out;
+    }
     Py_BEGIN_ALLOW_THREADS rc = hf_open(where, &o, &h, &err);
     Py_END_ALLOW_THREADS if (rc)
     {
@@ -288,16 +292,32 @@ static PyObject *store_start(store *s, PyObject *args, PyObject *kwargs)
     return ret;
 }
 
+/* _check(once, key, **options): raises what is wrong with them before anything is done */
+static PyObject *store_check(PyObject *s, PyObject *args, PyObject *kwargs)
+{
+    asked a;
+    PyObject *key, *bytes;
+    int once;
+    (void)s;
+    if (!PyArg_ParseTuple(args, "pO:check", &once, &key)) return NULL;
+    if (!(bytes = text_bytes("key", key))) return NULL;
+    Py_DECREF(bytes);
+    if (asked_read(&a, kwargs, once ? FOR_ONCE : 0, key)) return NULL;
+    asked_done(&a);
+    Py_RETURN_NONE;
+}
+
 static PyObject *store_adopt(store *s, PyObject *args)
 {
-    PyObject *key, *ret = NULL;
-    unsigned long long token;
+    PyObject *key, *number, *ret = NULL;
+    uint64_t token;
     hf_error err = {0, 0, ""};
     hf_lock *l = NULL;
     int rc;
-    if (!PyArg_ParseTuple(args, "OK:adopt", &key, &token)) return NULL;
+    if (!PyArg_ParseTuple(args, "OO:adopt", &key, &number)) return NULL;
     PyObject *bytes = text_bytes("key", key);
-    hf *h = bytes ? store_enter(s, key) : NULL;
+    int bad = !bytes || token_read("adopt", number, key, &token);
+    hf *h = bad ? NULL : store_enter(s, key);
     if (h) {
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_adopt(h, text, token, &l, &err);
@@ -312,13 +332,14 @@ static PyObject *store_adopt(store *s, PyObject *args)
 
 static PyObject *store_break(store *s, PyObject *args)
 {
-    PyObject *key, *ret = NULL;
-    unsigned long long token;
+    PyObject *key, *number, *ret = NULL;
+    uint64_t token;
     hf_error err = {0, 0, ""};
     int rc;
-    if (!PyArg_ParseTuple(args, "OK:break_", &key, &token)) return NULL;
+    if (!PyArg_ParseTuple(args, "OO:break_", &key, &number)) return NULL;
     PyObject *bytes = text_bytes("key", key);
-    hf *h = bytes ? store_enter(s, key) : NULL;
+    int bad = !bytes || token_read("break", number, key, &token);
+    hf *h = bad ? NULL : store_enter(s, key);
     if (h) {
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_break(h, text, token, &err);
@@ -398,6 +419,7 @@ static PyMethodDef methods[] = {
            "lock(key, **options): holds the key in a with block"),
     METHOD("_once_begin", store_once_begin, METH_VARARGS | METH_KEYWORDS, NULL),
     METHOD("_start", store_start, METH_VARARGS | METH_KEYWORDS, NULL),
+    METHOD("_check", store_check, METH_VARARGS | METH_KEYWORDS, NULL),
     METHOD("adopt", store_adopt, METH_VARARGS, "adopt(key, token) -> Lock"),
     METHOD("break_", store_break, METH_VARARGS, "break_(key, token): ends that grant"),
     METHOD("_peek", store_peek, METH_VARARGS, NULL),

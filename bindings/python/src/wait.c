@@ -363,6 +363,7 @@ static PyMethodDef wait_methods[] = {
 };
 
 static PyType_Slot wait_slots[] = {
+    {Py_tp_new, (void *)made_by_hand},
     {Py_tp_dealloc, (void *)wait_dealloc},
     {Py_tp_traverse, (void *)wait_traverse},
     {Py_tp_methods, wait_methods},

@@ -3,15 +3,89 @@
     misuse_test.py URL [NAME]
 """
 import asyncio
+import contextlib
 import sys
 import threading
 
 import holdfast
+from holdfast import _holdfast
 from own import MORE, URL, key
 from tap import PATIENCE, run_functions, until
 
 
+@contextlib.contextmanager
+def _refused(kind=TypeError):
+    try:
+        yield
+    except kind as error:
+        assert type(error) is kind, repr(error)
+        return
+    raise AssertionError('not refused')
+
+
+# ---- arguments ----
+
+def flags_are_bools():
+    with holdfast.open(URL) as store:
+        name = key()
+        for flag in 'shared', 'detached', 'unqueued', 'recursive', 'no_renew':
+            for bad in 'false', 0, 1, '', []:
+                with _refused():
+                    store.acquire(name, **{flag: bad})
+                with _refused():
+                    store.lock(name, **{flag: bad})
+        assert not store.peek(name).token
+        store.acquire(name, wait=0, shared=True, detached=False, recursive=None).release()
+
+
+def tokens_are_ints():
+    with holdfast.open(URL) as store:
+        name = key()
+        held = store.acquire(name)
+        for how in store.adopt, store.break_:
+            for bad in (0, -1, 1 << 53, (1 << 64) + held.token, True, 1.0, str(held.token), None):
+                with _refused(holdfast.InvalidArgument):
+                    how(name, bad)
+            with _refused(holdfast.LockLost):
+                how(name, (1 << 53) - 1)
+        held.confirm()
+        held.release()
+
+
+def an_empty_url_is_none():
+    with _refused(holdfast.InvalidArgument):
+        holdfast.open('')
+
+
+def a_key_of_another_type_with_a_bad_option():
+    with holdfast.open(URL) as store:
+        try:
+            store.acquire(5, wait=-1)
+            raise AssertionError('not refused')
+        except holdfast.InvalidArgument as error:
+            assert error.text.startswith('wait: '), error.text
+
+
+def nothing_is_made_by_hand():
+    for kind in holdfast.Lock, _holdfast.Locking, _holdfast.Wait, _holdfast.Watch:
+        with _refused():
+            kind()
+        with _refused():
+            kind.__new__(kind)
+        with _refused():
+            object.__new__(kind)
+
+
 # ---- afterwards ----
+
+def the_owner_stays_readable():
+    store = holdfast.open(URL, owner='ann')
+    with store.lock(key()) as released:
+        assert released.owner == 'ann'
+    closed = store.acquire(key(), owner='ben')
+    store.close()
+    assert (released.owner, closed.owner) == ('ann', 'ben')
+
 
 def a_callback_that_raises_keeps_no_other_from_being_told():
     with holdfast.open(URL) as store:
