@@ -89,28 +89,59 @@ def _info(of: Any) -> Info:
         waiters=[_party(one) for one in info.waiters])
 
 
+def _is(kind: Callable[[Any], bool], function: Any) -> bool:
+    """Also of an object that can be called."""
+    return kind(function) or kind(getattr(type(function), '__call__', None))
+
+
+def _runs_later(function: Any) -> bool:
+    """Is it a generator function? To call one runs nothing."""
+    return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
+
+
+def _refuse_unrun(result: Any, what: str) -> None:
+    if inspect.iscoroutine(result) or inspect.isgenerator(result):
+        result.close()
+    raise TypeError(f'{what}: the function gave a {type(result).__name__}, which has yet to run')
+
+
 class Event:
     """An event that is serviced once: what `with store.once(key)` gives. True if it is this one's
-    to run; set `result` then, and leave the block without an exception: it is done. Else done_us,
-    owner and result say when, by whom and with what result it was done."""
+    to run; set `result` (a str) then, and leave the block without an exception: it is done. Else
+    done_us, owner and result say when, by whom and with what result it was done."""
 
     def __init__(self, store: 'Store', key: str, options: Dict[str, Any]) -> None:
+        store._check(True, key, **options)
         self._store, self.key, self._options = store, key, options
         self.lock: Optional[Lock] = None
-        self.run = False
+        self.run = self._entered = False
         self.done_us = 0
-        self.owner = self.result = ''
+        self.owner = self._result = ''
 
     def __bool__(self) -> bool:
+        if not self._entered:
+            raise TypeError(f'once({self.key!r}) is for a block: with store.once(key) as event')
         return self.run
+
+    @property
+    def result(self) -> str:
+        return self._result
+
+    @result.setter
+    def result(self, value: Optional[str]) -> None:
+        """None: no result. What isn't clean becomes '?', here or in the library: the end of the
+        block is too late to refuse it."""
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f'result: must be a str, not {type(value).__name__}')
+        self._result = (value or '').encode('utf-8', 'replace').decode().replace('\0', '?')
 
     @property
     def token(self) -> int:
         return self.lock.token if self.lock else 0
 
     def _begun(self, how: Any) -> 'Event':
-        self.lock, self.done_us, self.owner, self.result = how
-        self.run = self.lock is not None
+        self.lock, self.done_us, self.owner, self._result = how
+        self.run, self._entered = self.lock is not None, True
         return self
 
     def __enter__(self) -> 'Event':
@@ -119,10 +150,12 @@ class Event:
     def _end(self, failed: bool) -> None:
         if self.lock is None:
             return
-        if failed:
-            self.lock.__exit__(RuntimeError, None, None)
-        else:
-            self.lock._finish(self.result)
+        try:
+            if not failed:
+                self.lock._finish(self._result)
+        finally:
+            if self.lock._is_mine:
+                self.lock.__exit__(RuntimeError, None, None)
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         self._end(kind is not None)
@@ -203,8 +236,13 @@ class Store(_holdfast.Store):
 
     def locked(self, key: str, **options: Any) -> Callable[[F], F]:
         """A decorator: the key is held while the function runs. {name} in the key is the argument
-        of that name: @store.locked('user/{user_id}')."""
+        of that name: @store.locked('user/{user_id}'). Not for generators: TypeError."""
+        self._check(False, key, **options)
+
         def around(function: F) -> F:
+            if _runs_later(function):
+                raise TypeError(f'locked({key!r}): a generator runs after its call: take the key '
+                                'in it')
             fields = [field for _, field, _, _ in string.Formatter().parse(key)
                       if field is not None]
             signature = inspect.signature(function)
@@ -216,7 +254,7 @@ class Store(_holdfast.Store):
                 bound.apply_defaults()
                 return key.format(**bound.arguments)
 
-            if inspect.iscoroutinefunction(function):
+            if _is(inspect.iscoroutinefunction, function):
                 @functools.wraps(function)
                 async def held_async(*args: Any, **kwargs: Any) -> Any:
                     async with self.lock(key_of(args, kwargs), **options):
@@ -226,7 +264,10 @@ class Store(_holdfast.Store):
             @functools.wraps(function)
             def held(*args: Any, **kwargs: Any) -> Any:
                 with self.lock(key_of(args, kwargs), **options):
-                    return function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                    if inspect.iscoroutine(result):
+                        _refuse_unrun(result, f'locked({key!r})')
+                    return result
             return held     # type: ignore[return-value]
         return around
 
@@ -234,15 +275,26 @@ class Store(_holdfast.Store):
              **options: Any) -> Event:
         """An event that is serviced once, remembered for `keep` (7 days unless given). With a
         function: runs it with the event if it hasn't been done; what it returns, as a str, is the
-        result. Without: a `with` block, see Event. at_most_once marks it before it runs."""
+        result. Coroutines and generators are refused: TypeError. Without: a `with` block, or `async
+        with`, see Event. at_most_once marks it before it runs."""
         event = Event(self, key, options)
         if function is None:
             return event
+        if not callable(function):
+            raise TypeError(f'once({key!r}): not a function')
+        if _runs_later(function) or _is(inspect.iscoroutinefunction, function):
+            raise TypeError(f'once({key!r}): a call would run nothing: async with store.once(key)')
         with event:
             if event:
                 result = function(event)
+                if inspect.isawaitable(result) or inspect.isgenerator(result) or \
+                        inspect.isasyncgen(result):
+                    _refuse_unrun(result, f'once({key!r})')
                 if result is not None:
-                    event.result = str(result)
+                    try:
+                        event.result = str(result)
+                    except Exception:   # it has run
+                        event.result = f'<unprintable {type(result).__name__} object>'
         return event
 
     def peek(self, key: str) -> Info:

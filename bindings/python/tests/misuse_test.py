@@ -4,12 +4,13 @@
 """
 import asyncio
 import contextlib
+import functools
 import sys
 import threading
 
 import holdfast
 from holdfast import _holdfast
-from own import MORE, URL, key
+from own import MORE, URL, free, key
 from tap import PATIENCE, run_functions, until
 
 
@@ -23,6 +24,160 @@ def _refused(kind=TypeError):
     raise AssertionError('not refused')
 
 
+# ---- events ----
+
+def an_event_is_no_coroutine_function():
+    with holdfast.open(URL) as store:
+        ran = []
+
+        async def later(event):
+            ran.append(event)
+
+        def generates(event):
+            ran.append(event)
+            yield
+
+        async def generates_later(event):
+            ran.append(event)
+            yield
+
+        class Called:
+            async def __call__(self, event):
+                ran.append(event)
+
+            async def method(self, event):
+                ran.append(event)
+
+        for function in (later, generates, generates_later, Called(), Called().method,
+                         functools.partial(later), 'no function'):
+            name = key('event')
+            with _refused():
+                store.once(name, function, at_most_once=True)
+            info = store.peek(name)
+            assert not info.done_us and not info.token, info
+        for function in (lambda event: later(event), lambda event: generates(event),
+                         lambda event: generates_later(event)):
+            name = key('event')
+            with _refused():
+                store.once(name, function)
+            assert not store.peek(name).done_us and free(name)
+        assert not ran
+
+
+def a_result_is_a_str():
+    with holdfast.open(URL) as store:
+        for bad in ({}, 5, b'bytes', ['x'], True):
+            name = key('event')
+            with store.once(name) as event:
+                with _refused():
+                    event.result = bad
+                assert event.result == ''
+            assert store.peek(name).done_us and free(name)
+            name = key('event')
+            with _refused():
+                with store.once(name) as event:
+                    event.result = bad
+            assert not store.peek(name).done_us and free(name)
+
+
+def a_result_that_isnt_clean_is_made_so():
+    class Shy:
+        def __str__(self):
+            raise KeyError('no text')
+
+    with holdfast.open(URL) as store:
+        for given, kept in ((None, ''), ('a\0b', 'a?b'), ('\ud800x\udfff', '?x?'), ('–', '–')):
+            name = key('event')
+            with store.once(name) as event:
+                event.result = given
+                assert event.result == kept
+            assert store.peek(name).done_us and store.peek(name).result == kept
+            name = key('event')
+            store.once(name, lambda event, given=given: given)
+            assert store.peek(name).done_us and store.peek(name).result == kept
+        name = key('event')
+        store.once(name, lambda event: Shy())
+        assert store.once(name, lambda event: 1 / 0).result == '<unprintable Shy object>'
+
+        async def main():
+            name = key('event')
+            async with store.once(name) as event:
+                event.result = 'a\0b'
+            assert store.peek(name).result == 'a?b'
+        asyncio.run(main())
+
+
+def the_end_of_an_event_holds_nothing():
+    with holdfast.open(URL) as store:
+        name = key('event')
+        with _refused(holdfast.InvalidArgument):
+            with store.once(name) as event:
+                event._result = 'a\0b'      # past the check
+        assert not event.lock.held and free(name)
+
+
+def an_event_outside_of_its_block_is_neither_true_nor_false():
+    with holdfast.open(URL) as store:
+        name = key('event')
+        with _refused():
+            if store.once(name):
+                pass
+        assert not store.peek(name).token
+        with store.once(name) as event:
+            assert event
+        assert event
+        with store.once(name) as event:
+            assert not event
+        assert not store.once(name, print)
+
+
+# ---- decorators ----
+
+def generators_are_not_decorated():
+    with holdfast.open(URL) as store:
+        name = key()
+
+        def generates():
+            yield
+
+        async def generates_later():
+            yield
+
+        for function in generates, generates_later, functools.partial(generates):
+            with _refused():
+                store.locked(name)(function)
+
+        async def later():
+            return free(name)
+
+        with _refused():
+            store.locked(name)(lambda: later())()
+        assert free(name)
+
+        class Called:
+            async def __call__(self):
+                return free(name)
+
+        assert asyncio.run(store.locked(name)(Called())()) is False
+
+
+def options_are_refused_at_once():
+    with holdfast.open(URL) as store:
+        for how in store.locked, store.once:
+            with _refused():
+                how('key', nosuch=1)
+            with _refused():
+                how('key', shared='false')
+            with _refused():
+                how(5)
+            with _refused(holdfast.InvalidArgument):
+                how('key', wait=-1)
+        with _refused():
+            store.locked('key', keep=1)
+        store.once('key', keep=1, at_most_once=True)
+        store.locked('key/{x}', wait=1)
+
+
 # ---- arguments ----
 
 def flags_are_bools():
@@ -34,6 +189,8 @@ def flags_are_bools():
                     store.acquire(name, **{flag: bad})
                 with _refused():
                     store.lock(name, **{flag: bad})
+        with _refused():
+            store.once(name, at_most_once=1)
         assert not store.peek(name).token
         store.acquire(name, wait=0, shared=True, detached=False, recursive=None).release()
 
