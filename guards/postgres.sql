@@ -64,8 +64,11 @@ END
 
 SELECT t.@COLUMN@ FROM @TABLE@ AS t LIMIT 0; -- is there such a column?
 -- LOST2: a write without entering.
+-- A key reads the same whatever the session's settings are.
 CREATE OR REPLACE FUNCTION @CHECK@() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS @DOLLAR@
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET intervalstyle = 'postgres'
+SET extra_float_digits = 1 SET bytea_output = 'hex' AS @DOLLAR@
 DECLARE
     now_key text;
     old_key text;

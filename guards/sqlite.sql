@@ -67,7 +67,9 @@ BEGIN
     SELECT RAISE(ABORT, 'holdfast: written without holdfast_enter')
     WHERE NOT EXISTS (SELECT 1 FROM @FENCE@ AS f
         WHERE f.key = @PREFIX@ || NEW.@COLUMN@ AND f.entered IS NOT NULL)
-        OR OLD.@COLUMN@ IS NOT NEW.@COLUMN@ AND NOT EXISTS (SELECT 1 FROM @FENCE@ AS f
+        -- The keys are compared, byte for byte: a column may call other values equal.
+        OR (@PREFIX@ || OLD.@COLUMN@) COLLATE BINARY IS NOT (@PREFIX@ || NEW.@COLUMN@)
+        AND NOT EXISTS (SELECT 1 FROM @FENCE@ AS f
             WHERE f.key = @PREFIX@ || OLD.@COLUMN@ AND f.entered IS NOT NULL);
 END;
 DROP TRIGGER IF EXISTS @ON_DELETE@;

@@ -61,6 +61,19 @@ teardown() { guard_teardown; }
     ask 'DROP OWNED BY clerk; DROP ROLE clerk'
 }
 
+@test "a key is the same text whatever the session's settings are" {
+    ask 'CREATE TABLE days (id date PRIMARY KEY, n int)' "INSERT INTO days VALUES ('2026-02-01', 0)"
+    sql_guard days --key-column id --key-prefix "$K/" | ask
+    grant "$K/01/02/2026"
+    run entered "$K/01/02/2026" "$T" \
+        "SET LOCAL datestyle = 'sql, dmy'; UPDATE days SET n = 9 WHERE id = '01/02/2026';"
+    refused "without holdfast_enter"
+    grant "$K/2026-02-01"
+    entered "$K/2026-02-01" "$T" \
+        "SET LOCAL datestyle = 'sql, dmy'; UPDATE days SET n = 1 WHERE id = '01/02/2026';"
+    [ "$(ask 'SELECT n FROM days')" = 1 ]
+}
+
 @test "schemas: the table's, the locks'" {
     ask "CREATE SCHEMA \"s; 1\"; CREATE SCHEMA home; CREATE TABLE \"s; 1\".seats (id int, n int)"
     sql_guard seats --schema 's; 1' --locks-schema home --key-column id --elsewhere | ask

@@ -26,6 +26,21 @@ teardown() { guard_teardown; }
 @test "holdfast enter raises the fence" { guard_entered_from_outside; }
 @test "a table or column that isn't there is noticed at once" { guard_missing; }
 
+@test "keys that the column calls equal are two" {
+    ask 'CREATE TABLE names (id TEXT COLLATE NOCASE PRIMARY KEY, n)' \
+        'CREATE TABLE numbers (id, n)' "INSERT INTO names VALUES ('a5', 0)" \
+        'INSERT INTO numbers VALUES (42, 0)'
+    sql_guard names --key-column id --key-prefix "$K/" | ask
+    sql_guard numbers --key-column id --key-prefix "$K/" | ask
+    grant "$K/A5"
+    run entered "$K/A5" "$T" "UPDATE names SET id = 'A5', n = 9 WHERE id = 'a5';"
+    refused "without holdfast_enter"
+    grant "$K/42.0"
+    run entered "$K/42.0" "$T" 'UPDATE numbers SET id = 42.0, n = 9 WHERE id = 42;'
+    refused "without holdfast_enter"
+    [ "$(ask 'SELECT sum(n) FROM (SELECT n FROM names UNION ALL SELECT n FROM numbers)')" = 0 ]
+}
+
 @test "with foreign keys on, COMMIT refuses who has not left" {
     sql_guard seats --key-column id --key-prefix "$K/" | ask
     grant "$K/1"
