@@ -294,5 +294,7 @@ int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf
     hf_row_init(&next);
     int rc = turn(port, key, ev, row, &next, known, until_us, out, err);
     hf_row_clear(&next);
+    /* What failed last says why; with a reply that was lost before it doesn't say what. */
+    if (rc < 0 && err) err->code = rc;
     return rc;
 }

@@ -162,6 +162,24 @@ static void what_is_not_answered_is_unknown(void **state)
     }
 }
 
+/* A reply is lost, and then the store is away: nobody knows, and the error says so, too. */
+static void an_error_says_what_is_returned(void **state)
+{
+    (void)state;
+    hf *away = open_sick("swap:1:before,swap:2+:unavailable");
+    hf_lock *lock;
+    hf_error err;
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = 5000;
+    o.flags = HF_NO_RENEW;
+    if (hf_acquire(away, "away", &o, &lock, &err)) fail_msg("%s", err.text);
+    int rc = hf_renew(lock, 5000, &err);
+    assert_int_equal(rc, HF_UNKNOWN);
+    assert_int_equal(err.code, HF_UNKNOWN);
+    hf_release(lock, NULL);
+    hf_close(away);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -169,6 +187,7 @@ int main(void)
         cmocka_unit_test(a_lease_instead_of_a_session_counts_too),
         cmocka_unit_test(a_longer_lease_counts_when_it_is_told),
         cmocka_unit_test(what_is_said_to_be_over_stays_over),
+        cmocka_unit_test(an_error_says_what_is_returned),
         cmocka_unit_test(one_that_fails_is_not_the_last),
         cmocka_unit_test(what_is_not_answered_is_unknown),
     };
