@@ -196,18 +196,16 @@ int64_t hf_left_ms(const hf_lock *lock)
     pthread_mutex_lock(&h->mu);
     int64_t left = INT64_MAX, cap = INT64_MAX, now = hf__local_us();
     if (lock->expires_us) left = (lock->expires_us - hf__port_now(&h->port).hi_us) / 1000;
-    if (lock->tenure && (hf__tenure_until(lock) - now) / 1000 < left)
-        left = (hf__tenure_until(lock) - now) / 1000;
+    if (lock->tenure) left = hf__min64(left, (hf__tenure_until(lock) - now) / 1000);
     if (lock->hold_until_us) cap = (lock->hold_until_us - now) / 1000;
     if (lock->lost) left = 0;
     /* What has been said to be over stays over, although a reply that tells better may be here the
        next moment. (No lock is const, but for those who ask.) */
     if ((left <= 0 || cap <= 0) && !(lock->tenure && lock->tenure->adopted))
         hf__lock_lose((hf_lock *)(uintptr_t)lock, left > 0);
-    if (cap < left) left = cap;
-    if (left < 0) left = 0;
+    left = hf__min64(left, cap);
     pthread_mutex_unlock(&h->mu);
-    return left;
+    return left < 0 ? 0 : left;
 }
 
 /* ---- events of one grant ---- */
