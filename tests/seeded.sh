@@ -46,7 +46,7 @@ while read -r bug what; do
         continue
     fi
     # The random run is short: what it finds, the enumeration must find too.
-    timeout 60 "$dir/enum" -s 1 -n 1 >"$dir/out"
+    timeout 3600 "$dir/enum" -s 1 -n 1 >"$dir/out"
     by=$(sed -n 's/^not ok [0-9]* - .*: \([A-Z-]*: .*\)/\1/p' "$dir/out" | sort | uniq -c |
         sort -rn | sed -n '1s/^ *[0-9]* //p')
     if [ -n "$by" ]; then

@@ -30,7 +30,8 @@ import time
 TOP, BUILD = (os.path.realpath(path) for path in sys.argv[1:3])
 JOBS = 2
 LIMIT = 180     # seconds for one check; what hangs is found too
-GLANCE = 5      # seconds for one that isn't expected to find anything
+GLANCE = 5      # seconds for one that isn't expected to find anything,
+PATIENCE = 7200     # however long its first point takes
 
 
 class Copy:
@@ -70,7 +71,8 @@ class Copy:
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    start_new_session=True, text=True, errors='replace')
         late = threading.Event()
-        timer = threading.Timer(LIMIT, lambda: (late.set(), end(process, signal.SIGKILL)))
+        limit = PATIENCE if glance else LIMIT
+        timer = threading.Timer(limit, lambda: (late.set(), end(process, signal.SIGKILL)))
         timer.start()
         passed, enough, found, last = 0, False, '', ''
         for line in process.stdout:
@@ -92,7 +94,7 @@ class Copy:
         timer.cancel()
         end(process, signal.SIGKILL)
         if late.is_set():
-            found = f'not done within {LIMIT} s'
+            found = f'not done within {limit} s'
         elif status and not found and not enough:
             found = last if check.name == 'lint' else f'status {status} ({last})'
         return found and f'{found} ({time.monotonic() - started:.1f} s)', passed
