@@ -58,7 +58,8 @@ export class Lock {
     /** The fencing token: grows with every grant of the key. */
     readonly token: number;
     readonly owner: string;
-    /** For how long the lock may be believed in; 0: lost or released; Infinity: no lease. */
+    /** For how long the lock may be believed in; 0: lost or released; Infinity: no lease. On `mem:`
+     *  and `file:` the store is asked. */
     readonly leftMs: number;
     /** Aborts when the lock is lost (its reason is a LockLost), or with the options' signal. */
     readonly signal: AbortSignal;
@@ -67,6 +68,8 @@ export class Lock {
     renew(lease?: Time): Promise<void>;
     /** Asks the store; LockLost if it isn't held. */
     confirm(): Promise<void>;
+    /** Shows the token to the guard of the data, before they are read; see `holdfast guard`. */
+    enter(where?: string): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
 }
 

@@ -3,18 +3,17 @@
 const asyncDispose = require('./dispose.js');
 const { makeError } = require('./errors.js');
 const { NONE, State, asked } = require('./line.js');
-const { callable, invalid, signalOf } = require('./options.js');
+const { callable, checkKey, invalid, signalOf } = require('./options.js');
 
 const LOCAL = new Set(['wait', 'signal', 'priority', 'lease', 'owner', 'note']);
 
 // Looks at the key and at the names of the options, too.
 const keyLate = (key, options) => {
-    if (typeof key !== 'string' || !key) throw invalid('key: must be a string that is not empty');
+    checkKey('acquire', key);
     if (options === NONE) return undefined; // without an end it isn't asked
     for (const name in options)
-        if (!LOCAL.has(name))
-            throw makeError('INVALID', `acquire '${key}': no option '${name}' without a store`);
-    if (typeof options === 'number') throw invalid(`acquire '${key}': the options are no object`);
+        if (!LOCAL.has(name)) throw invalid('acquire', key, `no option '${name}' without a store`);
+    if (typeof options === 'number') throw invalid('acquire', key, 'the options are no object');
     return (now) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
         : makeError('TIMEOUT', `acquire '${key}': not obtained within ${options.wait}`, key));
 };
@@ -35,7 +34,7 @@ class Local {
 
     async acquire(key, options = NONE) {
         const late = keyLate(key, options);
-        const how = asked(options);
+        const how = asked(options, key);
         if (how.signal?.aborted) throw how.signal.reason;
         const state = this.#state(key);
         await state.enter(how, late);
@@ -44,9 +43,9 @@ class Local {
 
     runExclusive(key, fn, options = NONE) {
         try {
-            callable(fn);
+            callable(fn, 'runExclusive', key);
             const late = keyLate(key, options);
-            const how = asked(options);
+            const how = asked(options, key);
             if (how.signal?.aborted) throw how.signal.reason;
             return this.#state(key).run(fn, how, late);
         } catch (error) {
@@ -56,7 +55,7 @@ class Local {
 
     async waitForUnlock(key, options = NONE) {
         const late = keyLate(key, options);
-        const how = asked(options);
+        const how = asked(options, key);
         await this.#keys.get(key)?.watch(how, late);
     }
 
@@ -106,10 +105,10 @@ class Stored {
 
     async #acquire(key, { priority, ...options }) {
         const stop = new AbortController();
-        const signal = signalOf(options.signal);
+        const signal = signalOf(options.signal, 'acquire', key);
         const abort = () => stop.abort(signal.reason);
         if (priority)
-            throw makeError('INVALID', `acquire '${key}': a store has no priorities`, key);
+            throw invalid('acquire', key, 'a store has no priorities');
         if (signal?.aborted) throw signal.reason;
         signal?.addEventListener('abort', abort, { once: true });
         add(this.#waits, key, stop);
@@ -137,7 +136,7 @@ class Stored {
     }
 
     async runExclusive(key, fn, options) {
-        callable(fn);
+        callable(fn, 'runExclusive', key);
         const lock = await this.#enter(key, options);
         return require('./store.js').around(lock, fn, () => {
             remove(this.#locks, key, lock);

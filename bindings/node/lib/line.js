@@ -48,16 +48,16 @@ function unlisten(entry) {
 
 // How one request is made, looked at before anything is done; a number is a priority, as in
 // async-mutex. A wait is in milliseconds, or a text as the stores take it.
-function asked(options) {
+function asked(options, key) {
     if (options === undefined || options === NONE) return NONE;
     if (typeof options === 'number') return asked({ priority: options });
     if (typeof options !== 'object' || options === null)
-        throw invalid('acquire: the options are no object');
+        throw invalid('acquire', key, 'the options are no object');
     const { priority = 0, wait, signal, error } = options;
     if (typeof priority !== 'number' || Number.isNaN(priority))
-        throw invalid('acquire: priority: must be a number');
-    return { priority, wait: wait === undefined ? undefined : time(wait, 'wait'),
-        signal: signalOf(signal), error };
+        throw invalid('acquire', key, 'priority: must be a number');
+    return { priority, wait: wait === undefined ? undefined : time(wait, 'wait', 'acquire', key),
+        signal: signalOf(signal, 'acquire', key), error };
 }
 
 // One that waits. Most have neither an end nor a signal, and cost no more than this.

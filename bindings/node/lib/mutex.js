@@ -8,7 +8,7 @@ const { callable, invalid } = require('./options.js');
 
 function checkWeight(weight) {
     if (typeof weight !== 'number' || !(weight > 0))
-        throw new Error(`invalid weight ${String(weight)}: must be positive`);
+        throw new Error(`acquire: invalid weight ${String(weight)}: must be positive`);
 }
 
 // One that counts; a Mutex is one that counts to one.
@@ -20,7 +20,7 @@ class Semaphore {
 
     constructor(value, cancelError = E_CANCELED) {
         if (!Number.isInteger(value) || value < 1)
-            throw invalid('Semaphore: the value must be an integer from 1 on');
+            throw invalid('Semaphore', undefined, 'the value must be an integer from 1 on');
         this.#value = value;
         this.#cancelError = cancelError;
     }
@@ -69,7 +69,7 @@ class Semaphore {
     }
 
     async runExclusive(fn, weight = 1, how) {
-        callable(fn);
+        callable(fn, 'runExclusive');
         const had = await this.#enter(weight, how);
         try {
             return await fn(had);
@@ -95,7 +95,8 @@ class Semaphore {
     }
 
     setValue(value) {
-        if (!Number.isInteger(value)) throw invalid('setValue: the value must be an integer');
+        if (!Number.isInteger(value))
+            throw invalid('setValue', undefined, 'the value must be an integer');
         this.#value = value;
         this.#serve();
     }
@@ -135,7 +136,7 @@ class Mutex {
 
     runExclusive(fn, how) {
         try {
-            callable(fn);
+            callable(fn, 'runExclusive');
             const options = asked(how);
             return this.#state.run(fn, options, tooLate(options));
         } catch (error) {

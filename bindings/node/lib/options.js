@@ -7,53 +7,75 @@ const ACQUIRE = new Set(['wait', 'lease', 'maxHold', 'atLeast', 'shared', 'limit
     'requestId', 'signal', 'detached', 'unqueued', 'recursive', 'noRenew']);
 const ONCE = new Set([...ACQUIRE, 'keep', 'atMostOnce']);
 const RESULT_CAP = 256; // HF_RESULT_CAP
+const KEY_CAP = 513; // HF_KEY_CAP
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, '': 1000 };
 
-function invalid(text) {
-    return makeError('INVALID', text);
+// Who does what to which key, as the library's errors begin; one line, whatever the key is.
+function who(doing, key) {
+    if (typeof key !== 'string' || !key) return doing;
+    return `${doing} '${key.slice(0, 100).replace(/[\p{Cc}\p{Cs}]/gu, '?')}'`;
+}
+
+function invalid(doing, key, why) {
+    return makeError('INVALID', `${who(doing, key)}: ${why}`,
+        typeof key === 'string' && key ? key : undefined);
+}
+
+const wrong = (doing, key, why) => new TypeError(`${who(doing, key)}: ${why}`);
+
+// What a store takes as a key, so that whoever moves to one can keep his.
+let fine = ''; // the one that was looked at last
+function checkKey(doing, key) {
+    if (key === fine && key) return;
+    if (typeof key !== 'string') throw invalid(doing, undefined, 'key: must be a string');
+    if (!key) throw invalid(doing, undefined, 'key: is empty');
+    if (key.length * 3 >= KEY_CAP && Buffer.byteLength(key) >= KEY_CAP)
+        throw invalid(doing, key, `key: longer than ${KEY_CAP - 1} bytes`);
+    if (/\p{Cc}/u.test(key)) throw invalid(doing, key, 'key: control character');
+    if (/\p{Cs}/u.test(key)) throw invalid(doing, key, 'key: half of a surrogate pair');
+    fine = key;
 }
 
 // Milliseconds: a number of them, or a text as the command takes it: '500ms', '10s', '1.5h',
 // '7d'; there a number alone is seconds.
-function time(value, name) {
+function time(value, name, doing, key) {
     if (typeof value === 'number' && value >= 0) return Math.ceil(value);
     const match = typeof value === 'string' && /^(\d+\.?\d*|\.\d+)(ms|s|m|h|d|)$/.exec(value);
     // What is a thousandth too much by the way in which fractions are kept isn't meant.
     if (match) return Math.ceil(Number((match[1] * UNITS[match[2]]).toFixed(3)));
-    throw invalid(`${name} '${String(value)}': not a time: milliseconds, or a text such as ` +
-        "'500ms', '10s', '5m', '1.5h' or '7d'");
+    throw invalid(doing, key, `${name}: '${String(value).slice(0, 40)}' is not a time: ` +
+        "milliseconds, or a text such as '500ms', '10s', '5m', '1.5h' or '7d'");
 }
 
-function known(options, names, doing) {
+function known(options, names, doing, key) {
     if (typeof options !== 'object' || options === null)
-        throw invalid(`${doing}: the options are no object`);
+        throw invalid(doing, key, 'the options are no object');
     for (const name of Object.keys(options))
-        if (!names.has(name)) throw invalid(`${doing}: no option '${name}'`);
+        if (!names.has(name)) throw invalid(doing, key, `no option '${name}'`);
 }
 
 // Found wrong before anything is asked for: later on it would be in the middle of something.
-function signalOf(signal) {
+function signalOf(signal, doing, key) {
     if (signal === undefined) return undefined;
     // Not by its class: that of another realm is one, too.
     if (signal?.[Symbol.toStringTag] === 'AbortSignal' && typeof signal.aborted === 'boolean' &&
         typeof signal.addEventListener === 'function' &&
         typeof signal.removeEventListener === 'function')
         return signal;
-    throw new TypeError('signal: must be an AbortSignal');
+    throw wrong(doing, key, 'signal: must be an AbortSignal');
 }
 
 // A generator's body runs when somebody asks it for values: that is after the key was given back.
-function callable(fn) {
-    if (typeof fn !== 'function') throw new TypeError('fn: must be a function');
+function callable(fn, doing, key) {
+    if (typeof fn !== 'function') throw wrong(doing, key, 'fn: must be a function');
     const tag = fn[Symbol.toStringTag];
     if (tag === 'GeneratorFunction' || tag === 'AsyncGeneratorFunction')
-        throw new TypeError('fn: a generator function would run after the key is given back');
+        throw wrong(doing, key, 'fn: a generator function would run after the key is given back');
 }
 
 function tokenOf(token, doing, key) {
     if (!Number.isSafeInteger(token) || token < 1)
-        throw makeError('INVALID', `${doing} '${String(key)}': token: must be an integer from 1 on`,
-            typeof key === 'string' ? key : undefined);
+        throw invalid(doing, key, 'token: must be an integer from 1 on');
     return token;
 }
 
@@ -68,45 +90,44 @@ function resultText(value) {
     return bytes.toString('utf8', 0, end);
 }
 
-function flag(options, name) {
+function flag(options, name, doing, key) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'boolean')
-        throw new TypeError(`${name}: must be true or false`);
+        throw wrong(doing, key, `${name}: must be true or false`);
     return value;
 }
 
-function requestId(value) {
+function requestId(value, doing, key) {
     if (value === undefined) return undefined;
     if (typeof value === 'string' && /^[0-9a-f]{32}$/i.test(value))
         return new Uint8Array(Buffer.from(value, 'hex'));
     if (value instanceof Uint8Array && value.length === 16)
         return new Uint8Array(value); // a Buffer is one of another class
-    throw invalid('requestId: must be 16 bytes, or 32 hexadecimal digits');
+    throw invalid(doing, key, 'requestId: must be 16 bytes, or 32 hexadecimal digits');
 }
 
 // The wait alone where there is nothing else (the fast way), or an array.
-function wanted(options, doing = 'acquire', names = ACQUIRE) {
+function wanted(options, doing, key, names = ACQUIRE) {
     if (options === undefined) return Infinity;
-    known(options, names, doing);
+    known(options, names, doing, key);
     const { wait, lease, maxHold, atLeast, limit, owner, note } = options;
-    signalOf(options.signal);
-    const shared = flag(options, 'shared');
-    const ms = wait === undefined ? Infinity : time(wait, 'wait');
+    const inMs = (value, name) => (value === undefined ? 0 : time(value, name, doing, key));
+    signalOf(options.signal, doing, key);
+    const shared = flag(options, 'shared', doing, key);
+    const ms = wait === undefined ? Infinity : inMs(wait, 'wait');
     let flags = 0;
-    for (const name in FLAGS) if (flag(options, name)) flags |= FLAGS[name];
-    if (shared && limit !== undefined) throw invalid(`${doing}: both shared and limit`);
+    for (const name in FLAGS) if (flag(options, name, doing, key)) flags |= FLAGS[name];
+    if (shared && limit !== undefined) throw invalid(doing, key, 'both shared and limit');
     if (limit !== undefined && !(Number.isInteger(limit) && limit > 0 && limit <= 1000))
-        throw invalid(`${doing}: limit: must be 1 to 1,000`);
-    const id = requestId(options.requestId);
+        throw invalid(doing, key, 'limit: must be 1 to 1,000');
+    const id = requestId(options.requestId, doing, key);
     if (!flags && lease === undefined && maxHold === undefined && atLeast === undefined &&
         !shared && limit === undefined && owner === undefined && note === undefined && !id)
         return ms;
     const mode = shared ? 1 : limit !== undefined ? 2 : 0;
-    return [ms, lease === undefined ? 0 : time(lease, 'lease'),
-        maxHold === undefined ? 0 : time(maxHold, 'maxHold'),
-        atLeast === undefined ? 0 : time(atLeast, 'atLeast'), mode, limit ?? 0, flags, owner, note,
-        id];
+    return [ms, inMs(lease, 'lease'), inMs(maxHold, 'maxHold'), inMs(atLeast, 'atLeast'), mode,
+        limit ?? 0, flags, owner, note, id];
 }
 
-module.exports = { ACQUIRE, FLAGS, ONCE, callable, invalid, known, resultText, signalOf, time,
-    tokenOf, wanted };
+module.exports = { ACQUIRE, FLAGS, ONCE, callable, checkKey, invalid, known, resultText, signalOf,
+    time, tokenOf, wanted, who };

@@ -3,8 +3,8 @@
 'use strict';
 const asyncDispose = require('./dispose.js');
 const { HoldfastError, LockLost, makeError } = require('./errors.js');
-const { ONCE, callable, invalid, known, resultText, signalOf, time, tokenOf,
-    wanted } = require('./options.js');
+const { ONCE, callable, invalid, known, resultText, signalOf, time, tokenOf, wanted,
+    who } = require('./options.js');
 const native = require('./native.js');
 
 const WEEK_MS = 7 * 86400000;
@@ -132,16 +132,27 @@ class Lock {
 
     async renew(lease) {
         await this.#use('renew', () => native.renew(this.#id,
-            lease === undefined ? 0 : time(lease, 'lease')));
+            lease === undefined ? 0 : time(lease, 'lease', 'renew', this.key)));
     }
 
     async confirm() {
         await this.#use('confirm', () => native.confirm(this.#id));
     }
 
+    // Shows the token to the guard of the data, before they are read.
+    async enter(where) {
+        if (where !== undefined && (typeof where !== 'string' || /[\0\p{Cs}]/u.test(where)))
+            throw invalid('enter', this.key, 'where: must be a string without NUL');
+        await this.#use('enter', () => native.enter(this.#id, where));
+    }
+
     async #use(doing, how) {
         if (this.#released || this.#life.closed) throw this.#gone(doing);
-        await how();
+        try {
+            await how();
+        } catch (error) {
+            throw named(error, this.key);
+        }
     }
 
     // Its user has it from here on, and may lose it.
@@ -253,17 +264,25 @@ class Store {
         this.url = native.url(id);
     }
 
+    // The store's id, or an error.
+    #open(doing, key) {
+        if (!this.#closed) return this.#id;
+        const at = typeof key === 'string' && key ? key : undefined;
+        throw makeError('CANCELED', `${who(doing, at)}: the store is closed`, at);
+    }
+
     // A lock's id. Where the store is in this machine and the key is free, at once.
     #get(key, want, signal) {
-        if (typeof key !== 'string') throw invalid('key: must be a string');
+        if (typeof key !== 'string') throw invalid('acquire', undefined, 'key: must be a string');
         if (signal?.aborted) throw signal.reason;
-        return native.try(this.#id, key, want) || this.#start(key, want, signal);
+        return native.try(this.#open('acquire', key), key, want) || this.#start(key, want, signal);
     }
 
     // The promise of a lock's id (or of what an event came to). What is granted to somebody who
     // has given up is given back.
     #start(key, want, signal, keep) {
-        const asked = native.start(this.#id, key, want, keep);
+        const id = this.#open(keep === undefined ? 'acquire' : 'once', key);
+        const asked = native.start(id, key, want, keep);
         if (!signal) return asked;
         const wait = native.lastWait();
         return new Promise((resolve, reject) => {
@@ -290,7 +309,7 @@ class Store {
     }
 
     async acquire(key, options) {
-        const want = wanted(options);
+        const want = wanted(options, 'acquire', key);
         const signal = options?.signal;
         const got = this.#get(key, want, signal);
         const id = typeof got === 'number' ? got : await got;
@@ -303,8 +322,8 @@ class Store {
     }
 
     async run(key, fn, options) {
-        callable(fn);
-        const want = wanted(options);
+        callable(fn, 'run', key);
+        const want = wanted(options, 'run', key);
         const signal = options?.signal;
         const got = this.#get(key, want, signal);
         const lock = this.#lock(typeof got === 'number' ? got : await got, key, want, signal);
@@ -316,11 +335,11 @@ class Store {
     }
 
     async once(key, fn, options = {}) {
-        callable(fn);
-        const want = wanted(options, 'once', ONCE);
+        callable(fn, 'once', key);
+        const want = wanted(options, 'once', key, ONCE);
         const { keep = WEEK_MS, signal } = options;
-        const keepMs = time(keep, 'keep');
-        if (typeof key !== 'string') throw invalid('key: must be a string');
+        const keepMs = time(keep, 'keep', 'once', key);
+        if (typeof key !== 'string') throw invalid('once', undefined, 'key: must be a string');
         if (signal?.aborted) throw signal.reason;
         const got = await this.#start(key, want, signal, keepMs);
         if (typeof got !== 'number') return { ran: false, ...got };
@@ -341,35 +360,42 @@ class Store {
 
     // Takes charge of a grant made elsewhere.
     async adopt(key, token) {
-        const id = await native.adopt(this.#id, key, tokenOf(token, 'adopt', key));
+        const id = await native.adopt(this.#open('adopt', key), key,
+            tokenOf(token, 'adopt', key));
         if (id === undefined)
             throw makeError('CANCELED', `adopt '${key}': the store is closed`, key);
         return new Lock(id, key, this.#life).handedOut(true);
     }
 
     async peek(key) {
-        return native.peek(this.#id, key);
+        return native.peek(this.#open('peek', key), key);
     }
 
-    list(prefix = '', { signal } = {}) {
-        return new Stream(this.#id, prefix, false, signalOf(signal));
+    list(prefix = '', options = {}) {
+        return this.#show('list', prefix, options);
     }
 
-    watch(prefix = '', { signal } = {}) {
-        return new Stream(this.#id, prefix, true, signalOf(signal));
+    watch(prefix = '', options = {}) {
+        return this.#show('watch', prefix, options);
+    }
+
+    #show(doing, prefix, options) {
+        known(options, SHOW, doing, prefix);
+        return new Stream(this.#open(doing, prefix), prefix, doing === 'watch',
+            signalOf(options.signal, doing, prefix));
     }
 
     async break(key, token) {
-        await native.break(this.#id, key, tokenOf(token, 'break', key));
+        await native.break(this.#open('break', key), key, tokenOf(token, 'break', key));
     }
 
     // How many idle keys were forgotten.
     async prune(idle) {
-        return native.prune(this.#id, time(idle, 'idle'));
+        return native.prune(this.#open('prune'), time(idle, 'idle', 'prune'));
     }
 
     stats() {
-        return native.stats(this.#id);
+        return native.stats(this.#open('stats'));
     }
 
     // Gives back what is still held (but detached), ends what waits. Once.
@@ -407,13 +433,15 @@ async function around(lock, fn, release = () => lock.leave()) {
 }
 
 const OPEN = new Set(['owner', 'note', 'ioTimeout']);
+const SHOW = new Set(['signal']);
 
 async function open(url, options = {}) {
     known(options, OPEN, 'open');
-    if (url === '') throw invalid("open '': no store has this URL; undefined is the default one");
+    if (url === '')
+        throw invalid('open', undefined, "'': no store has this URL; undefined is the default one");
     const { owner, note, ioTimeout } = options;
     return new Store(await native.open(url, owner, note,
-        ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout')));
+        ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout', 'open')));
 }
 
 module.exports = { Lock, Store, around, open };

@@ -5,6 +5,7 @@
 #include "addon.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static napi_value js_try(napi_env env, napi_callback_info info)
     struct wanted want;
     if (!s) return NULL;
     if (!s->instant) return number(env, 0);
-    if (take_key(a, argv[1], key) || take_wanted(a, argv[2], &want)) return NULL;
+    if (take_key(a, argv[1], key) || take_wanted(a, argv[2], key, &want)) return NULL;
     bool once = want.o.wait_ms == 0;
     /* All tasks of JavaScript are one thread: to the library one that asks for what another holds
        looks like one that asks twice. Only an owner can say that it is, and that takes the way
@@ -72,7 +73,8 @@ static void deliver(struct addon *a, struct event *e)
     if (!w->code && s->closing && w->got) {
         /* Granted, and given back by hf_close. */
         w->code = HF_CANCELED;
-        memcpy(w->err.text, "the store is closed", sizeof "the store is closed");
+        snprintf(w->err.text, sizeof w->err.text, "%s '%.100s': the store is closed",
+                 w->is_once ? "once" : "acquire", w->key);
     } else if (!w->code && w->got) {
         struct lock *lock = lock_new(s, w->got);
         if (lock)
@@ -99,7 +101,7 @@ static napi_value js_start(napi_env env, napi_callback_info info)
     struct wait *w;
     double keep;
     if (!s || !(w = calloc(1, sizeof *w))) return NULL;
-    if (take_key(a, argv[1], w->key) || take_wanted(a, argv[2], &want)) {
+    if (take_key(a, argv[1], w->key) || take_wanted(a, argv[2], w->key, &want)) {
         free(w);
         return NULL;
     }
@@ -178,6 +180,7 @@ static napi_value js_adopt(napi_env env, napi_callback_info info)
     struct job *job = job_new(s, adopt_work, &promise);
     if (!job) return NULL;
     memcpy(job->key, key, sizeof key);
+    job->doing = "adopt";
     job->number = (uint64_t)token;
     job->result = adopted;
     job_start(job);

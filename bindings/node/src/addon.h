@@ -122,6 +122,7 @@ struct job {
     /* What the promise is resolved with; NULL: undefined. */
     napi_value (*result)(struct addon *a, struct job *job);
     napi_deferred deferred; /* NULL: nobody waits for it */
+    const char *doing;      /* for errors; NULL: "close" */
     bool gives_back;        /* the lock, which closing the store does, too */
     int code;
     hf_error err;
@@ -162,10 +163,11 @@ void fail_with(struct addon *a, const hf_error *err, const char *key);
 napi_value make_error(struct addon *a, int code, const char *said, const char *key);
 void settle(struct addon *a, napi_deferred deferred, int code, const hf_error *err, const char *key,
             napi_value value);
-int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *what);
+int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *key,
+              const char *what);
 int take_key(struct addon *a, napi_value value, char to[HF_KEY_CAP + 3]);
 int take_number(napi_env env, napi_value value, double *ret);
-int take_wanted(struct addon *a, napi_value options, struct wanted *to);
+int take_wanted(struct addon *a, napi_value options, const char *key, struct wanted *to);
 napi_value info_value(struct addon *a, const hf_info *info);
 napi_value once_value(struct addon *a, const hf_once *once);
 struct info *info_copy(const hf_info *info);
@@ -173,6 +175,7 @@ struct info *info_copy(const hf_info *info);
 /* jobs.c */
 struct job *job_new(struct store *s, void (*work)(struct job *job), napi_value *promise);
 void job_start(struct job *job);
+void job_closed(struct job *job); /* it fails, for its store is closed */
 void job_deliver(struct addon *a, struct event *e);
 void jobs_begin(struct store *s);
 void jobs_end(struct store *s); /* any thread: returns when what was begun is done */

@@ -6,10 +6,9 @@
 #include "addon.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char CLOSED[] = "the store is closed";
 
 enum { THREADS = sizeof((struct store *)0)->threads / sizeof(pthread_t) };
 
@@ -72,13 +71,18 @@ void jobs_end(struct store *s)
     /* What nobody has begun isn't begun any more: a server may be away, and each take long. */
     for (struct job *job; (job = s->first);) {
         s->first = job->next;
-        if (!job->gives_back) {
-            job->code = HF_CANCELED;
-            memcpy(job->err.text, CLOSED, sizeof CLOSED);
-        }
+        if (!job->gives_back) job_closed(job);
         post(s->addon, &job->event);
     }
     s->last = NULL;
+}
+
+void job_closed(struct job *job)
+{
+    const char *quote = *job->key ? "'" : "", *space = *job->key ? " " : "";
+    job->code = HF_CANCELED;
+    snprintf(job->err.text, sizeof job->err.text, "%s%s%s%.100s%s: the store is closed",
+             job->doing ? job->doing : "close", space, quote, job->key, quote);
 }
 
 static void free_job(struct job *job)

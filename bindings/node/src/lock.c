@@ -61,10 +61,7 @@ void lock_unbusy(struct job *job)
     if (job == release) {
         lock_free(lock);
     } else if (!--lock->busy && release) {
-        if (lock->store->closing && !release->gives_back) {
-            release->code = HF_CANCELED;
-            memcpy(release->err.text, "the store is closed", sizeof "the store is closed");
-        }
+        if (lock->store->closing && !release->gives_back) job_closed(release);
         if (lock->store->closing)
             job_deliver(lock->store->addon, &release->event); /* given back by that */
         else
@@ -79,12 +76,14 @@ static struct lock *lock_of(struct addon *a, napi_value id, const char *doing)
     return lock;
 }
 
-static struct job *lock_job(struct lock *lock, void (*work)(struct job *), napi_value *promise)
+static struct job *lock_job(struct lock *lock, const char *doing, void (*work)(struct job *),
+                            napi_value *promise)
 {
     struct job *job = job_new(lock->store, work, promise);
     if (!job) return NULL;
     const char *key = hf_key(lock->l);
     memcpy(job->key, key, strlen(key) + 1);
+    job->doing = doing;
     job->lock = lock;
     job->l = lock->l;
     return job;
@@ -115,7 +114,7 @@ static napi_value js_release(napi_env env, napi_callback_info info)
     struct lock *lock = (struct lock *)named(a, argv[0], KIND_LOCK);
     if (!lock) return NULL; /* the store was closed */
     if (!lock->store->instant || lock->busy) {
-        struct job *job = lock_job(lock, release_work, &promise);
+        struct job *job = lock_job(lock, "release", release_work, &promise);
         if (!job) return NULL;
         job->gives_back = true;
         last_job(lock, job);
@@ -140,9 +139,9 @@ static napi_value js_finish(napi_env env, napi_callback_info info)
     take_number(env, argv[2], &keep);
     char result[sizeof((struct job *)0)->text];
     if (!lock ||
-        (type != napi_undefined && take_text(env, argv[1], result, sizeof result, "result")))
+        (type != napi_undefined && take_text(env, argv[1], result, sizeof result, NULL, "result")))
         return NULL;
-    struct job *job = lock_job(lock, finish_work, &promise);
+    struct job *job = lock_job(lock, "once", finish_work, &promise);
     if (!job) return NULL;
     job->ms = keep == HUGE_VAL ? HF_FOREVER : (int64_t)keep;
     job->number = type != napi_undefined;
@@ -156,6 +155,11 @@ static napi_value js_finish(napi_env env, napi_callback_info info)
 static void renew_work(struct job *job) { job->code = hf_renew(job->l, job->ms, &job->err); }
 static void confirm_work(struct job *job) { job->code = hf_confirm(job->l, &job->err); }
 
+static void enter_work(struct job *job)
+{
+    job->code = hf_enter(job->l, job->number ? job->text : NULL, &job->err);
+}
+
 static napi_value use(napi_env env, napi_callback_info info, const char *doing,
                       void (*work)(struct job *))
 {
@@ -163,9 +167,15 @@ static napi_value use(napi_env env, napi_callback_info info, const char *doing,
     struct addon *a = begin(env, info, 2, argv);
     struct lock *lock = lock_of(a, argv[0], doing);
     double ms;
-    if (!lock) return NULL;
-    struct job *job = lock_job(lock, work, &promise);
+    char where[sizeof((struct job *)0)->text];
+    napi_valuetype type;
+    napi_typeof(env, argv[1], &type);
+    bool named = work == enter_work && type != napi_undefined;
+    if (!lock || (named && take_text(env, argv[1], where, sizeof where, NULL, "where")))
+        return NULL;
+    struct job *job = lock_job(lock, doing, work, &promise);
     if (!job) return NULL;
+    if ((job->number = named)) memcpy(job->text, where, sizeof where);
     if (!take_number(env, argv[1], &ms)) job->ms = ms < 0x1p53 ? (int64_t)ms : INT64_MAX;
     lock->busy++;
     job_start(job);
@@ -182,6 +192,12 @@ static napi_value js_renew(napi_env env, napi_callback_info info)
 static napi_value js_confirm(napi_env env, napi_callback_info info)
 {
     return use(env, info, "confirm", confirm_work);
+}
+
+/* (lock, where | undefined) */
+static napi_value js_enter(napi_env env, napi_callback_info info)
+{
+    return use(env, info, "enter", enter_work);
 }
 
 /* (lock) */
@@ -201,13 +217,16 @@ static napi_value js_owner(napi_env env, napi_callback_info info)
     return lock ? text(env, hf_owner(lock->l)) : NULL;
 }
 
-/* (lock): 0 when it was given back, Infinity: as long as this process lives. */
+/* (lock): 0 when it was given back, Infinity: as long as this process lives. Where that takes no
+   request the store is asked: else nobody might have noticed that the grant was broken. */
 static napi_value js_left(napi_env env, napi_callback_info info)
 {
     napi_value argv[1];
     struct addon *a = begin(env, info, 1, argv);
     struct lock *lock = (struct lock *)named(a, argv[0], KIND_LOCK);
-    int64_t left = lock ? hf_left_ms(lock->l) : 0;
+    int rc = lock && lock->store->instant ? hf_confirm(lock->l, NULL) : 0;
+    bool over = !lock || rc == HF_LOST || rc == HF_CORRUPT;
+    int64_t left = over ? 0 : hf_left_ms(lock->l);
     return number(env, left == INT64_MAX ? HUGE_VAL : (double)left);
 }
 
@@ -264,9 +283,9 @@ static napi_value js_on_lost(napi_env env, napi_callback_info info)
 
 void lock_exports(napi_env env, napi_value exports)
 {
-    static const struct method methods[] = {{"release", js_release}, {"finish", js_finish},
-                                            {"renew", js_renew},     {"confirm", js_confirm},
-                                            {"token", js_token},     {"owner", js_owner},
-                                            {"leftMs", js_left},     {"onLost", js_on_lost}};
+    static const struct method methods[] = {
+        {"release", js_release}, {"finish", js_finish}, {"renew", js_renew},
+        {"confirm", js_confirm}, {"enter", js_enter},   {"token", js_token},
+        {"owner", js_owner},     {"leftMs", js_left},   {"onLost", js_on_lost}};
     ADD_METHODS(env, exports, methods);
 }

@@ -171,16 +171,17 @@ static napi_value js_open(napi_env env, napi_callback_info info)
     if (type[0] != napi_undefined) {
         napi_get_value_string_utf8(env, argv[0], NULL, 0, &n);
         job->url = malloc(n + 1);
-        rc = job->url ? take_text(env, argv[0], job->url, n + 1, "url") : HF_NOMEM;
+        rc = job->url ? take_text(env, argv[0], job->url, n + 1, NULL, "url") : HF_NOMEM;
     }
     if (!rc && type[1] != napi_undefined) {
-        rc = take_text(env, argv[1], job->owner, sizeof job->owner, "owner");
+        rc = take_text(env, argv[1], job->owner, sizeof job->owner, NULL, "owner");
         job->open.owner = job->owner;
     }
     if (!rc && type[2] != napi_undefined) {
-        rc = take_text(env, argv[2], job->note, sizeof job->note, "note");
+        rc = take_text(env, argv[2], job->note, sizeof job->note, NULL, "note");
         job->open.note = job->note;
     }
+    job->doing = "open";
     job->event.deliver = open_deliver;
     job->result = opened;
     if (!rc) {
@@ -274,7 +275,7 @@ static napi_value pruned(struct addon *a, struct job *job)
 }
 
 /* (store, key, token): the latter two where they are asked for. */
-static napi_value ask(napi_env env, napi_callback_info info, bool by_key,
+static napi_value ask(napi_env env, napi_callback_info info, const char *doing, bool by_key,
                       void (*work)(struct job *),
                       napi_value (*result)(struct addon *, struct job *))
 {
@@ -288,6 +289,7 @@ static napi_value ask(napi_env env, napi_callback_info info, bool by_key,
     struct job *job = job_new(s, work, &promise);
     if (!job) return NULL;
     memcpy(job->key, key, sizeof key);
+    job->doing = doing;
     job->number = by_key ? (uint64_t)value : 0;
     job->ms = (int64_t)value;
     job->result = result;
@@ -297,17 +299,17 @@ static napi_value ask(napi_env env, napi_callback_info info, bool by_key,
 
 static napi_value js_peek(napi_env env, napi_callback_info info)
 {
-    return ask(env, info, true, peek_work, peeked);
+    return ask(env, info, "peek", true, peek_work, peeked);
 }
 
 static napi_value js_break(napi_env env, napi_callback_info info)
 {
-    return ask(env, info, true, break_work, NULL);
+    return ask(env, info, "break", true, break_work, NULL);
 }
 
 static napi_value js_prune(napi_env env, napi_callback_info info)
 {
-    return ask(env, info, false, prune_work, pruned);
+    return ask(env, info, "prune", false, prune_work, pruned);
 }
 
 void store_exports(napi_env env, napi_value exports)

@@ -150,7 +150,7 @@ static napi_value js_stream(napi_env env, napi_callback_info info)
     struct store *s = store_of(a, argv[0]);
     struct stream *stream;
     if (!s || !(stream = calloc(1, sizeof *stream))) return NULL;
-    if (take_text(env, argv[1], stream->prefix, sizeof stream->prefix, "prefix")) {
+    if (take_text(env, argv[1], stream->prefix, sizeof stream->prefix, NULL, "prefix")) {
         free(stream);
         return NULL;
     }

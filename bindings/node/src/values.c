@@ -89,25 +89,31 @@ static bool well_formed(napi_env env, napi_value value)
 }
 
 /* A text that is longer than `cap` is cut, and then still too long for the library. */
-int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *what)
+int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *key,
+              const char *what)
 {
     struct addon *a;
     size_t n;
+    const char *why;
     napi_get_instance_data(env, (void **)&a);
     if (napi_get_value_string_utf8(env, value, to, cap, &n))
-        fail(a, HF_INVALID, NULL, "%s: must be a string", what);
+        why = "must be a string";
     else if (memchr(to, 0, n))
-        fail(a, HF_INVALID, NULL, "%s: contains a NUL", what);
+        why = "contains a NUL";
     else if (strstr(to, "\xef\xbf\xbd") && !well_formed(env, value))
-        fail(a, HF_INVALID, NULL, "%s: half of a surrogate pair", what);
+        why = "half of a surrogate pair";
     else
         return 0;
+    if (key)
+        fail(a, HF_INVALID, key, "acquire '%.100s': %s: %s", key, what, why);
+    else
+        fail(a, HF_INVALID, NULL, "%s: %s", what, why);
     return HF_INVALID;
 }
 
 int take_key(struct addon *a, napi_value value, char to[HF_KEY_CAP + 3])
 {
-    return take_text(a->env, value, to, HF_KEY_CAP + 3, "key");
+    return take_text(a->env, value, to, HF_KEY_CAP + 3, NULL, "key");
 }
 
 int take_number(napi_env env, napi_value value, double *ret)
@@ -147,13 +153,13 @@ static int64_t whole(double ms)
 
 /* 1: there is one, 0: undefined, negative: an exception is pending. */
 static int element_text(napi_env env, napi_value array, uint32_t at, char *to, size_t cap,
-                        const char *what)
+                        const char *key, const char *what)
 {
     napi_value value;
     napi_valuetype type;
     if (napi_get_element(env, array, at, &value) || napi_typeof(env, value, &type)) return -1;
     if (type == napi_undefined) return 0;
-    return take_text(env, value, to, cap, what) ? -1 : 1;
+    return take_text(env, value, to, cap, key, what) ? -1 : 1;
 }
 
 static int take_request_id(struct addon *a, napi_value array, struct wanted *to)
@@ -176,7 +182,7 @@ static int take_request_id(struct addon *a, napi_value array, struct wanted *to)
     return 0;
 }
 
-int take_wanted(struct addon *a, napi_value options, struct wanted *to)
+int take_wanted(struct addon *a, napi_value options, const char *key, struct wanted *to)
 {
     napi_env env = a->env;
     double wait;
@@ -193,9 +199,10 @@ int take_wanted(struct addon *a, napi_value options, struct wanted *to)
     to->o.mode = (enum hf_mode)element(env, options, AT_MODE);
     to->o.limit = (uint32_t)element(env, options, AT_LIMIT);
     to->o.flags = (unsigned)element(env, options, AT_FLAGS);
-    int owner = element_text(env, options, AT_OWNER, to->owner, sizeof to->owner, "owner");
-    int note =
-        owner < 0 ? owner : element_text(env, options, AT_NOTE, to->note, sizeof to->note, "note");
+    int note = -1;
+    int owner = element_text(env, options, AT_OWNER, to->owner, sizeof to->owner, key, "owner");
+    if (owner >= 0)
+        note = element_text(env, options, AT_NOTE, to->note, sizeof to->note, key, "note");
     if (note < 0) return HF_INVALID;
     if (owner) to->o.owner = to->owner;
     if (note) to->o.note = to->note;

@@ -355,7 +355,9 @@ for (const [name, make, acquire, run, wait] of kinds) {
             for (const way of [acquire, (l, how) => run(l, () => assert.fail(), how), wait]) {
                 for (const signal of [new AbortController(), {}, { aborted: false }, 'x', 5, null])
                     await assert.rejects(async () => way(lock, { signal }),
-                        { name: 'TypeError', message: 'signal: must be an AbortSignal' });
+                        { name: 'TypeError', message: name === 'KeyedMutex'
+                            ? "acquire 'a': signal: must be an AbortSignal"
+                            : 'acquire: signal: must be an AbortSignal' });
                 for (const how of [{ wait: -1 }, { wait: NaN }, { wait: 'soon' }, { wait: null },
                     { priority: '1' }, { priority: Symbol('high') }, 'x', null])
                     await assert.rejects(async () => way(lock, how), InvalidArgument);
@@ -406,9 +408,12 @@ test('Semaphore: its size is an integer from 1 on, weights are numbers', async (
     assert.equal(semaphore.getValue(), 1);
 });
 
-test('KeyedMutex: keys are texts that are not empty', async () => {
+test('KeyedMutex: keys are what stores take: 1 to 512 bytes, nothing unseen', async () => {
     const mutex = new KeyedMutex();
-    for (const key of ['', 5, undefined, null, {}]) {
+    for (const key of ['x'.repeat(512), '\u{1f511}'.repeat(128), '\ufffd', '__proto__'])
+        await mutex.runExclusive(key, () => assert.ok(mutex.isLocked(key)));
+    for (const key of ['', 5, undefined, null, {}, 'x'.repeat(513), '\u20ac'.repeat(171), 'a\nb',
+        'a\x9fb', '\ud800', 'a\udc00b']) {
         await assert.rejects(mutex.acquire(key), InvalidArgument);
         await assert.rejects(mutex.runExclusive(key, () => assert.fail()), InvalidArgument);
         await assert.rejects(mutex.waitForUnlock(key), InvalidArgument);

@@ -5,6 +5,7 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const crypto = require('node:crypto');
+const fs = require('node:fs');
 const holdfast = require('../lib/index.js');
 const native = require('../lib/native.js');
 
@@ -13,6 +14,7 @@ const url = process.argv[2];
 const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
 let n = 0;
 const fresh = () => `${prefix}${++n}`;
+const near = /^(mem|file):/.test(url);
 let one, two;
 // What is only listened for keeps no process alive.
 const alive = setInterval(() => {}, 1000);
@@ -129,11 +131,12 @@ test('refused before the store is asked: signals, flags, functions', async () =>
         (options) => one.once(key, () => assert.fail(), options)];
     for (const call of calls) {
         for (const signal of [new AbortController(), {}, { aborted: false }, 'x', null])
-            await assert.rejects(call({ signal }), { name: 'TypeError', message: /^signal: / });
+            await assert.rejects(call({ signal }),
+                { name: 'TypeError', message: new RegExp(`^\\w+ '${key}': signal: `) });
         for (const flag of ['shared', 'detached', 'unqueued', 'recursive', 'noRenew'])
             for (const value of ['false', 0, 1, null])
                 await assert.rejects(call({ [flag]: value, lease: '60s' }),
-                    { name: 'TypeError', message: new RegExp(`^${flag}: `) });
+                    { name: 'TypeError', message: new RegExp(`^\\w+ '${key}': ${flag}: `) });
     }
     await assert.rejects(one.once(key, () => assert.fail(), { atMostOnce: 'false' }), TypeError);
     for (const show of ['list', 'watch'])
@@ -144,6 +147,50 @@ test('refused before the store is asked: signals, flags, functions', async () =>
     assert.deepEqual([one.stats().acquired, (await two.peek(key)).rev], [acquired, 0]);
     const lock = await one.acquire(key, { wait: 0, shared: false, noRenew: undefined });
     await lock.release();
+});
+
+test('every refusal says in one line what was asked for which key', async () => {
+    const key = fresh();
+    const lock = await one.acquire(key);
+    const other = fresh(), closed = await holdfast.open(url);
+    await closed.close();
+    for (const [at, call] of [[key, () => two.acquire(key, { wait: 0 })],
+        [key, () => two.run(key, () => assert.fail(), { wait: '20ms' })],
+        [key, () => two.once(key, () => assert.fail(), { wait: 0 })],
+        [key, () => lock.renew('soon')], [key, () => lock.enter(5)],
+        [key, () => lock.enter('a\0b')], [key, () => two.break(key, 0)],
+        [key, () => two.break(key, 7)], [key, () => two.adopt(key, 7)],
+        ...['acquire', 'run', 'once'].flatMap((call) => [{ wait: -1 }, { wayt: 1 }, 'x',
+            { lease: '1x' }, { lease: 5 }, { lease: '2d' }, { limit: 2000 }, { owner: 'a\0b' },
+            { owner: 5 }, { note: 'a\ud800' }, { note: 'x'.repeat(300) }, { requestId: 'ab' },
+            { shared: true, limit: 2 }, { detached: true }].map((options) => [other,
+            () => (call === 'acquire' ? two.acquire(other, options)
+                : two[call](other, () => assert.fail(), options))])),
+        [other, () => two.once(other, () => assert.fail(), { keep: -1 })],
+        ...['acquire', 'run', 'once', 'peek', 'break', 'adopt', 'list', 'watch'].map((call) =>
+            [other, () => closed[call](other, ...{ run: [() => assert.fail()], break: [7],
+                once: [() => assert.fail()], adopt: [7] }[call] ?? [])])])
+        await assert.rejects(async () => call(), (error) => {
+            assert.ok(error instanceof holdfast.HoldfastError, error.stack);
+            assert.deepEqual([error.key, error.message.includes(`'${at}'`),
+                /[\n\0]/.test(error.message)], [at, true, false], error.message);
+            return true;
+        });
+    await lock.release();
+    await assert.rejects(lock.renew(), new RegExp(`^LockLost: renew '${key}': `));
+    await assert.rejects(one.run(key, 5), new RegExp(`run '${key}': fn: `));
+    for (const show of ['list', 'watch'])
+        assert.throws(() => one[show](key, { prefix: 'x' }), new RegExp(`${show} '${key}': no `));
+});
+
+test('enter: on redis there is a fence of any name; else there is none', async () => {
+    const lock = await one.acquire(fresh());
+    for (const where of [undefined, `${prefix}fence`])
+        await lock.enter(where).then(() => assert.match(url, /^redis/),
+            (error) => assert.ok(['UNSUPPORTED', 'INVALID'].includes(error.code), error.message));
+    await lock.confirm();
+    await lock.release();
+    await assert.rejects(lock.enter(), LockLost);
 });
 
 test('tokens are integers from 1 on', async () => {
@@ -208,6 +255,16 @@ test('lost: nobody listens; the release tells', async () => {
         error.key === lock.key);
 });
 
+test('lost: nobody listens; what is left is nothing, when it is asked for', async () => {
+    const lock = await one.acquire(fresh());
+    await two.break(lock.key, lock.token);
+    if (!near) await assert.rejects(lock.confirm(), LockLost);
+    assert.equal(lock.leftMs, 0);
+    assert.equal(lock.signal.aborted, false); // it tells when somebody can listen
+    await new Promise((resolve) => lock.signal.addEventListener('abort', resolve));
+    await lock.release().catch(() => {});
+});
+
 test('maxHold: lost after it', async () => {
     const lock = await one.acquire(fresh(), { maxHold: 200 });
     const { signal } = lock;
@@ -232,7 +289,7 @@ test('AbortSignal: a wait is given up, with its reason, and nobody stands in lin
 
 test('AbortSignal at any moment: nothing stays held', async () => {
     const key = fresh();
-    const rounds = /^(mem|file):/.test(url) ? 300 : 40;
+    const rounds = near ? 300 : 40;
     let held = 0, given = 0;
     for (let i = 0; i < rounds; i++) {
         const stop = new AbortController();
@@ -415,6 +472,9 @@ test('prune, stats', async () => {
 test('the event loop goes on while others wait', async () => {
     const key = fresh();
     const lock = await one.acquire(key);
+    const threads = () => fs.readdirSync('/proc/self/task').length;
+    await assert.rejects(two.acquire(key, { wait: 1 }), { code: 'TIMEOUT' });
+    const before = threads();
     const waits = Array.from({ length: 1000 }, () => two.run(key, () => {}));
     let ticks = 0;
     const timer = setInterval(() => ticks++, 1);
@@ -423,8 +483,45 @@ test('the event loop goes on while others wait', async () => {
         crypto.randomBytes(16, (error) => (error ? reject(error) : resolve())))));
     await until(() => ticks >= 20);
     clearInterval(timer);
+    assert.ok(threads() <= before + 4, `${threads() - before} threads more`); // libuv's
     await lock.release();
     await Promise.all(waits);
+});
+
+// What a program does that has to know nothing of where its locks are.
+async function shop(mutex) {
+    const key = fresh(), seen = [];
+    await Promise.all([0, 1, 2, 3].map((i) => mutex.runExclusive(key, async (held) => {
+        seen.push(i, held.key === key && held.token > 0 && !held.signal.aborted);
+        await new Promise((resolve) => setImmediate(resolve));
+        seen.push(i);
+    })));
+    const release = await mutex.acquire(key);
+    seen.push(mutex.isLocked(key), mutex.size);
+    for (const [call, code] of [[() => mutex.tryAcquire(key), 'BUSY'],
+        [() => mutex.acquire(key, { wait: '30ms' }), 'TIMEOUT'],
+        [() => mutex.acquire('a\nb'), 'INVALID'], [() => mutex.acquire('x'.repeat(513)), 'INVALID'],
+        [() => mutex.acquire('\ud800'), 'INVALID'], [() => mutex.acquire(''), 'INVALID']])
+        await assert.rejects(call, { code });
+    const canceled = assert.rejects(mutex.runExclusive(key, () => assert.fail()),
+        { code: 'CANCELED' });
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    mutex.cancel(key);
+    await canceled;
+    const unlocked = mutex.waitForUnlock(key);
+    await release();
+    await unlocked;
+    await assert.rejects(mutex.runExclusive(key, () => {
+        throw new Error('broken');
+    }), /broken/);
+    seen.push(mutex.isLocked(key), mutex.size);
+    await mutex.close();
+    return seen;
+}
+
+test('a KeyedMutex moves to this store when it is given its URL', async () => {
+    const { KeyedMutex } = holdfast;
+    assert.deepEqual(await shop(new KeyedMutex(url)), await shop(new KeyedMutex()));
 });
 
 test('close: waits are canceled, locks given back, calls refused; twice is once', async () => {

@@ -69,6 +69,23 @@ test('the codes are those of holdfast.h', () => {
     assert.deepEqual(declared.sort(), codes.sort());
 });
 
+test('each function of holdfast.h has a name here, or a reason why not', () => {
+    const holdfast = require('../lib/index.js');
+    const { about, ...names } = require('../../names.json');
+    const functions = [...header.matchAll(/^HF_API [^;]*?\b(hf_\w+)\(/gm)].map((match) => match[1]);
+    assert.ok(functions.length > 30 && about);
+    assert.deepEqual(Object.keys(names), functions);
+    const declared = (name) => new RegExp(`class ${name} [^{]*{(.*?)^}`, 'ms').exec(types)[1];
+    for (const [name] of Object.values(names)) {
+        const [, owner, member] = /^(?:([A-Z]\w+)\.)?(\w+)$/.exec(name) ?? [];
+        if (!member) continue;
+        if (!owner) assert.ok(member in holdfast, name);
+        else assert.match(declared(owner), new RegExp(`^ {4}(readonly )?${member}[(<:]`, 'm'));
+        if (owner && !['token', 'key', 'code', 'url'].includes(member)) // fields of an object
+            assert.ok(member in holdfast[owner].prototype, name);
+    }
+});
+
 test('the flags are those of holdfast.h', () => {
     const { FLAGS } = require('../lib/options.js');
     const flags = Object.fromEntries([...header.matchAll(/^ {4}HF_(\w+) = (\d+),?$/gm)]

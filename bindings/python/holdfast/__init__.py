@@ -177,6 +177,7 @@ class Watch:
     def __init__(self, store: 'Store', prefix: str) -> None:
         self._watch = store._watch(prefix)
         self._seen: List[Info] = []
+        self._awaited = False
 
     def _next(self) -> Optional[Info]:
         if not self._seen:
@@ -205,11 +206,16 @@ class Watch:
                 raise StopAsyncIteration from None
             if info is not None:
                 return info
+            if self._awaited:
+                raise RuntimeError('watch: another task waits for the next change: each task needs '
+                                   'a watch of its own')
             ready = loop.create_future()
             loop.add_reader(self._watch.fileno(), _aio._settle, ready)
+            self._awaited = True
             try:
                 await ready
             finally:
+                self._awaited = False
                 loop.remove_reader(self._watch.fileno())
 
     def close(self) -> None:
@@ -229,6 +235,16 @@ class Store(_holdfast.Store):
     def __init__(self, url: Optional[str] = None, **_: Any) -> None:
         _open_stores.add(self)
         _close_at_the_end_of_a_child()
+
+    async def close_async(self) -> None:
+        """As close(); tasks run while a server is told."""
+        await _aio.call(self, self.close)
+
+    async def __aenter__(self) -> 'Store':
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close_async()
 
     async def acquire_async(self, key: str, **options: Any) -> Lock:
         return await _aio.wait(

@@ -67,5 +67,9 @@ BY_CODE: Dict[str, Type[HoldfastError]] = {
     'UNSUPPORTED': Unsupported, 'CORRUPT': StoreCorrupt, 'FULL': StoreFull}
 
 
+# An error is one line, whatever the key.
+_CLEAN = {number: '?' for number in (*range(32), *range(127, 160), *range(0xd800, 0xe000))}
+
+
 def error(code: str, text: str, key: Optional[str]) -> HoldfastError:
-    return BY_CODE.get(code, HoldfastError)(text, code=code, key=key)
+    return BY_CODE.get(code, HoldfastError)(text.translate(_CLEAN), code=code, key=key)

@@ -47,42 +47,55 @@ PyObject *option_names(void)
     return to;
 }
 
-static int invalid(PyObject *key, const char *name, const char *why)
+/* "acquire 'key': wait: why"; the key itself is looked at later. */
+static PyObject *said(const char *doing, PyObject *key, const char *name, const char *why)
 {
-    int named = key && PyUnicode_Check(key); /* the key itself is looked at later */
-    PyObject *text = named ? PyUnicode_FromFormat("acquire '%U': %s: %s", key, name, why)
-                           : PyUnicode_FromFormat("%s: %s", name, why);
-    raise_object(HF_INVALID, key, text);
+    if (key && PyUnicode_Check(key))
+        return PyUnicode_FromFormat("%s '%.100U': %s: %s", doing, key, name, why);
+    return PyUnicode_FromFormat("%s: %s: %s", doing, name, why);
+}
+
+static int invalid(const char *doing, PyObject *key, const char *name, const char *why)
+{
+    raise_object(HF_INVALID, key, said(doing, key, name, why));
     return -1;
 }
 
-PyObject *text_bytes(const char *name, PyObject *value)
+static int wrong_type(const char *doing, PyObject *key, const char *name, const char *why)
+{
+    PyObject *text = said(doing, key, name, why);
+    if (text) PyErr_SetObject(PyExc_TypeError, text);
+    Py_XDECREF(text);
+    return -1;
+}
+
+PyObject *text_bytes(const char *doing, PyObject *key, const char *name, PyObject *value)
 {
     if (!PyUnicode_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "%s: must be a str", name);
+        wrong_type(doing, key, name, "must be a str");
         return NULL;
     }
     PyObject *bytes = PyUnicode_AsUTF8String(value);
     if (!bytes) { /* half a surrogate pair */
         PyErr_Clear();
-        invalid(NULL, name, "not UTF-8");
+        invalid(doing, key, name, "not UTF-8");
         return NULL;
     }
     if (strlen(PyBytes_AsString(bytes)) != (size_t)PyBytes_Size(bytes)) {
-        invalid(NULL, name, "control character: NUL");
+        invalid(doing, key, name, "control character: NUL");
         Py_CLEAR(bytes);
     }
     return bytes;
 }
 
-PyObject *key_bytes(PyObject *args, PyObject **ret_key)
+PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key)
 {
     if (PyTuple_Size(args) != 1) {
-        PyErr_SetString(PyExc_TypeError, "one positional argument: the key");
+        PyErr_Format(PyExc_TypeError, "%s: one positional argument: the key", doing);
         return NULL;
     }
     *ret_key = PyTuple_GetItem(args, 0);
-    return text_bytes("key", *ret_key);
+    return text_bytes(doing, NULL, "key", *ret_key);
 }
 
 /* ---- times ---- */
@@ -116,7 +129,7 @@ static int64_t parse_time(const char *s)
     return -1;
 }
 
-int time_read(const char *name, PyObject *value, PyObject *key, int64_t *ret_ms)
+int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms)
 {
     static const char why[] = "not a time such as 10 (seconds), 0.5, '500ms', '10s' or '5m'";
     int64_t ms = -1;
@@ -133,10 +146,9 @@ int time_read(const char *name, PyObject *value, PyObject *key, int64_t *ret_ms)
         if (seconds >= 0 && seconds < 4e12) ms = (int64_t)ceil(seconds * 1000 - 1e-6);
         if (seconds >= 4e12) ms = INT64_MAX / 2;
     } else {
-        PyErr_Format(PyExc_TypeError, "%s: %s", name, why);
-        return -1;
+        return wrong_type(doing, key, name, why);
     }
-    if (ms < 0) return invalid(key, name, why);
+    if (ms < 0) return invalid(doing, key, name, why);
     *ret_ms = ms;
     return 0;
 }
@@ -150,8 +162,8 @@ int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret)
         PyErr_Clear(); /* below 0 or above all: too large, too */
     }
     if (token < 1 || token > most) {
-        PyObject *text =
-            PyUnicode_FromFormat("%s '%U': token: must be an int from 1 to %llu", what, key, most);
+        PyObject *text = PyUnicode_FromFormat("%s '%.100U': token: must be an int from 1 to %llu",
+                                              what, key, most);
         raise_object(HF_INVALID, key, text);
         return -1;
     }
@@ -173,19 +185,18 @@ static int read_request(asked *to, PyObject *value, PyObject *key)
 {
     static const char why[] = "must be 16 bytes or 32 hexadecimal digits";
     if (PyBytes_Check(value)) {
-        if (PyBytes_Size(value) != 16) return invalid(key, "request_id", why);
+        if (PyBytes_Size(value) != 16) return invalid(to->doing, key, "request_id", why);
         memcpy(to->request, PyBytes_AsString(value), 16);
     } else if (PyUnicode_Check(value)) {
-        if (PyUnicode_GetLength(value) != 32) return invalid(key, "request_id", why);
+        if (PyUnicode_GetLength(value) != 32) return invalid(to->doing, key, "request_id", why);
         for (int i = 0; i < 16; i++) {
             int high = hex(PyUnicode_ReadChar(value, 2 * i));
             int low = hex(PyUnicode_ReadChar(value, 2 * i + 1));
-            if (high < 0 || low < 0) return invalid(key, "request_id", why);
+            if (high < 0 || low < 0) return invalid(to->doing, key, "request_id", why);
             to->request[i] = (uint8_t)(high << 4 | low);
         }
     } else {
-        PyErr_Format(PyExc_TypeError, "request_id: %s", why);
-        return -1;
+        return wrong_type(to->doing, key, "request_id", why);
     }
     to->o.request_id = to->request;
     return 0;
@@ -193,40 +204,40 @@ static int read_request(asked *to, PyObject *value, PyObject *key)
 
 static int read_limit(asked *to, PyObject *value, PyObject *key)
 {
-    if (!PyLong_Check(value) || PyBool_Check(value)) {
-        PyErr_SetString(PyExc_TypeError, "limit: must be an int");
-        return -1;
-    }
+    if (!PyLong_Check(value) || PyBool_Check(value))
+        return wrong_type(to->doing, key, "limit", "must be an int");
     long n = PyLong_AsLong(value);
     if (n == -1) PyErr_Clear();
-    if (n < 0 || n > 1000000) return invalid(key, "limit", "must be 1 to 1,000");
+    if (n < 0 || n > 1000000) return invalid(to->doing, key, "limit", "must be 1 to 1,000");
     to->o.limit = (uint32_t)n;
-    if (to->o.mode == HF_SHARED) return invalid(key, "limit", "not together with shared");
+    if (to->o.mode == HF_SHARED)
+        return invalid(to->doing, key, "limit", "not together with shared");
     to->o.mode = HF_LIMITED;
     return 0;
 }
 
 /* 'false' is no flag. */
-static int read_flag(const char *name, PyObject *value)
+static int read_flag(const asked *to, const char *name, PyObject *value, PyObject *key)
 {
     if (PyBool_Check(value)) return value == Py_True;
-    PyErr_Format(PyExc_TypeError, "%s: must be a bool", name);
-    return -1;
+    return wrong_type(to->doing, key, name, "must be a bool");
 }
 
 static int read_shared(asked *to, PyObject *value, PyObject *key)
 {
-    int is = read_flag("shared", value);
+    int is = read_flag(to, "shared", value, key);
     if (is <= 0) return is;
-    if (to->o.mode == HF_LIMITED) return invalid(key, "limit", "not together with shared");
+    if (to->o.mode == HF_LIMITED)
+        return invalid(to->doing, key, "limit", "not together with shared");
     to->o.mode = HF_SHARED;
     return 0;
 }
 
-static int read_text(const char *name, PyObject *value, PyObject **ret, const char **ret_text)
+static int read_text(const asked *to, const char *name, PyObject *value, PyObject *key,
+                     PyObject **ret, const char **ret_text)
 {
     Py_XDECREF(*ret);
-    *ret = text_bytes(name, value);
+    *ret = text_bytes(to->doing, key, name, value);
     if (!*ret) return -1;
     *ret_text = PyBytes_AsString(*ret);
     return 0;
@@ -241,13 +252,13 @@ static int read_one(asked *to, const struct option *as, PyObject *value, PyObjec
         if (PyFloat_Check(value) && as->at == offsetof(hf_options, wait_ms) &&
             isinf(PyFloat_AsDouble(value)) && PyFloat_AsDouble(value) > 0)
             return 0;
-        return time_read(as->name, value, key, (int64_t *)((char *)&to->o + as->at));
+        return time_read(to->doing, key, as->name, value, (int64_t *)((char *)&to->o + as->at));
     case A_FLAG:
-        is = read_flag(as->name, value);
+        is = read_flag(to, as->name, value, key);
         if (is > 0) to->o.flags |= as->flag;
         return is < 0 ? -1 : 0;
-    case A_OWNER: return read_text("owner", value, &to->owner, &to->o.owner);
-    case A_NOTE: return read_text("note", value, &to->note, &to->o.note);
+    case A_OWNER: return read_text(to, "owner", value, key, &to->owner, &to->o.owner);
+    case A_NOTE: return read_text(to, "note", value, key, &to->note, &to->o.note);
     case A_REQUEST: return read_request(to, value, key);
     case A_SHARED: return read_shared(to, value, key);
     case A_LIMIT: return read_limit(to, value, key);
@@ -256,7 +267,7 @@ static int read_one(asked *to, const struct option *as, PyObject *value, PyObjec
             to->keep_ms = HF_FOREVER;
             return 0;
         }
-        return time_read("keep", value, key, &to->keep_ms);
+        return time_read(to->doing, key, "keep", value, &to->keep_ms);
     }
     return 0;
 }
@@ -268,10 +279,17 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key)
     to->o = (hf_options)HF_OPTIONS_INIT;
     to->owner = to->note = NULL;
     to->keep_ms = WEEK_MS;
+    to->doing = for_what == FOR_ONCE ? "once" : "acquire";
     while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
         size_t i = 0, n = for_what == FOR_ONCE ? OPTIONS : OPTIONS - ONCE_ALONE;
         while (i < n && PyUnicode_CompareWithASCIIString(name, table[i].name)) i++;
-        if (i == n) PyErr_Format(PyExc_TypeError, "unknown option '%U'", name);
+        if (i == n) {
+            PyObject *text = PyUnicode_FromFormat("'%U'", name), *bytes;
+            bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "replace") : NULL;
+            if (bytes) wrong_type(to->doing, key, PyBytes_AsString(bytes), "unknown option");
+            Py_XDECREF(text);
+            Py_XDECREF(bytes);
+        }
         if (i == n || read_one(to, &table[i], value, key)) {
             asked_done(to);
             return -1;

@@ -61,6 +61,7 @@ struct lock {
 typedef struct asked {
     hf_options o;
     int64_t keep_ms;
+    const char *doing;      /* for errors: "acquire", "once" */
     PyObject *owner, *note; /* bytes */
     uint8_t request[16];
 } asked;
@@ -74,6 +75,8 @@ PyObject *raise_code(int code, const hf_error *err, PyObject *key);
 /* The text is given away; NULL: there is an exception already. */
 PyObject *raise_object(int code, PyObject *key, PyObject *text);
 PyObject *raise_text(int code, PyObject *key, const char *text);
+/* "doing 'key': why" */
+PyObject *raise_why(int code, const char *doing, PyObject *key, const char *why);
 /* Of a type whose objects only a store makes: an exception. */
 PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 
@@ -83,22 +86,24 @@ enum { FOR_ONCE = 1 };
 /* 0: `to` has references that asked_done drops. */
 int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
 void asked_done(asked *a);
-/* Seconds, or a text such as "500ms": -1 and an exception if it is neither. */
-int time_read(const char *name, PyObject *value, PyObject *key, int64_t *ret_ms);
+/* Seconds, or a text such as "500ms": -1 and an exception if it is neither, which says who was
+   doing what to which key (or NULL). */
+int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms);
 /* -1 and an exception: no token, for `what` with this key (a str). */
 int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret);
-/* A str without NUL as bytes; NULL and an exception. */
-PyObject *text_bytes(const char *name, PyObject *value);
+/* A str without NUL as bytes; NULL and an exception. The key may be NULL. */
+PyObject *text_bytes(const char *doing, PyObject *key, const char *name, PyObject *value);
 /* The only positional argument, a key, as bytes. Borrowed in *ret_key. */
-PyObject *key_bytes(PyObject *args, PyObject **ret_key);
+PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key);
 PyObject *option_names(void);
 
 /* ---- store.c ---- */
 
-/* The handle, counted in `users`, or NULL and an exception. */
-hf *store_enter(store *s, PyObject *key);
+/* The handle, counted in `users`, or NULL and an exception. The key may be NULL. */
+hf *store_enter(store *s, const char *doing, PyObject *key);
 void store_leave(store *s);
-int store_dead(const store *s); /* it is the parent's, or closed */
+int store_dead(const store *s);    /* it is the parent's, or closed */
+int store_is_near(const store *s); /* it takes no request to a server */
 PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a);
 /* Starts a wait that tells the mailbox; a Wait. */
 PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *mailbox, uint64_t id,

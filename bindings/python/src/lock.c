@@ -73,8 +73,7 @@ static PyObject *gone(lock *l, const char *what)
 {
     const char *why =
         l->store->h && !l->store->closing ? "given back already" : "its store was closed";
-    PyObject *text = PyUnicode_FromFormat("%s '%U': %s", what, l->key, why);
-    return raise_object(HF_LOST, l->key, text);
+    return raise_why(HF_LOST, what, l->key, why);
 }
 
 /* NULL and an exception, or the lock, counted: see leave. */
@@ -147,7 +146,7 @@ static PyObject *lock_renew(lock *l, PyObject *args, PyObject *kwargs)
     hf_error err = {0, 0, ""};
     int rc;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:renew", names, &lease)) return NULL;
-    if (lease != Py_None && time_read("lease", lease, l->key, &lease_ms)) return NULL;
+    if (lease != Py_None && time_read("renew", l->key, "lease", lease, &lease_ms)) return NULL;
     hf_lock *held = enter(l, "renew");
     if (!held) return NULL;
     Py_BEGIN_ALLOW_THREADS rc = hf_renew(held, lease_ms, &err);
@@ -177,7 +176,7 @@ static PyObject *lock_show(lock *l, PyObject *args, PyObject *kwargs)
     hf_error err = {0, 0, ""};
     int rc;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:enter", names, &where)) return NULL;
-    if (where != Py_None && !(bytes = text_bytes("where", where))) return NULL;
+    if (where != Py_None && !(bytes = text_bytes("enter", l->key, "where", where))) return NULL;
     hf_lock *held = enter(l, "enter");
     if (!held) {
         Py_XDECREF(bytes);
@@ -199,7 +198,7 @@ static PyObject *lock_finish(lock *l, PyObject *args)
     int rc = HF_LOST;
     store *s = l->store;
     if (!PyArg_ParseTuple(args, "O:finish", &result)) return NULL;
-    if (!(bytes = text_bytes("result", result))) return NULL;
+    if (!(bytes = text_bytes("once", l->key, "result", result))) return NULL;
     if (s->closing || !l->l) {
         Py_DECREF(bytes);
         return gone(l, "once");
@@ -285,17 +284,32 @@ static PyObject *lock_owner(lock *l, void *unused)
     return l->owner;
 }
 
+/* Where that takes no request the store is asked: else nobody might have noticed that the grant was
+   broken. */
+static int64_t left_ms(lock *l)
+{
+    int rc = 0;
+    int64_t left;
+    if (!l->l || l->store->closing) return 0;
+    hf_lock *held = enter(l, "held");
+    int near = store_is_near(l->store);
+    Py_BEGIN_ALLOW_THREADS if (near) rc = hf_confirm(held, NULL);
+    left = rc == HF_LOST || rc == HF_CORRUPT ? 0 : hf_left_ms(held);
+    Py_END_ALLOW_THREADS leave(l);
+    return left;
+}
+
 static PyObject *lock_left_ms(lock *l, void *unused)
 {
     (void)unused;
-    int64_t left = l->l && !l->store->closing ? hf_left_ms(l->l) : 0;
+    int64_t left = left_ms(l);
     return left == INT64_MAX ? PyFloat_FromDouble(HUGE_VAL) : PyLong_FromLongLong(left);
 }
 
 static PyObject *lock_held(lock *l, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(l->l && !l->store->closing && hf_left_ms(l->l) > 0);
+    return PyBool_FromLong(left_ms(l) > 0);
 }
 
 static PyObject *lock_is_mine(lock *l, void *unused)

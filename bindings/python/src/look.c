@@ -106,8 +106,9 @@ static PyObject *look(store *s, PyObject *name, int peek)
     struct seen_list list;
     hf_error err = {0, 0, ""};
     int rc;
-    PyObject *bytes = text_bytes(peek ? "key" : "prefix", name);
-    hf *h = bytes ? store_enter(s, name) : NULL;
+    const char *doing = peek ? "peek" : "list";
+    PyObject *bytes = text_bytes(doing, NULL, peek ? "key" : "prefix", name);
+    hf *h = bytes ? store_enter(s, doing, name) : NULL;
     if (!h) {
         Py_XDECREF(bytes);
         return NULL;
@@ -185,9 +186,10 @@ PyObject *store_watch(store *s, PyObject *args)
 {
     PyObject *name, *bytes;
     sigset_t all, before;
-    if (!PyArg_ParseTuple(args, "O:watch", &name) || !(bytes = text_bytes("prefix", name)))
+    if (!PyArg_ParseTuple(args, "O:watch", &name) ||
+        !(bytes = text_bytes("watch", NULL, "prefix", name)))
         return NULL;
-    hf *h = store_enter(s, name);
+    hf *h = store_enter(s, "watch", name);
     allocfunc alloc = (allocfunc)PyType_GetSlot(watch_type, Py_tp_alloc);
     watching *w = !h ? NULL
                   : s->generation != fork_generation()

@@ -36,6 +36,13 @@ PyObject *raise_text(int code, PyObject *key, const char *text)
     return raise_object(code, key, object);
 }
 
+PyObject *raise_why(int code, const char *doing, PyObject *key, const char *why)
+{
+    if (!key || !PyUnicode_Check(key))
+        return raise_object(code, NULL, PyUnicode_FromFormat("%s: %s", doing, why));
+    return raise_object(code, key, PyUnicode_FromFormat("%s '%.100U': %s", doing, key, why));
+}
+
 PyObject *raise_code(int code, const hf_error *err, PyObject *key)
 {
     return raise_text(code, key, err->text);

@@ -10,9 +10,16 @@
 
 int store_dead(const store *s) { return !s->h || s->generation != fork_generation(); }
 
-hf *store_enter(store *s, PyObject *key)
+int store_is_near(const store *s)
 {
-    if (!s->h || s->closing) return (void *)raise_text(HF_CANCELED, key, "the store is closed");
+    const char *url = store_dead(s) ? "" : hf_store_url(s->h);
+    return !strncmp(url, "mem:", 4) || !strncmp(url, "file:", 5);
+}
+
+hf *store_enter(store *s, const char *doing, PyObject *key)
+{
+    if (!s->h || s->closing)
+        return (void *)raise_why(HF_CANCELED, doing, key, "the store is closed");
     s->users++;
     return s->h;
 }
@@ -34,10 +41,11 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOO:open", names, &url, &owner, &note,
                                      &io_timeout))
         return NULL;
-    if (url != Py_None && !(text[0] = text_bytes("url", url))) goto out;
-    if (owner != Py_None && !(text[1] = text_bytes("owner", owner))) goto out;
-    if (note != Py_None && !(text[2] = text_bytes("note", note))) goto out;
-    if (io_timeout != Py_None && time_read("io_timeout", io_timeout, NULL, &o.io_timeout_ms))
+    if (url != Py_None && !(text[0] = text_bytes("open", NULL, "url", url))) goto out;
+    if (owner != Py_None && !(text[1] = text_bytes("open", NULL, "owner", owner))) goto out;
+    if (note != Py_None && !(text[2] = text_bytes("open", NULL, "note", note))) goto out;
+    if (io_timeout != Py_None &&
+        time_read("open", NULL, "io_timeout", io_timeout, &o.io_timeout_ms))
         goto out;
     if (io_timeout != Py_None && !o.io_timeout_ms) o.io_timeout_ms = 1; /* refused, as it should */
     if (text[1]) o.owner = PyBytes_AsString(text[1]);
@@ -149,7 +157,7 @@ static int obtain(store *s, hf *h, PyObject *key, const asked *a, hf_lock **ret,
     hf_error err = {0, 0, ""};
     hf_options now = HF_OPTIONS_INIT;
     int rc;
-    PyObject *bytes = text_bytes("key", key);
+    PyObject *bytes = text_bytes(once ? "once" : "acquire", NULL, "key", key);
     if (!bytes) return -1;
     if (recursive(s, key, a)) {
         Py_DECREF(bytes);
@@ -185,7 +193,7 @@ PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a)
 {
     hf_lock *l = NULL;
     int waited = 0;
-    hf *h = store_enter(s, key);
+    hf *h = store_enter(s, "acquire", key);
     if (!h) return NULL;
     int rc = obtain(s, h, key, a, &l, NULL, &waited);
     PyObject *ret = rc ? NULL : lock_new(s, l, key, a, waited);
@@ -240,12 +248,12 @@ static PyObject *store_once_begin(store *s, PyObject *args, PyObject *kwargs)
     hf_lock *l = NULL;
     hf_once once;
     int waited = 0;
-    PyObject *key, *bytes = key_bytes(args, &key), *ret = NULL;
+    PyObject *key, *bytes = key_bytes("once", args, &key), *ret = NULL;
     if (!bytes) return NULL;
     Py_DECREF(bytes);
     if (asked_read(&a, kwargs, FOR_ONCE, key)) return NULL;
     memset(&once, 0, sizeof once);
-    hf *h = store_enter(s, key);
+    hf *h = store_enter(s, "once", key);
     if (h) {
         if (!obtain(s, h, key, &a, &l, &once, &waited)) {
             once.lock = l;
@@ -266,9 +274,10 @@ PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *m
     if (!a && asked_read(&plain, NULL, 0, key)) return NULL;
     /* The parent's mailbox may have been in use at the moment of the fork. */
     if (s->h && store_dead(s))
-        return raise_text(HF_LOST, key, "acquire: this handle belongs to the parent of a fork");
-    PyObject *bytes = text_bytes("key", key);
-    hf *h = bytes ? store_enter(s, key) : NULL;
+        return raise_why(HF_LOST, "acquire", key, "this handle belongs to the parent of a fork");
+    const char *doing = once ? "once" : "acquire";
+    PyObject *bytes = text_bytes(doing, NULL, "key", key);
+    hf *h = bytes ? store_enter(s, doing, key) : NULL;
     if (h && (to = box_of(mailbox))) {
         waiting *w = waiting_start(s, h, PyBytes_AsString(bytes), key, a, once, to, id);
         if (w) ret = wait_new(w, key, a ? a : &plain, once);
@@ -300,7 +309,7 @@ static PyObject *store_check(PyObject *s, PyObject *args, PyObject *kwargs)
     int once;
     (void)s;
     if (!PyArg_ParseTuple(args, "pO:check", &once, &key)) return NULL;
-    if (!(bytes = text_bytes("key", key))) return NULL;
+    if (!(bytes = text_bytes(once ? "once" : "acquire", NULL, "key", key))) return NULL;
     Py_DECREF(bytes);
     if (asked_read(&a, kwargs, once ? FOR_ONCE : 0, key)) return NULL;
     asked_done(&a);
@@ -315,9 +324,9 @@ static PyObject *store_adopt(store *s, PyObject *args)
     hf_lock *l = NULL;
     int rc;
     if (!PyArg_ParseTuple(args, "OO:adopt", &key, &number)) return NULL;
-    PyObject *bytes = text_bytes("key", key);
+    PyObject *bytes = text_bytes("adopt", NULL, "key", key);
     int bad = !bytes || token_read("adopt", number, key, &token);
-    hf *h = bad ? NULL : store_enter(s, key);
+    hf *h = bad ? NULL : store_enter(s, "adopt", key);
     if (h) {
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_adopt(h, text, token, &l, &err);
@@ -337,9 +346,9 @@ static PyObject *store_break(store *s, PyObject *args)
     hf_error err = {0, 0, ""};
     int rc;
     if (!PyArg_ParseTuple(args, "OO:break_", &key, &number)) return NULL;
-    PyObject *bytes = text_bytes("key", key);
+    PyObject *bytes = text_bytes("break", NULL, "key", key);
     int bad = !bytes || token_read("break", number, key, &token);
-    hf *h = bad ? NULL : store_enter(s, key);
+    hf *h = bad ? NULL : store_enter(s, "break", key);
     if (h) {
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_break(h, text, token, &err);
@@ -358,9 +367,10 @@ static PyObject *store_prune(store *s, PyObject *args)
     uint64_t n = 0;
     hf_error err = {0, 0, ""};
     int rc;
-    if (!PyArg_ParseTuple(args, "O:prune", &idle) || time_read("idle", idle, NULL, &idle_ms))
+    if (!PyArg_ParseTuple(args, "O:prune", &idle) ||
+        time_read("prune", NULL, "idle", idle, &idle_ms))
         return NULL;
-    hf *h = store_enter(s, NULL);
+    hf *h = store_enter(s, "prune", NULL);
     if (!h) return NULL;
     Py_BEGIN_ALLOW_THREADS rc = hf_prune(h, idle_ms, &n, &err);
     Py_END_ALLOW_THREADS store_leave(s);
@@ -373,7 +383,7 @@ static PyObject *store_stats(store *s, PyObject *unused)
     hf_stats is;
     memset(&is, 0, sizeof is);
     is.size = sizeof is;
-    hf *h = store_enter(s, NULL);
+    hf *h = store_enter(s, "stats", NULL);
     if (!h) return NULL;
     int rc = hf_get_stats(h, &is);
     store_leave(s);
@@ -400,11 +410,10 @@ static PyObject *store_closed(store *s, void *unused)
 }
 
 /* May a release wait for a server? */
-static PyObject *store_is_near(store *s, void *unused)
+static PyObject *is_near(store *s, void *unused)
 {
     (void)unused;
-    const char *url = store_dead(s) ? "" : hf_store_url(s->h);
-    return PyBool_FromLong(!strncmp(url, "mem:", 4) || !strncmp(url, "file:", 5));
+    return PyBool_FromLong(store_is_near(s));
 }
 
 #define METHOD(name, function, flags, doc)                      \
@@ -436,7 +445,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef attributes[] = {
     {"url", (getter)store_url, NULL, "the URL, without secrets", NULL},
     {"closed", (getter)store_closed, NULL, "has it been closed?", NULL},
-    {"_is_near", (getter)store_is_near, NULL, NULL, NULL},
+    {"_is_near", (getter)is_near, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

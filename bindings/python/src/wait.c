@@ -308,9 +308,9 @@ static PyObject *wait_take(struct wait_object *o, PyObject *unused)
 {
     (void)unused;
     waiting *w = o->w;
-    if (!w) return raise_text(HF_CANCELED, o->key, "this wait is over");
+    if (!w) return raise_why(HF_CANCELED, "acquire", o->key, "this wait is over");
     if (o->store->generation != fork_generation())
-        return raise_text(HF_LOST, o->key, "this wait belongs to the parent of a fork");
+        return raise_why(HF_LOST, "acquire", o->key, "this wait belongs to the parent of a fork");
     if (!is_told(w)) Py_RETURN_NONE;
     o->w = NULL;
     int code = w->code;
@@ -320,7 +320,7 @@ static PyObject *wait_take(struct wait_object *o, PyObject *unused)
     waiting_free(w);
     if (code) return raise_code(code, &err, o->key);
     if (store_dead(o->store) || o->store->closing)
-        return raise_text(HF_CANCELED, o->key, "the store is closed");
+        return raise_why(HF_CANCELED, "acquire", o->key, "the store is closed");
     once.lock = held;
     if (o->once) return once_tuple(o->store, &once, o->key, &o->asked, 0);
     return lock_new(o->store, held, o->key, &o->asked, 0);

@@ -93,6 +93,56 @@ def a_loop_that_ends_with_waits_pending():
         asyncio.run(asyncio.wait_for(store.acquire_async(name), PATIENCE)).release()
 
 
+def a_store_is_closed_in_a_loop_while_others_wait():
+    async def main():
+        async with holdfast.open(URL) as other:
+            held = await other.acquire_async(key())
+
+            async def wait():
+                try:
+                    async with store.lock(held.key):
+                        raise AssertionError('acquired')
+                except holdfast.LockCanceled:
+                    return 'canceled'
+
+            async def watch():
+                async for info in store.watch(held.key):
+                    seen.append(info.key)
+                return 'over'
+
+            async def hold():
+                async with store.lock(held.key + '/own'):
+                    inside.set()
+                    while not store.closed:
+                        await asyncio.sleep(0.001)
+
+            for close in lambda: store.close(), lambda: store.close_async():
+                seen, inside = [], asyncio.Event()
+                store = holdfast.open(URL)
+                tasks = [asyncio.create_task(wait()) for _ in range(10)]
+                tasks.append(asyncio.create_task(watch()))
+                holds = asyncio.create_task(hold())
+                await inside.wait()
+                while store.stats()['waiting'] < 10 or not seen:
+                    await asyncio.sleep(0.01)
+                closing = close()
+                if closing:
+                    await closing
+                assert store.closed
+                done = await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
+                assert done == ['canceled'] * 10 + ['over'], done
+                try:
+                    await asyncio.wait_for(holds, PATIENCE)
+                    raise AssertionError('not told that it was closed')
+                except holdfast.LockLost:
+                    pass
+                assert (await asyncio.to_thread(other.peek, held.key)).waiters == []
+                (await other.acquire_async(held.key + '/own', wait=PATIENCE)).release()
+            held.release()
+        assert other.closed
+    asyncio.run(main())
+
+
 # ---- signals ----
 
 def ctrl_c_ends_a_wait():

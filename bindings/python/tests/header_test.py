@@ -1,7 +1,8 @@
 """The package's codes, options and flags are those of include/holdfast.h.
 
-    header_test.py HEADER
+    header_test.py HEADER TYPES NAMES
 """
+import json
 import re
 import sys
 
@@ -66,6 +67,19 @@ def the_version():
     assert holdfast.__version__ == re.search(r'#define HF_VERSION "(.*)"', HEADER).group(1)
 
 
+def each_function_has_a_name_here_or_a_reason_why_not():
+    with open(sys.argv[3], encoding='utf-8') as file:
+        names = json.load(file)
+    names.pop('about')
+    functions = re.findall(r'^HF_API [^;]*?\b(hf_\w+)\(', HEADER, flags=re.M)
+    assert len(functions) > 30 and functions == list(names), set(functions) ^ set(names)
+    for _, name in names.values():
+        owner, _, member = name.rpartition('.')
+        if ' ' in name or (owner, member) == ('HoldfastError', 'code'):
+            continue
+        assert hasattr(getattr(holdfast, owner) if owner else holdfast, member), name
+
+
 def the_declared_types_are_those_of_the_module():
     with open(sys.argv[2], encoding='utf-8') as file:
         text = file.read()
@@ -83,4 +97,5 @@ def the_declared_types_are_those_of_the_module():
 if __name__ == '__main__':
     sys.exit(run([(one.__name__.replace('_', ' '), one) for one in (
         the_codes, the_options, the_options_of_open, what_is_shown, the_version,
+        each_function_has_a_name_here_or_a_reason_why_not,
         the_declared_types_are_those_of_the_module)]))

@@ -175,6 +175,56 @@ def times_and_options_of_the_wrong_kind():
         assert free(name)
 
 
+def every_refusal_says_what_was_asked_for_which_key():
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        held, name = store.acquire(key()), key()
+
+        def once(**options):
+            with other.once(name, **options):
+                raise AssertionError(options)
+
+        async def wait(**options):
+            await other.acquire_async(name, **options)
+
+        closed = holdfast.open(URL)
+        closed.close()
+        calls = [(held.key, lambda: other.acquire(held.key, wait=0)),
+                 (held.key, lambda: other.acquire(held.key, wait='20ms')),
+                 (held.key, lambda: other.once(held.key, print, wait=0)),
+                 (held.key, lambda: held.renew('soon')), (held.key, lambda: held.renew([])),
+                 (held.key, lambda: held.enter(5)), (held.key, lambda: held.enter('a\0b')),
+                 (held.key, lambda: other.break_(held.key, 0)),
+                 (held.key, lambda: other.break_(held.key, 7)),
+                 (held.key, lambda: other.adopt(held.key, 7)), (name, lambda: once(keep=-1)),
+                 (name, lambda: closed.acquire(name)), (name, lambda: closed.peek(name)),
+                 (name, lambda: closed.break_(name, 7)), (name, lambda: closed.adopt(name, 7)),
+                 (name, lambda: closed.once(name, print)), (name, lambda: closed.list(name))]
+        for options in ({'wait': -1}, {'wait': []}, {'nosuch': 1}, {'lease': '1x'},
+                        {'lease': 0.001}, {'lease': '2d'}, {'limit': 2000}, {'limit': 'x'},
+                        {'owner': 'a\0b'}, {'owner': 5}, {'note': '\ud800'}, {'note': 'x' * 300},
+                        {'request_id': 'ab'}, {'request_id': 5}, {'shared': 1}, {'detached': True},
+                        {'shared': True, 'limit': 2}):
+            calls += [(name, lambda o=options: other.acquire(name, **o)),
+                      (name, lambda o=options: other.lock(name, **o).__enter__()),
+                      (name, lambda o=options: asyncio.run(wait(**o))),
+                      (name, lambda o=options: once(**o))]
+        for at, call in calls:
+            try:
+                call()
+                raise AssertionError(call.__code__.co_firstlineno, call.__defaults__)
+            except holdfast.HoldfastError as error:
+                assert error.key == at and f"'{at}'" in error.text, error
+                assert not set(error.text) & {'\n', '\0'}, error
+            except TypeError as error:
+                assert f"'{at}'" in str(error), error
+        try:
+            other.acquire('a\nb', wait=-1)
+            raise AssertionError('not refused')
+        except holdfast.InvalidArgument as error:
+            assert "'a?b'" in error.text
+        held.release()
+
+
 def entering_a_guard():
     """Where there is none, UNSUPPORTED. A fence of that name is as good as any on redis."""
     with holdfast.open(URL) as store, store.lock(key()) as held:
@@ -389,6 +439,16 @@ def a_loss_is_told_to_a_thread():
             raise AssertionError('not lost')
         except holdfast.LockLost:
             pass
+
+
+def a_loss_that_nobody_listens_for_shows_when_it_is_asked_for():
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        for ask in (lambda: not held.held, lambda: held.left_ms == 0):
+            held = store.acquire(key())
+            other.break_(held.key, held.token)
+            assert NEAR or _confirms_not(held)
+            assert ask()
+            held.__exit__(RuntimeError, None, None)
 
 
 def a_loss_is_told_in_its_event_loop():

@@ -220,7 +220,7 @@ def a_key_of_another_type_with_a_bad_option():
             store.acquire(5, wait=-1)
             raise AssertionError('not refused')
         except holdfast.InvalidArgument as error:
-            assert error.text.startswith('wait: '), error.text
+            assert error.text.startswith('acquire: wait: '), error.text
 
 
 def nothing_is_made_by_hand():
@@ -231,6 +231,25 @@ def nothing_is_made_by_hand():
             kind.__new__(kind)
         with _refused():
             object.__new__(kind)
+
+
+def tasks_that_share_a_watch_are_told_so():
+    async def main():
+        with holdfast.open(URL) as store, store.watch(key('watched')) as watch:
+            first = asyncio.create_task(watch.__anext__())
+            await asyncio.sleep(0)
+            with _refused(RuntimeError):
+                await asyncio.wait_for(watch.__anext__(), PATIENCE)
+            first.cancel()      # the next one may
+            await asyncio.wait([first])
+            prefix = key('watched')
+            with store.watch(prefix) as watch:
+                first = asyncio.create_task(watch.__anext__())
+                await asyncio.sleep(0)
+                held = await store.acquire_async(prefix)
+                assert (await asyncio.wait_for(first, PATIENCE)).key == prefix
+                held.release()
+    asyncio.run(main())
 
 
 # ---- afterwards ----

@@ -11,6 +11,7 @@ async function main(): Promise<void> {
         await using lock = await store.acquire('key', options);
         free = lock;
         const info: Info = await store.peek('key');
+        await lock.enter('fence').catch((error: holdfast.HoldfastError) => error.key);
         if (info.held !== 1 || lock.leftMs <= 0) throw new Error('not held');
     }
     if (free.leftMs !== 0 || (await store.peek('key')).held) throw new Error('held');
