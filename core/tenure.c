@@ -355,7 +355,8 @@ static int check(hf_lock *l, const struct hf_tenure *to, hf_row *row, hf_error *
     if (!p || p->flags & (HF_PARTY_DEAD | HF_PARTY_ENDING))
         return hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
                        (unsigned long long)l->token);
-    if (p->session == to->session && !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
+    /* In doubt it is written in any case: the lost write must not land any more. */
+    if (p->session == to->session && !(p->flags & HF_PARTY_UNCLAIMED) && !l->doubt) return 0;
     rc = hf__turn(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
     if (!rc && out.answer != HF_ANS_OK)
         rc = hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
@@ -373,14 +374,35 @@ static void move_to(hf *h, hf_lock *l, struct hf_tenure *to)
     hf__tenure_put(h, was);
 }
 
+/* A renewal with another session wasn't confirmed, and may land yet. It is made again, so that
+   there are never more than the two that it may hold with, none of which is ended. */
+static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_tenure *to = l->doubt;
+    int64_t asked_us = hf__local_us();
+    pthread_mutex_unlock(&h->mu);
+    int rc = check(l, to, row, err);
+    pthread_mutex_lock(&h->mu);
+    if (!rc && to->own) hf__tenure_begins(h, to, asked_us);
+    if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
+    if (rc == HF_LOST) hf__lock_lose(l, 0);
+    if (rc) return rc;
+    to->users++;
+    move_to(h, l, to);
+    return 0;
+}
+
 /* The renewal of such a hold: the tenure that it should have, and a look whether it is still there.
    Under the mutex, dropped; the lock is seized. */
 int hf__tenure_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err)
 {
     hf *h = l->h;
+    int own = l->renew_at_us == INT64_MAX || lease_ms != l->lease_ms;
+    int rc = l->doubt ? settle_doubt(l, row, err) : 0;
+    if (rc) return rc;
     struct hf_tenure *t = l->tenure, *to = NULL;
-    int own = l->renew_at_us == INT64_MAX || lease_ms != l->lease_ms, rc = 0;
-    int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms && !l->doubt;
+    int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms;
     if (stays) {
         t->users++;
         to = t;
@@ -401,7 +423,7 @@ int hf__tenure_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf
         return 0;
     }
     if (rc == HF_LOST) hf__lock_lose(l, 0);
-    if (rc == HF_UNKNOWN && !stays && !l->doubt)
+    if (rc == HF_UNKNOWN && !stays)
         l->doubt = to; /* it may hold with either */
     else
         hf__tenure_put(h, to);

@@ -1,0 +1,535 @@
+/*
+ * staged.c - see staged.h. One mutex, one list of rows; what is told to one watcher is told to all.
+ */
+#include "staged.h"
+
+#include "drivers.h"
+#include "test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ROWS = 64, CUES = 16, SESSIONS = 256 };
+
+struct cue {
+    enum stage_op op;
+    uint64_t from, until; /* calls */
+    enum stage_way way;
+    int code;
+    void (*first)(void);
+};
+
+struct hf_store {
+    int rival;
+    uint64_t session;
+    uint64_t interrupted;
+};
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static struct {
+    char key[ROWS][64];
+    hf_row row[ROWS];
+    size_t rows;
+    struct cue cue[CUES];
+    size_t cues;
+    uint64_t calls[S_OPS];
+    uint64_t news;      /* grows with every change */
+    int64_t step_us;    /* of the clock */
+    int hidden;         /* the clock */
+    uint64_t sessions;  /* the last one made */
+    uint64_t dead_upto; /* these are dead */
+    int64_t ends_us[SESSIONS], ms[SESSIONS];
+    void (*forge)(hf_row *row);
+    int mourn_fd;
+} s = {.mourn_fd = -1};
+hf_error stage_error;
+
+const hf_driver *__real_hf__driver(const char *scheme, hf_error *err);
+const hf_driver *__wrap_hf__driver(const char *scheme, hf_error *err);
+const hf_driver *__wrap_hf__driver(const char *scheme, hf_error *err)
+{
+    return strcmp(scheme, "staged") ? __real_hf__driver(scheme, err) : &stage_driver;
+}
+
+static int64_t suspended_us; /* atomic */
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int rc = __real_clock_gettime(clock, ret);
+    int64_t us = __atomic_load_n(&suspended_us, __ATOMIC_SEQ_CST);
+    if (clock == CLOCK_MONOTONIC || !us) return rc;
+    us += ret->tv_nsec / 1000;
+    ret->tv_sec += us / 1000000;
+    ret->tv_nsec = us % 1000000 * 1000;
+    return rc;
+}
+
+void stage_suspend(int64_t us) { __atomic_add_fetch(&suspended_us, us, __ATOMIC_SEQ_CST); }
+
+static int no_threads; /* atomic */
+int __real_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*body)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*body)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*body)(void *),
+                          void *arg)
+{
+    if (__atomic_load_n(&no_threads, __ATOMIC_SEQ_CST)) return EAGAIN;
+    return __real_pthread_create(ret, attr, body, arg);
+}
+
+void stage_no_threads(int none) { __atomic_store_n(&no_threads, none, __ATOMIC_SEQ_CST); }
+
+/* ---- cues ---- */
+
+/* Begins a call, under the mutex from here on. 1: it isn't made; *ret_code says what it answers. */
+static int begin(hf_store *st, enum stage_op op, struct cue *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    pthread_mutex_lock(&mu);
+    if (st && st->rival) return 0;
+    uint64_t n = ++s.calls[op];
+    pthread_cond_broadcast(&changed);
+    for (size_t i = 0; i < s.cues; i++)
+        if (s.cue[i].op == op && n >= s.cue[i].from && n < s.cue[i].until) {
+            *ret = s.cue[i];
+            break;
+        }
+    if (ret->first) {
+        pthread_mutex_unlock(&mu);
+        ret->first();
+        pthread_mutex_lock(&mu);
+    }
+    return ret->code && ret->way == INSTEAD;
+}
+
+static int end(const struct cue *cue, int rc, hf_error *err)
+{
+    pthread_mutex_unlock(&mu);
+    if (cue->code) return hf_fail(err, cue->code, 0, "staged: %s", hf_code_text(cue->code));
+    return rc < 0 ? hf_fail(err, rc, 0, "staged: %s", hf_code_text(rc)) : rc;
+}
+
+void stage_cue(enum stage_op op, int from, int n, enum stage_way way, int code, void (*first)(void))
+{
+    pthread_mutex_lock(&mu);
+    uint64_t at = s.calls[op] + (uint64_t)from;
+    assert_true(s.cues < CUES);
+    s.cue[s.cues++] = (struct cue){op, at, at + (uint64_t)n, way, code, first};
+    pthread_mutex_unlock(&mu);
+}
+
+void stage_uncue(void)
+{
+    pthread_mutex_lock(&mu);
+    s.cues = 0;
+    pthread_mutex_unlock(&mu);
+}
+
+uint64_t stage_calls(enum stage_op op)
+{
+    pthread_mutex_lock(&mu);
+    uint64_t n = s.calls[op];
+    pthread_mutex_unlock(&mu);
+    return n;
+}
+
+void stage_await(enum stage_op op, uint64_t calls)
+{
+    pthread_mutex_lock(&mu);
+    while (s.calls[op] < calls) pthread_cond_wait(&changed, &mu);
+    pthread_mutex_unlock(&mu);
+}
+
+/* ---- rows, clock, sessions ---- */
+
+static int64_t clock_us(void) { return hf__day_us() + s.step_us; }
+
+static void tell_clock(int64_t *ret)
+{
+    *ret = s.hidden || stage_driver.can & HF_CAN_INSTANT ? 0 : clock_us();
+}
+
+static hf_row *find(const char *key, int make)
+{
+    for (size_t i = 0; i < s.rows; i++)
+        if (!strcmp(s.key[i], key)) return &s.row[i];
+    if (!make) return NULL;
+    assert_true(s.rows < ROWS && strlen(key) < sizeof s.key[0]);
+    memcpy(s.key[s.rows], key, strlen(key) + 1);
+    hf_row_init(&s.row[s.rows]);
+    return &s.row[s.rows++];
+}
+
+static int lives(uint64_t session)
+{
+    if (session > s.sessions || session <= s.dead_upto) return 0;
+    return !(stage_driver.can & HF_CAN_LEASES) || hf__local_us() < s.ends_us[session % SESSIONS];
+}
+
+static int show(const char *key, hf_row *to)
+{
+    const hf_row *row = find(key, 0);
+    int rc = 0;
+    if (row)
+        rc = hf_row_copy(to, row);
+    else
+        hf_row_clear(to);
+    for (uint32_t i = 0; !rc && i < to->n_holders + to->n_queue; i++)
+        if (stage_driver.can & HF_CAN_LEASES && !lives(to->party[i].session))
+            to->party[i].flags |= HF_PARTY_DEAD;
+    if (!rc && s.forge) s.forge(to);
+    return rc;
+}
+
+static void tell(void)
+{
+    s.news++;
+    pthread_cond_broadcast(&changed);
+}
+
+hf_row *stage_row(const char *key)
+{
+    pthread_mutex_lock(&mu);
+    hf_row *row = find(key, 0);
+    pthread_mutex_unlock(&mu);
+    return row;
+}
+
+void stage_forge(void (*forge)(hf_row *row))
+{
+    pthread_mutex_lock(&mu);
+    s.forge = forge;
+    pthread_mutex_unlock(&mu);
+}
+
+void stage_step_clock(int64_t us)
+{
+    pthread_mutex_lock(&mu);
+    s.step_us += us;
+    pthread_mutex_unlock(&mu);
+}
+
+void stage_hide_clock(int hide)
+{
+    pthread_mutex_lock(&mu);
+    s.hidden = hide;
+    pthread_mutex_unlock(&mu);
+}
+
+void stage_kill_sessions(void)
+{
+    pthread_mutex_lock(&mu);
+    s.dead_upto = s.sessions;
+    tell();
+    pthread_mutex_unlock(&mu);
+    stage_mourn(1);
+}
+
+void stage_mourn(int readable)
+{
+    uint64_t one = 1;
+    if (s.mourn_fd < 0) return;
+    ssize_t n = readable ? write(s.mourn_fd, &one, sizeof one) : 0;
+    (void)n;
+}
+
+/* ---- the driver ---- */
+
+static int st_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    struct cue cue;
+    (void)io_timeout_ms;
+    int skip = begin(NULL, S_OPEN, &cue);
+    int rc = end(&cue, 0, err);
+    if (skip || rc) return rc;
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "staged: open: out of memory");
+    st->rival = !strcmp(url->path, "rival");
+    *ret = st;
+    return 0;
+}
+
+static void st_close(hf_store *st) { free(st); }
+
+static int st_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    struct cue cue;
+    int rc = begin(st, S_GET, &cue) ? 0 : show(key->text, row);
+    if (!cue.code || cue.way == ALTHOUGH) tell_clock(ret_clock_us);
+    return end(&cue, rc, err);
+}
+
+static int st_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct cue cue;
+    int rc = 0;
+    if (!begin(st, S_SWAP, &cue)) {
+        hf_row *now = find(key->text, 1);
+        uint32_t n = row ? row->n_holders + row->n_queue : 0;
+        for (uint32_t i = 0; stage_driver.can & HF_CAN_LEASES && i < n; i++)
+            if (row->party[i].session && !lives(row->party[i].session)) rc = HF_LOST;
+        if (!rc && now->rev != seen) rc = HF_CONFLICT;
+        if (rc == HF_CONFLICT && cur && !(cue.code && cue.way == ALTHOUGH) && show(key->text, cur))
+            rc = HF_NOMEM;
+        if (!rc && row) rc = hf_row_copy(now, row);
+        if (!rc && !row) hf_row_clear(now);
+        if (!rc) tell();
+        tell_clock(ret_clock_us);
+    }
+    return end(&cue, rc, err);
+}
+
+static int st_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct cue cue;
+    int rc = 0;
+    if (!begin(st, S_TAKE, &cue)) {
+        hf_row *now = find(key->text, 1);
+        rc = hf_row_take(now, party, clock_us());
+        if (!rc) tell();
+        if (!(cue.code && cue.way == ALTHOUGH) && show(key->text, cur)) rc = HF_NOMEM;
+        tell_clock(ret_clock_us);
+    }
+    return end(&cue, rc, err);
+}
+
+static int st_scan(hf_store *st, const char *prefix,
+                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct cue cue;
+    int skip = begin(st, S_SCAN, &cue);
+    tell_clock(ret_clock_us);
+    for (size_t i = 0; !skip && i < s.rows; i++) {
+        hf_rowkey key;
+        hf_row row;
+        if (strncmp(s.key[i], prefix, strlen(prefix)) != 0 || !s.row[i].rev) continue;
+        hf_row_init(&row);
+        int stop = hf_key_make(s.key[i], &key, err);
+        int damaged = !stop && show(s.key[i], &row) == 0 && row.rev == UINT64_MAX;
+        pthread_mutex_unlock(&mu);
+        if (!stop) stop = see(arg, &key, damaged ? NULL : &row);
+        pthread_mutex_lock(&mu);
+        hf_row_clear(&row);
+        if (stop) break;
+    }
+    return end(&cue, 0, err);
+}
+
+static int st_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
+{
+    struct cue cue;
+    (void)key;
+    begin(st, S_SYNC, &cue);
+    return end(&cue, 0, err);
+}
+
+static int st_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                    const char *where, hf_error *err)
+{
+    struct cue cue;
+    (void)key, (void)token, (void)alone, (void)where;
+    begin(st, S_ENTER, &cue);
+    return end(&cue, 0, err);
+}
+
+static int64_t st_now(hf_store *st)
+{
+    (void)st;
+    return clock_us();
+}
+
+static uint64_t new_session(int64_t ms)
+{
+    uint64_t n = ++s.sessions;
+    s.ends_us[n % SESSIONS] = hf__local_us() + ms * 1000;
+    s.ms[n % SESSIONS] = ms;
+    return n;
+}
+
+static int st_session(hf_store *st, uint64_t *ret, hf_error *err)
+{
+    struct cue cue;
+    if (!begin(st, S_SESSION, &cue)) {
+        if (!st->session) st->session = new_session(0);
+        *ret = st->session;
+    }
+    return end(&cue, 0, err);
+}
+
+static int st_alive(hf_store *st, uint64_t session, hf_error *err)
+{
+    struct cue cue;
+    int rc = begin(st, S_ALIVE, &cue) ? 0 : lives(session);
+    return end(&cue, rc, err);
+}
+
+static int st_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                         int64_t *ret_clock_us, hf_error *err)
+{
+    struct cue cue;
+    if (!begin(st, S_MAKE, &cue)) {
+        *ret = new_session(lease_ms);
+        *ret_ms = lease_ms;
+        tell_clock(ret_clock_us);
+    }
+    return end(&cue, 0, err);
+}
+
+static int st_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    struct cue cue;
+    int rc = 0;
+    if (!begin(st, S_KEEP, &cue)) {
+        if (!lives(session)) rc = HF_LOST;
+        *ret_ms = s.ms[session % SESSIONS];
+        if (!rc) s.ends_us[session % SESSIONS] = hf__local_us() + *ret_ms * 1000;
+    }
+    return end(&cue, rc, err);
+}
+
+static int st_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    struct cue cue;
+    int rc = 0;
+    if (!begin(st, S_LEFT, &cue)) {
+        if (!lives(session)) rc = HF_LOST;
+        *ret_ms = (s.ends_us[session % SESSIONS] - hf__local_us()) / 1000;
+    }
+    return end(&cue, rc, err);
+}
+
+static int st_lease_end(hf_store *st, uint64_t session, hf_error *err)
+{
+    struct cue cue;
+    if (!begin(st, S_END, &cue)) {
+        s.ends_us[session % SESSIONS] = 0;
+        tell();
+    }
+    return end(&cue, 0, err);
+}
+
+static int st_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    struct cue cue;
+    (void)bell, (void)keys, (void)n;
+    if (!begin(st, S_LISTEN, &cue)) *ret = (hf_ear){{s.news, st->interrupted}};
+    return end(&cue, 0, err);
+}
+
+static int st_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    struct cue cue;
+    (void)bell;
+    int skip = begin(st, S_WATCH, &cue);
+    while (!skip && s.news == ear->heard[0] && st->interrupted == ear->heard[1]) {
+        if (hf__local_us() >= until_us) break;
+        hf__cond_until(&changed, &mu, until_us);
+    }
+    return end(&cue, 0, err);
+}
+
+static void st_interrupt(hf_store *st, uint8_t bell)
+{
+    (void)bell;
+    pthread_mutex_lock(&mu);
+    st->interrupted++;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mu);
+}
+
+static int st_mourn_fd(hf_store *st)
+{
+    (void)st;
+    return s.mourn_fd;
+}
+
+static int st_mourn_read(hf_store *st)
+{
+    uint64_t n;
+    (void)st;
+    return read(s.mourn_fd, &n, sizeof n) > 0;
+}
+
+hf_driver stage_driver;
+
+void stage(unsigned can)
+{
+    static int made;
+    if (!made) hf__thread_condition(&changed);
+    made = 1;
+    for (size_t i = 0; i < s.rows; i++) hf_row_clear(&s.row[i]);
+    if (s.mourn_fd >= 0) close(s.mourn_fd);
+    uint64_t sessions = s.sessions;
+    memset(&s, 0, sizeof s);
+    s.dead_upto = s.sessions = sessions;
+    s.mourn_fd = can & HF_CAN_SESSIONS ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
+    stage_driver = (hf_driver){.abi = HF_DRIVER_ABI,
+                               .name = "staged",
+                               .about = "for tests",
+                               .can = can | HF_CAN_THREADS,
+                               .queue_cap = 16,
+                               .holders_cap = 8,
+                               .poll_ms = 20,
+                               .open = st_open,
+                               .close = st_close,
+                               .get = st_get,
+                               .swap = st_swap,
+                               .take = can & HF_CAN_LEASES ? NULL : st_take,
+                               .sync = st_sync,
+                               .scan = st_scan,
+                               .enter = st_enter};
+    if (can & HF_CAN_INSTANT) stage_driver.now = st_now;
+    if (can & HF_CAN_SESSIONS) {
+        stage_driver.session = st_session;
+        stage_driver.alive = st_alive;
+        stage_driver.mourn_fd = st_mourn_fd;
+        stage_driver.mourn_read = st_mourn_read;
+    }
+    if (can & HF_CAN_LEASES) {
+        stage_driver.lease_make = st_lease_make;
+        stage_driver.lease_keep = st_lease_keep;
+        stage_driver.lease_left = st_lease_left;
+        stage_driver.lease_end = st_lease_end;
+    }
+    if (can & HF_CAN_BELLS) {
+        stage_driver.listen = st_listen;
+        stage_driver.watch = st_watch;
+        stage_driver.interrupt = st_interrupt;
+    }
+}
+
+/* ---- for tests ---- */
+
+hf *stage_open(const char *name)
+{
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    char url[64];
+    hf *h;
+    o.io_timeout_ms = 100;
+    snprintf(url, sizeof url, "staged:%s", name);
+    OK(hf_open(url, &o, &h, &stage_error));
+    return h;
+}
+
+int stage_acquire(hf *h, const char *key, int64_t wait_ms, int64_t lease_ms, unsigned flags,
+                  hf_lock **ret)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.wait_ms = wait_ms;
+    o.lease_ms = lease_ms;
+    o.flags = flags;
+    return hf_acquire(h, key, &o, ret, &stage_error);
+}

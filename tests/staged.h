@@ -1,0 +1,85 @@
+/*
+ * staged.h - a store in memory whose driver answers what a test wants it to: see staged.c.
+ *
+ * Link with --wrap=hf__driver: it is the driver of URLs `staged:NAME`. All of them are one store.
+ * What a test cues happens to handles of any NAME but `rival`.
+ */
+#ifndef HF_STAGED_H
+#define HF_STAGED_H
+
+#include "handle.h"
+#include "holdfast.h"
+
+enum stage_op {
+    S_OPEN,
+    S_GET,
+    S_SWAP,
+    S_TAKE,
+    S_SCAN,
+    S_SYNC,
+    S_ENTER,
+    S_SESSION,
+    S_ALIVE,
+    S_MAKE,
+    S_KEEP,
+    S_LEFT,
+    S_END,
+    S_LISTEN,
+    S_WATCH,
+    S_OPS
+};
+
+/* What becomes of a call: it isn't made and answers the code, or it is made and answers it all the
+   same (its reply is lost). */
+enum stage_way { INSTEAD, ALTHOUGH };
+
+/* An empty store that can this (enum hf_can); no cues, no calls. With HF_CAN_INSTANT it has `now`;
+   HF_CAN_SESSIONS, HF_CAN_BELLS and HF_CAN_LEASES bring what they need. */
+void stage(unsigned can);
+/* The driver, for what else a test changes: a function that isn't there, or is another one. */
+extern hf_driver stage_driver;
+
+/* The calls of this kind from the `from`-th one on (1: the next), n of them. `first`, if not NULL,
+   is called before each, by its thread: it may use the store by a rival. Code 0: the call is made.
+ */
+void stage_cue(enum stage_op op, int from, int n, enum stage_way way, int code,
+               void (*first)(void));
+void stage_uncue(void);
+uint64_t stage_calls(enum stage_op op); /* made by others than rivals so far */
+void stage_await(enum stage_op op, uint64_t calls);
+
+/* The store's clock goes on from where it is, plus this. */
+void stage_step_clock(int64_t us);
+/* The replies say no clock from here on. */
+void stage_hide_clock(int hide);
+
+/* As if the machine had been suspended for so long. (Link with --wrap=clock_gettime.) */
+void stage_suspend(int64_t us);
+/* From here on no thread can be started. (Link with --wrap=pthread_create.) */
+void stage_no_threads(int none);
+
+/* The row of a key, to look at or to change before anybody else sees it. NULL: there is none. */
+hf_row *stage_row(const char *key);
+/* What becomes of each row on its way to the reader, until NULL. */
+void stage_forge(void (*forge)(hf_row *row));
+/* Every session, of whatever kind, but those made from here on: dead. */
+void stage_kill_sessions(void);
+/* They can't be told alive or dead. */
+void stage_mourn(int readable);
+
+hf *stage_open(const char *name);
+int stage_acquire(hf *h, const char *key, int64_t wait_ms, int64_t lease_ms, unsigned flags,
+                  hf_lock **ret);
+
+extern hf_error stage_error;
+
+#define OK(call)                                                                        \
+    do {                                                                                \
+        int rc_ = (call);                                                               \
+        if (rc_)                                                                        \
+            fail_msg("%s:%d: %s: %s: %s", __FILE__, __LINE__, #call, hf_code_name(rc_), \
+                     stage_error.text);                                                 \
+    } while (0)
+#define IS(code, call) assert_string_equal(hf_code_name(code), hf_code_name(call))
+
+#endif
