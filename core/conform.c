@@ -119,7 +119,7 @@ int hf__con_swap(struct hf__conform *cfm, const hf_rowkey *key, uint64_t seen, c
     hf_error err = {0, 0, ""};
     int64_t clock;
     int rc = cfm->con.drv->swap(cfm->con.st, key, seen, row, cur, &clock, &err);
-    if (rc < 0) hf__bad(cfm, "swap: %s", err.text);
+    if (rc) hf__bad(cfm, "swap: %s", rc < 0 ? err.text : "refused");
     return rc;
 }
 
@@ -128,7 +128,7 @@ static int take(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p
     hf_error err = {0, 0, ""};
     int64_t clock;
     int rc = cfm->con.drv->take(cfm->con.st, key, p, cur, &clock, &err);
-    if (rc < 0) hf__bad(cfm, "take: %s", err.text);
+    if (rc) hf__bad(cfm, "take: %s", rc < 0 ? err.text : "refused");
     return rc;
 }
 
@@ -472,7 +472,7 @@ static const char *sessions_live(struct hf__conform *cfm)
 {
     const struct hf__con *con = &cfm->con;
     struct hf__con other = {NULL, NULL};
-    hf_error err = {0, 0, ""};
+    hf_error err = {0, 0, "it is none"};
     uint64_t a = 0, again = 0, b = 0, c = 0;
     HF_CHECK(!con->drv->session(con->st, &a, &err) && a, "%s", err.text);
     HF_CHECK(!con->drv->session(con->st, &again, &err) && again == a, "it changes");

@@ -44,6 +44,7 @@ static struct {
     int hidden;         /* the clock */
     uint64_t sessions;  /* the last one made */
     uint64_t dead_upto; /* these are dead */
+    uint64_t dead;      /* and this one */
     int64_t ends_us[SESSIONS], ms[SESSIONS];
     void (*forge)(hf_row *row);
     int mourn_fd;
@@ -170,7 +171,7 @@ static hf_row *find(const char *key, int make)
 
 static int lives(uint64_t session)
 {
-    if (session > s.sessions || session <= s.dead_upto) return 0;
+    if (session > s.sessions || session <= s.dead_upto || session == s.dead) return 0;
     return !(stage_driver.can & HF_CAN_LEASES) || hf__local_us() < s.ends_us[session % SESSIONS];
 }
 
@@ -231,6 +232,19 @@ void stage_kill_sessions(void)
     tell();
     pthread_mutex_unlock(&mu);
     stage_mourn(1);
+}
+
+void stage_kill(uint64_t session)
+{
+    pthread_mutex_lock(&mu);
+    s.dead = session;
+    pthread_mutex_unlock(&mu);
+}
+
+void stage_no_mourning(void)
+{
+    close(s.mourn_fd);
+    s.mourn_fd = -1;
 }
 
 void stage_mourn(int readable)

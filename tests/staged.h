@@ -64,8 +64,10 @@ hf_row *stage_row(const char *key);
 void stage_forge(void (*forge)(hf_row *row));
 /* Every session, of whatever kind, but those made from here on: dead. */
 void stage_kill_sessions(void);
-/* They can't be told alive or dead. */
+void stage_kill(uint64_t session); /* this one; nobody is told */
+/* The descriptor that tells of deaths: it does, or there is none. */
 void stage_mourn(int readable);
+void stage_no_mourning(void);
 
 hf *stage_open(const char *name);
 int stage_acquire(hf *h, const char *key, int64_t wait_ms, int64_t lease_ms, unsigned flags,

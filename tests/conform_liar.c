@@ -1,0 +1,279 @@
+/*
+ * conform_liar.c - stores that don't keep what a store promises: the conformance suite finds each.
+ *
+ * A driver around `mem:` lies about the keys that the checks use, at the k-th call for a key, for
+ * k = 1, 2, 3 ... So in one run each check meets one lie. In each way of lying:
+ *   DENIES   the call isn't made, and fails
+ *   TURNS    what was done is called a conflict; what wasn't is called done
+ *   FORGETS  a write is called done, but isn't; a read finds nothing
+ *   CHANGES  the row that is shown, or stored, is another one
+ */
+#include "conform.h"
+#include "drivers.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum way { HONEST, DENIES, TURNS, FORGETS, CHANGES, WAYS };
+
+static hf_driver liar;
+static enum way way;
+static int at, racing; /* the call that is a lie; do the racers meet lies, or the others? */
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    char name[64];
+    int calls;
+} told[256];
+static int lies, promises, broken;
+
+/* What the check calls the key; and its groups as one. */
+static const char *name_of(const char *key)
+{
+    const char *name = key + strcspn(key, "/");
+    if (*name) name++;
+    name += strcspn(name, "/");
+    return *name ? name + 1 : key;
+}
+
+static int is_race(const char *name)
+{
+    return !strcmp(name, "race") || !strcmp(name, "takes") || !strcmp(name, "bell") ||
+           !strcmp(name, "killed");
+}
+
+/* Is this call to be a lie? */
+static int lie_now(const char *key)
+{
+    const char *name = name_of(key);
+    int yes = 0;
+    if (way == HONEST || is_race(name) != racing) return 0;
+    pthread_mutex_lock(&mu);
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        if (*told[i].name && strncmp(told[i].name, name, sizeof told[i].name - 1) != 0) continue;
+        snprintf(told[i].name, sizeof told[i].name, "%s", name);
+        yes = ++told[i].calls == at;
+        break;
+    }
+    lies += yes;
+    pthread_mutex_unlock(&mu);
+    return yes;
+}
+
+static void change(hf_row *row)
+{
+    row->token++;
+    row->rev++;
+    if (row->done_us) row->result[0] ^= 1;
+}
+
+static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *clock, hf_error *err)
+{
+    int lie = lie_now(key->text);
+    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: get: denied");
+    if (lie && way == TURNS) return hf_fail(err, HF_CORRUPT, 0, "liar: get: damaged");
+    int rc = hf__mem_driver.get(st, key, row, clock, err);
+    if (lie && way == FORGETS) hf_row_clear(row);
+    if (lie && way == CHANGES) change(row);
+    return rc;
+}
+
+static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *clock, hf_error *err)
+{
+    int lie = lie_now(key->text);
+    if (!lie) return hf__mem_driver.swap(st, key, seen, row, cur, clock, err);
+    if (way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: swap: denied");
+    if (way == FORGETS) return 0;
+    hf_row other;
+    hf_row_init(&other);
+    if (row && hf_row_copy(&other, row)) return HF_NOMEM;
+    if (way == CHANGES) other.keep_until_us++;
+    int rc = hf__mem_driver.swap(st, key, seen, row ? &other : NULL, cur, clock, err);
+    hf_row_clear(&other);
+    if (way == CHANGES) {
+        if (rc && cur) change(cur);
+        return rc;
+    }
+    return rc ? 0 : HF_CONFLICT;
+}
+
+static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                   int64_t *clock, hf_error *err)
+{
+    int lie = lie_now(key->text);
+    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: take: denied");
+    int rc = hf__mem_driver.take(st, key, party, cur, clock, err);
+    if (lie && way == TURNS) return rc ? 0 : HF_CONFLICT;
+    if (lie && way == FORGETS) cur->n_holders = 0;
+    if (lie && way == CHANGES) change(cur);
+    return rc;
+}
+
+struct relay {
+    int (*see)(void *arg, const hf_rowkey *, hf_row *);
+    void *arg;
+};
+
+static int relay(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    struct relay *r = arg;
+    if (!lie_now("x/y/scanned")) return r->see(r->arg, key, row);
+    if (way == FORGETS) return 0;
+    if (way == TURNS) return r->see(r->arg, key, row) || r->see(r->arg, key, row);
+    if (way == DENIES) return r->see(r->arg, key, NULL);
+    hf_rowkey other = *key;
+    other.hash++;
+    return r->see(r->arg, &other, row);
+}
+
+static int li_scan(hf_store *st, const char *prefix,
+                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg, int64_t *clock,
+                   hf_error *err)
+{
+    struct relay r = {see, arg};
+    int lie = lie_now("x/y/scan");
+    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: scan: denied");
+    if (lie && way == FORGETS) return 0;
+    return hf__mem_driver.scan(st, lie && way == CHANGES ? "" : prefix, relay, &r, clock, err);
+}
+
+static int64_t li_now(hf_store *st)
+{
+    int64_t now = hf__mem_driver.now(st);
+    if (!lie_now("x/y/now")) return now;
+    return way == DENIES ? -1 : way == TURNS ? 1 : now + (way == CHANGES ? 10000000 : -10000000);
+}
+
+static int li_session(hf_store *st, uint64_t *ret, hf_error *err)
+{
+    int rc = hf__mem_driver.session(st, ret, err);
+    if (!lie_now("x/y/session")) return rc;
+    if (way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: session: denied");
+    *ret = way == FORGETS ? 0 : way == TURNS ? 1 : *ret + 1;
+    return 0;
+}
+
+static int li_alive(hf_store *st, uint64_t session, hf_error *err)
+{
+    int rc = hf__mem_driver.alive(st, session, err);
+    if (!lie_now("x/y/alive")) return rc;
+    return way == DENIES ? HF_UNAVAILABLE : !rc;
+}
+
+static int li_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+{
+    hf_url mild = *url;
+    int lie = lie_now("x/y/open");
+    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: open: denied");
+    if (lie && way == TURNS) mild.query[0] = 0; /* takes any option */
+    int rc = hf__mem_driver.open(&mild, io_timeout_ms, ret, err);
+    if (lie && way == FORGETS && err) err->text[0] = 0;
+    return rc;
+}
+
+static int li_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
+{
+    (void)st;
+    return lie_now(key->text) ? hf_fail(err, HF_FULL, 0, "liar: sync: no room") : 0;
+}
+
+static int li_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                    const char *where, hf_error *err)
+{
+    (void)st, (void)token, (void)alone, (void)where;
+    if (!lie_now(key->text)) return hf_fail(err, HF_LOST, 0, "liar: enter: nobody holds it");
+    return way == DENIES ? hf_fail(err, HF_DENIED, 0, "liar: enter: denied") : 0;
+}
+
+static void say(void *arg, const char *promise, const char *why)
+{
+    (void)arg;
+    promises++;
+    if (!why) return;
+    broken++;
+    if (!*why || strchr(why, '\n')) fail_msg("'%s': no reason, or more than a line", promise);
+}
+
+/* How many promises aren't kept. */
+static int examine(enum way how, int call, int among_racers)
+{
+    hf_url url;
+    assert_int_equal(hf_url_parse("mem:liar", &url, NULL), 0);
+    memset(told, 0, sizeof told);
+    way = how;
+    at = call;
+    racing = among_racers;
+    lies = promises = broken = 0;
+    int n = hf__conform(&liar, &url, say, NULL);
+    way = HONEST;
+    assert_int_equal(n, broken);
+    return n;
+}
+
+static void make(int bells)
+{
+    liar = hf__mem_driver;
+    liar.open = li_open;
+    liar.get = li_get;
+    liar.swap = li_swap;
+    liar.take = li_take;
+    liar.scan = li_scan;
+    liar.now = li_now;
+    liar.session = li_session;
+    liar.alive = li_alive;
+    liar.sync = li_sync;
+    liar.enter = li_enter;
+    if (bells) return;
+    liar.can &= ~(unsigned)HF_CAN_BELLS; /* whose checks take their time */
+    liar.watch = NULL;
+}
+
+static void an_honest_one_passes(void **state)
+{
+    (void)state;
+    make(1);
+    assert_int_equal(examine(HONEST, 0, 0), 0);
+    assert_true(promises > 15);
+}
+
+static void lies_are_found(void **state)
+{
+    (void)state;
+    make(0);
+    for (int how = DENIES; how < WAYS; how++) {
+        int calls = 0, found = 0;
+        for (int call = 1; call <= 14; call++) {
+            found += examine((enum way)how, call, 0) > 0;
+            calls += lies > 0;
+        }
+        /* Not each: what is changed in a reply that is of no use isn't seen. */
+        if (found < calls - 1) fail_msg("way %d: %d of %d runs found", how, found, calls);
+        assert_true(calls > 10);
+    }
+}
+
+static void racers_are_not_deceived(void **state)
+{
+    (void)state;
+    make(1);
+    /* Those that are told of a grant that they don't have wait for it for ten seconds. */
+    static const enum way ways[] = {DENIES, FORGETS, CHANGES};
+    for (int how = 0; how < 3; how++)
+        for (int call = 1; call <= 5; call += 4) {
+            int n = examine(ways[how], call, 1);
+            if (ways[how] == DENIES && !n) fail_msg("call %d: not found", call);
+        }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_honest_one_passes),
+        cmocka_unit_test(lies_are_found),
+        cmocka_unit_test(racers_are_not_deceived),
+    };
+    return TEST_MAIN(tests);
+}
