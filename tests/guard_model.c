@@ -18,26 +18,28 @@ enum { CLIENTS = 3, STEPS = 16 };
 
 enum op {
     END,
-    HOLD,       /* be granted the lock, alone */
-    SHARE,      /* be granted it, together with others that share */
-    LOOK,       /* is my token one of the present holders'? */
-    ENTER,      /* show it to the fence, and keep the fence's row until the transaction ends */
-    CALL,       /* hf_enter: the same in a transaction of its own, which may land although its
-                   client has given up */
-    READ,       /* the counter */
-    AGAIN,      /* read it again: is it the same? */
-    WRITE,      /* what was read, plus one; seen by others when it is committed */
-    COMMIT,     /* the end of a transaction */
-    WRITE_HELD, /* one atomic step: if my token holds, the counter is what was read plus one */
+    HOLD,        /* be granted the lock, alone */
+    SHARE,       /* be granted it, together with others that share */
+    LOOK,        /* is my token one of the present holders'? */
+    ENTER,       /* show it to the fence, and keep the fence's row until the transaction ends */
+    ENTER_SINCE, /* the same in the statement that has read: if nobody else has entered since */
+    CALL,        /* hf_enter: the same in a transaction of its own, which may land although its
+                    client has given up */
+    READ,        /* the counter */
+    AGAIN,       /* read it again: is it the same? */
+    WRITE,       /* what was read, plus one; seen by others when it is committed */
+    COMMIT,      /* the end of a transaction */
+    WRITE_HELD,  /* one atomic step: if my token holds, the counter is what was read plus one */
     WRITE_IF, /* one atomic step: if the fence is my token, the counter is what was read plus one */
     RELEASE
 };
 
-enum guard { LOOKS = 1, FENCES = 2 };
+enum guard { LOOKS = 1, FENCES = 2, COUNTS = 4 /* how often the fence was entered */ };
 
 struct client {
     uint8_t at, token, seen, wrote, lowest,
-        fence; /* fence: to be when it commits; 0: not entered */
+        fence;     /* fence: to be when it commits; 0: not entered */
+    uint8_t since; /* the number of those who had entered when it read */
     uint8_t
         under_way; /* what a CALL that was given up would raise the fence to; 0: there is none */
 };
@@ -45,7 +47,7 @@ struct client {
 struct state {
     struct client c[CLIENTS];
     uint8_t in_row[CLIENTS]; /* a token that holds, by client; 0: none */
-    uint8_t shared, last_token, counter, fence, fence_owner, accepted;
+    uint8_t shared, last_token, counter, fence, fence_owner, entered, accepted;
 };
 
 struct scene {
@@ -162,7 +164,18 @@ static void commit(struct state *s, int i)
         s->accepted++;
     }
     if (c->fence) s->fence = c->fence;
+    if (c->fence && scene->guard & COUNTS) s->entered++;
     end_transaction(s, i);
+}
+
+/* 0, 1, 2 as of step. Who has to try again gives up here. */
+static int enter_since(struct state *s, int i)
+{
+    if (s->fence_owner && s->fence_owner != i + 1) return 0;
+    if (s->entered == s->c[i].since || !(scene->guard & COUNTS)) return enter(s, i);
+    refusals++;
+    stop(s, i);
+    return 2;
 }
 
 /* 0, 1, 2 as of step. */
@@ -184,8 +197,12 @@ static int step(struct state *s, int i)
     case SHARE: done = acquire(s, i, 1); break;
     case LOOK: done = look(s, i); break;
     case ENTER: done = enter(s, i); break;
+    case ENTER_SINCE: done = enter_since(s, i); break;
     case CALL: done = call(s, i); break;
-    case READ: c->seen = s->counter; break;
+    case READ:
+        c->seen = s->counter;
+        c->since = s->entered;
+        break;
     case AGAIN:
         if (c->seen != s->counter) violation = "what was read has changed";
         break;
@@ -240,6 +257,7 @@ static void explore(const struct state *s)
 
 #define PROGRAM(name, ...) static const uint8_t name[STEPS] = {__VA_ARGS__, END}
 PROGRAM(one, HOLD, LOOK, ENTER, READ, WRITE, COMMIT, RELEASE);
+PROGRAM(at_once, HOLD, READ, LOOK, ENTER_SINCE, WRITE, COMMIT, RELEASE);
 PROGRAM(two, HOLD, LOOK, ENTER, READ, COMMIT, LOOK, ENTER, WRITE, COMMIT, RELEASE);
 PROGRAM(late, HOLD, READ, LOOK, ENTER, WRITE, COMMIT, RELEASE);
 PROGRAM(twice, HOLD, LOOK, ENTER, READ, COMMIT, LOOK, ENTER, AGAIN, WRITE, COMMIT, RELEASE);
@@ -264,6 +282,8 @@ static const struct scene scenes[] = {
     {"two transactions, the locks elsewhere", FENCES, ALL(two), 1},
     {"some in one, some in two", LOOKS | FENCES, {one, two, two}, 1},
     {"what a holder reads stays until it writes", LOOKS | FENCES, {twice, twice, one}, 1},
+    {"entering in the statement that reads (PostgreSQL)", LOOKS | FENCES | COUNTS, ALL(at_once), 1},
+    {"entering in the statement that reads by one", FENCES | COUNTS, {at_once, one, two}, 1},
     {"readers that share, a writer", LOOKS | FENCES, {reader, reader, two}, 1},
     {"enter, read, conditional write (Redis, MongoDB)", FENCES, ALL(plain), 1},
     {"hf_enter, read, a transaction to write (PostgreSQL, SQLite)", LOOKS | FENCES, ALL(ahead), 1},
@@ -281,6 +301,8 @@ static const struct scene scenes[] = {
     {"control: reading before entering", LOOKS | FENCES, ALL(late), 0},
     {"control: reading before entering, the locks elsewhere", FENCES, ALL(late), 0},
     {"control: reading before entering, conditional write", FENCES, ALL(unentered), 0},
+    {"control: entering in the statement that reads, whoever has entered since", LOOKS | FENCES,
+     ALL(at_once), 0},
     {"control: one that reads before entering is enough", LOOKS | FENCES, {two, two, late}, 0},
     {"control: hf_confirm in place of hf_enter", LOOKS | FENCES, ALL(confirmed), 0},
     {"control: hf_confirm, conditional write", LOOKS | FENCES, ALL(confirmed_if), 0},

@@ -37,6 +37,10 @@ class Refused(Exception):
     """By the guard."""
 
 
+class Again(Exception):
+    """Somebody else has entered meanwhile: the transaction is to be begun again."""
+
+
 def printed(how, *arguments):
     if how == 'late':
         arguments += ('--elsewhere',)
@@ -156,6 +160,9 @@ class Postgres(InTransactions):
             if state.startswith('LOST'):
                 self.ask('ROLLBACK')
                 raise Refused(text)
+            if state == '40001':
+                self.ask('ROLLBACK')
+                raise Again(text)
             raise RuntimeError(text)
         n = self.pq.PQgetvalue(result, 0, 0) if self.pq.PQntuples(result) else None
         n = n and int(n or 0)
@@ -163,10 +170,15 @@ class Postgres(InTransactions):
         return n
 
     def begin(self):
-        self.ask('BEGIN')
-        if self.how != 'plain':
-            self.ask(f"SELECT 0 WHERE holdfast_enter('{self.how}/{self.number}', {self.token}) "
-                     'IS NULL')
+        while True:
+            self.ask('BEGIN')
+            try:
+                if self.how != 'plain':
+                    self.ask(f"SELECT 0 WHERE holdfast_enter('{self.how}/{self.number}', "
+                             f'{self.token}) IS NULL')
+                return
+            except Again:
+                pass
 
     def commit(self):
         self.ask('COMMIT')

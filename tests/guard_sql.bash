@@ -135,15 +135,22 @@ guard_again_and_undone() {
     [ "$status" != 0 ]
     ask 'CREATE TABLE more (id INTEGER);'
     sql_guard more --key-column id | ask
-    sql_guard seats --undo | ask
-    sql_guard seats --undo | ask
+    [ -z "$(undo seats)" ]
+    [[ $(undo seats) == *"seats\" has no guard"* ]]
     ask 'UPDATE seats SET n = 3 WHERE id = 1'
+    # What other tables need stays.
+    run undo
+    [ "$status" != 0 ]
+    [[ $output == *more*"undo th"* ]]
+    run holdfast enter "$K/1" --token "$T"
+    [ "$status" = 0 ]
     [ "$(n_of 1)" = 3 ]
     run ask 'INSERT INTO more VALUES (1)'
     [ "$status" != 0 ]
-    sql_guard more --undo | ask
-    sql_guard --undo | ask
-    sql_guard --undo | ask
+    [ -z "$(undo more)" ]
+    [ -z "$(undo)" ]
+    [[ $(undo) == *"nothing is undone"* ]]
+    [[ $(undo nowhere) == *"nothing is undone"* ]]
     ask 'INSERT INTO more VALUES (1)' 'DROP TABLE more'
     [ "$(leftovers)" = 0 ]
     # And put up once more, twice.
@@ -156,10 +163,34 @@ guard_again_and_undone() {
     [ "$(n_of 1)" = 4 ]
 }
 
+undo() {
+    set -o pipefail
+    sql_guard "$@" --undo | ask 2>&1
+}
+
+# A guard of what it needs itself would keep everybody out.
+guard_own() {
+    local own
+    for own in "$@"; do
+        run sql_guard "$own" --key-column key
+        [ "$status" = 64 ]
+        refused "Holdfast's own"
+    done
+}
+
+# A table that gets another name keeps its guard; one that gets its name gets one of its own.
+guard_renamed() {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    ask 'ALTER TABLE seats RENAME TO old' 'CREATE TABLE seats (id INTEGER, n INTEGER)'
+    run ask 'UPDATE old SET n = 9'
+    refused "holdfast_enter"
+}
+
 guard_strange_names() {
     local column="it's \"quoted\" \\" prefix="\$hf\$a'b\\c \$hf1\$ @TABLE@ " table row
     ask 'CREATE TABLE y (id INTEGER);'
-    for table in 'x; drop table y' "é\"'; DROP TABLE y; --" '@PREFIX@ %s $hf$ \'; do
+    for table in 'x; drop table y' "é\"'; DROP TABLE y; --" '@PREFIX@ %s $hf$ \' \
+        'éééééééééééééééééééééééééééééé63"'; do
         local name="\"${table//\"/\"\"}\""
         ask "CREATE TABLE $name (\"${column//\"/\"\"}\" TEXT, n INTEGER);"
         sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask

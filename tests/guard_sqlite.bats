@@ -39,6 +39,64 @@ teardown() { guard_teardown; }
     run entered "$K/42.0" "$T" 'UPDATE numbers SET id = 42.0, n = 9 WHERE id = 42;'
     refused "without holdfast_enter"
     [ "$(ask 'SELECT sum(n) FROM (SELECT n FROM names UNION ALL SELECT n FROM numbers)')" = 0 ]
+    ask 'DROP TABLE names' 'DROP TABLE numbers'
+}
+
+@test "Holdfast's own tables are not guarded" {
+    guard_own Holdfast holdfast_FENCE holdfast_nobody holdfast_clock holdfast_enter
+    run sql_guard Mine --locks mine --key-column key
+    refused "Holdfast's own"
+}
+
+@test "a table that gets another name keeps its guard, and so does a column" {
+    guard_renamed
+    ask 'ALTER TABLE old RENAME COLUMN id TO no'
+    grant "$K/1"
+    entered "$K/1" "$T" 'UPDATE old SET n = 1 WHERE no = 1;'
+    run ask 'UPDATE old SET n = 9'
+    refused "holdfast_enter"
+    [ -z "$(undo SEATS)" ] # by the name that it had
+    ask 'UPDATE old SET n = 9' 'DROP TABLE old'
+}
+
+@test "all ways to write are seen" {
+    ask 'DROP TABLE seats' 'CREATE TABLE seats (id TEXT PRIMARY KEY, code INT UNIQUE, n INT) ' \
+        'CREATE TABLE sturdy (id TEXT PRIMARY KEY, code INT UNIQUE, n INT) WITHOUT ROWID' \
+        'CREATE VIEW v AS SELECT * FROM seats' \
+        'CREATE TRIGGER vu INSTEAD OF UPDATE ON v BEGIN UPDATE seats SET n = NEW.n; END'
+    local table sql key
+    for table in seats sturdy; do
+        ask "INSERT INTO $table VALUES ('a', 1, 0), ('b', 2, 0), (NULL, 3, 0)" || # no key of sturdy
+            ask "INSERT INTO $table VALUES ('a', 1, 0), ('b', 2, 0)"
+        sql_guard $table --key-column id --elsewhere | ask
+        for sql in "INSERT OR IGNORE INTO @ VALUES ('c', 4, 9)" 'UPDATE OR IGNORE @ SET n = 9' \
+            "INSERT OR FAIL INTO @ VALUES ('c', 4, 9)" "REPLACE INTO @ VALUES ('a', 1, 9)" \
+            "INSERT INTO @ VALUES ('a', 1, 9) ON CONFLICT (id) DO UPDATE SET n = 9" \
+            "INSERT INTO @ VALUES ('z', 1, 9) ON CONFLICT (code) DO UPDATE SET n = 9" \
+            'UPDATE @ SET n = 9 FROM (SELECT 1) RETURNING n' 'DELETE FROM @' \
+            'CREATE TEMP TABLE holdfast_fence AS SELECT 1 AS entered, id AS key FROM @;
+                UPDATE @ SET n = 9' \
+            "ATTACH '${HOLDFAST_STORE#sqlite:}' AS x; UPDATE x.@ SET n = 9" \
+            'PRAGMA trusted_schema = OFF; UPDATE @ SET n = 9' 'UPDATE v SET n = 9' \
+            'PRAGMA recursive_triggers = ON; BEGIN; INSERT INTO holdfast_enter VALUES (char(97), 5);
+                REPLACE INTO @ VALUES (char(97), 2, 9); DELETE FROM holdfast_enter; COMMIT'; do
+            run ask "${sql//@/$table}"
+            echo "$sql: $output"
+            refused "without holdfast_enter"
+        done
+        # Whatever is to happen on a conflict: it is entered, and the fence isn't lowered.
+        for key in 'OR IGNORE' 'OR REPLACE'; do
+            ask BEGIN "INSERT $key INTO holdfast_enter VALUES ('a', 5)" \
+                "UPDATE $table SET n = n + 1 WHERE id = 'a'" 'DELETE FROM holdfast_enter' COMMIT
+            run ask BEGIN "INSERT $key INTO holdfast_enter VALUES ('a', 4)"
+            refused "is over"
+        done
+        [ "$(ask "SELECT max(n), min(n) FROM $table")" = '2|0' ]
+        ask 'PRAGMA trusted_schema = OFF; BEGIN' "INSERT INTO holdfast_enter VALUES ('a', 5)" \
+            "UPDATE $table SET n = 3 WHERE id = 'a'" 'DELETE FROM holdfast_enter' COMMIT
+    done
+    [ "$(fence_of a)" = 5 ]
+    ask 'DROP TABLE sturdy' 'DROP VIEW v'
 }
 
 @test "with foreign keys on, COMMIT refuses who has not left" {

@@ -343,7 +343,8 @@ int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const c
         return hf_fail(err, HF_INVALID, 0,
                        "postgres: enter '%s': the fence has no name but the key", key);
     snprintf(text, sizeof text, "%llu", (unsigned long long)token);
-    int rc = hf__pg_ask(how, link, "SELECT holdfast_enter($1::text, $2::bigint)", 2, values,
+    /* NULL: this statement reads nothing else. */
+    int rc = hf__pg_ask(how, link, "SELECT holdfast_enter($1::text, $2::bigint, NULL)", 2, values,
                         HF_UNKNOWN, &r, state, "enter", key, err);
     if (!rc) PQclear(r);
     if (!strcmp(state, "42883"))
