@@ -189,8 +189,8 @@ guard_renamed() {
 guard_strange_names() {
     local column="it's \"quoted\" \\" prefix="\$hf\$a'b\\c \$hf1\$ @TABLE@ " table row
     ask 'CREATE TABLE y (id INTEGER);'
-    for table in 'x; drop table y' "é\"'; DROP TABLE y; --" '@PREFIX@ %s $hf$ \' \
-        'éééééééééééééééééééééééééééééé63"'; do
+    for table in 'x; drop table y' \
+        "é\"'; DROP TABLE y; --ééééééééééééééééééééx" '@PREFIX@ %s $hf$ \'; do
         local name="\"${table//\"/\"\"}\""
         ask "CREATE TABLE $name (\"${column//\"/\"\"}\" TEXT, n INTEGER);"
         sql_guard "$table" --key-column "$column" --key-prefix "$prefix" | ask
