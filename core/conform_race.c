@@ -198,17 +198,24 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     return 0;
 }
 
-/* What woke it may have said whom it lets in; then as the row does, and nobody else. */
+/* What woke it may have said what the row is now, or who alone has the key; then as it is. What it
+   says of an older row is no lie. */
 static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const hf_row *row)
 {
-    const hf_party *p = &row->party[0];
-    const uint8_t nobody[16] = {0};
-    hf_party told;
-    if (!con->drv->handed) return 1;
-    if (con->drv->handed(con->st, key, nobody, &told)) return 0;
-    return !con->drv->handed(con->st, key, p->id, &told) ||
-           (told.token == p->token && told.since_us == p->since_us && told.flags == p->flags &&
-            told.expires_us == p->expires_us);
+    hf_row told;
+    if (!con->drv->told) return 1;
+    hf_row_init(&told);
+    int true_word = 1, is = con->drv->told(con->st, key, &told);
+    if (is && told.rev) {
+        true_word = told.rev < row->rev || hf_row_equal(&told, row);
+    } else if (is) {
+        const hf_party *p = &row->party[0], *is_told = &told.party[0];
+        true_word = told.n_holders == 1 && is_told->token == p->token &&
+                    is_told->since_us == p->since_us && is_told->flags == p->flags &&
+                    is_told->expires_us == p->expires_us && !memcmp(is_told->id, p->id, 16);
+    }
+    hf_row_clear(&told);
+    return true_word;
 }
 
 static int wait_asleep(struct hf__racer *r, const hf_rowkey *key, uint64_t session, int step,

@@ -114,6 +114,7 @@ struct hf_wait {
     int64_t notice_at_us;            /* local: when the tender looks for it */
     int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
     int64_t asked_at_us;             /* local: before the last write that may have granted it */
+    uint64_t seen_rev;               /* of the row by which it stands in line */
     struct hf_tenure *tenure, *standing; /* to hold with, to wait with; NULL: not (yet) needed */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
@@ -220,6 +221,23 @@ void hf__line_up(hf *h, struct hf_wait *w);
 void hf__wait_sync(hf *h, struct hf_wait *w);
 int hf__advance(struct hf_wait *w);
 void hf__wait_finish(struct hf_wait *w);
+
+/* The grant is in the row: 1: the wait has ended with it, or can't. */
+int hf__take_up(struct hf_wait *w, const hf_row *row);
+
+/* handed.c */
+/* What a wait that stands in line was told by what woke it. */
+enum hf_word {
+    HF_WORD_NONE, /* nothing that says enough: the row has to be read */
+    HF_WORD_ROW,  /* the row, later than it was seen last: as good as read */
+    HF_WORD_OLD,  /* nothing new, and it isn't time to look */
+    HF_WORD_ENDED /* it was handed the key, and holds */
+};
+enum hf_word hf__word(struct hf_wait *w, hf_row *row);
+int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row);
+/* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
+   only by comparing, for it may have been overtaken. */
+int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);
 
 /* breath.c */
 /* Before a write of ours to that row: have we let it alone for long enough? */

@@ -282,7 +282,13 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     int instant = port->can & HF_CAN_INSTANT;
     if (!l->plain || l->lost || l->at_least_ms || (instant && l->expires_us) || !believed(l))
         return HF_CONFLICT;
-    if (!instant) hf_row_init(row = &own);
+    if (!instant) {
+        hf_row_init(row = &own);
+        hf_row_init(cur);
+        /* Somebody has come to wait, as is known. */
+        *ret_known = hf__told_row(h, l->e, l->token, l->rev + 1, cur);
+        if (*ret_known) return HF_CONFLICT;
+    }
     row->n_holders = row->n_queue = 0;
     row->done_us = row->keep_until_us = 0;
     row->rev = l->rev + 1;
@@ -297,7 +303,6 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     l->busy = l->releasing = 1;
     hf__stood_still(l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
-    hf_row_init(cur);
     int rc = hf__port_swap(port, &l->e->key, l->rev, row, cur, NULL);
     if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
     pthread_mutex_lock(&h->mu);
@@ -318,6 +323,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     if (l->at_least_ms && l->tenure && believed(l)) rc = hf__tenure_keeper(l, &keeper, err);
     if (rc) return rc;
     if (keeper) ev.session = keeper->session;
+    if (!known && !maybe_done) known = hf__told_row(l->h, l->e, l->token, l->rev, row);
     hf__stood_still(l->e, hf__local_us());
     rc = carry(l, &ev, row, known, &out, err);
     /* Others who hold it or wait for it have got in. */
@@ -406,7 +412,8 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     } else {
         /* A shorter lease than before may be in force although its reply is lost. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
-        rc = carry(l, &ev, &row, 0, &out, err);
+        int known = hf__told_row(h, l->e, l->token, l->rev, &row);
+        rc = carry(l, &ev, &row, known, &out, err);
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
         if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
         if (!rc && out.answer != HF_ANS_OK) {

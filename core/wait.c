@@ -135,7 +135,7 @@ static void withdraw(struct hf_wait *w)
 }
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
-static int take_up(struct hf_wait *w, const hf_row *row)
+int hf__take_up(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;
     int64_t at = hf__find_id(row, w->party.id);
@@ -164,75 +164,6 @@ static int take_up(struct hf_wait *w, const hf_row *row)
     withdraw(w); /* a grant that can't be told must not stay */
     set_error(w, HF_NOMEM, "out of memory");
     return 1;
-}
-
-/* Is enough left of a grant that was handed over for its claim to be made by the renewer? On a
-   store that keeps leases it stands with the session to wait with; that is what it holds with,
-   then. */
-static int time_to_claim(struct hf_wait *w, const hf_party *p)
-{
-    hf *h = w->h;
-    if (!(p->flags & HF_PARTY_UNCLAIMED) || p->flags & HF_PARTY_DEAD) return 0;
-    if (!(h->port.can & HF_CAN_LEASES))
-        return p->expires_us - hf__port_now(&h->port).hi_us >= (int64_t)p->claim_ms * 500;
-    const struct hf_tenure *t = w->standing;
-    return t && !t->gone && t->session == p->session &&
-           t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
-}
-
-/* Handed the key while it waited, it holds already. Where a write takes a while it doesn't wait for
-   that of its claim: a renewal says the same, and the renewer makes it soon. Not if there is little
-   time left for it, or if nothing is to be renewed. */
-static int take_up_unclaimed(struct hf_wait *w, const hf_row *row)
-{
-    hf *h = w->h;
-    int64_t at = hf__find_id(row, w->party.id);
-    if (h->port.can & (HF_CAN_INSTANT | HF_CAN_SESSIONS) || w->once ||
-        w->flags & (HF_NO_RENEW | HF_DETACHED))
-        return 0;
-    if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
-    pthread_mutex_lock(&h->mu);
-    struct hf_tenure *holds = w->tenure;
-    w->unclaimed = time_to_claim(w, &row->party[at]) && !hf__need_renewer(h, NULL);
-    if (w->unclaimed && w->standing) {
-        w->tenure = w->standing;
-        w->standing = NULL;
-    }
-    int tries = w->unclaimed;
-    pthread_mutex_unlock(&h->mu);
-    if (!tries) return 0;
-    int over = take_up(w, row);
-    pthread_mutex_lock(&h->mu);
-    w->unclaimed = 0;
-    if (w->lock) {
-        hf__tenure_put(h, holds);
-    } else if (h->port.can & HF_CAN_LEASES) {
-        w->standing = w->tenure;
-        w->tenure = holds;
-    }
-    pthread_mutex_unlock(&h->mu);
-    return over;
-}
-
-/* The same without a look: the word that woke it may have brought its grant. Of the rest of the row
-   it says nothing. */
-static int take_up_handed(struct hf_wait *w, hf_row *row)
-{
-    const hf_driver *d = w->h->port.drv;
-    hf_party told;
-    if (!d->handed || !w->heard || !d->handed(w->h->port.st, &w->e->key, w->party.id, &told))
-        return 0;
-    hf_party *p = &row->party[0];
-    hf_party_copy(p, &w->party);
-    p->token = told.token;
-    p->since_us = told.since_us;
-    p->expires_us = told.expires_us;
-    p->flags = told.flags;
-    row->n_holders = 1;
-    row->token = told.token;
-    if (take_up_unclaimed(w, row)) return 1;
-    hf_row_clear(row);
-    return 0;
 }
 
 /* Between three quarters and five quarters of it. */
@@ -271,6 +202,7 @@ static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
     pthread_mutex_lock(&h->mu);
     w->queued = 1;
+    w->seen_rev = row->rev;
     if (h->port.can & HF_CAN_BELLS) {
         w->look_at_us = INT64_MAX; /* the bell, or the tender */
         /* Not later than what the tender may have been told meanwhile. */
@@ -394,17 +326,19 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (hf__breathes(w)) return 0;
         w->looked = 1;
         rc = take_first(w, row, &known, until, &err);
-        if (!rc && take_up(w, row)) return 1;
+        if (!rc && hf__take_up(w, row)) return 1;
         if (rc < 0) return store_failed(w, rc, &err);
     }
     if (!known && (w->queued || try_only)) {
-        if (w->queued && take_up_handed(w, row)) return 1;
+        enum hf_word word = w->queued ? hf__word(w, row) : HF_WORD_NONE;
+        if (word == HF_WORD_ENDED) return 1;
+        if (word == HF_WORD_OLD) return 0;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
-        rc = hf__port_get(&h->port, &w->e->key, row, &err);
+        if (word == HF_WORD_NONE) rc = hf__port_get(&h->port, &w->e->key, row, &err);
         if (rc) return store_failed(w, rc, &err);
         w->away_since_us = 0;
         if (nothing_to_do(w, row)) return 0;
-        if (take_up_unclaimed(w, row)) return 1;
+        if (hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
     }
     rc = ask(w, &ev, row, known, until, &out, &err);
@@ -419,7 +353,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     case HF_ANS_ALREADY:
         if (w->queued) hf__promise(h, w->e, row);
         w->asked = 1;
-        if (take_up(w, row)) return 1;
+        if (hf__take_up(w, row)) return 1;
         w->look_at_us = 0;
         return try_only ? give_up(w, HF_LOST) : 0;
     case HF_ANS_QUEUED:

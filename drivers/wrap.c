@@ -216,9 +216,9 @@ static int64_t wr_now(hf_store *st) { return of(st)->base->now(of(st)->st); }
 static int wr_mourn_fd(hf_store *st) { return of(st)->base->mourn_fd(of(st)->st); }
 static int wr_mourn_read(hf_store *st) { return of(st)->base->mourn_read(of(st)->st); }
 
-static int wr_handed(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret)
+static int wr_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
-    return of(st)->base->handed(of(st)->st, key, id, ret);
+    return of(st)->base->told(of(st)->st, key, row);
 }
 
 /* Only of stores that have a choice. */
@@ -257,7 +257,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->listen) w->shown.listen = wr_listen;
     if (base->watch) w->shown.watch = wr_watch;
     if (base->interrupt) w->shown.interrupt = wr_interrupt;
-    if (base->handed) w->shown.handed = wr_handed;
+    if (base->told) w->shown.told = wr_told;
     if (base->mourn_fd) w->shown.mourn_fd = wr_mourn_fd;
     if (base->mourn_read) w->shown.mourn_read = wr_mourn_read;
     if (base->enter) w->shown.enter = wr_enter;

@@ -1,7 +1,7 @@
 /*
  * wrap.h - a driver around a driver: every call goes through two hooks, before and after.
  *
- * Not hooked, because they ask nothing of the store: now, session_fd, handed, mourn_fd,
+ * Not hooked, because they ask nothing of the store: now, session_fd, told, mourn_fd,
  * mourn_read, promises.
  */
 #ifndef HF_WRAP_H

@@ -234,13 +234,15 @@ typedef struct hf_driver {
     /* Makes a running (or the next) watch on that bell return. Any thread. */
     void (*interrupt)(hf_store *st, uint8_t bell);
     /*
-     * Optional, where a watch is of keys and holds end by time; called by the thread that watches.
-     * Was it told of a write that gave the key to the request `id`, and of none after it? 1: *ret
-     * has the holder's id, token, since_us, expires_us and flags as that write stored them, nothing
-     * else. 0: no, or that isn't known; then the row is read. Only of what is committed, as a read
-     * would show it; it may be late, and overtaken.
+     * Optional, where a watch is of keys and holds end by time. Any thread; never waits.
+     * What did the last word say that came about the key while it was listened for? 1: *row
+     * (initialized; its old content is replaced) is the row as the write stored it that was told
+     * of; or, where the word doesn't bring all of it, rev 0 and the only holder, of whom id, token,
+     * since_us, expires_us and flags are known. 0: no word came, or it said nothing, or others may
+     * have been lost since; then the row is read. Only of what is committed, as a read would show
+     * it; it may be late, and overtaken.
      */
-    int (*handed)(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret);
+    int (*told)(hf_store *st, const hf_rowkey *key, hf_row *row);
 
     /*
      * Optional, with HF_CAN_SESSIONS: a descriptor that becomes readable when a session may have

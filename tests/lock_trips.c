@@ -4,9 +4,11 @@
  * are what counts; or HOLDFAST_TEST_COUNT is a command that tells how many there were.
  * HOLDFAST_TEST_TRIPS: how many requests a key takes that was never seen (1).
  *
- * HOLDFAST_TEST_HANDOVER: "G T", where the store tells who waits: the one who gives a key back to
- * one who waits makes G requests until that is done, the other T from being told to holding it.
+ * HOLDFAST_TEST_HANDOVER: "G T N", where the store tells who waits: the one who gives a key back to
+ * one who waits makes G requests until that is done, the other T from being told to holding it, and
+ * N until it has given it on to a third.
  */
+#include "handle.h"
 #include "lock_suite.h"
 
 #include <errno.h>
@@ -204,15 +206,21 @@ static void await_looked(const char *path, const char *key)
     }
 }
 
+/* Of HOLDFAST_TEST_HANDOVER. */
+static uint64_t expected(int which)
+{
+    unsigned long long n[3];
+    const char *text = getenv("HOLDFAST_TEST_HANDOVER");
+    assert_int_equal(sscanf(text, "%llu %llu %llu", &n[0], &n[1], &n[2]), 3);
+    return n[which];
+}
+
 /* The least of some rounds: whoever waits looks now and then of itself, too. */
 static void from_giving_to_having(void **state)
 {
     (void)state;
     enum { ROUNDS = 5 };
-    unsigned long long most_given = 0, most_taken = 0;
     uint64_t given = UINT64_MAX, taken = UINT64_MAX;
-    assert_int_equal(
-        sscanf(getenv("HOLDFAST_TEST_HANDOVER"), "%llu %llu", &most_given, &most_taken), 2);
     for (int i = 0; i < ROUNDS; i++) {
         char path[PATH_ROOM];
         hf *a = suite_open(), *b = open_traced(path);
@@ -235,8 +243,61 @@ static void from_giving_to_having(void **state)
         hf_close(a);
         hf_close(b);
     }
-    assert_int_equal(given, most_given);
-    assert_int_equal(taken, most_taken);
+    assert_int_equal(given, expected(0));
+    assert_int_equal(taken, expected(1));
+}
+
+/* What comes to who holds a key that it has waited for: is it known that somebody waits? */
+static void await_word(hf *h, const char *key)
+{
+    int64_t end = suite_ms() + 60000;
+    hf_rowkey rk;
+    hf_row row;
+    OK(hf_key_make(key, &rk, &suite_error));
+    hf_row_init(&row);
+    for (int heard = 0; !heard; usleep(1000)) {
+        heard = h->port.drv->told(h->port.st, &rk, &row) && row.n_queue == 1;
+        if (suite_ms() > end) fail_msg("it was not told within 60 s who waits");
+    }
+    hf_row_clear(&row);
+}
+
+/* Who was handed a key hears of the first who waits behind it. */
+static void from_having_to_giving_on(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 5 };
+    uint64_t given = UINT64_MAX;
+    for (int i = 0; i < ROUNDS; i++) {
+        char path[2][PATH_ROOM];
+        hf *a = suite_open(), *b = open_traced(path[0]), *c = open_traced(path[1]);
+        const char *key = suite_key("given_on");
+        struct got g[2] = {{.by = b}, {.by = c}};
+        hf_wait *wait[2];
+        hf_lock *lock;
+        for (int k = 0; k < 2; k++) sem_init(&g[k].told, 0, 0);
+        OK(hf_acquire(a, key, NULL, &lock, &suite_error));
+        OK(hf_acquire_start(b, key, NULL, got, &g[0], &wait[0], &suite_error));
+        await_looked(path[0], key);
+        OK(hf_release(lock, &suite_error));
+        await_told(&g[0]);
+        OK(hf_acquire_start(c, key, NULL, got, &g[1], &wait[1], &suite_error));
+        await_looked(path[1], key);
+        if (expected(2) == 1) await_word(b, key);
+        uint64_t before = asked(b);
+        OK(hf_release(g[0].lock, &suite_error));
+        if (asked(b) - before < given) given = asked(b) - before;
+        await_told(&g[1]);
+        OK(hf_release(g[1].lock, &suite_error));
+        for (int k = 0; k < 2; k++) {
+            hf_wait_free(wait[k]);
+            unlink(path[k]);
+        }
+        hf_close(a);
+        hf_close(b);
+        hf_close(c);
+    }
+    assert_int_equal(given, expected(2));
 }
 
 /* ---- who is in a hurry ---- */
@@ -295,9 +356,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_free_key_is_not_listened_for),
         cmocka_unit_test(who_is_far_away_gets_in_line),
         cmocka_unit_test(from_giving_to_having),
+        cmocka_unit_test(from_having_to_giving_on),
     };
     size_t n = sizeof tests / sizeof *tests;
     /* Where nobody is told, there is nothing to count. */
-    if (!getenv("HOLDFAST_TEST_HANDOVER")) n--;
+    if (!getenv("HOLDFAST_TEST_HANDOVER")) n -= 2;
     return suite_main(argc, argv, tests, n, "lock_trips");
 }

@@ -306,16 +306,19 @@ int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_
     return rc;
 }
 
-int hf__mg_ear_handed(hf__mg_ear *ear, const hf_rowkey *key, const uint8_t id[16], hf_party *ret)
+int hf__mg_ear_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row)
 {
     int found = 0;
+    hf_row_clear(row);
     pthread_mutex_lock(&ear->mu);
     for (size_t i = 0; i < ear->n_keys && !found; i++) {
         const hf_party *p = &ear->key[i].handed;
-        found = ear->key[i].hash == key->hash && p->token && !memcmp(p->id, id, 16);
-        if (found) *ret = *p;
+        found = ear->key[i].hash == key->hash && p->token;
+        if (found) row->party[0] = *p;
     }
     pthread_mutex_unlock(&ear->mu);
+    row->n_holders = (uint32_t)found;
+    row->token = found ? row->party[0].token : 0;
     return found;
 }
 

@@ -15,7 +15,7 @@ void hf__mg_ear_free(hf__mg_ear *ear);
 int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                       hf_error *err);
 int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
-int hf__mg_ear_handed(hf__mg_ear *ear, const hf_rowkey *key, const uint8_t id[16], hf_party *ret);
+int hf__mg_ear_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row);
 void hf__mg_ear_interrupt(hf__mg_ear *ear);
 
 #endif

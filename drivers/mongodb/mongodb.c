@@ -384,9 +384,9 @@ static int mg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     return hf__mg_ear_watch(st->ear, ear, until_us, err);
 }
 
-static int mg_handed(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret)
+static int mg_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
-    return hf__mg_ear_handed(st->ear, key, id, ret);
+    return hf__mg_ear_told(st->ear, key, row);
 }
 
 static void mg_interrupt(hf_store *st, uint8_t bell)
@@ -580,7 +580,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .listen = mg_listen,
     .watch = mg_watch,
     .interrupt = mg_interrupt,
-    .handed = mg_handed,
+    .told = mg_told,
     .scan = mg_scan,
     .inspect = mg_inspect,
     .enter = mg_enter,

@@ -18,12 +18,20 @@
 
 enum { DEAF_MS = 5000, SPARE_CHANNELS = 64 };
 
+static void forget_channel(struct hf__rd_channel *c)
+{
+    free(c->name);
+    free(c->said);
+}
+
 void hf__rd_forget_channels(hf_store *st)
 {
-    for (size_t i = 0; i < st->n_channels; i++) free(st->channel[i].name);
+    pthread_mutex_lock(&st->said_mu);
+    for (size_t i = 0; i < st->n_channels; i++) forget_channel(&st->channel[i]);
     free(st->channel);
     st->channel = NULL;
     st->n_channels = 0;
+    pthread_mutex_unlock(&st->said_mu);
 }
 
 static int deaf(hf_store *st, const char *why, hf_error *err)
@@ -48,43 +56,82 @@ static struct hf__rd_channel *find(hf_store *st, const char *name, size_t len)
     return NULL;
 }
 
-void hf__rd_word(const hf_row *row, char to[HF_RD_WORD_CAP])
+size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP])
 {
     const hf_party *p = &row->party[0];
+    size_t len = HF_COLS; /* with what stands between the values */
     char id[33];
+    for (int i = a->n - HF_COLS; i < a->n; i++) len += a->len[i];
     to[0] = 0;
-    if (row->n_holders != 1 || !(p->flags & HF_PARTY_UNCLAIMED)) return;
+    if (len <= HF_RD_SAID_MOST) return (size_t)snprintf(to, HF_RD_WORD_CAP, "*");
+    if (row->n_holders != 1 || !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
     hf__put_id(id, p->id);
-    snprintf(to, HF_RD_WORD_CAP, "%s %llu %lld %lld %llu", id, (unsigned long long)p->token,
-             (long long)p->since_us, (long long)p->expires_us, (unsigned long long)p->flags);
+    return (size_t)snprintf(to, HF_RD_WORD_CAP, "%s %llu %lld %lld %u", id,
+                            (unsigned long long)p->token, (long long)p->since_us,
+                            (long long)p->expires_us, p->flags);
 }
 
-/* Another's words, or none: nobody is known to have been handed the key. */
-static void read_word(const redisReply *r, hf_party *ret)
+/* Another's words, or none. Only who has been handed the key. */
+static int read_handed(const char *said, size_t len, hf_row *row)
 {
     unsigned long long n[4];
-    ret->token = 0;
-    if (r->type != REDIS_REPLY_STRING || r->len < 34 || r->str[32] != ' ' ||
-        !hf__read_id(r->str, 32, ret->id) ||
-        sscanf(r->str + 33, "%llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3]) != 4)
-        return;
-    if (n[0] > INT64_MAX || n[1] > INT64_MAX || n[2] > INT64_MAX || n[3] > UINT8_MAX) return;
-    ret->token = n[0];
-    ret->since_us = (int64_t)n[1];
-    ret->expires_us = (int64_t)n[2];
-    ret->flags = (uint8_t)n[3];
+    hf_party *p = &row->party[0];
+    if (len < 34 || said[32] != ' ' || !hf__read_id(said, 32, p->id) ||
+        sscanf(said + 33, "%llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3]) != 4)
+        return 0;
+    if (!n[0] || n[0] > INT64_MAX || n[1] > INT64_MAX || n[2] > INT64_MAX || n[3] > UINT8_MAX)
+        return 0;
+    p->token = row->token = n[0];
+    p->since_us = (int64_t)n[1];
+    p->expires_us = (int64_t)n[2];
+    p->flags = (uint8_t)n[3];
+    row->n_holders = 1;
+    return 1;
 }
 
-int hf__rd_handed(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret)
+/* The values of the row, each with a NUL behind it. */
+static int read_whole(const char *said, size_t len, hf_row *row)
 {
-    char name[HF_RD_NAME_CAP];
-    size_t before = strlen(st->how.prefix);
+    const char *text[HF_COLS], *at = said, *end = said + len;
+    char why[HF_RD_WHY];
+    size_t is[HF_COLS];
+    for (int i = 0; i < HF_COLS; i++) {
+        if (at > end) return 0;
+        text[i] = at;
+        is[i] = strlen(at);
+        at += is[i] + 1;
+    }
+    if (at != end + 1) return 0;
+    return !hf__rd_row_of(text, is, row, why) && row->rev;
+}
+
+int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    char name[HF_RD_NAME_CAP], said[HF_RD_SAID_MOST + 1];
+    size_t before = strlen(st->how.prefix), len = 0;
     memcpy(name, st->how.prefix, before);
     memcpy(name + before, key->text, key->len);
+    pthread_mutex_lock(&st->said_mu);
     const struct hf__rd_channel *c = find(st, name, before + key->len);
-    if (!c || !c->handed.token || memcmp(c->handed.id, id, 16) != 0) return 0;
-    *ret = c->handed;
-    return 1;
+    if (c) len = c->said_len;
+    if (len) memcpy(said, c->said, len);
+    pthread_mutex_unlock(&st->said_mu);
+    said[len] = 0;
+    hf_row_clear(row);
+    if (len && (read_whole(said, len, row) || read_handed(said, len, row))) return 1;
+    hf_row_clear(row);
+    return 0;
+}
+
+/* What can't be kept says nothing. */
+static void keep_word(struct hf__rd_channel *c, const redisReply *r)
+{
+    c->said_len = 0;
+    if (r->type != REDIS_REPLY_STRING || r->len > HF_RD_SAID_MOST) return;
+    if (!c->said) c->said = malloc(HF_RD_SAID_MOST);
+    if (!c->said) return;
+    memcpy(c->said, r->str, r->len);
+    c->said_len = r->len;
 }
 
 /* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
@@ -95,9 +142,12 @@ static int meaning(hf_store *st, const redisReply *r)
     if (what->type != REDIS_REPLY_STRING || name->type != REDIS_REPLY_STRING) return 0;
     if (!strcmp(what->str, "subscribe")) return 2;
     if (strcmp(what->str, "message")) return 0;
+    pthread_mutex_lock(&st->said_mu);
     struct hf__rd_channel *c = find(st, name->str, name->len);
-    if (c) read_word(r->element[2], &c->handed);
-    return c && c->wanted;
+    if (c) keep_word(c, r->element[2]);
+    int wanted = c && c->wanted;
+    pthread_mutex_unlock(&st->said_mu);
+    return wanted;
 }
 
 /* Takes in what has come; with `confirmed` waits for so many confirmations. 0: broken, or refused.
@@ -123,7 +173,7 @@ static int add_channel(hf_store *st, const hf_rowkey *key, struct hf__rd_batch *
     struct hf__rd_channel *more = realloc(st->channel, (st->n_channels + 1) * sizeof *st->channel);
     if (!more) return HF_NOMEM;
     st->channel = more;
-    struct hf__rd_channel c = {malloc(before + key->len + 1), before + key->len, 1, {.token = 0}};
+    struct hf__rd_channel c = {malloc(before + key->len + 1), before + key->len, 1, NULL, 0};
     if (!c.name) return HF_NOMEM;
     memcpy(c.name, st->how.prefix, before);
     memcpy(c.name + before, key->text, (size_t)key->len + 1);
@@ -146,7 +196,7 @@ static void drop_unwanted(hf_store *st, struct hf__rd_batch *batch)
         const char *word[] = {"UNSUBSCRIBE", c->name};
         size_t len[] = {11, c->len};
         hf__rd_put(batch, 2, word, len);
-        free(c->name);
+        forget_channel(c);
     }
     st->n_channels = kept;
 }
@@ -193,7 +243,10 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
         }
         st->heard++; /* what came before isn't known */
     }
-    if (want(st, keys, n, &batch, &fresh)) {
+    pthread_mutex_lock(&st->said_mu);
+    int no_memory = want(st, keys, n, &batch, &fresh);
+    pthread_mutex_unlock(&st->said_mu);
+    if (no_memory) {
         hf__rd_batch_free(&batch);
         return deaf(st, "out of memory", err);
     }

@@ -138,22 +138,27 @@ static const char get[] =
          "  return w\n"
          "end\n" TELL;
 
-/* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told, its values
-   (none: delete the row). The one write comes first, so that an error means that nothing was done.
-   Those who wait are told if the holders change, not of each other: else everybody who comes would
-   wake all. */
+/* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told ('*': the
+   row), its values (none: delete the row). The one write comes first, so that an error means that
+   nothing was done. Those who wait are told if the holders change, not of each other: else
+   everybody who comes would wake all. Of the first who waits the holder is told, if he listens
+   still: then he gives the key on without looking. */
 static const char swap[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
     "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
     "end\n"
     "local tell = a[3] == '1' or (old[2] and old[2] ~= '[]')\n"
-    "if tell and a[5] and a[4] == '' then\n"
+    "if tell and a[5] and old[2] and old[2] ~= '[]' then\n"
     "  local was = redis.call('HMGET', k, 'granted', 'expires_us', 'others', 'flags')\n"
     "  tell = was[1] ~= a[#granted#] or was[2] ~= a[#expires_us#] or was[3] ~= a[#others#] or\n"
     "         was[4] ~= a[#flags#]\n"
     "end\n"
     "if a[5] then redis.call('HSET', k@) else redis.call('DEL', k) end\n"
-    "if tell then redis.pcall('PUBLISH', k, a[4]) end\n"
+    "if tell then\n"
+    "  local word = a[4]\n"
+    "  if word == '*' then word = table.concat(a, '\\0', 5) end\n"
+    "  redis.pcall('PUBLISH', k, word)\n"
+    "end\n"
     "return {1, t}\n";
 
 /* ARGV: the lease, wait, the values that the grant doesn't decide. Numbers are below 2^53 here,

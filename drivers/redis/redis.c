@@ -18,39 +18,50 @@
 
 /* ---- rows ---- */
 
-static int read_number(const redisReply *r, int64_t *ret)
+static int read_number(const char *text, size_t len, int64_t *ret)
 {
     char *end;
     errno = 0;
-    *ret = strtoll(r->str, &end, 10);
-    return r->len && !*end && !errno && end == r->str + r->len && r->str[0] != ' ';
+    *ret = strtoll(text, &end, 10);
+    return len && !*end && !errno && end == text + len && text[0] != ' ';
+}
+
+int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row, char why[HF_RD_WHY])
+{
+    struct hf__flat flat;
+    const char *wrong;
+    for (int i = 0; i < HF_COLS; i++) {
+        flat.n[i] = 0;
+        flat.text[i] = text[i] ? text[i] : "";
+        flat.len[i] = text[i] ? len[i] : 0;
+        if (text[i] && (hf__column_is_text[i] || read_number(text[i], len[i], &flat.n[i])))
+            continue;
+        snprintf(why, HF_RD_WHY, "%s: %s", hf__column_name[i],
+                 text[i] ? "not a number" : "there is no such field");
+        return HF_CORRUPT;
+    }
+    int rc = hf__unflatten(&flat, row, &wrong);
+    if (rc) snprintf(why, HF_RD_WHY, "%s", rc == HF_NOMEM ? "out of memory" : wrong);
+    return rc;
 }
 
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
                   hf_error *err)
 {
-    struct hf__flat flat;
-    char missing[64];
-    const char *why = NULL;
+    const char *text[HF_COLS];
+    size_t len[HF_COLS];
+    char why[HF_RD_WHY];
     hf_row_clear(row);
     if (r->elements < 4 || r->element[2]->type != REDIS_REPLY_INTEGER ||
         r->element[3]->type != REDIS_REPLY_ARRAY || r->element[3]->elements != HF_COLS)
         return hf_fail(err, HF_CORRUPT, 0, HF_RD ": %s '%s': not an answer to that", what, key);
     if (!r->element[2]->integer) return 0;
-    for (int i = 0; i < HF_COLS && !why; i++) {
+    for (int i = 0; i < HF_COLS; i++) {
         const redisReply *field = r->element[3]->element[i];
-        int there = field->type == REDIS_REPLY_STRING;
-        flat.n[i] = 0;
-        flat.text[i] = there ? field->str : "";
-        flat.len[i] = there ? (size_t)field->len : 0;
-        if (!there || (!hf__column_is_text[i] && !read_number(field, &flat.n[i]))) {
-            snprintf(missing, sizeof missing, "%s: %s", hf__column_name[i],
-                     there ? "not a number" : "there is no such field");
-            why = missing;
-        }
+        text[i] = field->type == REDIS_REPLY_STRING ? field->str : NULL;
+        len[i] = field->len;
     }
-    int rc = why ? HF_CORRUPT : hf__unflatten(&flat, row, &why);
-    if (rc == HF_NOMEM) why = "out of memory";
+    int rc = hf__rd_row_of(text, len, row, why);
     return rc ? hf_fail(err, rc, 0, HF_RD ": %s '%s': the row is damaged: %s", what, key, why) : 0;
 }
 
@@ -120,10 +131,11 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf__rd_arg(&a, seen_text, write_number((int64_t)seen, seen_text));
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
     hf__rd_arg_text(&a, row && row->n_queue ? "1" : "0");
-    /* What replicas may lack yet is to be looked at. */
-    if (row && !st->how.wait) hf__rd_word(row, word);
+    int word_at = a.n;
     hf__rd_arg_text(&a, word);
     if (row) arg_values(&a, &flat, 0, room);
+    /* What replicas may lack yet is to be looked at. */
+    if (row && !st->how.wait) a.len[word_at] = hf__rd_word(row, &a, word);
     rc = hf__rd_ask(st, HF_RD_SWAP, &a, HF_UNKNOWN, &r, "swap", key, err);
     hf__flat_free(&flat);
     if (rc) return rc;
@@ -133,6 +145,8 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     return rc;
 }
 
+static int number_of(const redisReply *r, int64_t *ret) { return read_number(r->str, r->len, ret); }
+
 /* The marker that a row had before it was taken. */
 static int decode_marker(const redisReply *r, hf_row *row)
 {
@@ -140,8 +154,7 @@ static int decode_marker(const redisReply *r, hf_row *row)
     if (r->element[0]->type == REDIS_REPLY_NIL) return 1; /* the row is new */
     for (int i = 0; i < 4; i++)
         if (r->element[i]->type != REDIS_REPLY_STRING) return 0;
-    if (!read_number(r->element[0], &row->done_us) ||
-        !read_number(r->element[1], &row->keep_until_us))
+    if (!number_of(r->element[0], &row->done_us) || !number_of(r->element[1], &row->keep_until_us))
         return 0;
     const redisReply *by = r->element[2], *result = r->element[3];
     if (by->len >= HF_OWNER_CAP || result->len >= HF_RESULT_CAP) return 0;
@@ -161,7 +174,7 @@ static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *part
     const char *why = "not an answer to that";
     hf_row_clear(cur);
     if (r->elements < 4 || r->element[2]->type != REDIS_REPLY_STRING ||
-        !read_number(r->element[2], &rev) || r->element[3]->type != REDIS_REPLY_ARRAY)
+        !number_of(r->element[2], &rev) || r->element[3]->type != REDIS_REPLY_ARRAY)
         return hf_fail(err, HF_UNKNOWN, 0, HF_RD ": take '%s': %s", key->text, why);
     cur->rev = (uint64_t)rev - 1;
     int rc = hf_row_take(cur, party, hf__rd_clock_of(r));
@@ -245,6 +258,7 @@ static void rd_close(hf_store *st)
     if (hf__rd_filter) hf__rd_filter->forget(st->how.tls);
     explicit_bzero(st->how.password, sizeof st->how.password);
     if (st->wake_fd >= 0) close(st->wake_fd);
+    pthread_mutex_destroy(&st->said_mu);
     hf__pool_close(&st->pool);
     free(st);
 }
@@ -258,6 +272,7 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->how.io_timeout_ms = io_timeout_ms;
     st->ear.fd = -1;
     for (int i = 0; i < HF_POOL_LINKS; i++) st->link[i].fd = -1;
+    pthread_mutex_init(&st->said_mu, NULL);
     st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int no_wake = errno;
     int rc = hf__rd_options(st, url, err);
@@ -351,7 +366,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .listen = hf__rd_listen,
     .watch = hf__rd_watch,
     .interrupt = hf__rd_interrupt,
-    .handed = hf__rd_handed,
+    .told = hf__rd_told,
     .scan = hf__rd_scan,
     .inspect = rd_inspect,
     .enter = rd_enter,

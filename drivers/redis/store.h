@@ -14,8 +14,10 @@ enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 8 + HF_COLS 
 struct hf__rd_channel {
     char *name; /* prefix and key */
     size_t len;
-    int wanted;      /* by the last listen */
-    hf_party handed; /* whom the last message says to have it; token 0: nobody */
+    int wanted; /* by the last listen */
+    /* What the last message says, and how long it is; 0: nothing. */
+    char *said;
+    size_t said_len;
 };
 
 struct hf_store {
@@ -23,8 +25,10 @@ struct hf_store {
     struct hf__pool pool;
     struct hf__rd_link link[HF_POOL_LINKS];
     int opened; /* it was fit once */
-    /* Of the one thread that watches. */
+    /* Of the one thread that watches; but what was said others ask for, too: the mutex protects the
+       channels. */
     struct hf__rd_link ear;
+    pthread_mutex_t said_mu;
     struct hf__rd_channel *channel;
     size_t n_channels, found; /* `found`: where the next search begins */
     int64_t deaf_until_us;
@@ -63,7 +67,9 @@ int hf__rd_is_error(const redisReply *r, const char *word);
 int hf__rd_shaped(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
-/* redis.c: the row of {done, clock, is there one, fields}; no row is rev 0. */
+/* redis.c: a row of the texts of its fields; NULL: it isn't there. */
+int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row, char why[HF_RD_WHY]);
+/* The row of {done, clock, is there one, fields}; no row is rev 0. */
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
                   hf_error *err);
 
@@ -77,10 +83,12 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
                   hf_error *err);
 int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__rd_interrupt(hf_store *st, uint8_t bell);
-int hf__rd_handed(hf_store *st, const hf_rowkey *key, const uint8_t id[16], hf_party *ret);
-/* The message of a write: "" or, if it makes one who waited the only holder, who and until when. */
-enum { HF_RD_WORD_CAP = 33 + 4 * 21 };
-void hf__rd_word(const hf_row *row, char to[HF_RD_WORD_CAP]);
+int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row);
+/* The message of a write, and its length: all of the row, if that isn't long ("*": the script puts
+   it together of the values, the last arguments); else, if it makes one who waited the only holder,
+   who and until when; else "". */
+enum { HF_RD_WORD_CAP = 33 + 4 * 21, HF_RD_SAID_MOST = 1024 };
+size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP]);
 void hf__rd_forget_channels(hf_store *st);
 
 /* options.c: fills st->how from the URL. */

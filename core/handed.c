@@ -1,0 +1,103 @@
+/*
+ * handed.c - who was handed the key while it waited, and what the word that woke it says.
+ *
+ * A word is believed as a read is, which may be late, too: what is written upon it is compared by
+ * rev, and the end of a grant comes with it, in the store's clock.
+ */
+#include "handle.h"
+
+#include <string.h>
+
+/* Is enough left of a grant that was handed over for its claim to be made by the renewer? On a
+   store that keeps leases it stands with the session to wait with; that is what it holds with,
+   then. */
+static int time_to_claim(struct hf_wait *w, const hf_party *p)
+{
+    hf *h = w->h;
+    if (!(p->flags & HF_PARTY_UNCLAIMED) || p->flags & HF_PARTY_DEAD) return 0;
+    if (!(h->port.can & HF_CAN_LEASES))
+        return p->expires_us - hf__port_now(&h->port).hi_us >= (int64_t)p->claim_ms * 500;
+    const struct hf_tenure *t = w->standing;
+    return t && !t->gone && t->session == p->session &&
+           t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
+}
+
+/* Handed the key while it waited, it holds already. Where a write takes a while it doesn't wait for
+   that of its claim: a renewal says the same, and the renewer makes it soon. Not if there is little
+   time left for it, or if nothing is to be renewed. */
+int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
+{
+    hf *h = w->h;
+    int64_t at = hf__find_id(row, w->party.id);
+    if (h->port.can & (HF_CAN_INSTANT | HF_CAN_SESSIONS) || w->once ||
+        w->flags & (HF_NO_RENEW | HF_DETACHED))
+        return 0;
+    if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
+    pthread_mutex_lock(&h->mu);
+    struct hf_tenure *holds = w->tenure;
+    w->unclaimed = time_to_claim(w, &row->party[at]) && !hf__need_renewer(h, NULL);
+    if (w->unclaimed && w->standing) {
+        w->tenure = w->standing;
+        w->standing = NULL;
+    }
+    int tries = w->unclaimed;
+    pthread_mutex_unlock(&h->mu);
+    if (!tries) return 0;
+    int over = hf__take_up(w, row);
+    pthread_mutex_lock(&h->mu);
+    w->unclaimed = 0;
+    if (w->lock) {
+        hf__tenure_put(h, holds);
+    } else if (h->port.can & HF_CAN_LEASES) {
+        w->standing = w->tenure;
+        w->tenure = holds;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return over;
+}
+
+/* It was woken, but not because its own time to look has come. */
+static int early(struct hf_wait *w)
+{
+    pthread_mutex_lock(&w->h->mu);
+    int is = w->look_at_us > hf__local_us();
+    pthread_mutex_unlock(&w->h->mu);
+    return is;
+}
+
+/* The word names the only holder: what else its party has is what was asked for. */
+static int named(struct hf_wait *w, hf_row *row)
+{
+    hf_party *p = &row->party[0], told = *p;
+    if (row->n_holders != 1 || memcmp(told.id, w->party.id, 16) != 0) return 0;
+    hf_party_copy(p, &w->party);
+    p->token = told.token;
+    p->since_us = told.since_us;
+    p->expires_us = told.expires_us;
+    p->flags = told.flags;
+    return hf__take_up_unclaimed(w, row);
+}
+
+enum hf_word hf__word(struct hf_wait *w, hf_row *row)
+{
+    const hf_driver *d = w->h->port.drv;
+    if (!d->told || !w->heard || !d->told(w->h->port.st, &w->e->key, row)) return HF_WORD_NONE;
+    if (row->rev > w->seen_rev) return HF_WORD_ROW;
+    if (!row->rev && named(w, row)) return HF_WORD_ENDED;
+    /* A row that was lost begins anew, with lower revs perhaps: who has it then looks. */
+    int64_t at = hf__find_id(row, w->party.id);
+    int holds = at >= 0 && at < (int64_t)row->n_holders;
+    int old = row->rev && !holds && early(w);
+    hf_row_clear(row);
+    return old ? HF_WORD_OLD : HF_WORD_NONE;
+}
+
+int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)
+{
+    const hf_driver *d = h->port.drv;
+    if (!d->told || !rev || !d->told(h->port.st, &e->key, row)) return 0;
+    int64_t at = hf__find_token(row, token);
+    if (row->rev >= rev && at >= 0 && !(row->party[at].flags & HF_PARTY_ENDING)) return 1;
+    hf_row_clear(row);
+    return 0;
+}
