@@ -105,6 +105,14 @@ static int read_whole(const char *said, size_t len, hf_row *row)
     return !hf__rd_row_of(text, is, row, why) && row->rev;
 }
 
+int hf__rd_read_word(const char *said, size_t len, hf_row *row)
+{
+    hf_row_clear(row);
+    if (len && (read_whole(said, len, row) || read_handed(said, len, row))) return 1;
+    hf_row_clear(row);
+    return 0;
+}
+
 int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     char name[HF_RD_NAME_CAP], said[HF_RD_SAID_MOST + 1];
@@ -117,10 +125,7 @@ int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     if (len) memcpy(said, c->said, len);
     pthread_mutex_unlock(&st->said_mu);
     said[len] = 0;
-    hf_row_clear(row);
-    if (len && (read_whole(said, len, row) || read_handed(said, len, row))) return 1;
-    hf_row_clear(row);
-    return 0;
+    return hf__rd_read_word(said, len, row);
 }
 
 /* What can't be kept says nothing. */

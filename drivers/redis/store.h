@@ -84,6 +84,8 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
 int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__rd_interrupt(hf_store *st, uint8_t bell);
 int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row);
+/* What a message says, as `told`; a NUL stands behind it. */
+int hf__rd_read_word(const char *said, size_t len, hf_row *row);
 /* The message of a write, and its length: all of the row, if that isn't long ("*": the script puts
    it together of the values, the last arguments); else, if it makes one who waited the only holder,
    who and until when; else "". */

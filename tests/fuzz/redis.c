@@ -1,5 +1,5 @@
 /*
- * redis.c - fuzz: any bytes as what a server answers to a script.
+ * redis.c - fuzz: any bytes as what a server answers to a script, and as a message.
  */
 #include "fuzz.h"
 
@@ -31,6 +31,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         got = NULL;
     }
     redisReaderFree(reader);
+    char *said = calloc(1, size + 1);
+    if (!said) abort();
+    memcpy(said, data, size);
+    if (hf__rd_read_word(said, size, &row) && row.rev)
+        fuzz_check_row(0, &row, "");
+    else
+        MUST(row.n_holders <= 1 && !row.n_queue);
+    free(said);
     hf_row_clear(&row);
     return 0;
 }
