@@ -1,0 +1,374 @@
+/*
+ * told_test.c - the words that wake: who is told the row doesn't read it, and a word that is old,
+ * overtaken or wrong costs requests and nothing else.
+ */
+#include "staged.h"
+#include "test.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what the store tells ---- */
+
+enum { NOTHING, THE_ROW, THE_HOLDER, THE_WORD };
+static int tells; /* atomic: one of these */
+static hf_row word;
+static hf *rival; /* whose requests are nobody's */
+
+static void look(hf_row *row)
+{
+    hf_rowkey key;
+    int64_t clock_us;
+    OK(hf_key_make("k", &key, &stage_error));
+    OK(stage_driver.get(rival->port.st, &key, row, &clock_us, &stage_error));
+}
+
+static int told(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    int how = __atomic_load_n(&tells, __ATOMIC_ACQUIRE);
+    (void)st;
+    if (strcmp(key->text, "k") != 0 || how == NOTHING) return 0;
+    if (how == THE_WORD) return !hf_row_copy(row, &word);
+    look(row);
+    if (how == THE_ROW) return row->rev != 0;
+    row->rev = 0;
+    row->n_queue = 0;
+    return row->n_holders == 1;
+}
+
+static void tell(int how) { __atomic_store_n(&tells, how, __ATOMIC_RELEASE); }
+
+/* The row as it is now is what is told from here on. */
+static void keep_the_word(void)
+{
+    look(&word);
+    tell(THE_WORD);
+}
+
+/* ---- three who want one key ---- */
+
+static struct party {
+    hf *h;
+    hf_wait *wait;
+    hf_lock *lock;
+    sem_t done;
+    int code;
+    hf_error err;
+} a, b, c;
+
+static void done(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    struct party *p = arg;
+    if (err) p->err = *err;
+    p->code = code;
+    p->lock = lock;
+    sem_post(&p->done);
+}
+
+static void begin(void)
+{
+    struct party *all[] = {&a, &b, &c};
+    stage(HF_CAN_BELLS);
+    stage_driver.can &= ~(unsigned)HF_CAN_BELLS; /* who waits is woken for each change */
+    stage_driver.told = told;
+    tell(NOTHING);
+    hf_row_init(&word);
+    rival = stage_open("rival");
+    for (int i = 0; i < 3; i++) {
+        memset(all[i], 0, sizeof *all[i]);
+        sem_init(&all[i]->done, 0, 0);
+        all[i]->h = stage_open("a");
+    }
+}
+
+static void end(void)
+{
+    struct party *all[] = {&a, &b, &c};
+    tell(NOTHING);
+    for (int i = 0; i < 3; i++) {
+        hf_close(all[i]->h);
+        hf_wait_free(all[i]->wait);
+    }
+    hf_close(rival);
+    hf_row_clear(&word);
+}
+
+static uint64_t asked(const struct party *p)
+{
+    hf_stats s = {.size = sizeof s};
+    OK(hf_get_stats(p->h, &s));
+    return s.store_ops;
+}
+
+/* Until so many wait at the store. */
+static void await_line(uint32_t n)
+{
+    hf_row row;
+    hf_row_init(&row);
+    for (look(&row); row.n_queue != n; look(&row)) usleep(1000);
+    hf_row_clear(&row);
+}
+
+/* It stands in line, listens, and has looked once more. */
+static void wait_behind(struct party *p, uint32_t place)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    uint64_t watched = stage_calls(S_WATCH);
+    OK(hf_acquire_start(p->h, "k", &o, done, p, &p->wait, &stage_error));
+    await_line(place + 1);
+    stage_await(S_WATCH, watched + 1);
+}
+
+/* Who waits is woken, and has done what it does then. */
+static void wake_all(void)
+{
+    hf_lock *other;
+    uint64_t watched = stage_calls(S_WATCH);
+    OK(hf_acquire(rival, "other", NULL, &other, &stage_error));
+    stage_await(S_WATCH, watched + 1);
+}
+
+static void await_done(struct party *p)
+{
+    while (sem_wait(&p->done)) assert_int_equal(errno, EINTR);
+    if (p->code) fail_msg("%s: %s", hf_code_name(p->code), p->err.text);
+}
+
+/* Nobody holds, nobody waits. */
+static void is_free(void)
+{
+    hf_row row;
+    hf_row_init(&row);
+    look(&row);
+    assert_int_equal(row.n_holders, 0);
+    assert_int_equal(row.n_queue, 0);
+    hf_row_clear(&row);
+}
+
+/* a holds; b waits behind it, and gets it: how many requests that takes b. */
+static uint64_t handed(int how)
+{
+    OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
+    wait_behind(&b, 0);
+    uint64_t before = asked(&b);
+    tell(how);
+    OK(hf_release(a.lock, &stage_error));
+    await_done(&b);
+    return asked(&b) - before;
+}
+
+/* ---- tests ---- */
+
+static void who_is_told_does_not_ask(void **state)
+{
+    (void)state;
+    static const struct {
+        int how;
+        uint64_t asks;
+    } expected[] = {{THE_ROW, 0}, {THE_HOLDER, 0}, {NOTHING, 1}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        uint64_t least = UINT64_MAX;
+        for (int round = 0; round < 5; round++) { /* the renewer may make the claim meanwhile */
+            begin();
+            uint64_t asks = handed(expected[i].how);
+            if (asks < least) least = asks;
+            OK(hf_release(b.lock, &stage_error));
+            is_free();
+            end();
+        }
+        assert_int_equal(least, expected[i].asks);
+    }
+}
+
+static void a_word_about_another_key_is_no_reason_to_look(void **state)
+{
+    (void)state;
+    for (int told_of = 1; told_of >= 0; told_of--) {
+        begin();
+        OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
+        wait_behind(&b, 0);
+        if (told_of) keep_the_word();
+        uint64_t before = asked(&b);
+        wake_all();
+        if (told_of)
+            assert_int_equal(asked(&b), before);
+        else
+            assert_true(asked(&b) > before);
+        tell(NOTHING);
+        OK(hf_release(a.lock, &stage_error));
+        await_done(&b);
+        OK(hf_release(b.lock, &stage_error));
+        end();
+    }
+}
+
+/* The first who waits behind it is known: no blind write, no read. */
+static void who_hears_of_a_waiter_gives_on_at_once(void **state)
+{
+    (void)state;
+    uint64_t least = UINT64_MAX;
+    for (int round = 0; round < 5; round++) {
+        begin();
+        handed(THE_ROW);
+        wait_behind(&c, 0);
+        uint64_t before = asked(&b);
+        OK(hf_release(b.lock, &stage_error));
+        if (asked(&b) - before < least) least = asked(&b) - before;
+        await_done(&c);
+        OK(hf_release(c.lock, &stage_error));
+        is_free();
+        end();
+    }
+    assert_int_equal(least, 1);
+}
+
+static void who_hears_of_a_waiter_renews_in_one(void **state)
+{
+    (void)state;
+    begin();
+    handed(THE_ROW);
+    tell(NOTHING);
+    wait_behind(&c, 0);
+    tell(THE_ROW);
+    OK(hf_renew(b.lock, 30000, &stage_error)); /* and the renewer has nothing to do meanwhile */
+    uint64_t before = asked(&b);
+    OK(hf_renew(b.lock, 30000, &stage_error));
+    assert_int_equal(asked(&b) - before, 1);
+    OK(hf_release(b.lock, &stage_error));
+    assert_int_equal(asked(&b) - before, 2);
+    await_done(&c);
+    OK(hf_release(c.lock, &stage_error));
+    is_free();
+    end();
+}
+
+/* Told before the second one came: that one isn't forgotten. */
+static void a_word_that_was_overtaken_loses_nobody(void **state)
+{
+    (void)state;
+    begin();
+    handed(THE_ROW);
+    keep_the_word();
+    wait_behind(&c, 0);
+    OK(hf_release(b.lock, &stage_error));
+    tell(NOTHING);
+    await_done(&c);
+    assert_true(hf_token(c.lock) > word.token);
+    OK(hf_release(c.lock, &stage_error));
+    is_free();
+    end();
+}
+
+/* What is written upon it is compared: whoever tells lies doesn't bring anybody into the row. */
+static void a_row_that_never_was_is_not_written(void **state)
+{
+    (void)state;
+    begin();
+    handed(THE_ROW);
+    look(&word);
+    assert_int_equal(hf_row_room(&word, 2), 0);
+    word.rev++;
+    word.n_queue = 1;
+    word.party[1] = word.party[0];
+    word.party[1].token = 0;
+    memset(word.party[1].id, 7, 16);
+    tell(THE_WORD);
+    OK(hf_renew(b.lock, 30000, &stage_error));
+    OK(hf_release(b.lock, &stage_error));
+    is_free();
+    end();
+}
+
+/* Neither is a row of use in which the grant isn't, or is over. */
+static void a_row_without_the_grant_is_no_loss(void **state)
+{
+    (void)state;
+    for (int flags = 0; flags <= HF_PARTY_ENDING; flags += HF_PARTY_ENDING) {
+        begin();
+        handed(THE_ROW);
+        look(&word);
+        word.rev++;
+        word.party[0].flags |= (uint8_t)flags;
+        word.party[0].token += !flags;
+        tell(THE_WORD);
+        OK(hf_renew(b.lock, 30000, &stage_error));
+        OK(hf_confirm(b.lock, &stage_error));
+        OK(hf_release(b.lock, &stage_error));
+        is_free();
+        end();
+    }
+}
+
+/* Handed over by an earlier grant of the same request, or to somebody else, or long ago. */
+static void a_word_that_hands_nothing_over_is_looked_into(void **state)
+{
+    (void)state;
+    enum { SOMEBODY_ELSE, LONG_AGO, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        begin();
+        OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
+        wait_behind(&b, 0);
+        look(&word);
+        hf_party waiter = word.party[1];
+        word.rev = 0;
+        word.n_queue = 0;
+        if (way == LONG_AGO) {
+            word.party[0] = waiter;
+            word.party[0].token = word.token = word.party[0].since_us = 1;
+            word.party[0].expires_us = 2;
+        }
+        word.party[0].flags = HF_PARTY_UNCLAIMED;
+        tell(THE_WORD);
+        uint64_t before = asked(&b);
+        wake_all();
+        assert_true(asked(&b) > before);
+        assert_int_equal(sem_trywait(&b.done), -1);
+        OK(hf_release(a.lock, &stage_error));
+        await_done(&b);
+        OK(hf_confirm(b.lock, &stage_error));
+        OK(hf_release(b.lock, &stage_error));
+        end();
+    }
+}
+
+/* The store has lost its rows, and its clock was behind: the new row's rev is below the old one. */
+static void a_row_that_began_anew_is_looked_at(void **state)
+{
+    (void)state;
+    begin();
+    OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
+    wait_behind(&b, 0);
+    look(&word);
+    word.rev = word.token = 7;
+    word.n_queue = 0;
+    word.party[0] = word.party[1];
+    word.party[0].token = 7;
+    word.party[0].flags = HF_PARTY_UNCLAIMED;
+    tell(THE_WORD);
+    uint64_t before = asked(&b);
+    wake_all();
+    assert_true(asked(&b) > before);
+    tell(NOTHING);
+    OK(hf_release(a.lock, &stage_error));
+    await_done(&b);
+    OK(hf_release(b.lock, &stage_error));
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_told_does_not_ask),
+        cmocka_unit_test(a_word_about_another_key_is_no_reason_to_look),
+        cmocka_unit_test(who_hears_of_a_waiter_gives_on_at_once),
+        cmocka_unit_test(who_hears_of_a_waiter_renews_in_one),
+        cmocka_unit_test(a_word_that_was_overtaken_loses_nobody),
+        cmocka_unit_test(a_row_that_never_was_is_not_written),
+        cmocka_unit_test(a_row_without_the_grant_is_no_loss),
+        cmocka_unit_test(a_word_that_hands_nothing_over_is_looked_into),
+        cmocka_unit_test(a_row_that_began_anew_is_looked_at),
+    };
+    return TEST_MAIN(tests);
+}
