@@ -13,14 +13,16 @@
 -- FENCE keeps the greatest token that has entered: any name of one's own that follows from the
 -- lock's key. N is the number of names.
 @end
--- Errors: LOST, the token is over; UNENTERED, a command that nobody has entered for.
+-- Errors: LOST, the token is over; UNENTERED, a command that nobody has entered for; MISNAMED, one
+-- whose keys aren't all among KEY..., or that takes one to another database.
 local fence, token = KEYS[1], tonumber(ARGV[1] or '')
 if not fence or not token or token < 1 or token >= 9007199254740992
     or token ~= math.floor(token) then
   return redis.error_reply('LOST enter needs a fence and a token')
 end
-local lowest = token
+local lowest, first = token, 2
 @if HERE
+first = 3
 if not KEYS[2] then return redis.error_reply('LOST enter needs the name of the lock') end
 local row = redis.call('HMGET', KEYS[2], 'format', 'owner', 'granted', 'expires_us', 'flags',
   'others')
@@ -52,4 +54,18 @@ if not ARGV[2] then
   return redis.status_reply('OK')
 end
 if last < lowest then return redis.error_reply('UNENTERED written without entering') end
+local named = {}
+for i = first, #KEYS do named[KEYS[i]] = true end
+for i = 1, first - 1 do named[KEYS[i]] = nil end
+local verb = string.upper(ARGV[2])
+local elsewhere = verb == 'MOVE' or verb == 'MIGRATE'
+for i = 5, #ARGV do
+  elsewhere = elsewhere or verb == 'COPY' and string.upper(ARGV[i]) == 'DB'
+end
+if elsewhere then return redis.error_reply('MISNAMED a key is not taken to another database') end
+local touched = redis.pcall('COMMAND', 'GETKEYS', unpack(ARGV, 2))
+if touched.err then return redis.error_reply('MISNAMED no command on keys: ' .. touched.err) end
+for _, key in ipairs(touched) do
+  if not named[key] then return redis.error_reply('MISNAMED this key is not named as data') end
+end
 return redis.call(unpack(ARGV, 2))

@@ -76,9 +76,17 @@ def a_life(collection, field, number):
     guard, rows, name = Guard(collection, field), DB[collection], field or 'holdfast_token'
     rows.insert_one({'_id': number, 'n': 1})
     rows.insert_one({'_id': 'another', 'n': 1})
+    # An ID that was meant to be a condition is an ID.
+    guard.send('holdfast_enter', ID={'$exists': True}, TOKEN=300)
+    rows.delete_one({'_id': {'$eq': {'$exists': True}}})
+    point(rows.count_documents({name: 300}) == 0 and guard.write({'$exists': True}, 100, {'$set': {
+        'n': 9}}) == 0, f'{what}: an ID is no condition', list(rows.find()))
     first = guard.enter(number, 100)
     point(first and first['value']['n'] == 1, f'{what}: enters, and reads', first)
     point(guard.write(number, 100, {'$set': {'n': 2}}) == 1, f'{what}: writes')
+    said = guard.send('holdfast_write', ID=number, TOKEN=100, UPDATE={'n': 9})
+    point(said['n'] == 0 and rows.find_one({'_id': number})['n'] == 2,
+          f'{what}: no replacement loses the token', said)
     point(guard.enter(number, 200)['value']['n'] == 2, f'{what}: another enters')
     point(guard.write(number, 100, {'$set': {'n': 9}}) == 0, f'{what}: the first writes no more')
     point(guard.enter(number, 100) is None, f'{what}: nor does it enter')

@@ -7,11 +7,13 @@ ask() { redis-cli -e -s "${HOLDFAST_STORE#*socket=}" "$@"; }
 enter() { # FENCE ROW-OR-NOTHING TOKEN COMMAND...
     local fence=$1 row=$2 token=$3 script=$SCRIPT
     shift 3
+    local names=("$fence" ${2:+"$2"})
     if [ -n "$row" ]; then
-        ask EVAL "$script" 2 "$fence" "$row" "$token" "$@"
+        names=("$fence" "$row" ${2:+"$2"})
     else
-        ask EVAL "$(holdfast guard redis --elsewhere)" 1 "$fence" "$token" "$@"
+        script=$(holdfast guard redis --elsewhere)
     fi
+    ask EVAL "$script" ${#names[@]} "${names[@]}" "$token" "$@"
 }
 grant() {
     eval "$(holdfast acquire "$@" --lease 60)"
@@ -173,6 +175,71 @@ teardown() { cli_teardown; }
     [ "$(grep -v '^--' <<<"$script")" = "$(grep -v '^--' <<<"$SCRIPT")" ]
     ask EVAL "$script" 3 "f:$K$odd" "holdfast:$K$odd" "$K$odd" "$T" SET "$K$odd" "$odd"
     [ "$(ask GET "$K$odd")" = "$odd" ]
+}
+
+@test "a command touches what is named, and nothing of Holdfast's" {
+    grant "$K"
+    local row=holdfast:$K fence=f:$K
+    names() { # NAME... -- COMMAND...
+        local keys=()
+        while [ "$1" != -- ]; do keys+=("$1") && shift; done
+        shift
+        run ask EVAL "$SCRIPT" $((2 + ${#keys[@]})) "$fence" "$row" "${keys[@]}" "$T" "$@"
+        echo "${keys[*]}: $*: $output"
+    }
+    enter "$fence" "$row" "$T"
+    ask RPUSH "$K" 2 1
+    ask SET "$K.b" 1
+    # Another key than those that are named, as source, as target, or hidden in a list.
+    for words in "SET $K.b 9" "SORT $K STORE $K.b" "RENAME $K $K.b" "RENAME $K.b $K" \
+        "COPY $K $K.b" "COPY $K $K.b REPLACE" "LMOVE $K $K.b LEFT LEFT" "MSET $K 9 $K.b 9" "DEL $K $K.b" \
+        "BITOP AND $K $K.b" "ZUNIONSTORE $K 1 $K.b" "LMPOP 2 $K $K.b LEFT" "set $K.b 9" \
+        "GEORADIUS $K 1 1 1 m STORE $K.b" "PFMERGE $K $K.b"; do
+        # shellcheck disable=SC2086
+        names "$K" -- $words
+        refused MISNAMED
+    done
+    # To another database; to all keys; to none.
+    for words in "MOVE $K 1" "COPY $K $K.b DB 1" "copy $K $K.b replace db 1" "FLUSHALL ASYNC" \
+        "MIGRATE 127.0.0.1 1 $K 0 10" "MIGRATE 127.0.0.1 1 $K 0 10 KEYS $K $K.b" 'SWAPDB 0 1' \
+        'SELECT 1' 'PUBLISH a b' 'SCRIPT FLUSH' 'NOSUCH'; do
+        # shellcheck disable=SC2086
+        names "$K" "$K.b" -- $words
+        refused MISNAMED
+    done
+    # The lock and the fence, also if somebody calls them data.
+    for own in "$row" "$fence"; do
+        for words in "DEL $own" "SET $own 1" "RENAME $K $own" "EXPIRE $own 1" "COPY $own $K.b"; do
+            # shellcheck disable=SC2086
+            names "$K" "$K.b" "$own" -- $words
+            refused MISNAMED
+        done
+    done
+    [ "$(ask LRANGE "$K" 0 -1 | xargs) $(ask GET "$K.b") $(ask GET "$fence")" = "2 1 1 $T" ]
+    # With both named it is done.
+    names "$K" "$K.b" -- SORT "$K" STORE "$K.b"
+    [ "$(ask LRANGE "$K.b" 0 -1 | xargs)" = "1 2" ]
+    names "$K" "$K.b" -- RENAME "$K.b" "$K"
+    [ "$(ask LRANGE "$K" 0 -1 | xargs) $(ask EXISTS "$K.b")" = "1 2 0" ]
+    run ask EVAL "$(holdfast guard redis --elsewhere)" 2 "$fence" "$K" "$T" DEL "$fence"
+    refused MISNAMED
+}
+
+@test "in MULTI, too, the script decides for itself alone" {
+    grant "$K"
+    enter "f:$K" "holdfast:$K" "$T"
+    sha=$(ask SCRIPT LOAD "$SCRIPT")
+    first=$T
+    holdfast release "$K" --token "$T"
+    grant "$K"
+    local late="EVALSHA $sha 3 f:$K holdfast:$K $K $first SET $K 9"
+    local enters="EVALSHA $sha 2 f:$K holdfast:$K $T"
+    local writes="EVALSHA $sha 3 f:$K holdfast:$K $K $T SET $K 1"
+    # What is refused doesn't take with it what goes past the script: doc/guards.md says so.
+    printf '%s\n' MULTI "$late" "SET $K.raw 1" "$enters" "$writes" EXEC |
+        redis-cli -s "${HOLDFAST_STORE#*socket=}" >out
+    grep -q LOST out
+    [ "$(ask GET "$K") $(ask GET "$K.raw")" = "1 1" ]
 }
 
 # Each of these checks is all that stands between the argument and the fence: the locks are
