@@ -201,7 +201,8 @@ teardown() { cli_teardown; }
     done
     # To another database; to all keys; to none.
     for words in "MOVE $K 1" "COPY $K $K.b DB 1" "copy $K $K.b replace db 1" "FLUSHALL ASYNC" \
-        "MIGRATE 127.0.0.1 1 $K 0 10" "MIGRATE 127.0.0.1 1 $K 0 10 KEYS $K $K.b" 'SWAPDB 0 1' \
+        "MIGRATE 127.0.0.1 1 $K 0 10" \
+        "MIGRATE 127.0.0.1 1 $K 0 10 KEYS $K $K.b" 'SWAPDB 0 1' \
         'SELECT 1' 'PUBLISH a b' 'SCRIPT FLUSH' 'NOSUCH'; do
         # shellcheck disable=SC2086
         names "$K" "$K.b" -- $words
