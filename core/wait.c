@@ -316,9 +316,11 @@ static int advance(struct hf_wait *w, hf_row *row)
                           .keep_us = w->keep_us,
                           .unique_owner = w->unique_owner};
     int try_only = w->deadline_us <= w->started_us;
-    if (try_only) ev.kind = HF_EV_TRY;
+    int late = !try_only && hf__local_us() >= w->deadline_us;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
-    if (!try_only && hf__local_us() >= w->deadline_us) return give_up(w, HF_TIMEOUT);
+    if (late && w->looked) return give_up(w, HF_TIMEOUT);
+    /* Even if it has come too late to wait, it has a look. */
+    if (try_only || late) ev.kind = HF_EV_TRY;
     int64_t until = hf__min64(w->deadline_us, hf__local_us() + h->port.io_timeout_ms * 1000);
     if (try_only) until = hf__local_us() + h->port.io_timeout_ms * 1000;
     int rc = 0, known = 0;

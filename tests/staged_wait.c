@@ -88,6 +88,57 @@ static void await_queue(uint32_t n)
         hf__pause(1000);
 }
 
+/* ---- who comes late ---- */
+
+struct late {
+    hf_wait *wait;
+    hf_lock *lock;
+    int code; /* atomic; 77: it isn't over */
+};
+
+static void note_late(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    struct late *late = arg;
+    (void)err;
+    late->lock = l;
+    __atomic_store_n(&late->code, code, __ATOMIC_SEQ_CST);
+}
+
+/* Asks for the key, and keeps the thread that is to look until the time is over. */
+static void ask_and_sleep(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    struct late *late = arg;
+    hf_options o = HF_OPTIONS_INIT;
+    (void)err;
+    assert_int_equal(code, HF_OK);
+    o.wait_ms = 500;
+    OK(hf_acquire_start(h, "k", &o, note_late, late, &late->wait, &stage_error));
+    stage_suspend(1000000);
+    OK(hf_release(l, &stage_error));
+}
+
+static void who_is_late_looks_once(void **state)
+{
+    (void)state;
+    static const unsigned cans[] = {SERVER, WATCHED, BELLS};
+    for (int i = 0; i < 6; i++) {
+        int held = i % 2;
+        hf_wait *before;
+        struct late late = {.code = 77};
+        begin(cans[i / 2]);
+        if (held) OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+        OK(hf_acquire_start(h, "before", NULL, ask_and_sleep, &late, &before, &stage_error));
+        while (__atomic_load_n(&late.code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
+        IS(held ? HF_TIMEOUT : HF_OK, late.code);
+        OK(hf_release(late.lock, &stage_error));
+        if (held) OK(hf_release(other, &stage_error));
+        assert_int_equal(stage_row("k")->n_holders + stage_row("k")->n_queue, 0);
+        hf_wait_free(before);
+        hf_wait_free(late.wait);
+        done();
+    }
+}
+
 /* ---- stores that are away ---- */
 
 static void a_wait_bears_a_store_that_is_away(void **state)
@@ -473,6 +524,7 @@ static void a_mark_that_does_not_last_lets_nothing_run(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_late_looks_once),
         cmocka_unit_test(a_wait_bears_a_store_that_is_away),
         cmocka_unit_test(an_endless_wait_does_not_bear_it_for_ever),
         cmocka_unit_test(what_cannot_be_withdrawn_is_unknown),
