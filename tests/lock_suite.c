@@ -71,12 +71,28 @@ size_t suite_holders(hf *store, const char *key)
 
 void suite_await_waiters(hf *store, const char *key, size_t n)
 {
-    int64_t end = suite_ms() + 10000;
+    int64_t end = suite_ms() + SUITE_PATIENCE_MS;
     while (suite_waiters(store, key) != n) {
         if (suite_ms() > end)
-            fail_msg("'%s': %zu waiters after 10 s, not %zu", key, suite_waiters(store, key), n);
+            fail_msg("'%s': %zu waiters, not %zu", key, suite_waiters(store, key), n);
         usleep(500);
     }
+}
+
+void suite_longer(int (*round)(int64_t ms), int64_t ms)
+{
+    for (; round(ms); ms *= 4)
+        if (ms > 20000) fail_msg("not within %lld ms either", (long long)ms);
+}
+
+void suite_quick(int64_t (*round)(void), int64_t at_most_ms)
+{
+    int64_t took = -1;
+    for (int i = 0; i < 15; i++) {
+        took = round();
+        if (took >= 0 && took <= at_most_ms) return;
+    }
+    fail_msg("never within %lld ms, at last %lld", (long long)at_most_ms, (long long)took);
 }
 
 int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n, const char *name)

@@ -37,7 +37,21 @@ extern hf_error suite_error; /* pass &suite_error as err */
     } while (0)
 #define IS(code, call) assert_string_equal(hf_code_name(code), hf_code_name(call))
 
-/* Waits until `key` has this many waiters in the store's queue; fails after 10 s. */
+/*
+ * A machine may be slow, or stand still for seconds, and nothing is wrong then. So whatever is
+ * going to happen is waited for (SUITE_PATIENCE_MS is for what never does); what must hold within
+ * some time is tried with longer times (suite_longer), and what must be quick has to be so once
+ * (suite_quick).
+ */
+enum { SUITE_PATIENCE_MS = 600000 };
+/* Plays `round` with a time, and with four times as much for as long as it says that the machine
+   was too slow for it (1). What is wrong is so with half a minute, too. */
+void suite_longer(int (*round)(int64_t ms), int64_t ms);
+/* Plays `round` until one has taken no longer than that; it says how long it took, in ms, or -1:
+   that it can't be told. */
+void suite_quick(int64_t (*round)(void), int64_t at_most_ms);
+
+/* Waits until `key` has this many waiters in the store's queue. */
 void suite_await_waiters(hf *store, const char *key, size_t n);
 size_t suite_waiters(hf *store, const char *key);
 size_t suite_holders(hf *store, const char *key);
