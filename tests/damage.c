@@ -167,7 +167,7 @@ static int make_scene(void **state)
     hurt_until(scene.b, 1);
     scene.waiter = hurt_start(wait_for_held, NULL);
     /* Stopped while one of them holds a part of the file would be bad luck: then once more. */
-    for (int64_t end = hurt_us() + 10000000;; usleep(1000)) {
+    for (int64_t end = hurt_us() + 300000000;; usleep(1000)) {
         assert_int_equal(stop_all(SIGSTOP), 0);
         c = hurt_start(see_scene, NULL);
         hurt_await(c, 10000);

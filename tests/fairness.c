@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WORKERS = 12, KEYS = 3, KILL_PERMILLE = 62, CANCEL_PERCENT = 60, STUCK_S = 30 };
+enum { WORKERS = 12, KEYS = 3, KILL_PERMILLE = 62, CANCEL_PERCENT = 60, STUCK_S = 600 };
 
 enum ending { OPEN, GRANTED, GIVEN_UP, KILLED, FAILED };
 
@@ -169,7 +169,9 @@ static void work(uint64_t seed)
     static const char *const keys[KEYS] = {"fair/a", "fair/b", "fair/c"};
     hf *h;
     hf_error err;
-    if (hf_open(url, NULL, &h, &err)) {
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    o.io_timeout_ms = 60000; /* who stands still for seconds in the middle of a write isn't wrong */
+    if (hf_open(url, &o, &h, &err)) {
         fprintf(stderr, "%s\n", err.text);
         _exit(2);
     }

@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HANG_US = 15000000, SHOWN = 8 };
+/* A child may be slow: it is only given up when it must be hanging. */
+enum { HANG_US = 300000000, PATIENCE = 30, SHOWN = 8 };
 
 hf_error hurt_error;
 char hurt_dir[64];
@@ -195,7 +196,7 @@ static void note_end(struct hurt_child *c, int status)
 
 void hurt_await(struct hurt_child *c, int ms)
 {
-    int64_t end = hurt_us() + (int64_t)ms * 1000;
+    int64_t end = hurt_us() + (int64_t)ms * 1000 * PATIENCE;
     int status, nap = 20;
     while (c->pid) {
         pid_t pid = waitpid(c->pid, &status, WNOHANG);
@@ -213,7 +214,7 @@ void hurt_await(struct hurt_child *c, int ms)
 
 void hurt_until(const struct hurt_child *c, long at)
 {
-    int64_t end = hurt_us() + 10000000;
+    int64_t end = hurt_us() + HANG_US;
     while (__atomic_load_n(&c->at, __ATOMIC_ACQUIRE) < at) {
         siginfo_t info = {0};
         int gone = !waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
@@ -244,7 +245,8 @@ void hurt_run(int (*body)(struct hurt_child *me, void *arg), void *arg, int ms)
     hurt_await(c, ms);
     end = *c;
     hurt_free(c);
-    if (end.late) fail_msg("still running after %d ms, at %ld: %s", ms, end.at, end.text);
+    if (end.late)
+        fail_msg("still running after %d times %d ms, at %ld: %s", PATIENCE, ms, end.at, end.text);
     if (end.signal) fail_msg("ended by signal %d, at %ld: %s", end.signal, end.at, end.text);
     if (end.status) fail_msg("status %d, at %ld: %s", end.status, end.at, end.text);
 }

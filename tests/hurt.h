@@ -63,9 +63,9 @@ struct hurt_child {
 
 /* Starts a child that runs body(me, arg); its result is the status. */
 struct hurt_child *hurt_start(int (*body)(struct hurt_child *me, void *arg), void *arg);
-/* Waits for it, `ms` at most; then it is killed. */
+/* Waits for it, many times `ms` at most; then it hangs, and is killed. */
 void hurt_await(struct hurt_child *c, int ms);
-/* Waits until the child has got to `at`; fails after 10 s, or if it has ended. */
+/* Waits until the child has got to `at`; fails if it has ended, or hangs. */
 void hurt_until(const struct hurt_child *c, long at);
 void hurt_kill(struct hurt_child *c); /* SIGKILL, and waits */
 void hurt_free(struct hurt_child *c);

@@ -241,7 +241,7 @@ static int watched(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t most_u
 }
 static int rung(hf_store *st, uint8_t bell, const hf_ear *ear)
 {
-    return watched(st, bell, ear, 10000000);
+    return watched(st, bell, ear, 100000000);
 }
 static int silent(hf_store *st, uint8_t bell, const hf_ear *ear)
 {

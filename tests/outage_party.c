@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEEP_MS = 3600000, BOUND_MS = 20000, FOREVER_BOUND_MS = 60000, REOPEN_AFTER = 20 };
+enum { KEEP_MS = 3600000, BOUND_MS = 300000, FOREVER_BOUND_MS = 600000, REOPEN_AFTER = 20 };
 
 static struct party *me;
 static int my_number;
@@ -63,7 +63,7 @@ static void hold_on(hf_lock *lock, struct hold *hold, int64_t until_us)
         usleep(400);
     }
     hold->lost = 1;
-    if (told.fd >= 0 && poll(&told, 1, 5000) != 1) odd("a lost lock wasn't told", 0);
+    if (told.fd >= 0 && poll(&told, 1, BOUND_MS) != 1) odd("a lost lock wasn't told", 0);
 }
 
 static void hold_and_release(hf_lock *lock, int key, int64_t asked_us)

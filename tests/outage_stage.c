@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 45000 };
+enum { WAIT_MS = 600000 };
 enum { HOLDS = 1, SUCCEEDED, WOKEN, ASKED };
 
 struct stage {
@@ -34,9 +34,11 @@ static hf_lock *take(int64_t lease_ms, uint64_t *ret_token)
     hf_lock *lock;
     hf_error err;
     hf_options o = HF_OPTIONS_INIT;
+    hf_open_options oo = HF_OPEN_OPTIONS_INIT;
     o.lease_ms = lease_ms;
     o.wait_ms = WAIT_MS;
-    if (hf_open(outage_url, NULL, &h, &err) || hf_acquire(h, outage_key(0), &o, &lock, &err)) {
+    oo.io_timeout_ms = 60000; /* what stands still for a while isn't away */
+    if (hf_open(outage_url, &oo, &h, &err) || hf_acquire(h, outage_key(0), &o, &lock, &err)) {
         printf("# %s\n", err.text);
         _exit(1);
     }
@@ -59,7 +61,7 @@ static void first_holder(struct stage *s)
 
 static void second_holder(struct stage *s)
 {
-    hf_lock *lock = take(20000, &s->second_token);
+    hf_lock *lock = take(60000, &s->second_token);
     set(&s->second, SUCCEEDED);
     stage_wait(&s->first, WOKEN);
     s->kept = hf_left_ms(lock) > 0 ? hf_confirm(lock, NULL) : HF_LOST;
