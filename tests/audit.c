@@ -116,7 +116,7 @@ static void open_side(struct side *s, char name)
     name_keys(s);
     s->port.drv = &hf__file_driver;
     s->port.can = hf__file_driver.can;
-    if (hf_url_parse(url, &u, &err) || hf__file_driver.open(&u, 3000, &s->st, &err) ||
+    if (hf_url_parse(url, &u, &err) || hf__file_driver.open(&u, 60000, &s->st, &err) ||
         hf__file_session(s->st, &s->port.session, &err)) {
         fprintf(stderr, "audit: %s\n", err.text);
         exit(70);

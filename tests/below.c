@@ -19,10 +19,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 enum kind { NONE, MEMORY, SYSTEM };
-enum { LEASE_MS = 2000, RUNS = 5000 };
+enum { LEASE_MS = 2000, IO_MS = 1000, RUNS = 5000 };
 
 static long count, fail_at;
 static int armed; /* enum kind */
@@ -144,7 +145,7 @@ static int play(long n)
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
     hf *h;
     uint64_t pruned = 0;
-    o.io_timeout_ms = 1000;
+    o.io_timeout_ms = IO_MS;
     doing = "open";
     int rc = hf_open(url, &o, &h, &err);
     if (rc) return rc;
@@ -162,7 +163,7 @@ static int all_free(void)
 {
     static const char *const keys[] = {"below/a", "below/b"};
     hf_options o = HF_OPTIONS_INIT;
-    o.wait_ms = 5 * LEASE_MS;
+    o.wait_ms = 60 * LEASE_MS;
     for (size_t i = 0; i < 2; i++) {
         hf_lock *lock;
         if (hf_acquire(other, keys[i], &o, &lock, &err)) return 0;
@@ -177,10 +178,19 @@ static int good_code(int rc)
            rc == HF_UNKNOWN || rc == HF_LOST || rc == HF_UNSUPPORTED;
 }
 
+static int64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 /* How many calls failed in turn; -1: something was wrong, and said. */
 static long all_runs(enum kind kind)
 {
+    int again = 0;
     for (long n = 1; n < RUNS; n++) {
+        int64_t began = now_us();
         count = 0;
         fail_at = n;
         failed = NULL;
@@ -189,6 +199,10 @@ static long all_runs(enum kind kind)
         int rc = play(n);
         __atomic_store_n(&armed, NONE, __ATOMIC_RELEASE);
         const char *what = failed ? failed : "none";
+        if (rc && !failed && good_code(rc) && now_us() - began > IO_MS * 1000) {
+            n -= ++again < 100; /* it stood still for longer than the store is waited for */
+            continue;
+        }
         hf_error why = err;
         /* What can't be read of SQLite's file looks damaged to it. */
         int unread = rc == HF_CORRUPT && !strcmp(what, "pread64");

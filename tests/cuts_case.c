@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEEP_MS = 3600000, GRACE_MS = 30000, CLAIM_MS = 3000 };
+enum { KEEP_MS = 3600000, GRACE_MS = 120000, CLAIM_MS = 3000 };
 static const char RESULT[] = "sold";
 
 /* The grant that a case is about. */

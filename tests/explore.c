@@ -1,15 +1,16 @@
 /*
  * explore.c - every interleaving of three processes on one `file:` store, with deaths.
  *
- *   explore [--scene NAME] [--preemptions N] [--deaths N] [--seconds N] [--executions N]
- *           [--jobs N] [--first] [--unpruned]
+ *   explore [--scene NAME] [--preemptions N] [--deaths N] [--seconds N] [--each N]
+ *           [--executions N] [--jobs N] [--first] [--unpruned]
  *   explore --check [...]         looks twice, with and without pruning: the ends are the same
  *   explore --replay STRING       repeats one execution and shows it
  *   explore --list                names the scenes
  *
  * Looks at every scene with more and more preemptions and deaths, up to 2 and 1 if nothing else is
  * asked for, and at one preemption less with one death more: the second is of who cleans up behind
- * the first. Without --seconds it takes as long as it takes; with it every part gets its share.
+ * the first. Without --seconds it takes as long as it takes; with it every part gets its share of
+ * them. --each: no part gets more executions than that, however fast the machine is.
  * A violation comes with a string for --replay; --first stops at it. --executions: fails if there
  * were fewer. --unpruned: goes on from known states, too.
  */
@@ -49,6 +50,7 @@ static struct shared {
 
 static struct {
     uint64_t executions; /* 0: no limit */
+    uint64_t each;       /* 0: no limit */
     double seconds;      /* 0: no limit */
     int preemptions, deaths, jobs, unpruned, first, check;
     const char *scene;
@@ -86,7 +88,7 @@ static void note_violation(struct item *it)
 
 static int enough(uint64_t done, double until)
 {
-    if (shared->stop) return 1;
+    if (shared->stop || (options.each && done >= options.each)) return 1;
     return done % 64 == 0 && options.seconds > 0 && now() >= until;
 }
 
@@ -302,6 +304,8 @@ int main(int argc, char **argv)
             options.scene = argv[++i];
         else if (!strcmp(o, "--executions"))
             options.executions = (uint64_t)number(o, argv[++i]);
+        else if (!strcmp(o, "--each"))
+            options.each = (uint64_t)number(o, argv[++i]);
         else if (!strcmp(o, "--seconds"))
             options.seconds = number(o, argv[++i]);
         else if (!strcmp(o, "--preemptions"))

@@ -29,7 +29,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { ENDED_MS = 150000, TICK_US = 1000, DEATHS = 5 };
+enum { ENDED_MS = 1500000, TICK_US = 1000, DEATHS = 5 };
 
 static struct {
     const char *url, *porcupine, *keep;
@@ -244,6 +244,7 @@ static int hurt(double s)
         kill(p->pid, SIGKILL);
         waitpid(p->pid, NULL, 0);
         p->pid = 0;
+        h_settle(w->client[i].op, w->client[i].n, h_now());
         __atomic_store_n(&w->client[i].late_ns, 0, __ATOMIC_RELAXED);
         sum.kills++;
         return start(i);

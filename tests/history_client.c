@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEEP_MS = 3600000, BOUND_MS = 60000, LAST_MS = 60000, COUNT_BITS = 11 };
+enum { KEEP_MS = 3600000, BOUND_MS = 600000, LAST_MS = 600000, COUNT_BITS = 11 };
 
 struct me {
     struct h_world *w;
@@ -389,7 +389,7 @@ static void break_one(struct me *me)
 static int open_store(struct me *me)
 {
     hf_open_options oo = HF_OPEN_OPTIONS_INIT;
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 1000; i++) {
         me->c->doing = "open";
         __atomic_store_n(&me->c->late_ns, h_now() + (int64_t)BOUND_MS * 1000000, __ATOMIC_RELAXED);
         int rc = hf_open(me->w->plan.url, &oo, &me->h, &me->err);

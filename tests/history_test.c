@@ -197,6 +197,20 @@ static void told_too_late(void **state)
     judged(-1, 0);
 }
 
+/* Killed between the answer to its release and the time of it. */
+static void killed_while_writing(void **state)
+{
+    (void)state;
+    true_history();
+    the(H_RELEASE, 100)->t1 = 0;
+    judged(H_TOKENS, 0);
+    true_history();
+    the(H_RELEASE, 100)->t1 = 0;
+    h_settle(ops, n, LONG_AGO + 14 * MS);
+    assert_true(the(H_RELEASE, 100)->t1 == LONG_AGO + 14 * MS);
+    judged(-1, 0);
+}
+
 static void busy_for_nothing(void **state)
 {
     (void)state;
@@ -309,6 +323,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(queue_jumped),
         cmocka_unit_test(claim_lapsed),
         cmocka_unit_test(told_too_late),
+        cmocka_unit_test(killed_while_writing),
         cmocka_unit_test(busy_for_nothing),
         cmocka_unit_test(release_of_another),
         cmocka_unit_test(one_too_many),

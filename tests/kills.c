@@ -35,8 +35,8 @@ enum {
     EVENTS = ROUND,
     PLACES = 512,
     JOBS_CAP = 16,
-    LONG_MS = 20000, /* nobody waits for so long */
-    LATE_MS = 900,   /* what takes so long was no wake-up: a claim had to run out */
+    LONG_MS = 600000, /* nobody waits for so long */
+    LATE_MS = 900,    /* what takes so long was no wake-up: a claim had to run out */
     ACTS = 3
 };
 
@@ -239,8 +239,10 @@ _Noreturn static void live(uint64_t seed)
 {
     hf_error err;
     hf *h;
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    o.io_timeout_ms = 60000; /* who stands still for seconds in the middle of a write isn't wrong */
     alarm(LONG_MS / 1000 * 2);
-    if (hf_open(a->url, NULL, &h, &err)) {
+    if (hf_open(a->url, &o, &h, &err)) {
         wrong("%s", err.text);
         _exit(1);
     }
@@ -304,7 +306,7 @@ static void check_sessions(struct hf__client *c)
 _Noreturn static void look_after_them(void)
 {
     const hf_driver *d = &hf__file_driver;
-    struct visit v = {.port = {.drv = d, .can = d->can, .io_timeout_ms = 5000}};
+    struct visit v = {.port = {.drv = d, .can = d->can, .io_timeout_ms = 60000}};
     struct fsck f;
     hf_url url;
     hf_error err;

@@ -74,11 +74,7 @@ static int64_t timed_out(void)
     return took;
 }
 
-static void times_out(void **state)
-{
-    (void)state;
-    suite_quick(timed_out, 2000);
-}
+SUITE_QUICK(times_out, timed_out, 2000)
 
 /* ---- many threads, a long and breakable critical section ---- */
 
@@ -364,27 +360,6 @@ static void shared_and_exclusive(void **state)
     for (int i = 0; i < 4; i++) hf_close(h[i]);
 }
 
-static void up_to_a_limit(void **state)
-{
-    (void)state;
-    hf *h = suite_open();
-    const char *key = suite_key("limit");
-    hf_lock *l[3], *x;
-    hf_options o = HF_OPTIONS_INIT;
-    o.mode = HF_LIMITED;
-    o.limit = 3;
-    o.wait_ms = 0;
-    for (int i = 0; i < 3; i++) OK(hf_acquire(h, key, &o, &l[i], &suite_error));
-    IS(HF_BUSY, hf_acquire(h, key, &o, &x, &suite_error));
-    OK(hf_release(l[1], &suite_error));
-    o.limit = 2; /* who wants less company gets it by waiting */
-    IS(HF_BUSY, hf_acquire(h, key, &o, &x, &suite_error));
-    o.limit = 3;
-    OK(hf_acquire(h, key, &o, &l[1], &suite_error));
-    for (int i = 0; i < 3; i++) OK(hf_release(l[i], &suite_error));
-    hf_close(h);
-}
-
 /* ---- misuse ---- */
 
 static void recursion_is_an_error(void **state)
@@ -597,7 +572,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(async_tries_and_timeouts),
         cmocka_unit_test(closing_ends_everything),
         cmocka_unit_test(shared_and_exclusive),
-        cmocka_unit_test(up_to_a_limit),
         cmocka_unit_test(recursion_is_an_error),
         cmocka_unit_test(same_request_same_grant),
         cmocka_unit_test(bad_input_is_refused),

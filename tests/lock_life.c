@@ -183,11 +183,7 @@ static int kept(int64_t ms)
     return late;
 }
 
-static void at_least_keeps_it(void **state)
-{
-    (void)state;
-    suite_longer(kept, 400);
-}
+SUITE_LONGER(at_least_keeps_it, kept, 400)
 
 static void breaking_names_the_grant(void **state)
 {
@@ -235,6 +231,27 @@ static void detached_grants_change_hands(void **state)
     OK(hf_acquire(a, key, &try, &x, &suite_error));
     hf_close(a);
     hf_close(keeper);
+}
+
+static void up_to_a_limit(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    const char *key = suite_key("limit");
+    hf_lock *l[3], *x;
+    hf_options o = HF_OPTIONS_INIT;
+    o.mode = HF_LIMITED;
+    o.limit = 3;
+    o.wait_ms = 0;
+    for (int i = 0; i < 3; i++) OK(hf_acquire(h, key, &o, &l[i], &suite_error));
+    IS(HF_BUSY, hf_acquire(h, key, &o, &x, &suite_error));
+    OK(hf_release(l[1], &suite_error));
+    o.limit = 2; /* who wants less company gets it by waiting */
+    IS(HF_BUSY, hf_acquire(h, key, &o, &x, &suite_error));
+    o.limit = 3;
+    OK(hf_acquire(h, key, &o, &l[1], &suite_error));
+    for (int i = 0; i < 3; i++) OK(hf_release(l[i], &suite_error));
+    hf_close(h);
 }
 
 /* ---- once ---- */
@@ -399,11 +416,7 @@ static int kept_marker(int64_t ms)
     return late;
 }
 
-static void markers_are_kept_as_long_as_asked(void **state)
-{
-    (void)state;
-    suite_longer(kept_marker, 300);
-}
+SUITE_LONGER(markers_are_kept_as_long_as_asked, kept_marker, 300)
 
 /* ---- looking ---- */
 
@@ -458,6 +471,51 @@ static void lists_and_watches(void **state)
     IS(HF_INVALID, hf_prune(h, 1000, &n, &suite_error));
     OK(hf_prune(h, 86400000, &n, &suite_error));
     assert_int_equal(n, 0); /* nothing of this test is that old */
+    hf_close(h);
+}
+
+static int keep_looking(void *arg, const hf_info *info)
+{
+    (void)info;
+    __atomic_store_n((int *)arg, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+struct looker {
+    hf *h;
+    int looking, code;
+};
+
+static void *look(void *arg)
+{
+    struct looker *l = arg;
+    l->code = hf_watch(l->h, "", keep_looking, &l->looking, NULL);
+    return NULL;
+}
+
+static void close_ends_a_watch(void **state)
+{
+    (void)state;
+    struct looker l = {suite_open(), 0, 0};
+    pthread_t thread;
+    pthread_create(&thread, NULL, look, &l);
+    while (!__atomic_load_n(&l.looking, __ATOMIC_SEQ_CST)) usleep(1000);
+    hf_close(l.h);
+    pthread_join(thread, NULL);
+    IS(HF_CANCELED, l.code);
+}
+
+static void an_event_is_one_runners(void **state)
+{
+    (void)state;
+    hf *h = suite_open();
+    hf_options o = with_lease(0);
+    hf_once once;
+    o.mode = HF_SHARED;
+    IS(HF_INVALID, hf_once_begin(h, suite_key("event"), 60000, &o, &once, &suite_error));
+    o.mode = HF_LIMITED;
+    o.limit = 2;
+    IS(HF_INVALID, hf_once_begin(h, suite_key("event"), 60000, &o, &once, &suite_error));
     hf_close(h);
 }
 
@@ -523,12 +581,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(at_least_keeps_it),
         cmocka_unit_test(breaking_names_the_grant),
         cmocka_unit_test(detached_grants_change_hands),
+        cmocka_unit_test(up_to_a_limit),
         cmocka_unit_test(an_event_runs_once),
         cmocka_unit_test(an_event_begins_without_a_thread),
         cmocka_unit_test(waiting_runners_hear_that_it_is_done),
         cmocka_unit_test(at_most_once),
         cmocka_unit_test(markers_are_kept_as_long_as_asked),
         cmocka_unit_test(lists_and_watches),
+        cmocka_unit_test(close_ends_a_watch),
+        cmocka_unit_test(an_event_is_one_runners),
         cmocka_unit_test(who_enters_shuts_out),
         cmocka_unit_test(names_and_numbers),
     };

@@ -82,7 +82,7 @@ void suite_await_waiters(hf *store, const char *key, size_t n)
 void suite_longer(int (*round)(int64_t ms), int64_t ms)
 {
     for (; round(ms); ms *= 4)
-        if (ms > 20000) fail_msg("not within %lld ms either", (long long)ms);
+        if (ms > 5000) fail_msg("not within %lld ms either", (long long)ms);
 }
 
 void suite_quick(int64_t (*round)(void), int64_t at_most_ms)

@@ -45,11 +45,24 @@ extern hf_error suite_error; /* pass &suite_error as err */
  */
 enum { SUITE_PATIENCE_MS = 600000 };
 /* Plays `round` with a time, and with four times as much for as long as it says that the machine
-   was too slow for it (1). What is wrong is so with half a minute, too. */
+   was too slow for it (1). What is wrong is so with some seconds, too. */
 void suite_longer(int (*round)(int64_t ms), int64_t ms);
 /* Plays `round` until one has taken no longer than that; it says how long it took, in ms, or -1:
    that it can't be told. */
 void suite_quick(int64_t (*round)(void), int64_t at_most_ms);
+/* A test that is one of them. */
+#define SUITE_LONGER(test, round, ms) \
+    static void test(void **state)    \
+    {                                 \
+        (void)state;                  \
+        suite_longer(round, ms);      \
+    }
+#define SUITE_QUICK(test, round, ms) \
+    static void test(void **state)   \
+    {                                \
+        (void)state;                 \
+        suite_quick(round, ms);      \
+    }
 
 /* Waits until `key` has this many waiters in the store's queue. */
 void suite_await_waiters(hf *store, const char *key, size_t n);

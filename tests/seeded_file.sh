@@ -69,8 +69,11 @@ while read -r bug kills what; do
         say 1 "$bug: $what: does not compile"
         continue
     fi
-    "$dir/explore" --first --seconds 3600 >"$dir/out"
-    by=$(sed -n '/^not ok/{s/^not ok [0-9]* - \([a-z]*\): .*/\1/;N;s/\n# /: /;p;q;}' "$dir/out")
+    by=''
+    for each in 300 3000 30000 300000; do    # executions of each part of the search
+        [ -n "$by" ] || "$dir/explore" --first --each $each >"$dir/out"
+        by=$(sed -n '/^not ok/{s/^not ok [0-9]* - \([a-z]*\): .*/\1/;N;s/\n# /: /;p;q;}' "$dir/out")
+    done
     replay=$(sed -n "s/^# explore --replay '\(.*\)'/\1/p;" "$dir/out" | head -n 1)
     # The string that it printed shows the same again.
     again=1

@@ -58,7 +58,7 @@ control_start() {
     tries=0
     until server_answers >>"$dir/log" 2>&1; do
         tries=$((tries + 1))
-        if [ $tries -gt 600 ] || gone "$(cat "$dir/pid")"; then
+        if [ $tries -gt 9000 ] || gone "$(cat "$dir/pid")"; then
             tail -n 6 "$dir/log" | sed 's/^/# /'
             echo 'Bail out! the server does not start'
             exit 1
@@ -76,13 +76,19 @@ control_backup() { server_backup >>"$dir/log" 2>&1; }
 control_restore() { server_restore >>"$dir/log" 2>&1; }
 control_can() { echo "$can"; }
 
-# A port that was free a moment ago.
+# A port that was free a moment ago, and that no connection is given when it is made: below 32768.
 free_port() {
     python3 -c '
-import socket
-with socket.socket() as s:
-    s.bind(("127.0.0.1", 0))
-    print(s.getsockname()[1])'
+import random, socket
+while True:
+    port = random.randrange(10000, 32768)
+    with socket.socket() as s:
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+    print(port)
+    break'
 }
 
 # shellcheck disable=SC2317  # reached by the trap
