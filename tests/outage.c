@@ -511,7 +511,8 @@ static void events_serviced(void **state)
     for (; !all_through(); hurt++) {
         if (outage_us() > end_us) fail_msg("not all events are done");
         hurt_somebody();
-        wait_ms(300 + (int64_t)outage_below(500));
+        /* Who was killed begins anew: the slower they are, the longer it must be left alone. */
+        wait_ms((300 + (int64_t)outage_below(500)) * (1 + hurt / 12));
     }
     all_end();
     for (int i = 0; i < OUTAGE_PARTIES; i++) {
