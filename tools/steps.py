@@ -148,8 +148,8 @@ def build(name, *targets):
 
 def servers(step):
     """What no package has, and takes minutes to make: once, before a test waits for it."""
-    for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'porcupine',
-                 'python-packages'):
+    for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'node-versions',
+                 'porcupine', 'python-packages'):
         step.check(step.run([os.path.join('tools', name)]) == 0, f'tools/{name}', f'tools/{name}')
 
 
