@@ -247,8 +247,9 @@ class Store(_holdfast.Store):
         await self.close_async()
 
     async def acquire_async(self, key: str, **options: Any) -> Lock:
-        return await _aio.wait(
+        lock: Lock = await _aio.wait(
             self, lambda box, number: self._start(box, number, False, key, **options))
+        return lock
 
     def locked(self, key: str, **options: Any) -> Callable[[F], F]:
         """A decorator: the key is held while the function runs. {name} in the key is the argument

@@ -1,5 +1,5 @@
 """What can go wrong, as classes: one a code of holdfast.h, or two codes that mean the same."""
-from typing import Dict, Optional, Type
+from typing import Any, Dict, Optional, Type
 
 
 class HoldfastError(Exception):
@@ -11,7 +11,7 @@ class HoldfastError(Exception):
         self.code = code    # the name in holdfast.h, without HF_
         self.key = key
 
-    def __reduce__(self):   # over the border of a process
+    def __reduce__(self) -> Any:    # over the border of a process
         return error, (self.code, self.text, self.key)
 
 

@@ -1,0 +1,100 @@
+"""The declared types, and the symbols that the extension takes of the interpreter.
+
+    types_test.py SOURCE EXTENSION
+
+By the modules of tools/python-packages. The extension runs on every Python from the oldest
+promised one on if it takes nothing but what that one's limited API has; and it is tried on each
+that is there: python3.N in the PATH, or among pyenv's.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from tap import run
+
+SOURCE, EXTENSION = (os.path.abspath(path) for path in sys.argv[1:3])
+PACKAGE = os.path.join(SOURCE, 'bindings', 'python')
+USE = os.path.join(PACKAGE, 'tests', 'types_use.py')
+OLDEST = (3, 9)
+TOOLS = os.path.join(subprocess.run(
+    [os.path.join(SOURCE, 'tools', 'python-packages')], check=True, text=True,
+    stdout=subprocess.PIPE).stdout.splitlines()[-1], 'modules')
+
+
+def _mypy(*words):
+    # The cache is of no use in a checkout that isn't written to.
+    done = subprocess.run(
+        [sys.executable, '-m', 'mypy', '--strict', '--cache-dir', os.devnull, *words],
+        env={**os.environ, 'PYTHONPATH': TOOLS, 'MYPYPATH': PACKAGE}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout
+
+
+def mypy_has_nothing_to_say_of_a_typed_program():
+    status, said = _mypy('--python-version', '3.9', USE)
+    assert not status, said
+
+
+def mypy_finds_what_is_wrong_in_it():
+    with open(USE, encoding='utf-8') as file:
+        text = file.read()
+    wrong = len(re.findall('# type: ignore', text))
+    status, said = _mypy('-c', text.replace('# type: ignore', '# not'))
+    assert status == 1 and said.count('error: ') == wrong > 3, said
+
+
+def the_typed_program_runs():
+    said = subprocess.run([sys.executable, '-W', 'error', USE], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    assert said == 'done\n', said
+
+
+def the_extension_takes_only_what_the_limited_api_has():
+    sys.path.append(TOOLS)
+    import abi3info
+    added = {symbol.name: (of.added.major, of.added.minor)
+             for of_kind in (abi3info.FUNCTIONS, abi3info.DATAS)
+             for symbol, of in of_kind.items()}
+    said = subprocess.run(['nm', '-D', '--undefined-only', EXTENSION], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    taken = re.findall(r' U (_?Py\w+)', said)
+    assert len(taken) > 30, said
+    odd = {name: added.get(name) for name in taken if added.get(name, (9,)) > OLDEST}
+    assert not odd, odd
+
+
+def _interpreters():
+    """{version: path}, from the oldest promised one on, without those that can't start."""
+    there = {}
+    for path in [shutil.which(f'python3.{minor}') for minor in range(OLDEST[1], 30)] + \
+            glob.glob(os.path.expanduser('~/.pyenv/versions/3.*/bin/python3')) + [sys.executable]:
+        if path is None:
+            continue
+        done = subprocess.run([path, '-c', 'import sys; print(*sys.version_info[:2])'], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        version = tuple(map(int, done.stdout.split()))
+        if not done.returncode and version >= OLDEST:
+            there[version] = path
+    return there
+
+
+def one_build_runs_on_each_python_that_is_here():
+    there = _interpreters()
+    assert sys.version_info[:2] in there, there
+    table = os.path.join(SOURCE, 'bindings', 'cases.json')
+    for version, path in sorted(there.items()):
+        for words in ([USE], ['cases_test.py', table, 'mem:abi3'], ['misuse_test.py', 'mem:abi3']):
+            done = subprocess.run([path, '-W', 'error', *words], text=True, cwd=os.path.dirname(USE),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            assert not done.returncode, f'{path}: {words}: {done.stdout}'
+    print('# on Python', *('.'.join(map(str, version)) for version in sorted(there)))
+
+
+if __name__ == '__main__':
+    sys.exit(run([(one.__name__.replace('_', ' '), one) for one in (
+        mypy_has_nothing_to_say_of_a_typed_program, mypy_finds_what_is_wrong_in_it,
+        the_typed_program_runs, the_extension_takes_only_what_the_limited_api_has,
+        one_build_runs_on_each_python_that_is_here)]))
