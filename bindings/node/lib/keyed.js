@@ -18,9 +18,12 @@ const keyLate = (key, options) => {
         : makeError('TIMEOUT', `acquire '${key}': not obtained within ${options.wait}`, key));
 };
 
+const closed = (key) => makeError('CANCELED', `acquire '${key}': the mutex is closed`, key);
+
 // One lock for each key, of this process.
 class Local {
     #keys = new Map();
+    #closed = false;
 
     get size() {
         return this.#keys.size;
@@ -28,6 +31,7 @@ class Local {
 
     #state(key) {
         let state = this.#keys.get(key);
+        if (this.#closed) throw closed(key);
         if (!state) this.#keys.set(key, state = new State(this.#keys, key));
         return state;
     }
@@ -75,6 +79,7 @@ class Local {
     }
 
     async close() {
+        this.#closed = true;
         this.cancel();
     }
 }
@@ -82,6 +87,7 @@ class Local {
 // The same with the locks of a store, which is opened when the first one is asked for.
 class Stored {
     #open;
+    #closed = false;
     #store;
     #locks = new Map(); // key -> those of its locks that this object holds
     #waits = new Map(); // key -> AbortControllers
@@ -103,7 +109,12 @@ class Stored {
         return store;
     }
 
-    async #acquire(key, { priority, ...options }) {
+    async #acquire(key, how) {
+        checkKey('acquire', key);
+        if (typeof how !== 'object' || how === null)
+            throw invalid('acquire', key, 'the options are no object');
+        const { priority, ...options } = how;
+        if (this.#closed) throw closed(key);
         const stop = new AbortController();
         const signal = signalOf(options.signal, 'acquire', key);
         const abort = () => stop.abort(signal.reason);
@@ -169,9 +180,7 @@ class Stored {
     async close() {
         this.cancel();
         const store = this.#store;
-        this.#open = async () => {
-            throw makeError('CANCELED', 'the store is closed');
-        };
+        this.#closed = true;
         this.#store = undefined;
         this.#locks.clear();
         await (await store)?.close();

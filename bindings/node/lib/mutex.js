@@ -7,7 +7,7 @@ const { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, State, asked, queue,
 const { callable, invalid } = require('./options.js');
 
 function checkWeight(weight) {
-    if (typeof weight !== 'number' || !(weight > 0))
+    if (typeof weight !== 'number' || !(weight > 0 && weight < Infinity))
         throw new Error(`acquire: invalid weight ${String(weight)}: must be positive`);
 }
 

@@ -400,7 +400,7 @@ test('Semaphore: its size is an integer from 1 on, weights are numbers', async (
     for (const value of [NaN, '1', 0.5])
         assert.throws(() => semaphore.setValue(value), InvalidArgument);
     const [, release] = await semaphore.acquire();
-    for (const weight of ['1', 1n, 0, NaN]) {
+    for (const weight of ['1', 1n, 0, NaN, Infinity]) {
         await assert.rejects(semaphore.acquire(weight), /invalid weight/);
         assert.throws(() => semaphore.release(weight), /invalid weight/);
     }

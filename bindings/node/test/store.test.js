@@ -515,7 +515,11 @@ async function shop(mutex) {
         throw new Error('broken');
     }), /broken/);
     seen.push(mutex.isLocked(key), mutex.size);
+    for (const options of [null, 'x', 5])
+        await assert.rejects(async () => mutex.acquire(key, options), { code: 'INVALID', key });
     await mutex.close();
+    for (const call of [() => mutex.acquire(key), () => mutex.runExclusive(key, () => 1)])
+        await assert.rejects(call, { code: 'CANCELED', key });
     return seen;
 }
 

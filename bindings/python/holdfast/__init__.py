@@ -30,6 +30,7 @@ import functools
 import inspect
 import math
 import os
+import re
 import string
 import sys
 import weakref
@@ -263,6 +264,12 @@ class Store(_holdfast.Store):
             fields = [field for _, field, _, _ in string.Formatter().parse(key)
                       if field is not None]
             signature = inspect.signature(function)
+            takes = signature.parameters
+            for field in fields:
+                name = (re.match(r'[^.[]*', field) or [''])[0]
+                if name not in takes or takes[name].kind in (
+                        inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                    raise TypeError(f'locked({key!r}): the function has no argument {name!r}')
 
             def key_of(args: Any, kwargs: Any) -> str:
                 if not fields:

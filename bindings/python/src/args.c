@@ -263,7 +263,7 @@ static int read_one(asked *to, const struct option *as, PyObject *value, PyObjec
     case A_SHARED: return read_shared(to, value, key);
     case A_LIMIT: return read_limit(to, value, key);
     case A_KEEP:
-        if (PyFloat_Check(value) && isinf(PyFloat_AsDouble(value))) {
+        if (PyFloat_Check(value) && isinf(PyFloat_AsDouble(value)) && PyFloat_AsDouble(value) > 0) {
             to->keep_ms = HF_FOREVER;
             return 0;
         }

@@ -246,6 +246,11 @@ static PyObject *lock_tell(lock *l, PyObject *args)
 /* on_lost(callback): see holdfast/_aio.py */
 static PyObject *lock_on_lost(PyObject *l, PyObject *callback)
 {
+    if (!PyCallable_Check(callback)) {
+        PyErr_Format(PyExc_TypeError, "on_lost '%U': the callback can't be called",
+                     ((lock *)l)->key);
+        return NULL;
+    }
     PyObject *module = PyImport_ImportModule("holdfast._aio");
     PyObject *ret = module ? PyObject_CallMethod(module, "on_lost", "OO", l, callback) : NULL;
     Py_XDECREF(module);

@@ -161,6 +161,32 @@ def generators_are_not_decorated():
         assert asyncio.run(store.locked(name)(Called())()) is False
 
 
+def a_template_names_arguments():
+    with holdfast.open(URL) as store:
+        for template in 'a/{y}', 'a/{}', 'a/{0}', 'a/{args}', 'a/{more}', 'a/{x}/{y.z}':
+            with _refused():
+                store.locked(template)(lambda x, *args, **more: 1)
+        with _refused(ValueError):
+            store.locked('a/{')(lambda x: 1)
+
+        class Shop:
+            number = 3
+
+            @store.locked('shop/{self.number}/{where[0]}')
+            def sell(self, where):
+                return [info.key for info in store.list('shop/')]
+
+        assert 'shop/3/b' in Shop().sell(['b'])
+
+
+def a_callback_can_be_called():
+    with holdfast.open(URL) as store, store.lock(key()) as held:
+        for bad in None, 5, 'print':
+            with _refused():
+                held.on_lost(bad)
+        held.on_lost(print)
+
+
 def options_are_refused_at_once():
     with holdfast.open(URL) as store:
         for how in store.locked, store.once:
@@ -170,8 +196,12 @@ def options_are_refused_at_once():
                 how('key', shared='false')
             with _refused():
                 how(5)
+            for bad in -1, float('-inf'), float('nan'):
+                with _refused(holdfast.InvalidArgument):
+                    how('key', wait=bad)
+        for bad in -1, float('-inf'), float('nan'):
             with _refused(holdfast.InvalidArgument):
-                how('key', wait=-1)
+                store.once('key', keep=bad)
         with _refused():
             store.locked('key', keep=1)
         store.once('key', keep=1, at_most_once=True)

@@ -87,8 +87,9 @@ def one_build_runs_on_each_python_that_is_here():
     table = os.path.join(SOURCE, 'bindings', 'cases.json')
     for version, path in sorted(there.items()):
         for words in ([USE], ['cases_test.py', table, 'mem:abi3'], ['misuse_test.py', 'mem:abi3']):
-            done = subprocess.run([path, '-W', 'error', *words], text=True, cwd=os.path.dirname(USE),
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            done = subprocess.run([path, '-W', 'error', *words], text=True,
+                                  cwd=os.path.dirname(USE), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
             assert not done.returncode, f'{path}: {words}: {done.stdout}'
     print('# on Python', *('.'.join(map(str, version)) for version in sorted(there)))
 
