@@ -2,7 +2,9 @@
  * below.c - the n-th allocation, or system call, of a driver or of its library fails, for n = 1, 2,
  * 3 ... until everything passes: against the real store.
  *
- *     below URL [memory|system]
+ *     below URL [memory|system [EVERY]]
+ *
+ * EVERY: only each so-manyth, where a run takes long; another share each time ($HF_LONG: all).
  *
  * Whatever fails: the call says so in words, nothing crashes, and no key is left taken beyond its
  * lease. This program defines the functions itself, so that it reaches what shared libraries call.
@@ -185,11 +187,12 @@ static int64_t now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* How many calls failed in turn; -1: something was wrong, and said. */
-static long all_runs(enum kind kind)
+/* How many calls there were, of which each `every`-th failed in turn; -1: something was wrong, and
+   said. */
+static long all_runs(enum kind kind, long every)
 {
     int again = 0;
-    for (long n = 1; n < RUNS; n++) {
+    for (long n = 1 + (long)getpid() % every; n < RUNS; n += every) {
         int64_t began = now_us();
         count = 0;
         fail_at = n;
@@ -200,7 +203,8 @@ static long all_runs(enum kind kind)
         __atomic_store_n(&armed, NONE, __ATOMIC_RELEASE);
         const char *what = failed ? failed : "none";
         if (rc && !failed && good_code(rc) && now_us() - began > IO_MS * 1000) {
-            n -= ++again < 100; /* it stood still for longer than the store is waited for */
+            if (++again < 100)
+                n -= every; /* it stood still for longer than the store is waited for */
             continue;
         }
         hf_error why = err;
@@ -223,6 +227,8 @@ int main(int argc, char **argv)
 {
     static const char *const names[] = {"", "memory", "system"};
     setvbuf(stdout, NULL, _IOLBF, 0);
+    long every = argc > 3 && !getenv("HF_LONG") ? strtol(argv[3], NULL, 10) : 1;
+    if (every < 1) return 64;
     url = argc > 1 ? scratch(argv[1]) : NULL;
     if (!url || hf_open(url, NULL, &other, &err)) {
         printf("Bail out! %s\n", err.text);
@@ -232,7 +238,7 @@ int main(int argc, char **argv)
     printf("1..%d\n", argc > 2 ? 1 : 2);
     for (int kind = MEMORY; kind <= SYSTEM; kind++) {
         if (argc > 2 && strcmp(argv[2], names[kind]) != 0) continue;
-        long n = all_free() && !play(0) ? all_runs((enum kind)kind) : -1;
+        long n = all_free() && !play(0) ? all_runs((enum kind)kind, every) : -1;
         bad |= n < 5;
         printf("%sok %d - %s: %ld calls failed in turn\n", n < 5 ? "not " : "", ++point,
                names[kind], n);

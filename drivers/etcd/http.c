@@ -27,23 +27,26 @@ json_t *hf__et_bytes(const char *bytes, size_t len)
     return j;
 }
 
-char *hf__et_read_bytes(const json_t *from, size_t *ret_len)
+int hf__et_read_bytes(const json_t *from, char **ret, size_t *ret_len)
 {
     const char *s = from ? json_string_value(from) : "";
     size_t n = from ? json_string_length(from) : 0, pad = 0;
-    char *to = s && n % 4 == 0 && n < INT_MAX ? malloc(n / 4 * 3 + 1) : NULL;
-    if (!to) return NULL;
+    *ret = NULL;
+    if (!s || n % 4 != 0 || n >= INT_MAX) return HF_CORRUPT;
+    char *to = malloc(n / 4 * 3 + 1);
+    if (!to) return HF_NOMEM;
     while (pad < 2 && pad < n && s[n - 1 - pad] == '=') pad++;
     /* It takes blanks around the text, and a '=' anywhere. */
     int bad = strcspn(s, "= \t\r\n-") != n - pad, len = 0;
     if (!bad) len = EVP_DecodeBlock((unsigned char *)to, (const unsigned char *)s, (int)n);
     if (bad || len < 0 || (size_t)len < pad) {
         free(to);
-        return NULL;
+        return HF_CORRUPT;
     }
+    *ret = to;
     *ret_len = (size_t)len - pad;
     to[*ret_len] = 0;
-    return to;
+    return 0;
 }
 
 /* ---- one exchange ---- */
@@ -400,11 +403,11 @@ CURL *hf__et_stream(struct hf__et_http *http, const char *path, const char *body
 
 /* ---- opening ---- */
 
-/* One host or host:port of the list. */
+/* One host or host:port of the list. 0, HF_INVALID or HF_NOMEM. */
 static int add_endpoint(struct hf__et_http *http, const char *from, size_t len, int port, int tls)
 {
     char text[300], host[256];
-    if (!len || len >= sizeof host || http->n_endpoints == HF_ET_ENDPOINTS) return 0;
+    if (!len || len >= sizeof host || http->n_endpoints == HF_ET_ENDPOINTS) return HF_INVALID;
     memcpy(host, from, len);
     host[len] = 0;
     const char *colon = strrchr(host, ':'), *bracket = strrchr(host, ']');
@@ -412,12 +415,15 @@ static int add_endpoint(struct hf__et_http *http, const char *from, size_t len, 
     int has_port = colon && !bare6 && (!bracket || bracket < colon);
     int n = snprintf(text, sizeof text, "%s://%s%s%s", tls ? "https" : "http", bare6 ? "[" : "",
                      host, bare6 ? "]" : "");
-    if (n < 0) return 0;
+    if (n < 0) return HF_INVALID;
     if (!has_port)
         snprintf(text + n, sizeof text - (size_t)n, ":%d", port ? port : PORT);
     else if (!colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
-        return 0;
-    return (http->endpoint[http->n_endpoints++] = strdup(text)) != NULL;
+        return HF_INVALID;
+    char *own = strdup(text);
+    if (!own) return HF_NOMEM;
+    http->endpoint[http->n_endpoints++] = own;
+    return 0;
 }
 
 static int option(const hf_url *url, const char *name, char **ret, hf_error *err)
@@ -465,9 +471,10 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
     const char *hosts = *url->host ? url->host : "127.0.0.1";
     for (const char *s = hosts; !rc; s++) {
         size_t len = strcspn(s, ",");
-        if (!add_endpoint(http, s, len, url->port, tls))
-            rc = hf_fail(err, HF_INVALID, 0, "etcd: open '%s': the hosts are not host:port,...",
-                         url->safe);
+        rc = add_endpoint(http, s, len, url->port, tls);
+        if (rc)
+            hf_fail(err, rc, 0, "etcd: open '%s': %s", url->safe,
+                    rc == HF_NOMEM ? "out of memory" : "the hosts are not host:port,...");
         s += len;
         if (!*s) break;
     }

@@ -59,8 +59,8 @@ void hf__et_next(struct hf__et_http *http);
 
 /* The bytes as a JSON string; NULL: out of memory. */
 json_t *hf__et_bytes(const char *bytes, size_t len);
-/* The bytes of a JSON string, NUL-terminated, to be freed; NULL: it isn't that. A missing one is
-   "". */
-char *hf__et_read_bytes(const json_t *from, size_t *ret_len);
+/* The bytes of a JSON string, NUL-terminated, to be freed: 0; HF_CORRUPT: it isn't that, HF_NOMEM
+   (*ret is NULL). A missing one is "". */
+int hf__et_read_bytes(const json_t *from, char **ret, size_t *ret_len);
 
 #endif

@@ -119,12 +119,12 @@ static int add_session(struct group *g, const char *hex)
 /* One key of etcd's. 1: it is the next group's; 0; HF_NOMEM, HF_CORRUPT. */
 static int group_add(struct group *g, const json_t *kv)
 {
-    size_t len, value_len;
-    char *key = hf__et_read_bytes(json_object_get(kv, "key"), &len);
-    char *value = hf__et_read_bytes(json_object_get(kv, "value"), &value_len);
+    size_t len = 0, value_len = 0;
+    char *key, *value = NULL;
+    int rc = hf__et_read_bytes(json_object_get(kv, "key"), &key, &len);
+    if (!rc) rc = hf__et_read_bytes(json_object_get(kv, "value"), &value, &value_len);
     char *tab = key ? memchr(key, '\t', len) : NULL;
     size_t own = tab ? (size_t)(tab - key) : len;
-    int rc = key && value ? 0 : HF_CORRUPT;
     if (!rc && g->key && (own != g->len || memcmp(g->key, key, own))) rc = 1;
     if (!rc && !g->key) {
         g->key = malloc(own + 1);

@@ -66,8 +66,9 @@ static void end_streams(struct hf__et_ear *ear)
 
 static void hear_event(struct hf__et_ear *ear, const json_t *event)
 {
-    size_t len, n = ear->st->n_prefix;
-    char *key = hf__et_read_bytes(json_object_get(json_object_get(event, "kv"), "key"), &len);
+    size_t len = 0, n = ear->st->n_prefix;
+    char *key;
+    (void)hf__et_read_bytes(json_object_get(json_object_get(event, "kv"), "key"), &key, &len);
     char *tab = key ? memchr(key, '\t', len) : NULL;
     if (!key || !tab || (size_t)(tab - key) < n)
         ear->heard++; /* whatever it is */

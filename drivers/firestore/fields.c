@@ -86,30 +86,42 @@ static int read_number(const json_t *value, int64_t *ret)
     return 1;
 }
 
-/* And back; NULL: something that no row holds, or no memory. */
-static json_t *from_value(const json_t *value, int depth)
+static json_t *made(json_t *j, int *ret_rc)
+{
+    if (!j) *ret_rc = HF_NOMEM;
+    return j;
+}
+
+/* And back; NULL: no memory, which *ret_rc says, or else something that no row holds. */
+static json_t *from_value(const json_t *value, int depth, int *ret_rc)
 {
     const json_t *list = json_object_get(value, "arrayValue");
     const json_t *map = json_object_get(value, "mapValue");
     const json_t *text = json_object_get(value, "stringValue");
     const char *name;
-    json_t *item, *all;
+    json_t *item, *own, *all;
     size_t i;
     int64_t n;
     int bad = 0;
-    if (text) return json_stringn(json_string_value(text), json_string_length(text));
-    if (!list && !map) return read_number(value, &n) ? json_integer(n) : NULL;
+    if (text) return made(json_stringn(json_string_value(text), json_string_length(text)), ret_rc);
+    if (!list && !map) return read_number(value, &n) ? made(json_integer(n), ret_rc) : NULL;
     if (!depth) return NULL;
     if (list) {
         all = json_array();
-        json_array_foreach(json_object_get(list, "values"), i, item) bad |=
-            json_array_append_new(all, from_value(item, depth - 1));
+        json_array_foreach(json_object_get(list, "values"), i, item)
+        {
+            own = from_value(item, depth - 1, ret_rc);
+            if (!own || !made(json_array_append_new(all, own) ? NULL : all, ret_rc)) bad = 1;
+        }
     } else {
         all = json_object();
-        json_object_foreach(json_object_get(map, "fields"), name, item) bad |=
-            json_object_set_new(all, name, from_value(item, depth - 1));
+        json_object_foreach(json_object_get(map, "fields"), name, item)
+        {
+            own = from_value(item, depth - 1, ret_rc);
+            if (!own || !made(json_object_set_new(all, name, own) ? NULL : all, ret_rc)) bad = 1;
+        }
     }
-    if (!bad) return all;
+    if (!bad) return made(all, ret_rc);
     json_decref(all);
     return NULL;
 }
@@ -165,26 +177,28 @@ static int read_column(const json_t *fields, int col, struct hf__flat *flat)
     flat->n[col] = 0;
     flat->text[col] = is_list(col) ? "[]" : "";
     flat->len[col] = is_list(col) ? 2 : 0;
-    if (!value) return 1;
-    if (!hf__column_is_text[col]) return read_number(value, &flat->n[col]);
+    if (!value) return 0;
+    if (!hf__column_is_text[col]) return read_number(value, &flat->n[col]) ? 0 : HF_CORRUPT;
     if (!is_list(col)) {
         const json_t *text = json_object_get(value, "stringValue");
-        if (!json_is_string(text)) return 0;
+        if (!json_is_string(text)) return HF_CORRUPT;
         flat->text[col] = json_string_value(text);
         flat->len[col] = json_string_length(text);
-        return 1;
+        return 0;
     }
-    json_t *plain = json_object_get(value, "arrayValue") ? from_value(value, 4) : NULL;
+    int rc = HF_CORRUPT;
+    json_t *plain = json_object_get(value, "arrayValue") ? from_value(value, 4, &rc) : NULL;
     char *text = plain ? json_dumps(plain, JSON_COMPACT) : NULL;
+    if (plain && !text) rc = HF_NOMEM;
     json_decref(plain);
-    if (!text) return 0;
+    if (!text) return rc;
     if (col == HF_COL_OTHERS)
         flat->others = text;
     else
         flat->queue = text;
     flat->text[col] = text;
     flat->len[col] = strlen(text);
-    return 1;
+    return 0;
 }
 
 int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **ret_why)
@@ -196,12 +210,12 @@ int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **
     if (!own) *ret_why = "the document there is not a lock";
     if (own && strcmp(own, key)) *ret_why = "the document there is the lock of another key";
     if (!own || strcmp(own, key)) return HF_CORRUPT;
-    for (int i = 0; i < HF_COLS && !rc; i++)
-        if (!read_column(fields, i, &flat)) {
-            *ret_why = hf__column_is_text[i] ? "a text field of another type"
-                                             : "a number field of another type";
-            rc = HF_CORRUPT;
-        }
+    for (int i = 0; i < HF_COLS && !rc; i++) {
+        rc = read_column(fields, i, &flat);
+        if (!rc) continue;
+        *ret_why = hf__column_is_text[i] ? "a text field of another type"
+                                         : "a number field of another type";
+    }
     if (!rc) rc = hf__unflatten(&flat, row, ret_why);
     if (rc == HF_NOMEM) *ret_why = "out of memory";
     hf__flat_free(&flat);
