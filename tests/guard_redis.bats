@@ -192,7 +192,8 @@ teardown() { cli_teardown; }
     ask SET "$K.b" 1
     # Another key than those that are named, as source, as target, or hidden in a list.
     for words in "SET $K.b 9" "SORT $K STORE $K.b" "RENAME $K $K.b" "RENAME $K.b $K" \
-        "COPY $K $K.b" "COPY $K $K.b REPLACE" "LMOVE $K $K.b LEFT LEFT" "MSET $K 9 $K.b 9" "DEL $K $K.b" \
+        "COPY $K $K.b" "COPY $K $K.b REPLACE" "LMOVE $K $K.b LEFT LEFT" \
+        "MSET $K 9 $K.b 9" "DEL $K $K.b" \
         "BITOP AND $K $K.b" "ZUNIONSTORE $K 1 $K.b" "LMPOP 2 $K $K.b LEFT" "set $K.b 9" \
         "GEORADIUS $K 1 1 1 m STORE $K.b" "PFMERGE $K $K.b"; do
         # shellcheck disable=SC2086
