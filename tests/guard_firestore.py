@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 
+import guard_firestore_all
 from guard_firestore_rows import (
     ALICES, BY_NEW, DATAS, FRESH, FREE, LIVE, LOCKS, NAMES, OLD, PAST, SECOND, changed, freed,
     fresh, grant)
@@ -106,9 +107,7 @@ def guard(*options):
 
 def try_case(what, before, user, write, want):
     """`before`: the documents, as administrator."""
-    status, said = commit('owner', deletion(LOCK, 'doc'), deletion(DATA, 'doc'))
-    if status == 200 and before:
-        status, said = commit('owner', *before)
+    status, said = commit('owner', deletion(LOCK, 'doc'), deletion(DATA, 'doc'), *before)
     if status != 200:
         point(False, what, f'cannot be prepared: {said}')
         return
@@ -118,10 +117,10 @@ def try_case(what, before, user, write, want):
 
 
 def table():
-    for what, old, user, new, want in LOCKS:
+    for what, old, user, new, want in (*guard_firestore_all.locks(), *LOCKS):
         try_case(f'lock {what}', [setting(LOCK, 'doc', old)] if old else [], user,
                  setting(LOCK, 'doc', new) if new else deletion(LOCK, 'doc'), want)
-    for what, held, old, user, new, want in DATAS:
+    for what, held, old, user, new, want in (*guard_firestore_all.data(), *DATAS):
         before = [setting(LOCK, 'doc', held)] if held else []
         before += [setting(DATA, 'doc', old)] if old else []
         try_case(f'data {what}', before, user,
