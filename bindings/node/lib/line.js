@@ -32,15 +32,15 @@ class Line {
         if (entry.next) entry.next.prev = entry.prev;
         else this.last = entry.prev;
         entry.prev = entry.next = entry.line = null;
-        if (entry.timer !== undefined) clearTimeout(entry.timer);
-        if (entry.signal) unlisten(entry);
+        if (entry.ends) forget(entry.ends);
     }
 }
 
 // This runs where the holder gives the lock back: whatever a waiter's signal is mustn't stop it.
-function unlisten(entry) {
+function forget({ timer, signal, abort }) {
+    clearTimeout(timer);
     try {
-        entry.signal.removeEventListener('abort', entry.abort);
+        signal?.removeEventListener('abort', abort);
     } catch {
         // It is called no more than once, and finds that nobody waits.
     }
@@ -60,19 +60,27 @@ function asked(options, key) {
         signal: signalOf(signal, 'acquire', key), error };
 }
 
-// One that waits. Most have neither an end nor a signal, and cost no more than this.
-class Entry {
+// One that waits. A long line costs mostly the collector's work on what is kept for each: this, a
+// promise and its `resolve` (which can also reject).
+class Waiter {
     prev = null;
     next = null;
     line = null;
-    timer = undefined;
-    signal = undefined;
-    abort = undefined;
+    ends = null; // most have neither an end nor a signal
 
-    constructor(resolve, reject, priority, weight) {
+    constructor(resolve, priority) {
         this.resolve = resolve;
-        this.reject = reject;
         this.priority = priority;
+    }
+
+    reject(why) {
+        this.resolve(Promise.reject(why));
+    }
+}
+
+class Entry extends Waiter {
+    constructor(resolve, priority, weight) {
+        super(resolve, priority);
         this.weight = weight;
     }
 
@@ -83,20 +91,19 @@ class Entry {
 
 // One whose function runs when its turn has come: less to keep for each than an async function
 // that is kept waiting.
-class Job extends Entry {
-    constructor(resolve, reject, priority, state, fn) {
-        super(resolve, reject, priority, 1);
-        this.state = state;
+class Job extends Waiter {
+    constructor(resolve, priority, fn) {
+        super(resolve, priority);
         this.fn = fn;
     }
 
-    async turn() {
-        const { state, fn, signal } = this;
+    async turn(state) {
+        const signal = this.ends?.signal;
         let value;
         try {
             await null; // who gives the lock back goes on first
             if (signal?.aborted) throw signal.reason;
-            value = await fn(state.told(signal));
+            value = await this.fn(state.told(signal));
         } catch (error) {
             state.pass();
             this.reject(error);
@@ -113,8 +120,8 @@ function queue(line, options, weight, late, left) {
     const { priority = 0, signal, wait: ms } = options;
     if (ms === 0) throw late(true);
     let entry;
-    const promise = new Promise((resolve, reject) => {
-        entry = new Entry(resolve, reject, priority, weight);
+    const promise = new Promise((resolve) => {
+        entry = new Entry(resolve, priority, weight);
     });
     if (signal || ms < 2 ** 31) limit(entry, ms, signal, late, left);
     line.put(entry);
@@ -128,12 +135,10 @@ function limit(entry, ms, signal, late, left) {
         entry.reject(why);
         left?.();
     };
-    if (signal) {
-        entry.signal = signal;
-        entry.abort = () => give(signal.reason);
-        signal.addEventListener('abort', entry.abort, { once: true });
-    }
-    if (ms < 2 ** 31) entry.timer = setTimeout(() => give(late(false)), ms);
+    const abort = signal && (() => give(signal.reason));
+    signal?.addEventListener('abort', abort, { once: true });
+    const timer = ms < 2 ** 31 ? setTimeout(() => give(late(false)), ms) : undefined;
+    entry.ends = { timer, signal, abort };
 }
 
 const late = (now) => (now ? E_ALREADY_LOCKED : E_TIMEOUT);
@@ -172,7 +177,7 @@ class State extends Line {
         const next = this.first;
         if (next) {
             this.take(next);
-            next.turn();
+            next.turn(this); // to a Job it tells whose turn that is
             return;
         }
         this.held = false;
@@ -205,8 +210,8 @@ class State extends Line {
             return this.#alone(fn, signal);
         }
         if (ms === 0) return Promise.reject(late(true));
-        return new Promise((resolve, reject) => {
-            const job = new Job(resolve, reject, priority, this, fn);
+        return new Promise((resolve) => {
+            const job = new Job(resolve, priority, fn);
             if (signal || ms < 2 ** 31) limit(job, ms, signal, late);
             this.put(job);
         });
