@@ -212,7 +212,7 @@ class Command:
 
     def start(self, user, *arguments, store=f'firestore://{PROJECT}?collection={LOCK}', fault=''):
         env = {**os.environ, 'FIRESTORE_ID_TOKEN': id_token(user), 'HOLDFAST_STORE': store,
-               'HOLDFAST_FAULT': fault}
+               'HOLDFAST_FAULT': fault, 'ID_TOKEN': id_token(user)}
         return subprocess.Popen([HOLDFAST, *arguments], env=env, stdin=subprocess.DEVNULL,
                                 text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 cwd=self.folder)
@@ -254,6 +254,20 @@ def users(folder):
     point(status == 0 and int(later) > int(token), 'bob acquires, by a greater token', said)
     status, later, said = cmd.acquire('alice', 'k1', '--lease', '60', '-w', '20')
     point(status == 0, 'and alice when his lease is over', said)
+    status, said = cmd.run('alice', 'release', 'k1', '--token', later)
+    # A shell script, by curl. (The driver's own credentials aren't passed on.)
+    with open(os.path.join(folder, 'sell.sh'), 'w', encoding='utf-8') as file:
+        file.write(f'''curl -fsS -o /dev/null -H 'Content-Type: application/json' \\
+    -H "Authorization: Bearer $ID_TOKEN" \\
+    -d '{{"writes": [{{"update": {{"name": "{ROOT}/{DATA}/'"$HOLDFAST_KEY"'", "fields": {{
+        "token": {{"integerValue": "'"$HOLDFAST_TOKEN"'"}}}}}}}}]}}' \\
+    '{HOST}/v1/{ROOT}:commit'
+''')
+    status, said = cmd.run('alice', 'run', 'k1', '--owner', 'alice', '--', 'sh', 'sell.sh')
+    point(status == 0, 'a shell script writes by curl', said)
+    status, said = cmd.run('alice', 'run', 'k1', '--owner', 'alice', '--', 'env',
+                           f'HOLDFAST_TOKEN={token}', 'sh', 'sell.sh')
+    point(status == 22 and '403' in said, 'and not with an older token', f'{status} {said}')
     status, said = cmd.run('alice', 'once', 'event', '--owner', 'alice', '--', 'true')
     point(status == 0, 'alice runs an event once', said)
     status, said = cmd.run('bob', 'once', 'event', '--owner', 'bob', '--', 'false')

@@ -75,6 +75,25 @@ teardown() { guard_teardown; }
     ask 'DROP TABLE days'
 }
 
+@test "a shell script does it by psql" {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    cat >sell.sql <<'END'
+BEGIN;
+SELECT holdfast_enter(:'key', :token);
+UPDATE seats SET n = n + 1 WHERE :'key' LIKE '%/' || id;
+COMMIT;
+END
+    # shellcheck disable=SC2016  # the command's
+    sell='psql -X -q "$HOLDFAST_STORE" -v ON_ERROR_STOP=1 -v key="$HOLDFAST_KEY" \
+        -v token="$HOLDFAST_TOKEN" -f sell.sql'
+    holdfast run "$K/1" -- sh -c "$sell"
+    run holdfast run "$K/1" -- sh -c "HOLDFAST_TOKEN=\$((HOLDFAST_TOKEN - 1)); $sell"
+    refused "is over"
+    run sh -c "HOLDFAST_KEY=$K/1 HOLDFAST_TOKEN=17; $sell"
+    refused "is over"
+    [ "$(n_of 1) $(n_of 2)" = "1 0" ]
+}
+
 @test "Holdfast's own tables are not guarded" {
     guard_own holdfast holdfast_fence
     run sql_guard mine --locks mine --key-column key

@@ -227,6 +227,26 @@ teardown() { cli_teardown; }
     refused MISNAMED
 }
 
+@test "a shell script does it by redis-cli" {
+    echo "$SCRIPT" >holdfast_enter.lua
+    cat >add.sh <<'END'
+ask() { redis-cli -e -s "${HOLDFAST_STORE#*socket=}" "$@"; }
+holdfast enter "$HOLDFAST_KEY" --token "$HOLDFAST_TOKEN" || exit
+n=$(ask GET "cart:$HOLDFAST_KEY")
+ask EVAL "$(cat holdfast_enter.lua)" 3 "fence:holdfast:$HOLDFAST_KEY" \
+    "holdfast:$HOLDFAST_KEY" "cart:$HOLDFAST_KEY" "$HOLDFAST_TOKEN" \
+    SET "cart:$HOLDFAST_KEY" $((n + 1))
+END
+    PATH=$(dirname "$HOLDFAST"):$PATH holdfast run "$K" -- sh add.sh
+    PATH=$(dirname "$HOLDFAST"):$PATH holdfast run "$K" -- sh add.sh
+    run env PATH="$(dirname "$HOLDFAST"):$PATH" HOLDFAST_KEY="$K" HOLDFAST_TOKEN=17 sh add.sh
+    [ "$status" = 76 ]
+    run redis-cli -e -s "${HOLDFAST_STORE#*socket=}" --eval holdfast_enter.lua \
+        "fence:holdfast:$K" "holdfast:$K" , 17 # as the page enters
+    refused LOST
+    [ "$(ask GET "cart:$K")" = 2 ]
+}
+
 @test "in MULTI, too, the script decides for itself alone" {
     grant "$K"
     enter "f:$K" "holdfast:$K" "$T"

@@ -42,6 +42,24 @@ teardown() { guard_teardown; }
     ask 'DROP TABLE names' 'DROP TABLE numbers'
 }
 
+@test "a shell script does it by sqlite3" {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    cat >sell.sh <<'END'
+sqlite3 -bail -cmd '.timeout 5000' "${HOLDFAST_STORE#sqlite:}" "
+    BEGIN IMMEDIATE;
+    INSERT INTO holdfast_enter VALUES ('$HOLDFAST_KEY', $HOLDFAST_TOKEN);
+    UPDATE seats SET n = n + 1 WHERE id = ${HOLDFAST_KEY##*/};
+    DELETE FROM holdfast_enter;
+    COMMIT"
+END
+    holdfast run "$K/1" -- sh sell.sh
+    run env HOLDFAST_KEY="$K/1" HOLDFAST_TOKEN=17 sh sell.sh
+    refused "is over"
+    run holdfast run "$K/2" -- env HOLDFAST_KEY="$K/1" sh sell.sh
+    refused "is over"
+    [ "$(n_of 1) $(n_of 2)" = "1 0" ]
+}
+
 @test "Holdfast's own tables are not guarded" {
     guard_own Holdfast holdfast_FENCE holdfast_nobody holdfast_clock holdfast_enter
     run sql_guard Mine --locks mine --key-column key
