@@ -113,10 +113,10 @@ void hf__plan_renewal(hf_lock *l)
 {
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
     int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
-    /* If it is kept this is to look whether the grant is still there. */
-    if (l->tenure)
-        left =
-            l->tenure->keep_at_us != INT64_MAX ? third : (hf__tenure_until(l) - hf__local_us()) / 3;
+    if (l->tenure && l->tenure->keep_at_us != INT64_MAX)
+        left = third; /* it is kept; this is to look whether the grant is still there */
+    else if (l->tenure)
+        left = (hf__tenure_until(l) - hf__local_us()) / 3;
     if (left < 0) left = 0;
     l->renew_at_us = hf__local_us() + (left < third ? left : third);
 }
