@@ -12,7 +12,7 @@ cli_setup() {
     # For who is going to be killed or robbed: where only time tells, not for too long.
     SHORT=() QUEUED=1
     [ -n "${HOLDFAST_TEST_STORE:-}" ] || return 0
-    promises sessions || SHORT=(--lease 3s)
+    promises sessions || SHORT=(--lease 5s)
     promises queued || QUEUED=
 }
 
@@ -35,10 +35,10 @@ cli_teardown() {
 
 holdfast() { "$HOLDFAST" "$@"; }
 
-# Until the command succeeds; fails after 10 s.
+# Until the command succeeds; fails after ten minutes, when it never will.
 await() {
-    local i
-    for ((i = 0; i < 500; i++)); do
+    local until=$((SECONDS + 600))
+    while [ "$SECONDS" -lt $until ]; do
         "$@" >/dev/null 2>&1 && return 0
         sleep 0.02
     done
@@ -59,14 +59,14 @@ background() {
 hold() {
     local key=$1
     shift
-    background run "$@" "$key" -- sh -c 'echo $$ >cmd.tmp; mv cmd.tmp cmd.pid; exec sleep 60'
+    background run "$@" "$key" -- sh -c 'echo $$ >cmd.tmp; mv cmd.tmp cmd.pid; exec sleep 1200'
     await test -s cmd.pid
 }
 
 # The status of the background command, in STATUS. It has to end before what it runs would end by
-# itself, a minute after its beginning.
+# itself, twenty minutes after its beginning.
 finished() {
-    local pid=${1:-$PID} until=$((SECONDS + 30))
+    local pid=${1:-$PID} until=$((SECONDS + 600))
     while [ "$SECONDS" -lt $until ]; do
         if gone "$pid"; then
             STATUS=0

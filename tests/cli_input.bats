@@ -128,7 +128,7 @@ refused() {
         done
         run holdfast show "$key"
         refused 64
-        run holdfast acquire -n "$key" --lease 10s
+        run holdfast acquire -n "$key" --lease 100s
         refused 64
         run holdfast break "$key" --token 5
         refused 64
@@ -292,7 +292,7 @@ refused() {
         for how in "run -n $K -- true" "run -w 0.3 $K -- true" "once -n $K -- true" \
             "acquire -n $K --lease 5" "show $K" "ls"; do
             # shellcheck disable=SC2086
-            run timeout 10 "$HOLDFAST" $how
+            run timeout 600 "$HOLDFAST" $how
             refused "${pair#*:}"
         done
     done
@@ -349,7 +349,7 @@ refused() {
     done
     # The last one counts; both are wiped, and the command's environment has neither.
     background -S "nosuch://anna:$secret@host/x" run --store="nosuch://h/?token=$secret" \
-        -S "$HOLDFAST_STORE" "$K" -- sh -c 'echo "$HOLDFAST_STORE" >url; exec sleep 60'
+        -S "$HOLDFAST_STORE" "$K" -- sh -c 'echo "$HOLDFAST_STORE" >url; exec sleep 1200'
     await test -s url
     tr '\0' ' ' <"/proc/$PID/cmdline" >cmdline
     grep -q 'anna:\*\*\*.*@host/x run ' cmdline

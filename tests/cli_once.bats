@@ -92,15 +92,15 @@ teardown() { cli_teardown; }
 }
 
 @test "a runner that is killed with its command leaves it undone: the next one runs it" {
-    background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid
     kill -KILL "$PID" "$(cat cmd.pid)"
-    run holdfast once -w 10 "$K" -- echo ran
+    run holdfast once -w 600 "$K" -- echo ran
     [ "$output" = ran ]
 }
 
 @test "--at-most-once: not even when its runner is killed" {
-    background once --at-most-once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    background once --at-most-once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid
     kill -KILL "$PID" "$(cat cmd.pid)"
     finished
@@ -119,7 +119,7 @@ teardown() { cli_teardown; }
 }
 
 @test "a lost hold doesn't mark, and gives 76" {
-    background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid
     holdfast break "$K" --token "$(token "$K")"
     finished
@@ -129,7 +129,7 @@ teardown() { cli_teardown; }
 }
 
 @test "given up by TERM while waiting: 143, and nobody left in the queue" {
-    background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 60'
+    background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid
     "$HOLDFAST" once "$K" -- touch ran 3>&- &
     waiter=$!
@@ -142,7 +142,7 @@ teardown() { cli_teardown; }
 }
 
 @test "--max-hold stops an event that hangs; it is undone" {
-    run timeout 20 "$HOLDFAST" once --max-hold 300ms "$K" -- sleep 60
+    run timeout 600 "$HOLDFAST" once --max-hold 300ms "$K" -- sleep 1200
     [ "$status" = 76 ]
     run holdfast once "$K" -- echo ran
     [ "$output" = ran ]

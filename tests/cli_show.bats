@@ -23,17 +23,17 @@ for line in sys.stdin:
 @test "ls names what is held or waited for, sorted; with --all free ones too" {
     hold "$K/b"
     holdfast run "$K/c" -- true
-    eval "$(holdfast acquire "$K/a" --lease 10s)"
+    eval "$(holdfast acquire "$K/a" --lease 100s)"
     run holdfast ls "$K/"
     [ "$status" = 0 ]
     [ "${#lines[@]}" = 3 ]
     [[ ${lines[1]} == *"$K/a "* ]]
     [[ ${lines[2]} == *"$K/b "*"pid $PID (sh -c "* ]]
-    [[ $(holdfast ls --json "$K/a") =~ \"left_ms\":([0-9]{1,4}|10000), ]]
+    [[ $(holdfast ls --json "$K/a") =~ \"left_ms\":([0-9]{1,5}|100000), ]]
     run holdfast ls --all "$K/"
     [ "${#lines[@]}" = 4 ]
     [[ ${lines[3]} == *"$K/c "*"(free)" ]]
-    holdfast acquire "$K/over" --lease 200ms >/dev/null
+    holdfast acquire "$K/over" --lease 2s >/dev/null
     await sh -c '[ -z "$("$0" ls "$1")" ]' "$HOLDFAST" "$K/over"
     run holdfast ls "$K/none"
     [ "$status" = 0 ]
@@ -119,7 +119,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     run holdfast run -n "$key" -- true
     [[ $output == *"$key"* ]]
     printf 'x\033]0;y\007\n' >evil
-    background run "$K-e" -- sh -c 'exec sleep 60' "$(cat evil)"
+    background run "$K-e" -- sh -c 'exec sleep 1200' "$(cat evil)"
     await held "$K-e"
     for how in "ls $K" "show $K-e" "run -n $K-e -- true"; do
         # shellcheck disable=SC2086
@@ -161,7 +161,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 # bats test_tags=stores
 @test "watch: a reader that went away ends it" {
     hold "$K"
-    timeout 20 sh -c '{ "$0" watch "$1" 2>err; echo $? >status; } | head -n 1' "$HOLDFAST" "$K"
+    timeout 600 sh -c '{ "$0" watch "$1" 2>err; echo $? >status; } | head -n 1' "$HOLDFAST" "$K"
     [ "$(cat status)" = 70 ]
     [ "$(wc -l <err)" = 1 ]
 }
@@ -230,7 +230,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 }
 
 @test "bench measures beside flock, and leaves nothing held" {
-    run timeout 60 "$HOLDFAST" bench "$HOLDFAST_STORE"
+    run timeout 600 "$HOLDFAST" bench "$HOLDFAST_STORE"
     [ "$status" = 0 ]
     [[ $output == *"flock"*"x "* ]]
     holdfast bench --json | documents what:s unit:s

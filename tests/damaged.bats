@@ -47,7 +47,7 @@ spoil() {
 @test "what looks at damaged rows for a change, or to delete them, ends there" {
     eval "$(holdfast acquire "$K/a" --lease 60s)"
     spoil "$K/a"
-    run timeout 60 "$HOLDFAST" watch "$K/"
+    run timeout 600 "$HOLDFAST" watch "$K/"
     [ "$status" = 65 ]
     [[ $output == *"$K/a': the row is damaged: "* ]]
     run holdfast prune --idle 60s

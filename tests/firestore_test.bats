@@ -140,7 +140,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
 
 @test "who waits stands in a line only where that is asked for" {
     hold "$K"
-    background run -w 20 "$K" -- true
+    background run -w 600 "$K" -- true
     waiting=$PID
     sleep 1
     waiters "$K" 0
@@ -150,7 +150,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     rm cmd.pid
     export HOLDFAST_STORE="$HOLDFAST_STORE?queue=1"
     hold "$K"
-    background run -w 20 "$K" -- true
+    background run -w 600 "$K" -- true
     await waiters "$K" 1
     kill "$(cat cmd.pid)"
     finished
@@ -173,7 +173,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     unset FIRESTORE_ID_TOKEN
     id_token alice >id
     export FIRESTORE_ID_TOKEN_FILE=$PWD/id
-    background run --lease 1 "$K" -- sh -c 'touch began; sleep 30'
+    background run --lease 4 "$K" -- sh -c 'touch began; sleep 1200'
     await test -e began
     id_token bob >id.new
     mv id.new id
@@ -208,7 +208,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     local alice bob
     alice=$(id_token alice) bob=$(id_token bob)
     export FIRESTORE_ID_TOKEN=$alice
-    hold "$K" --owner alice --lease 2
+    hold "$K" --owner alice --lease 5
     export FIRESTORE_ID_TOKEN=$bob
     run -75 holdfast run -n --owner bob "$K" -- true
     run -77 holdfast break "$K" --token "$(token "$K")"
@@ -217,7 +217,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     holdfast run -n --owner bob --lease 50 "$K-new" -- true
     # Whose lease is over is in nobody's way.
     kill -KILL "$PID" "$(cat cmd.pid)"
-    holdfast run -w 20 --owner bob "$K" -- true
+    holdfast run -w 600 --owner bob "$K" -- true
 }
 
 @test "a service account gets a token, which is renewed before its end" {
@@ -226,7 +226,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     export HOLDFAST_STORE="firestore://demo-holdfast?credentials=$PWD/account.json"
     holdfast run "$K" -- true
     [ "$(cat log)" = "robot@demo.example good" ]
-    holdfast run --lease 1 "$K" -- sleep 5
+    holdfast run --lease 4 "$K" -- sleep 9
     [ "$(grep -c good log)" -ge 3 ]
     run ! grep bad log
     # Another key than the server knows.
@@ -331,7 +331,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
 @test "a server that was killed and forgot everything: the hold is over, tokens go on growing" {
     holdfast acquire --lease 60 "$K" >grant
     before=$(sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p" grant)
-    background run --lease 2 "$K-held" -- sh -c 'touch began; sleep 30'
+    background run --lease 4 "$K-held" -- sh -c 'touch began; sleep 1200'
     await test -e began
     "$HOLDFAST_TEST_CONTROL" kill
     run -69 holdfast run -n "$K" -- true

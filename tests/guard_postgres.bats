@@ -33,7 +33,7 @@ teardown() { guard_teardown; }
 
 @test "a lease that has run out is over, though nobody else has come" {
     sql_guard seats --key-column id --key-prefix "$K/" | ask
-    eval "$(holdfast acquire "$K/1" --lease 100ms)"
+    eval "$(holdfast acquire "$K/1" --lease 1s)"
     await eval "! ask '$(enter_sql "$K/1" "$HOLDFAST_TOKEN" | sed "s/'/'\\\\''/g")'"
     run entered "$K/1" "$HOLDFAST_TOKEN" 'UPDATE seats SET n = 9 WHERE id = 1'
     refused "is over"

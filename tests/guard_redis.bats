@@ -42,7 +42,7 @@ teardown() { cli_teardown; }
     holdfast release "$K" --token "$T"
     run enter "f:$K" "holdfast:$K" "$T" SET "$K" 9
     is_lost
-    eval "$(holdfast acquire "$K" --lease 100ms)"
+    eval "$(holdfast acquire "$K" --lease 1s)"
     await eval "! enter 'f:$K' 'holdfast:$K' $HOLDFAST_TOKEN"
     for bad in 0 -1 1.5 9007199254740992 x ''; do
         run enter "f:$K" "holdfast:$K" "$bad"

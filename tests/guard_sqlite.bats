@@ -7,7 +7,7 @@ load guard_sql
 LEAVE='DELETE FROM holdfast_enter;'
 ask() {
     if [ $# -gt 0 ]; then printf '%s;\n' "$@"; else cat; fi |
-        sqlite3 -bail -cmd '.timeout 5000' "${HOLDFAST_STORE#sqlite:}"
+        sqlite3 -bail -cmd '.timeout 60000' "${HOLDFAST_STORE#sqlite:}"
 }
 enter_sql() { echo "INSERT INTO holdfast_enter (key, token) VALUES ('${1//\'/\'\'}', $2);"; }
 quoted() { echo "'${1//\'/\'\'}'"; }

@@ -80,7 +80,7 @@ refused() {
     refused 64
     # Watching, it keeps its connection while the server's part changes.
     HOLDFAST_STORE=$master
-    "$HOLDFAST" run "$K" --lease 2 -- sleep 60 >held.out 2>held.err 3>&- &
+    "$HOLDFAST" run "$K" --lease 5 -- sleep 1200 >held.out 2>held.err 3>&- &
     PID=$!
     STARTED+=("$PID")
     await held "$K"
@@ -305,7 +305,7 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
 
 @test "FLUSHALL under a holder: its command is stopped" {
     redis store
-    "$HOLDFAST" run "$K" --lease 2 -- sleep 60 >held.out 2>held.err 3>&- &
+    "$HOLDFAST" run "$K" --lease 5 -- sleep 1200 >held.out 2>held.err 3>&- &
     PID=$!
     STARTED+=("$PID")
     await held "$K"
@@ -319,7 +319,7 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     hold "$K"
     holder=$PID
     before=$(token "$K")
-    background run -w 60 "$K" -- sh -c 'echo "$HOLDFAST_TOKEN" >next'
+    background run -w 600 "$K" -- sh -c 'echo "$HOLDFAST_TOKEN" >next'
     waiter=$PID
     await waiters "$K" 1
     kill -KILL "$SERVER"
@@ -339,13 +339,13 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
 
 @test "a server paused for longer than the lease: no overlap, and the holder hears of it" {
     redis store
-    "$HOLDFAST" run "$K" --lease 2 -- sh -c 'echo in >>log; sleep 60; echo late >>log' \
+    "$HOLDFAST" run "$K" --lease 5 -- sh -c 'echo in >>log; sleep 1200; echo late >>log' \
         >held.out 2>held.err 3>&- &
     holder=$!
     STARTED+=("$holder")
     await held "$K"
     before=$(token "$K")
-    background run -w 60 "$K" -- sh -c 'echo "$HOLDFAST_TOKEN" >next'
+    background run -w 600 "$K" -- sh -c 'echo "$HOLDFAST_TOKEN" >next'
     await waiters "$K" 1
     kill -STOP "$SERVER"
     finished "$holder"
@@ -360,7 +360,7 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
 @test "connections that are cut are made anew, and waiters are still woken" {
     redis store
     hold "$K"
-    background run -w 60 "$K" -- true
+    background run -w 600 "$K" -- true
     await waiters "$K" 1
     ask client kill type pubsub
     ask client kill type normal skipme yes
@@ -392,7 +392,7 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     ask config set maxmemory 0
     holdfast run "$K" -- true
     kill -STOP "$SERVER"
-    run timeout 30 "$HOLDFAST" run -n "$K" -- true
+    run timeout 600 "$HOLDFAST" run -n "$K" -- true
     kill -CONT "$SERVER"
     refused 69
     # It can't save, and says so.
