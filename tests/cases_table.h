@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { NAMES = 16, TEXTS = 8, PATIENCE_MS = 60000 };
+enum { NAMES = 16, TEXTS = 8, PATIENCE_MS = 600000 };
 
 extern const char *store_url;
 

@@ -72,7 +72,7 @@ class Peer(http.server.BaseHTTPRequestHandler):
         return base64.urlsafe_b64decode(text + '=' * (-len(text) % 4))
 
     def ask(self):
-        server = http.client.HTTPConnection(args[0], timeout=30)
+        server = http.client.HTTPConnection(args[0], timeout=300)
         headers = {'Authorization': self.headers['Authorization']}
         server.request('POST', self.path, self.body(), headers)
         answer = server.getresponse()

@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -60,7 +61,7 @@ def ask(method, url, body=None, user=None):
         request.add_header('Authorization',
                            'Bearer ' + (user if user == 'owner' else id_token(user)))
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return answer.status, json.loads(answer.read() or '{}')
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -219,7 +220,7 @@ class Command:
 
     def run(self, user, *arguments, **more):
         process = self.start(user, *arguments, **more)
-        said = process.communicate(timeout=120)[0]
+        said = process.communicate(timeout=1200)[0]
         return process.returncode, said
 
     def acquire(self, user, key, *options, **more):
@@ -252,7 +253,7 @@ def users(folder):
     point(status == 403, 'and writes no more', said)
     status, later, said = cmd.acquire('bob', 'k1', '--lease', '1s', '-n')
     point(status == 0 and int(later) > int(token), 'bob acquires, by a greater token', said)
-    status, later, said = cmd.acquire('alice', 'k1', '--lease', '60', '-w', '20')
+    status, later, said = cmd.acquire('alice', 'k1', '--lease', '60', '-w', '600')
     point(status == 0, 'and alice when his lease is over', said)
     status, said = cmd.run('alice', 'release', 'k1', '--token', later)
     # A shell script, by curl. (The driver's own credentials aren't passed on.)
@@ -284,6 +285,16 @@ def document(name, collection=LOCK):
     return said['fields'] if status == 200 else None
 
 
+def await_caught(pid, number):
+    """Until the process catches this signal, or has blocked it to hear of it otherwise."""
+    while True:
+        with open(f'/proc/{pid}/status', encoding='ascii') as status:
+            masks = re.findall(r'^Sig(?:Cgt|Blk):\s*(\w+)', status.read(), flags=re.M)
+        if any(int(mask, 16) >> number - 1 & 1 for mask in masks):
+            return
+        time.sleep(0.01)
+
+
 def givers_up(folder):
     """Who gives up waiting leaves everything as it was; who is killed in the middle, a lease."""
     cmd = Command(folder)
@@ -294,15 +305,16 @@ def givers_up(folder):
     point(status == 75 and document('g1') == before, 'bob waits in vain, and has changed nothing',
           f'{status} {said}')
     waiting = cmd.start('bob', 'run', 'g1', '--owner', 'bob', '--', 'false')
+    await_caught(waiting.pid, signal.SIGTERM)
     time.sleep(1)
     waiting.terminate()
-    said = waiting.communicate(timeout=60)[0]
+    said = waiting.communicate(timeout=600)[0]
     point(waiting.returncode == 143 and document('g1') == before,
           'bob breaks off waiting, and has changed nothing', f'{waiting.returncode} {said}')
     waiting = cmd.start('bob', 'run', 'g1', '--owner', 'bob', '--', 'false')
     time.sleep(1)
     waiting.kill()
-    waiting.communicate(timeout=60)
+    waiting.communicate(timeout=600)
     point(document('g1') == before, 'bob is killed while he waits, and has changed nothing')
     status, _, said = cmd.acquire('bob', 'g1', '--lease', '60', '-w', '2',
                                   store=store + '&queue=1')
@@ -318,17 +330,17 @@ def givers_up(folder):
     point(status in (69, 75, 77) and document('g3')['owner'] == value('alice'),
           'alice hears nothing and gives up, though she has been granted it', f'{status} {said}')
     granted = int(document('g3')['granted']['integerValue'])
-    status, later, said = cmd.acquire('bob', 'g3', '--lease', '60', '-w', '60')
+    status, later, said = cmd.acquire('bob', 'g3', '--lease', '60', '-w', '600')
     point(status == 0 and int(later) > granted, 'bob acquires it when her lease is over', said)
     # alice is killed in the middle of her work.
-    working = cmd.start('alice', 'run', 'g4', '--owner', 'alice', '--lease', '3s', '--', 'sh', '-c',
-                        'echo "$HOLDFAST_TOKEN"; exec sleep 60')
+    working = cmd.start('alice', 'run', 'g4', '--owner', 'alice', '--lease', '6s', '--', 'sh', '-c',
+                        'echo "$HOLDFAST_TOKEN"; exec sleep 1200')
     token = int(working.stdout.readline())
     status, said = commit('alice', setting(DATA, 'g4', {'n': 1, 'token': token}))
     point(status == 200, 'alice writes while she works', said)
     working.kill()
-    working.communicate(timeout=60)
-    status, later, said = cmd.acquire('bob', 'g4', '--lease', '60', '-w', '60')
+    working.communicate(timeout=600)
+    status, later, said = cmd.acquire('bob', 'g4', '--lease', '60', '-w', '600')
     point(status == 0 and int(later) > token, 'she is killed, and bob acquires it', said)
     status, said = commit('alice', setting(DATA, 'g4', {'n': 9, 'token': token}))
     point(status == 403, 'her late write is refused', said)

@@ -33,7 +33,7 @@ def point(good, what, shown=''):
 def holdfast(*arguments, **env):
     env = {**os.environ, 'HOLDFAST_STORE': STORE, **env}
     done = subprocess.run([HOLDFAST, *arguments], env=env, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=1200)
     return done.returncode, done.stdout + done.stderr
 
 

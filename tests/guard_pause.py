@@ -96,7 +96,7 @@ class Sqlite(InTransactions):
 
     def __init__(self, how, number, token, who='owner'):
         import sqlite3
-        self.db = sqlite3.connect(self.path, isolation_level=None, timeout=60)
+        self.db = sqlite3.connect(self.path, isolation_level=None, timeout=600)
         self.error = sqlite3.IntegrityError
         self.how, self.number, self.token = how, number, token
 
@@ -332,7 +332,7 @@ class Firestore:
         request.add_header('Authorization',
                            'Bearer ' + (user if user == 'owner' else id_token(user, self.project)))
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=600) as answer:
                 return json.loads(answer.read() or '{}')
         except urllib.error.HTTPError as error:
             said = error.read().decode()
@@ -392,12 +392,12 @@ def id_token(user, project):
 def holdfast(*arguments):
     env = {**os.environ, 'HOLDFAST_STORE': STORE}
     done = subprocess.run([HOLDFAST, *arguments], env=env, capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=120)
+                          stdin=subprocess.DEVNULL, timeout=1200)
     return done.returncode, done.stdout + done.stderr
 
 
 def acquire(key, lease, who):
-    status, said = holdfast('acquire', key, '--lease', lease, '-w', '60', '--owner', who)
+    status, said = holdfast('acquire', key, '--lease', lease, '-w', '600', '--owner', who)
     match = re.search(r"HOLDFAST_TOKEN='?(\d+)", said)
     if status or not match:
         raise RuntimeError(f'acquire {key}: {status} {said}')
@@ -423,7 +423,7 @@ class Holder:
         """Goes on; whether its write was accepted."""
         self.process.send_signal(signal.SIGCONT)
         self.said += self.process.stdout.read()
-        if self.process.wait(120) or not re.search('wrote|refused', self.said):
+        if self.process.wait(1200) or not re.search('wrote|refused', self.said):
             raise RuntimeError(f'a holder ended badly: {self.said}')
         return 'wrote' in self.said
 
@@ -441,6 +441,8 @@ def be_holder(kind, how, case, number, who, lease_ms):
                 n = database.value() if within else database.read()
                 break
             except Refused:    # so slow that the lease was over before the reading: a longer one
+                # What may be left of it is in the way of the same owner.
+                holdfast('release', key, '--token', str(database.token))
                 lease_ms *= 2
         print('read', flush=True)
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -61,7 +61,7 @@ class Home:
             'LD_LIBRARY_PATH': found['libholdfast.so.0.1.0'],
         }
 
-    def sh(self, text, limit=60):
+    def sh(self, text, limit=1200):
         """(status, what it printed); nothing that it started stays."""
         process = subprocess.Popen(['sh', '-eu', '-c', text], cwd=self.path, env=self.env,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
@@ -173,7 +173,7 @@ def run_js(home, text, where):
     os.symlink(package, os.path.join(home.path, 'node_modules', 'holdfast'))
     home.write('sell.mjs', text)
     home.env, own = {**os.environ, 'LANG': 'C.UTF-8'}, home.env     # the packages are in its cache
-    status, said = home.sh(f'{package}/test/run {BUILD} {home.path}/sell.mjs', limit=300)
+    status, said = home.sh(f'{package}/test/run {BUILD} {home.path}/sell.mjs', limit=3000)
     home.env = own
     point(status == 0 and re.search(r'^sold by token \d+ false\nseats/12/A/5 0$', said, re.M),
           f'{where}: sells, and lists', said)

@@ -20,7 +20,7 @@ import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-LIMIT = 90      # seconds that any one thing may take before it counts as stuck
+LIMIT = 900     # seconds that any one thing may take before it counts as stuck
 
 
 class Report:

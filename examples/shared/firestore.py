@@ -8,7 +8,7 @@ import os
 import time
 import urllib.parse
 
-LIMIT = 60      # seconds that one request may take
+LIMIT = 600     # seconds that one request may take
 AGAIN = (409, 429, 503)     # contention, too much, not now: to be asked again, as the SDKs do
 PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 # Of a lock's document what the examples look at, as it is before anybody took it.

@@ -8,7 +8,7 @@ const holdfast = require('../lib/index.js');
 const { cases } = require('../../cases.json');
 
 const [url, only = ''] = process.argv.slice(2);
-const PATIENCE_MS = 60000;
+const PATIENCE_MS = 600000;
 const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 const plain = (text) => text.toLowerCase().replace(/[_ ]/g, '');
 const repeated = (value) => (Array.isArray(value) ? value[0].repeat(value[1]) : value);

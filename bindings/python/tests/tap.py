@@ -7,7 +7,7 @@ import tempfile
 import time
 import traceback
 
-PATIENCE = 60       # seconds; nothing takes so long
+PATIENCE = 600      # seconds; nothing takes so long
 
 
 def scratch_url(url):
