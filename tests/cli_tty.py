@@ -252,7 +252,7 @@ def test_ctrl_c_ends_the_command_and_gives_130(terminal):
 def test_ctrl_c_ends_the_script_that_called_us(terminal):
     t = terminal()
     with open('script', 'w', encoding='utf-8') as file:
-        file.write('for i in 1 2 3; do "$HOLDFAST" run $K -- sh -c "echo $i >pid; exec sleep 1200"\n'
+        file.write('for i in 1 2 3; do "$HOLDFAST" run $K -- sh -c "echo $i >pid; exec sleep 999"\n'
                    'echo went-on; done\n')
     t.do('bash script')
     await_file('pid')
