@@ -2,39 +2,10 @@
  * staged_lease.c - a store without a clock for leases (HF_CAN_LEASES): sessions that end too early,
  * can't be made, can't be kept, are not heard of.
  */
-#include "staged.h"
-#include "test.h"
+#include "staged_pair.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static hf *h, *rival;
-static hf_lock *lock, *other;
-
-static void begin(void)
-{
-    stage(HF_CAN_LEASES);
-    h = stage_open("a");
-    rival = stage_open("rival");
-    lock = other = NULL;
-}
-
-static void done(void)
-{
-    stage_uncue();
-    stage_forge(NULL);
-    hf_close(h);
-    hf_close(rival);
-}
-
-static void break_it(void) { OK(hf_break(rival, "k", hf_token(lock), &stage_error)); }
-
-static void await_queue(uint32_t n)
-{
-    hf_row *row;
-    while (!(row = stage_row("k")) || __atomic_load_n(&row->n_queue, __ATOMIC_SEQ_CST) != n)
-        hf__pause(1000);
-}
 
 static void await_lost(hf_lock *l)
 {
@@ -46,7 +17,7 @@ static void await_lost(hf_lock *l)
 static void a_session_that_cannot_be_made_is_away(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     stage_cue(S_MAKE, 1, 1, INSTEAD, HF_UNKNOWN, NULL);
     IS(HF_UNAVAILABLE, stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_cue(S_MAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
@@ -79,7 +50,7 @@ static void many_holds_share_what_is_made_once(void **state)
     (void)state;
     static char names[6][8] = {"a", "b", "c", "d", "e", "f"};
     pthread_t thread[6];
-    begin();
+    begin(LEASES);
     stage_cue(S_MAKE, 1, 1, INSTEAD, 0, takes_long);
     for (int i = 0; i < 6; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, hold_one, names[i]), 0);
@@ -93,7 +64,7 @@ static void many_holds_share_what_is_made_once(void **state)
 static void a_session_that_died_unnoticed_is_replaced(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "x", 0, 60000, 0, &other));
     stage_kill_sessions();
     OK(stage_acquire(h, "k", 1000, 60000, 0,
@@ -114,7 +85,7 @@ static void kill_again(void)
 static void sessions_that_die_again_and_again(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "x", 0, 60000, 0, &other));
     kills = 1 << 30;
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, kill_again);
@@ -133,7 +104,7 @@ static void a_waiter_whose_session_dies_asks_anew(void **state)
     (void)state;
     pthread_t thread;
     static char key[] = "k";
-    begin();
+    begin(LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     pthread_create(&thread, NULL, hold_one, key);
     await_queue(1);
@@ -146,7 +117,7 @@ static void a_waiter_whose_session_dies_asks_anew(void **state)
 static void what_is_over_here_stays_over(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "k", 0, 200, HF_NO_RENEW, &lock));
     await_lost(lock);
     IS(HF_LOST, hf_renew(lock, 0, &stage_error));
@@ -164,7 +135,7 @@ static void what_is_over_here_stays_over(void **state)
 static void half_of_it_has_to_be_left(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "x", 0, 60000, 0, &other));
     stage_cue(S_KEEP, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_suspend(40000000);
@@ -182,7 +153,7 @@ static void the_answer_comes_too_late(void) { stage_suspend(70000000); }
 static void one_that_was_kept_too_late_is_over(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_cue(S_KEEP, 1, 1, INSTEAD, 0, the_answer_comes_too_late);
     IS(HF_LOST, hf_renew(lock, 0, &stage_error));
@@ -200,7 +171,7 @@ static void one_that_was_kept_too_late_is_over(void **state)
 static void a_renewal_looks_whether_it_is_there(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     OK(hf_renew(lock, 0, &stage_error));
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
@@ -218,7 +189,7 @@ static void a_renewal_looks_whether_it_is_there(void **state)
 static void another_length_is_another_session(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     OK(hf_renew(lock, 30000, &stage_error));
     assert_true(hf_left_ms(lock) <= 30000);
@@ -248,7 +219,7 @@ static void another_length_is_another_session(void **state)
 static void a_hold_in_doubt_ends_with_either(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_cue(S_SWAP, 1, 1 << 30, ALTHOUGH, HF_UNKNOWN, NULL);
     IS(HF_UNKNOWN, hf_renew(lock, 20000, &stage_error));
@@ -295,7 +266,7 @@ static void adopted_holds(void **state)
 {
     (void)state;
     hf_lock *mine;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, HF_DETACHED, &other));
     uint64_t token = hf_token(other);
     stage_cue(S_LEFT, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
@@ -327,7 +298,7 @@ static void adopted_holds(void **state)
 static void what_is_kept_for_a_while(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     hf_options o = HF_OPTIONS_INIT;
     o.wait_ms = 0;
     o.lease_ms = 60000;
@@ -361,7 +332,7 @@ static void the_dead_in_front_are_passed(void **state)
     (void)state;
     pthread_t thread[2];
     static char key[] = "k";
-    begin();
+    begin(LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     hf *third = stage_open("b");
     /* A waiter that dies at the head, and one behind it. */
@@ -385,7 +356,7 @@ static void the_dead_in_front_are_passed(void **state)
 static void who_gave_up_unheard_is_withdrawn_later(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     /* It gets in line and never hears of it. */
     stage_cue(S_SWAP, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
@@ -413,7 +384,7 @@ static void who_gave_up_unheard_is_withdrawn_later(void **state)
 static void a_damaged_row_is_not_withdrawn_from_for_ever(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     stage_cue(S_SWAP, 1, 1 << 30, ALTHOUGH, HF_UNKNOWN, NULL);
     IS(HF_UNKNOWN, stage_acquire(h, "k", 100, 60000, 0, &lock));
@@ -431,7 +402,7 @@ static void a_store_that_is_away_ends_sessions_itself(void **state)
     (void)state;
     hf_lock *l[3];
     static const int64_t lease[] = {60000, 50000, 40000};
-    begin();
+    begin(LEASES);
     for (int i = 0; i < 3; i++) {
         static const char *const key[] = {"a", "b", "c"};
         OK(stage_acquire(h, key[i], 0, lease[i], 0, &l[i]));
@@ -447,7 +418,7 @@ static void a_store_that_is_away_ends_sessions_itself(void **state)
 static void what_nobody_needs_any_more_may_run_out(void **state)
 {
     (void)state;
-    begin();
+    begin(LEASES);
     OK(stage_acquire(h, "k", 0, 300, 0, &lock));
     OK(hf_release(lock, &stage_error));
     uint64_t keeps = stage_calls(S_KEEP);

@@ -3,8 +3,7 @@
  * good; deaths that are told of, or not.
  */
 #include "admin.h"
-#include "staged.h"
-#include "test.h"
+#include "staged_pair.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,34 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { SERVER = 0, BELLS = HF_CAN_SESSIONS | HF_CAN_BELLS, LOCAL = HF_CAN_INSTANT | BELLS };
-
-static hf *h, *rival;
-static hf_lock *lock, *other;
-
-static void begin(unsigned can)
-{
-    stage(can);
-    h = stage_open("a");
-    rival = stage_open("rival");
-    lock = other = NULL;
-}
-
-static void done(void)
-{
-    stage_uncue();
-    stage_forge(NULL);
-    hf_close(h);
-    hf_close(rival);
-}
-
-static void await_queue(uint32_t n)
-{
-    hf_row *row;
-    while (!(row = stage_row("k")) || __atomic_load_n(&row->n_queue, __ATOMIC_SEQ_CST) != n)
-        hf__pause(1000);
-}
 
 /* ---- lists ---- */
 

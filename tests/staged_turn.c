@@ -2,34 +2,10 @@
  * staged_turn.c - replies that are lost, rows that others have changed, stores that are away: what
  * becomes of a release, a renewal, a mark, a break, a fence, one by one.
  */
-#include "staged.h"
-#include "test.h"
+#include "staged_pair.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { SERVER = 0, LOCAL = HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_BELLS };
-
-static hf *h, *rival;
-static hf_lock *lock, *other;
-
-static void begin(unsigned can)
-{
-    stage(can);
-    h = stage_open("a");
-    rival = stage_open("rival");
-    lock = other = NULL;
-}
-
-static void done(void)
-{
-    stage_uncue();
-    hf_close(h);
-    hf_close(rival);
-}
-
-/* An operator's hand, while a request of ours is under way. */
-static void break_it(void) { OK(hf_break(rival, "k", hf_token(lock), &stage_error)); }
 
 static void break_and_take(void)
 {

@@ -2,40 +2,12 @@
  * staged_wait.c - waits on stores that are away, lose replies, tell of nothing or of the wrong
  * thing: each wait ends, once, with what is true.
  */
-#include "staged.h"
-#include "test.h"
+#include "staged_pair.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum {
-    SERVER = 0,
-    WATCHED = HF_CAN_BELLS, /* with HF_CAN_SESSIONS taken away again: see `begin` */
-    BELLS = HF_CAN_SESSIONS | HF_CAN_BELLS,
-    LOCAL = HF_CAN_INSTANT | BELLS
-};
-
-static hf *h, *rival;
-static hf_lock *lock, *other;
-
-static void begin(unsigned can)
-{
-    stage(can);
-    if (can == WATCHED) stage_driver.can &= ~(unsigned)HF_CAN_BELLS;
-    h = stage_open("a");
-    rival = stage_open("rival");
-    lock = other = NULL;
-}
-
-static void done(void)
-{
-    stage_uncue();
-    stage_forge(NULL);
-    hf_close(h);
-    hf_close(rival);
-}
 
 /* ---- a thread that waits ---- */
 
@@ -79,13 +51,6 @@ static void ends(struct asker *a, int code)
     assert_int_equal(pthread_join(a->thread, NULL), 0);
     if (a->code != code)
         fail_msg("%s, not %s: %s", hf_code_name(a->code), hf_code_name(code), a->err.text);
-}
-
-static void await_queue(uint32_t n)
-{
-    hf_row *row;
-    while (!(row = stage_row("k")) || __atomic_load_n(&row->n_queue, __ATOMIC_SEQ_CST) != n)
-        hf__pause(1000);
 }
 
 /* ---- who comes late ---- */
