@@ -162,8 +162,10 @@ static void fault(struct link *l, int side, const char *data, size_t n, size_t f
 static void carry(struct link *l, int side)
 {
     char data[CHUNK];
-    ssize_t n = recv(l->fd[side], data, sizeof data, 0);
-    if (n < 0 && errno == EINTR) return;
+    /* The event may be of a connection that was closed since it was told, and another has its
+       place: nobody may ever say anything there. */
+    ssize_t n = recv(l->fd[side], data, sizeof data, MSG_DONTWAIT);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (l->fd[CLIENT] < 0) { /* its client is gone; what the server says goes nowhere */
         if (delivered) state.answered = 1;
         if (n <= 0) close_side(l, side);
@@ -261,7 +263,7 @@ int proxy_start(struct proxy *p, const char *server)
     socklen_t len = sizeof in;
     int pair[2];
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&in, sizeof in) ||
         listen(listener, LINKS) || getsockname(listener, (struct sockaddr *)&in, &len) ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
