@@ -209,10 +209,12 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
     if (is && told.rev) {
         true_word = told.rev < row->rev || hf_row_equal(&told, row);
     } else if (is) {
+        /* Of an earlier holder, it is of an older row. */
         const hf_party *p = &row->party[0], *is_told = &told.party[0];
-        true_word = told.n_holders == 1 && is_told->token == p->token &&
-                    is_told->since_us == p->since_us && is_told->flags == p->flags &&
-                    is_told->expires_us == p->expires_us && !memcmp(is_told->id, p->id, 16);
+        true_word = told.n_holders == 1 &&
+                    (memcmp(is_told->id, p->id, 16) != 0 ||
+                     (is_told->token == p->token && is_told->since_us == p->since_us &&
+                      is_told->flags == p->flags && is_told->expires_us == p->expires_us));
     }
     hf_row_clear(&told);
     return true_word;
