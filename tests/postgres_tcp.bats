@@ -33,13 +33,7 @@ password_for() {
     cat hba >"$hba"
     ask -c 'SELECT pg_reload_conf()' >/dev/null
 }
-free_port() {
-    python3 -c '
-import socket
-with socket.socket() as s:
-    s.bind(("127.0.0.1", 0))
-    print(s.getsockname()[1])'
-}
+free_port() { "$SOURCE/tests/servers/free_port"; }
 
 @test "TLS: the server's certificate counts" {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \

@@ -32,12 +32,7 @@ redis() {
 }
 answers() { redis-cli -s "$1" ping 2>&1 | grep -q 'PONG\|NOAUTH'; }
 ask() { redis-cli -s "$PWD/store" "$@"; }
-free_port() {
-    python3 -c 'import socket
-s = socket.socket()
-s.bind(("127.0.0.1", 0))
-print(s.getsockname()[1])'
-}
+free_port() { "$SOURCE/tests/servers/free_port"; }
 # The last command ended with this status, and said one line.
 refused() {
     echo "status $status: $output"

@@ -28,9 +28,10 @@ import threading
 import time
 
 TOP, BUILD = (os.path.realpath(path) for path in sys.argv[1:3])
-JOBS = 2
+JOBS = 4        # most of the time is spent waiting
 LIMIT = 180     # seconds for one check; what hangs is found too
-GLANCE = 5      # seconds for one that isn't expected to find anything,
+CASE = 45       # seconds for a case of bats, which hangs most often
+GLANCE = 3      # seconds for one that isn't expected to find anything,
 PATIENCE = 7200     # however long its first point takes
 
 
@@ -66,6 +67,8 @@ class Copy:
         """The first thing that the check finds, or ''; and how many points passed."""
         command, env = check.command(self), {**os.environ, 'TMPDIR': self.tmp}
         started = time.monotonic()
+        if not glance:
+            env['BATS_TEST_TIMEOUT'] = str(CASE)
         env.update({name: self.here(value) for name, value in check.env.items()})
         process = subprocess.Popen(command, cwd=self.build, env=env, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

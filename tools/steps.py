@@ -17,7 +17,7 @@ TTY = sys.stdout.isatty()
 CORES = len(os.sched_getaffinity(0))
 # A limit is there to end what hangs, and nothing else: no test is wrong because it took long. Those
 # of tests/meson.build are generous where nothing else runs; a machine may be slow, or busy.
-PATIENCE = 10
+PATIENCE = 5
 LIMIT = 4 * 3600    # of one command, in seconds
 
 # What is built: the compiler, the options, and the environment of what runs.
@@ -339,7 +339,7 @@ STEPS = {
     'build gcc': (build('gcc'), []),
     'test gcc': (tests('gcc', '--no-suite', 'stores'), ['build gcc']),
     # With servers most of the time is spent waiting: for leases to end, for them to start.
-    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(2 * CORES)),
+    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(3 * CORES)),
                     ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),

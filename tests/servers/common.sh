@@ -55,10 +55,9 @@ control_kill() {
 control_start() {
     (server_run) >>"$dir/log" 2>&1 </dev/null 3>&- &
     echo $! >"$dir/pid"
-    tries=0
+    starts=$(date +%s)
     until server_answers >>"$dir/log" 2>&1; do
-        tries=$((tries + 1))
-        if [ $tries -gt 9000 ] || gone "$(cat "$dir/pid")"; then
+        if [ $(($(date +%s) - starts)) -gt 600 ] || gone "$(cat "$dir/pid")"; then
             tail -n 6 "$dir/log" | sed 's/^/# /'
             echo 'Bail out! the server does not start'
             exit 1
@@ -76,20 +75,8 @@ control_backup() { server_backup >>"$dir/log" 2>&1; }
 control_restore() { server_restore >>"$dir/log" 2>&1; }
 control_can() { echo "$can"; }
 
-# A port that was free a moment ago, and that no connection is given when it is made: below 32768.
-free_port() {
-    python3 -c '
-import random, socket
-while True:
-    port = random.randrange(10000, 32768)
-    with socket.socket() as s:
-        try:
-            s.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-    print(port)
-    break'
-}
+# A port that is free, and nobody else's.
+free_port() { "${0%/*}/free_port"; }
 
 # shellcheck disable=SC2317  # reached by the trap
 end() {
