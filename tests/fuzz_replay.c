@@ -1,8 +1,8 @@
 /*
- * replay.c - runs a fuzz target on the files that are named, once each, where there is no fuzzer:
- * for the coverage of what is kept in corpus/.
+ * fuzz_replay.c - runs a fuzz target on the files that are named, once each, where there is no
+ * fuzzer: for the coverage of what is kept in fuzz/corpus/.
  */
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 
 /* Those that have nothing to prepare. */
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv)
