@@ -339,7 +339,7 @@ STEPS = {
     'build gcc': (build('gcc'), []),
     'test gcc': (tests('gcc', '--no-suite', 'stores'), ['build gcc']),
     # With servers most of the time is spent waiting: for leases to end, for them to start.
-    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(3 * CORES)),
+    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(2 * CORES)),
                     ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),
