@@ -164,7 +164,10 @@ async function main() {
         `(${ours.toFixed(1)} times)`);
     console.log(`${uncontended.Mutex < uncontended['async-mutex'] ? 'ok' : 'not ok'} 2 - ` +
         'a Mutex costs less than its peer');
-    console.log('1..2');
+    const flat = Math.max(...['Mutex', 'KeyedMutex'].map((name) => long[name] / few[name]));
+    console.log(`${flat < 20 ? 'ok' : 'not ok'} 3 - a long line costs no more ` +
+        `(${flat.toFixed(1)} times as much)`);
+    console.log('1..3');
 }
 
 const at = process.argv.indexOf('--one');

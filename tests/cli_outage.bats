@@ -111,7 +111,7 @@ unreachable() {
     server pause
     await gone "$(cat cmd.pid)"
     took=$((($(date +%s%N) - start) / 1000000))
-    [ "$took" -lt 60000 ]
+    [ "$took" -lt 25000 ]
     server resume
     finished
     [ "$STATUS" = 76 ]

@@ -12,7 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEEP_MS = 3600000, BOUND_MS = 300000, FOREVER_BOUND_MS = 600000, REOPEN_AFTER = 20 };
+enum {
+    KEEP_MS = 3600000,
+    BOUND_MS = 300000,
+    TOLD_MS = 25000,
+    FOREVER_BOUND_MS = 600000,
+    REOPEN_AFTER = 20
+};
 
 static struct party *me;
 static int my_number;
@@ -63,7 +69,7 @@ static void hold_on(hf_lock *lock, struct hold *hold, int64_t until_us)
         usleep(400);
     }
     hold->lost = 1;
-    if (told.fd >= 0 && poll(&told, 1, BOUND_MS) != 1) odd("a lost lock wasn't told", 0);
+    if (told.fd >= 0 && poll(&told, 1, TOLD_MS) != 1) odd("a lost lock wasn't told", 0);
 }
 
 static void hold_and_release(hf_lock *lock, int key, int64_t asked_us)
