@@ -310,7 +310,7 @@ def memory(step):
 
 def fuzz(step):
     """Each target for some seconds, two at once; before a release, for an hour:
-    HF_FUZZ_SECONDS=3600 tools/test fuzz."""
+    HF_FUZZ_SECONDS=3600 HF_FUZZ_SEED=0 tools/test fuzz."""
     seconds = os.environ.get('HF_FUZZ_SECONDS', '15')
     step.run(['tests/fuzz/run', build_dir('fuzz'), seconds], env=BUILDS['fuzz'][2],
              limit=12 * int(seconds) + LIMIT)

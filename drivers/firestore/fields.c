@@ -103,7 +103,8 @@ static json_t *from_value(const json_t *value, int depth, int *ret_rc)
     size_t i;
     int64_t n;
     int bad = 0;
-    if (text) return made(json_stringn(json_string_value(text), json_string_length(text)), ret_rc);
+    if (json_is_string(text))
+        return made(json_stringn(json_string_value(text), json_string_length(text)), ret_rc);
     if (!list && !map) return read_number(value, &n) ? made(json_integer(n), ret_rc) : NULL;
     if (!depth) return NULL;
     if (list) {
