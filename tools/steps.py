@@ -151,8 +151,8 @@ def servers(step):
     for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'node-versions',
                  'porcupine', 'python-packages'):
         step.check(step.run([os.path.join('tools', name)]) == 0, f'tools/{name}', f'tools/{name}')
-    again = 'tools/node-packages tests/web'
-    step.check(step.run(again.split()) == 0, again, again)
+    for again in 'tools/node-packages tests/web', 'tools/bench-peers matplotlib':
+        step.check(step.run(again.split()) == 0, again, again)
 
 
 def count_points(step, folder, env_text):

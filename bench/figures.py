@@ -1,0 +1,119 @@
+"""What the measured numbers say: figures, each with what it is held against. Used by bench/run and
+bench/report."""
+import collections
+
+# Stores with a server (tests/servers/NAME starts it), and the peers that are measured on it: a
+# name, what finds it (None: it is there), its program.
+STORES = {
+    'etcd': [('etcdctl lock', None, 'peer_etcdctl.py')],
+    'firestore': [],
+    'mongodb': [],
+    'postgres': [('advisory locks', None, 'bench-peer-advisory')],
+    'redis': [('redis-py', ['tools/bench-peers', 'redis-py'], 'peer_redis_py.py'),
+              ('redlock', ['tools/bench-peers', 'redlock'], 'peer_redlock.js')],
+}
+# Nobody is woken there: a handover takes as long as it takes until the other one looks.
+SILENT = ['firestore']
+
+# value in unit; peer: what it is held against, with its own number, or ''; ratio: value / peer, or
+# None; target: the ratio's, or the value's where there is no peer; None: none.
+Figure = collections.namedtuple('Figure', 'work value unit peer peer_value peer_unit ratio target')
+
+
+def amount(value, unit):
+    digits = 0 if value == int(value) or value >= 100 else 1 if value >= 10 else 2
+    return f'{value:.{digits}f} {unit}'.strip()
+
+
+def reached(figure):
+    """None where there is no target."""
+    if figure.target is None:
+        return None
+    return (figure.value if figure.ratio is None else figure.ratio) <= figure.target
+
+
+class Table:
+    def __init__(self, found):
+        self.found = found
+        self.rows = []
+
+    def ratio(self, work, name, peer_name, peer, target=None, quantile='p50'):
+        if name in self.found and peer in self.found:
+            mine, other = self.found[name], self.found[peer]
+            self.rows.append(Figure(work, mine[quantile], mine['unit'], peer_name,
+                                    other[quantile], other['unit'],
+                                    mine[quantile] / other[quantile] if other[quantile] else None,
+                                    target if other[quantile] else None))
+
+    def value(self, work, name, quantile='p50', target=None):
+        if name in self.found:
+            mine = self.found[name]
+            self.rows.append(Figure(work, mine[quantile], mine['unit'], '', None, '', None, target))
+
+
+def pairs(table):
+    for how, text in ('single', ''), ('threads', ' (threads)'):
+        # mem: is for threads. Where there is none but one, the C library's mutex isn't atomic.
+        goal = {'flock': 0.12} if how == 'single' else {'mutex': 10}
+        for peer, name in (('flock', 'flock(2)'), ('lmdb', 'LMDB'), ('sqlite', 'SQLite'),
+                           ('robust mutex', 'robust mutex')):
+            table.ratio(f'file: acquire+release{text}', f'{how} file', name, f'{how} {peer}',
+                        goal.get(peer))
+        table.ratio(f'file: the same, 1,000 keys{text}', f'{how} file, 1000 keys', 'flock(2)',
+                    f'{how} flock')
+        table.ratio(f'mem: acquire+release{text}', f'{how} mem', 'mutex', f'{how} mutex',
+                    goal.get('mutex'))
+        table.ratio(f'mem: the same{text}', f'{how} mem', 'compare-and-swap', f'{how} cas')
+        table.ratio(f'mem: the same, 1,000 keys{text}', f'{how} mem, 1000 keys', 'mutex',
+                    f'{how} mutex')
+
+
+def processes(table):
+    table.ratio('file: handover between processes', 'handover', 'futex', 'futex', 1.5)
+    table.ratio('file: hf_release with a waiter', 'release', 'futex', 'futex')
+    for quantile, target in ('p50', None), ('p99', 20), ('max', None):
+        table.value(f'file: holder killed to next, {quantile}', 'killed', quantile, target)
+    for peer, name, target in (('flock true', 'flock(1)', 1.1), ('true', 'true', None)):
+        table.ratio('holdfast run KEY -- true', 'holdfast run true', name, peer, target)
+
+
+def parked(table):
+    for where in ('file: keys', 'file: one key', 'mem: keys', 'mem: one key'):
+        for what, target in (('threads', 8), ('memory', 64), ('cpu a second', 1),
+                             ('wakeups a second', 0.5), ('parked after', None),
+                             ('served after', None)):
+            table.value(f'{where.replace(":", ": parked waits,")}, {what}', f'{where} {what}',
+                        'p50', target)
+
+
+def python(table):
+    table.value('Python: with store.lock() on file:', 'python: with', 'p50', 3)
+    table.ratio('Python: the same', 'python: with', 'filelock', 'python: filelock', 0.05)
+    table.ratio('Python: the same', 'python: with', 'threading.Lock', 'python: threading.Lock')
+
+
+def stores(table):
+    for store, peers in STORES.items():
+        base = 'raw' if f'{store}: raw' in table.found else 'write'
+        pair = f'{store}: acquire+release'
+        if base == 'raw':
+            table.ratio(pair, pair, 'its library alone', f'{store}: raw', 2.2)
+        table.ratio(pair, pair, 'a write', f'{store}: write', None if base == 'raw' else 2.2)
+        table.ratio(f'{store}: handover between processes', f'{store}: handover',
+                    'a round trip', f'{store}: trip', None if store in SILENT else 4)
+        for who, text in (('one handle', '100 waits of one process'), ('handles', '40 waiters')):
+            name = f'{store}: served to {who}'
+            name = name if name in table.found else f'{store}: crowd of {who}'
+            table.value(f'{store}: {text}, requests a second', name)
+        for peer, _, _ in peers:
+            table.ratio(f'{store}: {peer}, acquire+release', f'{store}: {peer} acquire+release',
+                        'its library alone', f'{store}: {peer} raw')
+            table.ratio(f'{store}: {peer}, handover', f'{store}: {peer} handover',
+                        'a round trip', f'{store}: {peer} raw')
+
+
+def figures(found):
+    table = Table(found)
+    for part in pairs, processes, parked, python, stores:
+        part(table)
+    return table.rows

@@ -1,0 +1,136 @@
+"""bench/report: the table and the plots of kept results."""
+import json
+import os
+import sys
+
+import matplotlib
+matplotlib.use('Agg')
+from matplotlib import pyplot    # noqa: E402  (the backend comes first)
+
+from figures import SILENT, STORES, amount, figures, reached    # noqa: E402
+
+OURS, OTHERS, LIMIT = '#1b6ca8', '#9aa5b1', '#d08c2e'
+LEAST = 1e-3    # what a logarithmic axis shows for nothing
+matplotlib.rcParams.update({'svg.hashsalt': 'holdfast', 'svg.fonttype': 'none', 'font.size': 9,
+                            'axes.spines.top': False, 'axes.spines.right': False})
+
+
+def save(figure, folder, name):
+    figure.tight_layout()
+    for kind, metadata in ('svg', {'Date': None}), ('png', {'Software': None}):
+        figure.savefig(os.path.join(folder, f'{name}.{kind}'), dpi=120, metadata=metadata)
+    pyplot.close(figure)
+    return name
+
+
+def bars(folder, name, title, label, found, line=None):
+    """found: (text, value, colour), from top to bottom. None where there is nothing to show."""
+    if not found:
+        return None
+    figure, axes = pyplot.subplots(figsize=(7.5, 0.9 + 0.27 * len(found)))
+    places = range(len(found), 0, -1)
+    axes.barh(places, [value for _, value, _ in found], color=[colour for *_, colour in found],
+              height=0.7)
+    axes.set_xscale('log')
+    axes.set_yticks(list(places), [text for text, _, _ in found])
+    for place, (_, value, _) in zip(places, found):
+        text = f'{value:,.0f}' if value >= 100 else f'{value:.3g}' if value > LEAST else '0'
+        axes.annotate(' ' + text, (value, place), va='center', fontsize=8)
+    axes.set_ylim(0.2, len(found) + 0.8)
+    if line:
+        axes.axvline(line, color=LIMIT, linestyle='--', linewidth=1)
+    axes.set_xlabel(label)
+    axes.set_title(title, loc='left', fontsize=10)
+    axes.margins(x=0.12)
+    return save(figure, folder, name)
+
+
+def one_process(folder, numbers):
+    """Uncontended pairs."""
+    shown = [('a compare-and-swap', 'threads cas', LIMIT),
+             ('pthread mutex', 'threads mutex', OTHERS),
+             ('robust mutex', 'threads robust mutex', OTHERS),
+             ('Holdfast, mem:', 'threads mem', OURS),
+             ('Holdfast, file:', 'single file', OURS), ('flock(2)', 'single flock', OTHERS),
+             ('OFD lock', 'single ofd', OTHERS), ('LMDB put, delete', 'single lmdb', OTHERS),
+             ('SQLite insert, delete', 'single sqlite', OTHERS),
+             ('Holdfast, Python, file:', 'python: with', OURS),
+             ('filelock (Python)', 'python: filelock', OTHERS)]
+    scale = {'ns': 1, 'us': 1000, 'µs': 1000, 'ms': 1e6}
+    return bars(folder, 'pairs', 'acquire and release, nobody else wants it',
+                'nanoseconds (median)',
+                [(text, numbers[name]['p50'] * scale[numbers[name]['unit']], colour)
+                 for text, name, colour in shown if name in numbers])
+
+
+def on_stores(folder, numbers, what, title, base_of):
+    found = []
+    for store, peers in STORES.items():
+        for who, prefix in [('Holdfast', ''), *((peer, peer + ' ') for peer, _, _ in peers)]:
+            name, base = f'{store}: {prefix}{what}', base_of(store, prefix)
+            if name in numbers and base in numbers and (what != 'handover' or store not in SILENT):
+                found.append((f'{store}: {who}', numbers[name]['p50'] / numbers[base]['p50'],
+                              OTHERS if prefix else OURS))
+    return bars(folder, 'stores-' + what.split('+', 1)[0], title,
+                'round trips of a bare write beside it (medians)', found)
+
+
+def plots(folder, numbers, rows):
+    def bare(store, prefix):
+        raw = f'{store}: {prefix}raw'
+        return raw if prefix or raw in numbers else f'{store}: write'
+
+    def trip(store, prefix):
+        return f'{store}: {prefix}raw' if prefix else f'{store}: trip'
+    goals = [(row.work, (row.value if row.ratio is None else row.ratio) / row.target, OURS)
+             for row in rows if row.target]
+    drawn = [one_process(folder, numbers),
+             on_stores(folder, numbers, 'acquire+release', 'acquire and release on a server', bare),
+             on_stores(folder, numbers, 'handover', 'from one process to the next', trip),
+             bars(folder, 'targets', 'measured, as a part of the target', 'target = 1',
+                  [(text, max(part, LEAST), colour) for text, part, colour in goals], line=1)]
+    return [name for name in drawn if name]
+
+
+def text_of(row):
+    peer = f'{row.peer} {amount(row.peer_value, row.peer_unit)}' if row.peer else ''
+    ratio = '' if row.ratio is None else f'{row.ratio:.2f} x'
+    target = '' if row.target is None else f'≤ {row.target}{" x" if ratio else ""}'
+    verdict = {None: '', True: 'reached', False: '**missed**'}[reached(row)]
+    return [row.work, amount(row.value, row.unit), peer, ratio, target, verdict]
+
+
+def write(path, lines):
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('\n'.join(lines) + '\n')
+
+
+def main():
+    path = sys.argv[1]
+    folder = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.abspath(path))
+    with open(path, encoding='utf-8') as file:
+        kept = json.load(file)
+    numbers = {name: number for part in kept['parts'].values()
+               for name, number in part['numbers'].items()}
+    rows = figures(numbers)
+    os.makedirs(folder, exist_ok=True)
+    drawn = plots(folder, numbers, rows)
+    days = sorted({part['when'] for part in kept['parts'].values()})
+    goals = [reached(row) for row in rows if row.target is not None]
+    write(os.path.join(folder, 'README.md'), [
+        f'# Holdfast {kept["release"]}, measured', '',
+        f'On {kept["cpu"]}, {kept["processors"]} processors, '
+        f'{" to ".join({days[0]: 1, days[-1]: 1})}. {sum(goals)} of {len(goals)} targets reached. '
+        'Made by `bench/report`; the numbers are in results.json, the figures in figures.tsv too.',
+        '',
+        *(f'![{name}]({name}.svg)' for name in drawn), '',
+        '| work | measured | beside it | ratio | target | |', '|---|--:|---|--:|--:|---|',
+        *('| ' + ' | '.join(text_of(row)) + ' |' for row in rows)])
+    write(os.path.join(folder, 'figures.tsv'), ['\t'.join(rows[0]._fields if rows else [])] + [
+        '\t'.join('' if field is None else f'{field:.6g}' if isinstance(field, float) else
+                  str(field) for field in row) for row in rows])
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

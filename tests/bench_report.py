@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""What bench/report makes of kept results: the table, the figures, the plots; always the same."""
+import os
+import subprocess
+import sys
+import tempfile
+import xml.dom.minidom
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SAMPLE = os.path.join(HERE, 'bench_sample.json')
+ROWS = ['| file: acquire+release | 50 ns | flock(2) 1000 ns | 0.05 x | ≤ 0.12 x | reached |',
+        '| file: holder killed to next, p99 | 30 ms |  |  | ≤ 20 | **missed** |',
+        '| redis: acquire+release | 90 us | a write 45 us | 2.00 x | ≤ 2.2 x | reached |',
+        '| redis: handover between processes | 150 us | a round trip 50 us | 3.00 x | ≤ 4 x '
+        '| reached |']
+LINE = 'redis: acquire+release\t90\tus\ta write\t45\tus\t2\t2.2'
+PLOTS = ['pairs', 'stores-acquire', 'stores-handover', 'targets']
+points = failures = 0
+
+
+def check(good, what):
+    global points, failures
+    points += 1
+    failures += not good
+    print(f'{"ok" if good else "not ok"} {points} - {what}')
+
+
+def report(folder):
+    done = subprocess.run([os.path.join(HERE, '..', 'bench', 'report'), SAMPLE, folder],
+                          capture_output=True, text=True, check=False)
+    print(''.join(f'# {line}\n' for line in done.stderr.splitlines()), end='')
+    check(done.returncode == 0, 'it makes a report')
+    found = {}
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), 'rb') as file:
+            found[name] = file.read()
+    return found
+
+
+def text_in(svg):
+    texts = xml.dom.minidom.parseString(svg).getElementsByTagName('text')
+    return [''.join(node.data for node in text.childNodes if node.nodeType == node.TEXT_NODE)
+            for text in texts]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        found = report(one)
+        again = report(other)
+    names = {'README.md', 'figures.tsv'} | {f'{p}.{k}' for p in PLOTS for k in ('svg', 'png')}
+    check(set(found) == names, f'nothing but {sorted(names)}')
+    table = found['README.md'].decode().splitlines()
+    for row in ROWS:
+        check(row in table, row)
+    check('3 of 4 targets reached' in found['README.md'].decode(), 'how many targets were reached')
+    check('On A Processor, 2 processors, 2026-01-02 to 2026-01-03.' in
+          found['README.md'].decode(), 'the processor and the days')
+    check(LINE in found['figures.tsv'].decode().splitlines(), 'the figures, one a line')
+    for name in PLOTS:
+        check(found[f'{name}.png'].startswith(b'\x89PNG\r\n\x1a\n'), f'{name}.png is one')
+    check('redis: Holdfast' in text_in(found['stores-acquire.svg']) and
+          'Holdfast, file:' in text_in(found['pairs.svg']), 'plots whose words are text')
+    check(found == again, 'the same results make the same files')
+    print(f'1..{points}')
+    return 1 if failures else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
