@@ -55,6 +55,7 @@ class Step:
         self.passed = 0
         self.failed = []    # (what, how to do it again)
         self.details = []   # what the failed ones said; none: the end of the log is shown
+        self.took = []      # (seconds, test)
 
     def check(self, good, what, again):
         if good:
@@ -160,6 +161,7 @@ def count_points(step, folder, env_text):
     path = os.path.join(folder, 'meson-logs', 'testlog.json')
     for line in open(path, encoding='utf-8'):
         test = json.loads(line)
+        step.took.append((test['duration'], test['name'].split(' / ')[-1]))
         again = f'{env_text}meson test -C {os.path.relpath(folder, TOP)} ' \
                 f'--print-errorlogs {test["name"].split(" / ")[-1]}'
         points = re.findall(r'^(not ok|ok)\b([^\n]*)', test['stdout'], flags=re.M)
@@ -381,6 +383,10 @@ def do_step(name, function, ruined):
           f' {time.monotonic() - started:7.1f} s', flush=True)
     if step.failed:
         show_failures(step, ruined)
+    # A machine that is slow at one thing, a disk or a compiler, is known by what is slow on it.
+    longest = [f'{name} {seconds:.0f} s' for seconds, name in sorted(step.took)[:-9:-1]]
+    if longest and time.monotonic() - started > 60:
+        print('      longest: ' + ', '.join(longest), flush=True)
     return step
 
 

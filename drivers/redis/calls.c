@@ -115,7 +115,7 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
         snprintf(ms, sizeof ms, "%lld", (long long)(st->how.io_timeout_ms * 3 / 4 + 1));
     }
     for (int whole = 0, again = 1; !rc && again; whole = 1) {
-        struct hf__rd_batch batch = {NULL, 0, 0, 0};
+        struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
         hf__rd_put_call(st, link, which, whole, a, &batch);
         if (waits) hf__rd_say(&batch, "WAIT", replicas, ms, NULL);
         rc = hf__rd_talk(&st->how, link, &batch, reply);

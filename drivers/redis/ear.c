@@ -233,7 +233,7 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
                   hf_error *err)
 {
     (void)bell;
-    struct hf__rd_batch batch = {NULL, 0, 0, 0};
+    struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     size_t fresh = 0;
     /* What came for the keys of the last time counts for them. */
     if (st->ear.fd >= 0 && !hear(st, 0, 0)) deaf(st, st->ear.why, NULL);

@@ -26,29 +26,59 @@ enum { CHUNK = 16384, FRESH_US = 50000 };
 
 /* ---- commands ---- */
 
+/* The type, a number, the end of the line. */
+static char *put_head(char *to, char type, size_t n)
+{
+    char digits[20];
+    size_t len = 0;
+    *to++ = type;
+    do digits[len++] = (char)('0' + n % 10);
+    while (n /= 10);
+    while (len) *to++ = digits[--len];
+    *to++ = '\r';
+    *to++ = '\n';
+    return to;
+}
+
+/* 0: no memory. Not by realloc, for what is there may be a password. */
+static int make_room(struct hf__rd_batch *batch, size_t more)
+{
+    if (batch->cap - batch->len >= more) return 1;
+    size_t cap = 2 * batch->cap > batch->len + more ? 2 * batch->cap : batch->len + more;
+    char *text = malloc(cap);
+    if (!text) return 0;
+    if (batch->len) {
+        memcpy(text, batch->text, batch->len);
+        explicit_bzero(batch->text, batch->len);
+    }
+    free(batch->text);
+    batch->text = text;
+    batch->cap = cap;
+    return 1;
+}
+
+/* hiredis does it, too, but by a printf for each word, which was two thirds of what a client spends
+   on an acquisition and a release. */
 void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, const size_t *len)
 {
-    char *one = NULL;
-    long long n = redisFormatCommandArgv(&one, argc, (const char **)argv, len);
-    if (n > 0 && !batch->text) { /* mostly there is but one; hiredis allocates by malloc */
-        batch->text = one;
-        batch->len = (size_t)n;
-        batch->n = 1;
+    enum { SHORT = 1000, AROUND_SHORT = 1 + 3 + 2 + 2, AROUND = 1 + 20 + 2 + 2 };
+    size_t most = AROUND;
+    /* Not more than needed: small pieces of memory come at once. */
+    for (int i = 0; i < argc; i++) most += len[i] + (len[i] < SHORT ? AROUND_SHORT : AROUND);
+    if (!make_room(batch, most)) {
+        batch->failed = 1;
         return;
     }
-    char *more = n > 0 ? realloc(batch->text, batch->len + (size_t)n) : NULL;
-    if (more) {
-        memcpy(more + batch->len, one, (size_t)n);
-        batch->text = more;
-        batch->len += (size_t)n;
-        batch->n++;
-    } else {
-        batch->failed = 1;
+    char *to = put_head(batch->text + batch->len, '*', (size_t)argc);
+    for (int i = 0; i < argc; i++) {
+        to = put_head(to, '$', len[i]);
+        memcpy(to, argv[i], len[i]);
+        to += len[i];
+        *to++ = '\r';
+        *to++ = '\n';
     }
-    if (n > 0) {
-        explicit_bzero(one, (size_t)n); /* it may be a password */
-        redisFreeCommand(one);
-    }
+    batch->len = (size_t)(to - batch->text);
+    batch->n++;
 }
 
 void hf__rd_say(struct hf__rd_batch *batch, ...)
@@ -517,7 +547,7 @@ enum { MAX_GREETING = 5 + HF_RD_SCRIPTS };
 
 static int greet(const struct hf__rd_how *how, struct hf__rd_link *link, int whole, hf_error *err)
 {
-    struct hf__rd_batch batch = {NULL, 0, 0, 0};
+    struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     struct hf__rd_facts facts;
     redisReply *reply[MAX_GREETING];
     int asked = 0;

@@ -1,8 +1,8 @@
 /*
  * link.h - redis: connections to the server. See doc/stores/redis.md.
  *
- * The protocol is hiredis's (its reader, its formatting of commands); what carries the bytes is
- * here, so that every wait has an end and TLS is a filter in between.
+ * Replies are read by hiredis; commands are formatted and bytes carried here, so that it is quick,
+ * every wait has an end and TLS is a filter in between.
  */
 #ifndef HF_REDIS_LINK_H
 #define HF_REDIS_LINK_H
@@ -75,7 +75,7 @@ struct hf__rd_link {
 /* Commands to be sent at once. `failed`: out of memory. */
 struct hf__rd_batch {
     char *text;
-    size_t len;
+    size_t len, cap;
     int n, failed;
 };
 void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, const size_t *len);

@@ -55,7 +55,7 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
     pattern_of(st->how.prefix, prefix, pattern);
     do {
         struct hf__rd_link *link;
-        struct hf__rd_batch batch = {NULL, 0, 0, 0};
+        struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
         redisReply *r = NULL;
         int rc = hf__rd_get_link(st, &link, err);
         if (!rc) {
@@ -85,7 +85,7 @@ static int read_page(hf_store *st, char *const *name, size_t n, int again, redis
                      hf_error *err)
 {
     struct hf__rd_link *link;
-    struct hf__rd_batch batch = {NULL, 0, 0, 0};
+    struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     int rc = hf__rd_get_link(st, &link, err);
     for (size_t i = 0; !rc && i < n; i++) {
         struct hf__rd_args a = {.n = 2};

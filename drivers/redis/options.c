@@ -162,20 +162,22 @@ static const char swap[] = HEAD
     "return {1, t}\n";
 
 /* ARGV: the lease, wait, the values that the grant doesn't decide. Numbers are below 2^53 here,
-   where Lua counts exactly. */
+   where Lua counts exactly. What costs time here is how many values change hands, so a marker is
+   told only if there is one. */
 static const char take[] =
     HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'others', 'queue',\n"
          "                       'done_us', 'keep_until_us', 'done_by', 'result')\n"
          "local rev = tonumber(old[1] or '0')\n"
          "if old[1] or redis.call('EXISTS', k) == 1 then\n"
          "  local whole = rev and rev < 9007199254740991 and old[2] == '1'\n"
-         "  for i = 1, 9 do whole = whole and old[i] end\n"
+         "  whole = whole and old[3] and old[4] and old[5] and old[6] and old[7] and old[8] and\n"
+         "          old[9]\n"
          "  if not whole then\n    " TELL "  end\n"
          "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' then\n" REFUSE "  end\n"
          "end\n"
          "local now = t[1] * 1000000 + t[2]\n"
-         "rev = string.format('%.0f', math.max(rev + 1, now))\n"
          "local clock, ends = string.format('%.0f', now), '0'\n"
+         "rev = rev < now and clock or string.format('%.0f', rev + 1)\n"
          "if a[1] ~= '0' then ends = string.format('%.0f', now + a[1] * 1000) end\n"
          "if old[1] then\n"
          "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'granted', rev, 'acquired_us', clock,\n"
@@ -185,6 +187,7 @@ static const char take[] =
          "             'expires_us', ends, 'done_us', '0', 'keep_until_us', '0', 'done_by', '',\n"
          "             'result', ''&)\n"
          "end\n"
+         "if not old[1] or (old[6] == '0' and old[7] == '0') then return {1, t, rev} end\n"
          "return {1, t, rev, {old[6], old[7], old[8], old[9]}}\n";
 int hf__rd_decided(int column)
 {

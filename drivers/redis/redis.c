@@ -151,7 +151,6 @@ static int number_of(const redisReply *r, int64_t *ret) { return read_number(r->
 static int decode_marker(const redisReply *r, hf_row *row)
 {
     if (r->elements != 4) return 0;
-    if (r->element[0]->type == REDIS_REPLY_NIL) return 1; /* the row is new */
     for (int i = 0; i < 4; i++)
         if (r->element[i]->type != REDIS_REPLY_STRING) return 0;
     if (!number_of(r->element[0], &row->done_us) || !number_of(r->element[1], &row->keep_until_us))
@@ -166,19 +165,20 @@ static int decode_marker(const redisReply *r, hf_row *row)
     return 1;
 }
 
-/* The row that a take has made: told by its rev, its time and the marker. */
+/* The row that a take has made: told by its rev, its time and the marker, if it has one. */
 static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                  hf_error *err)
 {
     int64_t rev = 0;
     const char *why = "not an answer to that";
     hf_row_clear(cur);
-    if (r->elements < 4 || r->element[2]->type != REDIS_REPLY_STRING ||
-        !number_of(r->element[2], &rev) || r->element[3]->type != REDIS_REPLY_ARRAY)
+    const redisReply *marker = r->elements > 3 ? r->element[3] : NULL;
+    if (r->elements < 3 || r->element[2]->type != REDIS_REPLY_STRING ||
+        !number_of(r->element[2], &rev) || (marker && marker->type != REDIS_REPLY_ARRAY))
         return hf_fail(err, HF_UNKNOWN, 0, HF_RD ": take '%s': %s", key->text, why);
     cur->rev = (uint64_t)rev - 1;
     int rc = hf_row_take(cur, party, hf__rd_clock_of(r));
-    if (!rc && !decode_marker(r->element[3], cur)) {
+    if (!rc && marker && !decode_marker(marker, cur)) {
         why = "its marker is damaged";
         rc = HF_CORRUPT;
     }
@@ -325,7 +325,7 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
                       hf_error *err)
 {
     struct hf__rd_link *link;
-    struct hf__rd_batch batch = {NULL, 0, 0, 0};
+    struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     struct hf__rd_facts facts;
     redisReply *r = NULL;
     int rc = hf__rd_get_link(st, &link, err);
