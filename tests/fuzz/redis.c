@@ -1,9 +1,33 @@
 /*
- * redis.c - fuzz: any bytes as what a server answers to a script, and as a message.
+ * redis.c - fuzz: any bytes as what a server answers to a script, as a message, and as commands
+ * (which hiredis formats alike).
  */
 #include "fuzz.h"
 
 #include "../../drivers/redis/redis.c"
+
+/* Each line is a word; the same command twice. */
+static void check_commands(struct fuzz f)
+{
+    enum { MOST = 40 };
+    struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
+    char *word[MOST], *formatted;
+    size_t len[MOST];
+    int n = 0;
+    while (n < MOST && f.left) {
+        word[n] = fuzz_line(&f, &len[n]);
+        n++;
+    }
+    if (!n) return;
+    long long is = redisFormatCommandArgv(&formatted, n, (const char **)word, len);
+    MUST(is > 0);
+    for (int i = 0; i < 2; i++) hf__rd_put(&batch, n, (const char *const *)word, len);
+    MUST(!batch.failed && batch.n == 2 && batch.len == 2 * (size_t)is);
+    for (int i = 0; i < 2; i++) MUST(!memcmp(batch.text + i * is, formatted, (size_t)is));
+    redisFreeCommand(formatted);
+    hf__rd_batch_free(&batch);
+    while (n) free(word[--n]);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -40,5 +64,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(row.n_holders <= 1 && !row.n_queue);
     free(said);
     hf_row_clear(&row);
+    check_commands((struct fuzz){data, size});
     return 0;
 }
