@@ -1,6 +1,6 @@
 /*
- * cuts.h - what cuts.c (which byte, which fault) and cuts_case.c (one operation, and what has to be
- * true of it afterwards) share.
+ * cuts.h - what cuts.c (which byte, which fault), cuts_case.c (one operation, and what has to be
+ * true of it afterwards) and cuts_wait.c (the same of a wait) share.
  */
 #ifndef CUTS_H
 #define CUTS_H
@@ -11,9 +11,20 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum cut_op { CUT_ACQUIRE, CUT_RENEW, CUT_RELEASE, CUT_BEGIN, CUT_FINISH, CUT_ENTER, CUT_OPS };
+enum cut_op {
+    CUT_ACQUIRE,
+    CUT_RENEW,
+    CUT_RELEASE,
+    CUT_BEGIN,
+    CUT_FINISH,
+    CUT_WAIT,  /* in line, handed the key, the claim, the release */
+    CUT_LEAVE, /* in line, and out of it by its time or by its caller */
+    CUT_ENTER, /* the last: some stores don't have it */
+    CUT_OPS
+};
 enum cut_end { CUT_OK, CUT_LOST, CUT_UNKNOWN, CUT_AWAY, CUT_ENDS };
 enum { CUT_SCENES = 10, CUT_PENDING = 512, CUT_IO_MS = 400, CUT_PATIENCE_MS = 600000 };
+enum { CUT_GRACE_MS = 120000, CUT_CLAIM_MS = 3000 };
 
 /* Of all workers. */
 struct cut_tally {
@@ -35,13 +46,23 @@ struct cut_orphan {
 struct cut_me {
     int number, lease, keys;
     struct proxy proxy;
-    hf *beside;            /* not through the proxy */
+    hf *beside, *behind;   /* not through the proxy */
     hf *through, *patient; /* through it: one that soon gives a request up, one that doesn't */
     char at[80];           /* the case */
     struct cut_orphan orphan[CUT_PENDING];
     int orphans;
 };
 extern struct cut_me cut_me;
+
+/* The grant that a case is about. */
+struct cut_grant {
+    char key[64];
+    uint8_t id[16];
+    hf *h;
+    hf_lock *lock; /* NULL: none, or nobody knows */
+    uint64_t token;
+    int64_t asked_ms, lease_ms;
+};
 
 int64_t cut_ms(void);
 void cut_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -57,5 +78,22 @@ void cut_scene(enum cut_op op, int scene);
 const char *cut_scene_name(int scene);
 /* Sees that what nobody knows of is over; leaves at most so many to be looked at later. */
 void cut_orphans(int leave);
+
+/* ---- for cuts_wait.c: a wait, another's in front of it, another's behind it ---- */
+
+int cut_bad(const struct cut_grant *g, const char *what, int rc, const hf_error *why); /* -1 */
+void cut_name_key(struct cut_grant *g);
+hf_options cut_asks(const struct cut_grant *g, int64_t wait_ms);
+int cut_away(int rc);
+int cut_late(const struct cut_grant *g); /* its lease may be over */
+int cut_tell(const struct proxy_order *order, struct proxy_state *ret);
+int cut_others_turn(const struct cut_grant *g, int64_t wait_ms);
+int cut_resolve(struct cut_grant *g, int once);
+void cut_count(enum cut_op op, int rc);
+
+static inline int cut_waits(enum cut_op op) { return op == CUT_WAIT || op == CUT_LEAVE; }
+int64_t cut_wait_length(enum cut_op op, enum proxy_way way);
+void cut_wait_case(enum cut_op op, const struct proxy_order *order, unsigned chance);
+void cut_wait_scene(enum cut_op op, const struct proxy_order *order);
 
 #endif

@@ -8,22 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEEP_MS = 3600000, GRACE_MS = 120000, CLAIM_MS = 3000 };
+enum { KEEP_MS = 3600000, GRACE_MS = CUT_GRACE_MS, CLAIM_MS = CUT_CLAIM_MS };
 static const char RESULT[] = "sold";
-
-/* The grant that a case is about. */
-struct grant {
-    char key[64];
-    uint8_t id[16];
-    hf *h;
-    hf_lock *lock; /* NULL: none, or nobody knows */
-    uint64_t token;
-    int64_t asked_ms, lease_ms;
-};
 
 static hf_error err;
 
-static void name_key(struct grant *g)
+void cut_name_key(struct cut_grant *g)
 {
     struct cut_me *me = &cut_me;
     memset(g, 0, sizeof *g);
@@ -34,19 +24,24 @@ static void name_key(struct grant *g)
     g->lease_ms = me->lease;
 }
 
-static int wrong(const struct grant *g, const char *what, int rc)
+int cut_bad(const struct cut_grant *g, const char *what, int rc, const hf_error *why)
 {
     cut_wrong("'%s', token %llu, %lld ms after it was asked for: %s: %s%s%s", g->key,
               (unsigned long long)g->token, (long long)(cut_ms() - g->asked_ms), what,
-              hf_code_name(rc), rc ? ": " : "", rc ? err.text : "");
+              hf_code_name(rc), rc ? ": " : "", rc ? why->text : "");
     return -1;
 }
 
-static int away(int rc) { return rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || rc == HF_TIMEOUT; }
-/* May its lease be over, by a clock that isn't the store's? */
-static int late(const struct grant *g) { return cut_ms() - g->asked_ms >= g->lease_ms * 9 / 10; }
+static int wrong(const struct cut_grant *g, const char *what, int rc)
+{
+    return cut_bad(g, what, rc, &err);
+}
 
-static hf_options asks(const struct grant *g, int64_t wait_ms)
+int cut_away(int rc) { return rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || rc == HF_TIMEOUT; }
+/* May its lease be over, by a clock that isn't the store's? */
+int cut_late(const struct cut_grant *g) { return cut_ms() - g->asked_ms >= g->lease_ms * 9 / 10; }
+
+hf_options cut_asks(const struct cut_grant *g, int64_t wait_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
     o.lease_ms = g->lease_ms;
@@ -59,7 +54,7 @@ static hf_options asks(const struct grant *g, int64_t wait_ms)
 /* ---- what was granted, given back, or nobody knows of ---- */
 
 /* A client beside the proxy gets it, later than whoever had it. `wait_ms` 0: at once. */
-static int others_turn(const struct grant *g, int64_t wait_ms)
+int cut_others_turn(const struct cut_grant *g, int64_t wait_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
     hf_lock *lock;
@@ -77,10 +72,10 @@ void cut_orphans(int leave)
     struct cut_me *me = &cut_me;
     while (me->orphans > leave && !cut_tally->wrong) {
         struct cut_orphan *o = &me->orphan[0];
-        struct grant g = {.token = o->token, .asked_ms = o->since_ms, .lease_ms = me->lease};
+        struct cut_grant g = {.token = o->token, .asked_ms = o->since_ms, .lease_ms = me->lease};
         memcpy(g.key, o->key, sizeof g.key);
         int64_t over = o->since_ms + me->lease + CLAIM_MS + GRACE_MS - cut_ms();
-        int rc = others_turn(&g, over > GRACE_MS ? over : GRACE_MS);
+        int rc = cut_others_turn(&g, over > GRACE_MS ? over : GRACE_MS);
         if (rc) wrong(&g, "an orphan isn't over after its lease", rc);
         int64_t took = cut_ms() - o->since_ms;
         /* Whoever was looked at later than it was over says nothing. */
@@ -91,7 +86,7 @@ void cut_orphans(int leave)
     }
 }
 
-static void orphan(const struct grant *g)
+static void orphan(const struct cut_grant *g)
 {
     struct cut_me *me = &cut_me;
     if (me->orphans == CUT_PENDING) cut_orphans(CUT_PENDING / 2);
@@ -102,36 +97,36 @@ static void orphan(const struct grant *g)
 }
 
 /* It is held: nobody else gets it while that is believed; it is given back; then somebody does. */
-static int judge_held(struct grant *g)
+static int judge_held(struct cut_grant *g)
 {
-    int rc = others_turn(g, 0);
+    int rc = cut_others_turn(g, 0);
     int64_t left = hf_left_ms(g->lock);
     if (!rc && left > 0) return wrong(g, "a second grant while the first one believes", rc);
-    if (rc && rc != HF_BUSY && !away(rc)) return wrong(g, "another's try", rc);
+    if (rc && rc != HF_BUSY && !cut_away(rc)) return wrong(g, "another's try", rc);
     if (rc == HF_BUSY) {
         rc = hf_confirm(g->lock, &err);
-        if (rc && rc != HF_UNAVAILABLE && !(rc == HF_LOST && late(g)))
+        if (rc && rc != HF_UNAVAILABLE && !(rc == HF_LOST && cut_late(g)))
             return wrong(g, "confirm", rc);
     }
     rc = hf_release(g->lock, &err);
     g->lock = NULL;
-    if (rc && rc != HF_LOST && !away(rc)) return wrong(g, "release", rc);
-    if (rc == HF_LOST && !late(g)) return wrong(g, "release", rc);
+    if (rc && rc != HF_LOST && !cut_away(rc)) return wrong(g, "release", rc);
+    if (rc == HF_LOST && !cut_late(g)) return wrong(g, "release", rc);
     if (rc) {
         orphan(g);
         return 0;
     }
-    rc = others_turn(g, GRACE_MS);
+    rc = cut_others_turn(g, GRACE_MS);
     return rc ? wrong(g, "the next one's acquisition", rc) : 0;
 }
 
 /* The same request, until the store says what became of it. */
-static int resolve(struct grant *g, int once)
+int cut_resolve(struct cut_grant *g, int once)
 {
-    hf_options o = asks(g, CUT_PATIENCE_MS / 4);
+    hf_options o = cut_asks(g, CUT_PATIENCE_MS / 4);
     hf_once event = {0};
     int rc = HF_UNKNOWN;
-    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; away(rc) && cut_ms() < end;) {
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_away(rc) && cut_ms() < end;) {
         g->asked_ms = cut_ms();
         rc = once ? hf_once_begin(g->h, g->key, KEEP_MS, &o, &event, &err)
                   : hf_acquire(g->h, g->key, &o, &g->lock, &err);
@@ -145,7 +140,7 @@ static int resolve(struct grant *g, int once)
 }
 
 /* Of an event that may have been finished. */
-static int judge_event(struct grant *g, int rc)
+static int judge_event(struct cut_grant *g, int rc)
 {
     hf_options o = HF_OPTIONS_INIT;
     hf_once event;
@@ -167,7 +162,7 @@ static int judge_event(struct grant *g, int rc)
 static int where_is_needed;
 
 /* The name of the fence, where the store has none for a key by itself. */
-static int enter(const struct grant *g, hf_lock *lock)
+static int enter(const struct cut_grant *g, hf_lock *lock)
 {
     char where[100];
     snprintf(where, sizeof where, "cuts_data/\"%s\"", g->key);
@@ -176,10 +171,10 @@ static int enter(const struct grant *g, hf_lock *lock)
 
 int cut_enters(void)
 {
-    struct grant g;
+    struct cut_grant g;
     hf_options o;
-    name_key(&g);
-    o = asks(&g, GRACE_MS);
+    cut_name_key(&g);
+    o = cut_asks(&g, GRACE_MS);
     if (hf_acquire(cut_me.beside, g.key, &o, &g.lock, &err)) return 0;
     int rc = enter(&g, g.lock);
     if (rc == HF_INVALID) where_is_needed = 1;
@@ -189,23 +184,23 @@ int cut_enters(void)
 }
 
 /* It has entered, or enters now; its successor does, and shuts it out. */
-static int judge_entered(struct grant *g, int rc)
+static int judge_entered(struct cut_grant *g, int rc)
 {
     hf_options o = HF_OPTIONS_INIT;
     hf_lock *next = NULL;
     o.wait_ms = GRACE_MS;
     o.lease_ms = 20000;
-    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; away(rc) && cut_ms() < end;)
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_away(rc) && cut_ms() < end;)
         rc = enter(g, g->lock);
-    if (rc && !(rc == HF_LOST && late(g))) return wrong(g, "entering again", rc);
+    if (rc && !(rc == HF_LOST && cut_late(g))) return wrong(g, "entering again", rc);
     rc = hf_break(cut_me.beside, g->key, g->token, &err);
-    if (rc && !(rc == HF_LOST && late(g))) return wrong(g, "break", rc);
+    if (rc && !(rc == HF_LOST && cut_late(g))) return wrong(g, "break", rc);
     rc = hf_acquire(cut_me.beside, g->key, &o, &next, &err);
     if (!rc) rc = enter(g, next);
     if (rc) return wrong(g, "the next one enters", rc);
     if (hf_token(next) <= g->token) wrong(g, "a token fell", 0);
     rc = HF_UNKNOWN;
-    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; away(rc) && cut_ms() < end;)
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_away(rc) && cut_ms() < end;)
         rc = enter(g, g->lock);
     if (rc != HF_LOST) wrong(g, "entering after the next one has", rc);
     hf_release(g->lock, NULL);
@@ -225,14 +220,14 @@ static int see(void *arg, const hf_info *info)
 }
 
 /* What has to be there before it. */
-static int prepare(enum cut_op op, struct grant *g, hf *h)
+static int prepare(enum cut_op op, struct cut_grant *g, hf *h)
 {
     hf_once event;
     for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_ms() < end;) {
         int rc = 0;
-        name_key(g);
+        cut_name_key(g);
         g->h = h;
-        hf_options o = asks(g, CUT_PATIENCE_MS / 4);
+        hf_options o = cut_asks(g, CUT_PATIENCE_MS / 4);
         g->asked_ms = cut_ms();
         if (op == CUT_FINISH)
             rc = hf_once_begin(h, g->key, KEEP_MS, &o, &event, &err);
@@ -242,18 +237,27 @@ static int prepare(enum cut_op op, struct grant *g, hf *h)
             rc = hf_peek(h, g->key, see, NULL, &err) == HF_UNAVAILABLE ? HF_UNAVAILABLE : 0;
         if (!rc && op == CUT_FINISH) g->lock = event.lock;
         if (g->lock) g->token = hf_token(g->lock);
-        if (!rc && (op == CUT_ACQUIRE || op == CUT_BEGIN)) name_key(g), g->h = h;
+        if (!rc && (op == CUT_ACQUIRE || op == CUT_BEGIN)) cut_name_key(g), g->h = h;
         if (!rc) return 0;
-        if (!away(rc)) return wrong(g, "before the case", rc);
+        if (!cut_away(rc)) return wrong(g, "before the case", rc);
         usleep(10000);
     }
     return wrong(g, "before the case", HF_UNAVAILABLE);
 }
 
-/* Some ask once, some wait. */
-static int operate(enum cut_op op, struct grant *g, int waits)
+void cut_count(enum cut_op op, int rc)
 {
-    hf_options o = asks(g, waits ? 3000 : 0);
+    enum cut_end end = !rc                    ? CUT_OK
+                       : rc == HF_LOST        ? CUT_LOST
+                       : rc == HF_UNAVAILABLE ? CUT_AWAY
+                                              : CUT_UNKNOWN;
+    __atomic_add_fetch(&cut_tally->ended[op][end], 1, __ATOMIC_RELAXED);
+}
+
+/* Some ask once, some wait. */
+static int operate(enum cut_op op, struct cut_grant *g, int waits)
+{
+    hf_options o = cut_asks(g, waits ? 3000 : 0);
     hf_once event = {0};
     int rc = 0;
     if (op == CUT_ACQUIRE || op == CUT_BEGIN) g->asked_ms = cut_ms();
@@ -270,18 +274,14 @@ static int operate(enum cut_op op, struct grant *g, int waits)
     }
     if ((op == CUT_ACQUIRE || op == CUT_BEGIN) && g->lock) g->token = hf_token(g->lock);
     if (op == CUT_RELEASE || op == CUT_FINISH) g->lock = NULL;
-    enum cut_end end = !rc                    ? CUT_OK
-                       : rc == HF_LOST        ? CUT_LOST
-                       : rc == HF_UNAVAILABLE ? CUT_AWAY
-                                              : CUT_UNKNOWN;
-    __atomic_add_fetch(&cut_tally->ended[op][end], 1, __ATOMIC_RELAXED);
+    cut_count(op, rc);
     return rc;
 }
 
-static int judge(enum cut_op op, struct grant *g, int rc, unsigned chance)
+static int judge(enum cut_op op, struct cut_grant *g, int rc, unsigned chance)
 {
-    int lost = rc == HF_LOST && late(g);
-    if (rc && !away(rc) && !lost) return wrong(g, "the operation", rc);
+    int lost = rc == HF_LOST && cut_late(g);
+    if (rc && !cut_away(rc) && !lost) return wrong(g, "the operation", rc);
     switch (op) {
     case CUT_ACQUIRE:
     case CUT_BEGIN:
@@ -289,7 +289,7 @@ static int judge(enum cut_op op, struct grant *g, int rc, unsigned chance)
             orphan(g);
             return 0;
         }
-        if (rc && resolve(g, op == CUT_BEGIN)) return -1;
+        if (rc && cut_resolve(g, op == CUT_BEGIN)) return -1;
         return g->lock ? judge_held(g) : 0;
     case CUT_RENEW: return judge_held(g);
     case CUT_ENTER: return judge_entered(g, rc);
@@ -298,13 +298,13 @@ static int judge(enum cut_op op, struct grant *g, int rc, unsigned chance)
             orphan(g);
             return 0;
         }
-        rc = others_turn(g, 0);
-        return rc && !away(rc) ? wrong(g, "what was given back isn't free", rc) : 0;
+        rc = cut_others_turn(g, 0);
+        return rc && !cut_away(rc) ? wrong(g, "what was given back isn't free", rc) : 0;
     default: return judge_event(g, rc);
     }
 }
 
-static int tell(const struct proxy_order *order, struct proxy_state *ret)
+int cut_tell(const struct proxy_order *order, struct proxy_state *ret)
 {
     if (!proxy_tell(&cut_me.proxy, order, ret)) return 0;
     cut_wrong("the proxy has gone");
@@ -317,12 +317,13 @@ static const struct proxy_order calm = {.what = PROXY_PASS};
 int64_t cut_length(enum cut_op op, enum proxy_way way)
 {
     struct proxy_state s = {{0}, 0, 0, 0};
+    if (cut_waits(op)) return cut_wait_length(op, way);
     int64_t most = 0, end = cut_ms() + CUT_PATIENCE_MS;
     for (int good = 0; good < 2;) {
-        struct grant g;
-        if (prepare(op, &g, cut_me.patient) || tell(&calm, NULL)) return -1;
+        struct cut_grant g;
+        if (prepare(op, &g, cut_me.patient) || cut_tell(&calm, NULL)) return -1;
         int rc = operate(op, &g, 0);
-        if (tell(&calm, &s)) return -1;
+        if (cut_tell(&calm, &s)) return -1;
         if (judge(op, &g, rc, 0)) return -1;
         if (!rc && s.bytes[way] > most) most = s.bytes[way];
         good += !rc;
@@ -334,10 +335,14 @@ int64_t cut_length(enum cut_op op, enum proxy_way way)
 void cut_case(enum cut_op op, const struct proxy_order *order, unsigned chance)
 {
     struct proxy_state s;
-    struct grant g;
-    if (prepare(op, &g, cut_me.through) || tell(order, NULL)) return;
+    struct cut_grant g;
+    if (cut_waits(op)) {
+        cut_wait_case(op, order, chance);
+        return;
+    }
+    if (prepare(op, &g, cut_me.through) || cut_tell(order, NULL)) return;
     int rc = operate(op, &g, chance / 2 % 2);
-    if (tell(&calm, &s)) return;
+    if (cut_tell(&calm, &s)) return;
     __atomic_add_fetch(&cut_tally->cuts[op], s.hit, __ATOMIC_RELAXED);
     judge(op, &g, rc, chance);
 }
@@ -368,13 +373,13 @@ static void deliver(void)
 {
     static const struct proxy_order now = {.what = PROXY_DELIVER}, look = {.what = PROXY_COUNT};
     struct proxy_state s = {{0}, 0, 0, 0};
-    if (tell(&now, NULL)) return;
+    if (cut_tell(&now, NULL)) return;
     for (int64_t end = cut_ms() + 5000; !s.answered && cut_ms() < end; usleep(2000))
-        if (tell(&look, &s)) return;
+        if (cut_tell(&look, &s)) return;
 }
 
 /* The old request lands while somebody else holds, and that one doesn't notice. */
-static void late_for_another(enum cut_op op, struct grant *g)
+static void late_for_another(enum cut_op op, struct cut_grant *g)
 {
     hf_options o = HF_OPTIONS_INIT;
     hf_once event = {0};
@@ -400,14 +405,15 @@ static void late_for_another(enum cut_op op, struct grant *g)
 }
 
 /* Whatever the operation had to say is said, and given back. */
-static int settle(enum cut_op op, struct grant *g, int rc)
+static int settle(enum cut_op op, struct cut_grant *g, int rc)
 {
-    if (rc && !away(rc) && !(rc == HF_LOST && late(g))) return wrong(g, "the operation", rc);
-    if ((op == CUT_ACQUIRE || op == CUT_BEGIN) && rc && resolve(g, op == CUT_BEGIN)) return -1;
+    if (rc && !cut_away(rc) && !(rc == HF_LOST && cut_late(g)))
+        return wrong(g, "the operation", rc);
+    if ((op == CUT_ACQUIRE || op == CUT_BEGIN) && rc && cut_resolve(g, op == CUT_BEGIN)) return -1;
     if (g->lock) {
         rc = hf_release(g->lock, &err);
         g->lock = NULL;
-        if (rc && !away(rc) && !(rc == HF_LOST && late(g))) return wrong(g, "release", rc);
+        if (rc && !cut_away(rc) && !(rc == HF_LOST && cut_late(g))) return wrong(g, "release", rc);
     }
     return 0;
 }
@@ -416,17 +422,21 @@ void cut_scene(enum cut_op op, int scene)
 {
     struct proxy_order order = scenes[scene].order;
     struct proxy_state s;
-    struct grant g;
+    struct cut_grant g;
     int kept = order.what == PROXY_LATE || order.what == PROXY_TWICE;
+    if (cut_waits(op)) {
+        if (!kept && !order.ms) cut_wait_scene(op, &order);
+        return;
+    }
     if (kept && (order.bytes = cut_length(op, PROXY_UP)) < 0) return;
     /* They aren't always the same; what comes at once is kept at once. */
     order.bytes = order.bytes > 40 ? order.bytes - 40 : 1;
     if (order.ms) order.ms = cut_me.lease * 3 / 2;
     if (prepare(op, &g, scenes[scene].patient ? cut_me.patient : cut_me.through)) return;
-    if (tell(&order, NULL)) return;
+    if (cut_tell(&order, NULL)) return;
     int rc = operate(op, &g, 0);
     if (!kept) {
-        if (tell(&calm, &s)) return;
+        if (cut_tell(&calm, &s)) return;
         judge(op, &g, rc, 0);
     } else if (!settle(op, &g, rc)) {
         if (scenes[scene].free) {
@@ -435,7 +445,7 @@ void cut_scene(enum cut_op op, int scene)
         } else {
             late_for_another(op, &g);
         }
-        if (tell(&calm, &s)) return;
+        if (cut_tell(&calm, &s)) return;
     } else {
         return;
     }
