@@ -88,6 +88,40 @@ int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*bo
 
 void stage_no_threads(int none) { __atomic_store_n(&no_threads, none, __ATOMIC_SEQ_CST); }
 
+/* ---- memory ---- */
+
+static int failing; /* atomic: the allocation that fails, counted down; 0: none */
+
+static int fails(void)
+{
+    int n = __atomic_load_n(&failing, __ATOMIC_SEQ_CST);
+    while (n > 0 &&
+           !__atomic_compare_exchange_n(&failing, &n, n - 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        continue;
+    return n == 1;
+}
+
+int stage_no_memory(int nth)
+{
+    static int last;
+    int left = __atomic_exchange_n(&failing, nth, __ATOMIC_SEQ_CST), failed = last && !left;
+    last = nth;
+    return failed;
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
+void *__real_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *text) { return fails() ? NULL : __real_strdup(text); }
+
 /* ---- cues ---- */
 
 /* Begins a call, under the mutex from here on. 1: it isn't made; *ret_code says what it answers. */
@@ -295,7 +329,7 @@ static int st_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         if (!rc && now->rev != seen) rc = HF_CONFLICT;
         if (rc == HF_CONFLICT && cur && !(cue.code && cue.way == ALTHOUGH) && show(key->text, cur))
             rc = HF_NOMEM;
-        if (!rc && row) rc = hf_row_copy(now, row);
+        if (!rc && row && hf_row_copy(now, row)) rc = HF_NOMEM; /* and is as it was */
         if (!rc && !row) hf_row_clear(now);
         if (!rc) tell();
         tell_clock(ret_clock_us);

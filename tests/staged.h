@@ -58,6 +58,10 @@ void stage_suspend(int64_t us);
 /* From here on no thread can be started. (Link with --wrap=pthread_create.) */
 void stage_no_threads(int none);
 
+/* The nth allocation from here on fails, and no other one; 0: none does. 1: the one that was told
+   before has failed. (Link with --wrap of malloc, calloc, realloc, strdup.) */
+int stage_no_memory(int nth);
+
 /* The row of a key, to look at or to change before anybody else sees it. NULL: there is none. */
 hf_row *stage_row(const char *key);
 /* What becomes of each row on its way to the reader, until NULL. */

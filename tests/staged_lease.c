@@ -166,6 +166,21 @@ static void one_that_was_kept_too_late_is_over(void **state)
     done();
 }
 
+static void the_answer_comes_late(void) { stage_suspend(30000000); }
+
+/* It was kept when the store heard of it, not when the answer came. */
+static void a_session_counts_from_the_request(void **state)
+{
+    (void)state;
+    begin(LEASES);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    stage_cue(S_KEEP, 1, 1, INSTEAD, 0, the_answer_comes_late);
+    OK(hf_renew(lock, 0, &stage_error));
+    assert_true(hf_left_ms(lock) <= 30000);
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
 /* ---- renewals ---- */
 
 static void a_renewal_looks_whether_it_is_there(void **state)
@@ -445,6 +460,7 @@ int main(void)
         cmocka_unit_test(what_is_over_here_stays_over),
         cmocka_unit_test(half_of_it_has_to_be_left),
         cmocka_unit_test(one_that_was_kept_too_late_is_over),
+        cmocka_unit_test(a_session_counts_from_the_request),
         cmocka_unit_test(a_renewal_looks_whether_it_is_there),
         cmocka_unit_test(another_length_is_another_session),
         cmocka_unit_test(a_hold_in_doubt_ends_with_either),

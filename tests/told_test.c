@@ -333,6 +333,42 @@ static void a_word_that_hands_nothing_over_is_looked_into(void **state)
     }
 }
 
+/* It may be a while old: too little is left to make a claim in. */
+static void a_word_that_comes_late_is_looked_into(void **state)
+{
+    (void)state;
+    enum { QUARTER_US = 10000000, MOST_US = 30000000 };
+    for (int late = 0; late < 2; late++) {
+        begin();
+        stage_driver.poll_ms = 10000; /* a claim may take four times as long */
+        hf_close(b.h);
+        b.h = stage_open("a");
+        OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
+        wait_behind(&b, 0);
+        look(&word);
+        assert_int_equal(word.party[1].claim_ms, 40000);
+        word.party[0] = word.party[1];
+        word.party[0].token = word.rev + 1;
+        word.party[0].flags = HF_PARTY_UNCLAIMED;
+        word.party[0].expires_us = hf__day_us() + (late ? QUARTER_US : MOST_US);
+        word.rev = 0;
+        word.n_queue = 0;
+        tell(THE_WORD);
+        uint64_t before = asked(&b);
+        wake_all();
+        if (late) {
+            assert_true(asked(&b) > before);
+            assert_int_equal(sem_trywait(&b.done), -1);
+            tell(NOTHING);
+            OK(hf_release(a.lock, &stage_error));
+        }
+        await_done(&b);
+        if (late) OK(hf_release(b.lock, &stage_error));
+        end();
+        hf_row_clear(&word);
+    }
+}
+
 /* The store has lost its rows, and its clock was behind: the new row's rev is below the old one. */
 static void a_row_that_began_anew_is_looked_at(void **state)
 {
@@ -368,6 +404,7 @@ int main(void)
         cmocka_unit_test(a_row_that_never_was_is_not_written),
         cmocka_unit_test(a_row_without_the_grant_is_no_loss),
         cmocka_unit_test(a_word_that_hands_nothing_over_is_looked_into),
+        cmocka_unit_test(a_word_that_comes_late_is_looked_into),
         cmocka_unit_test(a_row_that_began_anew_is_looked_at),
     };
     return TEST_MAIN(tests);

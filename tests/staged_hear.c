@@ -1,0 +1,218 @@
+/*
+ * staged_hear.c - who waits, and what he hears: of what came before he listened, of a key that he
+ * was handed, of nothing.
+ */
+#include "staged_pair.h"
+
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct waiter {
+    hf_wait *wait;
+    hf_lock *lock;
+    sem_t over;
+    int code;
+    uint64_t slept; /* how often its handle had slept until it was told */
+    hf_error err;
+};
+
+static void told(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    struct waiter *w = arg;
+    if (err) w->err = *err;
+    w->code = code;
+    w->lock = l;
+    w->slept = stage_calls(S_WATCH);
+    sem_post(&w->over);
+}
+
+static void start(struct waiter *w, const char *key, int64_t wait_ms, unsigned flags)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    memset(w, 0, sizeof *w);
+    sem_init(&w->over, 0, 0);
+    o.wait_ms = wait_ms;
+    o.lease_ms = 60000;
+    o.flags = flags;
+    OK(hf_acquire_start(h, key, &o, told, w, &w->wait, &stage_error));
+}
+
+static void ends(struct waiter *w, int code)
+{
+    while (sem_wait(&w->over)) continue;
+    if (w->code != code)
+        fail_msg("%s, not %s: %s", hf_code_name(w->code), hf_code_name(code), w->err.text);
+    hf_wait_free(w->wait);
+}
+
+static void the_rival_gives_it_back(void)
+{
+    if (other) OK(hf_release(other, &stage_error));
+    other = NULL;
+}
+
+/* Between its look and its listening it was handed the key: nobody tells it any more. */
+static void what_came_before_it_listened_is_seen(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(WATCHED);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    stage_cue(S_LISTEN, 1, 1, INSTEAD, 0, the_rival_gives_it_back);
+    uint64_t slept = stage_calls(S_WATCH);
+    start(&w, "k", 60000, 0);
+    ends(&w, HF_OK);
+    assert_int_equal(w.slept, slept);
+    OK(hf_release(w.lock, &stage_error));
+    done();
+}
+
+/* It may stand in line, without having heard of it: asked again, that is where it stands. */
+static void asked_again_it_is_the_same_request(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(SERVER);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    stage_cue(S_SWAP, 1, 3, ALTHOUGH, HF_UNKNOWN, NULL);
+    stage_cue(S_GET, 1, 8, INSTEAD, HF_UNAVAILABLE, NULL);
+    start(&w, "k", 60000, 0);
+    uint64_t asked = stage_calls(S_GET);
+    stage_await(S_GET, asked + 10);
+    assert_int_equal(stage_row("k")->n_queue, 1);
+    OK(hf_release(other, &stage_error));
+    ends(&w, HF_OK);
+    OK(hf_release(w.lock, &stage_error));
+    assert_int_equal(stage_row("k")->n_holders + stage_row("k")->n_queue, 0);
+    done();
+}
+
+/* A handle remembers so many keys; those that are in use are not among what it forgets. */
+static void what_is_held_is_not_forgotten(void **state)
+{
+    (void)state;
+    hf *own;
+    hf_lock *l;
+    char key[24];
+    OK(hf_open("mem:keys", NULL, &own, &stage_error));
+    OK(hf_acquire(own, "mine", NULL, &lock, &stage_error));
+    for (int i = 0; i < 10000; i++) {
+        snprintf(key, sizeof key, "key %d", i);
+        OK(hf_acquire(own, key, NULL, &l, &stage_error));
+        OK(hf_release(l, &stage_error));
+    }
+    IS(HF_RECURSIVE, stage_acquire(own, "mine", 0, 0, 0, &l));
+    /* As many at once are remembered all of them. */
+    hf_lock **held = calloc(10000, sizeof *held);
+    assert_non_null(held);
+    for (int i = 0; i < 10000; i++) {
+        snprintf(key, sizeof key, "held %d", i);
+        OK(hf_acquire(own, key, NULL, &held[i], &stage_error));
+    }
+    for (int i = 0; i < 10000; i++) {
+        snprintf(key, sizeof key, "held %d", i);
+        assert_string_equal(hf_key(held[i]), key);
+        IS(HF_RECURSIVE, stage_acquire(own, key, 0, 0, 0, &l));
+        OK(hf_release(held[i], &stage_error));
+    }
+    free(held);
+    OK(hf_release(lock, &stage_error));
+    hf_close(own);
+}
+
+/* ---- handed a key where the store keeps leases ---- */
+
+/* It holds with the session that it waited with; the claim is the renewer's. */
+static void handed_it_holds_with_what_it_waited_with(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(LEASES);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    start(&w, "k", 60000, 0);
+    await_queue(1);
+    uint64_t waits_with = stage_row("k")->party[1].session;
+    uint64_t writes = stage_calls(S_SWAP);
+    the_rival_gives_it_back();
+    ends(&w, HF_OK);
+    assert_true(hf_left_ms(w.lock) > 0);
+    stage_await(S_SWAP, writes + 1);
+    OK(hf_confirm(w.lock, &stage_error));
+    OK(hf_renew(w.lock, 0, &stage_error));
+    assert_true(stage_row("k")->party[0].session != waits_with);
+    assert_int_equal(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED, 0);
+    OK(hf_release(w.lock, &stage_error));
+    done();
+}
+
+/* Its session is nearly over, or another's, or dead: it asks again, with another one. */
+static void as_dead(hf_row *row)
+{
+    if (row->n_holders && row->party[0].flags & HF_PARTY_UNCLAIMED)
+        row->party[0].flags |= HF_PARTY_DEAD;
+}
+
+static void as_of_another_session(hf_row *row)
+{
+    if (row->n_holders && row->party[0].flags & HF_PARTY_UNCLAIMED) row->party[0].session++;
+}
+
+static void as_claimed(hf_row *row)
+{
+    if (row->n_holders) row->party[0].flags &= (uint8_t)~HF_PARTY_UNCLAIMED;
+}
+
+static void handed_with_a_session_of_no_use_it_asks_again(void **state)
+{
+    (void)state;
+    void (*const forges[])(hf_row *) = {as_dead, as_of_another_session, as_claimed};
+    for (size_t i = 0; i < sizeof forges / sizeof *forges; i++) {
+        struct waiter w;
+        begin(LEASES);
+        OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+        start(&w, "k", 60000, 0);
+        await_queue(1);
+        stage_forge(forges[i]);
+        the_rival_gives_it_back();
+        ends(&w, HF_OK);
+        stage_forge(NULL);
+        OK(hf_confirm(w.lock, &stage_error));
+        OK(hf_release(w.lock, &stage_error));
+        assert_int_equal(stage_row("k")->n_queue, 0);
+        done();
+    }
+}
+
+/* Woken late, with less than a half of its session left, it claims at once. */
+static void handed_late_it_claims_at_once(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(LEASES);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    start(&w, "k", 60000, 0);
+    await_queue(1);
+    stage_cue(S_KEEP, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
+    stage_suspend(600000);
+    the_rival_gives_it_back();
+    stage_uncue();
+    ends(&w, HF_OK);
+    assert_int_equal(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED, 0);
+    OK(hf_release(w.lock, &stage_error));
+    done();
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_came_before_it_listened_is_seen),
+        cmocka_unit_test(asked_again_it_is_the_same_request),
+        cmocka_unit_test(what_is_held_is_not_forgotten),
+        cmocka_unit_test(handed_it_holds_with_what_it_waited_with),
+        cmocka_unit_test(handed_with_a_session_of_no_use_it_asks_again),
+        cmocka_unit_test(handed_late_it_claims_at_once),
+    };
+    return TEST_MAIN(tests);
+}
