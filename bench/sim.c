@@ -123,8 +123,8 @@ int64_t sim_one_way(struct sim *s, uint32_t who)
 void sim_sends(struct sim *s, uint32_t who, enum op op, enum hf_event_kind kind)
 {
     struct client *c = &s->client[who];
-    c->op = op;
-    c->kind = kind;
+    c->op = (uint8_t)op;
+    c->kind = (uint8_t)kind;
     c->flight = 1;
     s->ops++;
     sim_at(s, s->now_us + sim_one_way(s, who), EV_ARRIVES, who, 0);
