@@ -44,6 +44,8 @@ extern hf_error suite_error; /* pass &suite_error as err */
  * (suite_quick).
  */
 enum { SUITE_PATIENCE_MS = 600000 };
+/* Who is handed a key has at least so long to take it up. */
+enum { SUITE_CLAIM_MS = 1000 };
 /* Plays `round` with a time, and with four times as much for as long as it says that the machine
    was too slow for it (1). What is wrong is so with some seconds, too. */
 void suite_longer(int (*round)(int64_t ms), int64_t ms);
