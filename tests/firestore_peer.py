@@ -1,6 +1,7 @@
 """What the tests of the Firestore driver have on the other end, beside the emulator.
 
-    firestore_peer.py PORT-FILE token PUBLIC-KEY LOG [LIVES-S]   a token server
+    firestore_peer.py PORT-FILE token PUBLIC-KEY LOG [LIVES-S]   a token server (and
+                                                    when there is a file LOG.away, none)
     firestore_peer.py PORT-FILE drop SERVER LOG     a proxy that loses every second commit's answer,
                                                     or says that the server is not available
     firestore_peer.py PORT-FILE tls SERVER CERT KEY              a proxy that speaks TLS
@@ -46,6 +47,11 @@ class Peer(http.server.BaseHTTPRequestHandler):
     def token(self):
         """Checks the signed statement as a token server does; its access token is the owner's."""
         form = urllib.parse.parse_qs(self.body().decode())
+        if os.path.exists(args[1] + '.away'):
+            with open(args[1], 'a') as f:
+                print('away', file=f)
+            self.close_connection = True
+            return
         signed, signature = form['assertion'][0].rsplit('.', 1)
         head, claims = (json.loads(self.unbase64(part)) for part in signed.split('.'))
         with tempfile.NamedTemporaryFile() as f:
