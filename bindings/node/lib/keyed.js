@@ -23,16 +23,22 @@ const closed = (key) => makeError('CANCELED', `acquire '${key}': the mutex is cl
 // One lock for each key, of this process.
 class Local {
     #keys = new Map();
+    #idle; // the last one that nobody wanted any more: often it is wanted again next
     #closed = false;
+    #leave = (state) => {
+        if (this.#idle && this.#idle !== state && !this.#idle.held)
+            this.#keys.delete(this.#idle.key);
+        this.#idle = state;
+    };
 
     get size() {
-        return this.#keys.size;
+        return this.#keys.size - (this.#idle && !this.#idle.held ? 1 : 0);
     }
 
     #state(key) {
         let state = this.#keys.get(key);
         if (this.#closed) throw closed(key);
-        if (!state) this.#keys.set(key, state = new State(this.#keys, key));
+        if (!state) this.#keys.set(key, state = new State(this.#leave, key));
         return state;
     }
 
@@ -64,11 +70,12 @@ class Local {
     }
 
     isLocked(key) {
-        return this.#keys.has(key);
+        return this.#keys.get(key)?.held ?? false;
     }
 
     async release(key) {
-        this.#keys.get(key)?.pass();
+        const state = this.#keys.get(key);
+        if (state?.held) state.pass();
     }
 
     cancel(key) {

@@ -156,20 +156,20 @@ class Held {
     }
 }
 
-// One lock. That of a key takes itself out of the keys when it is idle.
+// One lock. That of a key tells when it is idle.
 class State extends Line {
     held = false;
     watchers = null; // of waitForUnlock
 
-    constructor(keys, key) {
+    constructor(leave, key) {
         super();
-        this.keys = keys;
+        this.leave = leave;
         this.key = key;
     }
 
     // What a function that runs under it is called with.
     told(signal) {
-        return this.keys ? new Held(this.key, signal) : undefined;
+        return this.leave ? new Held(this.key, signal) : undefined;
     }
 
     // To the next one, or to nobody.
@@ -181,7 +181,7 @@ class State extends Line {
             return;
         }
         this.held = false;
-        this.keys?.delete(this.key);
+        this.leave?.(this);
         for (let watcher; (watcher = this.watchers?.first);) {
             this.watchers.take(watcher);
             watcher.turn();
