@@ -3,7 +3,8 @@
  */
 #include "columns.h"
 
-#include <jansson.h>
+#include "json.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,7 +116,7 @@ static char *parties_json(const hf_party *p, uint32_t n)
             json_decref(all);
             return NULL;
         }
-    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    char *text = all ? hf__json_text(all) : NULL;
     json_decref(all);
     return text;
 }
@@ -161,8 +162,9 @@ static int read_parties(const struct hf__flat *flat, enum hf__column col, hf_row
 {
     *ret_n = 0;
     if (flat->len[col] == 2 && !memcmp(flat->text[col], "[]", 2)) return 0;
-    json_t *all = json_loadb(flat->text[col], flat->len[col], 0, NULL);
-    int rc = HF_CORRUPT;
+    int nomem = 0;
+    json_t *all = hf__json_read(flat->text[col], flat->len[col], 0, &nomem);
+    int rc = nomem ? HF_NOMEM : HF_CORRUPT;
     *ret_why = col == HF_COL_QUEUE ? "the queue is not a list of waiters"
                                    : "others is not a list of holders";
     if (json_is_array(all)) {

@@ -4,6 +4,7 @@
 #include "http.h"
 
 #include "columns.h"
+#include "json.h"
 #include "os.h"
 
 #include <limits.h>
@@ -273,11 +274,21 @@ static const char *plain(char *text)
     return text;
 }
 
+/* The answer, or the first of several: a lease that is kept is a stream of them, one a line. */
+static json_t *read_reply(const struct text *reply, int *ret_nomem)
+{
+    const char *text = reply->at ? reply->at : "", *end = memchr(text, '\n', reply->len);
+    json_t *json = hf__json_read(text, reply->len, 0, ret_nomem);
+    if (!json && !*ret_nomem && end) json = hf__json_read(text, (size_t)(end - text), 0, ret_nomem);
+    return json;
+}
+
 static int settle(struct exchange *x, int ambiguous, struct hf__et_reply *ret, const char *what,
                   const char *key, hf_error *err)
 {
     char text[256];
     const char *why;
+    int nomem;
     if (x->rc) {
         int code = x->sent ? ambiguous : HF_UNAVAILABLE;
         if (x->rc == CURLE_OUT_OF_MEMORY && !x->sent) code = HF_NOMEM;
@@ -286,8 +297,10 @@ static int settle(struct exchange *x, int ambiguous, struct hf__et_reply *ret, c
             code = HF_DENIED;
         return hf_fail(err, code, 0, "etcd: %s '%s': %s", what, key, plain(x->why));
     }
-    json_t *json =
-        json_loadb(x->reply.at ? x->reply.at : "", x->reply.len, JSON_DISABLE_EOF_CHECK, NULL);
+    json_t *json = read_reply(&x->reply, &nomem);
+    if (nomem)
+        return hf_fail(err, ambiguous == HF_UNAVAILABLE ? HF_NOMEM : ambiguous, 0,
+                       "etcd: %s '%s': out of memory", what, key);
     if (x->status == 200 && json_is_object(json) && !json_object_get(json, "error")) {
         const char *revision =
             json_string_value(json_object_get(json_object_get(json, "header"), "revision"));
@@ -330,7 +343,7 @@ static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_e
     pthread_mutex_lock(&http->token_mu);
     if (!http->token || (old && !strcmp(old, http->token))) {
         json_t *who = json_pack("{s:s, s:s}", "name", http->user, "password", http->password);
-        char *body = who ? json_dumps(who, JSON_COMPACT) : NULL;
+        char *body = who ? hf__json_text(who) : NULL;
         rc = body ? request(http, "/v3/auth/authenticate", body, NULL, HF_UNAVAILABLE, &reply,
                             "authenticate", http->user, err)
                   : hf_fail(err, HF_INVALID, 0, "etcd: open: the password is not UTF-8");
@@ -357,7 +370,7 @@ int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, 
                 struct hf__et_reply *ret, const char *what, const char *key, hf_error *err)
 {
     hf_error own;
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL, *token = NULL;
+    char *text = body ? hf__json_text(body) : NULL, *token = NULL;
     int rc = text ? 0 : hf_fail(err, HF_NOMEM, 0, "etcd: %s '%s': out of memory", what, key);
     if (!rc && http->user) rc = get_token(http, NULL, &token, err);
     if (!rc) {

@@ -4,6 +4,7 @@
 #include "etcd.h"
 
 #include "columns.h"
+#include "json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,59 +22,72 @@ json_t *hf__et_key(const hf_store *st, const char *text, const char *tail)
 
 /* ---- the row as JSON ---- */
 
+static int is_list(int col) { return col == HF_COL_OTHERS || col == HF_COL_QUEUE; }
+
+/* Whether the column is written at all: what isn't there is 0, or empty. */
+static int has_column(const struct hf__flat *flat, int i)
+{
+    if (is_list(i)) return flat->len[i] > 2;
+    if (hf__column_is_text[i]) return flat->len[i] || i == HF_COL_OWNER;
+    return flat->n[i] || i == HF_COL_REV || i == HF_COL_TOKEN;
+}
+
+/* NULL: out of memory. */
 static json_t *row_json(const struct hf__flat *flat)
 {
     json_t *j = json_object();
-    int bad = !j;
+    int bad = !j, nomem;
     for (int i = 0; i < HF_COLS && !bad; i++) {
-        json_t *value = NULL;
-        if (i == HF_COL_OTHERS || i == HF_COL_QUEUE)
-            value = flat->len[i] > 2 ? json_loadb(flat->text[i], flat->len[i], 0, NULL) : NULL;
-        else if (hf__column_is_text[i])
-            value = flat->len[i] || i == HF_COL_OWNER ? json_stringn(flat->text[i], flat->len[i])
-                                                      : NULL;
-        else if (flat->n[i] || i == HF_COL_REV || i == HF_COL_TOKEN)
-            value = json_integer(flat->n[i]);
-        if (value) bad = json_object_set_new(j, hf__column_name[i], value);
+        if (!has_column(flat, i)) continue;
+        json_t *value = is_list(i) ? hf__json_read(flat->text[i], flat->len[i], 0, &nomem)
+                        : hf__column_is_text[i] ? json_stringn(flat->text[i], flat->len[i])
+                                                : json_integer(flat->n[i]);
+        bad = json_object_set_new(j, hf__column_name[i], value);
     }
     if (!bad) return j;
     json_decref(j);
     return NULL;
 }
 
-static const char *read_column(const json_t *j, int i, struct hf__flat *flat, char *list[2])
+/* 0, HF_NOMEM, or HF_CORRUPT: it is of another kind. */
+static int read_column(const json_t *j, int i, struct hf__flat *flat, char *list[2])
 {
     json_t *value = json_object_get(j, hf__column_name[i]);
     flat->n[i] = 0;
-    flat->text[i] = i == HF_COL_OTHERS || i == HF_COL_QUEUE ? "[]" : "";
+    flat->text[i] = is_list(i) ? "[]" : "";
     flat->len[i] = strlen(flat->text[i]);
-    if (!value) return NULL;
-    if (i == HF_COL_OTHERS || i == HF_COL_QUEUE) {
+    if (!value) return 0;
+    if (is_list(i)) {
         char **text = &list[i == HF_COL_QUEUE];
-        *text = json_is_array(value) ? json_dumps(value, JSON_COMPACT) : NULL;
-        if (!*text) return hf__column_name[i];
+        if (!json_is_array(value)) return HF_CORRUPT;
+        *text = hf__json_text(value);
+        if (!*text) return HF_NOMEM;
         flat->text[i] = *text;
         flat->len[i] = strlen(*text);
     } else if (hf__column_is_text[i]) {
-        if (!json_is_string(value)) return hf__column_name[i];
+        if (!json_is_string(value)) return HF_CORRUPT;
         flat->text[i] = json_string_value(value);
         flat->len[i] = json_string_length(value);
     } else {
-        if (!json_is_integer(value)) return hf__column_name[i];
+        if (!json_is_integer(value)) return HF_CORRUPT;
         flat->n[i] = json_integer_value(value);
     }
-    return NULL;
+    return 0;
 }
 
 static int read_row(const char *text, size_t len, hf_row *row, const char **ret_why)
 {
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     char *list[2] = {NULL, NULL};
-    json_t *j = json_loadb(text, len, 0, NULL);
-    const char *bad = json_is_object(j) ? NULL : "not a JSON object";
-    for (int i = 0; i < HF_COLS && !bad; i++) bad = read_column(j, i, &flat, list);
-    *ret_why = bad;
-    int rc = bad ? HF_CORRUPT : hf__unflatten(&flat, row, ret_why);
+    int nomem = 0;
+    json_t *j = hf__json_read(text, len, 0, &nomem);
+    int rc = json_is_object(j) ? 0 : nomem ? HF_NOMEM : HF_CORRUPT;
+    *ret_why = "not a JSON object";
+    for (int i = 0; i < HF_COLS && !rc; i++) {
+        rc = read_column(j, i, &flat, list);
+        *ret_why = hf__column_name[i];
+    }
+    if (!rc) rc = hf__unflatten(&flat, row, ret_why);
     free(list[0]);
     free(list[1]);
     json_decref(j);
@@ -307,7 +321,7 @@ static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
         char rev[24], *text;
         int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
         json_t *j = row_json(flat);
-        text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+        text = j ? hf__json_text(j) : NULL;
         add_put(&t, hf__et_key(st, key->text, ""), text ? hf__et_bytes(text, strlen(text)) : NULL,
                 0);
         add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);

@@ -8,6 +8,7 @@
  */
 #include "etcd.h"
 
+#include "json.h"
 #include "os.h"
 
 #include <stdlib.h>
@@ -79,7 +80,8 @@ static void hear_event(struct hf__et_ear *ear, const json_t *event)
 
 static void hear_line(struct stream *s, const char *line, size_t len)
 {
-    json_t *j = json_loadb(line, len, 0, NULL), *result = json_object_get(j, "result");
+    int nomem;
+    json_t *j = hf__json_read(line, len, 0, &nomem), *result = json_object_get(j, "result");
     const json_t *events = json_object_get(result, "events");
     if (!result || json_is_true(json_object_get(result, "canceled"))) {
         s->broken = 1;
@@ -147,7 +149,7 @@ static char *requests(const hf_store *st, const hf_rowkey *const *keys, const ui
         json_t *j = json_pack("{s:{s:o, s:o}}", "create_request", "key",
                               hf__et_key(st, keys[i]->text, "\t"), "range_end",
                               hf__et_key(st, keys[i]->text, "\n"));
-        char *one = j ? json_dumps(j, JSON_COMPACT) : NULL;
+        char *one = j ? hf__json_text(j) : NULL;
         size_t more = one ? strlen(one) : 0;
         char *bigger = one ? realloc(all, len + more + 1) : NULL;
         if (bigger) {

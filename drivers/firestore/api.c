@@ -8,6 +8,8 @@
  */
 #include "api.h"
 
+#include "json.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +79,9 @@ static int judge(const struct hf__fs_reply *r, const char *header, struct hf__fs
     char shown[ANSWER_SHOWN], why[ANSWER_SHOWN + 80];
     int lost = call->writes ? HF_UNKNOWN : HF_UNAVAILABLE;
     if (!r->status) return fail(call, r->sent ? lost : r->code, r->why, err);
-    json_t *j = json_loads(r->body ? r->body : "", JSON_ALLOW_NUL, NULL);
+    int nomem;
+    json_t *j = hf__json_read(r->body, r->len, JSON_ALLOW_NUL, &nomem);
+    if (nomem) return fail(call, call->writes ? HF_UNKNOWN : HF_NOMEM, "out of memory", err);
     const json_t *error = error_in(j);
     if (r->status == 200 && j && !error) {
         *ret = j;
@@ -138,7 +142,7 @@ static int once(struct hf__fs_api *api, struct hf__fs_call *call, const char *ur
 int hf__fs_ask(struct hf__fs_api *api, struct hf__fs_call *call, const char *name,
                const char *method, json_t *body, json_t **ret, hf_error *err)
 {
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    char *text = body ? hf__json_text(body) : NULL;
     char *url = url_of(api, name, method);
     int refused = 0, rc;
     json_decref(body);

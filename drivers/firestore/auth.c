@@ -10,10 +10,10 @@
  */
 #include "auth.h"
 
+#include "json.h"
 #include "os.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <jwt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +92,10 @@ static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
         int code = errno == EACCES ? HF_DENIED : errno == ENOMEM ? HF_NOMEM : HF_INVALID;
         return bad_file(path, code, strerror(errno), err);
     }
-    json_t *j = json_loads(text, 0, NULL);
+    int nomem;
+    json_t *j = hf__json_read(text, strlen(text), 0, &nomem);
     hf__fs_forget(text);
+    if (nomem) return bad_file(path, HF_NOMEM, "out of memory", err);
     const char *type = json_string_value(json_object_get(j, "type")), *why = NULL;
     if (!json_is_object(j) || !type)
         why = "not a file of credentials";
@@ -217,13 +219,16 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int6
                        hf_error *err)
 {
     char why[HF_FS_WHY_CAP];
-    json_t *j = json_loads(r->body ? r->body : "", 0, NULL);
+    int nomem;
+    json_t *j = hf__json_read(r->body, r->len, 0, &nomem);
     const char *token = json_string_value(json_object_get(j, "access_token"));
     const char *told = json_string_value(json_object_get(j, "error_description"));
     int64_t lives_s = json_integer_value(json_object_get(j, "expires_in"));
     int rc = 0;
     if (!told) told = json_string_value(json_object_get(j, "error"));
-    if (r->status != 200) {
+    if (nomem) {
+        rc = refused(a, HF_NOMEM, "out of memory", err);
+    } else if (r->status != 200) {
         snprintf(why, sizeof why, "HTTP %ld: %.*s", r->status,
                  told ? (int)strcspn(told, "\r\n") : 13, told ? told : "no reason told");
         rc = r->status == 400 || r->status == 401 || r->status == 403 ? HF_DENIED : HF_UNAVAILABLE;

@@ -8,6 +8,7 @@
 #include "fields.h"
 
 #include "columns.h"
+#include "json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +136,8 @@ static json_t *column_value(const struct hf__flat *flat, int col)
 {
     if (!hf__column_is_text[col]) return number_value(flat->n[col]);
     if (!is_list(col)) return text_value(flat->text[col], flat->len[col]);
-    json_t *plain = json_loadb(flat->text[col], flat->len[col], 0, NULL);
+    int nomem;
+    json_t *plain = hf__json_read(flat->text[col], flat->len[col], 0, &nomem);
     json_t *value = plain ? to_value(plain) : NULL;
     json_decref(plain);
     return value;
@@ -189,7 +191,7 @@ static int read_column(const json_t *fields, int col, struct hf__flat *flat)
     }
     int rc = HF_CORRUPT;
     json_t *plain = json_object_get(value, "arrayValue") ? from_value(value, 4, &rc) : NULL;
-    char *text = plain ? json_dumps(plain, JSON_COMPACT) : NULL;
+    char *text = plain ? hf__json_text(plain) : NULL;
     if (plain && !text) rc = HF_NOMEM;
     json_decref(plain);
     if (!text) return rc;
