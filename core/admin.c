@@ -23,10 +23,8 @@ static void show_party(const hf_party *p, struct hf_time now, hf_party_info *to)
     to->mode = (enum hf_mode)p->mode;
     to->limit = p->limit;
     to->claimed = !(p->flags & HF_PARTY_UNCLAIMED);
-    if (p->token) {
+    if (p->token) /* and isn't over */
         to->left_ms = p->expires_us ? (p->expires_us - now.lo_us + 999) / 1000 : HF_FOREVER;
-        if (p->expires_us && to->left_ms < 0) to->left_ms = 0;
-    }
 }
 
 static int over(hf *h, const hf_party *p, struct hf_time now)
@@ -141,8 +139,8 @@ static int learn_clock(hf *h, hf_error *err)
     hf_row row;
     if (hf__port_now(&h->port).lo_us > 0) return 0;
     hf_row_init(&row);
-    int rc = hf_key_make("holdfast", &any, err);
-    if (!rc) rc = hf__port_get(&h->port, &any, &row, err);
+    hf_key_make("holdfast", &any, NULL);
+    int rc = hf__port_get(&h->port, &any, &row, err);
     hf_row_clear(&row);
     return rc == HF_CORRUPT ? 0 : rc; /* which is told to who asks for it */
 }
@@ -317,8 +315,8 @@ static void watch_vanished(struct watching *w)
             continue;
         }
         hf_row_init(&row);
-        w->l.code = hf_key_make(w->seen[i].key, &key, w->l.err);
-        if (!w->l.code) w->l.code = hf__port_get(&w->l.h->port, &key, &row, w->l.err);
+        hf_key_make(w->seen[i].key, &key, NULL);
+        w->l.code = hf__port_get(&w->l.h->port, &key, &row, w->l.err);
         if (!w->l.code) list_one(&w->l, &key, &row);
         hf_row_clear(&row);
         forget_seen(w, &w->seen[i]);

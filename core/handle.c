@@ -147,12 +147,12 @@ void hf__new_id(hf *h, uint8_t id[16])
 static void add_field(char *to, size_t cap, const char *name, const char *value)
 {
     size_t n = strlen(to);
-    int put = snprintf(to + n, cap - n, "%s%s=", n ? " " : "", name);
-    if (put < 0 || (size_t)put >= cap - n) {
+    size_t put = (size_t)snprintf(to + n, cap - n, "%s%s=", n ? " " : "", name);
+    if (put >= cap - n) {
         to[n] = 0;
         return;
     }
-    n += (size_t)put;
+    n += put;
     for (const unsigned char *s = (const unsigned char *)value; *s && n + 4 < cap; s++) {
         if (*s > 0x20 && *s < 0x7f && *s != '%')
             to[n++] = (char)*s;

@@ -213,7 +213,8 @@ int64_t hf_left_ms(const hf_lock *lock)
 
 /* ---- events of one grant ---- */
 
-/* Waits until nobody else works on the lock, and marks it as ours. Under the mutex. */
+/* Waits until nobody else works on the lock, and marks it as ours. Of one that is being given back
+   (`releasing`) nobody begins to tell its holder any more. Under the mutex. */
 static void seize(hf_lock *l)
 {
     hf *h = l->h;
@@ -378,8 +379,6 @@ int hf_release(hf_lock *l, hf_error *err)
         if (!known) hf_row_init(&row);
         rc = release(l, rc == HF_UNKNOWN, &row, known, err);
         hf_row_clear(&row);
-        while (l->telling && !pthread_equal(l->teller, pthread_self()))
-            pthread_cond_wait(&h->changed, &h->mu);
     }
     h->stats.released += !l->leftover;
     if (failed(rc) && !l->expires_us && h->closing < 2)
@@ -542,8 +541,6 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
         rc = h->port.drv->sync(h->port.st, &l->e->key, err);
         pthread_mutex_lock(&h->mu);
     }
-    while (l->telling && !pthread_equal(l->teller, pthread_self()))
-        pthread_cond_wait(&h->changed, &h->mu);
     h->stats.released++;
     hf__lock_free(l);
     pthread_mutex_unlock(&h->mu);

@@ -17,16 +17,15 @@ void hf__lock_lose(hf_lock *l, int by_cap)
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
     (void)n; /* a full eventfd is readable too */
-    if (l->on_lost && !l->told) hf__kick_tender(l->h, 0);
+    if (l->on_lost) hf__kick_tender(l->h, 0);
 }
 
-/* Calls the callback of a lost lock, without the mutex. */
+/* Calls the callback of a lost lock that has one, once, without the mutex. */
 void hf__tell_lost(hf_lock *l)
 {
     hf *h = l->h;
     void (*tell)(void *, hf_lock *) = l->on_lost;
     void *arg = l->on_lost_arg;
-    if (!l->lost || l->told || !tell) return;
     l->told = 1;
     l->telling = 1;
     l->teller = pthread_self();
