@@ -2,6 +2,7 @@
  * row_test.c - the row's memory, its copy, its comparison, its check, its take.
  */
 #include "holdfast_driver.h"
+#include "step.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -220,8 +221,71 @@ static void take_grants_what_is_free(void **state)
     assert_int_equal(hf_row_take(&row, &p, 100), 0); /* the clock is behind the rev */
     assert_true(row.rev == 5001 && row.token == 5001 && row.done_us == 3);
     assert_int_equal(row.party[0].expires_us, 20100);
+    row.n_holders = 0;
+    p.flags = HF_PARTY_DETACHED | HF_PARTY_UNCLAIMED;
+    p.session = 5;
+    assert_int_equal(hf_row_take(&row, &p, 200), 0);
+    assert_true(!row.party[0].session && row.party[0].flags == HF_PARTY_DETACHED);
     hf_row_clear(&row);
     hf_row_clear(&before);
+}
+
+static void the_end_of_a_row_is_its_first(void **state)
+{
+    (void)state;
+    hf_row row;
+    hf_row_init(&row);
+    assert_int_equal(hf_row_room(&row, 4), 0);
+    row.n_holders = 4;
+    for (uint32_t i = 0; i < 4; i++) row.party[i] = party(i + 1);
+    static const int64_t ends[] = {0, 700, 500, 600};
+    for (uint32_t i = 0; i < 4; i++) row.party[i].expires_us = ends[i];
+    assert_int_equal(hf_row_end(&row), 500);
+    row.party[2].flags = HF_PARTY_UNCLAIMED; /* a claim isn't a lease */
+    assert_int_equal(hf_row_end(&row), 600);
+    row.n_holders = 1;
+    assert_int_equal(hf_row_end(&row), 0);
+    hf_row_clear(&row);
+}
+
+static void content_needs_a_rev(void **state)
+{
+    (void)state;
+    const char *why = NULL;
+    hf_row row;
+    for (int i = 0; i < 4; i++) {
+        hf_row_init(&row);
+        row.n_holders = i == 0;
+        row.n_queue = i == 1;
+        row.token = i == 2;
+        row.done_us = i == 3;
+        assert_int_equal(hf_row_check(&row, &why), HF_CORRUPT);
+        assert_string_equal(why, "content without a rev");
+    }
+}
+
+/* Housekeeping deletes what has been free and idle for long, and nothing else. */
+static void what_may_be_pruned(void **state)
+{
+    (void)state;
+    const struct hf_time now = {5000, 5000};
+    hf_row row;
+    hf_row_init(&row);
+    assert_false(hf__prunable(&row, now, 1000)); /* none */
+    row.rev = 4000;
+    assert_true(hf__prunable(&row, now, 1000));
+    assert_false(hf__prunable(&row, now, 1001));
+    row.n_holders = 1;
+    assert_false(hf__prunable(&row, now, 1000));
+    row.n_holders = 0;
+    row.n_queue = 1;
+    assert_false(hf__prunable(&row, now, 1000));
+    row.n_queue = 0;
+    row.done_us = 1;
+    row.keep_until_us = 6000;
+    assert_false(hf__prunable(&row, now, 1000));
+    row.keep_until_us = 4999;
+    assert_true(hf__prunable(&row, now, 1000));
 }
 
 int main(void)
@@ -234,6 +298,9 @@ int main(void)
         cmocka_unit_test(what_is_illegal_is_found),
         cmocka_unit_test(revs_follow_the_clock_and_never_fall),
         cmocka_unit_test(take_grants_what_is_free),
+        cmocka_unit_test(the_end_of_a_row_is_its_first),
+        cmocka_unit_test(content_needs_a_rev),
+        cmocka_unit_test(what_may_be_pruned),
     };
     return TEST_MAIN(tests);
 }

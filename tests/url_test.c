@@ -1,6 +1,7 @@
 /*
  * url_test.c - what the URL of a store may be, what becomes of it, and that no secret gets out.
  */
+#include "drivers.h"
 #include "holdfast_driver.h"
 #include "test.h"
 
@@ -224,6 +225,55 @@ static void a_path_is_set_and_read_again(void **state)
     assert_string_equal(u.safe, "s:/a%0Ab");
 }
 
+static void what_is_too_long_or_half_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int legal;
+    } urls[] = {{"a+b-1:x", 1},           {"a_b:x", 0},          {"s://[fe80::1%25eth0]/", 1},
+                {"s://[fe80::1%25]/", 0}, {"s://[1.2.3.4]/", 0}, {"s://[::x]/", 0}};
+    hf_url u;
+    hf_error err;
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
+        if ((hf_url_parse(urls[i].text, &u, &err) == 0) != urls[i].legal)
+            fail_msg("'%s': %s", urls[i].text, urls[i].legal ? err.text : "is taken");
+    /* Each part of a query may be as long as a query, and together they are too long. */
+    char text[2 * sizeof u.query + 20], part[sizeof u.query];
+    memset(part, 'x', sizeof part);
+    part[sizeof part * 3 / 4] = 0;
+    snprintf(text, sizeof text, "s:p?a=%s&b=%s", part, part);
+    assert_int_equal(hf_url_parse(text, &u, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "too long"));
+    memset(text, 's', 300);
+    memcpy(text + 300, ":x", 3);
+    assert_int_equal(hf_url_parse(text, &u, &err), HF_INVALID);
+    /* A query that wasn't parsed, but made: what can't be read isn't there, or says so. */
+    char value[8] = "";
+    assert_int_equal(hf_url_parse("s:p", &u, NULL), 0);
+    memcpy(u.query, "%zz=1&a=%zz&c=%31", 18);
+    assert_int_equal(hf_url_get(&u, "b", value, sizeof value), HF_UNSUPPORTED);
+    assert_int_equal(hf_url_get(&u, "b", NULL, 0), HF_UNSUPPORTED);
+    assert_int_equal(hf_url_get(&u, "a", value, sizeof value), HF_INVALID);
+    assert_int_equal(hf_url_get(&u, "c", value, sizeof value), 0);
+    assert_string_equal(value, "1");
+}
+
+static void names_of_secrets(void **state)
+{
+    (void)state;
+    static const char *const are[] = {"auth",        "AUTH", "key",  "ApiKey",
+                                      "my_password", "%zz",  "%6bey"};
+    static const char *const arent[] = {"author", "ke", "keys", "table", ""};
+    for (size_t i = 0; i < sizeof are / sizeof *are; i++)
+        if (!hf__url_secret(are[i], strlen(are[i]))) fail_msg("%s", are[i]);
+    for (size_t i = 0; i < sizeof arent / sizeof *arent; i++)
+        if (hf__url_secret(arent[i], strlen(arent[i]))) fail_msg("%s", arent[i]);
+    hf_url u;
+    assert_int_equal(hf_url_parse("s:p?&a=1&&password=x&&b=2&", &u, NULL), 0);
+    assert_string_equal(u.safe, "s:p?a=1&b=2");
+}
+
 static void get_reads_the_query(void **state)
 {
     (void)state;
@@ -293,6 +343,8 @@ int main(void)
         cmocka_unit_test(secrets_are_left_out_of_safe),
         cmocka_unit_test(a_path_is_set_and_read_again),
         cmocka_unit_test(get_reads_the_query),
+        cmocka_unit_test(what_is_too_long_or_half_is_refused),
+        cmocka_unit_test(names_of_secrets),
         cmocka_unit_test(noise_is_refused_or_clean),
     };
     return TEST_MAIN(tests);
