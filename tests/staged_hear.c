@@ -197,8 +197,8 @@ static void handed_late_it_claims_at_once(void **state)
     stage_cue(S_KEEP, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_suspend(600000);
     the_rival_gives_it_back();
-    stage_uncue();
     ends(&w, HF_OK);
+    stage_uncue(); /* till then nobody keeps what it waited with */
     assert_int_equal(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED, 0);
     OK(hf_release(w.lock, &stage_error));
     done();
