@@ -16,10 +16,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum way { HONEST, DENIES, TURNS, FORGETS, CHANGES, WAYS };
 
 static hf_driver liar;
+static const hf_driver *base = &hf__mem_driver;
+static const char *at_url = "mem:liar";
 static enum way way;
 static int at, racing; /* the call that is a lie; do the racers meet lies, or the others? */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -69,12 +72,19 @@ static void change(hf_row *row)
     if (row->done_us) row->result[0] ^= 1;
 }
 
+/* One that doesn't answer at once tells its clock with its replies. */
+static void tell_clock(hf_store *st, int64_t *clock)
+{
+    if (!(liar.can & HF_CAN_INSTANT)) *clock = base->now(st);
+}
+
 static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *clock, hf_error *err)
 {
     int lie = lie_now(key->text);
     if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: get: denied");
     if (lie && way == TURNS) return hf_fail(err, HF_CORRUPT, 0, "liar: get: damaged");
-    int rc = hf__mem_driver.get(st, key, row, clock, err);
+    int rc = base->get(st, key, row, clock, err);
+    tell_clock(st, clock);
     if (lie && way == FORGETS) hf_row_clear(row);
     if (lie && way == CHANGES) change(row);
     return rc;
@@ -84,14 +94,15 @@ static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
                    hf_row *cur, int64_t *clock, hf_error *err)
 {
     int lie = lie_now(key->text);
-    if (!lie) return hf__mem_driver.swap(st, key, seen, row, cur, clock, err);
+    tell_clock(st, clock);
+    if (!lie) return base->swap(st, key, seen, row, cur, clock, err);
     if (way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: swap: denied");
     if (way == FORGETS) return 0;
     hf_row other;
     hf_row_init(&other);
     if (row && hf_row_copy(&other, row)) return HF_NOMEM;
     if (way == CHANGES) other.keep_until_us++;
-    int rc = hf__mem_driver.swap(st, key, seen, row ? &other : NULL, cur, clock, err);
+    int rc = base->swap(st, key, seen, row ? &other : NULL, cur, clock, err);
     hf_row_clear(&other);
     if (way == CHANGES) {
         if (rc && cur) change(cur);
@@ -105,7 +116,7 @@ static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
 {
     int lie = lie_now(key->text);
     if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: take: denied");
-    int rc = hf__mem_driver.take(st, key, party, cur, clock, err);
+    int rc = base->take(st, key, party, cur, clock, err);
     if (lie && way == TURNS) return rc ? 0 : HF_CONFLICT;
     if (lie && way == FORGETS) cur->n_holders = 0;
     if (lie && way == CHANGES) change(cur);
@@ -137,19 +148,19 @@ static int li_scan(hf_store *st, const char *prefix,
     int lie = lie_now("x/y/scan");
     if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: scan: denied");
     if (lie && way == FORGETS) return 0;
-    return hf__mem_driver.scan(st, lie && way == CHANGES ? "" : prefix, relay, &r, clock, err);
+    return base->scan(st, lie && way == CHANGES ? "" : prefix, relay, &r, clock, err);
 }
 
 static int64_t li_now(hf_store *st)
 {
-    int64_t now = hf__mem_driver.now(st);
+    int64_t now = base->now(st);
     if (!lie_now("x/y/now")) return now;
     return way == DENIES ? -1 : way == TURNS ? 1 : now + (way == CHANGES ? 10000000 : -10000000);
 }
 
 static int li_session(hf_store *st, uint64_t *ret, hf_error *err)
 {
-    int rc = hf__mem_driver.session(st, ret, err);
+    int rc = base->session(st, ret, err);
     if (!lie_now("x/y/session")) return rc;
     if (way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: session: denied");
     *ret = way == FORGETS ? 0 : way == TURNS ? 1 : *ret + 1;
@@ -158,7 +169,7 @@ static int li_session(hf_store *st, uint64_t *ret, hf_error *err)
 
 static int li_alive(hf_store *st, uint64_t session, hf_error *err)
 {
-    int rc = hf__mem_driver.alive(st, session, err);
+    int rc = base->alive(st, session, err);
     if (!lie_now("x/y/alive")) return rc;
     return way == DENIES ? HF_UNAVAILABLE : !rc;
 }
@@ -169,7 +180,7 @@ static int li_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     int lie = lie_now("x/y/open");
     if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: open: denied");
     if (lie && way == TURNS) mild.query[0] = 0; /* takes any option */
-    int rc = hf__mem_driver.open(&mild, io_timeout_ms, ret, err);
+    int rc = base->open(&mild, io_timeout_ms, ret, err);
     if (lie && way == FORGETS && err) err->text[0] = 0;
     return rc;
 }
@@ -201,7 +212,7 @@ static void say(void *arg, const char *promise, const char *why)
 static int examine(enum way how, int call, int among_racers)
 {
     hf_url url;
-    assert_int_equal(hf_url_parse("mem:liar", &url, NULL), 0);
+    assert_int_equal(hf_url_parse(at_url, &url, NULL), 0);
     memset(told, 0, sizeof told);
     way = how;
     at = call;
@@ -215,7 +226,7 @@ static int examine(enum way how, int call, int among_racers)
 
 static void make(int bells)
 {
-    liar = hf__mem_driver;
+    liar = *base;
     liar.open = li_open;
     liar.get = li_get;
     liar.swap = li_swap;
@@ -268,10 +279,80 @@ static void racers_are_not_deceived(void **state)
         }
 }
 
+/* Of another kind: it tells its clock with its replies, and knows neither sessions nor bells. */
+static void a_store_like_a_server_passes(void **state)
+{
+    (void)state;
+    make(0);
+    liar.can &= ~(unsigned)(HF_CAN_INSTANT | HF_CAN_SESSIONS);
+    liar.can |= HF_CAN_NOT_QUEUE;
+    liar.now = NULL;
+    liar.session = NULL;
+    liar.alive = NULL;
+    liar.mourn_fd = NULL;
+    assert_int_equal(examine(HONEST, 0, 0), 0);
+    assert_true(promises > 12);
+    liar.take = NULL;
+    assert_int_equal(examine(HONEST, 0, 0), 0);
+    for (int call = 1; call <= 3; call++) assert_true(examine(DENIES, call, 0) > 0);
+}
+
+/* What wakes says what the row is, or who alone holds; or something else. */
+enum word { THE_ROW, THE_HOLDER, AN_OLD_ROW, ANOTHER_HOLDER, ANOTHER_TOKEN, ANOTHER_ROW, NOTHING };
+static enum word word;
+
+static int li_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    int64_t clock;
+    if (word == NOTHING || base->get(st, key, row, &clock, NULL)) return 0;
+    if (word == AN_OLD_ROW) row->rev--;
+    if (word == ANOTHER_ROW) row->token++;
+    if (word == THE_HOLDER || word == ANOTHER_HOLDER || word == ANOTHER_TOKEN) row->rev = 0;
+    if (word == ANOTHER_HOLDER) row->party[0].id[0]++;
+    if (word == ANOTHER_TOKEN) row->party[0].token++;
+    return 1;
+}
+
+static void words_that_lie_are_found(void **state)
+{
+    (void)state;
+    for (word = THE_ROW; word <= NOTHING; word++) {
+        make(1);
+        liar.told = li_told;
+        int n = examine(HONEST, 0, 0), lie = word == ANOTHER_TOKEN || word == ANOTHER_ROW;
+        if (!!n != lie) fail_msg("word %d: %d promises aren't kept", (int)word, n);
+    }
+}
+
+/* Where others have it open, too: what a process of the race is denied is told by it. */
+static void processes_tell_what_went_wrong(void **state)
+{
+    (void)state;
+    static char dir[] = "/tmp/holdfast-liar-XXXXXX";
+    char url[120], path[100];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/store", dir);
+    snprintf(url, sizeof url, "file:%s", path);
+    base = &hf__file_driver;
+    at_url = url;
+    make(1);
+    assert_true(examine(DENIES, 1, 1) >= 3);
+    assert_true(examine(DENIES, 3, 1) >= 3);
+    /* It can't be opened by some of them. */
+    assert_true(examine(DENIES, 2, 0) > 0);
+    base = &hf__mem_driver;
+    at_url = "mem:liar";
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_one_passes),
+        cmocka_unit_test(a_store_like_a_server_passes),
+        cmocka_unit_test(words_that_lie_are_found),
+        cmocka_unit_test(processes_tell_what_went_wrong),
         cmocka_unit_test(lies_are_found),
         cmocka_unit_test(racers_are_not_deceived),
     };
