@@ -158,6 +158,44 @@ static void all_are_listed_once(void **state)
     assert_int_equal(s.others, 0);
 }
 
+static void note_names(void *arg, const char *scheme, const hf_driver *driver, const char *path,
+                       const char *why)
+{
+    char *names = arg;
+    (void)driver, (void)why;
+    if (path && strstr(path, "/tmp/holdfast-")) strcat(strcat(names, scheme), " ");
+}
+
+/* Whatever else is in that folder isn't tried; what a handle knows already isn't looked for. */
+static void what_is_named_otherwise_is_passed_over(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"libholdfast-.so",
+                                        "libholdfast-text.so.1",
+                                        "libholdfast-Text.so",
+                                        "libholdfast-file.so",
+                                        "otherholdfast-text.so",
+                                        "libholdfast-text.so",
+                                        "readme",
+                                        "libholdfast-aaaaaaaaaabbbbbbbbbbccccccccccdd.so"};
+    char dir[] = "/tmp/holdfast-XXXXXX", path[200], names[100] = "";
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fclose(f);
+    }
+    setenv("HOLDFAST_DRIVERS", dir, 1);
+    hf__drivers(note_names, names);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+    assert_string_equal(names, "text ");
+}
+
 static void modules_beside_the_program_are_found(void **state)
 {
     (void)state;
@@ -176,6 +214,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_no_library_is_refused),
         cmocka_unit_test(a_known_scheme_is_not_installed_another_unknown),
         cmocka_unit_test_setup(all_are_listed_once, here),
+        cmocka_unit_test(what_is_named_otherwise_is_passed_over),
         cmocka_unit_test(modules_beside_the_program_are_found),
     };
     if (argc < 2) return 64;
