@@ -267,7 +267,8 @@ static const char *check_query(struct span query)
 static const char *fill(const struct parts *p, hf_url *u)
 {
     const char *why;
-    if ((why = decode(p->scheme, u->scheme, sizeof u->scheme))) return why;
+    _Static_assert(sizeof u->scheme >= 32, "split() has counted it");
+    memcpy(u->scheme, p->scheme.from, (size_t)(p->scheme.to - p->scheme.from));
     if ((why = decode(p->user, u->user, sizeof u->user))) return why;
     if ((why = decode(p->password, u->password, sizeof u->password))) return why;
     if ((why = decode(p->host, u->host, sizeof u->host))) return why;

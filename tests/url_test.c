@@ -231,8 +231,13 @@ static void what_is_too_long_or_half_is_refused(void **state)
     static const struct {
         const char *text;
         int legal;
-    } urls[] = {{"a+b-1:x", 1},           {"a_b:x", 0},          {"s://[fe80::1%25eth0]/", 1},
-                {"s://[fe80::1%25]/", 0}, {"s://[1.2.3.4]/", 0}, {"s://[::x]/", 0}};
+    } urls[] = {{"a+b-1:x", 1},
+                {"a_b:x", 0},
+                {"a~b:x", 0},
+                {"s://[fe80::1%25eth0]/", 1},
+                {"s://[fe80::1%25]/", 0},
+                {"s://[1.2.3.4]/", 0},
+                {"s://[::x]/", 0}};
     hf_url u;
     hf_error err;
     for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
@@ -248,6 +253,12 @@ static void what_is_too_long_or_half_is_refused(void **state)
     memset(text, 's', 300);
     memcpy(text + 300, ":x", 3);
     assert_int_equal(hf_url_parse(text, &u, &err), HF_INVALID);
+    /* A path that fits, but not as it is written in a URL. */
+    assert_int_equal(hf_url_parse("s:p", &u, NULL), 0);
+    memset(text, '%', sizeof u.path - 1);
+    text[sizeof u.path - 1] = 0;
+    assert_int_equal(hf_url_set_path(&u, text, &err), HF_INVALID);
+    assert_string_equal(u.path, "p");
     /* A query that wasn't parsed, but made: what can't be read isn't there, or says so. */
     char value[8] = "";
     assert_int_equal(hf_url_parse("s:p", &u, NULL), 0);
