@@ -158,12 +158,18 @@ static void all_are_listed_once(void **state)
     assert_int_equal(s.others, 0);
 }
 
+struct names {
+    char text[100];
+};
+
 static void note_names(void *arg, const char *scheme, const hf_driver *driver, const char *path,
                        const char *why)
 {
-    char *names = arg;
+    struct names *n = arg;
+    size_t used = strlen(n->text);
     (void)driver, (void)why;
-    if (path && strstr(path, "/tmp/holdfast-")) strcat(strcat(names, scheme), " ");
+    if (path && strstr(path, "/tmp/holdfast-"))
+        snprintf(n->text + used, sizeof n->text - used, "%s ", scheme);
 }
 
 /* Whatever else is in that folder isn't tried; what a handle knows already isn't looked for. */
@@ -178,7 +184,8 @@ static void what_is_named_otherwise_is_passed_over(void **state)
                                         "libholdfast-text.so",
                                         "readme",
                                         "libholdfast-aaaaaaaaaabbbbbbbbbbccccccccccdd.so"};
-    char dir[] = "/tmp/holdfast-XXXXXX", path[200], names[100] = "";
+    char dir[] = "/tmp/holdfast-XXXXXX", path[200];
+    struct names names = {""};
     assert_non_null(mkdtemp(dir));
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
@@ -187,13 +194,13 @@ static void what_is_named_otherwise_is_passed_over(void **state)
         fclose(f);
     }
     setenv("HOLDFAST_DRIVERS", dir, 1);
-    hf__drivers(note_names, names);
+    hf__drivers(note_names, &names);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, files[i]);
         unlink(path);
     }
     rmdir(dir);
-    assert_string_equal(names, "text ");
+    assert_string_equal(names.text, "text ");
 }
 
 static void modules_beside_the_program_are_found(void **state)
