@@ -1,0 +1,154 @@
+/*
+ * answers.c - see answers.h. A thread for each connection, which ends with it.
+ */
+#include "answers.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ANSWERS = 16, ASKED = 1 << 16 };
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct answer list[ANSWERS];
+static size_t n_list;
+static int used[ANSWERS], given;
+static char asked[ASKED];
+
+static struct answer find(const char *path)
+{
+    struct answer found = {NULL, 500, "", 0};
+    pthread_mutex_lock(&mu);
+    given++;
+    for (size_t i = 0; i < n_list; i++) {
+        if (list[i].path && !strstr(path, list[i].path)) continue;
+        if (list[i].times && used[i] >= list[i].times) continue;
+        used[i]++;
+        found = list[i];
+        break;
+    }
+    pthread_mutex_unlock(&mu);
+    return found;
+}
+
+/* A request, head and body; 0: the client has gone. */
+static int hear(int fd, char *text, size_t cap)
+{
+    size_t n = 0, whole = 0;
+    while (!whole || n < whole) {
+        ssize_t k = n < cap - 1 ? recv(fd, text + n, cap - 1 - n, 0) : 0;
+        if (k <= 0) return 0;
+        n += (size_t)k;
+        text[n] = 0;
+        const char *end = strstr(text, "\r\n\r\n"), *len = strcasestr(text, "content-length:");
+        if (end)
+            whole = (size_t)(end - text) + 4 + (len && len < end ? strtoul(len + 15, NULL, 10) : 0);
+    }
+    return 1;
+}
+
+static int say(int fd, const struct answer *a)
+{
+    size_t len = strlen(a->body);
+    char head[300];
+    if (a->status == ANSWER_CLOSED) return 0;
+    snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\n%s", a->status < 0 ? 200 : a->status,
+             a->status == ANSWER_BARE ? "" : "Date: Sat, 31 Jan 2026 12:00:00 GMT\r\n");
+    if (a->status != ANSWER_OPEN)
+        snprintf(head + strlen(head), 100, "Content-Length: %zu\r\n",
+                 len + (a->status == ANSWER_CUT ? 10 : 0));
+    send(fd, head, strlen(head), MSG_NOSIGNAL);
+    send(fd, "\r\n", 2, MSG_NOSIGNAL);
+    send(fd, a->body, len, MSG_NOSIGNAL);
+    return a->status != ANSWER_CUT;
+}
+
+static void *serve(void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    char *text = malloc(ASKED), path[600];
+    while (text && hear(fd, text, ASKED)) {
+        if (sscanf(text, "%*s %599s", path) != 1) break;
+        pthread_mutex_lock(&mu);
+        snprintf(asked, sizeof asked, "%s", strstr(text, "\r\n\r\n") + 4);
+        pthread_mutex_unlock(&mu);
+        struct answer a = find(path);
+        if (!say(fd, &a)) break;
+    }
+    free(text);
+    close(fd);
+    return NULL;
+}
+
+static void *listen_on(void *arg)
+{
+    int fd = (int)(intptr_t)arg, one, yes = 1;
+    while ((one = accept(fd, NULL, NULL)) >= 0) {
+        pthread_t t;
+        setsockopt(one, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        if (!pthread_create(&t, NULL, serve, (void *)(intptr_t)one)) pthread_detach(t);
+    }
+    return NULL;
+}
+
+int answers_begin(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    pthread_t t;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 64) ||
+        getsockname(fd, (struct sockaddr *)&a, &len) ||
+        pthread_create(&t, NULL, listen_on, (void *)(intptr_t)fd)) {
+        printf("Bail out! no server\n");
+        exit(1);
+    }
+    pthread_detach(t);
+    return ntohs(a.sin_port);
+}
+
+void answers_are(const struct answer *from, size_t n)
+{
+    pthread_mutex_lock(&mu);
+    if (n > ANSWERS) abort();
+    if (n) memcpy(list, from, n * sizeof *from);
+    n_list = n;
+    memset(used, 0, sizeof used);
+    given = 0;
+    pthread_mutex_unlock(&mu);
+}
+
+int answers_given(void)
+{
+    pthread_mutex_lock(&mu);
+    int n = given;
+    pthread_mutex_unlock(&mu);
+    return n;
+}
+
+const char *answers_base64(const char *bytes, size_t n)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static char ring[8][4096];
+    static int at;
+    char *to = ring[at++ % 8], *s = to;
+    for (size_t i = 0; i < n; i += 3) {
+        unsigned v = 0;
+        for (size_t k = 0; k < 3; k++) v = v << 8 | (i + k < n ? (unsigned char)bytes[i + k] : 0);
+        for (int k = 18; k >= 0; k -= 6) *s++ = digit[v >> k & 63];
+        if (i + 2 >= n) s[-1] = '=';
+        if (i + 1 >= n) s[-2] = '=';
+    }
+    *s = 0;
+    return to;
+}
+
+const char *answers_asked(void) { return asked; }

@@ -1,0 +1,35 @@
+/*
+ * answers.h - a server over HTTP that answers what the test wants it to: for drivers that speak it.
+ */
+#ifndef HF_ANSWERS_H
+#define HF_ANSWERS_H
+
+#include <stddef.h>
+
+enum {
+    ANSWER_CLOSED = -1, /* the connection is closed instead */
+    ANSWER_CUT = -2,    /* in the middle of the answer */
+    ANSWER_OPEN = -3,   /* 200, and the body goes on until the client goes */
+    ANSWER_BARE = -4    /* 200, without a Date */
+};
+
+struct answer {
+    const char *path; /* a part of the request's; NULL: of any */
+    int status;
+    const char *body;
+    int times; /* how often it is given; 0: always */
+};
+
+/* On a port of the loopback device, which is returned; once a program. */
+int answers_begin(void);
+/* From now on the first that fits and isn't used up; none fits: 500. The list is copied, its texts
+   aren't. */
+void answers_are(const struct answer *list, size_t n);
+/* How many requests came since then. */
+int answers_given(void);
+/* The last request's body. */
+const char *answers_asked(void);
+/* The bytes in base64; good for the next seven calls. */
+const char *answers_base64(const char *bytes, size_t n);
+
+#endif

@@ -1,0 +1,593 @@
+/*
+ * etcd_answers.c - the driver etcd: before a server that answers anything: what it makes of it.
+ */
+#include "answers.h"
+#include "drivers.h"
+#include "test.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+#define ID       "00112233445566778899aabbccddeeff"
+#define HEADER   "\"header\": {\"revision\": \"7\", \"raft_term\": \"2\"}"
+#define SESSION  "00000000000000ab"
+
+static const hf_driver *etcd;
+static int port;
+static hf_error err;
+static hf_rowkey key;
+
+static const struct answer well = {"", 200, "{" HEADER "}", 0};
+
+static void are(struct answer first)
+{
+    const struct answer two[] = {first, well};
+    answers_are(two, 2);
+}
+
+/* One answer, with parts that printf fills in, to all that is asked. */
+__attribute__((format(printf, 2, 3))) static void is(int status, const char *form, ...)
+{
+    static char text[16384];
+    va_list args;
+    va_start(args, form);
+    vsnprintf(text, sizeof text, form, args);
+    va_end(args);
+    are((struct answer){"", status, text, 0});
+}
+
+static int opens(const char *form, hf_store **ret)
+{
+    char text[1400];
+    hf_url url;
+    const char *at = strstr(form, "PORT");
+    snprintf(text, sizeof text, "%.*s%d%s", at ? (int)(at - form) : 0, form, port,
+             at ? at + 4 : form);
+    memset(&err, 0, sizeof err);
+    int rc = hf_url_parse(text, &url, &err);
+    return rc ? rc : etcd->open(&url, 60000, ret, &err);
+}
+
+static hf_store *opened(void)
+{
+    hf_store *st = NULL;
+    answers_are(&well, 1);
+    if (opens("etcd://127.0.0.1:PORT/p/", &st)) fail_msg("%s", err.text);
+    return st;
+}
+
+static void said(int rc, int code, const char *text)
+{
+    if (rc != code || (text && !strstr(err.text, text)))
+        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
+}
+
+static const char *kv(const char *name, const char *value)
+{
+    static char ring[4][8192];
+    static int at;
+    char *to = ring[at++ % 4];
+    snprintf(to, sizeof ring[0], "{\"key\": \"%s\", \"value\": \"%s\"}",
+             answers_base64(name, strlen(name)), answers_base64(value, strlen(value)));
+    return to;
+}
+
+/* ---- what is no answer ---- */
+
+static void errors_mean_what_they_say(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *body;
+        int code;
+        const char *text;
+    } cases[] = {
+        {200, "[]", HF_UNAVAILABLE, "an answer that isn't etcd's"},
+        {200, "", HF_UNAVAILABLE, "an answer that isn't etcd's"},
+        {200, "{\"kvs\": [", HF_UNAVAILABLE, "an answer that isn't etcd's"},
+        {200, "nothing\nof it", HF_UNAVAILABLE, "an answer that isn't etcd's"},
+        {200, "{\"error\": \"strange\"}", HF_UNAVAILABLE, "strange"},
+        {404, "<html>", HF_UNSUPPORTED, "no v3 gateway there (404)"},
+        {404, "{\"message\": \"gone\"}", HF_UNAVAILABLE, "gone"},
+        {401, "", HF_DENIED, "an answer that isn't etcd's"},
+        {403, "{}", HF_DENIED, "an answer that isn't etcd's"},
+        {500, "{\"message\": \"a\\u0007b\\u007fc\"}", HF_UNAVAILABLE, "a b c"},
+        {400, "{\"error\": {\"message\": \"etcdserver: permission denied\"}}", HF_DENIED, "denied"},
+        {400, "{\"error\": \"etcdserver: request is too large\"}", HF_FULL, "too large"},
+        {500, "{\"error\": \"etcdserver: mvcc: database space exceeded\"}", HF_FULL, "space"},
+        {503, "{\"error\": \"etcdserver: no leader\"}", HF_UNAVAILABLE, "no leader"},
+        {429, "{\"error\": \"etcdserver: too many requests\"}", HF_UNAVAILABLE, "too many"},
+        {500, "{\"error\": \"etcdserver: not capable\"}", HF_UNSUPPORTED, "not capable"},
+        {ANSWER_CLOSED, "", HF_UNAVAILABLE, ""},
+        {ANSWER_CUT, "{", HF_UNAVAILABLE, ""},
+    };
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        are((struct answer){"/v3/kv/range", cases[i].status, cases[i].body, 0});
+        said(etcd->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
+        are((struct answer){"/v3/kv/txn", cases[i].status, cases[i].body, 0});
+        int rc = etcd->swap(st, &key, 0, NULL, NULL, &clock_us, &err);
+        said(rc,
+             cases[i].code == HF_UNAVAILABLE && !strstr(cases[i].body, "requests") ? HF_UNKNOWN
+                                                                                   : cases[i].code,
+             cases[i].text);
+    }
+    hf_row_clear(&row);
+    etcd->close(st);
+}
+
+/* ---- rows ---- */
+
+#define FREE_ROW "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"\"}"
+
+static void damaged_ranges_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row, *rev;
+        const char *text; /* NULL: it is one */
+    } cases[] = {
+        {FREE_ROW, "5", NULL},
+        {FREE_ROW, "6", "another rev beside it than in it"},
+        {"[1]", "5", "not a JSON object"},
+        {"{", "5", "not a JSON object"},
+        {"{\"format\": \"1\"}", "5", "format"},
+        {"{\"format\": 1, \"rev\": 5, \"owner\": 7}", "5", "owner"},
+        {"{\"format\": 1, \"rev\": 5, \"queue\": {}}", "5", "queue"},
+        {"{\"format\": 1, \"rev\": 5, \"others\": 1}", "5", "others"},
+        {"{\"format\": 2, \"rev\": 5}", "5", "another version"},
+        {"{\"format\": 1, \"rev\": -5}", "5", "out of range"},
+    };
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us = 0;
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        is(200, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", cases[i].row),
+           kv("/p/k\trev", cases[i].rev));
+        int rc = etcd->get(st, &key, &row, &clock_us, &err);
+        if (cases[i].text)
+            said(rc, HF_CORRUPT, cases[i].text);
+        else
+            said(rc, 0, NULL);
+    }
+    assert_int_equal(clock_us, INT64_C(1769860800) * 1000000 + 7 * 16);
+    is(200, "{\"kvs\": [%s]}", kv("/p/k\trev", "5"));
+    said(etcd->get(st, &key, &row, &clock_us, &err), HF_CORRUPT, "a rev without a row");
+    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", FREE_ROW), kv("/p/other", "x"));
+    said(etcd->get(st, &key, &row, &clock_us, &err), HF_CORRUPT, "keys that aren't ours");
+    static const char *const bad[] = {"a", "=a==", "a=b=", "ab c", "\\u00e9aaa", "-aaa"};
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        is(200, "{\"kvs\": [{\"key\": \"%s\"}]}", bad[i]);
+        said(etcd->get(st, &key, &row, &clock_us, &err), HF_CORRUPT, "keys that aren't ours");
+        is(200, "{\"kvs\": [{\"key\": \"L3Avaw==\", \"value\": \"%s\"}]}", bad[i]);
+        said(etcd->get(st, &key, &row, &clock_us, &err), HF_CORRUPT, "keys that aren't ours");
+    }
+    is(200, "{\"kvs\": [{\"key\": 7}]}");
+    said(etcd->get(st, &key, &row, &clock_us, &err), HF_CORRUPT, "keys that aren't ours");
+    is(ANSWER_BARE, "{" HEADER "}");
+    said(etcd->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(clock_us, 0);
+    assert_int_equal(row.rev, 0);
+    hf_row_clear(&row);
+    etcd->close(st);
+}
+
+#define HELD                                                                          \
+    "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID \
+    "\", \"granted\": 5, \"session\": 171}"
+
+static void whose_session_is_missing_is_dead(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    char many[6000] = "";
+    hf_row_init(&row);
+    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
+    said(etcd->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(row.n_holders, 1);
+    assert_true(row.party[0].flags & HF_PARTY_DEAD);
+    /* Names that aren't of sessions count for nothing. */
+    is(200, "{\"kvs\": [%s, %s, %s]}", kv("/p/k", HELD), kv("/p/k\tab", ""), kv("/p/k\trev", "5"));
+    said(etcd->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(row.party[0].flags & HF_PARTY_DEAD);
+    for (int i = 0; i < 20; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "/p/k\t%016x", 0x98 + i);
+        snprintf(many + strlen(many), 200, ", %s", kv(name, ""));
+    }
+    is(200, "{\"kvs\": [%s, %s%s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"), many);
+    said(etcd->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_false(row.party[0].flags & HF_PARTY_DEAD);
+    hf_row_clear(&row);
+    etcd->close(st);
+}
+
+static void a_write_is_answered(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row, cur;
+    int64_t clock_us;
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
+    said(etcd->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    row.rev = 6;
+    is(200, "{\"succeeded\": true}");
+    said(etcd->swap(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 1);
+    is(200, "{\"responses\": [{\"response_range\": {\"kvs\": [%s, %s]}}]}", kv("/p/k", HELD),
+       kv("/p/k\trev", "5"));
+    said(etcd->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    assert_int_equal(cur.rev, 5);
+    said(etcd->swap(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    is(200, "{\"responses\": [{\"response_range\": {\"kvs\": [%s]}}]}", kv("/p/k", "{"));
+    said(etcd->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CORRUPT, "damaged");
+    is(200, "{\"succeeded\": 1}");
+    said(etcd->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    assert_int_equal(cur.rev, 0);
+    is(404, "{\"error\": \"etcdserver: requested lease not found\"}");
+    said(etcd->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_LOST, "lease not found");
+    /* Nothing is asked. */
+    is(200, "{\"succeeded\": true}");
+    row.party[0].owner[0] = (char)0xff;
+    said(etcd->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_INVALID, "not UTF-8");
+    row.party[0].owner[0] = 0;
+    row.party[0].owner_len = 0;
+    said(etcd->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_INVALID, "without a name");
+    assert_int_equal(answers_given(), 0);
+    hf_row_clear(&row);
+    hf_row_clear(&cur);
+    etcd->close(st);
+}
+
+/* ---- leases ---- */
+
+static void leases_end_when_it_says_so(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    uint64_t session = 0;
+    int64_t ms = 0, clock_us;
+    is(200, "{\"TTL\": \"1\"}");
+    said(etcd->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
+         "1000 ms instead of 1500");
+    is(200, "{\"TTL\": true}");
+    said(etcd->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
+         "0 ms instead");
+    is(500, "{}");
+    said(etcd->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "isn't etcd's");
+    assert_int_equal(session, 0);
+    is(200, "{\"TTL\": 2}");
+    said(etcd->lease_make(st, 1500, &session, &ms, &clock_us, &err), 0, NULL);
+    assert_int_equal(ms, 2000);
+    assert_int_not_equal(session, 0);
+
+    ms = -7;
+    are((struct answer){"keepalive", 200, "{\"result\": {\"TTL\": \"0\"}}\n", 0});
+    said(etcd->lease_keep(st, session, &ms, &err), HF_LOST, "the lease has run out");
+    are((struct answer){"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}\n{\"error\"",
+                        0});
+    said(etcd->lease_keep(st, session, &ms, &err), 0, NULL);
+    assert_int_equal(ms, 3000);
+    ms = -7;
+    static const char *const terms[] = {"3", "0", ""};
+    for (size_t i = 0; i < COUNT(terms); i++) {
+        char kept[200];
+        snprintf(kept, sizeof kept,
+                 "{\"result\": {\"TTL\": \"3\", \"header\": {\"raft_term\": "
+                 "\"%s\"}}}",
+                 terms[i]);
+        are((struct answer){"keepalive", 200, kept, 0});
+        said(etcd->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "there is a new leader");
+    }
+    const struct answer half[] = {
+        {"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}", 0},
+        {"range", 503, "{\"error\": \"etcdserver: no leader\"}", 0},
+        {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0}};
+    answers_are(half, 3);
+    said(etcd->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
+    said(etcd->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
+    are((struct answer){"timetolive", 200, "{" HEADER ", \"TTL\": \"-1\"}", 0});
+    said(etcd->lease_left(st, session, &ms, &err), HF_LOST, "the lease has run out");
+    assert_int_equal(ms, -7);
+    are(half[2]);
+    said(etcd->lease_left(st, session, &ms, &err), 0, NULL);
+    assert_int_equal(ms, 3000);
+    is(500, "{\"message\": \"no\"}");
+    said(etcd->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no");
+    said(etcd->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no");
+    said(etcd->lease_end(st, session, &err), HF_UNAVAILABLE, "no");
+    etcd->close(st);
+}
+
+/* A row that names more of our sessions than a transaction holds. */
+static void too_many_sessions_are_too_many(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row;
+    int64_t ms, clock_us;
+    hf_row_init(&row);
+    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
+    said(etcd->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(hf_row_room(&row, 125), 0);
+    are((struct answer){"grant", 200, "{\"TTL\": \"2\"}", 0});
+    for (uint32_t i = 1; i < 125; i++) {
+        row.party[i] = row.party[0];
+        row.party[i].id[0] = (uint8_t)i;
+        said(etcd->lease_make(st, 2000, &row.party[i].session, &ms, &clock_us, &err), 0, NULL);
+    }
+    row.n_queue = 124;
+    answers_are(&well, 1);
+    said(etcd->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "too many sessions");
+    assert_int_equal(answers_given(), 0);
+    hf_row_clear(&row);
+    etcd->close(st);
+}
+
+/* ---- who we are ---- */
+
+static void a_user_is_asked_for(void **state)
+{
+    (void)state;
+    hf_store *st = NULL;
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    static const char url[] = "etcd://me:secret@127.0.0.1:PORT/p";
+    are((struct answer){"authenticate", 200, "{}", 0});
+    said(opens(url, &st), HF_UNAVAILABLE, "no token");
+    are((struct answer){"authenticate", 400, "{\"error\": \"etcdserver: authentication failed\"}",
+                        0});
+    said(opens(url, &st), HF_DENIED, "authentication failed");
+    are((struct answer){"authenticate", 400,
+                        "{\"error\": \"etcdserver: authentication is not enabled\"}", 0});
+    said(opens(url, &st), 0, NULL);
+    etcd->close(st);
+
+    const struct answer expires[] = {
+        {"authenticate", 200, "{\"token\": \"one\"}", 1},
+        {"authenticate", 200, "{\"token\": \"two\"}", 1},
+        {"range", 200, "{}", 1},
+        {"range", 401, "{\"error\": \"etcdserver: invalid auth token\"}", 1},
+        {"range", 200, "{}", 1},
+        {"range", 401, "{\"error\": \"etcdserver: user name is empty\"}", 1},
+        {"authenticate", 503, "{\"error\": \"etcdserver: no leader\"}", 1},
+        {"range", 403, "{\"error\": \"etcdserver: permission denied\"}", 1}};
+    answers_are(expires, COUNT(expires));
+    said(opens(url, &st), 0, NULL);
+    said(etcd->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    said(etcd->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "no leader");
+    assert_null(strstr(err.text, "secret"));
+    answers_are(&expires[7], 1);
+    said(etcd->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, NULL);
+    etcd->close(st);
+    hf_row_clear(&row);
+}
+
+/* ---- lists ---- */
+
+struct seen {
+    char text[400];
+    int stop;
+};
+
+static int see(void *arg, const hf_rowkey *k, hf_row *row)
+{
+    struct seen *s = arg;
+    snprintf(s->text + strlen(s->text), 100, "%s%s ", k->text, row ? "" : "!");
+    return s->stop;
+}
+
+static void pages_are_told_in_order(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    struct seen s = {"", 0};
+    int64_t clock_us;
+    char first[6000], second[6000];
+    snprintf(first, sizeof first, "{\"more\": true, \"kvs\": [%s, %s, {\"key\": \"L3AvYQBi\"}, ",
+             kv("/p/a", FREE_ROW), kv("/p/a\trev", "5"));
+    snprintf(first + strlen(first), 3000, "%s, %s, %s, %s]}", kv("/p/", "x"), kv("/", "x"),
+             kv("/p/b\trev", "5"), kv("/p/c", FREE_ROW));
+    snprintf(second, sizeof second, "{\"kvs\": [%s, %s, %s]}", kv("/p/c", FREE_ROW),
+             kv("/p/c\trev", "5"), kv("/p/d\t" SESSION, ""));
+    const struct answer pages[] = {{"range", 200, first, 1}, {"range", 200, second, 1}};
+    answers_are(pages, 2);
+    said(etcd->scan(st, "", see, &s, &clock_us, &err), 0, NULL);
+    assert_string_equal(s.text, "a b! c ");
+    /* One key that is a page of its own is asked for with more room. */
+    const struct answer narrow[] = {
+        {"range", 200, "{\"more\": true, \"kvs\": [{\"key\": \"L3AvYQ==\"}]}", 1},
+        {"range", 200, "{\"more\": true, \"kvs\": [{\"key\": \"L3AvYQ==\"}]}", 1},
+        {"range", 200, second, 1}};
+    answers_are(narrow, 3);
+    s.text[0] = 0;
+    said(etcd->scan(st, "a", see, &s, &clock_us, &err), 0, NULL);
+    assert_non_null(strstr(answers_asked(), "16000"));
+    assert_string_equal(s.text, "c ");
+    s.stop = 1;
+    answers_are(&pages[0], 1);
+    said(etcd->scan(st, "", see, &s, &clock_us, &err), 0, NULL);
+    is(200, "{\"kvs\": [{\"key\": \"x\"}]}");
+    said(etcd->scan(st, "", see, &s, &clock_us, &err), HF_CORRUPT, "an answer of no form");
+    is(500, "{}");
+    said(etcd->scan(st, "", see, &s, &clock_us, &err), HF_UNAVAILABLE, "isn't etcd's");
+    etcd->close(st);
+}
+
+/* ---- doctor ---- */
+
+static char heard[2000];
+
+static void note(void *arg, int ok, const char *text)
+{
+    (void)arg;
+    snprintf(heard + strlen(heard), 300, "%s%s\n", ok ? "" : "BAD ", text);
+}
+
+static void the_doctor_says_what_he_is_told(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    const struct answer ill[] = {
+        {"status", 200, "{\"dbSize\": \"4096\", \"leader\": \"0\"}", 0},
+        {"member/list", 200, "{\"members\": [{}, {}, {}, {\"isLearner\": true}]}", 0},
+        {"alarm", 200, "{\"alarms\": [{}, {\"alarm\": \"NOSPACE\"}, {\"alarm\": \"CORRUPT\"}]}",
+         0}};
+    const struct answer shut[] = {{"status", 200, "{\"version\": \"3.5\", \"leader\": 5}", 0},
+                                  {"member/list", 403, "", 0},
+                                  {"alarm", 403, "", 0}};
+    heard[0] = 0;
+    answers_are(ill, 3);
+    said(etcd->inspect(st, note, NULL, &err), 0, NULL);
+    assert_string_equal(heard,
+                        "etcd ?, 4 KiB of data\nBAD there is no leader: nothing can be written\n"
+                        "3 members vote: it goes on without 1 of them\n"
+                        "BAD NOSPACE: its quota is used up, nothing can be written\n"
+                        "BAD CORRUPT: its members disagree about what they store\n");
+    heard[0] = 0;
+    answers_are(shut, 3);
+    said(etcd->inspect(st, note, NULL, &err), 0, NULL);
+    assert_non_null(strstr(heard, "this user isn't told of its members: that is unknown\n"
+                                  "this user isn't told of its alarms: that is unknown\n"));
+    for (size_t n = 0; n < 3; n++) {
+        answers_are(shut, n ? 1 : 0);
+        if (n == 2) {
+            const struct answer two[] = {shut[0], shut[1], {"alarm", 500, "", 0}};
+            answers_are(two, 3);
+        }
+        said(etcd->inspect(st, note, NULL, &err), HF_UNAVAILABLE, "inspect");
+    }
+    etcd->close(st);
+}
+
+/* ---- watches ---- */
+
+static void what_is_heard_wakes(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_rowkey other;
+    hf_ear ear, later;
+    char event[600], far[600];
+    assert_int_equal(hf_key_make("other", &other, &err), 0);
+    const hf_rowkey *keys[] = {&key, &other};
+    static const char created[] = "{\"result\": {\"created\": true}}\n";
+    const int64_t for_ever = INT64_MAX / 2;
+    /* An event of the key; one of nobody's; one that isn't one. */
+    snprintf(event, sizeof event, "%s{\"result\": {\"events\": [{\"kv\": {\"key\": \"%s\"}}]}}\n",
+             created, answers_base64("/p/k\trev", 8));
+    snprintf(far, sizeof far, "%s{\"result\": {\"events\": [{\"kv\": {\"key\": \"%s\"}}, {}]}}\n",
+             created, answers_base64("/p/far\trev", 10));
+    const char *const words[] = {event, far};
+    for (size_t i = 0; i < 2; i++) {
+        are((struct answer){"watch", ANSWER_OPEN, words[i], 0});
+        said(etcd->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        ear.heard[0] = 0; /* since before it */
+        said(etcd->watch(st, 0, &ear, for_ever, &err), 0, NULL);
+        etcd->close(st);
+        st = opened();
+    }
+    /* Nothing to hear: it is woken. */
+    are((struct answer){"watch", ANSWER_OPEN, created, 0});
+    said(etcd->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+    etcd->interrupt(st, 0);
+    said(etcd->watch(st, 0, &ear, for_ever, &err), 0, NULL);
+    said(etcd->watch(st, 0, &ear, 0, &err), 0, NULL);
+    /* More keys than there are streams for: all get a new one. */
+    for (int i = 0; i < 6; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "k%d", i);
+        assert_int_equal(hf_key_make(name, &other, &err), 0);
+        static const char twice[] = "{\"result\": {\"created\": true}}\n{\"result\": {\"created\": "
+                                    "true}}\n";
+        are((struct answer){"watch", ANSWER_OPEN, twice, 0});
+        said(etcd->listen(st, 0, keys, 2, &later, &err), 0, NULL);
+    }
+    assert_true(later.heard[0] > ear.heard[0]);
+    etcd->close(st);
+    /* No watch at all: that is said, and for a while nothing is tried. */
+    static const char *const no[] = {"{\"result\": {\"canceled\": true}}\n", "nonsense\n", ""};
+    for (size_t i = 0; i < 3; i++) {
+        st = opened();
+        are((struct answer){"watch", 200, no[i], 0});
+        said(etcd->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
+        /* "not heard lately", unless five seconds have passed meanwhile. */
+        said(etcd->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: no");
+        etcd->close(st);
+    }
+    /* It breaks later. */
+    st = opened();
+    are((struct answer){"watch", 200, created, 0});
+    int rc = etcd->listen(st, 0, keys, 1, &ear, &err);
+    if (!rc) rc = etcd->watch(st, 0, &ear, for_ever, &err);
+    assert_int_equal(rc, HF_UNAVAILABLE);
+    etcd->close(st);
+}
+
+/* ---- URLs ---- */
+
+static void urls_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        int code;
+        const char *text;
+    } cases[] = {
+        {"etcd://127.0.0.1:PORT", 0, NULL},
+        {"etcd://127.0.0.1:PORT/a", 0, NULL},
+        {"etcd://127.0.0.1:1,127.0.0.1:PORT/a/", 0, NULL},
+        {"etcd://127.0.0.1:PORT,,127.0.0.1:7", HF_INVALID, "not host:port,..."},
+        {"etcd://127.0.0.1:x,127.0.0.1:PORT", HF_INVALID, "not host:port,..."},
+        {"etcd://127.0.0.1:,127.0.0.1:PORT", HF_INVALID, "not host:port,..."},
+        {"etcd://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q:PORT", HF_INVALID, "not host:port,..."},
+        {"etcd://127.0.0.1:PORT/?cafile=x", HF_INVALID, "cafile: unknown (cafile, cert and key"},
+        {"etcd://127.0.0.1:PORT/?x", HF_INVALID, "x: unknown"},
+        {"etcd://[::1]:1/PORT", HF_UNAVAILABLE, ""},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        answers_are(&well, 1);
+        int rc = opens(cases[i].url, &st);
+        if (rc != cases[i].code) fail_msg("%s: %d: %s", cases[i].url, rc, err.text);
+        said(rc, cases[i].code, cases[i].text);
+        if (st) etcd->close(st);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_mean_what_they_say),
+        cmocka_unit_test(damaged_ranges_are_told),
+        cmocka_unit_test(whose_session_is_missing_is_dead),
+        cmocka_unit_test(a_write_is_answered),
+        cmocka_unit_test(leases_end_when_it_says_so),
+        cmocka_unit_test(too_many_sessions_are_too_many),
+        cmocka_unit_test(a_user_is_asked_for),
+        cmocka_unit_test(pages_are_told_in_order),
+        cmocka_unit_test(the_doctor_says_what_he_is_told),
+        cmocka_unit_test(what_is_heard_wakes),
+        cmocka_unit_test(urls_are_read),
+    };
+    port = answers_begin();
+    etcd = hf__driver("etcd", &err);
+    if (!etcd || hf_key_make("k", &key, &err)) {
+        printf("Bail out! %s\n", err.text);
+        return 1;
+    }
+    return TEST_MAIN(tests);
+}
