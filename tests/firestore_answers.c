@@ -1,0 +1,397 @@
+/*
+ * firestore_answers.c - the driver firestore: before a server that answers anything, also instead
+ * of a token: what it makes of it.
+ */
+#include "answers.h"
+#include "drivers.h"
+#include "test.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT(a)            (sizeof(a) / sizeof *(a))
+#define TIME                "2026-01-31T12:00:00.000007Z"
+#define TIME_US             (INT64_C(1769860800) * 1000000 + 7)
+#define NAME                "projects/p/databases/(default)/documents/holdfast/k"
+#define MISSING             "[{\"missing\": \"" NAME "\", \"readTime\": \"" TIME "\"}]"
+#define TEXT(name, value)   "\"" name "\": {\"stringValue\": \"" value "\"}"
+#define NUMBER(name, value) "\"" name "\": {\"integerValue\": \"" value "\"}"
+#define LOCK \
+    TEXT("key", "k") ", " NUMBER("format", "1") ", " NUMBER("rev", "5") ", " NUMBER("token", "5")
+#define FREE LOCK ", " TEXT("owner", "")
+
+static const hf_driver *firestore;
+static int port;
+static hf_error err;
+static hf_rowkey key;
+
+__attribute__((format(printf, 2, 3))) static void is(int status, const char *form, ...)
+{
+    static char text[16384];
+    va_list args;
+    va_start(args, form);
+    vsnprintf(text, sizeof text, form, args);
+    va_end(args);
+    const struct answer one = {"", status, text, 0};
+    answers_are(&one, 1);
+}
+
+static void said(int rc, int code, const char *text)
+{
+    if (rc != code || (text && !strstr(err.text, text)))
+        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
+    assert_null(strstr(err.text, "s3cr3t"));
+}
+
+static int opens(const char *options, hf_store **ret)
+{
+    char text[1400];
+    hf_url url;
+    memset(&err, 0, sizeof err);
+    snprintf(text, sizeof text, "firestore://p?endpoint=http://127.0.0.1:%d%s", port, options);
+    int rc = hf_url_parse(text, &url, &err);
+    return rc ? rc : firestore->open(&url, 60000, ret, &err);
+}
+
+static hf_store *opened(void)
+{
+    hf_store *st = NULL;
+    setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
+    if (opens("", &st)) fail_msg("%s", err.text);
+    unsetenv("FIRESTORE_ID_TOKEN");
+    return st;
+}
+
+/* ---- what is no answer ---- */
+
+static void errors_mean_what_they_say(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *body;
+        int code, written; /* of a read, of a write */
+        const char *text;
+    } cases[] = {
+        {200, "", HF_UNAVAILABLE, HF_UNKNOWN, "not an answer of Firestore"},
+        {200, "[{\"found\"", HF_UNAVAILABLE, HF_UNKNOWN, "not an answer of Firestore"},
+        {200, "17", HF_UNAVAILABLE, HF_UNKNOWN, "not an answer of Firestore"},
+        {200, "[]", HF_UNAVAILABLE, HF_UNKNOWN, "an answer"},
+        {200, "[{\"readTime\": \"" TIME "\"}]", HF_UNAVAILABLE, HF_UNKNOWN, "an answer"},
+        {200, "[{\"missing\": \"x\"}]", HF_UNAVAILABLE, HF_UNKNOWN, "an answer"},
+        {200, "[{\"missing\": \"x\", \"readTime\": \"2026\"}]", HF_UNAVAILABLE, HF_UNKNOWN,
+         "an answer"},
+        {200, "[{}, {\"error\": {\"status\": \"UNAVAILABLE\", \"message\": \"soon\"}}]",
+         HF_UNAVAILABLE, HF_UNKNOWN, "UNAVAILABLE, HTTP 200: soon"},
+        {401, "", HF_DENIED, HF_DENIED, "HTTP 401"},
+        {403, "{\"error\": {\"message\": \"no s3cr3t-token\"}}", HF_DENIED, HF_DENIED,
+         "(it tells secrets)"},
+        {413, "<html>", HF_INVALID, HF_INVALID, "HTTP 413"},
+        {429, "{}", HF_UNAVAILABLE, HF_UNAVAILABLE, "HTTP 429"},
+        {501, "{}", HF_UNSUPPORTED, HF_UNSUPPORTED, "HTTP 501"},
+        {500, "{\"error\": {\"message\": \"one\\ntwo\"}}", HF_UNAVAILABLE, HF_UNKNOWN, "500: one"},
+        {ANSWER_CLOSED, "", HF_UNAVAILABLE, HF_UNKNOWN, ""},
+        {ANSWER_CUT, "[", HF_UNAVAILABLE, HF_UNKNOWN, ""},
+    };
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        is(cases[i].status, "%s", cases[i].body);
+        said(firestore->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
+        int rc = firestore->swap(st, &key, 0, NULL, NULL, &clock_us, &err);
+        said(rc, cases[i].written, cases[i].text);
+    }
+    hf_row_clear(&row);
+    firestore->close(st);
+}
+
+/* ---- documents ---- */
+
+static void documents_are_read_or_damaged(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields;
+        const char *text; /* NULL: it is one */
+    } cases[] = {
+        {FREE, NULL},
+        {LOCK ", \"owner\": {\"nullValue\": null}", "a text field of another type"},
+        {FREE ", \"note\": {\"stringValue\": 7}", "a text field of another type"},
+        {FREE ", \"queue\": {\"stringValue\": \"[]\"}", "a text field of another type"},
+        {FREE ", \"done_us\": {\"stringValue\": \"1\"}", "a number field of another type"},
+        {FREE ", \"done_us\": {\"integerValue\": \"1x\"}", "a number field of another type"},
+        {FREE ", \"done_us\": {\"integerValue\": \"\"}", "a number field of another type"},
+        {FREE ", \"done_us\": {\"integerValue\": 1}", NULL},
+        {FREE ", \"done_us\": {\"doubleValue\": 1}", NULL},
+        {FREE ", \"done_us\": {\"doubleValue\": 1.0}", NULL},
+        {FREE ", \"done_us\": {\"doubleValue\": 1.5}", "a number field of another type"},
+        {FREE ", \"done_us\": {\"doubleValue\": 1e300}", "a number field of another type"},
+        {FREE ", \"done_us\": {\"doubleValue\": -1e300}", "a number field of another type"},
+        {FREE ", \"done_us\": {\"doubleValue\": \"NaN\"}", "a number field of another type"},
+        {FREE ", \"queue\": {\"arrayValue\": {}}", NULL},
+        {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"nullValue\": null}]}}",
+         "a text field of another type"},
+        {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"mapValue\": {}}]}}",
+         "the queue is not a list"},
+        {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"mapValue\": {\"fields\": {\"a\": "
+              "{}}}}]}}",
+         "a text field of another type"},
+        {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"arrayValue\": {\"values\": [{"
+              "\"arrayValue\": {\"values\": [{\"arrayValue\": {\"values\": [{\"arrayValue\": {}}"
+              "]}}]}}]}}]}}",
+         "a text field of another type"},
+        {LOCK, "is not a lock"},
+        {TEXT("key", "k"), "is not a lock"},
+        {NUMBER("format", "1"), "is not a lock"},
+        {TEXT("key", "j") ", " NUMBER("format", "1") ", " NUMBER("rev", "5") ", " NUMBER(
+             "token", "5") ", " TEXT("owner", ""),
+         "is the lock of another key"},
+    };
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us = 0;
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        is(200,
+           "[{\"found\": {\"name\": \"" NAME "\", \"updateTime\": \"" TIME
+           "\", \"fields\": {%s}}, \"readTime\": \"" TIME "\"}]",
+           cases[i].fields);
+        int rc = firestore->get(st, &key, &row, &clock_us, &err);
+        said(rc, cases[i].text ? HF_CORRUPT : 0, cases[i].text);
+        assert_int_equal(row.rev, cases[i].text ? 0 : 5);
+    }
+    assert_int_equal(clock_us, TIME_US);
+    static const char *const times[] = {"", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00",
+                                        "2026-01-31T12:00:00.5+01:00"};
+    for (size_t i = 0; i < COUNT(times); i++) {
+        is(200,
+           "[{\"found\": {\"updateTime\": \"%s\", \"fields\": {" FREE "}}, \"readTime\": \"" TIME
+           "\"}]",
+           times[i]);
+        said(firestore->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "without a time");
+    }
+    hf_row_clear(&row);
+    firestore->close(st);
+}
+
+static const char found[] = "[{\"found\": {\"name\": \"" NAME "\", \"updateTime\": \"" TIME
+                            "\", \"fields\": {" FREE "}}, \"readTime\": \"" TIME "\"}]";
+
+static void a_write_is_answered(void **state)
+{
+    (void)state;
+    static const char *const not_done[] = {"FAILED_PRECONDITION", "ALREADY_EXISTS", "ABORTED",
+                                           "NOT_FOUND"};
+    hf_store *st = opened();
+    hf_row row, cur;
+    int64_t clock_us;
+    char refusal[200];
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    row.rev = row.token = 6;
+    struct answer list[] = {{"commit", 200, "{\"commitTime\": \"" TIME "\"}", 0},
+                            {"batchGet", 200, found, 0}};
+    answers_are(list, 2);
+    /* What was never seen is read first. */
+    said(firestore->swap(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 2);
+    assert_int_equal(clock_us, TIME_US);
+    said(firestore->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    assert_int_equal(cur.rev, 5);
+    said(firestore->swap(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    /* Now it is known when rev 6 was written. */
+    answers_are(list, 1);
+    said(firestore->swap(st, &key, 6, NULL, &cur, &clock_us, &err), 0, NULL);
+    assert_non_null(strstr(answers_asked(), "\"updateTime\":\"" TIME "\""));
+    for (size_t i = 0; i < COUNT(not_done); i++) {
+        snprintf(refusal, sizeof refusal, "{\"error\": {\"status\": \"%s\"}}", not_done[i]);
+        list[0].status = 400;
+        list[0].body = refusal;
+        answers_are(list, 2);
+        said(firestore->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+        assert_int_equal(cur.rev, 5);
+        said(firestore->swap(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+        answers_are(list, 1);
+        said(firestore->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500");
+    }
+    /* Nothing is asked. */
+    answers_are(list, 0);
+    row.done_us = 7;
+    row.result[0] = (char)0xff;
+    row.result_len = 1;
+    said(firestore->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_INVALID, "not UTF-8");
+    assert_int_equal(answers_given(), 0);
+    hf_row_clear(&row);
+    hf_row_clear(&cur);
+    firestore->close(st);
+}
+
+/* ---- credentials ---- */
+
+static char file[] = "/tmp/holdfast-answers-XXXXXX";
+
+static void credentials_are(const char *text)
+{
+    FILE *f = fopen(file, "w");
+    if (!f) fail_msg("%s", file);
+    const char *at = strstr(text, "PORT");
+    fprintf(f, "%.*s", at ? (int)(at - text) : (int)strlen(text), text);
+    if (at) fprintf(f, "%d%s", port, at + 4);
+    fclose(f);
+}
+
+#define PERSON                                                                               \
+    "{\"type\": \"authorized_user\", \"client_id\": \"me\", \"client_secret\": \"s3cr3t\", " \
+    "\"refresh_token\": \"s3cr3t-too\", \"token_uri\": \"http://127.0.0.1:PORT/token\"}"
+
+static void bad_credentials_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"", "not a file of credentials"},
+        {"[]", "not a file of credentials"},
+        {"{\"type\": 7}", "not a file of credentials"},
+        {"{\"type\": \"robot\"}", "neither of a service account nor of a user"},
+        {"{\"type\": \"service_account\"}", "no client_email"},
+        {"{\"type\": \"service_account\", \"client_email\": \"a\"}", "no private_key"},
+        {"{\"type\": \"service_account\", \"client_email\": \"a\", \"private_key\": \"b\"}",
+         "no token_uri"},
+        {"{\"type\": \"service_account\", \"client_email\": \"a\", \"private_key\": \"b\", "
+         "\"token_uri\": \"http://elsewhere/\"}",
+         "token_uri: not https"},
+        {"{\"type\": \"authorized_user\"}", "no client_id"},
+        {"{\"type\": \"authorized_user\", \"client_id\": \"\"}", "no client_id"},
+        {"{\"type\": \"authorized_user\", \"client_id\": \"a\"}", "no client_secret"},
+        {"{\"type\": \"authorized_user\", \"client_id\": \"a\", \"client_secret\": \"b\"}",
+         "no refresh_token"},
+        {"{\"type\": \"authorized_user\", \"client_id\": \"a\", \"client_secret\": \"b\", "
+         "\"refresh_token\": \"s3cr3t\"}",
+         NULL},
+    };
+    char options[200];
+    snprintf(options, sizeof options, "&credentials=%s", file);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        credentials_are(cases[i].text);
+        said(opens(options, &st), cases[i].says ? HF_INVALID : 0, cases[i].says);
+        if (st) firestore->close(st);
+    }
+}
+
+static void a_token_is_got_for_them(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *body;
+        int code;
+        const char *text;
+    } cases[] = {
+        {400, "{\"error\": \"invalid_grant\", \"error_description\": \"revoked\\n\"}", HF_DENIED,
+         "token for 'me' from 'http://127.0.0.1:"},
+        {401, "{\"error\": \"invalid_client\"}", HF_DENIED, "HTTP 401: invalid_client"},
+        {403, "", HF_DENIED, "HTTP 403: no reason tol"},
+        {503, "", HF_UNAVAILABLE, "HTTP 503"},
+        {200, "", HF_UNAVAILABLE, "the answer holds no token"},
+        {200, "{\"access_token\": \"\", \"expires_in\": 9}", HF_UNAVAILABLE, "no token"},
+        {200, "{\"access_token\": \"a b\", \"expires_in\": 9}", HF_UNAVAILABLE, "no token"},
+        {200, "{\"access_token\": \"a\\u007f\", \"expires_in\": 9}", HF_UNAVAILABLE, "no token"},
+        {200, "{\"access_token\": \"a\", \"expires_in\": 0}", HF_UNAVAILABLE, "no token"},
+        {200, "{\"access_token\": \"a\"}", HF_UNAVAILABLE, "no token"},
+        {ANSWER_CLOSED, "", HF_UNAVAILABLE, "token for 'me'"},
+    };
+    char options[200];
+    hf_store *st = NULL;
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    snprintf(options, sizeof options, "&credentials=%s", file);
+    credentials_are(PERSON);
+    said(opens(options, &st), 0, NULL);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct answer list[] = {{"token", cases[i].status, cases[i].body, 0},
+                                      {"batchGet", 200, MISSING, 0}};
+        answers_are(list, 2);
+        said(firestore->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
+        /* Without a token nothing else is asked; for one libcurl may ask twice. */
+        assert_in_range(answers_given(), 1, cases[i].status == ANSWER_CLOSED ? 2 : 1);
+    }
+    /* One is refused: another is got, once. */
+    static const char one[] = "{\"access_token\": \"one\", \"expires_in\": 36000}";
+    const struct answer refused[] = {{"token", 200, one, 2},
+                                     {"batchGet", 401, "", 1},
+                                     {"batchGet", 200, MISSING, 2},
+                                     {"batchGet", 401, "", 0}};
+    answers_are(refused, 4);
+    said(firestore->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 4);
+    said(firestore->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 5);
+    said(firestore->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500: no reason");
+    hf_row_clear(&row);
+    firestore->close(st);
+}
+
+/* ---- URLs ---- */
+
+static void urls_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *says;
+    } cases[] = {
+        {"&root=", "root: empty"},
+        {"&root=a", "root: must be the path of a document"},
+        {"&root=a/..", "root: not a path"},
+        {"&root=a/__b__", "root: not a path"},
+        {"&collection=a/b", "collection: must be a collection"},
+        {"&collection=.", "collection: not a path"},
+        {"&root=/&collection=a/b/c", "collection: with root= one name"},
+        {"&queue=2", "queue: neither 0 nor 1"},
+        {"&cue=1", "unknown option 'cue'"},
+        {"&endpoint=https://a", "given twice"},
+        {"&collection=a/b/c&queue=1", NULL},
+        {"&root=/a/b/&collection=c&cafile=x", NULL},
+    };
+    setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        int rc = opens(cases[i].options, &st);
+        said(rc, cases[i].says ? HF_INVALID : 0, cases[i].says);
+        if (st) firestore->close(st);
+    }
+    unsetenv("FIRESTORE_ID_TOKEN");
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_mean_what_they_say),
+        cmocka_unit_test(documents_are_read_or_damaged),
+        cmocka_unit_test(a_write_is_answered),
+        cmocka_unit_test(bad_credentials_are_told_apart),
+        cmocka_unit_test(a_token_is_got_for_them),
+        cmocka_unit_test(urls_are_read),
+    };
+    static const char *const others[] = {"FIRESTORE_ID_TOKEN", "FIRESTORE_ID_TOKEN_FILE",
+                                         "FIRESTORE_EMULATOR_HOST"};
+    for (size_t i = 0; i < COUNT(others); i++) unsetenv(others[i]);
+    int fd = mkstemp(file);
+    port = answers_begin();
+    firestore = hf__driver("firestore", &err);
+    if (fd < 0 || !firestore || hf_key_make("k", &key, &err)) {
+        printf("Bail out! %s\n", err.text);
+        return 1;
+    }
+    close(fd);
+    int failed = TEST_MAIN(tests);
+    unlink(file);
+    return failed;
+}
