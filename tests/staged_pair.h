@@ -16,7 +16,10 @@ enum {
     WATCHED = HF_CAN_BELLS, /* with a watch, but without bells */
     BELLS = HF_CAN_SESSIONS | HF_CAN_BELLS,
     LOCAL = HF_CAN_INSTANT | BELLS,
-    LEASES = HF_CAN_LEASES
+    LEASES = HF_CAN_LEASES,
+    /* With a watch, and sessions to wait with that last a minute: no pause of the machine ends
+       them. */
+    CALM_LEASES = HF_CAN_LEASES | HF_CAN_BELLS
 };
 
 static hf *h, *rival;
@@ -25,7 +28,8 @@ static hf_lock *lock, *other;
 static inline void begin(unsigned can)
 {
     stage(can);
-    if (can == WATCHED) stage_driver.can &= ~(unsigned)HF_CAN_BELLS;
+    if (can == WATCHED || can == CALM_LEASES) stage_driver.can &= ~(unsigned)HF_CAN_BELLS;
+    if (can == CALM_LEASES) stage_driver.poll_ms = 15000;
     h = stage_open("a");
     rival = stage_open("rival");
     lock = other = NULL;

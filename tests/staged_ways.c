@@ -94,7 +94,7 @@ static void a_release_to_one_who_just_died(void **state)
     for (int away = 0; away < 2; away++) {
         hf_wait *w;
         int code = 77;
-        begin(LEASES);
+        begin(CALM_LEASES);
         OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
         OK(hf_acquire_start(rival, "k", NULL, told, &code, &w, &stage_error));
         await_queue(1);
@@ -309,7 +309,7 @@ static void where_sessions_end_by_themselves(void **state)
     struct looks s = {0};
     hf_wait *w;
     int code = 77;
-    begin(LEASES);
+    begin(CALM_LEASES);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     OK(hf_acquire_start(rival, "k", NULL, told, &code, &w, &stage_error));
     await_queue(1);
