@@ -209,9 +209,9 @@ static void await_looked(const char *path, const char *key)
 /* Of HOLDFAST_TEST_HANDOVER. */
 static uint64_t expected(int which)
 {
-    unsigned long long n[3];
+    unsigned long long n[4];
     const char *text = getenv("HOLDFAST_TEST_HANDOVER");
-    assert_int_equal(sscanf(text, "%llu %llu %llu", &n[0], &n[1], &n[2]), 3);
+    assert_int_equal(sscanf(text, "%llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3]), 4);
     return n[which];
 }
 
@@ -300,6 +300,43 @@ static void from_having_to_giving_on(void **state)
     assert_int_equal(given, expected(2));
 }
 
+/* Who waits first, while another one gets in line behind, and then is handed the key. */
+static void others_who_come(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 5 };
+    uint64_t asks = UINT64_MAX;
+    for (int i = 0; i < ROUNDS; i++) {
+        char path[2][PATH_ROOM];
+        hf *a = suite_open(), *b = open_traced(path[0]), *c = open_traced(path[1]);
+        const char *key = suite_key("others");
+        struct got g[2] = {{.by = b}, {.by = c}};
+        hf_wait *wait[2];
+        hf_lock *lock;
+        for (int k = 0; k < 2; k++) sem_init(&g[k].told, 0, 0);
+        OK(hf_acquire(a, key, NULL, &lock, &suite_error));
+        OK(hf_acquire_start(b, key, NULL, got, &g[0], &wait[0], &suite_error));
+        await_looked(path[0], key);
+        uint64_t before = asked(b);
+        OK(hf_acquire_start(c, key, NULL, got, &g[1], &wait[1], &suite_error));
+        await_looked(path[1], key);
+        OK(hf_release(lock, &suite_error));
+        for (int k = 0; k < 2; k++) {
+            await_told(&g[k]);
+            if (!k && g[k].asked - before < asks) asks = g[k].asked - before;
+            OK(hf_release(g[k].lock, &suite_error));
+        }
+        for (int k = 0; k < 2; k++) {
+            hf_wait_free(wait[k]);
+            unlink(path[k]);
+        }
+        hf_close(a);
+        hf_close(b);
+        hf_close(c);
+    }
+    assert_int_equal(asks, expected(3));
+}
+
 /* ---- who is in a hurry ---- */
 
 static struct {
@@ -357,6 +394,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(who_is_far_away_gets_in_line),
         cmocka_unit_test(from_giving_to_having),
         cmocka_unit_test(from_having_to_giving_on),
+        cmocka_unit_test(others_who_come),
     };
     size_t n = sizeof tests / sizeof *tests;
     /* Where nobody is told, there is nothing to count. */

@@ -1,45 +1,37 @@
 /*
  * postgres.c - postgres://USER@HOST/DB, rows in a table. See link.h, doc/stores/postgres.md.
  *
- * Contents: statements; connections; rows; many rows; bells; opening.
+ * Contents: statements; connections; rows; many rows; who waits; opening.
  *
  * Every operation is one statement of its own, in autocommit: there is no transaction to be left
  * open. A write that is refused tells the row as of the statement's snapshot. That is an answer (at
  * that moment the write would have been refused), unless the snapshot shows what the write wanted
  * to see: then somebody was quicker within the statement, and the row is read again.
  *
- * Waiters hear of changes by LISTEN on a connection of its own. Only a write to a row in which
- * somebody waits, before or after, notifies: all notifying transactions of a server commit one
- * after the other.
+ * Waiters hear of changes by LISTEN on a connection of its own (ear.c). Only a write to a row in
+ * which somebody waits, before or after, notifies: all notifying transactions of a server commit
+ * one after the other.
  */
 #include "columns.h"
+#include "ear.h"
 #include "link.h"
-#include "os.h"
 #include "pool.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-enum { SQL_CAP = 6144, PAGE_ROWS = 64, VALUES = HF_COLS + 4, DEAF_MS = 5000 };
+enum { SQL_CAP = 6144, PAGE_ROWS = 64, VALUES = HF_COLS + 4 };
 
 struct hf_store {
     struct hf__pg_how how;
     struct hf__pool pool;
     struct hf__pg_link link[HF_POOL_LINKS];
-    char table[160], channel[80];
+    struct hf__pg_ear ear;
+    char table[160];
     char *get, *insert, *update, *erase, *take, *scan, *create;
-    /* Of the one thread that watches. */
-    struct hf__pg_link ear;
-    int64_t deaf_until_us;
-    uint64_t heard, *hash;
-    size_t n_hash;
-    int wake_fd;
 };
 
 /* The store's clock, in microseconds. */
@@ -76,13 +68,27 @@ static void put_values(struct text *t)
         put(t, ", $%d::%s", i + 5, hf__column_is_text[i] ? "text" : "bigint");
 }
 
+/* Those who wait are told if the holders change, not of each other, else everybody who comes would
+   wake all; and of the first who waits, who may have come for an end that nobody watches. */
+static void put_matters(struct text *t)
+{
+    static const int holders[] = {HF_COL_GRANT, HF_COL_EXPIRES, HF_COL_OTHERS, HF_COL_FLAGS};
+    put(t, " AND (");
+    for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
+        int c = holders[i];
+        put(t, "%so.\"%s\" <> $%d::%s", i ? " OR " : "", hf__column_name[c], c + 5,
+            hf__column_is_text[c] ? "text" : "bigint");
+    }
+    put(t, ") OR coalesce(o.queue, '[]') = '[]' AND $%d::text <> '[]'", HF_COL_QUEUE + 5);
+}
+
 /* What a write says: whether it was done, the time, and the row that was there before it. */
 static void put_told(struct text *t, const hf_store *st, int deletes)
 {
     put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
     put_columns(t, "o.");
     put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '[]') <> '[]'");
-    if (!deletes) put(t, " OR $%d::text <> '[]'", HF_COL_QUEUE + 5);
+    if (!deletes) put_matters(t);
     put(t,
         ") THEN pg_notify($3::text, $4::text) END FROM (SELECT 1) AS one LEFT JOIN %s AS o ON "
         "o.key = $1::text",
@@ -284,8 +290,8 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
 static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    char room[HF_COLS][24], seen_text[24], payload[24];
-    const char *values[VALUES] = {key->text, seen_text, st->channel, payload}, *why;
+    char room[HF_COLS][24], seen_text[24], word[24];
+    const char *values[VALUES] = {key->text, seen_text, st->ear.channel, word}, *why;
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     PGresult *r;
     int rc = row ? hf__flatten(row, &flat, &why) : 0;
@@ -294,7 +300,7 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
     }
     snprintf(seen_text, sizeof seen_text, "%llu", (unsigned long long)seen);
-    snprintf(payload, sizeof payload, "%llu", (unsigned long long)key->hash);
+    snprintf(word, sizeof word, "%llu", (unsigned long long)key->hash);
     if (row) fill(&flat, values + 4, room);
     rc = ask(st,
              !row   ? st->erase
@@ -392,98 +398,25 @@ static int pg_scan(hf_store *st, const char *prefix,
     return rc;
 }
 
-/* ---- bells ---- */
-
-/* Counts the notifications of keys that somebody here waits for. */
-static int hear(hf_store *st)
-{
-    PGnotify *note;
-    if (!PQconsumeInput(st->ear.pg)) return 0;
-    while ((note = PQnotifies(st->ear.pg))) {
-        uint64_t hash = strtoull(note->extra, NULL, 10);
-        for (size_t i = 0; i < st->n_hash; i++)
-            if (st->hash[i] == hash) {
-                st->heard++;
-                break;
-            }
-        PQfreemem(note);
-    }
-    return PQstatus(st->ear.pg) == CONNECTION_OK;
-}
-
-static int deaf(hf_store *st, const char *why, hf_error *err)
-{
-    hf__pg_disconnect(&st->ear);
-    st->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
-    return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: listen: %s", why);
-}
-
-static int connect_ear(hf_store *st, hf_error *err)
-{
-    char sql[120], state[6];
-    PGresult *r;
-    if (hf__local_us() < st->deaf_until_us)
-        return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: listen: not heard lately");
-    int rc = hf__pg_connect(&st->how, &st->ear, err);
-    if (!rc && st->ear.pooled) return deaf(st, "a pooler is in between", err);
-    snprintf(sql, sizeof sql, "LISTEN \"%s\"", st->channel);
-    if (!rc)
-        rc = hf__pg_ask(&st->how, &st->ear, sql, 0, NULL, HF_UNAVAILABLE, &r, state, "listen", "",
-                        err);
-    if (rc) {
-        deaf(st, "", NULL);
-        return rc;
-    }
-    PQclear(r);
-    st->heard++; /* what came before isn't known */
-    return 0;
-}
+/* ---- who waits ---- */
 
 static int pg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
                      hf_ear *ret, hf_error *err)
 {
     (void)bell;
-    uint64_t *hash = realloc(st->hash, (n ? n : 1) * sizeof *hash);
-    if (!hash) return hf_fail(err, HF_NOMEM, 0, "postgres: listen: out of memory");
-    st->hash = hash;
-    /* Those that came for the keys of the last time count for them. */
-    if (st->ear.pg && !hear(st)) hf__pg_disconnect(&st->ear);
-    st->n_hash = n;
-    for (size_t i = 0; i < n; i++) hash[i] = keys[i]->hash;
-    if (!st->ear.pg) {
-        int rc = connect_ear(st, err);
-        if (rc) return rc;
-    }
-    *ret = (hf_ear){{st->heard, 0}};
-    return 0;
+    return hf__pg_listen(&st->how, &st->ear, keys, n, ret, err);
 }
 
 static int pg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
 {
     (void)bell;
-    while (st->heard == ear->heard[0]) {
-        struct pollfd fds[2] = {{PQsocket(st->ear.pg), POLLIN, 0}, {st->wake_fd, POLLIN, 0}};
-        int64_t left = until_us - hf__local_us();
-        uint64_t n;
-        if (left <= 0) return 0;
-        left = left / 1000 + 1;
-        if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0 && errno != EINTR)
-            return deaf(st, strerror(errno), err);
-        if (fds[1].revents) {
-            if (read(st->wake_fd, &n, sizeof n) < 0 && errno != EAGAIN)
-                return deaf(st, strerror(errno), err);
-            return 0;
-        }
-        if (fds[0].revents && !hear(st)) return deaf(st, "the connection broke", err);
-    }
-    return 0;
+    return hf__pg_watch(&st->ear, ear, until_us, err);
 }
 
 static void pg_interrupt(hf_store *st, uint8_t bell)
 {
-    uint64_t one = 1;
     (void)bell;
-    if (write(st->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake already */
+    hf__pg_interrupt(&st->ear);
 }
 
 /* ---- opening ---- */
@@ -491,12 +424,10 @@ static void pg_interrupt(hf_store *st, uint8_t bell)
 static void pg_close(hf_store *st)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->link[i]);
-    hf__pg_disconnect(&st->ear);
+    hf__pg_ear_close(&st->ear);
     hf__pg_how_free(&st->how);
     char *sql[] = {st->get, st->insert, st->update, st->erase, st->take, st->scan, st->create};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
-    free(st->hash);
-    if (st->wake_fd >= 0) close(st->wake_fd);
     hf__pool_close(&st->pool);
     free(st);
 }
@@ -511,7 +442,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
         hf__quote_name(name, st->table, sizeof st->table))
         return hf_fail(err, HF_INVALID, 0,
                        "postgres: open '%s': table: not a name of 1 to 50 bytes", url->safe);
-    snprintf(st->channel, sizeof st->channel, "holdfast:%s", name);
+    snprintf(st->ear.channel, sizeof st->ear.channel, "holdfast:%s", name);
     return hf__pg_how(url, known, &st->how, err);
 }
 
@@ -534,11 +465,10 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
     st->how.io_timeout_ms = io_timeout_ms;
-    st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int sys = errno, rc = options(st, url, err);
+    int sys = hf__pg_ear_open(&st->ear), rc = options(st, url, err);
     if (!rc && !PQisthreadsafe())
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
-    if (!rc && st->wake_fd < 0)
+    if (!rc && sys)
         rc = hf_fail(err, HF_UNAVAILABLE, sys, "postgres: open: eventfd: %s", strerror(sys));
     if (!rc && !make_sql(st))
         rc = hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
