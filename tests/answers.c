@@ -78,7 +78,7 @@ static void *serve(void *arg)
     while (text && hear(fd, text, ASKED)) {
         if (sscanf(text, "%*s %599s", path) != 1) break;
         pthread_mutex_lock(&mu);
-        snprintf(asked, sizeof asked, "%s", strstr(text, "\r\n\r\n") + 4);
+        snprintf(asked, sizeof asked, "%s", text);
         pthread_mutex_unlock(&mu);
         struct answer a = find(path);
         if (!say(fd, &a)) break;

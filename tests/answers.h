@@ -27,7 +27,7 @@ int answers_begin(void);
 void answers_are(const struct answer *list, size_t n);
 /* How many requests came since then. */
 int answers_given(void);
-/* The last request's body. */
+/* The last request, head and body. */
 const char *answers_asked(void);
 /* The bytes in base64; good for the next seven calls. */
 const char *answers_base64(const char *bytes, size_t n);

@@ -126,17 +126,6 @@ static int set_url(CURL *c, const char *endpoint, const char *path)
     return curl_easy_setopt(c, CURLOPT_URL, url) == CURLE_OK;
 }
 
-static struct curl_slist *headers(const char *token)
-{
-    struct curl_slist *all = curl_slist_append(NULL, "Content-Type: application/json"), *more;
-    char line[1200];
-    snprintf(line, sizeof line, "Authorization: %s", token ? token : "");
-    if (all && (more = curl_slist_append(all, "Expect:"))) all = more;
-    if (all && token && *token && (more = curl_slist_append(all, line))) all = more;
-    explicit_bzero(line, sizeof line);
-    return all;
-}
-
 void hf__et_free_headers(struct curl_slist *all)
 {
     for (struct curl_slist *h = all; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
@@ -147,6 +136,30 @@ static void free_secret(char *secret)
 {
     if (secret) explicit_bzero(secret, strlen(secret));
     free(secret);
+}
+
+/* 0: no memory. */
+static int add_header(struct curl_slist **all, const char *line)
+{
+    struct curl_slist *more = curl_slist_append(*all, line);
+    if (more) *all = more;
+    return more != NULL;
+}
+
+/* All of them, a token of any length, too; NULL: no memory. */
+static struct curl_slist *headers(const char *token)
+{
+    struct curl_slist *all = NULL;
+    char *line = NULL;
+    int ok = add_header(&all, "Content-Type: application/json") && add_header(&all, "Expect:");
+    if (ok && token && *token) {
+        if (asprintf(&line, "Authorization: %s", token) < 0) line = NULL;
+        ok = line && add_header(&all, line);
+        free_secret(line);
+    }
+    if (ok) return all;
+    hf__et_free_headers(all);
+    return NULL;
 }
 
 void hf__et_next(struct hf__et_http *http)
