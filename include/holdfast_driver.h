@@ -259,8 +259,9 @@ typedef struct hf_driver {
 
     /* Every row whose key has the prefix; nonzero from `see` ends it with success. Rows changed
        meanwhile may be seen before or after the change. `see` may call get, swap. A row that is
-       damaged is shown as NULL, and the scan goes on: who sees that asks get for the reason. Where
-       more than a row is damaged: HF_CORRUPT. */
+       damaged is shown as NULL, and the scan goes on: who sees that asks get for the reason. One
+       whose key isn't legal may be shown, and is no lock. Where more than a row is damaged:
+       HF_CORRUPT. */
     int (*scan)(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);

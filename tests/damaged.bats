@@ -20,6 +20,35 @@ spoil() {
     esac >/dev/null
 }
 
+# Copies the row of a key to a name that no key has.
+misname() {
+    local name=${HOLDFAST_STORE#*:}
+    case $HOLDFAST_STORE in
+    sqlite:*) sqlite3 -bail "$name" "CREATE TEMP TABLE other AS SELECT * FROM holdfast WHERE key = '$1';
+        UPDATE other SET key = '$1' || char(10); INSERT INTO holdfast SELECT * FROM other" ;;
+    postgres:*) psql -X -q -v ON_ERROR_STOP=1 "$HOLDFAST_STORE" \
+        -c "CREATE TEMP TABLE other AS SELECT * FROM holdfast WHERE key = '$1'" \
+        -c "UPDATE other SET key = '$1' || chr(10)" \
+        -c "INSERT INTO holdfast SELECT * FROM other" ;;
+    redis:*) redis-cli -e -s "${name#*socket=}" copy "holdfast:$1" "holdfast:$1"$'\n' ;;
+    etcd:*) ETCDCTL_API=3 etcdctl --endpoints "${name#//}" get --print-value-only "/holdfast/$1" |
+        ETCDCTL_API=3 etcdctl --endpoints "${name#//}" put "/holdfast/$1"$'\n' ;;
+    *) false ;;
+    esac >/dev/null
+}
+
+@test "what has no key's name isn't a lock" {
+    eval "$(holdfast acquire "$K/a" --lease 60s)"
+    misname "$K/a"
+    eval "$(holdfast acquire "$K/b" --lease 60s)"
+    run --separate-stderr holdfast ls "$K/"
+    [ "$status" = 0 ]
+    [ "${#lines[@]}" = 3 ]
+    [[ ${lines[1]} == *"$K/a "* && ${lines[2]} == *"$K/b "* ]]
+    [ -z "$stderr" ]
+    holdfast prune --idle 60s
+}
+
 @test "ls names a damaged row, and shows the others" {
     for name in a b c d e; do
         eval "$(holdfast acquire "$K/$name" --lease 60s)"

@@ -116,8 +116,7 @@ static int show(hf_store *st, const char *name, const redisReply *r, struct list
     hf_rowkey key;
     hf_row row;
     const char *text = name + strlen(st->how.prefix);
-    if (hf_key_make(text, &key, NULL))
-        return hf_fail(err, HF_CORRUPT, 0, HF_RD ": list: '%.80s' isn't the name of a row", name);
+    if (hf_key_make(text, &key, NULL)) return 0; /* something else that begins like a row */
     if (r->type == REDIS_REPLY_ERROR) {
         char why[HF_RD_WHY];
         int code = hf__rd_code(r->str);
