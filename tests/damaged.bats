@@ -24,7 +24,8 @@ spoil() {
 misname() {
     local name=${HOLDFAST_STORE#*:}
     case $HOLDFAST_STORE in
-    sqlite:*) sqlite3 -bail "$name" "CREATE TEMP TABLE other AS SELECT * FROM holdfast WHERE key = '$1';
+    sqlite:*) sqlite3 -bail "$name" "
+        CREATE TEMP TABLE other AS SELECT * FROM holdfast WHERE key = '$1';
         UPDATE other SET key = '$1' || char(10); INSERT INTO holdfast SELECT * FROM other" ;;
     postgres:*) psql -X -q -v ON_ERROR_STOP=1 "$HOLDFAST_STORE" \
         -c "CREATE TEMP TABLE other AS SELECT * FROM holdfast WHERE key = '$1'" \
