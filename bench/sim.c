@@ -126,6 +126,7 @@ void sim_sends(struct sim *s, uint32_t who, enum op op, enum hf_event_kind kind)
     c->op = (uint8_t)op;
     c->kind = (uint8_t)kind;
     c->flight = 1;
+    c->sent_us = s->now_us;
     s->ops++;
     sim_at(s, s->now_us + sim_one_way(s, who), EV_ARRIVES, who, 0);
 }

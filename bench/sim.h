@@ -32,12 +32,14 @@ struct client {
     uint64_t known_rev, free_rev, free_token, token, seen_rev;
     struct hf_outcome out; /* of the last request */
     struct hf_time now;    /* with which the write in flight was stepped */
+    int64_t sent_us;       /* the last request */
     int64_t grant_ends_us; /* of the grant that it was shown last */
     int64_t end_us;        /* as the last reply showed it: when the holders end; INT64_MAX: not */
     uint32_t requests, gen, key;
     int32_t next_heard, prev_heard;
     uint8_t region, state, op, kind, flight, calm, conflict, queued, heard, listed, woken, refused,
-        dies, unclaimed;
+        full, dies, unclaimed;
+    uint8_t line;     /* somebody stands in line */
     uint8_t row_long; /* it was told of its grant, but not of the row */
 };
 

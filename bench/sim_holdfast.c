@@ -8,6 +8,7 @@
  * is the one that it was made for, by the clock that it was made by; so it is the row that was
  * sent.
  */
+#include "../core/crowd.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -21,17 +22,18 @@ enum {
     SOONEST_US = 2000,
     POLL_MS = 250,
     HEARD_POLL_MS = 5000,
-    CALM = 4,
-    PAUSE_US = 1000,
+    CALM = 1,
     CLAIM_MS = 1000,
     QUEUE_CAP = 256,
-    LONG_ROW = 8, /* more waiters than that aren't in a word */
+    LONG_ROW = 4, /* more waiters than that aren't in a word */
 };
 
 static int64_t about_us(struct sim *s, int64_t ms)
 {
     return ms * 750 + (int64_t)sim_random(s, (uint64_t)ms * 500);
 }
+
+static uint32_t dice(struct sim *s) { return (uint32_t)sim_random(s, UINT32_MAX); }
 
 static hf_party party_of(const struct sim *s, uint32_t who)
 {
@@ -61,7 +63,8 @@ static struct hf_event event_of(struct sim *s, uint32_t who, hf_party *party, st
     if (ev.kind == HF_EV_ENQUEUE) ev.party = party;
     ev.token = c->token;
     ev.lease_ms = party->lease_ms;
-    ev.queue_cap = ev.holders_cap = QUEUE_CAP;
+    ev.holders_cap = QUEUE_CAP;
+    ev.queue_cap = hf__crowd_room(QUEUE_CAP, c->full);
     return ev;
 }
 
@@ -101,6 +104,7 @@ static void looks_at(struct sim *s, uint32_t who, const hf_row *row)
     int64_t trip = 2 * sim_one_way(s, who);
     struct hf_event ev = event_of(s, who, &party, (struct hf_time){s->now_us, s->now_us + trip});
     sees(c, row);
+    c->line = row->n_queue > 0;
     c->row_long = 0;
     int64_t at = c->queued && c->kind == HF_EV_ENQUEUE ? hf__find_id(row, party.id) : -1;
     if (at >= 0 && at < (int64_t)row->n_holders) { /* handed over: it holds by having seen it */
@@ -142,8 +146,9 @@ static void tell(struct sim *s, uint32_t by, struct place *p, uint64_t token_bef
             c->known_rev = row->rev;
             c->row_long = (uint8_t)is_long;
         } else if (c->queued && s->set.plan.how == TOLD) {
-            if (who != next || is_long) continue; /* nothing for it to do */
-            c->end_us = end_of(row);
+            c->row_long = (uint8_t)is_long;        /* then it has to read it */
+            if (who != next && !is_long) continue; /* nothing for it to do */
+            if (!is_long) c->end_us = end_of(row);
         }
         sim_at(s, s->now_us + sim_one_way(s, who), EV_WORD, who, c->requests);
     }
@@ -166,9 +171,7 @@ static void lands(struct sim *s, uint32_t who, struct place *p)
         c->free_rev = p->row.rev;
         c->free_token = p->row.token;
     }
-    /* PostgreSQL tells of every write while somebody waits, Redis of what somebody can use. */
-    int of_all = s->set.plan.how == BELL && (waited || p->row.n_queue);
-    if (of_all || (waited && end_of(&p->row) != end)) tell(s, who, p, token);
+    if (waited && end_of(&p->row) != end) tell(s, who, p, token);
 }
 
 static void stop_hearing(struct sim *s, uint32_t who)
@@ -238,7 +241,7 @@ static void writes(struct sim *s, uint32_t who, enum hf_event_kind kind)
 void holdfast_wants(struct sim *s, uint32_t who)
 {
     struct client *c = &s->client[who];
-    c->queued = c->heard = c->woken = c->refused = 0;
+    c->queued = c->heard = c->woken = c->refused = c->full = 0;
     c->calm = CALM;
     c->token = 0;
     c->gen++;
@@ -256,7 +259,7 @@ void holdfast_looks(struct sim *s, uint32_t who)
     struct client *c = &s->client[who];
     if (c->flight || c->state == DEAD || c->state == IDLE) return;
     c->gen++; /* one look is enough */
-    if (c->state == WANTS && !c->conflict) c->calm = CALM;
+    if (c->state == WANTS) c->calm = CALM;
     sim_sends(s, who, OP_GET, c->state == WANTS ? HF_EV_ENQUEUE : (enum hf_event_kind)c->kind);
 }
 
@@ -289,7 +292,7 @@ static void plan_look(struct sim *s, uint32_t who)
         if (end < s->now_us + SOONEST_US) end = s->now_us + SOONEST_US;
         if (end < at) at = end;
     }
-    if (!c->queued) at = s->now_us + about_us(s, POLL_MS);
+    if (!c->queued) at = s->now_us + hf__crowd_full_us(c->full, about_us(s, POLL_MS), dice(s));
     sim_at(s, at, EV_LOOK, who, ++c->gen);
 }
 
@@ -301,7 +304,7 @@ void holdfast_word(struct sim *s, uint32_t who)
         c->woken = 1;
     else if (!took_word(s, who)) {
         c->conflict = 0;
-        if (c->queued && s->set.plan.how == TOLD)
+        if (c->queued && s->set.plan.how == TOLD && !c->row_long)
             plan_look(s, who); /* of another end */
         else
             holdfast_looks(s, who);
@@ -321,10 +324,15 @@ static void asked(struct sim *s, uint32_t who)
         return;
     }
     c->queued = c->out.answer == HF_ANS_QUEUED;
+    c->refused = 0;
+    if (c->queued)
+        c->full = 0;
+    else if (c->full < UINT8_MAX)
+        c->full++;
     if (c->woken) {
         c->woken = 0;
         if (!took_word(s, who)) holdfast_looks(s, who);
-    } else if (s->set.plan.how != POLL && !c->heard) {
+    } else if (s->set.plan.how != POLL && !c->heard && c->queued) {
         c->heard = 1;
         sim_sends(s, who, OP_HEAR, HF_EV_ENQUEUE);
     } else {
@@ -383,11 +391,12 @@ void holdfast_hears(struct sim *s, uint32_t who)
     } else if ((c->op == OP_SWAP && !c->conflict) || !c->out.changed) {
         c->conflict = 0;
         answered(s, who);
-    } else if (!c->conflict || c->calm > 0) {
-        c->calm = (uint8_t)(c->calm - c->conflict);
+    } else if (!c->conflict || c->calm > 0 || c->kind != HF_EV_ENQUEUE || c->queued || !c->line) {
+        if (c->calm) c->calm = (uint8_t)(c->calm - c->conflict);
         writes(s, who, (enum hf_event_kind)c->kind);
     } else {
-        int64_t pause = PAUSE_US / 2 + (int64_t)sim_random(s, PAUSE_US);
+        if (c->refused < UINT8_MAX) c->refused++;
+        int64_t pause = hf__crowd_conflict_us(c->refused, s->now_us - c->sent_us, dice(s));
         sim_at(s, s->now_us + pause, EV_LOOK, who, ++c->gen);
     }
 }

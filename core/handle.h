@@ -128,6 +128,7 @@ struct hf_wait {
     uint8_t pumped;                /* the pump drives it */
     uint8_t heard;                 /* and the store tells of changes of its key */
     uint8_t told;                  /* its callback has returned (atomic) */
+    uint8_t refused, full; /* times in a row: by conflicts; since there was no room in the queue */
     uint32_t pins;
     uint32_t rung; /* the ring_round in which the pump has looked */
     int code;

@@ -38,17 +38,22 @@ static void conclude(hf *h, struct hf_wait *w)
     __atomic_store_n(&w->told, 1, __ATOMIC_RELEASE);
 }
 
+/* One of a crowd that isn't in line yet looks when it has planned to: what wakes it wakes all of
+   them. */
+static int outside(const struct hf_wait *w) { return w->refused || w->full; }
+
 static int due(const hf *h, const struct hf_wait *w, int64_t now, int rung)
 {
     if (!w->pumped || w->state != HF_W_AT_STORE) return 0;
     return w->look_at_us <= now || w->deadline_us <= now || w->cancel ||
-           (rung && w->rung != h->ring_round);
+           (rung && w->rung != h->ring_round && !outside(w));
 }
 
 /* One look of a wait. The next one in the list; or the first, if that may have changed: who has
    been looked at isn't due again. */
 static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
 {
+    int was_outside = outside(w);
     w->pins++; /* which keeps it in the list */
     pthread_mutex_unlock(&h->mu);
     int over = hf__advance(w);
@@ -56,6 +61,8 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
     w->pins--;
     if (!over) {
         if (!w->pins) pthread_cond_broadcast(&w->changed);
+        /* It has got in line only now: it is to be listened for before anybody sleeps. */
+        if (was_outside && !outside(w)) h->pump_todo = 1;
         return w->list_next;
     }
     int64_t ends = h->new_hold_ends_us;
@@ -126,7 +133,7 @@ static size_t pumped_keys(hf *h, const hf_rowkey **keys, size_t cap)
 {
     size_t n = 0;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        w->heard = w->pumped && w->looked && n < cap;
+        w->heard = w->pumped && w->looked && !outside(w) && n < cap;
         if (w->heard) keys[n++] = &w->e->key;
     }
     return n;

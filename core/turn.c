@@ -8,7 +8,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEAD_CAP = 64, CALM_CONFLICTS = 4, PAUSE_CONFLICT_US = 1000, PAUSE_RETRY_US = 50000 };
+enum {
+    DEAD_CAP = 64,
+    CALM_CONFLICTS = 1,
+    TRY_CONFLICTS = 4,
+    PAUSE_CONFLICT_US = 1000,
+    PAUSE_RETRY_US = 50000
+};
 
 /* Milliseconds are the coarsest clock of a store that we know of. Where nothing but revs and
    markers goes by it: what isn't a reply that was overtaken, but a clock that was set. */
@@ -234,13 +240,19 @@ static int unbound(const struct hf_event *ev, const struct hf_outcome *out)
     return (out->answer == HF_ANS_GRANTED || out->answer == HF_ANS_ALREADY) && !ev->party->session;
 }
 
+/* It only wants to get in line, and is one of a crowd perhaps: see crowd.h. */
+static int only_wants(const struct hf_event *ev, const hf_row *row)
+{
+    return ev->kind == HF_EV_ENQUEUE && hf__find_id(row, ev->party->id) < 0;
+}
+
 static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
                 hf_row *next, int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
 {
-    int rc, mine = ev->maybe_done, calm = CALM_CONFLICTS, again = 2;
+    int rc, mine = ev->maybe_done, conflicts = 0, again = 2;
     int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
     int64_t wrote_done_us = 0;  /* by the last such one */
-    ev->queue_cap = port->drv->queue_cap;
+    if (!ev->queue_cap) ev->queue_cap = port->drv->queue_cap;
     ev->holders_cap = port->drv->holders_cap;
     ev->timeless = (port->can & HF_CAN_LEASES) != 0;
     if (!known) {
@@ -278,9 +290,16 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
             continue;
         }
         if (rc != HF_CONFLICT) return rc;
-        if (calm-- > 0 || port->can & HF_CAN_INSTANT) continue;
-        /* Who asks for a key can do without it; what has to be given back can't. */
-        if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
+        conflicts++;
+        if (port->can & HF_CAN_INSTANT) continue;
+        int wants = only_wants(ev, row);
+        /* Where nobody stands in line it isn't a crowd, but somebody in a hurry: he breathes now
+           and then (breath.c), and who doesn't go on asking misses that. */
+        if (wants && row->n_queue && conflicts > CALM_CONFLICTS)
+            return mine ? HF_UNKNOWN : HF_CONFLICT;
+        /* Who holds, was handed it or stands in line must get through. */
+        if (!(wants || ev->kind == HF_EV_TRY) || conflicts <= TRY_CONFLICTS) continue;
+        if (hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
         hf__pause(PAUSE_CONFLICT_US);
         rc = read_row(port, key, row, until_us, err); /* what is that old has been overtaken */
         if (rc) return mine ? HF_UNKNOWN : rc;

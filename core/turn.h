@@ -41,13 +41,15 @@ int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, i
                    const char *where, hf_error *err);
 
 /*
- * Carries `event` (its now, dead and caps are filled in here). `row` is what the caller believes to
- * be stored if `known`, else it is read first; afterwards it is the row that is stored. until_us:
- * local time after which lost replies and refusals are not tried again (0: one attempt).
- * 0: *out is the answer. HF_UNKNOWN: the write may or may not have landed, or may still land.
- * HF_CONFLICT (who asks): until then others have always written first.
- * HF_UNBOUND (HF_CAN_LEASES, who asks): *out would be the answer, but the session for it isn't
- * there (`party`'s for a grant, the event's for a place in the queue); `row` is what is stored.
+ * Carries `event` (its now, dead and caps are filled in here; a queue_cap that is there stays).
+ * `row` is what the caller believes to be stored if `known`, else it is read first; afterwards it
+ * is the row that is stored. until_us: local time after which lost replies and refusals are not
+ * tried again (0: one attempt). 0: *out is the answer. HF_UNKNOWN: the write may or may not have
+ * landed, or may still land. HF_CONFLICT (who asks): until then others have always written first;
+ * or, if it only wants to get in line, a few times: when to ask again is the caller's to plan
+ * (crowd.h). HF_UNBOUND (HF_CAN_LEASES, who asks): *out would be the answer, but the session for it
+ * isn't there (`party`'s for a grant, the event's for a place in the queue); `row` is what is
+ * stored.
  */
 #define HF_UNBOUND 2
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,

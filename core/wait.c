@@ -2,7 +2,9 @@
  * wait.c - a request that isn't granted at once: its look at the store, its place in the local
  * line, the thread that drives it.
  */
+#include "crowd.h"
 #include "handle.h"
+#include "os.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +181,42 @@ static int64_t poll_us(const hf *h)
     return about_us(h->port.drv->poll_ms ? h->port.drv->poll_ms : HF_POLL_MS);
 }
 
+static uint32_t room_for(const struct hf_wait *w)
+{
+    uint32_t cap = w->h->port.drv->queue_cap;
+    return w->h->port.can & HF_CAN_INSTANT ? cap : hf__crowd_room(cap, w->full);
+}
+
+static void count(uint8_t *n)
+{
+    if (*n < UINT8_MAX) ++*n;
+}
+
+/* Others have written first: asked again when there may be a gap. */
+static void plan_after_conflict(struct hf_wait *w, int64_t sent_us)
+{
+    uint32_t dice;
+    int64_t now = hf__local_us();
+    hf__random(&dice, sizeof dice);
+    count(&w->refused);
+    w->look_at_us = now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice);
+}
+
+/* Not now, and it doesn't stand in line. */
+static void plan_outside(struct hf_wait *w, enum hf_answer answer)
+{
+    const hf *h = w->h;
+    uint32_t dice;
+    hf__random(&dice, sizeof dice);
+    int64_t after_us = poll_us(h);
+    if (answer == HF_ANS_NO_ROOM && !(h->port.can & HF_CAN_INSTANT)) {
+        count(&w->full);
+        after_us = hf__crowd_full_us(w->full, after_us, dice);
+    }
+    w->refused = 0;
+    w->look_at_us = hf__local_us() + after_us;
+}
+
 /* When the holders (or handed-over grants) in the way end by time, as local time, which may be past
    (those behind the head count from it); INT64_MAX: not. */
 static int64_t holders_end(const hf_row *row, struct hf_time now)
@@ -202,6 +240,7 @@ static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
     pthread_mutex_lock(&h->mu);
     w->queued = 1;
+    w->refused = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.can & HF_CAN_BELLS) {
         w->look_at_us = INT64_MAX; /* the bell, or the tender */
@@ -343,9 +382,11 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
     }
+    ev.queue_cap = room_for(w);
+    int64_t sent_us = hf__local_us();
     rc = ask(w, &ev, row, known, until, &out, &err);
     if (rc == HF_CONFLICT) {
-        w->look_at_us = 0; /* the time is over, or it is asked again */
+        plan_after_conflict(w, sent_us);
         return try_only ? give_up(w, HF_BUSY) : 0;
     }
     if (rc) return store_failed(w, rc, &err);
@@ -367,7 +408,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     default: break;
     }
     if (try_only) return give_up(w, HF_BUSY);
-    w->look_at_us = hf__local_us() + poll_us(h);
+    plan_outside(w, out.answer);
     pthread_mutex_lock(&h->mu);
     w->queued = 0;
     pthread_mutex_unlock(&h->mu);

@@ -1,0 +1,104 @@
+/*
+ * staged_crowd.c - one of a crowd: it gets in line after the others, and is heard from then on.
+ */
+#include "staged_pair.h"
+
+#include <semaphore.h>
+#include <string.h>
+
+static struct {
+    int listened; /* for its key, the last time */
+    int unheard;  /* it slept in line without being listened for */
+    int code;
+    hf_lock *lock;
+    sem_t sleeps, over;
+    int (*listen)(hf_store *, uint8_t, const hf_rowkey *const *, size_t, hf_ear *, hf_error *);
+    int (*watch)(hf_store *, uint8_t, const hf_ear *, int64_t, hf_error *);
+} seen;
+
+static int listen_and_note(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                           hf_ear *ret, hf_error *err)
+{
+    seen.listened = 0;
+    for (size_t i = 0; i < n; i++) seen.listened |= !strcmp(keys[i]->text, "k");
+    return seen.listen(st, bell, keys, n, ret, err);
+}
+
+static int watch_and_note(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us,
+                          hf_error *err)
+{
+    if (stage_row("k") && stage_row("k")->n_queue > 1) {
+        if (!seen.listened) seen.unheard = 1;
+        sem_post(&seen.sleeps);
+    }
+    return seen.watch(st, bell, ear, until_us, err);
+}
+
+static void told(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    (void)arg, (void)err;
+    seen.code = code;
+    seen.lock = l;
+    sem_post(&seen.over);
+}
+
+static void told_not(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    (void)arg, (void)code, (void)l, (void)err;
+}
+
+static int conflicts;
+
+static void another_write(void)
+{
+    if (conflicts-- > 0) stage_row("k")->rev++;
+}
+
+/* Its turn ended in a conflict, so it gets in line only when its pump has listened already, for
+   others. Before that sleeps it listens anew. */
+static void who_got_in_line_late_is_listened_for(void **state)
+{
+    (void)state;
+    hf_wait *wait, *before, *line;
+    hf_lock *y;
+    hf_options o = HF_OPTIONS_INIT;
+    o.wait_ms = 600000;
+    o.lease_ms = 60000;
+    begin(WATCHED);
+    memset(&seen, 0, sizeof seen);
+    sem_init(&seen.sleeps, 0, 0);
+    sem_init(&seen.over, 0, 0);
+    seen.listen = stage_driver.listen;
+    seen.watch = stage_driver.watch;
+    stage_driver.listen = listen_and_note;
+    stage_driver.watch = watch_and_note;
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    OK(stage_acquire(rival, "y", 0, 60000, 0, &y));
+    OK(hf_acquire_start(rival, "k", &o, told_not, NULL, &line, &stage_error));
+    await_queue(1);
+    uint64_t slept = stage_calls(S_WATCH);
+    OK(hf_acquire_start(h, "y", &o, told_not, NULL, &before, &stage_error));
+    stage_await(S_WATCH, slept + 1);
+    conflicts = 5;
+    stage_cue(S_SWAP, 1, 5, INSTEAD, 0, another_write);
+    OK(hf_acquire_start(h, "k", &o, told, NULL, &wait, &stage_error));
+    while (sem_wait(&seen.sleeps)) continue;
+    assert_int_equal(seen.unheard, 0);
+    hf_wait_free(line);
+    OK(hf_release(other, &stage_error));
+    while (sem_wait(&seen.over)) continue;
+    IS(HF_OK, seen.code);
+    hf_wait_free(wait);
+    OK(hf_release(seen.lock, &stage_error));
+    hf_wait_free(before); /* which gives it up */
+    OK(hf_release(y, &stage_error));
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_got_in_line_late_is_listened_for),
+    };
+    return TEST_MAIN(tests);
+}
