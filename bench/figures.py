@@ -55,8 +55,8 @@ def pairs(table):
     for how, text in ('single', ''), ('threads', ' (threads)'):
         # mem: is for threads. Where there is none but one, the C library's mutex isn't atomic.
         goal = {'flock': 0.12} if how == 'single' else {'mutex': 10}
-        for peer, name in (('flock', 'flock(2)'), ('lmdb', 'LMDB'), ('sqlite', 'SQLite'),
-                           ('robust mutex', 'robust mutex')):
+        for peer, name in (('flock', 'flock(2)'), ('ofd', 'fcntl, OFD'), ('lmdb', 'LMDB'),
+                           ('sqlite', 'SQLite'), ('robust mutex', 'robust mutex')):
             table.ratio(f'file: acquire+release{text}', f'{how} file', name, f'{how} {peer}',
                         goal.get(peer))
         table.ratio(f'file: the same, 1,000 keys{text}', f'{how} file, 1000 keys', 'flock(2)',
@@ -84,6 +84,20 @@ def parked(table):
                              ('served after', None)):
             table.value(f'{where.replace(":", ": parked waits,")}, {what}', f'{where} {what}',
                         'p50', target)
+
+
+KEYS = 10, 10000, 1000000
+
+
+def keys(table):
+    for url in 'file:', 'mem:':
+        for n in KEYS:
+            for how, text in ('uniform', ''), ('zipf', ', Zipf'):
+                table.ratio(f'{url} acquire+release, {n:,} keys{text}', f'{url} {n} {how}',
+                            'one of them', f'{url} {n} one')
+            for what in 'idle', 'held':
+                table.value(f'{url} {n:,} keys, bytes for one that is {what}',
+                            f'{url} {n} {what}')
 
 
 def python(table):
@@ -114,6 +128,6 @@ def stores(table):
 
 def figures(found):
     table = Table(found)
-    for part in pairs, processes, parked, python, stores:
+    for part in pairs, processes, parked, keys, python, stores:
         part(table)
     return table.rows

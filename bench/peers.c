@@ -152,6 +152,22 @@ static void flock_pairs(long n)
 
 static void flock_finish(void) { close(flocked); }
 
+/* ---- fcntl: a byte of a file, locked for the open descriptor ---- */
+
+static void ofd(short type)
+{
+    struct flock byte = {.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    if (fcntl(flocked, F_OFD_SETLKW, &byte)) bench_die("fcntl: %s", strerror(errno));
+}
+
+static void ofd_pairs(long n)
+{
+    for (long i = 0; i < n; i++) {
+        ofd(F_WRLCK);
+        ofd(F_UNLCK);
+    }
+}
+
 /* ---- LMDB: a key put if it isn't there, and deleted, each in a transaction ---- */
 
 static MDB_env *env;
@@ -239,7 +255,8 @@ const struct peer bench_peers[] = {
     {"mem, 1000 keys", nothing, mem_many_pairs, mem_finish},
     {"robust mutex", robust_setup, robust_pairs, nothing_more},
     {"file", file_setup, file_pairs, nothing_more},
-    {"flock", flock_setup, flock_pairs, flock_finish},
+    {"flock", flock_setup, flock_pairs, nothing_more},
+    {"ofd", nothing, ofd_pairs, flock_finish},
     {"file, 1000 keys", nothing, file_many_pairs, file_finish},
     {"lmdb", lmdb_setup, lmdb_pairs, lmdb_finish},
     {"sqlite", sqlite_setup, sqlite_pairs, sqlite_finish},
