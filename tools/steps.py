@@ -161,7 +161,7 @@ def count_points(step, folder, env_text):
     path = os.path.join(folder, 'meson-logs', 'testlog.json')
     for line in open(path, encoding='utf-8'):
         test = json.loads(line)
-        step.took.append((test['duration'], test['name'].split(' / ')[-1]))
+        step.took.append((test.get('duration', 0), test['name'].split(' / ')[-1]))
         again = f'{env_text}meson test -C {os.path.relpath(folder, TOP)} ' \
                 f'--print-errorlogs {test["name"].split(" / ")[-1]}'
         points = re.findall(r'^(not ok|ok)\b([^\n]*)', test['stdout'], flags=re.M)
