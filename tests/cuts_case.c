@@ -126,11 +126,10 @@ int cut_resolve(struct cut_grant *g, int once)
     hf_options o = cut_asks(g, CUT_PATIENCE_MS / 4);
     hf_once event = {0};
     int rc = HF_UNKNOWN;
-    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_away(rc) && cut_ms() < end;) {
-        g->asked_ms = cut_ms();
+    /* It may have been granted when it was asked for first, and its lease has run since then. */
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_away(rc) && cut_ms() < end;)
         rc = once ? hf_once_begin(g->h, g->key, KEEP_MS, &o, &event, &err)
                   : hf_acquire(g->h, g->key, &o, &g->lock, &err);
-    }
     if (once && !rc) g->lock = event.lock;
     if (rc) return wrong(g, "the same request again", rc);
     if (!g->lock) return wrong(g, "an event is done that nobody has finished", 0);

@@ -58,6 +58,31 @@ static int await(struct waiter *w, const struct cut_grant *g, const char *who)
     return 0;
 }
 
+/* Whom the store hands the key, but who can't take it up in time, is passed over: then the one
+   behind has it, and has to give it on before. 1: it had; -1: wrong. `at_ms`: when the key was
+   given back to `waiters`. */
+static int await_turn(struct cut_grant *g, int64_t at_ms, size_t waiters)
+{
+    int gave = 0;
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; sem_trywait(&first.over); usleep(1000)) {
+        if (cut_ms() > end)
+            return cut_bad(g, "a wait whose turn it is doesn't end", HF_TIMEOUT, &first.err);
+        if (gave || !ended(&behind)) continue;
+        if (behind.code) return cut_bad(g, "the one behind", behind.code, &behind.err);
+        if (waiters > 1 && cut_ms() - at_ms < CUT_LEAST_CLAIM_MS)
+            return cut_bad(g, "passed over before its claim was over", 0, NULL);
+        if (hf_token(behind.lock) <= g->token) return cut_bad(g, "a token fell", 0, NULL);
+        g->token = hf_token(behind.lock);
+        int rc = hf_release(behind.lock, &behind.err);
+        if (rc) return cut_bad(g, "the release of who went first", rc, &behind.err);
+        gave = 1;
+        __atomic_store_n(&behind.ended, 0, __ATOMIC_SEQ_CST);
+    }
+    hf_wait_free(first.wait);
+    first.wait = NULL;
+    return gave;
+}
+
 struct line {
     size_t holders, waiters;
 };
@@ -165,10 +190,12 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
     }
     g.asked_ms = cut_ms();
     g.lease_ms = g.lease_ms < 1000 ? g.lease_ms : 1000; /* a claim ends sooner */
-    int rc = hf_release(held, &err);
+    size_t waiters = in_line(&g).waiters;
+    int64_t given_ms = cut_ms();
+    int rc = hf_release(held, &err), gave = 0;
     if (rc) return cut_bad(&g, "the release before it", rc, &err);
     if (op == CUT_WAIT) {
-        if (await(&first, &g, "a wait whose turn it is doesn't end")) return -1;
+        if ((gave = await_turn(&g, given_ms, waiters)) < 0) return -1;
         rc = first.code ? first.code : judge_handed(&g, renews);
         if (rc == -1) return -1;
     }
@@ -177,10 +204,12 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
     if (cut_tell(&calm, ret)) return -1;
     if (await(&behind, &g, "the one behind doesn't get its turn")) return -1;
     if (behind.code) return cut_bad(&g, "the one behind", behind.code, &behind.err);
-    if (hf_token(behind.lock) <= g.token) return cut_bad(&g, "a token fell", 0, NULL);
-    g.token = hf_token(behind.lock);
-    rc = hf_release(behind.lock, &err);
-    if (rc) return cut_bad(&g, "the release of the one behind", rc, &err);
+    if (!gave) {
+        if (hf_token(behind.lock) <= g.token) return cut_bad(&g, "a token fell", 0, NULL);
+        g.token = hf_token(behind.lock);
+        rc = hf_release(behind.lock, &err);
+        if (rc) return cut_bad(&g, "the release of the one behind", rc, &err);
+    }
     /* Whose request has a name learns what became of it. */
     if (named && unsure(first.code)) {
         g.lease_ms = cut_me.lease;
