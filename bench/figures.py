@@ -5,12 +5,14 @@ import collections
 # Stores with a server (tests/servers/NAME starts it), and the peers that are measured on it: a
 # name, what finds it (None: it is there), its program.
 STORES = {
-    'etcd': [('etcdctl lock', None, 'peer_etcdctl.py')],
+    'etcd': [('etcdctl lock', None, 'peer_etcdctl.py'),
+             ('concurrency.Mutex', ['tools/bench-peers', 'go'], 'go/etcd.go')],
     'firestore': [],
     'mongodb': [],
     'postgres': [('advisory locks', None, 'bench-peer-advisory')],
     'redis': [('redis-py', ['tools/bench-peers', 'redis-py'], 'peer_redis_py.py'),
-              ('redlock', ['tools/bench-peers', 'redlock'], 'peer_redlock.js')],
+              ('redlock', ['tools/bench-peers', 'redlock'], 'peer_redlock.js'),
+              ('redsync', ['tools/bench-peers', 'go'], 'go/redsync.go')],
 }
 # Nobody is woken there: a handover takes as long as it takes until the other one looks.
 SILENT = ['firestore']

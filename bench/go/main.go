@@ -1,0 +1,116 @@
+// Peers that are written in Go: acquire and release, a bare write of the same library, the handover
+// between two processes. Built by tools/bench-peers.
+//
+//    peers redsync SOCKET ROUNDS ROUND_MS HANDOVERS     prints a JSON object a line
+//    peers etcd URL ROUNDS ROUND_MS HANDOVERS
+package main
+
+import (
+    "bufio"
+    "encoding/json"
+    "fmt"
+    "log"
+    "math"
+    "os"
+    "os/exec"
+    "sort"
+    "strconv"
+    "time"
+)
+
+// A client of one of the libraries.
+type peer interface {
+    lock(key string) (release func())
+    write()
+    asleep(i int) // returns when the other process wants "handover" and has gone to sleep
+}
+
+func must(err error) {
+    if err != nil {
+        log.Fatal(err)
+    }
+}
+
+// As bench.c does.
+func show(name string, values []float64) {
+    sort.Float64s(values)
+    at := func(q float64) float64 {
+        return math.Round(values[int(q*float64(len(values)-1)+0.5)]*1e3) / 1e3
+    }
+    must(json.NewEncoder(os.Stdout).Encode(map[string]any{
+        "name": name, "unit": "us", "n": len(values), "min": at(0), "p50": at(0.5),
+        "p90": at(0.9), "p99": at(0.99), "max": at(1)}))
+}
+
+func perRound(length time.Duration, once func()) float64 {
+    start, n := time.Now(), 0
+    for ; time.Since(start) < length; n++ {
+        once()
+    }
+    return float64(time.Since(start).Nanoseconds()) / 1e3 / float64(n)
+}
+
+// The other process: for each line that it reads it takes the lock, and says when it had it.
+func want(p peer) {
+    for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+        release := p.lock("handover")
+        had := time.Now()
+        release()
+        fmt.Println(had.UnixNano())
+    }
+}
+
+func handover(p peer, n int) {
+    other := exec.Command(os.Args[0], os.Args[1], os.Args[2])
+    other.Stderr = os.Stderr
+    in, err := other.StdinPipe()
+    must(err)
+    out, err := other.StdoutPipe()
+    must(err)
+    must(other.Start())
+    lines, took := bufio.NewScanner(out), []float64{}
+    for i := 0; i < n; i++ {
+        release := p.lock("handover")
+        fmt.Fprintln(in)
+        p.asleep(i)
+        p.write() // this end is awake
+        given := time.Now()
+        release()
+        if !lines.Scan() {
+            log.Fatal("the other process has ended")
+        }
+        had, err := strconv.ParseInt(lines.Text(), 10, 64)
+        must(err)
+        took = append(took, float64(had-given.UnixNano())/1e3)
+    }
+    in.Close()
+    must(other.Wait())
+    show("handover", took)
+}
+
+func main() {
+    if len(os.Args) != 3 && len(os.Args) != 6 {
+        log.Fatal("usage: peers redsync|etcd SERVER ROUNDS ROUND_MS HANDOVERS")
+    }
+    peers := map[string]func(string) peer{"redsync": redsyncPeer, "etcd": etcdPeer}
+    p := peers[os.Args[1]](os.Args[2])
+    if len(os.Args) == 3 {
+        want(p)
+        return
+    }
+    var numbers [3]int
+    for i := range numbers {
+        n, err := strconv.Atoi(os.Args[3+i])
+        must(err)
+        numbers[i] = n
+    }
+    length := time.Duration(numbers[1]) * time.Millisecond
+    pairs, writes := []float64{}, []float64{}
+    for i := 0; i < numbers[0]; i++ {
+        pairs = append(pairs, perRound(length, func() { p.lock("pairs")() }))
+        writes = append(writes, perRound(length, p.write))
+    }
+    show("acquire+release", pairs)
+    show("raw", writes)
+    handover(p, numbers[2])
+}
