@@ -8,7 +8,7 @@ STORES = {
     'etcd': [('etcdctl lock', None, 'peer_etcdctl.py'),
              ('concurrency.Mutex', ['tools/bench-peers', 'go'], 'go/etcd.go')],
     'firestore': [],
-    'mongodb': [],
+    'mongodb': [('mongo-locks', ['tools/bench-peers', 'mongo-locks'], 'peer_mongo_locks.js')],
     'postgres': [('advisory locks', None, 'bench-peer-advisory')],
     'redis': [('redis-py', ['tools/bench-peers', 'redis-py'], 'peer_redis_py.py'),
               ('redlock', ['tools/bench-peers', 'redlock'], 'peer_redlock.js'),

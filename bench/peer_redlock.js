@@ -5,34 +5,21 @@
 'use strict';
 const { default: Redlock } = require('redlock');
 const Redis = require('ioredis');
+const { perRound, show } = require('./series.js');
 
 const [path, rounds, ms, handovers] = [process.argv[2], ...process.argv.slice(3).map(Number)];
-
-function show(name, values) {
-    values.sort((a, b) => a - b);
-    const at = (q) => Number(values[Math.floor(q * (values.length - 1) + 0.5)].toFixed(3));
-    console.log(JSON.stringify({ name, unit: 'us', n: values.length, min: at(0), p50: at(0.5),
-                                 p90: at(0.9), p99: at(0.99), max: at(1) }));
-}
-
-async function perRound(once) {
-    const start = performance.now();
-    let n = 0;
-    for (; performance.now() - start < ms; n++) await once();
-    return (performance.now() - start) / n * 1e3;
-}
 
 async function main() {
     const clients = [new Redis({ path }), new Redis({ path })];
     const [one, two] = clients.map((c) => new Redlock([c], { retryCount: -1 }));
     const pairs = [], writes = [], took = [];
     for (let i = 0; i < rounds; i++) {
-        pairs.push(await perRound(async () => {
+        pairs.push(await perRound(ms, async () => {
             const lock = await one.acquire(['peer:pairs'], 30000);
             await lock.release();
         }));
         writes.push(await perRound(
-            () => clients[0].set('peer:write', '0123456789abcdef', 'PX', 30000)));
+            ms, () => clients[0].set('peer:write', '0123456789abcdef', 'PX', 30000)));
     }
     show('acquire+release', pairs);
     show('raw', writes);
