@@ -46,7 +46,7 @@ for _ in range(handovers):
                               stdout=subprocess.PIPE)
     while waiters() < 1:
         time.sleep(0.01)
-    time.sleep(0.05)    # it is asleep
+    time.sleep(0.15)    # it is asleep, and the server has caught up with its watch
     given = time.time_ns()
     held.close()
     took.append((int(waiter.communicate()[0]) - given) / 1e3)
