@@ -189,8 +189,9 @@ struct hf {
     int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
     struct hf_round round;    /* the tender's own */
     int tender_sleeps, tender_todo;
-    int64_t new_hold_ends_us; /* local; 0: none: of what renewer and tender haven't heard of yet,
-                                 for the pump first tells its caller */
+    /* Local; 0: none: of what renewer and tender haven't heard of yet, for the pump first tells its
+       caller; and of those whose callers are told. */
+    int64_t new_hold_ends_us, untold_ends_us;
     int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
 
     hf_stats stats;

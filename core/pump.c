@@ -68,10 +68,21 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
     int64_t ends = h->new_hold_ends_us;
     h->new_hold_ends_us = 0;
     conclude(h, w);
-    if (!ends) return h->at_store;
-    pthread_cond_signal(&h->renewer_cond);
-    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, ends);
+    if (ends && (!h->untold_ends_us || ends < h->untold_ends_us)) h->untold_ends_us = ends;
     return h->at_store;
+}
+
+/* Renewer and tender hear of new holds, when their holders have: these need the mutex as soon as
+   they wake up, and those would have it. Under the mutex, dropped. */
+static void tell_keepers(hf *h)
+{
+    int64_t ends = h->untold_ends_us;
+    if (!ends) return;
+    h->untold_ends_us = 0;
+    pthread_mutex_unlock(&h->mu);
+    pthread_cond_signal(&h->renewer_cond);
+    pthread_mutex_lock(&h->mu);
+    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, ends);
 }
 
 static void advance_due(hf *h, int rung)
@@ -195,6 +206,7 @@ static void *pump(void *arg)
         int deaf = 1;
         h->pump_todo = 0;
         if (!bells) look_first(h);
+        tell_keepers(h);
         if (bells || keys) {
             deaf = listen(h, keys, &ear);
             if (deaf) go_deaf(h);
@@ -202,6 +214,7 @@ static void *pump(void *arg)
         if (!deaf) rung = memcmp(&before, &ear, sizeof ear) != 0;
         before = ear;
         advance_due(h, rung && !deaf);
+        tell_keepers(h);
         end_lined_up(h);
         if (h->closing == 3 || h->pump_todo) continue;
         int64_t until = pump_sleeps_until(h);
