@@ -43,9 +43,13 @@ class Table:
     def ratio(self, work, name, peer_name, peer, target=None, quantile='p50'):
         if name in self.found and peer in self.found:
             mine, other = self.found[name], self.found[peer]
+            ratio = mine[quantile] / other[quantile] if other[quantile] else None
+            # Of each round, if there is that: a machine may be quicker in some than in others.
+            rounds = self.found.get(f'{name} / {peer.split(": ")[-1]}')
+            if rounds:
+                ratio = rounds[quantile]
             self.rows.append(Figure(work, mine[quantile], mine['unit'], peer_name,
-                                    other[quantile], other['unit'],
-                                    mine[quantile] / other[quantile] if other[quantile] else None,
+                                    other[quantile], other['unit'], ratio,
                                     target if other[quantile] else None))
 
     def value(self, work, name, quantile='p50', target=None):

@@ -5,9 +5,11 @@
  *
  * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces that
  * row once; and, where raw_NAME.c has it, with "raw": the same conditional write by the store's
- * library alone. "handover": from one process's giving up to the other's having it; "trip": a write
- * of the one who gives, just before. "crowd": requests a second of those who wait for one key that
- * nobody gives back; $HOLDFAST_TEST_COUNT may be a command that tells how many the server has had.
+ * library alone. "a / b": of each round, which what disturbs the machine for longer than a round
+ * doesn't change. "handover": from one process's giving up to the other's having it; "trip": a
+ * write of the one who gives, just before. "crowd": requests a second of those who wait for one key
+ * that nobody gives back; $HOLDFAST_TEST_COUNT may be a command that tells how many the server has
+ * had.
  */
 #include "bench.h"
 #include "raw.h"
@@ -106,6 +108,14 @@ static const struct raw *find_raw(void)
     return NULL;
 }
 
+/* Before they are sorted. */
+static struct series ratio(const char *name, const struct series *a, const struct series *b)
+{
+    struct series s = bench_series(name, a->n);
+    for (size_t i = 0; i < a->n; i++) bench_add(&s, a->v[i] / b->v[i]);
+    return s;
+}
+
 static void in_turns(long rounds, long ms)
 {
     const struct raw *raw = find_raw();
@@ -123,6 +133,12 @@ static void in_turns(long rounds, long ms)
     }
     close_one();
     hf_close(store);
+    struct series to_write = ratio("acquire+release / write", &pair, &write);
+    bench_print(&to_write, "x");
+    if (raw) {
+        struct series to_raw = ratio("acquire+release / raw", &pair, &bare);
+        bench_print(&to_raw, "x");
+    }
     bench_print(&pair, "us");
     bench_print(&write, "us");
     if (raw) bench_print(&bare, "us");
