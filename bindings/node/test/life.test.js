@@ -261,12 +261,18 @@ test(`${acquisitions} acquisitions: no leak`, async () => {
     const all = Number(acquisitions);
     await round(all / 5);
     const { held } = store.stats();
-    const before = await used();
-    await round(all * 4 / 5);
-    const grown = await used() - before;
-    console.log(`# memory has grown by ${(grown / 2 ** 20).toFixed(1)} MB`);
+    // What leaks does so in both halves; what the collector is late with doesn't.
+    const grown = [];
+    for (let before = await used(), half = 0; half < 2; half++) {
+        await round(all * 2 / 5);
+        const after = await used();
+        grown.push(after - before);
+        before = after;
+    }
+    const least = Math.min(...grown);
+    console.log(`# memory has grown by ${grown.map((n) => (n / 2 ** 20).toFixed(1))} MB`);
     // The address sanitizer keeps what was freed.
-    if (!process.env.HOLDFAST_PRELOAD) assert.ok(grown < 16 * 2 ** 20, `grown by ${grown} bytes`);
+    if (!process.env.HOLDFAST_PRELOAD) assert.ok(least < 8 * 2 ** 20, `grown by ${grown} bytes`);
     await until(() => native.pending() === 0);
     assert.equal(store.stats().held, held);
 });
