@@ -10,8 +10,10 @@
 
 enum {
     DEAD_CAP = 64,
-    CALM_CONFLICTS = 1,
+    CALM_CONFLICTS =
+        1, /* of who only wants to get in line; of who tries; of who must get through */
     TRY_CONFLICTS = 4,
+    MUST_CONFLICTS = 64,
     PAUSE_CONFLICT_US = 1000,
     PAUSE_RETRY_US = 50000
 };
@@ -298,8 +300,10 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         if (wants && row->n_queue && conflicts > CALM_CONFLICTS)
             return mine ? HF_UNKNOWN : HF_CONFLICT;
         /* Who holds, was handed it or stands in line must get through. */
-        if (!(wants || ev->kind == HF_EV_TRY) || conflicts <= TRY_CONFLICTS) continue;
-        if (hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
+        int must = !wants && ev->kind != HF_EV_TRY;
+        if (conflicts <= (must ? MUST_CONFLICTS : TRY_CONFLICTS)) continue;
+        /* Who asks for a key can do without it; what has to be given back can't. */
+        if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;
         hf__pause(PAUSE_CONFLICT_US);
         rc = read_row(port, key, row, until_us, err); /* what is that old has been overtaken */
         if (rc) return mine ? HF_UNKNOWN : rc;

@@ -192,10 +192,12 @@ static void count(uint8_t *n)
     if (*n < UINT8_MAX) ++*n;
 }
 
-/* Others have written first: asked again when there may be a gap. */
-static void plan_after_conflict(struct hf_wait *w, int64_t sent_us)
+/* Others have written first: who isn't in line asks again when there may be a gap. */
+static void plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us)
 {
     uint32_t dice;
+    w->look_at_us = 0;
+    if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
     int64_t now = hf__local_us();
     hf__random(&dice, sizeof dice);
     count(&w->refused);
@@ -206,10 +208,10 @@ static void plan_after_conflict(struct hf_wait *w, int64_t sent_us)
 static void plan_outside(struct hf_wait *w, enum hf_answer answer)
 {
     const hf *h = w->h;
-    uint32_t dice;
-    hf__random(&dice, sizeof dice);
     int64_t after_us = poll_us(h);
     if (answer == HF_ANS_NO_ROOM && !(h->port.can & HF_CAN_INSTANT)) {
+        uint32_t dice;
+        hf__random(&dice, sizeof dice);
         count(&w->full);
         after_us = hf__crowd_full_us(w->full, after_us, dice);
     }
@@ -386,7 +388,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     int64_t sent_us = hf__local_us();
     rc = ask(w, &ev, row, known, until, &out, &err);
     if (rc == HF_CONFLICT) {
-        plan_after_conflict(w, sent_us);
+        plan_after_conflict(w, row, sent_us);
         return try_only ? give_up(w, HF_BUSY) : 0;
     }
     if (rc) return store_failed(w, rc, &err);

@@ -4,6 +4,7 @@
  */
 #include "staged_pair.h"
 
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,24 +147,39 @@ static void another_write(void)
     if (conflicts-- > 0) stage_row("k")->rev++;
 }
 
-/* At once and without reading: a crowd that wants to get in line mustn't keep it from that. */
+/* At once and without reading: a crowd that wants to get in line mustn't keep it from that. But if
+   it is refused again and again, the row is read anew from then on. */
 static void who_gives_back_writes_until_it_lands(void **state)
 {
     (void)state;
+    enum { AT_ONCE = 64, MORE = AT_ONCE + 5 };
     begin(SERVER);
     OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
     uint64_t reads = stage_calls(S_GET), writes = stage_calls(S_SWAP);
-    conflicts = 1000;
-    stage_cue(S_SWAP, 1, 2000, INSTEAD, 0, another_write);
-    OK(hf_release(lock, &stage_error));
-    assert_int_equal(stage_calls(S_GET) - reads, 0);
-    assert_int_equal(stage_calls(S_SWAP) - writes, 1001);
-    stage_uncue();
-    OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
-    conflicts = 9;
-    stage_cue(S_SWAP, 2, 1, INSTEAD, HF_UNKNOWN, NULL); /* behind the blind one */
+    conflicts = AT_ONCE;
     stage_cue(S_SWAP, 1, 1000, INSTEAD, 0, another_write);
     OK(hf_release(lock, &stage_error));
+    assert_int_equal(stage_calls(S_GET) - reads, 0);
+    assert_int_equal(stage_calls(S_SWAP) - writes, AT_ONCE + 1);
+    stage_uncue();
+    OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
+    conflicts = MORE;
+    stage_cue(S_SWAP, 1, 1000, INSTEAD, 0, another_write);
+    OK(hf_release(lock, &stage_error));
+    stage_uncue();
+    OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
+    conflicts = MORE;
+    stage_cue(S_SWAP, 1, 1000, INSTEAD, 0, another_write);
+    stage_cue(S_GET, 1, 1, INSTEAD, HF_CORRUPT, NULL);
+    IS(HF_CORRUPT, hf_release(lock, &stage_error));
+    stage_uncue();
+    OK(hf_break(h, "k", stage_row("k")->token, &stage_error));
+    OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
+    conflicts = MORE;
+    stage_cue(S_SWAP, 2, 1, INSTEAD, HF_UNKNOWN, NULL); /* behind the blind one */
+    stage_cue(S_SWAP, 1, 1000, INSTEAD, 0, another_write);
+    stage_cue(S_GET, 1, 1, INSTEAD, HF_CORRUPT, NULL);
+    IS(HF_UNKNOWN, hf_release(lock, &stage_error));
     done();
 }
 
@@ -218,6 +234,53 @@ static void who_asks_in_vain_is_told(void **state)
     stage_cue(S_SWAP, 2, 1 << 30, INSTEAD, 0, another_write);
     stage_cue(S_GET, 2, 1, INSTEAD, HF_CORRUPT, NULL);
     IS(HF_UNKNOWN, stage_acquire(h, "k", 0, 60000, 0, &lock));
+    done();
+}
+
+static int64_t others_until_us;
+
+static void another_write_for_a_while(void)
+{
+    if (hf__local_us() < others_until_us) stage_row("k")->rev++;
+}
+
+static struct {
+    sem_t over;
+    int code;
+} claim;
+
+static void told_of_the_claim(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    (void)arg, (void)l, (void)err;
+    claim.code = code;
+    sem_post(&claim.over);
+}
+
+/* It was handed the key, and must get through; but not for longer than it waits, nor as fast as it
+   can. */
+static void who_claims_in_vain_is_told(void **state)
+{
+    (void)state;
+    hf_options o = HF_OPTIONS_INIT;
+    hf_wait *wait;
+    o.wait_ms = 300;
+    o.lease_ms = 60000;
+    o.flags = HF_NO_RENEW;
+    begin(SERVER);
+    sem_init(&claim.over, 0, 0);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    OK(hf_acquire_start(h, "k", &o, told_of_the_claim, NULL, &wait, &stage_error));
+    await_queue(1);
+    uint64_t writes = stage_calls(S_SWAP);
+    others_until_us = hf__local_us() + 600000;
+    stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write_for_a_while);
+    OK(hf_release(other, &stage_error));
+    while (sem_wait(&claim.over)) continue;
+    IS(HF_TIMEOUT, claim.code);
+    assert_in_range(stage_calls(S_SWAP) - writes, 1, 5000);
+    stage_uncue();
+    hf_wait_free(wait);
+    assert_int_equal(stage_row("k")->n_holders + stage_row("k")->n_queue, 0);
     done();
 }
 
@@ -470,6 +533,7 @@ int main(void)
         cmocka_unit_test(who_gives_back_writes_until_it_lands),
         cmocka_unit_test(who_wants_to_get_in_line_isnt_in_a_hurry),
         cmocka_unit_test(who_asks_in_vain_is_told),
+        cmocka_unit_test(who_claims_in_vain_is_told),
         cmocka_unit_test(a_mark_that_landed_unheard_is_made),
         cmocka_unit_test(only_our_own_mark_is_proof),
         cmocka_unit_test(a_mark_that_is_broken_is_lost),
