@@ -7,9 +7,10 @@
  *   - A cell line that was never written is zero; the chain ends in front of it. Chains are
  *     append-only, so what lies behind it is newer, and was not synced either.
  *   - Of a cell's bodies only the heads count (rev and token), each within one sector.
- *   - Of the two markers the valid one with the greater number counts, each within one sector.
- * Recovery changes nothing that it reads from, so it may be ended and begun again at any point; the
- * boot block is written last.
+ *   - Of the two markers the valid one with the greater number counts, each within one sector. One
+ *     that never counted is removed.
+ * Recovery changes nothing else that it reads from, and nobody is told anything before it is done,
+ * so it may be ended and begun again at any point; the boot block is written last.
  */
 #include "store.h"
 
@@ -124,32 +125,39 @@ static int head_of(const struct hf__cell *cell, const struct hf__body *at, struc
            ret->rev < UINT64_C(1) << 53;
 }
 
-/* The newest valid marker of the cell's key, but none above `last`. 0: there is none. */
-static uint64_t newest_marker(const struct hf__marker *pair, struct hf__cell *cell, uint64_t last,
-                              int *ret_done, uint64_t *ret_rev)
+static void wipe(void *at, size_t len)
+{
+    for (uint64_t *p = at, *end = p + len / sizeof *p; p < end; p++)
+        if (*p) *p = 0; /* what is clean stays so */
+}
+
+/* The newest valid marker of the cell's key that counts, or NULL. `newest` is the newest of the
+   bodies that are whole; are all of them? */
+static const struct hf__marker *newest_marker(const struct hf__marker *pair, struct hf__cell *cell,
+                                              const struct hf__body *newest, int all_whole)
 {
     const char *key = hf__cell_key(cell);
     uint32_t len = (uint32_t)(cell->key >> 48);
-    uint64_t seq = 0;
-    for (int i = 0; i < 2; i++) {
-        const struct hf__marker *m = pair + i;
-        if (m->seq <= seq || m->seq > last || m->sum != hf__marker_sum(m, key, len, cell->hash))
-            continue;
-        seq = m->seq;
-        *ret_done = m->done_us != 0;
-        *ret_rev = m->rev;
+    const struct hf__marker *found = NULL;
+    for (const struct hf__marker *m = pair; m < pair + 2; m++) {
+        if (found && m->seq <= found->seq) continue;
+        if (!m->seq || m->sum != hf__marker_sum(m, key, len, cell->hash)) continue;
+        /* One that no body names was written by somebody who died before it counted. If a body is
+           missing, though, it may be the one that named it, unless what is there is newer. */
+        if (m->seq > newest->marker_seq && (all_whole || m->rev <= newest->rev)) continue;
+        found = m;
     }
-    return seq;
+    return found;
 }
 
 static int recover_cell(struct recovery *r, struct hf__cell *cell)
 {
     struct hf__body head, newest = {.extent = (uint64_t)HF_BODY_VACANT << 32};
-    uint64_t self = hf__unseal(cell->self), line = self >> 8, mark = 0, mark_rev = 0;
+    const struct hf__marker *mark = NULL;
+    uint64_t self = hf__unseal(cell->self), line = self >> 8;
     uint32_t len = (uint32_t)(cell->key >> 48);
-    uint64_t last = 0;
     unsigned code;
-    int whole = 0, done = 0, rc = claim(r, line, 1 + (self & 0xff), cell);
+    int whole = 0, rc = claim(r, line, 1 + (self & 0xff), cell);
     if (!rc && !hf__sealed(cell->seq)) rc = hf__damaged(r->op, &cell->seq, "a cell's sequence");
     for (int i = 0; !rc && i < 2; i++) {
         uint64_t at = hf__body_line(r->op, cell->body[i], &code);
@@ -157,12 +165,8 @@ static int recover_cell(struct recovery *r, struct hf__cell *cell)
         rc = claim(r, at, HF_BODY_LINES(code), &cell->body[i]);
         if (rc || !head_of(cell, hf__line_at(r->op->c, at), &head)) continue;
         whole++;
-        if (head.marker_seq > last) last = head.marker_seq;
         if (head.rev > newest.rev || !newest.check) newest = head;
     }
-    /* A marker that no body names was written by one who died before it counted. If a body is
-       missing, though, it may be the one that named it. */
-    if (whole < 2) last = UINT64_MAX;
     int key_whole = len && len < HF_KEY_CAP && (len + HF_LINE - 1) / HF_LINE <= (self & 0xff) &&
                     cell->key == hf__key_word(cell->hash, len) &&
                     hf_key_hash(hf__cell_key(cell), len) == cell->hash;
@@ -171,14 +175,20 @@ static int recover_cell(struct recovery *r, struct hf__cell *cell)
         if (!hf__sealed(link) || hf__unseal(link) % (HF_SECTOR / HF_LINE))
             return hf__damaged(r->op, &cell->marker, "the link to a marker");
         rc = claim(r, hf__unseal(link), 2 * HF_SECTOR / HF_LINE, &cell->marker);
-        if (!rc && key_whole)
-            mark = newest_marker(hf__line_at(r->op->c, hf__unseal(link)), cell, last, &done,
-                                 &mark_rev);
     }
     if (rc) return rc;
-    struct hf__body now = {.rev = newest.rev > mark_rev ? newest.rev : mark_rev,
+    if (link) {
+        struct hf__marker *pair = hf__line_at(r->op->c, hf__unseal(link));
+        if (key_whole) mark = newest_marker(pair, cell, &newest, whole == 2);
+        /* What doesn't count now must not do so after the next cut, which may take a body with it,
+           or when the cell has its key: somebody will have been told that the event isn't done. */
+        for (int i = 0; i < 2; i++)
+            if (pair + i != mark) wipe(pair + i, sizeof *pair);
+    }
+    int done = mark && mark->done_us;
+    struct hf__body now = {.rev = mark && mark->rev > newest.rev ? mark->rev : newest.rev,
                            .token = newest.token,
-                           .marker_seq = mark ? mark : newest.marker_seq};
+                           .marker_seq = mark ? mark->seq : newest.marker_seq};
     uint64_t flags = 0;
     if (!key_whole || (!done && hf__flags(&newest) & HF_BODY_VACANT)) flags = HF_BODY_VACANT;
     if (key_whole && done) flags = HF_BODY_MARKED;
@@ -233,9 +243,7 @@ static int recover_all(struct recovery *r)
     a->lock = a->intent_bump = a->intent_word = a->intent_link = a->stale = a->clean = 0;
     a->bump = hf__seal(r->end);
     /* What was never linked must not look like something later. */
-    uint64_t *p = hf__line_at(c, r->end), *end = hf__line_at(c, r->lines);
-    for (; p < end; p++)
-        if (*p) *p = 0;
+    wipe(hf__line_at(c, r->end), (size_t)(r->lines - r->end) * HF_LINE);
     return 0;
 }
 
