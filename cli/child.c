@@ -46,7 +46,7 @@ struct watch {
     int typed_int, armed, blind, stop_sig;
     int carries;      /* the command's descriptor is the hold */
     int told_to_stop; /* TSTP came since the last CONT */
-    int64_t started_us, arm_us, stop_us, kill_us, give_up_us;
+    int64_t arm_us, stop_us, kill_us, give_up_us;
     nfds_t n_fds;
     struct pollfd fds[FIXED + KEYS_CAP];
 };
@@ -135,22 +135,20 @@ static void damaged(struct watch *w, const char *what)
 static void lock_lost(struct watch *w, hf_lock *lock)
 {
     const struct job *job = w->job;
-    hf_error err;
+    hf_error err = {0};
     if (w->phase != RUNNING || w->ended || w->end->damaged) return;
-    /* The hold is a little older than the command. */
-    int64_t held_us = hf__local_us() - w->started_us + SETTLE_US;
-    int by_cap = job->max_hold_ms && held_us >= job->max_hold_ms * 1000;
     /* Before the store is asked why: it may take its time to answer. */
     if (job->on_lost != ON_LOST_IGNORE) {
         stop_all(w, job->on_lost == ON_LOST_KILL);
         keep_stopping(w);
     }
-    int corrupt = hf_confirm(lock, &err) == HF_CORRUPT;
+    int rc = hf_confirm(lock, &err);
     if (w->phase == KILLING) w->give_up_us = hf__local_us() + GRACE_US;
-    if (corrupt) {
+    if (rc == HF_CORRUPT) {
         damaged(w, err.text);
         return;
     }
+    int by_cap = rc == HF_LOST && err.sys == ETIME;
     const char *what = by_cap ? "has been held for as long as --max-hold allows" : "is lost";
     if (job->on_lost == ON_LOST_IGNORE) {
         say("the lock on '%s' %s; the command goes on without it", hf_key(lock), what);
@@ -361,8 +359,7 @@ void run_job(const struct job *job, struct job_end *ret)
     w.n_fds = FIXED;
     w.job = job;
     w.end = ret;
-    w.started_us = hf__local_us();
-    w.arm_us = w.started_us + ARM_US;
+    w.arm_us = hf__local_us() + ARM_US;
     if (w.fds[0].fd < 0) {
         say("out of descriptors: %s", strerror(errno));
         ret->status = EXIT_INTERNAL;

@@ -203,7 +203,6 @@ struct job {
     enum on_lost on_lost;
     int close_session; /* the command doesn't carry the hold on */
     int leased;        /* the hold ends by time, whatever processes live */
-    int64_t max_hold_ms;
 };
 struct job_end {
     int status;    /* exit status of holdfast so far */

@@ -217,6 +217,7 @@ static int by_name(const void *a, const void *b)
 static int wait_in_line(hf *store, const struct want *want, struct got *ret)
 {
     char *const *order[KEYS_CAP];
+    hf_error err;
     int rc = 0;
     int64_t deadline_us = hf__local_us() + want->options.wait_ms * 1000;
     /* The order in which hf_acquire_all takes them, so that nobody waits in a circle. */
@@ -236,7 +237,9 @@ static int wait_in_line(hf *store, const struct want *want, struct got *ret)
     }
     for (size_t i = 0; i < want->n && !rc && want->n > 1; i++)
         if (hf_left_ms(ret->locks[i]) <= 0) {
-            say("the lock on '%s' was lost while waiting for others", want->keys[i]);
+            int why = hf_confirm(ret->locks[i], &err);
+            say("the lock on '%s' was lost while waiting for others: %s", want->keys[i],
+                why ? err.text : "too late");
             rc = without(ret, EXIT_LOST);
         }
     return rc;

@@ -86,9 +86,8 @@ static void give_back(const struct got *got, const struct options *o, struct job
 
 int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end)
 {
-    struct job job = {o->argv,          store,         got->locks,
-                      got->n,           o->on_lost,    o->close_session,
-                      o->lease_ms != 0, o->max_hold_ms};
+    struct job job = {o->argv,          store,           got->locks, got->n, o->on_lost,
+                      o->close_session, o->lease_ms != 0};
     memset(end, 0, sizeof *end);
     if (set_environment(store, got)) {
         say("out of memory");

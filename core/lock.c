@@ -6,6 +6,7 @@
 
 #include "os.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -257,8 +258,13 @@ static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct
     return rc;
 }
 
+/* Under the mutex. */
 static int gone(hf_lock *l, const char *what, hf_error *err)
 {
+    if (l->by_cap || (!l->lost && l->hold_until_us && hf__local_us() >= l->hold_until_us))
+        return hf_fail(err, HF_LOST, ETIME,
+                       "%s '%s': the grant %llu has been held for as long as max_hold_ms allows",
+                       what, l->e->text, (unsigned long long)l->token);
     return hf_fail(err, HF_LOST, 0, "%s '%s': the grant %llu is over", what, l->e->text,
                    (unsigned long long)l->token);
 }

@@ -88,7 +88,7 @@ typedef struct hf_wait hf_wait; /* one pending acquisition */
 /* What went wrong. Plain data: needs no freeing, holds no secret. */
 typedef struct hf_error {
     int code;               /* one of enum hf_code */
-    int sys;                /* errno where the system said no, else 0 */
+    int sys;                /* errno where the system said no; LOST: ETIME by max_hold_ms; else 0 */
     char text[HF_TEXT_CAP]; /* one line: who was doing what to which key, and why it failed */
 } hf_error;
 

@@ -316,6 +316,19 @@ teardown() { cli_teardown; }
 }
 
 # bats test_tags=stores
+@test "--max-hold: the time counts from the grant, also while others are waited for" {
+    holdfast acquire "$K-b" --lease 500ms >/dev/null
+    run timeout 600 "$HOLDFAST" run --max-hold 1s "$K-a" "$K-b" -- sleep 1200
+    [ "$status" = 76 ]
+    [[ $output == *max?hold* ]]
+    holdfast acquire "$K-b" --lease 2s >/dev/null
+    run timeout 600 "$HOLDFAST" run --max-hold 100ms "$K-a" "$K-b" -- touch started
+    [ "$status" = 76 ]
+    [[ $output == *"$K-a"*max_hold* ]]
+    [ ! -e started ]
+}
+
+# bats test_tags=stores
 @test "the note tells what runs where, and for whom" {
     hold "$K"
     run holdfast show --json "$K"

@@ -151,6 +151,8 @@ static void max_hold_ends_it(void **state)
     assert_in_range(hf_left_ms(lock), 0, 200);
     assert_true(readable(hf_lost_fd(lock), SUITE_PATIENCE_MS));
     assert_true(suite_ms() - start >= 150);
+    IS(HF_LOST, hf_confirm(lock, &suite_error));
+    assert_true(suite_error.sys == ETIME && strstr(suite_error.text, "max_hold_ms"));
     IS(HF_LOST, hf_release(lock, &suite_error));
     OK(hf_acquire(b, key, &try, &x, &suite_error));
     hf_close(a);
