@@ -13,6 +13,7 @@ A patch begins with what the mistake is and which checks may find it, the cheape
 It is applied to a copy of the tree and of its build: only what it touches is compiled again.
 Each check has to pass in that copy without a mistake, too, as far as it comes in a few seconds.
 """
+import collections
 import concurrent.futures
 import glob
 import json
@@ -33,6 +34,8 @@ LIMIT = 180     # seconds for one check; what hangs is found too
 CASE = 45       # seconds for a case of bats, which hangs most often
 GLANCE = 3      # seconds for one that isn't expected to find anything,
 PATIENCE = 7200     # however long its first point takes
+REST = 10       # seconds that one that finds something nevertheless has to say what,
+SAID = 40       # in so many lines
 
 
 class Copy:
@@ -78,7 +81,9 @@ class Copy:
         timer = threading.Timer(limit, lambda: (late.set(), end(process, signal.SIGKILL)))
         timer.start()
         passed, enough, found, last = 0, False, '', ''
+        said = collections.deque(maxlen=SAID)
         for line in process.stdout:
+            said.append(line.rstrip())
             if re.match(r'ok\b', line):
                 passed += 1
                 enough = glance and time.monotonic() - started > GLANCE
@@ -87,6 +92,11 @@ class Copy:
             if found or enough:
                 break
             last = line.strip() or last
+        if found and glance:    # which is news, unlike that a mistake is found: what else it says
+            rest = threading.Timer(REST, lambda: end(process, signal.SIGKILL))
+            rest.start()
+            said.extend(line.rstrip() for line in process.stdout)
+            rest.cancel()
         if found or enough:     # the rest would only take time
             end(process, signal.SIGTERM)
             timer.cancel()
@@ -100,7 +110,10 @@ class Copy:
             found = f'not done within {limit} s'
         elif status and not found and not enough:
             found = last if check.name == 'lint' else f'status {status} ({last})'
-        return found and f'{found} ({time.monotonic() - started:.1f} s)', passed
+        if found:
+            more = said if glance else ()
+            found = '\n'.join([f'{found} ({time.monotonic() - started:.1f} s)', *more])
+        return found, passed
 
 
 def end(process, sig):
