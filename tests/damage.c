@@ -7,7 +7,7 @@
  * comes next gets the truth or an error that names what is wrong. He doesn't crash or hang; what is
  * held isn't free to him; what is done isn't undone.
  *
- * SEED=N repeats a run.
+ * SEED=N damages in other places.
  */
 #include "hurt.h"
 

@@ -119,7 +119,7 @@ uint64_t hurt_seed(void)
 {
     const char *given = getenv("SEED");
     if (seed) return seed;
-    if (given && *given) seed = strtoull(given, NULL, 0);
+    seed = given && *given ? strtoull(given, NULL, 0) : 1;
     if (!seed && getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = 1;
     state = seed;
     printf("# SEED=%#llx\n", (unsigned long long)seed);

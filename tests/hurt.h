@@ -41,7 +41,7 @@ int hurt_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
 #define HURT_MAIN(argc, argv, tests, setup, teardown) \
     hurt_main(argc, argv, tests, sizeof(tests) / sizeof(tests)[0], setup, teardown)
 
-/* The seed of this run: the environment's SEED, or random. It is printed. */
+/* The seed of this run: the environment's SEED, or 1; 0: a random one. It is printed. */
 uint64_t hurt_seed(void);
 uint64_t hurt_random(void);                    /* from the seed */
 uint64_t hurt_below(uint64_t n);               /* 0 to n - 1 */

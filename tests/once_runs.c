@@ -4,7 +4,7 @@
  * An event whose finish returned is done for ever; one that wasn't finished is run by the next, or
  * by nobody if that was asked for. What an execution does is counted in shared memory.
  *
- * ROUNDS=N runs each test N times instead of the usual number; SEED=N repeats a run.
+ * ROUNDS=N runs each test N times instead of the usual number; SEED=N does others.
  */
 #include "hurt.h"
 

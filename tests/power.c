@@ -7,7 +7,7 @@
  * result; none is that nobody finished. Every token is greater than all that were handed out, and
  * all keys can be taken, listed, pruned. Recovery is itself cut, and begun again.
  *
- * IMAGES=N tries N random images instead of the usual number; SEED=N repeats a run.
+ * IMAGES=N tries N random images instead of the usual number; SEED=N makes others.
  */
 #include "power_world.h"
 
