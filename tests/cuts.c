@@ -3,13 +3,14 @@
  * hurt in other ways that networks have; see proxy.h.
  *
  *   tests/servers/NAME cuts @ [--lease MS] [--jobs N] [--step N] [--guard COMMAND]
- *                             [--wait-step N] [--only OP:WAY:BYTE]
+ *                             [--wait-step N] [--timed] [--only OP:WAY:BYTE]
  *
  * Each case does one operation through the proxy, which does its part at one byte of it. However
  * that ends: what was granted is nobody else's while it is believed, the same request asked again
  * says what became of it, what was given back is free, tokens grow, and what nobody knows of is
  * over after its lease. A client beside the proxy looks at that. `--step N`: only each N-th byte;
- * `--wait-step N`: of the operations that wait.
+ * `--wait-step N`: of the operations that wait. `--timed`: the store's tokens are its time at the
+ * grants, and its clock is this machine's; elsewhere a lease counts from the first asking.
  */
 #include "cuts.h"
 
@@ -37,7 +38,7 @@ struct cut_tally *cut_tally;
 struct cut_me cut_me;
 static struct {
     const char *url, *only, *guard;
-    int lease, jobs, step, wait_step;
+    int lease, jobs, step, wait_step, timed;
 } options = {.lease = 1000, .jobs = 4, .step = 1};
 
 int64_t cut_ms(void) { return hf__local_us() / 1000; }
@@ -103,6 +104,7 @@ static int set_out(int number)
     struct cut_me *me = &cut_me;
     me->number = number;
     me->lease = options.lease;
+    me->timed = options.timed;
     if (split_url(options.url, server, sizeof server, front, sizeof front, 0) ||
         proxy_start(&me->proxy, server)) {
         cut_wrong("no proxy for '%s'", options.url);
@@ -237,8 +239,9 @@ static int report(int64_t ms, int workers, int died)
     printf("%sok %d - no second grant, nothing lost, nothing left: %" PRIu64 " cases\n",
            good ? "" : "not ", ++n, all);
     if (t->wrong)
-        printf("# %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d --only '%s'\n",
-               t->again, t->why, options.lease, t->again);
+        printf(
+            "# %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d%s --only '%s'\n",
+            t->again, t->why, options.lease, options.timed ? " --timed" : "", t->again);
     printf("1..%d\n", n);
     return bad;
 }
@@ -265,6 +268,8 @@ int main(int argc, char **argv)
             options.step = number(o, argv[++i]);
         else if (!strcmp(o, "--wait-step"))
             options.wait_step = number(o, argv[++i]);
+        else if (!strcmp(o, "--timed"))
+            options.timed = 1;
         else if (!strcmp(o, "--guard") && argv[i + 1])
             options.guard = argv[++i];
         else if (!strcmp(o, "--only") && argv[i + 1])

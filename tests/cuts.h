@@ -46,6 +46,7 @@ struct cut_orphan {
 /* A worker. */
 struct cut_me {
     int number, lease, keys;
+    int timed; /* the store's tokens are the times of the grants, by this machine's clock */
     struct proxy proxy;
     hf *beside, *behind;   /* not through the proxy */
     hf *through, *patient; /* through it: one that soon gives a request up, one that doesn't */
@@ -63,6 +64,7 @@ struct cut_grant {
     hf_lock *lock; /* NULL: none, or nobody knows */
     uint64_t token;
     int64_t asked_ms, lease_ms;
+    int64_t granted_ms; /* by its token, of what was asked for again; 0: not known */
 };
 
 int64_t cut_ms(void);

@@ -4,6 +4,8 @@
  */
 #include "cuts.h"
 
+#include "os.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,8 +28,12 @@ void cut_name_key(struct cut_grant *g)
 
 int cut_bad(const struct cut_grant *g, const char *what, int rc, const hf_error *why)
 {
-    cut_wrong("'%s', token %llu, %lld ms after it was asked for: %s: %s%s%s", g->key,
-              (unsigned long long)g->token, (long long)(cut_ms() - g->asked_ms), what,
+    char granted[60] = "";
+    if (g->granted_ms)
+        snprintf(granted, sizeof granted, ", and %lld ms after its grant",
+                 (long long)(cut_ms() - g->granted_ms));
+    cut_wrong("'%s', token %llu, %lld ms after it was asked for%s: %s: %s%s%s", g->key,
+              (unsigned long long)g->token, (long long)(cut_ms() - g->asked_ms), granted, what,
               hf_code_name(rc), rc ? ": " : "", rc ? why->text : "");
     return -1;
 }
@@ -39,7 +45,11 @@ static int wrong(const struct cut_grant *g, const char *what, int rc)
 
 int cut_away(int rc) { return rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || rc == HF_TIMEOUT; }
 /* May its lease be over, by a clock that isn't the store's? */
-int cut_late(const struct cut_grant *g) { return cut_ms() - g->asked_ms >= g->lease_ms * 9 / 10; }
+int cut_late(const struct cut_grant *g)
+{
+    int64_t since_ms = g->granted_ms > g->asked_ms ? g->granted_ms : g->asked_ms;
+    return cut_ms() - since_ms >= g->lease_ms * 9 / 10;
+}
 
 hf_options cut_asks(const struct cut_grant *g, int64_t wait_ms)
 {
@@ -126,7 +136,7 @@ int cut_resolve(struct cut_grant *g, int once)
     hf_options o = cut_asks(g, CUT_PATIENCE_MS / 4);
     hf_once event = {0};
     int rc = HF_UNKNOWN;
-    /* It may have been granted when it was asked for first, and its lease has run since then. */
+    /* Its lease runs since the grant: that was when it was asked for first, or now, or between. */
     for (int64_t end = cut_ms() + CUT_PATIENCE_MS; cut_away(rc) && cut_ms() < end;)
         rc = once ? hf_once_begin(g->h, g->key, KEEP_MS, &o, &event, &err)
                   : hf_acquire(g->h, g->key, &o, &g->lock, &err);
@@ -134,6 +144,8 @@ int cut_resolve(struct cut_grant *g, int once)
     if (rc) return wrong(g, "the same request again", rc);
     if (!g->lock) return wrong(g, "an event is done that nobody has finished", 0);
     g->token = hf_token(g->lock);
+    int64_t now_ms = cut_ms(); /* read first: a pause here makes it no younger than it is */
+    if (cut_me.timed) g->granted_ms = now_ms - (hf__day_us() - (int64_t)g->token) / 1000;
     __atomic_add_fetch(&cut_tally->resolved, 1, __ATOMIC_RELAXED);
     return 0;
 }
