@@ -2,17 +2,13 @@
  * firestore_answers.c - the driver firestore: before a server that answers anything, also instead
  * of a token: what it makes of it.
  */
-#include "answers.h"
-#include "drivers.h"
-#include "test.h"
+#include "answered.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define COUNT(a)            (sizeof(a) / sizeof *(a))
 #define TIME                "2026-01-31T12:00:00.000007Z"
 #define TIME_US             (INT64_C(1769860800) * 1000000 + 7)
 #define NAME                "projects/p/databases/(default)/documents/holdfast/k"
@@ -23,44 +19,18 @@
     TEXT("key", "k") ", " NUMBER("format", "1") ", " NUMBER("rev", "5") ", " NUMBER("token", "5")
 #define FREE LOCK ", " TEXT("owner", "")
 
-static const hf_driver *firestore;
-static int port;
-static hf_error err;
-static hf_rowkey key;
-
-__attribute__((format(printf, 2, 3))) static void is(int status, const char *form, ...)
+static int opens_with(const char *options, hf_store **ret)
 {
-    static char text[16384];
-    va_list args;
-    va_start(args, form);
-    vsnprintf(text, sizeof text, form, args);
-    va_end(args);
-    const struct answer one = {"", status, text, 0};
-    answers_are(&one, 1);
-}
-
-static void said(int rc, int code, const char *text)
-{
-    if (rc != code || (text && !strstr(err.text, text)))
-        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
-    assert_null(strstr(err.text, "s3cr3t"));
-}
-
-static int opens(const char *options, hf_store **ret)
-{
-    char text[1400];
-    hf_url url;
-    memset(&err, 0, sizeof err);
-    snprintf(text, sizeof text, "firestore://p?endpoint=http://127.0.0.1:%d%s", port, options);
-    int rc = hf_url_parse(text, &url, &err);
-    return rc ? rc : firestore->open(&url, 60000, ret, &err);
+    char url[1000];
+    snprintf(url, sizeof url, "firestore://p?endpoint=http://127.0.0.1:PORT%s", options);
+    return opens(url, ret);
 }
 
 static hf_store *opened(void)
 {
     hf_store *st = NULL;
     setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
-    if (opens("", &st)) fail_msg("%s", err.text);
+    if (opens_with("", &st)) fail_msg("%s", err.text);
     unsetenv("FIRESTORE_ID_TOKEN");
     return st;
 }
@@ -102,12 +72,12 @@ static void errors_mean_what_they_say(void **state)
     hf_row_init(&row);
     for (size_t i = 0; i < COUNT(cases); i++) {
         is(cases[i].status, "%s", cases[i].body);
-        said(firestore->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
-        int rc = firestore->swap(st, &key, 0, NULL, NULL, &clock_us, &err);
+        said(driver->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
+        int rc = driver->swap(st, &key, 0, NULL, NULL, &clock_us, &err);
         said(rc, cases[i].written, cases[i].text);
     }
     hf_row_clear(&row);
-    firestore->close(st);
+    driver->close(st);
 }
 
 /* ---- documents ---- */
@@ -161,7 +131,7 @@ static void documents_are_read_or_damaged(void **state)
            "[{\"found\": {\"name\": \"" NAME "\", \"updateTime\": \"" TIME
            "\", \"fields\": {%s}}, \"readTime\": \"" TIME "\"}]",
            cases[i].fields);
-        int rc = firestore->get(st, &key, &row, &clock_us, &err);
+        int rc = driver->get(st, &key, &row, &clock_us, &err);
         said(rc, cases[i].text ? HF_CORRUPT : 0, cases[i].text);
         assert_int_equal(row.rev, cases[i].text ? 0 : 5);
     }
@@ -173,10 +143,10 @@ static void documents_are_read_or_damaged(void **state)
            "[{\"found\": {\"updateTime\": \"%s\", \"fields\": {" FREE "}}, \"readTime\": \"" TIME
            "\"}]",
            times[i]);
-        said(firestore->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "without a time");
+        said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "without a time");
     }
     hf_row_clear(&row);
-    firestore->close(st);
+    driver->close(st);
 }
 
 static const char found[] = "[{\"found\": {\"name\": \"" NAME "\", \"updateTime\": \"" TIME
@@ -198,37 +168,37 @@ static void a_write_is_answered(void **state)
                             {"batchGet", 200, found, 0}};
     answers_are(list, 2);
     /* What was never seen is read first. */
-    said(firestore->swap(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
+    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
     assert_int_equal(answers_given(), 2);
     assert_int_equal(clock_us, TIME_US);
-    said(firestore->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
     assert_int_equal(cur.rev, 5);
-    said(firestore->swap(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->swap(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
     /* Now it is known when rev 6 was written. */
     answers_are(list, 1);
-    said(firestore->swap(st, &key, 6, NULL, &cur, &clock_us, &err), 0, NULL);
+    said(driver->swap(st, &key, 6, NULL, &cur, &clock_us, &err), 0, NULL);
     assert_non_null(strstr(answers_asked(), "\"updateTime\":\"" TIME "\""));
     for (size_t i = 0; i < COUNT(not_done); i++) {
         snprintf(refusal, sizeof refusal, "{\"error\": {\"status\": \"%s\"}}", not_done[i]);
         list[0].status = 400;
         list[0].body = refusal;
         answers_are(list, 2);
-        said(firestore->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+        said(driver->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
         assert_int_equal(cur.rev, 5);
-        said(firestore->swap(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+        said(driver->swap(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
         answers_are(list, 1);
-        said(firestore->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500");
+        said(driver->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500");
     }
     /* Nothing is asked. */
     answers_are(list, 0);
     row.done_us = 7;
     row.result[0] = (char)0xff;
     row.result_len = 1;
-    said(firestore->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_INVALID, "not UTF-8");
+    said(driver->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_INVALID, "not UTF-8");
     assert_int_equal(answers_given(), 0);
     hf_row_clear(&row);
     hf_row_clear(&cur);
-    firestore->close(st);
+    driver->close(st);
 }
 
 /* ---- credentials ---- */
@@ -239,9 +209,7 @@ static void credentials_are(const char *text)
 {
     FILE *f = fopen(file, "w");
     if (!f) fail_msg("%s", file);
-    const char *at = strstr(text, "PORT");
-    fprintf(f, "%.*s", at ? (int)(at - text) : (int)strlen(text), text);
-    if (at) fprintf(f, "%d%s", port, at + 4);
+    fputs(ported(text), f);
     fclose(f);
 }
 
@@ -280,8 +248,8 @@ static void bad_credentials_are_told_apart(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         hf_store *st = NULL;
         credentials_are(cases[i].text);
-        said(opens(options, &st), cases[i].says ? HF_INVALID : 0, cases[i].says);
-        if (st) firestore->close(st);
+        said(opens_with(options, &st), cases[i].says ? HF_INVALID : 0, cases[i].says);
+        if (st) driver->close(st);
     }
 }
 
@@ -314,12 +282,12 @@ static void a_token_is_got_for_them(void **state)
     hf_row_init(&row);
     snprintf(options, sizeof options, "&credentials=%s", file);
     credentials_are(PERSON);
-    said(opens(options, &st), 0, NULL);
+    said(opens_with(options, &st), 0, NULL);
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct answer list[] = {{"token", cases[i].status, cases[i].body, 0},
                                       {"batchGet", 200, MISSING, 0}};
         answers_are(list, 2);
-        said(firestore->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
+        said(driver->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
         /* Without a token nothing else is asked; for one libcurl may ask twice. */
         assert_in_range(answers_given(), 1, cases[i].status == ANSWER_CLOSED ? 2 : 1);
     }
@@ -330,13 +298,13 @@ static void a_token_is_got_for_them(void **state)
                                      {"batchGet", 200, MISSING, 2},
                                      {"batchGet", 401, "", 0}};
     answers_are(refused, 4);
-    said(firestore->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_int_equal(answers_given(), 4);
-    said(firestore->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_int_equal(answers_given(), 5);
-    said(firestore->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500: no reason");
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500: no reason");
     hf_row_clear(&row);
-    firestore->close(st);
+    driver->close(st);
 }
 
 /* ---- URLs ---- */
@@ -363,9 +331,9 @@ static void urls_are_read(void **state)
     setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
     for (size_t i = 0; i < COUNT(cases); i++) {
         hf_store *st = NULL;
-        int rc = opens(cases[i].options, &st);
+        int rc = opens_with(cases[i].options, &st);
         said(rc, cases[i].says ? HF_INVALID : 0, cases[i].says);
-        if (st) firestore->close(st);
+        if (st) driver->close(st);
     }
     unsetenv("FIRESTORE_ID_TOKEN");
 }
@@ -384,14 +352,9 @@ int main(void)
                                          "FIRESTORE_EMULATOR_HOST"};
     for (size_t i = 0; i < COUNT(others); i++) unsetenv(others[i]);
     int fd = mkstemp(file);
-    port = answers_begin();
-    firestore = hf__driver("firestore", &err);
-    if (fd < 0 || !firestore || hf_key_make("k", &key, &err)) {
-        printf("Bail out! %s\n", err.text);
-        return 1;
-    }
+    if (fd < 0) return perror(file), 1;
     close(fd);
-    int failed = TEST_MAIN(tests);
+    int failed = answered_begin("firestore") ? 1 : TEST_MAIN(tests);
     unlink(file);
     return failed;
 }

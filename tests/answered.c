@@ -1,0 +1,59 @@
+/*
+ * answered.c - see answered.h.
+ */
+#include "answered.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const hf_driver *driver;
+hf_rowkey key;
+hf_error err;
+static int port;
+
+int answered_begin(const char *name)
+{
+    port = answers_begin();
+    driver = hf__driver(name, &err);
+    if (driver && !hf_key_make("k", &key, &err)) return 0;
+    printf("Bail out! %s\n", err.text);
+    return 1;
+}
+
+void is(int status, const char *form, ...)
+{
+    static char text[16384];
+    va_list args;
+    va_start(args, form);
+    vsnprintf(text, sizeof text, form, args);
+    va_end(args);
+    const struct answer one = {"", status, text, 0};
+    answers_are(&one, 1);
+}
+
+const char *ported(const char *form)
+{
+    static char text[1400];
+    const char *at = strstr(form, "PORT");
+    if (at)
+        snprintf(text, sizeof text, "%.*s%d%s", (int)(at - form), form, port, at + 4);
+    else
+        snprintf(text, sizeof text, "%s", form);
+    return text;
+}
+
+int opens(const char *form, hf_store **ret)
+{
+    hf_url url;
+    memset(&err, 0, sizeof err);
+    int rc = hf_url_parse(ported(form), &url, &err);
+    return rc ? rc : driver->open(&url, 60000, ret, &err);
+}
+
+void said(int rc, int code, const char *text)
+{
+    if (rc != code || (text && !strstr(err.text, text)))
+        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
+    assert_null(strstr(err.text, "s3cr3t"));
+}
