@@ -53,13 +53,27 @@ static void the_rival_gives_it_back(void)
     other = NULL;
 }
 
+/* A rival has the key. */
+static void begin_behind_a_rival(unsigned can)
+{
+    begin(can);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+}
+
+/* And it stands in line. */
+static void begin_in_line(struct waiter *w)
+{
+    begin_behind_a_rival(CALM_LEASES);
+    start(w, "k", 60000, 0);
+    await_queue(1);
+}
+
 /* Between its look and its listening it was handed the key: nobody tells it any more. */
 static void what_came_before_it_listened_is_seen(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(WATCHED);
-    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    begin_behind_a_rival(WATCHED);
     stage_cue(S_LISTEN, 1, 1, INSTEAD, 0, the_rival_gives_it_back);
     uint64_t slept = stage_calls(S_WATCH);
     start(&w, "k", 60000, 0);
@@ -74,8 +88,7 @@ static void asked_again_it_is_the_same_request(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(SERVER);
-    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    begin_behind_a_rival(SERVER);
     stage_cue(S_SWAP, 1, 1 << 20, ALTHOUGH, HF_UNKNOWN, NULL);
     uint64_t asked = stage_calls(S_GET);
     start(&w, "k", 60000, 0);
@@ -130,10 +143,7 @@ static void handed_it_holds_with_what_it_waited_with(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(CALM_LEASES);
-    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
-    start(&w, "k", 60000, 0);
-    await_queue(1);
+    begin_in_line(&w);
     uint64_t waits_with = stage_row("k")->party[1].session;
     the_rival_gives_it_back();
     ends(&w, HF_OK);
@@ -170,10 +180,7 @@ static void handed_with_a_session_of_no_use_it_asks_again(void **state)
     void (*const forges[])(hf_row *) = {as_dead, as_of_another_session, as_claimed};
     for (size_t i = 0; i < sizeof forges / sizeof *forges; i++) {
         struct waiter w;
-        begin(CALM_LEASES);
-        OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
-        start(&w, "k", 60000, 0);
-        await_queue(1);
+        begin_in_line(&w);
         stage_forge(forges[i]);
         the_rival_gives_it_back();
         ends(&w, HF_OK);
@@ -190,10 +197,7 @@ static void handed_late_it_claims_at_once(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(CALM_LEASES);
-    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
-    start(&w, "k", 60000, 0);
-    await_queue(1);
+    begin_in_line(&w);
     stage_cue(S_KEEP, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_suspend(36000000);
     the_rival_gives_it_back();
