@@ -215,33 +215,81 @@ static uint64_t expected(int which)
     return n[which];
 }
 
+/* One has the key; others may stand in line for it, in their order. */
+struct scene {
+    hf *a;
+    const char *key;
+    hf_lock *lock; /* of a */
+    size_t n;
+    struct in_line {
+        char path[PATH_ROOM];
+        struct got got;
+        hf_wait *wait;
+    } in_line[2];
+};
+
+static void begin(struct scene *s, const char *name, size_t n)
+{
+    memset(s, 0, sizeof *s);
+    s->a = suite_open();
+    s->n = n;
+    s->key = suite_key(name);
+    for (size_t i = 0; i < n; i++) {
+        s->in_line[i].got.by = open_traced(s->in_line[i].path);
+        sem_init(&s->in_line[i].got.told, 0, 0);
+    }
+    OK(hf_acquire(s->a, s->key, NULL, &s->lock, &suite_error));
+}
+
+/* The next one, until it has looked. */
+static struct got *gets_in_line(struct scene *s, size_t which)
+{
+    struct in_line *w = &s->in_line[which];
+    OK(hf_acquire_start(w->got.by, s->key, NULL, got, &w->got, &w->wait, &suite_error));
+    await_looked(w->path, s->key);
+    return &w->got;
+}
+
+/* How many requests its release makes. */
+static uint64_t gives_back(hf *by, hf_lock *lock)
+{
+    uint64_t before = asked(by);
+    OK(hf_release(lock, &suite_error));
+    return asked(by) - before;
+}
+
+static void end(struct scene *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        hf_wait_free(s->in_line[i].wait);
+        unlink(s->in_line[i].path);
+        hf_close(s->in_line[i].got.by);
+    }
+    hf_close(s->a);
+}
+
 /* The least of some rounds: whoever waits looks now and then of itself, too. */
+enum { ROUNDS = 5 };
+
+static void least(uint64_t *of, uint64_t n)
+{
+    if (n < *of) *of = n;
+}
+
 static void from_giving_to_having(void **state)
 {
     (void)state;
-    enum { ROUNDS = 5 };
     uint64_t given = UINT64_MAX, taken = UINT64_MAX;
     for (int i = 0; i < ROUNDS; i++) {
-        char path[PATH_ROOM];
-        hf *a = suite_open(), *b = open_traced(path);
-        const char *key = suite_key("handover");
-        struct got g = {.by = b};
-        hf_wait *wait;
-        hf_lock *lock;
-        sem_init(&g.told, 0, 0);
-        OK(hf_acquire(a, key, NULL, &lock, &suite_error));
-        OK(hf_acquire_start(b, key, NULL, got, &g, &wait, &suite_error));
-        await_looked(path, key);
-        uint64_t a_asked = asked(a), b_asked = asked(b);
-        OK(hf_release(lock, &suite_error));
-        if (asked(a) - a_asked < given) given = asked(a) - a_asked;
-        await_told(&g);
-        if (g.asked - b_asked < taken) taken = g.asked - b_asked;
-        OK(hf_release(g.lock, &suite_error));
-        hf_wait_free(wait);
-        unlink(path);
-        hf_close(a);
-        hf_close(b);
+        struct scene s;
+        begin(&s, "handover", 1);
+        struct got *b = gets_in_line(&s, 0);
+        uint64_t before = asked(b->by);
+        least(&given, gives_back(s.a, s.lock));
+        await_told(b);
+        least(&taken, b->asked - before);
+        OK(hf_release(b->lock, &suite_error));
+        end(&s);
     }
     assert_int_equal(given, expected(0));
     assert_int_equal(taken, expected(1));
@@ -266,36 +314,19 @@ static void await_word(hf *h, const char *key)
 static void from_having_to_giving_on(void **state)
 {
     (void)state;
-    enum { ROUNDS = 5 };
     uint64_t given = UINT64_MAX;
     for (int i = 0; i < ROUNDS; i++) {
-        char path[2][PATH_ROOM];
-        hf *a = suite_open(), *b = open_traced(path[0]), *c = open_traced(path[1]);
-        const char *key = suite_key("given_on");
-        struct got g[2] = {{.by = b}, {.by = c}};
-        hf_wait *wait[2];
-        hf_lock *lock;
-        for (int k = 0; k < 2; k++) sem_init(&g[k].told, 0, 0);
-        OK(hf_acquire(a, key, NULL, &lock, &suite_error));
-        OK(hf_acquire_start(b, key, NULL, got, &g[0], &wait[0], &suite_error));
-        await_looked(path[0], key);
-        OK(hf_release(lock, &suite_error));
-        await_told(&g[0]);
-        OK(hf_acquire_start(c, key, NULL, got, &g[1], &wait[1], &suite_error));
-        await_looked(path[1], key);
-        if (expected(2) == 1) await_word(b, key);
-        uint64_t before = asked(b);
-        OK(hf_release(g[0].lock, &suite_error));
-        if (asked(b) - before < given) given = asked(b) - before;
-        await_told(&g[1]);
-        OK(hf_release(g[1].lock, &suite_error));
-        for (int k = 0; k < 2; k++) {
-            hf_wait_free(wait[k]);
-            unlink(path[k]);
-        }
-        hf_close(a);
-        hf_close(b);
-        hf_close(c);
+        struct scene s;
+        begin(&s, "given_on", 2);
+        struct got *b = gets_in_line(&s, 0);
+        OK(hf_release(s.lock, &suite_error));
+        await_told(b);
+        struct got *c = gets_in_line(&s, 1);
+        if (expected(2) == 1) await_word(b->by, s.key);
+        least(&given, gives_back(b->by, b->lock));
+        await_told(c);
+        OK(hf_release(c->lock, &suite_error));
+        end(&s);
     }
     assert_int_equal(given, expected(2));
 }
@@ -304,35 +335,20 @@ static void from_having_to_giving_on(void **state)
 static void others_who_come(void **state)
 {
     (void)state;
-    enum { ROUNDS = 5 };
     uint64_t asks = UINT64_MAX;
     for (int i = 0; i < ROUNDS; i++) {
-        char path[2][PATH_ROOM];
-        hf *a = suite_open(), *b = open_traced(path[0]), *c = open_traced(path[1]);
-        const char *key = suite_key("others");
-        struct got g[2] = {{.by = b}, {.by = c}};
-        hf_wait *wait[2];
-        hf_lock *lock;
-        for (int k = 0; k < 2; k++) sem_init(&g[k].told, 0, 0);
-        OK(hf_acquire(a, key, NULL, &lock, &suite_error));
-        OK(hf_acquire_start(b, key, NULL, got, &g[0], &wait[0], &suite_error));
-        await_looked(path[0], key);
-        uint64_t before = asked(b);
-        OK(hf_acquire_start(c, key, NULL, got, &g[1], &wait[1], &suite_error));
-        await_looked(path[1], key);
-        OK(hf_release(lock, &suite_error));
-        for (int k = 0; k < 2; k++) {
-            await_told(&g[k]);
-            if (!k && g[k].asked - before < asks) asks = g[k].asked - before;
-            OK(hf_release(g[k].lock, &suite_error));
-        }
-        for (int k = 0; k < 2; k++) {
-            hf_wait_free(wait[k]);
-            unlink(path[k]);
-        }
-        hf_close(a);
-        hf_close(b);
-        hf_close(c);
+        struct scene s;
+        begin(&s, "others", 2);
+        struct got *b = gets_in_line(&s, 0);
+        uint64_t before = asked(b->by);
+        struct got *c = gets_in_line(&s, 1);
+        OK(hf_release(s.lock, &suite_error));
+        await_told(b);
+        least(&asks, b->asked - before);
+        OK(hf_release(b->lock, &suite_error));
+        await_told(c);
+        OK(hf_release(c->lock, &suite_error));
+        end(&s);
     }
     assert_int_equal(asks, expected(3));
 }
