@@ -4,8 +4,8 @@
  * jansson's reader collects the characters of a token in a buffer that grows, and doesn't notice
  * when that fails: the characters are missing, from a text or a number, or it is the quote that
  * ends a text, and it reads beyond its memory. The buffer is kept from one token to the next, so
- * the text is put into an array behind a text that is longer than any token can be. That one is
- * handed out a byte at a time, and no more of it once a byte has brought ENOMEM. So its end is
+ * the text is put into an array behind a text that is longer than any token can be. The quote that
+ * ends that one is handed out by itself, and only if none of its bytes has brought ENOMEM. So it is
  * read only if there was room for all of it; the buffer doesn't have to grow after it.
  */
 #include "json.h"
@@ -44,9 +44,10 @@ static size_t give(void *to, size_t cap, void *arg)
     struct feed *f = arg;
     if (f->now == 1 && errno == ENOMEM) return (size_t)-1; /* which ends it with an error */
     if (f->now == 1 && f->filler) {
-        f->filler--;
-        *(char *)to = ' ';
-        return 1;
+        size_t n = f->filler < cap ? f->filler : cap;
+        memset(to, ' ', n);
+        f->filler -= n;
+        return n;
     }
     if (f->now == 4) return 0;
     struct part *p = &f->part[f->now];
