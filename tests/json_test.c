@@ -12,20 +12,22 @@
 
 static long count, fail_at; /* 0: none */
 static int go_on;           /* those after it fail, too */
+static size_t most;         /* what is larger fails, too; 0: nothing is too large */
 
-static int fails(void)
+static int fails(size_t n)
 {
     count++;
+    if (most && n > most) return errno = ENOMEM, 1;
     if (!fail_at || (count != fail_at && !(go_on && count > fail_at))) return 0;
     errno = ENOMEM;
     return 1;
 }
 
-static void *scarce(size_t n) { return fails() ? NULL : malloc(n); }
+static void *scarce(size_t n) { return fails(n) ? NULL : malloc(n); }
 
 void *__real_realloc(void *p, size_t n);
 void *__wrap_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
+void *__wrap_realloc(void *p, size_t n) { return fails(n) ? NULL : __real_realloc(p, n); }
 
 static const char *const texts[] = {
     "{}",
@@ -104,6 +106,28 @@ static void whole_or_no_memory(void **state)
     }
 }
 
+/* There is room for what is small, but not for a buffer that has grown. */
+static void whole_or_no_room(void **state)
+{
+    (void)state;
+    char text[300];
+    for (int len = 0; len < 140; len++) {
+        int n = snprintf(text, sizeof text, "[\"%0*d\"]", len, 7);
+        json_t *whole = json_loadb(text, (size_t)n, 0, NULL);
+        assert_non_null(whole);
+        for (size_t room = 8; room < 800; room++) {
+            int nomem = -1;
+            most = room;
+            json_t *j = hf__json_read(text, (size_t)n, 0, &nomem);
+            most = 0;
+            if (j ? nomem || !json_equal(j, whole) : nomem != 1)
+                fail_msg("%s: no more than %zu", text, room);
+            json_decref(j);
+        }
+        json_decref(whole);
+    }
+}
+
 /* What is no JSON isn't because of the memory, and what takes memory may lack it. */
 static void wrong_or_no_memory(void **state)
 {
@@ -154,9 +178,8 @@ static void written_whole_or_not(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_as_jansson_does),
-        cmocka_unit_test(whole_or_no_memory),
-        cmocka_unit_test(wrong_or_no_memory),
+        cmocka_unit_test(reads_as_jansson_does), cmocka_unit_test(whole_or_no_memory),
+        cmocka_unit_test(whole_or_no_room),      cmocka_unit_test(wrong_or_no_memory),
         cmocka_unit_test(written_whole_or_not),
     };
     json_set_alloc_funcs(scarce, free);
