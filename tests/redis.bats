@@ -391,8 +391,8 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     kill -CONT "$SERVER"
     refused 69
     # It can't save, and says so.
-    ask config set save '1 1'
     rmdir store.d
+    ask config set save '1 1'
     ask bgsave
     await sh -c 'redis-cli -s store info persistence | grep -q last_bgsave_status:err'
     run holdfast run -n "$K" -- true

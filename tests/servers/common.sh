@@ -88,6 +88,7 @@ end() {
 serve() {
     if [ "${1-}" = --control ]; then
         dir=$2
+        trap '[ $? = 0 ] || tail -n 6 "$dir/log"' EXIT
         "control_$3"
         exit
     fi

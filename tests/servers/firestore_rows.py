@@ -14,7 +14,7 @@ owner = {'Authorization': 'Bearer owner', 'Content-Type': 'application/json'}
 
 def ask(url, body=None):
     request = urllib.request.Request(url, body and json.dumps(body).encode(), owner)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=600) as answer:
         return json.load(answer)
 
 
