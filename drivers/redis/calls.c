@@ -71,18 +71,28 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
                     const char *key, hf_error *err)
 {
     char why[HF_RD_WHY];
-    int code = hf__rd_is_error(r, "LOST ") ? HF_LOST : hf__rd_code(r->str);
-    hf__rd_words(r->str + (code == HF_LOST ? strlen("LOST ") : 0), why);
+    int code = hf__rd_code(r->str);
+    hf__rd_words(r->str, why);
     if (strstr(r->str, "READONLY")) hf__rd_disconnect(link);
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
+}
+
+/* Two numbers, of a time that a rev can be of. */
+static int is_clock(const redisReply *r)
+{
+    static const int64_t end[] = {(INT64_C(1) << 53) / 1000000, 1000000};
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) return 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t n;
+        if (!hf__rd_number(r->element[i], &n) || n < 0 || n >= end[i]) return 0;
+    }
+    return 1;
 }
 
 int hf__rd_shaped(const redisReply *r)
 {
     return r->type == REDIS_REPLY_ARRAY && r->elements >= 2 &&
-           r->element[0]->type == REDIS_REPLY_INTEGER && r->element[1]->type == REDIS_REPLY_ARRAY &&
-           r->element[1]->elements == 2 && r->element[1]->element[0]->type == REDIS_REPLY_STRING &&
-           r->element[1]->element[1]->type == REDIS_REPLY_STRING;
+           r->element[0]->type == REDIS_REPLY_INTEGER && is_clock(r->element[1]);
 }
 
 /* What came of a call: of its own reply, and of that to WAIT if there is one. */
@@ -91,6 +101,10 @@ static int verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
                    const char *key, hf_error *err)
 {
     char why[HF_RD_WHY];
+    if (which == HF_RD_ENTER && hf__rd_is_error(r, "LOST ")) {
+        hf__rd_words(r->str + strlen("LOST "), why);
+        return hf_fail(err, HF_LOST, 0, HF_RD ": %s '%s': %s", what, key, why);
+    }
     if (r->type == REDIS_REPLY_ERROR) return hf__rd_complain(link, r, what, key, err);
     if (which == HF_RD_ENTER ? r->type != REDIS_REPLY_STATUS : !hf__rd_shaped(r))
         snprintf(why, sizeof why, "not an answer to that");

@@ -143,9 +143,16 @@ void hf__rd_disconnect(struct hf__rd_link *link)
     link->fd = -1;
 }
 
+/* What came beyond the last answer would be taken for the next one. */
+static int says_too_much(const struct hf__rd_link *link)
+{
+    return link->reader->pos != link->reader->len;
+}
+
 int hf__rd_broken(struct hf__rd_link *link)
 {
     char c;
+    if (says_too_much(link)) return 1;
     if (hf__local_us() - link->used_us < FRESH_US) return 0;
     ssize_t n = recv(link->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
@@ -194,6 +201,8 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
     int n = 0, wanted = batch->n, broken, failed = batch->failed;
     if (failed) {
         set_why(link, "out of memory"); /* not even the number of its commands is right */
+    } else if (says_too_much(link)) {
+        set_why(link, "it says more than it was asked");
     } else {
         int ok = send_all(link, batch->text, batch->len, until_us, &sent);
         link->asked = ok;

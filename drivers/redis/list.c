@@ -22,8 +22,10 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int add_name(struct names *all, const redisReply *r)
+static int add_name(struct names *all, const char *prefix, const redisReply *r)
 {
+    size_t before = strlen(prefix);
+    if (r->len < before || memcmp(r->str, prefix, before) != 0) return 0; /* nobody asked for it */
     if (all->n == all->cap) {
         size_t cap = all->cap ? all->cap * 2 : 256;
         char **more = realloc(all->name, cap * sizeof *more);
@@ -47,6 +49,17 @@ static void pattern_of(const char *prefix, const char *text, char *to)
     memcpy(to, "*", 2);
 }
 
+/* A cursor and names. */
+static int is_scan(const redisReply *r)
+{
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 ||
+        r->element[0]->type != REDIS_REPLY_STRING || r->element[1]->type != REDIS_REPLY_ARRAY)
+        return 0;
+    for (size_t i = 0; i < r->element[1]->elements; i++)
+        if (r->element[1]->element[i]->type != REDIS_REPLY_STRING) return 0;
+    return 1;
+}
+
 /* The names of all keys with the prefix. SCAN tells some of them twice. */
 static int collect(hf_store *st, const char *prefix, struct names *all, hf_error *err)
 {
@@ -66,12 +79,12 @@ static int collect(hf_store *st, const char *prefix, struct names *all, hf_error
         }
         if (!rc && r->type == REDIS_REPLY_ERROR) rc = hf__rd_complain(link, r, "list", prefix, err);
         hf__rd_put_link(st, link);
-        if (!rc && (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str))
+        if (!rc && !is_scan(r))
             rc =
                 hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": list '%s': not an answer to that", prefix);
         if (!rc) snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
         for (size_t i = 0; !rc && i < r->element[1]->elements; i++)
-            if (add_name(all, r->element[1]->element[i]))
+            if (add_name(all, st->how.prefix, r->element[1]->element[i]))
                 rc = hf_fail(err, HF_NOMEM, 0, HF_RD ": list '%s': out of memory", prefix);
         if (r) freeReplyObject(r);
         if (rc) return rc;

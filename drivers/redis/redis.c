@@ -26,6 +26,11 @@ static int read_number(const char *text, size_t len, int64_t *ret)
     return len && !*end && !errno && end == text + len && text[0] != ' ';
 }
 
+int hf__rd_number(const redisReply *r, int64_t *ret)
+{
+    return r->type == REDIS_REPLY_STRING && read_number(r->str, r->len, ret);
+}
+
 int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row, char why[HF_RD_WHY])
 {
     struct hf__flat flat;
@@ -145,15 +150,14 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     return rc;
 }
 
-static int number_of(const redisReply *r, int64_t *ret) { return read_number(r->str, r->len, ret); }
-
 /* The marker that a row had before it was taken. */
 static int decode_marker(const redisReply *r, hf_row *row)
 {
     if (r->elements != 4) return 0;
     for (int i = 0; i < 4; i++)
         if (r->element[i]->type != REDIS_REPLY_STRING) return 0;
-    if (!number_of(r->element[0], &row->done_us) || !number_of(r->element[1], &row->keep_until_us))
+    if (!hf__rd_number(r->element[0], &row->done_us) ||
+        !hf__rd_number(r->element[1], &row->keep_until_us))
         return 0;
     const redisReply *by = r->element[2], *result = r->element[3];
     if (by->len >= HF_OWNER_CAP || result->len >= HF_RESULT_CAP) return 0;
@@ -173,8 +177,8 @@ static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *part
     const char *why = "not an answer to that";
     hf_row_clear(cur);
     const redisReply *marker = r->elements > 3 ? r->element[3] : NULL;
-    if (r->elements < 3 || r->element[2]->type != REDIS_REPLY_STRING ||
-        !number_of(r->element[2], &rev) || (marker && marker->type != REDIS_REPLY_ARRAY))
+    if (r->elements < 3 || !hf__rd_number(r->element[2], &rev) || rev <= 0 ||
+        (marker && marker->type != REDIS_REPLY_ARRAY))
         return hf_fail(err, HF_UNKNOWN, 0, HF_RD ": take '%s': %s", key->text, why);
     cur->rev = (uint64_t)rev - 1;
     int rc = hf_row_take(cur, party, hf__rd_clock_of(r));
@@ -298,8 +302,11 @@ static void say_facts(const hf_store *st, const struct hf__rd_facts *f,
                       void (*say)(void *arg, int ok, const char *text), void *to)
 {
     char text[300], why[HF_RD_WHY];
-    if (hf__rd_fit(&st->how, f, why)) say(to, 0, why);
-    snprintf(text, sizeof text, "Redis %s, which may be written", f->version);
+    int unfit = hf__rd_fit(&st->how, f, why);
+    if (unfit) say(to, 0, why);
+    snprintf(text, sizeof text, "Redis %s%s",
+             f->version[0] ? f->version : "of a version that it doesn't tell",
+             unfit ? "" : ", which may be written");
     say(to, 1, text);
     snprintf(text, sizeof text,
              !strncmp(f->policy, "volatile-", 9)
@@ -327,6 +334,7 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     struct hf__rd_link *link;
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     struct hf__rd_facts facts;
+    char why[HF_RD_WHY];
     redisReply *r = NULL;
     int rc = hf__rd_get_link(st, &link, err);
     if (!rc) {
@@ -339,11 +347,16 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     if (r->type == REDIS_REPLY_STRING) {
         hf__rd_read_facts(r->str, &facts);
         say_facts(st, &facts, say, to);
-    } else {
+    } else if (hf__rd_is_error(r, "NOPERM") || hf__rd_is_error(r, "ERR")) {
         say(to, 1, "this user may not ask the server (INFO): whether it evicts isn't known");
+    } else {
+        int told = r->type == REDIS_REPLY_ERROR;
+        rc = told ? hf__rd_code(r->str) : HF_UNAVAILABLE;
+        hf__rd_words(told ? r->str : "not an answer to that", why);
+        hf_fail(err, rc, 0, HF_RD ": inspect: %s", why);
     }
     freeReplyObject(r);
-    return 0;
+    return rc;
 }
 
 extern HF_API const hf_driver HF_DRIVER_SYMBOL;

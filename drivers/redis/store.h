@@ -67,7 +67,9 @@ int hf__rd_is_error(const redisReply *r, const char *word);
 int hf__rd_shaped(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
-/* redis.c: a row of the texts of its fields; NULL: it isn't there. */
+/* redis.c: a text that is a number; 0: it isn't. */
+int hf__rd_number(const redisReply *r, int64_t *ret);
+/* A row of the texts of its fields; NULL: it isn't there. */
 int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row, char why[HF_RD_WHY]);
 /* The row of {done, clock, is there one, fields}; no row is rev 0. */
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,

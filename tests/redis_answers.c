@@ -1,0 +1,329 @@
+/*
+ * redis_answers.c - the driver redis: before a server that answers anything to its scripts: what it
+ * makes of it. Opening, lists and ears: redis_words.c.
+ */
+#include "resp.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* This to the next call, by its name and whole. */
+static void is(const char *reply, int closes)
+{
+    const struct resp_rule both[] = {{"EVALSHA", reply, 0, closes}, {"EVAL", reply, 0, closes}};
+    resp_are(both, 2);
+}
+
+static int get(hf_store *st)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = redis->get(st, &key, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int take(hf_store *st, hf_row *row)
+{
+    hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
+    return redis->take(st, &key, &p, row, &clock_us, &err);
+}
+
+static int takes(hf_store *st)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = take(st, &row);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int swaps(hf_store *st, int shows)
+{
+    hf_row cur;
+    hf_row_init(&cur);
+    int rc = redis->swap(st, &key, 3, NULL, shows ? &cur : NULL, &clock_us, &err);
+    hf_row_clear(&cur);
+    return rc;
+}
+
+/* ---- what is no answer ---- */
+
+static void errors_mean_what_they_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int code;
+        const char *text;
+    } cases[] = {
+        {"-NOAUTH Authentication required.\r\n", HF_DENIED, "NOAUTH"},
+        {"-WRONGPASS no\r\n", HF_DENIED, "WRONGPASS"},
+        {"-NOPERM this user has no permissions\r\n", HF_DENIED, "NOPERM"},
+        {"-DENIED Redis is running in protected mode\r\n", HF_DENIED, "DENIED"},
+        {"-OOM command not allowed\r\n", HF_FULL, "OOM"},
+        {"-WRONGTYPE Operation against a key\r\n", HF_CORRUPT, "WRONGTYPE"},
+        {"-MOVED 3999 127.0.0.1:6381\r\n", HF_UNSUPPORTED, "another node of the cluster"},
+        {"-ASK 3999 127.0.0.1:6381\r\n", HF_UNSUPPORTED, "another node of the cluster"},
+        {"-CROSSSLOT Keys in request\r\n", HF_UNSUPPORTED, "another node of the cluster"},
+        {"-LOADING Redis is loading\r\n", HF_UNAVAILABLE, "LOADING"},
+        {"-BUSY Redis is busy\r\n", HF_UNAVAILABLE, "BUSY"},
+        {"-READONLY You can't write\r\n", HF_UNAVAILABLE, "READONLY"},
+        {"-MASTERDOWN Link\r\n", HF_UNAVAILABLE, "MASTERDOWN"},
+        {"-MISCONF Errors writing\r\n", HF_UNAVAILABLE, "MISCONF"},
+        {"-MISCONF Errors writing to the AOF file: No space left on device\r\n", HF_FULL, "space"},
+        {"-NOREPLICAS Not enough\r\n", HF_UNAVAILABLE, "NOREPLICAS"},
+        {"-TRYAGAIN\r\n", HF_UNAVAILABLE, "TRYAGAIN"},
+        {"-CLUSTERDOWN\r\n", HF_UNAVAILABLE, "CLUSTERDOWN"},
+        {"-BUSYBODY\r\n", HF_UNAVAILABLE, "BUSYBODY"},
+        {"-ERR Error running script: @user_script:1: -OOM command not allowed\r\n", HF_FULL, "ERR"},
+        {"-ERR The user executing the script can't run this\r\n", HF_DENIED, "ERR"},
+        {"-ERR Client sent AUTH, but without any password set\r\n", HF_DENIED, "ERR"},
+        {"-ERR invalid password\r\n", HF_DENIED, "ERR"},
+        {"-ERR tlsv1 alert unknown ca\r\n", HF_DENIED, "ERR"},
+        {"-ERR DB index is out of range\r\n", HF_INVALID, "ERR"},
+        {"-ERR max number of clients reached\r\n", HF_UNAVAILABLE, "ERR"},
+        {"-ERR unknown command 'EVAL', with args beginning with: 's'\r\n", HF_UNSUPPORTED,
+         "'EVAL'"},
+        {"-ERR Error compiling user_script: x\r\n", HF_CORRUPT, "ERR"},
+        {"-NOSCRIPT No matching script\r\n", HF_UNAVAILABLE, "NOSCRIPT"},
+        {"-strange\r\n", HF_UNAVAILABLE, "strange"},
+        {"-\r\n", HF_UNAVAILABLE, "'k': "},
+    };
+    hf_store *st = resp_opened("redis://HOST");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        is(cases[i].reply, 0);
+        said(get(st), cases[i].code, cases[i].text);
+        said(takes(st), cases[i].code, cases[i].text);
+        said(swaps(st, 1), cases[i].code, cases[i].text);
+        said(redis->enter(st, &key, 7, 0, NULL, &err), cases[i].code, cases[i].text);
+    }
+    is("-LOST a later holder has been here\r\n", 0);
+    said(redis->enter(st, &key, 7, 0, NULL, &err), HF_LOST, ": a later holder");
+    /* Nobody else is asked whether something is lost. */
+    said(get(st), HF_UNAVAILABLE, "LOST a later");
+    said(swaps(st, 1), HF_UNAVAILABLE, "LOST a later");
+    redis->close(st);
+}
+
+/* The script has run, perhaps, and nobody knows of it. */
+static void what_is_no_answer_leaves_a_write_unknown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int closes;
+        const char *text;
+    } cases[] = {
+        {NULL, 1, "closed the connection"},
+        {"", 1, "closed the connection"},
+        {"*4", 1, "closed the connection"},
+        {"*3\r\n:1\r\n*2\r\n", 1, "closed the connection"},
+        {"$100\r\nshort", 1, "closed the connection"},
+        {"HTTP/1.1 400 Bad Request\r\n", 0, "rotocol error"},
+        {"*x\r\n", 0, ""},
+        {":x\r\n", 0, ""},
+        {"$-7\r\n", 0, ""},
+        {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", 0, ""},
+        {"$-1\r\n", 0, "not an answer to that"},
+        {"*-1\r\n", 0, "not an answer to that"},
+        {"*0\r\n", 0, "not an answer to that"},
+        {":7\r\n", 0, "not an answer to that"},
+        {"$2\r\nOK\r\n", 0, "not an answer to that"},
+        {"*1\r\n:1\r\n", 0, "not an answer to that"},
+        {"*2\r\n$1\r\n1\r\n" CLOCK, 0, "not an answer to that"},
+        {"*2\r\n:1\r\n:2\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n:1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n:1\r\n", 0, "not an answer to that"},
+        {"*2\r\n-ERR\r\n" CLOCK, 0, "not an answer to that"},
+        /* A clock is two numbers, and of this world. */
+        {"*2\r\n:1\r\n*2\r\n$3\r\nnow\r\n$1\r\n1\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$0\r\n\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$7\r\n1000000\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n$1\r\n1\r\n$2\r\n-1\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n$2\r\n-1\r\n$1\r\n1\r\n", 0, "not an answer to that"},
+        {"*2\r\n:1\r\n*2\r\n$19\r\n9223372036854775807\r\n$1\r\n1\r\n", 0, "not an answer to that"},
+    };
+    hf_store *st = resp_opened("redis://HOST");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        is(cases[i].reply, cases[i].closes);
+        said(get(st), HF_UNAVAILABLE, cases[i].text);
+        is(cases[i].reply, cases[i].closes);
+        said(takes(st), HF_UNKNOWN, cases[i].text);
+        is(cases[i].reply, cases[i].closes);
+        said(swaps(st, 1), HF_UNKNOWN, cases[i].text);
+        is(cases[i].reply, cases[i].closes);
+        said(redis->enter(st, &key, 7, 0, NULL, &err), HF_UNKNOWN, cases[i].text);
+    }
+    redis->close(st);
+}
+
+/* ---- rows ---- */
+
+static void damaged_rows_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value, *text; /* NULL: it is one */
+    } cases[] = {
+        {"", "", NULL},
+        {"rev", NULL, "rev: there is no such field"},
+        {"result", NULL, "result: there is no such field"},
+        {"rev", "", "rev: not a number"},
+        {"rev", "x", "rev: not a number"},
+        {"rev", " 5", "rev: not a number"},
+        {"rev", "5 ", "rev: not a number"},
+        {"rev", "99999999999999999999", "rev: not a number"},
+        {"rev", "-5", "damaged"},
+        {"rev", "0", "damaged"},
+        {"token", "6", "damaged"},
+        {"format", "2", "damaged"},
+        {"request", "1234", "damaged"},
+        {"mode", "17", "damaged"},
+        {"others", "", "damaged"},
+        {"others", "{", "damaged"},
+        {"others", "{}", "damaged"},
+        {"queue", "[7]", "damaged"},
+        {"queue", "[{}]", "damaged"},
+    };
+    hf_store *st = resp_opened("redis://HOST");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int code = cases[i].text ? HF_CORRUPT : 0;
+        is(resp_row_but(0, cases[i].name, cases[i].value), 0);
+        said(get(st), code, cases[i].text);
+        /* Who only asked whether it is the same is told that it isn't. */
+        said(swaps(st, 0), HF_CONFLICT, NULL);
+        said(swaps(st, 1), code ? code : HF_CONFLICT, cases[i].text);
+        said(takes(st), code ? code : HF_CONFLICT, cases[i].text);
+    }
+    assert_int_equal(clock_us, INT64_C(1769860800) * 1000000 + 17);
+    is("*4\r\n:0\r\n" CLOCK ":0\r\n*0\r\n", 0);
+    said(get(st), HF_CORRUPT, "not an answer to that");
+    is("*4\r\n:0\r\n" CLOCK "$1\r\n1\r\n*0\r\n", 0);
+    said(get(st), HF_CORRUPT, "not an answer to that");
+    is("*4\r\n:0\r\n" CLOCK ":1\r\n:1\r\n", 0);
+    said(swaps(st, 1), HF_CORRUPT, "not an answer to that");
+    is("*2\r\n:0\r\n" CLOCK, 0);
+    said(takes(st), HF_CORRUPT, "not an answer to that");
+    is("*2\r\n:1\r\n" CLOCK, 0);
+    said(swaps(st, 1), 0, NULL);
+    redis->close(st);
+}
+
+#define TAKEN(rev)     "*3\r\n:1\r\n" CLOCK rev
+#define MARKED(marker) "*4\r\n:1\r\n" CLOCK "$1\r\n7\r\n" marker
+
+static void grants_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int code;
+        const char *text;
+    } cases[] = {
+        {TAKEN("$1\r\n7\r\n"), 0, NULL},
+        {TAKEN("$-1\r\n"), HF_UNKNOWN, "not an answer to that"},
+        {TAKEN(":7\r\n"), HF_UNKNOWN, "not an answer to that"},
+        {TAKEN("$1\r\nx\r\n"), HF_UNKNOWN, "not an answer to that"},
+        {TAKEN("$1\r\n0\r\n"), HF_UNKNOWN, "not an answer to that"},
+        {TAKEN("$2\r\n-7\r\n"), HF_UNKNOWN, "not an answer to that"},
+        {TAKEN("$19\r\n9223372036854775807\r\n"), HF_CORRUPT, "rev above 2^53"},
+        {"*2\r\n:1\r\n" CLOCK, HF_UNKNOWN, "not an answer to that"},
+        {MARKED("$1\r\n1\r\n"), HF_UNKNOWN, "not an answer to that"},
+        {MARKED("*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n"), HF_CORRUPT, "its marker"},
+        {MARKED("*4\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n$-1\r\n"), HF_CORRUPT, "its marker"},
+        {MARKED("*4\r\n$1\r\nx\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n"), HF_CORRUPT, "its marker"},
+        {MARKED("*4\r\n$1\r\n1\r\n$1\r\nx\r\n$1\r\n1\r\n$1\r\n1\r\n"), HF_CORRUPT, "its marker"},
+        {MARKED("*4\r\n$2\r\n-1\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n"), HF_CORRUPT, "damaged"},
+        {MARKED("*4\r\n$1\r\n0\r\n$1\r\n5\r\n$0\r\n\r\n$0\r\n\r\n"), 0, NULL},
+        {MARKED("*4\r\n$1\r\n9\r\n$1\r\n5\r\n$2\r\nby\r\n$3\r\nout\r\n"), 0, NULL},
+    };
+    static char by[600], result[5000];
+    hf_store *st = resp_opened("redis://HOST");
+    hf_row row;
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        is(cases[i].reply, 0);
+        said(take(st, &row), cases[i].code, cases[i].text);
+        assert_true(cases[i].code || (row.rev >= 7 && row.n_holders == 1));
+    }
+    assert_string_equal(row.done_by, "by");
+    assert_string_equal(row.result, "out");
+    snprintf(by, sizeof by, MARKED("*4\r\n$1\r\n9\r\n$1\r\n5\r\n$%d\r\n%0*d\r\n$0\r\n\r\n"),
+             HF_OWNER_CAP, HF_OWNER_CAP, 0);
+    is(by, 0);
+    said(take(st, &row), HF_CORRUPT, "its marker");
+    snprintf(result, sizeof result, MARKED("*4\r\n$1\r\n9\r\n$1\r\n5\r\n$0\r\n\r\n$%d\r\n%0*d\r\n"),
+             HF_RESULT_CAP, HF_RESULT_CAP, 0);
+    is(result, 0);
+    said(take(st, &row), HF_CORRUPT, "its marker");
+    hf_row_clear(&row);
+    redis->close(st);
+}
+
+/* ---- what is more than an answer ---- */
+
+/* Else the second would be the answer to what is asked next, of another key perhaps. */
+static void an_answer_too_many_is_nobodys(void **state)
+{
+    (void)state;
+    hf_store *st = resp_opened("redis://HOST");
+    char two[200];
+    snprintf(two, sizeof two, "%s%s", "*2\r\n:1\r\n" CLOCK, TAKEN("$1\r\n7\r\n"));
+    is(two, 0);
+    said(swaps(st, 1), 0, NULL);
+    is("-OOM\r\n", 0);
+    said(takes(st), HF_FULL, "OOM");
+    redis->close(st);
+}
+
+static void a_script_that_is_forgotten_is_sent_whole(void **state)
+{
+    (void)state;
+    hf_store *st = resp_opened("redis://HOST?wait=2");
+    const struct resp_rule forgotten[] = {{"EVALSHA", "-NOSCRIPT No matching\r\n", 0, 0},
+                                          {"EVAL", "*2\r\n:1\r\n" CLOCK, 0, 0},
+                                          {"WAIT", ":2\r\n", 0, 0}};
+    resp_are(forgotten, 3);
+    said(swaps(st, 1), 0, NULL);
+    assert_int_equal(resp_whole(), 1);
+    static const struct {
+        const char *reply;
+        const char *text;
+    } cases[] = {
+        {":1\r\n", "1 of 2 replicas have it"},       {":-7\r\n", "-7 of 2 replicas have it"},
+        {"$1\r\n7\r\n", "0 of 2 replicas have it"},  {"$-1\r\n", "0 of 2 replicas have it"},
+        {"*1\r\n:7\r\n", "0 of 2 replicas have it"}, {"-NOPERM no\r\n", "NOPERM"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct resp_rule waits[] = {{"EVALSHA", "*2\r\n:1\r\n" CLOCK, 0, 0},
+                                          {"WAIT", cases[i].reply, 0, 0}};
+        resp_are(waits, 2);
+        said(swaps(st, 1), HF_UNKNOWN, cases[i].text);
+        said(takes(st), HF_UNKNOWN, NULL);
+    }
+    redis->close(st);
+    /* Who keeps no scripts for us gets them whole at once. */
+    const struct resp_rule none[] = {{"SCRIPT", "-ERR unknown command 'SCRIPT'\r\n", 0, 0},
+                                     {"EVALSHA", NULL, 0, 1},
+                                     {"EVAL", "*2\r\n:1\r\n" CLOCK, 0, 0}};
+    resp_are(none, 3);
+    said(resp_opens("redis://HOST", &st), 0, NULL);
+    said(swaps(st, 1), 0, NULL);
+    redis->close(st);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_mean_what_they_say),
+        cmocka_unit_test(what_is_no_answer_leaves_a_write_unknown),
+        cmocka_unit_test(damaged_rows_are_told),
+        cmocka_unit_test(grants_are_told),
+        cmocka_unit_test(an_answer_too_many_is_nobodys),
+        cmocka_unit_test(a_script_that_is_forgotten_is_sent_whole),
+    };
+    return resp_begin() ? TEST_MAIN(tests) : 1;
+}

@@ -1,0 +1,276 @@
+/*
+ * redis_words.c - the driver redis: before a server that answers anything, like redis_answers.c:
+ * opening, lists, doctor and ears.
+ */
+#include "resp.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- opening ---- */
+
+static void who_is_unfit_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *command, *reply;
+        int closes, code;
+        const char *text;
+    } cases[] = {
+        {"redis://HOST", "INFO", "-NOPERM no\r\n", 0, 0, NULL},
+        {"redis://HOST", "INFO", "-ERR unknown command\r\n", 0, 0, NULL},
+        {"redis://HOST", "INFO", "-LOADING\r\n", 0, HF_UNAVAILABLE, "LOADING"},
+        {"redis://HOST", "INFO", "-NOAUTH\r\n", 0, HF_DENIED, "NOAUTH"},
+        {"redis://HOST", "INFO", "$0\r\n\r\n", 0, 0, NULL},
+        {"redis://HOST", "INFO", "$17\r\nredis_version:4.0\r\n", 0, HF_UNSUPPORTED, "older"},
+        {"redis://HOST", "INFO", "$10\r\nrole:slave\r\n", 0, HF_UNSUPPORTED, "replica"},
+        {"redis://HOST", "INFO", "$28\r\nmaxmemory_policy:allkeys-lru\r\n", 0, HF_UNSUPPORTED,
+         "allkeys-lru"},
+        {"redis://HOST", "INFO", "$17\r\ncluster_enabled:1\r\n", 0, HF_UNSUPPORTED, "cluster"},
+        {"redis://HOST?prefix={}", "INFO", "$17\r\ncluster_enabled:1\r\n", 0, HF_UNSUPPORTED,
+         "cluster"},
+        {"redis://HOST?prefix={a", "INFO", "$17\r\ncluster_enabled:1\r\n", 0, HF_UNSUPPORTED,
+         "cluster"},
+        {"redis://HOST?prefix={a}", "INFO", "$17\r\ncluster_enabled:1\r\n", 0, 0, NULL},
+        {"redis://HOST", "CLIENT", "-ERR max number of clients reached\r\n", 1, HF_UNAVAILABLE,
+         "max number"},
+        {"redis://HOST", "CLIENT", NULL, 1, HF_UNAVAILABLE, "closed"},
+        {"redis://HOST", "CLIENT", "-NOPERM no\r\n", 0, 0, NULL},
+        {"redis://HOST/3", "SELECT", "-ERR DB index is out of range\r\n", 0, HF_INVALID, "DB"},
+        {"redis://u:topsecret@HOST", "AUTH", "-WRONGPASS x\r\n", 0, HF_DENIED, "WRONGPASS"},
+        {"redis://:topsecret@HOST", "AUTH", "-ERR topsecret is wrong\r\n", 0, HF_DENIED, "refused"},
+        {"redis://HOST?wait=1", "WAIT", "-NOPERM no\r\n", 0, HF_DENIED, "NOPERM"},
+        {"redis://HOST?wait=1", "WAIT", "-ERR no replica\r\n", 0, HF_UNAVAILABLE, "no replica"},
+        {"redis://HOST?wait=101", "", "", 0, HF_INVALID, "wait: not a number"},
+        {"redis://HOST?wait=x", "", "", 0, HF_INVALID, "wait: not a number"},
+        {"redis://HOST?wait=", "", "", 0, HF_INVALID, "wait: not a number"},
+        {"redis://HOST?db=x", "", "", 0, HF_INVALID, "db: not a number"},
+        {"redis://HOST/x", "", "", 0, HF_INVALID, "the path isn't"},
+        {"redis://HOST/123456", "", "", 0, HF_INVALID, "the path isn't"},
+        {"redis://HOST/1?db=2", "", "", 0, HF_INVALID, "another database"},
+        {"redis://HOST/2?db=2", "", "", 0, 0, NULL},
+        {"redis://HOST?socket=/x", "", "", 0, HF_INVALID, "there is a host"},
+        {"redis://HOST?prefix=", "", "", 0, HF_INVALID, "prefix: not"},
+        {"redis://HOST?passfile=/nonexistent", "", "", 0, HF_INVALID, "no password in it"},
+        {"redis://HOST?passfile=/dev/null", "", "", 0, HF_INVALID, "no password in it"},
+        {"redis://:p@HOST?passfile=/dev/null", "", "", 0, HF_INVALID, "a password already"},
+        {"redis://HOST?passfile=a&passfile=b", "", "", 0, HF_INVALID, "given twice"},
+        {"redis://HOST?cafile=x", "", "", 0, HF_INVALID, "unknown option 'cafile'"},
+        {"redis://u@HOST", "", "", 0, HF_INVALID, "a user without"},
+        {"redis://a,HOST", "", "", 0, HF_INVALID, "more than one host"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        const struct resp_rule only = {cases[i].command, cases[i].reply, 0, cases[i].closes};
+        resp_are(&only, 1);
+        int rc = resp_opens(cases[i].url, &st);
+        if (rc != cases[i].code) fail_msg("%s, %zu: %d: %s", cases[i].url, i, rc, err.text);
+        said(rc, cases[i].code, cases[i].text);
+        assert_null(strstr(err.text, "topsecret"));
+        if (st) redis->close(st);
+    }
+}
+
+/* Then another may take its place. */
+static void who_was_fit_once_is_away(void **state)
+{
+    (void)state;
+    hf_store *st = resp_opened("redis://HOST");
+    const struct resp_rule gone = {NULL, NULL, 0, 1};
+    resp_are(&gone, 1);
+    hf_row row;
+    hf_row_init(&row);
+    said(redis->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "closed");
+    const struct resp_rule replica = {"INFO", "$10\r\nrole:slave\r\n", 0, 0};
+    resp_are(&replica, 1);
+    said(redis->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "replica");
+    hf_row_clear(&row);
+    redis->close(st);
+}
+
+/* ---- lists ---- */
+
+struct seen {
+    char text[400];
+    int stop;
+};
+
+static int see(void *arg, const hf_rowkey *k, hf_row *row)
+{
+    struct seen *s = arg;
+    snprintf(s->text + strlen(s->text), 100, "%s%s ", k->text, row ? "" : "!");
+    return s->stop;
+}
+
+static void lists_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *scan, *rows;
+        int code;
+        const char *text; /* what is seen, or what is said */
+    } cases[] = {
+        {"*2\r\n$1\r\n0\r\n*0\r\n", "", 0, ""},
+        {"*2\r\n$1\r\n0\r\n*2\r\n$10\r\nholdfast:a\r\n$10\r\nholdfast:a\r\n", NULL, 0, "a "},
+        /* What isn't a row of ours is none, whatever it is called. */
+        {"*2\r\n$1\r\n0\r\n*3\r\n$0\r\n\r\n$9\r\nholdfast:\r\n$10\r\nholdfast:a\r\n", NULL, 0,
+         "a "},
+        {"*2\r\n$1\r\n0\r\n*2\r\n$4\r\nhold\r\n$11\r\notherwise:a\r\n", NULL, 0, ""},
+        {"*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", "-WRONGTYPE\r\n", 0, "a! "},
+        {"*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", "*2\r\n:0\r\n" CLOCK, 0, "a! "},
+        {"*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", "-OOM\r\n", HF_FULL, "list 'a': OOM"},
+        {"*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", "-NOSCRIPT\r\n", HF_UNAVAILABLE, "NOS"},
+        {"*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", ":7\r\n", HF_UNAVAILABLE, "not an ans"},
+        {"*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", "x\r\n", HF_UNAVAILABLE, "rotocol"},
+        {":7\r\n", "", HF_UNAVAILABLE, "not an answer to that"},
+        {"*1\r\n$1\r\n0\r\n", "", HF_UNAVAILABLE, "not an answer to that"},
+        {"*2\r\n:0\r\n*0\r\n", "", HF_UNAVAILABLE, "not an answer to that"},
+        {"*2\r\n$1\r\n0\r\n$1\r\nx\r\n", "", HF_UNAVAILABLE, "not an answer to that"},
+        {"*2\r\n$1\r\n0\r\n*1\r\n:7\r\n", "", HF_UNAVAILABLE, "not an answer to that"},
+        {"*2\r\n$1\r\n0\r\n*1\r\n$-1\r\n", "", HF_UNAVAILABLE, "not an answer to that"},
+        {"-NOPERM no\r\n", "", HF_DENIED, "NOPERM"},
+        {"-READONLY no\r\n", "", HF_UNAVAILABLE, "READONLY"},
+        {"x\r\n", "", HF_UNAVAILABLE, "rotocol"},
+    };
+    hf_store *st = resp_opened("redis://HOST");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct seen s = {"", 0};
+        const char *rows = cases[i].rows ? cases[i].rows : resp_row_but(0, "", "");
+        const struct resp_rule three[] = {
+            {"SCAN", cases[i].scan, 0, 0}, {"EVALSHA", rows, 0, 0}, {"EVAL", rows, 0, 0}};
+        resp_are(three, 3);
+        said(redis->scan(st, "", see, &s, &clock_us, &err), cases[i].code,
+             cases[i].code ? cases[i].text : NULL);
+        if (!cases[i].code) assert_string_equal(s.text, cases[i].text);
+    }
+    /* Two pages of names; the scripts are forgotten in between; who has seen enough stops. */
+    const struct resp_rule pages[] = {
+        {"SCAN", "*2\r\n$1\r\n7\r\n*1\r\n$10\r\nholdfast:b\r\n", 1, 0},
+        {"SCAN", "*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", 1, 0},
+        {"EVALSHA", "-NOSCRIPT\r\n", 2, 0},
+        {NULL, resp_row_but(0, "", ""), 0, 0}};
+    struct seen s = {"", 0};
+    resp_are(pages, 4);
+    said(redis->scan(st, "", see, &s, &clock_us, &err), 0, NULL);
+    assert_string_equal(s.text, "a b ");
+    s = (struct seen){"", 1};
+    resp_are(pages, 4);
+    said(redis->scan(st, "", see, &s, &clock_us, &err), 0, NULL);
+    assert_string_equal(s.text, "a ");
+    redis->close(st);
+}
+
+/* ---- doctor ---- */
+
+static char heard[2000];
+
+static void note(void *arg, int ok, const char *text)
+{
+    (void)arg;
+    snprintf(heard + strlen(heard), 300, "%s%s\n", ok ? "" : "BAD ", text);
+}
+
+static void the_doctor_says_what_he_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        int code;
+        const char *text;
+    } cases[] = {
+        {"-NOPERM no\r\n", 0, "this user may not ask"},
+        {"-ERR unknown command\r\n", 0, "this user may not ask"},
+        {"-LOADING no\r\n", HF_UNAVAILABLE, "inspect: LOADING no"},
+        {"-NOAUTH no\r\n", HF_DENIED, "inspect: NOAUTH no"},
+        {":7\r\n", HF_UNAVAILABLE, "inspect: not an answer to that"},
+        {"x\r\n", HF_UNAVAILABLE, "inspect: "},
+        {"$0\r\n\r\n", 0,
+         "Redis of a version that it doesn't tell, which may be written\n"
+         "maxmemory-policy unknown: no row"},
+        {"$10\r\nrole:slave\r\n", 0, "BAD it is a replica"},
+        {"$34\r\nmaxmemory_policy:volatile-lru\r\nx:y\r\n", 0, "no time to live"},
+        {"$13\r\naof_enabled:1\r\n", 0, "\nappendonly: "},
+        {"$26\r\nrdb_last_bgsave_status:err\r\n", 0, "BAD the server could not write"},
+        {"$17\r\ncluster_enabled:1\r\n", 0, "a cluster, of which one slot is used"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = resp_opened("redis://HOST?wait=1&prefix={a}");
+        const struct resp_rule one = {"INFO", cases[i].reply, 1, 0};
+        heard[0] = 0;
+        resp_are(&one, 1);
+        said(redis->inspect(st, note, NULL, &err), cases[i].code,
+             cases[i].code ? cases[i].text : NULL);
+        if (!cases[i].code && !strstr(heard, cases[i].text)) fail_msg("%s", heard);
+        assert_false(strstr(heard, "replica:") && strstr(heard, "may be written"));
+        redis->close(st);
+    }
+}
+
+/* ---- ears ---- */
+
+#define TOLD(name)                "*3\r\n$9\r\nsubscribe\r\n$10\r\nholdfast:" name "\r\n:1\r\n"
+#define MESSAGE(what, name, text) "*3\r\n$7\r\n" what "\r\n$10\r\nholdfast:" name "\r\n" text
+
+static void what_is_heard_wakes(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {"-NOPERM no\r\n", "x\r\n", "*3\r\n-"};
+    const hf_rowkey *keys[] = {&key};
+    const int64_t for_ever = INT64_MAX / 2;
+    static char both[1000];
+    hf_ear ear;
+    hf_row row;
+    hf_row_init(&row);
+    /* What means nothing, and then what does; said by a server without manners, before it is asked
+       for: the confirmation is the last. */
+    static const char words[] =
+        ":7\r\n*1\r\n:7\r\n*3\r\n:1\r\n:2\r\n:3\r\n*3\r\n$7\r\nmessage\r\n:2\r\n:3\r\n" MESSAGE(
+            "strange", "k", ":1\r\n") MESSAGE("message", "x", "$1\r\nx\r\n") TOLD("k");
+    static const char *const events[] = {MESSAGE("message", "k", "$0\r\n\r\n"),
+                                         MESSAGE("message", "k", ":7\r\n"),
+                                         MESSAGE("message", "k", "$5\r\nthis!\r\n"),
+                                         MESSAGE("message", "k", "$41\r\n" ID " -7 1 2 3\r\n"),
+                                         MESSAGE("message", "k", "$40\r\n" ID " 0 1 2 3\r\n"),
+                                         MESSAGE("message", "k", "$42\r\n" ID " 7 1 2 300\r\n"),
+                                         MESSAGE("message", "k", "$36\r\n" ID " 7 1\r\n")};
+    for (size_t i = 0; i < COUNT(events); i++) {
+        hf_store *st = resp_opened("redis://HOST");
+        const struct resp_rule first = {"SUBSCRIBE", both, 0, 0};
+        snprintf(both, sizeof both, "%s%s", words, events[i]);
+        resp_are(&first, 1);
+        said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        ear.heard[0] = 1; /* of the connection itself; the event has come, or comes */
+        said(redis->watch(st, 0, &ear, for_ever, &err), 0, NULL);
+        assert_false(redis->told(st, &key, &row));
+        said(redis->watch(st, 0, &ear, 0, &err), 0, NULL);
+        redis->close(st);
+    }
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        hf_store *st = resp_opened("redis://HOST");
+        const struct resp_rule no = {"SUBSCRIBE", refused[i], 0, 1};
+        resp_are(&no, 1);
+        said(redis->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: ");
+        redis->close(st);
+    }
+    hf_store *st = resp_opened("redis://HOST");
+    const struct resp_rule ends = {"SUBSCRIBE", TOLD("k"), 0, 1};
+    resp_are(&ends, 1);
+    int rc = redis->listen(st, 0, keys, 1, &ear, &err);
+    if (!rc) rc = redis->watch(st, 0, &ear, for_ever, &err);
+    said(rc, HF_UNAVAILABLE, "listen: ");
+    redis->close(st);
+    hf_row_clear(&row);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_unfit_is_refused),
+        cmocka_unit_test(who_was_fit_once_is_away),
+        cmocka_unit_test(lists_are_read),
+        cmocka_unit_test(the_doctor_says_what_he_is_told),
+        cmocka_unit_test(what_is_heard_wakes),
+    };
+    return resp_begin() ? TEST_MAIN(tests) : 1;
+}

@@ -1,0 +1,210 @@
+/*
+ * resp.c - see resp.h. A thread for each connection, which ends with it.
+ */
+#include "resp.h"
+
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- who answers ---- */
+
+enum { RULES = 12, WORDS = 64, ASKED = 1 << 16 };
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static struct resp_rule rules[RULES];
+static size_t n_rules;
+static int used[RULES], asked_whole, port;
+static const char info[] = "$22\r\nredis_version:7.0.15\r\n\r\n";
+
+void resp_are(const struct resp_rule *list, size_t n)
+{
+    pthread_mutex_lock(&mu);
+    if (n > RULES) abort();
+    if (n) memcpy(rules, list, n * sizeof *list);
+    n_rules = n;
+    asked_whole = 0;
+    memset(used, 0, sizeof used);
+    pthread_mutex_unlock(&mu);
+}
+
+int resp_whole(void)
+{
+    pthread_mutex_lock(&mu);
+    int n = asked_whole;
+    pthread_mutex_unlock(&mu);
+    return n;
+}
+
+/* What isn't the test's business is answered as a server would. */
+static struct resp_rule find(const char *command)
+{
+    struct resp_rule found = {NULL, "+OK\r\n", 0, 0};
+    if (!strcmp(command, "INFO")) found.reply = info;
+    if (!strcmp(command, "SCRIPT")) found.reply = "$3\r\nsha\r\n";
+    if (!strcmp(command, "WAIT")) found.reply = ":0\r\n";
+    pthread_mutex_lock(&mu);
+    asked_whole += !strcmp(command, "EVAL");
+    for (size_t i = 0; i < n_rules; i++) {
+        if (rules[i].command && strcmp(rules[i].command, command) != 0) continue;
+        if (rules[i].times && used[i] >= rules[i].times) continue;
+        used[i]++;
+        found = rules[i];
+        break;
+    }
+    pthread_mutex_unlock(&mu);
+    return found;
+}
+
+/* One command, of which the first word is kept; 0: the client has gone. */
+static int hear(FILE *from, char *command, size_t cap)
+{
+    char line[64], *word;
+    long n = fgets(line, sizeof line, from) ? strtol(line + 1, NULL, 10) : 0;
+    for (long i = 0; i < n; i++) {
+        size_t len = fgets(line, sizeof line, from) ? strtoul(line + 1, NULL, 10) + 2 : 0;
+        if (len < 2 || !(word = calloc(1, len + 1))) return 0;
+        if (fread(word, 1, len, from) != len) n = 0;
+        if (!i) snprintf(command, cap, "%.*s", (int)len - 2, word);
+        free(word);
+    }
+    return n > 0;
+}
+
+static void *serve(void *arg)
+{
+    char command[32];
+    FILE *from = arg;
+    while (hear(from, command, sizeof command)) {
+        struct resp_rule r = find(command);
+        if (r.reply) send(fileno(from), r.reply, strlen(r.reply), MSG_NOSIGNAL);
+        if (!r.closes) continue;
+        /* What it still has to say is read, so that it hears the answer to the end. */
+        shutdown(fileno(from), SHUT_WR);
+        while (hear(from, command, sizeof command)) {
+        }
+        break;
+    }
+    fclose(from);
+    return NULL;
+}
+
+static void *let_in(void *arg)
+{
+    int listener = *(int *)arg, fd, yes = 1;
+    while ((fd = accept(listener, NULL, NULL)) >= 0) {
+        pthread_t thread;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        FILE *from = fdopen(fd, "r");
+        if (!from || pthread_create(&thread, NULL, serve, from)) abort();
+        pthread_detach(thread);
+    }
+    return NULL;
+}
+
+static void begin(void)
+{
+    static int fd;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    pthread_t thread;
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 64) ||
+        getsockname(fd, (struct sockaddr *)&a, &len) ||
+        pthread_create(&thread, NULL, let_in, &fd)) {
+        printf("Bail out! no server\n");
+        exit(1);
+    }
+    pthread_detach(thread);
+    port = ntohs(a.sin_port);
+}
+
+/* ---- the driver ---- */
+
+const hf_driver *redis;
+hf_error err;
+hf_rowkey key;
+int64_t clock_us;
+
+int resp_opens(const char *form, hf_store **ret)
+{
+    char text[1400];
+    hf_url url;
+    const char *at = strstr(form, "HOST");
+    snprintf(text, sizeof text, "%.*s127.0.0.1:%d%s", (int)(at - form), form, port, at + 4);
+    memset(&err, 0, sizeof err);
+    int rc = hf_url_parse(text, &url, &err);
+    return rc ? rc : redis->open(&url, 60000, ret, &err);
+}
+
+hf_store *resp_opened(const char *form)
+{
+    hf_store *st = NULL;
+    resp_are(NULL, 0);
+    if (resp_opens(form, &st)) fail_msg("%s", err.text);
+    return st;
+}
+
+void said(int rc, int code, const char *text)
+{
+    if (rc != code || (text && !strstr(err.text, text)))
+        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
+}
+
+/* ---- rows ---- */
+
+const char *resp_row_but(int done, const char *name, const char *value)
+{
+    static const char *const fields[][2] = {{"format", "1"},
+                                            {"rev", "5"},
+                                            {"token", "5"},
+                                            {"owner", "me"},
+                                            {"expires_us", "1769860900000000"},
+                                            {"acquired_us", "1769860800000000"},
+                                            {"lease_ms", "60000"},
+                                            {"mode", "0"},
+                                            {"limit", "0"},
+                                            {"note", ""},
+                                            {"session", "0"},
+                                            {"request", ID},
+                                            {"granted", "5"},
+                                            {"claim_ms", "0"},
+                                            {"flags", "0"},
+                                            {"bell", "0"},
+                                            {"others", "[]"},
+                                            {"queue", "[]"},
+                                            {"done_us", "0"},
+                                            {"keep_until_us", "0"},
+                                            {"done_by", ""},
+                                            {"result", ""}};
+    static char ring[4][6000];
+    static int at;
+    char *to = ring[at++ % 4];
+    int n = snprintf(to, sizeof ring[0], "*4\r\n:%d\r\n" CLOCK ":1\r\n*%d\r\n", done,
+                     (int)COUNT(fields));
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        const char *text = strcmp(fields[i][0], name) != 0 ? fields[i][1] : value;
+        if (text)
+            n += snprintf(to + n, sizeof ring[0] - (size_t)n, "$%zu\r\n%s\r\n", strlen(text), text);
+        else
+            n += snprintf(to + n, sizeof ring[0] - (size_t)n, "$-1\r\n");
+    }
+    return to;
+}
+
+int resp_begin(void)
+{
+    begin();
+    redis = hf__driver("redis", &err);
+    if (redis && !hf_key_make("k", &key, &err)) return 1;
+    printf("Bail out! %s\n", err.text);
+    return 0;
+}
