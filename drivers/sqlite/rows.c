@@ -379,7 +379,8 @@ static int decide(hf_store *st, const hf_rowkey *key, struct write *w, hf_error 
     sqlite3_stmt *s = st->stmt[SQ_GET];
     int there = has_row(s), rc = 0;
     uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_COL_REV) : 0;
-    int same = !w->party && rev == w->seen;
+    /* A row of rev 0 is damaged, not none. */
+    int same = !w->party && rev == w->seen && there == (w->seen != 0);
     w->clock_us = now_us(st);
     if (w->cur && !same) {
         hf_row_clear(w->cur);
@@ -511,36 +512,49 @@ struct seen {
     hf_row row;
 };
 
+/* The first step of SCAN. What is missing is made again, once, as by find(). */
+static int first_of_page(hf_store *st, const char *prefix, const char *after)
+{
+    for (int again = 0;; again++) {
+        sqlite3_stmt *s = st->stmt[SQ_SCAN];
+        int sq = SQLITE_ERROR;
+        if (s) {
+            bind_text(s, 1, prefix, strlen(prefix));
+            bind_text(s, 2, after, strlen(after));
+            sq = sqlite3_step(s);
+        }
+        if (sq != SQLITE_ERROR || again) return sq;
+        if (s) sqlite3_reset(s);
+        if ((sq = hf__sq_make(st))) return sq;
+    }
+}
+
 /* The next rows behind `after`; how many, or negative. */
 static int read_page(hf_store *st, const char *prefix, const char *after, struct seen *page,
                      int64_t *ret_clock_us, hf_error *err)
 {
     size_t n_prefix = strlen(prefix);
-    int n = 0, rc = 0, sq = st->stmt[SQ_SCAN] ? SQLITE_OK : hf__sq_make(st);
+    int n = 0, rc = 0, sq = first_of_page(st, prefix, after);
     sqlite3_stmt *s = st->stmt[SQ_SCAN];
-    if (!sq) {
-        bind_text(s, 1, prefix, n_prefix);
-        bind_text(s, 2, after, strlen(after));
-        while (!rc && (sq = sqlite3_step(s)) == SQLITE_ROW) {
-            const char *key = (const char *)sqlite3_column_text(s, 0);
-            struct seen *to = &page[n];
-            to->len = (size_t)sqlite3_column_bytes(s, 0);
-            if (!key || to->len >= HF_KEY_CAP || memchr(key, 0, to->len)) {
-                rc = hf_fail(err, HF_CORRUPT, 0, "sqlite: list: a key that is none");
-                break;
-            }
-            if (to->len < n_prefix || memcmp(key, prefix, n_prefix)) break;
-            memcpy(to->key, key, to->len);
-            to->key[to->len] = 0;
-            rc = decode(s, 1, &to->row, "list", to->key, err);
-            to->damaged = rc == HF_CORRUPT;
-            if (to->damaged) rc = 0;
-            n++;
+    for (; !rc && sq == SQLITE_ROW; sq = sqlite3_step(s)) {
+        const char *key = (const char *)sqlite3_column_text(s, 0);
+        struct seen *to = &page[n];
+        to->len = (size_t)sqlite3_column_bytes(s, 0);
+        if (!key || to->len >= HF_KEY_CAP || memchr(key, 0, to->len)) {
+            rc = hf_fail(err, HF_CORRUPT, 0, "sqlite: list: a key that is none");
+            break;
         }
-        sqlite3_reset(s);
+        if (to->len < n_prefix || memcmp(key, prefix, n_prefix)) break;
+        memcpy(to->key, key, to->len);
+        to->key[to->len] = 0;
+        rc = decode(s, 1, &to->row, "list", to->key, err);
+        to->damaged = rc == HF_CORRUPT;
+        if (to->damaged) rc = 0;
+        n++;
     }
-    if (!rc && sq != SQLITE_ROW && sq != SQLITE_DONE && sq)
+    if (!rc && sq != SQLITE_ROW && sq != SQLITE_DONE)
         rc = hf__sq_failed(st, sq, "list", prefix, HF_UNAVAILABLE, err);
+    if (s) sqlite3_reset(s);
     *ret_clock_us = now_us(st);
     return rc ? rc : n;
 }

@@ -1,0 +1,133 @@
+/*
+ * sqlite_test.c - the driver sqlite: what it makes of a file that others have written.
+ */
+#include "drivers.h"
+#include "scratch.h"
+#include "test.h"
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static const hf_driver *drv;
+static hf_error err;
+static hf_rowkey key;
+static int64_t clock_us;
+static const char *url_text;
+static sqlite3 *other; /* somebody else's connection */
+
+static hf_store *opened(void)
+{
+    hf_url url;
+    hf_store *st = NULL;
+    if (hf_url_parse(url_text, &url, &err) || drv->open(&url, 60000, &st, &err))
+        fail_msg("%s", err.text);
+    return st;
+}
+
+static void writes(const char *sql)
+{
+    char *why = NULL;
+    if (sqlite3_exec(other, sql, NULL, NULL, &why)) fail_msg("%s: %s", sql, why);
+}
+
+static void said(int rc, int code, const char *text)
+{
+    if (rc != code || (text && !strstr(err.text, text)))
+        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
+}
+
+static int get(hf_store *st, hf_row *row) { return drv->get(st, &key, row, &clock_us, &err); }
+
+static int take(hf_store *st, hf_row *row)
+{
+    hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
+    return drv->take(st, &key, &p, row, &clock_us, &err);
+}
+
+/* A row that can't be read is nobody's to write over, whatever its rev seems to be. */
+static void damaged_rows_stay(void **state)
+{
+    (void)state;
+    static const char *const damage[] = {
+        "rev = 0",        "rev = 'x'",    "rev = 0.5",       "rev = -7",
+        "format = 2",     "token = 1e18", "owner = x'6d65'", "queue = '{'",
+        "request = 'me'", "mode = 17",    "others = '[{}]'", "done_us = -1",
+    };
+    for (size_t i = 0; i < COUNT(damage); i++) {
+        hf_row row, cur;
+        char sql[200];
+        hf_store *st = opened();
+        hf_row_init(&row);
+        hf_row_init(&cur);
+        said(take(st, &row), 0, NULL);
+        snprintf(sql, sizeof sql, "UPDATE holdfast SET %s", damage[i]);
+        writes(sql);
+        if (get(st, &cur) != HF_CORRUPT) fail_msg("%s is no damage", damage[i]);
+        said(take(st, &cur), HF_CORRUPT, "damaged");
+        int rc = drv->swap(st, &key, 0, &row, &cur, &clock_us, &err);
+        if (rc != HF_CORRUPT) fail_msg("%s: %d", damage[i], rc);
+        said(drv->swap(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+        said(drv->swap(st, &key, 0, NULL, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+        said(get(st, &cur), HF_CORRUPT, "damaged");
+        writes("DELETE FROM holdfast");
+        hf_row_clear(&row);
+        hf_row_clear(&cur);
+        drv->close(st);
+    }
+}
+
+static int see(void *arg, const hf_rowkey *k, hf_row *row)
+{
+    (void)k;
+    *(int *)arg += row ? 1 : 100;
+    return 0;
+}
+
+/* What somebody drops is made again, whoever needs it first. */
+static void what_was_dropped_is_made_again(void **state)
+{
+    (void)state;
+    static const char *const drop[] = {"DROP TABLE holdfast", "DROP TABLE holdfast_clock",
+                                       "DELETE FROM holdfast_clock",
+                                       "UPDATE holdfast_clock SET boot = 'another'"};
+    for (size_t i = 0; i < 3 * COUNT(drop); i++) {
+        hf_store *st = opened();
+        hf_row row;
+        int seen = 0;
+        hf_row_init(&row);
+        said(take(st, &row), 0, NULL);
+        uint64_t rev = row.rev;
+        writes(drop[i / 3]);
+        if (i % 3 == 0) said(get(st, &row), 0, NULL);
+        if (i % 3 == 1) said(take(st, &row), i / 3 ? HF_CONFLICT : 0, NULL);
+        if (i % 3 == 2) said(drv->scan(st, "", see, &seen, &clock_us, &err), 0, NULL);
+        writes("DELETE FROM holdfast");
+        said(take(st, &row), 0, NULL);
+        assert_true(row.rev > rev);
+        writes("DELETE FROM holdfast");
+        hf_row_clear(&row);
+        drv->close(st);
+    }
+}
+
+int main(void)
+{
+    url_text = scratch("sqlite:@");
+    drv = hf__driver("sqlite", &err);
+    if (!url_text || !drv || hf_key_make("k", &key, &err)) {
+        printf("Bail out! %s\n", err.text);
+        return 1;
+    }
+    drv->close(opened());
+    if (sqlite3_open(strchr(url_text, ':') + 1, &other)) return 1;
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(damaged_rows_stay),
+        cmocka_unit_test(what_was_dropped_is_made_again),
+    };
+    int failed = TEST_MAIN(tests);
+    sqlite3_close(other);
+    return failed;
+}
