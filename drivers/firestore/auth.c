@@ -56,33 +56,46 @@ static int bad_file(const char *path, int code, const char *why, hf_error *err)
     return hf_fail(err, code, 0, "firestore: credentials '%s': %s", path, why);
 }
 
-/* A text of the file. 0: it isn't there, or no memory. */
-static int member(const json_t *from, const char *name, char **to)
+/* A text of the file. */
+struct member {
+    const char *name;
+    char **to;
+    const char *missing; /* what to say of that; NULL: it may */
+};
+
+/* 0, or INVALID, NOMEM: *ret_why. */
+static int read_members(const json_t *from, const struct member *m, size_t n, const char **ret_why)
 {
-    const json_t *j = json_object_get(from, name);
-    return json_string_length(j) && !set(to, json_string_value(j));
+    for (; n--; m++) {
+        const json_t *j = json_object_get(from, m->name);
+        int there = json_string_length(j) > 0;
+        *ret_why = there ? "out of memory" : m->missing;
+        if (there && set(m->to, json_string_value(j))) return HF_NOMEM;
+        if (!there && m->missing) return HF_INVALID;
+    }
+    return 0;
 }
 
-static const char *read_service(struct hf__fs_auth *a, const json_t *j)
+static int read_service(struct hf__fs_auth *a, const json_t *j, const char **ret_why)
 {
-    if (!member(j, "client_email", &a->name)) return "no client_email";
-    if (!member(j, "private_key", &a->key)) return "no private_key";
-    if (!member(j, "token_uri", &a->token_uri)) return "no token_uri";
-    member(j, "private_key_id", &a->key_id);
+    const struct member all[] = {{"client_email", &a->name, "no client_email"},
+                                 {"private_key", &a->key, "no private_key"},
+                                 {"token_uri", &a->token_uri, "no token_uri"},
+                                 {"private_key_id", &a->key_id, NULL}};
     a->who = HF_FS_SERVICE;
-    return NULL;
+    return read_members(j, all, sizeof all / sizeof *all, ret_why);
 }
 
-static const char *read_person(struct hf__fs_auth *a, const json_t *j)
+static int read_person(struct hf__fs_auth *a, const json_t *j, const char **ret_why)
 {
-    if (!member(j, "client_id", &a->client_id)) return "no client_id";
-    if (!member(j, "client_secret", &a->client_secret)) return "no client_secret";
-    if (!member(j, "refresh_token", &a->key)) return "no refresh_token";
-    if (!member(j, "token_uri", &a->token_uri) &&
-        set(&a->token_uri, "https://oauth2.googleapis.com/token"))
-        return "out of memory";
+    const struct member all[] = {{"client_id", &a->client_id, "no client_id"},
+                                 {"client_secret", &a->client_secret, "no client_secret"},
+                                 {"refresh_token", &a->key, "no refresh_token"},
+                                 {"token_uri", &a->token_uri, NULL}};
+    int rc = read_members(j, all, sizeof all / sizeof *all, ret_why);
     a->who = HF_FS_REFRESHABLE;
-    return NULL;
+    *ret_why = rc ? *ret_why : "out of memory";
+    return rc || a->token_uri ? rc : set(&a->token_uri, "https://oauth2.googleapis.com/token");
 }
 
 static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
@@ -96,18 +109,21 @@ static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
     json_t *j = hf__json_read(text, strlen(text), 0, &nomem);
     hf__fs_forget(text);
     if (nomem) return bad_file(path, HF_NOMEM, "out of memory", err);
-    const char *type = json_string_value(json_object_get(j, "type")), *why = NULL;
+    const char *type = json_string_value(json_object_get(j, "type"));
+    const char *why = "neither of a service account nor of a user";
+    int rc = HF_INVALID;
     if (!json_is_object(j) || !type)
         why = "not a file of credentials";
     else if (!strcmp(type, "service_account"))
-        why = read_service(a, j);
+        rc = read_service(a, j, &why);
     else if (!strcmp(type, "authorized_user"))
-        why = read_person(a, j);
-    else
-        why = "neither of a service account nor of a user";
-    if (!why && !hf__fs_url_safe(a->token_uri)) why = "token_uri: not https";
+        rc = read_person(a, j, &why);
+    if (!rc && !hf__fs_url_safe(a->token_uri)) {
+        rc = HF_INVALID;
+        why = "token_uri: not https";
+    }
     json_decref(j);
-    return why ? bad_file(path, HF_INVALID, why, err) : 0;
+    return rc ? bad_file(path, rc, why, err) : 0;
 }
 
 int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_error *err)
@@ -148,22 +164,25 @@ void hf__fs_auth_close(struct hf__fs_auth *a)
 
 /* ---- tokens for credentials ---- */
 
-/* The signed statement; NULL: *ret_why. */
-static char *statement(const struct hf__fs_auth *a, const char **ret_why)
+/* The signed statement. 0, or NOMEM, INVALID: *ret_why. */
+static int statement(const struct hf__fs_auth *a, char **ret, const char **ret_why)
 {
     jwt_t *jwt = NULL;
     long now = (long)(hf__day_us() / 1000000);
     *ret_why = "out of memory";
-    if (jwt_new(&jwt)) return NULL;
+    if (jwt_new(&jwt)) return HF_NOMEM;
     int bad = jwt_add_grant(jwt, "iss", a->name) || jwt_add_grant(jwt, "scope", scope) ||
               jwt_add_grant(jwt, "aud", a->token_uri) || jwt_add_grant_int(jwt, "iat", now) ||
               jwt_add_grant_int(jwt, "exp", now + STATEMENT_S) ||
               (a->key_id && jwt_add_header(jwt, "kid", a->key_id)) ||
               jwt_set_alg(jwt, JWT_ALG_RS256, (const unsigned char *)a->key, (int)strlen(a->key));
-    char *text = bad ? NULL : jwt_encode_str(jwt);
-    if (!bad && !text) *ret_why = "the private key can't sign: is it an RSA key in PEM?";
+    *ret = bad ? NULL : jwt_encode_str(jwt);
+    bad = bad || (!*ret && errno == ENOMEM);
     jwt_free(jwt);
-    return text;
+    if (bad || *ret) return bad ? HF_NOMEM : 0;
+    /* Or OpenSSL had no memory for it, which libjwt doesn't tell. */
+    *ret_why = "the private key can't sign: is it an RSA key in PEM?";
+    return HF_INVALID;
 }
 
 /* The next field of a form, "name=value&"; 0: no memory. */
@@ -176,14 +195,14 @@ static int put_field(FILE *to, const char *name, const char *value)
     return ok;
 }
 
-/* What the token server is asked; NULL: *ret_why. */
-static char *request(const struct hf__fs_auth *a, const char **ret_why)
+/* What the token server is asked. 0, or NOMEM, INVALID: *ret_why. */
+static int request(const struct hf__fs_auth *a, char **ret, const char **ret_why)
 {
     char *form = NULL, *jwt = NULL;
     size_t len = 0;
-    int ok;
+    int ok, rc = a->who == HF_FS_SERVICE ? statement(a, &jwt, ret_why) : 0;
+    if (rc) return rc;
     *ret_why = "out of memory";
-    if (a->who == HF_FS_SERVICE && !(jwt = statement(a, ret_why))) return NULL;
     FILE *f = open_memstream(&form, &len);
     if (jwt)
         ok = f && put_field(f, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer") &&
@@ -194,10 +213,12 @@ static char *request(const struct hf__fs_auth *a, const char **ret_why)
              put_field(f, "client_secret", a->client_secret) &&
              put_field(f, "refresh_token", a->key);
     hf__fs_forget(jwt);
-    if (f && fclose(f)) ok = 0;
-    if (ok) return form;
-    hf__fs_forget(form);
-    return NULL;
+    if (f && (fclose(f) || !form)) ok = 0; /* it doesn't say that it got no memory at the end */
+    if (ok)
+        *ret = form;
+    else
+        hf__fs_forget(form);
+    return ok ? 0 : HF_NOMEM;
 }
 
 static int is_token(const char *s)
@@ -264,13 +285,15 @@ static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *e
         a->renew_us = now + AGAIN_S * INT64_C(1000000);
         pthread_mutex_unlock(&a->mu);
     }
-    char *form = request(a, &why);
-    if (form) hf__fs_post(net, a->token_uri, headers, form, strlen(form), 1, &r);
+    char *form = NULL;
+    int rc = request(a, &form, &why);
+    if (!rc) hf__fs_post(net, a->token_uri, headers, form, strlen(form), 1, &r);
     hf__fs_forget(form);
     if (spare) pthread_mutex_lock(&a->mu);
-    int rc = !form      ? refused(a, HF_INVALID, why, err)
-             : r.status ? take_answer(a, &r, now, err)
-                        : refused(a, r.code, r.why, err);
+    if (rc)
+        rc = refused(a, rc, why, err);
+    else
+        rc = r.status ? take_answer(a, &r, now, err) : refused(a, r.code, r.why, err);
     hf__fs_reply_free(&r);
     return spare ? 0 : rc;
 }
@@ -282,8 +305,8 @@ static int read_token(const struct hf__fs_auth *a, char **ret, hf_error *err)
 {
     char *text = read_file(a->path);
     if (!text)
-        return hf_fail(err, HF_DENIED, errno, "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s",
-                       a->path, strerror(errno));
+        return hf_fail(err, errno == ENOMEM ? HF_NOMEM : HF_DENIED, errno,
+                       "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s", a->path, strerror(errno));
     text[strcspn(text, " \t\r\n")] = 0;
     *ret = text;
     return 0;

@@ -32,7 +32,8 @@ int hf__fs_auth_open(struct hf__fs_auth *auth, const char *file, int emulator, h
 void hf__fs_auth_close(struct hf__fs_auth *auth);
 
 /* The header that says who asks, to be freed by hf__fs_forget; gets or renews a token if need be.
- *ret_generation is what to give to hf__fs_auth_refused. 0, DENIED, UNAVAILABLE, INVALID. */
+ *ret_generation is what to give to hf__fs_auth_refused. 0, DENIED, UNAVAILABLE, INVALID,
+   NOMEM. */
 int hf__fs_auth_header(struct hf__fs_auth *auth, struct hf__fs_net *net, char **ret,
                        uint64_t *ret_generation, hf_error *err);
 /* The server refused it. 1: another one may be got. */
