@@ -103,6 +103,8 @@ static int see(void *arg, const hf_rowkey *k, hf_row *row)
     return s->stop;
 }
 
+#define NONE "$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n$-1\r\n"
+
 static void lists_are_read(void **state)
 {
     (void)state;
@@ -144,6 +146,17 @@ static void lists_are_read(void **state)
              cases[i].code ? cases[i].text : NULL);
         if (!cases[i].code) assert_string_equal(s.text, cases[i].text);
     }
+    /* It was deleted meanwhile; and nothing is called so. */
+    static char name[HF_KEY_CAP + 1];
+    const struct resp_rule gone[] = {
+        {"SCAN", "*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", 0, 0},
+        {"EVALSHA", "*4\r\n:0\r\n" CLOCK ":0\r\n*22\r\n" NONE NONE "$-1\r\n$-1\r\n", 0, 0}};
+    struct seen nothing = {"", 0};
+    resp_are(gone, 2);
+    said(redis->scan(st, "", see, &nothing, &clock_us, &err), 0, NULL);
+    memset(name, 'a', HF_KEY_CAP);
+    said(redis->scan(st, name, see, &nothing, &clock_us, &err), 0, NULL);
+    assert_string_equal(nothing.text, "");
     /* Two pages of names; the scripts are forgotten in between; who has seen enough stops. */
     const struct resp_rule pages[] = {
         {"SCAN", "*2\r\n$1\r\n7\r\n*1\r\n$10\r\nholdfast:b\r\n", 1, 0},
@@ -246,6 +259,18 @@ static void what_is_heard_wakes(void **state)
         said(redis->watch(st, 0, &ear, 0, &err), 0, NULL);
         redis->close(st);
     }
+    /* Who is told that the key has been handed on, and to whom. */
+    hf_store *heard_of = resp_opened("redis://HOST");
+    const struct resp_rule handed = {"SUBSCRIBE",
+                                     MESSAGE("message", "k", "$1\r\nx\r\n")
+                                         MESSAGE("message", "k", "$40\r\n" ID " 7 1 2 3\r\n")
+                                             TOLD("k"),
+                                     0, 0};
+    resp_are(&handed, 1);
+    said(redis->listen(heard_of, 0, keys, 1, &ear, &err), 0, NULL);
+    assert_true(redis->told(heard_of, &key, &row));
+    assert_true(row.token == 7 && row.n_holders == 1 && row.party[0].expires_us == 2);
+    redis->close(heard_of);
     for (size_t i = 0; i < COUNT(refused); i++) {
         hf_store *st = resp_opened("redis://HOST");
         const struct resp_rule no = {"SUBSCRIBE", refused[i], 0, 1};
