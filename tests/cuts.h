@@ -64,7 +64,7 @@ struct cut_grant {
     hf_lock *lock; /* NULL: none, or nobody knows */
     uint64_t token;
     int64_t asked_ms, lease_ms;
-    int64_t granted_ms; /* by its token, of what was asked for again; 0: not known */
+    int64_t granted_ms; /* by its token; 0: not known */
 };
 
 int64_t cut_ms(void);
@@ -89,6 +89,8 @@ void cut_name_key(struct cut_grant *g);
 hf_options cut_asks(const struct cut_grant *g, int64_t wait_ms);
 int cut_away(int rc);
 int cut_late(const struct cut_grant *g); /* its lease may be over */
+/* The grant's token, and the time that it tells. */
+void cut_note_grant(struct cut_grant *g, const hf_lock *lock);
 int cut_tell(const struct proxy_order *order, struct proxy_state *ret);
 int cut_others_turn(const struct cut_grant *g, int64_t wait_ms);
 int cut_resolve(struct cut_grant *g, int once);

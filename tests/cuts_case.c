@@ -51,6 +51,13 @@ int cut_late(const struct cut_grant *g)
     return cut_ms() - since_ms >= g->lease_ms * 9 / 10;
 }
 
+void cut_note_grant(struct cut_grant *g, const hf_lock *lock)
+{
+    g->token = hf_token(lock);
+    int64_t now_ms = cut_ms(); /* read first: a pause here makes it no younger than it is */
+    if (cut_me.timed) g->granted_ms = now_ms - (hf__day_us() - (int64_t)g->token) / 1000;
+}
+
 hf_options cut_asks(const struct cut_grant *g, int64_t wait_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -143,9 +150,7 @@ int cut_resolve(struct cut_grant *g, int once)
     if (once && !rc) g->lock = event.lock;
     if (rc) return wrong(g, "the same request again", rc);
     if (!g->lock) return wrong(g, "an event is done that nobody has finished", 0);
-    g->token = hf_token(g->lock);
-    int64_t now_ms = cut_ms(); /* read first: a pause here makes it no younger than it is */
-    if (cut_me.timed) g->granted_ms = now_ms - (hf__day_us() - (int64_t)g->token) / 1000;
+    cut_note_grant(g, g->lock);
     __atomic_add_fetch(&cut_tally->resolved, 1, __ATOMIC_RELAXED);
     return 0;
 }

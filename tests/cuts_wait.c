@@ -72,9 +72,10 @@ static int await_turn(struct cut_grant *g, int64_t at_ms, size_t waiters)
         if (waiters > 1 && cut_ms() - at_ms < CUT_LEAST_CLAIM_MS)
             return cut_bad(g, "passed over before its claim was over", 0, NULL);
         if (hf_token(behind.lock) <= g->token) return cut_bad(g, "a token fell", 0, NULL);
-        g->token = hf_token(behind.lock);
+        cut_note_grant(g, behind.lock);
         int rc = hf_release(behind.lock, &behind.err);
-        if (rc) return cut_bad(g, "the release of who went first", rc, &behind.err);
+        if (rc && !(rc == HF_LOST && cut_late(g))) /* it was too late to claim it */
+            return cut_bad(g, "the release of who went first", rc, &behind.err);
         gave = 1;
         __atomic_store_n(&behind.ended, 0, __ATOMIC_SEQ_CST);
     }
@@ -135,7 +136,7 @@ static int judge_handed(struct cut_grant *g, int renews)
     hf_error err;
     g->lock = first.lock;
     if (hf_token(g->lock) <= g->token) cut_bad(g, "a token fell", 0, NULL);
-    g->token = hf_token(g->lock);
+    cut_note_grant(g, g->lock);
     int another = ended(&behind) || in_line(g).holders > 1;
     if (another && hf_left_ms(g->lock) > 0)
         return cut_bad(g, "a second grant while the first one believes", 0, NULL);
@@ -206,9 +207,10 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
     if (behind.code) return cut_bad(&g, "the one behind", behind.code, &behind.err);
     if (!gave) {
         if (hf_token(behind.lock) <= g.token) return cut_bad(&g, "a token fell", 0, NULL);
-        g.token = hf_token(behind.lock);
+        cut_note_grant(&g, behind.lock);
         rc = hf_release(behind.lock, &err);
-        if (rc) return cut_bad(&g, "the release of the one behind", rc, &err);
+        if (rc && !(rc == HF_LOST && cut_late(&g)))
+            return cut_bad(&g, "the release of the one behind", rc, &err);
     }
     /* Whose request has a name learns what became of it. */
     if (named && unsure(first.code)) {
