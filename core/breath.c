@@ -6,26 +6,35 @@
  * a row that has been written again before his own write is there. He leaves no trace, so the
  * hurried one breathes without being asked: every BREATH_EVERY_US it lets the row stand still for
  * some time, mostly for a short one, and now and then for longer, for those that are far away. It
- * costs less than a fiftieth of such a loop, and nothing where the row stands still anyway.
+ * costs less than a fiftieth of such a loop, and nothing where the row stands still anyway. Where
+ * nobody can stand in line, the longest one lasts until all who wait have had a look.
  */
 #include "handle.h"
 
-enum { BREATH_EVERY_US = 400000, BREATH_US = 2000, BREATHS_LONGER = 4, BREATH_LEVELS = 4 };
+enum {
+    BREATH_EVERY_US = 400000,
+    BREATH_US = 2000,
+    BREATHS_LONGER = 4,
+    BREATH_LEVELS = 4,
+    LOOKS = 2
+};
 
-static int64_t breath_us(uint32_t breaths)
+static int64_t breath_us(const struct hf_port *port, uint32_t breaths)
 {
     int64_t us = BREATH_US;
     uint32_t nth = breaths + 1;
-    for (int i = 1; i < BREATH_LEVELS && nth % BREATHS_LONGER == 0; i++) {
+    int level = 1;
+    for (; level < BREATH_LEVELS && nth % BREATHS_LONGER == 0; level++) {
         us *= BREATHS_LONGER;
         nth /= BREATHS_LONGER;
     }
-    return us;
+    if (level < BREATH_LEVELS || !(port->can & HF_CAN_NOT_QUEUE)) return us;
+    return LOOKS * 1000 * (int64_t)(port->drv->poll_ms ? port->drv->poll_ms : HF_POLL_MS);
 }
 
-int hf__stood_still(struct hf_entry *e, int64_t now_us)
+int hf__stood_still(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
 {
-    if (e->wrote_us && now_us - e->wrote_us < breath_us(e->breaths)) return 0;
+    if (e->wrote_us && now_us - e->wrote_us < breath_us(port, e->breaths)) return 0;
     if (!e->wrote_us || now_us > e->breath_at_us) {
         e->breath_at_us = now_us + BREATH_EVERY_US;
         e->breaths++;
@@ -38,12 +47,13 @@ int hf__stood_still(struct hf_entry *e, int64_t now_us)
 
 int hf__breathes(struct hf_wait *w)
 {
+    const struct hf_port *port = &w->h->port;
     struct hf_entry *e = w->e;
-    if (w->h->port.can & HF_CAN_INSTANT || w->deadline_us <= w->started_us) return 0;
+    if (port->can & HF_CAN_INSTANT || w->deadline_us <= w->started_us) return 0;
     pthread_mutex_lock(&w->h->mu);
     int64_t now = hf__local_us();
-    int waits = !hf__stood_still(e, now) && now >= e->breath_at_us;
-    int64_t until = e->wrote_us + breath_us(e->breaths);
+    int waits = !hf__stood_still(port, e, now) && now >= e->breath_at_us;
+    int64_t until = e->wrote_us + breath_us(port, e->breaths);
     waits &= until < w->deadline_us;
     if (waits) w->look_at_us = until;
     pthread_mutex_unlock(&w->h->mu);

@@ -121,6 +121,7 @@ struct hf_wait {
     uint8_t once, queued, asked, unique_owner;
     uint8_t named;                 /* its id is the caller's, who may ask it again */
     uint8_t looked;                /* at the store, at least once */
+    uint8_t hurries;               /* others write so fast that it takes without reading first */
     uint8_t granted;               /* the store said once that it holds */
     uint8_t unclaimed;             /* being taken up, its claim is left to the renewer */
     uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
@@ -243,7 +244,7 @@ int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row
 
 /* breath.c */
 /* Before a write of ours to that row: have we let it alone for long enough? */
-int hf__stood_still(struct hf_entry *e, int64_t now_us);
+int hf__stood_still(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
 /* Before the first look: 1: not yet, but at look_at_us. A try doesn't wait for anybody. */
 int hf__breathes(struct hf_wait *w);
 

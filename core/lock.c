@@ -308,7 +308,7 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     }
     row->rev = hf_rev_next(l->rev, hf__port_now(port).lo_us);
     l->busy = l->releasing = 1;
-    hf__stood_still(l->e, hf__local_us());
+    hf__stood_still(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
     int rc = hf__port_swap(port, &l->e->key, l->rev, row, cur, NULL);
     if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
@@ -331,7 +331,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     if (rc) return rc;
     if (keeper) ev.session = keeper->session;
     if (!known && !maybe_done) known = hf__told_row(l->h, l->e, l->token, l->rev, row);
-    hf__stood_still(l->e, hf__local_us());
+    hf__stood_still(&l->h->port, l->e, hf__local_us());
     rc = carry(l, &ev, row, known, &out, err);
     /* Others who hold it or wait for it have got in. */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();

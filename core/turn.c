@@ -10,8 +10,8 @@
 
 enum {
     DEAD_CAP = 64,
-    CALM_CONFLICTS =
-        1, /* of who only wants to get in line; of who tries; of who must get through */
+    /* Of who only wants to get in line; of who tries; of who must get through. */
+    CALM_CONFLICTS = 1,
     TRY_CONFLICTS = 4,
     MUST_CONFLICTS = 64,
     PAUSE_CONFLICT_US = 1000,
@@ -242,7 +242,7 @@ static int unbound(const struct hf_event *ev, const struct hf_outcome *out)
     return (out->answer == HF_ANS_GRANTED || out->answer == HF_ANS_ALREADY) && !ev->party->session;
 }
 
-/* It only wants to get in line, and is one of a crowd perhaps: see crowd.h. */
+/* It only wants to get in line: it can wait for a gap. */
 static int only_wants(const struct hf_event *ev, const hf_row *row)
 {
     return ev->kind == HF_EV_ENQUEUE && hf__find_id(row, ev->party->id) < 0;
@@ -294,13 +294,11 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         if (rc != HF_CONFLICT) return rc;
         conflicts++;
         if (port->can & HF_CAN_INSTANT) continue;
-        int wants = only_wants(ev, row);
-        /* Where nobody stands in line it isn't a crowd, but somebody in a hurry: he breathes now
-           and then (breath.c), and who doesn't go on asking misses that. */
-        if (wants && row->n_queue && conflicts > CALM_CONFLICTS)
+        /* Others write faster than this one does: what it does about it, it knows (wait.c). */
+        if (only_wants(ev, row) && conflicts > CALM_CONFLICTS)
             return mine ? HF_UNKNOWN : HF_CONFLICT;
         /* Who holds, was handed it or stands in line must get through. */
-        int must = !wants && ev->kind != HF_EV_TRY;
+        int must = ev->kind != HF_EV_TRY;
         if (conflicts <= (must ? MUST_CONFLICTS : TRY_CONFLICTS)) continue;
         /* Who asks for a key can do without it; what has to be given back can't. */
         if (ev->party && hf__local_us() >= until_us) return mine ? HF_UNKNOWN : HF_CONFLICT;

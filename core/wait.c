@@ -13,6 +13,7 @@ static const int64_t STAGGER_US = 500000; /* how much later each place notices t
 static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
 static const int64_t SOONEST_US = 2000;    /* between two looks */
 enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
+enum { CALM_REFUSALS = 2, PAUSE_HURRY_MS = 1 }; /* by one in a hurry: without a pause, then with */
 static const int64_t AWAY_CAP_US =
     15000000; /* how long an endless wait bears a store that's away */
 
@@ -199,8 +200,16 @@ static void plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t se
     w->look_at_us = 0;
     if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
     int64_t now = hf__local_us();
-    hf__random(&dice, sizeof dice);
     count(&w->refused);
+    /* Where nobody stands in line it isn't a crowd, but somebody in a hurry. A take finds the key
+       free at the store, whatever was written since it was sent; and he breathes now and then
+       (breath.c), which who doesn't go on asking misses. */
+    w->hurries = !row->n_queue;
+    if (w->hurries) {
+        if (w->refused > CALM_REFUSALS) w->look_at_us = now + about_us(PAUSE_HURRY_MS);
+        return;
+    }
+    hf__random(&dice, sizeof dice);
     w->look_at_us = now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice);
 }
 
@@ -314,11 +323,12 @@ static int nothing_to_do(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
-/* The first look may do without reading: by a write on the free row that this handle left behind,
-   or by a take. 0: granted; HF_CONFLICT: *row is known, or *known is 0; else the error. */
+/* A look may do without reading: by a write on the free row that this handle left behind, or by a
+   take. 0: granted; HF_CONFLICT: *row is known, or *known is 0; else the error. */
 static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until, hf_error *err)
 {
     hf *h = w->h;
+    w->hurries = 0;
     pthread_mutex_lock(&h->mu);
     /* With a clock that was read long ago a lease could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
@@ -365,8 +375,8 @@ static int advance(struct hf_wait *w, hf_row *row)
     int64_t until = hf__min64(w->deadline_us, hf__local_us() + h->port.io_timeout_ms * 1000);
     if (try_only) until = hf__local_us() + h->port.io_timeout_ms * 1000;
     int rc = 0, known = 0;
-    if (!w->looked) {
-        if (hf__breathes(w)) return 0;
+    if (!w->looked || w->hurries) {
+        if (!w->looked && hf__breathes(w)) return 0;
         w->looked = 1;
         rc = take_first(w, row, &known, until, &err);
         if (!rc && hf__take_up(w, row)) return 1;

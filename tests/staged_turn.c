@@ -237,6 +237,25 @@ static void who_asks_in_vain_is_told(void **state)
     done();
 }
 
+static void rival_gives_back(void) { OK(hf_release(other, &stage_error)); }
+
+/* Whatever it writes comes too late, though nobody stands in line: a take needs to know nothing. */
+static void who_is_overtaken_takes(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    conflicts = 1 << 30;
+    stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write);
+    stage_cue(S_TAKE, 3, 1, INSTEAD, 0, rival_gives_back);
+    uint64_t reads = stage_calls(S_GET);
+    OK(stage_acquire(h, "k", 20000, 60000, 0, &lock));
+    assert_int_equal(stage_calls(S_GET), reads);
+    stage_uncue();
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
 static int64_t others_until_us;
 
 static void another_write_for_a_while(void)
@@ -533,6 +552,7 @@ int main(void)
         cmocka_unit_test(who_gives_back_writes_until_it_lands),
         cmocka_unit_test(who_wants_to_get_in_line_isnt_in_a_hurry),
         cmocka_unit_test(who_asks_in_vain_is_told),
+        cmocka_unit_test(who_is_overtaken_takes),
         cmocka_unit_test(who_claims_in_vain_is_told),
         cmocka_unit_test(a_mark_that_landed_unheard_is_made),
         cmocka_unit_test(only_our_own_mark_is_proof),

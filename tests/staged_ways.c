@@ -401,15 +401,26 @@ static void the_store_of_the_environment(void **state)
 static void it_breathes_longer_now_and_then(void **state)
 {
     (void)state;
+    begin(SERVER);
     static const struct {
         uint32_t breaths;
         int64_t us;
     } expected[] = {{0, 2000}, {3, 8000}, {15, 32000}, {63, 128000}, {255, 128000}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         struct hf_entry e = {.wrote_us = 1000000, .breaths = expected[i].breaths};
-        assert_int_equal(hf__stood_still(&e, 1000000 + expected[i].us - 1), 0);
-        assert_int_equal(hf__stood_still(&e, 1000000 + expected[i].us), 1);
+        assert_int_equal(hf__stood_still(&h->port, &e, 1000000 + expected[i].us - 1), 0);
+        assert_int_equal(hf__stood_still(&h->port, &e, 1000000 + expected[i].us), 1);
     }
+    hf_driver looks = *h->port.drv;
+    looks.poll_ms = 250;
+    struct hf_port unqueued = h->port;
+    unqueued.drv = &looks;
+    unqueued.can |= HF_CAN_NOT_QUEUE;
+    struct hf_entry e = {.wrote_us = 1000000, .breaths = 63}, e2 = {.wrote_us = 1000000};
+    assert_int_equal(hf__stood_still(&unqueued, &e, 1000000 + 499999), 0);
+    assert_int_equal(hf__stood_still(&unqueued, &e, 1000000 + 500000), 1);
+    assert_int_equal(hf__stood_still(&unqueued, &e2, 1000000 + 2000), 1);
+    done();
 }
 
 static void only_who_waits_breathes(void **state)
