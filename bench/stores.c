@@ -5,11 +5,11 @@
  *
  * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces that
  * row once; and, where raw_NAME.c has it, with "raw": the same conditional write by the store's
- * library alone. "a / b": of each round, which what disturbs the machine for longer than a round
- * doesn't change. "handover": from one process's giving up to the other's having it; "trip": a
- * write of the one who gives, just before. "crowd": requests a second of those who wait for one key
- * that nobody gives back; $HOLDFAST_TEST_COUNT may be a command that tells how many the server has
- * had.
+ * library alone. "a / b": of each round, or of each handover and the trip before it, which what
+ * disturbs the machine for longer doesn't change. "handover": from one process's giving up to the
+ * other's having it; "trip": a write of the one who gives, just before. "crowd": requests a second
+ * of those who wait for one key that nobody gives back; $HOLDFAST_TEST_COUNT may be a command that
+ * tells how many the server has had.
  */
 #include "bench.h"
 #include "raw.h"
@@ -209,6 +209,9 @@ static void handover(long n)
     for (int me = 0; me < 2; me++) bench_reap(child[me], 0);
     for (uint32_t i = 0; i < shared->n; i++) bench_add(&took, shared->took[i]);
     for (uint32_t i = 0; i < shared->n_trips; i++) bench_add(&trip, shared->trip[i]);
+    if (took.n > trip.n) bench_die("a handover without a trip before it");
+    struct series to_trip = ratio("handover / trip", &took, &trip);
+    bench_print(&to_trip, "x");
     bench_print(&took, "us");
     bench_print(&trip, "us");
 }
