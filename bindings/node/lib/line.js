@@ -89,28 +89,41 @@ class Entry extends Waiter {
     }
 }
 
-// One whose function runs when its turn has come: less to keep for each than an async function
-// that is kept waiting.
+// One whose function runs when its turn has come, which it hears of by its promise: so who gives
+// the lock back goes on first, and the function runs in the asynchronous context of who asked.
 class Job extends Waiter {
     constructor(resolve, priority, fn) {
         super(resolve, priority);
         this.fn = fn;
     }
 
-    async turn(state) {
+    turn(state) {
+        this.resolve(state);
+    }
+
+    // What comes of it; without a promise there is nothing to wait for.
+    start(state) {
         const signal = this.ends?.signal;
         let value;
         try {
-            await null; // who gives the lock back goes on first
             if (signal?.aborted) throw signal.reason;
-            value = await this.fn(state.told(signal));
+            value = this.fn(state.told(signal));
         } catch (error) {
             state.pass();
-            this.reject(error);
-            return;
+            throw error;
         }
+        if (value !== null && (typeof value === 'object' || typeof value === 'function'))
+            return settled(state, value);
         state.pass();
-        this.resolve(value);
+        return value;
+    }
+}
+
+async function settled(state, value) {
+    try {
+        return await value;
+    } finally {
+        state.pass();
     }
 }
 
@@ -210,11 +223,13 @@ class State extends Line {
             return this.#alone(fn, signal);
         }
         if (ms === 0) return Promise.reject(late(true));
-        return new Promise((resolve) => {
-            const job = new Job(resolve, priority, fn);
-            if (signal || ms < 2 ** 31) limit(job, ms, signal, late);
-            this.put(job);
+        let job;
+        const turn = new Promise((resolve) => {
+            job = new Job(resolve, priority, fn);
         });
+        if (signal || ms < 2 ** 31) limit(job, ms, signal, late);
+        this.put(job);
+        return turn.then((state) => job.start(state));
     }
 
     async #alone(fn, signal) {

@@ -4,6 +4,7 @@
 'use strict';
 const test = require('node:test');
 const assert = require('node:assert/strict');
+const { AsyncLocalStorage } = require('node:async_hooks');
 const { setMaxListeners } = require('node:events');
 
 const theirs = process.argv[2] === 'async-mutex';
@@ -98,6 +99,21 @@ for (const [how, thrower] of [['throws', () => {
         assert.equal(mutex.isLocked(), false);
     });
 }
+
+test('runExclusive: in the asynchronous context of who asked', async () => {
+    const context = new AsyncLocalStorage();
+    for (const mutex of [new Mutex(), new Semaphore(1)]) {
+        const seen = [];
+        const see = async () => {
+            seen.push(context.getStore());
+            await soon();
+            seen.push(context.getStore());
+        };
+        const asked = [1, 2, 3].map((n) => context.run(n, () => mutex.runExclusive(see)));
+        await Promise.all(asked);
+        assert.deepEqual(seen, [1, 1, 2, 2, 3, 3]);
+    }
+});
 
 test('isLocked: from the call on until the last release', async () => {
     const mutex = new Mutex();
