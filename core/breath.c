@@ -29,7 +29,7 @@ static int64_t breath_us(const struct hf_port *port, uint32_t breaths)
         nth /= BREATHS_LONGER;
     }
     if (level < BREATH_LEVELS || !(port->can & HF_CAN_NOT_QUEUE)) return us;
-    return LOOKS * 1000 * (int64_t)(port->drv->poll_ms ? port->drv->poll_ms : HF_POLL_MS);
+    return LOOKS * 1000 * (int64_t)hf__port_poll_ms(port);
 }
 
 int hf__stood_still(const struct hf_port *port, struct hf_entry *e, int64_t now_us)

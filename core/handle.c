@@ -209,7 +209,7 @@ static int own_party(hf *h, const hf_open_options *o, hf_error *err)
     p->owner_len = (uint8_t)strlen(p->owner);
     p->note_len = (uint8_t)strlen(p->note);
     p->session = h->port.session;
-    uint32_t poll_ms = h->port.drv->poll_ms ? h->port.drv->poll_ms : HF_POLL_MS;
+    uint32_t poll_ms = hf__port_poll_ms(&h->port);
     p->claim_ms = h->port.can & HF_CAN_BELLS ? HF_CLAIM_MS : poll_ms * 4;
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
     if (!h->port.session) p->lease_ms = HF_DEFAULT_LEASE_MS;

@@ -23,6 +23,12 @@
 #define HF_POLL_MS          250
 #define HF_IO_TIMEOUT_MS    5000
 
+/* Between two looks of a waiter that nothing wakes. */
+static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
+{
+    return port->drv->poll_ms ? port->drv->poll_ms : HF_POLL_MS;
+}
+
 struct hf_entry { /* a key that this handle has to do with, or had */
     struct hf_entry *next;
     hf_rowkey key;
@@ -121,7 +127,6 @@ struct hf_wait {
     uint8_t once, queued, asked, unique_owner;
     uint8_t named;                 /* its id is the caller's, who may ask it again */
     uint8_t looked;                /* at the store, at least once */
-    uint8_t hurries;               /* others write so fast that it takes without reading first */
     uint8_t granted;               /* the store said once that it holds */
     uint8_t unclaimed;             /* being taken up, its claim is left to the renewer */
     uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
@@ -129,7 +134,9 @@ struct hf_wait {
     uint8_t pumped;                /* the pump drives it */
     uint8_t heard;                 /* and the store tells of changes of its key */
     uint8_t told;                  /* its callback has returned (atomic) */
-    uint8_t refused, full; /* times in a row: by conflicts; since there was no room in the queue */
+    /* Times in a row: by conflicts with who stands before others in line; by those with somebody in
+       a hurry; since there was no room in the queue. */
+    uint8_t refused, overtaken, full;
     uint32_t pins;
     uint32_t rung; /* the ring_round in which the pump has looked */
     int code;

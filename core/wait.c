@@ -13,7 +13,7 @@ static const int64_t STAGGER_US = 500000; /* how much later each place notices t
 static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
 static const int64_t SOONEST_US = 2000;    /* between two looks */
 enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
-enum { CALM_REFUSALS = 2, PAUSE_HURRY_MS = 1 }; /* by one in a hurry: without a pause, then with */
+enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
 static const int64_t AWAY_CAP_US =
     15000000; /* how long an endless wait bears a store that's away */
 
@@ -177,10 +177,7 @@ static int64_t about_us(uint32_t ms)
     return (int64_t)ms * 750 + (int64_t)((uint64_t)ms * 500 * r >> 32);
 }
 
-static int64_t poll_us(const hf *h)
-{
-    return about_us(h->port.drv->poll_ms ? h->port.drv->poll_ms : HF_POLL_MS);
-}
+static int64_t poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); }
 
 static uint32_t room_for(const struct hf_wait *w)
 {
@@ -200,15 +197,16 @@ static void plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t se
     w->look_at_us = 0;
     if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
     int64_t now = hf__local_us();
-    count(&w->refused);
     /* Where nobody stands in line it isn't a crowd, but somebody in a hurry. A take finds the key
        free at the store, whatever was written since it was sent; and he breathes now and then
        (breath.c), which who doesn't go on asking misses. */
-    w->hurries = !row->n_queue;
-    if (w->hurries) {
-        if (w->refused > CALM_REFUSALS) w->look_at_us = now + about_us(PAUSE_HURRY_MS);
+    if (!row->n_queue) {
+        count(&w->overtaken);
+        if (w->overtaken > CALM_TIMES) w->look_at_us = now + about_us(PAUSE_OVERTAKEN_MS);
         return;
     }
+    w->overtaken = 0;
+    count(&w->refused);
     hf__random(&dice, sizeof dice);
     w->look_at_us = now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice);
 }
@@ -224,7 +222,7 @@ static void plan_outside(struct hf_wait *w, enum hf_answer answer)
         count(&w->full);
         after_us = hf__crowd_full_us(w->full, after_us, dice);
     }
-    w->refused = 0;
+    w->refused = w->overtaken = 0;
     w->look_at_us = hf__local_us() + after_us;
 }
 
@@ -251,7 +249,7 @@ static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
     pthread_mutex_lock(&h->mu);
     w->queued = 1;
-    w->refused = w->full = 0;
+    w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.can & HF_CAN_BELLS) {
         w->look_at_us = INT64_MAX; /* the bell, or the tender */
@@ -328,7 +326,6 @@ static int nothing_to_do(struct hf_wait *w, const hf_row *row)
 static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until, hf_error *err)
 {
     hf *h = w->h;
-    w->hurries = 0;
     pthread_mutex_lock(&h->mu);
     /* With a clock that was read long ago a lease could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
@@ -375,7 +372,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     int64_t until = hf__min64(w->deadline_us, hf__local_us() + h->port.io_timeout_ms * 1000);
     if (try_only) until = hf__local_us() + h->port.io_timeout_ms * 1000;
     int rc = 0, known = 0;
-    if (!w->looked || w->hurries) {
+    if (!w->looked || w->overtaken) {
         if (!w->looked && hf__breathes(w)) return 0;
         w->looked = 1;
         rc = take_first(w, row, &known, until, &err);

@@ -275,6 +275,32 @@ static void told_of_the_claim(void *arg, int code, hf_lock *l, const hf_error *e
     sem_post(&claim.over);
 }
 
+/* Overtaken again and again by somebody in a hurry, it isn't one of a crowd: should others stand in
+   line then, its first window isn't as long as after as many refusals by those. */
+static void who_is_overtaken_is_no_crowd(void **state)
+{
+    (void)state;
+    hf_wait *wait;
+    begin(SERVER);
+    sem_init(&claim.over, 0, 0);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    stage_driver.take = NULL;
+    conflicts = 1 << 30;
+    uint64_t writes = stage_calls(S_SWAP);
+    stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write);
+    OK(hf_acquire_start(h, "k", NULL, told_of_the_claim, NULL, &wait, &stage_error));
+    stage_await(S_SWAP, writes + 40);
+    hf_wait_cancel(wait);
+    while (sem_wait(&claim.over)) continue;
+    stage_uncue();
+    IS(HF_CANCELED, claim.code);
+    assert_int_equal(wait->refused, 0);
+    assert_in_range(wait->overtaken, 10, 255);
+    hf_wait_free(wait);
+    OK(hf_release(other, &stage_error));
+    done();
+}
+
 /* It was handed the key, and must get through; but not for longer than it waits, nor as fast as it
    can. */
 static void who_claims_in_vain_is_told(void **state)
@@ -553,6 +579,7 @@ int main(void)
         cmocka_unit_test(who_wants_to_get_in_line_isnt_in_a_hurry),
         cmocka_unit_test(who_asks_in_vain_is_told),
         cmocka_unit_test(who_is_overtaken_takes),
+        cmocka_unit_test(who_is_overtaken_is_no_crowd),
         cmocka_unit_test(who_claims_in_vain_is_told),
         cmocka_unit_test(a_mark_that_landed_unheard_is_made),
         cmocka_unit_test(only_our_own_mark_is_proof),
