@@ -73,6 +73,10 @@ class Waiter {
         this.priority = priority;
     }
 
+    turn(value) {
+        this.resolve(value);
+    }
+
     reject(why) {
         this.resolve(Promise.reject(why));
     }
@@ -83,10 +87,6 @@ class Entry extends Waiter {
         super(resolve, priority);
         this.weight = weight;
     }
-
-    turn(value) {
-        this.resolve(value);
-    }
 }
 
 // One whose function runs when its turn has come, which it hears of by its promise: so who gives
@@ -95,10 +95,6 @@ class Job extends Waiter {
     constructor(resolve, priority, fn) {
         super(resolve, priority);
         this.fn = fn;
-    }
-
-    turn(state) {
-        this.resolve(state);
     }
 
     // What comes of it; without a promise there is nothing to wait for.
