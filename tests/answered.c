@@ -8,8 +8,6 @@
 #include <string.h>
 
 const hf_driver *driver;
-hf_rowkey key;
-hf_error err;
 static int port;
 
 int answered_begin(const char *name)
@@ -49,11 +47,4 @@ int opens(const char *form, hf_store **ret)
     memset(&err, 0, sizeof err);
     int rc = hf_url_parse(ported(form), &url, &err);
     return rc ? rc : driver->open(&url, 60000, ret, &err);
-}
-
-void said(int rc, int code, const char *text)
-{
-    if (rc != code || (text && !strstr(err.text, text)))
-        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
-    assert_null(strstr(err.text, "s3cr3t"));
 }

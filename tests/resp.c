@@ -130,8 +130,6 @@ static void begin(void)
 /* ---- the driver ---- */
 
 const hf_driver *redis;
-hf_error err;
-hf_rowkey key;
 int64_t clock_us;
 
 int resp_opens(const char *form, hf_store **ret)
@@ -151,12 +149,6 @@ hf_store *resp_opened(const char *form)
     resp_are(NULL, 0);
     if (resp_opens(form, &st)) fail_msg("%s", err.text);
     return st;
-}
-
-void said(int rc, int code, const char *text)
-{
-    if (rc != code || (text && !strstr(err.text, text)))
-        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
 }
 
 /* ---- rows ---- */

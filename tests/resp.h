@@ -5,10 +5,9 @@
 #ifndef HF_RESP_H
 #define HF_RESP_H
 
-#include "drivers.h"
+#include "said.h"
 
-#define COUNT(a) (sizeof(a) / sizeof *(a))
-#define ID       "00112233445566778899aabbccddeeff"
+#define ID "00112233445566778899aabbccddeeff"
 /* What TIME tells within an answer. */
 #define CLOCK "*2\r\n$10\r\n1769860800\r\n$2\r\n17\r\n"
 
@@ -20,8 +19,6 @@ struct resp_rule {
 };
 
 extern const hf_driver *redis;
-extern hf_error err;
-extern hf_rowkey key; /* "k" */
 extern int64_t clock_us;
 
 /* Starts the server, finds the driver; once a program. 0: not to be had, which is said. */
@@ -34,8 +31,6 @@ int resp_whole(void);
 /* HOST in the URL stands for where the server is. The second one has no rules, and must open. */
 int resp_opens(const char *form, hf_store **ret);
 hf_store *resp_opened(const char *form);
-/* Fails unless that is the code, with this in the text of `err`. */
-void said(int rc, int code, const char *text);
 /* An answer to a look: a row, of which one field is another; "": none is. NULL: it isn't there.
    Good for the next three calls. */
 const char *resp_row_but(int done, const char *name, const char *value);
