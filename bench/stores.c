@@ -3,13 +3,13 @@
  *
  *     stores URL ROUNDS ROUND_MS HANDOVERS SECONDS
  *
- * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces that
- * row once; and, where raw_NAME.c has it, with "raw": the same conditional write by the store's
- * library alone. "a / b": of each round, or of each handover and the trip before it, which what
- * disturbs the machine for longer doesn't change. "handover": from one process's giving up to the
- * other's having it; "trip": a write of the one who gives, just before. "crowd": requests a second
- * of those who wait for one key that nobody gives back; $HOLDFAST_TEST_COUNT may be a command that
- * tells how many the server has had.
+ * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces such
+ * a row once, held and free in turn, as acquire and release do; and, where raw_NAME.c has it, with
+ * "raw": the same conditional write by the store's library alone. "a / b": of each round, or of
+ * each handover and the trip before it, which what disturbs the machine for longer doesn't change.
+ * "handover": from one process's giving up to the other's having it; "trip": a write of the one who
+ * gives, just before. "crowd": requests a second of those who wait for one key that nobody gives
+ * back; $HOLDFAST_TEST_COUNT may be a command that tells how many the server has had.
  */
 #include "bench.h"
 #include "raw.h"
@@ -41,6 +41,7 @@ static struct {
     hf_store *st;
     hf_rowkey key;
     hf_row row;
+    uint64_t session; /* of who holds it, where that is how it ends */
     char name[64];
 } one;
 
@@ -50,6 +51,7 @@ static void one_write(void)
     int64_t clock_us = 0;
     uint64_t seen = one.row.rev++;
     one.row.token = one.row.party[0].token = one.row.rev;
+    one.row.n_holders = !one.row.n_holders;
     bench_ok(one.drv->swap(one.st, &one.key, seen, &one.row, NULL, &clock_us, &err), &err);
 }
 
@@ -57,7 +59,7 @@ static void open_one(const char *name)
 {
     hf_error err;
     hf_url parsed;
-    int64_t clock_us = 0;
+    int64_t clock_us = 0, ms;
     bench_ok(hf_url_parse(url, &parsed, &err), &err);
     one.drv = hf__driver(parsed.scheme, &err);
     if (!one.drv) bench_die("%s", err.text);
@@ -71,6 +73,12 @@ static void open_one(const char *name)
     p->id[0] = 1;
     p->lease_ms = 30000;
     p->expires_us = INT64_C(1) << 52;
+    if (one.drv->lease_make) {
+        bench_ok(one.drv->lease_make(one.st, p->lease_ms, &one.session, &ms, &clock_us, &err),
+                 &err);
+        p->session = one.session;
+        p->expires_us = 0;
+    }
     p->owner_len = (uint8_t)snprintf(p->owner, sizeof p->owner, "%032d", 7);
     p->note_len = (uint8_t)snprintf(p->note, sizeof p->note, "host=h pid=1 user=u command=bench");
     one.row.n_holders = 1;
@@ -84,6 +92,7 @@ static void close_one(void)
 {
     int64_t clock_us;
     one.drv->swap(one.st, &one.key, one.row.rev, NULL, NULL, &clock_us, NULL);
+    if (one.session) one.drv->lease_end(one.st, one.session, NULL);
     one.drv->close(one.st);
 }
 
