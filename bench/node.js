@@ -9,6 +9,7 @@ const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
+const v8 = require('node:v8');
 const theirs = require('async-mutex');
 const { KeyedMutex, Mutex, open } = require('../bindings/node/lib/index.js');
 
@@ -93,20 +94,33 @@ async function took(way, n) {
     return (user + system) / n;
 }
 
+// Without the time in which the collector stops everything else: what the lock does itself.
+async function worked(way, n) {
+    globalThis.gc();
+    const profiler = new v8.GCProfiler();
+    profiler.start();
+    const start = process.hrtime.bigint();
+    await way(n);
+    const us = Number(process.hrtime.bigint() - start) / 1e3;
+    return profiler.stop().statistics.reduce((left, { cost }) => left - cost, us) / n;
+}
+
 // In a process of its own: microseconds for each of n operations, the first time left out.
-async function single(name, length, n, times) {
+async function single(how, name, length, n, times) {
     const run = locks[name](), all = [];
     for (let i = 0; i <= times; i++)
-        all.push(await took((m) => (length ? lined(run, length, m) : alone(run, m)), n));
+        all.push(await how((m) => (length ? lined(run, length, m) : alone(run, m)), n));
     console.log(median(times ? all.slice(1) : all));
 }
 
-// name -> the median of such processes, in turns.
-function apart(length, n, turns, times, names = Object.keys(locks)) {
+// name -> the median of such processes, in turns. That of the work alone has the collector's in one
+// thread, where it is counted.
+function apart(length, n, turns, times, names = Object.keys(locks), how = 'took') {
     const all = {};
     for (let turn = 0; turn < turns; turn++) {
         for (const name of names) {
-            const args = ['--expose-gc', __filename, '--one', name, length, n, times].map(String);
+            const args = ['--expose-gc', ...(how === 'worked' ? ['--single-threaded-gc'] : []),
+                __filename, '--one', how, name, length, n, times].map(String);
             (all[name] ??= []).push(Number(execFileSync(process.execPath, args)));
         }
     }
@@ -145,6 +159,12 @@ async function main() {
     show(`${length} in line`, long, 'async-mutex');
     for (const name of Object.keys(locks))
         console.log(`# ${name.padEnd(14)} long / 1: ${(long[name] / few[name]).toFixed(1)}`);
+    const [fewWork, longWork] = [1, length].map((n) => apart(n, 2 * length, turns,
+        Math.min(times, 3), ['Mutex', 'KeyedMutex'], 'worked'));
+    show('its work, 1', fewWork);
+    show(`its work, ${length}`, longWork);
+    const flat = Object.keys(fewWork).map((name) => longWork[name] / fewWork[name]);
+    console.log(`# its work, long / 1: ${flat.map((x) => x.toFixed(2)).join(', ')}`);
     const file = path.join(os.tmpdir(), `holdfast-bench.${process.pid}`);
     for (const url of ['mem:', `file:${file}`]) {
         const store = await open(url);
@@ -164,12 +184,15 @@ async function main() {
         `(${ours.toFixed(1)} times)`);
     console.log(`${uncontended.Mutex < uncontended['async-mutex'] ? 'ok' : 'not ok'} 2 - ` +
         'a Mutex costs less than its peer');
-    const flat = Math.max(...['Mutex', 'KeyedMutex'].map((name) => long[name] / few[name]));
-    console.log(`${flat < 20 ? 'ok' : 'not ok'} 3 - a long line costs no more ` +
-        `(${flat.toFixed(1)} times as much)`);
+    const more = Math.max(...['Mutex', 'KeyedMutex'].map((name) => long[name] / few[name]));
+    console.log(`${more < 20 ? 'ok' : 'not ok'} 3 - a long line costs no more ` +
+        `(${more.toFixed(1)} times as much; without the collector ${Math.max(...flat).toFixed(1)})`);
     console.log('1..3');
 }
 
 const at = process.argv.indexOf('--one');
 if (at < 0) main();
-else single(process.argv[at + 1], ...process.argv.slice(at + 2).map(Number));
+else {
+    const [how, name, ...numbers] = process.argv.slice(at + 1);
+    single({ took, worked }[how], name, ...numbers.map(Number));
+}

@@ -61,7 +61,7 @@ function asked(options, key) {
 }
 
 // One that waits. A long line costs mostly the collector's work on what is kept for each: this, a
-// promise and its `resolve` (which can also reject).
+// promise and its `resolve` (which can also reject), but no function of its own.
 class Waiter {
     prev = null;
     next = null;
@@ -89,16 +89,27 @@ class Entry extends Waiter {
     }
 }
 
+let resolves;
+const keep = (resolve) => {
+    resolves = resolve;
+};
+
 // One whose function runs when its turn has come, which it hears of by its promise: so who gives
 // the lock back goes on first, and the function runs in the asynchronous context of who asked.
 class Job extends Waiter {
-    constructor(resolve, priority, fn) {
+    constructor(resolve, priority, fn, state) {
         super(resolve, priority);
         this.fn = fn;
+        this.state = state;
+    }
+
+    turn() {
+        this.resolve(this);
     }
 
     // What comes of it; without a promise there is nothing to wait for.
-    start(state) {
+    start() {
+        const { state } = this;
         const signal = this.ends?.signal;
         let value;
         try {
@@ -114,6 +125,8 @@ class Job extends Waiter {
         return value;
     }
 }
+
+const start = (job) => job.start();
 
 async function settled(state, value) {
     try {
@@ -219,13 +232,10 @@ class State extends Line {
             return this.#alone(fn, signal);
         }
         if (ms === 0) return Promise.reject(late(true));
-        let job;
-        const turn = new Promise((resolve) => {
-            job = new Job(resolve, priority, fn);
-        });
+        const turn = new Promise(keep), job = new Job(resolves, priority, fn, this);
         if (signal || ms < 2 ** 31) limit(job, ms, signal, late);
         this.put(job);
-        return turn.then((state) => job.start(state));
+        return turn.then(start);
     }
 
     async #alone(fn, signal) {
