@@ -14,3 +14,41 @@ teardown() { cli_teardown; }
     [[ $output == *"not safe, because fsync or full_page_writes is off: "*"1 of "*" failed"* ]]
     [[ $output != *"a power cut doesn't damage"* ]]
 }
+
+LOG=$(dirname "$HOLDFAST_TEST_CONTROL")/log
+ask() { psql -X -q -v ON_ERROR_STOP=1 "$HOLDFAST_TEST_STORE" "$@"; }
+# How many statements went by their names so far.
+named() { grep -c 'LOG:  execute holdfast_' "$LOG" || true; }
+
+@test "what is asked often is planned once, and bears that it is forgotten" {
+    run holdfast run "$K" -- true # the table
+    [ "$status" = 0 ]
+    ask -c "ALTER ROLE holdfast SET log_statement = 'all'"
+    run holdfast bench
+    echo "$output"
+    [ "$status" = 0 ]
+    had=$(named)
+    [ "$had" -gt 100 ]
+    # As a pooler does that isn't known to be one: what was prepared is gone.
+    ask -c "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS
+            \$\$ BEGIN EXECUTE 'DEALLOCATE ALL'; RETURN NULL; END \$\$" \
+        -c 'CREATE TRIGGER forget AFTER UPDATE ON holdfast EXECUTE FUNCTION forget()'
+    run holdfast bench
+    ask -c 'DROP FUNCTION forget CASCADE' -c "ALTER ROLE holdfast RESET log_statement"
+    echo "$output"
+    [ "$status" = 0 ]
+    [ "$(named)" -gt "$had" ]         # it was tried
+    [ "$(named)" -lt $((had + 100)) ] # and left alone, for it doesn't hold
+}
+
+@test "what is planned once bears that a column becomes another" {
+    run holdfast run "$K" -- true
+    [ "$status" = 0 ]
+    holdfast bench >bench.txt 2>&1 3>&- &
+    STARTED+=($!)
+    for type in varchar text varchar text varchar text; do
+        ask -c "ALTER TABLE holdfast ALTER COLUMN note TYPE $type"
+    done
+    wait $!
+    cat bench.txt
+}

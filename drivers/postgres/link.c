@@ -148,6 +148,8 @@ void hf__pg_disconnect(struct hf__pg_link *link)
 {
     PQfinish(link->pg);
     link->pg = NULL;
+    link->asked = link->prepared = 0;
+    link->forgets = 0;
 }
 
 /* 1: ready for these events; 0: out of time. */
@@ -195,18 +197,78 @@ static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
     }
 }
 
-int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
-               const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
-               const char *what, const char *key, hf_error *err)
+/* Whether a named statement couldn't even begin, for which it was no longer there, or no longer the
+   same. */
+static int not_known(const char *state) { return starts(state, "26") || starts(state, "0A"); }
+
+int hf__pg_often(struct hf__pg_often *ret, int number, char *sql)
+{
+    ret->sql = sql;
+    ret->bit = 1u << number;
+    if (sql)
+        snprintf(ret->name, sizeof ret->name, "holdfast_%016llx",
+                 (unsigned long long)hf_key_hash(sql, strlen(sql)));
+    return sql != NULL;
+}
+
+/* By name, once it is worth its price: a round trip more. 0: the connection broke, and nothing was
+   asked. */
+static int prepare(struct hf__pg_link *link, const struct hf__pg_often *often, int n,
+                   const Oid *types, int64_t until_us)
+{
+    if (link->pooled || link->forgets || link->prepared & often->bit) return 1;
+    if (!(link->asked & often->bit)) {
+        link->asked |= often->bit;
+        return 1;
+    }
+    if (!PQsendPrepare(link->pg, often->name, often->sql, n, types)) return 0;
+    PGresult *r = reply(link, until_us);
+    const char *state = r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+    if (r && PQresultStatus(r) == PGRES_COMMAND_OK) link->prepared |= often->bit;
+    /* Somebody else has prepared it in what we take for our own session. */
+    if (state && starts(state, "42P05")) link->forgets = 1;
+    PQclear(r);
+    return r && PQstatus(link->pg) == CONNECTION_OK;
+}
+
+struct statement {
+    const char *sql;
+    const struct hf__pg_often *often; /* or NULL */
+    int n;
+    const char *const *values;
+};
+
+/* Sent; 0: not. */
+static int send_it(struct hf__pg_link *link, const struct statement *s, int64_t until_us)
+{
+    /* All are texts, which the statement casts: it needn't use each of them. */
+    Oid types[HF_PG_VALUES];
+    for (int i = 0; i < s->n; i++) types[i] = TEXT_OID;
+    if (s->often && !prepare(link, s->often, s->n, types, until_us)) return 0;
+    if (s->often && link->prepared & s->often->bit)
+        return PQsendQueryPrepared(link->pg, s->often->name, s->n, s->values, NULL, NULL, 0);
+    return PQsendQueryParams(link->pg, s->sql, s->n, types, s->values, NULL, NULL, 0);
+}
+
+/* Why there is no answer. */
+static void words(const struct hf__pg_how *how, const struct hf__pg_link *link, int64_t until_us,
+                  char *why, size_t cap)
+{
+    if (hf__local_us() >= until_us)
+        snprintf(why, cap, "no answer within %lld ms", (long long)how->io_timeout_ms);
+    else
+        first_line(PQerrorMessage(link->pg), why, cap);
+}
+
+static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const struct statement *s,
+               int ambiguous, PGresult **ret, char ret_state[6], const char *what, const char *key,
+               hf_error *err)
 {
     char why[300];
     int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
     ret_state[0] = 0;
-    /* All are texts, which the statement casts: it needn't use each of them. */
-    Oid types[HF_PG_VALUES];
-    for (int i = 0; i < n; i++) types[i] = TEXT_OID;
-    if (!PQsendQueryParams(link->pg, sql, n, types, values, NULL, NULL, 0)) {
-        first_line(PQerrorMessage(link->pg), why, sizeof why);
+    if (!send_it(link, s, until_us)) {
+        words(how, link, until_us, why, sizeof why);
         hf__pg_disconnect(link);
         return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: %s '%s': %s", what, key, why);
     }
@@ -220,10 +282,8 @@ int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
     snprintf(ret_state, 6, "%s", state ? state : "");
     if (r)
         first_line(PQresultErrorMessage(r), why, sizeof why);
-    else if (hf__local_us() >= until_us)
-        snprintf(why, sizeof why, "no answer within %lld ms", (long long)how->io_timeout_ms);
     else
-        first_line(PQerrorMessage(link->pg), why, sizeof why);
+        words(how, link, until_us, why, sizeof why);
     /* Read-only all of a sudden: it has become a standby, and another is in its place. */
     int gone = !r || PQstatus(link->pg) != CONNECTION_OK || starts(ret_state, "25006");
     int code = code_of(ret_state, ambiguous);
@@ -231,6 +291,27 @@ int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
     PQclear(r);
     if (gone) hf__pg_disconnect(link);
     return hf_fail(err, code, 0, "postgres: %s '%s': %s", what, key, why);
+}
+
+int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
+               const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
+               const char *what, const char *key, hf_error *err)
+{
+    struct statement s = {sql, NULL, n, values};
+    return ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+}
+
+int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
+                     const struct hf__pg_often *often, int n, const char *const *values,
+                     int ambiguous, PGresult **ret, char ret_state[6], const char *what,
+                     const char *key, hf_error *err)
+{
+    struct statement s = {often->sql, often, n, values};
+    int rc = ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
+    if (!rc || !link->pg || !(link->prepared & often->bit) || !not_known(ret_state)) return rc;
+    link->prepared = 0;
+    link->forgets = 1;
+    return ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
 }
 
 /* ---- connecting ---- */
@@ -284,7 +365,8 @@ static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_er
     return 0;
 }
 
-/* Of the session; a pooler would hand them on to strangers. */
+/* Of the session; a pooler would hand them on to strangers. A plan is kept: one that was made while
+   the table was short mustn't read all of it when it has become long. */
 static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
 {
     char ms[24], state[6];
@@ -297,6 +379,7 @@ static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, hf_err
                         "set_config('lock_timeout', $1::text, false), "
                         "set_config('idle_in_transaction_session_timeout', $1::text, false), "
                         "set_config('default_transaction_isolation', 'read committed', false), "
+                        "set_config('enable_seqscan', 'off', false), "
                         "CASE WHEN current_setting('synchronous_commit') = 'off' "
                         "THEN set_config('synchronous_commit', 'on', false) END",
                         1, values, HF_UNAVAILABLE, &r, state, "connect", "", err);

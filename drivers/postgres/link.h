@@ -21,7 +21,20 @@ struct hf__pg_how {
 struct hf__pg_link {
     PGconn *pg; /* NULL: not connected */
     int pooled;
+    /* Of the often asked ones: what it was asked, and what it knows by name. */
+    unsigned asked, prepared;
+    int forgets; /* it doesn't know what was prepared there: a pooler that looks like none */
 };
+
+/* A statement that is asked often: the server parses and plans it once for each connection. Its
+   name is one for its text. */
+struct hf__pg_often {
+    char *sql;
+    char name[32];
+    unsigned bit; /* in a link's sets */
+};
+/* 1, or 0 if `sql` is NULL; it becomes the statement's own. */
+int hf__pg_often(struct hf__pg_often *ret, int number, char *sql);
 
 /* Fills from the URL; INVALID says why. `known` are the driver's own options. */
 int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *ret, hf_error *err);
@@ -41,6 +54,13 @@ int hf__pg_broken(struct hf__pg_link *link);
 int hf__pg_ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql, int n,
                const char *const *values, int ambiguous, PGresult **ret, char ret_state[6],
                const char *what, const char *key, hf_error *err);
+
+/* The same. From the second time on a connection it goes by its name, unless a pooler is between.
+ */
+int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
+                     const struct hf__pg_often *often, int n, const char *const *values,
+                     int ambiguous, PGresult **ret, char ret_state[6], const char *what,
+                     const char *key, hf_error *err);
 
 /* Raises the guard's fence of the key: holdfast_enter, in a transaction of its own. */
 int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const char *key,

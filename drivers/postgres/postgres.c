@@ -31,7 +31,8 @@ struct hf_store {
     struct hf__pg_link link[HF_POOL_LINKS];
     struct hf__pg_ear ear;
     char table[160];
-    char *get, *insert, *update, *erase, *take, *scan, *create;
+    struct hf__pg_often get, insert, update, erase, take, scan;
+    char *create;
 };
 
 /* The store's clock, in microseconds. */
@@ -95,16 +96,18 @@ static void put_told(struct text *t, const hf_store *st, int deletes)
         st->table);
 }
 
+enum { INSERT, UPDATE, ERASE, TAKE, GET, SCAN, INSPECT };
+
 static char *sql_write(const hf_store *st, struct text *t, int kind)
 {
     t->len = 0;
-    if (kind == 0) {
+    if (kind == INSERT) {
         put(t, "WITH w AS (INSERT INTO %s (key, ", st->table);
         put_columns(t, "");
         put(t, ") SELECT $1::text");
         put_values(t);
         put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
-    } else if (kind == 1) {
+    } else if (kind == UPDATE) {
         put(t, "WITH w AS (UPDATE %s AS t SET ", st->table);
         for (int i = 0; i < HF_COLS; i++)
             put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__column_name[i], i + 5,
@@ -114,7 +117,7 @@ static char *sql_write(const hf_store *st, struct text *t, int kind)
         put(t, "WITH w AS (DELETE FROM %s AS t WHERE t.key = $1::text AND t.rev = $2::bigint",
             st->table);
     }
-    put_told(t, st, kind == 2);
+    put_told(t, st, kind == ERASE);
     return strdup(t->to);
 }
 
@@ -159,21 +162,21 @@ static int make_sql(hf_store *st)
 {
     char buffer[SQL_CAP];
     struct text t = {buffer, 0, sizeof buffer};
-    st->insert = sql_write(st, &t, 0);
-    st->update = sql_write(st, &t, 1);
-    st->erase = sql_write(st, &t, 2);
-    st->take = sql_take(st, &t);
+    int made = hf__pg_often(&st->insert, INSERT, sql_write(st, &t, INSERT)) &&
+               hf__pg_often(&st->update, UPDATE, sql_write(st, &t, UPDATE)) &&
+               hf__pg_often(&st->erase, ERASE, sql_write(st, &t, ERASE)) &&
+               hf__pg_often(&st->take, TAKE, sql_take(st, &t));
     t.len = 0;
     put(&t, "SELECT 0, " NOW ", ");
     put_columns(&t, "o.");
     put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", st->table);
-    st->get = strdup(t.to);
+    made = made && hf__pg_often(&st->get, GET, strdup(t.to));
     t.len = 0;
     put(&t, "SELECT o.key, " NOW ", ");
     put_columns(&t, "o.");
     put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
         st->table, PAGE_ROWS);
-    st->scan = strdup(t.to);
+    made = made && hf__pg_often(&st->scan, SCAN, strdup(t.to));
     t.len = 0;
     put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", st->table);
     for (int i = 0; i < HF_COLS; i++)
@@ -181,7 +184,7 @@ static int make_sql(hf_store *st)
             hf__column_is_text[i] ? "text" : "bigint");
     put(&t, ")");
     st->create = strdup(t.to);
-    return st->get && st->insert && st->update && st->erase && st->take && st->scan && st->create;
+    return made && st->create;
 }
 
 /* ---- connections ---- */
@@ -202,13 +205,15 @@ static void put_link(hf_store *st, struct hf__pg_link *link)
 
 /* One statement; if the table isn't there any more it is made again first, for then nothing was
    done. */
-static int ask(hf_store *st, const char *sql, int n, const char *const *values, int ambiguous,
-               PGresult **ret, const char *what, const char *key, hf_error *err)
+static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
+               int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err)
 {
     struct hf__pg_link *link;
     char state[6] = "";
     int rc = get_link(st, &link, err);
-    if (!rc) rc = hf__pg_ask(&st->how, link, sql, n, values, ambiguous, ret, state, what, key, err);
+    if (!rc)
+        rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
+                              err);
     if (rc && !strcmp(state, "42P01")) {
         PGresult *made;
         rc = hf__pg_ask(&st->how, link, st->create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
@@ -216,7 +221,8 @@ static int ask(hf_store *st, const char *sql, int n, const char *const *values, 
         if (!rc) PQclear(made);
         /* IF NOT EXISTS doesn't see one that somebody else is just making. */
         if (!rc || !strcmp(state, "23505") || !strcmp(state, "42P07"))
-            rc = hf__pg_ask(&st->how, link, sql, n, values, ambiguous, ret, state, what, key, err);
+            rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what,
+                                  key, err);
     }
     put_link(st, link);
     return rc;
@@ -256,7 +262,7 @@ static int pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     const char *values[] = {key->text};
     PGresult *r;
     hf_row_clear(row);
-    int rc = ask(st, st->get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
+    int rc = ask(st, &st->get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
     if (rc) return rc;
     *ret_clock_us = number(r, 0, 1);
     if (has_row(r)) rc = decode(r, 0, row, "get", key->text, err);
@@ -303,9 +309,9 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     snprintf(word, sizeof word, "%llu", (unsigned long long)key->hash);
     if (row) fill(&flat, values + 4, room);
     rc = ask(st,
-             !row   ? st->erase
-             : seen ? st->update
-                    : st->insert,
+             !row   ? &st->erase
+             : seen ? &st->update
+                    : &st->insert,
              row ? VALUES : 4, values, HF_UNKNOWN, &r, "swap", key->text, err);
     hf__flat_free(&flat);
     if (rc) return rc;
@@ -335,7 +341,7 @@ static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         return hf_fail(err, rc, 0, "postgres: take '%s': %s", key->text, why);
     }
     fill(&flat, values + 1, room);
-    rc = ask(st, st->take, HF_COLS + 1, values, HF_UNKNOWN, &r, "take", key->text, err);
+    rc = ask(st, &st->take, HF_COLS + 1, values, HF_UNKNOWN, &r, "take", key->text, err);
     hf__flat_free(&flat);
     if (rc) return rc;
     *ret_clock_us = number(r, 0, 1);
@@ -375,7 +381,7 @@ static int pg_scan(hf_store *st, const char *prefix,
     hf_row_init(&row);
     do {
         PGresult *r;
-        rc = ask(st, st->scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
+        rc = ask(st, &st->scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
         if (rc) break;
         n = PQntuples(r);
         for (int i = 0; i < n && !stop && !rc; i++) {
@@ -426,7 +432,8 @@ static void pg_close(hf_store *st)
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->link[i]);
     hf__pg_ear_close(&st->ear);
     hf__pg_how_free(&st->how);
-    char *sql[] = {st->get, st->insert, st->update, st->erase, st->take, st->scan, st->create};
+    char *sql[] = {st->get.sql,  st->insert.sql, st->update.sql, st->erase.sql,
+                   st->take.sql, st->scan.sql,   st->create};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
     hf__pool_close(&st->pool);
     free(st);
@@ -484,12 +491,14 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
+    static char settings[] =
+        "SELECT current_setting('server_version'), current_setting('fsync'), "
+        "current_setting('full_page_writes'), current_setting('synchronous_commit')";
     char text[300];
     PGresult *r;
-    int rc = ask(st,
-                 "SELECT current_setting('server_version'), current_setting('fsync'), "
-                 "current_setting('full_page_writes'), current_setting('synchronous_commit')",
-                 0, NULL, HF_UNAVAILABLE, &r, "inspect", "", err);
+    struct hf__pg_often often;
+    hf__pg_often(&often, INSPECT, settings);
+    int rc = ask(st, &often, 0, NULL, HF_UNAVAILABLE, &r, "inspect", "", err);
     if (rc) return rc;
     snprintf(text, sizeof text, "PostgreSQL %s, which may be written", PQgetvalue(r, 0, 0));
     say(arg, 1, text);
