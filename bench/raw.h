@@ -5,14 +5,31 @@
 #ifndef BENCH_RAW_H
 #define BENCH_RAW_H
 
+#include "../drivers/columns.h"
+
 struct raw {
     const char *scheme;
-    void (*open)(const char *url); /* connects, makes a row */
+    /* Connects, makes a row. `durable`: each write has to be on disk when it is answered; it ends
+       the program if the store can't do that, or wasn't started so. */
+    void (*open)(const char *url, int durable);
     /* Replaces that row, with as much in it as a held lock's, if it is still the one that it was.
      */
     void (*write)(void);
+    /* The least that can be asked; NULL: nobody is asked. */
+    void (*trip)(void);
 };
 extern const struct raw *const raws[]; /* NULL at the end */
-extern const struct raw raw_redis;
+extern const struct raw raw_etcd, raw_file, raw_firestore, raw_mongodb, raw_postgres, raw_redis,
+    raw_sqlite;
+
+/* What stands in the row, by its columns (drivers/columns.h); the rev is each file's own. */
+extern const char *const raw_value[HF_COLS];
+extern const char *const raw_name[HF_COLS];
+extern const char raw_is_text[HF_COLS];
+
+/* ---- raw_http.c, for those who speak HTTP ---- */
+
+/* POST, or GET if there is no body, on the one connection; the answer's text, and its status. */
+const char *raw_http(const char *url, const char *body, const char *header, long *ret_status);
 
 #endif

@@ -42,12 +42,23 @@ static void write_it(void)
     freeReplyObject(r);
 }
 
-static void open_it(const char *url)
+static void trip(void) { freeReplyObject(must(redisCommand(to, "PING"))); }
+
+static void must_sync(void)
+{
+    redisReply *r = must(redisCommand(to, "CONFIG GET appendfsync"));
+    if (r->elements != 2 || strcmp(r->element[1]->str, "always") != 0)
+        bench_die("redis: the server doesn't sync its writes");
+    freeReplyObject(r);
+}
+
+static void open_it(const char *url, int durable)
 {
     const char *path = strstr(url, "socket=");
     if (!path) bench_die("'%s': a Unix socket is needed", url);
     to = redisConnectUnix(path + strlen("socket="));
     if (!to || to->err) bench_die("hiredis: %s", to ? to->errstr : "out of memory");
+    if (durable) must_sync();
     redisReply *r = must(redisCommand(to, "SCRIPT LOAD %s",
                                       "if (redis.call('HGET', KEYS[1], 'rev') or '0') ~= ARGV[1] "
                                       "then return 0 end "
@@ -69,4 +80,4 @@ static void open_it(const char *url)
     write_it();
 }
 
-const struct raw raw_redis = {"redis", open_it, write_it};
+const struct raw raw_redis = {"redis", open_it, write_it, trip};

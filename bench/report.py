@@ -75,6 +75,22 @@ def on_stores(folder, numbers, what, title, base_of):
                 'round trips of a bare write beside it (medians)', found)
 
 
+def limits(folder, numbers):
+    """What a lock costs on a store between the least that can be asked and the disk."""
+    found = []
+    for store in STORES:
+        for text, name, colour in (('a bare request', 'ping', LIMIT),
+                                   ('a write by its library', 'raw', LIMIT),
+                                   ('acquire and release', 'acquire+release', OURS),
+                                   ('handover', 'handover', OURS),
+                                   ('a write on disk', 'durable raw', OTHERS)):
+            name = f'{store}: {name}'
+            if name in numbers and (text != 'handover' or store not in SILENT):
+                found.append((f'{store}: {text}', numbers[name]['p50'], colour))
+    return bars(folder, 'limits', 'what stands between a lock and its store',
+                'microseconds (median)', found)
+
+
 def plots(folder, numbers, rows):
     def bare(store, prefix):
         raw = f'{store}: {prefix}raw'
@@ -87,6 +103,7 @@ def plots(folder, numbers, rows):
     drawn = [one_process(folder, numbers),
              on_stores(folder, numbers, 'acquire+release', 'acquire and release on a server', bare),
              on_stores(folder, numbers, 'handover', 'from one process to the next', trip),
+             limits(folder, numbers),
              bars(folder, 'targets', 'measured, as a part of the target', 'target = 1',
                   [(text, max(part, LEAST), colour) for text, part, colour in goals], line=1)]
     return [name for name in drawn if name]

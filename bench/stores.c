@@ -1,15 +1,18 @@
 /*
  * stores.c - a store with a server: what a lock costs there, beside a bare write.
  *
- *     stores URL ROUNDS ROUND_MS HANDOVERS SECONDS
+ *     stores URL ROUNDS ROUND_MS HANDOVERS SECONDS      (HANDOVERS, SECONDS 0: not these)
  *
  * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces such
  * a row once, held and free in turn, as acquire and release do; and, where raw_NAME.c has it, with
- * "raw": the same conditional write by the store's library alone. "a / b": of each round, or of
- * each handover and the trip before it, which what disturbs the machine for longer doesn't change.
- * "handover": from one process's giving up to the other's having it; "trip": a write of the one who
- * gives, just before. "crowd": requests a second of those who wait for one key that nobody gives
- * back; $HOLDFAST_TEST_COUNT may be a command that tells how many the server has had.
+ * "raw", the same conditional write by the store's library alone, and "ping", the least that it can
+ * ask. With $HOLDFAST_TEST_DURABLE (the server is started so, see tests/servers) the raw write is
+ * on disk when it is answered, and there is "once", too: a new event is begun and marked as done.
+ * "a / b": of each round, or of each handover and the trip before it, which what disturbs the
+ * machine for longer doesn't change. "handover": from one process's giving up to the other's having
+ * it; "trip": a write of the one who gives, just before. "crowd": requests a second of those who
+ * wait for one key that nobody gives back; $HOLDFAST_TEST_COUNT may be a command that tells how
+ * many the server has had.
  */
 #include "bench.h"
 #include "raw.h"
@@ -125,32 +128,53 @@ static struct series ratio(const char *name, const struct series *a, const struc
     return s;
 }
 
+static void one_event(void)
+{
+    static unsigned n;
+    hf_error err;
+    hf_once once;
+    char key[64];
+    snprintf(key, sizeof key, "events/%d/%u", (int)getpid(), n++);
+    bench_ok(hf_once_begin(store, key, 60000, NULL, &once, &err), &err);
+    if (!once.lock) bench_die("'%s': it has been", key);
+    bench_ok(hf_once_finish(once.lock, NULL, 60000, &err), &err);
+}
+
+enum { PAIR, WRITE, ONCE, RAW, PING, WORK };
+
 static void in_turns(long rounds, long ms)
 {
+    static const char *const name[WORK] = {"acquire+release", "write", "once", "raw", "ping"};
+    static const struct {
+        const char *name;
+        int a, b;
+    } compared[] = {{"acquire+release / write", PAIR, WRITE},
+                    {"acquire+release / raw", PAIR, RAW},
+                    {"write / raw", WRITE, RAW},
+                    {"once / raw", ONCE, RAW},
+                    {"raw / ping", RAW, PING}};
     const struct raw *raw = find_raw();
-    struct series pair = bench_series("acquire+release", (size_t)rounds),
-                  write = bench_series("write", (size_t)rounds),
-                  bare = bench_series("raw", (size_t)rounds);
+    int durable = getenv("HOLDFAST_TEST_DURABLE") != NULL;
+    void (*const work[WORK])(void) = {one_pair, one_write, durable ? one_event : NULL,
+                                      raw ? raw->write : NULL, raw ? raw->trip : NULL};
+    struct series took[WORK];
     store = bench_open(url);
     open_one("write");
-    if (raw) raw->open(url);
+    if (raw) raw->open(url, durable);
     one_pair();
-    for (long r = 0; r < rounds; r++) {
-        bench_round(one_pair, ms, &pair);
-        bench_round(one_write, ms, &write);
-        if (raw) bench_round(raw->write, ms, &bare);
-    }
+    for (int i = 0; i < WORK; i++) took[i] = bench_series(name[i], (size_t)rounds);
+    for (long r = 0; r < rounds; r++)
+        for (int i = 0; i < WORK; i++)
+            if (work[i]) bench_round(work[i], ms, &took[i]);
     close_one();
     hf_close(store);
-    struct series to_write = ratio("acquire+release / write", &pair, &write);
-    bench_print(&to_write, "x");
-    if (raw) {
-        struct series to_raw = ratio("acquire+release / raw", &pair, &bare);
-        bench_print(&to_raw, "x");
+    for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
+        if (!work[compared[i].a] || !work[compared[i].b]) continue;
+        struct series s = ratio(compared[i].name, &took[compared[i].a], &took[compared[i].b]);
+        bench_print(&s, "x");
     }
-    bench_print(&pair, "us");
-    bench_print(&write, "us");
-    if (raw) bench_print(&bare, "us");
+    for (int i = 0; i < WORK; i++)
+        if (work[i]) bench_print(&took[i], "us");
 }
 
 /* ---- from one process to another ---- */
@@ -289,10 +313,11 @@ int main(int argc, char **argv)
     if (argc != 6) bench_die("usage: stores URL ROUNDS ROUND_MS HANDOVERS SECONDS");
     url = argv[1];
     long rounds = bench_number(argv[2], 1, 10000), ms = bench_number(argv[3], 1, 1000);
-    long handovers = bench_number(argv[4], 1, MAX_HANDOVERS / 2);
-    long seconds = bench_number(argv[5], 1, 600);
-    handover(handovers); /* forks: while there are no threads */
+    long handovers = bench_number(argv[4], 0, MAX_HANDOVERS / 2);
+    long seconds = bench_number(argv[5], 0, 600);
+    if (handovers) handover(handovers); /* forks: while there are no threads */
     in_turns(rounds, ms);
+    if (!seconds) return 0;
     crowd("crowd of one handle", "served to one handle", 1, WAITS, seconds);
     crowd("crowd of handles", "served to handles", HANDLES, HANDLES, seconds);
     return 0;
