@@ -23,6 +23,14 @@ DURABLE = ['file', 'sqlite', 'etcd', 'postgres', 'redis']
 # There the write by the library alone is the driver's own, not one that tells and asks less.
 SAME_WRITE = ['redis']
 
+# What is measured of waiting on a server: waits, of so many keys, by so many handles (each is what
+# a process has). More keys take long to be taken where a request does.
+FEW_WAITS = [(1, 1, 1), (100, 1, 1), (10000, 1, 1), (40, 1, 40), (100, 100, 1), (1000, 1000, 1)]
+WAITING = {store: FEW_WAITS + [(10000, 10000, 1)] * (store in ('postgres', 'redis'))
+           for store in STORES}
+# So many processes at once.
+CLIENTS = 1, 2, 8, 64
+
 # value in unit; peer: what it is held against, with its own number, or ''; ratio: value / peer, or
 # None; target: the ratio's, or the value's where there is no peer; None: none.
 Figure = collections.namedtuple('Figure', 'work value unit peer peer_value peer_unit ratio target')
@@ -98,12 +106,13 @@ def parked(table):
                         'p50', target)
 
 
-KEYS = 10, 10000, 1000000
+KEYS = 1, 10, 10000, 1000000
 
 
 def keys(table):
     for url in 'file:', 'mem:':
-        for n in KEYS:
+        table.value(f'{url} acquire+release, 1 key', f'{url} 1 one')
+        for n in KEYS[1:]:
             for how, text in ('uniform', ''), ('zipf', ', Zipf'):
                 table.ratio(f'{url} acquire+release, {n:,} keys{text}', f'{url} {n} {how}',
                             'one of them', f'{url} {n} one')
@@ -131,15 +140,46 @@ def stores(table):
                     f'{store}: ping')
         table.ratio(f'{store}: handover between processes', f'{store}: handover',
                     'a round trip', f'{store}: trip', None if store in SILENT else 4)
-        for who, text in (('one handle', '100 waits of one process'), ('handles', '40 waiters')):
-            name = f'{store}: served to {who}'
-            name = name if name in table.found else f'{store}: crowd of {who}'
-            table.value(f'{store}: {text}, requests a second', name)
         for peer, _, _ in peers:
             table.ratio(f'{store}: {peer}, acquire+release', f'{store}: {peer} acquire+release',
                         'its library alone', f'{store}: {peer} raw')
             table.ratio(f'{store}: {peer}, handover', f'{store}: {peer} handover',
                         'a round trip', f'{store}: {peer} raw')
+
+
+def clients(table):
+    for store in ('file', *STORES):
+        for what in 'own keys', 'one key':
+            one = f'{store}: {what} 1'
+            table.value(f'{store}: one process, pairs a second' if what == 'own keys' else
+                        f'{store}: the same, again', one)
+            for n in CLIENTS[1:]:
+                table.ratio(f'{store}: {n} processes, {what}, pairs a second',
+                            f'{store}: {what} {n}', 'one process', one)
+            if what == 'one key':
+                table.value(f'{store}: {n} processes, {what}, requests a pair',
+                            f'{store}: {what}, requests of {n}')
+
+
+def waiting(table):
+    for store in STORES:
+        for waits, keys, handles in WAITING[store]:
+            name = f'{store}: {waits} waits, {keys} keys, {handles} handles:'
+            text = (f'{store}: {waits:,} waits' + (f' for {keys:,} keys' if keys > 1 else '') +
+                    (f' of {handles} handles' if handles > 1 else ''))
+            served = f'{name} served a second'
+            table.value(f'{text}, requests a second',
+                        served if served in table.found else f'{name} requests a second')
+            table.value(f'{text}, CPU a second', f'{name} cpu a second')
+            for what in ('threads', 'connections'):
+                if waits in (1, 40, 10000):
+                    table.value(f'{text}, {what}', f'{name} {what}')
+            one = table.found.get(f'{store}: 1 waits, 1 keys, 1 handles: memory of the waits')
+            all_of_them = table.found.get(f'{name} memory of the waits')
+            if one and all_of_them and waits > 100:
+                each = (all_of_them['p50'] - one['p50']) * 1048576 / (waits - 1)
+                table.rows.append(Figure(f'{text}, bytes for each', each, 'B', '', None, '', None,
+                                         None))
 
 
 def disk(table):
@@ -155,6 +195,6 @@ def disk(table):
 
 def figures(found):
     table = Table(found)
-    for part in pairs, processes, parked, keys, python, disk, stores:
+    for part in (pairs, processes, parked, keys, clients, python, disk, stores, waiting):
         part(table)
     return table.rows

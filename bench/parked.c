@@ -1,24 +1,27 @@
 /*
- * parked.c - what waits cost that nobody ends: threads, memory, work per second; and how long it
- * takes to serve them all.
+ * parked.c - what waits cost that nobody ends: threads, connections, memory, work and requests per
+ * second; and how long it takes to serve them all.
  *
- *     parked URL WAITS KEYS SECONDS
+ *     parked URL WAITS KEYS HANDLES SECONDS serve|leave
  *
- * WAITS acquisitions are started for KEYS keys that another handle holds (of another process,
- * unless the store is private to one).
+ * WAITS acquisitions are started by HANDLES handles, in turns, for KEYS keys that another one holds
+ * (of another process, unless the store is private to one). `leave`: nobody is served in the end.
+ * $HOLDFAST_TEST_COUNT may be a command that tells how many requests the server has had.
  */
 #include "bench.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { KEYS_CAP = 100000 };
+enum { KEYS_CAP = 100000, HANDLES_CAP = 100 };
 
+static const char *url;
 static hf_lock *held[KEYS_CAP];
 static long served; /* atomic */
 
@@ -29,11 +32,14 @@ static const char *key_of(long i)
     return key;
 }
 
+/* With a lease there would be something to renew meanwhile. */
 static void hold(hf *store, long keys)
 {
     hf_error err;
+    hf_options options = HF_OPTIONS_INIT;
+    if (strncmp(url, "mem:", 4) != 0 && strncmp(url, "file:", 5) != 0) options.lease_ms = 3600000;
     for (long i = 0; i < keys; i++)
-        bench_ok(hf_acquire(store, key_of(i), NULL, &held[i], &err), &err);
+        bench_ok(hf_acquire(store, key_of(i), &options, &held[i], &err), &err);
 }
 
 static void let_go(long keys)
@@ -43,7 +49,7 @@ static void let_go(long keys)
 }
 
 /* The holder in a process of its own: says that it holds, waits to be told to let go. */
-static pid_t holder(const char *url, long keys, int *ret_fd)
+static pid_t holder(long keys, int *ret_fd)
 {
     int said[2], told[2];
     char c;
@@ -106,6 +112,44 @@ static double sleeps(void)
     return all;
 }
 
+/* The sockets that this process has open. */
+static double sockets(void)
+{
+    double n = 0;
+    char path[300], to[64];
+    DIR *open_ones = opendir("/proc/self/fd");
+    if (!open_ones) bench_die("/proc/self/fd: %s", strerror(errno));
+    for (struct dirent *d; (d = readdir(open_ones));) {
+        snprintf(path, sizeof path, "/proc/self/fd/%s", d->d_name);
+        ssize_t len = readlink(path, to, sizeof to);
+        n += len > 7 && !memcmp(to, "socket:", 7);
+    }
+    closedir(open_ones);
+    return n;
+}
+
+static double asked(hf *const *store, long handles)
+{
+    double all = 0;
+    for (long i = 0; i < handles; i++) {
+        hf_stats s = {.size = sizeof s};
+        if (!hf_get_stats(store[i], &s)) all += (double)s.store_ops;
+    }
+    return all;
+}
+
+/* How many requests the server has had, if there is a command that tells; or -1. */
+static double served_there(void)
+{
+    const char *command = getenv("HOLDFAST_TEST_COUNT");
+    char line[64];
+    FILE *f = command ? popen(command, "re") : NULL;
+    if (!f) return -1;
+    char *got = fgets(line, sizeof line, f);
+    if (pclose(f) || !got) bench_die("'%s' says nothing", command);
+    return strtod(line, NULL);
+}
+
 static double cpu_ms(void)
 {
     struct timespec t;
@@ -126,38 +170,60 @@ static void idle_for(long seconds)
     while (nanosleep(&t, &t) && errno == EINTR) continue;
 }
 
-int main(int argc, char **argv)
+/* What they cost while nothing happens: after `settle` seconds, in which whatever begins late, or
+   looks once more, has done so. */
+static void measure(hf *const *store, long handles, long settle, long seconds, double before_kb)
 {
-    if (argc != 5) bench_die("usage: parked URL WAITS KEYS SECONDS");
-    const char *url = argv[1];
-    long n = bench_number(argv[2], 1, 10000000), keys = bench_number(argv[3], 1, KEYS_CAP);
-    long seconds = bench_number(argv[4], 1, 600);
-    int private = !strncmp(url, "mem:", 4), fd = -1;
-    double before_kb = status_of("/proc/self/status", "VmRSS:");
-    pid_t child = private ? 0 : holder(url, keys, &fd);
-    hf *other = private ? bench_open(url) : NULL;
-    if (private) hold(other, keys);
-    hf *store = bench_open(url);
-    hf_wait **waits = calloc((size_t)n, sizeof *waits);
-    if (!waits) bench_die("out of memory");
-    hf_error err;
-    int64_t start = bench_ns();
-    for (long i = 0; i < n; i++)
-        bench_ok(hf_acquire_start(store, key_of(i % keys), NULL, acquired, NULL, &waits[i], &err),
-                 &err);
-    for (long i = 0; i < keys; i++) bench_await_waiters(store, key_of(i), 1);
-    double parked_ms = (double)(bench_ns() - start) / 1e6;
-    idle_for(1); /* whatever begins late has begun */
+    idle_for(settle);
+    double there = served_there(), ops = asked(store, handles);
     double cpu = cpu_ms(), slept = sleeps();
     idle_for(seconds);
     cpu = cpu_ms() - cpu;
     slept = sleeps() - slept - 2; /* this thread's own */
+    ops = asked(store, handles) - ops;
+    if (there >= 0) there = served_there() - there;
+    double kb = status_of("/proc/self/status", "VmRSS:");
     print("threads", "", status_of("/proc/self/status", "Threads:"));
-    print("memory", "MB", status_of("/proc/self/status", "VmRSS:") / 1024);
-    print("memory of the waits", "MB",
-          (status_of("/proc/self/status", "VmRSS:") - before_kb) / 1024);
+    print("connections", "", sockets());
+    print("memory", "MB", kb / 1024);
+    print("memory of the waits", "MB", (kb - before_kb) / 1024);
     print("cpu a second", "ms", cpu / (double)seconds);
     print("wakeups a second", "", slept > 0 ? slept / (double)seconds : 0);
+    print("requests a second", "", ops / (double)seconds);
+    if (there >= 0) print("served a second", "", there / (double)seconds);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 7) bench_die("usage: parked URL WAITS KEYS HANDLES SECONDS serve|leave");
+    url = argv[1];
+    long n = bench_number(argv[2], 1, 10000000), keys = bench_number(argv[3], 1, KEYS_CAP);
+    long handles = bench_number(argv[4], 1, HANDLES_CAP), seconds = bench_number(argv[5], 1, 600);
+    int private = !strncmp(url, "mem:", 4), leave = !strcmp(argv[6], "leave"), fd = -1;
+    pid_t child = private ? 0 : holder(keys, &fd);
+    hf *other = private ? bench_open(url) : NULL, *store[HANDLES_CAP];
+    if (private) hold(other, keys);
+    hf_wait **waits = calloc((size_t)n, sizeof *waits);
+    if (!waits) bench_die("out of memory");
+    double before_kb = status_of("/proc/self/status", "VmRSS:");
+    for (long i = 0; i < handles; i++) store[i] = bench_open(url);
+    hf_error err;
+    int64_t start = bench_ns();
+    for (long i = 0; i < n; i++)
+        bench_ok(hf_acquire_start(store[i % handles], key_of(i % keys), NULL, acquired, NULL,
+                                  &waits[i], &err),
+                 &err);
+    for (long i = 0; i < keys; i++)
+        bench_await_waiters(store[0], key_of(i), (size_t)(keys > 1 || n < handles ? 1 : handles));
+    double parked_ms = (double)(bench_ns() - start) / 1e6;
+    measure(store, handles, seconds > 1, seconds, before_kb);
+    print("parked after", "ms", parked_ms);
+    if (leave) { /* the waits go with this process */
+        if (child) kill(child, SIGKILL);
+        if (child) bench_reap(child, SIGKILL);
+        fflush(stdout);
+        _exit(0);
+    }
     start = bench_ns();
     if (private)
         let_go(keys);
@@ -166,11 +232,12 @@ int main(int argc, char **argv)
     while (__atomic_load_n(&served, __ATOMIC_RELAXED) < n)
         if (bench_ns() - start > INT64_C(60000000000)) bench_die("%ld of %ld served", served, n);
     print("served after", "ms", (double)(bench_ns() - start) / 1e6);
-    print("parked after", "ms", parked_ms);
     for (long i = 0; i < n; i++) hf_wait_free(waits[i]);
+    for (long i = 0; i < handles; i++) hf_close(store[i]);
+    if (private)
+        hf_close(other);
+    else
+        bench_reap(child, 0);
     free(waits);
-    hf_close(store);
-    hf_close(other);
-    if (child) bench_reap(child, 0);
     return 0;
 }

@@ -7,7 +7,7 @@ import matplotlib
 matplotlib.use('Agg')
 from matplotlib import pyplot    # noqa: E402  (the backend comes first)
 
-from figures import SILENT, STORES, amount, figures, reached    # noqa: E402
+from figures import CLIENTS, SILENT, STORES, amount, figures, reached    # noqa: E402
 
 OURS, OTHERS, LIMIT = '#1b6ca8', '#9aa5b1', '#d08c2e'
 LEAST = 1e-3    # what a logarithmic axis shows for nothing
@@ -75,6 +75,31 @@ def on_stores(folder, numbers, what, title, base_of):
                 'round trips of a bare write beside it (medians)', found)
 
 
+def lines(folder, name, title, labels, found):
+    """found: {text: [(x, y)]}, both axes logarithmic. labels: of x and y."""
+    found = {text: [(x, y) for x, y in points if y > 0] for text, points in found.items()}
+    found = {text: points for text, points in found.items() if len(points) > 1}
+    if not found:
+        return None
+    figure, axes = pyplot.subplots(figsize=(7.5, 4))
+    for n, (text, points) in enumerate(found.items()):
+        axes.plot(*zip(*points), marker='osv^Dx'[n % 6], markersize=4, linewidth=1.2, label=text)
+    axes.set_xscale('log')
+    axes.set_yscale('log')
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    axes.set_title(title, loc='left', fontsize=10)
+    axes.legend(fontsize=8, frameon=False, loc='center left', bbox_to_anchor=(1, 0.5))
+    return save(figure, folder, name)
+
+
+def by_clients(folder, numbers, what, title):
+    found = {f'{store}:': [(n, numbers[f'{store}: {what} {n}']['p50']) for n in CLIENTS
+                           if f'{store}: {what} {n}' in numbers] for store in ('file', *STORES)}
+    return lines(folder, 'clients-' + what.split()[0], title, ('processes', 'pairs a second'),
+                 found)
+
+
 def limits(folder, numbers):
     """What a lock costs on a store between the least that can be asked and the disk."""
     found = []
@@ -104,6 +129,8 @@ def plots(folder, numbers, rows):
              on_stores(folder, numbers, 'acquire+release', 'acquire and release on a server', bare),
              on_stores(folder, numbers, 'handover', 'from one process to the next', trip),
              limits(folder, numbers),
+             by_clients(folder, numbers, 'own keys', 'all at once, each on a key of its own'),
+             by_clients(folder, numbers, 'one key', 'all at once, on one key'),
              bars(folder, 'targets', 'measured, as a part of the target', 'target = 1',
                   [(text, max(part, LEAST), colour) for text, part, colour in goals], line=1)]
     return [name for name in drawn if name]

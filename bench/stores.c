@@ -1,7 +1,7 @@
 /*
  * stores.c - a store with a server: what a lock costs there, beside a bare write.
  *
- *     stores URL ROUNDS ROUND_MS HANDOVERS SECONDS      (HANDOVERS, SECONDS 0: not these)
+ *     stores URL ROUNDS ROUND_MS HANDOVERS      (HANDOVERS 0: not these)
  *
  * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces such
  * a row once, held and free in turn, as acquire and release do; and, where raw_NAME.c has it, with
@@ -10,9 +10,7 @@
  * on disk when it is answered, and there is "once", too: a new event is begun and marked as done.
  * "a / b": of each round, or of each handover and the trip before it, which what disturbs the
  * machine for longer doesn't change. "handover": from one process's giving up to the other's having
- * it; "trip": a write of the one who gives, just before. "crowd": requests a second of those who
- * wait for one key that nobody gives back; $HOLDFAST_TEST_COUNT may be a command that tells how
- * many the server has had.
+ * it; "trip": a write of the one who gives, just before.
  */
 #include "bench.h"
 #include "raw.h"
@@ -27,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAITS = 100, HANDLES = 40, SETTLE_MS = 5, IO_TIMEOUT_MS = 5000 };
+enum { SETTLE_MS = 5, IO_TIMEOUT_MS = 5000 };
 
 static const char *url;
 
@@ -249,76 +247,13 @@ static void handover(long n)
     bench_print(&trip, "us");
 }
 
-/* ---- what waiting costs the store ---- */
-
-/* What the server says, or -1. */
-static double served(void)
-{
-    const char *command = getenv("HOLDFAST_TEST_COUNT");
-    char line[64];
-    FILE *f = command ? popen(command, "re") : NULL;
-    if (!f) return -1;
-    char *got = fgets(line, sizeof line, f);
-    if (pclose(f) || !got) bench_die("'%s' says nothing", command);
-    return strtod(line, NULL);
-}
-
-static double asked(hf *const *of, long n)
-{
-    double all = 0;
-    for (long i = 0; i < n; i++) {
-        hf_stats s = {.size = sizeof s};
-        if (!hf_get_stats(of[i], &s)) all += (double)s.store_ops;
-    }
-    return all;
-}
-
-static void given_up(void *arg, int code, hf_lock *lock, const hf_error *err)
-{
-    (void)arg, (void)code, (void)err;
-    if (lock) bench_die("it was given to somebody");
-}
-
-/* `waits` waits of `n` handles. */
-static void crowd(const char *name, const char *name_served, long n, long waits, long seconds)
-{
-    hf_error err;
-    hf_lock *lock;
-    hf *holder = bench_open(url), *waiting[HANDLES];
-    hf_wait *wait[WAITS];
-    hf_options options = HF_OPTIONS_INIT;
-    struct series by_us = bench_series(name, 1), by_server = bench_series(name_served, 1);
-    options.lease_ms = 3600000; /* nothing to renew meanwhile */
-    bench_ok(hf_acquire(holder, name, &options, &lock, &err), &err);
-    for (long i = 0; i < n; i++) waiting[i] = bench_open(url);
-    for (long i = 0; i < waits; i++)
-        bench_ok(hf_acquire_start(waiting[i % n], name, NULL, given_up, NULL, &wait[i], &err),
-                 &err);
-    bench_await_waiters(holder, name, (size_t)n);
-    nap(seconds > 1 ? 6000 : 500); /* whatever looks once more has looked */
-    double ops = asked(waiting, n), all = served();
-    nap(seconds * 1000);
-    bench_add(&by_us, (asked(waiting, n) - ops) / (double)seconds);
-    if (all >= 0) bench_add(&by_server, (served() - all) / (double)seconds);
-    for (long i = 0; i < waits; i++) hf_wait_free(wait[i]);
-    bench_ok(hf_release(lock, &err), &err);
-    for (long i = 0; i < n; i++) hf_close(waiting[i]);
-    hf_close(holder);
-    bench_print(&by_us, "");
-    if (by_server.n) bench_print(&by_server, "");
-}
-
 int main(int argc, char **argv)
 {
-    if (argc != 6) bench_die("usage: stores URL ROUNDS ROUND_MS HANDOVERS SECONDS");
+    if (argc != 5) bench_die("usage: stores URL ROUNDS ROUND_MS HANDOVERS");
     url = argv[1];
     long rounds = bench_number(argv[2], 1, 10000), ms = bench_number(argv[3], 1, 1000);
     long handovers = bench_number(argv[4], 0, MAX_HANDOVERS / 2);
-    long seconds = bench_number(argv[5], 0, 600);
     if (handovers) handover(handovers); /* forks: while there are no threads */
     in_turns(rounds, ms);
-    if (!seconds) return 0;
-    crowd("crowd of one handle", "served to one handle", 1, WAITS, seconds);
-    crowd("crowd of handles", "served to handles", HANDLES, HANDLES, seconds);
     return 0;
 }

@@ -19,9 +19,21 @@ ROWS = ['| file: acquire+release | 50 ns | flock(2) 1000 ns | 0.05 x | ≤ 0.12 
         '| etcd: a write by its library alone | 80 us | a bare request 40 us | 2.00 x |  |  |',
         '| etcd: acquire+release, on disk | 900 us | a write on disk 400 us | 2.25 x |  |  |',
         '| etcd: an event begun and marked | 1600 us | a write on disk 400 us | 4.00 x |  |  |',
+        '| redis: one process, pairs a second | 8000 /s |  |  |  |  |',
+        '| redis: 64 processes, own keys, pairs a second | 12000 /s | one process 8000 /s '
+        '| 1.50 x |  |  |',
+        '| redis: 64 processes, one key, pairs a second | 400 /s | one process 8000 /s '
+        '| 0.05 x |  |  |',
+        '| redis: 64 processes, one key, requests a pair | 40 |  |  |  |  |',
+        '| redis: 10,000 waits, requests a second | 0.25 |  |  |  |  |',
+        '| redis: 10,000 waits, CPU a second | 0.50 ms |  |  |  |  |',
+        '| redis: 10,000 waits, threads | 2 |  |  |  |  |',
+        '| redis: 10,000 waits, connections | 3 |  |  |  |  |',
+        '| redis: 10,000 waits, bytes for each | 1049 B |  |  |  |  |',
         '| file: an event begun and marked | 300 us | a write on disk 100 us | 3.00 x |  |  |']
 LINE = 'redis: acquire+release\t90\tus\ta write\t45\tus\t2\t2.2'
-PLOTS = ['limits', 'pairs', 'stores-acquire', 'stores-handover', 'targets']
+PLOTS = ['clients-one', 'clients-own', 'limits', 'pairs', 'stores-acquire', 'stores-handover',
+         'targets']
 points = failures = 0
 
 
@@ -67,6 +79,7 @@ def main():
         check(found[f'{name}.png'].startswith(b'\x89PNG\r\n\x1a\n'), f'{name}.png is one')
     check('redis: Holdfast' in text_in(found['stores-acquire.svg']) and
           'etcd: a write on disk' in text_in(found['limits.svg']) and
+          'redis:' in text_in(found['clients-own.svg']) and
           'Holdfast, file:' in text_in(found['pairs.svg']), 'plots whose words are text')
     check(found == again, 'the same results make the same files')
     print(f'1..{points}')
