@@ -18,12 +18,17 @@ static int64_t clock_us;
 static const char *url_text;
 static sqlite3 *other; /* somebody else's connection */
 
-static hf_store *opened(void)
+static int open_it(hf_store **ret)
 {
     hf_url url;
+    int rc = hf_url_parse(url_text, &url, &err);
+    return rc ? rc : drv->open(&url, 60000, ret, &err);
+}
+
+static hf_store *opened(void)
+{
     hf_store *st = NULL;
-    if (hf_url_parse(url_text, &url, &err) || drv->open(&url, 60000, &st, &err))
-        fail_msg("%s", err.text);
+    if (open_it(&st)) fail_msg("%s", err.text);
     return st;
 }
 
@@ -113,6 +118,123 @@ static void what_was_dropped_is_made_again(void **state)
     }
 }
 
+static int get_it(hf_store *st)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = get(st, &row);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int take_it(hf_store *st)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = take(st, &row);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int list_it(hf_store *st)
+{
+    int seen = 0;
+    return drv->scan(st, "", see, &seen, &clock_us, &err);
+}
+
+static int enter_it(hf_store *st) { return drv->enter(st, &key, 7, 1, NULL, &err); }
+
+static void names_of_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *says;
+    } wrong[] = {
+        {"sqlite://host/tmp/x", "no host"},
+        {"sqlite://u@/tmp/x", "no host"},
+        {"sqlite://:7/tmp/x", "no host"},
+        {"sqlite://:p@/tmp/x", "no host"},
+        {"sqlite:", "names no file"},
+        {"sqlite:/tmp/", "names no file"},
+        {"sqlite:/tmp/x?a=b", "unknown option"},
+        {"sqlite:/tmp/x?table=", "table: not a name"},
+        {"sqlite:/tmp/x?table=sqlite_x", "table: not a name"},
+    };
+    char text[600], long_name[80];
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        hf_url url;
+        hf_store *st = NULL;
+        int rc = hf_url_parse(wrong[i].url, &url, &err);
+        if (!rc) rc = drv->open(&url, 1000, &st, &err);
+        if (rc != HF_INVALID || !strstr(err.text, wrong[i].says))
+            fail_msg("%s: %d, %s", wrong[i].url, rc, err.text);
+    }
+    for (int n = 58; n <= 64; n += 6) {
+        hf_url url;
+        hf_store *st = NULL;
+        memset(long_name, 'n', sizeof long_name);
+        snprintf(text, sizeof text, "%s?table=%.*s", url_text, n, long_name);
+        said(hf_url_parse(text, &url, &err), 0, NULL);
+        said(drv->open(&url, 1000, &st, &err), HF_INVALID, "table: not a name");
+    }
+}
+
+static void clocks_that_cant_be_set(void **state)
+{
+    (void)state;
+    static const char *const after[] = {"UPDATE holdfast_clock SET boot = 'another'",
+                                        "DELETE FROM holdfast_clock"};
+    char sql[300];
+    for (size_t i = 0; i < COUNT(after); i++) {
+        hf_store *st = opened();
+        writes("DELETE FROM holdfast");
+        said(take_it(st), 0, NULL);
+        snprintf(sql, sizeof sql,
+                 "CREATE TRIGGER spoils AFTER INSERT ON holdfast_clock BEGIN %s; END", after[i]);
+        writes(sql);
+        writes(after[i]);
+        said(get_it(st), HF_CORRUPT, "get 'k'");
+        said(take_it(st), HF_CORRUPT, "take 'k'");
+        writes("DROP TRIGGER spoils");
+        said(get_it(st), 0, NULL);
+        drv->close(st);
+    }
+}
+
+static void keys_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"CAST(x'6b006b' AS TEXT)", "printf('%.600c', 'k')"};
+    char sql[200];
+    for (size_t i = 0; i < COUNT(none); i++) {
+        hf_store *st = opened();
+        writes("DELETE FROM holdfast");
+        said(take_it(st), 0, NULL);
+        snprintf(sql, sizeof sql, "UPDATE holdfast SET key = %s", none[i]);
+        writes(sql);
+        said(list_it(st), HF_CORRUPT, "a key that is none");
+        drv->close(st);
+    }
+}
+
+/* Of another boot's namespace, or in another alphabet, it isn't ours to use. */
+static void tables_of_others(void **state)
+{
+    (void)state;
+    hf_store *st = NULL;
+    writes("UPDATE holdfast_clock SET timens = timens + 1");
+    said(open_it(&st), HF_UNSUPPORTED, "another time namespace");
+    writes("UPDATE holdfast_clock SET timens = timens - 1");
+    drv->close(opened());
+    st = opened();
+    writes("CREATE TABLE holdfast_enter (x TEXT)");
+    said(enter_it(st), HF_CORRUPT, "logic error");
+    writes("DROP TABLE holdfast_enter");
+    said(enter_it(st), HF_UNSUPPORTED, "no guard is there");
+    said(drv->enter(st, &key, 7, 1, "elsewhere", &err), HF_INVALID, "no name but the key");
+    drv->close(st);
+}
+
 int main(void)
 {
     url_text = scratch("sqlite:@");
@@ -124,8 +246,9 @@ int main(void)
     drv->close(opened());
     if (sqlite3_open(strchr(url_text, ':') + 1, &other)) return 1;
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_rows_stay),
-        cmocka_unit_test(what_was_dropped_is_made_again),
+        cmocka_unit_test(damaged_rows_stay),  cmocka_unit_test(what_was_dropped_is_made_again),
+        cmocka_unit_test(names_of_files),     cmocka_unit_test(clocks_that_cant_be_set),
+        cmocka_unit_test(keys_that_are_none), cmocka_unit_test(tables_of_others),
     };
     int failed = TEST_MAIN(tests);
     sqlite3_close(other);

@@ -76,7 +76,6 @@ int hf__sq_failed(hf_store *st, int rc, const char *what, const char *key, int a
 static int run(sqlite3_stmt *s)
 {
     int rc = sqlite3_step(s);
-    while (rc == SQLITE_ROW) rc = sqlite3_step(s);
     int reset = sqlite3_reset(s);
     return rc == SQLITE_DONE ? reset : rc;
 }
@@ -255,21 +254,21 @@ static int make_room(hf_store *st, uint64_t rev)
 
 /* ---- rows ---- */
 
-/* The columns from `at` on; 0: not of the types that they have. */
+/* The columns from `at` on; CORRUPT: not of the types that they have. */
 static int read_columns(sqlite3_stmt *s, int at, struct hf__flat *flat)
 {
     for (int i = 0; i < HF_COLS; i++) {
         int type = sqlite3_column_type(s, at + i);
-        if (type != (hf__column_is_text[i] ? SQLITE_TEXT : SQLITE_INTEGER)) return 0;
+        if (type != (hf__column_is_text[i] ? SQLITE_TEXT : SQLITE_INTEGER)) return HF_CORRUPT;
         if (type == SQLITE_INTEGER) {
             flat->n[i] = sqlite3_column_int64(s, at + i);
         } else {
             flat->text[i] = (const char *)sqlite3_column_text(s, at + i);
             flat->len[i] = (size_t)sqlite3_column_bytes(s, at + i);
-            if (!flat->text[i]) return 0;
+            if (!flat->text[i]) return HF_NOMEM;
         }
     }
-    return 1;
+    return 0;
 }
 
 static int decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const char *key,
@@ -277,8 +276,9 @@ static int decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const 
 {
     struct hf__flat flat;
     const char *why = "a column of another type";
-    int rc = read_columns(s, at, &flat) ? hf__unflatten(&flat, row, &why) : HF_CORRUPT;
-    if (rc == HF_NOMEM) why = "out of memory";
+    int rc = read_columns(s, at, &flat);
+    if (!rc) rc = hf__unflatten(&flat, row, &why);
+    if (rc == HF_NOMEM) return hf_fail(err, rc, 0, "sqlite: %s '%s': out of memory", what, key);
     return rc ? hf_fail(err, rc, 0, "sqlite: %s '%s': the row is damaged: %s", what, key, why) : 0;
 }
 
@@ -304,7 +304,9 @@ static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
             bind_text(s, 1, key->text, key->len);
             rc = sqlite3_step(s);
         }
-        if (rc == SQLITE_ROW && !strcmp((const char *)sqlite3_column_text(s, 0), st->boot.id)) {
+        const char *boot = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "";
+        if (!boot) rc = SQLITE_NOMEM;
+        if (rc == SQLITE_ROW && !strcmp(boot, st->boot.id)) {
             st->offset_us = sqlite3_column_int64(s, 1);
             st->ceiling_us = sqlite3_column_int64(s, 2);
             return rc;
@@ -540,7 +542,11 @@ static int read_page(hf_store *st, const char *prefix, const char *after, struct
         const char *key = (const char *)sqlite3_column_text(s, 0);
         struct seen *to = &page[n];
         to->len = (size_t)sqlite3_column_bytes(s, 0);
-        if (!key || to->len >= HF_KEY_CAP || memchr(key, 0, to->len)) {
+        if (!key) {
+            sq = SQLITE_NOMEM;
+            break;
+        }
+        if (to->len >= HF_KEY_CAP || memchr(key, 0, to->len)) {
             rc = hf_fail(err, HF_CORRUPT, 0, "sqlite: list: a key that is none");
             break;
         }

@@ -281,10 +281,11 @@ static int ask_utf8(hf_store *st, int *ret)
     sqlite3_stmt *s = NULL;
     int sq = sqlite3_prepare_v2(st->db, "PRAGMA encoding", -1, &s, NULL);
     if (!sq) sq = sqlite3_step(s);
-    const unsigned char *text = sq == SQLITE_ROW ? sqlite3_column_text(s, 0) : NULL;
-    *ret = text && !strcmp((const char *)text, "UTF-8");
+    const char *text = sq == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "";
+    if (!text) sq = SQLITE_NOMEM;
+    *ret = text && !strcmp(text, "UTF-8");
     sqlite3_finalize(s);
-    return sq == SQLITE_ROW || sq == SQLITE_DONE ? 0 : sq;
+    return sq == SQLITE_ROW ? 0 : sq;
 }
 
 static int set_up(hf_store *st, const hf_url *url, hf_error *err)

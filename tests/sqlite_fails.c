@@ -1,0 +1,508 @@
+/*
+ * sqlite_fails.c - the n-th call of a function of SQLite's, or of the system, fails, for n = 1, 2,
+ * 3 ..., alone or with all that follow, in each way that it may: what the driver makes of it.
+ *
+ * This program defines the functions itself, so that it stands between the driver and the library.
+ * Whatever fails: the call says what that means, no transaction stays open, and what comes next
+ * works again.
+ */
+#undef _FORTIFY_SOURCE /* which has some of them inline */
+#include "said.h"
+#include "scratch.h"
+#include "test.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+static const hf_driver *drv;
+static const char *url_text;
+static sqlite3 *other; /* somebody else's connection */
+static int64_t clock_us;
+
+/* ---- what fails ---- */
+
+static const char *name_to_fail = "";
+static int nth, on, with, failed; /* the n-th call since, or all from it on; how; did it? */
+static int step_fails_with;       /* 0: it doesn't */
+static int inside;                /* the library, whose own calls don't fail */
+
+static int fails(const char *name)
+{
+    if (inside) return 0;
+    if (!strcmp(name, "sqlite3_step") && step_fails_with) return 1;
+    if (strcmp(name, name_to_fail) != 0) return 0;
+    if (--nth && !(on && nth < 0)) return 0;
+    failed = 1;
+    return 1;
+}
+
+static void arm(const char *name, int n, int all, int how)
+{
+    name_to_fail = name;
+    nth = n;
+    on = all;
+    with = how;
+    failed = 0;
+}
+
+static void disarm(void) { name_to_fail = ""; }
+
+/* NAME(PARAMS) gives FAILURE where it is to fail, and is what it was otherwise. */
+#define DEFINE(type, name, params, args, failure)  \
+    type name params;                              \
+    type name params                               \
+    {                                              \
+        static void *real;                         \
+        type(*as) params;                          \
+        if (fails(#name)) return failure;          \
+        if (!real) real = dlsym(RTLD_NEXT, #name); \
+        memcpy(&as, &real, sizeof as);             \
+        inside++;                                  \
+        type is_ = as args;                        \
+        inside--;                                  \
+        return is_;                                \
+    }
+
+DEFINE(int, sqlite3_step, (sqlite3_stmt * s), (s), step_fails_with ? step_fails_with : with)
+DEFINE(int, sqlite3_exec,
+       (sqlite3 * db, const char *sql, sqlite3_callback see, void *arg, char **why),
+       (db, sql, see, arg, why), with)
+DEFINE(int, sqlite3_prepare_v2,
+       (sqlite3 * db, const char *sql, int n, sqlite3_stmt **ret, const char **end),
+       (db, sql, n, ret, end), with)
+DEFINE(int, sqlite3_prepare_v3,
+       (sqlite3 * db, const char *sql, int n, unsigned how, sqlite3_stmt **ret, const char **end),
+       (db, sql, n, how, ret, end), with)
+DEFINE(int, sqlite3_busy_timeout, (sqlite3 * db, int ms), (db, ms), with)
+DEFINE(char *, sqlite3_str_finish, (sqlite3_str * s), (s), NULL)
+DEFINE(const unsigned char *, sqlite3_column_text, (sqlite3_stmt * s, int at), (s, at), NULL)
+DEFINE(int, sqlite3_threadsafe, (void), (), 0)
+DEFINE(int, sqlite3_db_readonly, (sqlite3 * db, const char *name), (db, name), 1)
+DEFINE(int, sqlite3_open_v2, (const char *path, sqlite3 **ret, int flags, const char *vfs),
+       (path, ret, flags, vfs), (*ret = NULL, with))
+DEFINE(int, eventfd, (unsigned n, int flags), (n, flags), (errno = with, -1))
+DEFINE(ssize_t, readlink, (const char *path, char *to, size_t n), (path, to, n), (errno = with, -1))
+DEFINE(char *, getcwd, (char *to, size_t n), (to, n),
+       with ? (errno = with, NULL) : (to[0] = '/', to[1] = 0, to))
+/* The file of the boot's name is empty; or its line is; or it isn't there. */
+DEFINE(FILE *, fopen64, (const char *path, const char *how), (path, how),
+       with > 0    ? (errno = with, NULL)
+       : with == 0 ? fopen("/dev/null", how)
+                   : tmpfile())
+DEFINE(char *, fgets, (char *to, int n, FILE *from), (to, n, from), (to[0] = '\n', to[1] = 0, to))
+DEFINE(int, sqlite3_system_errno, (sqlite3 * db), (db), with)
+
+/* Of another kind; of another device; or not to be had. */
+static int another(struct stat *s, int how)
+{
+    if (how > 0) errno = how;
+    if (how == 0) s->st_mode = S_IFCHR;
+    if (how < 0) s->st_dev++;
+    return how > 0 ? -1 : 0;
+}
+
+/* As they are called where files are large: stat64, statfs64. */
+int stat(const char *path, struct stat *s)
+{
+    static void *real;
+    int (*as)(const char *, struct stat *);
+    if (!real) real = dlsym(RTLD_NEXT, "stat64");
+    memcpy(&as, &real, sizeof as);
+    int rc = as(path, s);
+    return fails("stat") ? another(s, with) : rc;
+}
+
+int statfs(const char *path, struct statfs *s)
+{
+    static void *real;
+    int (*as)(const char *, struct statfs *);
+    if (!real) real = dlsym(RTLD_NEXT, "statfs64");
+    memcpy(&as, &real, sizeof as);
+    int rc = as(path, s);
+    if (!fails("statfs")) return rc;
+    s->f_type = with;
+    return with ? 0 : -1;
+}
+
+char *sqlite3_mprintf(const char *format, ...)
+{
+    va_list args;
+    if (fails("sqlite3_mprintf")) return NULL;
+    va_start(args, format);
+    char *text = sqlite3_vmprintf(format, args);
+    va_end(args);
+    return text;
+}
+
+/* ---- what is done ---- */
+
+static void writes(const char *sql)
+{
+    char *why = NULL;
+    if (sqlite3_exec(other, sql, NULL, NULL, &why)) fail_msg("%s: %s", sql, why);
+}
+
+static int opens(hf_store **ret)
+{
+    hf_url url;
+    memset(&err, 0, sizeof err);
+    int rc = hf_url_parse(url_text, &url, &err);
+    return rc ? rc : drv->open(&url, 60000, ret, &err);
+}
+
+static hf_store *opened(void)
+{
+    hf_store *st = NULL;
+    said(opens(&st), 0, NULL);
+    return st;
+}
+
+static const hf_party me = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
+static uint64_t rev; /* of the row that the operations begin with */
+
+static int get(hf_store *st)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = drv->get(st, &key, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int take(hf_store *st)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = drv->take(st, &key, &me, &row, &clock_us, &err);
+    if (!rev) rev = row.rev;
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int write_on(hf_store *st, uint64_t seen, int erases)
+{
+    hf_row row, cur;
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    row.done_us = 1;
+    row.rev = rev + 1;
+    int rc = drv->swap(st, &key, seen, erases ? NULL : &row, &cur, &clock_us, &err);
+    hf_row_clear(&row);
+    hf_row_clear(&cur);
+    return rc;
+}
+
+static int insert(hf_store *st) { return write_on(st, 0, 0); }
+static int update(hf_store *st) { return write_on(st, rev, 0); }
+static int erase(hf_store *st) { return write_on(st, rev, 1); }
+static int enter(hf_store *st) { return drv->enter(st, &key, 7, 1, NULL, &err); }
+static int sync_it(hf_store *st) { return drv->sync(st, &key, &err); }
+
+static int see(void *arg, const hf_rowkey *k, hf_row *row)
+{
+    (void)k;
+    *(int *)arg += row ? 1 : 100;
+    return 0;
+}
+
+static int list(hf_store *st)
+{
+    int seen = 0;
+    return drv->scan(st, "", see, &seen, &clock_us, &err);
+}
+
+static int hear(hf_store *st)
+{
+    hf_ear ear;
+    int rc = drv->listen(st, 0, NULL, 0, &ear, &err);
+    return rc ? rc : drv->watch(st, 0, &ear, 0, &err);
+}
+
+static void note(void *arg, int ok, const char *text)
+{
+    (void)text;
+    *(int *)arg += !ok;
+}
+
+static int inspect(hf_store *st)
+{
+    int flaws = 0;
+    said(drv->inspect(st, note, &flaws, &err), 0, NULL);
+    return flaws ? hf_fail(&err, HF_CORRUPT, 0, "the tables are damaged") : 0;
+}
+
+static int open_another(hf_store *st)
+{
+    hf_store *more = NULL;
+    (void)st;
+    int rc = opens(&more);
+    if (!rc) drv->close(more);
+    return rc;
+}
+
+static const struct op {
+    const char *name;
+    int (*run)(hf_store *st);
+    int is_there; /* is the row there before it? */
+    int good;     /* what it answers */
+} ops[] = {{"get", get, 1, 0},
+           {"take", take, 0, 0},
+           {"take what is held", take, 1, HF_CONFLICT},
+           {"insert", insert, 0, 0},
+           {"update", update, 1, 0},
+           {"erase", erase, 1, 0},
+           {"update what isn't there", update, 0, HF_CONFLICT},
+           {"enter", enter, 1, 0},
+           {"sync", sync_it, 1, 0},
+           {"list", list, 1, 0},
+           {"hear", hear, 1, 0},
+           {"inspect", inspect, 1, 0},
+           {"open", open_another, 1, 0}};
+
+static void prepare(const struct op *op, const char *sql)
+{
+    writes("DELETE FROM holdfast");
+    if (op->is_there) writes("INSERT INTO holdfast SELECT * FROM model");
+    if (sql) writes(sql);
+}
+
+/* ---- SQLite's codes ---- */
+
+static const struct way {
+    const char *function;
+    int with, code; /* what it fails with, and what that is to us */
+} ways[] = {
+    {"sqlite3_step", SQLITE_BUSY, HF_UNAVAILABLE},
+    {"sqlite3_step", SQLITE_LOCKED, HF_UNAVAILABLE},
+    {"sqlite3_step", SQLITE_INTERRUPT, HF_UNAVAILABLE},
+    {"sqlite3_step", SQLITE_PROTOCOL, HF_UNAVAILABLE},
+    {"sqlite3_step", SQLITE_READONLY, HF_DENIED},
+    {"sqlite3_step", SQLITE_PERM, HF_DENIED},
+    {"sqlite3_step", SQLITE_AUTH, HF_DENIED},
+    {"sqlite3_step", SQLITE_CANTOPEN, HF_UNAVAILABLE},
+    {"sqlite3_step", SQLITE_FULL, HF_FULL},
+    {"sqlite3_step", SQLITE_TOOBIG, HF_FULL},
+    {"sqlite3_step", SQLITE_CORRUPT, HF_CORRUPT},
+    {"sqlite3_step", SQLITE_NOTADB, HF_CORRUPT},
+    {"sqlite3_step", SQLITE_MISMATCH, HF_CORRUPT},
+    {"sqlite3_step", SQLITE_ERROR, HF_CORRUPT},
+    {"sqlite3_step", SQLITE_NOMEM, HF_NOMEM},
+    {"sqlite3_step", SQLITE_IOERR, HF_UNKNOWN},
+    {"sqlite3_step", SQLITE_DONE, HF_CORRUPT}, /* without the row that there always is */
+    {"sqlite3_exec", SQLITE_ERROR, HF_CORRUPT},
+    {"sqlite3_exec", SQLITE_FULL, HF_FULL},
+    {"sqlite3_exec", SQLITE_IOERR, HF_UNKNOWN},
+    {"sqlite3_prepare_v2", SQLITE_NOMEM, HF_NOMEM},
+    {"sqlite3_prepare_v2", SQLITE_ERROR, HF_CORRUPT},
+    {"sqlite3_prepare_v3", SQLITE_NOMEM, HF_NOMEM},
+    {"sqlite3_prepare_v3", SQLITE_CORRUPT, HF_CORRUPT},
+    {"sqlite3_busy_timeout", SQLITE_NOMEM, HF_NOMEM},
+    {"sqlite3_str_finish", 0, HF_NOMEM},
+    {"sqlite3_column_text", 0, HF_NOMEM},
+    {"sqlite3_mprintf", 0, HF_NOMEM},
+};
+
+/* A disk's error leaves open whether it was written: where nothing is, it is only away. And a
+   version that can't be read is no more than that nobody is woken. */
+static int may_say(const struct op *op, const struct way *way, int rc)
+{
+    if (rc == op->good) return 1;
+    if (op->run == hear) return rc == HF_UNAVAILABLE;
+    if (op->run == inspect) return rc == HF_CORRUPT;
+    if (op->run == open_another && way->with == SQLITE_DONE && rc == HF_UNAVAILABLE) return 1;
+    return rc == way->code || (way->code == HF_UNKNOWN && rc == HF_UNAVAILABLE);
+}
+
+/* The n-th call fails, for all n, once with what `sql` does before. */
+static int fail_each(const struct op *op, const struct way *way, int all, const char *sql)
+{
+    int n = 1;
+    for (;; n++) {
+        hf_store *st = opened();
+        prepare(op, sql);
+        memset(&err, 0, sizeof err);
+        arm(way->function, n, all, way->with);
+        int rc = op->run(st);
+        disarm();
+        const char *text = rc < 0 ? err.text : "something in words";
+        if (failed ? !may_say(op, way, rc) || strlen(text) < 10 : rc != op->good)
+            fail_msg("%s, %s %d fails with %d: %d, %s", op->name, way->function, n, way->with, rc,
+                     err.text);
+        /* What comes next works, and leaves the others room to write. */
+        if (get(st)) fail_msg("%s, %s %d: get: %s", op->name, way->function, n, err.text);
+        if (!sql) {
+            prepare(op, NULL);
+            rc = op->run(st);
+            if (rc != op->good && !(op->run == sync_it && way->with == SQLITE_IOERR))
+                fail_msg("%s, %s %d, then: %d, %s", op->name, way->function, n, rc, err.text);
+        }
+        drv->close(st);
+        if (!failed) return n - 1;
+    }
+}
+
+static void calls_fail(void **state)
+{
+    (void)state;
+    int sum = 0;
+    for (size_t o = 0; o < COUNT(ops); o++)
+        for (size_t w = 0; w < COUNT(ways); w++)
+            for (int all = 0; all < 2; all++) sum += fail_each(&ops[o], &ways[w], all, NULL);
+    if (sum < 1000) fail_msg("only %d calls", sum);
+}
+
+/* What is missing can't be made again. */
+static void what_was_dropped_isnt_made(void **state)
+{
+    (void)state;
+    static const char *const drop[] = {"DROP TABLE holdfast",
+                                       "UPDATE holdfast_clock SET boot = 'another'"};
+    int sum = 0;
+    for (size_t o = 0; o < COUNT(ops); o++)
+        for (size_t w = 0; w < COUNT(ways); w++) {
+            const struct op *op = &ops[o];
+            /* Of those that don't change something by it. */
+            if (op->good || op->run == inspect || op->run == enter) continue;
+            if (!strcmp(ways[w].function, "sqlite3_step") && ways[w].with != SQLITE_FULL) continue;
+            struct op bare = *op;
+            bare.is_there = 0;
+            if (op->run == update || op->run == erase) bare.good = HF_CONFLICT;
+            sum += fail_each(&bare, &ways[w], 1, drop[w % 2]);
+        }
+    if (sum < 100) fail_msg("only %d calls", sum);
+}
+
+/* ---- the system ---- */
+
+/* What the system said of a file that can't be opened. */
+static void what_the_system_said_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        int sys, code;
+    } codes[] = {{EACCES, HF_DENIED},   {EPERM, HF_DENIED},    {EROFS, HF_DENIED},
+                 {ENOTDIR, HF_INVALID}, {EISDIR, HF_INVALID},  {ENAMETOOLONG, HF_INVALID},
+                 {ENOSPC, HF_FULL},     {EDQUOT, HF_FULL},     {EFBIG, HF_FULL},
+                 {ENOMEM, HF_NOMEM},    {EIO, HF_UNAVAILABLE}, {0, HF_UNAVAILABLE}};
+    for (size_t i = 0; i < COUNT(codes); i++) {
+        hf_store *st = opened();
+        step_fails_with = SQLITE_CANTOPEN;
+        arm("sqlite3_system_errno", 1, 1, codes[i].sys);
+        int rc = get(st);
+        disarm();
+        step_fails_with = 0;
+        if (rc != codes[i].code) fail_msg("%s: %d, %s", strerror(codes[i].sys), rc, err.text);
+        said(rc, rc, codes[i].sys ? strerror(codes[i].sys) : "get 'k'");
+        said(get(st), 0, NULL);
+        drv->close(st);
+    }
+}
+
+/* What opening makes of each of them. */
+static void opening_fails(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *function;
+        int with, code;
+        const char *says;
+    } cases[] = {
+        {"sqlite3_open_v2", SQLITE_NOMEM, HF_NOMEM, "out of memory"},
+        {"sqlite3_threadsafe", 0, HF_UNSUPPORTED, "without threads"},
+        {"sqlite3_db_readonly", 0, HF_DENIED, "only be read"},
+        {"eventfd", EMFILE, HF_UNAVAILABLE, "Too many open files"},
+        {"fopen64", EMFILE, HF_UNAVAILABLE, "Too many open files"},
+        {"fopen64", ENFILE, HF_UNAVAILABLE, "Too many open files in system"},
+        {"fopen64", ENOMEM, HF_UNAVAILABLE, "Cannot allocate memory"},
+        {"fopen64", ENOENT, HF_UNSUPPORTED, "can't tell this boot"},
+        {"fopen64", 0, HF_UNSUPPORTED, "can't tell this boot"},
+        {"fgets", 0, HF_UNSUPPORTED, "can't tell this boot"},
+        {"readlink", ENOENT, HF_UNSUPPORTED, "another time namespace"},
+        {"statfs", 0, HF_UNSUPPORTED, "its filesystem isn't known"},
+        {"statfs", 0x6969, HF_UNSUPPORTED, "its filesystem isn't known"},
+        {"stat", EACCES, HF_UNAVAILABLE, "Permission denied"},
+        {"stat", 0, HF_INVALID, "no regular file"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        arm(cases[i].function, 1, 0, cases[i].with);
+        int rc = opens(&st);
+        disarm();
+        if (rc != cases[i].code || !strstr(err.text, cases[i].says))
+            fail_msg("%s: %d, %s", cases[i].says, rc, err.text);
+        drv->close(opened());
+    }
+}
+
+/* A relative name becomes one from anywhere, or is refused. */
+static void relative_names(void **state)
+{
+    (void)state;
+    hf_url url;
+    said(hf_url_parse("sqlite:x.db", &url, &err), 0, NULL);
+    arm("getcwd", 1, 0, ERANGE);
+    said(drv->resolve(&url, &err), HF_INVALID, "too long");
+    arm("getcwd", 1, 0, EACCES);
+    said(drv->resolve(&url, &err), HF_UNAVAILABLE, "Permission denied");
+    arm("getcwd", 1, 0, 0);
+    said(drv->resolve(&url, &err), 0, NULL);
+    disarm();
+    assert_string_equal(url.path, "/x.db");
+    said(hf_url_parse("sqlite:", &url, &err), 0, NULL);
+    said(drv->resolve(&url, &err), 0, NULL);
+    assert_string_equal(url.path, "");
+    memset(url.path, 'x', sizeof url.path - 1);
+    url.path[sizeof url.path - 1] = 0;
+    said(drv->resolve(&url, &err), HF_INVALID, "too long");
+}
+
+/* Another file in its place isn't written to, and nobody is told that what was there is gone. */
+static void a_replaced_file_is_another_world(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < COUNT(ops); o++)
+        for (int how = -1; how < 2; how++) {
+            if (ops[o].run == hear || ops[o].run == inspect || ops[o].run == open_another) continue;
+            if (ops[o].run == sync_it) continue;
+            hf_store *st = opened();
+            prepare(&ops[o], NULL);
+            arm("stat", 1, 1, how ? how : ENOENT);
+            int rc = ops[o].run(st);
+            disarm();
+            if (rc != HF_CORRUPT) fail_msg("%s: %d, %s", ops[o].name, rc, err.text);
+            said(rc, HF_CORRUPT, "removed or replaced");
+            drv->close(st);
+        }
+}
+
+int main(void)
+{
+    url_text = scratch("sqlite:@");
+    drv = hf__driver("sqlite", &err);
+    if (!url_text || !drv || hf_key_make("k", &key, &err)) {
+        printf("Bail out! %s\n", err.text);
+        return 1;
+    }
+    hf_store *st = opened();
+    if (sqlite3_open(strchr(url_text, ':') + 1, &other) || take(st)) return 1;
+    drv->close(st);
+    writes("PRAGMA synchronous = OFF; CREATE TABLE model AS SELECT * FROM holdfast;"
+           "CREATE TABLE holdfast_enter (key TEXT, token INTEGER)");
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_fail),
+        cmocka_unit_test(what_was_dropped_isnt_made),
+        cmocka_unit_test(what_the_system_said_counts),
+        cmocka_unit_test(opening_fails),
+        cmocka_unit_test(relative_names),
+        cmocka_unit_test(a_replaced_file_is_another_world),
+    };
+    int failed_tests = TEST_MAIN(tests);
+    sqlite3_close(other);
+    return failed_tests;
+}
