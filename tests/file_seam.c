@@ -42,6 +42,7 @@ static void see_wake(struct hf__client *c, _Atomic uint32_t *word, int n)
 static int see_probe(struct hf__client *c, int64_t byte)
 {
     uint32_t slot = (uint32_t)((byte - HF_BYTE_SESSION) % 65536);
+    if (seam.probe_error) return -seam.probe_error;
     for (int i = 0; i < SEAM_CLIENTS; i++) {
         const struct seam_client *other = &seam.client[i];
         if (other->st && hf__client_of(other->st) != c && other->slot == slot && !other->dead)
@@ -52,7 +53,8 @@ static int see_probe(struct hf__client *c, int64_t byte)
 
 static int see_take_slot(struct hf__client *c, uint32_t slot)
 {
-    if (see_probe(c, HF_BYTE_SESSION + slot)) return 0;
+    int taken = see_probe(c, HF_BYTE_SESSION + slot);
+    if (taken) return taken < 0 ? taken : 0;
     seam.client[seam.running].slot = slot;
     return 1;
 }
@@ -67,14 +69,14 @@ static int see_sync(struct hf__client *c)
 {
     (void)c;
     if (seam.on_sync) seam.on_sync(seam.arg);
-    return 0;
+    return seam.sync_error;
 }
 
 static int see_same_file(struct hf__client *c, const char **ret_why)
 {
     (void)c;
-    *ret_why = NULL;
-    return 0;
+    *ret_why = seam.gone;
+    return seam.gone != NULL;
 }
 
 static const struct hf__file_env env = {

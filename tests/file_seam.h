@@ -36,6 +36,9 @@ struct seam_world {
     void (*on_step)(void *arg); /* before each access; NULL: nothing */
     void (*on_sync)(void *arg);
     void *arg;
+    /* What the system answers from now on. */
+    const char *gone; /* the file is, as this says */
+    int sync_error, probe_error;
 };
 extern struct seam_world seam;
 

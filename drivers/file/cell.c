@@ -172,7 +172,7 @@ static int settle_intent(const struct hf__op *op)
     uint64_t where = HF_LOAD("intent.word", &a->intent_word), at = hf__unseal(where) * 8;
     uint64_t link = HF_LOAD("intent.link", &a->intent_link);
     if (!hf__sealed(bump) || !hf__sealed(where) || !hf__sealed(link) || at < HF_AT_BUCKETS ||
-        (at >= HF_AT_HEAP && reach(op, at / HF_LINE, 1)))
+        (at >= HF_AT_HEAP && reach(op, at / HF_LINE, 1)) || reach(op, hf__unseal(bump), 1))
         return hf__damaged(op, &a->intent_bump, "the intent of an allocation");
     _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(op->c->base + at);
     if (HF_LOAD("intent.done", word) != link || HF_BUG == 7) {
