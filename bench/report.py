@@ -1,4 +1,4 @@
-"""bench/report: the table and the plots of kept results."""
+"""bench/report: the table and the plots of kept results; or the plots of bench/sim's numbers."""
 import json
 import os
 import sys
@@ -75,29 +75,63 @@ def on_stores(folder, numbers, what, title, base_of):
                 'round trips of a bare write beside it (medians)', found)
 
 
-def lines(folder, name, title, labels, found):
-    """found: {text: [(x, y)]}, both axes logarithmic. labels: of x and y."""
+def draw(axes, labels, found):
+    """found: {text: [(x, y)]}, both axes logarithmic. labels: of x and y. False: there is none."""
     found = {text: [(x, y) for x, y in points if y > 0] for text, points in found.items()}
     found = {text: points for text, points in found.items() if len(points) > 1}
-    if not found:
-        return None
-    figure, axes = pyplot.subplots(figsize=(7.5, 4))
     for n, (text, points) in enumerate(found.items()):
         axes.plot(*zip(*points), marker='osv^Dx'[n % 6], markersize=4, linewidth=1.2, label=text)
     axes.set_xscale('log')
     axes.set_yscale('log')
     axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
-    axes.set_title(title, loc='left', fontsize=10)
+    axes.set_title(labels[1], loc='left', fontsize=10)
+    return bool(found)
+
+
+def lines(folder, name, labels, found):
+    figure, axes = pyplot.subplots(figsize=(7.5, 4))
+    if not draw(axes, labels, found):
+        pyplot.close(figure)
+        return None
     axes.legend(fontsize=8, frameon=False, loc='center left', bbox_to_anchor=(1, 0.5))
     return save(figure, folder, name)
+
+
+# Of a point of bench/sim's.
+SIMULATED = [('handover, median, ms', lambda x: x['handover_p50_ms']),
+             ('requests a second', lambda x: x['ops_per_s']),
+             ('longest wait / median', lambda x: x['wait_max_ms'] / (x['wait_p50_ms'] or 1e9))]
+LOCKS = {'told': 'redis:', 'bell': 'postgres:', 'poll': 'sqlite:', 'redis-py': 'redis-py',
+         'redlock': 'node-redlock', 'redsync': 'redsync'}
+SIM_PLOTS = [('one-key', 'crowd', 'one key, within a data centre'),
+             ('one-key-world', 'world', 'one key, from five regions'),
+             ('many-keys', 'keys', '10,000 keys, from five regions')]
+
+
+def simulated(folder, kept):
+    """Handover, what the store has to do, fairness, by the number of clients."""
+    for name, table, title in SIM_PLOTS:
+        found = {}
+        for point in kept[table]:
+            text = LOCKS[point['how']]
+            if table == 'keys':
+                text += ', Zipf' if point['zipf'] else ', uniform'
+            found.setdefault(text, []).append(point)
+        figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.8))
+        for axes, (label, value) in zip(panels, SIMULATED):
+            draw(axes, ('clients', label), {text: [(x['clients'], value(x)) for x in points]
+                                            for text, points in found.items()})
+        figure.suptitle(title, x=0.01, ha='left', fontsize=10)
+        panels[-1].legend(fontsize=8, frameon=False, loc='center left', bbox_to_anchor=(1, 0.5))
+        save(figure, folder, name)
+    return 0
 
 
 def by_clients(folder, numbers, what, title):
     found = {f'{store}:': [(n, numbers[f'{store}: {what} {n}']['p50']) for n in CLIENTS
                            if f'{store}: {what} {n}' in numbers] for store in ('file', *STORES)}
-    return lines(folder, 'clients-' + what.split()[0], title, ('processes', 'pairs a second'),
-                 found)
+    return lines(folder, 'clients-' + what.split()[0],
+                 ('processes', f'pairs a second, {title}'), found)
 
 
 def limits(folder, numbers):
@@ -154,6 +188,8 @@ def main():
     folder = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.abspath(path))
     with open(path, encoding='utf-8') as file:
         kept = json.load(file)
+    if 'parts' not in kept:
+        return simulated(folder, kept)
     numbers = {name: number for part in kept['parts'].values()
                for name, number in part['numbers'].items()}
     rows = figures(numbers)

@@ -44,8 +44,19 @@ def check(good, what):
     print(f'{"ok" if good else "not ok"} {points} - {what}')
 
 
-def report(folder):
-    done = subprocess.run([os.path.join(HERE, '..', 'bench', 'report'), SAMPLE, folder],
+def marks_in(svg):
+    """Where each mark stands, to the pixel or so."""
+    used = xml.dom.minidom.parseString(svg).getElementsByTagName('use')
+    return [(round(float(mark.getAttribute('x') or 0)), round(float(mark.getAttribute('y') or 0)))
+            for mark in used]
+
+
+SIMULATED = os.path.join(HERE, '..', 'bench', 'results', 'sim')
+SIM_PLOTS = ['many-keys', 'one-key', 'one-key-world']
+
+
+def report(folder, numbers=SAMPLE):
+    done = subprocess.run([os.path.join(HERE, '..', 'bench', 'report'), numbers, folder],
                           capture_output=True, text=True, check=False)
     print(''.join(f'# {line}\n' for line in done.stderr.splitlines()), end='')
     check(done.returncode == 0, 'it makes a report')
@@ -60,6 +71,26 @@ def text_in(svg):
     texts = xml.dom.minidom.parseString(svg).getElementsByTagName('text')
     return [''.join(node.data for node in text.childNodes if node.nodeType == node.TEXT_NODE)
             for text in texts]
+
+
+def simulated():
+    """The plots of the simulation that are kept are those of the numbers that are."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = report(folder, os.path.join(SIMULATED, 'numbers.json'))
+    check(set(found) == {f'{p}.{k}' for p in SIM_PLOTS for k in ('svg', 'png')},
+          f'nothing but {SIM_PLOTS}')
+    for name in SIM_PLOTS:
+        with open(os.path.join(SIMULATED, f'{name}.svg'), 'rb') as file:
+            kept = file.read()
+        # Another processor may round the last digit of a coordinate.
+        check(text_in(found[f'{name}.svg']) == text_in(kept) and
+              marks_in(found[f'{name}.svg']) == marks_in(kept), f'{name}.svg is kept as it is made')
+        check({'handover, median, ms', 'requests a second', 'longest wait / median'} <=
+              set(text_in(kept)), f'{name}.svg shows handover, requests, fairness')
+    with open(os.path.join(HERE, '..', 'doc', 'sizing.md'), encoding='utf-8') as file:
+        page = file.read()
+    check(all(f'(../bench/results/sim/{name}.svg)' in page for name in SIM_PLOTS),
+          'doc/sizing.md shows them')
 
 
 def main():
@@ -82,6 +113,7 @@ def main():
           'redis:' in text_in(found['clients-own.svg']) and
           'Holdfast, file:' in text_in(found['pairs.svg']), 'plots whose words are text')
     check(found == again, 'the same results make the same files')
+    simulated()
     print(f'1..{points}')
     return 1 if failures else 0
 
