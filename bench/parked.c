@@ -22,13 +22,15 @@
 enum { KEYS_CAP = 100000, HANDLES_CAP = 100 };
 
 static const char *url;
+static pid_t run;
 static hf_lock *held[KEYS_CAP];
 static long served; /* atomic */
 
+/* On a server those of an earlier run may still be held. */
 static const char *key_of(long i)
 {
-    static char key[32];
-    snprintf(key, sizeof key, "parked/%ld", i);
+    static char key[64];
+    snprintf(key, sizeof key, "parked/%d/%ld", (int)run, i);
     return key;
 }
 
@@ -197,6 +199,7 @@ int main(int argc, char **argv)
 {
     if (argc != 7) bench_die("usage: parked URL WAITS KEYS HANDLES SECONDS serve|leave");
     url = argv[1];
+    run = getpid();
     long n = bench_number(argv[2], 1, 10000000), keys = bench_number(argv[3], 1, KEYS_CAP);
     long handles = bench_number(argv[4], 1, HANDLES_CAP), seconds = bench_number(argv[5], 1, 600);
     int private = !strncmp(url, "mem:", 4), leave = !strcmp(argv[6], "leave"), fd = -1;
