@@ -193,8 +193,9 @@ def disk(table):
         table.ratio(f'{store}: an event begun and marked', f'{on} once', beside, f'{on} raw')
 
 
-def figures(found):
+def figures(found, *more):
     table = Table(found)
-    for part in (pairs, processes, parked, keys, clients, python, disk, stores, waiting):
+    for part in (pairs, processes, parked, keys, clients, python, disk, stores, waiting,
+                 *more):
         part(table)
     return table.rows

@@ -7,6 +7,7 @@ import matplotlib
 matplotlib.use('Agg')
 from matplotlib import pyplot    # noqa: E402  (the backend comes first)
 
+import contended    # noqa: E402
 from figures import CLIENTS, SILENT, STORES, amount, figures, reached    # noqa: E402
 
 OURS, OTHERS, LIMIT = '#1b6ca8', '#9aa5b1', '#d08c2e'
@@ -150,6 +151,54 @@ def limits(folder, numbers):
                 'microseconds (median)', found)
 
 
+def one_place(axes, numbers, place):
+    """Handovers among more and more: medians, and lines up to the 99th of a hundred."""
+    greys = iter([('#52606d', 's'), ('#9aa5b1', '^'), ('#cbd2d9', 'v'), ('#d08c2e', 'D')])
+    for name in contended.PLACES[place]:
+        colour, mark = (OURS, 'o') if name == contended.OURS else next(greys)
+        found = [(n, numbers[of]) for n in contended.AMONG
+                 for of in [f'{place}: {name} among {n}: handover'] if of in numbers]
+        if not found:
+            continue
+        above = [max(0, number['p99'] - number['p50'])
+                 if number['n'] >= contended.ENOUGH['p99'] else 0 for _, number in found]
+        axes.errorbar([n for n, _ in found], [number['p50'] for _, number in found],
+                      [[0] * len(found), above], color=colour, marker=mark, markersize=4,
+                      linewidth=1, capsize=2, label=name)
+    axes.set_xscale('log', base=2)
+    axes.set_yscale('log')
+    axes.set_xticks(contended.AMONG, [str(n) for n in contended.AMONG])
+    axes.set_title(place, loc='left', fontsize=9)
+    axes.legend(fontsize=6, frameon=False)
+
+
+def among(folder, numbers):
+    places = [place for place in contended.PLACES
+              if any(name.startswith(f'{place}: {contended.OURS} among') for name in numbers)]
+    if not places:
+        return None
+    columns = min(4, len(places))
+    rows = -(-len(places) // columns)
+    figure, all_axes = pyplot.subplots(rows, columns, squeeze=False, sharey=True,
+                                       figsize=(max(7.5, 2.5 * columns), 0.6 + 2.4 * rows))
+    for axes, place in zip(all_axes.flat, places):
+        one_place(axes, numbers, place)
+    for axes in list(all_axes.flat)[len(places):]:
+        axes.set_axis_off()
+    figure.suptitle('from one\'s giving up to the next one\'s having it, among 2, 8 and 64 '
+                    '(microseconds; median, and up to p99)', fontsize=10, x=0.01, ha='left')
+    return save(figure, folder, 'contended')
+
+
+def of_all(folder, numbers, name, title, label, of, quantile):
+    """The same number of each who takes part."""
+    return bars(folder, name, title, label,
+                [(f'{place}: {who}', max(numbers[found][quantile], LEAST),
+                  OURS if who == contended.OURS else OTHERS)
+                 for place, names in contended.PLACES.items() for who in names
+                 for found in [f'{place}: {who}{of}'] if found in numbers])
+
+
 def plots(folder, numbers, rows):
     def bare(store, prefix):
         raw = f'{store}: {prefix}raw'
@@ -165,6 +214,11 @@ def plots(folder, numbers, rows):
              limits(folder, numbers),
              by_clients(folder, numbers, 'own keys', 'all at once, each on a key of its own'),
              by_clients(folder, numbers, 'one key', 'all at once, on one key'),
+             among(folder, numbers),
+             of_all(folder, numbers, 'fairness', 'among 64 who want it all the time',
+                    'longest wait (medians of all waits)', ' among 64: longest', 'max'),
+             of_all(folder, numbers, 'died', 'from a holder\'s SIGKILL to the next (leases of 1 s)',
+                    'milliseconds (median)', ': died', 'p50'),
              bars(folder, 'targets', 'measured, as a part of the target', 'target = 1',
                   [(text, max(part, LEAST), colour) for text, part, colour in goals], line=1)]
     return [name for name in drawn if name]
@@ -183,6 +237,14 @@ def write(path, lines):
         file.write('\n'.join(lines) + '\n')
 
 
+def many(numbers):
+    """The table of those who want one key."""
+    rows = contended.table(numbers)
+    return ['', *('| ' + ' | '.join(row) + ' |'
+                  for row in (contended.HEADS, ['---'] + ['--:'] * (len(contended.HEADS) - 1),
+                              *rows))] if rows else []
+
+
 def main():
     path = sys.argv[1]
     folder = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.abspath(path))
@@ -192,7 +254,7 @@ def main():
         return simulated(folder, kept)
     numbers = {name: number for part in kept['parts'].values()
                for name, number in part['numbers'].items()}
-    rows = figures(numbers)
+    rows = figures(numbers, contended.figures)
     os.makedirs(folder, exist_ok=True)
     drawn = plots(folder, numbers, rows)
     days = sorted({part['when'] for part in kept['parts'].values()})
@@ -205,7 +267,7 @@ def main():
         '',
         *(f'![{name}]({name}.svg)' for name in drawn), '',
         '| work | measured | beside it | ratio | target | |', '|---|--:|---|--:|--:|---|',
-        *('| ' + ' | '.join(text_of(row)) + ' |' for row in rows)])
+        *('| ' + ' | '.join(text_of(row)) + ' |' for row in rows), *many(numbers)])
     write(os.path.join(folder, 'figures.tsv'), ['\t'.join(rows[0]._fields if rows else [])] + [
         '\t'.join('' if field is None else f'{field:.6g}' if isinstance(field, float) else
                   str(field) for field in row) for row in rows])

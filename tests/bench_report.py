@@ -30,10 +30,15 @@ ROWS = ['| file: acquire+release | 50 ns | flock(2) 1000 ns | 0.05 x | ≤ 0.12 
         '| redis: 10,000 waits, threads | 2 |  |  |  |  |',
         '| redis: 10,000 waits, connections | 3 |  |  |  |  |',
         '| redis: 10,000 waits, bytes for each | 1049 B |  |  |  |  |',
-        '| file: an event begun and marked | 300 us | a write on disk 100 us | 3.00 x |  |  |']
+        '| file: an event begun and marked | 300 us | a write on disk 100 us | 3.00 x |  |  |',
+        '| redis: handover among 8 | 250 us | redis-py 50000 us | 0.01 x |  |  |',
+        '| redis: holder killed to next, with a lease of 1 s | 800 ms |  |  |  |  |',
+        '| redis: the same | 800 ms | redis-py 1000 ms | 0.80 x |  |  |',
+        '| redis: Holdfast | 8 | 250 us | 400 us | 12.3 ms | 3000 | 1234 | 1 % | 5 ms | 3.50 x |',
+        '| redis: redis-py | 8 | 50 ms | - | - | 150 | 1234 | 1 % | 5 ms | 3.50 x |']
 LINE = 'redis: acquire+release\t90\tus\ta write\t45\tus\t2\t2.2'
-PLOTS = ['clients-one', 'clients-own', 'limits', 'pairs', 'stores-acquire', 'stores-handover',
-         'targets']
+PLOTS = ['clients-one', 'clients-own', 'contended', 'died', 'fairness', 'limits', 'pairs',
+         'stores-acquire', 'stores-handover', 'targets']
 points = failures = 0
 
 
@@ -111,6 +116,8 @@ def main():
     check('redis: Holdfast' in text_in(found['stores-acquire.svg']) and
           'etcd: a write on disk' in text_in(found['limits.svg']) and
           'redis:' in text_in(found['clients-own.svg']) and
+          'redis-py' in text_in(found['contended.svg']) and
+          'redis: redis-py' in text_in(found['died.svg']) and
           'Holdfast, file:' in text_in(found['pairs.svg']), 'plots whose words are text')
     check(found == again, 'the same results make the same files')
     simulated()

@@ -14,12 +14,12 @@ type etcdClient struct {
     with *concurrency.Session
 }
 
-func etcdPeer(server string) peer {
+func etcdPeer(server string, lease time.Duration) peer {
     where, err := url.Parse(server)
     must(err)
     to, err := clientv3.New(clientv3.Config{Endpoints: []string{where.Host}})
     must(err)
-    with, err := concurrency.NewSession(to, concurrency.WithTTL(30))
+    with, err := concurrency.NewSession(to, concurrency.WithTTL(int(lease.Seconds())))
     must(err)
     return etcdClient{to, with}
 }

@@ -3,6 +3,7 @@
 //
 //    peers redsync SOCKET ROUNDS ROUND_MS HANDOVERS     prints a JSON object a line
 //    peers etcd URL ROUNDS ROUND_MS HANDOVERS
+//    peers redsync|etcd SERVER LEASE_MS                 competes (contend.go)
 package main
 
 import (
@@ -89,13 +90,25 @@ func handover(p peer, n int) {
 }
 
 func main() {
-    if len(os.Args) != 3 && len(os.Args) != 6 {
-        log.Fatal("usage: peers redsync|etcd SERVER ROUNDS ROUND_MS HANDOVERS")
+    if len(os.Args) != 3 && len(os.Args) != 4 && len(os.Args) != 6 {
+        log.Fatal("usage: peers redsync|etcd SERVER LEASE_MS | ROUNDS ROUND_MS HANDOVERS")
     }
-    peers := map[string]func(string) peer{"redsync": redsyncPeer, "etcd": etcdPeer}
-    p := peers[os.Args[1]](os.Args[2])
-    if len(os.Args) == 3 {
+    lease := 30 * time.Second
+    if len(os.Args) == 4 {
+        ms, err := strconv.Atoi(os.Args[3])
+        must(err)
+        if ms > 0 {
+            lease = time.Duration(ms) * time.Millisecond
+        }
+    }
+    peers := map[string]func(string, time.Duration) peer{"redsync": redsyncPeer, "etcd": etcdPeer}
+    p := peers[os.Args[1]](os.Args[2], lease)
+    switch len(os.Args) {
+    case 3:
         want(p)
+        return
+    case 4:
+        compete(p)
         return
     }
     var numbers [3]int

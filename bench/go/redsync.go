@@ -3,6 +3,7 @@ package main
 import (
     "context"
     "log"
+    "math"
     "time"
 
     "github.com/go-redsync/redsync/v4"
@@ -11,18 +12,20 @@ import (
 )
 
 type redsyncClient struct {
-    to *redis.Client
-    by *redsync.Redsync
+    to    *redis.Client
+    by    *redsync.Redsync
+    lease time.Duration
 }
 
-func redsyncPeer(socket string) peer {
+func redsyncPeer(socket string, lease time.Duration) peer {
     to := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
-    return redsyncClient{to, redsync.New(goredis.NewPool(to))}
+    return redsyncClient{to, redsync.New(goredis.NewPool(to)), lease}
 }
 
-// With the pauses that it has unless told otherwise: 50 to 250 ms.
+// With the pauses that it has unless told otherwise: 50 to 250 ms; but it never gives up.
 func (c redsyncClient) lock(key string) func() {
-    mutex := c.by.NewMutex("peer:"+key, redsync.WithExpiry(30*time.Second))
+    mutex := c.by.NewMutex("peer:"+key, redsync.WithExpiry(c.lease),
+        redsync.WithTries(math.MaxInt32))
     must(mutex.Lock())
     return func() {
         if ok, err := mutex.Unlock(); err != nil || !ok {
