@@ -193,19 +193,20 @@ static const char *longest_keys(struct hf__conform *cfm)
 static const char *colliding_keys(struct hf__conform *cfm)
 {
     char text[COLLIDING][16];
-    const char *name[COLLIDING];
+    const char *why = NULL;
     uint64_t want = 0;
     int found = 0;
-    for (unsigned i = 0; found < COLLIDING; i++) {
+    /* Each as soon as it is found: a store that takes none needn't be looked for any others. */
+    for (unsigned i = 0; found < COLLIDING && !why; i++) {
         char key[HF_KEY_CAP];
         snprintf(text[found], sizeof text[found], "c%u", i);
         uint64_t hash = hf__con_key(cfm, key, text[found]).hash;
         if (!i) want = hash;
         if ((hash ^ want) & 0xffff) continue;
-        name[found] = text[found];
-        found++;
+        why = store_named(cfm, text[found++]);
     }
-    return all_apart(cfm, name, COLLIDING);
+    for (int i = 0; i < found && !why; i++) why = check_named(cfm, text[i]);
+    return why;
 }
 
 void hf__con_await_clock(struct hf__conform *cfm, const hf_rowkey *key, uint64_t rev)
