@@ -173,7 +173,7 @@ static void go_deaf(hf *h)
     }
 }
 
-enum { WATCH_CAP = 1024 };
+enum { WATCH_CAP = 16384 }; /* waits for more keys look by themselves, four times a second */
 
 /* Listens for those who wait. 0: *ear; else nobody is told of anything. Under the mutex, dropped
    where the store may block. */

@@ -13,6 +13,8 @@ static const int64_t STAGGER_US = 500000; /* how much later each place notices t
 static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
 static const int64_t SOONEST_US = 2000;    /* between two looks */
 enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
+/* Those look together, for the pump goes through all of its waits each time it wakes up. */
+static const int64_t HEARD_TICK_US = 100000;
 enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
 static const int64_t AWAY_CAP_US =
     15000000; /* how long an endless wait bears a store that's away */
@@ -260,8 +262,8 @@ static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
         if (!rc) hf__kick_tender(h, w->notice_at_us);
     } else {
         /* What it was told of before this look, the look has seen. */
-        w->look_at_us =
-            hf__min64(end, hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : poll_us(h)));
+        int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : poll_us(h));
+        w->look_at_us = hf__min64(end, w->heard ? look - look % HEARD_TICK_US : look);
     }
     pthread_mutex_unlock(&h->mu);
 }

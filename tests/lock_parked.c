@@ -149,11 +149,55 @@ static void many_parked_on_their_own_keys(void **state)
     park(n, n);
 }
 
+/* Who is told of changes looks seldom, also where one process waits for very many keys. */
+static void many_listened_for(void **state)
+{
+    enum { KEYS = 3000 };
+    (void)state;
+    static hf_lock *l[KEYS];
+    static hf_wait *w[KEYS];
+    char key[64];
+    if (!getenv("HOLDFAST_TEST_MANY")) return; /* elsewhere it takes long, or nobody is told */
+    hf *holder = suite_open(), *h = suite_open();
+    memset(&parked, 0, sizeof parked);
+    hf_options long_lease = HF_OPTIONS_INIT;
+    long_lease.lease_ms = 3600000; /* an end that is near would be looked at */
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "listened/%d/%d", (int)getpid(), i);
+        OK(hf_acquire(holder, key, &long_lease, &l[i], &suite_error));
+    }
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "listened/%d/%d", (int)getpid(), i);
+        OK(hf_acquire_start(h, key, NULL, release_at_once, NULL, &w[i], &suite_error));
+    }
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "listened/%d/%d", (int)getpid(), i);
+        suite_await_waiters(holder, key, 1);
+    }
+    /* Each looks once more when it is listened for, and then every five seconds or so: there is a
+       time in which they are few. */
+    uint64_t ops = 0;
+    for (int64_t end = suite_ms() + 60000;;) {
+        int64_t since = suite_ms();
+        ops = requests(h);
+        usleep(2000000);
+        ops = (requests(h) - ops) * 1000 / (uint64_t)(suite_ms() - since);
+        if (ops <= KEYS / 3) break;
+        if (suite_ms() > end) fail_msg("%d waits: %d requests a second", KEYS, (int)ops);
+    }
+    for (int i = 0; i < KEYS; i++) hf_wait_free(w[i]);
+    for (int i = 0; i < KEYS; i++) OK(hf_release(l[i], &suite_error));
+    assert_int_equal(parked.bad, KEYS); /* given up, all of them */
+    hf_close(h);
+    hf_close(holder);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_thousand_parked_on_one_key),
         cmocka_unit_test(many_parked_on_their_own_keys),
+        cmocka_unit_test(many_listened_for),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_parked");
 }

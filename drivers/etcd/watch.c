@@ -210,16 +210,32 @@ static int deaf(hf_store *st, const char *why, hf_error *err)
     return hf_fail(err, HF_UNAVAILABLE, 0, "etcd: listen: %s", why);
 }
 
+/* Does a stream watch it? They are asked for in the order in which streams have them, mostly:
+   next[k] is what comes next in stream k. */
+static int watched(const struct hf__et_ear *ear, uint64_t hash, size_t next[STREAMS])
+{
+    for (int k = 0; k < STREAMS; k++) {
+        const struct stream *s = &ear->stream[k];
+        if (!s->curl || next[k] >= s->n || s->hash[next[k]] != hash) continue;
+        next[k]++;
+        return 1;
+    }
+    for (int k = 0; k < STREAMS; k++)
+        for (size_t i = 0; ear->stream[k].curl && i < ear->stream[k].n; i++)
+            if (ear->stream[k].hash[i] == hash) {
+                next[k] = i + 1;
+                return 1;
+            }
+    return 0;
+}
+
 /* Which keys no stream watches; how many. */
 static size_t unwatched(const struct hf__et_ear *ear, const hf_rowkey *const *keys, size_t n,
                         uint8_t *take)
 {
-    size_t count = 0;
+    size_t count = 0, next[STREAMS] = {0};
     for (size_t i = 0; i < n; i++) {
-        take[i] = 1;
-        for (int k = 0; k < STREAMS; k++)
-            if (ear->stream[k].curl && has(ear->stream[k].hash, ear->stream[k].n, keys[i]->hash))
-                take[i] = 0;
+        take[i] = !watched(ear, keys[i]->hash, next);
         count += take[i];
     }
     return count;

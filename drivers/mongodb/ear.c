@@ -258,13 +258,17 @@ static int start(hf__mg_ear *ear)
 
 /* ---- who watches ---- */
 
-/* What was heard of a key that was listened for before. They come in the same order, mostly. */
-static const hf_party *handed_before(const hf__mg_ear *ear, size_t i, uint64_t hash)
+/* What was heard of a key that was listened for before. They come in the same order, mostly: *next
+   is what comes next. */
+static const hf_party *handed_before(const hf__mg_ear *ear, size_t *next, uint64_t hash)
 {
     static const hf_party nobody;
-    if (i < ear->n_keys && ear->key[i].hash == hash) return &ear->key[i].handed;
-    for (i = 0; i < ear->n_keys; i++)
-        if (ear->key[i].hash == hash) return &ear->key[i].handed;
+    for (size_t n = 0; n < ear->n_keys; n++) {
+        size_t i = (*next + n) % ear->n_keys;
+        if (ear->key[i].hash != hash) continue;
+        *next = i + 1;
+        return &ear->key[i].handed;
+    }
     return &nobody;
 }
 
@@ -272,12 +276,13 @@ int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, h
                       hf_error *err)
 {
     int rc = 0;
+    size_t next = 0;
     struct heard *key = calloc(n ? n : 1, sizeof *key);
     if (!key) return hf_fail(err, HF_NOMEM, 0, "mongodb: listen: out of memory");
     pthread_mutex_lock(&ear->mu);
     for (size_t i = 0; i < n; i++) {
         key[i].hash = keys[i]->hash;
-        key[i].handed = *handed_before(ear, i, key[i].hash);
+        key[i].handed = *handed_before(ear, &next, key[i].hash);
     }
     free(ear->key);
     ear->key = key;
