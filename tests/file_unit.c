@@ -213,16 +213,17 @@ static void many_keys_grow_the_file(void **state)
     hf_row_clear(&cur);
 }
 
-/* Texts whose hashes fall into one bucket. */
-static void colliding(char text[][32], int n)
+/* Texts whose hashes have so many low bits in common. */
+static void colliding(char text[][32], int n, int bits)
 {
-    uint64_t want = hf_key_hash("first", 5) & 0xffff;
+    uint64_t mask = (UINT64_C(1) << bits) - 1, want = hf_key_hash("first", 5) & mask;
     snprintf(text[0], 32, "first");
     for (int have = 1, i = 0; have < n; i++) {
         snprintf(text[have], 32, "c%d", i);
-        if ((hf_key_hash(text[have], strlen(text[have])) & 0xffff) == want) have++;
+        if ((hf_key_hash(text[have], strlen(text[have])) & mask) == want) have++;
     }
 }
+enum { BUCKET_BITS = 16, PLACE_BITS = 21 }; /* of what remembers lines, see rows.c */
 
 static void a_bucket_with_many_keys(void **state)
 {
@@ -238,7 +239,7 @@ static void a_bucket_with_many_keys(void **state)
     (void)state;
     hf_row_init(&row);
     hf_row_init(&cur);
-    colliding(text, N);
+    colliding(text, N, BUCKET_BITS);
     for (int i = 0; i < N - 1; i++) {
         fill_row(&row, (uint64_t)i + 1, 1, 0);
         assert_int_equal(swap(st, text[i], 0, &row, NULL), 0);
@@ -280,6 +281,57 @@ static void a_bucket_with_many_keys(void **state)
     hf_row_clear(&cur);
 }
 
+/* In a long chain the lines of keys are remembered, at places that several keys share. */
+static void keys_that_share_a_place(void **state)
+{
+    enum { LONG = 8, SHARE = 3 };
+    static char chain[LONG][32], text[SHARE][32];
+    hf_store *st = open_store(), *other = open_store();
+    uint64_t token[SHARE];
+    hf_row cur;
+    hf_party p;
+    (void)state;
+    hf_row_init(&cur);
+    fill_party(&p, 1, "");
+    colliding(chain, LONG, BUCKET_BITS);
+    colliding(text, SHARE, PLACE_BITS);
+    for (int i = 1; i < LONG; i++) assert_int_equal(take(st, chain[i], &p, &cur), 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < SHARE; i++) {
+            assert_int_equal(take(st, text[i], &p, &cur), 0);
+            token[i] = cur.token;
+        }
+        for (int i = 0; i < SHARE; i++) {
+            get(st, text[i], &cur);
+            assert_int_equal(cur.token, token[i]);
+            assert_int_equal(take(st, text[i], &p, &cur), HF_CONFLICT);
+            assert_int_equal(cur.token, token[i]);
+        }
+        /* The others' cells are found where one's was, and each cell goes to another key. */
+        for (int i = 0; i < SHARE; i++) {
+            assert_int_equal(swap(other, text[i], token[i], NULL, NULL), 0);
+            get(st, text[i], &cur);
+            assert_int_equal(cur.rev, 0);
+            assert_int_equal(swap(st, text[i], token[i], NULL, &cur), HF_CONFLICT);
+            assert_int_equal(cur.rev, 0);
+        }
+        for (int i = SHARE; i-- > 0;) {
+            assert_int_equal(take(other, text[i], &p, &cur), 0);
+            assert_true(cur.token > token[i]);
+            token[i] = cur.token;
+        }
+        for (int i = 0; i < SHARE; i++) {
+            get(st, text[i], &cur);
+            assert_int_equal(cur.token, token[i]);
+            assert_int_equal(swap(st, text[i], token[i], NULL, NULL), 0);
+        }
+    }
+    for (int i = 1; i < LONG; i++) assert_int_equal(take(other, chain[i], &p, &cur), HF_CONFLICT);
+    drv->close(st);
+    drv->close(other);
+    hf_row_clear(&cur);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +342,7 @@ int main(void)
         cmocka_unit_test_setup(a_full_queue_and_full_holders, new_path),
         cmocka_unit_test_setup(many_keys_grow_the_file, new_path),
         cmocka_unit_test_setup(a_bucket_with_many_keys, new_path),
+        cmocka_unit_test_setup(keys_that_share_a_place, new_path),
     };
     return TEST_MAIN_WITH(tests, make_dir, remove_dir);
 }

@@ -7,7 +7,7 @@
  * intent); whoever takes the allocator's lock over from the dead looks whether the link was stored,
  * and if not, takes the space back.
  */
-#include "shared.h"
+#include "sum.h"
 
 enum { GROW_LINES = HF_FILE_GROW / HF_LINE, PAGE_LINES = 4096 / HF_LINE };
 
@@ -112,9 +112,8 @@ int hf__current(const struct hf__op *op, struct hf__found *f)
     f->at = hf__line_at(op->c, line);
     f->head = HF_GET("current.head", *f->at);
     const struct hf__body *h = &f->head;
-    if (h->check != hf__body_check(h, cell->self) || h->token > h->rev ||
-        h->rev >= UINT64_C(1) << 53 || hf__holders(h) > HF_PARTIES_CAP ||
-        hf__waiters(h) > HF_PARTIES_CAP || hf__used(h) > (HF_BODY_LEAST << code) - sizeof *h)
+    if (h->check != hf__body_check(h, cell->self) || !hf__likely_head(h) ||
+        hf__used(h) > (HF_BODY_LEAST << code) - sizeof *h)
         return hf__damaged(op, f->at, "the head of a body");
     return 0;
 }
@@ -141,7 +140,7 @@ int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *f)
 {
     uint64_t above = 0;
     _Atomic uint64_t *link = &b->head;
-    for (;;) {
+    for (f->links = 1;; f->links++) {
         int rc = hf__follow(op, link, above, &f->cell);
         if (rc || !f->cell) return rc;
         uint64_t hash = HF_GET("find.hash", f->cell->hash);

@@ -242,8 +242,9 @@ struct hf__client {
     void *env_arg;
 #endif
     _Atomic(const char *) broken_why;
-    _Atomic int64_t last_us;    /* a clock that was read lately */
-    _Atomic int64_t look_at_us; /* the store's clock at which to look at the file again */
+    _Atomic(_Atomic uint32_t *) lines_of; /* see rows.c; NULL: no chain was long so far */
+    _Atomic int64_t last_us;              /* a clock that was read lately */
+    _Atomic int64_t look_at_us;           /* the store's clock at which to look at the file again */
     pthread_mutex_t grow_mu;
 };
 
@@ -497,6 +498,7 @@ struct hf__found {
     struct hf__body head;  /* ... a copy of the head of that */
     uint64_t seq;
     uint64_t durable; /* this marker is on disk: see HF_NEED_SYNC */
+    uint32_t links;   /* that were followed to it */
 };
 /* Both under the bucket's lock. */
 int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *ret);

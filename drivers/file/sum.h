@@ -1,5 +1,6 @@
 /*
- * sum.h - the sum of a row's parties, which stands in its body's extent.
+ * sum.h - what a body says of itself: could a row say so, and the sum of its parties, which stands
+ * in its extent.
  *
  * The heads of bodies check themselves, but a single flipped bit in a party could make its owner
  * look dead, or its lease over, while it holds.
@@ -8,6 +9,12 @@
 #define HF_FILE_SUM_H
 
 #include "shared.h"
+
+static inline int hf__likely_head(const struct hf__body *b)
+{
+    return b->token <= b->rev && b->rev < UINT64_C(1) << 53 && hf__holders(b) <= HF_PARTIES_CAP &&
+           hf__waiters(b) <= HF_PARTIES_CAP;
+}
 
 /* All of a party but its texts as one word, with these values in place of its own. */
 static inline uint64_t hf__party_word(const hf_party *p, uint64_t token, int64_t since_us,
