@@ -109,18 +109,29 @@ static int64_t end_of(const struct hf_event *ev, uint32_t lease_ms)
     return lease_ms && !ev->timeless ? ev->now.lo_us + (int64_t)lease_ms * 1000 : 0;
 }
 
+/* Who is handed the key isn't asked, and can't look at the clock first: of its time nothing is lost
+   to the doubts of whoever hands it over, who may be far from the store. At most twice the claim.
+ */
+static int64_t claim_end_of(const struct hf_event *ev, uint32_t claim_ms)
+{
+    int64_t end = end_of(ev, claim_ms), doubt = ev->now.hi_us - ev->now.lo_us;
+    int64_t most = (int64_t)claim_ms * 1000;
+    return end ? end + (doubt < most ? doubt : most) : 0;
+}
+
 /* A detached hold outlives its process; without a clock it has a session of its own for that. */
 static void untie(const struct ctx *c, hf_party *p)
 {
     if (p->flags == HF_PARTY_DETACHED && !c->ev->timeless) p->session = 0;
 }
 
-/* The party at the end of the holders (just admitted) holds from now on. */
-static void grant(struct ctx *c, hf_party *p, uint32_t lease_ms, unsigned flags)
+/* The party at the end of the holders (just admitted) holds from now on, until the store's clock
+   says `expires_us`. */
+static void grant(struct ctx *c, hf_party *p, int64_t expires_us, unsigned flags)
 {
     p->token = c->base + c->grants++;
     p->since_us = c->ev->now.lo_us;
-    p->expires_us = end_of(c->ev, lease_ms);
+    p->expires_us = expires_us;
     p->flags = (uint8_t)((p->flags & HF_PARTY_DETACHED) | flags);
     untie(c, p);
     c->row->token = p->token;
@@ -138,7 +149,7 @@ static void settle(struct ctx *c)
     while (row->n_queue && admits(c, &row->party[row->n_holders])) {
         hf_party *head = &row->party[row->n_holders++];
         row->n_queue--;
-        grant(c, head, head->claim_ms, HF_PARTY_UNCLAIMED);
+        grant(c, head, claim_end_of(c->ev, head->claim_ms), HF_PARTY_UNCLAIMED);
     }
 }
 
@@ -229,7 +240,7 @@ static struct hf_outcome ask(struct ctx *c)
             hf_party_copy(&row->party[row->n_holders + i + 1], &row->party[row->n_holders + i]);
         hf_party *to = &row->party[row->n_holders++];
         hf_party_copy(to, p);
-        grant(c, to, p->lease_ms, 0);
+        grant(c, to, end_of(c->ev, p->lease_ms), 0);
         return granted(c, to);
     }
     if (c->ev->kind == HF_EV_TRY) return (struct hf_outcome){HF_ANS_BUSY, 0, 0, 0};

@@ -63,6 +63,13 @@ static int64_t lease_end(const struct hf_event *ev, uint32_t ms)
 {
     return ms && !ev->timeless ? ev->now.lo_us + (int64_t)ms * 1000 : 0;
 }
+/* Of who is handed the key: it has its claim, whatever the clock is now; up to twice of it. */
+static int64_t claim_end(const struct hf_event *ev, uint32_t ms)
+{
+    int64_t sure = lease_end(ev, ms), latest = ev->now.hi_us + (int64_t)ms * 1000;
+    if (!sure) return 0;
+    return latest < sure + (int64_t)ms * 1000 ? latest : sure + (int64_t)ms * 1000;
+}
 
 static const hf_party *find(const hf_row *row, const uint8_t *id, uint32_t from, uint32_t n)
 {
@@ -273,8 +280,8 @@ static int check_belief(struct trial *t)
         int claimed = asks(ev) && !memcmp(ev->party->id, h->id, 16) && !unclaimed(h) &&
                       (fresh || unclaimed(before));
         if (!fresh && !claimed) continue;
-        uint32_t ms = claimed ? h->lease_ms : h->claim_ms;
-        WANT(h->expires_us == lease_end(ev, ms), "I-BELIEF: a lease that isn't what was asked");
+        int64_t end = claimed ? lease_end(ev, h->lease_ms) : claim_end(ev, h->claim_ms);
+        WANT(h->expires_us == end, "I-BELIEF: a lease that isn't what was asked");
         if (fresh) WANT(h->since_us == ev->now.lo_us, "I-BELIEF: since another time");
         WANT(claimed || unclaimed(h), "I-BELIEF: believed by who wasn't asked");
         WANT(!claimed || !(h->flags & HF_PARTY_DETACHED) || !h->session || ev->timeless,
