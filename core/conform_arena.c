@@ -22,10 +22,12 @@
 int hf__race_fail(struct hf__racer *r, const char *format, ...)
 {
     va_list args;
-    if (atomic_fetch_add(&r->arena->failed, 1)) return 1;
+    if (atomic_fetch_add(&r->arena->reasons, 1)) return 1;
     va_start(args, format);
     vsnprintf(r->arena->why, sizeof r->arena->why, format, args);
     va_end(args);
+    /* Not before the reason is there: who sees it may end this process, and tells why. */
+    atomic_store(&r->arena->failed, 1);
     return 1;
 }
 

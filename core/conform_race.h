@@ -20,10 +20,10 @@ struct hf__arena {
     _Atomic uint32_t step[8]; /* how many have come here */
     _Atomic uint32_t wins, conflicts, first_wins, inside;
     _Atomic uint64_t acked, session;
-    uint64_t total;      /* what the row says in the end */
-    uint64_t counter[8]; /* broken, if two are inside */
-    _Atomic uint32_t failed;
-    char why[300]; /* of the first that failed */
+    uint64_t total;                   /* what the row says in the end */
+    uint64_t counter[8];              /* broken, if two are inside */
+    _Atomic uint32_t reasons, failed; /* told so far; is the first one there? */
+    char why[300];                    /* of the first that failed */
 };
 
 struct hf__racer {
