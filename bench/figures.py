@@ -156,6 +156,9 @@ def clients(table):
             for n in CLIENTS[1:]:
                 table.ratio(f'{store}: {n} processes, {what}, pairs a second',
                             f'{store}: {what} {n}', 'one process', one)
+                failed = f'{store}: {what}, failed of {n}'
+                if failed in table.found and table.found[failed]['p50']:
+                    table.value(f'{store}: {n} processes, {what}, failed pairs', failed)
             if what == 'one key':
                 table.value(f'{store}: {n} processes, {what}, requests a pair',
                             f'{store}: {what}, requests of {n}')

@@ -24,6 +24,7 @@ ROWS = ['| file: acquire+release | 50 ns | flock(2) 1000 ns | 0.05 x | ≤ 0.12 
         '| 1.50 x |  |  |',
         '| redis: 64 processes, one key, pairs a second | 400 /s | one process 8000 /s '
         '| 0.05 x |  |  |',
+        '| redis: 64 processes, one key, failed pairs | 3 |  |  |  |  |',
         '| redis: 64 processes, one key, requests a pair | 40 |  |  |  |  |',
         '| redis: 10,000 waits, requests a second | 0.25 |  |  |  |  |',
         '| redis: 10,000 waits, CPU a second | 0.50 ms |  |  |  |  |',
