@@ -353,7 +353,9 @@ static void calls_fail(void **state)
     int sum = 0;
     for (size_t o = 0; o < COUNT(ops); o++)
         for (size_t w = 0; w < COUNT(ways); w++)
-            for (int all = 0; all < 2; all++) sum += fail_each(&ops[o], &ways[w], all, NULL);
+            /* With all that follow, in some of the ways: what is tidied up fails then, too. */
+            for (int all = 0; all <= (w % 4 == 0); all++)
+                sum += fail_each(&ops[o], &ways[w], all, NULL);
     if (sum < 1000) fail_msg("only %d calls", sum);
 }
 
