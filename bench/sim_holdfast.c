@@ -25,7 +25,7 @@ enum {
     CALM = 1,
     CLAIM_MS = 1000,
     QUEUE_CAP = 256,
-    LONG_ROW = 4, /* more waiters than that aren't in a word */
+    LONG_ROW = 4, /* more waiters than that are not in a word, which names the holder then */
 };
 
 static int64_t about_us(struct sim *s, int64_t ms)
@@ -146,9 +146,8 @@ static void tell(struct sim *s, uint32_t by, struct place *p, uint64_t token_bef
             c->known_rev = row->rev;
             c->row_long = (uint8_t)is_long;
         } else if (c->queued && s->set.plan.how == TOLD) {
-            c->row_long = (uint8_t)is_long;        /* then it has to read it */
-            if (who != next && !is_long) continue; /* nothing for it to do */
-            if (!is_long) c->end_us = end_of(row);
+            if (who != next) continue; /* nothing for it to do */
+            c->end_us = end_of(row);
         }
         sim_at(s, s->now_us + sim_one_way(s, who), EV_WORD, who, c->requests);
     }
@@ -304,7 +303,7 @@ void holdfast_word(struct sim *s, uint32_t who)
         c->woken = 1;
     else if (!took_word(s, who)) {
         c->conflict = 0;
-        if (c->queued && s->set.plan.how == TOLD && !c->row_long)
+        if (c->queued && s->set.plan.how == TOLD)
             plan_look(s, who); /* of another end */
         else
             holdfast_looks(s, who);

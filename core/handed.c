@@ -78,6 +78,20 @@ static int named(struct hf_wait *w, hf_row *row)
     return hf__take_up_unclaimed(w, row);
 }
 
+/* It says no more than that another one has it now, alone, for many wait. One who stands in line is
+   told of its turn, too: it looks when that one's time is over, and now and then in any case. */
+static void another_has_it(struct hf_wait *w, const hf_party *p)
+{
+    hf *h = w->h;
+    pthread_mutex_lock(&h->mu);
+    w->look_at_us = w->poll_at_us;
+    if (p->expires_us) {
+        int64_t left_us = p->expires_us - hf__port_now(&h->port).lo_us;
+        w->look_at_us = hf__min64(w->look_at_us, hf__local_us() + left_us + 1);
+    }
+    pthread_mutex_unlock(&h->mu);
+}
+
 enum hf_word hf__word(struct hf_wait *w, hf_row *row)
 {
     const hf_driver *d = w->h->port.drv;
@@ -87,7 +101,8 @@ enum hf_word hf__word(struct hf_wait *w, hf_row *row)
     /* A row that was lost begins anew, with lower revs perhaps: who has it then looks. */
     int64_t at = hf__find_id(row, w->party.id);
     int holds = at >= 0 && at < (int64_t)row->n_holders;
-    int old = row->rev && !holds && early(w);
+    int old = !holds && early(w);
+    if (old && !row->rev) another_has_it(w, &row->party[0]);
     hf_row_clear(row);
     return old ? HF_WORD_OLD : HF_WORD_NONE;
 }

@@ -117,6 +117,7 @@ struct hf_wait {
     hf_party party;
     int64_t started_us, deadline_us; /* local; INT64_MAX: none */
     int64_t look_at_us;              /* local: when to ask the store again */
+    int64_t poll_at_us;              /* the same, whatever it is told; in line, without bells */
     int64_t notice_at_us;            /* local: when the tender looks for it */
     int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
     int64_t asked_at_us;             /* local: before the last write that may have granted it */

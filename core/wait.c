@@ -263,7 +263,8 @@ static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     } else {
         /* What it was told of before this look, the look has seen. */
         int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : poll_us(h));
-        w->look_at_us = hf__min64(end, w->heard ? look - look % HEARD_TICK_US : look);
+        w->poll_at_us = w->heard ? look - look % HEARD_TICK_US : look;
+        w->look_at_us = hf__min64(end, w->poll_at_us);
     }
     pthread_mutex_unlock(&h->mu);
 }

@@ -209,9 +209,10 @@ static void await_looked(const char *path, const char *key)
 /* Of HOLDFAST_TEST_HANDOVER. */
 static uint64_t expected(int which)
 {
-    unsigned long long n[4];
+    unsigned long long n[5];
     const char *text = getenv("HOLDFAST_TEST_HANDOVER");
-    assert_int_equal(sscanf(text, "%llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3]), 4);
+    assert_int_equal(sscanf(text, "%llu %llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3], &n[4]),
+                     5);
     return n[which];
 }
 
@@ -219,13 +220,14 @@ static uint64_t expected(int which)
 struct scene {
     hf *a;
     const char *key;
-    hf_lock *lock; /* of a */
+    hf_lock *lock;    /* of a */
+    const char *note; /* of those in line */
     size_t n;
     struct in_line {
         char path[PATH_ROOM];
         struct got got;
         hf_wait *wait;
-    } in_line[2];
+    } in_line[4];
 };
 
 static void begin(struct scene *s, const char *name, size_t n)
@@ -245,7 +247,9 @@ static void begin(struct scene *s, const char *name, size_t n)
 static struct got *gets_in_line(struct scene *s, size_t which)
 {
     struct in_line *w = &s->in_line[which];
-    OK(hf_acquire_start(w->got.by, s->key, NULL, got, &w->got, &w->wait, &suite_error));
+    hf_options o = HF_OPTIONS_INIT;
+    o.note = s->note;
+    OK(hf_acquire_start(w->got.by, s->key, &o, got, &w->got, &w->wait, &suite_error));
     await_looked(w->path, s->key);
     return &w->got;
 }
@@ -353,6 +357,47 @@ static void others_who_come(void **state)
     assert_int_equal(asks, expected(3));
 }
 
+/* Until it has asked so often; and it may ask more. */
+static void await_asked(hf *h, uint64_t times)
+{
+    int64_t end = suite_ms() + 20000;
+    for (; asked(h) < times; usleep(1000))
+        if (suite_ms() > end) fail_msg("after 20 s it has not looked");
+    usleep(20000);
+}
+
+/* Who waits behind another one, while that one is handed the key and gives it on; in a row of which
+   no store tells all in a word. */
+static void another_is_handed_it(void **state)
+{
+    (void)state;
+    uint64_t asks = UINT64_MAX;
+    char note[256];
+    memset(note, 'n', sizeof note - 1);
+    note[sizeof note - 1] = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct scene s;
+        begin(&s, "another", 4);
+        s.note = note;
+        for (size_t n = 0; n < s.n; n++) gets_in_line(&s, n);
+        struct got *b = &s.in_line[0].got, *c = &s.in_line[1].got;
+        uint64_t before = asked(c->by);
+        OK(hf_release(s.lock, &suite_error));
+        await_told(b);
+        await_asked(c->by, before + expected(4));
+        OK(hf_release(b->lock, &suite_error));
+        await_told(c);
+        least(&asks, c->asked - before);
+        OK(hf_release(c->lock, &suite_error));
+        for (size_t n = 2; n < s.n; n++) {
+            await_told(&s.in_line[n].got);
+            OK(hf_release(s.in_line[n].got.lock, &suite_error));
+        }
+        end(&s);
+    }
+    assert_int_equal(asks, expected(4) + expected(1));
+}
+
 /* ---- who is in a hurry ---- */
 
 static struct {
@@ -411,9 +456,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(from_giving_to_having),
         cmocka_unit_test(from_having_to_giving_on),
         cmocka_unit_test(others_who_come),
+        cmocka_unit_test(another_is_handed_it),
     };
     size_t n = sizeof tests / sizeof *tests;
     /* Where nobody is told, there is nothing to count. */
-    if (!getenv("HOLDFAST_TEST_HANDOVER")) n -= 3;
+    if (!getenv("HOLDFAST_TEST_HANDOVER")) n -= 4;
     return suite_main(argc, argv, tests, n, "lock_trips");
 }
