@@ -3,7 +3,8 @@
  */
 #include "answers.h"
 
-#include <arpa/inet.h>
+#include "said.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -101,18 +102,14 @@ static void *listen_on(void *arg)
 
 int answers_begin(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
     pthread_t t;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 64) ||
-        getsockname(fd, (struct sockaddr *)&a, &len) ||
-        pthread_create(&t, NULL, listen_on, (void *)(intptr_t)fd)) {
+    int port, fd = said_listens(0, &port);
+    if (fd < 0 || pthread_create(&t, NULL, listen_on, (void *)(intptr_t)fd)) {
         printf("Bail out! no server\n");
         exit(1);
     }
     pthread_detach(t);
-    return ntohs(a.sin_port);
+    return port;
 }
 
 void answers_are(const struct answer *from, size_t n)

@@ -5,7 +5,6 @@
 
 #include "test.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -341,19 +340,12 @@ static void *accept_all(void *arg)
 
 int pg_begin(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
     pthread_t t;
-    int small = 4096;
     pg = hf__driver("postgres", &err);
-    listening = socket(AF_INET, SOCK_STREAM, 0);
-    setsockopt(listening, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    listening = said_listens(4096, &port);
     if (pg && !hf_key_make("k", &key, &err) && listening >= 0 &&
-        !bind(listening, (struct sockaddr *)&a, sizeof a) && !listen(listening, 64) &&
-        !getsockname(listening, (struct sockaddr *)&a, &len) &&
         !pthread_create(&t, NULL, accept_all, NULL)) {
         pthread_detach(t);
-        port = ntohs(a.sin_port);
         return 1;
     }
     printf("Bail out! %s\n", err.text);
@@ -362,16 +354,7 @@ int pg_begin(void)
 
 int pg_opens(const char *form, int64_t io_ms, hf_store **ret)
 {
-    hf_url url;
-    char text[2500];
-    const char *at = strstr(form, "HOST");
-    memset(&err, 0, sizeof err);
-    if (at)
-        snprintf(text, sizeof text, "%.*s127.0.0.1:%d%s", (int)(at - form), form, port, at + 4);
-    else
-        snprintf(text, sizeof text, "%s", form);
-    int rc = hf_url_parse(text, &url, &err);
-    return rc ? rc : pg->open(&url, io_ms, ret, &err);
+    return said_opens(pg, form, port, io_ms, ret);
 }
 
 hf_store *pg_opened(const char *form)
@@ -384,34 +367,12 @@ hf_store *pg_opened(const char *form)
 
 const char *pg_row_but(const char *before, const char *name, const char *value)
 {
-    static const char *const fields[][2] = {{"format", "1"},
-                                            {"rev", "5"},
-                                            {"token", "5"},
-                                            {"owner", "me"},
-                                            {"expires_us", "1769860900000000"},
-                                            {"acquired_us", "1769860800000000"},
-                                            {"lease_ms", "60000"},
-                                            {"mode", "0"},
-                                            {"limit", "0"},
-                                            {"note", ""},
-                                            {"session", "0"},
-                                            {"request", "00112233445566778899aabbccddeeff"},
-                                            {"granted", "5"},
-                                            {"claim_ms", "0"},
-                                            {"flags", "0"},
-                                            {"bell", "0"},
-                                            {"others", "[]"},
-                                            {"queue", "[]"},
-                                            {"done_us", "0"},
-                                            {"keep_until_us", "0"},
-                                            {"done_by", ""},
-                                            {"result", ""}};
     static _Thread_local char ring[4][6000];
     static _Thread_local int at;
     char *to = ring[at++ % 4];
     int n = snprintf(to, sizeof ring[0], "%s", before);
-    for (size_t i = 0; i < COUNT(fields); i++) {
-        const char *text = strcmp(fields[i][0], name) != 0 ? fields[i][1] : value;
+    for (size_t i = 0; i < COUNT(said_row); i++) {
+        const char *text = strcmp(said_row[i][0], name) != 0 ? said_row[i][1] : value;
         /* No name: there is no row. */
         if (!*name || !text) text = "~";
         n += snprintf(to + n, sizeof ring[0] - (size_t)n, "|%s", text);

@@ -5,7 +5,6 @@
 
 #include "test.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -113,18 +112,13 @@ static void *let_in(void *arg)
 static void begin(void)
 {
     static int fd;
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
     pthread_t thread;
-    fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 64) ||
-        getsockname(fd, (struct sockaddr *)&a, &len) ||
-        pthread_create(&thread, NULL, let_in, &fd)) {
+    fd = said_listens(0, &port);
+    if (fd < 0 || pthread_create(&thread, NULL, let_in, &fd)) {
         printf("Bail out! no server\n");
         exit(1);
     }
     pthread_detach(thread);
-    port = ntohs(a.sin_port);
 }
 
 /* ---- the driver ---- */
@@ -134,13 +128,7 @@ int64_t clock_us;
 
 int resp_opens(const char *form, hf_store **ret)
 {
-    char text[1400];
-    hf_url url;
-    const char *at = strstr(form, "HOST");
-    snprintf(text, sizeof text, "%.*s127.0.0.1:%d%s", (int)(at - form), form, port, at + 4);
-    memset(&err, 0, sizeof err);
-    int rc = hf_url_parse(text, &url, &err);
-    return rc ? rc : redis->open(&url, 60000, ret, &err);
+    return said_opens(redis, form, port, 60000, ret);
 }
 
 hf_store *resp_opened(const char *form)
@@ -155,35 +143,13 @@ hf_store *resp_opened(const char *form)
 
 const char *resp_row_but(int done, const char *name, const char *value)
 {
-    static const char *const fields[][2] = {{"format", "1"},
-                                            {"rev", "5"},
-                                            {"token", "5"},
-                                            {"owner", "me"},
-                                            {"expires_us", "1769860900000000"},
-                                            {"acquired_us", "1769860800000000"},
-                                            {"lease_ms", "60000"},
-                                            {"mode", "0"},
-                                            {"limit", "0"},
-                                            {"note", ""},
-                                            {"session", "0"},
-                                            {"request", ID},
-                                            {"granted", "5"},
-                                            {"claim_ms", "0"},
-                                            {"flags", "0"},
-                                            {"bell", "0"},
-                                            {"others", "[]"},
-                                            {"queue", "[]"},
-                                            {"done_us", "0"},
-                                            {"keep_until_us", "0"},
-                                            {"done_by", ""},
-                                            {"result", ""}};
     static char ring[4][6000];
     static int at;
     char *to = ring[at++ % 4];
     int n = snprintf(to, sizeof ring[0], "*4\r\n:%d\r\n" CLOCK ":1\r\n*%d\r\n", done,
-                     (int)COUNT(fields));
-    for (size_t i = 0; i < COUNT(fields); i++) {
-        const char *text = strcmp(fields[i][0], name) != 0 ? fields[i][1] : value;
+                     (int)COUNT(said_row));
+    for (size_t i = 0; i < COUNT(said_row); i++) {
+        const char *text = strcmp(said_row[i][0], name) != 0 ? said_row[i][1] : value;
         if (text)
             n += snprintf(to + n, sizeof ring[0] - (size_t)n, "$%zu\r\n%s\r\n", strlen(text), text);
         else

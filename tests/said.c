@@ -5,7 +5,12 @@
 
 #include "test.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 hf_rowkey key;
 hf_error err;
@@ -16,3 +21,56 @@ void said(int rc, int code, const char *text)
         fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
     assert_null(strstr(err.text, "s3cr3t"));
 }
+
+int said_listens(int receive_bytes, int *ret_port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0) return -1;
+    if (receive_bytes) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 64) ||
+        getsockname(fd, (struct sockaddr *)&a, &len)) {
+        close(fd);
+        return -1;
+    }
+    *ret_port = ntohs(a.sin_port);
+    return fd;
+}
+
+int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, hf_store **ret)
+{
+    hf_url url;
+    char text[2500];
+    const char *at = strstr(form, "HOST");
+    memset(&err, 0, sizeof err);
+    if (at)
+        snprintf(text, sizeof text, "%.*s127.0.0.1:%d%s", (int)(at - form), form, port, at + 4);
+    else
+        snprintf(text, sizeof text, "%s", form);
+    int rc = hf_url_parse(text, &url, &err);
+    return rc ? rc : drv->open(&url, io_ms, ret, &err);
+}
+
+const char *const said_row[SAID_COLUMNS][2] = {{"format", "1"},
+                                               {"rev", "5"},
+                                               {"token", "5"},
+                                               {"owner", "me"},
+                                               {"expires_us", "1769860900000000"},
+                                               {"acquired_us", "1769860800000000"},
+                                               {"lease_ms", "60000"},
+                                               {"mode", "0"},
+                                               {"limit", "0"},
+                                               {"note", ""},
+                                               {"session", "0"},
+                                               {"request", "00112233445566778899aabbccddeeff"},
+                                               {"granted", "5"},
+                                               {"claim_ms", "0"},
+                                               {"flags", "0"},
+                                               {"bell", "0"},
+                                               {"others", "[]"},
+                                               {"queue", "[]"},
+                                               {"done_us", "0"},
+                                               {"keep_until_us", "0"},
+                                               {"done_by", ""},
+                                               {"result", ""}};

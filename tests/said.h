@@ -11,6 +11,16 @@
 extern hf_rowkey key; /* "k", once it is made */
 extern hf_error err;  /* of the last operation */
 
+/* A socket of this process that waits for connections, with so large a buffer for what it is sent
+   (0: as usual); *ret_port on loopback. -1: none. */
+int said_listens(int receive_bytes, int *ret_port);
+/* Opens the driver's store by a form in which HOST stands for that address. */
+int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, hf_store **ret);
+
+/* Name and text of the columns of a row that is held. */
+enum { SAID_COLUMNS = 22 };
+extern const char *const said_row[SAID_COLUMNS][2];
+
 /* Fails unless that is the code, this a part of the line, and no s3cr3t in it. */
 void said(int rc, int code, const char *text);
 
