@@ -63,7 +63,7 @@ static void change(hf_row *row)
     case NO_HOLDER: row->n_holders = 0; break;
     case NO_QUEUE: row->n_queue = row->n_queue ? 0 : row->n_holders && row->cap > 1; break;
     case DONE: row->done_us = row->done_us ? 0 : 5; break;
-    case KEEPS: row->keep_until_us++; break;
+    case KEEPS: row->keep_until_us += row->keep_until_us == INT64_MAX ? -1 : 1; break;
     case RESULT: row->result[0] ^= 1; break;
     case ID:
         if (p) p->id[0]++;
