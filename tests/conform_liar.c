@@ -101,7 +101,7 @@ static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf_row other;
     hf_row_init(&other);
     if (row && hf_row_copy(&other, row)) return HF_NOMEM;
-    if (way == CHANGES) other.keep_until_us++;
+    if (way == CHANGES) other.keep_until_us += other.keep_until_us == INT64_MAX ? -1 : 1;
     int rc = base->swap(st, key, seen, row ? &other : NULL, cur, clock, err);
     hf_row_clear(&other);
     if (way == CHANGES) {
