@@ -1,41 +1,11 @@
 /*
  * etcd_answers.c - the driver etcd: before a server that answers anything: what it makes of it.
  */
-#include "answered.h"
+#include "etcd_said.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ID      "00112233445566778899aabbccddeeff"
-#define HEADER  "\"header\": {\"revision\": \"7\", \"raft_term\": \"2\"}"
-#define SESSION "00000000000000ab"
-
-static const struct answer well = {"", 200, "{" HEADER "}", 0};
-
-static void are(struct answer first)
-{
-    const struct answer two[] = {first, well};
-    answers_are(two, 2);
-}
-
-static hf_store *opened(void)
-{
-    hf_store *st = NULL;
-    answers_are(&well, 1);
-    if (opens("etcd://127.0.0.1:PORT/p/", &st)) fail_msg("%s", err.text);
-    return st;
-}
-
-static const char *kv(const char *name, const char *value)
-{
-    static char ring[4][8192];
-    static int at;
-    char *to = ring[at++ % 4];
-    snprintf(to, sizeof ring[0], "{\"key\": \"%s\", \"value\": \"%s\"}",
-             answers_base64(name, strlen(name)), answers_base64(value, strlen(value)));
-    return to;
-}
 
 /* ---- what is no answer ---- */
 
@@ -86,8 +56,6 @@ static void errors_mean_what_they_say(void **state)
 }
 
 /* ---- rows ---- */
-
-#define FREE_ROW "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"\"}"
 
 static void damaged_ranges_are_told(void **state)
 {
@@ -141,37 +109,6 @@ static void damaged_ranges_are_told(void **state)
     driver->close(st);
 }
 
-#define HELD                                                                          \
-    "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID \
-    "\", \"granted\": 5, \"session\": 171}"
-
-static void whose_session_is_missing_is_dead(void **state)
-{
-    (void)state;
-    hf_store *st = opened();
-    hf_row row;
-    int64_t clock_us;
-    char many[6000] = "";
-    hf_row_init(&row);
-    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
-    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
-    assert_true(row.n_holders == 1 && row.party[0].flags & HF_PARTY_DEAD);
-    /* Names that aren't of sessions count for nothing. */
-    is(200, "{\"kvs\": [%s, %s, %s]}", kv("/p/k", HELD), kv("/p/k\tab", ""), kv("/p/k\trev", "5"));
-    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
-    assert_true(row.party[0].flags & HF_PARTY_DEAD);
-    for (int i = 0; i < 20; i++) {
-        char name[40];
-        snprintf(name, sizeof name, "/p/k\t%016x", 0x98 + i);
-        snprintf(many + strlen(many), 200, ", %s", kv(name, ""));
-    }
-    is(200, "{\"kvs\": [%s, %s%s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"), many);
-    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
-    assert_false(row.party[0].flags & HF_PARTY_DEAD);
-    hf_row_clear(&row);
-    driver->close(st);
-}
-
 static void a_write_is_answered(void **state)
 {
     (void)state;
@@ -208,90 +145,6 @@ static void a_write_is_answered(void **state)
     assert_int_equal(answers_given(), 0);
     hf_row_clear(&row);
     hf_row_clear(&cur);
-    driver->close(st);
-}
-
-/* ---- leases ---- */
-
-static void leases_end_when_it_says_so(void **state)
-{
-    (void)state;
-    hf_store *st = opened();
-    uint64_t session = 0;
-    int64_t ms = 0, clock_us;
-    is(200, "{\"TTL\": \"1\"}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
-         "1000 ms instead of 1500");
-    is(200, "{\"TTL\": true}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
-         "0 ms instead");
-    is(500, "{}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "isn't etcd's");
-    assert_int_equal(session, 0);
-    is(200, "{\"TTL\": 2}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), 0, NULL);
-    assert_true(ms == 2000 && session);
-
-    ms = -7;
-    are((struct answer){"keepalive", 200, "{\"result\": {\"TTL\": \"0\"}}\n", 0});
-    said(driver->lease_keep(st, session, &ms, &err), HF_LOST, "the lease has run out");
-    are((struct answer){"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}\n{\"error\"",
-                        0});
-    said(driver->lease_keep(st, session, &ms, &err), 0, NULL);
-    assert_int_equal(ms, 3000);
-    ms = -7;
-    static const char *const terms[] = {"3", "0", ""};
-    for (size_t i = 0; i < COUNT(terms); i++) {
-        char kept[200];
-        snprintf(kept, sizeof kept,
-                 "{\"result\": {\"TTL\": \"3\", \"header\": {\"raft_term\": "
-                 "\"%s\"}}}",
-                 terms[i]);
-        are((struct answer){"keepalive", 200, kept, 0});
-        said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "there is a new leader");
-    }
-    const struct answer half[] = {
-        {"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}", 0},
-        {"range", 503, "{\"error\": \"etcdserver: no leader\"}", 0},
-        {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0}};
-    answers_are(half, 3);
-    said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
-    said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
-    are((struct answer){"timetolive", 200, "{" HEADER ", \"TTL\": \"-1\"}", 0});
-    said(driver->lease_left(st, session, &ms, &err), HF_LOST, "the lease has run out");
-    assert_int_equal(ms, -7);
-    are(half[2]);
-    said(driver->lease_left(st, session, &ms, &err), 0, NULL);
-    assert_int_equal(ms, 3000);
-    is(500, "{\"message\": \"no\"}");
-    said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no");
-    said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no");
-    said(driver->lease_end(st, session, &err), HF_UNAVAILABLE, "no");
-    driver->close(st);
-}
-
-/* A row that names more of our sessions than a transaction holds. */
-static void too_many_sessions_are_too_many(void **state)
-{
-    (void)state;
-    hf_store *st = opened();
-    hf_row row;
-    int64_t ms, clock_us;
-    hf_row_init(&row);
-    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
-    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
-    assert_int_equal(hf_row_room(&row, 125), 0);
-    are((struct answer){"grant", 200, "{\"TTL\": \"2\"}", 0});
-    for (uint32_t i = 1; i < 125; i++) {
-        row.party[i] = row.party[0];
-        row.party[i].id[0] = (uint8_t)i;
-        said(driver->lease_make(st, 2000, &row.party[i].session, &ms, &clock_us, &err), 0, NULL);
-    }
-    row.n_queue = 124;
-    answers_are(&well, 1);
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "too many sessions");
-    assert_int_equal(answers_given(), 0);
-    hf_row_clear(&row);
     driver->close(st);
 }
 
@@ -541,10 +394,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(damaged_ranges_are_told),
-        cmocka_unit_test(whose_session_is_missing_is_dead),
         cmocka_unit_test(a_write_is_answered),
-        cmocka_unit_test(leases_end_when_it_says_so),
-        cmocka_unit_test(too_many_sessions_are_too_many),
         cmocka_unit_test(a_user_is_asked_for),
         cmocka_unit_test(pages_are_told_in_order),
         cmocka_unit_test(the_doctor_says_what_he_is_told),

@@ -399,17 +399,20 @@ static void server_failed_over(void **state)
 }
 
 /* Who leads a cluster is cut off from the others, of whom another leads then, but not from us; or
-   it is stopped, and may think that it leads when it goes on. */
+   it is stopped until all the leases that it counts are over, and when it goes on it may end what
+   the new one keeps for its holder. */
 static void leader_parted(void **state)
 {
     (void)state;
     begin_scene(party_run);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 10; i++) {
+        int stop = i >= 2;
         await_holder();
-        tell_server(i % 2 ? "freeze" : "part");
+        tell_server(stop ? "freeze" : "part");
         server_parted = 1;
-        if (outage_below(2)) for_one_lease_longer();
-        if (i < 2) all_are_served();
+        if (stop || outage_below(2)) for_one_lease_longer();
+        if (i < 3) all_are_served();
+        if (stop) await_holder();
         tell_server("heal");
         server_parted = 0;
         wait_ms((int64_t)outage_below(700));

@@ -7,12 +7,13 @@
  *     K \t rev        its rev, as text: what a write compares
  *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease of
  *                     that number
+ *     K \t SESSION .  rarely: by which other lease that key was put back (leases.c)
  *
  * Control characters don't occur in our keys, so that [K, K\n) is K's and nobody else's: one range
  * reads the row and who of it lives, one watch hears of its changes and of its deaths. A write puts
  * row, rev and the writer's own sessions in one transaction, which etcd refuses if the lease of one
- * of these is gone. So a session that the row names, and that isn't there, has ended; and it can't
- * come back without the row being written.
+ * of these is gone. So a session that the row names, and that isn't there, has ended; whether a
+ * holder may still believe in it is told by the terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H
@@ -35,6 +36,20 @@ struct hf_store {
 
 /* prefix + text + tail, as the gateway takes it. */
 json_t *hf__et_key(const hf_store *st, const char *text, const char *tail);
+
+/* leases.c */
+int64_t hf__et_number(const json_t *j, const char *name);
+int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                      int64_t *ret_clock_us, hf_error *err);
+int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+int hf__et_lease_end(hf_store *st, uint64_t session, hf_error *err);
+/* One that nobody keeps, for at least `s` seconds. 0 or HF_UNAVAILABLE. */
+int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret);
+/* For how many seconds it was made, at least. */
+int64_t hf__et_session_s(uint64_t session);
+/* Was it made in that term? If a reply of that term shows that it is gone, it has run out. */
+int hf__et_made_in(uint64_t session, int64_t term);
 
 /* rows.c */
 int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,

@@ -296,6 +296,18 @@ static json_t *read_reply(const struct text *reply, int *ret_nomem)
     return json;
 }
 
+/* What stands above every answer. */
+static void read_header(const json_t *header, int64_t clock_us, struct hf__et_reply *ret)
+{
+    const char *revision = json_string_value(json_object_get(header, "revision"));
+    const char *term = json_string_value(json_object_get(header, "raft_term"));
+    /* The date is of whole seconds; within one of them the cluster's revision goes on, faster
+       than revs do: a write that makes several grants adds so many to them. */
+    ret->clock_us = clock_us;
+    if (clock_us && revision) ret->clock_us += strtoll(revision, NULL, 10) * 16 % 1000000;
+    ret->term = term ? strtoll(term, NULL, 10) : 0;
+}
+
 static int settle(struct exchange *x, int ambiguous, struct hf__et_reply *ret, const char *what,
                   const char *key, hf_error *err)
 {
@@ -315,13 +327,8 @@ static int settle(struct exchange *x, int ambiguous, struct hf__et_reply *ret, c
         return hf_fail(err, ambiguous == HF_UNAVAILABLE ? HF_NOMEM : ambiguous, 0,
                        "etcd: %s '%s': out of memory", what, key);
     if (x->status == 200 && json_is_object(json) && !json_object_get(json, "error")) {
-        const char *revision =
-            json_string_value(json_object_get(json_object_get(json, "header"), "revision"));
         ret->json = json;
-        /* The date is of whole seconds; within one of them the cluster's revision goes on, faster
-           than revs do: a write that makes several grants adds so many to them. */
-        ret->clock_us = x->clock_us;
-        if (x->clock_us && revision) ret->clock_us += strtoll(revision, NULL, 10) * 16 % 1000000;
+        read_header(json_object_get(json, "header"), x->clock_us, ret);
         return 0;
     }
     int code = hf__et_error(json, x->status, ambiguous, &why);
@@ -341,6 +348,7 @@ static int request(struct hf__et_http *http, const char *path, const char *body,
     if (!x.headers) return hf_fail(err, HF_NOMEM, 0, "etcd: %s '%s': out of memory", what, key);
     carry(http, &x);
     int rc = settle(&x, ambiguous, ret, what, key, err);
+    if (!rc && ret->term) __atomic_store_n(&http->term, ret->term, __ATOMIC_RELEASE);
     hf__et_free_headers(x.headers);
     free(x.reply.at);
     return rc;
@@ -351,7 +359,7 @@ static int request(struct hf__et_http *http, const char *path, const char *body,
 /* A token of the user's; `old` isn't valid any more. A copy, to be freed. */
 static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_error *err)
 {
-    struct hf__et_reply reply = {NULL, 0};
+    struct hf__et_reply reply = {NULL, 0, 0};
     int rc = 0;
     pthread_mutex_lock(&http->token_mu);
     if (!http->token || (old && !strcmp(old, http->token))) {

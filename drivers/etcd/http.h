@@ -21,13 +21,15 @@ struct hf__et_http {
     struct hf__pool pool;
     CURL *link[HF_POOL_LINKS];
     pthread_mutex_t token_mu;
-    char *token; /* of this user; NULL: none yet */
+    char *token;  /* of this user; NULL: none yet */
+    int64_t term; /* the raft term of the last reply that told one, 0 before (atomic) */
     int ready;
 };
 
 struct hf__et_reply {
     json_t *json;     /* an object; to be freed with hf__et_free */
     int64_t clock_us; /* about the server's, to a second, and growing; 0: not told */
+    int64_t term;     /* of the last entry that this member had applied; 0: not told */
 };
 
 /* Reads what the URL says of it. To be closed in every case. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Own sessions that a write tells apart: etcd takes 128 operations in a transaction. */
-enum { OPS_CAP = 120, SWEPT = 4, PAGE = 1000 };
+enum { OPS_CAP = 120, SWEPT = 4, PAGE = 1000, TAIL_CAP = 20 };
 
 json_t *hf__et_key(const hf_store *st, const char *text, const char *tail)
 {
@@ -96,6 +96,12 @@ static int read_row(const char *text, size_t len, hf_row *row, const char **ret_
 
 /* ---- a range of keys as rows ---- */
 
+/* What stands beside a row of a session: its key, and by which lease that was put back. */
+struct life {
+    uint64_t session, by; /* by: 0: it wasn't */
+    int there;
+};
+
 /* The keys of one key of ours, from kvs[*at] on. */
 struct group {
     char *key;   /* with the prefix; NULL: none */
@@ -103,7 +109,7 @@ struct group {
     char *value; /* of the row; NULL: there is none */
     size_t value_len;
     uint64_t rev; /* 0: there is none */
-    uint64_t *lives;
+    struct life *life;
     size_t n_lives, cap;
 };
 
@@ -111,22 +117,39 @@ static void group_free(struct group *g)
 {
     free(g->key);
     free(g->value);
-    free(g->lives);
+    free(g->life);
     memset(g, 0, sizeof *g);
 }
 
-static int add_session(struct group *g, const char *hex)
+static struct life *life_of(const struct group *g, uint64_t session)
+{
+    for (size_t i = g->n_lives; i-- > 0;)
+        if (g->life[i].session == session) return &g->life[i];
+    return NULL;
+}
+
+/* Of "SESSION" or "SESSION."; another name counts for nothing. 0: no memory. */
+static int add_life(struct group *g, const char *name, const char *value)
 {
     char *end;
-    if (g->n_lives == g->cap) {
-        size_t cap = g->cap ? g->cap * 2 : 8;
-        uint64_t *more = realloc(g->lives, cap * sizeof *more);
-        if (!more) return 0;
-        g->lives = more;
-        g->cap = cap;
+    uint64_t session = strtoull(name, &end, 16);
+    if (end - name != 16 || (*end && strcmp(end, ".") != 0)) return 1;
+    struct life *life = life_of(g, session);
+    if (!life) {
+        if (g->n_lives == g->cap) {
+            size_t cap = g->cap ? g->cap * 2 : 8;
+            struct life *more = realloc(g->life, cap * sizeof *more);
+            if (!more) return 0;
+            g->life = more;
+            g->cap = cap;
+        }
+        life = &g->life[g->n_lives++];
+        *life = (struct life){.session = session};
     }
-    uint64_t session = strtoull(hex, &end, 16);
-    if (!*end && end - hex == 16) g->lives[g->n_lives++] = session;
+    if (*end)
+        life->by = strtoull(value, NULL, 16);
+    else
+        life->there = 1;
     return 1;
 }
 
@@ -157,7 +180,7 @@ static int group_add(struct group *g, const json_t *kv)
         value = NULL;
     } else if (!rc && !strcmp(tab, "\trev")) {
         g->rev = strtoull(value, NULL, 10);
-    } else if (!rc && tab && !add_session(g, tab + 1)) {
+    } else if (!rc && tab && !add_life(g, tab + 1, value)) {
         rc = HF_NOMEM;
     }
     free(key);
@@ -165,15 +188,15 @@ static int group_add(struct group *g, const json_t *kv)
     return rc;
 }
 
-static int lives(const struct group *g, uint64_t session)
+/* Its session's key isn't there. Is it over, too? As a reply of that term shows it. */
+static int is_over(const struct group *g, const hf_party *p, int holds, int64_t term)
 {
-    for (size_t i = 0; i < g->n_lives; i++)
-        if (g->lives[i] == session) return 1;
-    return 0;
+    const struct life *life = life_of(g, p->session);
+    return !holds || hf__et_made_in(life && life->by ? life->by : p->session, term);
 }
 
-/* What the group says. `row` is initialized. */
-static int group_row(const struct group *g, hf_row *row, const char **ret_why)
+/* What the group says, in that term. `row` is initialized. */
+static int group_row(const struct group *g, int64_t term, hf_row *row, const char **ret_why)
 {
     hf_row_clear(row);
     *ret_why = "a rev without a row";
@@ -185,27 +208,28 @@ static int group_row(const struct group *g, hf_row *row, const char **ret_why)
         hf_row_clear(row);
         return HF_CORRUPT;
     }
-    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
-        if (row->party[i].session && !lives(g, row->party[i].session))
-            row->party[i].flags |= HF_PARTY_DEAD;
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
+        hf_party *p = &row->party[i];
+        const struct life *life = life_of(g, p->session);
+        if (p->session && !(life && life->there) && is_over(g, p, i < row->n_holders, term))
+            p->flags |= HF_PARTY_DEAD;
+    }
     return 0;
 }
 
-/* The row of `key` in a range's answer. */
-static int read_range(const json_t *range, const hf_rowkey *key, hf_row *row, const char *what,
-                      hf_error *err)
+/* The row of `key` in a range's answer, and what stands beside it, to be freed in any case. */
+static int read_range(const json_t *range, int64_t term, const hf_rowkey *key, hf_row *row,
+                      struct group *g, const char *what, hf_error *err)
 {
     const json_t *kvs = json_object_get(range, "kvs");
-    struct group g = {0};
     const char *why = "out of memory";
     int rc = 0;
     for (size_t i = 0; !rc && i < json_array_size(kvs); i++) {
-        rc = group_add(&g, json_array_get(kvs, i));
+        rc = group_add(g, json_array_get(kvs, i));
         if (rc > 0) rc = HF_CORRUPT;
     }
     if (rc == HF_CORRUPT) why = "keys that aren't ours";
-    if (!rc) rc = group_row(&g, row, &why);
-    group_free(&g);
+    if (!rc) rc = group_row(g, term, row, &why);
     if (!rc) return 0;
     if (rc == HF_NOMEM) why = "out of memory";
     return hf_fail(err, rc, 0, "etcd: %s '%s': the row is damaged: %s", what, key->text, why);
@@ -215,21 +239,6 @@ static json_t *range_of(const hf_store *st, const char *text)
 {
     return json_pack("{s:o, s:o}", "key", hf__et_key(st, text, ""), "range_end",
                      hf__et_key(st, text, "\n"));
-}
-
-int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-               hf_error *err)
-{
-    struct hf__et_reply reply = {NULL, 0};
-    json_t *body = range_of(st, key->text);
-    int rc =
-        hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, "get", key->text, err);
-    json_decref(body);
-    if (rc) return rc;
-    *ret_clock_us = reply.clock_us;
-    rc = read_range(reply.json, key, row, "get", err);
-    hf__et_free(&reply);
-    return rc;
 }
 
 /* ---- writing ---- */
@@ -262,6 +271,11 @@ static void add_delete(struct txn *t, json_t *key, json_t *end)
             : json_pack("{s:{s:o}}", "request_delete_range", "key", key));
 }
 
+static void tail_of(uint64_t session, const char *end, char ret[TAIL_CAP])
+{
+    snprintf(ret, TAIL_CAP, "\t%016llx%s", (unsigned long long)session, end);
+}
+
 static int names(const hf_row *row, uint64_t session)
 {
     for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
@@ -272,7 +286,7 @@ static int names(const hf_row *row, uint64_t session)
 /* Our own sessions that the row names are there from now on; the newest of the others aren't. */
 static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row)
 {
-    char tail[24];
+    char tail[TAIL_CAP];
     int swept = 0;
     if (!row->n_holders && !row->n_queue) {
         add_delete(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
@@ -282,13 +296,20 @@ static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, cons
     for (size_t i = st->n_own; i-- > 0;) {
         int named = names(row, st->own[i]);
         if (!named && ++swept > SWEPT) continue;
-        snprintf(tail, sizeof tail, "\t%016llx", (unsigned long long)st->own[i]);
+        tail_of(st->own[i], "", tail);
         if (named)
             add_put(t, hf__et_key(st, key->text, tail), json_string(""), st->own[i]);
         else
             add_delete(t, hf__et_key(st, key->text, tail), NULL);
     }
     pthread_mutex_unlock(&st->mu);
+}
+
+static void add_absent(struct txn *t, json_t *key)
+{
+    add(t, t->compare,
+        json_pack("{s:o, s:s, s:s, s:s}", "key", key, "target", "VERSION", "result", "EQUAL",
+                  "version", "0"));
 }
 
 static void add_compare(struct txn *t, const hf_store *st, const hf_rowkey *key, uint64_t seen)
@@ -302,13 +323,8 @@ static void add_compare(struct txn *t, const hf_store *st, const hf_rowkey *key,
                       "value", hf__et_bytes(text, (size_t)n)));
         return;
     }
-    add(t, t->compare,
-        json_pack("{s:o, s:s, s:s, s:s}", "key", rev, "target", "VERSION", "result", "EQUAL",
-                  "version", "0"));
-    /* Whatever else may stand there. */
-    add(t, t->compare,
-        json_pack("{s:o, s:s, s:s, s:s}", "key", hf__et_key(st, key->text, ""), "target", "VERSION",
-                  "result", "EQUAL", "version", "0"));
+    add_absent(t, rev);
+    add_absent(t, hf__et_key(st, key->text, "")); /* whatever else may stand there */
 }
 
 /* The transaction; NULL: out of memory. */
@@ -338,11 +354,119 @@ static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
     return NULL;
 }
 
+/* ---- reading ---- */
+
+/* A holder's session is missing, and may have been kept: see leases.c. */
+static int in_doubt(const struct group *g, const hf_row *row, uint32_t i)
+{
+    const hf_party *p = &row->party[i];
+    const struct life *life = life_of(g, p->session);
+    return p->session && !(life && life->there) && !(p->flags & HF_PARTY_DEAD);
+}
+
+/* For how many seconds such holders may believe at most; 0: there are none. */
+static int64_t longest_doubt_s(const struct group *g, const hf_row *row)
+{
+    int64_t s = 0;
+    for (uint32_t i = 0; i < row->n_holders; i++) {
+        if (!in_doubt(g, row, i)) continue;
+        int64_t own = hf__et_session_s(row->party[i].session);
+        int64_t lease = ((int64_t)row->party[i].lease_ms + 999) / 1000;
+        s = s > own ? s : own;
+        s = s > lease ? s : lease;
+        s = s ? s : 1;
+    }
+    return s;
+}
+
+/* Their keys are put back, by a lease that nobody keeps. */
+static void add_doubts(struct txn *t, const hf_store *st, const hf_rowkey *key, const hf_row *row,
+                       const struct group *g, uint64_t by)
+{
+    char tail[TAIL_CAP], name[20];
+    int n = snprintf(name, sizeof name, "%016llx", (unsigned long long)by);
+    for (uint32_t i = 0; i < row->n_holders; i++) {
+        if (!in_doubt(g, row, i)) continue;
+        if (json_array_size(t->success) + json_array_size(t->compare) > OPS_CAP) break;
+        tail_of(row->party[i].session, "", tail);
+        add_absent(t, hf__et_key(st, key->text, tail));
+        add_put(t, hf__et_key(st, key->text, tail), json_string(""), by);
+        tail_of(row->party[i].session, ".", tail);
+        add_put(t, hf__et_key(st, key->text, tail), hf__et_bytes(name, (size_t)n), 0);
+    }
+}
+
+/* What was noted of sessions that the row doesn't name any more. */
+static void add_leftovers(struct txn *t, const hf_store *st, const hf_rowkey *key,
+                          const hf_row *row, const struct group *g)
+{
+    char tail[TAIL_CAP];
+    for (size_t i = 0; i < g->n_lives; i++) {
+        if (!g->life[i].by || names(row, g->life[i].session)) continue;
+        if (json_array_size(t->success) > OPS_CAP) break;
+        tail_of(g->life[i].session, ".", tail);
+        add_delete(t, hf__et_key(st, key->text, tail), NULL);
+    }
+}
+
+/* Sees to what the row leaves open, if it is still this one. Who can't leaves it to the next. The
+   lease isn't ended even if it seems to be of no use: what was written with it may have landed
+   although the answer says otherwise (it was sent again), and that it is gone says that all of them
+   are over. */
+static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row, const struct group *g)
+{
+    int64_t s = longest_doubt_s(g, row);
+    uint64_t by = 0;
+    if (s && hf__et_lease_unkept(st, s, &by)) return;
+    struct txn t = {json_array(), json_array(), 0};
+    struct hf__et_reply reply = {NULL, 0, 0};
+    add_compare(&t, st, key, row->rev);
+    if (s) add_doubts(&t, st, key, row, g, by);
+    add_leftovers(&t, st, key, row, g);
+    int ask = !t.bad && json_array_size(t.success) > 0;
+    json_t *body = json_pack("{s:o, s:o}", "compare", t.compare, "success", t.success);
+    if (ask && body)
+        (void)hf__et_post(&st->http, "/v3/kv/txn", body, HF_UNAVAILABLE, &reply, "get", key->text,
+                          NULL);
+    hf__et_free(&reply);
+    json_decref(body);
+}
+
+/* A row from an answer of that term. */
+static int take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
+                      hf_row *row, const char *what, hf_error *err)
+{
+    struct group g = {0};
+    int rc = read_range(range, term, key, row, &g, what, err);
+    int open = 0;
+    for (uint32_t i = 0; !rc && i < row->n_holders; i++) open |= in_doubt(&g, row, i);
+    for (size_t i = 0; !rc && i < g.n_lives; i++)
+        open |= g.life[i].by && !names(row, g.life[i].session);
+    if (open && row->rev) settle(st, key, row, &g);
+    group_free(&g);
+    return rc;
+}
+
+int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    json_t *body = range_of(st, key->text);
+    int rc =
+        hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, "get", key->text, err);
+    json_decref(body);
+    if (rc) return rc;
+    *ret_clock_us = reply.clock_us;
+    rc = take_range(st, reply.json, reply.term, key, row, "get", err);
+    hf__et_free(&reply);
+    return rc;
+}
+
 int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__flat flat = {.others = NULL, .queue = NULL};
-    struct hf__et_reply reply = {NULL, 0};
+    struct hf__et_reply reply = {NULL, 0, 0};
     const char *why;
     hf_row plain;
     int rc = 0;
@@ -369,7 +493,9 @@ int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
     *ret_clock_us = reply.clock_us;
     if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
         json_t *first = json_array_get(json_object_get(reply.json, "responses"), 0);
-        if (cur) rc = read_range(json_object_get(first, "response_range"), key, cur, "swap", err);
+        if (cur)
+            rc = take_range(st, json_object_get(first, "response_range"), reply.term, key, cur,
+                            "swap", err);
         if (!rc) rc = HF_CONFLICT;
     }
     hf__et_free(&reply);
@@ -387,7 +513,7 @@ struct scan {
 };
 
 /* Tells a row. 1: stop. */
-static int tell(struct scan *s, const struct group *g)
+static int tell(struct scan *s, const struct group *g, int64_t term)
 {
     const char *why;
     /* With a NUL in it, it is somebody else's. */
@@ -395,7 +521,7 @@ static int tell(struct scan *s, const struct group *g)
     hf_rowkey key = {.text = g->key + s->st->n_prefix, .len = (uint32_t)(g->len - s->st->n_prefix)};
     if (!key.len || key.len >= HF_KEY_CAP) return 0;
     key.hash = hf_key_hash(key.text, key.len);
-    int rc = group_row(g, &s->row, &why);
+    int rc = group_row(g, term, &s->row, &why);
     if (rc == HF_CORRUPT) return s->see(s->arg, &key, NULL) != 0;
     if (rc) return hf_fail(s->err, rc, 0, "etcd: list '%s': out of memory", key.text);
     return s->row.rev ? s->see(s->arg, &key, &s->row) != 0 : 0;
@@ -403,7 +529,7 @@ static int tell(struct scan *s, const struct group *g)
 
 /* The groups of one page. The last is left for the next page if there is one, for its keys must be
    read at one moment: *ret_next is where that begins (NULL: no next page). 1: stop. */
-static int tell_page(struct scan *s, const json_t *page, char **ret_next)
+static int tell_page(struct scan *s, const json_t *page, int64_t term, char **ret_next)
 {
     const json_t *kvs = json_object_get(page, "kvs");
     int more = json_is_true(json_object_get(page, "more")), rc = 0;
@@ -412,14 +538,14 @@ static int tell_page(struct scan *s, const json_t *page, char **ret_next)
     for (size_t i = 0; !rc && i < json_array_size(kvs); i++) {
         rc = group_add(&g, json_array_get(kvs, i));
         if (rc == 1) {
-            rc = tell(s, &g);
+            rc = tell(s, &g, term);
             group_free(&g);
             if (!rc) rc = group_add(&g, json_array_get(kvs, i));
         }
         if (rc == HF_NOMEM) hf_fail(s->err, rc, 0, "etcd: list: out of memory");
         if (rc == HF_CORRUPT) hf_fail(s->err, rc, 0, "etcd: list: an answer of no form");
     }
-    if (!rc && !more) rc = tell(s, &g);
+    if (!rc && !more) rc = tell(s, &g, term);
     if (!rc && more) {
         *ret_next = g.key;
         g.key = NULL;
@@ -443,7 +569,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
                1); /* behind all that begin so: no key ends in the last byte there is */
     hf_row_init(&s.row);
     do {
-        struct hf__et_reply reply = {NULL, 0};
+        struct hf__et_reply reply = {NULL, 0, 0};
         json_t *body =
             json_pack("{s:o, s:o, s:I}", "key", hf__et_bytes(from, strlen(from)), "range_end",
                       hf__et_bytes(end, strlen(end)), "limit", (json_int_t)limit);
@@ -453,7 +579,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
         json_decref(body);
         if (rc) break;
         *ret_clock_us = reply.clock_us;
-        rc = tell_page(&s, reply.json, &next);
+        rc = tell_page(&s, reply.json, reply.term, &next);
         hf__et_free(&reply);
         /* One key of ours that is more than a page. */
         if (next && !strcmp(next, from)) limit *= 4;

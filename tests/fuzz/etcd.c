@@ -31,9 +31,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         json_t *j = json_loadb((const char *)f.at, f.left, 0, NULL);
         struct scan s = {.st = &st, .see = see, .err = &err};
         char *next = NULL;
-        fuzz_check_row(read_range(j, &key, &row, "get", &err), &row, err.text);
+        struct group g = {0};
+        fuzz_check_row(read_range(j, 2, &key, &row, &g, "get", &err), &row, err.text);
+        group_free(&g);
         hf_row_init(&s.row);
-        (void)tell_page(&s, j, &next);
+        (void)tell_page(&s, j, 2, &next);
         hf_row_clear(&s.row);
         free(next);
         json_decref(j);

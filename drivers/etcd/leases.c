@@ -1,0 +1,223 @@
+/*
+ * leases.c - sessions as leases of etcd's: made, kept, ended; and when one of them is over.
+ *
+ * Who leads an etcd cluster counts the leases, and keeps them, without asking anybody; only that
+ * one has run out is told to the others. One who was paused, or cut off, may believe that it still
+ * leads, and so it may keep what its successor lets run out, or let run out what its successor
+ * keeps: its word "revoke" is passed on to the new leader, who obeys (etcd issues 12528 and 15247).
+ *
+ * The first is no harm, for a keeping counts only when a majority has confirmed its term after it
+ * (led_still). The second can be told by the terms, too: a leader knows of no lease that was made
+ * in a later term than its own. So the number of a session says the term in which it was made, at
+ * the earliest: as long as that is the term, nobody but its only leader can have let it run out. A
+ * reply shows the term of the last entry that the member has applied, and each term begins with an
+ * entry of its own: so what is asked for after a term was seen happens in that one or later, and
+ * what a reply shows happened in its term or earlier.
+ *
+ * When a holder's session is missing and the term is another one, it may be that it was just kept.
+ * Then whoever sees it puts its key back, under a lease of the same length that nobody keeps, and
+ * notes by which: K \t SESSION "." (etcd.h). Once that is gone, too, the holder's belief is over,
+ * whoever was wrong before; if the term has changed meanwhile, it is done again.
+ *
+ * A waiter believes nothing, so that its session's death is a death in any case.
+ */
+#include "etcd.h"
+
+#include "os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TERM_BITS = 16, LENGTH_BITS = 8 };
+
+/* ---- the number of a session ---- */
+
+/*
+ * 63 bits: 39 random ones, so that it never repeats, whatever becomes of the cluster; its length in
+ * seconds; its term, modulo 2^16 (0: not known). The length is a number below 16, or one of four
+ * bits, the first of which is 1, and how often it is doubled: rounded up by an eighth at most.
+ */
+static uint64_t number_of(int64_t s, int64_t term)
+{
+    uint64_t random, length = 0;
+    for (; s >= 16; length += 8) s = (s + 1) / 2;
+    length += (uint64_t)s;
+    do {
+        hf__random(&random, sizeof random);
+        random &= INT64_MAX >> (TERM_BITS + LENGTH_BITS);
+    } while (!random);
+    return random << (TERM_BITS + LENGTH_BITS) | length << TERM_BITS |
+           ((uint64_t)term & ((1 << TERM_BITS) - 1));
+}
+
+int64_t hf__et_session_s(uint64_t session)
+{
+    int64_t length = (int64_t)(session >> TERM_BITS & ((1 << LENGTH_BITS) - 1));
+    return length < 16 ? length : (length % 8 + 8) << (length / 8 - 1);
+}
+
+int hf__et_made_in(uint64_t session, int64_t term)
+{
+    uint64_t made = session & ((1 << TERM_BITS) - 1);
+    return made && made == ((uint64_t)term & ((1 << TERM_BITS) - 1));
+}
+
+/* ---- requests ---- */
+
+static int own_add(hf_store *st, uint64_t session)
+{
+    int ok = 1;
+    pthread_mutex_lock(&st->mu);
+    if (st->n_own == st->own_cap) {
+        size_t cap = st->own_cap ? st->own_cap * 2 : 8;
+        uint64_t *more = realloc(st->own, cap * sizeof *more);
+        ok = more != NULL;
+        if (more) {
+            st->own = more;
+            st->own_cap = cap;
+        }
+    }
+    if (ok) st->own[st->n_own++] = session;
+    pthread_mutex_unlock(&st->mu);
+    return ok;
+}
+
+static void own_drop(hf_store *st, uint64_t session)
+{
+    pthread_mutex_lock(&st->mu);
+    for (size_t i = 0; i < st->n_own; i++)
+        if (st->own[i] == session) {
+            memmove(&st->own[i], &st->own[i + 1], (--st->n_own - i) * sizeof *st->own);
+            break;
+        }
+    pthread_mutex_unlock(&st->mu);
+}
+
+int64_t hf__et_number(const json_t *j, const char *name)
+{
+    const json_t *n = json_object_get(j, name);
+    if (json_is_integer(n)) return json_integer_value(n);
+    return json_is_string(n) ? strtoll(json_string_value(n), NULL, 10) : 0;
+}
+
+/* A request about one lease. */
+static int ask(hf_store *st, const char *path, uint64_t session, int64_t ttl, int ambiguous,
+               struct hf__et_reply *ret, const char *what, hf_error *err)
+{
+    char id[24], text[24], name[24];
+    snprintf(id, sizeof id, "%llu", (unsigned long long)session);
+    snprintf(name, sizeof name, "%016llx", (unsigned long long)session);
+    snprintf(text, sizeof text, "%lld", (long long)ttl);
+    json_t *body =
+        ttl ? json_pack("{s:s, s:s}", "ID", id, "TTL", text) : json_pack("{s:s}", "ID", id);
+    int rc = hf__et_post(&st->http, path, body, ambiguous, ret, what, name, err);
+    json_decref(body);
+    return rc;
+}
+
+/* A lease of so many seconds, made in the term that its number says or later. */
+static int grant(hf_store *st, int64_t s, uint64_t *ret, struct hf__et_reply *reply, hf_error *err)
+{
+    uint64_t session = number_of(s, __atomic_load_n(&st->http.term, __ATOMIC_ACQUIRE));
+    int rc = ask(st, "/v3/lease/grant", session, s, HF_UNKNOWN, reply, "lease", err);
+    if (!rc) *ret = session;
+    return rc;
+}
+
+int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                      int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    uint64_t session;
+    int rc = grant(st, (lease_ms + 999) / 1000, &session, &reply, err);
+    if (rc) return rc;
+    *ret_ms = hf__et_number(reply.json, "TTL") * 1000;
+    *ret_clock_us = reply.clock_us;
+    if (*ret_ms < lease_ms)
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: lease: %lld ms instead of %lld",
+                     (long long)*ret_ms, (long long)lease_ms);
+    else if (!own_add(st, session))
+        rc = hf_fail(err, HF_NOMEM, 0, "etcd: lease: out of memory");
+    hf__et_free(&reply);
+    if (!rc) *ret = session;
+    return rc;
+}
+
+/* Not one of our own: nothing is held with it. */
+int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    if (grant(st, s, ret, &reply, NULL)) return HF_UNAVAILABLE;
+    int rc = hf__et_number(reply.json, "TTL") < s ? HF_UNAVAILABLE : 0;
+    hf__et_free(&reply);
+    return rc;
+}
+
+/* The term of the member that answered. */
+static int64_t term_of(const json_t *reply)
+{
+    return hf__et_number(json_object_get(reply, "header"), "raft_term");
+}
+
+/*
+ * Who leads extends a lease without asking anybody, and one who was paused or cut off may still
+ * believe that it leads: what it extends its successor knows nothing of (etcd issue 15247). The
+ * answer names the term from before the lease was extended. A majority confirms the term of a read
+ * that is linearizable; if that came after and is of the same term, who extended the lease led
+ * then.
+ */
+static int led_still(hf_store *st, uint64_t session, int64_t term, const char *what, hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    char name[24];
+    snprintf(name, sizeof name, "%016llx", (unsigned long long)session);
+    json_t *body = json_pack("{s:o, s:b}", "key", hf__et_key(st, "", ""), "count_only", 1);
+    int rc = hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, what, name, err);
+    json_decref(body);
+    if (rc) return rc;
+    if (!term || term_of(reply.json) != term)
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: %s '%s': there is a new leader", what, name);
+    hf__et_free(&reply);
+    return rc;
+}
+
+int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    int rc = ask(st, "/v3/lease/keepalive", session, 0, HF_UNAVAILABLE, &reply, "keep", err);
+    if (rc) return rc;
+    const json_t *result = json_object_get(reply.json, "result");
+    int64_t ms = hf__et_number(result, "TTL") * 1000, term = term_of(result);
+    hf__et_free(&reply);
+    if (ms <= 0)
+        return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
+                       (unsigned long long)session);
+    rc = led_still(st, session, term, "keep", err);
+    if (!rc) *ret_ms = ms;
+    return rc;
+}
+
+int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    int rc = ask(st, "/v3/lease/timetolive", session, 0, HF_UNAVAILABLE, &reply, "look", err);
+    if (rc) return rc;
+    int64_t ms = hf__et_number(reply.json, "TTL") * 1000, term = term_of(reply.json);
+    hf__et_free(&reply);
+    if (ms < 0)
+        return hf_fail(err, HF_LOST, 0, "etcd: look '%016llx': the lease has run out",
+                       (unsigned long long)session);
+    rc = led_still(st, session, term, "look", err);
+    if (!rc) *ret_ms = ms;
+    return rc;
+}
+
+int hf__et_lease_end(hf_store *st, uint64_t session, hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    own_drop(st, session);
+    int rc = ask(st, "/v3/lease/revoke", session, 0, HF_UNAVAILABLE, &reply, "end", err);
+    hf__et_free(&reply);
+    return rc;
+}

@@ -1,0 +1,259 @@
+/*
+ * etcd_sessions.c - the driver etcd: before a server that answers anything: who lives, who is over,
+ * and of whom that isn't certain.
+ */
+#include "etcd_said.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void whose_session_is_missing_is_dead(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    char many[6000] = "";
+    hf_row_init(&row);
+    is(200, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(row.n_holders == 1 && row.party[0].flags & HF_PARTY_DEAD);
+    /* Names that aren't of sessions count for nothing. */
+    is(200, "{" HEADER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", HELD), kv("/p/k\tab", ""),
+       kv("/p/k\trev", "5"));
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(row.party[0].flags & HF_PARTY_DEAD);
+    for (int i = 0; i < 20; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "/p/k\t%08x00060002", 0x98 + i);
+        snprintf(many + strlen(many), 200, ", %s", kv(name, ""));
+    }
+    is(200, "{" HEADER ", \"kvs\": [%s, %s%s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"), many);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_false(row.party[0].flags & HF_PARTY_DEAD);
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+/* ---- sessions of another term ---- */
+
+#define LATER "\"header\": {\"revision\": \"7\", \"raft_term\": \"3\"}"
+#define QUEUED \
+    "\"queue\": [{\"request\": \"10112233445566778899aabbccddeeff\", \
+                 \"owner\": \"w\", \"note\": \"\", \"session\": 734439800834}]"
+
+/* What is asked after a row in which a holder's session is in doubt, is it what it should be? */
+static void is_settled(hf_store *st, hf_row *row, const char *range)
+{
+    const struct answer doubt[] = {{"range", 200, range, 1},
+                                   {"grant", 200, "{" LATER ", \"TTL\": \"6\"}", 1},
+                                   {"txn", 200, "{\"succeeded\": true}", 1}};
+    int64_t clock_us;
+    answers_are(doubt, 3);
+    said(driver->get(st, &key, row, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 3);
+    assert_non_null(strstr(answers_asked(), answers_base64("/p/k\t" SESSION, 21)));
+    assert_false(row->party[0].flags & HF_PARTY_DEAD);
+}
+
+static void a_session_of_another_term_is_in_doubt(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    char held[3000], range[8192];
+    hf_row_init(&row);
+    snprintf(held, sizeof held, "%.*s, " QUEUED "}", (int)strlen(HELD) - 1, HELD);
+    snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", held),
+             kv("/p/k\trev", "5"));
+    is_settled(st, &row, range);
+    assert_true(row.n_queue == 1 && row.party[1].flags & HF_PARTY_DEAD); /* believes nothing */
+    /* What it was put back by has run out in the term in which it was made: that is the end. */
+    is(200, "{" LATER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", held), kv("/p/k\trev", "5"),
+       kv("/p/k\t" SESSION ".", "000000ef00060003"));
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(row.party[0].flags & HF_PARTY_DEAD && answers_given() == 1);
+    /* As long as it is there it lives; in a further term it is in doubt again. */
+    is(200, "{" LATER ", \"kvs\": [%s, %s, %s, %s]}", kv("/p/k", held), kv("/p/k\trev", "5"),
+       kv("/p/k\t" SESSION, ""), kv("/p/k\t" SESSION ".", "000000ef00060003"));
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_false(row.party[0].flags & HF_PARTY_DEAD || answers_given() != 1);
+    snprintf(range, sizeof range, "{" HEADER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", held),
+             kv("/p/k\trev", "5"), kv("/p/k\t" SESSION ".", "000000ef00060003"));
+    is_settled(st, &row, range);
+    /* Where no term is told, too. */
+    snprintf(range, sizeof range, "{\"kvs\": [%s, %s]}", kv("/p/k", held), kv("/p/k\trev", "5"));
+    is_settled(st, &row, range);
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+static void what_was_noted_goes_with_its_session(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    char range[8192];
+    hf_row_init(&row);
+    snprintf(range, sizeof range, "{" HEADER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", FREE_ROW),
+             kv("/p/k\trev", "5"), kv("/p/k\t" SESSION ".", "000000ef00060003"));
+    const struct answer left[] = {{"range", 200, range, 1}, {"txn", 503, "{}", 1}};
+    answers_are(left, 2);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(answers_given() == 2 && strstr(answers_asked(), "request_delete_range"));
+    assert_non_null(strstr(answers_asked(), answers_base64("/p/k\t" SESSION ".", 22)));
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+/* Whoever can't settle it leaves it to the next, and has its row. */
+static void a_doubt_may_stay(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    char range[8192];
+    hf_row_init(&row);
+    snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", HELD),
+             kv("/p/k\trev", "5"));
+    const struct answer shut[] = {{"range", 200, range, 0}, {"grant", 503, "{}", 0}};
+    answers_are(shut, 2);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(answers_given() == 2 && !(row.party[0].flags & HF_PARTY_DEAD));
+    const struct answer brief[] = {{"range", 200, range, 0}, {"grant", 200, "{\"TTL\": \"5\"}", 0}};
+    answers_are(brief, 2);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(answers_given() == 2 && !(row.party[0].flags & HF_PARTY_DEAD));
+    /* One that somebody else numbered is as long as its lease. */
+    static const char foreign[] =
+        "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID
+        "\", \"granted\": 5, \"session\": 171, \"lease_ms\": 5001}";
+    snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", foreign),
+             kv("/p/k\trev", "5"));
+    answers_are(brief, 2);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(answers_given() == 2 && !(row.party[0].flags & HF_PARTY_DEAD));
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+/* A session's number says its term, and its length: never less than it was made for. */
+static void a_session_says_when_it_was_made(void **state)
+{
+    (void)state;
+    static const int64_t lengths_s[] = {1, 2, 15, 16, 17, 31, 33, 100, 3600, 86399, 86400};
+    hf_store *st = opened();
+    is(200, "{" HEADER ", \"TTL\": \"90000\"}");
+    for (size_t i = 0; i < COUNT(lengths_s); i++) {
+        uint64_t session;
+        int64_t ms, clock_us;
+        said(driver->lease_make(st, lengths_s[i] * 1000 - 1, &session, &ms, &clock_us, &err), 0,
+             NULL);
+        assert_true((session & 0xffff) == 2 && session < UINT64_C(1) << 63);
+        uint64_t length = session >> 16 & 0xff;
+        int64_t s = (int64_t)(length < 16 ? length : (8 + length % 8) << (length / 8 - 1));
+        assert_true(s >= lengths_s[i] && s * 8 <= lengths_s[i] * 9 + 8);
+    }
+    driver->close(st);
+}
+
+/* ---- leases ---- */
+
+static void leases_end_when_it_says_so(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    uint64_t session = 0;
+    int64_t ms = 0, clock_us;
+    is(200, "{\"TTL\": \"1\"}");
+    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
+         "1000 ms instead of 1500");
+    is(200, "{\"TTL\": true}");
+    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
+         "0 ms instead");
+    is(500, "{}");
+    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "isn't etcd's");
+    assert_int_equal(session, 0);
+    is(200, "{\"TTL\": 2}");
+    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), 0, NULL);
+    assert_true(ms == 2000 && session);
+
+    ms = -7;
+    are((struct answer){"keepalive", 200, "{\"result\": {\"TTL\": \"0\"}}\n", 0});
+    said(driver->lease_keep(st, session, &ms, &err), HF_LOST, "the lease has run out");
+    are((struct answer){"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}\n{\"error\"",
+                        0});
+    said(driver->lease_keep(st, session, &ms, &err), 0, NULL);
+    assert_int_equal(ms, 3000);
+    ms = -7;
+    static const char *const terms[] = {"3", "0", ""};
+    for (size_t i = 0; i < COUNT(terms); i++) {
+        char kept[200];
+        snprintf(kept, sizeof kept,
+                 "{\"result\": {\"TTL\": \"3\", \"header\": {\"raft_term\": "
+                 "\"%s\"}}}",
+                 terms[i]);
+        are((struct answer){"keepalive", 200, kept, 0});
+        said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "there is a new leader");
+    }
+    const struct answer half[] = {
+        {"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}", 0},
+        {"range", 503, "{\"error\": \"etcdserver: no leader\"}", 0},
+        {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0}};
+    answers_are(half, 3);
+    said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
+    said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
+    are((struct answer){"timetolive", 200, "{" HEADER ", \"TTL\": \"-1\"}", 0});
+    said(driver->lease_left(st, session, &ms, &err), HF_LOST, "the lease has run out");
+    assert_int_equal(ms, -7);
+    are(half[2]);
+    said(driver->lease_left(st, session, &ms, &err), 0, NULL);
+    assert_int_equal(ms, 3000);
+    is(500, "{\"message\": \"no\"}");
+    said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no");
+    said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no");
+    said(driver->lease_end(st, session, &err), HF_UNAVAILABLE, "no");
+    driver->close(st);
+}
+
+/* A row that names more of our sessions than a transaction holds. */
+static void too_many_sessions_are_too_many(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    hf_row row;
+    int64_t ms, clock_us;
+    hf_row_init(&row);
+    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(hf_row_room(&row, 125), 0);
+    are((struct answer){"grant", 200, "{\"TTL\": \"2\"}", 0});
+    for (uint32_t i = 1; i < 125; i++) {
+        row.party[i] = row.party[0];
+        row.party[i].id[0] = (uint8_t)i;
+        said(driver->lease_make(st, 2000, &row.party[i].session, &ms, &clock_us, &err), 0, NULL);
+    }
+    row.n_queue = 124;
+    answers_are(&well, 1);
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "too many sessions");
+    assert_int_equal(answers_given(), 0);
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whose_session_is_missing_is_dead),
+        cmocka_unit_test(a_session_of_another_term_is_in_doubt),
+        cmocka_unit_test(what_was_noted_goes_with_its_session),
+        cmocka_unit_test(a_doubt_may_stay),
+        cmocka_unit_test(a_session_says_when_it_was_made),
+        cmocka_unit_test(leases_end_when_it_says_so),
+        cmocka_unit_test(too_many_sessions_are_too_many),
+    };
+    return answered_begin("etcd") ? 1 : TEST_MAIN(tests);
+}
