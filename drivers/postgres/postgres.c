@@ -96,7 +96,7 @@ static void put_told(struct text *t, const hf_store *st, int deletes)
         st->table);
 }
 
-enum { INSERT, UPDATE, ERASE, TAKE, GET, SCAN, INSPECT };
+enum { INSERT, UPDATE, ERASE, TAKE, GET, SCAN };
 
 static char *sql_write(const hf_store *st, struct text *t, int kind)
 {
@@ -491,14 +491,17 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
-    static char settings[] =
-        "SELECT current_setting('server_version'), current_setting('fsync'), "
-        "current_setting('full_page_writes'), current_setting('synchronous_commit')";
-    char text[300];
+    char text[300], state[6];
+    struct hf__pg_link *link;
     PGresult *r;
-    struct hf__pg_often often;
-    hf__pg_often(&often, INSPECT, settings);
-    int rc = ask(st, &often, 0, NULL, HF_UNAVAILABLE, &r, "inspect", "", err);
+    int rc = get_link(st, &link, err);
+    if (!rc)
+        rc =
+            hf__pg_ask(&st->how, link,
+                       "SELECT current_setting('server_version'), current_setting('fsync'), "
+                       "current_setting('full_page_writes'), current_setting('synchronous_commit')",
+                       0, NULL, HF_UNAVAILABLE, &r, state, "inspect", "", err);
+    put_link(st, link);
     if (rc) return rc;
     snprintf(text, sizeof text, "PostgreSQL %s, which may be written", PQgetvalue(r, 0, 0));
     say(arg, 1, text);
