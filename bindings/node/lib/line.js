@@ -141,10 +141,7 @@ async function settled(state, value) {
 function queue(line, options, weight, late, left) {
     const { priority = 0, signal, wait: ms } = options;
     if (ms === 0) throw late(true);
-    let entry;
-    const promise = new Promise((resolve) => {
-        entry = new Entry(resolve, priority, weight);
-    });
+    const promise = new Promise(keep), entry = new Entry(resolves, priority, weight);
     if (signal || ms < 2 ** 31) limit(entry, ms, signal, late, left);
     line.put(entry);
     return promise;
