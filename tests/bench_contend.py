@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 
+from points import end, point
+
 MEASURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'bench', 'contend',
                        'measure')
 # Says of each hold when (us after START) it was asked for, had and given (-1: it was lost). What is
@@ -30,14 +32,6 @@ ONE_BY_ONE = [[[0, 0, 1000], [1500, 2050, 3000], [3000, 2009000, 2009100]],
 AT_ONCE = [[[0, 0, 100], [100, 101, 200], [200, 900, 1000], [1001, 250000, 260000]],
            [[0, 300, 800]]]
 LATE_NS = 600 * 10**9    # later than this test takes
-points = failures = 0
-
-
-def check(good, what):
-    global points, failures
-    points += 1
-    failures += not good
-    print(f'{"ok" if good else "not ok"} {points} - {what}')
 
 
 def measure(lease_ms=None, late_ns=LATE_NS, **holds):
@@ -59,35 +53,34 @@ def measure(lease_ms=None, late_ns=LATE_NS, **holds):
 
 def main():
     done, found = measure()
-    check(done.returncode == 0, 'it measures')
+    point(done.returncode == 0, 'it measures')
     handover = found.get('A among 2: handover', {})
-    check([handover.get(what) for what in ('n', 'min', 'p50', 'p999', 'max')] ==
+    point([handover.get(what) for what in ('n', 'min', 'p50', 'p999', 'max')] ==
           [3, 50, 100, 200, 200], 'from one to the next, given by the end of the time')
     # Of the four that were had within 200 ms one was had by who had it before.
-    check(found.get('A among 2: again', {}).get('p50') == round(100 / 3, 3), 'the same again')
-    check(found.get('A among 2: holds', {}).get('p50') == 20, 'how many a second')
+    point(found.get('A among 2: again', {}).get('p50') == round(100 / 3, 3), 'the same again')
+    point(found.get('A among 2: holds', {}).get('p50') == 20, 'how many a second')
     wait = found.get('A among 2: wait', {})
-    check([wait.get(what) for what in ('n', 'min', 'p50', 'max')] == [5, 0, 300, 198999],
+    point([wait.get(what) for what in ('n', 'min', 'p50', 'max')] == [5, 0, 300, 198999],
           'waits; one that was not over by the end counts until then')
     longest = found.get('A among 2: longest', {})
-    check([longest.get(what) for what in ('n', 'min', 'max')] == [2, 1, round(198999 / 300, 3)],
+    point([longest.get(what) for what in ('n', 'min', 'max')] == [2, 1, round(198999 / 300, 3)],
           "each one's longest wait, in medians")
-    check('A: died' not in found, 'nobody is killed who has no lease')
+    point('A: died' not in found, 'nobody is killed who has no lease')
     done, _ = measure(**{'at once': [[[0, 0, 100]], [[0, 99, 200]]]})
-    check(done.returncode == 70 and 'two held it at once' in done.stderr, 'two at once end it')
+    point(done.returncode == 70 and 'two held it at once' in done.stderr, 'two at once end it')
     done, found = measure(**{'at once': [[[0, 0, -1]], [[0, 50, 100]]]})
-    check(done.returncode == 0 and found['A among 2: lost']['p50'] == 1, 'one that was lost')
+    point(done.returncode == 0 and found['A among 2: lost']['p50'] == 1, 'one that was lost')
     done, found = measure(lease_ms=0)
     died = found.get('A: died', {})
-    check(done.returncode == 0 and died.get('n') == 4 and died.get('min', 0) > LATE_NS / 2e6,
+    point(done.returncode == 0 and died.get('n') == 4 and died.get('min', 0) > LATE_NS / 2e6,
           'from the death of each to the next one')
     done, _ = measure(lease_ms=0, late_ns=0)
-    check(done.returncode == 70 and 'before the holder was killed' in done.stderr,
+    point(done.returncode == 70 and 'before the holder was killed' in done.stderr,
           'who has it before the holder is dead ends it')
     done, _ = measure(**{'one by one': []})
-    check(done.returncode == 70, 'a competitor that fails ends it')
-    print(f'1..{points}')
-    return 1 if failures else 0
+    point(done.returncode == 70, 'a competitor that fails ends it')
+    return end()
 
 
 if __name__ == '__main__':

@@ -6,6 +6,8 @@ import sys
 import tempfile
 import xml.dom.minidom
 
+from points import end, point
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAMPLE = os.path.join(HERE, 'bench_sample.json')
 ROWS = ['| file: acquire+release | 50 ns | flock(2) 1000 ns | 0.05 x | ≤ 0.12 x | reached |',
@@ -40,14 +42,6 @@ ROWS = ['| file: acquire+release | 50 ns | flock(2) 1000 ns | 0.05 x | ≤ 0.12 
 LINE = 'redis: acquire+release\t90\tus\ta write\t45\tus\t2\t2.2'
 PLOTS = ['clients-one', 'clients-own', 'contended', 'died', 'fairness', 'limits', 'pairs',
          'stores-acquire', 'stores-handover', 'targets']
-points = failures = 0
-
-
-def check(good, what):
-    global points, failures
-    points += 1
-    failures += not good
-    print(f'{"ok" if good else "not ok"} {points} - {what}')
 
 
 def marks_in(svg):
@@ -65,7 +59,7 @@ def report(folder, numbers=SAMPLE):
     done = subprocess.run([os.path.join(HERE, '..', 'bench', 'report'), numbers, folder],
                           capture_output=True, text=True, check=False)
     print(''.join(f'# {line}\n' for line in done.stderr.splitlines()), end='')
-    check(done.returncode == 0, 'it makes a report')
+    point(done.returncode == 0, 'it makes a report')
     found = {}
     for name in os.listdir(folder):
         with open(os.path.join(folder, name), 'rb') as file:
@@ -83,19 +77,19 @@ def simulated():
     """The plots of the simulation that are kept are those of the numbers that are."""
     with tempfile.TemporaryDirectory() as folder:
         found = report(folder, os.path.join(SIMULATED, 'numbers.json'))
-    check(set(found) == {f'{p}.{k}' for p in SIM_PLOTS for k in ('svg', 'png')},
+    point(set(found) == {f'{p}.{k}' for p in SIM_PLOTS for k in ('svg', 'png')},
           f'nothing but {SIM_PLOTS}')
     for name in SIM_PLOTS:
         with open(os.path.join(SIMULATED, f'{name}.svg'), 'rb') as file:
             kept = file.read()
         # Another processor may round the last digit of a coordinate.
-        check(text_in(found[f'{name}.svg']) == text_in(kept) and
+        point(text_in(found[f'{name}.svg']) == text_in(kept) and
               marks_in(found[f'{name}.svg']) == marks_in(kept), f'{name}.svg is kept as it is made')
-        check({'handover, median, ms', 'requests a second', 'longest wait / median'} <=
+        point({'handover, median, ms', 'requests a second', 'longest wait / median'} <=
               set(text_in(kept)), f'{name}.svg shows handover, requests, fairness')
     with open(os.path.join(HERE, '..', 'doc', 'sizing.md'), encoding='utf-8') as file:
         page = file.read()
-    check(all(f'(../bench/results/sim/{name}.svg)' in page for name in SIM_PLOTS),
+    point(all(f'(../bench/results/sim/{name}.svg)' in page for name in SIM_PLOTS),
           'doc/sizing.md shows them')
 
 
@@ -104,26 +98,25 @@ def main():
         found = report(one)
         again = report(other)
     names = {'README.md', 'figures.tsv'} | {f'{p}.{k}' for p in PLOTS for k in ('svg', 'png')}
-    check(set(found) == names, f'nothing but {sorted(names)}')
+    point(set(found) == names, f'nothing but {sorted(names)}')
     table = found['README.md'].decode().splitlines()
     for row in ROWS:
-        check(row in table, row)
-    check('4 of 5 targets reached' in found['README.md'].decode(), 'how many targets were reached')
-    check('On A Processor, 2 processors, 2026-01-02 to 2026-01-03.' in
+        point(row in table, row)
+    point('4 of 5 targets reached' in found['README.md'].decode(), 'how many targets were reached')
+    point('On A Processor, 2 processors, 2026-01-02 to 2026-01-03.' in
           found['README.md'].decode(), 'the processor and the days')
-    check(LINE in found['figures.tsv'].decode().splitlines(), 'the figures, one a line')
+    point(LINE in found['figures.tsv'].decode().splitlines(), 'the figures, one a line')
     for name in PLOTS:
-        check(found[f'{name}.png'].startswith(b'\x89PNG\r\n\x1a\n'), f'{name}.png is one')
-    check('redis: Holdfast' in text_in(found['stores-acquire.svg']) and
+        point(found[f'{name}.png'].startswith(b'\x89PNG\r\n\x1a\n'), f'{name}.png is one')
+    point('redis: Holdfast' in text_in(found['stores-acquire.svg']) and
           'etcd: a write on disk' in text_in(found['limits.svg']) and
           'redis:' in text_in(found['clients-own.svg']) and
           'redis-py' in text_in(found['contended.svg']) and
           'redis: redis-py' in text_in(found['died.svg']) and
           'Holdfast, file:' in text_in(found['pairs.svg']), 'plots whose words are text')
-    check(found == again, 'the same results make the same files')
+    point(found == again, 'the same results make the same files')
     simulated()
-    print(f'1..{points}')
-    return 1 if failures else 0
+    return end()
 
 
 if __name__ == '__main__':

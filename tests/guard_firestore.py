@@ -21,23 +21,13 @@ import guard_firestore_all
 from guard_firestore_rows import (
     ALICES, BY_NEW, DATAS, FRESH, FREE, LIVE, LOCKS, NAMES, OLD, PAST, SECOND, changed, freed,
     fresh, grant)
+from points import end, point
 
 HOLDFAST = os.environ['HOLDFAST']
 PROJECT = 'demo-holdfast'
 HOST = 'http://' + os.environ['FIRESTORE_EMULATOR_HOST']
 ROOT = f'projects/{PROJECT}/databases/(default)/documents'
 LOCK, DATA = 'mutex_critical_data', 'critical_data'
-points = failures = 0
-
-
-def point(good, what, shown=''):
-    global points, failures
-    points += 1
-    failures += not good
-    print(f'{"ok" if good else "not ok"} {points} - {what}', flush=True)
-    if not good:
-        for line in str(shown).rstrip().split('\n'):
-            print(f'#   {line}')
 
 
 # ---- the emulator ----
@@ -418,8 +408,7 @@ def main():
         load(text)
         try_case(f'{"other" if want else "these"} rules: update of another\'s',
                  [setting(LOCK, 'doc', ALICES)], 'bob', setting(DATA, 'doc', {'n': 1}), want)
-    print(f'1..{points}')
-    return 1 if failures else 0
+    return end()
 
 
 raise SystemExit(main())

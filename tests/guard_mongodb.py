@@ -14,20 +14,11 @@ import bson
 import bson.json_util
 import pymongo
 
+from points import end, point
+
 HOLDFAST = os.environ['HOLDFAST']
 STORE = os.environ['HOLDFAST_TEST_STORE']
 DB = pymongo.MongoClient(STORE).get_default_database()
-points = failures = 0
-
-
-def point(good, what, shown=''):
-    global points, failures
-    points += 1
-    failures += not good
-    print(f'{"ok" if good else "not ok"} {points} - {what}', flush=True)
-    if not good:
-        for line in str(shown).rstrip().split('\n'):
-            print(f'#   {line}')
 
 
 def holdfast(*arguments, **env):
@@ -146,5 +137,4 @@ for row in (('seats', None, 42), ('x; drop table y', None, 'it\'s "quoted" \\ é
             ('it\'s "quoted" \\ é/$hf'.replace('$', 'S'), 't"ok\\en é', bson.ObjectId())):
     a_life(*row)
 by_command()
-print(f'1..{points}')
-raise SystemExit(failures != 0)
+raise SystemExit(end())

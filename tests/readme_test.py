@@ -13,21 +13,10 @@ import subprocess
 import sys
 import tempfile
 
+from points import end, point
+
 SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
 USERS_OWN = ['make-report', 'deploy.sh', 'encode.sh', 'invoice.sh', 'migrate.sh']
-points = 0
-failures = 0
-
-
-def point(good, what, shown=''):
-    global points, failures
-    points += 1
-    failures += not good
-    print(f'{"ok" if good else "not ok"} {points} - {what}')
-    if not good:
-        for line in str(shown).rstrip().split('\n'):
-            print(f'#   {line}')
-    sys.stdout.flush()
 
 
 def blocks(text):
@@ -274,8 +263,7 @@ def main():
         shutil.rmtree(folder)
     exit_statuses(readme)
     links(readme)
-    print(f'1..{points}')
-    return 1 if failures else 0
+    return end()
 
 
 if __name__ == '__main__':
