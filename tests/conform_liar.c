@@ -9,6 +9,7 @@
  *   CHANGES  the row that is shown, or stored, is another one
  */
 #include "conform.h"
+#include "conform_key.h"
 #include "drivers.h"
 #include "test.h"
 
@@ -31,15 +32,6 @@ static struct {
     int calls;
 } told[256];
 static int lies, promises, broken;
-
-/* What the check calls the key; and its groups as one. */
-static const char *name_of(const char *key)
-{
-    const char *name = key + strcspn(key, "/");
-    if (*name) name++;
-    name += strcspn(name, "/");
-    return *name ? name + 1 : key;
-}
 
 static int is_race(const char *name)
 {

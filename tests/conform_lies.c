@@ -4,6 +4,7 @@
  * tried as a whole; here all checks but one are denied at once, so that a run takes no time.
  */
 #include "conform.h"
+#include "conform_key.h"
 #include "drivers.h"
 #include "test.h"
 
@@ -82,15 +83,6 @@ static void change(hf_row *row)
         break;
     default: break;
     }
-}
-
-/* What the check calls the key; and its groups as one. */
-static const char *name_of(const char *key)
-{
-    const char *name = key + strcspn(key, "/");
-    if (*name) name++;
-    name += strcspn(name, "/");
-    return *name ? name + 1 : key;
 }
 
 static int denied(const char *key)

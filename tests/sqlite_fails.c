@@ -7,23 +7,16 @@
  * works again.
  */
 #undef _FORTIFY_SOURCE /* which has some of them inline */
-#include "said.h"
-#include "scratch.h"
+#include "sqlite_own.h"
 #include "test.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-
-static const hf_driver *drv;
-static const char *url_text;
-static sqlite3 *other; /* somebody else's connection */
-static int64_t clock_us;
 
 /* ---- what fails ---- */
 
@@ -152,27 +145,6 @@ char *sqlite3_mprintf(const char *format, ...)
 }
 
 /* ---- what is done ---- */
-
-static void writes(const char *sql)
-{
-    char *why = NULL;
-    if (sqlite3_exec(other, sql, NULL, NULL, &why)) fail_msg("%s: %s", sql, why);
-}
-
-static int opens(hf_store **ret)
-{
-    hf_url url;
-    memset(&err, 0, sizeof err);
-    int rc = hf_url_parse(url_text, &url, &err);
-    return rc ? rc : drv->open(&url, 60000, ret, &err);
-}
-
-static hf_store *opened(void)
-{
-    hf_store *st = NULL;
-    said(opens(&st), 0, NULL);
-    return st;
-}
 
 static const hf_party me = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
 static uint64_t rev; /* of the row that the operations begin with */
@@ -496,14 +468,9 @@ static void a_replaced_file_is_another_world(void **state)
 
 int main(void)
 {
-    url_text = scratch("sqlite:@");
-    drv = hf__driver("sqlite", &err);
-    if (!url_text || !drv || hf_key_make("k", &key, &err)) {
-        printf("Bail out! %s\n", err.text);
-        return 1;
-    }
+    if (sqlite_begin()) return 1;
     hf_store *st = opened();
-    if (sqlite3_open(strchr(url_text, ':') + 1, &other) || take(st)) return 1;
+    if (take(st)) return 1;
     drv->close(st);
     writes("PRAGMA synchronous = OFF; CREATE TABLE model AS SELECT * FROM holdfast;"
            "CREATE TABLE holdfast_enter (key TEXT, token INTEGER)");

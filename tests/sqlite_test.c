@@ -1,48 +1,11 @@
 /*
  * sqlite_test.c - the driver sqlite: what it makes of a file that others have written.
  */
-#include "drivers.h"
-#include "scratch.h"
+#include "sqlite_own.h"
 #include "test.h"
 
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
-
-#define COUNT(a) (sizeof(a) / sizeof *(a))
-
-static const hf_driver *drv;
-static hf_error err;
-static hf_rowkey key;
-static int64_t clock_us;
-static const char *url_text;
-static sqlite3 *other; /* somebody else's connection */
-
-static int open_it(hf_store **ret)
-{
-    hf_url url;
-    int rc = hf_url_parse(url_text, &url, &err);
-    return rc ? rc : drv->open(&url, 60000, ret, &err);
-}
-
-static hf_store *opened(void)
-{
-    hf_store *st = NULL;
-    if (open_it(&st)) fail_msg("%s", err.text);
-    return st;
-}
-
-static void writes(const char *sql)
-{
-    char *why = NULL;
-    if (sqlite3_exec(other, sql, NULL, NULL, &why)) fail_msg("%s: %s", sql, why);
-}
-
-static void said(int rc, int code, const char *text)
-{
-    if (rc != code || (text && !strstr(err.text, text)))
-        fail_msg("%d, %s: not %d, %s", rc, err.text, code, text ? text : "");
-}
 
 static int get(hf_store *st, hf_row *row) { return drv->get(st, &key, row, &clock_us, &err); }
 
@@ -223,7 +186,7 @@ static void tables_of_others(void **state)
     (void)state;
     hf_store *st = NULL;
     writes("UPDATE holdfast_clock SET timens = timens + 1");
-    said(open_it(&st), HF_UNSUPPORTED, "another time namespace");
+    said(opens(&st), HF_UNSUPPORTED, "another time namespace");
     writes("UPDATE holdfast_clock SET timens = timens - 1");
     drv->close(opened());
     st = opened();
@@ -237,14 +200,7 @@ static void tables_of_others(void **state)
 
 int main(void)
 {
-    url_text = scratch("sqlite:@");
-    drv = hf__driver("sqlite", &err);
-    if (!url_text || !drv || hf_key_make("k", &key, &err)) {
-        printf("Bail out! %s\n", err.text);
-        return 1;
-    }
-    drv->close(opened());
-    if (sqlite3_open(strchr(url_text, ':') + 1, &other)) return 1;
+    if (sqlite_begin()) return 1;
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_rows_stay),  cmocka_unit_test(what_was_dropped_is_made_again),
         cmocka_unit_test(names_of_files),     cmocka_unit_test(clocks_that_cant_be_set),
