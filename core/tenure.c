@@ -9,7 +9,8 @@
  * Holds of one lease length share a tenure, and all waits share another, short one, as long as a
  * claim may take: who doesn't come for what it was handed is passed over when that ends. The
  * renewer keeps them, however many hang on them, by one request every third of their length. A hold
- * that isn't renewed, or that outlives this handle, has a tenure of its own.
+ * that isn't renewed, or that outlives this handle, has a tenure of its own. Where a session wears
+ * out (etcd: when there is a new leader) holds go over to a new one when they are renewed.
  *
  * What is over once stays over: a tenure that was kept too late is dead to us, whatever the store
  * says.
@@ -125,10 +126,16 @@ static struct hf_tenure *add(hf *h, uint32_t lease_ms, int own)
     return t;
 }
 
+static int worn(const hf *h, const struct hf_tenure *t)
+{
+    const hf_driver *drv = h->port.drv;
+    return drv->lease_worn && drv->lease_worn(h->port.st, t->session);
+}
+
 static struct hf_tenure *shared(const hf *h, uint32_t lease_ms)
 {
     for (struct hf_tenure *t = h->tenures; t; t = t->next)
-        if (!t->own && !t->gone && t->lease_ms == lease_ms) return t;
+        if (!t->own && !t->gone && t->lease_ms == lease_ms && !worn(h, t)) return t;
     return NULL;
 }
 
@@ -403,6 +410,7 @@ int hf__tenure_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf
     if (rc) return rc;
     struct hf_tenure *t = l->tenure, *to = NULL;
     int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms;
+    if (!own && !by_hand && worn(h, t)) stays = 0;
     if (stays) {
         t->users++;
         to = t;

@@ -172,6 +172,11 @@ static int wr_lease_end(hf_store *st, uint64_t session, hf_error *err)
     return rc ? rc : w->after(w, &c, w->base->lease_end(w->st, session, err), err);
 }
 
+static int wr_lease_worn(hf_store *st, uint64_t session)
+{
+    return of(st)->base->lease_worn(of(st)->st, session);
+}
+
 static int wr_session_fd(hf_store *st) { return of(st)->base->session_fd(of(st)->st); }
 
 static int wr_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
@@ -253,6 +258,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->lease_keep) w->shown.lease_keep = wr_lease_keep;
     if (base->lease_left) w->shown.lease_left = wr_lease_left;
     if (base->lease_end) w->shown.lease_end = wr_lease_end;
+    if (base->lease_worn) w->shown.lease_worn = wr_lease_worn;
     if (base->session_fd) w->shown.session_fd = wr_session_fd;
     if (base->listen) w->shown.listen = wr_listen;
     if (base->watch) w->shown.watch = wr_watch;

@@ -217,6 +217,9 @@ typedef struct hf_driver {
     int (*lease_keep)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
     int (*lease_left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
     int (*lease_end)(hf_store *st, uint64_t session, hf_error *err);
+    /* Optional, with HF_CAN_LEASES; any thread, never waits. 1: others would be told later of this
+       session's death than of a new one's, so that what goes on is to be moved to one. */
+    int (*lease_worn)(hf_store *st, uint64_t session);
 
     /* The descriptor that carries the session's life, or -1. Optional. */
     int (*session_fd)(hf_store *st);

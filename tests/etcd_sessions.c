@@ -140,6 +140,31 @@ static void a_doubt_may_stay(void **state)
     driver->close(st);
 }
 
+/* When a later term has been seen; not by an answer from before. */
+static void a_session_of_an_earlier_term_is_worn(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *term;
+        int worn;
+    } seen[] = {{"2", 0}, {"3", 1}, {"1", 0}, {"32769", 1}, {"32771", 0}, {"65538", 0}};
+    hf_store *st = opened();
+    hf_row row;
+    uint64_t session;
+    int64_t ms, clock_us;
+    hf_row_init(&row);
+    is(200, "{" HEADER ", \"TTL\": \"9\"}");
+    said(driver->lease_make(st, 9000, &session, &ms, &clock_us, &err), 0, NULL);
+    for (size_t i = 0; i < COUNT(seen); i++) {
+        is(200, "{\"header\": {\"raft_term\": \"%s\"}}", seen[i].term);
+        said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+        assert_int_equal(driver->lease_worn(st, session), seen[i].worn);
+    }
+    assert_false(driver->lease_worn(st, UINT64_C(7) << 16)); /* of no known term */
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
 /* A session's number says its term, and its length: never less than it was made for. */
 static void a_session_says_when_it_was_made(void **state)
 {
@@ -251,6 +276,7 @@ int main(void)
         cmocka_unit_test(a_session_of_another_term_is_in_doubt),
         cmocka_unit_test(what_was_noted_goes_with_its_session),
         cmocka_unit_test(a_doubt_may_stay),
+        cmocka_unit_test(a_session_of_an_earlier_term_is_worn),
         cmocka_unit_test(a_session_says_when_it_was_made),
         cmocka_unit_test(leases_end_when_it_says_so),
         cmocka_unit_test(too_many_sessions_are_too_many),

@@ -43,6 +43,7 @@ static struct {
     int64_t step_us;    /* of the clock */
     int hidden;         /* the clock */
     uint64_t sessions;  /* the last one made */
+    uint64_t worn;      /* the last one that is */
     uint64_t dead_upto; /* these are dead */
     uint64_t dead;      /* and this one */
     int64_t ends_us[SESSIONS], ms[SESSIONS];
@@ -259,6 +260,8 @@ void stage_hide_clock(int hide)
     pthread_mutex_unlock(&mu);
 }
 
+void stage_wear_sessions(void) { __atomic_store_n(&s.worn, s.sessions, __ATOMIC_SEQ_CST); }
+
 void stage_kill_sessions(void)
 {
     pthread_mutex_lock(&mu);
@@ -458,6 +461,11 @@ static int st_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_err
     return end(&cue, rc, err);
 }
 
+static int st_lease_worn(hf_store *st, uint64_t session)
+{
+    return !st->rival && session <= __atomic_load_n(&s.worn, __ATOMIC_SEQ_CST);
+}
+
 static int st_lease_end(hf_store *st, uint64_t session, hf_error *err)
 {
     struct cue cue;
@@ -551,6 +559,7 @@ void stage(unsigned can)
         stage_driver.lease_keep = st_lease_keep;
         stage_driver.lease_left = st_lease_left;
         stage_driver.lease_end = st_lease_end;
+        stage_driver.lease_worn = st_lease_worn;
     }
     if (can & HF_CAN_BELLS) {
         stage_driver.listen = st_listen;

@@ -69,6 +69,8 @@ void stage_forge(void (*forge)(hf_row *row));
 /* Every session, of whatever kind, but those made from here on: dead. */
 void stage_kill_sessions(void);
 void stage_kill(uint64_t session); /* this one; nobody is told */
+/* Every session but those made from here on: worn, as HF_CAN_LEASES has it. */
+void stage_wear_sessions(void);
 /* The descriptor that tells of deaths: it does, or there is none. */
 void stage_mourn(int readable);
 void stage_no_mourning(void);

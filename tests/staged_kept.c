@@ -105,6 +105,36 @@ static void two_keep_one_at_a_time(void **state)
     done();
 }
 
+static uint64_t session_of(const char *key)
+{
+    return __atomic_load_n(&stage_row(key)->party[0].session, __ATOMIC_SEQ_CST);
+}
+
+/* What is acquired with it gets a new one; what is held goes over to that when it is renewed, but
+   not by hand, for then it lasts from now on. */
+static void a_worn_session_is_left(void **state)
+{
+    (void)state;
+    hf_lock *late;
+    begin(LEASES);
+    OK(stage_acquire(h, "k", 0, 3000, 0, &lock));
+    OK(stage_acquire(h, "x", 0, 60000, 0, &other));
+    uint64_t was = session_of("k"), long_one = session_of("x");
+    stage_wear_sessions();
+    OK(stage_acquire(h, "y", 0, 3000, 0, &late));
+    uint64_t now = session_of("y");
+    assert_true(now != was);
+    while (session_of("k") == was) hf__pause(1000);
+    assert_true(session_of("k") == now && hf_left_ms(lock) > 0);
+    OK(hf_renew(other, 0, &stage_error));
+    assert_true(session_of("x") == long_one && hf_left_ms(other) > 50000);
+    assert_int_equal(stage_calls(S_MAKE), 3);
+    OK(hf_release(lock, &stage_error));
+    OK(hf_release(other, &stage_error));
+    OK(hf_release(late, &stage_error));
+    done();
+}
+
 /* A renewal with another session wasn't heard of: it is over before that is settled. */
 static void a_doubt_that_ends_with_its_session(void **state)
 {
@@ -262,6 +292,7 @@ int main(void)
         cmocka_unit_test(what_was_made_for_it_is_over_before_its_turn),
         cmocka_unit_test(sessions_that_cannot_be_kept_three_times),
         cmocka_unit_test(two_keep_one_at_a_time),
+        cmocka_unit_test(a_worn_session_is_left),
         cmocka_unit_test(a_doubt_that_ends_with_its_session),
         cmocka_unit_test(a_renewal_that_is_answered_too_late),
         cmocka_unit_test(without_threads_nothing_is_tended),

@@ -165,6 +165,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .lease_keep = hf__et_lease_keep,
     .lease_left = hf__et_lease_left,
     .lease_end = hf__et_lease_end,
+    .lease_worn = hf__et_lease_worn,
     .listen = hf__et_listen,
     .watch = hf__et_watch,
     .interrupt = hf__et_interrupt,

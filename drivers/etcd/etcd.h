@@ -44,6 +44,7 @@ int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *re
 int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__et_lease_end(hf_store *st, uint64_t session, hf_error *err);
+int hf__et_lease_worn(hf_store *st, uint64_t session);
 /* One that nobody keeps, for at least `s` seconds. 0 or HF_UNAVAILABLE. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret);
 /* For how many seconds it was made, at least. */

@@ -17,7 +17,8 @@
  * When a holder's session is missing and the term is another one, it may be that it was just kept.
  * Then whoever sees it puts its key back, under a lease of the same length that nobody keeps, and
  * notes by which: K \t SESSION "." (etcd.h). Once that is gone, too, the holder's belief is over,
- * whoever was wrong before; if the term has changed meanwhile, it is done again.
+ * whoever was wrong before; if the term has changed meanwhile, it is done again. So that this is
+ * rare, a session of an earlier term is worn: what is still held with it moves to a new one.
  *
  * A waiter believes nothing, so that its session's death is a death in any case.
  */
@@ -61,6 +62,14 @@ int hf__et_made_in(uint64_t session, int64_t term)
 {
     uint64_t made = session & ((1 << TERM_BITS) - 1);
     return made && made == ((uint64_t)term & ((1 << TERM_BITS) - 1));
+}
+
+/* Terms are compared as numbers that go round. One of no known term doesn't get better. */
+int hf__et_lease_worn(hf_store *st, uint64_t session)
+{
+    uint16_t made = (uint16_t)session;
+    uint16_t now = (uint16_t)__atomic_load_n(&st->http.term, __ATOMIC_ACQUIRE);
+    return made && (int16_t)(now - made) > 0;
 }
 
 /* ---- requests ---- */
