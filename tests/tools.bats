@@ -187,3 +187,62 @@ END
     [ "$(count '' TIMEOUT)" = "0 1" ]
     [ "$(count '' OK)" = "0 1" ]
 }
+
+# A folder with a core of one file, compiled and run as tools/coverage has it.
+counted_core() {
+    mkdir -p tools tests core build-coverage/x.p
+    cp "$SOURCE/tools/coverage" tools/
+    : >tests/coverage-left
+    printf '%s\n' 'int main(int n, char **w)' '{' '(void)w;' 'if (n > 1) return 1;' '}' \
+        >core/a.c
+    echo 'build x.p/core_a.c.o:' >build-coverage/build.ninja
+    compile_core
+    build-coverage/a
+}
+
+compile_core() {
+    (cd build-coverage && gcc --coverage -c ../core/a.c -o x.p/core_a.c.o &&
+        gcc --coverage x.p/core_a.c.o -o a)
+}
+
+@test "coverage says which branches weren't taken, and that it could" {
+    counted_core
+    run tools/coverage --report core
+    [ "$status" = 0 ]
+    [[ "$output" = *"core/a.c:4: 1 of 2: if (n > 1) return 1;"* ]]
+    [[ "$output" = *"not ok core: 50.00 %"* ]]
+    run tools/coverage --report core/a.c
+    [ "$status" = 0 ]
+    [[ "$output" != *"not ok"* ]]
+}
+
+@test "coverage says in one line why it can't say anything" {
+    mkdir -p tools core
+    cp "$SOURCE/tools/coverage" tools/
+    run tools/coverage --report core
+    [ "$status" = 1 ]
+    [ "$output" = "tools/coverage: nothing has been built: tools/coverage does it" ]
+    run tools/coverage --report cli
+    [ "$status" = 64 ]
+    counted_core
+    touch -d '1 minute' core/a.c
+    run tools/coverage --report core
+    [ "$status" = 1 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ "$output" = "tools/coverage: core/a.c was changed after it was compiled: "* ]]
+}
+
+@test "coverage leaves out what was counted of an earlier build, or of what isn't built any more" {
+    counted_core
+    sed -i 's/n > 1/n > 2/' core/a.c
+    compile_core
+    mkdir build-coverage/old.p
+    echo none >build-coverage/old.p/core_b.c.gcno
+    run tools/coverage --report core/a.c
+    [ "$status" = 0 ]
+    [[ "$output" = *"core/a.c:4: 2 of 2:"* ]]
+    build-coverage/a
+    run tools/coverage --report core/a.c
+    [ "$status" = 0 ]
+    [[ "$output" = *"core/a.c:4: 1 of 2:"* ]]
+}
