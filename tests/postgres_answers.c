@@ -110,6 +110,7 @@ static void a_missing_table_is_made(void **state)
     } cases[] = {{"", 0},
                  {"!23505 pg_type_typname_nsp_index", 0},
                  {"!42P07 already there", 0},
+                 {"!42710 type \"holdfast\" already exists", 0},
                  {"!42501 permission denied", HF_DENIED}};
     hf_store *st = pg_opened(URL);
     for (size_t i = 0; i < COUNT(cases); i++) {

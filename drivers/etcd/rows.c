@@ -264,11 +264,16 @@ static void add_put(struct txn *t, json_t *key, json_t *value, uint64_t lease)
                   lease ? text : "0"));
 }
 
-static void add_delete(struct txn *t, json_t *key, json_t *end)
+static void add_delete(struct txn *t, json_t *key)
+{
+    add(t, t->success, json_pack("{s:{s:o}}", "request_delete_range", "key", key));
+}
+
+/* An end that there was no memory for is none: not a range of the first key only. */
+static void add_delete_all(struct txn *t, json_t *key, json_t *end)
 {
     add(t, t->success,
-        end ? json_pack("{s:{s:o, s:o}}", "request_delete_range", "key", key, "range_end", end)
-            : json_pack("{s:{s:o}}", "request_delete_range", "key", key));
+        json_pack("{s:{s:o, s:o}}", "request_delete_range", "key", key, "range_end", end));
 }
 
 static void tail_of(uint64_t session, const char *end, char ret[TAIL_CAP])
@@ -289,7 +294,7 @@ static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, cons
     char tail[TAIL_CAP];
     int swept = 0;
     if (!row->n_holders && !row->n_queue) {
-        add_delete(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
+        add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
         return;
     }
     pthread_mutex_lock(&st->mu);
@@ -300,7 +305,7 @@ static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, cons
         if (named)
             add_put(t, hf__et_key(st, key->text, tail), json_string(""), st->own[i]);
         else
-            add_delete(t, hf__et_key(st, key->text, tail), NULL);
+            add_delete(t, hf__et_key(st, key->text, tail));
     }
     pthread_mutex_unlock(&st->mu);
 }
@@ -345,7 +350,7 @@ static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
         free(text);
         json_decref(j);
     } else {
-        add_delete(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
+        add_delete_all(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
     }
     json_t *body = json_pack("{s:o, s:o, s:[{s:o}]}", "compare", t.compare, "success", t.success,
                              "failure", "request_range", range_of(st, key->text));
@@ -405,7 +410,7 @@ static void add_leftovers(struct txn *t, const hf_store *st, const hf_rowkey *ke
         if (!g->life[i].by || names(row, g->life[i].session)) continue;
         if (json_array_size(t->success) > OPS_CAP) break;
         tail_of(g->life[i].session, ".", tail);
-        add_delete(t, hf__et_key(st, key->text, tail), NULL);
+        add_delete(t, hf__et_key(st, key->text, tail));
     }
 }
 

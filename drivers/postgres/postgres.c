@@ -219,8 +219,8 @@ static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char
         rc = hf__pg_ask(&st->how, link, st->create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
                         key, err);
         if (!rc) PQclear(made);
-        /* IF NOT EXISTS doesn't see one that somebody else is just making. */
-        if (!rc || !strcmp(state, "23505") || !strcmp(state, "42P07"))
+        /* IF NOT EXISTS doesn't see one that somebody else is just making; nor its type. */
+        if (!rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710"))
             rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what,
                                   key, err);
     }

@@ -1,0 +1,223 @@
+/*
+ * driver_ops.c - see driver_ops.h. `st` is the handle of which parts fail; `other` looks at what
+ * became of it.
+ */
+#include "driver_ops.h"
+
+#include "os.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { IO_MS = 5000, HEAR_MS = 50 };
+
+const hf_driver *driver;
+static hf_url url;
+static hf_store *st, *other;
+static hf_party me = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
+static hf_row before; /* the operation */
+static int64_t clock_us;
+
+static int write_to(hf_store *to, uint64_t seen, int n)
+{
+    hf_row row, cur;
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    if (hf_row_room(&row, 4)) return HF_NOMEM;
+    row.rev = row.token = hf_rev_next(seen, clock_us);
+    for (int i = 0; i < n; i++) {
+        hf_party *p = &row.party[i];
+        *p = me;
+        p->id[1] = (uint8_t)i;
+        p->expires_us = me.session ? 0 : clock_us + 60000000;
+        if (!i) p->token = row.token;
+    }
+    row.n_holders = n > 0;
+    row.n_queue = n > 0 ? (uint32_t)n - 1 : 0;
+    int rc = driver->swap(to, &key, seen, n >= 0 ? &row : NULL, &cur, &clock_us, &err);
+    hf_row_clear(&row);
+    hf_row_clear(&cur);
+    return rc;
+}
+
+/* ---- the operations ---- */
+
+static int get(void)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = driver->get(st, &key, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int take(void)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int rc = driver->take(st, &key, &me, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static int insert(void) { return write_to(st, 0, 3); }
+static int update(void) { return write_to(st, before.rev ? before.rev : 77, 3); }
+static int erase(void) { return write_to(st, before.rev, -1); }
+/* That nothing is there for it is as good. */
+static int enter_at(const char *where)
+{
+    int rc = driver->enter(st, &key, 7, 1, where, &err);
+    return rc == HF_UNSUPPORTED || rc == HF_INVALID || rc == HF_LOST ? 0 : rc;
+}
+static int enter(void) { return enter_at(NULL); }
+static int enter_where(void) { return enter_at("shows/{\"$oid\": \"0123456789abcdef01234567\"}"); }
+static int sync_it(void) { return driver->sync(st, &key, &err); }
+
+static int see(void *arg, const hf_rowkey *k, hf_row *row)
+{
+    (void)arg, (void)k, (void)row;
+    return 0;
+}
+
+static int list(void) { return driver->scan(st, "", see, NULL, &clock_us, &err); }
+
+static void note(void *arg, int ok, const char *text) { (void)arg, (void)ok, (void)text; }
+static int inspect(void) { return driver->inspect(st, note, NULL, &err); }
+
+static int open_another(void)
+{
+    hf_store *more = NULL;
+    int rc = driver->open(&url, IO_MS, &more, &err);
+    if (!rc) driver->close(more);
+    return rc;
+}
+
+/* By a handle of its own: one that didn't hear lately doesn't listen at once again. */
+static int hear(void)
+{
+    hf_store *ears = NULL;
+    hf_ear ear;
+    hf_row row;
+    hf_rowkey more;
+    const hf_rowkey *const keys[] = {&key, &more};
+    ops_exempt(1);
+    int rc = driver->open(&url, IO_MS, &ears, &err);
+    ops_exempt(0);
+    if (rc || hf_key_make("l", &more, &err)) return rc;
+    for (size_t n = 1; n < 3 && !rc; n++) {
+        rc = driver->listen(ears, 0, keys, n, &ear, &err);
+        ops_exempt(1);
+        if (!rc) rc = write_to(other, before.rev, 2);
+        hf_row_clear(&before);
+        if (!rc) rc = driver->get(other, &key, &before, &clock_us, &err);
+        ops_exempt(0);
+        if (!rc) rc = driver->watch(ears, 0, &ear, hf__local_us() + HEAR_MS * 1000, &err);
+        hf_row_init(&row);
+        if (!rc && driver->told) driver->told(ears, &key, &row);
+        hf_row_clear(&row);
+    }
+    driver->interrupt(ears, 0);
+    if (!rc) rc = driver->watch(ears, 0, &ear, hf__local_us() + HEAR_MS * 1000, &err);
+    ops_exempt(1);
+    driver->close(ears);
+    ops_exempt(0);
+    return rc;
+}
+
+static int lease(void)
+{
+    uint64_t session;
+    int64_t ms;
+    int rc = driver->lease_make(st, 60000, &session, &ms, &clock_us, &err);
+    if (rc) return rc;
+    if (!rc) rc = driver->lease_keep(st, session, &ms, &err);
+    if (!rc) rc = driver->lease_left(st, session, &ms, &err);
+    if (!rc) rc = driver->lease_end(st, session, &err);
+    return rc;
+}
+
+const struct op ops[] = {{"get", get, 1, 0, 0},
+                         {"get what isn't there", get, 0, 0, 0},
+                         {"take", take, 0, 0, 1},
+                         {"take what is held", take, 1, HF_CONFLICT, 1},
+                         {"insert", insert, 0, 0, 1},
+                         {"update", update, 1, 0, 1},
+                         {"update what isn't there", update, 0, HF_CONFLICT, 1},
+                         {"erase", erase, 1, 0, 1},
+                         {"enter", enter, 1, 0, 0},
+                         {"enter nowhere", enter_where, 1, 0, 0},
+                         {"sync", sync_it, 1, 0, 0},
+                         {"list", list, 1, 0, 0},
+                         {"hear", hear, 1, 0, 0},
+                         {"lease", lease, 1, 0, 0},
+                         {"inspect", inspect, 1, 0, 0},
+                         {"open", open_another, 1, 0, 0}};
+const size_t ops_n = COUNT(ops);
+
+int ops_has(const struct op *op)
+{
+    return !((op->run == take && !driver->take) || (op->run == sync_it && !driver->sync) ||
+             ((op->run == enter || op->run == enter_where) && !driver->enter) ||
+             (op->run == hear && !driver->listen) || (op->run == lease && !driver->lease_make) ||
+             (op->run == inspect && !driver->inspect));
+}
+
+void ops_prepare(const struct op *op)
+{
+    said(driver->get(other, &key, &before, &clock_us, &err), 0, NULL);
+    int is_there = before.rev != 0;
+    if (op->is_there == is_there && (!is_there || before.n_queue == 1)) return;
+    said(write_to(other, before.rev, op->is_there ? 2 : -1), 0, NULL);
+    said(driver->get(other, &key, &before, &clock_us, &err), 0, NULL);
+    if (!op->is_there && before.rev) fail_msg("%s: it can't be prepared", op->name);
+    /* Beside it, for lists. */
+}
+
+int ops_changed(void)
+{
+    hf_row row;
+    hf_row_init(&row);
+    hf_error keep = err;
+    said(driver->get(other, &key, &row, &clock_us, &err), 0, NULL);
+    int changed = row.rev != before.rev;
+    hf_row_clear(&row);
+    err = keep;
+    return changed;
+}
+
+int ops_again(const struct op *op)
+{
+    ops_prepare(op);
+    int rc = op->run();
+    if (rc != op->good) usleep(20000); /* it may have to wait before it tries again */
+    return rc;
+}
+
+int ops_find(const char *text)
+{
+    if (!hf_url_parse(text, &url, &err) && (driver = hf__driver(url.scheme, &err))) return 0;
+    printf("Bail out! %s\n", err.text);
+    return 1;
+}
+
+int ops_begin(void)
+{
+    int64_t ms;
+    hf_row_init(&before);
+    if (!hf_key_make("k", &key, &err) && !driver->open(&url, IO_MS, &st, &err) &&
+        !driver->open(&url, IO_MS, &other, &err) &&
+        (!driver->lease_make ||
+         !driver->lease_make(other, 600000, &me.session, &ms, &clock_us, &err)))
+        return 0;
+    printf("Bail out! %s\n", err.text);
+    return 1;
+}
+
+void ops_end(void)
+{
+    driver->close(st);
+    driver->close(other);
+    hf_row_clear(&before);
+}
