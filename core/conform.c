@@ -93,11 +93,11 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
     int rc = con->drv->get(con->st, key, &cur, &clock, err);
     if (!rc && con->drv->can & HF_CAN_INSTANT) clock = con->drv->now(con->st);
     /* A store may answer a first write with a free row that has a higher rev: see mem. */
-    for (int tries = 0; !rc && tries < 3; tries++) {
+    for (int tries = 3; !rc;) {
         row->rev = hf_rev_next(cur.rev, clock);
         if (row->n_holders == 1) row->token = row->party[0].token = row->rev;
         rc = con->drv->swap(con->st, key, cur.rev, row, &cur, &clock, err);
-        if (rc != HF_CONFLICT || cur.n_holders || cur.n_queue || cur.done_us) break;
+        if (rc != HF_CONFLICT || cur.n_holders || cur.n_queue || cur.done_us || !--tries) break;
         rc = 0;
     }
     hf_row_clear(&cur);
