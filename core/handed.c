@@ -65,11 +65,12 @@ static int early(struct hf_wait *w)
     return is;
 }
 
-/* The word names the only holder: what else its party has is what was asked for. */
+/* The word names the only holder: what else its party has is what was asked for. What comes without
+   a token is hearsay, and no grant. */
 static int named(struct hf_wait *w, hf_row *row)
 {
     hf_party *p = &row->party[0], told = *p;
-    if (row->n_holders != 1 || memcmp(told.id, w->party.id, 16) != 0) return 0;
+    if (row->n_holders != 1 || !told.token || memcmp(told.id, w->party.id, 16) != 0) return 0;
     hf_party_copy(p, &w->party);
     p->token = told.token;
     p->since_us = told.since_us;

@@ -60,5 +60,6 @@ int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err)
     ret->len = (uint32_t)i;
     ret->hash = hf_key_hash(text, i);
     ret->hint = NULL;
+    ret->who = NULL;
     return 0;
 }

@@ -20,6 +20,7 @@ void hf__kick_pump(hf *h)
 /* The wait is over: tells its caller. Under the mutex, dropped around a callback. */
 static void conclude(hf *h, struct hf_wait *w)
 {
+    w->e->key.who = NULL; /* its id goes with it; there may be no more waits of the key */
     hf__wait_finish(w);
     if (!w->done) return; /* its thread may free it as soon as the mutex is free */
     hf_error err = w->err;
@@ -145,7 +146,9 @@ static size_t pumped_keys(hf *h, const hf_rowkey **keys, size_t cap)
     size_t n = 0;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
         w->heard = w->pumped && w->looked && !outside(w) && n < cap;
-        if (w->heard) keys[n++] = &w->e->key;
+        if (!w->heard) continue;
+        w->e->key.who = w->party.id;
+        keys[n++] = &w->e->key;
     }
     return n;
 }
@@ -223,7 +226,9 @@ static void *pump(void *arg)
             continue;
         }
         pthread_mutex_unlock(&h->mu);
-        if (d->watch(h->port.st, HF_PUMP_BELL, &ear, until, NULL) < 0) hf__pause(HF_POLL_MS * 1000);
+        int asked = d->watch(h->port.st, HF_PUMP_BELL, &ear, until, NULL);
+        if (asked < 0) hf__pause(HF_POLL_MS * 1000);
+        hf__port_asked(&h->port, asked);
         pthread_mutex_lock(&h->mu);
     }
     pthread_mutex_unlock(&h->mu);

@@ -57,6 +57,12 @@ void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us)
     pthread_mutex_unlock(&port->mu);
 }
 
+void hf__port_asked(struct hf_port *port, int times)
+{
+    /* Relaxed: a statistic. */
+    if (times > 0) __atomic_fetch_add(&port->ops, (uint64_t)times, __ATOMIC_RELAXED);
+}
+
 /* Around each request: the local time before it, the serialization, the count. */
 static int64_t begin(struct hf_port *port)
 {

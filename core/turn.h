@@ -27,6 +27,8 @@ struct hf_port {
 };
 
 struct hf_time hf__port_now(struct hf_port *port);
+/* Counts what the driver has asked of itself. */
+void hf__port_asked(struct hf_port *port, int times);
 /* The store said that it was clock_us (0: nothing) in a reply, just now, to what was sent then. */
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 

@@ -196,7 +196,10 @@ static int wr_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_WATCH, NULL);
     int rc = w->before(w, &c, err);
-    return rc ? rc : w->after(w, &c, w->base->watch(w->st, bell, ear, until_us, err), err);
+    if (rc) return rc;
+    int asked = w->base->watch(w->st, bell, ear, until_us, err);
+    rc = w->after(w, &c, asked < 0 ? asked : 0, err);
+    return rc || asked < 0 ? rc : asked;
 }
 
 static void wr_interrupt(hf_store *st, uint8_t bell)

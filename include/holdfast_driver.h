@@ -104,6 +104,7 @@ typedef struct hf_rowkey {
     uint64_t hash;  /* hf_key_hash(text, len) */
     uint64_t *hint; /* a word of the caller's for this key and store, 0 at first, in which a driver
                        may remember where the key is; NULL: none. A guess, to be checked. */
+    const uint8_t *who; /* for listen: the id of the request that waits for it; NULL: not known */
 } hf_rowkey;
 HF_API uint64_t hf_key_hash(const char *text, size_t len);
 /* A key of its text (borrowed), or INVALID. `err` says why. */
@@ -230,7 +231,8 @@ typedef struct hf_driver {
      * (CLOCK_BOOTTIME) is reached. Early is fine; sleeping through a change is not, but the core
      * polls anyway. Stores with HF_CAN_BELLS: the bell `bell` (0 to 255) of this handle's session,
      * keys are NULL. Others: any change of one of the keys (HF_CAN_LEASES: or the death of a
-     * session that its row names); called by one thread at a time.
+     * session that its row names); called by one thread at a time. watch returns how many requests
+     * it has made meanwhile, of its own.
      */
     int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);
@@ -244,7 +246,9 @@ typedef struct hf_driver {
      * of; or, where the word doesn't bring all of it, rev 0 and the only holder, of whom id, token,
      * since_us, expires_us and flags are known. 0: no word came, or it said nothing, or others may
      * have been lost since; then the row is read. Only of what is committed, as a read would show
-     * it; it may be late, and overtaken.
+     * it; it may be late, and overtaken. But that the holder is another than `who` of the last
+     * listen, with no more than id and expires_us, may be hearsay: if it isn't so it costs a delay,
+     * until the wait looks of itself.
      */
     int (*told)(hf_store *st, const hf_rowkey *key, hf_row *row);
 

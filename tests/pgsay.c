@@ -202,12 +202,33 @@ static struct named *named(struct named *all, const char *name)
     abort();
 }
 
+static void put_notification(struct out *o, const char *word)
+{
+    begin(o, 'A');
+    put_int(o, 77, 4);
+    put_text(o, "holdfast:holdfast");
+    put_text(o, word);
+    end(o);
+}
+
+/* "@WORD@" in front of a reply: that notification comes with it. */
+static const char *take_word(struct out *o, const char *reply)
+{
+    char word[100];
+    if (*reply != '@') return reply;
+    size_t len = strcspn(++reply, "@");
+    snprintf(word, sizeof word, "%.*s", (int)len, reply);
+    put_notification(o, word);
+    return reply + len + 1;
+}
+
 /* 0: it ends the connection. */
 static int answer(int fd, const char *sql, int prepares)
 {
     static _Thread_local struct out o;
     struct pg_rule rule = find(sql);
     o.n = 0;
+    rule.reply = take_word(&o, rule.reply);
     if (!strcmp(rule.reply, ".")) return 0;
     if (!strcmp(rule.reply, "?")) return 1;
     /* Parsed, bound: where it is no error. */
@@ -231,11 +252,7 @@ void pg_notifies(const char *word)
 {
     static struct out o;
     o.n = 0;
-    begin(&o, 'A');
-    put_int(&o, 77, 4);
-    put_text(&o, "holdfast:holdfast");
-    put_text(&o, word);
-    end(&o);
+    put_notification(&o, word);
     pthread_mutex_lock(&mu);
     for (int i = 0; i < LINKS; i++)
         if (link_fd[i]) send(link_fd[i], o.bytes, o.n, MSG_NOSIGNAL);

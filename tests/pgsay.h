@@ -14,6 +14,7 @@
  *   "!CODE why" an error with this SQLSTATE; "!why" one without
  *   "?"         nothing, for ever
  *   "."         nothing, and the connection ends
+ *   "@WORD@..." a notification of WORD, and then that
  */
 struct pg_rule {
     const char *part, *reply;

@@ -338,15 +338,27 @@ static hf_party *of_b_long_ago(void)
     return p;
 }
 
-/* Handed over by an earlier grant of the same request. */
+/* Which names who has it and until when, and no grant: hearsay. */
+static hf_party *of_b_without_a_token(void)
+{
+    word.party[1].token = 0;
+    return &word.party[1];
+}
+
+/* Handed over by an earlier grant of the same request, or by none. */
 static void a_word_that_hands_nothing_over_is_looked_into(void **state)
 {
     (void)state;
-    tell_of(of_b_long_ago, 0);
-    uint64_t before = asked(&b);
-    wake_all();
-    assert_true(asked(&b) > before);
-    end_in_order();
+    for (int hearsay = 0; hearsay < 2; hearsay++) {
+        if (hearsay)
+            tell_of(of_b_without_a_token, hf__day_us() + 30000000);
+        else
+            tell_of(of_b_long_ago, 0);
+        uint64_t before = asked(&b);
+        wake_all();
+        assert_true(asked(&b) > before);
+        end_in_order();
+    }
 }
 
 /* Handed to somebody else: who stands in line doesn't look for that, before it would in any case.

@@ -565,7 +565,7 @@ int hf__rows_scan(hf_store *st, const char *prefix,
             rc = scan_one(&op, b, prefix, len, &link, &above, &row, text);
             if (rc || link == before || !text[0]) continue;
             hint = above;
-            hf_rowkey key = {text, (uint32_t)strlen(text), 0, &hint};
+            hf_rowkey key = {.text = text, .len = (uint32_t)strlen(text), .hint = &hint};
             key.hash = hf_key_hash(text, key.len);
             stop = see(arg, &key, &row);
         }

@@ -6,23 +6,39 @@
 
 #include "link.h"
 
-/* One connection that listens, for all waits of a handle. Of the one thread that watches. */
+enum { HF_PG_WORD_CAP = 96 };
+
+/* Reads a row by the connection that listens. 0, or an error code. */
+typedef int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
+
+struct hf__pg_heard;
+
+/* One connection that listens, for all waits of a handle. Of the one thread that watches, but for
+   what the words said, which has a mutex. */
 struct hf__pg_ear {
     struct hf__pg_link link;
     char channel[80];
     int64_t deaf_until_us;
-    uint64_t heard, *hash;
-    size_t n_hash;
+    uint64_t heard;
+    hf__pg_read *read;
+    hf_store *st;
+    pthread_mutex_t mu;
+    struct hf__pg_heard *key;
+    size_t n_keys, n_unread;
     int wake_fd;
 };
 
 /* 0, or errno. Close it in every case. */
-int hf__pg_ear_open(struct hf__pg_ear *ear);
+int hf__pg_ear_open(struct hf__pg_ear *ear, hf_store *st, hf__pg_read *read);
 void hf__pg_ear_close(struct hf__pg_ear *ear);
+
+/* What is told of a write: the key, and who has it alone then. */
+void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP]);
 
 int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear,
                   const hf_rowkey *const *keys, size_t n, hf_ear *ret, hf_error *err);
 int hf__pg_watch(struct hf__pg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
 void hf__pg_interrupt(struct hf__pg_ear *ear);
+int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row);
 
 #endif

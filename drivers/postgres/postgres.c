@@ -296,7 +296,7 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
 static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    char room[HF_COLS][24], seen_text[24], word[24];
+    char room[HF_COLS][24], seen_text[24], word[HF_PG_WORD_CAP];
     const char *values[VALUES] = {key->text, seen_text, st->ear.channel, word}, *why;
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     PGresult *r;
@@ -306,7 +306,7 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
     }
     snprintf(seen_text, sizeof seen_text, "%llu", (unsigned long long)seen);
-    snprintf(word, sizeof word, "%llu", (unsigned long long)key->hash);
+    hf__pg_word(key, row, word);
     if (row) fill(&flat, values + 4, room);
     rc = ask(st,
              !row   ? &st->erase
@@ -419,6 +419,25 @@ static int pg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     return hf__pg_watch(&st->ear, ear, until_us, err);
 }
 
+static int pg_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    return hf__pg_told(&st->ear, key, row);
+}
+
+/* By the connection that listens. */
+static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row)
+{
+    const char *values[] = {key->text};
+    char state[6];
+    PGresult *r;
+    int rc = hf__pg_ask_often(&st->how, link, &st->get, 1, values, HF_UNAVAILABLE, &r, state, "get",
+                              key->text, NULL);
+    if (rc) return rc;
+    if (has_row(r)) rc = decode(r, 0, row, "get", key->text, NULL);
+    PQclear(r);
+    return rc;
+}
+
 static void pg_interrupt(hf_store *st, uint8_t bell)
 {
     (void)bell;
@@ -472,7 +491,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
     st->how.io_timeout_ms = io_timeout_ms;
-    int sys = hf__pg_ear_open(&st->ear), rc = options(st, url, err);
+    int sys = hf__pg_ear_open(&st->ear, st, read_heard), rc = options(st, url, err);
     if (!rc && !PQisthreadsafe())
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
     if (!rc && sys)
@@ -536,6 +555,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .listen = pg_listen,
     .watch = pg_watch,
     .interrupt = pg_interrupt,
+    .told = pg_told,
     .scan = pg_scan,
     .inspect = pg_inspect,
     .enter = pg_enter,
