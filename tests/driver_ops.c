@@ -95,6 +95,13 @@ static int open_another(void)
 }
 
 /* By a handle of its own: one that didn't hear lately doesn't listen at once again. */
+/* How many requests it makes meanwhile is its own business. */
+static int watch(hf_store *ears, const hf_ear *ear)
+{
+    int rc = driver->watch(ears, 0, ear, hf__local_us() + HEAR_MS * 1000, &err);
+    return rc < 0 ? rc : 0;
+}
+
 static int hear(void)
 {
     hf_store *ears = NULL;
@@ -113,13 +120,13 @@ static int hear(void)
         hf_row_clear(&before);
         if (!rc) rc = driver->get(other, &key, &before, &clock_us, &err);
         ops_exempt(0);
-        if (!rc) rc = driver->watch(ears, 0, &ear, hf__local_us() + HEAR_MS * 1000, &err);
+        if (!rc) rc = watch(ears, &ear);
         hf_row_init(&row);
         if (!rc && driver->told) driver->told(ears, &key, &row);
         hf_row_clear(&row);
     }
     driver->interrupt(ears, 0);
-    if (!rc) rc = driver->watch(ears, 0, &ear, hf__local_us() + HEAR_MS * 1000, &err);
+    if (!rc) rc = watch(ears, &ear);
     ops_exempt(1);
     driver->close(ears);
     ops_exempt(0);
@@ -164,15 +171,21 @@ int ops_has(const struct op *op)
              (op->run == inspect && !driver->inspect));
 }
 
-void ops_prepare(const struct op *op)
+static int prepared(const struct op *op)
 {
     said(driver->get(other, &key, &before, &clock_us, &err), 0, NULL);
     int is_there = before.rev != 0;
-    if (op->is_there == is_there && (!is_there || before.n_queue == 1)) return;
-    said(write_to(other, before.rev, op->is_there ? 2 : -1), 0, NULL);
-    said(driver->get(other, &key, &before, &clock_us, &err), 0, NULL);
-    if (!op->is_there && before.rev) fail_msg("%s: it can't be prepared", op->name);
-    /* Beside it, for lists. */
+    return op->is_there == is_there && (!is_there || before.n_queue == 1);
+}
+
+void ops_prepare(const struct op *op)
+{
+    /* A write of which nothing was heard may come in between, each once. */
+    for (int i = 0; i < 20 && !prepared(op); i++) {
+        int rc = write_to(other, before.rev, op->is_there ? 2 : -1);
+        if (rc != HF_CONFLICT) said(rc, 0, NULL);
+        if (i == 19) fail_msg("%s: it can't be prepared", op->name);
+    }
 }
 
 int ops_changed(void)
