@@ -140,6 +140,31 @@ static void a_doubt_may_stay(void **state)
     driver->close(st);
 }
 
+/* What it writes isn't sent again, to another member, when nothing was heard of it. */
+static void a_doubt_is_settled_once(void **state)
+{
+    (void)state;
+    hf_store *st = NULL;
+    hf_row row;
+    int64_t clock_us;
+    char range[8192], url[100];
+    hf_row_init(&row);
+    answers_are(&well, 1);
+    snprintf(url, sizeof url, "etcd://127.0.0.1:%s,127.0.0.1:PORT/p/", ported("PORT"));
+    said(opens(url, &st), 0, NULL);
+    snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", HELD),
+             kv("/p/k\trev", "5"));
+    const struct answer unheard[] = {{"range", 200, range, 0},
+                                     {"grant", 200, "{\"TTL\": \"6\"}", 0},
+                                     {"txn", ANSWER_CLOSED, "", 0}};
+    answers_are(unheard, 3);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 3);
+    assert_false(row.party[0].flags & HF_PARTY_DEAD);
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
 /* When a later term has been seen; not by an answer from before. */
 static void a_session_of_an_earlier_term_is_worn(void **state)
 {
@@ -276,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_session_of_another_term_is_in_doubt),
         cmocka_unit_test(what_was_noted_goes_with_its_session),
         cmocka_unit_test(a_doubt_may_stay),
+        cmocka_unit_test(a_doubt_is_settled_once),
         cmocka_unit_test(a_session_of_an_earlier_term_is_worn),
         cmocka_unit_test(a_session_says_when_it_was_made),
         cmocka_unit_test(leases_end_when_it_says_so),

@@ -163,12 +163,6 @@ int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
     return rc;
 }
 
-/* The term of the member that answered. */
-static int64_t term_of(const json_t *reply)
-{
-    return hf__et_number(json_object_get(reply, "header"), "raft_term");
-}
-
 /*
  * Who leads extends a lease without asking anybody, and one who was paused or cut off may still
  * believe that it leads: what it extends its successor knows nothing of (etcd issue 15247). The
@@ -185,7 +179,7 @@ static int led_still(hf_store *st, uint64_t session, int64_t term, const char *w
     int rc = hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, what, name, err);
     json_decref(body);
     if (rc) return rc;
-    if (!term || term_of(reply.json) != term)
+    if (!term || reply.term != term)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: %s '%s': there is a new leader", what, name);
     hf__et_free(&reply);
     return rc;
@@ -197,7 +191,8 @@ int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error 
     int rc = ask(st, "/v3/lease/keepalive", session, 0, HF_UNAVAILABLE, &reply, "keep", err);
     if (rc) return rc;
     const json_t *result = json_object_get(reply.json, "result");
-    int64_t ms = hf__et_number(result, "TTL") * 1000, term = term_of(result);
+    int64_t ms = hf__et_number(result, "TTL") * 1000;
+    int64_t term = hf__et_number(json_object_get(result, "header"), "raft_term");
     hf__et_free(&reply);
     if (ms <= 0)
         return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
@@ -212,7 +207,7 @@ int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error 
     struct hf__et_reply reply = {NULL, 0, 0};
     int rc = ask(st, "/v3/lease/timetolive", session, 0, HF_UNAVAILABLE, &reply, "look", err);
     if (rc) return rc;
-    int64_t ms = hf__et_number(reply.json, "TTL") * 1000, term = term_of(reply.json);
+    int64_t ms = hf__et_number(reply.json, "TTL") * 1000, term = reply.term;
     hf__et_free(&reply);
     if (ms < 0)
         return hf_fail(err, HF_LOST, 0, "etcd: look '%016llx': the lease has run out",

@@ -188,10 +188,12 @@ static int group_add(struct group *g, const json_t *kv)
     return rc;
 }
 
-/* Its session's key isn't there. Is it over, too? As a reply of that term shows it. */
-static int is_over(const struct group *g, const hf_party *p, int holds, int64_t term)
+static int is_there(const struct life *life) { return life && life->there; }
+
+/* Is it over, as a reply of that term shows it? */
+static int is_over(const struct life *life, const hf_party *p, int holds, int64_t term)
 {
-    const struct life *life = life_of(g, p->session);
+    if (!p->session || is_there(life)) return 0;
     return !holds || hf__et_made_in(life && life->by ? life->by : p->session, term);
 }
 
@@ -210,9 +212,7 @@ static int group_row(const struct group *g, int64_t term, hf_row *row, const cha
     }
     for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
         hf_party *p = &row->party[i];
-        const struct life *life = life_of(g, p->session);
-        if (p->session && !(life && life->there) && is_over(g, p, i < row->n_holders, term))
-            p->flags |= HF_PARTY_DEAD;
+        if (is_over(life_of(g, p->session), p, i < row->n_holders, term)) p->flags |= HF_PARTY_DEAD;
     }
     return 0;
 }
@@ -362,11 +362,15 @@ static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
 /* ---- reading ---- */
 
 /* A holder's session is missing, and may have been kept: see leases.c. */
-static int in_doubt(const struct group *g, const hf_row *row, uint32_t i)
+static int in_doubt(const struct group *g, const hf_party *p)
 {
-    const hf_party *p = &row->party[i];
-    const struct life *life = life_of(g, p->session);
-    return p->session && !(life && life->there) && !(p->flags & HF_PARTY_DEAD);
+    return p->session && !(p->flags & HF_PARTY_DEAD) && !is_there(life_of(g, p->session));
+}
+
+/* It was noted of a session that the row doesn't name any more. */
+static int is_leftover(const struct life *life, const hf_row *row)
+{
+    return life->by && !names(row, life->session);
 }
 
 /* For how many seconds such holders may believe at most; 0: there are none. */
@@ -374,7 +378,7 @@ static int64_t longest_doubt_s(const struct group *g, const hf_row *row)
 {
     int64_t s = 0;
     for (uint32_t i = 0; i < row->n_holders; i++) {
-        if (!in_doubt(g, row, i)) continue;
+        if (!in_doubt(g, &row->party[i])) continue;
         int64_t own = hf__et_session_s(row->party[i].session);
         int64_t lease = ((int64_t)row->party[i].lease_ms + 999) / 1000;
         s = s > own ? s : own;
@@ -391,7 +395,7 @@ static void add_doubts(struct txn *t, const hf_store *st, const hf_rowkey *key, 
     char tail[TAIL_CAP], name[20];
     int n = snprintf(name, sizeof name, "%016llx", (unsigned long long)by);
     for (uint32_t i = 0; i < row->n_holders; i++) {
-        if (!in_doubt(g, row, i)) continue;
+        if (!in_doubt(g, &row->party[i])) continue;
         if (json_array_size(t->success) + json_array_size(t->compare) > OPS_CAP) break;
         tail_of(row->party[i].session, "", tail);
         add_absent(t, hf__et_key(st, key->text, tail));
@@ -401,13 +405,12 @@ static void add_doubts(struct txn *t, const hf_store *st, const hf_rowkey *key, 
     }
 }
 
-/* What was noted of sessions that the row doesn't name any more. */
 static void add_leftovers(struct txn *t, const hf_store *st, const hf_rowkey *key,
                           const hf_row *row, const struct group *g)
 {
     char tail[TAIL_CAP];
     for (size_t i = 0; i < g->n_lives; i++) {
-        if (!g->life[i].by || names(row, g->life[i].session)) continue;
+        if (!is_leftover(&g->life[i], row)) continue;
         if (json_array_size(t->success) > OPS_CAP) break;
         tail_of(g->life[i].session, ".", tail);
         add_delete(t, hf__et_key(st, key->text, tail));
@@ -416,22 +419,22 @@ static void add_leftovers(struct txn *t, const hf_store *st, const hf_rowkey *ke
 
 /* Sees to what the row leaves open, if it is still this one. Who can't leaves it to the next. The
    lease isn't ended even if it seems to be of no use: what was written with it may have landed
-   although the answer says otherwise (it was sent again), and that it is gone says that all of them
-   are over. */
+   although nothing was heard of it, and that it is gone says that all of them are over. */
 static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row, const struct group *g)
 {
     int64_t s = longest_doubt_s(g, row);
     uint64_t by = 0;
-    if (s && hf__et_lease_unkept(st, s, &by)) return;
+    int leftovers = 0;
+    for (size_t i = 0; i < g->n_lives; i++) leftovers |= is_leftover(&g->life[i], row);
+    if ((!s && !leftovers) || (s && hf__et_lease_unkept(st, s, &by))) return;
     struct txn t = {json_array(), json_array(), 0};
     struct hf__et_reply reply = {NULL, 0, 0};
     add_compare(&t, st, key, row->rev);
     if (s) add_doubts(&t, st, key, row, g, by);
     add_leftovers(&t, st, key, row, g);
-    int ask = !t.bad && json_array_size(t.success) > 0;
     json_t *body = json_pack("{s:o, s:o}", "compare", t.compare, "success", t.success);
-    if (ask && body)
-        (void)hf__et_post(&st->http, "/v3/kv/txn", body, HF_UNAVAILABLE, &reply, "get", key->text,
+    if (body && !t.bad)
+        (void)hf__et_post(&st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "get", key->text,
                           NULL);
     hf__et_free(&reply);
     json_decref(body);
@@ -443,11 +446,7 @@ static int take_range(hf_store *st, const json_t *range, int64_t term, const hf_
 {
     struct group g = {0};
     int rc = read_range(range, term, key, row, &g, what, err);
-    int open = 0;
-    for (uint32_t i = 0; !rc && i < row->n_holders; i++) open |= in_doubt(&g, row, i);
-    for (size_t i = 0; !rc && i < g.n_lives; i++)
-        open |= g.life[i].by && !names(row, g.life[i].session);
-    if (open && row->rev) settle(st, key, row, &g);
+    if (!rc && row->rev) settle(st, key, row, &g);
     group_free(&g);
     return rc;
 }
