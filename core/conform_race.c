@@ -432,9 +432,11 @@ static const char *death_is_noticed(struct hf__conform *cfm, struct hf__arena *a
     pid_t pid = hf__race_start(cfm, a, 1, 0, tell_session);
     if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
     int late = hf__race_await(a, 0, 1);
-    pid_t other = late ? -1 : hf__race_start(cfm, a, 1, 1, mourn);
+    pid_t other = late ? 0 : hf__race_start(cfm, a, 1, 1, mourn);
+    int sys = errno;
     if (other > 0) late = hf__race_await(a, 1, 1);
     kill_it(pid);
+    if (other < 0) return hf__bad(cfm, "fork: %s", strerror(sys));
     if (other > 0 && hf__race_end(other)) late = 1;
     if (a->failed) return hf__bad(cfm, "%s", a->why);
     return late ? hf__bad(cfm, "it doesn't begin") : NULL;
