@@ -35,7 +35,7 @@ int hf__con_open(struct hf__conform *cfm, struct hf__con *ret, hf_error *err)
 
 void hf__con_close(struct hf__con *con)
 {
-    if (con->st) con->drv->close(con->st);
+    con->drv->close(con->st);
     con->st = NULL;
 }
 

@@ -1,19 +1,66 @@
 /*
  * conform_ever.c - the conformance suite on a store that goes on lying from some call on, says
- * nothing, or has a clock that stands. See conform_lies.h.
+ * nothing, has a clock that stands, or is asked by a process without memory. See conform_lies.h.
  */
 #include "conform_lies.h"
+
+/* Of the rows that need room for so many parties the so-manyth finds none. For the compiler,
+   realloc of NULL may be malloc. */
+static size_t parties;
+static int rooms;
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+
+static int no_room(size_t n) { return rooms && n == parties * sizeof(hf_party) && !--rooms; }
+
+void *__wrap_malloc(size_t n) { return no_room(n) ? NULL : __real_malloc(n); }
+void *__wrap_realloc(void *p, size_t n) { return no_room(n) ? NULL : __real_realloc(p, n); }
+
+static void no_memory(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t parties;
+    } rows[] = {{"fields", 10}, {"crowd", 65}};
+    (void)state;
+    make();
+    liar.queue_cap = 64;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        parties = rows[i].parties;
+        rooms = 1;
+        examine(rows[i].name, HONEST, 0);
+        assert_int_equal(rooms, 0);
+        assert_non_null(strstr(why_text, "out of memory"));
+    }
+}
 
 /* It goes on lying. */
 static void for_ever(void **state)
 {
     (void)state;
     make();
+    examine("tokens", WAYS, 0);
+    int last = calls;
     on = 1;
+    examine("tokens", HUGE_TOKEN, last - 1);
+    assert_non_null(strstr(why_text, "token 1152921504606846976\n"));
     /* What is free is refused, again and again. */
     examine("swap", REFUSES, 1);
     assert_non_null(strstr(why_text, "is in use"));
     on = 0;
+}
+
+/* Whatever the reason, a token that nobody was given doesn't enter. */
+static void who_does_not_enter(void **state)
+{
+    (void)state;
+    make();
+    int honest = examine("enter", HONEST, 0);
+    assert_int_equal(examine("enter", HONEST, 1), honest);
+    assert_int_equal(examine("enter", HONEST, 2), honest);
+    assert_int_equal(examine("enter", DENIES, 1), honest + 1);
 }
 
 static void what_is_said_of_options(void **state)
@@ -49,8 +96,8 @@ static void clocks_that_stand(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(for_ever),
-        cmocka_unit_test(what_is_said_of_options),
+        cmocka_unit_test(no_memory),          cmocka_unit_test(for_ever),
+        cmocka_unit_test(who_does_not_enter), cmocka_unit_test(what_is_said_of_options),
         cmocka_unit_test(clocks_that_stand),
     };
     return TEST_MAIN(tests);
