@@ -199,7 +199,7 @@ static int wr_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     if (rc) return rc;
     int asked = w->base->watch(w->st, bell, ear, until_us, err);
     rc = w->after(w, &c, asked < 0 ? asked : 0, err);
-    return rc || asked < 0 ? rc : asked;
+    return rc ? rc : asked;
 }
 
 static void wr_interrupt(hf_store *st, uint8_t bell)
