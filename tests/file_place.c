@@ -115,13 +115,29 @@ static void options_are_checked(void **state)
     snprintf(text, sizeof text, "%s?mode=0660", url_text);
     assert_int_equal(code_of(text), 0);
     assert_int_equal(mode_of(path), 0660);
-    const char *bad[] = {"?mode=",     "?mode=abc", "?mode=0999",   "?mode=0400", "?mode=0755",
-                         "?mode=1000", "?colour=1", "?force=maybe", "?force="};
+    const char *bad[] = {"?mode=",
+                         "?mode=abc",
+                         "?mode=0999",
+                         "?mode=0400",
+                         "?mode=0755",
+                         "?mode=1000",
+                         "?colour=1",
+                         "?force=maybe",
+                         "?force=",
+                         "?force=2",
+                         "?mode=0600&mode=0600",
+                         "?force=1&force=1",
+                         "?moda=0600",
+                         "?forca=1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(text, sizeof text, "%s%s", url_text, bad[i]);
         if (code_of(text) != HF_INVALID) fail_msg("%s is accepted", bad[i]);
     }
     assert_int_equal(code_of("file://host/path"), HF_INVALID);
+    assert_int_equal(code_of("file://me@/path"), HF_INVALID);
+    assert_int_equal(code_of("file://:80/path"), HF_INVALID);
+    snprintf(text, sizeof text, "%s?force=0&mode=0640", url_text);
+    assert_int_equal(code_of(text), 0);
     snprintf(text, sizeof text, "file:%s/no/such/directory", dir);
     assert_int_equal(code_of(text), HF_UNAVAILABLE);
     snprintf(text, sizeof text, "%s/below", url_text);
