@@ -292,9 +292,10 @@ static int64_t tend_regrets(hf *h)
 int64_t hf__tenures_tend(hf *h)
 {
     int64_t next;
-    hf__tenures_end(h);
 again:
+    hf__tenures_end(h);
     next = tend_regrets(h);
+    if (h->ending) goto again; /* given up meanwhile, and this thread wasn't asleep to be told */
     for (struct hf_tenure *t = h->tenures; t; t = t->next) {
         int64_t now = hf__local_us();
         if (t->gone || t->busy || t->keep_at_us > now) {
