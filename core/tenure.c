@@ -38,9 +38,9 @@ static void lasts(struct hf_tenure *t, int64_t sent_us, int64_t ms)
 
 /* ---- losing, forgetting ---- */
 
+/* Of one that wasn't gone: who finds that out is alone with it (`busy`). */
 static void lose(hf *h, struct hf_tenure *t)
 {
-    if (t->gone) return;
     t->gone = 1;
     t->keep_at_us = INT64_MAX;
     for (hf_lock *l = h->cared; l; l = l->care_next)
@@ -102,12 +102,9 @@ void hf__tenures_close(hf *h)
     while (h->tenures) {
         struct hf_tenure *t = h->tenures;
         h->tenures = t->next;
-        if (t->gone || t->left) {
-            free(t);
-        } else {
-            t->next = h->ending;
-            h->ending = t;
-        }
+        t->next =
+            h->ending; /* it is neither gone nor left: that was forgotten with its last user */
+        h->ending = t;
     }
     hf__tenures_end(h);
     pthread_mutex_unlock(&h->mu);
@@ -210,7 +207,7 @@ int hf__tenure_have(hf *h, uint32_t lease_ms, int own, struct hf_tenure **at, hf
         *at = NULL;
         hf__tenure_put(h, t);
     }
-    return rc == HF_LOST ? HF_UNAVAILABLE : rc;
+    return HF_UNAVAILABLE; /* each of them was dead */
 }
 
 /* A grant that was made elsewhere: what is left of its session. Under the mutex. */
@@ -329,10 +326,9 @@ void hf__tenures_doubt(hf *h, struct hf_wait *w)
     }
 }
 
-/* Until when its holder may believe, by the local clock; INT64_MAX: no tenure ends it. */
+/* Until when its holder may believe, by the local clock. It has a tenure. */
 int64_t hf__tenure_until(const hf_lock *l)
 {
-    if (!l->tenure) return INT64_MAX;
     int64_t until = l->tenure->gone ? 0 : l->tenure->until_us;
     if (l->doubt) until = hf__min64(until, l->doubt->gone ? 0 : l->doubt->until_us);
     return until;
