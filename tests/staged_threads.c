@@ -1,0 +1,461 @@
+/*
+ * staged_threads.c - what the tender and the renewer of a handle meet seldom: deaths of many, of
+ * nobody, told or not; a store that fails just then; a handle that is closed meanwhile.
+ */
+#include "staged_pair.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct waiter {
+    hf_wait *wait;
+    hf_lock *lock;
+    int code; /* atomic; 77: it isn't over */
+};
+
+static void note(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    struct waiter *w = arg;
+    (void)err;
+    w->lock = l;
+    __atomic_store_n(&w->code, code, __ATOMIC_SEQ_CST);
+}
+
+static void ask(hf *store, struct waiter *w, int64_t lease_ms)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = lease_ms;
+    o.wait_ms = 600000;
+    *w = (struct waiter){.code = 77};
+    OK(hf_acquire_start(store, "k", &o, note, w, &w->wait, &stage_error));
+}
+
+static void ends(struct waiter *w, int code)
+{
+    while (__atomic_load_n(&w->code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
+    IS(code, w->code);
+    hf_wait_free(w->wait);
+}
+
+static void ends_with_the_key(struct waiter *w)
+{
+    ends(w, HF_OK);
+    OK(hf_release(w->lock, &stage_error));
+}
+
+/* Until `is` under the mutex. */
+static void await(int (*is)(void))
+{
+    pthread_mutex_lock(&h->mu);
+    for (; !is(); pthread_mutex_lock(&h->mu)) {
+        pthread_mutex_unlock(&h->mu);
+        hf__pause(1000);
+    }
+    pthread_mutex_unlock(&h->mu);
+}
+
+static int tender_sleeps_long(void)
+{
+    return h->tender_sleeps && h->mourning && h->tender_until_us > hf__local_us() + 5000000;
+}
+
+static void until_the_handle_closes(void)
+{
+    for (int closing = 0; closing < 3; hf__pause(1000)) closing = hf__closing(h);
+}
+
+/* In the row, waiting first, somebody who never does anything. */
+static void add_a_sleeper(uint64_t session)
+{
+    hf_row *row = stage_row("k");
+    assert_int_equal(hf_row_room(row, 2), 0);
+    hf_party *p = &row->party[1];
+    hf_party_copy(p, &row->party[0]);
+    memset(p->id, 7, sizeof p->id);
+    p->token = 0;
+    p->expires_us = 0;
+    p->session = session;
+    row->n_queue = 1;
+    row->rev++;
+}
+
+/* ---- the tender: ends ---- */
+
+static void the_end_of_a_session_is_told_in_time(void **state)
+{
+    (void)state;
+    begin(LEASES);
+    OK(stage_acquire(h, "k", 0, 300, HF_NO_RENEW, &lock));
+    struct pollfd fd = {hf_lost_fd(lock), POLLIN, 0};
+    assert_int_equal(poll(&fd, 1, 60000), 1);
+    IS(HF_LOST, hf_release(lock, &stage_error));
+    done();
+}
+
+static int told; /* atomic */
+
+static void on_lost(void *arg, hf_lock *l)
+{
+    (void)arg, (void)l;
+    __atomic_add_fetch(&told, 1, __ATOMIC_SEQ_CST);
+}
+
+static int has_been_round(void) { return h->tender_sleeps && h->tender_until_us > 0; }
+
+/* The tender finds it lost while it is being given back. */
+static void it_is_lost(void)
+{
+    pthread_mutex_lock(&h->mu);
+    hf__lock_lose(lock, 0);
+    pthread_mutex_unlock(&h->mu);
+    await(has_been_round);
+}
+
+static void what_is_being_given_back_is_not_told(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    told = 0;
+    hf_on_lost(lock, on_lost, NULL);
+    await(has_been_round);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, it_is_lost);
+    hf_release(lock, &stage_error);
+    assert_int_equal(told, 0);
+    done();
+}
+
+/* ---- the tender: who waits ---- */
+
+/* The session that it waits for is its own handle's: nobody is asked whether that lives. */
+static void who_waits_for_its_own_handle(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(BELLS);
+    OK(stage_acquire(h, "k", 0, 0, 0, &lock));
+    ask(h, &w, 0);
+    await_queue(1);
+    await(tender_sleeps_long);
+    assert_int_equal(stage_calls(S_ALIVE), 0);
+    OK(hf_release(lock, &stage_error));
+    ends_with_the_key(&w);
+    done();
+}
+
+static int everybody_lives(hf_store *st, uint64_t session, hf_error *err)
+{
+    (void)st, (void)session, (void)err;
+    return 1;
+}
+
+static int alive_asked; /* of the tender alone */
+
+static int each_is_asked_for(hf_store *st, uint64_t session, hf_error *err)
+{
+    alive_asked++;
+    return everybody_lives(st, session, err);
+}
+
+/* More holders than are remembered in one round. */
+static void a_crowd_of_holders_is_looked_at(void **state)
+{
+    (void)state;
+    enum { CROWD = 2 * HF_ROUND_CAP };
+    struct waiter w;
+    begin(BELLS);
+    stage_driver.holders_cap = CROWD;
+    stage_driver.alive = each_is_asked_for;
+    alive_asked = 0;
+    OK(stage_acquire(rival, "k", 0, 0, 0, &other));
+    hf_row *row = stage_row("k");
+    assert_int_equal(hf_row_room(row, CROWD), 0);
+    for (uint32_t i = 1; i < CROWD; i++) {
+        hf_party_copy(&row->party[i], &row->party[0]);
+        row->party[i].id[0] = (uint8_t)i;
+        row->party[i].session = 1000 + i;
+        row->party[i].token = ++row->token;
+    }
+    row->n_holders = CROWD;
+    row->rev = row->token;
+    ask(h, &w, 0);
+    await_queue(1);
+    await(tender_sleeps_long);
+    hf_close(h); /* which gives the wait up */
+    h = NULL;
+    ends(&w, HF_CANCELED);
+    assert_true(alive_asked >= CROWD);
+    stage_row("k")->n_holders = 1;
+    hf_release(other, NULL);
+    done();
+}
+
+static void in_line_for_nobody(hf_row *row)
+{
+    if (row->n_holders != 1 || row->n_queue != 1) return;
+    hf_party_copy(&row->party[0], &row->party[1]);
+    row->n_holders = 0;
+}
+
+static void who_waits_for_nobody_is_let_in(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(BELLS);
+    OK(stage_acquire(rival, "k", 0, 0, 0, &other));
+    stage_forge(in_line_for_nobody);
+    ask(h, &w, 0);
+    ends(&w, HF_OK);
+    stage_forge(NULL);
+    OK(hf_release(w.lock, &stage_error));
+    hf_release(other, NULL);
+    done();
+}
+
+/* The write of what was noticed fails: it is noticed again. */
+static void what_was_noticed_in_vain_is_noticed_again(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(BELLS);
+    OK(stage_acquire(rival, "k", 0, 0, 0, &other));
+    ask(h, &w, 0);
+    await_queue(1);
+    await(tender_sleeps_long);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
+    stage_kill(stage_row("k")->party[0].session);
+    stage_mourn(1);
+    ends(&w, HF_OK);
+    OK(hf_release(w.lock, &stage_error));
+    hf_release(other, NULL);
+    done();
+}
+
+/* A store with bells on which nobody dies: leases end by themselves. */
+static void bells_without_sessions(void **state)
+{
+    (void)state;
+    struct waiter w;
+    stage(HF_CAN_BELLS);
+    h = stage_open("a");
+    rival = stage_open("rival");
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    ask(h, &w, 60000);
+    await_queue(1);
+    await(tender_sleeps_long);
+    pthread_mutex_lock(&h->mu);
+    assert_int_equal(h->mourning, 1); /* it needn't look for deaths */
+    pthread_mutex_unlock(&h->mu);
+    OK(hf_release(other, &stage_error));
+    ends_with_the_key(&w);
+    done();
+}
+
+/* Told of a death that can't be seen yet it looks again and again, and not for ever. */
+static void a_death_that_is_never_seen(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(BELLS);
+    OK(stage_acquire(rival, "k", 0, 0, 0, &other));
+    ask(h, &w, 0);
+    await_queue(1);
+    await(tender_sleeps_long);
+    uint64_t asked = stage_calls(S_GET);
+    stage_mourn(1);
+    stage_await(S_GET, asked + 1);
+    stage_suspend(11000000);
+    await(tender_sleeps_long);
+    assert_true(stage_calls(S_GET) >= asked + 11);
+    OK(hf_release(other, &stage_error));
+    ends_with_the_key(&w);
+    done();
+}
+
+/* ---- promises ---- */
+
+/* Whom it handed the key to doesn't come for it, and the store is away when it looks after that:
+   others will. */
+static void a_promise_that_cannot_be_kept(void **state)
+{
+    (void)state;
+    for (int closing = 0; closing < 2; closing++) {
+        begin(BELLS);
+        OK(stage_acquire(rival, "x", 0, 0, 0, &other));
+        OK(stage_acquire(h, "k", 0, 0, 0, &lock));
+        add_a_sleeper(stage_row("x")->party[0].session);
+        OK(hf_release(lock, &stage_error));
+        assert_true(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED);
+        uint64_t asked = stage_calls(S_GET);
+        stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, closing ? until_the_handle_closes : NULL);
+        stage_suspend(2000000);
+        pthread_mutex_lock(&h->mu);
+        hf__kick_tender(h, 0);
+        pthread_mutex_unlock(&h->mu);
+        stage_await(S_GET, asked + 1);
+        hf_close(h);
+        h = NULL;
+        assert_int_equal(stage_row("k")->n_holders, 1);
+        OK(hf_release(other, &stage_error));
+        done();
+    }
+}
+
+static void without_a_tender_nothing_is_promised(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(BELLS);
+    OK(stage_acquire(h, "k", 0, 0, 0, &lock));
+    ask(rival, &w, 0);
+    await_queue(1);
+    stage_no_threads(1);
+    OK(hf_release(lock, &stage_error));
+    pthread_mutex_lock(&h->mu);
+    assert_int_equal(h->tender_runs, 0);
+    pthread_mutex_unlock(&h->mu);
+    stage_no_threads(0);
+    ends_with_the_key(&w);
+    done();
+}
+
+/* ---- the renewer ---- */
+
+static void renew_now(void)
+{
+    pthread_mutex_lock(&h->mu);
+    lock->renew_at_us = 0;
+    pthread_cond_signal(&h->renewer_cond);
+    pthread_mutex_unlock(&h->mu);
+}
+
+static void a_renewal_that_is_refused_loses_it(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    struct pollfd fd = {hf_lost_fd(lock), POLLIN, 0};
+    break_it();
+    renew_now();
+    assert_int_equal(poll(&fd, 1, 60000), 1);
+    IS(HF_LOST, hf_release(lock, &stage_error));
+    done();
+}
+
+static int is_given_back(void) { return lock->releasing; }
+static void until_it_is_given_back(void) { await(is_given_back); }
+
+/* It is given back while the renewer works on it, in vain. */
+static void a_renewal_that_fails_as_it_is_given_back(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    uint64_t asked = stage_calls(S_GET);
+    stage_cue(S_GET, 1, 1, INSTEAD, HF_DENIED, until_it_is_given_back);
+    renew_now();
+    stage_await(S_GET, asked + 1);
+    OK(hf_release(lock, &stage_error));
+    assert_int_equal(stage_row("k")->n_holders, 0);
+    done();
+}
+
+static int renewer_sleeps(void) { return h->renewer_until_us > 0; }
+
+/* Whose release waits for a callback is passed over. */
+static void what_is_being_given_back_is_not_renewed(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    uint64_t asked = stage_calls(S_GET);
+    pthread_mutex_lock(&h->mu);
+    lock->releasing = 1;
+    lock->renew_at_us = 0;
+    h->renewer_until_us = -1;
+    pthread_cond_signal(&h->renewer_cond);
+    pthread_mutex_unlock(&h->mu);
+    await(renewer_sleeps);
+    assert_int_equal(stage_calls(S_GET), asked);
+    pthread_mutex_lock(&h->mu);
+    lock->releasing = 0;
+    pthread_mutex_unlock(&h->mu);
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+/* ---- closing ---- */
+
+static void *give_it_back_at_last(void *arg)
+{
+    (void)arg;
+    for (int closing = 0; closing < 2; hf__pause(1000)) closing = hf__closing(h);
+    pthread_mutex_lock(&h->mu);
+    lock->releasing = 0;
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->mu);
+    return NULL;
+}
+
+/* Somebody is giving it back as the handle is closed: that is waited for. */
+static void closing_while_one_is_given_back(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    begin(SERVER);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    pthread_mutex_lock(&h->mu);
+    lock->releasing = 1;
+    pthread_mutex_unlock(&h->mu);
+    assert_int_equal(pthread_create(&thread, NULL, give_it_back_at_last, NULL), 0);
+    hf_close(h);
+    h = NULL;
+    pthread_join(thread, NULL);
+    assert_int_equal(stage_row("k")->n_holders, 0);
+    done();
+}
+
+/* The store is away, and says so at once: each of its locks is tried as long as there is time. */
+static void closing_where_the_store_says_no_at_once(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"a", "b", "c"};
+    static const int codes[] = {HF_UNAVAILABLE, HF_UNKNOWN};
+    for (int i = 0; i < 2; i++) {
+        hf_open_options o = HF_OPEN_OPTIONS_INIT;
+        begin(SERVER);
+        hf_close(h);
+        o.io_timeout_ms = i ? 100 : 60000;
+        OK(hf_open("staged:a", &o, &h, &stage_error));
+        for (int k = 0; k < 3; k++) OK(stage_acquire(h, keys[k], 0, 60000, HF_NO_RENEW, &lock));
+        uint64_t tried = stage_calls(S_SWAP);
+        stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, codes[i], NULL);
+        hf_close(h);
+        h = NULL;
+        if (!i) assert_int_equal(stage_calls(S_SWAP), tried + 6); /* blind, and having looked */
+        done();
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_end_of_a_session_is_told_in_time),
+        cmocka_unit_test(what_is_being_given_back_is_not_told),
+        cmocka_unit_test(who_waits_for_its_own_handle),
+        cmocka_unit_test(a_crowd_of_holders_is_looked_at),
+        cmocka_unit_test(who_waits_for_nobody_is_let_in),
+        cmocka_unit_test(what_was_noticed_in_vain_is_noticed_again),
+        cmocka_unit_test(bells_without_sessions),
+        cmocka_unit_test(a_death_that_is_never_seen),
+        cmocka_unit_test(a_promise_that_cannot_be_kept),
+        cmocka_unit_test(without_a_tender_nothing_is_promised),
+        cmocka_unit_test(a_renewal_that_is_refused_loses_it),
+        cmocka_unit_test(a_renewal_that_fails_as_it_is_given_back),
+        cmocka_unit_test(what_is_being_given_back_is_not_renewed),
+        cmocka_unit_test(closing_while_one_is_given_back),
+        cmocka_unit_test(closing_where_the_store_says_no_at_once),
+    };
+    return TEST_MAIN(tests);
+}
