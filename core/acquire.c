@@ -104,8 +104,7 @@ static void try_beside(hf *h, struct hf_wait *w)
 {
     h->callers++;
     pthread_mutex_unlock(&h->mu);
-    while (!hf__advance(w))
-        continue; /* a try is over after one look, unless its grant was too old */
+    for (int over = 0; !over;) over = hf__advance(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
     h->callers--;
     hf__tenure_put(h, w->tenure);

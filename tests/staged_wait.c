@@ -211,11 +211,19 @@ static void as_if_nobody(hf_row *row)
     if (forged-- > 0) row->n_holders = 0;
 }
 
+static void as_if_waiting(hf_row *row)
+{
+    if (forged-- <= 0 || !row->n_holders) return;
+    row->n_holders = 0;
+    row->n_queue = 1;
+    row->party[0].token = 0;
+}
+
 static void a_grant_that_is_over_is_not_believed(void **state)
 {
     (void)state;
-    void (*const forge[])(hf_row *) = {as_if_over, as_if_nobody};
-    for (int i = 0; i < 2; i++) {
+    void (*const forge[])(hf_row *) = {as_if_over, as_if_nobody, as_if_waiting};
+    for (int i = 0; i < 3; i++) {
         begin(SERVER);
         forged = 1;
         stage_forge(forge[i]);

@@ -393,6 +393,42 @@ static void a_word_that_hands_it_to_another(void **state)
     }
 }
 
+/* Until the end of a session, which nobody tells the time of; or two have it, which is no word at
+   all. */
+static hf_party *of_a_without_an_end(void)
+{
+    word.party[0].expires_us = 0;
+    return &word.party[0];
+}
+
+static void a_word_without_a_time(void **state)
+{
+    (void)state;
+    for (int two = 0; two < 2; two++) {
+        tell_of(of_a_without_an_end, 0);
+        if (two) {
+            tell(NOTHING);
+            word.n_holders = 2;
+            tell(THE_WORD);
+        }
+        wake_all();
+        end_in_order();
+    }
+}
+
+/* What is told to one who listened once isn't a word for one who can't any more. */
+static void who_is_deaf_believes_no_word(void **state)
+{
+    (void)state;
+    tell_of(of_a, 0);
+    stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
+    uint64_t before = asked(&b);
+    OK(hf_acquire(rival, "other", NULL, &c.lock, &stage_error)); /* which wakes it */
+    while (asked(&b) == before) usleep(1000);
+    stage_uncue();
+    end_in_order();
+}
+
 /* It may be a while old: too little is left to make a claim in. */
 static void a_word_that_comes_late_is_looked_into(void **state)
 {
@@ -465,6 +501,8 @@ int main(void)
         cmocka_unit_test(a_row_without_the_grant_is_no_loss),
         cmocka_unit_test(a_word_that_hands_nothing_over_is_looked_into),
         cmocka_unit_test(a_word_that_hands_it_to_another),
+        cmocka_unit_test(a_word_without_a_time),
+        cmocka_unit_test(who_is_deaf_believes_no_word),
         cmocka_unit_test(a_word_that_comes_late_is_looked_into),
         cmocka_unit_test(a_row_that_began_anew_is_looked_at),
     };
