@@ -86,11 +86,17 @@ static int list(void) { return driver->scan(st, "", see, NULL, &clock_us, &err);
 static void note(void *arg, int ok, const char *text) { (void)arg, (void)ok, (void)text; }
 static int inspect(void) { return driver->inspect(st, note, NULL, &err); }
 
+/* And the first request by it, which may have to get a token. */
 static int open_another(void)
 {
     hf_store *more = NULL;
+    hf_row row;
     int rc = driver->open(&url, IO_MS, &more, &err);
-    if (!rc) driver->close(more);
+    if (rc) return rc;
+    hf_row_init(&row);
+    rc = driver->get(more, &key, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    driver->close(more);
     return rc;
 }
 

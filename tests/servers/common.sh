@@ -9,6 +9,8 @@
 #   server_start       starts it (or them) where control_start doesn't fit
 #   server_secret      prints one with a password in it, for $HOLDFAST_TEST_SECRET
 #                      (only where there are passwords)
+#   server_account     prints one with a file of credentials, for $HOLDFAST_TEST_ACCOUNT
+#                      (only where there are such)
 #   can                what the control (below) can do: words among kill pause wipe drop backup
 #                      remake; and "forgets" if the data is lost when the server is killed
 #   server_wipe        removes all rows, behind everybody's back
@@ -107,6 +109,10 @@ serve() {
     if command -v server_secret >/dev/null; then
         HOLDFAST_TEST_SECRET=$(server_secret)
         export HOLDFAST_TEST_SECRET
+    fi
+    if command -v server_account >/dev/null; then
+        HOLDFAST_TEST_ACCOUNT=$(server_account)
+        export HOLDFAST_TEST_ACCOUNT
     fi
     printf "#!/bin/sh\nexec '%s' --control '%s' \"\$@\"\n" \
         "$(cd "$(dirname "$0")" && pwd)/${0##*/}" "$dir" >"$dir/control"
