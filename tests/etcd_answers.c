@@ -387,6 +387,46 @@ static void urls_are_read(void **state)
         said(rc, cases[i].code, cases[i].text);
         if (st) driver->close(st);
     }
+    char far[1200];
+    hf_store *st = NULL;
+    snprintf(far, sizeof far, "etcd://127.0.0.1:PORT/%01022d", 0);
+    said(opens(far, &st), HF_INVALID, "etcd: open ");
+    snprintf(far, sizeof far, "etcd://a.%0250d,127.0.0.1:PORT", 0);
+    said(opens(far, &st), HF_INVALID, "");
+}
+
+/* None of them is connected to with less than what was asked for. */
+static void certificates_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        int code;
+        const char *text;
+    } cases[] = {
+        {"cafile=", HF_INVALID, "cafile: not a file's name"},
+        {"cafile=a&cafile=b", HF_INVALID, "cafile: not a file's name"},
+        {"cert=", HF_INVALID, "cert: not a file's name"},
+        {"key=", HF_INVALID, "key: not a file's name"},
+        {"cert=a", HF_INVALID, "cert: needs the other of the two"},
+        {"key=a", HF_INVALID, "key: needs the other of the two"},
+        {"ca=a", HF_INVALID, "ca: unknown"},
+        {"cafile=/nowhere/at/all", HF_DENIED, "/nowhere/at/all"},
+        {"cert=/nowhere/at/all&key=/nowhere/at/all", HF_DENIED, "certificate"},
+    };
+    const hf_driver *plain = driver;
+    driver = hf__driver("etcds", &err);
+    if (!driver) fail_msg("%s", err.text);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char url[200];
+        hf_store *st = NULL;
+        answers_are(&well, 1);
+        snprintf(url, sizeof url, "etcds://127.0.0.1:PORT/?%s", cases[i].options);
+        said(opens(url, &st), cases[i].code, cases[i].text);
+        assert_int_equal(answers_given(), 0);
+        assert_null(st);
+    }
+    driver = plain;
 }
 
 int main(void)
@@ -400,6 +440,7 @@ int main(void)
         cmocka_unit_test(the_doctor_says_what_he_is_told),
         cmocka_unit_test(what_is_heard_wakes),
         cmocka_unit_test(urls_are_read),
+        cmocka_unit_test(certificates_are_read),
     };
     return answered_begin("etcd") ? 1 : TEST_MAIN(tests);
 }

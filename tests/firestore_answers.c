@@ -338,6 +338,90 @@ static void urls_are_read(void **state)
     unsetenv("FIRESTORE_ID_TOKEN");
 }
 
+/* Which project, which database, which server. */
+static void places_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *emulator, *url, *says; /* NULL: not given; it will do */
+    } cases[] = {
+        {"127.0.0.1:PORT", "firestore://p", NULL},
+        {"127.0.0.1:PORT", "firestore://p/", NULL},
+        {"127.0.0.1:PORT", "firestore://p/(default)", NULL},
+        {"127.0.0.1:PORT", "firestore://p/d-1?endpoint=http://127.0.0.1:1/", NULL},
+        {"127.0.0.1:PORT", "firestore://p?endpoint=https://a.example&queue=0", NULL},
+        {"127.0.0.1:PORT", "firestore:", "the project is missing"},
+        {"127.0.0.1:PORT", "firestore:///d", "the project is missing"},
+        {"127.0.0.1:PORT", "firestore://p/a%20b", "the database: not a name of one"},
+        {"127.0.0.1:PORT", "firestore://p/a/b", "the database: not a name of one"},
+        {"127.0.0.1:PORT", "firestore://me@p", "a user, password or port means nothing here"},
+        {"127.0.0.1:PORT", "firestore://:s3cr3t@p", "a user, password or port means nothing"},
+        {"127.0.0.1:PORT", "firestore://p:80", "a user, password or port means nothing here"},
+        {"127.0.0.1:PORT", "firestore://p?endpoint=ftp://a", "endpoint: not https://HOST"},
+        {"127.0.0.1:PORT/x", "firestore://p", "FIRESTORE_EMULATOR_HOST: not HOST:PORT"},
+        {"", "firestore://p", "no credentials"},
+        {NULL, "firestore://p", "no credentials"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        unsetenv("FIRESTORE_EMULATOR_HOST");
+        if (cases[i].emulator) setenv("FIRESTORE_EMULATOR_HOST", ported(cases[i].emulator), 1);
+        if (strstr(cases[i].url, "https")) setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
+        int rc = opens(cases[i].url, &st);
+        int denied = cases[i].says && strstr(cases[i].says, "credentials");
+        said(rc, !cases[i].says ? 0 : denied ? HF_DENIED : HF_INVALID, cases[i].says);
+        if (st) driver->close(st);
+        unsetenv("FIRESTORE_ID_TOKEN");
+    }
+    unsetenv("FIRESTORE_EMULATOR_HOST");
+}
+
+/* A file that nobody names is named by the environment; one that is no file of credentials. */
+static void credentials_are_found(void **state)
+{
+    (void)state;
+    hf_store *st = NULL;
+    credentials_are(PERSON);
+    setenv("GOOGLE_APPLICATION_CREDENTIALS", file, 1);
+    said(opens("firestore://p", &st), 0, NULL);
+    driver->close(st);
+    setenv("GOOGLE_APPLICATION_CREDENTIALS", "", 1);
+    said(opens("firestore://p", &st), HF_DENIED, "no credentials");
+    setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/at/all", 1);
+    said(opens("firestore://p", &st), HF_INVALID, "No such file");
+    setenv("GOOGLE_APPLICATION_CREDENTIALS", "/tmp", 1);
+    said(opens("firestore://p", &st), HF_INVALID, "Is a directory");
+    setenv("GOOGLE_APPLICATION_CREDENTIALS", "/dev/zero", 1);
+    said(opens("firestore://p", &st), HF_INVALID, "File too large");
+    unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+    /* A user's token, and its file, which is read for each request. */
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    setenv("FIRESTORE_ID_TOKEN", "no token", 1);
+    said(opens_with("", &st), 0, NULL);
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "FIRESTORE_ID_TOKEN: not a");
+    driver->close(st);
+    setenv("FIRESTORE_ID_TOKEN_FILE", file, 1);
+    said(opens_with("", &st), 0, NULL);
+    credentials_are("\n");
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "FIRESTORE_ID_TOKEN_FILE: not");
+    credentials_are("s3cr3t-token\n");
+    is(200, MISSING);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_non_null(strstr(answers_asked(), "Bearer s3cr3t-token\r\n"));
+    is(401, "{}"); /* there is no other */
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "HTTP 401");
+    assert_int_equal(answers_given(), 1);
+    driver->close(st);
+    setenv("FIRESTORE_ID_TOKEN_FILE", "/nowhere/at/all", 1);
+    said(opens_with("", &st), 0, NULL);
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "No such file");
+    driver->close(st);
+    unsetenv("FIRESTORE_ID_TOKEN_FILE");
+    unsetenv("FIRESTORE_ID_TOKEN");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -347,9 +431,12 @@ int main(void)
         cmocka_unit_test(bad_credentials_are_told_apart),
         cmocka_unit_test(a_token_is_got_for_them),
         cmocka_unit_test(urls_are_read),
+        cmocka_unit_test(places_are_read),
+        cmocka_unit_test(credentials_are_found),
     };
     static const char *const others[] = {"FIRESTORE_ID_TOKEN", "FIRESTORE_ID_TOKEN_FILE",
-                                         "FIRESTORE_EMULATOR_HOST"};
+                                         "FIRESTORE_EMULATOR_HOST",
+                                         "GOOGLE_APPLICATION_CREDENTIALS"};
     for (size_t i = 0; i < COUNT(others); i++) unsetenv(others[i]);
     int fd = mkstemp(file);
     if (fd < 0) return perror(file), 1;
