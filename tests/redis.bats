@@ -220,6 +220,15 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     [[ $output == *"cacert: No such file"* ]]
     HOLDFAST_STORE="$url&cert=$PWD/theirs.pem" run holdfast show "$K"
     refused 64
+    # A key that is another's; one that wants a passphrase is nobody's, and nobody is asked for it.
+    openssl pkcs8 -topk8 -in theirs.key -passout pass:word -out locked.key
+    for wrong in "cert=$PWD/none&key=$PWD/theirs.key" "cert=$PWD/theirs.pem&key=$PWD/none" \
+        "cert=$PWD/theirs.pem&key=$PWD/ours.key" "cert=$PWD/theirs.pem&key=$PWD/locked.key" \
+        "cert=a&cert=a" "key=a&key=a" "servername=a&servername=a" "cacert=a"; do
+        HOLDFAST_STORE="$url&$wrong" run holdfast show "$K"
+        refused 64
+        [[ $output == *"${wrong%%=*}: "* || $output == *"key: "* ]]
+    done
     HOLDFAST_STORE="rediss://127.0.0.1:$plain/?cacert=$PWD/ours-ca.pem" run holdfast show "$K"
     refused 69
     # One of the two that speaks plainly to a server that doesn't.
