@@ -111,6 +111,48 @@ static void markers_are_kept_and_removed(void **state)
     hf_row_clear(&cur);
 }
 
+/* Each part of a marker counts; more than there is room for isn't stored in part. */
+static void a_marker_is_what_was_written_last(void **state)
+{
+    static const char *const written[][2] = {
+        {"paid", "me"},   {"paid", "me"},       {"void", "me"},    {"void", "we"},
+        {"voided", "we"}, {"voided", "us2"},    {"voided", "us2"}, {"", "us2"},
+        {"", ""},         {"at last", "nobody"}};
+    hf_store *st = open_store();
+    hf_rowkey key = key_of("event");
+    hf_row row, cur;
+    hf_error err;
+    int64_t clock_us;
+    (void)state;
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    fill_row(&row, 10, 0, 0);
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+        row.rev = 11 + i;
+        row.done_us = i < 8 ? 99 : 100;
+        row.keep_until_us = i < 9 ? INT64_MAX : 12345;
+        row.result_len = (uint16_t)snprintf(row.result, sizeof row.result, "%s", written[i][0]);
+        row.done_by_len = (uint8_t)snprintf(row.done_by, sizeof row.done_by, "%s", written[i][1]);
+        assert_int_equal(swap(st, "event", i ? row.rev - 1 : 0, &row, NULL), 0);
+        get(st, "event", &cur);
+        assert_true(hf_row_equal(&row, &cur));
+    }
+    uint64_t seen = row.rev++;
+    row.result_len = HF_RESULT_CAP;
+    assert_int_equal(drv->swap(st, &key, seen, &row, NULL, &clock_us, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "file: swap 'event': a marker too long"));
+    row.result_len = 0;
+    row.done_by_len = HF_OWNER_CAP;
+    assert_int_equal(drv->swap(st, &key, seen, &row, NULL, &clock_us, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "file: swap 'event': a marker too long"));
+    get(st, "event", &cur);
+    assert_int_equal(cur.rev, seen);
+    assert_string_equal(cur.result, "at last");
+    drv->close(st);
+    hf_row_clear(&row);
+    hf_row_clear(&cur);
+}
+
 static void keys_of_every_length(void **state)
 {
     hf_store *st = open_store();
@@ -160,6 +202,16 @@ static void a_full_queue_and_full_holders(void **state)
         assert_int_equal(swap(st, "k", n == 1 ? 0 : row.rev - 1, &row, NULL), 0);
         get(st, "k", &cur);
         assert_true(hf_row_equal(&row, &cur));
+    }
+    /* And no more. */
+    hf_rowkey key = key_of("k");
+    hf_error err;
+    int64_t clock_us;
+    for (int i = 0; i < 2; i++) {
+        row.n_holders = i ? FULL + 1 : 1;
+        row.n_queue = i ? 1 : FULL + 1;
+        assert_int_equal(drv->swap(st, &key, row.rev, &row, NULL, &clock_us, &err), HF_FULL);
+        assert_non_null(strstr(err.text, "more than 4096 holders or waiters"));
     }
     row.n_holders = row.n_queue = 0;
     uint64_t seen = row.rev++;
@@ -338,6 +390,7 @@ int main(void)
         cmocka_unit_test_setup(a_row_is_kept, new_path),
         cmocka_unit_test_setup(take_grants_what_is_free, new_path),
         cmocka_unit_test_setup(markers_are_kept_and_removed, new_path),
+        cmocka_unit_test_setup(a_marker_is_what_was_written_last, new_path),
         cmocka_unit_test_setup(keys_of_every_length, new_path),
         cmocka_unit_test_setup(a_full_queue_and_full_holders, new_path),
         cmocka_unit_test_setup(many_keys_grow_the_file, new_path),

@@ -422,6 +422,51 @@ static void credentials_are_found(void **state)
     unsetenv("FIRESTORE_ID_TOKEN");
 }
 
+static char heard[2000];
+static void hear(void *arg, int ok, const char *text)
+{
+    (void)arg;
+    assert_true(ok);
+    snprintf(heard + strlen(heard), sizeof heard - strlen(heard), "%s\n", text);
+}
+
+/* As whom, and where. */
+static void what_doctor_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *credentials, *options, *as, *where; /* NULL: a user's token */
+    } cases[] = {
+        {NULL, "", "asked as a user: the security rules decide", "in the collection /holdfast\n"},
+        {PERSON, "&root=a/b", "asked as a person's own credentials", "below /a/b\n"},
+        {PERSON, "&root=/", "asked as a person's own credentials", "below /\n"},
+    };
+    char options[300];
+    const struct answer list[] = {
+        {"token", 200, "{\"access_token\": \"one\", \"expires_in\": 36000}", 0},
+        {"batchGet", 200, MISSING, 0}};
+    answers_are(list, 2);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        heard[0] = 0;
+        if (cases[i].credentials) credentials_are(cases[i].credentials);
+        if (!cases[i].credentials) setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
+        snprintf(options, sizeof options, "%s%s%s", cases[i].options,
+                 cases[i].credentials ? "&credentials=" : "", cases[i].credentials ? file : "");
+        said(opens_with(options, &st), 0, NULL);
+        unsetenv("FIRESTORE_ID_TOKEN");
+        said(driver->inspect(st, hear, NULL, &err), 0, NULL);
+        if (!strstr(heard, cases[i].as) || !strstr(heard, cases[i].where) ||
+            !strstr(heard, "an emulator: what it knows ends with it"))
+            fail_msg("%s", heard);
+        driver->close(st);
+    }
+    hf_store *st = opened();
+    is(403, "{}");
+    said(driver->inspect(st, hear, NULL, &err), HF_DENIED, "HTTP 403");
+    driver->close(st);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -433,6 +478,7 @@ int main(void)
         cmocka_unit_test(urls_are_read),
         cmocka_unit_test(places_are_read),
         cmocka_unit_test(credentials_are_found),
+        cmocka_unit_test(what_doctor_is_told),
     };
     static const char *const others[] = {"FIRESTORE_ID_TOKEN", "FIRESTORE_ID_TOKEN_FILE",
                                          "FIRESTORE_EMULATOR_HOST",
