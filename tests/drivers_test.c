@@ -9,10 +9,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 static const char *modules;
+
+static int no_memory, privileged, lost; /* the program has no path */
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size) { return no_memory ? NULL : __real_malloc(size); }
+unsigned long __real_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type)
+{
+    return type == AT_SECURE && privileged ? 1 : __real_getauxval(type);
+}
+ssize_t __real_readlink(const char *path, char *to, size_t cap);
+ssize_t __wrap_readlink(const char *path, char *to, size_t cap);
+ssize_t __wrap_readlink(const char *path, char *to, size_t cap)
+{
+    return lost ? -1 : __real_readlink(path, to, cap);
+}
 
 static int here(void **state)
 {
@@ -85,6 +103,18 @@ static void a_bad_module_is_refused_with_the_reason(void **state)
     refused("abi", "is for interface 2, not 1");
     refused("bare", "has no symbol hf_driver_entry");
     refused("alien", "another scheme");
+    refused("nameless", "another scheme");
+}
+
+/* What fails for want of memory isn't wrong for good: the next time it is loaded. */
+static void without_memory_a_module_is_not_loaded(void **state)
+{
+    (void)state;
+    hf_error err = {0, 0, ""};
+    no_memory = 1;
+    assert_null(hf__driver("good", &err));
+    no_memory = 0;
+    assert_int_equal(err.code, HF_NOMEM);
 }
 
 static void what_is_no_library_is_refused(void **state)
@@ -122,8 +152,43 @@ static void a_known_scheme_is_not_installed_another_unknown(void **state)
     refused("redis", "not installed");
 }
 
+/* As many folders are told as there is room for. */
+static void a_long_name_is_told_in_part(void **state)
+{
+    (void)state;
+    char dir[900], longer[9000];
+    memset(dir, 'x', sizeof dir);
+    dir[0] = '/';
+    dir[sizeof dir - 1] = 0;
+    setenv("HOLDFAST_DRIVERS", dir, 1);
+    refused("redis", "not installed: looked in /xxx");
+    memset(longer, 'x', sizeof longer); /* a folder of a part of that name isn't it */
+    longer[0] = '/';
+    longer[sizeof longer - 1] = 0;
+    setenv("HOLDFAST_DRIVERS", longer, 1);
+    refused("redis", "not installed: looked in /");
+    hf_error err;
+    assert_null(hf__driver("redis", &err));
+    assert_null(strstr(err.text, "/xxx"));
+}
+
+static unsigned promises(hf_store *st)
+{
+    (void)st;
+    return HF_CAN_NOT_WATCH;
+}
+
+static void an_opened_store_may_say_what_it_can(void **state)
+{
+    (void)state;
+    hf_driver drv = {.can = HF_CAN_THREADS};
+    assert_int_equal(hf__can(&drv, NULL), HF_CAN_THREADS);
+    drv.promises = promises;
+    assert_int_equal(hf__can(&drv, NULL), HF_CAN_NOT_WATCH);
+}
+
 struct seen {
-    int mem, good, abi, alien, bare, others;
+    int mem, good, abi, alien, bare, nameless, others;
 };
 
 static void see(void *arg, const char *scheme, const hf_driver *driver, const char *path,
@@ -140,6 +205,8 @@ static void see(void *arg, const char *scheme, const hf_driver *driver, const ch
         s->alien++;
     else if (!strcmp(scheme, "bare") && !driver && path && strstr(why, "symbol"))
         s->bare++;
+    else if (!strcmp(scheme, "nameless") && !driver && path && strstr(why, "scheme"))
+        s->nameless++;
     else if (!driver)
         s->others++;
 }
@@ -148,13 +215,35 @@ static void all_are_listed_once(void **state)
 {
     (void)state;
     /* The modules are also beside this program: found twice, listed once. */
-    struct seen s = {0, 0, 0, 0, 0, 0};
+    struct seen s = {0};
     hf__drivers(see, &s);
     assert_int_equal(s.mem, 1);
     assert_int_equal(s.good, 1);
     assert_int_equal(s.abi, 1);
     assert_int_equal(s.alien, 1);
     assert_int_equal(s.bare, 1);
+    assert_int_equal(s.nameless, 1);
+    assert_int_equal(s.others, 0);
+}
+
+/* In another folder, too, it is that one's; what a link promises and isn't there is nobody's. */
+static void the_first_folder_counts(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/holdfast-XXXXXX", path[2][100], to[1000];
+    struct seen s = {0};
+    assert_non_null(mkdtemp(dir));
+    snprintf(path[0], sizeof path[0], "%s/libholdfast-good.so", dir);
+    snprintf(path[1], sizeof path[1], "%s/libholdfast-gone.so", dir);
+    snprintf(to, sizeof to, "%s/libholdfast-good.so", modules);
+    assert_int_equal(symlink(to, path[0]), 0);
+    assert_int_equal(symlink("/nowhere/at/all", path[1]), 0);
+    setenv("HOLDFAST_DRIVERS", dir, 1);
+    hf__drivers(see, &s);
+    for (int i = 0; i < 2; i++) unlink(path[i]);
+    rmdir(dir);
+    assert_int_equal(s.good, 1);
+    assert_int_equal(s.abi, 1); /* from beside this program */
     assert_int_equal(s.others, 0);
 }
 
@@ -208,6 +297,14 @@ static void modules_beside_the_program_are_found(void **state)
     (void)state;
     unsetenv("HOLDFAST_DRIVERS");
     refused("abi", "is for interface");
+    /* But not beside one with privileges of its own, nor beside one that isn't known to be
+       anywhere. */
+    privileged = 1;
+    refused("abi", "unknown scheme");
+    privileged = 0;
+    lost = 1;
+    refused("abi", "unknown scheme");
+    lost = 0;
 }
 
 int main(int argc, char **argv)
@@ -216,11 +313,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_built_in_ones_are_there),
         cmocka_unit_test(another_spelling_is_the_same_driver),
         cmocka_unit_test_setup(without_descriptors_a_module_is_away, here),
+        cmocka_unit_test_setup(without_memory_a_module_is_not_loaded, here),
         cmocka_unit_test_setup(a_good_module_is_loaded_once_and_stays, here),
         cmocka_unit_test_setup(a_bad_module_is_refused_with_the_reason, here),
         cmocka_unit_test(what_is_no_library_is_refused),
         cmocka_unit_test(a_known_scheme_is_not_installed_another_unknown),
+        cmocka_unit_test(a_long_name_is_told_in_part),
+        cmocka_unit_test(an_opened_store_may_say_what_it_can),
         cmocka_unit_test_setup(all_are_listed_once, here),
+        cmocka_unit_test(the_first_folder_counts),
         cmocka_unit_test(what_is_named_otherwise_is_passed_over),
         cmocka_unit_test(modules_beside_the_program_are_found),
     };

@@ -1,7 +1,7 @@
 /*
  * module.c - a driver to be loaded by drivers_test: as it should be, or wrong in one way.
  *   GOOD  as it should be    ABI  of another interface    ALIEN  of another scheme
- *   BARE  without the symbol
+ *   BARE  without the symbol NAMELESS  of no scheme
  */
 #include "holdfast_driver.h"
 
@@ -16,9 +16,17 @@ HF_API int hf_driver_entrance(void) { return 0; }
 #elif defined(ALIEN)
 #define VERSION HF_DRIVER_ABI
 #define SCHEME  "martian"
+#elif defined(NAMELESS)
+#define VERSION HF_DRIVER_ABI
+#define SCHEME  "nameless"
+#define NAME    NULL
 #else
 #define VERSION HF_DRIVER_ABI
 #define SCHEME  "good"
+#endif
+
+#if !defined(NAME)
+#define NAME SCHEME
 #endif
 
 /* Says something through a function of the program that loaded it. */
@@ -30,5 +38,5 @@ static int mo_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 
 extern HF_API const hf_driver HF_DRIVER_SYMBOL;
 const hf_driver HF_DRIVER_SYMBOL = {
-    .abi = VERSION, .name = SCHEME, .about = "for tests", .open = mo_open};
+    .abi = VERSION, .name = NAME, .about = "for tests", .open = mo_open};
 #endif

@@ -86,8 +86,9 @@ static void without_more_threads(void)
 
 static void wake_up(void)
 {
-    OK(stage_acquire(rival, "news", 0, 60000, 0, &other));
-    OK(hf_release(other, &stage_error));
+    hf_lock *news;
+    OK(stage_acquire(rival, "news", 0, 60000, 0, &news));
+    OK(hf_release(news, &stage_error));
 }
 
 /* Two that wait are handed their keys in one round: the first of both ends is what is looked
@@ -213,6 +214,42 @@ static void what_a_watch_asks_counts(void **state)
         assert_int_equal(stats.store_ops >= 1000, !blind);
         done();
     }
+}
+
+/* There was no room in the line: what wakes all of them isn't for one who plans to come again. */
+static void who_found_no_room_is_not_woken(void **state)
+{
+    (void)state;
+    struct waiter first, in_line, outside;
+    hf_lock *y;
+    begin(WATCHED);
+    hf_close(h);
+    stage_driver.poll_ms = 15000;
+    stage_driver.queue_cap = 1;
+    h = stage_open("a");
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    OK(stage_acquire(rival, "y", 0, 60000, 0, &y));
+    ask(rival, &first, "k", 600000, 0);
+    await_queue(1);
+    ask(h, &outside, "k", 600000, 0);
+    ask(h, &in_line, "y", 600000, 0);
+    while (!stage_row("y")->n_queue) hf__pause(1000);
+    for (int full = 0; !full; hf__pause(1000)) {
+        pthread_mutex_lock(&h->mu);
+        full = outside.wait->look_at_us > hf__local_us() + 5000000;
+        pthread_mutex_unlock(&h->mu);
+    }
+    uint64_t watched = stage_calls(S_WATCH), swapped = stage_calls(S_SWAP);
+    wake_up();
+    OK(hf_release(y, &stage_error)); /* by then it has been round */
+    ends(&in_line, HF_OK);
+    stage_await(S_WATCH, watched + 1);
+    assert_in_range(stage_calls(S_SWAP) - swapped, 0, 1); /* of who was in line, if any */
+    OK(hf_release(in_line.lock, &stage_error));
+    hf_wait_free(outside.wait);
+    hf_wait_free(first.wait);
+    OK(hf_release(other, &stage_error));
+    done();
 }
 
 /* ---- waits ---- */
@@ -454,6 +491,7 @@ int main(void)
         cmocka_unit_test(behind_a_thread_its_time_runs_out),
         cmocka_unit_test(bells_that_fall_silent),
         cmocka_unit_test(what_a_watch_asks_counts),
+        cmocka_unit_test(who_found_no_room_is_not_woken),
         cmocka_unit_test(in_line_behind_what_is_over),
         cmocka_unit_test(behind_one_who_sleeps),
         cmocka_unit_test(behind_one_who_dies),

@@ -198,14 +198,20 @@ static void in_line_for_nobody(hf_row *row)
     row->n_holders = 0;
 }
 
+/* Its pump sleeps: it is the tender who notices. */
 static void who_waits_for_nobody_is_let_in(void **state)
 {
     (void)state;
     struct waiter w;
     begin(BELLS);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
-    stage_forge(in_line_for_nobody);
+    uint64_t watched = stage_calls(S_WATCH);
     ask(h, &w, 0);
+    await_queue(1);
+    stage_await(S_WATCH, watched + 1);
+    await(tender_sleeps_long);
+    stage_forge(in_line_for_nobody);
+    stage_mourn(1);
     ends(&w, HF_OK);
     stage_forge(NULL);
     OK(hf_release(w.lock, &stage_error));
@@ -229,6 +235,41 @@ static void what_was_noticed_in_vain_is_noticed_again(void **state)
     ends(&w, HF_OK);
     OK(hf_release(w.lock, &stage_error));
     hf_release(other, NULL);
+    done();
+}
+
+static hf_wait *pinned;
+
+static int has_looked(void) { return pinned->look_at_us && pinned->pins == 1; }
+
+static void the_pump_looks(void)
+{
+    pthread_mutex_lock(&h->mu);
+    pinned->look_at_us = 0;
+    hf__kick_pump(h);
+    pthread_mutex_unlock(&h->mu);
+    await(has_looked);
+}
+
+/* The pump looks while the tender does. */
+static void two_look_for_one_wait(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin(BELLS);
+    OK(stage_acquire(rival, "k", 0, 0, 0, &other));
+    uint64_t watched = stage_calls(S_WATCH);
+    ask(h, &w, 0);
+    await_queue(1);
+    stage_await(S_WATCH, watched + 1);
+    await(tender_sleeps_long);
+    pinned = w.wait;
+    uint64_t asked = stage_calls(S_GET);
+    stage_cue(S_GET, 1, 1, INSTEAD, 0, the_pump_looks);
+    stage_mourn(1);
+    stage_await(S_GET, asked + 2);
+    OK(hf_release(other, &stage_error));
+    ends_with_the_key(&w);
     done();
 }
 
@@ -268,6 +309,12 @@ static void a_death_that_is_never_seen(void **state)
     stage_suspend(11000000);
     await(tender_sleeps_long);
     assert_true(stage_calls(S_GET) >= asked + 11);
+    asked = stage_calls(S_GET);
+    pthread_mutex_lock(&h->mu);
+    hf__kick_tender(h, 0); /* whatever wakes it from then on isn't about the dead */
+    pthread_mutex_unlock(&h->mu);
+    await(tender_sleeps_long);
+    assert_int_equal(stage_calls(S_GET), asked);
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&w);
     done();
@@ -317,6 +364,28 @@ static void without_a_tender_nothing_is_promised(void **state)
     pthread_mutex_unlock(&h->mu);
     stage_no_threads(0);
     ends_with_the_key(&w);
+    done();
+}
+
+/* ---- the pump ---- */
+
+static void wait_in_a_callback(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    hf_lock *none;
+    IS(HF_BUSY, stage_acquire(h, "held", 60000, 60000, 0, &none)); /* at once */
+    note(arg, code, l, err);
+}
+
+/* Who is told by the pump can't wait for what the pump has to do. */
+static void a_callback_does_not_wait(void **state)
+{
+    (void)state;
+    struct waiter w = {.code = 77};
+    begin(SERVER);
+    OK(stage_acquire(rival, "held", 0, 60000, 0, &other));
+    OK(hf_acquire_start(h, "k", NULL, wait_in_a_callback, &w, &w.wait, &stage_error));
+    ends_with_the_key(&w);
+    OK(hf_release(other, &stage_error));
     done();
 }
 
@@ -416,6 +485,27 @@ static void closing_while_one_is_given_back(void **state)
     done();
 }
 
+static void until_closing_waits(void)
+{
+    for (int closing = 0; closing < 2; hf__pause(1000)) closing = hf__closing(h);
+}
+
+/* So is a renewal. */
+static void closing_while_one_is_renewed(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    uint64_t asked = stage_calls(S_GET);
+    stage_cue(S_GET, 1, 1, INSTEAD, 0, until_closing_waits);
+    renew_now();
+    stage_await(S_GET, asked + 1);
+    hf_close(h);
+    h = NULL;
+    assert_int_equal(stage_row("k")->n_holders, 0);
+    done();
+}
+
 /* The store is away, and says so at once: each of its locks is tried as long as there is time. */
 static void closing_where_the_store_says_no_at_once(void **state)
 {
@@ -447,14 +537,17 @@ int main(void)
         cmocka_unit_test(a_crowd_of_holders_is_looked_at),
         cmocka_unit_test(who_waits_for_nobody_is_let_in),
         cmocka_unit_test(what_was_noticed_in_vain_is_noticed_again),
+        cmocka_unit_test(two_look_for_one_wait),
         cmocka_unit_test(bells_without_sessions),
         cmocka_unit_test(a_death_that_is_never_seen),
         cmocka_unit_test(a_promise_that_cannot_be_kept),
         cmocka_unit_test(without_a_tender_nothing_is_promised),
+        cmocka_unit_test(a_callback_does_not_wait),
         cmocka_unit_test(a_renewal_that_is_refused_loses_it),
         cmocka_unit_test(a_renewal_that_fails_as_it_is_given_back),
         cmocka_unit_test(what_is_being_given_back_is_not_renewed),
         cmocka_unit_test(closing_while_one_is_given_back),
+        cmocka_unit_test(closing_while_one_is_renewed),
         cmocka_unit_test(closing_where_the_store_says_no_at_once),
     };
     return TEST_MAIN(tests);
