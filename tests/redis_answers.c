@@ -161,6 +161,31 @@ static void what_is_no_answer_leaves_a_write_unknown(void **state)
     redis->close(st);
 }
 
+/* An answer too many isn't that of the next request, which goes over another connection. */
+static void what_is_said_unasked_answers_nothing(void **state)
+{
+    (void)state;
+    char two[3000];
+    hf_row row;
+    hf_row_init(&row);
+    hf_store *st = resp_opened("redis://HOST");
+    for (int i = 0; i < 3; i++) {
+        snprintf(two, sizeof two, "%s%s", resp_row_but(0, "rev", "6"), resp_row_but(0, "rev", "7"));
+        is(two, 0);
+        said(redis->get(st, &key, &row, &clock_us, &err), 0, NULL);
+        assert_int_equal(row.rev, 6);
+        is(resp_row_but(0, "rev", "8"), 0);
+        said(redis->get(st, &key, &row, &clock_us, &err), 0, NULL);
+        assert_int_equal(row.rev, 8);
+        is(two, 0);
+        said(swaps(st, 1), HF_CONFLICT, NULL);
+        is("*2\r\n:1\r\n" CLOCK, 0);
+        said(swaps(st, 1), 0, NULL);
+    }
+    hf_row_clear(&row);
+    redis->close(st);
+}
+
 /* ---- rows ---- */
 
 static void damaged_rows_are_told(void **state)
@@ -320,6 +345,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(what_is_no_answer_leaves_a_write_unknown),
+        cmocka_unit_test(what_is_said_unasked_answers_nothing),
         cmocka_unit_test(damaged_rows_are_told),
         cmocka_unit_test(grants_are_told),
         cmocka_unit_test(an_answer_too_many_is_nobodys),
