@@ -57,7 +57,7 @@ struct one {
     const char *only; /* the key that isn't denied */
     struct lie lie;
     int ends; /* who is to hang ends by itself, and isn't killed before it has */
-    int fast; /* the clock */
+    int fast; /* the clock, from the lie on */
 };
 
 static hf_driver liar;
@@ -69,7 +69,7 @@ static int64_t keep_at;   /* the marker's date in the row that a lie is about; 0
 static int deaf;          /* nothing is to be read anywhere */
 /* All processes have this in common. */
 static struct shared {
-    _Atomic int calls[128], kills, denied, ending;
+    _Atomic int calls[128], kills, denied, ending, fast;
     _Atomic int64_t ahead_us;
 } *all;
 
@@ -103,6 +103,7 @@ static enum way way_of(char verb)
     enum way way = is_it(&ending, verb, n)     ? ending.way
                    : is_it(&now->lie, verb, n) ? now->lie.way
                                                : HONEST;
+    if (way != HONEST && now->fast) all->fast = 1; /* not before: all are to get so far */
     if (way == EXITS) _exit(0);
     if (way == DIES) _exit(1);
     while (way == HANGS) __real_poll(NULL, 0, 1000); /* until it is killed */
@@ -142,7 +143,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
 {
     int rc = __real_clock_gettime(id, ret);
     if (!all) return rc;
-    if (now && now->fast) all->ahead_us += 100000;
+    if (all->fast) all->ahead_us += 100000;
     ret->tv_sec += all->ahead_us / 1000000;
     return rc;
 }
