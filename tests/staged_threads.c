@@ -251,7 +251,22 @@ static void the_pump_looks(void)
     await(has_looked);
 }
 
-/* The pump looks while the tender does. */
+static int is_noticed(void)
+{
+    int64_t at_us = pinned->notice_at_us;
+    return at_us && at_us != INT64_MAX && pinned->pins == 1;
+}
+
+static void the_tender_looks(void)
+{
+    pthread_mutex_lock(&h->mu);
+    pinned->notice_at_us = 0;
+    hf__kick_tender(h, 0);
+    pthread_mutex_unlock(&h->mu);
+    await(is_noticed);
+}
+
+/* The pump looks while the tender does, and the other way round. */
 static void two_look_for_one_wait(void **state)
 {
     (void)state;
@@ -267,6 +282,15 @@ static void two_look_for_one_wait(void **state)
     uint64_t asked = stage_calls(S_GET);
     stage_cue(S_GET, 1, 1, INSTEAD, 0, the_pump_looks);
     stage_mourn(1);
+    stage_await(S_GET, asked + 2);
+    stage_suspend(11000000); /* it has looked for deaths for long enough */
+    await(tender_sleeps_long);
+    asked = stage_calls(S_GET);
+    stage_cue(S_GET, 1, 1, INSTEAD, 0, the_tender_looks);
+    pthread_mutex_lock(&h->mu);
+    pinned->look_at_us = 0;
+    hf__kick_pump(h);
+    pthread_mutex_unlock(&h->mu);
     stage_await(S_GET, asked + 2);
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&w);
