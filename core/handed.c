@@ -73,6 +73,7 @@ static int named(struct hf_wait *w, hf_row *row)
     if (row->n_holders != 1 || !told.token || memcmp(told.id, w->party.id, 16) != 0) return 0;
     hf_party_copy(p, &w->party);
     p->token = told.token;
+    p->session = told.session;
     p->since_us = told.since_us;
     p->expires_us = told.expires_us;
     p->flags = told.flags;

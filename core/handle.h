@@ -140,6 +140,7 @@ struct hf_wait {
     uint8_t refused, overtaken, full;
     uint32_t pins;
     uint32_t rung; /* the ring_round in which the pump has looked */
+    uint64_t rang; /* what the store said then, where it can say of which key something came */
     int code;
     hf_lock *lock;
     hf_once *ret_once;

@@ -43,11 +43,21 @@ static void conclude(hf *h, struct hf_wait *w)
    them. */
 static int outside(const struct hf_wait *w) { return w->refused || w->full; }
 
+/* Where the store can say so: did something come about its key? *ret is what it said. */
+static int rang(const hf *h, const struct hf_wait *w, uint64_t *ret)
+{
+    const hf_driver *d = h->port.drv;
+    if (!d->rang || !w->heard) return 1;
+    *ret = d->rang(h->port.st, &w->e->key);
+    return *ret != w->rang;
+}
+
 static int due(const hf *h, const struct hf_wait *w, int64_t now, int rung)
 {
+    uint64_t number;
     if (!w->pumped || w->state != HF_W_AT_STORE) return 0;
     return w->look_at_us <= now || w->deadline_us <= now || w->cancel ||
-           (rung && w->rung != h->ring_round && !outside(w));
+           (rung && w->rung != h->ring_round && !outside(w) && rang(h, w, &number));
 }
 
 /* One look of a wait. The next one in the list; or the first, if that may have changed: who has
@@ -55,7 +65,8 @@ static int due(const hf *h, const struct hf_wait *w, int64_t now, int rung)
 static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
 {
     int was_outside = outside(w);
-    w->pins++; /* which keeps it in the list */
+    (void)rang(h, w, &w->rang); /* what comes from here on is news */
+    w->pins++;                  /* which keeps it in the list */
     pthread_mutex_unlock(&h->mu);
     int over = hf__advance(w);
     pthread_mutex_lock(&h->mu);
@@ -73,8 +84,10 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
     return h->at_store;
 }
 
-/* Renewer and tender hear of new holds, when their holders have: these need the mutex as soon as
-   they wake up, and those would have it. Under the mutex, dropped. */
+/* Renewer and tender hear of new holds, when their holders have gone on: woken beside them they
+   would take their processor, or the mutex. Under the mutex, dropped. */
+enum { TELL_AFTER_US = 1000 };
+
 static void tell_keepers(hf *h)
 {
     int64_t ends = h->untold_ends_us;
@@ -127,6 +140,7 @@ again:
 static int64_t pump_sleeps_until(const hf *h)
 {
     int64_t until = h->pump_deadline_us;
+    if (h->untold_ends_us) until = hf__min64(until, hf__local_us() + TELL_AFTER_US);
     for (const struct hf_wait *w = h->at_store; w; w = w->list_next)
         if (w->pumped) until = hf__min64(until, hf__min64(w->look_at_us, w->deadline_us));
     return until;
@@ -208,8 +222,8 @@ static void *pump(void *arg)
     while (h->closing < 3) {
         int deaf = 1;
         h->pump_todo = 0;
-        if (!bells) look_first(h);
         tell_keepers(h);
+        if (!bells) look_first(h);
         if (bells || keys) {
             deaf = listen(h, keys, &ear);
             if (deaf) go_deaf(h);
@@ -217,7 +231,6 @@ static void *pump(void *arg)
         if (!deaf) rung = memcmp(&before, &ear, sizeof ear) != 0;
         before = ear;
         advance_due(h, rung && !deaf);
-        tell_keepers(h);
         end_lined_up(h);
         if (h->closing == 3 || h->pump_todo) continue;
         int64_t until = pump_sleeps_until(h);

@@ -224,6 +224,11 @@ static int64_t wr_now(hf_store *st) { return of(st)->base->now(of(st)->st); }
 static int wr_mourn_fd(hf_store *st) { return of(st)->base->mourn_fd(of(st)->st); }
 static int wr_mourn_read(hf_store *st) { return of(st)->base->mourn_read(of(st)->st); }
 
+static uint64_t wr_rang(hf_store *st, const hf_rowkey *key)
+{
+    return of(st)->base->rang(of(st)->st, key);
+}
+
 static int wr_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     return of(st)->base->told(of(st)->st, key, row);
@@ -267,6 +272,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->watch) w->shown.watch = wr_watch;
     if (base->interrupt) w->shown.interrupt = wr_interrupt;
     if (base->told) w->shown.told = wr_told;
+    if (base->rang) w->shown.rang = wr_rang;
     if (base->mourn_fd) w->shown.mourn_fd = wr_mourn_fd;
     if (base->mourn_read) w->shown.mourn_read = wr_mourn_read;
     if (base->enter) w->shown.enter = wr_enter;

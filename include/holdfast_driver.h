@@ -240,17 +240,24 @@ typedef struct hf_driver {
     /* Makes a running (or the next) watch on that bell return. Any thread. */
     void (*interrupt)(hf_store *st, uint8_t bell);
     /*
-     * Optional, where a watch is of keys and holds end by time. Any thread; never waits.
+     * Optional, where a watch is of keys. Any thread; never waits.
      * What did the last word say that came about the key while it was listened for? 1: *row
      * (initialized; its old content is replaced) is the row as the write stored it that was told
      * of; or, where the word doesn't bring all of it, rev 0 and the only holder, of whom id, token,
-     * since_us, expires_us and flags are known. 0: no word came, or it said nothing, or others may
-     * have been lost since; then the row is read. Only of what is committed, as a read would show
-     * it; it may be late, and overtaken. But that the holder is another than `who` of the last
-     * listen, with no more than id and expires_us, may be hearsay: if it isn't so it costs a delay,
-     * until the wait looks of itself.
+     * session, since_us, expires_us and flags are known. 0: no word came, or it said nothing, or
+     * others may have been lost since; then the row is read. Only of what is committed, as a read
+     * would show it; it may be late, and overtaken. But that the holder is another than `who` of
+     * the last listen, with no more than id and expires_us, may be hearsay: if it isn't so it costs
+     * a delay, until the wait looks of itself.
      */
     int (*told)(hf_store *st, const hf_rowkey *key, hf_row *row);
+    /*
+     * Optional, where a watch is of keys; by the thread that watches, never waits. A number that is
+     * another one than before if something may have come about this key, of the last listen, since:
+     * of many keys only those are looked at. Without it a watch that returns has all of them
+     * looked at.
+     */
+    uint64_t (*rang)(hf_store *st, const hf_rowkey *key);
 
     /*
      * Optional, with HF_CAN_SESSIONS: a descriptor that becomes readable when a session may have

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -124,9 +125,12 @@ static void wait_behind(struct party *p, uint32_t place)
 /* Who waits is woken, and has done what it does then. */
 static void wake_all(void)
 {
+    static int times;
+    char key[32];
     hf_lock *other;
     uint64_t watched = stage_calls(S_WATCH);
-    OK(hf_acquire(rival, "other", NULL, &other, &stage_error));
+    snprintf(key, sizeof key, "other/%d", times++);
+    OK(hf_acquire(rival, key, NULL, &other, &stage_error));
     stage_await(S_WATCH, watched + 1);
 }
 
@@ -202,6 +206,42 @@ static void a_word_about_another_key_is_no_reason_to_look(void **state)
         OK(hf_release(b.lock, &stage_error));
         end();
     }
+}
+
+static uint64_t number; /* atomic: of the key "k"; 0: always another one */
+
+static uint64_t rang(hf_store *st, const hf_rowkey *key)
+{
+    static uint64_t calls;
+    (void)st;
+    if (strcmp(key->text, "k") != 0) return 0;
+    uint64_t n = __atomic_load_n(&number, __ATOMIC_ACQUIRE);
+    return n ? n : 1000 + __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+}
+
+/* Where the store says of which key something came, the others' waits don't look. */
+static void who_is_not_meant_does_not_look(void **state)
+{
+    (void)state;
+    begin();
+    stage_driver.rang = rang;
+    __atomic_store_n(&number, 7, __ATOMIC_RELEASE);
+    OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
+    wait_behind(&b, 0);
+    uint64_t before = asked(&b);
+    wake_all();
+    assert_int_equal(asked(&b), before);
+    __atomic_store_n(&number, 8, __ATOMIC_RELEASE);
+    wake_all();
+    uint64_t after = asked(&b);
+    assert_true(after > before);
+    wake_all(); /* which is no news any more */
+    assert_int_equal(asked(&b), after);
+    __atomic_store_n(&number, 0, __ATOMIC_RELEASE);
+    OK(hf_release(a.lock, &stage_error));
+    await_done(&b);
+    OK(hf_release(b.lock, &stage_error));
+    end();
 }
 
 /* The first who waits behind it is known: no blind write, no read. */
@@ -494,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_told_does_not_ask),
         cmocka_unit_test(a_word_about_another_key_is_no_reason_to_look),
+        cmocka_unit_test(who_is_not_meant_does_not_look),
         cmocka_unit_test(who_hears_of_a_waiter_gives_on_at_once),
         cmocka_unit_test(who_hears_of_a_waiter_renews_in_one),
         cmocka_unit_test(a_word_that_was_overtaken_loses_nobody),

@@ -26,6 +26,7 @@ enum ear_state { EAR_OFF, EAR_STARTING, EAR_HEARS };
 struct heard {
     uint64_t hash;
     hf_party handed; /* token 0: to nobody */
+    uint64_t rang;   /* `heard`, as it was heard of last */
 };
 
 struct hf__mg_ear {
@@ -35,9 +36,9 @@ struct hf__mg_ear {
     enum ear_state state;
     int refs, ends, interrupted;
     int64_t deaf_until_us, wanted_us; /* when somebody waited last */
-    uint64_t heard;
+    uint64_t heard, all_rang;         /* all_rang: the last of them that may have been of any key */
     struct heard *key;
-    size_t n_keys;
+    size_t n_keys, asked; /* asked: behind the key that was asked for last */
 };
 
 hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms)
@@ -158,9 +159,11 @@ static void hear(hf__mg_ear *ear, const bson_t *event)
     }
     pthread_mutex_lock(&ear->mu);
     int matters = !known;
+    if (!known) ear->all_rang = ear->heard + 1;
     for (size_t i = 0; i < ear->n_keys; i++)
         if (ear->key[i].hash == hash && known) {
             read_handed(event, &ear->key[i].handed);
+            ear->key[i].rang = ear->heard + 1;
             matters = 1;
         }
     if (matters) {
@@ -175,7 +178,7 @@ static int wanted(hf__mg_ear *ear, enum ear_state state)
     pthread_mutex_lock(&ear->mu);
     if (state != ear->state) {
         ear->state = state;
-        ear->heard++; /* what came before isn't known */
+        ear->all_rang = ++ear->heard; /* what came before isn't known */
         for (size_t i = 0; i < ear->n_keys; i++) ear->key[i].handed.token = 0;
         ring(ear);
     }
@@ -231,7 +234,7 @@ static void *run(void *arg)
     if (deaf) {
         ear->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
         ear->state = EAR_OFF;
-        ear->heard++;
+        ear->all_rang = ++ear->heard;
     }
     ring(ear);
     let_go(ear);
@@ -258,18 +261,17 @@ static int start(hf__mg_ear *ear)
 
 /* ---- who watches ---- */
 
-/* What was heard of a key that was listened for before. They come in the same order, mostly: *next
+/* What was heard of a key; NULL: it isn't listened for. They come in the same order, mostly: *next
    is what comes next. */
-static const hf_party *handed_before(const hf__mg_ear *ear, size_t *next, uint64_t hash)
+static const struct heard *find(const hf__mg_ear *ear, size_t *next, uint64_t hash)
 {
-    static const hf_party nobody;
     for (size_t n = 0; n < ear->n_keys; n++) {
         size_t i = (*next + n) % ear->n_keys;
         if (ear->key[i].hash != hash) continue;
         *next = i + 1;
-        return &ear->key[i].handed;
+        return &ear->key[i];
     }
-    return &nobody;
+    return NULL;
 }
 
 int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
@@ -281,8 +283,9 @@ int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, h
     if (!key) return hf_fail(err, HF_NOMEM, 0, "mongodb: listen: out of memory");
     pthread_mutex_lock(&ear->mu);
     for (size_t i = 0; i < n; i++) {
+        const struct heard *before = find(ear, &next, keys[i]->hash);
+        if (before) key[i] = *before;
         key[i].hash = keys[i]->hash;
-        key[i].handed = *handed_before(ear, &next, key[i].hash);
     }
     free(ear->key);
     ear->key = key;
@@ -313,18 +316,24 @@ int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_
 
 int hf__mg_ear_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row)
 {
-    int found = 0;
     hf_row_clear(row);
     pthread_mutex_lock(&ear->mu);
-    for (size_t i = 0; i < ear->n_keys && !found; i++) {
-        const hf_party *p = &ear->key[i].handed;
-        found = ear->key[i].hash == key->hash && p->token;
-        if (found) row->party[0] = *p;
-    }
+    const struct heard *k = find(ear, &ear->asked, key->hash);
+    int found = k && k->handed.token;
+    if (found) row->party[0] = k->handed;
     pthread_mutex_unlock(&ear->mu);
     row->n_holders = (uint32_t)found;
     row->token = found ? row->party[0].token : 0;
     return found;
+}
+
+uint64_t hf__mg_ear_rang(hf__mg_ear *ear, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&ear->mu);
+    const struct heard *k = find(ear, &ear->asked, key->hash);
+    uint64_t rang = k && k->rang > ear->all_rang ? k->rang : ear->all_rang;
+    pthread_mutex_unlock(&ear->mu);
+    return rang;
 }
 
 void hf__mg_ear_interrupt(hf__mg_ear *ear)

@@ -16,6 +16,7 @@ int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, h
                       hf_error *err);
 int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
 int hf__mg_ear_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row);
+uint64_t hf__mg_ear_rang(hf__mg_ear *ear, const hf_rowkey *key);
 void hf__mg_ear_interrupt(hf__mg_ear *ear);
 
 #endif

@@ -384,6 +384,11 @@ static int mg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     return hf__mg_ear_watch(st->ear, ear, until_us, err);
 }
 
+static uint64_t mg_rang(hf_store *st, const hf_rowkey *key)
+{
+    return hf__mg_ear_rang(st->ear, key);
+}
+
 static int mg_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     return hf__mg_ear_told(st->ear, key, row);
@@ -581,6 +586,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .watch = mg_watch,
     .interrupt = mg_interrupt,
     .told = mg_told,
+    .rang = mg_rang,
     .scan = mg_scan,
     .inspect = mg_inspect,
     .enter = mg_enter,

@@ -35,6 +35,7 @@ struct hf__pg_heard {
     uint8_t wanted, unread;
     uint8_t shown; /* THE_ROW was, since it was read */
     enum says says;
+    uint64_t rang;       /* `heard`, as it was heard of last */
     hf_row *row;         /* THE_ROW */
     uint8_t another[16]; /* ANOTHER */
     int64_t expires_us;
@@ -129,7 +130,8 @@ static int take_in(struct hf__pg_ear *ear, struct hf__pg_heard *k, const char *h
         k->says = ANOTHER;
         memcpy(k->another, id, 16);
         k->expires_us = expires_us;
-        return k->wanted;
+        if (k->wanted) k->rang = ear->heard + 1;
+        return k->wanted != 0;
     }
     if (!known && !k->wanted) {
         forget(ear, k);
@@ -176,7 +178,7 @@ static int read_one(struct hf__pg_ear *ear)
     k->shown = 0;
     /* That nobody has it, or why it can't be read, is for who waits to find. */
     k->says = !rc && row->rev ? THE_ROW : NOTHING;
-    ear->heard += k->wanted;
+    if (k->wanted) k->rang = ++ear->heard;
     pthread_mutex_unlock(&ear->mu);
     if (old) hf_row_clear(old);
     free(old);
@@ -199,6 +201,15 @@ int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row)
     }
     pthread_mutex_unlock(&ear->mu);
     return is;
+}
+
+uint64_t hf__pg_rang(struct hf__pg_ear *ear, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&ear->mu);
+    const struct hf__pg_heard *k = find(ear, key);
+    uint64_t rang = k && k->rang > ear->all_rang ? k->rang : ear->all_rang;
+    pthread_mutex_unlock(&ear->mu);
+    return rang;
 }
 
 /* ---- listening ---- */
@@ -252,7 +263,7 @@ static int connect_ear(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_
         return rc;
     }
     PQclear(r);
-    ear->heard++; /* what came before isn't known */
+    ear->all_rang = ++ear->heard; /* what came before isn't known */
     return 0;
 }
 

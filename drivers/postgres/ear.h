@@ -19,7 +19,7 @@ struct hf__pg_ear {
     struct hf__pg_link link;
     char channel[80];
     int64_t deaf_until_us;
-    uint64_t heard;
+    uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
     hf__pg_read *read;
     hf_store *st;
     pthread_mutex_t mu;
@@ -40,5 +40,6 @@ int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear,
 int hf__pg_watch(struct hf__pg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
 void hf__pg_interrupt(struct hf__pg_ear *ear);
 int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row);
+uint64_t hf__pg_rang(struct hf__pg_ear *ear, const hf_rowkey *key);
 
 #endif

@@ -424,6 +424,8 @@ static int pg_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     return hf__pg_told(&st->ear, key, row);
 }
 
+static uint64_t pg_rang(hf_store *st, const hf_rowkey *key) { return hf__pg_rang(&st->ear, key); }
+
 /* By the connection that listens. */
 static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row)
 {
@@ -556,6 +558,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .watch = pg_watch,
     .interrupt = pg_interrupt,
     .told = pg_told,
+    .rang = pg_rang,
     .scan = pg_scan,
     .inspect = pg_inspect,
     .enter = pg_enter,

@@ -128,6 +128,19 @@ int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     return hf__rd_read_word(said, len, row);
 }
 
+uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key)
+{
+    char name[HF_RD_NAME_CAP];
+    size_t before = strlen(st->how.prefix);
+    memcpy(name, st->how.prefix, before);
+    memcpy(name + before, key->text, key->len);
+    pthread_mutex_lock(&st->said_mu);
+    const struct hf__rd_channel *c = find(st, name, before + key->len);
+    uint64_t rang = c && c->rang > st->all_rang ? c->rang : st->all_rang;
+    pthread_mutex_unlock(&st->said_mu);
+    return rang;
+}
+
 /* What can't be kept says nothing. */
 static void keep_word(struct hf__rd_channel *c, const redisReply *r)
 {
@@ -151,6 +164,7 @@ static int meaning(hf_store *st, const redisReply *r)
     struct hf__rd_channel *c = find(st, name->str, name->len);
     if (c) keep_word(c, r->element[2]);
     int wanted = c && c->wanted;
+    if (wanted) c->rang = st->heard + 1;
     pthread_mutex_unlock(&st->said_mu);
     return wanted;
 }
@@ -178,7 +192,8 @@ static int add_channel(hf_store *st, const hf_rowkey *key, struct hf__rd_batch *
     struct hf__rd_channel *more = realloc(st->channel, (st->n_channels + 1) * sizeof *st->channel);
     if (!more) return HF_NOMEM;
     st->channel = more;
-    struct hf__rd_channel c = {malloc(before + key->len + 1), before + key->len, 1, NULL, 0};
+    struct hf__rd_channel c = {
+        .name = malloc(before + key->len + 1), .len = before + key->len, .wanted = 1};
     if (!c.name) return HF_NOMEM;
     memcpy(c.name, st->how.prefix, before);
     memcpy(c.name + before, key->text, (size_t)key->len + 1);
@@ -246,7 +261,7 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
             deaf(st, "", NULL);
             return rc;
         }
-        st->heard++; /* what came before isn't known */
+        st->all_rang = ++st->heard; /* what came before isn't known */
     }
     pthread_mutex_lock(&st->said_mu);
     int no_memory = want(st, keys, n, &batch, &fresh);

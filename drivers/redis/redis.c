@@ -380,6 +380,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .watch = hf__rd_watch,
     .interrupt = hf__rd_interrupt,
     .told = hf__rd_told,
+    .rang = hf__rd_rang,
     .scan = hf__rd_scan,
     .inspect = rd_inspect,
     .enter = rd_enter,

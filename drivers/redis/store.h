@@ -18,6 +18,7 @@ struct hf__rd_channel {
     /* What the last message says, and how long it is; 0: nothing. */
     char *said;
     size_t said_len;
+    uint64_t rang; /* `heard`, as it was heard of last */
 };
 
 struct hf_store {
@@ -32,7 +33,7 @@ struct hf_store {
     struct hf__rd_channel *channel;
     size_t n_channels, found; /* `found`: where the next search begins */
     int64_t deaf_until_us;
-    uint64_t heard;
+    uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
     int wake_fd;
 };
 
@@ -86,6 +87,7 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
 int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__rd_interrupt(hf_store *st, uint8_t bell);
 int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row);
+uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key);
 /* What a message says, as `told`; a NUL stands behind it. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);
 /* The message of a write, and its length: all of the row, if that isn't long ("*": the script puts
