@@ -398,6 +398,55 @@ static void another_is_handed_it(void **state)
     assert_int_equal(asks, expected(4) + expected(1));
 }
 
+/* Until it has asked for nothing for a while. */
+static void await_rest(hf *h)
+{
+    int64_t end = suite_ms() + 60000;
+    for (uint64_t before = UINT64_MAX; before != asked(h);) {
+        before = asked(h);
+        usleep(50000);
+        if (suite_ms() > end) fail_msg("after 60 s it goes on asking");
+    }
+}
+
+/* Of those who wait for many keys, each for one, only he looks whose key it is. */
+static void one_of_many(void **state)
+{
+    enum { KEYS = 30 };
+    (void)state;
+    uint64_t asks = UINT64_MAX, others = UINT64_MAX;
+    char names[KEYS][64];
+    hf *a = suite_open(), *b = suite_open();
+    hf_lock *lock[KEYS];
+    hf_wait *wait[KEYS];
+    static struct got of[KEYS];
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(names[i], sizeof names[i], "%s/%d", suite_key("of_many"), i);
+        OK(hf_acquire(a, names[i], NULL, &lock[i], &suite_error));
+        of[i] = (struct got){.by = b};
+        sem_init(&of[i].told, 0, 0);
+        OK(hf_acquire_start(b, names[i], NULL, got, &of[i], &wait[i], &suite_error));
+    }
+    for (int i = 0; i < KEYS; i++) suite_await_waiters(a, names[i], 1);
+    await_rest(b);
+    for (int i = 0; i < KEYS; i++) {
+        uint64_t before = asked(b);
+        OK(hf_release(lock[i], &suite_error));
+        await_told(&of[i]);
+        least(&asks, of[i].asked - before);
+        uint64_t had = asked(b);
+        OK(hf_release(of[i].lock, &suite_error));
+        uint64_t gave = asked(b) - had;
+        usleep(5000); /* what others are woken for comes about now, if they are */
+        least(&others, asked(b) - had - gave);
+    }
+    for (int i = 0; i < KEYS; i++) hf_wait_free(wait[i]);
+    hf_close(b);
+    hf_close(a);
+    assert_int_equal(asks, expected(1));
+    assert_int_equal(others, 0);
+}
+
 /* ---- who is in a hurry ---- */
 
 static struct {
@@ -457,9 +506,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(from_having_to_giving_on),
         cmocka_unit_test(others_who_come),
         cmocka_unit_test(another_is_handed_it),
+        cmocka_unit_test(one_of_many),
     };
     size_t n = sizeof tests / sizeof *tests;
     /* Where nobody is told, there is nothing to count. */
-    if (!getenv("HOLDFAST_TEST_HANDOVER")) n -= 4;
+    if (!getenv("HOLDFAST_TEST_HANDOVER")) n -= 5;
     return suite_main(argc, argv, tests, n, "lock_trips");
 }

@@ -13,6 +13,7 @@
 static void et_close(hf_store *st)
 {
     hf__et_ear_close(st);
+    hf__et_words_close(st);
     hf__et_http_close(&st->http);
     free(st->own);
     pthread_mutex_destroy(&st->mu);
@@ -50,7 +51,7 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_mutex_init(&st->mu, NULL);
     int rc = hf__et_http_open(&st->http, url, io_timeout_ms, err);
     if (!rc) rc = read_prefix(st, url, err);
-    if (!rc && hf__et_ear_open(st))
+    if (!rc && (hf__et_ear_open(st) || hf__et_words_open(st)))
         rc = hf_fail(err, HF_NOMEM, 0, "etcd: open '%s': out of memory", url->safe);
     if (!rc) rc = prepare(st, err);
     if (rc) {
@@ -169,6 +170,8 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .listen = hf__et_listen,
     .watch = hf__et_watch,
     .interrupt = hf__et_interrupt,
+    .told = hf__et_told,
+    .rang = hf__et_rang,
     .scan = hf__et_scan,
     .inspect = et_inspect,
 };

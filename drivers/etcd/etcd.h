@@ -8,6 +8,7 @@
  *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease of
  *                     that number
  *     K \t SESSION .  rarely: by which other lease that key was put back (leases.c)
+ *     K \t word       who had it when somebody waited last, for who is woken (words.c)
  *
  * Control characters don't occur in our keys, so that [K, K\n) is K's and nobody else's: one range
  * reads the row and who of it lives, one watch hears of its changes and of its deaths. A write puts
@@ -20,15 +21,17 @@
 
 #include "http.h"
 
-enum { HF_ET_KEY_CAP = HF_KEY_CAP + 1100 };
+enum { HF_ET_KEY_CAP = HF_KEY_CAP + 1100, HF_ET_WORD_CAP = 128 };
 
-struct hf__et_ear; /* watch.c */
+struct hf__et_ear;   /* watch.c */
+struct hf__et_words; /* words.c */
 
 struct hf_store {
     struct hf__et_http http;
     char prefix[1040];
     size_t n_prefix;
     struct hf__et_ear *ear;
+    struct hf__et_words *words;
     pthread_mutex_t mu;
     uint64_t *own; /* sessions made here and not ended, the newest last */
     size_t n_own, own_cap;
@@ -60,6 +63,20 @@ int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
 int hf__et_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);
+
+/* words.c */
+int hf__et_words_open(hf_store *st);
+void hf__et_words_close(hf_store *st);
+/* What those who wait are to be told of that row; 0: nothing, for nobody waits. */
+size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP]);
+/* From now on these keys are waited for, and no others. 0 or HF_NOMEM. */
+int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size_t n);
+/* Others may have been lost: nothing is known any more. */
+void hf__et_words_forget(struct hf__et_words *w);
+/* Takes in what a watch tells. How much of it somebody here is to look at. */
+uint64_t hf__et_words_hear(const hf_store *st, const json_t *events);
+int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row);
+uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key);
 
 /* watch.c */
 int hf__et_ear_open(hf_store *st);

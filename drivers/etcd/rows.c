@@ -339,13 +339,15 @@ static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
     struct txn t = {json_array(), json_array(), 0};
     add_compare(&t, st, key, seen);
     if (row) {
-        char rev[24], *text;
+        char rev[24], word[HF_ET_WORD_CAP], *text;
         int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
+        size_t n_word = hf__et_word(row, word);
         json_t *j = row_json(flat);
         text = j ? hf__json_text(j) : NULL;
         add_put(&t, hf__et_key(st, key->text, ""), text ? hf__et_bytes(text, strlen(text)) : NULL,
                 0);
         add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
+        if (n_word) add_put(&t, hf__et_key(st, key->text, "\tword"), hf__et_bytes(word, n_word), 0);
         add_sessions(&t, st, key, row);
         free(text);
         json_decref(j);

@@ -1,10 +1,11 @@
 /*
  * watch.c - waking who waits: watches of etcd's, as a request that goes on answering.
  *
- * The gateway reads a request to its end before it answers, so the watches of a stream are named
- * when it is begun. Keys that come later get a further stream; when there are too many of these all
- * keys get a new one. What is watched of a key is its rev and its sessions, not the row, which may
- * be long.
+ * As soon as the gateway answers it reads no more of a request (what it has not yet read then, of
+ * a second watch in the same stream, is lost), so a stream is one watch: of the keys from the first
+ * to the last of those that were waited for when it was begun. Keys that come later get a further
+ * stream; when there are too many of these all keys get a new one. Of a single key the row itself
+ * isn't watched, which may be long.
  */
 #include "etcd.h"
 
@@ -20,8 +21,8 @@ struct stream {
     CURL *curl; /* NULL: unused */
     struct curl_slist *headers;
     char *body;
-    uint64_t *hash; /* of the keys that it watches */
-    size_t n, created;
+    char *first, *last; /* of the keys that it watches, with all between them */
+    int created;
     char *line; /* what came of the next line */
     size_t len, cap;
     int broken;
@@ -32,18 +33,20 @@ struct hf__et_ear {
     const hf_store *st;
     CURLM *multi;
     struct stream stream[STREAMS];
-    uint64_t *wanted; /* the hashes of the keys that are listened for */
-    size_t n_wanted;
+    size_t n_wanted; /* of keys that are listened for */
     uint64_t heard;
     int woken; /* atomic */
     int64_t deaf_until_us, used_at_us;
 };
 
-static int has(const uint64_t *hash, size_t n, uint64_t h)
+static void free_stream(struct stream *s)
 {
-    for (size_t i = 0; i < n; i++)
-        if (hash[i] == h) return 1;
-    return 0;
+    hf__et_free_headers(s->headers);
+    free(s->body);
+    free(s->first);
+    free(s->last);
+    free(s->line);
+    memset(s, 0, sizeof *s);
 }
 
 static void end_stream(struct stream *s)
@@ -51,11 +54,8 @@ static void end_stream(struct stream *s)
     if (!s->curl) return;
     curl_multi_remove_handle(s->ear->multi, s->curl);
     curl_easy_cleanup(s->curl);
-    hf__et_free_headers(s->headers);
-    free(s->body);
-    free(s->hash);
-    free(s->line);
-    memset(s, 0, sizeof *s);
+    hf__et_words_forget(s->ear->st->words);
+    free_stream(s);
 }
 
 static void end_streams(struct hf__et_ear *ear)
@@ -65,31 +65,15 @@ static void end_streams(struct hf__et_ear *ear)
 
 /* ---- what they say ---- */
 
-static void hear_event(struct hf__et_ear *ear, const json_t *event)
-{
-    size_t len = 0, n = ear->st->n_prefix;
-    char *key;
-    (void)hf__et_read_bytes(json_object_get(json_object_get(event, "kv"), "key"), &key, &len);
-    char *tab = key ? memchr(key, '\t', len) : NULL;
-    if (!key || !tab || (size_t)(tab - key) < n)
-        ear->heard++; /* whatever it is */
-    else if (has(ear->wanted, ear->n_wanted, hf_key_hash(key + n, (size_t)(tab - key) - n)))
-        ear->heard++;
-    free(key);
-}
-
 static void hear_line(struct stream *s, const char *line, size_t len)
 {
     int nomem;
     json_t *j = hf__json_read(line, len, 0, &nomem), *result = json_object_get(j, "result");
-    const json_t *events = json_object_get(result, "events");
-    if (!result || json_is_true(json_object_get(result, "canceled"))) {
+    if (!result || json_is_true(json_object_get(result, "canceled")))
         s->broken = 1;
-    } else if (json_is_true(json_object_get(result, "created"))) {
-        s->created++;
-    }
-    for (size_t i = 0; i < json_array_size(events); i++)
-        hear_event(s->ear, json_array_get(events, i));
+    else if (json_is_true(json_object_get(result, "created")))
+        s->created = 1;
+    s->ear->heard += hf__et_words_hear(s->ear->st, json_object_get(result, "events"));
     json_decref(j);
 }
 
@@ -138,65 +122,41 @@ static int perform(struct hf__et_ear *ear)
 
 /* ---- what is asked ---- */
 
-/* "{create_request...}{create_request...}", to be freed. */
-static char *requests(const hf_store *st, const hf_rowkey *const *keys, const uint8_t *take,
-                      size_t n)
+/* The watch of all keys from `first` to `last`, to be freed. A control character comes before all
+   that keys are made of, so that what stands beside them lies in between. */
+static char *request(const hf_store *st, const char *first, const char *last)
 {
-    char *all = NULL;
-    size_t len = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!take[i]) continue;
-        json_t *j = json_pack("{s:{s:o, s:o}}", "create_request", "key",
-                              hf__et_key(st, keys[i]->text, "\t"), "range_end",
-                              hf__et_key(st, keys[i]->text, "\n"));
-        char *one = j ? hf__json_text(j) : NULL;
-        size_t more = one ? strlen(one) : 0;
-        char *bigger = one ? realloc(all, len + more + 1) : NULL;
-        if (bigger) {
-            memcpy(bigger + len, one, more + 1);
-            all = bigger;
-            len += more;
-        }
-        free(one);
-        json_decref(j);
-        if (bigger) continue;
-        free(all);
-        return NULL;
-    }
-    return all;
+    json_t *j = json_pack("{s:{s:o, s:o}}", "create_request", "key", hf__et_key(st, first, "\t"),
+                          "range_end", hf__et_key(st, last, "\n"));
+    char *text = j ? hf__json_text(j) : NULL;
+    json_decref(j);
+    return text;
 }
 
-/* A stream that watches those of the keys that are to be taken. */
-static int begin_stream(hf_store *st, struct stream *s, const hf_rowkey *const *keys,
-                        const uint8_t *take, size_t n)
+static int begin_stream(hf_store *st, struct stream *s, const char *first, const char *last)
 {
-    struct hf__et_ear *ear = st->ear;
-    s->ear = ear;
-    s->hash = calloc(n, sizeof *s->hash);
-    s->body = s->hash ? requests(st, keys, take, n) : NULL;
-    for (size_t i = 0; i < n && s->hash; i++)
-        if (take[i]) s->hash[s->n++] = keys[i]->hash;
+    s->ear = st->ear;
+    s->first = strdup(first);
+    s->last = strdup(last);
+    s->body = s->first && s->last ? request(st, first, last) : NULL;
     s->curl = s->body ? hf__et_stream(&st->http, "/v3/watch", s->body, &s->headers) : NULL;
     if (s->curl && !curl_easy_setopt(s->curl, CURLOPT_WRITEFUNCTION, hear) &&
         !curl_easy_setopt(s->curl, CURLOPT_WRITEDATA, s) &&
-        !curl_multi_add_handle(ear->multi, s->curl))
+        !curl_multi_add_handle(st->ear->multi, s->curl))
         return 0;
     if (s->curl) curl_easy_cleanup(s->curl);
-    hf__et_free_headers(s->headers);
-    free(s->body);
-    free(s->hash);
-    memset(s, 0, sizeof *s);
+    free_stream(s);
     return HF_UNAVAILABLE;
 }
 
-/* Until etcd has said that it watches all of them. */
+/* Until etcd has said that it watches them. */
 static int await_created(hf_store *st, const struct stream *s)
 {
     int64_t until_us = hf__local_us() + st->http.io_timeout_ms * 1000;
-    while (s->created < s->n) {
+    while (!s->created) {
         int64_t left = (until_us - hf__local_us()) / 1000;
         if (perform(st->ear) || left <= 0) return HF_UNAVAILABLE;
-        if (s->created < s->n) curl_multi_poll(st->ear->multi, NULL, 0, (int)left + 1, NULL);
+        if (!s->created) curl_multi_poll(st->ear->multi, NULL, 0, (int)left + 1, NULL);
     }
     return 0;
 }
@@ -210,63 +170,48 @@ static int deaf(hf_store *st, const char *why, hf_error *err)
     return hf_fail(err, HF_UNAVAILABLE, 0, "etcd: listen: %s", why);
 }
 
-/* Does a stream watch it? They are asked for in the order in which streams have them, mostly:
-   next[k] is what comes next in stream k. */
-static int watched(const struct hf__et_ear *ear, uint64_t hash, size_t next[STREAMS])
+static int watched(const struct hf__et_ear *ear, const char *key)
 {
-    for (int k = 0; k < STREAMS; k++) {
-        const struct stream *s = &ear->stream[k];
-        if (!s->curl || next[k] >= s->n || s->hash[next[k]] != hash) continue;
-        next[k]++;
-        return 1;
+    for (int i = 0; i < STREAMS; i++) {
+        const struct stream *s = &ear->stream[i];
+        if (s->curl && strcmp(s->first, key) <= 0 && strcmp(key, s->last) <= 0) return 1;
     }
-    for (int k = 0; k < STREAMS; k++)
-        for (size_t i = 0; ear->stream[k].curl && i < ear->stream[k].n; i++)
-            if (ear->stream[k].hash[i] == hash) {
-                next[k] = i + 1;
-                return 1;
-            }
     return 0;
 }
 
-/* Which keys no stream watches; how many. */
-static size_t unwatched(const struct hf__et_ear *ear, const hf_rowkey *const *keys, size_t n,
-                        uint8_t *take)
+/* The range of the keys; of those that no stream watches, unless `all`. 0: of none. */
+static int range_of(const struct hf__et_ear *ear, const hf_rowkey *const *keys, size_t n, int all,
+                    const char **ret_first, const char **ret_last)
 {
-    size_t count = 0, next[STREAMS] = {0};
+    *ret_first = *ret_last = NULL;
     for (size_t i = 0; i < n; i++) {
-        take[i] = !watched(ear, keys[i]->hash, next);
-        count += take[i];
+        const char *key = keys[i]->text;
+        if (!all && watched(ear, key)) continue;
+        if (!*ret_first || strcmp(key, *ret_first) < 0) *ret_first = key;
+        if (!*ret_last || strcmp(key, *ret_last) > 0) *ret_last = key;
     }
-    return count;
+    return *ret_first != NULL;
 }
 
 static int watch_more(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
     struct stream *s = NULL;
-    uint8_t *take = calloc(n ? n : 1, 1);
-    if (!take) return hf_fail(err, HF_NOMEM, 0, "etcd: listen: out of memory");
-    int rc = 0;
-    if (unwatched(ear, keys, n, take)) {
-        if (hf__local_us() < ear->deaf_until_us) {
-            free(take);
-            return hf_fail(err, HF_UNAVAILABLE, 0, "etcd: listen: not heard lately");
-        }
-        for (int i = 0; i < STREAMS && !s; i++)
-            if (!ear->stream[i].curl) s = &ear->stream[i];
-        if (!s) {
-            end_streams(ear);
-            ear->heard++;
-            s = &ear->stream[0];
-            memset(take, 1, n);
-        }
-        rc = begin_stream(st, s, keys, take, n);
-        if (!rc) rc = await_created(st, s);
-        if (rc) rc = deaf(st, "no watch", err);
+    const char *first, *last;
+    if (!range_of(ear, keys, n, 0, &first, &last)) return 0;
+    if (hf__local_us() < ear->deaf_until_us)
+        return hf_fail(err, HF_UNAVAILABLE, 0, "etcd: listen: not heard lately");
+    for (int i = 0; i < STREAMS && !s; i++)
+        if (!ear->stream[i].curl) s = &ear->stream[i];
+    if (!s) {
+        end_streams(ear);
+        ear->heard++;
+        s = &ear->stream[0];
+        range_of(ear, keys, n, 1, &first, &last);
     }
-    free(take);
-    return rc;
+    int rc = begin_stream(st, s, first, last);
+    if (!rc) rc = await_created(st, s);
+    return rc ? deaf(st, "no watch", err) : 0;
 }
 
 int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
@@ -274,13 +219,11 @@ int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
 {
     struct hf__et_ear *ear = st->ear;
     (void)bell;
-    uint64_t *wanted = realloc(ear->wanted, (n ? n : 1) * sizeof *wanted);
-    if (!wanted) return hf_fail(err, HF_NOMEM, 0, "etcd: listen: out of memory");
-    ear->wanted = wanted;
     /* What came for the keys of the last time counts for them. */
     perform(ear);
+    if (hf__et_words_want(st->words, keys, n))
+        return hf_fail(err, HF_NOMEM, 0, "etcd: listen: out of memory");
     ear->n_wanted = n;
-    for (size_t i = 0; i < n; i++) wanted[i] = keys[i]->hash;
     if (n) ear->used_at_us = hf__local_us();
     int rc = watch_more(st, keys, n, err);
     if (rc) return rc;
@@ -329,6 +272,5 @@ void hf__et_ear_close(hf_store *st)
     if (!st->ear) return;
     end_streams(st->ear);
     if (st->ear->multi) curl_multi_cleanup(st->ear->multi);
-    free(st->ear->wanted);
     free(st->ear);
 }

@@ -1,0 +1,277 @@
+/*
+ * etcd_words.c - the driver etcd: before a server that answers anything: what a watch tells, whom
+ * it wakes, and what is asked for it.
+ */
+#include "etcd_said.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CREATED "{\"result\": {\"created\": true}}\n"
+#define MINE    "00112233445566778899aabbccddeeff"
+#define OTHERS  "10112233445566778899aabbccddeeff"
+
+static const uint8_t mine[16] = {0,    0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+                                 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
+static const int64_t for_ever = INT64_MAX / 2;
+
+/* Good for the next three calls. `type` may be NULL, `revision`, too. */
+static const char *event(const char *name, const char *value, const char *revision,
+                         const char *type)
+{
+    static char ring[4][1024];
+    static int at;
+    char *to = ring[at++ % 4];
+    int n = snprintf(to, sizeof ring[0], "{\"kv\": {\"key\": \"%s\", \"value\": \"%s\"",
+                     answers_base64(name, strlen(name)), answers_base64(value, strlen(value)));
+    if (revision)
+        n += snprintf(to + n, sizeof ring[0] - (size_t)n, ", \"mod_revision\": \"%s\"", revision);
+    n += snprintf(to + n, sizeof ring[0] - (size_t)n, "}");
+    if (type) n += snprintf(to + n, sizeof ring[0] - (size_t)n, ", \"type\": \"%s\"", type);
+    snprintf(to + n, sizeof ring[0] - (size_t)n, "}");
+    return to;
+}
+
+static char line[8192];
+
+static void put(const char *more)
+{
+    size_t len = strlen(line);
+    assert_true(len + strlen(more) < sizeof line);
+    snprintf(line + len, sizeof line - len, "%s", more);
+}
+
+static void add(const char *one)
+{
+    if (line[strlen(line) - 1] == '}') put(", ");
+    put(one);
+}
+
+/* One that waits for `key`, as MINE, and for another key, which is heard of last. */
+static hf_store *st;
+static hf_rowkey other;
+static const hf_rowkey *keys[2];
+static hf_row row;
+
+static void begin(void)
+{
+    st = opened();
+    assert_int_equal(hf_key_make("other", &other, &err), 0);
+    key.who = mine;
+    other.who = NULL;
+    keys[0] = &key;
+    keys[1] = &other;
+    hf_row_init(&row);
+    snprintf(line, sizeof line, "%s{\"result\": {\"events\": [", CREATED);
+}
+
+/* How much of what was added is heard of by who waits for `key`. */
+static uint64_t heard(void)
+{
+    hf_ear ear;
+    add(event("/p/other\trev", "5", "99", NULL));
+    put("]}}\n");
+    are((struct answer){"watch", ANSWER_OPEN, line, 0});
+    said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+    for (int i = 0; !driver->rang(st, &other); i++) {
+        assert_true(i < 100);
+        ear.heard[0] = 0;
+        said(driver->watch(st, 0, &ear, for_ever, &err), 0, NULL);
+        said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+    }
+    return ear.heard[0] - 1;
+}
+
+static void end(void)
+{
+    hf_row_clear(&row);
+    driver->close(st);
+    key.who = NULL;
+}
+
+#define WORD(id, token) id " " token " 734439800834 1000 0 4"
+
+static void words_wake_who_is_concerned(void **state)
+{
+    (void)state;
+    static const char gone[] = "DELETE";
+    static const struct {
+        struct {
+            const char *name, *value, *revision, *type;
+        } event[4];
+        uint64_t heard, token; /* token: of who is told of; 0: nobody is */
+    } cases[] = {
+        /* A write that says nothing; one that says who has it; in any order. */
+        {{{"/p/k\trev", "5", "9", NULL}}, 1, 0},
+        {{{"/p/k\trev", "5", "9", NULL}, {"/p/k\tword", WORD(MINE, "77"), "9", NULL}}, 1, 77},
+        {{{"/p/k\tword", WORD(MINE, "77"), "9", "PUT"}, {"/p/k\trev", "5", "9", "PUT"}}, 1, 77},
+        /* The same grant again; another one; none. */
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
+          {"/p/k\tword", WORD(OTHERS, "77"), "10", NULL}},
+         1,
+         77},
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
+          {"/p/k\tword", WORD(OTHERS, "78"), "10", NULL}},
+         2,
+         78},
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
+          {"/p/k\tword", WORD(MINE, "77"), "10", NULL}},
+         2,
+         77},
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\tword", "?", "10", NULL}}, 2, 0},
+        {{{"/p/k\tword", "?", "9", NULL}, {"/p/k\tword", "?", "10", NULL}}, 2, 0},
+        /* A session has ended: by itself, or because who wrote the word is through with it. */
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\t" SESSION, "", "10", gone}}, 2, 0},
+        {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}}, 1, 77},
+        /* All of it is gone, pruned. */
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\tword", "", "10", gone}}, 2, 0},
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", gone}}, 1, 0},
+        /* The row itself, where the watch is of more than one key. */
+        {{{"/p/k", "{}", "9", NULL}, {"/p/k\tword", WORD(MINE, "77"), "9", NULL}}, 1, 77},
+        /* Another key's, which nobody waits for. */
+        {{{"/p/kk\trev", "5", "9", NULL}, {"/p/kk\tword", WORD(MINE, "77"), "9", NULL}}, 0, 0},
+        {{{"/p/k\tword", WORD(MINE, "77"), "9", NULL}, {"/p/l\trev", "5", "9", NULL}}, 1, 77},
+        /* What can't be understood may be of any key. */
+        {{{"/p/k\tword", WORD(MINE, "77"), "9", NULL}, {"/p/far\trev", "5", NULL, NULL}}, 2, 0},
+        {{{"/p/k\tword", WORD(MINE, "77"), "9", NULL}, {"/", "5", "10", NULL}}, 2, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        begin();
+        for (size_t n = 0; n < COUNT(cases[0].event) && cases[i].event[n].name; n++)
+            add(event(cases[i].event[n].name, cases[i].event[n].value, cases[i].event[n].revision,
+                      cases[i].event[n].type));
+        uint64_t times = heard();
+        int told = driver->told(st, &key, &row);
+        if (times != cases[i].heard || told != (cases[i].token != 0) ||
+            row.token != cases[i].token || driver->rang(st, &key) != times)
+            fail_msg("case %zu: heard %d times, told: %d of %d, rang at %d", i, (int)times, told,
+                     (int)row.token, (int)driver->rang(st, &key));
+        end();
+    }
+}
+
+static void a_word_brings_the_grant(void **state)
+{
+    (void)state;
+    begin();
+    add(event("/p/k\tword", MINE " 77 734439800834 1000 2000 5", "9", NULL));
+    assert_int_equal(heard(), 1);
+    assert_int_equal(driver->told(st, &key, &row), 1);
+    const hf_party *p = &row.party[0];
+    assert_true(!row.rev && row.n_holders == 1 && !row.n_queue && p->token == 77);
+    assert_memory_equal(p->id, mine, 16);
+    assert_true(p->session == 734439800834 && p->since_us == 1000 && p->expires_us == 2000);
+    assert_int_equal(p->flags, 5);
+    /* Not to who waits for it next, who may be the one that it named; he looks. */
+    hf_ear ear;
+    uint8_t next[16] = {1};
+    uint64_t rang = driver->rang(st, &key);
+    key.who = next;
+    said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+    assert_int_equal(driver->told(st, &key, &row), 0);
+    assert_int_equal(driver->rang(st, &key), rang);
+    assert_int_equal(row.n_holders, 0);
+    end();
+}
+
+static void nonsense_is_no_word(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "",
+        MINE,
+        MINE " ",
+        MINE " 77 1 1 1",
+        MINE " 77 1 1 1 1 1",
+        MINE " 77 1 1 1 1x",
+        MINE " 0 1 1 1 1",
+        MINE " 9223372036854775808 1 1 1 1",
+        MINE " 77 1 9223372036854775808 1 1",
+        MINE " 77 1 1 9223372036854775808 1",
+        MINE " 77 1 1 1 256",
+        "0011223344556677 77 1 1 1 1 and more of it",
+        "x0112233445566778899aabbccddeeff 77 1 1 1 1",
+    };
+    for (size_t i = 0; i < COUNT(words); i++) {
+        begin();
+        add(event("/p/k\tword", words[i], "9", NULL));
+        if (heard() != 1 || driver->told(st, &key, &row)) fail_msg("'%s' is one", words[i]);
+        end();
+    }
+}
+
+static void what_was_heard_ends_with_the_watch(void **state)
+{
+    (void)state;
+    hf_ear ear;
+    int rc;
+    begin();
+    add(event("/p/k\tword", WORD(MINE, "77"), "9", NULL));
+    put("]}}\n");
+    const struct answer once[] = {{"watch", 200, line, 1}};
+    answers_are(once, 1);
+    do {
+        rc = driver->listen(st, 0, keys, 2, &ear, &err);
+        if (!rc) rc = driver->watch(st, 0, &ear, for_ever, &err);
+    } while (!rc);
+    assert_int_equal(rc, HF_UNAVAILABLE);
+    assert_int_equal(driver->told(st, &key, &row), 0);
+    assert_true(driver->rang(st, &key) && driver->rang(st, &other));
+    end();
+}
+
+static size_t count(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, what)); text++) n++;
+    return n;
+}
+
+/* The gateway reads no further than it needs for its first answer. */
+static void many_keys_are_one_watch(void **state)
+{
+    (void)state;
+    enum { KEYS = 300 };
+    static hf_rowkey many[KEYS];
+    static const hf_rowkey *all[KEYS];
+    static char name[KEYS][16];
+    hf_ear ear;
+    begin();
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(name[i], sizeof name[i], "many/%d", (i * 7 + 3) % KEYS);
+        assert_int_equal(hf_key_make(name[i], &many[i], &err), 0);
+        all[i] = &many[i];
+    }
+    are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
+    said(driver->listen(st, 0, all, KEYS, &ear, &err), 0, NULL);
+    assert_int_equal(count(answers_asked(), "create_request"), 1);
+    /* 99 is the last of them as texts. */
+    assert_non_null(strstr(answers_asked(), answers_base64("/p/many/0\t", 10)));
+    assert_non_null(strstr(answers_asked(), answers_base64("/p/many/99\n", 11)));
+    /* One in between is watched already; one before them isn't, nor one behind. */
+    int given = answers_given();
+    assert_int_equal(hf_key_make("many/150x", &other, &err), 0);
+    said(driver->listen(st, 0, &keys[1], 1, &ear, &err), 0, NULL);
+    assert_int_equal(answers_given(), given);
+    said(driver->listen(st, 0, &keys[0], 1, &ear, &err), 0, NULL);
+    assert_int_equal(answers_given(), given + 1);
+    assert_non_null(strstr(answers_asked(), answers_base64("/p/k\t", 5)));
+    assert_non_null(strstr(answers_asked(), answers_base64("/p/k\n", 5)));
+    assert_int_equal(hf_key_make("z", &other, &err), 0);
+    said(driver->listen(st, 0, &keys[1], 1, &ear, &err), 0, NULL);
+    assert_int_equal(answers_given(), given + 2);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_wake_who_is_concerned),
+        cmocka_unit_test(a_word_brings_the_grant),
+        cmocka_unit_test(nonsense_is_no_word),
+        cmocka_unit_test(what_was_heard_ends_with_the_watch),
+        cmocka_unit_test(many_keys_are_one_watch),
+    };
+    return answered_begin("etcd") ? 1 : TEST_MAIN(tests);
+}
