@@ -50,18 +50,24 @@ static void lose(hf *h, struct hf_tenure *t)
     hf__kick_pump(h);
 }
 
-static void forget(hf *h, struct hf_tenure *t)
+/* It is in no list any more. What isn't over, nor left to itself, is to be ended at the store. */
+static void part_with(hf *h, struct hf_tenure *t)
 {
-    struct hf_tenure **at = &h->tenures;
-    while (*at != t) at = &(*at)->next;
-    *at = t->next;
     if (t->gone || t->left) {
         free(t);
         return;
     }
     t->next = h->ending;
     h->ending = t;
-    if (!hf__need_renewer(h, NULL)) pthread_cond_signal(&h->renewer_cond);
+}
+
+static void forget(hf *h, struct hf_tenure *t)
+{
+    struct hf_tenure **at = &h->tenures;
+    while (*at != t) at = &(*at)->next;
+    *at = t->next;
+    part_with(h, t);
+    if (h->ending && !hf__need_renewer(h, NULL)) pthread_cond_signal(&h->renewer_cond);
 }
 
 /* Under the mutex. */
@@ -102,9 +108,7 @@ void hf__tenures_close(hf *h)
     while (h->tenures) {
         struct hf_tenure *t = h->tenures;
         h->tenures = t->next;
-        t->next =
-            h->ending; /* it is neither gone nor left: that was forgotten with its last user */
-        h->ending = t;
+        part_with(h, t);
     }
     hf__tenures_end(h);
     pthread_mutex_unlock(&h->mu);
