@@ -66,11 +66,13 @@ static int early(struct hf_wait *w)
 }
 
 /* The word names the only holder: what else its party has is what was asked for. What comes without
-   a token is hearsay, and no grant. */
+   a token is hearsay, and no grant. Nor is one that was made before this wait got in line: it was
+   to an earlier one with the same id, which its caller may give again, and has been given back. */
 static int named(struct hf_wait *w, hf_row *row)
 {
     hf_party *p = &row->party[0], told = *p;
-    if (row->n_holders != 1 || !told.token || memcmp(told.id, w->party.id, 16) != 0) return 0;
+    if (row->n_holders != 1 || told.token <= w->seen_rev) return 0;
+    if (memcmp(told.id, w->party.id, 16) != 0) return 0;
     hf_party_copy(p, &w->party);
     p->token = told.token;
     p->session = told.session;

@@ -368,13 +368,26 @@ static void end_in_order(void)
     end();
 }
 
-static hf_party *of_a(void) { return &word.party[0]; }
+/* Of another grant than it had when b got in line. */
+static hf_party *of_a(void)
+{
+    word.party[0].token = word.token = word.rev + 1;
+    return &word.party[0];
+}
 
 static hf_party *of_b_long_ago(void)
 {
     hf_party *p = &word.party[1];
     p->token = word.token = p->since_us = 1;
     p->expires_us = 2;
+    return p;
+}
+
+/* Its claim isn't over yet; but since then it has been given back, and b got in line anew. */
+static hf_party *of_b_just_now(void)
+{
+    hf_party *p = &word.party[1];
+    p->token = word.token = p->since_us = (int64_t)word.rev;
     return p;
 }
 
@@ -389,11 +402,9 @@ static hf_party *of_b_without_a_token(void)
 static void a_word_that_hands_nothing_over_is_looked_into(void **state)
 {
     (void)state;
-    for (int hearsay = 0; hearsay < 2; hearsay++) {
-        if (hearsay)
-            tell_of(of_b_without_a_token, hf__day_us() + 30000000);
-        else
-            tell_of(of_b_long_ago, 0);
+    hf_party *(*const told_of[])(void) = {of_b_long_ago, of_b_just_now, of_b_without_a_token};
+    for (int i = 0; i < 3; i++) {
+        tell_of(told_of[i], i ? hf__day_us() + 30000000 : 0);
         uint64_t before = asked(&b);
         wake_all();
         assert_true(asked(&b) > before);
