@@ -124,6 +124,18 @@ static void words_wake_who_is_concerned(void **state)
         /* A session has ended: by itself, or because who wrote the word is through with it. */
         {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\t" SESSION, "", "10", gone}}, 2, 0},
         {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}}, 1, 77},
+        /* The end of a session, and then a word of a write that didn't know of it. */
+        {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\tword", WORD(OTHERS, "77"), "10", NULL}}, 2, 0},
+        /* The same twice, or late, by two streams. */
+        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
+          {"/p/kk\trev", "5", "10", NULL},
+          {"/p/k\trev", "5", "9", NULL}},
+         1,
+         77},
+        {{{"/p/k\tword", WORD(OTHERS, "78"), "9", NULL},
+          {"/p/k\tword", WORD(OTHERS, "77"), "8", NULL}},
+         1,
+         78},
         /* All of it is gone, pruned. */
         {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\tword", "", "10", gone}}, 2, 0},
         {{{"/p/k\tword", WORD(OTHERS, "77"), "9", gone}}, 1, 0},
@@ -172,6 +184,22 @@ static void a_word_brings_the_grant(void **state)
     assert_int_equal(driver->told(st, &key, &row), 0);
     assert_int_equal(driver->rang(st, &key), rang);
     assert_int_equal(row.n_holders, 0);
+    end();
+}
+
+/* What no word explains has to be looked at first; that is done between two listens. */
+static void an_end_is_looked_at_first(void **state)
+{
+    (void)state;
+    hf_ear ear;
+    begin();
+    add(event("/p/k\t" SESSION, "", "9", "DELETE"));
+    add(event("/p/k\tword", WORD(OTHERS, "77"), "10", NULL));
+    assert_int_equal(heard(), 2);
+    for (int told = 0; told < 2; told++) {
+        said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+        assert_int_equal(driver->told(st, &key, &row), told);
+    }
     end();
 }
 
@@ -269,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_wake_who_is_concerned),
         cmocka_unit_test(a_word_brings_the_grant),
+        cmocka_unit_test(an_end_is_looked_at_first),
         cmocka_unit_test(nonsense_is_no_word),
         cmocka_unit_test(what_was_heard_ends_with_the_watch),
         cmocka_unit_test(many_keys_are_one_watch),

@@ -433,12 +433,12 @@ static void one_of_many(void **state)
         uint64_t before = asked(b);
         OK(hf_release(lock[i], &suite_error));
         await_told(&of[i]);
-        least(&asks, of[i].asked - before);
+        if (i < KEYS / 2) least(&asks, of[i].asked - before); /* while there are others */
         uint64_t had = asked(b);
         OK(hf_release(of[i].lock, &suite_error));
         uint64_t gave = asked(b) - had;
         usleep(5000); /* what others are woken for comes about now, if they are */
-        least(&others, asked(b) - had - gave);
+        if (i < KEYS / 2) least(&others, asked(b) - had - gave);
     }
     for (int i = 0; i < KEYS; i++) hf_wait_free(wait[i]);
     hf_close(b);

@@ -27,8 +27,11 @@ struct word {
 struct heard {
     uint64_t hash;
     uint8_t used, named, who[16]; /* the request that waits for it, if it is named */
-    uint8_t told;                 /* `word` is the last thing that was heard */
-    uint64_t rang;                /* when it was heard of, by `rings` */
+    uint8_t told;      /* `word` was heard, and nothing after it that it doesn't explain */
+    uint8_t unread;    /* something that no word explains, which somebody may still have to
+                          look at: for so many listens */
+    uint64_t revision; /* of etcd's, the last that was heard of it */
+    uint64_t rang;     /* when it was heard of, by `rings` */
     struct word word;
 };
 
@@ -125,10 +128,12 @@ int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size
            word was said long ago, for while nobody stands in line nothing is said. */
         if (was && was->named == (who != NULL) && (!who || !memcmp(was->who, who, 16))) {
             *k = *was;
+            if (k->unread) k->unread--;
             continue;
         }
         *k = (struct heard){.hash = keys[i]->hash, .used = 1, .named = who != NULL};
         if (was) k->rang = was->rang;
+        if (was) k->revision = was->revision;
         if (who) memcpy(k->who, who, 16);
     }
     free(w->at);
@@ -141,7 +146,8 @@ int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size
 void hf__et_words_forget(struct hf__et_words *w)
 {
     pthread_mutex_lock(&w->mu);
-    for (size_t i = 0; i < w->places; i++) w->at[i].told = 0;
+    for (size_t i = 0; i < w->places; i++) w->at[i].told = w->at[i].unread = 0;
+    for (size_t i = 0; i < w->places; i++) w->at[i].revision = 0; /* they may begin anew */
     w->all_rang = ++w->rings;
     pthread_mutex_unlock(&w->mu);
 }
@@ -152,7 +158,7 @@ int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     hf_row_clear(row);
     pthread_mutex_lock(&w->mu);
     const struct heard *k = find(w, key->hash);
-    int told = k && k->told;
+    int told = k && k->told && !k->unread;
     if (told) {
         hf_party *p = &row->party[0];
         memset(p, 0, sizeof *p);
@@ -183,18 +189,22 @@ uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key)
 /* What one write, or the end of one lease, did to one key of ours. */
 struct change {
     uint64_t hash;
-    const char *revision; /* of etcd's, borrowed; NULL: none yet */
+    uint64_t revision; /* of etcd's; 0: none yet */
     int is_told;
     struct word word;
 };
 
-/* 1: somebody here is to look at it. */
+/* 1: somebody here is to look at it. What has no word may be the end of a session, of which a word
+   that comes behind it needn't know: so that counts for nothing until who waits has looked. Heard
+   before one listen it is looked at before the next but one. */
 static int is_heard(struct hf__et_words *w, const struct change *c)
 {
     int looks = 0;
     pthread_mutex_lock(&w->mu);
     struct heard *k = c->revision ? find(w, c->hash) : NULL;
-    if (k) {
+    if (k && c->revision > k->revision) { /* else another stream has brought it */
+        k->revision = c->revision;
+        if (!c->is_told) k->unread = 2;
         /* That others have come or left, or that who holds it renewed, changes nothing for them. */
         looks = !(k->told && c->is_told && k->word.token == c->word.token &&
                   !memcmp(k->word.id, c->word.id, 16));
@@ -230,21 +240,22 @@ uint64_t hf__et_words_hear(const hf_store *st, const json_t *events)
     uint64_t heard = 0;
     for (size_t i = 0; i < json_array_size(events); i++) {
         const json_t *event = json_array_get(events, i), *kv = json_object_get(event, "kv");
-        const char *revision = json_string_value(json_object_get(kv, "mod_revision")), *tail;
+        int64_t revision = hf__et_number(kv, "mod_revision");
+        const char *tail;
         const char *type = json_string_value(json_object_get(event, "type"));
         uint64_t hash = 0;
         char *key = own_key(kv, st->n_prefix, &hash, &tail);
-        if (!key || !revision) {
+        if (!key || revision <= 0) {
             /* Whatever it is, of whichever key. */
             heard += (uint64_t)is_heard(w, &c) + 1;
-            c.revision = NULL;
+            c.revision = 0;
             hf__et_words_forget(w);
             free(key);
             continue;
         }
-        if (!c.revision || c.hash != hash || strcmp(c.revision, revision) != 0) {
+        if (c.hash != hash || c.revision != (uint64_t)revision) {
             heard += (uint64_t)is_heard(w, &c);
-            c = (struct change){.hash = hash, .revision = revision};
+            c = (struct change){.hash = hash, .revision = (uint64_t)revision};
         }
         if (!strcmp(tail, "\tword") && (!type || !strcmp(type, "PUT"))) {
             size_t len = 0;
