@@ -202,7 +202,8 @@ struct hf {
     /* Local; 0: none: of what renewer and tender haven't heard of yet, for the pump first tells its
        caller; and of those whose callers are told. */
     int64_t new_hold_ends_us, untold_ends_us;
-    int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
+    int64_t tell_at_us; /* local: when they are to hear of these */
+    int mourning;       /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
 
     hf_stats stats;
     char *safe_url;
@@ -286,7 +287,6 @@ int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row,
 int64_t hf__tenures_tend(hf *h);
 void hf__tenures_doubt(hf *h, struct hf_wait *w);
 void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16]);
-void hf__tenures_end(hf *h);
 void hf__tenures_close(hf *h);
 
 /* pump.c */

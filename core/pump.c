@@ -60,32 +60,9 @@ static int due(const hf *h, const struct hf_wait *w, int64_t now, int rung)
            (rung && w->rung != h->ring_round && !outside(w) && rang(h, w, &number));
 }
 
-/* One look of a wait. The next one in the list; or the first, if that may have changed: who has
-   been looked at isn't due again. */
-static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
-{
-    int was_outside = outside(w);
-    (void)rang(h, w, &w->rang); /* what comes from here on is news */
-    w->pins++;                  /* which keeps it in the list */
-    pthread_mutex_unlock(&h->mu);
-    int over = hf__advance(w);
-    pthread_mutex_lock(&h->mu);
-    w->pins--;
-    if (!over) {
-        if (!w->pins) pthread_cond_broadcast(&w->changed);
-        /* It has got in line only now: it is to be listened for before anybody sleeps. */
-        if (was_outside && !outside(w)) h->pump_todo = 1;
-        return w->list_next;
-    }
-    int64_t ends = h->new_hold_ends_us;
-    h->new_hold_ends_us = 0;
-    conclude(h, w);
-    if (ends && (!h->untold_ends_us || ends < h->untold_ends_us)) h->untold_ends_us = ends;
-    return h->at_store;
-}
-
 /* Renewer and tender hear of new holds, when their holders have gone on: woken beside them they
-   would take their processor, or the mutex. Under the mutex, dropped. */
+   would take their processor, or the mutex. But before the pump does anything for others, which may
+   take a while. Under the mutex, dropped. */
 enum { TELL_AFTER_US = 1000 };
 
 static void tell_keepers(hf *h)
@@ -99,11 +76,38 @@ static void tell_keepers(hf *h)
     if (!hf__need_tender(h, NULL)) hf__kick_tender(h, ends);
 }
 
+/* One look of a wait. The next one in the list; or the first, if that may have changed: who has
+   been looked at isn't due again. */
+static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
+{
+    int was_outside = outside(w);
+    (void)rang(h, w, &w->rang); /* what comes from here on is news */
+    w->pins++;                  /* which keeps it in the list */
+    tell_keepers(h);
+    pthread_mutex_unlock(&h->mu);
+    int over = hf__advance(w);
+    pthread_mutex_lock(&h->mu);
+    w->pins--;
+    if (!over) {
+        if (!w->pins) pthread_cond_broadcast(&w->changed);
+        /* It has got in line only now: it is to be listened for before anybody sleeps. */
+        if (was_outside && !outside(w)) h->pump_todo = 1;
+        return w->list_next;
+    }
+    int64_t ends = h->new_hold_ends_us;
+    h->new_hold_ends_us = 0;
+    conclude(h, w);
+    if (ends && !h->untold_ends_us) h->tell_at_us = hf__local_us() + TELL_AFTER_US;
+    if (ends && (!h->untold_ends_us || ends < h->untold_ends_us)) h->untold_ends_us = ends;
+    return h->at_store;
+}
+
 static void advance_due(hf *h, int rung)
 {
     if (rung) h->ring_round++;
     for (struct hf_wait *w = h->at_store; w;) {
         if (!due(h, w, hf__local_us(), rung)) {
+            w->rung = h->ring_round; /* what comes meanwhile rings again */
             w = w->list_next;
             continue;
         }
@@ -140,7 +144,7 @@ again:
 static int64_t pump_sleeps_until(const hf *h)
 {
     int64_t until = h->pump_deadline_us;
-    if (h->untold_ends_us) until = hf__min64(until, hf__local_us() + TELL_AFTER_US);
+    if (h->untold_ends_us) until = hf__min64(until, h->tell_at_us);
     for (const struct hf_wait *w = h->at_store; w; w = w->list_next)
         if (w->pumped) until = hf__min64(until, hf__min64(w->look_at_us, w->deadline_us));
     return until;
@@ -222,7 +226,7 @@ static void *pump(void *arg)
     while (h->closing < 3) {
         int deaf = 1;
         h->pump_todo = 0;
-        tell_keepers(h);
+        if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
         if (!bells) look_first(h);
         if (bells || keys) {
             deaf = listen(h, keys, &ear);

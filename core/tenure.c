@@ -78,22 +78,20 @@ void hf__tenure_put(hf *h, struct hf_tenure *t)
     if (t->own || t->gone) forget(h, t);
 }
 
-/* Under the mutex, dropped: tells the store of those that nobody needs any more. */
-void hf__tenures_end(hf *h)
+/* Under the mutex, dropped: tells the store of one that nobody needs any more. */
+static void end_one(hf *h)
 {
-    while (h->ending) {
-        struct hf_tenure *t = h->ending;
+    struct hf_tenure *t = h->ending;
+    h->ending = t->next;
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__port_lease_end(&h->port, t->session, NULL);
+    free(t);
+    pthread_mutex_lock(&h->mu);
+    /* They end without our help, too: not worth several times the patience. */
+    while (rc && rc != HF_LOST && h->ending) {
+        t = h->ending;
         h->ending = t->next;
-        pthread_mutex_unlock(&h->mu);
-        int rc = hf__port_lease_end(&h->port, t->session, NULL);
         free(t);
-        pthread_mutex_lock(&h->mu);
-        /* They end without our help, too: not worth several times the patience. */
-        while (rc && rc != HF_LOST && h->ending) {
-            t = h->ending;
-            h->ending = t->next;
-            free(t);
-        }
     }
 }
 
@@ -110,7 +108,7 @@ void hf__tenures_close(hf *h)
         h->tenures = t->next;
         part_with(h, t);
     }
-    hf__tenures_end(h);
+    while (h->ending) end_one(h);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -293,10 +291,11 @@ static int64_t tend_regrets(hf *h)
 int64_t hf__tenures_tend(hf *h)
 {
     int64_t next;
+    /* One a round: those who give them up may be quicker, and what is kept mustn't wait for that.
+     */
+    if (h->ending) end_one(h);
 again:
-    hf__tenures_end(h);
     next = tend_regrets(h);
-    if (h->ending) goto again; /* given up meanwhile, and this thread wasn't asleep to be told */
     for (struct hf_tenure *t = h->tenures; t; t = t->next) {
         int64_t now = hf__local_us();
         if (t->gone || t->busy || t->keep_at_us > now) {
@@ -313,7 +312,7 @@ again:
         }
         goto again;
     }
-    return next;
+    return h->ending ? 0 : next; /* at once: some were given up while this thread wasn't asleep */
 }
 
 /* ---- what hangs on them ---- */

@@ -1,0 +1,182 @@
+/*
+ * staged_claim.c - the renewer is told in time of what it has to keep, whatever else is to be done.
+ */
+#include "staged_pair.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* ---- of a hold that was handed over ---- */
+
+struct waiter {
+    hf_wait *wait;
+    hf_lock *lock;
+    int over; /* atomic */
+};
+
+/* The pump, that has told who waits for "k"; has it looked for another wait since, and was the
+   claim made while it did? */
+static struct {
+    pthread_t pump;
+    int told; /* atomic */
+    int asked, claimed;
+} claim;
+
+static void note(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    struct waiter *w = arg;
+    if (code) fail_msg("%s", err->text);
+    w->lock = l;
+    __atomic_store_n(&w->over, 1, __ATOMIC_RELEASE);
+}
+
+static void note_k(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    claim.pump = pthread_self();
+    __atomic_store_n(&claim.told, 1, __ATOMIC_RELEASE);
+    note(arg, code, l, err);
+}
+
+static void await_over(const struct waiter *w)
+{
+    while (!__atomic_load_n(&w->over, __ATOMIC_ACQUIRE)) hf__pause(1000);
+}
+
+/* Within 20 s: a second after it was handed over it is over, unless it is claimed. */
+static int is_claimed(void)
+{
+    hf_rowkey key;
+    int64_t clock_us;
+    int is = 0;
+    hf_row row;
+    OK(hf_key_make("k", &key, &stage_error));
+    hf_row_init(&row);
+    for (int64_t end = hf__local_us() + 20000000; !is && hf__local_us() < end; hf__pause(1000)) {
+        OK(stage_driver.get(rival->port.st, &key, &row, &clock_us, &stage_error));
+        is = row.n_holders == 1 && !(row.party[0].flags & HF_PARTY_UNCLAIMED);
+    }
+    hf_row_clear(&row);
+    return is;
+}
+
+static void ask_while_it_looks(void)
+{
+    if (!__atomic_load_n(&claim.told, __ATOMIC_ACQUIRE)) return;
+    if (!pthread_equal(claim.pump, pthread_self()) || claim.asked++) return;
+    claim.claimed = is_claimed();
+}
+
+/* It waits for the key, and listens. */
+static void waits_for(const char *key, struct waiter *w, hf_acquired_fn *told)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    uint64_t watched = stage_calls(S_WATCH);
+    *w = (struct waiter){.over = 0};
+    OK(hf_acquire_start(h, key, &o, told, w, &w->wait, &stage_error));
+    stage_await(S_WATCH, watched + 1);
+}
+
+static hf_lock *long_held;
+
+/* The rival has "k"; the renewer of `h` sleeps for minutes. */
+static void begin_held(void)
+{
+    begin(WATCHED);
+    memset(&claim, 0, sizeof claim);
+    OK(stage_acquire(h, "long held", 0, 3600000, 0, &long_held));
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+}
+
+static void is_over(struct waiter *w)
+{
+    OK(hf_release(w->lock, &stage_error));
+    hf_wait_free(w->wait);
+}
+
+static void a_claim_is_made_though_nothing_else_happens(void **state)
+{
+    (void)state;
+    struct waiter k;
+    begin_held();
+    waits_for("k", &k, note_k);
+    OK(hf_release(other, &stage_error));
+    await_over(&k);
+    assert_true(is_claimed());
+    is_over(&k);
+    OK(hf_release(long_held, &stage_error));
+    done();
+}
+
+/* The pump has others to look for, and the store may be slow to answer it. */
+static void a_claim_does_not_wait_for_others(void **state)
+{
+    (void)state;
+    struct waiter k, m;
+    begin_held();
+    OK(stage_acquire(rival, "m", 0, 60000, 0, &lock));
+    waits_for("m", &m, note);
+    waits_for("k", &k, note_k); /* the later one is looked at first */
+    stage_cue(S_GET, 1, 1000, INSTEAD, 0, ask_while_it_looks);
+    OK(hf_release(other, &stage_error));
+    await_over(&k);
+    OK(hf_release(lock, &stage_error));
+    await_over(&m);
+    stage_uncue();
+    assert_true(claim.asked && claim.claimed);
+    is_over(&k);
+    is_over(&m);
+    OK(hf_release(long_held, &stage_error));
+    done();
+}
+
+/* ---- of a session ---- */
+
+static struct hf_tenure *needed;
+static uint64_t ended_by_then;
+
+static struct hf_tenure *have(int own)
+{
+    struct hf_tenure *t = NULL;
+    OK(hf__tenure_have(h, 60000, own, &t, &stage_error));
+    return t;
+}
+
+static void it_is_due(void)
+{
+    pthread_mutex_lock(&h->mu);
+    needed->keep_at_us = 0;
+    pthread_mutex_unlock(&h->mu);
+}
+
+static void it_is_kept(void) { ended_by_then = stage_calls(S_END); }
+
+/* As the first of three is ended, one that is needed is to be kept: before the others are. */
+static void what_is_kept_does_not_wait_for_what_is_ended(void **state)
+{
+    (void)state;
+    begin(LEASES);
+    uint64_t ended = stage_calls(S_END);
+    stage_cue(S_END, 1, 1, INSTEAD, 0, it_is_due);
+    stage_cue(S_KEEP, 1, 1, INSTEAD, 0, it_is_kept);
+    pthread_mutex_lock(&h->mu);
+    needed = have(0);
+    struct hf_tenure *given_up[] = {have(1), have(1), have(1)};
+    for (int i = 0; i < 3; i++) hf__tenure_put(h, given_up[i]);
+    pthread_mutex_unlock(&h->mu);
+    stage_await(S_END, ended + 3);
+    assert_int_equal(ended_by_then, ended + 1);
+    pthread_mutex_lock(&h->mu);
+    hf__tenure_put(h, needed);
+    pthread_mutex_unlock(&h->mu);
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_claim_is_made_though_nothing_else_happens),
+        cmocka_unit_test(a_claim_does_not_wait_for_others),
+        cmocka_unit_test(what_is_kept_does_not_wait_for_what_is_ended),
+    };
+    return TEST_MAIN(tests);
+}
