@@ -1,5 +1,5 @@
 /*
- * etcd.c - fuzz: any answer of the gateway as a row, and as a page of a listing.
+ * etcd.c - fuzz: any answer of the gateway as a row, as a page of a listing, as what a watch tells.
  */
 #include "fuzz.h"
 
@@ -12,6 +12,20 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
     /* Without a row: there is one, but damaged. */
     MUST(strlen(key->text) == key->len && (!row || !hf_row_check(row, &flaw)));
     return 0;
+}
+
+/* Who waits for that key is told of a whole grant, or of none. */
+static void hear(hf_store *st, const hf_rowkey *key, const json_t *j, hf_row *row)
+{
+    const hf_rowkey *keys[] = {key};
+    if (!st->words && (hf__et_words_open(st) || hf__et_words_want(st->words, keys, 1))) abort();
+    (void)hf__et_words_hear(st, json_object_get(j, "events"));
+    if (hf__et_told(st, key, row)) {
+        const hf_party *p = &row->party[0];
+        MUST(row->n_holders == 1 && !row->n_queue && !row->rev && p->token == row->token);
+        MUST(p->token && p->token <= INT64_MAX && p->since_us >= 0 && p->expires_us >= 0);
+    }
+    hf__et_words_forget(st->words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -38,6 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)tell_page(&s, j, 2, &next);
         hf_row_clear(&s.row);
         free(next);
+        hear(&st, &key, j, &row);
         json_decref(j);
     }
     hf_row_clear(&row);
