@@ -211,8 +211,7 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
         true_word = told.n_holders == 1 &&
                     (memcmp(is_told->id, p->id, 16) != 0 ||
                      (is_told->token == p->token && is_told->since_us == p->since_us &&
-                      is_told->session == p->session && is_told->flags == p->flags &&
-                      is_told->expires_us == p->expires_us));
+                      is_told->flags == p->flags && is_told->expires_us == p->expires_us));
     }
     hf_row_clear(&told);
     return true_word;

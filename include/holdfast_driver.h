@@ -244,11 +244,11 @@ typedef struct hf_driver {
      * What did the last word say that came about the key while it was listened for? 1: *row
      * (initialized; its old content is replaced) is the row as the write stored it that was told
      * of; or, where the word doesn't bring all of it, rev 0 and the only holder, of whom id, token,
-     * session, since_us, expires_us and flags are known. 0: no word came, or it said nothing, or
-     * others may have been lost since; then the row is read. Only of what is committed, as a read
-     * would show it; it may be late, and overtaken. But that the holder is another than `who` of
-     * the last listen, with no more than id and expires_us, may be hearsay: if it isn't so it costs
-     * a delay, until the wait looks of itself.
+     * since_us, expires_us and flags are known, with HF_CAN_LEASES the session, too. 0: no word
+     * came, or it said nothing, or others may have been lost since; then the row is read. Only of
+     * what is committed, as a read would show it; it may be late, and overtaken. But that the
+     * holder is another than `who` of the last listen, with no more than id and expires_us, may be
+     * hearsay: if it isn't so it costs a delay, until the wait looks of itself.
      */
     int (*told)(hf_store *st, const hf_rowkey *key, hf_row *row);
     /*
