@@ -97,8 +97,8 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
     int64_t ends = h->new_hold_ends_us;
     h->new_hold_ends_us = 0;
     conclude(h, w);
-    if (ends && !h->untold_ends_us) h->tell_at_us = hf__local_us() + TELL_AFTER_US;
-    if (ends && (!h->untold_ends_us || ends < h->untold_ends_us)) h->untold_ends_us = ends;
+    if (ends) h->tell_at_us = hf__local_us() + TELL_AFTER_US;
+    h->untold_ends_us = ends; /* those before have been told */
     return h->at_store;
 }
 
