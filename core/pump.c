@@ -236,7 +236,7 @@ static void *pump(void *arg)
         before = ear;
         advance_due(h, rung && !deaf);
         end_lined_up(h);
-        if (h->closing == 3 || h->pump_todo) continue;
+        if (h->pump_todo) continue; /* who closes wants that, too */
         int64_t until = pump_sleeps_until(h);
         if (deaf) {
             hf__cond_until(&h->pump_cond, &h->mu, until);
