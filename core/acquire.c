@@ -314,9 +314,10 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     w->pumped = 1;
     w->party.bell = HF_PUMP_BELL;
     hf__line_up(h, w);
-    if (w->deadline_us < h->pump_deadline_us) h->pump_deadline_us = w->deadline_us;
+    int lined = w->state == HF_W_LINED;
+    if (lined && w->deadline_us < h->pump_deadline_us) h->pump_deadline_us = w->deadline_us;
     *ret = w;
-    if (w->state == HF_W_AT_STORE || w->deadline_us != INT64_MAX) hf__kick_pump(h);
+    if (!lined || w->deadline_us != INT64_MAX) hf__kick_pump(h);
     pthread_mutex_unlock(&h->mu);
     return 0;
 }

@@ -284,7 +284,7 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     hf *h = calloc(1, sizeof *h);
     if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     h->fork_generation = hf__fork_generation();
-    h->tender_fd = -1;
+    h->tender_fd = h->nap_fd = -1;
     h->pump_deadline_us = INT64_MAX;
     h->promise_at_us = INT64_MAX;
     pthread_mutex_init(&h->mu, NULL);

@@ -6,7 +6,8 @@
  * unlocked stretch is pinned (pins, refs).
  *
  * Threads of a handle, each started when first needed:
- *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks
+ *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks; for
+ *            one that waits alone its caller's thread does (leader)
  *   tender   sees leases run out and other sessions die; never talks to a store that may block
  *   renewer  renews leases, keeps tenures
  */
@@ -191,13 +192,17 @@ struct hf {
     uint32_t promises;     /* entries with one */
     int64_t promise_at_us; /* local: the first of them */
     uint32_t ring_round;
-    uint32_t listens;         /* how often the pump has listened; 0: nobody has had to wait yet */
-    int pump_todo;            /* a wait needs the pump now */
-    int64_t pump_deadline_us; /* the earliest deadline of a lined-up async wait */
-    int tender_fd;            /* eventfd that wakes the tender */
-    int64_t tender_until_us;  /* local: until when it sleeps */
-    int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
-    struct hf_round round;    /* the tender's own */
+    uint32_t listens; /* how often the pump has listened; 0: nobody has had to wait yet */
+    int pump_todo;    /* a wait needs the pump now */
+    hf_ear ear;       /* what the pump has heard of */
+    const hf_rowkey **pump_keys; /* its own: room for those it listens for; NULL: it doesn't */
+    struct hf_wait *leader;      /* its thread does what the pump would; NULL: the pump does */
+    int pump_naps, nap_fd;       /* it sleeps by that timer; -1: nobody leads */
+    int64_t pump_deadline_us;    /* the earliest deadline of a lined-up async wait */
+    int tender_fd;               /* eventfd that wakes the tender */
+    int64_t tender_until_us;     /* local: until when it sleeps */
+    int64_t renewer_until_us;    /* the same of the renewer; 0: it is awake */
+    struct hf_round round;       /* the tender's own */
     int tender_sleeps, tender_todo;
     /* Local; 0: none: of what renewer and tender haven't heard of yet, for the pump first tells its
        caller; and of those whose callers are told. */
@@ -292,6 +297,11 @@ void hf__tenures_close(hf *h);
 /* pump.c */
 int hf__need_pump(hf *h, hf_error *err);
 void hf__kick_pump(hf *h);
+/* By the thread of a wait that the pump drives, under the mutex. 1: it is to lead. */
+int hf__leads(hf *h, struct hf_wait *w);
+/* Until its wait is over, or isn't the only one any more. Under the
+   mutex, dropped. */
+void hf__lead(hf *h, struct hf_wait *w);
 
 /* threads.c */
 int hf__need_tender(hf *h, hf_error *err);

@@ -1,6 +1,9 @@
 /*
  * pump.c - the pump of a handle (see handle.h): drives the waits that no thread of the caller's
  * drives, and calls their callbacks.
+ *
+ * A thread of the caller's that waits alone does the pump's work for itself: it leads. What comes
+ * then wakes whom it is for, without another thread in between.
  */
 #include "handle.h"
 
@@ -8,12 +11,29 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* How long the pump sleeps on when nobody leads any more: who takes turns with others leads again
+   by then, without it. Less than a claim that is to be made may wait. */
+enum { NAP_US = 10000 };
+
+/* It is to wake up then, unless somebody leads; 0: not before it is told anew. Waking it by a timer
+   costs the one who sets it a system call; by a signal, on another processor, ten times as much. */
+static void nap(const hf *h, int64_t us)
+{
+    struct itimerspec t = {.it_value = {0, us * 1000}};
+    timerfd_settime(h->nap_fd, 0, &t, NULL);
+}
 
 void hf__kick_pump(hf *h)
 {
     h->pump_todo = 1;
     if (!h->pump_runs) return;
-    pthread_cond_signal(&h->pump_cond);
+    if (h->pump_naps && !h->leader)
+        nap(h, 1);
+    else
+        pthread_cond_signal(&h->pump_cond);
     if (h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
 }
 
@@ -102,18 +122,18 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
     return h->at_store;
 }
 
+/* A look, if it is due. The next one in the list, as advance_one. */
+static struct hf_wait *look(hf *h, struct hf_wait *w, int rung)
+{
+    int is_due = due(h, w, hf__local_us(), rung);
+    w->rung = h->ring_round; /* what comes meanwhile rings again */
+    return is_due ? advance_one(h, w) : w->list_next;
+}
+
 static void advance_due(hf *h, int rung)
 {
     if (rung) h->ring_round++;
-    for (struct hf_wait *w = h->at_store; w;) {
-        if (!due(h, w, hf__local_us(), rung)) {
-            w->rung = h->ring_round; /* what comes meanwhile rings again */
-            w = w->list_next;
-            continue;
-        }
-        w->rung = h->ring_round;
-        w = advance_one(h, w);
-    }
+    for (struct hf_wait *w = h->at_store; w;) w = look(h, w, rung);
 }
 
 /* Those that stand in line behind others of this process and have run out of time. */
@@ -196,17 +216,15 @@ static void go_deaf(hf *h)
 
 enum { WATCH_CAP = 16384 }; /* waits for more keys look by themselves, four times a second */
 
-/* Listens for those who wait. 0: *ear; else nobody is told of anything. Under the mutex, dropped
-   where the store may block. */
-static int listen(hf *h, const hf_rowkey **keys, hf_ear *ear)
+static int listen_for_keys(hf *h)
 {
-    const hf_driver *d = h->port.drv;
-    if (h->port.can & HF_CAN_BELLS) return d->listen(h->port.st, HF_PUMP_BELL, NULL, 0, ear, NULL);
-    size_t n = pumped_keys(h, keys, WATCH_CAP);
+    hf_ear ear = h->ear;
+    size_t n = pumped_keys(h, h->pump_keys, WATCH_CAP);
     if (!n && !h->listens) return HF_UNAVAILABLE; /* nobody has had to wait yet */
     pthread_mutex_unlock(&h->mu);
-    int rc = d->listen(h->port.st, HF_PUMP_BELL, keys, n, ear, NULL);
+    int rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, h->pump_keys, n, &ear, NULL);
     pthread_mutex_lock(&h->mu);
+    h->ear = ear;
     if (rc)
         h->listens++; /* whatever was listened for isn't any more */
     else
@@ -214,27 +232,99 @@ static int listen(hf *h, const hf_rowkey **keys, hf_ear *ear)
     return rc;
 }
 
+/* Listens for those who wait. 0: something heard from here on is news to h->ear, and *ret_rung says
+   whether something was since the last time; else nobody is told of anything. Under the mutex,
+   dropped where the store may block. */
+static int listen(hf *h, int *ret_rung)
+{
+    hf_ear before = h->ear;
+    int rc = HF_UNAVAILABLE;
+    if (h->port.can & HF_CAN_BELLS)
+        rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, NULL, 0, &h->ear, NULL);
+    else if (h->pump_keys)
+        rc = listen_for_keys(h);
+    if (rc) go_deaf(h);
+    *ret_rung = !rc && memcmp(&before, &h->ear, sizeof before) != 0;
+    return rc;
+}
+
+/* Until something is heard, or it is time. Under the mutex, dropped. */
+static void hear_until(hf *h, int64_t until_us)
+{
+    hf_ear ear = h->ear;
+    pthread_mutex_unlock(&h->mu);
+    int asked = h->port.drv->watch(h->port.st, HF_PUMP_BELL, &ear, until_us, NULL);
+    if (asked < 0) hf__pause(HF_POLL_MS * 1000);
+    hf__port_asked(&h->port, asked);
+    pthread_mutex_lock(&h->mu);
+}
+
+/* The wait of the one thread that may lead: of the caller's, with nobody else to look for. */
+static struct hf_wait *alone(const hf *h)
+{
+    struct hf_wait *one = NULL;
+    if (h->nap_fd < 0 || h->pump_deadline_us != INT64_MAX) return NULL;
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
+        if (!w->pumped) continue; /* its own thread looks first */
+        if (one || w->done) return NULL;
+        one = w;
+    }
+    return one;
+}
+
+int hf__leads(hf *h, struct hf_wait *w)
+{
+    if (h->leader || !h->pump_naps || alone(h) != w) return h->leader == w;
+    nap(h, 0);
+    h->leader = w;
+    h->pump_todo = 1; /* nobody listens for it yet */
+    return 1;
+}
+
+void hf__lead(hf *h, struct hf_wait *w)
+{
+    int deaf = 0, rung;
+    while (!deaf && alone(h) == w) {
+        if (!h->pump_todo) hear_until(h, pump_sleeps_until(h));
+        if (alone(h) != w) break; /* the pump is to look for the others */
+        h->pump_todo = 0;
+        if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
+        deaf = listen(h, &rung);
+        if (rung) h->ring_round++;
+        look(h, w, rung);
+    }
+    h->leader = NULL;
+    nap(h, w->state != HF_W_DONE || h->pump_todo ? 1 : NAP_US);
+}
+
+/* Until nobody leads. Under the mutex, dropped. */
+static void sleep_behind(hf *h)
+{
+    uint64_t n;
+    h->pump_naps = 1;
+    do {
+        pthread_mutex_unlock(&h->mu);
+        if (read(h->nap_fd, &n, sizeof n) < 0) hf__pause(NAP_US); /* as if it had run out */
+        pthread_mutex_lock(&h->mu);
+    } while (h->leader);
+    h->pump_naps = 0;
+}
+
 static void *pump(void *arg)
 {
     hf *h = arg;
-    const hf_driver *d = h->port.drv;
-    int bells = h->port.can & HF_CAN_BELLS, rung = 1;
-    hf_ear before = {{0, 0}}, ear = before;
-    int watches = d->watch && !(h->port.can & HF_CAN_NOT_WATCH);
-    const hf_rowkey **keys = watches && !bells ? calloc(WATCH_CAP, sizeof *keys) : NULL;
+    int watches = h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH), rung;
     pthread_mutex_lock(&h->mu);
+    if (watches && !(h->port.can & HF_CAN_BELLS)) {
+        h->pump_keys = calloc(WATCH_CAP, sizeof *h->pump_keys);
+        h->nap_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    }
     while (h->closing < 3) {
-        int deaf = 1;
         h->pump_todo = 0;
         if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
-        if (!bells) look_first(h);
-        if (bells || keys) {
-            deaf = listen(h, keys, &ear);
-            if (deaf) go_deaf(h);
-        }
-        if (!deaf) rung = memcmp(&before, &ear, sizeof ear) != 0;
-        before = ear;
-        advance_due(h, rung && !deaf);
+        if (!(h->port.can & HF_CAN_BELLS)) look_first(h);
+        int deaf = listen(h, &rung);
+        advance_due(h, rung);
         end_lined_up(h);
         if (h->pump_todo) continue; /* who closes wants that, too */
         int64_t until = pump_sleeps_until(h);
@@ -242,14 +332,17 @@ static void *pump(void *arg)
             hf__cond_until(&h->pump_cond, &h->mu, until);
             continue;
         }
-        pthread_mutex_unlock(&h->mu);
-        int asked = d->watch(h->port.st, HF_PUMP_BELL, &ear, until, NULL);
-        if (asked < 0) hf__pause(HF_POLL_MS * 1000);
-        hf__port_asked(&h->port, asked);
-        pthread_mutex_lock(&h->mu);
+        h->leader = alone(h);
+        if (!h->leader) {
+            hear_until(h, until);
+            continue;
+        }
+        pthread_cond_signal(&h->leader->changed);
+        sleep_behind(h);
     }
     pthread_mutex_unlock(&h->mu);
-    free(keys);
+    free(h->pump_keys);
+    if (h->nap_fd >= 0) close(h->nap_fd);
     return NULL;
 }
 

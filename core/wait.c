@@ -578,9 +578,14 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             over = 1;
         }
         w->pumped = !over;
-        if (!over) hf__kick_pump(h);
+        if (!over && !hf__leads(h, w)) hf__kick_pump(h);
     }
     if (over) hf__wait_finish(w);
-    while (w->state != HF_W_DONE || w->pins) pthread_cond_wait(&w->changed, &h->mu);
+    while (w->state != HF_W_DONE || w->pins) {
+        if (w->pumped && hf__leads(h, w))
+            hf__lead(h, w);
+        else
+            pthread_cond_wait(&w->changed, &h->mu);
+    }
     h->callers--;
 }

@@ -141,11 +141,10 @@ static int take_in(struct hf__pg_ear *ear, struct hf__pg_heard *k, const char *h
     return 0;
 }
 
-/* Takes in the notifications that have come. 0: the connection broke. */
-static int hear(struct hf__pg_ear *ear)
+/* Takes in the notifications that were read. 0: the connection broke. */
+static int take_in_all(struct hf__pg_ear *ear)
 {
     PGnotify *note;
-    if (!PQconsumeInput(ear->link.pg)) return 0;
     while ((note = PQnotifies(ear->link.pg))) {
         char *end;
         uint64_t hash = strtoull(note->extra, &end, 10);
@@ -159,6 +158,9 @@ static int hear(struct hf__pg_ear *ear)
     }
     return PQstatus(ear->link.pg) == CONNECTION_OK;
 }
+
+/* Those that have come. */
+static int hear(struct hf__pg_ear *ear) { return PQconsumeInput(ear->link.pg) && take_in_all(ear); }
 
 /* Reads a row that has changed. 0: the connection broke. */
 static int read_one(struct hf__pg_ear *ear)
@@ -361,7 +363,8 @@ int hf__pg_watch(struct hf__pg_ear *ear, const hf_ear *since, int64_t until_us, 
         rc = sleep_until(ear, until_us, err);
         if (rc || !ear->n_unread || ear->heard != since->heard[0]) continue;
         asked++;
-        if (!read_one(ear) || !hear(ear)) rc = deaf(ear, "the connection broke", err);
+        /* What came with the row isn't in the socket any more, which wouldn't wake anybody. */
+        if (!read_one(ear) || !take_in_all(ear)) rc = deaf(ear, "the connection broke", err);
     }
     return rc < 0 ? rc : asked;
 }

@@ -1,0 +1,407 @@
+/*
+ * staged_lead.c - a thread that waits alone is woken by what it waits for, without the pump in
+ * between; what is others' stays the pump's.
+ */
+#include "staged_pair.h"
+
+#include <pthread.h>
+
+/* ---- who waits in a thread of its own ---- */
+
+struct thread {
+    pthread_t id;
+    const char *key;
+    int64_t wait_ms;
+    hf_lock *lock;
+    int code;
+    hf_error err;
+};
+
+static void *wait_for(void *arg)
+{
+    struct thread *t = arg;
+    hf_options o = HF_OPTIONS_INIT;
+    o.wait_ms = t->wait_ms;
+    t->code = hf_acquire(h, t->key, &o, &t->lock, &t->err);
+    return NULL;
+}
+
+static void start(struct thread *t, const char *key, int64_t wait_ms)
+{
+    *t = (struct thread){.key = key, .wait_ms = wait_ms};
+    assert_int_equal(pthread_create(&t->id, NULL, wait_for, t), 0);
+}
+
+static void ends(struct thread *t, int code)
+{
+    assert_int_equal(pthread_join(t->id, NULL), 0);
+    if (t->code != code)
+        fail_msg("%s, not %s: %s", hf_code_name(t->code), hf_code_name(code), t->err.text);
+}
+
+/* ---- and who without ---- */
+
+struct wait {
+    hf_wait *wait;
+    hf_lock *lock;
+    pthread_t told_by;
+    int code, over; /* over: atomic */
+};
+
+static void told(void *arg, int code, hf_lock *l, const hf_error *err)
+{
+    struct wait *w = arg;
+    (void)err;
+    w->lock = l;
+    w->code = code;
+    w->told_by = pthread_self();
+    __atomic_store_n(&w->over, 1, __ATOMIC_RELEASE);
+}
+
+static void start_without(struct wait *w, const char *key, int64_t wait_ms)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.wait_ms = wait_ms;
+    *w = (struct wait){.over = 0};
+    OK(hf_acquire_start(h, key, &o, told, w, &w->wait, &stage_error));
+}
+
+static void ends_without(struct wait *w, int code)
+{
+    while (!__atomic_load_n(&w->over, __ATOMIC_ACQUIRE)) hf__pause(1000);
+    assert_string_equal(hf_code_name(w->code), hf_code_name(code));
+    if (w->lock) OK(hf_release(w->lock, &stage_error));
+    hf_wait_free(w->wait);
+}
+
+/* ---- who does the pump's work ---- */
+
+static pthread_mutex_t by_mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t watches_by, looks_by;
+static int watched;
+
+static void note_watch(void)
+{
+    pthread_mutex_lock(&by_mu);
+    watches_by = pthread_self();
+    watched = 1;
+    pthread_mutex_unlock(&by_mu);
+}
+
+static void note_look(void)
+{
+    pthread_mutex_lock(&by_mu);
+    looks_by = pthread_self();
+    pthread_mutex_unlock(&by_mu);
+}
+
+static void await_watch_by(pthread_t who, int is)
+{
+    for (int there = 0; !there;) {
+        pthread_mutex_lock(&by_mu);
+        there = watched && !pthread_equal(watches_by, who) == !is;
+        pthread_mutex_unlock(&by_mu);
+        if (!there) hf__pause(1000);
+    }
+}
+
+static void await_line(const char *key)
+{
+    while (!__atomic_load_n(&stage_row(key)->n_queue, __ATOMIC_SEQ_CST)) hf__pause(1000);
+}
+
+/* The rival has "k" and "m". */
+static void begin_watched(void)
+{
+    begin(WATCHED);
+    watched = 0;
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    OK(stage_acquire(rival, "m", 0, 60000, 0, &lock));
+    stage_cue(S_WATCH, 1, 1 << 20, INSTEAD, 0, note_watch);
+}
+
+static void leads(struct thread *t, const char *key, int64_t wait_ms)
+{
+    start(t, key, wait_ms);
+    await_watch_by(t->id, 1);
+}
+
+static void who_waits_alone_looks_itself(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", 60000);
+    stage_cue(S_GET, 1, 1 << 20, INSTEAD, 0, note_look);
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    assert_true(pthread_equal(looks_by, k.id));
+    /* What is said when nobody waits is to be read, too: a server may keep it until then. */
+    await_watch_by(k.id, 0);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+/* They may take a lock that its caller has. */
+static void what_others_are_told_is_told_by_the_pump(void **state)
+{
+    (void)state;
+    struct thread k;
+    struct wait m, behind;
+    begin_watched();
+    leads(&k, "k", 60000);
+    start_without(&m, "m", 60000);
+    await_watch_by(k.id, 0);
+    OK(hf_release(lock, &stage_error));
+    ends_without(&m, HF_OK);
+    assert_false(pthread_equal(m.told_by, k.id));
+    await_watch_by(k.id, 1); /* alone again */
+    start_without(&behind, "k", 50);
+    ends_without(&behind, HF_TIMEOUT);
+    assert_false(pthread_equal(behind.told_by, k.id));
+    await_watch_by(k.id, 1);
+    start_without(&behind, "k", HF_FOREVER);
+    hf_wait_cancel(behind.wait);
+    ends_without(&behind, HF_CANCELED);
+    assert_false(pthread_equal(behind.told_by, k.id));
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    done();
+}
+
+static struct wait late;
+static pthread_t leader;
+
+static void another_comes(void)
+{
+    if (pthread_equal(pthread_self(), leader)) start_without(&late, "free", HF_FOREVER);
+}
+
+/* Nor of those who come while it is at it. */
+static void who_comes_meanwhile_is_told_by_the_pump(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", 60000);
+    leader = k.id;
+    stage_cue(S_LISTEN, 1, 1, INSTEAD, 0, another_comes);
+    OK(hf_renew(other, 0, &stage_error)); /* it hears of it, and listens anew */
+    ends_without(&late, HF_OK);
+    assert_false(pthread_equal(late.told_by, k.id));
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+/* Two threads for two keys: neither waits for the other. */
+static void of_two_none_leads(void **state)
+{
+    (void)state;
+    struct thread k, m;
+    begin_watched();
+    leads(&k, "k", 60000);
+    start(&m, "m", 60000);
+    await_line("m");
+    await_watch_by(k.id, 0);
+    OK(hf_release(lock, &stage_error));
+    ends(&m, HF_OK);
+    await_watch_by(k.id, 1);
+    OK(hf_release(m.lock, &stage_error));
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    done();
+}
+
+static int one_is_through; /* atomic */
+
+static int is_wanted(void)
+{
+    const hf_row *row = stage_row("turns");
+    return __atomic_load_n(&row->n_queue, __ATOMIC_SEQ_CST) != 0 ||
+           __atomic_load_n(&one_is_through, __ATOMIC_SEQ_CST);
+}
+
+/* How often somebody had listened when this thread wrote its place in line; it hears nothing before
+   somebody has listened for it. */
+static struct {
+    pthread_t by;
+    uint64_t listens;
+    int unheard;
+} turns;
+
+static void note_place(void)
+{
+    if (pthread_equal(pthread_self(), turns.by)) turns.listens = stage_calls(S_LISTEN);
+}
+
+static void note_hearing(void)
+{
+    if (!pthread_equal(pthread_self(), turns.by)) return;
+    if (stage_calls(S_LISTEN) == turns.listens) turns.unheard++;
+}
+
+/* Wanted again before the pump wakes up, as a rule. And nobody sleeps on though he was told. */
+static void *take_turns(void *arg)
+{
+    hf *mine = arg;
+    hf_lock *l;
+    char *failed = NULL;
+    if (mine == h) turns.by = pthread_self();
+    for (int i = 0; i < 200 && !failed; i++) {
+        hf_error err;
+        int rc = hf_acquire(mine, "turns", NULL, &l, &err);
+        while (!rc && !is_wanted()) hf__pause(50);
+        if (!rc) rc = hf_release(l, &err);
+        if (rc) failed = strdup(err.text);
+    }
+    __atomic_store_n(&one_is_through, 1, __ATOMIC_SEQ_CST);
+    return failed;
+}
+
+static void in_turns_each_leads(void **state)
+{
+    (void)state;
+    pthread_t by[2];
+    void *failed;
+    begin(CALM_LEASES);
+    one_is_through = turns.unheard = 0;
+    stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, 0, note_place);
+    stage_cue(S_WATCH, 1, 1 << 20, INSTEAD, 0, note_hearing);
+    hf *of[] = {h, rival};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&by[i], NULL, take_turns, of[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(by[i], &failed), 0);
+        if (failed) fail_msg("%s", (char *)failed);
+    }
+    assert_int_equal(turns.unheard, 0);
+    done();
+}
+
+static void its_time_runs_out(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", 300);
+    ends(&k, HF_TIMEOUT);
+    assert_int_equal(stage_row("k")->n_queue, 0);
+    OK(hf_release(other, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+static void closing_ends_it(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", HF_FOREVER);
+    hf_close(h);
+    ends(&k, HF_CANCELED);
+    assert_int_equal(stage_row("k")->n_queue, 0);
+    stage_uncue();
+    hf_close(rival);
+}
+
+/* From then on the pump looks now and then. */
+static void deaf_it_is_driven_by_the_pump(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", 60000);
+    stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
+    OK(hf_renew(other, 0, &stage_error)); /* it hears of it, and then no more */
+    uint64_t looked = stage_calls(S_GET);
+    stage_await(S_GET, looked + 2);
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+/* ---- the renewer is told of new holds ---- */
+
+static void is_claimed(const char *key, const hf_lock *by)
+{
+    hf_rowkey k;
+    hf_row row;
+    int64_t clock_us;
+    OK(hf_key_make(key, &k, &stage_error));
+    hf_row_init(&row);
+    do {
+        hf__pause(1000);
+        OK(stage_driver.get(rival->port.st, &k, &row, &clock_us, &stage_error));
+        assert_true(hf_left_ms(by) > 0);
+    } while (row.party[0].flags & HF_PARTY_UNCLAIMED);
+    hf_row_clear(&row);
+}
+
+static void what_it_is_handed_is_claimed(void **state)
+{
+    (void)state;
+    struct thread k;
+    hf_lock *long_held;
+    begin_watched();
+    OK(stage_acquire(h, "long held", 0, 3600000, 0, &long_held));
+    leads(&k, "k", 60000);
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    is_claimed("k", k.lock);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(long_held, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+/* By who leads from then on, for the pump sleeps. It is looked at last of the two, so that no other
+   look comes behind. */
+static void what_the_pump_was_handed_is_claimed(void **state)
+{
+    (void)state;
+    struct thread k;
+    struct wait m;
+    hf_lock *long_held;
+    begin_watched();
+    OK(stage_acquire(h, "long held", 0, 3600000, 0, &long_held));
+    start_without(&m, "m", HF_FOREVER);
+    await_line("m");
+    start(&k, "k", 60000);
+    await_line("k");
+    stage_await(S_WATCH, stage_calls(S_WATCH) + 1);
+    OK(hf_release(lock, &stage_error));
+    while (!__atomic_load_n(&m.over, __ATOMIC_ACQUIRE)) hf__pause(100);
+    await_watch_by(k.id, 1);
+    is_claimed("m", m.lock);
+    ends_without(&m, HF_OK);
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(long_held, &stage_error));
+    done();
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_alone_looks_itself),
+        cmocka_unit_test(what_others_are_told_is_told_by_the_pump),
+        cmocka_unit_test(who_comes_meanwhile_is_told_by_the_pump),
+        cmocka_unit_test(of_two_none_leads),
+        cmocka_unit_test(in_turns_each_leads),
+        cmocka_unit_test(its_time_runs_out),
+        cmocka_unit_test(closing_ends_it),
+        cmocka_unit_test(deaf_it_is_driven_by_the_pump),
+        cmocka_unit_test(what_it_is_handed_is_claimed),
+        cmocka_unit_test(what_the_pump_was_handed_is_claimed),
+    };
+    return TEST_MAIN(tests);
+}
