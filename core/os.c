@@ -1,5 +1,5 @@
 /*
- * os.c - time, randomness, fork. See os.h.
+ * os.c - time, timers, randomness, fork. See os.h.
  */
 #include "os.h"
 
@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
 #include <time.h>
+#include <unistd.h>
 
 static int64_t read_us(clockid_t clock)
 {
@@ -37,6 +39,21 @@ int64_t hf__local_rough_us(void)
 }
 
 int64_t hf__day_us(void) { return read_us(CLOCK_REALTIME); }
+
+int hf__timer_open(void) { return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC); }
+
+void hf__timer_set(int fd, int64_t us)
+{
+    struct itimerspec t = {.it_value = {us / 1000000, us % 1000000 * 1000}};
+    timerfd_settime(fd, 0, &t, NULL);
+}
+
+void hf__timer_sleep(int fd)
+{
+    uint64_t times;
+    ssize_t n = read(fd, &times, sizeof times);
+    (void)n; /* one that blocks, of a thread without signals, doesn't fail */
+}
 
 void hf__random(void *to, size_t len)
 {

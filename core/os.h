@@ -1,5 +1,5 @@
 /*
- * os.h - the only place in the core that asks the system for time and randomness.
+ * os.h - the only place in the core that asks the system for time, timers and randomness.
  */
 #ifndef HF_OS_H
 #define HF_OS_H
@@ -13,7 +13,11 @@ int64_t hf__local_us(void); /* CLOCK_BOOTTIME: goes on in suspend, never steps *
 int64_t hf__local_rough_us(void);
 int64_t hf__day_us(void);              /* time of day; steps: only to start a clock of one's own */
 void hf__random(void *to, size_t len); /* from the system; aborts if there is none */
-unsigned hf__fork_generation(void);    /* changes in the child of a fork */
-extern unsigned hf__forks;             /* the same, once it has been asked for */
+/* A timer that a thread sleeps by: a descriptor, or -1. Set to 0 it isn't set. */
+int hf__timer_open(void);
+void hf__timer_set(int fd, int64_t us);
+void hf__timer_sleep(int fd);       /* until it has run out; less, if anything is wrong with it */
+unsigned hf__fork_generation(void); /* changes in the child of a fork */
+extern unsigned hf__forks;          /* the same, once it has been asked for */
 
 #endif

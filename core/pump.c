@@ -11,27 +11,20 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* How long the pump sleeps on when nobody leads any more: who takes turns with others leads again
-   by then, without it. Less than a claim that is to be made may wait. */
-enum { NAP_US = 10000 };
-
-/* It is to wake up then, unless somebody leads; 0: not before it is told anew. Waking it by a timer
-   costs the one who sets it a system call; by a signal, on another processor, ten times as much. */
-static void nap(const hf *h, int64_t us)
-{
-    struct itimerspec t = {.it_value = {0, us * 1000}};
-    timerfd_settime(h->nap_fd, 0, &t, NULL);
-}
+   by then, without it. Less than a claim that is to be made may wait. It sleeps by a timer, which
+   costs the one who sets it a system call: to signal a thread whose processor sleeps takes ten
+   times as long. */
+enum { AT_ONCE_US = 1, NAP_US = 10000 };
 
 void hf__kick_pump(hf *h)
 {
     h->pump_todo = 1;
     if (!h->pump_runs) return;
     if (h->pump_naps && !h->leader)
-        nap(h, 1);
+        hf__timer_set(h->nap_fd, AT_ONCE_US);
     else
         pthread_cond_signal(&h->pump_cond);
     if (h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
@@ -275,7 +268,7 @@ static struct hf_wait *alone(const hf *h)
 int hf__leads(hf *h, struct hf_wait *w)
 {
     if (h->leader || !h->pump_naps || alone(h) != w) return h->leader == w;
-    nap(h, 0);
+    hf__timer_set(h->nap_fd, 0);
     h->leader = w;
     h->pump_todo = 1; /* nobody listens for it yet */
     return 1;
@@ -294,17 +287,17 @@ void hf__lead(hf *h, struct hf_wait *w)
         look(h, w, rung);
     }
     h->leader = NULL;
-    nap(h, w->state != HF_W_DONE || h->pump_todo ? 1 : NAP_US);
+    int needed = w->state != HF_W_DONE || h->pump_todo;
+    hf__timer_set(h->nap_fd, needed ? AT_ONCE_US : NAP_US);
 }
 
 /* Until nobody leads. Under the mutex, dropped. */
 static void sleep_behind(hf *h)
 {
-    uint64_t n;
     h->pump_naps = 1;
     do {
         pthread_mutex_unlock(&h->mu);
-        if (read(h->nap_fd, &n, sizeof n) < 0) hf__pause(NAP_US); /* as if it had run out */
+        hf__timer_sleep(h->nap_fd);
         pthread_mutex_lock(&h->mu);
     } while (h->leader);
     h->pump_naps = 0;
@@ -317,7 +310,7 @@ static void *pump(void *arg)
     pthread_mutex_lock(&h->mu);
     if (watches && !(h->port.can & HF_CAN_BELLS)) {
         h->pump_keys = calloc(WATCH_CAP, sizeof *h->pump_keys);
-        h->nap_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+        h->nap_fd = hf__timer_open();
     }
     while (h->closing < 3) {
         h->pump_todo = 0;
