@@ -195,9 +195,10 @@ struct hf {
     uint32_t listens; /* how often the pump has listened; 0: nobody has had to wait yet */
     int pump_todo;    /* a wait needs the pump now */
     hf_ear ear;       /* what the pump has heard of */
-    const hf_rowkey **pump_keys; /* its own: room for those it listens for; NULL: it doesn't */
+    const hf_rowkey **pump_keys; /* room for those that are listened for; NULL: none are */
     struct hf_wait *leader;      /* its thread does what the pump would; NULL: the pump does */
     int pump_naps, nap_fd;       /* it sleeps by that timer; -1: nobody leads */
+    int deaf;                    /* nobody is told of anything */
     int64_t pump_deadline_us;    /* the earliest deadline of a lined-up async wait */
     int tender_fd;               /* eventfd that wakes the tender */
     int64_t tender_until_us;     /* local: until when it sleeps */

@@ -225,10 +225,10 @@ static int listen_for_keys(hf *h)
     return rc;
 }
 
-/* Listens for those who wait. 0: something heard from here on is news to h->ear, and *ret_rung says
-   whether something was since the last time; else nobody is told of anything. Under the mutex,
-   dropped where the store may block. */
-static int listen(hf *h, int *ret_rung)
+/* Listens for those who wait: what is heard from here on is news to h->ear; or nobody is told of
+   anything, and h->deaf. 1: something was heard since the last time. Under the mutex, dropped where
+   the store may block. */
+static int listen(hf *h)
 {
     hf_ear before = h->ear;
     int rc = HF_UNAVAILABLE;
@@ -236,9 +236,9 @@ static int listen(hf *h, int *ret_rung)
         rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, NULL, 0, &h->ear, NULL);
     else if (h->pump_keys)
         rc = listen_for_keys(h);
-    if (rc) go_deaf(h);
-    *ret_rung = !rc && memcmp(&before, &h->ear, sizeof before) != 0;
-    return rc;
+    h->deaf = rc != 0;
+    if (h->deaf) go_deaf(h);
+    return !h->deaf && memcmp(&before, &h->ear, sizeof before) != 0;
 }
 
 /* Until something is heard, or it is time. Under the mutex, dropped. */
@@ -256,7 +256,7 @@ static void hear_until(hf *h, int64_t until_us)
 static struct hf_wait *alone(const hf *h)
 {
     struct hf_wait *one = NULL;
-    if (h->nap_fd < 0 || h->pump_deadline_us != INT64_MAX) return NULL;
+    if (h->nap_fd < 0 || h->deaf || h->pump_deadline_us != INT64_MAX) return NULL;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
         if (!w->pumped) continue; /* its own thread looks first */
         if (one || w->done) return NULL;
@@ -276,13 +276,13 @@ int hf__leads(hf *h, struct hf_wait *w)
 
 void hf__lead(hf *h, struct hf_wait *w)
 {
-    int deaf = 0, rung;
-    while (!deaf && alone(h) == w) {
+    while (alone(h) == w) {
         if (!h->pump_todo) hear_until(h, pump_sleeps_until(h));
-        if (alone(h) != w) break; /* the pump is to look for the others */
-        h->pump_todo = 0;
         if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
-        deaf = listen(h, &rung);
+        /* Others are the pump's to look for: what they hear now would be lost on them. */
+        if (alone(h) != w) break;
+        h->pump_todo = 0;
+        int rung = listen(h);
         if (rung) h->ring_round++;
         look(h, w, rung);
     }
@@ -306,7 +306,7 @@ static void sleep_behind(hf *h)
 static void *pump(void *arg)
 {
     hf *h = arg;
-    int watches = h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH), rung;
+    int watches = h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH);
     pthread_mutex_lock(&h->mu);
     if (watches && !(h->port.can & HF_CAN_BELLS)) {
         h->pump_keys = calloc(WATCH_CAP, sizeof *h->pump_keys);
@@ -316,12 +316,11 @@ static void *pump(void *arg)
         h->pump_todo = 0;
         if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
         if (!(h->port.can & HF_CAN_BELLS)) look_first(h);
-        int deaf = listen(h, &rung);
-        advance_due(h, rung);
+        advance_due(h, listen(h));
         end_lined_up(h);
         if (h->pump_todo) continue; /* who closes wants that, too */
         int64_t until = pump_sleeps_until(h);
-        if (deaf) {
+        if (h->deaf) {
             hf__cond_until(&h->pump_cond, &h->mu, until);
             continue;
         }

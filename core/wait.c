@@ -490,7 +490,8 @@ void hf__wait_finish(struct hf_wait *w)
         w->next->prev = w->prev;
     else
         e->last = w->prev;
-    h->stats.waiting--;
+    /* None is left of which it may be. */
+    if (!--h->stats.waiting) h->pump_deadline_us = INT64_MAX;
     if (w->code == HF_TIMEOUT) h->stats.timeouts++;
     if (w->code == HF_CANCELED) h->stats.canceled++;
     if (w->code == HF_BUSY) h->stats.busy++;

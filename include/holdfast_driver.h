@@ -231,8 +231,9 @@ typedef struct hf_driver {
      * (CLOCK_BOOTTIME) is reached. Early is fine; sleeping through a change is not, but the core
      * polls anyway. Stores with HF_CAN_BELLS: the bell `bell` (0 to 255) of this handle's session,
      * keys are NULL. Others: any change of one of the keys (HF_CAN_LEASES: or the death of a
-     * session that its row names); called by one thread at a time. watch returns how many requests
-     * it has made meanwhile, of its own.
+     * session that its row names); called by one thread at a time, of the handle's own or of its
+     * caller's, who may have signals: EINTR isn't the end of it. watch returns how many requests it
+     * has made meanwhile, of its own.
      */
     int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);

@@ -4,6 +4,7 @@
 #include "lock_suite.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +280,68 @@ static void a_forked_child_does_not_keep_the_key(void **state)
     hf_close(h);
 }
 
+/* ---- signals ---- */
+
+static volatile sig_atomic_t caught;
+
+static void count_it(int sig)
+{
+    (void)sig;
+    caught++;
+}
+
+struct disturbed {
+    hf *h;
+    const char *key;
+    hf_lock *lock;
+    int code;
+};
+
+static void *wait_disturbed(void *arg)
+{
+    struct disturbed *d = arg;
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    d->code = hf_acquire(d->h, d->key, NULL, &d->lock, NULL);
+    return NULL;
+}
+
+/* They end the waits of the system's, and no other one. */
+static void signals_do_not_disturb_who_waits(void **state)
+{
+    (void)state;
+    hf *h = suite_open(), *other = suite_open();
+    const char *key = suite_key("signals");
+    struct sigaction count = {.sa_handler = count_it}, before; /* without SA_RESTART */
+    struct disturbed d = {.h = other, .key = key};
+    pthread_t thread;
+    hf_lock *lock;
+    sigset_t one, mask;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    OK(hf_acquire(h, key, NULL, &lock, &suite_error));
+    caught = 0;
+    pthread_sigmask(SIG_BLOCK, &one, &mask);
+    sigaction(SIGUSR1, &count, &before);
+    assert_int_equal(pthread_create(&thread, NULL, wait_disturbed, &d), 0);
+    suite_await_waiters(h, key, 1);
+    for (int sent = 0; sent < 100; sent++) {
+        int had = caught;
+        assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
+        while (caught == had) usleep(500);
+    }
+    OK(hf_release(lock, &suite_error));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(hf_code_name(d.code), hf_code_name(HF_OK));
+    OK(hf_release(d.lock, &suite_error));
+    sigaction(SIGUSR1, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    hf_close(other);
+    hf_close(h);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +352,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_one_behind_a_dead_waiter_notices_a_dead_holder),
         cmocka_unit_test(a_fork_leaves_the_parent_alone),
         cmocka_unit_test(a_forked_child_does_not_keep_the_key),
+        cmocka_unit_test(signals_do_not_disturb_who_waits),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_process");
 }

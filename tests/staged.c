@@ -27,7 +27,7 @@ struct cue {
 struct hf_store {
     int rival;
     uint64_t session;
-    uint64_t interrupted;
+    uint8_t interrupted[HF_BELLS];
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -481,27 +481,26 @@ static int st_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, s
 {
     struct cue cue;
     (void)bell, (void)keys, (void)n;
-    if (!begin(st, S_LISTEN, &cue)) *ret = (hf_ear){{s.news, st->interrupted}};
+    if (!begin(st, S_LISTEN, &cue)) *ret = (hf_ear){{s.news, 0}};
     return end(&cue, 0, err);
 }
 
 static int st_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
 {
     struct cue cue;
-    (void)bell;
     int skip = begin(st, S_WATCH, &cue);
-    while (!skip && s.news == ear->heard[0] && st->interrupted == ear->heard[1]) {
+    while (!skip && s.news == ear->heard[0] && !st->interrupted[bell]) {
         if (hf__local_us() >= until_us) break;
         hf__cond_until(&changed, &mu, until_us);
     }
+    st->interrupted[bell] = 0;
     return end(&cue, 0, err);
 }
 
 static void st_interrupt(hf_store *st, uint8_t bell)
 {
-    (void)bell;
     pthread_mutex_lock(&mu);
-    st->interrupted++;
+    st->interrupted[bell] = 1;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mu);
 }

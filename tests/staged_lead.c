@@ -143,6 +143,28 @@ static void who_waits_alone_looks_itself(void **state)
     done();
 }
 
+/* A time limit of one who is through holds nobody up. */
+static void past_deadlines_are_forgotten(void **state)
+{
+    (void)state;
+    struct thread k;
+    struct wait first, second;
+    begin_watched();
+    start_without(&first, "k", 600000);
+    start_without(&second, "k", 600000);
+    await_line("k");
+    OK(hf_release(other, &stage_error));
+    ends_without(&first, HF_OK);
+    ends_without(&second, HF_OK);
+    OK(stage_acquire(rival, "k", 60000, 60000, 0, &other));
+    leads(&k, "k", 60000);
+    OK(hf_release(other, &stage_error));
+    ends(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
 /* They may take a lock that its caller has. */
 static void what_others_are_told_is_told_by_the_pump(void **state)
 {
@@ -227,23 +249,42 @@ static int is_wanted(void)
            __atomic_load_n(&one_is_through, __ATOMIC_SEQ_CST);
 }
 
-/* How often somebody had listened when this thread wrote its place in line; it hears nothing before
-   somebody has listened for it. */
+/* How often somebody had listened when this thread wrote its place in line: it hears nothing before
+   somebody has listened for it; and how often that was itself, without the pump. Under by_mu. */
 static struct {
     pthread_t by;
     uint64_t listens;
-    int unheard;
+    int others_listen, unheard, by_itself;
 } turns;
+
+static int is_its(pthread_t id)
+{
+    pthread_mutex_lock(&by_mu);
+    return pthread_equal(id, turns.by);
+}
 
 static void note_place(void)
 {
-    if (pthread_equal(pthread_self(), turns.by)) turns.listens = stage_calls(S_LISTEN);
+    if (is_its(pthread_self())) {
+        turns.listens = stage_calls(S_LISTEN);
+        turns.others_listen = 0;
+    }
+    pthread_mutex_unlock(&by_mu);
+}
+
+static void note_listening(void)
+{
+    if (!is_its(pthread_self())) turns.others_listen = 1;
+    pthread_mutex_unlock(&by_mu);
 }
 
 static void note_hearing(void)
 {
-    if (!pthread_equal(pthread_self(), turns.by)) return;
-    if (stage_calls(S_LISTEN) == turns.listens) turns.unheard++;
+    if (is_its(pthread_self())) {
+        turns.unheard += stage_calls(S_LISTEN) == turns.listens;
+        turns.by_itself += !turns.others_listen;
+    }
+    pthread_mutex_unlock(&by_mu);
 }
 
 /* Wanted again before the pump wakes up, as a rule. And nobody sleeps on though he was told. */
@@ -252,7 +293,9 @@ static void *take_turns(void *arg)
     hf *mine = arg;
     hf_lock *l;
     char *failed = NULL;
+    pthread_mutex_lock(&by_mu);
     if (mine == h) turns.by = pthread_self();
+    pthread_mutex_unlock(&by_mu);
     for (int i = 0; i < 200 && !failed; i++) {
         hf_error err;
         int rc = hf_acquire(mine, "turns", NULL, &l, &err);
@@ -270,7 +313,8 @@ static void in_turns_each_leads(void **state)
     pthread_t by[2];
     void *failed;
     begin(CALM_LEASES);
-    one_is_through = turns.unheard = 0;
+    one_is_through = 0;
+    stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, 0, note_listening);
     stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, 0, note_place);
     stage_cue(S_WATCH, 1, 1 << 20, INSTEAD, 0, note_hearing);
     hf *of[] = {h, rival};
@@ -281,6 +325,7 @@ static void in_turns_each_leads(void **state)
         if (failed) fail_msg("%s", (char *)failed);
     }
     assert_int_equal(turns.unheard, 0);
+    assert_true(turns.by_itself > 0);
     done();
 }
 
@@ -310,19 +355,23 @@ static void closing_ends_it(void **state)
     hf_close(rival);
 }
 
-/* From then on the pump looks now and then. */
+/* From then on the pump looks now and then, and asks to hear no more often. */
 static void deaf_it_is_driven_by_the_pump(void **state)
 {
     (void)state;
     struct thread k;
     begin_watched();
     leads(&k, "k", 60000);
+    looks_by = k.id;
+    stage_cue(S_GET, 1, 1 << 20, INSTEAD, 0, note_look);
     stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
     OK(hf_renew(other, 0, &stage_error)); /* it hears of it, and then no more */
-    uint64_t looked = stage_calls(S_GET);
-    stage_await(S_GET, looked + 2);
+    uint64_t looked = stage_calls(S_GET), listened = stage_calls(S_LISTEN);
+    stage_await(S_GET, looked + 3);
+    assert_true(stage_calls(S_LISTEN) < listened + 20);
     OK(hf_release(other, &stage_error));
     ends(&k, HF_OK);
+    assert_false(pthread_equal(looks_by, k.id));
     OK(hf_release(k.lock, &stage_error));
     OK(hf_release(lock, &stage_error));
     done();
@@ -393,6 +442,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_alone_looks_itself),
+        cmocka_unit_test(past_deadlines_are_forgotten),
         cmocka_unit_test(what_others_are_told_is_told_by_the_pump),
         cmocka_unit_test(who_comes_meanwhile_is_told_by_the_pump),
         cmocka_unit_test(of_two_none_leads),

@@ -13,6 +13,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -246,12 +247,19 @@ static int start(hf__mg_ear *ear)
 {
     pthread_t thread;
     pthread_attr_t attr;
+    sigset_t all, before;
     if (hf__local_us() < ear->deaf_until_us) return 0;
+    /* Who waits may be a thread of the caller's, whose signals stay its own. */
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     ear->state = EAR_STARTING;
     ear->refs++;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = pthread_create(&thread, &attr, run, ear);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (!rc) return 1;
     ear->refs--;
