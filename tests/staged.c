@@ -27,7 +27,7 @@ struct cue {
 struct hf_store {
     int rival;
     uint64_t session;
-    uint8_t interrupted[HF_BELLS];
+    uint64_t interrupted, noted; /* noted: by the last watch of keys */
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -476,31 +476,38 @@ static int st_lease_end(hf_store *st, uint64_t session, hf_error *err)
     return end(&cue, 0, err);
 }
 
+/* An interruption is a ring, as where there are bells; where keys are watched it isn't news of any.
+ */
+static int rings(void) { return (stage_driver.can & HF_CAN_BELLS) != 0; }
+
 static int st_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
                      hf_ear *ret, hf_error *err)
 {
     struct cue cue;
     (void)bell, (void)keys, (void)n;
-    if (!begin(st, S_LISTEN, &cue)) *ret = (hf_ear){{s.news, 0}};
+    if (!begin(st, S_LISTEN, &cue)) *ret = (hf_ear){{s.news, rings() ? st->interrupted : 0}};
     return end(&cue, 0, err);
 }
 
 static int st_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
 {
     struct cue cue;
+    (void)bell;
     int skip = begin(st, S_WATCH, &cue);
-    while (!skip && s.news == ear->heard[0] && !st->interrupted[bell]) {
+    uint64_t before = rings() ? ear->heard[1] : st->noted;
+    while (!skip && s.news == ear->heard[0] && st->interrupted == before) {
         if (hf__local_us() >= until_us) break;
         hf__cond_until(&changed, &mu, until_us);
     }
-    st->interrupted[bell] = 0;
+    st->noted = st->interrupted;
     return end(&cue, 0, err);
 }
 
 static void st_interrupt(hf_store *st, uint8_t bell)
 {
+    (void)bell;
     pthread_mutex_lock(&mu);
-    st->interrupted[bell] = 1;
+    st->interrupted++;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mu);
 }
