@@ -107,6 +107,7 @@ static void try_beside(hf *h, struct hf_wait *w)
     for (int over = 0; !over;) over = hf__advance(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
     h->callers--;
+    if (h->closing) pthread_cond_broadcast(&h->changed);
     hf__tenure_put(h, w->tenure);
     hf__tenure_put(h, w->standing);
     if (w->code == HF_BUSY) h->stats.busy++;

@@ -589,4 +589,5 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             pthread_cond_wait(&w->changed, &h->mu);
     }
     h->callers--;
+    if (h->closing) pthread_cond_broadcast(&h->changed);
 }

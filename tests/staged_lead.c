@@ -5,6 +5,7 @@
 #include "staged_pair.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 /* ---- who waits in a thread of its own ---- */
 
@@ -355,6 +356,62 @@ static void closing_ends_it(void **state)
     hf_close(rival);
 }
 
+static struct {
+    int stopped, go_on; /* atomic */
+} stop;
+
+static void stand_still(int sig)
+{
+    (void)sig;
+    __atomic_store_n(&stop.stopped, 1, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&stop.go_on, __ATOMIC_SEQ_CST)) hf__pause(1000);
+}
+
+static void *close_it(void *arg)
+{
+    int64_t *took_us = arg, begun_us = hf__local_us();
+    hf_close(h);
+    *took_us = hf__local_us() - begun_us;
+    return NULL;
+}
+
+/* The thread of one of two waits goes on only when both are over, and is waited for. */
+static int64_t closing_takes_us(void)
+{
+    struct thread k, m;
+    pthread_t closer;
+    int64_t took_us;
+    begin_watched();
+    stop.stopped = stop.go_on = 0;
+    leads(&k, "k", HF_FOREVER);
+    start(&m, "m", HF_FOREVER);
+    await_line("m");
+    await_watch_by(k.id, 0);
+    assert_int_equal(pthread_kill(k.id, SIGUSR1), 0);
+    while (!__atomic_load_n(&stop.stopped, __ATOMIC_SEQ_CST)) hf__pause(1000);
+    assert_int_equal(pthread_create(&closer, NULL, close_it, &took_us), 0);
+    while (__atomic_load_n(&stage_row("k")->n_queue, __ATOMIC_SEQ_CST)) hf__pause(1000);
+    ends(&m, HF_CANCELED);
+    hf__pause(5000); /* by now the closer waits */
+    __atomic_store_n(&stop.go_on, 1, __ATOMIC_SEQ_CST);
+    ends(&k, HF_CANCELED);
+    pthread_join(closer, NULL);
+    stage_uncue();
+    hf_close(rival);
+    return took_us;
+}
+
+/* It looks again ten times a second, in any case; but is told before. */
+static void closing_is_told_of_the_last_thread(void **state)
+{
+    (void)state;
+    struct sigaction still = {.sa_handler = stand_still}, before;
+    sigaction(SIGUSR1, &still, &before);
+    int rounds = 0;
+    while (closing_takes_us() > 90000) assert_true(++rounds < 20);
+    sigaction(SIGUSR1, &before, NULL);
+}
+
 /* From then on the pump looks now and then, and asks to hear no more often. */
 static void deaf_it_is_driven_by_the_pump(void **state)
 {
@@ -425,7 +482,9 @@ static void what_the_pump_was_handed_is_claimed(void **state)
     await_line("m");
     start(&k, "k", 60000);
     await_line("k");
-    stage_await(S_WATCH, stage_calls(S_WATCH) + 1);
+    uint64_t watched_before = stage_calls(S_WATCH);
+    OK(hf_renew(lock, 0, &stage_error)); /* of which the pump hears, for both */
+    stage_await(S_WATCH, watched_before + 1);
     OK(hf_release(lock, &stage_error));
     while (!__atomic_load_n(&m.over, __ATOMIC_ACQUIRE)) hf__pause(100);
     await_watch_by(k.id, 1);
@@ -449,6 +508,7 @@ int main(void)
         cmocka_unit_test(in_turns_each_leads),
         cmocka_unit_test(its_time_runs_out),
         cmocka_unit_test(closing_ends_it),
+        cmocka_unit_test(closing_is_told_of_the_last_thread),
         cmocka_unit_test(deaf_it_is_driven_by_the_pump),
         cmocka_unit_test(what_it_is_handed_is_claimed),
         cmocka_unit_test(what_the_pump_was_handed_is_claimed),
