@@ -7,9 +7,11 @@
  * Not quite RFC 3986, on purpose: '#' is an ordinary character (a fragment of a store means nothing
  * and must not be dropped in silence), '+' isn't a space, and an '@' after the host must be written
  * %40, because it is nearly always the end of a password with an unescaped '/' in it, which would
- * then be shown to everybody as a path. Everything is percent-decoded exactly once, and what isn't
- * a character of text (NUL, controls) is refused, raw or encoded. A host of several, "a:1,b:2", is
- * left to the driver as it stands. No error quotes more than the scheme: the rest may be secret.
+ * then be shown to everybody as a path. So must one behind a ':' where there is no host: there it
+ * is nearly always "//" that is missing before user and password. Everything is percent-decoded
+ * exactly once, and what isn't a character of text (NUL, controls) is refused, raw or encoded. A
+ * host of several, "a:1,b:2", is left to the driver as it stands. No error quotes more than the
+ * scheme: the rest may be secret.
  */
 #include "drivers.h"
 
@@ -129,6 +131,9 @@ static const char *split(const char *text, struct parts *p)
     }
     const char *mark = find(all, '?');
     p->path = (struct span){all.from, mark};
+    struct span behind = {find(p->path, ':'), mark};
+    if (find(behind, '@') < mark)
+        return "an '@' behind a ':' (before a host '//' is needed; in a path write %40)";
     p->has_query = mark < all.to;
     if (p->has_query) p->query = (struct span){mark + 1, all.to};
     return NULL;
@@ -300,10 +305,11 @@ int hf_url_parse(const char *text, hf_url *ret, hf_error *err)
    that is refused: rather that than another path. */
 static void put_path(struct out *o, const char *path, int has_host)
 {
-    for (; *path; path++) {
+    for (int no_at = has_host; *path; path++) {
         char c[4] = {*path, 0, 0, 0};
+        no_at |= *path == ':';
         if (control((unsigned char)*path) || *path == '%' || *path == '?' ||
-            (*path == '@' && has_host))
+            (*path == '@' && no_at))
             snprintf(c, sizeof c, "%%%02X", (unsigned char)*path);
         put_text(o, c);
     }

@@ -24,6 +24,8 @@ static const struct good goods[] = {
     {"file:/with space/\xc3\xa9", "file", "", "", "", 0, "/with space/\xc3\xa9", "", NULL},
     {"file:/a%20b%25%3f#c", "file", "", "", "", 0, "/a b%?#c", "", NULL},
     {"file:///srv/me@work/x", "file", "", "", "", 0, "/srv/me@work/x", "", NULL},
+    {"file:/me@work:x", "file", "", "", "", 0, "/me@work:x", "", NULL},
+    {"file:/a:b%40c", "file", "", "", "", 0, "/a:b@c", "", NULL},
     {"file:a//b", "file", "", "", "", 0, "a//b", "", NULL},
     {"file:x?mode=0600", "file", "", "", "", 0, "x", "mode=0600", NULL},
     {"redis://h", "redis", "", "", "h", 0, "", "", NULL},
@@ -98,6 +100,10 @@ static const char *const bads[][2] = {
     {"r://u:1/SECRET@h", "'@' after the host"},
     {"r://u:1?SECRET@h", "'@' after the host"},
     {"r://u:a@b/SECRET@h", "'@' after the host"},
+    {"r:/u:SECRET@h/0", "'//' is needed"},
+    {"r:u:SECRET@h", "'//' is needed"},
+    {"r:///u:SECRET@h/0", "'//' is needed"},
+    {"r:///u:SECRET/SECRET@h/0?a=b", "'//' is needed"},
     {"r://u:SECRET%@h", "'%'"},
     {"r://u:SECRET%2@h", "'%'"},
     {"r://u:SECRET%g0@h", "'%'"},
@@ -198,7 +204,8 @@ static void a_path_is_set_and_read_again(void **state)
     (void)state;
     static const char *const froms[] = {
         "s:", "s:rel?mode=1", "s:///x?a=%3f", "s://u@h:1/x?a=1", "s://h", "s:/a?key=SECRET&b=2"};
-    static const char *const paths[] = {"/a", "/a b/%41?#@", "//x/y", "/\xc3\xa9:"};
+    static const char *const paths[] = {"/a",         "/a b/%41?#@", "//x/y",
+                                        "/\xc3\xa9:", "/a:b@c@",     "/@:@"};
     char text[1100];
     hf_url u, v;
     for (size_t i = 0; i < sizeof froms / sizeof *froms; i++)
