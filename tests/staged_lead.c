@@ -195,11 +195,14 @@ static void what_others_are_told_is_told_by_the_pump(void **state)
 }
 
 static struct wait late;
+static int has_come; /* atomic */
 static pthread_t leader;
 
 static void another_comes(void)
 {
-    if (pthread_equal(pthread_self(), leader)) start_without(&late, "free", HF_FOREVER);
+    if (!pthread_equal(pthread_self(), leader)) return;
+    start_without(&late, "free", HF_FOREVER);
+    __atomic_store_n(&has_come, 1, __ATOMIC_RELEASE);
 }
 
 /* Nor of those who come while it is at it. */
@@ -212,6 +215,7 @@ static void who_comes_meanwhile_is_told_by_the_pump(void **state)
     leader = k.id;
     stage_cue(S_LISTEN, 1, 1, INSTEAD, 0, another_comes);
     OK(hf_renew(other, 0, &stage_error)); /* it hears of it, and listens anew */
+    while (!__atomic_load_n(&has_come, __ATOMIC_ACQUIRE)) hf__pause(1000);
     ends_without(&late, HF_OK);
     assert_false(pthread_equal(late.told_by, k.id));
     OK(hf_release(other, &stage_error));
