@@ -134,6 +134,9 @@ def stores(table):
         goal = None if store == 'sqlite' else 2.2   # nobody is asked there
         table.ratio(pair, pair, 'its library alone', f'{store}: raw', goal if same else None)
         table.ratio(pair, pair, 'a write', f'{store}: write', None if same else goal)
+        table.ratio(f'{pair}, a new key', f'{store}: unseen',
+                    *(('its library alone', f'{store}: raw') if same else
+                      ('a write', f'{store}: write')), goal and 3.3)
         table.ratio(f'{store}: a write of Holdfast', f'{store}: write', 'its library alone',
                     f'{store}: raw')
         table.ratio(f'{store}: a write by its library alone', f'{store}: raw', 'a bare request',

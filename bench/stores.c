@@ -3,15 +3,15 @@
  *
  *     stores URL ROUNDS ROUND_MS HANDOVERS      (HANDOVERS 0: not these)
  *
- * "acquire+release" by a handle that knows the row, in turns with "write": the driver replaces such
- * a row once, held and free in turn, as acquire and release do; and, where raw_NAME.c has it, with
- * "raw", the same conditional write by the store's library alone, and "ping", the least that it can
- * ask. With $HOLDFAST_TEST_DURABLE (the server is started so, see tests/servers) the raw write is
- * on disk when it is answered, and there is "once", too: a new event is begun and marked as done.
- * "a / b": of each round, or of each handover and the trip before it, which what disturbs the
- * machine for longer doesn't change. "handover": from one process's giving up to the other's having
- * it; "trip": the one who gives gives another key back, which nobody wants, just before: the same
- * write by the same connection, which is as warm.
+ * "acquire+release" by a handle that knows the row, and "unseen", of a key that is new each time,
+ * in turns with "write": the driver replaces such a row once, held and free in turn, as acquire and
+ * release do; and, where raw_NAME.c has it, with "raw", the same conditional write by the store's
+ * library alone, and "ping", the least that it can ask. With $HOLDFAST_TEST_DURABLE (the server is
+ * started so, see tests/servers) the raw write is on disk when it is answered, and there is "once",
+ * too: a new event is begun and marked as done. "a / b": of each round, or of each handover and the
+ * trip before it, which what disturbs the machine for longer doesn't change. "handover": from one
+ * process's giving up to the other's having it; "trip": the one who gives gives another key back,
+ * which nobody wants, just before: the same write by the same connection, which is as warm.
  */
 #include "bench.h"
 #include "raw.h"
@@ -139,23 +139,42 @@ static void one_event(void)
     bench_ok(hf_once_finish(once.lock, NULL, 60000, &err), &err);
 }
 
-enum { PAIR, WRITE, ONCE, RAW, PING, WORK };
+/* Of a key that nobody has used yet. */
+static void one_unseen(void)
+{
+    static unsigned n;
+    hf_error err;
+    hf_lock *lock;
+    char key[64];
+    snprintf(key, sizeof key, "unseen/%d/%u", (int)getpid(), n++);
+    bench_ok(hf_acquire(store, key, NULL, &lock, &err), &err);
+    bench_ok(hf_release(lock, &err), &err);
+}
+
+enum { PAIR, UNSEEN, WRITE, ONCE, RAW, PING, WORK };
 
 static void in_turns(long rounds, long ms)
 {
-    static const char *const name[WORK] = {"acquire+release", "write", "once", "raw", "ping"};
+    static const char *const name[WORK] = {
+        "acquire+release", "unseen", "write", "once", "raw", "ping"};
     static const struct {
         const char *name;
         int a, b;
     } compared[] = {{"acquire+release / write", PAIR, WRITE},
                     {"acquire+release / raw", PAIR, RAW},
+                    {"unseen / write", UNSEEN, WRITE},
+                    {"unseen / raw", UNSEEN, RAW},
                     {"write / raw", WRITE, RAW},
                     {"once / raw", ONCE, RAW},
                     {"raw / ping", RAW, PING}};
     const struct raw *raw = find_raw();
     int durable = getenv("HOLDFAST_TEST_DURABLE") != NULL;
-    void (*const work[WORK])(void) = {one_pair, one_write, durable ? one_event : NULL,
-                                      raw ? raw->write : NULL, raw ? raw->trip : NULL};
+    void (*const work[WORK])(void) = {one_pair,
+                                      one_unseen,
+                                      one_write,
+                                      durable ? one_event : NULL,
+                                      raw ? raw->write : NULL,
+                                      raw ? raw->trip : NULL};
     struct series took[WORK];
     store = bench_open(url);
     open_one("write");
