@@ -583,7 +583,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
     }
     if (over) hf__wait_finish(w);
     while (w->state != HF_W_DONE || w->pins) {
-        if (w->pumped && hf__leads(h, w))
+        if (hf__leads(h, w))
             hf__lead(h, w);
         else
             pthread_cond_wait(&w->changed, &h->mu);

@@ -416,6 +416,35 @@ static void closing_is_told_of_the_last_thread(void **state)
     sigaction(SIGUSR1, &before, NULL);
 }
 
+static pthread_t closer;
+static int64_t closing_took_us;
+
+static void closing_begins(void)
+{
+    assert_int_equal(pthread_create(&closer, NULL, close_it, &closing_took_us), 0);
+    while (!hf__closing(h)) hf__pause(1000);
+}
+
+/* One that doesn't stand in line, behind one that does. */
+static void closing_awaits_who_only_tries(void **state)
+{
+    (void)state;
+    struct wait w;
+    struct thread tries;
+    begin_watched();
+    start_without(&w, "k", HF_FOREVER);
+    await_line("k");
+    await_watch_by(pthread_self(), 0);
+    stage_cue(S_TAKE, 1, 1, INSTEAD, 0, closing_begins);
+    start(&tries, "k", 0);
+    ends(&tries, HF_BUSY);
+    assert_int_equal(pthread_join(closer, NULL), 0);
+    assert_int_equal(w.code, HF_CANCELED);
+    hf_wait_free(w.wait);
+    stage_uncue();
+    hf_close(rival);
+}
+
 /* From then on the pump looks now and then, and asks to hear no more often. */
 static void deaf_it_is_driven_by_the_pump(void **state)
 {
@@ -513,6 +542,7 @@ int main(void)
         cmocka_unit_test(its_time_runs_out),
         cmocka_unit_test(closing_ends_it),
         cmocka_unit_test(closing_is_told_of_the_last_thread),
+        cmocka_unit_test(closing_awaits_who_only_tries),
         cmocka_unit_test(deaf_it_is_driven_by_the_pump),
         cmocka_unit_test(what_it_is_handed_is_claimed),
         cmocka_unit_test(what_the_pump_was_handed_is_claimed),
