@@ -1,7 +1,7 @@
 /*
  * stores.c - a store with a server: what a lock costs there, beside a bare write.
  *
- *     stores URL ROUNDS ROUND_MS HANDOVERS      (HANDOVERS 0: not these)
+ *     stores URL ROUNDS ROUND_MS HANDOVERS      (ROUNDS or HANDOVERS 0: not these)
  *
  * "acquire+release" by a handle that knows the row, and "unseen", of a key that is new each time,
  * in turns with "write": the driver replaces such a row once, held and free in turn, as acquire and
@@ -269,9 +269,9 @@ int main(int argc, char **argv)
 {
     if (argc != 5) bench_die("usage: stores URL ROUNDS ROUND_MS HANDOVERS");
     url = argv[1];
-    long rounds = bench_number(argv[2], 1, 10000), ms = bench_number(argv[3], 1, 1000);
+    long rounds = bench_number(argv[2], 0, 10000), ms = bench_number(argv[3], 1, 1000);
     long handovers = bench_number(argv[4], 0, MAX_HANDOVERS / 2);
     if (handovers) handover(handovers); /* forks: while there are no threads */
-    in_turns(rounds, ms);
+    if (rounds) in_turns(rounds, ms);
     return 0;
 }
