@@ -22,10 +22,10 @@ SILENT = ['firestore', 'sqlite']
 DURABLE = ['file', 'sqlite', 'etcd', 'postgres', 'redis']
 # There the write by the library alone is the driver's own, not one that tells and asks less.
 SAME_WRITE = ['redis']
-# Each connection is served by a process of its own. Whether that one is woken on its client's
-# processor or on another decides what a round trip costs, by half, for as long as it stays there;
-# so what is measured in turns has one processor, the server another.
-APART = ['postgres']
+# Each connection is served by a process or a thread of its own. Whether that one is woken on its
+# client's processor or on another decides what a round trip costs, by half, for as long as it stays
+# there; so what is measured in turns has one processor, the server another.
+APART = ['mongodb', 'postgres']
 
 # What is measured of waiting on a server: waits, of so many keys, by so many handles (each is what
 # a process has). More keys take long to be taken where a request does.

@@ -47,6 +47,13 @@ static struct {
     char name[64];
 } one;
 
+/* Keys that nobody has used before: `used` of them by now. */
+static struct {
+    unsigned used, forgotten;
+    char key[64];
+    hf_row row;
+} unseen;
+
 static void one_write(void)
 {
     hf_error err;
@@ -69,6 +76,7 @@ static void open_one(const char *name)
     snprintf(one.name, sizeof one.name, "%s/%d", name, (int)getpid());
     bench_ok(hf_key_make(one.name, &one.key, &err), &err);
     hf_row_init(&one.row);
+    hf_row_init(&unseen.row);
     bench_ok(one.drv->get(one.st, &one.key, &one.row, &clock_us, &err), &err);
     hf_party *p = &one.row.party[0];
     memset(p, 0, sizeof *p);
@@ -139,16 +147,32 @@ static void one_event(void)
     bench_ok(hf_once_finish(once.lock, NULL, 60000, &err), &err);
 }
 
+static const char *unseen_key(unsigned n)
+{
+    snprintf(unseen.key, sizeof unseen.key, "unseen/%d/%u", (int)getpid(), n);
+    return unseen.key;
+}
+
 /* Of a key that nobody has used yet. */
 static void one_unseen(void)
 {
-    static unsigned n;
     hf_error err;
     hf_lock *lock;
-    char key[64];
-    snprintf(key, sizeof key, "unseen/%d/%u", (int)getpid(), n++);
-    bench_ok(hf_acquire(store, key, NULL, &lock, &err), &err);
+    bench_ok(hf_acquire(store, unseen_key(unseen.used++), NULL, &lock, &err), &err);
     bench_ok(hf_release(lock, &err), &err);
+}
+
+/* The rows of these keys: a write to the stand-in for MongoDB takes as long as it has rows. */
+static void forget_unseen(void)
+{
+    for (; unseen.forgotten < unseen.used; unseen.forgotten++) {
+        hf_error err;
+        hf_rowkey key;
+        int64_t clock_us;
+        bench_ok(hf_key_make(unseen_key(unseen.forgotten), &key, &err), &err);
+        bench_ok(one.drv->get(one.st, &key, &unseen.row, &clock_us, &err), &err);
+        bench_ok(one.drv->swap(one.st, &key, unseen.row.rev, NULL, NULL, &clock_us, &err), &err);
+    }
 }
 
 enum { PAIR, UNSEEN, WRITE, ONCE, RAW, PING, WORK };
@@ -182,8 +206,10 @@ static void in_turns(long rounds, long ms)
     one_pair();
     for (int i = 0; i < WORK; i++) took[i] = bench_series(name[i], (size_t)rounds);
     for (long r = 0; r < rounds; r++)
-        for (int i = 0; i < WORK; i++)
+        for (int i = 0; i < WORK; i++) {
             if (work[i]) bench_round(work[i], ms, &took[i]);
+            forget_unseen();
+        }
     close_one();
     hf_close(store);
     for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
