@@ -17,22 +17,24 @@ const smoke = process.argv.includes('--smoke');
 const rounds = smoke ? 3 : 15;
 
 async function alone(run, n) {
-    for (let i = 0; i < n; i++) await run(() => {});
+    for (let i = 0; i < n; i++) await run(() => {}, 0);
 }
 
-// So many stand in line all the time: each that is served puts another one behind the last.
-function lined(run, length, n) {
+// So many stand in line all the time, or, with so many locks, one at each: each that is served puts
+// another one behind the last.
+function lined(run, length, n, locks) {
     return new Promise((resolve) => {
         let put = 0, served = 0;
-        const serve = () => {
+        const serving = (at) => () => {
             if (++served === n) resolve();
-            else if (put < n) more();
+            else if (put < n) more(serves[at], at);
         };
-        const more = () => {
+        const more = (serve, at) => {
             put++;
-            run(serve);
+            run(serve, at);
         };
-        while (put < length) more();
+        const serves = Array.from({ length: locks }, (_, at) => serving(at));
+        while (put < length) more(serves[put % locks], put % locks);
     });
 }
 
@@ -66,23 +68,19 @@ class Bare {
 }
 
 const locks = {
-    'async-mutex': () => {
-        const lock = new theirs.Mutex();
-        return (fn) => lock.runExclusive(fn);
+    'async-mutex': (n) => many(n, theirs.Mutex),
+    Mutex: (n) => many(n, Mutex),
+    KeyedMutex: (n) => {
+        const lock = new KeyedMutex(), keys = Array.from({ length: n }, (_, at) => `key ${at}`);
+        return (fn, at) => lock.runExclusive(keys[at], fn);
     },
-    Mutex: () => {
-        const lock = new Mutex();
-        return (fn) => lock.runExclusive(fn);
-    },
-    KeyedMutex: () => {
-        const lock = new KeyedMutex();
-        return (fn) => lock.runExclusive('key', fn);
-    },
-    'bare line': () => {
-        const lock = new Bare();
-        return (fn) => lock.runExclusive(fn);
-    },
+    'bare line': (n) => many(n, Bare),
 };
+
+function many(n, Lock) {
+    const all = Array.from({ length: n }, () => new Lock());
+    return (fn, at) => all[at].runExclusive(fn);
+}
 
 const median = (all) => all.sort((a, b) => a - b)[all.length >> 1];
 
@@ -106,21 +104,22 @@ async function worked(way, n) {
 }
 
 // In a process of its own: microseconds for each of n operations, the first time left out.
-async function single(how, name, length, n, times) {
-    const run = locks[name](), all = [];
+async function single(how, name, length, n, times, many) {
+    const run = locks[name](many), all = [];
     for (let i = 0; i <= times; i++)
-        all.push(await how((m) => (length ? lined(run, length, m) : alone(run, m)), n));
+        all.push(await how((m) => (length ? lined(run, length, m, many) : alone(run, m)), n));
     console.log(median(times ? all.slice(1) : all));
 }
 
 // name -> the median of such processes, in turns. That of the work alone has the collector's in one
 // thread, where it is counted.
-function apart(length, n, turns, times, names = Object.keys(locks), how = 'took') {
+function apart(length, n, turns, times,
+    { names = Object.keys(locks), how = 'took', many = 1 } = {}) {
     const all = {};
     for (let turn = 0; turn < turns; turn++) {
         for (const name of names) {
             const args = ['--expose-gc', ...(how === 'worked' ? ['--single-threaded-gc'] : []),
-                __filename, '--one', how, name, length, n, times].map(String);
+                __filename, '--one', how, name, length, n, times, many].map(String);
             (all[name] ??= []).push(Number(execFileSync(process.execPath, args)));
         }
     }
@@ -141,7 +140,7 @@ async function measure(ways, n) {
 
 function show(what, us, base) {
     for (const [name, value] of Object.entries(us))
-        console.log(`# ${what.padEnd(18)} ${name.padEnd(14)} ${value.toFixed(2).padStart(9)} us` +
+        console.log(`# ${what.padEnd(20)} ${name.padEnd(14)} ${value.toFixed(2).padStart(9)} us` +
             (us[base] && name !== base ? `  ${(value / us[base]).toFixed(2)}` : ''));
 }
 
@@ -154,13 +153,20 @@ async function main() {
     // The peer's queue is the slower the longer it is: once is enough.
     const length = smoke ? 20000 : 100000;
     const [slow, ...fast] = Object.keys(locks);
-    const long = { ...apart(length, length, 1, 0, [slow]),
-        ...apart(length, 2 * length, turns, Math.min(times, 3), fast) };
+    const long = { ...apart(length, length, 1, 0, { names: [slow] }),
+        ...apart(length, 2 * length, turns, Math.min(times, 3), { names: fast }) };
     show(`${length} in line`, long, 'async-mutex');
+    // As many wait, for the collector as for the processor's caches, but in lines of one.
+    const wide = { ...apart(length, length, 1, 0, { names: [slow], many: length }),
+        ...apart(length, 2 * length, turns, Math.min(times, 3), { names: fast, many: length }) };
+    show(`1 at each of ${length}`, wide, 'async-mutex');
+    for (const name of Object.keys(locks))
+        console.log(`# ${name.padEnd(14)} one line / lines of 1: ` +
+            `${(long[name] / wide[name]).toFixed(2)}`);
     for (const name of Object.keys(locks))
         console.log(`# ${name.padEnd(14)} long / 1: ${(long[name] / few[name]).toFixed(1)}`);
     const [fewWork, longWork] = [1, length].map((n) => apart(n, 2 * length, turns,
-        Math.min(times, 3), ['Mutex', 'KeyedMutex'], 'worked'));
+        Math.min(times, 3), { names: ['Mutex', 'KeyedMutex'], how: 'worked' }));
     show('its work, 1', fewWork);
     show(`its work, ${length}`, longWork);
     const flat = Object.keys(fewWork).map((name) => longWork[name] / fewWork[name]);
@@ -187,7 +193,10 @@ async function main() {
     const more = Math.max(...['Mutex', 'KeyedMutex'].map((name) => long[name] / few[name]));
     console.log(`${more < 20 ? 'ok' : 'not ok'} 3 - a long line costs no more ` +
         `(${more.toFixed(1)} times as much; its work ${Math.max(...flat).toFixed(1)} times)`);
-    console.log('1..3');
+    const deep = Math.max(...['Mutex', 'KeyedMutex'].map((name) => long[name] / wide[name]));
+    console.log(`${deep < 2 ? 'ok' : 'not ok'} 4 - it costs what as many in lines of one do ` +
+        `(${deep.toFixed(2)} times)`);
+    console.log('1..4');
 }
 
 const at = process.argv.indexOf('--one');
