@@ -1,18 +1,12 @@
 /*
  * staged_claim.c - the renewer is told in time of what it has to keep, whatever else is to be done.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 /* ---- of a hold that was handed over ---- */
-
-struct waiter {
-    hf_wait *wait;
-    hf_lock *lock;
-    int over; /* atomic */
-};
 
 /* The pump, that has told who waits for "k"; has it looked for another wait since, and was the
    claim made while it did? */
@@ -22,24 +16,11 @@ static struct {
     int asked, claimed;
 } claim;
 
-static void note(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct waiter *w = arg;
-    if (code) fail_msg("%s", err->text);
-    w->lock = l;
-    __atomic_store_n(&w->over, 1, __ATOMIC_RELEASE);
-}
-
 static void note_k(void *arg, int code, hf_lock *l, const hf_error *err)
 {
     claim.pump = pthread_self();
     __atomic_store_n(&claim.told, 1, __ATOMIC_RELEASE);
     note(arg, code, l, err);
-}
-
-static void await_over(const struct waiter *w)
-{
-    while (!__atomic_load_n(&w->over, __ATOMIC_ACQUIRE)) hf__pause(1000);
 }
 
 /* Within 20 s: a second after it was handed over it is over, unless it is claimed. */
@@ -71,8 +52,7 @@ static void waits_for(const char *key, struct waiter *w, hf_acquired_fn *told)
 {
     hf_options o = HF_OPTIONS_INIT;
     uint64_t watched = stage_calls(S_WATCH);
-    *w = (struct waiter){.over = 0};
-    OK(hf_acquire_start(h, key, &o, told, w, &w->wait, &stage_error));
+    ask_and(h, w, key, &o, told);
     stage_await(S_WATCH, watched + 1);
 }
 
@@ -87,12 +67,6 @@ static void begin_held(void)
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
 }
 
-static void is_over(struct waiter *w)
-{
-    OK(hf_release(w->lock, &stage_error));
-    hf_wait_free(w->wait);
-}
-
 static void a_claim_is_made_though_nothing_else_happens(void **state)
 {
     (void)state;
@@ -100,9 +74,9 @@ static void a_claim_is_made_though_nothing_else_happens(void **state)
     begin_held();
     waits_for("k", &k, note_k);
     OK(hf_release(other, &stage_error));
-    await_over(&k);
+    await_end(&k);
     assert_true(is_claimed());
-    is_over(&k);
+    ends_with_the_key(&k);
     OK(hf_release(long_held, &stage_error));
     done();
 }
@@ -118,13 +92,13 @@ static void a_claim_does_not_wait_for_others(void **state)
     waits_for("k", &k, note_k); /* the later one is looked at first */
     stage_cue(S_GET, 1, 1000, INSTEAD, 0, ask_while_it_looks);
     OK(hf_release(other, &stage_error));
-    await_over(&k);
+    await_end(&k);
     OK(hf_release(lock, &stage_error));
-    await_over(&m);
+    await_end(&m);
     stage_uncue();
     assert_true(claim.asked && claim.claimed);
-    is_over(&k);
-    is_over(&m);
+    ends_with_the_key(&k);
+    ends_with_the_key(&m);
     OK(hf_release(long_held, &stage_error));
     done();
 }

@@ -2,27 +2,13 @@
  * staged_grants.c - ways through grants, and looks at a store, that are seldom gone: ends in doubt,
  * refusals, keys of one hash, a handle that is closed meanwhile.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
 #include "admin.h"
 #include "scratch.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct waiter {
-    hf_wait *wait;
-    hf_lock *lock;
-    int code; /* atomic; 77: it isn't over */
-};
-
-static void note(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct waiter *w = arg;
-    (void)err;
-    w->lock = l;
-    __atomic_store_n(&w->code, code, __ATOMIC_SEQ_CST);
-}
 
 /* ---- grants ---- */
 
@@ -270,11 +256,11 @@ static void *free_it(void *arg)
 static void freeing_while_the_handle_is_closed(void **state)
 {
     (void)state;
-    struct waiter w = {.code = 77};
+    struct waiter w;
     pthread_t thread;
     begin(SERVER);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
-    OK(hf_acquire_start(h, "k", NULL, until_it_is_closed, &w, &w.wait, &stage_error));
+    ask_and(h, &w, "k", NULL, until_it_is_closed);
     await_queue(1);
     assert_int_equal(pthread_create(&thread, NULL, free_it, w.wait), 0);
     for (uint32_t callers = 0; callers < 2; hf__pause(1000)) { /* it waits; the pump tells */

@@ -2,42 +2,20 @@
  * staged_kept.c - sessions that are kept by somebody, and threads that look after something: what
  * they find when it has ended meanwhile, by the store's word or by the clock.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct late {
-    hf_wait *wait;
-    hf_lock *lock;
-    int code; /* atomic; 77: it isn't over */
-};
-
-static void note(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct late *late = arg;
-    (void)err;
-    late->lock = l;
-    __atomic_store_n(&late->code, code, __ATOMIC_SEQ_CST);
-}
-
-static void ask(hf *store, struct late *late, const char *key, int64_t lease_ms, unsigned flags)
+static void ask(hf *store, struct waiter *w, const char *key, int64_t lease_ms, unsigned flags)
 {
     hf_options o = HF_OPTIONS_INIT;
     o.lease_ms = lease_ms;
     o.flags = flags;
     o.wait_ms = 60000;
-    *late = (struct late){.code = 77};
-    OK(hf_acquire_start(store, key, &o, note, late, &late->wait, &stage_error));
-}
-
-static void ends(struct late *late, int code)
-{
-    while (__atomic_load_n(&late->code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
-    IS(code, late->code);
-    hf_wait_free(late->wait);
+    ask_and(store, w, key, &o, note);
 }
 
 static void long_after(void) { stage_suspend(61000000); }
@@ -48,7 +26,7 @@ static void long_after(void) { stage_suspend(61000000); }
 static void what_was_made_for_it_is_over_before_its_turn(void **state)
 {
     (void)state;
-    struct late w;
+    struct waiter w;
     begin(LEASES);
     OK(stage_acquire(h, "x", 0, 60000, 0, &lock));
     OK(stage_acquire(rival, "k", 0, 600000, 0, &other));
@@ -213,7 +191,7 @@ static void deaths_are_noticed_by_looking(void **state)
 {
     (void)state;
     for (int how = 0; how < 2; how++) {
-        struct late first, second;
+        struct waiter first, second;
         hf *third;
         begin(BELLS);
         if (how) stage_driver.mourn_fd = no_fd;
@@ -239,7 +217,7 @@ static void deaths_are_noticed_by_looking(void **state)
 static void the_one_ahead_dies(void **state)
 {
     (void)state;
-    struct late behind;
+    struct waiter behind;
     begin(BELLS);
     stage_no_mourning();
     hf *third = stage_open("b");
@@ -271,7 +249,7 @@ static void the_one_ahead_dies(void **state)
 static void who_waits_is_told_that_the_store_is_gone(void **state)
 {
     (void)state;
-    struct late w;
+    struct waiter w;
     begin(BELLS);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     ask(h, &w, "k", 0, 0);

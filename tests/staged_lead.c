@@ -2,10 +2,12 @@
  * staged_lead.c - a thread that waits alone is woken by what it waits for, without the pump in
  * between; what is others' stays the pump's.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/timerfd.h>
 
 /* ---- who waits in a thread of its own ---- */
 
@@ -33,7 +35,7 @@ static void start(struct thread *t, const char *key, int64_t wait_ms)
     assert_int_equal(pthread_create(&t->id, NULL, wait_for, t), 0);
 }
 
-static void ends(struct thread *t, int code)
+static void returns(struct thread *t, int code)
 {
     assert_int_equal(pthread_join(t->id, NULL), 0);
     if (t->code != code)
@@ -42,37 +44,17 @@ static void ends(struct thread *t, int code)
 
 /* ---- and who without ---- */
 
-struct wait {
-    hf_wait *wait;
-    hf_lock *lock;
-    pthread_t told_by;
-    int code, over; /* over: atomic */
-};
-
-static void told(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct wait *w = arg;
-    (void)err;
-    w->lock = l;
-    w->code = code;
-    w->told_by = pthread_self();
-    __atomic_store_n(&w->over, 1, __ATOMIC_RELEASE);
-}
-
-static void start_without(struct wait *w, const char *key, int64_t wait_ms)
+static void start_without(struct waiter *w, const char *key, int64_t wait_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
     o.wait_ms = wait_ms;
-    *w = (struct wait){.over = 0};
-    OK(hf_acquire_start(h, key, &o, told, w, &w->wait, &stage_error));
+    ask_and(h, w, key, &o, note);
 }
 
-static void ends_without(struct wait *w, int code)
+static void ends_without(struct waiter *w, int code)
 {
-    while (!__atomic_load_n(&w->over, __ATOMIC_ACQUIRE)) hf__pause(1000);
-    assert_string_equal(hf_code_name(w->code), hf_code_name(code));
+    ends(w, code);
     if (w->lock) OK(hf_release(w->lock, &stage_error));
-    hf_wait_free(w->wait);
 }
 
 /* ---- who does the pump's work ---- */
@@ -135,7 +117,7 @@ static void who_waits_alone_looks_itself(void **state)
     leads(&k, "k", 60000);
     stage_cue(S_GET, 1, 1 << 20, INSTEAD, 0, note_look);
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
     assert_true(pthread_equal(looks_by, k.id));
     /* What is said when nobody waits is to be read, too: a server may keep it until then. */
     await_watch_by(k.id, 0);
@@ -149,7 +131,7 @@ static void past_deadlines_are_forgotten(void **state)
 {
     (void)state;
     struct thread k;
-    struct wait first, second;
+    struct waiter first, second;
     begin_watched();
     start_without(&first, "k", 600000);
     start_without(&second, "k", 600000);
@@ -160,7 +142,7 @@ static void past_deadlines_are_forgotten(void **state)
     OK(stage_acquire(rival, "k", 60000, 60000, 0, &other));
     leads(&k, "k", 60000);
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
     OK(hf_release(k.lock, &stage_error));
     OK(hf_release(lock, &stage_error));
     done();
@@ -171,7 +153,7 @@ static void what_others_are_told_is_told_by_the_pump(void **state)
 {
     (void)state;
     struct thread k;
-    struct wait m, behind;
+    struct waiter m, behind;
     begin_watched();
     leads(&k, "k", 60000);
     start_without(&m, "m", 60000);
@@ -189,12 +171,12 @@ static void what_others_are_told_is_told_by_the_pump(void **state)
     ends_without(&behind, HF_CANCELED);
     assert_false(pthread_equal(behind.told_by, k.id));
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
     OK(hf_release(k.lock, &stage_error));
     done();
 }
 
-static struct wait late;
+static struct waiter late;
 static int has_come; /* atomic */
 static pthread_t leader;
 
@@ -219,7 +201,66 @@ static void who_comes_meanwhile_is_told_by_the_pump(void **state)
     ends_without(&late, HF_OK);
     assert_false(pthread_equal(late.told_by, k.id));
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+static void another_comes_once(void)
+{
+    if (!pthread_equal(pthread_self(), leader) ||
+        __atomic_exchange_n(&has_come, 1, __ATOMIC_ACQ_REL))
+        return;
+    start_without(&late, "free", HF_FOREVER);
+}
+
+/* Nor of those who come as it finds that it has the key. */
+static void who_comes_at_the_end_is_told_by_the_pump(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", 60000);
+    leader = k.id;
+    has_come = 0;
+    stage_cue(S_GET, 1, 1 << 20, INSTEAD, 0, another_comes_once);
+    OK(hf_release(other, &stage_error));
+    returns(&k, HF_OK);
+    assert_true(has_come);
+    ends_without(&late, HF_OK);
+    assert_false(pthread_equal(late.told_by, k.id));
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+/* Returns when the pump has been woken by it. */
+static void run_the_timer_out(void)
+{
+    struct pollfd unread = {.fd = h->nap_fd, .events = POLLIN};
+    struct itimerspec left;
+    hf__timer_set(h->nap_fd, 1);
+    do {
+        hf__pause(100);
+        assert_int_equal(timerfd_gettime(h->nap_fd, &left), 0);
+    } while (left.it_value.tv_sec || left.it_value.tv_nsec || poll(&unread, 1, 0));
+}
+
+/* It may be about to wake up when somebody begins to lead. */
+static void woken_while_another_leads_the_pump_sleeps_on(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", 60000);
+    uint64_t listened = stage_calls(S_LISTEN);
+    run_the_timer_out();
+    run_the_timer_out(); /* so it has slept again since */
+    assert_int_equal(stage_calls(S_LISTEN), listened);
+    await_watch_by(k.id, 1);
+    OK(hf_release(other, &stage_error));
+    returns(&k, HF_OK);
     OK(hf_release(k.lock, &stage_error));
     OK(hf_release(lock, &stage_error));
     done();
@@ -236,11 +277,11 @@ static void of_two_none_leads(void **state)
     await_line("m");
     await_watch_by(k.id, 0);
     OK(hf_release(lock, &stage_error));
-    ends(&m, HF_OK);
+    returns(&m, HF_OK);
     await_watch_by(k.id, 1);
     OK(hf_release(m.lock, &stage_error));
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
     OK(hf_release(k.lock, &stage_error));
     done();
 }
@@ -340,7 +381,7 @@ static void its_time_runs_out(void **state)
     struct thread k;
     begin_watched();
     leads(&k, "k", 300);
-    ends(&k, HF_TIMEOUT);
+    returns(&k, HF_TIMEOUT);
     assert_int_equal(stage_row("k")->n_queue, 0);
     OK(hf_release(other, &stage_error));
     OK(hf_release(lock, &stage_error));
@@ -354,7 +395,7 @@ static void closing_ends_it(void **state)
     begin_watched();
     leads(&k, "k", HF_FOREVER);
     hf_close(h);
-    ends(&k, HF_CANCELED);
+    returns(&k, HF_CANCELED);
     assert_int_equal(stage_row("k")->n_queue, 0);
     stage_uncue();
     hf_close(rival);
@@ -395,10 +436,10 @@ static int64_t closing_takes_us(void)
     while (!__atomic_load_n(&stop.stopped, __ATOMIC_SEQ_CST)) hf__pause(1000);
     assert_int_equal(pthread_create(&closer, NULL, close_it, &took_us), 0);
     while (__atomic_load_n(&stage_row("k")->n_queue, __ATOMIC_SEQ_CST)) hf__pause(1000);
-    ends(&m, HF_CANCELED);
+    returns(&m, HF_CANCELED);
     hf__pause(5000); /* by now the closer waits */
     __atomic_store_n(&stop.go_on, 1, __ATOMIC_SEQ_CST);
-    ends(&k, HF_CANCELED);
+    returns(&k, HF_CANCELED);
     pthread_join(closer, NULL);
     stage_uncue();
     hf_close(rival);
@@ -429,7 +470,7 @@ static void closing_begins(void)
 static void closing_awaits_who_only_tries(void **state)
 {
     (void)state;
-    struct wait w;
+    struct waiter w;
     struct thread tries;
     begin_watched();
     start_without(&w, "k", HF_FOREVER);
@@ -437,7 +478,7 @@ static void closing_awaits_who_only_tries(void **state)
     await_watch_by(pthread_self(), 0);
     stage_cue(S_TAKE, 1, 1, INSTEAD, 0, closing_begins);
     start(&tries, "k", 0);
-    ends(&tries, HF_BUSY);
+    returns(&tries, HF_BUSY);
     assert_int_equal(pthread_join(closer, NULL), 0);
     assert_int_equal(w.code, HF_CANCELED);
     hf_wait_free(w.wait);
@@ -460,7 +501,7 @@ static void deaf_it_is_driven_by_the_pump(void **state)
     stage_await(S_GET, looked + 3);
     assert_true(stage_calls(S_LISTEN) < listened + 20);
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
     assert_false(pthread_equal(looks_by, k.id));
     OK(hf_release(k.lock, &stage_error));
     OK(hf_release(lock, &stage_error));
@@ -493,7 +534,7 @@ static void what_it_is_handed_is_claimed(void **state)
     OK(stage_acquire(h, "long held", 0, 3600000, 0, &long_held));
     leads(&k, "k", 60000);
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
     is_claimed("k", k.lock);
     OK(hf_release(k.lock, &stage_error));
     OK(hf_release(long_held, &stage_error));
@@ -507,7 +548,7 @@ static void what_the_pump_was_handed_is_claimed(void **state)
 {
     (void)state;
     struct thread k;
-    struct wait m;
+    struct waiter m;
     hf_lock *long_held;
     begin_watched();
     OK(stage_acquire(h, "long held", 0, 3600000, 0, &long_held));
@@ -519,12 +560,12 @@ static void what_the_pump_was_handed_is_claimed(void **state)
     OK(hf_renew(lock, 0, &stage_error)); /* of which the pump hears, for both */
     stage_await(S_WATCH, watched_before + 1);
     OK(hf_release(lock, &stage_error));
-    while (!__atomic_load_n(&m.over, __ATOMIC_ACQUIRE)) hf__pause(100);
+    await_end(&m);
     await_watch_by(k.id, 1);
     is_claimed("m", m.lock);
     ends_without(&m, HF_OK);
     OK(hf_release(other, &stage_error));
-    ends(&k, HF_OK);
+    returns(&k, HF_OK);
     OK(hf_release(k.lock, &stage_error));
     OK(hf_release(long_held, &stage_error));
     done();
@@ -537,6 +578,8 @@ int main(void)
         cmocka_unit_test(past_deadlines_are_forgotten),
         cmocka_unit_test(what_others_are_told_is_told_by_the_pump),
         cmocka_unit_test(who_comes_meanwhile_is_told_by_the_pump),
+        cmocka_unit_test(who_comes_at_the_end_is_told_by_the_pump),
+        cmocka_unit_test(woken_while_another_leads_the_pump_sleeps_on),
         cmocka_unit_test(of_two_none_leads),
         cmocka_unit_test(in_turns_each_leads),
         cmocka_unit_test(its_time_runs_out),

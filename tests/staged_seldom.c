@@ -2,25 +2,11 @@
  * staged_seldom.c - ways through waits that are seldom gone: two keys in one round, a waiter
  * without memory, a crowd of the dead, a store that fails just then.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct waiter {
-    hf_wait *wait;
-    hf_lock *lock;
-    int code; /* atomic; 77: it isn't over */
-};
-
-static void note(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct waiter *w = arg;
-    (void)err;
-    w->lock = l;
-    __atomic_store_n(&w->code, code, __ATOMIC_SEQ_CST);
-}
 
 static void ask(hf *store, struct waiter *w, const char *key, int64_t wait_ms, int64_t max_hold_ms)
 {
@@ -28,21 +14,7 @@ static void ask(hf *store, struct waiter *w, const char *key, int64_t wait_ms, i
     o.lease_ms = 60000;
     o.wait_ms = wait_ms;
     o.max_hold_ms = max_hold_ms;
-    *w = (struct waiter){.code = 77};
-    OK(hf_acquire_start(store, key, &o, note, w, &w->wait, &stage_error));
-}
-
-static void ends(struct waiter *w, int code)
-{
-    while (__atomic_load_n(&w->code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
-    IS(code, w->code);
-    hf_wait_free(w->wait);
-}
-
-static void ends_with_the_key(struct waiter *w)
-{
-    ends(w, HF_OK);
-    OK(hf_release(w->lock, &stage_error));
+    ask_and(store, w, key, &o, note);
 }
 
 /* In the row, waiting first, somebody who never does anything. */

@@ -2,26 +2,12 @@
  * staged_tenure.c - sessions that leases hang on (tenure.c), in the moments that hardly ever come:
  * lost while they are asked for, worn, too short, without memory or a thread to keep them.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-struct waiter {
-    hf_wait *wait;
-    hf_lock *lock;
-    int code; /* atomic; 77: it isn't over */
-};
-
-static void note(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct waiter *w = arg;
-    (void)err;
-    w->lock = l;
-    __atomic_store_n(&w->code, code, __ATOMIC_SEQ_CST);
-}
 
 /* A rival has the key, and it stands in line with a session that is kept. */
 static struct waiter first;
@@ -32,23 +18,15 @@ static void begin_in_line(unsigned can, int64_t lease_ms)
     begin(can);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     o.lease_ms = lease_ms;
-    first = (struct waiter){.code = 77};
-    OK(hf_acquire_start(h, "k", &o, note, &first, &first.wait, &stage_error));
+    ask_and(h, &first, "k", &o, note);
     await_queue(1);
 }
 
-static void ends(struct waiter *w, int code)
+static void the_first_ends_with_the_key(void)
 {
-    while (__atomic_load_n(&w->code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
-    IS(code, w->code);
-    hf_wait_free(w->wait);
-}
-
-static void ends_with_the_key(void)
-{
-    ends(&first, HF_OK);
+    await_end(&first);
     assert_true(hf_left_ms(first.lock) > 0);
-    OK(hf_release(first.lock, &stage_error));
+    ends_with_the_key(&first);
     assert_int_equal(stage_row("k")->n_holders + stage_row("k")->n_queue, 0);
     done();
 }
@@ -461,7 +439,7 @@ static void who_waits_is_told_that_its_session_is_gone(void **state)
     pthread_mutex_unlock(&h->mu);
     stage_await(S_MAKE, made + 1);
     OK(hf_release(other, &stage_error));
-    ends_with_the_key();
+    the_first_ends_with_the_key();
 }
 
 /* It is handed the key, and what it waited with dies just then, or is none any more. */
@@ -490,7 +468,7 @@ static void handed_it_asks_with_another_session(void **state)
         is_over = 0;
         stage_cue(S_GET, 1, 1 << 20, INSTEAD, 0, what_it_waits_with_is_gone);
         OK(hf_release(other, &stage_error));
-        ends_with_the_key();
+        the_first_ends_with_the_key();
         assert_true(is_over);
     }
 }

@@ -2,46 +2,18 @@
  * staged_threads.c - what the tender and the renewer of a handle meet seldom: deaths of many, of
  * nobody, told or not; a store that fails just then; a handle that is closed meanwhile.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct waiter {
-    hf_wait *wait;
-    hf_lock *lock;
-    int code; /* atomic; 77: it isn't over */
-};
-
-static void note(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct waiter *w = arg;
-    (void)err;
-    w->lock = l;
-    __atomic_store_n(&w->code, code, __ATOMIC_SEQ_CST);
-}
 
 static void ask(hf *store, struct waiter *w, int64_t lease_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
     o.lease_ms = lease_ms;
     o.wait_ms = 600000;
-    *w = (struct waiter){.code = 77};
-    OK(hf_acquire_start(store, "k", &o, note, w, &w->wait, &stage_error));
-}
-
-static void ends(struct waiter *w, int code)
-{
-    while (__atomic_load_n(&w->code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
-    IS(code, w->code);
-    hf_wait_free(w->wait);
-}
-
-static void ends_with_the_key(struct waiter *w)
-{
-    ends(w, HF_OK);
-    OK(hf_release(w->lock, &stage_error));
+    ask_and(store, w, "k", &o, note);
 }
 
 /* Until `is` under the mutex. */
@@ -404,10 +376,10 @@ static void wait_in_a_callback(void *arg, int code, hf_lock *l, const hf_error *
 static void a_callback_does_not_wait(void **state)
 {
     (void)state;
-    struct waiter w = {.code = 77};
+    struct waiter w;
     begin(SERVER);
     OK(stage_acquire(rival, "held", 0, 60000, 0, &other));
-    OK(hf_acquire_start(h, "k", NULL, wait_in_a_callback, &w, &w.wait, &stage_error));
+    ask_and(h, &w, "k", NULL, wait_in_a_callback);
     ends_with_the_key(&w);
     OK(hf_release(other, &stage_error));
     done();

@@ -2,7 +2,7 @@
  * staged_wait.c - waits on stores that are away, lose replies, tell of nothing or of the wrong
  * thing: each wait ends, once, with what is true.
  */
-#include "staged_pair.h"
+#include "staged_waiter.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void start(struct asker *a, int64_t wait_ms)
     assert_int_equal(pthread_create(&a->thread, NULL, ask, a), 0);
 }
 
-static void ends(struct asker *a, int code)
+static void returns(struct asker *a, int code)
 {
     assert_int_equal(pthread_join(a->thread, NULL), 0);
     if (a->code != code)
@@ -55,29 +55,15 @@ static void ends(struct asker *a, int code)
 
 /* ---- who comes late ---- */
 
-struct late {
-    hf_wait *wait;
-    hf_lock *lock;
-    int code; /* atomic; 77: it isn't over */
-};
-
-static void note_late(void *arg, int code, hf_lock *l, const hf_error *err)
-{
-    struct late *late = arg;
-    (void)err;
-    late->lock = l;
-    __atomic_store_n(&late->code, code, __ATOMIC_SEQ_CST);
-}
-
 /* Asks for the key, and keeps the thread that is to look until the time is over. */
 static void ask_and_sleep(void *arg, int code, hf_lock *l, const hf_error *err)
 {
-    struct late *late = arg;
+    struct waiter *late = arg;
     hf_options o = HF_OPTIONS_INIT;
     (void)err;
     assert_int_equal(code, HF_OK);
     o.wait_ms = 500;
-    OK(hf_acquire_start(h, "k", &o, note_late, late, &late->wait, &stage_error));
+    OK(hf_acquire_start(h, "k", &o, note, late, &late->wait, &stage_error));
     stage_suspend(1000000);
     OK(hf_release(l, &stage_error));
 }
@@ -89,17 +75,15 @@ static void who_is_late_looks_once(void **state)
     for (int i = 0; i < 6; i++) {
         int held = i % 2;
         hf_wait *before;
-        struct late late = {.code = 77};
+        struct waiter late = {.code = NOT_OVER};
         begin(cans[i / 2]);
         if (held) OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
         OK(hf_acquire_start(h, "before", NULL, ask_and_sleep, &late, &before, &stage_error));
-        while (__atomic_load_n(&late.code, __ATOMIC_SEQ_CST) == 77) hf__pause(1000);
-        IS(held ? HF_TIMEOUT : HF_OK, late.code);
+        ends(&late, held ? HF_TIMEOUT : HF_OK);
         OK(hf_release(late.lock, &stage_error));
         if (held) OK(hf_release(other, &stage_error));
         assert_int_equal(stage_row("k")->n_holders + stage_row("k")->n_queue, 0);
         hf_wait_free(before);
-        hf_wait_free(late.wait);
         done();
     }
 }
@@ -121,7 +105,7 @@ static void a_wait_bears_a_store_that_is_away(void **state)
         stage_cue(S_LISTEN, 1, 3, INSTEAD, HF_UNAVAILABLE, NULL);
         stage_cue(S_WATCH, 1, 2, INSTEAD, HF_UNAVAILABLE, NULL);
         OK(hf_release(other, &stage_error));
-        ends(&a, HF_OK);
+        returns(&a, HF_OK);
         done();
     }
 }
@@ -138,7 +122,7 @@ static void an_endless_wait_does_not_bear_it_for_ever(void **state)
     stage_cue(S_GET, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_await(S_GET, calls + 2);
     stage_suspend(16000000);
-    ends(&a, HF_UNKNOWN); /* that it left the line isn't known */
+    returns(&a, HF_UNKNOWN); /* that it left the line isn't known */
     stage_uncue();
     hf_release(other, NULL);
     done();
@@ -153,19 +137,19 @@ static void what_cannot_be_withdrawn_is_unknown(void **state)
     start(&a, 300);
     await_queue(1);
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, HF_UNKNOWN, NULL);
-    ends(&a, HF_UNKNOWN);
+    returns(&a, HF_UNKNOWN);
     stage_uncue();
     struct asker b = {.lease_ms = 60000};
     start(&b, 300);
     await_queue(2);
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, HF_DENIED, NULL);
-    ends(&b, HF_TIMEOUT);
+    returns(&b, HF_TIMEOUT);
     stage_uncue();
     struct asker c = {.lease_ms = 60000};
     start(&c, 60000);
     await_queue(3);
     stage_cue(S_GET, 1, 1, INSTEAD, HF_DENIED, NULL);
-    ends(&c, HF_DENIED);
+    returns(&c, HF_DENIED);
     assert_int_equal(stage_row("k")->n_queue, 2);
     done();
 }
@@ -279,7 +263,7 @@ static void a_full_line_is_waited_for(void **state)
     start(&a, 60000);
     stage_await(S_GET, calls + 1);
     OK(hf_release(other, &stage_error));
-    ends(&a, HF_OK);
+    returns(&a, HF_OK);
     done();
 }
 
@@ -295,7 +279,7 @@ static void where_writes_cost_nobody_lines_up(void **state)
     stage_await(S_GET, calls + 3);
     assert_int_equal(stage_row("k")->n_queue, 0);
     OK(hf_release(other, &stage_error));
-    ends(&a, HF_OK);
+    returns(&a, HF_OK);
     done();
 }
 
@@ -314,7 +298,7 @@ static void behind_others_of_its_process(void **state)
         stage_cue(S_TAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
         IS(HF_DENIED, stage_acquire(h, "k", 0, 60000, 0, &lock));
         OK(hf_release(other, &stage_error));
-        ends(&a, HF_OK);
+        returns(&a, HF_OK);
         done();
     }
 }
@@ -366,8 +350,8 @@ static void closing_ends_those_in_line(void **state)
         OK(hf_acquire_start(h, "k", &o, note_code, &code, &w, &stage_error));
         while (waiting(h) != 3) hf__pause(1000);
         assert_int_equal(pthread_create(&closer, NULL, close_it, h), 0);
-        ends(&a, HF_CANCELED);
-        ends(&b, HF_CANCELED);
+        returns(&a, HF_CANCELED);
+        returns(&b, HF_CANCELED);
         pthread_join(closer, NULL);
         assert_int_equal(code, HF_CANCELED);
         hf_wait_free(w);
