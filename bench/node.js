@@ -25,16 +25,15 @@ async function alone(run, n) {
 function lined(run, length, n, locks) {
     return new Promise((resolve) => {
         let put = 0, served = 0;
-        const serving = (at) => () => {
+        const serves = Array.from({ length: locks }, (_, at) => () => {
             if (++served === n) resolve();
-            else if (put < n) more(serves[at], at);
-        };
-        const more = (serve, at) => {
+            else if (put < n) more(at);
+        });
+        const more = (at) => {
             put++;
-            run(serve, at);
+            run(serves[at], at);
         };
-        const serves = Array.from({ length: locks }, (_, at) => serving(at));
-        while (put < length) more(serves[put % locks], put % locks);
+        while (put < length) more(put % locks);
     });
 }
 
@@ -153,12 +152,12 @@ async function main() {
     // The peer's queue is the slower the longer it is: once is enough.
     const length = smoke ? 20000 : 100000;
     const [slow, ...fast] = Object.keys(locks);
-    const long = { ...apart(length, length, 1, 0, { names: [slow] }),
-        ...apart(length, 2 * length, turns, Math.min(times, 3), { names: fast }) };
+    const inLines = (many) => ({ ...apart(length, length, 1, 0, { names: [slow], many }),
+        ...apart(length, 2 * length, turns, Math.min(times, 3), { names: fast, many }) });
+    const long = inLines(1);
     show(`${length} in line`, long, 'async-mutex');
     // As many wait, for the collector as for the processor's caches, but in lines of one.
-    const wide = { ...apart(length, length, 1, 0, { names: [slow], many: length }),
-        ...apart(length, 2 * length, turns, Math.min(times, 3), { names: fast, many: length }) };
+    const wide = inLines(length);
     show(`1 at each of ${length}`, wide, 'async-mutex');
     for (const name of Object.keys(locks))
         console.log(`# ${name.padEnd(14)} one line / lines of 1: ` +

@@ -162,7 +162,7 @@ static void one_unseen(void)
     bench_ok(hf_release(lock, &err), &err);
 }
 
-/* The rows of these keys: a write to the stand-in for MongoDB takes as long as it has rows. */
+/* The rows of these keys: the stand-in for MongoDB writes the slower the more it has. */
 static void forget_unseen(void)
 {
     for (; unseen.forgotten < unseen.used; unseen.forgotten++) {

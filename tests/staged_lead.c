@@ -177,93 +177,39 @@ static void what_others_are_told_is_told_by_the_pump(void **state)
 }
 
 static struct waiter late;
+static int comes;    /* of the leader alone */
 static int has_come; /* atomic */
 static pthread_t leader;
 
 static void another_comes(void)
 {
-    if (!pthread_equal(pthread_self(), leader)) return;
+    if (!pthread_equal(pthread_self(), leader) || comes++) return;
     start_without(&late, "free", HF_FOREVER);
     __atomic_store_n(&has_come, 1, __ATOMIC_RELEASE);
 }
 
-/* Nor of those who come while it is at it. */
+/* Nor of those who come while it is at it: as it listens anew, or as it finds that it has the key.
+ */
 static void who_comes_meanwhile_is_told_by_the_pump(void **state)
 {
     (void)state;
-    struct thread k;
-    begin_watched();
-    leads(&k, "k", 60000);
-    leader = k.id;
-    stage_cue(S_LISTEN, 1, 1, INSTEAD, 0, another_comes);
-    OK(hf_renew(other, 0, &stage_error)); /* it hears of it, and listens anew */
-    while (!__atomic_load_n(&has_come, __ATOMIC_ACQUIRE)) hf__pause(1000);
-    ends_without(&late, HF_OK);
-    assert_false(pthread_equal(late.told_by, k.id));
-    OK(hf_release(other, &stage_error));
-    returns(&k, HF_OK);
-    OK(hf_release(k.lock, &stage_error));
-    OK(hf_release(lock, &stage_error));
-    done();
-}
-
-static void another_comes_once(void)
-{
-    if (!pthread_equal(pthread_self(), leader) ||
-        __atomic_exchange_n(&has_come, 1, __ATOMIC_ACQ_REL))
-        return;
-    start_without(&late, "free", HF_FOREVER);
-}
-
-/* Nor of those who come as it finds that it has the key. */
-static void who_comes_at_the_end_is_told_by_the_pump(void **state)
-{
-    (void)state;
-    struct thread k;
-    begin_watched();
-    leads(&k, "k", 60000);
-    leader = k.id;
-    has_come = 0;
-    stage_cue(S_GET, 1, 1 << 20, INSTEAD, 0, another_comes_once);
-    OK(hf_release(other, &stage_error));
-    returns(&k, HF_OK);
-    assert_true(has_come);
-    ends_without(&late, HF_OK);
-    assert_false(pthread_equal(late.told_by, k.id));
-    OK(hf_release(k.lock, &stage_error));
-    OK(hf_release(lock, &stage_error));
-    done();
-}
-
-/* Returns when the pump has been woken by it. */
-static void run_the_timer_out(void)
-{
-    struct pollfd unread = {.fd = h->nap_fd, .events = POLLIN};
-    struct itimerspec left;
-    hf__timer_set(h->nap_fd, 1);
-    do {
-        hf__pause(100);
-        assert_int_equal(timerfd_gettime(h->nap_fd, &left), 0);
-    } while (left.it_value.tv_sec || left.it_value.tv_nsec || poll(&unread, 1, 0));
-}
-
-/* It may be about to wake up when somebody begins to lead. */
-static void woken_while_another_leads_the_pump_sleeps_on(void **state)
-{
-    (void)state;
-    struct thread k;
-    begin_watched();
-    leads(&k, "k", 60000);
-    uint64_t listened = stage_calls(S_LISTEN);
-    run_the_timer_out();
-    run_the_timer_out(); /* so it has slept again since */
-    assert_int_equal(stage_calls(S_LISTEN), listened);
-    await_watch_by(k.id, 1);
-    OK(hf_release(other, &stage_error));
-    returns(&k, HF_OK);
-    OK(hf_release(k.lock, &stage_error));
-    OK(hf_release(lock, &stage_error));
-    done();
+    for (int at_the_end = 0; at_the_end < 2; at_the_end++) {
+        struct thread k;
+        begin_watched();
+        leads(&k, "k", 60000);
+        leader = k.id;
+        comes = has_come = 0;
+        stage_cue(at_the_end ? S_GET : S_LISTEN, 1, 1 << 20, INSTEAD, 0, another_comes);
+        OK(at_the_end ? hf_release(other, &stage_error) : hf_renew(other, 0, &stage_error));
+        while (!__atomic_load_n(&has_come, __ATOMIC_ACQUIRE)) hf__pause(1000);
+        ends_without(&late, HF_OK);
+        assert_false(pthread_equal(late.told_by, k.id));
+        if (!at_the_end) OK(hf_release(other, &stage_error));
+        returns(&k, HF_OK);
+        OK(hf_release(k.lock, &stage_error));
+        OK(hf_release(lock, &stage_error));
+        done();
+    }
 }
 
 /* Two threads for two keys: neither waits for the other. */
@@ -331,6 +277,39 @@ static void note_hearing(void)
         turns.by_itself += !turns.others_listen;
     }
     pthread_mutex_unlock(&by_mu);
+}
+
+/* Returns when the pump has been woken by it. */
+static void run_the_timer_out(void)
+{
+    struct pollfd unread = {.fd = h->nap_fd, .events = POLLIN};
+    struct itimerspec left;
+    hf__timer_set(h->nap_fd, 1);
+    do {
+        hf__pause(100);
+        assert_int_equal(timerfd_gettime(h->nap_fd, &left), 0);
+    } while (left.it_value.tv_sec || left.it_value.tv_nsec || poll(&unread, 1, 0));
+}
+
+/* It may be about to wake up when somebody begins to lead. */
+static void woken_while_another_leads_the_pump_sleeps_on(void **state)
+{
+    (void)state;
+    struct thread k;
+    begin_watched();
+    leads(&k, "k", 60000);
+    turns.by = k.id;
+    turns.others_listen = 0;
+    stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, 0, note_listening);
+    run_the_timer_out();
+    run_the_timer_out(); /* so it has slept again since */
+    stage_uncue();
+    assert_false(turns.others_listen);
+    OK(hf_release(other, &stage_error));
+    returns(&k, HF_OK);
+    OK(hf_release(k.lock, &stage_error));
+    OK(hf_release(lock, &stage_error));
+    done();
 }
 
 /* Wanted again before the pump wakes up, as a rule. And nobody sleeps on though he was told. */
@@ -578,7 +557,6 @@ int main(void)
         cmocka_unit_test(past_deadlines_are_forgotten),
         cmocka_unit_test(what_others_are_told_is_told_by_the_pump),
         cmocka_unit_test(who_comes_meanwhile_is_told_by_the_pump),
-        cmocka_unit_test(who_comes_at_the_end_is_told_by_the_pump),
         cmocka_unit_test(woken_while_another_leads_the_pump_sleeps_on),
         cmocka_unit_test(of_two_none_leads),
         cmocka_unit_test(in_turns_each_leads),
