@@ -7,7 +7,8 @@ import collections
 STORES = {
     'etcd': [('etcdctl lock', None, 'peer_etcdctl.py'),
              ('concurrency.Mutex', ['tools/bench-peers', 'go'], 'go/etcd.go')],
-    'firestore': [],
+    'firestore': [('gae-js-firestore', ['tools/bench-peers', 'gae-js'],
+                   'peer_gae_js_firestore.js')],
     'mongodb': [('mongo-locks', ['tools/bench-peers', 'mongo-locks'], 'peer_mongo_locks.js')],
     'postgres': [('advisory locks', None, 'bench-peer-advisory'),
                  ('ShedLock', ['tools/bench-peers', 'shedlock'], 'PeerShedlock.java')],

@@ -126,7 +126,8 @@ static void looks_at(struct sim *s, uint32_t who, const hf_row *row)
     c->out = hf__step(&scratch, &ev);
 }
 
-/* Tells those who listen: of who was handed the key, and the first waiter of another end. */
+/* Tells those who listen: of those in line who was handed the key, and the first of another end;
+   and who doesn't stand in it. */
 static void tell(struct sim *s, uint32_t by, struct place *p, uint64_t token_before)
 {
     const hf_row *row = &p->row;
@@ -139,14 +140,15 @@ static void tell(struct sim *s, uint32_t by, struct place *p, uint64_t token_bef
     for (int32_t i = p->heard; i != NOBODY; i = s->client[i].next_heard) {
         struct client *c = &s->client[i];
         uint32_t who = (uint32_t)i;
+        int is_head = handed && who == head;
+        if (c->queued && !is_head && who != next) continue;
         s->words++;
-        s->busy_us[s->set.world ? c->key % REGIONS : 0]++; /* a microsecond for each listener */
-        if (handed && who == head) {
+        s->busy_us[s->set.world ? c->key % REGIONS : 0]++; /* a microsecond for each */
+        if (is_head) {
             shows_grant(c, &row->party[0]);
             c->known_rev = row->rev;
             c->row_long = (uint8_t)is_long;
-        } else if (c->queued && s->set.plan.how == TOLD) {
-            if (who != next) continue; /* nothing for it to do */
+        } else if (c->queued) {
             c->end_us = end_of(row);
         }
         sim_at(s, s->now_us + sim_one_way(s, who), EV_WORD, who, c->requests);
@@ -223,6 +225,17 @@ void holdfast_serves(struct sim *s, uint32_t who)
         s->conflicts++;
         looks_at(s, who, &p->row);
         break;
+    case OP_JOIN: {
+        hf_party party = party_of(s, who);
+        if (hf_row_join(&p->row, &party, hf__crowd_room(QUEUE_CAP, c->full), s->now_us)) {
+            looks_at(s, who, &p->row);
+            c->conflict = c->out.changed != 0; /* what it would write isn't written */
+            break;
+        }
+        sees(c, &p->row);
+        c->out = (struct hf_outcome){HF_ANS_QUEUED, 0, p->row.n_queue - 1, 0};
+        break;
+    }
     default: looks_at(s, who, &p->row); break;
     }
 }
@@ -303,7 +316,7 @@ void holdfast_word(struct sim *s, uint32_t who)
         c->woken = 1;
     else if (!took_word(s, who)) {
         c->conflict = 0;
-        if (c->queued && s->set.plan.how == TOLD)
+        if (c->queued && !c->token)
             plan_look(s, who); /* of another end */
         else
             holdfast_looks(s, who);
@@ -387,10 +400,14 @@ void holdfast_hears(struct sim *s, uint32_t who)
     if (c->state == DEAD || c->state == IDLE) return;
     if (c->op == OP_HEAR) {
         holdfast_looks(s, who);
-    } else if ((c->op == OP_SWAP && !c->conflict) || !c->out.changed) {
+    } else if (((c->op == OP_SWAP || c->op == OP_JOIN) && !c->conflict) || !c->out.changed) {
         c->conflict = 0;
         answered(s, who);
-    } else if (!c->conflict || c->calm > 0 || c->kind != HF_EV_ENQUEUE || c->queued || !c->line) {
+    } else if (c->op != OP_JOIN && c->out.answer == HF_ANS_QUEUED && !c->queued && c->line &&
+               s->set.plan.how != POLL) {
+        sim_sends(s, who, OP_JOIN, HF_EV_ENQUEUE); /* may_join */
+    } else if (!c->conflict || (c->op != OP_JOIN && c->calm > 0) || c->kind != HF_EV_ENQUEUE ||
+               c->queued || !c->line) {
         if (c->calm) c->calm = (uint8_t)(c->calm - c->conflict);
         writes(s, who, (enum hf_event_kind)c->kind);
     } else {

@@ -114,8 +114,8 @@ static void try_beside(hf *h, struct hf_wait *w)
     hf__entry_put(h, w->e);
 }
 
-static int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us, hf_lock **ret,
-                   hf_once *once, hf_error *err)
+static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
+                           hf_lock **ret, hf_once *once, hf_error *err)
 {
     struct hf_wait w;
     hf__wait_init(h, &w, e, o);
@@ -283,6 +283,47 @@ int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *o
     return rc;
 }
 
+/* ---- what was acquired elsewhere ---- */
+
+int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *err)
+{
+    struct hf_entry *e;
+    hf_row row;
+    int rc = hf__alive(h, "adopt", err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    rc = hf__entry(h, key, &e, err);
+    pthread_mutex_unlock(&h->mu);
+    if (rc) return rc;
+    hf_row_init(&row);
+    rc = hf__port_get(&h->port, &e->key, &row, err);
+    struct hf_time now = hf__port_now(&h->port);
+    int64_t at = rc ? -1 : hf__find_token(&row, token);
+    const hf_party *p = at < 0 ? NULL : &row.party[at];
+    int over = !p || (p->expires_us && now.hi_us >= p->expires_us) || hf__port_dead(&h->port, p);
+    int64_t sent_us = hf__local_us(), left_ms = 0;
+    int has_lease = !rc && !over && h->port.can & HF_CAN_LEASES;
+    if (has_lease) rc = hf__port_lease_left(&h->port, p->session, &left_ms, err);
+    if (rc == HF_LOST || (!rc && over))
+        rc = hf_fail(err, HF_LOST, 0, "adopt '%s': the grant %llu is over", key,
+                     (unsigned long long)token);
+    pthread_mutex_lock(&h->mu);
+    struct hf_wait as = {.flags = HF_DETACHED};
+    if (!rc && has_lease) as.tenure = hf__tenure_adopt(h, p, sent_us, left_ms);
+    hf_lock *l = rc || (has_lease && !as.tenure) ? NULL : hf__lock_new(h, e, p, &row, &as);
+    if (!l) hf__tenure_put(h, as.tenure);
+    if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
+    if (l) {
+        l->thread = 0;
+        *ret = l;
+    } else {
+        hf__entry_put(h, e);
+    }
+    pthread_mutex_unlock(&h->mu);
+    hf_row_clear(&row);
+    return rc;
+}
+
 /* ---- without a thread ---- */
 
 static int start(hf *h, const char *key, const hf_options *options, int64_t keep_us, hf_once *once,
@@ -314,6 +355,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     w->arg = arg;
     w->pumped = 1;
     w->party.bell = HF_PUMP_BELL;
+    hf__ref(h);
     hf__line_up(h, w);
     int lined = w->state == HF_W_LINED;
     if (lined && w->deadline_us < h->pump_deadline_us) h->pump_deadline_us = w->deadline_us;
@@ -337,7 +379,8 @@ int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     return rc ? rc : start(h, key, options, keep_us, ret, done, arg, wait, err);
 }
 
-/* Has the callback returned? Then the handle may be closed already: it isn't touched any more. */
+/* Has the callback returned? The handle may be closed at any moment then; but its memory and its
+   mutex last until hf_wait_free: who has found that it isn't told yet may come to them late. */
 static int told(const hf_wait *w) { return __atomic_load_n(&w->told, __ATOMIC_ACQUIRE); }
 
 void hf_wait_cancel(hf_wait *w)
@@ -355,11 +398,11 @@ void hf_wait_cancel(hf_wait *w)
 void hf_wait_free(hf_wait *w)
 {
     if (!w) return;
+    hf *h = w->h;
     if (!told(w)) {
-        if (hf__alive(w->h, "wait", NULL)) return;
+        if (hf__alive(h, "wait", NULL)) return;
         hf_wait_cancel(w);
-        pthread_mutex_lock(&w->h->mu);
-        hf *h = w->h;
+        pthread_mutex_lock(&h->mu);
         h->callers++;
         while (!told(w)) pthread_cond_wait(&w->changed, &h->mu);
         h->callers--;
@@ -368,4 +411,5 @@ void hf_wait_free(hf_wait *w)
     }
     pthread_cond_destroy(&w->changed);
     free(w);
+    hf__unref(h);
 }

@@ -173,8 +173,11 @@ static const char *judge_takes(struct hf__conform *cfm, struct hf__arena *a)
 
 /* ---- who waits is woken ---- */
 
-/* Racer 0 waits in the queue; racer 1 lets it in. Twice: while it sleeps, and between its listen
-   and its watch. */
+/* Racer 0 waits in the queue; racer 1 lets in whoever is first there. While it sleeps, and between
+   its listen and its watch; and, where a watch is of keys, when it has said that it stands in line:
+   first, and behind another. */
+enum wait_how { LISTEN_FIRST = 1, IN_LINE = 2, BEHIND = 4 };
+
 static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
 {
     hf_row row;
@@ -186,11 +189,13 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     uint64_t seen = row.rev++;
     row.token = row.rev;
     row.n_holders = 1;
-    row.n_queue = 0;
-    hf_party_copy(&row.party[0], &row.party[1]);
+    row.n_queue--;
+    for (uint32_t i = 0; i <= row.n_queue; i++) hf_party_copy(&row.party[i], &row.party[i + 1]);
     row.party[0].token = row.rev;
     row.party[0].flags |= HF_PARTY_UNCLAIMED;
-    if (swap(r, key, seen, &row, NULL)) return hf__race_fail(r, "cannot let it in");
+    int rc = swap(r, key, seen, &row, NULL);
+    hf_row_clear(&row);
+    if (rc) return hf__race_fail(r, "cannot let it in");
     hf__race_arrive(r->arena, step + 1);
     return 0;
 }
@@ -208,31 +213,46 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
     } else if (is) {
         /* Of an earlier holder, it is of an older row. */
         const hf_party *p = &row->party[0], *is_told = &told.party[0];
+        /* That another has it, and until when, is all that some say to the others. */
+        int hearsay = key->who && memcmp(key->who, p->id, 16) != 0 && !is_told->token;
         true_word = told.n_holders == 1 &&
                     (memcmp(is_told->id, p->id, 16) != 0 ||
-                     (is_told->token == p->token && is_told->since_us == p->since_us &&
-                      is_told->flags == p->flags && is_told->expires_us == p->expires_us));
+                     (is_told->expires_us == p->expires_us &&
+                      (hearsay || (is_told->token == p->token && is_told->since_us == p->since_us &&
+                                   is_told->flags == p->flags))));
     }
     hf_row_clear(&told);
     return true_word;
 }
 
-static int wait_asleep(struct hf__racer *r, const hf_rowkey *key, uint64_t session, int step,
-                       int listen_first)
+enum { BELL = 9 };
+
+/* The row in which racer 0 waits, and its key as it listens for it. 0: it is there. */
+static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t id[16],
+                       uint64_t session, int how)
+{
+    uint32_t mine = how & BEHIND ? 2 : 1;
+    hf_error err = {0, 0, ""};
+    if (hf_row_room(row, 3)) return hf__race_fail(r, "out of memory");
+    row->n_holders = 1;
+    row->n_queue = mine;
+    row->party[0] = hf__con_party(1, 1);
+    row->party[1] = hf__con_party(1, 3);
+    row->party[mine] = hf__con_party(session, 2);
+    row->party[mine].bell = r->con.drv->can & HF_CAN_BELLS ? BELL : 0;
+    memcpy(id, row->party[mine].id, 16);
+    key->who = how & IN_LINE ? id : NULL;
+    key->in_line = (how & IN_LINE) != 0;
+    return hf__con_create(&r->con, key, row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
+}
+
+static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row, int step, int how)
 {
     const struct hf__con *con = &r->con;
-    int bells = (con->drv->can & HF_CAN_BELLS) != 0;
-    enum { BELL = 9 };
+    int bells = (con->drv->can & HF_CAN_BELLS) != 0, listen_first = how & LISTEN_FIRST;
+    uint32_t before = row->n_queue;
     hf_error err = {0, 0, ""};
-    hf_row row;
     hf_ear ear;
-    hf_row_init(&row);
-    row.n_holders = 1;
-    row.n_queue = 1;
-    row.party[0] = hf__con_party(1, 1);
-    row.party[1] = hf__con_party(session, 2);
-    row.party[1].bell = bells ? BELL : 0;
-    if (hf__con_create(con, key, &row, &err)) return hf__race_fail(r, "%s", err.text);
     if (con->drv->listen(con->st, bells ? BELL : 0, bells ? NULL : &key, bells ? 0 : 1, &ear, &err))
         return hf__race_fail(r, "listen: %s", err.text);
     hf__race_arrive(r->arena, step);
@@ -244,11 +264,22 @@ static int wait_asleep(struct hf__racer *r, const hf_rowkey *key, uint64_t sessi
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, listen_first ? "slept through what came before watch"
                                                  : "slept on although it was let in");
-        if (get(r, key, &row)) return 1;
-        if (!row.n_queue) break;
+        if (get(r, key, row)) return 1;
+        if (row->n_queue < before) break;
     }
-    if (!word_is_true(con, key, &row)) return hf__race_fail(r, "was told something else");
-    return swap(r, key, row.rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted") : 0;
+    if (!word_is_true(con, key, row)) return hf__race_fail(r, "was told something else");
+    return swap(r, key, row->rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted") : 0;
+}
+
+static int wait_asleep(struct hf__racer *r, hf_rowkey key, uint64_t session, int step, int how)
+{
+    uint8_t id[16];
+    hf_row row;
+    hf_row_init(&row);
+    int failed =
+        get_in_line(r, &key, &row, id, session, how) || sleep_in_line(r, &key, &row, step, how);
+    hf_row_clear(&row);
+    return failed;
 }
 
 static int ring(struct hf__racer *r)
@@ -257,34 +288,44 @@ static int ring(struct hf__racer *r)
     hf_rowkey key = hf__con_key(r->cfm, text, "bell");
     hf_error err = {0, 0, ""};
     uint64_t session = 1;
-    if (r->me) return let_in(r, &key, 0) || hf__race_await(r->arena, 2, 1) || let_in(r, &key, 3);
-    if (r->con.drv->session && r->con.drv->session(r->con.st, &session, &err))
-        return hf__race_fail(r, "session: %s", err.text);
-    if (wait_asleep(r, &key, session, 0, 0)) return 1;
-    hf__race_arrive(r->arena, 2);
-    return wait_asleep(r, &key, session, 3, 1);
+    static const int hows[] = {0, LISTEN_FIRST, IN_LINE, IN_LINE | LISTEN_FIRST, IN_LINE | BEHIND};
+    int bells = (r->con.drv->can & HF_CAN_BELLS) != 0, n = bells ? 2 : 5;
+    for (int i = 0; r->me && i < n; i++)
+        if (let_in(r, &key, 2 * i)) return 1;
+    if (r->me) return 0;
+    const hf_driver *drv = r->con.drv;
+    int leases = (drv->can & HF_CAN_LEASES) != 0, rc = 0;
+    int64_t left_ms, clock;
+    if (drv->session) rc = drv->session(r->con.st, &session, &err);
+    /* Who waits there lives, or would be told of nothing. */
+    if (leases) rc = drv->lease_make(r->con.st, 60000, &session, &left_ms, &clock, &err);
+    if (rc) return hf__race_fail(r, "session: %s", err.text);
+    for (int i = 0; i < n && !rc; i++) rc = wait_asleep(r, key, session, 2 * i, hows[i]);
+    if (leases && drv->lease_end(r->con.st, session, &err) && !rc)
+        rc = hf__race_fail(r, "lease_end: %s", err.text);
+    return rc;
 }
 
 static int interrupt_others(struct hf__racer *r)
 {
     const struct hf__con *con = &r->con;
     hf_error err = {0, 0, ""};
-    enum { BELL = 11 };
+    enum { OTHER_BELL = 11 };
     if (r->me) {
         if (hf__race_await(r->arena, 0, 1)) return hf__race_fail(r, "the waiter doesn't come");
         for (int i = 0; i < 200; i++) hf__race_nap();
-        con->drv->interrupt(con->st, BELL);
+        con->drv->interrupt(con->st, OTHER_BELL);
         return 0;
     }
     for (int i = 0; i < 3; i++) {
         /* By the other; by oneself, in advance; by the time. */
         int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
         hf_ear ear;
-        if (i == 1) con->drv->interrupt(con->st, BELL);
-        if (con->drv->listen(con->st, BELL, NULL, 0, &ear, &err))
+        if (i == 1) con->drv->interrupt(con->st, OTHER_BELL);
+        if (con->drv->listen(con->st, OTHER_BELL, NULL, 0, &ear, &err))
             return hf__race_fail(r, "listen: %s", err.text);
         if (!i) hf__race_arrive(r->arena, 0);
-        if (con->drv->watch(con->st, BELL, &ear, until, &err) < 0)
+        if (con->drv->watch(con->st, OTHER_BELL, &ear, until, &err) < 0)
             return hf__race_fail(r, "watch: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, i < 2 ? "slept on although it was interrupted"

@@ -17,7 +17,7 @@ enum {
 
 /* What they tell each other: memory that they share. */
 struct hf__arena {
-    _Atomic uint32_t step[8]; /* how many have come here */
+    _Atomic uint32_t step[10]; /* how many have come here */
     _Atomic uint32_t wins, conflicts, first_wins, inside;
     _Atomic uint64_t acked, session;
     uint64_t total;                   /* what the row says in the end */

@@ -53,9 +53,34 @@ static void grow_table(hf *h)
     h->buckets = n;
 }
 
-/* The entry of a key, with a reference for the caller. Idle ones are kept for their hint, without
-   which `file:` takes three times as long, but only so many (about half a megabyte): a map of keys
-   must not grow for ever. */
+/* Idle ones are kept for their hint, without which `file:` takes three times as long, but only so
+   many (about half a megabyte): a map of keys must not grow for ever. */
+static HF_COLD int new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
+{
+    hf_rowkey k;
+    int rc = hf_key_make(key, &k, err);
+    if (rc) return rc;
+    if (h->entries >= h->buckets && h->entries >= IDLE_ENTRIES) {
+        forget_idle(h);
+        if (h->entries >= h->buckets / 2) grow_table(h);
+    } else if (h->entries >= h->buckets) {
+        grow_table(h);
+    }
+    struct hf_entry *e = calloc(1, sizeof *e + k.len + 1);
+    if (!e) return hf_fail(err, HF_NOMEM, 0, "key '%s': out of memory", key);
+    memcpy(e->text, key, (size_t)k.len + 1);
+    e->key = k;
+    e->key.text = e->text;
+    e->key.hint = &e->hint;
+    e->refs = 1;
+    e->next = h->table[k.hash & (h->buckets - 1)];
+    h->table[k.hash & (h->buckets - 1)] = e;
+    h->entries++;
+    *ret = e;
+    return 0;
+}
+
+/* The entry of a key, with a reference for the caller. */
 int hf__entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
 {
     size_t len = key ? strnlen(key, HF_KEY_CAP) : 0;
@@ -66,27 +91,7 @@ int hf__entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
             *ret = e;
             return 0;
         }
-    hf_rowkey k;
-    int rc = hf_key_make(key, &k, err);
-    if (rc) return rc;
-    if (h->entries >= h->buckets && h->entries >= IDLE_ENTRIES) {
-        forget_idle(h);
-        if (h->entries >= h->buckets / 2) grow_table(h);
-    } else if (h->entries >= h->buckets) {
-        grow_table(h);
-    }
-    struct hf_entry *e = calloc(1, sizeof *e + len + 1);
-    if (!e) return hf_fail(err, HF_NOMEM, 0, "key '%s': out of memory", key);
-    memcpy(e->text, key, len + 1);
-    e->key = k;
-    e->key.text = e->text;
-    e->key.hint = &e->hint;
-    e->refs = 1;
-    e->next = h->table[hash & (h->buckets - 1)];
-    h->table[hash & (h->buckets - 1)] = e;
-    h->entries++;
-    *ret = e;
-    return 0;
+    return new_entry(h, key, ret, err);
 }
 
 void hf__entry_put(hf *h, struct hf_entry *e)
@@ -247,6 +252,16 @@ static int open_port(hf *h, const char *text, hf_error *err)
     return rc;
 }
 
+void hf__ref(hf *h) { __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED); }
+
+void hf__unref(hf *h)
+{
+    if (__atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL)) return;
+    pthread_mutex_destroy(&h->mu);
+    pthread_cond_destroy(&h->changed);
+    free(h);
+}
+
 static void destroy(hf *h)
 {
     if (h->port.st) h->port.drv->close(h->port.st);
@@ -262,13 +277,11 @@ static void destroy(hf *h)
     free(h->table);
     free(h->safe_url);
     if (h->tender_fd >= 0) close(h->tender_fd);
-    pthread_mutex_destroy(&h->mu);
     pthread_mutex_destroy(&h->port.mu);
     pthread_mutex_destroy(&h->port.serial);
-    pthread_cond_destroy(&h->changed);
     pthread_cond_destroy(&h->pump_cond);
     pthread_cond_destroy(&h->renewer_cond);
-    free(h);
+    hf__unref(h);
 }
 
 int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error *err)
@@ -287,6 +300,7 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     h->tender_fd = h->nap_fd = -1;
     h->pump_deadline_us = INT64_MAX;
     h->promise_at_us = INT64_MAX;
+    h->refs = 1;
     pthread_mutex_init(&h->mu, NULL);
     pthread_mutex_init(&h->port.mu, NULL);
     pthread_mutex_init(&h->port.serial, NULL);

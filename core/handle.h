@@ -81,14 +81,17 @@ struct hf_lock {
     struct hf_lock *next, **prev;           /* of the entry's locks; next: also the free list */
     struct hf_lock *care_next, **care_prev; /* of those that the tender looks after; NULL: not */
     uint64_t token, rev;
-    int64_t since_us, expires_us; /* store's clock; expires 0: as long as the session */
-    int64_t hold_until_us;        /* local; 0: none */
-    int64_t renew_at_us;          /* local; INT64_MAX: never */
-    int64_t look_at_us;           /* local: when to ask whether somebody broke it */
-    int64_t granted_at_us;        /* local: not before it was granted; with at_least_ms */
-    struct hf_tenure *tenure;     /* whose end is the hold's; NULL: it has none */
-    struct hf_tenure *doubt;      /* a renewal with this one may have landed; NULL: none */
-    uint64_t thread;              /* that acquired it; 0: none in particular */
+    /* Store's clock; expires 0: as long as the session. Not side by side: the compiler would read
+       both at once from a row in which they were written one by one, and wait for that. */
+    int64_t since_us;
+    int64_t hold_until_us; /* local; 0: none */
+    int64_t expires_us;
+    int64_t renew_at_us;      /* local; INT64_MAX: never */
+    int64_t look_at_us;       /* local: when to ask whether somebody broke it */
+    int64_t granted_at_us;    /* local: not before it was granted; with at_least_ms */
+    struct hf_tenure *tenure; /* whose end is the hold's; NULL: it has none */
+    struct hf_tenure *doubt;  /* a renewal with this one may have landed; NULL: none */
+    uint64_t thread;          /* that acquired it; 0: none in particular */
     uint32_t lease_ms, at_least_ms;
     uint8_t plain; /* at `rev` the row held this grant and nothing else */
     uint8_t lost, told, releasing;
@@ -135,7 +138,8 @@ struct hf_wait {
     uint8_t cancel;                /* somebody wants it to end (atomic) */
     uint8_t pumped;                /* the pump drives it */
     uint8_t heard;                 /* and the store tells of changes of its key */
-    uint8_t told;                  /* its callback has returned (atomic) */
+    uint8_t alone; /* in line, those ahead of it didn't notice what it has noticed (atomic) */
+    uint8_t told;  /* its callback has returned (atomic) */
     /* Times in a row: by conflicts with who stands before others in line; by those with somebody in
        a hurry; since there was no room in the queue. */
     uint8_t refused, overtaken, full;
@@ -174,6 +178,7 @@ struct hf {
     uint64_t next_id[2];
     unsigned next_bell;
     uint32_t callers; /* threads inside a sync wait */
+    uint32_t refs;    /* its own, and one for each wait that was started and isn't freed yet */
 
     struct hf_tenure *tenures, *ending; /* ending: to be ended at the store, nobody's any more */
     uint32_t making;                    /* shared ones that are being made */
@@ -215,6 +220,9 @@ struct hf {
     char *safe_url;
 };
 
+/* What is seldom needed stays out of what is always needed: its registers and its stack, too. */
+#define HF_COLD __attribute__((cold, noinline))
+
 static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* key.c */
@@ -232,6 +240,9 @@ void hf__new_id(hf *h, uint8_t id[16]);
 /* Around a call that hf_close has to wait for: 0, HF_LOST after a fork, HF_CANCELED. */
 int hf__begin_call(hf *h, const char *what, hf_error *err);
 void hf__end_call(hf *h);
+/* For the memory and the mutex: any thread. */
+void hf__ref(hf *h);
+void hf__unref(hf *h);
 int hf__closing(hf *h);
 
 /* wait.c */
@@ -240,6 +251,22 @@ void hf__line_up(hf *h, struct hf_wait *w);
 void hf__wait_sync(hf *h, struct hf_wait *w);
 int hf__advance(struct hf_wait *w);
 void hf__wait_finish(struct hf_wait *w);
+
+/* plan.c; without the mutex */
+int64_t hf__poll_us(const hf *h);
+uint32_t hf__room_for(const struct hf_wait *w); /* places of the store's queue that it may see */
+/* When the holders (or handed-over grants) in the way end by time, as local time, which may be past
+   (those behind the head count from it); INT64_MAX: not. */
+int64_t hf__holders_end(hf *h, const hf_row *row);
+/* It asks again, after these: others have written first (it was sent at sent_us); it was refused,
+   and doesn't stand in line; it does, at `place`. */
+void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us);
+void hf__plan_outside(struct hf_wait *w, enum hf_answer answer);
+void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place);
+/* How much later than the first in line one at `place` notices what has ended. */
+int64_t hf__stagger_us(const struct hf_wait *w, uint32_t place);
+/* Is it worth a step? If not, the next look is planned. */
+int hf__nothing_to_do(struct hf_wait *w, const hf_row *row);
 
 /* The grant is in the row: 1: the wait has ended with it, or can't. */
 int hf__take_up(struct hf_wait *w, const hf_row *row);

@@ -1,6 +1,5 @@
 /*
- * lock.c - the grant, and what its holder does with it: release, renew, ask, adopt, finish an
- * event.
+ * lock.c - the grant, and what its holder does with it: release, renew, ask, finish an event.
  */
 #include "handle.h"
 
@@ -63,8 +62,8 @@ void hf__lock_free(hf_lock *l)
     *l->prev = l->next;
     if (l->next) l->next->prev = l->prev;
     hf__entry_put(h, l->e);
-    hf__tenure_put(h, l->tenure);
-    hf__tenure_put(h, l->doubt);
+    if (l->tenure) hf__tenure_put(h, l->tenure);
+    if (l->doubt) hf__tenure_put(h, l->doubt);
     if (l->lost_fd >= 0) close(l->lost_fd);
     h->stats.held--;
     l->next = h->free_locks;
@@ -132,28 +131,11 @@ int hf__lock_reserve(hf *h)
     return 0;
 }
 
-/* A lock for the grant of `p` in `row` (which is the row as stored). The entry's reference of the
-   caller goes over to it. NULL: out of memory. Called under the mutex. */
-hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
-                      const struct hf_wait *w)
+/* What a grant has that ends by time, or that was waited for. */
+static HF_COLD void set_up_more(hf_lock *l, const hf_party *p, const struct hf_wait *w)
 {
-    hf_lock *l = h->free_locks;
-    if (l)
-        h->free_locks = l->next;
-    else if (!(l = malloc(sizeof *l)))
-        return NULL;
-    set_up(l, p, row);
-    l->h = h;
-    l->e = e;
-    l->owner = h->party.owner;
+    hf *h = l->h;
     if (w) l->owner = memcpy(l->own_owner, p->owner, (size_t)p->owner_len + 1);
-    l->next = e->locks;
-    l->prev = &e->locks;
-    if (l->next) l->next->prev = &l->next;
-    e->locks = l;
-    h->stats.acquired++;
-    h->stats.held++;
-    if (!w && !p->lease_ms) return l;
     if (w && w->tenure) { /* whose reference goes over to it */
         l->tenure = w->tenure;
         l->granted_at_us = hf__local_us();
@@ -169,10 +151,33 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
         l->renew_at_us = hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART);
         int64_t end = look_after(l);
         h->new_hold_ends_us = end ? end : 1;
-        return l;
+        return;
     }
     if (p->lease_ms || l->hold_until_us) hf__care(l);
     if (renews && !hf__need_renewer(h, NULL)) hf__kick_renewer(l);
+}
+
+/* A lock for the grant of `p` in `row` (which is the row as stored). The entry's reference of the
+   caller goes over to it. NULL: out of memory. Called under the mutex. */
+hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
+                      const struct hf_wait *w)
+{
+    hf_lock *l = h->free_locks;
+    if (l)
+        h->free_locks = l->next;
+    else if (!(l = malloc(sizeof *l)))
+        return NULL;
+    set_up(l, p, row);
+    l->h = h;
+    l->e = e;
+    l->owner = h->party.owner;
+    l->next = e->locks;
+    l->prev = &e->locks;
+    if (l->next) l->next->prev = &l->next;
+    e->locks = l;
+    h->stats.acquired++;
+    h->stats.held++;
+    if (w || p->lease_ms) set_up_more(l, p, w);
     return l;
 }
 
@@ -279,42 +284,51 @@ static void note_row(hf_lock *l, const hf_row *row)
     l->plain = is_plain(row, l->token);
 }
 
-/* The grant of a lock that nobody else has anything to do with, released by one blind write.
-   HF_CONFLICT: it isn't; if *ret_known, *cur is there. HF_UNKNOWN: it may have been done. */
+/* Of a grant that nobody else has anything to do with: the row that is left of it, at `rev`. */
+static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
+{
+    row->n_holders = row->n_queue = 0;
+    row->done_us = row->keep_until_us = 0;
+    row->rev = rev;
+    row->token = l->token;
+}
+
+/* Such a grant released by one blind write, where that takes no time. HF_CONFLICT: it isn't. */
+static int release_instantly(hf_lock *l)
+{
+    hf *h = l->h;
+    int64_t clock_us;
+    if (!l->plain || !(h->port.can & HF_CAN_INSTANT) || l->at_least_ms || l->expires_us ||
+        !believed(l))
+        return HF_CONFLICT;
+    leave_free(&h->row, l, l->rev + 1);
+    /* Not by hf__port_swap, whose count is atomic: under the mutex it needn't be. */
+    h->stats.store_ops++;
+    return h->port.drv->swap(h->port.st, &l->e->key, l->rev, &h->row, NULL, &clock_us, NULL);
+}
+
+/* The same where it may take time. HF_CONFLICT: if *ret_known, *cur is there. HF_UNKNOWN: it may
+   have been done. */
 static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
 {
     hf *h = l->h;
     struct hf_port *port = &h->port;
-    hf_row *row = &h->row, own;
-    int instant = port->can & HF_CAN_INSTANT;
-    if (!l->plain || l->lost || l->at_least_ms || (instant && l->expires_us) || !believed(l))
+    hf_row row;
+    if (!l->plain || port->can & HF_CAN_INSTANT || l->at_least_ms || !believed(l))
         return HF_CONFLICT;
-    if (!instant) {
-        hf_row_init(row = &own);
-        hf_row_init(cur);
-        /* Somebody has come to wait, as is known. */
-        *ret_known = hf__told_row(h, l->e, l->token, l->rev + 1, cur);
-        if (*ret_known) return HF_CONFLICT;
-    }
-    row->n_holders = row->n_queue = 0;
-    row->done_us = row->keep_until_us = 0;
-    row->rev = l->rev + 1;
-    row->token = l->token;
-    if (instant) {
-        /* Not by hf__port_swap, whose count is atomic: under the mutex it needn't be. */
-        int64_t clock_us;
-        h->stats.store_ops++;
-        return port->drv->swap(port->st, &l->e->key, l->rev, row, NULL, &clock_us, NULL);
-    }
-    row->rev = hf_rev_next(l->rev, hf__port_now(port).lo_us);
+    /* Somebody has come to wait, as is known. */
+    *ret_known = hf__told_row(h, l->e, l->token, l->rev + 1, cur);
+    if (*ret_known) return HF_CONFLICT;
+    hf_row_init(&row);
+    leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
     l->busy = l->releasing = 1;
     hf__stood_still(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__port_swap(port, &l->e->key, l->rev, row, cur, NULL);
+    int rc = hf__port_swap(port, &l->e->key, l->rev, &row, cur, NULL);
     if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
     pthread_mutex_lock(&h->mu);
-    l->e->free_rev = rc ? 0 : row->rev;
-    l->e->free_token = row->token;
+    l->e->free_rev = rc ? 0 : row.rev;
+    l->e->free_token = row.token;
     l->e->wrote_us = rc ? 0 : hf__local_us();
     return rc;
 }
@@ -366,12 +380,25 @@ static void leave(hf_lock *l)
     pthread_cond_broadcast(&l->h->changed);
 }
 
+/* Every release but the most frequent one. rc: what became of release_instantly. */
+static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
+{
+    hf_row row; /* as it is if somebody has changed it */
+    int known = 0;
+    hf_row_init(&row);
+    if (rc == HF_CONFLICT) rc = release_plain(l, &row, &known);
+    if (!rc) return 0;
+    l->busy = l->releasing = 1;
+    rc = release(l, rc == HF_UNKNOWN, &row, known, err);
+    hf_row_clear(&row);
+    return rc;
+}
+
 int hf_release(hf_lock *l, hf_error *err)
 {
     if (!l) return 0;
     hf *h = l->h;
-    hf_row row; /* as it is if somebody has changed it */
-    int known = 0, rc = hf__alive(h, "release", err);
+    int rc = hf__alive(h, "release", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     if (l->busy || l->telling || l->care_prev) {
@@ -379,13 +406,8 @@ int hf_release(hf_lock *l, hf_error *err)
         l->renew_at_us = INT64_MAX;
         seize(l);
     }
-    rc = release_plain(l, &row, &known);
-    if (rc) {
-        l->busy = l->releasing = 1;
-        if (!known) hf_row_init(&row);
-        rc = release(l, rc == HF_UNKNOWN, &row, known, err);
-        hf_row_clear(&row);
-    }
+    rc = release_instantly(l);
+    if (rc) rc = release_slowly(l, rc, err);
     h->stats.released += !l->leftover;
     if (failed(rc) && !l->expires_us && h->closing < 2)
         leave(l);
@@ -532,9 +554,10 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     l->releasing = 1;
     l->renew_at_us = INT64_MAX;
     seize(l);
-    rc = carry(l, &ev, &row, 0, &out, err);
+    int over = !perhaps(l); /* as its holder has been told */
+    rc = over ? gone(l, "once", err) : carry(l, &ev, &row, 0, &out, err);
     if (!rc && out.answer != HF_ANS_OK) rc = gone(l, "once", err);
-    if (failed(rc)) {
+    if (over || failed(rc)) {
         /* Not marked, as far as is known: then at least it isn't held either. */
         let_go(l);
         pthread_mutex_unlock(&h->mu);
@@ -549,45 +572,6 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     }
     h->stats.released++;
     hf__lock_free(l);
-    pthread_mutex_unlock(&h->mu);
-    hf_row_clear(&row);
-    return rc;
-}
-
-int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *err)
-{
-    struct hf_entry *e;
-    hf_row row;
-    int rc = hf__alive(h, "adopt", err);
-    if (rc) return rc;
-    pthread_mutex_lock(&h->mu);
-    rc = hf__entry(h, key, &e, err);
-    pthread_mutex_unlock(&h->mu);
-    if (rc) return rc;
-    hf_row_init(&row);
-    rc = hf__port_get(&h->port, &e->key, &row, err);
-    struct hf_time now = hf__port_now(&h->port);
-    int64_t at = rc ? -1 : hf__find_token(&row, token);
-    const hf_party *p = at < 0 ? NULL : &row.party[at];
-    int over = !p || (p->expires_us && now.hi_us >= p->expires_us) || hf__port_dead(&h->port, p);
-    int64_t sent_us = hf__local_us(), left_ms = 0;
-    int has_lease = !rc && !over && h->port.can & HF_CAN_LEASES;
-    if (has_lease) rc = hf__port_lease_left(&h->port, p->session, &left_ms, err);
-    if (rc == HF_LOST || (!rc && over))
-        rc = hf_fail(err, HF_LOST, 0, "adopt '%s': the grant %llu is over", key,
-                     (unsigned long long)token);
-    pthread_mutex_lock(&h->mu);
-    struct hf_wait as = {.flags = HF_DETACHED};
-    if (!rc && has_lease) as.tenure = hf__tenure_adopt(h, p, sent_us, left_ms);
-    hf_lock *l = rc || (has_lease && !as.tenure) ? NULL : hf__lock_new(h, e, p, &row, &as);
-    if (!l) hf__tenure_put(h, as.tenure);
-    if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
-    if (l) {
-        l->thread = 0;
-        *ret = l;
-    } else {
-        hf__entry_put(h, e);
-    }
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
     return rc;

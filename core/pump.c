@@ -103,8 +103,10 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
     w->pins--;
     if (!over) {
         if (!w->pins) pthread_cond_broadcast(&w->changed);
-        /* It has got in line only now: it is to be listened for before anybody sleeps. */
-        if (was_outside && !outside(w)) h->pump_todo = 1;
+        /* It has got in line only now, or left it: it is to be listened for, in another way than
+           before, before anybody sleeps. */
+        if ((was_outside && !outside(w)) || (w->heard && w->queued != w->e->key.in_line))
+            h->pump_todo = 1;
         return w->list_next;
     }
     int64_t ends = h->new_hold_ends_us;
@@ -176,8 +178,12 @@ static size_t pumped_keys(hf *h, const hf_rowkey **keys, size_t cap)
 {
     size_t n = 0;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
+        int heard_before = w->heard;
         w->heard = w->pumped && w->looked && !outside(w) && n < cap;
         if (!w->heard) continue;
+        /* Listened for in another way; or for another id, which may be told elsewhere. */
+        if (w->e->key.in_line != w->queued || (w->named && !heard_before)) w->e->listened = 0;
+        w->e->key.in_line = w->queued;
         w->e->key.who = w->party.id;
         keys[n++] = &w->e->key;
     }

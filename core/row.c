@@ -19,6 +19,7 @@ void hf_row_init(hf_row *row)
     row->done_by_len = 0;
     row->party = row->inl;
     row->done_by[0] = row->result[0] = 0;
+    memset(row->last_id, 0, sizeof row->last_id);
 }
 
 void hf_row_clear(hf_row *row)
@@ -69,6 +70,7 @@ int hf_row_copy(hf_row *to, const hf_row *from)
     to->keep_until_us = from->keep_until_us;
     to->n_holders = from->n_holders;
     to->n_queue = from->n_queue;
+    memcpy(to->last_id, from->last_id, sizeof to->last_id);
     to->result_len = to->done_by_len = 0;
     to->result[0] = to->done_by[0] = 0;
     if (from->done_us) {
@@ -167,18 +169,45 @@ uint64_t hf_rev_next(uint64_t previous, int64_t clock_us)
     return previous + 1 > floor ? previous + 1 : floor;
 }
 
+/* Did its grant end last? A row that doesn't know says so by an id that nobody has. */
+static int ended_last(const hf_row *row, const uint8_t id[16])
+{
+    static const uint8_t not_known[16];
+    return !memcmp(row->last_id, id, 16) && memcmp(row->last_id, not_known, 16) != 0;
+}
+
 int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us)
 {
     if (row->n_holders || row->n_queue) return HF_CONFLICT;
+    if (ended_last(row, party->id)) return HF_CONFLICT;
     hf_party *p = row->party;
     row->rev = hf_rev_next(row->rev, clock_us);
     row->token = row->rev;
     row->n_holders = 1;
+    memset(row->last_id, 0, sizeof row->last_id);
     hf_party_copy(p, party);
     p->token = row->rev;
     p->since_us = clock_us;
     p->expires_us = p->lease_ms ? clock_us + (int64_t)p->lease_ms * 1000 : 0;
     if (p->flags & HF_PARTY_DETACHED) p->session = 0;
+    p->flags &= HF_PARTY_DETACHED;
+    return 0;
+}
+
+int hf_row_join(hf_row *row, const hf_party *party, uint32_t cap, int64_t clock_us)
+{
+    uint32_t n = row->n_holders + row->n_queue;
+    if (!row->n_holders || !row->n_queue || row->n_queue >= cap) return HF_CONFLICT;
+    for (uint32_t i = 0; i < n; i++)
+        if (!memcmp(row->party[i].id, party->id, sizeof party->id)) return HF_CONFLICT;
+    if (hf_row_room(row, n + 1)) return HF_NOMEM;
+    hf_party *p = &row->party[n];
+    row->rev = hf_rev_next(row->rev, clock_us);
+    row->n_queue++;
+    hf_party_copy(p, party);
+    p->token = 0;
+    p->since_us = clock_us;
+    p->expires_us = 0;
     p->flags &= HF_PARTY_DETACHED;
     return 0;
 }

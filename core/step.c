@@ -82,6 +82,7 @@ static void remove_party(struct ctx *c, uint32_t i)
 {
     hf_row *row = c->row;
     uint32_t n = row->n_holders + row->n_queue;
+    if (i < row->n_holders) memcpy(row->last_id, row->party[i].id, sizeof row->last_id);
     for (uint32_t j = i; j + 1 < n; j++) hf_party_copy(&row->party[j], &row->party[j + 1]);
     if (i < row->n_holders)
         row->n_holders--;
@@ -266,7 +267,10 @@ static struct hf_outcome withdraw(struct ctx *c)
     if (at >= 0 && (!holds || row->party[at].flags & HF_PARTY_UNCLAIMED || c->ev->maybe_done))
         remove_party(c, (uint32_t)at);
     settle(c);
-    if (c->ev->maybe_done) c->changed = 1;
+    if (c->ev->maybe_done) {
+        memcpy(row->last_id, c->ev->id, sizeof row->last_id); /* a take may be on its way still */
+        c->changed = 1;
+    }
     return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
 }
 

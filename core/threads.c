@@ -21,7 +21,6 @@ static const int64_t mourn_after_us[MOURN_LOOKS] = {
 
 /* Whatever was missed: each waiter is looked at now and then. */
 static const int64_t NET_US = 30000000;
-static const int64_t STAGGER_US = 500000;
 
 /* ---- the tender ---- */
 
@@ -136,8 +135,9 @@ static int lives(hf *h, uint64_t session, int *ret_unsure)
 
 /* Is there something about the one ahead of the waiter at `at` that somebody has to act upon? In
  *next: when to look again. */
-static int to_notice(hf *h, const hf_row *row, int64_t at, int64_t *next)
+static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int64_t *next)
 {
+    hf *h = w->h;
     int64_t place = at - (int64_t)row->n_holders, lo = hf__port_now(&h->port).lo_us;
     int64_t now = hf__local_us();
     int unsure = 0, act = 0;
@@ -146,7 +146,8 @@ static int to_notice(hf *h, const hf_row *row, int64_t at, int64_t *next)
         const hf_party *p = &row->party[i];
         if (p->expires_us) {
             int64_t left = p->expires_us - lo;
-            *next = hf__min64(*next, now + (left > 0 ? left : 0) + 1 + place * STAGGER_US);
+            *next = hf__min64(*next,
+                              now + (left > 0 ? left : 0) + 1 + hf__stagger_us(w, (uint32_t)place));
             act |= left <= 0;
         }
         if (!place && !lives(h, p->session, &unsure)) act = 1;
@@ -173,11 +174,11 @@ static void notice(hf *h, struct hf_wait *w)
     hf_row_init(&row);
     int rc = hf__port_get(&h->port, &w->e->key, &row, NULL);
     if (!rc) at = hf__find_id(&row, w->party.id);
-    if (!rc && at >= (int64_t)row.n_holders && to_notice(h, &row, at, &next)) {
+    if (!rc && at >= (int64_t)row.n_holders && to_notice(w, &row, at, &next)) {
         rc = hf__turn(&h->port, &w->e->key, &ev, &row, 1, 0, &out, NULL);
         if (!rc) hf__promise(h, w->e, &row);
         at = rc ? -1 : hf__find_id(&row, w->party.id);
-        if (!rc && at >= (int64_t)row.n_holders) to_notice(h, &row, at, &next);
+        if (!rc && at >= (int64_t)row.n_holders) to_notice(w, &row, at, &next);
     }
     if (rc) next = hf__local_us() + HF_POLL_MS * 1000;
     /* A store that is gone for good is told to who waits, too. */

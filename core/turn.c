@@ -106,6 +106,15 @@ int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *pa
     return rc;
 }
 
+int hf__port_join(struct hf_port *port, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                  hf_row *cur, hf_error *err)
+{
+    int64_t clock_us = 0, sent_us = begin(port);
+    int rc = port->drv->join(port->st, key, party, cap, cur, &clock_us, err);
+    end(port, sent_us, clock_us);
+    return rc;
+}
+
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
                    const char *where, hf_error *err)
 {

@@ -38,6 +38,8 @@ int hf__port_swap(struct hf_port *port, const hf_rowkey *key, uint64_t seen, con
                   hf_row *cur, hf_error *err);
 int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                   hf_error *err);
+int hf__port_join(struct hf_port *port, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                  hf_row *cur, hf_error *err);
 
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
                    const char *where, hf_error *err);

@@ -2,20 +2,12 @@
  * wait.c - a request that isn't granted at once: its look at the store, its place in the local
  * line, the thread that drives it.
  */
-#include "crowd.h"
 #include "handle.h"
 #include "os.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
-static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
-static const int64_t SOONEST_US = 2000;    /* between two looks */
-enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
-/* Those look together, for the pump goes through all of its waits each time it wakes up. */
-static const int64_t HEARD_TICK_US = 100000;
-enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
 static const int64_t AWAY_CAP_US =
     15000000; /* how long an endless wait bears a store that's away */
 
@@ -133,7 +125,8 @@ static void withdraw(struct hf_wait *w)
     int rc = hf__turn(&w->h->port, &w->e->key, &ev, &row, 0, until, &out, &err);
     if (!rc) hf__promise(w->h, w->e, &row);
     hf_row_clear(&row);
-    /* A take whose reply was lost isn't bound to a rev: it may land whenever the key is free. */
+    /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
+       the row still says that this one ended last (last_id). */
     if (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (w->lost_take && !w->granted))
         set_error(w, HF_UNKNOWN, "the store doesn't say whether it was withdrawn");
     if (rc) regret(w);
@@ -171,104 +164,6 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
-/* Between three quarters and five quarters of it. */
-static int64_t about_us(uint32_t ms)
-{
-    uint32_t r;
-    hf__random(&r, sizeof r);
-    return (int64_t)ms * 750 + (int64_t)((uint64_t)ms * 500 * r >> 32);
-}
-
-static int64_t poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); }
-
-static uint32_t room_for(const struct hf_wait *w)
-{
-    uint32_t cap = w->h->port.drv->queue_cap;
-    return w->h->port.can & HF_CAN_INSTANT ? cap : hf__crowd_room(cap, w->full);
-}
-
-static void count(uint8_t *n)
-{
-    if (*n < UINT8_MAX) ++*n;
-}
-
-/* Others have written first: who isn't in line asks again when there may be a gap. */
-static void plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us)
-{
-    uint32_t dice;
-    w->look_at_us = 0;
-    if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
-    int64_t now = hf__local_us();
-    /* Where nobody stands in line it isn't a crowd, but somebody in a hurry. A take finds the key
-       free at the store, whatever was written since it was sent; and he breathes now and then
-       (breath.c), which who doesn't go on asking misses. */
-    if (!row->n_queue) {
-        count(&w->overtaken);
-        if (w->overtaken > CALM_TIMES) w->look_at_us = now + about_us(PAUSE_OVERTAKEN_MS);
-        return;
-    }
-    w->overtaken = 0;
-    count(&w->refused);
-    hf__random(&dice, sizeof dice);
-    w->look_at_us = now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice);
-}
-
-/* Not now, and it doesn't stand in line. */
-static void plan_outside(struct hf_wait *w, enum hf_answer answer)
-{
-    const hf *h = w->h;
-    int64_t after_us = poll_us(h);
-    if (answer == HF_ANS_NO_ROOM && !(h->port.can & HF_CAN_INSTANT)) {
-        uint32_t dice;
-        hf__random(&dice, sizeof dice);
-        count(&w->full);
-        after_us = hf__crowd_full_us(w->full, after_us, dice);
-    }
-    w->refused = w->overtaken = 0;
-    w->look_at_us = hf__local_us() + after_us;
-}
-
-/* When the holders (or handed-over grants) in the way end by time, as local time, which may be past
-   (those behind the head count from it); INT64_MAX: not. */
-static int64_t holders_end(const hf_row *row, struct hf_time now)
-{
-    int64_t first = INT64_MAX;
-    for (uint32_t i = 0; i < row->n_holders; i++)
-        if (row->party[i].expires_us) first = hf__min64(first, row->party[i].expires_us);
-    if (first == INT64_MAX) return INT64_MAX;
-    return hf__local_us() + (first - now.lo_us) + 1;
-}
-
-/* It waits, at `place`: who looks again, and when. */
-static void plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
-{
-    hf *h = w->h;
-    struct hf_time now = hf__port_now(&h->port);
-    int64_t end = holders_end(row, now), soonest = hf__local_us() + SOONEST_US;
-    if (end != INT64_MAX) end += place * STAGGER_US;
-    if (end < soonest) end = soonest; /* it was looked at just now */
-    /* Whatever was missed: nobody sleeps for ever. */
-    end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
-    pthread_mutex_lock(&h->mu);
-    w->queued = 1;
-    w->refused = w->overtaken = w->full = 0;
-    w->seen_rev = row->rev;
-    if (h->port.can & HF_CAN_BELLS) {
-        w->look_at_us = INT64_MAX; /* the bell, or the tender */
-        /* Not later than what the tender may have been told meanwhile. */
-        w->notice_at_us = hf__min64(w->notice_at_us, end);
-        int rc = hf__need_tender(h, NULL);
-        if (rc) w->look_at_us = hf__min64(end, hf__local_us() + poll_us(h));
-        if (!rc) hf__kick_tender(h, w->notice_at_us);
-    } else {
-        /* What it was told of before this look, the look has seen. */
-        int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : poll_us(h));
-        w->poll_at_us = w->heard ? look - look % HEARD_TICK_US : look;
-        w->look_at_us = hf__min64(end, w->poll_at_us);
-    }
-    pthread_mutex_unlock(&h->mu);
-}
-
 /* Ends the wait without a grant; 1. */
 static int give_up(struct hf_wait *w, int code)
 {
@@ -301,26 +196,13 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
-        w->look_at_us = now + poll_us(w->h);
+        w->look_at_us = now + hf__poll_us(w->h);
         return 0;
     }
     w->code = rc;
     w->err = *err;
     if (rc != HF_UNKNOWN && w->asked) withdraw(w);
     if (rc == HF_UNKNOWN) regret(w);
-    return 1;
-}
-
-/* Is it worth a step? A waiter behind the head lets those ahead of it notice first. */
-static int nothing_to_do(struct hf_wait *w, const hf_row *row)
-{
-    int64_t at = hf__find_id(row, w->party.id);
-    if (!w->queued || at < (int64_t)row->n_holders + 1) return 0;
-    uint32_t place = (uint32_t)at - row->n_holders;
-    int64_t end = holders_end(row, hf__port_now(&w->h->port));
-    if (end != INT64_MAX && hf__local_us() >= end + place * STAGGER_US) return 0;
-    if (row->party[at - 1].flags & HF_PARTY_DEAD) return 0; /* ours to notice */
-    plan_next_look(w, row, place);
     return 1;
 }
 
@@ -353,6 +235,38 @@ static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until,
         if (hf__local_us() >= until) return rc;
         hf__pause(HF_POLL_MS * 200);
     }
+}
+
+/* Behind others that wait it may get in line by a join, whatever they write meanwhile; if nothing
+   in the row, as it was seen, is to be looked after first. */
+static int may_join(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
+{
+    const struct hf_port *port = &w->h->port;
+    if (!port->drv->join || ev->kind != HF_EV_ENQUEUE || w->queued || w->once || w->unique_owner ||
+        port->can & (HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES))
+        return 0;
+    return row->n_holders && row->n_queue && row->n_queue < ev->queue_cap &&
+           hf__holders_end(w->h, row) > hf__local_us();
+}
+
+static int join(struct hf_wait *w, uint32_t room, hf_row *row, struct hf_outcome *out,
+                hf_error *err)
+{
+    int rc = hf__port_join(&w->h->port, &w->e->key, &w->party, room, row, err);
+    int full = rc == HF_CONFLICT && row->n_holders && row->n_queue >= room;
+    if (full) *out = (struct hf_outcome){HF_ANS_NO_ROOM, 0, 0, 0};
+    if (!rc) *out = (struct hf_outcome){HF_ANS_QUEUED, 1, row->n_queue - 1, 0};
+    return full ? 0 : rc;
+}
+
+/* In the way that costs least, as far as the row is known. */
+static int request(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
+                   struct hf_outcome *out, hf_error *err)
+{
+    int rc = HF_CONFLICT;
+    if (!known || !may_join(w, ev, row)) rc = ask(w, ev, row, known, until, out, err);
+    if (rc != HF_CONFLICT || !may_join(w, ev, row)) return rc;
+    return join(w, ev->queue_cap, row, out, err);
 }
 
 static int advance(struct hf_wait *w, hf_row *row)
@@ -390,15 +304,15 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (word == HF_WORD_NONE) rc = hf__port_get(&h->port, &w->e->key, row, &err);
         if (rc) return store_failed(w, rc, &err);
         w->away_since_us = 0;
-        if (nothing_to_do(w, row)) return 0;
+        if (hf__nothing_to_do(w, row)) return 0;
         if (hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
     }
-    ev.queue_cap = room_for(w);
+    ev.queue_cap = hf__room_for(w);
     int64_t sent_us = hf__local_us();
-    rc = ask(w, &ev, row, known, until, &out, &err);
+    rc = request(w, &ev, row, known, until, &out, &err);
     if (rc == HF_CONFLICT) {
-        plan_after_conflict(w, row, sent_us);
+        hf__plan_after_conflict(w, row, sent_us);
         return try_only ? give_up(w, HF_BUSY) : 0;
     }
     if (rc) return store_failed(w, rc, &err);
@@ -413,14 +327,14 @@ static int advance(struct hf_wait *w, hf_row *row)
         return try_only ? give_up(w, HF_LOST) : 0;
     case HF_ANS_QUEUED:
         w->asked = 1;
-        plan_next_look(w, row, out.place);
+        hf__plan_next_look(w, row, out.place);
         return 0;
     case HF_ANS_DONE: return event_done(w, row);
     case HF_ANS_RECURSIVE: return give_up(w, HF_RECURSIVE);
     default: break;
     }
     if (try_only) return give_up(w, HF_BUSY);
-    plan_outside(w, out.answer);
+    hf__plan_outside(w, out.answer);
     pthread_mutex_lock(&h->mu);
     w->queued = 0;
     pthread_mutex_unlock(&h->mu);
@@ -535,7 +449,7 @@ static void drive_by_bell(hf *h, struct hf_wait *w)
         pthread_mutex_unlock(&h->mu);
         int deaf = d->listen(h->port.st, bell, NULL, 0, &ear, NULL);
         over = hf__advance(w);
-        if (!over && deaf) hf__pause(poll_us(h));
+        if (!over && deaf) hf__pause(hf__poll_us(h));
         if (!over && !deaf)
             d->watch(h->port.st, bell, &ear, hf__min64(w->deadline_us, w->look_at_us), NULL);
         pthread_mutex_lock(&h->mu);

@@ -107,6 +107,31 @@ static json_t *party_json(const hf_party *p)
     return NULL;
 }
 
+char *hf__waiter_json(const hf_party *p, size_t *ret_since)
+{
+    /* In a text the quotes would be escaped. */
+    static const char mark[] = "\"since_us\":1111111111111111", digits[] = "1111111111111111";
+    hf_party waits = *p;
+    waits.token = 0;
+    waits.expires_us = 0;
+    waits.flags &= HF_PARTY_DETACHED;
+    waits.since_us = INT64_C(1111111111111111);
+    json_t *j = party_json(&waits);
+    char *text = j ? hf__json_text(j) : NULL;
+    json_decref(j);
+    if (!text) return NULL;
+    char *at = strstr(text, mark) + strlen(mark);
+    memmove(at - strlen(digits), at, strlen(at) + 1);
+    *ret_since = (size_t)(at - text) - strlen(digits);
+    return text;
+}
+
+int hf__is_last(const hf_row *row, const hf_party *p)
+{
+    uint32_t n = row->n_holders + row->n_queue;
+    return row->n_queue && !memcmp(row->party[n - 1].id, p->id, sizeof p->id);
+}
+
 /* The parties as a JSON array, to be freed; NULL: out of memory. */
 static char *parties_json(const hf_party *p, uint32_t n)
 {
@@ -247,7 +272,13 @@ int hf__flatten_head(const hf_row *row, struct hf__flat *flat, const char **ret_
         put_text(flat, HF_COL_DONE_BY, row->done_by, row->done_by_len);
         put_text(flat, HF_COL_RESULT, row->result, row->result_len);
     }
-    if (row->n_holders) flatten_holder(&row->party[0], flat);
+    static const uint8_t nobody[16];
+    if (row->n_holders) {
+        flatten_holder(&row->party[0], flat);
+    } else if (memcmp(row->last_id, nobody, sizeof nobody)) {
+        hf__put_id(flat->request, row->last_id);
+        put_text(flat, HF_COL_REQUEST, flat->request, 32);
+    }
     *ret_why = "an owner, a note or a result is not UTF-8";
     if (row->n_holders && !row->party[0].owner_len) {
         *ret_why = "a holder without a name looks like none";
@@ -351,6 +382,9 @@ int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **re
     if (!*ret_why && flat->len[HF_COL_OWNER]) {
         *ret_why = unflatten_holder(flat, &row->party[0]);
         row->n_holders = 1;
+    } else if (!*ret_why &&
+               !hf__read_id(flat->text[HF_COL_REQUEST], flat->len[HF_COL_REQUEST], row->last_id)) {
+        memset(row->last_id, 0, sizeof row->last_id); /* freed by hand, say */
     }
     return *ret_why ? HF_CORRUPT : 0;
 }

@@ -66,6 +66,12 @@ int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why
 int hf__flatten_head(const hf_row *row, struct hf__flat *ret, const char **ret_why);
 int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **ret_why);
 
+/* A party as it stands in the queue's JSON, to be freed, but for the digits of its since_us, which
+   belong at *ret_since. NULL: out of memory, or a text that isn't UTF-8. */
+char *hf__waiter_json(const hf_party *p, size_t *ret_since);
+/* Does it stand at the end of the line? */
+int hf__is_last(const hf_row *row, const hf_party *p);
+
 /* The numbers of a party in a list, beside `request`, `owner` and `note`; one that is 0 is left
    out. */
 enum { HF_PARTY_NUMBERS = 10 };

@@ -10,11 +10,14 @@
 const char *hf__op_name(enum hf__op op)
 {
     static const char *const names[HF__OPS] = {
-        [HF__OP_GET] = "get",         [HF__OP_SWAP] = "swap",   [HF__OP_TAKE] = "take",
-        [HF__OP_SCAN] = "scan",       [HF__OP_SYNC] = "sync",   [HF__OP_ENTER] = "enter",
-        [HF__OP_SESSION] = "session", [HF__OP_ALIVE] = "alive", [HF__OP_LEASE] = "lease",
-        [HF__OP_KEEP] = "keep",       [HF__OP_LEFT] = "left",   [HF__OP_END] = "end",
-        [HF__OP_LISTEN] = "listen",   [HF__OP_WATCH] = "watch", [HF__OP_INTERRUPT] = "interrupt",
+        [HF__OP_GET] = "get",         [HF__OP_SWAP] = "swap",
+        [HF__OP_TAKE] = "take",       [HF__OP_JOIN] = "join",
+        [HF__OP_SCAN] = "scan",       [HF__OP_SYNC] = "sync",
+        [HF__OP_ENTER] = "enter",     [HF__OP_SESSION] = "session",
+        [HF__OP_ALIVE] = "alive",     [HF__OP_LEASE] = "lease",
+        [HF__OP_KEEP] = "keep",       [HF__OP_LEFT] = "left",
+        [HF__OP_END] = "end",         [HF__OP_LISTEN] = "listen",
+        [HF__OP_WATCH] = "watch",     [HF__OP_INTERRUPT] = "interrupt",
         [HF__OP_INSPECT] = "inspect", [HF__OP_CLOSE] = "close",
     };
     return names[op];
@@ -33,6 +36,17 @@ static void give_clock(const struct hf__wrap *w, int64_t *ret_clock_us)
     if (w->give_clock) *ret_clock_us = w->base->now(w->st);
 }
 
+/* The answer of a call that shows a row, which its caller mayn't be to see. */
+static int shown(struct hf__wrap *w, struct hf__call *c, int rc, hf_row *unseen,
+                 int64_t *ret_clock_us, hf_error *err)
+{
+    if (rc && rc != HF_CONFLICT) c->row = NULL;
+    give_clock(w, ret_clock_us);
+    rc = w->after(w, c, rc, err);
+    hf_row_clear(unseen);
+    return rc;
+}
+
 static int wr_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
 {
@@ -44,11 +58,7 @@ static int wr_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     hf_row_init(&unseen);
     c.row = c.lose ? &unseen : row;
     rc = w->base->get(w->st, key, c.lose ? &unseen : row, ret_clock_us, err);
-    if (rc) c.row = NULL;
-    give_clock(w, ret_clock_us);
-    rc = w->after(w, &c, rc, err);
-    hf_row_clear(&unseen);
-    return rc;
+    return shown(w, &c, rc, &unseen, ret_clock_us, err);
 }
 
 static int wr_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
@@ -77,11 +87,21 @@ static int wr_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     hf_row_init(&unseen);
     c.row = c.lose ? &unseen : cur;
     rc = w->base->take(w->st, key, party, c.lose ? &unseen : cur, ret_clock_us, err);
-    if (rc && rc != HF_CONFLICT) c.row = NULL;
-    give_clock(w, ret_clock_us);
-    rc = w->after(w, &c, rc, err);
-    hf_row_clear(&unseen);
-    return rc;
+    return shown(w, &c, rc, &unseen, ret_clock_us, err);
+}
+
+static int wr_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_JOIN, key);
+    hf_row unseen;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    hf_row_init(&unseen);
+    c.row = c.lose ? &unseen : cur;
+    rc = w->base->join(w->st, key, party, cap, c.lose ? &unseen : cur, ret_clock_us, err);
+    return shown(w, &c, rc, &unseen, ret_clock_us, err);
 }
 
 static int wr_scan(hf_store *st, const char *prefix,
@@ -259,6 +279,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     w->shown.swap = wr_swap;
     /* What the store doesn't offer isn't offered. */
     if (base->take) w->shown.take = wr_take;
+    if (base->join) w->shown.join = wr_join;
     if (base->now) w->shown.now = wr_now;
     if (base->session) w->shown.session = wr_session;
     if (base->alive) w->shown.alive = wr_alive;

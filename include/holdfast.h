@@ -129,7 +129,8 @@ typedef struct hf_options {
     int64_t wait_ms;     /* how long to wait: 0 tries once, HF_FOREVER (the default) has no limit */
     int64_t lease_ms;    /* 0: the store's own (see hf_open); else 100 to 86,400,000 */
     int64_t max_hold_ms; /* 0: none; else the hold is over (lost) after so long, renewed or not; the
-                            key is free once the holder has released it (or its lease ran out) */
+                            key is free once the holder has released it (or its lease ran out,
+                            which it does on etcd: only when this process has ended) */
     int64_t at_least_ms; /* 0: none; else hf_release keeps the key taken until so long after the
                             grant */
     enum hf_mode mode;
@@ -162,9 +163,9 @@ HF_API void hf_close(hf *store);
 
 /*
  * Acquires `key`, waiting in the store's queue (FIFO) for up to wait_ms. On HF_OK the lock is the
- * caller's to release. BUSY: wait_ms is 0 and somebody else holds it. TIMEOUT: wait_ms passed.
- * RECURSIVE: this thread (through this handle), or the owner given in the options, holds it
- * already; asked with a request_id, that is the same grant again.
+ * caller's to release. BUSY: wait_ms is 0 and somebody else holds it, or waits for it. TIMEOUT:
+ * wait_ms passed. RECURSIVE: this thread (through this handle), or the owner given in the options,
+ * holds it already; asked with a request_id, that is the same grant again.
  * UNKNOWN: the store didn't answer and may have granted; the grant then ends by itself.
  */
 HF_API HF_MUST_USE int hf_acquire(hf *store, const char *key, const hf_options *options,

@@ -69,6 +69,7 @@ typedef struct hf_row {
     uint32_t cap; /* room in party[] */
     uint16_t result_len;
     uint8_t done_by_len;
+    uint8_t last_id[16]; /* valid when nobody holds: whose grant ended last; 0: not known */
     hf_party *party;
     char done_by[HF_OWNER_CAP]; /* owner that finished the event; valid when done_us */
     char result[HF_RESULT_CAP]; /* valid when done_us */
@@ -87,14 +88,24 @@ HF_API int hf_row_check(const hf_row *row, const char **ret_why);
 HF_API uint64_t hf_rev_next(uint64_t previous, int64_t clock_us);
 /* The earliest expires_us among the holders that aren't unclaimed; 0: none of them ends by time. */
 HF_API int64_t hf_row_end(const hf_row *row);
-/* Are two rows the same in every field (but for HF_PARTY_DEAD)? */
+/* Are two rows the same in every field (but for HF_PARTY_DEAD, and last_id, which a store may
+   forget if it has no replies to lose)? */
 HF_API int hf_row_equal(const hf_row *a, const hf_row *b);
 
 /*
  * The row of a `take`: grants *party on `row` (absent, or free with an empty queue; else returns
  * HF_CONFLICT and changes nothing), at the store's clock. For drivers that hold the row in hand.
+ * HF_CONFLICT, too, if its own grant ended last: then this request was sent twice, for no reply
+ * came, and what lands now is no longer waited for by anybody.
  */
 HF_API int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us);
+
+/*
+ * The row of a `join`: *party at the end of the line of `row`, in which somebody stands already
+ * while somebody holds, and fewer than `cap`; it is nowhere in the row. Else HF_CONFLICT, and
+ * nothing is changed; or HF_NOMEM.
+ */
+HF_API int hf_row_join(hf_row *row, const hf_party *party, uint32_t cap, int64_t clock_us);
 
 /* ---- the store ---- */
 
@@ -105,6 +116,7 @@ typedef struct hf_rowkey {
     uint64_t *hint; /* a word of the caller's for this key and store, 0 at first, in which a driver
                        may remember where the key is; NULL: none. A guess, to be checked. */
     const uint8_t *who; /* for listen: the id of the request that waits for it; NULL: not known */
+    int in_line;        /* for listen: `who` stands in the row's line */
 } hf_rowkey;
 HF_API uint64_t hf_key_hash(const char *text, size_t len);
 /* A key of its text (borrowed), or INVALID. `err` says why. */
@@ -198,6 +210,13 @@ typedef struct hf_driver {
     int (*take)(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);
 
+    /* Optional. One round trip: hf_row_join inside the store, whatever the rev is; who is far away
+       gets in line by it behind those who write more often than his request takes. What may land
+       late finds itself in the row, or gets one claim more. 0: *cur is the row stored; HF_CONFLICT:
+       *cur is the current row. Nobody needs to be told. */
+    int (*join)(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+
     /* Given with HF_CAN_INSTANT: the store's clock now, exactly. Never goes back. */
     int64_t (*now)(hf_store *st);
 
@@ -231,9 +250,10 @@ typedef struct hf_driver {
      * (CLOCK_BOOTTIME) is reached. Early is fine; sleeping through a change is not, but the core
      * polls anyway. Stores with HF_CAN_BELLS: the bell `bell` (0 to 255) of this handle's session,
      * keys are NULL. Others: any change of one of the keys (HF_CAN_LEASES: or the death of a
-     * session that its row names); called by one thread at a time, of the handle's own or of its
-     * caller's, who may have signals: EINTR isn't the end of it. watch returns how many requests it
-     * has made meanwhile, of its own.
+     * session that its row names); but who stands in line needs to be told only of writes that
+     * change the holders and leave it one of them, or the first in line. Called by one thread at a
+     * time, of the handle's own or of its caller's, who may have signals: EINTR isn't the end of
+     * it. watch returns how many requests it has made meanwhile, of its own.
      */
     int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);
@@ -313,7 +333,7 @@ typedef struct hf_driver {
 /* Fills *err (if not NULL) and returns `code`. The format's result: "file: swap 'k': no space". */
 HF_API int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
 #if defined(__GNUC__)
-    __attribute__((format(printf, 4, 5)))
+    __attribute__((cold, format(printf, 4, 5)))
 #endif
     ;
 

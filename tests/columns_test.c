@@ -266,6 +266,37 @@ static void unknown_options_are_named(void **state)
     }
 }
 
+/* Of a free row they say whose grant ended last; what a person has written there is no damage. */
+static void a_free_row_names_its_last_holder(void **state)
+{
+    (void)state;
+    static const char *const unknown[] = {"", "by hand", "00112233445566778899aabbccddeefg"};
+    static const uint8_t none[16];
+    struct hf__flat flat = held();
+    const char *why = NULL;
+    hf_row row;
+    hf_row_init(&row);
+    set(&flat, HF_COL_OWNER, "");
+    flat.n[HF_COL_GRANT] = flat.n[HF_COL_EXPIRES] = 0;
+    assert_int_equal(hf__unflatten(&flat, &row, &why), 0);
+    assert_int_equal(row.last_id[0], 0x00);
+    assert_int_equal(row.last_id[15], 0xff);
+    struct hf__flat again;
+    assert_int_equal(hf__flatten(&row, &again, &why), 0);
+    assert_int_equal(again.len[HF_COL_REQUEST], 32);
+    assert_memory_equal(again.text[HF_COL_REQUEST], ID, 32);
+    hf__flat_free(&again);
+    for (size_t i = 0; i < COUNT(unknown); i++) {
+        set(&flat, HF_COL_REQUEST, unknown[i]);
+        assert_int_equal(hf__unflatten(&flat, &row, &why), 0);
+        assert_memory_equal(row.last_id, none, sizeof none);
+        assert_int_equal(hf__flatten(&row, &again, &why), 0);
+        assert_int_equal(again.len[HF_COL_REQUEST], 0);
+        hf__flat_free(&again);
+    }
+    hf_row_clear(&row);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -273,6 +304,7 @@ int main(void)
         cmocka_unit_test(texts_that_do_not_fit_are_damage),
         cmocka_unit_test(lists_that_are_none_are_damage),
         cmocka_unit_test(only_utf8_is_stored),
+        cmocka_unit_test(a_free_row_names_its_last_holder),
         cmocka_unit_test(names_are_quoted),
         cmocka_unit_test(unknown_options_are_named),
     };

@@ -9,6 +9,7 @@
  *   CHANGES  the row that is shown, or stored, is another one
  */
 #include "conform.h"
+#include "conform_free.h"
 #include "conform_key.h"
 #include "drivers.h"
 #include "test.h"
@@ -87,7 +88,7 @@ static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
 {
     int lie = lie_now(key->text);
     tell_clock(st, clock);
-    if (!lie) return base->swap(st, key, seen, row, cur, clock, err);
+    if (!lie) return free_swap(base, st, key, seen, row, cur, clock, err);
     if (way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: swap: denied");
     if (way == FORGETS) return 0;
     hf_row other;
@@ -108,9 +109,32 @@ static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
 {
     int lie = lie_now(key->text);
     if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: take: denied");
-    int rc = base->take(st, key, party, cur, clock, err);
+    int rc = free_take(base, st, key, party, cur, clock, err);
     if (lie && way == TURNS) return rc ? 0 : HF_CONFLICT;
     if (lie && way == FORGETS) cur->n_holders = 0;
+    if (lie && way == CHANGES) change(cur);
+    return rc;
+}
+
+/* By two calls, for nobody else is there. */
+static int base_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                     hf_row *cur, int64_t *clock, hf_error *err)
+{
+    int rc = base->get(st, key, cur, clock, err);
+    if (rc) return rc;
+    uint64_t seen = cur->rev;
+    rc = hf_row_join(cur, party, cap, base->now(st));
+    return rc ? rc : base->swap(st, key, seen, cur, NULL, clock, err);
+}
+
+static int li_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                   hf_row *cur, int64_t *clock, hf_error *err)
+{
+    int lie = lie_now(key->text);
+    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: join: denied");
+    int rc = base_join(st, key, party, cap, cur, clock, err);
+    if (lie && way == TURNS) return rc ? 0 : HF_CONFLICT;
+    if (lie && way == FORGETS) cur->n_queue = 0;
     if (lie && way == CHANGES) change(cur);
     return rc;
 }
@@ -210,6 +234,7 @@ static int examine(enum way how, int call, int among_racers)
     at = call;
     racing = among_racers;
     lies = promises = broken = 0;
+    no_free_row();
     int n = hf__conform(&liar, &url, say, NULL);
     way = HONEST;
     assert_int_equal(n, broken);
@@ -223,6 +248,7 @@ static void make(int bells)
     liar.get = li_get;
     liar.swap = li_swap;
     liar.take = li_take;
+    liar.join = li_join;
     liar.scan = li_scan;
     liar.now = li_now;
     liar.session = li_session;

@@ -62,6 +62,17 @@ static int take(void)
     return rc;
 }
 
+static int join(void)
+{
+    hf_party one_more = me;
+    hf_row row;
+    hf_row_init(&row);
+    one_more.id[1] = 9;
+    int rc = driver->join(st, &key, &one_more, 9, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    return rc;
+}
+
 static int insert(void) { return write_to(st, 0, 3); }
 static int update(void) { return write_to(st, before.rev ? before.rev : 77, 3); }
 static int erase(void) { return write_to(st, before.rev, -1); }
@@ -155,6 +166,8 @@ const struct op ops[] = {{"get", get, 1, 0, 0},
                          {"get what isn't there", get, 0, 0, 0},
                          {"take", take, 0, 0, 1},
                          {"take what is held", take, 1, HF_CONFLICT, 1},
+                         {"join", join, 1, 0, 1},
+                         {"join what isn't there", join, 0, HF_CONFLICT, 1},
                          {"insert", insert, 0, 0, 1},
                          {"update", update, 1, 0, 1},
                          {"update what isn't there", update, 0, HF_CONFLICT, 1},
@@ -171,7 +184,8 @@ const size_t ops_n = COUNT(ops);
 
 int ops_has(const struct op *op)
 {
-    return !((op->run == take && !driver->take) || (op->run == sync_it && !driver->sync) ||
+    return !((op->run == take && !driver->take) || (op->run == join && !driver->join) ||
+             (op->run == sync_it && !driver->sync) ||
              ((op->run == enter || op->run == enter_where) && !driver->enter) ||
              (op->run == hear && !driver->listen) || (op->run == lease && !driver->lease_make) ||
              (op->run == inspect && !driver->inspect));

@@ -6,12 +6,12 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define URL  "postgres://u@HOST/db?sslmode=disable&gssencmode=disable"
 #define NOW  "1769860800000017"
 #define GET  "SELECT 0, "
 #define TAKE "UNION ALL"
+#define JOIN "strpos("
 #define SCAN "ORDER BY"
 
 static hf_row row, cur;
@@ -22,6 +22,12 @@ static int take(hf_store *st)
 {
     hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
     return pg->take(st, &key, &p, &cur, &clock_us, &err);
+}
+
+static int join(hf_store *st)
+{
+    hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
+    return pg->join(st, &key, &p, 9, &cur, &clock_us, &err);
 }
 
 static int swap(hf_store *st, uint64_t seen)
@@ -43,19 +49,6 @@ static int list(hf_store *st, const char *prefix)
 {
     seen_rows = 0;
     return pg->scan(st, prefix, see, &seen_rows, &clock_us, &err);
-}
-
-static int listen_to(hf_store *st, hf_ear *ret)
-{
-    const hf_rowkey *keys[] = {&key};
-    return pg->listen(st, 0, keys, 1, ret, &err);
-}
-
-static int64_t in_ms(int64_t ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000 + ms * 1000;
 }
 
 #define ARE(...) \
@@ -307,175 +300,33 @@ static void listings(void **state)
     pg->close(st);
 }
 
-static void who_waits(void **state)
+#define WAITS(id) "[{\"request\":\"" id "\",\"owner\":\"o\",\"note\":\"\",\"since_us\":5}]"
+
+/* A place in line is one that the row shows, at the end; a refusal shows what is there. */
+static void a_place_in_line(void **state)
 {
     (void)state;
-    char ours[30];
-    hf_ear ear;
     hf_store *st = pg_opened(URL);
-    snprintf(ours, sizeof ours, "%llu", (unsigned long long)key.hash);
-    ARE({"LISTEN", "1", 0});
-    said(listen_to(st, &ear), 0, NULL);
-    said(pg->watch(st, 0, &ear, in_ms(0), &err), 0, NULL);
-    pg->interrupt(st, 0);
-    said(pg->watch(st, 0, &ear, in_ms(60000), &err), 0, NULL);
-    /* The server goes while somebody waits, and while nobody does. */
-    pg_cuts();
-    said(pg->watch(st, 0, &ear, in_ms(60000), &err), HF_UNAVAILABLE, "the connection broke");
-    said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
+    ARE({JOIN, pg_row_but("1|" NOW, "queue", WAITS("01000000000000000000000000000000")), 0});
+    said(join(st), 0, NULL);
+    assert_true(cur.n_queue == 1 && clock_us == INT64_C(1769860800000017));
+    ARE({JOIN, pg_row_but("1|" NOW, "queue", WAITS("02000000000000000000000000000000")), 0});
+    said(join(st), HF_UNKNOWN, "join 'k': not an answer to that");
+    ARE({JOIN, pg_row_but("1|" NOW, "", NULL), 0});
+    said(join(st), HF_UNKNOWN, "join 'k': not an answer to that");
+    ARE({JOIN, pg_row_but("0|" NOW, "rev", "6"), 0});
+    said(join(st), HF_CONFLICT, NULL);
+    assert_int_equal(cur.rev, 6);
+    ARE({JOIN, pg_row_but("0|" NOW, "", NULL), 0});
+    said(join(st), HF_CONFLICT, NULL);
+    assert_int_equal(cur.rev, 0);
+    ARE({JOIN, pg_row_but("0|" NOW, "format", "2"), 0});
+    said(join(st), HF_CORRUPT, "damaged");
+    ARE({JOIN, "!53100 disk full", 0});
+    said(join(st), HF_FULL, "disk full");
+    ARE({JOIN, ".", 0});
+    said(join(st), HF_UNKNOWN, NULL);
     pg->close(st);
-    /* Not the word for another key, but for this one. */
-    st = pg_opened(URL);
-    ARE({"LISTEN", "1", 0});
-    said(listen_to(st, &ear), 0, NULL);
-    pg_notifies("12345");
-    said(pg->watch(st, 0, &ear, in_ms(50), &err), 0, NULL);
-    pg_notifies(ours);
-    assert_int_equal(pg->watch(st, 0, &ear, in_ms(60000), &err), 1);
-    /* Cut off behind its back, it listens anew. */
-    pg_cuts();
-    do said(listen_to(st, &ear), 0, NULL);
-    while (pg_asked("LISTEN") < 2);
-    pg->close(st);
-    static const struct {
-        const char *part, *told, *says;
-        int code;
-    } cases[] = {{"LISTEN", "!42501 permission denied", "permission", HF_DENIED},
-                 {"connect", "!57P03 starting up", "starting up", HF_UNAVAILABLE},
-                 {"pg_is_in_recovery", "f|off|78|150000", "a pooler", HF_UNAVAILABLE}};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        st = pg_opened(URL);
-        ARE({cases[i].part, cases[i].told, 0});
-        said(listen_to(st, &ear), cases[i].code, cases[i].says);
-        said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
-        pg->close(st);
-    }
-}
-
-/* ---- what a word says, which anybody may have sent ---- */
-
-#define ME      "0000000000000000000000000000000a"
-#define ANOTHER "0000000000000000000000000000000b"
-static const uint8_t me[16] = {[15] = 10}, other[16] = {[15] = 11};
-
-static hf_ear heard;
-
-/* Sends "KEY BEHIND" and watches: how many requests that makes. */
-static int after_word(hf_store *st, const char *behind, int64_t ms)
-{
-    char word[200];
-    snprintf(word, sizeof word, "%llu%s", (unsigned long long)key.hash, behind);
-    said(listen_to(st, &heard), 0, NULL);
-    pg_notifies(word);
-    return pg->watch(st, 0, &heard, in_ms(ms), &err);
-}
-
-static hf_store *listens(const uint8_t *who, const char *there)
-{
-    hf_store *st = pg_opened(URL);
-    ARE({"LISTEN", "1", 0}, {GET, there, 0});
-    key.who = who;
-    said(listen_to(st, &heard), 0, NULL);
-    return st;
-}
-
-#define TELLS(REV) assert_int_equal(pg->told(st, &key, &cur), 1), assert_int_equal(cur.rev, REV)
-
-/* The word that names who waits makes it read, and says what is read then: not that it holds. */
-static void a_word_is_not_believed(void **state)
-{
-    (void)state;
-    static const char *const read[] = {"",
-                                       " " ME " 1769860800000000",
-                                       " " ANOTHER,
-                                       " " ANOTHER " ",
-                                       " " ANOTHER " x",
-                                       " " ANOTHER " 1x",
-                                       " " ANOTHER " -1",
-                                       " " ANOTHER " 9223372036854775808",
-                                       " " ANOTHER "0 1",
-                                       " 000000000000000000000000000000xb 1",
-                                       "  " ANOTHER " 1"};
-    const char *there = pg_row_but("0|" NOW, "rev", "7");
-    hf_store *st = listens(me, there);
-    for (size_t i = 0; i < COUNT(read); i++) {
-        assert_int_equal(after_word(st, read[i], 60000), 1);
-        TELLS(7);
-        assert_memory_not_equal(cur.party[0].id, me, 16);
-    }
-    pg->close(st);
-    /* There is none, or it can't be read: nothing is said. */
-    const char *const none[] = {pg_row_but("0|" NOW, "", NULL), "!42P01 no such table",
-                                "!57P01 going down", pg_row_but("0|" NOW, "format", "2"), "."};
-    for (size_t i = 0; i < COUNT(none); i++) {
-        st = listens(me, none[i]);
-        int asked = after_word(st, " " ME " 1", 60000);
-        assert_int_equal(asked, *none[i] == '.' ? HF_UNAVAILABLE : 1);
-        assert_int_equal(pg->told(st, &key, &cur), 0);
-        pg->close(st);
-    }
-    key.who = NULL;
-}
-
-/* One that names another is for the others, who needn't read. */
-static void another_is_named(void **state)
-{
-    (void)state;
-    hf_store *st = listens(me, pg_row_but("0|" NOW, "rev", "7"));
-    assert_int_equal(after_word(st, " " ANOTHER " 1769860800000000", 60000), 0);
-    TELLS(0);
-    assert_int_equal(cur.n_holders, 1);
-    assert_int_equal(cur.party[0].expires_us, INT64_C(1769860800000000));
-    assert_memory_equal(cur.party[0].id, other, 16);
-    assert_int_equal(pg_asked(GET), 0);
-    /* Whom it named has come to wait: it mustn't be taken at that word. */
-    key.who = other;
-    said(listen_to(st, &heard), 0, NULL);
-    assert_int_equal(pg->told(st, &key, &cur), 0);
-    assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
-    TELLS(7);
-    /* What was read for it stays until it has been seen, whoever says then that another has it. */
-    assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
-    assert_int_equal(after_word(st, " " ME " 1", 60000), 1);
-    TELLS(7);
-    assert_int_equal(after_word(st, " " ME " 1", 60000), 0);
-    TELLS(0);
-    /* Nor does it go by what was said before it came back. */
-    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
-    said(listen_to(st, &heard), 0, NULL);
-    assert_int_equal(pg->told(st, &key, &cur), 0);
-    /* It waits no longer. What is said to it is read for it all the same, others' words aren't. */
-    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
-    char word[100];
-    snprintf(word, sizeof word, "%llu " ANOTHER " 1", (unsigned long long)key.hash);
-    pg_notifies(word);
-    int asked = 0;
-    while (!asked) asked = pg->watch(st, 0, &heard, in_ms(20), &err);
-    assert_int_equal(asked, 1);
-    *strchr(word, ' ') = 0;
-    pg_notifies(word);
-    while (pg->told(st, &key, &cur)) said(pg->watch(st, 0, &heard, in_ms(20), &err), 0, NULL);
-    pg->close(st);
-    key.who = NULL;
-}
-
-/* However many make it read what nobody here waits for: it comes back when it is time. */
-static void a_flood_of_words(void **state)
-{
-    (void)state;
-    char word[100], flood[2000];
-    snprintf(word, sizeof word, "%llu " ME " 1", (unsigned long long)key.hash);
-    snprintf(flood, sizeof flood, "@%s@%s", word, pg_row_but("0|" NOW, "rev", "7"));
-    hf_store *st = listens(me, flood);
-    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
-    pg_notifies(word);
-    int asked = 0;
-    while (!asked) asked = pg->watch(st, 0, &heard, in_ms(20), &err);
-    assert_true(asked > 0);
-    pg->interrupt(st, 0);
-    assert_true(pg->watch(st, 0, &heard, in_ms(3600000), &err) >= 0);
-    pg->close(st);
-    key.who = NULL;
 }
 
 static void guards(void **state)
@@ -585,10 +436,7 @@ int main(void)
         cmocka_unit_test(rows_that_are_damaged),
         cmocka_unit_test(a_stale_refusal_is_read_again),
         cmocka_unit_test(listings),
-        cmocka_unit_test(who_waits),
-        cmocka_unit_test(a_word_is_not_believed),
-        cmocka_unit_test(another_is_named),
-        cmocka_unit_test(a_flood_of_words),
+        cmocka_unit_test(a_place_in_line),
         cmocka_unit_test(guards),
         cmocka_unit_test(settings),
         cmocka_unit_test(who_doesnt_read_is_left),

@@ -39,6 +39,16 @@ static int takes(hf_store *st)
     return rc;
 }
 
+static int joins(hf_store *st)
+{
+    hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
+    hf_row row;
+    hf_row_init(&row);
+    int rc = redis->join(st, &key, &p, 9, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    return rc;
+}
+
 static int swaps(hf_store *st, int shows)
 {
     hf_row cur;
@@ -223,6 +233,7 @@ static void damaged_rows_are_told(void **state)
         said(swaps(st, 0), HF_CONFLICT, NULL);
         said(swaps(st, 1), code ? code : HF_CONFLICT, cases[i].text);
         said(takes(st), code ? code : HF_CONFLICT, cases[i].text);
+        said(joins(st), code ? code : HF_CONFLICT, cases[i].text);
     }
     assert_int_equal(clock_us, INT64_C(1769860800) * 1000000 + 17);
     is("*4\r\n:0\r\n" CLOCK ":0\r\n*0\r\n", 0);
@@ -289,6 +300,30 @@ static void grants_are_told(void **state)
     redis->close(st);
 }
 
+#define WAITS(id) "[{\"request\":\"" id "\",\"owner\":\"o\",\"note\":\"\",\"since_us\":5}]"
+
+/* A place in line is one that the row shows, at the end. */
+static void places_are_told(void **state)
+{
+    (void)state;
+    hf_store *st = resp_opened("redis://HOST");
+    is(resp_row_but(1, "queue", WAITS("01000000000000000000000000000000")), 0);
+    said(joins(st), 0, NULL);
+    is(resp_row_but(1, "queue", WAITS("02000000000000000000000000000000")), 0);
+    said(joins(st), HF_UNKNOWN, "join 'k': not an answer to that");
+    is(resp_row_but(1, "queue", "[]"), 0);
+    said(joins(st), HF_UNKNOWN, "join 'k': not an answer to that");
+    is("*4\r\n:1\r\n" CLOCK ":0\r\n*0\r\n", 0);
+    said(joins(st), HF_CORRUPT, "join 'k': not an answer to that");
+    is("*2\r\n:1\r\n" CLOCK, 0);
+    said(joins(st), HF_CORRUPT, "join 'k': not an answer to that");
+    is("-OOM command not allowed\r\n", 0);
+    said(joins(st), HF_FULL, "join 'k': OOM");
+    is(NULL, 1);
+    said(joins(st), HF_UNKNOWN, "join 'k'");
+    redis->close(st);
+}
+
 /* ---- what is more than an answer ---- */
 
 /* Else the second would be the answer to what is asked next, of another key perhaps. */
@@ -348,6 +383,7 @@ int main(void)
         cmocka_unit_test(what_is_said_unasked_answers_nothing),
         cmocka_unit_test(damaged_rows_are_told),
         cmocka_unit_test(grants_are_told),
+        cmocka_unit_test(places_are_told),
         cmocka_unit_test(an_answer_too_many_is_nobodys),
         cmocka_unit_test(a_script_that_is_forgotten_is_sent_whole),
     };

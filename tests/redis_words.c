@@ -225,6 +225,34 @@ static void the_doctor_says_what_he_is_told(void **state)
 #define TOLD(name)                "*3\r\n$9\r\nsubscribe\r\n$10\r\nholdfast:" name "\r\n:1\r\n"
 #define MESSAGE(what, name, text) "*3\r\n$7\r\n" what "\r\n$10\r\nholdfast:" name "\r\n" text
 
+#define AT    "holdfast:\t0123456789abcdef"
+#define AT_IT "*3\r\n$7\r\nmessage\r\n$26\r\n" AT "\r\n"
+
+/* Who stands in line isn't told on the key's channel, but at the address that the first half of its
+   id is, where each message says of which key it is. */
+static hf_store *heard_at_its_address(hf_row *row)
+{
+    static const uint8_t who[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 1};
+    static const struct resp_rule rules[] = {{"SUBSCRIBE",
+                                              AT_IT
+                                              "$1\r\nx\r\n" AT_IT ":7\r\n" AT_IT "$42\r\nx\n" ID
+                                              " 9 1 2 3\r\n" AT_IT "$42\r\nk\n" ID " 7 1 2 3\r\n"
+                                              "*3\r\n$9\r\nsubscribe\r\n$26\r\n" AT "\r\n:1\r\n",
+                                              0, 0}};
+    hf_rowkey in_line = key;
+    const hf_rowkey *keys[] = {&in_line};
+    hf_ear ear;
+    in_line.who = who;
+    in_line.in_line = 1;
+    hf_store *st = resp_opened("redis://HOST");
+    resp_are(rules, 1);
+    said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+    assert_int_equal(ear.heard[0], 2); /* the connection, and one message */
+    assert_true(redis->told(st, &key, row));
+    assert_true(row->token == 7 && row->n_holders == 1 && row->party[0].expires_us == 2);
+    return st;
+}
+
 static void what_is_heard_wakes(void **state)
 {
     (void)state;
@@ -271,6 +299,7 @@ static void what_is_heard_wakes(void **state)
     assert_true(redis->told(heard_of, &key, &row));
     assert_true(row.token == 7 && row.n_holders == 1 && row.party[0].expires_us == 2);
     redis->close(heard_of);
+    redis->close(heard_at_its_address(&row));
     for (size_t i = 0; i < COUNT(refused); i++) {
         hf_store *st = resp_opened("redis://HOST");
         const struct resp_rule no = {"SUBSCRIBE", refused[i], 0, 1};

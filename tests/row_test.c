@@ -198,6 +198,43 @@ static void revs_follow_the_clock_and_never_fall(void **state)
     assert_int_equal(hf_rev_next(1000, 7), 1001);
 }
 
+static void join_lets_in_behind_others(void **state)
+{
+    (void)state;
+    hf_row row, before;
+    hf_party p = party(3);
+    hf_row_init(&row);
+    hf_row_init(&before);
+    assert_int_equal(hf_row_join(&row, &p, 9, 5000), HF_CONFLICT);
+    row.rev = 5;
+    row.n_queue = 1;
+    row.party[0] = party(1);
+    assert_int_equal(hf_row_join(&row, &p, 9, 5000), HF_CONFLICT); /* nobody holds */
+    row.n_holders = 1;
+    row.n_queue = 0;
+    assert_int_equal(hf_row_join(&row, &p, 9, 5000), HF_CONFLICT); /* nobody waits */
+    row.n_queue = 1;
+    row.party[1] = party(2);
+    assert_int_equal(hf_row_copy(&before, &row), 0);
+    assert_int_equal(hf_row_join(&row, &p, 1, 5000), HF_CONFLICT); /* no place is left */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(hf_row_join(&row, &before.party[i], 9, 5000), HF_CONFLICT);
+    assert_true(hf_row_equal(&row, &before));
+    p.flags = HF_PARTY_DETACHED | HF_PARTY_UNCLAIMED;
+    p.token = 7;
+    p.expires_us = 8;
+    assert_int_equal(hf_row_join(&row, &p, 2, 5000), 0);
+    assert_true(row.rev == 5000 && row.n_holders == 1 && row.n_queue == 2);
+    assert_true(row.party[2].since_us == 5000 && !row.party[2].expires_us && !row.party[2].token);
+    assert_true(row.party[2].flags == HF_PARTY_DETACHED);
+    assert_memory_equal(row.party[2].id, p.id, sizeof p.id);
+    p = party(4);
+    assert_int_equal(hf_row_join(&row, &p, 3, 100), 0); /* the clock is behind the rev */
+    assert_int_equal(row.rev, 5001);
+    hf_row_clear(&row);
+    hf_row_clear(&before);
+}
+
 static void take_grants_what_is_free(void **state)
 {
     (void)state;
@@ -228,6 +265,54 @@ static void take_grants_what_is_free(void **state)
     assert_true(!row.party[0].session && row.party[0].flags == HF_PARTY_DETACHED);
     hf_row_clear(&row);
     hf_row_clear(&before);
+}
+
+/* Its grant ended in this way: then the same request again is one that came late. */
+static void comes_late(hf_row *row, struct hf_event end)
+{
+    hf_row free_row, before;
+    hf_party p = party(3), other = party(4);
+    hf_row_init(&free_row);
+    hf_row_init(&before);
+    end.now = (struct hf_time){9000, 9000};
+    hf__step(row, &end);
+    assert_true(!row->n_holders && !row->n_queue);
+    assert_int_equal(hf_row_copy(&free_row, row), 0);
+    assert_int_equal(hf_row_copy(&before, row), 0);
+    assert_int_equal(hf_row_take(&free_row, &p, 10000), HF_CONFLICT);
+    assert_true(hf_row_equal(&free_row, &before));
+    assert_int_equal(hf_row_take(&free_row, &other, 10000), 0);
+    hf_row_clear(row);
+    hf_row_clear(&free_row);
+    hf_row_clear(&before);
+}
+
+static void take_refuses_whose_grant_ended_last(void **state)
+{
+    (void)state;
+    hf_row row;
+    hf_party p = party(3);
+    p.lease_ms = 1;
+    hf_row_init(&row);
+    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    comes_late(&row, (struct hf_event){.kind = HF_EV_RELEASE, .token = row.token});
+    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    comes_late(&row, (struct hf_event){.kind = HF_EV_BREAK, .token = row.token});
+    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    comes_late(&row, (struct hf_event){.kind = HF_EV_PROMOTE}); /* its lease is over */
+    /* Given up while nobody knows whether it was granted. */
+    struct hf_event gives_up = {.kind = HF_EV_WITHDRAW, .maybe_done = 1};
+    memcpy(gives_up.id, p.id, sizeof p.id);
+    comes_late(&row, gives_up);
+    /* Who waited and went away hasn't held. */
+    assert_int_equal(hf_row_room(&row, 2), 0);
+    row.n_queue = 1;
+    row.party[0] = p;
+    row.rev = 5000;
+    gives_up.maybe_done = 0;
+    hf__step(&row, &gives_up);
+    assert_int_equal(hf_row_take(&row, &p, 10000), 0);
+    hf_row_clear(&row);
 }
 
 static void the_end_of_a_row_is_its_first(void **state)
@@ -297,7 +382,9 @@ int main(void)
         cmocka_unit_test(every_field_is_compared),
         cmocka_unit_test(what_is_illegal_is_found),
         cmocka_unit_test(revs_follow_the_clock_and_never_fall),
+        cmocka_unit_test(join_lets_in_behind_others),
         cmocka_unit_test(take_grants_what_is_free),
+        cmocka_unit_test(take_refuses_whose_grant_ended_last),
         cmocka_unit_test(the_end_of_a_row_is_its_first),
         cmocka_unit_test(content_needs_a_rev),
         cmocka_unit_test(what_may_be_pruned),

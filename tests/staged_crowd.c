@@ -95,10 +95,39 @@ static void who_got_in_line_late_is_listened_for(void **state)
     done();
 }
 
+/* Two hundred who wait ahead of it are dead, and the holder's time is over: each of them is handed
+   the key for as long as a claim may take. It waits for those ahead to notice that, but once, and
+   two seconds at most: half a second for each place, each time anew, would be hours. */
+static void the_dead_ahead_are_passed_over(void **state)
+{
+    (void)state;
+    enum { DEAD = 200 };
+    begin(SERVER);
+    stage_driver.queue_cap = DEAD + 1;
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    hf_row *row = stage_row("k");
+    assert_int_equal(hf_row_room(row, DEAD + 2), 0);
+    for (uint32_t i = 1; i <= DEAD; i++) {
+        hf_party_copy(&row->party[i], &row->party[0]);
+        memset(row->party[i].id, (int)i, sizeof row->party[i].id);
+        row->party[i].token = 0;
+        row->party[i].expires_us = 0;
+        row->party[i].claim_ms = 1;
+    }
+    row->n_queue = DEAD;
+    row->party[0].expires_us = 1;
+    row->rev++;
+    OK(stage_acquire(h, "k", 30000, 60000, 0, &lock));
+    OK(hf_release(lock, &stage_error));
+    IS(HF_LOST, hf_release(other, &stage_error));
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_got_in_line_late_is_listened_for),
+        cmocka_unit_test(the_dead_ahead_are_passed_over),
     };
     return TEST_MAIN(tests);
 }

@@ -61,6 +61,89 @@ static void what_came_before_it_listened_is_seen(void **state)
     done();
 }
 
+/* ---- how it is listened for ---- */
+
+static const uint8_t by_name[16] = "its caller's id";
+static int (*base_listen)(hf_store *, uint8_t, const hf_rowkey *const *, size_t, hf_ear *,
+                          hf_error *);
+static int (*base_watch)(hf_store *, uint8_t, const hf_ear *, int64_t, hf_error *);
+static int said_in_line, given_back, slept_elsewhere;
+static uint64_t slept_before;
+
+/* A store that tells nobody anything. The rival gives the key back just before somebody in line is
+   listened for: when any is, or the one with that id. */
+static const uint8_t *awaited;
+
+static int tells_nothing(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                         hf_ear *ret, hf_error *err)
+{
+    hf_ear ear;
+    said_in_line = n && keys[0]->in_line;
+    if (said_in_line && (!awaited || !memcmp(keys[0]->who, awaited, 16)) && !given_back++) {
+        the_rival_gives_it_back();
+        slept_before = stage_calls(S_WATCH);
+    }
+    *ret = (hf_ear){{1, 0}};
+    return base_listen(st, bell, keys, n, &ear, err);
+}
+
+static int sleeps(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_us, hf_error *err)
+{
+    hf_ear ear;
+    (void)from;
+    if (stage_row("k") && stage_row("k")->n_queue && !said_in_line) slept_elsewhere++;
+    int rc = base_listen(st, bell, NULL, 0, &ear, err);
+    return rc ? rc : base_watch(st, bell, &ear, until_us, err);
+}
+
+static void begin_untold(const uint8_t *who)
+{
+    begin_behind_a_rival(WATCHED);
+    base_listen = stage_driver.listen;
+    base_watch = stage_driver.watch;
+    stage_driver.listen = tells_nothing;
+    stage_driver.watch = sleeps;
+    awaited = who;
+    said_in_line = given_back = slept_elsewhere = 0;
+}
+
+static void ends_without_sleep(struct waiter *w)
+{
+    ends(w, HF_OK);
+    assert_int_equal(had_slept, slept_before);
+    assert_int_equal(slept_elsewhere, 0);
+    OK(hf_release(w->lock, &stage_error));
+    done();
+}
+
+/* Out of line, for the store was away; listened for as that, and then it gets into line: it says so
+   before it sleeps, and looks once more for what was told there before. */
+static void who_gets_into_line_is_listened_for_there(void **state)
+{
+    (void)state;
+    struct waiter w;
+    begin_untold(NULL);
+    stage_cue(S_TAKE, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
+    start(&w, "k", 60000, 0);
+    ends_without_sleep(&w);
+}
+
+/* One whose caller names it may be told elsewhere than those before it. */
+static void another_id_is_listened_for_anew(void **state)
+{
+    (void)state;
+    struct waiter first, named;
+    hf_options o = HF_OPTIONS_INIT;
+    begin_untold(by_name);
+    start(&first, "k", 60000, 0);
+    await_queue(1);
+    o.request_id = by_name;
+    ask_and(h, &named, "k", &o, told);
+    hf_wait_cancel(first.wait);
+    ends(&first, HF_CANCELED);
+    ends_without_sleep(&named);
+}
+
 /* It may stand in line, without having heard of it: asked again, that is where it stands. */
 static void asked_again_it_is_the_same_request(void **state)
 {
@@ -186,15 +269,57 @@ static void handed_late_it_claims_at_once(void **state)
     done();
 }
 
+/* ---- who hears of deaths ---- */
+
+/* Ahead of the one in line: a head who is dead, as who holds it is, and one who lives. */
+static void as_if_two_had_died(hf_row *row)
+{
+    if (!row->n_holders || row->n_queue != 1 || row->party[0].flags & HF_PARTY_UNCLAIMED) return;
+    assert_int_equal(hf_row_room(row, 4), 0);
+    for (uint32_t i = 3; i > 1; i--) hf_party_copy(&row->party[i], &row->party[1]);
+    row->n_queue = 3;
+    row->party[0].flags |= HF_PARTY_DEAD;
+    row->party[1].flags |= HF_PARTY_DEAD;
+    row->party[1].id[0] ^= 2;
+    row->party[1].session = UINT32_MAX;
+    row->party[2].id[0] ^= 1;
+}
+
+/* The one right behind the dead needn't have heard of it. */
+static void whoever_looks_helps_the_one_behind_the_dead(void **state)
+{
+    (void)state;
+    struct waiter w;
+    hf_lock *x;
+    begin_in_line(&w);
+    stage_forge(as_if_two_had_died);
+    OK(stage_acquire(rival, "x", 0, 60000, 0, &x)); /* something to hear of: it looks */
+    const hf_row *row = stage_row("k");
+    while (!(row->party[0].flags & HF_PARTY_UNCLAIMED)) hf__pause(1000);
+    stage_forge(NULL);
+    assert_true(row->n_holders == 1 && row->n_queue == 1);
+    assert_true(row->party[0].id[0] == (row->party[1].id[0] ^ 1));
+    OK(hf_break(rival, "k", row->party[0].token, &stage_error));
+    ends(&w, HF_OK);
+    IS(HF_LOST, hf_release(other, &stage_error));
+    other = NULL;
+    OK(hf_release(x, &stage_error));
+    OK(hf_release(w.lock, &stage_error));
+    done();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_came_before_it_listened_is_seen),
+        cmocka_unit_test(who_gets_into_line_is_listened_for_there),
+        cmocka_unit_test(another_id_is_listened_for_anew),
         cmocka_unit_test(asked_again_it_is_the_same_request),
         cmocka_unit_test(what_is_held_is_not_forgotten),
         cmocka_unit_test(handed_it_holds_with_what_it_waited_with),
         cmocka_unit_test(handed_with_a_session_of_no_use_it_asks_again),
         cmocka_unit_test(handed_late_it_claims_at_once),
+        cmocka_unit_test(whoever_looks_helps_the_one_behind_the_dead),
     };
     return TEST_MAIN(tests);
 }

@@ -19,7 +19,8 @@ export interface AcquireOptions {
     wait?: Time;
     /** Default: the store's own. Renewed in the background. */
     lease?: Time;
-    /** The hold is lost after so long, renewed or not. */
+    /** The hold is over, lost, after so long, renewed or not. The key is free for others once it is
+     *  given back, or its lease has ended; without a lease, and on `etcd:`, its process. */
     maxHold?: Time;
     /** The key stays taken until so long after the grant. */
     atLeast?: Time;
@@ -61,9 +62,12 @@ export class Lock {
     /** For how long the lock may be believed in; 0: lost or released; Infinity: no lease. On `mem:`
      *  and `file:` the store is asked. */
     readonly leftMs: number;
-    /** Aborts when the lock is lost (its reason is a LockLost), or with the options' signal. */
+    /** Aborts when the lock is lost (its reason is a LockLost), or with the options' signal. While
+     *  nothing is left of the lock it is aborted whenever it is read from the lock anew; one that
+     *  was kept hears of it when the event loop comes round. */
     readonly signal: AbortSignal;
-    /** Gives the key back, once; LockLost if it was no longer held. */
+    /** Gives the key back (closing its store has done so); LockLost if it was no longer held. A
+     *  second call does nothing more, and comes to the same. */
     release(): Promise<void>;
     renew(lease?: Time): Promise<void>;
     /** Asks the store; LockLost if it isn't held. */
@@ -144,7 +148,8 @@ export class Store {
     peek(key: string): Promise<Info>;
     /** Every key with the prefix. */
     list(prefix?: string, options?: { signal?: AbortSignal }): Showing;
-    /** Every key that is held or waited for, then each change. */
+    /** Every key that is held or waited for, then each change as it is noticed: of several at once
+     *  the last may be all that is seen. */
     watch(prefix?: string, options?: { signal?: AbortSignal }): Showing;
     /** Ends the grant with this token, for its holder too. */
     break(key: string, token: number): Promise<void>;
@@ -185,7 +190,7 @@ export class StoreUnavailable extends HoldfastError {}
 export class StoreFull extends HoldfastError {}
 /** DENIED */
 export class PermissionDenied extends HoldfastError {}
-/** INVALID */
+/** INVALID: an argument of a wrong value, or of a wrong type. */
 export class InvalidArgument extends HoldfastError {}
 /** RECURSIVE */
 export class RecursiveAcquire extends HoldfastError {}

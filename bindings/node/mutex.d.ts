@@ -3,7 +3,7 @@
 export type Releaser = () => void;
 
 export interface QueueOptions {
-    /** Higher ones are served first; within one, in order. */
+    /** Higher ones are served first; within one, in order. A store has none. */
     priority?: number;
     /** How long to wait: milliseconds, or '500ms', '10s', '5m', '2h', '1d'. Default: for ever. */
     wait?: number | string;
@@ -55,8 +55,10 @@ export class Semaphore implements SemaphoreInterface {
     cancel(): void;
 }
 
-export function withTimeout(mutex: MutexInterface, ms: number, error?: Error): MutexInterface;
-export function withTimeout(semaphore: SemaphoreInterface, ms: number,
+/** With an end to every wait; a wait that ends earlier has that end. */
+export function withTimeout(mutex: MutexInterface, ms: number | string,
+    error?: Error): MutexInterface;
+export function withTimeout(semaphore: SemaphoreInterface, ms: number | string,
     error?: Error): SemaphoreInterface;
 export function tryAcquire(mutex: MutexInterface, error?: Error): MutexInterface;
 export function tryAcquire(semaphore: SemaphoreInterface, error?: Error): SemaphoreInterface;
@@ -70,7 +72,7 @@ export interface Held {
     readonly key: string;
     /** Grows with every grant; with a store it is the fencing token. */
     readonly token: number;
-    /** Aborts when the lock is lost, or with the signal in the options. */
+    /** Aborts when the lock is lost (with a store), or with the signal in the options. */
     readonly signal: AbortSignal;
 }
 
@@ -107,7 +109,7 @@ export class KeyedMutex {
     /** By this very object, whatever other processes hold. */
     isLocked(key: string): boolean;
     release(key: string): Promise<void>;
-    /** Ends the waits for a key, or for all. */
+    /** Ends the waits for a key, or for all, but not those of waitForUnlock. */
     cancel(key?: string): void;
     /** How many keys are held or waited for here. */
     readonly size: number;

@@ -8,6 +8,7 @@
  */
 #include "ear.h"
 
+#include "addresses.h"
 #include "columns.h"
 #include "os.h"
 
@@ -26,8 +27,9 @@ enum ear_state { EAR_OFF, EAR_STARTING, EAR_HEARS };
 /* A key that is waited for, and to whom the last change that was heard of it gave it. */
 struct heard {
     uint64_t hash;
-    hf_party handed; /* token 0: to nobody */
-    uint64_t rang;   /* `heard`, as it was heard of last */
+    hf_party handed;              /* token 0: to nobody */
+    uint64_t rang;                /* `heard`, as it was heard of last */
+    char address[HF_ADDRESS + 1]; /* of who stands in line for it; "": nobody does */
 };
 
 struct hf__mg_ear {
@@ -146,6 +148,18 @@ static void read_handed(const bson_t *event, hf_party *ret)
     ret->token = (uint64_t)token;
 }
 
+/* Is who listens for a key to be told of this change of it? */
+static int concerns(const struct heard *k, const bson_t *event)
+{
+    bson_iter_t it, addresses;
+    if (!k->address[0] || !bson_iter_init(&it, event) ||
+        !bson_iter_find_descendant(&it, "updateDescription.updatedFields." HF_MG_ADDRESSES,
+                                   &addresses) ||
+        !BSON_ITER_HOLDS_UTF8(&addresses))
+        return 1; /* it isn't in line, or the row is gone, or was written by somebody else */
+    return strstr(bson_iter_utf8(&addresses, NULL), k->address) != NULL;
+}
+
 /* A change: of a key that somebody here waits for, or of something that isn't told. */
 static void hear(hf__mg_ear *ear, const bson_t *event)
 {
@@ -164,6 +178,7 @@ static void hear(hf__mg_ear *ear, const bson_t *event)
     for (size_t i = 0; i < ear->n_keys; i++)
         if (ear->key[i].hash == hash && known) {
             read_handed(event, &ear->key[i].handed);
+            if (!concerns(&ear->key[i], event)) continue;
             ear->key[i].rang = ear->heard + 1;
             matters = 1;
         }
@@ -219,9 +234,10 @@ static void *run(void *arg)
     if (!deaf) {
         mongoc_collection_t *rows =
             mongoc_client_get_collection(link.client, ear->how.db, ear->how.collection);
-        bson_t *only = BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
-                                FIELD("request"), FIELD("granted"), FIELD("acquired_us"),
-                                FIELD("expires_us"), FIELD("flags"), "}", "}", "]");
+        bson_t *only =
+            BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
+                     FIELD("request"), FIELD("granted"), FIELD("acquired_us"), FIELD("expires_us"),
+                     FIELD("flags"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
         bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(ear)));
         mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
         deaf = read_stream(ear, stream);
@@ -294,6 +310,8 @@ int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, h
         const struct heard *before = find(ear, &next, keys[i]->hash);
         if (before) key[i] = *before;
         key[i].hash = keys[i]->hash;
+        key[i].address[0] = 0;
+        if (keys[i]->in_line && keys[i]->who) hf__put_address(key[i].address, keys[i]->who);
     }
     free(ear->key);
     ear->key = key;

@@ -9,6 +9,8 @@
 #include <mongoc/mongoc.h>
 
 enum { HF_MG_NAME_CAP = 128, HF_MG_DUPLICATE_KEY = 11000 };
+/* The field that says whom of those in line the last write concerns, behind its rev. */
+#define HF_MG_ADDRESSES "addresses"
 
 /* How to connect. */
 struct hf__mg_how {

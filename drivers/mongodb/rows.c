@@ -4,6 +4,7 @@
  * The first holder has fields of its own, as on the stores that speak SQL (columns.h); `others` and
  * `queue` are arrays of documents.
  */
+#include "addresses.h"
 #include "columns.h"
 #include "link.h"
 
@@ -69,6 +70,11 @@ int hf__mg_encode(const hf_row *row, bson_t *to, const char **ret_why)
             bson_append_int64(to, name, -1, flat.n[i]);
         if (!fine) return HF_INVALID;
     }
+    /* Behind the rev, so that each write changes it: a change stream tells what has changed. */
+    char text[24 + HF_ADDRESSES_CAP];
+    int n = snprintf(text, 24, "%llu ", (unsigned long long)row->rev);
+    hf__put_addresses(text + n, row);
+    bson_append_utf8(to, HF_MG_ADDRESSES, -1, text, -1);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /*
- * ear.c - see ear.h. All keys of a table share one channel.
+ * ear.c - see ear.h. Who stands in line is told at its address, on a channel of its handle's; for
+ * the others all keys of a table share one channel.
  *
  * A notification says of which key it is, and who has that alone now. Nobody believes it: every
  * role of the database may notify, and listen, whatever it may do with the table. It makes the one
@@ -229,6 +230,7 @@ void hf__pg_ear_close(struct hf__pg_ear *ear)
 {
     hf__pg_disconnect(&ear->link);
     drop_all(ear);
+    hf__addresses_clear(&ear->addresses);
     pthread_mutex_destroy(&ear->mu);
     if (ear->wake_fd >= 0) close(ear->wake_fd);
 }
@@ -239,6 +241,8 @@ static void disconnect(struct hf__pg_ear *ear)
     pthread_mutex_lock(&ear->mu);
     drop_all(ear); /* others may be lost from here on */
     pthread_mutex_unlock(&ear->mu);
+    hf__addresses_clear(&ear->addresses);
+    ear->hears_all = 0;
 }
 
 static int deaf(struct hf__pg_ear *ear, const char *why, hf_error *err)
@@ -250,23 +254,52 @@ static int deaf(struct hf__pg_ear *ear, const char *why, hf_error *err)
 
 static int connect_ear(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_error *err)
 {
-    char sql[120], state[6];
-    PGresult *r;
     if (hf__local_us() < ear->deaf_until_us)
         return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: listen: not heard lately");
     int rc = hf__pg_connect(how, &ear->link, err);
     if (!rc && ear->link.pooled) return deaf(ear, "a pooler is in between", err);
-    snprintf(sql, sizeof sql, "LISTEN \"%s\"", ear->channel);
-    if (!rc)
-        rc =
-            hf__pg_ask(how, &ear->link, sql, 0, NULL, HF_UNAVAILABLE, &r, state, "listen", "", err);
     if (rc) {
         deaf(ear, "", NULL);
         return rc;
     }
-    PQclear(r);
     ear->all_rang = ++ear->heard; /* what came before isn't known */
     return 0;
+}
+
+/* LISTEN, or UNLISTEN. */
+static int say(const struct hf__pg_how *how, struct hf__pg_ear *ear, const char *what,
+               const char *at, const char *channel, hf_error *err)
+{
+    char sql[120], state[6];
+    PGresult *r;
+    snprintf(sql, sizeof sql, "%s \"%s%s\"", what, at, channel);
+    int rc =
+        hf__pg_ask(how, &ear->link, sql, 0, NULL, HF_UNAVAILABLE, &r, state, "listen", "", err);
+    if (rc)
+        deaf(ear, "", NULL);
+    else
+        PQclear(r);
+    return rc;
+}
+
+/* Listens where those who wait now are told, and no longer where nobody is. */
+static int say_all(const struct hf__pg_how *how, struct hf__pg_ear *ear, int all, size_t n,
+                   hf_error *err)
+{
+    struct hf__addresses *at = &ear->addresses;
+    int rc = 0;
+    if (n && all != ear->hears_all)
+        rc = say(how, ear, all ? "LISTEN" : "UNLISTEN", "", ear->channel, err);
+    if (n && !rc) ear->hears_all = all;
+    for (size_t i = 0; i < at->n && !rc; i++) {
+        if (!at->at[i].wanted || at->at[i].listened) continue;
+        rc = say(how, ear, "LISTEN", HF_PG_AT, at->at[i].text, err);
+        if (!rc) at->at[i].listened = 1;
+    }
+    size_t left = rc ? 0 : hf__addresses_end(at);
+    for (size_t i = 0; i < left && !rc; i++)
+        rc = say(how, ear, "UNLISTEN", HF_PG_AT, at->at[at->n + i].text, err);
+    return rc;
 }
 
 /* Under the mutex, as are the next ones. NULL: out of memory. */
@@ -296,8 +329,10 @@ static void drop_unwanted(struct hf__pg_ear *ear)
     ear->n_keys = kept;
 }
 
-static int want(struct hf__pg_ear *ear, const hf_rowkey *const *keys, size_t n)
+/* *ret_all: some of them don't stand in line. */
+static int want(struct hf__pg_ear *ear, const hf_rowkey *const *keys, size_t n, int *ret_all)
 {
+    hf__addresses_begin(&ear->addresses);
     for (size_t i = 0; i < ear->n_keys; i++)
         if (ear->key[i].wanted) ear->key[i].wanted = BEFORE;
     for (size_t i = 0; i < n; i++) {
@@ -305,6 +340,10 @@ static int want(struct hf__pg_ear *ear, const hf_rowkey *const *keys, size_t n)
         const uint8_t *who = keys[i]->who;
         if (!k) k = add(ear, keys[i]);
         if (!k) return HF_NOMEM;
+        if (!who || !keys[i]->in_line)
+            *ret_all = 1;
+        else if (hf__address_want(&ear->addresses, who))
+            return HF_NOMEM;
         int was = k->wanted;
         k->wanted = NOW;
         /* That another had it was said to somebody else: this one may be whom it named. Or it was
@@ -324,14 +363,19 @@ int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear,
 {
     /* Those that came for the keys of the last time count for them. */
     if (ear->link.pg && !hear(ear)) disconnect(ear);
-    pthread_mutex_lock(&ear->mu);
-    int rc = want(ear, keys, n);
-    pthread_mutex_unlock(&ear->mu);
-    if (rc) return deaf(ear, "out of memory", err);
     if (!ear->link.pg) {
-        rc = connect_ear(how, ear, err);
+        int rc = connect_ear(how, ear, err);
         if (rc) return rc;
     }
+    int all = 0;
+    pthread_mutex_lock(&ear->mu);
+    int rc = want(ear, keys, n, &all);
+    pthread_mutex_unlock(&ear->mu);
+    if (rc) return deaf(ear, "out of memory", err);
+    rc = say_all(how, ear, all, n, err);
+    if (rc) return rc;
+    /* What came with an answer isn't in the socket any more, which wouldn't wake anybody. */
+    if (!take_in_all(ear)) return deaf(ear, "the connection broke", err);
     *ret = (hf_ear){{ear->heard, 0}};
     return 0;
 }

@@ -4,9 +4,12 @@
 #ifndef HF_POSTGRES_EAR_H
 #define HF_POSTGRES_EAR_H
 
+#include "addresses.h"
 #include "link.h"
 
 enum { HF_PG_WORD_CAP = 96 };
+/* What the channel of an address begins with: no table's does. */
+#define HF_PG_AT "holdfast "
 
 /* Reads a row by the connection that listens. 0, or an error code. */
 typedef int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
@@ -17,7 +20,9 @@ struct hf__pg_heard;
    what the words said, which has a mutex. */
 struct hf__pg_ear {
     struct hf__pg_link link;
-    char channel[80];
+    char channel[80]; /* of all keys, for those who don't stand in line */
+    int hears_all;    /* listens there */
+    struct hf__addresses addresses;
     int64_t deaf_until_us;
     uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
     hf__pg_read *read;

@@ -1,7 +1,7 @@
 /*
  * postgres.c - postgres://USER@HOST/DB, rows in a table. See link.h, doc/stores/postgres.md.
  *
- * Contents: statements; connections; rows; many rows; who waits; opening.
+ * Contents: connections; rows; many rows; who waits; opening. The statements: sql.c.
  *
  * Every operation is one statement of its own, in autocommit: there is no transaction to be left
  * open. A write that is refused tells the row as of the statement's snapshot. That is an answer (at
@@ -16,14 +16,14 @@
 #include "ear.h"
 #include "link.h"
 #include "pool.h"
+#include "sql.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SQL_CAP = 6144, PAGE_ROWS = 64, VALUES = HF_COLS + 4 };
+enum { FIRST = HF_PG_FIRST, VALUES = HF_COLS + FIRST - 1 };
 
 struct hf_store {
     struct hf__pg_how how;
@@ -31,161 +31,8 @@ struct hf_store {
     struct hf__pg_link link[HF_POOL_LINKS];
     struct hf__pg_ear ear;
     char table[160];
-    struct hf__pg_often get, insert, update, erase, take, scan;
-    char *create;
+    struct hf__pg_sql sql;
 };
-
-/* The store's clock, in microseconds. */
-#define NOW "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-
-/* ---- statements ---- */
-
-struct text {
-    char *to;
-    size_t len, cap;
-};
-
-static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void put(struct text *t, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(t->to + t->len, t->cap - t->len, format, args);
-    va_end(args);
-    t->len += n > 0 ? (size_t)n : 0;
-    if (t->len >= t->cap) t->len = t->cap - 1;
-}
-
-static void put_columns(struct text *t, const char *before)
-{
-    for (int i = 0; i < HF_COLS; i++)
-        put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__column_name[i]);
-}
-
-/* $1 is the key, $2 the rev seen, $3 the channel, $4 the payload; from $5 on the columns. */
-static void put_values(struct text *t)
-{
-    for (int i = 0; i < HF_COLS; i++)
-        put(t, ", $%d::%s", i + 5, hf__column_is_text[i] ? "text" : "bigint");
-}
-
-/* Those who wait are told if the holders change, not of each other, else everybody who comes would
-   wake all; and of the first who waits, who may have come for an end that nobody watches. */
-static void put_matters(struct text *t)
-{
-    static const int holders[] = {HF_COL_GRANT, HF_COL_EXPIRES, HF_COL_OTHERS, HF_COL_FLAGS};
-    put(t, " AND (");
-    for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
-        int c = holders[i];
-        put(t, "%so.\"%s\" <> $%d::%s", i ? " OR " : "", hf__column_name[c], c + 5,
-            hf__column_is_text[c] ? "text" : "bigint");
-    }
-    put(t, ") OR coalesce(o.queue, '[]') = '[]' AND $%d::text <> '[]'", HF_COL_QUEUE + 5);
-}
-
-/* What a write says: whether it was done, the time, and the row that was there before it. */
-static void put_told(struct text *t, const hf_store *st, int deletes)
-{
-    put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
-    put_columns(t, "o.");
-    put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '[]') <> '[]'");
-    if (!deletes) put_matters(t);
-    put(t,
-        ") THEN pg_notify($3::text, $4::text) END FROM (SELECT 1) AS one LEFT JOIN %s AS o ON "
-        "o.key = $1::text",
-        st->table);
-}
-
-enum { INSERT, UPDATE, ERASE, TAKE, GET, SCAN };
-
-static char *sql_write(const hf_store *st, struct text *t, int kind)
-{
-    t->len = 0;
-    if (kind == INSERT) {
-        put(t, "WITH w AS (INSERT INTO %s (key, ", st->table);
-        put_columns(t, "");
-        put(t, ") SELECT $1::text");
-        put_values(t);
-        put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
-    } else if (kind == UPDATE) {
-        put(t, "WITH w AS (UPDATE %s AS t SET ", st->table);
-        for (int i = 0; i < HF_COLS; i++)
-            put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__column_name[i], i + 5,
-                hf__column_is_text[i] ? "text" : "bigint");
-        put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
-    } else {
-        put(t, "WITH w AS (DELETE FROM %s AS t WHERE t.key = $1::text AND t.rev = $2::bigint",
-            st->table);
-    }
-    put_told(t, st, kind == ERASE);
-    return strdup(t->to);
-}
-
-static char *sql_take(const hf_store *st, struct text *t)
-{
-    t->len = 0;
-    put(t, "WITH w AS (INSERT INTO %s AS t (key, ", st->table);
-    put_columns(t, "");
-    put(t, ") SELECT $1::text");
-    for (int i = 0; i < HF_COLS; i++) {
-        if (i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT || i == HF_COL_ACQUIRED)
-            put(t, ", c.now");
-        else if (i == HF_COL_EXPIRES)
-            put(t, ", CASE WHEN $%d::bigint = 0 THEN 0 ELSE c.now + $%d::bigint * 1000 END",
-                HF_COL_LEASE + 2, HF_COL_LEASE + 2);
-        else
-            put(t, ", $%d::%s", i + 2, hf__column_is_text[i] ? "text" : "bigint");
-    }
-    put(t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET ");
-    for (int i = 0; i < HF_COL_DONE; i++) { /* the marker stays */
-        int counts = i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT;
-        put(t, "%s\"%s\" = ", i ? ", " : "", hf__column_name[i]);
-        if (counts)
-            put(t, "greatest(t.rev + 1, excluded.rev)");
-        else
-            put(t, "excluded.\"%s\"", hf__column_name[i]);
-    }
-    put(t,
-        " WHERE t.owner = '' AND t.others = '[]' AND t.queue = '[]' AND t.format = excluded.format "
-        "RETURNING t.*) SELECT 1, " NOW ", ");
-    put_columns(t, "w.");
-    put(t, " FROM w UNION ALL SELECT 0, " NOW ", ");
-    put_columns(t, "o.");
-    put(t,
-        " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT 1 "
-        "FROM w)",
-        st->table);
-    return strdup(t->to);
-}
-
-static int make_sql(hf_store *st)
-{
-    char buffer[SQL_CAP];
-    struct text t = {buffer, 0, sizeof buffer};
-    int made = hf__pg_often(&st->insert, INSERT, sql_write(st, &t, INSERT)) &&
-               hf__pg_often(&st->update, UPDATE, sql_write(st, &t, UPDATE)) &&
-               hf__pg_often(&st->erase, ERASE, sql_write(st, &t, ERASE)) &&
-               hf__pg_often(&st->take, TAKE, sql_take(st, &t));
-    t.len = 0;
-    put(&t, "SELECT 0, " NOW ", ");
-    put_columns(&t, "o.");
-    put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", st->table);
-    made = made && hf__pg_often(&st->get, GET, strdup(t.to));
-    t.len = 0;
-    put(&t, "SELECT o.key, " NOW ", ");
-    put_columns(&t, "o.");
-    put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
-        st->table, PAGE_ROWS);
-    made = made && hf__pg_often(&st->scan, SCAN, strdup(t.to));
-    t.len = 0;
-    put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", st->table);
-    for (int i = 0; i < HF_COLS; i++)
-        put(&t, ", \"%s\" %s NOT NULL", hf__column_name[i],
-            hf__column_is_text[i] ? "text" : "bigint");
-    put(&t, ")");
-    st->create = strdup(t.to);
-    return made && st->create;
-}
 
 /* ---- connections ---- */
 
@@ -216,7 +63,7 @@ static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char
                               err);
     if (rc && !strcmp(state, "42P01")) {
         PGresult *made;
-        rc = hf__pg_ask(&st->how, link, st->create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
+        rc = hf__pg_ask(&st->how, link, st->sql.create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
                         key, err);
         if (!rc) PQclear(made);
         /* IF NOT EXISTS doesn't see one that somebody else is just making; nor its type. */
@@ -262,7 +109,7 @@ static int pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     const char *values[] = {key->text};
     PGresult *r;
     hf_row_clear(row);
-    int rc = ask(st, &st->get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
+    int rc = ask(st, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
     if (rc) return rc;
     *ret_clock_us = number(r, 0, 1);
     if (has_row(r)) rc = decode(r, 0, row, "get", key->text, err);
@@ -297,7 +144,8 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     char room[HF_COLS][24], seen_text[24], word[HF_PG_WORD_CAP];
-    const char *values[VALUES] = {key->text, seen_text, st->ear.channel, word}, *why;
+    char addresses[HF_ADDRESSES_CAP] = "";
+    const char *values[VALUES] = {key->text, seen_text, st->ear.channel, word, addresses}, *why;
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     PGresult *r;
     int rc = row ? hf__flatten(row, &flat, &why) : 0;
@@ -307,12 +155,13 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     }
     snprintf(seen_text, sizeof seen_text, "%llu", (unsigned long long)seen);
     hf__pg_word(key, row, word);
-    if (row) fill(&flat, values + 4, room);
+    if (row) hf__put_addresses(addresses, row);
+    if (row) fill(&flat, values + FIRST - 1, room);
     rc = ask(st,
-             !row   ? &st->erase
-             : seen ? &st->update
-                    : &st->insert,
-             row ? VALUES : 4, values, HF_UNKNOWN, &r, "swap", key->text, err);
+             !row   ? &st->sql.erase
+             : seen ? &st->sql.update
+                    : &st->sql.insert,
+             row ? VALUES : FIRST - 1, values, HF_UNKNOWN, &r, "swap", key->text, err);
     hf__flat_free(&flat);
     if (rc) return rc;
     *ret_clock_us = number(r, 0, 1);
@@ -341,7 +190,7 @@ static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         return hf_fail(err, rc, 0, "postgres: take '%s': %s", key->text, why);
     }
     fill(&flat, values + 1, room);
-    rc = ask(st, &st->take, HF_COLS + 1, values, HF_UNKNOWN, &r, "take", key->text, err);
+    rc = ask(st, &st->sql.take, HF_COLS + 1, values, HF_UNKNOWN, &r, "take", key->text, err);
     hf__flat_free(&flat);
     if (rc) return rc;
     *ret_clock_us = number(r, 0, 1);
@@ -352,6 +201,38 @@ static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
                                     !strcmp(PQgetvalue(r, 0, 2 + HF_COL_QUEUE), "[]"));
         rc = conflict(st, key, r, stale, cur, ret_clock_us, "take", err);
     }
+    PQclear(r);
+    return rc;
+}
+
+/* Refused at the statement's snapshot: what is shown may be joined by now, and is as good as any.
+ */
+static int pg_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    char id[33], places[24];
+    size_t since;
+    PGresult *r;
+    hf_row_clear(cur);
+    char *before = hf__waiter_json(party, &since), *behind = before ? strdup(before + since) : NULL;
+    int rc =
+        behind ? 0 : hf_fail(err, HF_NOMEM, 0, "postgres: join '%s': out of memory", key->text);
+    if (!rc) {
+        const char *values[] = {key->text, before, behind, id, places};
+        before[since] = 0;
+        hf__put_id(id, party->id);
+        snprintf(places, sizeof places, "%u", cap);
+        rc = ask(st, &st->sql.join, 5, values, HF_UNKNOWN, &r, "join", key->text, err);
+    }
+    free(before);
+    free(behind);
+    if (rc) return rc;
+    *ret_clock_us = number(r, 0, 1);
+    if (has_row(r)) rc = decode(r, 0, cur, "join", key->text, err);
+    if (!rc && !number(r, 0, 0))
+        rc = HF_CONFLICT;
+    else if (!rc && !hf__is_last(cur, party))
+        rc = hf_fail(err, HF_UNKNOWN, 0, "postgres: join '%s': not an answer to that", key->text);
     PQclear(r);
     return rc;
 }
@@ -381,7 +262,7 @@ static int pg_scan(hf_store *st, const char *prefix,
     hf_row_init(&row);
     do {
         PGresult *r;
-        rc = ask(st, &st->scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
+        rc = ask(st, &st->sql.scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
         if (rc) break;
         n = PQntuples(r);
         for (int i = 0; i < n && !stop && !rc; i++) {
@@ -399,7 +280,7 @@ static int pg_scan(hf_store *st, const char *prefix,
             if (rc == HF_CORRUPT) rc = 0;
         }
         PQclear(r);
-    } while (!rc && !stop && n == PAGE_ROWS);
+    } while (!rc && !stop && n == HF_PG_PAGE);
     hf_row_clear(&row);
     return rc;
 }
@@ -432,8 +313,8 @@ static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *k
     const char *values[] = {key->text};
     char state[6];
     PGresult *r;
-    int rc = hf__pg_ask_often(&st->how, link, &st->get, 1, values, HF_UNAVAILABLE, &r, state, "get",
-                              key->text, NULL);
+    int rc = hf__pg_ask_often(&st->how, link, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, state,
+                              "get", key->text, NULL);
     if (rc) return rc;
     if (has_row(r)) rc = decode(r, 0, row, "get", key->text, NULL);
     PQclear(r);
@@ -453,9 +334,7 @@ static void pg_close(hf_store *st)
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->link[i]);
     hf__pg_ear_close(&st->ear);
     hf__pg_how_free(&st->how);
-    char *sql[] = {st->get.sql,  st->insert.sql, st->update.sql, st->erase.sql,
-                   st->take.sql, st->scan.sql,   st->create};
-    for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
+    hf__pg_sql_free(&st->sql);
     hf__pool_close(&st->pool);
     free(st);
 }
@@ -498,7 +377,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
     if (!rc && sys)
         rc = hf_fail(err, HF_UNAVAILABLE, sys, "postgres: open: eventfd: %s", strerror(sys));
-    if (!rc && !make_sql(st))
+    if (!rc && !hf__pg_sql(&st->sql, st->table))
         rc = hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     if (!rc) rc = prepare(st, err);
     if (rc) {
@@ -554,6 +433,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .get = pg_get,
     .swap = pg_swap,
     .take = pg_take,
+    .join = pg_join,
     .listen = pg_listen,
     .watch = pg_watch,
     .interrupt = pg_interrupt,

@@ -1,6 +1,8 @@
 /*
- * ear.c - redis: how who waits is woken. One connection per handle, subscribed to the channels of
- * the keys that are waited for; a key's channel has the name of its row.
+ * ear.c - redis: how who waits is woken. One connection per handle, subscribed to the handle's own
+ * address, where those who stand in line are told of what concerns them, and of which key; and to
+ * the channels of those keys that somebody waits for without standing in line. So of a thousand in
+ * line two are woken by a handover, whose first can be on its way at once, and not all of them.
  *
  * A subscription outlives the wait for a while: who waits for a key again and again needn't ask for
  * it each time.
@@ -31,6 +33,7 @@ void hf__rd_forget_channels(hf_store *st)
     free(st->channel);
     st->channel = NULL;
     st->n_channels = 0;
+    hf__addresses_clear(&st->addresses);
     pthread_mutex_unlock(&st->said_mu);
 }
 
@@ -142,14 +145,35 @@ uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key)
 }
 
 /* What can't be kept says nothing. */
-static void keep_word(struct hf__rd_channel *c, const redisReply *r)
+static void keep_word(struct hf__rd_channel *c, const char *said, size_t len)
 {
     c->said_len = 0;
-    if (r->type != REDIS_REPLY_STRING || r->len > HF_RD_SAID_MOST) return;
+    if (len > HF_RD_SAID_MOST) return;
     if (!c->said) c->said = malloc(HF_RD_SAID_MOST);
     if (!c->said) return;
-    memcpy(c->said, r->str, r->len);
-    c->said_len = r->len;
+    memcpy(c->said, said, len);
+    c->said_len = len;
+}
+
+/* Of which key a message is, by its channel or by its first line, and what it says. NULL: of none
+   that is known here. */
+static struct hf__rd_channel *told_of(hf_store *st, const redisReply *to, const redisReply *message,
+                                      const char **ret_said, size_t *ret_len)
+{
+    char name[HF_RD_NAME_CAP];
+    size_t before = strlen(st->how.prefix);
+    int is_text = message->type == REDIS_REPLY_STRING;
+    *ret_said = is_text ? message->str : "";
+    *ret_len = is_text ? message->len : 0;
+    if (to->len <= before || to->str[before] != '\t') return find(st, to->str, to->len);
+    const char *line = *ret_len ? memchr(*ret_said, '\n', *ret_len) : NULL;
+    size_t len = line ? (size_t)(line - *ret_said) : HF_KEY_CAP;
+    if (len >= HF_KEY_CAP) return NULL;
+    memcpy(name, st->how.prefix, before);
+    memcpy(name + before, *ret_said, len);
+    *ret_said += len + 1;
+    *ret_len -= len + 1;
+    return find(st, name, before + len);
 }
 
 /* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
@@ -160,9 +184,11 @@ static int meaning(hf_store *st, const redisReply *r)
     if (what->type != REDIS_REPLY_STRING || name->type != REDIS_REPLY_STRING) return 0;
     if (!strcmp(what->str, "subscribe")) return 2;
     if (strcmp(what->str, "message")) return 0;
+    const char *said;
+    size_t len;
     pthread_mutex_lock(&st->said_mu);
-    struct hf__rd_channel *c = find(st, name->str, name->len);
-    if (c) keep_word(c, r->element[2]);
+    struct hf__rd_channel *c = told_of(st, name, r->element[2], &said, &len);
+    if (c) keep_word(c, said, len);
     int wanted = c && c->wanted;
     if (wanted) c->rang = st->heard + 1;
     pthread_mutex_unlock(&st->said_mu);
@@ -186,22 +212,44 @@ static int hear(hf_store *st, size_t confirmed, int64_t until_us)
     }
 }
 
-static int add_channel(hf_store *st, const hf_rowkey *key, struct hf__rd_batch *batch)
+/* SUBSCRIBE, or UNSUBSCRIBE. */
+static void put_call(struct hf__rd_batch *batch, const char *what, const char *name, size_t len)
 {
-    size_t before = strlen(st->how.prefix);
+    const char *word[] = {what, name};
+    size_t lens[] = {strlen(what), len};
+    hf__rd_put(batch, 2, word, lens);
+}
+
+/* At an address. */
+static void put_address(const hf_store *st, struct hf__rd_batch *batch, const char *what,
+                        const struct hf__address *a)
+{
+    char name[HF_RD_PREFIX_CAP + HF_ADDRESS + 2];
+    int len = snprintf(name, sizeof name, "%s\t%s", st->how.prefix, a->text);
+    put_call(batch, what, name, (size_t)len);
+}
+
+/* NULL: out of memory. */
+static struct hf__rd_channel *add_channel(hf_store *st, const char *name, size_t len)
+{
     struct hf__rd_channel *more = realloc(st->channel, (st->n_channels + 1) * sizeof *st->channel);
-    if (!more) return HF_NOMEM;
+    if (!more) return NULL;
     st->channel = more;
-    struct hf__rd_channel c = {
-        .name = malloc(before + key->len + 1), .len = before + key->len, .wanted = 1};
-    if (!c.name) return HF_NOMEM;
-    memcpy(c.name, st->how.prefix, before);
-    memcpy(c.name + before, key->text, (size_t)key->len + 1);
-    st->channel[st->n_channels++] = c;
-    const char *word[] = {"SUBSCRIBE", c.name};
-    size_t len[] = {9, c.len};
-    hf__rd_put(batch, 2, word, len);
-    return batch->failed ? HF_NOMEM : 0;
+    struct hf__rd_channel c = {.name = malloc(len), .len = len};
+    if (!c.name) return NULL;
+    memcpy(c.name, name, len);
+    st->channel[st->n_channels] = c;
+    return &st->channel[st->n_channels++];
+}
+
+static void want_channel(struct hf__rd_channel *c, int subscribed, struct hf__rd_batch *batch,
+                         size_t *ret_new)
+{
+    c->wanted = 1;
+    if (c->subscribed == subscribed) return;
+    put_call(batch, subscribed ? "SUBSCRIBE" : "UNSUBSCRIBE", c->name, c->len);
+    c->subscribed = subscribed;
+    *ret_new += (size_t)subscribed;
 }
 
 static void drop_unwanted(hf_store *st, struct hf__rd_batch *batch)
@@ -213,12 +261,25 @@ static void drop_unwanted(hf_store *st, struct hf__rd_batch *batch)
             st->channel[kept++] = *c;
             continue;
         }
-        const char *word[] = {"UNSUBSCRIBE", c->name};
-        size_t len[] = {11, c->len};
-        hf__rd_put(batch, 2, word, len);
+        if (c->subscribed) put_call(batch, "UNSUBSCRIBE", c->name, c->len);
         forget_channel(c);
     }
     st->n_channels = kept;
+}
+
+/* Subscribes at what is wanted, and no longer at what isn't; adds to *ret_new. */
+static void want_addresses(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new)
+{
+    for (size_t i = 0; i < st->addresses.n; i++) {
+        struct hf__address *a = &st->addresses.at[i];
+        if (!a->wanted || a->listened) continue;
+        put_address(st, batch, "SUBSCRIBE", a);
+        a->listened = 1;
+        ++*ret_new;
+    }
+    size_t left = hf__addresses_end(&st->addresses);
+    for (size_t i = 0; i < left; i++)
+        put_address(st, batch, "UNSUBSCRIBE", &st->addresses.at[st->addresses.n + i]);
 }
 
 /* Marks what is wanted, and subscribes to what is new; *ret_new of them. */
@@ -229,18 +290,17 @@ static int want(hf_store *st, const hf_rowkey *const *keys, size_t n, struct hf_
     size_t before = strlen(st->how.prefix);
     memcpy(name, st->how.prefix, before);
     for (size_t i = 0; i < st->n_channels; i++) st->channel[i].wanted = 0;
+    hf__addresses_begin(&st->addresses);
     for (size_t i = 0; i < n; i++) {
+        int addressed = keys[i]->in_line && keys[i]->who;
         memcpy(name + before, keys[i]->text, keys[i]->len);
         struct hf__rd_channel *c = find(st, name, before + keys[i]->len);
-        if (c) {
-            c->wanted = 1;
-            continue;
-        }
-        int rc = add_channel(st, keys[i], batch);
-        if (rc) return rc;
-        ++*ret_new;
+        if (!c) c = add_channel(st, name, before + keys[i]->len);
+        if (!c || (addressed && hf__address_want(&st->addresses, keys[i]->who))) return HF_NOMEM;
+        want_channel(c, !addressed, batch, ret_new);
     }
     if (st->n_channels > 2 * n + SPARE_CHANNELS) drop_unwanted(st, batch);
+    want_addresses(st, batch, ret_new);
     return batch->failed ? HF_NOMEM : 0;
 }
 

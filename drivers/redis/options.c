@@ -117,14 +117,14 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 /* ---- the scripts ---- */
 
 /* Where the values of a row begin in ARGV. */
-enum { FIRST_OF_SWAP = 5, FIRST_OF_TAKE = 3 };
+enum { FIRST_OF_SWAP = 7, FIRST_OF_TAKE = 3 };
 
 /* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
    the order of the columns, numbers as texts, for Lua would round them. What is written comes as
    values alone, in that order, too. */
 #define HEAD "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
 /* Put in: the names for the $; names and values for the @ (of a swap) and the & (those that a take
-   doesn't decide); for a #name# where a swap has its value. */
+   doesn't decide); for a #name# where a swap has its value, for a #&name# where a take has. */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
 /* Where replicas are waited for, what is told must have reached them, too: a write that changes
    nothing comes behind whatever there is. */
@@ -139,25 +139,30 @@ static const char get[] =
          "end\n" TELL;
 
 /* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told ('*': the
-   row), its values (none: delete the row). The one write comes first, so that an error means that
-   nothing was done. Those who wait are told if the holders change, not of each other: else
-   everybody who comes would wake all. Of the first who waits the holder is told, if he listens
-   still: then he gives the key on without looking. */
+   row), the prefix, the addresses of those whom it concerns (ear.c), its values (none: delete the
+   row). The one write comes first, so that an error means that nothing was done. Those who wait are
+   told if the holders change, not of each other: else everybody who comes would wake all. Of the
+   first who waits the holder is told, if he listens still: then he gives the key on without
+   looking. */
 static const char swap[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
     "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
     "end\n"
     "local tell = a[3] == '1' or (old[2] and old[2] ~= '[]')\n"
-    "if tell and a[5] and old[2] and old[2] ~= '[]' then\n"
+    "if tell and a[7] and old[2] and old[2] ~= '[]' then\n"
     "  local was = redis.call('HMGET', k, 'granted', 'expires_us', 'others', 'flags')\n"
     "  tell = was[1] ~= a[#granted#] or was[2] ~= a[#expires_us#] or was[3] ~= a[#others#] or\n"
     "         was[4] ~= a[#flags#]\n"
     "end\n"
-    "if a[5] then redis.call('HSET', k@) else redis.call('DEL', k) end\n"
+    "if a[7] then redis.call('HSET', k@) else redis.call('DEL', k) end\n"
     "if tell then\n"
     "  local word = a[4]\n"
-    "  if word == '*' then word = table.concat(a, '\\0', 5) end\n"
+    "  if word == '*' then word = table.concat(a, '\\0', 7) end\n"
     "  redis.pcall('PUBLISH', k, word)\n"
+    "  for to in string.gmatch(a[6], '%x+') do\n"
+    "    redis.pcall('PUBLISH', a[5] .. '\\t' .. to, string.sub(k, string.len(a[5]) + 1) .. '\\n' "
+    ".. word)\n"
+    "  end\n"
     "end\n"
     "return {1, t}\n";
 
@@ -166,14 +171,15 @@ static const char swap[] = HEAD
    told only if there is one. */
 static const char take[] =
     HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'others', 'queue',\n"
-         "                       'done_us', 'keep_until_us', 'done_by', 'result')\n"
+         "                       'done_us', 'keep_until_us', 'done_by', 'result', 'request')\n"
          "local rev = tonumber(old[1] or '0')\n"
          "if old[1] or redis.call('EXISTS', k) == 1 then\n"
          "  local whole = rev and rev < 9007199254740991 and old[2] == '1'\n"
          "  whole = whole and old[3] and old[4] and old[5] and old[6] and old[7] and old[8] and\n"
          "          old[9]\n"
          "  if not whole then\n    " TELL "  end\n"
-         "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' then\n" REFUSE "  end\n"
+         "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' or "
+         "old[10] == a[#&request#] then\n" REFUSE "  end\n"
          "end\n"
          "local now = t[1] * 1000000 + t[2]\n"
          "local clock, ends = string.format('%.0f', now), '0'\n"
@@ -189,6 +195,28 @@ static const char take[] =
          "end\n"
          "if not old[1] or (old[6] == '0' and old[7] == '0') then return {1, t, rev} end\n"
          "return {1, t, rev, {old[6], old[7], old[8], old[9]}}\n";
+
+/* ARGV: the places in line, wait, the request, and what stands of it in the line's JSON before and
+   behind the time since when. Whoever says "request": within a text has to escape the quotes. */
+static const char join[] =
+    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'request', 'others',\n"
+         "                       'queue')\n"
+         "local rev, line, id = tonumber(old[1] or '0'), old[6], a[3]\n"
+         "local function lacks(text) return text and not string.find(text, id, 1, true) end\n"
+         "local fits = rev and rev < 9007199254740991 and old[2] == '1' and old[3] and\n"
+         "             old[3] ~= '' and lacks(old[4]) and lacks(old[5]) and lacks(line) and\n"
+         "             string.sub(line, 1, 2) == '[{' and string.sub(line, -2) == '}]'\n"
+         "if fits then\n"
+         "  local _, n = string.gsub(line, '\"request\"%s*:', '')\n"
+         "  fits = n < tonumber(a[1])\n"
+         "end\n"
+         "if not fits then\n  " REFUSE "end\n"
+         "local clock = string.format('%.0f', t[1] * 1000000 + t[2])\n"
+         "rev = rev < tonumber(clock) and clock or string.format('%.0f', rev + 1)\n"
+         "line = string.sub(line, 1, -2) .. ',' .. a[4] .. clock .. a[5] .. ']'\n"
+         "redis.call('HSET', k, 'rev', rev, 'queue', line)\n"
+         "return {1, t, 1, redis.call('HMGET', k$)}\n";
+
 int hf__rd_decided(int column)
 {
     return column == HF_COL_REV || column == HF_COL_TOKEN || column == HF_COL_GRANT ||
@@ -200,12 +228,16 @@ static void expand(FILE *to, const char **at)
 {
     int swaps = **at == '@', takes = **at == '&', next = swaps ? FIRST_OF_SWAP : FIRST_OF_TAKE;
     if (**at == '#') {
-        const char *name = ++*at;
+        takes = *++*at == '&';
+        const char *name = *at + takes;
+        next = takes ? FIRST_OF_TAKE : FIRST_OF_SWAP;
         *at = strchr(name, '#');
-        for (int i = 0; i < HF_COLS; i++)
+        for (int i = 0; i < HF_COLS; i++) {
             if (strlen(hf__column_name[i]) == (size_t)(*at - name) &&
                 !strncmp(hf__column_name[i], name, (size_t)(*at - name)))
-                fprintf(to, "%d", FIRST_OF_SWAP + i);
+                fprintf(to, "%d", next);
+            next += !takes || !hf__rd_decided(i);
+        }
         return;
     }
     for (int i = 0; i < HF_COLS; i++) {
@@ -240,6 +272,7 @@ int hf__rd_scripts(struct hf__rd_how *how)
     how->script[HF_RD_GET] = script(get);
     how->script[HF_RD_SWAP] = script(swap);
     how->script[HF_RD_TAKE] = script(take);
+    how->script[HF_RD_JOIN] = script(join);
     how->script[HF_RD_ENTER] = strdup(guard_script_redis_lua);
     for (int i = 0; i < HF_RD_SCRIPTS; i++)
         if (!how->script[i]) return HF_NOMEM;

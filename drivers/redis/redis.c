@@ -123,6 +123,7 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen_text[24], word[HF_RD_WORD_CAP] = "";
+    char addresses[HF_ADDRESSES_CAP] = "";
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     const char *why;
     struct hf__rd_args a;
@@ -138,6 +139,9 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf__rd_arg_text(&a, row && row->n_queue ? "1" : "0");
     int word_at = a.n;
     hf__rd_arg_text(&a, word);
+    if (row) hf__put_addresses(addresses, row);
+    hf__rd_arg_text(&a, st->how.prefix);
+    hf__rd_arg_text(&a, addresses);
     if (row) arg_values(&a, &flat, 0, room);
     /* What replicas may lack yet is to be looked at. */
     if (row && !st->how.wait) a.len[word_at] = hf__rd_word(row, &a, word);
@@ -221,6 +225,35 @@ static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         rc = taken(r, key, party, cur, err);
     else
         rc = conflict(r, "take", key, cur, err);
+    freeReplyObject(r);
+    return rc;
+}
+
+static int rd_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    char name[HF_RD_NAME_CAP], places[24], id[33];
+    struct hf__rd_args a;
+    redisReply *r;
+    size_t since;
+    char *text = hf__waiter_json(party, &since);
+    if (!text) return hf_fail(err, HF_NOMEM, 0, HF_RD ": join '%s': out of memory", key->text);
+    hf__rd_call_args(&a, st, key, name);
+    hf__rd_arg(&a, places, write_number(cap, places));
+    hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
+    hf__put_id(id, party->id);
+    hf__rd_arg_text(&a, id);
+    hf__rd_arg(&a, text, since);
+    hf__rd_arg_text(&a, text + since);
+    int rc = hf__rd_ask(st, HF_RD_JOIN, &a, HF_UNKNOWN, &r, "join", key, err);
+    free(text);
+    if (rc) return rc;
+    *ret_clock_us = hf__rd_clock_of(r);
+    rc = hf__rd_decode(r, cur, "join", key->text, err);
+    if (!rc && !r->element[0]->integer)
+        rc = HF_CONFLICT;
+    else if (!rc && !hf__is_last(cur, party))
+        rc = hf_fail(err, HF_UNKNOWN, 0, HF_RD ": join '%s': not an answer to that", key->text);
     freeReplyObject(r);
     return rc;
 }
@@ -376,6 +409,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .get = rd_get,
     .swap = rd_swap,
     .take = rd_take,
+    .join = rd_join,
     .listen = hf__rd_listen,
     .watch = hf__rd_watch,
     .interrupt = hf__rd_interrupt,

@@ -4,17 +4,20 @@
 #ifndef HF_REDIS_STORE_H
 #define HF_REDIS_STORE_H
 
+#include "addresses.h"
 #include "columns.h"
 #include "link.h"
 #include "pool.h"
 
-enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 8 + HF_COLS };
+enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 10 + HF_COLS };
 
-/* The channel of a key, on which writes are told that may concern who waits for it. */
+/* A key that is listened for. Its own channel has the name of its row; on it writes are told that
+   may concern who waits for it, but doesn't stand in line: the others each have an address. */
 struct hf__rd_channel {
     char *name; /* prefix and key */
     size_t len;
-    int wanted; /* by the last listen */
+    int wanted;     /* by the last listen */
+    int subscribed; /* to its own channel */
     /* What the last message says, and how long it is; 0: nothing. */
     char *said;
     size_t said_len;
@@ -31,7 +34,8 @@ struct hf_store {
     struct hf__rd_link ear;
     pthread_mutex_t said_mu;
     struct hf__rd_channel *channel;
-    size_t n_channels, found; /* `found`: where the next search begins */
+    size_t n_channels, found;       /* `found`: where the next search begins */
+    struct hf__addresses addresses; /* channels, too: the prefix, a tab, the address */
     int64_t deaf_until_us;
     uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
     int wake_fd;

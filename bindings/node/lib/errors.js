@@ -36,8 +36,18 @@ const byCode = {
     NOMEM: HoldfastError,
 };
 
+// The library names options as C does, and takes -1 for Infinity. What a key says isn't touched: it
+// stands before that.
+function asHere(text) {
+    const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+    return text.replace(/: (\w+)_ms: must be (?:-1 (?:\(for ever\) )?or )?([^']*?)(\d?)$/,
+        (_, name, limits, last) => `: ${camel(name)}: must be ${limits}${last && `${last} ms`}`)
+        .replace(/\b(\w+)_ms( allows)?$/, (_, name, more = '') => camel(name) + more);
+}
+
 function makeError(code, text, key) {
-    return new (byCode[code] ?? HoldfastError)(code, text, key);
+    const said = code === 'INVALID' || code === 'LOST' ? asHere(text) : text;
+    return new (byCode[code] ?? HoldfastError)(code, said, key);
 }
 
 const classes = { HoldfastError };

@@ -3,20 +3,21 @@
 const asyncDispose = require('./dispose.js');
 const { makeError } = require('./errors.js');
 const { NONE, State, asked } = require('./line.js');
-const { callable, checkKey, invalid, signalOf } = require('./options.js');
+const { callable, checkKey, invalid, isOptions, signalOf } = require('./options.js');
+const { offAbort, onAbort } = require('./signals.js');
 
 const LOCAL = new Set(['wait', 'signal', 'priority', 'lease', 'owner', 'note']);
 
-// Looks at the key and at the names of the options, too.
-const keyLate = (key, options) => {
+// Looks at the key, too.
+function wanted(key, options) {
     checkKey('acquire', key);
-    if (options === NONE) return undefined; // without an end it isn't asked
-    for (const name in options)
-        if (!LOCAL.has(name)) throw invalid('acquire', key, `no option '${name}' without a store`);
-    if (typeof options === 'number') throw invalid('acquire', key, 'the options are no object');
-    return (now) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
-        : makeError('TIMEOUT', `acquire '${key}': not obtained within ${options.wait}`, key));
-};
+    return asked(options, key, LOCAL, ' without a store');
+}
+
+// Makes the error of a timeout; without an end it isn't asked.
+const lateFor = (key, how) => (how === NONE ? undefined
+    : (now) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
+        : makeError('TIMEOUT', `acquire '${key}': not obtained within ${how.wait} ms`, key)));
 
 const closed = (key) => makeError('CANCELED', `acquire '${key}': the mutex is closed`, key);
 
@@ -42,31 +43,29 @@ class Local {
         return state;
     }
 
-    async acquire(key, options = NONE) {
-        const late = keyLate(key, options);
-        const how = asked(options, key);
+    async acquire(key, options) {
+        const how = wanted(key, options);
         if (how.signal?.aborted) throw how.signal.reason;
         const state = this.#state(key);
-        await state.enter(how, late);
-        return () => state.pass();
+        const grant = await state.enter(how, lateFor(key, how));
+        return () => state.giveBack(grant);
     }
 
-    runExclusive(key, fn, options = NONE) {
+    runExclusive(key, fn, options) {
         try {
             callable(fn, 'runExclusive', key);
-            const late = keyLate(key, options);
-            const how = asked(options, key);
+            const how = wanted(key, options);
             if (how.signal?.aborted) throw how.signal.reason;
-            return this.#state(key).run(fn, how, late);
+            return this.#state(key).run(fn, how, lateFor(key, how));
         } catch (error) {
             return Promise.reject(error);
         }
     }
 
-    async waitForUnlock(key, options = NONE) {
-        const late = keyLate(key, options);
-        const how = asked(options, key);
-        await this.#keys.get(key)?.watch(how, late);
+    async waitForUnlock(key, options) {
+        const how = wanted(key, options);
+        if (this.#closed) throw closed(key);
+        await this.#keys.get(key)?.watch(how, lateFor(key, how));
     }
 
     isLocked(key) {
@@ -87,7 +86,7 @@ class Local {
 
     async close() {
         this.#closed = true;
-        this.cancel();
+        for (const state of [...this.#keys.values()]) state.end(closed);
     }
 }
 
@@ -97,7 +96,7 @@ class Stored {
     #closed = false;
     #store;
     #locks = new Map(); // key -> those of its locks that this object holds
-    #waits = new Map(); // key -> AbortControllers
+    #waits = new Map(); // key -> what goes on
 
     constructor(url, options) {
         this.#open = () => require('./store.js').open(url, options);
@@ -116,26 +115,27 @@ class Stored {
         return store;
     }
 
-    async #acquire(key, how) {
+    // `watches`: only until it is free, which cancel leaves alone.
+    async #acquire(key, options, watches = false) {
         checkKey('acquire', key);
-        if (typeof how !== 'object' || how === null)
-            throw invalid('acquire', key, 'the options are no object');
-        const { priority, ...options } = how;
+        const { priority, ...how } = isOptions(options, 'acquire', key);
         if (this.#closed) throw closed(key);
-        const stop = new AbortController();
-        const signal = signalOf(options.signal, 'acquire', key);
-        const abort = () => stop.abort(signal.reason);
+        const wait = { stop: new AbortController(), watches };
+        const signal = signalOf(how.signal, 'acquire', key);
+        const abort = () => wait.stop.abort(signal.reason);
         if (priority)
             throw invalid('acquire', key, 'a store has no priorities');
         if (signal?.aborted) throw signal.reason;
-        signal?.addEventListener('abort', abort, { once: true });
-        add(this.#waits, key, stop);
+        if (signal) onAbort(signal, abort);
+        add(this.#waits, key, wait);
         try {
             const store = await this.#of();
-            return await store.acquire(key, { ...options, signal: stop.signal });
+            const more = watches ? { shared: true } : {};
+            const lock = await store.acquire(key, { ...how, ...more, signal: wait.stop.signal });
+            return lock.follows(signal); // from here on it isn't cancel's
         } finally {
-            signal?.removeEventListener('abort', abort);
-            remove(this.#waits, key, stop);
+            if (signal) offAbort(signal, abort);
+            remove(this.#waits, key, wait);
         }
     }
 
@@ -162,8 +162,8 @@ class Stored {
         });
     }
 
-    async waitForUnlock(key, options) {
-        await (await this.#acquire(key, { ...options, shared: true })).release();
+    async waitForUnlock(key, options = NONE) {
+        await (await this.#acquire(key, options, true)).release();
     }
 
     isLocked(key) {
@@ -178,10 +178,11 @@ class Stored {
     }
 
     cancel(key) {
-        for (const name of key === undefined ? [...this.#waits.keys()] : [key])
-            for (const stop of this.#waits.get(name) ?? [])
-                stop.abort(makeError('CANCELED', `acquire '${name}': given up by the caller`,
-                    name));
+        for (const name of key === undefined ? [...this.#waits.keys()] : [key]) {
+            const why = makeError('CANCELED', `acquire '${name}': given up by the caller`, name);
+            for (const { stop, watches } of this.#waits.get(name) ?? [])
+                if (!watches) stop.abort(why);
+        }
     }
 
     async close() {
@@ -228,8 +229,8 @@ class KeyedMutex {
         return once;
     }
 
-    tryAcquire(key, options) {
-        return this.acquire(key, { ...options, wait: 0 });
+    async tryAcquire(key, options = NONE) {
+        return this.acquire(key, { ...isOptions(options, 'acquire', key), wait: 0 });
     }
 
     runExclusive(key, fn, options) {
@@ -249,7 +250,7 @@ class KeyedMutex {
         return this.#keys.release(key);
     }
 
-    // Ends the waits for a key, or for all.
+    // Ends the waits for a key, or for all, but for those of waitForUnlock.
     cancel(key) {
         this.#keys.cancel(key);
     }

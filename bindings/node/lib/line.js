@@ -1,7 +1,9 @@
 // Who waits for a lock of this process, in which order, and the lock itself.
 'use strict';
 const { byCode } = require('./errors.js');
-const { invalid, signalOf, time } = require('./options.js');
+const { Levels } = require('./levels.js');
+const { invalid, known, signalOf, time } = require('./options.js');
+const { offAbort, onAbort } = require('./signals.js');
 
 const E_TIMEOUT = new byCode.TIMEOUT('TIMEOUT', 'timeout while waiting for the lock');
 const E_CANCELED = new byCode.CANCELED('CANCELED', 'the request for the lock was canceled');
@@ -9,24 +11,33 @@ const E_ALREADY_LOCKED = new byCode.BUSY('BUSY', 'already locked');
 const NONE = Object.freeze({});
 
 // Who waits, in order: by priority, and within one as they came. Putting in and taking out don't
-// depend on how many there are (with other priorities behind, on how many those are).
+// depend on how many there are (only on how many priorities they have, and on those little).
 class Line {
     first = null;
     last = null;
+    levels = null; // where each priority begins, while there are several
 
     put(entry) {
-        let before = this.last;
-        while (before && before.priority < entry.priority) before = before.prev;
+        const { last } = this;
+        const next = !last || last.priority === entry.priority ? null : this.#next(entry);
+        const before = next ? next.prev : last;
         entry.prev = before;
-        entry.next = before ? before.next : this.first;
-        if (entry.next) entry.next.prev = entry;
+        entry.next = next;
+        if (next) next.prev = entry;
         else this.last = entry;
         if (before) before.next = entry;
         else this.first = entry;
         entry.line = this;
     }
 
+    #next(entry) {
+        this.levels ??= new Levels(this.first);
+        return this.levels.put(entry);
+    }
+
     take(entry) {
+        if (this.levels && entry.prev?.priority !== entry.priority && !this.levels.take(entry))
+            this.levels = null;
         if (entry.prev) entry.prev.next = entry.next;
         else this.first = entry.next;
         if (entry.next) entry.next.prev = entry.prev;
@@ -36,24 +47,21 @@ class Line {
     }
 }
 
-// This runs where the holder gives the lock back: whatever a waiter's signal is mustn't stop it.
 function forget({ timer, signal, abort }) {
     clearTimeout(timer);
-    try {
-        signal?.removeEventListener('abort', abort);
-    } catch {
-        // It is called no more than once, and finds that nobody waits.
-    }
+    if (signal) offAbort(signal, abort);
 }
+
+const ERROR = Symbol('error'); // an option of withTimeout's: what a timeout rejects with
+const QUEUE = new Set(['priority', 'wait', 'signal']);
 
 // How one request is made, looked at before anything is done; a number is a priority, as in
 // async-mutex. A wait is in milliseconds, or a text as the stores take it.
-function asked(options, key) {
+function asked(options, key, names = QUEUE, where = '') {
     if (options === undefined || options === NONE) return NONE;
-    if (typeof options === 'number') return asked({ priority: options });
-    if (typeof options !== 'object' || options === null)
-        throw invalid('acquire', key, 'the options are no object');
-    const { priority = 0, wait, signal, error } = options;
+    if (typeof options === 'number' && names === QUEUE) return asked({ priority: options });
+    known(options, names, 'acquire', key, where);
+    const { priority = 0, wait, signal, [ERROR]: error } = options;
     if (typeof priority !== 'number' || Number.isNaN(priority))
         throw invalid('acquire', key, 'priority: must be a number');
     return { priority, wait: wait === undefined ? undefined : time(wait, 'wait', 'acquire', key),
@@ -101,38 +109,40 @@ class Job extends Waiter {
         super(resolve, priority);
         this.fn = fn;
         this.state = state;
+        this.grant = 0;
     }
 
-    turn() {
+    turn(grant) {
+        this.grant = grant;
         this.resolve(this);
     }
 
     // What comes of it; without a promise there is nothing to wait for.
     start() {
-        const { state } = this;
+        const { state, grant } = this;
         const signal = this.ends?.signal;
         let value;
         try {
             if (signal?.aborted) throw signal.reason;
             value = this.fn(state.told(signal));
         } catch (error) {
-            state.pass();
+            state.giveBack(grant);
             throw error;
         }
         if (value !== null && (typeof value === 'object' || typeof value === 'function'))
-            return settled(state, value);
-        state.pass();
+            return settled(state, grant, value);
+        state.giveBack(grant);
         return value;
     }
 }
 
 const start = (job) => job.start();
 
-async function settled(state, value) {
+async function settled(state, grant, value) {
     try {
         return await value;
     } finally {
-        state.pass();
+        state.giveBack(grant);
     }
 }
 
@@ -155,7 +165,7 @@ function limit(entry, ms, signal, late, left) {
         left?.();
     };
     const abort = signal && (() => give(signal.reason));
-    signal?.addEventListener('abort', abort, { once: true });
+    if (signal) onAbort(signal, abort);
     const timer = ms < 2 ** 31 ? setTimeout(() => give(late(false)), ms) : undefined;
     entry.ends = { timer, signal, abort };
 }
@@ -178,6 +188,7 @@ class Held {
 // One lock. That of a key tells when it is idle.
 class State extends Line {
     held = false;
+    grant = 0; // the present hold's number
     watchers = null; // of waitForUnlock
 
     constructor(leave, key) {
@@ -191,12 +202,18 @@ class State extends Line {
         return this.leave ? new Held(this.key, signal) : undefined;
     }
 
+    // What this hold has; what somebody else has given back meanwhile is another's by now.
+    giveBack(grant) {
+        if (grant === this.grant && this.held) this.pass();
+    }
+
     // To the next one, or to nobody.
     pass() {
         const next = this.first;
+        this.grant++;
         if (next) {
             this.take(next);
-            next.turn(this); // to a Job it tells whose turn that is
+            next.turn(this.grant);
             return;
         }
         this.held = false;
@@ -207,17 +224,17 @@ class State extends Line {
         }
     }
 
-    // When it is held. `late` makes the error of a timeout.
+    // The hold's number, when it is held. `late` makes the error of a timeout.
     async enter(options, late) {
         const { signal } = options;
         if (signal?.aborted) throw signal.reason;
         if (!this.held) {
             this.held = true;
-            return;
+            return this.grant;
         }
-        await queue(this, options, 1, late);
-        if (!signal?.aborted) return;
-        this.pass();
+        const grant = await queue(this, options, 1, late);
+        if (!signal?.aborted) return grant;
+        this.giveBack(grant);
         throw signal.reason;
     }
 
@@ -236,11 +253,12 @@ class State extends Line {
     }
 
     async #alone(fn, signal) {
+        const { grant } = this;
         try {
             await null; // fn never runs before this has returned
             return await fn(this.told(signal));
         } finally {
-            this.pass();
+            this.giveBack(grant);
         }
     }
 
@@ -252,12 +270,22 @@ class State extends Line {
     }
 
     cancel(why) {
-        for (let next; (next = this.first);) {
-            this.take(next);
-            next.reject(why(this.key));
-        }
+        rejectAll(this, why(this.key));
+    }
+
+    // Those of waitForUnlock, too.
+    end(why) {
+        this.cancel(why);
+        if (this.watchers) rejectAll(this.watchers, why(this.key));
     }
 }
 
-module.exports = { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, NONE, State, asked, queue,
-    tooLate };
+function rejectAll(line, error) {
+    for (let next; (next = line.first);) {
+        line.take(next);
+        next.reject(error);
+    }
+}
+
+module.exports = { ERROR, E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, NONE, State, asked, queue,
+    rejectAll, tooLate };

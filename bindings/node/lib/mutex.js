@@ -2,13 +2,13 @@
 // documents. KeyedMutex moves to a store when it is given a URL.
 'use strict';
 const { KeyedMutex } = require('./keyed.js');
-const { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, State, asked, queue,
-    tooLate } = require('./line.js');
-const { callable, invalid } = require('./options.js');
+const { ERROR, E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, State, asked, queue,
+    rejectAll, tooLate } = require('./line.js');
+const { callable, invalid, isOptions, time } = require('./options.js');
 
 function checkWeight(weight) {
     if (typeof weight !== 'number' || !(weight > 0 && weight < Infinity))
-        throw new Error(`acquire: invalid weight ${String(weight)}: must be positive`);
+        throw invalid('acquire', undefined, `invalid weight ${String(weight)}: must be positive`);
 }
 
 // One that counts; a Mutex is one that counts to one.
@@ -32,9 +32,10 @@ class Semaphore {
             this.#value -= next.weight;
             next.turn(had);
         }
+        if (this.#line.first) return;
         for (let next = this.#watchers.first, after; next; next = after) {
             after = next.next;
-            if (this.#line.first || next.weight > this.#value) continue;
+            if (next.weight > this.#value) continue;
             this.#watchers.take(next);
             next.turn();
         }
@@ -108,10 +109,7 @@ class Semaphore {
     }
 
     cancel() {
-        for (let next; (next = this.#line.first);) {
-            this.#line.take(next);
-            next.reject(this.#cancelError);
-        }
+        rejectAll(this.#line, this.#cancelError);
         this.#serve();
     }
 }
@@ -126,12 +124,8 @@ class Mutex {
 
     async acquire(how) {
         const options = asked(how);
-        await this.#state.enter(options, tooLate(options));
-        let held = true;
-        return () => {
-            if (held) this.#state.pass();
-            held = false;
-        };
+        const grant = await this.#state.enter(options, tooLate(options));
+        return () => this.#state.giveBack(grant);
     }
 
     runExclusive(fn, how) {
@@ -162,18 +156,28 @@ class Mutex {
     }
 }
 
-// The same lock, with an end to every wait.
-function withTimeout(sync, ms, error = E_TIMEOUT) {
-    const limited = (how) => ({ ...(typeof how === 'number' ? { priority: how } : how), wait: ms,
-        error });
-    const weighted = sync instanceof Semaphore;
+const CALLS = ['acquire', 'runExclusive', 'waitForUnlock', 'isLocked', 'release', 'cancel'];
+
+// The same lock, with an end to every wait; who asks for an earlier one has that.
+function limited(doing, sync, ms, error) {
+    if (!CALLS.every((name) => typeof sync?.[name] === 'function'))
+        throw invalid(doing, undefined, 'takes a Mutex or a Semaphore');
+    const most = time(ms, 'ms', doing);
+    const ends = (how) => {
+        const asks = typeof how === 'number' ? { priority: how }
+            : how === undefined ? {} : isOptions(how, 'acquire');
+        if (asks.wait !== undefined && time(asks.wait, 'wait', 'acquire') <= most) return asks;
+        return { ...asks, wait: most, [ERROR]: error };
+    };
+    const weighted = typeof sync.getValue === 'function';
     return {
-        acquire: weighted ? (weight, how) => sync.acquire(weight, limited(how))
-            : (how) => sync.acquire(limited(how)),
-        runExclusive: weighted ? (fn, weight, how) => sync.runExclusive(fn, weight, limited(how))
-            : (fn, how) => sync.runExclusive(fn, limited(how)),
-        waitForUnlock: weighted ? (weight, how) => sync.waitForUnlock(weight, limited(how))
-            : (how) => sync.waitForUnlock(limited(how)),
+        acquire: weighted ? async (weight, how) => sync.acquire(weight, ends(how))
+            : async (how) => sync.acquire(ends(how)),
+        runExclusive: weighted
+            ? async (fn, weight, how) => sync.runExclusive(fn, weight, ends(how))
+            : async (fn, how) => sync.runExclusive(fn, ends(how)),
+        waitForUnlock: weighted ? async (weight, how) => sync.waitForUnlock(weight, ends(how))
+            : async (how) => sync.waitForUnlock(ends(how)),
         isLocked: () => sync.isLocked(),
         release: (weight) => sync.release(weight),
         cancel: () => sync.cancel(),
@@ -181,8 +185,12 @@ function withTimeout(sync, ms, error = E_TIMEOUT) {
     };
 }
 
+function withTimeout(sync, ms, error = E_TIMEOUT) {
+    return limited('withTimeout', sync, ms, error);
+}
+
 function tryAcquire(sync, error = E_ALREADY_LOCKED) {
-    return withTimeout(sync, 0, error);
+    return limited('tryAcquire', sync, 0, error);
 }
 
 module.exports = { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, KeyedMutex, Mutex, Semaphore,

@@ -21,8 +21,6 @@ function invalid(doing, key, why) {
         typeof key === 'string' && key ? key : undefined);
 }
 
-const wrong = (doing, key, why) => new TypeError(`${who(doing, key)}: ${why}`);
-
 // What a store takes as a key, so that whoever moves to one can keep his.
 let fine = ''; // the one that was looked at last
 function checkKey(doing, key) {
@@ -43,15 +41,21 @@ function time(value, name, doing, key) {
     const match = typeof value === 'string' && /^(\d+\.?\d*|\.\d+)(ms|s|m|h|d|)$/.exec(value);
     // What is a thousandth too much by the way in which fractions are kept isn't meant.
     if (match) return Math.ceil(Number((match[1] * UNITS[match[2]]).toFixed(3)));
-    throw invalid(doing, key, `${name}: '${String(value).slice(0, 40)}' is not a time: ` +
+    const shown = value !== null && /^(object|function)$/.test(typeof value) ? typeof value
+        : String(value);
+    throw invalid(doing, key, `${name}: '${shown.slice(0, 40)}' is not a time: ` +
         "milliseconds, or a text such as '500ms', '10s', '5m', '1.5h' or '7d'");
 }
 
-function known(options, names, doing, key) {
-    if (typeof options !== 'object' || options === null)
-        throw invalid(doing, key, 'the options are no object');
+function isOptions(options, doing, key) {
+    if (typeof options === 'object' && options !== null) return options;
+    throw invalid(doing, key, 'the options are no object');
+}
+
+function known(options, names, doing, key, where = '') {
+    isOptions(options, doing, key);
     for (const name of Object.keys(options))
-        if (!names.has(name)) throw invalid(doing, key, `no option '${name}'`);
+        if (!names.has(name)) throw invalid(doing, key, `no option '${name}'${where}`);
 }
 
 // Found wrong before anything is asked for: later on it would be in the middle of something.
@@ -62,15 +66,15 @@ function signalOf(signal, doing, key) {
         typeof signal.addEventListener === 'function' &&
         typeof signal.removeEventListener === 'function')
         return signal;
-    throw wrong(doing, key, 'signal: must be an AbortSignal');
+    throw invalid(doing, key, 'signal: must be an AbortSignal');
 }
 
 // A generator's body runs when somebody asks it for values: that is after the key was given back.
 function callable(fn, doing, key) {
-    if (typeof fn !== 'function') throw wrong(doing, key, 'fn: must be a function');
+    if (typeof fn !== 'function') throw invalid(doing, key, 'fn: must be a function');
     const tag = fn[Symbol.toStringTag];
     if (tag === 'GeneratorFunction' || tag === 'AsyncGeneratorFunction')
-        throw wrong(doing, key, 'fn: a generator function would run after the key is given back');
+        throw invalid(doing, key, 'fn: a generator function would run after the key is given back');
 }
 
 function tokenOf(token, doing, key) {
@@ -93,7 +97,7 @@ function resultText(value) {
 function flag(options, name, doing, key) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'boolean')
-        throw wrong(doing, key, `${name}: must be true or false`);
+        throw invalid(doing, key, `${name}: must be true or false`);
     return value;
 }
 
@@ -129,5 +133,5 @@ function wanted(options, doing, key, names = ACQUIRE) {
         limit ?? 0, flags, owner, note, id];
 }
 
-module.exports = { ACQUIRE, FLAGS, ONCE, callable, checkKey, invalid, known, resultText, signalOf,
-    time, tokenOf, wanted, who };
+module.exports = { ACQUIRE, FLAGS, ONCE, callable, checkKey, invalid, isOptions, known, resultText,
+    signalOf, time, tokenOf, wanted, who };

@@ -5,13 +5,14 @@ const asyncDispose = require('./dispose.js');
 const { HoldfastError, LockLost, makeError } = require('./errors.js');
 const { ONCE, callable, invalid, known, resultText, signalOf, time, tokenOf, wanted,
     who } = require('./options.js');
+const { offAbort, onAbort } = require('./signals.js');
 const native = require('./native.js');
 
 const WEEK_MS = 7 * 86400000;
 
 // Locks that nobody can give back any more, because nobody has them.
 const dropped = new FinalizationRegistry(({ id, key, token, detached, life }) => {
-    life.signals.delete(id);
+    life.forget(id);
     if (detached || !native.leftMs(id)) return;
     process.emitWarning(`the lock on '${key}' (token ${token}) was dropped without release(); ` +
         'it is given back now', { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
@@ -25,13 +26,27 @@ async function giveBack(id) {
 // What a store's locks have to know of it. It doesn't keep the locks.
 class Life {
     closed = false;
-    signals = new Map(); // a lock's id -> its key and AbortController
+    #told = new Map(); // a lock's id -> the AbortController of its signal, and what ends it
+
+    // The signal `until` ends it, too.
+    tell(id, key, controller, until) {
+        const abort = until && (() => controller.abort(until.reason));
+        this.#told.set(id, { key, controller, until, abort });
+        if (until) onAbort(until, abort);
+    }
+
+    forget(id) {
+        const { until, abort } = this.#told.get(id) ?? {};
+        if (until) offAbort(until, abort);
+        this.#told.delete(id);
+    }
 
     close() {
         this.closed = true;
-        for (const [key, controller] of this.signals.values())
+        for (const [id, { key, controller }] of this.#told) {
+            this.forget(id);
             controller.abort(makeError('LOST', `hold '${key}': its store was closed`, key));
-        this.signals.clear();
+        }
     }
 }
 
@@ -41,7 +56,6 @@ class Lock {
     #owner;
     #controller;
     #until; // the signal in the options
-    #unlisten;
     #released;
     #orphan = false; // its store was closed before it was released
 
@@ -66,25 +80,29 @@ class Lock {
 
     // Aborts when the lock is lost (the reason is a LockLost), or with the signal in the options.
     get signal() {
-        if (this.#controller) return this.#controller.signal;
-        const controller = this.#controller = new AbortController();
-        const { key, token } = this;
+        const controller = this.#controller ??= this.#listen();
+        // Whoever looks needn't wait until somebody has noticed.
+        if (!controller.signal.aborted && !this.#released && this.leftMs === 0)
+            controller.abort(this.#life.closed ? this.#gone('hold')
+                : lost(this.key, this.token));
+        return controller.signal;
+    }
+
+    #listen() {
+        const controller = new AbortController();
         const until = this.#until;
         if (until?.aborted) controller.abort(until.reason);
-        if (this.#released) return controller.signal;
-        if (this.#life.closed) {
-            controller.abort(this.#gone('hold'));
-            return controller.signal;
-        }
-        this.#life.signals.set(this.#id, [key, controller]);
-        if (until && !until.aborted) {
-            const abort = () => controller.abort(until.reason);
-            until.addEventListener('abort', abort, { once: true });
-            this.#unlisten = () => until.removeEventListener('abort', abort);
-        }
-        native.onLost(this.#id, () => controller.abort(makeError('LOST',
-            `hold '${key}': token ${token} was lost`, key)));
-        return controller.signal;
+        if (this.#released || this.#life.closed) return controller;
+        this.#life.tell(this.#id, this.key, controller, until?.aborted ? undefined : until);
+        const { key, token } = this;
+        native.onLost(this.#id, () => controller.abort(lost(key, token)));
+        return controller;
+    }
+
+    // Another signal than that of the wait ends what runs under it.
+    follows(until) {
+        this.#until = until;
+        return this;
     }
 
     // Once; a second call does nothing more.
@@ -94,10 +112,9 @@ class Lock {
 
     async #end(how) {
         dropped.unregister(this);
-        this.#life.signals.delete(this.#id);
+        this.#life.forget(this.#id);
         this.#orphan = this.#life.closed;
         if (!this.#orphan) this.#owner ??= native.owner(this.#id); // it can't be asked later on
-        this.#unlisten?.();
         try {
             await how();
         } catch (error) {
@@ -167,6 +184,8 @@ class Lock {
     }
 }
 
+const lost = (key, token) => makeError('LOST', `hold '${key}': token ${token} was lost`, key);
+
 function named(error, key) {
     if (error instanceof HoldfastError) error.key ??= key;
     return error;
@@ -193,9 +212,12 @@ class Stream {
             this.#end(signal.reason);
             this.#serve();
         };
-        if (signal.aborted) abort();
-        signal.addEventListener('abort', abort, { once: true });
-        this.#unlisten = () => signal.removeEventListener('abort', abort);
+        if (signal.aborted) {
+            abort();
+            return;
+        }
+        onAbort(signal, abort);
+        this.#unlisten = () => offAbort(signal, abort);
     }
 
     #end(error) {
@@ -290,13 +312,13 @@ class Store {
                 native.cancel(wait);
                 reject(signal.reason);
             };
-            signal.addEventListener('abort', abort, { once: true });
+            onAbort(signal, abort);
             asked.then((got) => {
-                signal.removeEventListener('abort', abort);
+                offAbort(signal, abort);
                 if (!signal.aborted) resolve(got);
                 else if (typeof got === 'number') giveBack(got).catch(() => {});
             }, (error) => {
-                signal.removeEventListener('abort', abort);
+                offAbort(signal, abort);
                 reject(error);
             });
         });

@@ -11,7 +11,8 @@ lock, acquire and locked:
 
     wait        how long to wait: 0 tries once; for ever if not given
     lease       the grant ends after so long unless renewed (it is, in the background)
-    max_hold    ... and after so long in any case
+    max_hold    the hold is over (lost) after so long, renewed or not; the key is free once it is
+                given back, or its lease has ended; without one, and on etcd:, its process
     at_least    the key stays taken so long after the grant, also if it is given back earlier
     shared      together with other shared holders
     limit       together with others, up to so many
@@ -40,7 +41,7 @@ from typing import Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTupl
 from . import _aio, _holdfast
 from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, LockUnavailable,
                       OutcomeUnknown, PermissionDenied, RecursiveAcquire, StoreCorrupt, StoreFull,
-                      StoreUnavailable, Unsupported)
+                      StoreUnavailable, Unsupported, invalid as _invalid)
 from ._holdfast import Lock
 
 __all__ = ['Event', 'HoldfastError', 'Info', 'InvalidArgument', 'Lock', 'LockCanceled', 'LockLost',
@@ -100,10 +101,11 @@ def _runs_later(function: Any) -> bool:
     return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
 
 
-def _refuse_unrun(result: Any, what: str) -> None:
+def _refuse_unrun(result: Any, doing: str, key: str) -> None:
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         result.close()
-    raise TypeError(f'{what}: the function gave a {type(result).__name__}, which has yet to run')
+    raise _invalid(doing, key,
+                   f'the function gave a {type(result).__name__}, which has yet to run')
 
 
 class Event:
@@ -133,7 +135,7 @@ class Event:
         """None: no result. What isn't clean becomes '?', here or in the library: the end of the
         block is too late to refuse it."""
         if value is not None and not isinstance(value, str):
-            raise TypeError(f'result: must be a str, not {type(value).__name__}')
+            raise _invalid('once', self.key, f'result: must be a str, not {type(value).__name__}')
         self._result = (value or '').encode('utf-8', 'replace').decode().replace('\0', '?')
 
     @property
@@ -172,8 +174,9 @@ class Event:
 
 
 class Watch:
-    """Each key with the prefix that is held or waited for, then each change as it is noticed.
-    Iterates, also in asyncio; leaving its block, or close(), ends it."""
+    """Each key with the prefix that is held or waited for, then each change as it is noticed (of
+    several at once perhaps the last alone). Iterates, also in asyncio; leaving its block, or
+    close(), ends it."""
 
     def __init__(self, store: 'Store', prefix: str) -> None:
         self._watch = store._watch(prefix)
@@ -254,22 +257,24 @@ class Store(_holdfast.Store):
 
     def locked(self, key: str, **options: Any) -> Callable[[F], F]:
         """A decorator: the key is held while the function runs. {name} in the key is the argument
-        of that name: @store.locked('user/{user_id}'). Not for generators: TypeError."""
+        of that name: @store.locked('user/{user_id}'). Not for generators."""
         self._check(False, key, **options)
 
         def around(function: F) -> F:
             if _runs_later(function):
-                raise TypeError(f'locked({key!r}): a generator runs after its call: take the key '
-                                'in it')
-            fields = [field for _, field, _, _ in string.Formatter().parse(key)
-                      if field is not None]
+                raise _invalid('locked', key, 'a generator runs after its call: take the key in it')
+            try:
+                fields = [field for _, field, _, _ in string.Formatter().parse(key)
+                          if field is not None]
+            except ValueError as error:
+                raise _invalid('locked', key, str(error)) from None
             signature = inspect.signature(function)
             takes = signature.parameters
             for field in fields:
                 name = (re.match(r'[^.[]*', field) or [''])[0]
                 if name not in takes or takes[name].kind in (
                         inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-                    raise TypeError(f'locked({key!r}): the function has no argument {name!r}')
+                    raise _invalid('locked', key, f'the function has no argument {name!r}')
 
             def key_of(args: Any, kwargs: Any) -> str:
                 if not fields:
@@ -290,7 +295,7 @@ class Store(_holdfast.Store):
                 with self.lock(key_of(args, kwargs), **options):
                     result = function(*args, **kwargs)
                     if inspect.iscoroutine(result):
-                        _refuse_unrun(result, f'locked({key!r})')
+                        _refuse_unrun(result, 'locked', key)
                     return result
             return held     # type: ignore[return-value]
         return around
@@ -299,21 +304,21 @@ class Store(_holdfast.Store):
              **options: Any) -> Event:
         """An event that is serviced once, remembered for `keep` (7 days unless given). With a
         function: runs it with the event if it hasn't been done; what it returns, as a str, is the
-        result. Coroutines and generators are refused: TypeError. Without: a `with` block, or `async
-        with`, see Event. at_most_once marks it before it runs."""
+        result. Coroutines and generators are refused. Without: a `with` block, or `async with`, see
+        Event. at_most_once marks it before it runs."""
         event = Event(self, key, options)
         if function is None:
             return event
         if not callable(function):
-            raise TypeError(f'once({key!r}): not a function')
+            raise _invalid('once', key, 'not a function')
         if _runs_later(function) or _is(inspect.iscoroutinefunction, function):
-            raise TypeError(f'once({key!r}): a call would run nothing: async with store.once(key)')
+            raise _invalid('once', key, 'a call would run nothing: async with store.once(key)')
         with event:
             if event:
                 result = function(event)
                 if inspect.isawaitable(result) or inspect.isgenerator(result) or \
                         inspect.isasyncgen(result):
-                    _refuse_unrun(result, f'once({key!r})')
+                    _refuse_unrun(result, 'once', key)
                 if result is not None:
                     try:
                         event.result = str(result)

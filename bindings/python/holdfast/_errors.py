@@ -1,4 +1,5 @@
 """What can go wrong, as classes: one a code of holdfast.h, or two codes that mean the same."""
+import re
 from typing import Any, Dict, Optional, Type
 
 
@@ -39,8 +40,8 @@ class PermissionDenied(HoldfastError):
     """(DENIED)"""
 
 
-class InvalidArgument(HoldfastError, ValueError):
-    """A bad key, URL, time or option (INVALID)."""
+class InvalidArgument(HoldfastError, ValueError, TypeError):
+    """A bad key, URL, time or option, by its value or by its type (INVALID)."""
 
 
 class RecursiveAcquire(HoldfastError):
@@ -71,5 +72,23 @@ BY_CODE: Dict[str, Type[HoldfastError]] = {
 _CLEAN = {number: '?' for number in (*range(32), *range(127, 160), *range(0xd800, 0xe000))}
 
 
+# The library names options as C does, and takes -1 for what is inf here. A key stands before that.
+_LIMITS = re.compile(r": (\w+)_ms: must be (?:-1 (?:\(for ever\) )?or )?([^']*?)(\d?)$")
+_NAME = re.compile(r'\b(\w+)_ms( allows)?$')
+
+
+def _as_here(text: str) -> str:
+    text = _LIMITS.sub(lambda of: f': {of[1]}: must be {of[2]}{of[3]}{" ms" * bool(of[3])}', text)
+    return _NAME.sub(lambda of: of[1] + (of[2] or ''), text)
+
+
 def error(code: str, text: str, key: Optional[str]) -> HoldfastError:
+    if code in ('INVALID', 'LOST'):
+        text = _as_here(text)
     return BY_CODE.get(code, HoldfastError)(text.translate(_CLEAN), code=code, key=key)
+
+
+def invalid(doing: str, key: Any, why: str) -> HoldfastError:
+    if not isinstance(key, str):
+        return error('INVALID', f'{doing}: {why}', None)
+    return error('INVALID', f"{doing} '{key[:100]}': {why}", key)

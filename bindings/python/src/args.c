@@ -61,18 +61,22 @@ static int invalid(const char *doing, PyObject *key, const char *name, const cha
     return -1;
 }
 
-static int wrong_type(const char *doing, PyObject *key, const char *name, const char *why)
+/* As the language itself says it of a function's keyword arguments. */
+static void unknown(const char *doing, PyObject *key, PyObject *name)
 {
-    PyObject *text = said(doing, key, name, why);
+    PyObject *quoted = PyUnicode_FromFormat("'%U'", name), *bytes = NULL, *text = NULL;
+    if (quoted) bytes = PyUnicode_AsEncodedString(quoted, "utf-8", "replace");
+    if (bytes) text = said(doing, key, PyBytes_AsString(bytes), "unknown option");
     if (text) PyErr_SetObject(PyExc_TypeError, text);
+    Py_XDECREF(quoted);
+    Py_XDECREF(bytes);
     Py_XDECREF(text);
-    return -1;
 }
 
 PyObject *text_bytes(const char *doing, PyObject *key, const char *name, PyObject *value)
 {
     if (!PyUnicode_Check(value)) {
-        wrong_type(doing, key, name, "must be a str");
+        invalid(doing, key, name, "must be a str");
         return NULL;
     }
     PyObject *bytes = PyUnicode_AsUTF8String(value);
@@ -145,8 +149,6 @@ int time_read(const char *doing, PyObject *key, const char *name, PyObject *valu
         /* Not a thousandth more for what binary fractions lack: 0.3 s are 300 ms. */
         if (seconds >= 0 && seconds < 4e12) ms = (int64_t)ceil(seconds * 1000 - 1e-6);
         if (seconds >= 4e12) ms = INT64_MAX / 2;
-    } else {
-        return wrong_type(doing, key, name, why);
     }
     if (ms < 0) return invalid(doing, key, name, why);
     *ret_ms = ms;
@@ -196,7 +198,7 @@ static int read_request(asked *to, PyObject *value, PyObject *key)
             to->request[i] = (uint8_t)(high << 4 | low);
         }
     } else {
-        return wrong_type(to->doing, key, "request_id", why);
+        return invalid(to->doing, key, "request_id", why);
     }
     to->o.request_id = to->request;
     return 0;
@@ -205,7 +207,7 @@ static int read_request(asked *to, PyObject *value, PyObject *key)
 static int read_limit(asked *to, PyObject *value, PyObject *key)
 {
     if (!PyLong_Check(value) || PyBool_Check(value))
-        return wrong_type(to->doing, key, "limit", "must be an int");
+        return invalid(to->doing, key, "limit", "must be an int");
     long n = PyLong_AsLong(value);
     if (n == -1) PyErr_Clear();
     if (n < 0 || n > 1000000) return invalid(to->doing, key, "limit", "must be 1 to 1,000");
@@ -220,7 +222,7 @@ static int read_limit(asked *to, PyObject *value, PyObject *key)
 static int read_flag(const asked *to, const char *name, PyObject *value, PyObject *key)
 {
     if (PyBool_Check(value)) return value == Py_True;
-    return wrong_type(to->doing, key, name, "must be a bool");
+    return invalid(to->doing, key, name, "must be a bool");
 }
 
 static int read_shared(asked *to, PyObject *value, PyObject *key)
@@ -283,13 +285,7 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key)
     while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
         size_t i = 0, n = for_what == FOR_ONCE ? OPTIONS : OPTIONS - ONCE_ALONE;
         while (i < n && PyUnicode_CompareWithASCIIString(name, table[i].name)) i++;
-        if (i == n) {
-            PyObject *text = PyUnicode_FromFormat("'%U'", name), *bytes;
-            bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "replace") : NULL;
-            if (bytes) wrong_type(to->doing, key, PyBytes_AsString(bytes), "unknown option");
-            Py_XDECREF(text);
-            Py_XDECREF(bytes);
-        }
+        if (i == n) unknown(to->doing, key, name);
         if (i == n || read_one(to, &table[i], value, key)) {
             asked_done(to);
             return -1;

@@ -50,6 +50,7 @@ struct lock {
     int waited;
     int exclusive;
     int detached;
+    int ended, failed;     /* it was given back, to this result */
     int64_t keep_ms;       /* of an event */
     unsigned long thread;  /* that waited for it */
     struct losing *losing; /* who is told of its loss */

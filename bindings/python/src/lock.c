@@ -104,14 +104,19 @@ PyObject *lock_release_now(lock *l, int quiet)
     hf_error err = {0, 0, ""};
     int rc = 0;
     store *s = l->store;
-    if (s->closing && quiet) Py_RETURN_NONE;
+    if (quiet && (s->closing || l->ended)) Py_RETURN_NONE;
+    if (l->ended && l->failed)
+        return raise_why(l->failed, "release", l->key, hf_code_text(l->failed));
+    if (l->ended) Py_RETURN_NONE;
     if (s->closing || !l->l) return gone(l, "release");
     s->users++;
+    l->ended = 1;
     hf_lock *held = take(l);
     if (held) {
         Py_BEGIN_ALLOW_THREADS rc = hf_release(held, &err);
         Py_END_ALLOW_THREADS
     }
+    l->failed = rc;
     s->users--;
     forget_losing(l);
     if (rc && !quiet) return raise_code(rc, &err, l->key);
@@ -127,7 +132,7 @@ static PyObject *lock_release(lock *l, PyObject *unused)
 static PyObject *lock_exit(lock *l, PyObject *args)
 {
     int failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
-    if (!l->l && !l->store->closing) Py_RETURN_NONE; /* given back inside */
+    if (l->ended) Py_RETURN_NONE; /* inside */
     return lock_release_now(l, failed);
 }
 
@@ -204,10 +209,12 @@ static PyObject *lock_finish(lock *l, PyObject *args)
         return gone(l, "once");
     }
     s->users++;
+    l->ended = 1;
     hf_lock *held = take(l);
     const char *text = PyBytes_AsString(bytes);
     Py_BEGIN_ALLOW_THREADS if (held) rc = hf_once_finish(held, text, l->keep_ms, &err);
-    Py_END_ALLOW_THREADS s->users--;
+    Py_END_ALLOW_THREADS l->failed = rc;
+    s->users--;
     forget_losing(l);
     Py_DECREF(bytes);
     if (rc) return raise_code(rc, &err, l->key);
@@ -246,11 +253,8 @@ static PyObject *lock_tell(lock *l, PyObject *args)
 /* on_lost(callback): see holdfast/_aio.py */
 static PyObject *lock_on_lost(PyObject *l, PyObject *callback)
 {
-    if (!PyCallable_Check(callback)) {
-        PyErr_Format(PyExc_TypeError, "on_lost '%U': the callback can't be called",
-                     ((lock *)l)->key);
-        return NULL;
-    }
+    if (!PyCallable_Check(callback))
+        return raise_why(HF_INVALID, "on_lost", ((lock *)l)->key, "the callback can't be called");
     PyObject *module = PyImport_ImportModule("holdfast._aio");
     PyObject *ret = module ? PyObject_CallMethod(module, "on_lost", "OO", l, callback) : NULL;
     Py_XDECREF(module);
@@ -396,7 +400,8 @@ static int lock_traverse(lock *l, visitproc visit, void *arg)
     }
 
 static PyMethodDef lock_methods[] = {
-    METHOD("release", lock_release, METH_NOARGS, "gives the key back"),
+    METHOD("release", lock_release, METH_NOARGS,
+           "gives the key back; once: asked again it does nothing more, and says the same"),
     METHOD("renew", lock_renew, METH_VARARGS | METH_KEYWORDS,
            "renew(lease=None): extends the lease"),
     METHOD("confirm", lock_confirm, METH_NOARGS, "asks the store; raises LockLost if it is lost"),

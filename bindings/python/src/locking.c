@@ -64,10 +64,10 @@ static PyObject *locking_exit(struct locking *g, PyObject *args)
     g->held = NULL;
     int failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
     PyObject *ret = Py_None;
-    if (held->l || held->store->closing)
-        ret = lock_release_now(held, failed);
+    if (held->ended)
+        Py_INCREF(ret); /* inside */
     else
-        Py_INCREF(ret); /* given back inside */
+        ret = lock_release_now(held, failed);
     Py_DECREF(held);
     return ret;
 }

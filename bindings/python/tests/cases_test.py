@@ -106,6 +106,10 @@ class Case:
                 assert getattr(party, name) == value, (name, party)
         assert len(info.holders + info.waiters) >= len(shows.get('parties', []))
 
+    def lock(self, step):
+        named = self.named[step['lock']]
+        return named[0].lock if isinstance(named, tuple) else named     # of an event
+
     # -- steps --
 
     async def do_open(self, step):
@@ -140,21 +144,21 @@ class Case:
         self.named[step['wait']].cancel()
 
     async def do_release(self, step):
-        self.named[step['lock']].release()
+        self.lock(step).release()
 
     async def do_renew(self, step):
-        self.named[step['lock']].renew(step.get('lease'))
+        self.lock(step).renew(step.get('lease'))
 
     async def do_confirm(self, step):
-        self.named[step['lock']].confirm()
+        self.lock(step).confirm()
 
     async def do_lost(self, step):
         lost = asyncio.Event()
-        self.named[step['lock']].on_lost(lambda lock: lost.set())
+        self.lock(step).on_lost(lambda lock: lost.set())
         await asyncio.wait_for(lost.wait(), PATIENCE)
 
     async def do_left(self, step):
-        lock = self.named[step['lock']]
+        lock = self.lock(step)
         is_so = 'ever' if lock.left_ms == math.inf else 'some' if lock.left_ms > 0 else 'none'
         assert is_so == step['is'], lock.left_ms
         assert lock.held == (is_so != 'none')

@@ -15,7 +15,7 @@ from tap import PATIENCE, run_functions, until
 
 
 @contextlib.contextmanager
-def _refused(kind=TypeError):
+def _refused(kind=holdfast.InvalidArgument):
     try:
         yield
     except kind as error:
@@ -110,7 +110,7 @@ def a_result_that_isnt_clean_is_made_so():
 def the_end_of_an_event_holds_nothing():
     with holdfast.open(URL) as store:
         name = key('event')
-        with _refused(holdfast.InvalidArgument):
+        with _refused():
             with store.once(name) as event:
                 event._result = 'a\0b'      # past the check
         assert not event.lock.held and free(name)
@@ -119,7 +119,7 @@ def the_end_of_an_event_holds_nothing():
 def an_event_outside_of_its_block_is_neither_true_nor_false():
     with holdfast.open(URL) as store:
         name = key('event')
-        with _refused():
+        with _refused(TypeError):
             if store.once(name):
                 pass
         assert not store.peek(name).token
@@ -166,7 +166,7 @@ def a_template_names_arguments():
         for template in 'a/{y}', 'a/{}', 'a/{0}', 'a/{args}', 'a/{more}', 'a/{x}/{y.z}':
             with _refused():
                 store.locked(template)(lambda x, *args, **more: 1)
-        with _refused(ValueError):
+        with _refused():
             store.locked('a/{')(lambda x: 1)
 
         class Shop:
@@ -190,19 +190,21 @@ def a_callback_can_be_called():
 def options_are_refused_at_once():
     with holdfast.open(URL) as store:
         for how in store.locked, store.once:
-            with _refused():
+            with _refused(TypeError):   # as of any function
                 how('key', nosuch=1)
+            with _refused(TypeError):
+                how()
             with _refused():
                 how('key', shared='false')
             with _refused():
                 how(5)
             for bad in -1, float('-inf'), float('nan'):
-                with _refused(holdfast.InvalidArgument):
+                with _refused():
                     how('key', wait=bad)
         for bad in -1, float('-inf'), float('nan'):
-            with _refused(holdfast.InvalidArgument):
+            with _refused():
                 store.once('key', keep=bad)
-        with _refused():
+        with _refused(TypeError):
             store.locked('key', keep=1)
         store.once('key', keep=1, at_most_once=True)
         store.locked('key/{x}', wait=1)
@@ -231,7 +233,7 @@ def tokens_are_ints():
         held = store.acquire(name)
         for how in store.adopt, store.break_:
             for bad in (0, -1, 1 << 53, (1 << 64) + held.token, True, 1.0, str(held.token), None):
-                with _refused(holdfast.InvalidArgument):
+                with _refused():
                     how(name, bad)
             with _refused(holdfast.LockLost):
                 how(name, (1 << 53) - 1)
@@ -239,8 +241,47 @@ def tokens_are_ints():
         held.release()
 
 
+def what_is_invalid_is_a_type_error_and_a_value_error_too():
+    with holdfast.open(URL) as store:
+        for bad in ({'wait': 'soon'}, {'wait': []}):
+            for kind in TypeError, ValueError, holdfast.HoldfastError:
+                try:
+                    store.acquire(key(), **bad)
+                    raise AssertionError(bad)
+                except kind as error:
+                    assert error.code == 'INVALID'
+
+
+def limits_are_told_in_names_of_this_language():
+    with holdfast.open(URL) as store, store.lock(key('a_ms')) as held:
+        for call, words in (
+                (lambda: store.acquire(key(), lease='25h'), 'lease: must be 100 to 86,400,000 ms'),
+                (lambda: store.acquire(key(), wait='366d'), 'wait: must be 0 to a year'),
+                (lambda: store.acquire(key(), max_hold='366d'), 'max_hold: must be 0 to a year'),
+                (lambda: store.acquire(key(), detached=True), 'a detached grant needs lease'),
+                (lambda: held.renew(0.01), 'lease: must be 100 to 86,400,000 ms'),
+                (lambda: store.once(key(), print, keep='40000d'),
+                 'keep: must be 1 ms to 100 years'),
+                (lambda: store.prune(1), 'idle: must be 60,000 to 3,153,600,000,000 ms'),
+                (lambda: holdfast.open(URL, io_timeout=0),
+                 'io_timeout: must be 100 to 3,600,000 ms')):
+            try:
+                call()
+                raise AssertionError(words)
+            except holdfast.InvalidArgument as error:
+                assert error.text.endswith(': ' + words), error.text
+    with holdfast.open(URL) as store:
+        held = store.acquire(key(), max_hold='100ms')
+        until(lambda: not held.held, 'never lost')
+        try:
+            held.release()
+            raise AssertionError('not lost')
+        except holdfast.LockLost as error:
+            assert error.text.endswith(' as long as max_hold allows'), error.text
+
+
 def an_empty_url_is_none():
-    with _refused(holdfast.InvalidArgument):
+    with _refused():
         holdfast.open('')
 
 
@@ -255,11 +296,11 @@ def a_key_of_another_type_with_a_bad_option():
 
 def nothing_is_made_by_hand():
     for kind in holdfast.Lock, _holdfast.Locking, _holdfast.Wait, _holdfast.Watch:
-        with _refused():
+        with _refused(TypeError):
             kind()
-        with _refused():
+        with _refused(TypeError):
             kind.__new__(kind)
-        with _refused():
+        with _refused(TypeError):
             object.__new__(kind)
 
 

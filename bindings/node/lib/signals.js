@@ -1,0 +1,35 @@
+// Who hears of AbortSignals: one listener for each signal, however many wait with it. A signal may
+// be that of a whole program, and Node warns of more than ten.
+'use strict';
+
+const heard = new WeakMap(); // signal -> its listener, and whom that calls
+
+// The signal isn't aborted yet. Nobody is called twice.
+function onAbort(signal, call) {
+    const there = heard.get(signal);
+    if (there) {
+        there.calls.add(call);
+        return;
+    }
+    const calls = new Set([call]);
+    const listener = () => {
+        for (const one of calls) one();
+        heard.delete(signal);
+    };
+    signal.addEventListener('abort', listener, { once: true });
+    heard.set(signal, { calls, listener });
+}
+
+// This runs where the holder gives a lock back: whatever a waiter's signal is mustn't stop it.
+function offAbort(signal, call) {
+    const there = heard.get(signal);
+    if (!there?.calls.delete(call) || there.calls.size) return;
+    try {
+        signal.removeEventListener('abort', there.listener);
+        heard.delete(signal);
+    } catch {
+        // It stays, for whoever waits with it next.
+    }
+}
+
+module.exports = { offAbort, onAbort };

@@ -1,0 +1,141 @@
+/*
+ * conform_handle.c - the conformance suite: what a handle promises: its store's clock, its session,
+ * its options, and that what was written outlives it. See conform.h.
+ */
+#include "conform.h"
+
+#include "os.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int64_t store_clock(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+{
+    const struct hf__con *con = &cfm->con;
+    int64_t clock = 0;
+    if (con->drv->can & HF_CAN_INSTANT) return con->drv->now(con->st);
+    return con->drv->get(con->st, key, row, &clock, NULL) ? -1 : clock;
+}
+
+static const char *clock_runs(struct hf__conform *cfm)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(cfm, text, "clock");
+    hf_row row;
+    hf_row_init(&row);
+    int64_t from = hf__local_us(), first = store_clock(cfm, &key, &row), after = hf__local_us();
+    int64_t last = first, now = after, asked = after;
+    HF_CHECK(first >= 0, "cannot be read");
+    if (!first || cfm->con.drv->can & HF_CAN_LEASES) return NULL; /* holds don't end by it */
+    while (now < from + 300000) {
+        asked = now;
+        int64_t c = store_clock(cfm, &key, &row);
+        now = hf__local_us();
+        HF_CHECK(c >= last, "went back by %lld us", (long long)(last - c));
+        last = c;
+    }
+    /* First read in [from, after], last in [asked, now], whatever came between. */
+    int64_t most = now - from, least = asked - after;
+    HF_CHECK(last - first <= most + most / 100 + 2000 && last - first >= least - least / 100 - 2000,
+             "went on by %lld us in %lld to %lld us", (long long)(last - first), (long long)least,
+             (long long)most);
+    return NULL;
+}
+
+/* The session of one more handle: lives, beside `than`, which lives or doesn't. */
+static const char *session_of_another(struct hf__conform *cfm, uint64_t than, int lives,
+                                      uint64_t *ret)
+{
+    const struct hf__con *con = &cfm->con;
+    struct hf__con other = {NULL, NULL};
+    hf_error err = {0, 0, ""};
+    const char *why = NULL;
+    HF_CHECK(!hf__con_open(cfm, &other, &err), "%s", err.text);
+    if (other.drv->session(other.st, ret, &err))
+        why = hf__bad(cfm, "%s", err.text);
+    else if (*ret == than)
+        why = hf__bad(cfm, lives ? "two handles have one" : "one is used twice");
+    else if (con->drv->alive(con->st, *ret, &err) != 1)
+        why = hf__bad(cfm, "another's is dead");
+    else if (con->drv->alive(con->st, than, &err) != lives)
+        why = hf__bad(cfm, lives ? "one's own is dead" : "a dead one came back");
+    hf__con_close(&other);
+    return why;
+}
+
+static const char *sessions_live(struct hf__conform *cfm)
+{
+    const struct hf__con *con = &cfm->con;
+    hf_error err = {0, 0, "it is none"};
+    uint64_t a = 0, again = 0, b = 0, c = 0;
+    HF_CHECK(!con->drv->session(con->st, &a, &err) && a, "%s", err.text);
+    HF_CHECK(!con->drv->session(con->st, &again, &err) && again == a, "it changes");
+    const char *why = session_of_another(cfm, a, 1, &b);
+    if (why) return why;
+    HF_CHECK(con->drv->alive(con->st, b, &err) == 0, "it outlives its handle");
+    why = session_of_another(cfm, b, 0, &c);
+    if (why) return why;
+    HF_CHECK(con->drv->alive(con->st, a, &err) == 1, "one's own died with another's");
+    return NULL;
+}
+
+static const char *bad_options(struct hf__conform *cfm)
+{
+    struct hf__conform copy = *cfm;
+    struct hf__con con = {NULL, NULL};
+    hf_url url = *cfm->url;
+    hf_error err = {0, 0, ""};
+    snprintf(url.query, sizeof url.query, "no-such-option=1");
+    copy.url = &url;
+    int rc = hf__con_open(&copy, &con, &err);
+    if (!rc) hf__con_close(&con);
+    HF_CHECK(rc == HF_INVALID, "an option that it doesn't have was taken (%s)", hf_code_name(rc));
+    HF_CHECK(err.text[0] && !strchr(err.text, '\n'), "without a word");
+    return NULL;
+}
+
+static const char *sync_returns(struct hf__conform *cfm)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(cfm, text, "sync");
+    hf_error err = {0, 0, ""};
+    hf_row row;
+    hf_row_init(&row);
+    row.done_us = 1;
+    if (!cfm->con.drv->sync) return NULL;
+    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
+    HF_CHECK(!cfm->con.drv->sync(cfm->con.st, &key, &err), "%s", err.text);
+    HF_CHECK(!hf__con_swap(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
+    return NULL;
+}
+
+static const char *stays(struct hf__conform *cfm)
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(cfm, text, "stays");
+    hf_error err = {0, 0, ""};
+    hf_row row, cur;
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    row.done_us = 1;
+    if (cfm->in_memory) return NULL;
+    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
+    hf__con_close(&cfm->con);
+    HF_CHECK(!hf__con_open(cfm, &cfm->con, &err), "%s", err.text);
+    HF_CHECK(!hf__con_get(cfm, &key, &cur), "%s", cfm->why);
+    HF_CHECK(hf_row_equal(&row, &cur), "it changed while nobody had the store open");
+    HF_CHECK(!hf__con_swap(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
+    return NULL;
+}
+
+void hf__conform_handle(struct hf__conform *cfm)
+{
+    static const struct hf__check checks[] = {
+        {"the store's clock runs, and never back", 0, clock_runs},
+        {"a session lives as long as its handle", HF_CAN_SESSIONS, sessions_live},
+        {"unknown options are refused", 0, bad_options},
+        {"what is synced is said to be", 0, sync_returns},
+        {"a marker outlives the handle that wrote it", 0, stays},
+    };
+    hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
+}

@@ -1,0 +1,141 @@
+/*
+ * plan.c - when a wait looks at the store again, if nothing wakes it before.
+ */
+#include "crowd.h"
+#include "handle.h"
+#include "os.h"
+
+static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
+enum { STAGGERED = 4 };                   /* places; those behind them notice as late as they do */
+static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
+static const int64_t SOONEST_US = 2000;    /* between two looks */
+enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
+/* Those look together, for the pump goes through all of its waits each time it wakes up. */
+static const int64_t HEARD_TICK_US = 100000;
+enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
+
+/* Between three quarters and five quarters of it. */
+static int64_t about_us(uint32_t ms)
+{
+    uint32_t r;
+    hf__random(&r, sizeof r);
+    return (int64_t)ms * 750 + (int64_t)((uint64_t)ms * 500 * r >> 32);
+}
+
+int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); }
+
+uint32_t hf__room_for(const struct hf_wait *w)
+{
+    uint32_t cap = w->h->port.drv->queue_cap;
+    return w->h->port.can & HF_CAN_INSTANT ? cap : hf__crowd_room(cap, w->full);
+}
+
+static void count(uint8_t *n)
+{
+    if (*n < UINT8_MAX) ++*n;
+}
+
+/* Others have written first: who isn't in line asks again when there may be a gap. */
+void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us)
+{
+    uint32_t dice;
+    w->look_at_us = 0;
+    if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
+    int64_t now = hf__local_us();
+    /* Where nobody stands in line it isn't a crowd, but somebody in a hurry. A take finds the key
+       free at the store, whatever was written since it was sent; and he breathes now and then
+       (breath.c), which who doesn't go on asking misses. */
+    if (!row->n_queue) {
+        count(&w->overtaken);
+        if (w->overtaken > CALM_TIMES) w->look_at_us = now + about_us(PAUSE_OVERTAKEN_MS);
+        return;
+    }
+    w->overtaken = 0;
+    count(&w->refused);
+    hf__random(&dice, sizeof dice);
+    w->look_at_us = now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice);
+}
+
+/* Not now, and it doesn't stand in line. */
+void hf__plan_outside(struct hf_wait *w, enum hf_answer answer)
+{
+    const hf *h = w->h;
+    int64_t after_us = hf__poll_us(h);
+    if (answer == HF_ANS_NO_ROOM && !(h->port.can & HF_CAN_INSTANT)) {
+        uint32_t dice;
+        hf__random(&dice, sizeof dice);
+        count(&w->full);
+        after_us = hf__crowd_full_us(w->full, after_us, dice);
+    }
+    w->refused = w->overtaken = 0;
+    w->look_at_us = hf__local_us() + after_us;
+}
+
+int64_t hf__holders_end(hf *h, const hf_row *row)
+{
+    int64_t first = INT64_MAX;
+    for (uint32_t i = 0; i < row->n_holders; i++)
+        if (row->party[i].expires_us) first = hf__min64(first, row->party[i].expires_us);
+    if (first == INT64_MAX) return INT64_MAX;
+    return hf__local_us() + (first - hf__port_now(&h->port).lo_us) + 1;
+}
+
+int64_t hf__stagger_us(const struct hf_wait *w, uint32_t place)
+{
+    int alone = __atomic_load_n(&w->alone, __ATOMIC_RELAXED);
+    return alone ? 0 : (place < STAGGERED ? place : STAGGERED) * STAGGER_US;
+}
+
+/* It waits, at `place`: who looks again, and when. */
+void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
+{
+    hf *h = w->h;
+    int64_t end = hf__holders_end(h, row), soonest = hf__local_us() + SOONEST_US;
+    if (end != INT64_MAX) end += hf__stagger_us(w, place);
+    if (end < soonest) end = soonest; /* it was looked at just now */
+    /* Whatever was missed: nobody sleeps for ever. */
+    end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
+    pthread_mutex_lock(&h->mu);
+    w->queued = 1;
+    w->refused = w->overtaken = w->full = 0;
+    w->seen_rev = row->rev;
+    if (h->port.can & HF_CAN_BELLS) {
+        w->look_at_us = INT64_MAX; /* the bell, or the tender */
+        /* Not later than what the tender may have been told meanwhile. */
+        w->notice_at_us = hf__min64(w->notice_at_us, end);
+        int rc = hf__need_tender(h, NULL);
+        if (rc) w->look_at_us = hf__min64(end, hf__local_us() + hf__poll_us(h));
+        if (!rc) hf__kick_tender(h, w->notice_at_us);
+    } else {
+        /* What it was told of before this look, the look has seen. */
+        int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : hf__poll_us(h));
+        w->poll_at_us = w->heard ? look - look % HEARD_TICK_US : look;
+        w->look_at_us = hf__min64(end, w->poll_at_us);
+    }
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* Those who hold it are dead, and so is the head of the line: who is behind may not hear of it. */
+static int is_stuck(const hf_row *row)
+{
+    for (uint32_t i = 0; i < row->n_holders; i++)
+        if (!(row->party[i].flags & HF_PARTY_DEAD)) return 0;
+    return (row->party[row->n_holders].flags & HF_PARTY_DEAD) != 0;
+}
+
+/* Is it worth a step? A waiter behind the head lets those ahead of it notice first. */
+int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
+{
+    int64_t at = hf__find_id(row, w->party.id);
+    if (!w->queued || at < (int64_t)row->n_holders + 1) return 0;
+    uint32_t place = (uint32_t)at - row->n_holders;
+    int64_t end = hf__holders_end(w->h, row);
+    if (end != INT64_MAX && hf__local_us() >= end + hf__stagger_us(w, place)) {
+        /* Or those ahead are dead, and it would wait for them each time anew. */
+        __atomic_store_n(&w->alone, 1, __ATOMIC_RELAXED);
+        return 0;
+    }
+    if (row->party[at - 1].flags & HF_PARTY_DEAD || is_stuck(row)) return 0; /* ours to notice */
+    hf__plan_next_look(w, row, place);
+    return 1;
+}

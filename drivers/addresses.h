@@ -1,0 +1,43 @@
+/*
+ * addresses.h - where those who stand in line are told, in stores that tell by channels: at an
+ * address of their handle's. So of a thousand in line a handover wakes two. Compiled into each
+ * module that uses it.
+ *
+ * An address is the first half of a request's id, in hex: all requests of a handle have it in
+ * common, but for those that its caller names.
+ */
+#ifndef HF_ADDRESSES_H
+#define HF_ADDRESSES_H
+
+#include "holdfast_driver.h"
+
+enum { HF_ADDRESS = 16, HF_ADDRESSES_CAP = (HF_ADDRESS + 1) * 258 };
+
+void hf__put_address(char to[HF_ADDRESS + 1], const uint8_t who[16]);
+
+/* Whom of those in line a write of this row concerns, each with a space behind it: those who were
+   handed the key, who holds it alone while somebody waits (he gives it on without looking, if he
+   knows who), and the first in line. Not those behind. */
+void hf__put_addresses(char to[HF_ADDRESSES_CAP], const hf_row *row);
+
+/* One that this handle has listened at, or is to. */
+struct hf__address {
+    char text[HF_ADDRESS + 1];
+    uint8_t wanted, listened;
+};
+
+/* All of them. Zeroed at first. */
+struct hf__addresses {
+    struct hf__address *at;
+    size_t n, found; /* `found`: where the next search begins, for mostly there is but one */
+};
+
+/* From here on those are wanted of which hf__address_want is told. */
+void hf__addresses_begin(struct hf__addresses *all);
+int hf__address_want(struct hf__addresses *all, const uint8_t who[16]); /* 0 or HF_NOMEM */
+/* Gives up what isn't wanted, if that is much: how many, which stand behind the others (at[n] and
+   so on) until the next call. */
+size_t hf__addresses_end(struct hf__addresses *all);
+void hf__addresses_clear(struct hf__addresses *all); /* frees; leaves it zeroed */
+
+#endif

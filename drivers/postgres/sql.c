@@ -1,0 +1,197 @@
+/*
+ * sql.c - postgres: the statements. See sql.h.
+ */
+#include "sql.h"
+
+#include "columns.h"
+#include "ear.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SQL_CAP = 6144 };
+
+/* The store's clock, in microseconds. */
+#define NOW "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+struct text {
+    char *to;
+    size_t len, cap;
+};
+
+static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(struct text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->to + t->len, t->cap - t->len, format, args);
+    va_end(args);
+    t->len += n > 0 ? (size_t)n : 0;
+    if (t->len >= t->cap) t->len = t->cap - 1;
+}
+
+static void put_columns(struct text *t, const char *before)
+{
+    for (int i = 0; i < HF_COLS; i++)
+        put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__column_name[i]);
+}
+
+/* $1 is the key, $2 the rev seen, $3 the channel of all, $4 the payload, $5 the addresses; from
+   $HF_PG_FIRST on the columns. */
+static void put_values(struct text *t)
+{
+    for (int i = 0; i < HF_COLS; i++)
+        put(t, ", $%d::%s", i + HF_PG_FIRST, hf__column_is_text[i] ? "text" : "bigint");
+}
+
+/* Those who wait are told if the holders change, not of each other, else everybody who comes would
+   wake all; and of the first who waits, who may have come for an end that nobody watches. */
+static void put_matters(struct text *t)
+{
+    static const int holders[] = {HF_COL_GRANT, HF_COL_EXPIRES, HF_COL_OTHERS, HF_COL_FLAGS};
+    put(t, " AND (");
+    for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
+        int c = holders[i];
+        put(t, "%so.\"%s\" <> $%d::%s", i ? " OR " : "", hf__column_name[c], c + HF_PG_FIRST,
+            hf__column_is_text[c] ? "text" : "bigint");
+    }
+    put(t, ") OR coalesce(o.queue, '[]') = '[]' AND $%d::text <> '[]'", HF_COL_QUEUE + HF_PG_FIRST);
+}
+
+/* What a write says: whether it was done, the time, and the row that was there before it. */
+static void put_told(struct text *t, const char *table, int deletes)
+{
+    put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
+    put_columns(t, "o.");
+    put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '[]') <> '[]'");
+    if (!deletes) put_matters(t);
+    put(t,
+        ") THEN (SELECT count(pg_notify(c, $4::text)) FROM (SELECT $3::text UNION ALL SELECT "
+        "'" HF_PG_AT "' || a FROM unnest(string_to_array($5::text, ' ')) AS a WHERE a <> '') AS "
+        "n (c)) END FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text",
+        table);
+}
+
+enum { INSERT, UPDATE, ERASE, TAKE, JOIN, GET, SCAN };
+
+static char *sql_write(const char *table, struct text *t, int kind)
+{
+    t->len = 0;
+    if (kind == INSERT) {
+        put(t, "WITH w AS (INSERT INTO %s (key, ", table);
+        put_columns(t, "");
+        put(t, ") SELECT $1::text");
+        put_values(t);
+        put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
+    } else if (kind == UPDATE) {
+        put(t, "WITH w AS (UPDATE %s AS t SET ", table);
+        for (int i = 0; i < HF_COLS; i++)
+            put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__column_name[i], i + HF_PG_FIRST,
+                hf__column_is_text[i] ? "text" : "bigint");
+        put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
+    } else {
+        put(t, "WITH w AS (DELETE FROM %s AS t WHERE t.key = $1::text AND t.rev = $2::bigint",
+            table);
+    }
+    put_told(t, table, kind == ERASE);
+    return strdup(t->to);
+}
+
+/* The row that was written, or the one that is there. */
+static void put_either(struct text *t, const char *table)
+{
+    put(t, " RETURNING t.*) SELECT 1, " NOW ", ");
+    put_columns(t, "w.");
+    put(t, " FROM w UNION ALL SELECT 0, " NOW ", ");
+    put_columns(t, "o.");
+    put(t,
+        " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT 1 "
+        "FROM w)",
+        table);
+}
+
+static char *sql_take(const char *table, struct text *t)
+{
+    t->len = 0;
+    put(t, "WITH w AS (INSERT INTO %s AS t (key, ", table);
+    put_columns(t, "");
+    put(t, ") SELECT $1::text");
+    for (int i = 0; i < HF_COLS; i++) {
+        if (i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT || i == HF_COL_ACQUIRED)
+            put(t, ", c.now");
+        else if (i == HF_COL_EXPIRES)
+            put(t, ", CASE WHEN $%d::bigint = 0 THEN 0 ELSE c.now + $%d::bigint * 1000 END",
+                HF_COL_LEASE + 2, HF_COL_LEASE + 2);
+        else
+            put(t, ", $%d::%s", i + 2, hf__column_is_text[i] ? "text" : "bigint");
+    }
+    put(t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET ");
+    for (int i = 0; i < HF_COL_DONE; i++) { /* the marker stays */
+        int counts = i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT;
+        put(t, "%s\"%s\" = ", i ? ", " : "", hf__column_name[i]);
+        if (counts)
+            put(t, "greatest(t.rev + 1, excluded.rev)");
+        else
+            put(t, "excluded.\"%s\"", hf__column_name[i]);
+    }
+    put(t, " WHERE t.owner = '' AND t.others = '[]' AND t.queue = '[]' AND t.format = "
+           "excluded.format AND t.request <> excluded.request");
+    put_either(t, table);
+    return strdup(t->to);
+}
+
+/* $2 and $3 are what stands of the party before and behind its since_us, $4 its request, $5 the
+   places. Each party in the line says "request": once, for within a text the quotes are escaped. */
+static char *sql_join(const char *table, struct text *t)
+{
+    t->len = 0;
+    put(t,
+        "WITH w AS (UPDATE %s AS t SET rev = greatest(t.rev + 1, c.now), queue = left(t.queue, -1) "
+        "|| ',' || $2::text || c.now::text || $3::text || ']' FROM (SELECT " NOW " AS now) AS c "
+        "WHERE t.key = $1::text AND t.format = %d AND t.owner <> '' AND left(t.queue, 2) = '[{' "
+        "AND right(t.queue, 2) = '}]' AND t.request <> $4::text AND strpos(t.others, $4::text) = 0 "
+        "AND strpos(t.queue, $4::text) = 0 AND length(t.queue) - length(replace(t.queue, "
+        "'\"request\":', '')) < 10 * $5::bigint",
+        table, HF_ROW_FORMAT);
+    put_either(t, table);
+    return strdup(t->to);
+}
+
+int hf__pg_sql(struct hf__pg_sql *s, const char *table)
+{
+    char buffer[SQL_CAP];
+    struct text t = {buffer, 0, sizeof buffer};
+    int made = hf__pg_often(&s->insert, INSERT, sql_write(table, &t, INSERT)) &&
+               hf__pg_often(&s->update, UPDATE, sql_write(table, &t, UPDATE)) &&
+               hf__pg_often(&s->erase, ERASE, sql_write(table, &t, ERASE)) &&
+               hf__pg_often(&s->take, TAKE, sql_take(table, &t)) &&
+               hf__pg_often(&s->join, JOIN, sql_join(table, &t));
+    t.len = 0;
+    put(&t, "SELECT 0, " NOW ", ");
+    put_columns(&t, "o.");
+    put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", table);
+    made = made && hf__pg_often(&s->get, GET, strdup(t.to));
+    t.len = 0;
+    put(&t, "SELECT o.key, " NOW ", ");
+    put_columns(&t, "o.");
+    put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
+        table, HF_PG_PAGE);
+    made = made && hf__pg_often(&s->scan, SCAN, strdup(t.to));
+    t.len = 0;
+    put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", table);
+    for (int i = 0; i < HF_COLS; i++)
+        put(&t, ", \"%s\" %s NOT NULL", hf__column_name[i],
+            hf__column_is_text[i] ? "text" : "bigint");
+    put(&t, ")");
+    s->create = strdup(t.to);
+    return made && s->create;
+}
+
+void hf__pg_sql_free(struct hf__pg_sql *s)
+{
+    char *sql[] = {s->get.sql,  s->insert.sql, s->update.sql, s->erase.sql,
+                   s->take.sql, s->join.sql,   s->scan.sql,   s->create};
+    for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
+}

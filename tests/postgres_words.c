@@ -1,0 +1,265 @@
+/*
+ * postgres_words.c - the driver postgres: how who waits is woken by a server that says anything.
+ */
+#include "pgsay.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define URL "postgres://u@HOST/db?sslmode=disable&gssencmode=disable"
+#define NOW "1769860800000017"
+#define GET "SELECT 0, "
+
+static hf_row cur;
+
+static int listen_to(hf_store *st, hf_ear *ret)
+{
+    const hf_rowkey *keys[] = {&key};
+    return pg->listen(st, 0, keys, 1, ret, &err);
+}
+
+static int64_t in_ms(int64_t ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000 + ms * 1000;
+}
+
+#define ARE(...) \
+    pg_are((const struct pg_rule[]){__VA_ARGS__}, COUNT(((const struct pg_rule[]){__VA_ARGS__})))
+
+static void who_waits(void **state)
+{
+    (void)state;
+    char ours[30];
+    hf_ear ear;
+    hf_store *st = pg_opened(URL);
+    snprintf(ours, sizeof ours, "%llu", (unsigned long long)key.hash);
+    ARE({"LISTEN", "1", 0});
+    said(listen_to(st, &ear), 0, NULL);
+    said(pg->watch(st, 0, &ear, in_ms(0), &err), 0, NULL);
+    pg->interrupt(st, 0);
+    said(pg->watch(st, 0, &ear, in_ms(60000), &err), 0, NULL);
+    /* The server goes while somebody waits, and while nobody does. */
+    pg_cuts();
+    said(pg->watch(st, 0, &ear, in_ms(60000), &err), HF_UNAVAILABLE, "the connection broke");
+    said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
+    pg->close(st);
+    /* Not the word for another key, but for this one. */
+    st = pg_opened(URL);
+    ARE({"LISTEN", "1", 0});
+    said(listen_to(st, &ear), 0, NULL);
+    pg_notifies("12345");
+    said(pg->watch(st, 0, &ear, in_ms(50), &err), 0, NULL);
+    pg_notifies(ours);
+    assert_int_equal(pg->watch(st, 0, &ear, in_ms(60000), &err), 1);
+    /* Cut off behind its back, it listens anew. */
+    pg_cuts();
+    do said(listen_to(st, &ear), 0, NULL);
+    while (pg_asked("LISTEN") < 2);
+    pg->close(st);
+    static const struct {
+        const char *part, *told, *says;
+        int code;
+    } cases[] = {{"LISTEN", "!42501 permission denied", "permission", HF_DENIED},
+                 {"connect", "!57P03 starting up", "starting up", HF_UNAVAILABLE},
+                 {"pg_is_in_recovery", "f|off|78|150000", "a pooler", HF_UNAVAILABLE}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        st = pg_opened(URL);
+        ARE({cases[i].part, cases[i].told, 0});
+        said(listen_to(st, &ear), cases[i].code, cases[i].says);
+        said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
+        pg->close(st);
+    }
+}
+
+/* ---- what a word says, which anybody may have sent ---- */
+
+#define ME      "0000000000000000000000000000000a"
+#define ANOTHER "0000000000000000000000000000000b"
+static const uint8_t me[16] = {[15] = 10}, other[16] = {[15] = 11};
+
+static hf_ear heard;
+
+/* Sends "KEY BEHIND" and watches: how many requests that makes. */
+static int after_word(hf_store *st, const char *behind, int64_t ms)
+{
+    char word[200];
+    snprintf(word, sizeof word, "%llu%s", (unsigned long long)key.hash, behind);
+    said(listen_to(st, &heard), 0, NULL);
+    pg_notifies(word);
+    return pg->watch(st, 0, &heard, in_ms(ms), &err);
+}
+
+static hf_store *listens(const uint8_t *who, const char *there)
+{
+    hf_store *st = pg_opened(URL);
+    ARE({"LISTEN", "1", 0}, {GET, there, 0});
+    key.who = who;
+    said(listen_to(st, &heard), 0, NULL);
+    return st;
+}
+
+#define TELLS(REV) assert_int_equal(pg->told(st, &key, &cur), 1), assert_int_equal(cur.rev, REV)
+
+/* The word that names who waits makes it read, and says what is read then: not that it holds. */
+static void a_word_is_not_believed(void **state)
+{
+    (void)state;
+    static const char *const read[] = {"",
+                                       " " ME " 1769860800000000",
+                                       " " ANOTHER,
+                                       " " ANOTHER " ",
+                                       " " ANOTHER " x",
+                                       " " ANOTHER " 1x",
+                                       " " ANOTHER " -1",
+                                       " " ANOTHER " 9223372036854775808",
+                                       " " ANOTHER "0 1",
+                                       " 000000000000000000000000000000xb 1",
+                                       "  " ANOTHER " 1"};
+    const char *there = pg_row_but("0|" NOW, "rev", "7");
+    hf_store *st = listens(me, there);
+    for (size_t i = 0; i < COUNT(read); i++) {
+        assert_int_equal(after_word(st, read[i], 60000), 1);
+        TELLS(7);
+        assert_memory_not_equal(cur.party[0].id, me, 16);
+    }
+    pg->close(st);
+    /* There is none, or it can't be read: nothing is said. */
+    const char *const none[] = {pg_row_but("0|" NOW, "", NULL), "!42P01 no such table",
+                                "!57P01 going down", pg_row_but("0|" NOW, "format", "2"), "."};
+    for (size_t i = 0; i < COUNT(none); i++) {
+        st = listens(me, none[i]);
+        int asked = after_word(st, " " ME " 1", 60000);
+        assert_int_equal(asked, *none[i] == '.' ? HF_UNAVAILABLE : 1);
+        assert_int_equal(pg->told(st, &key, &cur), 0);
+        pg->close(st);
+    }
+    key.who = NULL;
+}
+
+/* One that names another is for the others, who needn't read. */
+static void another_is_named(void **state)
+{
+    (void)state;
+    hf_store *st = listens(me, pg_row_but("0|" NOW, "rev", "7"));
+    assert_int_equal(after_word(st, " " ANOTHER " 1769860800000000", 60000), 0);
+    TELLS(0);
+    assert_int_equal(cur.n_holders, 1);
+    assert_int_equal(cur.party[0].expires_us, INT64_C(1769860800000000));
+    assert_memory_equal(cur.party[0].id, other, 16);
+    assert_int_equal(pg_asked(GET), 0);
+    /* Whom it named has come to wait: it mustn't be taken at that word. */
+    key.who = other;
+    said(listen_to(st, &heard), 0, NULL);
+    assert_int_equal(pg->told(st, &key, &cur), 0);
+    assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
+    TELLS(7);
+    /* What was read for it stays until it has been seen, whoever says then that another has it. */
+    assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
+    assert_int_equal(after_word(st, " " ME " 1", 60000), 1);
+    TELLS(7);
+    assert_int_equal(after_word(st, " " ME " 1", 60000), 0);
+    TELLS(0);
+    /* Nor does it go by what was said before it came back. */
+    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
+    said(listen_to(st, &heard), 0, NULL);
+    assert_int_equal(pg->told(st, &key, &cur), 0);
+    /* It waits no longer. What is said to it is read for it all the same, others' words aren't. */
+    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
+    char word[100];
+    snprintf(word, sizeof word, "%llu " ANOTHER " 1", (unsigned long long)key.hash);
+    pg_notifies(word);
+    int asked = 0;
+    while (!asked) asked = pg->watch(st, 0, &heard, in_ms(20), &err);
+    assert_int_equal(asked, 1);
+    *strchr(word, ' ') = 0;
+    pg_notifies(word);
+    while (pg->told(st, &key, &cur)) said(pg->watch(st, 0, &heard, in_ms(20), &err), 0, NULL);
+    pg->close(st);
+    key.who = NULL;
+}
+
+/* However many make it read what nobody here waits for: it comes back when it is time. */
+static void a_flood_of_words(void **state)
+{
+    (void)state;
+    char word[100], flood[2000];
+    snprintf(word, sizeof word, "%llu " ME " 1", (unsigned long long)key.hash);
+    snprintf(flood, sizeof flood, "@%s@%s", word, pg_row_but("0|" NOW, "rev", "7"));
+    hf_store *st = listens(me, flood);
+    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
+    pg_notifies(word);
+    int asked = 0;
+    while (!asked) asked = pg->watch(st, 0, &heard, in_ms(20), &err);
+    assert_true(asked > 0);
+    pg->interrupt(st, 0);
+    assert_true(pg->watch(st, 0, &heard, in_ms(3600000), &err) >= 0);
+    pg->close(st);
+    key.who = NULL;
+}
+
+/* Who stands in line listens at its address, once for all of its handle's; not where all do. */
+static void in_line_it_listens_at_an_address(void **state)
+{
+    (void)state;
+    static const uint8_t mine[16] = {1, 2, 3, 4, 5, 6, 7, 8, 1},
+                         next[16] = {1, 2, 3, 4, 5, 6, 7, 8, 2};
+    static const char at[] = "LISTEN \"holdfast 0102030405060708\"", all[] = "LISTEN \"holdfast:";
+    hf_store *st = pg_opened(URL);
+    ARE({"LISTEN", "1", 0});
+    key.in_line = 1;
+    key.who = mine;
+    said(listen_to(st, &heard), 0, NULL);
+    key.who = next;
+    said(listen_to(st, &heard), 0, NULL);
+    assert_int_equal(pg_asked(at), 1);
+    assert_int_equal(pg_asked(all), 0);
+    /* Out of line: where all are told; and back. */
+    key.in_line = 0;
+    said(listen_to(st, &heard), 0, NULL);
+    assert_int_equal(pg_asked(all), 1);
+    key.in_line = 1;
+    said(listen_to(st, &heard), 0, NULL);
+    assert_int_equal(pg_asked("UNLISTEN \"holdfast:"), 1);
+    assert_int_equal(pg_asked(at), 1);
+    key.in_line = 0;
+    key.who = NULL;
+    pg->close(st);
+}
+
+/* Others' ids are at other addresses; those that nobody waits at any more are given up, in time. */
+static void other_ids_are_elsewhere(void **state)
+{
+    (void)state;
+    uint8_t id[16] = {0};
+    hf_store *st = pg_opened(URL);
+    ARE({"LISTEN", "1", 0});
+    key.in_line = 1;
+    key.who = id;
+    for (id[0] = 0; id[0] < 70; id[0]++) said(listen_to(st, &heard), 0, NULL);
+    assert_int_equal(pg_asked("LISTEN \"holdfast 4500000000000000"), 1);
+    assert_int_equal(pg_asked("UNLISTEN \"holdfast 0000000000000000"), 1);
+    key.in_line = 0;
+    key.who = NULL;
+    pg->close(st);
+}
+
+int main(void)
+{
+    if (!pg_begin()) return 1;
+    hf_row_init(&cur);
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits),
+        cmocka_unit_test(a_word_is_not_believed),
+        cmocka_unit_test(another_is_named),
+        cmocka_unit_test(a_flood_of_words),
+        cmocka_unit_test(in_line_it_listens_at_an_address),
+        cmocka_unit_test(other_ids_are_elsewhere),
+    };
+    int failed = TEST_MAIN(tests);
+    hf_row_clear(&cur);
+    return failed;
+}
