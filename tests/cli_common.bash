@@ -2,6 +2,9 @@
 # test's own; keys are new for every test, so that any store will do. What is tagged "stores" runs
 # on every store; what a store doesn't promise is asked for, not known by its name.
 
+# shellcheck source=tests/gone.sh
+. "${BASH_SOURCE[0]%/*}/gone.sh"
+
 cli_setup() {
     : "${HOLDFAST:?is not set: the command under test}"
     cd "$BATS_TEST_TMPDIR" || return 1
@@ -103,4 +106,3 @@ lined_up() {
     if [ -n "$QUEUED" ]; then await waiters "$1" "$2"; else sleep 1; fi
 }
 token() { holdfast show --json "$1" | sed 's/.*"held":true,"token":\([0-9]*\).*/\1/;s/^{.*//'; }
-gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }

@@ -246,3 +246,17 @@ compile_core() {
     [ "$status" = 0 ]
     [[ "$output" = *"core/a.c:4: 1 of 2:"* ]]
 }
+
+@test "servers: who is being killed isn't gone when its first thread is" {
+    printf '%s\n' '#include <pthread.h>' '#include <unistd.h>' \
+        'static void *stay(void *p) { return pause(), p; }' \
+        'int main(void) { pthread_t t; pthread_create(&t, 0, stay, 0); pthread_exit(0); }' >two.c
+    $CC -pthread -o two two.c
+    # shellcheck source=tests/gone.sh
+    . "$SOURCE/tests/gone.sh"
+    ./two &
+    until grep -q '^State:.Z' "/proc/$!/status"; do sleep 0.01; done
+    if gone $!; then return 1; fi
+    kill -KILL $!
+    until gone $!; do sleep 0.01; done
+}

@@ -156,6 +156,13 @@ def servers(step):
         step.check(step.run(again.split()) == 0, again, again)
 
 
+def reasons(said):
+    """What a failed test said, without what went well: that behind its last failure comes first."""
+    said = [line for line in said if not re.match(r'ok\b|\s*$', line)]
+    last = max((n for n, line in enumerate(said) if line.startswith('not ok')), default=0)
+    return said[last:last + 12] + said[max(0, last - 12):last]
+
+
 def count_points(step, folder, env_text):
     """Counts the test points of the last `meson test`: what ran, not what was listed."""
     path = os.path.join(folder, 'meson-logs', 'testlog.json')
@@ -175,10 +182,11 @@ def count_points(step, folder, env_text):
         elif not points:
             step.failed.append((f'{test["name"]}: no test points', again))
         if bad or test['result'] != 'OK':
-            said = [f'---- {test["name"]}: {test["result"]}', *test['stdout'].split('\n')[-200:],
+            said = [*test['stdout'].split('\n')[-200:],
                     *test.get('stderr', '').split('\n')[-200:]]
-            step.log.write('\n'.join(said) + '\n')
-            step.details.append([line for line in said if not re.match(r'ok\b|\s*$', line)])
+            head = f'---- {test["name"]}: {test["result"]}'
+            step.log.write('\n'.join([head, *said]) + '\n')
+            step.details.append([head, *reasons(said)])
 
 
 def tests(name, *selection):
@@ -391,15 +399,18 @@ def do_step(name, function, ruined):
 
 
 def show_failures(step, ruined):
-    """What failed comes first: whoever keeps only a part of the output keeps that."""
-    for what, again in step.failed[:20]:
-        print(f'    failed: {what}\n    again:  {again}')
+    """What failed comes first, and each way to do it again once: whoever keeps only a part of the
+    output keeps that."""
+    for n, (what, again) in enumerate(step.failed[:20]):
+        print(f'    failed: {what}')
+        if n + 1 == len(step.failed[:20]) or step.failed[n + 1][1] != again:
+            print(f'    again:  {again}')
     details = step.details[:5]
     if not details and not ruined:
         with open(step.path, encoding='utf-8', errors='replace') as log:
-            details = [log.read().split('\n')]
+            details = [log.read().split('\n')[-24:]]
     for said in details:
-        print('\n'.join('    | ' + line[:200] for line in said[:1] + said[1:][-24:]))
+        print('\n'.join('    | ' + line[:400] for line in said))
     print(f'    log:    {os.path.relpath(step.path, TOP)}', flush=True)
 
 

@@ -28,9 +28,24 @@
 #   wipe, drop, remake, backup, restore        as above
 #   can              prints the words of $can
 
-# Does nothing run under this number any more?
-gone() {
-    ! kill -0 "$1" 2>/dev/null || grep -q '^State:.[ZX]' "/proc/$1/status" 2>/dev/null
+# shellcheck source=tests/gone.sh
+. "$(dirname "$0")/../gone.sh"
+
+# Until this command succeeds; or the process ends (if one is named), or ten minutes.
+until_true() { # WHAT PID|'' COMMAND...
+    what=$1
+    needs=$2
+    shift 2
+    tries=0
+    until "$@" >>"$dir/log" 2>&1; do
+        tries=$((tries + 1))
+        if [ $tries = 12000 ] || { [ -n "$needs" ] && gone "$needs"; }; then
+            uniq "$dir/log" | tail -n 12 | sed 's/^/# /'
+            echo "Bail out! $what"
+            exit 1
+        fi
+        sleep 0.05
+    done
 }
 
 # A process and all that it has started.
@@ -57,15 +72,7 @@ control_kill() {
 control_start() {
     (server_run) >>"$dir/log" 2>&1 </dev/null 3>&- &
     echo $! >"$dir/pid"
-    starts=$(date +%s)
-    until server_answers >>"$dir/log" 2>&1; do
-        if [ $(($(date +%s) - starts)) -gt 600 ] || gone "$(cat "$dir/pid")"; then
-            tail -n 6 "$dir/log" | sed 's/^/# /'
-            echo 'Bail out! the server does not start'
-            exit 1
-        fi
-        sleep 0.1
-    done
+    until_true 'the server does not start' "$(cat "$dir/pid")" server_answers
 }
 
 control_pause() { signal_all STOP; }
