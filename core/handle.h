@@ -93,7 +93,8 @@ struct hf_lock {
     struct hf_tenure *doubt;  /* a renewal with this one may have landed; NULL: none */
     uint64_t thread;          /* that acquired it; 0: none in particular */
     uint32_t lease_ms, at_least_ms;
-    uint8_t plain; /* at `rev` the row held this grant and nothing else */
+    uint8_t id[16]; /* of its request; where the store is instant nobody needs it */
+    uint8_t plain;  /* at `rev` the row held this grant and nothing else */
     uint8_t lost, told, releasing;
     uint8_t detached; /* not bound to this handle */
     uint8_t mode;     /* enum hf_mode */

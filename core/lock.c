@@ -168,6 +168,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     else if (!(l = malloc(sizeof *l)))
         return NULL;
     set_up(l, p, row);
+    if (!(h->port.can & HF_CAN_INSTANT)) memcpy(l->id, p->id, sizeof l->id);
     l->h = h;
     l->e = e;
     l->owner = h->party.owner;
@@ -321,6 +322,7 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     if (*ret_known) return HF_CONFLICT;
     hf_row_init(&row);
     leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
+    memcpy(row.last_id, l->id, sizeof row.last_id); /* the take may have been sent twice */
     l->busy = l->releasing = 1;
     hf__stood_still(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);

@@ -329,23 +329,31 @@ int cut_tell(const struct proxy_order *order, struct proxy_state *ret)
 
 static const struct proxy_order calm = {.what = PROXY_PASS};
 
-/* Until two of them have ended well: a busy server's doesn't, now and then. */
-int64_t cut_length(enum cut_op op, enum proxy_way way)
+/* Until so many of them have ended well: a busy server's doesn't, now and then. The most bytes that
+   one had, and the last one's. */
+static int64_t undisturbed(enum cut_op op, enum proxy_way way, hf *h, int times, int64_t *ret_last)
 {
     struct proxy_state s = {{0}, 0, 0, 0};
-    if (cut_waits(op)) return cut_wait_length(op, way);
     int64_t most = 0, end = cut_ms() + CUT_PATIENCE_MS;
-    for (int good = 0; good < 2;) {
+    for (int good = 0; good < times;) {
         struct cut_grant g;
-        if (prepare(op, &g, cut_me.patient) || cut_tell(&calm, NULL)) return -1;
+        if (prepare(op, &g, h) || cut_tell(&calm, NULL)) return -1;
         int rc = operate(op, &g, 0);
         if (cut_tell(&calm, &s)) return -1;
         if (judge(op, &g, rc, 0)) return -1;
+        if (!rc) *ret_last = s.bytes[way];
         if (!rc && s.bytes[way] > most) most = s.bytes[way];
         good += !rc;
         if (cut_ms() > end) return wrong(&g, "undisturbed", rc);
     }
     return most;
+}
+
+int64_t cut_length(enum cut_op op, enum proxy_way way)
+{
+    int64_t last;
+    return cut_waits(op) ? cut_wait_length(op, way)
+                         : undisturbed(op, way, cut_me.patient, 2, &last);
 }
 
 void cut_case(enum cut_op op, const struct proxy_order *order, unsigned chance)
@@ -420,7 +428,7 @@ static void late_for_another(enum cut_op op, struct cut_grant *g)
     if (rc) wrong(g, "who held it when an old request arrived: release", rc);
 }
 
-/* Whatever the operation had to say is said, and given back. */
+/* Whatever the operation had to say is said, and given back. 1: for certain; -1: wrong. */
 static int settle(enum cut_op op, struct cut_grant *g, int rc)
 {
     if (rc && !cut_away(rc) && !(rc == HF_LOST && cut_late(g)))
@@ -431,7 +439,16 @@ static int settle(enum cut_op op, struct cut_grant *g, int rc)
         g->lock = NULL;
         if (rc && !cut_away(rc) && !(rc == HF_LOST && cut_late(g))) return wrong(g, "release", rc);
     }
-    return 0;
+    return !rc;
+}
+
+/* The old request lands when the key has been given back (if that is certain), and gets nothing. */
+static void late_for_all(struct cut_grant *g, int free)
+{
+    deliver();
+    int rc = free ? cut_others_turn(g, 0) : HF_UNKNOWN;
+    if (rc && !cut_away(rc)) wrong(g, "an old request got what had been given back", rc);
+    if (rc) orphan(g);
 }
 
 void cut_scene(enum cut_op op, int scene)
@@ -444,7 +461,8 @@ void cut_scene(enum cut_op op, int scene)
         if (!kept && !order.ms) cut_wait_scene(op, &order);
         return;
     }
-    if (kept && (order.bytes = cut_length(op, PROXY_UP)) < 0) return;
+    /* Once a server has seen a statement a few times it is sent as a short name. */
+    if (kept && undisturbed(op, PROXY_UP, cut_me.through, 3, &order.bytes) < 0) return;
     /* They aren't always the same; what comes at once is kept at once. */
     order.bytes = order.bytes > 40 ? order.bytes - 40 : 1;
     if (order.ms) order.ms = cut_me.lease * 3 / 2;
@@ -454,16 +472,13 @@ void cut_scene(enum cut_op op, int scene)
     if (!kept) {
         if (cut_tell(&calm, &s)) return;
         judge(op, &g, rc, 0);
-    } else if (!settle(op, &g, rc)) {
-        if (scenes[scene].free) {
-            deliver();
-            orphan(&g);
-        } else {
-            late_for_another(op, &g);
-        }
-        if (cut_tell(&calm, &s)) return;
     } else {
-        return;
+        if ((rc = settle(op, &g, rc)) < 0) return;
+        if (scenes[scene].free)
+            late_for_all(&g, rc);
+        else
+            late_for_another(op, &g);
+        if (cut_tell(&calm, &s)) return;
     }
     __atomic_add_fetch(&cut_tally->scenes[op], s.hit, __ATOMIC_RELAXED);
 }

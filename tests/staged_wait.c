@@ -181,6 +181,38 @@ static void a_take_that_is_never_heard_of_is_unknown(void **state)
     done();
 }
 
+/* One whose reply was lost, and which had been sent again, lands when all is over: whichever way
+   its grant was given back, the free row says that this was the one. */
+static void a_take_that_lands_after_all_is_refused(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    for (int way = 0; way < 4; way++) {
+        hf_once once;
+        hf_options o = HF_OPTIONS_INIT;
+        o.lease_ms = 60000;
+        stage_cue(S_TAKE, 1, 1, INSTEAD, HF_UNKNOWN, NULL);
+        if (way < 3)
+            OK(stage_acquire(h, "k", 1000, 60000, 0, &lock));
+        else
+            OK(hf_once_begin(h, "k", 1000, &o, &once, &stage_error));
+        stage_uncue();
+        hf_row *row = stage_row("k");
+        hf_party again = row->party[0];
+        if (way == 1) OK(hf_renew(lock, 0, &stage_error));
+        if (way == 2) stage_cue(S_SWAP, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
+        if (way < 3)
+            OK(hf_release(lock, &stage_error));
+        else
+            OK(hf_once_finish(once.lock, "", 1000, &stage_error));
+        stage_uncue();
+        assert_int_equal(row->n_holders, 0);
+        IS(HF_CONFLICT, hf_row_take(row, &again, (int64_t)row->rev));
+        assert_int_equal(row->n_holders, 0);
+    }
+    done();
+}
+
 /* ---- grants that are no use ---- */
 
 static int forged;
@@ -486,6 +518,7 @@ int main(void)
         cmocka_unit_test(an_endless_wait_does_not_bear_it_for_ever),
         cmocka_unit_test(what_cannot_be_withdrawn_is_unknown),
         cmocka_unit_test(a_take_that_is_never_heard_of_is_unknown),
+        cmocka_unit_test(a_take_that_lands_after_all_is_refused),
         cmocka_unit_test(a_grant_that_is_over_is_not_believed),
         cmocka_unit_test(a_grant_that_is_over_when_it_is_told_is_lost),
         cmocka_unit_test(an_old_clock_is_not_trusted_with_a_short_lease),
