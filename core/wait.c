@@ -253,7 +253,8 @@ static int join(struct hf_wait *w, uint32_t room, hf_row *row, struct hf_outcome
                 hf_error *err)
 {
     int rc = hf__port_join(&w->h->port, &w->e->key, &w->party, room, row, err);
-    int full = rc == HF_CONFLICT && row->n_holders && row->n_queue >= room;
+    int full = rc == HF_CONFLICT && row->n_holders && row->n_queue >= room &&
+               hf__find_id(row, w->party.id) < 0; /* an earlier one's reply was lost */
     if (full) *out = (struct hf_outcome){HF_ANS_NO_ROOM, 0, 0, 0};
     if (!rc) *out = (struct hf_outcome){HF_ANS_QUEUED, 1, row->n_queue - 1, 0};
     return full ? 0 : rc;

@@ -94,8 +94,12 @@ refused() {
     holdfast run -n "$K" -- true
     eval "$(holdfast acquire "$K" --lease 60)"
     [ "$(redis-cli -s copy hget "holdfast:$K" token)" = "$HOLDFAST_TOKEN" ]
-    HOLDFAST_STORE="$master&wait=2" run holdfast run -w 1 "$K-2" -- true
+    # Nor does who looks again later take for granted what he reads of it, nor anybody else.
+    HOLDFAST_STORE="$master&wait=2" run holdfast run -w 6 "$K-2" -- true
     refused 69
+    HOLDFAST_STORE="$master&wait=2" run holdfast show "$K"
+    refused 69
+    [[ $output == *"1 of 2 replicas have it"* ]]
     HOLDFAST_STORE="$master&wait=x" run holdfast show "$K"
     refused 64
 }

@@ -11,6 +11,7 @@ static int over;           /* atomic: how often it has been answered */
 static unsigned kind = SERVER;
 static int told_code; /* told to whoever has joined */
 static void (*meanwhile)(void);
+static const hf_party *asks; /* for meanwhile */
 
 /* What stores do in one request: here by two. */
 static int join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
@@ -18,6 +19,7 @@ static int join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint3
 {
     int is_mine = !strcmp(party->note, "mine");
     joined += is_mine;
+    asks = party;
     if (is_mine && meanwhile) meanwhile();
     int rc = stage_driver.get(st, key, cur, ret_clock_us, err);
     if (rc) return rc;
@@ -213,6 +215,31 @@ static void a_lost_reply_is_no_second_place(void **state)
     assert_int_equal(joined, 1);
 }
 
+static void the_one_before_lands(void)
+{
+    meanwhile = NULL;
+    assert_int_equal(hf_row_join(stage_row("k"), asks, 2, 1), 0);
+}
+
+/* An earlier one lands just before it, on the last place: that there is no other one is nothing to
+   who stands there. */
+static void on_the_last_place_it_stands_in_line(void **state)
+{
+    (void)state;
+    begin_behind(1);
+    stage_driver.queue_cap = 2;
+    meanwhile = the_one_before_lands;
+    start(&mine, h, 0, NULL);
+    uint8_t full, queued;
+    do {
+        full = __atomic_load_n(&mine.wait->full, __ATOMIC_SEQ_CST);
+        queued = __atomic_load_n(&mine.wait->queued, __ATOMIC_SEQ_CST);
+    } while (!full && !queued);
+    assert_int_equal(full, 0);
+    all_are_served(1);
+    assert_int_equal(joined, 1);
+}
+
 /* The store is away just then; and refuses for good. */
 static void what_fails_is_told(void **state)
 {
@@ -236,6 +263,7 @@ int main(void)
         cmocka_unit_test(refused_it_looks_again),
         cmocka_unit_test(where_it_is_full_it_looks_now_and_then),
         cmocka_unit_test(a_lost_reply_is_no_second_place),
+        cmocka_unit_test(on_the_last_place_it_stands_in_line),
         cmocka_unit_test(what_fails_is_told),
     };
     return TEST_MAIN(tests);

@@ -123,7 +123,7 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
     struct hf__rd_link *link;
     redisReply *reply[2] = {NULL, NULL};
     char replicas[12], ms[24];
-    int rc = hf__rd_get_link(st, &link, err), waits = which != HF_RD_GET && st->how.wait;
+    int rc = hf__rd_get_link(st, &link, err), waits = st->how.wait != 0;
     if (waits) {
         snprintf(replicas, sizeof replicas, "%u", st->how.wait);
         snprintf(ms, sizeof ms, "%lld", (long long)(st->how.io_timeout_ms * 3 / 4 + 1));

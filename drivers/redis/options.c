@@ -131,12 +131,14 @@ enum { FIRST_OF_SWAP = 7, FIRST_OF_TAKE = 3 };
 #define REFUSE "  if a[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
 
 /* The HDEL changes nothing; but a server that has become a replica refuses it, and so doesn't show
-   the past. */
+   the past. ARGV: wait (as REFUSE has it): nobody believes what replicas may lack yet. */
 static const char get[] =
     HEAD "local w = redis.pcall('HDEL', k, '(none)')\n"
          "if type(w) == 'table' and w.err and string.find(w.err, 'READONLY', 1, true) then\n"
          "  return w\n"
-         "end\n" TELL;
+         "end\n"
+         "local rev = a[1] == '1' and redis.call('HMGET', k, 'rev')[1]\n"
+         "if rev then redis.call('HSET', k, 'rev', rev) end\n" TELL;
 
 /* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told ('*': the
    row), the prefix, the addresses of those whom it concerns (ear.c), its values (none: delete the

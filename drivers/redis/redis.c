@@ -77,6 +77,7 @@ static int rd_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     struct hf__rd_args a;
     redisReply *r;
     hf__rd_call_args(&a, st, key, name);
+    hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
     int rc = hf__rd_ask(st, HF_RD_GET, &a, HF_UNAVAILABLE, &r, "get", key, err);
     if (rc) return rc;
     *ret_clock_us = hf__rd_clock_of(r);
