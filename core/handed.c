@@ -111,6 +111,43 @@ enum hf_word hf__word(struct hf_wait *w, hf_row *row)
     return old ? HF_WORD_OLD : HF_WORD_NONE;
 }
 
+/* Does a request of ours stand there that nobody here makes? At a store only the first wait of a
+   handle's line stands, and whose hold was taken up has a lock. Under the mutex. */
+static int is_nobodys(const struct hf_wait *w, const hf_party *p, int holds)
+{
+    if (!memcmp(p->id, w->party.id, sizeof p->id)) return 0;
+    if (holds && !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
+    for (const hf_lock *l = w->e->locks; l; l = l->next)
+        if (holds && l->token == p->token) return 0;
+    return hf__tenure_kept(w->h, p->session);
+}
+
+int hf__disown(struct hf_wait *w, const hf_row *row)
+{
+    hf *h = w->h;
+    struct hf_event ev = {.kind = HF_EV_WITHDRAW}; /* which leaves what was claimed */
+    struct hf_outcome out;
+    hf_row now;
+    int found = 0;
+    if (!(h->port.can & HF_CAN_LEASES)) return 0;
+    pthread_mutex_lock(&h->mu);
+    uint32_t n = w->e->first == w ? row->n_holders + row->n_queue : 0; /* no try beside it */
+    for (uint32_t i = 0; i < n && !found; i++) {
+        found = is_nobodys(w, &row->party[i], i < row->n_holders);
+        if (found) memcpy(ev.id, row->party[i].id, sizeof ev.id);
+    }
+    pthread_mutex_unlock(&h->mu);
+    if (!found) return 0;
+    hf_row_init(&now);
+    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
+    int rc = hf__turn(&h->port, &w->e->key, &ev, &now, 0, until, &out, NULL);
+    if (!rc) hf__promise(h, w->e, &now);
+    hf_row_clear(&now);
+    if (rc || !out.changed) return 0;
+    w->look_at_us = 0;
+    return 1;
+}
+
 int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)
 {
     const hf_driver *d = h->port.drv;

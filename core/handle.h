@@ -46,6 +46,7 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     int64_t breath_at_us; /* local: from then on it isn't written again until it has stood still */
     uint32_t breaths;     /* how often it has */
     uint32_t listened;    /* which of the pump's listens was the last that was for it, too */
+    uint8_t listened_named; /* for a request that its caller names */
     char text[];
 };
 
@@ -282,6 +283,11 @@ enum hf_word {
 };
 enum hf_word hf__word(struct hf_wait *w, hf_row *row);
 int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row);
+/* Where sessions are kept for many requests: one of an earlier wait of this handle that is back in
+   the row, in line or handed the key, for somebody has put back a backup, would stand there as long
+   as its session is kept for others: it is withdrawn. 1: there was one, and the wait looks again.
+ */
+int hf__disown(struct hf_wait *w, const hf_row *row);
 /* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
    only by comparing, for it may have been overtaken. */
 int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);
@@ -315,6 +321,7 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err);
 void hf__tenure_put(hf *h, struct hf_tenure *t);
 struct hf_tenure *hf__tenure_adopt(hf *h, const hf_party *p, int64_t sent_us, int64_t ms);
 void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us);
+int hf__tenure_kept(const hf *h, uint64_t session); /* one of ours, for whoever needs it */
 int64_t hf__tenure_until(const hf_lock *lock);
 int hf__tenure_keeper(hf_lock *lock, struct hf_tenure **ret, hf_error *err);
 int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);

@@ -182,7 +182,9 @@ static size_t pumped_keys(hf *h, const hf_rowkey **keys, size_t cap)
         w->heard = w->pumped && w->looked && !outside(w) && n < cap;
         if (!w->heard) continue;
         /* Listened for in another way; or for another id, which may be told elsewhere. */
-        if (w->e->key.in_line != w->queued || (w->named && !heard_before)) w->e->listened = 0;
+        int another_id = !heard_before && (w->named || w->e->listened_named);
+        if (w->e->key.in_line != w->queued || another_id) w->e->listened = 0;
+        w->e->listened_named = w->named;
         w->e->key.in_line = w->queued;
         w->e->key.who = w->party.id;
         keys[n++] = &w->e->key;

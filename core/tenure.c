@@ -239,6 +239,13 @@ void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us)
     t->until_us = hf__min64(t->lives_until_us, asked_us + all);
 }
 
+int hf__tenure_kept(const hf *h, uint64_t session)
+{
+    for (const struct hf_tenure *t = h->tenures; t; t = t->next)
+        if (!t->own && !t->gone && t->session == session) return 1;
+    return 0;
+}
+
 /* ---- what was given up ---- */
 
 /* It is withdrawn in the background. Under the mutex. Without memory it stands until this handle is

@@ -305,7 +305,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (word == HF_WORD_NONE) rc = hf__port_get(&h->port, &w->e->key, row, &err);
         if (rc) return store_failed(w, rc, &err);
         w->away_since_us = 0;
-        if (hf__nothing_to_do(w, row)) return 0;
+        if (hf__disown(w, row) || hf__nothing_to_do(w, row)) return 0;
         if (hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
     }

@@ -63,7 +63,7 @@ static void what_came_before_it_listened_is_seen(void **state)
 
 /* ---- how it is listened for ---- */
 
-static const uint8_t by_name[16] = "its caller's id";
+static const uint8_t by_name[16] = "its caller's id", no_id[16];
 static int (*base_listen)(hf_store *, uint8_t, const hf_rowkey *const *, size_t, hf_ear *,
                           hf_error *);
 static int (*base_watch)(hf_store *, uint8_t, const hf_ear *, int64_t, hf_error *);
@@ -79,7 +79,8 @@ static int tells_nothing(hf_store *st, uint8_t bell, const hf_rowkey *const *key
 {
     hf_ear ear;
     said_in_line = n && keys[0]->in_line;
-    if (said_in_line && (!awaited || !memcmp(keys[0]->who, awaited, 16)) && !given_back++) {
+    const uint8_t *id = __atomic_load_n(&awaited, __ATOMIC_SEQ_CST);
+    if (said_in_line && (!id || !memcmp(keys[0]->who, id, 16)) && !given_back++) {
         the_rival_gives_it_back();
         slept_before = stage_calls(S_WATCH);
     }
@@ -128,20 +129,33 @@ static void who_gets_into_line_is_listened_for_there(void **state)
     ends_without_sleep(&w);
 }
 
-/* One whose caller names it may be told elsewhere than those before it. */
-static void another_id_is_listened_for_anew(void **state)
+/* One whose caller names it may be told elsewhere than those before it, and those behind it. */
+static void another_id_is_listened_for_anew(int first_is_named)
 {
-    (void)state;
-    struct waiter first, named;
-    hf_options o = HF_OPTIONS_INIT;
+    struct waiter first, second;
+    hf_options named = HF_OPTIONS_INIT, unnamed = HF_OPTIONS_INIT;
     begin_untold(by_name);
-    start(&first, "k", 60000, 0);
+    named.request_id = by_name;
+    if (first_is_named) awaited = no_id;
+    ask_and(h, &first, "k", first_is_named ? &named : &unnamed, told);
     await_queue(1);
-    o.request_id = by_name;
-    ask_and(h, &named, "k", &o, told);
+    ask_and(h, &second, "k", first_is_named ? &unnamed : &named, told);
+    __atomic_store_n(&awaited, second.wait->party.id, __ATOMIC_SEQ_CST);
     hf_wait_cancel(first.wait);
     ends(&first, HF_CANCELED);
-    ends_without_sleep(&named);
+    ends_without_sleep(&second);
+}
+
+static void a_named_one_is_listened_for_anew(void **state)
+{
+    (void)state;
+    another_id_is_listened_for_anew(0);
+}
+
+static void who_comes_behind_a_named_one_is_listened_for_anew(void **state)
+{
+    (void)state;
+    another_id_is_listened_for_anew(1);
 }
 
 /* It may stand in line, without having heard of it: asked again, that is where it stands. */
@@ -272,6 +286,8 @@ static void handed_late_it_claims_at_once(void **state)
 /* ---- who hears of deaths ---- */
 
 /* Ahead of the one in line: a head who is dead, as who holds it is, and one who lives. */
+static uint64_t anothers; /* a session that lives */
+
 static void as_if_two_had_died(hf_row *row)
 {
     if (!row->n_holders || row->n_queue != 1 || row->party[0].flags & HF_PARTY_UNCLAIMED) return;
@@ -283,6 +299,7 @@ static void as_if_two_had_died(hf_row *row)
     row->party[1].id[0] ^= 2;
     row->party[1].session = UINT32_MAX;
     row->party[2].id[0] ^= 1;
+    row->party[2].session = anothers;
 }
 
 /* The one right behind the dead needn't have heard of it. */
@@ -290,8 +307,10 @@ static void whoever_looks_helps_the_one_behind_the_dead(void **state)
 {
     (void)state;
     struct waiter w;
-    hf_lock *x;
+    hf_lock *x, *y;
     begin_in_line(&w);
+    OK(stage_acquire(rival, "y", 0, 30000, 0, &y));
+    anothers = stage_row("y")->party[0].session;
     stage_forge(as_if_two_had_died);
     OK(stage_acquire(rival, "x", 0, 60000, 0, &x)); /* something to hear of: it looks */
     const hf_row *row = stage_row("k");
@@ -304,6 +323,7 @@ static void whoever_looks_helps_the_one_behind_the_dead(void **state)
     IS(HF_LOST, hf_release(other, &stage_error));
     other = NULL;
     OK(hf_release(x, &stage_error));
+    OK(hf_release(y, &stage_error));
     OK(hf_release(w.lock, &stage_error));
     done();
 }
@@ -313,7 +333,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_came_before_it_listened_is_seen),
         cmocka_unit_test(who_gets_into_line_is_listened_for_there),
-        cmocka_unit_test(another_id_is_listened_for_anew),
+        cmocka_unit_test(a_named_one_is_listened_for_anew),
+        cmocka_unit_test(who_comes_behind_a_named_one_is_listened_for_anew),
         cmocka_unit_test(asked_again_it_is_the_same_request),
         cmocka_unit_test(what_is_held_is_not_forgotten),
         cmocka_unit_test(handed_it_holds_with_what_it_waited_with),

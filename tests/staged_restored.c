@@ -1,0 +1,139 @@
+/*
+ * staged_restored.c - requests of long ago are back in the row, for somebody has put back a backup.
+ */
+#include "staged_waiter.h"
+
+#include <string.h>
+
+static struct waiter mine, next;
+
+static void start(struct waiter *w)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = 60000;
+    ask_and(h, w, "k", &o, note);
+}
+
+/* The rival holds, we wait. */
+static hf_row *begin_in_line(void)
+{
+    begin(LEASES);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    start(&mine);
+    await_queue(1);
+    return stage_row("k");
+}
+
+static void old_request(hf_party *p, const hf_party *like)
+{
+    hf_party_copy(p, like);
+    memset(p->id, 9, sizeof p->id);
+}
+
+/* It was handed the key then, and would have it for as long as we wait. */
+static void what_we_were_handed_then_is_given_up(void **state)
+{
+    (void)state;
+    hf_row *row = begin_in_line();
+    old_request(&row->party[0], &row->party[1]);
+    row->party[0].token = row->token;
+    row->party[0].flags = HF_PARTY_UNCLAIMED;
+    row->rev++;
+    ends_with_the_key(&mine);
+    IS(HF_LOST, hf_release(other, &stage_error));
+    done();
+}
+
+static void put_before_us(hf_row *row)
+{
+    assert_int_equal(hf_row_room(row, 3), 0);
+    hf_party_copy(&row->party[2], &row->party[1]);
+    old_request(&row->party[1], &row->party[2]);
+    __atomic_store_n(&row->n_queue, 2, __ATOMIC_SEQ_CST);
+    row->rev++;
+}
+
+/* Not again and again the first in line. */
+static void where_we_stood_then_is_given_up(void **state)
+{
+    (void)state;
+    hf_row *row = begin_in_line();
+    put_before_us(row);
+    await_queue(1);
+    assert_int_equal(hf__find_id(stage_row("k"), mine.wait->party.id), 1);
+    OK(hf_release(other, &stage_error));
+    ends_with_the_key(&mine);
+    done();
+}
+
+static void look_thrice(void) { stage_await(S_GET, stage_calls(S_GET) + 3); }
+
+/* What another handle has asked for is its own; so is what a try beside a wait finds in line. */
+static void what_is_asked_for_stays(void **state)
+{
+    (void)state;
+    struct waiter ahead;
+    hf_options o = HF_OPTIONS_INIT;
+    begin(LEASES);
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    ask_and(rival, &ahead, "k", &o, note);
+    await_queue(1);
+    start(&mine);
+    await_queue(2);
+    uint8_t id[16];
+    memcpy(id, mine.wait->party.id, sizeof id);
+    look_thrice();
+    IS(HF_BUSY, stage_acquire(h, "k", 0, 60000, 0, &lock));
+    assert_int_equal(stage_row("k")->n_queue, 2);
+    assert_int_equal(hf__find_id(stage_row("k"), id), 2);
+    OK(hf_release(other, &stage_error));
+    ends_with_the_key(&ahead);
+    ends_with_the_key(&mine);
+    done();
+}
+
+/* What was claimed is somebody's: one that asks just now may not have its lock yet. */
+static void what_was_claimed_stays(void **state)
+{
+    (void)state;
+    hf_row *row = begin_in_line();
+    row->party[0].session = row->party[1].session;
+    put_before_us(row);
+    await_queue(1);
+    look_thrice();
+    assert_int_equal(stage_row("k")->n_holders, 1);
+    assert_int_equal(stage_row("k")->token, hf_token(other));
+    OK(hf_release(other, &stage_error));
+    ends_with_the_key(&mine);
+    done();
+}
+
+/* Handed over, and not claimed yet: there is a lock for it when the next one stands in line. */
+static void what_has_a_lock_stays(void **state)
+{
+    (void)state;
+    begin_in_line();
+    OK(hf_release(other, &stage_error));
+    await_end(&mine);
+    IS(HF_OK, mine.code);
+    start(&next);
+    await_queue(1);
+    look_thrice();
+    OK(hf_confirm(mine.lock, &stage_error));
+    OK(hf_release(mine.lock, &stage_error));
+    hf_wait_free(mine.wait);
+    ends_with_the_key(&next);
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_we_were_handed_then_is_given_up),
+        cmocka_unit_test(where_we_stood_then_is_given_up),
+        cmocka_unit_test(what_is_asked_for_stays),
+        cmocka_unit_test(what_was_claimed_stays),
+        cmocka_unit_test(what_has_a_lock_stays),
+    };
+    return TEST_MAIN(tests);
+}
