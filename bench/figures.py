@@ -132,6 +132,25 @@ def python(table):
     table.ratio('Python: the same', 'python: with', 'threading.Lock', 'python: threading.Lock')
 
 
+NODE_LINE = 100000
+
+
+def node(table):
+    line, lines = f'{NODE_LINE} in line', f'1 at each of {NODE_LINE}'
+    for name in 'Mutex', 'KeyedMutex':
+        for what, text in (('alone', 'alone'), ('1 in line', '1 in line'),
+                           (line, f'{NODE_LINE:,} in line')):
+            table.ratio(f'Node: {name}.runExclusive, {text}', f'node: {what}: {name}',
+                        'async-mutex', f'node: {what}: async-mutex', 0.5)
+        # As many promises live, for the collector as for the processor's caches.
+        table.ratio('Node: the same', f'node: {line}: {name}', 'as many in lines of one',
+                    f'node: {lines}: {name}', 1.1)
+        table.ratio('Node: the same', f'node: {line}: {name}', 'a bare array of promises',
+                    f'node: {line}: bare line')
+    for url in 'mem', 'file':
+        table.value(f'Node: store.run on {url}:', f'node: store {url}: run')
+
+
 def stores(table):
     for store, peers in STORES.items():
         same = store in SAME_WRITE and f'{store}: raw' in table.found
@@ -206,7 +225,7 @@ def disk(table):
 
 def figures(found, *more):
     table = Table(found)
-    for part in (pairs, processes, parked, keys, clients, python, disk, stores, waiting,
+    for part in (pairs, processes, parked, keys, clients, python, node, disk, stores, waiting,
                  *more):
         part(table)
     return table.rows

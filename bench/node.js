@@ -3,7 +3,8 @@
 // priorities nor errors. Each in a process of its own: what one has made of the heap, or of the
 // code that they share, isn't the other's.
 //
-//     bindings/node/test/run BUILD "$PWD/bench/node.js" [--smoke]      prints a table, as TAP
+//     bindings/node/test/run BUILD "$PWD/bench/node.js" [--smoke]          prints a table, as TAP
+//     bindings/node/test/run BUILD "$PWD/bench/node.js" --json [--smoke]   a JSON object a line
 'use strict';
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
@@ -12,8 +13,9 @@ const path = require('node:path');
 const v8 = require('node:v8');
 const theirs = require('async-mutex');
 const { KeyedMutex, Mutex, open } = require('../bindings/node/lib/index.js');
+const series = require('./series.js');
 
-const smoke = process.argv.includes('--smoke');
+const smoke = process.argv.includes('--smoke'), json = process.argv.includes('--json');
 const rounds = smoke ? 3 : 15;
 
 async function alone(run, n) {
@@ -110,8 +112,8 @@ async function single(how, name, length, n, times, many) {
     console.log(median(times ? all.slice(1) : all));
 }
 
-// name -> the median of such processes, in turns. That of the work alone has the collector's in one
-// thread, where it is counted.
+// name -> what each of such processes has found, in turns. That of the work alone has the
+// collector's in one thread, where it is counted.
 function apart(length, n, turns, times,
     { names = Object.keys(locks), how = 'took', many = 1 } = {}) {
     const all = {};
@@ -122,10 +124,10 @@ function apart(length, n, turns, times,
             (all[name] ??= []).push(Number(execFileSync(process.execPath, args)));
         }
     }
-    return Object.fromEntries(Object.entries(all).map(([name, us]) => [name, median(us)]));
+    return all;
 }
 
-// name -> the median of microseconds for each operation, measured in turns.
+// name -> microseconds for each operation, measured in turns.
 async function measure(ways, n) {
     const all = {};
     for (let round = 0; round <= rounds; round++) {
@@ -134,54 +136,61 @@ async function measure(ways, n) {
             if (round) (all[name] ??= []).push(us);
         }
     }
-    return Object.fromEntries(Object.entries(all).map(([name, us]) => [name, median(us)]));
+    return all;
 }
 
-function show(what, us, base) {
-    for (const [name, value] of Object.entries(us))
-        console.log(`# ${what.padEnd(20)} ${name.padEnd(14)} ${value.toFixed(2).padStart(9)} us` +
+// Prints what was found; name -> the median.
+function show(what, all, base) {
+    const us = Object.fromEntries(Object.entries(all).map(([name, some]) => [name, median(some)]));
+    for (const [name, value] of Object.entries(us)) {
+        if (json) series.show(`${what}: ${name}`, all[name]);
+        else console.log(`# ${what.padEnd(20)} ${name.padEnd(14)} ` +
+            `${value.toFixed(2).padStart(9)} us` +
             (us[base] && name !== base ? `  ${(value / us[base]).toFixed(2)}` : ''));
+    }
+    return us;
+}
+
+// The package's stores, alone.
+async function stores(n) {
+    const file = path.join(os.tmpdir(), `holdfast-bench.${process.pid}`);
+    for (const url of ['mem:', `file:${file}`]) {
+        const store = await open(url);
+        show(`store ${url.split(':')[0]}`, await measure({
+            run: (n) => alone((fn) => store.run('key', fn), n),
+            'and acquire': async (n) => {
+                for (let i = 0; i < n; i++) await (await store.acquire('key')).release();
+            },
+        }, n));
+        await store.close();
+        if (url !== 'mem:') fs.unlinkSync(file);
+    }
 }
 
 async function main() {
     const all = smoke ? 2000 : 20000, turns = smoke ? 1 : 5, times = smoke ? 2 : 7;
-    const uncontended = apart(0, all, turns, times);
-    show('alone', uncontended, 'async-mutex');
-    const few = apart(1, all, turns, times);
-    show('1 in line', few, 'async-mutex');
+    const uncontended = show('alone', apart(0, all, turns, times), 'async-mutex');
+    const few = show('1 in line', apart(1, all, turns, times), 'async-mutex');
     // The peer's queue is the slower the longer it is: once is enough.
     const length = smoke ? 20000 : 100000;
     const [slow, ...fast] = Object.keys(locks);
     const inLines = (many) => ({ ...apart(length, length, 1, 0, { names: [slow], many }),
         ...apart(length, 2 * length, turns, Math.min(times, 3), { names: fast, many }) });
-    const long = inLines(1);
-    show(`${length} in line`, long, 'async-mutex');
+    const long = show(`${length} in line`, inLines(1), 'async-mutex');
     // As many wait, for the collector as for the processor's caches, but in lines of one.
-    const wide = inLines(length);
-    show(`1 at each of ${length}`, wide, 'async-mutex');
+    const wide = show(`1 at each of ${length}`, inLines(length), 'async-mutex');
+    if (json) return stores(all / 2);
     for (const name of Object.keys(locks))
         console.log(`# ${name.padEnd(14)} one line / lines of 1: ` +
             `${(long[name] / wide[name]).toFixed(2)}`);
     for (const name of Object.keys(locks))
         console.log(`# ${name.padEnd(14)} long / 1: ${(long[name] / few[name]).toFixed(1)}`);
     const [fewWork, longWork] = [1, length].map((n) => apart(n, 2 * length, turns,
-        Math.min(times, 3), { names: ['Mutex', 'KeyedMutex'], how: 'worked' }));
-    show('its work, 1', fewWork);
-    show(`its work, ${length}`, longWork);
+        Math.min(times, 3), { names: ['Mutex', 'KeyedMutex'], how: 'worked' }))
+        .map((found, i) => show(`its work, ${i ? length : 1}`, found));
     const flat = Object.keys(fewWork).map((name) => longWork[name] / fewWork[name]);
     console.log(`# its work, long / 1: ${flat.map((x) => x.toFixed(2)).join(', ')}`);
-    const file = path.join(os.tmpdir(), `holdfast-bench.${process.pid}`);
-    for (const url of ['mem:', `file:${file}`]) {
-        const store = await open(url);
-        show(url.slice(0, 5), await measure({
-            run: (n) => alone((fn) => store.run('key', fn), n),
-            'and acquire': async (n) => {
-                for (let i = 0; i < n; i++) await (await store.acquire('key')).release();
-            },
-        }, all / 2));
-        await store.close();
-        if (url !== 'mem:') fs.unlinkSync(file);
-    }
+    await stores(all / 2);
     // Nothing is asserted tightly. A waiter that lives long costs the collector's work on it, which
     // one that is served at once doesn't; so the bare line isn't flat either.
     const ours = Math.max(long.Mutex, long.KeyedMutex) / long['bare line'];

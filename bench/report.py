@@ -56,7 +56,9 @@ def one_process(folder, numbers):
              ('OFD lock', 'single ofd', OTHERS), ('LMDB put, delete', 'single lmdb', OTHERS),
              ('SQLite insert, delete', 'single sqlite', OTHERS),
              ('Holdfast, Python, file:', 'python: with', OURS),
-             ('filelock (Python)', 'python: filelock', OTHERS)]
+             ('filelock (Python)', 'python: filelock', OTHERS),
+             ('Holdfast, Node, Mutex', 'node: alone: Mutex', OURS),
+             ('async-mutex (Node)', 'node: alone: async-mutex', OTHERS)]
     scale = {'ns': 1, 'us': 1000, 'µs': 1000, 'ms': 1e6}
     return bars(folder, 'pairs', 'acquire and release, nobody else wants it',
                 'nanoseconds (median)',
