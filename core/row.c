@@ -2,7 +2,7 @@
  * row.c - the row's memory, its copy, its check, and the keys that name it. No I/O.
  */
 #include "bytes.h"
-#include "holdfast_driver.h"
+#include "step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,18 +59,10 @@ void hf_party_copy(hf_party *to, const hf_party *from)
     copy_text(to->note, from->note, from->note_len);
 }
 
-int hf_row_copy(hf_row *to, const hf_row *from)
+static void copy_mark(hf_row *to, const hf_row *from)
 {
-    uint32_t n = from->n_holders + from->n_queue;
-    int rc = hf_row_room(to, n);
-    if (rc) return rc;
-    to->rev = from->rev;
-    to->token = from->token;
     to->done_us = from->done_us;
     to->keep_until_us = from->keep_until_us;
-    to->n_holders = from->n_holders;
-    to->n_queue = from->n_queue;
-    memcpy(to->last_id, from->last_id, sizeof to->last_id);
     to->result_len = to->done_by_len = 0;
     to->result[0] = to->done_by[0] = 0;
     if (from->done_us) {
@@ -79,6 +71,19 @@ int hf_row_copy(hf_row *to, const hf_row *from)
         to->done_by_len = from->done_by_len;
         memcpy(to->done_by, from->done_by, (size_t)from->done_by_len + 1);
     }
+}
+
+int hf_row_copy(hf_row *to, const hf_row *from)
+{
+    uint32_t n = from->n_holders + from->n_queue;
+    int rc = hf_row_room(to, n);
+    if (rc) return rc;
+    to->rev = from->rev;
+    to->token = from->token;
+    to->n_holders = from->n_holders;
+    to->n_queue = from->n_queue;
+    memcpy(to->last_id, from->last_id, sizeof to->last_id);
+    copy_mark(to, from);
     for (uint32_t i = 0; i < n; i++) hf_party_copy(&to->party[i], &from->party[i]);
     return 0;
 }
@@ -176,21 +181,40 @@ static int ended_last(const hf_row *row, const uint8_t id[16])
     return !memcmp(row->last_id, id, 16) && memcmp(row->last_id, not_known, 16) != 0;
 }
 
-int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us)
+static inline void grant(hf_row *row, const hf_party *party, uint64_t rev, int64_t clock_us)
 {
-    if (row->n_holders || row->n_queue) return HF_CONFLICT;
-    if (ended_last(row, party->id)) return HF_CONFLICT;
     hf_party *p = row->party;
-    row->rev = hf_rev_next(row->rev, clock_us);
-    row->token = row->rev;
+    row->token = row->rev = rev;
     row->n_holders = 1;
     memset(row->last_id, 0, sizeof row->last_id);
     hf_party_copy(p, party);
-    p->token = row->rev;
+    p->token = rev;
     p->since_us = clock_us;
-    p->expires_us = p->lease_ms ? clock_us + (int64_t)p->lease_ms * 1000 : 0;
-    if (p->flags & HF_PARTY_DETACHED) p->session = 0;
-    p->flags &= HF_PARTY_DETACHED;
+    p->expires_us = party->lease_ms ? clock_us + (int64_t)party->lease_ms * 1000 : 0;
+    if (party->flags & HF_PARTY_DETACHED) p->session = 0;
+    p->flags = party->flags & HF_PARTY_DETACHED;
+}
+
+static int is_free_for(const hf_row *row, const hf_party *party)
+{
+    return !row->n_holders && !row->n_queue && !ended_last(row, party->id);
+}
+
+int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us)
+{
+    if (!is_free_for(row, party)) return HF_CONFLICT;
+    grant(row, party, hf_rev_next(row->rev, clock_us), clock_us);
+    return 0;
+}
+
+int hf__row_take_both(hf_row *row, hf_row *copy, const hf_party *party, int64_t clock_us)
+{
+    if (!is_free_for(row, party)) return hf_row_copy(copy, row) ? HF_NOMEM : HF_CONFLICT;
+    uint64_t rev = hf_rev_next(row->rev, clock_us);
+    copy->n_queue = 0;
+    copy_mark(copy, row);
+    grant(row, party, rev, clock_us);
+    grant(copy, party, rev, clock_us);
     return 0;
 }
 

@@ -1,13 +1,14 @@
 /*
  * mem.c - mem:NAME, the store in one process's memory, for threads.
  *
- * Contents: cells and shards; stores by name; bells and sessions; rows.
+ * Contents: the table; stores by name; bells and sessions; rows.
  *
  * A hash table in shards, each under a latch of its own that is held only while a row is copied in
  * or out. Nothing is handed out by pointer. An idle key costs nothing: a row with nobody in it and
- * no marker is dropped in the write that makes it so. That must not let tokens fall, so a shard
- * remembers the highest rev it ever dropped (`floor`), and whatever is made anew in it is above
- * that; a store that is freed leaves its floor to those that this process makes later.
+ * no marker is dropped in the write that makes it so (a shard keeps the memory of the last one
+ * where it is, which counts for nothing). That must not let tokens fall, so a shard remembers the
+ * highest rev it ever dropped (`floor`), and whatever is made anew in it is above that; a store
+ * that is freed leaves its floor to those that this process makes later.
  *
  * The clock is CLOCK_BOOTTIME plus an offset, fixed when it is first asked for, that makes it about
  * the time of day: so that the tokens of a later process are above those of this one (unless a key
@@ -18,8 +19,9 @@
  * shard's floor and the row's own rev are what counts.
  */
 #include "drivers.h"
-#include "futex.h"
+#include "mem_shard.h"
 #include "os.h"
+#include "step.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,37 +30,14 @@
 #include <unistd.h>
 
 enum {
-    SHARDS = 64, /* the low bits of a key's hash */
-    SHARD_BITS = 6,
-    FEWEST_BUCKETS = 16,
-    SPARE_CELLS = 32, /* kept per shard, so that the usual case allocates nothing */
-    SMALL_KEY = 96,
     BELLS = 256,
     RINGS = 32, /* collected before they are rung */
-    SLOT_BITS = 16,
-    CACHE_LINE = 64
+    SLOT_BITS = 16
 };
 /* A sleeper looks around this often: in suspend its timeout stands still, the caller's doesn't. */
 static const int64_t NAP_US = 60 * 1000000;
 
-/* ---- cells and shards ---- */
-
-struct cell {
-    struct cell *next;
-    uint64_t hash;
-    uint32_t len;
-    char *key; /* small, or allocated */
-    hf_row row;
-    char small[SMALL_KEY];
-};
-
-struct shard {
-    _Alignas(CACHE_LINE) hf__latch latch;
-    uint32_t n, buckets, n_spare;
-    uint64_t floor; /* at least every rev that was dropped here */
-    struct cell **bucket;
-    struct cell *spare;
-};
+/* ---- the table ---- */
 
 struct table {
     struct shard shard[SHARDS];
@@ -83,88 +62,6 @@ static const hf_row no_row;
 static struct shard *shard_of(const hf_store *st, const hf_rowkey *key)
 {
     return &st->table->shard[key->hash % SHARDS];
-}
-
-static struct cell **bucket_of(const struct shard *s, uint64_t hash)
-{
-    return &s->bucket[hash >> SHARD_BITS & (s->buckets - 1)];
-}
-
-/* Where the pointer to the key's cell is, or would be. */
-static struct cell **find(const struct shard *s, const hf_rowkey *key)
-{
-    struct cell **at = bucket_of(s, key->hash);
-    while (*at && ((*at)->hash != key->hash || (*at)->len != key->len ||
-                   memcmp((*at)->key, key->text, key->len)))
-        at = &(*at)->next;
-    return at;
-}
-
-static void resize(struct shard *s, uint32_t buckets)
-{
-    struct cell **old = s->bucket, **fresh = calloc(buckets, sizeof(struct cell *));
-    uint32_t n = s->buckets;
-    if (!fresh) return; /* longer chains, nothing worse */
-    s->bucket = fresh;
-    s->buckets = buckets;
-    for (uint32_t i = 0; i < n; i++)
-        for (struct cell *c = old[i], *next; c; c = next) {
-            next = c->next;
-            struct cell **at = bucket_of(s, c->hash);
-            c->next = *at;
-            *at = c;
-        }
-    free(old);
-}
-
-static void free_cell(struct cell *c)
-{
-    hf_row_clear(&c->row);
-    if (c->key != c->small) free(c->key);
-    free(c);
-}
-
-/* A cell for the key, with a row of rev `floor` and nobody in it. NULL: out of memory. */
-static struct cell *add(struct shard *s, const hf_rowkey *key)
-{
-    struct cell *c = s->spare;
-    if (c) {
-        s->spare = c->next;
-        s->n_spare--;
-    } else if (!(c = malloc(sizeof *c))) {
-        return NULL;
-    }
-    c->key = key->len < SMALL_KEY ? c->small : malloc((size_t)key->len + 1);
-    if (!c->key) {
-        free(c);
-        return NULL;
-    }
-    memcpy(c->key, key->text, (size_t)key->len + 1);
-    c->len = key->len;
-    c->hash = key->hash;
-    hf_row_init(&c->row);
-    c->row.rev = s->floor;
-    if (++s->n > s->buckets) resize(s, s->buckets * 2);
-    struct cell **at = bucket_of(s, c->hash);
-    c->next = *at;
-    *at = c;
-    return c;
-}
-
-static void drop(struct shard *s, struct cell **at, uint64_t floor)
-{
-    struct cell *c = *at;
-    if (floor > s->floor) s->floor = floor;
-    *at = c->next;
-    s->n--;
-    if (c->key != c->small || c->row.party != c->row.inl || s->n_spare >= SPARE_CELLS) {
-        free_cell(c);
-    } else {
-        c->next = s->spare;
-        s->spare = c;
-        s->n_spare++;
-    }
-    if (s->buckets > FEWEST_BUCKETS && s->n < s->buckets / 8) resize(s, s->buckets / 2);
 }
 
 /* ---- stores by name ---- */
@@ -444,8 +341,8 @@ static int mm_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
 {
     struct shard *s = shard_of(st, key);
     hf__latch_lock(&s->latch);
-    const struct cell *c = *find(s, key);
-    int rc = hf_row_copy(row, c ? &c->row : &no_row);
+    const hf_row *now = row_of(s, *find(s, key));
+    int rc = hf_row_copy(row, now ? now : &no_row);
     hf__latch_unlock(&s->latch);
     *ret_clock_us = 0;
     return rc ? no_memory("get", key, err) : 0;
@@ -456,51 +353,65 @@ static int disposable(const hf_row *row)
     return !row->n_holders && !row->n_queue && !row->done_us;
 }
 
-/* Under the shard's lock; *at is the key's cell. 0, HF_CONFLICT (the current row is in *at, or
-   there is none), HF_NOMEM. */
-static int replace(struct shard *s, struct cell **at, const hf_rowkey *key, uint64_t seen,
+/* Under the shard's lock; `c` is the key's cell. 0, HF_CONFLICT (it isn't that row, or there is
+   none), HF_NOMEM. */
+static int replace(struct shard *s, struct cell *c, const hf_rowkey *key, uint64_t seen,
                    const hf_row *row, struct rings *rings)
 {
-    struct cell *c = *at;
-    if ((c ? c->row.rev : 0) != seen) return HF_CONFLICT;
+    const hf_row *was = row_of(s, c);
+    if ((was ? was->rev : 0) != seen) return HF_CONFLICT;
     if (!row) {
         /* Whoever has seen the deleted row must not find its rev again on a later one. */
-        if (c) drop(s, at, c->row.rev + 1);
+        if (was) drop(s, c, was->rev + 1);
         return 0;
     }
-    if (!c) {
+    if (!was) {
         /* The writer cannot have known how far this shard's tokens have got: it gets a free row
            that tells it. */
         int late = row->rev <= s->floor;
-        c = add(s, key);
+        c = add(s, key, c);
         if (!c) return HF_NOMEM;
         if (late) return HF_CONFLICT;
-        at = find(s, key);
     }
     note_rings(rings, &c->row, row);
     if (!disposable(row)) return hf_row_copy(&c->row, row);
-    drop(s, at, row->rev);
+    drop(s, c, row->rev);
     return 0;
 }
 
-static int mm_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static __attribute__((noinline)) int swap(hf_store *st, const hf_rowkey *key, uint64_t seen,
+                                          const hf_row *row, hf_row *cur, hf_error *err)
 {
     struct shard *s = shard_of(st, key);
     struct rings rings;
     rings.table = st->table;
     rings.n = 0;
-    *ret_clock_us = 0;
     hf__latch_lock(&s->latch);
-    int rc = replace(s, find(s, key), key, seen, row, &rings);
+    int rc = replace(s, *find(s, key), key, seen, row, &rings);
     if (rc == HF_CONFLICT && cur) {
-        const struct cell *c = *find(s, key);
-        if (hf_row_copy(cur, c ? &c->row : &no_row)) rc = HF_NOMEM;
+        const hf_row *now = row_of(s, *find(s, key));
+        if (hf_row_copy(cur, now ? now : &no_row)) rc = HF_NOMEM;
     }
     hf__latch_unlock(&s->latch);
     if (rc == HF_NOMEM) return no_memory("swap", key, err);
     ring_all(&rings);
     return rc;
+}
+
+/* The most frequent one leaves nobody behind, for whom a bell could ring. */
+static int mm_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    *ret_clock_us = 0;
+    if (!row || !disposable(row)) return swap(st, key, seen, row, cur, err);
+    struct shard *s = shard_of(st, key);
+    hf__latch_lock(&s->latch);
+    struct cell *c = *find(s, key);
+    const hf_row *was = row_of(s, c);
+    int given = was && was->rev == seen;
+    if (given) drop(s, c, row->rev);
+    hf__latch_unlock(&s->latch);
+    return given ? 0 : swap(st, key, seen, row, cur, err);
 }
 
 static int mm_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
@@ -511,9 +422,8 @@ static int mm_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     *ret_clock_us = 0;
     hf__latch_lock(&s->latch);
     struct cell *c = *find(s, key);
-    if (!c) c = add(s, key);
-    int rc = c ? hf_row_take(&c->row, party, clock_us) : HF_NOMEM;
-    if (c && hf_row_copy(cur, &c->row)) rc = HF_NOMEM;
+    if (!row_of(s, c)) c = add(s, key, c);
+    int rc = c ? hf__row_take_both(&c->row, cur, party, clock_us) : HF_NOMEM;
     hf__latch_unlock(&s->latch);
     return rc == HF_NOMEM ? no_memory("take", key, err) : rc;
 }

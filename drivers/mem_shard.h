@@ -1,0 +1,152 @@
+/*
+ * mem_shard.h - the cells of a part of the store in memory (mem.c): rows by key, under a latch. A
+ * row that is dropped leaves its memory to the next one; the last of them stays where it was.
+ */
+#ifndef HF_MEM_SHARD_H
+#define HF_MEM_SHARD_H
+
+#include "bytes.h"
+#include "futex.h"
+#include "holdfast_driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SHARDS = 64, /* the low bits of a key's hash */
+    SHARD_BITS = 6,
+    FEWEST_BUCKETS = 16,
+    SPARE_CELLS = 32, /* kept per shard, so that the usual case allocates nothing */
+    SMALL_KEY = 96,
+    CACHE_LINE = 64
+};
+
+struct cell {
+    struct cell *next;
+    uint64_t hash;
+    uint32_t len;
+    char *key; /* small, or allocated */
+    hf_row row;
+    char small[SMALL_KEY];
+};
+
+struct shard {
+    _Alignas(CACHE_LINE) hf__latch latch;
+    uint32_t n, buckets, n_spare;
+    uint64_t floor; /* at least every rev that was dropped here */
+    struct cell **bucket;
+    struct cell *spare;
+    struct cell *idle; /* the last that was dropped: as if it weren't there, but in its bucket
+                          still, for a key that is had again and again. NULL: none */
+};
+
+static inline struct cell **bucket_of(const struct shard *s, uint64_t hash)
+{
+    return &s->bucket[hash >> SHARD_BITS & (s->buckets - 1)];
+}
+
+/* Where the pointer to the key's cell is, or would be. */
+static inline struct cell **find(const struct shard *s, const hf_rowkey *key)
+{
+    struct cell **at = bucket_of(s, key->hash);
+    while (*at && ((*at)->hash != key->hash || (*at)->len != key->len ||
+                   !hf__same_bytes((*at)->key, key->text, key->len)))
+        at = &(*at)->next;
+    return at;
+}
+
+/* Its row; NULL: there is none. */
+static inline const hf_row *row_of(const struct shard *s, const struct cell *c)
+{
+    return c && c != s->idle ? &c->row : NULL;
+}
+
+static inline void resize(struct shard *s, uint32_t buckets)
+{
+    struct cell **old = s->bucket, **fresh = calloc(buckets, sizeof(struct cell *));
+    uint32_t n = s->buckets;
+    if (!fresh) return; /* longer chains, nothing worse */
+    s->bucket = fresh;
+    s->buckets = buckets;
+    for (uint32_t i = 0; i < n; i++)
+        for (struct cell *c = old[i], *next; c; c = next) {
+            next = c->next;
+            struct cell **at = bucket_of(s, c->hash);
+            c->next = *at;
+            *at = c;
+        }
+    free(old);
+}
+
+static inline void free_cell(struct cell *c)
+{
+    hf_row_clear(&c->row);
+    if (c->key != c->small) free(c->key);
+    free(c);
+}
+
+/* A cell for the key, with a row of rev `floor` and nobody in it. `c`: what `find` has found, which
+   has no row. NULL: out of memory. */
+static inline struct cell *add(struct shard *s, const hf_rowkey *key, struct cell *c)
+{
+    if (c) {
+        s->idle = NULL;
+        hf_row_init(&c->row);
+        c->row.rev = s->floor;
+        return c;
+    }
+    c = s->spare;
+    if (c) {
+        s->spare = c->next;
+        s->n_spare--;
+    } else if (!(c = malloc(sizeof *c))) {
+        return NULL;
+    }
+    c->key = key->len < SMALL_KEY ? c->small : malloc((size_t)key->len + 1);
+    if (!c->key) {
+        free(c);
+        return NULL;
+    }
+    memcpy(c->key, key->text, (size_t)key->len + 1);
+    c->len = key->len;
+    c->hash = key->hash;
+    hf_row_init(&c->row);
+    c->row.rev = s->floor;
+    if (++s->n > s->buckets) resize(s, s->buckets * 2);
+    struct cell **at = bucket_of(s, c->hash);
+    c->next = *at;
+    *at = c;
+    return c;
+}
+
+static inline int is_small(const struct cell *c)
+{
+    return c->key == c->small && c->row.party == c->row.inl;
+}
+
+static inline void take_out(struct shard *s, struct cell *c)
+{
+    struct cell **at = bucket_of(s, c->hash);
+    while (*at != c) at = &(*at)->next;
+    *at = c->next;
+    s->n--;
+    if (!is_small(c) || s->n_spare >= SPARE_CELLS) {
+        free_cell(c);
+    } else {
+        c->next = s->spare;
+        s->spare = c;
+        s->n_spare++;
+    }
+    if (s->buckets > FEWEST_BUCKETS && s->n < s->buckets / 8) resize(s, s->buckets / 2);
+}
+
+static inline void drop(struct shard *s, struct cell *c, uint64_t floor)
+{
+    struct cell *last = s->idle;
+    if (floor > s->floor) s->floor = floor;
+    s->idle = is_small(c) ? c : NULL;
+    if (last) take_out(s, last);
+    if (!s->idle) take_out(s, c);
+}
+
+#endif
