@@ -112,7 +112,8 @@ enum hf_word hf__word(struct hf_wait *w, hf_row *row)
 }
 
 /* Does a request of ours stand there that nobody here makes? At a store only the first wait of a
-   handle's line stands, and whose hold was taken up has a lock. Under the mutex. */
+   handle's line stands (what a caller names may be asked again by one behind it, which couldn't
+   claim it there), and whose hold was taken up has a lock. Under the mutex. */
 static int is_nobodys(const struct hf_wait *w, const hf_party *p, int holds)
 {
     if (!memcmp(p->id, w->party.id, sizeof p->id)) return 0;
@@ -122,30 +123,34 @@ static int is_nobodys(const struct hf_wait *w, const hf_party *p, int holds)
     return hf__tenure_kept(w->h, p->session);
 }
 
-int hf__disown(struct hf_wait *w, const hf_row *row)
+/* Its id. 0: there is none; or it is a try that looks beside others of this handle. */
+static int nobodys(const struct hf_wait *w, const hf_row *row, uint8_t ret_id[16])
 {
-    hf *h = w->h;
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW}; /* which leaves what was claimed */
-    struct hf_outcome out;
-    hf_row now;
     int found = 0;
-    if (!(h->port.can & HF_CAN_LEASES)) return 0;
-    pthread_mutex_lock(&h->mu);
-    uint32_t n = w->e->first == w ? row->n_holders + row->n_queue : 0; /* no try beside it */
+    pthread_mutex_lock(&w->h->mu);
+    uint32_t n = w->e->first == w ? row->n_holders + row->n_queue : 0;
     for (uint32_t i = 0; i < n && !found; i++) {
         found = is_nobodys(w, &row->party[i], i < row->n_holders);
-        if (found) memcpy(ev.id, row->party[i].id, sizeof ev.id);
+        if (found) memcpy(ret_id, row->party[i].id, 16);
     }
-    pthread_mutex_unlock(&h->mu);
-    if (!found) return 0;
-    hf_row_init(&now);
-    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
-    int rc = hf__turn(&h->port, &w->e->key, &ev, &now, 0, until, &out, NULL);
-    if (!rc) hf__promise(h, w->e, &now);
-    hf_row_clear(&now);
-    if (rc || !out.changed) return 0;
-    w->look_at_us = 0;
-    return 1;
+    pthread_mutex_unlock(&w->h->mu);
+    return found;
+}
+
+int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err)
+{
+    hf *h = w->h;
+    struct hf_outcome out = {.changed = 1};
+    /* Which leaves what was claimed. Another process may have asked it again meanwhile. */
+    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .as_seen = 1};
+    if (!(h->port.can & HF_CAN_LEASES)) return 0;
+    while (out.changed && nobodys(w, row, ev.id)) {
+        int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, err);
+        /* Written meanwhile, or somebody in it has died: the look goes on. */
+        if (rc) return rc == HF_CONFLICT || rc == HF_LOST ? 0 : rc;
+        hf__promise(h, w->e, row);
+    }
+    return 0;
 }
 
 int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)

@@ -285,9 +285,9 @@ enum hf_word hf__word(struct hf_wait *w, hf_row *row);
 int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row);
 /* Where sessions are kept for many requests: one of an earlier wait of this handle that is back in
    the row, in line or handed the key, for somebody has put back a backup, would stand there as long
-   as its session is kept for others: it is withdrawn. 1: there was one, and the wait looks again.
- */
-int hf__disown(struct hf_wait *w, const hf_row *row);
+   as its session is kept for others: the first of its line withdraws it. `row` is the one that
+   was read, and then the one that is left. 0, or what the store says. */
+int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err);
 /* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
    only by comparing, for it may have been overtaken. */
 int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);

@@ -301,12 +301,12 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         tried |= does && mine;
         if (!rc) return hf_row_copy(row, next);
         /* A session that the row names has died since it was read, and isn't this event's. */
-        if (rc == HF_LOST && !ev->party && !ev->session && again-- > 0) {
+        if (rc == HF_LOST && !ev->party && !ev->session && !ev->as_seen && again-- > 0) {
             rc = read_row(port, key, row, until_us, err);
             if (rc) return rc;
             continue;
         }
-        if (rc != HF_CONFLICT) return rc;
+        if (rc != HF_CONFLICT || ev->as_seen) return rc;
         conflicts++;
         if (port->can & HF_CAN_INSTANT) continue;
         /* Others write faster than this one does: what it does about it, it knows (wait.c). */

@@ -285,13 +285,12 @@ static int advance(struct hf_wait *w, hf_row *row)
     int late = !try_only && hf__local_us() >= w->deadline_us;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
     if (late && w->looked) return give_up(w, HF_TIMEOUT);
-    /* Even if it has come too late to wait, it has a look. */
-    if (try_only || late) ev.kind = HF_EV_TRY;
-    int64_t until = hf__min64(w->deadline_us, hf__local_us() + h->port.io_timeout_ms * 1000);
-    if (try_only) until = hf__local_us() + h->port.io_timeout_ms * 1000;
+    if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
+    int64_t until = hf__min64(try_only ? INT64_MAX : w->deadline_us,
+                              hf__local_us() + h->port.io_timeout_ms * 1000);
     int rc = 0, known = 0;
+    if (!w->looked && hf__breathes(w)) return 0;
     if (!w->looked || w->overtaken) {
-        if (!w->looked && hf__breathes(w)) return 0;
         w->looked = 1;
         rc = take_first(w, row, &known, until, &err);
         if (!rc && hf__take_up(w, row)) return 1;
@@ -303,9 +302,10 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (word == HF_WORD_OLD) return 0;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
         if (word == HF_WORD_NONE) rc = hf__port_get(&h->port, &w->e->key, row, &err);
+        if (!rc) rc = hf__disown(w, row, until, &err);
         if (rc) return store_failed(w, rc, &err);
         w->away_since_us = 0;
-        if (hf__disown(w, row) || hf__nothing_to_do(w, row)) return 0;
+        if (hf__nothing_to_do(w, row)) return 0;
         if (hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
     }

@@ -285,9 +285,9 @@ static void handed_late_it_claims_at_once(void **state)
 
 /* ---- who hears of deaths ---- */
 
-/* Ahead of the one in line: a head who is dead, as who holds it is, and one who lives. */
 static uint64_t anothers; /* a session that lives */
 
+/* Ahead of the one in line: a head who is dead, as who holds it is, and one who lives. */
 static void as_if_two_had_died(hf_row *row)
 {
     if (!row->n_holders || row->n_queue != 1 || row->party[0].flags & HF_PARTY_UNCLAIMED) return;

@@ -92,6 +92,72 @@ static void what_is_asked_for_stays(void **state)
     done();
 }
 
+static hf_lock *elsewhere;
+
+static hf_row *begin_before_a_try(void)
+{
+    begin(LEASES);
+    OK(stage_acquire(h, "x", 0, 60000, 0, &elsewhere));
+    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    hf_row *row = stage_row("k");
+    assert_int_equal(hf_row_room(row, 2), 0);
+    old_request(&row->party[1], &row->party[0]);
+    row->party[1].token = 0;
+    row->party[1].session = stage_row("x")->party[0].session;
+    row->n_queue = 1;
+    row->rev++;
+    return row;
+}
+
+/* Who only tries withdraws it, too, and has looked once nevertheless. */
+static void a_try_is_over_after_one_look(void **state)
+{
+    (void)state;
+    hf_row *row = begin_before_a_try();
+    uint64_t asked = stage_calls(S_GET);
+    IS(HF_BUSY, stage_acquire(h, "k", 0, 60000, 0, &lock));
+    assert_int_equal(stage_calls(S_GET), asked + 1);
+    assert_int_equal(row->n_queue, 0);
+    OK(hf_release(other, &stage_error));
+    OK(hf_release(elsewhere, &stage_error));
+    done();
+}
+
+static void another_asks_it(void)
+{
+    hf_row *row = stage_row("k");
+    row->party[1].session = row->party[0].session;
+    row->rev++;
+}
+
+/* Between the look and its withdrawal another process has asked the same request again. */
+static void what_another_has_asked_meanwhile_stays(void **state)
+{
+    (void)state;
+    hf_row *row = begin_before_a_try();
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, another_asks_it);
+    IS(HF_BUSY, stage_acquire(h, "k", 0, 60000, 0, &lock));
+    assert_int_equal(row->n_queue, 1);
+    OK(hf_release(other, &stage_error));
+    OK(hf_break(rival, "k", stage_row("k")->token, &stage_error));
+    OK(hf_release(elsewhere, &stage_error));
+    done();
+}
+
+/* The store says nothing just then: that is what the caller hears. */
+static void what_fails_is_told(void **state)
+{
+    (void)state;
+    begin_before_a_try();
+    stage_cue(S_SWAP, 1, 1, INSTEAD, HF_DENIED, NULL);
+    IS(HF_DENIED, stage_acquire(h, "k", 0, 60000, 0, &lock));
+    OK(hf_break(rival, "k", hf_token(other), &stage_error));
+    IS(HF_LOST, hf_release(other, &stage_error));
+    OK(hf_break(rival, "k", stage_row("k")->token, &stage_error));
+    OK(hf_release(elsewhere, &stage_error));
+    done();
+}
+
 /* What was claimed is somebody's: one that asks just now may not have its lock yet. */
 static void what_was_claimed_stays(void **state)
 {
@@ -132,6 +198,9 @@ int main(void)
         cmocka_unit_test(what_we_were_handed_then_is_given_up),
         cmocka_unit_test(where_we_stood_then_is_given_up),
         cmocka_unit_test(what_is_asked_for_stays),
+        cmocka_unit_test(a_try_is_over_after_one_look),
+        cmocka_unit_test(what_another_has_asked_meanwhile_stays),
+        cmocka_unit_test(what_fails_is_told),
         cmocka_unit_test(what_was_claimed_stays),
         cmocka_unit_test(what_has_a_lock_stays),
     };
