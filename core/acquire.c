@@ -68,7 +68,7 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
 
 /* ---- acquiring ---- */
 
-static int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
+static HF_COLD int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
 {
     for (const hf_lock *l = e->locks; l; l = l->next)
         /* One that another thread is giving back may be another's already. */
@@ -83,12 +83,11 @@ static int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
 static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
-    int64_t clock_us;
     int rc = hf__lock_reserve(h); /* before it: a grant that can't be told must not be made */
     if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
     /* Not by hf__port_take, whose count is atomic: under the mutex it needn't be. */
     h->stats.store_ops++;
-    rc = h->port.drv->take(h->port.st, &e->key, &h->party, cur, &clock_us, err);
+    rc = h->port.drv->take(h->port.st, &e->key, &h->party, cur, &h->no_clock_us, err);
     if (!rc) {
         /* The next one's id is made now: read right after it was written it would be waited for. */
         hf__new_id(h, h->party.id);
@@ -111,7 +110,7 @@ static void try_beside(hf *h, struct hf_wait *w)
     hf__tenure_put(h, w->tenure);
     hf__tenure_put(h, w->standing);
     if (w->code == HF_BUSY) h->stats.busy++;
-    hf__entry_put(h, w->e);
+    hf__entry_put(w->e);
 }
 
 static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
@@ -149,10 +148,11 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     int rc = hf__alive(h, "acquire", err);
     if (!rc && options) rc = hf__check_options(h, o, key, err);
     if (rc) return rc;
+    const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
-    if (!rc) rc = hf__entry(h, key, &e, err);
+    if (!rc) rc = hf__entry(h, name, &e, err);
     if (rc) {
         pthread_mutex_unlock(&h->mu);
         return rc;
@@ -160,7 +160,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     /* The same request asked again is the same grant. */
     if (e->locks && !(o->flags & HF_ALLOW_RECURSIVE) && !o->request_id &&
         held_by_thread(e, o->mode)) {
-        hf__entry_put(h, e);
+        hf__entry_put(e);
         pthread_mutex_unlock(&h->mu);
         return hf_fail(err, HF_RECURSIVE, 0, "acquire '%s': this thread holds it already", key);
     }
@@ -172,7 +172,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     if (rc == HF_CONFLICT)
         rc = acquire(h, e, o, 0, ret, NULL, err);
     else if (rc)
-        hf__entry_put(h, e);
+        hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }
@@ -213,13 +213,14 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     if (!rc) rc = hf__check_options(h, o, key, err);
     if (!rc) rc = keep_time(key, keep_ms, options, &keep_us, err);
     if (rc) return rc;
+    const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "once '%.100s': the store is being closed", key);
-    if (!rc) rc = hf__entry(h, key, &e, err);
+    if (!rc) rc = hf__entry(h, name, &e, err);
     if (!rc && !(o->flags & HF_ALLOW_RECURSIVE) && !o->request_id && held_by_thread(e, o->mode)) {
         rc = hf_fail(err, HF_RECURSIVE, 0, "once '%s': this thread holds it already", key);
-        hf__entry_put(h, e);
+        hf__entry_put(e);
     }
     h->callers++;
     if (!rc) rc = acquire(h, e, o, keep_us, &lock, &once, err);
@@ -291,8 +292,9 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     hf_row row;
     int rc = hf__alive(h, "adopt", err);
     if (rc) return rc;
+    const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
-    rc = hf__entry(h, key, &e, err);
+    rc = hf__entry(h, name, &e, err);
     pthread_mutex_unlock(&h->mu);
     if (rc) return rc;
     hf_row_init(&row);
@@ -317,7 +319,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
         l->thread = 0;
         *ret = l;
     } else {
-        hf__entry_put(h, e);
+        hf__entry_put(e);
     }
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
@@ -336,11 +338,12 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     if (rc) return rc;
     struct hf_wait *w = malloc(sizeof *w);
     if (!w) return hf_fail(err, HF_NOMEM, 0, "acquire '%.100s': out of memory", key);
+    const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
     if (!rc) rc = hf__need_pump(h, err);
-    if (!rc) rc = hf__entry(h, key, &e, err);
+    if (!rc) rc = hf__entry(h, name, &e, err);
     if (rc) {
         pthread_mutex_unlock(&h->mu);
         free(w);

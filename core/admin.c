@@ -357,8 +357,9 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     struct hf_entry *e = NULL;
     int rc = hf__begin_call(h, "break", err);
     if (rc) return rc;
+    const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
-    rc = hf__entry(h, key, &e, err);
+    rc = hf__entry(h, name, &e, err);
     pthread_mutex_unlock(&h->mu);
     if (rc) {
         hf__end_call(h);
@@ -370,7 +371,7 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     if (!rc) hf__promise(h, e, &row);
     hf_row_clear(&row);
     pthread_mutex_lock(&h->mu);
-    hf__entry_put(h, e);
+    hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     hf__end_call(h);
     if (!rc && out.answer != HF_ANS_OK)

@@ -7,6 +7,7 @@
 
 #include "drivers.h"
 #include "os.h"
+#include "step.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -128,6 +129,7 @@ static int take(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p
     int64_t clock;
     int rc = cfm->con.drv->take(cfm->con.st, key, p, cur, &clock, &err);
     if (rc) hf__bad(cfm, "take: %s", rc < 0 ? err.text : "refused");
+    if (!rc) hf__row_taken(cur, p);
     return rc;
 }
 

@@ -5,6 +5,8 @@
 #ifndef HF_FUTEX_H
 #define HF_FUTEX_H
 
+#include "os.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -33,7 +35,7 @@ static inline int hf__latch_try(hf__latch *word)
                                                    memory_order_relaxed);
 }
 
-static inline void hf__latch_slowly(hf__latch *word)
+static HF_COLD void hf__latch_slowly(hf__latch *word)
 {
     for (int i = 0; i < HF_LATCH_SPINS; i++) {
         if (!atomic_load_explicit(word, memory_order_relaxed) && hf__latch_try(word)) return;
@@ -47,21 +49,34 @@ static inline void hf__latch_slowly(hf__latch *word)
         hf__futex(word, FUTEX_WAIT, 2, NULL);
 }
 
-/* As in libc's mutex: a process with one thread needn't pay for atomicity. */
-static inline void hf__latch_lock(hf__latch *word)
+static HF_COLD int hf__latch_wake(hf__latch *word)
 {
-    if (__libc_single_threaded)
-        atomic_store_explicit(word, 1, memory_order_relaxed);
-    else if (!hf__latch_try(word))
-        hf__latch_slowly(word);
+    hf__futex(word, FUTEX_WAKE, 1, NULL);
+    return 0;
 }
 
-static inline void hf__latch_unlock(hf__latch *word)
+/* 0: somebody else has it. As in libc's mutex: a process with one thread needn't pay for atomicity.
+ */
+static inline int hf__latch_at_once(hf__latch *word)
+{
+    if (!__libc_single_threaded) return hf__latch_try(word);
+    atomic_store_explicit(word, 1, memory_order_relaxed);
+    return 1;
+}
+
+static inline void hf__latch_lock(hf__latch *word)
+{
+    if (!hf__latch_at_once(word)) hf__latch_slowly(word);
+}
+
+/* 0, always: its caller may end with it. */
+static inline int hf__latch_unlock(hf__latch *word)
 {
     if (__libc_single_threaded)
         atomic_store_explicit(word, 0, memory_order_relaxed);
     else if (atomic_exchange_explicit(word, 0, memory_order_release) == 2)
-        hf__futex(word, FUTEX_WAKE, 1, NULL);
+        return hf__latch_wake(word);
+    return 0;
 }
 
 /* ---- the bell: who sleeps on it wakes when it rings, at once if it rang since it was heard ----

@@ -55,7 +55,7 @@ static void grow_table(hf *h)
 
 /* Idle ones are kept for their hint, without which `file:` takes three times as long, but only so
    many (about half a megabyte): a map of keys must not grow for ever. */
-static HF_COLD int new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
+HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
 {
     hf_rowkey k;
     int rc = hf_key_make(key, &k, err);
@@ -78,26 +78,6 @@ static HF_COLD int new_entry(hf *h, const char *key, struct hf_entry **ret, hf_e
     h->entries++;
     *ret = e;
     return 0;
-}
-
-/* The entry of a key, with a reference for the caller. */
-int hf__entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
-{
-    size_t len = key ? strnlen(key, HF_KEY_CAP) : 0;
-    uint64_t hash = hf__hash(key, len);
-    for (struct hf_entry *e = h->table[hash & (h->buckets - 1)]; e; e = e->next)
-        if (e->key.hash == hash && e->key.len == len && hf__same_bytes(e->text, key, len)) {
-            e->refs++;
-            *ret = e;
-            return 0;
-        }
-    return new_entry(h, key, ret, err);
-}
-
-void hf__entry_put(hf *h, struct hf_entry *e)
-{
-    (void)h;
-    e->refs--;
 }
 
 /* ---- small things ---- */
@@ -135,15 +115,6 @@ void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
         t.tv_nsec -= 1000000000;
     }
     pthread_cond_timedwait(cond, mu, &t);
-}
-
-/* Unique, not secret: 64 random bits of this handle, and a counter. */
-void hf__new_id(hf *h, uint8_t id[16])
-{
-    uint64_t n = ++h->next_id[1];
-    /* Two words, not the 16 bytes at once: those would wait until the counter has been stored. */
-    memcpy(id, &h->next_id[0], 8);
-    memcpy(id + 8, &n, 8);
 }
 
 /* ---- who we are ---- */

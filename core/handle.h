@@ -14,6 +14,7 @@
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
 
+#include "bytes.h"
 #include "os.h"
 #include "turn.h"
 
@@ -76,39 +77,44 @@ struct hf_regret {
     int64_t at_us; /* local: when to try again */
 };
 
+/* What begins alike for every grant stands side by side, so that a few wide stores set it. */
 struct hf_lock {
     struct hf *h;
     struct hf_entry *e;
-    struct hf_lock *next, **prev;           /* of the entry's locks; next: also the free list */
-    struct hf_lock *care_next, **care_prev; /* of those that the tender looks after; NULL: not */
+    struct hf_lock *next, **prev; /* of the entry's locks; next: also the free list */
     uint64_t token, rev;
     /* Store's clock; expires 0: as long as the session. Not side by side: the compiler would read
        both at once from a row in which they were written one by one, and wait for that. */
     int64_t since_us;
-    int64_t hold_until_us; /* local; 0: none */
+    uint64_t thread; /* that acquired it; 0: none in particular */
     int64_t expires_us;
-    int64_t renew_at_us;      /* local; INT64_MAX: never */
-    int64_t look_at_us;       /* local: when to ask whether somebody broke it */
-    int64_t granted_at_us;    /* local: not before it was granted; with at_least_ms */
-    struct hf_tenure *tenure; /* whose end is the hold's; NULL: it has none */
-    struct hf_tenure *doubt;  /* a renewal with this one may have landed; NULL: none */
-    uint64_t thread;          /* that acquired it; 0: none in particular */
-    uint32_t lease_ms, at_least_ms;
-    uint8_t id[16]; /* of its request; where the store is instant nobody needs it */
-    uint8_t plain;  /* at `rev` the row held this grant and nothing else */
+    const char *owner; /* the handle's, or own_owner */
+    uint32_t lease_ms;
+    int lost_fd; /* -1: none */
+    /* At first INT64_MAX: never. */
+    int64_t renew_at_us; /* local */
+    int64_t look_at_us;  /* local: when to ask whether somebody broke it */
+    /* At first 0. */
+    struct hf_lock *care_next, **care_prev; /* of those that the tender looks after; NULL: not */
+    int64_t hold_until_us;                  /* local; 0: none */
+    int64_t granted_at_us;                  /* local: not before it was granted; with at_least_ms */
+    struct hf_tenure *tenure;               /* whose end is the hold's; NULL: it has none */
+    struct hf_tenure *doubt; /* a renewal with this one may have landed; NULL: none */
+    void (*on_lost)(void *arg, hf_lock *lock);
+    void *on_lost_arg;
+    int *freed; /* set when it is freed by its own callback */
+    uint32_t at_least_ms;
     uint8_t lost, told, releasing;
+    uint8_t telling;  /* its teller runs on_lost */
     uint8_t detached; /* not bound to this handle */
-    uint8_t mode;     /* enum hf_mode */
     uint8_t leftover; /* given up by the caller, but its release failed: the tender tries again */
     uint8_t by_cap;   /* lost by max_hold: the store still has it as ours */
     uint8_t busy;     /* a request for it is under way */
-    int lost_fd;
-    void (*on_lost)(void *arg, hf_lock *lock);
-    void *on_lost_arg;
-    pthread_t teller; /* runs on_lost while `telling` */
-    uint8_t telling;
-    int *freed;        /* set when it is freed by its own callback */
-    const char *owner; /* the handle's, or own_owner */
+    /* Its own. */
+    uint8_t plain;  /* at `rev` the row held this grant and nothing else */
+    uint8_t mode;   /* enum hf_mode */
+    uint8_t id[16]; /* of its request; where the store is instant nobody needs it */
+    pthread_t teller;
     char own_owner[HF_OWNER_CAP];
 };
 
@@ -175,8 +181,9 @@ struct hf {
     struct hf_entry **table;
     uint32_t buckets, entries;
     hf_lock *free_locks;
-    hf_party party; /* of an acquisition with default options; its id is still unused */
-    hf_row row;     /* for the fast path: never holds more than its own room */
+    hf_party party;      /* of an acquisition with default options; its id is still unused */
+    hf_row row;          /* for the fast path: never holds more than its own room */
+    int64_t no_clock_us; /* what an instant store tells of its clock, which can be asked */
     uint64_t next_id[2];
     unsigned next_bell;
     uint32_t callers; /* threads inside a sync wait */
@@ -222,9 +229,6 @@ struct hf {
     char *safe_url;
 };
 
-/* What is seldom needed stays out of what is always needed: its registers and its stack, too. */
-#define HF_COLD __attribute__((cold, noinline))
-
 static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* key.c */
@@ -233,12 +237,46 @@ void hf__clean_utf8(char *text); /* what isn't UTF-8 becomes '?' */
 
 /* handle.c */
 int hf__dead(const char *what, hf_error *err);
-int hf__entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err);
-void hf__entry_put(hf *h, struct hf_entry *e);
+/* A key as the caller wrote it, legal or not, ready to be looked up: made before the mutex is
+ * taken.
+ */
+struct hf_name {
+    const char *text;
+    size_t len;
+    uint64_t hash;
+};
+static inline struct hf_name hf__name(const char *key)
+{
+    size_t len = key ? strnlen(key, HF_KEY_CAP) : 0;
+    return (struct hf_name){key, len, hf__hash(key, len)};
+}
+int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err);
+/* The key's entry, with a reference for the caller. */
+static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf_error *err)
+{
+    for (struct hf_entry *e = h->table[key.hash & (h->buckets - 1)]; e; e = e->next)
+        if (e->key.hash == key.hash && e->key.len == key.len &&
+            hf__same_bytes(e->text, key.text, key.len)) {
+            e->refs++;
+            *ret = e;
+            return 0;
+        }
+    struct hf_entry *made; /* not *ret, which stays in a register */
+    int rc = hf__new_entry(h, key.text, &made, err);
+    *ret = rc ? NULL : made;
+    return rc;
+}
+static inline void hf__entry_put(struct hf_entry *e) { e->refs--; }
 void hf__thread_condition(pthread_cond_t *cond);
 int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
 void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
-void hf__new_id(hf *h, uint8_t id[16]);
+/* Unique, not secret: 64 random bits of this handle, and a counter. */
+static inline void hf__new_id(hf *h, uint8_t id[16])
+{
+    uint64_t n = ++h->next_id[1];
+    memcpy(id, &h->next_id[0], 8);
+    memcpy(id + 8, &n, 8);
+}
 /* Around a call that hf_close has to wait for: 0, HF_LOST after a fork, HF_CANCELED. */
 int hf__begin_call(hf *h, const char *what, hf_error *err);
 void hf__end_call(hf *h);
@@ -306,7 +344,9 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
 hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
                       const struct hf_wait *w);
 void hf__plan_renewal(hf_lock *lock);
-int hf__lock_reserve(hf *h); /* the next hf__lock_new will find memory: 0, or HF_NOMEM */
+int hf__lock_more(hf *h); /* memory for one: 0, or HF_NOMEM */
+/* The next hf__lock_new will find memory: 0, or HF_NOMEM. */
+static inline int hf__lock_reserve(hf *h) { return h->free_locks ? 0 : hf__lock_more(h); }
 void hf__lock_free(hf_lock *lock);
 void hf__care(hf_lock *lock);
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);

@@ -53,23 +53,32 @@ static void uncare(hf_lock *l)
     l->care_prev = NULL;
 }
 
-/* Forgets the lock; its key's entry stays. Under the mutex. */
-void hf__lock_free(hf_lock *l)
+/* What few locks leave behind. */
+static HF_COLD void untangle(hf_lock *l)
 {
-    hf *h = l->h;
     uncare(l);
     if (l->freed) *l->freed = 1;
+    if (l->tenure) hf__tenure_put(l->h, l->tenure);
+    if (l->doubt) hf__tenure_put(l->h, l->doubt);
+    if (l->lost_fd >= 0) close(l->lost_fd);
+    if (l->h->closing) pthread_cond_broadcast(&l->h->changed);
+}
+
+static inline void forget(hf_lock *l)
+{
+    hf *h = l->h;
     *l->prev = l->next;
     if (l->next) l->next->prev = l->prev;
-    hf__entry_put(h, l->e);
-    if (l->tenure) hf__tenure_put(h, l->tenure);
-    if (l->doubt) hf__tenure_put(h, l->doubt);
-    if (l->lost_fd >= 0) close(l->lost_fd);
+    hf__entry_put(l->e);
     h->stats.held--;
+    if (l->care_prev || l->freed || l->tenure || l->doubt || l->lost_fd >= 0 || h->closing)
+        untangle(l);
     l->next = h->free_locks;
     h->free_locks = l;
-    if (h->closing) pthread_cond_broadcast(&h->changed);
 }
+
+/* Forgets the lock; its key's entry stays. Under the mutex. */
+void hf__lock_free(hf_lock *l) { forget(l); }
 
 /* ---- the grant ---- */
 
@@ -84,28 +93,29 @@ static uint8_t is_plain(const hf_row *row, uint64_t token)
    takes as long as half of an acquisition. */
 static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
 {
-    l->care_next = NULL;
-    l->care_prev = NULL;
     l->token = p->token;
     l->rev = row->rev;
     l->since_us = p->since_us;
+    l->thread = 0;
     l->expires_us = p->expires_us;
-    l->hold_until_us = 0;
+    l->lease_ms = p->lease_ms;
+    l->lost_fd = -1;
     l->renew_at_us = INT64_MAX;
     l->look_at_us = INT64_MAX;
+    l->care_next = NULL;
+    l->care_prev = NULL;
+    l->hold_until_us = 0;
     l->granted_at_us = 0;
-    l->tenure = l->doubt = NULL;
-    l->thread = 0;
-    l->lease_ms = p->lease_ms;
-    l->at_least_ms = 0;
-    l->plain = is_plain(row, l->token);
-    l->lost = l->told = l->releasing = l->by_cap = l->busy = l->telling = 0;
-    l->detached = l->leftover = 0;
-    l->mode = p->mode;
-    l->lost_fd = -1;
+    l->tenure = NULL;
+    l->doubt = NULL;
     l->on_lost = NULL;
     l->on_lost_arg = NULL;
     l->freed = NULL;
+    l->at_least_ms = 0;
+    l->lost = l->told = l->releasing = l->telling = 0;
+    l->detached = l->leftover = l->by_cap = l->busy = 0;
+    l->plain = is_plain(row, l->token);
+    l->mode = p->mode;
 }
 
 /* Renewed when a third of the lease, or of what is left of it, is over. */
@@ -121,9 +131,8 @@ void hf__plan_renewal(hf_lock *l)
     l->renew_at_us = hf__local_us() + (left < third ? left : third);
 }
 
-int hf__lock_reserve(hf *h)
+HF_COLD int hf__lock_more(hf *h)
 {
-    if (h->free_locks) return 0;
     hf_lock *l = malloc(sizeof *l);
     if (!l) return HF_NOMEM;
     l->next = NULL;
@@ -132,7 +141,7 @@ int hf__lock_reserve(hf *h)
 }
 
 /* What a grant has that ends by time, or that was waited for. */
-static HF_COLD void set_up_more(hf_lock *l, const hf_party *p, const struct hf_wait *w)
+static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const struct hf_wait *w)
 {
     hf *h = l->h;
     if (w) l->owner = memcpy(l->own_owner, p->owner, (size_t)p->owner_len + 1);
@@ -151,10 +160,17 @@ static HF_COLD void set_up_more(hf_lock *l, const hf_party *p, const struct hf_w
         l->renew_at_us = hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART);
         int64_t end = look_after(l);
         h->new_hold_ends_us = end ? end : 1;
-        return;
+        return l;
     }
     if (p->lease_ms || l->hold_until_us) hf__care(l);
     if (renews && !hf__need_renewer(h, NULL)) hf__kick_renewer(l);
+    return l;
+}
+
+static HF_COLD hf_lock *new_with_memory(hf *h, struct hf_entry *e, const hf_party *p,
+                                        const hf_row *row, const struct hf_wait *w)
+{
+    return hf__lock_more(h) ? NULL : hf__lock_new(h, e, p, row, w);
 }
 
 /* A lock for the grant of `p` in `row` (which is the row as stored). The entry's reference of the
@@ -163,10 +179,8 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
                       const struct hf_wait *w)
 {
     hf_lock *l = h->free_locks;
-    if (l)
-        h->free_locks = l->next;
-    else if (!(l = malloc(sizeof *l)))
-        return NULL;
+    if (!l) return new_with_memory(h, e, p, row, w);
+    h->free_locks = l->next;
     set_up(l, p, row);
     if (!(h->port.can & HF_CAN_INSTANT)) memcpy(l->id, p->id, sizeof l->id);
     l->h = h;
@@ -178,8 +192,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     e->locks = l;
     h->stats.acquired++;
     h->stats.held++;
-    if (w || p->lease_ms) set_up_more(l, p, w);
-    return l;
+    return w || p->lease_ms ? set_up_more(l, p, w) : l;
 }
 
 /* ---- belief ---- */
@@ -292,20 +305,21 @@ static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
     row->done_us = row->keep_until_us = 0;
     row->rev = rev;
     row->token = l->token;
+    memset(row->last_id, 0, sizeof row->last_id);
 }
 
 /* Such a grant released by one blind write, where that takes no time. HF_CONFLICT: it isn't. */
 static int release_instantly(hf_lock *l)
 {
     hf *h = l->h;
-    int64_t clock_us;
-    if (!l->plain || !(h->port.can & HF_CAN_INSTANT) || l->at_least_ms || l->expires_us ||
+    const struct hf_port *port = &h->port;
+    if (!l->plain || !(port->can & HF_CAN_INSTANT) || l->at_least_ms || l->expires_us ||
         !believed(l))
         return HF_CONFLICT;
     leave_free(&h->row, l, l->rev + 1);
     /* Not by hf__port_swap, whose count is atomic: under the mutex it needn't be. */
     h->stats.store_ops++;
-    return h->port.drv->swap(h->port.st, &l->e->key, l->rev, &h->row, NULL, &clock_us, NULL);
+    return port->drv->swap(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
 }
 
 /* The same where it may take time. HF_CONFLICT: if *ret_known, *cur is there. HF_UNKNOWN: it may
@@ -414,7 +428,7 @@ int hf_release(hf_lock *l, hf_error *err)
     if (failed(rc) && !l->expires_us && h->closing < 2)
         leave(l);
     else
-        hf__lock_free(l);
+        forget(l);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }

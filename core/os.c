@@ -22,19 +22,22 @@ int64_t hf__local_us(void) { return read_us(CLOCK_BOOTTIME); }
 
 /* There is no coarse CLOCK_BOOTTIME. Its distance from CLOCK_MONOTONIC changes in suspend only; it
    is measured again once a second. */
+static int64_t measured_us, distance_us;
+
+static HF_COLD void measure(int64_t coarse_us)
+{
+    /* In this order, so that a pause between them makes the result too small, not too large. */
+    int64_t boot = read_us(CLOCK_BOOTTIME);
+    int64_t distance = boot - read_us(CLOCK_MONOTONIC);
+    __atomic_store_n(&distance_us, distance, __ATOMIC_RELAXED);
+    __atomic_store_n(&measured_us, coarse_us, __ATOMIC_RELEASE);
+}
+
 int64_t hf__local_rough_us(void)
 {
-    static int64_t measured_us, distance_us;
     int64_t coarse = read_us(CLOCK_MONOTONIC_COARSE);
     int64_t at = __atomic_load_n(&measured_us, __ATOMIC_ACQUIRE);
-    if (!at || coarse - at > 1000000) {
-        /* In this order, so that a pause between them makes the result too small, not too large. */
-        int64_t boot = read_us(CLOCK_BOOTTIME);
-        int64_t distance = boot - read_us(CLOCK_MONOTONIC);
-        __atomic_store_n(&distance_us, distance, __ATOMIC_RELAXED);
-        __atomic_store_n(&measured_us, coarse, __ATOMIC_RELEASE);
-        return coarse + distance;
-    }
+    if (!at || coarse - at > 1000000) measure(coarse);
     return coarse + __atomic_load_n(&distance_us, __ATOMIC_RELAXED);
 }
 

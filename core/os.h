@@ -7,6 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What is seldom needed stays out of what is always needed: its registers and its stack, too. */
+#define HF_APART __attribute__((noinline))
+#define HF_COLD  __attribute__((cold, noinline))
+
 int64_t hf__local_us(void); /* CLOCK_BOOTTIME: goes on in suspend, never steps */
 /* The same as of the kernel's last tick (10 ms ago at most; within a second of a suspend by more),
    at a quarter of the price. Never ahead of hf__local_us. May step back a little. */

@@ -2,6 +2,7 @@
  * row.c - the row's memory, its copy, its check, and the keys that name it. No I/O.
  */
 #include "bytes.h"
+#include "grant.h"
 #include "step.h"
 
 #include <stdlib.h>
@@ -44,33 +45,22 @@ int hf_row_room(hf_row *row, size_t parties)
     return 0;
 }
 
-/* In whole chunks, beyond the NUL: a copy of unknown length costs several times as much, and this
-   is what an acquisition spends most of its time on. Both texts have room for it. */
-static void copy_text(char *to, const char *from, size_t len)
-{
-    for (size_t i = 0; i <= len; i += 16) memcpy(to + i, from + i, 16);
-}
-
 void hf_party_copy(hf_party *to, const hf_party *from)
 {
-    _Static_assert(HF_OWNER_CAP % 16 == 0 && HF_NOTE_CAP % 16 == 0, "whole chunks");
     memcpy(to, from, offsetof(hf_party, owner));
-    copy_text(to->owner, from->owner, from->owner_len);
-    copy_text(to->note, from->note, from->note_len);
+    hf__copy_text(to->owner, from->owner, from->owner_len);
+    hf__copy_text(to->note, from->note, from->note_len);
 }
 
-static void copy_mark(hf_row *to, const hf_row *from)
+void hf__row_copy_mark(hf_row *to, const hf_row *from)
 {
     to->done_us = from->done_us;
     to->keep_until_us = from->keep_until_us;
-    to->result_len = to->done_by_len = 0;
-    to->result[0] = to->done_by[0] = 0;
-    if (from->done_us) {
-        to->result_len = from->result_len;
-        memcpy(to->result, from->result, (size_t)from->result_len + 1);
-        to->done_by_len = from->done_by_len;
-        memcpy(to->done_by, from->done_by, (size_t)from->done_by_len + 1);
-    }
+    if (!from->done_us) return;
+    to->result_len = from->result_len;
+    memcpy(to->result, from->result, (size_t)from->result_len + 1);
+    to->done_by_len = from->done_by_len;
+    memcpy(to->done_by, from->done_by, (size_t)from->done_by_len + 1);
 }
 
 int hf_row_copy(hf_row *to, const hf_row *from)
@@ -83,7 +73,7 @@ int hf_row_copy(hf_row *to, const hf_row *from)
     to->n_holders = from->n_holders;
     to->n_queue = from->n_queue;
     memcpy(to->last_id, from->last_id, sizeof to->last_id);
-    copy_mark(to, from);
+    hf__row_copy_mark(to, from);
     for (uint32_t i = 0; i < n; i++) hf_party_copy(&to->party[i], &from->party[i]);
     return 0;
 }
@@ -170,52 +160,28 @@ int hf_row_check(const hf_row *row, const char **ret_why)
 
 uint64_t hf_rev_next(uint64_t previous, int64_t clock_us)
 {
-    uint64_t floor = clock_us > 0 ? (uint64_t)clock_us : 0;
-    return previous + 1 > floor ? previous + 1 : floor;
-}
-
-/* Did its grant end last? A row that doesn't know says so by an id that nobody has. */
-static int ended_last(const hf_row *row, const uint8_t id[16])
-{
-    static const uint8_t not_known[16];
-    return !memcmp(row->last_id, id, 16) && memcmp(row->last_id, not_known, 16) != 0;
-}
-
-static inline void grant(hf_row *row, const hf_party *party, uint64_t rev, int64_t clock_us)
-{
-    hf_party *p = row->party;
-    row->token = row->rev = rev;
-    row->n_holders = 1;
-    memset(row->last_id, 0, sizeof row->last_id);
-    hf_party_copy(p, party);
-    p->token = rev;
-    p->since_us = clock_us;
-    p->expires_us = party->lease_ms ? clock_us + (int64_t)party->lease_ms * 1000 : 0;
-    if (party->flags & HF_PARTY_DETACHED) p->session = 0;
-    p->flags = party->flags & HF_PARTY_DETACHED;
-}
-
-static int is_free_for(const hf_row *row, const hf_party *party)
-{
-    return !row->n_holders && !row->n_queue && !ended_last(row, party->id);
+    return hf__rev_next(previous, clock_us);
 }
 
 int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us)
 {
-    if (!is_free_for(row, party)) return HF_CONFLICT;
-    grant(row, party, hf_rev_next(row->rev, clock_us), clock_us);
+    if (!hf__is_free_for(row, party)) return HF_CONFLICT;
+    hf__grant(row, party, hf__rev_next(row->rev, clock_us), clock_us);
     return 0;
 }
 
-int hf__row_take_both(hf_row *row, hf_row *copy, const hf_party *party, int64_t clock_us)
+void hf__row_taken(hf_row *cur, const hf_party *party)
 {
-    if (!is_free_for(row, party)) return hf_row_copy(copy, row) ? HF_NOMEM : HF_CONFLICT;
-    uint64_t rev = hf_rev_next(row->rev, clock_us);
-    copy->n_queue = 0;
-    copy_mark(copy, row);
-    grant(row, party, rev, clock_us);
-    grant(copy, party, rev, clock_us);
-    return 0;
+    hf_party *p = cur->party;
+    uint64_t token = p->token;
+    int64_t since_us = p->since_us, expires_us = p->expires_us;
+    hf_party_copy(p, party);
+    p->token = token;
+    p->since_us = since_us;
+    p->expires_us = expires_us;
+    if (party->flags & HF_PARTY_DETACHED) p->session = 0;
+    p->flags = party->flags & HF_PARTY_DETACHED;
+    memset(cur->last_id, 0, sizeof cur->last_id);
 }
 
 int hf_row_join(hf_row *row, const hf_party *party, uint32_t cap, int64_t clock_us)

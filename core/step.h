@@ -95,9 +95,8 @@ int hf__marked(const hf_row *row, struct hf_time now);
 int64_t hf__find_id(const hf_row *row, const uint8_t id[16]);
 int64_t hf__find_token(const hf_row *row, uint64_t token);
 
-/* hf_row_take, of a row with room for one, with its copy in *copy in any case (unless out of
-   memory: HF_NOMEM): made beside it, of the same party. Read back from a row that was written a
-   moment ago, in wider pieces than it was written in, it would have to wait for these. */
-int hf__row_take_both(hf_row *row, hf_row *copy, const hf_party *party, int64_t clock_us);
+/* The row that `take` has told of a grant to *party, as it is stored: the rest of its holder. */
+void hf__row_taken(hf_row *cur, const hf_party *party);
+void hf__row_copy_mark(hf_row *to, const hf_row *from);
 
 #endif

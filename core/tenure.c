@@ -287,7 +287,7 @@ static int64_t tend_regrets(hf *h)
         if (rc && rc != HF_CORRUPT) continue;
         while (*at != r) at = &(*at)->next;
         *at = r->next;
-        hf__entry_put(h, r->e);
+        hf__entry_put(r->e);
         free(r);
         at = &h->regrets;
     }

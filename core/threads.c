@@ -235,7 +235,7 @@ static void keep_promise(hf *h, struct hf_entry *e)
     if (!rc) hf__promise(h, e, &row);
     hf_row_clear(&row);
     pthread_mutex_lock(&h->mu);
-    hf__entry_put(h, e);
+    hf__entry_put(e);
 }
 
 /* When to look again. Under the mutex, dropped. */

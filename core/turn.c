@@ -103,6 +103,7 @@ int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *pa
     int64_t clock_us = 0, sent_us = begin(port);
     int rc = port->drv->take(port->st, key, party, cur, &clock_us, err);
     end(port, sent_us, clock_us);
+    if (!rc) hf__row_taken(cur, party);
     return rc;
 }
 

@@ -418,7 +418,7 @@ void hf__wait_finish(struct hf_wait *w)
         else
             pthread_cond_signal(&e->first->changed);
     }
-    hf__entry_put(h, e);
+    hf__entry_put(e);
     if (h->closing) pthread_cond_broadcast(&h->changed);
     pthread_cond_broadcast(&w->changed);
 }

@@ -19,6 +19,7 @@
  * shard's floor and the row's own rev are what counts.
  */
 #include "drivers.h"
+#include "grant.h"
 #include "mem_shard.h"
 #include "os.h"
 #include "step.h"
@@ -336,13 +337,19 @@ static int no_memory(const char *what, const hf_rowkey *key, hf_error *err)
     return hf_fail(err, HF_NOMEM, 0, "mem: %s '%s': out of memory", what, key->text);
 }
 
+/* Under the shard's lock. 0, or HF_NOMEM. */
+static int copy_now(const struct shard *s, const hf_rowkey *key, hf_row *to)
+{
+    const hf_row *now = row_of(s, *find(s, key));
+    return hf_row_copy(to, now ? now : &no_row);
+}
+
 static int mm_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
 {
     struct shard *s = shard_of(st, key);
     hf__latch_lock(&s->latch);
-    const hf_row *now = row_of(s, *find(s, key));
-    int rc = hf_row_copy(row, now ? now : &no_row);
+    int rc = copy_now(s, key, row);
     hf__latch_unlock(&s->latch);
     *ret_clock_us = 0;
     return rc ? no_memory("get", key, err) : 0;
@@ -379,39 +386,59 @@ static int replace(struct shard *s, struct cell *c, const hf_rowkey *key, uint64
     return 0;
 }
 
-static __attribute__((noinline)) int swap(hf_store *st, const hf_rowkey *key, uint64_t seen,
-                                          const hf_row *row, hf_row *cur, hf_error *err)
+/* The latch is held, and let go of. */
+static HF_APART int swap_latched(hf_store *st, const hf_rowkey *key, uint64_t seen,
+                                 const hf_row *row, hf_row *cur, hf_error *err)
 {
     struct shard *s = shard_of(st, key);
     struct rings rings;
     rings.table = st->table;
     rings.n = 0;
-    hf__latch_lock(&s->latch);
     int rc = replace(s, *find(s, key), key, seen, row, &rings);
-    if (rc == HF_CONFLICT && cur) {
-        const hf_row *now = row_of(s, *find(s, key));
-        if (hf_row_copy(cur, now ? now : &no_row)) rc = HF_NOMEM;
-    }
+    if (rc == HF_CONFLICT && cur && copy_now(s, key, cur)) rc = HF_NOMEM;
     hf__latch_unlock(&s->latch);
     if (rc == HF_NOMEM) return no_memory("swap", key, err);
     ring_all(&rings);
     return rc;
 }
 
-/* The most frequent one leaves nobody behind, for whom a bell could ring. */
+static HF_APART int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                         hf_row *cur, hf_error *err)
+{
+    hf__latch_lock(&shard_of(st, key)->latch);
+    return swap_latched(st, key, seen, row, cur, err);
+}
+
+static HF_APART int drop_latched(struct shard *s, struct cell *c, uint64_t floor)
+{
+    drop(s, c, floor);
+    return hf__latch_unlock(&s->latch);
+}
+
+/* The most frequent one leaves nobody behind, for whom a bell could ring, and the key's memory
+   where it is. */
 static int mm_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    *ret_clock_us = 0;
-    if (!row || !disposable(row)) return swap(st, key, seen, row, cur, err);
     struct shard *s = shard_of(st, key);
-    hf__latch_lock(&s->latch);
+    *ret_clock_us = 0;
+    if (!row || !disposable(row) || !hf__latch_at_once(&s->latch))
+        return swap(st, key, seen, row, cur, err);
     struct cell *c = *find(s, key);
     const hf_row *was = row_of(s, c);
-    int given = was && was->rev == seen;
-    if (given) drop(s, c, row->rev);
+    if (!was || was->rev != seen) return swap_latched(st, key, seen, row, cur, err);
+    if (!rests(s, c)) return drop_latched(s, c, row->rev);
+    raise_floor(s, row->rev);
+    return hf__latch_unlock(&s->latch);
+}
+
+/* Lets go of the latch. `was`: the row that is in the way; NULL: there is no memory for one. */
+static HF_COLD int refuse_latched(struct shard *s, const hf_rowkey *key, const hf_row *was,
+                                  hf_row *cur, hf_error *err)
+{
+    int rc = was && !hf_row_copy(cur, was) ? HF_CONFLICT : HF_NOMEM;
     hf__latch_unlock(&s->latch);
-    return given ? 0 : swap(st, key, seen, row, cur, err);
+    return rc == HF_NOMEM ? no_memory("take", key, err) : rc;
 }
 
 static int mm_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
@@ -422,10 +449,15 @@ static int mm_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     *ret_clock_us = 0;
     hf__latch_lock(&s->latch);
     struct cell *c = *find(s, key);
-    if (!row_of(s, c)) c = add(s, key, c);
-    int rc = c ? hf__row_take_both(&c->row, cur, party, clock_us) : HF_NOMEM;
-    hf__latch_unlock(&s->latch);
-    return rc == HF_NOMEM ? no_memory("take", key, err) : rc;
+    const hf_row *was = row_of(s, c);
+    if (was && !hf__is_free_for(was, party)) return refuse_latched(s, key, was, cur, err);
+    uint64_t rev = hf__rev_next(was ? was->rev : s->floor, clock_us);
+    if (!was && !(c = add(s, key, c))) return refuse_latched(s, key, NULL, cur, err);
+    cur->done_us = cur->keep_until_us = 0;
+    if (was && was->done_us) hf__row_copy_mark(cur, was);
+    hf__tell_grant(cur, party, rev, clock_us);
+    hf__grant(&c->row, party, rev, clock_us);
+    return hf__latch_unlock(&s->latch);
 }
 
 /* The shard's keys with the prefix, each NUL-terminated, in *ret (to be freed; NULL: none). */

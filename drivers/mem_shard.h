@@ -1,6 +1,7 @@
 /*
  * mem_shard.h - the cells of a part of the store in memory (mem.c): rows by key, under a latch. A
- * row that is dropped leaves its memory to the next one; the last of them stays where it was.
+ * row that is dropped leaves its memory to the next one; one of them, of a short key, stays where
+ * it was.
  */
 #ifndef HF_MEM_SHARD_H
 #define HF_MEM_SHARD_H
@@ -85,22 +86,25 @@ static inline void free_cell(struct cell *c)
     free(c);
 }
 
-/* A cell for the key, with a row of rev `floor` and nobody in it. `c`: what `find` has found, which
-   has no row. NULL: out of memory. */
-static inline struct cell *add(struct shard *s, const hf_rowkey *key, struct cell *c)
+/* A row that was disposable, or is new: with nobody in it, at the floor. */
+static inline void begin(const struct shard *s, hf_row *row)
 {
-    if (c) {
-        s->idle = NULL;
-        hf_row_init(&c->row);
-        c->row.rev = s->floor;
-        return c;
-    }
-    c = s->spare;
+    row->rev = s->floor;
+    row->token = 0;
+    row->done_us = row->keep_until_us = 0;
+    row->n_holders = row->n_queue = 0;
+    memset(row->last_id, 0, sizeof row->last_id);
+}
+
+static HF_APART struct cell *new_cell(struct shard *s, const hf_rowkey *key)
+{
+    struct cell *c = s->spare;
     if (c) {
         s->spare = c->next;
         s->n_spare--;
-    } else if (!(c = malloc(sizeof *c))) {
-        return NULL;
+    } else {
+        if (!(c = malloc(sizeof *c))) return NULL;
+        hf_row_init(&c->row);
     }
     c->key = key->len < SMALL_KEY ? c->small : malloc((size_t)key->len + 1);
     if (!c->key) {
@@ -110,12 +114,21 @@ static inline struct cell *add(struct shard *s, const hf_rowkey *key, struct cel
     memcpy(c->key, key->text, (size_t)key->len + 1);
     c->len = key->len;
     c->hash = key->hash;
-    hf_row_init(&c->row);
-    c->row.rev = s->floor;
+    begin(s, &c->row);
     if (++s->n > s->buckets) resize(s, s->buckets * 2);
     struct cell **at = bucket_of(s, c->hash);
     c->next = *at;
     *at = c;
+    return c;
+}
+
+/* A cell for the key, with a row of rev `floor` and nobody in it. `c`: what `find` has found, which
+   has no row. NULL: out of memory. */
+static inline struct cell *add(struct shard *s, const hf_rowkey *key, struct cell *c)
+{
+    if (!c) return new_cell(s, key);
+    s->idle = NULL;
+    begin(s, &c->row);
     return c;
 }
 
@@ -124,6 +137,7 @@ static inline int is_small(const struct cell *c)
     return c->key == c->small && c->row.party == c->row.inl;
 }
 
+/* Out of its bucket; its memory is kept for another key, or freed. */
 static inline void take_out(struct shard *s, struct cell *c)
 {
     struct cell **at = bucket_of(s, c->hash);
@@ -140,13 +154,28 @@ static inline void take_out(struct shard *s, struct cell *c)
     if (s->buckets > FEWEST_BUCKETS && s->n < s->buckets / 8) resize(s, s->buckets / 2);
 }
 
+/* Whatever is made anew has a rev above that. */
+static inline void raise_floor(struct shard *s, uint64_t floor)
+{
+    if (floor > s->floor) s->floor = floor;
+}
+
+/* Stays where it is, as if it weren't there? */
+static inline int rests(struct shard *s, struct cell *c)
+{
+    if (s->idle || !is_small(c)) return 0;
+    s->idle = c;
+    return 1;
+}
+
+/* The key has no row any more. */
 static inline void drop(struct shard *s, struct cell *c, uint64_t floor)
 {
     struct cell *last = s->idle;
-    if (floor > s->floor) s->floor = floor;
-    s->idle = is_small(c) ? c : NULL;
+    raise_floor(s, floor);
+    s->idle = NULL;
     if (last) take_out(s, last);
-    if (!s->idle) take_out(s, c);
+    if (!rests(s, c)) take_out(s, c);
 }
 
 #endif

@@ -205,7 +205,8 @@ typedef struct hf_driver {
     int (*swap)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);
 
-    /* Optional (NULL). One round trip: hf_row_take inside the store. 0: *cur is the row stored;
+    /* Optional (NULL). One round trip: hf_row_take inside the store. 0: *cur is the row stored, of
+       whose holder only token, since_us and expires_us need be told: the rest is *party's.
        HF_CONFLICT: *cur is the current row. */
     int (*take)(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);

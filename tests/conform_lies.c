@@ -16,7 +16,7 @@ static void each_call_of_a_check(void **state)
         const char *name;
         int calls, at_least; /* so many are lied at; so many lies are found */
     } checks[] = {{"never used", 1, 6}, {"fields", 16, 113},         {"crowd", 4, 32},
-                  {"swap", 14, 69},     {"another handle", 12, 137}, {"take", 13, 143},
+                  {"swap", 14, 69},     {"another handle", 12, 137}, {"take", 13, 141},
                   {"join", 34, 444},    {"tokens", 8, 30},           {"sync", 4, 30},
                   {"enter", 2, 22}};
     make();

@@ -3,6 +3,8 @@
  */
 #include "file_common.h"
 
+#include "step.h"
+
 #include <unistd.h>
 
 char dir[64], path[128], url_text[160];
@@ -110,5 +112,6 @@ int take(hf_store *st, const char *text, const hf_party *p, hf_row *cur)
     int64_t clock_us;
     int rc = drv->take(st, &key, p, cur, &clock_us, &err);
     if (rc < 0) fail_msg("%s", err.text);
+    if (!rc) hf__row_taken(cur, p);
     return rc;
 }

@@ -59,7 +59,8 @@ class Copy:
     def patch(self, path, *options):
         """Returns what patch(1) says if it doesn't apply as it is."""
         done = subprocess.run(['patch', '-p1', '--no-backup-if-mismatch', '-s', '-r', '-', '-f',
-                               *options, '-i', path], cwd=self.top, capture_output=True, text=True)
+                               '-F0', *options, '-i', path], cwd=self.top, capture_output=True,
+                              text=True)
         return (done.stdout + done.stderr).strip() if done.returncode else ''
 
     def ninja(self, targets):

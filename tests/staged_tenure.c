@@ -343,10 +343,10 @@ static void without_a_thread_it_ends_with_the_handle(void **state)
     OK(hf_release(mine, &stage_error));
     assert_int_equal(stage_calls(S_END), ended);
     pthread_mutex_lock(&h->mu);
-    OK(hf__entry(h, "k", &e, &stage_error));
+    OK(hf__entry(h, hf__name("k"), &e, &stage_error));
     hf__regret(h, e, id);
     assert_non_null(h->regrets);
-    hf__entry_put(h, e);
+    hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     stage_no_threads(0);
     hf_close(h);
@@ -369,9 +369,9 @@ static void one_given_up_beside_a_regret_is_ended(void **state)
     stage_cue(S_GET, 1, 1, INSTEAD, 0, it_is_given_up);
     pthread_mutex_lock(&h->mu);
     at_hand = have(1);
-    OK(hf__entry(h, "k", &e, &stage_error));
+    OK(hf__entry(h, hf__name("k"), &e, &stage_error));
     hf__regret(h, e, id);
-    hf__entry_put(h, e);
+    hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_END, ended + 1);
     done();
@@ -385,7 +385,7 @@ static void what_cannot_be_withdrawn_yet_is_tried_again(void **state)
     begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     pthread_mutex_lock(&h->mu);
-    OK(hf__entry(h, "k", &e, &stage_error));
+    OK(hf__entry(h, hf__name("k"), &e, &stage_error));
     stage_no_memory(1);
     hf__regret(h, e, id);
     assert_int_equal(stage_no_memory(0), 1);
@@ -393,7 +393,7 @@ static void what_cannot_be_withdrawn_yet_is_tried_again(void **state)
     uint64_t asked = stage_calls(S_GET);
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     hf__regret(h, e, id);
-    hf__entry_put(h, e);
+    hf__entry_put(e);
     for (; h->regrets; pthread_mutex_lock(&h->mu)) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);

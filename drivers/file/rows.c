@@ -12,6 +12,7 @@
  */
 #include "store.h"
 
+#include "grant.h"
 #include "sum.h"
 
 #include <stdlib.h>
@@ -221,7 +222,7 @@ static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, 
 {
     int64_t expires_us = party->lease_ms ? clock_us + (int64_t)party->lease_ms * 1000 : 0;
     unsigned char *in = (unsigned char *)(to + 1);
-    hf_party *p = cur->party, *fixed = (hf_party *)(void *)in;
+    hf_party *fixed = (hf_party *)(void *)in;
     size_t size = (size_t)(hf__put_party(in, party) - in);
     /* Over what was copied, not in between: reading back what was just written would stall. */
     HF_PUT("taken.token", fixed->token, rev);
@@ -236,15 +237,7 @@ static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, 
                                          hf__sum_bits(hf__sum_next(0, word)),
                                .marker_seq = was->marker_seq};
     hf__put_head(cell, to, &h);
-    hf__copy(p, party, (size_t)HF_PARTY_FIXED + party->owner_len);
-    hf__copy(p->note, party->note, party->note_len);
-    p->owner[party->owner_len] = p->note[party->note_len] = 0;
-    p->token = cur->rev = cur->token = rev;
-    p->since_us = clock_us;
-    p->expires_us = expires_us;
-    p->flags = 0;
-    cur->n_holders = 1;
-    cur->n_queue = 0;
+    hf__tell_grant(cur, party, rev, clock_us);
 }
 
 /* The row, except for its marker, which h->extent and h->marker_seq tell of. */
