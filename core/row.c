@@ -56,6 +56,8 @@ void hf__row_copy_mark(hf_row *to, const hf_row *from)
 {
     to->done_us = from->done_us;
     to->keep_until_us = from->keep_until_us;
+    to->result_len = to->done_by_len = 0;
+    to->result[0] = to->done_by[0] = 0;
     if (!from->done_us) return;
     to->result_len = from->result_len;
     memcpy(to->result, from->result, (size_t)from->result_len + 1);
