@@ -1,6 +1,7 @@
 """What the measured numbers say: figures, each with what it is held against. Used by bench/run and
 bench/report."""
 import collections
+import re
 
 # Stores with a server (tests/servers/NAME starts it), and the peers that are measured on it: a
 # name, what finds it (None: it is there), its program.
@@ -132,14 +133,14 @@ def python(table):
     table.ratio('Python: the same', 'python: with', 'threading.Lock', 'python: threading.Lock')
 
 
-NODE_LINE = 100000
-
-
 def node(table):
-    line, lines = f'{NODE_LINE} in line', f'1 at each of {NODE_LINE}'
+    # How long the line was says bench/node.js, by the names.
+    length = max((int(name.split()[1]) for name in table.found
+                  if re.fullmatch(r'node: \d+ in line: Mutex', name)), default=1)
+    line, lines = f'{length} in line', f'1 at each of {length}'
     for name in 'Mutex', 'KeyedMutex':
         for what, text in (('alone', 'alone'), ('1 in line', '1 in line'),
-                           (line, f'{NODE_LINE:,} in line')):
+                           (line, f'{length:,} in line')):
             table.ratio(f'Node: {name}.runExclusive, {text}', f'node: {what}: {name}',
                         'async-mutex', f'node: {what}: async-mutex', 0.5)
         # As many promises live, for the collector as for the processor's caches.

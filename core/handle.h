@@ -291,6 +291,9 @@ void hf__line_up(hf *h, struct hf_wait *w);
 void hf__wait_sync(hf *h, struct hf_wait *w);
 int hf__advance(struct hf_wait *w);
 void hf__wait_finish(struct hf_wait *w);
+/* Takes a request out of the row, if it hasn't been taken up (or, maybe_done, in any case). Without
+   the mutex. 0, or what the store says. */
+int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us);
 
 /* plan.c; without the mutex */
 int64_t hf__poll_us(const hf *h);

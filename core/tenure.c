@@ -268,20 +268,14 @@ static int64_t tend_regrets(hf *h)
 {
     int64_t next = INT64_MAX;
     for (struct hf_regret **at = &h->regrets, *r; (r = *at);) {
-        struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = 1};
-        struct hf_outcome out;
-        hf_row row;
         if (r->at_us > hf__local_us()) {
             next = hf__min64(next, r->at_us);
             at = &r->next;
             continue;
         }
-        memcpy(ev.id, r->id, 16);
-        hf_row_init(&row);
         pthread_mutex_unlock(&h->mu);
-        int rc = hf__turn(&h->port, &r->e->key, &ev, &row, 0, 0, &out, NULL);
+        int rc = hf__withdraw(h, r->e, r->id, 1, 0);
         pthread_mutex_lock(&h->mu);
-        hf_row_clear(&row);
         r->at_us = hf__local_us() + SOON_US;
         at = &h->regrets; /* others may have come */
         if (rc && rc != HF_CORRUPT) continue;

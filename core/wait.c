@@ -113,18 +113,23 @@ static void regret(struct hf_wait *w)
     pthread_mutex_unlock(&w->h->mu);
 }
 
-static void withdraw(struct hf_wait *w)
+int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us)
 {
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = w->granted || w->lost_reply};
+    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = maybe_done};
     struct hf_outcome out;
     hf_row row;
-    hf_error err;
-    memcpy(ev.id, w->party.id, 16);
+    memcpy(ev.id, id, sizeof ev.id);
     hf_row_init(&row);
-    int64_t until = hf__local_us() + w->h->port.io_timeout_ms * 1000;
-    int rc = hf__turn(&w->h->port, &w->e->key, &ev, &row, 0, until, &out, &err);
-    if (!rc) hf__promise(w->h, w->e, &row);
+    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, NULL);
+    if (!rc) hf__promise(h, e, &row);
     hf_row_clear(&row);
+    return rc;
+}
+
+static void withdraw(struct hf_wait *w)
+{
+    int64_t until = hf__local_us() + w->h->port.io_timeout_ms * 1000;
+    int rc = hf__withdraw(w->h, w->e, w->party.id, w->granted || w->lost_reply, until);
     /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
        the row still says that this one ended last (last_id). */
     if (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (w->lost_take && !w->granted))
