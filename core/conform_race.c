@@ -10,6 +10,7 @@
 #include "drivers.h"
 
 #include "os.h"
+#include "step.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -151,6 +152,7 @@ static int race_takes(struct hf__racer *r)
             continue;
         }
         if (inside(r)) return 1;
+        hf__row_taken(&row, &p);
         wins++;
         until = hf__local_us() + PATIENCE_S * INT64_C(1000000);
         uint64_t seen = row.rev++;

@@ -375,6 +375,27 @@ static void only_the_same_thread_is_recursive(void **state)
     hf_close(h);
 }
 
+/* Who stood in the way of an earlier request has nothing to do with what is held next. */
+static void who_was_in_the_way_is_forgotten(void **state)
+{
+    (void)state;
+    hf *a = suite_open(), *b = suite_open();
+    const char *key = suite_key("way"), *other = suite_key("other");
+    hf_options o = HF_OPTIONS_INIT, try = trying();
+    hf_lock *mine, *x;
+    o.mode = HF_SHARED;
+    o.lease_ms = 3600000;
+    OK(hf_acquire(b, key, &o, &x, &suite_error));
+    IS(HF_BUSY, hf_acquire(a, key, &try, &mine, &suite_error));
+    OK(hf_acquire(a, other, NULL, &mine, &suite_error));
+    int64_t left = hf_left_ms(mine);
+    assert_true(suite_has_sessions() ? left == INT64_MAX : left <= 30000);
+    try.mode = HF_SHARED;
+    IS(HF_RECURSIVE, hf_acquire(a, other, &try, &x, &suite_error));
+    hf_close(a);
+    hf_close(b);
+}
+
 static void note_code(void *arg, int code, hf_lock *lock, const hf_error *err)
 {
     (void)lock;
@@ -567,6 +588,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(nothing_done_nothing_kept),
         cmocka_unit_test(what_is_kept_is_nobodys),
         cmocka_unit_test(only_the_same_thread_is_recursive),
+        cmocka_unit_test(who_was_in_the_way_is_forgotten),
         cmocka_unit_test(a_try_behind_a_wait_is_busy),
         cmocka_unit_test(one_request_two_askers),
         cmocka_unit_test(a_request_asked_again_is_one_grant),
