@@ -1,5 +1,6 @@
 """The steps of tools/test: see there. Each is a function that notes what passed and what failed in
 a Step; its output is kept in build-logs/."""
+import concurrent.futures
 import difflib
 import fnmatch
 import json
@@ -9,11 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(TOP, 'build-logs')
 TTY = sys.stdout.isatty()
+PRINTING = threading.Lock()
 CORES = len(os.sched_getaffinity(0))
 # A limit is there to end what hangs, and nothing else: no test is wrong because it took long. Those
 # of tests/meson.build are generous where nothing else runs; a machine may be slow, or busy.
@@ -48,8 +51,9 @@ class Failed(Exception):
 class Step:
     """What one step has: its log, and what passed and failed in it."""
 
-    def __init__(self, name):
+    def __init__(self, name, before=()):
         self.name = name
+        self.before = before    # words that stand before each command
         self.path = os.path.join(LOGS, name.replace(' ', '-') + '.log')
         self.log = open(self.path, 'w', encoding='utf-8')
         self.passed = 0
@@ -65,6 +69,7 @@ class Step:
 
     def run(self, command, env=None, cwd=TOP, text_in=None, limit=LIMIT):
         """Runs a command into the log; returns its status. Its whole session ends with it."""
+        command = [*self.before, *command]
         self.log.write('$ ' + ' '.join(command) + '\n')
         self.log.flush()
         try:
@@ -347,9 +352,10 @@ STEPS = {
     'scripts': (scripts, []),
     'servers': (servers, []),
     'build gcc': (build('gcc'), []),
-    'test gcc': (tests('gcc', '--no-suite', 'stores'), ['build gcc']),
-    # With servers most of the time is spent waiting: for leases to end, for them to start.
-    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(2 * CORES)),
+    # Most of the time is spent waiting: for leases to end, for servers to start.
+    'test gcc': (tests('gcc', '--no-suite', 'stores', '--num-processes', str(2 * CORES)),
+                 ['build gcc']),
+    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(3 * CORES)),
                     ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),
@@ -365,6 +371,8 @@ STEPS = {
     'memory': (memory, ['build gcc']),
     'demo': (demo, []),
 }
+# What the tests leave of the machine while they wait makes the other builds meanwhile.
+ASIDE = ['build clang', 'build asan', 'build tsan', 'build fuzz']
 QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'servers', 'build gcc')},
          'test quick': (tests('gcc', '--no-suite', 'plain', '--no-suite', 'torture'),
                         ['servers', 'build gcc'])}
@@ -375,7 +383,7 @@ def do_step(name, function, ruined):
     if TTY:
         print(f'      {name} ...', end='\r', flush=True)
     started = time.monotonic()
-    step = Step(name)
+    step = Step(name, ['nice', '-n', '19'] if name in ASIDE else [])
     try:
         if ruined:
             step.check(False, f'not run: {ruined} failed', f'tools/test "{ruined}"')
@@ -386,16 +394,21 @@ def do_step(name, function, ruined):
     if not step.passed and not step.failed:
         step.check(False, 'nothing ran', f'tools/test "{name}"')
     step.log.close()
-    print(f'{"FAIL" if step.failed else "ok":5} {name:12} {step.passed:6} passed'
+    with PRINTING:
+        show_step(step, time.monotonic() - started, ruined)
+    return step
+
+
+def show_step(step, seconds, ruined):
+    print(f'{"FAIL" if step.failed else "ok":5} {step.name:12} {step.passed:6} passed'
           f'{f", {len(step.failed)} failed" if step.failed else "":12}'
-          f' {time.monotonic() - started:7.1f} s', flush=True)
+          f' {seconds:7.1f} s', flush=True)
     if step.failed:
         show_failures(step, ruined)
     # A machine that is slow at one thing, a disk or a compiler, is known by what is slow on it.
-    longest = [f'{name} {seconds:.0f} s' for seconds, name in sorted(step.took)[:-9:-1]]
-    if longest and time.monotonic() - started > 60:
+    longest = [f'{name} {took:.0f} s' for took, name in sorted(step.took)[:-9:-1]]
+    if longest and seconds > 60:
         print('      longest: ' + ', '.join(longest), flush=True)
-    return step
 
 
 def show_failures(step, ruined):
@@ -431,16 +444,34 @@ def main(words):
         chosen = [name for name in steps if name in needed or name in chosen]
     os.chdir(TOP)
     os.makedirs(LOGS, exist_ok=True)
-    passed, failed, broken = 0, 0, set()
-    for name in chosen:
-        function, bases = steps[name]
-        # Without a server its own tests fail, and no others.
-        ruined = next((base for base in bases if base in broken - {'servers'}), None)
-        step = do_step(name, function, ruined)
-        passed += step.passed
-        failed += len(step.failed)
-        if step.failed:
-            broken.add(name)
+    done, ended = {name: threading.Event() for name in chosen}, {}
+
+    def run_all(names):
+        try:
+            for name in names:
+                function, bases = steps[name]
+                for base in bases:
+                    done[base].wait()
+                # Without a server its own tests fail, and no others.
+                ruined = next((base for base in bases if base != 'servers' and
+                               (base not in ended or ended[base].failed)), None)
+                ended[name] = do_step(name, function, ruined)
+                done[name].set()
+        finally:    # nobody waits for what doesn't come
+            for name in names:
+                done[name].set()
+
+    def aside():
+        if 'build gcc' in chosen:    # which has the machine for itself
+            done['build gcc'].wait()
+        run_all([name for name in chosen if name in ASIDE])
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        builds = pool.submit(aside)
+        run_all([name for name in chosen if name not in ASIDE])
+        builds.result()
+    passed = sum(step.passed for step in ended.values())
+    failed = sum(len(step.failed) for step in ended.values())
     print(f'{passed} passed, {failed} failed')
     return 1 if failed or not passed else 0
 
