@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +94,7 @@ static int race_swaps(struct hf__racer *r)
         if (atomic_load(&r->arena->failed) || get(r, &key, &row)) return 1;
         if (row.rev < last) return hf__race_fail(r, "an old row was read");
         last = row.rev;
-        sched_yield(); /* somebody else may write now */
+        hf__race_nap(); /* somebody else may write now */
         rc = add_one(r, &key, &row);
         if (rc < 0) return 1;
         wins += !rc;
@@ -124,7 +123,7 @@ static int inside(struct hf__racer *r)
     struct hf__arena *a = r->arena;
     if (atomic_fetch_add(&a->inside, 1)) return hf__race_fail(r, "two hold it at once");
     a->counter++;
-    sched_yield(); /* somebody else may come in now */
+    hf__race_nap(); /* somebody else may come in now */
     atomic_fetch_sub(&a->inside, 1);
     return 0;
 }
@@ -148,7 +147,7 @@ static int race_takes(struct hf__racer *r)
             /* Somebody's release may have got lost: an examined store isn't to be trusted yet. */
             if (hf__local_us() >= until)
                 return hf__race_fail(r, "take: nobody has given it back for %d s", PATIENCE_S);
-            sched_yield();
+            hf__race_nap();
             continue;
         }
         if (inside(r)) return 1;

@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,6 +69,14 @@ static void die(void)
     for (;;) pause();
 }
 
+/* Not sched_yield: where several processes do nothing else, kernels have been seen (Linux 6.18) to
+   let nobody else run for minutes. */
+static void nap(void)
+{
+    const struct timespec t = {0, 20000};
+    nanosleep(&t, NULL);
+}
+
 /* What a holder does: proves that it is alone and that its token is the greatest. */
 static void hold(struct request *r, hf_lock *lock, uint64_t *seed, int dies)
 {
@@ -80,7 +87,7 @@ static void hold(struct request *r, hf_lock *lock, uint64_t *seed, int dies)
         __atomic_fetch_add(&s->overlaps, 1, __ATOMIC_SEQ_CST);
     if (r->token <= s->last_token[r->key]) __atomic_fetch_add(&s->backwards, 1, __ATOMIC_SEQ_CST);
     s->last_token[r->key] = r->token;
-    if (roll(seed) % 16 == 0) sched_yield();
+    if (roll(seed) % 16 == 0) nap();
     if (__atomic_exchange_n(&s->holder[r->key], 0, __ATOMIC_SEQ_CST) != me)
         __atomic_fetch_add(&s->overlaps, 1, __ATOMIC_SEQ_CST);
     next_number(&s->granted);
@@ -123,7 +130,7 @@ static void ask_async(hf *h, const char *key, struct request *r, uint64_t *seed,
     /* queued is set by the pump once the store has recorded it. */
     while (!__atomic_load_n(&w->queued, __ATOMIC_ACQUIRE) &&
            !__atomic_load_n(&t.done, __ATOMIC_ACQUIRE))
-        sched_yield();
+        nap();
     if (!__atomic_load_n(&t.done, __ATOMIC_ACQUIRE)) r->stood = next_number(&s->numbers);
     if (waiting_kill) {
         r->ending = KILLED;
@@ -131,10 +138,7 @@ static void ask_async(hf *h, const char *key, struct request *r, uint64_t *seed,
         die();
     }
     if (gives_up) hf_wait_cancel(w);
-    while (!__atomic_load_n(&t.done, __ATOMIC_ACQUIRE)) {
-        struct timespec nap = {0, 20000};
-        nanosleep(&nap, NULL);
-    }
+    while (!__atomic_load_n(&t.done, __ATOMIC_ACQUIRE)) nap();
     if (!t.code) {
         hold(r, t.lock, seed, kills);
     } else if (t.code == HF_CANCELED && gives_up) {

@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/select.h>
@@ -180,7 +179,7 @@ static pid_t start_holder(void)
     together->ready = 0;
     pid_t child = fork();
     if (child) {
-        while (!together->ready) sched_yield();
+        while (!together->ready) usleep(20);
         return child;
     }
     hf_store *st = open_store();
@@ -250,7 +249,7 @@ static pid_t lock_bucket(const char *text, int then)
     together->ready = 0;
     pid_t child = fork();
     if (child) {
-        while (!together->ready) sched_yield();
+        while (!together->ready) usleep(20);
         return child;
     }
     hf_store *st = open_store();
@@ -358,7 +357,7 @@ static void a_session_outlives_its_process_in_a_child(void **state)
             together->ready = 1;
             _exit(read(hold[0], &byte, 1) != 0);
         }
-        while (!together->ready) sched_yield();
+        while (!together->ready) usleep(20);
         close(fd);
         atomic_store(&hf__bucket_at(c, key_of("k").hash)->lock, c->word);
         kill(getpid(), SIGKILL);
@@ -370,7 +369,7 @@ static void a_session_outlives_its_process_in_a_child(void **state)
     close(hold[1]);
     close(hold[0]);
     int64_t until = hf__local_us() + 600000000;
-    while (drv->alive(st, together->session, &err) && hf__local_us() < until) sched_yield();
+    while (drv->alive(st, together->session, &err) && hf__local_us() < until) usleep(20);
     assert_int_equal(drv->alive(st, together->session, &err), 0);
     drv->close(st);
     hf_row_clear(&row);
@@ -413,7 +412,7 @@ static void a_forked_child_has_nothing(void **state)
         bad |= read(go[0], &byte, 1) != 1;
         _exit(bad);
     }
-    while (!together->ready) sched_yield();
+    while (!together->ready) usleep(20);
     get(st, "k", &row); /* the parent's is unaffected */
     drv->close(st);
     st = open_store(); /* and its death isn't hidden by the child */
