@@ -110,10 +110,11 @@ struct hf_lock {
     uint8_t leftover; /* given up by the caller, but its release failed: the tender tries again */
     uint8_t by_cap;   /* lost by max_hold: the store still has it as ours */
     uint8_t busy;     /* a request for it is under way */
+    uint8_t named;    /* its id is its caller's, who may ask again */
     /* Its own. */
     uint8_t plain;  /* at `rev` the row held this grant and nothing else */
     uint8_t mode;   /* enum hf_mode */
-    uint8_t id[16]; /* of its request; where the store is instant nobody needs it */
+    uint8_t id[16]; /* of its request; not of one by default options at an instant store */
     pthread_t teller;
     char own_owner[HF_OWNER_CAP];
 };

@@ -113,7 +113,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_party *told, const hf
     l->freed = NULL;
     l->at_least_ms = 0;
     l->lost = l->told = l->releasing = l->telling = 0;
-    l->detached = l->leftover = l->by_cap = l->busy = 0;
+    l->detached = l->leftover = l->by_cap = l->busy = l->named = 0;
     l->plain = is_plain(row, l->token);
     l->mode = p->mode;
 }
@@ -154,6 +154,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const struct 
     if (w && w->max_hold_ms) l->hold_until_us = hf__local_us() + w->max_hold_ms * 1000;
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
+    if (w) l->named = w->named;
     if (w && w->unclaimed) {
         /* The claim is to be made soon. Not at once: who gives it back before spares the store it.
            And first the caller is told: the pump wakes the others behind that. */
@@ -184,7 +185,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_par
     if (!l) return new_with_memory(h, e, p, told, row, w);
     h->free_locks = l->next;
     set_up(l, p, told, row);
-    if (!(h->port.can & HF_CAN_INSTANT)) memcpy(l->id, p->id, sizeof l->id);
+    if (w || !(h->port.can & HF_CAN_INSTANT)) memcpy(l->id, p->id, sizeof l->id);
     l->h = h;
     l->e = e;
     l->owner = h->party.owner;

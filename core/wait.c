@@ -371,6 +371,16 @@ static void at_store_add(hf *h, struct hf_wait *w)
     h->at_store = w;
 }
 
+/* A request that holds, asked again: it is had at once, and mustn't stand behind those who wait for
+   its end. */
+static int holds_already(const struct hf_wait *w)
+{
+    for (const hf_lock *l = w->named ? w->e->locks : NULL; l; l = l->next)
+        if (l->named && !l->lost && !l->releasing && !memcmp(l->id, w->party.id, sizeof l->id))
+            return 1;
+    return 0;
+}
+
 void hf__line_up(hf *h, struct hf_wait *w)
 {
     struct hf_entry *e = w->e;
@@ -382,7 +392,7 @@ void hf__line_up(hf *h, struct hf_wait *w)
         e->first = w;
     e->last = w;
     h->stats.waiting++;
-    if (e->first == w) at_store_add(h, w);
+    if (e->first == w || holds_already(w)) at_store_add(h, w);
 }
 
 /* The wait is over: leaves the line, lets the next one step up. Called under the mutex; may drop it
@@ -416,7 +426,7 @@ void hf__wait_finish(struct hf_wait *w)
     if (w->code == HF_CANCELED) h->stats.canceled++;
     if (w->code == HF_BUSY) h->stats.busy++;
     if (w->code == HF_UNKNOWN) h->stats.unknown++;
-    if (was_first && e->first) {
+    if (was_first && e->first && e->first->state == HF_W_LINED) {
         at_store_add(h, e->first);
         if (e->first->pumped)
             hf__kick_pump(h);

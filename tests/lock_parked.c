@@ -1,9 +1,10 @@
 /*
- * lock_parked.c - the lock suite, fourth part: ten thousand waits parked in one process.
+ * lock_parked.c - the lock suite, fourth part: many waits of one process, up to ten thousand.
  */
 #include "lock_suite.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 static struct {
     int told, bad;
     uint64_t last;
+    const char *key;
 } parked;
 
 static void release_at_once(void *arg, int code, hf_lock *lock, const hf_error *err)
@@ -196,9 +198,53 @@ static void many_listened_for(void **state)
     hf_close(holder);
 }
 
+static void note_grant(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    (void)err;
+    if (!code) __atomic_store_n((hf_lock **)arg, lock, __ATOMIC_SEQ_CST);
+}
+
+static void *ask(void *arg)
+{
+    hf_lock *lock;
+    int rc = hf_acquire(arg, parked.key, NULL, &lock, NULL);
+    return rc || hf_release(lock, NULL) ? arg : NULL;
+}
+
+/* It has the key already: it doesn't stand behind those who wait until it gives that back. */
+static void a_request_asked_again_waits_for_nobody(void **state)
+{
+    (void)state;
+    static const uint8_t id[16] = "again-and-again";
+    hf *h = suite_open();
+    hf_options o = HF_OPTIONS_INIT;
+    hf_lock *lock, *again, *told = NULL;
+    hf_wait *w;
+    pthread_t thread;
+    void *failed;
+    parked.key = suite_key("again");
+    o.request_id = id;
+    OK(hf_acquire(h, parked.key, &o, &lock, &suite_error));
+    pthread_create(&thread, NULL, ask, h);
+    suite_await_waiters(h, parked.key, 1);
+    OK(hf_acquire(h, parked.key, &o, &again, &suite_error));
+    assert_int_equal(hf_token(again), hf_token(lock));
+    OK(hf_acquire_start(h, parked.key, &o, note_grant, &told, &w, &suite_error));
+    while (!__atomic_load_n(&told, __ATOMIC_SEQ_CST)) usleep(1000);
+    assert_int_equal(hf_token(told), hf_token(lock));
+    hf_wait_free(w);
+    OK(hf_release(lock, &suite_error));
+    IS(HF_LOST, hf_release(again, NULL));
+    IS(HF_LOST, hf_release(told, NULL));
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    hf_close(h);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_asked_again_waits_for_nobody),
         cmocka_unit_test(ten_thousand_parked_on_one_key),
         cmocka_unit_test(many_parked_on_their_own_keys),
         cmocka_unit_test(many_listened_for),
