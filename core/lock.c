@@ -175,9 +175,8 @@ static HF_COLD hf_lock *new_with_memory(hf *h, struct hf_entry *e, const hf_part
     return hf__lock_more(h) ? NULL : hf__lock_new(h, e, p, told, row, w);
 }
 
-/* A lock for the grant of what was asked for, `p`, in `row` (which is the row as stored), whose
-   token and times are `told`'s: the only ones that a take has told. The entry's reference of the
-   caller goes over to it. NULL: out of memory. Called under the mutex. */
+/* A lock for what was asked for, `p`, with the token and the times that were `told`, in `row` as
+   stored. The caller's reference to the entry goes over to it. NULL: no memory. Under the mutex. */
 hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_party *told,
                       const hf_row *row, const struct hf_wait *w)
 {
