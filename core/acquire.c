@@ -79,8 +79,8 @@ static HF_COLD int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
 }
 
 /* The fast path: one take with the handle's own party, at an instant store. 0: *ret; HF_CONFLICT:
-   the long way. Under the mutex. What *cur has beside what a take tells is left of a conflict, and
-   another's: it isn't looked at. */
+   the long way. Under the mutex. What *cur has beside what a take tells may be left of a conflict,
+   and another's. */
 static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
@@ -92,7 +92,10 @@ static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
     if (!rc) {
         /* The next one's id is made now: read right after it was written it would be waited for. */
         hf__new_id(h, h->party.id);
-        *ret = hf__lock_new(h, e, &h->party, &cur->party[0], cur, NULL);
+        /* Not told, but asked for. */
+        cur->party->lease_ms = h->party.lease_ms;
+        cur->party->mode = h->party.mode;
+        *ret = hf__lock_new(h, e, cur->party, cur, NULL);
         (*ret)->thread = this_thread();
     }
     if (cur->party != cur->inl) hf_row_clear(cur); /* of a row in use, with many waiters */
@@ -313,7 +316,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     pthread_mutex_lock(&h->mu);
     struct hf_wait as = {.flags = HF_DETACHED};
     if (!rc && has_lease) as.tenure = hf__tenure_adopt(h, p, sent_us, left_ms);
-    hf_lock *l = rc || (has_lease && !as.tenure) ? NULL : hf__lock_new(h, e, p, p, &row, &as);
+    hf_lock *l = rc || (has_lease && !as.tenure) ? NULL : hf__lock_new(h, e, p, &row, &as);
     if (!l) hf__tenure_put(h, as.tenure);
     if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
     if (l) {

@@ -345,8 +345,8 @@ int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err);
 int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err);
 
 /* lock.c */
-hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_party *told,
-                      const hf_row *row, const struct hf_wait *w);
+hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
+                      const struct hf_wait *w);
 void hf__plan_renewal(hf_lock *lock);
 int hf__lock_more(hf *h); /* memory for one: 0, or HF_NOMEM */
 /* The next hf__lock_new will find memory: 0, or HF_NOMEM. */

@@ -91,13 +91,13 @@ static uint8_t is_plain(const hf_row *row, uint64_t token)
 
 /* Every field of its own (the others are the caller's to set) one by one: a memset of this size
    takes as long as half of an acquisition. */
-static void set_up(hf_lock *l, const hf_party *p, const hf_party *told, const hf_row *row)
+static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
 {
-    l->token = told->token;
+    l->token = p->token;
     l->rev = row->rev;
-    l->since_us = told->since_us;
+    l->since_us = p->since_us;
     l->thread = 0;
-    l->expires_us = told->expires_us;
+    l->expires_us = p->expires_us;
     l->lease_ms = p->lease_ms;
     l->lost_fd = -1;
     l->renew_at_us = INT64_MAX;
@@ -169,21 +169,20 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const struct 
 }
 
 static HF_COLD hf_lock *new_with_memory(hf *h, struct hf_entry *e, const hf_party *p,
-                                        const hf_party *told, const hf_row *row,
-                                        const struct hf_wait *w)
+                                        const hf_row *row, const struct hf_wait *w)
 {
-    return hf__lock_more(h) ? NULL : hf__lock_new(h, e, p, told, row, w);
+    return hf__lock_more(h) ? NULL : hf__lock_new(h, e, p, row, w);
 }
 
-/* A lock for what was asked for, `p`, with the token and the times that were `told`, in `row` as
-   stored. The caller's reference to the entry goes over to it. NULL: no memory. Under the mutex. */
-hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_party *told,
-                      const hf_row *row, const struct hf_wait *w)
+/* A lock for the grant of `p` in `row` (which is the row as stored). The entry's reference of the
+   caller goes over to it. NULL: out of memory. Called under the mutex. */
+hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
+                      const struct hf_wait *w)
 {
     hf_lock *l = h->free_locks;
-    if (!l) return new_with_memory(h, e, p, told, row, w);
+    if (!l) return new_with_memory(h, e, p, row, w);
     h->free_locks = l->next;
-    set_up(l, p, told, row);
+    set_up(l, p, row);
     if (w || !(h->port.can & HF_CAN_INSTANT)) memcpy(l->id, p->id, sizeof l->id);
     l->h = h;
     l->e = e;

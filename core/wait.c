@@ -154,7 +154,7 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
         pthread_mutex_unlock(&h->mu);
         return 0;
     }
-    w->lock = hf__lock_new(h, w->e, p, p, row, w);
+    w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
         w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
         w->tenure = NULL;
