@@ -258,14 +258,23 @@ static void note_ring(struct rings *r, const hf_party *p)
     r->who[r->n++] = (struct ring){p->session, p->bell};
 }
 
+/* Does the first who waits plan by another end than before? The one behind it planned to notice the
+   same end a little later. */
+static int plans_anew(const hf_row *was, const hf_row *now)
+{
+    if (!now->n_queue) return 0;
+    int64_t end = hf_row_end(now);
+    return end != hf_row_end(was) ||
+           (end && memcmp(was->party[was->n_holders].id, now->party[now->n_holders].id, 16) != 0);
+}
+
 /* Notes everybody who holds in `now` but waited in `was`. Both keep their order, so the search
    starts where the last one ended. */
 static void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
 {
     uint32_t all = was->n_holders + was->n_queue, at = 0;
     if (!was->n_queue) return;
-    if (now->n_queue && hf_row_end(now) != hf_row_end(was))
-        note_ring(r, &now->party[now->n_holders]); /* it planned by that */
+    if (plans_anew(was, now)) note_ring(r, &now->party[now->n_holders]);
     for (uint32_t i = 0, tried; i < now->n_holders; i++) {
         for (tried = 0; tried < all && memcmp(was->party[at].id, now->party[i].id, 16); tried++)
             at = at + 1 < all ? at + 1 : 0;

@@ -198,9 +198,9 @@ typedef struct hf_driver {
      * No reply, or an ambiguous one: HF_UNKNOWN, never tried again here. `row` and `cur` differ.
      * A store with HF_CAN_BELLS rings every party that holds in `row` but waited before; and the
      * first waiter, if the earliest end (expires_us) of the holders that aren't unclaimed has
-     * changed (hf_row_end says it), for it planned by that.
-     * HF_CAN_LEASES: HF_LOST, and nothing is written, if a session of this handle's that the row
-     * names is dead.
+     * changed (hf_row_end says it), or if there is one and another was first, for it planned by
+     * that. HF_CAN_LEASES: HF_LOST, and nothing is written, if a session of this handle's that the
+     * row names is dead.
      */
     int (*swap)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);

@@ -241,9 +241,46 @@ static void a_request_asked_again_waits_for_nobody(void **state)
     hf_close(h);
 }
 
+/* How late somebody gets the key whose holder's lease has run out, if who stood before him has
+   given up meanwhile. Where nobody's bell can be rung, it may be half a second and a look. */
+static int64_t behind_one_that_gave_up(void)
+{
+    enum { LEASE_MS = 500 };
+    hf *a = suite_open(), *b = suite_open(), *c = suite_open();
+    hf_options holds = HF_OPTIONS_INIT, first = HF_OPTIONS_INIT;
+    hf_lock *lock, *mine, *none = NULL;
+    hf_wait *w;
+    parked.key = suite_key("gave-up");
+    holds.lease_ms = LEASE_MS;
+    holds.flags = HF_NO_RENEW;
+    int64_t from = suite_ms();
+    OK(hf_acquire(a, parked.key, &holds, &lock, &suite_error));
+    OK(hf_acquire_start(b, parked.key, &first, note_grant, &none, &w, &suite_error));
+    suite_await_waiters(a, parked.key, 1);
+    pthread_t thread;
+    pthread_create(&thread, NULL, ask, c);
+    suite_await_waiters(a, parked.key, 2);
+    hf_wait_free(w);
+    int in_time = suite_ms() - from < LEASE_MS;
+    void *failed;
+    pthread_join(thread, &failed);
+    int64_t late = suite_ms() - from - LEASE_MS;
+    assert_null(failed);
+    hf_release(lock, NULL);
+    OK(hf_acquire(a, parked.key, NULL, &mine, &suite_error));
+    hf_close(a);
+    hf_close(b);
+    hf_close(c);
+    if (!suite_has_sessions()) return 0;
+    return in_time && !none ? late : -1;
+}
+
+SUITE_QUICK(who_moves_up_to_the_head_notices_its_end, behind_one_that_gave_up, 300)
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_moves_up_to_the_head_notices_its_end),
         cmocka_unit_test(a_request_asked_again_waits_for_nobody),
         cmocka_unit_test(ten_thousand_parked_on_one_key),
         cmocka_unit_test(many_parked_on_their_own_keys),

@@ -165,8 +165,17 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
         p += HF_PARTY_BYTES(old.owner_len, old.note_len);
     }
     first = p;
-    if (row->n_queue && hf_row_end(row) != end_us)
-        hf__ring(op->c, row->party[row->n_holders].session, row->party[row->n_holders].bell, rung);
+    if (row->n_queue) {
+        const hf_party *head = &row->party[row->n_holders];
+        int64_t end_now_us = hf_row_end(row);
+        int anew = end_now_us != end_us;
+        if (!anew && end_now_us && hf__waiters(&f->head) && end - p >= HF_PARTY_FIXED) {
+            /* It planned to notice the same end a little later than who stood there. */
+            HF_COPY_OUT("granted.first", &old, p, HF_PARTY_FIXED);
+            anew = memcmp(old.id, head->id, sizeof old.id) != 0;
+        }
+        if (anew) hf__ring(op->c, head->session, head->bell, rung);
+    }
     for (uint32_t i = 0, at = 0; i < row->n_holders; i++) {
         const hf_party *now = &row->party[i];
         for (uint32_t seen = 0; now->session && seen < hf__waiters(&f->head); seen++, at++) {
