@@ -52,7 +52,8 @@ export interface OnceOptions extends AcquireOptions {
     atMostOnce?: boolean;
 }
 
-/** One grant of one key. */
+/** One grant of one key. Keep it, not only its signal: one that is dropped without release() is
+ *  lost, and given back when the garbage collector comes round (but a detached one). */
 export class Lock {
     private constructor();
     readonly key: string;

@@ -12,10 +12,17 @@ const WEEK_MS = 7 * 86400000;
 
 // Locks that nobody can give back any more, because nobody has them.
 const dropped = new FinalizationRegistry(({ id, key, token, detached, life }) => {
-    life.forget(id);
-    if (detached || !native.leftMs(id)) return;
-    process.emitWarning(`the lock on '${key}' (token ${token}) was dropped without release(); ` +
-        'it is given back now', { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
+    if (detached) {
+        life.forget(id);
+        return;
+    }
+    life.dropped(id, token);
+    if (native.leftMs(id)) {
+        process.emitWarning(`the lock on '${key}' (token ${token}) was dropped without ` +
+            'release(); it is given back now',
+        { type: 'HoldfastWarning', code: 'HOLDFAST_DROPPED' });
+    }
+    // Also what is over: maxHold ends it for its holder alone.
     giveBack(id).catch(() => {});
 });
 
@@ -39,6 +46,14 @@ class Life {
         const { until, abort } = this.#told.get(id) ?? {};
         if (until) offAbort(until, abort);
         this.#told.delete(id);
+    }
+
+    // Who kept the signal of a lock that is given back mustn't go on believing in it.
+    dropped(id, token) {
+        const { key, controller } = this.#told.get(id) ?? {};
+        this.forget(id);
+        controller?.abort(makeError('LOST', `hold '${key}': token ${token} was dropped without ` +
+            'release()', key));
     }
 
     close() {
@@ -315,8 +330,12 @@ class Store {
             onAbort(signal, abort);
             asked.then((got) => {
                 offAbort(signal, abort);
-                if (!signal.aborted) resolve(got);
-                else if (typeof got === 'number') giveBack(got).catch(() => {});
+                if (!signal.aborted) {
+                    resolve(got);
+                    return;
+                }
+                reject(signal.reason); // somebody may have kept it from being told
+                if (typeof got === 'number') giveBack(got).catch(() => {});
             }, (error) => {
                 offAbort(signal, abort);
                 reject(error);

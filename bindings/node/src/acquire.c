@@ -55,10 +55,30 @@ static void unlink_wait(struct wait *w)
 static void done(void *arg, int code, hf_lock *l, const hf_error *err)
 {
     struct wait *w = arg;
+    struct store *s = w->store;
     w->code = code;
-    w->got = l;
     if (code) w->err = *err;
-    post(w->store->addon, &w->event);
+    pthread_mutex_lock(&s->mu);
+    w->got = l;
+    bool back = l && w->detached && s->waits_closed;
+    pthread_mutex_unlock(&s->mu);
+    if (back) hf_release(l, NULL);
+    post(s->addon, &w->event);
+}
+
+/* The store is being closed: they end. hf_close leaves alone what is detached, but nobody is going
+   to be told of what such waits bring, or have brought and not told yet. */
+void waits_closed(struct store *s)
+{
+    size_t n = 0;
+    for (struct wait *w = s->waits; w; w = w->next, n++)
+        if (w->w) hf_wait_cancel(w->w);
+    s->brought = calloc(n + 1, sizeof(hf_lock *));
+    pthread_mutex_lock(&s->mu);
+    s->waits_closed = true;
+    for (struct wait *w = s->waits; w && s->brought; w = w->next)
+        if (w->detached && w->got) s->brought[s->n_brought++] = w->got;
+    pthread_mutex_unlock(&s->mu);
 }
 
 static void drop(struct event *e) { free((struct wait *)e); }
@@ -71,7 +91,7 @@ static void deliver(struct addon *a, struct event *e)
     hf_wait_free(w->w);
     unlink_wait(w);
     if (!w->code && s->closing && w->got) {
-        /* Granted, and given back by hf_close. */
+        /* Granted, and given back by hf_close, or see waits_closed. */
         w->code = HF_CANCELED;
         snprintf(w->err.text, sizeof w->err.text, "%s '%.100s': the store is closed",
                  w->is_once ? "once" : "acquire", w->key);
@@ -106,6 +126,7 @@ static napi_value js_start(napi_env env, napi_callback_info info)
         return NULL;
     }
     w->is_once = !take_number(env, argv[3], &keep);
+    w->detached = want.o.flags & HF_DETACHED;
     w->event.deliver = deliver;
     w->event.drop = drop;
     w->store = s;
@@ -150,7 +171,7 @@ static napi_value js_cancel(napi_env env, napi_callback_info info)
     struct wait *w = (struct wait *)named(a, argv[0], KIND_WAIT);
     static const size_t at = offsetof(struct wait, object);
     w = w ? (struct wait *)(void *)((char *)w - at) : NULL;
-    if (w) hf_wait_cancel(w->w);
+    if (w && w->w) hf_wait_cancel(w->w); /* NULL: the environment has ended */
     return NULL;
 }
 

@@ -69,6 +69,8 @@ struct store {
     struct job *close_job;
     pthread_t closer;
     bool closer_runs;
+    hf_lock **brought; /* to be given back by who closes it: what detached waits have brought */
+    size_t n_brought;
 
     pthread_mutex_t mu; /* of what follows, which the threads share */
     pthread_cond_t work, idle;
@@ -76,6 +78,7 @@ struct store {
     pthread_t threads[4];
     unsigned n_threads, n_idle, n_streaming;
     bool stop;
+    bool waits_closed; /* what detached waits bring is given back at once */
 };
 
 struct lock {
@@ -98,9 +101,9 @@ struct wait {
     struct store *store;
     hf_wait *w;
     napi_deferred deferred;
-    bool is_once;
+    bool is_once, detached;
     int code;
-    hf_lock *got;
+    hf_lock *got; /* under the store's mutex */
     hf_once once;
     hf_error err;
     char key[HF_KEY_CAP + 3];
@@ -124,6 +127,7 @@ struct job {
     napi_deferred deferred; /* NULL: nobody waits for it */
     const char *doing;      /* for errors; NULL: "close" */
     bool gives_back;        /* the lock, which closing the store does, too */
+    bool lost;              /* it was over already when the store was closed */
     int code;
     hf_error err;
     int64_t ms;
@@ -195,6 +199,7 @@ void locks_forget(struct store *s);
 void lock_exports(napi_env env, napi_value exports);
 
 /* acquire.c */
+void waits_closed(struct store *s);
 void acquire_exports(napi_env env, napi_value exports);
 
 /* stream.c */

@@ -71,7 +71,8 @@ void jobs_end(struct store *s)
     /* What nobody has begun isn't begun any more: a server may be away, and each take long. */
     for (struct job *job; (job = s->first);) {
         s->first = job->next;
-        if (!job->gives_back) job_closed(job);
+        if (job->gives_back) job->lost = hf_left_ms(job->l) <= 0;
+        job_closed(job);
         post(s->addon, &job->event);
     }
     s->last = NULL;
@@ -79,10 +80,12 @@ void jobs_end(struct store *s)
 
 void job_closed(struct job *job)
 {
+    const char *why = job->lost ? "lost before the store was closed" : "the store is closed";
     const char *quote = *job->key ? "'" : "", *space = *job->key ? " " : "";
-    job->code = HF_CANCELED;
-    snprintf(job->err.text, sizeof job->err.text, "%s%s%s%.100s%s: the store is closed",
-             job->doing ? job->doing : "close", space, quote, job->key, quote);
+    if (job->gives_back && !job->lost) return; /* which closing does */
+    job->code = job->lost ? HF_LOST : HF_CANCELED;
+    snprintf(job->err.text, sizeof job->err.text, "%s%s%s%.100s%s: %s",
+             job->doing ? job->doing : "close", space, quote, job->key, quote, why);
 }
 
 static void free_job(struct job *job)

@@ -42,6 +42,8 @@ void locks_closed(struct store *s)
 {
     for (struct lock *lock = s->locks; lock; lock = lock->next) {
         strike(s->addon, &lock->object);
+        /* One that waits for others isn't begun any more. */
+        if (lock->release && lock->busy) lock->release->lost = hf_left_ms(lock->l) <= 0;
         lock->l = NULL;
     }
 }
@@ -61,7 +63,7 @@ void lock_unbusy(struct job *job)
     if (job == release) {
         lock_free(lock);
     } else if (!--lock->busy && release) {
-        if (lock->store->closing && !release->gives_back) job_closed(release);
+        if (lock->store->closing) job_closed(release);
         if (lock->store->closing)
             job_deliver(lock->store->addon, &release->event); /* given back by that */
         else

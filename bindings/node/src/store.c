@@ -19,6 +19,7 @@ void store_unref(struct store *s)
     pthread_mutex_destroy(&s->mu);
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->idle);
+    free(s->brought);
     free(s);
 }
 
@@ -28,6 +29,10 @@ void store_unref(struct store *s)
 static void close_now(struct store *s)
 {
     jobs_end(s);
+    for (size_t i = 0; i < s->n_brought; i++) {
+        int rc = hf_release(s->brought[i], NULL);
+        if (rc && rc != HF_LOST) break; /* it doesn't answer; what is left ends by its lease */
+    }
     hf_close(s->h);
     s->h = NULL;
 }
@@ -45,8 +50,7 @@ static void close_begin(struct store *s)
 {
     s->closing = true;
     strike(s->addon, &s->object);
-    for (struct wait *w = s->waits; w; w = w->next)
-        if (w->w) hf_wait_cancel(w->w);
+    waits_closed(s);
     streams_stop(s);
     locks_closed(s);
 }

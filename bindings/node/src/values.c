@@ -88,7 +88,17 @@ static bool well_formed(napi_env env, napi_value value)
     return true;
 }
 
-/* A text that is longer than `cap` is cut, and then still too long for the library. */
+/* A text that is longer than `cap` is cut, between two characters: of four bytes so much might be
+   missing that it isn't too long for the library any more. So it is filled up. */
+static void fill_cut(napi_env env, napi_value value, char *to, size_t cap, size_t n)
+{
+    size_t all = n;
+    if (n + 4 >= cap) napi_get_value_string_utf8(env, value, NULL, 0, &all);
+    if (all == n) return;
+    memset(to + n, '?', cap - 1 - n);
+    to[cap - 1] = 0;
+}
+
 int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *key,
               const char *what)
 {
@@ -103,7 +113,11 @@ int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *
     else if (strstr(to, "\xef\xbf\xbd") && !well_formed(env, value))
         why = "half of a surrogate pair";
     else
+        why = NULL;
+    if (!why) {
+        fill_cut(env, value, to, cap, n);
         return 0;
+    }
     if (key)
         fail(a, HF_INVALID, key, "acquire '%.100s': %s: %s", key, what, why);
     else

@@ -71,6 +71,18 @@ const parts = {
         await assert.rejects(wait, /enough/); // at once
         process.exit(7);
     },
+    // Gives up a wait, and what it watches, when everything has been closed.
+    async aborts(store, key) {
+        await store.acquire(key);
+        const stop = new AbortController(), { signal } = stop;
+        store.acquire(key, { signal }).catch(() => {});
+        store.watch('', { signal }).next().catch(() => {});
+        process.on('exit', () => {
+            stop.abort();
+            process.exitCode = 8;
+        });
+        setImmediate(() => process.exit());
+    },
     // It has a handle of its own.
     async forked(store, key) {
         await assert.rejects(store.acquire(key, { wait: 0 }), { code: 'BUSY' });
@@ -105,6 +117,7 @@ let n = 0;
 const fresh = () => `${prefix}${++n}`;
 let store;
 const alive = setInterval(() => {}, 1000);
+const PATIENCE = { timeout: 300000 };
 const shared = !url.startsWith('mem:'); // with other processes
 
 // How a process with this part ends; `when` is called with what it sends.
@@ -154,15 +167,66 @@ test('locks that were given back, or are detached, are dropped without a word', 
     process.removeListener('warning', warn);
 });
 
-test('a lock whose signal is listened to is dropped all the same', async () => {
+test('a lock whose signal is kept is dropped all the same, and the signal tells', async () => {
     const key = fresh();
     const { signal } = await store.acquire(key);
+    let held;
+    signal.addEventListener('abort', () => (held = store.stats().held));
+    const before = store.stats().held;
     process.once('warning', () => {});
     await until(async () => {
         globalThis.gc();
         return (await store.peek(key)).held === 0;
     });
-    assert.equal(signal.aborted, false);
+    assert.ok(signal.aborted && signal.reason instanceof holdfast.LockLost);
+    assert.equal(signal.reason.key, key);
+    assert.equal(held, before); // it was told before the key was given back
+});
+
+test('a lock that maxHold has ended is given back when it is dropped', PATIENCE, async () => {
+    const key = fresh();
+    await (async () => {
+        const lock = await store.acquire(key, { maxHold: 100, lease: '1d' });
+        while (lock.leftMs > 0);
+    })();
+    await until(async () => {
+        globalThis.gc();
+        return (await store.peek(key)).held === 0;
+    });
+});
+
+test('what a detached wait brings while its store is closed is given back', PATIENCE, async () => {
+    for (const call of ['acquire', 'once']) {
+        const closes = await holdfast.open(url);
+        const key = fresh();
+        const args = call === 'once' ? [() => assert.fail()] : [];
+        const first = await store.acquire(key);
+        const wait = closes[call](key, ...args, { detached: true, lease: '1d' });
+        const told = assert.rejects(wait, { code: 'CANCELED' });
+        await until(async () => (await store.peek(key)).waiting === 1);
+        const released = first.release();
+        while (!closes.stats().acquired); // it has come, and the event loop doesn't
+        await Promise.all([closes.close(), told, released]);
+        await free(key);
+    }
+});
+
+test('a lock that is lost is told as lost, also if its store is closed', PATIENCE, async () => {
+    for (const lost of [true, false]) {
+        const closes = await holdfast.open(url);
+        const lock = await closes.acquire(fresh(), { lease: lost ? 100 : '1d', noRenew: true });
+        while (lost && lock.leftMs > 0);
+        lock.confirm().catch(() => {}); // the release stands behind it
+        const told = lock.release(), closed = closes.close();
+        if (lost) await assert.rejects(told, holdfast.LockLost);
+        else await told;
+        await closed;
+    }
+});
+
+test('what is pending may be given up when the process ends', PATIENCE, async () => {
+    const end = await child('aborts', fresh());
+    assert.deepEqual([end.code, end.signal], [8, null], end.said);
 });
 
 if (shared) {
@@ -279,6 +343,25 @@ test(`${acquisitions} acquisitions: no leak`, async () => {
 });
 
 if (process.env.HOLDFAST_TEST_CONTROL && url.startsWith('redis:')) {
+    test('a lock that is lost while its release stands in line is told as lost', PATIENCE,
+        async () => {
+            const closes = await holdfast.open(url, { ioTimeout: '1h' });
+            const busy = [];
+            for (let i = 0; i < 4; i++) busy.push(await closes.acquire(fresh()));
+            const lock = await closes.acquire(fresh(), { lease: '1s', noRenew: true });
+            execFileSync(process.env.HOLDFAST_TEST_CONTROL, ['pause']);
+            try {
+                for (const one of busy) one.confirm().catch(() => {});
+                const released = assert.rejects(lock.release(), holdfast.LockLost);
+                await pause(1100); // its lease
+                const closed = closes.close();
+                execFileSync(process.env.HOLDFAST_TEST_CONTROL, ['resume']);
+                await Promise.all([released, closed]);
+            } finally {
+                execFileSync(process.env.HOLDFAST_TEST_CONTROL, ['resume']);
+            }
+        });
+
     test('a process whose server doesn\'t answer ends all the same', async () => {
         const began = Date.now();
         try {

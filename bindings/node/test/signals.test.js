@@ -160,6 +160,19 @@ test('what runs under a key hears of the options\' signal, with a store and with
     }
 });
 
+const PATIENCE = { timeout: 300000 };
+test('an abort that is kept from being told ends the wait in the end', PATIENCE, async () => {
+    const stop = new AbortController(), key = fresh();
+    stop.signal.addEventListener('abort', (event) => event.stopImmediatePropagation());
+    const lock = await store.acquire(key);
+    const wait = store.acquire(key, { signal: stop.signal });
+    const reason = new Error('enough');
+    stop.abort(reason);
+    await lock.release();
+    await assert.rejects(wait, (error) => error === reason);
+    await (await store.acquire(key)).release();
+});
+
 test('KeyedMutex: cancel ends what waits for a key, but not waitForUnlock', async () => {
     for (const mutex of [keyed, new KeyedMutex()]) {
         const key = fresh();

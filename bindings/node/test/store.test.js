@@ -48,6 +48,15 @@ test('open: refusals', async () => {
     await idle();
 });
 
+test('a key that is too long is no other one', async () => {
+    for (const key of ['a'.repeat(512) + '\u{1f600}', '\u{1f600}'.repeat(129), 'a'.repeat(600)]) {
+        await assert.rejects(one.acquire(key, { wait: 0 }), { code: 'INVALID',
+            message: /longer than 512 bytes/ });
+    }
+    const longest = '\u{1f600}'.repeat(128);
+    await one.run(longest, (lock) => assert.equal(lock.key, longest));
+});
+
 test('run: the value; what it is told; given back', async () => {
     const key = fresh();
     let told;
