@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import itertools
 import os
+import queue
 import select
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from . import _holdfast
 
@@ -35,8 +36,9 @@ _posts: 'weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Post]' = weakref.
 def _post(loop: asyncio.AbstractEventLoop) -> _Post:
     post = _posts.get(loop)
     if post is None:
-        post = _posts[loop] = _Post()
+        post = _Post()
         loop.add_reader(post.box.fileno(), post.read)
+        _posts[loop] = post
     return post
 
 
@@ -59,20 +61,63 @@ async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
     except BaseException:
         post.waiting.pop(number, None)
         if waits is not None:
-            _abandon(store, loop, waits)
+            _abandon(store, waits)
         raise
     return waits.take()
 
 
-def _abandon(store: Any, loop: asyncio.AbstractEventLoop, waits: Any) -> None:
+class _Hands:
+    """A few threads for what may wait for a server's answer, but not for a key. The loop's own may
+    all be waiting for the very key that is to be given back. Nobody waits for them at the end of
+    the program: closing the stores gives back what they haven't begun with."""
+    MOST = 8
+
+    def __init__(self) -> None:
+        self._work: 'queue.SimpleQueue[Callable[[], Any]]' = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._threads = 0
+
+    def do(self, work: Callable[[], Any]) -> None:
+        self._work.put(work)
+        with self._lock:
+            if self._idle.acquire(blocking=False) or self._threads == self.MOST:
+                return
+            try:
+                threading.Thread(target=self._serve, name='holdfast', daemon=True).start()
+                self._threads += 1
+                return
+            except RuntimeError:    # there are no more threads to be had
+                if self._threads:
+                    return
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._work.get_nowait()()
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
+            self._idle.release()
+
+
+_hands = _Hands()
+
+
+def _abandon(store: Any, waits: Any) -> None:
     # It may have brought a lock, and a server has to be told.
-    if not store._is_near:
-        try:
-            loop.run_in_executor(None, waits.abandon)
-            return
-        except RuntimeError:    # the executor has been shut down
-            pass
-    waits.abandon()
+    if store._is_near:
+        waits.abandon()
+    else:
+        _hands.do(waits.abandon)
+
+
+def _end(future: 'asyncio.Future[Any]', result: Any, error: Optional[BaseException]) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 async def call(store: Any, function: Callable[..., Any], *args: Any) -> Any:
@@ -80,7 +125,20 @@ async def call(store: Any, function: Callable[..., Any], *args: Any) -> Any:
     if store._is_near:
         return function(*args)
     loop = asyncio.get_running_loop()
-    return await asyncio.shield(loop.run_in_executor(None, function, *args))
+    done: 'asyncio.Future[Any]' = loop.create_future()
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = function(*args)
+        except BaseException as raised:     # noqa: B036  the caller's
+            error = raised
+        with contextlib.suppress(RuntimeError):     # the loop is over
+            loop.call_soon_threadsafe(_end, done, result, error)
+        error = None    # it has this frame
+
+    _hands.do(work)
+    return await asyncio.shield(done)
 
 
 async def enter(block: Any) -> Any:
@@ -117,8 +175,8 @@ _bell = None
 
 
 def _forked() -> None:
-    global _bell, _bell_lock
-    _bell, _bell_lock = None, threading.Lock()
+    global _bell, _bell_lock, _hands
+    _bell, _bell_lock, _hands = None, threading.Lock(), _Hands()
     _posts.clear()
 
 
@@ -135,8 +193,9 @@ def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
         in_loop = False
         with _bell_lock:
             if _bell is None:
-                _bell = _Bell()
-                _bell.start()
+                bell = _Bell()
+                bell.start()
+                _bell = bell
             post = _bell.post
     number, found = next(_ids), weakref.ref(lock)
 

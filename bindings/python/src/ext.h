@@ -7,6 +7,10 @@
  *
  * Every call that may block is made without the GIL and counted in its store's `users` meanwhile;
  * close() waits until there are none. Lists and counts are guarded by the GIL.
+ *
+ * Whoever is counted runs no Python code: a finalizer or a signal's handler may close the store,
+ * and would wait for its own thread. So objects that the collector looks after are made before,
+ * since to make one may start it, and errors are raised after.
  */
 #ifndef HOLDFAST_EXT_H
 #define HOLDFAST_EXT_H
@@ -52,7 +56,7 @@ struct lock {
     int detached;
     int ended, failed;     /* it was given back, to this result */
     int64_t keep_ms;       /* of an event */
-    unsigned long thread;  /* that waited for it */
+    uint64_t thread;       /* that waited for it */
     struct losing *losing; /* who is told of its loss */
     PyObject *weak;        /* references */
     lock *next, **prev;
@@ -71,6 +75,8 @@ typedef struct asked {
 
 extern PyTypeObject *store_type, *lock_type, *locking_type, *wait_type, *box_type, *watch_type;
 unsigned fork_generation(void);
+uint64_t this_thread(void); /* a number; unlike Python's no later thread gets it, too */
+enum { RAISED = 1 };        /* instead of a code of the library's: there is an exception */
 /* Sets the exception of this code; NULL. The key may be NULL. */
 PyObject *raise_code(int code, const hf_error *err, PyObject *key);
 /* The text is given away; NULL: there is an exception already. */
@@ -113,8 +119,15 @@ extern PyType_Spec store_spec;
 
 /* ---- lock.c ---- */
 
-PyObject *lock_new(store *s, hf_lock *l, PyObject *key, const asked *a, int waited);
+/* One that holds nothing yet. */
+lock *lock_blank(store *s, PyObject *key, const asked *a);
+/* 0 or RAISED: no memory, and it was released. */
+int lock_begin(lock *to, hf_lock *l, int waited);
 PyObject *lock_release_now(lock *l, int keep_quiet);
+/* The store is being closed: nobody uses its locks any more. Who is told of their losses may still
+   be told until hf_close is done; only then that is freed. */
+struct losing *locks_closed(store *s);
+void losing_free(struct losing *all);
 extern PyType_Spec lock_spec, locking_spec;
 PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
 
@@ -124,6 +137,7 @@ struct waiting {
     hf_wait *w;
     pthread_mutex_t mu; /* what follows */
     int told, abandoned;
+    int unwanted; /* the store is being closed: what it brings is given back, its end is told */
     int code;
     hf_lock *lock;
     hf_error err;
@@ -131,23 +145,28 @@ struct waiting {
     sem_t sem;
     box *box; /* NULL: the semaphore alone */
     uint64_t id;
+    int detached;
     waiting *next, **prev; /* of its store; under the GIL */
     store *store;
 };
 
-/* Starts one (once: keep_ms as asked), or NULL and an exception. */
-waiting *waiting_start(store *s, hf *h, const char *key, PyObject *key_text, const asked *a,
-                       int once, box *to, uint64_t id);
+/* Starts one (once: keep_ms as asked), or says why not. */
+int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, box *to, uint64_t id,
+                  waiting **ret, hf_error *err);
 /* Until it is told; -1 and an exception: abandoned. */
 int waiting_sit(waiting *w);
 void waiting_abandon(waiting *w);
 void waiting_free(waiting *w); /* told, and nobody's */
 void waiting_reap(store *s);   /* frees the abandoned that are told */
+/* The store is being closed, which leaves alone what is detached: what such waits have brought, for
+   the caller to give back and free. What they bring later on is given back at once. */
+hf_lock **waits_closed(store *s, size_t *ret_n);
 void box_push(box *b, uint64_t id);
 box *box_of(PyObject *mailbox); /* one more who pushes into it, or NULL and an exception */
 void box_drop(box *b);
-PyObject *wait_new(waiting *w, PyObject *key, const asked *a, int once);
-PyObject *once_tuple(store *s, hf_once *once, PyObject *key, const asked *a, int waited);
+PyObject *wait_blank(store *s, PyObject *key, const asked *a, int once);
+void wait_begin(PyObject *wait, waiting *w);
+PyObject *once_tuple(lock *held, const hf_once *once); /* the lock is given away, or NULL */
 extern PyType_Spec wait_spec, box_spec;
 
 /* ---- look.c ---- */

@@ -15,38 +15,47 @@
 struct losing {
     box *box;
     uint64_t id;
+    struct losing *next;
 };
 
-PyObject *lock_new(store *s, hf_lock *l, PyObject *key, const asked *a, int waited)
+lock *lock_blank(store *s, PyObject *key, const asked *a)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(lock_type, Py_tp_alloc);
-    const char *owner = hf_owner(l);
-    PyObject *owner_text = PyUnicode_DecodeUTF8(owner, (Py_ssize_t)strlen(owner), "replace");
-    lock *to = owner_text ? (lock *)alloc(lock_type, 0) : NULL;
-    if (!to) {
-        Py_XDECREF(owner_text);
-        Py_BEGIN_ALLOW_THREADS hf_release(l, NULL);
-        Py_END_ALLOW_THREADS return NULL;
-    }
+    lock *to = (lock *)alloc(lock_type, 0);
+    if (!to) return NULL;
+    PyObject_GC_UnTrack(to); /* nobody finds it before it is whole */
     Py_INCREF(s);
     Py_INCREF(key);
     to->store = s;
-    to->l = l;
     to->key = key;
-    to->owner = owner_text;
-    to->token = hf_token(l);
     to->exclusive = !a || a->o.mode == HF_EXCLUSIVE;
     to->detached = a && a->o.flags & HF_DETACHED;
+    to->keep_ms = a ? a->keep_ms : 0;
+    return to;
+}
+
+int lock_begin(lock *to, hf_lock *l, int waited)
+{
+    store *s = to->store;
+    const char *owner = hf_owner(l);
+    to->owner = PyUnicode_DecodeUTF8(owner, (Py_ssize_t)strlen(owner), "replace");
+    if (!to->owner) {
+        Py_BEGIN_ALLOW_THREADS hf_release(l, NULL);
+        Py_END_ALLOW_THREADS return RAISED;
+    }
+    to->l = l;
+    to->token = hf_token(l);
     if (waited) {
         to->waited = 1;
-        to->thread = PyThread_get_thread_ident();
+        to->thread = this_thread();
         s->waited++;
     }
     to->next = s->locks;
     to->prev = &s->locks;
     if (to->next) to->next->prev = &to->next;
     s->locks = to;
-    return (PyObject *)to;
+    PyObject_GC_Track(to);
+    return 0;
 }
 
 static int dead(const lock *l) { return l->store->generation != fork_generation(); }
@@ -96,6 +105,28 @@ static void forget_losing(lock *l)
     if (l->losing && !dead(l)) box_drop(l->losing->box);
     if (!dead(l)) free(l->losing);
     l->losing = NULL;
+}
+
+struct losing *locks_closed(store *s)
+{
+    struct losing *all = NULL;
+    for (lock *l = s->locks; l; l = l->next) {
+        l->l = NULL;
+        if (!l->losing) continue;
+        l->losing->next = all;
+        all = l->losing;
+        l->losing = NULL;
+    }
+    return all;
+}
+
+void losing_free(struct losing *all)
+{
+    for (struct losing *next; all; all = next) {
+        next = all->next;
+        box_drop(all->box);
+        free(all);
+    }
 }
 
 /* `quiet`: whoever gives it back is in trouble already. */
@@ -245,7 +276,7 @@ static PyObject *lock_tell(lock *l, PyObject *args)
         box_drop(to);
         return PyErr_NoMemory();
     }
-    *l->losing = (struct losing){to, id};
+    *l->losing = (struct losing){to, id, NULL};
     hf_on_lost(l->l, lost, l->losing);
     Py_RETURN_TRUE;
 }
@@ -376,9 +407,8 @@ static void lock_dealloc(lock *l)
         PyErr_Fetch(&t, &v, &b);
         drop(l);
         PyErr_Restore(t, v, b);
-    } else if (l->prev) {
-        take(l); /* its store was closed */
     }
+    if (l->prev) take(l); /* its store was closed, perhaps just now */
     if (l->store) forget_losing(l);
     Py_XDECREF(l->store);
     Py_XDECREF(l->key);

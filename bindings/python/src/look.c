@@ -189,32 +189,34 @@ PyObject *store_watch(store *s, PyObject *args)
     if (!PyArg_ParseTuple(args, "O:watch", &name) ||
         !(bytes = text_bytes("watch", NULL, "prefix", name)))
         return NULL;
-    hf *h = store_enter(s, "watch", name);
+    if (s->h && store_dead(s)) {
+        Py_DECREF(bytes);
+        return raise_text(HF_LOST, name, "watch: this handle belongs to the parent of a fork");
+    }
     allocfunc alloc = (allocfunc)PyType_GetSlot(watch_type, Py_tp_alloc);
-    watching *w = !h ? NULL
-                  : s->generation != fork_generation()
-                      ? (void *)raise_text(HF_LOST, name,
-                                           "watch: this handle belongs to the "
-                                           "parent of a fork")
-                      : (watching *)alloc(watch_type, 0);
-    if (h) store_leave(s);
+    watching *w = (watching *)alloc(watch_type, 0);
     if (!w) {
         Py_DECREF(bytes);
         return NULL;
     }
     Py_INCREF(s);
     w->store = s;
-    w->h = h;
     w->generation = fork_generation();
     w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     w->prefix = strdup(PyBytes_AsString(bytes));
     Py_DECREF(bytes);
     pthread_mutex_init(&w->mu, NULL);
     list_init(&w->list);
+    w->h = store_enter(s, "watch", name);
+    if (!w->h) {
+        Py_DECREF(w);
+        return NULL;
+    }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
     int rc = w->fd < 0 || !w->prefix ? errno : pthread_create(&w->thread, NULL, watch_on, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    store_leave(s);
     if (rc) {
         errno = rc;
         PyErr_SetFromErrno(PyExc_OSError);

@@ -10,6 +10,14 @@ static unsigned generation;
 
 unsigned fork_generation(void) { return generation; }
 
+uint64_t this_thread(void)
+{
+    static _Thread_local uint64_t number;
+    static uint64_t last;
+    if (!number) number = ++last; /* under the GIL */
+    return number;
+}
+
 /* The child's copies of what the parent had are dead. */
 static void forked(void) { generation++; }
 

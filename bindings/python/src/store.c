@@ -3,6 +3,7 @@
  */
 #include "ext.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -91,11 +92,20 @@ static void shut(store *s)
         Py_BEGIN_ALLOW_THREADS nanosleep(&little, NULL);
         Py_END_ALLOW_THREADS
     }
-    for (lock *l = s->locks; l; l = l->next) l->l = NULL;
+    struct losing *losing = locks_closed(s);
+    size_t n;
+    hf_lock **brought = waits_closed(s, &n);
     hf *h = s->h;
     s->h = NULL;
-    Py_BEGIN_ALLOW_THREADS hf_close(h);
-    Py_END_ALLOW_THREADS waiting_reap(s);
+    Py_BEGIN_ALLOW_THREADS for (size_t i = 0; i < n; i++)
+    {
+        int rc = hf_release(brought[i], NULL);
+        if (rc && rc != HF_LOST) break; /* it doesn't answer; what is left ends by its lease */
+    }
+    hf_close(h);
+    Py_END_ALLOW_THREADS free(brought);
+    losing_free(losing);
+    waiting_reap(s);
 }
 
 static PyObject *store_close(store *s, PyObject *unused)
@@ -137,68 +147,79 @@ static void store_dealloc(store *s)
 static int recursive(store *s, PyObject *key, const asked *a)
 {
     if (!s->waited || (a && (a->o.flags & HF_ALLOW_RECURSIVE || a->o.request_id))) return 0;
-    unsigned long me = PyThread_get_thread_ident();
+    uint64_t me = this_thread();
     int exclusive = !a || a->o.mode == HF_EXCLUSIVE;
     for (lock *l = s->locks; l; l = l->next)
         if (l->waited && l->thread == me && l->l && (exclusive || l->exclusive) &&
             !PyUnicode_Compare(l->key, key) && hf_left_ms(l->l) > 0) {
-            raise_object(HF_RECURSIVE, key,
-                         PyUnicode_FromFormat("acquire '%U': this thread holds it already", key));
             return 1;
         }
     return 0;
 }
 
 /* One try, then a wait: so the common case needs no other thread, and the other one can be given
-   up. `once` as for hf_once_begin. 0: *ret (and *once). */
-static int obtain(store *s, hf *h, PyObject *key, const asked *a, hf_lock **ret, hf_once *once,
-                  int *ret_waited)
+   up. `once` as for hf_once_begin. 0: `to` holds it (unless the event is done); a code without a
+   text is this file's own; or RAISED. */
+static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, hf_once *once,
+                  hf_error *err)
 {
-    hf_error err = {0, 0, ""};
     hf_options now = HF_OPTIONS_INIT;
-    int rc;
-    PyObject *bytes = text_bytes(once ? "once" : "acquire", NULL, "key", key);
-    if (!bytes) return -1;
-    if (recursive(s, key, a)) {
-        Py_DECREF(bytes);
-        return -1;
-    }
-    const char *text = PyBytes_AsString(bytes);
+    hf_lock *l = NULL;
+    int rc, waited = 0;
+    if (recursive(s, to->key, a)) return HF_RECURSIVE;
     if (a) now = a->o;
     int waits = now.wait_ms != 0;
     /* An absurd limit is for the library to refuse. */
     if (now.wait_ms <= INT64_C(31536000000)) now.wait_ms = 0;
-    Py_BEGIN_ALLOW_THREADS rc = once ? hf_once_begin(h, text, a->keep_ms, &now, once, &err)
-                                     : hf_acquire(h, text, &now, ret, &err);
-    Py_END_ALLOW_THREADS if (!rc && once) *ret = once->lock;
+    Py_BEGIN_ALLOW_THREADS rc = once ? hf_once_begin(h, text, a->keep_ms, &now, once, err)
+                                     : hf_acquire(h, text, &now, &l, err);
+    Py_END_ALLOW_THREADS if (!rc && once) l = once->lock;
     if (rc == HF_BUSY && waits) {
+        waiting *w;
         s->tries++;
-        waiting *w = waiting_start(s, h, text, key, a, once != NULL, NULL, 0);
-        Py_DECREF(bytes);
-        if (!w || waiting_sit(w)) return -1;
+        rc = waiting_start(s, h, text, a, once != NULL, NULL, 0, &w, err);
+        if (rc) return rc;
+        if (waiting_sit(w)) return RAISED;
         rc = w->code;
-        err = w->err;
-        *ret = w->lock;
+        *err = w->err;
+        l = w->lock;
         if (once) *once = w->once;
-        *ret_waited = 1;
+        waited = 1;
         waiting_free(w);
-    } else {
-        Py_DECREF(bytes);
+        if (!rc && store_dead(s)) { /* by a signal's handler meanwhile, which gave it back */
+            err->text[0] = 0;
+            return HF_CANCELED;
+        }
     }
-    if (rc) raise_code(rc, &err, key);
-    return rc;
+    return rc || !l ? rc : lock_begin(to, l, waited);
+}
+
+/* The lock, which holds nothing if the event is done; or NULL and an exception. */
+static lock *get(store *s, PyObject *key, const asked *a, hf_once *once)
+{
+    const char *doing = once ? "once" : "acquire";
+    hf_error err = {0, 0, ""};
+    int rc = RAISED;
+    PyObject *bytes = text_bytes(doing, NULL, "key", key);
+    lock *to = bytes ? lock_blank(s, key, a) : NULL;
+    hf *h = to ? store_enter(s, doing, key) : NULL;
+    if (h) {
+        rc = obtain(s, h, PyBytes_AsString(bytes), a, to, once, &err);
+        store_leave(s);
+    }
+    Py_XDECREF(bytes);
+    if (!rc) return to;
+    Py_XDECREF(to);
+    if (rc == RAISED) return NULL;
+    if (*err.text) return (void *)raise_code(rc, &err, key);
+    if (rc == HF_CANCELED) return (void *)raise_why(rc, doing, key, "the store is closed");
+    PyObject *said = PyUnicode_FromFormat("acquire '%U': this thread holds it already", key);
+    return (void *)raise_object(rc, key, said);
 }
 
 PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a)
 {
-    hf_lock *l = NULL;
-    int waited = 0;
-    hf *h = store_enter(s, "acquire", key);
-    if (!h) return NULL;
-    int rc = obtain(s, h, key, a, &l, NULL, &waited);
-    PyObject *ret = rc ? NULL : lock_new(s, l, key, a, waited);
-    store_leave(s);
-    return ret;
+    return (PyObject *)get(s, key, a, NULL);
 }
 
 static PyObject *store_acquire(store *s, PyObject *args, PyObject *kwargs)
@@ -228,63 +249,53 @@ static PyObject *store_lock(store *s, PyObject *args, PyObject *kwargs)
     return locking_new(s, key, &a, kwargs != NULL);
 }
 
-PyObject *once_tuple(store *s, hf_once *once, PyObject *key, const asked *a, int waited)
+PyObject *once_tuple(lock *held, const hf_once *once)
 {
-    PyObject *held = Py_None;
-    if (once->lock) {
-        held = lock_new(s, once->lock, key, a, waited);
-        if (!held) return NULL;
-        ((lock *)held)->keep_ms = a->keep_ms;
-    } else {
-        Py_INCREF(held);
-    }
-    return Py_BuildValue("(NLss)", held, (long long)once->done_us, once->owner, once->result);
+    if (!held) Py_INCREF(Py_None);
+    return Py_BuildValue("(NLss)", held ? (PyObject *)held : Py_None, (long long)once->done_us,
+                         once->owner, once->result);
 }
 
 /* once_begin(key, **options) -> (Lock or None, done_us, owner, result) */
 static PyObject *store_once_begin(store *s, PyObject *args, PyObject *kwargs)
 {
     asked a;
-    hf_lock *l = NULL;
     hf_once once;
-    int waited = 0;
-    PyObject *key, *bytes = key_bytes("once", args, &key), *ret = NULL;
+    PyObject *key, *bytes = key_bytes("once", args, &key);
     if (!bytes) return NULL;
     Py_DECREF(bytes);
     if (asked_read(&a, kwargs, FOR_ONCE, key)) return NULL;
     memset(&once, 0, sizeof once);
-    hf *h = store_enter(s, "once", key);
-    if (h) {
-        if (!obtain(s, h, key, &a, &l, &once, &waited)) {
-            once.lock = l;
-            ret = once_tuple(s, &once, key, &a, waited);
-        }
-        store_leave(s);
-    }
+    lock *to = get(s, key, &a, &once);
     asked_done(&a);
-    return ret;
+    if (!to) return NULL;
+    if (!to->l) Py_CLEAR(to);
+    return once_tuple(to, &once);
 }
 
 PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *mailbox, uint64_t id,
                             int once)
 {
     asked plain;
-    PyObject *ret = NULL;
-    box *to;
+    hf_error err = {0, 0, ""};
+    waiting *w;
+    int rc = RAISED;
     if (!a && asked_read(&plain, NULL, 0, key)) return NULL;
     /* The parent's mailbox may have been in use at the moment of the fork. */
     if (s->h && store_dead(s))
         return raise_why(HF_LOST, "acquire", key, "this handle belongs to the parent of a fork");
     const char *doing = once ? "once" : "acquire";
     PyObject *bytes = text_bytes(doing, NULL, "key", key);
-    hf *h = bytes ? store_enter(s, doing, key) : NULL;
-    if (h && (to = box_of(mailbox))) {
-        waiting *w = waiting_start(s, h, PyBytes_AsString(bytes), key, a, once, to, id);
-        if (w) ret = wait_new(w, key, a ? a : &plain, once);
-    }
+    PyObject *ret = bytes ? wait_blank(s, key, a ? a : &plain, once) : NULL;
+    hf *h = ret ? store_enter(s, doing, key) : NULL;
+    box *to = h ? box_of(mailbox) : NULL;
+    if (to) rc = waiting_start(s, h, PyBytes_AsString(bytes), a, once, to, id, &w, &err);
+    if (!rc) wait_begin(ret, w);
     if (h) store_leave(s);
     Py_XDECREF(bytes);
-    return ret;
+    if (!rc) return ret;
+    Py_XDECREF(ret);
+    return rc == RAISED ? NULL : raise_code(rc, &err, key);
 }
 
 /* start(mailbox, id, once, key, **options) -> Wait */
@@ -318,25 +329,28 @@ static PyObject *store_check(PyObject *s, PyObject *args, PyObject *kwargs)
 
 static PyObject *store_adopt(store *s, PyObject *args)
 {
-    PyObject *key, *number, *ret = NULL;
+    PyObject *key, *number;
     uint64_t token;
     hf_error err = {0, 0, ""};
     hf_lock *l = NULL;
-    int rc;
+    int rc = RAISED;
     if (!PyArg_ParseTuple(args, "OO:adopt", &key, &number)) return NULL;
     PyObject *bytes = text_bytes("adopt", NULL, "key", key);
     int bad = !bytes || token_read("adopt", number, key, &token);
-    hf *h = bad ? NULL : store_enter(s, "adopt", key);
+    lock *to = bad ? NULL : lock_blank(s, key, NULL);
+    hf *h = to ? store_enter(s, "adopt", key) : NULL;
     if (h) {
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_adopt(h, text, token, &l, &err);
-        Py_END_ALLOW_THREADS ret = rc ? raise_code(rc, &err, key) : lock_new(s, l, key, NULL, 0);
+        Py_END_ALLOW_THREADS if (!rc) rc = lock_begin(to, l, 0);
         /* Whoever drops it has not forgotten it: it is held elsewhere, too. */
-        if (ret) ((lock *)ret)->detached = 1;
+        to->detached = 1;
         store_leave(s);
     }
     Py_XDECREF(bytes);
-    return ret;
+    if (!rc) return (PyObject *)to;
+    Py_XDECREF(to);
+    return rc == RAISED ? NULL : raise_code(rc, &err, key);
 }
 
 static PyObject *store_break(store *s, PyObject *args)
@@ -352,9 +366,9 @@ static PyObject *store_break(store *s, PyObject *args)
     if (h) {
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_break(h, text, token, &err);
-        Py_END_ALLOW_THREADS ret = rc ? raise_code(rc, &err, key) : Py_None;
+        Py_END_ALLOW_THREADS store_leave(s);
+        ret = rc ? raise_code(rc, &err, key) : Py_None;
         Py_XINCREF(ret);
-        store_leave(s);
     }
     Py_XDECREF(bytes);
     return ret;

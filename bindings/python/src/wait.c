@@ -5,6 +5,7 @@
 #include "ext.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -144,7 +145,7 @@ static void told(void *arg, int code, hf_lock *held, const hf_error *err)
 {
     waiting *w = arg;
     pthread_mutex_lock(&w->mu);
-    int mine = w->abandoned;
+    int mine = w->abandoned || w->unwanted;
     w->code = code;
     w->lock = mine ? NULL : held;
     if (err) w->err = *err;
@@ -158,17 +159,17 @@ static void told(void *arg, int code, hf_lock *held, const hf_error *err)
     pthread_mutex_unlock(&w->mu);
 }
 
-waiting *waiting_start(store *s, hf *h, const char *key, PyObject *key_text, const asked *a,
-                       int once, box *to, uint64_t id)
+int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, box *to, uint64_t id,
+                  waiting **ret, hf_error *err)
 {
     hf_options plain = HF_OPTIONS_INIT;
-    hf_error err = {0, 0, ""};
     int rc;
     waiting_reap(s);
     waiting *w = calloc(1, sizeof *w);
     if (!w) {
         box_drop(to);
-        return (void *)PyErr_NoMemory();
+        snprintf(err->text, sizeof err->text, "out of memory");
+        return HF_NOMEM;
     }
     pthread_mutex_init(&w->mu, NULL);
     sem_init(&w->sem, 0, 0);
@@ -176,23 +177,25 @@ waiting *waiting_start(store *s, hf *h, const char *key, PyObject *key_text, con
     w->id = id;
     w->store = s;
     const hf_options *o = a ? &a->o : &plain;
+    w->detached = (o->flags & HF_DETACHED) != 0;
     Py_BEGIN_ALLOW_THREADS rc =
-        once ? hf_once_start(h, key, a->keep_ms, o, &w->once, told, w, &w->w, &err)
-             : hf_acquire_start(h, key, o, told, w, &w->w, &err);
+        once ? hf_once_start(h, key, a->keep_ms, o, &w->once, told, w, &w->w, err)
+             : hf_acquire_start(h, key, o, told, w, &w->w, err);
     Py_END_ALLOW_THREADS if (rc)
     {
         box_drop(to);
         pthread_mutex_destroy(&w->mu);
         sem_destroy(&w->sem);
         free(w);
-        return (void *)raise_code(rc, &err, key_text);
+        return rc;
     }
     w->prev = &s->waits;
     w->next = s->waits;
     if (w->next) w->next->prev = &w->next;
     s->waits = w;
     if (s->closing) hf_wait_cancel(w->w); /* close() has been here while the GIL was away */
-    return w;
+    *ret = w;
+    return 0;
 }
 
 static int is_told(waiting *w)
@@ -238,8 +241,10 @@ void waiting_abandon(waiting *w)
     pthread_mutex_unlock(&w->mu);
     if (!over) hf_wait_cancel(w->w);
     if (held && !store_dead(w->store)) {
+        store *s = w->store; /* w may be freed meanwhile */
+        s->users++;
         Py_BEGIN_ALLOW_THREADS hf_release(held, NULL);
-        Py_END_ALLOW_THREADS
+        Py_END_ALLOW_THREADS s->users--;
     }
 }
 
@@ -253,6 +258,23 @@ static int sleep_a_little(waiting *w)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     return sem_timedwait(&w->sem, &until);
+}
+
+hf_lock **waits_closed(store *s, size_t *ret_n)
+{
+    size_t n = 1;
+    for (waiting *w = s->waits; w; w = w->next) n++;
+    hf_lock **brought = calloc(n, sizeof(hf_lock *));
+    *ret_n = 0;
+    for (waiting *w = s->waits; w && brought; w = w->next) {
+        if (!w->detached) continue;
+        pthread_mutex_lock(&w->mu);
+        w->unwanted = 1;
+        if (w->lock) brought[(*ret_n)++] = w->lock;
+        w->lock = NULL;
+        pthread_mutex_unlock(&w->mu);
+    }
+    return brought;
 }
 
 int waiting_sit(waiting *w)
@@ -284,18 +306,14 @@ struct wait_object {
     int once;
 };
 
-PyObject *wait_new(waiting *w, PyObject *key, const asked *a, int once)
+PyObject *wait_blank(store *s, PyObject *key, const asked *a, int once)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(wait_type, Py_tp_alloc);
     struct wait_object *o = (struct wait_object *)alloc(wait_type, 0);
-    if (!o) {
-        waiting_abandon(w);
-        return NULL;
-    }
-    Py_INCREF(w->store);
+    if (!o) return NULL;
+    Py_INCREF(s);
     Py_INCREF(key);
-    o->store = w->store;
-    o->w = w;
+    o->store = s;
     o->key = key;
     o->asked = *a;
     o->asked.owner = o->asked.note = NULL;
@@ -303,27 +321,53 @@ PyObject *wait_new(waiting *w, PyObject *key, const asked *a, int once)
     return (PyObject *)o;
 }
 
+void wait_begin(PyObject *wait, waiting *w) { ((struct wait_object *)wait)->w = w; }
+
+/* What a wait that is told has brought, into `to`: 0, its code (without a text: the store is
+   closed), or RAISED. Frees it. */
+static int receive(store *s, waiting *w, lock *to, hf_error *err, hf_once *once)
+{
+    int open = !store_dead(s); /* else closing it has given back what there was */
+    int rc = w->code;
+    hf_lock *held = w->lock;
+    *err = w->err;
+    *once = w->once;
+    s->users++;
+    waiting_free(w);
+    if (!rc && (!open || s->closing)) {
+        rc = HF_CANCELED;
+        err->text[0] = 0;
+        Py_BEGIN_ALLOW_THREADS if (open && held && to->detached) hf_release(held, NULL);
+        Py_END_ALLOW_THREADS
+    } else if (!rc && held) {
+        rc = lock_begin(to, held, 0);
+    }
+    s->users--;
+    return rc;
+}
+
 /* take() -> Lock, or for an event the tuple; None: not told yet */
 static PyObject *wait_take(struct wait_object *o, PyObject *unused)
 {
     (void)unused;
-    waiting *w = o->w;
-    if (!w) return raise_why(HF_CANCELED, "acquire", o->key, "this wait is over");
+    hf_error err;
+    hf_once once;
     if (o->store->generation != fork_generation())
         return raise_why(HF_LOST, "acquire", o->key, "this wait belongs to the parent of a fork");
-    if (!is_told(w)) Py_RETURN_NONE;
-    o->w = NULL;
-    int code = w->code;
-    hf_lock *held = w->lock;
-    hf_error err = w->err;
-    hf_once once = w->once;
-    waiting_free(w);
-    if (code) return raise_code(code, &err, o->key);
-    if (store_dead(o->store) || o->store->closing)
-        return raise_why(HF_CANCELED, "acquire", o->key, "the store is closed");
-    once.lock = held;
-    if (o->once) return once_tuple(o->store, &once, o->key, &o->asked, 0);
-    return lock_new(o->store, held, o->key, &o->asked, 0);
+    lock *to = lock_blank(o->store, o->key, &o->asked);
+    waiting *w = o->w;
+    if (!to) return NULL;
+    int ready = w && is_told(w);
+    if (ready) o->w = NULL;
+    int rc = ready ? receive(o->store, w, to, &err, &once) : 0;
+    if (ready && !rc && o->once && !to->l) Py_CLEAR(to); /* it is done */
+    if (ready && !rc) return o->once ? once_tuple(to, &once) : (PyObject *)to;
+    Py_DECREF(to);
+    if (!w) return raise_why(HF_CANCELED, "acquire", o->key, "this wait is over");
+    if (!ready) Py_RETURN_NONE;
+    if (rc == RAISED) return NULL;
+    if (!*err.text) return raise_why(rc, "acquire", o->key, "the store is closed");
+    return raise_code(rc, &err, o->key);
 }
 
 static PyObject *wait_abandon(struct wait_object *o, PyObject *unused)

@@ -3,6 +3,7 @@
     end_test.py URL ACQUISITIONS [NAME]
 """
 import asyncio
+import concurrent.futures
 import gc
 import multiprocessing
 import os
@@ -14,8 +15,9 @@ import time
 import tracemalloc
 
 import holdfast
+from holdfast import _errors
 from own import MORE, NEAR, PRIVATE, URL, free, key, program, waiters
-from tap import PATIENCE, run_functions, until
+from tap import PATIENCE, no_hang, run_functions, until
 
 ACQUISITIONS = int(MORE[0]) if MORE else 100_000
 
@@ -143,6 +145,61 @@ def a_store_is_closed_in_a_loop_while_others_wait():
     asyncio.run(main())
 
 
+def who_leaves_a_block_doesnt_wait_behind_those_who_wait_for_it():
+    """Not in the loop's own threads, which may all wait for the key."""
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(concurrent.futures.ThreadPoolExecutor(2))
+        with holdfast.open(URL) as store, holdfast.open(URL) as other:
+
+            def sit():
+                store.acquire(name, wait=100).release()
+
+            for gives_up in False, True:
+                name = key()
+                async with store.lock(name) as held:
+                    task = asyncio.create_task(other.acquire_async(name))
+                    while waiters(other, name) < 1:
+                        await asyncio.sleep(0.01)
+                    sitting = [loop.run_in_executor(None, sit) for _ in range(2)]
+                    until(lambda: store.stats()['waiting'] == 2, 'not all wait')
+                    if gives_up:
+                        task.cancel()
+                        held.release()
+                if not gives_up:
+                    (await task).release()
+                await asyncio.gather(*sitting)
+    asyncio.run(main())
+
+
+def what_a_detached_wait_brings_to_a_closed_store_is_given_back():
+    async def main():
+        with holdfast.open(URL) as other:
+            for event in False, True:
+                store, name = holdfast.open(URL), key()
+                held = other.acquire(name)
+
+                async def wait():
+                    if not event:
+                        return await store.acquire_async(name, detached=True, lease='1d')
+                    async with store.once(name, detached=True, lease='1d'):
+                        raise AssertionError('begun')
+
+                task = asyncio.create_task(wait())
+                while waiters(other, name) < 1:
+                    await asyncio.sleep(0.01)
+                held.release()
+                until(lambda: store.stats()['acquired'] == 1, 'never granted')
+                store.close()   # the loop hasn't come round
+                try:
+                    await task
+                    raise AssertionError('granted')
+                except holdfast.LockCanceled as error:
+                    assert name in error.text
+                (await other.acquire_async(name, wait=100)).release()
+    asyncio.run(main())
+
+
 # ---- signals ----
 
 def ctrl_c_ends_a_wait():
@@ -194,6 +251,111 @@ def a_handler_may_close_the_store():
             pass
         thread.join()
         signal.signal(signal.SIGUSR1, before)
+
+
+def a_handler_may_close_the_store_while_an_error_is_made():
+    """An error is made in Python, where signals are handled."""
+    def asks_again(store):
+        with store.lock(taken.key + '/own'):
+            store.acquire(taken.key + '/own')
+
+    def asks_again_after_a_wait(store):
+        with other.lock(taken.key + '/own') as held:
+            thread = threading.Thread(target=lambda: (
+                until(lambda: waiters(other, held.key) == 1, 'nobody waits'), held.release()))
+            thread.start()
+            with store.lock(held.key):
+                thread.join()
+                store.acquire(held.key)
+
+    async def waits(store, **options):
+        await store.acquire_async(taken.key, **options)
+
+    def closes(*_):
+        store.close()
+
+    made, before = _errors.HoldfastError.__init__, signal.signal(signal.SIGUSR1, closes)
+
+    def interrupted(self, *args, **more):
+        if not store.closed:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        made(self, *args, **more)
+
+    with holdfast.open(URL) as other, other.lock(key()) as taken, no_hang():
+        for ask in (lambda store: store.acquire(taken.key, wait=0),
+                    lambda store: store.acquire(taken.key, wait=0.01),
+                    lambda store: store.acquire(taken.key, lease=0.001),
+                    lambda store: store.acquire('\ud800'), asks_again, asks_again_after_a_wait,
+                    lambda store: store.once(taken.key, print, wait=0),
+                    lambda store: store.adopt(taken.key, 7),
+                    lambda store: store.break_(taken.key, 7),
+                    lambda store: asyncio.run(waits(store, wait=0)),
+                    lambda store: asyncio.run(waits(store, lease=0.001))):
+            store = holdfast.open(URL)
+            _errors.HoldfastError.__init__ = interrupted
+            try:
+                ask(store)
+                raise AssertionError('not refused')
+            except holdfast.HoldfastError:
+                assert store.closed
+            finally:
+                _errors.HoldfastError.__init__ = made
+        signal.signal(signal.SIGUSR1, before)
+
+
+def the_collector_may_close_the_store():
+    """It runs where objects are made, and with it what garbage has to say at its end."""
+    class Service:
+        def __init__(self, store):
+            self.itself, self.store = self, store
+
+        def __del__(self):
+            self.store.close()
+
+    async def in_a_loop(store, name, count):
+        task = asyncio.create_task(store.acquire_async(name))
+        await asyncio.sleep(0)      # it has begun
+        collects(store, count)
+        return await task
+
+    async def starts_in_a_loop(store, name, count):
+        coroutine = store.acquire_async(name)
+        collects(store, count)
+        return await coroutine
+
+    def collects(store, count):
+        Service(store)
+        gc.set_threshold(count)
+        gc.enable()
+
+    def asks(call):
+        return lambda store, name, count: (collects(store, count), call(store, name))[1]
+
+    names, thresholds = key(), gc.get_threshold()
+    with no_hang():
+        for number, ask in enumerate((
+                asks(lambda store, name: store.acquire(name)),
+                asks(lambda store, name: store.once(name).__enter__().lock),
+                asks(lambda store, name: store.adopt(name, 7)),
+                asks(lambda store, name: store.watch(name)),
+                lambda *args: asyncio.run(in_a_loop(*args)),
+                lambda *args: asyncio.run(starts_in_a_loop(*args)))):
+            for count in range(1, 40 if NEAR else 12):
+                gc.collect()
+                gc.disable()
+                store, held = holdfast.open(URL), None
+                try:
+                    held = ask(store, f'{names}/{number}/{count}', count)
+                except holdfast.LockCanceled:
+                    assert store.closed
+                except holdfast.LockLost:   # nobody has what is adopted
+                    pass
+                finally:
+                    gc.set_threshold(*thresholds)
+                    gc.enable()
+                store.close()
+                del held
+                assert free(f'{names}/{number}/{count}')
 
 
 # ---- forks, other processes ----

@@ -11,6 +11,7 @@ import time
 import warnings
 
 import holdfast
+from holdfast import _aio
 from own import MORE, NEAR, URL, free, key, waiters
 from tap import PATIENCE, run_functions, until
 
@@ -311,6 +312,21 @@ def a_dropped_detached_lock_stays():
         assert free(name)
 
 
+def a_store_may_be_closed_by_who_is_warned():
+    """The lock in the middle is forgotten with its store: its neighbours don't know it any more."""
+    store = holdfast.open(URL)
+    first, second, third = (store.acquire(key()) for _ in range(3))
+    size = second.__sizeof__() + 16     # the collector's
+    with warnings.catch_warnings():
+        warnings.simplefilter('always')
+        warnings.showwarning = lambda *_, **__: store.close()
+        del second
+    # What has its place now: in one of them the neighbours would write.
+    room = [bytes([170]) * (size - bytes().__sizeof__()) for _ in range(1000)]
+    del first, third
+    assert all(one.count(170) == len(one) for one in room)
+
+
 def a_closed_store_gives_back_and_says_so():
     store = holdfast.open(URL)
     keeper = holdfast.open(URL)
@@ -412,6 +428,33 @@ def a_waited_lock_belongs_to_its_thread():
                 assert name in error.text
 
 
+def a_lock_of_a_thread_that_has_ended_is_another_threads():
+    """Also of one whose number is used again."""
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        name, got, said = key(), [], []
+        first = other.acquire(name)
+        waits = threading.Thread(target=lambda: got.append(store.acquire(name)))
+        waits.start()
+        until(lambda: waiters(other, name) == 1, 'nobody waits')
+        first.release()
+        waits.join()
+
+        def ask():
+            try:
+                store.acquire(name, wait=0.001)
+            except holdfast.HoldfastError as error:
+                said.append(type(error))
+
+        for _ in range(20):
+            asks = threading.Thread(target=ask)
+            asks.start()
+            asks.join()
+            if asks.ident == waits.ident:
+                break
+        assert set(said) == {holdfast.LockUnavailable}, said
+        got[0].release()
+
+
 def a_thread_is_told_whatever_owner_it_names():
     with holdfast.open(URL) as store:
         for mine, other in ({}, {'owner': 'ben'}), ({'owner': 'ann'}, {'owner': 'ben'}):
@@ -497,6 +540,47 @@ def a_loss_is_told_in_its_event_loop():
             except holdfast.LockLost:
                 pass
     asyncio.run(main())
+
+
+def what_couldnt_be_begun_to_listen_is_begun_anew():
+    async def main():
+        loop = asyncio.get_running_loop()
+        add, failed = loop.add_reader, []
+
+        def fails(*_):
+            loop.add_reader = add
+            failed.append(1)
+            raise OSError(28, 'No space left on device')
+
+        loop.add_reader = fails
+        try:
+            await store.acquire_async(key())
+            raise AssertionError('not told')
+        except OSError:
+            pass
+        (await asyncio.wait_for(store.acquire_async(key()), 100)).release()
+        assert failed
+
+    with holdfast.open(URL) as store:
+        asyncio.run(main())
+        bell, start, told = _aio._bell, threading.Thread.start, threading.Event()
+
+        def fails(_):
+            threading.Thread.start = start
+            raise RuntimeError("can't start new thread")
+
+        held = store.acquire(key(), lease=1)
+        _aio._bell, threading.Thread.start = None, fails
+        try:
+            held.on_lost(lambda _: told.set())
+            raise AssertionError('not told')
+        except RuntimeError:
+            pass
+        held.on_lost(lambda _: told.set())
+        store.break_(held.key, held.token)
+        assert told.wait(100)
+        held.__exit__(RuntimeError, None, None)
+        _aio._bell = bell or _aio._bell
 
 
 def who_gave_it_back_hears_nothing():

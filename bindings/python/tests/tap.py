@@ -1,5 +1,7 @@
 """What the tests of the package share: results as TAP, and a store of their own."""
 import atexit
+import contextlib
+import faulthandler
 import os
 import shutil
 import sys
@@ -26,6 +28,16 @@ def until(true, what):
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def no_hang():
+    """What can't be interrupted ends the program, and says where it was."""
+    faulthandler.dump_traceback_later(120, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def run(tests):
