@@ -234,6 +234,7 @@ static long count(const char *command)
 
 enum { KEYS = 300 };
 #define CHANNELS "pubsub channels 'holdfast:*' | grep -c holdfast || true"
+#define EARS     "client list type pubsub | grep -c name=holdfast || true"
 #define IN_LINE                                                                        \
     "eval \"local n = 0 for i = 0, 299 do local q = "                                  \
     "redis.call('hget', 'holdfast:waits/' .. i, 'queue') if q and q ~= '[]' then n = " \
@@ -271,7 +272,7 @@ static void one_connection_serves_all_waits(void **state)
     }
     /* Who stands in line is told at the handle's own address. */
     assert_int_equal(count(CHANNELS), 1);
-    assert_int_equal(count("client list type pubsub | grep -c name=holdfast"), 1);
+    assert_int_equal(count(EARS), 1);
     assert_in_range(count("client list type normal | grep -c name=holdfast"), 1, 8);
     for (int i = 0; i < KEYS; i++) assert_int_equal(hf_release(held[i], &err), 0);
     for (int tries = 0; served < KEYS; tries++) {
@@ -283,12 +284,72 @@ static void one_connection_serves_all_waits(void **state)
     hf_close(a);
 }
 
+/* ---- two databases of one server ---- */
+
+static void note(void *arg, int code, hf_lock *lock, const hf_error *why)
+{
+    (void)why;
+    if (!code) __atomic_store_n((hf_lock **)arg, lock, __ATOMIC_RELEASE);
+}
+
+static hf_wait *asked(hf *h, const uint8_t id[16], hf_lock **got_by)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    hf_wait *w;
+    o.request_id = id;
+    assert_int_equal(hf_acquire_start(h, "order/42", &o, note, got_by, &w, &err), 0);
+    return w;
+}
+
+static void until_granted(hf_lock **at)
+{
+    for (int tries = 0; !__atomic_load_n(at, __ATOMIC_ACQUIRE); tries++) {
+        assert_true(tries < 60000);
+        usleep(10000);
+    }
+}
+
+#define WAITS(db)                                                                         \
+    "-n " db " eval \"local q = redis.call('hget', 'holdfast:order/42', 'queue') return " \
+    "q and q ~= '[]' and 1 or 0\" 0"
+
+/* The same key, asked for in both by the same request: as when a batch is tried in a copy. */
+static void another_database_is_another_store(void **state)
+{
+    (void)state;
+    static const uint8_t id[16] = "payment 0000042";
+    hf *h[4]; /* two of database 0, two of 1 */
+    hf_lock *held[2], *got_by[2] = {NULL, NULL};
+    hf_wait *wait[2];
+    char url[200];
+    for (int i = 0; i < 4; i++) {
+        snprintf(url, sizeof url, "redis:?socket=%s&db=%d", between.server, i / 2);
+        assert_int_equal(hf_open(url, NULL, &h[i], &err), 0);
+    }
+    for (int db = 0; db < 2; db++) {
+        assert_int_equal(hf_acquire(h[2 * db], "order/42", NULL, &held[db], &err), 0);
+        wait[db] = asked(h[2 * db + 1], id, &got_by[db]);
+    }
+    while (!count(WAITS("0")) || !count(WAITS("1")) || count(EARS) < 2) usleep(10000);
+    assert_int_equal(hf_release(held[1], &err), 0);
+    until_granted(&got_by[1]);
+    usleep(200000); /* long enough for any word; whatever the machine does, none may come */
+    assert_null(__atomic_load_n(&got_by[0], __ATOMIC_ACQUIRE));
+    assert_int_equal(hf_confirm(held[0], &err), 0);
+    assert_int_equal(hf_release(held[0], &err), 0);
+    until_granted(&got_by[0]);
+    for (int db = 0; db < 2; db++) assert_int_equal(hf_release(got_by[db], &err), 0);
+    for (int db = 0; db < 2; db++) hf_wait_free(wait[db]);
+    for (int i = 0; i < 4; i++) hf_close(h[i]);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lost_replies_are_unknown),
         cmocka_unit_test(unreachable_is_not_unknown),
         cmocka_unit_test(one_connection_serves_all_waits),
+        cmocka_unit_test(another_database_is_another_store),
     };
     const char *path = argc == 2 ? strstr(argv[1], "socket=") : NULL;
     if (!path) return 64;

@@ -52,6 +52,7 @@ static void who_is_unfit_is_refused(void **state)
         {"redis://HOST/2?db=2", "", "", 0, 0, NULL},
         {"redis://HOST?socket=/x", "", "", 0, HF_INVALID, "there is a host"},
         {"redis://HOST?prefix=", "", "", 0, HF_INVALID, "prefix: not"},
+        {"redis://HOST?prefix=a%09b", "", "", 0, HF_INVALID, "a control character"},
         {"redis://HOST?passfile=/nonexistent", "", "", 0, HF_INVALID, "no password in it"},
         {"redis://HOST?passfile=/dev/null", "", "", 0, HF_INVALID, "no password in it"},
         {"redis://:p@HOST?passfile=/dev/null", "", "", 0, HF_INVALID, "a password already"},
@@ -317,6 +318,44 @@ static void what_is_heard_wakes(void **state)
     hf_row_clear(&row);
 }
 
+/* Channels are the whole server's; rows aren't. */
+static void what_another_database_tells_is_of_another_row(void **state)
+{
+    (void)state;
+#define HANDED(n, channel, n_text, text) \
+    "*3\r\n$7\r\nmessage\r\n$" #n "\r\n" channel "\r\n$" #n_text "\r\n" text "\r\n"
+    static const struct {
+        const char *url, *word;
+        int is_told;
+    } cases[] = {
+        {"redis://HOST", HANDED(10, "holdfast:k", 40, ID " 7 1 2 3"), 1},
+        {"redis://HOST/000", HANDED(10, "holdfast:k", 40, ID " 7 1 2 3"), 1},
+        {"redis://HOST", HANDED(12, "holdfast:k\t1", 40, ID " 7 1 2 3"), 0},
+        {"redis://HOST/1", HANDED(12, "holdfast:k\t1", 40, ID " 7 1 2 3"), 1},
+        {"redis://HOST/01", HANDED(12, "holdfast:k\t1", 40, ID " 7 1 2 3"), 1},
+        {"redis://HOST/1", HANDED(10, "holdfast:k", 40, ID " 7 1 2 3"), 0},
+        {"redis://HOST/1", HANDED(13, "holdfast:k\t10", 40, ID " 7 1 2 3"), 0},
+        {"redis://HOST/10", HANDED(13, "holdfast:k\t10", 40, ID " 7 1 2 3"), 1},
+        {"redis://HOST", HANDED(26, AT, 42, "k\n" ID " 7 1 2 3"), 1},
+        {"redis://HOST/1", HANDED(28, AT "\t1", 42, "k\n" ID " 7 1 2 3"), 1},
+    };
+    const hf_rowkey *keys[] = {&key};
+    static char said_to[1000];
+    hf_ear ear;
+    hf_row row;
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = resp_opened(cases[i].url);
+        const struct resp_rule first = {"SUBSCRIBE", said_to, 0, 0};
+        snprintf(said_to, sizeof said_to, "%s" TOLD("k"), cases[i].word);
+        resp_are(&first, 1);
+        said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        if (redis->told(st, &key, &row) != cases[i].is_told) fail_msg("%zu", i);
+        redis->close(st);
+    }
+    hf_row_clear(&row);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -325,6 +364,7 @@ int main(void)
         cmocka_unit_test(lists_are_read),
         cmocka_unit_test(the_doctor_says_what_he_is_told),
         cmocka_unit_test(what_is_heard_wakes),
+        cmocka_unit_test(what_another_database_tells_is_of_another_row),
     };
     return resp_begin() ? TEST_MAIN(tests) : 1;
 }

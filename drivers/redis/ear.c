@@ -47,6 +47,16 @@ static int deaf(hf_store *st, const char *why, hf_error *err)
     return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: %s", text);
 }
 
+/* The name of a key's own channel, and its length. */
+static size_t channel_of(const hf_store *st, const char *key, size_t len, char to[HF_RD_NAME_CAP])
+{
+    size_t before = strlen(st->how.prefix), behind = strlen(st->how.channels);
+    memcpy(to, st->how.prefix, before);
+    memcpy(to + before, key, len);
+    memcpy(to + before + len, st->how.channels, behind);
+    return before + len + behind;
+}
+
 /* They are asked for in the order in which they are kept, mostly. */
 static struct hf__rd_channel *find(hf_store *st, const char *name, size_t len)
 {
@@ -119,11 +129,9 @@ int hf__rd_read_word(const char *said, size_t len, hf_row *row)
 int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     char name[HF_RD_NAME_CAP], said[HF_RD_SAID_MOST + 1];
-    size_t before = strlen(st->how.prefix), len = 0;
-    memcpy(name, st->how.prefix, before);
-    memcpy(name + before, key->text, key->len);
+    size_t n_name = channel_of(st, key->text, key->len, name), len = 0;
     pthread_mutex_lock(&st->said_mu);
-    const struct hf__rd_channel *c = find(st, name, before + key->len);
+    const struct hf__rd_channel *c = find(st, name, n_name);
     if (c) len = c->said_len;
     if (len) memcpy(said, c->said, len);
     pthread_mutex_unlock(&st->said_mu);
@@ -134,11 +142,9 @@ int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key)
 {
     char name[HF_RD_NAME_CAP];
-    size_t before = strlen(st->how.prefix);
-    memcpy(name, st->how.prefix, before);
-    memcpy(name + before, key->text, key->len);
+    size_t n_name = channel_of(st, key->text, key->len, name);
     pthread_mutex_lock(&st->said_mu);
-    const struct hf__rd_channel *c = find(st, name, before + key->len);
+    const struct hf__rd_channel *c = find(st, name, n_name);
     uint64_t rang = c && c->rang > st->all_rang ? c->rang : st->all_rang;
     pthread_mutex_unlock(&st->said_mu);
     return rang;
@@ -169,11 +175,10 @@ static struct hf__rd_channel *told_of(hf_store *st, const redisReply *to, const 
     const char *line = *ret_len ? memchr(*ret_said, '\n', *ret_len) : NULL;
     size_t len = line ? (size_t)(line - *ret_said) : HF_KEY_CAP;
     if (len >= HF_KEY_CAP) return NULL;
-    memcpy(name, st->how.prefix, before);
-    memcpy(name + before, *ret_said, len);
+    size_t n_name = channel_of(st, *ret_said, len, name);
     *ret_said += len + 1;
     *ret_len -= len + 1;
-    return find(st, name, before + len);
+    return find(st, name, n_name);
 }
 
 /* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
@@ -224,8 +229,8 @@ static void put_call(struct hf__rd_batch *batch, const char *what, const char *n
 static void put_address(const hf_store *st, struct hf__rd_batch *batch, const char *what,
                         const struct hf__address *a)
 {
-    char name[HF_RD_PREFIX_CAP + HF_ADDRESS + 2];
-    int len = snprintf(name, sizeof name, "%s\t%s", st->how.prefix, a->text);
+    char name[HF_RD_PREFIX_CAP + HF_ADDRESS + HF_RD_DB_CAP + 2];
+    int len = snprintf(name, sizeof name, "%s\t%s%s", st->how.prefix, a->text, st->how.channels);
     put_call(batch, what, name, (size_t)len);
 }
 
@@ -287,15 +292,13 @@ static int want(hf_store *st, const hf_rowkey *const *keys, size_t n, struct hf_
                 size_t *ret_new)
 {
     char name[HF_RD_NAME_CAP];
-    size_t before = strlen(st->how.prefix);
-    memcpy(name, st->how.prefix, before);
     for (size_t i = 0; i < st->n_channels; i++) st->channel[i].wanted = 0;
     hf__addresses_begin(&st->addresses);
     for (size_t i = 0; i < n; i++) {
         int addressed = keys[i]->in_line && keys[i]->who;
-        memcpy(name + before, keys[i]->text, keys[i]->len);
-        struct hf__rd_channel *c = find(st, name, before + keys[i]->len);
-        if (!c) c = add_channel(st, name, before + keys[i]->len);
+        size_t len = channel_of(st, keys[i]->text, keys[i]->len, name);
+        struct hf__rd_channel *c = find(st, name, len);
+        if (!c) c = add_channel(st, name, len);
         if (!c || (addressed && hf__address_want(&st->addresses, keys[i]->who))) return HF_NOMEM;
         want_channel(c, !addressed, batch, ret_new);
     }

@@ -18,7 +18,7 @@
 #define HF_RD "redis"
 #endif
 
-enum { HF_RD_WHY = 200, HF_RD_PREFIX_CAP = 65 };
+enum { HF_RD_WHY = 200, HF_RD_PREFIX_CAP = 65, HF_RD_DB_CAP = 8 };
 
 /* The scripts: each is one operation, whole or not at all. */
 enum hf__rd_script { HF_RD_GET, HF_RD_SWAP, HF_RD_TAKE, HF_RD_JOIN, HF_RD_ENTER, HF_RD_SCRIPTS };
@@ -28,8 +28,9 @@ struct hf__rd_how {
     char host[256], port[8], socket[108];
     char user[128], password[256];
     char prefix[HF_RD_PREFIX_CAP];
-    char db[8];
-    unsigned wait; /* how many replicas have to have a write */
+    char db[HF_RD_DB_CAP];
+    char channels[HF_RD_DB_CAP + 1]; /* what the names of channels end in (store.h) */
+    unsigned wait;                   /* how many replicas have to have a write */
     int64_t io_timeout_ms;
     char *script[HF_RD_SCRIPTS];
     void *tls; /* of the filter: certificates and so on; NULL without TLS */

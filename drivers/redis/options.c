@@ -107,6 +107,8 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
         snprintf(how->prefix, sizeof how->prefix, "holdfast:");
     else if (rc || !how->prefix[0])
         return bad(url, "prefix: not 1 to 64 bytes", err);
+    const char *db = how->db + strspn(how->db, "0");
+    snprintf(how->channels, sizeof how->channels, "%s%s", *db ? "\t" : "", db);
     if (!number(url, "wait", 100, text, sizeof text))
         return bad(url, "wait: not a number up to 100", err);
     how->wait = (unsigned)strtoul(text, NULL, 10);
@@ -117,7 +119,7 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 /* ---- the scripts ---- */
 
 /* Where the values of a row begin in ARGV. */
-enum { FIRST_OF_SWAP = 7, FIRST_OF_TAKE = 3 };
+enum { FIRST_OF_SWAP = 8, FIRST_OF_TAKE = 3 };
 
 /* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
    the order of the columns, numbers as texts, for Lua would round them. What is written comes as
@@ -141,29 +143,29 @@ static const char get[] =
          "if rev then redis.call('HSET', k, 'rev', rev) end\n" TELL;
 
 /* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told ('*': the
-   row), the prefix, the addresses of those whom it concerns (ear.c), its values (none: delete the
-   row). The one write comes first, so that an error means that nothing was done. Those who wait are
-   told if the holders change, not of each other: else everybody who comes would wake all. Of the
-   first who waits the holder is told, if he listens still: then he gives the key on without
-   looking. */
+   row), the prefix, what channels end in, the addresses of those whom it concerns (ear.c), its
+   values (none: delete the row). The one write comes first, so that an error means that nothing was
+   done. Those who wait are told if the holders change, not of each other: else everybody who comes
+   would wake all. Of the first who waits the holder is told, if he listens still: then he gives the
+   key on without looking. */
 static const char swap[] = HEAD
     "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
     "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
     "end\n"
     "local tell = a[3] == '1' or (old[2] and old[2] ~= '[]')\n"
-    "if tell and a[7] and old[2] and old[2] ~= '[]' then\n"
+    "if tell and a[8] and old[2] and old[2] ~= '[]' then\n"
     "  local was = redis.call('HMGET', k, 'granted', 'expires_us', 'others', 'flags')\n"
     "  tell = was[1] ~= a[#granted#] or was[2] ~= a[#expires_us#] or was[3] ~= a[#others#] or\n"
     "         was[4] ~= a[#flags#]\n"
     "end\n"
-    "if a[7] then redis.call('HSET', k@) else redis.call('DEL', k) end\n"
+    "if a[8] then redis.call('HSET', k@) else redis.call('DEL', k) end\n"
     "if tell then\n"
     "  local word = a[4]\n"
-    "  if word == '*' then word = table.concat(a, '\\0', 7) end\n"
-    "  redis.pcall('PUBLISH', k, word)\n"
-    "  for to in string.gmatch(a[6], '%x+') do\n"
-    "    redis.pcall('PUBLISH', a[5] .. '\\t' .. to, string.sub(k, string.len(a[5]) + 1) .. '\\n' "
-    ".. word)\n"
+    "  if word == '*' then word = table.concat(a, '\\0', 8) end\n"
+    "  redis.pcall('PUBLISH', k .. a[6], word)\n"
+    "  word = string.sub(k, string.len(a[5]) + 1) .. '\\n' .. word\n"
+    "  for to in string.gmatch(a[7], '%x+') do\n"
+    "    redis.pcall('PUBLISH', a[5] .. '\\t' .. to .. a[6], word)\n"
     "  end\n"
     "end\n"
     "return {1, t}\n";

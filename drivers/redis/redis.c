@@ -142,6 +142,7 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf__rd_arg_text(&a, word);
     if (row) hf__put_addresses(addresses, row);
     hf__rd_arg_text(&a, st->how.prefix);
+    hf__rd_arg_text(&a, st->how.channels);
     hf__rd_arg_text(&a, addresses);
     if (row) arg_values(&a, &flat, 0, room);
     /* What replicas may lack yet is to be looked at. */

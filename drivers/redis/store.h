@@ -9,12 +9,24 @@
 #include "link.h"
 #include "pool.h"
 
-enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP, HF_RD_ARGS = 10 + HF_COLS };
+/* Of a row, or of a channel. */
+enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS = 11 + HF_COLS };
 
-/* A key that is listened for. Its own channel has the name of its row; on it writes are told that
-   may concern who waits for it, but doesn't stand in line: the others each have an address. */
+/*
+ * Channels are the server's, not a database's, so their names say of which one they are, but of 0:
+ *
+ *     PREFIX KEY            a key          PREFIX KEY \t DB            in another database than 0
+ *     PREFIX \t ADDRESS     an address     PREFIX \t ADDRESS \t DB     in another database than 0
+ *
+ * Neither URLs, and so prefixes, nor keys have control characters, keys aren't empty, and addresses
+ * are longer than any DB: so what stands behind the first tab tells these from each other, and no
+ * two keys, addresses or databases share a channel. A word is believed: it must be of the same row.
+ */
+
+/* A key that is listened for. On its own channel writes are told that may concern who waits for it,
+   but doesn't stand in line: the others each have an address. */
 struct hf__rd_channel {
-    char *name; /* prefix and key */
+    char *name; /* of its own channel */
     size_t len;
     int wanted;     /* by the last listen */
     int subscribed; /* to its own channel */
@@ -35,7 +47,7 @@ struct hf_store {
     pthread_mutex_t said_mu;
     struct hf__rd_channel *channel;
     size_t n_channels, found;       /* `found`: where the next search begins */
-    struct hf__addresses addresses; /* channels, too: the prefix, a tab, the address */
+    struct hf__addresses addresses; /* channels, too */
     int64_t deaf_until_us;
     uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
     int wake_fd;
