@@ -104,6 +104,29 @@ refused() {
     refused 64
 }
 
+# Who gives it on has opened the store otherwise, and what it did may be lost.
+@test "wait: who is handed a key by one who didn't wait for replicas waits for them" {
+    port=$(free_port)
+    redis store --port "$port" --bind 127.0.0.1
+    master=$HOLDFAST_STORE
+    redis copy --replicaof 127.0.0.1 "$port"
+    await sh -c 'redis-cli -s copy info replication | grep -q "master_link_status:up"'
+    HOLDFAST_STORE=$master
+    hold "$K"
+    holder=$PID
+    HOLDFAST_STORE="$master&wait=1" background run -w 600 "$K" -- touch ran
+    await waiters "$K" 1
+    kill -STOP "$(cat copy.server)"
+    kill "$(cat cmd.pid)"
+    finished "$holder"
+    sleep 1
+    [ ! -e ran ]
+    kill -CONT "$(cat copy.server)"
+    finished "$PID"
+    [ "$STATUS" = 0 ]
+    [ -e ran ]
+}
+
 @test "passwords: which are right, and never shown" {
     secret=s3cr3t-$RANDOM
     port=$(free_port)

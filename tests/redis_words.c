@@ -356,6 +356,28 @@ static void what_another_database_tells_is_of_another_row(void **state)
     hf_row_clear(&row);
 }
 
+/* Whoever wrote it may have opened the store without it; that something has happened is heard. */
+static void who_waits_for_replicas_believes_no_word(void **state)
+{
+    (void)state;
+    static const struct resp_rule handed = {
+        "SUBSCRIBE", MESSAGE("message", "k", "$40\r\n" ID " 7 1 2 3\r\n") TOLD("k"), 0, 0};
+    const hf_rowkey *keys[] = {&key};
+    hf_ear ear;
+    hf_row row;
+    hf_row_init(&row);
+    for (int wait = 0; wait < 2; wait++) {
+        hf_store *st = resp_opened(wait ? "redis://HOST?wait=1" : "redis://HOST");
+        uint64_t before = redis->rang(st, &key);
+        resp_are(&handed, 1);
+        said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        assert_int_equal(redis->told(st, &key, &row), !wait);
+        assert_true(redis->rang(st, &key) > before && ear.heard[0] == 2);
+        redis->close(st);
+    }
+    hf_row_clear(&row);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -365,6 +387,7 @@ int main(void)
         cmocka_unit_test(the_doctor_says_what_he_is_told),
         cmocka_unit_test(what_is_heard_wakes),
         cmocka_unit_test(what_another_database_tells_is_of_another_row),
+        cmocka_unit_test(who_waits_for_replicas_believes_no_word),
     };
     return resp_begin() ? TEST_MAIN(tests) : 1;
 }
