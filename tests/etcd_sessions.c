@@ -294,6 +294,146 @@ static void too_many_sessions_are_too_many(void **state)
     driver->close(st);
 }
 
+/* ---- a dead session beside it ---- */
+
+#define GONE     "{\"error\": \"etcdserver: requested lease not found\"}"
+#define OTHER_ID "8899aabbccddeeff0011223344556677"
+
+/* Two sessions of this handle, and the row that they hold together, as it is read, too. */
+static hf_store *held_twice(uint64_t session[2], hf_row *row, char range[8192])
+{
+    hf_store *st = opened();
+    int64_t ms, clock_us;
+    char held[1000];
+    are((struct answer){"grant", 200, "{" HEADER ", \"TTL\": \"9\"}", 0});
+    for (int i = 0; i < 2; i++)
+        said(driver->lease_make(st, 9000, &session[i], &ms, &clock_us, &err), 0, NULL);
+    snprintf(held, sizeof held,
+             "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID
+             "\", \"granted\": 5, \"mode\": 1, \"session\": %llu, \"others\": [{\"owner\": \"me\", "
+             "\"note\": \"\", \"request\": \"" OTHER_ID "\", \"token\": 4, \"mode\": 1, "
+             "\"session\": %llu}]}",
+             (unsigned long long)session[0], (unsigned long long)session[1]);
+    snprintf(range, 8192, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", held),
+             kv("/p/k\trev", "5"));
+    are((struct answer){"range", 200, range, 0});
+    said(driver->get(st, &key, row, &clock_us, &err), 0, NULL);
+    assert_true(row->n_holders == 2 && row->party[1].session == session[1]);
+    row->rev = 6;
+    return st;
+}
+
+/* Is its key put by the last request? */
+static int is_put(uint64_t session)
+{
+    char name[40];
+    int n = snprintf(name, sizeof name, "/p/k\t%016llx", (unsigned long long)session);
+    return strstr(answers_asked(), answers_base64(name, (size_t)n)) != NULL;
+}
+
+static const struct answer refused = {"txn", 404, GONE, 1};
+static const struct answer alive = {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 1};
+static const struct answer dead = {"timetolive", 200, "{" HEADER ", \"TTL\": \"-1\"}", 1};
+
+static void who_dies_beside_it_costs_it_nothing(void **state)
+{
+    (void)state;
+    static char range[8192];
+    uint64_t session[2];
+    int64_t clock_us;
+    hf_row row;
+    hf_row_init(&row);
+    hf_store *st = held_twice(session, &row, range);
+    const struct answer read = {"range", 200, range, 0};
+    const struct answer done = {"txn", 200, "{" HEADER ", \"succeeded\": true}", 1};
+    /* As a rule nothing more is asked, and both are there. */
+    answers_are(&done, 1);
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    assert_true(answers_given() == 1 && is_put(session[0]) && is_put(session[1]));
+    /* What stood there with a session that is over doesn't keep the rest from being written. */
+    const struct answer second[] = {refused, read, alive, dead, done};
+    answers_are(second, COUNT(second));
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    assert_true(is_put(session[0]) && !is_put(session[1]));
+    const struct answer both[] = {refused, read, dead, dead, done};
+    answers_are(both, COUNT(both));
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    assert_false(is_put(session[0]) || is_put(session[1]));
+    /* Nobody of its own: it isn't asked for. */
+    row.n_holders = 1;
+    row.party[0].session = 7;
+    const struct answer nobody[] = {refused, read, dead, done};
+    answers_are(nobody, COUNT(nobody));
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_LOST, "lease not found");
+    assert_int_equal(answers_given(), 2);
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+static void nothing_is_bound_to_a_dead_session(void **state)
+{
+    (void)state;
+    static char range[8192];
+    uint64_t session[2];
+    int64_t clock_us;
+    hf_row row, other;
+    hf_row_init(&row);
+    hf_row_init(&other);
+    hf_store *st = held_twice(session, &row, range);
+    const struct answer read = {"range", 200, range, 0};
+    const struct answer asked[] = {refused, read, dead, refused};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(hf_row_copy(&other, &row), 0);
+        hf_party *p = &other.party[1];
+        if (i == 0) p->token = 6; /* granted anew */
+        if (i == 1) p->id[0]++;
+        if (i == 2) p->flags |= HF_PARTY_UNCLAIMED; /* whatever is said of it */
+        if (i == 3) p->session = session[0];        /* renewed with it */
+        if (i == 4) { /* moves from the line to the holders, or back */
+            other.n_holders = 1;
+            other.n_queue = 1;
+        }
+        answers_are(asked, COUNT(asked));
+        said(driver->swap(st, &key, 5, &other, NULL, &clock_us, &err), HF_LOST, NULL);
+        assert_true(is_put(session[i == 3 ? 0 : 1]) || answers_given() == 2);
+    }
+    hf_row_clear(&row);
+    hf_row_clear(&other);
+    driver->close(st);
+}
+
+static void who_cannot_be_asked_for_leaves_it_open(void **state)
+{
+    (void)state;
+    static char range[8192];
+    uint64_t session[2];
+    int64_t clock_us;
+    hf_row row, cur;
+    hf_row_init(&row);
+    hf_row_init(&cur);
+    hf_store *st = held_twice(session, &row, range);
+    const struct answer read = {"range", 200, range, 0};
+    const struct answer unread[] = {refused, {"range", 503, "{\"error\": \"no leader\"}", 0}};
+    answers_are(unread, COUNT(unread));
+    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "no leader");
+    const struct answer unheard[] = {refused, read, {"timetolive", 503, "{\"error\": \"no\"}", 0}};
+    answers_are(unheard, COUNT(unheard));
+    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "no");
+    const struct answer lost[] = {refused, read, alive, dead, {"txn", ANSWER_CLOSED, "", 0}};
+    answers_are(lost, COUNT(lost));
+    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNKNOWN, NULL);
+    /* Others have written. */
+    const struct answer late[] = {refused, read};
+    answers_are(late, COUNT(late));
+    said(driver->swap(st, &key, 3, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    answers_are(late, COUNT(late));
+    said(driver->swap(st, &key, 3, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    assert_true(cur.rev == 5 && cur.n_holders == 2 && answers_given() == 2);
+    hf_row_clear(&row);
+    hf_row_clear(&cur);
+    driver->close(st);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -306,6 +446,9 @@ int main(void)
         cmocka_unit_test(a_session_says_when_it_was_made),
         cmocka_unit_test(leases_end_when_it_says_so),
         cmocka_unit_test(too_many_sessions_are_too_many),
+        cmocka_unit_test(who_dies_beside_it_costs_it_nothing),
+        cmocka_unit_test(nothing_is_bound_to_a_dead_session),
+        cmocka_unit_test(who_cannot_be_asked_for_leaves_it_open),
     };
     return answered_begin("etcd") ? 1 : TEST_MAIN(tests);
 }

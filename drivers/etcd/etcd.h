@@ -13,15 +13,18 @@
  * Control characters don't occur in our keys, so that [K, K\n) is K's and nobody else's: one range
  * reads the row and who of it lives, one watch hears of its changes and of its deaths. A write puts
  * row, rev and the writer's own sessions in one transaction, which etcd refuses if the lease of one
- * of these is gone. So a session that the row names, and that isn't there, has ended; whether a
- * holder may still believe in it is told by the terms (leases.c).
+ * of these is gone: then it is made without the keys of those that stood in the row with such a
+ * session already (swap.c), and no grant, nor place in line, is ever made with one. So a session
+ * that the row names, and that isn't there, has ended; whether a holder may still believe in it is
+ * told by the terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H
 
 #include "http.h"
 
-enum { HF_ET_KEY_CAP = HF_KEY_CAP + 1100, HF_ET_WORD_CAP = 128 };
+/* etcd takes 128 operations in a transaction. */
+enum { HF_ET_KEY_CAP = HF_KEY_CAP + 1100, HF_ET_WORD_CAP = 128, HF_ET_OPS_CAP = 120 };
 
 struct hf__et_ear;   /* watch.c */
 struct hf__et_words; /* words.c */
@@ -55,13 +58,29 @@ int64_t hf__et_session_s(uint64_t session);
 /* Was it made in that term? If a reply of that term shows that it is gone, it has run out. */
 int hf__et_made_in(uint64_t session, int64_t term);
 
+/* Sessions of our own that are known to have ended. */
+struct hf__et_dead {
+    uint64_t session[HF_ET_OPS_CAP];
+    size_t n;
+};
+
 /* rows.c */
+/* What a swap asks for, in which the keys of the dead aren't put. NULL: out of memory. */
+struct hf__flat;
+json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                         const struct hf__flat *flat, const struct hf__et_dead *dead);
+/* A row from an answer of that term. */
+int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
+                      hf_row *row, const char *what, hf_error *err);
+int hf__et_names(const hf_row *row, uint64_t session);
 int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
-int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err);
 int hf__et_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+/* swap.c */
+int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);
 
 /* words.c */

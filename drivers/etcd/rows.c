@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Own sessions that a write tells apart: etcd takes 128 operations in a transaction. */
-enum { OPS_CAP = 120, SWEPT = 4, PAGE = 1000, TAIL_CAP = 20 };
+/* SWEPT: own sessions that a write takes out. */
+enum { SWEPT = 4, PAGE = 1000, TAIL_CAP = 20 };
 
 json_t *hf__et_key(const hf_store *st, const char *text, const char *tail)
 {
@@ -281,15 +281,24 @@ static void tail_of(uint64_t session, const char *end, char ret[TAIL_CAP])
     snprintf(ret, TAIL_CAP, "\t%016llx%s", (unsigned long long)session, end);
 }
 
-static int names(const hf_row *row, uint64_t session)
+int hf__et_names(const hf_row *row, uint64_t session)
 {
     for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
         if (row->party[i].session == session) return 1;
     return 0;
 }
 
-/* Our own sessions that the row names are there from now on; the newest of the others aren't. */
-static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row)
+static int is_dead(const struct hf__et_dead *dead, uint64_t session)
+{
+    for (size_t i = 0; i < dead->n; i++)
+        if (dead->session[i] == session) return 1;
+    return 0;
+}
+
+/* Our own sessions that the row names are there from now on, but for the dead; the newest of the
+   others aren't. */
+static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row,
+                         const struct hf__et_dead *dead)
 {
     char tail[TAIL_CAP];
     int swept = 0;
@@ -299,8 +308,8 @@ static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, cons
     }
     pthread_mutex_lock(&st->mu);
     for (size_t i = st->n_own; i-- > 0;) {
-        int named = names(row, st->own[i]);
-        if (!named && ++swept > SWEPT) continue;
+        int named = hf__et_names(row, st->own[i]);
+        if (named ? is_dead(dead, st->own[i]) : ++swept > SWEPT) continue;
         tail_of(st->own[i], "", tail);
         if (named)
             add_put(t, hf__et_key(st, key->text, tail), json_string(""), st->own[i]);
@@ -332,9 +341,8 @@ static void add_compare(struct txn *t, const hf_store *st, const hf_rowkey *key,
     add_absent(t, hf__et_key(st, key->text, "")); /* whatever else may stand there */
 }
 
-/* The transaction; NULL: out of memory. */
-static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__flat *flat)
+json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                         const struct hf__flat *flat, const struct hf__et_dead *dead)
 {
     struct txn t = {json_array(), json_array(), 0};
     add_compare(&t, st, key, seen);
@@ -348,7 +356,7 @@ static json_t *swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
                 0);
         add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
         if (n_word) add_put(&t, hf__et_key(st, key->text, "\tword"), hf__et_bytes(word, n_word), 0);
-        add_sessions(&t, st, key, row);
+        add_sessions(&t, st, key, row, dead);
         free(text);
         json_decref(j);
     } else {
@@ -372,7 +380,7 @@ static int in_doubt(const struct group *g, const hf_party *p)
 /* It was noted of a session that the row doesn't name any more. */
 static int is_leftover(const struct life *life, const hf_row *row)
 {
-    return life->by && !names(row, life->session);
+    return life->by && !hf__et_names(row, life->session);
 }
 
 /* For how many seconds such holders may believe at most; 0: there are none. */
@@ -398,7 +406,7 @@ static void add_doubts(struct txn *t, const hf_store *st, const hf_rowkey *key, 
     int n = snprintf(name, sizeof name, "%016llx", (unsigned long long)by);
     for (uint32_t i = 0; i < row->n_holders; i++) {
         if (!in_doubt(g, &row->party[i])) continue;
-        if (json_array_size(t->success) + json_array_size(t->compare) > OPS_CAP) break;
+        if (json_array_size(t->success) + json_array_size(t->compare) > HF_ET_OPS_CAP) break;
         tail_of(row->party[i].session, "", tail);
         add_absent(t, hf__et_key(st, key->text, tail));
         add_put(t, hf__et_key(st, key->text, tail), json_string(""), by);
@@ -413,7 +421,7 @@ static void add_leftovers(struct txn *t, const hf_store *st, const hf_rowkey *ke
     char tail[TAIL_CAP];
     for (size_t i = 0; i < g->n_lives; i++) {
         if (!is_leftover(&g->life[i], row)) continue;
-        if (json_array_size(t->success) > OPS_CAP) break;
+        if (json_array_size(t->success) > HF_ET_OPS_CAP) break;
         tail_of(g->life[i].session, ".", tail);
         add_delete(t, hf__et_key(st, key->text, tail));
     }
@@ -442,8 +450,7 @@ static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row, const 
     json_decref(body);
 }
 
-/* A row from an answer of that term. */
-static int take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
+int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
                       hf_row *row, const char *what, hf_error *err)
 {
     struct group g = {0};
@@ -463,47 +470,7 @@ int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
     json_decref(body);
     if (rc) return rc;
     *ret_clock_us = reply.clock_us;
-    rc = take_range(st, reply.json, reply.term, key, row, "get", err);
-    hf__et_free(&reply);
-    return rc;
-}
-
-int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err)
-{
-    struct hf__flat flat = {.others = NULL, .queue = NULL};
-    struct hf__et_reply reply = {NULL, 0, 0};
-    const char *why;
-    hf_row plain;
-    int rc = 0;
-    hf_row_init(&plain);
-    if (row) { /* without what only a reader sees */
-        rc = hf_row_copy(&plain, row);
-        for (uint32_t i = 0; !rc && i < plain.n_holders + plain.n_queue; i++)
-            plain.party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
-        why = "out of memory";
-        if (!rc) rc = hf__flatten(&plain, &flat, &why);
-        if (rc) rc = hf_fail(err, rc, 0, "etcd: swap '%s': %s", key->text, why);
-    }
-    json_t *body = rc ? NULL : swap_json(st, key, seen, row, &flat);
-    json_t *ops = json_object_get(body, "success");
-    if (!rc && json_array_size(ops) > OPS_CAP)
-        rc = hf_fail(err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
-                     key->text);
-    if (!rc)
-        rc = hf__et_post(&st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "swap", key->text, err);
-    json_decref(body);
-    hf__flat_free(&flat);
-    hf_row_clear(&plain);
-    if (rc) return rc;
-    *ret_clock_us = reply.clock_us;
-    if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
-        json_t *first = json_array_get(json_object_get(reply.json, "responses"), 0);
-        if (cur)
-            rc = take_range(st, json_object_get(first, "response_range"), reply.term, key, cur,
-                            "swap", err);
-        if (!rc) rc = HF_CONFLICT;
-    }
+    rc = hf__et_take_range(st, reply.json, reply.term, key, row, "get", err);
     hf__et_free(&reply);
     return rc;
 }

@@ -1,0 +1,149 @@
+/*
+ * swap.c - a row is written; and what is done about an answer that says too little: that a lease is
+ * gone, but not whose.
+ */
+#include "etcd.h"
+
+#include "columns.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A swap on its way. */
+struct swap {
+    hf_store *st;
+    const hf_rowkey *key;
+    uint64_t seen;
+    const hf_row *row; /* NULL: none is to be there */
+    struct hf__flat flat;
+    hf_row *cur;
+    int64_t *ret_clock_us;
+    hf_error *err;
+};
+
+static int carry(const struct swap *s, const struct hf__et_dead *dead)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, &s->flat, dead);
+    if (json_array_size(json_object_get(body, "success")) > HF_ET_OPS_CAP) {
+        json_decref(body);
+        return hf_fail(s->err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
+                       s->key->text);
+    }
+    int rc = hf__et_post(&s->st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "swap", s->key->text,
+                         s->err);
+    json_decref(body);
+    if (rc) return rc;
+    *s->ret_clock_us = reply.clock_us;
+    if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
+        json_t *first = json_array_get(json_object_get(reply.json, "responses"), 0);
+        if (s->cur)
+            rc = hf__et_take_range(s->st, json_object_get(first, "response_range"), reply.term,
+                                   s->key, s->cur, "swap", s->err);
+        if (!rc) rc = HF_CONFLICT;
+    }
+    hf__et_free(&reply);
+    return rc;
+}
+
+/* ---- a lease is gone ---- */
+
+/* Was this said before: is nothing granted to it, nor claimed by it, with its session now? */
+static int stood(const hf_row *was, const hf_party *p, int holds)
+{
+    for (uint32_t i = 0; i < was->n_holders + was->n_queue; i++) {
+        const hf_party *q = &was->party[i];
+        if (q->session == p->session && q->token == p->token && !memcmp(q->id, p->id, 16) &&
+            (i < was->n_holders) == holds &&
+            (q->flags | HF_PARTY_DEAD) == (p->flags | HF_PARTY_DEAD))
+            return 1;
+    }
+    return 0;
+}
+
+static int all_stood(const hf_row *was, const hf_row *row, uint64_t session)
+{
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
+        if (row->party[i].session == session && !stood(was, &row->party[i], i < row->n_holders))
+            return 0;
+    return 1;
+}
+
+/* Our own sessions that the row names, and with which nothing in it is new. */
+static void find_old(hf_store *st, const hf_row *was, const hf_row *row, struct hf__et_dead *ret)
+{
+    ret->n = 0;
+    pthread_mutex_lock(&st->mu);
+    for (size_t i = 0; i < st->n_own && ret->n < HF_ET_OPS_CAP; i++)
+        if (hf__et_names(row, st->own[i]) && all_stood(was, row, st->own[i]))
+            ret->session[ret->n++] = st->own[i];
+    pthread_mutex_unlock(&st->mu);
+}
+
+/* Leaves those whose lease is gone. */
+static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
+{
+    size_t n = of->n;
+    of->n = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t ms;
+        int rc = hf__et_lease_left(st, of->session[i], &ms, err);
+        if (rc == HF_LOST)
+            of->session[of->n++] = of->session[i];
+        else if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/*
+ * Refused for a session of ours that has died. It may be one that holds the key beside what is
+ * written, or waits behind it: then nothing new is said of it, and whether its belief is over is
+ * for who reads the row to say (leases.c). Its key isn't put, as it isn't by other handles, or all
+ * that this one does with the key would fail as long as the row names the dead. But what is to be
+ * bound to it from now on stays refused.
+ */
+static int without_the_dead(const struct swap *s)
+{
+    struct hf__et_dead dead;
+    hf_row was;
+    hf_row_init(&was);
+    int rc = hf__et_get(s->st, s->key, &was, s->ret_clock_us, s->err);
+    if (!rc && was.rev != s->seen) {
+        rc = s->cur ? hf_row_copy(s->cur, &was) : 0;
+        rc = rc ? hf_fail(s->err, rc, 0, "etcd: swap '%s': out of memory", s->key->text)
+                : HF_CONFLICT;
+    }
+    if (!rc) {
+        find_old(s->st, &was, s->row, &dead);
+        rc = keep_dead(s->st, &dead, s->err);
+        if (!rc && !dead.n) rc = HF_LOST;
+    }
+    hf_row_clear(&was);
+    return rc ? rc : carry(s, &dead);
+}
+
+int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    static const struct hf__et_dead none = {.n = 0};
+    struct swap s = {st, key, seen, NULL, {.others = NULL, .queue = NULL}, cur, ret_clock_us, err};
+    const char *why;
+    hf_row plain;
+    int rc = 0;
+    hf_row_init(&plain);
+    if (row) { /* without what only a reader sees */
+        rc = hf_row_copy(&plain, row);
+        for (uint32_t i = 0; !rc && i < plain.n_holders + plain.n_queue; i++)
+            plain.party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
+        why = "out of memory";
+        if (!rc) rc = hf__flatten(&plain, &s.flat, &why);
+        if (rc) rc = hf_fail(err, rc, 0, "etcd: swap '%s': %s", key->text, why);
+        s.row = &plain;
+    }
+    if (!rc) rc = carry(&s, &none);
+    if (rc == HF_LOST && row) rc = without_the_dead(&s);
+    hf__flat_free(&s.flat);
+    hf_row_clear(&plain);
+    return rc;
+}
