@@ -148,6 +148,52 @@ static void a_write_is_answered(void **state)
     driver->close(st);
 }
 
+/* etcd tells of a write that has used up its room as of one that it didn't do. */
+static void what_had_no_room_is_looked_for(void **state)
+{
+    (void)state;
+    static const char full[] = "{\"error\": \"etcdserver: mvcc: database space exceeded\"}";
+    static const char written[] =
+        "{\"format\": 1, \"rev\": 6, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID
+        "\", \"granted\": 5, \"session\": 734439800834}";
+    static char old[2000], new[2000];
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    snprintf(old, sizeof old, "{" HEADER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", HELD),
+             kv("/p/k\trev", "5"), kv("/p/k\t" SESSION, ""));
+    /* Its holder has died since, which is no matter of what was written. */
+    snprintf(new, sizeof new, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", written),
+             kv("/p/k\trev", "6"));
+    are((struct answer){"range", 200, old, 0});
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    row.rev = 6;
+    const struct answer done[] = {{"txn", 500, full, 0}, {"range", 200, new, 0}};
+    answers_are(done, 2);
+    clock_us = 0;
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    assert_true(clock_us != 0 && answers_given() == 2);
+    const struct answer refused[] = {{"txn", 500, full, 0}, {"range", 200, old, 0}};
+    answers_are(refused, 2);
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "space exceeded");
+    /* Another's, perhaps upon this one. */
+    answers_are(done, 2);
+    row.party[0].flags = HF_PARTY_UNCLAIMED;
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
+    const struct answer mute[] = {{"txn", 500, full, 0}, {"range", ANSWER_CLOSED, "", 0}};
+    answers_are(mute, 2);
+    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
+    /* A row that was to go. */
+    answers_are(refused, 2);
+    said(driver->swap(st, &key, 4, NULL, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
+    const struct answer gone[] = {{"txn", 500, full, 0}, {"range", 200, "{" HEADER "}", 0}};
+    answers_are(gone, 2);
+    said(driver->swap(st, &key, 5, NULL, NULL, &clock_us, &err), 0, NULL);
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
 /* ---- who we are ---- */
 
 static void a_user_is_asked_for(void **state)
@@ -435,6 +481,7 @@ int main(void)
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(damaged_ranges_are_told),
         cmocka_unit_test(a_write_is_answered),
+        cmocka_unit_test(what_had_no_room_is_looked_for),
         cmocka_unit_test(a_user_is_asked_for),
         cmocka_unit_test(pages_are_told_in_order),
         cmocka_unit_test(the_doctor_says_what_he_is_told),

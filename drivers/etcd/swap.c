@@ -1,6 +1,6 @@
 /*
  * swap.c - a row is written; and what is done about an answer that says too little: that a lease is
- * gone, but not whose.
+ * gone, but not whose, or that there is no room, but not whether there still was.
  */
 #include "etcd.h"
 
@@ -21,6 +21,23 @@ struct swap {
     hf_error *err;
 };
 
+/* etcd looks for room before it does anything, and once more when it has done it, and says the same
+   of both. But what it has answered doesn't land later on: so what stands there now tells which of
+   them it was, unless others have written since. */
+static int without_room(const struct swap *s)
+{
+    hf_row there;
+    hf_row_init(&there);
+    int rc = hf__et_get(s->st, s->key, &there, s->ret_clock_us, NULL);
+    if (!rc && there.rev == s->seen)
+        rc = HF_FULL;
+    else if (rc || (s->row ? !hf_row_equal(&there, s->row) : there.rev != 0))
+        rc = HF_UNKNOWN;
+    hf_row_clear(&there);
+    if (rc && s->err) s->err->code = rc;
+    return rc;
+}
+
 static int carry(const struct swap *s, const struct hf__et_dead *dead)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
@@ -33,6 +50,7 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
     int rc = hf__et_post(&s->st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "swap", s->key->text,
                          s->err);
     json_decref(body);
+    if (rc == HF_FULL) return without_room(s);
     if (rc) return rc;
     *s->ret_clock_us = reply.clock_us;
     if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
