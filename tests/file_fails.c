@@ -471,7 +471,7 @@ static void what_is_recovered_while_it_is_opened_isnt_used(void **state)
     for (int i = 0; i < 2; i++) {
         seq_change = !i;
         offset_change = i;
-        arm("fcntl64", 1, 1, 0, recover_it);
+        arm("fcntl64", 2, 2, 0, recover_it);
         opens_as(url_text, HF_UNAVAILABLE, "it was recovered meanwhile");
         assert_true(disarm());
         opens_as(url_text, 0, "");

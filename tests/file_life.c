@@ -5,11 +5,13 @@
 
 #include "file_common.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -445,6 +447,96 @@ static void a_descriptor_closed_by_the_program_is_noticed(void **state)
     close(other);
 }
 
+/* As above, and their numbers are other files' by now. Of those nothing is locked. */
+static void descriptors_of_others_say_nothing(void **state)
+{
+    hf_store *st = open_store();
+    struct hf__client *c = hf__client_of(st);
+    hf_error err;
+    struct stat s;
+    char name[160];
+    (void)state;
+    pid_t child = start_holder();
+    assert_int_equal(drv->alive(st, together->session, &err), 1);
+    snprintf(name, sizeof name, "%s.log", path);
+    int other = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(other >= 0);
+    assert_int_equal(dup2(other, c->fd), c->fd);
+    assert_int_equal(dup2(other, c->session_fd), c->session_fd);
+    assert_int_equal(drv->alive(st, together->session, &err), HF_UNAVAILABLE);
+    assert_int_equal(hf__os_grow(c, 2 * c->limit), EBADF);
+    assert_int_equal(hf__os_sync(c), EBADF);
+    assert_int_equal(fstat(other, &s), 0);
+    assert_int_equal(s.st_size, 0);
+    end(child, SIGKILL);
+    drv->close(st);
+    close(other);
+}
+
+/* As above, but this program has opened the store again, and that has the numbers. */
+static void descriptors_of_a_store_opened_again_are_its_own(void **state)
+{
+    hf_store *st = open_store(), *again;
+    hf_error err;
+    (void)state;
+    again = open_store();
+    assert_int_equal(drv->sync(st, NULL, &err), 0);
+    struct hf__client *c = hf__client_of(st), *now = hf__client_of(again);
+    uint64_t dead = c->session + (UINT64_C(1) << 16); /* to be, when it has been opened */
+    assert_int_equal(dup2(now->fd, c->fd), c->fd);
+    assert_int_equal(dup2(now->session_fd, c->session_fd), c->session_fd);
+    assert_int_equal(drv->alive(st, dead, &err), 0); /* by its generation */
+    assert_int_equal(drv->sync(again, NULL, &err), 0);
+    assert_int_equal(drv->sync(st, NULL, &err), HF_CORRUPT);
+    assert_non_null(strstr(err.text, "closed"));
+    assert_int_equal(drv->sync(again, NULL, &err), 0);
+    drv->close(st);
+    drv->close(again);
+}
+
+/* ---- damage ---- */
+
+static int see_each(void *seen, const hf_rowkey *key, hf_row *row)
+{
+    ((int *)seen)[key->text[0] - 'a'] += row ? 1 : 10;
+    return 0;
+}
+
+static void a_damaged_row_hides_no_other(void **state)
+{
+    hf_store *st = open_store();
+    struct hf__client *c = hf__client_of(st);
+    const struct hf__op op = {c, "spoil", NULL, NULL};
+    struct hf__found f = {.cell = NULL};
+    hf_error err;
+    hf_row row;
+    int64_t clock_us;
+    (void)state;
+    hf_row_init(&row);
+    for (const char *name = "a\0b\0c"; *name; name += 2) {
+        fill_row(&row, 5, 1, 1);
+        assert_int_equal(swap(st, name, 0, &row, NULL), 0);
+    }
+    assert_int_equal(hf__follow(&op, &hf__bucket_at(c, key_of("b").hash)->head, 0, &f.cell), 0);
+    assert_int_equal(hf__current(&op, &f), 0);
+    unsigned char *party = (unsigned char *)(f.at + 1), *head = (unsigned char *)f.at;
+    for (int i = 0; i < 2; i++) { /* a party, then what the body says of itself */
+        int seen[3] = {0, 0, 0};
+        party[0] ^= 1;
+        if (i) head[offsetof(struct hf__body, rev)] ^= 1;
+        assert_int_equal(drv->scan(st, "", see_each, seen, &clock_us, &err), 0);
+        assert_int_equal(seen[0], 1);
+        assert_int_equal(seen[1], 10);
+        assert_int_equal(seen[2], 1);
+        memset(seen, 0, sizeof seen);
+        assert_int_equal(drv->scan(st, "c", see_each, seen, &clock_us, &err), 0);
+        assert_int_equal(seen[1], 0);
+        assert_int_equal(seen[2], 1);
+    }
+    drv->close(st);
+    hf_row_clear(&row);
+}
+
 /* ---- slots ---- */
 
 static void all_sessions_in_use(void **state)
@@ -492,6 +584,9 @@ int main(void)
         cmocka_unit_test_setup(a_session_outlives_its_process_in_a_child, new_path),
         cmocka_unit_test_setup(a_forked_child_has_nothing, new_path),
         cmocka_unit_test_setup(a_descriptor_closed_by_the_program_is_noticed, new_path),
+        cmocka_unit_test_setup(descriptors_of_others_say_nothing, new_path),
+        cmocka_unit_test_setup(descriptors_of_a_store_opened_again_are_its_own, new_path),
+        cmocka_unit_test_setup(a_damaged_row_hides_no_other, new_path),
         cmocka_unit_test_setup(all_sessions_in_use, new_path),
     };
     return TEST_MAIN_WITH(tests, share, remove_dir);

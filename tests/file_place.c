@@ -474,6 +474,35 @@ static void nobody_recovers_what_is_in_use(void **state)
     assert_int_equal(open_code(url_text, &err), 0);
 }
 
+/* Who recovers it has the bytes of all sessions, a little longer than its boot block says so. */
+static void a_recovery_is_waited_for(void **state)
+{
+    hf_error err;
+    struct flock all = {.l_type = F_WRLCK,
+                        .l_whence = SEEK_SET,
+                        .l_start = HF_BYTE_SESSION,
+                        .l_len = HF_BYTE_RECOVER - HF_BYTE_SESSION + 1};
+    int up[2], raw;
+    char c;
+    (void)state;
+    assert_int_equal(open_code(url_text, &err), 0);
+    assert_int_equal(pipe(up), 0);
+    pid_t child = fork();
+    if (!child) {
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0 || fcntl(fd, F_OFD_SETLK, &all) || write(up[1], "x", 1) != 1) _exit(1);
+        usleep(300000);
+        _exit(0);
+    }
+    assert_int_equal(read(up[0], &c, 1), 1);
+    int rc = open_code(url_text, &err);
+    if (rc) fail_msg("%s", err.text);
+    assert_int_equal(waitpid(child, &raw, 0), child);
+    assert_int_equal(raw, 0);
+    close(up[0]);
+    close(up[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +520,7 @@ int main(void)
         cmocka_unit_test_setup(another_time_namespace_is_refused, new_path),
         cmocka_unit_test_setup(a_reboot_keeps_markers_and_tokens, new_path),
         cmocka_unit_test_setup(nobody_recovers_what_is_in_use, new_path),
+        cmocka_unit_test_setup(a_recovery_is_waited_for, new_path),
     };
     return TEST_MAIN_WITH(tests, make_dir, remove_dir);
 }

@@ -9,6 +9,8 @@
  */
 #include "sum.h"
 
+#include <errno.h>
+
 enum { GROW_LINES = HF_FILE_GROW / HF_LINE, PAGE_LINES = 4096 / HF_LINE };
 
 int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what)
@@ -262,10 +264,12 @@ int hf__space(const struct hf__op *op, size_t need)
         return hf_fail(op->err, HF_FULL, 0, "file: %s '%s': '%s' has reached its greatest size",
                        op->verb, op->key ? op->key->text : "", c->path);
     int sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good));
-    if (sys && good > least) sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good = least));
+    int full = sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
+    if (full && good > least) sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good = least));
     if (sys)
-        return hf_fail(op->err, HF_FULL, sys, "file: %s '%s': growing '%s': %s", op->verb,
-                       op->key ? op->key->text : "", c->path, strerror(sys));
+        return hf_fail(op->err, full ? HF_FULL : HF_UNAVAILABLE, sys,
+                       "file: %s '%s': growing '%s': %s", op->verb, op->key ? op->key->text : "",
+                       c->path, strerror(sys));
     while (hf__unseal(limit) < good)
         if (HF_CAS("space.raise", &a->limit, &limit, hf__seal(good))) break;
     return 0;

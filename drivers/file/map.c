@@ -63,9 +63,35 @@ static int byte_lock(int fd, int command, short type, int64_t from, int64_t len)
     return command == F_OFD_GETLK && f.l_type != F_UNLCK;
 }
 
+/* Is the descriptor still ours: 1, 0, or -1 if the system doesn't say? Programs that become daemons
+   like to close all they find, and open others in their place. */
+static int is_ours(const struct hf__client *c, int fd, struct stat *s)
+{
+    if (fstat(fd, s)) return errno == EBADF ? 0 : -1;
+    return s->st_dev == c->dev && s->st_ino == c->ino;
+}
+
+/* Both of them, by the same answers. Of the client's `s` is filled. A store that was opened since
+   may have their numbers, but not their bytes, or not in this generation. */
+static int are_ours(struct hf__client *c, struct stat *s)
+{
+    uint32_t slot = (uint32_t)(c->session & 0xffff);
+    int session = is_ours(c, c->session_fd, s), client = is_ours(c, c->fd, s);
+    if (session != 1 || client != 1) return session && client ? -1 : 0;
+    if (!c->session || s->st_size < (off_t)HF_AT_HEAP) return 1;
+    /* Relaxed: ours stands there since before, unless it is lost. A damaged one says nothing. */
+    uint64_t word = atomic_load_explicit(&hf__slot_at(c, slot)->generation, memory_order_relaxed);
+    return (!hf__sealed(word) || hf__unseal(word) == c->session >> 16) &&
+           byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_SESSION + slot, 1) &&
+           byte_lock(c->session_fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_CLIENT + slot, 1);
+}
+
 int hf__os_probe(struct hf__client *c, int64_t byte)
 {
-    return byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, byte, 1);
+    struct stat s;
+    int rc = byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, byte, 1);
+    /* Of another file that has its number by now nothing is locked: that says nobody is dead. */
+    return rc || are_ours(c, &s) == 1 ? rc : -EBADF;
 }
 
 int hf__os_take_slot(struct hf__client *c, uint32_t slot)
@@ -100,7 +126,12 @@ static int provide_blocks(int fd, int64_t from, int64_t to)
     return 0;
 }
 
-int hf__os_sync(struct hf__client *c) { return fdatasync(c->fd) ? errno : 0; }
+int hf__os_sync(struct hf__client *c)
+{
+    struct stat s;
+    if (fdatasync(c->fd)) return errno;
+    return is_ours(c, c->fd, &s) ? 0 : EBADF;
+}
 
 int hf__os_grow(struct hf__client *c, uint64_t lines)
 {
@@ -110,32 +141,26 @@ int hf__os_grow(struct hf__client *c, uint64_t lines)
     int rc = -byte_lock(c->fd, F_OFD_SETLKW, F_WRLCK, HF_BYTE_GROW, 1);
     if (!rc) {
         int64_t to = (int64_t)(lines * HF_LINE);
-        rc = fstat(c->fd, &s) ? errno : 0;
+        int ours = are_ours(c, &s);
+        rc = ours > 0 ? 0 : ours ? errno : EBADF;
         if (!rc && s.st_size < to) rc = provide_blocks(c->fd, s.st_size, to);
         /* After a power cut the file must not be shorter than what it says of itself. */
         if (!rc && fdatasync(c->fd)) rc = errno;
+        if (!rc && !is_ours(c, c->fd, &s)) rc = EBADF;
         byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_GROW, 1);
     }
     pthread_mutex_unlock(&c->grow_mu);
     return rc;
 }
 
-/* Is the descriptor still ours: 1, 0, or -1 if the system doesn't say? Programs that become daemons
-   like to close all they find. */
-static int is_ours(const struct hf__client *c, int fd, struct stat *s)
-{
-    if (fstat(fd, s)) return errno == EBADF ? 0 : -1;
-    return s->st_dev == c->dev && s->st_ino == c->ino;
-}
-
 int hf__os_same_file(struct hf__client *c, const char **ret_why)
 {
     struct stat open_file, named;
-    int session = is_ours(c, c->session_fd, &open_file), client = is_ours(c, c->fd, &open_file);
+    int ours = are_ours(c, &open_file);
     *ret_why = NULL;
-    if (!session || !client)
+    if (!ours)
         *ret_why = "has lost its descriptor: this process closed it";
-    else if (client < 0)
+    else if (ours < 0)
         return 0;
     else if (!open_file.st_nlink)
         *ret_why = "was removed while it was open";
@@ -397,7 +422,10 @@ static int settle_boot(hf_store *st, hf_error *err)
     struct hf__boot here, block;
     int rc = hf__boot_here(&here, err);
     if (!rc) rc = hf__boot_read(&op, &block);
-    if (!rc && memcmp(block.boot_id, here.boot_id, sizeof here.boot_id)) {
+    /* Who recovers it has all sessions' bytes until he is done, a little longer than the block
+       needs to say so. */
+    if (!rc && (memcmp(block.boot_id, here.boot_id, sizeof here.boot_id) ||
+                byte_lock(st->c.fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_RECOVER, 1) > 0)) {
         rc = recover_alone(st, &here, err);
         if (!rc) rc = hf__boot_read(&op, &block);
     }

@@ -515,26 +515,35 @@ static int scan_key(const struct hf__op *op, struct hf__cell *cell, char key[HF_
                                        : hf__damaged(op, hf__cell_key(cell), "the text of a key");
 }
 
+enum { ONE_DAMAGED = 16 };
+
 /* The cell behind *link: its key and row, if it is a live one. Moves *link on; NULL at the end. */
 static int scan_one(const struct hf__op *op, struct hf__bucket *b, const char *prefix, size_t len,
                     _Atomic uint64_t **link, uint64_t *above, hf_row *row, char *key)
 {
     struct hf__found f = {.cell = NULL};
-    int rc = hf__bucket_lock(op, b);
+    int named = 0, rc = hf__bucket_lock(op, b);
     if (rc) return rc;
     key[0] = 0;
     rc = hf__follow(op, *link, *above, &f.cell);
-    if (!rc && f.cell) rc = hf__current(op, &f);
-    if (!rc && f.cell && !(hf__flags(&f.head) & HF_BODY_VACANT)) {
+    int sound = !rc && f.cell ? hf__current(op, &f) : rc;
+    if (!rc && f.cell && (sound == HF_CORRUPT || !(hf__flags(&f.head) & HF_BODY_VACANT))) {
         rc = scan_key(op, f.cell, key);
+        named = !rc;
         if (!rc && strncmp(key, prefix, len)) key[0] = 0;
-        if (!rc && key[0]) rc = hf__decode(op, &f, row);
+        if (!rc && key[0]) rc = sound ? sound : hf__decode(op, &f, row);
+    } else {
+        rc = sound;
     }
+    /* What is damaged in one row keeps nobody from others, if its key and what follows are known.
+     */
+    int one =
+        named && rc == HF_CORRUPT && !atomic_load_explicit(&op->c->broken, memory_order_acquire);
     hf__bucket_unlock(op->c, b);
-    if (rc) return provide(op, rc, &f, 0, row);
+    if (rc && !one) return provide(op, rc, &f, 0, row);
     *above = f.cell ? hf__unseal(f.cell->self) >> 8 : 0;
     *link = f.cell ? &f.cell->next : NULL;
-    return 0;
+    return one ? ONE_DAMAGED : 0;
 }
 
 int hf__rows_scan(hf_store *st, const char *prefix,
@@ -556,11 +565,13 @@ int hf__rows_scan(hf_store *st, const char *prefix,
         while (!rc && !stop && link) {
             _Atomic uint64_t *before = link;
             rc = scan_one(&op, b, prefix, len, &link, &above, &row, text);
+            int damaged = rc == ONE_DAMAGED;
+            if (damaged) rc = 0;
             if (rc || link == before || !text[0]) continue;
             hint = above;
             hf_rowkey key = {.text = text, .len = (uint32_t)strlen(text), .hint = &hint};
             key.hash = hf_key_hash(text, key.len);
-            stop = see(arg, &key, &row);
+            stop = see(arg, &key, damaged ? NULL : &row);
         }
     }
     hf_row_clear(&row);
