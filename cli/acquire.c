@@ -56,7 +56,7 @@ int acquire_command(const struct command *self, int argc, char **argv)
     static struct got got;
     hf *store;
     char note[HF_NOTE_CAP];
-    unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_AT_LEAST | TAKES_JSON;
+    unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_JSON;
     int status = parse_options(self, takes, argc, argv, &o);
     if (!status) status = want_args(&o, 1, KEYS_CAP, "key");
     if (!status && !o.lease_ms) status = bad_usage("no --lease: how long to hold");

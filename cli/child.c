@@ -56,12 +56,19 @@ static struct watch *current;
 
 /* ---- starting ---- */
 
-/* The command would outlive the hold if this process were killed, unless it carries the hold: then
-   it has to end with us. */
-static int death_signal(const struct job *job, int carries)
+/* The command would outlive the hold if this process were killed, unless it carries the hold (or
+   was told by -o not to): then it has to end with us. */
+static int death_signal(const struct job *job, int session_fd)
 {
-    if (carries || job->close_session || job->on_lost == ON_LOST_IGNORE) return 0;
+    if ((session_fd >= 0 && !job->leased) || job->on_lost == ON_LOST_IGNORE) return 0;
     return job->on_lost == ON_LOST_KILL ? SIGKILL : SIGTERM;
+}
+
+/* 0: the parent is in another PID namespace, as under `unshare -p`: it can't be told. */
+static int orphaned(pid_t parent)
+{
+    pid_t now = getppid();
+    return now && now != parent;
 }
 
 /* vfork: a fork would copy the page tables of a mapped store. Returns the pid, or -1 and
@@ -74,7 +81,7 @@ static pid_t start(const struct job *job, int session_fd, int death, int *ret_er
     pid_t pid = vfork();
     if (pid == 0) {
         if (death) prctl(PR_SET_PDEATHSIG, death, 0, 0, 0);
-        if (getppid() != parent) _exit(EXIT_LOST);
+        if (death && orphaned(parent)) _exit(EXIT_LOST);
         if (session_fd >= 0) fcntl(session_fd, F_SETFD, 0);
         restore_signals();
         execvp(job->argv[0], job->argv);
@@ -329,6 +336,8 @@ static void watch_loop(struct watch *w)
 static void conclude(struct watch *w)
 {
     struct job_end *end = w->end;
+    end->left = end->lost && tree_signal(&w->tree, MAIN_SESSION, 0) > 0;
+    if (end->left) say("the command can't be stopped: the key isn't given back");
     end->kept = end->kept && w->carries && !end->lost && !end->damaged;
     if (!w->ended)
         end->status = EXIT_LOST;
@@ -366,7 +375,7 @@ void run_job(const struct job *job, struct job_end *ret)
         return;
     }
     pid_t pid =
-        start(job, job->close_session ? -1 : session_fd, death_signal(job, w.carries), &why);
+        start(job, job->close_session ? -1 : session_fd, death_signal(job, session_fd), &why);
     if (pid < 0) {
         not_started(job, why, ret);
         return;

@@ -144,6 +144,8 @@ struct got {
 };
 /* 0; or -1: then ret->status, everything has been said, and nothing is held. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
+/* What stands behind a token of this owner in HOLDFAST_OUTER. */
+void owner_mark(const char *owner, char *to, size_t cap);
 
 /* ---- signals.c ---- */
 
@@ -208,6 +210,7 @@ struct job_end {
     int status;    /* exit status of holdfast so far */
     int success;   /* the command ended by itself, with 0 */
     int lost;      /* the lock was lost, and the command stopped for it */
+    int left;      /* what had to be stopped goes on: don't release what it may still hold */
     int damaged;   /* the store is damaged: the library must not be called any more */
     int kept;      /* processes that the command left behind carry the hold: don't release */
     int typed_int; /* it died of a Ctrl-C */

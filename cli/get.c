@@ -4,6 +4,8 @@
  */
 #include "cli.h"
 
+#include "admin.h"
+#include "holdfast_driver.h"
 #include "os.h"
 
 #include <errno.h>
@@ -54,13 +56,24 @@ struct looking {
     int own;                        /* a holder is a command that we run under */
 };
 
-static int listed(const char *list, uint64_t token)
+void owner_mark(const char *owner, char *to, size_t cap)
 {
-    char *end;
+    snprintf(to, cap, ":%016llx", (unsigned long long)hf_key_hash(owner, strlen(owner)));
+}
+
+/* Is the grant in the list? Others may have its token, on another key or store, but not its owner,
+   too: behind a token stands his mark, or it is that of `owner`, if he is known. */
+static int listed(const char *list, const char *owner, const hf_party_info *p)
+{
+    char mark[20], *end;
+    owner_mark(p->owner, mark, sizeof mark);
     for (const char *s = list; s && *s; s = end) {
         unsigned long long n = strtoull(s, &end, 10);
         if (end == s) break;
-        if (n == token) return 1;
+        size_t len = strcspn(end, " ");
+        int his = len ? !strncmp(end, mark, len) : !owner || !strcmp(owner, p->owner);
+        if (n == p->token && his) return 1;
+        end += len;
     }
     return 0;
 }
@@ -75,8 +88,8 @@ static int look_at(void *arg, const hf_info *info)
         show_time(info->parties[0].since_us, l->since, sizeof l->since);
     }
     for (size_t i = 0; i < info->n_holders; i++)
-        l->own |= listed(getenv("HOLDFAST_TOKEN"), info->parties[i].token) ||
-                  listed(getenv("HOLDFAST_OUTER"), info->parties[i].token);
+        l->own |= listed(getenv("HOLDFAST_TOKEN"), getenv("HOLDFAST_OWNER"), &info->parties[i]) ||
+                  listed(getenv("HOLDFAST_OUTER"), NULL, &info->parties[i]);
     for (size_t i = 0; l->note && i < info->n_waiters && !l->place; i++)
         if (!strcmp(info->parties[info->n_holders + i].note, l->note)) l->place = i + 1;
     return 0;
@@ -159,7 +172,8 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
     int sig = 0, live = !want->quiet && live_possible();
     while (!sig) {
         if (live) show_waiting(store, want);
-        int n = poll(fds, 3, live ? 1000 : -1);
+        int n = poll(fds, 3, live ? 1000 : fds[1].fd < 0 ? 250 : -1);
+        if (fds[1].fd < 0) sig = pending_end_signal(ret_typed);
         if (n > 0 && fds[0].revents) break;
         if (n > 0 && fds[2].revents) sig = -1;
         struct signalfd_siginfo si;
@@ -201,7 +215,7 @@ static int wait_for_key(hf *store, const struct want *want, const char *key, int
     if (!rc) hf_wait_free(wait);
     close(w.done_fd);
     if (sig > 0) {
-        hf_release(w.lock, NULL);
+        hf__give_up(w.lock);
         return without(got, end_by_signal(sig, typed));
     }
     *ret = w.lock;

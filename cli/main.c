@@ -27,7 +27,7 @@ static const struct command commands[] = {
      "           KEY -- CMD ARG...",
      "run a command once per event, remembered", "once", once_command},
     {"acquire",
-     "[-n | -w TIME] [-s | --limit N] [-E CODE] [--at-least TIME] [-q] [-v] [--json]\n"
+     "[-n | -w TIME] [-s | --limit N] [-E CODE] [-q] [-v] [--json]\n"
      "           [--owner NAME] KEY... --lease TIME",
      "take keys for a time, for scripts", "acquire", acquire_command},
     {"renew", "KEY --token N [--lease TIME] [--json]", "extend a grant", "acquire", renew_command},

@@ -53,7 +53,7 @@ int once_command(const struct command *self, int argc, char **argv)
         status = already_done(o.args[0], &got.once, o.quiet);
     } else {
         run_holding(store, &got, &o, &end);
-        if (end.damaged) return end.status;
+        if (end.damaged || end.left) return end.status;
         status = conclude(&o, got.locks[0], &end);
         if (end.typed_int) status = end_by_signal(SIGINT, 1);
     }

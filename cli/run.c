@@ -3,8 +3,13 @@
  */
 #include "cli.h"
 
+#include "admin.h"
+#include "os.h"
+
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* "a b c" of the locks: their keys, tokens or owners (one owner for all). */
@@ -35,15 +40,22 @@ static const char *token_of(const hf_lock *lock, char *scratch)
 /* What a store asks as is not for its command to be (see doc/stores): it may get its own. */
 static const char *const secrets[] = {"FIRESTORE_ID_TOKEN"};
 
-/* The tokens of all runs around this one's command, or NULL: none, or out of memory. */
+/* The grants of all runs around this one's command, or NULL: none, or out of memory. */
 static char *outer_tokens(void)
 {
     const char *outer = getenv("HOLDFAST_OUTER"), *inner = getenv("HOLDFAST_TOKEN");
-    char *all;
-    if (!inner || !*inner) return outer ? strdup(outer) : NULL;
-    return asprintf(&all, "%s%s%s", outer ? outer : "", outer && *outer ? " " : "", inner) < 0
-               ? NULL
-               : all;
+    const char *owner = getenv("HOLDFAST_OWNER");
+    char mark[20] = "", *all = outer ? strdup(outer) : NULL;
+    if (owner) owner_mark(owner, mark, sizeof mark);
+    for (inner = inner ? inner : ""; *(inner += strspn(inner, " ")); inner += strcspn(inner, " ")) {
+        char *before = all;
+        if (asprintf(&all, "%s%s%.*s%s", before ? before : "", before && *before ? " " : "",
+                     (int)strcspn(inner, " "), inner, mark) < 0)
+            all = NULL;
+        free(before);
+        if (!all) break;
+    }
+    return all;
 }
 
 /* Ours, and none that were inherited, not even as second entries of the same name. */
@@ -67,9 +79,10 @@ static int set_environment(const hf *store, const struct got *got)
     return bad;
 }
 
+/* Of what nothing was done with. */
 void release_all(const struct got *got)
 {
-    for (size_t i = got->n; i-- > 0;) hf_release(got->locks[i], NULL);
+    for (size_t i = got->n; i-- > 0;) hf__give_up(got->locks[i]);
 }
 
 /* Gives back what is held; says so when it had been lost without anybody noticing. */
@@ -99,6 +112,25 @@ int run_holding(hf *store, const struct got *got, const struct options *o, struc
     return end->status;
 }
 
+/* Processes that the command left behind go on holding, as under flock(1): their open descriptor is
+   the hold, and ends with the last of them. Given back before --at-least has passed it would end at
+   that time, whoever carries it: so it isn't, before they are gone. 1: it is theirs. */
+static int is_carried(const struct options *o, int64_t got_us, const struct job_end *end,
+                      int *ret_sig, int *ret_typed)
+{
+    const struct timespec nap = {0, 20000000};
+    int64_t until_us = got_us + o->at_least_ms * 1000;
+    if (!end->kept || o->max_hold_ms) return 0;
+    while (!*ret_sig && hf__local_us() < until_us) {
+        pid_t pid;
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) continue;
+        if (pid < 0) return 0;
+        *ret_sig = pending_end_signal(ret_typed);
+        if (!*ret_sig) nanosleep(&nap, NULL);
+    }
+    return 1;
+}
+
 int run_command(const struct command *self, int argc, char **argv)
 {
     static struct options o; /* static: they are read after damage_return() */
@@ -122,11 +154,12 @@ int run_command(const struct command *self, int argc, char **argv)
     if (get_locks(store, &want, &got)) {
         status = got.status;
     } else {
+        int64_t got_us = hf__local_us();
         status = run_holding(store, &got, &o, &end);
-        if (end.damaged) return status;
-        /* Processes that the command left behind go on holding, as under flock(1): their open
-           descriptor is the hold, and ends with the last of them. */
-        if (end.kept && !o.at_least_ms && !o.max_hold_ms) return status;
+        if (end.damaged || end.left) return status;
+        int sig = end.typed_int ? SIGINT : 0, typed = end.typed_int;
+        if (is_carried(&o, got_us, &end, &sig, &typed))
+            return sig ? end_by_signal(sig, typed) : status;
         give_back(&got, &o, &end);
         status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;
     }

@@ -57,7 +57,7 @@ _holdfast() {
     case $command in
     run) options+=" $wait $mode $run --at-least --" ;;
     once) options+=" $wait $run --keep --at-most-once --" ;;
-    acquire) options+=" $wait $mode --lease --at-least --json" ;;
+    acquire) options+=" $wait $mode --lease --json" ;;
     renew) options+=' --token --lease --json' ;;
     enter | release | break) options+=' --token' ;;
     ls) options+=' -a --all --json' ;;

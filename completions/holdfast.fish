@@ -57,7 +57,7 @@ set -l on "__holdfast_in run acquire"
 complete -c holdfast -n $on -s s -l shared -d 'Together with other shared holders'
 complete -c holdfast -n $on -s x -l exclusive -d Alone
 complete -c holdfast -n $on -l limit -x -d 'Up to so many together'
-complete -c holdfast -n $on -l at-least -x -d 'Keep the key taken for so long'
+complete -c holdfast -n "__holdfast_in run" -l at-least -x -d 'Keep the key taken for so long'
 complete -c holdfast -n "__holdfast_in run once acquire renew" -l lease -x -d 'Hold by time'
 set -l on "__holdfast_in run once"
 complete -c holdfast -n $on -l max-hold -x -d 'Stop the command after so long'

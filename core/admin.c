@@ -433,3 +433,14 @@ int hf_get_stats(hf *h, hf_stats *ret)
     pthread_mutex_unlock(&h->mu);
     return 0;
 }
+
+/* ---- grants that nothing was done with ---- */
+
+void hf__give_up(hf_lock *l)
+{
+    if (!l || hf__alive(l->h, "release", NULL)) return;
+    pthread_mutex_lock(&l->h->mu);
+    l->at_least_ms = 0;
+    pthread_mutex_unlock(&l->h->mu);
+    (void)hf_release(l, NULL);
+}

@@ -11,4 +11,7 @@ int hf__list(hf *h, const char *prefix, hf_info_fn *see,
              void (*damaged)(void *arg, const char *key, const char *why), void *arg,
              hf_error *err);
 
+/* Gives a grant back that nothing was done with: its at_least_ms doesn't count. */
+void hf__give_up(hf_lock *l);
+
 #endif

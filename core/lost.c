@@ -45,6 +45,10 @@ int hf_lost_fd(hf_lock *l)
     hf *h = l->h;
     if (hf__alive(h, "lost", NULL)) return -1;
     pthread_mutex_lock(&h->mu);
+    if (!l->lost && hf__need_tender(h, NULL)) { /* nobody would ever make it readable */
+        pthread_mutex_unlock(&h->mu);
+        return -1;
+    }
     if (l->lost_fd < 0) {
         l->lost_fd = eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
         l->look_at_us = 0;

@@ -271,6 +271,18 @@ teardown() { cli_teardown; }
     [ "$status" = 75 ]
 }
 
+@test "somebody else with the token of the run further out is waited for" {
+    hold "$K"
+    HOLDFAST_TOKEN=$(token "$K") HOLDFAST_OWNER=another "$HOLDFAST" run "$K" -- touch ran 3>&- &
+    waiter=$!
+    STARTED+=("$waiter")
+    await sh -c '[ ! -d /proc/$0/fd ] || "$1" show --json "$2" | grep -q "\"token\":null"' \
+        "$waiter" "$HOLDFAST" "$K"
+    kill "$PID"
+    finished "$waiter"
+    [ "$STATUS" = 0 ]
+}
+
 @test "-v: how long it took, and what runs" {
     run holdfast run -v "$K" -- true
     [[ ${lines[0]} =~ ^holdfast:\ getting\ lock\ took\ [0-9]+\.[0-9]+\ seconds$ ]]
@@ -303,6 +315,28 @@ teardown() { cli_teardown; }
     [ "$status" = 0 ]
     run holdfast run -w 600 "$K" -- true
     [ "$status" = 0 ]
+}
+
+@test "--at-least: what was got while others weren't is given back" {
+    hold "$K-b"
+    run holdfast run -w 0.2 --at-least 600s "$K-a" "$K-b" -- true
+    [ "$status" = 75 ]
+    free "$K-a"
+}
+
+@test "--at-least: what the command leaves in the background goes on holding (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    run holdfast run --at-least 100ms "$K" -- \
+        sh -c 'sleep 1200 >/dev/null 2>&1 3>&- & echo $! >left.pid; sleep 0.2'
+    [ "$status" = 0 ]
+    held "$K"
+    kill "$(cat left.pid)"
+    await free "$K"
+    run holdfast run --at-least 500ms "$K" -- \
+        sh -c 'sleep 1200 >/dev/null 2>&1 3>&- & echo $! >left.pid; exit 4'
+    [ "$status" = 4 ]
+    sleep 0.6
+    held "$K"
 }
 
 # bats test_tags=stores

@@ -163,6 +163,21 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     await gone "$(cat cmd.pid)"
 }
 
+@test "a hold by time: with -o, too" {
+    hold "$K" -o --lease 100s
+    kill -KILL "$PID"
+    await gone "$(cat cmd.pid)"
+}
+
+@test "in a PID namespace of its own, where no thread can be started" {
+    unshare -p true || skip "not allowed"
+    run unshare -p "$HOLDFAST" run "$K" -- sh -c 'echo "ran $$"'
+    [ "$status" = 0 ]
+    [ "$output" = "ran 1" ]
+    run timeout 60 unshare -p "$HOLDFAST" run --max-hold 300ms "$K" -- sleep 1200
+    [ "$status" = 76 ]
+}
+
 @test "what the command leaves in the background goes on holding, unless -o (file:)" {
     case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
     run holdfast run "$K" -- sh -c 'sleep 1200 >/dev/null 2>&1 3>&- & echo $! >left.pid; exit 4'
