@@ -96,16 +96,23 @@ static void another_has_it(struct hf_wait *w, const hf_party *p)
     pthread_mutex_unlock(&h->mu);
 }
 
+/* A word brings no clock with it, as a reply does. Who has come to his end by our reading of it may
+   hold yet, for the store's may have been set back since: then the row is read. */
+static int seems_over(hf *h, const hf_row *row)
+{
+    return hf__holders_end(h, row) <= hf__local_us();
+}
+
 enum hf_word hf__word(struct hf_wait *w, hf_row *row)
 {
     const hf_driver *d = w->h->port.drv;
     if (!d->told || !w->heard || !d->told(w->h->port.st, &w->e->key, row)) return HF_WORD_NONE;
-    if (row->rev > w->seen_rev) return HF_WORD_ROW;
+    if (row->rev > w->seen_rev && !seems_over(w->h, row)) return HF_WORD_ROW;
     if (!row->rev && named(w, row)) return HF_WORD_ENDED;
     /* A row that was lost begins anew, with lower revs perhaps: who has it then looks. */
     int64_t at = hf__find_id(row, w->party.id);
     int holds = at >= 0 && at < (int64_t)row->n_holders;
-    int old = !holds && early(w);
+    int old = row->rev <= w->seen_rev && !holds && early(w);
     if (old && !row->rev) another_has_it(w, &row->party[0]);
     hf_row_clear(row);
     return old ? HF_WORD_OLD : HF_WORD_NONE;
@@ -158,7 +165,9 @@ int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row
     const hf_driver *d = h->port.drv;
     if (!d->told || !rev || !d->told(h->port.st, &e->key, row)) return 0;
     int64_t at = hf__find_token(row, token);
-    if (row->rev >= rev && at >= 0 && !(row->party[at].flags & HF_PARTY_ENDING)) return 1;
+    if (row->rev >= rev && at >= 0 && !(row->party[at].flags & HF_PARTY_ENDING) &&
+        !seems_over(h, row))
+        return 1;
     hf_row_clear(row);
     return 0;
 }
