@@ -61,5 +61,6 @@ int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err)
     ret->hash = hf_key_hash(text, i);
     ret->hint = NULL;
     ret->who = NULL;
+    ret->in_line = 0;
     return 0;
 }

@@ -36,7 +36,9 @@ static void legal_keys_are_taken_as_they_are(void **state)
         uint64_t hint = 7;
         hf_rowkey key = {.hint = &hint};
         hf_error err = {0, 0, ""};
+        memset(&key, 0xff, sizeof key);
         if (hf_key_make(good[i], &key, &err)) fail_msg("%s: %s", good[i], err.text);
+        assert_true(!key.hint && !key.who && !key.in_line); /* whatever was there before */
         assert_ptr_equal(key.text, good[i]);
         assert_int_equal(key.len, strlen(good[i]));
         assert_true(key.hash == hf_key_hash(good[i], strlen(good[i])));
