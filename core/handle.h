@@ -223,8 +223,9 @@ struct hf {
     /* Local; 0: none: of what renewer and tender haven't heard of yet, for the pump first tells its
        caller; and of those whose callers are told. */
     int64_t new_hold_ends_us, untold_ends_us;
-    int64_t tell_at_us; /* local: when they are to hear of these */
-    int mourning;       /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
+    int64_t untold_renew_us; /* when the latter is to be renewed first */
+    int64_t tell_at_us;      /* local: when they are to hear of these */
+    int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
 
     hf_stats stats;
     char *safe_url;
@@ -353,6 +354,7 @@ int hf__lock_more(hf *h); /* memory for one: 0, or HF_NOMEM */
 static inline int hf__lock_reserve(hf *h) { return h->free_locks ? 0 : hf__lock_more(h); }
 void hf__lock_free(hf_lock *lock);
 void hf__care(hf_lock *lock);
+int hf__release(hf_lock *lock, hf_error *err);
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
 
 /* lost.c */

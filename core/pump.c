@@ -83,9 +83,11 @@ static void tell_keepers(hf *h)
     int64_t ends = h->untold_ends_us;
     if (!ends) return;
     h->untold_ends_us = 0;
-    pthread_mutex_unlock(&h->mu);
-    pthread_cond_signal(&h->renewer_cond);
-    pthread_mutex_lock(&h->mu);
+    if (h->untold_renew_us < h->renewer_until_us) {
+        pthread_mutex_unlock(&h->mu);
+        pthread_cond_signal(&h->renewer_cond);
+        pthread_mutex_lock(&h->mu);
+    }
     if (!hf__need_tender(h, NULL)) hf__kick_tender(h, ends);
 }
 
@@ -109,11 +111,13 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
             h->pump_todo = 1;
         return w->list_next;
     }
-    int64_t ends = h->new_hold_ends_us;
+    /* Those before have been told. */
+    h->untold_ends_us = h->new_hold_ends_us;
     h->new_hold_ends_us = 0;
+    if (h->untold_ends_us && w->lock) h->untold_renew_us = w->lock->renew_at_us;
+    if (w->done) tell_keepers(h); /* its callback may take longer than a claim lasts */
     conclude(h, w);
-    if (ends) h->tell_at_us = hf__local_us() + TELL_AFTER_US;
-    h->untold_ends_us = ends; /* those before have been told */
+    if (h->untold_ends_us) h->tell_at_us = hf__local_us() + TELL_AFTER_US;
     return h->at_store;
 }
 
@@ -219,6 +223,7 @@ enum { WATCH_CAP = 16384 }; /* waits for more keys look by themselves, four time
 
 static int listen_for_keys(hf *h)
 {
+    tell_keepers(h); /* the store may take its time */
     hf_ear ear = h->ear;
     size_t n = pumped_keys(h, h->pump_keys, WATCH_CAP);
     if (!n && !h->listens) return HF_UNAVAILABLE; /* nobody has had to wait yet */
