@@ -13,7 +13,7 @@ void hf__lock_lose(hf_lock *l, int by_cap)
     uint64_t one = 1;
     l->lost = 1;
     l->by_cap = (uint8_t)by_cap;
-    l->renew_at_us = INT64_MAX;
+    if (!l->leftover) l->renew_at_us = INT64_MAX; /* which it is forgotten by */
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
     (void)n; /* a full eventfd is readable too */

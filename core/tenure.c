@@ -177,6 +177,7 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
     int64_t now = hf__local_us(); /* under the mutex: who was told that it is over mustn't err */
     t->busy = 0;
     pthread_cond_broadcast(&h->changed);
+    pthread_cond_signal(&h->renewer_cond); /* which passed over it */
     if (rc == HF_LOST || now + GRAIN_US > t->until_us) lose(h, t);
     if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
     if (!rc)
@@ -263,29 +264,25 @@ void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16])
     if (!hf__need_renewer(h, NULL)) pthread_cond_signal(&h->renewer_cond);
 }
 
-/* When to look again. Under the mutex, dropped; only the renewer takes any out. */
+/* Withdraws the one that is due longest: one at a time, for meanwhile sessions are to be kept. When
+   to look again; 0 if the mutex was dropped. Under it; only the renewer takes any out. */
 static int64_t tend_regrets(hf *h)
 {
-    int64_t next = INT64_MAX;
-    for (struct hf_regret **at = &h->regrets, *r; (r = *at);) {
-        if (r->at_us > hf__local_us()) {
-            next = hf__min64(next, r->at_us);
-            at = &r->next;
-            continue;
-        }
-        pthread_mutex_unlock(&h->mu);
-        int rc = hf__withdraw(h, r->e, r->id, 1, 0);
-        pthread_mutex_lock(&h->mu);
-        r->at_us = hf__local_us() + SOON_US;
-        at = &h->regrets; /* others may have come */
-        if (rc && rc != HF_CORRUPT) continue;
-        while (*at != r) at = &(*at)->next;
-        *at = r->next;
-        hf__entry_put(r->e);
-        free(r);
-        at = &h->regrets;
-    }
-    return next;
+    struct hf_regret *r = h->regrets, **at = &h->regrets;
+    if (!r) return INT64_MAX;
+    for (struct hf_regret *other = r->next; other; other = other->next)
+        if (other->at_us < r->at_us) r = other;
+    if (r->at_us > hf__local_us()) return r->at_us;
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__withdraw(h, r->e, r->id, 1, 0);
+    pthread_mutex_lock(&h->mu);
+    r->at_us = hf__local_us() + SOON_US;
+    if (rc && rc != HF_CORRUPT) return 0;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    hf__entry_put(r->e);
+    free(r);
+    return 0;
 }
 
 /* The renewer's part: keeps what is due. When to look again. Under the mutex, dropped. */
@@ -296,7 +293,8 @@ int64_t hf__tenures_tend(hf *h)
      */
     if (h->ending) end_one(h);
 again:
-    next = tend_regrets(h);
+    if (h->closing == 3) return 0;
+    next = INT64_MAX;
     for (struct hf_tenure *t = h->tenures; t; t = t->next) {
         int64_t now = hf__local_us();
         if (t->gone || t->busy || t->keep_at_us > now) {
@@ -313,6 +311,7 @@ again:
         }
         goto again;
     }
+    next = hf__min64(next, tend_regrets(h));
     return h->ending ? 0 : next; /* at once: some were given up while this thread wasn't asleep */
 }
 
