@@ -258,19 +258,20 @@ int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *o
     hf_options o = options ? *options : defaults;
     if (n < 1 || n > KEYS_CAP)
         return hf_fail(err, HF_INVALID, 0, "acquire: %zu keys: must be 1 to %d", n, KEYS_CAP);
-    int rc = hf__alive(h, "acquire", err);
+    int rc = hf__begin_call(h, "acquire", err); /* closing mustn't take what it has got so far */
+    if (rc) return rc;
     for (size_t i = 0; !rc && i < n; i++) {
         hf_rowkey k;
         rc = hf_key_make(keys[i], &k, err);
         order[i] = &keys[i];
     }
     if (!rc) rc = hf__check_options(h, &o, keys[0], err);
-    if (rc) return rc;
+    if (rc) goto out;
     /* Everybody takes several keys in one order, so that nobody waits in a circle. */
     qsort(order, n, sizeof *order, by_name);
     for (size_t i = 1; i < n; i++)
         if (!strcmp(*order[i - 1], *order[i]))
-            return hf_fail(err, HF_INVALID, 0, "acquire '%s': named twice", *order[i]);
+            rc = hf_fail(err, HF_INVALID, 0, "acquire '%s': named twice", *order[i]);
     int64_t deadline = o.wait_ms > 0 ? hf__local_us() + o.wait_ms * 1000 : 0;
     size_t held = 0;
     for (; held < n && !rc; held += !rc) {
@@ -285,7 +286,15 @@ int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *o
         hf_release(got[order[i] - keys], NULL);
     }
     if (!rc) memcpy(ret, got, n * sizeof *ret);
+out:
+    hf__end_call(h);
     return rc;
+}
+
+void hf_release_scope(hf_lock **lock)
+{
+    hf_release(*lock, NULL);
+    *lock = NULL;
 }
 
 /* ---- what was acquired elsewhere ---- */
@@ -294,13 +303,16 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
 {
     struct hf_entry *e;
     hf_row row;
-    int rc = hf__alive(h, "adopt", err);
+    int rc = hf__begin_call(h, "adopt", err);
     if (rc) return rc;
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     rc = hf__entry(h, name, &e, err);
     pthread_mutex_unlock(&h->mu);
-    if (rc) return rc;
+    if (rc) {
+        hf__end_call(h);
+        return rc;
+    }
     hf_row_init(&row);
     rc = hf__port_get(&h->port, &e->key, &row, err);
     struct hf_time now = hf__port_now(&h->port);
@@ -327,6 +339,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     }
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
+    hf__end_call(h);
     return rc;
 }
 

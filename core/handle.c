@@ -377,10 +377,8 @@ void hf_close(hf *h)
         } else if (away && hf__local_us() >= until) {
             hf__lock_free(l); /* it ends by its lease */
         } else {
-            pthread_mutex_unlock(&h->mu);
-            int rc = hf_release(l, NULL);
+            int rc = hf__release(l, NULL);
             away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
-            pthread_mutex_lock(&h->mu);
         }
     }
     h->closing = 3;

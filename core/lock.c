@@ -266,7 +266,7 @@ static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct
     hf *h = l->h;
     int64_t io_ms = h->port.io_timeout_ms;
     /* One that doesn't answer must not keep the others from being renewed. */
-    if (ev->kind == HF_EV_RENEW && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
+    if (ev->kind == HF_EV_RENEW && l->lease_ms && io_ms > l->lease_ms / 3) io_ms = l->lease_ms / 3;
     /* One that is over needn't be given back: asked once, as a courtesy to the next one. */
     if (ev->kind == HF_EV_RELEASE && over_already(l)) io_ms = 0;
     int64_t until = hf__local_us() + io_ms * 1000;
@@ -411,6 +411,25 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
     return rc;
 }
 
+/* Under the mutex, dropped: whoever has found the lock in a list has it in no other way. */
+int hf__release(hf_lock *l, hf_error *err)
+{
+    hf *h = l->h;
+    if (l->busy || l->telling || l->care_prev) {
+        l->releasing = 1;
+        l->renew_at_us = INT64_MAX;
+        seize(l);
+    }
+    int rc = release_instantly(l);
+    if (rc) rc = release_slowly(l, rc, err);
+    h->stats.released += !l->leftover;
+    if (failed(rc) && !l->expires_us && h->closing < 2)
+        leave(l);
+    else
+        forget(l);
+    return rc;
+}
+
 int hf_release(hf_lock *l, hf_error *err)
 {
     if (!l) return 0;
@@ -418,26 +437,9 @@ int hf_release(hf_lock *l, hf_error *err)
     int rc = hf__alive(h, "release", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    if (l->busy || l->telling || l->care_prev) {
-        l->releasing = 1;
-        l->renew_at_us = INT64_MAX;
-        seize(l);
-    }
-    rc = release_instantly(l);
-    if (rc) rc = release_slowly(l, rc, err);
-    h->stats.released += !l->leftover;
-    if (failed(rc) && !l->expires_us && h->closing < 2)
-        leave(l);
-    else
-        forget(l);
+    rc = hf__release(l, err);
     pthread_mutex_unlock(&h->mu);
     return rc;
-}
-
-void hf_release_scope(hf_lock **lock)
-{
-    hf_release(*lock, NULL);
-    *lock = NULL;
 }
 
 /* Under the mutex, seized. */
@@ -486,12 +488,8 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     seize(l);
-    if (!perhaps(l))
-        rc = gone(l, "renew", err);
-    else if (!l->lease_ms && !lease_ms && !l->expires_us)
-        rc = 0; /* it lasts as long as its session */
-    else
-        rc = hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err);
+    rc = perhaps(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
+                    : gone(l, "renew", err);
     let_go(l);
     pthread_mutex_unlock(&h->mu);
     return rc;

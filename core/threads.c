@@ -62,15 +62,12 @@ static void look_for_break(hf *h, hf_lock *l)
 /* One that its holder has given up, but the store didn't take back yet. */
 static int tend_leftover(hf_lock *l, int64_t now, int64_t *until)
 {
-    hf *h = l->h;
     if (l->busy) return 0;
     if (l->look_at_us > now) {
         *until = hf__min64(*until, l->look_at_us);
         return 0;
     }
-    pthread_mutex_unlock(&h->mu);
-    hf_release(l, NULL);
-    pthread_mutex_lock(&h->mu);
+    hf__release(l, NULL);
     return 1;
 }
 
@@ -357,9 +354,7 @@ void hf__kick_renewer(hf_lock *l)
 static void renew_one(hf *h, hf_lock *l)
 {
     if (l->leftover) {
-        pthread_mutex_unlock(&h->mu);
-        hf_release(l, NULL);
-        pthread_mutex_lock(&h->mu);
+        hf__release(l, NULL);
         return;
     }
     l->busy = 1;
