@@ -156,9 +156,10 @@ typedef struct hf_options {
 HF_API HF_MUST_USE int hf_open(const char *url, const hf_open_options *options, hf **ret,
                                hf_error *err);
 
-/* Cancels every wait, releases every lock that is still held (but HF_DETACHED ones), closes. NULL
-   is accepted. Locks that weren't released by then must not be used any more. If the store doesn't
-   answer for io_timeout_ms, what is left ends by its lease. */
+/* Cancels every wait, awaits the calls that acquire or adopt, releases every lock that is still
+   held (but HF_DETACHED ones), closes. NULL is accepted. Locks that weren't released by then must
+   not be used any more. If the store doesn't answer for io_timeout_ms, what is left ends by its
+   lease. */
 HF_API void hf_close(hf *store);
 
 /*
