@@ -411,8 +411,7 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
     return rc;
 }
 
-/* Under the mutex, dropped: whoever has found the lock in a list has it in no other way. */
-int hf__release(hf_lock *l, hf_error *err)
+static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
     if (l->busy || l->telling || l->care_prev) {
@@ -430,6 +429,9 @@ int hf__release(hf_lock *l, hf_error *err)
     return rc;
 }
 
+/* Under the mutex, dropped: whoever has found the lock in a list has it in no other way. */
+int hf__release(hf_lock *l, hf_error *err) { return give_back(l, err); }
+
 int hf_release(hf_lock *l, hf_error *err)
 {
     if (!l) return 0;
@@ -437,7 +439,7 @@ int hf_release(hf_lock *l, hf_error *err)
     int rc = hf__alive(h, "release", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    rc = hf__release(l, err);
+    rc = give_back(l, err);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }
