@@ -24,10 +24,10 @@ static int within(int64_t us, const int *flag)
 
 /* ---- a thread that comes late ---- */
 
-static pthread_t closer;
+static _Thread_local int closer; /* is it that thread? */
 static struct {
     pthread_mutex_t *mu;
-    const pthread_t *who;
+    int renewer;        /* it is that, else the one that closes */
     int nth;            /* of its locks of `mu` is the one before which it waits; 0: none */
     int is_late, go_on; /* atomic */
 } late;
@@ -36,17 +36,18 @@ int __real_pthread_mutex_lock(pthread_mutex_t *mu);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mu);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mu)
 {
-    if (__atomic_load_n(&late.mu, __ATOMIC_SEQ_CST) == mu &&
-        pthread_equal(pthread_self(), *late.who) && late.nth && !--late.nth) {
+    int it = __atomic_load_n(&late.mu, __ATOMIC_SEQ_CST) == mu &&
+             (late.renewer ? pthread_equal(pthread_self(), h->renewer) : closer);
+    if (it && late.nth && !--late.nth) {
         set(&late.is_late);
         while (!is(&late.go_on)) hf__pause(1000);
     }
     return __real_pthread_mutex_lock(mu);
 }
 
-static void make_late(const pthread_t *who, int nth)
+static void make_late(int renewer, int nth)
 {
-    late.who = who;
+    late.renewer = renewer;
     late.nth = nth;
     late.is_late = late.go_on = 0;
     __atomic_store_n(&late.mu, &h->mu, __ATOMIC_SEQ_CST);
@@ -56,7 +57,7 @@ static void make_late(const pthread_t *who, int nth)
 
 static void *closes(void *arg)
 {
-    closer = pthread_self();
+    closer = 1;
     hf_close(h);
     set(&closed);
     return arg;
@@ -99,7 +100,7 @@ static void *acquires_several(void *arg)
 
 static void gives_back_slowly(void)
 {
-    if (pthread_equal(pthread_self(), closer))
+    if (closer)
         set(&by_closing);
     else
         within(SHOWS_US / KEYS, &by_closing);
@@ -195,7 +196,7 @@ static void a_leftover_is_given_back_by_one(void **state)
     stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
     IS(HF_UNAVAILABLE, hf_release(lock, NULL));
     stage_uncue();
-    make_late(&h->renewer, 1);
+    make_late(1, 1);
     while (!is(&late.is_late)) hf__pause(1000);
     pthread_t closing = begin_to_close();
     within(SHOWS_US, &closed);
@@ -222,7 +223,7 @@ static void a_lost_lock_is_given_back_by_one(void **state)
     begin(SERVER);
     OK(stage_acquire(h, "k", 0, 400, HF_NO_RENEW, &lock));
     hf_on_lost(lock, gives_it_back, NULL);
-    make_late(&closer, 2); /* its own call is the first */
+    make_late(0, 2); /* its own call is the first */
     pthread_t closing = begin_to_close();
     while (!is(&late.is_late)) hf__pause(1000);
     within(400000 + SHOWS_US, &given_back);
