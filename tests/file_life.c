@@ -513,7 +513,7 @@ static void a_damaged_row_hides_no_other(void **state)
     int64_t clock_us;
     (void)state;
     hf_row_init(&row);
-    for (const char *name = "a\0b\0c"; *name; name += 2) {
+    for (const char *name = "a\0b\0c\0"; *name; name += 2) {
         fill_row(&row, 5, 1, 1);
         assert_int_equal(swap(st, name, 0, &row, NULL), 0);
     }
