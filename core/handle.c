@@ -31,6 +31,7 @@ static void forget_idle(hf *h)
                 continue;
             }
             *at = e->next;
+            if (h->given.e == e) h->given.e = NULL;
             free(e);
             h->entries--;
         }
@@ -245,6 +246,7 @@ static void destroy(hf *h)
         next = l->next;
         free(l);
     }
+    hf_row_clear(&h->given.row);
     free(h->table);
     free(h->safe_url);
     if (h->tender_fd >= 0) close(h->tender_fd);
@@ -276,6 +278,7 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     pthread_mutex_init(&h->port.mu, NULL);
     pthread_mutex_init(&h->port.serial, NULL);
     hf_row_init(&h->row);
+    hf_row_init(&h->given.row);
     hf__thread_condition(&h->changed);
     hf__thread_condition(&h->pump_cond);
     hf__thread_condition(&h->renewer_cond);

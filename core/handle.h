@@ -198,6 +198,12 @@ struct hf {
         int64_t left_ms, at_us;
     } told; /* what the store said last of a session's end, for those who look */
 
+    struct {
+        const struct hf_entry *e; /* NULL: there is none */
+        int64_t us;               /* local: since when */
+        hf_row row;
+    } given; /* the row by which a key was given on last: see handed.c */
+
     struct hf_wait *at_store; /* waits that are first in their line */
     struct hf_lock *cared;
 
@@ -331,6 +337,10 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row);
    as its session is kept for others: the first of its line withdraws it. `row` is the one that
    was read, and then the one that is left. 0, or what the store says. */
 int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err);
+/* The key was given on, and the row that is left isn't free. Under the mutex. */
+void hf__give(hf *h, const struct hf_entry *e, const hf_row *row);
+/* That row, if it may well be the present one: 1. Once. */
+int hf__given(struct hf_wait *w, int waits, hf_row *row);
 /* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
    only by comparing, for it may have been overtaken. */
 int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);

@@ -366,6 +366,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     rc = carry(l, &ev, row, known, &out, err);
     /* Others who hold it or wait for it have got in. */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
+    if (!rc) hf__give(l->h, l->e, row);
     if (keeper) {
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__tenure_put(l->h, keeper);

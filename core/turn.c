@@ -10,8 +10,10 @@
 
 enum {
     DEAD_CAP = 64,
-    /* Of who only wants to get in line; of who tries; of who must get through. */
+    /* Of who only wants to get in line, and of him where he can't by a join; of who tries; of who
+       must get through. */
     CALM_CONFLICTS = 1,
+    CALM_CONFLICTS_ALONE = 3,
     TRY_CONFLICTS = 4,
     MUST_CONFLICTS = 64,
     PAUSE_CONFLICT_US = 1000,
@@ -270,6 +272,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
     int rc, mine = ev->maybe_done, conflicts = 0, again = 2;
     int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
     int64_t wrote_done_us = 0;  /* by the last such one */
+    int calm = port->drv->join ? CALM_CONFLICTS : CALM_CONFLICTS_ALONE;
     if (!ev->queue_cap) ev->queue_cap = port->drv->queue_cap;
     ev->holders_cap = port->drv->holders_cap;
     ev->timeless = (port->can & HF_CAN_LEASES) != 0;
@@ -311,8 +314,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         conflicts++;
         if (port->can & HF_CAN_INSTANT) continue;
         /* Others write faster than this one does: what it does about it, it knows (wait.c). */
-        if (only_wants(ev, row) && conflicts > CALM_CONFLICTS)
-            return mine ? HF_UNKNOWN : HF_CONFLICT;
+        if (only_wants(ev, row) && conflicts > calm) return mine ? HF_UNKNOWN : HF_CONFLICT;
         /* Who holds, was handed it or stands in line must get through. */
         int must = ev->kind != HF_EV_TRY;
         if (conflicts <= (must ? MUST_CONFLICTS : TRY_CONFLICTS)) continue;

@@ -211,17 +211,19 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     return 1;
 }
 
-/* A look may do without reading: by a write on the free row that this handle left behind, or by a
-   take. 0: granted; HF_CONFLICT: *row is known, or *known is 0; else the error. */
-static int take_first(struct hf_wait *w, hf_row *row, int *known, int64_t until, hf_error *err)
+/* A look may do without reading: by a write on the row that this handle left behind, free or given
+   on, or by a take. 0: granted; HF_CONFLICT: *row is known, or *known is 0; else the error. */
+static int take_first(struct hf_wait *w, int waits, hf_row *row, int *known, int64_t until,
+                      hf_error *err)
 {
     hf *h = w->h;
+    *known = hf__given(w, waits, row);
     pthread_mutex_lock(&h->mu);
     /* With a clock that was read long ago a lease could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
     int fresh = now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 ||
                 h->port.can & HF_CAN_LEASES;
-    if (w->e->free_rev && (fresh || !w->party.lease_ms)) {
+    if (!*known && w->e->free_rev && (fresh || !w->party.lease_ms)) {
         row->rev = w->e->free_rev;
         row->token = w->e->free_token;
         w->e->free_rev = 0;
@@ -297,7 +299,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     if (!w->looked && hf__breathes(w)) return 0;
     if (!w->looked || w->overtaken) {
         w->looked = 1;
-        rc = take_first(w, row, &known, until, &err);
+        rc = take_first(w, ev.kind == HF_EV_ENQUEUE, row, &known, until, &err);
         if (!rc && hf__take_up(w, row)) return 1;
         if (rc < 0) return store_failed(w, rc, &err);
     }

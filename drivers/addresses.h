@@ -15,9 +15,11 @@ enum { HF_ADDRESS = 16, HF_ADDRESSES_CAP = (HF_ADDRESS + 1) * 258 };
 
 void hf__put_address(char to[HF_ADDRESS + 1], const uint8_t who[16]);
 
-/* Whom of those in line a write of this row concerns, each with a space behind it: those who were
-   handed the key, who holds it alone while somebody waits (he gives it on without looking, if he
-   knows who), and the first in line. Not those behind. */
+/* Does a write of this row concern that party of it? Those who were handed the key, who holds it
+   alone while somebody waits (he gives it on without looking, if he knows who), and the first in
+   line. Not those behind. */
+int hf__concerns(const hf_row *row, uint32_t i);
+/* The addresses of those, each with a space behind it. */
 void hf__put_addresses(char to[HF_ADDRESSES_CAP], const hf_row *row);
 
 /* One that this handle has listened at, or is to. */

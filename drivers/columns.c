@@ -20,6 +20,8 @@ const uint8_t hf__column_is_text[HF_COLS] = {
 #undef IS_TEXT
 };
 
+int hf__column_is_list(int column) { return column == HF_COL_OTHERS || column == HF_COL_QUEUE; }
+
 /* ---- ids ---- */
 
 void hf__put_id(char to[33], const uint8_t id[16])

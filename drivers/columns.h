@@ -45,6 +45,7 @@ enum hf__column {
 
 extern const char *const hf__column_name[HF_COLS];
 extern const uint8_t hf__column_is_text[HF_COLS];
+int hf__column_is_list(int column); /* a JSON array of parties */
 
 /* One row as its columns. Texts are borrowed from the row, or from the store. */
 struct hf__flat {

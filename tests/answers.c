@@ -24,13 +24,22 @@ static size_t n_list;
 static int used[ANSWERS], given;
 static char asked[ASKED];
 
-static struct answer find(const char *path)
+static int fits(const char *want, const char *path, const char *text)
+{
+    char part[64];
+    const char *of_body = strchr(want, '?');
+    size_t len = of_body ? (size_t)(of_body - want) : strlen(want);
+    snprintf(part, sizeof part, "%.*s", (int)len, want);
+    return strstr(path, part) && (!of_body || strstr(text, of_body + 1));
+}
+
+static struct answer find(const char *path, const char *text)
 {
     struct answer found = {NULL, 500, "", 0};
     pthread_mutex_lock(&mu);
     given++;
     for (size_t i = 0; i < n_list; i++) {
-        if (list[i].path && !strstr(path, list[i].path)) continue;
+        if (list[i].path && !fits(list[i].path, path, text)) continue;
         if (list[i].times && used[i] >= list[i].times) continue;
         used[i]++;
         found = list[i];
@@ -81,7 +90,7 @@ static void *serve(void *arg)
         pthread_mutex_lock(&mu);
         snprintf(asked, sizeof asked, "%s", text);
         pthread_mutex_unlock(&mu);
-        struct answer a = find(path);
+        struct answer a = find(path, text);
         if (!say(fd, &a)) break;
     }
     free(text);

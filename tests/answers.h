@@ -14,7 +14,7 @@ enum {
 };
 
 struct answer {
-    const char *path; /* a part of the request's; NULL: of any */
+    const char *path; /* a part of the request's; NULL: of any; "PATH?BODY": and of its body */
     int status;
     const char *body;
     int times; /* how often it is given; 0: always */

@@ -11,6 +11,7 @@
 #define CREATED "{\"result\": {\"created\": true}}\n"
 #define MINE    "00112233445566778899aabbccddeeff"
 #define OTHERS  "10112233445566778899aabbccddeeff"
+#define LETTER  "/p/\t" SESSION "\tk" /* to whoever waits for k */
 
 static const uint8_t mine[16] = {0,    0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
                                  0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
@@ -48,7 +49,7 @@ static void add(const char *one)
     put(one);
 }
 
-/* One that waits for `key`, as MINE, and for another key, which is heard of last. */
+/* One that stands in line for `key`, as MINE, and for another key, which is heard of last. */
 static hf_store *st;
 static hf_rowkey other;
 static const hf_rowkey *keys[2];
@@ -58,21 +59,25 @@ static void begin(void)
 {
     st = opened();
     assert_int_equal(hf_key_make("other", &other, &err), 0);
-    key.who = mine;
-    other.who = NULL;
+    key.who = other.who = mine;
+    key.in_line = other.in_line = 1;
     keys[0] = &key;
     keys[1] = &other;
     hf_row_init(&row);
     snprintf(line, sizeof line, "%s{\"result\": {\"events\": [", CREATED);
 }
 
-/* How much of what was added is heard of by who waits for `key`. */
-static uint64_t heard(void)
+/* What is heard on the watch of that kind ("": on that of all changes): how much of it by who waits
+   for `key`. */
+static uint64_t heard_on(const char *kind)
 {
     hf_ear ear;
-    add(event("/p/other\trev", "5", "99", NULL));
+    add(event("/p/other\t" SESSION, "", "99", "DELETE"));
     put("]}}\n");
-    are((struct answer){"watch", ANSWER_OPEN, line, 0});
+    const struct answer both[] = {{kind, ANSWER_OPEN, line, 0},
+                                  {"watch?filters", ANSWER_OPEN, CREATED, 0},
+                                  {"watch", ANSWER_OPEN, *kind ? CREATED : line, 0}};
+    answers_are(*kind ? both : &both[1], *kind ? 3 : 2);
     said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
     for (int i = 0; !driver->rang(st, &other); i++) {
         assert_true(i < 100);
@@ -83,14 +88,21 @@ static uint64_t heard(void)
     return ear.heard[0] - 1;
 }
 
+static uint64_t heard(void) { return heard_on("watch?NOPUT"); }
+
 static void end(void)
 {
     hf_row_clear(&row);
     driver->close(st);
     key.who = NULL;
+    key.in_line = 0;
 }
 
 #define WORD(id, token) id " " token " 734439800834 1000 0 4"
+/* As JSON within JSON: answers_base64 makes it a text without quotes. */
+#define TAKEN                                                                  \
+    "{\"format\":1,\"rev\":5,\"token\":5,\"owner\":\"me\",\"request\":\"" MINE \
+    "\",\"granted\":5,\"session\":734439800834}"
 
 static void words_wake_who_is_concerned(void **state)
 {
@@ -102,51 +114,38 @@ static void words_wake_who_is_concerned(void **state)
         } event[4];
         uint64_t heard, token; /* token: of who is told of; 0: nobody is */
     } cases[] = {
-        /* A write that says nothing; one that says who has it; in any order. */
-        {{{"/p/k\trev", "5", "9", NULL}}, 1, 0},
-        {{{"/p/k\trev", "5", "9", NULL}, {"/p/k\tword", WORD(MINE, "77"), "9", NULL}}, 1, 77},
-        {{{"/p/k\tword", WORD(MINE, "77"), "9", "PUT"}, {"/p/k\trev", "5", "9", "PUT"}}, 1, 77},
-        /* The same grant again; another one; none. */
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
-          {"/p/k\tword", WORD(OTHERS, "77"), "10", NULL}},
-         1,
-         77},
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
-          {"/p/k\tword", WORD(OTHERS, "78"), "10", NULL}},
+        /* Who got in line has put it there himself; then it says who has the key. */
+        {{{LETTER, "", "9", NULL}}, 0, 0},
+        {{{LETTER, WORD(MINE, "77"), "9", NULL}}, 1, 77},
+        /* The same grant again; another one; none that is said. */
+        {{{LETTER, WORD(OTHERS, "7"), "9", NULL}, {LETTER, WORD(OTHERS, "7"), "10", NULL}}, 1, 7},
+        {{{LETTER, WORD(OTHERS, "7"), "9", NULL}, {LETTER, WORD(OTHERS, "8"), "10", NULL}}, 2, 8},
+        {{{LETTER, WORD(OTHERS, "77"), "9", NULL}, {LETTER, WORD(MINE, "77"), "10", NULL}}, 2, 77},
+        {{{LETTER, WORD(OTHERS, "77"), "9", NULL}, {LETTER, "?", "10", NULL}}, 2, 0},
+        {{{LETTER, "?", "9", NULL}, {LETTER, "?", "10", NULL}}, 2, 0},
+        /* With the row as it was written. */
+        {{{LETTER, WORD(MINE, "77") "\n" TAKEN, "9", NULL}}, 1, 5},
+        {{{LETTER, "?\n" TAKEN, "9", NULL}}, 1, 5},
+        {{{LETTER, WORD(MINE, "77") "\n" TAKEN, "9", NULL},
+          {LETTER, WORD(OTHERS, "78"), "10", NULL}},
          2,
          78},
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
-          {"/p/k\tword", WORD(MINE, "77"), "10", NULL}},
-         2,
-         77},
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\tword", "?", "10", NULL}}, 2, 0},
-        {{{"/p/k\tword", "?", "9", NULL}, {"/p/k\tword", "?", "10", NULL}}, 2, 0},
-        /* A session has ended: by itself, or because who wrote the word is through with it. */
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\t" SESSION, "", "10", gone}}, 2, 0},
-        {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}}, 1, 77},
-        /* The end of a session, and then a word of a write that didn't know of it. */
-        {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\tword", WORD(OTHERS, "77"), "10", NULL}}, 2, 0},
+        {{{LETTER, WORD(MINE, "77") "\n{}", "9", NULL}}, 1, 77},
+        /* A session has ended: before a letter that doesn't know of it, or after it. */
+        {{{LETTER, WORD(OTHERS, "77"), "9", NULL}, {"/p/k\t" SESSION, "", "10", gone}}, 2, 0},
+        {{{"/p/k\t" SESSION, "", "9", gone}, {LETTER, WORD(OTHERS, "77"), "10", NULL}}, 2, 0},
+        {{{LETTER, WORD(OTHERS, "77"), "10", NULL}, {"/p/k\t" SESSION, "", "9", gone}}, 2, 0},
         /* The same twice, or late, by two streams. */
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL},
-          {"/p/kk\trev", "5", "10", NULL},
-          {"/p/k\trev", "5", "9", NULL}},
-         1,
-         77},
-        {{{"/p/k\tword", WORD(OTHERS, "78"), "9", NULL},
-          {"/p/k\tword", WORD(OTHERS, "77"), "8", NULL}},
-         1,
-         78},
-        /* All of it is gone, pruned. */
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", NULL}, {"/p/k\tword", "", "10", gone}}, 2, 0},
-        {{{"/p/k\tword", WORD(OTHERS, "77"), "9", gone}}, 1, 0},
-        /* The row itself, where the watch is of more than one key. */
-        {{{"/p/k", "{}", "9", NULL}, {"/p/k\tword", WORD(MINE, "77"), "9", NULL}}, 1, 77},
-        /* Another key's, which nobody waits for. */
-        {{{"/p/kk\trev", "5", "9", NULL}, {"/p/kk\tword", WORD(MINE, "77"), "9", NULL}}, 0, 0},
-        {{{"/p/k\tword", WORD(MINE, "77"), "9", NULL}, {"/p/l\trev", "5", "9", NULL}}, 1, 77},
+        {{{LETTER, WORD(OTHERS, "7"), "9", NULL}, {LETTER, WORD(OTHERS, "8"), "9", NULL}}, 1, 7},
+        {{{LETTER, WORD(OTHERS, "8"), "9", NULL}, {LETTER, WORD(OTHERS, "7"), "8", NULL}}, 1, 8},
+        {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\t" SESSION, "", "9", gone}}, 1, 0},
+        /* Of another key, which nobody waits for; to one whose name only begins so. */
+        {{{"/p/\t" SESSION "\tkk", WORD(MINE, "77"), "9", NULL}}, 0, 0},
+        {{{LETTER, WORD(MINE, "77"), "9", NULL}, {"/p/l\t" SESSION, "", "9", gone}}, 1, 77},
+        {{{"/p/\tk", WORD(MINE, "77"), "9", NULL}}, 0, 0},
         /* What can't be understood may be of any key. */
-        {{{"/p/k\tword", WORD(MINE, "77"), "9", NULL}, {"/p/far\trev", "5", NULL, NULL}}, 2, 0},
-        {{{"/p/k\tword", WORD(MINE, "77"), "9", NULL}, {"/", "5", "10", NULL}}, 2, 0},
+        {{{LETTER, WORD(MINE, "77"), "9", NULL}, {"/p/far\trev", "5", NULL, NULL}}, 2, 0},
+        {{{LETTER, WORD(MINE, "77"), "9", NULL}, {"/", "5", "10", NULL}}, 2, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         begin();
@@ -167,7 +166,7 @@ static void a_word_brings_the_grant(void **state)
 {
     (void)state;
     begin();
-    add(event("/p/k\tword", MINE " 77 734439800834 1000 2000 5", "9", NULL));
+    add(event(LETTER, MINE " 77 734439800834 1000 2000 5", "9", NULL));
     assert_int_equal(heard(), 1);
     assert_int_equal(driver->told(st, &key, &row), 1);
     const hf_party *p = &row.party[0];
@@ -194,7 +193,7 @@ static void an_end_is_looked_at_first(void **state)
     hf_ear ear;
     begin();
     add(event("/p/k\t" SESSION, "", "9", "DELETE"));
-    add(event("/p/k\tword", WORD(OTHERS, "77"), "10", NULL));
+    add(event(LETTER, WORD(OTHERS, "77"), "10", NULL));
     assert_int_equal(heard(), 2);
     for (int told = 0; told < 2; told++) {
         said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
@@ -207,7 +206,6 @@ static void nonsense_is_no_word(void **state)
 {
     (void)state;
     static const char *const words[] = {
-        "",
         MINE,
         MINE " ",
         MINE " 77 1 1 1",
@@ -223,7 +221,7 @@ static void nonsense_is_no_word(void **state)
     };
     for (size_t i = 0; i < COUNT(words); i++) {
         begin();
-        add(event("/p/k\tword", words[i], "9", NULL));
+        add(event(LETTER, words[i], "9", NULL));
         if (heard() != 1 || driver->told(st, &key, &row)) fail_msg("'%s' is one", words[i]);
         end();
     }
@@ -235,7 +233,7 @@ static void what_was_heard_ends_with_the_watch(void **state)
     hf_ear ear;
     int rc;
     begin();
-    add(event("/p/k\tword", WORD(MINE, "77"), "9", NULL));
+    add(event(LETTER, WORD(MINE, "77"), "9", NULL));
     put("]}}\n");
     const struct answer once[] = {{"watch", 200, line, 1}};
     answers_are(once, 1);
@@ -266,6 +264,7 @@ static void many_keys_are_one_watch(void **state)
     static char name[KEYS][16];
     hf_ear ear;
     begin();
+    key.in_line = other.in_line = 0;
     for (int i = 0; i < KEYS; i++) {
         snprintf(name[i], sizeof name[i], "many/%d", (i * 7 + 3) % KEYS);
         assert_int_equal(hf_key_make(name[i], &many[i], &err), 0);
@@ -292,6 +291,48 @@ static void many_keys_are_one_watch(void **state)
     end();
 }
 
+/* Who stands in line hears of letters, and of what is deleted; who waits otherwise hears of all
+   that is written. */
+static void each_hears_what_concerns_it(void **state)
+{
+    (void)state;
+    hf_ear ear;
+    begin();
+    other.in_line = 0; /* or it wouldn't hear of what the letters' watch brings last */
+    add(event(LETTER, WORD(MINE, "77"), "9", NULL));
+    assert_int_equal(heard_on("watch?NODELETE"), 1);
+    assert_int_equal(driver->told(st, &key, &row), 1);
+    assert_int_equal(answers_given(), 3);
+    end();
+    begin();
+    key.in_line = 0;
+    add(event("/p/k\trev", "5", "9", NULL));
+    add(event("/p/k\t" SESSION, "", "9", NULL));
+    assert_int_equal(heard_on("watch?range_end"), 1);
+    assert_int_equal(driver->told(st, &key, &row), 0);
+    assert_int_equal(answers_given(), 3); /* the other one's, too */
+    /* In line, what is written beside it is nothing to it. */
+    end();
+    begin();
+    other.in_line = 0;
+    add(event("/p/k\trev", "5", "9", NULL));
+    add(event("/p/k\t" SESSION, "", "10", "DELETE"));
+    assert_int_equal(heard_on(""), 0);
+    end();
+    /* Who gets there needs another watch. */
+    begin();
+    key.in_line = 0;
+    assert_int_equal(heard(), 0);
+    uint64_t rang = driver->rang(st, &key);
+    key.in_line = 1;
+    are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
+    said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+    assert_int_equal(answers_given(), 1);
+    assert_non_null(strstr(answers_asked(), "NOPUT"));
+    assert_int_equal(driver->rang(st, &key), rang);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +342,7 @@ int main(void)
         cmocka_unit_test(nonsense_is_no_word),
         cmocka_unit_test(what_was_heard_ends_with_the_watch),
         cmocka_unit_test(many_keys_are_one_watch),
+        cmocka_unit_test(each_hears_what_concerns_it),
     };
     return answered_begin("etcd") ? 1 : TEST_MAIN(tests);
 }

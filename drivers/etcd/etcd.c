@@ -16,6 +16,7 @@ static void et_close(hf_store *st)
     hf__et_words_close(st);
     hf__et_http_close(&st->http);
     free(st->own);
+    free(st->marks.at);
     pthread_mutex_destroy(&st->mu);
     free(st);
 }
@@ -49,6 +50,7 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "etcd: open '%s': out of memory", url->safe);
     pthread_mutex_init(&st->mu, NULL);
+    hf__et_sessions_open(st);
     int rc = hf__et_http_open(&st->http, url, io_timeout_ms, err);
     if (!rc) rc = read_prefix(st, url, err);
     if (!rc && (hf__et_ear_open(st) || hf__et_words_open(st)))

@@ -8,15 +8,17 @@
  *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease of
  *                     that number
  *     K \t SESSION .  rarely: by which other lease that key was put back (leases.c)
- *     K \t word       who had it when somebody waited last, for who is woken (words.c)
+ *     \t SESSION \t K a letter, bound to the same lease: what one who got in line with that session
+ *                     is told (txn.c, words.c)
  *
  * Control characters don't occur in our keys, so that [K, K\n) is K's and nobody else's: one range
- * reads the row and who of it lives, one watch hears of its changes and of its deaths. A write puts
- * row, rev and the writer's own sessions in one transaction, which etcd refuses if the lease of one
- * of these is gone: then it is made without the keys of those that stood in the row with such a
- * session already (swap.c), and no grant, nor place in line, is ever made with one. So a session
- * that the row names, and that isn't there, has ended; whether a holder may still believe in it is
- * told by the terms (leases.c).
+ * reads the row and who of it lives, one watch hears of its changes, or of its deaths alone; and
+ * one hears of all letters to a handle, for the numbers of its sessions begin with the same digits.
+ * A write puts row, rev and the writer's own sessions in one transaction, which etcd refuses if the
+ * lease of one of these is gone: then it is made without the keys of those that stood in the row
+ * with such a session already (swap.c), and no grant, nor place in line, is ever made with one. So
+ * a session that the row names, and that isn't there, has ended; whether a holder may still believe
+ * in it is told by the terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H
@@ -24,10 +26,25 @@
 #include "http.h"
 
 /* etcd takes 128 operations in a transaction. */
-enum { HF_ET_KEY_CAP = HF_KEY_CAP + 1100, HF_ET_WORD_CAP = 128, HF_ET_OPS_CAP = 120 };
+enum {
+    HF_ET_KEY_CAP = HF_KEY_CAP + 1100,
+    HF_ET_WORD_CAP = 128,
+    HF_ET_OPS_CAP = 120,
+    HF_ET_TAIL_CAP = 20
+};
 
 struct hf__et_ear;   /* watch.c */
 struct hf__et_words; /* words.c */
+
+/* What was put of a session beside one row; 0 of `session`: nothing. */
+struct hf__et_mark {
+    uint64_t hash, session;
+    uint8_t letter; /* it has one, besides its own key */
+};
+struct hf__et_marks {
+    struct hf__et_mark *at;
+    size_t places, n; /* a power of two, or 0; of them used */
+};
 
 struct hf_store {
     struct hf__et_http http;
@@ -38,12 +55,21 @@ struct hf_store {
     pthread_mutex_t mu;
     uint64_t *own; /* sessions made here and not ended, the newest last */
     size_t n_own, own_cap;
+    struct hf__et_marks marks;
+    uint32_t writes;         /* of rows in which somebody waits */
+    uint32_t address, count; /* of the numbers of its sessions: see leases.c */
 };
 
 /* prefix + text + tail, as the gateway takes it. */
 json_t *hf__et_key(const hf_store *st, const char *text, const char *tail);
+json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session);
 
 /* leases.c */
+/* What the names of all letters to this handle have behind the store's prefix, and the first that
+   isn't any more: tabulator and digits. */
+enum { HF_ET_ADDRESS_CAP = 8 };
+void hf__et_address(const hf_store *st, char ret[HF_ET_ADDRESS_CAP], int behind);
+void hf__et_sessions_open(hf_store *st);
 int64_t hf__et_number(const json_t *j, const char *name);
 int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                       int64_t *ret_clock_us, hf_error *err);
@@ -64,15 +90,44 @@ struct hf__et_dead {
     size_t n;
 };
 
-/* rows.c */
+/* marks.c; under `mu` */
+struct hf__et_mark *hf__et_mark(const struct hf__et_marks *m, uint64_t hash, uint64_t session);
+/* For a mark of each own session: 0 or HF_NOMEM. Before hf__et_mark_set. */
+int hf__et_marks_room(hf_store *st);
+void hf__et_mark_set(struct hf__et_marks *m, uint64_t hash, uint64_t session, int letter);
+void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session);
+
+/* txn.c */
+/* Everything is appended to lists that check themselves for having become whole: out of memory
+   anywhere makes `bad`. */
+struct hf__et_txn {
+    json_t *compare, *success;
+    int bad;
+};
+void hf__et_add_put(struct hf__et_txn *t, json_t *key, json_t *value, uint64_t lease);
+void hf__et_add_delete(struct hf__et_txn *t, json_t *key);
+void hf__et_add_absent(struct hf__et_txn *t, json_t *key);
+void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                        uint64_t seen);
+void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
+int hf__et_names(const hf_row *row, uint64_t session);
 /* What a swap asks for, in which the keys of the dead aren't put. NULL: out of memory. */
 struct hf__flat;
 json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                          const struct hf__flat *flat, const struct hf__et_dead *dead);
+/* It was done; or may have been, if it isn't `certain`. */
+void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
+                    const struct hf__et_dead *dead, int certain);
+
+/* rows.c */
+/* The row as JSON, to be freed; NULL: out of memory. */
+char *hf__et_row_text(const struct hf__flat *flat);
+/* 0, HF_NOMEM or HF_CORRUPT; `row` is initialized. */
+int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why);
+json_t *hf__et_range_of(const hf_store *st, const char *text);
 /* A row from an answer of that term. */
 int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
                       hf_row *row, const char *what, hf_error *err);
-int hf__et_names(const hf_row *row, uint64_t session);
 int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
 int hf__et_scan(hf_store *st, const char *prefix,
@@ -86,14 +141,15 @@ int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
 /* words.c */
 int hf__et_words_open(hf_store *st);
 void hf__et_words_close(hf_store *st);
-/* What those who wait are to be told of that row; 0: nothing, for nobody waits. */
+/* What those whom a write of that row concerns are told of who has it: its length. */
 size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP]);
 /* From now on these keys are waited for, and no others. 0 or HF_NOMEM. */
 int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size_t n);
 /* Others may have been lost: nothing is known any more. */
 void hf__et_words_forget(struct hf__et_words *w);
-/* Takes in what a watch tells. How much of it somebody here is to look at. */
-uint64_t hf__et_words_hear(const hf_store *st, const json_t *events);
+/* Takes in what a watch tells; `ends`: of keys that are gone only. How much of it somebody here is
+   to look at. */
+uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends);
 int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row);
 uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key);
 

@@ -30,26 +30,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TERM_BITS = 16, LENGTH_BITS = 8 };
+enum { TERM_BITS = 16, LENGTH_BITS = 8, COUNT_BITS = 24, ADDRESS_BITS = 15 };
 
 /* ---- the number of a session ---- */
 
 /*
- * 63 bits: 39 random ones, so that it never repeats, whatever becomes of the cluster; its length in
- * seconds; its term, modulo 2^16 (0: not known). The length is a number below 16, or one of four
- * bits, the first of which is 1, and how often it is doubled: rounded up by an eighth at most.
+ * 63 bits: 15 that the handle has drawn, which make the first four digits of all its sessions, so
+ * that one range has the letters to all of them; a count of 24 that begins anywhere, so that none
+ * of them repeats, whatever becomes of the cluster (two handles that have drawn the same hear each
+ * other's letters, no more); its length in seconds; its term, modulo 2^16 (0: not known). The
+ * length is a number below 16, or one of four bits, the first of which is 1, and how often it is
+ * doubled: rounded up by an eighth at most.
  */
-static uint64_t number_of(int64_t s, int64_t term)
+static uint64_t number_of(hf_store *st, int64_t s, int64_t term)
 {
-    uint64_t random, length = 0;
+    uint64_t length = 0, count = __atomic_add_fetch(&st->count, 1, __ATOMIC_RELAXED);
     for (; s >= 16; length += 8) s = (s + 1) / 2;
     length += (uint64_t)s;
-    do {
-        hf__random(&random, sizeof random);
-        random &= INT64_MAX >> (TERM_BITS + LENGTH_BITS);
-    } while (!random);
-    return random << (TERM_BITS + LENGTH_BITS) | length << TERM_BITS |
+    return (uint64_t)st->address << (COUNT_BITS + LENGTH_BITS + TERM_BITS) |
+           (count & ((1 << COUNT_BITS) - 1)) << (LENGTH_BITS + TERM_BITS) | length << TERM_BITS |
            ((uint64_t)term & ((1 << TERM_BITS) - 1));
+}
+
+void hf__et_sessions_open(hf_store *st)
+{
+    hf__random(&st->address, sizeof st->address);
+    hf__random(&st->count, sizeof st->count);
+    st->address = st->address % ((1 << ADDRESS_BITS) - 1) + 1; /* no number is 0 */
+}
+
+void hf__et_address(const hf_store *st, char ret[HF_ET_ADDRESS_CAP], int behind)
+{
+    snprintf(ret, HF_ET_ADDRESS_CAP, "\t%04x", (st->address + (behind != 0)) & 0xffff);
 }
 
 int64_t hf__et_session_s(uint64_t session)
@@ -128,7 +140,7 @@ static int ask(hf_store *st, const char *path, uint64_t session, int64_t ttl, in
 /* A lease of so many seconds, made in the term that its number says or later. */
 static int grant(hf_store *st, int64_t s, uint64_t *ret, struct hf__et_reply *reply, hf_error *err)
 {
-    uint64_t session = number_of(s, __atomic_load_n(&st->http.term, __ATOMIC_ACQUIRE));
+    uint64_t session = number_of(st, s, __atomic_load_n(&st->http.term, __ATOMIC_ACQUIRE));
     int rc = ask(st, "/v3/lease/grant", session, s, HF_UNKNOWN, reply, "lease", err);
     if (!rc) *ret = session;
     return rc;

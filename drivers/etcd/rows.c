@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SWEPT: own sessions that a write takes out. */
-enum { SWEPT = 4, PAGE = 1000, TAIL_CAP = 20 };
+enum { PAGE = 1000 };
 
 json_t *hf__et_key(const hf_store *st, const char *text, const char *tail)
 {
@@ -20,33 +19,39 @@ json_t *hf__et_key(const hf_store *st, const char *text, const char *tail)
     return n < 0 || (size_t)n >= sizeof key ? NULL : hf__et_bytes(key, (size_t)n);
 }
 
-/* ---- the row as JSON ---- */
+json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session)
+{
+    char key[HF_ET_KEY_CAP];
+    int n =
+        snprintf(key, sizeof key, "%s\t%016llx\t%s", st->prefix, (unsigned long long)session, text);
+    return n < 0 || (size_t)n >= sizeof key ? NULL : hf__et_bytes(key, (size_t)n);
+}
 
-static int is_list(int col) { return col == HF_COL_OTHERS || col == HF_COL_QUEUE; }
+/* ---- the row as JSON ---- */
 
 /* Whether the column is written at all: what isn't there is 0, or empty. */
 static int has_column(const struct hf__flat *flat, int i)
 {
-    if (is_list(i)) return flat->len[i] > 2;
+    if (hf__column_is_list(i)) return flat->len[i] > 2;
     if (hf__column_is_text[i]) return flat->len[i] || i == HF_COL_OWNER;
     return flat->n[i] || i == HF_COL_REV || i == HF_COL_TOKEN;
 }
 
-/* NULL: out of memory. */
-static json_t *row_json(const struct hf__flat *flat)
+char *hf__et_row_text(const struct hf__flat *flat)
 {
     json_t *j = json_object();
     int bad = !j, nomem;
     for (int i = 0; i < HF_COLS && !bad; i++) {
         if (!has_column(flat, i)) continue;
-        json_t *value = is_list(i) ? hf__json_read(flat->text[i], flat->len[i], 0, &nomem)
+        json_t *value = hf__column_is_list(i)
+                            ? hf__json_read(flat->text[i], flat->len[i], 0, &nomem)
                         : hf__column_is_text[i] ? json_stringn(flat->text[i], flat->len[i])
                                                 : json_integer(flat->n[i]);
         bad = json_object_set_new(j, hf__column_name[i], value);
     }
-    if (!bad) return j;
+    char *text = bad ? NULL : hf__json_text(j);
     json_decref(j);
-    return NULL;
+    return text;
 }
 
 /* 0, HF_NOMEM, or HF_CORRUPT: it is of another kind. */
@@ -54,10 +59,10 @@ static int read_column(const json_t *j, int i, struct hf__flat *flat, char *list
 {
     json_t *value = json_object_get(j, hf__column_name[i]);
     flat->n[i] = 0;
-    flat->text[i] = is_list(i) ? "[]" : "";
+    flat->text[i] = hf__column_is_list(i) ? "[]" : "";
     flat->len[i] = strlen(flat->text[i]);
     if (!value) return 0;
-    if (is_list(i)) {
+    if (hf__column_is_list(i)) {
         char **text = &list[i == HF_COL_QUEUE];
         if (!json_is_array(value)) return HF_CORRUPT;
         *text = hf__json_text(value);
@@ -75,7 +80,7 @@ static int read_column(const json_t *j, int i, struct hf__flat *flat, char *list
     return 0;
 }
 
-static int read_row(const char *text, size_t len, hf_row *row, const char **ret_why)
+int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why)
 {
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     char *list[2] = {NULL, NULL};
@@ -203,7 +208,7 @@ static int group_row(const struct group *g, int64_t term, hf_row *row, const cha
     hf_row_clear(row);
     *ret_why = "a rev without a row";
     if (!g->value) return g->rev ? HF_CORRUPT : 0;
-    int rc = read_row(g->value, g->value_len, row, ret_why);
+    int rc = hf__et_read_row(g->value, g->value_len, row, ret_why);
     if (rc) return rc;
     *ret_why = "another rev beside it than in it";
     if (row->rev != g->rev) {
@@ -235,138 +240,10 @@ static int read_range(const json_t *range, int64_t term, const hf_rowkey *key, h
     return hf_fail(err, rc, 0, "etcd: %s '%s': the row is damaged: %s", what, key->text, why);
 }
 
-static json_t *range_of(const hf_store *st, const char *text)
+json_t *hf__et_range_of(const hf_store *st, const char *text)
 {
     return json_pack("{s:o, s:o}", "key", hf__et_key(st, text, ""), "range_end",
                      hf__et_key(st, text, "\n"));
-}
-
-/* ---- writing ---- */
-
-/* Everything is appended to lists that check themselves for having become whole: out of memory
-   anywhere makes `bad`. */
-struct txn {
-    json_t *compare, *success;
-    int bad;
-};
-
-static void add(struct txn *t, json_t *to, json_t *j)
-{
-    if (!j || json_array_append_new(to, j)) t->bad = 1;
-}
-
-static void add_put(struct txn *t, json_t *key, json_t *value, uint64_t lease)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)lease);
-    add(t, t->success,
-        json_pack("{s:{s:o, s:o, s:s}}", "request_put", "key", key, "value", value, "lease",
-                  lease ? text : "0"));
-}
-
-static void add_delete(struct txn *t, json_t *key)
-{
-    add(t, t->success, json_pack("{s:{s:o}}", "request_delete_range", "key", key));
-}
-
-/* An end that there was no memory for is none: not a range of the first key only. */
-static void add_delete_all(struct txn *t, json_t *key, json_t *end)
-{
-    add(t, t->success,
-        json_pack("{s:{s:o, s:o}}", "request_delete_range", "key", key, "range_end", end));
-}
-
-static void tail_of(uint64_t session, const char *end, char ret[TAIL_CAP])
-{
-    snprintf(ret, TAIL_CAP, "\t%016llx%s", (unsigned long long)session, end);
-}
-
-int hf__et_names(const hf_row *row, uint64_t session)
-{
-    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
-        if (row->party[i].session == session) return 1;
-    return 0;
-}
-
-static int is_dead(const struct hf__et_dead *dead, uint64_t session)
-{
-    for (size_t i = 0; i < dead->n; i++)
-        if (dead->session[i] == session) return 1;
-    return 0;
-}
-
-/* Our own sessions that the row names are there from now on, but for the dead; the newest of the
-   others aren't. */
-static void add_sessions(struct txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row,
-                         const struct hf__et_dead *dead)
-{
-    char tail[TAIL_CAP];
-    int swept = 0;
-    if (!row->n_holders && !row->n_queue) {
-        add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
-        return;
-    }
-    pthread_mutex_lock(&st->mu);
-    for (size_t i = st->n_own; i-- > 0;) {
-        int named = hf__et_names(row, st->own[i]);
-        if (named ? is_dead(dead, st->own[i]) : ++swept > SWEPT) continue;
-        tail_of(st->own[i], "", tail);
-        if (named)
-            add_put(t, hf__et_key(st, key->text, tail), json_string(""), st->own[i]);
-        else
-            add_delete(t, hf__et_key(st, key->text, tail));
-    }
-    pthread_mutex_unlock(&st->mu);
-}
-
-static void add_absent(struct txn *t, json_t *key)
-{
-    add(t, t->compare,
-        json_pack("{s:o, s:s, s:s, s:s}", "key", key, "target", "VERSION", "result", "EQUAL",
-                  "version", "0"));
-}
-
-static void add_compare(struct txn *t, const hf_store *st, const hf_rowkey *key, uint64_t seen)
-{
-    char text[24];
-    int n = snprintf(text, sizeof text, "%llu", (unsigned long long)seen);
-    json_t *rev = hf__et_key(st, key->text, "\trev");
-    if (seen) {
-        add(t, t->compare,
-            json_pack("{s:o, s:s, s:s, s:o}", "key", rev, "target", "VALUE", "result", "EQUAL",
-                      "value", hf__et_bytes(text, (size_t)n)));
-        return;
-    }
-    add_absent(t, rev);
-    add_absent(t, hf__et_key(st, key->text, "")); /* whatever else may stand there */
-}
-
-json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__flat *flat, const struct hf__et_dead *dead)
-{
-    struct txn t = {json_array(), json_array(), 0};
-    add_compare(&t, st, key, seen);
-    if (row) {
-        char rev[24], word[HF_ET_WORD_CAP], *text;
-        int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
-        size_t n_word = hf__et_word(row, word);
-        json_t *j = row_json(flat);
-        text = j ? hf__json_text(j) : NULL;
-        add_put(&t, hf__et_key(st, key->text, ""), text ? hf__et_bytes(text, strlen(text)) : NULL,
-                0);
-        add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
-        if (n_word) add_put(&t, hf__et_key(st, key->text, "\tword"), hf__et_bytes(word, n_word), 0);
-        add_sessions(&t, st, key, row, dead);
-        free(text);
-        json_decref(j);
-    } else {
-        add_delete_all(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
-    }
-    json_t *body = json_pack("{s:o, s:o, s:[{s:o}]}", "compare", t.compare, "success", t.success,
-                             "failure", "request_range", range_of(st, key->text));
-    if (body && !t.bad) return body;
-    json_decref(body);
-    return NULL;
 }
 
 /* ---- reading ---- */
@@ -399,31 +276,31 @@ static int64_t longest_doubt_s(const struct group *g, const hf_row *row)
 }
 
 /* Their keys are put back, by a lease that nobody keeps. */
-static void add_doubts(struct txn *t, const hf_store *st, const hf_rowkey *key, const hf_row *row,
-                       const struct group *g, uint64_t by)
+static void add_doubts(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                       const hf_row *row, const struct group *g, uint64_t by)
 {
-    char tail[TAIL_CAP], name[20];
+    char tail[HF_ET_TAIL_CAP], name[20];
     int n = snprintf(name, sizeof name, "%016llx", (unsigned long long)by);
     for (uint32_t i = 0; i < row->n_holders; i++) {
         if (!in_doubt(g, &row->party[i])) continue;
         if (json_array_size(t->success) + json_array_size(t->compare) > HF_ET_OPS_CAP) break;
-        tail_of(row->party[i].session, "", tail);
-        add_absent(t, hf__et_key(st, key->text, tail));
-        add_put(t, hf__et_key(st, key->text, tail), json_string(""), by);
-        tail_of(row->party[i].session, ".", tail);
-        add_put(t, hf__et_key(st, key->text, tail), hf__et_bytes(name, (size_t)n), 0);
+        hf__et_tail(row->party[i].session, "", tail);
+        hf__et_add_absent(t, hf__et_key(st, key->text, tail));
+        hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), by);
+        hf__et_tail(row->party[i].session, ".", tail);
+        hf__et_add_put(t, hf__et_key(st, key->text, tail), hf__et_bytes(name, (size_t)n), 0);
     }
 }
 
-static void add_leftovers(struct txn *t, const hf_store *st, const hf_rowkey *key,
+static void add_leftovers(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                           const hf_row *row, const struct group *g)
 {
-    char tail[TAIL_CAP];
+    char tail[HF_ET_TAIL_CAP];
     for (size_t i = 0; i < g->n_lives; i++) {
         if (!is_leftover(&g->life[i], row)) continue;
         if (json_array_size(t->success) > HF_ET_OPS_CAP) break;
-        tail_of(g->life[i].session, ".", tail);
-        add_delete(t, hf__et_key(st, key->text, tail));
+        hf__et_tail(g->life[i].session, ".", tail);
+        hf__et_add_delete(t, hf__et_key(st, key->text, tail));
     }
 }
 
@@ -437,9 +314,9 @@ static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row, const 
     int leftovers = 0;
     for (size_t i = 0; i < g->n_lives; i++) leftovers |= is_leftover(&g->life[i], row);
     if ((!s && !leftovers) || (s && hf__et_lease_unkept(st, s, &by))) return;
-    struct txn t = {json_array(), json_array(), 0};
+    struct hf__et_txn t = {json_array(), json_array(), 0};
     struct hf__et_reply reply = {NULL, 0, 0};
-    add_compare(&t, st, key, row->rev);
+    hf__et_add_compare(&t, st, key, row->rev);
     if (s) add_doubts(&t, st, key, row, g, by);
     add_leftovers(&t, st, key, row, g);
     json_t *body = json_pack("{s:o, s:o}", "compare", t.compare, "success", t.success);
@@ -464,7 +341,7 @@ int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
                hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    json_t *body = range_of(st, key->text);
+    json_t *body = hf__et_range_of(st, key->text);
     int rc =
         hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, "get", key->text, err);
     json_decref(body);
@@ -535,8 +412,9 @@ int hf__et_scan(hf_store *st, const char *prefix,
     char from[HF_ET_KEY_CAP], end[HF_ET_KEY_CAP], *next;
     int64_t limit = PAGE;
     int rc = 0;
-    snprintf(from, sizeof from, "%s%s", st->prefix, prefix);
-    snprintf(end, sizeof end, "%s", from);
+    /* Letters stand before all keys. */
+    snprintf(from, sizeof from, "%s%s", st->prefix, *prefix ? prefix : " ");
+    snprintf(end, sizeof end, "%s%s", st->prefix, prefix);
     end[strlen(end) - 1] =
         (char)((unsigned char)end[strlen(end) - 1] +
                1); /* behind all that begin so: no key ends in the last byte there is */

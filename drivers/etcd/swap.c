@@ -41,7 +41,10 @@ static int without_room(const struct swap *s)
 static int carry(const struct swap *s, const struct hf__et_dead *dead)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, &s->flat, dead);
+    pthread_mutex_lock(&s->st->mu);
+    int nomem = hf__et_marks_room(s->st);
+    pthread_mutex_unlock(&s->st->mu);
+    json_t *body = nomem ? NULL : hf__et_swap_json(s->st, s->key, s->seen, s->row, &s->flat, dead);
     if (json_array_size(json_object_get(body, "success")) > HF_ET_OPS_CAP) {
         json_decref(body);
         return hf_fail(s->err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
@@ -50,8 +53,9 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
     int rc = hf__et_post(&s->st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "swap", s->key->text,
                          s->err);
     json_decref(body);
-    if (rc == HF_FULL) return without_room(s);
-    if (rc) return rc;
+    if (rc == HF_FULL) rc = without_room(s);
+    if (rc == HF_UNKNOWN || !reply.json) hf__et_written(s->st, s->key, s->row, dead, 0);
+    if (rc || !reply.json) return rc;
     *s->ret_clock_us = reply.clock_us;
     if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
         json_t *first = json_array_get(json_object_get(reply.json, "responses"), 0);
@@ -59,6 +63,8 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
             rc = hf__et_take_range(s->st, json_object_get(first, "response_range"), reply.term,
                                    s->key, s->cur, "swap", s->err);
         if (!rc) rc = HF_CONFLICT;
+    } else {
+        hf__et_written(s->st, s->key, s->row, dead, 1);
     }
     hf__et_free(&reply);
     return rc;

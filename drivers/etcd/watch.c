@@ -2,10 +2,12 @@
  * watch.c - waking who waits: watches of etcd's, as a request that goes on answering.
  *
  * As soon as the gateway answers it reads no more of a request (what it has not yet read then, of
- * a second watch in the same stream, is lost), so a stream is one watch: of the keys from the first
- * to the last of those that were waited for when it was begun. Keys that come later get a further
- * stream; when there are too many of these all keys get a new one. Of a single key the row itself
- * isn't watched, which may be long.
+ * a second watch in the same stream, is lost), so a stream is one watch. One is of the letters to
+ * this handle. Others are of what is deleted beside the keys in whose lines somebody here stands,
+ * which tells of sessions that have ended; or of all that is written beside keys that are waited
+ * for in another way: from the first to the last of those that were waited for when it was begun.
+ * Keys that come later get a further stream; when there are too many of these all keys of that kind
+ * get a new one.
  */
 #include "etcd.h"
 
@@ -15,9 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAMS = 4, DEAF_MS = 5000, IDLE_MS = 5000, POLL_MS = 60000 };
+enum { DEAF_MS = 5000, IDLE_MS = 5000, POLL_MS = 60000 };
+
+/* What a stream is of. */
+enum kind { ENDS, ALL, LETTERS };
+enum { OF_A_KIND = 4, STREAMS = 2 * OF_A_KIND + 1 };
 
 struct stream {
+    enum kind kind;
     CURL *curl; /* NULL: unused */
     struct curl_slist *headers;
     char *body;
@@ -63,6 +70,12 @@ static void end_streams(struct hf__et_ear *ear)
     for (int i = 0; i < STREAMS; i++) end_stream(&ear->stream[i]);
 }
 
+static void end_kind(struct hf__et_ear *ear, enum kind kind)
+{
+    for (int i = 0; i < STREAMS; i++)
+        if (ear->stream[i].kind == kind) end_stream(&ear->stream[i]);
+}
+
 /* ---- what they say ---- */
 
 static void hear_line(struct stream *s, const char *line, size_t len)
@@ -73,7 +86,8 @@ static void hear_line(struct stream *s, const char *line, size_t len)
         s->broken = 1;
     else if (json_is_true(json_object_get(result, "created")))
         s->created = 1;
-    s->ear->heard += hf__et_words_hear(s->ear->st, json_object_get(result, "events"));
+    s->ear->heard +=
+        hf__et_words_hear(s->ear->st, json_object_get(result, "events"), s->kind == ENDS);
     json_decref(j);
 }
 
@@ -124,21 +138,28 @@ static int perform(struct hf__et_ear *ear)
 
 /* The watch of all keys from `first` to `last`, to be freed. A control character comes before all
    that keys are made of, so that what stands beside them lies in between. */
-static char *request(const hf_store *st, const char *first, const char *last)
+static char *request(const hf_store *st, enum kind kind, const char *first, const char *last)
 {
-    json_t *j = json_pack("{s:{s:o, s:o}}", "create_request", "key", hf__et_key(st, first, "\t"),
-                          "range_end", hf__et_key(st, last, "\n"));
-    char *text = j ? hf__json_text(j) : NULL;
+    static const char *const filter[] = {[ENDS] = "NOPUT", [LETTERS] = "NODELETE"};
+    int beside = kind != LETTERS;
+    json_t *what = json_pack("{s:o, s:o}", "key", hf__et_key(st, first, beside ? "\t" : ""),
+                             "range_end", hf__et_key(st, last, beside ? "\n" : ""));
+    int bad = !what ||
+              (kind != ALL && json_object_set_new(what, "filters", json_pack("[s]", filter[kind])));
+    json_t *j = json_pack("{s:o}", "create_request", what);
+    char *text = j && !bad ? hf__json_text(j) : NULL;
     json_decref(j);
     return text;
 }
 
-static int begin_stream(hf_store *st, struct stream *s, const char *first, const char *last)
+static int begin_stream(hf_store *st, enum kind kind, struct stream *s, const char *first,
+                        const char *last)
 {
     s->ear = st->ear;
+    s->kind = kind;
     s->first = strdup(first);
     s->last = strdup(last);
-    s->body = s->first && s->last ? request(st, first, last) : NULL;
+    s->body = s->first && s->last ? request(st, kind, first, last) : NULL;
     s->curl = s->body ? hf__et_stream(&st->http, "/v3/watch", s->body, &s->headers) : NULL;
     if (s->curl && !curl_easy_setopt(s->curl, CURLOPT_WRITEFUNCTION, hear) &&
         !curl_easy_setopt(s->curl, CURLOPT_WRITEDATA, s) &&
@@ -149,14 +170,21 @@ static int begin_stream(hf_store *st, struct stream *s, const char *first, const
     return HF_UNAVAILABLE;
 }
 
+static int all_created(const struct hf__et_ear *ear)
+{
+    for (int i = 0; i < STREAMS; i++)
+        if (ear->stream[i].curl && !ear->stream[i].created) return 0;
+    return 1;
+}
+
 /* Until etcd has said that it watches them. */
-static int await_created(hf_store *st, const struct stream *s)
+static int await_created(hf_store *st)
 {
     int64_t until_us = hf__local_us() + st->http.io_timeout_ms * 1000;
-    while (!s->created) {
+    while (!all_created(st->ear)) {
         int64_t left = (until_us - hf__local_us()) / 1000;
         if (perform(st->ear) || left <= 0) return HF_UNAVAILABLE;
-        if (!s->created) curl_multi_poll(st->ear->multi, NULL, 0, (int)left + 1, NULL);
+        if (!all_created(st->ear)) curl_multi_poll(st->ear->multi, NULL, 0, (int)left + 1, NULL);
     }
     return 0;
 }
@@ -170,47 +198,82 @@ static int deaf(hf_store *st, const char *why, hf_error *err)
     return hf_fail(err, HF_UNAVAILABLE, 0, "etcd: listen: %s", why);
 }
 
-static int watched(const struct hf__et_ear *ear, const char *key)
+static int watched(const struct hf__et_ear *ear, enum kind kind, const char *key)
 {
     for (int i = 0; i < STREAMS; i++) {
         const struct stream *s = &ear->stream[i];
-        if (s->curl && strcmp(s->first, key) <= 0 && strcmp(key, s->last) <= 0) return 1;
+        if (s->curl && s->kind == kind && strcmp(s->first, key) <= 0 && strcmp(key, s->last) <= 0)
+            return 1;
     }
     return 0;
 }
 
-/* The range of the keys; of those that no stream watches, unless `all`. 0: of none. */
-static int range_of(const struct hf__et_ear *ear, const hf_rowkey *const *keys, size_t n, int all,
-                    const char **ret_first, const char **ret_last)
+static enum kind kind_for(const hf_rowkey *key) { return key->who && key->in_line ? ENDS : ALL; }
+
+/* The range of the keys to be watched in that way; of those that no stream does, unless `all`. 0:
+   of none. */
+static int range_of(const struct hf__et_ear *ear, enum kind kind, const hf_rowkey *const *keys,
+                    size_t n, int all, const char **ret_first, const char **ret_last)
 {
     *ret_first = *ret_last = NULL;
     for (size_t i = 0; i < n; i++) {
         const char *key = keys[i]->text;
-        if (!all && watched(ear, key)) continue;
+        if (kind_for(keys[i]) != kind || (!all && watched(ear, kind, key))) continue;
         if (!*ret_first || strcmp(key, *ret_first) < 0) *ret_first = key;
         if (!*ret_last || strcmp(key, *ret_last) > 0) *ret_last = key;
     }
     return *ret_first != NULL;
 }
 
+static struct stream *unused_stream(struct hf__et_ear *ear, enum kind kind)
+{
+    int first = (int)kind * OF_A_KIND, n = kind == LETTERS ? 1 : OF_A_KIND;
+    for (int i = first; i < first + n; i++)
+        if (!ear->stream[i].curl) return &ear->stream[i];
+    return NULL;
+}
+
+static int watch_kind(hf_store *st, enum kind kind, const hf_rowkey *const *keys, size_t n)
+{
+    struct hf__et_ear *ear = st->ear;
+    const char *first, *last;
+    if (!range_of(ear, kind, keys, n, 0, &first, &last)) return 0;
+    struct stream *s = unused_stream(ear, kind);
+    if (!s) {
+        end_kind(ear, kind);
+        ear->heard++;
+        s = unused_stream(ear, kind);
+        range_of(ear, kind, keys, n, 1, &first, &last);
+    }
+    return begin_stream(st, kind, s, first, last);
+}
+
+/* They come to whoever stands in line. */
+static int watch_letters(hf_store *st)
+{
+    char first[HF_ET_ADDRESS_CAP], behind[HF_ET_ADDRESS_CAP];
+    struct stream *s = unused_stream(st->ear, LETTERS);
+    if (!s) return 0;
+    hf__et_address(st, first, 0);
+    hf__et_address(st, behind, 1);
+    return begin_stream(st, LETTERS, s, first, behind);
+}
+
 static int watch_more(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
-    struct stream *s = NULL;
     const char *first, *last;
-    if (!range_of(ear, keys, n, 0, &first, &last)) return 0;
+    int ends = range_of(ear, ENDS, keys, n, 1, &first, &last);
+    int letters = ends && unused_stream(ear, LETTERS);
+    if (!letters && !range_of(ear, ENDS, keys, n, 0, &first, &last) &&
+        !range_of(ear, ALL, keys, n, 0, &first, &last))
+        return 0;
     if (hf__local_us() < ear->deaf_until_us)
         return hf_fail(err, HF_UNAVAILABLE, 0, "etcd: listen: not heard lately");
-    for (int i = 0; i < STREAMS && !s; i++)
-        if (!ear->stream[i].curl) s = &ear->stream[i];
-    if (!s) {
-        end_streams(ear);
-        ear->heard++;
-        s = &ear->stream[0];
-        range_of(ear, keys, n, 1, &first, &last);
-    }
-    int rc = begin_stream(st, s, first, last);
-    if (!rc) rc = await_created(st, s);
+    int rc = watch_kind(st, ENDS, keys, n);
+    if (!rc) rc = watch_kind(st, ALL, keys, n);
+    if (!rc && letters) rc = watch_letters(st);
+    if (!rc) rc = await_created(st);
     return rc ? deaf(st, "no watch", err) : 0;
 }
 
@@ -219,9 +282,10 @@ int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
 {
     struct hf__et_ear *ear = st->ear;
     (void)bell;
-    /* What came for the keys of the last time counts for them. */
+    /* What came for the keys of the last time counts for them. They go on being heard while nobody
+       waits: who holds one of them, and was told so, gives it on as the next letter says. */
     perform(ear);
-    if (hf__et_words_want(st->words, keys, n))
+    if (n && hf__et_words_want(st->words, keys, n))
         return hf_fail(err, HF_NOMEM, 0, "etcd: listen: out of memory");
     ear->n_wanted = n;
     if (n) ear->used_at_us = hf__local_us();

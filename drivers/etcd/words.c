@@ -1,12 +1,13 @@
 /*
- * words.c - what who waits is told: by a key beside the row, which one watch brings to all of them.
+ * words.c - what who waits is told: by letters (txn.c), which one watch brings to all waits of a
+ * handle, each to the one whom it concerns.
  *
- * A write that leaves somebody in line, or hands the key over, says who holds it then. So whom it
- * names holds at once, without a read, and the others go on sleeping: were each of them to read
- * the row at each handover, n in line would cost n reads. Whatever else happens to a key that is
- * waited for, the end of a session or a write that says nothing, makes them all look.
+ * A letter says who holds the key, and, where that is short, the row as it was written then. So
+ * whom it names holds at once, without a read, and gives the key on without one. Whatever else
+ * happens to a key that is waited for, the end of a session, or any write where nobody here stands
+ * in its line, makes those look who wait for it.
  *
- * Who may write the word may write the row, so it is believed.
+ * Who may write a letter may write the row, so it is believed.
  */
 #include "etcd.h"
 
@@ -27,12 +28,16 @@ struct word {
 struct heard {
     uint64_t hash;
     uint8_t used, named, who[16]; /* the request that waits for it, if it is named */
-    uint8_t told;      /* `word` was heard, and nothing after it that it doesn't explain */
-    uint8_t unread;    /* something that no word explains, which somebody may still have to
-                          look at: for so many listens */
-    uint64_t revision; /* of etcd's, the last that was heard of it */
-    uint64_t rang;     /* when it was heard of, by `rings` */
+    uint8_t in_line;              /* which is told by letters, and of the ends of sessions */
+    uint8_t told;   /* a letter was heard, and nothing after it that it doesn't explain */
+    uint8_t unread; /* something that no letter explains, which somebody may still have to
+                       look at: for so many listens */
+    uint64_t revision, letter_revision; /* of etcd's: the last that was heard of it; by a letter,
+                                           which another watch brings, sooner or later */
+    uint64_t rang;                      /* when it was heard of, by `rings` */
     struct word word;
+    char *whole; /* the row as that letter has it; NULL: it hasn't */
+    size_t whole_len;
 };
 
 struct hf__et_words {
@@ -49,10 +54,6 @@ size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP])
 {
     const hf_party *p = &row->party[0];
     char id[33];
-    int handed = 0;
-    for (uint32_t i = 0; i < row->n_holders; i++)
-        handed |= row->party[i].flags & HF_PARTY_UNCLAIMED;
-    if (!handed && !row->n_queue) return 0;
     if (row->n_holders != 1) return (size_t)snprintf(to, HF_ET_WORD_CAP, "?");
     hf__put_id(id, p->id);
     return (size_t)snprintf(to, HF_ET_WORD_CAP, "%s %llu %llu %lld %lld %u", id,
@@ -90,11 +91,17 @@ int hf__et_words_open(hf_store *st)
     return 0;
 }
 
+static void free_places(struct heard *at, size_t places)
+{
+    for (size_t i = 0; i < places; i++) free(at[i].whole);
+    free(at);
+}
+
 void hf__et_words_close(hf_store *st)
 {
     if (!st->words) return;
     pthread_mutex_destroy(&st->words->mu);
-    free(st->words->at);
+    free_places(st->words->at, st->words->places);
     free(st->words);
 }
 
@@ -122,21 +129,25 @@ int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size
     pthread_mutex_lock(&w->mu);
     for (size_t i = 0; i < n; i++) {
         struct heard *k = place_of(at, places, keys[i]->hash);
-        const struct heard *was = find(w, keys[i]->hash);
+        struct heard *was = find(w, keys[i]->hash);
         const uint8_t *who = keys[i]->who;
         /* What was said to another is none of this one's: it may be whom the word named, or the
            word was said long ago, for while nobody stands in line nothing is said. */
         if (was && was->named == (who != NULL) && (!who || !memcmp(was->who, who, 16))) {
             *k = *was;
+            k->in_line = who && keys[i]->in_line;
+            was->whole = NULL;
             if (k->unread) k->unread--;
             continue;
         }
         *k = (struct heard){.hash = keys[i]->hash, .used = 1, .named = who != NULL};
+        k->in_line = who && keys[i]->in_line;
         if (was) k->rang = was->rang;
         if (was) k->revision = was->revision;
+        if (was) k->letter_revision = was->letter_revision;
         if (who) memcpy(k->who, who, 16);
     }
-    free(w->at);
+    free_places(w->at, w->places);
     w->at = at;
     w->places = places;
     pthread_mutex_unlock(&w->mu);
@@ -146,10 +157,31 @@ int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size
 void hf__et_words_forget(struct hf__et_words *w)
 {
     pthread_mutex_lock(&w->mu);
-    for (size_t i = 0; i < w->places; i++) w->at[i].told = w->at[i].unread = 0;
-    for (size_t i = 0; i < w->places; i++) w->at[i].revision = 0; /* they may begin anew */
+    for (size_t i = 0; i < w->places; i++) {
+        w->at[i].told = w->at[i].unread = 0;
+        w->at[i].revision = w->at[i].letter_revision = 0; /* they may begin anew */
+    }
     w->all_rang = ++w->rings;
     pthread_mutex_unlock(&w->mu);
+}
+
+/* Under the mutex. 0: it says too little. */
+static int tell(const struct heard *k, hf_row *row)
+{
+    const char *why;
+    if (k->whole && !hf__et_read_row(k->whole, k->whole_len, row, &why)) return 1;
+    hf_row_clear(row);
+    if (!k->word.token) return 0;
+    hf_party *p = &row->party[0];
+    memset(p, 0, sizeof *p);
+    memcpy(p->id, k->word.id, 16);
+    p->token = row->token = k->word.token;
+    p->session = k->word.session;
+    p->since_us = k->word.since_us;
+    p->expires_us = k->word.expires_us;
+    p->flags = k->word.flags;
+    row->n_holders = 1;
+    return 1;
 }
 
 int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row)
@@ -158,18 +190,7 @@ int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     hf_row_clear(row);
     pthread_mutex_lock(&w->mu);
     const struct heard *k = find(w, key->hash);
-    int told = k && k->told && !k->unread;
-    if (told) {
-        hf_party *p = &row->party[0];
-        memset(p, 0, sizeof *p);
-        memcpy(p->id, k->word.id, 16);
-        p->token = row->token = k->word.token;
-        p->session = k->word.session;
-        p->since_us = k->word.since_us;
-        p->expires_us = k->word.expires_us;
-        p->flags = k->word.flags;
-        row->n_holders = 1;
-    }
+    int told = k && k->told && !k->unread && tell(k, row);
     pthread_mutex_unlock(&w->mu);
     return told;
 }
@@ -186,85 +207,105 @@ uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key)
 
 /* ---- what happens ---- */
 
-/* What one write, or the end of one lease, did to one key of ours. */
-struct change {
-    uint64_t hash;
-    uint64_t revision; /* of etcd's; 0: none yet */
-    int is_told;
-    struct word word;
-};
-
-/* 1: somebody here is to look at it. What has no word may be the end of a session, of which a word
-   that comes behind it needn't know: so that counts for nothing until who waits has looked. Heard
-   before one listen it is looked at before the next but one. */
-static int is_heard(struct hf__et_words *w, const struct change *c)
+/* It was heard of by another stream already; or is from now on. Under the mutex. */
+static int is_old(uint64_t *last, uint64_t revision)
 {
+    int is = revision <= *last;
+    if (!is) *last = revision;
+    return is;
+}
+
+/* 1: somebody here is to look at it. `text` is NUL-terminated, and changed. */
+static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision, char *text,
+                       size_t len)
+{
+    struct word word = {.token = 0};
+    char *whole = memchr(text, '\n', len);
+    size_t n = whole ? (size_t)(whole - text) : len;
     int looks = 0;
+    if (!len) return 0; /* who got in line has put it there */
+    text[n] = 0;
+    if (!read_word(text, n, &word)) word.token = 0;
     pthread_mutex_lock(&w->mu);
-    struct heard *k = c->revision ? find(w, c->hash) : NULL;
-    if (k && c->revision > k->revision) { /* else another stream has brought it */
-        k->revision = c->revision;
-        if (!c->is_told) k->unread = 2;
+    struct heard *k = find(w, hash);
+    if (k && !is_old(&k->letter_revision, revision)) {
         /* That others have come or left, or that who holds it renewed, changes nothing for them. */
-        looks = !(k->told && c->is_told && k->word.token == c->word.token &&
-                  !memcmp(k->word.id, c->word.id, 16));
-        k->told = (uint8_t)c->is_told;
-        if (c->is_told) k->word = c->word;
+        looks = !(k->told && word.token && k->word.token == word.token &&
+                  !memcmp(k->word.id, word.id, 16));
+        k->told = 1;
+        k->word = word;
+        free(k->whole);
+        k->whole_len = len - n - 1;
+        k->whole = whole ? strndup(whole + 1, k->whole_len) : NULL;
         if (looks) k->rang = ++w->rings;
     }
     pthread_mutex_unlock(&w->mu);
     return looks;
 }
 
-/* The key of ours that an event is of, which *ret_tail is what stands behind it. NULL: of none. */
-static char *own_key(const json_t *kv, size_t n_prefix, uint64_t *ret_hash, const char **ret_tail)
+/* What no letter explains may be the end of a session, of which a letter that comes behind it
+   needn't know: so that counts for nothing until who waits has looked. Heard before one listen it
+   is looked at before the next but one. */
+static int hear_change(struct hf__et_words *w, uint64_t hash, uint64_t revision, int ends)
+{
+    pthread_mutex_lock(&w->mu);
+    struct heard *k = find(w, hash);
+    int looks = k && (ends || !k->in_line) && !is_old(&k->revision, revision);
+    if (looks) {
+        k->unread = 2;
+        k->told = 0;
+        k->rang = ++w->rings;
+    }
+    pthread_mutex_unlock(&w->mu);
+    return looks;
+}
+
+/* The key of ours that an event is of, or a letter's. NULL: of none. */
+static char *own_key(const json_t *kv, size_t n_prefix, uint64_t *ret_hash, int *ret_is_letter)
 {
     size_t len = 0;
     char *key;
     (void)hf__et_read_bytes(json_object_get(kv, "key"), &key, &len);
-    if (!key || len < n_prefix) {
+    if (!key || len <= n_prefix) {
         free(key);
         return NULL;
     }
-    const char *tab = memchr(key + n_prefix, '\t', len - n_prefix);
-    size_t own = tab ? (size_t)(tab - key) : len;
-    *ret_hash = hf_key_hash(key + n_prefix, (uint32_t)(own - n_prefix));
-    *ret_tail = tab ? tab : "";
+    char *from = key + n_prefix, *tab = memchr(from, '\t', len - n_prefix);
+    *ret_is_letter = tab == from;
+    if (tab == from) {
+        from = memchr(tab + 1, '\t', len - n_prefix - 1);
+        from = from ? from + 1 : key + len;
+        tab = NULL;
+    }
+    size_t own = (tab ? (size_t)(tab - key) : len) - (size_t)(from - key);
+    *ret_hash = hf_key_hash(from, (uint32_t)own);
     return key;
 }
 
-uint64_t hf__et_words_hear(const hf_store *st, const json_t *events)
+uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends)
 {
     struct hf__et_words *w = st->words;
-    struct change c = {0};
     uint64_t heard = 0;
     for (size_t i = 0; i < json_array_size(events); i++) {
-        const json_t *event = json_array_get(events, i), *kv = json_object_get(event, "kv");
+        const json_t *kv = json_object_get(json_array_get(events, i), "kv");
         int64_t revision = hf__et_number(kv, "mod_revision");
-        const char *tail;
-        const char *type = json_string_value(json_object_get(event, "type"));
         uint64_t hash = 0;
-        char *key = own_key(kv, st->n_prefix, &hash, &tail);
-        if (!key || revision <= 0) {
+        int is_letter = 0;
+        char *key = own_key(kv, st->n_prefix, &hash, &is_letter), *text = NULL;
+        size_t len = 0;
+        int lost = !key || revision <= 0;
+        if (!lost && is_letter) lost = hf__et_read_bytes(json_object_get(kv, "value"), &text, &len);
+        if (lost) {
             /* Whatever it is, of whichever key. */
-            heard += (uint64_t)is_heard(w, &c) + 1;
-            c.revision = 0;
+            heard++;
             hf__et_words_forget(w);
-            free(key);
-            continue;
+        } else if (is_letter) {
+            heard += (uint64_t)hear_letter(w, hash, (uint64_t)revision, text, len);
+        } else {
+            heard += (uint64_t)hear_change(w, hash, (uint64_t)revision, ends);
         }
-        if (c.hash != hash || c.revision != (uint64_t)revision) {
-            heard += (uint64_t)is_heard(w, &c);
-            c = (struct change){.hash = hash, .revision = (uint64_t)revision};
-        }
-        if (!strcmp(tail, "\tword") && (!type || !strcmp(type, "PUT"))) {
-            size_t len = 0;
-            char *said;
-            int rc = hf__et_read_bytes(json_object_get(kv, "value"), &said, &len);
-            c.is_told = !rc && read_word(said, len, &c.word);
-            free(said);
-        }
+        free(text);
         free(key);
     }
-    return heard + (uint64_t)is_heard(w, &c);
+    return heard;
 }

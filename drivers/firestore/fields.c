@@ -130,12 +130,10 @@ static json_t *from_value(const json_t *value, int depth, int *ret_rc)
 
 /* ---- the row ---- */
 
-static int is_list(int col) { return col == HF_COL_OTHERS || col == HF_COL_QUEUE; }
-
 static json_t *column_value(const struct hf__flat *flat, int col)
 {
     if (!hf__column_is_text[col]) return number_value(flat->n[col]);
-    if (!is_list(col)) return text_value(flat->text[col], flat->len[col]);
+    if (!hf__column_is_list(col)) return text_value(flat->text[col], flat->len[col]);
     int nomem;
     json_t *plain = hf__json_read(flat->text[col], flat->len[col], 0, &nomem);
     json_t *value = plain ? to_value(plain) : NULL;
@@ -178,11 +176,11 @@ static int read_column(const json_t *fields, int col, struct hf__flat *flat)
 {
     const json_t *value = json_object_get(fields, hf__column_name[col]);
     flat->n[col] = 0;
-    flat->text[col] = is_list(col) ? "[]" : "";
-    flat->len[col] = is_list(col) ? 2 : 0;
+    flat->text[col] = hf__column_is_list(col) ? "[]" : "";
+    flat->len[col] = hf__column_is_list(col) ? 2 : 0;
     if (!value) return 0;
     if (!hf__column_is_text[col]) return read_number(value, &flat->n[col]) ? 0 : HF_CORRUPT;
-    if (!is_list(col)) {
+    if (!hf__column_is_list(col)) {
         const json_t *text = json_object_get(value, "stringValue");
         if (!json_is_string(text)) return HF_CORRUPT;
         flat->text[col] = json_string_value(text);

@@ -19,10 +19,10 @@ static void hear(hf_store *st, const hf_rowkey *key, const json_t *j, hf_row *ro
 {
     const hf_rowkey *keys[] = {key};
     if (!st->words && (hf__et_words_open(st) || hf__et_words_want(st->words, keys, 1))) abort();
-    (void)hf__et_words_hear(st, json_object_get(j, "events"));
-    if (hf__et_told(st, key, row)) {
+    (void)hf__et_words_hear(st, json_object_get(j, "events"), size & 1);
+    if (hf__et_told(st, key, row) && !row->rev) {
         const hf_party *p = &row->party[0];
-        MUST(row->n_holders == 1 && !row->n_queue && !row->rev && p->token == row->token);
+        MUST(row->n_holders == 1 && !row->n_queue && p->token == row->token);
         MUST(p->token && p->token <= INT64_MAX && p->since_us >= 0 && p->expires_us >= 0);
     }
     hf__et_words_forget(st->words);

@@ -1,0 +1,303 @@
+/*
+ * txn.c - a row is written: what a transaction asks for. See etcd.h for the keys.
+ *
+ * Who stands in line isn't told by the row, or each write would wake all of them: n in line would
+ * have n wakings a handover, and as many answers of etcd's. Each is written to by himself, and only
+ * if the write concerns him: by a letter, a key under the lease of the session with which he waits,
+ * which he has put there when he got in line. (That a waiter watches a key of its own is how etcd's
+ * own lock does it, and Curator's before it.) A letter to one who is gone isn't written.
+ */
+#include "etcd.h"
+
+#include "addresses.h"
+#include "columns.h"
+#include "json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WHOLE_CAP = 4096, /* of a row in a letter */
+    BUNDLE = 100,     /* letters in one operation */
+    TIDY_EVERY = 64,  /* writes */
+    LETTER_CAP = WHOLE_CAP + HF_ET_WORD_CAP + 1
+};
+
+/* ---- what a transaction is made of ---- */
+
+static void add_to(struct hf__et_txn *t, json_t *to, json_t *j)
+{
+    if (!j || json_array_append_new(to, j)) t->bad = 1;
+}
+
+void hf__et_add_put(struct hf__et_txn *t, json_t *key, json_t *value, uint64_t lease)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)lease);
+    add_to(t, t->success,
+           json_pack("{s:{s:o, s:o, s:s}}", "request_put", "key", key, "value", value, "lease",
+                     lease ? text : "0"));
+}
+
+void hf__et_add_delete(struct hf__et_txn *t, json_t *key)
+{
+    add_to(t, t->success, json_pack("{s:{s:o}}", "request_delete_range", "key", key));
+}
+
+/* An end that there was no memory for is none: not a range of the first key only. */
+static void add_delete_all(struct hf__et_txn *t, json_t *key, json_t *end)
+{
+    add_to(t, t->success,
+           json_pack("{s:{s:o, s:o}}", "request_delete_range", "key", key, "range_end", end));
+}
+
+void hf__et_add_absent(struct hf__et_txn *t, json_t *key)
+{
+    add_to(t, t->compare,
+           json_pack("{s:o, s:s, s:s, s:s}", "key", key, "target", "VERSION", "result", "EQUAL",
+                     "version", "0"));
+}
+
+void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                        uint64_t seen)
+{
+    char text[24];
+    int n = snprintf(text, sizeof text, "%llu", (unsigned long long)seen);
+    json_t *rev = hf__et_key(st, key->text, "\trev");
+    if (seen) {
+        add_to(t, t->compare,
+               json_pack("{s:o, s:s, s:s, s:o}", "key", rev, "target", "VALUE", "result", "EQUAL",
+                         "value", hf__et_bytes(text, (size_t)n)));
+        return;
+    }
+    hf__et_add_absent(t, rev);
+    hf__et_add_absent(t, hf__et_key(st, key->text, "")); /* whatever else may stand there */
+}
+
+void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP])
+{
+    snprintf(ret, HF_ET_TAIL_CAP, "\t%016llx%s", (unsigned long long)session, end);
+}
+
+/* ---- whom a row names ---- */
+
+int hf__et_names(const hf_row *row, uint64_t session)
+{
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++)
+        if (row->party[i].session == session) return 1;
+    return 0;
+}
+
+static int is_in_line(const hf_row *row, uint64_t session)
+{
+    for (uint32_t i = row->n_holders; i < row->n_holders + row->n_queue; i++)
+        if (row->party[i].session == session) return 1;
+    return 0;
+}
+
+static int is_dead(const struct hf__et_dead *dead, uint64_t session)
+{
+    for (size_t i = 0; i < dead->n; i++)
+        if (dead->session[i] == session) return 1;
+    return 0;
+}
+
+/* Is what such a session is told the row itself, or only who has the key? Who is first in line goes
+   on waiting; who holds is to give it on. 0: nothing. */
+enum { SHORT = 1, WHOLE };
+
+static int concern(const hf_row *row, uint64_t session)
+{
+    int what = 0;
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
+        if (row->party[i].session != session || !hf__concerns(row, i)) continue;
+        what = i < row->n_holders ? WHOLE : what ? what : SHORT;
+    }
+    return what;
+}
+
+/* ---- letters ---- */
+
+struct letters {
+    size_t len[WHOLE + 1];
+    char text[WHOLE + 1][LETTER_CAP];
+    json_t *bundle; /* operations; NULL: none yet */
+};
+
+/* What is to be said of the row; `json` is it as a text. */
+static void write_letters(struct letters *to, const hf_row *row, const char *json)
+{
+    size_t n = hf__et_word(row, to->text[SHORT]), n_json = strlen(json);
+    memcpy(to->text[WHOLE], to->text[SHORT], n);
+    to->len[0] = 0;
+    to->len[SHORT] = to->len[WHOLE] = n;
+    to->bundle = NULL;
+    if (n_json > WHOLE_CAP) return;
+    to->text[WHOLE][n] = '\n';
+    memcpy(to->text[WHOLE] + n + 1, json, n_json);
+    to->len[WHOLE] = n + 1 + n_json;
+}
+
+static json_t *letter_to(const struct letters *all, int what)
+{
+    return hf__et_bytes(all->text[what], all->len[what]);
+}
+
+/* Where it is, it is written anew; its lease stays. An operation that isn't whole counts for
+   nothing, as hf__et_add_put. */
+static void send_letter(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                        uint64_t session, struct letters *all, int what)
+{
+    if (!all->bundle) all->bundle = json_array();
+    add_to(t, all->bundle,
+           json_pack("{s:{s:[{s:o, s:s, s:s, s:s}], s:[{s:{s:o, s:o, s:b}}]}}", "request_txn",
+                     "compare", "key", hf__et_letter(st, key->text, session), "target", "VERSION",
+                     "result", "GREATER", "version", "0", "success", "request_put", "key",
+                     hf__et_letter(st, key->text, session), "value", letter_to(all, what),
+                     "ignore_lease", 1));
+}
+
+static void send_bundle(struct hf__et_txn *t, struct letters *all)
+{
+    if (!all->bundle) return;
+    add_to(t, t->success, json_pack("{s:{s:o}}", "request_txn", "success", all->bundle));
+    all->bundle = NULL;
+}
+
+/* Each session once, whatever else of it the row names. */
+static int is_told_already(const hf_row *row, uint32_t i)
+{
+    for (uint32_t n = 0; n < i; n++)
+        if (row->party[n].session == row->party[i].session && hf__concerns(row, n)) return 1;
+    return 0;
+}
+
+/* To those whose letter wasn't put just now, by this write itself. */
+static void send_letters(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                         const hf_row *row, const struct hf__et_dead *put, struct letters *all)
+{
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
+        uint64_t session = row->party[i].session;
+        if (!session || !hf__concerns(row, i) || is_dead(put, session) || is_told_already(row, i))
+            continue;
+        send_letter(t, st, key, session, all, concern(row, session));
+        if (json_array_size(all->bundle) == BUNDLE) send_bundle(t, all);
+    }
+    send_bundle(t, all);
+}
+
+/* ---- sessions ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* What lies between the keys of those that the row names is nobody's. All who wait hear of it, so
+   it is done now and then. 0: there are too many of them. */
+static int add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                       const hf_row *row)
+{
+    uint64_t named[HF_ET_OPS_CAP / 2];
+    char from[HF_ET_TAIL_CAP] = "\t0", to[HF_ET_TAIL_CAP];
+    size_t n = 0;
+    if (row->n_holders + row->n_queue > sizeof named / sizeof *named) return 0;
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) named[n++] = row->party[i].session;
+    qsort(named, n, sizeof *named, ascending);
+    for (size_t i = 0; i < n; i++) {
+        if (i && named[i] == named[i - 1]) continue;
+        hf__et_tail(named[i], "", to);
+        add_delete_all(t, hf__et_key(st, key->text, from), hf__et_key(st, key->text, to));
+        hf__et_tail(named[i], "/", from); /* behind SESSION and SESSION. */
+    }
+    add_delete_all(t, hf__et_key(st, key->text, from), hf__et_key(st, key->text, "\tg"));
+    return 1;
+}
+
+/* Who was in the row, and isn't any more, while others wait: were his key deleted, they would all
+   look whether somebody has died. It goes on without a lease, until it is tidied up. */
+static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                     uint64_t session, const struct hf__et_mark *mark, int tidied, int empty)
+{
+    char tail[HF_ET_TAIL_CAP];
+    hf__et_tail(session, "", tail);
+    if (!empty && !tidied) hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), 0);
+    if (mark->letter) hf__et_add_delete(t, hf__et_letter(st, key->text, session));
+}
+
+/* Our own sessions that the row names are there from now on, but for the dead; others aren't.
+   `ret_put` are those whose letter is put, too. */
+static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key,
+                         const hf_row *row, const struct hf__et_dead *dead,
+                         const struct letters *all, struct hf__et_dead *ret_put)
+{
+    int empty = !row->n_holders && !row->n_queue, tidied = 0;
+    char tail[HF_ET_TAIL_CAP];
+    ret_put->n = 0;
+    if (empty)
+        add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
+    pthread_mutex_lock(&st->mu);
+    if (row->n_queue && ++st->writes % TIDY_EVERY == 0) tidied = add_tidying(t, st, key, row);
+    for (size_t i = st->n_own; i-- > 0;) {
+        uint64_t session = st->own[i];
+        const struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, session);
+        int named = hf__et_names(row, session);
+        if (!named && mark) add_left(t, st, key, session, mark, tidied, empty);
+        if (!named || is_dead(dead, session)) continue;
+        hf__et_tail(session, "", tail);
+        hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), session);
+        if (!is_in_line(row, session) || (mark && mark->letter)) continue;
+        if (ret_put->n == HF_ET_OPS_CAP) continue; /* which is too many operations anyway */
+        ret_put->session[ret_put->n++] = session;
+        hf__et_add_put(t, hf__et_letter(st, key->text, session),
+                       letter_to(all, concern(row, session)), session);
+    }
+    pthread_mutex_unlock(&st->mu);
+}
+
+/* ---- the whole ---- */
+
+json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                         const struct hf__flat *flat, const struct hf__et_dead *dead)
+{
+    struct hf__et_txn t = {json_array(), json_array(), 0};
+    struct hf__et_dead put;
+    struct letters letters;
+    hf__et_add_compare(&t, st, key, seen);
+    if (row) {
+        char rev[24], *text = hf__et_row_text(flat);
+        int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
+        if (!text) t.bad = 1;
+        write_letters(&letters, row, text ? text : "");
+        hf__et_add_put(&t, hf__et_key(st, key->text, ""),
+                       text ? hf__et_bytes(text, strlen(text)) : NULL, 0);
+        hf__et_add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
+        add_sessions(&t, st, key, row, dead, &letters, &put);
+        send_letters(&t, st, key, row, &put, &letters);
+        free(text);
+    } else {
+        add_delete_all(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
+    }
+    json_t *body = json_pack("{s:o, s:o, s:[{s:o}]}", "compare", t.compare, "success", t.success,
+                             "failure", "request_range", hf__et_range_of(st, key->text));
+    if (body && !t.bad) return body;
+    json_decref(body);
+    return NULL;
+}
+
+void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
+                    const struct hf__et_dead *dead, int certain)
+{
+    pthread_mutex_lock(&st->mu);
+    for (size_t i = 0; i < st->n_own; i++) {
+        int named = row && hf__et_names(row, st->own[i]);
+        if (named && !is_dead(dead, st->own[i]))
+            hf__et_mark_set(&st->marks, key->hash, st->own[i],
+                            certain && is_in_line(row, st->own[i]));
+        else if (!named && certain)
+            hf__et_mark_drop(&st->marks, key->hash, st->own[i]);
+    }
+    pthread_mutex_unlock(&st->mu);
+}
