@@ -12,6 +12,7 @@
 #include "addresses.h"
 #include "columns.h"
 #include "json.h"
+#include "tidies.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,6 @@
 enum {
     WHOLE_CAP = 4096, /* of a row in a letter */
     BUNDLE = 100,     /* letters in one operation */
-    TIDY_EVERY = 64,  /* writes */
     LETTER_CAP = WHOLE_CAP + HF_ET_WORD_CAP + 1
 };
 
@@ -239,7 +239,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
     if (empty)
         add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
     pthread_mutex_lock(&st->mu);
-    if (row->n_queue && ++st->writes % TIDY_EVERY == 0) tidied = add_tidying(t, st, key, row);
+    if (row->n_queue && hf__et_tidies(row->rev)) tidied = add_tidying(t, st, key, row);
     for (size_t i = st->n_own; i-- > 0;) {
         uint64_t session = st->own[i];
         const struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, session);

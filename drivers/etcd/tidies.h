@@ -1,0 +1,15 @@
+/*
+ * tidies.h - when a write removes what lies beside its row: see txn.c.
+ */
+#ifndef HF_ETCD_TIDIES_H
+#define HF_ETCD_TIDIES_H
+
+#include <stdint.h>
+
+/* One write in 64, by chance, but by nothing else than its rev. */
+static inline int hf__et_tidies(uint64_t rev)
+{
+    return !(rev * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+}
+
+#endif
