@@ -296,7 +296,7 @@ static void waiting_runners_hear_that_it_is_done(void **state)
     const char *key = suite_key("once-wait");
     static hf_once first;
     OK(hf_once_begin(a, key, 60000, NULL, &first, &suite_error));
-    pid_t child = suite_is_private() ? 0 : fork();
+    pid_t child = suite_is_private() ? 0 : suite_fork();
     if (!child && !suite_is_private()) {
         hf *h;
         hf_once o;

@@ -26,7 +26,7 @@ static pid_t taker(const char *key, const hf_options *o)
     int ready[2];
     char byte;
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    pid_t pid = suite_fork();
     if (!pid) {
         hf *h;
         hf_lock *lock;
@@ -62,7 +62,7 @@ static void a_killed_holder_frees_its_key(void **state)
         int64_t start = suite_ms();
         hf_lock *lock;
         if (i % 2) reap(pid); /* dead before anybody asks */
-        if (!(i % 2) && fork() == 0) {
+        if (!(i % 2) && suite_fork() == 0) {
             usleep(50000);
             kill(pid, SIGKILL);
             _exit(0);
@@ -99,7 +99,7 @@ static void a_stopped_holder_keeps_it(void **state)
 /* A child that waits for the key; returns when it stands in the queue. */
 static pid_t waiter(hf *h, const char *key, size_t place)
 {
-    pid_t pid = fork();
+    pid_t pid = suite_fork();
     if (!pid) {
         hf *own;
         hf_lock *lock;
@@ -209,7 +209,7 @@ static void a_fork_leaves_the_parent_alone(void **state)
     hf_lock *lock, *x;
     int status;
     OK(hf_acquire(h, key, NULL, &lock, &suite_error));
-    pid_t pid = fork();
+    pid_t pid = suite_fork();
     if (!pid) {
         hf_error err;
         if (hf_acquire(h, "other", NULL, &x, &err) != HF_LOST) _exit(1);
@@ -244,12 +244,12 @@ static void a_forked_child_does_not_keep_the_key(void **state)
     int ready[2];
     pid_t child;
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    pid_t pid = suite_fork();
     if (!pid) {
         hf *own;
         if (hf_open(suite_url, NULL, &own, NULL) || hf_acquire(own, key, NULL, &lock, NULL))
             _exit(1);
-        if (!fork()) {
+        if (!suite_fork()) {
             child = getpid();
             if (write(ready[1], &child, sizeof child) != sizeof child) _exit(1);
             close(ready[1]);

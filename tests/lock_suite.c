@@ -5,6 +5,8 @@
 
 #include "scratch.h"
 
+#include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +95,40 @@ void suite_quick(int64_t (*round)(void), int64_t at_most_ms)
         if (took >= 0 && took <= at_most_ms) return;
     }
     fail_msg("never within %lld ms, at last %lld", (long long)at_most_ms, (long long)took);
+}
+
+/* Does this thread of the process sleep? So does one that is gone. */
+static int sleeps(const char *name)
+{
+    char path[300], said[512];
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", name);
+    FILE *f = fopen(path, "r");
+    if (!f) return 1;
+    size_t n = fread(said, 1, sizeof said - 1, f);
+    fclose(f);
+    said[n] = 0;
+    const char *p = strrchr(said, ')'); /* behind its name, which may be any */
+    return !p || strchr("SZX", p[2]) != NULL;
+}
+
+static int others_sleep(void)
+{
+    char own[24];
+    int all = 1;
+    snprintf(own, sizeof own, "%d", (int)gettid());
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) fail_msg("/proc/self/task can't be listed");
+    for (struct dirent *e; all && (e = readdir(tasks));)
+        if (e->d_name[0] != '.' && strcmp(e->d_name, own) != 0) all = sleeps(e->d_name);
+    closedir(tasks);
+    return all;
+}
+
+pid_t suite_fork(void)
+{
+    for (int64_t end = suite_ms() + SUITE_PATIENCE_MS; !others_sleep(); sched_yield())
+        if (suite_ms() > end) fail_msg("some other thread never sleeps");
+    return fork();
 }
 
 int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n, const char *name)

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <cmocka.h>
 
@@ -70,6 +71,11 @@ void suite_quick(int64_t (*round)(void), int64_t at_most_ms);
 void suite_await_waiters(hf *store, const char *key, size_t n);
 size_t suite_waiters(hf *store, const char *key);
 size_t suite_holders(hf *store, const char *key);
+
+/* Forks while nobody else runs in this process. A child has what the other threads had locked, and
+   nobody who would unlock it: the library looks after its own locks, libc after malloc's, but a
+   sanitizer's are nobody's, and it takes them whenever a thread starts, ends or allocates. */
+pid_t suite_fork(void);
 
 int suite_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n, const char *name);
 
