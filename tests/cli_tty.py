@@ -33,13 +33,19 @@ class Terminal:
             for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
             command = command or ('bash', '--norc', '--noprofile', '-i')
+            set_size(0, 24, 200)
             os.execvp(command[0], command)
-        self.resize(24, 200)
         if not command:
-            self.expect(r'\$ ')
+            self.prompted()
+
+    def prompted(self):
+        """Waits until the shell reads a line. Before its prompt it asks for the terminal's size and
+        sets that, which undoes what was set in between."""
+        self.expect(r'\$ ')
 
     def resize(self, rows, columns):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
+        """While the shell reads a line, or waits for a command."""
+        set_size(self.fd, rows, columns)
 
     def send(self, text):
         os.write(self.fd, text.encode())
@@ -99,6 +105,10 @@ class Terminal:
             kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         self.close()
+
+
+def set_size(terminal, rows, columns):
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
 
 
 def kill(pid, number):
@@ -442,6 +452,7 @@ def test_the_live_line(terminal):
 def test_the_live_line_fits_the_terminal_and_isnt_there_for_quiet_or_background_waits(terminal):
     t = terminal()
     t.do(f'cd {os.getcwd()}; w() {{ $HOLDFAST run -w 1 $K -- true; }}')
+    t.prompted()
     t.resize(24, 30)
     holder = in_background('run', key(), '--', 'sleep', '1200')
     await_that('held', lambda: not is_free())
@@ -449,6 +460,7 @@ def test_the_live_line_fits_the_terminal_and_isnt_there_for_quiet_or_background_
     line = t.expect(rf"\r(waiting for '{key()}'.*?)\x1b\[K").group(1)
     assert len(line) == 29, line
     assert t.status() == 75
+    t.prompted()
     t.resize(24, 200)
     for words in ('run -q -w 300ms $K -- true', 'run -w 300ms $K -- true 2>&1 | cat',
                   'run -w 300ms $K -- true & wait $!'):
