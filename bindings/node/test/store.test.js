@@ -309,8 +309,9 @@ test('AbortSignal: a wait is given up, with its reason, and nobody stands in lin
     const waits = [one, two].map((store) => store.acquire(key, { signal: stop.signal }));
     await until(async () => (await one.peek(key)).waiting > 0);
     const reason = new Error('enough');
+    const rejected = waits.map((wait) => assert.rejects(wait, (error) => error === reason));
     stop.abort(reason);
-    for (const wait of waits) await assert.rejects(wait, (error) => error === reason);
+    await Promise.all(rejected);
     await assert.rejects(one.run(fresh(), () => assert.fail(), { signal: stop.signal }), /enough/);
     await idle();
     assert.equal((await one.peek(key)).waiting, 0);
