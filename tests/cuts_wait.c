@@ -60,8 +60,8 @@ static int await(struct waiter *w, const struct cut_grant *g, const char *who)
 
 /* Whom the store hands the key, but who can't take it up in time, is passed over: then the one
    behind has it, and has to give it on before. 1: it had; -1: wrong. `at_ms`: when the key was
-   given back to `waiters`. */
-static int await_turn(struct cut_grant *g, int64_t at_ms, size_t waiters)
+   given back, with so many in line `ahead` of the one behind. */
+static int await_turn(struct cut_grant *g, int64_t at_ms, size_t ahead)
 {
     int gave = 0;
     for (int64_t end = cut_ms() + CUT_PATIENCE_MS; sem_trywait(&first.over); usleep(1000)) {
@@ -69,7 +69,7 @@ static int await_turn(struct cut_grant *g, int64_t at_ms, size_t waiters)
             return cut_bad(g, "a wait whose turn it is doesn't end", HF_TIMEOUT, &first.err);
         if (gave || !ended(&behind)) continue;
         if (behind.code) return cut_bad(g, "the one behind", behind.code, &behind.err);
-        if (waiters > 1 && cut_ms() - at_ms < CUT_LEAST_CLAIM_MS)
+        if (ahead && cut_ms() - at_ms < CUT_LEAST_CLAIM_MS)
             return cut_bad(g, "passed over before its claim was over", 0, NULL);
         if (hf_token(behind.lock) <= g->token) return cut_bad(g, "a token fell", 0, NULL);
         cut_note_grant(g, behind.lock);
@@ -84,31 +84,50 @@ static int await_turn(struct cut_grant *g, int64_t at_ms, size_t waiters)
     return gave;
 }
 
+static const char BEHIND[] = "behind"; /* who owns what the one behind asks for */
+
 struct line {
     size_t holders, waiters;
+    size_t ahead; /* waiters before the one behind */
+    int has_behind;
 };
 
 static int count(void *arg, const hf_info *info)
 {
-    *(struct line *)arg = (struct line){info->n_holders, info->n_waiters};
+    struct line *n = arg;
+    *n = (struct line){info->n_holders, info->n_waiters, 0, 0};
+    for (; n->ahead < info->n_waiters && !n->has_behind; n->ahead += !n->has_behind)
+        n->has_behind = !strcmp(info->parties[info->n_holders + n->ahead].owner, BEHIND);
+    if (!n->has_behind) n->ahead = 0;
     return 0;
 }
 
 /* How many hold and wait, as the store says beside the proxy. */
 static struct line in_line(const struct cut_grant *g)
 {
-    struct line n = {0, 0};
+    struct line n = {0, 0, 0, 0};
     hf_error err;
     int rc = hf_peek(cut_me.beside, g->key, count, &n, &err);
     if (rc && !cut_away(rc)) cut_bad(g, "looking at the line", rc, &err);
     return n;
 }
 
-/* Until so many wait; or one can't, as it seems. */
-static void await_line(const struct cut_grant *g, const struct waiter *w, size_t n)
+/* Until the first one waits; or can't, as it seems: then it may come later than the one behind. */
+static void await_first(const struct cut_grant *g, int64_t patience_ms)
 {
-    for (int64_t end = cut_ms() + 4 * CUT_IO_MS; !ended(w) && cut_ms() < end; usleep(1000))
-        if (in_line(g).waiters >= n) return;
+    for (int64_t end = cut_ms() + patience_ms; !ended(&first) && cut_ms() < end; usleep(1000))
+        if (in_line(g).waiters) return;
+}
+
+/* Nothing keeps it from coming into line. */
+static int await_behind(const struct cut_grant *g)
+{
+    for (int64_t end = cut_ms() + CUT_PATIENCE_MS; !ended(&behind); usleep(1000)) {
+        if (in_line(g).has_behind) return 0;
+        if (cut_ms() > end)
+            return cut_bad(g, "the one behind doesn't come into line", HF_TIMEOUT, &behind.err);
+    }
+    return 0;
 }
 
 /* Someone holds the key beside the proxy, and the handle through it is connected. */
@@ -172,13 +191,12 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
     if (!named) o.request_id = NULL;
     g.asked_ms = cut_ms();
     if (start(&first, &g, h, &o)) return -1;
-    await_line(&g, &first, 1);
+    await_first(&g, order->what == PROXY_PASS ? CUT_PATIENCE_MS : 4 * CUT_IO_MS);
     hf_options next = HF_OPTIONS_INIT;
     next.lease_ms = LONG_LEASE_MS;
     next.wait_ms = CUT_PATIENCE_MS;
-    size_t before = in_line(&g).waiters;
-    if (start(&behind, &g, cut_me.behind, &next)) return -1;
-    await_line(&g, &behind, before + 1);
+    next.owner = BEHIND;
+    if (start(&behind, &g, cut_me.behind, &next) || await_behind(&g)) return -1;
     if (op == CUT_LEAVE) {
         if (!times_out) hf_wait_cancel(first.wait);
         if (await(&first, &g, "a wait that is over doesn't end")) return -1;
@@ -191,12 +209,12 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
     }
     g.asked_ms = cut_ms();
     g.lease_ms = g.lease_ms < 1000 ? g.lease_ms : 1000; /* a claim ends sooner */
-    size_t waiters = in_line(&g).waiters;
+    size_t ahead = in_line(&g).ahead;
     int64_t given_ms = cut_ms();
     int rc = hf_release(held, &err), gave = 0;
     if (rc) return cut_bad(&g, "the release before it", rc, &err);
     if (op == CUT_WAIT) {
-        if ((gave = await_turn(&g, given_ms, waiters)) < 0) return -1;
+        if ((gave = await_turn(&g, given_ms, ahead)) < 0) return -1;
         rc = first.code ? first.code : judge_handed(&g, renews);
         if (rc == -1) return -1;
     }
