@@ -15,16 +15,17 @@ static void each_call_of_a_check(void **state)
     static const struct {
         const char *name;
         int calls, at_least; /* so many are lied at; so many lies are found */
-    } checks[] = {{"never used", 1, 6}, {"fields", 16, 113},         {"crowd", 4, 32},
-                  {"swap", 14, 69},     {"another handle", 12, 137}, {"take", 13, 141},
-                  {"join", 34, 444},    {"tokens", 8, 30},           {"sync", 4, 30},
+    } checks[] = {{"tokens", 8, 30}, {"never used", 1, 6}, {"fields", 16, 113},
+                  {"crowd", 4, 32},  {"swap", 14, 69},     {"another handle", 12, 137},
+                  {"take", 13, 141}, {"join", 34, 444},    {"sync", 4, 30},
                   {"enter", 2, 22}};
     make();
     for (size_t i = 0; i < COUNT(checks); i++) {
         int honest = examine(checks[i].name, HONEST, 0), found = 0, told = 0;
         for (int call = 1; call <= checks[i].calls; call++)
             for (int how = DENIES; how < WAYS; how++) {
-                /* That clock would be waited for. */
+                /* That clock would be waited for; so would those that others tell wrong, but for
+                   this check being the first. */
                 if (how >= HUGE_TOKEN && call > 1 && !strcmp(checks[i].name, "tokens")) continue;
                 int n = examine(checks[i].name, (enum way)how, call);
                 if (n < honest || (n > honest && !lies))
@@ -242,9 +243,14 @@ static void clocks(void **state)
     } cases[] = {{DENIES, 1}, {DENIES, 2}, {SINCE, 2}, {EXPIRES, 1}, {EXPIRES, 3}};
     make();
     int honest = examine("clock", HONEST, 0);
-    for (size_t i = 0; i < COUNT(cases); i++)
-        if (examine("clock", cases[i].way, cases[i].call) <= honest)
-            fail_msg("way %d at call %d", (int)cases[i].way, cases[i].call);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int n;
+        /* A machine may stand still for as long as the clock is looked at: then it isn't read so
+           often, and there was no lie. */
+        do n = examine("clock", cases[i].way, cases[i].call);
+        while (!lies);
+        if (n <= honest) fail_msg("way %d at call %d", (int)cases[i].way, cases[i].call);
+    }
 }
 
 /* What wraps the store is told of as well, where it can't be had. */

@@ -122,6 +122,9 @@ static int lie_now(void)
 static int no(hf_error *err) { return hf_fail(err, HF_DENIED, 0, "liar: denied"); }
 
 static int64_t clock_is = -1; /* it stands, if this isn't negative */
+/* So much a clock is told wrong. What is made anew in `mem:` is above all that was there before: a
+   wrong clock is passed in no run, or what it refuses would depend on how long that takes. */
+static const int64_t WRONG_US = INT64_C(24) * 3600 * 1000000;
 
 static void tell_clock(hf_store *st, int64_t *clock)
 {
@@ -135,8 +138,8 @@ static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *cloc
     if (lie && way == DENIES) return no(err);
     int rc = base->get(st, key, row, clock, err);
     tell_clock(st, clock);
-    if (lie && way == SINCE) *clock -= 10000000;
-    if (lie && way == EXPIRES) *clock += 10000000;
+    if (lie && way == SINCE) *clock -= WRONG_US;
+    if (lie && way == EXPIRES) *clock += WRONG_US;
     if (lie && way == FORGETS) hf_row_clear(row);
     if (lie) change(row);
     return rc;
