@@ -44,6 +44,10 @@ BUILDS = {
 }
 
 
+# Which tests run with a sanitizer.
+CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--suite', 'tsan']}
+
+
 class Failed(Exception):
     """A step that cannot go on; the text says what to do again."""
 
@@ -148,8 +152,28 @@ def build(name, *targets):
             plus = {'clang-14': 'clang++-14', 'gcc': 'g++'}[compiler]
             step.must(['meson', 'setup', folder, *options], 'meson setup',
                       env={'CC': compiler, 'CXX': plus})
-        step.must(['ninja', '-C', folder, *targets], f'build with {compiler}')
+        wanted = targets or (needed(folder, CHOSEN[name]) if name in CHOSEN else [])
+        step.must(['ninja', '-C', folder, *wanted], f'build with {compiler}')
     return run
+
+
+def needed(folder, selection):
+    """What is made for these tests: all but the programs of other tests."""
+    def known(what):
+        with open(os.path.join(folder, 'meson-info', f'intro-{what}.json'), encoding='utf-8') as f:
+            return json.load(f)
+    suites = set(selection[1::2])
+    run = [test for test in known('tests')
+           if bool(suites & {suite.split(':')[-1] for suite in test['suite']})
+           == (selection[0] == '--suite')]
+    used = {target for test in run for target in test['depends']}
+    # Other things, like modules, are found by where they are.
+    aside = [os.path.join(TOP, name, 'meson.build') for name in ('tests', 'bench')]
+    return [os.path.relpath(path, folder) for target in known('targets')
+            if target['build_by_default'] and (target['id'] in used or
+                                               target['type'] != 'executable' or
+                                               target['defined_in'] not in aside)
+            for path in target['filename']]
 
 
 def servers(step):
@@ -362,17 +386,19 @@ STEPS = {
     'manuals': (manuals, []),
     'build clang': (build('clang'), []),
     'build asan': (build('asan'), []),
-    'test asan': (tests('asan', '--no-suite', 'plain', '--no-suite', 'lint'),
+    'test asan': (tests('asan', *CHOSEN['asan']),
                   ['servers', 'build asan']),
     'build tsan': (build('tsan'), []),
-    'test tsan': (tests('tsan', '--suite', 'tsan'), ['build tsan']),
+    'test tsan': (tests('tsan', *CHOSEN['tsan']), ['build tsan']),
     'build fuzz': (build('fuzz', 'fuzz'), []),
     'fuzz': (fuzz, ['build fuzz']),
     'memory': (memory, ['build gcc']),
     'demo': (demo, []),
 }
-# What the tests leave of the machine while they wait makes the other builds meanwhile.
-ASIDE = ['build clang', 'build asan', 'build tsan', 'build fuzz']
+# What the tests leave of the machine while they wait makes the other builds meanwhile, the soonest
+# needed first, and then what else has no time to keep to.
+ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
+         'headers', 'manuals', 'memory']
 QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'servers', 'build gcc')},
          'test quick': (tests('gcc', '--no-suite', 'plain', '--no-suite', 'torture'),
                         ['servers', 'build gcc'])}
@@ -464,7 +490,7 @@ def main(words):
     def aside():
         if 'build gcc' in chosen:    # which has the machine for itself
             done['build gcc'].wait()
-        run_all([name for name in chosen if name in ASIDE])
+        run_all([name for name in ASIDE if name in chosen])
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         builds = pool.submit(aside)
