@@ -10,7 +10,8 @@ A patch begins with what the mistake is and which checks may find it, the cheape
     Check: NAME [WORD...]     a test of `meson test`; the words are its case (bats, cmocka), or its
                               arguments. "lint FILE" is tools/lint.
 
-It is applied to a copy of the tree and of its build: only what it touches is compiled again.
+It is applied to a copy of the tree and of its build: only what it touches is compiled again, and
+afterwards what was built before is put back.
 Each check has to pass in that copy without a mistake, too, as far as it comes in a few seconds.
 """
 import collections
@@ -29,7 +30,7 @@ import threading
 import time
 
 TOP, BUILD = (os.path.realpath(path) for path in sys.argv[1:3])
-JOBS = 4        # most of the time is spent waiting
+JOBS = 6        # most of the time is spent waiting
 LIMIT = 180     # seconds for one check; what hangs is found too
 CASE = 45       # seconds for a case of bats, which hangs most often
 GLANCE = 3      # seconds for one that isn't expected to find anything,
@@ -62,6 +63,15 @@ class Copy:
                                '-F0', *options, '-i', path], cwd=self.top, capture_output=True,
                               text=True)
         return (done.stdout + done.stderr).strip() if done.returncode else ''
+
+    def put_back(self):
+        """The build as it was, down to the times: nothing is to be made for the next one."""
+        for folder, _, names in os.walk(BUILD):
+            here = os.path.join(self.build, os.path.relpath(folder, BUILD))
+            for name in names:
+                was, now = os.path.join(folder, name), os.path.join(here, name)
+                if not os.path.islink(was) and stamp(was) != stamp(now):
+                    shutil.copy2(was, now)
 
     def ninja(self, targets):
         done = subprocess.run(['ninja', '-C', self.build, *targets], capture_output=True, text=True)
@@ -117,6 +127,14 @@ class Copy:
         return found, passed
 
 
+def stamp(path):
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return there.st_mtime_ns, there.st_size
+
+
 def end(process, sig):
     try:
         os.killpg(process.pid, sig)
@@ -134,11 +152,12 @@ class Check:
     def __init__(self, text):
         self.text = text
         self.name, _, self.case = text.partition(' ')
-        self.env, self.targets = {}, []
+        self.env, self.targets, self.waits = {}, [], False
         if self.name == 'lint':
             return
         test = self.tests[self.name]
         self.env = test['env']
+        self.waits = test['cmd'][-1].endswith('.bats')
         self.targets = [self.files[one] for one in test['depends']]
         if 'HOLDFAST' in self.env:
             self.targets.append(os.path.relpath(self.env['HOLDFAST'], BUILD))
@@ -162,11 +181,14 @@ class Seed:
         self.path = path
         self.name = os.path.basename(path)[:-len('.patch')]
         text = open(path, encoding='utf-8').read()
+        self.files = re.findall(r'^--- a/(\S+)', text, flags=re.M)
         self.mistake = re.search(r'^Mistake: (.*)', text, flags=re.M).group(1)
         self.checks = [Check(line) for line in re.findall(r'^Check: (.*)', text, flags=re.M)]
 
     def plant(self, copy):
         """(found, by what)."""
+        files = [os.path.join(copy.top, path) for path in self.files]
+        times = [(path, os.stat(path)) for path in files]
         trouble = copy.patch(self.path)
         if trouble:
             return False, 'does not apply: ' + trouble
@@ -183,6 +205,9 @@ class Seed:
             trouble = copy.patch(self.path, '-R')
             if trouble:
                 raise RuntimeError(f'{self.name} cannot be taken back: {trouble}')
+            for path, was in times:
+                os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+            copy.put_back()
 
 
 def passes(copy, check):
@@ -201,25 +226,29 @@ def main():
         seeds = [seed for seed in seeds if seed.name in sys.argv[3:]]
     checks = {check.text: check for seed in seeds for check in seed.checks[:1]}
     jobs = [(f'without a mistake: {text}', passes, check) for text, check in checks.items()]
-    jobs += [(f'{seed.name} ({seed.mistake})', lambda copy, one: one.plant(copy), seed)
-             for seed in seeds]
+    plants = [(f'{seed.name} ({seed.mistake})', lambda copy, one: one.plant(copy), seed)
+              for seed in seeds]
+    # Who hangs begins first, so that nobody waits for it alone in the end.
+    hanging = [job for job in plants if job[2].checks[0].waits]
+    jobs = hanging + jobs + [job for job in plants if job not in hanging]
     scratch = tempfile.mkdtemp(prefix='holdfast-seeds-')
-    copies = queue.Queue()
+    copies, made = queue.Queue(), {}
     failed = 0
 
     def do(job):
-        copy = copies.get()
+        number = copies.get()
         try:
+            copy = made.get(number) or made.setdefault(number, Copy(scratch, number))
             return job[1](copy, job[2])
         except Exception as error:      # of one job; the others go on
             return False, str(error)
         finally:
-            copies.put(copy)
+            copies.put(number)
 
     print(f'1..{len(jobs)}')
     try:
         for number in range(JOBS):
-            copies.put(Copy(scratch, number))
+            copies.put(number)
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             for number, (job, (good, text)) in enumerate(zip(jobs, pool.map(do, jobs)), 1):
                 first, *more = text.split('\n')
