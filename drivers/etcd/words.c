@@ -235,8 +235,9 @@ static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
         k->told = 1;
         k->word = word;
         free(k->whole);
-        k->whole_len = len - n - 1;
-        k->whole = whole ? strndup(whole + 1, k->whole_len) : NULL;
+        k->whole_len = whole ? len - n - 1 : 0;
+        k->whole = whole ? malloc(k->whole_len + 1) : NULL;
+        if (k->whole) memcpy(k->whole, whole + 1, k->whole_len + 1); /* NULs are part of it */
         if (looks) k->rang = ++w->rings;
     }
     pthread_mutex_unlock(&w->mu);

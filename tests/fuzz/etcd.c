@@ -14,13 +14,16 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
     return 0;
 }
 
-/* Who waits for that key is told of a whole grant, or of none. */
-static void hear(hf_store *st, const hf_rowkey *key, const json_t *j, hf_row *row)
+/* Who waits for that key is told of a row, of a whole grant, or of nothing. */
+static void hear(hf_store *st, const hf_rowkey *key, const json_t *j, int ends, hf_row *row)
 {
     const hf_rowkey *keys[] = {key};
+    const char *flaw;
     if (!st->words && (hf__et_words_open(st) || hf__et_words_want(st->words, keys, 1))) abort();
-    (void)hf__et_words_hear(st, json_object_get(j, "events"), size & 1);
-    if (hf__et_told(st, key, row) && !row->rev) {
+    (void)hf__et_words_hear(st, json_object_get(j, "events"), ends);
+    if (hf__et_told(st, key, row) && row->rev) {
+        MUST(!hf_row_check(row, &flaw));
+    } else if (row->n_holders) {
         const hf_party *p = &row->party[0];
         MUST(row->n_holders == 1 && !row->n_queue && p->token == row->token);
         MUST(p->token && p->token <= INT64_MAX && p->since_us >= 0 && p->expires_us >= 0);
@@ -40,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hf_row_init(&row);
     if (hf_key_make("k", &key, &err)) abort();
     if (how % 2) {
-        fuzz_check_row(read_row((const char *)f.at, f.left, &row, &why), &row, why);
+        fuzz_check_row(hf__et_read_row((const char *)f.at, f.left, &row, &why), &row, why);
     } else {
         json_t *j = json_loadb((const char *)f.at, f.left, 0, NULL);
         struct scan s = {.st = &st, .see = see, .err = &err};
@@ -52,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)tell_page(&s, j, 2, &next);
         hf_row_clear(&s.row);
         free(next);
-        hear(&st, &key, j, &row);
+        hear(&st, &key, j, how & 2, &row);
         json_decref(j);
     }
     hf_row_clear(&row);
