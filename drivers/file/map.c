@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -105,6 +106,24 @@ int hf__os_take_slot(struct hf__client *c, uint32_t slot)
     return rc == -EAGAIN ? 0 : rc;
 }
 
+/* 0 or an errno, but not that a signal came. */
+static int allocate(int fd, int64_t from, int64_t len)
+{
+    sigset_t all, before;
+    if (!fallocate(fd, 0, from, len)) return 0;
+    if (errno != EINTR) return errno;
+    /* What was given by then may have been taken back (tmpfs does): signals that come as often as a
+       profiler's would have it begin for ever. So they wait, this time. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int sys;
+    do {
+        sys = fallocate(fd, 0, from, len) ? errno : 0;
+    } while (sys == EINTR);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return sys;
+}
+
 /* Blocks for real: truncation or a sparse file would be a SIGBUS on a full disk. */
 static int provide_blocks(int fd, int64_t from, int64_t to)
 {
@@ -113,8 +132,8 @@ static int provide_blocks(int fd, int64_t from, int64_t to)
     struct stat s;
     if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t)to)
         return EFBIG; /* instead of a SIGXFSZ */
-    if (!fallocate(fd, 0, from, to - from)) return 0;
-    if (errno != EOPNOTSUPP) return errno;
+    int sys = allocate(fd, from, to - from);
+    if (sys != EOPNOTSUPP) return sys;
     /* This filesystem can't. Only bytes beyond the end are written: others may use the rest. */
     if (fstat(fd, &s)) return errno;
     for (int64_t at = s.st_size; at < to;) {
