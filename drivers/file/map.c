@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPEN_TRIES = 16, PAGE = 4096 };
+enum { OPEN_TRIES = 16, PAGE = 4096, NAP_NS = 1000000 };
 
 /* ---- the seams' system calls ---- */
 
@@ -62,6 +62,26 @@ static int byte_lock(int fd, int command, short type, int64_t from, int64_t len)
     } while (rc < 0 && errno == EINTR);
     if (rc < 0) return errno == EACCES ? -EAGAIN : -errno;
     return command == F_OFD_GETLK && f.l_type != F_UNLCK;
+}
+
+/* Between two looks at what others have. 0: it is too late for another one; but who was stopped
+   meanwhile has one before he is told so. */
+static int nap(int64_t until_us)
+{
+    const struct timespec t = {0, NAP_NS};
+    if (hf__local_us() >= until_us) return 0;
+    nanosleep(&t, NULL);
+    return 1;
+}
+
+/* A byte that others have for as long as they work: not asked for by F_OFD_SETLKW, for one of them
+   may be stopped. 0, ETIMEDOUT, or an errno. */
+static int byte_lock_until(int fd, int64_t byte, int64_t until_us)
+{
+    int sys;
+    while ((sys = -byte_lock(fd, F_OFD_SETLK, F_WRLCK, byte, 1)) == EAGAIN)
+        if (!nap(until_us)) return ETIMEDOUT;
+    return sys;
 }
 
 /* Is the descriptor still ours: 1, 0, or -1 if the system doesn't say? Programs that become daemons
@@ -155,9 +175,11 @@ int hf__os_sync(struct hf__client *c)
 int hf__os_grow(struct hf__client *c, uint64_t lines)
 {
     struct stat s;
+    int64_t until_us = hf__local_us() + c->io_timeout_us;
     /* One at a time, threads by the mutex, processes by the byte. */
-    pthread_mutex_lock(&c->grow_mu);
-    int rc = -byte_lock(c->fd, F_OFD_SETLKW, F_WRLCK, HF_BYTE_GROW, 1);
+    while (pthread_mutex_trylock(&c->grow_mu))
+        if (!nap(until_us)) return ETIMEDOUT;
+    int rc = byte_lock_until(c->fd, HF_BYTE_GROW, until_us);
     if (!rc) {
         int64_t to = (int64_t)(lines * HF_LINE);
         int ours = are_ours(c, &s);
@@ -416,7 +438,11 @@ static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
     const int64_t all = HF_BYTE_RECOVER - HF_BYTE_SESSION;
     struct hf__boot now;
     struct stat s;
-    int rc, sys = -byte_lock(c->fd, F_OFD_SETLKW, F_WRLCK, HF_BYTE_RECOVER, 1);
+    int rc, sys = byte_lock_until(c->fd, HF_BYTE_RECOVER, hf__local_us() + c->io_timeout_us);
+    if (sys == ETIMEDOUT)
+        return hf_fail(err, HF_UNAVAILABLE, sys,
+                       "file: open '%s': a process that recovers it is stopped, or takes too long",
+                       st->path);
     if (sys) return refuse_errno(st, sys, "lock", err);
     rc = hf__boot_read(&op, &now);
     if (!rc && memcmp(now.boot_id, here->boot_id, sizeof now.boot_id)) {

@@ -278,7 +278,7 @@ struct hf__op {
     X(int, probe, (struct hf__client * c, int64_t byte))                                  \
     /* takes the two bytes of a slot for this client: 1, 0 taken by another, or -errno */ \
     X(int, take_slot, (struct hf__client * c, uint32_t slot))                             \
-    /* gives the file space up to `lines`, on disk: 0 or an errno */                      \
+    /* gives the file space up to `lines`, on disk: 0, an errno, ETIMEDOUT: others do */  \
     X(int, grow, (struct hf__client * c, uint64_t lines))                                 \
     /* everything written so far to disk: 0 or an errno */                                \
     X(int, sync, (struct hf__client * c))                                                 \
