@@ -78,9 +78,9 @@ static HF_COLD int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
     return 0;
 }
 
-/* The fast path: one take with the handle's own party, at an instant store. 0: *ret; HF_CONFLICT:
-   the long way. Under the mutex. What *cur has beside what a take tells may be left of a conflict,
-   and another's. */
+/* The fast path: one take with the handle's own party, at an instant store. 0: *ret; positive: the
+   long way. Under the mutex, for which the party says HF_PARTY_AT_ONCE. What *cur has beside what a
+   take tells may be left of a conflict, and another's. */
 static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
@@ -173,7 +173,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     rc = HF_CONFLICT;
     if (plain && !e->first && h->port.drv->take && h->port.can & HF_CAN_INSTANT)
         rc = take_now(h, e, ret, err);
-    if (rc == HF_CONFLICT)
+    if (rc > 0) /* somebody is in the way, or it would take a while */
         rc = acquire(h, e, o, 0, ret, NULL, err);
     else if (rc)
         hf__entry_put(e);

@@ -186,6 +186,7 @@ static int own_party(hf *h, const hf_open_options *o, hf_error *err)
     p->owner_len = (uint8_t)strlen(p->owner);
     p->note_len = (uint8_t)strlen(p->note);
     p->session = h->port.session;
+    p->flags = HF_PARTY_AT_ONCE; /* it is taken under the mutex */
     uint32_t poll_ms = hf__port_poll_ms(&h->port);
     p->claim_ms = h->port.can & HF_CAN_BELLS ? HF_CLAIM_MS : poll_ms * 4;
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;

@@ -2,8 +2,9 @@
  * handle.h - the inside of a store handle, shared by the files of the core.
  *
  * One mutex (hf.mu) protects everything below except where said. Requests to a store that may block
- * are never made under it; those to an instant store are on the fast path. What must outlive an
- * unlocked stretch is pinned (pins, refs).
+ * are never made under it; those to an instant store are on the fast path, where a take that would
+ * have to wait for a disk isn't done (HF_PARTY_AT_ONCE). What must outlive an unlocked stretch is
+ * pinned (pins, refs).
  *
  * Threads of a handle, each started when first needed:
  *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks; for
@@ -182,7 +183,7 @@ struct hf {
     struct hf_entry **table;
     uint32_t buckets, entries;
     hf_lock *free_locks;
-    hf_party party;      /* of an acquisition with default options; its id is still unused */
+    hf_party party;      /* of an acquisition with default options, at once; its id is unused */
     hf_row row;          /* for the fast path: never holds more than its own room */
     int64_t no_clock_us; /* what an instant store tells of its clock, which can be asked */
     uint64_t next_id[2];

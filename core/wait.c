@@ -15,6 +15,7 @@ static const int64_t AWAY_CAP_US =
 static void fill_party(hf *h, const hf_options *o, hf_party *p)
 {
     hf_party_copy(p, &h->party);
+    p->flags = 0; /* it may wait */
     hf__new_id(h, p->id);
     if (o->request_id) memcpy(p->id, o->request_id, 16);
     if (o->owner) {

@@ -47,6 +47,7 @@ static int before(struct hf__wrap *w, struct hf__call *call, hf_error *err)
 static const char *result(const struct hf__call *c, int rc)
 {
     if (c->op == HF__OP_ALIVE && rc >= 0) return rc ? "ALIVE" : "DEAD";
+    if (rc == HF_WOULD_WAIT) return "WOULD_WAIT";
     return rc == HF_CONFLICT ? "CONFLICT" : hf_code_name(rc);
 }
 

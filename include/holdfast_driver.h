@@ -23,7 +23,8 @@ extern "C" {
 #define HF_ROW_FORMAT    1 /* version of the row; an unknown one is CORRUPT, never "free" */
 
 /* Internal results of swap and take, beside the codes of holdfast.h. */
-#define HF_CONFLICT 1
+#define HF_CONFLICT   1
+#define HF_WOULD_WAIT 8 /* of a take with HF_PARTY_AT_ONCE */
 
 /* ---- the row ---- */
 
@@ -31,6 +32,8 @@ enum hf_party_flag {
     HF_PARTY_UNCLAIMED = 1, /* was handed the key while it waited and hasn't taken it up yet */
     HF_PARTY_DETACHED = 2,  /* its session counts while it waits only: the hold ends by time */
     HF_PARTY_ENDING = 4,    /* released, but kept taken for a while: nobody's any more */
+    /* Never stored: a take of it mustn't wait, for others would do so, too. */
+    HF_PARTY_AT_ONCE = 64,
     /* Never stored: its session was dead when the row was read (stores with HF_CAN_LEASES). */
     HF_PARTY_DEAD = 128
 };
@@ -207,7 +210,9 @@ typedef struct hf_driver {
 
     /* Optional (NULL). One round trip: hf_row_take inside the store. 0: *cur is the row stored, of
        whose holder only token, since_us and expires_us need be told: the rest is *party's.
-       HF_CONFLICT: *cur is the current row. */
+       HF_CONFLICT: *cur is the current row. HF_CAN_INSTANT: if *party has HF_PARTY_AT_ONCE, and the
+       store would have to wait for a disk, it may answer HF_WOULD_WAIT instead, with nothing done:
+       the key is asked for again in a way that may take time. */
     int (*take)(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);
 

@@ -1,6 +1,7 @@
 /*
  * file_slow.c - the `file:` driver where the disk takes its time: a growth that signals interrupt;
- * growths and recoveries by those who are stopped, or don't come to an end.
+ * growths and recoveries by those who are stopped, or don't come to an end; what others do with the
+ * handle by which one waits for the disk.
  */
 #include "../drivers/file/store.h"
 
@@ -99,6 +100,7 @@ static void is_refused_room(hf_store *st)
 }
 
 static sem_t done;
+static int in_vain; /* somebody waited for what the test should let go of (atomic) */
 
 /* Lets go of what is held if nobody else does: then the test fails, and ends. */
 static void *let_go(void *arg)
@@ -109,6 +111,7 @@ static void *let_go(void *arg)
     t.tv_sec += PATIENCE_S;
     while (sem_timedwait(&done, &t))
         if (errno == ETIMEDOUT) {
+            __atomic_store_n(&in_vain, 1, __ATOMIC_RELEASE);
             if (child) kill(*child, SIGCONT);
             if (!child) sem_post(&gate);
             break;
@@ -262,6 +265,107 @@ static void another_thread_grows_it_for_ever(void **state)
     drv->close(st);
 }
 
+/* ---- one handle ---- */
+
+static hf *handle;
+
+static void acquires(const char *key)
+{
+    hf_error why;
+    hf_lock *lock;
+    if (hf_acquire(handle, key, NULL, &lock, &why)) fail_msg("%s", why.text);
+    assert_int_equal(hf_release(lock, &why), 0);
+}
+
+/* Rows that are far ahead of the clock are written only below a ceiling that is on the disk. */
+static void write_ahead(void)
+{
+    hf_row row;
+    hf_store *st = open_store();
+    hf_row_init(&row);
+    fill_row(&row, (uint64_t)drv->now(st) + UINT64_C(10000000000), 0, 0);
+    assert_int_equal(swap(st, "ahead", 0, &row, NULL), 0);
+    hf_row_clear(&row);
+    drv->close(st);
+}
+
+/* As if somebody had died while he made a cell. */
+static void leave_stale(void)
+{
+    uint64_t one = 1;
+    int fd = open(path, O_RDWR);
+    off_t at = HF_AT_ALLOC + offsetof(struct hf__alloc, stale);
+    assert_int_equal(pwrite(fd, &one, sizeof one, at), sizeof one);
+    close(fd);
+}
+
+/* Until the disk is needed, which holds it up. */
+static void *acquire_slowly(void *arg)
+{
+    char text[300] = "ahead";
+    hf_lock *lock;
+    hf_error why;
+    __atomic_store_n(&holds, 1, __ATOMIC_RELEASE);
+    for (int i = 0; __atomic_load_n(&holds, __ATOMIC_ACQUIRE); i++) {
+        if (!arg) snprintf(text, sizeof text, "slowly/%0200d", i);
+        if (hf_acquire(handle, text, NULL, &lock, &why)) return handle;
+    }
+    return NULL;
+}
+
+static void others_dont_wait_for_the_disk(void **state)
+{
+    hf_options leased = HF_OPTIONS_INIT;
+    leased.lease_ms = 600000;
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        pthread_t slow, thread;
+        hf_lock *lock;
+        void *failed;
+        new_path(NULL);
+        if (how == 2) write_ahead();
+        if (hf_open(url_text, NULL, &handle, &err)) fail_msg("%s", err.text);
+        if (hf_acquire(handle, "leased", &leased, &lock, &err)) fail_msg("%s", err.text);
+        acquires("known");
+        if (how == 1) leave_stale();
+        pthread_create(&slow, NULL, acquire_slowly, how == 2 ? handle : NULL);
+        while (sem_wait(&entered)) continue;
+        pthread_create(&thread, NULL, let_go, NULL);
+        acquires("known");
+        assert_int_equal(hf_renew(lock, 0, &err), 0);
+        assert_int_equal(hf_release(lock, &err), 0);
+        if (__atomic_load_n(&in_vain, __ATOMIC_ACQUIRE)) fail_msg("they did, in way %d", how);
+        sem_post(&gate);
+        sem_post(&done);
+        pthread_join(thread, NULL);
+        pthread_join(slow, &failed);
+        assert_null(failed);
+        acquires("new");
+        hf_close(handle);
+    }
+}
+
+/* What it asks in such a hurry isn't to be seen. */
+static void the_hurry_isnt_stored(void **state)
+{
+    hf_lock *lock;
+    hf_row row;
+    (void)state;
+    hf_row_init(&row);
+    if (hf_open(url_text, NULL, &handle, &err)) fail_msg("%s", err.text);
+    hf_store *st = open_store();
+    for (int hot = 0; hot < 2; hot++) {
+        assert_int_equal(hf_acquire(handle, "k", NULL, &lock, &err), 0);
+        get(st, "k", &row);
+        assert_int_equal(row.n_holders, 1);
+        assert_int_equal(row.party[0].flags, 0);
+        assert_int_equal(hf_release(lock, &err), 0);
+    }
+    drv->close(st);
+    hf_close(handle);
+    hf_row_clear(&row);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +373,8 @@ int main(void)
         cmocka_unit_test_setup(one_that_grows_it_is_stopped, new_path),
         cmocka_unit_test_setup(one_that_recovers_it_is_stopped, new_path),
         cmocka_unit_test_setup(another_thread_grows_it_for_ever, new_path),
+        cmocka_unit_test(others_dont_wait_for_the_disk),
+        cmocka_unit_test_setup(the_hurry_isnt_stored, new_path),
     };
     sem_init(&entered, 0, 0);
     sem_init(&gate, 0, 0);

@@ -333,6 +333,9 @@ static int take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_ro
             *ret_clock_us = clock_us;
             return rc;
         }
+        /* All but memory is a matter of the disk. */
+        if (party->flags & HF_PARTY_AT_ONCE && rc > 0 && rc != HF_NEED_PARTIES)
+            return HF_WOULD_WAIT;
         rc = provide(&op, rc, &f, need, cur);
     }
     return rc;
