@@ -159,6 +159,9 @@ void restore_signals(void);
 int signals_fd(void);
 /* The number of one of the four that has come; 0: none. *ret_typed: it came from the terminal. */
 int pending_end_signal(int *ret_typed);
+/* The same of one that comes until then (local time); 0: none, or first a child changed. Behind
+   block_job_signals. */
+int await_end_signal(int64_t until_us, int *ret_typed);
 /* After a Ctrl-C the calling shell must see that this process died of it, or its script goes on.
    Else returns 128+n. */
 int end_by_signal(int sig, int typed);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 /* "a b c" of the locks: their keys, tokens or owners (one owner for all). */
@@ -118,15 +117,13 @@ int run_holding(hf *store, const struct got *got, const struct options *o, struc
 static int is_carried(const struct options *o, int64_t got_us, const struct job_end *end,
                       int *ret_sig, int *ret_typed)
 {
-    const struct timespec nap = {0, 20000000};
     int64_t until_us = got_us + o->at_least_ms * 1000;
     if (!end->kept || o->max_hold_ms) return 0;
     while (!*ret_sig && hf__local_us() < until_us) {
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) continue;
         if (pid < 0) return 0;
-        *ret_sig = pending_end_signal(ret_typed);
-        if (!*ret_sig) nanosleep(&nap, NULL);
+        *ret_sig = await_end_signal(until_us, ret_typed);
     }
     return 1;
 }

@@ -6,7 +6,10 @@
  */
 #include "cli.h"
 
+#include "os.h"
+
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -70,6 +73,26 @@ int pending_end_signal(int *ret_typed)
         }
     int sig = any ? sigtimedwait(&wanted, &info, &at_once) : 0;
     if (sig <= 0) return 0;
+    *ret_typed = info.si_code == SI_KERNEL;
+    return sig;
+}
+
+int await_end_signal(int64_t until_us, int *ret_typed)
+{
+    int64_t left_us = until_us - hf__local_us();
+    struct timespec t = {0, 0};
+    sigset_t wanted;
+    siginfo_t info;
+    sigemptyset(&wanted);
+    for (int i = 0; i < ENDERS; i++)
+        if (sigismember(&blocked, enders[i]) == 1) sigaddset(&wanted, enders[i]);
+    sigaddset(&wanted, SIGCHLD);
+    if (left_us > 0) {
+        t.tv_sec = left_us / 1000000;
+        t.tv_nsec = left_us % 1000000 * 1000;
+    }
+    int sig = sigtimedwait(&wanted, &info, &t);
+    if (sig <= 0 || sig == SIGCHLD) return 0;
     *ret_typed = info.si_code == SI_KERNEL;
     return sig;
 }

@@ -339,6 +339,35 @@ teardown() { cli_teardown; }
     held "$K"
 }
 
+# How often its main thread has gone to sleep.
+naps() { sed -n 's/^voluntary_ctxt_switches:\t//p' "/proc/$PID/status"; }
+
+# For a second, at least once in eight: it may have just begun.
+sleeps_on() {
+    local before
+    for _ in 1 2 3 4 5 6 7 8; do
+        before=$(naps)
+        sleep 1
+        [ "$(naps)" != "$before" ] || return 0
+    done
+    return 1
+}
+
+@test "--at-least: it sleeps until those that the command left end, or a signal comes (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    for how in left signal; do
+        background run --at-least 1200s "$K-$how" -- \
+            sh -c 'sleep 1200 >/dev/null 2>&1 3>&- & echo $! >left.tmp; mv left.tmp left.pid'
+        await test -s left.pid
+        sleeps_on
+        if [ $how = left ]; then kill "$(cat left.pid)"; else kill "$PID"; fi
+        finished
+        if [ $how = left ]; then [ "$STATUS" = 0 ]; else [ "$STATUS" = 143 ]; fi
+        held "$K-$how"
+        [ $how = signal ] || rm left.pid
+    done
+}
+
 # bats test_tags=stores
 @test "--max-hold: stops a command that hangs, with 76" {
     run timeout 600 "$HOLDFAST" run --max-hold 300ms "$K" -- sleep 1200
