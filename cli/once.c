@@ -3,7 +3,11 @@
  */
 #include "cli.h"
 
+#include "os.h"
+
 #include <string.h>
+
+enum { RETRY_US = 250000 };
 
 static int already_done(const char *key, const hf_once *done, int quiet)
 {
@@ -15,17 +19,51 @@ static int already_done(const char *key, const hf_once *done, int quiet)
     return 0;
 }
 
+/* The local time at which the lease is over; 0: there is none (the hold ends with this process), or
+   it is. */
+static int64_t lease_end_us(hf_lock *lock)
+{
+    int64_t left_ms = hf_left_ms(lock);
+    return left_ms <= 0 || left_ms == INT64_MAX ? 0 : hf__local_us() + left_ms * 1000;
+}
+
+static int is_away(int rc) { return rc == HF_UNAVAILABLE || rc == HF_UNKNOWN; }
+
+/*
+ * What a store that is away didn't take back stays held until its lease is over, and for as long
+ * nobody may try the event again: so it is offered until then, unless a signal comes (*ret_sig).
+ * `rc`: what became of it so far. 0: it was given back, or is over.
+ */
+static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t until_us, int rc,
+                            int *ret_sig, int *ret_typed, hf_error *err)
+{
+    progress_begin("giving the key back");
+    while (is_away(rc) && hf__local_us() < until_us) {
+        hf_lock *lock;
+        *ret_sig = await_end_signal(hf__local_us() + RETRY_US, ret_typed);
+        if (*ret_sig) break;
+        rc = hf_adopt(store, key, token, &lock, err);
+        if (!rc) rc = hf_release(lock, err);
+    }
+    progress_end();
+    return rc == HF_LOST ? 0 : rc;
+}
+
 /* The mark is made only by a command that ended well; another attempt may do better. */
-static int conclude(const struct options *o, hf_lock *lock, const struct job_end *end)
+static int conclude(hf *store, const struct options *o, hf_lock *lock, const struct job_end *end)
 {
     hf_error err;
-    if (end->success && !end->lost && !o->at_most_once) {
-        int rc = hf_once_finish(lock, "exit 0", o->keep_ms, &err);
-        return rc ? failed(&err) : 0;
-    }
-    int rc = hf_release(lock, &err);
-    if (rc == HF_LOST && !end->lost && o->on_lost != ON_LOST_IGNORE) return failed(&err);
-    return end->status;
+    uint64_t token = hf_token(lock);
+    int64_t until_us = lease_end_us(lock);
+    int marks = end->success && !end->lost && !o->at_most_once, sig = 0, typed = 0;
+    int rc = marks ? hf_once_finish(lock, "exit 0", o->keep_ms, &err) : hf_release(lock, &err);
+    if (!rc) return end->status;
+    int status = marks ? failed(&err) : end->status;
+    if (rc == HF_LOST)
+        return marks || end->lost || o->on_lost == ON_LOST_IGNORE ? status : failed(&err);
+    rc = keep_giving_back(store, o->args[0], token, until_us, rc, &sig, &typed, &err);
+    if (rc && !marks) say("%s", err.text);
+    return sig ? end_by_signal(sig, typed) : status;
 }
 
 int once_command(const struct command *self, int argc, char **argv)
@@ -54,7 +92,7 @@ int once_command(const struct command *self, int argc, char **argv)
     } else {
         run_holding(store, &got, &o, &end);
         if (end.damaged || end.left) return end.status;
-        status = conclude(&o, got.locks[0], &end);
+        status = conclude(store, &o, got.locks[0], &end);
         if (end.typed_int) status = end_by_signal(SIGINT, 1);
     }
     hf_close(store);

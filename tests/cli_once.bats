@@ -141,6 +141,57 @@ teardown() { cli_teardown; }
     waiters "$K" 0
 }
 
+# A store that nobody can write for as long as it is locked by the command, until `go` is there.
+own_store() {
+    export HOLDFAST_STORE=sqlite:$PWD/own.db HOLDFAST_DRIVERS=$BUILD
+    holdfast ls
+    cat >lock_it <<'EOF'
+    (
+        printf 'BEGIN EXCLUSIVE;\n.shell touch locked\n'
+        until [ -e go ]; do sleep 0.05; done
+        echo 'COMMIT;'
+    ) | sqlite3 -bail -cmd '.timeout 60000' own.db 3>&- &
+    until [ -e locked ]; do sleep 0.05; done
+    touch ended
+    exit 5
+EOF
+}
+
+@test "a store that is away when the command has failed: it is given back when the store is back" {
+    [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    own_store
+    # Whose requests take a second at most; it would have given up by then.
+    background once -w 1 --lease 100s "$K" -- sh lock_it
+    await test -e ended
+    sleep 4
+    touch go
+    finished
+    [ "$STATUS" = 5 ]
+    [ ! -s bg.err ]
+    run holdfast once -n "$K" -- echo ran
+    [ "$output" = ran ]
+}
+
+@test "a store that is away until the lease is over: it says so; a signal ends that" {
+    [ -z "${HOLDFAST_TEST_STORE:-}" ] || return 0
+    own_store
+    background once -w 1 --lease 5s "$K" -- sh lock_it
+    finished
+    [ "$STATUS" = 5 ]
+    [ "$(grep -c "$K.*locked by others" bg.err)" = 1 ]
+    touch go
+    await sqlite3 -bail own.db 'BEGIN IMMEDIATE; COMMIT;'
+    rm go locked ended
+    background once -w 1 --lease 1h "$K-2" -- sh lock_it
+    await test -e ended
+    sleep 1
+    kill "$PID"
+    finished
+    [ "$STATUS" = 143 ]
+    grep -q "$K-2.*locked by others" bg.err
+    touch go
+}
+
 @test "--max-hold stops an event that hangs; it is undone" {
     run timeout 600 "$HOLDFAST" once --max-hold 300ms "$K" -- sleep 1200
     [ "$status" = 76 ]
