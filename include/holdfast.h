@@ -234,9 +234,15 @@ HF_API HF_MUST_USE int hf_confirm(hf_lock *lock, hf_error *err);
  */
 HF_API HF_MUST_USE int hf_enter(hf_lock *lock, const char *where, hf_error *err);
 
-/* Takes charge of a grant made elsewhere (HF_DETACHED, another process), named by key and token.
-   The lock isn't renewed in the background; a hold that is bound to another process stays so
-   (hf_confirm tells). LOST if that grant is over. */
+/*
+ * Takes charge of a grant made elsewhere (HF_DETACHED, another process), named by key and token.
+ * The lock isn't renewed in the background, and hf_close leaves it; a hold that is bound to another
+ * process stays so (hf_confirm tells whether that lives; hf_left_ms doesn't). Known of it is what
+ * the store has at that moment: mode, owner, the lease and its end; renewals by others may go
+ * unnoticed. What else was asked for isn't: at_least_ms (hf_release gives the key back at once),
+ * max_hold_ms, and which thread has it (who asks for it again isn't told RECURSIVE). LOST if that
+ * grant is over.
+ */
 HF_API HF_MUST_USE int hf_adopt(hf *store, const char *key, uint64_t token, hf_lock **ret,
                                 hf_error *err);
 

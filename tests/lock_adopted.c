@@ -1,0 +1,106 @@
+/*
+ * lock_adopted.c - the lock suite: what an adopted hold knows of the one that was acquired, and
+ * what it does not know, as holdfast.h says.
+ */
+#include "lock_suite.h"
+
+#include "holdfast.h"
+
+enum { LEASE_MS = 600000, LESS_MS = 300000 };
+
+static hf *a, *b; /* who acquires, who adopts */
+static const char *key;
+static hf_lock *held, *same;
+
+static void begin(const hf_options *o)
+{
+    a = suite_open();
+    b = suite_open();
+    key = suite_key("adopted");
+    OK(hf_acquire(a, key, o, &held, &suite_error));
+    OK(hf_adopt(b, key, hf_token(held), &same, &suite_error));
+}
+
+static void end(void)
+{
+    hf_close(b);
+    hf_close(a);
+}
+
+static void what_the_row_says_is_known(void **state)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    (void)state;
+    o.lease_ms = LEASE_MS;
+    o.owner = "somebody";
+    begin(&o);
+    assert_true(hf_token(same) == hf_token(held));
+    assert_string_equal(hf_key(same), key);
+    assert_string_equal(hf_owner(same), "somebody");
+    assert_true(hf_left_ms(same) > 0 && hf_left_ms(same) <= LEASE_MS);
+    /* What it is renewed to if no other time is given. */
+    OK(hf_renew(same, 0, &suite_error));
+    assert_true(hf_left_ms(same) > LESS_MS);
+    OK(hf_release(same, &suite_error));
+    IS(HF_LOST, hf_release(held, &suite_error));
+    end();
+}
+
+static void what_was_asked_for_beside_that_isnt(void **state)
+{
+    hf_options o = HF_OPTIONS_INIT, try = HF_OPTIONS_INIT;
+    hf_lock *next;
+    (void)state;
+    try.wait_ms = 0;
+    o.lease_ms = LEASE_MS;
+    o.at_least_ms = LEASE_MS;
+    o.max_hold_ms = LESS_MS;
+    begin(&o);
+    assert_true(hf_left_ms(held) <= LESS_MS);
+    assert_true(hf_left_ms(same) > LESS_MS);
+    /* Nor which thread has it. */
+    IS(HF_RECURSIVE, hf_acquire(a, key, &try, &next, &suite_error));
+    IS(HF_BUSY, hf_acquire(b, key, &try, &next, &suite_error));
+    OK(hf_release(same, &suite_error));
+    OK(hf_acquire(b, key, &try, &next, &suite_error));
+    OK(hf_release(next, &suite_error));
+    IS(HF_LOST, hf_release(held, &suite_error));
+    end();
+}
+
+static void renewals_by_others_arent(void **state)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    (void)state;
+    o.lease_ms = LESS_MS;
+    o.flags = HF_NO_RENEW;
+    begin(&o);
+    OK(hf_renew(held, LEASE_MS, &suite_error));
+    assert_true(hf_left_ms(held) > LESS_MS);
+    assert_true(hf_left_ms(same) <= LESS_MS);
+    OK(hf_confirm(same, &suite_error));
+    OK(hf_release(same, &suite_error));
+    IS(HF_LOST, hf_release(held, &suite_error));
+    end();
+}
+
+static void closing_leaves_it(void **state)
+{
+    (void)state;
+    begin(NULL);
+    hf_close(b);
+    OK(hf_confirm(held, &suite_error));
+    OK(hf_release(held, &suite_error));
+    hf_close(a);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_row_says_is_known),
+        cmocka_unit_test(what_was_asked_for_beside_that_isnt),
+        cmocka_unit_test(renewals_by_others_arent),
+        cmocka_unit_test(closing_leaves_it),
+    };
+    return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_adopted");
+}
