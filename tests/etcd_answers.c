@@ -203,7 +203,7 @@ static void a_user_is_asked_for(void **state)
     hf_row row;
     int64_t clock_us;
     hf_row_init(&row);
-    static const char url[] = "etcd://me:s3cr3t@127.0.0.1:PORT/p";
+    static const char url[] = "etcd://me:s3cr3t@127.0.0.1:PORT/p?api=json";
     are((struct answer){"authenticate", 200, "{}", 0});
     said(opens(url, &st), HF_UNAVAILABLE, "no token");
     are((struct answer){"authenticate", 400, "{\"error\": \"etcdserver: authentication failed\"}",
@@ -414,16 +414,19 @@ static void urls_are_read(void **state)
         int code;
         const char *text;
     } cases[] = {
-        {"etcd://127.0.0.1:PORT", 0, NULL},
-        {"etcd://127.0.0.1:PORT/a", 0, NULL},
-        {"etcd://127.0.0.1:1,127.0.0.1:PORT/a/", 0, NULL},
+        {"etcd://127.0.0.1:PORT?api=json", 0, NULL},
+        {"etcd://127.0.0.1:PORT/a?api=json", 0, NULL},
+        {"etcd://127.0.0.1:1,127.0.0.1:PORT/a/?api=json", 0, NULL},
         {"etcd://127.0.0.1:PORT,,127.0.0.1:7", HF_INVALID, "not host:port,..."},
         {"etcd://127.0.0.1:x,127.0.0.1:PORT", HF_INVALID, "not host:port,..."},
         {"etcd://127.0.0.1:,127.0.0.1:PORT", HF_INVALID, "not host:port,..."},
         {"etcd://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q:PORT", HF_INVALID, "not host:port,..."},
         {"etcd://127.0.0.1:PORT/?cafile=x", HF_INVALID, "cafile: unknown (cafile, cert and key"},
         {"etcd://127.0.0.1:PORT/?x", HF_INVALID, "x: unknown"},
+        {"etcd://127.0.0.1:PORT/?api=", HF_INVALID, "api: neither grpc nor json"},
+        {"etcd://127.0.0.1:PORT/?api=http", HF_INVALID, "api: neither grpc nor json"},
         {"etcd://[::1]:1/PORT", HF_UNAVAILABLE, ""},
+        {"etcd://[::1]:1/PORT?api=json", HF_UNAVAILABLE, ""},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         hf_store *st = NULL;
@@ -463,12 +466,13 @@ static void certificates_are_read(void **state)
     const hf_driver *plain = driver;
     driver = hf__driver("etcds", &err);
     if (!driver) fail_msg("%s", err.text);
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t i = 0; i < 2 * COUNT(cases); i++) {
         char url[200];
         hf_store *st = NULL;
         answers_are(&well, 1);
-        snprintf(url, sizeof url, "etcds://127.0.0.1:PORT/?%s", cases[i].options);
-        said(opens(url, &st), cases[i].code, cases[i].text);
+        snprintf(url, sizeof url, "etcds://127.0.0.1:PORT/?%s&api=%s", cases[i / 2].options,
+                 i % 2 ? "json" : "grpc");
+        said(opens(url, &st), cases[i / 2].code, cases[i / 2].text);
         assert_int_equal(answers_given(), 0);
         assert_null(st);
     }

@@ -18,7 +18,7 @@ hf_store *opened(void)
 {
     hf_store *st = NULL;
     answers_are(&well, 1);
-    if (opens("etcd://127.0.0.1:PORT/p/", &st)) fail_msg("%s", err.text);
+    if (opens("etcd://127.0.0.1:PORT/p/?api=json", &st)) fail_msg("%s", err.text);
     return st;
 }
 

@@ -150,7 +150,7 @@ static void a_doubt_is_settled_once(void **state)
     char range[8192], url[100];
     hf_row_init(&row);
     answers_are(&well, 1);
-    snprintf(url, sizeof url, "etcd://127.0.0.1:%s,127.0.0.1:PORT/p/", ported("PORT"));
+    snprintf(url, sizeof url, "etcd://127.0.0.1:%s,127.0.0.1:PORT/p/?api=json", ported("PORT"));
     said(opens(url, &st), 0, NULL);
     snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", HELD),
              kv("/p/k\trev", "5"));

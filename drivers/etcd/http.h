@@ -1,9 +1,12 @@
 /*
- * http.h - requests to etcd's JSON gateway: endpoints, connections, who we are, what went wrong.
+ * http.h - requests to etcd: endpoints, connections, who we are, what went wrong. They go by gRPC
+ * (h2.c), or by etcd's JSON gateway (gateway.c); what is asked and answered is JSON in either case,
+ * in the gateway's form.
  */
 #ifndef HF_ETCD_HTTP_H
 #define HF_ETCD_HTTP_H
 
+#include "date.h"
 #include "holdfast_driver.h"
 #include "pool.h"
 
@@ -13,13 +16,21 @@
 
 enum { HF_ET_ENDPOINTS = 16 };
 
+struct hf__et_h2;  /* h2.h */
+struct hf__et_tls; /* dial.h */
+
 struct hf__et_http {
     char *endpoint[HF_ET_ENDPOINTS]; /* http://host:port */
     unsigned n_endpoints, at;        /* at: the one that answered last (atomic) */
     char *cafile, *cert, *key, *user, *password;
     int64_t io_timeout_ms;
+    int by_json; /* else by gRPC */
     struct hf__pool pool;
-    CURL *link[HF_POOL_LINKS];
+    CURL *link[HF_POOL_LINKS];           /* by JSON */
+    struct hf__et_h2 *h2[HF_POOL_LINKS]; /* by gRPC */
+    pthread_mutex_t tls_mu;
+    struct hf__et_tls *tls;  /* by gRPC, of etcds: */
+    struct hf__et_date date; /* by gRPC, whose answers don't tell it */
     pthread_mutex_t token_mu;
     char *token;  /* of this user; NULL: none yet */
     int64_t term; /* the raft term of the last reply that told one, 0 before (atomic) */
@@ -49,11 +60,10 @@ void hf__et_free(struct hf__et_reply *reply);
 /* What an error of the server's means, and its text; `status` 0: not known. */
 int hf__et_error(const json_t *json, long status, int ambiguous, const char **ret_why);
 
-/* A request that goes on (a watch), for the caller to perform; `body` is borrowed, *ret_headers to
-   be freed after it. NULL: it can't be made. */
-CURL *hf__et_stream(struct hf__et_http *http, const char *path, const char *body,
-                    struct curl_slist **ret_headers);
-void hf__et_free_headers(struct curl_slist *all); /* a secret may be among them */
+/* The token to send, to be freed with hf__et_free_secret ("": nobody is asked who he is); NULL if
+   the URL names no user. 0, or why there is none. */
+int hf__et_token(struct hf__et_http *http, char **ret, hf_error *err);
+void hf__et_free_secret(char *secret);
 /* The endpoint in use doesn't do: the next one from now on. */
 void hf__et_next(struct hf__et_http *http);
 

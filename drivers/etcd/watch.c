@@ -2,7 +2,7 @@
  * watch.c - waking who waits: watches of etcd's, as a request that goes on answering.
  *
  * As soon as the gateway answers it reads no more of a request (what it has not yet read then, of
- * a second watch in the same stream, is lost), so a stream is one watch. One is of the letters to
+ * a second watch in the same stream, is lost), so a stream is one watch, by gRPC, too. One is of the letters to
  * this handle. Others are of what is deleted beside the keys in whose lines somebody here stands,
  * which tells of sessions that have ended; or of all that is written beside keys that are waited
  * for in another way: from the first to the last of those that were waited for when it was begun.
@@ -11,8 +11,8 @@
  */
 #include "etcd.h"
 
-#include "json.h"
 #include "os.h"
+#include "stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +25,8 @@ enum { OF_A_KIND = 4, STREAMS = 2 * OF_A_KIND + 1 };
 
 struct stream {
     enum kind kind;
-    CURL *curl; /* NULL: unused */
-    struct curl_slist *headers;
-    char *body;
     char *first, *last; /* of the keys that it watches, with all between them */
-    int created;
-    char *line; /* what came of the next line */
-    size_t len, cap;
-    int broken;
+    int created, broken;
     struct hf__et_ear *ear;
 };
 
@@ -40,7 +34,8 @@ struct hf__et_ear {
     const hf_store *st;
     CURLM *multi;
     struct stream stream[STREAMS];
-    size_t n_wanted; /* of keys that are listened for */
+    struct hf__et_stream *open[STREAMS]; /* NULL: unused */
+    size_t n_wanted;                     /* of keys that are listened for */
     uint64_t heard;
     int woken; /* atomic */
     int64_t deaf_until_us, used_at_us;
@@ -48,85 +43,51 @@ struct hf__et_ear {
 
 static void free_stream(struct stream *s)
 {
-    hf__et_free_headers(s->headers);
-    free(s->body);
     free(s->first);
     free(s->last);
-    free(s->line);
     memset(s, 0, sizeof *s);
 }
 
-static void end_stream(struct stream *s)
+static void end_stream(struct hf__et_ear *ear, int i)
 {
-    if (!s->curl) return;
-    curl_multi_remove_handle(s->ear->multi, s->curl);
-    curl_easy_cleanup(s->curl);
-    hf__et_words_forget(s->ear->st->words);
-    free_stream(s);
+    if (!ear->open[i]) return;
+    hf__et_stream_end(ear->multi, ear->open[i]);
+    ear->open[i] = NULL;
+    hf__et_words_forget(ear->st->words);
+    free_stream(&ear->stream[i]);
 }
 
 static void end_streams(struct hf__et_ear *ear)
 {
-    for (int i = 0; i < STREAMS; i++) end_stream(&ear->stream[i]);
+    for (int i = 0; i < STREAMS; i++) end_stream(ear, i);
 }
 
 static void end_kind(struct hf__et_ear *ear, enum kind kind)
 {
     for (int i = 0; i < STREAMS; i++)
-        if (ear->stream[i].kind == kind) end_stream(&ear->stream[i]);
+        if (ear->stream[i].kind == kind) end_stream(ear, i);
 }
 
 /* ---- what they say ---- */
 
-static void hear_line(struct stream *s, const char *line, size_t len)
+static void hear(void *arg, const json_t *said)
 {
-    int nomem;
-    json_t *j = hf__json_read(line, len, 0, &nomem), *result = json_object_get(j, "result");
+    struct stream *s = arg;
+    const json_t *result = json_object_get(said, "result");
     if (!result || json_is_true(json_object_get(result, "canceled")))
         s->broken = 1;
     else if (json_is_true(json_object_get(result, "created")))
         s->created = 1;
-    s->ear->heard +=
-        hf__et_words_hear(s->ear->st, json_object_get(result, "events"), s->kind == ENDS);
-    json_decref(j);
-}
-
-static size_t hear(char *bytes, size_t size, size_t n, void *arg)
-{
-    struct stream *s = arg;
-    n *= size;
-    if (s->len + n > s->cap) {
-        size_t cap = (s->len + n) * 2;
-        char *more = realloc(s->line, cap);
-        if (!more) return 0;
-        s->line = more;
-        s->cap = cap;
-    }
-    memcpy(s->line + s->len, bytes, n);
-    s->len += n;
-    char *end, *from = s->line;
-    while ((end = memchr(from, '\n', s->len - (size_t)(from - s->line)))) {
-        hear_line(s, from, (size_t)(end - from));
-        from = end + 1;
-    }
-    s->len -= (size_t)(from - s->line);
-    memmove(s->line, from, s->len);
-    return n;
+    s->ear->heard += hf__et_words_hear(s->ear->st, json_object_get(result, "events"), s->kind == ENDS);
 }
 
 /* Lets them go on. 0; or one of them has ended, and is gone. */
 static int perform(struct hf__et_ear *ear)
 {
-    int running, left, ended = 0;
-    CURLMsg *m;
-    if (curl_multi_perform(ear->multi, &running)) ended = 1;
-    while ((m = curl_multi_info_read(ear->multi, &left)))
-        for (int i = 0; i < STREAMS; i++)
-            if (m->msg == CURLMSG_DONE && ear->stream[i].curl == m->easy_handle)
-                ear->stream[i].broken = 1;
+    int ended = hf__et_streams_perform(ear->multi, ear->open, STREAMS);
     for (int i = 0; i < STREAMS; i++)
-        if (ear->stream[i].curl && ear->stream[i].broken) {
-            end_stream(&ear->stream[i]);
+        if (ear->open[i] && (ear->stream[i].broken || hf__et_stream_ended(ear->open[i]))) {
+            end_stream(ear, i);
             ended = 1;
         }
     /* What it would have told isn't known. */
@@ -136,36 +97,35 @@ static int perform(struct hf__et_ear *ear)
 
 /* ---- what is asked ---- */
 
-/* The watch of all keys from `first` to `last`, to be freed. A control character comes before all
-   that keys are made of, so that what stands beside them lies in between. */
-static char *request(const hf_store *st, enum kind kind, const char *first, const char *last)
+/* The watch of all keys from `first` to `last`. A control character comes before all that keys are
+   made of, so that what stands beside them lies in between. */
+static json_t *request(const hf_store *st, enum kind kind, const char *first, const char *last)
 {
     static const char *const filter[] = {[ENDS] = "NOPUT", [LETTERS] = "NODELETE"};
     int beside = kind != LETTERS;
     json_t *what = json_pack("{s:o, s:o}", "key", hf__et_key(st, first, beside ? "\t" : ""),
                              "range_end", hf__et_key(st, last, beside ? "\n" : ""));
-    int bad = !what ||
-              (kind != ALL && json_object_set_new(what, "filters", json_pack("[s]", filter[kind])));
+    int bad = !what || (kind != ALL && json_object_set_new(what, "filters",
+                                                           json_pack("[s]", filter[kind])));
     json_t *j = json_pack("{s:o}", "create_request", what);
-    char *text = j && !bad ? hf__json_text(j) : NULL;
+    if (!bad) return j;
     json_decref(j);
-    return text;
+    return NULL;
 }
 
-static int begin_stream(hf_store *st, enum kind kind, struct stream *s, const char *first,
-                        const char *last)
+static int begin_stream(hf_store *st, enum kind kind, int i, const char *first, const char *last)
 {
-    s->ear = st->ear;
+    struct hf__et_ear *ear = st->ear;
+    struct stream *s = &ear->stream[i];
+    json_t *body = request(st, kind, first, last);
+    s->ear = ear;
     s->kind = kind;
     s->first = strdup(first);
     s->last = strdup(last);
-    s->body = s->first && s->last ? request(st, kind, first, last) : NULL;
-    s->curl = s->body ? hf__et_stream(&st->http, "/v3/watch", s->body, &s->headers) : NULL;
-    if (s->curl && !curl_easy_setopt(s->curl, CURLOPT_WRITEFUNCTION, hear) &&
-        !curl_easy_setopt(s->curl, CURLOPT_WRITEDATA, s) &&
-        !curl_multi_add_handle(st->ear->multi, s->curl))
-        return 0;
-    if (s->curl) curl_easy_cleanup(s->curl);
+    if (s->first && s->last)
+        ear->open[i] = hf__et_stream_begin(&st->http, ear->multi, "/v3/watch", body, hear, s);
+    json_decref(body);
+    if (ear->open[i]) return 0;
     free_stream(s);
     return HF_UNAVAILABLE;
 }
@@ -173,7 +133,7 @@ static int begin_stream(hf_store *st, enum kind kind, struct stream *s, const ch
 static int all_created(const struct hf__et_ear *ear)
 {
     for (int i = 0; i < STREAMS; i++)
-        if (ear->stream[i].curl && !ear->stream[i].created) return 0;
+        if (ear->open[i] && !ear->stream[i].created) return 0;
     return 1;
 }
 
@@ -184,7 +144,8 @@ static int await_created(hf_store *st)
     while (!all_created(st->ear)) {
         int64_t left = (until_us - hf__local_us()) / 1000;
         if (perform(st->ear) || left <= 0) return HF_UNAVAILABLE;
-        if (!all_created(st->ear)) curl_multi_poll(st->ear->multi, NULL, 0, (int)left + 1, NULL);
+        if (!all_created(st->ear))
+            hf__et_streams_wait(st->ear->multi, st->ear->open, STREAMS, (int)left + 1);
     }
     return 0;
 }
@@ -202,7 +163,7 @@ static int watched(const struct hf__et_ear *ear, enum kind kind, const char *key
 {
     for (int i = 0; i < STREAMS; i++) {
         const struct stream *s = &ear->stream[i];
-        if (s->curl && s->kind == kind && strcmp(s->first, key) <= 0 && strcmp(key, s->last) <= 0)
+        if (ear->open[i] && s->kind == kind && strcmp(s->first, key) <= 0 && strcmp(key, s->last) <= 0)
             return 1;
     }
     return 0;
@@ -225,12 +186,13 @@ static int range_of(const struct hf__et_ear *ear, enum kind kind, const hf_rowke
     return *ret_first != NULL;
 }
 
-static struct stream *unused_stream(struct hf__et_ear *ear, enum kind kind)
+/* -1: none. */
+static int unused_stream(const struct hf__et_ear *ear, enum kind kind)
 {
     int first = (int)kind * OF_A_KIND, n = kind == LETTERS ? 1 : OF_A_KIND;
     for (int i = first; i < first + n; i++)
-        if (!ear->stream[i].curl) return &ear->stream[i];
-    return NULL;
+        if (!ear->open[i]) return i;
+    return -1;
 }
 
 static int watch_kind(hf_store *st, enum kind kind, const hf_rowkey *const *keys, size_t n)
@@ -238,25 +200,25 @@ static int watch_kind(hf_store *st, enum kind kind, const hf_rowkey *const *keys
     struct hf__et_ear *ear = st->ear;
     const char *first, *last;
     if (!range_of(ear, kind, keys, n, 0, &first, &last)) return 0;
-    struct stream *s = unused_stream(ear, kind);
-    if (!s) {
+    int at = unused_stream(ear, kind);
+    if (at < 0) {
         end_kind(ear, kind);
         ear->heard++;
-        s = unused_stream(ear, kind);
+        at = unused_stream(ear, kind);
         range_of(ear, kind, keys, n, 1, &first, &last);
     }
-    return begin_stream(st, kind, s, first, last);
+    return begin_stream(st, kind, at, first, last);
 }
 
 /* They come to whoever stands in line. */
 static int watch_letters(hf_store *st)
 {
     char first[HF_ET_ADDRESS_CAP], behind[HF_ET_ADDRESS_CAP];
-    struct stream *s = unused_stream(st->ear, LETTERS);
-    if (!s) return 0;
+    int at = unused_stream(st->ear, LETTERS);
+    if (at < 0) return 0;
     hf__et_address(st, first, 0);
     hf__et_address(st, behind, 1);
-    return begin_stream(st, LETTERS, s, first, behind);
+    return begin_stream(st, LETTERS, at, first, behind);
 }
 
 static int watch_more(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_error *err)
@@ -264,7 +226,7 @@ static int watch_more(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_e
     struct hf__et_ear *ear = st->ear;
     const char *first, *last;
     int ends = range_of(ear, ENDS, keys, n, 1, &first, &last);
-    int letters = ends && unused_stream(ear, LETTERS);
+    int letters = ends && unused_stream(ear, LETTERS) >= 0;
     if (!letters && !range_of(ear, ENDS, keys, n, 0, &first, &last) &&
         !range_of(ear, ALL, keys, n, 0, &first, &last))
         return 0;
@@ -309,7 +271,8 @@ int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_u
             end_streams(ear);
         else if (!ear->n_wanted && left > IDLE_MS)
             left = IDLE_MS;
-        if (curl_multi_poll(ear->multi, NULL, 0, left > POLL_MS ? POLL_MS : (int)left, NULL))
+        if (hf__et_streams_wait(ear->multi, ear->open, STREAMS,
+                                left > POLL_MS ? POLL_MS : (int)left))
             return deaf(st, "it can't be waited for", err);
     }
     return 0;

@@ -1,0 +1,133 @@
+/*
+ * date.c - see date.h.
+ *
+ * A date is of whole seconds, so that one of them says when the second began to a second only, and
+ * two processes might disagree by so much. Each further one may say more: what all of them allow is
+ * kept, as the core does with clocks (core/clock.h), and the first few are asked for soon.
+ */
+#include "date.h"
+
+#include "http.h"
+#include "os.h"
+#include "transport.h"
+
+enum {
+    SECOND = 1000000,
+    EVERY_US = 60 * SECOND,
+    SOON_US = 310000, /* at another place within the second each time */
+    CLOSE_US = 200000,
+    CLOSE_TIMES = 8,
+    STEP_US = 10 * SECOND, /* more is no reply that was late, but a clock that was set */
+    DRIFT_PPM = 500
+};
+
+void hf__et_date_open(struct hf__et_date *date)
+{
+    pthread_mutex_init(&date->asking, NULL);
+    pthread_mutex_init(&date->mu, NULL);
+}
+
+void hf__et_date_close(struct hf__et_date *date)
+{
+    pthread_mutex_destroy(&date->asking);
+    pthread_mutex_destroy(&date->mu);
+}
+
+void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t received_us,
+                      int64_t date_us)
+{
+    int64_t lo = date_us - received_us, hi = date_us + SECOND - sent_us;
+    pthread_mutex_lock(&date->mu);
+    int64_t drift = (received_us - date->asked_us) / SECOND * DRIFT_PPM;
+    if (!date->known || lo >= date->hi_us + drift || hi <= date->lo_us - drift) {
+        date->lo_us = lo;
+        date->hi_us = hi;
+        date->close = 0;
+    } else {
+        if (lo > date->lo_us - drift)
+            date->lo_us = lo;
+        else
+            date->lo_us -= drift;
+        if (hi < date->hi_us + drift)
+            date->hi_us = hi;
+        else
+            date->hi_us += drift;
+    }
+    date->known = 1;
+    date->asked_us = received_us;
+    int soon = date->hi_us - date->lo_us > CLOSE_US && date->close++ < CLOSE_TIMES;
+    date->due_us = received_us + (soon ? SOON_US : EVERY_US);
+    pthread_mutex_unlock(&date->mu);
+}
+
+int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision)
+{
+    int64_t us = 0;
+    pthread_mutex_lock(&date->mu);
+    if (date->known) {
+        us = hf__local_us() + date->lo_us;
+        /* The revision goes on faster than revs do: a write that makes several grants adds so many
+           to them. */
+        us = us - us % SECOND + revision * 16 % SECOND;
+        if (us < date->told_us && us > date->told_us - STEP_US) us = date->told_us;
+        date->told_us = us;
+    }
+    pthread_mutex_unlock(&date->mu);
+    return us;
+}
+
+/* ---- asking ---- */
+
+static void look(struct hf__et_date *date, int *ret_known, int *ret_due)
+{
+    pthread_mutex_lock(&date->mu);
+    *ret_known = date->known;
+    *ret_due = !date->known || hf__local_us() >= date->due_us;
+    pthread_mutex_unlock(&date->mu);
+}
+
+/* Each endpoint in turn. Who can do without waits for the first only, and not for long. */
+static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
+{
+    int64_t until_us = hf__local_us() + (known ? SECOND : http->io_timeout_ms * 1000);
+    unsigned tries = known ? 1 : http->n_endpoints;
+    int rc = HF_UNAVAILABLE;
+    for (unsigned i = 0; i < tries; i++) {
+        unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
+        int64_t sent_us = hf__local_us(), left_ms = (until_us - sent_us) / 1000, date_us;
+        if (left_ms <= 0) break;
+        left_ms = (left_ms + tries - i - 1) / (tries - i);
+        rc = hf__et_gateway_date(http, http->endpoint[at], left_ms, &date_us, why);
+        if (!rc) {
+            hf__et_date_told(&http->date, sent_us, hf__local_us(), date_us);
+            return 0;
+        }
+        if (!known) hf__et_next(http);
+    }
+    return rc;
+}
+
+int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err)
+{
+    struct hf__et_date *date = &http->date;
+    char why[HF_ET_WHY] = "no time is left";
+    int known, due, rc = 0;
+    look(date, &known, &due);
+    if (!due) return 0;
+    if (known) {
+        if (pthread_mutex_trylock(&date->asking)) return 0;
+    } else {
+        pthread_mutex_lock(&date->asking);
+    }
+    look(date, &known, &due); /* another one may have asked meanwhile */
+    if (due) rc = ask(http, known, why);
+    if (rc && known) {
+        pthread_mutex_lock(&date->mu);
+        date->due_us = hf__local_us() + EVERY_US;
+        pthread_mutex_unlock(&date->mu);
+        rc = 0;
+    }
+    pthread_mutex_unlock(&date->asking);
+    if (!rc) return 0;
+    return hf_fail(err, rc, 0, "etcd: %s '%s': no date by HTTP/1.1: %s", what, key, why);
+}

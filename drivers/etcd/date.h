@@ -1,0 +1,36 @@
+/*
+ * date.h - the server's date where its answers don't tell it: asked for by requests of its own, and
+ * carried on by the local clock in between.
+ */
+#ifndef HF_ETCD_DATE_H
+#define HF_ETCD_DATE_H
+
+#include "holdfast_driver.h"
+
+#include <pthread.h>
+
+struct hf__et_http;
+
+struct hf__et_date {
+    pthread_mutex_t asking, mu; /* one asks at a time; mu: for what follows */
+    int known, close;           /* close: how often it was asked for to know it closer */
+    int64_t lo_us, hi_us;       /* how far it is ahead of the local clock, at least and less than */
+    int64_t asked_us, due_us;   /* by the local clock: when it was asked for, and is to be again */
+    int64_t told_us;            /* the last that was told */
+};
+
+void hf__et_date_open(struct hf__et_date *date);
+void hf__et_date_close(struct hf__et_date *date);
+
+/* Sees to it that there is one. 0; an HF_ error: there never was, and it isn't told now. */
+int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err);
+
+/* It is of whole seconds: within one of them the cluster's revision goes on. Never goes back but
+   when the server's clock was set. */
+int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
+
+/* It was `date_us`, whole seconds, at some moment between these two of the local clock. */
+void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t received_us,
+                      int64_t date_us);
+
+#endif

@@ -1,0 +1,322 @@
+/*
+ * dial.c - see dial.h. libcurl finds the address and connects, as it does for the gateway; what it
+ * has connected is ours from then on.
+ */
+#include "dial.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* What all connections of a handle have in common. */
+struct hf__et_tls {
+    SSL_CTX *ctx;
+    BIO_METHOD *io;
+};
+
+struct hf__et_conn {
+    CURL *curl; /* which owns the socket */
+    int fd;
+    uint64_t left;
+    SSL *ssl; /* NULL: without TLS */
+};
+
+/* ---- bytes ---- */
+
+static long bare_write(struct hf__et_conn *c, const void *from, size_t len)
+{
+    ssize_t n = send(c->fd, from, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) c->left += (uint64_t)n;
+    if (n >= 0) return n;
+    return errno == EAGAIN || errno == EINTR ? HF_ET_AGAIN : HF_ET_BROKEN;
+}
+
+static long bare_read(struct hf__et_conn *c, void *to, size_t cap)
+{
+    ssize_t n = recv(c->fd, to, cap, MSG_DONTWAIT);
+    if (n >= 0) return n;
+    return errno == EAGAIN || errno == EINTR ? HF_ET_AGAIN : HF_ET_BROKEN;
+}
+
+static long of_ssl(const struct hf__et_conn *c, int n)
+{
+    if (n > 0) return n;
+    switch (SSL_get_error(c->ssl, n)) {
+    case SSL_ERROR_WANT_READ:
+    case SSL_ERROR_WANT_WRITE: return HF_ET_AGAIN;
+    case SSL_ERROR_ZERO_RETURN: return 0;
+    default: return HF_ET_BROKEN;
+    }
+}
+
+long hf__et_conn_read(struct hf__et_conn *c, void *to, size_t cap)
+{
+    if (!c->ssl) return bare_read(c, to, cap);
+    ERR_clear_error();
+    return of_ssl(c, SSL_read(c->ssl, to, (int)cap));
+}
+
+long hf__et_conn_write(struct hf__et_conn *c, const void *from, size_t len)
+{
+    if (!c->ssl) return bare_write(c, from, len);
+    ERR_clear_error();
+    return of_ssl(c, SSL_write(c->ssl, from, (int)len));
+}
+
+uint64_t hf__et_conn_left(const struct hf__et_conn *c) { return c->left; }
+int hf__et_conn_fd(const struct hf__et_conn *c) { return c->fd; }
+
+int hf__et_conn_wait(const struct hf__et_conn *c, int to_write, int64_t until_us)
+{
+    if (c->ssl && SSL_pending(c->ssl)) return 1;
+    for (;;) {
+        int64_t left_us = until_us - hf__local_us();
+        struct pollfd p = {c->fd, (short)(to_write ? POLLIN | POLLOUT : POLLIN), 0};
+        if (left_us <= 0) return 0;
+        int n = poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000) + 1);
+        if (n > 0) return 1;
+        if (n < 0 && errno != EINTR) return HF_ET_BROKEN;
+    }
+}
+
+/* ---- TLS ---- */
+
+/* OpenSSL's own sockets may end the process by SIGPIPE. */
+static int io_write(BIO *io, const char *from, int len)
+{
+    long n = bare_write(BIO_get_data(io), from, (size_t)len);
+    BIO_clear_retry_flags(io);
+    if (n == HF_ET_AGAIN) BIO_set_retry_write(io);
+    return n < 0 ? -1 : (int)n;
+}
+
+static int io_read(BIO *io, char *to, int cap)
+{
+    long n = bare_read(BIO_get_data(io), to, (size_t)cap);
+    BIO_clear_retry_flags(io);
+    if (n == HF_ET_AGAIN) BIO_set_retry_read(io);
+    return n < 0 ? -1 : (int)n;
+}
+
+static long io_control(BIO *io, int what, long n, void *arg)
+{
+    (void)io;
+    (void)n;
+    (void)arg;
+    return what == BIO_CTRL_FLUSH;
+}
+
+/* Nobody is there to type it. */
+static int no_password(char *to, int cap, int writes, void *arg)
+{
+    (void)to;
+    (void)cap;
+    (void)writes;
+    (void)arg;
+    return 0;
+}
+
+void hf__et_tls_free(struct hf__et_tls *tls)
+{
+    if (!tls) return;
+    SSL_CTX_free(tls->ctx);
+    BIO_meth_free(tls->io);
+    free(tls);
+}
+
+static void why_not(char why[HF_ET_WHY], const char *what, const char *of)
+{
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+    snprintf(why, HF_ET_WHY, "%s%s%s%s", what, of ? of : "", reason ? ": " : "",
+             reason ? reason : "");
+}
+
+/* 0, HF_NOMEM or HF_DENIED. */
+static int tls_set(const struct hf__et_http *http, struct hf__et_tls *tls, char why[HF_ET_WHY])
+{
+    snprintf(why, HF_ET_WHY, "out of memory");
+    tls->ctx = SSL_CTX_new(TLS_client_method());
+    tls->io = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "holdfast");
+    if (!tls->ctx || !tls->io || !BIO_meth_set_write(tls->io, io_write) ||
+        !BIO_meth_set_read(tls->io, io_read) || !BIO_meth_set_ctrl(tls->io, io_control) ||
+        !SSL_CTX_set_min_proto_version(tls->ctx, TLS1_2_VERSION) ||
+        SSL_CTX_set_alpn_protos(tls->ctx, (const unsigned char *)"\x02h2", 3))
+        return HF_NOMEM;
+    SSL_CTX_set_verify(tls->ctx, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_default_passwd_cb(tls->ctx, no_password);
+    SSL_CTX_set_mode(tls->ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if (http->cafile ? !SSL_CTX_load_verify_locations(tls->ctx, http->cafile, NULL)
+                     : !SSL_CTX_set_default_verify_paths(tls->ctx)) {
+        why_not(why, "cafile ", http->cafile);
+        return HF_DENIED;
+    }
+    if (http->cert && SSL_CTX_use_certificate_chain_file(tls->ctx, http->cert) != 1) {
+        why_not(why, "cert ", http->cert);
+        return HF_DENIED;
+    }
+    if (http->key && SSL_CTX_use_PrivateKey_file(tls->ctx, http->key, SSL_FILETYPE_PEM) != 1) {
+        why_not(why, "key ", http->key);
+        return HF_DENIED;
+    }
+    return 0;
+}
+
+/* Made when it is needed first. */
+static int tls_of(struct hf__et_http *http, struct hf__et_tls **ret, char why[HF_ET_WHY])
+{
+    int rc = 0;
+    pthread_mutex_lock(&http->tls_mu);
+    if (!http->tls) {
+        struct hf__et_tls *tls = calloc(1, sizeof *tls);
+        ERR_clear_error();
+        rc = tls ? tls_set(http, tls, why) : HF_NOMEM;
+        if (rc)
+            hf__et_tls_free(tls);
+        else
+            http->tls = tls;
+    }
+    *ret = http->tls;
+    pthread_mutex_unlock(&http->tls_mu);
+    return rc;
+}
+
+/* Whose certificate it has to be: the host's, a name or an address. 0: no memory. */
+static int set_host(SSL *ssl, const char *endpoint)
+{
+    char host[300];
+    const char *at = strstr(endpoint, "://") + 3, *end = strrchr(at, ':');
+    size_t len = (size_t)(end - at);
+    if (*at == '[') {
+        at++;
+        len -= 2;
+    }
+    if (len >= sizeof host) return 0;
+    memcpy(host, at, len);
+    host[len] = 0;
+    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host)) return 1;
+    ERR_clear_error();
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(ssl, host) && SSL_set_tlsext_host_name(ssl, host);
+}
+
+static int tls_begin(const struct hf__et_tls *tls, struct hf__et_conn *c, const char *endpoint)
+{
+    BIO *io = BIO_new(tls->io);
+    c->ssl = SSL_new(tls->ctx);
+    if (!io || !c->ssl) {
+        BIO_free(io);
+        return 0;
+    }
+    BIO_set_data(io, c);
+    BIO_set_init(io, 1);
+    SSL_set_bio(c->ssl, io, io);
+    return set_host(c->ssl, endpoint);
+}
+
+static int tls_verified(const struct hf__et_conn *c, char why[HF_ET_WHY])
+{
+    const unsigned char *agreed;
+    unsigned len;
+    SSL_get0_alpn_selected(c->ssl, &agreed, &len);
+    if (len == 2 && !memcmp(agreed, "h2", 2)) return 0;
+    snprintf(why, HF_ET_WHY, "%s", HF_ET_NO_GRPC);
+    return HF_UNSUPPORTED;
+}
+
+static int shake_hands(struct hf__et_conn *c, int64_t until_us, char why[HF_ET_WHY])
+{
+    for (;;) {
+        ERR_clear_error();
+        int n = SSL_connect(c->ssl);
+        if (n == 1) return tls_verified(c, why);
+        int what = SSL_get_error(c->ssl, n);
+        if (what != SSL_ERROR_WANT_READ && what != SSL_ERROR_WANT_WRITE) {
+            long verified = SSL_get_verify_result(c->ssl);
+            unsigned long code = ERR_peek_last_error();
+            if (verified != X509_V_OK) {
+                snprintf(why, HF_ET_WHY, "its certificate: %s",
+                         X509_verify_cert_error_string(verified));
+                return HF_DENIED;
+            }
+            if (ERR_GET_REASON(code) == SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL) {
+                snprintf(why, HF_ET_WHY, "%s", HF_ET_NO_GRPC);
+                return HF_UNSUPPORTED;
+            }
+            why_not(why, "TLS", NULL);
+            return HF_UNAVAILABLE;
+        }
+        if (hf__et_conn_wait(c, what == SSL_ERROR_WANT_WRITE, until_us) <= 0) {
+            snprintf(why, HF_ET_WHY, "TLS: timed out");
+            return HF_UNAVAILABLE;
+        }
+    }
+}
+
+/* ---- connecting ---- */
+
+void hf__et_hang_up(struct hf__et_conn *c)
+{
+    if (!c) return;
+    SSL_free(c->ssl);
+    curl_easy_cleanup(c->curl);
+    free(c);
+}
+
+static int reach(struct hf__et_http *http, struct hf__et_conn *c, const char *endpoint,
+                 int64_t until_us, char why[HF_ET_WHY])
+{
+    char url[600];
+    curl_socket_t fd = CURL_SOCKET_BAD;
+    int64_t left_ms = (until_us - hf__local_us()) / 1000;
+    int64_t cap_ms = http->n_endpoints > 1 ? http->io_timeout_ms / 3 : left_ms;
+    if (left_ms > cap_ms) left_ms = cap_ms;
+    snprintf(url, sizeof url, "http%s", strstr(endpoint, "://"));
+    why[0] = 0;
+    c->curl = curl_easy_init();
+    CURLcode rc = CURLE_OUT_OF_MEMORY;
+    if (c->curl && hf__et_gateway_set(http, c->curl, url, "/") &&
+        !curl_easy_setopt(c->curl, CURLOPT_CONNECT_ONLY, 1L) &&
+        !curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, why) &&
+        !curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1)))
+        rc = curl_easy_perform(c->curl);
+    if (!rc) rc = curl_easy_getinfo(c->curl, CURLINFO_ACTIVESOCKET, &fd);
+    if (!rc && fd == CURL_SOCKET_BAD) rc = CURLE_COULDNT_CONNECT;
+    if (c->curl) curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, NULL);
+    if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
+    c->fd = fd;
+    return !rc ? 0 : rc == CURLE_OUT_OF_MEMORY ? HF_NOMEM : HF_UNAVAILABLE;
+}
+
+int hf__et_dial(struct hf__et_http *http, const char *endpoint, int64_t until_us,
+                struct hf__et_conn **ret, char why[HF_ET_WHY])
+{
+    struct hf__et_tls *tls = NULL;
+    struct hf__et_conn *c = calloc(1, sizeof *c);
+    *ret = NULL;
+    snprintf(why, HF_ET_WHY, "out of memory");
+    if (!c) return HF_NOMEM;
+    int rc = strncmp(endpoint, "https:", 6) ? 0 : tls_of(http, &tls, why);
+    if (!rc) rc = reach(http, c, endpoint, until_us, why);
+    if (!rc && tls) {
+        if (tls_begin(tls, c, endpoint)) {
+            rc = shake_hands(c, until_us, why);
+        } else {
+            snprintf(why, HF_ET_WHY, "TLS: out of memory");
+            rc = HF_NOMEM;
+        }
+    }
+    if (rc) {
+        hf__et_hang_up(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}

@@ -1,0 +1,30 @@
+/*
+ * dial.h - a connection to an endpoint: TCP, and for etcds: TLS that has agreed on HTTP/2.
+ */
+#ifndef HF_ETCD_DIAL_H
+#define HF_ETCD_DIAL_H
+
+#include "transport.h"
+
+struct hf__et_conn;
+
+/* Until that moment of the local clock. 0, or an HF_ error with its reason in `why`. */
+int hf__et_dial(struct hf__et_http *http, const char *endpoint, int64_t until_us,
+                struct hf__et_conn **ret, char why[HF_ET_WHY]);
+void hf__et_hang_up(struct hf__et_conn *c);
+
+enum { HF_ET_AGAIN = -1, HF_ET_BROKEN = -2 };
+
+/* As many bytes as go at once; HF_ET_AGAIN; HF_ET_BROKEN. 0 bytes read: it was closed. */
+long hf__et_conn_read(struct hf__et_conn *c, void *to, size_t cap);
+long hf__et_conn_write(struct hf__et_conn *c, const void *from, size_t len);
+/* All bytes that have left so far, whatever they are. */
+uint64_t hf__et_conn_left(const struct hf__et_conn *c);
+int hf__et_conn_fd(const struct hf__et_conn *c);
+/* Waits until it can be read, or, if that is wanted, written. 0: until then neither was so;
+   HF_ET_BROKEN: it can't be waited for. */
+int hf__et_conn_wait(const struct hf__et_conn *c, int to_write, int64_t until_us);
+
+void hf__et_tls_free(struct hf__et_tls *tls);
+
+#endif

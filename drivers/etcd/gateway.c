@@ -1,0 +1,230 @@
+/*
+ * gateway.c - exchanges with etcd's JSON gateway, over HTTP/1.1, by libcurl. See transport.h.
+ */
+#include "transport.h"
+
+#include "json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { REPLY_CAP = 64 << 20 };
+
+struct text {
+    char *at;
+    size_t len, cap;
+};
+
+static size_t take_in(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct text *t = arg;
+    n *= size;
+    if (t->len + n + 1 > t->cap) {
+        size_t cap = (t->len + n + 1) * 2;
+        char *more = cap < REPLY_CAP ? realloc(t->at, cap) : NULL;
+        if (!more) return 0;
+        t->at = more;
+        t->cap = cap;
+    }
+    memcpy(t->at + t->len, bytes, n);
+    t->len += n;
+    t->at[t->len] = 0;
+    return n;
+}
+
+static size_t take_header(char *bytes, size_t size, size_t n, void *arg)
+{
+    char date[64];
+    size_t len = size * n;
+    if (len > 6 && len - 6 < sizeof date && !strncasecmp(bytes, "Date: ", 6)) {
+        memcpy(date, bytes + 6, len - 6);
+        date[len - 6] = 0;
+        time_t t = curl_getdate(date, NULL);
+        if (t > 0) *(int64_t *)arg = (int64_t)t * 1000000;
+    }
+    return len;
+}
+
+/* The request is handed out by a function that can't begin again, so that libcurl doesn't send a
+   write twice by itself when a connection broke under it. */
+static size_t give_out(char *to, size_t size, size_t n, void *arg)
+{
+    struct text *t = arg;
+    n *= size;
+    if (n > t->len) n = t->len;
+    memcpy(to, t->at, n);
+    t->at += n;
+    t->len -= n;
+    return n;
+}
+
+static int set_common(const struct hf__et_http *http, CURL *c)
+{
+    CURLcode rc = curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROXY, "");
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_TCP_KEEPIDLE, 15L);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_TCP_KEEPINTVL, 5L);
+    if (!rc && http->cafile) rc = curl_easy_setopt(c, CURLOPT_CAINFO, http->cafile);
+    if (!rc && http->cert) rc = curl_easy_setopt(c, CURLOPT_SSLCERT, http->cert);
+    if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_SSLKEY, http->key);
+    return rc == CURLE_OK;
+}
+
+static int set_url(CURL *c, const char *endpoint, const char *path)
+{
+    char url[600];
+    snprintf(url, sizeof url, "%s%s", endpoint, path);
+    return curl_easy_setopt(c, CURLOPT_URL, url) == CURLE_OK;
+}
+
+int hf__et_gateway_set(const struct hf__et_http *http, CURL *c, const char *endpoint,
+                       const char *path)
+{
+    return set_common(http, c) && set_url(c, endpoint, path);
+}
+
+void hf__et_free_headers(struct curl_slist *all)
+{
+    for (struct curl_slist *h = all; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
+    curl_slist_free_all(all);
+}
+
+/* 0: no memory. */
+static int add_header(struct curl_slist **all, const char *line)
+{
+    struct curl_slist *more = curl_slist_append(*all, line);
+    if (more) *all = more;
+    return more != NULL;
+}
+
+struct curl_slist *hf__et_gateway_headers(const char *token)
+{
+    struct curl_slist *all = NULL;
+    char *line = NULL;
+    int ok = add_header(&all, "Content-Type: application/json") && add_header(&all, "Expect:");
+    if (ok && token && *token) {
+        if (asprintf(&line, "Authorization: %s", token) < 0) line = NULL;
+        ok = line && add_header(&all, line);
+        hf__et_free_secret(line);
+    }
+    if (ok) return all;
+    hf__et_free_headers(all);
+    return NULL;
+}
+
+int hf__et_gateway_body(struct hf__et_exchange *x, const json_t *body)
+{
+    x->body = hf__json_text(body);
+    if (!x->body) return HF_NOMEM;
+    x->len = strlen(x->body);
+    return 0;
+}
+
+json_t *hf__et_gateway_read(const char *text, size_t len, int *ret_nomem)
+{
+    const char *end = len ? memchr(text, '\n', len) : NULL;
+    json_t *json = hf__json_read(len ? text : "", len, 0, ret_nomem);
+    if (!json && !*ret_nomem && end) json = hf__json_read(text, (size_t)(end - text), 0, ret_nomem);
+    return json;
+}
+
+static int set_exchange(const struct hf__et_http *http, CURL *c, const char *endpoint,
+                        struct hf__et_exchange *x, struct text *body, struct text *reply,
+                        struct curl_slist *headers, int64_t left_ms)
+{
+    long connect_ms = (long)(http->n_endpoints > 1 ? http->io_timeout_ms / 3 : left_ms);
+    return headers && set_common(http, c) && set_url(c, endpoint, x->path) &&
+           !curl_easy_setopt(c, CURLOPT_POST, 1L) &&
+           !curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE, (long)body->len) &&
+           !curl_easy_setopt(c, CURLOPT_READFUNCTION, give_out) &&
+           !curl_easy_setopt(c, CURLOPT_READDATA, body) &&
+           !curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers) &&
+           !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_in) &&
+           !curl_easy_setopt(c, CURLOPT_WRITEDATA, reply) &&
+           !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
+           !curl_easy_setopt(c, CURLOPT_HEADERDATA, &x->date_us) &&
+           !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->why) &&
+           !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left_ms) &&
+           !curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS,
+                             connect_ms < left_ms ? connect_ms : left_ms);
+}
+
+static int meaning(CURLcode rc)
+{
+    switch (rc) {
+    case CURLE_OK: return 0;
+    case CURLE_OUT_OF_MEMORY: return HF_NOMEM;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM: return HF_DENIED;
+    default: return HF_UNAVAILABLE;
+    }
+}
+
+void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *endpoint,
+                             struct hf__et_exchange *x, int64_t left_ms)
+{
+    struct text body = {x->body, x->len, 0}, reply = {NULL, 0, 0};
+    struct curl_slist *headers = NULL;
+    CURL **link = &http->link[number], *c;
+    CURLcode rc = CURLE_OUT_OF_MEMORY;
+    long sent = 0;
+    if (!*link) *link = curl_easy_init();
+    c = *link;
+    if (c) curl_easy_reset(c);
+    if (c) headers = hf__et_gateway_headers(x->token);
+    if (c && set_exchange(http, c, endpoint, x, &body, &reply, headers, left_ms)) {
+        rc = curl_easy_perform(c);
+        curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &x->status);
+        curl_easy_getinfo(c, CURLINFO_REQUEST_SIZE, &sent);
+    }
+    if (rc && !x->why[0]) snprintf(x->why, sizeof x->why, "%s", curl_easy_strerror(rc));
+    if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
+    x->sent = sent != 0;
+    x->failed = meaning(rc);
+    if (!rc) x->json = hf__et_gateway_read(reply.at, reply.len, &x->nomem);
+    hf__et_free_headers(headers);
+    free(reply.at);
+}
+
+void hf__et_gateway_close(struct hf__et_http *http)
+{
+    for (int i = 0; i < HF_POOL_LINKS; i++) curl_easy_cleanup(http->link[i]);
+}
+
+/* ---- the date ---- */
+
+static size_t drop(char *bytes, size_t size, size_t n, void *arg)
+{
+    (void)bytes;
+    (void)arg;
+    return size * n;
+}
+
+/* Seldom: the connection isn't kept. */
+int hf__et_gateway_date(struct hf__et_http *http, const char *endpoint, int64_t left_ms,
+                        int64_t *ret_us, char why[HF_ET_WHY])
+{
+    CURL *c = curl_easy_init();
+    CURLcode rc = CURLE_OUT_OF_MEMORY;
+    *ret_us = 0;
+    why[0] = 0;
+    if (c && set_common(http, c) && set_url(c, endpoint, "/version") &&
+        !curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) &&
+        !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&
+        !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
+        !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
+        !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
+        !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left_ms))
+        rc = curl_easy_perform(c);
+    curl_easy_cleanup(c);
+    if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
+    if (!rc && *ret_us <= 0) snprintf(why, HF_ET_WHY, "its answer has none");
+    if (rc) return meaning(rc);
+    return *ret_us > 0 ? 0 : HF_UNAVAILABLE;
+}

@@ -1,0 +1,21 @@
+/*
+ * h2.h - gRPC over HTTP/2: a connection that carries one call at a time, or a call that goes on
+ * answering. See transport.h for how requests are made of it.
+ */
+#ifndef HF_ETCD_H2_H
+#define HF_ETCD_H2_H
+
+#include "transport.h"
+
+/* A call that goes on. It connects, and waits until the call has been sent: by `x`, whose body is
+   to stay until the end; NULL: it failed. */
+struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, const char *endpoint,
+                                  struct hf__et_exchange *x, int64_t until_us);
+void hf__et_h2_end(struct hf__et_h2 *h);
+
+/* Tells what has come of it by now: each answer, or NULL if it isn't one. 0, or 1: it has ended. */
+int hf__et_h2_hear(struct hf__et_h2 *h, void (*hear)(void *arg, const json_t *said), void *arg);
+/* To be waited for, and whether to write there. */
+int hf__et_h2_fd(const struct hf__et_h2 *h, int *ret_to_write);
+
+#endif
