@@ -229,23 +229,28 @@ static int read_in(struct hf__et_h2 *h, char why[HF_ET_WHY])
     return HF_ET_BROKEN;
 }
 
+/* It waits for nothing any more, and has said so. */
+static int is_over(const struct hf__et_h2 *h)
+{
+    return !nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session);
+}
+
 /* Goes on until the flag is set, or something is wrong. */
 static int go_on(struct hf__et_h2 *h, const int *until, int64_t until_us, char why[HF_ET_WHY])
 {
     while (!*until) {
         if (send_out(h, why)) return 1;
+        if (*until) break; /* we have ended it, for it was wrong */
+        if (is_over(h)) {
+            snprintf(why, HF_ET_WHY, "what it says isn't HTTP/2");
+            return 1;
+        }
         int can = hf__et_conn_wait(h->conn, h->out_len != 0, until_us);
         if (can <= 0) {
             snprintf(why, HF_ET_WHY, "%s", can ? "it can't be waited for" : "timed out");
             return 1;
         }
         if (read_in(h, why) == HF_ET_BROKEN) return 1;
-        /* It neither waits for anything nor would take anything: the session is over. */
-        if (!*until && !nghttp2_session_want_read(h->session) &&
-            !nghttp2_session_want_write(h->session)) {
-            snprintf(why, HF_ET_WHY, "the server ended the connection");
-            return 1;
-        }
     }
     return 0;
 }
@@ -463,5 +468,5 @@ int hf__et_h2_hear(struct hf__et_h2 *h, void (*hear)(void *arg, const json_t *sa
         rc = read_in(h, why);
         if (!rc) tell(h, hear, arg);
     }
-    return h->broken || rc == HF_ET_BROKEN || h->call.ended || send_out(h, why);
+    return h->broken || rc == HF_ET_BROKEN || send_out(h, why) || h->call.ended || is_over(h);
 }

@@ -1,0 +1,162 @@
+/*
+ * etcd_date.c - the date that etcd's gRPC doesn't tell: between two that were asked for it goes on
+ * by the local clock, and never back; what several say is known closer than what one says.
+ */
+#include "test.h"
+
+#include "../drivers/etcd/http.h"
+#include "../drivers/etcd/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { S = 1000000 };
+
+static int64_t local_us, ahead_us; /* the server's clock is so far ahead */
+static int64_t takes_us, asked;
+static int tells;
+static struct hf__et_http http;
+
+int64_t __wrap_hf__local_us(void);
+int64_t __wrap_hf__local_us(void) { return local_us; }
+
+int hf__et_gateway_date(struct hf__et_http *h, const char *endpoint, int64_t left_ms,
+                        int64_t *ret_us, char why[HF_ET_WHY])
+{
+    (void)h;
+    (void)endpoint;
+    assert_true(left_ms > 0);
+    asked++;
+    local_us += takes_us / 2;
+    *ret_us = (local_us + ahead_us) / S * S;
+    local_us += takes_us - takes_us / 2;
+    snprintf(why, HF_ET_WHY, "so it is");
+    return tells ? 0 : HF_UNAVAILABLE;
+}
+
+void hf__et_next(struct hf__et_http *h) { h->at = (h->at + 1) % h->n_endpoints; }
+
+static int needed(void)
+{
+    hf_error err;
+    return hf__et_date_need(&http, "get", "k", &err);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    memset(&http, 0, sizeof http);
+    http.n_endpoints = 2;
+    http.io_timeout_ms = 10000;
+    hf__et_date_open(&http.date);
+    local_us = INT64_C(7000) * S + 123456;
+    ahead_us = INT64_C(1700000000) * S + 654321;
+    takes_us = 400;
+    asked = 0;
+    tells = 1;
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    hf__et_date_close(&http.date);
+    return 0;
+}
+
+static int64_t at(int64_t revision) { return hf__et_date_at(&http.date, revision); }
+static int64_t behind(void) { return local_us + ahead_us - at(0); }
+
+static void without_one_there_is_none(void **state)
+{
+    (void)state;
+    tells = 0;
+    assert_int_equal(at(5), 0);
+    assert_int_equal(needed(), HF_UNAVAILABLE);
+    assert_int_equal(asked, 2); /* of each endpoint */
+    tells = 1;
+    assert_int_equal(needed(), 0);
+    assert_int_equal(asked, 3);
+    assert_true(at(5) > 0);
+    /* And then it is carried on, however long nothing is told. */
+    tells = 0;
+    for (int i = 0; i < 100; i++) {
+        local_us += 59 * INT64_C(1000000);
+        assert_int_equal(needed(), 0);
+        assert_true(behind() >= 0 && behind() < 2 * S + takes_us);
+    }
+    assert_true(asked <= 103);
+}
+
+static void it_is_known_closer_soon(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4000; i++) {
+        assert_int_equal(needed(), 0);
+        local_us += 10000;
+        assert_true(behind() >= 0 && behind() < 2 * S + takes_us);
+    }
+    assert_true(asked <= 9);
+    /* A second begins within a fifth of one of when it does. */
+    assert_true(http.date.hi_us - http.date.lo_us <= 200000 + takes_us);
+    assert_true(http.date.lo_us <= ahead_us && ahead_us < http.date.hi_us + takes_us);
+    int64_t before = asked;
+    for (int i = 0; i < 60 * 100; i++) {
+        assert_int_equal(needed(), 0);
+        local_us += 10000;
+    }
+    assert_int_equal(asked - before, 1);
+}
+
+static void it_grows(void **state)
+{
+    (void)state;
+    int64_t last = 0, revision = 0;
+    for (int i = 0; i < 20000; i++) {
+        assert_int_equal(needed(), 0);
+        int64_t is = at(revision);
+        assert_true(is >= last);
+        last = is;
+        revision += i % 7000 == 6999 ? -5000 : 37; /* set back to a backup, too */
+        local_us += 7919;
+        ahead_us += i % 2; /* it drifts */
+    }
+    /* Within a second the revision goes on. */
+    local_us += 3 * S - (local_us + http.date.lo_us) % S;
+    for (int i = 0; i < 100; i++) {
+        int64_t is = at(1000000 + i);
+        assert_true(is > last);
+        last = is;
+    }
+}
+
+static void a_clock_that_is_set_is_followed(void **state)
+{
+    (void)state;
+    assert_int_equal(needed(), 0);
+    int64_t was = at(0);
+    ahead_us += 3600 * INT64_C(1000000);
+    local_us += 120 * INT64_C(1000000);
+    assert_int_equal(needed(), 0);
+    assert_true(at(0) >= was + 3700 * INT64_C(1000000) && behind() >= 0);
+    was = at(0);
+    ahead_us -= 5 * S; /* a little: it waits */
+    local_us += 120 * INT64_C(1000000);
+    assert_int_equal(needed(), 0);
+    assert_true(at(0) >= was);
+    ahead_us -= 3600 * INT64_C(1000000);
+    local_us += 120 * INT64_C(1000000);
+    assert_int_equal(needed(), 0);
+    assert_true(at(0) < was && behind() >= 0 && behind() < 2 * S);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_one_there_is_none, begin, end),
+        cmocka_unit_test_setup_teardown(it_is_known_closer_soon, begin, end),
+        cmocka_unit_test_setup_teardown(it_grows, begin, end),
+        cmocka_unit_test_setup_teardown(a_clock_that_is_set_is_followed, begin, end),
+    };
+    return TEST_MAIN(tests);
+}
