@@ -32,4 +32,12 @@ extern const char raw_is_text[HF_COLS];
 /* POST, or GET if there is no body, on the one connection; the answer's text, and its status. */
 const char *raw_http(const char *url, const char *body, const char *header, long *ret_status);
 
+/* ---- raw_grpc.c, for those who speak gRPC ---- */
+
+void raw_grpc_open(const char *url); /* connects */
+/* Where the next message goes. */
+unsigned char *raw_grpc_message(size_t len);
+/* Calls with it; the answer's message. */
+const unsigned char *raw_grpc(const char *path, size_t *ret_len);
+
 #endif

@@ -1,8 +1,10 @@
 /*
- * raw_etcd.c - a conditional write by libcurl alone: a transaction of etcd's gateway that compares
- * one key and puts two, as a row of Holdfast is two.
+ * raw_etcd.c - a conditional write by nghttp2 and protobuf-c alone; with ?api=json by libcurl
+ * alone, at etcd's gateway: a transaction that compares one key and puts two, as a row of Holdfast
+ * is two.
  */
 #include "bench.h"
+#include "etcd.pb-c.h"
 #include "raw.h"
 
 #include <stdio.h>
@@ -10,7 +12,11 @@
 
 enum { ROW_CAP = 2048, TEXT_CAP = 4 * ROW_CAP };
 
-static char txn[300], range[300], row_key[64], rev_key[64];
+#define ROW_KEY "bench/raw"
+#define REV_KEY "bench/raw\trev"
+
+static int by_json;
+static char txn[300], range[300];
 static unsigned long long rev;
 
 static void base64(const char *from, char *to)
@@ -30,20 +36,26 @@ static void base64(const char *from, char *to)
     *to = 0;
 }
 
-static void write_it(void)
+static void make_row(char row[ROW_CAP], const char *next)
 {
-    static char row[ROW_CAP], row_text[TEXT_CAP], body[2 * TEXT_CAP];
-    char seen[24], next[24], seen_text[40], next_text[40];
     size_t n = 0;
-    long status;
-    snprintf(seen, sizeof seen, "%llu", rev++);
-    snprintf(next, sizeof next, "%llu", rev);
     for (int i = 0; i < HF_COLS; i++) {
         const char *quote = raw_is_text[i] && raw_value[i][0] != '[' ? "\"" : "";
-        n += (size_t)snprintf(row + n, sizeof row - n, "%s\"%s\": %s%s%s", i ? ", " : "{",
-                              raw_name[i], quote, i == HF_COL_REV ? next : raw_value[i], quote);
+        n += (size_t)snprintf(row + n, ROW_CAP - n, "%s\"%s\": %s%s%s", i ? ", " : "{", raw_name[i],
+                              quote, i == HF_COL_REV ? next : raw_value[i], quote);
     }
-    snprintf(row + n, sizeof row - n, "}");
+    snprintf(row + n, ROW_CAP - n, "}");
+}
+
+/* ---- by JSON ---- */
+
+static void write_json(const char *row, const char *seen, const char *next)
+{
+    static char row_text[TEXT_CAP], body[2 * TEXT_CAP];
+    char seen_text[40], next_text[40], row_key[64], rev_key[64];
+    long status;
+    base64(ROW_KEY, row_key);
+    base64(REV_KEY, rev_key);
     base64(row, row_text);
     base64(seen, seen_text);
     base64(next, next_text);
@@ -56,33 +68,110 @@ static void write_it(void)
     if (!strstr(answer, "\"succeeded\":true")) bench_die("etcd: not replaced: %s", answer);
 }
 
+static void open_json(const char *url)
+{
+    char put[300], body[300], key[64], first[24];
+    long status;
+    const char *host = strstr(url, "://");
+    int len = host ? (int)strcspn(host + 3, "/?") : 0;
+    if (!host) bench_die("'%s': no host", url);
+    snprintf(txn, sizeof txn, "http://%.*s/v3/kv/txn", len, host + 3);
+    snprintf(range, sizeof range, "http://%.*s/v3/kv/range", len, host + 3);
+    snprintf(put, sizeof put, "http://%.*s/v3/kv/put", len, host + 3);
+    base64(REV_KEY, key);
+    base64("0", first);
+    snprintf(body, sizeof body, "{\"key\": \"%s\", \"value\": \"%s\"}", key, first);
+    const char *answer = raw_http(put, body, NULL, &status);
+    if (status != 200) bench_die("etcd: %s", answer);
+}
+
+/* ---- by gRPC ---- */
+
+static ProtobufCBinaryData bytes(const char *text)
+{
+    return (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
+}
+
+static const unsigned char *call(const char *path, const ProtobufCMessage *m, size_t *ret_len)
+{
+    protobuf_c_message_pack(m, raw_grpc_message(protobuf_c_message_get_packed_size(m)));
+    return raw_grpc(path, ret_len);
+}
+
+static void write_grpc(const char *row, const char *seen, const char *next)
+{
+    HfEt__Compare compare = HF_ET__COMPARE__INIT, *compares = &compare;
+    HfEt__PutRequest put[2] = {HF_ET__PUT_REQUEST__INIT, HF_ET__PUT_REQUEST__INIT};
+    HfEt__RequestOp op[2] = {HF_ET__REQUEST_OP__INIT, HF_ET__REQUEST_OP__INIT};
+    HfEt__RequestOp *ops[2] = {&op[0], &op[1]};
+    HfEt__TxnRequest all = HF_ET__TXN_REQUEST__INIT;
+    size_t len;
+    compare.has_target = compare.has_key = compare.has_value = 1;
+    compare.target = HF_ET__COMPARE__TARGET__VALUE;
+    compare.key = bytes(REV_KEY);
+    compare.value = bytes(seen);
+    for (int i = 0; i < 2; i++) {
+        put[i].has_key = put[i].has_value = 1;
+        put[i].key = bytes(i ? REV_KEY : ROW_KEY);
+        put[i].value = bytes(i ? next : row);
+        op[i].request_put = &put[i];
+    }
+    all.n_compare = 1;
+    all.compare = &compares;
+    all.n_success = 2;
+    all.success = ops;
+    const unsigned char *answer = call("/etcdserverpb.KV/Txn", &all.base, &len);
+    HfEt__TxnResponse *is = hf_et__txn_response__unpack(NULL, len, answer);
+    if (!is || !is->succeeded) bench_die("etcd: not replaced");
+    hf_et__txn_response__free_unpacked(is, NULL);
+}
+
+static void open_grpc(const char *url)
+{
+    HfEt__PutRequest put = HF_ET__PUT_REQUEST__INIT;
+    size_t len;
+    raw_grpc_open(url);
+    put.has_key = put.has_value = 1;
+    put.key = bytes(REV_KEY);
+    put.value = bytes("0");
+    call("/etcdserverpb.KV/Put", &put.base, &len);
+}
+
+/* ---- by either ---- */
+
+static void write_it(void)
+{
+    static char row[ROW_CAP];
+    char seen[24], next[24];
+    snprintf(seen, sizeof seen, "%llu", rev++);
+    snprintf(next, sizeof next, "%llu", rev);
+    make_row(row, next);
+    (by_json ? write_json : write_grpc)(row, seen, next);
+}
+
 /* Of the server's own memory: it asks no other. */
 static void trip(void)
 {
+    HfEt__RangeRequest any = HF_ET__RANGE_REQUEST__INIT;
+    size_t len;
     long status;
-    const char *answer =
-        raw_http(range, "{\"key\": \"AA==\", \"serializable\": true}", NULL, &status);
-    if (status != 200) bench_die("etcd: %s", answer);
+    if (by_json) {
+        const char *answer =
+            raw_http(range, "{\"key\": \"AA==\", \"serializable\": true}", NULL, &status);
+        if (status != 200) bench_die("etcd: %s", answer);
+        return;
+    }
+    any.has_key = any.has_serializable = any.serializable = 1;
+    any.key = (ProtobufCBinaryData){1, (uint8_t *)(uintptr_t) ""};
+    call("/etcdserverpb.KV/Range", &any.base, &len);
 }
 
 /* Whether it was told not to sync nobody can ask: that is for who has started it. */
 static void open_it(const char *url, int durable)
 {
-    char put[300], body[300], first[24];
-    long status;
-    const char *host = strstr(url, "://");
-    int len = host ? (int)strcspn(host + 3, "/?") : 0;
     (void)durable;
-    if (!host) bench_die("'%s': no host", url);
-    snprintf(txn, sizeof txn, "http://%.*s/v3/kv/txn", len, host + 3);
-    snprintf(range, sizeof range, "http://%.*s/v3/kv/range", len, host + 3);
-    snprintf(put, sizeof put, "http://%.*s/v3/kv/put", len, host + 3);
-    base64("bench/raw", row_key);
-    base64("bench/raw\trev", rev_key);
-    base64("0", first);
-    snprintf(body, sizeof body, "{\"key\": \"%s\", \"value\": \"%s\"}", rev_key, first);
-    const char *answer = raw_http(put, body, NULL, &status);
-    if (status != 200) bench_die("etcd: %s", answer);
+    by_json = strstr(url, "api=json") != NULL;
+    (by_json ? open_json : open_grpc)(url);
     write_it();
 }
 

@@ -104,6 +104,18 @@ static const struct way {
     {"X509_VERIFY_PARAM_set1_ip_asc", 0, 0, INSTEAD, 0, 1},
     {"SSL_ctrl", 0, 0, INSTEAD, 0, 1},
     {"SSL_CTX_set_default_verify_paths", 0, 0, INSTEAD, 1, 1},
+    {"BIO_meth_new", 0, 0, INSTEAD, 0, 1},
+    {"BIO_meth_set_read", 0, 0, INSTEAD, 0, 1},
+    {"SSL_connect", -1, 0, INSTEAD, 0, 1},
+    {"SSL_read", -1, 0, INSTEAD, 0, 1},
+    {"nghttp2_session_callbacks_new", -901, 0, INSTEAD, 0, 1},
+    {"nghttp2_session_client_new", -901, 0, INSTEAD, 0, 1},
+    {"nghttp2_session_mem_recv", -901, 0, INSTEAD, 0, 1},
+    {"nghttp2_session_mem_send", -901, 0, INSTEAD, 0, 1},
+    {"nghttp2_session_set_local_window_size", -901, 0, INSTEAD, 0, 1},
+    {"nghttp2_submit_request", -901, 0, INSTEAD, 0, 1},
+    {"nghttp2_submit_settings", -901, 0, INSTEAD, 0, 1},
+    {"protobuf_c_message_unpack", 0, 0, INSTEAD, 0, 1},
     {"redisReaderCreate", 0, 0, INSTEAD, 0, 1},
     {"redisReaderFeed", -1, 0, INSTEAD, 0, 1},
     {"PQconnectStartParams", 0, 0, INSTEAD, 0, 1},
@@ -212,6 +224,11 @@ DEFINE_FOUR(curl_multi_poll, EVP_DecodeBlock, jwt_new, SSL_CTX_new)
 DEFINE_FOUR(jwt_add_grant, jwt_add_grant_int, jwt_add_header, jwt_set_alg)
 DEFINE_FOUR(SSL_new, BIO_new, BIO_write, SSL_write)
 DEFINE_ONE(jwt_encode_str)
+DEFINE_FOUR(BIO_meth_new, BIO_meth_set_read, SSL_connect, SSL_read)
+DEFINE_FOUR(protobuf_c_message_unpack, nghttp2_session_callbacks_new, nghttp2_session_client_new,
+            nghttp2_session_mem_recv)
+DEFINE_FOUR(nghttp2_session_mem_send, nghttp2_session_set_local_window_size, nghttp2_submit_request,
+            nghttp2_submit_settings)
 DEFINE_FOUR(SSL_set1_host, X509_VERIFY_PARAM_set1_ip_asc, SSL_ctrl,
             SSL_CTX_set_default_verify_paths)
 DEFINE_FOUR(redisReaderCreate, redisReaderFeed, PQconnectStartParams, PQsendPrepare)
