@@ -2,12 +2,12 @@
  * watch.c - waking who waits: watches of etcd's, as a request that goes on answering.
  *
  * As soon as the gateway answers it reads no more of a request (what it has not yet read then, of
- * a second watch in the same stream, is lost), so a stream is one watch, by gRPC, too. One is of the letters to
- * this handle. Others are of what is deleted beside the keys in whose lines somebody here stands,
- * which tells of sessions that have ended; or of all that is written beside keys that are waited
- * for in another way: from the first to the last of those that were waited for when it was begun.
- * Keys that come later get a further stream; when there are too many of these all keys of that kind
- * get a new one.
+ * a second watch in the same stream, is lost), so a stream is one watch, by gRPC, too. One is of
+ * the letters to this handle. Others are of what is deleted beside the keys in whose lines somebody
+ * here stands, which tells of sessions that have ended; or of all that is written beside keys that
+ * are waited for in another way: from the first to the last of those that were waited for when it
+ * was begun. Keys that come later get a further stream; when there are too many of these all keys
+ * of that kind get a new one.
  */
 #include "etcd.h"
 
@@ -78,7 +78,8 @@ static void hear(void *arg, const json_t *said)
         s->broken = 1;
     else if (json_is_true(json_object_get(result, "created")))
         s->created = 1;
-    s->ear->heard += hf__et_words_hear(s->ear->st, json_object_get(result, "events"), s->kind == ENDS);
+    s->ear->heard +=
+        hf__et_words_hear(s->ear->st, json_object_get(result, "events"), s->kind == ENDS);
 }
 
 /* Lets them go on. 0; or one of them has ended, and is gone. */
@@ -105,8 +106,8 @@ static json_t *request(const hf_store *st, enum kind kind, const char *first, co
     int beside = kind != LETTERS;
     json_t *what = json_pack("{s:o, s:o}", "key", hf__et_key(st, first, beside ? "\t" : ""),
                              "range_end", hf__et_key(st, last, beside ? "\n" : ""));
-    int bad = !what || (kind != ALL && json_object_set_new(what, "filters",
-                                                           json_pack("[s]", filter[kind])));
+    int bad = !what ||
+              (kind != ALL && json_object_set_new(what, "filters", json_pack("[s]", filter[kind])));
     json_t *j = json_pack("{s:o}", "create_request", what);
     if (!bad) return j;
     json_decref(j);
@@ -163,7 +164,8 @@ static int watched(const struct hf__et_ear *ear, enum kind kind, const char *key
 {
     for (int i = 0; i < STREAMS; i++) {
         const struct stream *s = &ear->stream[i];
-        if (ear->open[i] && s->kind == kind && strcmp(s->first, key) <= 0 && strcmp(key, s->last) <= 0)
+        if (ear->open[i] && s->kind == kind && strcmp(s->first, key) <= 0 &&
+            strcmp(key, s->last) <= 0)
             return 1;
     }
     return 0;
