@@ -1,6 +1,6 @@
 /*
- * etcd.c - etcd://HOST:PORT,.../PREFIX (etcds: over TLS), rows as keys of an etcd v3, by its JSON
- * gateway. See etcd.h and doc/stores/etcd.md.
+ * etcd.c - etcd://HOST:PORT,.../PREFIX (etcds: over TLS), rows as keys of an etcd v3, by its gRPC
+ * or its JSON gateway. See etcd.h and doc/stores/etcd.md.
  */
 #include "etcd.h"
 

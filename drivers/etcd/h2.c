@@ -350,7 +350,7 @@ static const char *decoded(char *text)
     char *to = text;
     for (const char *s = text; *s; s++) {
         int hi = *s == '%' ? hex(s[1]) : -1, lo = hi >= 0 ? hex(s[2]) : -1;
-        *to++ = lo >= 0 ? (char)(hi << 4 | lo) : *s;
+        *to++ = (char)(lo >= 0 ? hi << 4 | lo : *s);
         if (lo >= 0) s += 2;
     }
     *to = 0;
