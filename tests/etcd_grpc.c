@@ -270,7 +270,7 @@ static void http1_alone_is_told(void **state)
         gone();
         assert_int_equal(writes(), HF_UNKNOWN);
         grpcsay_anew(ways[i]); /* nothing of a write has been sent */
-        said(writes(), code, "?api=json");
+        said(writes(), HF_UNAVAILABLE, "?api=json");
         closed();
     }
 }

@@ -161,6 +161,79 @@ with socket.socket() as s:
     refused 69
 }
 
+# What carries HTTP/1.1 only, in front of the server; its port is $port.
+http1() { # [DIR: over TLS, with the certificate that is there]
+    exec {ports}< <(exec python3 - "$AT" "$@" <<'END'
+import signal, socket, ssl, sys, threading
+host, port = sys.argv[1].split(':')
+tls = None
+if len(sys.argv) > 2:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(sys.argv[2] + '/tls.pem', sys.argv[2] + '/tls.key')
+    tls.set_alpn_protocols(['http/1.1'])
+def pump(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+        b.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+def serve(one):
+    try:
+        one = tls.wrap_socket(one, server_side=True) if tls else one
+        first = one.recv(65536)
+        if first.startswith(b'PRI '):
+            one.sendall(b'HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n')
+        elif first:
+            to = socket.create_connection((host, int(port)))
+            to.sendall(first)
+            threading.Thread(target=pump, args=(to, one), daemon=True).start()
+            pump(one, to)
+            return
+        one.close()
+    except OSError:
+        pass
+s = socket.create_server(('127.0.0.1', 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+END
+    )
+    STARTED+=($!)
+    read -r port <&"$ports"
+}
+
+@test "what carries HTTP/1.1 only is told, and carries JSON" {
+    http1
+    run holdfast -S "etcd://127.0.0.1:$port" run -n "$K" -- true
+    refused 64
+    [[ $output == *"?api=json"* ]]
+    run holdfast -S "etcd://127.0.0.1:$port/?api=json" run -n "$K" -- true
+    [ "$status" = 0 ]
+    http1 "$(dirname "${HOLDFAST_TEST_TLS#*cafile=}")"
+    tls="etcds://127.0.0.1:$port/?cafile=${HOLDFAST_TEST_TLS#*cafile=}"
+    run holdfast -S "$tls" run -n "$K" -- true
+    refused 64
+    [[ $output == *"?api=json"* ]]
+    run holdfast -S "$tls&api=json" run -n "$K" -- true
+    [ "$status" = 0 ]
+}
+
+@test "by JSON: the same locks, the doctor, what wakes" {
+    by="$HOLDFAST_STORE/?api=json"
+    hold "$K"
+    run holdfast -S "$by" show "$K"
+    [[ $output == *"held by"* ]]
+    background -S "$by" run -w 600 "$K" -- true
+    next=$PID
+    await waiters "$K" 1
+    run holdfast -S "$by" doctor
+    [ "$(grep -c '^BAD' <<<"$output")" = 0 ]
+    kill -TERM "$(cat cmd.pid)"
+    finished "$next"
+    [ "$STATUS" = 0 ]
+}
+
 @test "over TLS; a certificate that nobody vouches for is refused" {
     run holdfast -S "$HOLDFAST_TEST_TLS" run "$K" -- "$HOLDFAST" -S "$HOLDFAST_STORE" show "$K"
     [ "$status" = 0 ]
@@ -179,7 +252,7 @@ with socket.socket() as s:
 }
 
 @test "options that aren't known, or belong together" {
-    for bad in 'prefix=x' 'cafile=/x' 'tls=true'; do
+    for bad in 'prefix=x' 'cafile=/x' 'tls=true' 'api=http'; do
         run holdfast -S "$HOLDFAST_STORE/?$bad" ls
         refused 64
         [[ $output == *"${bad%%=*}"* ]]
@@ -231,14 +304,19 @@ with socket.socket() as s:
     ask user grant-role locks locks
     ask auth enable
     for who in '' other:0ther@ locks:wrong@; do
-        run holdfast -S "etcd://$who$AT" run -n "$K" -- true
-        echo ": $status $output" >>denied
+        for by in '' '/?api=json'; do
+            run holdfast -S "etcd://$who$AT$by" run -n "$K" -- true
+            echo ": $status $output" >>denied
+        done
     done
     "$HOLDFAST" -S "etcd://locks:s3cr3t-word@$AT" doctor >examined || true
+    run holdfast -S "etcd://locks:s3cr3t-word@$AT/?api=json" run "$K" -- true
+    [ "$status" = 0 ] || echo ": json $output" >>denied
     run holdfast -S "etcd://locks:s3cr3t-word@$AT" run "$K" -- true
     ask --user root:r00t auth disable
     cat denied
-    [ "$(grep -c ': 77 ' denied)" = 3 ]
+    [ "$(grep -c ': 77 ' denied)" = 6 ]
+    [ "$(grep -c ': json ' denied)" = 0 ]
     cat examined
     [ "$(grep -c '^BAD' examined)" = 0 ]
     [ "$(grep -c 'wrong\|0ther' denied)" = 0 ]

@@ -167,6 +167,9 @@ static int settle(struct hf__et_http *http, const struct hf__et_exchange *x, int
     if (x->failed) {
         int code = x->sent ? ambiguous : x->failed;
         if (x->failed == HF_DENIED) code = HF_DENIED;
+        /* Who spoke gRPC may do so again: it isn't the URL that is wrong. */
+        if (code == HF_UNSUPPORTED && __atomic_load_n(&http->term, __ATOMIC_ACQUIRE))
+            code = HF_UNAVAILABLE;
         snprintf(text, sizeof text, "%s", x->why);
         return hf_fail(err, code, 0, "etcd: %s '%s': %s", what, key, plain(text));
     }
