@@ -29,13 +29,10 @@ static int dialed(const char *host, const char *ca, const char *cert, const char
     http.cafile = ca ? file[0] : NULL;
     http.cert = cert ? file[1] : NULL;
     http.key = secret ? file[2] : NULL;
-    pthread_mutex_init(&http.tls_mu, NULL);
     why[0] = 0;
     int rc = hf__et_dial(&http, endpoint, hf__local_us() + 10000000, &c, why);
     assert_int_equal(c != NULL, !rc);
     hf__et_hang_up(c);
-    hf__et_tls_free(http.tls);
-    pthread_mutex_destroy(&http.tls_mu);
     return rc;
 }
 

@@ -42,7 +42,9 @@ void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t receive
     if (!date->known || lo >= date->hi_us + drift || hi <= date->lo_us - drift) {
         date->lo_us = lo;
         date->hi_us = hi;
-        date->close = 0;
+        /* Members that disagree would be asked without an end. */
+        if (!date->known || received_us - date->set_us >= EVERY_US) date->close = 0;
+        date->set_us = received_us;
     } else {
         if (lo > date->lo_us - drift)
             date->lo_us = lo;
@@ -55,8 +57,17 @@ void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t receive
     }
     date->known = 1;
     date->asked_us = received_us;
-    int soon = date->hi_us - date->lo_us > CLOSE_US && date->close++ < CLOSE_TIMES;
+    int close = date->hi_us - date->lo_us <= CLOSE_US;
+    int soon = !close && date->close++ < CLOSE_TIMES;
+    if (close) date->close = 0; /* the clocks' rates take it apart again */
     date->due_us = received_us + (soon ? SOON_US : EVERY_US);
+    pthread_mutex_unlock(&date->mu);
+}
+
+void hf__et_date_doubt(struct hf__et_date *date)
+{
+    pthread_mutex_lock(&date->mu);
+    if (hf__local_us() - date->asked_us >= SECOND) date->due_us = 0;
     pthread_mutex_unlock(&date->mu);
 }
 
@@ -129,5 +140,8 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
     }
     pthread_mutex_unlock(&date->asking);
     if (!rc) return 0;
-    return hf_fail(err, rc, 0, "etcd: %s '%s': no date by HTTP/1.1: %s", what, key, why);
+    return hf_fail(err, rc, 0,
+                   "etcd: %s '%s': no date by HTTP/1.1: %s; ?api=json, at the address for that, "
+                   "needs no other",
+                   what, key, why);
 }

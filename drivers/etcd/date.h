@@ -16,7 +16,7 @@ struct hf__et_date {
     int known, close;           /* close: how often it was asked for to know it closer */
     int64_t lo_us, hi_us;       /* how far it is ahead of the local clock, at least and less than */
     int64_t asked_us, due_us;   /* by the local clock: when it was asked for, and is to be again */
-    int64_t told_us;            /* the last that was told */
+    int64_t told_us, set_us;    /* the last that was told; local: when it was found to be set */
 };
 
 void hf__et_date_open(struct hf__et_date *date);
@@ -28,6 +28,9 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
 /* It is of whole seconds: within one of them the cluster's revision goes on. Never goes back but
    when the server's clock was set. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
+
+/* The next request asks, unless that was done just now. */
+void hf__et_date_doubt(struct hf__et_date *date);
 
 /* It was `date_us`, whole seconds, at some moment between these two of the local clock. */
 void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t received_us,

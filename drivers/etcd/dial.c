@@ -16,17 +16,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* What all connections of a handle have in common. */
-struct hf__et_tls {
-    SSL_CTX *ctx;
-    BIO_METHOD *io;
-};
-
+/* Each connection reads the certificates anew: they are renewed while a handle is open. */
 struct hf__et_conn {
     CURL *curl; /* which owns the socket */
     int fd;
     uint64_t left;
-    SSL *ssl; /* NULL: without TLS */
+    SSL_CTX *ctx; /* without TLS all of these are NULL */
+    BIO_METHOD *io;
+    SSL *ssl;
 };
 
 /* ---- bytes ---- */
@@ -69,6 +66,11 @@ long hf__et_conn_write(struct hf__et_conn *c, const void *from, size_t len)
     if (!c->ssl) return bare_write(c, from, len);
     ERR_clear_error();
     return of_ssl(c, SSL_write(c->ssl, from, (int)len));
+}
+
+const char *hf__et_conn_reason(const struct hf__et_conn *c)
+{
+    return c->ssl ? ERR_reason_error_string(ERR_peek_last_error()) : NULL;
 }
 
 uint64_t hf__et_conn_left(const struct hf__et_conn *c) { return c->left; }
@@ -124,14 +126,6 @@ static int no_password(char *to, int cap, int writes, void *arg)
     return 0;
 }
 
-void hf__et_tls_free(struct hf__et_tls *tls)
-{
-    if (!tls) return;
-    SSL_CTX_free(tls->ctx);
-    BIO_meth_free(tls->io);
-    free(tls);
-}
-
 static void why_not(char why[HF_ET_WHY], const char *what, const char *of)
 {
     const char *reason = ERR_reason_error_string(ERR_peek_last_error());
@@ -140,11 +134,12 @@ static void why_not(char why[HF_ET_WHY], const char *what, const char *of)
 }
 
 /* 0, HF_NOMEM or HF_DENIED. */
-static int tls_set(const struct hf__et_http *http, struct hf__et_tls *tls, char why[HF_ET_WHY])
+static int tls_set(const struct hf__et_http *http, struct hf__et_conn *tls, char why[HF_ET_WHY])
 {
     snprintf(why, HF_ET_WHY, "out of memory");
+    ERR_clear_error();
     tls->ctx = SSL_CTX_new(TLS_client_method());
-    tls->io = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "holdfast");
+    tls->io = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "holdfast");
     if (!tls->ctx || !tls->io || !BIO_meth_set_write(tls->io, io_write) ||
         !BIO_meth_set_read(tls->io, io_read) || !BIO_meth_set_ctrl(tls->io, io_control) ||
         !SSL_CTX_set_min_proto_version(tls->ctx, TLS1_2_VERSION) ||
@@ -169,25 +164,6 @@ static int tls_set(const struct hf__et_http *http, struct hf__et_tls *tls, char 
     return 0;
 }
 
-/* Made when it is needed first. */
-static int tls_of(struct hf__et_http *http, struct hf__et_tls **ret, char why[HF_ET_WHY])
-{
-    int rc = 0;
-    pthread_mutex_lock(&http->tls_mu);
-    if (!http->tls) {
-        struct hf__et_tls *tls = calloc(1, sizeof *tls);
-        ERR_clear_error();
-        rc = tls ? tls_set(http, tls, why) : HF_NOMEM;
-        if (rc)
-            hf__et_tls_free(tls);
-        else
-            http->tls = tls;
-    }
-    *ret = http->tls;
-    pthread_mutex_unlock(&http->tls_mu);
-    return rc;
-}
-
 /* Whose certificate it has to be: the host's, a name or an address. 0: no memory. */
 static int set_host(SSL *ssl, const char *endpoint)
 {
@@ -207,10 +183,10 @@ static int set_host(SSL *ssl, const char *endpoint)
     return SSL_set1_host(ssl, host) && SSL_set_tlsext_host_name(ssl, host);
 }
 
-static int tls_begin(const struct hf__et_tls *tls, struct hf__et_conn *c, const char *endpoint)
+static int tls_begin(struct hf__et_conn *c, const char *endpoint)
 {
-    BIO *io = BIO_new(tls->io);
-    c->ssl = SSL_new(tls->ctx);
+    BIO *io = BIO_new(c->io);
+    c->ssl = SSL_new(c->ctx);
     if (!io || !c->ssl) {
         BIO_free(io);
         return 0;
@@ -266,6 +242,8 @@ void hf__et_hang_up(struct hf__et_conn *c)
 {
     if (!c) return;
     SSL_free(c->ssl);
+    SSL_CTX_free(c->ctx);
+    BIO_meth_free(c->io);
     curl_easy_cleanup(c->curl);
     free(c);
 }
@@ -298,15 +276,15 @@ static int reach(struct hf__et_http *http, struct hf__et_conn *c, const char *en
 int hf__et_dial(struct hf__et_http *http, const char *endpoint, int64_t until_us,
                 struct hf__et_conn **ret, char why[HF_ET_WHY])
 {
-    struct hf__et_tls *tls = NULL;
+    int tls = !strncmp(endpoint, "https:", 6);
     struct hf__et_conn *c = calloc(1, sizeof *c);
     *ret = NULL;
     snprintf(why, HF_ET_WHY, "out of memory");
     if (!c) return HF_NOMEM;
-    int rc = strncmp(endpoint, "https:", 6) ? 0 : tls_of(http, &tls, why);
+    int rc = tls ? tls_set(http, c, why) : 0;
     if (!rc) rc = reach(http, c, endpoint, until_us, why);
     if (!rc && tls) {
-        if (tls_begin(tls, c, endpoint)) {
+        if (tls_begin(c, endpoint)) {
             rc = shake_hands(c, until_us, why);
         } else {
             snprintf(why, HF_ET_WHY, "TLS: out of memory");

@@ -24,7 +24,7 @@ int hf__et_conn_fd(const struct hf__et_conn *c);
 /* Waits until it can be read, or, if that is wanted, written. 0: until then neither was so;
    HF_ET_BROKEN: it can't be waited for. */
 int hf__et_conn_wait(const struct hf__et_conn *c, int to_write, int64_t until_us);
-
-void hf__et_tls_free(struct hf__et_tls *tls);
+/* What TLS says of why it broke; NULL: nothing. Behind the call that said so. */
+const char *hf__et_conn_reason(const struct hf__et_conn *c);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 enum { REPLY_CAP = 64 << 20 };
 
@@ -60,9 +61,18 @@ static size_t give_out(char *to, size_t size, size_t n, void *arg)
     return n;
 }
 
+/* What a command of ours starts doesn't get it. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    (void)arg;
+    (void)purpose;
+    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
 static int set_common(const struct hf__et_http *http, CURL *c)
 {
     CURLcode rc = curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROXY, "");
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
@@ -72,6 +82,8 @@ static int set_common(const struct hf__et_http *http, CURL *c)
     if (!rc && http->cafile) rc = curl_easy_setopt(c, CURLOPT_CAINFO, http->cafile);
     if (!rc && http->cert) rc = curl_easy_setopt(c, CURLOPT_SSLCERT, http->cert);
     if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_SSLKEY, http->key);
+    /* Nobody is there to type one. */
+    if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_KEYPASSWD, "");
     return rc == CURLE_OK;
 }
 
@@ -195,6 +207,7 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
 void hf__et_gateway_close(struct hf__et_http *http)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) curl_easy_cleanup(http->link[i]);
+    curl_easy_cleanup(http->date_link);
 }
 
 /* ---- the date ---- */
@@ -206,23 +219,28 @@ static size_t drop(char *bytes, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* Seldom: the connection isn't kept. */
+/* Seldom: the connection isn't kept. But the address is, as long as it does: libcurl waits for a
+   name to be found for longer than it is told to, and somebody's lease may depend on it. */
 int hf__et_gateway_date(struct hf__et_http *http, const char *endpoint, int64_t left_ms,
                         int64_t *ret_us, char why[HF_ET_WHY])
 {
-    CURL *c = curl_easy_init();
+    CURL *c = http->date_link ? http->date_link : curl_easy_init();
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     *ret_us = 0;
     why[0] = 0;
+    if (c) curl_easy_reset(c); /* which leaves the addresses */
     if (c && set_common(http, c) && set_url(c, endpoint, "/version") &&
         !curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) &&
+        !curl_easy_setopt(c, CURLOPT_DNS_CACHE_TIMEOUT, -1L) &&
         !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&
         !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
         !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
         !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
         !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left_ms))
         rc = curl_easy_perform(c);
-    curl_easy_cleanup(c);
+    if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
+    if (rc) curl_easy_cleanup(c);
+    http->date_link = rc ? NULL : c;
     if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
     if (!rc && *ret_us <= 0) snprintf(why, HF_ET_WHY, "its answer has none");
     if (rc) return meaning(rc);

@@ -18,7 +18,8 @@
 enum {
     REPLY_CAP = (64 << 20) + HF_ET_FRAME,
     READ_CAP = 16384,
-    WINDOW = 4 << 20, /* what may come before we have said that there is room again */
+    KEPT_CAP = 1 << 20, /* of a reply's room */
+    WINDOW = 4 << 20,   /* what may come before we have said that there is room again */
     MESSAGE_CAP = 512,
     NO_STATUS = -1
 };
@@ -217,8 +218,12 @@ static int read_in(struct hf__et_h2 *h, char why[HF_ET_WHY])
     long n = hf__et_conn_read(h->conn, bytes, sizeof bytes);
     if (n == HF_ET_AGAIN) return HF_ET_AGAIN;
     if (n <= 0) {
-        snprintf(why, HF_ET_WHY, "%s%s", n ? "the connection broke" : "the connection was closed",
-                 h->settled ? "" : " before HTTP/2 began; ?api=json goes by HTTP/1.1");
+        const char *reason = n ? hf__et_conn_reason(h->conn) : NULL;
+        snprintf(why, HF_ET_WHY, "%s%s%s", n ? "the connection broke" : "the connection was closed",
+                 reason ? ": " : "",
+                 reason       ? reason
+                 : h->settled ? ""
+                              : " before HTTP/2 began; ?api=json goes by HTTP/1.1");
         return HF_ET_BROKEN;
     }
     for (long i = 0; i < n && h->n_head < sizeof h->head; i++)
@@ -272,6 +277,9 @@ static int connect_to(struct hf__et_http *http, const char *endpoint, int64_t un
                       struct hf__et_h2 **ret, char why[HF_ET_WHY])
 {
     struct hf__et_h2 *h = calloc(1, sizeof *h);
+    int64_t third_us = hf__local_us() + http->io_timeout_ms * 1000 / 3;
+    /* One that is mute must leave time for the others. */
+    if (http->n_endpoints > 1 && until_us > third_us) until_us = third_us;
     int rc = h ? hf__et_dial(http, endpoint, until_us, &h->conn, why) : HF_NOMEM;
     *ret = NULL;
     if (h) h->endpoint = endpoint;
@@ -283,6 +291,8 @@ static int connect_to(struct hf__et_http *http, const char *endpoint, int64_t un
         hf__et_h2_end(h);
     else
         *ret = h;
+    /* It may be another server, or the same one later on. */
+    if (!rc) hf__et_date_doubt(&http->date);
     return rc;
 }
 
@@ -365,6 +375,13 @@ static void refused(struct call *c, struct hf__et_exchange *x)
     x->json = json_pack("{s:s}", "error", decoded(c->message));
 }
 
+/* As all of etcd's answers have. */
+static int has_header(const json_t *json)
+{
+    return json_object_get(json, "header") ||
+           json_object_get(json_object_get(json, "result"), "header");
+}
+
 /* 0, or 1: the answer isn't whole. */
 static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
 {
@@ -374,7 +391,14 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
         snprintf(x->why, sizeof x->why, "its answer broke off");
         return 1;
     }
-    if (c->grpc == NO_STATUS) return 0; /* a proxy's */
+    if (c->grpc == NO_STATUS) { /* a proxy's */
+        char text[100];
+        snprintf(text, sizeof text, "HTTP status %ld, without gRPC's; ?api=json goes by HTTP/1.1",
+                 c->status);
+        if (c->status == 404) x->status = 501; /* as gRPC has it */
+        x->json = json_pack("{s:s}", "error", text);
+        return 0;
+    }
     if (c->grpc) {
         refused(c, x);
         return 0;
@@ -385,7 +409,18 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
         return 1;
     }
     x->json = hf__et_unframe(x->method, c->reply, len, &x->nomem);
-    return 0;
+    if (x->nomem || has_header(x->json)) return 0;
+    snprintf(x->why, sizeof x->why, "an answer that isn't etcd's");
+    return 1;
+}
+
+/* A long listing isn't kept room for. */
+static void shrink(struct hf__et_h2 *h)
+{
+    if (h->call.cap <= KEPT_CAP) return;
+    free(h->call.reply);
+    h->call.reply = NULL;
+    h->call.cap = 0;
 }
 
 void hf__et_h2_exchange(struct hf__et_http *http, int number, const char *endpoint,
@@ -409,7 +444,10 @@ void hf__et_h2_exchange(struct hf__et_http *http, int number, const char *endpoi
         x->failed = HF_UNAVAILABLE;
     }
     x->sent = hf__et_conn_left(h->conn) != before;
-    if (!x->failed) return;
+    if (!x->failed) {
+        shrink(h);
+        return;
+    }
     hf__et_h2_end(h);
     *link = NULL;
 }

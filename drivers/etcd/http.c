@@ -333,7 +333,6 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
     int tls = !strcmp(url->scheme, "etcds");
     hf__pool_open(&http->pool);
     pthread_mutex_init(&http->token_mu, NULL);
-    pthread_mutex_init(&http->tls_mu, NULL);
     hf__et_date_open(&http->date);
     http->ready = !curl_global_init(CURL_GLOBAL_DEFAULT);
     http->io_timeout_ms = io_timeout_ms;
@@ -363,7 +362,6 @@ void hf__et_http_close(struct hf__et_http *http)
 {
     hf__et_gateway_close(http);
     hf__et_h2_close(http);
-    hf__et_tls_free(http->tls);
     for (unsigned i = 0; i < http->n_endpoints; i++) free(http->endpoint[i]);
     char *texts[] = {http->cafile, http->cert, http->key, http->user};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) free(texts[i]);
@@ -371,7 +369,6 @@ void hf__et_http_close(struct hf__et_http *http)
     hf__et_free_secret(http->token);
     hf__pool_close(&http->pool);
     pthread_mutex_destroy(&http->token_mu);
-    pthread_mutex_destroy(&http->tls_mu);
     hf__et_date_close(&http->date);
     if (http->ready) curl_global_cleanup();
 }

@@ -16,8 +16,7 @@
 
 enum { HF_ET_ENDPOINTS = 16 };
 
-struct hf__et_h2;  /* h2.h */
-struct hf__et_tls; /* dial.h */
+struct hf__et_h2; /* h2.h */
 
 struct hf__et_http {
     char *endpoint[HF_ET_ENDPOINTS]; /* http://host:port */
@@ -28,9 +27,8 @@ struct hf__et_http {
     struct hf__pool pool;
     CURL *link[HF_POOL_LINKS];           /* by JSON */
     struct hf__et_h2 *h2[HF_POOL_LINKS]; /* by gRPC */
-    pthread_mutex_t tls_mu;
-    struct hf__et_tls *tls;  /* by gRPC, of etcds: */
-    struct hf__et_date date; /* by gRPC, whose answers don't tell it */
+    struct hf__et_date date;             /* by gRPC, whose answers don't tell it */
+    CURL *date_link;                     /* by which it is asked for, by one at a time */
     pthread_mutex_t token_mu;
     char *token;  /* of this user; NULL: none yet */
     int64_t term; /* the raft term of the last reply that told one, 0 before (atomic) */
