@@ -267,6 +267,7 @@ void hf__et_h2_end(struct hf__et_h2 *h)
     if (!h) return;
     if (h->session) nghttp2_session_del(h->session);
     hf__et_hang_up(h->conn);
+    if (h->out) explicit_bzero(h->out, h->out_cap); /* a secret may be in it */
     free(h->out);
     free(h->call.reply);
     free(h);
