@@ -190,8 +190,8 @@ typedef struct hf_driver {
        answered, or 0 where `now` is given or there is none. `row` is initialized; its old content
        is replaced. HF_CAN_LEASES: here and wherever a row is read each party has HF_PARTY_DEAD if
        its session is dead, for certain and for ever; a holder only if, besides, nobody can believe
-       any more by what lease_make or lease_keep said that it lives. The clock may be a second
-       behind (revs and markers go by it, leases don't). */
+       any more by what lease_make or lease_keep said that it lives. The clock may be two
+       seconds behind (revs and markers go by it, leases don't). */
     int (*get)(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
 

@@ -148,6 +148,47 @@ static void a_write_is_answered(void **state)
     driver->close(st);
 }
 
+/* A write that was refused or lost may have taken it away: who gets in line again puts it again, or
+   nobody would tell him anything. */
+static void a_letter_that_may_be_gone_is_put_again(void **state)
+{
+    (void)state;
+    static const int lost[] = {ANSWER_CLOSED, 200};
+    hf_store *st = opened();
+    hf_row row;
+    int64_t clock_us, ms;
+    uint64_t session;
+    char letter[40];
+    is(200, "{" HEADER ", \"TTL\": \"60\"}");
+    said(driver->lease_make(st, 60000, &session, &ms, &clock_us, &err), 0, NULL);
+    snprintf(letter, sizeof letter, "/p/\t%016llx\tk", (unsigned long long)session);
+    hf_row_init(&row);
+    is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    row.party[0].session = 0;
+    row.party[1] = row.party[0];
+    row.party[1].id[0]++;
+    row.party[1].token = 0;
+    row.party[1].session = session;
+    for (size_t i = 0; i < COUNT(lost); i++) {
+        row.n_queue = 1;
+        for (int again = 0; again < 2; again++) {
+            row.rev++;
+            is(200, "{\"succeeded\": true}");
+            said(driver->swap(st, &key, row.rev - 1, &row, NULL, &clock_us, &err), 0, NULL);
+            assert_non_null(strstr(answers_asked(), answers_base64(letter, strlen(letter))));
+            assert_int_equal(strstr(answers_asked(), "ignore_lease") != NULL, again);
+        }
+        row.n_queue = 0;
+        is(lost[i], "{}");
+        said(driver->swap(st, &key, row.rev, &row, NULL, &clock_us, &err),
+             lost[i] == 200 ? HF_CONFLICT : HF_UNKNOWN, NULL);
+        assert_non_null(strstr(answers_asked(), answers_base64(letter, strlen(letter))));
+    }
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
 /* etcd tells of a write that has used up its room as of one that it didn't do. */
 static void what_had_no_room_is_looked_for(void **state)
 {
@@ -485,6 +526,7 @@ int main(void)
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(damaged_ranges_are_told),
         cmocka_unit_test(a_write_is_answered),
+        cmocka_unit_test(a_letter_that_may_be_gone_is_put_again),
         cmocka_unit_test(what_had_no_room_is_looked_for),
         cmocka_unit_test(a_user_is_asked_for),
         cmocka_unit_test(pages_are_told_in_order),

@@ -9,6 +9,7 @@
 
 #include "../drivers/etcd/tidies.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,7 +209,7 @@ static void what_was_put_is_taken_away(void **state)
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(beside("put", &bound) == 3 && bound == 2);
     write_as(1, &row, "2", HF_PARTY_UNCLAIMED);
-    assert_true(beside("put", &bound) == 3 && bound == 1);
+    assert_true(beside("put", &bound) == 2 && bound == 1); /* nobody waits any more */
     assert_int_equal(letters(), before + 1);
     write_as(2, &row, "", 0);
     assert_int_equal(beside("put", &bound), 0);
@@ -237,6 +238,75 @@ static void what_lies_about_is_tidied_up(void **state)
     assert_true(beside("tidy", &bound) == 2 && bound == 2);
     write_as(2, &row, "", 0);
     hf_row_clear(&row);
+}
+
+/* Where nobody waits, however often holds overlap. */
+static void overlapping_holds_leave_nothing(void **state)
+{
+    (void)state;
+    hf_row row;
+    int bound;
+    hf_row_init(&row);
+    for (int i = 0; i < PARTIES; i++) assert_int_equal(hf_key_make("over", &all[i].key, &err), 0);
+    write_as(0, &row, "0", 0);
+    for (int i = 1; i < PARTIES; i++) {
+        char both[3] = {(char)('0' + i - 1), (char)('0' + i), 0};
+        uint64_t seen = row.rev;
+        row_of(&row, both, HF_PARTY_ENDING);
+        row.n_holders = 2;
+        row.n_queue = 0;
+        row.party[1].token = row.token = row.rev;
+        row.party[0].mode = row.party[1].mode = HF_SHARED;
+        row.party[0].token = row.rev - 1;
+        write_row(i, &row, seen);
+        write_as(i - 1, &row, both + 1, HF_PARTY_ENDING);
+        assert_true(beside("over", &bound) == 1 && bound == 1);
+    }
+    write_as(PARTIES - 1, &row, "", 0);
+    hf_row_clear(&row);
+}
+
+enum { AT_ONCE = 60 };
+static pthread_barrier_t begin;
+
+static void *take_and_give_back(void *arg)
+{
+    hf_row row;
+    hf_rowkey key;
+    hf_error own;
+    char name[32];
+    int64_t clock;
+    int bad = 0;
+    hf_row_init(&row);
+    snprintf(name, sizeof name, "at-once/%d", (int)(intptr_t)arg);
+    bad |= hf_key_make(name, &key, &own);
+    pthread_barrier_wait(&begin);
+    for (int i = 0; i < 2; i++) {
+        uint64_t seen = row.rev;
+        row_of(&row, "0", 0);
+        bad |= drv->swap(all[0].st, &key, seen, &row, NULL, &clock, &own);
+        seen = row.rev;
+        row_of(&row, "", 0);
+        bad |= drv->swap(all[0].st, &key, seen, &row, NULL, &clock, &own);
+    }
+    hf_row_clear(&row);
+    return (void *)(intptr_t)bad;
+}
+
+static void many_keys_are_written_at_once(void **state)
+{
+    (void)state;
+    pthread_t thread[AT_ONCE];
+    pthread_barrier_init(&begin, NULL, AT_ONCE);
+    for (int i = 0; i < AT_ONCE; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, take_and_give_back, (void *)(intptr_t)i),
+                         0);
+    for (int i = 0; i < AT_ONCE; i++) {
+        void *bad;
+        pthread_join(thread[i], &bad);
+        assert_null(bad);
+    }
+    pthread_barrier_destroy(&begin);
 }
 
 /* More than etcd takes in one list of operations. */
@@ -273,6 +343,7 @@ static void many_are_handed_it_at_once(void **state)
     write_as(1, &in_line, "01", HF_PARTY_ENDING);
     seen = in_line.rev;
     row.rev = row.rev > seen ? row.rev : seen + MANY;
+    while (!hf__et_tidies(row.rev)) row.rev++; /* and what it removes comes on top of it */
     write_row(0, &row, seen);
     assert_true(hears(1));
     row.n_holders = 0;
@@ -292,6 +363,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_end_is_told_to_all),
         cmocka_unit_test(what_was_put_is_taken_away),
         cmocka_unit_test(what_lies_about_is_tidied_up),
+        cmocka_unit_test(overlapping_holds_leave_nothing),
+        cmocka_unit_test(many_keys_are_written_at_once),
         cmocka_unit_test(many_are_handed_it_at_once),
     };
     int64_t ms, clock;

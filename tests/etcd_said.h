@@ -21,7 +21,7 @@ extern const struct answer well;
 void are(struct answer first);
 /* The driver, opened, before a server that answers well. */
 hf_store *opened(void);
-/* A key of etcd's as a range tells it; good for the next three calls. */
+/* A key of etcd's as a range tells it, a session's with a lease; good for the next three calls. */
 const char *kv(const char *name, const char *value);
 
 #endif

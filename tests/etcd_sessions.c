@@ -18,6 +18,11 @@ static void whose_session_is_missing_is_dead(void **state)
     is(200, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_true(row.n_holders == 1 && row.party[0].flags & HF_PARTY_DEAD);
+    /* Its key is there, but bound to nothing: it has left it there. */
+    is(200, "{" HEADER ", \"kvs\": [%s, %s, {\"key\": \"%s\"}]}", kv("/p/k", HELD),
+       kv("/p/k\trev", "5"), answers_base64("/p/k\t" SESSION, 21));
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_true(row.party[0].flags & HF_PARTY_DEAD);
     /* Names that aren't of sessions count for nothing. */
     is(200, "{" HEADER ", \"kvs\": [%s, %s, %s]}", kv("/p/k", HELD), kv("/p/k\tab", ""),
        kv("/p/k\trev", "5"));

@@ -251,6 +251,32 @@ END
     refused 77
 }
 
+@test "a key that needs a password is refused, and nobody is asked for it" {
+    ca=${HOLDFAST_TEST_TLS#*cafile=}
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 2 \
+        -passout pass:s3cr3t -keyout locked.key -out locked.pem -subj /CN=locked 2>/dev/null
+    for api in grpc json; do
+        url="${HOLDFAST_TEST_TLS%%\?*}?cafile=$ca&cert=$PWD/locked.pem&key=$PWD/locked.key&api=$api"
+        # On a terminal, where it could be asked for.
+        run timeout 60 script -qec "'$HOLDFAST' -S '$url' ls" /dev/null
+        echo "$output"
+        [ "$status" = 77 ]
+        [[ $output != *hrase* ]]
+    done
+}
+
+@test "a command inherits no connection" {
+    # shellcheck disable=SC2016  # the command's
+    run holdfast run "$K" -- bash -c '
+        for n in $(readlink /proc/$$/fd/* | sed -n "s/^socket:.\(.*\).$/\1/p"); do
+            grep " $n " /proc/net/tcp /proc/net/tcp6 && echo "connection $n"
+        done
+        echo done'
+    echo "$output"
+    [ "$status" = 0 ]
+    [ "$output" = done ]
+}
+
 @test "options that aren't known, or belong together" {
     for bad in 'prefix=x' 'cafile=/x' 'tls=true' 'api=http'; do
         run holdfast -S "$HOLDFAST_STORE/?$bad" ls

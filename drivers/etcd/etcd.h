@@ -36,14 +36,23 @@ enum {
 struct hf__et_ear;   /* watch.c */
 struct hf__et_words; /* words.c */
 
-/* What was put of a session beside one row; 0 of `session`: nothing. */
+/* What was put of a session beside one row; 0 of `session`: nothing. Besides its own key it may
+   have a letter: MAYBE, if a write that is on its way, or whose reply was lost, puts it or takes it
+   away. */
+enum hf__et_letter { HF_ET_NO_LETTER, HF_ET_PUT, HF_ET_MAYBE };
 struct hf__et_mark {
     uint64_t hash, session;
-    uint8_t letter; /* it has one, besides its own key */
+    enum hf__et_letter letter;
 };
 struct hf__et_marks {
     struct hf__et_mark *at;
     size_t places, n; /* a power of two, or 0; of them used */
+};
+
+/* A session that was made here, and until when (local) it may live if nobody keeps it. */
+struct hf__et_own {
+    uint64_t session;
+    int64_t until_us;
 };
 
 struct hf_store {
@@ -53,7 +62,7 @@ struct hf_store {
     struct hf__et_ear *ear;
     struct hf__et_words *words;
     pthread_mutex_t mu;
-    uint64_t *own; /* sessions made here and not ended, the newest last */
+    struct hf__et_own *own; /* not ended, the newest last */
     size_t n_own, own_cap;
     struct hf__et_marks marks;
     uint32_t writes;         /* of rows in which somebody waits */
@@ -92,9 +101,7 @@ struct hf__et_dead {
 
 /* marks.c; under `mu` */
 struct hf__et_mark *hf__et_mark(const struct hf__et_marks *m, uint64_t hash, uint64_t session);
-/* For a mark of each own session: 0 or HF_NOMEM. Before hf__et_mark_set. */
-int hf__et_marks_room(hf_store *st);
-void hf__et_mark_set(struct hf__et_marks *m, uint64_t hash, uint64_t session, int letter);
+void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_letter letter);
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session);
 
 /* txn.c */
@@ -106,7 +113,7 @@ struct hf__et_txn {
 };
 void hf__et_add_put(struct hf__et_txn *t, json_t *key, json_t *value, uint64_t lease);
 void hf__et_add_delete(struct hf__et_txn *t, json_t *key);
-void hf__et_add_absent(struct hf__et_txn *t, json_t *key);
+void hf__et_add_unbound(struct hf__et_txn *t, json_t *key); /* absent, or without a lease */
 void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         uint64_t seen);
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);

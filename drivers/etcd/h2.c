@@ -376,11 +376,12 @@ static void refused(struct call *c, struct hf__et_exchange *x)
     x->json = json_pack("{s:s}", "error", decoded(c->message));
 }
 
-/* As all of etcd's answers have. */
-static int has_header(const json_t *json)
+/* As all of etcd's answers have that are of keys or leases: without one it says nothing of them. */
+static int lacks_header(const char *path, const json_t *json)
 {
-    return json_object_get(json, "header") ||
-           json_object_get(json_object_get(json, "result"), "header");
+    if (strncmp(path, "/v3/kv/", 7) != 0 && strncmp(path, "/v3/lease/", 10) != 0) return 0;
+    return !json_object_get(json, "header") &&
+           !json_object_get(json_object_get(json, "result"), "header");
 }
 
 /* 0, or 1: the answer isn't whole. */
@@ -410,7 +411,7 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
         return 1;
     }
     x->json = hf__et_unframe(x->method, c->reply, len, &x->nomem);
-    if (x->nomem || has_header(x->json)) return 0;
+    if (x->nomem || !lacks_header(x->path, x->json)) return 0;
     snprintf(x->why, sizeof x->why, "an answer that isn't etcd's");
     return 1;
 }

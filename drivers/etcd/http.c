@@ -104,6 +104,7 @@ static const struct {
     {"authentication failed", HF_DENIED},
     {"database space exceeded", HF_FULL},
     {"request is too large", HF_FULL},
+    {"too many operations", HF_FULL},
     {"received message larger than max", HF_FULL},
     {"too many requests", HF_UNAVAILABLE},
     {"no leader", 0},

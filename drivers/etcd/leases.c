@@ -86,29 +86,50 @@ int hf__et_lease_worn(hf_store *st, uint64_t session)
 
 /* ---- requests ---- */
 
-static int own_add(hf_store *st, uint64_t session)
+/* Some end without a word of ours: those are forgotten when they must be over, as long as they may
+   have lived once more, or the list would grow for ever. */
+static void own_sweep(hf_store *st, int64_t now_us)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < st->n_own; i++)
+        if (st->own[i].until_us + hf__et_session_s(st->own[i].session) * 1000000 > now_us)
+            st->own[n++] = st->own[i];
+    st->n_own = n;
+}
+
+static int own_add(hf_store *st, uint64_t session, int64_t ms)
 {
     int ok = 1;
+    int64_t now_us = hf__local_us();
     pthread_mutex_lock(&st->mu);
-    if (st->n_own == st->own_cap) {
+    if (st->n_own * 2 >= st->own_cap) own_sweep(st, now_us);
+    if (st->n_own * 2 >= st->own_cap) {
         size_t cap = st->own_cap ? st->own_cap * 2 : 8;
-        uint64_t *more = realloc(st->own, cap * sizeof *more);
+        struct hf__et_own *more = realloc(st->own, cap * sizeof *more);
         ok = more != NULL;
         if (more) {
             st->own = more;
             st->own_cap = cap;
         }
     }
-    if (ok) st->own[st->n_own++] = session;
+    if (ok) st->own[st->n_own++] = (struct hf__et_own){session, now_us + ms * 1000};
     pthread_mutex_unlock(&st->mu);
     return ok;
+}
+
+static void own_kept(hf_store *st, uint64_t session, int64_t ms)
+{
+    pthread_mutex_lock(&st->mu);
+    for (size_t i = 0; i < st->n_own; i++)
+        if (st->own[i].session == session) st->own[i].until_us = hf__local_us() + ms * 1000;
+    pthread_mutex_unlock(&st->mu);
 }
 
 static void own_drop(hf_store *st, uint64_t session)
 {
     pthread_mutex_lock(&st->mu);
     for (size_t i = 0; i < st->n_own; i++)
-        if (st->own[i] == session) {
+        if (st->own[i].session == session) {
             memmove(&st->own[i], &st->own[i + 1], (--st->n_own - i) * sizeof *st->own);
             break;
         }
@@ -158,7 +179,7 @@ int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *re
     if (*ret_ms < lease_ms)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: lease: %lld ms instead of %lld",
                      (long long)*ret_ms, (long long)lease_ms);
-    else if (!own_add(st, session))
+    else if (!own_add(st, session, *ret_ms))
         rc = hf_fail(err, HF_NOMEM, 0, "etcd: lease: out of memory");
     hf__et_free(&reply);
     if (!rc) *ret = session;
@@ -209,6 +230,7 @@ int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error 
     if (ms <= 0)
         return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
                        (unsigned long long)session);
+    own_kept(st, session, ms); /* by a leader of before, perhaps: at least it isn't forgotten */
     rc = led_still(st, session, term, "keep", err);
     if (!rc) *ret_ms = ms;
     return rc;

@@ -3,7 +3,8 @@
  * that is taken away again, and a letter is put only once.
  *
  * A table by hash, in which a session of 0 ends a search. What a mark says may be out of date, for
- * others take keys away, too: then a key is taken away that isn't there.
+ * others take keys away, too: then a key is taken away that isn't there. One that there was no
+ * memory for is missed by nobody: what it was of lies there until the session ends.
  */
 #include "etcd.h"
 
@@ -26,17 +27,17 @@ struct hf__et_mark *hf__et_mark(const struct hf__et_marks *m, uint64_t hash, uin
 
 static int compare(const void *a, const void *b)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    uint64_t x = *(const uint64_t *)a, y = ((const struct hf__et_own *)b)->session;
     return (x > y) - (x < y);
 }
 
 /* Those of sessions that have ended aren't taken over. `own`: those that haven't, in order. */
-static int grow(struct hf__et_marks *m, const uint64_t *own, size_t n_own)
+static void grow(struct hf__et_marks *m, const struct hf__et_own *own, size_t n_own)
 {
     struct hf__et_marks to = {.places = 16};
     while (to.places < 4 * (m->n + 1)) to.places *= 2;
     to.at = calloc(to.places, sizeof *to.at);
-    if (!to.at) return HF_NOMEM;
+    if (!to.at) return;
     for (size_t i = 0; i < m->places; i++) {
         const struct hf__et_mark *k = &m->at[i];
         if (!k->session || !bsearch(&k->session, own, n_own, sizeof *own, compare)) continue;
@@ -45,38 +46,45 @@ static int grow(struct hf__et_marks *m, const uint64_t *own, size_t n_own)
     }
     free(m->at);
     *m = to;
-    return 0;
 }
 
-int hf__et_marks_room(hf_store *st)
+static int by_session(const void *a, const void *b)
+{
+    return compare(&((const struct hf__et_own *)a)->session, b);
+}
+
+/* Room for one more, and for a search to end. */
+static int has_room(hf_store *st)
 {
     struct hf__et_marks *m = &st->marks;
-    if (m->places && (m->n + st->n_own) * 2 <= m->places) return 0;
-    uint64_t *own = malloc((st->n_own + 1) * sizeof *own);
-    if (!own) return HF_NOMEM;
-    memcpy(own, st->own, st->n_own * sizeof *own);
-    qsort(own, st->n_own, sizeof *own, compare);
-    size_t n = m->n;
-    m->n += st->n_own; /* as if all of them were there: room for each of the next write */
-    int rc = grow(m, own, st->n_own);
-    if (rc) m->n = n;
-    free(own);
-    return rc;
+    if ((m->n + 1) * 2 <= m->places) return 1;
+    struct hf__et_own *own = malloc((st->n_own + 1) * sizeof *own);
+    if (own) {
+        if (st->n_own) memcpy(own, st->own, st->n_own * sizeof *own);
+        qsort(own, st->n_own, sizeof *own, by_session);
+        grow(m, own, st->n_own);
+        free(own);
+    }
+    return m->n + 1 < m->places;
 }
 
-void hf__et_mark_set(struct hf__et_marks *m, uint64_t hash, uint64_t session, int letter)
+void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_letter letter)
 {
-    struct hf__et_mark *k = &m->at[place_of(m, hash, session)];
-    if (!k->session) m->n++;
-    k->hash = hash;
-    k->session = session;
-    k->letter |= (uint8_t)letter;
+    struct hf__et_mark *k = hf__et_mark(&st->marks, hash, session);
+    if (!k && !has_room(st)) return;
+    if (!k) {
+        k = &st->marks.at[place_of(&st->marks, hash, session)];
+        *k = (struct hf__et_mark){.hash = hash, .session = session};
+        st->marks.n++;
+    }
+    if (letter == HF_ET_PUT || k->letter == HF_ET_NO_LETTER) k->letter = letter;
 }
 
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session)
 {
     size_t i = m->places ? place_of(m, hash, session) : 0;
-    if (!m->places || !m->at[i].session) return;
+    /* Another thread has put it again since. */
+    if (!m->places || !m->at[i].session || m->at[i].letter == HF_ET_PUT) return;
     /* Those behind it go on being found: each is put anew. */
     m->at[i].session = 0;
     m->n--;

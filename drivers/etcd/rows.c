@@ -133,8 +133,9 @@ static struct life *life_of(const struct group *g, uint64_t session)
     return NULL;
 }
 
-/* Of "SESSION" or "SESSION."; another name counts for nothing. 0: no memory. */
-static int add_life(struct group *g, const char *name, const char *value)
+/* Of "SESSION" or "SESSION."; another name counts for nothing, and so does a session's key without
+   a lease, which is of one that has left (txn.c). 0: no memory. */
+static int add_life(struct group *g, const char *name, const char *value, int64_t lease)
 {
     char *end;
     uint64_t session = strtoull(name, &end, 16);
@@ -154,7 +155,7 @@ static int add_life(struct group *g, const char *name, const char *value)
     if (*end)
         life->by = strtoull(value, NULL, 16);
     else
-        life->there = 1;
+        life->there = lease != 0;
     return 1;
 }
 
@@ -185,7 +186,7 @@ static int group_add(struct group *g, const json_t *kv)
         value = NULL;
     } else if (!rc && !strcmp(tab, "\trev")) {
         g->rev = strtoull(value, NULL, 10);
-    } else if (!rc && tab && !add_life(g, tab + 1, value)) {
+    } else if (!rc && tab && !add_life(g, tab + 1, value, hf__et_number(kv, "lease"))) {
         rc = HF_NOMEM;
     }
     free(key);
@@ -285,7 +286,7 @@ static void add_doubts(struct hf__et_txn *t, const hf_store *st, const hf_rowkey
         if (!in_doubt(g, &row->party[i])) continue;
         if (json_array_size(t->success) + json_array_size(t->compare) > HF_ET_OPS_CAP) break;
         hf__et_tail(row->party[i].session, "", tail);
-        hf__et_add_absent(t, hf__et_key(st, key->text, tail));
+        hf__et_add_unbound(t, hf__et_key(st, key->text, tail));
         hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), by);
         hf__et_tail(row->party[i].session, ".", tail);
         hf__et_add_put(t, hf__et_key(st, key->text, tail), hf__et_bytes(name, (size_t)n), 0);

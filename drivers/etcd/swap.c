@@ -41,10 +41,7 @@ static int without_room(const struct swap *s)
 static int carry(const struct swap *s, const struct hf__et_dead *dead)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    pthread_mutex_lock(&s->st->mu);
-    int nomem = hf__et_marks_room(s->st);
-    pthread_mutex_unlock(&s->st->mu);
-    json_t *body = nomem ? NULL : hf__et_swap_json(s->st, s->key, s->seen, s->row, &s->flat, dead);
+    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, &s->flat, dead);
     if (json_array_size(json_object_get(body, "success")) > HF_ET_OPS_CAP) {
         json_decref(body);
         return hf_fail(s->err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
@@ -99,8 +96,8 @@ static void find_old(hf_store *st, const hf_row *was, const hf_row *row, struct 
     ret->n = 0;
     pthread_mutex_lock(&st->mu);
     for (size_t i = 0; i < st->n_own && ret->n < HF_ET_OPS_CAP; i++)
-        if (hf__et_names(row, st->own[i]) && all_stood(was, row, st->own[i]))
-            ret->session[ret->n++] = st->own[i];
+        if (hf__et_names(row, st->own[i].session) && all_stood(was, row, st->own[i].session))
+            ret->session[ret->n++] = st->own[i].session;
     pthread_mutex_unlock(&st->mu);
 }
 

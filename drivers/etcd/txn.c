@@ -20,7 +20,9 @@
 
 enum {
     WHOLE_CAP = 4096, /* of a row in a letter */
-    BUNDLE = 100,     /* letters in one operation */
+    BUNDLE = 60,      /* letters in one operation, of which etcd takes 128 with those beside it */
+    GAPS = 30,        /* that are tidied by one write, */
+    BESIDE = 20,      /* which says something of no more sessions than that */
     LETTER_CAP = WHOLE_CAP + HF_ET_WORD_CAP + 1
 };
 
@@ -52,11 +54,18 @@ static void add_delete_all(struct hf__et_txn *t, json_t *key, json_t *end)
            json_pack("{s:{s:o, s:o}}", "request_delete_range", "key", key, "range_end", end));
 }
 
-void hf__et_add_absent(struct hf__et_txn *t, json_t *key)
+static void add_absent(struct hf__et_txn *t, json_t *key)
 {
     add_to(t, t->compare,
            json_pack("{s:o, s:s, s:s, s:s}", "key", key, "target", "VERSION", "result", "EQUAL",
                      "version", "0"));
+}
+
+void hf__et_add_unbound(struct hf__et_txn *t, json_t *key)
+{
+    add_to(t, t->compare,
+           json_pack("{s:o, s:s, s:s, s:s}", "key", key, "target", "LEASE", "result", "EQUAL",
+                     "lease", "0"));
 }
 
 void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
@@ -71,8 +80,8 @@ void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowke
                          "value", hf__et_bytes(text, (size_t)n)));
         return;
     }
-    hf__et_add_absent(t, rev);
-    hf__et_add_absent(t, hf__et_key(st, key->text, "")); /* whatever else may stand there */
+    add_absent(t, rev);
+    add_absent(t, hf__et_key(st, key->text, "")); /* whatever else may stand there */
 }
 
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP])
@@ -182,7 +191,9 @@ static void send_letters(struct hf__et_txn *t, const hf_store *st, const hf_rowk
         if (!session || !hf__concerns(row, i) || is_dead(put, session) || is_told_already(row, i))
             continue;
         send_letter(t, st, key, session, all, concern(row, session));
-        if (json_array_size(all->bundle) == BUNDLE) send_bundle(t, all);
+        /* What it counts are those of a bundle, and all beside it. */
+        size_t n = json_array_size(all->bundle);
+        if (n >= BUNDLE || n + json_array_size(t->success) >= HF_ET_OPS_CAP) send_bundle(t, all);
     }
     send_bundle(t, all);
 }
@@ -195,36 +206,65 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What lies between the keys of those that the row names is nobody's. All who wait hear of it, so
-   it is done now and then. 0: there are too many of them. */
-static int add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
-                       const hf_row *row)
+/* The sessions that the row names, in order, each once. NULL: no memory. */
+static uint64_t *all_named(const hf_row *row, size_t *ret_n)
 {
-    uint64_t named[HF_ET_OPS_CAP / 2];
-    char from[HF_ET_TAIL_CAP] = "\t0", to[HF_ET_TAIL_CAP];
-    size_t n = 0;
-    if (row->n_holders + row->n_queue > sizeof named / sizeof *named) return 0;
-    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) named[n++] = row->party[i].session;
-    qsort(named, n, sizeof *named, ascending);
-    for (size_t i = 0; i < n; i++) {
-        if (i && named[i] == named[i - 1]) continue;
-        hf__et_tail(named[i], "", to);
-        add_delete_all(t, hf__et_key(st, key->text, from), hf__et_key(st, key->text, to));
-        hf__et_tail(named[i], "/", from); /* behind SESSION and SESSION. */
-    }
-    add_delete_all(t, hf__et_key(st, key->text, from), hf__et_key(st, key->text, "\tg"));
-    return 1;
+    size_t n = row->n_holders + row->n_queue, kept = 0;
+    uint64_t *all = malloc((n + 1) * sizeof *all);
+    if (!all) return NULL;
+    for (size_t i = 0; i < n; i++) all[i] = row->party[i].session;
+    qsort(all, n, sizeof *all, ascending);
+    for (size_t i = 0; i < n; i++)
+        if (!kept || all[i] != all[kept - 1]) all[kept++] = all[i];
+    *ret_n = kept;
+    return all;
 }
 
-/* Who was in the row, and isn't any more, while others wait: were his key deleted, they would all
+/* What lies between the keys of those that the row names is nobody's. All who wait hear of it, so
+   it is done now and then; where there are many gaps, some of them each time. */
+static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                        const hf_row *row)
+{
+    char from[HF_ET_TAIL_CAP], to[HF_ET_TAIL_CAP];
+    size_t n = 0;
+    uint64_t *named = all_named(row, &n);
+    if (!named) return;
+    for (size_t i = 0; i < GAPS && i <= n; i++) {
+        size_t gap = (row->rev + i) % (n + 1);
+        snprintf(from, sizeof from, "\t0");
+        snprintf(to, sizeof to, "\tg");
+        if (gap) hf__et_tail(named[gap - 1], "/", from); /* behind SESSION and SESSION. */
+        if (gap < n) hf__et_tail(named[gap], "", to);
+        add_delete_all(t, hf__et_key(st, key->text, from), hf__et_key(st, key->text, to));
+    }
+    free(named);
+}
+
+/* Who was in the row, and isn't any more: were his key deleted while others wait, they would all
    look whether somebody has died. It goes on without a lease, until it is tidied up. */
 static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
-                     uint64_t session, const struct hf__et_mark *mark, int tidied, int empty)
+                     const hf_row *row, struct hf__et_mark *mark, int tidied)
 {
     char tail[HF_ET_TAIL_CAP];
-    hf__et_tail(session, "", tail);
-    if (!empty && !tidied) hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), 0);
-    if (mark->letter) hf__et_add_delete(t, hf__et_letter(st, key->text, session));
+    hf__et_tail(mark->session, "", tail);
+    if (!row->n_holders && !row->n_queue) tidied = 1;
+    if (!tidied && row->n_queue)
+        hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), 0);
+    else if (!tidied)
+        hf__et_add_delete(t, hf__et_key(st, key->text, tail));
+    if (mark->letter == HF_ET_NO_LETTER) return;
+    hf__et_add_delete(t, hf__et_letter(st, key->text, mark->session));
+    mark->letter = HF_ET_MAYBE; /* who comes into the line meanwhile puts it again */
+}
+
+/* Of how many own sessions does the write say something? Under `mu`. */
+static size_t n_beside(const hf_store *st, const hf_rowkey *key, const hf_row *row)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < st->n_own; i++)
+        n += hf__et_names(row, st->own[i].session) ||
+             hf__et_mark(&st->marks, key->hash, st->own[i].session);
+    return n;
 }
 
 /* Our own sessions that the row names are there from now on, but for the dead; others aren't.
@@ -233,22 +273,23 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
                          const hf_row *row, const struct hf__et_dead *dead,
                          const struct letters *all, struct hf__et_dead *ret_put)
 {
-    int empty = !row->n_holders && !row->n_queue, tidied = 0;
+    int empty = !row->n_holders && !row->n_queue;
     char tail[HF_ET_TAIL_CAP];
     ret_put->n = 0;
     if (empty)
         add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
     pthread_mutex_lock(&st->mu);
-    if (row->n_queue && hf__et_tidies(row->rev)) tidied = add_tidying(t, st, key, row);
+    int tidied = !empty && hf__et_tidies(row->rev) && n_beside(st, key, row) <= BESIDE;
+    if (tidied) add_tidying(t, st, key, row);
     for (size_t i = st->n_own; i-- > 0;) {
-        uint64_t session = st->own[i];
-        const struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, session);
+        uint64_t session = st->own[i].session;
+        struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, session);
         int named = hf__et_names(row, session);
-        if (!named && mark) add_left(t, st, key, session, mark, tidied, empty);
+        if (!named && mark) add_left(t, st, key, row, mark, tidied);
         if (!named || is_dead(dead, session)) continue;
         hf__et_tail(session, "", tail);
         hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), session);
-        if (!is_in_line(row, session) || (mark && mark->letter)) continue;
+        if (!is_in_line(row, session) || (mark && mark->letter == HF_ET_PUT)) continue;
         if (ret_put->n == HF_ET_OPS_CAP) continue; /* which is too many operations anyway */
         ret_put->session[ret_put->n++] = session;
         hf__et_add_put(t, hf__et_letter(st, key->text, session),
@@ -292,12 +333,15 @@ void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
 {
     pthread_mutex_lock(&st->mu);
     for (size_t i = 0; i < st->n_own; i++) {
-        int named = row && hf__et_names(row, st->own[i]);
-        if (named && !is_dead(dead, st->own[i]))
-            hf__et_mark_set(&st->marks, key->hash, st->own[i],
-                            certain && is_in_line(row, st->own[i]));
+        uint64_t session = st->own[i].session;
+        int named = row && hf__et_names(row, session);
+        if (named && !is_dead(dead, session))
+            hf__et_mark_set(st, key->hash, session,
+                            !is_in_line(row, session) ? HF_ET_NO_LETTER
+                            : certain                 ? HF_ET_PUT
+                                                      : HF_ET_MAYBE);
         else if (!named && certain)
-            hf__et_mark_drop(&st->marks, key->hash, st->own[i]);
+            hf__et_mark_drop(&st->marks, key->hash, session);
     }
     pthread_mutex_unlock(&st->mu);
 }
