@@ -30,7 +30,7 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ.update(TERM='vt100', PS1='$ ', HISTFILE='', PROMPT_COMMAND='')
-            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
             command = command or ('bash', '--norc', '--noprofile', '-i')
             set_size(0, 24, 200)

@@ -274,7 +274,7 @@ END
         echo done'
     echo "$output"
     [ "$status" = 0 ]
-    [ "$output" = done ]
+    [ "$output" = "done" ]
 }
 
 @test "options that aren't known, or belong together" {
