@@ -131,6 +131,35 @@ static void each_is_told_what_concerns_it(void **state)
     hf_row_clear(&said);
 }
 
+/* Nobody is behind it: it isn't woken once more by the end of who gave it the key. And it goes on
+   being told, when it holds with another session than it waited with. */
+static void the_last_one_is_told_and_goes_on_being_told(void **state)
+{
+    (void)state;
+    hf_row row, said;
+    int64_t ms, clock;
+    hf_row_init(&row);
+    hf_row_init(&said);
+    for (int i = 0; i < PARTIES; i++) assert_int_equal(hf_key_make("last", &all[i].key, &err), 0);
+    write_as(0, &row, "0", 0);
+    write_as(1, &row, "01", HF_PARTY_ENDING);
+    listen_for(1, "last", 1);
+    write_as(0, &row, "1", HF_PARTY_UNCLAIMED);
+    assert_true(hears(1) && told(1, &said) && said.rev == row.rev);
+    assert_false(hears(1));
+    uint64_t waited_with = all[1].session;
+    assert_int_equal(drv->lease_make(all[1].st, 60000, &all[1].session, &ms, &clock, &err), 0);
+    write_as(1, &row, "1", HF_PARTY_ENDING);
+    write_as(2, &row, "12", HF_PARTY_ENDING);
+    hears(1); /* of the same grant: nothing to look at */
+    assert_true(told(1, &said) && said.rev == row.rev && said.n_queue == 1);
+    write_as(1, &row, "", 0);
+    assert_int_equal(drv->lease_end(all[1].st, all[1].session, &err), 0);
+    all[1].session = waited_with;
+    hf_row_clear(&row);
+    hf_row_clear(&said);
+}
+
 /* Whose session ends is missed by all who wait; and a letter to him stops no write. */
 static void an_end_is_told_to_all(void **state)
 {
@@ -209,7 +238,7 @@ static void what_was_put_is_taken_away(void **state)
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(beside("put", &bound) == 3 && bound == 2);
     write_as(1, &row, "2", HF_PARTY_UNCLAIMED);
-    assert_true(beside("put", &bound) == 2 && bound == 1); /* nobody waits any more */
+    assert_true(beside("put", &bound) == 3 && bound == 1);
     assert_int_equal(letters(), before + 1);
     write_as(2, &row, "", 0);
     assert_int_equal(beside("put", &bound), 0);
@@ -361,6 +390,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_is_told_what_concerns_it),
         cmocka_unit_test(an_end_is_told_to_all),
+        cmocka_unit_test(the_last_one_is_told_and_goes_on_being_told),
         cmocka_unit_test(what_was_put_is_taken_away),
         cmocka_unit_test(what_lies_about_is_tidied_up),
         cmocka_unit_test(overlapping_holds_leave_nothing),

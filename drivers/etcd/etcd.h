@@ -93,7 +93,7 @@ int64_t hf__et_session_s(uint64_t session);
 /* Was it made in that term? If a reply of that term shows that it is gone, it has run out. */
 int hf__et_made_in(uint64_t session, int64_t term);
 
-/* Sessions of our own that are known to have ended. */
+/* Some sessions of our own: those that are known to have ended, or what is said. */
 struct hf__et_dead {
     uint64_t session[HF_ET_OPS_CAP];
     size_t n;
@@ -118,13 +118,15 @@ void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowke
                         uint64_t seen);
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
 int hf__et_names(const hf_row *row, uint64_t session);
-/* What a swap asks for, in which the keys of the dead aren't put. NULL: out of memory. */
+/* What a swap asks for, in which the keys of the dead aren't put; a letter is, for *ret_put. NULL:
+   out of memory. */
 struct hf__flat;
 json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__flat *flat, const struct hf__et_dead *dead);
+                         const struct hf__flat *flat, const struct hf__et_dead *dead,
+                         struct hf__et_dead *ret_put);
 /* It was done; or may have been, if it isn't `certain`. */
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
-                    const struct hf__et_dead *dead, int certain);
+                    const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
 
 /* rows.c */
 /* The row as JSON, to be freed; NULL: out of memory. */

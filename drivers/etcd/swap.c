@@ -41,7 +41,8 @@ static int without_room(const struct swap *s)
 static int carry(const struct swap *s, const struct hf__et_dead *dead)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, &s->flat, dead);
+    struct hf__et_dead put;
+    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, &s->flat, dead, &put);
     if (json_array_size(json_object_get(body, "success")) > HF_ET_OPS_CAP) {
         json_decref(body);
         return hf_fail(s->err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
@@ -51,7 +52,7 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
                          s->err);
     json_decref(body);
     if (rc == HF_FULL) rc = without_room(s);
-    if (rc == HF_UNKNOWN || !reply.json) hf__et_written(s->st, s->key, s->row, dead, 0);
+    if (rc == HF_UNKNOWN || !reply.json) hf__et_written(s->st, s->key, s->row, dead, &put, 0);
     if (rc || !reply.json) return rc;
     *s->ret_clock_us = reply.clock_us;
     if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
@@ -61,7 +62,7 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
                                    s->key, s->cur, "swap", s->err);
         if (!rc) rc = HF_CONFLICT;
     } else {
-        hf__et_written(s->st, s->key, s->row, dead, 1);
+        hf__et_written(s->st, s->key, s->row, dead, &put, 1);
     }
     hf__et_free(&reply);
     return rc;

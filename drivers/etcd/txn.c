@@ -240,15 +240,23 @@ static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowke
     free(named);
 }
 
-/* Who was in the row, and isn't any more: were his key deleted while others wait, they would all
+/* In line, or handed the key and not yet aware of it. */
+static int somebody_listens(const hf_row *row)
+{
+    for (uint32_t i = 0; i < row->n_holders; i++)
+        if (row->party[i].flags & HF_PARTY_UNCLAIMED) return 1;
+    return row->n_queue != 0;
+}
+
+/* Who was in the row, and isn't any more: were his key deleted while others listen, they would all
    look whether somebody has died. It goes on without a lease, until it is tidied up. */
 static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
-                     const hf_row *row, struct hf__et_mark *mark, int tidied)
+                     const hf_row *row, struct hf__et_mark *mark, int tidied, int listened)
 {
     char tail[HF_ET_TAIL_CAP];
     hf__et_tail(mark->session, "", tail);
     if (!row->n_holders && !row->n_queue) tidied = 1;
-    if (!tidied && row->n_queue)
+    if (!tidied && listened)
         hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), 0);
     else if (!tidied)
         hf__et_add_delete(t, hf__et_key(st, key->text, tail));
@@ -267,6 +275,17 @@ static size_t n_beside(const hf_store *st, const hf_rowkey *key, const hf_row *r
     return n;
 }
 
+/* Whoever held with a session that has a letter, and holds with another one from now on, goes on
+   being told. Under `mu`. */
+static int moves_letter(const hf_store *st, const hf_rowkey *key, const hf_row *row)
+{
+    for (size_t i = 0; i < st->n_own; i++) {
+        const struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, st->own[i].session);
+        if (mark && mark->letter && !hf__et_names(row, st->own[i].session)) return 1;
+    }
+    return 0;
+}
+
 /* Our own sessions that the row names are there from now on, but for the dead; others aren't.
    `ret_put` are those whose letter is put, too. */
 static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key,
@@ -280,16 +299,17 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
         add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
     pthread_mutex_lock(&st->mu);
     int tidied = !empty && hf__et_tidies(row->rev) && n_beside(st, key, row) <= BESIDE;
+    int moves = moves_letter(st, key, row), listened = moves || somebody_listens(row);
     if (tidied) add_tidying(t, st, key, row);
     for (size_t i = st->n_own; i-- > 0;) {
         uint64_t session = st->own[i].session;
         struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, session);
         int named = hf__et_names(row, session);
-        if (!named && mark) add_left(t, st, key, row, mark, tidied);
+        if (!named && mark) add_left(t, st, key, row, mark, tidied, listened);
         if (!named || is_dead(dead, session)) continue;
         hf__et_tail(session, "", tail);
         hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), session);
-        if (!is_in_line(row, session) || (mark && mark->letter == HF_ET_PUT)) continue;
+        if ((!moves && !is_in_line(row, session)) || (mark && mark->letter == HF_ET_PUT)) continue;
         if (ret_put->n == HF_ET_OPS_CAP) continue; /* which is too many operations anyway */
         ret_put->session[ret_put->n++] = session;
         hf__et_add_put(t, hf__et_letter(st, key->text, session),
@@ -301,11 +321,12 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
 /* ---- the whole ---- */
 
 json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__flat *flat, const struct hf__et_dead *dead)
+                         const struct hf__flat *flat, const struct hf__et_dead *dead,
+                         struct hf__et_dead *ret_put)
 {
     struct hf__et_txn t = {json_array(), json_array(), 0};
-    struct hf__et_dead put;
     struct letters letters;
+    ret_put->n = 0;
     hf__et_add_compare(&t, st, key, seen);
     if (row) {
         char rev[24], *text = hf__et_row_text(flat);
@@ -315,8 +336,8 @@ json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
         hf__et_add_put(&t, hf__et_key(st, key->text, ""),
                        text ? hf__et_bytes(text, strlen(text)) : NULL, 0);
         hf__et_add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
-        add_sessions(&t, st, key, row, dead, &letters, &put);
-        send_letters(&t, st, key, row, &put, &letters);
+        add_sessions(&t, st, key, row, dead, &letters, ret_put);
+        send_letters(&t, st, key, row, ret_put, &letters);
         free(text);
     } else {
         add_delete_all(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
@@ -329,7 +350,7 @@ json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
 }
 
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
-                    const struct hf__et_dead *dead, int certain)
+                    const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain)
 {
     pthread_mutex_lock(&st->mu);
     for (size_t i = 0; i < st->n_own; i++) {
@@ -337,9 +358,9 @@ void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
         int named = row && hf__et_names(row, session);
         if (named && !is_dead(dead, session))
             hf__et_mark_set(st, key->hash, session,
-                            !is_in_line(row, session) ? HF_ET_NO_LETTER
-                            : certain                 ? HF_ET_PUT
-                                                      : HF_ET_MAYBE);
+                            !is_dead(put, session) ? HF_ET_NO_LETTER
+                            : certain              ? HF_ET_PUT
+                                                   : HF_ET_MAYBE);
         else if (!named && certain)
             hf__et_mark_drop(&st->marks, key->hash, session);
     }
