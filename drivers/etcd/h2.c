@@ -412,6 +412,8 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
     }
     x->json = hf__et_unframe(x->method, c->reply, len, &x->nomem);
     if (x->nomem || !lacks_header(x->path, x->json)) return 0;
+    json_decref(x->json);
+    x->json = NULL;
     snprintf(x->why, sizeof x->why, "an answer that isn't etcd's");
     return 1;
 }
