@@ -25,7 +25,7 @@ static int64_t look_after(hf_lock *l)
 {
     hf *h = l->h;
     int64_t end = l->hold_until_us ? l->hold_until_us : INT64_MAX;
-    if (l->tenure) end = 0; /* which may end earlier than planned */
+    if (l->tenure) end = hf__min64(end, hf__tenure_until(l)); /* sooner: its locks are told */
     l->care_next = h->cared;
     l->care_prev = &h->cared;
     if (l->care_next) l->care_next->care_prev = &l->care_next;

@@ -180,10 +180,13 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
     pthread_cond_signal(&h->renewer_cond); /* which passed over it */
     if (rc == HF_LOST || now + GRAIN_US > t->until_us) lose(h, t);
     if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
-    if (!rc)
+    int64_t until_us = t->until_us;
+    if (!rc) {
         lasts(t, sent_us, ms);
-    else if (t->keep_at_us != INT64_MAX)
+        if (t->until_us < until_us) hf__kick_tender(h, t->until_us);
+    } else if (t->keep_at_us != INT64_MAX) {
         t->keep_at_us = now + hf__min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
+    }
     return rc;
 }
 
@@ -431,9 +434,11 @@ int hf__tenure_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf
         return 0;
     }
     if (rc == HF_LOST) hf__lock_lose(l, 0);
-    if (rc == HF_UNKNOWN && !stays)
+    if (rc == HF_UNKNOWN && !stays) {
         l->doubt = to; /* it may hold with either */
-    else
+        hf__kick_tender(h, hf__tenure_until(l));
+    } else {
         hf__tenure_put(h, to);
+    }
     return rc;
 }

@@ -347,7 +347,7 @@ int hf__need_tender(hf *h, hf_error *err)
 void hf__kick_renewer(hf_lock *l)
 {
     hf *h = l->h;
-    if (l->tenure || l->renew_at_us < h->renewer_until_us) pthread_cond_signal(&h->renewer_cond);
+    if (l->renew_at_us < h->renewer_until_us) pthread_cond_signal(&h->renewer_cond);
 }
 
 /* A failed renewal is tried again soon, but not in a hot loop; a refused one has lost the lock. */

@@ -182,6 +182,12 @@ static void an_end_is_told_to_all(void **state)
     write_as(1, &row, "0123", HF_PARTY_ENDING);
     write_as(1, &row, "", 0);
     all[0].session = mine;
+    /* And so is the end of the row, which has no lease either. */
+    write_as(0, &row, "01", 0);
+    write_as(1, &row, "01", HF_PARTY_ENDING);
+    hears(1);
+    assert_int_equal(drv->swap(all[0].st, &all[0].key, row.rev, NULL, NULL, &clock, &err), 0);
+    assert_true(hears(1) && !told(1, &row));
     hf_row_clear(&row);
 }
 
@@ -257,13 +263,19 @@ static void what_lies_about_is_tidied_up(void **state)
     write_as(0, &row, "0", 0);
     write_as(1, &row, "01", HF_PARTY_ENDING);
     write_as(2, &row, "012", HF_PARTY_ENDING);
+    listen_for(2, "tidy", 1);
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(beside("tidy", &bound) == 3 && bound == 2);
+    assert_true(hears(2));
+    /* Nobody who waits hears of it. */
     write_as(1, &row, "12", TIDILY);
     assert_true(beside("tidy", &bound) == 2 && bound == 2);
-    /* His own, too, who leaves by that write. */
+    assert_false(hears(2));
+    /* By whom leaves meanwhile, it is put off. */
     write_as(0, &row, "120", TIDILY);
     write_as(1, &row, "20", TIDILY);
+    assert_true(beside("tidy", &bound) == 3 && bound == 2);
+    write_as(2, &row, "20", TIDILY);
     assert_true(beside("tidy", &bound) == 2 && bound == 2);
     write_as(2, &row, "", 0);
     hf_row_clear(&row);
@@ -373,7 +385,7 @@ static void many_are_handed_it_at_once(void **state)
     seen = in_line.rev;
     row.rev = row.rev > seen ? row.rev : seen + MANY;
     while (!hf__et_tidies(row.rev)) row.rev++; /* and what it removes comes on top of it */
-    write_row(0, &row, seen);
+    write_row(1, &row, seen);
     assert_true(hears(1));
     row.n_holders = 0;
     seen = row.rev++;

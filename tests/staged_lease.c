@@ -4,6 +4,7 @@
  */
 #include "staged_pair.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -254,6 +255,38 @@ static void a_hold_in_doubt_ends_with_either(void **state)
     done();
 }
 
+static int lost_fd, heard;
+static void hangs(void)
+{
+    struct pollfd p = {lost_fd, POLLIN, 0};
+    heard |= poll(&p, 1, 40000) > 0;
+}
+
+/* Although the one who keeps it waits for a store that doesn't answer. */
+static void who_listens_hears_of_the_end_of_what_is_in_doubt(void **state)
+{
+    (void)state;
+    begin(LEASES);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    lost_fd = hf_lost_fd(lock);
+    assert_true(lost_fd >= 0);
+    pthread_mutex_lock(&h->mu);
+    while (!h->tender_sleeps || h->tender_until_us == INT64_MAX) {
+        pthread_mutex_unlock(&h->mu);
+        hf__pause(1000);
+        pthread_mutex_lock(&h->mu);
+    }
+    pthread_mutex_unlock(&h->mu);
+    stage_cue(S_SWAP, 1, 1 << 30, ALTHOUGH, HF_UNKNOWN, NULL);
+    stage_cue(S_KEEP, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, hangs);
+    IS(HF_UNKNOWN, hf_renew(lock, 300, &stage_error));
+    struct pollfd p = {lost_fd, POLLIN, 0};
+    assert_int_equal(poll(&p, 1, 20000), 1);
+    IS(HF_LOST, hf_release(lock, &stage_error));
+    done();
+    assert_true(heard);
+}
+
 /* Whatever the length that it was given by hand, it is renewed in time. */
 static void a_shorter_lease_is_renewed_in_time(void **state)
 {
@@ -466,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_renewal_looks_whether_it_is_there),
         cmocka_unit_test(another_length_is_another_session),
         cmocka_unit_test(a_hold_in_doubt_ends_with_either),
+        cmocka_unit_test(who_listens_hears_of_the_end_of_what_is_in_doubt),
         cmocka_unit_test(a_shorter_lease_is_renewed_in_time),
         cmocka_unit_test(adopted_holds),
         cmocka_unit_test(what_is_kept_for_a_while),

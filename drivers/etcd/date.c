@@ -33,30 +33,37 @@ void hf__et_date_close(struct hf__et_date *date)
     pthread_mutex_destroy(&date->mu);
 }
 
+/* What the clocks' rates may make of it until then. */
+static int64_t drift(const struct hf__et_date *date, int64_t local_us)
+{
+    return (local_us - date->asked_us) * DRIFT_PPM / SECOND;
+}
+
 void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t received_us,
                       int64_t date_us)
 {
     int64_t lo = date_us - received_us, hi = date_us + SECOND - sent_us;
     pthread_mutex_lock(&date->mu);
-    int64_t drift = (received_us - date->asked_us) / SECOND * DRIFT_PPM;
-    if (!date->known || lo >= date->hi_us + drift || hi <= date->lo_us - drift) {
+    int64_t far_us = drift(date, received_us);
+    if (!date->known || lo >= date->hi_us + far_us || hi <= date->lo_us - far_us) {
         date->lo_us = lo;
         date->hi_us = hi;
         /* Members that disagree would be asked without an end. */
         if (!date->known || received_us - date->set_us >= EVERY_US) date->close = 0;
         date->set_us = received_us;
     } else {
-        if (lo > date->lo_us - drift)
+        if (lo > date->lo_us - far_us)
             date->lo_us = lo;
         else
-            date->lo_us -= drift;
-        if (hi < date->hi_us + drift)
+            date->lo_us -= far_us;
+        if (hi < date->hi_us + far_us)
             date->hi_us = hi;
         else
-            date->hi_us += drift;
+            date->hi_us += far_us;
     }
     date->known = 1;
     date->asked_us = received_us;
+    date->mute_until_us = 0;
     int close = date->hi_us - date->lo_us <= CLOSE_US;
     int soon = !close && date->close++ < CLOSE_TIMES;
     if (close) date->close = 0; /* the clocks' rates take it apart again */
@@ -76,7 +83,8 @@ int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision)
     int64_t us = 0;
     pthread_mutex_lock(&date->mu);
     if (date->known) {
-        us = hf__local_us() + date->lo_us;
+        int64_t now = hf__local_us();
+        us = now + date->lo_us - drift(date, now);
         /* The revision goes on faster than revs do: a write that makes several grants adds so many
            to them. */
         us = us - us % SECOND + revision * 16 % SECOND;
@@ -118,6 +126,14 @@ static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
     return rc;
 }
 
+/* It goes on without, for a while. */
+static void not_told(struct hf__et_date *date)
+{
+    pthread_mutex_lock(&date->mu);
+    date->due_us = date->mute_until_us = hf__local_us() + EVERY_US;
+    pthread_mutex_unlock(&date->mu);
+}
+
 int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err)
 {
     struct hf__et_date *date = &http->date;
@@ -133,9 +149,7 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
     look(date, &known, &due); /* another one may have asked meanwhile */
     if (due) rc = ask(http, known, why);
     if (rc && known) {
-        pthread_mutex_lock(&date->mu);
-        date->due_us = hf__local_us() + EVERY_US;
-        pthread_mutex_unlock(&date->mu);
+        not_told(date);
         rc = 0;
     }
     pthread_mutex_unlock(&date->asking);
@@ -144,4 +158,39 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
                    "etcd: %s '%s': no date by HTTP/1.1: %s; ?api=json, at the address for that, "
                    "needs no other",
                    what, key, why);
+}
+
+/* ---- where nothing else is left ---- */
+
+/* Do both ends of what is known say the same second? *ret_us: the second of the later one. */
+static int is_certain(struct hf__et_date *date, int64_t *ret_us, int *ret_mute)
+{
+    pthread_mutex_lock(&date->mu);
+    int64_t now = hf__local_us(), far_us = drift(date, now);
+    int64_t lo = now + date->lo_us - far_us, hi = now + date->hi_us + far_us - 1;
+    *ret_us = hi - hi % SECOND;
+    *ret_mute = now < date->mute_until_us;
+    pthread_mutex_unlock(&date->mu);
+    return lo / SECOND == hi / SECOND;
+}
+
+int64_t hf__et_date_of_new(struct hf__et_http *http, int64_t clock_us)
+{
+    struct hf__et_date *date = &http->date;
+    char why[HF_ET_WHY];
+    int64_t us, within_us = clock_us % SECOND;
+    int mute;
+    if (http->by_json || is_certain(date, &us, &mute))
+        return http->by_json ? clock_us : us + within_us;
+    pthread_mutex_lock(&date->asking);
+    if (!is_certain(date, &us, &mute) && !mute) {
+        /* What is told now is no earlier than what anybody was told before. */
+        if (ask(http, 1, why))
+            not_told(date);
+        else
+            us = hf__et_date_at(date, 0);
+        us -= us % SECOND;
+    }
+    pthread_mutex_unlock(&date->asking);
+    return us + within_us;
 }

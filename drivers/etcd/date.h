@@ -17,6 +17,7 @@ struct hf__et_date {
     int64_t lo_us, hi_us;       /* how far it is ahead of the local clock, at least and less than */
     int64_t asked_us, due_us;   /* by the local clock: when it was asked for, and is to be again */
     int64_t told_us, set_us;    /* the last that was told; local: when it was found to be set */
+    int64_t mute_until_us;      /* it was asked for in vain */
 };
 
 void hf__et_date_open(struct hf__et_date *date);
@@ -26,8 +27,13 @@ void hf__et_date_close(struct hf__et_date *date);
 int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err);
 
 /* It is of whole seconds: within one of them the cluster's revision goes on. Never goes back but
-   when the server's clock was set. */
+   when the server's clock was set; and isn't ahead of what the server would tell. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
+
+/* Of a reply that said clock_us of a key that isn't there. Whoever had it before may have gone by a
+   date that is closer than ours, so this one isn't behind what the server would have told with that
+   reply: where that isn't certain it asks. */
+int64_t hf__et_date_of_new(struct hf__et_http *http, int64_t clock_us);
 
 /* The next request asks, unless that was done just now. */
 void hf__et_date_doubt(struct hf__et_date *date);

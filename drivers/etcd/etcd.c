@@ -39,7 +39,7 @@ static int prepare(hf_store *st, hf_error *err)
     int64_t clock_us;
     hf_row row;
     hf_row_init(&row);
-    int rc = hf__et_get(st, &any, &row, &clock_us, err);
+    int rc = hf__et_look(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
     /* Whatever may be wrong with that row is its user's to hear. */
     return rc == HF_CORRUPT ? 0 : rc;

@@ -137,6 +137,9 @@ json_t *hf__et_range_of(const hf_store *st, const char *text);
 /* A row from an answer of that term. */
 int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
                       hf_row *row, const char *what, hf_error *err);
+/* For no write by it. */
+int hf__et_look(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                hf_error *err);
 int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
 int hf__et_scan(hf_store *st, const char *prefix,

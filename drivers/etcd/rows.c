@@ -338,8 +338,8 @@ int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_
     return rc;
 }
 
-int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-               hf_error *err)
+int hf__et_look(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     json_t *body = hf__et_range_of(st, key->text);
@@ -350,6 +350,14 @@ int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
     *ret_clock_us = reply.clock_us;
     rc = hf__et_take_range(st, reply.json, reply.term, key, row, "get", err);
     hf__et_free(&reply);
+    return rc;
+}
+
+int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+               hf_error *err)
+{
+    int rc = hf__et_look(st, key, row, ret_clock_us, err);
+    if (!rc && !row->rev) *ret_clock_us = hf__et_date_of_new(&st->http, *ret_clock_us);
     return rc;
 }
 

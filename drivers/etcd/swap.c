@@ -28,7 +28,7 @@ static int without_room(const struct swap *s)
 {
     hf_row there;
     hf_row_init(&there);
-    int rc = hf__et_get(s->st, s->key, &there, s->ret_clock_us, NULL);
+    int rc = hf__et_look(s->st, s->key, &there, s->ret_clock_us, NULL);
     if (!rc && there.rev == s->seen)
         rc = HF_FULL;
     else if (rc || (s->row ? !hf_row_equal(&there, s->row) : there.rev != 0))
@@ -60,6 +60,8 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
         if (s->cur)
             rc = hf__et_take_range(s->st, json_object_get(first, "response_range"), reply.term,
                                    s->key, s->cur, "swap", s->err);
+        if (!rc && s->cur && !s->cur->rev)
+            *s->ret_clock_us = hf__et_date_of_new(&s->st->http, reply.clock_us);
         if (!rc) rc = HF_CONFLICT;
     } else {
         hf__et_written(s->st, s->key, s->row, dead, &put, 1);

@@ -129,27 +129,31 @@ static int concern(const hf_row *row, uint64_t session)
 /* ---- letters ---- */
 
 struct letters {
+    const hf_row *row;
+    const char *json; /* it as a text */
+    int written;      /* what follows: seldom is there anybody to be told */
     size_t len[WHOLE + 1];
     char text[WHOLE + 1][LETTER_CAP];
     json_t *bundle; /* operations; NULL: none yet */
 };
 
-/* What is to be said of the row; `json` is it as a text. */
-static void write_letters(struct letters *to, const hf_row *row, const char *json)
+/* What is to be said of the row. */
+static void write_them(struct letters *all)
 {
-    size_t n = hf__et_word(row, to->text[SHORT]), n_json = strlen(json);
-    memcpy(to->text[WHOLE], to->text[SHORT], n);
-    to->len[0] = 0;
-    to->len[SHORT] = to->len[WHOLE] = n;
-    to->bundle = NULL;
+    size_t n = hf__et_word(all->row, all->text[SHORT]), n_json = strlen(all->json);
+    memcpy(all->text[WHOLE], all->text[SHORT], n);
+    all->written = 1;
+    all->len[0] = 0;
+    all->len[SHORT] = all->len[WHOLE] = n;
     if (n_json > WHOLE_CAP) return;
-    to->text[WHOLE][n] = '\n';
-    memcpy(to->text[WHOLE] + n + 1, json, n_json);
-    to->len[WHOLE] = n + 1 + n_json;
+    all->text[WHOLE][n] = '\n';
+    memcpy(all->text[WHOLE] + n + 1, all->json, n_json);
+    all->len[WHOLE] = n + 1 + n_json;
 }
 
-static json_t *letter_to(const struct letters *all, int what)
+static json_t *letter_to(struct letters *all, int what)
 {
+    if (!all->written) write_them(all);
     return hf__et_bytes(all->text[what], all->len[what]);
 }
 
@@ -220,8 +224,8 @@ static uint64_t *all_named(const hf_row *row, size_t *ret_n)
     return all;
 }
 
-/* What lies between the keys of those that the row names is nobody's. All who wait hear of it, so
-   it is done now and then; where there are many gaps, some of them each time. */
+/* What lies between the keys of those that the row names is nobody's. It is removed now and then;
+   where there are many gaps, some of them each time. */
 static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         const hf_row *row)
 {
@@ -275,22 +279,28 @@ static size_t n_beside(const hf_store *st, const hf_rowkey *key, const hf_row *r
     return n;
 }
 
-/* Whoever held with a session that has a letter, and holds with another one from now on, goes on
-   being told. Under `mu`. */
-static int moves_letter(const hf_store *st, const hf_rowkey *key, const hf_row *row)
+/* Does one of our own sessions leave the row by this write? *ret_moves: one that has a letter, so
+   that whoever held with it, and holds with another one from now on, goes on being told. Under
+   `mu`. */
+static int somebody_leaves(const hf_store *st, const hf_rowkey *key, const hf_row *row,
+                           int *ret_moves)
 {
+    int leaves = 0;
+    *ret_moves = 0;
     for (size_t i = 0; i < st->n_own; i++) {
         const struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, st->own[i].session);
-        if (mark && mark->letter && !hf__et_names(row, st->own[i].session)) return 1;
+        if (!mark || hf__et_names(row, st->own[i].session)) continue;
+        leaves = 1;
+        *ret_moves |= mark->letter != HF_ET_NO_LETTER;
     }
-    return 0;
+    return leaves;
 }
 
 /* Our own sessions that the row names are there from now on, but for the dead; others aren't.
    `ret_put` are those whose letter is put, too. */
 static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key,
-                         const hf_row *row, const struct hf__et_dead *dead,
-                         const struct letters *all, struct hf__et_dead *ret_put)
+                         const hf_row *row, const struct hf__et_dead *dead, struct letters *all,
+                         struct hf__et_dead *ret_put)
 {
     int empty = !row->n_holders && !row->n_queue;
     char tail[HF_ET_TAIL_CAP];
@@ -298,8 +308,11 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
     if (empty)
         add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
     pthread_mutex_lock(&st->mu);
-    int tidied = !empty && hf__et_tidies(row->rev) && n_beside(st, key, row) <= BESIDE;
-    int moves = moves_letter(st, key, row), listened = moves || somebody_listens(row);
+    int moves, leaves = somebody_leaves(st, key, row, &moves);
+    int listened = moves || somebody_listens(row);
+    /* Not what is put by the same write. */
+    int tidied = !empty && !(leaves && listened) && hf__et_tidies(row->rev) &&
+                 n_beside(st, key, row) <= BESIDE;
     if (tidied) add_tidying(t, st, key, row);
     for (size_t i = st->n_own; i-- > 0;) {
         uint64_t session = st->own[i].session;
@@ -326,13 +339,16 @@ json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
 {
     struct hf__et_txn t = {json_array(), json_array(), 0};
     struct letters letters;
+    letters.row = row;
+    letters.written = 0;
+    letters.bundle = NULL;
     ret_put->n = 0;
     hf__et_add_compare(&t, st, key, seen);
     if (row) {
         char rev[24], *text = hf__et_row_text(flat);
         int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
         if (!text) t.bad = 1;
-        write_letters(&letters, row, text ? text : "");
+        letters.json = text ? text : "";
         hf__et_add_put(&t, hf__et_key(st, key->text, ""),
                        text ? hf__et_bytes(text, strlen(text)) : NULL, 0);
         hf__et_add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);

@@ -104,8 +104,10 @@ static json_t *request(const hf_store *st, enum kind kind, const char *first, co
 {
     static const char *const filter[] = {[ENDS] = "NOPUT", [LETTERS] = "NODELETE"};
     int beside = kind != LETTERS;
-    json_t *what = json_pack("{s:o, s:o}", "key", hf__et_key(st, first, beside ? "\t" : ""),
-                             "range_end", hf__et_key(st, last, beside ? "\n" : ""));
+    /* With what was there of which the end is told: see words.c. */
+    json_t *what =
+        json_pack("{s:o, s:o, s:b}", "key", hf__et_key(st, first, beside ? "\t" : ""), "range_end",
+                  hf__et_key(st, last, beside ? "\n" : ""), "prev_kv", kind == ENDS);
     int bad = !what ||
               (kind != ALL && json_object_set_new(what, "filters", json_pack("[s]", filter[kind])));
     json_t *j = json_pack("{s:o}", "create_request", what);

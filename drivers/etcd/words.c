@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HEX "0123456789abcdef"
+
 struct word {
     uint8_t id[16];
     uint64_t token, session;
@@ -283,12 +285,22 @@ static char *own_key(const json_t *kv, size_t n_prefix, uint64_t *ret_hash, int 
     return key;
 }
 
+/* Of one who has left the row, which whoever left a key without a lease there has said: it is only
+   tidied up. The row itself has no lease either. */
+static int tidies(const json_t *event, const char *key, size_t n_prefix)
+{
+    const json_t *was = json_object_get(event, "prev_kv");
+    const char *tail = strchr(key + n_prefix, '\t');
+    return was && !hf__et_number(was, "lease") && tail && tail[1] &&
+           !tail[1 + strspn(tail + 1, HEX)];
+}
+
 uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends)
 {
     struct hf__et_words *w = st->words;
     uint64_t heard = 0;
     for (size_t i = 0; i < json_array_size(events); i++) {
-        const json_t *kv = json_object_get(json_array_get(events, i), "kv");
+        const json_t *event = json_array_get(events, i), *kv = json_object_get(event, "kv");
         int64_t revision = hf__et_number(kv, "mod_revision");
         uint64_t hash = 0;
         int is_letter = 0;
@@ -302,7 +314,7 @@ uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends)
             hf__et_words_forget(w);
         } else if (is_letter) {
             heard += (uint64_t)hear_letter(w, hash, (uint64_t)revision, text, len);
-        } else {
+        } else if (!ends || !tidies(event, key, st->n_prefix)) {
             heard += (uint64_t)hear_change(w, hash, (uint64_t)revision, ends);
         }
         free(text);
