@@ -7,6 +7,26 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* How often a thread was woken: the tender by a descriptor, the renewer by a signal. */
+static uint32_t wakings;
+ssize_t __real_write(int fd, const void *bytes, size_t n);
+ssize_t __wrap_write(int fd, const void *bytes, size_t n);
+int __real_pthread_cond_signal(pthread_cond_t *cond);
+int __wrap_pthread_cond_signal(pthread_cond_t *cond);
+
+ssize_t __wrap_write(int fd, const void *bytes, size_t n)
+{
+    __atomic_fetch_add(&wakings, n == sizeof(uint64_t), __ATOMIC_SEQ_CST);
+    return __real_write(fd, bytes, n);
+}
+
+int __wrap_pthread_cond_signal(pthread_cond_t *cond)
+{
+    __atomic_fetch_add(&wakings, 1, __ATOMIC_SEQ_CST);
+    return __real_pthread_cond_signal(cond);
+}
 
 static void await_lost(hf_lock *l)
 {
@@ -255,6 +275,35 @@ static void a_hold_in_doubt_ends_with_either(void **state)
     done();
 }
 
+/* Until tender and renewer sleep, each until something is due. */
+static void await_planned(void)
+{
+    pthread_mutex_lock(&h->mu);
+    while (!h->tender_sleeps || h->tender_until_us == INT64_MAX || !h->renewer_until_us) {
+        pthread_mutex_unlock(&h->mu);
+        hf__pause(1000);
+        pthread_mutex_lock(&h->mu);
+    }
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* Who acquires and gives back in a hurry, by a session that is kept anyway. */
+static void a_pair_wakes_nobody(void **state)
+{
+    (void)state;
+    begin(LEASES);
+    OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+    await_planned();
+    OK(hf_release(lock, &stage_error));
+    uint32_t before = __atomic_load_n(&wakings, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 100; i++) {
+        OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
+        OK(hf_release(lock, &stage_error));
+    }
+    assert_int_equal(__atomic_load_n(&wakings, __ATOMIC_SEQ_CST) - before, 0);
+    done();
+}
+
 static int lost_fd, heard;
 static void hangs(void)
 {
@@ -270,13 +319,7 @@ static void who_listens_hears_of_the_end_of_what_is_in_doubt(void **state)
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     lost_fd = hf_lost_fd(lock);
     assert_true(lost_fd >= 0);
-    pthread_mutex_lock(&h->mu);
-    while (!h->tender_sleeps || h->tender_until_us == INT64_MAX) {
-        pthread_mutex_unlock(&h->mu);
-        hf__pause(1000);
-        pthread_mutex_lock(&h->mu);
-    }
-    pthread_mutex_unlock(&h->mu);
+    await_planned();
     stage_cue(S_SWAP, 1, 1 << 30, ALTHOUGH, HF_UNKNOWN, NULL);
     stage_cue(S_KEEP, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, hangs);
     IS(HF_UNKNOWN, hf_renew(lock, 300, &stage_error));
@@ -499,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_renewal_looks_whether_it_is_there),
         cmocka_unit_test(another_length_is_another_session),
         cmocka_unit_test(a_hold_in_doubt_ends_with_either),
+        cmocka_unit_test(a_pair_wakes_nobody),
         cmocka_unit_test(who_listens_hears_of_the_end_of_what_is_in_doubt),
         cmocka_unit_test(a_shorter_lease_is_renewed_in_time),
         cmocka_unit_test(adopted_holds),

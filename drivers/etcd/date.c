@@ -180,8 +180,8 @@ int64_t hf__et_date_of_new(struct hf__et_http *http, int64_t clock_us)
     char why[HF_ET_WHY];
     int64_t us, within_us = clock_us % SECOND;
     int mute;
-    if (http->by_json || is_certain(date, &us, &mute))
-        return http->by_json ? clock_us : us + within_us;
+    if (http->by_json) return clock_us; /* which the reply itself has told */
+    if (is_certain(date, &us, &mute)) return us + within_us;
     pthread_mutex_lock(&date->asking);
     if (!is_certain(date, &us, &mute) && !mute) {
         /* What is told now is no earlier than what anybody was told before. */

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEX "0123456789abcdef"
-
 struct word {
     uint8_t id[16];
     uint64_t token, session;
@@ -287,12 +285,12 @@ static char *own_key(const json_t *kv, size_t n_prefix, uint64_t *ret_hash, int 
 
 /* Of one who has left the row, which whoever left a key without a lease there has said: it is only
    tidied up. The row itself has no lease either. */
-static int tidies(const json_t *event, const char *key, size_t n_prefix)
+static int is_tidied(const json_t *event, const char *key, size_t n_prefix)
 {
     const json_t *was = json_object_get(event, "prev_kv");
-    const char *tail = strchr(key + n_prefix, '\t');
-    return was && !hf__et_number(was, "lease") && tail && tail[1] &&
-           !tail[1 + strspn(tail + 1, HEX)];
+    const char *tab = strchr(key + n_prefix, '\t');
+    if (!was || hf__et_number(was, "lease") || !tab) return 0;
+    return tab[1] && !tab[1 + strspn(tab + 1, "0123456789abcdef")];
 }
 
 uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends)
@@ -314,7 +312,7 @@ uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends)
             hf__et_words_forget(w);
         } else if (is_letter) {
             heard += (uint64_t)hear_letter(w, hash, (uint64_t)revision, text, len);
-        } else if (!ends || !tidies(event, key, st->n_prefix)) {
+        } else if (!ends || !is_tidied(event, key, st->n_prefix)) {
             heard += (uint64_t)hear_change(w, hash, (uint64_t)revision, ends);
         }
         free(text);
