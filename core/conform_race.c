@@ -179,6 +179,9 @@ static const char *judge_takes(struct hf__conform *cfm, struct hf__arena *a)
    first, and behind another. */
 enum wait_how { LISTEN_FIRST = 1, IN_LINE = 2, BEHIND = 4 };
 
+/* The number of who waits so, from here on. */
+enum { MINE = 10 };
+
 static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
 {
     hf_row row;
@@ -239,7 +242,9 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     row->n_queue = mine;
     row->party[0] = hf__con_party(1, 1);
     row->party[1] = hf__con_party(1, 3);
-    row->party[mine] = hf__con_party(session, 2);
+    /* Another one each time: a word about the row of the time before may come as late as it likes.
+     */
+    row->party[mine] = hf__con_party(session, MINE + (uint32_t)how);
     row->party[mine].bell = r->con.drv->can & HF_CAN_BELLS ? BELL : 0;
     memcpy(id, row->party[mine].id, 16);
     key->who = how & IN_LINE ? id : NULL;
