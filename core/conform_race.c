@@ -242,8 +242,7 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     row->n_queue = mine;
     row->party[0] = hf__con_party(1, 1);
     row->party[1] = hf__con_party(1, 3);
-    /* Another one each time: a word about the row of the time before may come as late as it likes.
-     */
+    /* Another one each time: a word of an earlier row may come as late as it likes. */
     row->party[mine] = hf__con_party(session, MINE + (uint32_t)how);
     row->party[mine].bell = r->con.drv->can & HF_CAN_BELLS ? BELL : 0;
     memcpy(id, row->party[mine].id, 16);
