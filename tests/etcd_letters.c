@@ -9,6 +9,7 @@
 
 #include "../drivers/etcd/tidies.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,6 +196,47 @@ static void the_last_one_is_told_and_goes_on_being_told(void **state)
     write_as(1, &row, "", 0);
     assert_int_equal(drv->lease_end(all[1].st, all[1].session, &err), 0);
     all[1].session = waited_with;
+    hf_row_clear(&row);
+    hf_row_clear(&said);
+}
+
+/* The same by one who doesn't watch meanwhile. */
+static int is_told_unwatched(int i, hf_row *row, uint64_t token, uint64_t rev)
+{
+    int64_t until = hf__local_us() + AWAIT_US;
+    while (hf__local_us() < until) {
+        if (told(i, row) && row->token == token && row->rev == rev) return 1;
+        poll(NULL, 0, 1);
+    }
+    return 0;
+}
+
+/* Who holds isn't watching: what has come for him he is told all the same. And what was read so the
+   next watch says, or those would sleep on who wait. */
+static void who_does_not_watch_is_told(void **state)
+{
+    (void)state;
+    hf_row row, said;
+    hf_row_init(&row);
+    hf_row_init(&said);
+    for (int i = 0; i < PARTIES; i++) assert_int_equal(hf_key_make("unread", &all[i].key, &err), 0);
+    write_as(0, &row, "0", 0);
+    write_as(1, &row, "01", HF_PARTY_ENDING);
+    write_as(2, &row, "012", HF_PARTY_ENDING);
+    listen_for(1, "unread", 1);
+    listen_for(2, "unread", 1);
+    write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
+    assert_true(is_told_unwatched(1, &said, row.token, row.rev));
+    write_as(3, &row, "123", HF_PARTY_ENDING);
+    assert_true(is_told_unwatched(1, &said, row.token, row.rev) && said.n_queue == 2);
+    uint64_t rang = drv->rang(all[2].st, &all[2].key);
+    write_as(1, &row, "23", HF_PARTY_UNCLAIMED);
+    assert_true(is_told_unwatched(2, &said, row.token, row.rev));
+    assert_true(drv->rang(all[2].st, &all[2].key) != rang);
+    int64_t start = hf__local_us();
+    assert_int_equal(drv->watch(all[2].st, 0, &all[2].ear, start + AWAIT_US, &err), 0);
+    assert_true(hf__local_us() - start < AWAIT_US);
+    write_as(2, &row, "", 0);
     hf_row_clear(&row);
     hf_row_clear(&said);
 }
@@ -443,6 +485,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(each_is_told_what_concerns_it),
         cmocka_unit_test(an_end_is_told_to_all),
         cmocka_unit_test(the_last_one_is_told_and_goes_on_being_told),
+        cmocka_unit_test(who_does_not_watch_is_told),
         cmocka_unit_test(what_was_put_is_taken_away),
         cmocka_unit_test(what_lies_about_is_tidied_up),
         cmocka_unit_test(overlapping_holds_leave_nothing),

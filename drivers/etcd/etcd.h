@@ -167,6 +167,8 @@ uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key);
 
 /* watch.c */
 int hf__et_ear_open(hf_store *st);
+/* Takes in what has come, unless somebody is watching, who does. Any thread; never waits. */
+void hf__et_catch_up(hf_store *st);
 void hf__et_ear_close(hf_store *st);
 int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);

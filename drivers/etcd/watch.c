@@ -31,6 +31,7 @@ struct stream {
 };
 
 struct hf__et_ear {
+    pthread_mutex_t mu; /* of who listens or watches, for as long as that takes: of what follows */
     const hf_store *st;
     CURLM *multi;
     struct stream stream[STREAMS];
@@ -243,11 +244,10 @@ static int watch_more(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_e
     return rc ? deaf(st, "no watch", err) : 0;
 }
 
-int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                  hf_error *err)
+static int listen_to(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                     hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
-    (void)bell;
     /* What came for the keys of the last time counts for them. They go on being heard while nobody
        waits: who holds one of them, and was told so, gives it on as the next letter says. */
     perform(ear);
@@ -262,10 +262,19 @@ int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
     return 0;
 }
 
-int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_us, hf_error *err)
+int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
+                  hf_error *err)
+{
+    (void)bell;
+    pthread_mutex_lock(&st->ear->mu);
+    int rc = listen_to(st, keys, n, ret, err);
+    pthread_mutex_unlock(&st->ear->mu);
+    return rc;
+}
+
+static int watch(hf_store *st, const hf_ear *from, int64_t until_us, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
-    (void)bell;
     while (!__atomic_exchange_n(&ear->woken, 0, __ATOMIC_ACQUIRE)) {
         int64_t now = hf__local_us(), left = (until_us - now) / 1000 + 1;
         if (perform(ear)) return deaf(st, "the connection broke", err);
@@ -282,6 +291,23 @@ int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_u
     return 0;
 }
 
+int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_us, hf_error *err)
+{
+    (void)bell;
+    pthread_mutex_lock(&st->ear->mu);
+    int rc = watch(st, from, until_us, err);
+    pthread_mutex_unlock(&st->ear->mu);
+    return rc;
+}
+
+/* Of what came, the next watch says that it was heard; of a stream that ended, too. */
+void hf__et_catch_up(hf_store *st)
+{
+    if (pthread_mutex_trylock(&st->ear->mu)) return; /* it is being heard */
+    perform(st->ear);
+    pthread_mutex_unlock(&st->ear->mu);
+}
+
 void hf__et_interrupt(hf_store *st, uint8_t bell)
 {
     (void)bell;
@@ -293,6 +319,7 @@ int hf__et_ear_open(hf_store *st)
 {
     st->ear = calloc(1, sizeof *st->ear);
     if (!st->ear) return HF_NOMEM;
+    pthread_mutex_init(&st->ear->mu, NULL);
     st->ear->st = st;
     st->ear->multi = curl_multi_init();
     return st->ear->multi ? 0 : HF_NOMEM;
@@ -303,5 +330,6 @@ void hf__et_ear_close(hf_store *st)
     if (!st->ear) return;
     end_streams(st->ear);
     if (st->ear->multi) curl_multi_cleanup(st->ear->multi);
+    pthread_mutex_destroy(&st->ear->mu);
     free(st->ear);
 }
