@@ -134,8 +134,7 @@ int hf__is_last(const hf_row *row, const hf_party *p)
     return row->n_queue && !memcmp(row->party[n - 1].id, p->id, sizeof p->id);
 }
 
-/* The parties as a JSON array, to be freed; NULL: out of memory. */
-static char *parties_json(const hf_party *p, uint32_t n)
+json_t *hf__parties_json(const hf_party *p, uint32_t n)
 {
     json_t *all = json_array();
     for (uint32_t i = 0; i < n; i++)
@@ -143,6 +142,13 @@ static char *parties_json(const hf_party *p, uint32_t n)
             json_decref(all);
             return NULL;
         }
+    return all;
+}
+
+/* The same as a text, to be freed. */
+static char *parties_text(const hf_party *p, uint32_t n)
+{
+    json_t *all = hf__parties_json(p, n);
     char *text = all ? hf__json_text(all) : NULL;
     json_decref(all);
     return text;
@@ -183,15 +189,12 @@ static int read_party(const json_t *j, hf_party *p)
     return 1;
 }
 
-/* Appends the parties of a JSON array behind the n that the row has. */
-static int read_parties(const struct hf__flat *flat, enum hf__column col, hf_row *row, uint32_t n,
-                        uint32_t *ret_n, const char **ret_why)
+/* Appends the parties of a JSON array behind the n that the row has. NULL: it couldn't be read. */
+static int read_list(const json_t *all, int nomem, enum hf__column col, hf_row *row, uint32_t n,
+                     uint32_t *ret_n, const char **ret_why)
 {
-    *ret_n = 0;
-    if (flat->len[col] == 2 && !memcmp(flat->text[col], "[]", 2)) return 0;
-    int nomem = 0;
-    json_t *all = hf__json_read(flat->text[col], flat->len[col], 0, &nomem);
     int rc = nomem ? HF_NOMEM : HF_CORRUPT;
+    *ret_n = 0;
     *ret_why = col == HF_COL_QUEUE ? "the queue is not a list of waiters"
                                    : "others is not a list of holders";
     if (json_is_array(all)) {
@@ -206,7 +209,20 @@ static int read_parties(const struct hf__flat *flat, enum hf__column col, hf_row
         else
             row->n_queue = *ret_n;
     }
-    json_decref(all);
+    return rc;
+}
+
+/* The same of the list that there is (NULL: none), or of the text of the column, if `by_text`. */
+static int read_parties(const struct hf__flat *flat, int by_text, const json_t *list,
+                        enum hf__column col, hf_row *row, uint32_t n, uint32_t *ret_n,
+                        const char **ret_why)
+{
+    int nomem = 0;
+    *ret_n = 0;
+    if (by_text ? flat->len[col] == 2 && !memcmp(flat->text[col], "[]", 2) : !list) return 0;
+    json_t *read = by_text ? hf__json_read(flat->text[col], flat->len[col], 0, &nomem) : NULL;
+    int rc = read_list(by_text ? read : list, nomem, col, row, n, ret_n, ret_why);
+    json_decref(read);
     return rc;
 }
 
@@ -246,14 +262,21 @@ static void flatten_holder(const hf_party *p, struct hf__flat *flat)
     flat->n[HF_COL_BELL] = p->bell;
 }
 
-/* Not a list: a text that can't be stored, or no memory. */
-static int list_failed(const hf_party *p, uint32_t n, const char **ret_why)
+int hf__parties_check(const hf_party *p, uint32_t n, const char **ret_why)
 {
     for (uint32_t i = 0; i < n; i++)
         if (!hf__is_utf8(p[i].owner, p[i].owner_len) || !hf__is_utf8(p[i].note, p[i].note_len)) {
             *ret_why = "an owner or a note is not UTF-8";
             return HF_INVALID;
         }
+    return 0;
+}
+
+/* Not a list: a text that can't be stored, or no memory. */
+static int list_failed(const hf_party *p, uint32_t n, const char **ret_why)
+{
+    int rc = hf__parties_check(p, n, ret_why);
+    if (rc) return rc;
     *ret_why = "out of memory";
     return HF_NOMEM;
 }
@@ -299,13 +322,13 @@ int hf__flatten(const hf_row *row, struct hf__flat *flat, const char **ret_why)
     int rc = hf__flatten_head(row, flat, ret_why);
     if (rc) return rc;
     if (row->n_holders > 1) {
-        flat->others = parties_json(row->party + 1, row->n_holders - 1);
+        flat->others = parties_text(row->party + 1, row->n_holders - 1);
         if (!flat->others) return list_failed(row->party + 1, row->n_holders - 1, ret_why);
         put_text(flat, HF_COL_OTHERS, flat->others, strlen(flat->others));
     }
     if (row->n_queue) {
         const hf_party *first = row->party + row->n_holders;
-        flat->queue = parties_json(first, row->n_queue);
+        flat->queue = parties_text(first, row->n_queue);
         if (!flat->queue) return list_failed(first, row->n_queue, ret_why);
         put_text(flat, HF_COL_QUEUE, flat->queue, strlen(flat->queue));
     }
@@ -391,19 +414,33 @@ int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **re
     return *ret_why ? HF_CORRUPT : 0;
 }
 
-int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why)
+static int unflatten(const struct hf__flat *flat, int by_text, const json_t *others,
+                     const json_t *queue, hf_row *row, const char **ret_why)
 {
     uint32_t n = 0;
     int rc = hf__unflatten_head(flat, row, ret_why);
-    if (!rc) rc = read_parties(flat, HF_COL_OTHERS, row, row->n_holders, &n, ret_why);
+    if (!rc)
+        rc = read_parties(flat, by_text, others, HF_COL_OTHERS, row, row->n_holders, &n, ret_why);
     if (!rc && n && !flat->len[HF_COL_OWNER]) {
         *ret_why = "others hold it, but nobody does";
         rc = HF_CORRUPT;
     }
-    if (!rc) rc = read_parties(flat, HF_COL_QUEUE, row, row->n_holders, &n, ret_why);
+    if (!rc)
+        rc = read_parties(flat, by_text, queue, HF_COL_QUEUE, row, row->n_holders, &n, ret_why);
     if (!rc) rc = hf_row_check(row, ret_why);
     if (rc) hf_row_clear(row);
     return rc;
+}
+
+int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why)
+{
+    return unflatten(flat, 1, NULL, NULL, row, ret_why);
+}
+
+int hf__unflatten_lists(const struct hf__flat *flat, const json_t *others, const json_t *queue,
+                        hf_row *row, const char **ret_why)
+{
+    return unflatten(flat, 0, others, queue, row, ret_why);
 }
 
 /* ---- small things ---- */

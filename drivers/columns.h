@@ -10,6 +10,8 @@
 
 #include "holdfast_driver.h"
 
+struct json_t; /* of jansson */
+
 /* The columns after `key`, in the order in which SQL drivers select and write them:
    X(name of the enum, name, is a text). */
 #define HF_COLUMNS(X)                 \
@@ -62,10 +64,20 @@ void hf__flat_free(struct hf__flat *flat);
 /* 0, HF_NOMEM, or HF_CORRUPT and what is wrong. `row` is initialized; its old content goes. */
 int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why);
 
+/* The same with the lists as JSON (NULL: empty), for stores that have the row as such: its texts
+   aren't read. */
+int hf__unflatten_lists(const struct hf__flat *flat, const struct json_t *others,
+                        const struct json_t *queue, hf_row *row, const char **ret_why);
+
 /* The same for stores that have lists of their own: `others` and `queue` are left alone. The row
    isn't checked yet. Nothing is allocated. */
 int hf__flatten_head(const hf_row *row, struct hf__flat *ret, const char **ret_why);
 int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **ret_why);
+
+/* The parties as a JSON array, to be json_decref'ed; NULL: out of memory, or a text that isn't
+   UTF-8, which `check` (0 or HF_INVALID and why) tells before. */
+struct json_t *hf__parties_json(const hf_party *p, uint32_t n);
+int hf__parties_check(const hf_party *p, uint32_t n, const char **ret_why);
 
 /* A party as it stands in the queue's JSON, to be freed, but for the digits of its since_us, which
    belong at *ret_since. NULL: out of memory, or a text that isn't UTF-8. */

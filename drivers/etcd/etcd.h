@@ -129,8 +129,8 @@ void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
 
 /* rows.c */
-/* The row as JSON, to be freed; NULL: out of memory. */
-char *hf__et_row_text(const struct hf__flat *flat);
+/* The row, of which that is the head, as JSON, to be freed; NULL: out of memory. */
+char *hf__et_row_text(const struct hf__flat *head, const hf_row *row);
 /* 0, HF_NOMEM or HF_CORRUPT; `row` is initialized. */
 int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why);
 json_t *hf__et_range_of(const hf_store *st, const char *text);

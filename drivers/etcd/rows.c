@@ -30,46 +30,43 @@ json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session)
 /* ---- the row as JSON ---- */
 
 /* Whether the column is written at all: what isn't there is 0, or empty. */
-static int has_column(const struct hf__flat *flat, int i)
+static int has_column(const struct hf__flat *flat, const hf_row *row, int i)
 {
-    if (hf__column_is_list(i)) return flat->len[i] > 2;
+    if (i == HF_COL_OTHERS) return row->n_holders > 1;
+    if (i == HF_COL_QUEUE) return row->n_queue != 0;
     if (hf__column_is_text[i]) return flat->len[i] || i == HF_COL_OWNER;
     return flat->n[i] || i == HF_COL_REV || i == HF_COL_TOKEN;
 }
 
-char *hf__et_row_text(const struct hf__flat *flat)
+static json_t *column_json(const struct hf__flat *flat, const hf_row *row, int i)
+{
+    if (i == HF_COL_OTHERS) return hf__parties_json(row->party + 1, row->n_holders - 1);
+    if (i == HF_COL_QUEUE) return hf__parties_json(row->party + row->n_holders, row->n_queue);
+    return hf__column_is_text[i] ? json_stringn(flat->text[i], flat->len[i])
+                                 : json_integer(flat->n[i]);
+}
+
+char *hf__et_row_text(const struct hf__flat *flat, const hf_row *row)
 {
     json_t *j = json_object();
-    int bad = !j, nomem;
-    for (int i = 0; i < HF_COLS && !bad; i++) {
-        if (!has_column(flat, i)) continue;
-        json_t *value = hf__column_is_list(i)
-                            ? hf__json_read(flat->text[i], flat->len[i], 0, &nomem)
-                        : hf__column_is_text[i] ? json_stringn(flat->text[i], flat->len[i])
-                                                : json_integer(flat->n[i]);
-        bad = json_object_set_new(j, hf__column_name[i], value);
-    }
+    int bad = !j;
+    for (int i = 0; i < HF_COLS && !bad; i++)
+        if (has_column(flat, row, i))
+            bad = json_object_set_new(j, hf__column_name[i], column_json(flat, row, i));
     char *text = bad ? NULL : hf__json_text(j);
     json_decref(j);
     return text;
 }
 
-/* 0, HF_NOMEM, or HF_CORRUPT: it is of another kind. */
-static int read_column(const json_t *j, int i, struct hf__flat *flat, char *list[2])
+/* 0, or HF_CORRUPT: it is of another kind. Not of a list. */
+static int read_column(const json_t *j, int i, struct hf__flat *flat)
 {
     json_t *value = json_object_get(j, hf__column_name[i]);
     flat->n[i] = 0;
-    flat->text[i] = hf__column_is_list(i) ? "[]" : "";
-    flat->len[i] = strlen(flat->text[i]);
-    if (!value) return 0;
-    if (hf__column_is_list(i)) {
-        char **text = &list[i == HF_COL_QUEUE];
-        if (!json_is_array(value)) return HF_CORRUPT;
-        *text = hf__json_text(value);
-        if (!*text) return HF_NOMEM;
-        flat->text[i] = *text;
-        flat->len[i] = strlen(*text);
-    } else if (hf__column_is_text[i]) {
+    flat->text[i] = "";
+    flat->len[i] = 0;
+    if (!value || hf__column_is_list(i)) return 0;
+    if (hf__column_is_text[i]) {
         if (!json_is_string(value)) return HF_CORRUPT;
         flat->text[i] = json_string_value(value);
         flat->len[i] = json_string_length(value);
@@ -83,18 +80,17 @@ static int read_column(const json_t *j, int i, struct hf__flat *flat, char *list
 int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why)
 {
     struct hf__flat flat = {.others = NULL, .queue = NULL};
-    char *list[2] = {NULL, NULL};
     int nomem = 0;
     json_t *j = hf__json_read(text, len, 0, &nomem);
     int rc = json_is_object(j) ? 0 : nomem ? HF_NOMEM : HF_CORRUPT;
     *ret_why = "not a JSON object";
     for (int i = 0; i < HF_COLS && !rc; i++) {
-        rc = read_column(j, i, &flat, list);
+        rc = read_column(j, i, &flat);
         *ret_why = hf__column_name[i];
     }
-    if (!rc) rc = hf__unflatten(&flat, row, ret_why);
-    free(list[0]);
-    free(list[1]);
+    if (!rc)
+        rc = hf__unflatten_lists(&flat, json_object_get(j, hf__column_name[HF_COL_OTHERS]),
+                                 json_object_get(j, hf__column_name[HF_COL_QUEUE]), row, ret_why);
     json_decref(j);
     return rc;
 }

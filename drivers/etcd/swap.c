@@ -161,13 +161,13 @@ int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
         for (uint32_t i = 0; !rc && i < plain.n_holders + plain.n_queue; i++)
             plain.party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
         why = "out of memory";
-        if (!rc) rc = hf__flatten(&plain, &s.flat, &why);
+        if (!rc) rc = hf__flatten_head(&plain, &s.flat, &why);
+        if (!rc) rc = hf__parties_check(plain.party, plain.n_holders + plain.n_queue, &why);
         if (rc) rc = hf_fail(err, rc, 0, "etcd: swap '%s': %s", key->text, why);
         s.row = &plain;
     }
     if (!rc) rc = carry(&s, &none);
     if (rc == HF_LOST && row) rc = without_the_dead(&s);
-    hf__flat_free(&s.flat);
     hf_row_clear(&plain);
     return rc;
 }

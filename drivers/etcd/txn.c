@@ -345,7 +345,7 @@ json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
     ret_put->n = 0;
     hf__et_add_compare(&t, st, key, seen);
     if (row) {
-        char rev[24], *text = hf__et_row_text(flat);
+        char rev[24], *text = hf__et_row_text(flat, row);
         int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
         if (!text) t.bad = 1;
         letters.json = text ? text : "";
