@@ -7,6 +7,7 @@
 #include "said.h"
 #include "test.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -309,7 +310,8 @@ static void what_is_heard_wakes(void **state)
                  {other_than_http2, HF_UNAVAILABLE},
                  {gone, HF_UNAVAILABLE}};
     const hf_rowkey *keys[] = {&key};
-    for (size_t i = 0; i < COUNT(cases); i++) {
+    for (size_t n = 0; n < 2 * COUNT(cases); n++) {
+        size_t i = n / 2;
         hf_ear ear;
         opened(60000);
         grpcsay_anew(GRPC_WELL);
@@ -320,6 +322,12 @@ static void what_is_heard_wakes(void **state)
         int64_t until_us = hf__local_us() + 60000000;
         said(driver->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
         grpcsay_go_on();
+        /* What comes before the watch is read by whoever asks what was told: it is the watch that
+           says so all the same, and goes deaf. */
+        for (int ms = 0; n % 2 && ms < 100; ms++) {
+            (void)driver->told(st, &key, &row);
+            poll(NULL, 0, 1);
+        }
         int rc = driver->watch(st, 0, &ear, until_us, &err);
         if (rc != cases[i].code) fail_msg("%zu: %d, %s", i, rc, err.text);
         assert_true(hf__local_us() < until_us);

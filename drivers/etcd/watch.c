@@ -39,6 +39,7 @@ struct hf__et_ear {
     size_t n_wanted;                     /* of keys that are listened for */
     uint64_t heard;
     int woken; /* atomic */
+    int broke; /* what was taken in between two watches, and said so */
     int64_t deaf_until_us, used_at_us;
 };
 
@@ -86,7 +87,8 @@ static void hear(void *arg, const json_t *said)
 /* Lets them go on. 0; or one of them has ended, and is gone. */
 static int perform(struct hf__et_ear *ear)
 {
-    int ended = hf__et_streams_perform(ear->multi, ear->open, STREAMS);
+    int ended = hf__et_streams_perform(ear->multi, ear->open, STREAMS) | ear->broke;
+    ear->broke = 0;
     for (int i = 0; i < STREAMS; i++)
         if (ear->open[i] && (ear->stream[i].broken || hf__et_stream_ended(ear->open[i]))) {
             end_stream(ear, i);
@@ -300,12 +302,14 @@ int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_u
     return rc;
 }
 
-/* Of what came, the next watch says that it was heard; of a stream that ended, too. */
+/* Of what came, the next watch says that it was heard. Streams that have ended are left to it, too:
+   who looks now must look again when there are others, and who watches is deaf until then. */
 void hf__et_catch_up(hf_store *st)
 {
-    if (pthread_mutex_trylock(&st->ear->mu)) return; /* it is being heard */
-    perform(st->ear);
-    pthread_mutex_unlock(&st->ear->mu);
+    struct hf__et_ear *ear = st->ear;
+    if (pthread_mutex_trylock(&ear->mu)) return; /* it is being heard */
+    ear->broke |= hf__et_streams_perform(ear->multi, ear->open, STREAMS);
+    pthread_mutex_unlock(&ear->mu);
 }
 
 void hf__et_interrupt(hf_store *st, uint8_t bell)
