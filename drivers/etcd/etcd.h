@@ -162,17 +162,19 @@ void hf__et_words_forget(struct hf__et_words *w);
 /* Takes in what a watch tells; `ends`: of keys that are gone only. How much of it somebody here is
    to look at. */
 uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends);
-int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row);
+/* Does anybody wait for it? */
+int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key);
+/* As hf__et_told, of what has been heard. */
+int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row);
 uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key);
 
 /* watch.c */
 int hf__et_ear_open(hf_store *st);
-/* Takes in what has come, unless somebody is watching, who does. Any thread; never waits. */
-void hf__et_catch_up(hf_store *st);
 void hf__et_ear_close(hf_store *st);
 int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);
 int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
+int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row);
 void hf__et_interrupt(hf_store *st, uint8_t bell);
 
 #endif

@@ -302,14 +302,21 @@ int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_u
     return rc;
 }
 
-/* Of what came, the next watch says that it was heard. Streams that have ended are left to it, too:
-   who looks now must look again when there are others, and who watches is deaf until then. */
-void hf__et_catch_up(hf_store *st)
+/* Takes in what has come, unless somebody is watching, who does. The next watch says that it was
+   heard. Streams that have ended are left to it, too: who looks now must look again when there are
+   others, and who watches is deaf until then. */
+static void catch_up(struct hf__et_ear *ear)
 {
-    struct hf__et_ear *ear = st->ear;
-    if (pthread_mutex_trylock(&ear->mu)) return; /* it is being heard */
+    if (pthread_mutex_trylock(&ear->mu)) return;
     ear->broke |= hf__et_streams_perform(ear->multi, ear->open, STREAMS);
     pthread_mutex_unlock(&ear->mu);
+}
+
+int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    /* Who holds isn't watching: his letter may have come, and nobody has read it yet. */
+    if (hf__et_words_wanted(st->words, key)) catch_up(st->ear);
+    return hf__et_words_told(st->words, key, row);
 }
 
 void hf__et_interrupt(hf_store *st, uint8_t bell)

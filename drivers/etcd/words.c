@@ -184,16 +184,17 @@ static int tell(const struct heard *k, hf_row *row)
     return 1;
 }
 
-int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key)
 {
-    struct hf__et_words *w = st->words;
-    hf_row_clear(row);
     pthread_mutex_lock(&w->mu);
-    int waits = find(w, key->hash) != NULL;
+    int is = find(w, key->hash) != NULL;
     pthread_mutex_unlock(&w->mu);
-    if (!waits) return 0;
-    /* Who holds isn't watching: his letter may have come, and nobody has read it yet. */
-    hf__et_catch_up(st);
+    return is;
+}
+
+int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
+{
+    hf_row_clear(row);
     pthread_mutex_lock(&w->mu);
     const struct heard *k = find(w, key->hash);
     int told = k && k->told && !k->unread && tell(k, row);

@@ -21,7 +21,7 @@ static void hear(hf_store *st, const hf_rowkey *key, const json_t *j, int ends, 
     const char *flaw;
     if (!st->words && (hf__et_words_open(st) || hf__et_words_want(st->words, keys, 1))) abort();
     (void)hf__et_words_hear(st, json_object_get(j, "events"), ends);
-    if (hf__et_told(st, key, row) && row->rev) {
+    if (hf__et_words_told(st->words, key, row) && row->rev) {
         MUST(!hf_row_check(row, &flaw));
     } else if (row->n_holders) {
         const hf_party *p = &row->party[0];
