@@ -134,8 +134,17 @@ int hf__is_last(const hf_row *row, const hf_party *p)
     return row->n_queue && !memcmp(row->party[n - 1].id, p->id, sizeof p->id);
 }
 
-json_t *hf__parties_json(const hf_party *p, uint32_t n)
+uint32_t hf__list(const hf_row *row, int col, const hf_party **ret_first)
 {
+    uint32_t first = row->n_holders ? 1 : 0;
+    *ret_first = row->party + (col == HF_COL_QUEUE ? row->n_holders : first);
+    return col == HF_COL_QUEUE ? row->n_queue : row->n_holders - first;
+}
+
+json_t *hf__list_json(const hf_row *row, int col)
+{
+    const hf_party *p;
+    uint32_t n = hf__list(row, col, &p);
     json_t *all = json_array();
     for (uint32_t i = 0; i < n; i++)
         if (json_array_append_new(all, party_json(&p[i]))) {
@@ -143,15 +152,6 @@ json_t *hf__parties_json(const hf_party *p, uint32_t n)
             return NULL;
         }
     return all;
-}
-
-/* The same as a text, to be freed. */
-static char *parties_text(const hf_party *p, uint32_t n)
-{
-    json_t *all = hf__parties_json(p, n);
-    char *text = all ? hf__json_text(all) : NULL;
-    json_decref(all);
-    return text;
 }
 
 static int get_number(const json_t *from, const struct hf__party_number *is, int64_t *ret)
@@ -189,41 +189,44 @@ static int read_party(const json_t *j, hf_party *p)
     return 1;
 }
 
-/* Appends the parties of a JSON array behind the n that the row has. NULL: it couldn't be read. */
-static int read_list(const json_t *all, int nomem, enum hf__column col, hf_row *row, uint32_t n,
-                     uint32_t *ret_n, const char **ret_why)
+static const char *not_a_list(enum hf__column col)
 {
-    int rc = nomem ? HF_NOMEM : HF_CORRUPT;
+    return col == HF_COL_QUEUE ? "the queue is not a list of waiters"
+                               : "others is not a list of holders";
+}
+
+/* Appends the parties of a JSON array (NULL: none) behind the n that the row has. */
+static int read_parties(const json_t *all, enum hf__column col, hf_row *row, uint32_t n,
+                        uint32_t *ret_n, const char **ret_why)
+{
     *ret_n = 0;
-    *ret_why = col == HF_COL_QUEUE ? "the queue is not a list of waiters"
-                                   : "others is not a list of holders";
-    if (json_is_array(all)) {
-        size_t more = json_array_size(all);
-        rc = hf_row_room(row, n + more);
-        for (size_t i = 0; !rc && i < more; i++)
-            if (!read_party(json_array_get(all, i), &row->party[n + i])) rc = HF_CORRUPT;
-        *ret_n = (uint32_t)more;
-        /* hf_row_room copies as many as the row says that it has. */
-        if (col == HF_COL_OTHERS)
-            row->n_holders = n + *ret_n;
-        else
-            row->n_queue = *ret_n;
-    }
+    if (!all) return 0;
+    *ret_why = not_a_list(col);
+    if (!json_is_array(all)) return HF_CORRUPT;
+    size_t more = json_array_size(all);
+    int rc = hf_row_room(row, n + more);
+    for (size_t i = 0; !rc && i < more; i++)
+        if (!read_party(json_array_get(all, i), &row->party[n + i])) rc = HF_CORRUPT;
+    *ret_n = (uint32_t)more;
+    /* hf_row_room copies as many as the row says that it has. */
+    if (col == HF_COL_OTHERS)
+        row->n_holders = n + *ret_n;
+    else
+        row->n_queue = *ret_n;
     return rc;
 }
 
-/* The same of the list that there is (NULL: none), or of the text of the column, if `by_text`. */
-static int read_parties(const struct hf__flat *flat, int by_text, const json_t *list,
-                        enum hf__column col, hf_row *row, uint32_t n, uint32_t *ret_n,
-                        const char **ret_why)
+/* The list that the text of the column is; NULL if it is empty. */
+static int parse_list(const struct hf__flat *flat, enum hf__column col, json_t **ret,
+                      const char **ret_why)
 {
     int nomem = 0;
-    *ret_n = 0;
-    if (by_text ? flat->len[col] == 2 && !memcmp(flat->text[col], "[]", 2) : !list) return 0;
-    json_t *read = by_text ? hf__json_read(flat->text[col], flat->len[col], 0, &nomem) : NULL;
-    int rc = read_list(by_text ? read : list, nomem, col, row, n, ret_n, ret_why);
-    json_decref(read);
-    return rc;
+    *ret = NULL;
+    if (flat->len[col] == 2 && !memcmp(flat->text[col], "[]", 2)) return 0;
+    *ret = hf__json_read(flat->text[col], flat->len[col], 0, &nomem);
+    if (*ret) return 0;
+    *ret_why = not_a_list(col);
+    return nomem ? HF_NOMEM : HF_CORRUPT;
 }
 
 /* ---- there ---- */
@@ -262,21 +265,14 @@ static void flatten_holder(const hf_party *p, struct hf__flat *flat)
     flat->n[HF_COL_BELL] = p->bell;
 }
 
-int hf__parties_check(const hf_party *p, uint32_t n, const char **ret_why)
+int hf__lists_failed(const hf_row *row, const char **ret_why)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (!hf__is_utf8(p[i].owner, p[i].owner_len) || !hf__is_utf8(p[i].note, p[i].note_len)) {
-            *ret_why = "an owner or a note is not UTF-8";
+    *ret_why = "an owner or a note is not UTF-8";
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
+        const hf_party *p = &row->party[i];
+        if (!hf__is_utf8(p->owner, p->owner_len) || !hf__is_utf8(p->note, p->note_len))
             return HF_INVALID;
-        }
-    return 0;
-}
-
-/* Not a list: a text that can't be stored, or no memory. */
-static int list_failed(const hf_party *p, uint32_t n, const char **ret_why)
-{
-    int rc = hf__parties_check(p, n, ret_why);
-    if (rc) return rc;
+    }
     *ret_why = "out of memory";
     return HF_NOMEM;
 }
@@ -317,22 +313,25 @@ int hf__flatten_head(const hf_row *row, struct hf__flat *flat, const char **ret_
     return 0;
 }
 
+/* As a text, if there is anybody in it. 0: that failed. */
+static int flatten_list(const hf_row *row, enum hf__column col, struct hf__flat *flat, char **ret)
+{
+    const hf_party *first;
+    if (!hf__list(row, col, &first)) return 1;
+    json_t *all = hf__list_json(row, col);
+    *ret = all ? hf__json_text(all) : NULL;
+    json_decref(all);
+    if (*ret) put_text(flat, col, *ret, strlen(*ret));
+    return *ret != NULL;
+}
+
 int hf__flatten(const hf_row *row, struct hf__flat *flat, const char **ret_why)
 {
     int rc = hf__flatten_head(row, flat, ret_why);
-    if (rc) return rc;
-    if (row->n_holders > 1) {
-        flat->others = parties_text(row->party + 1, row->n_holders - 1);
-        if (!flat->others) return list_failed(row->party + 1, row->n_holders - 1, ret_why);
-        put_text(flat, HF_COL_OTHERS, flat->others, strlen(flat->others));
-    }
-    if (row->n_queue) {
-        const hf_party *first = row->party + row->n_holders;
-        flat->queue = parties_text(first, row->n_queue);
-        if (!flat->queue) return list_failed(first, row->n_queue, ret_why);
-        put_text(flat, HF_COL_QUEUE, flat->queue, strlen(flat->queue));
-    }
-    return 0;
+    if (!rc && (!flatten_list(row, HF_COL_OTHERS, flat, &flat->others) ||
+                !flatten_list(row, HF_COL_QUEUE, flat, &flat->queue)))
+        rc = hf__lists_failed(row, ret_why);
+    return rc;
 }
 
 void hf__flat_free(struct hf__flat *flat)
@@ -414,19 +413,17 @@ int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **re
     return *ret_why ? HF_CORRUPT : 0;
 }
 
-static int unflatten(const struct hf__flat *flat, int by_text, const json_t *others,
-                     const json_t *queue, hf_row *row, const char **ret_why)
+int hf__unflatten_lists(const struct hf__flat *flat, const json_t *others, const json_t *queue,
+                        hf_row *row, const char **ret_why)
 {
     uint32_t n = 0;
     int rc = hf__unflatten_head(flat, row, ret_why);
-    if (!rc)
-        rc = read_parties(flat, by_text, others, HF_COL_OTHERS, row, row->n_holders, &n, ret_why);
+    if (!rc) rc = read_parties(others, HF_COL_OTHERS, row, row->n_holders, &n, ret_why);
     if (!rc && n && !flat->len[HF_COL_OWNER]) {
         *ret_why = "others hold it, but nobody does";
         rc = HF_CORRUPT;
     }
-    if (!rc)
-        rc = read_parties(flat, by_text, queue, HF_COL_QUEUE, row, row->n_holders, &n, ret_why);
+    if (!rc) rc = read_parties(queue, HF_COL_QUEUE, row, row->n_holders, &n, ret_why);
     if (!rc) rc = hf_row_check(row, ret_why);
     if (rc) hf_row_clear(row);
     return rc;
@@ -434,13 +431,16 @@ static int unflatten(const struct hf__flat *flat, int by_text, const json_t *oth
 
 int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why)
 {
-    return unflatten(flat, 1, NULL, NULL, row, ret_why);
-}
-
-int hf__unflatten_lists(const struct hf__flat *flat, const json_t *others, const json_t *queue,
-                        hf_row *row, const char **ret_why)
-{
-    return unflatten(flat, 0, others, queue, row, ret_why);
+    json_t *others = NULL, *queue = NULL;
+    int rc = parse_list(flat, HF_COL_OTHERS, &others, ret_why);
+    if (!rc) rc = parse_list(flat, HF_COL_QUEUE, &queue, ret_why);
+    if (rc)
+        hf_row_clear(row);
+    else
+        rc = hf__unflatten_lists(flat, others, queue, row, ret_why);
+    json_decref(others);
+    json_decref(queue);
+    return rc;
 }
 
 /* ---- small things ---- */

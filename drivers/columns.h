@@ -64,8 +64,8 @@ void hf__flat_free(struct hf__flat *flat);
 /* 0, HF_NOMEM, or HF_CORRUPT and what is wrong. `row` is initialized; its old content goes. */
 int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why);
 
-/* The same with the lists as JSON (NULL: empty), for stores that have the row as such: its texts
-   aren't read. */
+/* The same with the lists as JSON (NULL: empty), for stores that have them so: their texts aren't
+   read. */
 int hf__unflatten_lists(const struct hf__flat *flat, const struct json_t *others,
                         const struct json_t *queue, hf_row *row, const char **ret_why);
 
@@ -74,10 +74,12 @@ int hf__unflatten_lists(const struct hf__flat *flat, const struct json_t *others
 int hf__flatten_head(const hf_row *row, struct hf__flat *ret, const char **ret_why);
 int hf__unflatten_head(const struct hf__flat *flat, hf_row *row, const char **ret_why);
 
-/* The parties as a JSON array, to be json_decref'ed; NULL: out of memory, or a text that isn't
-   UTF-8, which `check` (0 or HF_INVALID and why) tells before. */
-struct json_t *hf__parties_json(const hf_party *p, uint32_t n);
-int hf__parties_check(const hf_party *p, uint32_t n, const char **ret_why);
+/* How many parties stand in that list (HF_COL_OTHERS, HF_COL_QUEUE) of the row, and the first. */
+uint32_t hf__list(const hf_row *row, int col, const hf_party **ret_first);
+/* They as a JSON array, to be json_decref'ed. NULL: it failed. */
+struct json_t *hf__list_json(const hf_row *row, int col);
+/* Why that was: HF_INVALID (a text that isn't UTF-8) or HF_NOMEM. */
+int hf__lists_failed(const hf_row *row, const char **ret_why);
 
 /* A party as it stands in the queue's JSON, to be freed, but for the digits of its since_us, which
    belong at *ret_since. NULL: out of memory, or a text that isn't UTF-8. */

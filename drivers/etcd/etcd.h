@@ -118,18 +118,18 @@ void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowke
                         uint64_t seen);
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
 int hf__et_names(const hf_row *row, uint64_t session);
-/* What a swap asks for, in which the keys of the dead aren't put; a letter is, for *ret_put. NULL:
-   out of memory. */
-struct hf__flat;
+/* What a swap to that row, of which that is the text, asks for, in which the keys of the dead
+   aren't put; a letter is, for *ret_put. NULL: out of memory. */
 json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__flat *flat, const struct hf__et_dead *dead,
+                         const char *text, const struct hf__et_dead *dead,
                          struct hf__et_dead *ret_put);
 /* It was done; or may have been, if it isn't `certain`. */
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
 
 /* rows.c */
-/* The row, of which that is the head, as JSON, to be freed; NULL: out of memory. */
+struct hf__flat;
+/* The row, of which that is the head, as JSON, to be freed; NULL: see hf__lists_failed. */
 char *hf__et_row_text(const struct hf__flat *head, const hf_row *row);
 /* 0, HF_NOMEM or HF_CORRUPT; `row` is initialized. */
 int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why);

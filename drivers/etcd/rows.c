@@ -32,18 +32,17 @@ json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session)
 /* Whether the column is written at all: what isn't there is 0, or empty. */
 static int has_column(const struct hf__flat *flat, const hf_row *row, int i)
 {
-    if (i == HF_COL_OTHERS) return row->n_holders > 1;
-    if (i == HF_COL_QUEUE) return row->n_queue != 0;
+    const hf_party *first;
+    if (hf__column_is_list(i)) return hf__list(row, i, &first) != 0;
     if (hf__column_is_text[i]) return flat->len[i] || i == HF_COL_OWNER;
     return flat->n[i] || i == HF_COL_REV || i == HF_COL_TOKEN;
 }
 
 static json_t *column_json(const struct hf__flat *flat, const hf_row *row, int i)
 {
-    if (i == HF_COL_OTHERS) return hf__parties_json(row->party + 1, row->n_holders - 1);
-    if (i == HF_COL_QUEUE) return hf__parties_json(row->party + row->n_holders, row->n_queue);
-    return hf__column_is_text[i] ? json_stringn(flat->text[i], flat->len[i])
-                                 : json_integer(flat->n[i]);
+    return hf__column_is_list(i)   ? hf__list_json(row, i)
+           : hf__column_is_text[i] ? json_stringn(flat->text[i], flat->len[i])
+                                   : json_integer(flat->n[i]);
 }
 
 char *hf__et_row_text(const struct hf__flat *flat, const hf_row *row)
@@ -79,7 +78,7 @@ static int read_column(const json_t *j, int i, struct hf__flat *flat)
 
 int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why)
 {
-    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    struct hf__flat flat;
     int nomem = 0;
     json_t *j = hf__json_read(text, len, 0, &nomem);
     int rc = json_is_object(j) ? 0 : nomem ? HF_NOMEM : HF_CORRUPT;

@@ -334,7 +334,7 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
 /* ---- the whole ---- */
 
 json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__flat *flat, const struct hf__et_dead *dead,
+                         const char *text, const struct hf__et_dead *dead,
                          struct hf__et_dead *ret_put)
 {
     struct hf__et_txn t = {json_array(), json_array(), 0};
@@ -345,16 +345,13 @@ json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
     ret_put->n = 0;
     hf__et_add_compare(&t, st, key, seen);
     if (row) {
-        char rev[24], *text = hf__et_row_text(flat, row);
+        char rev[24];
         int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
-        if (!text) t.bad = 1;
-        letters.json = text ? text : "";
-        hf__et_add_put(&t, hf__et_key(st, key->text, ""),
-                       text ? hf__et_bytes(text, strlen(text)) : NULL, 0);
+        letters.json = text;
+        hf__et_add_put(&t, hf__et_key(st, key->text, ""), hf__et_bytes(text, strlen(text)), 0);
         hf__et_add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
         add_sessions(&t, st, key, row, dead, &letters, ret_put);
         send_letters(&t, st, key, row, ret_put, &letters);
-        free(text);
     } else {
         add_delete_all(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
     }

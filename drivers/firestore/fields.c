@@ -130,12 +130,11 @@ static json_t *from_value(const json_t *value, int depth, int *ret_rc)
 
 /* ---- the row ---- */
 
-static json_t *column_value(const struct hf__flat *flat, int col)
+static json_t *column_value(const struct hf__flat *flat, const hf_row *row, int col)
 {
     if (!hf__column_is_text[col]) return number_value(flat->n[col]);
     if (!hf__column_is_list(col)) return text_value(flat->text[col], flat->len[col]);
-    int nomem;
-    json_t *plain = hf__json_read(flat->text[col], flat->len[col], 0, &nomem);
+    json_t *plain = hf__list_json(row, col);
     json_t *value = plain ? to_value(plain) : NULL;
     json_decref(plain);
     return value;
@@ -143,23 +142,17 @@ static json_t *column_value(const struct hf__flat *flat, int col)
 
 json_t *hf__fs_fields(const char *key, const hf_row *row, int *ret_rc, const char **ret_why)
 {
-    struct hf__flat flat = {.others = NULL, .queue = NULL};
-    json_t *fields = NULL;
-    *ret_rc = hf__flatten(row, &flat, ret_why);
-    if (!*ret_rc) {
-        fields = json_object();
-        int bad = json_object_set_new(fields, "key", text_value(key, strlen(key)));
-        for (int i = 0; i < HF_COLS; i++)
-            bad |= json_object_set_new(fields, hf__column_name[i], column_value(&flat, i));
-        if (bad) {
-            json_decref(fields);
-            fields = NULL;
-            *ret_rc = HF_NOMEM;
-            *ret_why = "out of memory";
-        }
-    }
-    hf__flat_free(&flat);
-    return fields;
+    struct hf__flat flat;
+    *ret_rc = hf__flatten_head(row, &flat, ret_why);
+    if (*ret_rc) return NULL;
+    json_t *fields = json_object();
+    int bad = json_object_set_new(fields, "key", text_value(key, strlen(key)));
+    for (int i = 0; i < HF_COLS; i++)
+        bad |= json_object_set_new(fields, hf__column_name[i], column_value(&flat, row, i));
+    if (!bad) return fields;
+    json_decref(fields);
+    *ret_rc = hf__lists_failed(row, ret_why);
+    return NULL;
 }
 
 const char *hf__fs_key_of(const json_t *fields)
@@ -171,13 +164,14 @@ const char *hf__fs_key_of(const json_t *fields)
     return json_string_value(key);
 }
 
-/* One field into its column. What isn't there is 0, or empty. 0: it is of another kind. */
-static int read_column(const json_t *fields, int col, struct hf__flat *flat)
+/* One field into its column, a list into list[0] (others) or list[1]. What isn't there is 0, or
+   empty. 0, HF_NOMEM, or HF_CORRUPT: it is of another kind. */
+static int read_column(const json_t *fields, int col, struct hf__flat *flat, json_t *list[2])
 {
     const json_t *value = json_object_get(fields, hf__column_name[col]);
     flat->n[col] = 0;
-    flat->text[col] = hf__column_is_list(col) ? "[]" : "";
-    flat->len[col] = hf__column_is_list(col) ? 2 : 0;
+    flat->text[col] = "";
+    flat->len[col] = 0;
     if (!value) return 0;
     if (!hf__column_is_text[col]) return read_number(value, &flat->n[col]) ? 0 : HF_CORRUPT;
     if (!hf__column_is_list(col)) {
@@ -188,23 +182,15 @@ static int read_column(const json_t *fields, int col, struct hf__flat *flat)
         return 0;
     }
     int rc = HF_CORRUPT;
-    json_t *plain = json_object_get(value, "arrayValue") ? from_value(value, 4, &rc) : NULL;
-    char *text = plain ? hf__json_text(plain) : NULL;
-    if (plain && !text) rc = HF_NOMEM;
-    json_decref(plain);
-    if (!text) return rc;
-    if (col == HF_COL_OTHERS)
-        flat->others = text;
-    else
-        flat->queue = text;
-    flat->text[col] = text;
-    flat->len[col] = strlen(text);
-    return 0;
+    json_t **own = &list[col == HF_COL_QUEUE];
+    *own = json_object_get(value, "arrayValue") ? from_value(value, 4, &rc) : NULL;
+    return *own ? 0 : rc;
 }
 
 int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **ret_why)
 {
-    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    struct hf__flat flat;
+    json_t *list[2] = {NULL, NULL};
     const char *own = hf__fs_key_of(fields);
     int rc = 0;
     hf_row_clear(row);
@@ -212,14 +198,15 @@ int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **
     if (own && strcmp(own, key)) *ret_why = "the document there is the lock of another key";
     if (!own || strcmp(own, key)) return HF_CORRUPT;
     for (int i = 0; i < HF_COLS && !rc; i++) {
-        rc = read_column(fields, i, &flat);
+        rc = read_column(fields, i, &flat, list);
         if (!rc) continue;
         *ret_why = hf__column_is_text[i] ? "a text field of another type"
                                          : "a number field of another type";
     }
-    if (!rc) rc = hf__unflatten(&flat, row, ret_why);
+    if (!rc) rc = hf__unflatten_lists(&flat, list[0], list[1], row, ret_why);
     if (rc == HF_NOMEM) *ret_why = "out of memory";
-    hf__flat_free(&flat);
+    json_decref(list[0]);
+    json_decref(list[1]);
     return rc;
 }
 
