@@ -26,6 +26,11 @@ refused() {
     [ "$status" = "$1" ]
     [ "${#lines[@]}" = 1 ]
 }
+# It ended well.
+went_well() {
+    echo "status $status: $output"
+    [ "$status" = 0 ]
+}
 # Lets nobody be this user without a password, whatever the rest of the file says.
 password_for() {
     local hba=$HOLDFAST_TEST_DIR/data/pg_hba.conf
@@ -67,11 +72,11 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     printf '%s\n' "127.0.0.1:$PORT:*:guest:s3cr3t-guest" >passes
     chmod 600 passes
     run holdfast -S "$url&passfile=$PWD/passes" run -n "$K" -- env
-    [ "$status" = 0 ]
+    went_well
     [[ $output != *s3cr3t-guest* ]]
     HOLDFAST_STORE="postgres://guest:s3cr3t-guest@$AT/postgres?table=guests"
     run holdfast run -n "$K" -- env
-    [ "$status" = 0 ]
+    went_well
     [[ $output != *s3cr3t-guest* ]]
 }
 
