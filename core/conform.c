@@ -499,6 +499,7 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
     if (!cfm.con.st) return cfm.failed; /* it couldn't be opened again, as was said */
     hf__conform_keys(&cfm);
     hf__conform_line(&cfm);
+    hf__conform_update(&cfm);
     hf__conform_threads(&cfm);
     hf__conform_run(&cfm, last, 1);
     hf__con_close(&cfm.con);

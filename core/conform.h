@@ -62,11 +62,12 @@ int hf__con_swap(struct hf__conform *cfm, const hf_rowkey *key, uint64_t seen, c
 void hf__con_await_clock(struct hf__conform *cfm, const hf_rowkey *key, uint64_t rev);
 void hf__conform_run(struct hf__conform *cfm, const struct hf__check *check, size_t n);
 
-/* Those about the handle, which may be left closed; about keys; about the line; those that fork, to
-   be run while nothing is open; those with threads. */
+/* Those about the handle, which may be left closed; about keys; about the line; about a change in
+   place; those that fork, to be run while nothing is open; those with threads. */
 void hf__conform_handle(struct hf__conform *cfm);
 void hf__conform_keys(struct hf__conform *cfm);
 void hf__conform_line(struct hf__conform *cfm);
+void hf__conform_update(struct hf__conform *cfm);
 void hf__conform_processes(struct hf__conform *cfm);
 void hf__conform_threads(struct hf__conform *cfm);
 

@@ -266,6 +266,45 @@ static int only_wants(const struct hf_event *ev, const hf_row *row)
     return ev->kind == HF_EV_ENQUEUE && hf__find_id(row, ev->party->id) < 0;
 }
 
+/* ---- at once, where the store lets the row be changed in place ---- */
+
+struct in_place {
+    struct hf_port *port;
+    struct hf_event *ev;
+    struct hf_outcome *out;
+    int stepped;
+};
+
+/* Under the store's lock. Who is dead isn't asked there: that takes system calls, and others come
+   for what they were handed. */
+static int step_in_place(void *arg, hf_row *row)
+{
+    struct in_place *p = arg;
+    p->stepped = 1;
+    p->ev->now = hf__port_now(p->port);
+    *p->out = hf__step(row, p->ev);
+    return p->out->changed;
+}
+
+static int claim_in_place(void *arg, hf_row *row)
+{
+    struct in_place *p = arg;
+    int64_t at = hf__find_id(row, p->ev->party->id);
+    p->stepped = 0;
+    if (at < 0 || at >= (int64_t)row->n_holders || !(row->party[at].flags & HF_PARTY_UNCLAIMED))
+        return 0;
+    return step_in_place(arg, row);
+}
+
+static void fill_in(const struct hf_port *port, struct hf_event *ev)
+{
+    if (!ev->queue_cap) ev->queue_cap = port->drv->queue_cap;
+    ev->holders_cap = port->drv->holders_cap;
+    ev->timeless = (port->can & HF_CAN_LEASES) != 0;
+}
+
+/* ---- by a read and a write, again as long as others write in between ---- */
+
 static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
                 hf_row *next, int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
 {
@@ -273,9 +312,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
     int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
     int64_t wrote_done_us = 0;  /* by the last such one */
     int calm = port->drv->join ? CALM_CONFLICTS : CALM_CONFLICTS_ALONE;
-    if (!ev->queue_cap) ev->queue_cap = port->drv->queue_cap;
-    ev->holders_cap = port->drv->holders_cap;
-    ev->timeless = (port->can & HF_CAN_LEASES) != 0;
+    fill_in(port, ev);
     if (!known) {
         rc = read_row(port, key, row, until_us, err);
         if (rc) return rc;
@@ -326,12 +363,69 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
     }
 }
 
+/* ---- either ---- */
+
+static int updates(const struct hf_port *port)
+{
+    return port->drv->update && port->can & HF_CAN_INSTANT;
+}
+
+static int handed_to_dead(struct hf_port *port, const hf_row *row)
+{
+    for (uint32_t i = 0; i < row->n_holders; i++)
+        if (row->party[i].flags & HF_PARTY_UNCLAIMED && hf__port_dead(port, &row->party[i]))
+            return 1;
+    return 0;
+}
+
+/* 1: a step was made; 0: there was nothing to be stepped; or the error. Whoever was handed the key
+   has been woken by then; and if he is dead the next one gets it. */
+static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                  struct hf_event *ev, hf_row *row, struct hf_outcome *out, hf_error *err)
+{
+    struct in_place p = {port, ev, out, 0};
+    struct hf_event promote = {.kind = HF_EV_PROMOTE};
+    struct hf_outcome ignored;
+    hf_row next;
+    fill_in(port, ev);
+    begin(port);
+    int rc = port->drv->update(port->st, key, step, &p, row, err);
+    if (rc) return rc;
+    if (!p.stepped || !out->changed || !handed_to_dead(port, row)) return p.stepped;
+    hf_row_init(&next);
+    /* If that fails, those who wait notice it: what was asked for is done. */
+    turn(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
+    hf_row_clear(&next);
+    return 1;
+}
+
+int hf__look(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
+             struct hf_outcome *out, hf_error *err)
+{
+    if (!updates(port)) return hf__port_get(port, key, row, err);
+    return update(port, key, claim_in_place, ev, row, out, err);
+}
+
+/* Is it about a grant that is there, not about who is to have the key? */
+static int is_of_grant(const struct hf_event *ev)
+{
+    return ev->kind == HF_EV_RENEW || ev->kind == HF_EV_RELEASE || ev->kind == HF_EV_FINISH ||
+           ev->kind == HF_EV_BREAK;
+}
+
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
              int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
 {
     hf_row next;
+    int rc;
+    if (!known && updates(port) && is_of_grant(ev) && !ev->maybe_done) {
+        while ((rc = update(port, key, step_in_place, ev, row, out, err)) == HF_UNAVAILABLE &&
+               hf__local_us() < until_us)
+            hf__pause(PAUSE_RETRY_US);
+        return rc < 0 ? rc : 0;
+    }
     hf_row_init(&next);
-    int rc = turn(port, key, ev, row, &next, known, until_us, out, err);
+    rc = turn(port, key, ev, row, &next, known, until_us, out, err);
     hf_row_clear(&next);
     /* What failed last says why; with a reply that was lost before it doesn't say what. */
     if (rc < 0 && err) err->code = rc;

@@ -59,6 +59,14 @@ int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, i
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
              int known, int64_t until_us, struct hf_outcome *out, hf_error *err);
 
+/*
+ * For who stands in line: reads the row, as hf__port_get; but a grant that the event's request was
+ * handed is taken up in the same breath, where the store can (`update`). Then 1, and *out is the
+ * answer; 0: *row was read, no more; or the error.
+ */
+int hf__look(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
+             struct hf_outcome *out, hf_error *err);
+
 /* Requests about leases (HF_CAN_LEASES), counted; the clock read. */
 int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                         hf_error *err);

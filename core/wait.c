@@ -296,7 +296,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
     int64_t until = hf__min64(try_only ? INT64_MAX : w->deadline_us,
                               hf__local_us() + h->port.io_timeout_ms * 1000);
-    int rc = 0, known = 0;
+    int rc = 0, known = 0, claimed = 0;
     if (!w->looked && hf__breathes(w)) return 0;
     if (!w->looked || w->overtaken) {
         w->looked = 1;
@@ -306,20 +306,20 @@ static int advance(struct hf_wait *w, hf_row *row)
     }
     if (!known && (w->queued || try_only)) {
         enum hf_word word = w->queued ? hf__word(w, row) : HF_WORD_NONE;
-        if (word == HF_WORD_ENDED) return 1;
-        if (word == HF_WORD_OLD) return 0;
+        if (word == HF_WORD_ENDED || word == HF_WORD_OLD) return word == HF_WORD_ENDED;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
-        if (word == HF_WORD_NONE) rc = hf__port_get(&h->port, &w->e->key, row, &err);
+        if (word == HF_WORD_NONE) rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err);
+        claimed = rc == 1;
         if (!rc) rc = hf__disown(w, row, until, &err);
-        if (rc) return store_failed(w, rc, &err);
+        if (rc < 0) return store_failed(w, rc, &err);
         w->away_since_us = 0;
-        if (hf__nothing_to_do(w, row)) return 0;
-        if (hf__take_up_unclaimed(w, row)) return 1;
+        if (!claimed && hf__nothing_to_do(w, row)) return 0;
+        if (!claimed && hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
     }
     ev.queue_cap = hf__room_for(w);
     int64_t sent_us = hf__local_us();
-    rc = request(w, &ev, row, known, until, &out, &err);
+    rc = claimed ? 0 : request(w, &ev, row, known, until, &out, &err);
     if (rc == HF_CONFLICT) {
         hf__plan_after_conflict(w, row, sent_us);
         return try_only ? give_up(w, HF_BUSY) : 0;

@@ -441,6 +441,33 @@ static int mm_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     return hf__latch_unlock(&s->latch);
 }
 
+static HF_APART int mm_update(hf_store *st, const hf_rowkey *key,
+                              int (*step)(void *arg, hf_row *row), void *arg, hf_row *row,
+                              hf_error *err)
+{
+    struct shard *s = shard_of(st, key);
+    struct rings rings;
+    int rc;
+    rings.table = st->table;
+    rings.n = 0;
+    hf__latch_lock(&s->latch);
+    do {
+        rc = copy_now(s, key, row);
+        if (!rc) rc = hf_row_room(row, (size_t)row->n_holders + row->n_queue + 1);
+        uint64_t seen = row->rev;
+        int changed = rc ? 0 : step(arg, row);
+        if (changed < 0) {
+            hf__latch_unlock(&s->latch);
+            return changed;
+        }
+        if (changed) rc = replace(s, *find(s, key), key, seen, row, &rings);
+    } while (rc == HF_CONFLICT); /* its shard had lost a later rev */
+    hf__latch_unlock(&s->latch);
+    if (rc) return no_memory("update", key, err);
+    ring_all(&rings);
+    return 0;
+}
+
 /* Lets go of the latch. `was`: the row that is in the way; NULL: there is no memory for one. */
 static HF_COLD int refuse_latched(struct shard *s, const hf_rowkey *key, const hf_row *was,
                                   hf_row *cur, hf_error *err)
@@ -547,6 +574,7 @@ const hf_driver hf__mem_driver = {
     .close = mm_close,
     .get = mm_get,
     .swap = mm_swap,
+    .update = mm_update,
     .take = mm_take,
     .now = mm_now,
     .session = mm_session,

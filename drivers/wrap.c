@@ -10,15 +10,25 @@
 const char *hf__op_name(enum hf__op op)
 {
     static const char *const names[HF__OPS] = {
-        [HF__OP_GET] = "get",         [HF__OP_SWAP] = "swap",
-        [HF__OP_TAKE] = "take",       [HF__OP_JOIN] = "join",
-        [HF__OP_SCAN] = "scan",       [HF__OP_SYNC] = "sync",
-        [HF__OP_ENTER] = "enter",     [HF__OP_SESSION] = "session",
-        [HF__OP_ALIVE] = "alive",     [HF__OP_LEASE] = "lease",
-        [HF__OP_KEEP] = "keep",       [HF__OP_LEFT] = "left",
-        [HF__OP_END] = "end",         [HF__OP_LISTEN] = "listen",
-        [HF__OP_WATCH] = "watch",     [HF__OP_INTERRUPT] = "interrupt",
-        [HF__OP_INSPECT] = "inspect", [HF__OP_CLOSE] = "close",
+        [HF__OP_GET] = "get",
+        [HF__OP_SWAP] = "swap",
+        [HF__OP_TAKE] = "take",
+        [HF__OP_JOIN] = "join",
+        [HF__OP_UPDATE] = "update",
+        [HF__OP_SCAN] = "scan",
+        [HF__OP_SYNC] = "sync",
+        [HF__OP_ENTER] = "enter",
+        [HF__OP_SESSION] = "session",
+        [HF__OP_ALIVE] = "alive",
+        [HF__OP_LEASE] = "lease",
+        [HF__OP_KEEP] = "keep",
+        [HF__OP_LEFT] = "left",
+        [HF__OP_END] = "end",
+        [HF__OP_LISTEN] = "listen",
+        [HF__OP_WATCH] = "watch",
+        [HF__OP_INTERRUPT] = "interrupt",
+        [HF__OP_INSPECT] = "inspect",
+        [HF__OP_CLOSE] = "close",
     };
     return names[op];
 }
@@ -102,6 +112,21 @@ static int wr_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     c.row = c.lose ? &unseen : cur;
     rc = w->base->join(w->st, key, party, cap, c.lose ? &unseen : cur, ret_clock_us, err);
     return shown(w, &c, rc, &unseen, ret_clock_us, err);
+}
+
+static int wr_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                     void *arg, hf_row *row, hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_UPDATE, key);
+    int64_t no_clock_us;
+    hf_row unseen;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    hf_row_init(&unseen);
+    c.row = c.lose ? &unseen : row;
+    rc = w->base->update(w->st, key, step, arg, c.lose ? &unseen : row, err);
+    return shown(w, &c, rc, &unseen, &no_clock_us, err);
 }
 
 static int wr_scan(hf_store *st, const char *prefix,
@@ -280,6 +305,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     /* What the store doesn't offer isn't offered. */
     if (base->take) w->shown.take = wr_take;
     if (base->join) w->shown.join = wr_join;
+    if (base->update) w->shown.update = wr_update;
     if (base->now) w->shown.now = wr_now;
     if (base->session) w->shown.session = wr_session;
     if (base->alive) w->shown.alive = wr_alive;

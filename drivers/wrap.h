@@ -15,6 +15,7 @@ enum hf__op {
     HF__OP_SWAP,
     HF__OP_TAKE,
     HF__OP_JOIN,
+    HF__OP_UPDATE,
     HF__OP_SCAN,
     HF__OP_SYNC,
     HF__OP_ENTER,
@@ -37,8 +38,8 @@ const char *hf__op_name(enum hf__op op);
 /* One call under way. */
 struct hf__call {
     enum hf__op op;
-    const hf_rowkey *key; /* get, swap, take, join, sync, enter; else NULL */
-    const hf_row *row;    /* after get, swap, take, join: the row that it left, if it is known */
+    const hf_rowkey *key; /* get, swap, take, join, update, sync, enter; else NULL */
+    const hf_row *row;    /* after get, swap, take, join, update: the row that it left, if known */
     uint64_t seen;        /* swap */
     uint64_t session;     /* alive, keep, left, end; after lease */
     const char *prefix;   /* scan */

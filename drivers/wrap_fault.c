@@ -3,11 +3,12 @@
  *
  *     plan   rule,rule,...          an empty plan changes nothing
  *     rule   OP:WHICH:WHAT          the first rule that matches a call decides what happens to it
- *            random:seed=N:p=P      each of get, swap, take, join, scan, sync fails with
- * probability P, half of them before and half after it took effect instant                see below
- *     OP     get swap take join scan sync enter session alive lease keep left end listen watch
- *            interrupt inspect close,
- *            or any: one of get, swap, take, join, scan, sync
+ *            random:seed=N:p=P      each call of "any" fails with probability P, half of them
+ *                                   before and half after it took effect
+ *            instant                see below
+ *     OP     get swap take join update scan sync enter session alive lease keep left end listen
+ *            watch interrupt inspect close,
+ *            or any: one of get, swap, take, join, update, scan, sync
  *     WHICH  N: the N-th such call of this handle, from 1;  N+: that and all later;  *: every one
  *     WHAT   before        it doesn't take effect, and the reply is lost
  *            after         it takes effect, and the reply is lost
@@ -18,7 +19,8 @@
  *
  *     swap:3:before  take:*:delay=50  any:7+:unavailable  random:seed=7:p=0.1
  *
- * A lost reply is UNKNOWN where something is written (swap, take, join, enter), else UNAVAILABLE.
+ * A lost reply is UNKNOWN where something is written (swap, take, join, update, enter), else
+ * UNAVAILABLE.
  *
  * "Fail the n-th store call, before and after it took effect, for all n": any:N:before and
  * any:N:after with N = 1, 2, ... until hf__fault_counts says that nothing was injected.
@@ -223,7 +225,7 @@ static const struct rule *decide(const struct fault *f, enum hf__op op, uint64_t
 static int lost(const struct hf__call *c, hf_error *err)
 {
     int writes = c->op == HF__OP_SWAP || c->op == HF__OP_TAKE || c->op == HF__OP_JOIN ||
-                 c->op == HF__OP_ENTER;
+                 c->op == HF__OP_UPDATE || c->op == HF__OP_ENTER;
     return hf_fail(err, writes ? HF_UNKNOWN : HF_UNAVAILABLE, 0, "fault: %s '%s': reply lost",
                    hf__op_name(c->op), c->key ? c->key->text : "");
 }

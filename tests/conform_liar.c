@@ -116,6 +116,18 @@ static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     return rc;
 }
 
+static int li_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                     void *arg, hf_row *row, hf_error *err)
+{
+    int lie = lie_now(key->text);
+    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: update: denied");
+    int rc = base->update(st, key, step, arg, row, err);
+    if (lie && way == TURNS) return rc ? 0 : HF_FULL;
+    if (lie && way == FORGETS) row->n_queue = 0;
+    if (lie && way == CHANGES) change(row);
+    return rc;
+}
+
 /* By two calls, for nobody else is there. */
 static int base_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
                      hf_row *cur, int64_t *clock, hf_error *err)
@@ -249,6 +261,7 @@ static void make(int bells)
     liar.swap = li_swap;
     liar.take = li_take;
     liar.join = li_join;
+    liar.update = li_update;
     liar.scan = li_scan;
     liar.now = li_now;
     liar.session = li_session;

@@ -17,8 +17,8 @@ static void each_call_of_a_check(void **state)
         int calls, at_least; /* so many are lied at; so many lies are found */
     } checks[] = {{"tokens", 8, 30}, {"never used", 1, 6}, {"fields", 16, 113},
                   {"crowd", 4, 32},  {"swap", 14, 69},     {"another handle", 12, 137},
-                  {"take", 13, 141}, {"join", 34, 444},    {"sync", 4, 30},
-                  {"enter", 2, 22}};
+                  {"take", 13, 141}, {"join", 34, 444},    {"update", 13, 180},
+                  {"sync", 4, 30},   {"enter", 2, 22}};
     make();
     for (size_t i = 0; i < COUNT(checks); i++) {
         int honest = examine(checks[i].name, HONEST, 0), found = 0, told = 0;

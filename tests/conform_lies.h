@@ -196,6 +196,23 @@ static int li_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     return lie && way == TURNS ? rc ? 0 : HF_CONFLICT : rc;
 }
 
+/* The same. */
+static int li_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                     void *arg, hf_row *row, hf_error *err)
+{
+    int64_t clock;
+    if (denied(key->text)) return no(err);
+    int lie = lie_now();
+    if (lie && way == DENIES) return no(err);
+    int rc = base->get(st, key, row, &clock, err);
+    uint64_t seen = row->rev;
+    if (!rc) rc = hf_row_room(row, (size_t)row->n_holders + row->n_queue + 1);
+    if (!rc) rc = step(arg, row);
+    if (lie) change(row);
+    if (rc == 1) rc = lie && way == FORGETS ? 0 : base->swap(st, key, seen, row, NULL, &clock, err);
+    return lie && way == TURNS ? rc ? 0 : HF_FULL : rc;
+}
+
 static int li_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
 {
     (void)st;
@@ -352,6 +369,7 @@ static void make(void)
     liar.swap = li_swap;
     liar.take = li_take;
     liar.join = li_join;
+    liar.update = li_update;
     liar.scan = li_scan;
     liar.session = li_session;
     liar.alive = li_alive;

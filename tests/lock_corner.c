@@ -246,7 +246,7 @@ static void close_and_a_callback_that_releases(void **state)
 static void an_error_does_not_keep_the_key(void **state)
 {
     (void)state;
-    hf *clean = suite_open(), *sick = sick_store("instant,swap:2:full");
+    hf *clean = suite_open(), *sick = sick_store("instant,update:1:full");
     const char *key = suite_key("stranded");
     hf_options o = HF_OPTIONS_INIT;
     hf_once once;
@@ -258,7 +258,7 @@ static void an_error_does_not_keep_the_key(void **state)
     assert_non_null(once.lock); /* it wasn't marked */
     OK(hf_release(once.lock, &suite_error));
     hf_close(sick);
-    sick = sick_store("instant,swap:1:nomem,swap:2:nomem");
+    sick = sick_store("instant,swap:1:nomem,update:1:nomem");
     OK(hf_acquire(sick, key, NULL, &lock, &suite_error));
     IS(HF_NOMEM, hf_release(lock, &suite_error));
     OK(hf_acquire(clean, key, &o, &lock, &suite_error)); /* given back in the background */

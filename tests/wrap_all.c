@@ -67,6 +67,21 @@ static int all_take(hf_store *st, const hf_rowkey *k, const hf_party *party, hf_
     return asked_err(st, "take", k, party->session, e);
 }
 
+static int all_join(hf_store *st, const hf_rowkey *k, const hf_party *party, uint32_t cap,
+                    hf_row *cur, int64_t *ret_clock_us, hf_error *e)
+{
+    cur->rev = 7;
+    *ret_clock_us = 5;
+    return asked_err(st, "join", k, party->session + cap, e);
+}
+
+static int all_update(hf_store *st, const hf_rowkey *k, int (*step)(void *arg, hf_row *row),
+                      void *arg, hf_row *to, hf_error *e)
+{
+    to->rev = 7;
+    return asked_err(st, "update", k, (uint64_t)step(arg, to), e);
+}
+
 static int64_t all_now(hf_store *st)
 {
     asked(st, "now", NULL, 0);
@@ -194,6 +209,8 @@ static const hf_driver all = {.abi = HF_DRIVER_ABI,
                               .get = all_get,
                               .swap = all_swap,
                               .take = all_take,
+                              .join = all_join,
+                              .update = all_update,
                               .now = all_now,
                               .session = all_session,
                               .alive = all_alive,
@@ -235,6 +252,13 @@ static int do_take(void)
     static const hf_party me = {.session = 42};
     return d->take(st, &key, &me, &row, &clock_us, &err);
 }
+static int do_join(void)
+{
+    static const hf_party me = {.session = 40};
+    return d->join(st, &key, &me, 2, &row, &clock_us, &err);
+}
+static int step(void *arg, hf_row *to) { return arg == &row && to->rev == 7 ? 42 : 0; }
+static int do_update(void) { return d->update(st, &key, step, &row, &row, &err); }
 static int do_scan(void) { return d->scan(st, "k/\n", NULL, NULL, &clock_us, &err); }
 static int do_sync(void) { return d->sync(st, &key, &err); }
 static int do_enter(void) { return d->enter(st, &key, 42, 1, "there", &err); }
@@ -264,6 +288,8 @@ static const struct call {
     {"swap", do_swap, "swap k 42", "swap 'k' seen=42 -> OK rev=0 parties=0+0", 1, 1},
     {"swap", do_erase, "erase k 42", "swap 'k' seen=42 -> OK deleted", 1, 1},
     {"take", do_take, "take k 42", "take 'k' -> OK rev=7 parties=0+0", 1, 1},
+    {"join", do_join, "join k 42", "join 'k' -> OK rev=7 parties=0+0", 1, 1},
+    {"update", do_update, "update k 42", "update 'k' -> OK rev=7 parties=0+0", 1, 1},
     {"scan", do_scan, "scan - 3", "scan 'k/?' -> OK", 1, 0},
     {"sync", do_sync, "sync k 0", "sync 'k' -> OK", 1, 0},
     {"enter", do_enter, "enter k 42", "enter 'k' -> OK", 0, 1},
@@ -402,12 +428,12 @@ static void each_has_its_line_in_a_trace(void **state)
     around(NULL, path);
     for (size_t i = 0; i < CALLS; i++) assert_int_equal(make(&calls[i]), 0);
     store.answer = 1;
-    assert_int_equal(make(&calls[8]), 1);
+    assert_int_equal(make(&calls[10]), 1);
     store.answer = HF_UNAVAILABLE;
     assert_int_equal(make(&calls[0]), HF_UNAVAILABLE);
     assert_int_equal(make(&calls[1]), HF_UNAVAILABLE);
     assert_int_equal(make(&calls[3]), HF_UNAVAILABLE);
-    assert_int_equal(make(&calls[8]), HF_UNAVAILABLE);
+    assert_int_equal(make(&calls[10]), HF_UNAVAILABLE);
     d->interrupt(st, 1);
     ended();
     ssize_t n = read(fd, text, sizeof text - 1);

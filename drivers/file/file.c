@@ -323,6 +323,7 @@ const hf_driver hf__file_driver = {
     .close = close_store,
     .get = hf__rows_get,
     .swap = hf__rows_swap,
+    .update = hf__rows_update,
     .take = hf__rows_take,
     .now = now,
     .session = hf__file_session,

@@ -1,8 +1,8 @@
 /*
- * rows.c - the operations on rows: get, swap, take, scan.
+ * rows.c - the operations on a row: get, swap, take, update.
  *
  * Contents: whether the store can be used; revs and clocks; finding the cell; writing bodies; get;
- * take; swap; scan.
+ * take; swap; update.
  *
  * A write fills the body that isn't current and publishes it by one store to the cell's seq. take
  * and swap are the hot path of the whole library, so each first tries the common case: the caller's
@@ -198,8 +198,7 @@ static uint64_t parties_in(const struct hf__found *f)
     return (uint64_t)hf__holders(&f->head) + hf__waiters(&f->head);
 }
 
-/* After the lock was left with a positive result: provides what was missing. 0: start again. */
-static int provide(const struct hf__op *op, int rc, struct hf__found *f, size_t need, hf_row *row)
+int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t need, hf_row *row)
 {
     if (rc == HF_NEED_SYNC) {
         f->durable = f->head.marker_seq;
@@ -279,7 +278,7 @@ int hf__rows_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_c
             *ret_clock_us = 0;
             return 0;
         }
-        rc = provide(&op, rc, &f, 0, row);
+        rc = hf__provide(&op, rc, &f, 0, row);
     }
     return rc;
 }
@@ -336,7 +335,7 @@ static int take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_ro
         /* All but memory is a matter of the disk. */
         if (party->flags & HF_PARTY_AT_ONCE && rc > 0 && rc != HF_NEED_PARTIES)
             return HF_WOULD_WAIT;
-        rc = provide(&op, rc, &f, need, cur);
+        rc = hf__provide(&op, rc, &f, need, cur);
     }
     return rc;
 }
@@ -414,15 +413,13 @@ static int begin_anew(const struct hf__op *op, struct hf__found *f, hf_row *cur)
     return rc ? rc : HF_CONFLICT;
 }
 
-static int swap_locked(const struct hf__op *op, struct hf__bucket *b, uint64_t seen,
-                       const hf_row *row, size_t need, hf_row *cur, struct hf__found *f,
-                       struct hf__rung *rung)
+/* Instead of what was found. HF_CONFLICT: what was found is too old, *cur (if there is one) tells.
+ */
+static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_row *row,
+                        size_t need, hf_row *cur, struct hf__found *f, struct hf__rung *rung)
 {
     struct hf__body *to, h = {.extent = 0};
-    int rc = locate(op, b, f);
-    if (!rc) rc = compare(op, f, seen, cur);
-    if (rc) return rc;
-    if (!row) return f->cell ? vacate(op, b, f) : 0;
+    int rc = 0;
     if (!f->cell) {
         rc = hf__cell_make(op, b, f, need);
         if (!rc && row->rev <= f->head.rev) return begin_anew(op, f, cur);
@@ -444,6 +441,24 @@ static int swap_locked(const struct hf__op *op, struct hf__bucket *b, uint64_t s
     return 0;
 }
 
+static int swap_locked(const struct hf__op *op, struct hf__bucket *b, uint64_t seen,
+                       const hf_row *row, size_t need, hf_row *cur, struct hf__found *f,
+                       struct hf__rung *rung)
+{
+    int rc = locate(op, b, f);
+    if (!rc) rc = compare(op, f, seen, cur);
+    if (rc) return rc;
+    if (!row) return f->cell ? vacate(op, b, f) : 0;
+    return store_locked(op, b, row, need, cur, f, rung);
+}
+
+static int too_many(const struct hf__op *op, const hf_row *row)
+{
+    if (row->n_holders <= HF_PARTIES_CAP && row->n_queue <= HF_PARTIES_CAP) return 0;
+    return hf_fail(op->err, HF_FULL, 0, "file: %s '%s': more than %d holders or waiters", op->verb,
+                   op->key->text, HF_PARTIES_CAP);
+}
+
 static int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err)
 {
@@ -455,9 +470,7 @@ static int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
     size_t need = row ? hf__encoded_size(row) : sizeof(struct hf__body);
     int rc = hf__broken(&op);
     rung.n = 0;
-    if (row && (row->n_holders > HF_PARTIES_CAP || row->n_queue > HF_PARTIES_CAP))
-        return hf_fail(err, HF_FULL, 0, "file: swap '%s': more than %d holders or waiters",
-                       key->text, HF_PARTIES_CAP);
+    if (row && too_many(&op, row)) return HF_FULL;
     if (!rc && row && !is_in_reach(c, row->rev)) rc = rev_in_reach(&op, row->rev);
     while (!rc) {
         rc = hf__bucket_lock(&op, b);
@@ -470,7 +483,7 @@ static int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
             *ret_clock_us = 0;
             return rc;
         }
-        rc = provide(&op, rc, &f, need, cur);
+        rc = hf__provide(&op, rc, &f, need, cur);
     }
     return rc;
 }
@@ -502,82 +515,56 @@ int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_ro
     return swap(st, key, seen, row, cur, ret_clock_us, err);
 }
 
-/* ---- scan ---- */
+/* ---- update ---- */
 
-/* The text of a live cell's key. */
-static int scan_key(const struct hf__op *op, struct hf__cell *cell, char key[HF_KEY_CAP])
+/* HF_CONFLICT: again, from the beginning. */
+static int update_locked(const struct hf__op *op, struct hf__bucket *b,
+                         int (*step)(void *arg, hf_row *row), void *arg, hf_row *row,
+                         struct hf__found *f, struct hf__rung *rung)
 {
-    uint64_t hash = HF_GET("scan.hash", cell->hash), word = HF_GET("scan.word", cell->key);
-    size_t n = word >> 48;
-    if (word != hf__key_word(hash, (uint32_t)n) || n >= HF_KEY_CAP ||
-        (n + HF_LINE - 1) / HF_LINE > (hf__unseal(cell->self) & 0xff))
-        return hf__damaged(op, cell, "the key of a cell");
-    HF_COPY_OUT("scan.key", key, hf__cell_key(cell), n);
-    key[n] = 0;
-    return hf_key_hash(key, n) == hash ? 0
-                                       : hf__damaged(op, hf__cell_key(cell), "the text of a key");
-}
-
-enum { ONE_DAMAGED = 16 };
-
-/* The cell behind *link: its key and row, if it is a live one. Moves *link on; NULL at the end. */
-static int scan_one(const struct hf__op *op, struct hf__bucket *b, const char *prefix, size_t len,
-                    _Atomic uint64_t **link, uint64_t *above, hf_row *row, char *key)
-{
-    struct hf__found f = {.cell = NULL};
-    int named = 0, rc = hf__bucket_lock(op, b);
+    struct hf__client *c = op->c;
+    int rc = locate(op, b, f);
+    if (!rc) rc = hf__decode(op, f, row);
+    if (!rc && row->n_holders + row->n_queue == row->cap) rc = HF_NEED_PARTIES;
     if (rc) return rc;
-    key[0] = 0;
-    rc = hf__follow(op, *link, *above, &f.cell);
-    int sound = !rc && f.cell ? hf__current(op, &f) : rc;
-    if (!rc && f.cell && (sound == HF_CORRUPT || !(hf__flags(&f.head) & HF_BODY_VACANT))) {
-        rc = scan_key(op, f.cell, key);
-        named = !rc;
-        if (!rc && strncmp(key, prefix, len)) key[0] = 0;
-        if (!rc && key[0]) rc = sound ? sound : hf__decode(op, &f, row);
-    } else {
-        rc = sound;
+    rc = step(arg, row);
+    if (rc <= 0) return rc;
+    if (too_many(op, row)) return HF_FULL;
+    if (!is_in_reach(c, row->rev)) {
+        int64_t now_us = HF_NOW(c) + c->offset_us;
+        atomic_store_explicit(&c->last_us, now_us, memory_order_relaxed);
+        if (is_ahead(c, row->rev, now_us)) return HF_NEED_CEILING;
     }
-    /* What is damaged in one row keeps nobody from others, if its key and what follows are known.
-     */
-    int one =
-        named && rc == HF_CORRUPT && !atomic_load_explicit(&op->c->broken, memory_order_acquire);
-    hf__bucket_unlock(op->c, b);
-    if (rc && !one) return provide(op, rc, &f, 0, row);
-    *above = f.cell ? hf__unseal(f.cell->self) >> 8 : 0;
-    *link = f.cell ? &f.cell->next : NULL;
-    return one ? ONE_DAMAGED : 0;
+    return store_locked(op, b, row, hf__encoded_size(row), NULL, f, rung);
 }
 
-int hf__rows_scan(hf_store *st, const char *prefix,
-                  int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
-                  int64_t *ret_clock_us, hf_error *err)
+int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                    void *arg, hf_row *row, hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
-    const struct hf__op op = {c, "list", NULL, err};
-    size_t len = strlen(prefix);
-    char text[HF_KEY_CAP];
-    hf_row row;
-    int stop = 0, rc = hf__broken(&op);
-    hf_row_init(&row);
-    for (uint32_t i = 0; !rc && !stop && i < HF_FILE_BUCKETS; i++) {
-        struct hf__bucket *b = hf__bucket_at(c, i);
-        _Atomic uint64_t *link = &b->head;
-        uint64_t above = 0, hint;
-        if (!HF_LOAD("scan.head", &b->head)) continue;
-        while (!rc && !stop && link) {
-            _Atomic uint64_t *before = link;
-            rc = scan_one(&op, b, prefix, len, &link, &above, &row, text);
-            int damaged = rc == ONE_DAMAGED;
-            if (damaged) rc = 0;
-            if (rc || link == before || !text[0]) continue;
-            hint = above;
-            hf_rowkey key = {.text = text, .len = (uint32_t)strlen(text), .hint = &hint};
-            key.hash = hf_key_hash(text, key.len);
-            stop = see(arg, &key, damaged ? NULL : &row);
+    const struct hf__op op = {c, "update", key, err};
+    struct hf__bucket *b = hf__bucket_at(c, key->hash);
+    struct hf__found f = {.cell = NULL};
+    struct hf__rung rung;
+    hf__look_sometimes(c, HF_ENV(c, rough_now)(c) + c->offset_us);
+    int rc = is_sound(c) ? 0 : hf__broken(&op);
+    rung.n = 0;
+    while (!rc) {
+        rc = hf__bucket_lock(&op, b);
+        if (rc) break;
+        rc = update_locked(&op, b, step, arg, row, &f, &rung);
+        if (!rc) remember(&op, &f);
+        hf__bucket_unlock(c, b);
+        if (!rc) {
+            hf__rung_wake(c, b, &rung);
+            return 0;
         }
+        if (rc == HF_NEED_CEILING)
+            rc = hf__raise_ceiling(&op, row->rev);
+        else if (rc == HF_CONFLICT)
+            rc = 0;
+        else
+            rc = hf__provide(&op, rc, &f, hf__encoded_size(row), row);
     }
-    hf_row_clear(&row);
-    if (!rc) *ret_clock_us = HF_NOW(c) + c->offset_us;
     return rc;
 }

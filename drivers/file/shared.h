@@ -579,15 +579,6 @@ static inline void hf__publish(struct hf__cell *cell, uint64_t seq)
 
 /* ---- rows.c: the operations on rows ---- */
 
-int hf__rows_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                 hf_error *err);
-int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                  int64_t *ret_clock_us, hf_error *err);
-int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                  int64_t *ret_clock_us, hf_error *err);
-int hf__rows_scan(hf_store *st, const char *prefix,
-                  int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
-                  int64_t *ret_clock_us, hf_error *err);
 /* 0, or why the store can't be used any more. */
 int hf__broken(const struct hf__op *op);
 /* From now on every operation answers `code`, because the file `why`. */

@@ -42,6 +42,26 @@ void hf__file_interrupt(hf_store *st, uint8_t bell);
 int hf__file_mourn_fd(hf_store *st);
 int hf__file_mourn_read(hf_store *st);
 
+/* ---- rows.c: the operations on a row ---- */
+
+int hf__rows_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                 hf_error *err);
+int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                  int64_t *ret_clock_us, hf_error *err);
+int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                    void *arg, hf_row *row, hf_error *err);
+int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                  int64_t *ret_clock_us, hf_error *err);
+/* After a bucket's lock was left with a positive result: provides what was missing. 0: start again.
+ */
+int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t need, hf_row *row);
+
+/* ---- scan.c ---- */
+
+int hf__rows_scan(hf_store *st, const char *prefix,
+                  int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                  int64_t *ret_clock_us, hf_error *err);
+
 /* ---- recover.c: the header, and what is done after a reboot ---- */
 
 /* Writes the first page and makes room for everything else; `base` is zeroed otherwise. */
