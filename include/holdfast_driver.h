@@ -117,7 +117,8 @@ typedef struct hf_rowkey {
     uint32_t len;
     uint64_t hash;  /* hf_key_hash(text, len) */
     uint64_t *hint; /* a word of the caller's for this key and store, 0 at first, in which a driver
-                       may remember where the key is; NULL: none. A guess, to be checked. */
+                       may remember where the key is, or what it knows of its row; NULL: none. A
+                       guess, to be checked. */
     const uint8_t *who; /* for listen: the id of the request that waits for it; NULL: not known */
     int in_line;        /* for listen: `who` stands in the row's line */
 } hf_rowkey;

@@ -1,6 +1,6 @@
 /*
- * redis_test.c - the driver redis: against a server behind somebody who cuts replies short, and how
- * many connections it takes.
+ * redis_test.c - the driver redis: against a server behind somebody who cuts replies short; what it
+ * writes of a row; and how many connections it takes.
  *
  *     tests/servers/redis redis_test @
  */
@@ -219,7 +219,7 @@ static void unreachable_is_not_unknown(void **state)
     drv->close(st);
 }
 
-/* ---- connections ---- */
+/* ---- what the server says ---- */
 
 static long count(const char *command)
 {
@@ -231,6 +231,106 @@ static long count(const char *command)
     assert_int_equal(pclose(f), 0);
     return strtol(text, NULL, 10);
 }
+
+/* ---- edits ---- */
+
+enum kind { FREE, HELD, SHARED, AWAITED, MARKED, KINDS };
+
+static void row_of(hf_row *row, enum kind kind)
+{
+    static uint64_t rev = 1000;
+    hf_row_clear(row);
+    row->rev = row->token = ++rev;
+    if (kind == HELD || kind == SHARED || kind == AWAITED) {
+        party_of(&row->party[row->n_holders++], (uint8_t)rev);
+        row->party[0].token = rev;
+        row->party[0].expires_us = 1;
+        row->party[0].mode = kind == SHARED ? HF_SHARED : HF_EXCLUSIVE;
+    }
+    if (kind == AWAITED) party_of(&row->party[1], (uint8_t)~rev);
+    row->n_queue = kind == AWAITED;
+    if (kind != MARKED) return;
+    row->done_us = row->keep_until_us = 1;
+    row->done_by_len = (uint8_t)snprintf(row->done_by, sizeof row->done_by, "who");
+    row->result_len = (uint16_t)snprintf(row->result, sizeof row->result, "what");
+}
+
+/* The rows of two keys: whose last writer may remember what it wrote there, and who can't. */
+#define DIFFERENT                                                                               \
+    "eval \"local a, b, n = redis.call('hgetall', 'holdfast:edited'), "                         \
+    "redis.call('hgetall', 'holdfast:whole'), 0 for i = 1, #b, 2 do "                           \
+    "if redis.call('hget', 'holdfast:edited', b[i]) ~= b[i + 1] then n = n + 1 end end return " \
+    "n + math.abs(#a - #b)\" 0"
+
+static void put(hf_rowkey key, uint64_t seen, const hf_row *row, uint64_t *hint)
+{
+    int64_t clock_us;
+    key.hint = hint;
+    assert_int_equal(drv->swap(st, &key, seen, row, NULL, &clock_us, &err), 0);
+}
+
+/* Whatever was there, and whoever wrote it: what is written is the row. */
+static void an_edit_leaves_the_row_that_it_was_told(void **state)
+{
+    (void)state;
+    hf_rowkey key[2];
+    hf_row row;
+    uint64_t hint = 0, seen = 0;
+    open_between(60000);
+    hf_row_init(&row);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(hf_key_make(i ? "whole" : "edited", &key[i], &err), 0);
+    for (int n = 0; n < 2 * KINDS * KINDS * KINDS; n++) {
+        const int kind[] = {n % KINDS, n / KINDS % KINDS, n / KINDS / KINDS % KINDS};
+        int strange = n % 2; /* another handle writes the second */
+        for (int i = 0; i < 3; i++) {
+            row_of(&row, (enum kind)kind[i]);
+            put(key[0], seen, &row, strange && i == 1 ? NULL : &hint);
+            put(key[1], seen, &row, NULL);
+            seen = row.rev;
+        }
+        if (count(DIFFERENT)) fail_msg("%d, %d, %d: not the row", kind[0], kind[1], kind[2]);
+    }
+    hf_row_clear(&row);
+    drv->close(st);
+}
+
+static void put_next(hf_rowkey key, hf_row *row, enum kind kind, uint64_t *hint)
+{
+    uint64_t seen = row->rev;
+    row_of(row, kind);
+    row->rev = seen + 1;
+    put(key, seen, row, hint);
+}
+
+/* Seen by a field that somebody has changed, as nobody should: is it written again? */
+static void an_edit_writes_what_may_differ(void **state)
+{
+    (void)state;
+    hf_rowkey key;
+    hf_row row;
+    uint64_t hint = 0;
+    open_between(60000);
+    hf_row_init(&row);
+    assert_int_equal(hf_key_make("known", &key, &err), 0);
+    key.hint = &hint;
+    assert_int_equal(take(&key, 1, &row), 0);
+    for (enum kind kind = FREE; kind <= SHARED; kind++) {
+        count("hset holdfast:known result x");
+        put_next(key, &row, kind, &hint);
+        assert_int_equal(count("hstrlen holdfast:known result"), kind == SHARED ? 0 : 1);
+    }
+    /* A marker stays when the key is taken. */
+    put_next(key, &row, MARKED, &hint);
+    assert_int_equal(take(&key, 2, &row), 0);
+    assert_int_equal(row.done_us, 1);
+    put_next(key, &row, FREE, &hint);
+    assert_int_equal(count("hget holdfast:known done_us"), 0);
+    hf_row_clear(&row);
+    drv->close(st);
+}
+
+/* ---- connections ---- */
 
 enum { KEYS = 300 };
 #define CHANNELS "pubsub channels 'holdfast:*' | grep -c holdfast || true"
@@ -348,6 +448,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lost_replies_are_unknown),
         cmocka_unit_test(unreachable_is_not_unknown),
+        cmocka_unit_test(an_edit_leaves_the_row_that_it_was_told),
+        cmocka_unit_test(an_edit_writes_what_may_differ),
         cmocka_unit_test(one_connection_serves_all_waits),
         cmocka_unit_test(another_database_is_another_store),
     };

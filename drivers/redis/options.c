@@ -119,14 +119,15 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 /* ---- the scripts ---- */
 
 /* Where the values of a row begin in ARGV. */
-enum { FIRST_OF_SWAP = 8, FIRST_OF_TAKE = 3 };
+enum { FIRST_OF_SWAP = 8, FIRST_OF_EDIT = 3, FIRST_OF_TAKE = 3 };
 
 /* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
    the order of the columns, numbers as texts, for Lua would round them. What is written comes as
    values alone, in that order, too. */
 #define HEAD "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
-/* Put in: the names for the $; names and values for the @ (of a swap) and the & (those that a take
-   doesn't decide); for a #name# where a swap has its value, for a #&name# where a take has. */
+/* Put in: the names for the $; names and values for the @ (of a swap), the ! (of an edit) and the &
+   (those that a take doesn't decide); for a #name# where a swap has its value, for a #&name# where
+   a take has. */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
 /* Where replicas are waited for, what is told must have reached them, too: a write that changes
    nothing comes behind whatever there is. */
@@ -169,6 +170,14 @@ static const char swap[] = HEAD
     "  end\n"
     "end\n"
     "return {1, t}\n";
+
+/* A swap in a row in which nobody waits, and not more than one holds, before and after (redis.c):
+   so nobody is told; and what costs time is how many fields are written. ARGV: the rev seen, wait,
+   the values of those that it may change. */
+static const char edit[] = HEAD "local old = redis.call('HMGET', k, 'rev')\n"
+                                "if old[1] ~= a[1] then\n" REFUSE "end\n"
+                                "redis.call('HSET', k!)\n"
+                                "return {1, t}\n";
 
 /* ARGV: the lease, wait, the values that the grant doesn't decide. Numbers are below 2^53 here,
    where Lua counts exactly. What costs time here is how many values change hands, so a marker is
@@ -221,33 +230,39 @@ static const char join[] =
          "redis.call('HSET', k, 'rev', rev, 'queue', line)\n"
          "return {1, t, 1, redis.call('HMGET', k$)}\n";
 
-int hf__rd_decided(int column)
-{
-    return column == HF_COL_REV || column == HF_COL_TOKEN || column == HF_COL_GRANT ||
-           column == HF_COL_ACQUIRED || column == HF_COL_EXPIRES || column >= HF_COL_DONE;
-}
+#define BIT(NAME) (UINT32_C(1) << HF_COL_##NAME)
+enum {
+    ALL = (UINT32_C(1) << HF_COLS) - 1,
+    MARKER = BIT(DONE) | BIT(KEEP_UNTIL) | BIT(DONE_BY) | BIT(RESULT),
+    GRANTED = BIT(REV) | BIT(TOKEN) | BIT(GRANT) | BIT(ACQUIRED) | BIT(EXPIRES),
+    ASKED = BIT(OWNER) | BIT(NOTE) | BIT(REQUEST) | BIT(LEASE) | BIT(CLAIM)
+};
+#undef BIT
+const uint32_t hf__rd_columns[HF_RD_SCRIPTS] = {
+    [HF_RD_SWAP] = ALL, [HF_RD_EDIT] = GRANTED | ASKED, [HF_RD_TAKE] = ALL & ~(GRANTED | MARKER)};
 
 /* What a mark stands for, up to the end of it. */
 static void expand(FILE *to, const char **at)
 {
-    int swaps = **at == '@', takes = **at == '&', next = swaps ? FIRST_OF_SWAP : FIRST_OF_TAKE;
-    if (**at == '#') {
-        takes = *++*at == '&';
-        const char *name = *at + takes;
-        next = takes ? FIRST_OF_TAKE : FIRST_OF_SWAP;
+    int one = **at == '#', values = **at != '$';
+    const char *name = *at += one;
+    enum hf__rd_script which = **at == '&' ? HF_RD_TAKE : **at == '!' ? HF_RD_EDIT : HF_RD_SWAP;
+    int next = which == HF_RD_TAKE   ? FIRST_OF_TAKE
+               : which == HF_RD_EDIT ? FIRST_OF_EDIT
+                                     : FIRST_OF_SWAP;
+    if (one) {
+        name += which == HF_RD_TAKE;
         *at = strchr(name, '#');
-        for (int i = 0; i < HF_COLS; i++) {
-            if (strlen(hf__column_name[i]) == (size_t)(*at - name) &&
-                !strncmp(hf__column_name[i], name, (size_t)(*at - name)))
-                fprintf(to, "%d", next);
-            next += !takes || !hf__rd_decided(i);
-        }
-        return;
     }
     for (int i = 0; i < HF_COLS; i++) {
-        if (takes && hf__rd_decided(i)) continue;
-        fprintf(to, ", '%s'", hf__column_name[i]);
-        if (swaps || takes) fprintf(to, ", a[%d]", next++);
+        if (!(hf__rd_columns[which] >> i & 1)) continue;
+        const char *column = hf__column_name[i];
+        size_t len = strlen(column);
+        if (!one) fprintf(to, ", '%s'", column);
+        if (!one && values) fprintf(to, ", a[%d]", next);
+        if (one && len == (size_t)(*at - name) && !memcmp(column, name, len))
+            fprintf(to, "%d", next);
+        next++;
     }
 }
 
@@ -261,7 +276,7 @@ static char *script(const char *body)
     FILE *to = open_memstream(&text, &len);
     if (!to) return NULL;
     for (const char *s = body; *s; s++)
-        if (strchr("$@&#", *s))
+        if (strchr("$@!&#", *s))
             expand(to, &s);
         else
             fputc(*s, to);
@@ -275,6 +290,7 @@ int hf__rd_scripts(struct hf__rd_how *how)
 {
     how->script[HF_RD_GET] = script(get);
     how->script[HF_RD_SWAP] = script(swap);
+    how->script[HF_RD_EDIT] = script(edit);
     how->script[HF_RD_TAKE] = script(take);
     how->script[HF_RD_JOIN] = script(join);
     how->script[HF_RD_ENTER] = strdup(guard_script_redis_lua);

@@ -87,30 +87,57 @@ static int rd_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
 }
 
 /* As printf does it, at a tenth of the price: there are seventeen of them. */
-static size_t write_number(int64_t n, char to[24])
+static void arg_number(struct hf__rd_args *a, int64_t n, char room[24])
 {
-    char digits[24];
-    size_t len = 0, at = 0;
+    char *end = room + 24, *at = end;
     uint64_t rest = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
-    do digits[len++] = (char)('0' + rest % 10);
+    do *--at = (char)('0' + rest % 10);
     while (rest /= 10);
-    if (n < 0) digits[len++] = '-';
-    while (len) to[at++] = digits[--len];
-    return at;
+    if (n < 0) *--at = '-';
+    hf__rd_arg(a, at, (size_t)(end - at));
 }
 
-/* The values of a row behind the arguments; without those that a take decides. */
-static void arg_values(struct hf__rd_args *a, const struct hf__flat *flat, int taking,
+/* The values that this script gets, behind the arguments. */
+static void arg_values(struct hf__rd_args *a, const struct hf__flat *flat, enum hf__rd_script which,
                        char room[HF_COLS][24])
 {
     for (int i = 0; i < HF_COLS; i++) {
-        if (taking && hf__rd_decided(i)) continue;
+        if (!(hf__rd_columns[which] >> i & 1)) continue;
         if (hf__column_is_text[i])
             hf__rd_arg(a, flat->text[i], flat->len[i]);
         else
-            hf__rd_arg(a, room[i], write_number(flat->n[i], room[i]));
+            arg_number(a, flat->n[i], room[i]);
     }
 }
+
+/* ---- edits ---- */
+
+/* Is what an edit doesn't write as in a row that has one holder, exclusive, or none? */
+static int is_common(const struct hf__flat *flat)
+{
+    for (int i = 0; i < HF_COLS; i++) {
+        if (hf__rd_columns[HF_RD_EDIT] >> i & 1) continue;
+        size_t len = i == HF_COL_OTHERS || i == HF_COL_QUEUE ? strlen("[]") : 0;
+        if (flat->len[i] != len || flat->n[i] != (i == HF_COL_FORMAT ? HF_ROW_FORMAT : 0)) return 0;
+    }
+    return 1;
+}
+
+/* A key's hint is the rev of the last common row that this handle has written there: who replaces
+   it by another one needs to write only what may differ. A row that was read doesn't count, for
+   there may be more in its fields than it shows. Relaxed, since a rev stands for itself: the script
+   looks whether it is still that one. */
+static int may_edit(const hf_rowkey *key, uint64_t seen)
+{
+    return seen && key->hint && __atomic_load_n(key->hint, __ATOMIC_RELAXED) == seen;
+}
+
+static void note_common(const hf_rowkey *key, uint64_t rev)
+{
+    if (key->hint) __atomic_store_n(key->hint, rev, __ATOMIC_RELAXED);
+}
+
+/* ---- swap, take, join ---- */
 
 /* What a refused write says. */
 static int conflict(const redisReply *r, const char *what, const hf_rowkey *key, hf_row *cur,
@@ -120,11 +147,32 @@ static int conflict(const redisReply *r, const char *what, const hf_rowkey *key,
     return rc ? rc : HF_CONFLICT;
 }
 
+/* The arguments of a swap behind `wait`, beside the values. */
+struct around {
+    char word[HF_RD_WORD_CAP], addresses[HF_ADDRESSES_CAP];
+};
+
+static void arg_swap(struct hf__rd_args *a, const hf_store *st, const hf_row *row,
+                     const struct hf__flat *flat, struct around *around, char room[HF_COLS][24])
+{
+    around->word[0] = around->addresses[0] = 0;
+    hf__rd_arg_text(a, row && row->n_queue ? "1" : "0");
+    int word_at = a->n;
+    hf__rd_arg_text(a, around->word);
+    if (row) hf__put_addresses(around->addresses, row);
+    hf__rd_arg_text(a, st->how.prefix);
+    hf__rd_arg_text(a, st->how.channels);
+    hf__rd_arg_text(a, around->addresses);
+    if (row) arg_values(a, flat, HF_RD_SWAP, room);
+    /* What replicas may lack yet is to be looked at. */
+    if (row && !st->how.wait) a->len[word_at] = hf__rd_word(row, a, around->word);
+}
+
 static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen_text[24], word[HF_RD_WORD_CAP] = "";
-    char addresses[HF_ADDRESSES_CAP] = "";
+    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen_text[24];
+    struct around around;
     struct hf__flat flat = {.others = NULL, .queue = NULL};
     const char *why;
     struct hf__rd_args a;
@@ -134,24 +182,22 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         hf__flat_free(&flat);
         return hf_fail(err, rc, 0, HF_RD ": swap '%s': %s", key->text, why);
     }
+    int common = row && is_common(&flat), edits = common && may_edit(key, seen);
     hf__rd_call_args(&a, st, key, name);
-    hf__rd_arg(&a, seen_text, write_number((int64_t)seen, seen_text));
+    arg_number(&a, (int64_t)seen, seen_text);
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
-    hf__rd_arg_text(&a, row && row->n_queue ? "1" : "0");
-    int word_at = a.n;
-    hf__rd_arg_text(&a, word);
-    if (row) hf__put_addresses(addresses, row);
-    hf__rd_arg_text(&a, st->how.prefix);
-    hf__rd_arg_text(&a, st->how.channels);
-    hf__rd_arg_text(&a, addresses);
-    if (row) arg_values(&a, &flat, 0, room);
-    /* What replicas may lack yet is to be looked at. */
-    if (row && !st->how.wait) a.len[word_at] = hf__rd_word(row, &a, word);
-    rc = hf__rd_ask(st, HF_RD_SWAP, &a, HF_UNKNOWN, &r, "swap", key, err);
+    if (edits)
+        arg_values(&a, &flat, HF_RD_EDIT, room);
+    else
+        arg_swap(&a, st, row, &flat, &around, room);
+    rc = hf__rd_ask(st, edits ? HF_RD_EDIT : HF_RD_SWAP, &a, HF_UNKNOWN, &r, "swap", key, err);
     hf__flat_free(&flat);
     if (rc) return rc;
     *ret_clock_us = hf__rd_clock_of(r);
-    if (!r->element[0]->integer) rc = conflict(r, "swap", key, cur, err);
+    if (!r->element[0]->integer)
+        rc = conflict(r, "swap", key, cur, err);
+    else if (common)
+        note_common(key, row->rev);
     freeReplyObject(r);
     return rc;
 }
@@ -216,10 +262,11 @@ static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         return hf_fail(err, rc, 0, HF_RD ": take '%s': %s", key->text, why);
     }
     hf__rd_call_args(&a, st, key, name);
-    hf__rd_arg(&a, lease, write_number(party->lease_ms, lease));
+    arg_number(&a, party->lease_ms, lease);
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
-    arg_values(&a, &flat, 1, room);
+    arg_values(&a, &flat, HF_RD_TAKE, room);
     rc = hf__rd_ask(st, HF_RD_TAKE, &a, HF_UNKNOWN, &r, "take", key, err);
+    int common = is_common(&flat);
     hf__flat_free(&flat);
     if (rc) return rc;
     *ret_clock_us = hf__rd_clock_of(r);
@@ -227,6 +274,8 @@ static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         rc = taken(r, key, party, cur, err);
     else
         rc = conflict(r, "take", key, cur, err);
+    /* A marker, which a take leaves where it is, it tells. */
+    if (!rc && common && r->elements == 3) note_common(key, cur->rev);
     freeReplyObject(r);
     return rc;
 }
@@ -241,7 +290,7 @@ static int rd_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     char *text = hf__waiter_json(party, &since);
     if (!text) return hf_fail(err, HF_NOMEM, 0, HF_RD ": join '%s': out of memory", key->text);
     hf__rd_call_args(&a, st, key, name);
-    hf__rd_arg(&a, places, write_number(cap, places));
+    arg_number(&a, cap, places);
     hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
     hf__put_id(id, party->id);
     hf__rd_arg_text(&a, id);

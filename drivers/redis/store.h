@@ -115,8 +115,8 @@ void hf__rd_forget_channels(hf_store *st);
 
 /* options.c: fills st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
-/* Does a take decide what is in that column? */
-int hf__rd_decided(int column);
+/* The columns whose values a script gets, a bit for each. */
+extern const uint32_t hf__rd_columns[HF_RD_SCRIPTS];
 /* The scripts, as texts. */
 int hf__rd_scripts(struct hf__rd_how *how);
 
