@@ -95,6 +95,18 @@ int hf__rd_shaped(const redisReply *r)
            r->element[0]->type == REDIS_REPLY_INTEGER && is_clock(r->element[1]);
 }
 
+int hf__rd_done(const redisReply *r)
+{
+    return r->element[0]->type != REDIS_REPLY_INTEGER || r->element[0]->integer;
+}
+
+static int is_answer(enum hf__rd_script which, const redisReply *r)
+{
+    if (which == HF_RD_ENTER) return r->type == REDIS_REPLY_STATUS;
+    if (which != HF_RD_SWAP && which != HF_RD_EDIT) return hf__rd_shaped(r);
+    return is_clock(r) || (hf__rd_shaped(r) && !hf__rd_done(r));
+}
+
 /* What came of a call: of its own reply, and of that to WAIT if there is one. */
 static int verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
@@ -106,7 +118,7 @@ static int verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
         return hf_fail(err, HF_LOST, 0, HF_RD ": %s '%s': %s", what, key, why);
     }
     if (r->type == REDIS_REPLY_ERROR) return hf__rd_complain(link, r, what, key, err);
-    if (which == HF_RD_ENTER ? r->type != REDIS_REPLY_STATUS : !hf__rd_shaped(r))
+    if (!is_answer(which, r))
         snprintf(why, sizeof why, "not an answer to that");
     else if (wait && wait->type == REDIS_REPLY_ERROR)
         hf__rd_words(wait->str, why);
@@ -154,6 +166,7 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
 
 int64_t hf__rd_clock_of(const redisReply *r)
 {
-    redisReply *const *t = r->element[1]->element; /* seconds, microseconds */
+    int alone = r->element[0]->type != REDIS_REPLY_INTEGER;
+    redisReply *const *t = alone ? r->element : r->element[1]->element; /* seconds, microseconds */
     return strtoll(t[0]->str, NULL, 10) * 1000000 + strtoll(t[1]->str, NULL, 10);
 }

@@ -194,7 +194,7 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf__flat_free(&flat);
     if (rc) return rc;
     *ret_clock_us = hf__rd_clock_of(r);
-    if (!r->element[0]->integer)
+    if (!hf__rd_done(r))
         rc = conflict(r, "swap", key, cur, err);
     else if (common)
         note_common(key, row->rev);

@@ -82,6 +82,8 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
 int hf__rd_is_error(const redisReply *r, const char *word);
 /* Is it {done, clock, ...}? */
 int hf__rd_shaped(const redisReply *r);
+/* Of that, or of a clock alone. */
+int hf__rd_done(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
 /* redis.c: a text that is a number; 0: it isn't. */
