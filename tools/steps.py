@@ -386,7 +386,7 @@ STEPS = {
     'manuals': (manuals, []),
     'build clang': (build('clang'), []),
     'build asan': (build('asan'), []),
-    'test asan': (tests('asan', *CHOSEN['asan']),
+    'test asan': (tests('asan', *CHOSEN['asan'], '--num-processes', str(2 * CORES)),
                   ['servers', 'build asan']),
     'build tsan': (build('tsan'), []),
     'test tsan': (tests('tsan', *CHOSEN['tsan']), ['build tsan']),
