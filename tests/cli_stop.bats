@@ -201,7 +201,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
         HOLDFAST_TRACE=$PWD/trace run holdfast $how "$K" -- \
             sh -c 'sleep 1200 >/dev/null 2>&1 3>&- & echo $! >left.pid'
         [ "$status" = 0 ]
-        grep -Eq '(swap|update) .*parties=0+0' trace
+        grep -q '\(swap\|update\) .*rev=[1-9].*parties=0+0' trace
         rm trace
         kill "$(cat left.pid)"
     done
