@@ -362,7 +362,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     if (rc) return rc;
     if (keeper) ev.session = keeper->session;
     if (!known && !maybe_done) known = hf__told_row(l->h, l->e, l->token, l->rev, row);
-    hf__stood_still(&l->h->port, l->e, hf__local_us());
+    if (!(l->h->port.can & HF_CAN_INSTANT)) hf__stood_still(&l->h->port, l->e, hf__local_us());
     rc = carry(l, &ev, row, known, &out, err);
     /* Others who hold it or wait for it have got in. */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
@@ -374,8 +374,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && over_already(l))
         return gone(l, "release", err);
     if (rc) return rc;
-    if (out.answer != HF_ANS_OK || lost) return gone(l, "release", err);
-    return 0;
+    return out.answer != HF_ANS_OK || lost ? gone(l, "release", err) : 0;
 }
 
 /* Was it neither given back nor found gone? */

@@ -289,13 +289,13 @@ static int advance(struct hf_wait *w, hf_row *row)
                           .mark = w->flags & HF_AT_MOST_ONCE ? 1 : 0,
                           .keep_us = w->keep_us,
                           .unique_owner = w->unique_owner};
-    int try_only = w->deadline_us <= w->started_us;
-    int late = !try_only && hf__local_us() >= w->deadline_us;
+    int64_t now_us = hf__local_us();
+    int try_only = w->deadline_us <= w->started_us, late = !try_only && now_us >= w->deadline_us;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
     if (late && w->looked) return give_up(w, HF_TIMEOUT);
     if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
-    int64_t until = hf__min64(try_only ? INT64_MAX : w->deadline_us,
-                              hf__local_us() + h->port.io_timeout_ms * 1000);
+    int64_t until =
+        hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
     int rc = 0, known = 0, claimed = 0;
     if (!w->looked && hf__breathes(w)) return 0;
     if (!w->looked || w->overtaken) {
@@ -308,7 +308,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         enum hf_word word = w->queued ? hf__word(w, row) : HF_WORD_NONE;
         if (word == HF_WORD_ENDED || word == HF_WORD_OLD) return word == HF_WORD_ENDED;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
-        if (word == HF_WORD_NONE) rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err);
+        rc = word == HF_WORD_NONE ? hf__look(&h->port, &w->e->key, &ev, row, &out, &err) : 0;
         claimed = rc == 1;
         if (!rc) rc = hf__disown(w, row, until, &err);
         if (rc < 0) return store_failed(w, rc, &err);
@@ -318,10 +318,10 @@ static int advance(struct hf_wait *w, hf_row *row)
         known = 1;
     }
     ev.queue_cap = hf__room_for(w);
-    int64_t sent_us = hf__local_us();
+    if (!claimed) now_us = hf__local_us();
     rc = claimed ? 0 : request(w, &ev, row, known, until, &out, &err);
     if (rc == HF_CONFLICT) {
-        hf__plan_after_conflict(w, row, sent_us);
+        hf__plan_after_conflict(w, row, now_us);
         return try_only ? give_up(w, HF_BUSY) : 0;
     }
     if (rc) return store_failed(w, rc, &err);
@@ -463,16 +463,16 @@ static void drive_by_bell(hf *h, struct hf_wait *w)
 {
     const hf_driver *d = h->port.drv;
     uint8_t bell = w->party.bell;
+    pthread_mutex_unlock(&h->mu);
     for (int over = 0; !over;) {
         hf_ear ear;
-        pthread_mutex_unlock(&h->mu);
         int deaf = d->listen(h->port.st, bell, NULL, 0, &ear, NULL);
         over = hf__advance(w);
         if (!over && deaf) hf__pause(hf__poll_us(h));
         if (!over && !deaf)
             d->watch(h->port.st, bell, &ear, hf__min64(w->deadline_us, w->look_at_us), NULL);
-        pthread_mutex_lock(&h->mu);
     }
+    pthread_mutex_lock(&h->mu);
 }
 
 /* Waits until it is over. Under the mutex. */

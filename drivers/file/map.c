@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 enum { OPEN_TRIES = 16, PAGE = 4096, NAP_NS = 1000000 };
+static const int64_t FOREVER_US = INT64_C(1) << 50; /* 36 years */
 
 /* ---- the seams' system calls ---- */
 
@@ -43,8 +44,9 @@ void hf__os_futex_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t se
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};
     (void)c;
-    /* Not private: others map the file too. Early returns are the caller's to notice. */
-    syscall(SYS_futex, word, FUTEX_WAIT, seen, &t, NULL, 0);
+    /* For ever: without a timer, which the kernel would have to take away before who was woken
+       runs. Not private: others map the file too. Early returns are the caller's to notice. */
+    syscall(SYS_futex, word, FUTEX_WAIT, seen, us < FOREVER_US ? &t : NULL, NULL, 0);
 }
 
 void hf__os_futex_wake(struct hf__client *c, _Atomic uint32_t *word, int n)
