@@ -22,8 +22,7 @@ static int step(void *arg, hf_row *row)
     s->calls++;
     if (hf_row_copy(&s->saw, row)) return HF_NOMEM;
     if (!s->answer) return 0;
-    if (row->cap <= n)
-        return hf_fail(NULL, HF_INVALID, 0, "update: no room for one more"); /* is told as such */
+    if (hf_row_room(row, (size_t)n + 1)) return HF_NOMEM;
     row->rev++;
     if (s->joins.owner_len) {
         hf_party_copy(&row->party[n], &s->joins);

@@ -370,12 +370,17 @@ static int updates(const struct hf_port *port)
     return port->drv->update && port->can & HF_CAN_INSTANT;
 }
 
-static int handed_to_dead(struct hf_port *port, const hf_row *row)
+/* Was it handed to the dead; or is there a free place, perhaps, that was handed to nobody, for the
+   head of the line is dead? */
+static int waits_for_dead(struct hf_port *port, const hf_row *row, int freed)
 {
-    for (uint32_t i = 0; i < row->n_holders; i++)
-        if (row->party[i].flags & HF_PARTY_UNCLAIMED && hf__port_dead(port, &row->party[i]))
-            return 1;
-    return 0;
+    int handed = 0;
+    for (uint32_t i = 0; i < row->n_holders; i++) {
+        if (!(row->party[i].flags & HF_PARTY_UNCLAIMED)) continue;
+        if (hf__port_dead(port, &row->party[i])) return 1;
+        handed = 1;
+    }
+    return freed && !handed && row->n_queue && hf__port_dead(port, &row->party[row->n_holders]);
 }
 
 /* 1: a step was made; 0: there was nothing to be stepped; or the error. Whoever was handed the key
@@ -388,10 +393,12 @@ static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *
     struct hf_outcome ignored;
     hf_row next;
     fill_in(port, ev);
+    ev->dead = NULL;
+    ev->n_dead = 0;
     begin(port);
     int rc = port->drv->update(port->st, key, step, &p, row, err);
     if (rc) return rc;
-    if (!p.stepped || !out->changed || !handed_to_dead(port, row)) return p.stepped;
+    if (!p.stepped || !out->changed || !waits_for_dead(port, row, !ev->party)) return p.stepped;
     hf_row_init(&next);
     /* If that fails, those who wait notice it: what was asked for is done. */
     turn(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
@@ -419,10 +426,8 @@ int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf
     hf_row next;
     int rc;
     if (!known && updates(port) && is_of_grant(ev) && !ev->maybe_done) {
-        while ((rc = update(port, key, step_in_place, ev, row, out, err)) == HF_UNAVAILABLE &&
-               hf__local_us() < until_us)
-            hf__pause(PAUSE_RETRY_US);
-        return rc < 0 ? rc : 0;
+        rc = update(port, key, step_in_place, ev, row, out, err);
+        return rc < 0 ? rc : 0; /* such a store has waited itself for as long as it may */
     }
     hf_row_init(&next);
     rc = turn(port, key, ev, row, &next, known, until_us, out, err);

@@ -53,16 +53,17 @@ int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, i
  * or, if it only wants to get in line, a few times: when to ask again is the caller's to plan
  * (crowd.h). HF_UNBOUND (HF_CAN_LEASES, who asks): *out would be the answer, but the session for it
  * isn't there (`party`'s for a grant, the event's for a place in the queue); `row` is what is
- * stored.
+ * stored. Where the store has `update`, what is to be done with a grant whose row isn't known is
+ * one attempt: such a store has no replies to lose, and has waited itself for as long as it may.
  */
 #define HF_UNBOUND 2
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
              int known, int64_t until_us, struct hf_outcome *out, hf_error *err);
 
 /*
- * For who stands in line: reads the row, as hf__port_get; but a grant that the event's request was
- * handed is taken up in the same breath, where the store can (`update`). Then 1, and *out is the
- * answer; 0: *row was read, no more; or the error.
+ * For who stands in line, or only tries: reads the row, as hf__port_get; but a grant that the
+ * event's request was handed is taken up in the same breath, where the store can (`update`). Then
+ * 1, and *out is the answer; 0: *row was read, no more; or the error.
  */
 int hf__look(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
              struct hf_outcome *out, hf_error *err);

@@ -453,7 +453,6 @@ static HF_APART int mm_update(hf_store *st, const hf_rowkey *key,
     hf__latch_lock(&s->latch);
     do {
         rc = copy_now(s, key, row);
-        if (!rc) rc = hf_row_room(row, (size_t)row->n_holders + row->n_queue + 1);
         uint64_t seen = row->rev;
         int changed = rc ? 0 : step(arg, row);
         if (changed < 0) {

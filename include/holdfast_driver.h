@@ -227,10 +227,11 @@ typedef struct hf_driver {
     /*
      * Optional, with HF_CAN_INSTANT. get and swap in one: nobody else reads or writes the row
      * between them, so it can't be refused, and who was handed a key has it by one look. `step` is
-     * shown the row, which has room for one party more, and changes it (1, and its rev) or doesn't
-     * (0); negative: it failed, nothing is stored, and that is returned. It is called again, with
-     * the row as it is then, if what it made needs a wait for a disk; of this store it may ask
-     * now, and nothing else. 0: *row is the row as stored. Rings whom swap would.
+     * shown the row and changes it (1, and its rev) or doesn't (0); negative: it failed, nothing is
+     * stored, and that is returned (*err is the caller's to fill then). It may be called again,
+     * with the row as it is then: if what it made needs a wait for a disk, or its rev isn't above
+     * one that the store has forgotten. Of this store it may ask now, and nothing else. 0: *row is
+     * the row as stored; else what is in *row means nothing. Rings whom swap would.
      */
     int (*update)(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                   void *arg, hf_row *row, hf_error *err);

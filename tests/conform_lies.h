@@ -206,7 +206,6 @@ static int li_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, 
     if (lie && way == DENIES) return no(err);
     int rc = base->get(st, key, row, &clock, err);
     uint64_t seen = row->rev;
-    if (!rc) rc = hf_row_room(row, (size_t)row->n_holders + row->n_queue + 1);
     if (!rc) rc = step(arg, row);
     if (lie) change(row);
     if (rc == 1) rc = lie && way == FORGETS ? 0 : base->swap(st, key, seen, row, NULL, &clock, err);

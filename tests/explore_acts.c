@@ -106,12 +106,12 @@ static int look(struct v_proc *me, int key, unsigned how, hf_row *row, int *ret)
     hf_error err;
     int rc = 0;
     if (me->queued) {
-        rc = hf__port_get(&me->port, &me->key[key], row, &err);
-        if (rc) v_fail("%s: %s", name(me), err.text);
+        rc = hf__look(&me->port, &me->key[key], &ev, row, &out, &err);
+        if (rc < 0) v_fail("%s: %s", name(me), err.text);
         /* Those behind the head let those ahead of them notice first. */
-        if (hf__find_id(row, me->party.id) >= (int64_t)row->n_holders + 1) return 0;
+        if (!rc && hf__find_id(row, me->party.id) >= (int64_t)row->n_holders + 1) return 0;
     }
-    rc = hf__turn(&me->port, &me->key[key], &ev, row, me->queued, 0, &out, &err);
+    rc = rc ? 0 : hf__turn(&me->port, &me->key[key], &ev, row, me->queued, 0, &out, &err);
     if (rc) v_fail("%s: %s", name(me), err.text);
     *ret = 1;
     if (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY) {

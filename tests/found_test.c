@@ -172,6 +172,50 @@ static void who_gives_up_looks_first(void **state)
     hf_close(h);
 }
 
+static void ask_in(hf *by, const hf_rowkey *key, hf_row *row, uint8_t id, enum hf_mode mode,
+                   enum hf_answer want)
+{
+    hf_party party = by->party;
+    struct hf_event ask_for = {.kind = HF_EV_ENQUEUE, .party = &party};
+    struct hf_outcome out;
+    party.id[0] = id;
+    party.mode = (uint8_t)mode;
+    assert_int_equal(hf__turn(&by->port, key, &ask_for, row, 0, 0, &out, NULL), 0);
+    assert_int_equal(out.answer, want);
+}
+
+/* Nobody has noticed yet that the head of the line has died: who gives the key back does, before he
+   is told that he has. Of others who hold it together with him it depends who may come in then. */
+static void who_releases_passes_over_the_dead(void **state)
+{
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        enum hf_mode mode = shared ? HF_SHARED : HF_EXCLUSIVE;
+        hf *h = store(), *gone = store();
+        struct hf_event release = {.kind = HF_EV_RELEASE};
+        struct hf_outcome out;
+        hf_rowkey key;
+        hf_row row;
+        hf_row_init(&row);
+        assert_int_equal(hf_key_make(shared ? "gates" : "gate", &key, NULL), 0);
+        ask_in(h, &key, &row, 1, mode, HF_ANS_GRANTED);
+        release.token = row.token;
+        if (shared) ask_in(h, &key, &row, 2, mode, HF_ANS_GRANTED);
+        ask_in(gone, &key, &row, 3, HF_EXCLUSIVE, HF_ANS_QUEUED);
+        ask_in(h, &key, &row, 4, mode, HF_ANS_QUEUED);
+        hf_close(gone); /* which knows of no wait: it dies with its session */
+        assert_int_equal(hf__turn(&h->port, &key, &release, &row, 0, 0, &out, NULL), 0);
+        assert_int_equal(out.answer, HF_ANS_OK);
+        get(h, key.text, &row);
+        assert_int_equal(row.n_queue, 0);
+        assert_int_equal(row.n_holders, 1 + shared);
+        assert_int_equal(row.party[shared].id[0], 4);
+        assert_int_equal(row.party[shared].flags, HF_PARTY_UNCLAIMED);
+        hf_row_clear(&row);
+        hf_close(h);
+    }
+}
+
 /* What no driver could count with is refused before any of them has to. */
 static void a_request_has_a_legal_time(void **state)
 {
@@ -270,6 +314,7 @@ int main(void)
         cmocka_unit_test(a_later_token_stays),
         cmocka_unit_test(a_forgotten_waiter_asks_anew),
         cmocka_unit_test(who_gives_up_looks_first),
+        cmocka_unit_test(who_releases_passes_over_the_dead),
         cmocka_unit_test(a_request_has_a_legal_time),
         cmocka_unit_test(an_idle_time_is_told_its_range),
         cmocka_unit_test(what_was_used_just_now_is_kept),

@@ -115,7 +115,8 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
     head->marker_seq = f->head.marker_seq;
     if (HF_LIKELY(!marked && !marks)) return 0;
     if (marks && (row->result_len >= HF_RESULT_CAP || row->done_by_len >= HF_OWNER_CAP))
-        return hf_fail(op->err, HF_INVALID, 0, "file: swap '%s': a marker too long", op->key->text);
+        return hf_fail(op->err, HF_INVALID, 0, "file: %s '%s': a marker too long", op->verb,
+                       op->key->text);
     if (marks) head->extent |= (uint64_t)HF_BODY_MARKED << 32;
     if (marked && marks) {
         rc = get_marker(op, f, &m);

@@ -525,7 +525,6 @@ static int update_locked(const struct hf__op *op, struct hf__bucket *b,
     struct hf__client *c = op->c;
     int rc = locate(op, b, f);
     if (!rc) rc = hf__decode(op, f, row);
-    if (!rc && row->n_holders + row->n_queue == row->cap) rc = HF_NEED_PARTIES;
     if (rc) return rc;
     rc = step(arg, row);
     if (rc <= 0) return rc;
