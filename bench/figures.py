@@ -82,7 +82,8 @@ def pairs(table):
         # mem: is for threads. Where there is none but one, the C library's mutex isn't atomic.
         goal = {'flock': 0.12} if how == 'single' else {'mutex': 10}
         for peer, name in (('flock', 'flock(2)'), ('ofd', 'fcntl, OFD'), ('lmdb', 'LMDB'),
-                           ('sqlite', 'SQLite'), ('robust mutex', 'robust mutex')):
+                           ('sqlite', 'SQLite'), ('robust mutex', 'robust mutex'),
+                           ('bare row', 'a bare row')):
             table.ratio(f'file: acquire+release{text}', f'{how} file', name, f'{how} {peer}',
                         goal.get(peer))
         table.ratio(f'file: the same, 1,000 keys{text}', f'{how} file, 1000 keys', 'flock(2)',
