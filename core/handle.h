@@ -158,7 +158,6 @@ struct hf_wait {
     uint64_t rang; /* what the store said then, where it can say of which key something came */
     int code;
     hf_lock *lock;
-    hf_lock *spare; /* while it looks: what a grant would be told with */
     hf_once *ret_once;
     hf_error err;
     pthread_cond_t changed; /* state, pins */

@@ -138,30 +138,6 @@ static void withdraw(struct hf_wait *w)
     if (rc) regret(w);
 }
 
-/* Memory for a grant is there before the store is asked for one: without it, that couldn't be told,
-   and giving it back takes memory, too. */
-static int have_spare(struct hf_wait *w)
-{
-    hf *h = w->h;
-    pthread_mutex_lock(&h->mu);
-    int rc = h->free_locks ? 0 : hf__lock_more(h);
-    if (!rc) {
-        w->spare = h->free_locks;
-        h->free_locks = w->spare->next;
-    }
-    pthread_mutex_unlock(&h->mu);
-    return rc;
-}
-
-/* Under the mutex. */
-static void give_spare(struct hf_wait *w)
-{
-    if (!w->spare) return;
-    w->spare->next = w->h->free_locks;
-    w->h->free_locks = w->spare;
-    w->spare = NULL;
-}
-
 /* The grant is in the store; do we still believe it, and can we hold it? */
 int hf__take_up(struct hf_wait *w, const hf_row *row)
 {
@@ -179,7 +155,6 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
         pthread_mutex_unlock(&h->mu);
         return 0;
     }
-    give_spare(w);
     w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
         w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
@@ -381,13 +356,8 @@ int hf__advance(struct hf_wait *w)
 {
     hf_row row;
     hf_row_init(&row);
-    int over = have_spare(w) ? give_up(w, HF_NOMEM) : advance(w, &row);
+    int over = advance(w, &row);
     hf_row_clear(&row);
-    if (w->spare) {
-        pthread_mutex_lock(&w->h->mu);
-        give_spare(w);
-        pthread_mutex_unlock(&w->h->mu);
-    }
     return over;
 }
 
