@@ -432,6 +432,9 @@ int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf
     hf_row_init(&next);
     rc = turn(port, key, ev, row, &next, known, until_us, out, err);
     hf_row_clear(&next);
+    /* Who gives up for want of memory has none for a second row either. */
+    if (rc == HF_NOMEM && ev->kind == HF_EV_WITHDRAW && updates(port))
+        return (rc = update(port, key, step_in_place, ev, row, out, err)) < 0 ? rc : 0;
     /* What failed last says why; with a reply that was lost before it doesn't say what. */
     if (rc < 0 && err) err->code = rc;
     return rc;
