@@ -165,6 +165,20 @@ static const char *there_and_back(struct hf__conform *cfm, const hf_rowkey *key,
     return why;
 }
 
+const char *hf__con_at_key(struct hf__conform *cfm, const char *name,
+                           const char *(*play)(struct hf__conform *cfm, const hf_rowkey *key,
+                                               hf_row *row))
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(cfm, text, name);
+    hf_row row;
+    hf_row_init(&row);
+    const char *why = play(cfm, &key, &row);
+    if (!why && hf__con_swap(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
+    hf_row_clear(&row);
+    return why;
+}
+
 /* ---- rows there and back ---- */
 
 static const char *unused_key(struct hf__conform *cfm)

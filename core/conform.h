@@ -57,6 +57,10 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
 int hf__con_get(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row);
 int hf__con_swap(struct hf__conform *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                  hf_row *cur);
+/* A play at a key of that name, and a row; if it goes well, the row that it leaves is deleted. */
+const char *hf__con_at_key(struct hf__conform *cfm, const char *name,
+                           const char *(*play)(struct hf__conform *cfm, const hf_rowkey *key,
+                                               hf_row *row));
 /* Until the store's clock has passed `rev`: rows are deleted long after their last write, and a
    clock may be coarse. */
 void hf__con_await_clock(struct hf__conform *cfm, const hf_rowkey *key, uint64_t rev);

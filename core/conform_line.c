@@ -124,18 +124,13 @@ static const char *not_among_holders(struct hf__conform *cfm, const hf_rowkey *k
     return why ? why : refused(cfm, key, &p, row, "nobody holds");
 }
 
-static const char *joins(struct hf__conform *cfm)
+static const char *in_line(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
 {
-    char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(cfm, text, "join");
-    hf_row row;
-    hf_row_init(&row);
-    const char *why = join_the_line(cfm, &key, &row);
-    if (!why) why = not_among_holders(cfm, &key, &row);
-    if (!why && hf__con_swap(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
-    hf_row_clear(&row);
-    return why;
+    const char *why = join_the_line(cfm, key, row);
+    return why ? why : not_among_holders(cfm, key, row);
 }
+
+static const char *joins(struct hf__conform *cfm) { return hf__con_at_key(cfm, "join", in_line); }
 
 void hf__conform_line(struct hf__conform *cfm)
 {

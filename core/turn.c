@@ -371,16 +371,17 @@ static int updates(const struct hf_port *port)
 }
 
 /* Was it handed to the dead; or is there a free place, perhaps, that was handed to nobody, for the
-   head of the line is dead? */
-static int waits_for_dead(struct hf_port *port, const hf_row *row, int freed)
+   head of the line is dead, or a holder is, which the others leave to the head to notice? */
+static int waits_for_dead(struct hf_port *port, const struct hf_event *ev, const hf_row *row)
 {
-    int handed = 0;
+    int handed = 0, gives_up = ev->kind == HF_EV_WITHDRAW;
     for (uint32_t i = 0; i < row->n_holders; i++) {
-        if (!(row->party[i].flags & HF_PARTY_UNCLAIMED)) continue;
-        if (hf__port_dead(port, &row->party[i])) return 1;
-        handed = 1;
+        int unclaimed = row->party[i].flags & HF_PARTY_UNCLAIMED;
+        if ((unclaimed || gives_up) && hf__port_dead(port, &row->party[i])) return 1;
+        handed |= unclaimed;
     }
-    return freed && !handed && row->n_queue && hf__port_dead(port, &row->party[row->n_holders]);
+    if (ev->party || handed || !row->n_queue) return 0; /* a claim frees nothing */
+    return hf__port_dead(port, &row->party[row->n_holders]);
 }
 
 /* 1: a step was made; 0: there was nothing to be stepped; or the error. Whoever was handed the key
@@ -397,8 +398,9 @@ static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *
     ev->n_dead = 0;
     begin(port);
     int rc = port->drv->update(port->st, key, step, &p, row, err);
-    if (rc) return rc;
-    if (!p.stepped || !out->changed || !waits_for_dead(port, row, !ev->party)) return p.stepped;
+    if (rc || !p.stepped) return rc;
+    if (ev->maybe_done) own_effect(ev, row, 0, out);
+    if (!(out->changed || ev->kind == HF_EV_WITHDRAW) || !waits_for_dead(port, ev, row)) return 1;
     hf_row_init(&next);
     /* If that fails, those who wait notice it: what was asked for is done. */
     turn(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
@@ -413,28 +415,19 @@ int hf__look(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf
     return update(port, key, claim_in_place, ev, row, out, err);
 }
 
-/* Is it about a grant that is there, not about who is to have the key? */
-static int is_of_grant(const struct hf_event *ev)
-{
-    return ev->kind == HF_EV_RENEW || ev->kind == HF_EV_RELEASE || ev->kind == HF_EV_FINISH ||
-           ev->kind == HF_EV_BREAK;
-}
-
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
              int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
 {
     hf_row next;
     int rc;
-    if (!known && updates(port) && is_of_grant(ev) && !ev->maybe_done) {
+    /* But who asks for a key, or wants it passed on, has to know first who is dead. */
+    if (!known && updates(port) && !ev->party && ev->kind != HF_EV_PROMOTE) {
         rc = update(port, key, step_in_place, ev, row, out, err);
         return rc < 0 ? rc : 0; /* such a store has waited itself for as long as it may */
     }
     hf_row_init(&next);
     rc = turn(port, key, ev, row, &next, known, until_us, out, err);
     hf_row_clear(&next);
-    /* Who gives up for want of memory has none for a second row either. */
-    if (rc == HF_NOMEM && ev->kind == HF_EV_WITHDRAW && updates(port))
-        return (rc = update(port, key, step_in_place, ev, row, out, err)) < 0 ? rc : 0;
     /* What failed last says why; with a reply that was lost before it doesn't say what. */
     if (rc < 0 && err) err->code = rc;
     return rc;

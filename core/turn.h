@@ -53,8 +53,9 @@ int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, i
  * or, if it only wants to get in line, a few times: when to ask again is the caller's to plan
  * (crowd.h). HF_UNBOUND (HF_CAN_LEASES, who asks): *out would be the answer, but the session for it
  * isn't there (`party`'s for a grant, the event's for a place in the queue); `row` is what is
- * stored. Where the store has `update`, what is to be done with a grant whose row isn't known is
- * one attempt: such a store has no replies to lose, and has waited itself for as long as it may.
+ * stored. Where the store has `update`, what is to be done with a grant, or a request given up,
+ * whose row isn't known is one attempt: such a store has no replies to lose, and has waited itself
+ * for as long as it may.
  */
 #define HF_UNBOUND 2
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,

@@ -84,16 +84,16 @@ static inline int is_ahead(const struct hf__client *c, uint64_t rev, int64_t clo
 }
 
 /* For a rev that somebody else made. A clock read lately will do: it is behind at most. */
-static int rev_in_reach(const struct hf__op *op, uint64_t rev)
-{
-    struct hf__client *c = op->c;
-    int64_t now_us = HF_NOW(c) + c->offset_us;
-    atomic_store_explicit(&c->last_us, now_us, memory_order_relaxed);
-    return is_ahead(c, rev, now_us) ? hf__raise_ceiling(op, rev) : 0;
-}
 static inline int is_in_reach(const struct hf__client *c, uint64_t rev)
 {
     return (int64_t)rev <= atomic_load_explicit(&c->last_us, memory_order_relaxed) + AHEAD_US;
+}
+static int needs_ceiling(struct hf__client *c, uint64_t rev)
+{
+    if (is_in_reach(c, rev)) return 0;
+    int64_t now_us = HF_NOW(c) + c->offset_us;
+    atomic_store_explicit(&c->last_us, now_us, memory_order_relaxed);
+    return is_ahead(c, rev, now_us);
 }
 
 /* ---- finding the cell ---- */
@@ -471,7 +471,7 @@ static int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
     int rc = hf__broken(&op);
     rung.n = 0;
     if (row && too_many(&op, row)) return HF_FULL;
-    if (!rc && row && !is_in_reach(c, row->rev)) rc = rev_in_reach(&op, row->rev);
+    if (!rc && row && needs_ceiling(c, row->rev)) rc = hf__raise_ceiling(&op, row->rev);
     while (!rc) {
         rc = hf__bucket_lock(&op, b);
         if (rc) break;
@@ -529,11 +529,7 @@ static int update_locked(const struct hf__op *op, struct hf__bucket *b,
     rc = step(arg, row);
     if (rc <= 0) return rc;
     if (too_many(op, row)) return HF_FULL;
-    if (!is_in_reach(c, row->rev)) {
-        int64_t now_us = HF_NOW(c) + c->offset_us;
-        atomic_store_explicit(&c->last_us, now_us, memory_order_relaxed);
-        if (is_ahead(c, row->rev, now_us)) return HF_NEED_CEILING;
-    }
+    if (needs_ceiling(c, row->rev)) return HF_NEED_CEILING;
     return store_locked(op, b, row, hf__encoded_size(row), NULL, f, rung);
 }
 
