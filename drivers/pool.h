@@ -1,6 +1,9 @@
 /*
  * pool.h - a few connections of a handle's: each request has one for itself, and the same again if
  * it can be. Compiled into each module that uses it.
+ *
+ * One that worked is taken before one that would have to be made: who can't have another connection
+ * (the server has too many, or is leaving) goes on with those that he has.
  */
 #ifndef HF_POOL_H
 #define HF_POOL_H
@@ -12,14 +15,14 @@ enum { HF_POOL_LINKS = 4 }; /* to be numbered from 0 */
 struct hf__pool {
     pthread_mutex_t mu;
     pthread_cond_t freed;
-    unsigned busy; /* a bit for each */
+    unsigned busy, works; /* a bit for each; works: it did when it was given back */
 };
 
 static inline void hf__pool_open(struct hf__pool *pool)
 {
     pthread_mutex_init(&pool->mu, NULL);
     pthread_cond_init(&pool->freed, NULL);
-    pool->busy = 0;
+    pool->busy = pool->works = 0;
 }
 
 static inline void hf__pool_close(struct hf__pool *pool)
@@ -34,16 +37,20 @@ static inline int hf__pool_take(struct hf__pool *pool)
     int i = 0;
     pthread_mutex_lock(&pool->mu);
     while (pool->busy == (1u << HF_POOL_LINKS) - 1) pthread_cond_wait(&pool->freed, &pool->mu);
-    while (pool->busy & 1u << i) i++;
+    unsigned idle = pool->works & ~pool->busy;
+    while (idle ? !(idle & 1u << i) : pool->busy & 1u << i) i++;
     pool->busy |= 1u << i;
     pthread_mutex_unlock(&pool->mu);
     return i;
 }
 
-static inline void hf__pool_give(struct hf__pool *pool, int i)
+/* `works`: it is connected, as far as is known. */
+static inline void hf__pool_give(struct hf__pool *pool, int i, int works)
 {
     pthread_mutex_lock(&pool->mu);
     pool->busy &= ~(1u << i);
+    pool->works &= ~(1u << i);
+    if (works) pool->works |= 1u << i;
     pthread_cond_signal(&pool->freed);
     pthread_mutex_unlock(&pool->mu);
 }

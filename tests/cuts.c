@@ -3,7 +3,7 @@
  * hurt in other ways that networks have; see proxy.h.
  *
  *   tests/servers/NAME cuts @ [--lease MS] [--jobs N] [--step N] [--guard COMMAND]
- *                             [--wait-step N] [--timed] [--only OP:WAY:BYTE]
+ *                             [--wait-step N] [--timed] [--sessions] [--only OP:WAY:BYTE]
  *
  * Each case does one operation through the proxy, which does its part at one byte of it. However
  * that ends: what was granted is nobody else's while it is believed, the same request asked again
@@ -11,6 +11,7 @@
  * over after its lease. A client beside the proxy looks at that. `--step N`: only each N-th byte;
  * `--wait-step N`: of the operations that wait. `--timed`: the store's tokens are its time at the
  * grants, and its clock is this machine's; elsewhere a lease counts from the first asking.
+ * `--sessions`: its waiters stand in line with sessions, and are dead without.
  */
 #include "cuts.h"
 
@@ -38,7 +39,7 @@ struct cut_tally *cut_tally;
 struct cut_me cut_me;
 static struct {
     const char *url, *only, *guard;
-    int lease, jobs, step, wait_step, timed;
+    int lease, jobs, step, wait_step, timed, sessions;
 } options = {.lease = 1000, .jobs = 4, .step = 1};
 
 int64_t cut_ms(void) { return hf__local_us() / 1000; }
@@ -105,6 +106,7 @@ static int set_out(int number)
     me->number = number;
     me->lease = options.lease;
     me->timed = options.timed;
+    me->sessions = options.sessions;
     if (split_url(options.url, server, sizeof server, front, sizeof front, 0) ||
         proxy_start(&me->proxy, server)) {
         cut_wrong("no proxy for '%s'", options.url);
@@ -213,9 +215,10 @@ static int report(int64_t ms, int workers, int died)
     uint64_t all = 0;
     if (t->wrong)
         printf(
-            "# wrong: %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d%s --only "
+            "# wrong: %s: %s\n# again: tests/servers/NAME build/tests/cuts @ --lease %d%s%s --only "
             "'%s'\n",
-            t->again, t->why, options.lease, options.timed ? " --timed" : "", t->again);
+            t->again, t->why, options.lease, options.timed ? " --timed" : "",
+            options.sessions ? " --sessions" : "", t->again);
     for (int op = 0; op < CUT_OPS; op++) {
         if (op == CUT_ENTER && !t->enters) {
             puts("# enter: not offered by this store");
@@ -272,6 +275,8 @@ int main(int argc, char **argv)
             options.wait_step = number(o, argv[++i]);
         else if (!strcmp(o, "--timed"))
             options.timed = 1;
+        else if (!strcmp(o, "--sessions"))
+            options.sessions = 1;
         else if (!strcmp(o, "--guard") && argv[i + 1])
             options.guard = argv[++i];
         else if (!strcmp(o, "--only") && argv[i + 1])

@@ -47,6 +47,7 @@ struct cut_orphan {
 struct cut_me {
     int number, lease, keys;
     int timed; /* the store's tokens are the times of the grants, by this machine's clock */
+    int sessions; /* waiters stand with one, and are dead once it has ended */
     struct proxy proxy;
     hf *beside, *behind;   /* not through the proxy */
     hf *through, *patient; /* through it: one that soon gives a request up, one that doesn't */

@@ -87,7 +87,7 @@ static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
         hf__et_next(http);
         if (x->sent && !x->repeat) break;
     }
-    hf__pool_give(&http->pool, number);
+    hf__pool_give(&http->pool, number, !x->failed);
 }
 
 /* ---- what the server says ---- */

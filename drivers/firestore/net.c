@@ -195,7 +195,7 @@ void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *hea
     if (!bad) bad = curl_easy_setopt(*link, CURLOPT_URL, url) != CURLE_OK;
     if (!bad) bad = curl_easy_setopt(*link, CURLOPT_HTTPHEADER, list) != CURLE_OK;
     if (!bad) perform(net, *link, &up, r);
-    hf__pool_give(&net->pool, number);
+    hf__pool_give(&net->pool, number, r->status != 0);
     for (struct curl_slist *h = list; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
     curl_slist_free_all(list);
 }

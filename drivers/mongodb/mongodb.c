@@ -43,7 +43,7 @@ static int get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err)
 
 static void put_link(hf_store *st, struct hf__mg_link *link)
 {
-    hf__pool_give(&st->pool, (int)(link - st->link));
+    hf__pool_give(&st->pool, (int)(link - st->link), link->client != NULL);
 }
 
 /* The command is destroyed in every case. */

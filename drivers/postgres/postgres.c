@@ -47,7 +47,7 @@ static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
 
 static void put_link(hf_store *st, struct hf__pg_link *link)
 {
-    hf__pool_give(&st->pool, (int)(link - st->link));
+    hf__pool_give(&st->pool, (int)(link - st->link), link->pg != NULL);
 }
 
 /* One statement; if the table isn't there any more it is made again first, for then nothing was

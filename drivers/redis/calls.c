@@ -26,7 +26,7 @@ int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
 
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link)
 {
-    hf__pool_give(&st->pool, (int)(link - st->link));
+    hf__pool_give(&st->pool, (int)(link - st->link), link->fd >= 0);
 }
 
 /* ---- scripts ---- */
