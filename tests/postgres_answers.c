@@ -5,14 +5,17 @@
 #include "test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define URL  "postgres://u@HOST/db?sslmode=disable&gssencmode=disable"
-#define NOW  "1769860800000017"
-#define GET  "SELECT 0, "
-#define TAKE "UNION ALL"
-#define JOIN "strpos("
-#define SCAN "ORDER BY"
+#define URL   "postgres://u@HOST/db?sslmode=disable&gssencmode=disable"
+#define NOW   "1769860800000017"
+#define GET   "SELECT 0, "
+#define TAKE  "UNION ALL"
+#define JOIN  "strpos("
+#define SCAN  "ORDER BY"
+#define LONG  "WITH w AS"
+#define QUIET "queue = '[]' RETURNING (extract"
 
 static hf_row row, cur;
 
@@ -422,6 +425,84 @@ static void who_doesnt_read_is_left(void **state)
     pg->close(st);
 }
 
+/* ---- quiet writes ---- */
+
+static uint64_t hint;
+
+/* By a handle that may remember. `waits`: somebody is in line then. */
+static int write_next(hf_store *st, int waits)
+{
+    hf_rowkey k = key;
+    k.hint = &hint;
+    row.n_queue = 0;
+    for (int i = 0; i < 2; i++)
+        row.party[i] = (hf_party){.id = {(uint8_t)(i + 1)}, .owner = "me", .owner_len = 2};
+    row.party[0].token = row.token = 1;
+    row.n_holders = row.n_queue = (uint32_t)waits;
+    uint64_t seen = row.rev++;
+    return pg->swap(st, &k, seen, &row, &cur, &clock_us, &err);
+}
+
+/* So many are said at length, and quietly. */
+static void said_so(int at_length, int quietly)
+{
+    assert_int_equal(pg_asked(LONG), at_length);
+    assert_int_equal(pg_asked("UPDATE") - pg_asked(LONG " (UPDATE"), quietly);
+}
+
+static void at_length_all_is_done(void) { ARE({LONG, pg_row_but("1|" NOW, "rev", "1"), 0}); }
+
+static void who_writes_twice_in_a_row_writes_quietly(void **state)
+{
+    (void)state;
+    hf_store *st = pg_opened(URL);
+    at_length_all_is_done();
+    hf_row_clear(&row);
+    if (hf_row_room(&row, 2)) fail();
+    row.rev = 1;
+    hint = 0;
+    for (int i = 0; i < 2; i++) said(write_next(st, 0), 0, NULL);
+    said_so(2, 0);
+    ARE({QUIET, NOW, 1});
+    clock_us = 0;
+    said(write_next(st, 0), 0, NULL);
+    assert_true(clock_us == strtoll(NOW, NULL, 10));
+    said_so(0, 1);
+    /* It isn't that row any more, or somebody is in line there: the whole answer is needed. */
+    ARE({QUIET, "", 1}, {LONG, pg_row_but("0|" NOW, "rev", "77"), 1});
+    said(write_next(st, 0), HF_CONFLICT, NULL);
+    assert_int_equal(cur.rev, 77);
+    said_so(1, 1);
+    /* What nobody knows isn't asked again at length. */
+    row.rev--;
+    ARE({QUIET, ".", 1});
+    said(write_next(st, 0), HF_UNKNOWN, NULL);
+    assert_int_equal(pg_asked(LONG), 0);
+    pg->close(st);
+}
+
+static void where_somebody_else_writes_nobody_writes_quietly(void **state)
+{
+    (void)state;
+    hf_store *st = pg_opened(URL);
+    for (int how = 0; how < 4; how++) {
+        at_length_all_is_done();
+        hint = 0;
+        row.rev = 1;
+        for (int i = 0; i < 2; i++) said(write_next(st, 0), 0, NULL);
+        if (how == 0) said(write_next(st, 1), 0, NULL); /* somebody comes into line */
+        if (how == 1) row.rev++;                        /* another one has written */
+        if (how == 2) row.rev = 0;                      /* it is gone */
+        hf_rowkey k = key;
+        k.hint = &hint;
+        if (how == 3) said(pg->swap(st, &k, row.rev, NULL, &cur, &clock_us, &err), 0, NULL);
+        said(write_next(st, 0), 0, NULL);
+        said_so(how == 0 || how == 3 ? 4 : 3, 0);
+    }
+    hf_row_clear(&row);
+    pg->close(st);
+}
+
 int main(void)
 {
     if (!pg_begin()) return 1;
@@ -435,6 +516,8 @@ int main(void)
         cmocka_unit_test(options),
         cmocka_unit_test(rows_that_are_damaged),
         cmocka_unit_test(a_stale_refusal_is_read_again),
+        cmocka_unit_test(who_writes_twice_in_a_row_writes_quietly),
+        cmocka_unit_test(where_somebody_else_writes_nobody_writes_quietly),
         cmocka_unit_test(listings),
         cmocka_unit_test(a_place_in_line),
         cmocka_unit_test(guards),

@@ -18,7 +18,7 @@ teardown() { cli_teardown; }
 LOG=$(dirname "$HOLDFAST_TEST_CONTROL")/log
 ask() { psql -X -q -v ON_ERROR_STOP=1 "$HOLDFAST_TEST_STORE" "$@"; }
 # How many writes went by their names so far. (A connection that only reads fires no trigger.)
-named() { grep -c 'LOG:  execute holdfast_[0-9a-f]*: WITH' "$LOG" || true; }
+named() { grep -Ec 'LOG:  execute holdfast_[0-9a-f]*: (WITH|UPDATE)' "$LOG" || true; }
 
 @test "what is asked often is planned once, and bears that it is forgotten" {
     run holdfast run "$K" -- true # the table

@@ -140,6 +140,65 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
     return rc ? rc : HF_CONFLICT;
 }
 
+/* A key's hint is the rev of the last row without a line that this handle has written there, and
+   whether it replaced such a one of its own, too. Who writes twice in a row wants a key that nobody
+   else wants, as it seems: the next write is tried in the short way, which tells nobody. Where a
+   key is given on, the rows are each other's, and it isn't tried in vain. Relaxed, since a rev
+   stands for itself: the statement looks whether it is still that one. */
+static const uint64_t AGAIN = UINT64_C(1) << 63;
+
+static uint64_t hint_of(const hf_rowkey *key)
+{
+    return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
+}
+
+static void note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
+{
+    uint64_t hint = 0;
+    if (!key->hint) return;
+    if (row && !row->n_queue) hint = row->rev;
+    if (hint && seen && (hint_of(key) & ~AGAIN) == seen) hint |= AGAIN;
+    __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
+}
+
+/* `values` are those of a write at length. 0: done; HF_CONFLICT: it isn't, and is to be said at
+   length; else the error. */
+static int write_quietly(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                         const char *const *values, int64_t *ret_clock_us, hf_error *err)
+{
+    enum { LESS = HF_PG_FIRST - HF_PG_QUIET_FIRST, N = VALUES - LESS };
+    const char *own[N] = {values[0], values[1]};
+    PGresult *r;
+    if (!row || row->n_queue || !seen || hint_of(key) != (seen | AGAIN)) return HF_CONFLICT;
+    for (int i = HF_PG_QUIET_FIRST - 1; i < N; i++) own[i] = values[i + LESS];
+    int rc = ask(st, &st->sql.quiet, N, own, HF_UNKNOWN, &r, "swap", key->text, err);
+    if (rc) return rc;
+    int done = PQntuples(r) == 1;
+    if (done) *ret_clock_us = number(r, 0, 0);
+    PQclear(r);
+    return done ? 0 : HF_CONFLICT;
+}
+
+static int write_at_length(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                           const char *const *values, hf_row *cur, int64_t *ret_clock_us,
+                           hf_error *err)
+{
+    const struct hf__pg_often *often = !row   ? &st->sql.erase
+                                       : seen ? &st->sql.update
+                                              : &st->sql.insert;
+    PGresult *r;
+    int n = row ? VALUES : FIRST - 1;
+    int rc = ask(st, often, n, values, HF_UNKNOWN, &r, "swap", key->text, err);
+    if (rc) return rc;
+    *ret_clock_us = number(r, 0, 1);
+    if (!number(r, 0, 0)) {
+        uint64_t there = has_row(r) ? (uint64_t)number(r, 0, 2 + HF_COL_REV) : 0;
+        rc = conflict(st, key, r, there == seen, cur, ret_clock_us, "swap", err);
+    }
+    PQclear(r);
+    return rc;
+}
+
 static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
@@ -147,7 +206,6 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     char addresses[HF_ADDRESSES_CAP] = "";
     const char *values[VALUES] = {key->text, seen_text, st->ear.channel, word, addresses}, *why;
     struct hf__flat flat = {.others = NULL, .queue = NULL};
-    PGresult *r;
     int rc = row ? hf__flatten(row, &flat, &why) : 0;
     if (rc) {
         hf__flat_free(&flat);
@@ -157,19 +215,10 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf__pg_word(key, row, word);
     if (row) hf__put_addresses(addresses, row);
     if (row) fill(&flat, values + FIRST - 1, room);
-    rc = ask(st,
-             !row   ? &st->sql.erase
-             : seen ? &st->sql.update
-                    : &st->sql.insert,
-             row ? VALUES : FIRST - 1, values, HF_UNKNOWN, &r, "swap", key->text, err);
+    rc = write_quietly(st, key, seen, row, values, ret_clock_us, err);
+    if (rc == HF_CONFLICT) rc = write_at_length(st, key, seen, row, values, cur, ret_clock_us, err);
     hf__flat_free(&flat);
-    if (rc) return rc;
-    *ret_clock_us = number(r, 0, 1);
-    if (!number(r, 0, 0)) {
-        uint64_t there = has_row(r) ? (uint64_t)number(r, 0, 2 + HF_COL_REV) : 0;
-        rc = conflict(st, key, r, there == seen, cur, ret_clock_us, "swap", err);
-    }
-    PQclear(r);
+    if (!rc) note_written(key, seen, row);
     return rc;
 }
 

@@ -38,6 +38,16 @@ static void put_columns(struct text *t, const char *before)
         put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__column_name[i]);
 }
 
+/* Each column gets its value, from parameter `first` on. */
+static void put_update(struct text *t, const char *table, int first)
+{
+    put(t, "UPDATE %s AS t SET ", table);
+    for (int i = 0; i < HF_COLS; i++)
+        put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__column_name[i], i + first,
+            hf__column_is_text[i] ? "text" : "bigint");
+    put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
+}
+
 /* $1 is the key, $2 the rev seen, $3 the channel of all, $4 the payload, $5 the addresses; from
    $HF_PG_FIRST on the columns. */
 static void put_values(struct text *t)
@@ -74,7 +84,7 @@ static void put_told(struct text *t, const char *table, int deletes)
         table);
 }
 
-enum { INSERT, UPDATE, ERASE, TAKE, JOIN, GET, SCAN };
+enum { INSERT, UPDATE, ERASE, TAKE, JOIN, GET, SCAN, QUIET };
 
 static char *sql_write(const char *table, struct text *t, int kind)
 {
@@ -86,16 +96,23 @@ static char *sql_write(const char *table, struct text *t, int kind)
         put_values(t);
         put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
     } else if (kind == UPDATE) {
-        put(t, "WITH w AS (UPDATE %s AS t SET ", table);
-        for (int i = 0; i < HF_COLS; i++)
-            put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__column_name[i], i + HF_PG_FIRST,
-                hf__column_is_text[i] ? "text" : "bigint");
-        put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
+        put(t, "WITH w AS (");
+        put_update(t, table, HF_PG_FIRST);
     } else {
         put(t, "WITH w AS (DELETE FROM %s AS t WHERE t.key = $1::text AND t.rev = $2::bigint",
             table);
     }
     put_told(t, table, kind == ERASE);
+    return strdup(t->to);
+}
+
+/* Nobody is in line in the row that is written, and nobody may be in the one that it replaces: then
+   nobody is to be told. */
+static char *sql_quiet(const char *table, struct text *t)
+{
+    t->len = 0;
+    put_update(t, table, HF_PG_QUIET_FIRST);
+    put(t, " AND t.queue = '[]' RETURNING " NOW);
     return strdup(t->to);
 }
 
@@ -165,6 +182,7 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
     struct text t = {buffer, 0, sizeof buffer};
     int made = hf__pg_often(&s->insert, INSERT, sql_write(table, &t, INSERT)) &&
                hf__pg_often(&s->update, UPDATE, sql_write(table, &t, UPDATE)) &&
+               hf__pg_often(&s->quiet, QUIET, sql_quiet(table, &t)) &&
                hf__pg_often(&s->erase, ERASE, sql_write(table, &t, ERASE)) &&
                hf__pg_often(&s->take, TAKE, sql_take(table, &t)) &&
                hf__pg_often(&s->join, JOIN, sql_join(table, &t));
@@ -191,7 +209,7 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
 
 void hf__pg_sql_free(struct hf__pg_sql *s)
 {
-    char *sql[] = {s->get.sql,  s->insert.sql, s->update.sql, s->erase.sql,
+    char *sql[] = {s->get.sql,  s->insert.sql, s->update.sql, s->quiet.sql, s->erase.sql,
                    s->take.sql, s->join.sql,   s->scan.sql,   s->create};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
 }

@@ -6,11 +6,12 @@
 
 #include "link.h"
 
-/* A page of a scan; the parameter of a write that is the first column. */
-enum { HF_PG_PAGE = 64, HF_PG_FIRST = 6 };
+/* A page of a scan; the parameter of a write that is the first column, and of a quiet one. */
+enum { HF_PG_PAGE = 64, HF_PG_FIRST = 6, HF_PG_QUIET_FIRST = 3 };
 
 struct hf__pg_sql {
     struct hf__pg_often get, insert, update, erase, take, join, scan;
+    struct hf__pg_often quiet; /* an update that only says when it was done, if it was */
     char *create;
 };
 
