@@ -254,11 +254,11 @@ static void alternate(int me, long n)
         else
             note_handover((double)(now - shared->given_ns) / 1e3);
         if (me == 0 || i < n) bench_await_waiters(mine, "handover", 1);
-        nap(SETTLE_MS);
         /* Another one had it last, as the one that is given on: between two writes of his own he
            might write less. */
         bench_ok(hf_acquire(aside, trip, NULL, &other, &err), &err);
         bench_ok(hf_release(other, &err), &err);
+        nap(SETTLE_MS);
         bench_ok(hf_acquire(mine, trip, NULL, &other, &err), &err);
         int64_t start = bench_ns();
         bench_ok(hf_release(other, &err), &err);
