@@ -52,3 +52,17 @@ named() { grep -Ec 'LOG:  execute holdfast_[0-9a-f]*: (WITH|UPDATE)' "$LOG" || t
     wait $!
     cat bench.txt
 }
+
+@test "a write that fails when it is committed wasn't done" {
+    run holdfast run "$K" -- true
+    [ "$status" = 0 ]
+    ask -c "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            \$\$ BEGIN RAISE 'not now' USING ERRCODE = '23514'; END \$\$" \
+        -c 'CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON holdfast DEFERRABLE
+            INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()'
+    run holdfast run "$K" -- true
+    ask -c 'DROP FUNCTION refuse CASCADE'
+    echo "$output"
+    [ "$status" != 0 ]
+    [[ $output == *"not now"* ]]
+}

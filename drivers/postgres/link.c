@@ -190,10 +190,11 @@ static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
             }
         r = PQgetResult(pg);
         if (!r) return first;
-        if (first)
-            PQclear(r);
-        else
-            first = r;
+        /* What was done may still fail when it is committed, which is told behind it. */
+        ExecStatusType status = PQresultStatus(r);
+        int good = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+        PQclear(first && good ? r : first);
+        if (!first || !good) first = r;
     }
 }
 
