@@ -26,6 +26,7 @@ enum cut_end { CUT_OK, CUT_LOST, CUT_UNKNOWN, CUT_AWAY, CUT_ENDS };
 enum { CUT_SCENES = 10, CUT_PENDING = 512, CUT_IO_MS = 400, CUT_PATIENCE_MS = 600000 };
 /* How long a claim may take; and when none is over yet. */
 enum { CUT_GRACE_MS = 120000, CUT_CLAIM_MS = 3000, CUT_LEAST_CLAIM_MS = 900 };
+enum { CUT_NOBODY = 1 << 20 }; /* so many connections refused: nobody gets through */
 
 /* Of all workers. */
 struct cut_tally {

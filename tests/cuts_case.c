@@ -378,8 +378,8 @@ static const struct {
     struct proxy_order order;
     int patient, free;
 } scenes[CUT_SCENES] = {
-    {"reply lost, and then nobody is there", {PROXY_CUT, PROXY_DOWN, 0, 0, 0, 1 << 20}, 0, 0},
-    {"request lost, and then nobody is there", {PROXY_CUT, PROXY_UP, 0, 0, 0, 1 << 20}, 0, 0},
+    {"reply lost, and then nobody is there", {PROXY_CUT, PROXY_DOWN, 0, 0, 0, CUT_NOBODY}, 0, 0},
+    {"request lost, and then nobody is there", {PROXY_CUT, PROXY_UP, 0, 0, 0, CUT_NOBODY}, 0, 0},
     {"cut, and the next connections, too", {PROXY_CUT, PROXY_DOWN, 0, 0, 0, 3}, 0, 0},
     {"half open: the server hears nothing", {PROXY_SILENT, PROXY_UP, 0, 0, 0, 0}, 0, 0},
     {"half open: the server isn't heard", {PROXY_SILENT, PROXY_DOWN, 0, 0, 0, 0}, 0, 0},

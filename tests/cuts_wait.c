@@ -211,7 +211,7 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
     g.lease_ms = g.lease_ms < 1000 ? g.lease_ms : 1000; /* a claim ends sooner */
     size_t ahead = in_line(&g).ahead;
     /* Whoever gets through to nobody can't keep his session, and is passed over once it ends. */
-    if (cut_me.sessions && (order->refuse || order->what == PROXY_SILENT)) ahead = 0;
+    if (cut_me.sessions && (order->refuse == CUT_NOBODY || order->what == PROXY_SILENT)) ahead = 0;
     int64_t given_ms = cut_ms();
     int rc = hf_release(held, &err), gave = 0;
     if (rc) return cut_bad(&g, "the release before it", rc, &err);

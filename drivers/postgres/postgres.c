@@ -3,7 +3,7 @@
  *
  * Contents: connections; rows; many rows; who waits; opening. The statements: sql.c.
  *
- * Every operation is one statement of its own, in autocommit: there is no transaction to be left
+ * Every operation is one statement, a swap two at most of its own, in autocommit: there is no transaction to be left
  * open. A write that is refused tells the row as of the statement's snapshot. That is an answer (at
  * that moment the write would have been refused), unless the snapshot shows what the write wanted
  * to see: then somebody was quicker within the statement, and the row is read again.
