@@ -3,10 +3,11 @@
  *
  * Contents: connections; rows; many rows; who waits; opening. The statements: sql.c.
  *
- * Every operation is one statement, a swap two at most of its own, in autocommit: there is no transaction to be left
- * open. A write that is refused tells the row as of the statement's snapshot. That is an answer (at
- * that moment the write would have been refused), unless the snapshot shows what the write wanted
- * to see: then somebody was quicker within the statement, and the row is read again.
+ * Every operation is one statement of its own (a swap two at most), in autocommit: there is no
+ * transaction to be left open. A write that is refused tells the row as of the statement's
+ * snapshot. That is an answer (at that moment the write would have been refused), unless the
+ * snapshot shows what the write wanted to see: then somebody was quicker within the statement, and
+ * the row is read again.
  *
  * Waiters hear of changes by LISTEN on a connection of its own (ear.c). Only a write to a row in
  * which somebody waits, before or after, notifies: all notifying transactions of a server commit
