@@ -198,8 +198,9 @@ typedef struct hf_driver {
 
     /*
      * Atomically: if the stored rev is `seen` (0: there is none), store `row` (NULL: delete it) and
-     * return 0; else HF_CONFLICT, with the current row in *cur if cur isn't NULL. One round trip.
-     * No reply, or an ambiguous one: HF_UNKNOWN, never tried again here. `row` and `cur` differ.
+     * return 0; else HF_CONFLICT, with the current row in *cur if cur isn't NULL. One round trip;
+     * two, if a shorter form was tried first. No reply, or an ambiguous one: HF_UNKNOWN, never
+     * tried again here. `row` and `cur` differ.
      * A store with HF_CAN_BELLS rings every party that holds in `row` but waited before; and the
      * first waiter, if the earliest end (expires_us) of the holders that aren't unclaimed has
      * changed (hf_row_end says it), or if there is one and another was first, for it planned by

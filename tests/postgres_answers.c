@@ -429,18 +429,27 @@ static void who_doesnt_read_is_left(void **state)
 
 static uint64_t hint;
 
-/* By a handle that may remember. `waits`: somebody is in line then. */
-static int write_next(hf_store *st, int waits)
+/* By a handle that may remember: a row with so many that hold, and so many in line. */
+static int write_next(hf_store *st, uint32_t holders, uint32_t queue)
 {
     hf_rowkey k = key;
     k.hint = &hint;
-    row.n_queue = 0;
     for (int i = 0; i < 2; i++)
         row.party[i] = (hf_party){.id = {(uint8_t)(i + 1)}, .owner = "me", .owner_len = 2};
     row.party[0].token = row.token = 1;
-    row.n_holders = row.n_queue = (uint32_t)waits;
+    row.n_holders = holders;
+    row.n_queue = queue;
     uint64_t seen = row.rev++;
     return pg->swap(st, &k, seen, &row, &cur, &clock_us, &err);
+}
+
+/* It gives the key back that it had, and takes it again, which it did alone. */
+static void comes_back(hf_store *st)
+{
+    hint = 0;
+    row.rev = 1;
+    said(write_next(st, 0, 0), 0, NULL);
+    said(write_next(st, 1, 0), 0, NULL);
 }
 
 /* So many are said at length, and quietly. */
@@ -452,31 +461,31 @@ static void said_so(int at_length, int quietly)
 
 static void at_length_all_is_done(void) { ARE({LONG, pg_row_but("1|" NOW, "rev", "1"), 0}); }
 
-static void who_writes_twice_in_a_row_writes_quietly(void **state)
+static void who_is_alone_with_a_key_writes_quietly(void **state)
 {
     (void)state;
     hf_store *st = pg_opened(URL);
     at_length_all_is_done();
     hf_row_clear(&row);
     if (hf_row_room(&row, 2)) fail();
-    row.rev = 1;
-    hint = 0;
-    for (int i = 0; i < 2; i++) said(write_next(st, 0), 0, NULL);
+    comes_back(st);
     said_so(2, 0);
-    ARE({QUIET, NOW, 1});
-    clock_us = 0;
-    said(write_next(st, 0), 0, NULL);
-    assert_true(clock_us == strtoll(NOW, NULL, 10));
-    said_so(0, 1);
+    for (uint32_t holders = 0; holders < 2; holders++) {
+        ARE({QUIET, NOW, 1});
+        clock_us = 0;
+        said(write_next(st, holders, 0), 0, NULL);
+        assert_true(clock_us == strtoll(NOW, NULL, 10));
+        assert_int_equal(pg_asked(LONG), 0);
+    }
     /* It isn't that row any more, or somebody is in line there: the whole answer is needed. */
     ARE({QUIET, "", 1}, {LONG, pg_row_but("0|" NOW, "rev", "77"), 1});
-    said(write_next(st, 0), HF_CONFLICT, NULL);
+    said(write_next(st, 0, 0), HF_CONFLICT, NULL);
     assert_int_equal(cur.rev, 77);
-    said_so(1, 1);
+    assert_int_equal(pg_asked(LONG), 1);
     /* What nobody knows isn't asked again at length. */
     row.rev--;
     ARE({QUIET, ".", 1});
-    said(write_next(st, 0), HF_UNKNOWN, NULL);
+    said(write_next(st, 0, 0), HF_UNKNOWN, NULL);
     assert_int_equal(pg_asked(LONG), 0);
     pg->close(st);
 }
@@ -487,17 +496,27 @@ static void where_somebody_else_writes_nobody_writes_quietly(void **state)
     hf_store *st = pg_opened(URL);
     for (int how = 0; how < 4; how++) {
         at_length_all_is_done();
-        hint = 0;
-        row.rev = 1;
-        for (int i = 0; i < 2; i++) said(write_next(st, 0), 0, NULL);
-        if (how == 0) said(write_next(st, 1), 0, NULL); /* somebody comes into line */
-        if (how == 1) row.rev++;                        /* another one has written */
-        if (how == 2) row.rev = 0;                      /* it is gone */
+        comes_back(st);
+        if (how == 0) said(write_next(st, 1, 1), 0, NULL); /* somebody comes into line */
+        if (how == 1) row.rev++;                           /* another one has written */
+        if (how == 2) row.rev = 0;                         /* it is gone */
         hf_rowkey k = key;
         k.hint = &hint;
         if (how == 3) said(pg->swap(st, &k, row.rev, NULL, &cur, &clock_us, &err), 0, NULL);
-        said(write_next(st, 0), 0, NULL);
+        said(write_next(st, 0, 0), 0, NULL);
         said_so(how == 0 || how == 3 ? 4 : 3, 0);
+    }
+    /* In turns: what it has given back another one takes and gives back before it comes again. */
+    hint = 0;
+    for (int i = 0; i < 3; i++) {
+        at_length_all_is_done();
+        said(write_next(st, 1, 0), 0, NULL);
+        said(write_next(st, 0, 0), 0, NULL);
+        said_so(2, 0);
+        ARE({LONG, pg_row_but("0|" NOW, "rev", "77"), 0});
+        said(write_next(st, 1, 0), HF_CONFLICT, NULL);
+        said_so(1, 0);
+        row.rev += 2;
     }
     hf_row_clear(&row);
     pg->close(st);
@@ -516,7 +535,7 @@ int main(void)
         cmocka_unit_test(options),
         cmocka_unit_test(rows_that_are_damaged),
         cmocka_unit_test(a_stale_refusal_is_read_again),
-        cmocka_unit_test(who_writes_twice_in_a_row_writes_quietly),
+        cmocka_unit_test(who_is_alone_with_a_key_writes_quietly),
         cmocka_unit_test(where_somebody_else_writes_nobody_writes_quietly),
         cmocka_unit_test(listings),
         cmocka_unit_test(a_place_in_line),

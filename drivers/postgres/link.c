@@ -173,6 +173,12 @@ int hf__pg_broken(struct hf__pg_link *link)
     return !PQconsumeInput(link->pg) || PQstatus(link->pg) != CONNECTION_OK;
 }
 
+static int succeeded(const PGresult *r)
+{
+    ExecStatusType status = PQresultStatus(r); /* of NULL: a failure */
+    return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+}
+
 /* NULL: no reply; then the link is closed. */
 static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
 {
@@ -191,10 +197,9 @@ static PGresult *reply(struct hf__pg_link *link, int64_t until_us)
         r = PQgetResult(pg);
         if (!r) return first;
         /* What was done may still fail when it is committed, which is told behind it. */
-        ExecStatusType status = PQresultStatus(r);
-        int good = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
-        PQclear(first && good ? r : first);
-        if (!first || !good) first = r;
+        int counts = !first || !succeeded(r);
+        PQclear(counts ? first : r);
+        if (counts) first = r;
     }
 }
 
@@ -274,8 +279,7 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const str
         return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: %s '%s': %s", what, key, why);
     }
     PGresult *r = reply(link, until_us);
-    ExecStatusType status = r ? PQresultStatus(r) : PGRES_FATAL_ERROR;
-    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+    if (succeeded(r)) {
         *ret = r;
         return 0;
     }

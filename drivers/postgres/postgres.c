@@ -141,12 +141,12 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
     return rc ? rc : HF_CONFLICT;
 }
 
-/* A key's hint is the rev of the last row without a line that this handle has written there, and
-   whether it replaced such a one of its own, too. Who writes twice in a row wants a key that nobody
-   else wants, as it seems: the next write is tried in the short way, which tells nobody. Where a
-   key is given on, the rows are each other's, and it isn't tried in vain. Relaxed, since a rev
+/* A key's hint is the rev of the last row without a line that a swap of this handle's has written
+   there. If it was a grant upon such a row, nobody came between them: the handle is alone with the
+   key, as it seems, and as long as it finds its own rows it tries to write the next one in the
+   short way, which tells nobody. Of those who have a key in turns nobody does. Relaxed, since a rev
    stands for itself: the statement looks whether it is still that one. */
-static const uint64_t AGAIN = UINT64_C(1) << 63;
+static const uint64_t ALONE = UINT64_C(1) << 63;
 
 static uint64_t hint_of(const hf_rowkey *key)
 {
@@ -155,24 +155,32 @@ static uint64_t hint_of(const hf_rowkey *key)
 
 static void note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
 {
-    uint64_t hint = 0;
+    uint64_t was = hint_of(key), hint = 0;
     if (!key->hint) return;
     if (row && !row->n_queue) hint = row->rev;
-    if (hint && seen && (hint_of(key) & ~AGAIN) == seen) hint |= AGAIN;
+    if (hint && seen && (was == (seen | ALONE) || (was == seen && row->n_holders))) hint |= ALONE;
     __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
 }
 
-/* `values` are those of a write at length. 0: done; HF_CONFLICT: it isn't, and is to be said at
-   length; else the error. */
-static int write_quietly(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const char *const *values, int64_t *ret_clock_us, hf_error *err)
+/* What a swap says to the server. */
+struct swap {
+    const hf_rowkey *key;
+    uint64_t seen;
+    const hf_row *row;           /* NULL: none is left */
+    const char *column[HF_COLS]; /* of the row */
+    char seen_text[24];
+};
+
+/* 0: done; HF_CONFLICT: it isn't, and is to be said at length; else the error. */
+static int write_quietly(hf_store *st, const struct swap *s, int64_t *ret_clock_us, hf_error *err)
 {
-    enum { LESS = HF_PG_FIRST - HF_PG_QUIET_FIRST, N = VALUES - LESS };
-    const char *own[N] = {values[0], values[1]};
+    enum { N = HF_COLS + HF_PG_QUIET_FIRST - 1 };
+    const char *values[N] = {s->key->text, s->seen_text};
     PGresult *r;
-    if (!row || row->n_queue || !seen || hint_of(key) != (seen | AGAIN)) return HF_CONFLICT;
-    for (int i = HF_PG_QUIET_FIRST - 1; i < N; i++) own[i] = values[i + LESS];
-    int rc = ask(st, &st->sql.quiet, N, own, HF_UNKNOWN, &r, "swap", key->text, err);
+    if (!s->row || s->row->n_queue || !s->seen || hint_of(s->key) != (s->seen | ALONE))
+        return HF_CONFLICT;
+    memcpy(values + HF_PG_QUIET_FIRST - 1, s->column, sizeof s->column);
+    int rc = ask(st, &st->sql.quiet, N, values, HF_UNKNOWN, &r, "swap", s->key->text, err);
     if (rc) return rc;
     int done = PQntuples(r) == 1;
     if (done) *ret_clock_us = number(r, 0, 0);
@@ -180,21 +188,26 @@ static int write_quietly(hf_store *st, const hf_rowkey *key, uint64_t seen, cons
     return done ? 0 : HF_CONFLICT;
 }
 
-static int write_at_length(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                           const char *const *values, hf_row *cur, int64_t *ret_clock_us,
+static int write_at_length(hf_store *st, const struct swap *s, hf_row *cur, int64_t *ret_clock_us,
                            hf_error *err)
 {
-    const struct hf__pg_often *often = !row   ? &st->sql.erase
-                                       : seen ? &st->sql.update
-                                              : &st->sql.insert;
+    const hf_rowkey *key = s->key;
+    const struct hf__pg_often *often = !s->row   ? &st->sql.erase
+                                       : s->seen ? &st->sql.update
+                                                 : &st->sql.insert;
+    char word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
+    const char *values[VALUES] = {key->text, s->seen_text, st->ear.channel, word, addresses};
     PGresult *r;
-    int n = row ? VALUES : FIRST - 1;
+    hf__pg_word(key, s->row, word);
+    if (s->row) hf__put_addresses(addresses, s->row);
+    memcpy(values + FIRST - 1, s->column, sizeof s->column);
+    int n = s->row ? VALUES : FIRST - 1;
     int rc = ask(st, often, n, values, HF_UNKNOWN, &r, "swap", key->text, err);
     if (rc) return rc;
     *ret_clock_us = number(r, 0, 1);
     if (!number(r, 0, 0)) {
         uint64_t there = has_row(r) ? (uint64_t)number(r, 0, 2 + HF_COL_REV) : 0;
-        rc = conflict(st, key, r, there == seen, cur, ret_clock_us, "swap", err);
+        rc = conflict(st, key, r, there == s->seen, cur, ret_clock_us, "swap", err);
     }
     PQclear(r);
     return rc;
@@ -203,21 +216,19 @@ static int write_at_length(hf_store *st, const hf_rowkey *key, uint64_t seen, co
 static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    char room[HF_COLS][24], seen_text[24], word[HF_PG_WORD_CAP];
-    char addresses[HF_ADDRESSES_CAP] = "";
-    const char *values[VALUES] = {key->text, seen_text, st->ear.channel, word, addresses}, *why;
+    struct swap s = {.key = key, .seen = seen, .row = row};
     struct hf__flat flat = {.others = NULL, .queue = NULL};
+    char room[HF_COLS][24];
+    const char *why;
     int rc = row ? hf__flatten(row, &flat, &why) : 0;
     if (rc) {
         hf__flat_free(&flat);
         return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
     }
-    snprintf(seen_text, sizeof seen_text, "%llu", (unsigned long long)seen);
-    hf__pg_word(key, row, word);
-    if (row) hf__put_addresses(addresses, row);
-    if (row) fill(&flat, values + FIRST - 1, room);
-    rc = write_quietly(st, key, seen, row, values, ret_clock_us, err);
-    if (rc == HF_CONFLICT) rc = write_at_length(st, key, seen, row, values, cur, ret_clock_us, err);
+    snprintf(s.seen_text, sizeof s.seen_text, "%llu", (unsigned long long)seen);
+    if (row) fill(&flat, s.column, room);
+    rc = write_quietly(st, &s, ret_clock_us, err);
+    if (rc == HF_CONFLICT) rc = write_at_length(st, &s, cur, ret_clock_us, err);
     hf__flat_free(&flat);
     if (!rc) note_written(key, seen, row);
     return rc;
