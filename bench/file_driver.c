@@ -5,6 +5,7 @@
  */
 #include "drivers.h"
 #include "os.h"
+#include "step.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,6 +66,55 @@ static void pair(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row *
     must(hf__file_driver.swap(st, key, seen, row, NULL, &clock_us, err), err);
 }
 
+/* A row that many want: who has it gives it on, the next one takes it up, the first one comes again.
+ */
+struct turn {
+    struct hf_event ev;
+    hf_party p; /* who gives */
+};
+
+static int in_turn(void *arg, hf_row *row)
+{
+    struct turn *t = arg;
+    if (hf_row_room(row, row->n_holders + row->n_queue + 1)) return HF_NOMEM;
+    t->ev.now.lo_us = t->ev.now.hi_us = (int64_t)row->rev;
+    if (t->ev.kind == HF_EV_RELEASE) {
+        hf_party_copy(&t->p, &row->party[0]);
+        t->ev.token = t->p.token;
+    }
+    struct hf_outcome out = hf__step(row, &t->ev);
+    return out.changed;
+}
+
+static void turn(hf_store *st, const hf_rowkey *key, struct turn *t, hf_row *row, hf_error *err)
+{
+    hf_party next;
+    t->ev.kind = HF_EV_RELEASE;
+    must(hf__file_driver.update(st, key, in_turn, t, row, err), err);
+    t->ev.kind = HF_EV_ENQUEUE;
+    hf_party_copy(&next, &row->party[0]);
+    t->ev.party = &next;
+    must(hf__file_driver.update(st, key, in_turn, t, row, err), err);
+    t->ev.party = &t->p;
+    must(hf__file_driver.update(st, key, in_turn, t, row, err), err);
+}
+
+static void crowd(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row *row, int n,
+                  hf_error *err)
+{
+    struct turn t = {.ev = {.kind = HF_EV_ENQUEUE, .holders_cap = 256, .queue_cap = 256}};
+    for (int i = 0; i < n; i++) {
+        hf_party_copy(&t.p, p);
+        memcpy(t.p.id, &i, sizeof i);
+        t.p.claim_ms = 100;
+        t.ev.party = &t.p;
+        must(hf__file_driver.update(st, key, in_turn, &t, row, err), err);
+    }
+    char what[64];
+    snprintf(what, sizeof what, "a turn of %d: 3 updates", n);
+    MEASURE(what, 2000, turn(st, key, &t, row, err));
+}
+
 static void flock_pair(int fd)
 {
     if (flock(fd, LOCK_EX) || flock(fd, LOCK_UN)) exit(1);
@@ -112,6 +162,7 @@ int main(int argc, char **argv)
     key[0].hint = NULL;
     MEASURE("take + swap, no hint", 20000, pair(st, &key[0], &p, &row, &err));
     MEASURE("alive, of one long gone", 5000, hf__file_driver.alive(st, session + (1 << 16), &err));
+    for (int n = 2; n <= 128; n *= 4) crowd(st, &key[n], &p, &row, n, &err);
     hf__file_driver.close(st);
     MEASURE("open + close", 20, {
         must(hf__file_driver.open(&parsed, 5000, &st, &err), &err);
