@@ -66,8 +66,7 @@ static void pair(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row *
     must(hf__file_driver.swap(st, key, seen, row, NULL, &clock_us, err), err);
 }
 
-/* A row that many want: who has it gives it on, the next one takes it up, the first one comes again.
- */
+/* A row that many want: who has it gives it on, the next takes it up, the first comes again. */
 struct turn {
     struct hf_event ev;
     hf_party p; /* who gives */

@@ -37,7 +37,8 @@ static const struct way {
     const char *name;
     int value, sys;
     enum how how;
-    int garbles; /* what the store said looks wrong by it, not only failed */
+    int garbles; /* what the store said looks wrong by it, not only failed; 2: damaged, and no more
+                  */
     int ever;    /* may go on failing */
 } ways[] = {
     {"malloc", 0, ENOMEM, INSTEAD, 0, 1},
@@ -73,6 +74,9 @@ static const struct way {
     {"json_object", 0, 0, INSTEAD, 0, 1},
     {"json_string", 0, 0, INSTEAD, 0, 1},
     {"json_stringn", 0, 0, INSTEAD, 0, 1},
+    {"json_stringn_nocheck", 0, 0, INSTEAD, 0, 1},
+    {"json_deep_copy", 0, 0, INSTEAD, 0, 1},
+    {"json_array_set_new", -1, 0, EMPTY, 0, 1},
     {"json_integer", 0, 0, INSTEAD, 0, 1},
     {"json_pack", 0, 0, INSTEAD, 0, 1},
     {"json_array_append_new", -1, 0, EMPTY, 0, 1},
@@ -115,7 +119,7 @@ static const struct way {
     {"nghttp2_session_set_local_window_size", -901, 0, INSTEAD, 0, 1},
     {"nghttp2_submit_request", -901, 0, INSTEAD, 0, 1},
     {"nghttp2_submit_settings", -901, 0, INSTEAD, 0, 1},
-    {"protobuf_c_message_unpack", 0, 0, INSTEAD, 0, 1},
+    {"protobuf_c_message_unpack", 0, 0, INSTEAD, 2, 1},
     {"redisReaderCreate", 0, 0, INSTEAD, 0, 1},
     {"redisReaderFeed", -1, 0, INSTEAD, 0, 1},
     {"PQconnectStartParams", 0, 0, INSTEAD, 0, 1},
@@ -216,6 +220,9 @@ DEFINE_FOUR(strdup, strndup, open_memstream, fclose)
 DEFINE_FOUR(eventfd, pthread_create, poll, read)
 DEFINE_FOUR(write, socket, connect, getsockopt)
 DEFINE_FOUR(setsockopt, getaddrinfo, send, recv)
+DEFINE_ONE(json_stringn_nocheck)
+DEFINE_ONE(json_deep_copy)
+DEFINE_ONE(json_array_set_new)
 DEFINE_FOUR(json_array, json_object, json_string, json_stringn)
 DEFINE_FOUR(json_integer, json_array_append_new, json_object_set_new, json_dump_callback)
 DEFINE_FOUR(curl_global_init, curl_easy_init, curl_easy_setopt, curl_easy_escape)
@@ -304,6 +311,7 @@ void ops_exempt(int yes) { exempt = yes; }
 static int may_say(const struct op *op, const struct way *way, int rc)
 {
     if (rc == op->good || rc == HF_NOMEM || rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) return 1;
+    if (way->garbles == 2) return rc == HF_CORRUPT;
     if (way->garbles)
         return rc == HF_CORRUPT || rc == HF_INVALID || rc == HF_UNSUPPORTED || rc == HF_CONFLICT ||
                rc == HF_LOST || rc == HF_DENIED || !rc;
@@ -335,7 +343,8 @@ static void one(const struct op *op, const struct way *way, int n, const struct 
              way->sys ? strerror(way->sys) : "", all ? ", and so on" : "");
     if (!may_say(op, way, rc) || (rc < 0 && strlen(err.text) < 10))
         fail_msg("%s: %d, %s", what, rc, err.text);
-    if (rc && rc != HF_UNKNOWN && rc != op->good && op->writes && !way->garbles && ops_changed()) {
+    if (rc && rc != HF_UNKNOWN && rc != op->good && op->writes && way->garbles != 1 &&
+        ops_changed()) {
         if (unheard-- > 0) {
             one(op, way, n, call, all); /* it may have been one of these */
             return;

@@ -10,10 +10,13 @@
 #define HEADER  "\"header\": {\"revision\": \"7\", \"raft_term\": \"2\"}"
 #define SESSION "000000ab00060002" /* of six seconds, made in the term of the header */
 
-#define FREE_ROW "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"\"}"
-#define HELD                                                                          \
-    "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID \
-    "\", \"granted\": 5, \"session\": 734439800834}"
+/* Rows, as the message Row is in JSON, but for requests, which are hex: value_of makes one of it.
+ */
+#define FREE_ROW "{\"format\": 1, \"rev\": 5, \"token\": 5}"
+#define PARTY    "\"owner\": \"me\", \"note\": \"\", \"request\": \"" ID "\""
+#define HELD                                                          \
+    "{\"format\": 1, \"rev\": 5, \"token\": 5, \"holders\": [{" PARTY \
+    ", \"token\": 5, \"session\": 734439800834}]}"
 
 extern const struct answer well;
 
@@ -21,6 +24,9 @@ extern const struct answer well;
 void are(struct answer first);
 /* The driver, opened, before a server that answers well. */
 hf_store *opened(void);
+/* The text as etcd's value, in base64: what begins with a brace, and all behind it, is a row. Good
+   for the next three calls. */
+const char *value_of(const char *text);
 /* A key of etcd's as a range tells it, a session's with a lease; good for the next three calls. */
 const char *kv(const char *name, const char *value);
 

@@ -133,9 +133,8 @@ static void a_doubt_may_stay(void **state)
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_true(answers_given() == 2 && !(row.party[0].flags & HF_PARTY_DEAD));
     /* One that somebody else numbered is as long as its lease. */
-    static const char foreign[] =
-        "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID
-        "\", \"granted\": 5, \"session\": 171, \"lease_ms\": 5001}";
+    static const char foreign[] = "{\"format\": 1, \"rev\": 5, \"token\": 5, \"holders\": [{" PARTY
+                                  ", \"token\": 5, \"session\": 171, \"lease_ms\": 5001}]}";
     snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", foreign),
              kv("/p/k\trev", "5"));
     answers_are(brief, 2);
@@ -314,10 +313,9 @@ static hf_store *held_twice(uint64_t session[2], hf_row *row, char range[8192])
     for (int i = 0; i < 2; i++)
         said(driver->lease_make(st, 9000, &session[i], &ms, &clock_us, &err), 0, NULL);
     snprintf(held, sizeof held,
-             "{\"format\": 1, \"rev\": 5, \"token\": 5, \"owner\": \"me\", \"request\": \"" ID
-             "\", \"granted\": 5, \"mode\": 1, \"session\": %llu, \"others\": [{\"owner\": \"me\", "
-             "\"note\": \"\", \"request\": \"" OTHER_ID "\", \"token\": 4, \"mode\": 1, "
-             "\"session\": %llu}]}",
+             "{\"format\": 1, \"rev\": 5, \"token\": 5, \"holders\": [{" PARTY
+             ", \"token\": 5, \"mode\": 1, \"session\": %llu}, {\"owner\": \"me\", \"note\": \"\", "
+             "\"request\": \"" OTHER_ID "\", \"token\": 4, \"mode\": 1, \"session\": %llu}]}",
              (unsigned long long)session[0], (unsigned long long)session[1]);
     snprintf(range, 8192, "{" HEADER ", \"kvs\": [%s, %s]}", kv("/p/k", held),
              kv("/p/k\trev", "5"));

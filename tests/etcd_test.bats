@@ -19,6 +19,10 @@ of() {
         ask lease timetolive "$id" | grep "TTL($1s)" >/dev/null && echo "$id"
     done || true
 }
+row() {
+    ask get --print-value-only "/holdfast/$K" | head -c -1 |
+        protoc --proto_path="$BATS_TEST_DIRNAME/../drivers/etcd" --decode=hf_et.Row etcd.proto
+}
 no_leases() { [ "$(leases)" = 0 ]; }
 # The last command ended with this status, and said one line.
 refused() {
@@ -34,6 +38,17 @@ refused() {
     [ "${lines[0]}" = "found 1 leases" ]
     await no_leases
     [ -z "$(ask get --prefix --keys-only "/holdfast/$K" | grep $'\t[0-9a-f]')" ]
+}
+
+@test "a row can be read with protoc" {
+    hold "$K" --owner e1
+    token=$(holdfast show --json "$K" | grep -o '"token":[0-9]*' | head -n 1 | cut -d: -f2)
+    row >row
+    cat row
+    grep -x 'format: 1' row
+    grep -x "token: $token" row
+    grep -x '  owner: "e1"' row
+    [ "$(grep -c '^ *[0-9]' row)" = 0 ] # all fields have names
 }
 
 @test "a killed holder's key is the next one's when its lease is over" {
@@ -98,8 +113,7 @@ restarted() { # whoever led before may wake, and end what it thinks has run out
     "$HOLDFAST_TEST_CONTROL" start
 }
 session() { # of the holder: the queue comes later in the row
-    printf %016x "$(ask get "/holdfast/$K" --print-value-only |
-        sed 's/"session":\([0-9]*\).*/\n\1/' | sed 1d)"
+    printf %016x "$(row | sed -n 's/^  session: //p' | head -n 1)"
 }
 moved() { [ "$(session)" != "$lease" ]; }
 

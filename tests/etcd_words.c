@@ -25,7 +25,7 @@ static const char *event(const char *name, const char *value, const char *revisi
     static int at;
     char *to = ring[at++ % 4];
     int n = snprintf(to, sizeof ring[0], "{\"kv\": {\"key\": \"%s\", \"value\": \"%s\"",
-                     answers_base64(name, strlen(name)), answers_base64(value, strlen(value)));
+                     answers_base64(name, strlen(name)), value_of(value));
     if (revision)
         n += snprintf(to + n, sizeof ring[0] - (size_t)n, ", \"mod_revision\": \"%s\"", revision);
     n += snprintf(to + n, sizeof ring[0] - (size_t)n, "}");
@@ -99,10 +99,9 @@ static void end(void)
 }
 
 #define WORD(id, token) id " " token " 734439800834 1000 0 4"
-/* As JSON within JSON: answers_base64 makes it a text without quotes. */
-#define TAKEN                                                                  \
-    "{\"format\":1,\"rev\":5,\"token\":5,\"owner\":\"me\",\"request\":\"" MINE \
-    "\",\"granted\":5,\"session\":734439800834}"
+#define TAKEN                                                                                      \
+    "{\"format\": 1, \"rev\": 5, \"token\": 5, \"holders\": [{\"owner\": \"me\", \"note\": \"\", " \
+    "\"request\": \"" MINE "\", \"token\": 5, \"session\": 734439800834}]}"
 
 static void words_wake_who_is_concerned(void **state)
 {

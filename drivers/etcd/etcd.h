@@ -3,7 +3,7 @@
  *
  * A key K of ours is these keys of etcd's, all of them beginning with the store's prefix:
  *
- *     K               the row, as JSON
+ *     K               the row (row.c)
  *     K \t rev        its rev, as text: what a write compares
  *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease of
  *                     that number
@@ -24,6 +24,7 @@
 #define HF_ETCD_H
 
 #include "http.h"
+#include "proto.h"
 
 /* etcd takes 128 operations in a transaction. */
 enum {
@@ -118,21 +119,21 @@ void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowke
                         uint64_t seen);
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
 int hf__et_names(const hf_row *row, uint64_t session);
-/* What a swap to that row, of which that is the text, asks for, in which the keys of the dead
-   aren't put; a letter is, for *ret_put. NULL: out of memory. */
+/* What a swap to that row asks for, in which the keys of the dead aren't put; a letter is, for
+ *ret_put. NULL: out of memory. */
 json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const char *text, const struct hf__et_dead *dead,
-                         struct hf__et_dead *ret_put);
+                         const struct hf__et_dead *dead, struct hf__et_dead *ret_put);
 /* It was done; or may have been, if it isn't `certain`. */
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
 
-/* rows.c */
-struct hf__flat;
-/* The row, of which that is the head, as JSON, to be freed; NULL: see hf__lists_failed. */
-char *hf__et_row_text(const struct hf__flat *head, const hf_row *row);
+/* row.c */
+/* The row as bytes, to be freed; NULL: out of memory. */
+uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len);
 /* 0, HF_NOMEM or HF_CORRUPT; `row` is initialized. */
-int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why);
+int hf__et_read_row(const char *bytes, size_t len, hf_row *row, const char **ret_why);
+
+/* rows.c */
 json_t *hf__et_range_of(const hf_store *st, const char *text);
 /* A row from an answer of that term. */
 int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,

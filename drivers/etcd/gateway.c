@@ -5,6 +5,8 @@
 
 #include "json.h"
 
+#include <limits.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,20 +131,59 @@ struct curl_slist *hf__et_gateway_headers(const char *token)
     return NULL;
 }
 
+/* ---- bytes as base64 ---- */
+
+static json_t *to_base64(const char *bytes, size_t len)
+{
+    unsigned char *text = malloc((len + 2) / 3 * 4 + 1);
+    if (!text) return NULL;
+    int n = EVP_EncodeBlock(text, (const unsigned char *)bytes, (int)len);
+    json_t *j = json_stringn((const char *)text, (size_t)n);
+    free(text);
+    return j;
+}
+
+/* JSON's null, if it isn't base64. */
+static json_t *of_base64(const char *text, size_t n)
+{
+    size_t pad = 0;
+    if (n % 4 != 0 || n >= INT_MAX) return json_null();
+    unsigned char *to = malloc(n / 4 * 3 + 1);
+    if (!to) return NULL;
+    while (pad < 2 && pad < n && text[n - 1 - pad] == '=') pad++;
+    /* It takes blanks around the text, and a '=' anywhere. */
+    int bad = strcspn(text, "= \t\r\n-") != n - pad, len = 0;
+    if (!bad) len = EVP_DecodeBlock(to, (const unsigned char *)text, (int)n);
+    bad |= len < 0 || (size_t)len < pad;
+    json_t *j = bad ? json_null() : hf__et_bytes((const char *)to, (size_t)len - pad);
+    free(to);
+    return j;
+}
+
 int hf__et_gateway_body(struct hf__et_exchange *x, const json_t *body)
 {
-    x->body = hf__json_text(body);
+    x->method = hf__et_method(x->path);
+    if (!x->method) return HF_INVALID;
+    json_t *copy = json_deep_copy(body);
+    x->body =
+        copy && !hf__et_recode(x->method->request, copy, to_base64) ? hf__json_text(copy) : NULL;
+    json_decref(copy);
     if (!x->body) return HF_NOMEM;
     x->len = strlen(x->body);
     return 0;
 }
 
-json_t *hf__et_gateway_read(const char *text, size_t len, int *ret_nomem)
+json_t *hf__et_gateway_read(const struct hf__et_method *m, const char *text, size_t len,
+                            int *ret_nomem)
 {
     const char *end = len ? memchr(text, '\n', len) : NULL;
     json_t *json = hf__json_read(len ? text : "", len, 0, ret_nomem);
     if (!json && !*ret_nomem && end) json = hf__json_read(text, (size_t)(end - text), 0, ret_nomem);
-    return json;
+    json_t *said = m->streams ? json_object_get(json, "result") : json;
+    if (!hf__et_recode(m->reply, said, of_base64)) return json;
+    *ret_nomem = 1;
+    json_decref(json);
+    return NULL;
 }
 
 static int set_exchange(const struct hf__et_http *http, CURL *c, const char *endpoint,
@@ -199,7 +240,7 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
     if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     x->sent = sent != 0;
     x->failed = meaning(rc);
-    if (!rc) x->json = hf__et_gateway_read(reply.at, reply.len, &x->nomem);
+    if (!rc) x->json = hf__et_gateway_read(x->method, reply.at, reply.len, &x->nomem);
     hf__et_free_headers(headers);
     free(reply.at);
 }

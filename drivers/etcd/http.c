@@ -8,47 +8,11 @@
 #include "os.h"
 #include "transport.h"
 
-#include <limits.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PORT = 2379 };
-
-/* ---- base64 ---- */
-
-json_t *hf__et_bytes(const char *bytes, size_t len)
-{
-    unsigned char *text = malloc((len + 2) / 3 * 4 + 1);
-    if (!text) return NULL;
-    int n = EVP_EncodeBlock(text, (const unsigned char *)bytes, (int)len);
-    json_t *j = json_stringn((const char *)text, (size_t)n);
-    free(text);
-    return j;
-}
-
-int hf__et_read_bytes(const json_t *from, char **ret, size_t *ret_len)
-{
-    const char *s = from ? json_string_value(from) : "";
-    size_t n = from ? json_string_length(from) : 0, pad = 0;
-    *ret = NULL;
-    if (!s || n % 4 != 0 || n >= INT_MAX) return HF_CORRUPT;
-    char *to = malloc(n / 4 * 3 + 1);
-    if (!to) return HF_NOMEM;
-    while (pad < 2 && pad < n && s[n - 1 - pad] == '=') pad++;
-    /* It takes blanks around the text, and a '=' anywhere. */
-    int bad = strcspn(s, "= \t\r\n-") != n - pad, len = 0;
-    if (!bad) len = EVP_DecodeBlock((unsigned char *)to, (const unsigned char *)s, (int)n);
-    if (bad || len < 0 || (size_t)len < pad) {
-        free(to);
-        return HF_CORRUPT;
-    }
-    *ret = to;
-    *ret_len = (size_t)len - pad;
-    to[*ret_len] = 0;
-    return 0;
-}
 
 void hf__et_free_secret(char *secret)
 {

@@ -65,12 +65,4 @@ void hf__et_free_secret(char *secret);
 /* The endpoint in use doesn't do: the next one from now on. */
 void hf__et_next(struct hf__et_http *http);
 
-/* ---- base64 ---- */
-
-/* The bytes as a JSON string; NULL: out of memory. */
-json_t *hf__et_bytes(const char *bytes, size_t len);
-/* The bytes of a JSON string, NUL-terminated, to be freed: 0; HF_CORRUPT: it isn't that, HF_NOMEM
-   (*ret is NULL). A missing one is "". */
-int hf__et_read_bytes(const json_t *from, char **ret, size_t *ret_len);
-
 #endif

@@ -1,13 +1,11 @@
 /*
  * proto.c - see proto.h. Messages are walked by their descriptors: names stay as they are, 64 bits
- * are a text of digits, bytes are base64, an enum is its value's name, what isn't there is left
- * out.
+ * are a text of digits, an enum is its value's name, what isn't there is left out.
  */
 #include "proto.h"
 
 #include "columns.h"
 #include "etcd.pb-c.h"
-#include "http.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +43,28 @@ const struct hf__et_method *hf__et_method(const char *path)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].path, path)) return &all[i];
     return NULL;
+}
+
+/* ---- bytes ---- */
+
+/* A message that is read has none at all where there are none. */
+json_t *hf__et_bytes(const char *bytes, size_t len)
+{
+    return json_stringn_nocheck(len ? bytes : "", len);
+}
+
+int hf__et_read_bytes(const json_t *from, char **ret, size_t *ret_len)
+{
+    size_t len = json_string_length(from);
+    *ret = NULL;
+    if (from && !json_is_string(from)) return HF_CORRUPT;
+    char *to = malloc(len + 1);
+    if (!to) return HF_NOMEM;
+    if (len) memcpy(to, json_string_value(from), len);
+    to[len] = 0;
+    *ret = to;
+    *ret_len = len;
+    return 0;
 }
 
 /* ---- fields ---- */
@@ -257,6 +277,37 @@ static json_t *of_message(const message *m, int *bad)
     return j;
 }
 
+/* ---- bytes that JSON can hold ---- */
+
+/* *j stands in the field; *ret: what is to stand there instead (NULL: it does). */
+static int recode_value(const field *f, json_t *j, json_t *(*code)(const char *, size_t),
+                        json_t **ret)
+{
+    *ret = NULL;
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE) return hf__et_recode(f->descriptor, j, code);
+    if (f->type != PROTOBUF_C_TYPE_BYTES || !json_is_string(j)) return 0;
+    *ret = code(json_string_value(j), json_string_length(j));
+    return *ret ? 0 : HF_NOMEM;
+}
+
+int hf__et_recode(const ProtobufCMessageDescriptor *d, json_t *j,
+                  json_t *(*code)(const char *, size_t))
+{
+    int rc = 0;
+    for (unsigned i = 0; i < d->n_fields && !rc; i++) {
+        const field *f = &d->fields[i];
+        json_t *value = json_object_get(j, f->name), *anew = NULL;
+        for (size_t n = 0; n < json_array_size(value) && !rc; n++) {
+            rc = recode_value(f, json_array_get(value, n), code, &anew);
+            if (anew) rc = json_array_set_new(value, n, anew) ? HF_NOMEM : rc;
+        }
+        if (value && !json_is_array(value)) rc = recode_value(f, value, code, &anew);
+        if (value && !json_is_array(value) && anew)
+            rc = json_object_set_new(j, f->name, anew) ? HF_NOMEM : rc;
+    }
+    return rc;
+}
+
 size_t hf__et_frame_len(const uint8_t *at, size_t len)
 {
     size_t n = 0;
@@ -266,15 +317,14 @@ size_t hf__et_frame_len(const uint8_t *at, size_t len)
     return n < MESSAGE_CAP ? HF_ET_FRAME + n : SIZE_MAX;
 }
 
-/* Tells a message that isn't one from one that there was no room for. */
-static void *take(void *failed, size_t size)
+void *hf__et_take(void *failed, size_t size)
 {
     void *at = malloc(size);
     if (!at) *(int *)failed = 1;
     return at;
 }
 
-static void give(void *failed, void *at)
+void hf__et_give(void *failed, void *at)
 {
     (void)failed;
     free(at);
@@ -283,7 +333,7 @@ static void give(void *failed, void *at)
 json_t *hf__et_unframe(const struct hf__et_method *m, const uint8_t *at, size_t len, int *ret_nomem)
 {
     int failed = 0, bad = 0;
-    ProtobufCAllocator memory = {take, give, &failed};
+    ProtobufCAllocator memory = {hf__et_take, hf__et_give, &failed};
     *ret_nomem = 0;
     if (hf__et_frame_len(at, len) != len) return NULL;
     message *msg =

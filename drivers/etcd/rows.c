@@ -3,9 +3,6 @@
  */
 #include "etcd.h"
 
-#include "columns.h"
-#include "json.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,73 +22,6 @@ json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session)
     int n =
         snprintf(key, sizeof key, "%s\t%016llx\t%s", st->prefix, (unsigned long long)session, text);
     return n < 0 || (size_t)n >= sizeof key ? NULL : hf__et_bytes(key, (size_t)n);
-}
-
-/* ---- the row as JSON ---- */
-
-/* Whether the column is written at all: what isn't there is 0, or empty. */
-static int has_column(const struct hf__flat *flat, const hf_row *row, int i)
-{
-    const hf_party *first;
-    if (hf__column_is_list(i)) return hf__list(row, i, &first) != 0;
-    if (hf__column_is_text[i]) return flat->len[i] || i == HF_COL_OWNER;
-    return flat->n[i] || i == HF_COL_REV || i == HF_COL_TOKEN;
-}
-
-static json_t *column_json(const struct hf__flat *flat, const hf_row *row, int i)
-{
-    return hf__column_is_list(i)   ? hf__list_json(row, i)
-           : hf__column_is_text[i] ? json_stringn(flat->text[i], flat->len[i])
-                                   : json_integer(flat->n[i]);
-}
-
-char *hf__et_row_text(const struct hf__flat *flat, const hf_row *row)
-{
-    json_t *j = json_object();
-    int bad = !j;
-    for (int i = 0; i < HF_COLS && !bad; i++)
-        if (has_column(flat, row, i))
-            bad = json_object_set_new(j, hf__column_name[i], column_json(flat, row, i));
-    char *text = bad ? NULL : hf__json_text(j);
-    json_decref(j);
-    return text;
-}
-
-/* 0, or HF_CORRUPT: it is of another kind. Not of a list. */
-static int read_column(const json_t *j, int i, struct hf__flat *flat)
-{
-    json_t *value = json_object_get(j, hf__column_name[i]);
-    flat->n[i] = 0;
-    flat->text[i] = "";
-    flat->len[i] = 0;
-    if (!value || hf__column_is_list(i)) return 0;
-    if (hf__column_is_text[i]) {
-        if (!json_is_string(value)) return HF_CORRUPT;
-        flat->text[i] = json_string_value(value);
-        flat->len[i] = json_string_length(value);
-    } else {
-        if (!json_is_integer(value)) return HF_CORRUPT;
-        flat->n[i] = json_integer_value(value);
-    }
-    return 0;
-}
-
-int hf__et_read_row(const char *text, size_t len, hf_row *row, const char **ret_why)
-{
-    struct hf__flat flat;
-    int nomem = 0;
-    json_t *j = hf__json_read(text, len, 0, &nomem);
-    int rc = json_is_object(j) ? 0 : nomem ? HF_NOMEM : HF_CORRUPT;
-    *ret_why = "not a JSON object";
-    for (int i = 0; i < HF_COLS && !rc; i++) {
-        rc = read_column(j, i, &flat);
-        *ret_why = hf__column_name[i];
-    }
-    if (!rc)
-        rc = hf__unflatten_lists(&flat, json_object_get(j, hf__column_name[HF_COL_OTHERS]),
-                                 json_object_get(j, hf__column_name[HF_COL_QUEUE]), row, ret_why);
-    json_decref(j);
-    return rc;
 }
 
 /* ---- a range of keys as rows ---- */

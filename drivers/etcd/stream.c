@@ -41,7 +41,7 @@ static size_t take_in(char *bytes, size_t size, size_t n, void *arg)
     char *end, *from = s->line;
     while ((end = memchr(from, '\n', s->len - (size_t)(from - s->line)))) {
         int nomem;
-        json_t *said = hf__et_gateway_read(from, (size_t)(end - from), &nomem);
+        json_t *said = hf__et_gateway_read(s->x.method, from, (size_t)(end - from), &nomem);
         s->hear(s->arg, said);
         json_decref(said);
         from = end + 1;

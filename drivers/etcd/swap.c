@@ -4,8 +4,6 @@
  */
 #include "etcd.h"
 
-#include "columns.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +13,6 @@ struct swap {
     const hf_rowkey *key;
     uint64_t seen;
     const hf_row *row; /* NULL: none is to be there */
-    char *text;        /* it as JSON */
     hf_row *cur;
     int64_t *ret_clock_us;
     hf_error *err;
@@ -42,7 +39,7 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     struct hf__et_dead put;
-    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, s->text, dead, &put);
+    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, dead, &put);
     if (json_array_size(json_object_get(body, "success")) > HF_ET_OPS_CAP) {
         json_decref(body);
         return hf_fail(s->err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
@@ -151,9 +148,7 @@ int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
                 int64_t *ret_clock_us, hf_error *err)
 {
     static const struct hf__et_dead none = {.n = 0};
-    struct swap s = {st, key, seen, NULL, NULL, cur, ret_clock_us, err};
-    struct hf__flat head;
-    const char *why;
+    struct swap s = {st, key, seen, NULL, cur, ret_clock_us, err};
     hf_row plain;
     int rc = 0;
     hf_row_init(&plain);
@@ -161,15 +156,11 @@ int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
         rc = hf_row_copy(&plain, row);
         for (uint32_t i = 0; !rc && i < plain.n_holders + plain.n_queue; i++)
             plain.party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
-        why = "out of memory";
-        if (!rc) rc = hf__flatten_head(&plain, &head, &why);
-        if (!rc && !(s.text = hf__et_row_text(&head, &plain))) rc = hf__lists_failed(&plain, &why);
-        if (rc) rc = hf_fail(err, rc, 0, "etcd: swap '%s': %s", key->text, why);
+        if (rc) rc = hf_fail(err, rc, 0, "etcd: swap '%s': out of memory", key->text);
         s.row = &plain;
     }
     if (!rc) rc = carry(&s, &none);
     if (rc == HF_LOST && row) rc = without_the_dead(&s);
-    free(s.text);
     hf_row_clear(&plain);
     return rc;
 }

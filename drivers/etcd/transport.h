@@ -14,7 +14,7 @@ enum { HF_ET_WHY = CURL_ERROR_SIZE };
 
 struct hf__et_exchange {
     const char *path;
-    const struct hf__et_method *method; /* by gRPC */
+    const struct hf__et_method *method; /* of that path */
     char *body;                         /* as it is sent, to be freed */
     size_t len;
     const char *token; /* NULL or "": none */
@@ -55,6 +55,7 @@ void hf__et_free_headers(struct curl_slist *all); /* a secret may be among them 
 
 /* The answer that the text is, or the first of several: a lease that is kept is a stream of them,
    one a line. */
-json_t *hf__et_gateway_read(const char *text, size_t len, int *ret_nomem);
+json_t *hf__et_gateway_read(const struct hf__et_method *m, const char *text, size_t len,
+                            int *ret_nomem);
 
 #endif

@@ -10,8 +10,6 @@
 #include "etcd.h"
 
 #include "addresses.h"
-#include "columns.h"
-#include "json.h"
 #include "tidies.h"
 
 #include <stdio.h>
@@ -130,8 +128,9 @@ static int concern(const hf_row *row, uint64_t session)
 
 struct letters {
     const hf_row *row;
-    const char *json; /* it as a text */
-    int written;      /* what follows: seldom is there anybody to be told */
+    const uint8_t *bytes; /* it as bytes */
+    size_t n_bytes;
+    int written; /* what follows: seldom is there anybody to be told */
     size_t len[WHOLE + 1];
     char text[WHOLE + 1][LETTER_CAP];
     json_t *bundle; /* operations; NULL: none yet */
@@ -140,15 +139,15 @@ struct letters {
 /* What is to be said of the row. */
 static void write_them(struct letters *all)
 {
-    size_t n = hf__et_word(all->row, all->text[SHORT]), n_json = strlen(all->json);
+    size_t n = hf__et_word(all->row, all->text[SHORT]);
     memcpy(all->text[WHOLE], all->text[SHORT], n);
     all->written = 1;
     all->len[0] = 0;
     all->len[SHORT] = all->len[WHOLE] = n;
-    if (n_json > WHOLE_CAP) return;
+    if (all->n_bytes > WHOLE_CAP) return;
     all->text[WHOLE][n] = '\n';
-    memcpy(all->text[WHOLE] + n + 1, all->json, n_json);
-    all->len[WHOLE] = n + 1 + n_json;
+    memcpy(all->text[WHOLE] + n + 1, all->bytes, all->n_bytes);
+    all->len[WHOLE] = n + 1 + all->n_bytes;
 }
 
 static json_t *letter_to(struct letters *all, int what)
@@ -334,27 +333,30 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
 /* ---- the whole ---- */
 
 json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const char *text, const struct hf__et_dead *dead,
-                         struct hf__et_dead *ret_put)
+                         const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
 {
-    struct hf__et_txn t = {json_array(), json_array(), 0};
-    struct letters letters;
+    struct letters letters; /* long: what isn't read needs no zeros */
+    uint8_t *bytes = row ? hf__et_row_bytes(row, &letters.n_bytes) : NULL;
     letters.row = row;
     letters.written = 0;
     letters.bundle = NULL;
     ret_put->n = 0;
+    if (row && !bytes) return NULL;
+    struct hf__et_txn t = {json_array(), json_array(), 0};
     hf__et_add_compare(&t, st, key, seen);
     if (row) {
         char rev[24];
         int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
-        letters.json = text;
-        hf__et_add_put(&t, hf__et_key(st, key->text, ""), hf__et_bytes(text, strlen(text)), 0);
+        letters.bytes = bytes;
+        hf__et_add_put(&t, hf__et_key(st, key->text, ""),
+                       hf__et_bytes((const char *)bytes, letters.n_bytes), 0);
         hf__et_add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
         add_sessions(&t, st, key, row, dead, &letters, ret_put);
         send_letters(&t, st, key, row, ret_put, &letters);
     } else {
         add_delete_all(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
     }
+    free(bytes);
     json_t *body = json_pack("{s:o, s:o, s:[{s:o}]}", "compare", t.compare, "success", t.success,
                              "failure", "request_range", hf__et_range_of(st, key->text));
     if (body && !t.bad) return body;

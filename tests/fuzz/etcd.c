@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "../../drivers/etcd/rows.c"
+#include "../../drivers/etcd/transport.h"
 
 static int see(void *arg, const hf_rowkey *key, hf_row *row)
 {
@@ -15,12 +16,12 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
 }
 
 /* Who waits for that key is told of a row, of a whole grant, or of nothing. */
-static void hear(hf_store *st, const hf_rowkey *key, const json_t *j, int ends, hf_row *row)
+static void hear(hf_store *st, const hf_rowkey *key, const json_t *said, int ends, hf_row *row)
 {
     const hf_rowkey *keys[] = {key};
     const char *flaw;
     if (!st->words && (hf__et_words_open(st) || hf__et_words_want(st->words, keys, 1))) abort();
-    (void)hf__et_words_hear(st, json_object_get(j, "events"), ends);
+    (void)hf__et_words_hear(st, json_object_get(json_object_get(said, "result"), "events"), ends);
     if (hf__et_words_told(st->words, key, row) && row->rev) {
         MUST(!hf_row_check(row, &flaw));
     } else if (row->n_holders) {
@@ -29,6 +30,14 @@ static void hear(hf_store *st, const hf_rowkey *key, const json_t *j, int ends, 
         MUST(p->token && p->token <= INT64_MAX && p->since_us >= 0 && p->expires_us >= 0);
     }
     hf__et_words_forget(st->words);
+}
+
+static json_t *answer(const char *path, const struct fuzz *f)
+{
+    int nomem;
+    json_t *j = hf__et_gateway_read(hf__et_method(path), (const char *)f->at, f->left, &nomem);
+    MUST(!nomem);
+    return j;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -45,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (how % 2) {
         fuzz_check_row(hf__et_read_row((const char *)f.at, f.left, &row, &why), &row, why);
     } else {
-        json_t *j = json_loadb((const char *)f.at, f.left, 0, NULL);
+        json_t *j = answer("/v3/kv/range", &f);
         struct scan s = {.st = &st, .see = see, .err = &err};
         char *next = NULL;
         struct group g = {0};
@@ -55,6 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)tell_page(&s, j, 2, &next);
         hf_row_clear(&s.row);
         free(next);
+        json_decref(j);
+        j = answer("/v3/watch", &f);
         hear(&st, &key, j, how & 2, &row);
         json_decref(j);
     }
