@@ -1,13 +1,17 @@
 /*
  * keys.c - acquire and release, uncontended, on many keys, and what a key costs in memory.
  *
- *     keys URL KEYS ROUNDS ROUND_MS
+ *     keys URL KEYS ROUNDS ROUND_MS [DIRECTORY]
  *
  * "uniform": each as often as any other; "zipf": the nth 1/n as often as the first. "one": always
- * the first, in turns with them. "idle": bytes for each key that was held once and is free, in this
- * process and, for file:, in the file; "held": for each of as many (at most HELD) that are held.
+ * the first, in turns with them. With a directory also by LMDB there (lmdb_table.h): "lmdb
+ * uniform", "lmdb zipf": a row for each key that stays, as Holdfast's does; "lmdb going": one that
+ * is there while the key is held, so that the table is empty but for that. "idle": bytes for each
+ * key that was held once and is free, in this process and, for file:, in the file; "held": for each
+ * of as many (at most HELD) that are held.
  */
 #include "bench.h"
+#include "lmdb_table.h"
 
 #include <errno.h>
 #include <math.h>
@@ -60,6 +64,30 @@ static void batch(void)
     for (int i = 0; i < BATCH; i++) pair(name[picks[at++ % PICKS]]);
 }
 
+static struct bench_lmdb *staying, *going;
+
+static void lmdb_batch(void)
+{
+    for (int i = 0; i < BATCH; i++) bench_lmdb_pair(staying, name[picks[at++ % PICKS]], 1);
+}
+
+static void going_batch(void)
+{
+    for (int i = 0; i < BATCH; i++) bench_lmdb_pair(going, name[picks[at++ % PICKS]], 0);
+}
+
+static const char *name_of(long i) { return name[i]; }
+
+static void open_lmdb(const char *dir, long keys)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/going", dir);
+    going = bench_lmdb_open(path, 16 << 20);
+    snprintf(path, sizeof path, "%s/staying", dir);
+    staying = bench_lmdb_open(path, (16 << 20) + (size_t)keys * 512);
+    bench_lmdb_fill(staying, name_of, keys);
+}
+
 /* Bytes of this process and of the file, if the store is one. */
 static double used(const char *url)
 {
@@ -103,29 +131,50 @@ static void memory(const char *url, long keys)
     print("held", (full - idle) / (double)n);
 }
 
+/* The system writes what was used to the disk some time after it was, and a page that was written
+   costs more when it is used next. So that this isn't at the beginning of what is measured, it is
+   done here: all that there is is on the disk, and was used once since. */
+static void settle(long keys, int with_lmdb)
+{
+    sync();
+    for (long i = 0; i < keys; i++) pair(name[i]);
+    for (long i = 0; i < keys && with_lmdb; i++) bench_lmdb_pair(staying, name[i], 1);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 5) bench_die("usage: keys URL KEYS ROUNDS ROUND_MS");
+    if (argc != 5 && argc != 6) bench_die("usage: keys URL KEYS ROUNDS ROUND_MS [DIRECTORY]");
     long keys = bench_number(argv[2], 1, 10000000), rounds = bench_number(argv[3], 1, 10000);
     long ms = bench_number(argv[4], 1, 1000);
     struct {
+        void (*batch)(void);
         const uint32_t *picks;
         struct series took;
-    } way[] = {{one, bench_series("one", (size_t)rounds)},
-               {uniform, bench_series("uniform", (size_t)rounds)},
-               {zipf, bench_series("zipf", (size_t)rounds)}};
+    } way[] = {{batch, one, bench_series("one", (size_t)rounds)},
+               {batch, uniform, bench_series("uniform", (size_t)rounds)},
+               {batch, zipf, bench_series("zipf", (size_t)rounds)},
+               {lmdb_batch, uniform, bench_series("lmdb uniform", (size_t)rounds)},
+               {lmdb_batch, zipf, bench_series("lmdb zipf", (size_t)rounds)},
+               {going_batch, uniform, bench_series("lmdb going", (size_t)rounds)}};
+    size_t ways = argc == 6 ? sizeof way / sizeof *way : 3;
     pick(keys);
     store = bench_open(argv[1]);
     pair(name[0]);
     memory(argv[1], keys);
+    if (argc == 6) open_lmdb(argv[5], keys);
+    settle(keys, argc == 6);
     for (long r = 0; r < rounds; r++)
-        for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+        for (size_t i = 0; i < ways; i++) {
             picks = way[i].picks;
-            bench_round(batch, ms, &way[i].took);
+            bench_round(way[i].batch, ms, &way[i].took);
         }
-    for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+    for (size_t i = 0; i < ways; i++) {
         for (size_t k = 0; k < way[i].took.n; k++) way[i].took.v[k] *= 1e3 / BATCH;
         bench_print(&way[i].took, "ns");
+    }
+    if (argc == 6) {
+        bench_lmdb_close(staying);
+        bench_lmdb_close(going);
     }
     hf_close(store);
     free(name);

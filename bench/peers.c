@@ -5,10 +5,10 @@
  * without fsync, as a lock table would: what is compared is the work, not the disk.
  */
 #include "bench.h"
+#include "lmdb_table.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <lmdb.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -225,43 +224,16 @@ static void ofd_pairs(long n)
 
 /* ---- LMDB: a key put if it isn't there, and deleted, each in a transaction ---- */
 
-static MDB_env *env;
-static MDB_dbi dbi;
+static struct bench_lmdb *lmdb;
 
-static void lmdb_ok(int rc)
-{
-    if (rc) bench_die("lmdb: %s", mdb_strerror(rc));
-}
-
-static void lmdb_setup(const char *dir)
-{
-    MDB_txn *txn;
-    const char *path = path_in(dir, "lmdb");
-    if (mkdir(path, 0700) && errno != EEXIST) bench_die("lmdb: mkdir: %s", strerror(errno));
-    lmdb_ok(mdb_env_create(&env));
-    lmdb_ok(mdb_env_set_mapsize(env, 16 << 20));
-    lmdb_ok(mdb_env_open(env, path, MDB_NOSYNC | MDB_WRITEMAP, 0600));
-    lmdb_ok(mdb_txn_begin(env, NULL, 0, &txn));
-    lmdb_ok(mdb_dbi_open(txn, NULL, 0, &dbi));
-    lmdb_ok(mdb_txn_commit(txn));
-}
+static void lmdb_setup(const char *dir) { lmdb = bench_lmdb_open(path_in(dir, "lmdb"), 16 << 20); }
 
 static void lmdb_pairs(long n)
 {
-    char name[] = "seats/0", owner[16] = "somebody";
-    for (long i = 0; i < n; i++) {
-        MDB_txn *txn;
-        MDB_val key = {sizeof name, name}, value = {sizeof owner, owner};
-        lmdb_ok(mdb_txn_begin(env, NULL, 0, &txn));
-        lmdb_ok(mdb_put(txn, dbi, &key, &value, MDB_NOOVERWRITE));
-        lmdb_ok(mdb_txn_commit(txn));
-        lmdb_ok(mdb_txn_begin(env, NULL, 0, &txn));
-        lmdb_ok(mdb_del(txn, dbi, &key, NULL));
-        lmdb_ok(mdb_txn_commit(txn));
-    }
+    for (long i = 0; i < n; i++) bench_lmdb_pair(lmdb, "seats/0", 0);
 }
 
-static void lmdb_finish(void) { mdb_env_close(env); }
+static void lmdb_finish(void) { bench_lmdb_close(lmdb); }
 
 /* ---- SQLite: a row inserted and deleted, prepared statements ---- */
 

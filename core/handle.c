@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_BUCKETS = 64, IDLE_ENTRIES = 4096 };
+enum { FIRST_BUCKETS = 64, IDLE_ENTRIES = 16384 };
 
 /* ---- keys ---- */
 
@@ -55,7 +55,7 @@ static void grow_table(hf *h)
 }
 
 /* Idle ones are kept for their hint, without which `file:` takes three times as long, but only so
-   many (about half a megabyte): a map of keys must not grow for ever. */
+   many (about two megabytes): a map of keys must not grow for ever. */
 HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
 {
     hf_rowkey k;

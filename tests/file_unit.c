@@ -3,6 +3,8 @@
  */
 #include "file_common.h"
 
+#include "file/hints.h"
+
 /* ---- rows ---- */
 
 static void a_row_is_kept(void **state)
@@ -275,7 +277,8 @@ static void colliding(char text[][32], int n, int bits)
         if ((hf_key_hash(text[have], strlen(text[have])) & mask) == want) have++;
     }
 }
-enum { BUCKET_BITS = 16, PLACE_BITS = 21 }; /* of what remembers lines, see rows.c */
+enum { BUCKET_BITS = 16, SET_BITS = 18 }; /* of what remembers lines, see hints.h */
+_Static_assert((unsigned long)HF_FILE_BUCKETS *HF_SETS == 1 << SET_BITS, "a set");
 
 static void a_bucket_with_many_keys(void **state)
 {
@@ -333,10 +336,51 @@ static void a_bucket_with_many_keys(void **state)
     hf_row_clear(&cur);
 }
 
-/* In a long chain the lines of keys are remembered, at places that several keys share. */
-static void keys_that_share_a_place(void **state)
+/* Of a key, or none; of those that share a set some are forgotten. */
+static void hints_are_kept_for_some(void **state)
 {
-    enum { LONG = 8, SHARE = 3 };
+    enum { MANY = 3 * HF_WAYS };
+    static struct hf__client c;
+    hf_rowkey key = {.len = 1}, other = {.len = 1};
+    (void)state;
+    hf__hint_keep(&c, &key, 5, HF_LONG_CHAIN - 1);
+    assert_true(!c.hints && !hf__hint_of(&c, &key));
+    for (uint64_t i = 0; i < MANY; i++) {
+        key.hash = i << (64 - HF_TAG) | 7; /* one bucket, one set */
+        hf__hint_keep(&c, &key, 1000 + i, HF_LONG_CHAIN);
+        assert_int_equal(hf__hint_of(&c, &key), 1000 + i);
+        hf__hint_keep(&c, &key, 2000 + i, 1);
+        assert_int_equal(hf__hint_of(&c, &key), 2000 + i);
+        if (i + 1 != HF_WAYS) continue;
+        for (uint64_t n = 0; n < HF_WAYS; n++) {
+            other.hash = n << (64 - HF_TAG) | 7;
+            assert_int_equal(hf__hint_of(&c, &other), 2000 + n);
+        }
+    }
+    int known = 0;
+    for (uint64_t i = 0; i < MANY; i++) {
+        key.hash = i << (64 - HF_TAG) | 7;
+        uint64_t line = hf__hint_of(&c, &key);
+        known += line != 0;
+        assert_true(!line || line == 2000 + i);
+    }
+    assert_int_equal(known, HF_WAYS);
+    /* Another bucket's, another set's. */
+    other.hash = key.hash + 1;
+    assert_int_equal(hf__hint_of(&c, &other), 0);
+    other.hash = key.hash + HF_FILE_BUCKETS;
+    assert_int_equal(hf__hint_of(&c, &other), 0);
+    /* Whoever has a hint of his own is told that one. */
+    uint64_t own = 77;
+    key.hint = &own;
+    assert_int_equal(hf__hint_of(&c, &key), 77);
+    free((void *)c.hints);
+}
+
+/* In a long chain the lines of keys are remembered, in a set that has room for fewer. */
+static void keys_that_share_a_set(void **state)
+{
+    enum { LONG = 8, SHARE = HF_WAYS + 3 };
     static char chain[LONG][32], text[SHARE][32];
     hf_store *st = open_store(), *other = open_store();
     uint64_t token[SHARE];
@@ -346,7 +390,7 @@ static void keys_that_share_a_place(void **state)
     hf_row_init(&cur);
     fill_party(&p, 1, "");
     colliding(chain, LONG, BUCKET_BITS);
-    colliding(text, SHARE, PLACE_BITS);
+    colliding(text, SHARE, SET_BITS);
     for (int i = 1; i < LONG; i++) assert_int_equal(take(st, chain[i], &p, &cur), 0);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < SHARE; i++) {
@@ -395,7 +439,8 @@ int main(void)
         cmocka_unit_test_setup(a_full_queue_and_full_holders, new_path),
         cmocka_unit_test_setup(many_keys_grow_the_file, new_path),
         cmocka_unit_test_setup(a_bucket_with_many_keys, new_path),
-        cmocka_unit_test_setup(keys_that_share_a_place, new_path),
+        cmocka_unit_test(hints_are_kept_for_some),
+        cmocka_unit_test_setup(keys_that_share_a_set, new_path),
     };
     return TEST_MAIN_WITH(tests, make_dir, remove_dir);
 }

@@ -160,7 +160,7 @@ static void close_store(hf_store *st)
     if (st->mourn_fd >= 0) close(st->mourn_fd);
     pthread_mutex_destroy(&st->mu);
     pthread_mutex_destroy(&st->c.grow_mu);
-    free((void *)st->c.lines_of);
+    free((void *)st->c.hints);
     free(st);
 }
 

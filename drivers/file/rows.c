@@ -13,9 +13,8 @@
 #include "store.h"
 
 #include "grant.h"
+#include "hints.h"
 #include "sum.h"
-
-#include <stdlib.h>
 
 enum { AHEAD_US = 60000000 };
 
@@ -119,42 +118,10 @@ static inline struct hf__body *body_at(const struct hf__client *c, _Atomic uint6
     return hf__line_at(c, line);
 }
 
-/*
- * Where chains are long (a million keys), following one costs a cache miss for each link: then the
- * lines of the keys used last are kept beside the callers' hints, which they forget with the keys.
- * A hint all the same, often another key's: always one of the same bucket, whose lock is held where
- * it is looked at. Relaxed: what it leads to is checked, and was read under that lock before.
- */
-enum { LINES_OF = 1 << 21, LONG_CHAIN = 4 };
-_Static_assert(LINES_OF % HF_FILE_BUCKETS == 0, "whoever shares a place shares the bucket");
-
-static inline uint64_t hint_of(const struct hf__client *c, const hf_rowkey *key)
-{
-    uint64_t line = key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
-    if (line) return line;
-    _Atomic uint32_t *of = atomic_load_explicit(&c->lines_of, memory_order_acquire);
-    return of ? atomic_load_explicit(&of[key->hash % LINES_OF], memory_order_relaxed) : 0;
-}
-
-static void remember_line(struct hf__client *c, const hf_rowkey *key, uint64_t line, uint32_t links)
-{
-    _Atomic uint32_t *of = atomic_load_explicit(&c->lines_of, memory_order_acquire), *none = NULL;
-    if (!of && links < LONG_CHAIN) return;
-    if (!of) {
-        of = calloc(LINES_OF, sizeof *of); /* of which the system provides what is used */
-        if (!of) return;
-        if (!atomic_compare_exchange_strong(&c->lines_of, &none, of)) {
-            free((void *)of);
-            of = none;
-        }
-    }
-    atomic_store_explicit(&of[key->hash % LINES_OF], (uint32_t)line, memory_order_relaxed);
-}
-
 /* A hint may be as old as it likes: cells never move, but a vacant one may have got another key. */
 static inline int is_hot(const struct hf__client *c, const hf_rowkey *key, struct hot *h)
 {
-    uint64_t line = hint_of(c, key);
+    uint64_t line = hf__hint_of(c, key);
     size_t size = 0;
     if (!line || !hf__has(c, line, 1 + HF_KEY_CAP / HF_LINE)) return 0;
     h->cell = hf__line_at(c, line);
@@ -188,9 +155,7 @@ static int locate(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
 static void remember(const struct hf__op *op, const struct hf__found *f)
 {
     if (!f->cell) return;
-    uint64_t line = hf__offset_of(op->c, f->cell) / HF_LINE;
-    if (op->key->hint) __atomic_store_n(op->key->hint, line, __ATOMIC_RELAXED);
-    remember_line(op->c, op->key, line, f->links);
+    hf__hint_keep(op->c, op->key, hf__offset_of(op->c, f->cell) / HF_LINE, f->links);
 }
 
 static uint64_t parties_in(const struct hf__found *f)
@@ -346,7 +311,7 @@ int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_
     struct hf__client *c = hf__client_of(st);
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hot h;
-    if (!hint_of(c, key) || !is_sound(c)) return take(st, key, party, cur, ret_clock_us, err);
+    if (!hf__hint_of(c, key) || !is_sound(c)) return take(st, key, party, cur, ret_clock_us, err);
     size_t need = sizeof h.head + HF_PARTY_BYTES(party->owner_len, party->note_len);
     int64_t clock_us = clock_for(c, party);
     if (HF_LIKELY(!is_time_to_look(c, clock_us) && hf__trylock(c, &b->lock))) {
@@ -495,7 +460,7 @@ int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_ro
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hot h;
     if (HF_BUG == 2 || HF_BUG == 3 || !row || row->n_holders + row->n_queue > 1 || row->done_us ||
-        !hint_of(c, key) || !is_sound(c) || !is_in_reach(c, row->rev))
+        !hf__hint_of(c, key) || !is_sound(c) || !is_in_reach(c, row->rev))
         return swap(st, key, seen, row, cur, ret_clock_us, err);
     size_t need = sizeof h.head;
     if (row->n_holders + row->n_queue)

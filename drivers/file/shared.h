@@ -242,9 +242,9 @@ struct hf__client {
     void *env_arg;
 #endif
     _Atomic(const char *) broken_why;
-    _Atomic(_Atomic uint32_t *) lines_of; /* see rows.c; NULL: no chain was long so far */
-    _Atomic int64_t last_us;              /* a clock that was read lately */
-    _Atomic int64_t look_at_us;           /* the store's clock at which to look at the file again */
+    _Atomic(_Atomic uint64_t *) hints; /* see hints.h; NULL: no chain was long so far */
+    _Atomic int64_t last_us;           /* a clock that was read lately */
+    _Atomic int64_t look_at_us;        /* the store's clock at which to look at the file again */
     pthread_mutex_t grow_mu;
 };
 

@@ -1,0 +1,95 @@
+/*
+ * hints.h - where a key's cell was when it was used last.
+ *
+ * A caller's own hint (hf_rowkey) is forgotten with the key. Where chains are long (a million
+ * keys), following one costs a cache miss for each link: then the lines of the keys used last are
+ * kept here, too. A hint all the same: what it leads to is checked, and was read under the lock of
+ * that key's bucket before, which is held where it is looked at. Relaxed for the same reason.
+ *
+ * It is a cache of sets of eight, of which each is one line of the processor's: a bucket has some
+ * of them. A way is line << TAG | some bits of the key's hash, so that another key's cell, which
+ * isn't in the processor's cache, is seldom looked at in vain; 0: none.
+ */
+#ifndef HF_FILE_HINTS_H
+#define HF_FILE_HINTS_H
+
+#include "shared.h"
+
+#include <stdlib.h>
+
+enum { HF_HINTS = 1 << 21, HF_LONG_CHAIN = 4, HF_WAYS = HF_LINE / 8, HF_TAG = 24 };
+enum { HF_SETS = HF_HINTS / HF_WAYS / (int)HF_FILE_BUCKETS };
+_Static_assert(HF_SETS > 0 && HF_SETS * HF_WAYS * HF_FILE_BUCKETS == HF_HINTS, "whole sets");
+
+/* They lie within what was allocated, which needn't begin with a line of the processor's. */
+static inline _Atomic uint64_t *hf__set_of(_Atomic uint64_t *all, uint64_t hash)
+{
+    uint64_t bucket = hash % HF_FILE_BUCKETS, set = hash / HF_FILE_BUCKETS % HF_SETS;
+    size_t skip = -(uintptr_t)all % HF_LINE / sizeof *all;
+    return all + skip + (bucket * HF_SETS + set) * HF_WAYS;
+}
+
+/* Bits that say neither the bucket nor the set. */
+static inline uint64_t hf__tag_of(uint64_t hash) { return hash >> (64 - HF_TAG); }
+static inline int hf__has_tag(uint64_t way, uint64_t tag)
+{
+    return way && (way & ((1 << HF_TAG) - 1)) == tag;
+}
+
+/* A key that is one of very many isn't in the processor's cache. What its cell is made of (with a
+   short name, and bodies of the least size) comes from memory all at once, instead of one by one.
+ */
+static inline void hf__fetch_ahead(const struct hf__client *c, uint64_t line)
+{
+    enum { LINES = 2 + 2 * HF_BODY_LEAST / HF_LINE };
+    if (!line || !hf__has(c, line, LINES)) return;
+    const char *at = hf__line_at(c, line);
+    for (int i = 0; i < LINES; i++) __builtin_prefetch(at + (size_t)i * HF_LINE, 1);
+}
+
+/* The line; 0: nobody knows. */
+static inline uint64_t hf__hint_of(const struct hf__client *c, const hf_rowkey *key)
+{
+    uint64_t line = key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
+    if (line) return line;
+    _Atomic uint64_t *set = atomic_load_explicit(&c->hints, memory_order_acquire);
+    if (!set) return 0;
+    set = hf__set_of(set, key->hash);
+    for (int i = 0; i < HF_WAYS && !line; i++) {
+        uint64_t way = atomic_load_explicit(&set[i], memory_order_relaxed);
+        if (hf__has_tag(way, hf__tag_of(key->hash))) line = way >> HF_TAG;
+    }
+    hf__fetch_ahead(c, line);
+    return line;
+}
+
+/* NULL: nobody needs any so far, or there is no memory. */
+static inline _Atomic uint64_t *hf__hints_made(struct hf__client *c, uint32_t links)
+{
+    _Atomic uint64_t *none = NULL, *all = atomic_load_explicit(&c->hints, memory_order_acquire);
+    if (all || links < HF_LONG_CHAIN) return all;
+    all = calloc(HF_HINTS + HF_WAYS, sizeof *all); /* of which the system provides what is used */
+    if (!all || atomic_compare_exchange_strong(&c->hints, &none, all)) return all;
+    free((void *)all);
+    return none;
+}
+
+/* The key's cell is there, and was found after so many links. Under its bucket's lock. */
+static inline void hf__hint_keep(struct hf__client *c, const hf_rowkey *key, uint64_t line,
+                                 uint32_t links)
+{
+    if (key->hint) __atomic_store_n(key->hint, line, __ATOMIC_RELAXED);
+    _Atomic uint64_t *set = hf__hints_made(c, links);
+    if (!set) return;
+    set = hf__set_of(set, key->hash);
+    uint64_t tag = hf__tag_of(key->hash);
+    int at = (int)(key->hash >> 24 & (HF_WAYS - 1)); /* which gives way if all are taken */
+    for (int i = 0, found = 0; i < HF_WAYS && !found; i++) {
+        uint64_t way = atomic_load_explicit(&set[i], memory_order_relaxed);
+        found = !way || hf__has_tag(way, tag);
+        if (found) at = i;
+    }
+    atomic_store_explicit(&set[at], line << HF_TAG | tag, memory_order_relaxed);
+}
+
+#endif
