@@ -1,0 +1,36 @@
+"""How the scripts here end: whatever goes wrong outside of them is one line and a status."""
+import os
+import signal
+import subprocess
+import sys
+
+
+def _said(error):
+    if isinstance(error, subprocess.CalledProcessError):
+        command = [str(word) for word in error.cmd]
+        why = (error.stderr or '').strip().splitlines()[-1:]
+        status = error.returncode
+        how = f'status {status}' if status > 0 else f'signal {-status}'
+        return ': '.join([os.path.basename(command[0]), how, *why])
+    if isinstance(error, OSError) and error.strerror:
+        return f'{error.filename}: {error.strerror}' if error.filename else error.strerror
+    return ' '.join(str(error).split()) or type(error).__name__
+
+
+def run(name, main, *expected):
+    """Ends the program with what main returns; 130 upon Ctrl-C, 143 upon SIGTERM. What main raises
+    is a line where it comes from outside: of these classes or of the system, not a mistake here."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        status = main()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        status = 130
+    except (OSError, ImportError, subprocess.CalledProcessError, *expected) as error:
+        print(f'{name}: {_said(error)}', file=sys.stderr)
+        status = 1
+    try:
+        sys.stdout.flush()
+    except OSError:    # said above; Python would say it once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
