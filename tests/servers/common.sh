@@ -17,9 +17,13 @@
 #   server_drop        removes the table (collection, ...) itself
 #   server_remake      removes the table and makes it again, slowly (for can: remake)
 #   server_backup, server_restore      all rows as they are now, to and from $dir/backup
+#   server_left        removes what is left outside of $dir when all has ended
 #
 # An argument of the command that is @ becomes the URL, which is in $HOLDFAST_TEST_STORE, too. The
-# server ends with the command. $HOLDFAST_TEST_CONTROL is a program that does this to the server and
+# server ends with the command; both end with this program, whatever ends that. Upon SIGTERM (143),
+# SIGINT (130) and SIGHUP (129) the command and all that it has started get SIGTERM, and after ten
+# seconds SIGKILL. What is started in the background and stays has to close descriptor 9 (below).
+# $HOLDFAST_TEST_CONTROL is a program that does this to the server and
 # returns when it is done:
 #
 #   kill             SIGKILL to all of its processes, which are gone then
@@ -71,7 +75,7 @@ control_kill() {
 
 control_start() {
     # What isn't tested fills no memory: that is an eighth of what a PostgreSQL does.
-    (unset MALLOC_PERTURB_; server_run) >>"$dir/log" 2>&1 </dev/null 3>&- &
+    (unset MALLOC_PERTURB_; server_run) >>"$dir/log" 2>&1 </dev/null 3>&- 9>&- &
     echo $! >"$dir/pid"
     until_true 'the server does not start' "$(cat "$dir/pid")" server_answers
 }
@@ -85,14 +89,59 @@ control_backup() { server_backup >>"$dir/log" 2>&1; }
 control_restore() { server_restore >>"$dir/log" 2>&1; }
 control_can() { echo "$can"; }
 
+# The counters of libmongoc, which a client removes when it ends, but not when it is killed.
+counters_left() {
+    find /dev/shm -maxdepth 1 -name 'mongoc-*' -user "$(id -u)" | while read -r file; do
+        ! gone "${file##*-}" || echo "$file"
+    done | xargs -r rm -f
+}
+
+# What PostgreSQL's server leaves of its shared memory when it is killed.
+segment_left() { # DATA
+    id=$(awk 'NR == 7 { print $2 }' "$1/postmaster.pid" 2>/dev/null) || return 0
+    [ -z "$id" ] || ipcrm -m "$id" 2>/dev/null || true
+}
+
 # A port that is free, and nobody else's.
 free_port() { "${0%/*}/free_port"; }
 
+# The command, which is $dir/command's process, and all that it has started.
+end_command() {
+    all=$(family "$(cat "$dir/command")")
+    tries=0
+    for pid in $all; do kill -TERM "$pid" 2>/dev/null || true; done
+    for pid in $all; do
+        until gone "$pid"; do
+            tries=$((tries + 1))
+            [ $tries -lt 500 ] || kill -KILL "$pid" 2>/dev/null || true
+            sleep 0.02
+        done
+    done
+}
+
 # shellcheck disable=SC2317  # reached by the trap
 end() {
-    trap - EXIT INT TERM
+    trap - EXIT
+    trap '' INT TERM HUP    # once is enough
+    [ ! -s "$dir/command" ] || end_command
     [ ! -e "$dir/pid" ] || control_kill
+    # What was being started when a signal came.
+    for pid in $(family $$); do [ "$pid" = $$ ] || kill -KILL "$pid" 2>/dev/null || true; done
+    ! command -v server_left >/dev/null || server_left
     rm -rf "$dir"
+}
+
+# Upon SIGKILL nothing is trapped: a process in a session of its own waits for the end of a pipe
+# whose other end, descriptor 9, this program alone has open, and ends what is left.
+watched() {
+    mkfifo "$dir/watched"
+    exec 9<>"$dir/watched"
+    setsid "$0" --control "$dir" watch <"$dir/watched" >/dev/null 2>&1 3>&- 9>&- &
+}
+control_watch() {
+    trap '' INT TERM HUP
+    read -r _ || true
+    [ ! -d "$dir" ] || end
 }
 
 serve() {
@@ -104,7 +153,10 @@ serve() {
     fi
     dir=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-${0##*/}.XXXXXX")
     trap end EXIT
-    trap 'exit 1' INT TERM
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    watched
     server_make
     if command -v server_start >/dev/null; then
         server_start
@@ -130,7 +182,12 @@ serve() {
         [ "$word" != @ ] || word=$HOLDFAST_TEST_STORE
         set -- "$@" "$word"
     done
+    # In the background, or no trap would run before it ends; there a shell takes its input away and
+    # has it ignore SIGINT, which it shall have as it would in the foreground.
+    { env --default-signal=INT,QUIT "$@" <&8 8<&- 9>&- & } 8<&0
+    echo $! >"$dir/command"
     status=0
-    "$@" || status=$?
+    wait $! || status=$?
+    rm "$dir/command"
     exit $status
 }
