@@ -15,6 +15,7 @@ setup() {
 }
 
 # It ends so, in one line that has this in it.
+# shellcheck disable=SC2154  # run sets them
 ends() { # STATUS TEXT COMMAND...
     expected=$1 text=$2
     shift 2

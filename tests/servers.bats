@@ -13,7 +13,7 @@ setup() {
     TMPDIR=$was "$SOURCE/tests/servers/free_port" >/dev/null
     ln "$was/holdfast-ports-$(id -u)" "$TMPDIR/"
     export TMPDIR
-    cd "$TMPDIR"
+    cd "$TMPDIR" || exit
 }
 
 teardown() {
