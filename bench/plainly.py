@@ -1,4 +1,5 @@
 """How the scripts here end: whatever goes wrong outside of them is one line and a status."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,14 @@ def _said(error):
     return ' '.join(str(error).split()) or type(error).__name__
 
 
+def _end_children():
+    """Whoever is interrupted in the middle of starting one doesn't know it."""
+    with contextlib.suppress(OSError):
+        with open('/proc/thread-self/children', encoding='ascii') as file:
+            for child in file.read().split():
+                os.kill(int(child), signal.SIGKILL)
+
+
 def run(name, main, *expected):
     """Ends the program with what main returns; 130 upon Ctrl-C, 143 upon SIGTERM. What main raises
     is a line where it comes from outside: of these classes or of the system, not a mistake here."""
@@ -26,9 +35,12 @@ def run(name, main, *expected):
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = 130
+    except SystemExit as error:
+        status = error.code
     except (OSError, ImportError, subprocess.CalledProcessError, *expected) as error:
         print(f'{name}: {_said(error)}', file=sys.stderr)
         status = 1
+    _end_children()
     try:
         sys.stdout.flush()
     except OSError:    # said above; Python would say it once more
