@@ -1,6 +1,7 @@
 import com.zaxxer.hikari.HikariConfig;
 import com.zaxxer.hikari.HikariDataSource;
 import java.sql.Connection;
+import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.time.Duration;
@@ -15,24 +16,23 @@ import net.javacrumbs.shedlock.provider.jdbc.JdbcLockProvider;
  * ShedLock on PostgreSQL by JDBC: acquire and release, a bare write by the same connections. It
  * can't wait for a lock, so there is no handover.
  *
- * <pre>PeerShedlock URL ROUNDS ROUND_MS [HANDOVERS]      prints a JSON object a line</pre>
+ * <pre>PeerShedlock URL ROUNDS ROUND_MS HANDOVERS WARM_MS    prints a JSON object a line</pre>
  */
 public final class PeerShedlock {
-    private static final int WARM_MS = 3000; // until what runs often is compiled
-
     interface Work {
         void once() throws SQLException;
     }
 
-    private static void show(String name, double[] values) {
+    private static void show(String name, String unit, double[] values) {
         Arrays.sort(values);
         System.out.printf(Locale.ROOT,
-                          "{\"name\": \"%s\", \"unit\": \"us\", \"n\": %d", name, values.length);
-        String[] names = {"min", "p50", "p90", "p99", "max"};
-        double[] at = {0, .5, .9, .99, 1};
+                          "{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %d", name, unit,
+                          values.length);
+        String[] names = {"min", "p50", "p90", "p99", "p999", "max"};
+        double[] at = {0, .5, .9, .99, .999, 1};
         for (int i = 0; i < at.length; i++) {
             double value = values[(int) (at[i] * (values.length - 1) + .5)];
-            System.out.printf(Locale.ROOT, ", \"%s\": %.3f", names[i], value);
+            System.out.printf(Locale.ROOT, ", \"%s\": %.6f", names[i], value);
         }
         System.out.println("}");
     }
@@ -53,6 +53,15 @@ public final class PeerShedlock {
         }
     }
 
+    // Prepared, as ours is (the driver keeps it for its connection).
+    private static void write(HikariDataSource pool) throws SQLException {
+        try (Connection to = pool.getConnection();
+             PreparedStatement s = to.prepareStatement("UPDATE peer SET rev = rev + 1"
+                                                       + " WHERE key = 'k' AND rev >= 0")) {
+            s.executeUpdate();
+        }
+    }
+
     private static void pair(LockProvider locks) {
         locks.lock(new LockConfiguration(ClockProvider.now(), "pairs", Duration.ofSeconds(30),
                                          Duration.ZERO)).orElseThrow().unlock();
@@ -60,28 +69,30 @@ public final class PeerShedlock {
 
     public static void main(String[] args) throws SQLException {
         int rounds = Integer.parseInt(args[1]), ms = Integer.parseInt(args[2]);
+        int warm = Integer.parseInt(args[4]);
         HikariConfig config = new HikariConfig();
         config.setJdbcUrl("jdbc:postgresql" + args[0].substring("postgres".length())
                           + "&sslmode=disable");
         config.setMaximumPoolSize(2);
         try (HikariDataSource pool = new HikariDataSource(config)) {
-            ask(pool, "CREATE TABLE shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp"
+            ask(pool, "CREATE TABLE IF NOT EXISTS shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp"
                       + " NOT NULL, locked_at timestamp NOT NULL,"
                       + " locked_by varchar(255) NOT NULL)");
-            ask(pool, "CREATE TABLE peer (key text PRIMARY KEY, rev bigint)");
-            ask(pool, "INSERT INTO peer VALUES ('k', 1)");
+            ask(pool, "CREATE TABLE IF NOT EXISTS peer (key text PRIMARY KEY, rev bigint)");
+            ask(pool, "INSERT INTO peer VALUES ('k', 1) ON CONFLICT DO NOTHING");
             LockProvider locks = new JdbcLockProvider(pool);
-            Work write = () -> ask(pool, "UPDATE peer SET rev = rev + 1 WHERE key = 'k'"
-                                         + " AND rev >= 0");
-            perRound(WARM_MS, () -> pair(locks));
-            perRound(WARM_MS, write);
+            perRound(warm, () -> pair(locks));
+            perRound(warm, () -> write(pool));
             double[] pairs = new double[rounds], writes = new double[rounds];
+            double[] ratios = new double[rounds];
             for (int i = 0; i < rounds; i++) {
                 pairs[i] = perRound(ms, () -> pair(locks));
-                writes[i] = perRound(ms, write);
+                writes[i] = perRound(ms, () -> write(pool));
+                ratios[i] = pairs[i] / writes[i];
             }
-            show("acquire+release", pairs);
-            show("raw", writes);
+            show("acquire+release / raw", "x", ratios);
+            show("acquire+release", "us", pairs);
+            show("raw", "us", writes);
         }
     }
 }

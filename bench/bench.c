@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 int64_t bench_ns(void)
 {
@@ -87,11 +88,19 @@ void bench_await_waiters(hf *store, const char *key, size_t n)
     }
 }
 
+void bench_tidy(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/dev/shm/mongoc-%d", (int)pid);
+    unlink(path); /* mostly there is none */
+}
+
 void bench_reap(pid_t pid, int sig)
 {
     int status;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR) bench_die("waitpid: %s", strerror(errno));
+    bench_tidy(pid);
     if (sig ? !WIFSIGNALED(status) || WTERMSIG(status) != sig : status != 0)
         bench_die("a child ended with wait status %#x", (unsigned)status);
 }
@@ -119,6 +128,16 @@ void bench_round(void (*once)(void), long ms, struct series *to)
     bench_add(to, (double)(now - start) / 1e3 / (double)n);
 }
 
+void bench_print_ratio(const struct series *a, const struct series *b)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s / %s", a->name, b->name);
+    struct series s = bench_series(name, a->n);
+    if (a->n != b->n) bench_die("%s: %zu and %zu samples", name, a->n, b->n);
+    for (size_t i = 0; i < a->n; i++) bench_add(&s, a->v[i] / b->v[i]);
+    bench_print(&s, "x");
+}
+
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -130,14 +149,24 @@ static double quantile(const struct series *s, double q)
     return s->v[(size_t)(q * (double)(s->n - 1) + 0.5)];
 }
 
+double bench_median(struct series *s)
+{
+    if (!s->n) bench_die("%s: nothing was measured", s->name);
+    qsort(s->v, s->n, sizeof *s->v, by_size);
+    double median = quantile(s, 0.5);
+    free(s->v);
+    s->v = NULL;
+    return median;
+}
+
 void bench_print(struct series *s, const char *unit)
 {
     if (!s->n) bench_die("%s: nothing was measured", s->name);
     qsort(s->v, s->n, sizeof *s->v, by_size);
-    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %zu, \"min\": %.3f, \"p50\": %.3f, "
-           "\"p90\": %.3f, \"p99\": %.3f, \"max\": %.3f}\n",
+    printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %zu, \"min\": %.9g, \"p50\": %.9g, "
+           "\"p90\": %.9g, \"p99\": %.9g, \"p999\": %.9g, \"max\": %.9g}\n",
            s->name, unit, s->n, s->v[0], quantile(s, 0.5), quantile(s, 0.9), quantile(s, 0.99),
-           s->v[s->n - 1]);
+           quantile(s, 0.999), s->v[s->n - 1]);
     free(s->v);
     s->v = NULL;
 }

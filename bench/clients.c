@@ -67,7 +67,7 @@ static void one_of_them(long number, const char *url, const char *key, long limi
         pairs += !rc && see(&shared->counts) && !see(&shared->over);
         __atomic_store_n(&shared->by[number].pairs, pairs, __ATOMIC_RELAXED);
     }
-    bench_ok(hf_get_stats(store, &s), &err);
+    if (hf_get_stats(store, &s)) bench_die("hf_get_stats: failed");
     __atomic_fetch_add(&shared->all, all, __ATOMIC_ACQ_REL);
     __atomic_fetch_add(&shared->failed, failed, __ATOMIC_ACQ_REL);
     __atomic_fetch_add(&shared->ops, s.store_ops, __ATOMIC_ACQ_REL);

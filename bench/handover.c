@@ -5,7 +5,8 @@
  *
  * Whoever has it waits until the other is asleep for it, notes the time, and gives it up; the other
  * notes the time at which it has it. By hf_release and hf_acquire, and by a bare futex, in turns.
- * "release": how long hf_release itself takes when somebody waits.
+ * "A / B": of the medians of each round. "release": how long hf_release itself takes when somebody
+ * waits.
  */
 #include "bench.h"
 
@@ -134,6 +135,14 @@ static void both(const char *url, long n, int how, struct series *took, struct s
     for (uint32_t i = 0; i < shared->n_release; i++) bench_add(release, shared->release[i]);
 }
 
+/* Of what a round has added. */
+static double median(const struct series *s, size_t from)
+{
+    struct series part = bench_series(s->name, s->n - from + 1);
+    for (size_t i = from; i < s->n; i++) bench_add(&part, s->v[i]);
+    return bench_median(&part);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4) bench_die("usage: handover URL ROUNDS HANDOVERS");
@@ -143,10 +152,22 @@ int main(int argc, char **argv)
     struct series file = bench_series("handover", cap), bare = bench_series("futex", cap);
     struct series release = bench_series("release", cap);
     hf_close(bench_open(argv[1])); /* makes the store */
+    struct series of_file = bench_series("handover", (size_t)rounds),
+                  of_bare = bench_series("futex", (size_t)rounds),
+                  of_release = bench_series("release", (size_t)rounds);
     for (long r = 0; r < rounds; r++) {
+        size_t had[] = {bare.n, file.n, release.n};
         both(argv[1], n, 0, &bare, &release);
         both(argv[1], n, 1, &file, &release);
+        bench_add(&of_bare, median(&bare, had[0]));
+        bench_add(&of_file, median(&file, had[1]));
+        bench_add(&of_release, median(&release, had[2]));
     }
+    bench_print_ratio(&of_file, &of_bare);
+    bench_print_ratio(&of_release, &of_bare);
+    free(of_file.v);
+    free(of_bare.v);
+    free(of_release.v);
     bench_print(&bare, "us");
     bench_print(&file, "us");
     bench_print(&release, "us");

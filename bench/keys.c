@@ -168,6 +168,8 @@ int main(int argc, char **argv)
             picks = way[i].picks;
             bench_round(way[i].batch, ms, &way[i].took);
         }
+    for (size_t i = 1; i < 3; i++) bench_print_ratio(&way[i].took, &way[0].took);
+    for (size_t i = 3; i < ways; i++) bench_print_ratio(&way[i == 4 ? 2 : 1].took, &way[i].took);
     for (size_t i = 0; i < ways; i++) {
         for (size_t k = 0; k < way[i].took.n; k++) way[i].took.v[k] *= 1e3 / BATCH;
         bench_print(&way[i].took, "ns");

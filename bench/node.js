@@ -83,7 +83,7 @@ function many(n, Lock) {
     return (fn, at) => all[at].runExclusive(fn);
 }
 
-const median = (all) => all.sort((a, b) => a - b)[all.length >> 1];
+const median = (all) => [...all].sort((a, b) => a - b)[all.length >> 1];
 
 async function took(way, n) {
     globalThis.gc?.();
@@ -143,8 +143,15 @@ async function measure(ways, n) {
 function show(what, all, base) {
     const us = Object.fromEntries(Object.entries(all).map(([name, some]) => [name, median(some)]));
     for (const [name, value] of Object.entries(us)) {
-        if (json) series.show(`${what}: ${name}`, all[name]);
-        else console.log(`# ${what.padEnd(20)} ${name.padEnd(14)} ` +
+        if (json) {
+            series.show(`${what}: ${name}`, all[name]);
+            // Of each turn; what is measured less often has none.
+            if (/Mutex$/.test(name))
+                for (const other of Object.keys(all))
+                    if (other !== name && all[other].length === all[name].length)
+                        series.ratio(`${what}: ${name} / ${other}`, all[name], all[other]);
+        }
+        if (!json) console.log(`# ${what.padEnd(20)} ${name.padEnd(14)} ` +
             `${value.toFixed(2).padStart(9)} us` +
             (us[base] && name !== base ? `  ${(value / us[base]).toFixed(2)}` : ''));
     }

@@ -4,8 +4,9 @@
  *     pairs DIR ROUNDS ROUND_MS single|threads
  *
  * Each round runs every peer for about ROUND_MS, so that whatever disturbs the machine disturbs all
- * of them alike. `threads`: another thread exists (asleep). The C library takes a mutex without an
- * atomic instruction as long as there is none, which no program that needs a mutex has of it.
+ * of them alike; "A / B" is of each round. `threads`: another thread exists (asleep). The C library
+ * takes a mutex without an atomic instruction as long as there is none, which no program that needs
+ * a mutex has of it.
  */
 #include "bench.h"
 
@@ -37,6 +38,11 @@ static long calibrate(const struct peer *p, int64_t ns)
     }
 }
 
+static int is_ours(const char *name)
+{
+    return !strncmp(name, "file", 4) || !strncmp(name, "mem", 3);
+}
+
 int main(int argc, char **argv)
 {
     struct series series[PEERS_CAP];
@@ -59,6 +65,10 @@ int main(int argc, char **argv)
             bench_peers[i].pairs(n[i]);
             bench_add(&series[i], (double)(bench_ns() - start) / (double)n[i]);
         }
+    for (size_t i = 0; i < bench_peers_n; i++)
+        for (size_t k = 0; k < bench_peers_n; k++)
+            if (is_ours(series[i].name) && !is_ours(series[k].name))
+                bench_print_ratio(&series[i], &series[k]);
     for (size_t i = 0; i < bench_peers_n; i++) {
         bench_peers[i].finish();
         bench_print(&series[i], "ns");

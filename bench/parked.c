@@ -136,7 +136,8 @@ static double asked(hf *const *store, long handles)
     double all = 0;
     for (long i = 0; i < handles; i++) {
         hf_stats s = {.size = sizeof s};
-        if (!hf_get_stats(store[i], &s)) all += (double)s.store_ops;
+        if (hf_get_stats(store[i], &s)) bench_die("hf_get_stats: failed");
+        all += (double)s.store_ops;
     }
     return all;
 }
@@ -226,6 +227,7 @@ int main(int argc, char **argv)
         if (child) kill(child, SIGKILL);
         if (child) bench_reap(child, SIGKILL);
         fflush(stdout);
+        bench_tidy(getpid());
         _exit(0);
     }
     start = bench_ns();

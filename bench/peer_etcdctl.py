@@ -1,27 +1,27 @@
 """etcdctl lock: a command under it, a bare `etcdctl put`, the handover between two of them.
 
-    peer_etcdctl.py URL ROUNDS ROUND_MS HANDOVERS      prints a JSON object a line
+    peer_etcdctl.py URL ROUNDS ROUND_MS HANDOVERS WARM_MS      prints a JSON object a line
 
-Each is a process, start included; `etcdctl lock KEY CMD` is what a script would use.
+Each is a process, start included, which takes longer than a round; `etcdctl lock KEY CMD` is what a
+script would use.
 """
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from series import show
+from series import in_turns, show
 
 where = sys.argv[1].split('//', 1)[1].split('/')[0]
-rounds, handovers = int(sys.argv[2]), int(sys.argv[4])
+rounds, ms, handovers, warm_ms = map(int, sys.argv[2:6])
 ctl = ['etcdctl', '--endpoints', where]
 env = {**os.environ, 'ETCDCTL_API': '3'}
 
 
-def timed(words):
-    start = time.monotonic_ns()
-    subprocess.run(ctl + words, env=env, check=True, stdout=subprocess.DEVNULL)
-    return (time.monotonic_ns() - start) / 1e3
+def run(*words):
+    subprocess.run([*ctl, *words], env=env, check=True, stdout=subprocess.DEVNULL)
 
 
 def waiters():
@@ -30,18 +30,10 @@ def waiters():
     return len(keys) - 1
 
 
-pairs, writes, took = [], [], []
-for _ in range(rounds):
-    pairs.append(timed(['lock', 'peer/pairs', 'true']))
-    writes.append(timed(['put', 'peer/write', '0123456789abcdef']))
-show('acquire+release', pairs)
-show('raw', writes)
-
-pipe = os.path.join(tempfile.mkdtemp(), 'held')
-os.mkfifo(pipe)
-for _ in range(handovers):
+def handover(pipe):
     holder = subprocess.Popen(ctl + ['lock', 'peer/handover', 'cat', pipe], env=env)
-    held = open(pipe, 'w')    # when the command has begun; it ends when this is closed
+    # Open when the command has begun, which ends when it is closed.
+    held = open(pipe, 'w', encoding='utf-8')
     waiter = subprocess.Popen(ctl + ['lock', 'peer/handover', 'date', '+%s%N'], env=env, text=True,
                               stdout=subprocess.PIPE)
     while waiters() < 1:
@@ -49,8 +41,16 @@ for _ in range(handovers):
     time.sleep(0.15)    # it is asleep, and the server has caught up with its watch
     given = time.time_ns()
     held.close()
-    took.append((int(waiter.communicate()[0]) - given) / 1e3)
+    took = (int(waiter.communicate()[0]) - given) / 1e3
     holder.wait()
-os.unlink(pipe)
-os.rmdir(os.path.dirname(pipe))
-show('handover', took)
+    return took
+
+
+# Who ends it lets it remove its folder.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+in_turns(lambda: run('lock', 'peer/pairs', 'true'),
+         lambda: run('put', 'peer/write', '0123456789abcdef'), rounds, ms, warm_ms)
+with tempfile.TemporaryDirectory() as folder:
+    fifo = os.path.join(folder, 'held')
+    os.mkfifo(fifo)
+    show('handover', [handover(fifo) for _ in range(handovers)])

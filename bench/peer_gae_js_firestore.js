@@ -1,7 +1,9 @@
 // gae-js-firestore's MutexService, by gRPC: obtain and release, a bare conditional write of the
 // same client. It can't wait for a mutex, so there is no handover.
 //
-//     node peer_gae_js_firestore.js URL ROUNDS ROUND_MS [HANDOVERS]     prints a JSON object a line
+//     node peer_gae_js_firestore.js URL ROUNDS ROUND_MS HANDOVERS WARM_MS
+//
+// prints a JSON object a line.
 //
 // The emulator is the one of FIRESTORE_EMULATOR_HOST.
 'use strict';
@@ -9,10 +11,9 @@ const { Firestore } = require('@google-cloud/firestore');
 const { loggingRequestStorage, runWithRequestStorage } = require('@mondomob/gae-js-core');
 const { FirestoreLoader, MutexService, MutexUnavailableError, firestoreLoaderRequestStorage,
         firestoreProvider } = require('@mondomob/gae-js-firestore');
-const { perRound, show } = require('./series.js');
+const { inTurns } = require('./series.js');
 
-const WARM_MS = 3000; // until what runs often is compiled
-const [rounds, ms] = process.argv.slice(3).map(Number);
+const [rounds, ms, , warmMs] = process.argv.slice(3).map(Number);
 // Without any the client asks the network for some, before its first request.
 const credentials = { client_email: 'peer@demo.example', private_key: '{}' };
 const silent = () => undefined;
@@ -41,15 +42,7 @@ async function measure(db) {
     const write = async () => {
         ({ writeTime } = await row.update({ rev: ++rev }, { lastUpdateTime: writeTime }));
     };
-    await perRound(WARM_MS, pair);
-    await perRound(WARM_MS, write);
-    const pairs = [], writes = [];
-    for (let i = 0; i < rounds; i++) {
-        pairs.push(await perRound(ms, pair));
-        writes.push(await perRound(ms, write));
-    }
-    show('acquire+release', pairs);
-    show('raw', writes);
+    await inTurns(pair, write, rounds, ms, warmMs);
 }
 
 async function main() {

@@ -1,6 +1,6 @@
 """redis-py's Lock: acquire and release, a bare write of the same library, the handover.
 
-    peer_redis_py.py SOCKET ROUNDS ROUND_MS HANDOVERS      prints a JSON object a line
+    peer_redis_py.py SOCKET ROUNDS ROUND_MS HANDOVERS WARM_MS      prints a JSON object a line
 """
 import multiprocessing
 import sys
@@ -8,17 +8,9 @@ import time
 
 import redis
 
-from series import show
+from series import in_turns, show
 
-path, rounds, ms, handovers = sys.argv[1], *map(int, sys.argv[2:5])
-
-
-def per_round(once):
-    start, n = time.perf_counter(), 0
-    while time.perf_counter() - start < ms / 1000:
-        once()
-        n += 1
-    return (time.perf_counter() - start) / n * 1e6
+path, rounds, ms, handovers, warm_ms = sys.argv[1], *map(int, sys.argv[2:6])
 
 
 def waiter(pipe):
@@ -33,7 +25,7 @@ def waiter(pipe):
 
 client = redis.Redis(unix_socket_path=path)
 lock = client.lock('peer:pairs', timeout=30)
-pairs, writes, took = [], [], []
+took = []
 
 
 def pair():
@@ -41,11 +33,7 @@ def pair():
     lock.release()
 
 
-for _ in range(rounds):
-    pairs.append(per_round(pair))
-    writes.append(per_round(lambda: client.set('peer:write', '0123456789abcdef', px=30000)))
-show('acquire+release', pairs)
-show('raw', writes)
+in_turns(pair, lambda: client.set('peer:write', '0123456789abcdef', px=30000), rounds, ms, warm_ms)
 
 mine, other = multiprocessing.Pipe()
 child = multiprocessing.Process(target=waiter, args=(other,))

@@ -6,11 +6,10 @@ And threading.Lock, the least that it can be. filelock is left out where it isn'
 """
 import sys
 import threading
-import time
 
 import holdfast
 
-from series import show
+from series import per_round, ratio, show
 
 url, path, rounds, ms = *sys.argv[1:3], *map(int, sys.argv[3:5])
 store = holdfast.open(url)
@@ -43,18 +42,13 @@ else:
     contenders['filelock'] = theirs
 
 
-def per_round(once):
-    start, n = time.perf_counter(), 0
-    while time.perf_counter() - start < ms / 1000:
-        once()
-        n += 1
-    return (time.perf_counter() - start) / n * 1e6
-
-
 took = {name: [] for name in contenders}
 for _ in range(rounds):
     for name, once in contenders.items():
-        took[name].append(per_round(once))
+        took[name].append(per_round(once, ms))
+for name in contenders:
+    if name != 'with':
+        ratio(f'with / {name}', took['with'], took[name])
 for name, series in took.items():
     show(name, series)
 store.close()

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FIELDS_CAP = 4096 };
 
@@ -61,7 +62,8 @@ static void open_it(const char *url, int durable)
     if (!host || !project) bench_die("'%s': an emulator and a project are needed", url);
     snprintf(documents, sizeof documents, "projects/%.*s/databases/(default)/documents", len,
              project + 3);
-    snprintf(name, sizeof name, "%s/raw/bench", documents);
+    /* On this server there may have been others before. */
+    snprintf(name, sizeof name, "%s/raw/bench-%d", documents, (int)getpid());
     snprintf(commit, sizeof commit, "http://%s/v1/%s:commit", host, documents);
     snprintf(missing, sizeof missing, "http://%s/v1/%s/raw/none", host, documents);
     write_it();

@@ -6,9 +6,12 @@
 #include "raw.h"
 
 #include <mongoc/mongoc.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static mongoc_client_t *to;
+static char id[32]; /* on this server there may have been others before */
 static int64_t rev = 1;
 
 /* The reply, which is the caller's. */
@@ -43,10 +46,10 @@ static void write_it(void)
     int64_t seen = rev++;
     put_fields(&fields);
     ask("test",
-        BCON_NEW("findAndModify", "raw", "query", "{", "_id", "bench", "rev", BCON_INT64(seen), "}",
-                 "update", "{", "$set", BCON_DOCUMENT(&fields), "}", "fields", "{", "_id",
-                 BCON_INT32(1), "}", "writeConcern", "{", "w", "majority", "j", BCON_BOOL(true),
-                 "}"),
+        BCON_NEW("findAndModify", "raw", "query", "{", "_id", BCON_UTF8(id), "rev",
+                 BCON_INT64(seen), "}", "update", "{", "$set", BCON_DOCUMENT(&fields), "}",
+                 "fields", "{", "_id", BCON_INT32(1), "}", "writeConcern", "{", "w", "majority",
+                 "j", BCON_BOOL(true), "}"),
         &reply);
     if (!bson_iter_init_find(&it, &reply, "value") || !BSON_ITER_HOLDS_DOCUMENT(&it))
         bench_die("mongodb: not replaced");
@@ -66,11 +69,12 @@ static void open_it(const char *url, int durable)
     bson_t reply;
     if (durable) bench_die("mongodb: the server keeps everything in memory");
     mongoc_init();
+    snprintf(id, sizeof id, "bench/%d", (int)getpid());
     to = mongoc_client_new(url);
     if (!to) bench_die("libmongoc: '%s': not a URL", url);
     ask("test",
-        BCON_NEW("insert", "raw", "documents", "[", "{", "_id", "bench", "rev", BCON_INT64(rev),
-                 "}", "]"),
+        BCON_NEW("insert", "raw", "documents", "[", "{", "_id", BCON_UTF8(id), "rev",
+                 BCON_INT64(rev), "}", "]"),
         &reply);
     bson_destroy(&reply);
     write_it();

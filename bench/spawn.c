@@ -45,6 +45,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < CASES; i++) run_us(cases[i]); /* makes the store, fills the caches */
     for (long r = 0; r < runs; r++)
         for (int i = 0; i < CASES; i++) bench_add(&series[i], run_us(cases[i]));
+    for (int i = 0; i < CASES - 1; i++) bench_print_ratio(&series[CASES - 1], &series[i]);
     for (int i = 0; i < CASES; i++) bench_print(&series[i], "us");
     return 0;
 }

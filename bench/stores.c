@@ -1,7 +1,7 @@
 /*
  * stores.c - a store with a server: what a lock costs there, beside a bare write.
  *
- *     stores URL ROUNDS ROUND_MS HANDOVERS      (ROUNDS or HANDOVERS 0: not these)
+ *     stores URL ROUNDS ROUND_MS HANDOVERS [WARM_MS]     (ROUNDS or HANDOVERS 0: not these)
  *
  * "acquire+release" by a handle that knows the row, and "unseen", of a key that is new each time,
  * in turns with "write": the driver replaces such a row once, held and free in turn, as acquire and
@@ -12,6 +12,7 @@
  * trip before it, which what disturbs the machine for longer doesn't change. "handover": from one
  * process's giving up to the other's having it; "trip": the one who gives gives another key back,
  * which nobody wants, just before: the same write by the same connection, which is as warm.
+ * Before the rounds the pair is done for WARM_MS, and all else for as long.
  */
 #include "bench.h"
 #include "raw.h"
@@ -127,14 +128,6 @@ static const struct raw *find_raw(void)
     return NULL;
 }
 
-/* Before they are sorted. */
-static struct series ratio(const char *name, const struct series *a, const struct series *b)
-{
-    struct series s = bench_series(name, a->n);
-    for (size_t i = 0; i < a->n; i++) bench_add(&s, a->v[i] / b->v[i]);
-    return s;
-}
-
 static void one_event(void)
 {
     static unsigned n;
@@ -177,20 +170,24 @@ static void forget_unseen(void)
 
 enum { PAIR, UNSEEN, WRITE, ONCE, RAW, PING, WORK };
 
-static void in_turns(long rounds, long ms)
+/* So that a server's compiler has done its work. */
+static void warm(void (*const work[WORK])(void), long ms)
+{
+    int64_t start = bench_ns(), half = ms * 1000000;
+    while (bench_ns() - start < half) work[PAIR]();
+    while (bench_ns() - start < 2 * half)
+        for (int i = PAIR + 1; i < WORK; i++) {
+            if (work[i]) work[i]();
+            forget_unseen();
+        }
+}
+
+static void in_turns(long rounds, long ms, long warm_ms)
 {
     static const char *const name[WORK] = {
         "acquire+release", "unseen", "write", "once", "raw", "ping"};
-    static const struct {
-        const char *name;
-        int a, b;
-    } compared[] = {{"acquire+release / write", PAIR, WRITE},
-                    {"acquire+release / raw", PAIR, RAW},
-                    {"unseen / write", UNSEEN, WRITE},
-                    {"unseen / raw", UNSEEN, RAW},
-                    {"write / raw", WRITE, RAW},
-                    {"once / raw", ONCE, RAW},
-                    {"raw / ping", RAW, PING}};
+    static const int compared[][2] = {{PAIR, WRITE}, {PAIR, RAW}, {UNSEEN, WRITE}, {UNSEEN, RAW},
+                                      {WRITE, RAW},  {ONCE, RAW}, {RAW, PING}};
     const struct raw *raw = find_raw();
     int durable = getenv("HOLDFAST_TEST_DURABLE") != NULL;
     void (*const work[WORK])(void) = {one_pair,
@@ -204,6 +201,7 @@ static void in_turns(long rounds, long ms)
     open_one("write");
     if (raw) raw->open(url, durable);
     one_pair();
+    warm(work, warm_ms);
     for (int i = 0; i < WORK; i++) took[i] = bench_series(name[i], (size_t)rounds);
     for (long r = 0; r < rounds; r++)
         for (int i = 0; i < WORK; i++) {
@@ -213,9 +211,8 @@ static void in_turns(long rounds, long ms)
     close_one();
     hf_close(store);
     for (size_t i = 0; i < sizeof compared / sizeof *compared; i++) {
-        if (!work[compared[i].a] || !work[compared[i].b]) continue;
-        struct series s = ratio(compared[i].name, &took[compared[i].a], &took[compared[i].b]);
-        bench_print(&s, "x");
+        int a = compared[i][0], b = compared[i][1];
+        if (work[a] && work[b]) bench_print_ratio(&took[a], &took[b]);
     }
     for (int i = 0; i < WORK; i++)
         if (work[i]) bench_print(&took[i], "us");
@@ -291,19 +288,19 @@ static void handover(long n)
     for (uint32_t i = 0; i < shared->n; i++) bench_add(&took, shared->took[i]);
     for (uint32_t i = 0; i < shared->n_trips; i++) bench_add(&trip, shared->trip[i]);
     if (took.n > trip.n) bench_die("a handover without a trip before it");
-    struct series to_trip = ratio("handover / trip", &took, &trip);
-    bench_print(&to_trip, "x");
+    trip.n = took.n; /* the last one has nobody to give it to */
+    bench_print_ratio(&took, &trip);
     bench_print(&took, "us");
     bench_print(&trip, "us");
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 5) bench_die("usage: stores URL ROUNDS ROUND_MS HANDOVERS");
+    if (argc != 5 && argc != 6) bench_die("usage: stores URL ROUNDS ROUND_MS HANDOVERS [WARM_MS]");
     url = argv[1];
     long rounds = bench_number(argv[2], 0, 10000), ms = bench_number(argv[3], 1, 1000);
     long handovers = bench_number(argv[4], 0, MAX_HANDOVERS / 2);
     if (handovers) handover(handovers); /* forks: while there are no threads */
-    if (rounds) in_turns(rounds, ms);
+    if (rounds) in_turns(rounds, ms, argc > 5 ? bench_number(argv[5], 0, 60000) : 0);
     return 0;
 }

@@ -1,5 +1,6 @@
 /*
- * advisory.c - a competitor by PostgreSQL's advisory locks: held by its connection, without lease.
+ * advisory.c - a competitor by PostgreSQL's advisory locks: held by its connection, without lease;
+ * by prepared statements, as ours are.
  *
  *     contend-advisory URL LEASE_MS
  */
@@ -12,12 +13,18 @@
 static PGconn *to;
 static char key_text[64];
 
-static void ask(const char *text)
+static void must(PGresult *r)
+{
+    ExecStatusType status = PQresultStatus(r);
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        bench_die("libpq: %s", PQerrorMessage(to));
+    PQclear(r);
+}
+
+static void ask(const char *name)
 {
     const char *const values[] = {key_text};
-    PGresult *r = PQexecParams(to, text, 1, NULL, values, NULL, NULL, 0);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK) bench_die("libpq: %s", PQerrorMessage(to));
-    PQclear(r);
+    must(PQexecPrepared(to, name, 1, values, NULL, NULL, 0));
 }
 
 static void connect_to(const char *url, long lease_ms)
@@ -25,17 +32,19 @@ static void connect_to(const char *url, long lease_ms)
     (void)lease_ms;
     to = PQconnectdb(url);
     if (PQstatus(to) != CONNECTION_OK) bench_die("libpq: %s", PQerrorMessage(to));
+    must(PQprepare(to, "take", "SELECT pg_advisory_lock(hashtext($1))", 0, NULL));
+    must(PQprepare(to, "give", "SELECT pg_advisory_unlock(hashtext($1))", 0, NULL));
 }
 
 static void take(const char *key)
 {
     snprintf(key_text, sizeof key_text, "%s", key);
-    ask("SELECT pg_advisory_lock(hashtext($1))");
+    ask("take");
 }
 
 static int give(void)
 {
-    ask("SELECT pg_advisory_unlock(hashtext($1))");
+    ask("give");
     return 0;
 }
 

@@ -3,6 +3,7 @@
     peer_etcdctl.py URL LEASE_MS
 """
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ def give(held):
     held[0].wait()
 
 
+# Who ends it lets it remove its folder.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 with tempfile.TemporaryDirectory() as folder:
     pipe = os.path.join(folder, 'held')
     os.mkfifo(pipe)

@@ -1,8 +1,8 @@
 // Peers that are written in Go: acquire and release, a bare write of the same library, the handover
 // between two processes. Built by tools/bench-peers.
 //
-//    peers redsync SOCKET ROUNDS ROUND_MS HANDOVERS     prints a JSON object a line
-//    peers etcd URL ROUNDS ROUND_MS HANDOVERS
+//    peers redsync SOCKET ROUNDS ROUND_MS HANDOVERS WARM_MS     prints a JSON object a line
+//    peers etcd URL ROUNDS ROUND_MS HANDOVERS WARM_MS
 //    peers redsync|etcd SERVER LEASE_MS                 competes (contend.go)
 package main
 
@@ -33,14 +33,14 @@ func must(err error) {
 }
 
 // As bench.c does.
-func show(name string, values []float64) {
+func show(name, unit string, values []float64) {
     sort.Float64s(values)
     at := func(q float64) float64 {
-        return math.Round(values[int(q*float64(len(values)-1)+0.5)]*1e3) / 1e3
+        return math.Round(values[int(q*float64(len(values)-1)+0.5)]*1e6) / 1e6
     }
     must(json.NewEncoder(os.Stdout).Encode(map[string]any{
-        "name": name, "unit": "us", "n": len(values), "min": at(0), "p50": at(0.5),
-        "p90": at(0.9), "p99": at(0.99), "max": at(1)}))
+        "name": name, "unit": unit, "n": len(values), "min": at(0), "p50": at(0.5),
+        "p90": at(0.9), "p99": at(0.99), "p999": at(0.999), "max": at(1)}))
 }
 
 func perRound(length time.Duration, once func()) float64 {
@@ -86,12 +86,27 @@ func handover(p peer, n int) {
     }
     in.Close()
     must(other.Wait())
-    show("handover", took)
+    show("handover", "us", took)
+}
+
+func inTurns(p peer, rounds int, length, warm time.Duration) {
+    pair := func() { p.lock("pairs")() }
+    perRound(warm, pair)
+    perRound(warm, p.write)
+    pairs, writes, ratios := []float64{}, []float64{}, []float64{}
+    for i := 0; i < rounds; i++ {
+        pairs = append(pairs, perRound(length, pair))
+        writes = append(writes, perRound(length, p.write))
+        ratios = append(ratios, pairs[i]/writes[i])
+    }
+    show("acquire+release / raw", "x", ratios)
+    show("acquire+release", "us", pairs)
+    show("raw", "us", writes)
 }
 
 func main() {
-    if len(os.Args) != 3 && len(os.Args) != 4 && len(os.Args) != 6 {
-        log.Fatal("usage: peers redsync|etcd SERVER LEASE_MS | ROUNDS ROUND_MS HANDOVERS")
+    if len(os.Args) != 3 && len(os.Args) != 4 && len(os.Args) != 7 {
+        log.Fatal("usage: peers redsync|etcd SERVER LEASE_MS | ROUNDS ROUND_MS HANDOVERS WARM_MS")
     }
     lease := 30 * time.Second
     if len(os.Args) == 4 {
@@ -111,19 +126,13 @@ func main() {
         compete(p)
         return
     }
-    var numbers [3]int
+    var numbers [4]int
     for i := range numbers {
         n, err := strconv.Atoi(os.Args[3+i])
         must(err)
         numbers[i] = n
     }
     length := time.Duration(numbers[1]) * time.Millisecond
-    pairs, writes := []float64{}, []float64{}
-    for i := 0; i < numbers[0]; i++ {
-        pairs = append(pairs, perRound(length, func() { p.lock("pairs")() }))
-        writes = append(writes, perRound(length, p.write))
-    }
-    show("acquire+release", pairs)
-    show("raw", writes)
+    inTurns(p, numbers[0], length, time.Duration(numbers[3])*time.Millisecond)
     handover(p, numbers[2])
 }
