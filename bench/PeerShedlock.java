@@ -75,8 +75,8 @@ public final class PeerShedlock {
                           + "&sslmode=disable");
         config.setMaximumPoolSize(2);
         try (HikariDataSource pool = new HikariDataSource(config)) {
-            ask(pool, "CREATE TABLE IF NOT EXISTS shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp"
-                      + " NOT NULL, locked_at timestamp NOT NULL,"
+            ask(pool, "CREATE TABLE IF NOT EXISTS shedlock (name varchar(64) PRIMARY KEY,"
+                      + " lock_until timestamp NOT NULL, locked_at timestamp NOT NULL,"
                       + " locked_by varchar(255) NOT NULL)");
             ask(pool, "CREATE TABLE IF NOT EXISTS peer (key text PRIMARY KEY, rev bigint)");
             ask(pool, "INSERT INTO peer VALUES ('k', 1) ON CONFLICT DO NOTHING");

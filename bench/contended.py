@@ -4,7 +4,7 @@ import collections
 import json
 import os
 
-from figures import STORES, amount
+from figures import ENOUGH, amount
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 AMONG = 2, 8, 64
@@ -51,8 +51,9 @@ PLACES = {
               'redsync': Who(['tools/bench-peers', 'go'], ['go/redsync.go'], 'socket',
                              spread_us=250000)},
 }
-# Fewer say nothing about one of a hundred, or of a thousand.
-ENOUGH = {'p50': 1, 'p99': 200, 'p999': 2000}
+SHOWN = 'p50', 'p99', 'p999'
+# Who had it less often in its time has hardly begun: whose longest wait is beside what?
+SERVED = 3
 
 
 def plan(place, folder, smoke, command):
@@ -86,6 +87,12 @@ def lost(numbers, of):
     return f', {found["p50"]} lost' if found else ''
 
 
+def fairness(numbers, of):
+    """The longest wait, in medians of all; None where half of them had it too seldom to say."""
+    served, longest = numbers.get(of + 'served'), numbers.get(of + 'longest')
+    return longest['max'] if served and longest and served['p50'] >= SERVED else None
+
+
 HEADS = ['who', 'among', 'handover p50', 'p99', 'p99.9', 'n', 'held a second', 'by the same again',
          'longest wait', 'in medians']
 
@@ -97,33 +104,53 @@ def table(numbers):
         for name in names:
             for n in AMONG:
                 of = f'{place}: {name} among {n}: '
-                if of + 'handover' not in numbers or of + 'longest' not in numbers:
+                if any(of + what not in numbers for what in ('handover', 'holds', 'again', 'wait')):
                     continue
-                handover, longest = numbers[of + 'handover'], numbers[of + 'longest']['max']
+                handover, longest = numbers[of + 'handover'], fairness(numbers, of)
                 rows.append([f'{place}: {name}', str(n),
-                             *(told(handover, quantile) for quantile in ENOUGH),
+                             *(told(handover, quantile) for quantile in SHOWN),
                              str(handover['n']) + lost(numbers, of),
                              f'{numbers[of + "holds"]["p50"]:.0f}',
                              f'{numbers[of + "again"]["p50"]:.0f} %',
                              amount(numbers[of + 'wait']['max'] / 1e3, 'ms'),
-                             amount(longest, 'x')])
+                             '-' if longest is None else amount(longest, 'x')])
     return rows
 
 
 def figures(of):
     """Into the table of all figures."""
     for place, names in PLACES.items():
+        of.part = f'contend-{place}'
         peers = [name for name in names if name != OURS]
         for n in AMONG:
             ours_of = f'{place}: {OURS} among {n}: handover'
-            rows = len(of.rows)
+            for name in names:
+                at = f'{place}: {name} among {n}: '
+                of.has(*(at + what for what in ('again', 'wait', 'longest', 'served')))
+                of.value(f'{place}: {name} among {n}, holds a second', at + 'holds')
             for name in peers:
                 of.ratio(f'{place}: handover among {n}', ours_of, name,
                          f'{place}: {name} among {n}: handover')
-            if len(of.rows) == rows:
+            if not peers:
                 of.value(f'{place}: handover among {n}', ours_of)
         died = f'{place}: {OURS}: died'
-        of.value(f'{place}: holder killed to next, with a lease of 1 s' if names[OURS].lease_ms
-                 else f'{place}: holder killed to next, of several', died)
+        work = (f'{place}: holder killed to next, with a lease of 1 s' if names[OURS].lease_ms
+                else f'{place}: holder killed to next, of several')
+        of.value(work, died)
         for name in peers:
-            of.ratio(f'{place}: the same', died, name, f'{place}: {name}: died')
+            if names[name].lease_ms is not None:
+                of.ratio(work, died, name, f'{place}: {name}: died')
+
+
+def lines(numbers):
+    """What the table shows and the figures don't: (work, value, unit)."""
+    for place, names in PLACES.items():
+        for name in names:
+            for n in AMONG:
+                of, text = f'{place}: {name} among {n}: ', f'{place}: {name} among {n}'
+                if of + 'again' in numbers and of + 'wait' in numbers:
+                    yield f'{text}, by the same again', numbers[of + 'again']['p50'], '%'
+                    yield f'{text}, longest wait', numbers[of + 'wait']['max'], 'us'
+                longest = fairness(numbers, of)
+                if longest is not None:
+                    yield f'{text}, longest wait in medians', longest, 'x'

@@ -1,21 +1,25 @@
 """What the measured numbers say: figures, each with what it is held against. Used by bench/run and
 bench/report."""
 import collections
+import os
 import re
 
-# Stores with a server (tests/servers/NAME starts it), and the peers that are measured on it: a
-# name, what finds it (None: it is there), its program.
+# A library of locks that is measured beside ours: what finds it (None: it is there), its program,
+# whether who waits can be handed the lock.
+Peer = collections.namedtuple('Peer', 'name finder program hands_over')
+# Stores with a server (tests/servers/NAME starts it), and the peers that are measured on it.
 STORES = {
-    'etcd': [('etcdctl lock', None, 'peer_etcdctl.py'),
-             ('concurrency.Mutex', ['tools/bench-peers', 'go'], 'go/etcd.go')],
-    'firestore': [('gae-js-firestore', ['tools/bench-peers', 'gae-js'],
-                   'peer_gae_js_firestore.js')],
-    'mongodb': [('mongo-locks', ['tools/bench-peers', 'mongo-locks'], 'peer_mongo_locks.js')],
-    'postgres': [('advisory locks', None, 'bench-peer-advisory'),
-                 ('ShedLock', ['tools/bench-peers', 'shedlock'], 'PeerShedlock.java')],
-    'redis': [('redis-py', ['tools/bench-peers', 'redis-py'], 'peer_redis_py.py'),
-              ('redlock', ['tools/bench-peers', 'redlock'], 'peer_redlock.js'),
-              ('redsync', ['tools/bench-peers', 'go'], 'go/redsync.go')],
+    'etcd': [Peer('etcdctl lock', None, 'peer_etcdctl.py', True),
+             Peer('concurrency.Mutex', ['tools/bench-peers', 'go'], 'go/etcd.go', True)],
+    'firestore': [Peer('gae-js-firestore', ['tools/bench-peers', 'gae-js'],
+                       'peer_gae_js_firestore.js', False)],
+    'mongodb': [Peer('mongo-locks', ['tools/bench-peers', 'mongo-locks'], 'peer_mongo_locks.js',
+                     False)],
+    'postgres': [Peer('advisory locks', None, 'bench-peer-advisory', True),
+                 Peer('ShedLock', ['tools/bench-peers', 'shedlock'], 'PeerShedlock.java', False)],
+    'redis': [Peer('redis-py', ['tools/bench-peers', 'redis-py'], 'peer_redis_py.py', True),
+              Peer('redlock', ['tools/bench-peers', 'redlock'], 'peer_redlock.js', True),
+              Peer('redsync', ['tools/bench-peers', 'go'], 'go/redsync.go', True)],
     'sqlite': [],
 }
 # Nobody is woken there: a handover takes as long as it takes until the other one looks.
@@ -24,10 +28,6 @@ SILENT = ['firestore', 'sqlite']
 DURABLE = ['file', 'sqlite', 'etcd', 'postgres', 'redis']
 # There the write by the library alone is the driver's own, not one that tells and asks less.
 SAME_WRITE = ['redis']
-# Each connection is served by a process or a thread of its own. Whether that one is woken on its
-# client's processor or on another decides what a round trip costs, by half, for as long as it stays
-# there; so what is measured in turns has one processor, the server another.
-APART = ['mongodb', 'postgres']
 
 # What is measured of waiting on a server: waits, of so many keys, by so many handles (each is what
 # a process has). More keys take long to be taken where a request does.
@@ -36,10 +36,16 @@ WAITING = {store: FEW_WAITS + [(10000, 10000, 1)] * (store in ('postgres', 'redi
            for store in STORES}
 # So many processes at once.
 CLIENTS = 1, 2, 8, 64
+# Waits of the Node package in one line, as bench/node.js has it.
+IN_LINE = 100000
 
 # value in unit; peer: what it is held against, with its own number, or ''; ratio: value / peer, or
-# None; target: the ratio's, or the value's where there is no peer; None: none.
-Figure = collections.namedtuple('Figure', 'work value unit peer peer_value peer_unit ratio target')
+# None; target: the ratio's, or the value's where there is no peer; None: none. name: of the number
+# that it is made of; part: of bench/run, which measures it.
+Figure = collections.namedtuple('Figure', 'work value unit peer peer_value peer_unit ratio target '
+                                'name part')
+# Fewer say nothing about one of ten, of a hundred, or of a thousand.
+ENOUGH = {'p50': 1, 'p90': 20, 'p99': 200, 'p999': 2000}
 
 
 def amount(value, unit):
@@ -54,30 +60,69 @@ def reached(figure):
     return (figure.value if figure.ratio is None else figure.ratio) <= figure.target
 
 
-class Table:
-    def __init__(self, found):
-        self.found = found
-        self.rows = []
+def rounds_of(name, peer):
+    """The name of their ratios, round by round: "A / B" with what A's and B's begin with alike."""
+    alike = os.path.commonprefix([name, peer]).rfind(' ') + 1
+    return f'{name} / {peer[alike:]}'
 
-    def ratio(self, work, name, peer_name, peer, target=None, quantile='p50'):
-        if name in self.found and peer in self.found:
+
+def ratio_of(found, name, peer, quantile='p50'):
+    """The median of the ratios of the rounds that both were measured in, in turns: a machine may be
+    quicker in some than in others. The ratio of the medians where there were no such. None: of
+    nothing."""
+    rounds = found.get(rounds_of(name, peer))
+    if rounds:
+        return rounds[quantile]
+    other = found[peer][quantile]
+    return found[name][quantile] / other if other else None
+
+
+class Table:
+    """rows: what was measured; missing: what has a target and wasn't; names: by part, the numbers
+    that all of them are made of."""
+
+    def __init__(self, found):
+        self.found, self.part = found, ''
+        self.rows, self.missing, self.names = [], [], collections.defaultdict(list)
+
+    def has(self, *names):
+        """Says, too, that they are wanted."""
+        self.names[self.part] += names
+        return all(name in self.found for name in names)
+
+    def ratio(self, work, name, peer_name, peer, target=None):
+        figure = Figure(work, None, None, peer_name, None, None, None, target, name, self.part)
+        if self.has(name, peer):
             mine, other = self.found[name], self.found[peer]
-            ratio = mine[quantile] / other[quantile] if other[quantile] else None
-            # Of each round, if there is that: a machine may be quicker in some than in others.
-            rounds = self.found.get(f'{name} / {peer.split(": ")[-1]}')
-            if rounds:
-                ratio = rounds[quantile]
-            self.rows.append(Figure(work, mine[quantile], mine['unit'], peer_name,
-                                    other[quantile], other['unit'], ratio,
-                                    target if other[quantile] else None))
+            ratio = ratio_of(self.found, name, peer)
+            figure = figure._replace(value=mine['p50'], unit=mine['unit'], ratio=ratio,
+                                     peer_value=other['p50'], peer_unit=other['unit'])
+            if ratio is not None or target is None:
+                self.rows.append(figure)
+                return
+        if target is not None:
+            self.missing.append(figure)
 
     def value(self, work, name, quantile='p50', target=None):
-        if name in self.found:
+        figure = Figure(work, None, None, '', None, None, None, target, name, self.part)
+        if self.has(name):
             mine = self.found[name]
-            self.rows.append(Figure(work, mine[quantile], mine['unit'], '', None, '', None, target))
+            self.rows.append(figure._replace(value=mine[quantile], unit=mine['unit']))
+        elif target is not None:
+            self.missing.append(figure)
+
+
+def goals(table, parts=None):
+    """How many targets were reached, as words; of these parts, and of those that were measured."""
+    of_all = [reached(row) for row in table.rows if row.target is not None]
+    missing = [row for row in table.missing if parts is None or row.part in parts]
+    text = f'{sum(of_all)} of {len(of_all) + len(missing)} targets reached'
+    names = [row.work + (f' beside {row.peer}' if row.peer else '') for row in missing]
+    return text + (f'; not measured: {"; ".join(names)}' if names else '')
 
 
 def pairs(table):
+    table.part = 'pairs'
     for how, text in ('single', ''), ('threads', ' (threads)'):
         # mem: is for threads. Where there is none but one, the C library's mutex isn't atomic.
         goal = {'flock': 0.12} if how == 'single' else {'mutex': 10}
@@ -86,25 +131,29 @@ def pairs(table):
                            ('bare row', 'a bare row')):
             table.ratio(f'file: acquire+release{text}', f'{how} file', name, f'{how} {peer}',
                         goal.get(peer))
-        table.ratio(f'file: the same, 1,000 keys{text}', f'{how} file, 1000 keys', 'flock(2)',
-                    f'{how} flock')
+        table.ratio(f'file: acquire+release, 1,000 keys{text}', f'{how} file, 1000 keys',
+                    'flock(2)', f'{how} flock')
         table.ratio(f'mem: acquire+release{text}', f'{how} mem', 'mutex', f'{how} mutex',
                     goal.get('mutex'))
-        table.ratio(f'mem: the same{text}', f'{how} mem', 'compare-and-swap', f'{how} cas')
-        table.ratio(f'mem: the same, 1,000 keys{text}', f'{how} mem, 1000 keys', 'mutex',
+        table.ratio(f'mem: acquire+release{text}', f'{how} mem', 'compare-and-swap', f'{how} cas')
+        table.ratio(f'mem: acquire+release, 1,000 keys{text}', f'{how} mem, 1000 keys', 'mutex',
                     f'{how} mutex')
 
 
 def processes(table):
+    table.part = 'handover'
     table.ratio('file: handover between processes', 'handover', 'futex', 'futex', 1.5)
     table.ratio('file: hf_release with a waiter', 'release', 'futex', 'futex')
+    table.part = 'killed'
     for quantile, target in ('p50', None), ('p99', 20), ('max', None):
         table.value(f'file: holder killed to next, {quantile}', 'killed', quantile, target)
+    table.part = 'spawn'
     for peer, name, target in (('flock true', 'flock(1)', 1.1), ('true', 'true', None)):
         table.ratio('holdfast run KEY -- true', 'holdfast run true', name, peer, target)
 
 
 def parked(table):
+    table.part = 'parked'
     for where in ('file: keys', 'file: one key', 'mem: keys', 'mem: one key'):
         for what, target in (('threads', 8), ('memory', 64), ('cpu a second', 1),
                              ('wakeups a second', 0.5), ('parked after', None),
@@ -117,6 +166,7 @@ KEYS = 1, 10, 10000, 1000000
 
 
 def keys(table):
+    table.part = 'keys'
     for url in 'file:', 'mem:':
         table.value(f'{url} acquire+release, 1 key', f'{url} 1 one')
         for n in KEYS[1:]:
@@ -129,15 +179,19 @@ def keys(table):
 
 
 def python(table):
+    table.part = 'python'
     table.value('Python: with store.lock() on file:', 'python: with', 'p50', 3)
-    table.ratio('Python: the same', 'python: with', 'filelock', 'python: filelock', 0.05)
-    table.ratio('Python: the same', 'python: with', 'threading.Lock', 'python: threading.Lock')
+    table.ratio('Python: with store.lock() on file:', 'python: with', 'filelock',
+                'python: filelock', 0.05)
+    table.ratio('Python: with store.lock() on file:', 'python: with', 'threading.Lock',
+                'python: threading.Lock')
 
 
 def node(table):
+    table.part = 'node'
     # How long the line was says bench/node.js, by the names.
     length = max((int(name.split()[1]) for name in table.found
-                  if re.fullmatch(r'node: \d+ in line: Mutex', name)), default=1)
+                  if re.fullmatch(r'node: \d+ in line: Mutex', name)), default=IN_LINE)
     line, lines = f'{length} in line', f'1 at each of {length}'
     for name in 'Mutex', 'KeyedMutex':
         for what, text in (('alone', 'alone'), ('1 in line', '1 in line'),
@@ -145,43 +199,59 @@ def node(table):
             table.ratio(f'Node: {name}.runExclusive, {text}', f'node: {what}: {name}',
                         'async-mutex', f'node: {what}: async-mutex', 0.5)
         # As many promises live, for the collector as for the processor's caches.
-        table.ratio('Node: the same', f'node: {line}: {name}', 'as many in lines of one',
-                    f'node: {lines}: {name}', 1.1)
-        table.ratio('Node: the same', f'node: {line}: {name}', 'a bare array of promises',
-                    f'node: {line}: bare line')
+        table.ratio(f'Node: {name}.runExclusive, {length:,} in line', f'node: {line}: {name}',
+                    'as many in lines of one', f'node: {lines}: {name}', 1.1)
+        table.ratio(f'Node: {name}.runExclusive, {length:,} in line', f'node: {line}: {name}',
+                    'a bare array of promises', f'node: {line}: bare line')
     for url in 'mem', 'file':
         table.value(f'Node: store.run on {url}:', f'node: store {url}: run')
 
 
+# What a pair is held against: such a row is replaced once, by the driver itself, on a connection of
+# its own. And a handover: a release, by the same handle just before, which tells nobody.
+DRIVERS_WRITE, UNHEARD = "its driver's write", 'a release nobody waits for'
+
+
 def stores(table):
     for store, peers in STORES.items():
-        same = store in SAME_WRITE and f'{store}: raw' in table.found
+        table.part, same = store, store in SAME_WRITE
         pair = f'{store}: acquire+release'
         goal = None if store == 'sqlite' else 2.2   # nobody is asked there
         table.ratio(pair, pair, 'its library alone', f'{store}: raw', goal if same else None)
-        table.ratio(pair, pair, 'a write', f'{store}: write', None if same else goal)
+        table.ratio(pair, pair, DRIVERS_WRITE, f'{store}: write', None if same else goal)
         table.ratio(f'{pair}, a new key', f'{store}: unseen',
                     *(('its library alone', f'{store}: raw') if same else
-                      ('a write', f'{store}: write')), goal and 3.3)
+                      (DRIVERS_WRITE, f'{store}: write')), goal and 3.3)
         table.ratio(f'{store}: a write of Holdfast', f'{store}: write', 'its library alone',
                     f'{store}: raw')
         table.ratio(f'{store}: a write by its library alone', f'{store}: raw', 'a bare request',
                     f'{store}: ping')
         table.ratio(f'{store}: handover between processes', f'{store}: handover',
-                    'a round trip', f'{store}: trip', None if store in SILENT else 4)
-        for peer, _, _ in peers:
-            table.ratio(f'{store}: {peer}, acquire+release', f'{store}: {peer} acquire+release',
-                        'its library alone', f'{store}: {peer} raw')
-            table.ratio(f'{store}: {peer}, handover', f'{store}: {peer} handover',
-                        'a round trip', f'{store}: {peer} raw')
+                    UNHEARD, f'{store}: trip', None if store in SILENT else 4)
+        for peer in peers:
+            beside(table, store, peer)
+
+
+def beside(table, store, peer):
+    """A peer, each in turns with ours on the same server."""
+    at = f'{store}: {peer.name}'
+    table.ratio(f'{store}: acquire+release', f'{at} ours acquire+release', peer.name,
+                f'{at} acquire+release')
+    # There that is a process, start included.
+    write = 'etcdctl put, a process' if peer.name == 'etcdctl lock' else 'a write by its library'
+    table.ratio(f'{at}, acquire+release', f'{at} acquire+release', write, f'{at} raw')
+    if peer.hands_over:
+        table.ratio(f'{store}: handover between processes', f'{at} ours handover', peer.name,
+                    f'{at} handover')
 
 
 def clients(table):
     for store in ('file', *STORES):
+        table.part = 'clients' if store == 'file' else store
         for what in 'own keys', 'one key':
             one = f'{store}: {what} 1'
-            table.value(f'{store}: one process, pairs a second' if what == 'own keys' else
-                        f'{store}: the same, again', one)
+            table.value(f'{store}: one process, pairs a second' +
+                        ('' if what == 'own keys' else ', again'), one)
             for n in CLIENTS[1:]:
                 table.ratio(f'{store}: {n} processes, {what}, pairs a second',
                             f'{store}: {what} {n}', 'one process', one)
@@ -195,6 +265,7 @@ def clients(table):
 
 def waiting(table):
     for store in STORES:
+        table.part = store
         for waits, keys, handles in WAITING[store]:
             name = f'{store}: {waits} waits, {keys} keys, {handles} handles:'
             text = (f'{store}: {waits:,} waits' + (f' for {keys:,} keys' if keys > 1 else '') +
@@ -206,28 +277,31 @@ def waiting(table):
             for what in ('threads', 'connections'):
                 if waits in (1, 40, 10000):
                     table.value(f'{text}, {what}', f'{name} {what}')
-            one = table.found.get(f'{store}: 1 waits, 1 keys, 1 handles: memory of the waits')
-            all_of_them = table.found.get(f'{name} memory of the waits')
-            if one and all_of_them and waits > 100:
-                each = (all_of_them['p50'] - one['p50']) * 1048576 / (waits - 1)
-                table.rows.append(Figure(f'{text}, bytes for each', each, 'B', '', None, '', None,
-                                         None))
+            one = f'{store}: 1 waits, 1 keys, 1 handles: memory of the waits'
+            all_of_them = f'{name} memory of the waits'
+            if waits > 100 and table.has(one, all_of_them):
+                more = table.found[all_of_them]['p50'] - table.found[one]['p50']
+                table.rows.append(Figure(f'{text}, bytes for each', more * 1048576 / (waits - 1),
+                                         'B', '', None, None, None, None, all_of_them, store))
 
 
 def disk(table):
+    table.part = 'disk'
     for store in DURABLE:
-        on, beside = f'{store}: durable', 'a write on disk'
+        on, beside_it = f'{store}: durable', 'a write on disk'
         if store == 'sqlite':   # only marks are on disk there
-            table.ratio('sqlite: acquire+release', 'sqlite: acquire+release', beside, f'{on} raw')
-        elif store != 'file':   # up to the server
-            table.ratio(f'{store}: acquire+release, on disk', f'{on} acquire+release', beside,
+            table.ratio('sqlite: acquire+release, not on disk', f'{on} acquire+release', beside_it,
                         f'{on} raw')
-        table.ratio(f'{store}: an event begun and marked', f'{on} once', beside, f'{on} raw')
+        elif store != 'file':   # up to the server
+            table.ratio(f'{store}: acquire+release, on disk', f'{on} acquire+release', beside_it,
+                        f'{on} raw')
+        table.ratio(f'{store}: an event begun and marked', f'{on} once', beside_it, f'{on} raw')
 
 
 def figures(found, *more):
+    """The table."""
     table = Table(found)
     for part in (pairs, processes, parked, keys, clients, python, node, disk, stores, waiting,
                  *more):
         part(table)
-    return table.rows
+    return table

@@ -1,7 +1,9 @@
 // mongo-locks: acquire and release, a bare conditional write of the same library. It can't wait for
 // a lock, so there is no handover.
 //
-//     node peer_mongo_locks.js URL ROUNDS ROUND_MS HANDOVERS WARM_MS      prints a JSON object a line
+//     node peer_mongo_locks.js URL ROUNDS ROUND_MS HANDOVERS WARM_MS
+//
+// prints a JSON object a line.
 'use strict';
 const { LockManager } = require('mongo-locks');
 const { MongoClient } = require('mongodb');

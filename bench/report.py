@@ -1,5 +1,4 @@
 """bench/report: the table and the plots of kept results; or the plots of bench/sim's numbers."""
-import json
 import os
 import sys
 
@@ -8,10 +7,12 @@ matplotlib.use('Agg')
 from matplotlib import pyplot    # noqa: E402  (the backend comes first)
 
 import contended    # noqa: E402
-from figures import CLIENTS, SILENT, STORES, amount, figures, reached    # noqa: E402
+from figures import CLIENTS, ENOUGH, SILENT, STORES, amount, figures, goals, reached  # noqa: E402
+from kept import Bad, is_kept, numbers_of, read    # noqa: E402
 
-OURS, OTHERS, LIMIT = '#1b6ca8', '#9aa5b1', '#d08c2e'
+OURS, OTHERS, LIMIT = '#1b6ca8', '#59636e', '#b8621b'
 LEAST = 1e-3    # what a logarithmic axis shows for nothing
+US = {'ns': 1e-3, 'us': 1, 'ms': 1e3}
 matplotlib.rcParams.update({'svg.hashsalt': 'holdfast', 'svg.fonttype': 'none', 'font.size': 9,
                             'axes.spines.top': False, 'axes.spines.right': False})
 
@@ -24,58 +25,82 @@ def save(figure, folder, name):
     return name
 
 
-def bars(folder, name, title, label, found, line=None):
-    """found: (text, value, colour), from top to bottom. None where there is nothing to show."""
-    if not found:
+def short(value):
+    return f'{value:,.0f}' if value >= 100 else f'{value:.3g}' if value > LEAST else '0'
+
+
+def dots(folder, name, title, label, found, line=None):
+    """found: (text, value, colour), from top to bottom; value None: what stands above the next
+    ones. A logarithmic axis begins anywhere, so that the length of a bar would say nothing. None
+    where there is nothing to show."""
+    if not any(value is not None for _, value, _ in found):
         return None
-    figure, axes = pyplot.subplots(figsize=(7.5, 0.9 + 0.27 * len(found)))
+    figure, axes = pyplot.subplots(figsize=(7.5, 1 + 0.25 * len(found)))
     places = range(len(found), 0, -1)
-    axes.barh(places, [value for _, value, _ in found], color=[colour for *_, colour in found],
-              height=0.7)
     axes.set_xscale('log')
     axes.set_yticks(list(places), [text for text, _, _ in found])
-    for place, (_, value, _) in zip(places, found):
-        text = f'{value:,.0f}' if value >= 100 else f'{value:.3g}' if value > LEAST else '0'
-        axes.annotate(' ' + text, (value, place), va='center', fontsize=8)
-    axes.set_ylim(0.2, len(found) + 0.8)
+    for place, tick, (_, value, colour) in zip(places, axes.get_yticklabels(), found):
+        if value is None:
+            tick.set_fontweight('bold')
+            continue
+        axes.axhline(place, color='#dde1e6', linewidth=0.6, zorder=0)
+        axes.plot([value], [place], marker='o' if colour == OURS else 's', color=colour,
+                  markersize=6)
+        axes.annotate(short(value), (value, place), xytext=(7, 0), textcoords='offset points',
+                      va='center', fontsize=8,
+                      bbox={'facecolor': 'white', 'edgecolor': 'none', 'pad': 0.6})
+    axes.set_ylim(0.4, len(found) + 0.6)
+    axes.tick_params(axis='y', length=0)
     if line:
         axes.axvline(line, color=LIMIT, linestyle='--', linewidth=1)
     axes.set_xlabel(label)
     axes.set_title(title, loc='left', fontsize=10)
-    axes.margins(x=0.12)
+    axes.margins(x=0.15)
     return save(figure, folder, name)
 
 
-def one_process(folder, numbers):
-    """Uncontended pairs."""
-    shown = [('a compare-and-swap', 'threads cas', LIMIT),
-             ('pthread mutex', 'threads mutex', OTHERS),
-             ('robust mutex', 'threads robust mutex', OTHERS),
-             ('Holdfast, mem:', 'threads mem', OURS),
-             ('Holdfast, file:', 'single file', OURS), ('flock(2)', 'single flock', OTHERS),
-             ('OFD lock', 'single ofd', OTHERS), ('LMDB put, delete', 'single lmdb', OTHERS),
-             ('SQLite insert, delete', 'single sqlite', OTHERS),
-             ('Holdfast, Python, file:', 'python: with', OURS),
-             ('filelock (Python)', 'python: filelock', OTHERS),
-             ('Holdfast, Node, Mutex', 'node: alone: Mutex', OURS),
-             ('async-mutex (Node)', 'node: alone: async-mutex', OTHERS)]
-    scale = {'ns': 1, 'us': 1000, 'µs': 1000, 'ms': 1e6}
-    return bars(folder, 'pairs', 'acquire and release, nobody else wants it',
-                'nanoseconds (median)',
-                [(text, numbers[name]['p50'] * scale[numbers[name]['unit']], colour)
-                 for text, name, colour in shown if name in numbers])
-
-
-def on_stores(folder, numbers, what, title, base_of):
+def grouped(groups, numbers):
+    """groups: {what stands above: [(text, name, colour)]}; in microseconds."""
     found = []
+    for head, rows in groups.items():
+        there = [(f'{text}', numbers[name]['p50'] * US[numbers[name]['unit']], colour)
+                 for text, name, colour in rows if name in numbers]
+        found += [(head, None, None), *there] if there else []
+    return found
+
+
+def one_process(folder, numbers):
+    """Uncontended pairs: what was measured under the same conditions stands together."""
+    ways = [('Holdfast, file:', 'file', OURS), ('Holdfast, mem:', 'mem', OURS),
+            ('compare-and-swap', 'cas', LIMIT), ('pthread mutex', 'mutex', OTHERS),
+            ('robust mutex', 'robust mutex', OTHERS), ('flock(2)', 'flock', OTHERS),
+            ('OFD lock', 'ofd', OTHERS), ('LMDB put, delete', 'lmdb', OTHERS),
+            ('SQLite insert, delete', 'sqlite', OTHERS)]
+    groups = {head: [(text, f'{how} {name}', colour) for text, name, colour in ways]
+              for head, how in (('a process with one thread', 'single'),
+                                ('a process with several threads', 'threads'))}
+    groups['Python'] = [('Holdfast, file:', 'python: with', OURS),
+                        ('filelock', 'python: filelock', OTHERS),
+                        ('threading.Lock', 'python: threading.Lock', OTHERS)]
+    groups['Node (processor time)'] = [('Mutex', 'node: alone: Mutex', OURS),
+                                       ('KeyedMutex', 'node: alone: KeyedMutex', OURS),
+                                       ('async-mutex', 'node: alone: async-mutex', OTHERS)]
+    return dots(folder, 'pairs', 'acquire and release, nobody else wants it',
+                'microseconds a pair (median)', grouped(groups, numbers))
+
+
+def on_stores(folder, numbers, what, title):
+    """Ours and each peer's, as they were measured in turns on the same server."""
+    groups = {}
     for store, peers in STORES.items():
-        for who, prefix in [('Holdfast', ''), *((peer, peer + ' ') for peer, _, _ in peers)]:
-            name, base = f'{store}: {prefix}{what}', base_of(store, prefix)
-            if name in numbers and base in numbers and (what != 'handover' or store not in SILENT):
-                found.append((f'{store}: {who}', numbers[name]['p50'] / numbers[base]['p50'],
-                              OTHERS if prefix else OURS))
-    return bars(folder, 'stores-' + what.split('+', 1)[0], title,
-                'round trips of a bare write beside it (medians)', found)
+        for peer in peers:
+            at = f'{store}: {peer.name}'
+            if f'{at} ours {what}' in numbers and f'{at} {what}' in numbers:
+                groups[f'{store}, in turns'] = groups.get(f'{store}, in turns', []) + [
+                    (f'Holdfast ({peer.name}\'s turns)', f'{at} ours {what}', OURS),
+                    (peer.name, f'{at} {what}', OTHERS)]
+    return dots(folder, 'stores-' + what.split('+', 1)[0], title, 'microseconds (median)',
+                grouped(groups, numbers))
 
 
 def draw(axes, labels, found):
@@ -83,21 +108,12 @@ def draw(axes, labels, found):
     found = {text: [(x, y) for x, y in points if y > 0] for text, points in found.items()}
     found = {text: points for text, points in found.items() if len(points) > 1}
     for n, (text, points) in enumerate(found.items()):
-        axes.plot(*zip(*points), marker='osv^Dx'[n % 6], markersize=4, linewidth=1.2, label=text)
+        axes.plot(*zip(*points), marker='osv^DxP*'[n % 8], markersize=4, linewidth=1.2, label=text)
     axes.set_xscale('log')
     axes.set_yscale('log')
     axes.set_xlabel(labels[0])
     axes.set_title(labels[1], loc='left', fontsize=10)
     return bool(found)
-
-
-def lines(folder, name, labels, found):
-    figure, axes = pyplot.subplots(figsize=(7.5, 4))
-    if not draw(axes, labels, found):
-        pyplot.close(figure)
-        return None
-    axes.legend(fontsize=8, frameon=False, loc='center left', bbox_to_anchor=(1, 0.5))
-    return save(figure, folder, name)
 
 
 # Of a point of bench/sim's.
@@ -133,45 +149,69 @@ def simulated(folder, kept):
 def by_clients(folder, numbers, what, title):
     found = {f'{store}:': [(n, numbers[f'{store}: {what} {n}']['p50']) for n in CLIENTS
                            if f'{store}: {what} {n}' in numbers] for store in ('file', *STORES)}
-    return lines(folder, 'clients-' + what.split()[0],
-                 ('processes', f'pairs a second, {title}'), found)
+    figure, axes = pyplot.subplots(figsize=(7.5, 4))
+    if not draw(axes, ('processes at once', title), found):
+        pyplot.close(figure)
+        return None
+    axes.set_xscale('log', base=2)
+    axes.set_xticks(CLIENTS, [str(n) for n in CLIENTS])
+    axes.minorticks_off()
+    axes.set_ylabel('pairs a second, all together')
+    failed = [(n, value, numbers[name]['p50']) for text, points in found.items()
+              for n, value in points for name in [f'{text} {what}, failed of {n}']
+              if name in numbers and numbers[name]['p50']]
+    for n, value, how_many in failed:
+        axes.annotate(f'{how_many:.0f} failed', (n, value), xytext=(-8, 6), fontsize=7,
+                      textcoords='offset points', ha='right', color='#b00020')
+    if failed:
+        axes.plot([n for n, *_ in failed], [value for _, value, _ in failed], 'x', markersize=11,
+                  color='#b00020', label='some pairs failed')
+    axes.legend(fontsize=8, frameon=False, loc='center left', bbox_to_anchor=(1, 0.5))
+    return save(figure, folder, 'clients-' + what.split()[0])
 
 
 def limits(folder, numbers):
     """What a lock costs on a store between the least that can be asked and the disk."""
-    found = []
+    groups = {}
     for store in STORES:
-        for text, name, colour in (('a bare request', 'ping', LIMIT),
-                                   ('a write by its library', 'raw', LIMIT),
-                                   ('acquire and release', 'acquire+release', OURS),
-                                   ('handover', 'handover', OURS),
-                                   ('a write on disk', 'durable raw', OTHERS)):
-            name = f'{store}: {name}'
-            if name in numbers and (text != 'handover' or store not in SILENT):
-                found.append((f'{store}: {text}', numbers[name]['p50'], colour))
-    return bars(folder, 'limits', 'what stands between a lock and its store',
-                'microseconds (median)', found)
+        rows = [('a bare request', 'ping', LIMIT), ('a write by its library alone', 'raw', LIMIT),
+                ("a write by Holdfast's driver", 'write', LIMIT),
+                ('acquire and release', 'acquire+release', OURS)]
+        if store not in SILENT:
+            rows += [('a release nobody waits for', 'trip', LIMIT), ('handover', 'handover', OURS)]
+        rows += [('a write on disk', 'durable raw', OTHERS)]
+        groups[store] = [(text, f'{store}: {name}', colour) for text, name, colour in rows]
+    return dots(folder, 'limits', 'what stands between a lock and its store',
+                'microseconds (median)', grouped(groups, numbers))
+
+
+MARKS = [('#b8321b', 's'), ('#3b7d4f', '^'), ('#7a5195', 'v'), ('#7a5c00', 'D')]
 
 
 def one_place(axes, numbers, place):
-    """Handovers among more and more: medians, and lines up to the 99th of a hundred."""
-    greys = iter([('#52606d', 's'), ('#9aa5b1', '^'), ('#cbd2d9', 'v'), ('#d08c2e', 'D')])
-    for name in contended.PLACES[place]:
-        colour, mark = (OURS, 'o') if name == contended.OURS else next(greys)
-        found = [(n, numbers[of]) for n in contended.AMONG
+    """Handovers among more and more, side by side: medians, and lines up to the 99th of a hundred,
+    which a dash ends."""
+    names = [name for name in contended.PLACES[place]
+             if any(f'{place}: {name} among {n}: handover' in numbers for n in contended.AMONG)]
+    others = iter(MARKS)
+    for at, name in enumerate(names):
+        colour, mark = (OURS, 'o') if name == contended.OURS else next(others)
+        aside = (at - (len(names) - 1) / 2) * 0.15
+        found = [(i + aside, numbers[of]) for i, n in enumerate(contended.AMONG)
                  for of in [f'{place}: {name} among {n}: handover'] if of in numbers]
-        if not found:
-            continue
-        above = [max(0, number['p99'] - number['p50'])
-                 if number['n'] >= contended.ENOUGH['p99'] else 0 for _, number in found]
-        axes.errorbar([n for n, _ in found], [number['p50'] for _, number in found],
-                      [[0] * len(found), above], color=colour, marker=mark, markersize=4,
-                      linewidth=1, capsize=2, label=name)
-    axes.set_xscale('log', base=2)
+        axes.plot([x for x, _ in found], [number['p50'] for _, number in found], mark,
+                  color=colour, markersize=5, label=name)
+        for x, number in found:
+            if number['n'] >= ENOUGH['p99']:
+                axes.plot([x, x], [number['p50'], number['p99']], color=colour, linewidth=1.2)
+                axes.plot([x], [number['p99']], '_', color=colour, markersize=7)
     axes.set_yscale('log')
-    axes.set_xticks(contended.AMONG, [str(n) for n in contended.AMONG])
+    axes.set_xticks(range(len(contended.AMONG)), [str(n) for n in contended.AMONG])
+    axes.set_xlim(-0.5, len(contended.AMONG) - 0.5)
+    axes.grid(axis='y', color='#e4e7eb', linewidth=0.6)
     axes.set_title(place, loc='left', fontsize=9)
-    axes.legend(fontsize=6, frameon=False)
+    axes.set_xlabel('processes')
+    axes.legend(fontsize=7, frameon=False, loc='upper center', bbox_to_anchor=(0.5, -0.22))
 
 
 def among(folder, numbers):
@@ -182,47 +222,64 @@ def among(folder, numbers):
     columns = min(4, len(places))
     rows = -(-len(places) // columns)
     figure, all_axes = pyplot.subplots(rows, columns, squeeze=False, sharey=True,
-                                       figsize=(max(7.5, 2.5 * columns), 0.6 + 2.4 * rows))
+                                       figsize=(max(7.5, 2.8 * columns), 0.6 + 3.4 * rows))
     for axes, place in zip(all_axes.flat, places):
         one_place(axes, numbers, place)
     for axes in list(all_axes.flat)[len(places):]:
         axes.set_axis_off()
-    figure.suptitle('from one\'s giving up to the next one\'s having it, among 2, 8 and 64 '
-                    '(microseconds; median, and up to p99)', fontsize=10, x=0.01, ha='left')
+    for axes in all_axes[:, 0]:
+        axes.set_ylabel('microseconds')
+    figure.suptitle("from one's giving up to the next one's having it: median, and up to p99 "
+                    f'(where there are {ENOUGH["p99"]} at least)', fontsize=10, x=0.01, ha='left')
     return save(figure, folder, 'contended')
 
 
-def of_all(folder, numbers, name, title, label, of, quantile):
-    """The same number of each who takes part."""
-    return bars(folder, name, title, label,
-                [(f'{place}: {who}', max(numbers[found][quantile], LEAST),
-                  OURS if who == contended.OURS else OTHERS)
-                 for place, names in contended.PLACES.items() for who in names
-                 for found in [f'{place}: {who}{of}'] if found in numbers])
+def fairness(folder, numbers):
+    found = [(f'{place}: {who}', longest, OURS if who == contended.OURS else OTHERS)
+             for place, names in contended.PLACES.items() for who in names
+             for longest in [contended.fairness(numbers, f'{place}: {who} among 64: ')]
+             if longest is not None]
+    return dots(folder, 'fairness', 'among 64 who want it all the time: the longest wait '
+                f'(who served half of them less than {contended.SERVED} times isn\'t here)',
+                'longest wait / median of all waits', found)
 
 
-def plots(folder, numbers, rows):
-    def bare(store, prefix):
-        raw = f'{store}: {prefix}raw'
-        return raw if prefix or raw in numbers else f'{store}: write'
+def died(folder, numbers):
+    """What ends the hold of the dead stands beside each: a lease, or the end of a process or of a
+    connection."""
+    found = []
+    for place, names in contended.PLACES.items():
+        for who, how in names.items():
+            name = f'{place}: {who}: died'
+            if name in numbers:
+                by = f'lease of {how.lease_ms / 1000:.0f} s' if how.lease_ms else 'no lease'
+                found.append((f'{place}: {who} ({by})', numbers[name]['p50'],
+                              OURS if who == contended.OURS else OTHERS))
+    return dots(folder, 'died', 'from a holder\'s SIGKILL to the next one\'s having it',
+                'milliseconds (median)', found)
 
-    def trip(store, prefix):
-        return f'{store}: {prefix}raw' if prefix else f'{store}: trip'
-    goals = [(row.work, (row.value if row.ratio is None else row.ratio) / row.target, OURS)
-             for row in rows if row.target]
+
+def targets(folder, table):
+    found = []
+    for row in table.rows:
+        if row.target:
+            part = (row.value if row.ratio is None else row.ratio) / row.target
+            text = row.work + (f' / {row.peer}' if row.peer else '')
+            found.append((text, max(part, LEAST), OURS))
+    return dots(folder, 'targets', 'measured, as a part of the target', 'measured / target', found,
+                line=1)
+
+
+def plots(folder, numbers, table):
     drawn = [one_process(folder, numbers),
-             on_stores(folder, numbers, 'acquire+release', 'acquire and release on a server', bare),
-             on_stores(folder, numbers, 'handover', 'from one process to the next', trip),
+             on_stores(folder, numbers, 'acquire+release',
+                       'acquire and release on a server, nobody else wants it'),
+             on_stores(folder, numbers, 'handover', 'from one process to the next on a server'),
              limits(folder, numbers),
              by_clients(folder, numbers, 'own keys', 'all at once, each on a key of its own'),
              by_clients(folder, numbers, 'one key', 'all at once, on one key'),
-             among(folder, numbers),
-             of_all(folder, numbers, 'fairness', 'among 64 who want it all the time',
-                    'longest wait (medians of all waits)', ' among 64: longest', 'max'),
-             of_all(folder, numbers, 'died', 'from a holder\'s SIGKILL to the next (leases of 1 s)',
-                    'milliseconds (median)', ': died', 'p50'),
-             bars(folder, 'targets', 'measured, as a part of the target', 'target = 1',
-                  [(text, max(part, LEAST), colour) for text, part, colour in goals], line=1)]
+             among(folder, numbers), fairness(folder, numbers), died(folder, numbers),
+             targets(folder, table)]
     return [name for name in drawn if name]
 
 
@@ -247,33 +304,88 @@ def many(numbers):
                               *rows))] if rows else []
 
 
-def main():
-    path = sys.argv[1]
-    folder = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.abspath(path))
-    with open(path, encoding='utf-8') as file:
-        kept = json.load(file)
-    if 'parts' not in kept:
+# What somebody who sees only this page has to know of it.
+NOTES = [
+    'A ratio is the median of the rounds\' ratios where both were measured in rounds, in turns; of '
+    'the medians elsewhere (many processes at once, 100,000 in line). What it is beside: '
+    '*its driver\'s write* replaces such a row once, by Holdfast\'s driver on a connection of its '
+    'own; *its library alone* does the same conditional write by the store\'s own library; *a '
+    'release nobody waits for* is one of another key by the same handle, just before. Beside a '
+    'peer stands what ours took in turns with it, on the same server.', '',
+    '`mongodb` is mongo-java-server, a stand-in, and `firestore` an emulator, both in memory. No '
+    'server waits for its disk, but for what is *on disk* and for events.']
+
+
+def provenance(parts):
+    """Which commits it was measured at, and which parts at which; those before that was noted have
+    none."""
+    by = {}
+    for name, part in sorted(parts.items()):
+        by.setdefault(part.get('commit') or 'not noted', []).append(name)
+    if len(by) == 1:
+        return f'Commit: {next(iter(by))}.'
+    return 'Commits: ' + '; '.join(f'{commit} ({", ".join(names)})'
+                                   for commit, names in sorted(by.items())) + '.'
+
+
+def tab_separated(numbers, table):
+    """One figure a line, with more of its quantiles where there are enough for them."""
+    fields = 'work value unit peer peer_value peer_unit ratio target n p90 p99 p999'.split()
+    lines = []
+    for row in table.rows:
+        number = numbers[row.name]
+        more = {what: number.get(what) for what in ('p90', 'p99', 'p999')
+                if number['n'] >= ENOUGH[what]}
+        lines.append({**row._asdict(), **more, 'n': number['n']})
+    lines += [dict(zip(fields, line)) for line in contended.lines(numbers)]
+    return ['\t'.join(fields)] + ['\t'.join(
+        '' if line.get(field) is None else f'{line[field]:.6g}' if isinstance(line[field], float)
+        else str(line[field]) for field in fields) for line in lines]
+
+
+def report(path, folder):
+    kept = read(path)
+    if isinstance(kept, dict) and 'parts' not in kept and {t for _, t, _ in SIM_PLOTS} <= set(kept):
+        os.makedirs(folder, exist_ok=True)
         return simulated(folder, kept)
-    numbers = {name: number for part in kept['parts'].values()
-               for name, number in part['numbers'].items()}
-    rows = figures(numbers, contended.figures)
+    if not is_kept(kept) or not kept['parts']:
+        raise Bad(f'{path}: not what bench/run writes')
+    numbers = numbers_of(kept)
+    table = figures(numbers, contended.figures)
     os.makedirs(folder, exist_ok=True)
-    drawn = plots(folder, numbers, rows)
+    drawn = plots(folder, numbers, table)
     days = sorted({part['when'] for part in kept['parts'].values()})
-    goals = [reached(row) for row in rows if row.target is not None]
+    smoke = 'A --smoke run: the numbers say nothing. ' if kept.get('smoke') else ''
     write(os.path.join(folder, 'README.md'), [
         f'# Holdfast {kept["release"]}, measured', '',
-        f'On {kept["cpu"]}, {kept["processors"]} processors, '
-        f'{" to ".join({days[0]: 1, days[-1]: 1})}. {sum(goals)} of {len(goals)} targets reached. '
+        f'{smoke}On {kept["cpu"]}, {kept["processors"]} processors, '
+        f'{" to ".join({days[0]: 1, days[-1]: 1})}. {provenance(kept["parts"])} {goals(table)}. '
         'Made by `bench/report`; the numbers are in results.json, the figures in figures.tsv too.',
-        '',
+        '', *NOTES, '',
         *(f'![{name}]({name}.svg)' for name in drawn), '',
         '| work | measured | beside it | ratio | target | |', '|---|--:|---|--:|--:|---|',
-        *('| ' + ' | '.join(text_of(row)) + ' |' for row in rows), *many(numbers)])
-    write(os.path.join(folder, 'figures.tsv'), ['\t'.join(rows[0]._fields if rows else [])] + [
-        '\t'.join('' if field is None else f'{field:.6g}' if isinstance(field, float) else
-                  str(field) for field in row) for row in rows])
+        *('| ' + ' | '.join(text_of(row)) + ' |' for row in table.rows), *many(numbers)])
+    write(os.path.join(folder, 'figures.tsv'), tab_separated(numbers, table))
     return 0
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        print('report: usage: bench/report FILE.json [OUT]', file=sys.stderr)
+        return 64
+    path = sys.argv[1]
+    folder = sys.argv[2] if len(sys.argv) > 2 else os.path.dirname(os.path.abspath(path))
+    try:
+        return report(path, folder)
+    except Bad as error:
+        print(f'report: {error}', file=sys.stderr)
+        return error.status
+    except OSError as error:
+        print(f'report: {error.filename or folder}: {error.strerror}', file=sys.stderr)
+        return 73
+    except (KeyError, TypeError, ValueError) as error:
+        print(f'report: {path}: not such numbers: {type(error).__name__} {error}', file=sys.stderr)
+        return 65
 
 
 if __name__ == '__main__':
