@@ -96,9 +96,8 @@ def on_stores(folder, numbers, what, title):
         for peer in peers:
             at = f'{store}: {peer.name}'
             if f'{at} ours {what}' in numbers and f'{at} {what}' in numbers:
-                groups[f'{store}, in turns'] = groups.get(f'{store}, in turns', []) + [
-                    (f'Holdfast ({peer.name}\'s turns)', f'{at} ours {what}', OURS),
-                    (peer.name, f'{at} {what}', OTHERS)]
+                groups[f'{store}, in turns with {peer.name}'] = [
+                    ('Holdfast', f'{at} ours {what}', OURS), (peer.name, f'{at} {what}', OTHERS)]
     return dots(folder, 'stores-' + what.split('+', 1)[0], title, 'microseconds (median)',
                 grouped(groups, numbers))
 

@@ -67,6 +67,8 @@ def main():
     point([longest.get(what) for what in ('n', 'min', 'max')] == [2, 1, round(198999 / 300, 3)],
           "each one's longest wait, in medians")
     point('A: died' not in found, 'nobody is killed who has no lease')
+    served = found.get('A among 2: served', {})
+    point([served.get(what) for what in ('n', 'min', 'max')] == [2, 1, 3], 'how often each had it')
     done, _ = measure(**{'at once': [[[0, 0, 100]], [[0, 99, 200]]]})
     point(done.returncode == 70 and 'two held it at once' in done.stderr, 'two at once end it')
     done, found = measure(**{'at once': [[[0, 0, -1]], [[0, 50, 100]]]})
@@ -80,6 +82,10 @@ def main():
           'who has it before the holder is dead ends it')
     done, _ = measure(**{'one by one': []})
     point(done.returncode == 70, 'a competitor that fails ends it')
+    for plan in (), ('{"who": [',), ('[1]',):
+        done = subprocess.run([MEASURE, *plan], capture_output=True, text=True, check=False)
+        point(done.returncode == 64 and len(done.stderr.splitlines()) == 1, f'refused: {plan}',
+              done.stderr)
     return end()
 
 
