@@ -13,7 +13,9 @@ MEASURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'bench'
 # Says of each hold when (us after START) it was asked for, had and given (-1: it was lost). What is
 # asked for by `take` it gets at once, LATE later by what it says.
 COMPETITOR = '''
-import json, sys, time
+import json, os, sys, time
+open(f"/dev/shm/mongoc-{os.getpid()}", "w").close()
+open(f"{sys.argv[2]}/{os.getpid()}", "w").close()
 holds = json.loads(sys.argv[1])
 print("ready", flush=True)
 for line in sys.stdin:
@@ -46,6 +48,10 @@ def measure(lease_ms=None, late_ns=LATE_NS, **holds):
                 'among': [2], 'work_us': 1, 'seconds': 0.2, 'pairs': 2, 'kills': 2}
         done = subprocess.run([MEASURE, json.dumps(plan)], capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, check=False)
+        left = [pid for pid in os.listdir(folder) if os.path.exists(f'/dev/shm/mongoc-{pid}')]
+        for pid in left:
+            os.unlink(f'/dev/shm/mongoc-{pid}')
+        done.left = left
     print(''.join(f'# {line}\n' for line in done.stderr.splitlines()), end='')
     lines = map(json.loads, done.stdout.splitlines())
     return done, {line.pop('name'): line for line in lines}
@@ -75,6 +81,7 @@ def main():
     point(done.returncode == 0 and found['A among 2: lost']['p50'] == 1, 'one that was lost')
     done, found = measure(lease_ms=0)
     died = found.get('A: died', {})
+    point(done.left == [], "nothing of who was killed is left in /dev/shm", done.left)
     point(done.returncode == 0 and died.get('n') == 4 and died.get('min', 0) > LATE_NS / 2e6,
           'from the death of each to the next one')
     done, _ = measure(lease_ms=0, late_ns=0)
