@@ -70,7 +70,8 @@ def plan(place, folder, smoke, command):
                     'seconds': 0.3 if smoke else how.seconds, 'hold_us': how.hold_us,
                     'spread_us': how.spread_us})
     return json.dumps({'who': who, 'among': AMONG[:1] if smoke else AMONG, 'work_us': 20,
-                       'seconds': 0.2 if smoke else 2, 'pairs': 1 if smoke else 8,
+                       'seconds': 0.2 if smoke else 2, 'waiting': 0.2 if smoke else 3,
+                       'pairs': 1 if smoke else 8,
                        'kills': 1 if smoke else 3})
 
 
@@ -117,6 +118,24 @@ def table(numbers):
     return rows
 
 
+# What waiting costs each of as many as there are beside the one that has the key.
+COSTS = 'CPU a second', 'wakeups a second', 'threads', 'connections', 'memory'
+WAIT_HEADS = ['what one of 63 costs that wait', *COSTS]
+
+
+def waits(numbers):
+    """Rows as WAIT_HEADS says; all words."""
+    rows = []
+    for place, names in PLACES.items():
+        for name in names:
+            of = f'{place}: {name} among {AMONG[-1]}: waiting, '
+            if all(of + what in numbers for what in COSTS):
+                rows.append([f'{place}: {name}', *(amount(numbers[of + what]['p50'],
+                                                          numbers[of + what]['unit'])
+                                                   for what in COSTS)])
+    return rows
+
+
 def figures(of):
     """Into the table of all figures."""
     for place, names in PLACES.items():
@@ -128,6 +147,8 @@ def figures(of):
                 at = f'{place}: {name} among {n}: '
                 of.has(*(at + what for what in ('again', 'wait', 'longest', 'served')))
                 of.value(f'{place}: {name} among {n}, holds a second', at + 'holds')
+                if n == AMONG[-1]:
+                    of.has(*(f'{at}waiting, {what}' for what in COSTS))
             for name in peers:
                 of.ratio(f'{place}: handover among {n}', ours_of, name,
                          f'{place}: {name} among {n}: handover')
@@ -148,6 +169,10 @@ def lines(numbers):
         for name in names:
             for n in AMONG:
                 of, text = f'{place}: {name} among {n}: ', f'{place}: {name} among {n}'
+                for what in COSTS:
+                    if f'{of}waiting, {what}' in numbers:
+                        number = numbers[f'{of}waiting, {what}']
+                        yield f'{text}, one that waits: {what}', number['p50'], number['unit']
                 if of + 'again' in numbers and of + 'wait' in numbers:
                     yield f'{text}, by the same again', numbers[of + 'again']['p50'], '%'
                     yield f'{text}, longest wait', numbers[of + 'wait']['max'], 'us'

@@ -163,6 +163,10 @@ def parked(table):
 
 
 KEYS = 1, 10, 10000, 1000000
+# Ours; by LMDB; what its rows do.
+LMDB = (('uniform', '', 'lmdb uniform', 'LMDB, rows that stay'),
+        ('zipf', ', Zipf', 'lmdb zipf', 'LMDB, rows that stay'),
+        ('uniform', '', 'lmdb going', 'LMDB, rows that go'))
 
 
 def keys(table):
@@ -173,6 +177,9 @@ def keys(table):
             for how, text in ('uniform', ''), ('zipf', ', Zipf'):
                 table.ratio(f'{url} acquire+release, {n:,} keys{text}', f'{url} {n} {how}',
                             'one of them', f'{url} {n} one')
+            for how, text, peer, name in (() if url == 'mem:' else LMDB):
+                table.ratio(f'file: acquire+release, {n:,} keys{text}', f'file: {n} {how}', name,
+                            f'file: {n} {peer}')
             for what in 'idle', 'held':
                 table.value(f'{url} {n:,} keys, bytes for one that is {what}',
                             f'{url} {n} {what}')

@@ -295,12 +295,10 @@ def write(path, lines):
         file.write('\n'.join(lines) + '\n')
 
 
-def many(numbers):
-    """The table of those who want one key."""
-    rows = contended.table(numbers)
+def many(heads, rows):
+    """A table of those who want one key."""
     return ['', *('| ' + ' | '.join(row) + ' |'
-                  for row in (contended.HEADS, ['---'] + ['--:'] * (len(contended.HEADS) - 1),
-                              *rows))] if rows else []
+                  for row in (heads, ['---'] + ['--:'] * (len(heads) - 1), *rows))] if rows else []
 
 
 # What somebody who sees only this page has to know of it.
@@ -363,7 +361,9 @@ def report(path, folder):
         '', *NOTES, '',
         *(f'![{name}]({name}.svg)' for name in drawn), '',
         '| work | measured | beside it | ratio | target | |', '|---|--:|---|--:|--:|---|',
-        *('| ' + ' | '.join(text_of(row)) + ' |' for row in table.rows), *many(numbers)])
+        *('| ' + ' | '.join(text_of(row)) + ' |' for row in table.rows),
+        *many(contended.HEADS, contended.table(numbers)),
+        *many(contended.WAIT_HEADS, contended.waits(numbers))])
     write(os.path.join(folder, 'figures.tsv'), tab_separated(numbers, table))
     return 0
 

@@ -8,12 +8,20 @@ import tempfile
 
 from points import end, point
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'bench'))
+from contended import COSTS  # noqa: E402
+
 MEASURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'bench', 'contend',
                        'measure')
 # Says of each hold when (us after START) it was asked for, had and given (-1: it was lost). What is
-# asked for by `take` it gets at once, LATE later by what it says.
+# asked for by `take` it gets at once, LATE later by what it says; but "waited-for" only if it has
+# number 0. Else it waits, with a pair of sockets, and a thread that looks all the time.
 COMPETITOR = '''
-import json, os, sys, time
+import json, os, socket, sys, threading, time
+def look():
+    while True:
+        time.sleep(0.001)
+me = 0
 open(f"/dev/shm/mongoc-{os.getpid()}", "w").close()
 open(f"{sys.argv[2]}/{os.getpid()}", "w").close()
 holds = json.loads(sys.argv[1])
@@ -25,6 +33,10 @@ for line in sys.stdin:
         for hold in holds["at once" if path == "-" else "one by one"][me]:
             print(*(start + 1000 * us if us >= 0 else 0 for us in hold))
         print("end", flush=True)
+    elif words == ["waited-for"] and me:
+        pair = socket.socketpair()
+        threading.Thread(target=look).start()
+        threading.Event().wait()
     else:
         print("had" if what == "take" else "gave", time.monotonic_ns() + holds["late_ns"],
               flush=True)
@@ -45,7 +57,8 @@ def measure(lease_ms=None, late_ns=LATE_NS, **holds):
         plan = {'who': [{'name': 'A', 'where': folder, 'lease_ms': lease_ms, 'seconds': 0.1,
                          'command': [sys.executable, program, json.dumps(holds)],
                          'hold_us': 1, 'spread_us': 0}],
-                'among': [2], 'work_us': 1, 'seconds': 0.2, 'pairs': 2, 'kills': 2}
+                'among': [2], 'work_us': 1, 'seconds': 0.2, 'pairs': 2, 'kills': 2,
+                'waiting': 0.3}
         done = subprocess.run([MEASURE, json.dumps(plan)], capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, check=False)
         left = [pid for pid in os.listdir(folder) if os.path.exists(f'/dev/shm/mongoc-{pid}')]
@@ -75,6 +88,9 @@ def main():
     point('A: died' not in found, 'nobody is killed who has no lease')
     served = found.get('A among 2: served', {})
     point([served.get(what) for what in ('n', 'min', 'max')] == [2, 1, 3], 'how often each had it')
+    cost = {what: found.get(f'A among 2: waiting, {what}', {}).get('p50') for what in COSTS}
+    point(cost['threads'] == 2 and cost['connections'] == 2 and cost['wakeups a second'] > 10 and
+          cost['CPU a second'] >= 0 and cost['memory'] > 1, 'what waiting costs', str(cost))
     done, _ = measure(**{'at once': [[[0, 0, 100]], [[0, 99, 200]]]})
     point(done.returncode == 70 and 'two held it at once' in done.stderr, 'two at once end it')
     done, found = measure(**{'at once': [[[0, 0, -1]], [[0, 50, 100]]]})
