@@ -17,7 +17,7 @@ MEASURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'bench'
 # asked for by `take` it gets at once, LATE later by what it says; but "waited-for" only if it has
 # number 0. Else it waits, with a pair of sockets, and a thread that looks all the time.
 COMPETITOR = '''
-import json, os, socket, sys, threading, time
+import json, os, socket, subprocess, sys, threading, time
 def look():
     while True:
         time.sleep(0.001)
@@ -36,6 +36,8 @@ for line in sys.stdin:
     elif words == ["waited-for"] and me:
         pair = socket.socketpair()
         threading.Thread(target=look).start()
+        child = subprocess.Popen(["sleep", "600"])
+        open(f"{sys.argv[2]}/{os.getpid()}", "w").write(str(child.pid))
         threading.Event().wait()
     else:
         print("had" if what == "take" else "gave", time.monotonic_ns() + holds["late_ns"],
@@ -46,6 +48,15 @@ ONE_BY_ONE = [[[0, 0, 1000], [1500, 2050, 3000], [3000, 2009000, 2009100]],
 AT_ONCE = [[[0, 0, 100], [100, 101, 200], [200, 900, 1000], [1001, 250000, 260000]],
            [[0, 300, 800]]]
 LATE_NS = 600 * 10**9    # later than this test takes
+
+
+def alive(pid):
+    """One that has ended, but whose end nobody has heard of, isn't."""
+    try:
+        with open(f'/proc/{pid}/stat', encoding='utf-8') as file:
+            return file.read().rsplit(')', 1)[1].split()[0] != 'Z'
+    except FileNotFoundError:
+        return False
 
 
 def measure(lease_ms=None, late_ns=LATE_NS, **holds):
@@ -65,6 +76,9 @@ def measure(lease_ms=None, late_ns=LATE_NS, **holds):
         for pid in left:
             os.unlink(f'/dev/shm/mongoc-{pid}')
         done.left = left
+        pids = [open(os.path.join(folder, pid), encoding='utf-8').read()
+                for pid in os.listdir(folder) if pid.isdigit()]
+        done.children = [pid for pid in pids if pid and alive(pid)]
     print(''.join(f'# {line}\n' for line in done.stderr.splitlines()), end='')
     lines = map(json.loads, done.stdout.splitlines())
     return done, {line.pop('name'): line for line in lines}
@@ -89,8 +103,9 @@ def main():
     served = found.get('A among 2: served', {})
     point([served.get(what) for what in ('n', 'min', 'max')] == [2, 1, 3], 'how often each had it')
     cost = {what: found.get(f'A among 2: waiting, {what}', {}).get('p50') for what in COSTS}
-    point(cost['threads'] == 2 and cost['connections'] == 2 and cost['wakeups a second'] > 10 and
+    point(cost['threads'] == 3 and cost['connections'] == 2 and cost['wakeups a second'] > 10 and
           cost['CPU a second'] >= 0 and cost['memory'] > 1, 'what waiting costs', str(cost))
+    point(done.children == [], 'who waited by a child is ended with it', str(done.children))
     done, _ = measure(**{'at once': [[[0, 0, 100]], [[0, 99, 200]]]})
     point(done.returncode == 70 and 'two held it at once' in done.stderr, 'two at once end it')
     done, found = measure(**{'at once': [[[0, 0, -1]], [[0, 50, 100]]]})
