@@ -3,8 +3,9 @@
  *
  * A caller's own hint (hf_rowkey) is forgotten with the key. Where chains are long (a million
  * keys), following one costs a cache miss for each link: then the lines of the keys used last are
- * kept here, too. A hint all the same: what it leads to is checked, and was read under the lock of
- * that key's bucket before, which is held where it is looked at. Relaxed for the same reason.
+ * kept here, too (not before: it takes up to 16 MB). A hint all the same: what it leads to is
+ * checked, and was read under the lock of that key's bucket before, which is held where it is
+ * looked at. Relaxed for the same reason.
  *
  * It is a cache of sets of eight, of which each is one line of the processor's: a bucket has some
  * of them. A way is line << TAG | some bits of the key's hash, so that another key's cell, which
@@ -17,7 +18,7 @@
 
 #include <stdlib.h>
 
-enum { HF_HINTS = 1 << 21, HF_LONG_CHAIN = 4, HF_WAYS = HF_LINE / 8, HF_TAG = 24 };
+enum { HF_HINTS = 1 << 21, HF_LONG_CHAIN = 8, HF_WAYS = HF_LINE / 8, HF_TAG = 24 };
 enum { HF_SETS = HF_HINTS / HF_WAYS / (int)HF_FILE_BUCKETS };
 _Static_assert(HF_SETS > 0 && HF_SETS * HF_WAYS * HF_FILE_BUCKETS == HF_HINTS, "whole sets");
 
