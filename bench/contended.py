@@ -119,7 +119,7 @@ def table(numbers):
 
 
 # What waiting costs each of as many as there are beside the one that has the key.
-COSTS = 'CPU a second', 'wakeups a second', 'threads', 'connections', 'memory'
+COSTS = 'CPU a second', 'wakeups a second', 'threads', 'sockets', 'memory'
 WAIT_HEADS = ['what one of 63 costs that wait', *COSTS]
 
 

@@ -103,7 +103,7 @@ def main():
     served = found.get('A among 2: served', {})
     point([served.get(what) for what in ('n', 'min', 'max')] == [2, 1, 3], 'how often each had it')
     cost = {what: found.get(f'A among 2: waiting, {what}', {}).get('p50') for what in COSTS}
-    point(cost['threads'] == 3 and cost['connections'] == 2 and cost['wakeups a second'] > 10 and
+    point(cost['threads'] == 3 and cost['sockets'] == 2 and cost['wakeups a second'] > 10 and
           cost['CPU a second'] >= 0 and cost['memory'] > 1, 'what waiting costs', str(cost))
     point(done.children == [], 'who waited by a child is ended with it', str(done.children))
     done, _ = measure(**{'at once': [[[0, 0, 100]], [[0, 99, 200]]]})

@@ -24,7 +24,8 @@ def memory_kb(pid):
         return sum(int(line.split()[1]) for line in file if line.startswith('Pss:'))
 
 
-def connections(pid):
+def sockets(pid):
+    """Connections, and pairs by which threads wake each other."""
     folder = f'/proc/{pid}/fd'
     n = 0
     for fd in os.listdir(folder):
@@ -59,5 +60,5 @@ def cost(waiters, seconds):
     return {'CPU a second': ('ms', (after['CPU'] - before['CPU']) / took / n),
             'wakeups a second': ('/s', (after['wakeups'] - before['wakeups']) / took / n),
             'threads': ('', sum(len(os.listdir(f'/proc/{pid}/task')) for pid in pids) / n),
-            'connections': ('', sum(map(connections, pids)) / n),
+            'sockets': ('', sum(map(sockets, pids)) / n),
             'memory': ('MB', sum(map(memory_kb, pids)) / 1024 / n)}
