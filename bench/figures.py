@@ -53,6 +53,11 @@ def amount(value, unit):
     return f'{value:.{digits}f} {unit}'.strip()
 
 
+def times(ratio):
+    """As words: two digits that say something, however small it is."""
+    return f'{ratio:.2f} x' if ratio >= 0.1 or not ratio else f'{ratio:.2g} x'
+
+
 def reached(figure):
     """None where there is no target."""
     if figure.target is None:

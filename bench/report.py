@@ -7,7 +7,8 @@ matplotlib.use('Agg')
 from matplotlib import pyplot    # noqa: E402  (the backend comes first)
 
 import contended    # noqa: E402
-from figures import CLIENTS, ENOUGH, SILENT, STORES, amount, figures, goals, reached  # noqa: E402
+from figures import (CLIENTS, ENOUGH, SILENT, STORES, amount, figures, goals,    # noqa: E402
+                     reached, times)
 from kept import Bad, is_kept, numbers_of, read    # noqa: E402
 
 OURS, OTHERS, LIMIT = '#1b6ca8', '#59636e', '#b8621b'
@@ -160,7 +161,7 @@ def by_clients(folder, numbers, what, title):
               for n, value in points for name in [f'{text} {what}, failed of {n}']
               if name in numbers and numbers[name]['p50']]
     for n, value, how_many in failed:
-        axes.annotate(f'{how_many:.0f} failed', (n, value), xytext=(-8, 6), fontsize=7,
+        axes.annotate(f'{how_many:.0f} failed', (n, value), xytext=(-8, -14), fontsize=7,
                       textcoords='offset points', ha='right', color='#b00020')
     if failed:
         axes.plot([n for n, *_ in failed], [value for _, value, _ in failed], 'x', markersize=11,
@@ -238,8 +239,7 @@ def fairness(folder, numbers):
              for place, names in contended.PLACES.items() for who in names
              for longest in [contended.fairness(numbers, f'{place}: {who} among 64: ')]
              if longest is not None]
-    return dots(folder, 'fairness', 'among 64 who want it all the time: the longest wait '
-                f'(who served half of them less than {contended.SERVED} times isn\'t here)',
+    return dots(folder, 'fairness', 'among 64 who want it all the time: the longest wait',
                 'longest wait / median of all waits', found)
 
 
@@ -284,7 +284,7 @@ def plots(folder, numbers, table):
 
 def text_of(row):
     peer = f'{row.peer} {amount(row.peer_value, row.peer_unit)}' if row.peer else ''
-    ratio = '' if row.ratio is None else f'{row.ratio:.2f} x'
+    ratio = '' if row.ratio is None else times(row.ratio)
     target = '' if row.target is None else f'≤ {row.target}{" x" if ratio else ""}'
     verdict = {None: '', True: 'reached', False: '**missed**'}[reached(row)]
     return [row.work, amount(row.value, row.unit), peer, ratio, target, verdict]
@@ -303,6 +303,9 @@ def many(heads, rows):
 
 # What somebody who sees only this page has to know of it.
 NOTES = [
+    'In the plots ours are blue dots, others grey squares, limits orange ones; dashed is the '
+    f'target, and 0 stands at the left edge. Who served half of 64 less than {contended.SERVED} '
+    'times isn\'t in `fairness`: there is hardly a median.', '',
     'A ratio is the median of the rounds\' ratios where both were measured in rounds, in turns; of '
     'the medians elsewhere (many processes at once, 100,000 in line). What it is beside: '
     '*its driver\'s write* replaces such a row once, by Holdfast\'s driver on a connection of its '
