@@ -57,50 +57,21 @@ all_ended() { # STATUS
     all_gone
 }
 
-@test "postgres: SIGTERM ends the server and the command" {
-    start_and TERM postgres
-    [ "$(wc -w <<<"$pids")" = 2 ]
+# The command and so many servers are running, and end.
+ended() { # KIND PROCESSES
+    start_and TERM "$1"
+    [ "$(wc -w <<<"$pids")" = "$2" ]
     all_ended 143
 }
-@test "postgres_pair: SIGTERM ends the servers and the command" {
-    start_and TERM postgres_pair
-    [ "$(wc -w <<<"$pids")" = 3 ]
-    all_ended 143
-}
-@test "redis: SIGTERM ends the server and the command" {
-    start_and TERM redis
-    [ "$(wc -w <<<"$pids")" = 2 ]
-    all_ended 143
-}
-@test "redis_pair: SIGTERM ends the servers and the command" {
-    start_and TERM redis_pair
-    [ "$(wc -w <<<"$pids")" = 3 ]
-    all_ended 143
-}
-@test "etcd: SIGTERM ends the server and the command" {
-    start_and TERM etcd
-    [ "$(wc -w <<<"$pids")" = 2 ]
-    all_ended 143
-}
-@test "etcd_cluster: SIGTERM ends the servers and the command" {
-    start_and TERM etcd_cluster
-    [ "$(wc -w <<<"$pids")" = 4 ]
-    all_ended 143
-}
-@test "mongodb: SIGTERM ends the server and the command" {
-    start_and TERM mongodb
-    [ "$(wc -w <<<"$pids")" = 2 ]
-    all_ended 143
-}
-@test "firestore: SIGTERM ends the server and the command" {
-    start_and TERM firestore
-    [ "$(wc -w <<<"$pids")" = 2 ]
-    all_ended 143
-}
-@test "sqlite: SIGTERM ends the command" {
-    start_and TERM sqlite
-    all_ended 143
-}
+@test "postgres: SIGTERM ends the server and the command" { ended postgres 2; }
+@test "postgres_pair: SIGTERM ends the servers and the command" { ended postgres_pair 3; }
+@test "redis: SIGTERM ends the server and the command" { ended redis 2; }
+@test "redis_pair: SIGTERM ends the servers and the command" { ended redis_pair 3; }
+@test "etcd: SIGTERM ends the server and the command" { ended etcd 2; }
+@test "etcd_cluster: SIGTERM ends the servers and the command" { ended etcd_cluster 4; }
+@test "mongodb: SIGTERM ends the server and the command" { ended mongodb 2; }
+@test "firestore: SIGTERM ends the server and the command" { ended firestore 2; }
+@test "sqlite: SIGTERM ends the command" { ended sqlite 1; }
 
 @test "SIGINT and SIGHUP do, too" {
     start_and INT redis

@@ -35,7 +35,7 @@ static void put_party(HfEt__Party *to, const hf_party *p)
     SET(to, claim_ms, p->claim_ms);
     SET(to, mode, p->mode);
     SET(to, limit, p->limit);
-    SET(to, flags, p->flags);
+    SET(to, flags, p->flags & ~HF_PARTY_DEAD); /* which only a reader sees */
     SET(to, bell, p->bell);
 }
 
@@ -162,7 +162,6 @@ int hf__et_read_row(const char *at, size_t len, hf_row *row, const char **ret_wh
     int nomem = 0;
     ProtobufCAllocator memory = {hf__et_take, hf__et_give, &nomem};
     *ret_why = "not a row";
-    hf_row_clear(row);
     HfEt__Row *all = hf_et__row__unpack(&memory, len, (const uint8_t *)at);
     int rc = all ? get_row(all, row, ret_why) : nomem ? HF_NOMEM : HF_CORRUPT;
     if (all) hf_et__row__free_unpacked(all, &memory);

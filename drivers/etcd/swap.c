@@ -4,7 +4,6 @@
  */
 #include "etcd.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A swap on its way. */
@@ -148,19 +147,8 @@ int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
                 int64_t *ret_clock_us, hf_error *err)
 {
     static const struct hf__et_dead none = {.n = 0};
-    struct swap s = {st, key, seen, NULL, cur, ret_clock_us, err};
-    hf_row plain;
-    int rc = 0;
-    hf_row_init(&plain);
-    if (row) { /* without what only a reader sees */
-        rc = hf_row_copy(&plain, row);
-        for (uint32_t i = 0; !rc && i < plain.n_holders + plain.n_queue; i++)
-            plain.party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
-        if (rc) rc = hf_fail(err, rc, 0, "etcd: swap '%s': out of memory", key->text);
-        s.row = &plain;
-    }
-    if (!rc) rc = carry(&s, &none);
+    struct swap s = {st, key, seen, row, cur, ret_clock_us, err};
+    int rc = carry(&s, &none);
     if (rc == HF_LOST && row) rc = without_the_dead(&s);
-    hf_row_clear(&plain);
     return rc;
 }
