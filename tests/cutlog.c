@@ -32,9 +32,10 @@ struct cutlog {
     int lies;
     struct version *versions;
     int64_t n, cap;
-    int64_t *newest; /* of each sector */
+    int64_t *newest;  /* of each sector */
+    uint32_t *synced; /* of each sector, what synced_until found */
     struct {
-        uint32_t moment;
+        uint32_t moment, first, end; /* of these sectors; end 0: of all */
         size_t size;
     } syncs[4096];
     uint32_t n_syncs;
@@ -58,7 +59,8 @@ struct cutlog *cutlog_begin(const char *path)
     l->first = calloc(1, l->room);
     l->last = calloc(1, l->room);
     l->newest = malloc(l->room / CUT_SECTOR * sizeof *l->newest);
-    assert_true(l->map != MAP_FAILED && l->first && l->last && l->newest);
+    l->synced = calloc(l->room / CUT_SECTOR, sizeof *l->synced);
+    assert_true(l->map != MAP_FAILED && l->first && l->last && l->newest && l->synced);
     memcpy(l->first, l->map, l->size);
     memcpy(l->last, l->map, l->size);
     memset(l->newest, 0xff, l->room / CUT_SECTOR * sizeof *l->newest);
@@ -87,6 +89,7 @@ void cutlog_free(struct cutlog *l)
     free(l->first);
     free(l->last);
     free(l->newest);
+    free(l->synced);
     free(l->versions);
     free(l);
 }
@@ -169,6 +172,7 @@ const char *cutlog_calls(void)
 }
 
 int __wrap_fdatasync(int fd);
+int __wrap_msync(void *at, size_t n, int flags);
 int __wrap_fsync(int fd);
 int __wrap_link(const char *from, const char *to);
 int __wrap_unlink(const char *path);
@@ -176,6 +180,17 @@ ssize_t __wrap_pwrite64(int fd, const void *from, size_t n, off_t at);
 int __real_link(const char *from, const char *to);
 int __real_unlink(const char *path);
 ssize_t __real_pwrite64(int fd, const void *from, size_t n, off_t at);
+
+static void note_sync(struct cutlog *l, size_t size, size_t from, size_t to)
+{
+    cutlog_look(l);
+    assert_true(l->n_syncs < sizeof l->syncs / sizeof *l->syncs);
+    l->syncs[l->n_syncs].moment = l->moment;
+    l->syncs[l->n_syncs].first = (uint32_t)(from / CUT_SECTOR);
+    l->syncs[l->n_syncs].end = (uint32_t)(to / CUT_SECTOR);
+    l->syncs[l->n_syncs++].size = size;
+    l->moment++;
+}
 
 /* What was written before it is on disk when it returns. What is written meanwhile may be. */
 int __wrap_fdatasync(int fd)
@@ -185,11 +200,38 @@ int __wrap_fdatasync(int fd)
     if (fstat(fd, &s)) return -1;
     note_call(S_ISDIR(s.st_mode) ? 'D' : 'S');
     if (!l || l->lies || fstat(l->fd, &own) || s.st_ino != own.st_ino) return 0;
-    cutlog_look(l);
-    assert_true(l->n_syncs < sizeof l->syncs / sizeof *l->syncs);
-    l->syncs[l->n_syncs].moment = l->moment;
-    l->syncs[l->n_syncs++].size = (size_t)s.st_size;
-    l->moment++;
+    note_sync(l, (size_t)s.st_size, 0, 0);
+    return 0;
+}
+
+/* Where the file lies in that the address is of a mapping of: from there on, or -1. */
+static long long mapped_at(const struct cutlog *l, const void *at)
+{
+    char line[4096];
+    struct stat own;
+    long long found = -1;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    assert_true(maps && !fstat(l->fd, &own));
+    while (found < 0 && fgets(line, sizeof line, maps)) {
+        unsigned long long from, to, offset, inode;
+        if (sscanf(line, "%llx-%llx %*s %llx %*s %llu", &from, &to, &offset, &inode) == 4 &&
+            inode == own.st_ino && (uintptr_t)at >= from && (uintptr_t)at < to)
+            found = (long long)(offset + ((uintptr_t)at - from));
+    }
+    fclose(maps);
+    return found;
+}
+
+/* The same, of a part. What the rest of the disk holds isn't known any better. */
+int __wrap_msync(void *at, size_t n, int flags)
+{
+    struct cutlog *l = recording;
+    note_call('P');
+    assert_true(flags == MS_SYNC && (uintptr_t)at % CUT_PAGE == 0 && n);
+    long long from = l ? mapped_at(l, at) : -1;
+    if (from < 0 || l->lies) return 0;
+    size_t size = l->syncs[l->n_syncs - 1].size;
+    note_sync(l, size, (size_t)from, ((size_t)from + n + CUT_PAGE - 1) / CUT_PAGE * CUT_PAGE);
     return 0;
 }
 
@@ -223,12 +265,17 @@ static const unsigned char *as_of(const struct cutlog *l, uint32_t sector, uint3
     return i < 0 ? l->first + (size_t)sector * CUT_SECTOR : l->versions[i].bytes;
 }
 
-static uint32_t last_sync(const struct cutlog *l, uint32_t moment, size_t *ret_size)
+/* Until when each sector was synced, in l->synced. */
+static void synced_until(const struct cutlog *l, uint32_t moment, size_t *ret_size)
 {
-    uint32_t i = l->n_syncs;
-    while (i > 1 && l->syncs[i - 1].moment >= moment) i--;
-    *ret_size = l->syncs[i - 1].size;
-    return l->syncs[i - 1].moment;
+    uint32_t end = l->n_syncs, all, sectors = (uint32_t)(l->room / CUT_SECTOR);
+    while (end > 1 && l->syncs[end - 1].moment >= moment) end--;
+    for (all = end - 1; l->syncs[all].end;) all--;
+    for (uint32_t s = 0; s < sectors; s++) l->synced[s] = l->syncs[all].moment;
+    for (uint32_t i = all + 1; i < end; i++)
+        for (uint32_t s = l->syncs[i].first; s < l->syncs[i].end && s < sectors; s++)
+            l->synced[s] = l->syncs[i].moment;
+    *ret_size = l->syncs[end - 1].size;
 }
 
 /* Has it changed after `from`, until `to`? */
@@ -251,8 +298,10 @@ int cutlog_news(const struct cutlog *l, uint32_t moment)
 uint32_t cutlog_units(const struct cutlog *l, uint32_t moment)
 {
     size_t size;
-    uint32_t from = last_sync(l, moment, &size), n = 0;
-    for (uint32_t s = 0; s < l->room / CUT_SECTOR; s++) n += (uint32_t)changed(l, s, from, moment);
+    uint32_t n = 0;
+    synced_until(l, moment, &size);
+    for (uint32_t s = 0; s < l->room / CUT_SECTOR; s++)
+        n += (uint32_t)changed(l, s, l->synced[s], moment);
     return n;
 }
 
@@ -270,7 +319,8 @@ void cutlog_image(struct cutlog *l, uint32_t moment, enum cut_how how, uint64_t 
                   const char *path)
 {
     size_t size;
-    uint32_t from = last_sync(l, moment, &size), page_time = moment, unit = 0;
+    uint32_t page_time = moment, unit = 0;
+    synced_until(l, moment, &size);
     /* Growing may have happened or not; what the file says of itself is not more than was synced.
      */
     if (file_size(l) > size && hurt_below(2)) size = file_size(l);
@@ -279,7 +329,7 @@ void cutlog_image(struct cutlog *l, uint32_t moment, enum cut_how how, uint64_t 
     assert_true(size <= sizeof image);
     for (uint32_t s = 0; s < sectors; s++) {
         unsigned char *to = image + (size_t)s * CUT_SECTOR;
-        uint32_t time = from;
+        uint32_t from = l->synced[s], time = from;
         if (s % (CUT_PAGE / CUT_SECTOR) == 0) page_time = some_time(from, moment);
         if (l->newest[s] >= 0 && changed(l, s, from, moment)) {
             if (how == CUT_SUBSET) time = choice >> unit++ % 64 & 1 ? moment : from;

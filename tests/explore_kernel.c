@@ -64,9 +64,9 @@ static int k_grow(struct hf__client *c, uint64_t lines)
     return lines > V_SPACE / HF_LINE ? 28 : 0;
 }
 
-static int k_sync(struct hf__client *c)
+static int k_sync(struct hf__client *c, uint64_t line, uint64_t n)
 {
-    (void)c;
+    (void)c, (void)line, (void)n;
     return 0;
 }
 

@@ -160,6 +160,7 @@ void __wrap_free(void *p)
     X(int, fchmod, (int fd, mode_t mode), (fd, mode), EPERM)                                       \
     X(int, fsync, (int fd), (fd), EIO)                                                             \
     X(int, fdatasync, (int fd), (fd), EIO)                                                         \
+    X(int, msync, (void *at, size_t n, int flags), (at, n, flags), EIO)                            \
     X(int, link, (const char *from, const char *to), (from, to), EMLINK)                           \
     X(int, eventfd, (unsigned n, int flags), (n, flags), EMFILE)                                   \
     X(int, inotify_init1, (int flags), (flags), EMFILE)                                            \

@@ -61,6 +61,12 @@ hf_rowkey key_of(const char *text)
     return key;
 }
 
+int sync_event(hf_store *st, hf_error *err)
+{
+    hf_rowkey key = key_of("event");
+    return drv->sync(st, &key, err);
+}
+
 void fill_party(hf_party *p, int n, const char *note)
 {
     memset(p, 0, sizeof *p);

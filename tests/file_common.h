@@ -25,6 +25,8 @@ hf_store *open_store(void);
 /* The code of a failure to open `url`, and its text. */
 int open_code(const char *url, hf_error *err);
 hf_rowkey key_of(const char *text);
+/* Of the key "event", which needn't be there. */
+int sync_event(hf_store *st, hf_error *err);
 void fill_party(hf_party *p, int n, const char *note);
 void fill_row(hf_row *row, uint64_t rev, uint32_t holders, uint32_t waiters);
 void get(hf_store *st, const char *text, hf_row *row);

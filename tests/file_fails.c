@@ -324,7 +324,7 @@ static void what_is_replaced_while_it_is_open_is_noticed(void **state)
     assert_int_equal(link(path, kept), 0);
     assert_int_equal(unlink(path), 0);
     opens_as(url_text, 0, "");
-    int rc = drv->sync(st, NULL, &err);
+    int rc = sync_event(st, &err);
     assert_int_equal(rc, HF_CORRUPT);
     assert_non_null(strstr(err.text, "was replaced while it was open"));
     drv->close(st);
@@ -336,13 +336,13 @@ static void what_the_system_doesnt_say_breaks_nothing(void **state)
     (void)state;
     hf_store *st = open_store();
     arm("fstat64", 1, 100, EIO, NULL);
-    assert_int_equal(drv->sync(st, NULL, &err), 0);
+    assert_int_equal(sync_event(st, &err), 0);
     assert_true(disarm());
     arm("stat64", 1, 100, EACCES, NULL);
-    assert_int_equal(drv->sync(st, NULL, &err), 0);
+    assert_int_equal(sync_event(st, &err), 0);
     assert_true(disarm());
     arm("stat64", 1, 100, ENOENT, NULL);
-    assert_int_equal(drv->sync(st, NULL, &err), HF_CORRUPT);
+    assert_int_equal(sync_event(st, &err), HF_CORRUPT);
     assert_true(disarm());
     assert_non_null(strstr(err.text, "was moved while it was open"));
     drv->close(st);

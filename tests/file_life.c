@@ -404,7 +404,7 @@ static void a_forked_child_has_nothing(void **state)
         bad |= drv->session(st, &session, &err) != HF_LOST;
         bad |= drv->listen(st, 0, NULL, 0, &ear, &err) != HF_LOST;
         bad |= drv->watch(st, 0, &ear, INT64_MAX, &err) != HF_LOST;
-        bad |= drv->sync(st, NULL, &err) != HF_LOST;
+        bad |= sync_event(st, &err) != HF_LOST;
         bad |= drv->session_fd(st) != -1 || drv->mourn_fd(st) != -1;
         drv->interrupt(st, 0);
         drv->close(st);
@@ -465,7 +465,7 @@ static void descriptors_of_others_say_nothing(void **state)
     assert_int_equal(dup2(other, c->session_fd), c->session_fd);
     assert_int_equal(drv->alive(st, together->session, &err), HF_UNAVAILABLE);
     assert_int_equal(hf__os_grow(c, 2 * c->limit), EBADF);
-    assert_int_equal(hf__os_sync(c), EBADF);
+    assert_int_equal(hf__os_sync(c, 0, 0), EBADF);
     assert_int_equal(fstat(other, &s), 0);
     assert_int_equal(s.st_size, 0);
     end(child, SIGKILL);
@@ -480,16 +480,16 @@ static void descriptors_of_a_store_opened_again_are_its_own(void **state)
     hf_error err;
     (void)state;
     again = open_store();
-    assert_int_equal(drv->sync(st, NULL, &err), 0);
+    assert_int_equal(sync_event(st, &err), 0);
     struct hf__client *c = hf__client_of(st), *now = hf__client_of(again);
     uint64_t dead = c->session + (UINT64_C(1) << 16); /* to be, when it has been opened */
     assert_int_equal(dup2(now->fd, c->fd), c->fd);
     assert_int_equal(dup2(now->session_fd, c->session_fd), c->session_fd);
     assert_int_equal(drv->alive(st, dead, &err), 0); /* by its generation */
-    assert_int_equal(drv->sync(again, NULL, &err), 0);
-    assert_int_equal(drv->sync(st, NULL, &err), HF_CORRUPT);
+    assert_int_equal(sync_event(again, &err), 0);
+    assert_int_equal(sync_event(st, &err), HF_CORRUPT);
     assert_non_null(strstr(err.text, "closed"));
-    assert_int_equal(drv->sync(again, NULL, &err), 0);
+    assert_int_equal(sync_event(again, &err), 0);
     drv->close(st);
     drv->close(again);
 }

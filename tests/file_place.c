@@ -252,7 +252,7 @@ static void expect_broken(hf_store *st, const char *why)
     drv->mourn_read(st);
     assert_int_equal(drv->get(st, &key, &row, &clock_us, &err), HF_CORRUPT);
     assert_non_null(strstr(err.text, why));
-    assert_int_equal(drv->sync(st, NULL, &err), HF_CORRUPT);
+    assert_int_equal(sync_event(st, &err), HF_CORRUPT);
     drv->close(st);
 }
 

@@ -1,7 +1,7 @@
 /*
  * file_power.c - the `file:` driver and power cuts: any mixture of the versions that each sector of
- * the file has had since the last sync is recovered; what was synced before is there, nothing is
- * there that never was, and tokens go on growing. Some processes are killed on the way.
+ * the file has had since it was last synced is recovered; what was synced before is there, nothing
+ * is there that never was, and tokens go on growing. Some processes are killed on the way.
  *
  *     file_power [SEED [ROUNDS]]
  */
@@ -56,10 +56,12 @@ static void on_step(void *arg)
     for (int i = 0; i < SECTORS; i++) note_sector(i);
 }
 
-static void on_sync(void *arg)
+static void on_sync(void *arg, uint64_t line, uint64_t n)
 {
+    const uint64_t each = HF_SECTOR / HF_LINE;
+    uint64_t end = n ? (line + n + each - 1) / each : SECTORS;
     (void)arg;
-    for (int i = 0; i < SECTORS; i++) {
+    for (uint64_t i = line / each; i < end; i++) {
         memcpy(disk[i].version[0], seam.base + i * HF_SECTOR, HF_SECTOR);
         disk[i].n = 1;
     }
@@ -94,7 +96,7 @@ struct plan {
     uint32_t parties;
 };
 
-enum { MARK, CHANGE, REMOVE, SYNC, KINDS };
+enum { MARK, CHANGE, REMOVE, SYNC, SYNC_KEY, KINDS };
 
 /* One operation, by a process that may be ended in it. */
 static void act(hf_store *st, void *arg)
@@ -105,9 +107,12 @@ static void act(hf_store *st, void *arg)
     int64_t clock_us;
     get(st, p->k, &row);
     uint64_t seen = row.rev;
-    if (p->what == SYNC) {
-        if (drv->sync(st, NULL, &err)) WRONG("%s", err.text);
+    if (p->what == SYNC || p->what == SYNC_KEY) {
+        const struct hf__op op = {hf__client_of(st), "sync", &key[p->k], &err};
+        if (p->what == SYNC ? hf__sync(&op) : drv->sync(st, &key[p->k], &err))
+            WRONG("%s", err.text);
         for (int k = 0; k < KEYS; k++) {
+            if (p->what == SYNC_KEY && k != p->k) continue;
             get(st, k, &cur);
             known[k].was[0] = result_of(&cur);
             known[k].n = known[k].removed = 0;
@@ -213,14 +218,14 @@ static void one_round(void)
     memset(known, 0, sizeof known);
     next_result = 0;
     for (int i = 0; i < SECTORS; i++) disk[i].n = 1;
-    on_sync(NULL);
+    on_sync(NULL, 0, 0);
     seam.on_step = on_step;
     seam.on_sync = on_sync;
     for (int i = 0, n = 1 + (int)roll(STEPS); i < n; i++) {
         struct plan p = {(int)roll(KEYS), (int)roll(KINDS), roll(3) ? roll(3) : roll(12)};
         if (p.what == SYNC && roll(2)) p.what = CHANGE;
         int who = (int)roll(SEAM_CLIENTS);
-        if (p.what != SYNC && !roll(4)) {
+        if (p.what < SYNC && !roll(4)) {
             if (seam_run(who, 1 + (long)roll(90), act, &p)) {
                 struct known *was = &known[p.k];
                 if (p.what == MARK) was->ghost[was->n_ghosts++] = next_result;

@@ -65,10 +65,10 @@ static int see_grow(struct hf__client *c, uint64_t lines)
     return ENOSPC;
 }
 
-static int see_sync(struct hf__client *c)
+static int see_sync(struct hf__client *c, uint64_t line, uint64_t n)
 {
     (void)c;
-    if (seam.on_sync) seam.on_sync(seam.arg);
+    if (seam.on_sync) seam.on_sync(seam.arg, line, n);
     return seam.sync_error;
 }
 

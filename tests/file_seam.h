@@ -30,11 +30,11 @@ struct seam_world {
     long stop_at; /* the one before which the running client ends; 0: none */
     jmp_buf stopped;
     int running;
-    unsigned naps;              /* futex waits since seam_begin */
-    unsigned wakes;             /* of `bell` since seam_begin */
-    _Atomic uint32_t *bell;     /* to be watched; NULL: none */
-    void (*on_step)(void *arg); /* before each access; NULL: nothing */
-    void (*on_sync)(void *arg);
+    unsigned naps;                                         /* futex waits since seam_begin */
+    unsigned wakes;                                        /* of `bell` since seam_begin */
+    _Atomic uint32_t *bell;                                /* to be watched; NULL: none */
+    void (*on_step)(void *arg);                            /* before each access; NULL: nothing */
+    void (*on_sync)(void *arg, uint64_t line, uint64_t n); /* n 0: everything */
     void *arg;
     /* What the system answers from now on. */
     const char *gone; /* the file is, as this says */

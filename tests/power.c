@@ -179,7 +179,8 @@ static uint32_t nearly_done(const char *store)
     first_finish();
     power_end();
     uint32_t moment = cutlog_now(power.log);
-    while (cutlog_news(power.log, moment + 1) != 2) moment--;
+    /* Of its parts the last one that wasn't on disk. */
+    while (cutlog_news(power.log, moment + 1) != 2 || !cutlog_units(power.log, moment)) moment--;
     return moment;
 }
 

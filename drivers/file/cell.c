@@ -236,16 +236,6 @@ static void end_allocation(struct hf__client *c, const struct piece *p)
     hf__unlock(c, &HF_ALLOC(c)->lock);
 }
 
-int hf__sync(const struct hf__op *op)
-{
-    struct hf__alloc *a = HF_ALLOC(op->c);
-    uint64_t stale = HF_LOAD("sync.stale", &a->stale), clean = HF_LOAD("sync.clean", &a->clean);
-    int sys = (HF_AT("sync"), HF_ENV(op->c, sync)(op->c));
-    if (sys) return hf__sync_failed(op, sys);
-    if (clean != stale) HF_CAS("sync.done", &a->clean, &clean, stale);
-    return 0;
-}
-
 int hf__space(const struct hf__op *op, size_t need)
 {
     struct hf__client *c = op->c;

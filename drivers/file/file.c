@@ -3,8 +3,9 @@
  *
  * A store is one file, mapped by all who use it; the truth is in shared memory, and the kernel is
  * asked only to sleep, to wake, and who lives. shared.h has the layout and the rules, lock.c the
- * lock words, cell.c the space, rows.c the operations, session.c liveness, recover.c reboots, map.c
- * the file itself. ARCHITECTURE.md says why.
+ * lock words, cell.c the space, rows.c the operations, sync.c what goes to disk, session.c
+ * liveness, recover.c reboots, map.c the file itself, system.c the system calls. ARCHITECTURE.md
+ * says why.
  */
 #include "store.h"
 
@@ -234,7 +235,7 @@ static int sync_store(hf_store *st, const hf_rowkey *key, hf_error *err)
     const char *why;
     int rc = hf__broken(&op);
     if (rc) return rc;
-    rc = hf__sync(&op);
+    rc = hf__sync_key(&op);
     if (rc) return rc;
     /* A marker in a file that nobody will open again is none. */
     if (HF_ENV(c, same_file)(c, &why)) hf__break(c, HF_CORRUPT, why);

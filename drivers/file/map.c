@@ -1,8 +1,7 @@
 /*
- * map.c - the file: where it is, whether it may be trusted, making it, mapping it, growing it; and
- * the system calls behind the seams.
+ * map.c - the file: where it is, whether it may be trusted, making it, mapping it.
  *
- * Contents: the seams' system calls; trust; creation; boots; opening.
+ * Contents: trust; creation; boots; opening.
  */
 #include "store.h"
 
@@ -11,219 +10,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { OPEN_TRIES = 16, PAGE = 4096, NAP_NS = 1000000 };
-static const int64_t FOREVER_US = INT64_C(1) << 50; /* 36 years */
-
-/* ---- the seams' system calls ---- */
-
-int64_t hf__os_now(struct hf__client *c)
-{
-    (void)c;
-    return hf__local_us();
-}
-
-int64_t hf__os_rough_now(struct hf__client *c)
-{
-    (void)c;
-    return hf__local_rough_us();
-}
-
-void hf__os_futex_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t seen, int64_t us)
-{
-    struct timespec t = {us / 1000000, us % 1000000 * 1000};
-    (void)c;
-    /* For ever: without a timer, which the kernel would have to take away before who was woken
-       runs. Not private: others map the file too. Early returns are the caller's to notice. */
-    syscall(SYS_futex, word, FUTEX_WAIT, seen, us < FOREVER_US ? &t : NULL, NULL, 0);
-}
-
-void hf__os_futex_wake(struct hf__client *c, _Atomic uint32_t *word, int n)
-{
-    (void)c;
-    syscall(SYS_futex, word, FUTEX_WAKE, n, NULL, NULL, 0);
-}
-
-static int byte_lock(int fd, int command, short type, int64_t from, int64_t len)
-{
-    struct flock f = {.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = len};
-    int rc;
-    do {
-        rc = fcntl(fd, command, &f);
-    } while (rc < 0 && errno == EINTR);
-    if (rc < 0) return errno == EACCES ? -EAGAIN : -errno;
-    return command == F_OFD_GETLK && f.l_type != F_UNLCK;
-}
-
-/* Between two looks at what others have. 0: it is too late for another one; but who was stopped
-   meanwhile has one before he is told so. */
-static int nap(int64_t until_us)
-{
-    const struct timespec t = {0, NAP_NS};
-    if (hf__local_us() >= until_us) return 0;
-    nanosleep(&t, NULL);
-    return 1;
-}
-
-/* A byte that others have for as long as they work: not asked for by F_OFD_SETLKW, for one of them
-   may be stopped. 0, ETIMEDOUT, or an errno. */
-static int byte_lock_until(int fd, int64_t byte, int64_t until_us)
-{
-    int sys;
-    while ((sys = -byte_lock(fd, F_OFD_SETLK, F_WRLCK, byte, 1)) == EAGAIN)
-        if (!nap(until_us)) return ETIMEDOUT;
-    return sys;
-}
-
-/* Is the descriptor still ours: 1, 0, or -1 if the system doesn't say? Programs that become daemons
-   like to close all they find, and open others in their place. */
-static int is_ours(const struct hf__client *c, int fd, struct stat *s)
-{
-    if (fstat(fd, s)) return errno == EBADF ? 0 : -1;
-    return s->st_dev == c->dev && s->st_ino == c->ino;
-}
-
-/* Both of them, by the same answers. Of the client's `s` is filled. A store that was opened since
-   may have their numbers, but not their bytes, or not in this generation. */
-static int are_ours(struct hf__client *c, struct stat *s)
-{
-    uint32_t slot = (uint32_t)(c->session & 0xffff);
-    int session = is_ours(c, c->session_fd, s), client = is_ours(c, c->fd, s);
-    if (session != 1 || client != 1) return session && client ? -1 : 0;
-    if (!c->session || s->st_size < (off_t)HF_AT_HEAP) return 1;
-    /* Relaxed: ours stands there since before, unless it is lost. A damaged one says nothing. */
-    uint64_t word = atomic_load_explicit(&hf__slot_at(c, slot)->generation, memory_order_relaxed);
-    return (!hf__sealed(word) || hf__unseal(word) == c->session >> 16) &&
-           byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_SESSION + slot, 1) &&
-           byte_lock(c->session_fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_CLIENT + slot, 1);
-}
-
-int hf__os_probe(struct hf__client *c, int64_t byte)
-{
-    struct stat s;
-    int rc = byte_lock(c->fd, F_OFD_GETLK, F_WRLCK, byte, 1);
-    /* Of another file that has its number by now nothing is locked: that says nobody is dead. */
-    return rc || are_ours(c, &s) == 1 ? rc : -EBADF;
-}
-
-int hf__os_take_slot(struct hf__client *c, uint32_t slot)
-{
-    int rc = byte_lock(c->session_fd, F_OFD_SETLK, F_WRLCK, HF_BYTE_SESSION + slot, 1);
-    if (rc == -EAGAIN) return 0;
-    if (rc) return rc;
-    rc = byte_lock(c->fd, F_OFD_SETLK, F_WRLCK, HF_BYTE_CLIENT + slot, 1);
-    if (!rc) return 1;
-    byte_lock(c->session_fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_SESSION + slot, 1);
-    return rc == -EAGAIN ? 0 : rc;
-}
-
-/* 0 or an errno, but not that a signal came. */
-static int allocate(int fd, int64_t from, int64_t len)
-{
-    sigset_t all, before;
-    if (!fallocate(fd, 0, from, len)) return 0;
-    if (errno != EINTR) return errno;
-    /* What was given by then may have been taken back (tmpfs does): signals that come as often as a
-       profiler's would have it begin for ever. So they wait, this time. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int sys;
-    do {
-        sys = fallocate(fd, 0, from, len) ? errno : 0;
-    } while (sys == EINTR);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return sys;
-}
-
-/* Blocks for real: truncation or a sparse file would be a SIGBUS on a full disk. */
-static int provide_blocks(int fd, int64_t from, int64_t to)
-{
-    static const char zeros[65536];
-    struct rlimit limit;
-    struct stat s;
-    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t)to)
-        return EFBIG; /* instead of a SIGXFSZ */
-    int sys = allocate(fd, from, to - from);
-    if (sys != EOPNOTSUPP) return sys;
-    /* This filesystem can't. Only bytes beyond the end are written: others may use the rest. */
-    if (fstat(fd, &s)) return errno;
-    for (int64_t at = s.st_size; at < to;) {
-        size_t n = to - at < (int64_t)sizeof zeros ? (size_t)(to - at) : sizeof zeros;
-        ssize_t did = pwrite(fd, zeros, n, at);
-        if (did < 0 && errno != EINTR) return errno;
-        if (did > 0) at += did;
-    }
-    return 0;
-}
-
-int hf__os_sync(struct hf__client *c)
-{
-    struct stat s;
-    if (fdatasync(c->fd)) return errno;
-    return is_ours(c, c->fd, &s) ? 0 : EBADF;
-}
-
-int hf__os_grow(struct hf__client *c, uint64_t lines)
-{
-    struct stat s;
-    int64_t until_us = hf__local_us() + c->io_timeout_us;
-    /* One at a time, threads by the mutex, processes by the byte. */
-    while (pthread_mutex_trylock(&c->grow_mu))
-        if (!nap(until_us)) return ETIMEDOUT;
-    int rc = byte_lock_until(c->fd, HF_BYTE_GROW, until_us);
-    if (!rc) {
-        int64_t to = (int64_t)(lines * HF_LINE);
-        int ours = are_ours(c, &s);
-        rc = ours > 0 ? 0 : ours ? errno : EBADF;
-        if (!rc && s.st_size < to) rc = provide_blocks(c->fd, s.st_size, to);
-        /* After a power cut the file must not be shorter than what it says of itself. */
-        if (!rc && fdatasync(c->fd)) rc = errno;
-        if (!rc && !is_ours(c, c->fd, &s)) rc = EBADF;
-        byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_GROW, 1);
-    }
-    pthread_mutex_unlock(&c->grow_mu);
-    return rc;
-}
-
-int hf__os_same_file(struct hf__client *c, const char **ret_why)
-{
-    struct stat open_file, named;
-    int ours = are_ours(c, &open_file);
-    *ret_why = NULL;
-    if (!ours)
-        *ret_why = "has lost its descriptor: this process closed it";
-    else if (ours < 0)
-        return 0;
-    else if (!open_file.st_nlink)
-        *ret_why = "was removed while it was open";
-    else if ((uint64_t)open_file.st_size <
-             HF_LINE * atomic_load_explicit(&c->limit, memory_order_relaxed))
-        *ret_why = "was truncated while it was open";
-    else if (stat(c->path, &named))
-        *ret_why = errno == ENOENT ? "was moved while it was open" : NULL;
-    else if (named.st_dev != c->dev || named.st_ino != c->ino)
-        *ret_why = "was replaced while it was open";
-    return *ret_why ? HF_CORRUPT : 0;
-}
-
-#ifdef HF_SEAM
-const struct hf__file_env hf__file_env_os = {
-#define OS_MEMBER(type, name, args) .name = hf__os_##name,
-    HF_FILE_ENV(OS_MEMBER)
-#undef OS_MEMBER
-};
-#endif
+enum { OPEN_TRIES = 16, PAGE = 4096 };
 
 /* ---- trust ---- */
 
@@ -350,7 +144,7 @@ static int write_first_page(int fd, unsigned mode, hf_error *err)
     boot.offset_us = measure_offset();
     uint64_t bytes = (HF_AT_HEAP + HF_FILE_FIRST_HEAP + PAGE - 1) / PAGE * PAGE;
     hf__format(page, bytes / HF_LINE, mode, &boot);
-    int sys = provide_blocks(fd, 0, (int64_t)bytes);
+    int sys = hf__provide_blocks(fd, 0, (int64_t)bytes);
     if (!sys && pwrite(fd, page, sizeof page, 0) != (ssize_t)sizeof page) sys = EIO;
     if (!sys && (fchmod(fd, mode) || fsync(fd))) sys = errno;
     return sys ? -sys - 1000 : 0; /* told apart from codes by the caller */
@@ -440,7 +234,7 @@ static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
     const int64_t all = HF_BYTE_RECOVER - HF_BYTE_SESSION;
     struct hf__boot now;
     struct stat s;
-    int rc, sys = byte_lock_until(c->fd, HF_BYTE_RECOVER, hf__local_us() + c->io_timeout_us);
+    int rc, sys = hf__byte_lock_until(c->fd, HF_BYTE_RECOVER, hf__local_us() + c->io_timeout_us);
     if (sys == ETIMEDOUT)
         return hf_fail(err, HF_UNAVAILABLE, sys,
                        "file: open '%s': a process that recovers it is stopped, or takes too long",
@@ -448,7 +242,7 @@ static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
     if (sys) return refuse_errno(st, sys, "lock", err);
     rc = hf__boot_read(&op, &now);
     if (!rc && memcmp(now.boot_id, here->boot_id, sizeof now.boot_id)) {
-        sys = -byte_lock(c->fd, F_OFD_SETLK, F_WRLCK, HF_BYTE_SESSION, all);
+        sys = -hf__byte_lock(c->fd, F_OFD_SETLK, F_WRLCK, HF_BYTE_SESSION, all);
         if (sys == EAGAIN)
             rc = hf_fail(err, HF_UNAVAILABLE, 0,
                          "file: open '%s': it is in use under another boot id", st->path);
@@ -456,9 +250,9 @@ static int recover_alone(hf_store *st, struct hf__boot *here, hf_error *err)
             rc = refuse_errno(st, sys ? sys : errno, "lock", err);
         else
             rc = hf__recover(&op, here, hf__day_us(), (uint64_t)s.st_size / HF_LINE);
-        if (!sys) byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_SESSION, all);
+        if (!sys) hf__byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_SESSION, all);
     }
-    byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_RECOVER, 1);
+    hf__byte_lock(c->fd, F_OFD_SETLK, F_UNLCK, HF_BYTE_RECOVER, 1);
     return rc;
 }
 
@@ -472,7 +266,7 @@ static int settle_boot(hf_store *st, hf_error *err)
     /* Who recovers it has all sessions' bytes until he is done, a little longer than the block
        needs to say so. */
     if (!rc && (memcmp(block.boot_id, here.boot_id, sizeof here.boot_id) ||
-                byte_lock(st->c.fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_RECOVER, 1) > 0)) {
+                hf__byte_lock(st->c.fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_RECOVER, 1) > 0)) {
         rc = recover_alone(st, &here, err);
         if (!rc) rc = hf__boot_read(&op, &block);
     }

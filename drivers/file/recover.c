@@ -87,7 +87,7 @@ int hf__raise_ceiling(const struct hf__op *op, uint64_t rev)
     if (!hf__sealed(word)) return hf__damaged(op, at, "the ceiling of revs");
     while (hf__unseal(word) < want)
         if (HF_CAS("ceiling.raise", at, &word, hf__seal(want))) break;
-    int sys = (HF_AT("ceiling.sync"), HF_ENV(c, sync)(c));
+    int sys = (HF_AT("ceiling.sync"), HF_ENV(c, sync)(c, 0, 0));
     if (sys) return hf__sync_failed(op, sys);
     atomic_store_explicit(&c->ceiling_us, want * 1000000, memory_order_relaxed);
     return 0;
@@ -273,10 +273,10 @@ int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, 
     now->offset_us = floor_us - HF_NOW(c);
     now->sum = hf__sum(now, offsetof(struct hf__boot, sum), 1);
     /* First everything else, then the block that says so; its copy follows whenever it will. */
-    sys = HF_ENV(c, sync)(c);
+    sys = HF_ENV(c, sync)(c, 0, 0);
     int older = at[0].sum == hf__sum(at, offsetof(struct hf__boot, sum), 1) && at[0].seq == old.seq;
     if (!sys) at[older] = *now;
-    if (!sys) sys = HF_ENV(c, sync)(c);
+    if (!sys) sys = HF_ENV(c, sync)(c, 0, 0);
     if (sys) return hf__sync_failed(op, sys);
     at[!older] = *now;
     return 0;

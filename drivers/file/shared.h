@@ -280,8 +280,8 @@ struct hf__op {
     X(int, take_slot, (struct hf__client * c, uint32_t slot))                             \
     /* gives the file space up to `lines`, on disk: 0, an errno, ETIMEDOUT: others do */  \
     X(int, grow, (struct hf__client * c, uint64_t lines))                                 \
-    /* everything written so far to disk: 0 or an errno */                                \
-    X(int, sync, (struct hf__client * c))                                                 \
+    /* these lines (n 0: everything) as written so far, to disk: 0 or an errno */         \
+    X(int, sync, (struct hf__client * c, uint64_t line, uint64_t n))                      \
     /* is it still the same, whole file: 0, or *ret_why */                                \
     X(int, same_file, (struct hf__client * c, const char **ret_why))
 
@@ -516,8 +516,6 @@ int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__m
 /* The next cell's, checked; NULL at the end. */
 int hf__follow(const struct hf__op *op, _Atomic uint64_t *link, uint64_t above,
                struct hf__cell **ret);
-/* Everything to disk. No lock word may be held. */
-int hf__sync(const struct hf__op *op);
 /* More space in the file. No lock word may be held. */
 int hf__space(const struct hf__op *op, size_t need);
 static inline char *hf__cell_key(struct hf__cell *cell) { return (char *)(cell + 1); }
@@ -527,6 +525,11 @@ uint64_t hf__key_word(uint64_t hash, uint32_t len);
 uint64_t hf__sum(const void *p, size_t len, uint64_t seed);
 uint64_t hf__marker_sum(const struct hf__marker *m, const char *key, uint32_t len, uint64_t hash);
 int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what);
+
+/* ---- sync.c: to disk. No lock word may be held. ---- */
+
+int hf__sync(const struct hf__op *op);     /* everything */
+int hf__sync_key(const struct hf__op *op); /* what was written of the key */
 
 /* ---- body.c: bodies to rows and back ---- */
 

@@ -75,6 +75,15 @@ int hf__boot_read(const struct hf__op *op, struct hf__boot *ret);
 int hf__recover(const struct hf__op *op, struct hf__boot *now, int64_t wall_us, uint64_t lines);
 int hf__raise_ceiling(const struct hf__op *op, uint64_t rev);
 
+/* ---- system.c ---- */
+
+/* fcntl with an OFD lock: 0, -EAGAIN, -errno; F_OFD_GETLK: 1 if it is locked by another. */
+int hf__byte_lock(int fd, int command, short type, int64_t from, int64_t len);
+/* A byte that others have for as long as they work: 0, ETIMEDOUT, or an errno. */
+int hf__byte_lock_until(int fd, int64_t byte, int64_t until_us);
+/* Space on disk for these bytes, of which others use none beyond the file's end. 0 or an errno. */
+int hf__provide_blocks(int fd, int64_t from, int64_t to);
+
 /* ---- map.c ---- */
 
 int hf__map(hf_store *st, int force, int64_t io_timeout_ms, hf_error *err);
