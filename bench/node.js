@@ -17,6 +17,9 @@ const series = require('./series.js');
 
 const smoke = process.argv.includes('--smoke'), json = process.argv.includes('--json');
 const rounds = smoke ? 3 : 15;
+// What a server has on its heap besides. The smaller a heap the more often V8 goes through all of
+// it, so that with nothing else there as many waits would cost less where each has a lock, too.
+let besides;
 
 async function alone(run, n) {
     for (let i = 0; i < n; i++) await run(() => {}, 0);
@@ -106,10 +109,12 @@ async function worked(way, n) {
 
 // In a process of its own: microseconds for each of n operations, the first time left out.
 async function single(how, name, length, n, times, many) {
+    besides = Array.from({ length: 1e6 }, (_, at) => ({ at }));
     const run = locks[name](many), all = [];
     for (let i = 0; i <= times; i++)
         all.push(await how((m) => (length ? lined(run, length, m, many) : alone(run, m)), n));
     console.log(median(times ? all.slice(1) : all));
+    besides.length = 0; // it lived until here
 }
 
 // name -> what each of such processes has found, in turns. That of the work alone has the
@@ -175,17 +180,25 @@ async function stores(n) {
 }
 
 async function main() {
-    const all = smoke ? 2000 : 20000, turns = smoke ? 1 : 5, times = smoke ? 2 : 7;
+    const all = smoke ? 2000 : 20000, turns = smoke ? 1 : 7, times = smoke ? 2 : 7;
     const uncontended = show('alone', apart(0, all, turns, times), 'async-mutex');
     const few = show('1 in line', apart(1, all, turns, times), 'async-mutex');
     // The peer's queue is the slower the longer it is: once is enough.
     const length = smoke ? 20000 : 100000;
     const [slow, ...fast] = Object.keys(locks);
-    const inLines = (many) => ({ ...apart(length, length, 1, 0, { names: [slow], many }),
-        ...apart(length, 2 * length, turns, Math.min(times, 3), { names: fast, many }) });
-    const long = show(`${length} in line`, inLines(1), 'async-mutex');
-    // As many wait, for the collector as for the processor's caches, but in lines of one.
-    const wide = show(`1 at each of ${length}`, inLines(length), 'async-mutex');
+    const lines = [1, length].map((many) => apart(length, length, 1, 0, { names: [slow], many }));
+    // As many wait, for the collector as for the processor's caches, but in lines of one: in turns.
+    for (let turn = 0; turn < turns; turn++) {
+        [1, length].forEach((many, i) => {
+            const found = apart(length, 2 * length, 1, Math.min(times, 3), { names: fast, many });
+            for (const name of fast) (lines[i][name] ??= []).push(...found[name]);
+        });
+    }
+    const what = [`${length} in line`, `1 at each of ${length}`];
+    const [long, wide] = lines.map((found, i) => show(what[i], found, 'async-mutex'));
+    for (const name of json ? fast : [])
+        series.ratio(what.map((which) => `${which}: ${name}`).join(' / '),
+            ...lines.map((found) => found[name]));
     if (json) return stores(all / 2);
     for (const name of Object.keys(locks))
         console.log(`# ${name.padEnd(14)} one line / lines of 1: ` +
