@@ -310,7 +310,10 @@ typedef struct hf_driver {
     int (*mourn_fd)(hf_store *st);
     int (*mourn_read)(hf_store *st);
 
-    /* Optional. Returns when everything that was swapped of this key before is on disk. */
+    /*
+     * Optional. Returns when a power cut can't take the marker that this key had before, nor that
+     * it had none. It says nothing of other keys.
+     */
     int (*sync)(hf_store *st, const hf_rowkey *key, hf_error *err);
 
     /* Every row whose key has the prefix; nonzero from `see` ends it with success. Rows changed

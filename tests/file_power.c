@@ -13,8 +13,9 @@ enum {
     SECTORS = SEAM_BYTES / HF_SECTOR,
     VERSIONS = 64, /* of a sector since the last sync; of more, some are forgotten */
     KEYS = 6,
-    STEPS = 40, /* operations in a round */
-    CUTS = 20   /* power cuts tried in a round */
+    STEPS = 40,       /* operations in a round */
+    MOST = 8 * STEPS, /* with those of others meanwhile */
+    CUTS = 20         /* power cuts tried in a round */
 };
 
 static uint64_t seed = 1, began;
@@ -56,11 +57,14 @@ static void on_step(void *arg)
     for (int i = 0; i < SECTORS; i++) note_sector(i);
 }
 
+static void others_act(void);
+
 static void on_sync(void *arg, uint64_t line, uint64_t n)
 {
     const uint64_t each = HF_SECTOR / HF_LINE;
     uint64_t end = n ? (line + n + each - 1) / each : SECTORS;
     (void)arg;
+    if (n) others_act(); /* between one part and the next */
     for (uint64_t i = line / each; i < end; i++) {
         memcpy(disk[i].version[0], seam.base + i * HF_SECTOR, HF_SECTOR);
         disk[i].n = 1;
@@ -72,10 +76,10 @@ static void on_sync(void *arg, uint64_t line, uint64_t n)
 static hf_rowkey key[KEYS];
 
 static struct known {
-    int n, was[STEPS + 1]; /* the results that its marker has had; was[0] is synced, 0: none */
+    int n, was[MOST]; /* the results that its marker has had; was[0] is synced, 0: none */
     /* Results that may come back, too: written by one who was killed before they counted, or any
        older one once the marker was removed. */
-    int n_ghosts, ghost[STEPS + 1], n_old, old[STEPS + 1], removed;
+    int n_ghosts, ghost[MOST], n_old, old[MOST], removed;
     uint64_t top_rev;
 } known[KEYS];
 
@@ -98,6 +102,27 @@ struct plan {
 
 enum { MARK, CHANGE, REMOVE, SYNC, SYNC_KEY, KINDS };
 
+/* What was there before is on disk when it is done; what others do meanwhile may be. */
+static void sync_it(hf_store *st, const struct plan *p)
+{
+    hf_error err;
+    const struct hf__op op = {hf__client_of(st), "sync", &key[p->k], &err};
+    int all = p->what == SYNC, before[KEYS];
+    for (int k = 0; k < KEYS; k++) {
+        get(st, k, &cur);
+        before[k] = known[k].n;
+        if (!all && k != p->k) continue;
+        known[k].was[known[k].n] = result_of(&cur);
+        known[k].removed = 0;
+    }
+    if (all ? hf__sync(&op) : drv->sync(st, &key[p->k], &err)) WRONG("%s", err.text);
+    for (int k = 0; k < KEYS; k++) {
+        if (!all && k != p->k) continue;
+        known[k].n -= before[k];
+        memmove(known[k].was, known[k].was + before[k], (size_t)(known[k].n + 1) * sizeof(int));
+    }
+}
+
 /* One operation, by a process that may be ended in it. */
 static void act(hf_store *st, void *arg)
 {
@@ -108,15 +133,7 @@ static void act(hf_store *st, void *arg)
     get(st, p->k, &row);
     uint64_t seen = row.rev;
     if (p->what == SYNC || p->what == SYNC_KEY) {
-        const struct hf__op op = {hf__client_of(st), "sync", &key[p->k], &err};
-        if (p->what == SYNC ? hf__sync(&op) : drv->sync(st, &key[p->k], &err))
-            WRONG("%s", err.text);
-        for (int k = 0; k < KEYS; k++) {
-            if (p->what == SYNC_KEY && k != p->k) continue;
-            get(st, k, &cur);
-            known[k].was[0] = result_of(&cur);
-            known[k].n = known[k].removed = 0;
-        }
+        sync_it(st, p);
         return;
     }
     if (p->what == REMOVE) {
@@ -150,6 +167,18 @@ static void act(hf_store *st, void *arg)
     if (drv->swap(st, &key[p->k], seen, &row, NULL, &clock_us, &err) < 0) WRONG("%s", err.text);
 }
 
+/* While one syncs. */
+static void others_act(void)
+{
+    int who = seam.running;
+    for (int n = (int)roll(4); n > 0; n--) {
+        struct plan p = {(int)roll(KEYS), (int)roll(SYNC), roll(3) ? roll(3) : roll(12)};
+        seam.running = (who + 1 + (int)roll(SEAM_CLIENTS - 1)) % SEAM_CLIENTS;
+        act(seam.client[seam.running].st, &p);
+    }
+    seam.running = who;
+}
+
 /* ---- the power cut ---- */
 
 static int is_among(int result, const int *list, int n)
@@ -157,6 +186,21 @@ static int is_among(int result, const int *list, int n)
     for (int i = 0; i < n; i++)
         if (list[i] == result) return 1;
     return 0;
+}
+
+static int cells_of(hf_store *st, const hf_rowkey *wanted)
+{
+    struct hf__client *c = hf__client_of(st);
+    int n = 0;
+    for (uint64_t link = hf__bucket_at(c, wanted->hash)->head; link;) {
+        struct hf__cell *cell = hf__line_at(c, hf__unseal(link));
+        struct hf__body *body =
+            hf__line_at(c, hf__unseal(cell->body[hf__unseal(cell->seq) & 1]) >> 8);
+        n += !(hf__flags(body) & HF_BODY_VACANT) && cell->key >> 48 == wanted->len &&
+             !memcmp(hf__cell_key(cell), wanted->text, wanted->len);
+        link = cell->next;
+    }
+    return n;
 }
 
 /* After recovery, by a process of the next boot. */
@@ -171,6 +215,7 @@ static void check(hf_store *st)
     const char *wrong = seam_check(&lines);
     if (wrong) WRONG("%s", wrong);
     for (int k = 0; k < KEYS; k++) {
+        if (cells_of(st, &key[k]) > 1) WRONG("key %d is in two cells", k);
         get(st, k, &cur);
         const struct known *was = &known[k];
         int result = result_of(&cur);

@@ -173,14 +173,14 @@ static void what_cant_be_found_is_all(void **state)
     hf_store *st = open_store();
     put(st, "event", 1);
     struct hf__cell *cell = cell_of(st, "event");
-    _Atomic uint64_t *const links[] = {&cell->body[0], &cell->body[1]};
-    for (int i = 0; i < 2; i++) {
-        uint64_t link = *links[i];
-        *links[i] = link ^ 1;
+    _Atomic uint64_t *const links[] = {&cell->body[0], &cell->body[1], &cell->marker};
+    for (int i = 0; i < 6; i++) {
+        uint64_t link = *links[i / 2];
+        *links[i / 2] = link ^ (i % 2 ? UINT64_C(1) << 60 : 1); /* its number, or its seal */
         assert_int_equal(sync_of(st, "event"), 0);
         assert_int_equal(wholes, 1);
         assert_int_equal(parts, 0);
-        *links[i] = link;
+        *links[i / 2] = link;
     }
     assert_int_equal(sync_of(st, "event"), 0);
     assert_int_equal(wholes, 0);

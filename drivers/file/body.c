@@ -127,7 +127,8 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
      * while the disk reads this sector, half of it old and half new, the current one must be there.
      * (A removal doesn't wait: it may bring an older marker back, which was over as well.)
      */
-    if (marks && head->marker_seq > 1 && head->marker_seq != f->durable) return HF_NEED_SYNC;
+    int is_durable = f->durable_of == f->cell && f->durable_marker == head->marker_seq;
+    if (marks && head->marker_seq > 1 && !is_durable) return HF_NEED_SYNC;
     rc = hf__marker_room(op, f->cell, &pair);
     if (rc) return rc;
     memset(&m, 0, sizeof m);

@@ -179,10 +179,16 @@ static int settle_intent(const struct hf__op *op)
     if (HF_LOAD("intent.done", word) != link || HF_BUG == 7) {
         /*
          * What the dead began there must not be taken, after a power cut, for what comes to lie
-         * there next: it is made unlike a cell, and that is synced before the space is used again.
+         * there next: it is made unlike a cell, on each line that one may begin on, and that is
+         * synced before the space is used again.
          */
-        _Atomic uint64_t *began = hf__line_at(op->c, hf__unseal(bump));
-        HF_STORE("intent.wipe", began, 0);
+        uint64_t line = hf__unseal(bump), now = HF_LOAD("intent.now", &a->bump);
+        uint64_t n = hf__sealed(now) && hf__unseal(now) > line ? hf__unseal(now) - line : 1;
+        if (reach(op, line, n)) return hf__damaged(op, &a->bump, "the end of what is in use");
+        for (uint64_t i = 0; i < n; i++) {
+            _Atomic uint64_t *began = hf__line_at(op->c, line + i);
+            if (i == 0 || HF_LOAD("intent.began", began)) HF_STORE("intent.wipe", began, 0);
+        }
         HF_STORE("intent.stale", &a->stale, HF_LOAD("intent.often", &a->stale) + 1);
         HF_STORE("intent.back", &a->bump, bump);
     }
@@ -282,10 +288,10 @@ static int too_large(const struct hf__op *op)
                    op->key->text);
 }
 
-int hf__body_room(const struct hf__op *op, struct hf__cell *cell, uint64_t seq, size_t need,
+int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t need,
                   struct hf__body **ret)
 {
-    _Atomic uint64_t *link = &cell->body[~hf__unseal(seq) & 1];
+    _Atomic uint64_t *link = &f->cell->body[~hf__unseal(f->seq) & 1];
     unsigned code = 0;
     uint64_t line = hf__body_line(op, HF_LOAD("room.link", link), &code);
     if (!line) return hf__damaged(op, link, "the link to a body");
@@ -293,6 +299,9 @@ int hf__body_room(const struct hf__op *op, struct hf__cell *cell, uint64_t seq, 
         struct piece p;
         code = code_for(need);
         if (code == HF_BODY_CODES) return too_large(op);
+        /* Of a cell with markers the disk must always have one body, which says what they are. */
+        int is_durable = f->durable_of == f->cell && f->durable_seq == f->seq;
+        if (HF_LOAD("room.marker", &f->cell->marker) && !is_durable) return HF_NEED_SYNC;
         int rc = begin_allocation(op, HF_BODY_LINES(code), 1, (int)code, link, &p);
         if (rc) return rc;
         end_allocation(op->c, &p); /* nobody looks at a body that isn't current */

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 /* Lost with the power: writes of about this long. The clock jumps over them. */
-enum { UNWRITTEN_US = 60000000, CEILING_STEP_US = 600000000 };
+enum { UNWRITTEN_US = 60000000, CEILING_STEP_US = 60000000 };
 static const int64_t AHEAD_CAP_US = INT64_C(3600000000);
 
 static const char magic[8] = "HOLDFAST";
@@ -145,6 +145,10 @@ static const struct hf__marker *newest_marker(const struct hf__marker *pair, str
         /* One that no body names was written by somebody who died before it counted. If a body is
            missing, though, it may be the one that named it, unless what is there is newer. */
         if (m->seq > newest->marker_seq && (all_whole || m->rev <= newest->rev)) continue;
+        /* One that was removed doesn't come back when what removed it was overwritten, in a cell
+           that has been another key's since. */
+        int is_marked = hf__flags(newest) & HF_BODY_MARKED && m->seq + 1 >= newest->marker_seq;
+        if (m->seq <= newest->marker_seq && !is_marked) continue;
         found = m;
     }
     return found;
@@ -200,6 +204,35 @@ static int recover_cell(struct recovery *r, struct hf__cell *cell)
     return 0;
 }
 
+static struct hf__body *recovered_body(const struct recovery *r, struct hf__cell *cell)
+{
+    return hf__line_at(r->op->c, hf__unseal(cell->body[0]) >> 8);
+}
+
+static int is_live(const struct recovery *r, struct hf__cell *cell)
+{
+    return !(hf__flags(recovered_body(r, cell)) & HF_BODY_VACANT);
+}
+
+/* A key that was deleted and made again in another cell of its bucket is in both if the disk
+   doesn't know of the former's end. The first in the chain is the key's, as for who looks for it:
+   when a key was synced none before its own cell had that name. */
+static void drop_second(struct recovery *r, struct hf__bucket *b, struct hf__cell *cell)
+{
+    struct hf__cell *first = hf__line_at(r->op->c, hf__unseal(b->head));
+    if (!is_live(r, cell)) return;
+    for (; first != cell; first = hf__line_at(r->op->c, hf__unseal(first->next))) {
+        if (first->hash != cell->hash || first->key != cell->key || !is_live(r, first) ||
+            memcmp(hf__cell_key(first), hf__cell_key(cell), cell->key >> 48))
+            continue;
+        struct hf__body *body = recovered_body(r, cell);
+        if (cell->marker) wipe(hf__line_at(r->op->c, hf__unseal(cell->marker)), 2 * HF_SECTOR);
+        body->extent = (uint64_t)HF_BODY_VACANT << 32;
+        body->check = hf__body_check(body, cell->self);
+        return;
+    }
+}
+
 static int recover_bucket(struct recovery *r, uint32_t i)
 {
     struct hf__client *c = r->op->c;
@@ -223,6 +256,7 @@ static int recover_bucket(struct recovery *r, uint32_t i)
             return hf__damaged(r->op, cell, "the head of a cell");
         int rc = recover_cell(r, cell);
         if (rc) return rc;
+        drop_second(r, b, cell);
         above = line;
         link = &cell->next;
     }

@@ -16,7 +16,7 @@
 #include "hints.h"
 #include "sum.h"
 
-enum { AHEAD_US = 60000000 };
+enum { AHEAD_US = HF_FILE_AHEAD_US };
 
 /* ---- whether the store can be used ---- */
 
@@ -166,7 +166,9 @@ static uint64_t parties_in(const struct hf__found *f)
 int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t need, hf_row *row)
 {
     if (rc == HF_NEED_SYNC) {
-        f->durable = f->head.marker_seq;
+        f->durable_of = f->cell;
+        f->durable_marker = f->head.marker_seq;
+        f->durable_seq = f->seq;
         return hf__sync(op);
     }
     if (rc == HF_NEED_SPACE) return hf__space(op, 2 * need + HF_KEY_CAP + 4 * HF_SECTOR);
@@ -268,7 +270,7 @@ static int take_locked(const struct hf__op *op, struct hf__bucket *b, const hf_p
     }
     uint64_t rev = rev_after(f->head.rev, clock_us);
     if (is_ahead(op->c, rev, clock_us)) return HF_NEED_CEILING;
-    rc = hf__body_room(op, f->cell, f->seq, need, &to);
+    rc = hf__body_room(op, f, need, &to);
     if (!rc) rc = hf__decode_marker(op, f, cur);
     if (rc) return rc;
     put_taken(f->cell, &f->head, to, rev, party, clock_us, cur);
@@ -354,7 +356,7 @@ static int vacate(const struct hf__op *op, struct hf__bucket *b, const struct hf
     struct hf__body *to, h = {.rev = f->head.rev + 1,
                               .token = f->head.token,
                               .extent = (uint64_t)HF_BODY_VACANT << 32};
-    int rc = hf__body_room(op, f->cell, f->seq, sizeof h, &to);
+    int rc = hf__body_room(op, f, sizeof h, &to);
     if (!rc) rc = hf__put_marker(op, f, NULL, h.rev, &h);
     if (!rc) rc = hf__floor_raise(op, b, h.rev);
     if (rc) return rc;
@@ -368,7 +370,7 @@ static int vacate(const struct hf__op *op, struct hf__bucket *b, const struct hf
 static int begin_anew(const struct hf__op *op, struct hf__found *f, hf_row *cur)
 {
     struct hf__body *to, h = {.rev = f->head.rev, .marker_seq = f->head.marker_seq};
-    int rc = hf__body_room(op, f->cell, f->seq, sizeof h, &to);
+    int rc = hf__body_room(op, f, sizeof h, &to);
     if (rc) return rc;
     hf__put_head(f->cell, to, &h);
     hf__publish(f->cell, f->seq);
@@ -389,7 +391,7 @@ static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_
         rc = hf__cell_make(op, b, f, need);
         if (!rc && row->rev <= f->head.rev) return begin_anew(op, f, cur);
     }
-    if (!rc) rc = hf__body_room(op, f->cell, f->seq, need, &to);
+    if (!rc) rc = hf__body_room(op, f, need, &to);
     if (!rc) rc = hf__put_marker(op, f, row, row->rev, &h);
     if (rc) return rc;
 #if HF_BUG == 2

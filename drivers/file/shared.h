@@ -43,6 +43,9 @@
 #ifndef HF_FILE_GROW
 #define HF_FILE_GROW (1 << 20)
 #endif
+/* Revs may be ahead of the clock by less than a machine takes to start again, since a power cut may
+   take each of them; what is more has to be known to the disk first (see hf__raise_ceiling). */
+#define HF_FILE_AHEAD_US 100000
 enum {
     HF_FILE_FORMAT = 1,
     HF_LINE = 64, /* the unit of offsets */
@@ -489,7 +492,7 @@ void hf__rung_wake(struct hf__client *c, struct hf__bucket *b, struct hf__rung *
 
 enum {
     HF_NEED_SPACE = 2, /* unlock everything, hf__space, start again */
-    HF_NEED_SYNC = 5   /* ... hf__sync, say in hf__found which marker is durable, start again */
+    HF_NEED_SYNC = 5   /* ... hf__sync, say in hf__found what is durable, start again */
 };
 
 struct hf__found {
@@ -497,8 +500,10 @@ struct hf__found {
     struct hf__body *at;   /* its current body */
     struct hf__body head;  /* ... a copy of the head of that */
     uint64_t seq;
-    uint64_t durable; /* this marker is on disk: see HF_NEED_SYNC */
-    uint32_t links;   /* that were followed to it */
+    uint32_t links; /* that were followed to it */
+    /* Of this cell this marker and this body are on disk: see HF_NEED_SYNC. */
+    const struct hf__cell *durable_of;
+    uint64_t durable_marker, durable_seq;
 };
 /* Both under the bucket's lock. */
 int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *ret);
@@ -510,7 +515,7 @@ int hf__cell_make(const struct hf__op *op, struct hf__bucket *b, struct hf__foun
 /* Before a row with this rev is deleted. */
 int hf__floor_raise(const struct hf__op *op, struct hf__bucket *b, uint64_t rev);
 /* Makes sure that the body which isn't current holds `need` bytes. */
-int hf__body_room(const struct hf__op *op, struct hf__cell *cell, uint64_t seq, size_t need,
+int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t need,
                   struct hf__body **ret);
 int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__marker **ret);
 /* The next cell's, checked; NULL at the end. */
@@ -529,7 +534,7 @@ int hf__damaged(const struct hf__op *op, const volatile void *at, const char *wh
 /* ---- sync.c: to disk. No lock word may be held. ---- */
 
 int hf__sync(const struct hf__op *op);     /* everything */
-int hf__sync_key(const struct hf__op *op); /* what was written of the key */
+int hf__sync_key(const struct hf__op *op); /* what a power cut may not take of the key */
 
 /* ---- body.c: bodies to rows and back ---- */
 

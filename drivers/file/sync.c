@@ -73,9 +73,11 @@ static int add_cell(const struct hf__op *op, struct hf__bucket *b, struct hf__ce
         if (!line) return HF_CORRUPT;
         add_lines(p, line, 1);
     }
-    uint64_t marker = HF_LOAD("parts.marker", &cell->marker);
-    if (marker) add_lines(p, hf__unseal(marker), 2 * HF_SECTOR / HF_LINE);
-    return 0;
+    struct hf__marker *pair;
+    if (!HF_LOAD("parts.marker", &cell->marker)) return 0;
+    int rc = hf__marker_room(op, cell, &pair); /* which is there, but may be damaged */
+    if (!rc) add_lines(p, hf__offset_of(op->c, pair) / HF_LINE, 2 * HF_SECTOR / HF_LINE);
+    return rc;
 }
 
 int hf__sync_key(const struct hf__op *op)
