@@ -85,7 +85,8 @@ static inline int is_ahead(const struct hf__client *c, uint64_t rev, int64_t clo
 /* For a rev that somebody else made. A clock read lately will do: it is behind at most. */
 static inline int is_in_reach(const struct hf__client *c, uint64_t rev)
 {
-    return (int64_t)rev <= atomic_load_explicit(&c->last_us, memory_order_relaxed) + AHEAD_US;
+    return (int64_t)rev <= atomic_load_explicit(&c->last_us, memory_order_relaxed) + AHEAD_US ||
+           rev <= atomic_load_explicit(&c->ceiling_us, memory_order_relaxed);
 }
 static int needs_ceiling(struct hf__client *c, uint64_t rev)
 {
