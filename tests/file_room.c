@@ -41,6 +41,14 @@ int __wrap_fdatasync(int fd)
     return syncs && syncs-- ? -1 : __real_fdatasync(fd);
 }
 
+int __real_msync(void *at, size_t n, int flags);
+int __wrap_msync(void *at, size_t n, int flags);
+int __wrap_msync(void *at, size_t n, int flags)
+{
+    errno = EIO;
+    return syncs && syncs-- ? -1 : __real_msync(at, n, flags);
+}
+
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size)

@@ -62,6 +62,14 @@ int __wrap_fdatasync(int fd)
     return __real_fdatasync(fd);
 }
 
+int __real_msync(void *at, size_t n, int flags);
+int __wrap_msync(void *at, size_t n, int flags);
+int __wrap_msync(void *at, size_t n, int flags)
+{
+    take_time();
+    return __real_msync(at, n, flags);
+}
+
 /* ---- those who use it ---- */
 
 static hf_error err;

@@ -87,7 +87,8 @@ int hf__raise_ceiling(const struct hf__op *op, uint64_t rev)
     if (!hf__sealed(word)) return hf__damaged(op, at, "the ceiling of revs");
     while (hf__unseal(word) < want)
         if (HF_CAS("ceiling.raise", at, &word, hf__seal(want))) break;
-    int sys = (HF_AT("ceiling.sync"), HF_ENV(c, sync)(c, 0, 0));
+    /* Only its page: each page of the rest would be one that the kernel sees written anew. */
+    int sys = (HF_AT("ceiling.sync"), HF_ENV(c, sync)(c, HF_AT_ALLOC / HF_LINE, 1));
     if (sys) return hf__sync_failed(op, sys);
     atomic_store_explicit(&c->ceiling_us, want * 1000000, memory_order_relaxed);
     return 0;
