@@ -139,6 +139,31 @@ static void no_token_comes_twice(void **state)
     }
 }
 
+/* Then what is below the ceiling costs what it costs at the clock's pace, and raising it doesn't
+   put all of the file on disk. */
+static void what_is_ahead_costs_no_more(void **state)
+{
+    long steps[2];
+    (void)state;
+    hf_store *st = begin(1);
+    put(st, &first, 0, 1, NULL);
+    for (int ahead = 0; ahead < 2; ahead++) {
+        int64_t ahead_us = ahead ? 1000000 : 0;
+        put(st, &first, ahead_us, 1, NULL);
+        put(st, &first, ahead_us, 0, NULL);
+        get(st, &first);
+        uint64_t seen = row.rev;
+        row.rev++;
+        steps[ahead] = seam.steps;
+        assert_int_equal(drv->swap(st, &first, seen, &row, NULL, &clock_us, &err), 0);
+        steps[ahead] = seam.steps - steps[ahead];
+    }
+    assert_true(steps[0] > 0);
+    assert_int_equal(steps[1], steps[0]);
+    assert_int_equal(wholes, 0);
+    seam_free();
+}
+
 /* ---- space ---- */
 
 struct made {
@@ -224,6 +249,54 @@ static void what_was_removed_stays_so(void **state)
     }
 }
 
+static hf_row grown;
+
+static int join_many(void *arg, hf_row *to)
+{
+    (void)arg;
+    to->rev = to->token = hf_rev_next(to->rev, 0);
+    to->n_holders = 1;
+    to->n_queue = PARTIES - 1;
+    for (uint32_t i = 0; i < PARTIES; i++) {
+        memset(&to->party[i], 0, sizeof to->party[i]);
+        memcpy(to->party[i].id, &i, sizeof i);
+        to->party[i].token = i ? 0 : to->rev;
+        to->party[i].session = 1 << 16;
+    }
+    return 1;
+}
+
+static void write_meanwhile(void *arg, uint64_t line, uint64_t n)
+{
+    on_sync(arg, line, n);
+    if (n || wholes > 20) return;
+    hf_row mine = row; /* of who syncs */
+    hf_row_init(&row);
+    assert_int_equal(hf_row_room(&row, 64), 0);
+    seam.running = 1;
+    put(seam.client[1].st, &first, 0, 1, NULL);
+    seam.running = 0;
+    hf_row_clear(&row);
+    row = mine;
+}
+
+/* A larger body waits for the disk, and not for others to leave the row alone meanwhile. */
+static void who_grows_a_body_gets_there(void **state)
+{
+    (void)state;
+    hf_store *st = begin(2);
+    put(st, &first, 0, 0, "first");
+    put(st, &first, 0, 0, NULL);
+    seam.on_sync = write_meanwhile;
+    wholes = 0;
+    hf_row_init(&grown);
+    assert_int_equal(hf_row_room(&grown, 64), 0);
+    assert_int_equal(drv->update(st, &first, join_many, NULL, &grown, &err), 0);
+    assert_in_range(wholes, 1, 3);
+    hf_row_clear(&grown);
+    seam_free();
+}
+
 /* Synced in its new cell, it may still be in the old one, too, of which the disk knows no end. */
 static void a_key_is_in_one_cell(void **state)
 {
@@ -286,7 +359,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_token_comes_twice),
+        cmocka_unit_test(what_is_ahead_costs_no_more),
         cmocka_unit_test(what_the_dead_began_is_nothing),
+        cmocka_unit_test(who_grows_a_body_gets_there),
         cmocka_unit_test(what_was_removed_stays_so),
         cmocka_unit_test(a_key_is_in_one_cell),
     };

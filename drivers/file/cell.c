@@ -300,7 +300,7 @@ int hf__body_room(const struct hf__op *op, const struct hf__found *f, size_t nee
         code = code_for(need);
         if (code == HF_BODY_CODES) return too_large(op);
         /* Of a cell with markers the disk must always have one body, which says what they are. */
-        int is_durable = f->durable_of == f->cell && f->durable_seq == f->seq;
+        int is_durable = f->at == f->durable_at[0] || f->at == f->durable_at[1];
         if (HF_LOAD("room.marker", &f->cell->marker) && !is_durable) return HF_NEED_SYNC;
         int rc = begin_allocation(op, HF_BODY_LINES(code), 1, (int)code, link, &p);
         if (rc) return rc;

@@ -16,7 +16,9 @@
 #include "hints.h"
 #include "sum.h"
 
-enum { AHEAD_US = HF_FILE_AHEAD_US };
+/* Revs may be ahead of the clock by less than a machine takes to start again, since a power cut may
+   take each of them; what is more has to be known to the disk first (see hf__raise_ceiling). */
+enum { AHEAD_US = 100000 };
 
 /* ---- whether the store can be used ---- */
 
@@ -169,7 +171,8 @@ int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t nee
     if (rc == HF_NEED_SYNC) {
         f->durable_of = f->cell;
         f->durable_marker = f->head.marker_seq;
-        f->durable_seq = f->seq;
+        f->durable_at[1] = f->durable_at[0]; /* others may go on writing both by turns */
+        f->durable_at[0] = f->at;
         return hf__sync(op);
     }
     if (rc == HF_NEED_SPACE) return hf__space(op, 2 * need + HF_KEY_CAP + 4 * HF_SECTOR);

@@ -43,9 +43,6 @@
 #ifndef HF_FILE_GROW
 #define HF_FILE_GROW (1 << 20)
 #endif
-/* Revs may be ahead of the clock by less than a machine takes to start again, since a power cut may
-   take each of them; what is more has to be known to the disk first (see hf__raise_ceiling). */
-#define HF_FILE_AHEAD_US 100000
 enum {
     HF_FILE_FORMAT = 1,
     HF_LINE = 64, /* the unit of offsets */
@@ -501,9 +498,10 @@ struct hf__found {
     struct hf__body head;  /* ... a copy of the head of that */
     uint64_t seq;
     uint32_t links; /* that were followed to it */
-    /* Of this cell this marker and this body are on disk: see HF_NEED_SYNC. */
+    /* Of this cell this marker is on disk, and these bodies, as they are or were: HF_NEED_SYNC. */
     const struct hf__cell *durable_of;
-    uint64_t durable_marker, durable_seq;
+    uint64_t durable_marker;
+    const struct hf__body *durable_at[2];
 };
 /* Both under the bucket's lock. */
 int hf__find(const struct hf__op *op, struct hf__bucket *b, struct hf__found *ret);
