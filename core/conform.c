@@ -332,8 +332,10 @@ static const char *swap_on_seen(struct hf__conform *cfm)
     HF_CHECK(hf__con_swap(cfm, &key, row.rev, &row, &cur) == HF_CONFLICT,
              "swapped what was deleted");
     HF_CHECK(!cur.rev && !cur.n_holders, "a conflict shows what was deleted");
+    hf__con_await_clock(cfm, &key, row.rev);
     HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "created again: %s", err.text);
-    HF_CHECK(row.rev > first, "its rev fell");
+    HF_CHECK(row.rev > first, "its rev fell from %llu to %llu", (unsigned long long)first,
+             (unsigned long long)row.rev);
     return NULL;
 }
 
