@@ -125,6 +125,12 @@ def says(place):
           os.listdir(place.temporary) == [] and not os.path.exists(place.saved + '.lock'),
           'it knows its commit, and leaves nothing else')
     place.has('ran')
+    # A run that measures nothing doesn't look like one that does.
+    before = 'not measured by this run, but saved before: spawn ('
+    again = place.run('--only', 'handover', '--save', place.saved, do='\n'.join(ALL))
+    point(before not in said and before in again[1],
+          'what an earlier run has measured is said to be', again[1] + again[2])
+    place.has('ran')
     refused(place, 'to go on as a smoke test', ['--smoke', '--save', place.saved], 65)
     os.unlink(place.saved)
     place.run('--smoke', '--only', 'spawn', '--save', place.saved, do='\n'.join(ALL))
