@@ -211,13 +211,15 @@ static const char *colliding_keys(struct hf__conform *cfm)
 
 void hf__con_await_clock(struct hf__conform *cfm, const hf_rowkey *key, uint64_t rev)
 {
-    int64_t until_us = hf__local_us() + 3000000, clock_us = 0;
+    const int64_t most_us = 3000000; /* a rev further ahead isn't waited for */
+    int64_t until_us = hf__local_us() + most_us, clock_us = 0;
     hf_row row;
     if (cfm->con.drv->can & HF_CAN_INSTANT) return;
     hf_row_init(&row);
     do
         if (cfm->con.drv->get(cfm->con.st, key, &row, &clock_us, NULL)) break;
-    while (clock_us > 0 && (uint64_t)clock_us <= rev && hf__local_us() < until_us);
+    while (clock_us > 0 && (uint64_t)clock_us <= rev && rev < (uint64_t)(clock_us + most_us) &&
+           hf__local_us() < until_us);
     hf_row_clear(&row);
 }
 
