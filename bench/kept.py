@@ -9,15 +9,9 @@ import re
 import subprocess
 import time
 
+from plainly import Bad
+
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-class Bad(Exception):
-    """One line that says why, and the status to end with."""
-
-    def __init__(self, why, status=65):
-        super().__init__(' '.join(str(why).split()))
-        self.status = status
 
 
 def processor():

@@ -1,9 +1,27 @@
 """How the scripts here end: whatever goes wrong outside of them is one line and a status."""
+import argparse
 import contextlib
 import os
 import signal
 import subprocess
 import sys
+
+
+class Bad(Exception):
+    """One line that says why, and the status to end with."""
+
+    def __init__(self, why, status=65):
+        super().__init__(' '.join(str(why).split()))
+        self.status = status
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Bad(message, 64)
+
+    # argparse's own says nothing if that fails.
+    def print_help(self, file=None):
+        print(self.format_help(), end='', file=file, flush=True)
 
 
 def _said(error):
@@ -37,9 +55,9 @@ def run(name, main, *expected):
         status = 130
     except SystemExit as error:
         status = error.code
-    except (OSError, ImportError, subprocess.CalledProcessError, *expected) as error:
+    except (OSError, ImportError, subprocess.CalledProcessError, Bad, *expected) as error:
         print(f'{name}: {_said(error)}', file=sys.stderr)
-        status = 1
+        status = error.status if isinstance(error, Bad) else 1
     _end_children()
     try:
         sys.stdout.flush()

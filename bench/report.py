@@ -9,7 +9,8 @@ from matplotlib import pyplot    # noqa: E402  (the backend comes first)
 import contended    # noqa: E402
 from figures import (CLIENTS, ENOUGH, SILENT, STORES, amount, figures, goals,    # noqa: E402
                      reached, times)
-from kept import Bad, is_kept, numbers_of, read    # noqa: E402
+from kept import is_kept, numbers_of, read    # noqa: E402
+from plainly import Bad    # noqa: E402
 
 OURS, OTHERS, LIMIT = '#1b6ca8', '#59636e', '#b8621b'
 LEAST = 1e-3    # what a logarithmic axis shows for nothing

@@ -45,7 +45,7 @@ interrupted() { # COMMAND...
 # A copy that may be hurt.
 copy() {
     mkdir -p top/bench/results/sim top/doc
-    cp "$SOURCE"/bench/{cost,cost.json,sim,plainly.py} top/bench/
+    cp "$SOURCE"/bench/{cost,cost.json,sim,builds.py,plainly.py} top/bench/
     cp "$SOURCE/bench/results/sim/numbers.json" top/bench/results/sim/
     cp "$SOURCE/doc/sizing.md" top/doc/
     export BUILD
@@ -99,10 +99,23 @@ stays() { # PATH
 
 @test "cost, sim: words that they don't know" {
     for program in cost sim; do
-        run "$SOURCE/bench/$program" --nonsense
-        [ "$status" = 2 ]
-        [[ "$output" != *Traceback* ]]
+        ends 64 "$program: unrecognized arguments: --nonsense" "$SOURCE/bench/$program" --nonsense
     done
+}
+
+@test "cost, sim: of the builds that are there the newest that has the program" {
+    copy
+    mkdir -p top/build/bench top/build-new/bench top/build-newest
+    for build in build build-new; do
+        printf '#!/bin/sh\necho of %s. >&2\nexit 3\n' $build >top/$build/bench/bench-sim
+        chmod +x top/$build/bench/bench-sim
+    done
+    touch -d '2020-01-01' top/build
+    touch -d '2020-01-02' top/build-new
+    ends 1 'sim: bench-sim: status 3: of build-new.' env -u BUILD top/bench/sim --only death
+    touch -d '2020-01-03' top/build
+    ends 1 'sim: bench-sim: status 3: of build.' env -u BUILD top/bench/sim --only death
+    ends 69 'nothing is built in build*/' env -u BUILD top/bench/cost
 }
 
 @test "sim: output that can't be written, a reader that has gone" {
