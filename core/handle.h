@@ -62,7 +62,7 @@ struct hf_tenure {
     int64_t used_at_us;     /* local: when it lost its last user */
     uint32_t lease_ms, users;
     uint8_t own;     /* one grant's alone */
-    uint8_t adopted; /* made elsewhere; its end is known to a second */
+    uint8_t adopted; /* made elsewhere: it lives until until_us at least, how long is not known */
     uint8_t foreign; /* another process's */
     uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
     uint8_t gone;    /* over */

@@ -247,7 +247,8 @@ static void seize(hf_lock *l)
 static void let_go(hf_lock *l)
 {
     l->busy = 0;
-    hf__kick_renewer(l); /* which passed over it */
+    hf__kick_renewer(l);                                           /* which passed over it */
+    if (l->tenure && l->tenure->adopted) hf__kick_tender(l->h, 0); /* as did this one */
     pthread_cond_broadcast(&l->h->changed);
 }
 

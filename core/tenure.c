@@ -162,12 +162,20 @@ static int make(hf *h, uint32_t lease_ms, int own, struct hf_tenure **ret, hf_er
     return 0;
 }
 
+/* Has it run out? Of a session that was made elsewhere this handle knows only how long it lives at
+   least (the store may count in whole seconds, and others may have kept it): there the store's
+   answer decides. */
+static int run_out(const struct hf_tenure *t, int64_t now_us)
+{
+    return !t->adopted && now_us + GRAIN_US > t->until_us;
+}
+
 /* Under the mutex, dropped. HF_LOST: it is over, and so is whatever hangs on it. */
 int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
 {
     int64_t ms;
     while (t->busy) pthread_cond_wait(&h->changed, &h->mu);
-    if (!t->gone && hf__local_us() + GRAIN_US > t->until_us) lose(h, t);
+    if (!t->gone && run_out(t, hf__local_us())) lose(h, t);
     if (t->gone) return hf_fail(err, HF_LOST, 0, "lease: it has run out");
     t->busy = 1;
     pthread_mutex_unlock(&h->mu);
@@ -178,12 +186,14 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
     t->busy = 0;
     pthread_cond_broadcast(&h->changed);
     pthread_cond_signal(&h->renewer_cond); /* which passed over it */
-    if (rc == HF_LOST || now + GRAIN_US > t->until_us) lose(h, t);
+    if (rc == HF_LOST || run_out(t, now)) lose(h, t);
     if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
     int64_t until_us = t->until_us;
     if (!rc) {
         lasts(t, sent_us, ms);
         if (t->until_us < until_us) hf__kick_tender(h, t->until_us);
+        if (now + GRAIN_US > t->until_us) /* adopted: it may have ended since the store answered */
+            rc = hf_fail(err, HF_UNAVAILABLE, 0, "lease: the store's answer took longer than it");
     } else if (t->keep_at_us != INT64_MAX) {
         t->keep_at_us = now + hf__min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
     }

@@ -78,7 +78,8 @@ static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
     int instant = h->port.can & HF_CAN_INSTANT;
     if (l->leftover) return instant ? tend_leftover(l, now, until) : 0;
     if (!l->lost && !l->releasing) {
-        if (l->tenure) {
+        /* While an adopted hold is being renewed, the store's answer decides. */
+        if (l->tenure && !(l->tenure->adopted && l->busy)) {
             int64_t end = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
             if (now >= end)
                 hf__lock_lose(l, 0);

@@ -209,8 +209,9 @@ HF_API int hf_renew(hf_lock *lock, int64_t lease_ms, hf_error *err);
 HF_API uint64_t hf_token(const hf_lock *lock);    /* the fencing token, below 2^53 */
 HF_API const char *hf_key(const hf_lock *lock);   /* borrowed */
 HF_API const char *hf_owner(const hf_lock *lock); /* borrowed */
-HF_API int64_t hf_left_ms(const hf_lock *lock);   /* believe for so long; <= 0: lost. INT64_MAX:
-                                                     as long as this process lives */
+HF_API int64_t hf_left_ms(const hf_lock *lock);   /* believe for so long; <= 0: lost (an adopted
+                                                     lock: perhaps). INT64_MAX: as long as this
+                                                     process lives */
 
 /* A descriptor that becomes readable when the lock is lost; borrowed, -1 if out of descriptors. */
 HF_API int hf_lost_fd(hf_lock *lock);

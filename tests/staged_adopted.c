@@ -1,0 +1,130 @@
+/*
+ * staged_adopted.c - renewing a grant that was made elsewhere, on a store that tells how long a
+ * session lives in whole seconds, rounded down, as etcd does.
+ *
+ * What such a store says is the least that is left: only its answer to a renewal says whether the
+ * grant is over.
+ */
+#include "staged_pair.h"
+
+enum { LEASE_MS = 60000, OTHER_MS = 30000 };
+
+static int (*real_left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+static int (*real_keep)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+
+static int left_in_seconds(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    int rc = real_left(st, session, ret_ms, err);
+    if (!rc) *ret_ms -= *ret_ms % 1000;
+    return rc;
+}
+
+/* Adopts a grant of which so much is left; what is told of it ends with a whole second. */
+static hf_lock *adopt_with(int64_t left_ms, unsigned flags)
+{
+    hf_lock *mine;
+    begin(LEASES);
+    real_left = stage_driver.lease_left;
+    real_keep = stage_driver.lease_keep;
+    stage_driver.lease_left = left_in_seconds;
+    OK(stage_acquire(rival, "k", 0, LEASE_MS, flags, &other));
+    stage_suspend((LEASE_MS - left_ms) * 1000);
+    OK(hf_adopt(h, "k", hf_token(other), &mine, &stage_error));
+    return mine;
+}
+
+static void renewed_in_its_last_second(void **state)
+{
+    (void)state;
+    const unsigned flags[] = {HF_DETACHED, HF_NO_RENEW};
+    const int64_t lease_ms[] = {0, LEASE_MS, OTHER_MS};
+    for (size_t i = 0; i < 6; i++) {
+        hf_lock *mine = adopt_with(800, flags[i % 2]);
+        assert_int_equal(hf_left_ms(mine), 0); /* that is sure; it may be nearly a second */
+        OK(hf_confirm(mine, &stage_error));
+        OK(hf_renew(mine, lease_ms[i / 2], &stage_error));
+        assert_true(hf_left_ms(mine) > OTHER_MS / 2);
+        OK(hf_confirm(mine, &stage_error));
+        OK(hf_release(mine, &stage_error));
+        done();
+    }
+}
+
+static void released_in_its_last_second(void **state)
+{
+    (void)state;
+    hf_lock *mine = adopt_with(800, HF_DETACHED);
+    OK(hf_release(mine, &stage_error));
+    assert_int_equal(stage_row("k")->n_holders, 0);
+    done();
+}
+
+static void over_at_the_store(void **state)
+{
+    (void)state;
+    hf_lock *mine = adopt_with(800, HF_DETACHED);
+    stage_suspend(900000);
+    IS(HF_LOST, hf_renew(mine, 0, &stage_error));
+    IS(HF_LOST, hf_release(mine, &stage_error));
+    done();
+}
+
+/* Done at once, answered three seconds later; meanwhile the expiry monitor looks. */
+static int keep_slowly(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    int looks = 0, rc = real_keep(st, session, ret_ms, err);
+    stage_suspend(3000000);
+    pthread_mutex_lock(&h->mu);
+    h->tender_until_us = INT64_MAX;
+    hf__kick_tender(h, 0);
+    while (!looks) {
+        pthread_mutex_unlock(&h->mu);
+        hf__pause(1000);
+        pthread_mutex_lock(&h->mu);
+        looks = h->tender_sleeps && !h->tender_todo;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+static void a_renewal_under_way_decides(void **state)
+{
+    (void)state;
+    hf_lock *mine = adopt_with(2900, HF_DETACHED);
+    assert_true(hf_lost_fd(mine) >= 0); /* which starts the expiry monitor */
+    stage_suspend(800000);
+    stage_driver.lease_keep = keep_slowly;
+    OK(hf_renew(mine, 0, &stage_error));
+    assert_true(hf_left_ms(mine) > OTHER_MS);
+    OK(hf_release(mine, &stage_error));
+    done();
+}
+
+/* Its answer is older than the lease that it tells of. */
+static int answer_late(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+{
+    int rc = real_keep(st, session, ret_ms, err);
+    stage_suspend((LEASE_MS + 1000) * INT64_C(1000));
+    return rc;
+}
+
+static void an_answer_that_is_too_old(void **state)
+{
+    (void)state;
+    hf_lock *mine = adopt_with(800, HF_DETACHED);
+    stage_driver.lease_keep = answer_late;
+    IS(HF_UNAVAILABLE, hf_renew(mine, 0, &stage_error));
+    assert_int_equal(hf_left_ms(mine), 0);
+    IS(HF_LOST, hf_release(mine, &stage_error));
+    done();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renewed_in_its_last_second), cmocka_unit_test(released_in_its_last_second),
+        cmocka_unit_test(over_at_the_store),          cmocka_unit_test(a_renewal_under_way_decides),
+        cmocka_unit_test(an_answer_that_is_too_old),
+    };
+    return TEST_MAIN(tests);
+}
