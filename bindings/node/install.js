@@ -50,7 +50,8 @@ function addon(target, flags) {
     const sources = fs.readdirSync(path.join(here, 'src')).filter((name) => name.endsWith('.c'))
         .map((name) => path.join(here, 'src', name));
     const part = `${target}.${process.pid}`;
-    run(process.env.CC || 'cc', ['-std=c11', '-D_GNU_SOURCE', '-DNAPI_VERSION=8', '-O2', '-g',
+    const [cc, ...words] = (process.env.CC || 'cc').trim().split(/\s+/); // `ccache cc` is two
+    run(cc, [...words, '-std=c11', '-D_GNU_SOURCE', '-DNAPI_VERSION=8', '-O2', '-g',
         '-Wall', '-Wextra', '-fPIC', '-fvisibility=hidden', '-pthread', '-shared',
         `-I${include}`, '-o', part, ...sources, ...flags, '-ldl']);
     fs.renameSync(part, target);
