@@ -78,6 +78,39 @@ static HF_COLD int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
     return 0;
 }
 
+/* Does this handle hold the key under that name? */
+static HF_COLD int held_by_owner(const struct hf_entry *e, const char *owner)
+{
+    for (const hf_lock *l = e->locks; l; l = l->next)
+        if (!l->lost && !l->releasing && !strcmp(l->owner, owner)) return 1;
+    return 0;
+}
+
+/*
+ * RECURSIVE if the beginning of an event would wait for its own caller, for ever. The caller is the
+ * owner that the options name. A hold by the same name that another handle has made isn't the
+ * caller's: a run that died has left it, and it ends. Under the mutex.
+ */
+static int once_recursive(const struct hf_entry *e, const hf_options *o, hf_error *err)
+{
+    if (!o->owner || o->wait_ms != HF_FOREVER || o->request_id || o->flags & HF_ALLOW_RECURSIVE ||
+        !held_by_owner(e, o->owner))
+        return 0;
+    return hf_fail(err, HF_RECURSIVE, 0,
+                   "once '%s': the owner '%.127s' holds it already, through this handle: it would "
+                   "wait for itself",
+                   e->text, o->owner);
+}
+
+/* The wait begins an event. Its owner was looked at when it was asked (once_recursive). */
+static void begins_event(struct hf_wait *w, hf_once *ret, int64_t keep_us)
+{
+    w->once = 1;
+    w->ret_once = ret;
+    w->keep_us = keep_us;
+    w->unique_owner = 0;
+}
+
 /* The fast path: one take with the handle's own party, at an instant store. 0: *ret; positive: the
    long way. Under the mutex, for which the party says HF_PARTY_AT_ONCE. What *cur has beside what a
    take tells may be left of a conflict, and another's. */
@@ -122,9 +155,7 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
 {
     struct hf_wait w;
     hf__wait_init(h, &w, e, o);
-    w.once = once != NULL;
-    w.ret_once = once;
-    w.keep_us = keep_us;
+    if (once) begins_event(&w, once, keep_us);
     if (o->wait_ms == 0) w.deadline_us = w.started_us;
     /* Who waits is driven by the pump or told by the tender: those two mustn't wait for themselves.
      */
@@ -224,6 +255,8 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     if (!rc) rc = hf__entry(h, name, &e, err);
     if (!rc && !(o->flags & HF_ALLOW_RECURSIVE) && !o->request_id && held_by_thread(e, o->mode)) {
         rc = hf_fail(err, HF_RECURSIVE, 0, "once '%s': this thread holds it already", key);
+        hf__entry_put(e);
+    } else if (!rc && (rc = once_recursive(e, o, err))) {
         hf__entry_put(e);
     }
     h->callers++;
@@ -361,6 +394,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
         rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
     if (!rc) rc = hf__need_pump(h, err);
     if (!rc) rc = hf__entry(h, name, &e, err);
+    if (!rc && once && (rc = once_recursive(e, o, err))) hf__entry_put(e);
     if (rc) {
         pthread_mutex_unlock(&h->mu);
         free(w);
@@ -368,9 +402,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     }
     hf__wait_init(h, w, e, o);
     if (o->wait_ms == 0) w->deadline_us = w->started_us;
-    w->once = once != NULL;
-    w->ret_once = once;
-    w->keep_us = keep_us;
+    if (once) begins_event(w, once, keep_us);
     w->done = done;
     w->arg = arg;
     w->pumped = 1;

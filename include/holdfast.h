@@ -256,8 +256,10 @@ typedef struct hf_once {
 } hf_once;
 
 /* Begins the event `key`: see hf_once. BUSY (or TIMEOUT): somebody runs it now. A runner that dies
-   or releases leaves it undone. With HF_AT_MOST_ONCE it is marked (for keep_ms) before this
-   returns. The marker is durable. INVALID: another mode than HF_EXCLUSIVE. */
+   or releases leaves it undone; a runner that names the owner of a dead run waits for the end of
+   that run's hold. With HF_AT_MOST_ONCE it is marked (for keep_ms) before this returns. The marker
+   is durable. INVALID: another mode than HF_EXCLUSIVE. RECURSIVE: this thread holds the key, or the
+   owner given in the options holds it through this handle and wait_ms is HF_FOREVER. */
 HF_API HF_MUST_USE int hf_once_begin(hf *store, const char *key, int64_t keep_ms,
                                      const hf_options *options, hf_once *ret, hf_error *err);
 

@@ -99,6 +99,24 @@ teardown() { cli_teardown; }
     [ "$output" = ran ]
 }
 
+@test "a runner that is killed, and started again with its owner: that waits for its own dead run" {
+    background once --owner execution-7 "${SHORT[@]}" "$K" -- \
+        sh -c 'echo $$ >cmd.pid; exec sleep 1200'
+    await test -s cmd.pid
+    run holdfast once --owner execution-7 -n "$K" -- echo ran
+    [ "$status" = 75 ]
+    kill -KILL "$PID" "$(cat cmd.pid)"
+    run holdfast once --owner execution-7 "$K" -- echo ran
+    [ "$status" = 0 ]
+    [ "$output" = ran ]
+}
+
+@test "--owner: an event that is begun within its own run is refused" {
+    run holdfast once --owner execution-7 "$K" -- "$HOLDFAST" once --owner execution-7 "$K" -- true
+    [ "$status" = 64 ]
+    [[ $output == *"it would wait for itself"* ]]
+}
+
 @test "--at-most-once: not even when its runner is killed" {
     background once --at-most-once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid

@@ -20,8 +20,8 @@ static hf_options with_lease(int64_t lease_ms)
     return o;
 }
 
-/* A child that takes the key, says so, and holds it until it is killed. */
-static pid_t taker(const char *key, const hf_options *o)
+/* A child that takes the key (once: begins its event), says so, and holds it until it is killed. */
+static pid_t taker(const char *key, const hf_options *o, int once)
 {
     int ready[2];
     char byte;
@@ -30,8 +30,12 @@ static pid_t taker(const char *key, const hf_options *o)
     if (!pid) {
         hf *h;
         hf_lock *lock;
+        hf_once event;
         close(ready[0]);
-        if (hf_open(suite_url, NULL, &h, NULL) || hf_acquire(h, key, o, &lock, NULL)) _exit(1);
+        if (hf_open(suite_url, NULL, &h, NULL)) _exit(1);
+        if (once ? hf_once_begin(h, key, 60000, o, &event, NULL)
+                 : hf_acquire(h, key, o, &lock, NULL))
+            _exit(1);
         if (write(ready[1], "x", 1) != 1) _exit(1);
         for (;;) pause();
     }
@@ -58,7 +62,7 @@ static void a_killed_holder_frees_its_key(void **state)
     int64_t least_ms = INT64_MAX;
     o.wait_ms = SUITE_PATIENCE_MS;
     for (int i = 0; i < 5; i++) {
-        pid_t pid = taker(key, &mortal);
+        pid_t pid = taker(key, &mortal, 0);
         int64_t start = suite_ms();
         hf_lock *lock;
         if (i % 2) reap(pid); /* dead before anybody asks */
@@ -87,12 +91,36 @@ static void a_stopped_holder_keeps_it(void **state)
     hf_options o = HF_OPTIONS_INIT;
     hf_lock *lock;
     o.wait_ms = 300;
-    pid_t pid = taker(key, NULL);
+    pid_t pid = taker(key, NULL, 0);
     kill(pid, SIGSTOP);
     IS(HF_TIMEOUT, hf_acquire(h, key, &o, &lock, &suite_error));
     reap(pid);
     o.wait_ms = SUITE_PATIENCE_MS;
     OK(hf_acquire(h, key, &o, &lock, &suite_error));
+    hf_close(h);
+}
+
+/* An event that is delivered again after its run has died has the owner of that run: it waits until
+   the dead hold is over, and is not refused as its own. */
+static void an_event_is_run_again_by_the_owner_of_a_dead_run(void **state)
+{
+    (void)state;
+    if (suite_is_private()) return;
+    hf *h = suite_open();
+    const char *key = suite_key("redelivered");
+    hf_options o = HF_OPTIONS_INIT, mortal = with_lease(suite_short_lease());
+    o.owner = mortal.owner = "execution-7";
+    for (int i = 0; i < 2; i++) {
+        hf_once event;
+        pid_t pid = taker(key, &mortal, 1);
+        o.wait_ms = 0;
+        IS(HF_BUSY, hf_once_begin(h, key, 60000, &o, &event, &suite_error));
+        reap(pid);
+        o.wait_ms = i ? HF_FOREVER : SUITE_PATIENCE_MS;
+        OK(hf_once_begin(h, key, 60000, &o, &event, &suite_error));
+        assert_non_null(event.lock);
+        OK(hf_release(event.lock, &suite_error));
+    }
     hf_close(h);
 }
 
@@ -183,7 +211,7 @@ static int64_t notices(void)
     const char *key = suite_key("chain");
     hf_options mortal = with_lease(suite_short_lease());
     int status;
-    pid_t holder = taker(key, &mortal);
+    pid_t holder = taker(key, &mortal, 0);
     pid_t first = waiter(h, key, 1), second = waiter(h, key, 2);
     reap(first);
     reap(holder);
@@ -336,6 +364,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_holder_frees_its_key),
         cmocka_unit_test(a_stopped_holder_keeps_it),
+        cmocka_unit_test(an_event_is_run_again_by_the_owner_of_a_dead_run),
         cmocka_unit_test(dead_and_stopped_waiters_are_passed_over),
         cmocka_unit_test(a_stopped_waiter_is_passed_over),
         cmocka_unit_test(the_one_behind_a_dead_waiter_notices_a_dead_holder),
