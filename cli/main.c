@@ -3,6 +3,8 @@
  */
 #include "cli.h"
 
+#include "os.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -146,21 +148,27 @@ static int leading_options(int argc, char **argv, int *ret_at)
     return status;
 }
 
-/* A descriptor that the caller closed would be the next file's that is opened: the store's. What
-   stands in for it fails as it would have, and isn't passed on. */
-static void keep_standard_descriptors(void)
+/* A descriptor that the caller closed would be that of the next file that is opened: the store's.
+   What stands in for it for the rest of this process fails as it would have, needs no /dev, and
+   isn't passed on to a command. */
+static int keep_standard_descriptors(void)
 {
+    hf__low_hold();
     for (int fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
-            open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC) != fd)
-            _exit(EXIT_INTERNAL);
+        if (fcntl(fd, F_GETFD) < 0) {
+            say("descriptor %d is closed, and nothing can be opened in its place: %s", fd,
+                strerror(errno));
+            return EXIT_INTERNAL;
+        }
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
     int at = 0;
-    keep_standard_descriptors();
-    int status = leading_options(argc, argv, &at);
+    int status = keep_standard_descriptors();
+    if (status) return status;
+    status = leading_options(argc, argv, &at);
     if (status) return status < 0 ? finish_output() : status;
     if (at >= argc) {
         list_commands(stderr);

@@ -2,6 +2,7 @@
  * drivers.c - which drivers there are: the list of those built in, and the loader of modules.
  */
 #include "drivers.h"
+#include "os.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -156,11 +157,14 @@ static const hf_driver *load(const char *scheme, const char *path, hf_error *err
     for (const struct loaded *l = loaded; l; l = l->next)
         if (!strcmp(l->driver->name, scheme)) return l->driver;
     be_found();
+    /* What it opens as it is loaded stays above 2, too. */
+    unsigned held = hf__low_hold();
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    hf__low_free(held);
     if (!module) {
         /* dlopen tells why only in words: out of descriptors, or wrong for good? */
         const char *why = dlerror();
-        int fd = open(path, O_RDONLY | O_CLOEXEC), sys = fd < 0 ? errno : 0;
+        int fd = hf__open(path, O_RDONLY, 0), sys = fd < 0 ? errno : 0;
         if (fd >= 0) close(fd);
         int away = sys == EMFILE || sys == ENFILE || sys == ENOMEM;
         hf_fail(err, away ? HF_UNAVAILABLE : HF_INVALID, sys, "driver '%s': load: %s", scheme, why);
@@ -249,7 +253,9 @@ typedef void see_fn(void *arg, const char *scheme, const hf_driver *driver, cons
 static void see_modules(const struct dirs *d, int i, see_fn *see, void *arg)
 {
     struct dirent **file;
+    unsigned held = hf__low_hold();
     int n = d->dir[i][0] ? scandir(d->dir[i], &file, NULL, alphasort) : 0;
+    hf__low_free(held);
     for (int f = 0; f < n; f++) {
         char scheme[SCHEME_CAP], path[PATH_CAP + 64];
         hf_error err = {0, 0, ""};

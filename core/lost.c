@@ -2,6 +2,7 @@
  * lost.c - a grant that is over before its holder gave it back: how the holder is told.
  */
 #include "handle.h"
+#include "os.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -50,7 +51,7 @@ int hf_lost_fd(hf_lock *l)
         return -1;
     }
     if (l->lost_fd < 0) {
-        l->lost_fd = eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+        l->lost_fd = hf__fd_above(eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK));
         l->look_at_us = 0;
         hf__care(l);
         hf__kick_tender(h, 0);

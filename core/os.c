@@ -1,9 +1,10 @@
 /*
- * os.c - time, timers, randomness, fork. See os.h.
+ * os.c - time, timers, randomness, fork, descriptors. See os.h.
  */
 #include "os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -43,7 +44,7 @@ int64_t hf__local_rough_us(void)
 
 int64_t hf__day_us(void) { return read_us(CLOCK_REALTIME); }
 
-int hf__timer_open(void) { return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC); }
+int hf__timer_open(void) { return hf__fd_above(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)); }
 
 void hf__timer_set(int fd, int64_t us)
 {
@@ -82,4 +83,61 @@ unsigned hf__fork_generation(void)
 {
     pthread_once(&watched, watch_forks);
     return hf__forks;
+}
+
+/* ---- descriptors ---- */
+
+int hf__fd_above(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), sys = errno;
+    close(fd);
+    errno = sys;
+    return high;
+}
+
+/* An O_PATH descriptor can be neither read nor written: EBADF, as of a closed one. */
+unsigned hf__low_hold(void)
+{
+    unsigned held = 0;
+    for (int fd; (fd = open("/", O_PATH | O_CLOEXEC)) >= 0;) {
+        if (fd > STDERR_FILENO) {
+            close(fd);
+            break;
+        }
+        held |= 1U << fd;
+    }
+    return held;
+}
+
+/* What the program has put there meanwhile (dup2) stays. */
+void hf__low_free(unsigned held)
+{
+    int sys = errno;
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        int flags = held & 1U << fd ? fcntl(fd, F_GETFL) : -1;
+        if (flags >= 0 && flags & O_PATH) close(fd);
+    }
+    errno = sys;
+}
+
+int hf__open(const char *path, int flags, unsigned mode)
+{
+    unsigned held = hf__low_hold();
+    int fd = open(path, flags | O_CLOEXEC, mode);
+    hf__low_free(held);
+    /* Had the hold failed, or had another thread closed one of them meanwhile. */
+    return hf__fd_above(fd);
+}
+
+FILE *hf__fopen(const char *path)
+{
+    int fd = hf__open(path, O_RDONLY, 0);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!f && fd >= 0) {
+        int sys = errno;
+        close(fd);
+        errno = sys;
+    }
+    return f;
 }

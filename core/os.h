@@ -1,11 +1,13 @@
 /*
- * os.h - the only place in the core that asks the system for time, timers and randomness.
+ * os.h - the only place in the core that asks the system for time, timers, randomness and
+ * descriptors.
  */
 #ifndef HF_OS_H
 #define HF_OS_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* What is seldom needed stays out of what is always needed: its registers and its stack, too. */
 #define HF_APART __attribute__((noinline))
@@ -23,5 +25,25 @@ void hf__timer_set(int fd, int64_t us);
 void hf__timer_sleep(int fd);       /* until it has run out; less, if anything is wrong with it */
 unsigned hf__fork_generation(void); /* changes in the child of a fork */
 extern unsigned hf__forks;          /* the same, once it has been asked for */
+
+/*
+ * Descriptors 0, 1 and 2 are not ours, even while they are closed: what the program prints would
+ * land in what is opened there. Every descriptor that this project opens comes from here.
+ *
+ * hf__fd_above: takes the result of socket, eventfd, dup and their kind over. Returns it, or a
+ * duplicate of it that is above 2 and closed on exec; the low one is closed then. -1 (errno says
+ * why) if `fd` is negative or no duplicate could be made: nothing is left open.
+ *
+ * hf__open, hf__fopen (for reading): always closed on exec; not even for a moment at 0, 1 or 2.
+ *
+ * hf__low_hold: holds 0, 1 and 2 where they are closed, for a library that opens descriptors of
+ * its own; what is read from or written to them fails with EBADF as if they were closed. Keep it
+ * short. Returns the set held, for hf__low_free, which keeps errno.
+ */
+int hf__fd_above(int fd);
+int hf__open(const char *path, int flags, unsigned mode);
+FILE *hf__fopen(const char *path);
+unsigned hf__low_hold(void);
+void hf__low_free(unsigned held);
 
 #endif

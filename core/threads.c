@@ -336,7 +336,7 @@ int hf__own_thread(const hf *h)
 int hf__need_tender(hf *h, hf_error *err)
 {
     if (h->tender_runs) return 0;
-    if (h->tender_fd < 0) h->tender_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->tender_fd < 0) h->tender_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (h->tender_fd < 0)
         return hf_fail(err, HF_UNAVAILABLE, errno, "start a thread: %s", strerror(errno));
     return hf__start_thread(h, &h->tender_runs, &h->tender, tender, err);

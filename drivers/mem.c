@@ -321,7 +321,7 @@ static void mm_interrupt(hf_store *st, uint8_t bell) { hf__bell_interrupt(&st->b
 static int mm_mourn_fd(hf_store *st)
 {
     pthread_mutex_lock(&st->table->mu);
-    if (st->mourn_fd < 0) st->mourn_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (st->mourn_fd < 0) st->mourn_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     int fd = st->mourn_fd;
     pthread_mutex_unlock(&st->table->mu);
     return fd;

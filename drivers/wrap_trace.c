@@ -94,7 +94,7 @@ int hf__wrap_trace(const hf_driver **drv, hf_store **st, const char *where, hf_e
     t->fd = STDERR_FILENO;
     if (strcmp(where, "stderr")) {
         /* Keys and owners may be nobody else's business. */
-        t->fd = open(where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+        t->fd = hf__open(where, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, 0600);
         t->owns_fd = 1;
     }
     if (t->fd < 0) {

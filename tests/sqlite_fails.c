@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 /* ---- what fails ---- */
 
@@ -94,11 +95,9 @@ DEFINE(int, eventfd, (unsigned n, int flags), (n, flags), (errno = with, -1))
 DEFINE(ssize_t, readlink, (const char *path, char *to, size_t n), (path, to, n), (errno = with, -1))
 DEFINE(char *, getcwd, (char *to, size_t n), (to, n),
        with ? (errno = with, NULL) : (to[0] = '/', to[1] = 0, to))
-/* The file of the boot's name is empty; or its line is; or it isn't there. */
-DEFINE(FILE *, fopen64, (const char *path, const char *how), (path, how),
-       with > 0    ? (errno = with, NULL)
-       : with == 0 ? fopen("/dev/null", how)
-                   : tmpfile())
+/* The file of the boot's name is empty; or its line is; or it can't be read. */
+DEFINE(FILE *, fdopen, (int fd, const char *how), (fd, how),
+       with > 0 ? (errno = with, NULL) : (close(fd), fopen("/dev/null", how)))
 DEFINE(char *, fgets, (char *to, int n, FILE *from), (to, n, from), (to[0] = '\n', to[1] = 0, to))
 DEFINE(int, sqlite3_system_errno, (sqlite3 * db), (db), with)
 
@@ -402,11 +401,11 @@ static void opening_fails(void **state)
         {"sqlite3_threadsafe", 0, HF_UNSUPPORTED, "without threads"},
         {"sqlite3_db_readonly", 0, HF_DENIED, "only be read"},
         {"eventfd", EMFILE, HF_UNAVAILABLE, "Too many open files"},
-        {"fopen64", EMFILE, HF_UNAVAILABLE, "Too many open files"},
-        {"fopen64", ENFILE, HF_UNAVAILABLE, "Too many open files in system"},
-        {"fopen64", ENOMEM, HF_UNAVAILABLE, "Cannot allocate memory"},
-        {"fopen64", ENOENT, HF_UNSUPPORTED, "can't tell this boot"},
-        {"fopen64", 0, HF_UNSUPPORTED, "can't tell this boot"},
+        {"fdopen", EMFILE, HF_UNAVAILABLE, "Too many open files"},
+        {"fdopen", ENFILE, HF_UNAVAILABLE, "Too many open files in system"},
+        {"fdopen", ENOMEM, HF_UNAVAILABLE, "Cannot allocate memory"},
+        {"fdopen", ENOENT, HF_UNSUPPORTED, "can't tell this boot"},
+        {"fdopen", 0, HF_UNSUPPORTED, "can't tell this boot"},
         {"fgets", 0, HF_UNSUPPORTED, "can't tell this boot"},
         {"readlink", ENOENT, HF_UNSUPPORTED, "another time namespace"},
         {"statfs", 0, HF_UNSUPPORTED, "its filesystem isn't known"},

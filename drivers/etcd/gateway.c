@@ -4,6 +4,7 @@
 #include "transport.h"
 
 #include "json.h"
+#include "os.h"
 
 #include <limits.h>
 #include <openssl/evp.h>
@@ -68,7 +69,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 {
     (void)arg;
     (void)purpose;
-    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+    return hf__fd_above(socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol));
 }
 
 static int set_common(const struct hf__et_http *http, CURL *c)

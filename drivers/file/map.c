@@ -156,7 +156,7 @@ static void sync_directory(const char *path)
     char *slash = strrchr(dir, '/');
     if (!slash) return;
     slash[slash == dir] = 0;
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = hf__open(dir, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0) return; /* readable or not, the link is made */
     fsync(fd);
     close(fd);
@@ -170,7 +170,7 @@ static int create(hf_store *st, int force, hf_error *err)
     uint64_t r;
     hf__random(&r, sizeof r);
     snprintf(temporary, sizeof temporary, "%s.%016llx", st->path, (unsigned long long)r);
-    int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = hf__open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0) return refuse_errno(st, errno, "create", err);
     int rc = trust_filesystem(st, fd, force, err);
     if (!rc) rc = write_first_page(fd, st->mode, err);
@@ -208,7 +208,7 @@ int hf__boot_here(struct hf__boot *ret, hf_error *err)
     const char *fake = getenv("HOLDFAST_TEST_BOOT_ID");
     if (fake) snprintf(text, sizeof text, "%s", fake);
 #endif
-    int fd = text[0] ? -1 : open(from, O_RDONLY | O_CLOEXEC);
+    int fd = text[0] ? -1 : hf__open(from, O_RDONLY, 0);
     if (fd < 0 && !text[0] && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
         return hf_fail(err, HF_UNAVAILABLE, errno, "file: open: %s: %s", from, strerror(errno));
     if (fd >= 0) {
@@ -292,7 +292,7 @@ static int open_once(const char *path)
 {
     /* O_RDWR at once: on overlayfs a file that is opened for reading first is another one.
        O_NONBLOCK: somebody may have put a FIFO there. */
-    return open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+    return hf__open(path, O_RDWR | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0);
 }
 
 /* Both descriptions, of one file that has a name. ENOENT: there is none. */

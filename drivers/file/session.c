@@ -158,7 +158,7 @@ int hf__file_mourn_fd(hf_store *st)
     if (atomic_load_explicit(&c->broken, memory_order_acquire) == HF_LOST) return -1;
     pthread_mutex_lock(&st->mu);
     if (st->mourn_fd == -1 && !st->attached) {
-        int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+        int fd = hf__fd_above(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
         snprintf(name, sizeof name, "/proc/self/fd/%d", c->fd);
         uint32_t mask = IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
         if (fd >= 0 && inotify_add_watch(fd, name, mask) < 0 &&

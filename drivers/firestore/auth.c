@@ -34,7 +34,7 @@ static int set(char **to, const char *text)
 /* The whole of a file, ended by a NUL; NULL: errno. */
 static char *read_file(const char *path)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = hf__fopen(path);
     char *text = f ? malloc(FILE_MOST) : NULL;
     size_t n = text ? fread(text, 1, FILE_MOST - 1, f) : 0;
     int why = errno, bad = !f || !text || ferror(f);

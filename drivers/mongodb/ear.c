@@ -48,7 +48,7 @@ hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms)
 {
     hf__mg_ear *ear = calloc(1, sizeof *ear);
     if (!ear) return NULL;
-    ear->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ear->changed_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (ear->changed_fd < 0 || hf__mg_how(url, io_timeout_ms, &ear->how, NULL)) {
         if (ear->changed_fd >= 0) close(ear->changed_fd);
         free(ear);

@@ -222,7 +222,7 @@ int hf__pg_ear_open(struct hf__pg_ear *ear, hf_store *st, hf__pg_read *read_row)
     ear->st = st;
     ear->read = read_row;
     pthread_mutex_init(&ear->mu, NULL);
-    ear->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ear->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return ear->wake_fd < 0 ? errno : 0;
 }
 

@@ -373,7 +373,7 @@ static int reach(struct hf__rd_link *link, const struct sockaddr *to, socklen_t 
 {
     int failure = 0;
     socklen_t size = sizeof failure;
-    link->fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    link->fd = hf__fd_above(socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (link->fd >= 0) {
         if (!connect(link->fd, to, len)) return 1;
         failure = errno;

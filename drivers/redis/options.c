@@ -2,6 +2,7 @@
  * options.c - redis: what the URL says, and the scripts.
  */
 #include "columns.h"
+#include "os.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -41,7 +42,7 @@ static int which_db(struct hf__rd_how *how, const hf_url *url, hf_error *err)
 /* The first line of a file. */
 static int read_password(const char *path, struct hf__rd_how *how)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = hf__fopen(path);
     char *got = f ? fgets(how->password, sizeof how->password, f) : NULL;
     if (f) fclose(f);
     if (!got) return 0;

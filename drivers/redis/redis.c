@@ -7,6 +7,7 @@
  * it there, list.c reads many rows, ear.c wakes who waits.
  */
 #include "columns.h"
+#include "os.h"
 #include "store.h"
 
 #include <errno.h>
@@ -361,7 +362,7 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->ear.fd = -1;
     for (int i = 0; i < HF_POOL_LINKS; i++) st->link[i].fd = -1;
     pthread_mutex_init(&st->said_mu, NULL);
-    st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     int no_wake = errno;
     int rc = hf__rd_options(st, url, err);
     if (!rc && st->wake_fd < 0)

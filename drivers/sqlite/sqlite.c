@@ -26,6 +26,7 @@ static int read_version(hf_store *st, uint64_t *ret)
     pthread_mutex_lock(&st->ear_mu);
     int sq = SQLITE_OK;
     if (!st->ear) {
+        unsigned held = hf__low_hold();
         sq = sqlite3_open_v2(st->path, &st->ear, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
         if (!sq) sq = sqlite3_busy_timeout(st->ear, (int)st->io_timeout_ms);
         if (!sq) sq = sqlite3_prepare_v2(st->ear, "PRAGMA data_version", -1, &st->version, NULL);
@@ -33,6 +34,9 @@ static int read_version(hf_store *st, uint64_t *ret)
             sqlite3_close(st->ear);
             st->ear = NULL;
         }
+        /* The first step opens the log. */
+        if (!sq) sqlite3_step(st->version), sqlite3_reset(st->version);
+        hf__low_free(held);
     }
     if (!sq) {
         sq = sqlite3_step(st->version);
@@ -204,7 +208,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
 static int boot_here(struct hf__sq_boot *ret)
 {
     char text[64];
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    FILE *f = hf__fopen("/proc/sys/kernel/random/boot_id");
     if (!f) return errno;
     int good = fgets(ret->id, sizeof ret->id, f) != NULL;
     fclose(f);
@@ -318,7 +322,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_mutex_init(&st->mu, NULL);
     pthread_mutex_init(&st->ear_mu, NULL);
     st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
-    st->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     enlist(st);
     int rc = options(st, url, err);
     if (!rc && st->wake_fd < 0) rc = refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
@@ -326,8 +330,11 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = refuse(url, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
     if (!rc) rc = find_boot(st, url, err);
     pthread_mutex_lock(&st->mu);
+    /* SQLite leaves a low descriptor again, but what it opened there was written to by others. */
+    unsigned held = hf__low_hold();
     if (!rc) rc = connect_file(st, url, err);
     if (!rc) rc = set_up(st, url, err);
+    hf__low_free(held);
     pthread_mutex_unlock(&st->mu);
     if (rc) {
         sq_close(st);
