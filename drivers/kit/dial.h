@@ -1,0 +1,101 @@
+/*
+ * dial.h - connects to the first of several servers, or addresses, that can be used, under one
+ * deadline. Compiled into each module that uses it.
+ *
+ * All names are looked up at once (resolve.h). The addresses are tried in order, those of one name
+ * with the families in turn. The next attempt begins when one fails, or HF_DIAL_STAGGER_MS after
+ * the last one began (RFC 8305, section 5); the earlier ones go on. So neither a mute name server
+ * nor a mute address takes the time of the others.
+ *
+ * A server may accept the connection and then be mute. So the caller logs in within hf__dial_share
+ * (half of the time that is left, if other addresses are left), says hf__dial_fail if that didn't
+ * work, and asks hf__dial_next for another one:
+ *
+ *     struct hf__dial *d;
+ *     struct hf__attempt *a;
+ *     int rc = hf__dial_begin(targets, n, NULL, NULL, &d);
+ *     if (rc) return rc;
+ *     while (!(rc = hf__dial_next(d, until_us, &a))) {
+ *         fd = hf__dial_take(a);
+ *         rc = log_in(fd, hf__dial_share(d, until_us), why);
+ *         if (!rc) break;
+ *         close(fd);
+ *         hf__dial_fail(d, a, rc, why);
+ *     }
+ *     if (rc) hf__dial_why(d, why, sizeof why);
+ *     hf__dial_end(d);
+ */
+#ifndef HF_KIT_DIAL_H
+#define HF_KIT_DIAL_H
+
+#include "resolve.h"
+
+enum { HF_DIAL_STAGGER_MS = 250, HF_DIAL_TARGETS = 16, HF_DIAL_ATTEMPTS = 64 };
+
+/* A server: see hf__lookup_start. Its texts are borrowed until hf__dial_end. */
+struct hf__dial_target {
+    const char *host, *port;
+};
+
+enum hf__attempt_state {
+    HF_ATTEMPT_WAITS,  /* its turn hasn't come */
+    HF_ATTEMPT_RUNS,   /* connecting */
+    HF_ATTEMPT_LINKED, /* the server has accepted, the library that connects goes on (hf__dial_ops)
+                        */
+    HF_ATTEMPT_READY,  /* connected */
+    HF_ATTEMPT_GIVEN,  /* returned by hf__dial_next */
+    HF_ATTEMPT_FAILED
+};
+
+/* One address. */
+struct hf__attempt {
+    size_t target; /* its number */
+    struct hf__endpoint at;
+    enum hf__attempt_state state;
+    int fd; /* what to wait on, for `events` of poll; -1: nothing */
+    short events;
+    void *own; /* of hf__dial_ops */
+    int code;  /* FAILED: an HF_ code, and the reason */
+    char why[HF_KIT_WHY];
+};
+
+/*
+ * How one address is connected to; without it: by a stream socket, whose attempt is READY when it
+ * is connected. With it a library that has its own sockets (libpq) logs in: `step` is called when
+ * `fd` is ready for `events`. start and step set fd and events, and return the next state: RUNS,
+ * LINKED, READY, or FAILED with code and why set. `stop` frees what is left in `own`; also after a
+ * failure.
+ */
+struct hf__dial_ops {
+    enum hf__attempt_state (*start)(void *arg, struct hf__attempt *a);
+    enum hf__attempt_state (*step)(void *arg, struct hf__attempt *a);
+    void (*stop)(void *arg, struct hf__attempt *a);
+};
+
+struct hf__dial;
+
+/* Starts to look up the names. Returns 0 and *ret, to be ended by hf__dial_end; HF_NOMEM;
+   HF_INVALID: no target, or too many. */
+int hf__dial_begin(const struct hf__dial_target *targets, size_t n, const struct hf__dial_ops *ops,
+                   void *arg, struct hf__dial **ret);
+/*
+ * Waits for the next address that is connected, until the local time until_us (hf__local_us).
+ * Returns: 0 and *ret, borrowed; else there is none (any more): hf__dial_why says why, and this is
+ * the code of the first attempt whose failure waiting does not mend (its code is neither
+ * HF_UNAVAILABLE nor HF_UNSUPPORTED); HF_UNSUPPORTED, if all failed by that; HF_UNAVAILABLE.
+ */
+int hf__dial_next(struct hf__dial *d, int64_t until_us, struct hf__attempt **ret);
+/* The socket becomes the caller's: non-blocking, closed on exec, above 2. Not with ops: there the
+   caller takes `own`, and sets it to NULL. */
+int hf__dial_take(struct hf__attempt *a);
+/* The moment until which the caller should log in: until_us, or, if other addresses are left, half
+   of the way to it. */
+int64_t hf__dial_share(const struct hf__dial *d, int64_t until_us);
+/* The login failed; the reason may be of any length. */
+void hf__dial_fail(struct hf__dial *d, struct hf__attempt *a, int code, const char *why);
+/* What was tried, and what came of it: "'db:6379' (10.0.0.1): Connection refused; ...". */
+void hf__dial_why(const struct hf__dial *d, char *to, size_t cap);
+/* Closes all but what was taken. May be NULL. */
+void hf__dial_end(struct hf__dial *d);
+
+#endif

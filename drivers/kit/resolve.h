@@ -1,0 +1,52 @@
+/*
+ * resolve.h - host names to endpoints, with a deadline. Compiled into each module that uses it.
+ *
+ * A name is looked up by a helper thread, because getaddrinfo takes as long as the name servers
+ * take: 10 seconds or more if they are mute. A caller that stops waiting leaves the thread to
+ * itself. The thread ends when getaddrinfo returns. Until then further lookups of the same name and
+ * port join it, and no more than HF_LOOKUPS run at a time, so abandoned threads don't pile up. The
+ * module must stay loaded meanwhile: modules are linked with -z nodelete.
+ *
+ * A numeric address and a path need no thread.
+ */
+#ifndef HF_KIT_RESOLVE_H
+#define HF_KIT_RESOLVE_H
+
+#include "endpoint.h"
+
+#include <stdint.h>
+
+/* How many endpoints of one name are used, and how many lookups run at a time in this module. */
+enum { HF_ENDPOINTS = 16, HF_LOOKUPS = 32 };
+
+/* Of hf__lookup_take: there is no answer yet. */
+enum { HF_LOOKUP_PENDING = 1 };
+
+struct hf__lookup;
+
+/*
+ * Starts to look up a host: a name, an address (also with a zone, fe80::1%eth0), or the path of a
+ * Unix socket, which begins with '/'. `port` is a number as a text.
+ * Returns: 0 and *ret, to be ended by hf__lookup_end; HF_NOMEM; HF_INVALID (the path is too long);
+ * HF_UNAVAILABLE (too many lookups, no descriptor, no thread).
+ */
+int hf__lookup_start(const char *host, const char *port, struct hf__lookup **ret,
+                     char why[HF_KIT_WHY]);
+/* A descriptor that becomes readable when the answer is there; -1: it is there already. */
+int hf__lookup_fd(const struct hf__lookup *l);
+/*
+ * Reads the answer, if it is there. Never waits.
+ * Returns: 0 and the endpoints, *ret_n of them, the families in turn (RFC 8305, section 4), the one
+ * that the system prefers first; HF_LOOKUP_PENDING; HF_UNAVAILABLE or HF_NOMEM: the lookup failed,
+ * `why` says how.
+ */
+int hf__lookup_take(struct hf__lookup *l, struct hf__endpoint to[HF_ENDPOINTS], size_t *ret_n,
+                    char why[HF_KIT_WHY]);
+void hf__lookup_end(struct hf__lookup *l); /* may be NULL */
+
+/* All of it: waits until the local time until_us (hf__local_us) at most. Returns as
+   hf__lookup_start and hf__lookup_take; HF_UNAVAILABLE, too, if there is no answer in time. */
+int hf__resolve(const char *host, const char *port, int64_t until_us,
+                struct hf__endpoint to[HF_ENDPOINTS], size_t *ret_n, char why[HF_KIT_WHY]);
+
+#endif

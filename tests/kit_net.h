@@ -1,0 +1,31 @@
+/*
+ * kit_net.h - what the tests of connections have: name servers that answer what the test says, and
+ * servers on loopback that accept, refuse or are silent.
+ */
+#ifndef HF_KIT_NET_H
+#define HF_KIT_NET_H
+
+#include <stdint.h>
+
+/*
+ * Link with --wrap=getaddrinfo. What is numeric goes to the system. A name "mute..." is answered
+ * when the test says so. A name "none..." isn't known. Any other name has an address for each of
+ * its characters '1' to '9' (127.0.0.1 to .9) and 'x' (::1): "at-1-x" has 127.0.0.1 and ::1.
+ */
+void kit_names_answer(void); /* the mute ones; all of them from now on, until mute again */
+void kit_names_mute(void);
+unsigned kit_names_asked(void);  /* lookups of names, so far */
+void kit_names_wait(unsigned n); /* until n of them wait for a mute server */
+void kit_names_in_child(void);   /* in a child of fork: all are answered, none waits */
+
+/* A listening socket on 127.0.0.N, on *port (0: any, which is written there). */
+int kit_listen(int n, int *port);
+/* The same, but what connects to it is never answered: its queue is full. *ret_filler fills it. */
+int kit_silent(int n, int *port, int *ret_filler);
+/* Nobody listens there: a port that is bound, but refuses. */
+int kit_refusing(int n, int *port);
+/* Open descriptors of this process. */
+int kit_descriptors(void);
+int64_t kit_in_ms(int64_t ms); /* local time */
+
+#endif
