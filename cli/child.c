@@ -144,12 +144,11 @@ static void lock_lost(struct watch *w, hf_lock *lock)
     const struct job *job = w->job;
     hf_error err = {0};
     if (w->phase != RUNNING || w->ended || w->end->damaged) return;
-    /* Before the store is asked why: it may take its time to answer. */
     if (job->on_lost != ON_LOST_IGNORE) {
         stop_all(w, job->on_lost == ON_LOST_KILL);
         keep_stopping(w);
     }
-    int rc = hf_confirm(lock, &err);
+    int rc = hf_lost_reason(lock, &err);
     if (w->phase == KILLING) w->give_up_us = hf__local_us() + GRACE_US;
     if (rc == HF_CORRUPT) {
         damaged(w, err.text);
@@ -158,10 +157,12 @@ static void lock_lost(struct watch *w, hf_lock *lock)
     int by_cap = rc == HF_LOST && err.sys == ETIME;
     const char *what = by_cap ? "has been held for as long as --max-hold allows" : "is lost";
     if (job->on_lost == ON_LOST_IGNORE) {
-        say("the lock on '%s' %s; the command goes on without it", hf_key(lock), what);
+        say("the lock on '%s' %s; the command goes on without it%s%s", hf_key(lock), what,
+            by_cap ? "" : ": ", by_cap ? "" : err.text);
         return;
     }
-    say("the lock on '%s' %s; stopping the command", hf_key(lock), what);
+    say("the lock on '%s' %s; stopping the command%s%s", hf_key(lock), what, by_cap ? "" : ": ",
+        by_cap ? "" : err.text);
     w->end->lost = 1;
 }
 

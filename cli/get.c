@@ -143,6 +143,10 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
     struct looking l = {0};
     if (code != HF_BUSY && code != HF_TIMEOUT) return without(got, failed(err));
     if (want->quiet) return without(got, want->busy_status);
+    if (strstr(err->text, ", as the store failed: ")) { /* who holds the key isn't the reason */
+        say("%s", err->text);
+        return without(got, want->busy_status);
+    }
     const char *key = find_busy(store, want, &l);
     const char *how = code == HF_BUSY ? "busy" : "not obtained in time";
     if (key && l.holders)

@@ -67,6 +67,7 @@ struct hf_tenure {
     uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
     uint8_t gone;    /* over */
     uint8_t busy;    /* being kept */
+    hf_error *why;   /* the first failure to keep it since the last success; NULL: none */
 };
 
 /* A request that was given up, although the store didn't confirm it: it may stand in the row, and
@@ -103,13 +104,14 @@ struct hf_lock {
     struct hf_tenure *doubt; /* a renewal with this one may have landed; NULL: none */
     void (*on_lost)(void *arg, hf_lock *lock);
     void *on_lost_arg;
-    int *freed; /* set when it is freed by its own callback */
+    int *freed;    /* set when it is freed by its own callback */
+    hf_error *why; /* the first renewal that failed since the last success; NULL: none */
     uint32_t at_least_ms;
     uint8_t lost, told, releasing;
     uint8_t telling;  /* its teller runs on_lost */
     uint8_t detached; /* not bound to this handle */
     uint8_t leftover; /* given up by the caller, but its release failed: the tender tries again */
-    uint8_t by_cap;   /* lost by max_hold: the store still has it as ours */
+    uint8_t lost_by;  /* enum hf_lost_by, of one that is lost */
     uint8_t busy;     /* a request for it is under way */
     uint8_t named;    /* its id is its caller's, who may ask again */
     /* Its own. */
@@ -157,6 +159,7 @@ struct hf_wait {
     uint32_t rung; /* the ring_round in which the pump has looked */
     uint64_t rang; /* what the store said then, where it can say of which key something came */
     int code;
+    hf_error *why; /* what the store said first, since it last did as it was asked; NULL: nothing */
     hf_lock *lock;
     hf_once *ret_once;
     hf_error err;
@@ -302,7 +305,8 @@ int hf__advance(struct hf_wait *w);
 void hf__wait_finish(struct hf_wait *w);
 /* Takes a request out of the row, if it hasn't been taken up (or, maybe_done, in any case). Without
    the mutex. 0, or what the store says. */
-int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us);
+int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
+                 hf_error *err);
 
 /* plan.c; without the mutex */
 int64_t hf__poll_us(const hf *h);
@@ -369,8 +373,26 @@ int hf__release(hf_lock *lock, hf_error *err);
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
 
 /* lost.c */
-void hf__lock_lose(hf_lock *lock, int by_cap);
+enum hf_lost_by {
+    HF_BY_TIME, /* its lease ran out */
+    HF_BY_CAP,  /* max_hold_ms; the store still has it as ours */
+    HF_BY_STORE /* the store says so */
+};
+void hf__lock_lose(hf_lock *lock, enum hf_lost_by by);
 void hf__tell_lost(hf_lock *lock);
+
+/* reason.c; under the mutex */
+/* Why a renewal failed: kept if there is no earlier cause in *at. `why` with the code 0: nothing.
+ */
+void hf__reason_keep(hf_error **at, const hf_error *why);
+/* A renewal succeeded. */
+void hf__reason_clear(hf_error **at);
+/* HF_LOST, with what is known of the cause. */
+int hf__gone(const hf_lock *lock, const char *what, hf_error *err);
+/* Adds to the error of a release that wasn't confirmed (err may be NULL): until when the lock may
+   stay held; to that of an event's end: what became of the event. */
+void hf__may_stay(const hf_lock *lock, const char *what, hf_error *err);
+void hf__not_marked(const hf_lock *lock, hf_error *err);
 
 /* tenure.c */
 int hf__tenure_have(hf *h, uint32_t lease_ms, int own, struct hf_tenure **at, hf_error *err);

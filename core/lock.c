@@ -61,6 +61,7 @@ static HF_COLD void untangle(hf_lock *l)
     if (l->tenure) hf__tenure_put(l->h, l->tenure);
     if (l->doubt) hf__tenure_put(l->h, l->doubt);
     if (l->lost_fd >= 0) close(l->lost_fd);
+    hf__reason_clear(&l->why);
     if (l->h->closing) pthread_cond_broadcast(&l->h->changed);
 }
 
@@ -71,7 +72,8 @@ static inline void forget(hf_lock *l)
     if (l->next) l->next->prev = l->prev;
     hf__entry_put(l->e);
     h->stats.held--;
-    if (l->care_prev || l->freed || l->tenure || l->doubt || l->lost_fd >= 0 || h->closing)
+    if (l->care_prev || l->freed || l->tenure || l->doubt || l->lost_fd >= 0 || l->why ||
+        h->closing)
         untangle(l);
     l->next = h->free_locks;
     h->free_locks = l;
@@ -111,9 +113,10 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->on_lost = NULL;
     l->on_lost_arg = NULL;
     l->freed = NULL;
+    l->why = NULL;
     l->at_least_ms = 0;
     l->lost = l->told = l->releasing = l->telling = 0;
-    l->detached = l->leftover = l->by_cap = l->busy = l->named = 0;
+    l->detached = l->leftover = l->lost_by = l->busy = l->named = 0;
     l->plain = is_plain(row, l->token);
     l->mode = p->mode;
 }
@@ -226,7 +229,7 @@ int64_t hf_left_ms(const hf_lock *lock)
     /* What has been said to be over stays over, although a reply that tells better may be here the
        next moment. (No lock is const, but for those who ask.) */
     if ((left <= 0 || cap <= 0) && !(lock->tenure && lock->tenure->adopted))
-        hf__lock_lose((hf_lock *)(uintptr_t)lock, left > 0);
+        hf__lock_lose((hf_lock *)(uintptr_t)lock, left > 0 ? HF_BY_CAP : HF_BY_TIME);
     left = hf__min64(left, cap);
     pthread_mutex_unlock(&h->mu);
     return left < 0 ? 0 : left;
@@ -256,7 +259,7 @@ static void let_go(hf_lock *l)
 static int over_already(const hf_lock *l)
 {
     if (l->tenure && !l->tenure->adopted && hf__local_us() >= hf__tenure_until(l)) return 1;
-    return l->lost && !l->by_cap;
+    return l->lost && l->lost_by != HF_BY_CAP;
 }
 
 /* One event for this grant at the store; the mutex is dropped meanwhile. The row as stored (or as
@@ -277,17 +280,6 @@ static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct
     if (!rc) hf__promise(h, l->e, row);
     pthread_mutex_lock(&h->mu);
     return rc;
-}
-
-/* Under the mutex. */
-static int gone(hf_lock *l, const char *what, hf_error *err)
-{
-    if (l->by_cap || (!l->lost && l->hold_until_us && hf__local_us() >= l->hold_until_us))
-        return hf_fail(err, HF_LOST, ETIME,
-                       "%s '%s': the grant %llu has been held for as long as max_hold_ms allows",
-                       what, l->e->text, (unsigned long long)l->token);
-    return hf_fail(err, HF_LOST, 0, "%s '%s': the grant %llu is over", what, l->e->text,
-                   (unsigned long long)l->token);
 }
 
 /* What a row says of the grant after it was written. */
@@ -373,9 +365,9 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
         hf__tenure_put(l->h, keeper);
     }
     if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && over_already(l))
-        return gone(l, "release", err);
+        return hf__gone(l, "release", err);
     if (rc) return rc;
-    return out.answer != HF_ANS_OK || lost ? gone(l, "release", err) : 0;
+    return out.answer != HF_ANS_OK || lost ? hf__gone(l, "release", err) : 0;
 }
 
 /* Was it neither given back nor found gone? */
@@ -423,6 +415,7 @@ static inline int give_back(hf_lock *l, hf_error *err)
     int rc = release_instantly(l);
     if (rc) rc = release_slowly(l, rc, err);
     h->stats.released += !l->leftover;
+    if (failed(rc)) hf__may_stay(l, "release", err);
     if (failed(rc) && !l->expires_us && h->closing < 2)
         leave(l);
     else
@@ -454,8 +447,10 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     hf_row row;
     int64_t before_us = l->expires_us;
     int64_t end_us = hf__port_now(&h->port).lo_us + (int64_t)lease_ms * 1000;
+    hf_error why = {0};
     hf_row_init(&row);
     int rc;
+    if (!err) err = &why; /* the lock keeps it */
     if (l->tenure) {
         rc = hf__tenure_renew(l, lease_ms, by_hand, &row, err);
     } else {
@@ -466,11 +461,13 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
         if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
         if (!rc && out.answer != HF_ANS_OK) {
-            hf__lock_lose(l, 0);
-            rc = gone(l, "renew", err);
+            hf__lock_lose(l, HF_BY_STORE);
+            rc = hf__gone(l, "renew", err);
         }
     }
+    if (rc && rc != HF_LOST) hf__reason_keep(&l->why, err);
     if (!rc) {
+        hf__reason_clear(&l->why);
         note_row(l, &row);
         h->stats.renewals++;
         if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
@@ -492,7 +489,7 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     pthread_mutex_lock(&h->mu);
     seize(l);
     rc = perhaps(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
-                    : gone(l, "renew", err);
+                    : hf__gone(l, "renew", err);
     let_go(l);
     pthread_mutex_unlock(&h->mu);
     return rc;
@@ -511,8 +508,8 @@ int hf_confirm(hf_lock *l, hf_error *err)
     pthread_mutex_lock(&h->mu);
     int64_t at = rc ? -1 : hf__find_token(&row, l->token);
     /* An adopted grant may still be bound to the life of the process that it was made in. */
-    if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__lock_lose(l, 0);
-    if (!rc && !perhaps(l)) rc = gone(l, "confirm", err);
+    if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__lock_lose(l, HF_BY_STORE);
+    if (!rc && !perhaps(l)) rc = hf__gone(l, "confirm", err);
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
     return rc;
@@ -528,7 +525,7 @@ int hf_enter(hf_lock *l, const char *where, hf_error *err)
                        "enter '%s': this store can't: show the token to the data themselves",
                        l->e->text);
     pthread_mutex_lock(&h->mu);
-    if (!perhaps(l)) rc = gone(l, "enter", err);
+    if (!perhaps(l)) rc = hf__gone(l, "enter", err);
     pthread_mutex_unlock(&h->mu);
     if (rc) return rc;
     /* Beside a renewal, as hf_confirm. What was lost is sent again: it does no harm twice. */
@@ -539,7 +536,7 @@ int hf_enter(hf_lock *l, const char *where, hf_error *err)
         hf__pause(PAUSE_ENTER_US);
     if (rc != HF_LOST) return rc;
     pthread_mutex_lock(&h->mu);
-    hf__lock_lose(l, 0);
+    hf__lock_lose(l, HF_BY_STORE);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }
@@ -573,10 +570,11 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     l->renew_at_us = INT64_MAX;
     seize(l);
     int over = !perhaps(l); /* as its holder has been told */
-    rc = over ? gone(l, "once", err) : carry(l, &ev, &row, 0, &out, err);
-    if (!rc && out.answer != HF_ANS_OK) rc = gone(l, "once", err);
+    rc = over ? hf__gone(l, "once", err) : carry(l, &ev, &row, 0, &out, err);
+    if (!rc && out.answer != HF_ANS_OK) rc = hf__gone(l, "once", err);
     if (over || failed(rc)) {
         /* Not marked, as far as is known: then at least it isn't held either. */
+        if (!over) hf__not_marked(l, err);
         let_go(l);
         pthread_mutex_unlock(&h->mu);
         hf_row_clear(&row);

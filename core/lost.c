@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 /* Under the mutex. The callback is called by the tender. */
-void hf__lock_lose(hf_lock *l, int by_cap)
+void hf__lock_lose(hf_lock *l, enum hf_lost_by by)
 {
     if (l->lost) return;
     uint64_t one = 1;
     l->lost = 1;
-    l->by_cap = (uint8_t)by_cap;
+    l->lost_by = (uint8_t)by;
     if (!l->leftover) l->renew_at_us = INT64_MAX; /* which it is forgotten by */
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;

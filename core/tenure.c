@@ -44,17 +44,26 @@ static void lose(hf *h, struct hf_tenure *t)
     t->gone = 1;
     t->keep_at_us = INT64_MAX;
     for (hf_lock *l = h->cared; l; l = l->care_next)
-        if (l->tenure == t || l->doubt == t) hf__lock_lose(l, 0);
+        if (l->tenure == t || l->doubt == t) {
+            if (t->why) hf__reason_keep(&l->why, t->why);
+            hf__lock_lose(l, HF_BY_TIME);
+        }
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
         if (w->tenure == t || w->standing == t) w->look_at_us = 0;
     hf__kick_pump(h);
+}
+
+static void dispose(struct hf_tenure *t)
+{
+    hf__reason_clear(&t->why);
+    free(t);
 }
 
 /* It is in no list any more. What isn't over, nor left to itself, is to be ended at the store. */
 static void part_with(hf *h, struct hf_tenure *t)
 {
     if (t->gone || t->left) {
-        free(t);
+        dispose(t);
         return;
     }
     t->next = h->ending;
@@ -85,13 +94,13 @@ static void end_one(hf *h)
     h->ending = t->next;
     pthread_mutex_unlock(&h->mu);
     int rc = hf__port_lease_end(&h->port, t->session, NULL);
-    free(t);
+    dispose(t);
     pthread_mutex_lock(&h->mu);
     /* They end without our help, too: not worth several times the patience. */
     while (rc && rc != HF_LOST && h->ending) {
         t = h->ending;
         h->ending = t->next;
-        free(t);
+        dispose(t);
     }
 }
 
@@ -174,6 +183,8 @@ static int run_out(const struct hf_tenure *t, int64_t now_us)
 int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
 {
     int64_t ms;
+    hf_error why = {0};
+    if (!err) err = &why; /* the session keeps it */
     while (t->busy) pthread_cond_wait(&h->changed, &h->mu);
     if (!t->gone && run_out(t, hf__local_us())) lose(h, t);
     if (t->gone) return hf_fail(err, HF_LOST, 0, "lease: it has run out");
@@ -186,10 +197,12 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
     t->busy = 0;
     pthread_cond_broadcast(&h->changed);
     pthread_cond_signal(&h->renewer_cond); /* which passed over it */
+    if (rc) hf__reason_keep(&t->why, err);
     if (rc == HF_LOST || run_out(t, now)) lose(h, t);
     if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
     int64_t until_us = t->until_us;
     if (!rc) {
+        hf__reason_clear(&t->why);
         lasts(t, sent_us, ms);
         if (t->until_us < until_us) hf__kick_tender(h, t->until_us);
         if (now + GRAIN_US > t->until_us) /* adopted: it may have ended since the store answered */
@@ -287,7 +300,7 @@ static int64_t tend_regrets(hf *h)
         if (other->at_us < r->at_us) r = other;
     if (r->at_us > hf__local_us()) return r->at_us;
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__withdraw(h, r->e, r->id, 1, 0);
+    int rc = hf__withdraw(h, r->e, r->id, 1, 0, NULL);
     pthread_mutex_lock(&h->mu);
     r->at_us = hf__local_us() + SOON_US;
     if (rc && rc != HF_CORRUPT) return 0;
@@ -406,7 +419,7 @@ static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
     pthread_mutex_lock(&h->mu);
     if (!rc && to->own) hf__tenure_begins(h, to, asked_us);
     if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
-    if (rc == HF_LOST) hf__lock_lose(l, 0);
+    if (rc == HF_LOST) hf__lock_lose(l, to->gone ? HF_BY_TIME : HF_BY_STORE);
     if (rc) return rc;
     to->users++;
     move_to(h, l, to);
@@ -443,7 +456,7 @@ int hf__tenure_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf
         move_to(h, l, to);
         return 0;
     }
-    if (rc == HF_LOST) hf__lock_lose(l, 0);
+    if (rc == HF_LOST) hf__lock_lose(l, to && !to->gone ? HF_BY_STORE : HF_BY_TIME);
     if (rc == HF_UNKNOWN && !stays) {
         l->doubt = to; /* it may hold with either */
         hf__kick_tender(h, hf__tenure_until(l));

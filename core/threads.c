@@ -45,7 +45,8 @@ static void look_for_break(hf *h, hf_lock *l)
     l->busy = 1;
     pthread_mutex_unlock(&h->mu);
     hf_row_init(&row);
-    int rc = hf__port_get(&h->port, &l->e->key, &row, NULL);
+    hf_error err = {0};
+    int rc = hf__port_get(&h->port, &l->e->key, &row, &err);
     int64_t at = rc ? -1 : hf__find_token(&row, l->token);
     int there = rc ? rc != HF_CORRUPT : at >= 0;
     pthread_mutex_lock(&h->mu);
@@ -54,7 +55,10 @@ static void look_for_break(hf *h, hf_lock *l)
     hf_row_clear(&row);
     l->busy = 0;
     l->look_at_us = hf__local_us() + BREAK_LOOK_US;
-    if (!there) hf__lock_lose(l, 0);
+    if (!there) {
+        hf__reason_keep(&l->why, &err);
+        hf__lock_lose(l, HF_BY_STORE);
+    }
     hf__kick_renewer(l); /* which passed over it */
     pthread_cond_broadcast(&h->changed);
 }
@@ -82,20 +86,20 @@ static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
         if (l->tenure && !(l->tenure->adopted && l->busy)) {
             int64_t end = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
             if (now >= end)
-                hf__lock_lose(l, 0);
+                hf__lock_lose(l, HF_BY_TIME);
             else
                 *until = hf__min64(*until, end);
         }
         if (l->expires_us) {
             int64_t end = hf__lease_ends(l, now);
             if (end <= now)
-                hf__lock_lose(l, 0);
+                hf__lock_lose(l, HF_BY_TIME);
             else
                 *until = hf__min64(*until, end);
         }
         if (l->hold_until_us) {
             if (now >= l->hold_until_us)
-                hf__lock_lose(l, 1);
+                hf__lock_lose(l, HF_BY_CAP);
             else
                 *until = hf__min64(*until, l->hold_until_us);
         }

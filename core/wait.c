@@ -114,14 +114,15 @@ static void regret(struct hf_wait *w)
     pthread_mutex_unlock(&w->h->mu);
 }
 
-int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us)
+int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
+                 hf_error *err)
 {
     struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = maybe_done};
     struct hf_outcome out;
     hf_row row;
     memcpy(ev.id, id, sizeof ev.id);
     hf_row_init(&row);
-    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, NULL);
+    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, err);
     if (!rc) hf__promise(h, e, &row);
     hf_row_clear(&row);
     return rc;
@@ -130,11 +131,16 @@ int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done
 static void withdraw(struct hf_wait *w)
 {
     int64_t until = hf__local_us() + w->h->port.io_timeout_ms * 1000;
-    int rc = hf__withdraw(w->h, w->e, w->party.id, w->granted || w->lost_reply, until);
+    hf_error why = {0};
+    int rc = hf__withdraw(w->h, w->e, w->party.id, w->granted || w->lost_reply, until, &why);
+    if (rc) hf__reason_keep(&w->why, &why);
     /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
        the row still says that this one ended last (last_id). */
     if (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (w->lost_take && !w->granted))
-        set_error(w, HF_UNKNOWN, "the store doesn't say whether it was withdrawn");
+        w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
+                          "acquire '%s': given up, but the store doesn't confirm that; if it is "
+                          "granted yet, that ends by itself%s%s",
+                          w->e->text, w->why ? ": " : "", w->why ? w->why->text : "");
     if (rc) regret(w);
 }
 
@@ -173,7 +179,11 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
 /* Ends the wait without a grant; 1. */
 static int give_up(struct hf_wait *w, int code)
 {
-    w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, hf_code_text(code));
+    if (code == HF_TIMEOUT && w->why)
+        w->code = hf_fail(&w->err, code, w->why->sys, "acquire '%s': %s, as the store failed: %s",
+                          w->e->text, hf_code_text(code), w->why->text);
+    else
+        set_error(w, code, hf_code_text(code));
     if (w->asked) withdraw(w);
     return 1;
 }
@@ -193,11 +203,18 @@ static int event_done(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
+static void answered(struct hf_wait *w)
+{
+    w->away_since_us = 0;
+    hf__reason_clear(&w->why);
+}
+
 static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
 {
     int64_t now = hf__local_us();
     if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
+    hf__reason_keep(&w->why, err);
     /* LOST: sessions of ours died twice while it asked. */
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
@@ -312,7 +329,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         claimed = rc == 1;
         if (!rc) rc = hf__disown(w, row, until, &err);
         if (rc < 0) return store_failed(w, rc, &err);
-        w->away_since_us = 0;
+        answered(w);
         if (!claimed && hf__nothing_to_do(w, row)) return 0;
         if (!claimed && hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
@@ -325,7 +342,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         return try_only ? give_up(w, HF_BUSY) : 0;
     }
     if (rc) return store_failed(w, rc, &err);
-    w->away_since_us = 0;
+    answered(w);
     switch (out.answer) {
     case HF_ANS_GRANTED:
     case HF_ANS_ALREADY:
@@ -414,6 +431,7 @@ void hf__wait_finish(struct hf_wait *w)
     hf__tenure_put(h, w->tenure);
     hf__tenure_put(h, w->standing);
     w->tenure = w->standing = NULL;
+    hf__reason_clear(&w->why);
     int was_first = e->first == w;
     if (w->prev)
         w->prev->next = w->next;

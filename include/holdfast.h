@@ -222,6 +222,12 @@ HF_API int hf_lost_fd(hf_lock *lock);
    callback, unless called by it. */
 HF_API void hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), void *arg);
 
+/* Says why a lock was lost, without asking the store.
+   Returns: 0: not lost, as far as the handle has noticed. LOST: lost; `err` names the cause: the
+   store ended the grant, or max_hold_ms did (sys ETIME), or the lease ran out, and then the first
+   renewal that failed. CORRUPT: lost because the store, or the row, is damaged. */
+HF_API int hf_lost_reason(const hf_lock *lock, hf_error *err);
+
 /* Asks the store: 0 if the lock is held at this moment, LOST if not. */
 HF_API HF_MUST_USE int hf_confirm(hf_lock *lock, hf_error *err);
 

@@ -1,0 +1,142 @@
+/*
+ * reason.c - why a lock is lost, or may stay held: kept when it happens, told to its holder later.
+ *
+ * A renewal that fails is sent again until the lease has run out. Of all these failures the first
+ * one since the last success is the cause; the later ones are mostly its consequences.
+ */
+#include "handle.h"
+#include "os.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void hf__reason_keep(hf_error **at, const hf_error *why)
+{
+    if (*at || !why->code) return;
+    *at = malloc(sizeof **at); /* without memory the cause stays unknown */
+    if (*at) **at = *why;
+}
+
+void hf__reason_clear(hf_error **at)
+{
+    free(*at);
+    *at = NULL;
+}
+
+/* "5 s", "1.5 s" */
+static const char *seconds(int64_t ms, char *to, size_t cap)
+{
+    ms = (ms + 99) / 100 * 100;
+    if (ms % 1000 && ms < 10000)
+        snprintf(to, cap, "%lld.%lld s", (long long)(ms / 1000), (long long)(ms % 1000 / 100));
+    else
+        snprintf(to, cap, "%lld s", (long long)((ms + 999) / 1000));
+    return to;
+}
+
+/* The cause that the lock keeps, or else its session's. NULL: none is known. */
+static const hf_error *cause(const hf_lock *l)
+{
+    if (l->why) return l->why;
+    if (l->tenure && l->tenure->why) return l->tenure->why;
+    return l->doubt ? l->doubt->why : NULL;
+}
+
+/* Is it over by time, noticed or not? */
+static int ran_out(const hf_lock *l)
+{
+    if (l->lost) return l->lost_by == HF_BY_TIME;
+    if (l->tenure && hf__local_us() >= hf__tenure_until(l)) return 1;
+    return l->expires_us && hf__port_now(&l->h->port).hi_us >= l->expires_us;
+}
+
+int hf__gone(const hf_lock *l, const char *what, hf_error *err)
+{
+    const hf_error *why = cause(l);
+    unsigned long long token = l->token;
+    char lease[32];
+    if (l->lost_by == HF_BY_CAP ||
+        (!l->lost && l->hold_until_us && hf__local_us() >= l->hold_until_us))
+        return hf_fail(err, HF_LOST, ETIME,
+                       "%s '%s': the grant %llu has been held for as long as max_hold_ms allows",
+                       what, l->e->text, token);
+    if (ran_out(l) && why)
+        return hf_fail(
+            err, HF_LOST, why->sys,
+            "%s '%s': the grant %llu is over: its lease (%s) ran out, as it could not be "
+            "renewed: %s",
+            what, l->e->text, token, seconds(l->lease_ms, lease, sizeof lease), why->text);
+    if (ran_out(l) && l->lease_ms)
+        return hf_fail(err, HF_LOST, 0, "%s '%s': the grant %llu is over: its lease (%s) ran out",
+                       what, l->e->text, token, seconds(l->lease_ms, lease, sizeof lease));
+    if (l->lost && why && why->code == HF_CORRUPT)
+        return hf_fail(err, HF_LOST, 0, "%s '%s': the grant %llu is over: %s", what, l->e->text,
+                       token, why->text);
+    return hf_fail(err, HF_LOST, 0,
+                   "%s '%s': the grant %llu is over: it was released or broken, or its lease ran "
+                   "out",
+                   what, l->e->text, token);
+}
+
+/* What the store may do with a grant that it wasn't made to give back. */
+static void until_when(const hf_lock *l, char *to, size_t cap)
+{
+    char lease[32];
+    int64_t left_ms = -1;
+    if (l->expires_us) left_ms = (l->expires_us - hf__port_now(&l->h->port).lo_us + 999) / 1000;
+    if (l->tenure) left_ms = (l->tenure->lives_until_us - hf__local_us() + 999) / 1000;
+    if (l->at_least_ms && !l->expires_us && !l->tenure)
+        snprintf(to, cap, "the lock may stay held");
+    else if ((l->expires_us || l->tenure) && left_ms <= 0)
+        snprintf(to, cap, "its lease has ended");
+    else if (l->expires_us || l->tenure)
+        snprintf(to, cap, "the lock may stay held until its lease ends (%s)",
+                 seconds(left_ms, lease, sizeof lease));
+    else
+        snprintf(to, cap, "the lock may stay held until this process ends");
+}
+
+/* The error becomes "WHAT 'KEY': as it was; STATE". A long cause is cut, not the state. */
+static void add_state(const hf_lock *l, const char *what, const char *state, hf_error *err)
+{
+    char why[HF_TEXT_CAP];
+    memcpy(why, err->text, sizeof why);
+    size_t used = strlen(what) + strlen(l->e->text) + strlen(state) + 8;
+    int most = used < sizeof err->text ? (int)(sizeof err->text - used) : 0;
+    hf_fail(err, err->code, err->sys, "%s '%s': %.*s; %s", what, l->e->text, most, why, state);
+}
+
+void hf__may_stay(const hf_lock *l, const char *what, hf_error *err)
+{
+    char until[96];
+    if (!err) return;
+    until_when(l, until, sizeof until);
+    add_state(l, what, until, err);
+}
+
+void hf__not_marked(const hf_lock *l, hf_error *err)
+{
+    if (!err) return;
+    add_state(l, "once",
+              err->code == HF_UNKNOWN ? "the event may not be marked as done, and may run again"
+                                      : "the event isn't marked as done, and may run again",
+              err);
+}
+
+int hf_lost_reason(const hf_lock *lock, hf_error *err)
+{
+    hf *h = lock->h;
+    int rc = hf__alive(h, "hold", err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    const hf_error *why = lock->lost ? cause(lock) : NULL;
+    if (lock->lost) rc = hf__gone(lock, "hold", err);
+    if (why && why->code == HF_CORRUPT) {
+        rc = HF_CORRUPT;
+        if (err) err->code = rc;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
