@@ -321,6 +321,28 @@ killed_at_once() {
     [ "$status" = 76 ]
 }
 
+@test "a lost lock's line names the key, the store's first words, and what follows" {
+    HOLDFAST_FAULT='swap:2:full,swap:3+:unavailable' background run --lease 1s "$K" -- sleep 1200
+    finished
+    [ "$STATUS" = 76 ]
+    [ "$(wc -l <bg.err)" = 1 ]
+    grep -q "the lock on '$K' is lost; stopping the command: " bg.err
+    grep -q 'its lease (1 s) ran out, as it could not be renewed: .* no room left$' bg.err
+}
+
+@test "a refused release says until when the lock may stay held" {
+    HOLDFAST_FAULT='swap:*:full' run holdfast run --lease 60s "$K" -- true
+    [[ $output == *"release '$K': "*"no room left; the lock may stay held until its lease ends "* ]]
+}
+
+@test "a wait that ends while the store refuses says so, in the store's words" {
+    HOLDFAST_FAULT='take:*:unavailable,swap:*:unavailable' run holdfast run -w 0.5 "$K" -- touch ran
+    [ "$status" = 69 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *"take '$K': the store cannot be reached" ]]
+    [ ! -e ran ]
+}
+
 # bats test_tags=stores
 @test "a lease that runs out in a stopped wrapper is lost when it goes on" {
     hold "$K" --lease 4s

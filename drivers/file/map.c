@@ -64,7 +64,8 @@ static int trust_filesystem(hf_store *st, int fd, int force, hf_error *err)
     if (!good && !force)
         return hf_fail(err, HF_UNSUPPORTED, 0,
                        "file: open '%s': a filesystem of type %s (%#lx) is not known to share "
-                       "memory between all its users; ?force=1 overrides",
+                       "memory between all its users: a lock could be granted twice; name a "
+                       "store on a local filesystem, or a server",
                        st->path, name, (unsigned long)fs.f_type);
     return 0;
 }
