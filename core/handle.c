@@ -88,36 +88,6 @@ int hf__dead(const char *what, hf_error *err)
     return hf_fail(err, HF_LOST, 0, "%s: this handle belongs to the parent of a fork", what);
 }
 
-void hf__thread_condition(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
-/* Waits until signalled or the local time is reached (which a suspended machine may oversleep:
-   whoever waits looks at the clock again). */
-void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
-{
-    if (local_us == INT64_MAX) {
-        pthread_cond_wait(cond, mu);
-        return;
-    }
-    int64_t left = local_us - hf__local_us();
-    if (left <= 0) return;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += left / 1000000;
-    t.tv_nsec += left % 1000000 * 1000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    pthread_cond_timedwait(cond, mu, &t);
-}
-
 /* ---- who we are ---- */
 
 /* name=value with what would break the line apart percent-encoded. */

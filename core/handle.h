@@ -279,9 +279,7 @@ static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf
     return rc;
 }
 static inline void hf__entry_put(struct hf_entry *e) { e->refs--; }
-void hf__thread_condition(pthread_cond_t *cond);
 int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
-void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
 /* Unique, not secret: 64 random bits of this handle, and a counter. */
 static inline void hf__new_id(hf *h, uint8_t id[16])
 {

@@ -1,5 +1,5 @@
 /*
- * os.c - time, timers, randomness, fork, descriptors. See os.h.
+ * os.c - time, timers, conditions, randomness, fork, descriptors. See os.h.
  */
 #include "os.h"
 
@@ -58,6 +58,39 @@ void hf__timer_sleep(int fd)
     ssize_t n = read(fd, &times, sizeof times);
     (void)n; /* one that blocks, of a thread without signals, doesn't fail */
 }
+
+/* ---- conditions ---- */
+
+void hf__thread_condition(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+/* A suspended machine oversleeps: CLOCK_MONOTONIC stands still meanwhile. */
+void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us)
+{
+    if (local_us == INT64_MAX) {
+        pthread_cond_wait(cond, mu);
+        return;
+    }
+    int64_t left = local_us - hf__local_us();
+    if (left <= 0) return;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += left / 1000000;
+    t.tv_nsec += left % 1000000 * 1000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(cond, mu, &t);
+}
+
+/* ---- randomness, forks ---- */
 
 void hf__random(void *to, size_t len)
 {

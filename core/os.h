@@ -1,10 +1,11 @@
 /*
- * os.h - the only place in the core that asks the system for time, timers, randomness and
- * descriptors.
+ * os.h - the only place in the core that asks the system for time, timers, conditions, randomness
+ * and descriptors.
  */
 #ifndef HF_OS_H
 #define HF_OS_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,11 @@ void hf__random(void *to, size_t len); /* from the system; aborts if there is no
 /* A timer that a thread sleeps by: a descriptor, or -1. Set to 0 it isn't set. */
 int hf__timer_open(void);
 void hf__timer_set(int fd, int64_t us);
-void hf__timer_sleep(int fd);       /* until it has run out; less, if anything is wrong with it */
+void hf__timer_sleep(int fd); /* until it has run out; less, if anything is wrong with it */
+/* A condition whose waits end at a local time (INT64_MAX: never). A wait may end early: the caller
+   looks at what it waits for, and at the clock, again. */
+void hf__thread_condition(pthread_cond_t *cond);
+void hf__cond_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t local_us);
 unsigned hf__fork_generation(void); /* changes in the child of a fork */
 extern unsigned hf__forks;          /* the same, once it has been asked for */
 

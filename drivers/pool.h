@@ -8,9 +8,11 @@
 #ifndef HF_POOL_H
 #define HF_POOL_H
 
-#include <pthread.h>
+#include "os.h"
 
 enum { HF_POOL_LINKS = 4 }; /* to be numbered from 0 */
+/* Why hf__pool_take returns -1, for a message. Nothing was sent then: HF_UNAVAILABLE. */
+#define HF_POOL_BUSY "no connection was free in time: other requests have all of them"
 
 struct hf__pool {
     pthread_mutex_t mu;
@@ -21,7 +23,7 @@ struct hf__pool {
 static inline void hf__pool_open(struct hf__pool *pool)
 {
     pthread_mutex_init(&pool->mu, NULL);
-    pthread_cond_init(&pool->freed, NULL);
+    hf__thread_condition(&pool->freed);
     pool->busy = pool->works = 0;
 }
 
@@ -31,12 +33,19 @@ static inline void hf__pool_close(struct hf__pool *pool)
     pthread_cond_destroy(&pool->freed);
 }
 
-/* The number of one that is free, taken; waits until there is one. */
-static inline int hf__pool_take(struct hf__pool *pool)
+/* The number of a connection that is free, taken. Waits until there is one, to the local time
+   until_us at most; then -1. */
+static inline int hf__pool_take(struct hf__pool *pool, int64_t until_us)
 {
     int i = 0;
     pthread_mutex_lock(&pool->mu);
-    while (pool->busy == (1u << HF_POOL_LINKS) - 1) pthread_cond_wait(&pool->freed, &pool->mu);
+    while (pool->busy == (1u << HF_POOL_LINKS) - 1) {
+        if (hf__local_us() >= until_us) {
+            pthread_mutex_unlock(&pool->mu);
+            return -1;
+        }
+        hf__cond_until(&pool->freed, &pool->mu, until_us);
+    }
     unsigned idle = pool->works & ~pool->busy;
     while (idle ? !(idle & 1u << i) : pool->busy & 1u << i) i++;
     pool->busy |= 1u << i;
@@ -44,9 +53,11 @@ static inline int hf__pool_take(struct hf__pool *pool)
     return i;
 }
 
-/* `works`: it is connected, as far as is known. */
+/* Gives back what hf__pool_take returned; -1 is nothing. `works`: it is connected, as far as is
+   known. */
 static inline void hf__pool_give(struct hf__pool *pool, int i, int works)
 {
+    if (i < 0) return;
     pthread_mutex_lock(&pool->mu);
     pool->busy &= ~(1u << i);
     pool->works &= ~(1u << i);

@@ -4,6 +4,8 @@
 #include "pool.h"
 #include "test.h"
 
+#define SOON (hf__local_us() + 60000000)
+
 static struct hf__pool pool;
 
 static int open_pool(void **state)
@@ -24,7 +26,7 @@ static void who_comes_alone_has_the_same_again(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(hf__pool_take(&pool), 0);
+        assert_int_equal(hf__pool_take(&pool, SOON), 0);
         hf__pool_give(&pool, 0, 1);
     }
 }
@@ -32,30 +34,57 @@ static void who_comes_alone_has_the_same_again(void **state)
 static void each_has_one_for_itself(void **state)
 {
     (void)state;
-    for (int i = 0; i < HF_POOL_LINKS; i++) assert_int_equal(hf__pool_take(&pool), i);
+    for (int i = 0; i < HF_POOL_LINKS; i++) assert_int_equal(hf__pool_take(&pool, SOON), i);
     hf__pool_give(&pool, 2, 0);
-    assert_int_equal(hf__pool_take(&pool), 2);
+    assert_int_equal(hf__pool_take(&pool, SOON), 2);
 }
 
 /* Nobody is let in any more, as it seems, but who is in may stay. */
 static void one_that_works_comes_before_one_that_does_not(void **state)
 {
     (void)state;
-    assert_int_equal(hf__pool_take(&pool), 0);
-    assert_int_equal(hf__pool_take(&pool), 1);
+    assert_int_equal(hf__pool_take(&pool, SOON), 0);
+    assert_int_equal(hf__pool_take(&pool, SOON), 1);
     hf__pool_give(&pool, 1, 1);
     hf__pool_give(&pool, 0, 0);
-    assert_int_equal(hf__pool_take(&pool), 1);
+    assert_int_equal(hf__pool_take(&pool, SOON), 1);
     /* While that is in use, the other one is tried. */
-    assert_int_equal(hf__pool_take(&pool), 0);
+    assert_int_equal(hf__pool_take(&pool, SOON), 0);
     hf__pool_give(&pool, 0, 0);
     hf__pool_give(&pool, 1, 1);
-    assert_int_equal(hf__pool_take(&pool), 1);
+    assert_int_equal(hf__pool_take(&pool, SOON), 1);
     /* What doesn't work any more isn't preferred any more. */
     hf__pool_give(&pool, 1, 0);
-    assert_int_equal(hf__pool_take(&pool), 0);
+    assert_int_equal(hf__pool_take(&pool, SOON), 0);
     hf__pool_give(&pool, 0, 1);
-    assert_int_equal(hf__pool_take(&pool), 0);
+    assert_int_equal(hf__pool_take(&pool, SOON), 0);
+}
+
+static int64_t waited_us; /* until then, by who waits for a free one */
+
+static void *wait_for_one(void *arg)
+{
+    *(int *)arg = hf__pool_take(&pool, waited_us);
+    return NULL;
+}
+
+/* Not for ever for what another request may never give back. */
+static void a_wait_for_a_free_one_ends(void **state)
+{
+    pthread_t thread;
+    int got = 99;
+    (void)state;
+    for (int i = 0; i < HF_POOL_LINKS; i++) assert_int_equal(hf__pool_take(&pool, SOON), i);
+    assert_int_equal(hf__pool_take(&pool, 0), -1);
+    int64_t until_us = hf__local_us() + 20000;
+    assert_int_equal(hf__pool_take(&pool, until_us), -1);
+    assert_true(hf__local_us() >= until_us);
+    hf__pool_give(&pool, -1, 1); /* nothing was taken */
+    waited_us = SOON;
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_one, &got), 0);
+    hf__pool_give(&pool, 2, 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(got, 2);
 }
 
 int main(void)
@@ -63,6 +92,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_comes_alone_has_the_same_again, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(each_has_one_for_itself, open_pool, close_pool),
+        cmocka_unit_test_setup_teardown(a_wait_for_a_free_one_ends, open_pool, close_pool),
         cmocka_unit_test_setup_teardown(one_that_works_comes_before_one_that_does_not, open_pool,
                                         close_pool),
     };

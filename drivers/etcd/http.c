@@ -33,10 +33,10 @@ void hf__et_next(struct hf__et_http *http)
 static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
 {
     int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000;
-    int number = hf__pool_take(&http->pool);
+    int number = hf__pool_take(&http->pool, until_us);
     x->failed = HF_UNAVAILABLE;
-    snprintf(x->why, sizeof x->why, "timed out");
-    for (unsigned i = 0; i < http->n_endpoints; i++) {
+    snprintf(x->why, sizeof x->why, "%s", number < 0 ? HF_POOL_BUSY : "timed out");
+    for (unsigned i = 0; number >= 0 && i < http->n_endpoints; i++) {
         unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (left_ms <= 0) break;

@@ -179,7 +179,9 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct h
 void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
                  const char *body, size_t len, int harmless, struct hf__fs_reply *r)
 {
-    int number = hf__pool_take(&net->pool);
+    int number = hf__pool_take(&net->pool, hf__local_us() + net->io_timeout_ms * 1000);
+    *r = (struct hf__fs_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
+    if (number < 0) return;
     CURL **link = &net->link[number];
     struct upload up = {body, body, len, len, 0, harmless};
     struct curl_slist *list = NULL;

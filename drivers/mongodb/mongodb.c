@@ -36,14 +36,15 @@ struct hf_store {
 /* One that is free, the same again if it can be; connected. */
 static int get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err)
 {
-    struct hf__mg_link *link = &st->link[hf__pool_take(&st->pool)];
-    *ret = link;
+    int number = hf__pool_take(&st->pool, hf__local_us() + st->how.io_timeout_ms * 1000);
+    struct hf__mg_link *link = *ret = number < 0 ? NULL : &st->link[number];
+    if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: " HF_POOL_BUSY);
     return link->client ? 0 : hf__mg_connect(&st->how, link, err);
 }
 
 static void put_link(hf_store *st, struct hf__mg_link *link)
 {
-    hf__pool_give(&st->pool, (int)(link - st->link), link->client != NULL);
+    if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->client != NULL);
 }
 
 /* The command is destroyed in every case. */
@@ -526,7 +527,7 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = get_link(st, &link, err);
         if (!rc) rc = prepare_collection(st, link, &about, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
-        st->replicated = link->replicated;
+        st->replicated = link && link->replicated;
         put_link(st, link);
     }
     if (!rc && !(st->ear = hf__mg_ear_new(url, io_timeout_ms)))
@@ -556,7 +557,7 @@ static int mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
             snprintf(version, sizeof version, "%.60s", bson_iter_utf8(&it, NULL));
         bson_destroy(&reply);
     }
-    int replicated = link->replicated;
+    int replicated = link && link->replicated;
     put_link(st, link);
     if (rc) return rc;
     snprintf(text, sizeof text, "MongoDB %s, %s", version,

@@ -40,15 +40,17 @@ struct hf_store {
 /* One that is free, the same again if it can be; connected. */
 static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
 {
-    struct hf__pg_link *link = &st->link[hf__pool_take(&st->pool)];
-    *ret = link;
+    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+    int number = hf__pool_take(&st->pool, until_us);
+    struct hf__pg_link *link = *ret = number < 0 ? NULL : &st->link[number];
+    if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: " HF_POOL_BUSY);
     if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
     return link->pg ? 0 : hf__pg_connect(&st->how, link, err);
 }
 
 static void put_link(hf_store *st, struct hf__pg_link *link)
 {
-    hf__pool_give(&st->pool, (int)(link - st->link), link->pg != NULL);
+    if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->pg != NULL);
 }
 
 /* One statement; if the table isn't there any more it is made again first, for then nothing was

@@ -14,7 +14,10 @@
 
 int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
 {
-    struct hf__rd_link *link = *ret = &st->link[hf__pool_take(&st->pool)];
+    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+    int number = hf__pool_take(&st->pool, until_us);
+    struct hf__rd_link *link = *ret = number < 0 ? NULL : &st->link[number];
+    if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": " HF_POOL_BUSY);
     if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
     if (link->fd >= 0) return 0;
     int rc = hf__rd_connect(&st->how, link, 1, err);
@@ -26,7 +29,7 @@ int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
 
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link)
 {
-    hf__pool_give(&st->pool, (int)(link - st->link), link->fd >= 0);
+    if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->fd >= 0);
 }
 
 /* ---- scripts ---- */
