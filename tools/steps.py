@@ -182,7 +182,8 @@ def servers(step):
     for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'node-versions',
                  'porcupine', 'python-packages'):
         step.check(step.run([os.path.join('tools', name)]) == 0, f'tools/{name}', f'tools/{name}')
-    for again in 'tools/node-packages tests/web', 'tools/bench-peers matplotlib':
+    for again in ('tools/node-packages tests/web', 'tools/bench-peers matplotlib',
+                  'tools/node-packages bindings/node/test/runners'):
         step.check(step.run(again.split()) == 0, again, again)
 
 

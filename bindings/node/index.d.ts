@@ -138,6 +138,8 @@ export class Store {
     private constructor();
     /** Without secrets. */
     readonly url: string;
+    /** The C library's. */
+    readonly version: string;
     /** Runs fn while the key is held, and gives it back whatever comes of it. */
     run<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: AcquireOptions): Promise<T>;
     acquire(key: string, options?: AcquireOptions): Promise<Lock>;
@@ -165,7 +167,7 @@ export class Store {
 /** Opens a store; without a URL: $HOLDFAST_STORE, or `file:` in the user's state directory. */
 export function open(url?: string, options?: OpenOptions): Promise<Store>;
 
-/** The C library's. */
+/** This package's. */
 export const version: string;
 
 export type Code = 'BUSY' | 'TIMEOUT' | 'CANCELED' | 'LOST' | 'UNKNOWN' | 'UNAVAILABLE' | 'DENIED' |
@@ -176,6 +178,8 @@ export class HoldfastError extends Error {
     readonly code: Code;
     readonly text: string;
     readonly key: string | undefined;
+    /** What it comes from, if that is known: an error of the system, or of loading the addon. */
+    readonly cause?: unknown;
 }
 /** BUSY, TIMEOUT */
 export class LockUnavailable extends HoldfastError {}

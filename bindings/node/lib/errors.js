@@ -2,8 +2,8 @@
 'use strict';
 
 class HoldfastError extends Error {
-    constructor(code, text, key) {
-        super(text);
+    constructor(code, text, key, cause) {
+        super(text, cause && { cause });
         this.code = code;
         this.key = key;
     }
@@ -45,12 +45,48 @@ function asHere(text) {
         .replace(/\b(\w+)_ms( allows)?$/, (_, name, more = '') => camel(name) + more);
 }
 
-function makeError(code, text, key) {
+function makeError(code, text, key, cause) {
     const said = code === 'INVALID' || code === 'LOST' ? asHere(text) : text;
-    return new (byCode[code] ?? HoldfastError)(code, said, key);
+    return new (byCode[code] ?? HoldfastError)(code, said, key, cause);
+}
+
+// ---- where a call was made ----
+
+// The frames above `below`, which is running: for an error that is made when they are gone.
+function framesAbove(below) {
+    const at = {};
+    Error.captureStackTrace(at, below);
+    return at;
+}
+
+// Gives the error these frames; its own are those of an event from another thread, or of a timer.
+function withFrames(error, at) {
+    const { stack } = at;
+    const from = typeof stack === 'string' ? stack.indexOf('\n    at ') : -1;
+    if (from < 0) return error;
+    const value = `${error.name}: ${error.message}${stack.slice(from)}`;
+    Object.defineProperty(error, 'stack', { value, writable: true, configurable: true });
+    return error;
+}
+
+// ---- what the addon says ----
+
+function systemError(errno) {
+    const { getSystemErrorName } = require('util');
+    const code = getSystemErrorName(-errno);
+    return Object.assign(new Error(code), { errno: -errno, code });
+}
+
+// The addon serves several copies of this module, so it throws plain objects (`failure` in
+// src/values.c): the classes of the errors are those of the copy that has called.
+function fromAddon(failure) {
+    if (typeof failure?.failed !== 'string') return failure;
+    const { failed, text, sys, key } = failure;
+    const cause = sys > 0 && failed !== 'LOST' ? systemError(sys) : undefined;
+    return makeError(failed, text || (failed === 'NOMEM' ? 'out of memory' : failed), key, cause);
 }
 
 const classes = { HoldfastError };
 for (const made of Object.values(byCode)) classes[made.prototype.name] = made;
 
-module.exports = { ...classes, byCode, makeError };
+module.exports = { ...classes, byCode, classes, framesAbove, fromAddon, makeError, withFrames };

@@ -1,9 +1,9 @@
 'use strict';
-const { byCode, makeError, ...errors } = require('./errors.js');
+const { classes } = require('./errors.js');
 const { E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, KeyedMutex, Mutex, Semaphore, tryAcquire,
     withTimeout } = require('./mutex.js');
 const { Lock, Store, open } = require('./store.js');
-const { version } = require('./native.js');
+const { version } = require('../package.json');
 
-module.exports = { ...errors, E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, KeyedMutex, Lock, Mutex,
+module.exports = { ...classes, E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, KeyedMutex, Lock, Mutex,
     Semaphore, Store, open, tryAcquire, version, withTimeout };

@@ -1,12 +1,56 @@
-// The addon, loaded when the first store is opened. HOLDFAST_ADDON names another build of it.
+// The addon, loaded when the first store is opened: what needs no store works without it.
+// HOLDFAST_ADDON names another build of it.
 'use strict';
 const path = require('path');
-const { makeError } = require('./errors.js');
+const { framesAbove, fromAddon, makeError, withFrames } = require('./errors.js');
 
-const native = require(process.env.HOLDFAST_ADDON ||
-    path.join(__dirname, '..', 'build', 'holdfast.node'));
-native.setup(makeError);
-// Whatever ends the process (or the worker) in an orderly way: what is held is given back.
-process.on('exit', () => native.end());
+// Its functions, once it is loaded.
+const native = {};
 
-module.exports = native;
+async function settled(promise, at) {
+    try {
+        return await promise;
+    } catch (failure) {
+        throw withFrames(fromAddon(failure), at);
+    }
+}
+
+// What fails is this copy's error, with the frames of the call.
+function wrapped(call) {
+    return function ask(...args) {
+        let got;
+        try {
+            got = call(...args);
+        } catch (failure) {
+            throw fromAddon(failure);
+        }
+        return typeof got?.then === 'function' ? settled(got, framesAbove(ask)) : got;
+    };
+}
+
+function unavailable(file, error) {
+    const missing = error.code === 'MODULE_NOT_FOUND';
+    const why = missing ? 'it was not built when the package was installed'
+        : error.message.split('\n')[0];
+    return makeError('UNSUPPORTED', `open: the addon cannot be loaded from ${file}: ${why}. Run ` +
+        '`npm rebuild holdfast`: it takes gcc, pkg-config, meson and ninja, and with ' +
+        '--ignore-scripts npm builds nothing. Mutexes of one process (holdfast/mutex) work without',
+    undefined, error);
+}
+
+// Does nothing more once that has succeeded.
+function load() {
+    if (native.open) return;
+    const file = process.env.HOLDFAST_ADDON ||
+        path.join(__dirname, '..', 'build', 'holdfast.node');
+    let addon;
+    try {
+        addon = require(file);
+    } catch (error) {
+        throw unavailable(file, error);
+    }
+    for (const [name, value] of Object.entries(addon))
+        native[name] = typeof value === 'function' ? wrapped(value) : value;
+}
+
+module.exports = Object.defineProperty(native, 'load', { value: load });

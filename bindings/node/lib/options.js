@@ -105,7 +105,9 @@ function requestId(value, doing, key) {
     if (value === undefined) return undefined;
     if (typeof value === 'string' && /^[0-9a-f]{32}$/i.test(value))
         return new Uint8Array(Buffer.from(value, 'hex'));
-    if (value instanceof Uint8Array && value.length === 16)
+    // Not by its class: that of another realm is one, too.
+    if (ArrayBuffer.isView(value) && value.length === 16 &&
+        /^\[object Uint8Array\]$/.test(Object.prototype.toString.call(value)))
         return new Uint8Array(value); // a Buffer is one of another class
     throw invalid(doing, key, 'requestId: must be 16 bytes, or 32 hexadecimal digits');
 }

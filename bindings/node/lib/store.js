@@ -2,7 +2,8 @@
 // request are made by threads of the store's own (src/jobs.c).
 'use strict';
 const asyncDispose = require('./dispose.js');
-const { HoldfastError, LockLost, makeError } = require('./errors.js');
+const { HoldfastError, LockLost, framesAbove, fromAddon, makeError,
+    withFrames } = require('./errors.js');
 const { ONCE, callable, invalid, known, resultText, signalOf, time, tokenOf, wanted,
     who } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
@@ -206,6 +207,11 @@ function named(error, key) {
     return error;
 }
 
+// The addon's objects are those of the main context, which a test runner's modules don't run in.
+const shown = ({ holders, waiters, ...info }) => ({ ...info,
+    holders: Array.from(holders, (party) => ({ ...party })),
+    waiters: Array.from(waiters, (party) => ({ ...party })) });
+
 // What is shown, as it comes: an async iterator.
 class Stream {
     #id;
@@ -217,9 +223,10 @@ class Stream {
     #unlisten;
 
     constructor(store, prefix, watches, signal) {
-        this.#id = native.stream(store, prefix, watches, (info, error) => {
-            if (info) this.#items.push(info);
-            else this.#end(error);
+        const at = framesAbove(Stream);
+        this.#id = native.stream(store, prefix, watches, (info, failure) => {
+            if (info) this.#items.push(shown(info));
+            else this.#end(failure && withFrames(fromAddon(failure), at));
             this.#serve();
         });
         if (!signal) return;
@@ -299,6 +306,7 @@ class Store {
     constructor(id) {
         this.#id = id;
         this.url = native.url(id);
+        this.version = native.version;
     }
 
     // The store's id, or an error.
@@ -409,7 +417,7 @@ class Store {
     }
 
     async peek(key) {
-        return native.peek(this.#open('peek', key), key);
+        return shown(await native.peek(this.#open('peek', key), key));
     }
 
     list(prefix = '', options = {}) {
@@ -436,7 +444,7 @@ class Store {
     }
 
     stats() {
-        return native.stats(this.#open('stats'));
+        return { ...native.stats(this.#open('stats')) };
     }
 
     // Gives back what is still held (but detached), ends what waits. Once.
@@ -481,6 +489,7 @@ async function open(url, options = {}) {
     if (url === '')
         throw invalid('open', undefined, "'': no store has this URL; undefined is the default one");
     const { owner, note, ioTimeout } = options;
+    native.load();
     return new Store(await native.open(url, owner, note,
         ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout', 'open')));
 }

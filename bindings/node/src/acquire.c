@@ -34,7 +34,7 @@ static napi_value js_try(napi_env env, napi_callback_info info)
     if (!rc) {
         struct lock *lock = lock_new(s, l);
         if (lock) return number(env, lock->object.id);
-        napi_throw_error(env, NULL, "holdfast: out of memory");
+        fail(a, HF_NOMEM, NULL, "out of memory");
         return NULL;
     }
     if (rc == HF_BUSY && !once) s->looks++;
@@ -133,7 +133,7 @@ static napi_value js_start(napi_env env, napi_callback_info info)
     if (!enroll(a, &w->object, KIND_WAIT) || napi_create_promise(env, &w->deferred, &promise)) {
         strike(a, &w->object);
         free(w);
-        napi_throw_error(env, NULL, "holdfast: out of memory");
+        fail(a, HF_NOMEM, NULL, "out of memory");
         return NULL;
     }
     w->prev = &s->waits;

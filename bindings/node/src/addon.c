@@ -103,15 +103,6 @@ void add_methods(napi_env env, napi_value exports, const struct method *methods,
     }
 }
 
-/* (makeError) */
-static napi_value js_setup(napi_env env, napi_callback_info info)
-{
-    napi_value argv[1];
-    struct addon *a = begin(env, info, 1, argv);
-    if (!a->make_error) napi_create_reference(env, argv[0], 1, &a->make_error);
-    return NULL;
-}
-
 /* (by): somebody begins, or ends, to wait for a stream. */
 static napi_value js_pend(napi_env env, napi_callback_info info)
 {
@@ -132,6 +123,11 @@ static napi_value js_pending(napi_env env, napi_callback_info info)
     return number(env, begin(env, info, 0, NULL)->pending);
 }
 
+/* ---- beginning and end ---- */
+
+/* Those of this thread's environment. */
+static _Thread_local struct addon *here;
+
 /* Everything is given back and closed; nothing can be opened any more. */
 static void end(struct addon *a)
 {
@@ -140,14 +136,71 @@ static void end(struct addon *a)
     a->ended = true;
 }
 
+/* process.exit() runs no cleanup hooks, but tells its listeners. */
 static napi_value js_end(napi_env env, napi_callback_info info)
 {
-    end(begin(env, info, 0, NULL));
+    (void)env;
+    (void)info;
+    for (struct addon *a = here; a; a = a->next) end(a);
     return NULL;
 }
 
 /* Runs before the queue of events is ended, for it was added after it. */
-static void at_end(void *arg) { end(arg); }
+static void at_end(void *arg)
+{
+    struct addon **at = &here;
+    while (*at && *at != arg) at = &(*at)->next;
+    if (*at) *at = (*at)->next;
+    end(arg);
+}
+
+/* One listener for an environment, however often its program loads the file. Not the JavaScript
+   around this adds it: the `process` which that sees may be a copy of a test runner's. */
+static napi_status listen_for_exit(napi_env env)
+{
+    napi_value global, process, once, argv[2];
+    napi_status rc = napi_get_global(env, &global);
+    if (!rc) rc = napi_get_named_property(env, global, "process", &process);
+    if (!rc) rc = napi_get_named_property(env, process, "once", &once);
+    if (!rc) rc = napi_create_string_utf8(env, "exit", NAPI_AUTO_LENGTH, &argv[0]);
+    if (!rc) rc = napi_create_function(env, "holdfast", NAPI_AUTO_LENGTH, js_end, NULL, &argv[1]);
+    return rc ? rc : napi_call_function(env, process, once, 2, argv, NULL);
+}
+
+/* () Does the process stay alive for it? As other handles are asked by who looks for open ones. */
+static napi_value js_has_ref(napi_env env, napi_callback_info info)
+{
+    napi_value ret = NULL;
+    napi_get_boolean(env, begin(env, info, 0, NULL)->pending != 0, &ret);
+    return ret;
+}
+
+/* The queue of events keeps what AsyncLocalStorage has when it is made, and lasts for ever. So it
+   is made outside of the asynchronous context that has loaded the addon; see begin_events. */
+static napi_value js_begin_events(napi_env env, napi_callback_info info)
+{
+    napi_value name, resource;
+    struct addon *a = begin(env, info, 0, NULL);
+    static const struct method methods[] = {{"hasRef", js_has_ref}};
+    if (napi_create_string_utf8(env, "holdfast", NAPI_AUTO_LENGTH, &name) ||
+        napi_create_object(env, &resource))
+        return NULL;
+    ADD_METHODS(env, resource, methods);
+    if (napi_create_threadsafe_function(env, NULL, resource, name, 0, 1, NULL, NULL, a, deliver,
+                                        &a->tell))
+        a->tell = NULL;
+    return NULL;
+}
+
+static napi_status begin_events(struct addon *a)
+{
+    napi_value outside, function;
+    napi_status rc = napi_create_object(a->env, &outside);
+    if (!rc) rc = napi_create_function(a->env, NULL, 0, js_begin_events, a, &function);
+    if (!rc) rc = napi_make_callback(a->env, NULL, outside, function, 0, NULL, NULL);
+    if (!rc && !a->tell) rc = napi_generic_failure;
+    return rc ? rc : napi_unref_threadsafe_function(a->env, a->tell);
+}
 
 static void finalize(napi_env env, void *data, void *hint)
 {
@@ -168,7 +221,6 @@ static void stay(void)
 NAPI_MODULE_INIT()
 {
     struct addon *a = calloc(1, sizeof *a);
-    napi_value name;
     if (!a) return NULL;
     stay();
     a->env = env;
@@ -177,15 +229,14 @@ NAPI_MODULE_INIT()
         free(a);
         return NULL;
     }
-    if (napi_create_string_utf8(env, "holdfast", NAPI_AUTO_LENGTH, &name) ||
-        napi_create_threadsafe_function(env, NULL, NULL, name, 0, 1, NULL, NULL, a, deliver,
-                                        &a->tell) ||
-        napi_unref_threadsafe_function(env, a->tell) || napi_add_env_cleanup_hook(env, at_end, a)) {
+    if ((!here && listen_for_exit(env)) || begin_events(a) ||
+        napi_add_env_cleanup_hook(env, at_end, a)) {
         napi_throw_error(env, NULL, "holdfast: the addon cannot be set up");
         return NULL;
     }
-    static const struct method methods[] = {
-        {"setup", js_setup}, {"pend", js_pend}, {"pending", js_pending}, {"end", js_end}};
+    a->next = here;
+    here = a;
+    static const struct method methods[] = {{"pend", js_pend}, {"pending", js_pending}};
     ADD_METHODS(env, exports, methods);
     napi_set_named_property(env, exports, "version", text(env, hf_version()));
     store_exports(env, exports);

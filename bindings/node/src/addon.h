@@ -1,9 +1,12 @@
 /*
  * addon.h - the inside of the Node addon, shared by its files.
  *
- * Every Node environment (the main thread, each worker) has an addon of its own: struct addon.
- * JavaScript names stores, locks, waits and streams by numbers (ids), which are checked at each
- * call; nothing here is freed by the garbage collector.
+ * Every Node environment (the main thread, each worker) has an addon of its own: struct addon; a
+ * second one if its program has loaded the file again. Several copies of the JavaScript around it
+ * may use one addon (a test runner evaluates the modules anew for each test file), so an addon
+ * keeps nothing that belongs to one of them beyond a call, a wait, a stream or a lock. JavaScript
+ * names stores, locks, waits and streams by numbers (ids), which are checked at each call; nothing
+ * here is freed by the garbage collector.
  *
  * Threads: everything of this file belongs to the environment's own thread, but where it says
  * otherwise. What other threads have to tell is an event, posted to that thread (post).
@@ -45,8 +48,8 @@ struct slot {
 struct addon {
     napi_env env;
     napi_threadsafe_function tell;
-    napi_ref make_error; /* JavaScript's: (code, text, key) -> an error */
-    unsigned pending;    /* while there are any the process stays alive */
+    struct addon *next; /* of the same environment */
+    unsigned pending;   /* while there are any the process stays alive */
     struct store *stores;
     struct slot *slots;
     uint32_t n_slots, free_slot;
@@ -164,7 +167,7 @@ napi_value text(napi_env env, const char *value);
 void fail(struct addon *a, int code, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void fail_with(struct addon *a, const hf_error *err, const char *key);
-napi_value make_error(struct addon *a, int code, const char *said, const char *key);
+napi_value failure(struct addon *a, const hf_error *err, int code, const char *key);
 void settle(struct addon *a, napi_deferred deferred, int code, const hf_error *err, const char *key,
             napi_value value);
 int take_text(napi_env env, napi_value value, char *to, size_t cap, const char *key,

@@ -115,7 +115,7 @@ struct job *job_new(struct store *s, void (*work)(struct job *job), napi_value *
     struct job *job = calloc(1, sizeof *job);
     if (!job || (promise && napi_create_promise(a->env, &job->deferred, promise))) {
         free(job);
-        napi_throw_error(a->env, NULL, "holdfast: out of memory");
+        fail(a, HF_NOMEM, NULL, "out of memory");
         return NULL;
     }
     job->event.deliver = job_deliver;

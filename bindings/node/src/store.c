@@ -160,7 +160,7 @@ static napi_value js_open(napi_env env, napi_callback_info info)
     take_number(env, argv[3], &ms);
     if (!(s = calloc(1, sizeof *s)) || !enroll(a, &s->object, KIND_STORE)) {
         free(s);
-        napi_throw_error(env, NULL, "holdfast: out of memory");
+        fail(a, HF_NOMEM, NULL, "out of memory");
         return NULL;
     }
     s->addon = a;

@@ -69,7 +69,7 @@ static void end_deliver(struct addon *a, struct event *e)
     struct store *s = stream->store;
     napi_value null, error = NULL;
     napi_get_null(a->env, &null);
-    if (stream->code && !stream->stop) error = make_error(a, stream->code, stream->err.text, NULL);
+    if (stream->code && !stream->stop) error = failure(a, &stream->err, stream->code, NULL);
     strike(a, &stream->object);
     if ((*stream->prev = stream->next)) stream->next->prev = stream->prev;
     tell(a, stream, null, error);
@@ -164,7 +164,7 @@ static napi_value js_stream(napi_env env, napi_callback_info info)
         strike(a, &stream->object);
         if (stream->callback) napi_delete_reference(env, stream->callback);
         end_drop(&stream->event);
-        napi_throw_error(env, NULL, "holdfast: no thread to list with");
+        fail(a, HF_NOMEM, NULL, "no thread to list with");
         return NULL;
     }
     s->refs++;

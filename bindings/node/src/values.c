@@ -30,24 +30,22 @@ static void put(napi_env env, napi_value object, const char *name, napi_value va
 
 /* ---- errors ---- */
 
-napi_value make_error(struct addon *a, int code, const char *said, const char *key)
+/* A plain object, from which the copy of the module that has called makes the error: its classes
+   are its own, and this addon may serve several (a test runner's, one for each test file). */
+napi_value failure(struct addon *a, const hf_error *err, int code, const char *key)
 {
-    napi_value make, undefined, error = NULL;
-    napi_value argv[3] = {text(a->env, hf_code_name(code)), text(a->env, said), NULL};
-    napi_get_undefined(a->env, &undefined);
-    argv[2] = key ? text(a->env, key) : undefined;
-    if (napi_get_reference_value(a->env, a->make_error, &make) || !make ||
-        napi_call_function(a->env, undefined, make, 3, argv, &error)) {
-        napi_value ignored; /* JavaScript is being stopped, or out of memory */
-        napi_get_and_clear_last_exception(a->env, &ignored);
-        napi_create_error(a->env, argv[0], argv[1], &error);
-    }
-    return error;
+    napi_value ret = NULL;
+    napi_create_object(a->env, &ret);
+    put(a->env, ret, "failed", text(a->env, hf_code_name(code)));
+    put(a->env, ret, "text", text(a->env, err->text));
+    put(a->env, ret, "sys", number(a->env, err->sys));
+    if (key) put(a->env, ret, "key", text(a->env, key));
+    return ret;
 }
 
 void fail_with(struct addon *a, const hf_error *err, const char *key)
 {
-    napi_throw(a->env, make_error(a, err->code, err->text, key));
+    napi_throw(a->env, failure(a, err, err->code, key));
 }
 
 void fail(struct addon *a, int code, const char *key, const char *format, ...)
@@ -65,7 +63,7 @@ void settle(struct addon *a, napi_deferred deferred, int code, const hf_error *e
 {
     if (!deferred) return;
     if (code)
-        napi_reject_deferred(a->env, deferred, make_error(a, code, err->text, key));
+        napi_reject_deferred(a->env, deferred, failure(a, err, code, key));
     else {
         if (!value) napi_get_undefined(a->env, &value);
         napi_resolve_deferred(a->env, deferred, value);
