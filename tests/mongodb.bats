@@ -188,10 +188,10 @@ readConcernLevel=majority&collection=locks" run k -- true
     done
 }
 
-@test "a secondary, and a router: refused with the reason" {
+@test "a secondary may become the primary: away; a router: refused with the reason" {
     mongo secondary
     run holdfast run -n k -- true
-    refused 64
+    refused 69
     [[ $output == *"not a primary"* ]]
     PORT=
     mongo mongos

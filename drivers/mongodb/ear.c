@@ -226,27 +226,37 @@ static int read_stream(hf__mg_ear *ear, mongoc_change_stream_t *stream)
 
 #define FIELD(name) "updateDescription.updatedFields." name, BCON_INT32(1)
 
+/* Returns 0 when nobody wants to hear any more; 1 if it can't. */
+static int follow(hf__mg_ear *ear, struct hf__mg_link *link)
+{
+    if (hf__mg_connect(&ear->how, link, NULL) || !link->replicated) return 1;
+    link->until_us = 0; /* libmongoc's time limits are right for a stream that goes on */
+    mongoc_collection_t *rows =
+        mongoc_client_get_collection(link->client, ear->how.db, ear->how.collection);
+    bson_t *only =
+        BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
+                 FIELD("request"), FIELD("granted"), FIELD("acquired_us"), FIELD("expires_us"),
+                 FIELD("flags"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
+    bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(ear)));
+    mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
+    int deaf = read_stream(ear, stream);
+    mongoc_change_stream_destroy(stream);
+    mongoc_collection_destroy(rows);
+    bson_destroy(only);
+    bson_destroy(opts);
+    return deaf;
+}
+
 static void *run(void *arg)
 {
     hf__mg_ear *ear = arg;
     struct hf__mg_link link = {.client = NULL};
-    int deaf = hf__mg_connect(&ear->how, &link, NULL) || !link.replicated;
-    if (!deaf) {
-        mongoc_collection_t *rows =
-            mongoc_client_get_collection(link.client, ear->how.db, ear->how.collection);
-        bson_t *only =
-            BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
-                     FIELD("request"), FIELD("granted"), FIELD("acquired_us"), FIELD("expires_us"),
-                     FIELD("flags"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
-        bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(ear)));
-        mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
-        deaf = read_stream(ear, stream);
-        mongoc_change_stream_destroy(stream);
-        mongoc_collection_destroy(rows);
-        bson_destroy(only);
-        bson_destroy(opts);
+    int deaf = 1;
+    if (hf__mg_begin()) {
+        deaf = follow(ear, &link);
+        hf__mg_disconnect(&link);
+        hf__mg_end();
     }
-    hf__mg_disconnect(&link);
     pthread_mutex_lock(&ear->mu);
     if (deaf) {
         ear->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);

@@ -1,7 +1,7 @@
 /*
  * link.c - see link.h.
  *
- * Contents: what the URL says; how to connect; errors; one command; connecting.
+ * Contents: what the URL says; how to connect; errors; one command. connect.c finds the server.
  *
  * Every link has a libmongoc client without threads, which looks at the deployment when it is made
  * and is thrown away when something is wrong with it: what it remembers of a server that was away
@@ -9,6 +9,8 @@
  * never repeats one by itself.
  */
 #include "link.h"
+
+#include "os.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,6 +176,40 @@ static mongoc_uri_t *make_uri(const hf_url *url, int64_t io_timeout_ms)
     return uri;
 }
 
+/* Returns 0 if there are too many. */
+static int set_hosts(struct hf__mg_how *how)
+{
+    const mongoc_host_list_t *h = mongoc_uri_get_hosts(how->uri);
+    for (how->n_hosts = 0; h; h = h->next, how->n_hosts++) {
+        if (how->n_hosts == HF_DIAL_TARGETS) return 0;
+        char *port = how->port[how->n_hosts];
+        snprintf(port, HF_MG_PORT_CAP, "%u", (unsigned)h->port);
+        how->host[how->n_hosts] = (struct hf__dial_target){h->host, port};
+    }
+    return 1;
+}
+
+/* What libmongoc reads from the URI for streams of its own, for those that are not. */
+static void set_tls(struct hf__mg_how *how)
+{
+    const mongoc_uri_t *u = how->uri;
+    int insecure = mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSINSECURE, false);
+    how->tls = mongoc_uri_get_tls(u);
+    how->tls_by_libmongoc =
+        how->tls &&
+        (mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSDISABLECERTIFICATEREVOCATIONCHECK, false) ||
+         mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSDISABLEOCSPENDPOINTCHECK, false));
+    how->ssl = *mongoc_ssl_opt_get_default();
+    how->ssl.pem_file = mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCERTIFICATEKEYFILE, NULL);
+    how->ssl.pem_pwd =
+        mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCERTIFICATEKEYFILEPASSWORD, NULL);
+    how->ssl.ca_file = mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCAFILE, NULL);
+    how->ssl.weak_cert_validation =
+        insecure || mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSALLOWINVALIDCERTIFICATES, false);
+    how->ssl.allow_invalid_hostname =
+        insecure || mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSALLOWINVALIDHOSTNAMES, false);
+}
+
 static int legal_name(const char *name, size_t most, const char *not_with)
 {
     return *name && strlen(name) <= most && !strpbrk(name, not_with) &&
@@ -197,11 +233,18 @@ int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *how,
     if (rc == HF_INVALID || !legal_name(how->collection, 120, "$"))
         return hf_fail(err, HF_INVALID, 0, "mongodb: open '%s': collection: not the name of one",
                        url->safe);
+    if (!hf__mg_begin())
+        return hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: open: the program is ending");
     how->uri = make_uri(url, io_timeout_ms);
+    hf__mg_end();
     if (!how->uri)
         return hf_fail(err, HF_INVALID, 0,
                        "mongodb: open '%s': libmongoc doesn't take these hosts or options",
                        url->safe);
+    if (!set_hosts(how))
+        return hf_fail(err, HF_INVALID, 0, "mongodb: open '%s': more than %d hosts", url->safe,
+                       HF_DIAL_TARGETS);
+    set_tls(how);
     return 0;
 }
 
@@ -213,9 +256,12 @@ void hf__mg_how_free(struct hf__mg_how *how)
 
 /* ---- errors ---- */
 
-/* Errors of the server after which nobody knows whether the write was done: it was interrupted, or
-   this isn't the primary any more. */
-static int interrupted(int code)
+/* Whether a server that answers with this code has done the write. Only a code that says that
+   nothing was done is listed: see code_of_server. */
+enum { AMBIGUOUS = 1 };
+
+/* The server is shutting down, or isn't the primary any more: another one is to be found. */
+static int has_moved(int code)
 {
     static const int codes[] = {6,     7,     24,    46,    50,    64,    89,    91,    112,
                                 134,   189,   202,   262,   317,   9001,  10058, 10107, 11600,
@@ -225,13 +271,17 @@ static int interrupted(int code)
     return 0;
 }
 
-static int code_of_server(int code, int ambiguous)
+/*
+ * What an answer of the server means. Those listed are refusals of a command that was not executed:
+ * the server gives them when it checks rights and arguments, or it has undone the update. Any other
+ * code is ambiguous, also one that no version has yet.
+ */
+static int code_of_server(int code)
 {
-    if (interrupted(code)) return ambiguous;
     switch (code) {
     case 13: /* Unauthorized */
     case 18: /* AuthenticationFailed */
-    case 8000: return HF_DENIED;
+    case 8000: /* AtlasError: its proxy refuses */ return HF_DENIED;
     case 14031: return HF_FULL;        /* OutOfDiskSpace */
     case 2:                            /* BadValue */
     case 9:                            /* FailedToParse */
@@ -244,35 +294,57 @@ static int code_of_server(int code, int ambiguous)
     case 238:                          /* NotImplemented */
     case 17276:                        /* an unknown variable */
     case 40324: return HF_UNSUPPORTED; /* an unknown stage */
-    case 121: return HF_INVALID;       /* DocumentValidationFailure */
-    default: return HF_UNAVAILABLE;
+    case 121:                          /* DocumentValidationFailure */
+    case 10334:                        /* BSONObjectTooLarge */
+    case 17419: /* the document would become too large */ return HF_INVALID;
+    case HF_MG_DUPLICATE_KEY: return HF_UNAVAILABLE; /* hf__mg_ask's caller knows what it means */
+    case 26:                                         /* NamespaceNotFound */
+    case 48: return HF_UNAVAILABLE;                  /* NamespaceExists */
+    default: return AMBIGUOUS;
     }
 }
 
-static int code_of(const bson_error_t *e, int ambiguous)
+/* Of libmongoc's own errors: those that come before anything is sent. */
+static int code_of_client(const bson_error_t *e)
 {
-    switch ((int)e->domain) {
-    case MONGOC_ERROR_SERVER: return code_of_server((int)e->code, ambiguous);
-    case MONGOC_ERROR_SERVER_SELECTION: return HF_UNAVAILABLE; /* so it wasn't sent */
+    switch (e->domain) {
+    case MONGOC_ERROR_SERVER_SELECTION: return HF_UNAVAILABLE;
     case MONGOC_ERROR_STREAM:
         return e->code == MONGOC_ERROR_STREAM_NAME_RESOLUTION ||
                        e->code == MONGOC_ERROR_STREAM_CONNECT ||
                        e->code == MONGOC_ERROR_STREAM_NOT_ESTABLISHED
                    ? HF_UNAVAILABLE
-                   : ambiguous;
+                   : AMBIGUOUS;
     case MONGOC_ERROR_CLIENT:
-        return e->code == MONGOC_ERROR_CLIENT_AUTHENTICATE ? HF_DENIED : HF_UNAVAILABLE;
+        return e->code == MONGOC_ERROR_CLIENT_AUTHENTICATE ? HF_DENIED
+               : e->code == MONGOC_ERROR_CLIENT_NOT_READY ||
+                       e->code == MONGOC_ERROR_CLIENT_NO_ACCEPTABLE_PEER ||
+                       e->code == MONGOC_ERROR_CLIENT_TOO_BIG
+                   ? HF_UNAVAILABLE
+                   : AMBIGUOUS;
+    case MONGOC_ERROR_PROTOCOL:
+        return e->code == MONGOC_ERROR_PROTOCOL_BAD_WIRE_VERSION ? HF_UNSUPPORTED : AMBIGUOUS;
     case MONGOC_ERROR_SASL:
     case MONGOC_ERROR_SCRAM: return HF_DENIED;
-    default: return ambiguous;
+    default: return AMBIGUOUS;
     }
+}
+
+int hf__mg_code(const bson_error_t *e, int ambiguous)
+{
+    int code = e->domain == MONGOC_ERROR_SERVER ? code_of_server((int)e->code) : code_of_client(e);
+    return code == AMBIGUOUS ? ambiguous : code;
 }
 
 /* ---- one command ---- */
 
 void hf__mg_disconnect(struct hf__mg_link *link)
 {
-    mongoc_client_destroy(link->client);
+    /* While the program ends its memory is left as it is. */
+    if (link->client && hf__mg_begin()) {
+        mongoc_client_destroy(link->client);
+        hf__mg_end();
+    }
     link->client = NULL;
 }
 
@@ -289,53 +361,38 @@ static int not_yet_sure(const bson_t *reply, const struct hf__mg_about *about, h
                    (int)strcspn(text, "\n"), text);
 }
 
+/* libmongoc says "authentication failed" also if the connection broke meanwhile. That says nothing
+   of the password, and nothing else was sent. */
+static int broke_at_login(const struct hf__mg_link *link, const bson_error_t *e)
+{
+    int login = e->domain == MONGOC_ERROR_SASL || e->domain == MONGOC_ERROR_SCRAM ||
+                (e->domain == MONGOC_ERROR_CLIENT && e->code == MONGOC_ERROR_CLIENT_AUTHENTICATE);
+    return login && link->broken;
+}
+
 int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bson_t *command,
                const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err)
 {
     bson_error_t e = {0, 0, ""};
     *ret_code = 0;
-    if (mongoc_client_command_simple(link->client, how->db, command, NULL, ret, &e)) {
+    if (!hf__mg_begin())
+        return hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: %s '%s': the program is ending",
+                       about->what, about->key);
+    link->until_us = link->first_until_us;
+    if (!link->until_us) link->until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    link->first_until_us = link->broken = 0;
+    int done = mongoc_client_command_simple(link->client, how->db, command, NULL, ret, &e);
+    hf__mg_end();
+    if (done) {
         int rc = not_yet_sure(ret, about, err);
         if (rc) bson_destroy(ret);
         return rc;
     }
     bson_destroy(ret);
     if (e.domain == MONGOC_ERROR_SERVER) *ret_code = (int)e.code;
+    int code = broke_at_login(link, &e) ? HF_UNAVAILABLE : hf__mg_code(&e, about->ambiguous);
     /* One that isn't the primary any more, or not there: the next is found by another client. */
-    if (e.domain != MONGOC_ERROR_SERVER || interrupted(*ret_code)) hf__mg_disconnect(link);
-    return hf_fail(err, code_of(&e, about->ambiguous), 0, "mongodb: %s '%s': %.*s", about->what,
-                   about->key, (int)strcspn(e.message, "\n"), e.message);
-}
-
-/* ---- connecting ---- */
-
-static int refuse(struct hf__mg_link *link, int code, const char *why, hf_error *err)
-{
-    char line[300];
-    snprintf(line, sizeof line, "%.*s", (int)strcspn(why, "\n"), why);
-    hf__mg_disconnect(link);
-    return hf_fail(err, code, 0, "mongodb: connect: %s", line);
-}
-
-int hf__mg_connect(const struct hf__mg_how *how, struct hf__mg_link *link, hf_error *err)
-{
-    bson_error_t e = {0, 0, ""};
-    link->client = mongoc_client_new_from_uri_with_error(how->uri, &e);
-    if (!link->client) return refuse(link, HF_INVALID, e.message, err);
-    mongoc_client_set_error_api(link->client, MONGOC_ERROR_API_VERSION_2);
-    if (!mongoc_uri_get_appname(how->uri)) mongoc_client_set_appname(link->client, "holdfast");
-    mongoc_server_description_t *server = mongoc_client_select_server(link->client, true, NULL, &e);
-    if (!server) return refuse(link, code_of(&e, HF_UNAVAILABLE), e.message, err);
-    char type[32];
-    snprintf(type, sizeof type, "%s", mongoc_server_description_type(server));
-    mongoc_server_description_destroy(server);
-    link->replicated = !strcmp(type, "RSPrimary");
-    if (!strcmp(type, "Mongos"))
-        return refuse(link, HF_UNSUPPORTED,
-                      "a sharded cluster, each router of which has a clock of its own", err);
-    if (!link->replicated && strcmp(type, "Standalone") != 0)
-        return refuse(link, HF_UNSUPPORTED,
-                      "not a primary, so it can't be written (name all hosts, and replicaSet)",
-                      err);
-    return 0;
+    if (e.domain != MONGOC_ERROR_SERVER || has_moved(*ret_code)) hf__mg_disconnect(link);
+    return hf_fail(err, code, 0, "mongodb: %s '%s': %.*s", about->what, about->key,
+                   (int)strcspn(e.message, "\n"), e.message);
 }

@@ -5,10 +5,11 @@
 #define HF_MONGODB_LINK_H
 
 #include "holdfast_driver.h"
+#include "kit/dial.h"
 
 #include <mongoc/mongoc.h>
 
-enum { HF_MG_NAME_CAP = 128, HF_MG_DUPLICATE_KEY = 11000 };
+enum { HF_MG_NAME_CAP = 128, HF_MG_DUPLICATE_KEY = 11000, HF_MG_PORT_CAP = 8 };
 /* The field that says whom of those in line the last write concerns, behind its rev. */
 #define HF_MG_ADDRESSES "addresses"
 
@@ -18,12 +19,21 @@ struct hf__mg_how {
     char db[HF_MG_NAME_CAP], collection[HF_MG_NAME_CAP];
     char read_level[16]; /* "": linearizable where there is a replica set */
     int64_t io_timeout_ms;
+    struct hf__dial_target host[HF_DIAL_TARGETS]; /* of the URL */
+    char port[HF_DIAL_TARGETS][HF_MG_PORT_CAP];
+    size_t n_hosts;
+    int tls, tls_by_libmongoc; /* the latter: with options that only its own streams have */
+    mongoc_ssl_opt_t ssl;      /* its texts are those of `uri` */
 };
 
 /* A client of its own per link, used by one thread at a time: it has no threads of its own. */
 struct hf__mg_link {
-    mongoc_client_t *client; /* NULL: not connected */
-    int replicated;          /* a replica set's primary; else a server by itself */
+    mongoc_client_t *client;      /* NULL: not connected */
+    int replicated;               /* a replica set's primary; else a server by itself */
+    int64_t until_us;             /* local: no stream of it waits longer; 0: as libmongoc has it */
+    int64_t first_until_us;       /* the same, for the request that it was connected for; 0: none */
+    int broken;                   /* errno of its last failure; ETIMEDOUT: the time was up */
+    struct hf__mg_search *search; /* for a server that can be written; NULL: it is connected */
 };
 
 /* What a request is for, for its errors; `ambiguous` is the code for a reply that didn't come. */
@@ -34,14 +44,27 @@ struct hf__mg_about {
 
 /* quiet.c. Before anything of libmongoc; once is enough. */
 void hf__mg_start(void);
+/* Around each call of libmongoc's that may take time or say something. hf__mg_begin returns 0 if
+   the program is ending: then it isn't called. */
+int hf__mg_begin(void);
+void hf__mg_end(void);
+
+/* stream.c */
+void hf__mg_streams_start(void); /* once */
+/* All connections of this process break: what waits for them returns. */
+void hf__mg_streams_stop(void);
 
 /* link.c. Fills from the URL; INVALID says why. */
 int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *ret, hf_error *err);
 void hf__mg_how_free(struct hf__mg_how *how);
 
-/* Connects and looks whether this server can be written, and has one clock. */
+/* connect.c. Of the hosts that the URL names, and those that they name, finds the one that can be
+   written and has one clock. Takes io_timeout_ms at most, together with the first request. */
 int hf__mg_connect(const struct hf__mg_how *how, struct hf__mg_link *link, hf_error *err);
 void hf__mg_disconnect(struct hf__mg_link *link);
+
+/* link.c. What an error of libmongoc's means; `ambiguous` where the request may have been done. */
+int hf__mg_code(const bson_error_t *e, int ambiguous);
 
 /*
  * One command there and back. 0 and *ret (to be destroyed); else the code of what went wrong, with

@@ -547,7 +547,7 @@ static int mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
 {
     struct hf__mg_about about = {"inspect", "", HF_UNAVAILABLE};
     struct hf__mg_link *link;
-    char text[300], version[64] = "of some version";
+    char text[400], version[64] = "of some version";
     bson_iter_t it;
     bson_t reply;
     int code, rc = get_link(st, &link, err);
@@ -560,6 +560,9 @@ static int mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     int replicated = link && link->replicated;
     put_link(st, link);
     if (rc) return rc;
+    snprintf(text, sizeof text, "the rows are documents of collection '%s' in database '%s'",
+             st->how.collection, st->how.db);
+    say(arg, 1, text);
     snprintf(text, sizeof text, "MongoDB %s, %s", version,
              replicated ? "the primary of a replica set: what it answered survives a fail-over"
                         : "a server by itself: what it loses is lost");

@@ -1,38 +1,156 @@
 /*
- * quiet.c - mongodb: what libmongoc does to a process that merely loads it.
+ * quiet.c - mongodb: what libmongoc does to the process that loads it, and how far that is kept
+ * from the process. By libmongoc's documented functions only.
  *
- * It logs to stderr, already while it is loaded; makes a file /dev/shm/mongoc-PID for statistics,
- * which a process that is killed leaves behind; and cleans up when the program ends, whatever its
- * threads are doing. But its own functions are looked up here first, as long as it was loaded for
- * this module. Where the program itself is linked to it, that is the program's business, and
- * nothing changes.
+ * Contents: is libmongoc here for this module alone; its log; its counters; the end of the program.
+ *
+ * Log: libmongoc writes to stderr unless a handler is set, of which it has one. The handler that is
+ * set here drops what is said within calls of this module, and passes on everything else to the
+ * handler that libmongoc has by itself. A program that sets its own later hears everything.
+ *
+ * Counters: libmongoc keeps statistics in /dev/shm/mongoc-PID, and removes that file when the
+ * program ends, but not when it is killed. So the name is removed at the start. libmongoc goes on
+ * counting without it.
+ *
+ * End: libmongoc cleans up when the program ends (exit), whatever its threads are doing. This
+ * module's destructor runs before: no call begins any more, the calls that are under way fail, and
+ * it waits for them to return.
+ *
+ * Where libmongoc was loaded before this module, the program or another library of it uses it too:
+ * then its log and its counters are left alone.
  */
 #include "link.h"
 
+#include "os.h"
+
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
-#define INSTEAD __attribute__((visibility("default")))
+enum { END_MS = 1000 };
 
-INSTEAD void mongoc_log(mongoc_log_level_t level, const char *domain, const char *format, ...)
+/* ---- is it here for this module alone ---- */
+
+/* Returns 1 if the dynamic linker has loaded this module before libmongoc. It lists the objects in
+   the order in which they were loaded. */
+static int loaded_for_us(void)
 {
-    (void)level, (void)domain, (void)format;
+    Dl_info ours, theirs;
+    if (!dladdr((void *)(uintptr_t)hf__mg_start, &ours) ||
+        !dladdr((void *)(uintptr_t)mongoc_get_version, &theirs))
+        return 0;
+    void *module = dlopen(ours.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    struct link_map *map = NULL;
+    int found = 0;
+    if (!module || dlinfo(module, RTLD_DI_LINKMAP, &map)) map = NULL;
+    for (; map && !found; map = map->l_next)
+        found = map->l_addr == (ElfW(Addr))(uintptr_t)theirs.dli_fbase;
+    if (module) dlclose(module);
+    return found;
 }
 
-INSTEAD void mongoc_cleanup(void) {}
+/* ---- its log ---- */
+
+static __thread unsigned depth; /* of calls of this module's in this thread */
+
+static void pass_on(mongoc_log_level_t level, const char *domain, const char *message, void *arg)
+{
+    if (!depth) mongoc_log_default_handler(level, domain, message, arg);
+}
+
+/* ---- its counters ---- */
+
+/* Is this file mapped by this process? Another process's file may have the same name: that process
+   has the same pid in another PID namespace. */
+static int is_mapped(const struct stat *file)
+{
+    char line[512];
+    int found = 0;
+    FILE *maps = hf__fopen("/proc/self/maps");
+    while (maps && !found && fgets(line, sizeof line, maps)) {
+        unsigned major_n, minor_n;
+        unsigned long inode;
+        found = sscanf(line, "%*s %*s %*s %x:%x %lu", &major_n, &minor_n, &inode) == 3 &&
+                makedev(major_n, minor_n) == file->st_dev && inode == file->st_ino;
+    }
+    if (maps) fclose(maps);
+    return found;
+}
+
+static void remove_counters(void)
+{
+    char name[32], path[48];
+    struct stat file;
+    snprintf(name, sizeof name, "/mongoc-%u", (unsigned)getpid());
+    snprintf(path, sizeof path, "/dev/shm%s", name);
+    if (!lstat(path, &file) && is_mapped(&file)) shm_unlink(name);
+}
+
+/* ---- the end of the program ---- */
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static unsigned inside; /* calls under way, of all threads */
+static int ends;
+
+int hf__mg_begin(void)
+{
+    pthread_mutex_lock(&mu);
+    int begins = depth || !ends;
+    if (begins && !depth++) inside++;
+    pthread_mutex_unlock(&mu);
+    return begins;
+}
+
+void hf__mg_end(void)
+{
+    pthread_mutex_lock(&mu);
+    if (!--depth) inside--;
+    pthread_mutex_unlock(&mu);
+}
+
+static __attribute__((destructor)) void before_cleanup(void)
+{
+    const struct timespec pause = {0, 1000000};
+    int64_t until_us = hf__local_us() + END_MS * INT64_C(1000);
+    pthread_mutex_lock(&mu);
+    ends = 1;
+    unsigned others = inside - (depth != 0); /* exit may be called by a callback */
+    pthread_mutex_unlock(&mu);
+    if (others) hf__mg_streams_stop();
+    while (others && hf__local_us() < until_us) {
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&mu);
+        others = inside - (depth != 0);
+        pthread_mutex_unlock(&mu);
+    }
+}
+
+/* A child of fork has none of its parent's threads, nor their calls. */
+static void before_fork(void) { pthread_mutex_lock(&mu); }
+static void in_parent(void) { pthread_mutex_unlock(&mu); }
+static void in_child(void)
+{
+    inside = depth != 0;
+    pthread_mutex_unlock(&mu);
+}
+
+/* ---- the start ---- */
 
 static void start(void)
 {
-    char name[32];
-    void *program = dlopen(NULL, RTLD_LAZY);
     mongoc_init();
-    /* It goes on counting without the name. */
-    snprintf(name, sizeof name, "/mongoc-%u", (unsigned)getpid());
-    if (program && !dlsym(program, "mongoc_init")) shm_unlink(name);
-    if (program) dlclose(program);
+    pthread_atfork(before_fork, in_parent, in_child);
+    hf__mg_streams_start();
+    if (!loaded_for_us()) return;
+    mongoc_log_set_handler(pass_on, NULL);
+    remove_counters();
 }
 
 void hf__mg_start(void)
