@@ -50,6 +50,10 @@ function makeError(code, text, key, cause) {
     return new (byCode[code] ?? HoldfastError)(code, said, key, cause);
 }
 
+function copyOf({ code, text, key, cause }) {
+    return new (byCode[code] ?? HoldfastError)(code, text, key, cause);
+}
+
 // ---- where a call was made ----
 
 // The frames above `below`, which is running: for an error that is made when they are gone.
@@ -71,10 +75,11 @@ function withFrames(error, at) {
 
 // ---- what the addon says ----
 
+// ETIME isn't the system's: maxHold has ended the hold.
 function systemError(errno) {
-    const { getSystemErrorName } = require('util');
-    const code = getSystemErrorName(-errno);
-    return Object.assign(new Error(code), { errno: -errno, code });
+    const { errno: numbers } = require('os').constants;
+    const code = Object.keys(numbers).find((name) => numbers[name] === errno) ?? `errno ${errno}`;
+    return code === 'ETIME' ? undefined : Object.assign(new Error(code), { errno: -errno, code });
 }
 
 // The addon serves several copies of this module, so it throws plain objects (`failure` in
@@ -82,11 +87,12 @@ function systemError(errno) {
 function fromAddon(failure) {
     if (typeof failure?.failed !== 'string') return failure;
     const { failed, text, sys, key } = failure;
-    const cause = sys > 0 && failed !== 'LOST' ? systemError(sys) : undefined;
+    const cause = sys > 0 ? systemError(sys) : undefined;
     return makeError(failed, text || (failed === 'NOMEM' ? 'out of memory' : failed), key, cause);
 }
 
 const classes = { HoldfastError };
 for (const made of Object.values(byCode)) classes[made.prototype.name] = made;
 
-module.exports = { ...classes, byCode, classes, framesAbove, fromAddon, makeError, withFrames };
+module.exports = { ...classes, byCode, classes, copyOf, framesAbove, fromAddon, makeError,
+    withFrames };

@@ -1,7 +1,7 @@
 // A mutex for each key: of this process, or of a store.
 'use strict';
 const asyncDispose = require('./dispose.js');
-const { makeError } = require('./errors.js');
+const { HoldfastError, copyOf, framesAbove, makeError, withFrames } = require('./errors.js');
 const { NONE, State, asked } = require('./line.js');
 const { callable, checkKey, invalid, isOptions, signalOf } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
@@ -16,8 +16,9 @@ function wanted(key, options) {
 
 // Makes the error of a timeout; without an end it isn't asked.
 const lateFor = (key, how) => (how === NONE ? undefined
-    : (now) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
-        : makeError('TIMEOUT', `acquire '${key}': not obtained within ${how.wait} ms`, key)));
+    : (now, at) => (now ? makeError('BUSY', `acquire '${key}': held by another`, key)
+        : withFrames(makeError('TIMEOUT', `acquire '${key}': not obtained within ${how.wait} ms`,
+            key), at)));
 
 const closed = (key) => makeError('CANCELED', `acquire '${key}': the mutex is closed`, key);
 
@@ -128,11 +129,16 @@ class Stored {
         if (signal?.aborted) throw signal.reason;
         if (signal) onAbort(signal, abort);
         add(this.#waits, key, wait);
+        const at = framesAbove(this.#acquire);
         try {
             const store = await this.#of();
             const more = watches ? { shared: true } : {};
             const lock = await store.acquire(key, { ...how, ...more, signal: wait.stop.signal });
             return lock.follows(signal); // from here on it isn't cancel's
+        } catch (error) {
+            // That of opening the store is told to all who wait for it.
+            throw error instanceof HoldfastError && error !== wait.stop.signal.reason
+                ? withFrames(copyOf(error), at) : error;
         } finally {
             if (signal) offAbort(signal, abort);
             remove(this.#waits, key, wait);

@@ -1,6 +1,6 @@
 // Who waits for a lock of this process, in which order, and the lock itself.
 'use strict';
-const { byCode } = require('./errors.js');
+const { byCode, framesAbove, withFrames } = require('./errors.js');
 const { Levels } = require('./levels.js');
 const { invalid, known, signalOf, time } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
@@ -166,11 +166,16 @@ function limit(entry, ms, signal, late, left) {
     };
     const abort = signal && (() => give(signal.reason));
     if (signal) onAbort(signal, abort);
-    const timer = ms < 2 ** 31 ? setTimeout(() => give(late(false)), ms) : undefined;
+    let timer;
+    if (ms < 2 ** 31) {
+        const at = framesAbove(limit);
+        timer = setTimeout(() => give(late(false, at)), ms);
+    }
     entry.ends = { timer, signal, abort };
 }
 
-const late = (now) => (now ? E_ALREADY_LOCKED : E_TIMEOUT);
+const late = (now, at) => (now ? new byCode.BUSY('BUSY', E_ALREADY_LOCKED.message)
+    : withFrames(new byCode.TIMEOUT('TIMEOUT', E_TIMEOUT.message), at));
 const tooLate = (options) => (options.error ? () => options.error : late);
 
 const never = new AbortController().signal;

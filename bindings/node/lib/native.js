@@ -11,12 +11,18 @@ async function settled(promise, at) {
     try {
         return await promise;
     } catch (failure) {
-        throw withFrames(fromAddon(failure), at);
+        const error = fromAddon(failure);
+        throw at ? withFrames(error, at) : error;
     }
 }
 
+// What a holder calls over and over. To capture frames takes some microseconds; an error of these
+// has the frames of those who await it.
+const OFTEN = new Set(['release', 'renew', 'confirm', 'enter', 'finish']);
+
 // What fails is this copy's error, with the frames of the call.
-function wrapped(call) {
+function wrapped(call, name) {
+    const captures = !OFTEN.has(name);
     return function ask(...args) {
         let got;
         try {
@@ -24,7 +30,8 @@ function wrapped(call) {
         } catch (failure) {
             throw fromAddon(failure);
         }
-        return typeof got?.then === 'function' ? settled(got, framesAbove(ask)) : got;
+        if (typeof got?.then !== 'function') return got;
+        return settled(got, captures ? framesAbove(ask) : undefined);
     };
 }
 
@@ -50,7 +57,7 @@ function load() {
         throw unavailable(file, error);
     }
     for (const [name, value] of Object.entries(addon))
-        native[name] = typeof value === 'function' ? wrapped(value) : value;
+        native[name] = typeof value === 'function' ? wrapped(value, name) : value;
 }
 
 module.exports = Object.defineProperty(native, 'load', { value: load });

@@ -111,7 +111,7 @@ class Lock {
         if (this.#released || this.#life.closed) return controller;
         this.#life.tell(this.#id, this.key, controller, until?.aborted ? undefined : until);
         const { key, token } = this;
-        native.onLost(this.#id, () => controller.abort(lost(key, token)));
+        native.onLost(this.#id, (why) => controller.abort(why ? fromAddon(why) : lost(key, token)));
         return controller;
     }
 

@@ -258,18 +258,22 @@ static void lost_drop(struct event *e)
 static void lost_deliver(struct addon *a, struct event *e)
 {
     struct lock *lock = of_event(e);
-    napi_value callback, undefined, ignored;
+    napi_value callback, undefined, ignored, why;
+    hf_error err;
     if (!lock->store) {
         free(lock);
         return;
     }
     lock->lost_done = true;
     napi_get_undefined(a->env, &undefined);
+    /* While it is given back another thread may have freed the library's lock. */
+    int rc = lock->l && !lock->release ? hf_lost_reason(lock->l, &err) : 0;
+    why = rc ? failure(a, &err, HF_LOST, hf_key(lock->l)) : undefined;
     if (!napi_get_reference_value(a->env, lock->on_lost, &callback) && callback)
-        napi_call_function(a->env, undefined, callback, 0, NULL, &ignored);
+        napi_call_function(a->env, undefined, callback, 1, &why, &ignored);
 }
 
-/* (lock, callback): called once if it is lost before it is given back. */
+/* (lock, callback): called once, with the failure, if it is lost before it is given back. */
 static napi_value js_on_lost(napi_env env, napi_callback_info info)
 {
     napi_value argv[2];

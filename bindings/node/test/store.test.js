@@ -273,7 +273,8 @@ test('lost: the signal aborts, run is rejected', async () => {
         await two.break(key, lock.token);
         await new Promise((resolve) => signal.addEventListener('abort', resolve));
         assert.ok(signal.reason instanceof LockLost);
-        assert.match(signal.reason.message, /was lost/);
+        assert.match(signal.reason.message, /the grant \d+ is over/);
+        assert.equal(signal.reason.key, key);
         assert.equal(lock.leftMs, 0);
     }), LockLost);
     await assert.rejects(one.break(key, 1), LockLost);
