@@ -1,7 +1,7 @@
 /*
  * rows.c - sqlite: statements, the clock, and the operations on rows. See store.h.
  *
- * Contents: statements and errors; the clock; rows; many rows.
+ * Contents: statements and errors; the clock; rows.
  */
 #include "os.h"
 #include "store.h"
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_ROWS = 64 }; /* of a scan: read together, then shown without the lock */
 static const int64_t CEILING_STEP_US = INT64_C(600) * 1000000,
                      CEILING_ROOM_US = INT64_C(60) * 1000000;
 
@@ -90,7 +89,7 @@ static void roll_back(hf_store *st)
     if (!sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
 }
 
-static void bind_text(sqlite3_stmt *s, int at, const char *text, size_t len)
+void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len)
 {
     sqlite3_bind_text(s, at, text, (int)len, SQLITE_STATIC);
 }
@@ -142,7 +141,7 @@ int hf__sq_prepare(hf_store *st)
     sqlite3_str_appendf(s[SQ_DELETE], "DELETE FROM %s WHERE key = ?1", st->table);
     add_columns(s[SQ_SCAN], "SELECT key, ", "\"%s\"");
     sqlite3_str_appendf(s[SQ_SCAN], " FROM %s WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT %d",
-                        st->table, PAGE_ROWS);
+                        st->table, SQ_PAGE_ROWS);
     sqlite3_str_appendf(s[SQ_CEILING], "UPDATE %s SET ceiling_us = max(ceiling_us + 1, ?1)",
                         st->clock);
     int rc = SQLITE_OK;
@@ -159,7 +158,7 @@ int hf__sq_prepare(hf_store *st)
 /* ---- the clock ---- */
 
 /* Under the mutex. Never goes back in this process, whatever is done to the database. */
-static int64_t now_us(hf_store *st)
+int64_t hf__sq_now_us(hf_store *st)
 {
     st->last_us = max64(st->last_us, hf__local_us() + st->offset_us);
     return st->last_us;
@@ -247,7 +246,7 @@ static int write_ceiling(hf_store *st, int64_t to_us)
 /* Before a rev passes what is known to be on disk as the highest. */
 static int make_room(hf_store *st, uint64_t rev)
 {
-    int64_t highest = max64((int64_t)rev, now_us(st));
+    int64_t highest = max64((int64_t)rev, hf__sq_now_us(st));
     if (highest + CEILING_ROOM_US < st->ceiling_us) return SQLITE_OK;
     return write_ceiling(st, highest + CEILING_STEP_US);
 }
@@ -271,7 +270,7 @@ static int read_columns(sqlite3_stmt *s, int at, struct hf__flat *flat)
     return 0;
 }
 
-static int decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const char *key,
+int hf__sq_decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const char *key,
                   hf_error *err)
 {
     struct hf__flat flat;
@@ -282,17 +281,6 @@ static int decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const 
     return rc ? hf_fail(err, rc, 0, "sqlite: %s '%s': the row is damaged: %s", what, key, why) : 0;
 }
 
-/* Is the file that is open still the one of that name? Another one would be another world. Only by
-   its name: closing a descriptor of it would drop SQLite's locks. */
-static int in_place(hf_store *st, const char *what, const char *key, hf_error *err)
-{
-    struct stat s;
-    if (!stat(st->path, &s) && s.st_dev == st->dev && s.st_ino == st->ino) return 0;
-    return hf_fail(err, HF_CORRUPT, 0,
-                   "sqlite: %s '%s': '%s' was removed or replaced while it was open", what, key,
-                   st->path);
-}
-
 /* Steps GET for the key: SQLITE_ROW, with the row (or nulls) behind the clock; or the error. What
    is missing is made again, once: somebody may have dropped it. */
 static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
@@ -301,7 +289,7 @@ static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
         sqlite3_stmt *s = st->stmt[SQ_GET];
         int rc = s ? SQLITE_OK : SQLITE_ERROR;
         if (s) {
-            bind_text(s, 1, key->text, key->len);
+            hf__sq_bind_text(s, 1, key->text, key->len);
             rc = sqlite3_step(s);
         }
         const char *boot = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : "";
@@ -323,23 +311,38 @@ static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
 
 static int has_row(sqlite3_stmt *s) { return sqlite3_column_type(s, 3) != SQLITE_NULL; }
 
+struct reading {
+    const hf_rowkey *key;
+    hf_row *row;
+    int64_t clock_us;
+};
+
+static int read_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
+{
+    struct reading *r = arg;
+    const char *key = r->key->text;
+    int rc = 0;
+    (void)ret_code; /* may always be read again */
+    hf_row_clear(r->row);
+    roll_back(st);
+    int found = find(st, r->key, 0);
+    if (found != SQLITE_ROW)
+        rc = hf__sq_failed(st, found, "get", key, HF_UNAVAILABLE, err);
+    else if (has_row(st->stmt[SQ_GET]))
+        rc = hf__sq_decode(st->stmt[SQ_GET], 3, r->row, "get", key, err);
+    if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
+    if (!rc) r->clock_us = hf__sq_now_us(st);
+    return rc;
+}
+
 int hf__sq_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err)
 {
+    struct reading r = {key, row, *ret_clock_us};
     hf_row_clear(row);
-    pthread_mutex_lock(&st->mu);
-    int rc = in_place(st, "get", key->text, err);
-    if (!rc) {
-        roll_back(st);
-        int found = find(st, key, 0);
-        if (found != SQLITE_ROW)
-            rc = hf__sq_failed(st, found, "get", key->text, HF_UNAVAILABLE, err);
-        else if (has_row(st->stmt[SQ_GET]))
-            rc = decode(st->stmt[SQ_GET], 3, row, "get", key->text, err);
-        if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
-    }
-    if (!rc) *ret_clock_us = now_us(st);
-    pthread_mutex_unlock(&st->mu);
+    int rc = hf__sq_attempt(st, "get", key->text, read_op, &r, err);
+    if (rc) hf_row_clear(row);
+    *ret_clock_us = r.clock_us;
     return rc;
 }
 
@@ -354,10 +357,10 @@ static int write_row(hf_store *st, int there, const hf_rowkey *key, const hf_row
         hf__flat_free(&flat);
         return hf_fail(err, rc, 0, "sqlite: swap '%s': %s", key->text, why);
     }
-    bind_text(s, 1, key->text, key->len);
+    hf__sq_bind_text(s, 1, key->text, key->len);
     for (int i = 0; row && i < HF_COLS; i++) {
         if (hf__column_is_text[i])
-            bind_text(s, i + 2, flat.text[i], flat.len[i]);
+            hf__sq_bind_text(s, i + 2, flat.text[i], flat.len[i]);
         else
             sqlite3_bind_int64(s, i + 2, flat.n[i]);
     }
@@ -367,7 +370,18 @@ static int write_row(hf_store *st, int there, const hf_rowkey *key, const hf_row
     return done ? hf__sq_failed(st, done, "swap", key->text, HF_UNAVAILABLE, err) : 0;
 }
 
+/* Before COMMIT. */
+static int still_held(hf_store *st, const char *what, const char *key, hf_error *err)
+{
+    if (hf__sq_files_held(st)) return 0;
+    return hf_fail(err, HF_UNAVAILABLE, 0,
+                   "sqlite: %s '%s': this process's locks on the database were dropped within the "
+                   "transaction, by another copy of SQLite or a program that copied the database",
+                   what, key);
+}
+
 struct write {
+    const hf_rowkey *key;
     uint64_t seen;
     const hf_row *row;     /* of a swap */
     const hf_party *party; /* of a take; NULL: it is a swap */
@@ -376,17 +390,18 @@ struct write {
 };
 
 /* Between BEGIN and COMMIT. 0: written; HF_CONFLICT: nothing was. */
-static int decide(hf_store *st, const hf_rowkey *key, struct write *w, hf_error *err)
+static int decide(hf_store *st, struct write *w, hf_error *err)
 {
     sqlite3_stmt *s = st->stmt[SQ_GET];
+    const hf_rowkey *key = w->key;
     int there = has_row(s), rc = 0;
     uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_COL_REV) : 0;
     /* A row of rev 0 is damaged, not none. */
     int same = !w->party && rev == w->seen && there == (w->seen != 0);
-    w->clock_us = now_us(st);
+    w->clock_us = hf__sq_now_us(st);
     if (w->cur && !same) {
         hf_row_clear(w->cur);
-        if (there) rc = decode(s, 3, w->cur, w->party ? "take" : "swap", key->text, err);
+        if (there) rc = hf__sq_decode(s, 3, w->cur, w->party ? "take" : "swap", key->text, err);
     }
     sqlite3_reset(s);
     if (rc) return rc;
@@ -395,23 +410,27 @@ static int decide(hf_store *st, const hf_rowkey *key, struct write *w, hf_error 
     return rc ? rc : write_row(st, there, key, w->cur, err);
 }
 
-static int write_op(hf_store *st, const hf_rowkey *key, struct write *w, hf_error *err)
+static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
-    const char *what = w->party ? "take" : "swap";
-    int rc = in_place(st, what, key->text, err);
+    struct write *w = arg;
+    const char *what = w->party ? "take" : "swap", *key = w->key->text;
+    int rc = hf__sq_files_sound(st, what, key, err);
     if (rc) return rc;
     roll_back(st);
     int sq = st->stmt[SQ_BEGIN] ? SQLITE_OK : hf__sq_make(st);
     if (!sq) sq = make_room(st, w->row ? w->row->rev : 0);
     if (sq == SQLITE_ERROR) sq = hf__sq_make(st);
     if (!sq) sq = run(st->stmt[SQ_BEGIN]);
-    if (!sq && (sq = find(st, key, 1)) == SQLITE_ROW) sq = SQLITE_OK;
+    if (!sq) hf__sq_files_begin(st);
+    if (!sq && (sq = find(st, w->key, 1)) == SQLITE_ROW) sq = SQLITE_OK;
     if (sq)
-        rc = hf__sq_failed(st, sq, what, key->text, HF_UNAVAILABLE, err);
+        rc = hf__sq_failed(st, sq, what, key, HF_UNAVAILABLE, err);
     else
-        rc = decide(st, key, w, err);
+        rc = decide(st, w, err);
+    if (!rc) rc = still_held(st, what, key, err);
+    if (!rc) *ret_code = HF_UNKNOWN;
     if (!rc && (sq = run(st->stmt[SQ_COMMIT])))
-        rc = hf__sq_failed(st, sq, what, key->text, HF_UNKNOWN, err);
+        rc = hf__sq_failed(st, sq, what, key, HF_UNKNOWN, err);
     roll_back(st);
     return rc;
 }
@@ -419,10 +438,8 @@ static int write_op(hf_store *st, const hf_rowkey *key, struct write *w, hf_erro
 int hf__sq_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err)
 {
-    struct write w = {.seen = seen, .row = row, .cur = cur};
-    pthread_mutex_lock(&st->mu);
-    int rc = write_op(st, key, &w, err);
-    pthread_mutex_unlock(&st->mu);
+    struct write w = {.key = key, .seen = seen, .row = row, .cur = cur};
+    int rc = hf__sq_attempt(st, "swap", key->text, write_op, &w, err);
     *ret_clock_us = w.clock_us;
     return rc;
 }
@@ -430,10 +447,8 @@ int hf__sq_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
 int hf__sq_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err)
 {
-    struct write w = {.party = party, .cur = cur};
-    pthread_mutex_lock(&st->mu);
-    int rc = write_op(st, key, &w, err);
-    pthread_mutex_unlock(&st->mu);
+    struct write w = {.key = key, .party = party, .cur = cur};
+    int rc = hf__sq_attempt(st, "take", key->text, write_op, &w, err);
     *ret_clock_us = w.clock_us;
     return rc;
 }
@@ -444,7 +459,7 @@ static int run_once(hf_store *st, const char *sql, const hf_rowkey *key, uint64_
     sqlite3_stmt *s = NULL;
     int rc = sqlite3_prepare_v2(st->db, sql, -1, &s, NULL);
     if (!rc) {
-        bind_text(s, 1, key->text, key->len);
+        hf__sq_bind_text(s, 1, key->text, key->len);
         if (sqlite3_bind_parameter_count(s) > 1) sqlite3_bind_int64(s, 2, (int64_t)token);
         rc = run(s);
     }
@@ -460,133 +475,69 @@ static int no_guard(hf_store *st)
            !n;
 }
 
+struct entering {
+    const hf_rowkey *key;
+    uint64_t token;
+};
+
+static int enter_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
+{
+    const struct entering *e = arg;
+    const char *key = e->key->text;
+    int sq, rc = hf__sq_files_sound(st, "enter", key, err);
+    if (rc) return rc;
+    sq = exec(st->db, "BEGIN IMMEDIATE");
+    (void)ret_code; /* asked again it does no harm */
+    if (!sq) hf__sq_files_begin(st);
+    if (!sq)
+        sq = run_once(st, "INSERT INTO holdfast_enter (key, token) VALUES (?1, ?2)", e->key,
+                      e->token);
+    if (!sq) sq = run_once(st, "DELETE FROM holdfast_enter WHERE key = ?1", e->key, e->token);
+    if (sq == SQLITE_ERROR && no_guard(st))
+        rc = hf_fail(err, HF_UNSUPPORTED, 0,
+                     "sqlite: enter '%s': no guard is there: see holdfast guard sqlite", key);
+    else if ((sq & 0xff) == SQLITE_CONSTRAINT)
+        rc = hf_fail(err, HF_LOST, 0, "sqlite: enter '%s': %s", key, sqlite3_errmsg(st->db));
+    else if (sq)
+        rc = hf__sq_failed(st, sq, "enter", key, HF_UNKNOWN, err);
+    if (!rc) rc = still_held(st, "enter", key, err);
+    if (!rc && (sq = exec(st->db, "COMMIT")))
+        rc = hf__sq_failed(st, sq, "enter", key, HF_UNKNOWN, err);
+    roll_back(st);
+    return rc;
+}
+
 /* The guard's view does it, in a transaction of our own; who enters that way has left again. */
 int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
                  hf_error *err)
 {
+    struct entering e = {key, token};
     (void)alone; /* the guard knows of all holders */
     if (where)
         return hf_fail(err, HF_INVALID, 0, "sqlite: enter '%s': the fence has no name but the key",
                        key->text);
-    pthread_mutex_lock(&st->mu);
-    int sq = 0, rc = in_place(st, "enter", key->text, err);
-    if (!rc) {
-        sq = exec(st->db, "BEGIN IMMEDIATE");
-        if (!sq)
-            sq =
-                run_once(st, "INSERT INTO holdfast_enter (key, token) VALUES (?1, ?2)", key, token);
-        if (!sq) sq = run_once(st, "DELETE FROM holdfast_enter WHERE key = ?1", key, token);
-        if (sq == SQLITE_ERROR && no_guard(st))
-            rc = hf_fail(err, HF_UNSUPPORTED, 0,
-                         "sqlite: enter '%s': no guard is there: see holdfast guard sqlite",
-                         key->text);
-        else if ((sq & 0xff) == SQLITE_CONSTRAINT)
-            rc = hf_fail(err, HF_LOST, 0, "sqlite: enter '%s': %s", key->text,
-                         sqlite3_errmsg(st->db));
-        else if (sq || (sq = exec(st->db, "COMMIT")))
-            rc = hf__sq_failed(st, sq, "enter", key->text, HF_UNKNOWN, err);
-        roll_back(st);
-    }
-    pthread_mutex_unlock(&st->mu);
-    return rc;
+    return hf__sq_attempt(st, "enter", key->text, enter_op, &e, err);
 }
 
 /* A write that is waited for takes everything before it to the disk: there is one log (or one
-   journal) for all. Linux marks pages clean whose writing failed, so that a second try proves
-   nothing: after a failure no marker is believed any more. */
-int hf__sq_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
+   journal) for all; if it isn't that log any more, it doesn't. Linux marks pages clean whose
+   writing failed, so that a second try proves nothing: after a failure no marker is believed any
+   more. */
+static int sync_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
-    pthread_mutex_lock(&st->mu);
+    const hf_rowkey *key = arg;
+    int rc = 0;
+    *ret_code = HF_UNAVAILABLE;
+    if (hf__sq_files_changed(st)) return HF_UNAVAILABLE; /* hf__sq_attempt says it */
     int sq = st->sync_failed ? SQLITE_IOERR : st->stmt[SQ_CEILING] ? SQLITE_OK : hf__sq_make(st);
     if (!sq) sq = write_ceiling(st, 0);
-    int rc = sq ? hf__sq_failed(st, sq, "sync", key->text, HF_UNAVAILABLE, err) : 0;
+    rc = sq ? hf__sq_failed(st, sq, "sync", key->text, HF_UNAVAILABLE, err) : 0;
     if ((sq & 0xff) == SQLITE_IOERR) st->sync_failed = 1;
-    pthread_mutex_unlock(&st->mu);
     return rc;
 }
 
-/* ---- many rows ---- */
-
-struct seen {
-    char key[HF_KEY_CAP];
-    size_t len;
-    int damaged;
-    hf_row row;
-};
-
-/* The first step of SCAN. What is missing is made again, once, as by find(). */
-static int first_of_page(hf_store *st, const char *prefix, const char *after)
+int hf__sq_sync(hf_store *st, const hf_rowkey *key, hf_error *err)
 {
-    for (int again = 0;; again++) {
-        sqlite3_stmt *s = st->stmt[SQ_SCAN];
-        int sq = SQLITE_ERROR;
-        if (s) {
-            bind_text(s, 1, prefix, strlen(prefix));
-            bind_text(s, 2, after, strlen(after));
-            sq = sqlite3_step(s);
-        }
-        if (sq != SQLITE_ERROR || again) return sq;
-        if (s) sqlite3_reset(s);
-        if ((sq = hf__sq_make(st))) return sq;
-    }
-}
-
-/* The next rows behind `after`; how many, or negative. */
-static int read_page(hf_store *st, const char *prefix, const char *after, struct seen *page,
-                     int64_t *ret_clock_us, hf_error *err)
-{
-    size_t n_prefix = strlen(prefix);
-    int n = 0, rc = 0, sq = first_of_page(st, prefix, after);
-    sqlite3_stmt *s = st->stmt[SQ_SCAN];
-    for (; !rc && sq == SQLITE_ROW; sq = sqlite3_step(s)) {
-        const char *key = (const char *)sqlite3_column_text(s, 0);
-        struct seen *to = &page[n];
-        to->len = (size_t)sqlite3_column_bytes(s, 0);
-        if (!key) {
-            sq = SQLITE_NOMEM;
-            break;
-        }
-        if (to->len >= HF_KEY_CAP || memchr(key, 0, to->len)) {
-            rc = hf_fail(err, HF_CORRUPT, 0, "sqlite: list: a key that is none");
-            break;
-        }
-        if (to->len < n_prefix || memcmp(key, prefix, n_prefix)) break;
-        memcpy(to->key, key, to->len);
-        to->key[to->len] = 0;
-        rc = decode(s, 1, &to->row, "list", to->key, err);
-        to->damaged = rc == HF_CORRUPT;
-        if (to->damaged) rc = 0;
-        n++;
-    }
-    if (!rc && sq != SQLITE_ROW && sq != SQLITE_DONE)
-        rc = hf__sq_failed(st, sq, "list", prefix, HF_UNAVAILABLE, err);
-    if (s) sqlite3_reset(s);
-    *ret_clock_us = now_us(st);
-    return rc ? rc : n;
-}
-
-int hf__sq_scan(hf_store *st, const char *prefix,
-                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
-                int64_t *ret_clock_us, hf_error *err)
-{
-    char after[HF_KEY_CAP] = "";
-    int n, stop = 0;
-    struct seen *page = malloc(PAGE_ROWS * sizeof *page);
-    if (!page) return hf_fail(err, HF_NOMEM, 0, "sqlite: list '%s': out of memory", prefix);
-    for (int i = 0; i < PAGE_ROWS; i++) hf_row_init(&page[i].row);
-    do {
-        pthread_mutex_lock(&st->mu);
-        n = in_place(st, "list", prefix, err);
-        if (!n) n = read_page(st, prefix, after, page, ret_clock_us, err);
-        pthread_mutex_unlock(&st->mu);
-        for (int i = 0; i < n && !stop; i++) {
-            hf_rowkey key = {.text = page[i].key, .len = (uint32_t)page[i].len};
-            key.hash = hf_key_hash(key.text, key.len);
-            stop = see(arg, &key, page[i].damaged ? NULL : &page[i].row);
-        }
-        if (n > 0) memcpy(after, page[n - 1].key, page[n - 1].len + 1);
-    } while (n == PAGE_ROWS && !stop);
-    for (int i = 0; i < PAGE_ROWS; i++) hf_row_clear(&page[i].row);
-    free(page);
-    return n < 0 ? n : 0;
+    hf_rowkey k = *key;
+    return hf__sq_attempt(st, "sync", key->text, sync_op, &k, err);
 }

@@ -1,7 +1,7 @@
 /*
  * sqlite.c - sqlite: opening a database, watching it, surviving a fork. See store.h.
  *
- * Contents: bells; fork; opening; settings.
+ * Contents: bells; fork; connecting; when the files have changed; opening; settings.
  */
 #include "os.h"
 #include "store.h"
@@ -48,6 +48,25 @@ static int read_version(hf_store *st, uint64_t *ret)
     return sq;
 }
 
+/* How often it was opened: each connection counts its versions anew. */
+static uint64_t openings(hf_store *st)
+{
+    pthread_mutex_lock(&st->ear_mu);
+    uint64_t n = st->openings;
+    pthread_mutex_unlock(&st->ear_mu);
+    return n;
+}
+
+/* Have the files or locks changed since anybody was told? Who looks at a row opens them again. */
+static int tell_change(hf_store *st)
+{
+    pthread_mutex_lock(&st->ear_mu);
+    int told = st->files.settled && !st->told_change && hf__sq_files_changed(st);
+    if (told) st->told_change = 1;
+    pthread_mutex_unlock(&st->ear_mu);
+    return told;
+}
+
 static int deaf(const char *what, hf_error *err)
 {
     return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s: data_version can't be read", what);
@@ -57,7 +76,7 @@ static int sq_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, s
                      hf_ear *ret, hf_error *err)
 {
     (void)bell, (void)keys, (void)n;
-    ret->heard[1] = 0;
+    ret->heard[1] = openings(st);
     return read_version(st, &ret->heard[0]) ? deaf("listen", err) : 0;
 }
 
@@ -68,9 +87,10 @@ static int sq_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     (void)bell;
     for (;;) {
         uint64_t version, n;
+        if (tell_change(st)) return 0;
         if (read_version(st, &version)) return deaf("watch", err);
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
-        if (version != ear->heard[0] || left_ms < 0) return 0;
+        if (version != ear->heard[0] || openings(st) != ear->heard[1] || left_ms < 0) return 0;
         int woken = poll(&wake, 1, (int)(left_ms < pause_ms ? left_ms + 1 : pause_ms));
         if (woken > 0) return read(st->wake_fd, &n, sizeof n) < 0 ? deaf("watch", err) : 0;
         if (pause_ms < SLOWEST_LOOK_MS) pause_ms += 2;
@@ -117,19 +137,19 @@ static void after_fork(void)
 
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
-static void disconnect(hf_store *st)
+/* `quietly`: without writing what is in the log, and without removing the log. */
+static void disconnect(hf_store *st, int quietly)
 {
     hf__sq_drop_statements(st);
     sqlite3_finalize(st->version);
-    /* A child must not write what the parent left in the log. */
-    if (st->pid != getpid()) {
-        if (st->db) sqlite3_db_config(st->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-        if (st->ear) sqlite3_db_config(st->ear, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    }
+    if (quietly && st->db) sqlite3_db_config(st->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (quietly && st->ear) sqlite3_db_config(st->ear, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     sqlite3_close(st->ear);
     sqlite3_close(st->db);
+    hf__sq_files_drop(&st->files);
     st->version = NULL;
     st->ear = st->db = NULL;
+    st->openings++;
 }
 
 static void enlist(hf_store *st)
@@ -138,7 +158,7 @@ static void enlist(hf_store *st)
     st->pid = getpid();
     pthread_mutex_lock(&stores_mu);
     for (hf_store *old = stores; old; old = old->next)
-        if (old->pid != st->pid) disconnect(old);
+        if (old->pid != st->pid) disconnect(old, 1);
     st->next = stores;
     stores = st;
     pthread_mutex_unlock(&stores_mu);
@@ -153,7 +173,9 @@ static void sq_close(hf_store *st)
             break;
         }
     pthread_mutex_unlock(&stores_mu);
-    disconnect(st);
+    /* A child must not write what the parent left in the log; nor may what was written to a log
+       that nobody else has be put over what others wrote since. */
+    disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st)));
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->mu);
     pthread_mutex_destroy(&st->ear_mu);
@@ -162,9 +184,9 @@ static void sq_close(hf_store *st)
 
 /* ---- opening ---- */
 
-static int refuse(const hf_url *url, int code, int sys, const char *why, hf_error *err)
+static int refuse(const char *name, int code, int sys, const char *why, hf_error *err)
 {
-    return hf_fail(err, code, sys, "sqlite: open '%s': %s", url->safe, why);
+    return hf_fail(err, code, sys, "sqlite: open '%s': %s", name, why);
 }
 
 /* What SQLite makes of a relative name depends on where this process is. */
@@ -173,11 +195,11 @@ static int sq_resolve(hf_url *url, hf_error *err)
     char path[sizeof url->path], here[sizeof url->path];
     if (!url->path[0] || url->path[0] == '/') return 0;
     if (!getcwd(here, sizeof here)) {
-        if (errno == ERANGE) return refuse(url, HF_INVALID, 0, "the path is too long", err);
-        return refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
+        if (errno == ERANGE) return refuse(url->safe, HF_INVALID, 0, "the path is too long", err);
+        return refuse(url->safe, HF_UNAVAILABLE, errno, strerror(errno), err);
     }
     int n = snprintf(path, sizeof path, "%s/%s", strcmp(here, "/") ? here : "", url->path);
-    if (n >= (int)sizeof path) return refuse(url, HF_INVALID, 0, "the path is too long", err);
+    if (n >= (int)sizeof path) return refuse(url->safe, HF_INVALID, 0, "the path is too long", err);
     return hf_url_set_path(url, path, err);
 }
 
@@ -186,19 +208,19 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     static const char *const known[] = {"table", NULL};
     char name[64], clock[sizeof name + 6], text[96];
     if (url->host[0] || url->port || url->user[0] || url->password[0])
-        return refuse(url, HF_INVALID, 0, "a file has no host", err);
+        return refuse(url->safe, HF_INVALID, 0, "a file has no host", err);
     if (hf__unknown_option(url, known, name, sizeof name)) {
         snprintf(text, sizeof text, "unknown option '%s'", name);
-        return refuse(url, HF_INVALID, 0, text, err);
+        return refuse(url->safe, HF_INVALID, 0, text, err);
     }
     int rc = hf_url_get(url, "table", name, sizeof name);
     if (rc == HF_UNSUPPORTED) snprintf(name, sizeof name, "holdfast");
     snprintf(clock, sizeof clock, "%s_clock", name);
     if (rc == HF_INVALID || hf__quote_name(name, st->table, sizeof st->table) ||
         hf__quote_name(clock, st->clock, sizeof st->clock) || !strncmp(name, "sqlite_", 7))
-        return refuse(url, HF_INVALID, 0, "table: not a name of 1 to 57 bytes", err);
+        return refuse(url->safe, HF_INVALID, 0, "table: not a name of 1 to 57 bytes", err);
     if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')
-        return refuse(url, HF_INVALID, 0, "it names no file", err);
+        return refuse(url->safe, HF_INVALID, 0, "it names no file", err);
     /* So that ":memory:" and "file:..." are names like any other. */
     snprintf(st->path, sizeof st->path, "%s%s", url->path[0] == '/' ? "" : "./", url->path);
     return 0;
@@ -225,8 +247,9 @@ static int find_boot(hf_store *st, const hf_url *url, hf_error *err)
 {
     int sys = boot_here(&st->boot);
     if (sys == EMFILE || sys == ENFILE || sys == ENOMEM)
-        return refuse(url, HF_UNAVAILABLE, sys, strerror(sys), err);
-    return sys ? refuse(url, HF_UNSUPPORTED, sys, "can't tell this boot from the last one", err)
+        return refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
+    return sys ? refuse(url->safe, HF_UNSUPPORTED, sys, "can't tell this boot from the last one",
+                        err)
                : 0;
 }
 
@@ -246,24 +269,24 @@ static int local(const char *path)
     return 0;
 }
 
-/* The connection, and that the file is one that can keep the promise. */
-static int connect_file(hf_store *st, const hf_url *url, hf_error *err)
+/* The connection, and that the file is one that can keep the promise. `name` is for messages. */
+static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
 {
     struct stat s;
-    int sq = sqlite3_open_v2(
-        st->path, &st->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
-    if (!st->db) return refuse(url, HF_NOMEM, 0, "out of memory", err);
-    if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
+    int sq =
+        sqlite3_open_v2(st->path, &st->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | how, NULL);
+    if (!st->db) return refuse(name, HF_NOMEM, 0, "out of memory", err);
+    if (sq) return hf__sq_failed(st, sq, "open", name, HF_UNAVAILABLE, err);
     sqlite3_extended_result_codes(st->db, 1);
     sqlite3_busy_timeout(st->db, (int)st->io_timeout_ms);
     if (sqlite3_db_readonly(st->db, "main") == 1)
-        return refuse(url, HF_DENIED, 0, "it may only be read", err);
+        return refuse(name, HF_DENIED, 0, "it may only be read", err);
     snprintf(st->path, sizeof st->path, "%s", sqlite3_db_filename(st->db, "main"));
-    if (stat(st->path, &s)) return refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
-    if (!S_ISREG(s.st_mode)) return refuse(url, HF_INVALID, 0, "it is no regular file", err);
+    if (stat(st->path, &s)) return refuse(name, HF_UNAVAILABLE, errno, strerror(errno), err);
+    if (!S_ISREG(s.st_mode)) return refuse(name, HF_INVALID, 0, "it is no regular file", err);
     if (!local(st->path))
         return refuse(
-            url, HF_UNSUPPORTED, 0,
+            name, HF_UNSUPPORTED, 0,
             "its filesystem isn't known to be of this machine alone: SQLite's locks don't "
             "hold on network filesystems",
             err);
@@ -292,6 +315,20 @@ static int ask_utf8(hf_store *st, int *ret)
     return sq == SQLITE_ROW ? 0 : sq;
 }
 
+/* These are the files and locks that it goes on with. */
+static int settle(hf_store *st, const char *what, const char *name, hf_error *err)
+{
+    const char *why;
+    int sq, sys = hf__sq_files_settle(st, &why, &sq);
+    st->told_change = 0;
+    if (!sys) return 0;
+    if (sq) return hf__sq_failed(st, sq, what, name, HF_UNAVAILABLE, err);
+    if (sys == ENOMEM)
+        return hf_fail(err, HF_NOMEM, 0, "sqlite: %s '%s': out of memory", what, name);
+    if (sys != EAGAIN && sys != EBUSY && sys != ESTALE) why = strerror(sys);
+    return hf_fail(err, HF_UNAVAILABLE, sys, "sqlite: %s '%s': %s", what, name, why);
+}
+
 static int set_up(hf_store *st, const hf_url *url, hf_error *err)
 {
     int64_t timens = st->boot.timens;
@@ -300,7 +337,7 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
         sqlite3_exec(st->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     int utf8, sq = ask_utf8(st, &utf8);
     if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
-    if (!utf8) return refuse(url, HF_UNSUPPORTED, 0, "its encoding isn't UTF-8", err);
+    if (!utf8) return refuse(url->safe, HF_UNSUPPORTED, 0, "its encoding isn't UTF-8", err);
     sqlite3_exec(st->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
     int64_t known = 0;
     sq = hf__sq_ask(st, "SELECT count(*) FROM %s", st->clock, &known);
@@ -309,30 +346,114 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
     if (!sq) sq = hf__sq_ask(st, "SELECT timens FROM %s", st->clock, &timens);
     if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
     if (timens != st->boot.timens)
-        return refuse(url, HF_UNSUPPORTED, 0,
+        return refuse(url->safe, HF_UNSUPPORTED, 0,
                       "it is in use in another time namespace, where the boot is at another time",
                       err);
-    return 0;
+    return settle(st, "open", url->safe, err);
 }
+
+/* ---- when the files have changed ---- */
+
+enum { ATTEMPTS = 3 };
+
+static int changed(hf_store *st, int code, const char *what, const char *key, const char *why,
+                   hf_error *err)
+{
+    char copy[300] = "";
+    int found = err && hf__sq_second_copy(copy, sizeof copy);
+    return hf_fail(err, code, 0, "sqlite: %s '%s': %s while '%s' was open%s%s%s: %s", what, key,
+                   why, st->path, found ? " (another copy of SQLite is in this process: " : "",
+                   copy, found ? ")" : "",
+                   code == HF_UNKNOWN ? "it may not have landed" : "nothing was done");
+}
+
+/* Closes every connection of ours to that database, for all of them share what has changed: each is
+   opened again by who needs it next. In the order of before_fork. */
+static void close_all(hf_store *st)
+{
+    before_fork();
+    for (hf_store *s = stores; s; s = s->next)
+        if (s == st || (s->pid == st->pid && !strcmp(s->path, st->path))) disconnect(s, 1);
+    after_fork();
+}
+
+/* Under the mutex: what was closed is opened again. */
+static int reconnect(hf_store *st, hf_error *err)
+{
+    dev_t dev = st->dev;
+    ino_t ino = st->ino;
+    unsigned held = hf__low_hold();
+    int sq, rc = connect_file(st, st->path, 0, err);
+    if (!rc && (st->dev != dev || st->ino != ino))
+        rc = refuse(st->path, HF_CORRUPT, 0, "it was removed or replaced while it was open", err);
+    st->dev = dev;
+    st->ino = ino;
+    if (!rc) sqlite3_exec(st->db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
+    if (!rc && (sq = hf__sq_prepare(st)) && sq != SQLITE_ERROR)
+        rc = hf__sq_failed(st, sq, "open", st->path, HF_UNAVAILABLE, err);
+    if (!rc) rc = settle(st, "open", st->path, err);
+    hf__low_free(held);
+    if (rc) {
+        hf__sq_drop_statements(st);
+        sqlite3_close(st->db);
+        st->db = NULL;
+    }
+    return rc;
+}
+
+/* Is the file that is open still the one of that name? Another one would be another world. Only by
+   its name: closing a descriptor of it would drop SQLite's locks. */
+static int ready(hf_store *st, const char *what, const char *key, hf_error *err)
+{
+    struct stat s;
+    if (stat(st->path, &s) || s.st_dev != st->dev || s.st_ino != st->ino)
+        return hf_fail(err, HF_CORRUPT, 0,
+                       "sqlite: %s '%s': '%s' was removed or replaced while it was open", what, key,
+                       st->path);
+    return st->db ? 0 : reconnect(st, err);
+}
+
+int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *op, void *arg,
+                   hf_error *err)
+{
+    for (int i = 1;; i++) {
+        const char *why = NULL, *unsettled;
+        int code = 0, lasts = 1, sq;
+        pthread_mutex_lock(&st->mu);
+        int rc = ready(st, what, key, err);
+        if (!rc) {
+            rc = op(st, arg, &code, err);
+            why = hf__sq_files_changed(st);
+            if (why) lasts = !hf__sq_files_settle(st, &unsettled, &sq);
+        }
+        pthread_mutex_unlock(&st->mu);
+        if (!why) return rc;
+        if (!lasts) close_all(st);
+        if (code || i == ATTEMPTS)
+            return changed(st, code ? code : HF_UNAVAILABLE, what, key, why, err);
+    }
+}
+
+/* ---- opened and closed ---- */
 
 static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
 {
     hf_store *st = calloc(1, sizeof *st);
-    if (!st) return refuse(url, HF_NOMEM, 0, "out of memory", err);
+    if (!st) return refuse(url->safe, HF_NOMEM, 0, "out of memory", err);
     pthread_mutex_init(&st->mu, NULL);
     pthread_mutex_init(&st->ear_mu, NULL);
     st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     enlist(st);
     int rc = options(st, url, err);
-    if (!rc && st->wake_fd < 0) rc = refuse(url, HF_UNAVAILABLE, errno, strerror(errno), err);
+    if (!rc && st->wake_fd < 0) rc = refuse(url->safe, HF_UNAVAILABLE, errno, strerror(errno), err);
     if (!rc && !sqlite3_threadsafe())
-        rc = refuse(url, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
+        rc = refuse(url->safe, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
     if (!rc) rc = find_boot(st, url, err);
     pthread_mutex_lock(&st->mu);
     /* SQLite leaves a low descriptor again, but what it opened there was written to by others. */
     unsigned held = hf__low_hold();
-    if (!rc) rc = connect_file(st, url, err);
+    if (!rc) rc = connect_file(st, url->safe, SQLITE_OPEN_CREATE, err);
     if (!rc) rc = set_up(st, url, err);
     hf__low_free(held);
     pthread_mutex_unlock(&st->mu);
@@ -349,7 +470,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
-    char text[256];
+    char text[512], copy[300];
     int64_t flaws = 0;
     (void)err;
     pthread_mutex_lock(&st->mu);
@@ -359,6 +480,13 @@ static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     snprintf(text, sizeof text, "SQLite %s, with threads", sqlite3_libversion());
     say(arg, 1, text);
     say(arg, 1, "the file is on a local filesystem");
+    if (hf__sq_second_copy(copy, sizeof copy)) {
+        snprintf(text, sizeof text,
+                 "warning: this process has a second copy of SQLite (%s): it must not open the "
+                 "same database",
+                 copy);
+        say(arg, 1, text);
+    }
     snprintf(text, sizeof text, "the tables are %s",
              sq      ? "damaged, or can't be read"
              : flaws ? "damaged: PRAGMA quick_check finds flaws"

@@ -38,11 +38,29 @@ struct hf__sq_boot {
     int64_t timens; /* whose boot time; 0: there is one for all */
 };
 
+enum { SQ_PATH_CAP = 1024 + 8 };
+enum { SQ_DB, SQ_WAL, SQ_SHM, SQ_FILES };
+struct hf__sq_id { /* of a file; 0, 0: there is none */
+    dev_t dev;
+    ino_t ino;
+};
+
+/* What the connection works on: see files.c. */
+struct hf__sq_files {
+    int settled, wal; /* wal: the database is in WAL mode */
+    struct hf__sq_id id[SQ_FILES];
+    struct hf__sq_witness *db_witness, *shm_witness;
+    unsigned db_lost, shm_lost;
+};
+
 struct hf_store {
     struct hf_store *next; /* of all that are open in this process */
     pid_t pid;
     pthread_mutex_t mu; /* the connection and what follows */
-    sqlite3 *db;
+    sqlite3 *db;        /* NULL: closed, for its files had changed; opened again when needed */
+    struct hf__sq_files files;         /* changed under both mutexes */
+    int told_change;                   /* a watch has returned for it */
+    uint64_t openings;                 /* changed under both mutexes */
     sqlite3_stmt *stmt[SQ_STATEMENTS]; /* NULL: to be made anew */
     int64_t offset_us, ceiling_us, last_us;
     int sync_failed;
@@ -54,10 +72,43 @@ struct hf_store {
     struct hf__sq_boot boot;
     dev_t dev;
     ino_t ino;
-    char path[1024 + 2], table[160], clock[160]; /* the names are quoted */
+    char path[1024 + 2], wal_path[SQ_PATH_CAP], shm_path[SQ_PATH_CAP];
+    char table[160], clock[160]; /* the names are quoted */
 };
 
-/* rows.c. All but the operations of the driver are called under the mutex. */
+/* files.c; under the mutex. settle: these are the files and locks from now on; the reason why not
+   in *ret_why, errno, and what SQLite says in *ret_sq (ESTALE: they aren't the same any more).
+   changed: NULL, or what has. begin, held: around what a transaction does outside WAL mode.
+   second_copy: where the object is that brings it; 0: there is none. */
+int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq);
+const char *hf__sq_files_changed(const hf_store *st);
+void hf__sq_files_drop(struct hf__sq_files *f);
+void hf__sq_files_begin(hf_store *st);
+int hf__sq_files_held(const hf_store *st);
+int hf__sq_second_copy(char *to, size_t cap);
+
+/*
+ * sqlite.c. Does something with the database, under the mutex, and looks whether the files and
+ * locks are still those that it began with. If they aren't, the answer is not used: they are opened
+ * again, and it is tried again, unless `op` has set *ret_code: that code is the answer then
+ * (UNKNOWN: it may have landed).
+ */
+typedef int hf__sq_op(hf_store *st, void *arg, int *ret_code, hf_error *err);
+int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *op, void *arg,
+                   hf_error *err);
+
+/* Before a write: HF_UNAVAILABLE if the locks are gone, for what goes to removed files would be put
+   over what others wrote since. */
+int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err);
+
+/* rows.c, for scan.c: the columns from `at` on. */
+enum { SQ_PAGE_ROWS = 64 }; /* of a scan: read together, then shown without the mutex */
+int hf__sq_decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const char *key,
+                  hf_error *err);
+void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len);
+int64_t hf__sq_now_us(hf_store *st);
+
+/* rows.c; scan in scan.c. All but the operations of the driver are called under the mutex. */
 int hf__sq_failed(hf_store *st, int sq, const char *what, const char *key, int ambiguous,
                   hf_error *err);
 /* One number of a query in whose format %s is the name; *ret stays if there is none. */

@@ -1,0 +1,357 @@
+/*
+ * files.c - sqlite: are the files and the locks still those that the connection began with?
+ *
+ * The kernel drops every POSIX lock that a process has on a file when any descriptor of that file
+ * is closed in the process. One copy of SQLite takes care of that among its own connections. A
+ * second copy in the process (another program's library, a statically linked one), or a program
+ * that copies the database, doesn't. Another process may then remove `-wal` and `-shm`, and writes
+ * go to files that nobody else has. So every operation looks, after its statements and before its
+ * answer is used, whether
+ *   - the database, its -wal and its -shm are the files that they were, by path;
+ *   - a lock of our own on a byte of the database and of -shm that nobody else uses still stands:
+ *     whatever drops SQLite's locks drops it, too, and it isn't taken again. An OFD lock query
+ *     sees the POSIX locks of its own process.
+ * Where the database isn't in WAL mode SQLite itself unlocks the whole file after each transaction;
+ * there the lock is taken within it and looked at before COMMIT.
+ *
+ * Contents: witnesses; settling; looking; another copy of SQLite.
+ */
+#include "os.h"
+#include "store.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where SQLite has its own locks: os_unix.c, sqliteInt.h; part of the file format. */
+enum { SHARED_FIRST = 0x40000002, SHARED_SIZE = 510, DMS_BYTE = 128, SETTLE_TRIES = 3 };
+
+/* ---- witnesses ---- */
+
+/*
+ * A descriptor of a file, and the byte of it that this process has locked. To close it drops
+ * SQLite's locks on that file, and the application's: it stays open for as long as the file has a
+ * name or a store uses it.
+ */
+struct hf__sq_witness {
+    struct hf__sq_witness *next;
+    dev_t dev;
+    ino_t ino;
+    int fd, refs;
+    _Atomic unsigned lost; /* how often it was found gone, and was locked again by one of many */
+};
+static pthread_mutex_t witness_mu = PTHREAD_MUTEX_INITIALIZER;
+static struct hf__sq_witness *witnesses;
+static pid_t byte_owner; /* locks aren't inherited by a child: it has a byte of its own */
+static int64_t byte_at;
+
+static int lock_range(int fd, int64_t from, int64_t n)
+{
+    struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = from, .l_len = n};
+    if (!fcntl(fd, F_SETLK, &l)) return 0;
+    return errno == EACCES ? EAGAIN : errno;
+}
+
+static int stands(const struct hf__sq_witness *w)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte_at, .l_len = 1};
+    return !fcntl(w->fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK && l.l_pid == getpid();
+}
+
+/* Has it stood since it was `lost` so often? In this order: see take_witness. */
+static int stood(const struct hf__sq_witness *w, unsigned lost)
+{
+    return stands(w) && atomic_load(&w->lost) == lost;
+}
+
+static struct hf__sq_witness *find_witness(const struct stat *s)
+{
+    for (struct hf__sq_witness *w = witnesses; w; w = w->next)
+        if (w->dev == s->st_dev && w->ino == s->st_ino) return w;
+    return NULL;
+}
+
+static int add_witness(const char *path, struct hf__sq_witness **ret)
+{
+    struct hf__sq_witness *w = calloc(1, sizeof *w);
+    struct stat s;
+    if (!w) return ENOMEM;
+    w->fd = hf__open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
+    if (w->fd < 0 || fstat(w->fd, &s)) {
+        int sys = errno;
+        free(w); /* a descriptor that can't be asked stays: to close it might drop locks */
+        return sys;
+    }
+    w->dev = s.st_dev;
+    w->ino = s.st_ino;
+    w->next = witnesses;
+    witnesses = w;
+    *ret = w;
+    return 0;
+}
+
+/* The witness of the file of that name, with its byte locked. Where it was gone, others that have
+   it are told before it is locked again. 0, or errno. */
+static int take_witness(const char *path, struct hf__sq_witness **ret, unsigned *ret_lost)
+{
+    struct stat s;
+    int sys = stat(path, &s) ? errno : 0;
+    *ret = NULL;
+    if (sys) return sys;
+    pthread_mutex_lock(&witness_mu);
+    if (byte_owner != getpid()) {
+        hf__random(&byte_at, sizeof byte_at);
+        byte_at = (byte_at & (INT64_MAX >> 2)) | INT64_C(1) << 48;
+        byte_owner = getpid();
+    }
+    struct hf__sq_witness *w = find_witness(&s);
+    if (!w) sys = add_witness(path, &w);
+    if (!sys && !stands(w)) {
+        atomic_fetch_add(&w->lost, 1);
+        sys = lock_range(w->fd, byte_at, 1);
+    }
+    if (!sys) {
+        *ret_lost = atomic_load(&w->lost);
+        w->refs++;
+        *ret = w;
+    }
+    pthread_mutex_unlock(&witness_mu);
+    return sys;
+}
+
+static void drop_witness(struct hf__sq_witness **at)
+{
+    struct hf__sq_witness *w = *at;
+    struct stat s;
+    *at = NULL;
+    if (!w) return;
+    pthread_mutex_lock(&witness_mu);
+    if (!--w->refs && !fstat(w->fd, &s) && !s.st_nlink) {
+        struct hf__sq_witness **link = &witnesses;
+        while (*link != w) link = &(*link)->next;
+        *link = w->next;
+        close(w->fd);
+        free(w);
+    }
+    pthread_mutex_unlock(&witness_mu);
+}
+
+void hf__sq_files_drop(struct hf__sq_files *f)
+{
+    drop_witness(&f->db_witness);
+    drop_witness(&f->shm_witness);
+    f->settled = 0;
+}
+
+/* ---- settling ---- */
+
+static struct hf__sq_id id_of(const char *path)
+{
+    struct stat s;
+    struct hf__sq_id id = {0, 0};
+    if (!stat(path, &s)) id = (struct hf__sq_id){s.st_dev, s.st_ino};
+    return id;
+}
+
+static void look(const hf_store *st, struct hf__sq_id ret[SQ_FILES])
+{
+    ret[SQ_DB] = id_of(st->path);
+    ret[SQ_WAL] = id_of(st->wal_path);
+    ret[SQ_SHM] = id_of(st->shm_path);
+}
+
+static int same_id(struct hf__sq_id a, struct hf__sq_id b)
+{
+    return a.dev == b.dev && a.ino == b.ino;
+}
+
+/* Is what this copy of SQLite has mapped as the -shm a file without a name? 1, 0; -1: can't say. */
+static int shm_removed(hf_store *st)
+{
+    sqlite3_file *file = NULL;
+    volatile void *at = NULL;
+    char *line = NULL;
+    size_t cap = 0;
+    int found = -1;
+    sqlite3_file_control(st->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+    if (!file || !file->pMethods || file->pMethods->iVersion < 2 ||
+        file->pMethods->xShmMap(file, 0, 32768, 0, &at) || !at)
+        return -1;
+    FILE *f = hf__fopen("/proc/self/maps");
+    while (f && found < 0 && getline(&line, &cap, f) > 0) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx", &from, &to) != 2 || (uintptr_t)at < from || (uintptr_t)at >= to)
+            continue;
+        found = strstr(line, " (deleted)") != NULL;
+    }
+    free(line);
+    if (f) fclose(f);
+    return found;
+}
+
+static int in_wal_mode(hf_store *st, int *ret)
+{
+    sqlite3_stmt *s = NULL;
+    int sq = sqlite3_prepare_v2(st->db, "PRAGMA journal_mode", -1, &s, NULL);
+    if (!sq) sq = sqlite3_step(s);
+    const char *text = sq == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
+    *ret = text && !strcmp(text, "wal");
+    sqlite3_finalize(s);
+    return sq == SQLITE_ROW ? 0 : sq;
+}
+
+/* One try. In WAL mode SQLite holds SHARED on the database and the dead man's switch of -shm for as
+   long as it is open: where they were dropped they are taken again, for it believes to have them.
+   0, errno; EAGAIN: somebody has them, or a file changed meanwhile. */
+static int settle_once(hf_store *st, struct hf__sq_files *f)
+{
+    struct hf__sq_id seen[SQ_FILES];
+    look(st, f->id);
+    int sys = take_witness(st->path, &f->db_witness, &f->db_lost);
+    if (!sys && f->wal) sys = take_witness(st->shm_path, &f->shm_witness, &f->shm_lost);
+    if (!sys && f->wal) sys = lock_range(f->db_witness->fd, SHARED_FIRST, SHARED_SIZE);
+    if (!sys && f->wal) sys = lock_range(f->shm_witness->fd, DMS_BYTE, 1);
+    if (sys) return sys == ENOENT ? EAGAIN : sys;
+    look(st, seen);
+    for (int i = 0; i < SQ_FILES; i++)
+        if (!same_id(f->id[i], seen[i])) return EAGAIN;
+    const struct hf__sq_witness *db = f->db_witness, *shm = f->shm_witness;
+    if (!same_id(f->id[SQ_DB], (struct hf__sq_id){db->dev, db->ino}) ||
+        (shm && !same_id(f->id[SQ_SHM], (struct hf__sq_id){shm->dev, shm->ino})))
+        return EAGAIN;
+    if (f->wal && (!stood(db, f->db_lost) || !stood(shm, f->shm_lost))) return EAGAIN;
+    return 0;
+}
+
+int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
+{
+    struct hf__sq_files now = {.settled = 0}, *was = &st->files;
+    int64_t any;
+    int sys = EAGAIN, sq = hf__sq_ask(st, "SELECT count(*) FROM %s", "sqlite_master", &any);
+    *ret_why = "its locks can't be taken again";
+    snprintf(st->wal_path, sizeof st->wal_path, "%s-wal", st->path);
+    snprintf(st->shm_path, sizeof st->shm_path, "%s-shm", st->path);
+    if (!sq) sq = in_wal_mode(st, &now.wal);
+    *ret_sq = sq;
+    if (sq) return EIO;
+    if (now.wal && shm_removed(st) == 1) {
+        *ret_why = "another connection of this process keeps removed files of it open";
+        return EBUSY;
+    }
+    for (int i = 0; sys == EAGAIN && i < SETTLE_TRIES; i++) {
+        hf__sq_files_drop(&now);
+        sys = settle_once(st, &now);
+    }
+    /* What was in WAL mode goes on with the same files, or it isn't the same. */
+    for (int i = 0; !sys && was->settled && i < SQ_FILES; i++)
+        if ((i == SQ_DB || was->wal) && !same_id(was->id[i], now.id[i])) sys = ESTALE;
+    if (sys) {
+        hf__sq_files_drop(&now);
+        return sys;
+    }
+    now.settled = 1;
+    pthread_mutex_lock(&st->ear_mu); /* who watches looks at it, too */
+    hf__sq_files_drop(was);
+    *was = now;
+    pthread_mutex_unlock(&st->ear_mu);
+    return 0;
+}
+
+/* ---- looking ---- */
+
+static const char dropped[] = "this process's locks on it were dropped";
+
+const char *hf__sq_files_changed(const hf_store *st)
+{
+    static const char *const replaced[SQ_FILES] = {"the database was removed or replaced",
+                                                   "its -wal was removed or replaced",
+                                                   "its -shm was removed or replaced"};
+    const struct hf__sq_files *f = &st->files;
+    struct hf__sq_id now[SQ_FILES];
+    if (!f->settled) return "it isn't open";
+    if (f->wal && (!stood(f->db_witness, f->db_lost) || !stood(f->shm_witness, f->shm_lost)))
+        return dropped;
+    look(st, now);
+    for (int i = 0; i < SQ_FILES; i++)
+        if (!same_id(f->id[i], now[i])) return replaced[i];
+    return NULL;
+}
+
+int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err)
+{
+    const struct hf__sq_files *f = &st->files;
+    if (f->settled &&
+        (!f->wal || (stood(f->db_witness, f->db_lost) && stood(f->shm_witness, f->shm_lost))))
+        return 0;
+    return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s '%s': %s", what, key, dropped);
+}
+
+/* Outside WAL mode: SQLite holds locks within a transaction only. */
+void hf__sq_files_begin(hf_store *st)
+{
+    struct hf__sq_files *f = &st->files;
+    if (f->wal || !f->db_witness) return;
+    lock_range(f->db_witness->fd, byte_at, 1);
+    f->db_lost = atomic_load(&f->db_witness->lost);
+}
+
+int hf__sq_files_held(const hf_store *st)
+{
+    const struct hf__sq_files *f = &st->files;
+    return f->wal || (f->db_witness && stood(f->db_witness, f->db_lost));
+}
+
+/* ---- another copy of SQLite ---- */
+
+/* Does that memory contain what every copy of SQLite does? Read as a file: it may be cut off. */
+static int is_sqlite(int mem, uint64_t from, uint64_t to)
+{
+    /* In pieces, so that this object isn't found by itself. */
+    static const char magic[] = {'S', 'Q', 'L', 'i', 't', 'e', ' ', 'f', 'o', 'r', 'm', 'a', 't'};
+    enum { CHUNK = 65536 };
+    char *piece = malloc(CHUNK);
+    int found = 0;
+    while (piece && !found && from < to) {
+        ssize_t n = pread(mem, piece, to - from < CHUNK ? to - from : CHUNK, (off_t)from);
+        if (n <= 0) break;
+        const char *at = memmem(piece, (size_t)n, magic, sizeof magic);
+        found = at && at + sizeof magic + 3 <= piece + n && !memcmp(at + sizeof magic, " 3", 3);
+        if (n <= (ssize_t)sizeof magic + 3) break;
+        from += (uint64_t)n < to - from ? (uint64_t)n - sizeof magic - 3 : (uint64_t)n;
+    }
+    free(piece);
+    return found;
+}
+
+int hf__sq_second_copy(char *to, size_t cap)
+{
+    char *line = NULL, path[1024];
+    size_t n = 0;
+    int found = 0, mem = hf__open("/proc/self/mem", O_RDONLY, 0);
+    FILE *f = hf__fopen("/proc/self/maps");
+    unsigned long from, end, offset;
+    char how[8];
+    Dl_info own = {NULL, NULL, NULL, NULL};
+    struct stat mine, s;
+    dladdr((void *)(uintptr_t)sqlite3_libversion, &own);
+    int known = own.dli_fname && !stat(own.dli_fname, &mine);
+    while (known && f && !found && getline(&line, &n, f) > 0) {
+        if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %1023[^\n]", &from, &end, how, &offset, path) !=
+            5)
+            continue;
+        if (path[0] != '/' || how[0] != 'r' || how[1] == 'w') continue;
+        if (!stat(path, &s) && s.st_dev == mine.st_dev && s.st_ino == mine.st_ino)
+            found = !offset && from != (uintptr_t)own.dli_fbase; /* mapped a second time */
+        else
+            found = is_sqlite(mem, from, end);
+        if (found) snprintf(to, cap, "%s", path);
+    }
+    free(line);
+    if (f) fclose(f);
+    if (mem >= 0) close(mem);
+    return found;
+}
