@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 enum kind { A_TIME, A_FLAG, A_OWNER, A_NOTE, A_REQUEST, A_SHARED, A_LIMIT, A_KEEP };
@@ -104,7 +105,10 @@ PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key)
 
 /* ---- times ---- */
 
-/* Digits with at most one point in them, and a unit, as the command reads it; rounded up to
+/* '10' is ten seconds to the command, and ten milliseconds to who comes from Node. */
+enum { NO_UNIT = -2 };
+
+/* Digits with at most one point in them, and a unit, which 0 alone does without; rounded up to
    milliseconds. -1: it is none. */
 static int64_t parse_time(const char *s)
 {
@@ -127,10 +131,20 @@ static int64_t parse_time(const char *s)
     int64_t thousandths = whole * 1000 + milli + more;
     for (size_t i = 0; digits && i < sizeof units / sizeof *units; i++)
         if (!strcmp(s, units[i].name)) {
+            if (!i && thousandths) return NO_UNIT;
             if (thousandths > INT64_MAX / 2 / units[i].ms) return INT64_MAX / 2;
             return (thousandths * units[i].ms + 999) / 1000;
         }
     return -1;
+}
+
+static void no_unit(const char *doing, PyObject *key, const char *name, const char *text)
+{
+    char why[160];
+    snprintf(why, sizeof why,
+             "'%.30s' has no unit: write '%.30ss' or '%.30sms', or a number of seconds", text, text,
+             text);
+    invalid(doing, key, name, why);
 }
 
 int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms)
@@ -141,7 +155,9 @@ int time_read(const char *doing, PyObject *key, const char *name, PyObject *valu
         PyObject *bytes = PyUnicode_AsUTF8String(value);
         if (bytes && strlen(PyBytes_AsString(bytes)) == (size_t)PyBytes_Size(bytes))
             ms = parse_time(PyBytes_AsString(bytes));
+        if (ms == NO_UNIT) no_unit(doing, key, name, PyBytes_AsString(bytes));
         Py_XDECREF(bytes);
+        if (ms == NO_UNIT) return -1;
         PyErr_Clear();
     } else if (!PyBool_Check(value) && (PyLong_Check(value) || PyFloat_Check(value))) {
         double seconds = PyFloat_AsDouble(value);
