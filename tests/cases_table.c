@@ -61,7 +61,10 @@ const char *key_of(struct state *s, const json_t *step)
     return with_prefix(s, word(step, "key"));
 }
 
-/* As the command reads it: digits with at most one point, and a unit. -1: it isn't one. */
+enum { NO_UNIT = -2 };
+
+/* As the packages read it: digits with at most one point, and a unit, which 0 alone does without.
+   -1: it isn't one. */
 static int64_t time_of(const char *text)
 {
     static const struct {
@@ -71,7 +74,8 @@ static int64_t time_of(const char *text)
     size_t n = strspn(text, "0123456789.");
     if (!n || (text[0] == '.' && n == 1)) return -1;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (!strcmp(text + n, units[i].name)) return (int64_t)(atof(text) * units[i].ms + 0.5);
+        if (!strcmp(text + n, units[i].name))
+            return i || atof(text) == 0 ? (int64_t)(atof(text) * units[i].ms + 0.5) : NO_UNIT;
     return -1;
 }
 
@@ -80,9 +84,13 @@ int take_time(struct state *s, const json_t *options, const char *name, int64_t 
 {
     const json_t *value = json_object_get(options, name);
     if (!value) return 0;
-    int64_t ms = time_of(text_of(s, value));
+    const char *text = text_of(s, value);
+    int64_t ms = time_of(text);
     if (ms < 0) {
-        snprintf(err->text, sizeof err->text, "%s: not a time", name);
+        snprintf(err->text, sizeof err->text,
+                 ms == NO_UNIT ? "%s: '%.40s' has no unit: write '%.40ss' or '%.40sms'"
+                               : "%s: not a time",
+                 name, text, text, text);
         return err->code = HF_INVALID;
     }
     *ret = ms;

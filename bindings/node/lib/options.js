@@ -8,7 +8,7 @@ const ACQUIRE = new Set(['wait', 'lease', 'maxHold', 'atLeast', 'shared', 'limit
 const ONCE = new Set([...ACQUIRE, 'keep', 'atMostOnce']);
 const RESULT_CAP = 256; // HF_RESULT_CAP
 const KEY_CAP = 513; // HF_KEY_CAP
-const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, '': 1000 };
+const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, '': 0 };
 
 // Who does what to which key, as the library's errors begin; one line, whatever the key is.
 function who(doing, key) {
@@ -34,11 +34,14 @@ function checkKey(doing, key) {
     fine = key;
 }
 
-// Milliseconds: a number of them, or a text as the command takes it: '500ms', '10s', '1.5h',
-// '7d'; there a number alone is seconds.
+// Milliseconds: a number of them, or a text with a unit: '500ms', '10s', '1.5h', '7d'. A number in
+// a text is refused: to the command it is seconds, and a number is milliseconds here.
 function time(value, name, doing, key) {
     if (typeof value === 'number' && value >= 0) return Math.ceil(value);
     const match = typeof value === 'string' && /^(\d+\.?\d*|\.\d+)(ms|s|m|h|d|)$/.exec(value);
+    if (match && !match[2] && Number(match[1]))
+        throw invalid(doing, key, `${name}: '${value.slice(0, 40)}' has no unit: write ` +
+            `'${value.slice(0, 40)}s' or '${value.slice(0, 40)}ms', or a number of milliseconds`);
     // What is a thousandth too much by the way in which fractions are kept isn't meant.
     if (match) return Math.ceil(Number((match[1] * UNITS[match[2]]).toFixed(3)));
     const shown = value !== null && /^(object|function)$/.test(typeof value) ? typeof value
