@@ -142,12 +142,20 @@ static void try_beside(hf *h, struct hf_wait *w)
     pthread_mutex_unlock(&h->mu);
     for (int over = 0; !over;) over = hf__advance(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
-    h->callers--;
-    if (h->closing) pthread_cond_broadcast(&h->changed);
+    hf__leave_call(h);
     hf__tenure_put(h, w->tenure);
     hf__tenure_put(h, w->standing);
     if (w->code == HF_BUSY) h->stats.busy++;
     hf__entry_put(w->e);
+}
+
+/* Starts the renewer if a grant of this request would be renewed. A grant without its renewer would
+   be lost silently when its lease ends, so the request fails before the store is asked.
+   Returns: 0, or the reason in *err. Under the mutex. */
+static int ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
+{
+    int renews = w->party.lease_ms && !(w->flags & (HF_NO_RENEW | HF_DETACHED));
+    return renews ? hf__need_renewer(h, err) : 0;
 }
 
 static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
@@ -155,6 +163,12 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
 {
     struct hf_wait w;
     hf__wait_init(h, &w, e, o);
+    int rc = ready_to_renew(h, &w, err);
+    if (rc) {
+        pthread_cond_destroy(&w.changed);
+        hf__entry_put(e);
+        return rc;
+    }
     if (once) begins_event(&w, once, keep_us);
     if (o->wait_ms == 0) w.deadline_us = w.started_us;
     /* Who waits is driven by the pump or told by the tender: those two mustn't wait for themselves.
@@ -263,10 +277,7 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     if (!rc) rc = acquire(h, e, o, keep_us, &lock, &once, err);
     pthread_mutex_unlock(&h->mu);
     if (!rc) rc = hf__once_mark(&lock, o->flags, err);
-    pthread_mutex_lock(&h->mu);
-    h->callers--;
-    if (h->closing) pthread_cond_broadcast(&h->changed);
-    pthread_mutex_unlock(&h->mu);
+    hf__end_call(h);
     if (rc) return rc;
     *ret = once;
     ret->lock = lock;
@@ -349,7 +360,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     hf_row_init(&row);
     rc = hf__port_get(&h->port, &e->key, &row, err);
     struct hf_time now = hf__port_now(&h->port);
-    int64_t at = rc ? -1 : hf__find_token(&row, token);
+    int64_t at = rc ? -1 : hf__find_grant(&row, token);
     const hf_party *p = at < 0 ? NULL : &row.party[at];
     int over = !p || (p->expires_us && now.hi_us >= p->expires_us) || hf__port_dead(&h->port, p);
     int64_t sent_us = hf__local_us(), left_ms = 0;
@@ -401,6 +412,14 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
         return rc;
     }
     hf__wait_init(h, w, e, o);
+    rc = ready_to_renew(h, w, err);
+    if (rc) {
+        hf__entry_put(e);
+        pthread_mutex_unlock(&h->mu);
+        pthread_cond_destroy(&w->changed);
+        free(w);
+        return rc;
+    }
     if (o->wait_ms == 0) w->deadline_us = w->started_us;
     if (once) begins_event(w, once, keep_us);
     w->done = done;
@@ -457,8 +476,7 @@ void hf_wait_free(hf_wait *w)
         pthread_mutex_lock(&h->mu);
         h->callers++;
         while (!told(w)) pthread_cond_wait(&w->changed, &h->mu);
-        h->callers--;
-        if (h->closing) pthread_cond_broadcast(&h->changed);
+        hf__leave_call(h);
         pthread_mutex_unlock(&h->mu);
     }
     pthread_cond_destroy(&w->changed);

@@ -235,8 +235,8 @@ static int full_row(hf_row *row)
         p->session = i == 2 ? UINT64_MAX - 1 : (UINT64_C(1) << 53) + 1 + i;
         p->lease_ms = i == 3 ? UINT32_MAX : i * 1000;
         p->claim_ms = i == 4 ? UINT32_MAX : 1000 + i;
-        p->mode = (uint8_t)(i % 3);
-        p->limit = p->mode == HF_LIMITED ? (i == 5 ? UINT32_MAX : 3 + i) : 0;
+        p->mode = (uint8_t)(i < 4 ? HF_LIMITED : i % 3); /* holders are of one mode */
+        p->limit = p->mode == HF_LIMITED ? (i == 5 ? UINT32_MAX : 4 + i) : 0;
         p->flags = i % 4 == 3 ? HF_PARTY_UNCLAIMED : 0;
         p->bell = (uint8_t)(i * 28);
         put_text(p->owner, &p->owner_len, i ? HF_OWNER_CAP - 1 : 1, nasty[i % 5]);

@@ -35,7 +35,7 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
     if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
     pthread_mutex_lock(&h->mu);
     struct hf_tenure *holds = w->tenure;
-    w->unclaimed = time_to_claim(w, &row->party[at]) && !hf__need_renewer(h, NULL);
+    w->unclaimed = time_to_claim(w, &row->party[at]) != 0; /* the renewer runs already */
     if (w->unclaimed && w->standing) {
         w->tenure = w->standing;
         w->standing = NULL;
@@ -164,10 +164,7 @@ int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row
 {
     const hf_driver *d = h->port.drv;
     if (!d->told || !rev || !d->told(h->port.st, &e->key, row)) return 0;
-    int64_t at = hf__find_token(row, token);
-    if (row->rev >= rev && at >= 0 && !(row->party[at].flags & HF_PARTY_ENDING) &&
-        !seems_over(h, row))
-        return 1;
+    if (row->rev >= rev && hf__find_grant(row, token) >= 0 && !seems_over(h, row)) return 1;
     hf_row_clear(row);
     return 0;
 }

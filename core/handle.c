@@ -283,11 +283,16 @@ int hf__begin_call(hf *h, const char *what, hf_error *err)
     return rc;
 }
 
+void hf__leave_call(hf *h)
+{
+    h->callers--;
+    if (h->closing) pthread_cond_broadcast(&h->changed);
+}
+
 void hf__end_call(hf *h)
 {
     pthread_mutex_lock(&h->mu);
-    h->callers--;
-    if (h->closing) pthread_cond_broadcast(&h->changed);
+    hf__leave_call(h);
     pthread_mutex_unlock(&h->mu);
 }
 

@@ -290,6 +290,7 @@ static inline void hf__new_id(hf *h, uint8_t id[16])
 /* Around a call that hf_close has to wait for: 0, HF_LOST after a fork, HF_CANCELED. */
 int hf__begin_call(hf *h, const char *what, hf_error *err);
 void hf__end_call(hf *h);
+void hf__leave_call(hf *h); /* the same under the mutex */
 /* For the memory and the mutex: any thread. */
 void hf__ref(hf *h);
 void hf__unref(hf *h);
@@ -367,6 +368,8 @@ int hf__lock_more(hf *h); /* memory for one: 0, or HF_NOMEM */
 static inline int hf__lock_reserve(hf *h) { return h->free_locks ? 0 : hf__lock_more(h); }
 void hf__lock_free(hf_lock *lock);
 void hf__care(hf_lock *lock);
+/* May the holder believe in the lock? Also if only the store can say so: one that was adopted. */
+int hf__perhaps_held(const hf_lock *lock);
 int hf__release(hf_lock *lock, hf_error *err);
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEFTOVER_US = 500000, PAUSE_ENTER_US = 50000, CLAIM_PART = 8 };
+enum { LEFTOVER_US = 500000, CLAIM_PART = 8 };
 
 /* ---- the tender's list ---- */
 
@@ -211,7 +211,7 @@ static int believed(const hf_lock *l)
 }
 
 /* May it be ours? Of one that was made elsewhere it is the store that knows when it is over. */
-static int perhaps(const hf_lock *l)
+int hf__perhaps_held(const hf_lock *l)
 {
     return believed(l) || (!l->lost && l->tenure && l->tenure->adopted);
 }
@@ -349,7 +349,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     struct hf_outcome out;
     struct hf_tenure *keeper = NULL; /* for what at_least_ms still has to last */
     /* Whoever was told that nothing is left is told so here, too. */
-    int lost = l->lost || !perhaps(l), rc = 0;
+    int lost = l->lost || !hf__perhaps_held(l), rc = 0;
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
     if (l->at_least_ms && l->tenure && believed(l)) rc = hf__tenure_keeper(l, &keeper, err);
     if (rc) return rc;
@@ -488,55 +488,9 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     seize(l);
-    rc = perhaps(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
-                    : hf__gone(l, "renew", err);
+    rc = hf__perhaps_held(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
+                             : hf__gone(l, "renew", err);
     let_go(l);
-    pthread_mutex_unlock(&h->mu);
-    return rc;
-}
-
-int hf_confirm(hf_lock *l, hf_error *err)
-{
-    hf *h = l->h;
-    hf_row row;
-    int rc = hf__alive(h, "confirm", err);
-    if (rc) return rc;
-    hf_row_init(&row);
-    /* Beside a renewal, which it mustn't keep waiting; the lock stays, for its release is the last
-       that anybody does with it. */
-    rc = hf__port_get(&h->port, &l->e->key, &row, err);
-    pthread_mutex_lock(&h->mu);
-    int64_t at = rc ? -1 : hf__find_token(&row, l->token);
-    /* An adopted grant may still be bound to the life of the process that it was made in. */
-    if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__lock_lose(l, HF_BY_STORE);
-    if (!rc && !perhaps(l)) rc = hf__gone(l, "confirm", err);
-    pthread_mutex_unlock(&h->mu);
-    hf_row_clear(&row);
-    return rc;
-}
-
-int hf_enter(hf_lock *l, const char *where, hf_error *err)
-{
-    hf *h = l->h;
-    int rc = hf__alive(h, "enter", err);
-    if (rc) return rc;
-    if (!h->port.drv->enter)
-        return hf_fail(err, HF_UNSUPPORTED, 0,
-                       "enter '%s': this store can't: show the token to the data themselves",
-                       l->e->text);
-    pthread_mutex_lock(&h->mu);
-    if (!perhaps(l)) rc = hf__gone(l, "enter", err);
-    pthread_mutex_unlock(&h->mu);
-    if (rc) return rc;
-    /* Beside a renewal, as hf_confirm. What was lost is sent again: it does no harm twice. */
-    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
-    while ((rc = hf__port_enter(&h->port, &l->e->key, l->token, l->mode == HF_EXCLUSIVE, where,
-                                err)) == HF_UNKNOWN &&
-           hf__local_us() < until)
-        hf__pause(PAUSE_ENTER_US);
-    if (rc != HF_LOST) return rc;
-    pthread_mutex_lock(&h->mu);
-    hf__lock_lose(l, HF_BY_STORE);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }
@@ -560,16 +514,21 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     text[ev.result_len] = 0;
     hf__clean_utf8(text);
     ev.result = text;
-    if (keep_ms != HF_FOREVER && keep_ms < 1)
-        return hf_fail(err, HF_INVALID, 0, "once '%s': keep_ms: must be -1 or at least 1",
-                       l->e->text);
+    if (keep_ms != HF_FOREVER && keep_ms < 1) {
+        rc = hf_fail(err, HF_INVALID, 0,
+                     "once '%s': keep_ms: must be -1 or at least 1; the event is not marked as "
+                     "done, and its lock is released",
+                     l->e->text);
+        hf_release(l, NULL);
+        return rc;
+    }
     ev.keep_us = keep_ms == HF_FOREVER || keep_ms > INT64_MAX / 2000 ? INT64_MAX : keep_ms * 1000;
     hf_row_init(&row);
     pthread_mutex_lock(&h->mu);
     l->releasing = 1;
     l->renew_at_us = INT64_MAX;
     seize(l);
-    int over = !perhaps(l); /* as its holder has been told */
+    int over = !hf__perhaps_held(l); /* as its holder has been told */
     rc = over ? hf__gone(l, "once", err) : carry(l, &ev, &row, 0, &out, err);
     if (!rc && out.answer != HF_ANS_OK) rc = hf__gone(l, "once", err);
     if (over || failed(rc)) {

@@ -61,17 +61,22 @@ int hf_lost_fd(hf_lock *l)
     return fd;
 }
 
-void hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
+int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
 {
     hf *h = l->h;
-    if (hf__alive(h, "lost", NULL)) return;
+    int rc = hf__alive(h, "lost", NULL);
+    if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    l->on_lost = lost;
-    l->on_lost_arg = arg;
-    if (lost) {
+    if (lost) rc = hf__need_tender(h, NULL); /* which would call it */
+    if (!rc) {
+        l->on_lost = lost;
+        l->on_lost_arg = arg;
+    }
+    if (!rc && lost) {
         l->look_at_us = 0;
         hf__care(l);
         hf__kick_tender(h, 0);
     }
     pthread_mutex_unlock(&h->mu);
+    return rc;
 }

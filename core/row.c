@@ -139,6 +139,48 @@ static const char *party_wrong(const hf_row *row, uint32_t i)
     return NULL;
 }
 
+/* May these holders hold together? What hf__step admits: all exclusive ones alone, all others of
+   one mode, and no more than the smallest limit. */
+static const char *holders_wrong(const hf_row *row)
+{
+    for (uint32_t i = 0; row->n_holders > 1 && i < row->n_holders; i++) {
+        const hf_party *p = &row->party[i];
+        if (p->mode == HF_EXCLUSIVE) return "an exclusive holder beside another";
+        if (p->mode != row->party[0].mode) return "holders of two modes";
+        if (p->mode == HF_LIMITED && row->n_holders > p->limit)
+            return "more holders than the limit";
+    }
+    return NULL;
+}
+
+enum { FEW_PARTIES = 8, FILTER_BITS = 1 << 15 };
+
+static int has_id_before(const hf_row *row, uint32_t i)
+{
+    for (uint32_t j = 0; j < i; j++)
+        if (!memcmp(row->party[i].id, row->party[j].id, sizeof row->party[i].id)) return 1;
+    return 0;
+}
+
+/* Do two parties have one request id? A row may have thousands of waiters, so a party is compared
+   with those before it only if its hash has been seen. */
+static int has_twins(const hf_row *row)
+{
+    uint64_t seen[FILTER_BITS / 64], half[2];
+    uint32_t n = row->n_holders + row->n_queue;
+    if (n > FEW_PARTIES) memset(seen, 0, sizeof seen);
+    for (uint32_t i = 1; n <= FEW_PARTIES && i < n; i++)
+        if (has_id_before(row, i)) return 1;
+    for (uint32_t i = 0; n > FEW_PARTIES && i < n; i++) {
+        memcpy(half, row->party[i].id, sizeof half);
+        uint64_t hash = (half[0] ^ half[1]) * UINT64_C(0x9e3779b97f4a7c15) >> 49;
+        uint64_t bit = UINT64_C(1) << hash % 64;
+        if (seen[hash / 64] & bit && has_id_before(row, i)) return 1;
+        seen[hash / 64] |= bit;
+    }
+    return 0;
+}
+
 int hf_row_check(const hf_row *row, const char **ret_why)
 {
     const char *why = NULL;
@@ -155,6 +197,8 @@ int hf_row_check(const hf_row *row, const char **ret_why)
     else if (row->done_us && text_bad(row->done_by, row->done_by_len, HF_OWNER_CAP))
         why = "the marker's owner is not a string";
     for (uint32_t i = 0; !why && i < row->n_holders + row->n_queue; i++) why = party_wrong(row, i);
+    if (!why) why = holders_wrong(row);
+    if (!why && has_twins(row)) why = "two parties with one request id";
     if (!why) return 0;
     *ret_why = why;
     return HF_CORRUPT;

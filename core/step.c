@@ -67,6 +67,12 @@ int64_t hf__find_token(const hf_row *row, uint64_t token)
     return -1;
 }
 
+int64_t hf__find_grant(const hf_row *row, uint64_t token)
+{
+    int64_t at = hf__find_token(row, token);
+    return at >= 0 && row->party[at].flags & HF_PARTY_ENDING ? -1 : at;
+}
+
 int hf__marked(const hf_row *row, struct hf_time now)
 {
     return row->done_us && (row->keep_until_us == INT64_MAX || now.lo_us < row->keep_until_us);

@@ -94,6 +94,9 @@ int hf__marked(const hf_row *row, struct hf_time now);
 /* Index in row->party of the request or grant, or -1. */
 int64_t hf__find_id(const hf_row *row, const uint8_t id[16]);
 int64_t hf__find_token(const hf_row *row, uint64_t token);
+/* The place of the grant `token` if its holder still has it. -1: the row doesn't have the grant, or
+   its holder has released it and the key only stays taken for a while (HF_PARTY_ENDING). */
+int64_t hf__find_grant(const hf_row *row, uint64_t token);
 
 /* The row that `take` has told of a grant to *party, as it is stored: the rest of its holder. */
 void hf__row_taken(hf_row *cur, const hf_party *party);

@@ -383,9 +383,9 @@ static int check(hf_lock *l, const struct hf_tenure *to, hf_row *row, hf_error *
     int64_t until = hf__local_us() + hf__min64(h->port.io_timeout_ms, l->lease_ms / 3) * 1000;
     int rc = hf__port_get(&h->port, &l->e->key, row, err);
     if (rc) return rc;
-    int64_t at = hf__find_token(row, l->token);
+    int64_t at = hf__find_grant(row, l->token);
     const hf_party *p = at < 0 ? NULL : &row->party[at];
-    if (!p || p->flags & (HF_PARTY_DEAD | HF_PARTY_ENDING))
+    if (!p || p->flags & HF_PARTY_DEAD)
         return hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
                        (unsigned long long)l->token);
     /* In doubt it is written in any case: the lost write must not land any more. */

@@ -47,7 +47,7 @@ static void look_for_break(hf *h, hf_lock *l)
     hf_row_init(&row);
     hf_error err = {0};
     int rc = hf__port_get(&h->port, &l->e->key, &row, &err);
-    int64_t at = rc ? -1 : hf__find_token(&row, l->token);
+    int64_t at = rc ? -1 : hf__find_grant(&row, l->token);
     int there = rc ? rc != HF_CORRUPT : at >= 0;
     pthread_mutex_lock(&h->mu);
     /* Who knows the token may have given it another lease, which counts. */

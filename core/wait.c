@@ -171,8 +171,8 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     pthread_mutex_unlock(&h->mu);
     w->code = HF_OK;
     if (w->lock) return 1;
-    withdraw(w); /* a grant that can't be told must not stay */
     set_error(w, HF_NOMEM, "out of memory");
+    withdraw(w); /* a grant that can't be told must not stay; UNKNOWN if it may have */
     return 1;
 }
 
@@ -520,13 +520,10 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             over = hf__advance(w);
             pthread_mutex_lock(&h->mu);
         } while (!over && !w->looked);
-        if (!over && hf__need_pump(h, &w->err)) {
-            hf_error why = w->err;
+        if (!over && (w->code = hf__need_pump(h, &w->err)) != 0) {
             pthread_mutex_unlock(&h->mu);
-            withdraw(w);
+            withdraw(w); /* UNKNOWN if the store may still have the request */
             pthread_mutex_lock(&h->mu);
-            w->err = why;
-            w->code = why.code;
             over = 1;
         }
         w->pumped = !over;
@@ -539,6 +536,5 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         else
             pthread_cond_wait(&w->changed, &h->mu);
     }
-    h->callers--;
-    if (h->closing) pthread_cond_broadcast(&h->changed);
+    hf__leave_call(h);
 }

@@ -219,8 +219,10 @@ HF_API int hf_lost_fd(hf_lock *lock);
 /* Calls `lost(arg, lock)` once, on a library thread, when the lock is lost before it is released;
    at once if it is lost already. It must not wait for long: other losses are told after it. One
    callback a lock; a later call replaces it, NULL removes it. hf_release waits for a running
-   callback, unless called by it. */
-HF_API void hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), void *arg);
+   callback, unless called by it.
+   Returns: HF_OK. UNAVAILABLE, NOMEM: the thread that would call `lost` could not be started, and
+   the callback is as it was before. LOST: the handle belongs to the parent of a fork. */
+HF_API int hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), void *arg);
 
 /* Says why a lock was lost, without asking the store.
    Returns: 0: not lost, as far as the handle has noticed. LOST: lost; `err` names the cause: the

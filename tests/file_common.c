@@ -89,6 +89,7 @@ void fill_row(hf_row *row, uint64_t rev, uint32_t holders, uint32_t waiters)
     for (uint32_t i = 0; i < holders + waiters; i++) {
         fill_party(&row->party[i], (int)i, i % 3 ? "host pid 1 user cmd" : "");
         row->party[i].token = i < holders ? rev : 0;
+        row->party[i].mode = holders > 1 && i < holders ? HF_SHARED : HF_EXCLUSIVE;
         row->party[i].since_us = 1000 + i;
     }
 }

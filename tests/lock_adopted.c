@@ -6,6 +6,8 @@
 
 #include "holdfast.h"
 
+#include <poll.h>
+
 enum { LEASE_MS = 600000, LESS_MS = 300000 };
 
 static hf *a, *b; /* who acquires, who adopts */
@@ -84,6 +86,33 @@ static void renewals_by_others_arent(void **state)
     end();
 }
 
+/* Released with at_least_ms, the key stays taken for a while; the grant is nobody's any more. */
+static void what_was_released_is_over(void **state)
+{
+    hf_options o = HF_OPTIONS_INIT, try = HF_OPTIONS_INIT;
+    hf_lock *next;
+    (void)state;
+    try.wait_ms = 0;
+    o.lease_ms = LEASE_MS;
+    o.at_least_ms = LESS_MS;
+    begin(&o);
+    uint64_t token = hf_token(held);
+    OK(hf_confirm(same, &suite_error));
+    int fd = suite_has_sessions() ? hf_lost_fd(same) : -1; /* asks the store now and then */
+    OK(hf_release(held, &suite_error));
+    IS(HF_BUSY, hf_acquire(a, key, &try, &next, &suite_error));
+    struct pollfd lost = {fd, POLLIN, 0};
+    if (fd >= 0) assert_int_equal(poll(&lost, 1, SUITE_PATIENCE_MS), 1);
+    IS(HF_LOST, hf_confirm(same, &suite_error));
+    assert_int_equal(hf_left_ms(same), 0);
+    IS(HF_LOST, hf_release(same, &suite_error));
+    IS(HF_LOST, hf_adopt(b, key, token, &same, &suite_error));
+    OK(hf_break(a, key, token, &suite_error));
+    OK(hf_acquire(b, key, &try, &next, &suite_error));
+    OK(hf_release(next, &suite_error));
+    end();
+}
+
 static void closing_leaves_it(void **state)
 {
     (void)state;
@@ -100,6 +129,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_the_row_says_is_known),
         cmocka_unit_test(what_was_asked_for_beside_that_isnt),
         cmocka_unit_test(renewals_by_others_arent),
+        cmocka_unit_test(what_was_released_is_over),
         cmocka_unit_test(closing_leaves_it),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_adopted");

@@ -148,8 +148,10 @@ static void what_is_illegal_is_found(void **state)
     hf_row a, b;
     const char *why;
     fill(&a, 2, 1);
-    a.party[1].mode = HF_LIMITED;
-    a.party[1].limit = 2;
+    for (int i = 0; i < 2; i++) {
+        a.party[i].mode = HF_LIMITED;
+        a.party[i].limit = 2;
+    }
     hf_row_init(&b);
     assert_int_equal(hf_row_check(&a, &why), 0);
 #define ILLEGAL(change, text)                                       \

@@ -39,13 +39,13 @@ static void a_session_that_cannot_be_made_is_away(void **state)
 {
     (void)state;
     begin(LEASES);
+    stage_no_threads(1); /* none keeps it */
+    IS(HF_NOMEM, stage_acquire(h, "k", 0, 60000, 0, &lock));
+    stage_no_threads(0);
     stage_cue(S_MAKE, 1, 1, INSTEAD, HF_UNKNOWN, NULL);
     IS(HF_UNAVAILABLE, stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_cue(S_MAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
     IS(HF_DENIED, stage_acquire(h, "k", 0, 60000, 0, &lock));
-    stage_no_threads(1); /* who keeps it? */
-    IS(HF_NOMEM, stage_acquire(h, "k", 0, 60000, 0, &lock));
-    stage_no_threads(0);
     /* Nor one to wait with. */
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     stage_cue(S_MAKE, 1, 1, INSTEAD, HF_DENIED, NULL);

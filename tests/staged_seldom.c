@@ -456,23 +456,6 @@ static void handed_what_it_cannot_hold(void **state)
     }
 }
 
-static void handed_without_a_renewer_it_claims_at_once(void **state)
-{
-    (void)state;
-    struct waiter w;
-    begin(WATCHED);
-    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
-    ask(h, &w, "k", 600000, 0);
-    await_queue(1);
-    stage_no_threads(1);
-    OK(hf_release(other, &stage_error));
-    ends(&w, HF_OK);
-    assert_false(is_handed());
-    stage_no_threads(0);
-    OK(hf_release(w.lock, &stage_error));
-    done();
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -492,7 +475,6 @@ int main(void)
         cmocka_unit_test(overtaken_with_a_write_in_doubt),
         cmocka_unit_test(a_crowd_of_the_dead),
         cmocka_unit_test(handed_what_it_cannot_hold),
-        cmocka_unit_test(handed_without_a_renewer_it_claims_at_once),
     };
     return TEST_MAIN(tests);
 }

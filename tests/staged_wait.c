@@ -406,8 +406,8 @@ static void without_threads_a_wait_ends_at_once(void **state)
     IS(HF_NOMEM, stage_acquire(h, "k", 5000, 60000, 0, &lock));
     IS(HF_NOMEM, hf_acquire_start(h, "k", NULL, note_code, &code, &w, &stage_error));
     assert_int_equal(stage_row("k")->n_queue, 0);
-    /* Held all the same, but neither renewed nor told of. */
-    OK(stage_acquire(h, "free", 0, 60000, 0, &lock));
+    IS(HF_NOMEM, stage_acquire(h, "free", 0, 60000, 0, &lock)); /* nothing would renew it */
+    OK(stage_acquire(h, "free", 0, 60000, HF_NO_RENEW, &lock));
     OK(hf_release(lock, &stage_error));
     stage_no_threads(0);
     OK(hf_release(other, &stage_error));
@@ -416,7 +416,7 @@ static void without_threads_a_wait_ends_at_once(void **state)
     begin(BELLS);
     OK(stage_acquire(rival, "k", 0, 200, HF_NO_RENEW, &other));
     stage_no_threads(1);
-    OK(stage_acquire(h, "k", 20000, 60000, 0, &lock));
+    OK(stage_acquire(h, "k", 20000, 60000, HF_NO_RENEW, &lock));
     OK(hf_release(lock, &stage_error));
     stage_no_threads(0);
     hf_release(other, NULL);

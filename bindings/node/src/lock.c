@@ -283,7 +283,8 @@ static napi_value js_on_lost(napi_env env, napi_callback_info info)
         return NULL;
     lock->lost.deliver = lost_deliver;
     lock->lost.drop = lost_drop;
-    hf_on_lost(lock->l, told_lost, lock);
+    int rc = hf_on_lost(lock->l, told_lost, lock);
+    if (rc) fail(a, rc, NULL, "onLost: its thread could not be started");
     return NULL;
 }
 

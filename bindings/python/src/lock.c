@@ -277,7 +277,13 @@ static PyObject *lock_tell(lock *l, PyObject *args)
         return PyErr_NoMemory();
     }
     *l->losing = (struct losing){to, id, NULL};
-    hf_on_lost(l->l, lost, l->losing);
+    int rc = hf_on_lost(l->l, lost, l->losing);
+    if (rc) {
+        free(l->losing);
+        l->losing = NULL;
+        box_drop(to);
+        return raise_why(rc, "on_lost", l->key, "its thread could not be started");
+    }
     Py_RETURN_TRUE;
 }
 
