@@ -21,6 +21,8 @@ void hf__reason_keep(hf_error **at, const hf_error *why)
 
 void hf__reason_clear(hf_error **at)
 {
+    if (!*at)
+        return; /* so with nearly every lock: a call of free that does nothing costs time, too */
     free(*at);
     *at = NULL;
 }
