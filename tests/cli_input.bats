@@ -208,9 +208,9 @@ refused() {
     # Two dots: no server is asked.
     for host in invalid..host password..host certificate..host; do
         run holdfast -S "postgres://u@$host/x" ls
-        refused 69 "could not translate"
+        refused 69 "Name or service not known"
         run holdfast -S "postgresql://u@$host/x" ls
-        refused 69 "could not translate"
+        refused 69 "Name or service not known"
     done
 }
 

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /*
- * Link with --wrap=getaddrinfo. What is numeric goes to the system. A name "mute..." is answered
+ * This getaddrinfo takes the place of the system's, for modules too if the program is linked with
+ * -rdynamic. What is numeric goes to the system. A name "mute..." is answered
  * when the test says so. A name "none..." isn't known. Any other name has an address for each of
  * its characters '1' to '9' (127.0.0.1 to .9) and 'x' (::1): "at-1-x" has 127.0.0.1 and ::1.
  */

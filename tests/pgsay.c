@@ -71,7 +71,10 @@ void pg_cuts(void)
 static struct pg_rule find(const char *sql)
 {
     struct pg_rule found = {"", "", 0};
-    if (strstr(sql, "pg_is_in_recovery")) found.reply = "f|off|77|150000";
+    if (strstr(sql, "pg_is_in_recovery"))
+        found.reply = "f|off|77|150000|db|public";
+    else if (strstr(sql, "to_regclass"))
+        found.reply = "db|public";
     if (strstr(sql, "set_config")) found.reply = "1|1|1|1|~";
     if (strstr(sql, "LEFT JOIN")) found.reply = pg_row_but("0|1769860800000017", "", NULL);
     pthread_mutex_lock(&mu);
@@ -206,7 +209,7 @@ static void put_notification(struct out *o, const char *word)
 {
     begin(o, 'A');
     put_int(o, 77, 4);
-    put_text(o, "holdfast:holdfast");
+    put_text(o, "holdfast:public.holdfast");
     put_text(o, word);
     end(o);
 }

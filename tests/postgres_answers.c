@@ -78,6 +78,9 @@ static void states_mean_something(void **state)
         {"!22P05 untranslatable", HF_INVALID, HF_INVALID},
         {"!42703 no such column", HF_CORRUPT, HF_CORRUPT},
         {"!XX001 damaged", HF_CORRUPT, HF_CORRUPT},
+        {"!XX002 damaged", HF_CORRUPT, HF_CORRUPT},
+        {"!XX000 tuple concurrently updated", HF_UNAVAILABLE, HF_UNAVAILABLE},
+        {"!55000 not accepting", HF_UNAVAILABLE, HF_UNAVAILABLE},
         {"!22003 out of range", HF_CORRUPT, HF_CORRUPT},
         {"!23514 check", HF_CORRUPT, HF_CORRUPT},
         {"!53300 too many connections", HF_UNAVAILABLE, HF_UNAVAILABLE},
@@ -172,10 +175,23 @@ static void who_isnt_let_in(void **state)
         {"connect", "!3D000 database \"db\" does not exist", "database", HF_INVALID},
         {"connect", "!22023 invalid value for parameter", "invalid", HF_INVALID},
         {"connect", "!57P03 the system is starting up", "starting up", HF_UNAVAILABLE},
+        /* It is the state that counts, in whatever language the rest is. */
+        {"connect", "!28P01 Kennwort fehlgeschlagen", "Kennwort", HF_DENIED},
+        {"connect", "!53300 zu viele Verbindungen: password", "zu viele", HF_UNAVAILABLE},
+        {"connect", "!53300 too many connections for role \"u\"", "too many", HF_UNAVAILABLE},
+        {"connect", "!53300 too many connections for database \"db\"", "for", HF_UNAVAILABLE},
+        {"connect", "!53400 configured limit", "limit", HF_UNAVAILABLE},
+        {"connect", "!55000 database \"db\" is not currently accepting connections", "accepting",
+         HF_UNAVAILABLE},
+        {"connect", "!57P03 the database system is shutting down, invalid", "down", HF_UNAVAILABLE},
+        {"connect", "!57P01 authentication", "authentication", HF_UNAVAILABLE},
+        {"connect", "!08P01 no such user, password", "no such user", HF_UNAVAILABLE},
+        {"connect", "!XX000 certificate", "certificate", HF_UNAVAILABLE},
+        {"connect", "!without a state: invalid password", "without a state", HF_UNAVAILABLE},
         {"connect", ".", "closed", HF_UNAVAILABLE},
-        {"pg_is_in_recovery", "t|off|77|150000", "a standby", HF_UNSUPPORTED},
-        {"pg_is_in_recovery", "f|on|77|150000", "read-only", HF_UNSUPPORTED},
-        {"pg_is_in_recovery", "f|off|77|90400", "older than", HF_UNSUPPORTED},
+        {"pg_is_in_recovery", "t|off|77|150000|db|public", "a standby", HF_UNSUPPORTED},
+        {"pg_is_in_recovery", "f|on|77|150000|db|public", "read-only", HF_UNSUPPORTED},
+        {"pg_is_in_recovery", "f|off|77|90400|db|public", "older than", HF_UNSUPPORTED},
         {"pg_is_in_recovery", "!57P01 going down", "going down", HF_UNAVAILABLE},
         {"set_config", "!42501 not for you", "not for you", HF_DENIED},
         {"set_config", ".", "closed", HF_UNAVAILABLE},
@@ -191,7 +207,7 @@ static void who_isnt_let_in(void **state)
     ARE({GET, "?", 0});
     said(pg_opens(URL, 200, &st), HF_UNAVAILABLE, "no answer within 200 ms");
     said(pg_opens("postgres://u@no.such.host.invalid/db", 60000, &st), HF_UNAVAILABLE,
-         "could not translate");
+         "'no.such.host.invalid:5432': ");
 }
 
 static void options(void **state)
@@ -200,13 +216,24 @@ static void options(void **state)
     static const struct {
         const char *url, *says;
     } wrong[] = {
-        {"postgres://HOST/db?table=", "table: not a name"},
-        {"postgres://HOST/db?table=a%22b", "table: not a name"},
-        {"postgres://HOST/db?table=nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn",
-         "table: not a name"},
+        {"postgres://HOST/db?table=", "table: not NAME"},
+        {"postgres://HOST/db?table=a%22b", "table: not NAME"},
+        {"postgres://HOST/db?table=a.", "table: not NAME"},
+        {"postgres://HOST/db?table=.b", "table: not NAME"},
+        {"postgres://HOST/db?table=.", "table: not NAME"},
+        {"postgres://HOST/db?table=a.b.c", "SCHEMA.NAME"},
+        {"postgres://HOST/db?target_session_attrs=standby", "written to"},
+        {"postgres://HOST/db?target_session_attrs=prefer-standby", "written to"},
+        {"postgres://HOST/db?target_session_attrs=read-only", "written to"},
+        {"postgres://HOST/db?target_session_attrs=any-other", "any-other"},
+        {"postgres://HOST/db?sslmode=nonsense", "nonsense"},
+        {"postgres:///db?host=a,b&hostaddr=127.0.0.1", "hosts"},
+        {"postgres:///db?host=a,b,c&port=1,2", "port"},
+        {"postgres://a,b/db?port=x", "port"},
+        {"postgres://a:1,[::1/db", "given twice"},
         {"postgres://HOST/"
          "db?table=nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn",
-         "table: not a name"},
+         "table: not NAME"},
         {"postgres://HOST/db?nothing=1", "unknown option 'nothing'"},
         {"postgres://HOST/db?us=1", "unknown option 'us'"},
         {"postgres://HOST/db?port=5", "given twice"},
@@ -220,6 +247,9 @@ static void options(void **state)
     pg->close(pg_opened("postgres://u:s3cr3t@HOST/db?table=other&&sslmode=disable"));
     pg->close(pg_opened("postgres://HOST/?user=u&sslmode=disable"));
     pg->close(pg_opened("postgres://HOST?user=u&sslmode=disable&target_session_attrs=any"));
+    pg->close(pg_opened(URL "&target_session_attrs=read-write"));
+    pg->close(pg_opened(URL "&table="
+                            "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"));
 }
 
 static void rows_that_are_damaged(void **state)
@@ -384,12 +414,14 @@ static void settings(void **state)
         said(pg->inspect(st, hears, &t, &err), 0, NULL);
         if (t.bad != cases[i].bad) fail_msg("%s: %s", cases[i].told, t.text);
         assert_non_null(strstr(t.text, "waiters are woken"));
+        assert_non_null(strstr(t.text, "in the table public.holdfast of the database db\n"));
     }
     ARE({"server_version'", "!42501 permission denied", 0});
     struct told t = {0, 0, ""};
     said(pg->inspect(st, hears, &t, &err), HF_DENIED, "permission");
     pg->close(st);
-    ARE({"pg_is_in_recovery", "f|off|78|150000", 0}, {"server_version'", "15|on|on|on", 0});
+    ARE({"pg_is_in_recovery", "f|off|78|150000|db|public", 0},
+        {"server_version'", "15|on|on|on", 0});
     said(pg_opens(URL, 60000, &st), 0, NULL);
     assert_int_equal(pg_asked("set_config"), 0); /* which would be another's */
     said(pg->inspect(st, hears, &t, &err), 0, NULL);

@@ -65,7 +65,7 @@ static void who_waits(void **state)
         int code;
     } cases[] = {{"LISTEN", "!42501 permission denied", "permission", HF_DENIED},
                  {"connect", "!57P03 starting up", "starting up", HF_UNAVAILABLE},
-                 {"pg_is_in_recovery", "f|off|78|150000", "a pooler", HF_UNAVAILABLE}};
+                 {"pg_is_in_recovery", "f|off|78|150000|db|public", "a pooler", HF_UNAVAILABLE}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         st = pg_opened(URL);
         ARE({cases[i].part, cases[i].told, 0});

@@ -22,6 +22,7 @@ static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct resp_rule rules[RULES];
 static size_t n_rules;
 static int used[RULES], asked_whole, port;
+static char password[64];
 static const char info[] = "$22\r\nredis_version:7.0.15\r\n\r\n";
 
 void resp_are(const struct resp_rule *list, size_t n)
@@ -43,6 +44,16 @@ int resp_whole(void)
     return n;
 }
 
+char *resp_password(void)
+{
+    pthread_mutex_lock(&mu);
+    char *is = strdup(password);
+    pthread_mutex_unlock(&mu);
+    return is;
+}
+
+int resp_port(void) { return port; }
+
 /* What isn't the test's business is answered as a server would. */
 static struct resp_rule find(const char *command)
 {
@@ -63,6 +74,13 @@ static struct resp_rule find(const char *command)
     return found;
 }
 
+static void keep_password(const char *word, int len)
+{
+    pthread_mutex_lock(&mu);
+    snprintf(password, sizeof password, "%.*s", len, word);
+    pthread_mutex_unlock(&mu);
+}
+
 /* One command, of which the first word is kept; 0: the client has gone. */
 static int hear(FILE *from, char *command, size_t cap)
 {
@@ -73,6 +91,7 @@ static int hear(FILE *from, char *command, size_t cap)
         if (len < 2 || !(word = calloc(1, len + 1))) return 0;
         if (fread(word, 1, len, from) != len) n = 0;
         if (!i) snprintf(command, cap, "%.*s", (int)len - 2, word);
+        if (i == n - 1 && !strcmp(command, "AUTH")) keep_password(word, (int)len - 2);
         free(word);
     }
     return n > 0;

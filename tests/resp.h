@@ -26,6 +26,9 @@ int resp_begin(void);
 /* From now on the first that fits and isn't used up; none fits: what a server would say. The list
    is copied, its texts aren't. */
 void resp_are(const struct resp_rule *list, size_t n);
+/* What stood last in the last AUTH; to be freed. */
+char *resp_password(void);
+int resp_port(void);
 /* How many scripts came whole since then. */
 int resp_whole(void);
 /* HOST in the URL stands for where the server is. The second one has no rules, and must open. */

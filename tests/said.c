@@ -42,12 +42,12 @@ int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, 
 {
     hf_url url;
     char text[2500];
-    const char *at = strstr(form, "HOST");
+    size_t n = 0;
     memset(&err, 0, sizeof err);
-    if (at)
-        snprintf(text, sizeof text, "%.*s127.0.0.1:%d%s", (int)(at - form), form, port, at + 4);
-    else
-        snprintf(text, sizeof text, "%s", form);
+    for (const char *at; (at = strstr(form, "HOST")); form = at + 4)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%.*s127.0.0.1:%d", (int)(at - form), form,
+                              port);
+    snprintf(text + n, sizeof text - n, "%s", form);
     int rc = hf_url_parse(text, &url, &err);
     return rc ? rc : drv->open(&url, io_ms, ret, &err);
 }

@@ -35,6 +35,7 @@ struct hf__pg_heard {
     uint8_t named, who[16]; /* the request that waits for it, or did, if it is named */
     uint8_t wanted, unread;
     uint8_t shown; /* THE_ROW was, since it was read */
+    size_t next;   /* one more than the number of the next one in its bucket; 0: none */
     enum says says;
     uint64_t rang;       /* `heard`, as it was heard of last */
     hf_row *row;         /* THE_ROW */
@@ -75,8 +76,31 @@ static void drop_all(struct hf__pg_ear *ear)
 {
     for (size_t i = 0; i < ear->n_keys; i++) drop(ear, &ear->key[i]);
     free(ear->key);
+    free(ear->bucket);
     ear->key = NULL;
-    ear->n_keys = 0;
+    ear->bucket = NULL;
+    ear->n_keys = ear->n_buckets = 0;
+}
+
+static void put_into_bucket(struct hf__pg_ear *ear, size_t i)
+{
+    size_t *bucket = &ear->bucket[ear->key[i].hash % ear->n_buckets];
+    ear->key[i].next = *bucket;
+    *bucket = i + 1;
+}
+
+static void fill_buckets(struct hf__pg_ear *ear)
+{
+    memset(ear->bucket, 0, ear->n_buckets * sizeof *ear->bucket);
+    for (size_t i = 0; i < ear->n_keys; i++) put_into_bucket(ear, i);
+}
+
+/* The first key of a bucket, or the one behind `k`. */
+static struct hf__pg_heard *in_bucket(struct hf__pg_ear *ear, uint64_t hash,
+                                      const struct hf__pg_heard *k)
+{
+    size_t next = k ? k->next : ear->n_buckets ? ear->bucket[hash % ear->n_buckets] : 0;
+    return next ? &ear->key[next - 1] : NULL;
 }
 
 static int is_of(const struct hf__pg_heard *k, const hf_rowkey *key)
@@ -86,15 +110,9 @@ static int is_of(const struct hf__pg_heard *k, const hf_rowkey *key)
 
 static struct hf__pg_heard *find(struct hf__pg_ear *ear, const hf_rowkey *key)
 {
-    uint64_t *hint = key->hint; /* one more than where it was */
-    if (hint && *hint && *hint <= ear->n_keys && is_of(&ear->key[*hint - 1], key))
-        return &ear->key[*hint - 1];
-    for (size_t i = 0; i < ear->n_keys; i++) {
-        if (!is_of(&ear->key[i], key)) continue;
-        if (hint) *hint = i + 1;
-        return &ear->key[i];
-    }
-    return NULL;
+    struct hf__pg_heard *k = NULL;
+    while ((k = in_bucket(ear, key->hash, k)) && !is_of(k, key)) continue;
+    return k;
 }
 
 /* What comes behind the hash. 0: nothing that can be read. */
@@ -150,10 +168,9 @@ static int take_in_all(struct hf__pg_ear *ear)
         char *end;
         uint64_t hash = strtoull(note->extra, &end, 10);
         pthread_mutex_lock(&ear->mu);
-        for (size_t n = 0, of = ear->n_keys; n < of; n++) {
-            struct hf__pg_heard *k = &ear->key[n];
+        struct hf__pg_heard *k = NULL;
+        while ((k = in_bucket(ear, hash, k)))
             if (k->hash == hash) ear->heard += (uint64_t)take_in(ear, k, end);
-        }
         pthread_mutex_unlock(&ear->mu);
         PQfreemem(note);
     }
@@ -226,6 +243,17 @@ int hf__pg_ear_open(struct hf__pg_ear *ear, hf_store *st, hf__pg_read *read_row)
     return ear->wake_fd < 0 ? errno : 0;
 }
 
+void hf__pg_ear_channel(struct hf__pg_ear *ear, const char *schema, const char *table)
+{
+    char whole[160];
+    size_t n = (size_t)snprintf(whole, sizeof whole, "holdfast:%s.%s", schema, table);
+    if (n >= sizeof ear->channel || strchr(whole, '"'))
+        snprintf(ear->channel, sizeof ear->channel, "holdfast:%016llx",
+                 (unsigned long long)hf_key_hash(whole, n));
+    else
+        memcpy(ear->channel, whole, n + 1);
+}
+
 void hf__pg_ear_close(struct hf__pg_ear *ear)
 {
     hf__pg_disconnect(&ear->link);
@@ -256,7 +284,8 @@ static int connect_ear(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_
 {
     if (hf__local_us() < ear->deaf_until_us)
         return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: listen: not heard lately");
-    int rc = hf__pg_connect(how, &ear->link, err);
+    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    int rc = hf__pg_connect(how, &ear->link, until_us, err);
     if (!rc && ear->link.pooled) return deaf(ear, "a pooler is in between", err);
     if (rc) {
         deaf(ear, "", NULL);
@@ -305,16 +334,24 @@ static int say_all(const struct hf__pg_how *how, struct hf__pg_ear *ear, int all
 /* Under the mutex, as are the next ones. NULL: out of memory. */
 static struct hf__pg_heard *add(struct hf__pg_ear *ear, const hf_rowkey *key)
 {
-    struct hf__pg_heard *more = realloc(ear->key, (ear->n_keys + 1) * sizeof *more);
-    if (!more) return NULL;
-    ear->key = more;
+    if (ear->n_keys == ear->n_buckets) { /* room for as many keys as there are buckets */
+        size_t n = ear->n_buckets ? 2 * ear->n_buckets : 64;
+        struct hf__pg_heard *more = realloc(ear->key, n * sizeof *more);
+        if (!more) return NULL;
+        ear->key = more;
+        size_t *buckets = realloc(ear->bucket, n * sizeof *buckets);
+        if (!buckets) return NULL;
+        ear->bucket = buckets;
+        ear->n_buckets = n;
+        fill_buckets(ear);
+    }
     struct hf__pg_heard k = {.hash = key->hash, .len = key->len};
     k.text = malloc((size_t)key->len + 1);
     if (!k.text) return NULL;
     memcpy(k.text, key->text, (size_t)key->len + 1);
-    ear->key[ear->n_keys++] = k;
-    if (key->hint) *key->hint = ear->n_keys;
-    return &ear->key[ear->n_keys - 1];
+    ear->key[ear->n_keys] = k;
+    put_into_bucket(ear, ear->n_keys);
+    return &ear->key[ear->n_keys++];
 }
 
 static void drop_unwanted(struct hf__pg_ear *ear)
@@ -327,6 +364,7 @@ static void drop_unwanted(struct hf__pg_ear *ear)
             drop(ear, &ear->key[i]);
     }
     ear->n_keys = kept;
+    fill_buckets(ear);
 }
 
 /* *ret_all: some of them don't stand in line. */

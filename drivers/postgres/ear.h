@@ -20,7 +20,7 @@ struct hf__pg_heard;
    what the words said, which has a mutex. */
 struct hf__pg_ear {
     struct hf__pg_link link;
-    char channel[80]; /* of all keys, for those who don't stand in line */
+    char channel[64]; /* of all keys, for those who don't stand in line */
     int hears_all;    /* listens there */
     struct hf__addresses addresses;
     int64_t deaf_until_us;
@@ -30,11 +30,14 @@ struct hf__pg_ear {
     pthread_mutex_t mu;
     struct hf__pg_heard *key;
     size_t n_keys, n_unread;
+    size_t *bucket, n_buckets; /* by their hashes: one more than the number of the first key */
     int wake_fd;
 };
 
 /* 0, or errno. Close it in every case. */
 int hf__pg_ear_open(struct hf__pg_ear *ear, hf_store *st, hf__pg_read *read);
+/* The channel of that table: as long as a name may be there. */
+void hf__pg_ear_channel(struct hf__pg_ear *ear, const char *schema, const char *table);
 void hf__pg_ear_close(struct hf__pg_ear *ear);
 
 /* What is told of a write: the key, and who has it alone then. */

@@ -1,7 +1,7 @@
 /*
  * link.c - see link.h.
  *
- * Contents: how to connect; errors; one statement; connecting.
+ * Contents: how to connect; errors; one statement; what isn't about rows. Connecting: dial.c.
  */
 #include "link.h"
 
@@ -48,12 +48,37 @@ static int add(struct hf__pg_how *how, const char *name, const char *value)
     return how->name[how->n] && how->value[how->n++] ? 0 : HF_NOMEM;
 }
 
-/* Is the option there, with that character in its value (0: with any value)? */
-static int names(const struct hf__pg_how *how, const char *name, char what)
+static int names(const struct hf__pg_how *how, const char *name)
 {
     for (int i = 0; i < how->n; i++)
-        if (!strcmp(how->name[i], name) && (!what || strchr(how->value[i], what))) return 1;
+        if (!strcmp(how->name[i], name)) return 1;
     return 0;
+}
+
+/* "a:1,[::1]:2,c": the hosts and the ports are a list each for libpq. One of them alone was taken
+   apart already. */
+static int add_hosts(struct hf__pg_how *how, const char *list)
+{
+    char hosts[300], ports[300];
+    size_t n = 0, m = 0, ported = 0;
+    if (!strchr(list, ',')) return add(how, "host", list);
+    for (const char *at = list;; at++) {
+        size_t all = strcspn(at, ","), open = *at == '[', len = strcspn(at, open ? "]," : ":,");
+        const char *behind = at + len + (open && at[len] == ']');
+        if (open && at[len] != ']') return HF_INVALID;
+        if (behind < at + all && *behind != ':') return HF_INVALID;
+        const char *port = behind < at + all ? behind + 1 : at + all;
+        n += (size_t)snprintf(hosts + n, sizeof hosts - n, "%s%.*s", at == list ? "" : ",",
+                              (int)(len - open), at + open);
+        m += (size_t)snprintf(ports + m, sizeof ports - m, "%s%.*s", at == list ? "" : ",",
+                              (int)(at + all - port), port);
+        ported |= port < at + all;
+        at += all;
+        if (n >= sizeof hosts || m >= sizeof ports) return HF_INVALID;
+        if (!*at) break;
+    }
+    int rc = add(how, "host", hosts);
+    return rc || !ported ? rc : names(how, "port") ? HF_INVALID : add(how, "port", ports);
 }
 
 void hf__pg_how_free(struct hf__pg_how *how)
@@ -91,16 +116,13 @@ int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *h
         else if (!rc)
             rc = add(how, *name, value);
     }
-    if (!rc && url->host[0]) rc = add(how, "host", url->host);
-    /* Of several servers it has to be the one that can be written to. */
-    if (!rc && names(how, "host", ',') && !names(how, "target_session_attrs", 0))
-        rc = add(how, "target_session_attrs", "read-write");
+    if (!rc && url->host[0]) rc = add_hosts(how, url->host);
     if (!rc && url->user[0]) rc = add(how, "user", url->user);
     if (!rc && url->password[0]) rc = add(how, "password", url->password);
     if (!rc && url->path[0] == '/' && url->path[1]) rc = add(how, "dbname", url->path + 1);
     if (!rc && url->port) {
         snprintf(value, sizeof value, "%d", url->port);
-        rc = names(how, "port", 0) ? HF_INVALID : add(how, "port", value);
+        rc = names(how, "port") ? HF_INVALID : add(how, "port", value);
     }
     snprintf(value, sizeof value, "%lld", (long long)how->io_timeout_ms);
     if (!rc) rc = add(how, "tcp_user_timeout", value);
@@ -128,8 +150,8 @@ static int code_of(const char *state, int ambiguous)
     if (starts(state, "53100")) return HF_FULL;
     if (starts(state, "3D000") || starts(state, "3F000")) return HF_INVALID;
     if (starts(state, "22021") || starts(state, "22P05")) return HF_INVALID; /* not a text there */
-    if (starts(state, "42") || starts(state, "XX") || starts(state, "22") || starts(state, "23"))
-        return HF_CORRUPT;
+    if (starts(state, "XX001") || starts(state, "XX002")) return HF_CORRUPT;
+    if (starts(state, "42") || starts(state, "22") || starts(state, "23")) return HF_CORRUPT;
     return HF_UNAVAILABLE;
 }
 
@@ -260,7 +282,9 @@ static int send_it(struct hf__pg_link *link, const struct statement *s, int64_t 
 static void words(const struct hf__pg_how *how, const struct hf__pg_link *link, int64_t until_us,
                   char *why, size_t cap)
 {
-    if (hf__local_us() >= until_us)
+    if (link->until_us && hf__local_us() >= until_us)
+        snprintf(why, cap, "no answer in time");
+    else if (hf__local_us() >= until_us)
         snprintf(why, cap, "no answer within %lld ms", (long long)how->io_timeout_ms);
     else
         first_line(PQerrorMessage(link->pg), why, cap);
@@ -271,7 +295,7 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const str
                hf_error *err)
 {
     char why[300];
-    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
     ret_state[0] = 0;
     if (!send_it(link, s, until_us)) {
         words(how, link, until_us, why, sizeof why);
@@ -317,106 +341,6 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
     link->prepared = 0;
     link->forgets = 1;
     return ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
-}
-
-/* ---- connecting ---- */
-
-static int refuse(struct hf__pg_link *link, int code, const char *why, hf_error *err)
-{
-    char line[300];
-    first_line(why, line, sizeof line);
-    hf__pg_disconnect(link);
-    return hf_fail(err, code, 0, "postgres: connect: %s", line);
-}
-
-/* Denied, misconfigured, or only away: libpq says so in words, but not always in a code. */
-static int refused(struct hf__pg_link *link, hf_error *err)
-{
-    static const struct {
-        const char *words;
-        int code;
-    } told[] = {{"could not translate", HF_UNAVAILABLE}, /* first: names follow */
-                {"password", HF_DENIED},
-                {"authentication", HF_DENIED},
-                {"pg_hba.conf", HF_DENIED},
-                {"permission denied", HF_DENIED},
-                {"role \"", HF_DENIED},
-                {"certificate", HF_DENIED},
-                {"database \"", HF_INVALID},
-                {"invalid", HF_INVALID}};
-    const char *why = PQerrorMessage(link->pg);
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (strstr(why, told[i].words)) return refuse(link, told[i].code, why, err);
-    return refuse(link, HF_UNAVAILABLE, why, err);
-}
-
-static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
-{
-    char state[6];
-    PGresult *r;
-    int rc = hf__pg_ask(how, link,
-                        "SELECT pg_is_in_recovery(), current_setting('transaction_read_only'), "
-                        "pg_backend_pid(), current_setting('server_version_num')",
-                        0, NULL, HF_UNAVAILABLE, &r, state, "connect", "", err);
-    if (rc) return rc;
-    int standby = *PQgetvalue(r, 0, 0) == 't', read_only = !strcmp(PQgetvalue(r, 0, 1), "on");
-    long version = strtol(PQgetvalue(r, 0, 3), NULL, 10);
-    /* A pooler gives its clients numbers of its own. */
-    link->pooled = strtol(PQgetvalue(r, 0, 2), NULL, 10) != PQbackendPID(link->pg);
-    PQclear(r);
-    if (standby) return refuse(link, HF_UNSUPPORTED, "the server is a standby: read-only", err);
-    if (read_only) return refuse(link, HF_UNSUPPORTED, "transactions are read-only here", err);
-    if (version < 90500) return refuse(link, HF_UNSUPPORTED, "older than PostgreSQL 9.5", err);
-    return 0;
-}
-
-/* Of the session; a pooler would hand them on to strangers. A plan is kept: one that was made while
-   the table was short mustn't read all of it when it has become long. */
-static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
-{
-    char ms[24], state[6];
-    const char *values[] = {ms};
-    PGresult *r;
-    if (link->pooled) return 0;
-    snprintf(ms, sizeof ms, "%lld", (long long)how->io_timeout_ms);
-    int rc = hf__pg_ask(how, link,
-                        "SELECT set_config('statement_timeout', $1::text, false), "
-                        "set_config('lock_timeout', $1::text, false), "
-                        "set_config('idle_in_transaction_session_timeout', $1::text, false), "
-                        "set_config('default_transaction_isolation', 'read committed', false), "
-                        "set_config('enable_seqscan', 'off', false), "
-                        "CASE WHEN current_setting('synchronous_commit') = 'off' "
-                        "THEN set_config('synchronous_commit', 'on', false) END",
-                        1, values, HF_UNAVAILABLE, &r, state, "connect", "", err);
-    if (!rc) PQclear(r);
-    return rc;
-}
-
-/* "relation exists, skipping" is nobody's business. */
-static void no_notice(void *arg, const PGresult *r) { (void)arg, (void)r; }
-
-int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
-{
-    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
-    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
-    link->pg =
-        PQconnectStartParams((const char *const *)how->name, (const char *const *)how->value, 0);
-    if (!link->pg) return hf_fail(err, HF_NOMEM, 0, "postgres: connect: out of memory");
-    if (PQstatus(link->pg) == CONNECTION_BAD) return refused(link, err);
-    while (next != PGRES_POLLING_OK) {
-        short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-        if (!await(link->pg, events, until_us))
-            return refuse(link, HF_UNAVAILABLE, "no answer in time", err);
-        next = PQconnectPoll(link->pg);
-        if (next == PGRES_POLLING_FAILED) return refused(link, err);
-    }
-    PQsetnonblocking(link->pg, 1);
-    PQsetErrorVerbosity(link->pg, PQERRORS_DEFAULT);
-    PQsetNoticeReceiver(link->pg, no_notice, NULL);
-    int rc = inspect(how, link, err);
-    if (!rc) rc = settle(how, link, err);
-    if (rc && link->pg) hf__pg_disconnect(link);
-    return rc;
 }
 
 /* ---- what isn't about rows ---- */

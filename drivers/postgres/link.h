@@ -9,18 +9,22 @@
 #include <libpq-fe.h>
 #include <pthread.h>
 
-enum { HF_PG_PARAMS = 40, HF_PG_VALUES = 64 };
+enum { HF_PG_PARAMS = 40, HF_PG_VALUES = 64, HF_PG_NAME = 2 * 63 + 3 };
 
 /* How to connect; owns its texts. */
 struct hf__pg_how {
     char *name[HF_PG_PARAMS + 1], *value[HF_PG_PARAMS + 1];
     int n;
     int64_t io_timeout_ms;
+    char table[2 * HF_PG_NAME + 8]; /* as statements name it */
+    int opened;                     /* it was fit once */
 };
 
 struct hf__pg_link {
     PGconn *pg; /* NULL: not connected */
     int pooled;
+    int64_t until_us; /* local: of the login, which has one deadline; 0: each request has its own */
+    char database[64], schema[64]; /* where the table was when it connected; "": nowhere */
     /* Of the often asked ones: what it was asked, and what it knows by name. */
     unsigned asked, prepared;
     int forgets; /* it doesn't know what was prepared there: a pooler that looks like none */
@@ -40,8 +44,13 @@ int hf__pg_often(struct hf__pg_often *ret, int number, char *sql);
 int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *ret, hf_error *err);
 void hf__pg_how_free(struct hf__pg_how *how);
 
-/* Connects and looks whether this server can keep the promise. */
-int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);
+/* dial.c. Are the parameters in order? Asks no server. 0, or HF_INVALID and why not. */
+int hf__pg_check(const struct hf__pg_how *how, hf_error *err);
+/* Connects to the first server that can keep the promise, until the local time until_us at most. */
+int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64_t until_us,
+                   hf_error *err);
+/* Asks again where the table is: link->schema. */
+int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);
 void hf__pg_disconnect(struct hf__pg_link *link);
 /* Has the other end gone away since it was last used? Asks nobody. */
 int hf__pg_broken(struct hf__pg_link *link);

@@ -31,7 +31,7 @@ struct hf_store {
     struct hf__pool pool;
     struct hf__pg_link link[HF_POOL_LINKS];
     struct hf__pg_ear ear;
-    char table[160];
+    char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
     struct hf__pg_sql sql;
 };
 
@@ -45,12 +45,18 @@ static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
     struct hf__pg_link *link = *ret = number < 0 ? NULL : &st->link[number];
     if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: " HF_POOL_BUSY);
     if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
-    return link->pg ? 0 : hf__pg_connect(&st->how, link, err);
+    return link->pg ? 0 : hf__pg_connect(&st->how, link, until_us, err);
 }
 
 static void put_link(hf_store *st, struct hf__pg_link *link)
 {
     if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->pg != NULL);
+}
+
+/* IF NOT EXISTS doesn't see one that somebody else is just making; nor its type. */
+static int was_made(int rc, const char *state)
+{
+    return !rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710");
 }
 
 /* One statement; if the table isn't there any more it is made again first, for then nothing was
@@ -69,8 +75,7 @@ static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char
         rc = hf__pg_ask(&st->how, link, st->sql.create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
                         key, err);
         if (!rc) PQclear(made);
-        /* IF NOT EXISTS doesn't see one that somebody else is just making; nor its type. */
-        if (!rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710"))
+        if (was_made(rc, state))
             rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what,
                                   key, err);
     }
@@ -143,11 +148,12 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
     return rc ? rc : HF_CONFLICT;
 }
 
-/* A key's hint is the rev of the last row without a line that a swap of this handle's has written
-   there. If it was a grant upon such a row, nobody came between them: the handle is alone with the
-   key, as it seems, and as long as it finds its own rows it tries to write the next one in the
-   short way, which tells nobody. Of those who have a key in turns nobody does. Relaxed, since a rev
-   stands for itself: the statement looks whether it is still that one. */
+/* A key's hint is of the swaps alone, and has one meaning: the rev of the last row without a line
+   that a swap of this handle's has written there. If it was a grant upon such a row, nobody came
+   between them: the handle is alone with the key, as it seems, and as long as it finds its own rows
+   it tries to write the next one in the short way, which tells nobody. Of those who have a key in
+   turns nobody does. Relaxed, since a rev stands for itself: the statement looks whether it is
+   still that one. */
 static const uint64_t ALONE = UINT64_C(1) << 63;
 
 static uint64_t hint_of(const hf_rowkey *key)
@@ -402,28 +408,89 @@ static void pg_close(hf_store *st)
     free(st);
 }
 
+/* The table as statements name it, "schema"."name". 0 or HF_INVALID. */
+static int quote_table(hf_store *st)
+{
+    char schema[HF_PG_NAME] = "", name[HF_PG_NAME];
+    int has = *st->schema != 0;
+    if ((has && hf__quote_name(st->schema, schema, sizeof schema)) ||
+        hf__quote_name(st->name, name, sizeof name))
+        return HF_INVALID;
+    snprintf(st->how.table, sizeof st->how.table, "%s%s%s", schema, has ? "." : "", name);
+    return 0;
+}
+
+/* NAME, or SCHEMA.NAME. */
+static int read_table(hf_store *st, const hf_url *url, hf_error *err)
+{
+    char text[128];
+    int rc = hf_url_get(url, "table", text, sizeof text);
+    if (rc == HF_UNSUPPORTED) snprintf(text, sizeof text, "holdfast");
+    char *dot = strchr(text, '.'), *name = dot ? dot + 1 : text;
+    if (dot) *dot = 0;
+    int fits = strlen(text) < sizeof st->schema && strlen(name) < sizeof st->name;
+    if (rc == HF_INVALID || !fits || strchr(text, '"') || strchr(name, '"') || (dot && !*text))
+        rc = HF_INVALID;
+    else
+        rc = strchr(name, '.') ? HF_INVALID : 0;
+    if (!rc && dot) memcpy(st->schema, text, strlen(text) + 1);
+    if (!rc) memcpy(st->name, name, strlen(name) + 1);
+    if (!rc) rc = quote_table(st);
+    return rc ? hf_fail(err, HF_INVALID, 0,
+                        "postgres: open '%s': table: not NAME or SCHEMA.NAME, each of 1 to 63 "
+                        "bytes without '\"' and '.'",
+                        url->safe)
+              : 0;
+}
+
 static int options(hf_store *st, const hf_url *url, hf_error *err)
 {
     static const char *const known[] = {"table", NULL};
-    char name[64];
-    int rc = hf_url_get(url, "table", name, sizeof name);
-    if (rc == HF_UNSUPPORTED) snprintf(name, sizeof name, "holdfast");
-    if (rc == HF_INVALID || strlen(name) > 50 || strchr(name, '"') ||
-        hf__quote_name(name, st->table, sizeof st->table))
-        return hf_fail(err, HF_INVALID, 0,
-                       "postgres: open '%s': table: not a name of 1 to 50 bytes", url->safe);
-    snprintf(st->ear.channel, sizeof st->ear.channel, "holdfast:%s", name);
-    return hf__pg_how(url, known, &st->how, err);
+    int rc = read_table(st, url, err);
+    if (!rc) rc = hf__pg_how(url, known, &st->how, err);
+    return rc ? rc : hf__pg_check(&st->how, err);
 }
 
-/* The table, where it is missing and may be made. */
+/* Which schema the table is in, by the search path; where it is missing, it is made. From then on
+   statements name the schema: another table of that name doesn't take its place. */
+static int find_schema(hf_store *st, hf_error *err)
+{
+    struct hf__pg_link *link;
+    char state[6];
+    PGresult *r;
+    int rc = get_link(st, &link, err);
+    if (!rc && !*link->schema) {
+        char *create = hf__pg_sql_create(st->how.table);
+        if (!create) rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
+        if (!rc)
+            rc = hf__pg_ask(&st->how, link, create, 0, NULL, HF_UNAVAILABLE, &r, state, "open",
+                            st->name, err);
+        if (create && !rc) PQclear(r);
+        if (create && was_made(rc, state)) rc = hf__pg_locate(&st->how, link, err);
+        free(create);
+    }
+    if (!rc && !*link->schema)
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "postgres: open: the table '%s' was dropped meanwhile",
+                     st->name);
+    if (!rc) memcpy(st->schema, link->schema, sizeof st->schema);
+    put_link(st, link);
+    return rc;
+}
+
+/* Finds the table, or makes it where that is permitted, and looks whether it can be read. */
 static int prepare(hf_store *st, hf_error *err)
 {
     const hf_rowkey any = {.text = "holdfast", .len = 8};
     int64_t clock_us;
     hf_row row;
+    int rc = *st->schema ? 0 : find_schema(st, err);
+    if (!rc) rc = quote_table(st);
+    if (!rc && !hf__pg_sql(&st->sql, st->how.table))
+        rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
+    if (rc) return rc;
+    hf__pg_ear_channel(&st->ear, st->schema, st->name);
     hf_row_init(&row);
-    int rc = pg_get(st, &any, &row, &clock_us, err);
+    rc = pg_get(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
     /* Whatever may be wrong with that row is its user's to hear. */
     return rc == HF_CORRUPT ? 0 : rc;
@@ -440,13 +507,12 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
     if (!rc && sys)
         rc = hf_fail(err, HF_UNAVAILABLE, sys, "postgres: open: eventfd: %s", strerror(sys));
-    if (!rc && !hf__pg_sql(&st->sql, st->table))
-        rc = hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     if (!rc) rc = prepare(st, err);
     if (rc) {
         pg_close(st);
         return rc;
     }
+    st->how.opened = 1;
     *ret = st;
     return 0;
 }
@@ -464,8 +530,13 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
                        "SELECT current_setting('server_version'), current_setting('fsync'), "
                        "current_setting('full_page_writes'), current_setting('synchronous_commit')",
                        0, NULL, HF_UNAVAILABLE, &r, state, "inspect", "", err);
+    char database[sizeof link->database] = "";
+    if (!rc) memcpy(database, link->database, sizeof database);
     put_link(st, link);
     if (rc) return rc;
+    snprintf(text, sizeof text, "the locks are in the table %s.%s of the database %s", st->schema,
+             st->name, database);
+    say(arg, 1, text);
     snprintf(text, sizeof text, "PostgreSQL %s, which may be written", PQgetvalue(r, 0, 0));
     say(arg, 1, text);
     int whole = !strcmp(PQgetvalue(r, 0, 1), "on") && !strcmp(PQgetvalue(r, 0, 2), "on");

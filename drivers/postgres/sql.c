@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SQL_CAP = 6144 };
+enum { SQL_CAP = 8192 };
 
 /* The store's clock, in microseconds. */
 #define NOW "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -176,6 +176,18 @@ static char *sql_join(const char *table, struct text *t)
     return strdup(t->to);
 }
 
+char *hf__pg_sql_create(const char *table)
+{
+    char buffer[SQL_CAP];
+    struct text t = {buffer, 0, sizeof buffer};
+    put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", table);
+    for (int i = 0; i < HF_COLS; i++)
+        put(&t, ", \"%s\" %s NOT NULL", hf__column_name[i],
+            hf__column_is_text[i] ? "text" : "bigint");
+    put(&t, ")");
+    return strdup(t.to);
+}
+
 int hf__pg_sql(struct hf__pg_sql *s, const char *table)
 {
     char buffer[SQL_CAP];
@@ -197,13 +209,7 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
     put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
         table, HF_PG_PAGE);
     made = made && hf__pg_often(&s->scan, SCAN, strdup(t.to));
-    t.len = 0;
-    put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", table);
-    for (int i = 0; i < HF_COLS; i++)
-        put(&t, ", \"%s\" %s NOT NULL", hf__column_name[i],
-            hf__column_is_text[i] ? "text" : "bigint");
-    put(&t, ")");
-    s->create = strdup(t.to);
+    s->create = hf__pg_sql_create(table);
     return made && s->create;
 }
 

@@ -17,6 +17,8 @@ struct hf__pg_sql {
 
 /* `table` is quoted. 1, or 0 without memory; free it in every case. */
 int hf__pg_sql(struct hf__pg_sql *ret, const char *table);
+/* The statement that makes the table; to be freed. NULL: no memory. */
+char *hf__pg_sql_create(const char *table);
 void hf__pg_sql_free(struct hf__pg_sql *sql);
 
 #endif

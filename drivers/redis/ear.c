@@ -320,7 +320,8 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
         if (hf__local_us() < st->deaf_until_us)
             return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: not heard lately");
         hf__rd_forget_channels(st);
-        int rc = hf__rd_connect(&st->how, &st->ear, 0, err);
+        int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+        int rc = hf__rd_connect(&st->how, &st->ear, 0, until_us, err);
         if (rc) {
             deaf(st, "", NULL);
             return rc;

@@ -1,24 +1,18 @@
 /*
  * link.c - see link.h.
  *
- * Contents: bytes; there and back; what replies mean; the server's facts; connecting.
+ * Contents: bytes; TLS; there and back; what replies mean; the server's facts. Connecting: dial.c.
  */
 #include "link.h"
 
 #include "os.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum { CHUNK = 16384, FRESH_US = 50000 };
@@ -27,6 +21,7 @@ enum { CHUNK = 16384, FRESH_US = 50000 };
 
 static void set_why(struct hf__rd_link *link, const char *why)
 {
+    link->code = HF_UNAVAILABLE;
     snprintf(link->why, sizeof link->why, "%s", why);
 }
 
@@ -127,8 +122,43 @@ static int take_in(struct hf__rd_link *link)
         if (redisReaderFeed(link->reader, buffer, (size_t)plain) != REDIS_OK) return -1;
         some = 1;
     }
+    if (plain < 0) link->code = plain;
     /* The last words of who closes the connection are worth hearing. */
     return plain < 0 && !some ? -1 : some;
+}
+
+/* ---- TLS ---- */
+
+/* One step of the handshake. 1: it is done; 0: it goes on; else the code, with link->why. */
+static int shake(struct hf__rd_link *link, int64_t until_us)
+{
+    char buffer[CHUNK], why[HF_RD_WHY];
+    size_t sent = 0;
+    int rc = hf__rd_filter->shake(link->filter, link->why);
+    memcpy(why, link->why, sizeof why);
+    int went = send_sealed(link, until_us, &sent); /* tells the other why, too */
+    if (rc < 0) {
+        memcpy(link->why, why, sizeof why);
+        return rc;
+    }
+    if (!went) return HF_UNAVAILABLE;
+    if (rc > 0) return 1;
+    if (!await(link->fd, POLLIN, until_us)) {
+        set_why(link, "no answer in time");
+        return HF_UNAVAILABLE;
+    }
+    ssize_t n = receive(link, buffer, sizeof buffer);
+    if (n < 0) return HF_UNAVAILABLE;
+    if (n == 0 || hf__rd_filter->feed(link->filter, buffer, (size_t)n) >= 0) return 0;
+    set_why(link, "out of memory");
+    return HF_NOMEM;
+}
+
+int hf__rd_secure(const struct hf__rd_how *how, struct hf__rd_link *link, int64_t until_us)
+{
+    int rc = hf__rd_filter->begin(how->tls, &link->filter, link->why);
+    while (!rc) rc = shake(link, until_us);
+    return rc > 0 ? 0 : rc;
 }
 
 /* ---- there and back ---- */
@@ -196,7 +226,8 @@ int hf__rd_send(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
 int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct hf__rd_batch *batch,
                 redisReply **reply)
 {
-    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    int64_t now_us = hf__local_us();
+    int64_t until_us = link->until_us ? link->until_us : now_us + how->io_timeout_ms * 1000;
     size_t sent = 0;
     int n = 0, wanted = batch->n, broken, failed = batch->failed;
     if (failed) {
@@ -210,10 +241,13 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
         while (n < wanted && (reply[n] = hf__rd_next(link, ok ? until_us : 0, &broken))) n++;
     }
     hf__rd_batch_free(batch);
-    link->used_us = until_us - how->io_timeout_ms * 1000;
+    link->used_us = now_us;
     if (n == wanted && !failed) return 0;
     /* The one reply to all of it, before the connection was closed. */
-    if (n && reply[0]->type == REDIS_REPLY_ERROR) hf__rd_words(reply[0]->str, link->why);
+    if (n && reply[0]->type == REDIS_REPLY_ERROR) {
+        link->code = hf__rd_code(reply[0]->str);
+        hf__rd_words(reply[0]->str, link->why);
+    }
     hf__rd_free(reply, n);
     hf__rd_disconnect(link);
     return failed ? HF_NOMEM : sent ? HF_UNKNOWN : HF_UNAVAILABLE;
@@ -249,32 +283,49 @@ static const struct {
     {"CLUSTERDOWN", HF_UNAVAILABLE},
 };
 
-/* The word as a whole, behind `before` (or at the beginning). */
-static int says(const char *text, const char *word, int anywhere)
+/* The first word. */
+static int says(const char *text, const char *word)
 {
     size_t n = strlen(word);
-    for (const char *at = text; (at = strstr(at, word)); at += n) {
-        int begins = at == text || (anywhere && (at[-1] == ' ' || at[-1] == '-'));
-        if (begins && (!at[n] || at[n] == ' ')) return 1;
-    }
+    return !strncmp(text, word, n) && (!text[n] || text[n] == ' ');
+}
+
+static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+/* Where the code stands: it is the first word. Before Redis 7 what a script met is told by an ERR,
+   in which its code stands behind the last "@user_script: LINE: ", perhaps with a '-'. Other errors
+   may quote such a thing. */
+static const char *code_in(const char *text)
+{
+    static const char mark[] = "@user_script:";
+    const char *found = NULL;
+    if (!says(text, "ERR")) return text;
+    int script = starts(text, "ERR Error running script");
+    for (const char *at = text; script && (at = strstr(at, mark)); at++)
+        found = at + sizeof mark - 1;
+    if (!found) return text + 3 + (text[3] == ' ');
+    found += strspn(found, " 0123456789:");
+    return found + (*found == '-');
+}
+
+static int coded(const char *code)
+{
+    for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
+        if (says(code, meaning[i].word)) return meaning[i].code;
     return 0;
 }
 
+int hf__rd_is_coded(const char *text) { return coded(text) != 0; }
+
+/* By the code alone: the rest may quote anything, a key or a password. ERR is of many things; but
+   what begins so has no code, and is the same on all servers and in all languages. */
 int hf__rd_code(const char *text)
 {
-    /* Before Redis 7 what a script met stands somewhere within the error. */
-    for (int anywhere = 0; anywhere < 2; anywhere++)
-        for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
-            if (says(text, meaning[i].word, anywhere))
-                return meaning[i].code == HF_UNAVAILABLE && strstr(text, "No space left")
-                           ? HF_FULL
-                           : meaning[i].code;
-    if (strstr(text, "without any password") || strstr(text, "invalid password")) return HF_DENIED;
-    if (strstr(text, "user executing the script can't")) return HF_DENIED;
-    if (strstr(text, "DB index")) return HF_INVALID;
-    if (strstr(text, "max number of clients")) return HF_UNAVAILABLE;
-    if (strstr(text, " alert ")) return HF_DENIED; /* TLS: we have no certificate, or a wrong one */
-    if (strstr(text, "unknown command")) return HF_UNSUPPORTED;
+    const char *code = code_in(text);
+    if (coded(code)) return coded(code);
+    if (!says(text, "ERR")) return HF_UNAVAILABLE;
+    if (starts(code, "unknown command ")) return HF_UNSUPPORTED;
+    if (starts(code, "The user executing the script can't ")) return HF_DENIED;
     return strstr(text, "user_script") ? HF_CORRUPT : HF_UNAVAILABLE;
 }
 
@@ -287,7 +338,7 @@ void hf__rd_words(const char *text, char to[HF_RD_WHY])
         const char *at = strstr(text, ends[i]);
         if (at && (size_t)(at - text) < n) n = (size_t)(at - text);
     }
-    if (says(text, "MOVED", 0) || says(text, "ASK", 0) || says(text, "CROSSSLOT", 0))
+    if (says(text, "MOVED") || says(text, "ASK") || says(text, "CROSSSLOT"))
         snprintf(to, HF_RD_WHY,
                  "%.*s: the key belongs to another node of the cluster; with one slot for all keys "
                  "(?prefix={holdfast}:) name its node",
@@ -349,190 +400,4 @@ int hf__rd_fit(const struct hf__rd_how *how, const struct hf__rd_facts *f, char 
                  "it is a node of a cluster, which has only some of the keys: put them all into "
                  "one slot, ?prefix={holdfast}:, and name its node");
     return why[0] ? HF_UNSUPPORTED : 0;
-}
-
-/* ---- connecting ---- */
-
-static int refuse(struct hf__rd_link *link, int code, hf_error *err)
-{
-    hf__rd_disconnect(link);
-    return hf_fail(err, code, 0, HF_RD ": connect: %s", link->why);
-}
-
-/* From now on it waits where that isn't forbidden, but not for ever. */
-static void settle(const struct hf__rd_how *how, const struct hf__rd_link *link)
-{
-    struct timeval t = {how->io_timeout_ms / 1000, how->io_timeout_ms % 1000 * 1000};
-    if (setsockopt(link->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t)) return;
-    fcntl(link->fd, F_SETFL, fcntl(link->fd, F_GETFL) & ~O_NONBLOCK);
-}
-
-/* Starts or finishes a connection; 0: not in time, or not at all. */
-static int reach(struct hf__rd_link *link, const struct sockaddr *to, socklen_t len,
-                 int64_t until_us)
-{
-    int failure = 0;
-    socklen_t size = sizeof failure;
-    link->fd = hf__fd_above(socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (link->fd >= 0) {
-        if (!connect(link->fd, to, len)) return 1;
-        failure = errno;
-        if (failure == EINPROGRESS) {
-            if (!await(link->fd, POLLOUT, until_us))
-                failure = ETIMEDOUT;
-            else if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &failure, &size))
-                failure = errno;
-        }
-        if (!failure) return 1;
-        close(link->fd);
-        link->fd = -1;
-    } else {
-        failure = errno;
-    }
-    set_why(link, strerror(failure));
-    return 0;
-}
-
-static int dial_socket(const struct hf__rd_how *how, struct hf__rd_link *link, int64_t until_us,
-                       hf_error *err)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    memcpy(to.sun_path, how->socket, strlen(how->socket) + 1);
-    if (reach(link, (const struct sockaddr *)&to, sizeof to, until_us)) return 0;
-    return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": connect '%s': %s", how->socket, link->why);
-}
-
-static int dial(const struct hf__rd_how *how, struct hf__rd_link *link, int64_t until_us,
-                hf_error *err)
-{
-    struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found;
-    int on = 1, idle = 15, between = 5, times = 3, ms = (int)how->io_timeout_ms;
-    if (how->socket[0]) return dial_socket(how, link, until_us, err);
-    int rc = getaddrinfo(how->host, how->port, &want, &found);
-    if (rc)
-        return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": connect '%s:%s': %s", how->host, how->port,
-                       gai_strerror(rc));
-    for (const struct addrinfo *a = found; a && link->fd < 0; a = a->ai_next)
-        reach(link, a->ai_addr, a->ai_addrlen, until_us);
-    freeaddrinfo(found);
-    if (link->fd < 0)
-        return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": connect '%s:%s': %s", how->host, how->port,
-                       link->why);
-    /* Refined where the system knows them; nothing depends on it. */
-    setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(link->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(link->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(link->fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
-    setsockopt(link->fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
-    setsockopt(link->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
-    return 0;
-}
-
-static int secure(const struct hf__rd_how *how, struct hf__rd_link *link, int64_t until_us,
-                  hf_error *err)
-{
-    char buffer[CHUNK];
-    size_t sent = 0;
-    link->filter = hf__rd_filter->begin(how->tls);
-    if (!link->filter) return hf_fail(err, HF_NOMEM, 0, HF_RD ": connect: out of memory");
-    for (;;) {
-        int rc = hf__rd_filter->shake(link->filter, link->why);
-        if (rc < 0) {
-            char why[HF_RD_WHY];
-            memcpy(why, link->why, sizeof why);
-            send_sealed(link, until_us, &sent); /* tells the other why, too */
-            set_why(link, why);
-            return refuse(link, rc, err);
-        }
-        if (!send_sealed(link, until_us, &sent)) return refuse(link, HF_UNAVAILABLE, err);
-        if (rc > 0) return 0;
-        if (!await(link->fd, POLLIN, until_us)) {
-            set_why(link, "no answer in time");
-            return refuse(link, HF_UNAVAILABLE, err);
-        }
-        ssize_t n = receive(link, buffer, sizeof buffer);
-        if (n < 0) return refuse(link, HF_UNAVAILABLE, err);
-        if (n > 0 && hf__rd_filter->feed(link->filter, buffer, (size_t)n) < 0) {
-            set_why(link, "out of memory");
-            return refuse(link, HF_NOMEM, err);
-        }
-    }
-}
-
-/* A step of the greeting that went wrong. */
-static int unwelcome(const struct hf__rd_how *how, struct hf__rd_link *link, const redisReply *r,
-                     hf_error *err)
-{
-    int code = hf__rd_code(r->str);
-    hf__rd_words(r->str, link->why);
-    if (how->password[0] && strstr(link->why, how->password)) {
-        set_why(link, "AUTH was refused");
-        code = HF_DENIED;
-    }
-    return refuse(link, code, err);
-}
-
-enum { MAX_GREETING = 5 + HF_RD_SCRIPTS };
-
-static int greet(const struct hf__rd_how *how, struct hf__rd_link *link, int whole, hf_error *err)
-{
-    struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
-    struct hf__rd_facts facts;
-    redisReply *reply[MAX_GREETING];
-    int asked = 0;
-    if (how->password[0] && how->user[0])
-        hf__rd_say(&batch, "AUTH", how->user, how->password, NULL);
-    else if (how->password[0])
-        hf__rd_say(&batch, "AUTH", how->password, NULL);
-    if (strcmp(how->db, "0") && whole) hf__rd_say(&batch, "SELECT", how->db, NULL);
-    int must = batch.n;
-    hf__rd_say(&batch, "CLIENT", "SETNAME", "holdfast", NULL);
-    if (whole) {
-        asked = batch.n;
-        hf__rd_say(&batch, "INFO", NULL);
-        for (int i = 0; i < HF_RD_SCRIPTS; i++)
-            hf__rd_say(&batch, "SCRIPT", "LOAD", how->script[i], NULL);
-        if (how->wait) hf__rd_say(&batch, "WAIT", "0", "1", NULL); /* may we? */
-    }
-    int n = batch.n, rc = hf__rd_talk(how, link, &batch, reply);
-    if (rc) return refuse(link, hf__rd_code(link->why), err);
-    /* What it needn't let us do, it is asked for again when there is no way around it. */
-    for (int i = 0; i < n && !rc; i++) {
-        if (reply[i]->type != REDIS_REPLY_ERROR) continue;
-        int code = hf__rd_code(reply[i]->str);
-        int known = strncmp(reply[i]->str, "NOPERM", 6) && strncmp(reply[i]->str, "ERR", 3);
-        if (i < must || (known && code)) rc = unwelcome(how, link, reply[i], err);
-    }
-    for (int i = 0; whole && i < HF_RD_SCRIPTS && !rc; i++) {
-        const redisReply *r = reply[asked + 1 + i];
-        snprintf(link->sha[i], sizeof link->sha[i], "%s",
-                 r->type == REDIS_REPLY_STRING ? r->str : "");
-    }
-    if (whole && !rc && reply[asked]->type == REDIS_REPLY_STRING) {
-        hf__rd_read_facts(reply[asked]->str, &facts);
-        rc = hf__rd_fit(how, &facts, link->why);
-        if (rc) rc = refuse(link, rc, err);
-    }
-    if (whole && !rc && how->wait && reply[n - 1]->type == REDIS_REPLY_ERROR)
-        rc = unwelcome(how, link, reply[n - 1], err);
-    hf__rd_free(reply, n);
-    return rc;
-}
-
-int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole, hf_error *err)
-{
-    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
-    int rc = dial(how, link, until_us, err);
-    if (rc) return rc;
-    settle(how, link);
-    link->asked = 0;
-    link->reader = redisReaderCreate();
-    if (!link->reader) {
-        set_why(link, "out of memory");
-        return refuse(link, HF_NOMEM, err);
-    }
-    if (hf__rd_filter) rc = secure(how, link, until_us, err);
-    if (!rc) rc = greet(how, link, whole, err);
-    if (rc) hf__rd_disconnect(link);
-    return rc;
 }

@@ -8,6 +8,7 @@
 #define HF_REDIS_LINK_H
 
 #include "holdfast_driver.h"
+#include "kit/secret.h"
 
 #include <hiredis/hiredis.h>
 #include <pthread.h>
@@ -35,6 +36,7 @@ enum hf__rd_script {
 struct hf__rd_how {
     char host[256], port[8], socket[108];
     char user[128], password[256];
+    struct hf__secret secret; /* passfile: read at each connect */
     char prefix[HF_RD_PREFIX_CAP];
     char db[HF_RD_DB_CAP];
     char channels[HF_RD_DB_CAP + 1]; /* what the names of channels end in (store.h) */
@@ -49,15 +51,16 @@ struct hf__rd_filter {
     /* What all connections share. 0 or the code, with the reason. */
     int (*ready)(const hf_url *url, void **ret, char why[HF_RD_WHY]);
     void (*forget)(void *ready);
-    /* Of one connection; NULL: out of memory. */
-    void *(*begin)(void *ready);
+    /* Of one connection. 0, or the code, with the reason: files are read again. */
+    int (*begin)(void *ready, void **ret, char why[HF_RD_WHY]);
     void (*end)(void *filter);
     /* 1: the connection is secured, 0: more has to be sent and fed, negative: the code. */
     int (*shake)(void *filter, char why[HF_RD_WHY]);
     /* Plain bytes in, what has to be sent out. Negative: broken, with the reason. */
     int (*seal)(void *filter, const char *plain, size_t n, char why[HF_RD_WHY]);
     size_t (*to_send)(void *filter, char *to, size_t cap);
-    /* What came in, plain bytes out: 0: none yet, negative: broken, or the other end is done. */
+    /* What came in, plain bytes out: 0: none yet; negative: broken, or the other end is done: the
+       code of it. */
     int (*feed)(void *filter, const char *bytes, size_t n);
     int (*open)(void *filter, char *to, size_t cap, char why[HF_RD_WHY]);
     const char *const *options; /* the parameters that it knows, NULL at the end */
@@ -72,13 +75,15 @@ struct hf__rd_facts {
 };
 
 struct hf__rd_link {
-    int fd;          /* -1: not connected */
-    int asked;       /* something was sent, and nothing has come yet */
-    int64_t used_us; /* local: when something was last sent that was answered */
+    int fd;           /* -1: not connected */
+    int asked;        /* something was sent, and nothing has come yet */
+    int64_t until_us; /* local: of the login, which has one deadline; 0: each request has its own */
+    int64_t used_us;  /* local: when something was last sent that was answered */
     redisReader *reader;
     void *filter;
     char sha[HF_RD_SCRIPTS][44]; /* "": the server doesn't keep scripts for us */
     char why[HF_RD_WHY];         /* of the last failure */
+    int code;                    /* what that means, while it connects */
 };
 
 /* Commands to be sent at once. `failed`: out of memory. */
@@ -92,10 +97,13 @@ void hf__rd_put(struct hf__rd_batch *batch, int argc, const char *const *argv, c
 void hf__rd_say(struct hf__rd_batch *batch, ...);
 void hf__rd_batch_free(struct hf__rd_batch *batch);
 
-/* Connects, says who we are, and (`whole`) looks whether this server can keep the promise; without
-   it the link is only good for listening. */
+/* dial.c. Connects to the first address that can be used, until the local time until_us at most,
+   says who we are, and (`whole`) looks whether this server can keep the promise; without it the
+   link is only good for listening. */
 int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
-                   hf_error *err);
+                   int64_t until_us, hf_error *err);
+/* The handshake of TLS. 0, or the code, with the reason in link->why. */
+int hf__rd_secure(const struct hf__rd_how *how, struct hf__rd_link *link, int64_t until_us);
 void hf__rd_disconnect(struct hf__rd_link *link);
 /* Has the other end gone away since it was last used? Asks nobody, and looks only if that was some
    time ago. */
@@ -117,6 +125,8 @@ redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_bro
 
 /* What an error in a reply means: nothing was done. */
 int hf__rd_code(const char *text);
+/* Does it begin with a code that is known? */
+int hf__rd_is_coded(const char *text);
 /* Its first sentence, without what it may quote. */
 void hf__rd_words(const char *text, char to[HF_RD_WHY]);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the URL ---- */
 
@@ -39,31 +40,32 @@ static int which_db(struct hf__rd_how *how, const hf_url *url, hf_error *err)
     return 0;
 }
 
-/* The first line of a file. */
-static int read_password(const char *path, struct hf__rd_how *how)
-{
-    FILE *f = hf__fopen(path);
-    char *got = f ? fgets(how->password, sizeof how->password, f) : NULL;
-    if (f) fclose(f);
-    if (!got) return 0;
-    how->password[strcspn(how->password, "\r\n")] = 0;
-    return how->password[0] != 0;
-}
-
 static int who(struct hf__rd_how *how, const hf_url *url, hf_error *err)
 {
-    char path[1024];
+    char path[HF_SECRET_PATH], why[HF_KIT_WHY];
     memcpy(how->user, url->user, sizeof how->user);
     memcpy(how->password, url->password, sizeof how->password);
     int rc = hf_url_get(url, "passfile", path, sizeof path);
     if (rc == HF_INVALID) return bad(url, "passfile: too long, or given twice", err);
     if (!rc && how->password[0]) return bad(url, "passfile: there is a password already", err);
-    if (!rc && !read_password(path, how)) return bad(url, "passfile: no password in it", err);
+    if (!rc && hf__secret_open(&how->secret, path, why)) return bad(url, why, err);
     /* Some tools take a lonely word there for the password: then it mustn't be shown. */
-    if (how->user[0] && !how->password[0])
+    if (how->user[0] && !how->password[0] && !how->secret.path[0])
         return hf_fail(err, HF_INVALID, 0,
                        HF_RD ": open: a user without a password (a password alone is "
                              "written " HF_RD "://:PASSWORD@HOST)");
+    return 0;
+}
+
+/* A relative path is of the directory of now. */
+static int whole_path(struct hf__rd_how *how)
+{
+    char dir[sizeof how->socket], path[sizeof how->socket];
+    if (how->socket[0] == '/') return 0;
+    if (!getcwd(dir, sizeof dir)) return HF_INVALID;
+    size_t n = (size_t)snprintf(path, sizeof path, "%s/%s", dir, how->socket);
+    if (n >= sizeof path) return HF_INVALID;
+    memcpy(how->socket, path, n + 1);
     return 0;
 }
 
@@ -74,6 +76,7 @@ static int where(struct hf__rd_how *how, const hf_url *url, hf_error *err)
     if (!rc && hf__rd_filter) return bad(url, "socket: without TLS only", err);
     if (!rc && (url->host[0] || url->port)) return bad(url, "socket: there is a host, too", err);
     if (!rc && !how->socket[0]) return bad(url, "socket: empty", err);
+    if (!rc && whole_path(how)) return bad(url, "socket: the path is too long", err);
     if (strchr(url->host, ',')) return bad(url, "more than one host", err);
     snprintf(how->host, sizeof how->host, "%s", url->host[0] ? url->host : "127.0.0.1");
     snprintf(how->port, sizeof how->port, "%d", url->port ? url->port : 6379);

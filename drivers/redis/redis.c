@@ -346,6 +346,7 @@ static void rd_close(hf_store *st)
     for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
     if (hf__rd_filter) hf__rd_filter->forget(st->how.tls);
     explicit_bzero(st->how.password, sizeof st->how.password);
+    hf__secret_forget(&st->how.secret);
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->said_mu);
     hf__pool_close(&st->pool);
@@ -419,7 +420,7 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     struct hf__rd_link *link;
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     struct hf__rd_facts facts;
-    char why[HF_RD_WHY];
+    char why[HF_RD_WHY], text[200];
     redisReply *r = NULL;
     int rc = hf__rd_get_link(st, &link, err);
     if (!rc) {
@@ -429,6 +430,9 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     }
     hf__rd_put_link(st, link);
     if (rc) return rc;
+    snprintf(text, sizeof text, "the locks are in the database %s, in keys that begin with '%s'",
+             st->how.db, st->how.prefix);
+    say(to, 1, text);
     if (r->type == REDIS_REPLY_STRING) {
         hf__rd_read_facts(r->str, &facts);
         say_facts(st, &facts, say, to);

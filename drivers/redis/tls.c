@@ -4,6 +4,8 @@
  */
 #include "link.h"
 
+#include "os.h"
+
 #include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -13,8 +15,9 @@
 #include <string.h>
 
 struct ready {
-    SSL_CTX *ctx;
+    SSL_CTX *ctx;   /* of the files as they were when the store was opened */
     char name[256]; /* whom the server's certificate has to name */
+    char ca[1024], cert[1024], key[1024];
 };
 
 struct filter {
@@ -51,35 +54,19 @@ static int option(const hf_url *url, const char *name, char *to, size_t cap, cha
     return HF_INVALID;
 }
 
-static int load(struct ready *r, const hf_url *url, char why[HF_RD_WHY])
+static int read_options(struct ready *r, const hf_url *url, char why[HF_RD_WHY])
 {
-    char ca[1024], cert[1024], key[1024], name[sizeof r->name];
-    int rc = option(url, "cacert", ca, sizeof ca, why);
-    if (!rc) rc = option(url, "cert", cert, sizeof cert, why);
-    if (!rc) rc = option(url, "key", key, sizeof key, why);
+    char name[sizeof r->name];
+    int rc = option(url, "cacert", r->ca, sizeof r->ca, why);
+    if (!rc) rc = option(url, "cert", r->cert, sizeof r->cert, why);
+    if (!rc) rc = option(url, "key", r->key, sizeof r->key, why);
     if (!rc) rc = option(url, "servername", name, sizeof name, why);
     if (rc) return rc;
+    snprintf(r->name, sizeof r->name, "%s", url->host[0] ? url->host : "127.0.0.1");
     if (name[0]) memcpy(r->name, name, sizeof name);
-    if (!cert[0] != !key[0]) {
-        snprintf(why, HF_RD_WHY, "cert and key: one without the other");
-        return HF_INVALID;
-    }
-    ERR_clear_error();
-    if (ca[0] ? !SSL_CTX_load_verify_locations(r->ctx, ca, NULL)
-              : !SSL_CTX_set_default_verify_paths(r->ctx)) {
-        complaint(why, "cacert");
-        return HF_INVALID;
-    }
-    if (cert[0] && SSL_CTX_use_certificate_chain_file(r->ctx, cert) != 1) {
-        complaint(why, "cert");
-        return HF_INVALID;
-    }
-    if (key[0] && (SSL_CTX_use_PrivateKey_file(r->ctx, key, SSL_FILETYPE_PEM) != 1 ||
-                   SSL_CTX_check_private_key(r->ctx) != 1)) {
-        complaint(why, "key");
-        return HF_INVALID;
-    }
-    return 0;
+    if (!r->cert[0] == !r->key[0]) return 0;
+    snprintf(why, HF_RD_WHY, "cert and key: one without the other");
+    return HF_INVALID;
 }
 
 static int no_passphrase(char *to, int cap, int writing, void *arg)
@@ -88,21 +75,61 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
     return 0; /* rather than to ask on a terminal */
 }
 
-static int make_ready(const hf_url *url, void **ret, char why[HF_RD_WHY])
+/* Reads the files. `trusted`: whose authorities are trusted where no file of them is named; NULL:
+   the system's. */
+static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, char why[HF_RD_WHY])
 {
-    struct ready *r = calloc(1, sizeof *r);
-    if (r) r->ctx = SSL_CTX_new(TLS_client_method());
-    if (!r || !r->ctx) {
-        forget(r);
+    int ok;
+    ERR_clear_error();
+    if (r->ca[0]) {
+        ok = SSL_CTX_load_verify_locations(ctx, r->ca, NULL);
+    } else if (trusted) {
+        SSL_CTX_set1_cert_store(ctx, SSL_CTX_get_cert_store(trusted));
+        ok = 1;
+    } else {
+        ok = SSL_CTX_set_default_verify_paths(ctx);
+    }
+    const char *what = ok ? NULL : "cacert";
+    if (!what && r->cert[0] && SSL_CTX_use_certificate_chain_file(ctx, r->cert) != 1) what = "cert";
+    if (!what && r->key[0] &&
+        (SSL_CTX_use_PrivateKey_file(ctx, r->key, SSL_FILETYPE_PEM) != 1 ||
+         SSL_CTX_check_private_key(ctx) != 1))
+        what = "key";
+    if (what) complaint(why, what);
+    return what ? HF_INVALID : 0;
+}
+
+/* 0 and *ret, HF_NOMEM, or HF_INVALID. */
+static int make_context(const struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+    if (!ctx) {
         snprintf(why, HF_RD_WHY, "out of memory");
         return HF_NOMEM;
     }
-    snprintf(r->name, sizeof r->name, "%s", url->host[0] ? url->host : "127.0.0.1");
-    SSL_CTX_set_min_proto_version(r->ctx, TLS1_2_VERSION);
-    SSL_CTX_set_verify(r->ctx, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_set_mode(r->ctx, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_default_passwd_cb(r->ctx, no_passphrase);
-    int rc = load(r, url, why);
+    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+    unsigned held = hf__low_hold();
+    int rc = load(r, ctx, r->ctx, why);
+    hf__low_free(held);
+    if (rc)
+        SSL_CTX_free(ctx);
+    else
+        *ret = ctx;
+    return rc;
+}
+
+static int make_ready(const hf_url *url, void **ret, char why[HF_RD_WHY])
+{
+    struct ready *r = calloc(1, sizeof *r);
+    if (!r) {
+        snprintf(why, HF_RD_WHY, "out of memory");
+        return HF_NOMEM;
+    }
+    int rc = read_options(r, url, why);
+    if (!rc) rc = make_context(r, &r->ctx, why);
     if (rc)
         forget(r);
     else
@@ -128,25 +155,53 @@ static int name_peer(SSL *ssl, const char *name)
     return SSL_set1_host(ssl, name) && SSL_set_tlsext_host_name(ssl, name);
 }
 
-static void *begin(void *arg)
+/* Files that were named are read again: certificates are renewed while a store is open. While one
+   is being replaced it may be missing. */
+static int fresh_context(struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
+{
+    if (r->ca[0] || r->cert[0]) {
+        int rc = make_context(r, ret, why);
+        return rc == HF_INVALID ? HF_UNAVAILABLE : rc;
+    }
+    SSL_CTX_up_ref(r->ctx);
+    *ret = r->ctx;
+    return 0;
+}
+
+static int begin(void *arg, void **ret, char why[HF_RD_WHY])
 {
     struct ready *r = arg;
+    SSL_CTX *ctx = NULL;
+    int rc = fresh_context(r, &ctx, why);
+    if (rc) return rc;
     struct filter *f = calloc(1, sizeof *f);
-    if (!f) return NULL;
-    f->ssl = SSL_new(r->ctx);
-    f->in = BIO_new(BIO_s_mem());
-    f->out = BIO_new(BIO_s_mem());
-    if (!f->ssl || !f->in || !f->out) {
+    if (f) f->ssl = SSL_new(ctx);
+    SSL_CTX_free(ctx); /* the connection has it */
+    if (f) f->in = BIO_new(BIO_s_mem());
+    if (f) f->out = BIO_new(BIO_s_mem());
+    int made = f && f->ssl && f->in && f->out;
+    if (made) {
+        SSL_set_bio(f->ssl, f->in, f->out);
+        SSL_set_connect_state(f->ssl);
+        *ret = f;
+        if (name_peer(f->ssl, r->name)) return 0;
+        *ret = NULL;
+    } else if (f) {
         BIO_free(f->in);
         BIO_free(f->out);
-        end(f);
-        return NULL;
     }
-    SSL_set_bio(f->ssl, f->in, f->out);
-    SSL_set_connect_state(f->ssl);
-    if (name_peer(f->ssl, r->name)) return f;
     end(f);
-    return NULL;
+    snprintf(why, HF_RD_WHY, "out of memory");
+    return HF_NOMEM;
+}
+
+/* The other end says by an alert that it wants a certificate, or another one. */
+static int refusal(char why[HF_RD_WHY])
+{
+    unsigned long e = ERR_peek_error();
+    int alert = ERR_GET_LIB(e) == ERR_LIB_SSL ? ERR_GET_REASON(e) : 0;
+    complaint(why, "TLS");
+    return alert > SSL_AD_REASON_OFFSET ? HF_DENIED : HF_UNAVAILABLE;
 }
 
 static int shake(void *arg, char why[HF_RD_WHY])
@@ -164,10 +219,7 @@ static int shake(void *arg, char why[HF_RD_WHY])
                  X509_verify_cert_error_string(verdict));
         return HF_DENIED;
     }
-    int alert = ERR_GET_REASON(ERR_peek_error());
-    complaint(why, "TLS");
-    /* The other end says by an alert that it wants a certificate, or another one. */
-    return alert > SSL_AD_REASON_OFFSET ? HF_DENIED : HF_UNAVAILABLE;
+    return refusal(why);
 }
 
 static int seal(void *arg, const char *plain, size_t n, char why[HF_RD_WHY])
@@ -204,8 +256,8 @@ static int open_sealed(void *arg, char *to, size_t cap, char why[HF_RD_WHY])
     if (error == SSL_ERROR_ZERO_RETURN)
         snprintf(why, HF_RD_WHY, "the server closed the connection");
     else
-        complaint(why, "TLS");
-    return -1;
+        return refusal(why);
+    return HF_UNAVAILABLE;
 }
 
 static const struct hf__rd_filter tls = {

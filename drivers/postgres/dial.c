@@ -1,0 +1,453 @@
+/*
+ * dial.c - postgres: connecting. See link.h.
+ *
+ * Contents: where the servers are; what a refusal means; one attempt; the login; connecting.
+ *
+ * libpq is given one address at a time, as hostaddr beside its host. So it never looks up a name,
+ * and never spends the deadline on one server of a list: kit/dial.h divides the time. What
+ * target_session_attrs asks for, a server that can be written to, the login finds out itself.
+ */
+#include "kit/dial.h"
+#include "link.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- where the servers are ---- */
+
+/* One entry of libpq's lists. */
+struct server {
+    char host[300]; /* as libpq is given it, "": none */
+    char seen[320]; /* the host or address that is dialed and told */
+    char port[8];
+};
+
+struct login {
+    const struct hf__pg_how *how;
+    struct server server[HF_DIAL_TARGETS];
+    struct hf__dial_target target[HF_DIAL_TARGETS];
+    size_t n;
+};
+
+static int among(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+/* Parameters for libpq: those of `how`, but for the names in `without`, then `more`, in pairs. */
+struct params {
+    const char *name[HF_PG_PARAMS + 8], *value[HF_PG_PARAMS + 8];
+};
+
+static void make_params(struct params *to, const struct hf__pg_how *how, const char *const *without,
+                        const char *const *more)
+{
+    int n = 0;
+    for (int i = 0; i < how->n; i++) {
+        if (among(how->name[i], without)) continue;
+        to->name[n] = how->name[i];
+        to->value[n++] = how->value[i];
+    }
+    for (; *more; more += 2) {
+        to->name[n] = more[0];
+        to->value[n++] = more[1];
+    }
+    to->name[n] = to->value[n] = NULL;
+}
+
+/* What libpq makes of the parameters, the environment and the service file: a connection that is
+   refused before it is tried, by an sslmode that doesn't exist. The password keeps it from reading
+   a password file. */
+static PQconninfoOption *effective(const struct hf__pg_how *how)
+{
+    static const char *const without[] = {"sslmode", "password", NULL};
+    static const char *const more[] = {"sslmode", "none of them", "password", "-", NULL};
+    struct params p;
+    make_params(&p, how, without, more);
+    PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
+    PQconninfoOption *found = pg ? PQconninfo(pg) : NULL;
+    PQfinish(pg);
+    return found;
+}
+
+static const char *option(const PQconninfoOption *all, const char *name)
+{
+    while (all->keyword && strcmp(all->keyword, name) != 0) all++;
+    return all->keyword && all->val ? all->val : "";
+}
+
+/* Entry i of a list that libpq divides at commas; the only one stands for all if `one_for_all`. 0:
+   there are fewer, or it is too long. */
+static int entry(const char *list, size_t i, int one_for_all, char *to, size_t cap)
+{
+    if (one_for_all && !strchr(list, ',')) i = 0;
+    for (; i; i--) {
+        list = strchr(list, ',');
+        if (!list) return 0;
+        list++;
+    }
+    return (size_t)snprintf(to, cap, "%.*s", (int)strcspn(list, ","), list) < cap;
+}
+
+static int port_number(const char *text)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    return *text && !*end && n > 0 && n < 65536;
+}
+
+static size_t entries(const char *list)
+{
+    size_t n = 1;
+    while ((list = strchr(list, ','))) n++, list++;
+    return n;
+}
+
+static const char *read_server(const PQconninfoOption *all, size_t i, struct server *s)
+{
+    const char *hosts = option(all, "host"), *addresses = option(all, "hostaddr");
+    char address[64] = "";
+    s->host[0] = 0;
+    if (*hosts && !entry(hosts, i, 0, s->host, sizeof s->host)) return "a host is too long";
+    if (*addresses && !entry(addresses, i, 0, address, sizeof address))
+        return "hostaddr: one is too long";
+    if (!entry(option(all, "port"), i, 1, s->port, sizeof s->port)) return "a port is too long";
+    if (!*s->port) snprintf(s->port, sizeof s->port, "5432");
+    if (!port_number(s->port)) return "a port isn't a number up to 65535";
+    /* The path of a socket, an abstract one (@), or the one that libpq knows. */
+    int local = !*address && (*s->host == '@' || !*s->host);
+    snprintf(s->seen, sizeof s->seen, "%s%s", local ? "/" : "",
+             *address   ? address
+             : *s->host ? s->host
+                        : "the default socket");
+    return NULL;
+}
+
+static int read_servers(const struct hf__pg_how *how, struct login *l, hf_error *err)
+{
+    PQconninfoOption *all = effective(how);
+    const char *why = NULL;
+    if (!all) return hf_fail(err, HF_NOMEM, 0, "postgres: connect: out of memory");
+    l->how = how;
+    const char *addresses = option(all, "hostaddr"), *hosts = option(all, "host");
+    const char *ports = option(all, "port");
+    l->n = entries(*addresses ? addresses : hosts);
+    if (l->n > HF_DIAL_TARGETS) why = "more than 16 hosts";
+    if (*addresses && *hosts && entries(hosts) != l->n) why = "not as many hosts as hostaddr";
+    if (strchr(ports, ',') && entries(ports) != l->n) why = "not as many ports as hosts";
+    for (size_t i = 0; i < l->n && !why; i++) {
+        why = read_server(all, i, &l->server[i]);
+        l->target[i] = (struct hf__dial_target){l->server[i].seen, l->server[i].port};
+    }
+    PQconninfoFree(all);
+    return why ? hf_fail(err, HF_INVALID, 0, "postgres: connect: %s", why) : 0;
+}
+
+int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
+{
+    static const char *const without[] = {"host", "hostaddr", "port", "password", NULL};
+    static const char *const more[] = {"host", "/", "port", "1", "password", "-", NULL};
+    static const char *const attrs[] = {"", "any", "read-write", "primary", NULL};
+    static const char *const reading[] = {"read-only", "standby", "prefer-standby", NULL};
+    struct login l;
+    struct params p;
+    char wanted[32];
+    int rc = read_servers(how, &l, err);
+    if (rc) return rc;
+    PQconninfoOption *all = effective(how);
+    if (!all) return hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
+    snprintf(wanted, sizeof wanted, "%s", option(all, "target_session_attrs"));
+    PQconninfoFree(all);
+    if (among(wanted, reading))
+        return hf_fail(err, HF_INVALID, 0,
+                       "postgres: open: target_session_attrs=%s: locks need a server that can be "
+                       "written to",
+                       wanted);
+    /* Where no server is: libpq looks at the options, and goes no further. */
+    make_params(&p, how, without, more);
+    unsigned held = hf__low_hold();
+    int bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
+    /* Or it was short of memory. */
+    if (bad) bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
+    hf__low_free(held);
+    if (!bad && among(wanted, attrs)) return 0;
+    PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
+    const char *told = pg ? PQerrorMessage(pg) : "out of memory";
+    hf_fail(err, HF_INVALID, 0, "postgres: open: %.*s", (int)strcspn(told, "\n"), told);
+    PQfinish(pg);
+    return HF_INVALID;
+}
+
+/* ---- what a refusal means ---- */
+
+static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+/*
+ * The SQLSTATE of a refused login, which PQERRORS_VERBOSE puts into the message: "SEVERITY:  28P01:
+ * why". Severity and why are in the server's language, this form isn't. Takes it out of the
+ * message. Where libpq tried twice (with TLS and without) the last one counts.
+ */
+static void take_state(char *message, char state[6])
+{
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    state[0] = 0;
+    for (char *at = message; (at = strstr(at, ":  "));) {
+        at += 3;
+        if (strspn(at, letters) != 5 || !starts(at + 5, ": ")) continue;
+        memcpy(state, at, 5);
+        state[5] = 0;
+        memmove(at, at + 7, strlen(at + 7) + 1);
+    }
+}
+
+/* States that waiting doesn't mend; all the others are passing: starting up and shutting down
+   (57P), too many connections of the server's, the role's or the database's (53), a database that
+   takes none just now (55), and what else a server or a pooler has trouble with. */
+static int code_of(const char *state)
+{
+    if (starts(state, "28") || starts(state, "42501")) return HF_DENIED;
+    if (starts(state, "3D") || starts(state, "3F")) return HF_INVALID;
+    if (starts(state, "22") || starts(state, "42")) return HF_INVALID; /* of `options` */
+    return HF_UNAVAILABLE;
+}
+
+/* The server answers the wish for TLS, and then libpq goes no further: no TLS there, a certificate
+   that isn't good, a file that is missing. Not so if the server ends the connection, or answers by
+   an error (of an old kind, without a state). */
+static int tls_goes_on(PGconn *pg)
+{
+    char next = 0;
+    if (PQstatus(pg) != CONNECTION_SSL_STARTUP) return 0;
+    return recv(PQsocket(pg), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && next != 'E';
+}
+
+/* libpq begins with where it connected to, which is told by others. The rest of the first line. */
+static const char *reason(char *message)
+{
+    char *at = strstr(message, " failed: ");
+    if (at && starts(message, "connection to server ")) message = at + 9;
+    message += strspn(message, "\n ");
+    message[strcspn(message, "\n")] = 0;
+    return message;
+}
+
+static enum hf__attempt_state refused(const struct login *l, struct hf__attempt *a, int tls)
+{
+    char state[6], message[1000];
+    snprintf(message, sizeof message, "%s", PQerrorMessage(a->own));
+    take_state(message, state);
+    a->code = code_of(state);
+    /* What worked before is passing: certificates are being renewed, the server goes down. */
+    if (!*state && tls && !l->how->opened) a->code = HF_DENIED;
+    if (!*state && PQconnectionNeedsPassword(a->own)) a->code = HF_DENIED;
+    snprintf(a->why, sizeof a->why, "%s", reason(message));
+    return HF_ATTEMPT_FAILED;
+}
+
+/* ---- one attempt ---- */
+
+static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
+{
+    static const char *const without[] = {"host", "hostaddr", "port", "target_session_attrs", NULL};
+    const struct login *l = arg;
+    const struct server *s = &l->server[a->target];
+    char address[HF_ENDPOINT_TEXT] = "";
+    if (a->at.to.any.sa_family != AF_UNIX) hf__endpoint_text(&a->at, address);
+    const char *more[] = {
+        "target_session_attrs", "any", "port", s->port, "host", s->host, "hostaddr", address, NULL};
+    struct params p;
+    make_params(&p, l->how, without, more);
+    unsigned held = hf__low_hold();
+    PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
+    hf__low_free(held);
+    a->own = pg;
+    if (!pg) {
+        a->code = HF_NOMEM;
+        snprintf(a->why, sizeof a->why, "out of memory");
+        return HF_ATTEMPT_FAILED;
+    }
+    if (PQstatus(pg) == CONNECTION_BAD) return refused(l, a, 0);
+    PQsetErrorVerbosity(pg, PQERRORS_VERBOSE);
+    a->fd = PQsocket(pg);
+    a->events = POLLOUT;
+    return HF_ATTEMPT_RUNS;
+}
+
+static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
+{
+    PGconn *pg = a->own;
+    int tls = tls_goes_on(pg);
+    unsigned held = hf__low_hold(); /* it may open files, or another socket */
+    PostgresPollingStatusType next = PQconnectPoll(pg);
+    hf__low_free(held);
+    if (next == PGRES_POLLING_FAILED) return refused(arg, a, tls);
+    if (next == PGRES_POLLING_OK) return HF_ATTEMPT_READY;
+    a->fd = PQsocket(pg);
+    a->events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+    int linked = PQstatus(pg) != CONNECTION_STARTED && PQstatus(pg) != CONNECTION_NEEDED;
+    return linked ? HF_ATTEMPT_LINKED : HF_ATTEMPT_RUNS;
+}
+
+static void stop(void *arg, struct hf__attempt *a)
+{
+    (void)arg;
+    PQfinish(a->own);
+}
+
+/* ---- the login ---- */
+
+/* A statement of the login, without values; the reason is bare. */
+static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const char *sql,
+               PGresult **ret, char why[HF_KIT_WHY])
+{
+    static const char before[] = "postgres: connect '': ";
+    char state[6];
+    hf_error err = {0, 0, ""};
+    int rc = hf__pg_ask(how, link, sql, 0, NULL, HF_UNAVAILABLE, ret, state, "connect", "", &err);
+    if (!rc) return 0;
+    const char *bare = err.text + (starts(err.text, before) ? sizeof before - 1 : 0);
+    snprintf(why, HF_KIT_WHY, "%.*s", HF_KIT_WHY - 1, bare);
+    return rc;
+}
+
+/* Where the table is: its schema, "" if there is none, and the database. */
+#define WHERE                                                                                      \
+    "current_database(), coalesce((SELECT n.nspname FROM pg_catalog.pg_class AS c "                \
+    "JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)), " \
+    "'')"
+
+static void read_where(struct hf__pg_link *link, const PGresult *r, int column)
+{
+    snprintf(link->database, sizeof link->database, "%s", PQgetvalue(r, 0, column));
+    snprintf(link->schema, sizeof link->schema, "%s", PQgetvalue(r, 0, column + 1));
+}
+
+static int ask_where(const struct hf__pg_how *how, struct hf__pg_link *link, const char *before,
+                     PGresult **ret, char why[HF_KIT_WHY])
+{
+    char sql[900];
+    char *table = PQescapeLiteral(link->pg, how->table, strlen(how->table));
+    snprintf(why, HF_KIT_WHY, "out of memory");
+    if (!table) return HF_NOMEM;
+    size_t n = (size_t)snprintf(sql, sizeof sql, "SELECT %s" WHERE, before, table);
+    PQfreemem(table);
+    return n < sizeof sql ? ask(how, link, sql, ret, why) : HF_NOMEM;
+}
+
+int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err)
+{
+    char why[HF_KIT_WHY];
+    PGresult *r;
+    int rc = ask_where(how, link, "", &r, why);
+    if (rc) return hf_fail(err, rc, 0, "postgres: open: %s", why);
+    read_where(link, r, 0);
+    PQclear(r);
+    return 0;
+}
+
+static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, char why[HF_KIT_WHY])
+{
+    PGresult *r;
+    int rc = ask_where(how, link,
+                       "pg_is_in_recovery(), current_setting('transaction_read_only'), "
+                       "pg_backend_pid(), current_setting('server_version_num'), ",
+                       &r, why);
+    if (rc) return rc;
+    int standby = *PQgetvalue(r, 0, 0) == 't', read_only = !strcmp(PQgetvalue(r, 0, 1), "on");
+    long version = strtol(PQgetvalue(r, 0, 3), NULL, 10);
+    /* A pooler gives its clients numbers of its own. */
+    link->pooled = strtol(PQgetvalue(r, 0, 2), NULL, 10) != PQbackendPID(link->pg);
+    read_where(link, r, 4);
+    PQclear(r);
+    why[0] = 0;
+    if (standby)
+        snprintf(why, HF_KIT_WHY, "the server is a standby: read-only");
+    else if (read_only)
+        snprintf(why, HF_KIT_WHY, "transactions are read-only here");
+    else if (version < 90500)
+        snprintf(why, HF_KIT_WHY, "older than PostgreSQL 9.5");
+    return why[0] ? HF_UNSUPPORTED : 0;
+}
+
+/* Of the session; a pooler would hand them on to strangers. A plan is kept: one that was made while
+   the table was short mustn't read all of it when it has become long. */
+static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, char why[HF_KIT_WHY])
+{
+    char sql[700];
+    long long ms = how->io_timeout_ms;
+    PGresult *r;
+    if (link->pooled) return 0;
+    snprintf(sql, sizeof sql,
+             "SELECT set_config('statement_timeout', '%lld', false), "
+             "set_config('lock_timeout', '%lld', false), "
+             "set_config('idle_in_transaction_session_timeout', '%lld', false), "
+             "set_config('default_transaction_isolation', 'read committed', false), "
+             "set_config('enable_seqscan', 'off', false), "
+             "CASE WHEN current_setting('synchronous_commit') = 'off' "
+             "THEN set_config('synchronous_commit', 'on', false) END",
+             ms, ms, ms);
+    int rc = ask(how, link, sql, &r, why);
+    if (!rc) PQclear(r);
+    return rc;
+}
+
+/* ---- connecting ---- */
+
+/* "relation exists, skipping" is nobody's business. */
+static void no_notice(void *arg, const PGresult *r) { (void)arg, (void)r; }
+
+/* Is this server one that can keep the promise? */
+static int welcome(const struct login *l, struct hf__pg_link *link, char why[HF_KIT_WHY])
+{
+    PQsetnonblocking(link->pg, 1);
+    PQsetErrorVerbosity(link->pg, PQERRORS_DEFAULT);
+    PQsetNoticeReceiver(link->pg, no_notice, NULL);
+    int rc = inspect(l->how, link, why);
+    /* Of several it may be the turn of another one, soon. */
+    if (rc == HF_UNSUPPORTED && l->n > 1) rc = HF_UNAVAILABLE;
+    return rc ? rc : settle(l->how, link, why);
+}
+
+static int dial(const struct login *l, struct hf__dial *d, struct hf__pg_link *link,
+                int64_t until_us)
+{
+    struct hf__attempt *a;
+    char why[HF_KIT_WHY];
+    int rc;
+    while (!(rc = hf__dial_next(d, until_us, &a))) {
+        link->pg = a->own;
+        a->own = NULL;
+        link->until_us = hf__dial_share(d, until_us);
+        rc = welcome(l, link, why);
+        link->until_us = 0;
+        if (!rc) break;
+        hf__pg_disconnect(link);
+        hf__dial_fail(d, a, rc, why);
+    }
+    return rc;
+}
+
+int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64_t until_us,
+                   hf_error *err)
+{
+    static const struct hf__dial_ops ops = {start, step, stop};
+    struct login l;
+    struct hf__dial *d;
+    char why[500];
+    int rc = read_servers(how, &l, err);
+    if (rc) return rc;
+    if (hf__dial_begin(l.target, l.n, &ops, &l, &d))
+        return hf_fail(err, HF_NOMEM, 0, "postgres: connect: out of memory");
+    rc = dial(&l, d, link, until_us);
+    /* It was fit before; another may take its place. */
+    if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
+    hf__dial_why(d, why, sizeof why);
+    hf__dial_end(d);
+    return rc ? hf_fail(err, rc, 0, "postgres: connect %s", why) : 0;
+}

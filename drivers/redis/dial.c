@@ -1,0 +1,196 @@
+/*
+ * dial.c - redis: connecting. See link.h.
+ *
+ * Contents: the socket; the greeting; connecting.
+ */
+#include "kit/dial.h"
+#include "link.h"
+
+#include "os.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* ---- the socket ---- */
+
+/* Refined where the system knows them; nothing depends on it. */
+static void tune(int fd, int64_t timeout_ms)
+{
+    int on = 1, idle = 15, between = 5, times = 3, ms = (int)timeout_ms;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
+/* From now on it waits where that isn't forbidden, but not for ever. */
+static void settle(const struct hf__rd_how *how, const struct hf__rd_link *link)
+{
+    struct timeval t = {how->io_timeout_ms / 1000, how->io_timeout_ms % 1000 * 1000};
+    if (setsockopt(link->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t)) return;
+    fcntl(link->fd, F_SETFL, fcntl(link->fd, F_GETFL) & ~O_NONBLOCK);
+}
+
+/* ---- the greeting ---- */
+
+static int refuse(struct hf__rd_link *link, int code, const char *why)
+{
+    snprintf(link->why, sizeof link->why, "%s", why);
+    return code;
+}
+
+/* A reply to a step of the greeting that is an error. `code`: what an error without a code of its
+   own means there. */
+static int unwelcome(struct hf__rd_link *link, const redisReply *r, int code)
+{
+    int ordinary = !strncmp(r->str, "ERR", 3);
+    hf__rd_words(r->str, link->why);
+    return ordinary ? code : hf__rd_code(r->str);
+}
+
+/* What a server says to AUTH may quote the password, unless it begins with a code of Redis's own.
+ */
+static int not_let_in(struct hf__rd_link *link, const redisReply *r)
+{
+    int rc = unwelcome(link, r, HF_DENIED);
+    if (hf__rd_is_coded(r->str)) return rc;
+    return refuse(link, rc, "AUTH was refused, by an error without a code");
+}
+
+enum { MAX_GREETING = 5 + HF_RD_SCRIPTS };
+
+/* Where in the greeting which step stands; -1: nowhere. */
+struct greeting {
+    struct hf__rd_batch batch;
+    int auth, select, facts, scripts, wait;
+};
+
+static struct greeting make_greeting(const struct hf__rd_how *how, const char *password, int whole)
+{
+    struct greeting g = {.auth = -1, .select = -1, .facts = -1, .wait = -1};
+    if (password[0]) g.auth = g.batch.n;
+    if (password[0] && how->user[0])
+        hf__rd_say(&g.batch, "AUTH", how->user, password, NULL);
+    else if (password[0])
+        hf__rd_say(&g.batch, "AUTH", password, NULL);
+    if (strcmp(how->db, "0") && whole) {
+        g.select = g.batch.n;
+        hf__rd_say(&g.batch, "SELECT", how->db, NULL);
+    }
+    hf__rd_say(&g.batch, "CLIENT", "SETNAME", "holdfast", NULL);
+    if (!whole) return g;
+    g.facts = g.batch.n;
+    hf__rd_say(&g.batch, "INFO", NULL);
+    g.scripts = g.batch.n;
+    for (int i = 0; i < HF_RD_SCRIPTS; i++)
+        hf__rd_say(&g.batch, "SCRIPT", "LOAD", how->script[i], NULL);
+    if (!how->wait) return g;
+    g.wait = g.batch.n;
+    hf__rd_say(&g.batch, "WAIT", "0", "1", NULL); /* may we? */
+    return g;
+}
+
+/* Is an error of this step one to fail by? What the server needn't let us do, it is asked for again
+   when there is no way around it. */
+static int judge(const struct greeting *g, struct hf__rd_link *link, int step, const redisReply *r)
+{
+    if (r->type != REDIS_REPLY_ERROR) return 0;
+    if (step == g->auth) return not_let_in(link, r);
+    if (step == g->select) return unwelcome(link, r, HF_INVALID);
+    if (step == g->wait) return unwelcome(link, r, hf__rd_code(r->str));
+    int may = !strncmp(r->str, "NOPERM", 6) || !strncmp(r->str, "ERR", 3);
+    return may ? 0 : unwelcome(link, r, HF_UNAVAILABLE);
+}
+
+static int read_replies(const struct hf__rd_how *how, const struct greeting *g,
+                        struct hf__rd_link *link, redisReply *const *reply, int n)
+{
+    struct hf__rd_facts facts;
+    for (int i = 0; i < n; i++) {
+        int rc = judge(g, link, i, reply[i]);
+        if (rc) return rc;
+    }
+    for (int i = 0; g->facts >= 0 && i < HF_RD_SCRIPTS; i++) {
+        const redisReply *r = reply[g->scripts + i];
+        snprintf(link->sha[i], sizeof link->sha[i], "%s",
+                 r->type == REDIS_REPLY_STRING ? r->str : "");
+    }
+    if (g->facts < 0 || reply[g->facts]->type != REDIS_REPLY_STRING) return 0;
+    hf__rd_read_facts(reply[g->facts]->str, &facts);
+    return hf__rd_fit(how, &facts, link->why);
+}
+
+static int greet(const struct hf__rd_how *how, struct hf__rd_link *link, const char *password,
+                 int whole)
+{
+    redisReply *reply[MAX_GREETING];
+    struct greeting g = make_greeting(how, password, whole);
+    int n = g.batch.n, rc = hf__rd_talk(how, link, &g.batch, reply);
+    if (rc) return rc == HF_NOMEM ? rc : link->code;
+    rc = read_replies(how, &g, link, reply, n);
+    hf__rd_free(reply, n);
+    return rc;
+}
+
+/* ---- connecting ---- */
+
+/* The password may have been changed since the last time. */
+static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int whole)
+{
+    char password[HF_SECRET_CAP];
+    snprintf(password, sizeof password, "%s", how->password);
+    if (how->secret.path[0]) {
+        int rc = hf__secret_get(&how->secret, password, link->why);
+        if (rc) return rc;
+    }
+    link->asked = 0;
+    link->code = HF_UNAVAILABLE;
+    link->reader = redisReaderCreate();
+    int rc = link->reader ? 0 : refuse(link, HF_NOMEM, "out of memory");
+    if (!rc && hf__rd_filter) rc = hf__rd_secure(how, link, link->until_us);
+    if (!rc) rc = greet(how, link, password, whole);
+    explicit_bzero(password, sizeof password);
+    return rc;
+}
+
+static int dial(const struct hf__rd_how *how, struct hf__dial *d, struct hf__rd_link *link,
+                int whole, int64_t until_us)
+{
+    struct hf__attempt *a;
+    int rc;
+    while (!(rc = hf__dial_next(d, until_us, &a))) {
+        link->fd = hf__dial_take(a);
+        if (!how->socket[0]) tune(link->fd, how->io_timeout_ms);
+        link->until_us = hf__dial_share(d, until_us);
+        rc = log_in(how, link, whole);
+        link->until_us = 0;
+        if (!rc) break;
+        hf__rd_disconnect(link);
+        hf__dial_fail(d, a, rc, link->why);
+    }
+    return rc;
+}
+
+int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int whole,
+                   int64_t until_us, hf_error *err)
+{
+    struct hf__dial_target target = {how->socket[0] ? how->socket : how->host, how->port};
+    struct hf__dial *d;
+    char why[HF_TEXT_CAP - 32];
+    if (hf__dial_begin(&target, 1, NULL, NULL, &d))
+        return hf_fail(err, HF_NOMEM, 0, HF_RD ": connect: out of memory");
+    int rc = dial(how, d, link, whole, until_us);
+    hf__dial_why(d, why, sizeof why);
+    hf__dial_end(d);
+    if (rc) return hf_fail(err, rc, 0, HF_RD ": connect %s", why);
+    settle(how, link);
+    return 0;
+}
