@@ -12,6 +12,9 @@ export interface OpenOptions {
     note?: string;
     /** The longest one request may take; default: 5 s. */
     ioTimeout?: Time;
+    /** 'release': on INT, TERM and HUP, if the program has no handler of its own for that signal,
+     *  everything that this process holds is given back before it dies of the signal. */
+    onSignals?: 'release';
 }
 
 export interface AcquireOptions {

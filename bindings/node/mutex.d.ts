@@ -100,7 +100,8 @@ export interface KeyReleaser {
 export class KeyedMutex {
     /** Without a URL: in this process. With one: in that store, opened at the first use. */
     constructor(url?: string,
-        options?: { owner?: string; note?: string; ioTimeout?: number | string });
+        options?: { owner?: string; note?: string; ioTimeout?: number | string;
+            onSignals?: 'release' });
     acquire(key: string, options?: KeyedOptions): Promise<KeyReleaser>;
     tryAcquire(key: string, options?: KeyedOptions): Promise<KeyReleaser>;
     runExclusive<T>(key: string, fn: (held: Held) => Promise<T> | T,

@@ -2,12 +2,14 @@
 // request are made by threads of the store's own (src/jobs.c).
 'use strict';
 const asyncDispose = require('./dispose.js');
+const ending = require('./ending.js');
 const { HoldfastError, LockLost, framesAbove, fromAddon, makeError,
     withFrames } = require('./errors.js');
 const { ONCE, callable, invalid, known, resultText, signalOf, time, tokenOf, wanted,
     who } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
 const native = require('./native.js');
+const { isMainThread } = require('worker_threads');
 
 const WEEK_MS = 7 * 86400000;
 
@@ -301,10 +303,13 @@ class Store {
     #id;
     #owner; // of those locks that have no other
     #closed;
+    #onSignals;
     #life = new Life();
 
-    constructor(id) {
+    constructor(id, onSignals) {
         this.#id = id;
+        this.#onSignals = onSignals;
+        if (onSignals) ending.begin();
         this.url = native.url(id);
         this.version = native.version;
     }
@@ -451,7 +456,11 @@ class Store {
     close() {
         if (this.#closed) return this.#closed;
         this.#closed = (async () => {
-            await native.close(this.#id);
+            try {
+                await native.close(this.#id);
+            } finally {
+                if (this.#onSignals) ending.leave();
+            }
         })();
         this.#life.close(); // who listens may ask for this again
         return this.#closed;
@@ -481,17 +490,22 @@ async function around(lock, fn, release = () => lock.leave()) {
     return value;
 }
 
-const OPEN = new Set(['owner', 'note', 'ioTimeout']);
+const OPEN = new Set(['owner', 'note', 'ioTimeout', 'onSignals']);
 const SHOW = new Set(['signal']);
 
 async function open(url, options = {}) {
     known(options, OPEN, 'open');
     if (url === '')
         throw invalid('open', undefined, "'': no store has this URL; undefined is the default one");
-    const { owner, note, ioTimeout } = options;
+    const { owner, note, ioTimeout, onSignals } = options;
+    if (onSignals !== undefined && onSignals !== 'release')
+        throw invalid('open', undefined, "onSignals: must be 'release'");
+    if (onSignals && !isMainThread)
+        throw invalid('open', undefined, 'onSignals: a worker gets no signals');
     native.load();
-    return new Store(await native.open(url, owner, note,
-        ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout', 'open')));
+    const id = await native.open(url, owner, note,
+        ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout', 'open'));
+    return new Store(id, onSignals);
 }
 
 module.exports = { Lock, Store, around, open };

@@ -136,7 +136,7 @@ static void end(struct addon *a)
     a->ended = true;
 }
 
-/* process.exit() runs no cleanup hooks, but tells its listeners. */
+/* process.exit() runs no cleanup hooks, but tells its listeners. Also called for a signal. */
 static napi_value js_end(napi_env env, napi_callback_info info)
 {
     (void)env;
@@ -236,7 +236,8 @@ NAPI_MODULE_INIT()
     }
     a->next = here;
     here = a;
-    static const struct method methods[] = {{"pend", js_pend}, {"pending", js_pending}};
+    static const struct method methods[] = {
+        {"pend", js_pend}, {"pending", js_pending}, {"end", js_end}};
     ADD_METHODS(env, exports, methods);
     napi_set_named_property(env, exports, "version", text(env, hf_version()));
     store_exports(env, exports);

@@ -108,7 +108,7 @@ test('the options are those of holdfast.h', () => {
     assert.deepEqual(interfaceOf('AcquireOptions').sort(), expected);
     assert.deepEqual([...ONCE].sort(), [...expected, 'atMostOnce', 'keep'].sort());
     assert.deepEqual(interfaceOf('OpenOptions').sort(), fields('hf_open_options')
-        .filter((name) => name !== 'size').map(camel).sort());
+        .filter((name) => name !== 'size').map(camel).concat('onSignals').sort());
 });
 
 test('the counts are those of holdfast.h', async () => {

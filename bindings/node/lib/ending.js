@@ -1,0 +1,32 @@
+// What INT, TERM and HUP do to a program that has no handler of its own: open(url, { onSignals:
+// 'release' }) gives back what is held before the process dies of the signal.
+'use strict';
+const native = require('./native.js');
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+let asking = 0; // how many open stores want it
+
+// No JavaScript runs between the release and the end: nobody goes on with what he doesn't hold.
+function end(signal) {
+    // Who has a handler of his own ends the process himself.
+    if (process.listeners(signal).some((listener) => listener !== end)) return;
+    unlisten(); // a second signal ends it at once, if a server doesn't answer
+    native.end();
+    process.kill(process.pid, signal);
+}
+
+function unlisten() {
+    for (const signal of SIGNALS) process.removeListener(signal, end);
+}
+
+function begin() {
+    if (asking++) return;
+    for (const signal of SIGNALS) process.on(signal, end);
+}
+
+// A store that asked for it is closed.
+function leave() {
+    if (!--asking) unlisten();
+}
+
+module.exports = { begin, leave };

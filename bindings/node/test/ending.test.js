@@ -1,0 +1,158 @@
+// What INT, TERM and HUP do to a process that holds keys.
+//
+//     node ending.test.js URL
+//     node ending.test.js --part NAME URL KEY      what runs in a process of its own
+'use strict';
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const crypto = require('node:crypto');
+const { execFileSync, fork } = require('node:child_process');
+const fs = require('node:fs');
+const { Worker, isMainThread, parentPort } = require('node:worker_threads');
+const { open } = require('../lib/index.js');
+
+const LEASE = '10m'; // longer than any test
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+const held = () => process.send('held');
+const stay = () => setInterval(() => {}, 60000);
+
+const parts = {
+    async releases(url, key) {
+        const store = await open(url, { onSignals: 'release' });
+        const other = await open(url); // what another store holds is given back, too
+        await other.acquire(`${key}/other`, { lease: LEASE });
+        await store.run(key, () => {
+            held();
+            return new Promise(stay);
+        }, { lease: LEASE });
+    },
+    async plain(url, key) {
+        await (await open(url)).acquire(key, { lease: LEASE });
+        stay();
+        held();
+    },
+    // Its own handler decides, and finds what it holds.
+    async handles(url, key) {
+        const store = await open(url, { onSignals: 'release' });
+        const lock = await store.acquire(key, { lease: LEASE });
+        process.on('SIGTERM', async () => {
+            await lock.confirm();
+            await store.close();
+            process.exit(9);
+        });
+        stay();
+        held();
+    },
+    // As without the option, when the store is closed.
+    async closed(url) {
+        const one = await open(url, { onSignals: 'release' });
+        const two = await open(url, { onSignals: 'release' });
+        const counts = () => SIGNALS.map((signal) => process.listenerCount(signal)).join();
+        const seen = [counts()];
+        await one.close();
+        seen.push(counts());
+        await two.close();
+        seen.push(counts());
+        process.send(seen);
+        process.disconnect();
+    },
+    // To a server that doesn't answer.
+    async away(url, key) {
+        const store = await open(url, { onSignals: 'release', ioTimeout: LEASE });
+        await store.acquire(key, { lease: LEASE });
+        stay();
+        held();
+    },
+};
+
+if (!isMainThread) {
+    open('mem:ending', { onSignals: 'release' })
+        .catch((error) => parentPort.postMessage(error.message));
+    return;
+}
+if (process.argv[2] === '--part') {
+    const [name, url, key] = process.argv.slice(3);
+    parts[name](url, key);
+    return;
+}
+
+const url = process.argv[2];
+const prefix = `${crypto.randomBytes(6).toString('hex')}/`;
+let n = 0, store;
+const fresh = () => `${prefix}${++n}`;
+test('open', async () => {
+    store = await open(url);
+});
+
+function begin(name, key) {
+    const child = fork(__filename, ['--part', name, url, key], { execArgv: [] });
+    const said = new Promise((resolve) => child.once('message', resolve));
+    const end = new Promise((resolve) =>
+        child.once('exit', (code, signal) => resolve(signal ?? code)));
+    return { child, said, end };
+}
+
+for (const signal of SIGNALS) {
+    test(`onSignals: ${signal} gives back everything, and the process dies of it`, async () => {
+        const key = fresh(), { child, said, end } = begin('releases', key);
+        await said;
+        child.kill(signal);
+        assert.equal(await end, signal);
+        for (const name of [key, `${key}/other`])
+            await (await store.acquire(name, { wait: 0 })).release();
+    });
+}
+
+test('without it the process dies of the signal all the same; a lease goes on', async () => {
+    const key = fresh(), { child, said, end } = begin('plain', key);
+    await said;
+    child.kill('SIGTERM');
+    assert.equal(await end, 'SIGTERM');
+    const { held: still } = await store.peek(key);
+    if (url.startsWith('redis')) assert.equal(still, 1);
+});
+
+test('onSignals: a handler of the program\'s own decides', async () => {
+    const key = fresh(), { child, said, end } = begin('handles', key);
+    await said;
+    child.kill('SIGTERM');
+    assert.equal(await end, 9);
+    await (await store.acquire(key, { wait: 0 })).release();
+});
+
+test('onSignals: nobody listens when the stores that asked for it are closed', async () => {
+    const { said, end } = begin('closed', fresh());
+    assert.deepEqual(await said, ['1,1,1', '1,1,1', '0,0,0']);
+    assert.equal(await end, 0);
+});
+
+test('onSignals: what is not known is refused, and workers, which get no signals', async () => {
+    await assert.rejects(open(url, { onSignals: true }), { code: 'INVALID' });
+    const worker = new Worker(__filename);
+    assert.match(await new Promise((resolve) => worker.once('message', resolve)), /worker/);
+    await worker.terminate();
+});
+
+const control = process.env.HOLDFAST_TEST_CONTROL;
+if (control && url.startsWith('redis')) {
+    test('onSignals: a second signal ends it, if the server does not answer', async () => {
+        const key = fresh(), { child, said, end } = begin('away', key);
+        await said;
+        execFileSync(control, ['pause']);
+        try {
+            child.kill('SIGTERM');
+            // Until it listens no longer: the first one is at work.
+            const caught = () => BigInt(`0x${/^SigCgt:\s*(\S+)/m
+                .exec(fs.readFileSync(`/proc/${child.pid}/status`, 'utf8'))[1]}`);
+            while (caught() & (1n << 14n)) await new Promise((resolve) => setTimeout(resolve, 5));
+            child.kill('SIGTERM');
+            assert.equal(await end, 'SIGTERM');
+        } finally {
+            execFileSync(control, ['resume']);
+        }
+    });
+}
+
+test('close', async () => {
+    await store.close();
+});
