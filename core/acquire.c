@@ -68,47 +68,38 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
 
 /* ---- acquiring ---- */
 
-static HF_COLD int held_by_thread(const struct hf_entry *e, enum hf_mode mode)
+/* Does this grant end although its holder neither releases nor renews it? */
+static int ends_by_lease(const hf_lock *l)
 {
-    for (const hf_lock *l = e->locks; l; l = l->next)
-        /* One that another thread is giving back may be another's already. */
-        if (!l->lost && !l->releasing && l->thread == this_thread() &&
-            (mode == HF_EXCLUSIVE || l->mode == HF_EXCLUSIVE))
-            return 1;
-    return 0;
-}
-
-/* Does this handle hold the key under that name? */
-static HF_COLD int held_by_owner(const struct hf_entry *e, const char *owner)
-{
-    for (const hf_lock *l = e->locks; l; l = l->next)
-        if (!l->lost && !l->releasing && !strcmp(l->owner, owner)) return 1;
-    return 0;
+    return l->lease_ms && (l->unrenewed || (l->hold_until_us && !l->tenure));
 }
 
 /*
- * RECURSIVE if the beginning of an event would wait for its own caller, for ever. The caller is the
- * owner that the options name. A hold by the same name that another handle has made isn't the
- * caller's: a run that died has left it, and it ends. Under the mutex.
+ * Would a request with these options wait for its own caller, without end? The caller is this
+ * thread (thread 0: no thread waits), or the owner that the options name. Only grants of this
+ * handle count: of another process's nobody knows whether the process still runs.
+ *
+ * Returns: 0, or HF_RECURSIVE, which `err` describes. Under the mutex.
  */
-static int once_recursive(const struct hf_entry *e, const hf_options *o, hf_error *err)
+static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
+                                    const char *doing, hf_error *err)
 {
-    if (!o->owner || o->wait_ms != HF_FOREVER || o->request_id || o->flags & HF_ALLOW_RECURSIVE ||
-        !held_by_owner(e, o->owner))
-        return 0;
-    return hf_fail(err, HF_RECURSIVE, 0,
-                   "once '%s': the owner '%.127s' holds it already, through this handle: it would "
-                   "wait for itself",
-                   e->text, o->owner);
-}
-
-/* The wait begins an event. Its owner was looked at when it was asked (once_recursive). */
-static void begins_event(struct hf_wait *w, hf_once *ret, int64_t keep_us)
-{
-    w->once = 1;
-    w->ret_once = ret;
-    w->keep_us = keep_us;
-    w->unique_owner = 0;
+    /* The same request asked again is the same grant. */
+    if (o->wait_ms != HF_FOREVER || o->flags & HF_ALLOW_RECURSIVE || o->request_id) return 0;
+    for (const hf_lock *l = e->locks; l; l = l->next) {
+        /* One that another thread is releasing may be another's already. */
+        if (l->lost || l->releasing || l->detached || ends_by_lease(l)) continue;
+        if (o->mode != HF_EXCLUSIVE && o->mode == (enum hf_mode)l->mode) continue;
+        if (thread && l->thread == thread)
+            return hf_fail(err, HF_RECURSIVE, 0,
+                           "%s '%s': this thread holds it, and would wait for itself for ever",
+                           doing, e->text);
+        if (o->owner && !strcmp(o->owner, l->owner))
+            return hf_fail(err, HF_RECURSIVE, 0,
+                           "%s '%s': the owner '%s' holds it, and would wait for itself for ever",
+                           doing, e->text, o->owner);
+    }
+    return 0;
 }
 
 /* The fast path: one take with the handle's own party, at an instant store. 0: *ret; positive: the
@@ -169,7 +160,9 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
         hf__entry_put(e);
         return rc;
     }
-    if (once) begins_event(&w, once, keep_us);
+    w.once = once != NULL;
+    w.ret_once = once;
+    w.keep_us = keep_us;
     if (o->wait_ms == 0) w.deadline_us = w.started_us;
     /* Who waits is driven by the pump or told by the tender: those two mustn't wait for themselves.
      */
@@ -206,12 +199,11 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
         pthread_mutex_unlock(&h->mu);
         return rc;
     }
-    /* The same request asked again is the same grant. */
-    if (e->locks && !(o->flags & HF_ALLOW_RECURSIVE) && !o->request_id &&
-        held_by_thread(e, o->mode)) {
+    if (e->locks) rc = waits_for_itself(e, o, this_thread(), "acquire", err);
+    if (rc) {
         hf__entry_put(e);
         pthread_mutex_unlock(&h->mu);
-        return hf_fail(err, HF_RECURSIVE, 0, "acquire '%s': this thread holds it already", key);
+        return rc;
     }
     int plain = !options || (!o->lease_ms && !o->max_hold_ms && !o->at_least_ms && !o->flags &&
                              o->mode == HF_EXCLUSIVE && !o->owner && !o->note && !o->request_id);
@@ -267,12 +259,7 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "once '%.100s': the store is being closed", key);
     if (!rc) rc = hf__entry(h, name, &e, err);
-    if (!rc && !(o->flags & HF_ALLOW_RECURSIVE) && !o->request_id && held_by_thread(e, o->mode)) {
-        rc = hf_fail(err, HF_RECURSIVE, 0, "once '%s': this thread holds it already", key);
-        hf__entry_put(e);
-    } else if (!rc && (rc = once_recursive(e, o, err))) {
-        hf__entry_put(e);
-    }
+    if (!rc && (rc = waits_for_itself(e, o, this_thread(), "once", err))) hf__entry_put(e);
     h->callers++;
     if (!rc) rc = acquire(h, e, o, keep_us, &lock, &once, err);
     pthread_mutex_unlock(&h->mu);
@@ -405,7 +392,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
         rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
     if (!rc) rc = hf__need_pump(h, err);
     if (!rc) rc = hf__entry(h, name, &e, err);
-    if (!rc && once && (rc = once_recursive(e, o, err))) hf__entry_put(e);
+    if (!rc && (rc = waits_for_itself(e, o, 0, once ? "once" : "acquire", err))) hf__entry_put(e);
     if (rc) {
         pthread_mutex_unlock(&h->mu);
         free(w);
@@ -421,7 +408,9 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
         return rc;
     }
     if (o->wait_ms == 0) w->deadline_us = w->started_us;
-    if (once) begins_event(w, once, keep_us);
+    w->once = once != NULL;
+    w->ret_once = once;
+    w->keep_us = keep_us;
     w->done = done;
     w->arg = arg;
     w->pumped = 1;

@@ -191,8 +191,7 @@ int hf__given(struct hf_wait *w, int waits, hf_row *row)
     int is = 0;
     pthread_mutex_lock(&h->mu);
     if (h->given.e == w->e) {
-        int usable = waits && !w->once && !w->unique_owner && !w->named &&
-                     hf__local_us() - h->given.us < GIVEN_US;
+        int usable = waits && !w->once && !w->named && hf__local_us() - h->given.us < GIVEN_US;
         is = usable && !hf_row_copy(row, &h->given.row);
         h->given.e = NULL;
     }

@@ -108,12 +108,13 @@ struct hf_lock {
     hf_error *why; /* the first renewal that failed since the last success; NULL: none */
     uint32_t at_least_ms;
     uint8_t lost, told, releasing;
-    uint8_t telling;  /* its teller runs on_lost */
-    uint8_t detached; /* not bound to this handle */
-    uint8_t leftover; /* given up by the caller, but its release failed: the tender tries again */
-    uint8_t lost_by;  /* enum hf_lost_by, of one that is lost */
-    uint8_t busy;     /* a request for it is under way */
-    uint8_t named;    /* its id is its caller's, who may ask again */
+    uint8_t telling;   /* its teller runs on_lost */
+    uint8_t detached;  /* not bound to this handle */
+    uint8_t unrenewed; /* it has a lease, which this handle doesn't renew */
+    uint8_t leftover;  /* given up by the caller, but its release failed: the tender tries again */
+    uint8_t lost_by;   /* enum hf_lost_by, of one that is lost */
+    uint8_t busy;      /* a request for it is under way */
+    uint8_t named;     /* its id is its caller's, who may ask again */
     /* Its own. */
     uint8_t plain;  /* at `rev` the row held this grant and nothing else */
     uint8_t mode;   /* enum hf_mode */
@@ -141,7 +142,7 @@ struct hf_wait {
     struct hf_tenure *tenure, *standing; /* to hold with, to wait with; NULL: not (yet) needed */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
-    uint8_t once, queued, asked, unique_owner;
+    uint8_t once, queued, asked;
     uint8_t named;                 /* its id is the caller's, who may ask it again */
     uint8_t looked;                /* at the store, at least once */
     uint8_t granted;               /* the store said once that it holds */

@@ -116,7 +116,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->why = NULL;
     l->at_least_ms = 0;
     l->lost = l->told = l->releasing = l->telling = 0;
-    l->detached = l->leftover = l->lost_by = l->busy = l->named = 0;
+    l->detached = l->unrenewed = l->leftover = l->lost_by = l->busy = l->named = 0;
     l->plain = is_plain(row, l->token);
     l->mode = p->mode;
 }
@@ -154,6 +154,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const struct 
     }
     int renews = p->lease_ms && !(w && w->flags & (HF_NO_RENEW | HF_DETACHED));
     if (renews) hf__plan_renewal(l);
+    l->unrenewed = p->lease_ms && !renews;
     if (w && w->max_hold_ms) l->hold_until_us = hf__local_us() + w->max_hold_ms * 1000;
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;

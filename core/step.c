@@ -208,15 +208,6 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
     return granted(c, p);
 }
 
-static int owner_holds(const hf_row *row, const hf_party *p)
-{
-    for (uint32_t i = 0; i < row->n_holders; i++)
-        if (!(row->party[i].flags & HF_PARTY_ENDING) && row->party[i].owner_len == p->owner_len &&
-            !memcmp(row->party[i].owner, p->owner, p->owner_len))
-            return 1;
-    return 0;
-}
-
 /* Does the request hold, and knows? Then it was told whether its event was done when it began. */
 static int runs(const struct ctx *c, int64_t at)
 {
@@ -240,8 +231,6 @@ static struct hf_outcome ask(struct ctx *c)
     at = hf__find_id(row, p->id);
     if (HF_BUG == 26 && at < 0 && row->n_holders && row->party[0].flags) at = 0;
     if (at >= 0) return again(c, (uint32_t)at);
-    if (c->ev->unique_owner && owner_holds(row, p))
-        return (struct hf_outcome){HF_ANS_RECURSIVE, 0, 0, 0};
     if ((HF_BUG == 21 || !row->n_queue) && admits(c, p)) {
         for (uint32_t i = row->n_queue; HF_BUG == 21 && i-- > 0;)
             hf_party_copy(&row->party[row->n_holders + i + 1], &row->party[row->n_holders + i]);

@@ -46,7 +46,6 @@ struct hf_event {
     int once;           /* TRY, ENQUEUE: a done marker in force answers DONE */
     int mark;           /* with once: a grant marks the event as done at once, kept for keep_us */
     int64_t keep_us;    /* FINISH, mark: how long the marker counts; INT64_MAX: for ever */
-    int unique_owner;   /* TRY, ENQUEUE: RECURSIVE if `party`'s owner holds it already */
     /* An earlier write for this event or request may have landed, or may land yet. A withdrawal
        then moves rev in any case, so that no swap can land later. */
     int maybe_done;
@@ -62,7 +61,6 @@ enum hf_answer {
     HF_ANS_QUEUED,    /* it stands in the queue, at `place` (0: head) */
     HF_ANS_BUSY,      /* not now */
     HF_ANS_NO_ROOM,   /* not now, and the queue (or the room for holders) is full */
-    HF_ANS_RECURSIVE, /* its owner holds already, by another request */
     HF_ANS_DONE,      /* the event is done; the request neither holds nor waits */
     HF_ANS_OK,        /* renewed, released, broken, finished, withdrawn; or noticed */
     HF_ANS_GONE       /* no such grant any more */

@@ -267,7 +267,7 @@ static int take_first(struct hf_wait *w, int waits, hf_row *row, int *known, int
 static int may_join(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
 {
     const struct hf_port *port = &w->h->port;
-    if (!port->drv->join || ev->kind != HF_EV_ENQUEUE || w->queued || w->once || w->unique_owner ||
+    if (!port->drv->join || ev->kind != HF_EV_ENQUEUE || w->queued || w->once ||
         port->can & (HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES))
         return 0;
     return row->n_holders && row->n_queue && row->n_queue < ev->queue_cap &&
@@ -304,8 +304,7 @@ static int advance(struct hf_wait *w, hf_row *row)
                           .party = &w->party,
                           .once = w->once,
                           .mark = w->flags & HF_AT_MOST_ONCE ? 1 : 0,
-                          .keep_us = w->keep_us,
-                          .unique_owner = w->unique_owner};
+                          .keep_us = w->keep_us};
     int64_t now_us = hf__local_us();
     int try_only = w->deadline_us <= w->started_us, late = !try_only && now_us >= w->deadline_us;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
@@ -356,7 +355,6 @@ static int advance(struct hf_wait *w, hf_row *row)
         hf__plan_next_look(w, row, out.place);
         return 0;
     case HF_ANS_DONE: return event_done(w, row);
-    case HF_ANS_RECURSIVE: return give_up(w, HF_RECURSIVE);
     default: break;
     }
     if (try_only) return give_up(w, HF_BUSY);
@@ -467,7 +465,6 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
     fill_party(h, o, &w->party);
     w->named = o->request_id != NULL;
     w->flags = o->flags;
-    w->unique_owner = o->owner && o->mode == HF_EXCLUSIVE && !(o->flags & HF_ALLOW_RECURSIVE);
     if (h->port.can & HF_CAN_NOT_QUEUE) w->flags |= HF_UNQUEUED;
     w->started_us = hf__local_us();
     w->deadline_us = o->wait_ms == HF_FOREVER ? INT64_MAX : w->started_us + o->wait_ms * 1000;

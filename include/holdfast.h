@@ -115,8 +115,8 @@ enum hf_flag {
     HF_DETACHED = 1,
     /* Never stand in the store's queue: try again now and then instead. */
     HF_UNQUEUED = 2,
-    /* The thread (or the owner) may already hold the key: wait, or be refused as BUSY, like
-       anybody else instead of RECURSIVE. */
+    /* Wait without end even for a grant that the waiting thread or owner holds itself, instead of
+       RECURSIVE: another thread releases it. */
     HF_ALLOW_RECURSIVE = 4,
     /* hf_once_begin: mark the event as done before it runs. */
     HF_AT_MOST_ONCE = 8,
@@ -165,8 +165,9 @@ HF_API void hf_close(hf *store);
 /*
  * Acquires `key`, waiting in the store's queue (FIFO) for up to wait_ms. On HF_OK the lock is the
  * caller's to release. BUSY: wait_ms is 0 and somebody else holds it, or waits for it. TIMEOUT:
- * wait_ms passed. RECURSIVE: this thread (through this handle), or the owner given in the options,
- * holds it already; asked with a request_id, that is the same grant again.
+ * wait_ms passed. RECURSIVE: wait_ms is HF_FOREVER, and this thread, or the owner that the options
+ * name, holds the key through this handle: it would wait for itself without end. Asked with a
+ * request_id, the same request is the same grant again.
  * UNKNOWN: the store didn't answer and may have granted; the grant then ends by itself.
  */
 HF_API HF_MUST_USE int hf_acquire(hf *store, const char *key, const hf_options *options,
@@ -266,8 +267,7 @@ typedef struct hf_once {
 /* Begins the event `key`: see hf_once. BUSY (or TIMEOUT): somebody runs it now. A runner that dies
    or releases leaves it undone; a runner that names the owner of a dead run waits for the end of
    that run's hold. With HF_AT_MOST_ONCE it is marked (for keep_ms) before this returns. The marker
-   is durable. INVALID: another mode than HF_EXCLUSIVE. RECURSIVE: this thread holds the key, or the
-   owner given in the options holds it through this handle and wait_ms is HF_FOREVER. */
+   is durable. INVALID: another mode than HF_EXCLUSIVE. RECURSIVE: as hf_acquire. */
 HF_API HF_MUST_USE int hf_once_begin(hf *store, const char *key, int64_t keep_ms,
                                      const hf_options *options, hf_once *ret, hf_error *err);
 

@@ -369,33 +369,6 @@ static void shared_and_exclusive(void **state)
 
 /* ---- misuse ---- */
 
-static void recursion_is_an_error(void **state)
-{
-    (void)state;
-    hf *h = suite_open();
-    const char *key = suite_key("again");
-    hf_lock *lock, *x;
-    hf_options o = HF_OPTIONS_INIT;
-    OK(hf_acquire(h, key, NULL, &lock, &suite_error));
-    IS(HF_RECURSIVE, hf_acquire(h, key, NULL, &x, &suite_error));
-    o.flags = HF_ALLOW_RECURSIVE;
-    o.wait_ms = 0;
-    IS(HF_BUSY, hf_acquire(h, key, &o, &x, &suite_error));
-    OK(hf_release(lock, &suite_error));
-    /* By owner, even through another handle. */
-    hf *other = suite_open();
-    o.flags = 0;
-    o.owner = "execution-7";
-    OK(hf_acquire(h, key, &o, &lock, &suite_error));
-    assert_string_equal(hf_owner(lock), "execution-7");
-    IS(HF_RECURSIVE, hf_acquire(other, key, &o, &x, &suite_error));
-    o.owner = "execution-8";
-    IS(HF_BUSY, hf_acquire(other, key, &o, &x, &suite_error));
-    OK(hf_release(lock, &suite_error));
-    hf_close(other);
-    hf_close(h);
-}
-
 static void same_request_same_grant(void **state)
 {
     (void)state;
@@ -579,7 +552,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(async_tries_and_timeouts),
         cmocka_unit_test(closing_ends_everything),
         cmocka_unit_test(shared_and_exclusive),
-        cmocka_unit_test(recursion_is_an_error),
         cmocka_unit_test(same_request_same_grant),
         cmocka_unit_test(bad_input_is_refused),
         cmocka_unit_test(every_legal_key),

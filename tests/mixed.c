@@ -104,7 +104,7 @@ static void ask_beside(struct hold *hold)
     struct request *r = &p->second;
     const hf_options *has = &hold->asked->o;
     hf_error err = {0, 0, ""};
-    struct hold beside = {.by = p, .asked = r, .key = hold->key, .threads = 1};
+    struct hold beside = {.by = p, .asked = r, .key = hold->key};
     choose(p, r);
     r->given = &r->o;
     r->o.wait_ms = 0;
@@ -112,17 +112,11 @@ static void ask_beside(struct hold *hold)
     beside.store = pick(p, HANDLES);
     const struct store *s = &stores[beside.store];
     int alone = r->o.mode == HF_EXCLUSIVE || has->mode == HF_EXCLUSIVE;
-    int same_owner = !strcmp(r->o.owner ? r->o.owner : s->owner,
-                             has->owner ? has->owner : stores[hold->store].owner);
-    int known = !(r->o.flags & HF_ALLOW_RECURSIVE) &&
-                ((hold->threads && beside.store == hold->store && !r->o.request_id && alone) ||
-                 (r->o.owner && same_owner && r->o.mode == HF_EXCLUSIVE));
     uint64_t last = book_last(hold->key);
     int64_t asked_ms = suite_ms();
     int rc = hf_acquire(s->h, keys[hold->key], r->given, &beside.lock, &err);
     look_left(hold, hold->lock);
-    if (!hold->over && known ? rc != HF_RECURSIVE
-                             : !rc && !hold->over && (alone || has->mode != r->o.mode))
+    if (!rc && !hold->over && (alone || has->mode != r->o.mode))
         wrong(p, r, keys[hold->key], "%s beside token %" PRIu64 " of mode %d", hf_code_name(rc),
               hold->token, (int)has->mode);
     if (!rc) {
@@ -130,11 +124,8 @@ static void ask_beside(struct hold *hold)
         look_shown(&beside, beside.store);
         book_out(&beside);
         give_back(&beside, "release", beside.lock);
-    } else if (!known || !hold->over || rc != HF_RECURSIVE) {
-        if (rc != HF_RECURSIVE)
-            look_refused(p, r, beside.store, hold->key, rc, &err, asked_ms, 0);
-        else if (!known || err.code != rc)
-            wrong(p, r, keys[hold->key], "refused: %s", err.text);
+    } else {
+        look_refused(p, r, beside.store, hold->key, rc, &err, asked_ms, 0);
     }
 }
 
@@ -241,7 +232,7 @@ static void turn(struct player *p)
     does(p, "asks");
     choose(p, r);
     memset(holds, 0, sizeof holds);
-    holds[0] = (struct hold){.by = p, .asked = r, .threads = 1};
+    holds[0] = (struct hold){.by = p, .asked = r};
     holds[0].key = pick(p, KEYS);
     holds[0].store = pick(p, HANDLES);
     int n = ask(p, r, holds);

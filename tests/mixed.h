@@ -50,7 +50,6 @@ struct hold {
     const struct request *asked;
     hf_lock *lock, *twin; /* another lock of the same grant, or NULL */
     int key, store, twin_store;
-    int threads; /* it is its thread's, who asked and waited itself */
     int runs;    /* it is an event's */
     int adopted; /* its twin is */
     int over;    /* its holder was told so */

@@ -161,7 +161,6 @@ static int start(struct player *p, struct request *r, struct hold *hold, int eve
         wrong(p, r, key, "granted, without a lock");
     else if (!t.lock)
         look_done(p, r, hold->key, &once);
-    hold->threads = 0;
     hold->runs = event;
     hold->lock = t.lock;
     if (hold->lock) granted(hold, asked_ms, last);

@@ -192,7 +192,7 @@ static void what_is_held_is_not_forgotten(void **state)
         OK(hf_acquire(own, key, NULL, &l, &stage_error));
         OK(hf_release(l, &stage_error));
     }
-    IS(HF_RECURSIVE, stage_acquire(own, "mine", 0, 0, 0, &l));
+    IS(HF_RECURSIVE, hf_acquire(own, "mine", NULL, &l, &stage_error));
     /* As many at once are remembered all of them. */
     hf_lock **held = calloc(10000, sizeof *held);
     assert_non_null(held);
@@ -203,7 +203,7 @@ static void what_is_held_is_not_forgotten(void **state)
     for (int i = 0; i < 10000; i++) {
         snprintf(key, sizeof key, "held %d", i);
         assert_string_equal(hf_key(held[i]), key);
-        IS(HF_RECURSIVE, stage_acquire(own, key, 0, 0, 0, &l));
+        IS(HF_RECURSIVE, hf_acquire(own, key, NULL, &l, &stage_error));
         OK(hf_release(held[i], &stage_error));
     }
     free(held);

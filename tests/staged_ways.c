@@ -121,7 +121,10 @@ static void who_owns_it_is_told_from_who_does_not(void **state)
     o.lease_ms = 60000;
     o.owner = "one";
     OK(hf_acquire(h, "k", &o, &lock, &stage_error));
-    IS(HF_RECURSIVE, hf_acquire(rival, "k", &o, &l, &stage_error));
+    IS(HF_BUSY, hf_acquire(rival, "k", &o, &l, &stage_error));
+    o.wait_ms = HF_FOREVER;
+    IS(HF_RECURSIVE, hf_acquire(h, "k", &o, &l, &stage_error));
+    o.wait_ms = 0;
     o.flags = HF_ALLOW_RECURSIVE;
     IS(HF_BUSY, hf_acquire(rival, "k", &o, &l, &stage_error));
     o.flags = 0;
@@ -150,7 +153,9 @@ static void an_event_within_an_event(void **state)
     OK(hf_once_begin(h, "k", 60000, &o, &again, &stage_error)); /* the same request */
     assert_int_equal(hf_token(again.lock), hf_token(once.lock));
     o.request_id = NULL;
+    o.wait_ms = HF_FOREVER;
     IS(HF_RECURSIVE, hf_once_begin(h, "k", 60000, &o, &again, &stage_error));
+    o.wait_ms = 0;
     o.flags = HF_ALLOW_RECURSIVE;
     IS(HF_BUSY, hf_once_begin(h, "k", 60000, &o, &again, &stage_error));
     OK(hf_once_start(h, "k", 60000, &o, &again, told, &code, &w, &stage_error));

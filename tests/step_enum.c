@@ -379,10 +379,9 @@ static int asking_events(const struct state *s, struct hf_event *ev, int i, int 
     model_party(&p, &run.u->request[i], i, other);
     ev->party = &p;
     ev->session = run.u->timeless ? model_session(i, 1) : 0;
-    for (int flags = 0; flags < 8; flags++) {
-        ev->once = flags >> 1 & 1;
-        ev->mark = flags >> 2 & 1;
-        ev->unique_owner = flags & 1;
+    for (int flags = 0; flags < 4; flags++) {
+        ev->once = flags & 1;
+        ev->mark = flags >> 1 & 1;
         ev->keep_us = MODEL_TICK_US;
         if ((ev->mark && !ev->once) || (ev->once && !run.u->once)) continue;
         ev->kind = HF_EV_TRY;
@@ -390,7 +389,7 @@ static int asking_events(const struct state *s, struct hf_event *ev, int i, int 
         ev->kind = HF_EV_ENQUEUE;
         if (step_from(s, ev)) return 1;
     }
-    ev->once = ev->mark = ev->unique_owner = 0;
+    ev->once = ev->mark = 0;
     ev->party = NULL;
     ev->session = 0;
     ev->kind = HF_EV_WITHDRAW;

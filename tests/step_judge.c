@@ -411,24 +411,9 @@ static int check_asked(struct trial *t)
                                         : ev->kind == HF_EV_ENQUEUE && is->n_queue >= ev->queue_cap,
              "ANSWER: not now, for the wrong reason");
         break;
-    case HF_ANS_RECURSIVE: {
-        int same = 0;
-        for (uint32_t i = 0; i < is->n_holders; i++)
-            same |= !(is->party[i].flags & HF_PARTY_ENDING) &&
-                    is->party[i].owner_len == ev->party->owner_len &&
-                    !memcmp(is->party[i].owner, ev->party->owner, ev->party->owner_len);
-        WANT(ev->unique_owner && same && !h && !w, "ANSWER: recursive, but it isn't");
-        break;
-    }
     case HF_ANS_DONE: WANT(ev->once && !h && !w, "DONE: but holds or waits"); break;
     default: WANT(0, "ANSWER: %d to a question", out->answer);
     }
-    if (ev->unique_owner && out->answer == HF_ANS_GRANTED && !before && !waiter(t->was, h->id))
-        for (uint32_t i = 0; i < is->n_holders; i++)
-            WANT(&is->party[i] == h || is->party[i].flags & HF_PARTY_ENDING ||
-                     is->party[i].owner_len != h->owner_len ||
-                     memcmp(is->party[i].owner, h->owner, h->owner_len),
-                 "ANSWER: granted to an owner that holds");
     return 0;
 }
 

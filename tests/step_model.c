@@ -86,11 +86,10 @@ int model_fail(const char *why, const struct hf_event *ev, const struct hf_outco
                (unsigned long long)ev->party->session);
     if (ev->kind == HF_EV_WITHDRAW) printf(" of %d", ev->id[0] - 1);
     if (ev->token) printf(" of %llu", (unsigned long long)ev->token);
-    printf(" lease %u until %lld once %d mark %d unique %d maybe %d dead %zu at %lld to %lld -> "
+    printf(" lease %u until %lld once %d mark %d maybe %d dead %zu at %lld to %lld -> "
            "answer %d\n",
-           ev->lease_ms, (long long)ev->until_us, ev->once, ev->mark, ev->unique_owner,
-           ev->maybe_done, ev->n_dead, (long long)ev->now.lo_us, (long long)ev->now.hi_us,
-           (int)out->answer);
+           ev->lease_ms, (long long)ev->until_us, ev->once, ev->mark, ev->maybe_done, ev->n_dead,
+           (long long)ev->now.lo_us, (long long)ev->now.hi_us, (int)out->answer);
     show_row("after", &model_is);
     return 1;
 }

@@ -123,7 +123,6 @@ static int random_event(struct hf_event *ev, int i)
     }
     if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE) {
         ev->party = &p;
-        ev->unique_owner = (int)draw(2);
         ev->once = !draw(8);
         ev->mark = ev->once && !draw(4);
         ev->keep_us = (int64_t)draw(50000);

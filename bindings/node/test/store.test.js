@@ -244,7 +244,8 @@ test('acquire: shared, limit, owner, requestId', async () => {
     const owned = await one.acquire(key, { owner: 'execution-7', note: 'me' });
     assert.equal(owned.owner, 'execution-7');
     assert.equal((await two.peek(key)).holders[0].note, 'me');
-    await assert.rejects(two.acquire(key, { owner: 'execution-7' }), RecursiveAcquire);
+    await assert.rejects(one.acquire(key, { owner: 'execution-7' }), RecursiveAcquire);
+    await assert.rejects(two.acquire(key, { owner: 'execution-7', wait: 0 }), { code: 'BUSY' });
     await owned.release();
     const requestId = crypto.randomBytes(16);
     const asked = await one.acquire(key, { requestId, lease: '20s', wait: 0 });
