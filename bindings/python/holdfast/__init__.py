@@ -6,19 +6,20 @@
         with store.lock('seats/12/A/5', wait=2) as held:
             sell(held.token)
 
-Times are seconds (int, float) or texts such as '500ms', '10s', '5m', '2h', '1d'. The options of
-lock, acquire and locked:
+Times are seconds (int, float), timedeltas, or texts such as '500ms', '10s', '5m', '2h', '1d'. The
+options of lock, acquire and locked:
 
     wait        how long to wait: 0 tries once; for ever if not given
     lease       the grant ends after so long unless renewed (it is, in the background)
     max_hold    the hold is over (lost) after so long, renewed or not; the key is free once it is
-                given back, or its lease has ended; without one, and on etcd:, its process
-    at_least    the key stays taken so long after the grant, also if it is given back earlier
+                released, or its lease has ended; without one, and on etcd:, its process
+    at_least    the key stays taken so long after the grant, also if it is released earlier
     shared      together with other shared holders
     limit       together with others, up to so many
     detached    not bound to this process; needs lease
     unqueued    doesn't stand in the queue
-    recursive   whoever holds it already waits like anybody else
+    recursive   the task or thread that holds the key already gets it once more, as from an RLock:
+                the key is free when each of these locks is released
     no_renew    no renewal in the background
     owner, note who holds it, for what
     request_id  16 bytes or 32 hexadecimal digits: asked again it is the same grant
@@ -35,21 +36,26 @@ import re
 import string
 import sys
 import weakref
-from typing import Any, AsyncIterator, Callable, Dict, Iterator, List, NamedTuple, Optional, \
-    TypeVar, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, NamedTuple, \
+    Optional, Type, TypeVar, Union
 
-from . import _aio, _holdfast
+from . import _aio, _holdfast, _locks
 from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, LockUnavailable,
                       OutcomeUnknown, PermissionDenied, RecursiveAcquire, StoreCorrupt, StoreFull,
-                      StoreUnavailable, Unsupported, invalid as _invalid)
-from ._holdfast import Lock
+                      StoreUnavailable, UnboundLock, Unsupported, invalid as _invalid)
+from ._options import OnceOptions, Options, Time
+from ._locks import Lock, Locking
 
 __all__ = ['Event', 'HoldfastError', 'Info', 'InvalidArgument', 'Lock', 'LockCanceled', 'LockLost',
-           'LockUnavailable', 'OutcomeUnknown', 'Party', 'PermissionDenied', 'RecursiveAcquire',
-           'Store', 'StoreCorrupt', 'StoreFull', 'StoreUnavailable', 'Unsupported', 'Watch', 'open']
+           'LockUnavailable', 'Locking', 'OnceOptions', 'Options', 'OutcomeUnknown', 'Party',
+           'PermissionDenied', 'RecursiveAcquire', 'Store', 'StoreCorrupt', 'StoreFull',
+           'StoreUnavailable', 'Time', 'UnboundLock', 'Unsupported', 'Watch', 'open', 'open_async']
 __version__ = _holdfast.library_version
 
-Time = Union[int, float, str]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+S = TypeVar('S', bound='Store')
 F = TypeVar('F', bound=Callable[..., Any])
 
 
@@ -64,6 +70,16 @@ class Party(NamedTuple):
     limit: int
     claimed: bool       # False: handed over and not taken up yet
 
+    @property
+    def since(self) -> float:
+        """Seconds by the store's clock."""
+        return self.since_us / 1e6
+
+    @property
+    def left(self) -> float:
+        """Seconds of its lease; inf: as long as its process lives; 0: a waiter."""
+        return self.left_ms / 1000
+
 
 class Info(NamedTuple):
     """A key."""
@@ -76,6 +92,21 @@ class Info(NamedTuple):
     result: str
     holders: List[Party]
     waiters: List[Party]    # in order
+
+    @property
+    def now(self) -> float:
+        """The store's clock, in seconds."""
+        return self.now_us / 1e6
+
+    @property
+    def done(self) -> float:
+        """When the event was done, in seconds by the store's clock; 0: it isn't."""
+        return self.done_us / 1e6
+
+    @property
+    def keep_until(self) -> float:
+        """Until when that is remembered."""
+        return self.keep_until_us / 1e6
 
 
 def _party(of: Any) -> Party:
@@ -113,7 +144,7 @@ class Event:
     to run; set `result` (a str) then, and leave the block without an exception: it is done. Else
     done_us, owner and result say when, by whom and with what result it was done."""
 
-    def __init__(self, store: 'Store', key: str, options: Dict[str, Any]) -> None:
+    def __init__(self, store: 'Store', key: str, options: OnceOptions) -> None:
         store._check(True, key, **options)
         self._store, self.key, self._options = store, key, options
         self.lock: Optional[Lock] = None
@@ -140,7 +171,7 @@ class Event:
 
     @property
     def token(self) -> int:
-        return self.lock.token if self.lock else 0
+        return self.lock.token if self.lock is not None else 0
 
     def _begun(self, how: Any) -> 'Event':
         self.lock, self.done_us, self.owner, self._result = how
@@ -150,18 +181,23 @@ class Event:
     def __enter__(self) -> 'Event':
         return self._begun(self._store._once_begin(self.key, **self._options))
 
-    def _end(self, failed: bool) -> None:
+    @property
+    def done(self) -> float:
+        """When it was done, in seconds by the store's clock; 0: it is this one's to run."""
+        return self.done_us / 1e6
+
+    def _end(self, kind: Any, value: Any) -> None:
         if self.lock is None:
             return
         try:
-            if not failed:
+            if kind is None:
                 self.lock._finish(self._result)
         finally:
             if self.lock._is_mine:
-                self.lock.__exit__(RuntimeError, None, None)
+                self.lock.__exit__(kind or RuntimeError, value, None)
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        self._end(kind is not None)
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        self._end(kind, value)
 
     async def __aenter__(self) -> 'Event':
         return self._begun(await _aio.wait(self._store, self._begin))
@@ -169,8 +205,8 @@ class Event:
     def _begin(self, box: Any, number: int) -> Any:
         return self._store._start(box, number, True, self.key, **self._options)
 
-    async def __aexit__(self, kind: Any, *_: Any) -> None:
-        await _aio.call(self._store, self._end, kind is not None)
+    async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        await _aio.call(self._store, self._end, kind, value)
 
 
 class Watch:
@@ -223,20 +259,50 @@ class Watch:
                 loop.remove_reader(self._watch.fileno())
 
     def close(self) -> None:
-        self._watch.stop()
+        """Ends it. In a running event loop what is left to do is done in a thread."""
+        if asyncio._get_running_loop() is None:
+            self._watch.stop()
+        else:
+            _aio.later(self._watch.stop)
+
+    async def close_async(self) -> None:
+        """As close(); it has ended then."""
+        await _aio.in_thread(self._watch.stop)
 
     def __enter__(self) -> 'Watch':
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         self.close()
+
+    async def __aenter__(self) -> 'Watch':
+        return self
+
+    async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        await self.close_async()
+
+
+def _url_of(url: 'Union[str, os.PathLike[str], None]') -> Optional[str]:
+    if not isinstance(url, os.PathLike):
+        return url
+    # What a URL would read otherwise.
+    path = os.path.abspath(os.fspath(url))
+    return 'file:' + re.sub('[%?@:]', lambda of: f'%{ord(of[0]):02X}', path)
 
 
 class Store(_holdfast.Store):
     """A store, opened: see open()."""
     __slots__ = ('__weakref__',)
 
-    def __init__(self, url: Optional[str] = None, **_: Any) -> None:
+    def __new__(cls: Type[S], url: 'Union[str, os.PathLike[str], None]' = None, *,
+                owner: Optional[str] = None, note: Optional[str] = None,
+                io_timeout: Optional[Time] = None) -> S:
+        _aio.refuse_greenlets()
+        return super().__new__(cls, _url_of(url), owner=owner, note=note, io_timeout=io_timeout)
+
+    def __init__(self, url: 'Union[str, os.PathLike[str], None]' = None, *,
+                 owner: Optional[str] = None, note: Optional[str] = None,
+                 io_timeout: Optional[Time] = None) -> None:
         _open_stores.add(self)
         _close_at_the_end_of_a_child()
 
@@ -250,12 +316,36 @@ class Store(_holdfast.Store):
     async def __aexit__(self, *_: Any) -> None:
         await self.close_async()
 
-    async def acquire_async(self, key: str, **options: Any) -> Lock:
-        lock: Lock = await _aio.wait(
-            self, lambda box, number: self._start(box, number, False, key, **options))
+    async def acquire_async(self, key: str, **options: 'Unpack[Options]') -> Lock:
+        """As acquire(); other tasks run meanwhile. Cancelled it has acquired nothing."""
+        _aio.loop()
+        lock: Optional[Lock] = self._try(key, **options)
+        if lock is None:
+            lock = await _aio.wait(
+                self, lambda box, number: self._start(box, number, False, key, **options))
         return lock
 
-    def locked(self, key: str, **options: Any) -> Callable[[F], F]:
+    async def adopt_async(self, key: str, token: int) -> Lock:
+        """As adopt(); other tasks run meanwhile."""
+        return await _aio.call(self, self.adopt, key, token)
+
+    async def break_async(self, key: str, token: int) -> None:
+        """As break_(); other tasks run meanwhile."""
+        await _aio.call(self, self.break_, key, token)
+
+    async def peek_async(self, key: str) -> Info:
+        """As peek(); other tasks run meanwhile."""
+        return await _aio.call(self, self.peek, key)
+
+    async def list_async(self, prefix: str = '') -> List[Info]:
+        """As list(); other tasks run meanwhile."""
+        return await _aio.call(self, self.list, prefix)
+
+    async def prune_async(self, idle: Time) -> int:
+        """As prune(); other tasks run meanwhile."""
+        return await _aio.call(self, self.prune, idle)
+
+    def locked(self, key: str, **options: 'Unpack[Options]') -> Callable[[F], F]:
         """A decorator: the key is held while the function runs. {name} in the key is the argument
         of that name: @store.locked('user/{user_id}'). Not for generators."""
         self._check(False, key, **options)
@@ -301,7 +391,7 @@ class Store(_holdfast.Store):
         return around
 
     def once(self, key: str, function: Optional[Callable[[Event], Any]] = None,
-             **options: Any) -> Event:
+             **options: 'Unpack[OnceOptions]') -> Event:
         """An event that is serviced once, remembered for `keep` (7 days unless given). With a
         function: runs it with the event if it hasn't been done; what it returns, as a str, is the
         result. Coroutines and generators are refused. Without: a `with` block, or `async with`, see
@@ -342,12 +432,20 @@ class Store(_holdfast.Store):
         return f'<holdfast.Store {self.url!r}{", closed" if self.closed else ""}>'
 
 
-def open(url: Optional[str] = None, *, owner: Optional[str] = None, note: Optional[str] = None,
-         io_timeout: Optional[Time] = None) -> Store:
-    """Opens a store: 'mem:', 'file:/path', 'redis://...'. None: $HOLDFAST_STORE, or 'file:' in the
-    user's state directory. Closed at the end of the program, if not before: what it holds is given
-    back then."""
+def open(url: 'Union[str, os.PathLike[str], None]' = None, *, owner: Optional[str] = None,
+         note: Optional[str] = None, io_timeout: Optional[Time] = None) -> Store:
+    """Opens a store: 'mem:', 'file:/path', 'redis://...', or a Path for a file. None:
+    $HOLDFAST_STORE, or 'file:' in the user's state directory. It is closed at the end of the
+    program, if not before, which releases what it holds."""
     return Store(url, owner=owner, note=note, io_timeout=io_timeout)
+
+
+async def open_async(url: 'Union[str, os.PathLike[str], None]' = None, *,
+                     owner: Optional[str] = None, note: Optional[str] = None,
+                     io_timeout: Optional[Time] = None) -> Store:
+    """As open(); other tasks run meanwhile."""
+    return await _aio.in_thread(functools.partial(
+        open, url, owner=owner, note=note, io_timeout=io_timeout))
 
 
 # ---- the end of the program ----

@@ -2,6 +2,7 @@
 mailbox there, whose descriptor it reads; see src/ext.h."""
 import asyncio
 import contextlib
+import inspect
 import itertools
 import os
 import queue
@@ -9,10 +10,12 @@ import select
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional, Set, TypeVar
 
 from . import _holdfast
+from ._errors import error
 
+T = TypeVar('T')
 _ids = itertools.count(1)
 
 
@@ -47,12 +50,59 @@ def _settle(future: 'asyncio.Future[None]') -> None:
         future.set_result(None)
 
 
+def loop() -> asyncio.AbstractEventLoop:
+    """The running event loop."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        trio = sys.modules.get('trio')
+        if trio is None or not _in_trio(trio):
+            raise
+    raise error('UNSUPPORTED', "trio: the coroutines of holdfast need asyncio; in trio, call "
+                               "'await trio.to_thread.run_sync(function)', in which a plain 'with' "
+                               "holds the key", None)
+
+
+def _in_trio(trio: Any) -> bool:
+    try:
+        trio.lowlevel.current_task()
+        return True
+    except (AttributeError, RuntimeError):
+        return False
+
+
+def refuse_greenlets() -> None:
+    """A wait in C keeps all greenlets of its thread from running, also the one that holds."""
+    gevent, eventlet = sys.modules.get('gevent.monkey'), sys.modules.get('eventlet.patcher')
+    name = ''
+    if gevent is not None and gevent.is_module_patched('threading'):
+        name = 'gevent'
+    elif eventlet is not None and eventlet.is_monkey_patched('thread'):
+        name = 'eventlet'
+    if name:
+        raise error('UNSUPPORTED', f'open: {name} has patched this process: a wait for a key would '
+                                   'stop all its greenlets, also the one that holds it. Use '
+                                   "threads or asyncio, or 'holdfast run KEY -- COMMAND'", None)
+
+
+def pooled() -> bool:
+    """Does a ThreadPoolExecutor's job run in this thread? Jobs of others ran in it before."""
+    pool = sys.modules.get('concurrent.futures.thread')
+    code = getattr(getattr(pool, '_worker', None), '__code__', None)
+    frame = sys._getframe() if code else None
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
+
+
 async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
     """What start(mailbox, id), a Wait, brings. Cancelled at any moment it brings nothing, and what
-    it would have brought is given back."""
-    loop = asyncio.get_running_loop()
-    post = _post(loop)
-    number, told = next(_ids), loop.create_future()
+    it would have brought is released."""
+    running = loop()
+    post = _post(running)
+    number, told = next(_ids), running.create_future()
     post.waiting[number] = lambda: _settle(told)
     waits = None
     try:
@@ -68,8 +118,8 @@ async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
 
 class _Hands:
     """A few threads for what may wait for a server's answer, but not for a key. The loop's own may
-    all be waiting for the very key that is to be given back. Nobody waits for them at the end of
-    the program: closing the stores gives back what they haven't begun with."""
+    all be waiting for the very key that is to be released. The end of the program doesn't wait for
+    them: closing the stores releases what they haven't begun with."""
     MOST = 8
 
     def __init__(self) -> None:
@@ -103,6 +153,14 @@ class _Hands:
 _hands = _Hands()
 
 
+def later(work: Callable[[], Any]) -> None:
+    """In a thread; what it raises is lost."""
+    def quietly() -> None:
+        with contextlib.suppress(Exception):
+            work()
+    _hands.do(quietly)
+
+
 def _abandon(store: Any, waits: Any) -> None:
     # It may have brought a lock, and a server has to be told.
     if store._is_near:
@@ -120,12 +178,16 @@ def _end(future: 'asyncio.Future[Any]', result: Any, error: Optional[BaseExcepti
         future.set_exception(error)
 
 
-async def call(store: Any, function: Callable[..., Any], *args: Any) -> Any:
+async def call(store: Any, function: Callable[..., T], *args: Any) -> T:
     """What may wait for a server's answer, but not for a key. Once begun it is done."""
     if store._is_near:
         return function(*args)
-    loop = asyncio.get_running_loop()
-    done: 'asyncio.Future[Any]' = loop.create_future()
+    return await in_thread(function, *args)
+
+
+async def in_thread(function: Callable[..., T], *args: Any) -> T:
+    running = loop()
+    done: 'asyncio.Future[T]' = running.create_future()
 
     def work() -> None:
         result, error = None, None
@@ -134,29 +196,17 @@ async def call(store: Any, function: Callable[..., Any], *args: Any) -> Any:
         except BaseException as raised:     # noqa: B036  the caller's
             error = raised
         with contextlib.suppress(RuntimeError):     # the loop is over
-            loop.call_soon_threadsafe(_end, done, result, error)
+            running.call_soon_threadsafe(_end, done, result, error)
         error = None    # it has this frame
 
     _hands.do(work)
     return await asyncio.shield(done)
 
 
-async def enter(block: Any) -> Any:
-    held = await wait(block.store, block._start)
-    block._swap(held)
-    return held
-
-
-async def leave(block: Any, failed: bool) -> None:
-    held = block._swap(None)
-    if held is not None:
-        await call(held.store, held.__exit__, RuntimeError if failed else None, None, None)
-
-
 # ---- losses ----
 
-class _Bell(threading.Thread):
-    """Calls those who listen for losses outside of an event loop."""
+class _Listener(threading.Thread):
+    """Tells of losses: in the event loops of those that listen, or itself."""
 
     def __init__(self) -> None:
         super().__init__(name='holdfast-lost', daemon=True)
@@ -170,54 +220,120 @@ class _Bell(threading.Thread):
             self.post.read()
 
 
-_bell_lock = threading.Lock()
-_bell = None
+_listener_lock = threading.Lock()
+_listener: Optional[_Listener] = None
+
+
+class _Callbacks:
+    """Those of one grant."""
+
+    def __init__(self) -> None:
+        self.all: List[Callable[[], None]] = []
+        self.told = False
+
+    def tell(self) -> None:
+        with _listener_lock:
+            self.told, now = True, list(self.all)
+        for one in now:
+            one()
+
+
+# By the first lock of the grant.
+_callbacks: 'weakref.WeakKeyDictionary[Any, _Callbacks]' = weakref.WeakKeyDictionary()
+_running: 'Set[asyncio.Future[Any]]' = set()
 
 
 def _forked() -> None:
-    global _bell, _bell_lock, _hands
-    _bell, _bell_lock, _hands = None, threading.Lock(), _Hands()
+    global _listener, _listener_lock, _hands
+    _listener, _listener_lock, _hands = None, threading.Lock(), _Hands()
     _posts.clear()
+    _callbacks.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
+def _post_of_losses() -> _Post:
+    global _listener
+    with _listener_lock:
+        if _listener is None:
+            started = _Listener()
+            started.start()
+            _listener = started
+        return _listener.post
+
+
+def _run_in_loop(running: asyncio.AbstractEventLoop, result: Any) -> None:
+    """What a coroutine raises the loop reports, as of any callback."""
+    task = asyncio.ensure_future(result, loop=running)
+    _running.add(task)
+
+    def over(task: 'asyncio.Future[Any]') -> None:
+        _running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            running.call_exception_handler({
+                'message': 'holdfast: an on_lost callback failed', 'exception': task.exception(),
+                'future': task})
+
+    task.add_done_callback(over)
+
+
+def _tell_in_thread(tell: Callable[[], Any]) -> None:
+    """What it raises doesn't keep others from being told."""
+    try:
+        result = tell()
+        if inspect.iscoroutine(result):
+            asyncio.run(result)
+    except BaseException:   # noqa: B036  also a SystemExit: the thread goes on
+        with contextlib.suppress(BaseException):
+            threading.excepthook(threading.ExceptHookArgs(
+                (*sys.exc_info(), threading.current_thread())))
+
+
 def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
     """See Lock.on_lost."""
-    global _bell
-    in_loop = True
-    try:
-        post = _post(asyncio.get_running_loop())
-    except RuntimeError:
-        in_loop = False
-        with _bell_lock:
-            if _bell is None:
-                bell = _Bell()
-                bell.start()
-                _bell = bell
-            post = _bell.post
-    number, found = next(_ids), weakref.ref(lock)
+    running: Optional[asyncio.AbstractEventLoop] = None
+    with contextlib.suppress(RuntimeError):
+        running = asyncio.get_running_loop()
+    found = weakref.ref(lock)
+
+    def call() -> Any:
+        there = found()
+        return callback(there) if there is not None and there._is_mine else None
+
+    def call_in_loop() -> None:
+        result = call()
+        if running is not None and inspect.isawaitable(result):
+            _run_in_loop(running, result)
 
     def tell() -> None:
-        there = found()
-        if there is not None and there._is_mine:
-            callback(there)
+        if running is not None:
+            with contextlib.suppress(RuntimeError):     # the loop is over
+                running.call_soon_threadsafe(call_in_loop)
+                return
+        _tell_in_thread(call)
 
-    # What it raises doesn't keep the same mailbox from telling others.
-    def tell_in_loop() -> None:
-        asyncio.get_running_loop().call_soon(tell)
+    _listen(lock._root, lock, tell)
 
-    def tell_in_thread() -> None:
-        try:
-            tell()
-        except BaseException:   # noqa: B036  also a SystemExit: the thread goes on
-            with contextlib.suppress(BaseException):
-                threading.excepthook(threading.ExceptHookArgs(
-                    (*sys.exc_info(), threading.current_thread())))
 
-    post.waiting[number] = tell_in_loop if in_loop else tell_in_thread
-    weakref.finalize(lock, post.waiting.pop, number, None).atexit = False
-    if not lock._tell(post.box, number):
+def _listen(root: Any, lock: Any, tell: Callable[[], None]) -> None:
+    post = _post_of_losses()
+    with _listener_lock:
+        callbacks = _callbacks.get(root)
+        first, late = callbacks is None, callbacks is not None and callbacks.told
+        if callbacks is None:
+            callbacks = _callbacks[root] = _Callbacks()
+        callbacks.all.append(tell)
+    if late:
+        _hands.do(tell)
+    if not first:
+        return
+    number = next(_ids)
+    post.waiting[number] = callbacks.tell
+    weakref.finalize(root, post.waiting.pop, number, None).atexit = False
+    try:
+        lock._tell(post.box, number)
+    except BaseException:
         post.waiting.pop(number, None)
-        raise RuntimeError('this lock has a callback already')
+        _callbacks.pop(root, None)
+        raise

@@ -1,5 +1,6 @@
 """What can go wrong, as classes: one a code of holdfast.h, or two codes that mean the same."""
 import re
+import threading
 from typing import Any, Dict, Optional, Type
 
 
@@ -45,7 +46,27 @@ class InvalidArgument(HoldfastError, ValueError, TypeError):
 
 
 class RecursiveAcquire(HoldfastError):
-    """Held already by this thread, or by this owner (RECURSIVE)."""
+    """A wait without end for what its own task, thread or owner holds (RECURSIVE)."""
+
+
+class UnboundLock(HoldfastError, RuntimeError):
+    """acquire() was called, and what it returned was dropped: what follows isn't protected."""
+
+    _texts: Dict[int, str] = {}
+
+    def __init__(self, text: Optional[str] = None, *, code: str = 'INVALID',
+                 key: Optional[str] = None) -> None:
+        if text is None:    # raised by the interpreter, which gives no arguments
+            text = self._texts.pop(threading.get_ident(), 'acquire: the lock was dropped at once')
+        super().__init__(text, code=code, key=key)
+
+    @classmethod
+    def of(cls, key: str) -> str:
+        """Says of which key the next one of this thread is."""
+        text = (f"acquire '{key[:100]}': the lock was dropped at once, and the key released with "
+                "it. Write 'with store.lock(key) as held:', or keep what acquire() returns")
+        cls._texts[threading.get_ident()] = text.translate(_CLEAN)
+        return text
 
 
 class Unsupported(HoldfastError):
@@ -92,3 +113,22 @@ def invalid(doing: str, key: Any, why: str) -> HoldfastError:
     if not isinstance(key, str):
         return error('INVALID', f'{doing}: {why}', None)
     return error('INVALID', f"{doing} '{key[:100]}': {why}", key)
+
+
+def note_loss(raised: Any, key: str, text: str) -> None:
+    """A block ends with an exception, and its lock was lost meanwhile: the exception says so, as a
+    note, and before Python 3.11 by what it was raised in the context of."""
+    if not isinstance(raised, BaseException):
+        return
+    lost = error('LOST', text, key)
+    if hasattr(raised, 'add_note'):
+        raised.add_note(lost.text)
+        return
+    last: BaseException = raised
+    for _ in range(1000):
+        if last.__context__ is None or last.__context__ is last:
+            break
+        last = last.__context__
+    else:
+        return
+    last.__context__ = lost

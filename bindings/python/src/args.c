@@ -62,12 +62,59 @@ static int invalid(const char *doing, PyObject *key, const char *name, const cha
     return -1;
 }
 
+/* What other libraries call it, and how it is said here. */
+static const char *advice(PyObject *name)
+{
+    static const char *const others[][2] = {{"timeout", "wait"},
+                                            {"blocking_timeout", "wait"},
+                                            {"wait_timeout", "wait"},
+                                            {"acquire_timeout", "wait"},
+                                            {"wait_ms", "wait, in seconds"},
+                                            {"max_wait", "wait"},
+                                            {"blocking", "wait=0"},
+                                            {"block", "wait=0"},
+                                            {"nowait", "wait=0"},
+                                            {"ttl", "lease"},
+                                            {"expire", "lease"},
+                                            {"expires", "lease"},
+                                            {"expiry", "lease"},
+                                            {"expiration", "lease"},
+                                            {"lock_timeout", "lease"},
+                                            {"lease_time", "lease"},
+                                            {"lease_ms", "lease, in seconds"},
+                                            {"ex", "lease"},
+                                            {"px", "lease, in seconds"},
+                                            {"auto_renewal", "no_renew"},
+                                            {"auto_renew", "no_renew"},
+                                            {"renew", "no_renew"},
+                                            {"reentrant", "recursive"},
+                                            {"max_holders", "limit"},
+                                            {"value", "limit"},
+                                            {"identifier", "owner"},
+                                            {"id", "owner"},
+                                            {"holder", "owner"},
+                                            {"comment", "note"},
+                                            {"metadata", "note"},
+                                            {"request", "request_id"},
+                                            {"read", "shared"},
+                                            {"max_hold_ms", "max_hold, in seconds"},
+                                            {"at_least_ms", "at_least, in seconds"},
+                                            {"at_least_for", "at_least"},
+                                            {"at_most_for", "max_hold"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!PyUnicode_CompareWithASCIIString(name, others[i][0])) return others[i][1];
+    return NULL;
+}
+
 /* As the language itself says it of a function's keyword arguments. */
 static void unknown(const char *doing, PyObject *key, PyObject *name)
 {
+    const char *better = advice(name);
+    char why[80] = "unknown option";
+    if (better) snprintf(why, sizeof why, "unknown option: write %s", better);
     PyObject *quoted = PyUnicode_FromFormat("'%U'", name), *bytes = NULL, *text = NULL;
     if (quoted) bytes = PyUnicode_AsEncodedString(quoted, "utf-8", "replace");
-    if (bytes) text = said(doing, key, PyBytes_AsString(bytes), "unknown option");
+    if (bytes) text = said(doing, key, PyBytes_AsString(bytes), why);
     if (text) PyErr_SetObject(PyExc_TypeError, text);
     Py_XDECREF(quoted);
     Py_XDECREF(bytes);
@@ -147,9 +194,24 @@ static void no_unit(const char *doing, PyObject *key, const char *name, const ch
     invalid(doing, key, name, why);
 }
 
+/* Of an int, a float, a timedelta; below 0: none of them. */
+static double seconds_of(PyObject *value)
+{
+    double seconds = -1;
+    if (PyLong_Check(value) || PyFloat_Check(value)) {
+        seconds = PyFloat_AsDouble(value); /* an int beyond all doubles is -1: invalid, too */
+    } else {
+        PyObject *total = PyObject_CallMethod(value, "total_seconds", NULL);
+        if (total && PyFloat_Check(total)) seconds = PyFloat_AsDouble(total);
+        Py_XDECREF(total);
+    }
+    PyErr_Clear();
+    return seconds;
+}
+
 int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms)
 {
-    static const char why[] = "not a time such as 10 (seconds), 0.5, '500ms', '10s' or '5m'";
+    static const char why[] = "not a time such as 10 (seconds), 0.5, '500ms', '5m' or a timedelta";
     int64_t ms = -1;
     if (PyUnicode_Check(value)) {
         PyObject *bytes = PyUnicode_AsUTF8String(value);
@@ -159,9 +221,8 @@ int time_read(const char *doing, PyObject *key, const char *name, PyObject *valu
         Py_XDECREF(bytes);
         if (ms == NO_UNIT) return -1;
         PyErr_Clear();
-    } else if (!PyBool_Check(value) && (PyLong_Check(value) || PyFloat_Check(value))) {
-        double seconds = PyFloat_AsDouble(value);
-        PyErr_Clear(); /* an int beyond all doubles is -1: invalid, too */
+    } else if (!PyBool_Check(value)) {
+        double seconds = seconds_of(value);
         /* Not a thousandth more for what binary fractions lack: 0.3 s are 300 ms. */
         if (seconds >= 0 && seconds < 4e12) ms = (int64_t)ceil(seconds * 1000 - 1e-6);
         if (seconds >= 4e12) ms = INT64_MAX / 2;

@@ -38,27 +38,43 @@ struct store {
     unsigned generation; /* of the process that opened it */
     int closing;
     int users;         /* threads that are inside a call of the library */
-    int waited;        /* locks that were waited for, see recursive() */
     uint64_t tries;    /* that were BUSY, and a wait followed: no `busy` of the caller's */
-    lock *locks;       /* not given back yet */
+    lock *locks;       /* not released yet */
     waiting *waits;    /* not freed yet */
     watching *watches; /* going on */
 };
 
+/* Which caller asks; see caller.c. */
+typedef struct caller {
+    uint64_t mark;  /* the thread's number and, outside of event loops, its context's; 0: none */
+    PyObject *task; /* a weak reference to the asyncio task, or NULL */
+    int in_loop;    /* an event loop runs in this thread */
+} caller;
+
 struct lock {
     PyObject_HEAD store *store;
-    hf_lock *l; /* NULL: given back, or its store was closed */
+    hf_lock *l; /* NULL: released, or its store was closed */
+    /* An acquisition with recursive=True by the caller that holds the key already shares the grant
+       of that lock, its root, and is one lock more of it. */
+    lock *root;
+    int depth; /* of a root: the locks of its grant that aren't released yet, itself included */
     PyObject *key, *owner;
     uint64_t token;
-    int users; /* threads that are inside a call with it */
-    int waited;
-    int exclusive;
+    int users; /* of a root: threads that are inside a call with it */
+    enum hf_mode mode;
     int detached;
-    int ended, failed;     /* it was given back, to this result */
-    int64_t keep_ms;       /* of an event */
-    uint64_t thread;       /* that waited for it */
+    int lasts;           /* nothing but its holder ends it: it has no lease, or is renewed */
+    int once;            /* an event's */
+    int ended, failed;   /* it was released, to this result */
+    int touched;         /* its holder has used it; ASKED_WRONGLY: and was told how to */
+    int64_t keep_ms;     /* of an event */
+    unsigned generation; /* of the process that acquired it */
+    caller by;
+    uintptr_t frame; /* that called acquire(), at this instruction; 0: not known */
+    long place;
     struct losing *losing; /* who is told of its loss */
     PyObject *weak;        /* references */
+    lock *below;           /* the lock that its Locking had before it, or NULL */
     lock *next, **prev;
 };
 
@@ -75,17 +91,26 @@ typedef struct asked {
 
 extern PyTypeObject *store_type, *lock_type, *locking_type, *wait_type, *box_type, *watch_type;
 unsigned fork_generation(void);
-uint64_t this_thread(void); /* a number; unlike Python's no later thread gets it, too */
-enum { RAISED = 1 };        /* instead of a code of the library's: there is an exception */
+enum { RAISED = 1 }; /* instead of a code of the library's: there is an exception */
 /* Sets the exception of this code; NULL. The key may be NULL. */
 PyObject *raise_code(int code, const hf_error *err, PyObject *key);
 /* The text is given away; NULL: there is an exception already. */
 PyObject *raise_object(int code, PyObject *key, PyObject *text);
 PyObject *raise_text(int code, PyObject *key, const char *text);
 /* "doing 'key': why" */
+extern PyObject *unbound_error, *unavailable_error, *note_loss; /* of holdfast._errors */
 PyObject *raise_why(int code, const char *doing, PyObject *key, const char *why);
 /* Of a type whose objects only a store makes: an exception. */
 PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs);
+
+/* ---- caller.c ---- */
+
+int callers_begin(void);     /* 0; -1 and an exception */
+uint64_t this_thread(void);  /* a number; unlike Python's no later thread gets it, too */
+int caller_read(caller *to); /* 0; -1 and an exception */
+void caller_drop(caller *c);
+int caller_same(const caller *a, const caller *b);
+int caller_is_pooled(void); /* in a thread of a ThreadPoolExecutor: 1, 0; -1 and an exception */
 
 /* ---- args.c ---- */
 
@@ -112,6 +137,8 @@ void store_leave(store *s);
 int store_dead(const store *s);    /* it is the parent's, or closed */
 int store_is_near(const store *s); /* it takes no request to a server */
 PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a);
+/* What is to be had without waiting for a server: a Lock, or None. */
+PyObject *store_try_asked(store *s, PyObject *key, const asked *a);
 /* Starts a wait that tells the mailbox; a Wait. */
 PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *mailbox, uint64_t id,
                             int once);
@@ -119,17 +146,33 @@ extern PyType_Spec store_spec;
 
 /* ---- lock.c ---- */
 
-/* One that holds nothing yet. */
-lock *lock_blank(store *s, PyObject *key, const asked *a);
+/* One that holds nothing yet, of this caller (whose reference it takes over; NULL: of none). */
+lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by);
 /* 0 or RAISED: no memory, and it was released. */
-int lock_begin(lock *to, hf_lock *l, int waited);
-PyObject *lock_release_now(lock *l, int keep_quiet);
+int lock_begin(lock *to, hf_lock *l);
+/* `to` shares the grant of `held`. */
+void lock_nest(lock *to, lock *held);
+/* A lock of the key that the caller could take once more, or NULL. */
+lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *by);
+/* Would a wait without end for the key be one for its own caller? 0; HF_RECURSIVE and *ret_why;
+   HF_CANCELED: the store was closed meanwhile; RAISED. `sits`: the wait keeps its thread. */
+int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const caller *by, int sits,
+                          const char **ret_why);
+/* `raised`: the exception that its block ends with, to be told of a loss; else NULL. */
+PyObject *lock_release_now(lock *l, PyObject *raised);
+PyObject *raised_of(PyObject *args); /* of __exit__: borrowed, or NULL */
 /* The store is being closed: nobody uses its locks any more. Who is told of their losses may still
    be told until hf_close is done; only then that is freed. */
 struct losing *locks_closed(store *s);
 void losing_free(struct losing *all);
 extern PyType_Spec lock_spec, locking_spec;
 PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
+
+/* ---- dropped.c ---- */
+
+enum { ASKED_WRONGLY = 2 };    /* in lock.touched */
+void lock_note_frame(lock *l); /* acquire() was called by the running frame */
+void lock_complain(lock *l);   /* it was dropped without being released */
 
 /* ---- wait.c ---- */
 

@@ -18,25 +18,52 @@ struct losing {
     struct losing *next;
 };
 
-lock *lock_blank(store *s, PyObject *key, const asked *a)
+/* The lock that has the grant. */
+static lock *top(lock *l) { return l->root ? l->root : l; }
+
+lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(lock_type, Py_tp_alloc);
     lock *to = (lock *)alloc(lock_type, 0);
-    if (!to) return NULL;
+    if (!to) {
+        if (by) caller_drop(by);
+        return NULL;
+    }
     PyObject_GC_UnTrack(to); /* nobody finds it before it is whole */
     Py_INCREF(s);
     Py_INCREF(key);
     to->store = s;
     to->key = key;
-    to->exclusive = !a || a->o.mode == HF_EXCLUSIVE;
+    to->mode = a ? a->o.mode : HF_EXCLUSIVE;
     to->detached = a && a->o.flags & HF_DETACHED;
+    to->lasts = !a || !(a->o.lease_ms || !store_is_near(s)) ||
+                !(a->o.flags & (HF_NO_RENEW | HF_DETACHED) || a->o.max_hold_ms);
+    to->once = a && !strcmp(a->doing, "once");
     to->keep_ms = a ? a->keep_ms : 0;
+    to->generation = fork_generation();
+    if (by) to->by = *by;
     return to;
 }
 
-int lock_begin(lock *to, hf_lock *l, int waited)
+static void enlist(lock *to)
 {
     store *s = to->store;
+    to->next = s->locks;
+    to->prev = &s->locks;
+    if (to->next) to->next->prev = &to->next;
+    s->locks = to;
+    PyObject_GC_Track(to);
+}
+
+static void delist(lock *l)
+{
+    *l->prev = l->next;
+    if (l->next) l->next->prev = l->prev;
+    l->prev = NULL;
+}
+
+int lock_begin(lock *to, hf_lock *l)
+{
     const char *owner = hf_owner(l);
     to->owner = PyUnicode_DecodeUTF8(owner, (Py_ssize_t)strlen(owner), "replace");
     if (!to->owner) {
@@ -45,31 +72,34 @@ int lock_begin(lock *to, hf_lock *l, int waited)
     }
     to->l = l;
     to->token = hf_token(l);
-    if (waited) {
-        to->waited = 1;
-        to->thread = this_thread();
-        s->waited++;
-    }
-    to->next = s->locks;
-    to->prev = &s->locks;
-    if (to->next) to->next->prev = &to->next;
-    s->locks = to;
-    PyObject_GC_Track(to);
+    to->depth = 1;
+    enlist(to);
     return 0;
 }
 
-static int dead(const lock *l) { return l->store->generation != fork_generation(); }
+void lock_nest(lock *to, lock *held)
+{
+    to->root = top(held);
+    Py_INCREF(to->root);
+    to->root->depth++;
+    to->l = to->root->l;
+    to->token = to->root->token;
+    to->owner = to->root->owner;
+    Py_INCREF(to->owner);
+    to->lasts = to->root->lasts;
+    to->detached = to->root->detached;
+    enlist(to);
+}
 
-/* From here on it is the caller's alone. NULL: given back already, or its store was closed. */
+static int dead(const lock *l) { return l->generation != fork_generation(); }
+
+/* From here on it is the caller's alone. NULL: released already, or its store was closed. */
 static hf_lock *take(lock *l)
 {
     hf_lock *held = l->l;
     if (!l->prev) return NULL;
-    *l->prev = l->next;
-    if (l->next) l->next->prev = l->prev;
-    l->prev = NULL;
+    delist(l);
     l->l = NULL;
-    if (l->waited) l->store->waited--;
     while (l->users && !dead(l)) { /* a renewal, in another thread */
         struct timespec little = {0, 1000000};
         Py_BEGIN_ALLOW_THREADS nanosleep(&little, NULL);
@@ -78,25 +108,39 @@ static hf_lock *take(lock *l)
     return held;
 }
 
+/* This lock is released. The grant, if this was its last lock; else NULL. */
+static hf_lock *end(lock *l)
+{
+    lock *of = top(l);
+    l->ended = 1;
+    if (of != l && l->prev) {
+        delist(l);
+        l->l = NULL;
+    }
+    return --of->depth ? NULL : take(of);
+}
+
 static PyObject *gone(lock *l, const char *what)
 {
-    const char *why =
-        l->store->h && !l->store->closing ? "given back already" : "its store was closed";
+    const char *why = dead(l) ? "it is held by the parent of this process, from before a fork"
+                      : l->store->h && !l->store->closing ? "released already"
+                                                          : "its store was closed";
     return raise_why(HF_LOST, what, l->key, why);
 }
 
 /* NULL and an exception, or the lock, counted: see leave. */
 static hf_lock *enter(lock *l, const char *what)
 {
-    if (!l->l || l->store->closing) return (void *)gone(l, what);
-    l->users++;
+    l->touched = 1;
+    if (!l->l || l->ended || l->store->closing || dead(l)) return (void *)gone(l, what);
+    top(l)->users++;
     l->store->users++;
     return l->l;
 }
 
 static void leave(lock *l)
 {
-    l->users--;
+    top(l)->users--;
     l->store->users--;
 }
 
@@ -129,49 +173,82 @@ void losing_free(struct losing *all)
     }
 }
 
-/* `quiet`: whoever gives it back is in trouble already. */
-PyObject *lock_release_now(lock *l, int quiet)
+/* The exception that is under way is told that the lock was lost meanwhile. */
+static PyObject *note(lock *l, PyObject *raised, PyObject *text)
+{
+    PyObject *ret = NULL;
+    if (!text) text = PyUnicode_FromFormat("the lock '%U' was lost: its store was closed", l->key);
+    if (text) ret = PyObject_CallFunctionObjArgs(note_loss, raised, l->key, text, NULL);
+    Py_XDECREF(text);
+    return ret;
+}
+
+PyObject *lock_release_now(lock *l, PyObject *raised)
 {
     hf_error err = {0, 0, ""};
     int rc = 0;
     store *s = l->store;
-    if (quiet && (s->closing || l->ended)) Py_RETURN_NONE;
+    l->touched = 1;
+    if (raised && l->ended) Py_RETURN_NONE;
     if (l->ended && l->failed)
         return raise_why(l->failed, "release", l->key, hf_code_text(l->failed));
     if (l->ended) Py_RETURN_NONE;
-    if (s->closing || !l->l) return gone(l, "release");
+    if (s->closing || !l->l || dead(l)) {
+        if (raised && dead(l)) Py_RETURN_NONE;
+        return raised ? note(l, raised, NULL) : gone(l, "release");
+    }
     s->users++;
-    l->ended = 1;
-    hf_lock *held = take(l);
+    hf_lock *held = end(l);
     if (held) {
         Py_BEGIN_ALLOW_THREADS rc = hf_release(held, &err);
         Py_END_ALLOW_THREADS
     }
     l->failed = rc;
     s->users--;
-    forget_losing(l);
-    if (rc && !quiet) return raise_code(rc, &err, l->key);
+    if (held) forget_losing(top(l));
+    if (rc == HF_LOST && raised)
+        return note(l, raised,
+                    PyUnicode_DecodeUTF8(err.text, (Py_ssize_t)strlen(err.text), "replace"));
+    if (rc && !raised) return raise_code(rc, &err, l->key);
     Py_RETURN_NONE;
 }
 
 static PyObject *lock_release(lock *l, PyObject *unused)
 {
     (void)unused;
-    return lock_release_now(l, 0);
+    return lock_release_now(l, NULL);
+}
+
+PyObject *raised_of(PyObject *args)
+{
+    PyObject *kind = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : Py_None;
+    PyObject *value = PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None;
+    return kind == Py_None ? NULL : value == Py_None ? kind : value;
 }
 
 static PyObject *lock_exit(lock *l, PyObject *args)
 {
-    int failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
     if (l->ended) Py_RETURN_NONE; /* inside */
-    return lock_release_now(l, failed);
+    return lock_release_now(l, raised_of(args));
 }
 
-static PyObject *lock_enter(PyObject *l, PyObject *unused)
+static PyObject *lock_enter(lock *l, PyObject *unused)
 {
     (void)unused;
+    l->touched = 1;
     Py_INCREF(l);
-    return l;
+    return (PyObject *)l;
+}
+
+static int lock_bool(lock *l)
+{
+    l->touched = ASKED_WRONGLY;
+    PyErr_Format(PyExc_TypeError,
+                 "a Lock has no truth value: acquire('%U') raises LockUnavailable if the key isn't "
+                 "obtained. Write 'with store.lock(key, wait=0) as held:', or keep the lock and "
+                 "ask held.held",
+                 l->key);
+    return -1;
 }
 
 static PyObject *lock_renew(lock *l, PyObject *args, PyObject *kwargs)
@@ -235,13 +312,12 @@ static PyObject *lock_finish(lock *l, PyObject *args)
     store *s = l->store;
     if (!PyArg_ParseTuple(args, "O:finish", &result)) return NULL;
     if (!(bytes = text_bytes("once", l->key, "result", result))) return NULL;
-    if (s->closing || !l->l) {
+    if (s->closing || !l->l || dead(l)) {
         Py_DECREF(bytes);
         return gone(l, "once");
     }
     s->users++;
-    l->ended = 1;
-    hf_lock *held = take(l);
+    hf_lock *held = end(l);
     const char *text = PyBytes_AsString(bytes);
     Py_BEGIN_ALLOW_THREADS if (held) rc = hf_once_finish(held, text, l->keep_ms, &err);
     Py_END_ALLOW_THREADS l->failed = rc;
@@ -268,7 +344,9 @@ static PyObject *lock_tell(lock *l, PyObject *args)
     unsigned long long id;
     box *to;
     if (!PyArg_ParseTuple(args, "OK:tell", &mailbox, &id)) return NULL;
-    if (dead(l) || !l->l) return gone(l, "on_lost");
+    l->touched = 1;
+    if (dead(l) || !l->l || l->ended) return gone(l, "on_lost");
+    l = top(l);
     if (l->losing) Py_RETURN_FALSE;
     if (!(to = box_of(mailbox))) return NULL;
     l->losing = malloc(sizeof *l->losing);
@@ -287,17 +365,6 @@ static PyObject *lock_tell(lock *l, PyObject *args)
     Py_RETURN_TRUE;
 }
 
-/* on_lost(callback): see holdfast/_aio.py */
-static PyObject *lock_on_lost(PyObject *l, PyObject *callback)
-{
-    if (!PyCallable_Check(callback))
-        return raise_why(HF_INVALID, "on_lost", ((lock *)l)->key, "the callback can't be called");
-    PyObject *module = PyImport_ImportModule("holdfast._aio");
-    PyObject *ret = module ? PyObject_CallMethod(module, "on_lost", "OO", l, callback) : NULL;
-    Py_XDECREF(module);
-    return ret;
-}
-
 static PyObject *lock_lost_fd(lock *l, PyObject *unused)
 {
     (void)unused;
@@ -313,6 +380,7 @@ static PyObject *lock_lost_fd(lock *l, PyObject *unused)
 static PyObject *lock_key(lock *l, void *unused)
 {
     (void)unused;
+    l->touched = 1;
     Py_INCREF(l->key);
     return l->key;
 }
@@ -320,12 +388,14 @@ static PyObject *lock_key(lock *l, void *unused)
 static PyObject *lock_token(lock *l, void *unused)
 {
     (void)unused;
+    l->touched = 1;
     return PyLong_FromUnsignedLongLong(l->token);
 }
 
 static PyObject *lock_owner(lock *l, void *unused)
 {
     (void)unused;
+    l->touched = 1;
     Py_INCREF(l->owner);
     return l->owner;
 }
@@ -336,7 +406,8 @@ static int64_t left_ms(lock *l)
 {
     int rc = 0;
     int64_t left;
-    if (!l->l || l->store->closing) return 0;
+    l->touched = 1;
+    if (!l->l || l->ended || l->store->closing || dead(l)) return 0;
     hf_lock *held = enter(l, "held");
     int near = store_is_near(l->store);
     Py_BEGIN_ALLOW_THREADS if (near) rc = hf_confirm(held, NULL);
@@ -361,7 +432,16 @@ static PyObject *lock_held(lock *l, void *unused)
 static PyObject *lock_is_mine(lock *l, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(l->l && !l->store->closing);
+    return PyBool_FromLong(l->l && !l->ended && !l->store->closing && !dead(l));
+}
+
+/* Of the locks that share a grant, the one that was first. */
+static PyObject *lock_root(lock *l, void *unused)
+{
+    (void)unused;
+    l = top(l);
+    Py_INCREF(l);
+    return (PyObject *)l;
 }
 
 static PyObject *lock_store(lock *l, void *unused)
@@ -374,32 +454,35 @@ static PyObject *lock_store(lock *l, void *unused)
 static PyObject *lock_repr(lock *l)
 {
     return PyUnicode_FromFormat("<holdfast.Lock '%U' %llu%s>", l->key, (unsigned long long)l->token,
-                                l->l ? "" : ", given back");
+                                l->l && !l->ended ? "" : ", released");
 }
 
 /* ---- the end ---- */
 
-/* Nobody gave it back: said, and done. */
+/* It wasn't released: said, and done. */
 static void drop(lock *l)
 {
     store *s = l->store;
     if (dead(l)) { /* the parent has it */
-        take(l);
+        if (l->prev) delist(l);
+        l->l = NULL;
         return;
     }
     if (l->detached) {
+        if (l->root) {
+            end(l);
+            return;
+        }
         if (l->losing) hf_on_lost(l->l, NULL, NULL);
         l->losing = NULL; /* which may be being called just now */
         take(l);
         return;
     }
-    if (PyErr_WarnFormat(PyExc_ResourceWarning, 1, "lock '%U' (token %llu) was never given back",
-                         l->key, (unsigned long long)l->token))
-        PyErr_WriteUnraisable(l->key);
-    if (!l->l) return; /* the store was closed by who handles warnings */
+    lock_complain(l);
+    if (!l->l) return; /* the store was closed by what handles warnings */
     s->users++;
-    hf_lock *held = take(l);
-    Py_BEGIN_ALLOW_THREADS hf_release(held, NULL);
+    hf_lock *held = end(l);
+    Py_BEGIN_ALLOW_THREADS if (held) hf_release(held, NULL);
     Py_END_ALLOW_THREADS s->users--;
 }
 
@@ -408,14 +491,17 @@ static void lock_dealloc(lock *l)
     PyTypeObject *type = Py_TYPE(l);
     PyObject_GC_UnTrack(l);
     if (l->weak) PyObject_ClearWeakRefs((PyObject *)l);
-    if (l->l) {
+    if (l->l && !l->ended) {
         PyObject *t, *v, *b;
         PyErr_Fetch(&t, &v, &b);
         drop(l);
         PyErr_Restore(t, v, b);
     }
-    if (l->prev) take(l); /* its store was closed, perhaps just now */
+    if (l->prev) delist(l); /* its store was closed, perhaps just now */
     if (l->store) forget_losing(l);
+    caller_drop(&l->by);
+    Py_XDECREF(l->root);
+    Py_XDECREF(l->below);
     Py_XDECREF(l->store);
     Py_XDECREF(l->key);
     Py_XDECREF(l->owner);
@@ -427,6 +513,8 @@ static void lock_dealloc(lock *l)
 static int lock_traverse(lock *l, visitproc visit, void *arg)
 {
     Py_VISIT(l->store);
+    Py_VISIT(l->root);
+    Py_VISIT(l->below);
     return 0;
 }
 
@@ -437,21 +525,27 @@ static int lock_traverse(lock *l, visitproc visit, void *arg)
 
 static PyMethodDef lock_methods[] = {
     METHOD("release", lock_release, METH_NOARGS,
-           "gives the key back; once: asked again it does nothing more, and says the same"),
+           "release($self)\n--\n\nReleases the key. A second call does nothing more, and raises "
+           "what the first one raised."),
     METHOD("renew", lock_renew, METH_VARARGS | METH_KEYWORDS,
-           "renew(lease=None): extends the lease"),
-    METHOD("confirm", lock_confirm, METH_NOARGS, "asks the store; raises LockLost if it is lost"),
+           "renew($self, lease=None)\n--\n\nExtends the lease, to what was asked for at first if "
+           "none is given."),
+    METHOD("confirm", lock_confirm, METH_NOARGS,
+           "confirm($self)\n--\n\nAsks the store whether the lock is held; raises LockLost if "
+           "not."),
     METHOD("enter", lock_show, METH_VARARGS | METH_KEYWORDS,
-           "enter(where=None): shows the token to the guard of the data, before they are read"),
-    METHOD(
-        "on_lost", lock_on_lost, METH_O,
-        "on_lost(callback): calls it with the lock once it is lost, in the running event loop or "
-        "else in a thread"),
-    METHOD("lost_fd", lock_lost_fd, METH_NOARGS, "a descriptor, readable once it is lost"),
-    METHOD("_finish", lock_finish, METH_VARARGS, NULL),
-    METHOD("_tell", lock_tell, METH_VARARGS, NULL),
-    METHOD("__enter__", lock_enter, METH_NOARGS, NULL),
-    METHOD("__exit__", lock_exit, METH_VARARGS, NULL),
+           "enter($self, where=None)\n--\n\nShows the token to the guard of the data, before "
+           "they are read."),
+    METHOD("lost_fd", lock_lost_fd, METH_NOARGS,
+           "lost_fd($self)\n--\n\nA descriptor that is readable once the lock is lost."),
+    METHOD("_finish", lock_finish, METH_VARARGS,
+           "_finish($self, result, /)\n--\n\nMarks the event as done."),
+    METHOD("_tell", lock_tell, METH_VARARGS,
+           "_tell($self, mailbox, number, /)\n--\n\nPuts the number into the mailbox once the "
+           "lock is lost; False: the grant has such a number already."),
+    METHOD("__enter__", lock_enter, METH_NOARGS, "__enter__($self)\n--\n\nThe lock itself."),
+    METHOD("__exit__", lock_exit, METH_VARARGS,
+           "__exit__($self, kind, value, traceback, /)\n--\n\nReleases the key."),
     {NULL, NULL, 0, NULL},
 };
 
@@ -461,9 +555,10 @@ static PyGetSetDef lock_attributes[] = {
     {"owner", (getter)lock_owner, NULL, "who holds it", NULL},
     {"left_ms", (getter)lock_left_ms, NULL, "believe for so long; inf: as long as the process",
      NULL},
-    {"held", (getter)lock_held, NULL, "is it neither lost nor given back?", NULL},
+    {"held", (getter)lock_held, NULL, "is it neither lost nor released?", NULL},
     {"store", (getter)lock_store, NULL, "the store", NULL},
-    {"_is_mine", (getter)lock_is_mine, NULL, NULL, NULL},
+    {"_is_mine", (getter)lock_is_mine, NULL, "is it neither released nor closed?", NULL},
+    {"_root", (getter)lock_root, NULL, "the first of the locks that share its grant", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -473,16 +568,12 @@ static PyMemberDef lock_members[] = {
 };
 
 static PyType_Slot lock_slots[] = {
-    {Py_tp_members, lock_members},
-    {Py_tp_dealloc, (void *)lock_dealloc},
-    {Py_tp_traverse, (void *)lock_traverse},
-    {Py_tp_repr, (void *)lock_repr},
-    {Py_tp_methods, lock_methods},
-    {Py_tp_getset, lock_attributes},
-    {Py_tp_doc, "One grant of one key."},
-    {Py_tp_new, (void *)made_by_hand},
-    {0, NULL},
+    {Py_tp_members, lock_members},           {Py_tp_dealloc, (void *)lock_dealloc},
+    {Py_tp_traverse, (void *)lock_traverse}, {Py_tp_repr, (void *)lock_repr},
+    {Py_nb_bool, (void *)lock_bool},         {Py_tp_methods, lock_methods},
+    {Py_tp_getset, lock_attributes},         {Py_tp_doc, "One grant of one key."},
+    {Py_tp_new, (void *)made_by_hand},       {0, NULL},
 };
 
 PyType_Spec lock_spec = {"holdfast._holdfast.Lock", sizeof(lock), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, lock_slots};
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, lock_slots};

@@ -1,13 +1,15 @@
 /*
  * locking.c - the type Locking, which store.lock(key, **options) makes: a `with` block. What it
- * does in an `async with` is in holdfast/_aio.py.
+ * does in an `async with` is in holdfast/_locks.py. One object may serve many threads and tasks in
+ * turn, and one caller more than once (recursive=True); a lock that was lost may be there beside
+ * the next one. So it has a chain of locks.
  */
 #include "ext.h"
 
 struct locking {
     PyObject_HEAD store *store;
     PyObject *key;
-    lock *held;   /* NULL: outside of the block */
+    lock *held;   /* the last of its locks that aren't released; NULL: there is none */
     asked *asked; /* NULL: all defaults */
 };
 
@@ -33,90 +35,163 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options)
     return (PyObject *)to;
 }
 
-static int outside(struct locking *g)
+/* One object can't tell apart several holders at once. */
+static int has_room(struct locking *g)
 {
-    if (!g->held) return 1;
-    PyErr_SetString(PyExc_RuntimeError, "this block is entered already: each needs its own "
-                                        "store.lock(key)");
+    if (!g->held || !g->asked || g->asked->o.mode == HF_EXCLUSIVE) return 1;
+    PyErr_SetString(PyExc_RuntimeError, "this lock is held already: with shared or limit each "
+                                        "holder needs a store.lock(key) of its own");
     return 0;
+}
+
+/* The reference is given away. */
+static void push(struct locking *g, lock *held)
+{
+    held->below = g->held;
+    g->held = held;
+}
+
+/* The lock that this caller acquired last; if it has none, the oldest. A reference, or NULL. */
+static lock *pop(struct locking *g)
+{
+    lock **at = &g->held, *is;
+    caller by;
+    if (*at && (*at)->below) {
+        if (caller_read(&by)) return NULL;
+        while ((*at)->below && !caller_same(&(*at)->by, &by)) at = &(*at)->below;
+        caller_drop(&by);
+    }
+    if (!(is = *at)) return NULL;
+    *at = is->below;
+    is->below = NULL;
+    return is;
 }
 
 static PyObject *locking_enter(struct locking *g, PyObject *unused)
 {
     (void)unused;
-    if (!outside(g)) return NULL;
-    PyObject *held = store_acquire_asked(g->store, g->key, g->asked);
+    if (!has_room(g)) return NULL;
+    lock *held = (lock *)store_acquire_asked(g->store, g->key, g->asked);
     if (!held) return NULL;
-    if (g->held) { /* by another thread meanwhile */
-        Py_DECREF(held);
-        outside(g);
-        return NULL;
-    }
-    g->held = (lock *)held;
+    held->touched = 1;
     Py_INCREF(held);
-    return held;
+    push(g, held);
+    return (PyObject *)held;
 }
 
 static PyObject *locking_exit(struct locking *g, PyObject *args)
 {
-    lock *held = g->held;
+    lock *held = pop(g);
+    if (!held && PyErr_Occurred()) return NULL;
     if (!held) Py_RETURN_NONE;
-    g->held = NULL;
-    int failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
     PyObject *ret = Py_None;
     if (held->ended)
         Py_INCREF(ret); /* inside */
     else
-        ret = lock_release_now(held, failed);
+        ret = lock_release_now(held, raised_of(args));
     Py_DECREF(held);
     return ret;
 }
 
-/* _start(mailbox, id) -> Wait */
-static PyObject *locking_start(struct locking *g, PyObject *args)
+/* What is asked for, with this limit: NULL and an exception if it is none. -1: that of lock(). */
+static asked *with_timeout(struct locking *g, asked *now, int blocking, PyObject *timeout)
 {
-    PyObject *mailbox;
-    unsigned long long id;
-    if (!PyArg_ParseTuple(args, "OK:start", &mailbox, &id) || !outside(g)) return NULL;
-    return store_start_asked(g->store, g->key, g->asked, mailbox, id, 0);
+    if (g->asked)
+        *now = *g->asked;
+    else if (asked_read(now, NULL, 0, g->key))
+        return NULL;
+    if (now->o.request_id) now->o.request_id = now->request;
+    int none = timeout == Py_None || (PyNumber_Check(timeout) && PyFloat_AsDouble(timeout) == -1);
+    PyErr_Clear();
+    if (!none && time_read("acquire", g->key, "timeout", timeout, &now->o.wait_ms)) return NULL;
+    if (!blocking && !none) {
+        PyErr_SetString(PyExc_ValueError, "can't specify a timeout for a non-blocking call");
+        return NULL;
+    }
+    if (!blocking) now->o.wait_ms = 0;
+    return now;
 }
 
-/* _swap(Lock or None) -> what was there: the block is entered, or left */
-static PyObject *locking_swap(struct locking *g, PyObject *args)
+/* acquire(blocking=True, timeout=-1) -> bool: as threading.Lock has it */
+static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kwargs)
 {
-    PyObject *to, *was = (PyObject *)g->held;
-    if (!PyArg_ParseTuple(args, "O:swap", &to)) return NULL;
-    if (to != Py_None && !PyObject_TypeCheck(to, lock_type)) {
+    static char *names[] = {"blocking", "timeout", NULL};
+    PyObject *timeout = Py_None;
+    int blocking = 1;
+    asked now;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO:acquire", names, &blocking, &timeout) ||
+        !has_room(g))
+        return NULL;
+    if (!with_timeout(g, &now, blocking, timeout)) return NULL;
+    lock *held = (lock *)store_acquire_asked(g->store, g->key, &now);
+    if (held) {
+        lock_note_frame(held);
+        push(g, held);
+        Py_RETURN_TRUE;
+    }
+    if (!PyErr_ExceptionMatches(unavailable_error)) return NULL;
+    PyErr_Clear();
+    Py_RETURN_FALSE;
+}
+
+/* release(): RuntimeError if it isn't held, as threading.Lock has it */
+static PyObject *locking_release(struct locking *g, PyObject *unused)
+{
+    (void)unused;
+    lock *held = pop(g);
+    if (!held && !PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "release unlocked lock");
+    if (!held) return NULL;
+    PyObject *ret = lock_release_now(held, NULL);
+    Py_DECREF(held);
+    return ret;
+}
+
+/* _try(blocking=True, timeout=-1) -> Lock or None: without waiting for a server */
+static PyObject *locking_try(struct locking *g, PyObject *args)
+{
+    PyObject *timeout = Py_None;
+    int blocking = 1;
+    asked now;
+    if (!PyArg_ParseTuple(args, "|pO:try", &blocking, &timeout) || !has_room(g) ||
+        !with_timeout(g, &now, blocking, timeout))
+        return NULL;
+    return store_try_asked(g->store, g->key, &now);
+}
+
+/* _start(blocking, timeout, mailbox, id) -> Wait */
+static PyObject *locking_start(struct locking *g, PyObject *args)
+{
+    PyObject *mailbox, *timeout;
+    unsigned long long id;
+    int blocking;
+    asked now;
+    if (!PyArg_ParseTuple(args, "pOOK:start", &blocking, &timeout, &mailbox, &id) || !has_room(g) ||
+        !with_timeout(g, &now, blocking, timeout))
+        return NULL;
+    return store_start_asked(g->store, g->key, &now, mailbox, id, 0);
+}
+
+/* _push(Lock): the block is entered */
+static PyObject *locking_push(struct locking *g, PyObject *held)
+{
+    if (!PyObject_TypeCheck(held, lock_type) || ((lock *)held)->below) {
         PyErr_SetString(PyExc_TypeError, "not a Lock");
         return NULL;
     }
-    g->held = to == Py_None ? NULL : (lock *)to;
-    if (g->held) Py_INCREF(to);
-    if (was) return was;
+    Py_INCREF(held);
+    ((lock *)held)->touched = 1;
+    push(g, (lock *)held);
     Py_RETURN_NONE;
 }
 
-static PyObject *aio(const char *function, PyObject *self)
-{
-    PyObject *module = PyImport_ImportModule("holdfast._aio");
-    PyObject *ret = module ? PyObject_CallMethod(module, function, "O", self) : NULL;
-    Py_XDECREF(module);
-    return ret;
-}
-
-static PyObject *locking_aenter(PyObject *g, PyObject *unused)
+/* _pop() -> Lock or None: the block is left */
+static PyObject *locking_pop(struct locking *g, PyObject *unused)
 {
     (void)unused;
-    return aio("enter", g);
-}
-
-static PyObject *locking_aexit(PyObject *g, PyObject *args)
-{
-    PyObject *module = PyImport_ImportModule("holdfast._aio"), *ret = NULL;
-    int failed = PyTuple_Size(args) > 0 && PyTuple_GetItem(args, 0) != Py_None;
-    if (module) ret = PyObject_CallMethod(module, "leave", "OO", g, failed ? Py_True : Py_False);
-    Py_XDECREF(module);
-    return ret;
+    lock *held = pop(g);
+    if (held) return (PyObject *)held;
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
 }
 
 static PyObject *locking_store(struct locking *g, void *unused)
@@ -124,6 +199,13 @@ static PyObject *locking_store(struct locking *g, void *unused)
     (void)unused;
     Py_INCREF(g->store);
     return (PyObject *)g->store;
+}
+
+static PyObject *locking_key(struct locking *g, void *unused)
+{
+    (void)unused;
+    Py_INCREF(g->key);
+    return g->key;
 }
 
 static int locking_traverse(struct locking *g, visitproc visit, void *arg)
@@ -147,28 +229,45 @@ static void locking_dealloc(struct locking *g)
     Py_DECREF(type);
 }
 
-#define METHOD(name, function, flags)                            \
-    {                                                            \
-        name, (PyCFunction)(void (*)(void))function, flags, NULL \
+#define METHOD(name, function, flags, doc)                      \
+    {                                                           \
+        name, (PyCFunction)(void (*)(void))function, flags, doc \
     }
 
 static PyMethodDef methods[] = {
-    METHOD("__enter__", locking_enter, METH_NOARGS),
-    METHOD("__exit__", locking_exit, METH_VARARGS),
-    METHOD("__aenter__", locking_aenter, METH_NOARGS),
-    METHOD("__aexit__", locking_aexit, METH_VARARGS),
-    METHOD("_start", locking_start, METH_VARARGS),
-    METHOD("_swap", locking_swap, METH_VARARGS),
+    METHOD("__enter__", locking_enter, METH_NOARGS,
+           "__enter__($self)\n--\n\nAcquires the key: the Lock."),
+    METHOD("__exit__", locking_exit, METH_VARARGS,
+           "__exit__($self, kind, value, traceback, /)\n--\n\nReleases the key."),
+    METHOD("acquire", locking_acquire, METH_VARARGS | METH_KEYWORDS,
+           "acquire($self, blocking=True, timeout=-1)\n--\n\nAs threading.Lock.acquire: False if "
+           "the key isn't obtained. Without arguments it waits as the options of lock() say."),
+    METHOD("release", locking_release, METH_NOARGS,
+           "release($self)\n--\n\nAs threading.Lock.release; raises LockLost if the lock was "
+           "lost."),
+    METHOD("_try", locking_try, METH_VARARGS,
+           "_try($self, blocking=True, timeout=-1, /)\n--\n\nThe Lock if it is to be had without "
+           "waiting for a server, or None."),
+    METHOD(
+        "_start", locking_start, METH_VARARGS,
+        "_start($self, blocking, timeout, mailbox, number, /)\n--\n\nStarts a wait that tells the "
+        "mailbox."),
+    METHOD("_push", locking_push, METH_O,
+           "_push($self, lock, /)\n--\n\nThe block is entered with this lock."),
+    METHOD("_pop", locking_pop, METH_NOARGS,
+           "_pop($self)\n--\n\nThe block is left: its Lock, or None."),
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef attributes[] = {
-    {"store", (getter)locking_store, NULL, NULL, NULL},
+    {"store", (getter)locking_store, NULL, "the store", NULL},
+    {"key", (getter)locking_key, NULL, "the key", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot slots[] = {
     {Py_tp_new, (void *)made_by_hand},
+    {Py_tp_doc, "A key to be held: a block, and what threading.Lock has."},
     {Py_tp_dealloc, (void *)locking_dealloc},
     {Py_tp_traverse, (void *)locking_traverse},
     {Py_tp_methods, methods},
@@ -177,4 +276,4 @@ static PyType_Slot slots[] = {
 };
 
 PyType_Spec locking_spec = {"holdfast._holdfast.Locking", sizeof(struct locking), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slots};

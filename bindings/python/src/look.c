@@ -330,18 +330,22 @@ static int watch_traverse(watching *w, visitproc visit, void *arg)
     return 0;
 }
 
-#define METHOD(name, function)                                         \
-    {                                                                  \
-        name, (PyCFunction)(void (*)(void))function, METH_NOARGS, NULL \
+#define METHOD(name, function, doc)                                                          \
+    {                                                                                        \
+        name, (PyCFunction)(void (*)(void))function, METH_NOARGS, name "($self)\n--\n\n" doc \
     }
 
 static PyMethodDef methods[] = {
-    METHOD("take", watch_take),     METHOD("wait", watch_wait), METHOD("stop", watch_stop),
-    METHOD("fileno", watch_fileno), {NULL, NULL, 0, NULL},
+    METHOD("take", watch_take, "What was seen; StopIteration if it was stopped."),
+    METHOD("wait", watch_wait, "Waits until there is something to take."),
+    METHOD("stop", watch_stop, "Ends it."),
+    METHOD("fileno", watch_fileno, "A descriptor that is readable while there is."),
+    {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot slots[] = {
     {Py_tp_new, (void *)made_by_hand},
+    {Py_tp_doc, "Keys that are watched."},
     {Py_tp_dealloc, (void *)watch_dealloc},
     {Py_tp_traverse, (void *)watch_traverse},
     {Py_tp_methods, methods},

@@ -5,18 +5,11 @@
 
 PyTypeObject *store_type, *lock_type, *locking_type, *wait_type, *box_type, *watch_type;
 
+PyObject *unbound_error, *unavailable_error, *note_loss;
 static PyObject *error_of; /* holdfast._errors.error(code, text, key) */
 static unsigned generation;
 
 unsigned fork_generation(void) { return generation; }
-
-uint64_t this_thread(void)
-{
-    static _Thread_local uint64_t number;
-    static uint64_t last;
-    if (!number) number = ++last; /* under the GIL */
-    return number;
-}
 
 /* The child's copies of what the parent had are dead. */
 static void forked(void) { generation++; }
@@ -84,51 +77,101 @@ static PyObject *options(PyObject *self, PyObject *unused)
     return option_names();
 }
 
+enum { STORE, LOCK, LOCKING, WAIT, BOX, WATCH, TYPES };
+
+/* The module's own types, made once: it may be imported again. */
+static PyTypeObject *base[TYPES];
+
+/* _use(Lock, Locking): what a store makes from now on, of subclasses */
+static PyObject *use(PyObject *self, PyObject *args)
+{
+    PyObject *of[2];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO:_use", &of[0], &of[1])) return NULL;
+    PyTypeObject **types[2] = {&lock_type, &locking_type};
+    for (int i = 0; i < 2; i++) {
+        if (!PyType_Check(of[i]) || !PyType_IsSubtype((PyTypeObject *)of[i], base[LOCK + i])) {
+            PyErr_SetString(PyExc_TypeError, "_use: not a subclass");
+            return NULL;
+        }
+        Py_INCREF(of[i]);
+        Py_DECREF(*types[i]);
+        *types[i] = (PyTypeObject *)of[i];
+    }
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
-    {"codes", codes, METH_NOARGS, "codes() -> {name: (number, exit status, text)}"},
-    {"options", options, METH_NOARGS, "options() -> {keyword: its name in holdfast.h}"},
+    {"codes", codes, METH_NOARGS,
+     "codes()\n--\n\n{name: (number, exit status, text)} of holdfast.h"},
+    {"options", options, METH_NOARGS, "options()\n--\n\n{keyword: its name in holdfast.h}"},
+    {"_use", use, METH_VARARGS,
+     "_use(lock, locking, /)\n--\n\nThe subclasses whose objects stores make."},
     {NULL, NULL, 0, NULL},
+};
+
+static int add_type(PyObject *m, int at, const char *name, PyType_Spec *spec, PyTypeObject **ret)
+{
+    PyObject *type = base[at] ? (PyObject *)base[at] : PyType_FromSpec(spec);
+    if (!type) return -1;
+    base[at] = (PyTypeObject *)type;
+    Py_INCREF(type);
+    Py_INCREF(type);
+    *ret = (PyTypeObject *)type;
+    return PyModule_AddObject(m, name, type);
+}
+
+/* This file's variables are one set a process, and an interpreter's objects mustn't be another's.
+ */
+static int refuse_subinterpreter(void)
+{
+    if (!PyInterpreterState_GetID(PyInterpreterState_Get())) return 0;
+    PyErr_SetString(PyExc_ImportError,
+                    "holdfast can't be imported in a subinterpreter. Under mod_wsgi: "
+                    "WSGIApplicationGroup %{GLOBAL} runs the application in the main one");
+    return -1;
+}
+
+static int begin(PyObject *m)
+{
+    PyObject *errors = NULL;
+    if (refuse_subinterpreter()) return -1;
+    int bad = add_type(m, STORE, "Store", &store_spec, &store_type) ||
+              add_type(m, LOCK, "Lock", &lock_spec, &lock_type) ||
+              add_type(m, LOCKING, "Locking", &locking_spec, &locking_type) ||
+              add_type(m, WAIT, "Wait", &wait_spec, &wait_type) ||
+              add_type(m, BOX, "Mailbox", &box_spec, &box_type) ||
+              add_type(m, WATCH, "Watch", &watch_spec, &watch_type) ||
+              PyModule_AddStringConstant(m, "library_version", hf_version()) || callers_begin() ||
+              !(errors = PyImport_ImportModule("holdfast._errors")) ||
+              !(error_of = PyObject_GetAttrString(errors, "error")) ||
+              !(unbound_error = PyObject_GetAttrString(errors, "UnboundLock")) ||
+              !(unavailable_error = PyObject_GetAttrString(errors, "LockUnavailable")) ||
+              !(note_loss = PyObject_GetAttrString(errors, "note_loss"));
+    Py_XDECREF(errors);
+    if (!bad && pthread_atfork(NULL, NULL, forked)) {
+        PyErr_NoMemory();
+        bad = 1;
+    }
+    return bad ? -1 : 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, (void *)begin},
+    {0, NULL},
 };
 
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
     "_holdfast",
     "The C library holdfast, for the package of that name.",
-    -1,
+    0,
     functions,
-    NULL,
+    module_slots,
     NULL,
     NULL,
     NULL,
 };
 
-static int add_type(PyObject *m, const char *name, PyType_Spec *spec, PyTypeObject **ret)
-{
-    PyObject *type = PyType_FromSpec(spec);
-    if (!type) return -1;
-    *ret = (PyTypeObject *)type;
-    Py_INCREF(type);
-    return PyModule_AddObject(m, name, type);
-}
-
 PyMODINIT_FUNC PyInit__holdfast(void);
-PyMODINIT_FUNC PyInit__holdfast(void)
-{
-    PyObject *m = PyModule_Create(&module), *errors = NULL;
-    if (!m) return NULL;
-    if (add_type(m, "Store", &store_spec, &store_type) ||
-        add_type(m, "Lock", &lock_spec, &lock_type) ||
-        add_type(m, "Locking", &locking_spec, &locking_type) ||
-        add_type(m, "Wait", &wait_spec, &wait_type) ||
-        add_type(m, "Mailbox", &box_spec, &box_type) ||
-        add_type(m, "Watch", &watch_spec, &watch_type) ||
-        PyModule_AddStringConstant(m, "library_version", hf_version()) ||
-        !(errors = PyImport_ImportModule("holdfast._errors")) ||
-        !(error_of = PyObject_GetAttrString(errors, "error")) ||
-        pthread_atfork(NULL, NULL, forked)) {
-        Py_DECREF(m);
-        m = NULL;
-    }
-    Py_XDECREF(errors);
-    return m;
-}
+PyMODINIT_FUNC PyInit__holdfast(void) { return PyModuleDef_Init(&module); }

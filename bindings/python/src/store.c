@@ -3,6 +3,7 @@
  */
 #include "ext.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -143,55 +144,80 @@ static void store_dealloc(store *s)
 
 /* ---- acquiring ---- */
 
-/* The library knows which thread made a grant at once, but not for whom a wait was told. */
-static int recursive(store *s, PyObject *key, const asked *a)
+/* Does `to` share a grant that its caller has already? */
+static int nests(store *s, const asked *a, lock *to)
 {
-    if (!s->waited || (a && (a->o.flags & HF_ALLOW_RECURSIVE || a->o.request_id))) return 0;
-    uint64_t me = this_thread();
-    int exclusive = !a || a->o.mode == HF_EXCLUSIVE;
-    for (lock *l = s->locks; l; l = l->next)
-        if (l->waited && l->thread == me && l->l && (exclusive || l->exclusive) &&
-            !PyUnicode_Compare(l->key, key) && hf_left_ms(l->l) > 0) {
-            return 1;
-        }
-    return 0;
+    if (!a || to->once || !(a->o.flags & HF_ALLOW_RECURSIVE) || a->o.request_id) return 0;
+    lock *held = lock_of_caller(s, to->key, to->mode, &to->by);
+    if (held) lock_nest(to, held);
+    return held != NULL;
 }
 
-/* One try, then a wait: so the common case needs no other thread, and the other one can be given
-   up. `once` as for hf_once_begin. 0: `to` holds it (unless the event is done); a code without a
-   text is this file's own; or RAISED. */
-static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, hf_once *once,
-                  hf_error *err)
+/* The library sees threads, not tasks and jobs: a wait that would be for its own caller is refused
+   here. 0, HF_RECURSIVE and the text, HF_CANCELED without one, or RAISED. */
+static int refuse_endless(store *s, const asked *a, lock *to, int sits, hf_error *err)
+{
+    const char *why;
+    if (a && (a->o.wait_ms != HF_FOREVER || a->o.request_id)) return 0;
+    int rc = lock_waits_for_itself(s, to->key, to->mode, &to->by, sits, &why);
+    err->text[0] = 0;
+    if (rc == HF_RECURSIVE) snprintf(err->text, sizeof err->text, "%s", why);
+    return rc;
+}
+
+/* Without waiting: 0, HF_BUSY, or another code. `once` as for hf_once_begin. */
+static int try_once(hf *h, const char *text, const asked *a, hf_lock **l, hf_once *once,
+                    hf_error *err)
 {
     hf_options now = HF_OPTIONS_INIT;
-    hf_lock *l = NULL;
-    int rc, waited = 0;
-    if (recursive(s, to->key, a)) return HF_RECURSIVE;
+    int rc;
     if (a) now = a->o;
-    int waits = now.wait_ms != 0;
     /* An absurd limit is for the library to refuse. */
     if (now.wait_ms <= INT64_C(31536000000)) now.wait_ms = 0;
     Py_BEGIN_ALLOW_THREADS rc = once ? hf_once_begin(h, text, a->keep_ms, &now, once, err)
-                                     : hf_acquire(h, text, &now, &l, err);
-    Py_END_ALLOW_THREADS if (!rc && once) l = once->lock;
-    if (rc == HF_BUSY && waits) {
+                                     : hf_acquire(h, text, &now, l, err);
+    Py_END_ALLOW_THREADS if (!rc && once) *l = once->lock;
+    return rc;
+}
+
+/* One try, then a wait: so the common case needs no other thread, and the other one can be given
+   up. 0: `to` holds it (unless the event is done); HF_RECURSIVE: the text is the reason alone; a
+   code without a text: the store is closed; or RAISED. */
+static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, hf_once *once,
+                  hf_error *err)
+{
+    hf_lock *l = NULL;
+    if (nests(s, a, to)) return 0;
+    int rc = try_once(h, text, a, &l, once, err);
+    if (rc == HF_BUSY && (!a || a->o.wait_ms)) {
         waiting *w;
         s->tries++;
-        rc = waiting_start(s, h, text, a, once != NULL, NULL, 0, &w, err);
+        rc = refuse_endless(s, a, to, 1, err);
+        if (!rc) rc = waiting_start(s, h, text, a, once != NULL, NULL, 0, &w, err);
         if (rc) return rc;
         if (waiting_sit(w)) return RAISED;
         rc = w->code;
         *err = w->err;
         l = w->lock;
         if (once) *once = w->once;
-        waited = 1;
         waiting_free(w);
         if (!rc && store_dead(s)) { /* by a signal's handler meanwhile, which gave it back */
             err->text[0] = 0;
             return HF_CANCELED;
         }
     }
-    return rc || !l ? rc : lock_begin(to, l, waited);
+    return rc || !l ? rc : lock_begin(to, l);
+}
+
+/* The exception for what obtain() says. NULL. */
+static void *not_obtained(int rc, const char *doing, PyObject *key, const hf_error *err)
+{
+    if (rc == RAISED) return NULL;
+    if (!*err->text) return raise_why(rc, doing, key, "the store is closed");
+    /* The library's own text has the key. */
+    if (rc == HF_RECURSIVE && strncmp(err->text, doing, strlen(doing)))
+        return raise_why(rc, doing, key, err->text);
+    return raise_code(rc, err, key);
 }
 
 /* The lock, which holds nothing if the event is done; or NULL and an exception. */
@@ -200,8 +226,9 @@ static lock *get(store *s, PyObject *key, const asked *a, hf_once *once)
     const char *doing = once ? "once" : "acquire";
     hf_error err = {0, 0, ""};
     int rc = RAISED;
+    caller by;
     PyObject *bytes = text_bytes(doing, NULL, "key", key);
-    lock *to = bytes ? lock_blank(s, key, a) : NULL;
+    lock *to = bytes && !caller_read(&by) ? lock_blank(s, key, a, &by) : NULL;
     hf *h = to ? store_enter(s, doing, key) : NULL;
     if (h) {
         rc = obtain(s, h, PyBytes_AsString(bytes), a, to, once, &err);
@@ -210,11 +237,7 @@ static lock *get(store *s, PyObject *key, const asked *a, hf_once *once)
     Py_XDECREF(bytes);
     if (!rc) return to;
     Py_XDECREF(to);
-    if (rc == RAISED) return NULL;
-    if (*err.text) return (void *)raise_code(rc, &err, key);
-    if (rc == HF_CANCELED) return (void *)raise_why(rc, doing, key, "the store is closed");
-    PyObject *said = PyUnicode_FromFormat("acquire '%U': this thread holds it already", key);
-    return (void *)raise_object(rc, key, said);
+    return not_obtained(rc, doing, key, &err);
 }
 
 PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a)
@@ -230,9 +253,48 @@ static PyObject *store_acquire(store *s, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     PyObject *key = PyTuple_GetItem(args, 0);
-    if (!kwargs) return store_acquire_asked(s, key, NULL);
-    if (asked_read(&a, kwargs, 0, key)) return NULL;
-    PyObject *ret = store_acquire_asked(s, key, &a);
+    if (kwargs && asked_read(&a, kwargs, 0, key)) return NULL;
+    PyObject *ret = store_acquire_asked(s, key, kwargs ? &a : NULL);
+    if (kwargs) asked_done(&a);
+    if (ret) lock_note_frame((lock *)ret);
+    return ret;
+}
+
+PyObject *store_try_asked(store *s, PyObject *key, const asked *a)
+{
+    hf_error err = {0, 0, ""};
+    hf_lock *l = NULL;
+    caller by;
+    int rc = RAISED;
+    PyObject *bytes = text_bytes("acquire", NULL, "key", key);
+    lock *to = bytes && !caller_read(&by) ? lock_blank(s, key, a, &by) : NULL;
+    hf *h = to ? store_enter(s, "acquire", key) : NULL;
+    if (h) {
+        rc = nests(s, a, to) ? 0 : HF_BUSY;
+        if (rc && store_is_near(s)) rc = try_once(h, PyBytes_AsString(bytes), a, &l, NULL, &err);
+        if (!rc && l) rc = lock_begin(to, l);
+        if (rc == HF_BUSY && (!a || a->o.wait_ms || !store_is_near(s))) {
+            s->tries += store_is_near(s);
+            rc = refuse_endless(s, a, to, 0, &err);
+            if (!rc) Py_CLEAR(to);
+        }
+        store_leave(s);
+    }
+    Py_XDECREF(bytes);
+    if (!rc && to) return (PyObject *)to;
+    if (!rc) Py_RETURN_NONE;
+    Py_XDECREF(to);
+    return not_obtained(rc, "acquire", key, &err);
+}
+
+/* try(key, **options) -> Lock or None */
+static PyObject *store_try(store *s, PyObject *args, PyObject *kwargs)
+{
+    asked a;
+    PyObject *key, *bytes = key_bytes("acquire", args, &key);
+    Py_XDECREF(bytes);
+    if (!bytes || asked_read(&a, kwargs, 0, key)) return NULL;
+    PyObject *ret = store_try_asked(s, key, &a);
     asked_done(&a);
     return ret;
 }
@@ -337,12 +399,12 @@ static PyObject *store_adopt(store *s, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO:adopt", &key, &number)) return NULL;
     PyObject *bytes = text_bytes("adopt", NULL, "key", key);
     int bad = !bytes || token_read("adopt", number, key, &token);
-    lock *to = bad ? NULL : lock_blank(s, key, NULL);
+    lock *to = bad ? NULL : lock_blank(s, key, NULL, NULL);
     hf *h = to ? store_enter(s, "adopt", key) : NULL;
     if (h) {
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_adopt(h, text, token, &l, &err);
-        Py_END_ALLOW_THREADS if (!rc) rc = lock_begin(to, l, 0);
+        Py_END_ALLOW_THREADS if (!rc) rc = lock_begin(to, l);
         /* Whoever drops it has not forgotten it: it is held elsewhere, too. */
         to->detached = 1;
         store_leave(s);
@@ -437,29 +499,48 @@ static PyObject *is_near(store *s, void *unused)
 
 static PyMethodDef methods[] = {
     METHOD("acquire", store_acquire, METH_VARARGS | METH_KEYWORDS,
-           "acquire(key, **options) -> Lock"),
+           "acquire($self, key, /, **options)\n--\n\nThe Lock of the key, to be kept and released; "
+           "LockUnavailable if it isn't obtained. help(holdfast) lists the options."),
     METHOD("lock", store_lock, METH_VARARGS | METH_KEYWORDS,
-           "lock(key, **options): holds the key in a with block"),
-    METHOD("_once_begin", store_once_begin, METH_VARARGS | METH_KEYWORDS, NULL),
-    METHOD("_start", store_start, METH_VARARGS | METH_KEYWORDS, NULL),
-    METHOD("_check", store_check, METH_VARARGS | METH_KEYWORDS, NULL),
-    METHOD("adopt", store_adopt, METH_VARARGS, "adopt(key, token) -> Lock"),
-    METHOD("break_", store_break, METH_VARARGS, "break_(key, token): ends that grant"),
-    METHOD("_peek", store_peek, METH_VARARGS, NULL),
-    METHOD("_list", store_list, METH_VARARGS, NULL),
-    METHOD("_watch", store_watch, METH_VARARGS, NULL),
-    METHOD("prune", store_prune, METH_VARARGS, "prune(idle) -> how many rows were deleted"),
-    METHOD("stats", store_stats, METH_NOARGS, "stats() -> dict of counters"),
-    METHOD("close", store_close, METH_NOARGS, "gives everything back"),
-    METHOD("__enter__", store_self, METH_NOARGS, NULL),
-    METHOD("__exit__", store_exit, METH_VARARGS, NULL),
+           "lock($self, key, /, **options)\n--\n\nThe key as a block, which holds it, and as a "
+           "lock of threading; help(holdfast) lists the options."),
+    METHOD("_once_begin", store_once_begin, METH_VARARGS | METH_KEYWORDS,
+           "_once_begin($self, key, /, **options)\n--\n\n(Lock or None, done_us, owner, result)"),
+    METHOD("_start", store_start, METH_VARARGS | METH_KEYWORDS,
+           "_start($self, mailbox, number, once, key, /, **options)\n--\n\nStarts a wait that "
+           "tells the mailbox."),
+    METHOD("_try", store_try, METH_VARARGS | METH_KEYWORDS,
+           "_try($self, key, /, **options)\n--\n\nThe Lock if it is to be had without waiting for "
+           "a server, or None."),
+    METHOD("_check", store_check, METH_VARARGS | METH_KEYWORDS,
+           "_check($self, once, key, /, **options)\n--\n\nRaises what is wrong with them."),
+    METHOD("adopt", store_adopt, METH_VARARGS,
+           "adopt($self, key, token, /)\n--\n\nTakes charge of a grant made elsewhere: a Lock."),
+    METHOD("break_", store_break, METH_VARARGS,
+           "break_($self, key, token, /)\n--\n\nEnds the grant with this token, for its holder "
+           "too."),
+    METHOD("_peek", store_peek, METH_VARARGS, "_peek($self, key, /)\n--\n\nOne key."),
+    METHOD("_list", store_list, METH_VARARGS,
+           "_list($self, prefix, /)\n--\n\nThe keys with the prefix."),
+    METHOD("_watch", store_watch, METH_VARARGS,
+           "_watch($self, prefix, /)\n--\n\nStarts watching the keys with the prefix."),
+    METHOD("prune", store_prune, METH_VARARGS,
+           "prune($self, idle, /)\n--\n\nDeletes rows that are free and idle for so long; how "
+           "many."),
+    METHOD("stats", store_stats, METH_NOARGS,
+           "stats($self)\n--\n\nCounters, as hf_stats in holdfast.h."),
+    METHOD("close", store_close, METH_NOARGS,
+           "close($self)\n--\n\nReleases what it holds, ends its waits, and closes."),
+    METHOD("__enter__", store_self, METH_NOARGS, "__enter__($self)\n--\n\nThe store itself."),
+    METHOD("__exit__", store_exit, METH_VARARGS,
+           "__exit__($self, kind, value, traceback, /)\n--\n\nCloses it."),
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef attributes[] = {
     {"url", (getter)store_url, NULL, "the URL, without secrets", NULL},
     {"closed", (getter)store_closed, NULL, "has it been closed?", NULL},
-    {"_is_near", (getter)is_near, NULL, NULL, NULL},
+    {"_is_near", (getter)is_near, NULL, "does it take no request to a server?", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -340,7 +340,7 @@ static int receive(store *s, waiting *w, lock *to, hf_error *err, hf_once *once)
         Py_BEGIN_ALLOW_THREADS if (open && held && to->detached) hf_release(held, NULL);
         Py_END_ALLOW_THREADS
     } else if (!rc && held) {
-        rc = lock_begin(to, held, 0);
+        rc = lock_begin(to, held);
     }
     s->users--;
     return rc;
@@ -354,7 +354,8 @@ static PyObject *wait_take(struct wait_object *o, PyObject *unused)
     hf_once once;
     if (o->store->generation != fork_generation())
         return raise_why(HF_LOST, "acquire", o->key, "this wait belongs to the parent of a fork");
-    lock *to = lock_blank(o->store, o->key, &o->asked);
+    caller by;
+    lock *to = caller_read(&by) ? NULL : lock_blank(o->store, o->key, &o->asked, &by);
     waiting *w = o->w;
     if (!to) return NULL;
     int ready = w && is_told(w);
@@ -401,12 +402,15 @@ static int wait_traverse(struct wait_object *o, visitproc visit, void *arg)
 }
 
 static PyMethodDef wait_methods[] = {
-    {"take", (PyCFunction)(void (*)(void))wait_take, METH_NOARGS, NULL},
-    {"abandon", (PyCFunction)(void (*)(void))wait_abandon, METH_NOARGS, NULL},
+    {"take", (PyCFunction)(void (*)(void))wait_take, METH_NOARGS,
+     "take($self)\n--\n\nThe Lock, or for an event the tuple; None: not told yet."},
+    {"abandon", (PyCFunction)(void (*)(void))wait_abandon, METH_NOARGS,
+     "abandon($self)\n--\n\nGives it up; what it brings is released."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot wait_slots[] = {
+    {Py_tp_doc, "An acquisition that goes on."},
     {Py_tp_new, (void *)made_by_hand},
     {Py_tp_dealloc, (void *)wait_dealloc},
     {Py_tp_traverse, (void *)wait_traverse},
@@ -418,13 +422,16 @@ PyType_Spec wait_spec = {"holdfast._holdfast.Wait", sizeof(struct wait_object), 
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, wait_slots};
 
 static PyMethodDef box_methods[] = {
-    {"take", (PyCFunction)(void (*)(void))box_take, METH_NOARGS, NULL},
-    {"fileno", (PyCFunction)(void (*)(void))box_fileno, METH_NOARGS, NULL},
+    {"take", (PyCFunction)(void (*)(void))box_take, METH_NOARGS,
+     "take($self)\n--\n\nThe numbers that have come."},
+    {"fileno", (PyCFunction)(void (*)(void))box_fileno, METH_NOARGS,
+     "fileno($self)\n--\n\nA descriptor that is readable while there are any."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot box_slots[] = {
     {Py_tp_new, (void *)box_new},
+    {Py_tp_doc, "Mailbox()\n--\n\nWhere numbers come of what has happened."},
     {Py_tp_dealloc, (void *)box_dealloc},
     {Py_tp_methods, box_methods},
     {0, NULL},

@@ -452,7 +452,7 @@ def the_interpreter_ends_while_locks_are_held():
                  'sys.stuck = store.acquire("end/1")'):
         program(OPENING + text)
         assert PRIVATE or free('end/1')
-    said = program(OPENING + 'store.acquire("end/1")\nraise SystemExit(3)', expected=3)
+    said = program(OPENING + 'held = store.acquire("end/1")\nraise SystemExit(3)', expected=3)
     program(OPENING + 'held = store.acquire("end/1")\nraise KeyError("x")', expected=1)
     assert PRIVATE or free('end/1')
     assert 'Fatal' not in said

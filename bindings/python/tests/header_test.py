@@ -7,7 +7,7 @@ import re
 import sys
 
 import holdfast
-from holdfast import _errors, _holdfast
+from holdfast import _errors, _holdfast, _options
 from tap import run
 
 with open(sys.argv[1], encoding='utf-8') as file:
@@ -85,13 +85,14 @@ def the_declared_types_are_those_of_the_module():
         text = file.read()
     for name in ('Store', 'Lock', 'Locking', 'Wait', 'Mailbox', 'Watch'):
         of = re.search(rf'^class {name}:\n((?:    .*\n|\n)*)', text, flags=re.M).group(1)
-        said = set(re.findall(r'def (\w+)\(', of)) - {'__new__'}
+        said = set(re.findall(r'def (\w+)\(', of)) - {'__new__', '__bool__'}
         there = {member for member in vars(getattr(_holdfast, name))
                  if not member.startswith('__') or
                  re.fullmatch('__a?(enter|exit)__', member)}
         assert said == there, said ^ there
-    for option in set(_holdfast.options()) - {'keep', 'at_most_once'}:
-        assert text.count(f' {option}: ') + text.count(f'\n                {option}: ') >= 2, option
+    assert set(_options.OnceOptions.__annotations__) == set(_holdfast.options())
+    assert set(_options.Options.__annotations__) == set(_holdfast.options()) - {
+        'keep', 'at_most_once'}
 
 
 if __name__ == '__main__':

@@ -1,0 +1,99 @@
+"""What a store makes: Lock, one grant, and Locking, a key that is to be held."""
+import functools
+from typing import Any, Callable, Optional
+
+from . import _aio, _holdfast
+from ._errors import LockUnavailable, invalid
+from ._options import Time
+
+
+class Lock(_holdfast.Lock):
+    """One grant of one key. It has no truth value: acquire() raises if the key isn't obtained."""
+    __slots__ = ()
+
+    @property
+    def left(self) -> float:
+        """Believe for so many seconds; inf: as long as the process."""
+        return self.left_ms / 1000
+
+    def on_lost(self, callback: 'Callable[[Lock], Any]') -> None:
+        """Calls it with the lock once the lock is lost, or at once if it is lost already. A call
+        in a running event loop has it called there, and a coroutine that it returns is run there;
+        after the end of that loop, and without one, it is called in a thread. Each call adds one
+        more."""
+        if not callable(callback):
+            raise invalid('on_lost', self.key, "the callback can't be called")
+        _aio.on_lost(self, callback)
+
+    async def release_async(self) -> None:
+        """As release(); other tasks run meanwhile."""
+        await _aio.call(self.store, self.release)
+
+    async def renew_async(self, lease: Optional[Time] = None) -> None:
+        """As renew(); other tasks run meanwhile."""
+        await _aio.call(self.store, self.renew, lease)
+
+    async def confirm_async(self) -> None:
+        """As confirm(); other tasks run meanwhile."""
+        await _aio.call(self.store, self.confirm)
+
+    async def enter_async(self, where: Optional[str] = None) -> None:
+        """As enter(); other tasks run meanwhile."""
+        await _aio.call(self.store, self.enter, where)
+
+    async def __aenter__(self) -> 'Lock':
+        return self
+
+    async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        await _aio.call(self.store, self.__exit__, kind, value, traceback)
+
+
+class Locking(_holdfast.Locking):
+    """A key that is to be held: what store.lock(key) gives. A block, with or async with; and it has
+    what threading.Lock has: acquire, release, locked. It may be used again and again, by any number
+    of threads and tasks in turn."""
+    __slots__ = ()
+
+    def locked(self) -> bool:
+        """Does anybody hold the key? Asks the store."""
+        return bool(self.store.peek(self.key).holders)
+
+    async def locked_async(self) -> bool:
+        """As locked(); other tasks run meanwhile."""
+        return await _aio.call(self.store, self.locked)
+
+    async def acquire_async(self, blocking: bool = True,
+                            timeout: Optional[Time] = None) -> bool:
+        """As acquire(); other tasks run meanwhile."""
+        try:
+            await self._acquire(blocking, timeout)
+        except LockUnavailable:
+            return False
+        return True
+
+    async def _acquire(self, blocking: bool = True, timeout: Optional[Time] = None) -> Any:
+        _aio.loop()
+        held = self._try(blocking, timeout)
+        if held is None:
+            held = await _aio.wait(self.store, functools.partial(self._start, blocking, timeout))
+        self._push(held)
+        return held
+
+    async def release_async(self) -> None:
+        """As release(); other tasks run meanwhile."""
+        held = self._pop()
+        if held is None:
+            raise RuntimeError('release unlocked lock')
+        await _aio.call(self.store, held.release)
+
+    async def __aenter__(self) -> Lock:
+        held: Lock = await self._acquire()
+        return held
+
+    async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        held = self._pop()
+        if held is not None:
+            await _aio.call(self.store, held.__exit__, kind, value, traceback)
+
+
+_holdfast._use(Lock, Locking)

@@ -1,0 +1,138 @@
+/*
+ * caller.c - which caller asks: an asyncio task, or else a thread in its context.
+ *
+ * A thread of a pool runs many jobs, so its number alone names no caller. A pool that gives each
+ * job a context of its own (anyio, and with it FastAPI; asgiref, and with it Django) is told by a
+ * mark in that context. A ThreadPoolExecutor doesn't: in its threads nobody is judged.
+ */
+#include "ext.h"
+
+static PyObject *running_loop; /* asyncio._get_running_loop */
+static PyObject *current_task; /* asyncio.current_task */
+static PyObject *pooled;       /* holdfast._aio.pooled */
+static PyObject *get_mark, *set_mark;
+
+int callers_begin(void)
+{
+    PyObject *asyncio = PyImport_ImportModule("asyncio");
+    PyObject *contextvars = asyncio ? PyImport_ImportModule("contextvars") : NULL;
+    PyObject *none = Py_BuildValue("{sO}", "default", Py_None),
+             *args = Py_BuildValue("(s)", "mark");
+    PyObject *kind = contextvars ? PyObject_GetAttrString(contextvars, "ContextVar") : NULL;
+    PyObject *mark = kind && none && args ? PyObject_Call(kind, args, none) : NULL;
+    int ok = mark && (running_loop = PyObject_GetAttrString(asyncio, "_get_running_loop")) &&
+             (current_task = PyObject_GetAttrString(asyncio, "current_task")) &&
+             (get_mark = PyObject_GetAttrString(mark, "get")) &&
+             (set_mark = PyObject_GetAttrString(mark, "set"));
+    Py_XDECREF(mark);
+    Py_XDECREF(kind);
+    Py_XDECREF(args);
+    Py_XDECREF(none);
+    Py_XDECREF(contextvars);
+    Py_XDECREF(asyncio);
+    return ok ? 0 : -1;
+}
+
+uint64_t this_thread(void)
+{
+    static _Thread_local uint64_t number;
+    static uint64_t last;
+    if (!number) number = ++last; /* under the GIL */
+    return number;
+}
+
+/* Of this context. One that was copied from another thread's context has that one's mark. */
+static int read_mark(uint64_t *ret)
+{
+    static uint32_t last;
+    PyObject *mark = PyObject_CallObject(get_mark, NULL);
+    if (!mark) return -1;
+    *ret = mark == Py_None ? 0 : PyLong_AsUnsignedLongLong(mark);
+    Py_DECREF(mark);
+    if (*ret >> 32 == this_thread()) return 0;
+    *ret = this_thread() << 32 | ++last;
+    PyObject *undo = PyObject_CallFunction(set_mark, "K", (unsigned long long)*ret);
+    Py_XDECREF(undo);
+    return undo ? 0 : -1;
+}
+
+int caller_read(caller *to)
+{
+    PyObject *loop = PyObject_CallObject(running_loop, NULL), *task;
+    to->task = NULL;
+    to->in_loop = loop && loop != Py_None;
+    to->mark = this_thread() << 32;
+    if (!to->in_loop) {
+        Py_XDECREF(loop);
+        return loop ? read_mark(&to->mark) : -1;
+    }
+    task = PyObject_CallFunctionObjArgs(current_task, loop, NULL);
+    Py_DECREF(loop);
+    /* Without a callback there is one weak reference an object: they can be compared. */
+    if (task && task != Py_None) to->task = PyWeakref_NewRef(task, NULL);
+    int ok = task && (task == Py_None || to->task);
+    Py_XDECREF(task);
+    return ok ? 0 : -1;
+}
+
+void caller_drop(caller *c) { Py_CLEAR(c->task); }
+
+int caller_same(const caller *a, const caller *b)
+{
+    return a->mark && a->task == b->task && a->mark == b->mark;
+}
+
+int caller_is_pooled(void)
+{
+    PyObject *module = pooled ? NULL : PyImport_ImportModule("holdfast._aio");
+    if (module) pooled = PyObject_GetAttrString(module, "pooled");
+    Py_XDECREF(module);
+    PyObject *is = pooled ? PyObject_CallObject(pooled, NULL) : NULL;
+    int ret = is ? is == Py_True : -1;
+    Py_XDECREF(is);
+    return ret;
+}
+
+/* ---- whose it is ---- */
+
+static int holds(const lock *l, PyObject *key)
+{
+    return l->l && !l->ended && !PyUnicode_Compare(l->key, key) && hf_left_ms(l->l) > 0;
+}
+
+lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *by)
+{
+    for (lock *l = s->locks; l; l = l->next)
+        if (l->mode == mode && !l->once && caller_same(&l->by, by) && holds(l, key)) return l;
+    return NULL;
+}
+
+int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const caller *by, int sits,
+                          const char **ret_why)
+{
+    *ret_why = "this thread holds it, and would wait for itself for ever";
+    for (lock *l = s->locks; l; l = l->next) {
+        int mine = caller_same(&l->by, by);
+        /* The thread of an event loop that sits in a wait keeps all its tasks from releasing. */
+        int stuck = sits && by->in_loop && l->by.mark >> 32 == by->mark >> 32;
+        if ((!mine && !stuck) || (mode != HF_EXCLUSIVE && mode == l->mode) || !l->lasts ||
+            !holds(l, key))
+            continue;
+        if (by->task && mine) {
+            *ret_why = "this task holds it, and would wait for itself for ever";
+            return HF_RECURSIVE;
+        }
+        if (stuck) {
+            *ret_why = "it is held in this thread, whose event loop would wait for ever: use "
+                       "'async with', or acquire_async()";
+            return HF_RECURSIVE;
+        }
+        if (by->in_loop) continue; /* a callback of the loop's, which doesn't wait itself */
+        s->users--;                /* Python code: it may close the store */
+        int is_pooled = caller_is_pooled();
+        s->users++;
+        if (is_pooled < 0) return RAISED;
+        return s->closing || !s->h ? HF_CANCELED : is_pooled ? 0 : HF_RECURSIVE;
+    }
+    return 0;
+}

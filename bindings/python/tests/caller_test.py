@@ -1,0 +1,405 @@
+"""Which task or thread holds a key, and what acquire() returned and nobody kept.
+
+    caller_test.py URL [NAME]
+"""
+import asyncio
+import concurrent.futures
+import contextvars
+import datetime
+import gc
+import pathlib
+import sys
+import threading
+import time
+import warnings
+
+import holdfast
+from own import MORE, NEAR, PRIVATE, URL, free, key, program, waiters
+from tap import PATIENCE, no_hang, run_functions, until
+
+
+def _refused(kind, call, *words):
+    try:
+        call()
+    except kind as error:
+        assert all(word in str(error) for word in words), error
+        return error
+    raise AssertionError(f'not {kind.__name__}')
+
+
+def _refused_by(kind, coroutine, *words):
+    async def main():
+        try:
+            await coroutine
+        except kind as error:
+            assert all(word in str(error) for word in words), error
+            return
+        raise AssertionError(f'not {kind.__name__}')
+    return main()
+
+
+# ---- a wait for oneself ----
+
+def a_thread_that_would_wait_for_itself_is_told():
+    with holdfast.open(URL) as store, store.lock(key()) as held:
+        _refused(holdfast.RecursiveAcquire, lambda: store.acquire(held.key), 'this thread')
+        _refused(holdfast.RecursiveAcquire, lambda: store.acquire(held.key, shared=True))
+        for wait in 0, 0.02:
+            _refused(holdfast.LockUnavailable, lambda wait=wait: store.acquire(held.key, wait=wait))
+
+
+def a_task_that_would_wait_for_itself_is_told():
+    async def main():
+        async with store.lock(key()) as held:
+            await _refused_by(holdfast.RecursiveAcquire, store.acquire_async(held.key), 'this task')
+            await _refused_by(holdfast.RecursiveAcquire, store.lock(held.key).__aenter__())
+            await _refused_by(holdfast.LockUnavailable, store.acquire_async(held.key, wait=0.02))
+            # A wait that keeps its thread keeps the loop from whatever releases the key.
+            other = asyncio.create_task(_refused_by(
+                holdfast.RecursiveAcquire, _sync(lambda: store.acquire(held.key)), 'event loop'))
+            await other
+
+    async def _sync(call):
+        call()
+
+    with no_hang(), holdfast.open(URL) as store:
+        asyncio.run(main())
+
+
+def other_tasks_wait():
+    async def main():
+        got = []
+
+        async def work(n):
+            async with store.lock(name):
+                got.append(n)
+                await asyncio.sleep(0)
+
+        async with store.lock(name):
+            tasks = [asyncio.create_task(work(n)) for n in range(3)]
+            while waiters(store, name) < 1:
+                await asyncio.sleep(0.005)
+        await asyncio.gather(*tasks)
+        assert sorted(got) == [0, 1, 2]
+
+    with no_hang(), holdfast.open(URL) as store:
+        name = key()
+        asyncio.run(main())
+
+
+def _in_pool_thread(how):
+    """One thread serves two requests; the first one's lock is still held, elsewhere."""
+    with no_hang(), holdfast.open(URL) as store, \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        name = key()
+        held = how(pool, store.acquire, name).result(PATIENCE)
+        second = how(pool, store.acquire, name)
+        until(lambda: waiters(store, name) == 1 or second.done(), 'nobody waits')
+        held.release()
+        second.result(PATIENCE).release()
+        assert free(name)
+
+
+def a_pool_thread_serves_two_requests():
+    """loop.run_in_executor."""
+    _in_pool_thread(lambda pool, call, *args: pool.submit(call, *args))
+
+
+def a_pool_thread_with_contexts_serves_two_requests():
+    """asyncio.to_thread, asgiref."""
+    _in_pool_thread(lambda pool, call, *args:
+                    pool.submit(contextvars.copy_context().run, call, *args))
+
+
+def a_thread_that_runs_jobs_in_contexts_serves_two_requests():
+    """anyio's worker threads, and with them FastAPI's dependencies."""
+    with no_hang(), holdfast.open(URL) as store:
+        name, held = key(), []
+        with store.lock(key()):     # a mark of the context that the jobs' are copies of
+            contexts = [contextvars.copy_context() for _ in range(2)]
+
+        def serve():
+            for context in contexts:
+                held.append(context.run(store.acquire, name))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        until(lambda: held and waiters(store, name) == 1, 'nobody waits')
+        held[0].release()
+        thread.join(PATIENCE)
+        held[1].release()
+        # Within one of its jobs it would wait for itself.
+        both = contextvars.copy_context()
+        first = both.run(store.acquire, name)
+        _refused(holdfast.RecursiveAcquire, lambda: both.run(store.acquire, name))
+        first.release()
+
+
+def a_hold_that_ends_by_its_lease_is_waited_for():
+    with no_hang(), holdfast.open(URL) as store:
+        name = key()
+        first = store.acquire(name, lease=1.5, no_renew=True)
+        store.acquire(name).release()
+        _refused(holdfast.LockLost, first.release)
+
+
+# ---- recursive ----
+
+def recursive_counts_as_an_rlock():
+    with holdfast.open(URL) as store:
+        name = key()
+        outer = store.acquire(name, recursive=True)
+        inner = store.acquire(name, recursive=True)
+        assert inner.token == outer.token and inner.held and not free(name)
+        outer.release()     # in any order
+        assert not outer.held and inner.held and not free(name)
+        _refused(holdfast.LockLost, outer.confirm, 'released')
+        inner.confirm()
+        inner.release()
+        outer.release()
+        assert not inner.held and free(name)
+        block = store.lock(name, recursive=True)
+        with block as one, block as two:
+            assert one.held and two.held and block.locked()
+        assert free(name)
+        _refused(KeyError, lambda: _fails_within(store, name))
+        assert free(name)
+
+
+def _fails_within(store, name):
+    with store.lock(name, recursive=True), store.lock(name, recursive=True):
+        raise KeyError('x')
+
+
+def recursive_is_not_for_others():
+    with no_hang(), holdfast.open(URL) as store:
+        with store.lock(key(), recursive=True) as held:
+            said = []
+
+            def other():
+                said.append(_refused(holdfast.LockUnavailable, lambda: store.acquire(
+                    held.key, wait=0, recursive=True)))
+
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            assert len(said) == 1
+
+        async def main():
+            async with store.lock(name, recursive=True) as one:
+                async with store.lock(name, recursive=True) as two:
+                    assert one.token == two.token
+                await asyncio.create_task(_refused_by(
+                    holdfast.LockUnavailable, store.acquire_async(name, wait=0, recursive=True)))
+                assert one.held
+
+        name = key()
+        asyncio.run(main())
+        assert free(name)
+
+
+def a_nested_lock_that_is_dropped_keeps_the_other():
+    with holdfast.open(URL) as store, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter('always')
+        outer = store.acquire(key(), recursive=True)
+        inner = store.acquire(outer.key, recursive=True)
+        assert inner.held
+        del inner
+        gc.collect()
+        assert len(said) == 1 and not free(outer.key)
+        outer.release()
+        assert free(outer.key)
+
+
+def closing_ends_nested_locks():
+    store = holdfast.open(URL)
+    outer = store.acquire(key(), recursive=True)
+    inner = store.acquire(outer.key, recursive=True)
+    store.close()
+    assert not outer.held and not inner.held
+    del outer
+    _refused(holdfast.LockLost, inner.confirm)
+
+
+# ---- a lock that nobody keeps ----
+
+def a_lock_has_no_truth_value():
+    with holdfast.open(URL) as store:
+        name = key()
+        with warnings.catch_warnings(record=True):
+            _refused(TypeError, lambda: 1 if store.acquire(name, wait=0) else 0, 'with store.lock')
+        assert free(name)
+
+
+def a_lock_that_is_dropped_at_once_is_an_error_at_once():
+    ran = []
+
+    def work():
+        ran.append(1)
+
+    def bare():
+        store.acquire(name)
+        work()
+
+    def of_a_key():
+        store.lock(name).acquire()
+        work()
+
+    def last():
+        store.acquire(name, wait=0, lease=5)
+
+    def calls():
+        last()
+        work()
+
+    with holdfast.open(URL) as store:
+        name = key()
+        for wrong in bare, of_a_key, calls:
+            _refused(holdfast.UnboundLock, wrong, name, 'with store.lock')
+            assert not ran and free(name)
+        # What keeps it for a while has a warning alone.
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter('always')
+            for n in range(2):
+                held = store.acquire(f'{name}/{n}')
+            del held
+            work()
+        assert ran and [one.category for one in said] == [RuntimeWarning] * 2, said
+        store.acquire(name, lease=0.2, detached=True)   # it is meant to stay
+        work()
+
+
+def a_task_that_keeps_no_lock_is_warned():
+    async def main():
+        await store.acquire_async(key())
+
+    with holdfast.open(URL) as store, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter('always')
+        asyncio.run(main())
+        gc.collect()
+        assert [one.category for one in said] == [RuntimeWarning], said
+
+
+# ---- as a lock of threading ----
+
+def a_key_is_a_lock_of_threading():
+    with no_hang(), holdfast.open(URL) as store, holdfast.open(URL) as other:
+        lock = store.lock(key())
+        assert lock.acquire() is True and lock.locked() and not free(lock.key)
+        theirs = other.lock(lock.key)
+        assert theirs.acquire(False) is False and theirs.acquire(blocking=False) is False
+        assert theirs.acquire(timeout=0.02) is False and theirs.acquire(True, 0.02) is False
+        _refused(ValueError, lambda: theirs.acquire(False, 1))
+        lock.release()
+        assert not lock.locked()
+        assert theirs.acquire(timeout=-1) is True
+        theirs.release()
+        _refused(RuntimeError, theirs.release)
+        once_more = store.lock(lock.key, wait=0)
+        assert once_more.acquire() is True and not theirs.acquire(False)
+        once_more.release()
+        total = [0]
+
+        def add():
+            for _ in range(20 if NEAR else 3):
+                with lock:
+                    now = total[0]
+                    time.sleep(0)
+                    total[0] = now + 1
+
+        threads = [threading.Thread(target=add) for _ in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert total[0] == (80 if NEAR else 12)
+
+
+def a_key_is_a_lock_of_asyncio():
+    async def main():
+        lock = store.lock(key())
+        assert await lock.acquire_async() and await lock.locked_async()
+        theirs = other.lock(lock.key)
+        assert not await theirs.acquire_async(False)
+        assert not await theirs.acquire_async(timeout=0.02)
+        waits = asyncio.create_task(theirs.acquire_async())
+        while waiters(store, lock.key) != 1:
+            await asyncio.sleep(0.005)
+        await lock.release_async()
+        assert await waits and not await lock.acquire_async(False)
+        await theirs.release_async()
+        await _refused_by(RuntimeError, theirs.release_async())
+
+    with no_hang(), holdfast.open(URL) as store, holdfast.open(URL) as other:
+        asyncio.run(main())
+
+
+def a_lost_lock_and_the_next_one_of_one_object():
+    with holdfast.open(URL) as store:
+        lock = store.lock(key())
+        first = lock.__enter__()
+        store.break_(lock.key, first.token)
+        until(lambda: not first.held or _confirms_not(first), 'never lost')
+
+        def other():
+            with lock as second:
+                got.append(second)
+                until(lambda: done, 'not left')
+                second.confirm()
+
+        got, done = [], []
+        thread = threading.Thread(target=other)
+        thread.start()
+        until(lambda: got, 'not acquired')
+        _refused(holdfast.LockLost, lambda: lock.__exit__(None, None, None))
+        got[0].confirm()
+        done.append(1)
+        thread.join()
+        assert free(lock.key)
+
+
+def _confirms_not(held):
+    try:
+        held.confirm()
+        return False
+    except holdfast.LockLost:
+        return True
+
+
+# ---- times, paths, names ----
+
+def times_are_seconds_and_timedeltas():
+    with holdfast.open(URL) as store:
+        held = store.acquire(key(), wait=datetime.timedelta(0),
+                             lease=datetime.timedelta(seconds=20))
+        assert 10 < held.left <= 20 and held.left_ms <= 20000
+        info = store.peek(held.key)
+        assert 10 < info.holders[0].left <= 20
+        assert 0 < info.holders[0].since <= info.now + 1 and not info.done
+        held.release()
+        _refused(holdfast.InvalidArgument,
+                 lambda: store.acquire(key(), wait=datetime.timedelta(-1)))
+        with store.once(key(), keep=datetime.timedelta(hours=1)) as event:
+            assert not event.done
+
+
+def a_path_is_a_file_store(tmp=None):
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / 'a 100% @b?c:d'
+        with holdfast.open(path) as store:
+            store.acquire('k', wait=0).release()
+        assert path.exists(), list(pathlib.Path(folder).iterdir())
+
+
+def other_libraries_names_are_answered_with_the_right_ones():
+    with holdfast.open(URL) as store:
+        for name, better in (('timeout', 'wait'), ('blocking', 'wait=0'), ('ttl', 'lease'),
+                             ('blocking_timeout', 'wait'), ('expire', 'lease')):
+            _refused(TypeError, lambda name=name: store.acquire(key(), **{name: 1}),
+                     f"'{name}'", f'write {better}')
+        assert 'write' not in str(_refused(TypeError, lambda: store.lock(key(), nonsense=1)))
+
+
+if __name__ == '__main__':
+    sys.exit(run_functions(globals(), MORE))
