@@ -62,7 +62,7 @@ def what_couldnt_be_begun_to_listen_is_begun_anew():
             raise OSError(28, 'No space left on device')
 
         loop.add_reader = fails
-        with await other.acquire_async(key()) as held:
+        with other.acquire(key()) as held:
             try:
                 await store.acquire_async(held.key)
                 raise AssertionError('not told')
