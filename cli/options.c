@@ -175,8 +175,12 @@ int wipe_secrets(char *text)
     for (char *s = text; (s = strstr(s, "://"));) found |= wipe_password(s += 3);
     for (char *s = strchr(text, '?'); s; s = strpbrk(s + 1, "?&;")) {
         size_t name = strcspn(s + 1, "=&; ");
-        if (s[1 + name] != '=' || !hf__url_secret(s + 1, name)) continue;
-        for (char *c = s + 2 + name; *c && !strchr("&; \"'", *c); c++, found = 1) *c = '*';
+        if (s[1 + name] != '=') continue;
+        char *value = s + 2 + name;
+        size_t len = strcspn(value, "&; \"'");
+        if (!len || !hf__url_secret(s + 1, name, value, len)) continue;
+        memset(value, '*', len);
+        found = 1;
     }
     return found;
 }

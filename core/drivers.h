@@ -41,7 +41,7 @@ void hf__fault_counts(struct hf__fault_counts *ret);
 
 /* May the value of this parameter of a URL be a secret? Rather hidden once too often. The name is
    raw: percent-encoded or not. */
-int hf__url_secret(const char *raw_name, size_t len);
+int hf__url_secret(const char *raw_name, size_t len, const char *raw_value, size_t value_len);
 
 extern const hf_driver hf__mem_driver, hf__file_driver;
 

@@ -176,7 +176,31 @@ static void next_pair(struct span *rest, struct span *name, struct span *value)
     rest->from = pair.to < rest->to ? pair.to + 1 : rest->to;
 }
 
-int hf__url_secret(const char *raw_name, size_t len)
+/* A path, or a name with an extension: "/etc/x", "./x", "client.pem". Not a word that may be a key
+   itself. */
+static int is_file_name(const char *value)
+{
+    const char *slash = strrchr(value, '/'), *dot = strrchr(slash ? slash : value, '.');
+    if (value[0] == '/' || !strncmp(value, "./", 2) || !strncmp(value, "../", 3)) return 1;
+    size_t n = dot ? strspn(dot + 1, "abcdefghijklmnopqrstuvwxyz0123456789") : 0;
+    return dot > value && n >= 2 && n <= 5 && !dot[1 + n];
+}
+
+/* The name of a file isn't a secret: what stands in the file is. */
+static int names_file(const char *name, const char *raw_value, size_t len)
+{
+    static const char *const either[] = {"key", "sslkey", "credentials"};
+    char value[sizeof((hf_url *)0)->query];
+    size_t n = strlen(name);
+    if (n >= 4 && !strcasecmp(name + n - 4, "file")) return 1;
+    for (size_t i = 0; i < sizeof either / sizeof *either; i++)
+        if (!strcasecmp(name, either[i]))
+            return !decode((struct span){raw_value, raw_value + len}, value, sizeof value) &&
+                   is_file_name(value);
+    return 0;
+}
+
+int hf__url_secret(const char *raw_name, size_t len, const char *raw_value, size_t value_len)
 {
     static const char *const within[] = {"pass",      "pwd",        "secret",
                                          "token",     "credential", "private",
@@ -184,6 +208,7 @@ int hf__url_secret(const char *raw_name, size_t len)
     char name[256];
     if (decode((struct span){raw_name, raw_name + len}, name, sizeof name)) return 1;
     size_t n = strlen(name);
+    if (names_file(name, raw_value, value_len)) return 0;
     if (n >= 3 && !strcasecmp(name + n - 3, "key")) return 1;
     if (!strcasecmp(name, "auth")) return 1;
     for (size_t i = 0; i < sizeof within / sizeof *within; i++)
@@ -191,7 +216,11 @@ int hf__url_secret(const char *raw_name, size_t len)
     return 0;
 }
 
-static int secret(struct span raw) { return hf__url_secret(raw.from, (size_t)(raw.to - raw.from)); }
+static int secret(struct span name, struct span value)
+{
+    return value.from < value.to && hf__url_secret(name.from, (size_t)(name.to - name.from),
+                                                   value.from, (size_t)(value.to - value.from));
+}
 
 struct out {
     char *to;
@@ -220,7 +249,7 @@ static void put_query(struct out *o, struct span query)
     int found = 0;
     while (rest.from < rest.to) {
         next_pair(&rest, &name, &value);
-        found |= value.from < value.to && secret(name);
+        found |= secret(name, value);
     }
     if (!found) {
         put_text(o, "?");
@@ -230,7 +259,7 @@ static void put_query(struct out *o, struct span query)
     const char *before = "?";
     for (rest = query; rest.from < rest.to;) {
         next_pair(&rest, &name, &value);
-        if (name.from == value.to || (value.from < value.to && secret(name))) continue;
+        if (name.from == value.to || secret(name, value)) continue;
         put_text(o, before);
         put(o, (struct span){name.from, value.to});
         before = "&";

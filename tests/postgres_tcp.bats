@@ -38,6 +38,9 @@ password_for() {
     cat hba >"$hba"
     ask -c 'SELECT pg_reload_conf()' >/dev/null
 }
+# How often the server had too many connections of a role.
+refusals() { grep -c 'too many connections for role' "$HOLDFAST_TEST_DIR/log"; }
+refused_again() { [ "$(refusals)" -gt "$before" ]; }
 free_port() { "$SOURCE/tests/servers/free_port"; }
 
 @test "TLS: the server's certificate counts" {
@@ -101,6 +104,52 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     ask -c 'REVOKE UPDATE ON holdfast FROM app'
     run holdfast run -n "$K" -- true
     refused 77
+}
+
+@test "no connection for a role or a database: passing" {
+    ask -c 'CREATE ROLE busy LOGIN CONNECTION LIMIT 0' \
+        -c 'CREATE DATABASE closed CONNECTION LIMIT 0'
+    ask -c 'GRANT ALL ON holdfast TO busy'
+    run holdfast -S "postgres://busy@$AT/postgres" run -n "$K" -- true
+    refused 69
+    run holdfast -S "postgres://busy@$AT/closed" run -n "$K" -- true
+    refused 69
+    ask -c 'ALTER DATABASE closed CONNECTION LIMIT 5' \
+        -c 'ALTER DATABASE closed ALLOW_CONNECTIONS false'
+    run holdfast -S "postgres://holdfast@$AT/closed" run -n "$K" -- true
+    refused 69
+    # A waiter whose connections are cut meanwhile goes on.
+    ask -c 'ALTER ROLE busy CONNECTION LIMIT -1'
+    hold "$K"
+    HOLDFAST_STORE="postgres://busy@$AT/postgres" background run -w 30 "$K" -- true
+    await waiters "$K" 1
+    before=$(refusals)
+    ask -c 'ALTER ROLE busy CONNECTION LIMIT 0' \
+        -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'busy'"
+    kill "$(cat cmd.pid)"
+    await refused_again
+    ask -c 'ALTER ROLE busy CONNECTION LIMIT -1'
+    finished
+    [ "$STATUS" = 0 ]
+}
+
+@test "which table: SCHEMA.NAME, the search path when it was opened; doctor says it" {
+    ask -c 'CREATE ROLE al LOGIN' -c 'CREATE ROLE bo LOGIN' -c 'CREATE SCHEMA AUTHORIZATION al' \
+        -c 'CREATE SCHEMA AUTHORIZATION bo'
+    HOLDFAST_STORE="postgres://al@$AT/postgres?table=shelf" holdfast run "$K" -- true
+    HOLDFAST_STORE="postgres://bo@$AT/postgres?table=shelf" run holdfast doctor
+    echo "$output"
+    [[ $output == *"in the table bo.shelf of the database postgres"* ]]
+    run holdfast -S "postgres://bo@$AT/postgres?table=al.shelf" run -n "$K" -- true
+    refused 77
+    ask -c 'GRANT USAGE ON SCHEMA al TO bo' -c 'GRANT ALL ON al.shelf TO bo'
+    HOLDFAST_STORE="postgres://al@$AT/postgres?table=shelf" hold "$K"
+    run holdfast -S "postgres://bo@$AT/postgres?table=al.shelf" run -n "$K" -- true
+    [ "$status" = 75 ]
+    kill "$(cat cmd.pid)"
+    run holdfast -S "postgres://bo@$AT/postgres?table=a.b.c" run -n "$K" -- true
+    refused 64
+    [ "$(ask -c "SELECT count(*) FROM pg_tables WHERE tablename LIKE '%.%'")" = 0 ]
 }
 
 @test "a role whose transactions are read-only is refused, with the reason" {

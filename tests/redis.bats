@@ -47,6 +47,7 @@ refused() {
     [ "$status" = 0 ]
     [[ $output != *"BAD "* ]]
     [[ $output == *"maxmemory-policy noeviction"* ]]
+    [[ $output == *"in the database 0, in keys that begin with 'holdfast:'"* ]]
     [ -z "$(holdfast ls --all)" ]
     [ "$(ask dbsize)" = 0 ]
 }
@@ -153,6 +154,26 @@ refused() {
     HOLDFAST_STORE="redis://:$secret@/?socket=$PWD/odd" run holdfast run "$K" -- true
     [ "$status" != 0 ]
     [[ $output != *"$secret"* ]]
+}
+
+@test "a password in a file: no secret is its name; a new one is used when it connects again" {
+    redis store --requirepass one
+    echo one >pass
+    HOLDFAST_STORE="$HOLDFAST_STORE&passfile=$PWD/pass"
+    run holdfast -S "$HOLDFAST_STORE" run "$K" -- \
+        sh -c '"$HOLDFAST" run -n "$1" -- echo in' - "$K-in"
+    echo "$output"
+    [ "$output" = in ]
+    hold "$K"
+    background run -w 30 "$K" -- true
+    await waiters "$K" 1
+    echo two >pass
+    REDISCLI_AUTH=one ask config set requirepass two
+    REDISCLI_AUTH=two ask client kill type pubsub
+    REDISCLI_AUTH=two ask client kill type normal
+    kill "$(cat cmd.pid)"
+    finished
+    [ "$STATUS" = 0 ]
 }
 
 @test "what a URL may not say" {

@@ -284,12 +284,56 @@ static void names_of_secrets(void **state)
                                       "my_password", "%zz",  "%6bey"};
     static const char *const arent[] = {"author", "ke", "keys", "table", ""};
     for (size_t i = 0; i < sizeof are / sizeof *are; i++)
-        if (!hf__url_secret(are[i], strlen(are[i]))) fail_msg("%s", are[i]);
+        if (!hf__url_secret(are[i], strlen(are[i]), "x", 1)) fail_msg("%s", are[i]);
     for (size_t i = 0; i < sizeof arent / sizeof *arent; i++)
-        if (hf__url_secret(arent[i], strlen(arent[i]))) fail_msg("%s", arent[i]);
+        if (hf__url_secret(arent[i], strlen(arent[i]), "x", 1)) fail_msg("%s", arent[i]);
     hf_url u;
     assert_int_equal(hf_url_parse("s:p?&a=1&&password=x&&b=2&", &u, NULL), 0);
     assert_string_equal(u.safe, "s:p?a=1&b=2");
+}
+
+/* The name of a file is passed on; a secret that stands where a file's name may stand isn't. */
+static void names_of_files_are_no_secrets(void **state)
+{
+    (void)state;
+    static const char *const shown[] = {"passfile=/etc/p",
+                                        "passfile=p",
+                                        "tlsCertificateKeyFile=k",
+                                        "PassFile=%2Fp",
+                                        "key=/etc/tls/client.key",
+                                        "key=%2Fetc%2Fk",
+                                        "sslkey=client.key",
+                                        "sslkey=./k",
+                                        "sslkey=../k",
+                                        "credentials=/srv/account.json",
+                                        "credentials=a/account.json",
+                                        "key=client.pem"};
+    static const char *const hidden[] = {"key=QUJDREVG",
+                                         "key=ab/cd",
+                                         "key=a.b.eyJhbGciOi",
+                                         "key=.pem",
+                                         "key=x.p",
+                                         "key=x.abcdef",
+                                         "key=x.PEM/y",
+                                         "credentials=word",
+                                         "sslpassword=/p",
+                                         "tlsCertificateKeyFilePassword=/p",
+                                         "apikey=/p.pem",
+                                         "access_key=/p.pem",
+                                         "passfiles=/p"};
+    char text[200];
+    hf_url u;
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        snprintf(text, sizeof text, "s://h?%s&a=1", shown[i]);
+        assert_int_equal(hf_url_parse(text, &u, NULL), 0);
+        assert_string_equal(u.safe, text);
+    }
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
+        snprintf(text, sizeof text, "s://h?%s&a=1", hidden[i]);
+        assert_int_equal(hf_url_parse(text, &u, NULL), 0);
+        assert_string_equal(u.safe, "s://h?a=1");
+    }
+    assert_true(hf__url_secret("key", 3, "%zz", 3));
 }
 
 static void get_reads_the_query(void **state)
@@ -363,6 +407,7 @@ int main(void)
         cmocka_unit_test(get_reads_the_query),
         cmocka_unit_test(what_is_too_long_or_half_is_refused),
         cmocka_unit_test(names_of_secrets),
+        cmocka_unit_test(names_of_files_are_no_secrets),
         cmocka_unit_test(noise_is_refused_or_clean),
     };
     return TEST_MAIN(tests);
