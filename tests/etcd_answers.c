@@ -33,7 +33,10 @@ static void errors_mean_what_they_say(void **state)
         {500, "{\"error\": \"etcdserver: mvcc: database space exceeded\"}", HF_FULL, "space"},
         {503, "{\"error\": \"etcdserver: no leader\"}", HF_UNAVAILABLE, "no leader"},
         {429, "{\"error\": \"etcdserver: too many requests\"}", HF_UNAVAILABLE, "too many"},
-        {500, "{\"error\": \"etcdserver: not capable\"}", HF_UNSUPPORTED, "not capable"},
+        /* Not by what stands anywhere in a text; by gRPC's code, if it isn't etcd's text. */
+        {500, "{\"error\": \"no permission denied, too large\"}", HF_UNAVAILABLE, "too large"},
+        {500, "{\"error\": \"nein\", \"code\": 7}", HF_DENIED, "nein"},
+        {500, "{\"error\": {\"message\": \"x\", \"grpc_code\": 16}}", HF_DENIED, "x"},
         {ANSWER_CLOSED, "", HF_UNAVAILABLE, ""},
         {ANSWER_CUT, "{", HF_UNAVAILABLE, ""},
     };
@@ -379,6 +382,7 @@ static void the_doctor_says_what_he_is_told(void **state)
     answers_are(ill, 3);
     said(driver->inspect(st, note, NULL, &err), 0, NULL);
     assert_string_equal(heard,
+                        "the rows are the keys that begin with '/p/'\n"
                         "etcd ?, 4 KiB of data\nBAD there is no leader: nothing can be written\n"
                         "3 members vote: it goes on without 1 of them\n"
                         "BAD NOSPACE: its quota is used up, nothing can be written\n"

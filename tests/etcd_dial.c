@@ -16,11 +16,18 @@ static char cafile[1000], dir[1000];
 static int port;
 static char why[HF_ET_WHY];
 
+static struct hf__et_http http;
+
+static int keep(void *arg, int fd, const char *endpoint, int64_t until_us, char reason[HF_ET_WHY])
+{
+    return hf__et_conn_begin(&http, fd, endpoint, until_us, arg, reason);
+}
+
 /* Of a fresh handle, which TLS belongs to. */
 static int dialed(const char *host, const char *ca, const char *cert, const char *secret)
 {
-    struct hf__et_http http = {.n_endpoints = 1, .io_timeout_ms = 10000};
-    struct hf__et_conn *c;
+    http = (struct hf__et_http){.n_endpoints = 1, .io_timeout_ms = 10000};
+    struct hf__et_conn *c = NULL;
     char endpoint[100], file[3][1100];
     snprintf(endpoint, sizeof endpoint, "%s:%d", host, strstr(host, ".9") ? 1 : port);
     snprintf(file[0], sizeof file[0], "%s", ca ? ca : "");
@@ -30,7 +37,8 @@ static int dialed(const char *host, const char *ca, const char *cert, const char
     http.cert = cert ? file[1] : NULL;
     http.key = secret ? file[2] : NULL;
     why[0] = 0;
-    int rc = hf__et_dial(&http, endpoint, hf__local_us() + 10000000, &c, why);
+    http.endpoint[0] = endpoint;
+    int rc = hf__et_dial(&http, hf__local_us() + 10000000, keep, &c, why);
     assert_int_equal(c != NULL, !rc);
     hf__et_hang_up(c);
     return rc;

@@ -4,6 +4,9 @@
  */
 #include "answered.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +219,9 @@ static void credentials_are(const char *text)
 #define PERSON                                                                               \
     "{\"type\": \"authorized_user\", \"client_id\": \"me\", \"client_secret\": \"s3cr3t\", " \
     "\"refresh_token\": \"s3cr3t-too\", \"token_uri\": \"http://127.0.0.1:PORT/token\"}"
+#define ANOTHER                                                                              \
+    "{\"type\": \"authorized_user\", \"client_id\": \"another\", \"client_secret\": \"s\", " \
+    "\"refresh_token\": \"s3cr3t-too\", \"token_uri\": \"http://127.0.0.1:PORT/token\"}"
 
 static void bad_credentials_are_told_apart(void **state)
 {
@@ -266,6 +272,7 @@ static void a_token_is_got_for_them(void **state)
          "token for 'me' from 'http://127.0.0.1:"},
         {401, "{\"error\": \"invalid_client\"}", HF_DENIED, "HTTP 401: invalid_client"},
         {403, "", HF_DENIED, "HTTP 403: no reason tol"},
+        {400, "{\"error\": \"temporarily_unavailable\"}", HF_UNAVAILABLE, "temporarily"},
         {503, "", HF_UNAVAILABLE, "HTTP 503"},
         {200, "", HF_UNAVAILABLE, "the answer holds no token"},
         {200, "{\"access_token\": \"\", \"expires_in\": 9}", HF_UNAVAILABLE, "no token"},
@@ -305,6 +312,79 @@ static void a_token_is_got_for_them(void **state)
     said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500: no reason");
     hf_row_clear(&row);
     driver->close(st);
+}
+
+/* It is read for each token: a key is exchanged while the store is in use. */
+static void credentials_are_read_again(void **state)
+{
+    (void)state;
+    static const char brief[] = "{\"access_token\": \"one\", \"expires_in\": 36000}";
+    const struct answer list[] = {
+        {"token", 200, brief, 0}, {"batchGet", 401, "", 1}, {"batchGet", 200, MISSING, 0}};
+    const struct answer asked[] = {{"token?client_id=me&", 200, brief, 0},
+                                   {"batchGet", 200, MISSING, 0}};
+    const struct answer anew[] = {{"token?client_id=another&", 200, brief, 0},
+                                  {"batchGet", 401, "", 1},
+                                  {"batchGet", 200, MISSING, 0}};
+    char options[200];
+    hf_store *st = NULL;
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    snprintf(options, sizeof options, "&credentials=%s", file);
+    credentials_are(PERSON);
+    said(opens_with(options, &st), 0, NULL);
+    answers_are(asked, 2);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    credentials_are(ANOTHER);
+    answers_are(anew, 3);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 3);
+    /* While it is being replaced. */
+    static const char *const halves[] = {"", "{\"type\": \"authorized_user\""};
+    for (size_t i = 0; i < 3; i++) {
+        if (i < 2) credentials_are(halves[i]);
+        if (i == 2) unlink(file);
+        answers_are(list, 3);
+        said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "credentials '");
+        credentials_are(PERSON);
+        said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    }
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+/* ---- a name server that is mute ---- */
+
+static pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER;
+
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *want,
+                struct addrinfo **ret)
+{
+    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    if (name && !strcmp(name, "mute.example")) {
+        pthread_mutex_lock(&never);
+        pthread_mutex_unlock(&never);
+    }
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    return real(name, service, want, ret);
+}
+
+static void a_name_is_not_waited_for_for_ever(void **state)
+{
+    (void)state;
+    hf_store *st = NULL;
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    pthread_mutex_lock(&never);
+    setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
+    said(said_opens(driver, "firestore://p?endpoint=https://mute.example", 0, 300, &st), 0, NULL);
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "within 300 ms");
+    said(driver->swap(st, &key, 0, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE, "within 300 ms");
+    unsetenv("FIRESTORE_ID_TOKEN");
+    driver->close(st);
+    pthread_mutex_unlock(&never);
 }
 
 /* ---- URLs ---- */
@@ -404,8 +484,12 @@ static void credentials_are_found(void **state)
     driver->close(st);
     setenv("FIRESTORE_ID_TOKEN_FILE", file, 1);
     said(opens_with("", &st), 0, NULL);
-    credentials_are("\n");
+    credentials_are("a\x7f\n");
     said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "FIRESTORE_ID_TOKEN_FILE: not");
+    credentials_are("\n"); /* it is being replaced */
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "empty");
+    unlink(file);
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "No such file");
     credentials_are("s3cr3t-token\n");
     is(200, MISSING);
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
@@ -415,9 +499,7 @@ static void credentials_are_found(void **state)
     assert_int_equal(answers_given(), 1);
     driver->close(st);
     setenv("FIRESTORE_ID_TOKEN_FILE", "/nowhere/at/all", 1);
-    said(opens_with("", &st), 0, NULL);
-    said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "No such file");
-    driver->close(st);
+    said(opens_with("", &st), HF_INVALID, "No such file");
     unsetenv("FIRESTORE_ID_TOKEN_FILE");
     unsetenv("FIRESTORE_ID_TOKEN");
 }
@@ -475,6 +557,8 @@ int main(void)
         cmocka_unit_test(a_write_is_answered),
         cmocka_unit_test(bad_credentials_are_told_apart),
         cmocka_unit_test(a_token_is_got_for_them),
+        cmocka_unit_test(credentials_are_read_again),
+        cmocka_unit_test(a_name_is_not_waited_for_for_ever),
         cmocka_unit_test(urls_are_read),
         cmocka_unit_test(places_are_read),
         cmocka_unit_test(credentials_are_found),

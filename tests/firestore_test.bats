@@ -180,7 +180,8 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     finished
     [ "$STATUS" = 76 ]
     rm id
-    run -77 holdfast run -n "$K" -- true
+    run -64 holdfast run -n "$K" -- true
+    [[ $output == *"No such file"* ]]
     printf 'two words' >id
     FIRESTORE_ID_TOKEN_FILE='' FIRESTORE_ID_TOKEN=$(printf 'a\r\nb: c') run -77 \
         holdfast run -n "$K" -- true

@@ -7,6 +7,7 @@
  */
 #include "date.h"
 
+#include "dial.h"
 #include "http.h"
 #include "os.h"
 #include "transport.h"
@@ -105,24 +106,23 @@ static void look(struct hf__et_date *date, int *ret_known, int *ret_due)
     pthread_mutex_unlock(&date->mu);
 }
 
-/* Each endpoint in turn. Who can do without waits for the first only, and not for long. */
+static int ask_one(void *arg, int fd, const char *endpoint, int64_t until_us, char why[HF_ET_WHY])
+{
+    struct hf__et_http *http = arg;
+    int64_t sent_us = hf__local_us(), date_us;
+    int rc = hf__et_gateway_date(http, fd, endpoint, until_us, &date_us, why);
+    if (!rc) hf__et_date_told(&http->date, sent_us, hf__local_us(), date_us);
+    return rc;
+}
+
+/* One of the endpoints. Who can do without (`known`) doesn't wait for long, and the endpoint in use
+   stays the same. */
 static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
 {
-    int64_t until_us = hf__local_us() + (known ? SECOND : http->io_timeout_ms * 1000);
-    unsigned tries = known ? 1 : http->n_endpoints;
-    int rc = HF_UNAVAILABLE;
-    for (unsigned i = 0; i < tries; i++) {
-        unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
-        int64_t sent_us = hf__local_us(), left_ms = (until_us - sent_us) / 1000, date_us;
-        if (left_ms <= 0) break;
-        left_ms = (left_ms + tries - i - 1) / (tries - i);
-        rc = hf__et_gateway_date(http, http->endpoint[at], left_ms, &date_us, why);
-        if (!rc) {
-            hf__et_date_told(&http->date, sent_us, hf__local_us(), date_us);
-            return 0;
-        }
-        if (!known) hf__et_next(http);
-    }
+    int64_t wait_us = known ? SECOND : http->io_timeout_ms * 1000;
+    unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED);
+    int rc = hf__et_dial(http, hf__local_us() + wait_us, ask_one, http, why);
+    if (!rc && known) __atomic_store_n(&http->at, at, __ATOMIC_RELAXED);
     return rc;
 }
 

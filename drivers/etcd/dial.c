@@ -1,12 +1,14 @@
 /*
- * dial.c - see dial.h. libcurl finds the address and connects, as it does for the gateway; what it
- * has connected is ours from then on.
+ * dial.c - see dial.h.
  */
 #include "dial.h"
 
+#include "kit/dial.h"
 #include "os.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -15,10 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+enum { KEEP_IDLE_S = 15, KEEP_INTERVAL_S = 5 };
 
 /* Each connection reads the certificates anew: they are renewed while a handle is open. */
 struct hf__et_conn {
-    CURL *curl; /* which owns the socket */
     int fd;
     uint64_t left;
     SSL_CTX *ctx; /* without TLS all of these are NULL */
@@ -167,16 +171,8 @@ static int tls_set(const struct hf__et_http *http, struct hf__et_conn *tls, char
 /* Whose certificate it has to be: the host's, a name or an address. 0: no memory. */
 static int set_host(SSL *ssl, const char *endpoint)
 {
-    char host[300];
-    const char *at = strstr(endpoint, "://") + 3, *end = strrchr(at, ':');
-    size_t len = (size_t)(end - at);
-    if (*at == '[') {
-        at++;
-        len -= 2;
-    }
-    if (len >= sizeof host) return 0;
-    memcpy(host, at, len);
-    host[len] = 0;
+    char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP];
+    hf__et_split(endpoint, host, port);
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host)) return 1;
     ERR_clear_error();
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -244,57 +240,76 @@ void hf__et_hang_up(struct hf__et_conn *c)
     SSL_free(c->ssl);
     SSL_CTX_free(c->ctx);
     BIO_meth_free(c->io);
-    curl_easy_cleanup(c->curl);
+    close(c->fd);
     free(c);
 }
 
-static int reach(struct hf__et_http *http, struct hf__et_conn *c, const char *endpoint,
-                 int64_t until_us, char why[HF_ET_WHY])
+static void set_options(int fd)
 {
-    char url[600];
-    curl_socket_t fd = CURL_SOCKET_BAD;
-    int64_t left_ms = (until_us - hf__local_us()) / 1000;
-    int64_t cap_ms = http->n_endpoints > 1 ? http->io_timeout_ms / 3 : left_ms;
-    if (left_ms > cap_ms) left_ms = cap_ms;
-    snprintf(url, sizeof url, "http%s", strstr(endpoint, "://"));
-    why[0] = 0;
-    c->curl = curl_easy_init();
-    CURLcode rc = CURLE_OUT_OF_MEMORY;
-    if (c->curl && hf__et_gateway_set(http, c->curl, url, "/") &&
-        !curl_easy_setopt(c->curl, CURLOPT_CONNECT_ONLY, 1L) &&
-        !curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, why) &&
-        !curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1)))
-        rc = curl_easy_perform(c->curl);
-    if (!rc) rc = curl_easy_getinfo(c->curl, CURLINFO_ACTIVESOCKET, &fd);
-    if (!rc && fd == CURL_SOCKET_BAD) rc = CURLE_COULDNT_CONNECT;
-    if (c->curl) curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, NULL);
-    if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
-    c->fd = fd;
-    return !rc ? 0 : rc == CURLE_OUT_OF_MEMORY ? HF_NOMEM : HF_UNAVAILABLE;
+    const struct {
+        int level, name, value;
+    } of[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+              {IPPROTO_TCP, TCP_NODELAY, 1},
+              {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
+              {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        setsockopt(fd, of[i].level, of[i].name, &of[i].value, sizeof of[i].value);
 }
 
-int hf__et_dial(struct hf__et_http *http, const char *endpoint, int64_t until_us,
-                struct hf__et_conn **ret, char why[HF_ET_WHY])
+int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoint,
+                      int64_t until_us, struct hf__et_conn **ret, char why[HF_ET_WHY])
 {
-    int tls = !strncmp(endpoint, "https:", 6);
     struct hf__et_conn *c = calloc(1, sizeof *c);
+    int tls = !strncmp(endpoint, "https:", 6);
     *ret = NULL;
     snprintf(why, HF_ET_WHY, "out of memory");
-    if (!c) return HF_NOMEM;
-    int rc = tls ? tls_set(http, c, why) : 0;
-    if (!rc) rc = reach(http, c, endpoint, until_us, why);
-    if (!rc && tls) {
-        if (tls_begin(c, endpoint)) {
-            rc = shake_hands(c, until_us, why);
-        } else {
-            snprintf(why, HF_ET_WHY, "TLS: out of memory");
-            rc = HF_NOMEM;
-        }
+    if (!c) {
+        close(fd);
+        return HF_NOMEM;
     }
-    if (rc) {
+    c->fd = fd;
+    set_options(fd);
+    int rc = tls ? tls_set(http, c, why) : 0;
+    if (!rc && tls && !tls_begin(c, endpoint)) {
+        snprintf(why, HF_ET_WHY, "TLS: out of memory");
+        rc = HF_NOMEM;
+    }
+    if (!rc && tls) rc = shake_hands(c, until_us, why);
+    if (rc)
         hf__et_hang_up(c);
+    else
+        *ret = c;
+    return rc;
+}
+
+int hf__et_dial(struct hf__et_http *http, int64_t until_us, hf__et_login_fn *login, void *arg,
+                char why[HF_ET_WHY])
+{
+    char host[HF_ET_ENDPOINTS][HF_ET_HOST_CAP], port[HF_ET_ENDPOINTS][HF_ET_PORT_CAP];
+    struct hf__dial_target target[HF_ET_ENDPOINTS];
+    struct hf__attempt *found;
+    struct hf__dial *dial;
+    unsigned n = http->n_endpoints, first = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % n;
+    for (unsigned i = 0; i < n; i++) {
+        hf__et_split(http->endpoint[(first + i) % n], host[i], port[i]);
+        target[i] = (struct hf__dial_target){host[i], port[i]};
+    }
+    int rc = hf__dial_begin(target, n, NULL, NULL, &dial);
+    if (rc) {
+        snprintf(why, HF_ET_WHY, "out of memory");
         return rc;
     }
-    *ret = c;
-    return 0;
+    while (!(rc = hf__dial_next(dial, until_us, &found))) {
+        unsigned at = (first + (unsigned)found->target) % n;
+        int64_t share_us = hf__dial_share(dial, until_us);
+        rc = login(arg, hf__dial_take(found), http->endpoint[at], share_us, why);
+        if (!rc) {
+            __atomic_store_n(&http->at, at, __ATOMIC_RELAXED);
+            break;
+        }
+        hf__dial_fail(dial, found, rc, why);
+    }
+    if (rc) hf__dial_why(dial, why, HF_ET_WHY);
+    hf__dial_end(dial);
+    return rc;
 }

@@ -1,5 +1,5 @@
 /*
- * dial.h - a connection to an endpoint: TCP, and for etcds: TLS that has agreed on HTTP/2.
+ * dial.h - a connection to one of the endpoints: TCP, and for etcds: TLS that has agreed on HTTP/2.
  */
 #ifndef HF_ETCD_DIAL_H
 #define HF_ETCD_DIAL_H
@@ -8,9 +8,22 @@
 
 struct hf__et_conn;
 
-/* Until that moment of the local clock. 0, or an HF_ error with its reason in `why`. */
-int hf__et_dial(struct hf__et_http *http, const char *endpoint, int64_t until_us,
-                struct hf__et_conn **ret, char why[HF_ET_WHY]);
+/* Goes on with a socket that is connected to that endpoint, which is its own from then on. 0, or an
+   HF_ error with its reason in `why`. */
+typedef int hf__et_login_fn(void *arg, int fd, const char *endpoint, int64_t until_us,
+                            char why[HF_ET_WHY]);
+
+/*
+ * Connects to an endpoint that can be used and logs in, until the local time until_us. The endpoint
+ * in use (http->at) is tried first; the others, and all addresses of each, as in kit/dial.h. The
+ * one that was found is in use from then on.
+ * Returns: 0, or an HF_ error, and in `why` what was tried.
+ */
+int hf__et_dial(struct hf__et_http *http, int64_t until_us, hf__et_login_fn *login, void *arg,
+                char why[HF_ET_WHY]);
+/* Makes a connection of that socket, which is the connection's in every case. 0 or an HF_ error. */
+int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoint,
+                      int64_t until_us, struct hf__et_conn **ret, char why[HF_ET_WHY]);
 void hf__et_hang_up(struct hf__et_conn *c);
 
 enum { HF_ET_AGAIN = -1, HF_ET_BROKEN = -2 };

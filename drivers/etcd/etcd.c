@@ -129,12 +129,15 @@ static int et_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
                       hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    char text[300];
+    char text[sizeof st->prefix + 60];
     json_t *body = json_object();
     int rc = hf__et_post(&st->http, "/v3/maintenance/status", body, HF_UNAVAILABLE, &reply,
                          "inspect", "", err);
     json_decref(body);
     if (rc) return rc;
+    snprintf(text, sizeof text, "the rows are the keys that begin with '%.*s'", (int)st->n_prefix,
+             st->prefix);
+    say(arg, 1, text);
     const char *version = json_string_value(json_object_get(reply.json, "version"));
     snprintf(text, sizeof text, "etcd %.60s, %lld KiB of data", version ? version : "?",
              (long long)(hf__et_number(reply.json, "dbSize") / 1024));

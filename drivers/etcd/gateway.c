@@ -4,6 +4,7 @@
 #include "transport.h"
 
 #include "json.h"
+#include "kit/dial.h"
 #include "os.h"
 
 #include <limits.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 enum { REPLY_CAP = 64 << 20 };
 
@@ -64,18 +65,53 @@ static size_t give_out(char *to, size_t size, size_t n, void *arg)
     return n;
 }
 
-/* What a command of ours starts doesn't get it. */
-static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+/* ---- what all requests have in common ---- */
+
+static curl_socket_t connected(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    struct hf__et_reach *reach = arg;
+    char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP];
+    const struct hf__dial_target target = {host, port};
+    struct hf__attempt *found;
+    struct hf__dial *dial;
+    int fd = reach->fd;
+    (void)purpose;
+    (void)a; /* which stands for any */
+    reach->fd = -1;
+    if (fd >= 0) return fd;
+    hf__et_split(reach->endpoint, host, port);
+    if (hf__dial_begin(&target, 1, NULL, NULL, &dial)) return CURL_SOCKET_BAD;
+    if (!hf__dial_next(dial, reach->until_us, &found)) fd = hf__dial_take(found);
+    hf__dial_end(dial);
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+static int is_connected(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
     (void)arg;
+    (void)fd;
     (void)purpose;
-    return hf__fd_above(socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol));
+    return CURL_SOCKOPT_ALREADY_CONNECTED;
+}
+
+/* An address that stands for the host's, whatever they are. 0: no memory. */
+static int set_reach(CURL *c, struct hf__et_reach *reach)
+{
+    char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP], text[HF_ET_HOST_CAP + 40];
+    hf__et_split(reach->endpoint, host, port);
+    snprintf(text, sizeof text, "%s:%s:127.0.0.1", host, port);
+    if (!strchr(host, ':') && !reach->addresses &&
+        !(reach->addresses = curl_slist_append(NULL, text)))
+        return 0;
+    return (!reach->addresses || !curl_easy_setopt(c, CURLOPT_RESOLVE, reach->addresses)) &&
+           !curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, connected) &&
+           !curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, reach) &&
+           !curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, is_connected);
 }
 
 static int set_common(const struct hf__et_http *http, CURL *c)
 {
     CURLcode rc = curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    if (!rc) rc = curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROXY, "");
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     if (!rc) rc = curl_easy_setopt(c, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
@@ -97,10 +133,10 @@ static int set_url(CURL *c, const char *endpoint, const char *path)
     return curl_easy_setopt(c, CURLOPT_URL, url) == CURLE_OK;
 }
 
-int hf__et_gateway_set(const struct hf__et_http *http, CURL *c, const char *endpoint,
+int hf__et_gateway_set(const struct hf__et_http *http, CURL *c, struct hf__et_reach *reach,
                        const char *path)
 {
-    return set_common(http, c) && set_url(c, endpoint, path);
+    return set_common(http, c) && set_reach(c, reach) && set_url(c, reach->endpoint, path);
 }
 
 void hf__et_free_headers(struct curl_slist *all)
@@ -187,12 +223,11 @@ json_t *hf__et_gateway_read(const struct hf__et_method *m, const char *text, siz
     return NULL;
 }
 
-static int set_exchange(const struct hf__et_http *http, CURL *c, const char *endpoint,
+static int set_exchange(const struct hf__et_http *http, CURL *c, struct hf__et_reach *reach,
                         struct hf__et_exchange *x, struct text *body, struct text *reply,
                         struct curl_slist *headers, int64_t left_ms)
 {
-    long connect_ms = (long)(http->n_endpoints > 1 ? http->io_timeout_ms / 3 : left_ms);
-    return headers && set_common(http, c) && set_url(c, endpoint, x->path) &&
+    return headers && hf__et_gateway_set(http, c, reach, x->path) &&
            !curl_easy_setopt(c, CURLOPT_POST, 1L) &&
            !curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE, (long)body->len) &&
            !curl_easy_setopt(c, CURLOPT_READFUNCTION, give_out) &&
@@ -203,9 +238,7 @@ static int set_exchange(const struct hf__et_http *http, CURL *c, const char *end
            !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
            !curl_easy_setopt(c, CURLOPT_HEADERDATA, &x->date_us) &&
            !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->why) &&
-           !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left_ms) &&
-           !curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS,
-                             connect_ms < left_ms ? connect_ms : left_ms);
+           !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left_ms);
 }
 
 static int meaning(CURLcode rc)
@@ -225,6 +258,7 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
 {
     struct text body = {x->body, x->len, 0}, reply = {NULL, 0, 0};
     struct curl_slist *headers = NULL;
+    struct hf__et_reach reach = {endpoint, hf__local_us() + left_ms * 1000, -1, NULL};
     CURL **link = &http->link[number], *c;
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     long sent = 0;
@@ -232,8 +266,10 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
     c = *link;
     if (c) curl_easy_reset(c);
     if (c) headers = hf__et_gateway_headers(x->token);
-    if (c && set_exchange(http, c, endpoint, x, &body, &reply, headers, left_ms)) {
+    if (c && set_exchange(http, c, &reach, x, &body, &reply, headers, left_ms)) {
+        unsigned held = hf__low_hold(); /* it opens descriptors for itself, too */
         rc = curl_easy_perform(c);
+        hf__low_free(held);
         curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &x->status);
         curl_easy_getinfo(c, CURLINFO_REQUEST_SIZE, &sent);
     }
@@ -243,6 +279,7 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
     x->failed = meaning(rc);
     if (!rc) x->json = hf__et_gateway_read(x->method, reply.at, reply.len, &x->nomem);
     hf__et_free_headers(headers);
+    curl_slist_free_all(reach.addresses);
     free(reply.at);
 }
 
@@ -261,26 +298,31 @@ static size_t drop(char *bytes, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* Seldom: the connection isn't kept. But the address is, as long as it does: libcurl waits for a
-   name to be found for longer than it is told to, and somebody's lease may depend on it. */
-int hf__et_gateway_date(struct hf__et_http *http, const char *endpoint, int64_t left_ms,
+/* Seldom: the connection isn't kept. */
+int hf__et_gateway_date(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
                         int64_t *ret_us, char why[HF_ET_WHY])
 {
+    struct hf__et_reach reach = {endpoint, until_us, fd, NULL};
+    int64_t left_ms = (until_us - hf__local_us()) / 1000;
     CURL *c = http->date_link ? http->date_link : curl_easy_init();
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     *ret_us = 0;
     why[0] = 0;
-    if (c) curl_easy_reset(c); /* which leaves the addresses */
-    if (c && set_common(http, c) && set_url(c, endpoint, "/version") &&
+    if (c) curl_easy_reset(c);
+    if (c && hf__et_gateway_set(http, c, &reach, "/version") &&
         !curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) &&
-        !curl_easy_setopt(c, CURLOPT_DNS_CACHE_TIMEOUT, -1L) &&
         !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&
         !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
         !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
         !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
-        !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left_ms))
+        !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
+        unsigned held = hf__low_hold();
         rc = curl_easy_perform(c);
+        hf__low_free(held);
+    }
+    if (reach.fd >= 0) close(reach.fd);
     if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
+    curl_slist_free_all(reach.addresses);
     if (rc) curl_easy_cleanup(c);
     http->date_link = rc ? NULL : c;
     if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));

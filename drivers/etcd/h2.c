@@ -273,25 +273,46 @@ void hf__et_h2_end(struct hf__et_h2 *h)
     free(h);
 }
 
-/* Until the server has spoken. 0 or an HF_ error. */
-static int connect_to(struct hf__et_http *http, const char *endpoint, int64_t until_us,
-                      struct hf__et_h2 **ret, char why[HF_ET_WHY])
+struct greeting {
+    const struct hf__et_http *http;
+    struct hf__et_h2 *h2; /* what has come of it */
+};
+
+/* Until the server has spoken. */
+static int settle(void *arg, int fd, const char *endpoint, int64_t until_us, char why[HF_ET_WHY])
 {
-    struct hf__et_h2 *h = calloc(1, sizeof *h);
-    int64_t third_us = hf__local_us() + http->io_timeout_ms * 1000 / 3;
-    /* One that is mute must leave time for the others. */
-    if (http->n_endpoints > 1 && until_us > third_us) until_us = third_us;
-    int rc = h ? hf__et_dial(http, endpoint, until_us, &h->conn, why) : HF_NOMEM;
-    *ret = NULL;
-    if (h) h->endpoint = endpoint;
-    if (!rc && !open_session(h)) rc = HF_NOMEM;
-    if (!rc && go_on(h, &h->settled, until_us, why))
+    struct greeting *g = arg;
+    struct hf__et_conn *c;
+    int rc = hf__et_conn_begin(g->http, fd, endpoint, until_us, &c, why);
+    struct hf__et_h2 *h = rc ? NULL : calloc(1, sizeof *h);
+    if (rc) return rc;
+    if (!h) {
+        hf__et_hang_up(c);
+        snprintf(why, HF_ET_WHY, "out of memory");
+        return HF_NOMEM;
+    }
+    h->conn = c;
+    h->endpoint = endpoint;
+    if (!open_session(h)) {
+        snprintf(why, HF_ET_WHY, "out of memory");
+        rc = HF_NOMEM;
+    } else if (go_on(h, &h->settled, until_us, why)) {
         rc = is_http1(h) ? HF_UNSUPPORTED : HF_UNAVAILABLE;
-    if (rc == HF_NOMEM) snprintf(why, HF_ET_WHY, "out of memory");
+    }
     if (rc)
         hf__et_h2_end(h);
     else
-        *ret = h;
+        g->h2 = h;
+    return rc;
+}
+
+/* 0 or an HF_ error. */
+static int connect_any(struct hf__et_http *http, int64_t until_us, struct hf__et_h2 **ret,
+                       char why[HF_ET_WHY])
+{
+    struct greeting g = {http, NULL};
+    int rc = hf__et_dial(http, until_us, settle, &g, why);
+    *ret = g.h2;
     /* It may be another server, or the same one later on. */
     if (!rc) hf__et_date_doubt(&http->date);
     return rc;
@@ -373,7 +394,7 @@ static void refused(struct call *c, struct hf__et_exchange *x)
     /* What these say by themselves: who may, and that there is no such thing. */
     x->status = c->grpc == 16 ? 401 : c->grpc == 7 ? 403 : c->grpc == 12 ? 501 : 500;
     if (!c->message[0]) snprintf(c->message, sizeof c->message, "gRPC's status %d", c->grpc);
-    x->json = json_pack("{s:s}", "error", decoded(c->message));
+    x->json = json_pack("{s:s, s:i}", "error", decoded(c->message), "code", c->grpc);
 }
 
 /* As all of etcd's answers have that are of keys or leases: without one it says nothing of them. */
@@ -427,18 +448,23 @@ static void shrink(struct hf__et_h2 *h)
     h->call.cap = 0;
 }
 
-void hf__et_h2_exchange(struct hf__et_http *http, int number, const char *endpoint,
-                        struct hf__et_exchange *x, int64_t left_ms)
+void hf__et_h2_exchange(struct hf__et_http *http, int number, struct hf__et_exchange *x,
+                        int64_t until_us, int64_t share_ms)
 {
     struct hf__et_h2 **link = &http->h2[number], *h = *link;
-    int64_t until_us = hf__local_us() + left_ms * 1000;
-    if (h && (h->endpoint != endpoint || !is_alive(h))) {
+    unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
+    if (h && (h->endpoint != http->endpoint[at] || !is_alive(h))) {
         hf__et_h2_end(h);
         *link = h = NULL;
     }
-    x->failed = 0;
-    if (!h) x->failed = connect_to(http, endpoint, until_us, &h, x->why);
-    if (x->failed) return;
+    x->failed = x->nobody = 0;
+    if (!h) x->failed = connect_any(http, until_us, &h, x->why);
+    if (x->failed) {
+        x->nobody = 1;
+        return;
+    }
+    int64_t share_us = hf__local_us() + share_ms * 1000;
+    if (share_us < until_us) until_us = share_us;
     *link = h;
     uint64_t before = hf__et_conn_left(h->conn);
     if (submit(h, x)) {
@@ -463,11 +489,11 @@ void hf__et_h2_close(struct hf__et_http *http)
 
 /* ---- calls that go on ---- */
 
-struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, const char *endpoint,
-                                  struct hf__et_exchange *x, int64_t until_us)
+struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, struct hf__et_exchange *x,
+                                  int64_t until_us)
 {
     struct hf__et_h2 *h;
-    if (connect_to(http, endpoint, until_us, &h, x->why)) return NULL;
+    if (connect_any(http, until_us, &h, x->why)) return NULL;
     h->method = x->method;
     if (!submit(h, x) && !send_out(h, x->why)) return h;
     hf__et_h2_end(h);

@@ -9,8 +9,8 @@
 
 /* A call that goes on. It connects, and waits until the call has been sent: by `x`, whose body is
    to stay until the end; NULL: it failed. */
-struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, const char *endpoint,
-                                  struct hf__et_exchange *x, int64_t until_us);
+struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, struct hf__et_exchange *x,
+                                  int64_t until_us);
 void hf__et_h2_end(struct hf__et_h2 *h);
 
 /* Tells what has come of it by now: each answer, or NULL if it isn't one. 0, or 1: it has ended. */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PORT = 2379 };
+enum { PORT = 2379, AMBIGUOUS = 1 };
 
 void hf__et_free_secret(char *secret)
 {
@@ -20,7 +20,7 @@ void hf__et_free_secret(char *secret)
     free(secret);
 }
 
-/* ---- one exchange ---- */
+/* ---- endpoints ---- */
 
 void hf__et_next(struct hf__et_http *http)
 {
@@ -28,8 +28,117 @@ void hf__et_next(struct hf__et_http *http)
     __atomic_store_n(&http->at, (at + 1) % http->n_endpoints, __ATOMIC_RELAXED);
 }
 
-/* Each endpoint in turn, until something was sent that mustn't be sent twice. One that is mute
-   mustn't use up the others' time then. */
+void hf__et_split(const char *endpoint, char host[HF_ET_HOST_CAP], char port[HF_ET_PORT_CAP])
+{
+    const char *at = strstr(endpoint, "://") + 3, *colon = strrchr(at, ':');
+    size_t len = (size_t)(colon - at);
+    if (*at == '[') {
+        at++;
+        len -= 2;
+    }
+    snprintf(host, HF_ET_HOST_CAP, "%.*s", (int)len, at);
+    snprintf(port, HF_ET_PORT_CAP, "%s", colon + 1);
+}
+
+/* ---- what the server says ---- */
+
+/* Who is asked again, if this is what the endpoint in use says. */
+enum again {
+    NOBODY,
+    ANOTHER, /* this member can't serve now; another one may */
+    AS_NEW   /* nothing was done: this user has to log in anew */
+};
+
+/*
+ * etcd names its errors by these texts, which begin its messages and which its own clients compare,
+ * too (api/v3rpc/rpctypes). They aren't localized. Their gRPC codes differ between releases.
+ */
+static const struct meaning {
+    const char *text;
+    int code; /* AMBIGUOUS: it says nothing of whether the request was done */
+    enum again again;
+} meanings[] = {
+    {"etcdserver: requested lease not found", HF_LOST, NOBODY},
+    {"etcdserver: permission denied", HF_DENIED, NOBODY},
+    {"etcdserver: invalid auth token", HF_DENIED, AS_NEW},
+    {"etcdserver: user name is empty", HF_DENIED, AS_NEW},
+    {"etcdserver: revision of auth store is old", HF_UNAVAILABLE, AS_NEW},
+    {"etcdserver: authentication failed", HF_DENIED, NOBODY},
+    {"etcdserver: authentication is not enabled", HF_UNSUPPORTED, NOBODY},
+    {"etcdserver: mvcc: database space exceeded", HF_FULL, NOBODY},
+    {"etcdserver: request is too large", HF_FULL, NOBODY},
+    {"etcdserver: too many operations", HF_FULL, NOBODY},
+    {"grpc: received message larger than max", HF_FULL, NOBODY},
+    {"etcdserver: too many requests", HF_UNAVAILABLE, ANOTHER},
+    /* While it starts it doesn't know yet what the cluster can. */
+    {"etcdserver: not capable", HF_UNAVAILABLE, ANOTHER},
+    {"etcdserver: rpc not supported for learner", HF_UNAVAILABLE, ANOTHER},
+    {"etcdserver: no leader", AMBIGUOUS, ANOTHER},
+    {"etcdserver: not leader", AMBIGUOUS, ANOTHER},
+    {"etcdserver: leader changed", AMBIGUOUS, ANOTHER},
+    {"etcdserver: request timed out", AMBIGUOUS, ANOTHER},
+    {"etcdserver: server stopped", AMBIGUOUS, ANOTHER},
+    {"etcdserver: unhealthy cluster", AMBIGUOUS, ANOTHER},
+};
+
+static const struct meaning *meaning_of(const char *why)
+{
+    for (size_t i = 0; why && i < sizeof meanings / sizeof *meanings; i++)
+        if (!strncmp(why, meanings[i].text, strlen(meanings[i].text))) return &meanings[i];
+    return NULL;
+}
+
+static const char *text_of(const json_t *json)
+{
+    const json_t *error = json_object_get(json, "error");
+    const char *why = json_string_value(error);
+    if (!why) why = json_string_value(json_object_get(error, "message"));
+    return why ? why : json_string_value(json_object_get(json, "message"));
+}
+
+/* gRPC's own codes, where the text isn't one of etcd's: only those by which nothing was done. */
+static int code_of_grpc(const json_t *json)
+{
+    const json_t *error = json_object_get(json, "error");
+    const json_t *code =
+        json_is_object(error) ? json_object_get(error, "grpc_code") : json_object_get(json, "code");
+    switch (json_integer_value(code)) {
+    case 7:                         /* PERMISSION_DENIED */
+    case 16: return HF_DENIED;      /* UNAUTHENTICATED */
+    case 12: return HF_UNSUPPORTED; /* UNIMPLEMENTED */
+    default: return AMBIGUOUS;
+    }
+}
+
+static int code_of(const json_t *json, long status, int ambiguous, const char **ret_why)
+{
+    const char *why = text_of(json);
+    const struct meaning *m = meaning_of(why);
+    *ret_why = why ? why : "an answer that isn't etcd's";
+    int code = m ? m->code : code_of_grpc(json);
+    if (code != AMBIGUOUS || m) return code == AMBIGUOUS ? ambiguous : code;
+    if (status == 401 || status == 403) return HF_DENIED;
+    if (status == 501) return HF_UNSUPPORTED;
+    if (status == 404 && !why) {
+        *ret_why = "no v3 gateway there (404)";
+        return HF_UNSUPPORTED;
+    }
+    return ambiguous;
+}
+
+/* ---- one exchange ---- */
+
+/* Is the answer one of a member that can't serve, and may another one be asked the same? */
+static int asks_another(struct hf__et_http *http, const struct hf__et_exchange *x)
+{
+    const struct meaning *m = x->failed || !x->json ? NULL : meaning_of(text_of(x->json));
+    if (!m || m->again != ANOTHER || http->n_endpoints < 2) return 0;
+    hf__et_next(http);
+    return x->repeat || m->code == HF_UNAVAILABLE;
+}
+
+/* By gRPC a connection that breaks, or by JSON each endpoint, in turn, until something was sent
+   that mustn't be sent twice. One that is mute mustn't use up the others' time then. */
 static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
 {
     int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000;
@@ -41,59 +150,21 @@ static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (left_ms <= 0) break;
         if (x->repeat) left_ms = (left_ms + http->n_endpoints - i - 1) / (http->n_endpoints - i);
+        json_decref(x->json);
+        x->json = NULL;
         x->date_us = x->status = x->sent = 0;
         x->why[0] = 0;
         if (http->by_json)
             hf__et_gateway_exchange(http, number, http->endpoint[at], x, left_ms);
         else
-            hf__et_h2_exchange(http, number, http->endpoint[at], x, left_ms);
-        if (!x->failed) break;
+            hf__et_h2_exchange(http, number, x, until_us, left_ms);
+        if (!x->failed && !asks_another(http, x)) break;
+        if (!x->failed) continue;
+        if (x->nobody) break;
         hf__et_next(http);
         if (x->sent && !x->repeat) break;
     }
     hf__pool_give(&http->pool, number, !x->failed);
-}
-
-/* ---- what the server says ---- */
-
-/* What the error's text begins with says more than its numbers, which differ between releases. */
-static const struct {
-    const char *text;
-    int code; /* 0: the ambiguous one */
-} meanings[] = {
-    {"requested lease not found", HF_LOST},
-    {"permission denied", HF_DENIED},
-    {"invalid auth token", HF_DENIED},
-    {"user name is empty", HF_DENIED},
-    {"authentication failed", HF_DENIED},
-    {"database space exceeded", HF_FULL},
-    {"request is too large", HF_FULL},
-    {"too many operations", HF_FULL},
-    {"received message larger than max", HF_FULL},
-    {"too many requests", HF_UNAVAILABLE},
-    {"no leader", 0},
-    {"leader changed", 0},
-    {"timed out", 0},
-    {"not capable", HF_UNSUPPORTED},
-    {"authentication is not enabled", HF_UNSUPPORTED},
-};
-
-int hf__et_error(const json_t *json, long status, int ambiguous, const char **ret_why)
-{
-    json_t *error = json_object_get(json, "error");
-    const char *why = json_string_value(error);
-    if (!why) why = json_string_value(json_object_get(error, "message"));
-    if (!why) why = json_string_value(json_object_get(json, "message"));
-    *ret_why = why ? why : "an answer that isn't etcd's";
-    for (size_t i = 0; why && i < sizeof meanings / sizeof *meanings; i++)
-        if (strstr(why, meanings[i].text)) return meanings[i].code ? meanings[i].code : ambiguous;
-    if (status == 401 || status == 403) return HF_DENIED;
-    if (status == 501) return HF_UNSUPPORTED;
-    if (status == 404 && !why) {
-        *ret_why = "no v3 gateway there (404)";
-        return HF_UNSUPPORTED;
-    }
-    return ambiguous;
 }
 
 void hf__et_free(struct hf__et_reply *reply)
@@ -146,24 +217,28 @@ static int settle(struct hf__et_http *http, const struct hf__et_exchange *x, int
         read_header(http, json_object_get(x->json, "header"), x->date_us, ret);
         return 0;
     }
-    int code = hf__et_error(x->json, x->status, ambiguous, &why);
+    int code = code_of(x->json, x->status, ambiguous, &why);
     snprintf(text, sizeof text, "%s", why);
     return hf_fail(err, code, 0, "etcd: %s '%s': %s", what, key, plain(text));
 }
 
 static int request(struct hf__et_http *http, const char *path, const json_t *body,
-                   const char *token, int ambiguous, struct hf__et_reply *ret, const char *what,
-                   const char *key, hf_error *err)
+                   const char *token, int ambiguous, struct hf__et_reply *ret, int *ret_as_new,
+                   const char *what, const char *key, hf_error *err)
 {
+    const struct meaning *m = NULL;
     struct hf__et_exchange x = {
         .path = path, .token = token, .repeat = ambiguous == HF_UNAVAILABLE};
     int rc = HF_NOMEM;
     if (body) rc = http->by_json ? hf__et_gateway_body(&x, body) : hf__et_h2_body(&x, body);
+    *ret_as_new = 0;
     if (rc)
         return hf_fail(err, rc, 0, "etcd: %s '%s': %s", what, key,
                        rc == HF_NOMEM ? "out of memory" : "it can't be said");
     carry(http, &x);
     rc = settle(http, &x, ambiguous, ret, what, key, err);
+    if (rc && !x.failed) m = meaning_of(text_of(x.json));
+    *ret_as_new = m && m->again == AS_NEW;
     if (!rc && ret->term) __atomic_store_n(&http->term, ret->term, __ATOMIC_RELEASE);
     explicit_bzero(x.body, x.len); /* it may be a password */
     free(x.body);
@@ -177,12 +252,12 @@ static int request(struct hf__et_http *http, const char *path, const json_t *bod
 static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    int rc = 0;
+    int rc = 0, as_new;
     pthread_mutex_lock(&http->token_mu);
     if (!http->token || (old && !strcmp(old, http->token))) {
         json_t *who = json_pack("{s:s, s:s}", "name", http->user, "password", http->password);
         rc = who ? request(http, "/v3/auth/authenticate", who, NULL, HF_UNAVAILABLE, &reply,
-                           "authenticate", http->user, err)
+                           &as_new, "authenticate", http->user, err)
                  : hf_fail(err, HF_INVALID, 0, "etcd: open: the password is not UTF-8");
         const char *token = rc ? NULL : json_string_value(json_object_get(reply.json, "token"));
         if (rc == HF_UNSUPPORTED) { /* nobody is asked who he is, as etcdctl sees it, too */
@@ -211,21 +286,18 @@ int hf__et_token(struct hf__et_http *http, char **ret, hf_error *err)
 int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, int ambiguous,
                 struct hf__et_reply *ret, const char *what, const char *key, hf_error *err)
 {
-    hf_error own;
     char *token = NULL;
-    int rc = http->by_json ? 0 : hf__et_date_need(http, what, key, err);
+    int as_new, rc = http->by_json ? 0 : hf__et_date_need(http, what, key, err);
     if (!rc) rc = hf__et_token(http, &token, err);
     if (!rc) {
-        rc = request(http, path, body, token, ambiguous, ret, what, key, &own);
-        /* It has expired, or meanwhile one is asked for: then nothing was done. */
-        if (rc == HF_DENIED && token &&
-            (strstr(own.text, "invalid auth token") || strstr(own.text, "user name is empty"))) {
+        rc = request(http, path, body, token, ambiguous, ret, &as_new, what, key, err);
+        /* The token has expired, or meanwhile one is asked for: then nothing was done. */
+        if (rc && as_new && token) {
             char *next = NULL;
-            rc = get_token(http, token, &next, &own);
-            if (!rc) rc = request(http, path, body, next, ambiguous, ret, what, key, &own);
+            rc = get_token(http, token, &next, err);
+            if (!rc) rc = request(http, path, body, next, ambiguous, ret, &as_new, what, key, err);
             hf__et_free_secret(next);
         }
-        if (rc && err) *err = own;
     }
     hf__et_free_secret(token);
     return rc;

@@ -14,7 +14,7 @@
 #include <jansson.h>
 #include <pthread.h>
 
-enum { HF_ET_ENDPOINTS = 16 };
+enum { HF_ET_ENDPOINTS = 16, HF_ET_HOST_CAP = 256, HF_ET_PORT_CAP = 8 };
 
 struct hf__et_h2; /* h2.h */
 
@@ -55,14 +55,13 @@ int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, 
                 struct hf__et_reply *ret, const char *what, const char *key, hf_error *err);
 void hf__et_free(struct hf__et_reply *reply);
 
-/* What an error of the server's means, and its text; `status` 0: not known. */
-int hf__et_error(const json_t *json, long status, int ambiguous, const char **ret_why);
-
 /* The token to send, to be freed with hf__et_free_secret ("": nobody is asked who he is); NULL if
    the URL names no user. 0, or why there is none. */
 int hf__et_token(struct hf__et_http *http, char **ret, hf_error *err);
 void hf__et_free_secret(char *secret);
 /* The endpoint in use doesn't do: the next one from now on. */
 void hf__et_next(struct hf__et_http *http);
+/* The host of an endpoint, without brackets, and its port. */
+void hf__et_split(const char *endpoint, char host[HF_ET_HOST_CAP], char port[HF_ET_PORT_CAP]);
 
 #endif

@@ -19,6 +19,7 @@ struct hf__et_stream {
     struct hf__et_h2 *h2; /* by gRPC */
     CURL *curl;           /* by JSON */
     struct curl_slist *headers;
+    struct hf__et_reach reach;
     char *line; /* what came of the next one */
     size_t len, cap;
 };
@@ -54,10 +55,12 @@ static size_t take_in(char *bytes, size_t size, size_t n, void *arg)
 static int begin_json(struct hf__et_http *http, CURLM *multi, struct hf__et_stream *s,
                       const char *endpoint, const json_t *body)
 {
+    s->reach =
+        (struct hf__et_reach){endpoint, hf__local_us() + http->io_timeout_ms * 1000, -1, NULL};
     s->curl = curl_easy_init();
     s->headers = s->curl ? hf__et_gateway_headers(s->x.token) : NULL;
     if (s->headers && !hf__et_gateway_body(&s->x, body) &&
-        hf__et_gateway_set(http, s->curl, endpoint, s->x.path) &&
+        hf__et_gateway_set(http, s->curl, &s->reach, s->x.path) &&
         !curl_easy_setopt(s->curl, CURLOPT_HTTPHEADER, s->headers) &&
         !curl_easy_setopt(s->curl, CURLOPT_POSTFIELDS, s->x.body) &&
         !curl_easy_setopt(s->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)http->io_timeout_ms) &&
@@ -71,11 +74,10 @@ static int begin_json(struct hf__et_http *http, CURLM *multi, struct hf__et_stre
 
 /* ---- by either ---- */
 
-static int begin_grpc(struct hf__et_http *http, struct hf__et_stream *s, const char *endpoint,
-                      const json_t *body)
+static int begin_grpc(struct hf__et_http *http, struct hf__et_stream *s, const json_t *body)
 {
     int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000;
-    if (!hf__et_h2_body(&s->x, body)) s->h2 = hf__et_h2_begin(http, endpoint, &s->x, until_us);
+    if (!hf__et_h2_body(&s->x, body)) s->h2 = hf__et_h2_begin(http, &s->x, until_us);
     return s->h2 != NULL;
 }
 
@@ -94,7 +96,7 @@ struct hf__et_stream *hf__et_stream_begin(struct hf__et_http *http, CURLM *multi
     s->x.token = token;
     if (ok)
         ok = http->by_json ? begin_json(http, multi, s, http->endpoint[at], body)
-                           : begin_grpc(http, s, http->endpoint[at], body);
+                           : begin_grpc(http, s, body);
     hf__et_free_secret(token);
     s->x.token = NULL;
     if (ok) return s;
@@ -109,6 +111,7 @@ void hf__et_stream_end(CURLM *multi, struct hf__et_stream *s)
     if (s->curl) curl_multi_remove_handle(multi, s->curl);
     curl_easy_cleanup(s->curl);
     hf__et_free_headers(s->headers);
+    curl_slist_free_all(s->reach.addresses);
     free(s->x.body);
     free(s->line);
     free(s);

@@ -332,7 +332,9 @@ int hf__et_ear_open(hf_store *st)
     if (!st->ear) return HF_NOMEM;
     pthread_mutex_init(&st->ear->mu, NULL);
     st->ear->st = st;
+    unsigned held = hf__low_hold(); /* it opens descriptors */
     st->ear->multi = curl_multi_init();
+    hf__low_free(held);
     return st->ear->multi ? 0 : HF_NOMEM;
 }
 

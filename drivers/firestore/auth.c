@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { FILE_MOST = 65536, STATEMENT_S = 3600, EARLY_S = 300, AGAIN_S = 10 };
 
@@ -98,7 +100,8 @@ static int read_person(struct hf__fs_auth *a, const json_t *j, const char **ret_
     return rc || a->token_uri ? rc : set(&a->token_uri, "https://oauth2.googleapis.com/token");
 }
 
-static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
+/* What a file of credentials says; the texts are to be forgotten in every case. */
+static int read_credentials(struct hf__fs_auth *a, const char *path, hf_error *err)
 {
     char *text = read_file(path);
     if (!text) {
@@ -126,6 +129,48 @@ static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
     return rc ? bad_file(path, rc, why, err) : 0;
 }
 
+static void forget_credentials(struct hf__fs_auth *a)
+{
+    char **texts[] = {&a->name,   &a->token_uri, &a->key,
+                      &a->key_id, &a->client_id, &a->client_secret};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        hf__fs_forget(*texts[i]);
+        *texts[i] = NULL;
+    }
+}
+
+static int open_file(struct hf__fs_auth *a, const char *path, hf_error *err)
+{
+    struct stat is;
+    int rc = read_credentials(a, path, err);
+    if (rc || stat(path, &is) || !S_ISREG(is.st_mode)) return rc; /* a pipe is read once */
+    rc = set(&a->file, path);
+    return rc ? hf_fail(err, rc, 0, "firestore: open: out of memory") : 0;
+}
+
+/* Under the mutex. Reads the file again: its key may have been exchanged. While it is being
+   replaced it may be missing, or half of it may be there; later it is whole. */
+static int read_again(struct hf__fs_auth *a, hf_error *err)
+{
+    struct hf__fs_auth now = {.who = a->who};
+    if (!a->file) return 0;
+    int rc = read_credentials(&now, a->file, err);
+    if (rc) {
+        forget_credentials(&now);
+        if (err) err->code = HF_UNAVAILABLE;
+        return rc == HF_NOMEM ? rc : HF_UNAVAILABLE;
+    }
+    forget_credentials(a);
+    a->who = now.who;
+    a->name = now.name;
+    a->token_uri = now.token_uri;
+    a->key = now.key;
+    a->key_id = now.key_id;
+    a->client_id = now.client_id;
+    a->client_secret = now.client_secret;
+    return 0;
+}
+
 int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_error *err)
 {
     /* Not for a set-user-id program: the variables are its caller's. */
@@ -135,6 +180,9 @@ int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_e
     int rc = 0;
     pthread_mutex_init(&a->mu, NULL);
     if (path && *path) {
+        if (access(path, F_OK))
+            return hf_fail(err, HF_INVALID, errno, "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s",
+                           path, strerror(errno));
         a->who = HF_FS_USER_FILE;
         rc = set(&a->path, path);
     } else if (token && *token) {
@@ -156,9 +204,9 @@ int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_e
 
 void hf__fs_auth_close(struct hf__fs_auth *a)
 {
-    char *texts[] = {a->token,  a->path,      a->name,          a->token_uri, a->key,
-                     a->key_id, a->client_id, a->client_secret, a->access};
+    char *texts[] = {a->token, a->path, a->file, a->access};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) hf__fs_forget(texts[i]);
+    forget_credentials(a);
     pthread_mutex_destroy(&a->mu);
 }
 
@@ -235,6 +283,16 @@ static int refused(const struct hf__fs_auth *a, int code, const char *why, hf_er
                    a->name ? a->name : a->client_id, a->token_uri, why);
 }
 
+/* OAuth's codes of an error that passes (RFC 6749, section 4.1.2.1), and Google's. */
+static int passes(const char *error)
+{
+    static const char *const all[] = {"temporarily_unavailable", "server_error", "internal_failure",
+                                      "rate_limit_exceeded"};
+    for (size_t i = 0; error && i < sizeof all / sizeof *all; i++)
+        if (!strcmp(error, all[i])) return 1;
+    return 0;
+}
+
 /* Keeps what came. */
 static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int64_t sent_us,
                        hf_error *err)
@@ -252,7 +310,9 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int6
     } else if (r->status != 200) {
         snprintf(why, sizeof why, "HTTP %ld: %.*s", r->status,
                  told ? (int)strcspn(told, "\r\n") : 13, told ? told : "no reason told");
-        rc = r->status == 400 || r->status == 401 || r->status == 403 ? HF_DENIED : HF_UNAVAILABLE;
+        int final = r->status == 400 || r->status == 401 || r->status == 403;
+        if (passes(json_string_value(json_object_get(j, "error")))) final = 0;
+        rc = final ? HF_DENIED : HF_UNAVAILABLE;
         rc = refused(a, rc, why, err);
     } else if (!is_token(token) || lives_s <= 0) {
         rc = refused(a, HF_UNAVAILABLE, "the answer holds no token", err);
@@ -279,17 +339,22 @@ static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *e
     int64_t now = hf__local_us();
     struct hf__fs_reply r = {.status = 0};
     const char *why;
+    char *form = NULL, *uri = NULL;
     if (a->access && now < a->renew_us) return 0;
     int spare = a->access && now < a->until_us;
-    if (spare) {
-        a->renew_us = now + AGAIN_S * INT64_C(1000000);
-        pthread_mutex_unlock(&a->mu);
+    if (spare) a->renew_us = now + AGAIN_S * INT64_C(1000000);
+    int rc = read_again(a, err);
+    if (rc) return spare ? 0 : rc;
+    rc = request(a, &form, &why);
+    if (!rc && set(&uri, a->token_uri)) {
+        rc = HF_NOMEM;
+        why = "out of memory";
     }
-    char *form = NULL;
-    int rc = request(a, &form, &why);
-    if (!rc) hf__fs_post(net, a->token_uri, headers, form, strlen(form), 1, &r);
-    hf__fs_forget(form);
+    if (spare) pthread_mutex_unlock(&a->mu);
+    if (!rc) hf__fs_post(net, uri, headers, form, strlen(form), 1, &r);
     if (spare) pthread_mutex_lock(&a->mu);
+    hf__fs_forget(form);
+    free(uri);
     if (rc)
         rc = refused(a, rc, why, err);
     else
@@ -300,14 +365,25 @@ static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *e
 
 /* ---- the header ---- */
 
-/* The token of a user, as it stands in its file now. */
+/* The token of a user, as it stands in its file now. While somebody replaces the file it may be
+   missing or empty. */
 static int read_token(const struct hf__fs_auth *a, char **ret, hf_error *err)
 {
     char *text = read_file(a->path);
+    int missing = errno == ENOENT;
     if (!text)
-        return hf_fail(err, errno == ENOMEM ? HF_NOMEM : HF_DENIED, errno,
-                       "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s", a->path, strerror(errno));
+        return hf_fail(err,
+                       errno == ENOMEM ? HF_NOMEM
+                       : missing       ? HF_UNAVAILABLE
+                                       : HF_DENIED,
+                       errno, "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s", a->path,
+                       strerror(errno));
     text[strcspn(text, " \t\r\n")] = 0;
+    if (!*text) {
+        free(text);
+        return hf_fail(err, HF_UNAVAILABLE, 0, "firestore: FIRESTORE_ID_TOKEN_FILE '%s': empty",
+                       a->path);
+    }
     *ret = text;
     return 0;
 }
@@ -343,4 +419,16 @@ int hf__fs_auth_refused(struct hf__fs_auth *a, uint64_t generation)
     if (a->generation == generation) a->renew_us = a->until_us = 0;
     pthread_mutex_unlock(&a->mu);
     return 1;
+}
+
+void hf__fs_auth_who(struct hf__fs_auth *a, char to[HF_FS_WHO_CAP])
+{
+    pthread_mutex_lock(&a->mu);
+    snprintf(to, HF_FS_WHO_CAP, "%s",
+             a->who == HF_FS_OWNER ? "an administrator of the emulator"
+             : a->who == HF_FS_USER || a->who == HF_FS_USER_FILE
+                 ? "a user: the security rules decide"
+             : a->name ? a->name
+                       : "a person's own credentials");
+    pthread_mutex_unlock(&a->mu);
 }

@@ -19,6 +19,7 @@ struct hf__fs_auth {
     enum hf__fs_who who;
     char *token; /* USER */
     char *path;  /* USER_FILE */
+    char *file;  /* SERVICE, REFRESHABLE: read again for each token; NULL: it can be read once */
     char *name;  /* for people: the account */
     char *token_uri, *key, *key_id, *client_id, *client_secret;
     pthread_mutex_t mu;
@@ -38,5 +39,8 @@ int hf__fs_auth_header(struct hf__fs_auth *auth, struct hf__fs_net *net, char **
                        uint64_t *ret_generation, hf_error *err);
 /* The server refused it. 1: another one may be got. */
 int hf__fs_auth_refused(struct hf__fs_auth *auth, uint64_t generation);
+/* For people: who asks. */
+enum { HF_FS_WHO_CAP = 256 };
+void hf__fs_auth_who(struct hf__fs_auth *auth, char to[HF_FS_WHO_CAP]);
 
 #endif

@@ -453,28 +453,19 @@ static unsigned fs_promises(hf_store *st)
     return HF_CAN_THREADS | (st->queues ? 0 : HF_CAN_NOT_QUEUE);
 }
 
-static const char *who(const struct hf__fs_auth *auth)
-{
-    switch (auth->who) {
-    case HF_FS_OWNER: return "an administrator of the emulator";
-    case HF_FS_USER:
-    case HF_FS_USER_FILE: return "a user: the security rules decide";
-    default: return auth->name ? auth->name : "a person's own credentials";
-    }
-}
-
 static int fs_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
     const hf_rowkey key = {.text = "holdfast-doctor", .len = 15};
-    char text[1200];
+    char text[1200], who[HF_FS_WHO_CAP];
     int64_t clock_us = 0;
     hf_row row;
     hf_row_init(&row);
     int rc = read_row(st, &key, &row, &clock_us, "inspect", err);
     hf_row_clear(&row);
     if (rc && rc != HF_CORRUPT) return rc;
-    snprintf(text, sizeof text, "%s, asked as %s", st->place.documents, who(&st->api.auth));
+    hf__fs_auth_who(&st->api.auth, who);
+    snprintf(text, sizeof text, "%s, asked as %s", st->place.documents, who);
     say(arg, 1, text);
     snprintf(text, sizeof text, "keys are documents %s /%s",
              st->place.has_root ? "below" : "in the collection",

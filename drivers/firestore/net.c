@@ -7,10 +7,13 @@
  */
 #include "net.h"
 
+#include "os.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 enum { REPLY_MOST = 256 << 20 };
 
@@ -109,6 +112,13 @@ static size_t keep(char *from, size_t size, size_t n, void *arg)
     return len;
 }
 
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    (void)arg;
+    (void)purpose;
+    return hf__fd_above(socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol));
+}
+
 /* What stays the same on a connection. 0: no memory. */
 static int make_easy(const struct hf__fs_net *net, CURL **link)
 {
@@ -127,6 +137,13 @@ static int make_easy(const struct hf__fs_net *net, CURL **link)
     bad |= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, keep) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) != CURLE_OK;
+#if LIBCURL_VERSION_NUM >= 0x075700
+    /* The time limits count for the lookup of the name, too: libcurl's thread that waits for a mute
+       name server is left to itself. (Through a proxy it is the proxy that looks it up: so this
+       isn't done by kit/dial.h.) */
+    bad |= curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L) != CURLE_OK;
+#endif
     if (net->straight) bad |= curl_easy_setopt(e, CURLOPT_NOPROXY, "*") != CURLE_OK;
     if (net->cafile) bad |= curl_easy_setopt(e, CURLOPT_CAINFO, net->cafile) != CURLE_OK;
     if (!bad) return 1;
@@ -159,7 +176,9 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct h
     bad |= curl_easy_setopt(e, CURLOPT_SEEKDATA, up) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_WRITEDATA, r) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, told) != CURLE_OK;
+    unsigned held = hf__low_hold(); /* it opens descriptors for itself, too */
     CURLcode rc = bad ? CURLE_OUT_OF_MEMORY : curl_easy_perform(e);
+    hf__low_free(held);
     (void)curl_easy_setopt(e, CURLOPT_ERRORBUFFER, NULL);
     (void)curl_easy_setopt(e, CURLOPT_HTTPHEADER, NULL);
     __atomic_fetch_add(&net->sent, 1, __ATOMIC_RELAXED); /* a statistic */
