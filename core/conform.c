@@ -20,12 +20,10 @@ enum { IO_TIMEOUT_MS = 5000, QUEUE_TRIED = 4096, HOLDERS_TRIED = 64 };
 
 int hf__con_open(struct hf__conform *cfm, struct hf__con *ret, hf_error *err)
 {
-    const char *fault = getenv("HOLDFAST_FAULT"), *trace = getenv("HOLDFAST_TRACE");
     struct hf__con con = {cfm->drv, NULL};
     int rc = con.drv->open(cfm->url, IO_TIMEOUT_MS, &con.st, err);
     if (rc) return rc;
-    if (fault) rc = hf__wrap_fault(&con.drv, &con.st, fault, err);
-    if (!rc && trace && *trace) rc = hf__wrap_trace(&con.drv, &con.st, trace, err);
+    if (hf__wrap_opened) rc = hf__wrap_opened(&con.drv, &con.st, err);
     if (rc)
         hf__con_close(&con);
     else

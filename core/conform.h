@@ -10,7 +10,7 @@
  * Tries the store of `url` and says for each promise whether it is kept (`why` is NULL) or not (why
  * it isn't). Returns the number of those that aren't. Writes only keys below a random prefix, and
  * deletes them. Forks, so it is called before the process has threads; takes a few seconds.
- * $HOLDFAST_TRACE and $HOLDFAST_FAULT apply, as in hf_open.
+ * hf__wrap_opened applies, as in hf_open.
  */
 int hf__conform(const hf_driver *drv, const hf_url *url,
                 void (*say)(void *arg, const char *promise, const char *why), void *arg);

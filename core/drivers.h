@@ -1,5 +1,5 @@
 /*
- * drivers.h - which drivers there are, and drivers around drivers.
+ * drivers.h - which drivers there are.
  */
 #ifndef HF_DRIVERS_H
 #define HF_DRIVERS_H
@@ -25,19 +25,12 @@ void hf__drivers(void (*see)(void *arg, const char *scheme, const hf_driver *dri
                  void *arg);
 
 /*
- * A driver around an opened one. On success *drv and *st are replaced; closing the new store closes
- * and frees all of it. wrap_trace writes a line per call to `where` ("stderr" or a file to append
- * to; $HOLDFAST_TRACE). wrap_fault fails calls by `plan` ($HOLDFAST_FAULT; see
- * drivers/wrap_fault.c).
+ * Called for each store that is opened: may put another driver around its driver. Tests define it
+ * (tests/fakes), to make calls fail. No library or command that is installed has it: NULL.
+ * Returns: 0, or why the store can't be opened in *err.
  */
-int hf__wrap_trace(const hf_driver **drv, hf_store **st, const char *where, hf_error *err);
-int hf__wrap_fault(const hf_driver **drv, hf_store **st, const char *plan, hf_error *err);
-
-/* What the faults of this process have come to so far, over all handles. */
-struct hf__fault_counts {
-    uint64_t calls, injected;
-};
-void hf__fault_counts(struct hf__fault_counts *ret);
+__attribute__((weak, visibility("hidden"))) int hf__wrap_opened(const hf_driver **drv,
+                                                                hf_store **st, hf_error *err);
 
 /* May the value of this parameter of a URL be a secret? Rather hidden once too often. The name is
    raw: percent-encoded or not. */

@@ -166,15 +166,6 @@ static int own_party(hf *h, const hf_open_options *o, hf_error *err)
 
 /* ---- opening ---- */
 
-static int wrap(hf *h, hf_error *err)
-{
-    const char *fault = getenv("HOLDFAST_FAULT"), *trace = getenv("HOLDFAST_TRACE");
-    int rc = 0;
-    if (fault && *fault) rc = hf__wrap_fault(&h->port.drv, &h->port.st, fault, err);
-    if (!rc && trace && *trace) rc = hf__wrap_trace(&h->port.drv, &h->port.st, trace, err);
-    return rc;
-}
-
 static int open_port(hf *h, const char *text, hf_error *err)
 {
     hf_url url;
@@ -188,7 +179,7 @@ static int open_port(hf *h, const char *text, hf_error *err)
         rc = hf_fail(err, HF_NOMEM, 0, "open '%s': out of memory", url.safe);
     if (!rc) rc = h->port.drv->open(&url, h->port.io_timeout_ms, &h->port.st, err);
     explicit_bzero(&url, sizeof url);
-    if (!rc) rc = wrap(h, err);
+    if (!rc && hf__wrap_opened) rc = hf__wrap_opened(&h->port.drv, &h->port.st, err);
     if (rc) return rc;
     h->port.can = hf__can(h->port.drv, h->port.st);
     if (h->port.can & HF_CAN_SESSIONS) rc = h->port.drv->session(h->port.st, &h->port.session, err);
@@ -236,7 +227,8 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     if (options && options->io_timeout_ms &&
         (options->io_timeout_ms < 100 || options->io_timeout_ms > 3600000))
         return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: must be 100 to 3,600,000");
-    if (!url) url = getenv("HOLDFAST_STORE");
+    /* Not for a set-user-id program: the variable is its caller's. */
+    if (!url) url = secure_getenv("HOLDFAST_STORE");
     if (!url || !*url) url = "file:";
     hf *h = calloc(1, sizeof *h);
     if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
@@ -356,8 +348,8 @@ void hf_close(hf *h)
         } else if (away && hf__local_us() >= until) {
             hf__lock_free(l); /* it ends by its lease */
         } else {
-            int mute = hf__unanswered(l), rc = hf__release(l, NULL);
-            away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || (rc == HF_LOST && mute);
+            int rc = hf__release(l, NULL);
+            away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
         }
     }
     h->closing = 3;
@@ -368,7 +360,7 @@ void hf_close(hf *h)
     if (h->pump_runs) pthread_join(h->pump, NULL);
     if (h->tender_runs) pthread_join(h->tender, NULL);
     if (h->renewer_runs) pthread_join(h->renewer, NULL);
-    hf__tenures_close(h, away);
+    hf__tenures_close(h);
     destroy(h);
 }
 

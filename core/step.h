@@ -56,14 +56,14 @@ struct hf_event {
 };
 
 enum hf_answer {
-    HF_ANS_GRANTED,   /* the request holds from now on (granted, or claimed what it was handed) */
-    HF_ANS_ALREADY,   /* it holds already: same token, nothing changed for it */
-    HF_ANS_QUEUED,    /* it stands in the queue, at `place` (0: head) */
-    HF_ANS_BUSY,      /* not now */
-    HF_ANS_NO_ROOM,   /* not now, and the queue (or the room for holders) is full */
-    HF_ANS_DONE,      /* the event is done; the request neither holds nor waits */
-    HF_ANS_OK,        /* renewed, released, broken, finished, withdrawn; or noticed */
-    HF_ANS_GONE       /* no such grant any more */
+    HF_ANS_GRANTED, /* the request holds from now on (granted, or claimed what it was handed) */
+    HF_ANS_ALREADY, /* it holds already: same token, nothing changed for it */
+    HF_ANS_QUEUED,  /* it stands in the queue, at `place` (0: head) */
+    HF_ANS_BUSY,    /* not now */
+    HF_ANS_NO_ROOM, /* not now, and the queue (or the room for holders) is full */
+    HF_ANS_DONE,    /* the event is done; the request neither holds nor waits */
+    HF_ANS_OK,      /* renewed, released, broken, finished, withdrawn; or noticed */
+    HF_ANS_GONE     /* no such grant any more */
 };
 
 struct hf_outcome {

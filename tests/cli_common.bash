@@ -36,7 +36,15 @@ cli_teardown() {
     done
 }
 
-holdfast() { "$HOLDFAST" "$@"; }
+# The command; with a plan of faults, or traced, the one that is built for that (tests/fakes).
+holdfast() { "$(the_command)" "$@"; }
+the_command() {
+    if [ -n "${HOLDFAST_FAULT:-}${HOLDFAST_TRACE:-}" ]; then
+        echo "${HOLDFAST%cli/holdfast}tests/holdfast-faults"
+    else
+        echo "$HOLDFAST"
+    fi
+}
 
 # Runs a function that has to succeed, and to take less than so many ms at least once: a busy
 # machine may be late, but not each time.
@@ -65,7 +73,7 @@ await() {
 # Starts holdfast in the background, where a shell would have it ignore INT and QUIT: its pid in
 # PID, its output in bg.out and bg.err.
 background() {
-    env --default-signal "$HOLDFAST" "$@" >bg.out 2>bg.err 3>&- &
+    env --default-signal "$(the_command)" "$@" >bg.out 2>bg.err 3>&- &
     PID=$!
     STARTED+=("$PID")
 }

@@ -286,13 +286,19 @@ refused() {
     [ "${#lines[@]}" = 1 ]
 }
 
+@test "the command that is installed makes no call fail, and writes no trace" {
+    HOLDFAST_FAULT=any:1+:denied HOLDFAST_TRACE=$PWD/trace "$HOLDFAST" run -n "$K" -- touch ran
+    [ -e ran ]
+    [ ! -e trace ]
+}
+
 @test "a store that fails: which status, and one line" {
     for pair in unavailable:69 denied:77 corrupt:65 full:69; do
         export HOLDFAST_FAULT=any:1+:${pair%:*}
         for how in "run -n $K -- true" "run -w 0.3 $K -- true" "once -n $K -- true" \
             "acquire -n $K --lease 5" "show $K" "ls"; do
             # shellcheck disable=SC2086
-            run timeout 600 "$HOLDFAST" $how
+            run timeout 600 "$(the_command)" $how
             refused "${pair#*:}"
         done
     done

@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "drivers.h"
+#include "faults.h"
 #include "handle.h"
 #include "scratch.h"
 #include "step.h"

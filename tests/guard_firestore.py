@@ -24,6 +24,7 @@ from guard_firestore_rows import (
 from points import end, point
 
 HOLDFAST = os.environ['HOLDFAST']
+HOLDFAST_FAULTS = HOLDFAST.removesuffix('cli/holdfast') + 'tests/holdfast-faults'
 PROJECT = 'demo-holdfast'
 HOST = 'http://' + os.environ['FIRESTORE_EMULATOR_HOST']
 ROOT = f'projects/{PROJECT}/databases/(default)/documents'
@@ -204,7 +205,8 @@ class Command:
     def start(self, user, *arguments, store=f'firestore://{PROJECT}?collection={LOCK}', fault=''):
         env = {**os.environ, 'FIRESTORE_ID_TOKEN': id_token(user), 'HOLDFAST_STORE': store,
                'HOLDFAST_FAULT': fault, 'ID_TOKEN': id_token(user)}
-        return subprocess.Popen([HOLDFAST, *arguments], env=env, stdin=subprocess.DEVNULL,
+        command = HOLDFAST_FAULTS if fault else HOLDFAST
+        return subprocess.Popen([command, *arguments], env=env, stdin=subprocess.DEVNULL,
                                 text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 cwd=self.folder)
 

@@ -17,13 +17,15 @@ import pymongo
 from points import end, point
 
 HOLDFAST = os.environ['HOLDFAST']
+HOLDFAST_FAULTS = HOLDFAST.removesuffix('cli/holdfast') + 'tests/holdfast-faults'
 STORE = os.environ['HOLDFAST_TEST_STORE']
 DB = pymongo.MongoClient(STORE).get_default_database()
 
 
 def holdfast(*arguments, **env):
     env = {**os.environ, 'HOLDFAST_STORE': STORE, **env}
-    done = subprocess.run([HOLDFAST, *arguments], env=env, stdin=subprocess.DEVNULL,
+    command = HOLDFAST_FAULTS if 'HOLDFAST_FAULT' in env else HOLDFAST
+    done = subprocess.run([command, *arguments], env=env, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=1200)
     return done.returncode, done.stdout + done.stderr
 

@@ -214,9 +214,11 @@ guard_strange_names() {
 
 # A table that isn't there, or a column, is noticed when the guard is put up.
 guard_missing() {
-    run bash -c "$(declare -f ask sql_guard holdfast); sql_guard seats --key-column no | ask"
+    local words
+    words=$(declare -f ask sql_guard holdfast the_command)
+    run bash -c "$words; sql_guard seats --key-column no | ask"
     [ "$status" != 0 ]
-    run bash -c "$(declare -f ask sql_guard holdfast); sql_guard nowhere --key-column id | ask"
+    run bash -c "$words; sql_guard nowhere --key-column id | ask"
     [ "$status" != 0 ]
     ask 'UPDATE seats SET n = 1 WHERE id = 1'
 }

@@ -8,10 +8,10 @@
  * URL may have an @ as in scratch.h. Rounds of at most --round operations, each on new keys, are
  * played until there are --operations of them, or --seconds are over. In each round chance decides
  * how many clients there are, how often they are killed (SIGKILL) and stopped (SIGSTOP, up to one
- * and a half leases), whether replies are lost (drivers/wrap_fault.c), how often waits are given
- * up and grants are broken. On `mem:` the clients are threads of one process, which is stopped.
- * TOOL says where the second judge is (tools/porcupine). What was wrong is kept as text, in FILE or
- * beside the temporary files.
+ * and a half leases), whether replies are lost (tests/fakes/wrap_fault.c), how often waits are
+ * given up and grants are broken. On `mem:` the clients are threads of one process, which is
+ * stopped. TOOL says where the second judge is (tools/porcupine). What was wrong is kept as text,
+ * in FILE or beside the temporary files.
  */
 #include "history.h"
 

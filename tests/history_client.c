@@ -5,6 +5,7 @@
 #include "history.h"
 
 #include "drivers.h"
+#include "faults.h"
 #include "holdfast.h"
 
 #include <pthread.h>

@@ -90,7 +90,7 @@ static void renewals_by_others_arent(void **state)
 static void what_was_released_is_over(void **state)
 {
     hf_options o = HF_OPTIONS_INIT, try = HF_OPTIONS_INIT;
-    hf_lock *next;
+    hf_lock *next, *watched;
     (void)state;
     try.wait_ms = 0;
     o.lease_ms = LEASE_MS;
@@ -98,7 +98,9 @@ static void what_was_released_is_over(void **state)
     begin(&o);
     uint64_t token = hf_token(held);
     OK(hf_confirm(same, &suite_error));
-    int fd = suite_has_sessions() ? hf_lost_fd(same) : -1; /* asks the store now and then */
+    /* One that asks the store now and then, and one that asks only when it is called. */
+    OK(hf_adopt(b, key, token, &watched, &suite_error));
+    int fd = suite_has_sessions() ? hf_lost_fd(watched) : -1;
     OK(hf_release(held, &suite_error));
     IS(HF_BUSY, hf_acquire(a, key, &try, &next, &suite_error));
     struct pollfd lost = {fd, POLLIN, 0};
@@ -106,6 +108,7 @@ static void what_was_released_is_over(void **state)
     IS(HF_LOST, hf_confirm(same, &suite_error));
     assert_int_equal(hf_left_ms(same), 0);
     IS(HF_LOST, hf_release(same, &suite_error));
+    IS(HF_LOST, hf_release(watched, &suite_error));
     IS(HF_LOST, hf_adopt(b, key, token, &same, &suite_error));
     OK(hf_break(a, key, token, &suite_error));
     OK(hf_acquire(b, key, &try, &next, &suite_error));

@@ -5,6 +5,7 @@
  */
 #include "drivers.h"
 #include "fails.h"
+#include "faults.h"
 #include "test.h"
 
 #include <stdio.h>

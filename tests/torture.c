@@ -6,6 +6,7 @@
  * else may get in, tokens grow, and when the tortured handle is closed nothing is left behind.
  */
 #include "drivers.h"
+#include "faults.h"
 #include "lock_suite.h"
 
 #include <pthread.h>

@@ -4,6 +4,7 @@
  * the store doesn't offer isn't offered.
  */
 #include "drivers.h"
+#include "faults.h"
 #include "test.h"
 
 #include <errno.h>

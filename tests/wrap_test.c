@@ -2,6 +2,7 @@
  * wrap_test.c - the drivers around drivers: what a plan of faults does, what a trace says.
  */
 #include "drivers.h"
+#include "faults.h"
 #include "os.h"
 #include "test.h"
 

@@ -6,7 +6,7 @@
  *
  * Lines are written whole, so that several threads and processes may append to one file.
  */
-#include "drivers.h"
+#include "faults.h"
 #include "os.h"
 #include "wrap.h"
 

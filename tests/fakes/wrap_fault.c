@@ -29,7 +29,7 @@
  * store's clock comes with the replies, as from a server. The rule `instant` keeps the flag, to see
  * what an instant store's own errors (full, corrupt) do.
  */
-#include "drivers.h"
+#include "faults.h"
 #include "os.h"
 #include "wrap.h"
 
