@@ -418,7 +418,6 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     hf__ref(h);
     hf__line_up(h, w);
     int lined = w->state == HF_W_LINED;
-    if (lined && w->deadline_us < h->pump_deadline_us) h->pump_deadline_us = w->deadline_us;
     *ret = w;
     if (!lined || w->deadline_us != INT64_MAX) hf__kick_pump(h);
     pthread_mutex_unlock(&h->mu);
@@ -449,7 +448,7 @@ void hf_wait_cancel(hf_wait *w)
     pthread_mutex_lock(&w->h->mu);
     if (w->state != HF_W_DONE) {
         __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
-        w->h->pump_deadline_us = 0;
+        hf__schedule(w);
         hf__kick_pump(w->h);
     }
     pthread_mutex_unlock(&w->h->mu);

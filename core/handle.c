@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_BUCKETS = 64, IDLE_ENTRIES = 16384 };
+enum { FIRST_BUCKETS = 64, IDLE_ENTRIES = 16384, CANCEL_AGAIN_US = 100000 };
 
 /* ---- keys ---- */
 
@@ -209,6 +209,7 @@ static void destroy(hf *h)
         free(l);
     }
     hf_row_clear(&h->given.row);
+    hf__peers_close(h);
     free(h->table);
     free(h->safe_url);
     if (h->tender_fd >= 0) close(h->tender_fd);
@@ -234,8 +235,6 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     h->fork_generation = hf__fork_generation();
     h->tender_fd = h->nap_fd = -1;
-    h->pump_deadline_us = INT64_MAX;
-    h->promise_at_us = INT64_MAX;
     h->refs = 1;
     pthread_mutex_init(&h->mu, NULL);
     pthread_mutex_init(&h->port.mu, NULL);
@@ -302,24 +301,20 @@ static void cancel_waits(hf *h)
         for (struct hf_entry *e = h->table[i]; e; e = e->next)
             for (struct hf_wait *w = e->first; w; w = w->next) {
                 __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
+                hf__schedule(w);
                 pthread_cond_signal(&w->changed);
+                if (w->pumped) continue;
                 if (h->port.can & HF_CAN_BELLS) h->port.drv->interrupt(h->port.st, w->party.bell);
             }
 }
 
-static int anybody_waits(const hf *h)
-{
-    if (h->callers) return 1;
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i]; e; e = e->next)
-            if (e->first) return 1;
-    return 0;
-}
+static int anybody_waits(const hf *h) { return h->callers || h->stats.waiting; }
 
-static hf_lock *any_lock(const hf *h)
+/* Behind those that are left: nobody acquires any more. *bucket: where it is. */
+static hf_lock *any_lock(const hf *h, uint32_t *bucket)
 {
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+    for (; *bucket < h->buckets; ++*bucket)
+        for (struct hf_entry *e = h->table[*bucket]; e; e = e->next)
             if (e->locks) return e->locks;
     return NULL;
 }
@@ -330,15 +325,20 @@ void hf_close(hf *h)
     if (hf__alive(h, "close", NULL)) return; /* the parent's; its threads and mutexes aren't here */
     pthread_mutex_lock(&h->mu);
     h->closing = 1;
-    while (anybody_waits(h)) {
-        cancel_waits(h);
-        hf__kick_pump(h);
-        hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
+    /* Again now and then, for who isn't asleep yet isn't woken; but not whenever one has ended. */
+    for (int64_t at_us = 0; anybody_waits(h);) {
+        if (at_us <= hf__local_us()) {
+            cancel_waits(h);
+            hf__kick_pump(h);
+            at_us = hf__local_us() + CANCEL_AGAIN_US;
+        }
+        hf__cond_until(&h->changed, &h->mu, at_us);
     }
     h->closing = 2; /* from here on a failed release isn't tried again: the session ends anyway */
     int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
     int away = 0; /* the store doesn't answer: not every lock has to learn that */
-    for (hf_lock *l; (l = any_lock(h));) {
+    uint32_t bucket = 0;
+    for (hf_lock *l; (l = any_lock(h, &bucket));) {
         if (l->busy || l->telling || (l->releasing && !l->leftover)) {
             hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
         } else if (l->detached) {

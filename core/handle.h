@@ -16,6 +16,7 @@
 #define HF_HANDLE_H
 
 #include "bytes.h"
+#include "deadlines.h"
 #include "os.h"
 #include "turn.h"
 
@@ -42,7 +43,12 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     /* The free row that this handle left behind (rev 0: not known): a guess that saves reading it.
      */
     uint64_t free_rev, free_token;
-    int64_t promise_at_us; /* local: when a claim handed over from here runs out; 0: none does */
+    struct hf_deadline promise; /* local: when a claim handed over from here runs out */
+    uint32_t n_at_store;        /* of its waits that are at the store: mostly the first one alone */
+    struct hf_wait *hears;      /* for which of them the key is subscribed to */
+    struct hf_entry *changed_next;
+    uint8_t changed;    /* its subscription is to be changed: it is in hf.changed_keys */
+    uint8_t subscribed; /* the driver knows of it */
     /* So that others get in between (breath.c). */
     int64_t wrote_us; /* local: when we last left it to ourselves: taken, or free; 0: we didn't */
     int64_t breath_at_us; /* local: from then on it isn't written again until it has stood still */
@@ -133,9 +139,13 @@ struct hf_wait {
     enum hf_wait_state state;
     hf_party party;
     int64_t started_us, deadline_us; /* local; INT64_MAX: none */
-    int64_t look_at_us;              /* local: when to ask the store again */
+    int64_t look_at_us;              /* local: when to ask the store again: see hf__schedule */
     int64_t poll_at_us;              /* the same, whatever it is told; in line, without bells */
-    int64_t notice_at_us;            /* local: when the tender looks for it */
+    struct hf_deadline look;         /* of hf.looks */
+    struct hf_deadline notice;       /* of hf.notices: when the tender looks for it */
+    struct hf_peer_link *peers;      /* the sessions that it depends on: see wait_monitor.c */
+    uint8_t peers_unknown;           /* there are too many of them */
+    uint8_t unnoticed;               /* the tender was to look before it stood in line */
     int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
     int64_t asked_at_us;             /* local: before the last write that may have granted it */
     uint64_t seen_rev;               /* of the row by which it stands in line */
@@ -151,13 +161,14 @@ struct hf_wait {
     uint8_t cancel;                /* somebody wants it to end (atomic) */
     uint8_t pumped;                /* the pump drives it */
     uint8_t heard;                 /* and the store tells of changes of its key */
+    uint8_t notified;              /* something may have come about its key: it looks at once */
+    uint8_t looking;               /* the pump looks for it: it is planned when that is over */
     uint8_t alone; /* in line, those ahead of it didn't notice what it has noticed (atomic) */
     uint8_t told;  /* its callback has returned (atomic) */
     /* Times in a row: by conflicts with who stands before others in line; by those with somebody in
        a hurry; since there was no room in the queue. */
     uint8_t refused, overtaken, full;
     uint32_t pins;
-    uint32_t rung; /* the ring_round in which the pump has looked */
     uint64_t rang; /* what the store said then, where it can say of which key something came */
     int code;
     hf_error *why; /* what the store said first, since it last did as it was asked; NULL: nothing */
@@ -167,6 +178,13 @@ struct hf_wait {
     pthread_cond_t changed; /* state, pins */
     hf_acquired_fn *done;   /* NULL: a thread of the caller's stands behind it */
     void *arg;
+};
+
+/* The sessions that waits of this handle depend on, in a hash table. */
+struct hf_peers {
+    struct hf_peer **table;
+    uint32_t buckets, n;
+    uint32_t unknown; /* waits of which it isn't known on which they depend */
 };
 
 /* Who was found alive in this round of the tender. */
@@ -210,26 +228,34 @@ struct hf {
     } given; /* the row by which a key was given on last: see handed.c */
 
     struct hf_wait *at_store; /* waits that are first in their line */
+    uint32_t n_at_store;
     struct hf_lock *cared;
 
     int pump_runs, tender_runs, renewer_runs;
     pthread_t pump, tender, renewer;
     pthread_cond_t pump_cond, renewer_cond;
-    uint32_t promises;     /* entries with one */
-    int64_t promise_at_us; /* local: the first of them */
-    uint32_t ring_round;
+    /* The waits that the pump drives, by the time of their next look; and those of its that stand
+       behind others of this handle, by their deadlines. */
+    struct hf_deadlines looks;
+    struct hf_deadlines notices;   /* the waits that the tender looks for */
+    struct hf_deadlines promises;  /* entries with one */
+    int64_t looked_us;             /* local: about when the pump looked last */
+    struct hf_entry *changed_keys; /* whose subscriptions are to be changed */
     uint32_t listens; /* how often the pump has listened; 0: nobody has had to wait yet */
     int pump_todo;    /* a wait needs the pump now */
     hf_ear ear;       /* what the pump has heard of */
-    const hf_rowkey **pump_keys; /* room for those that are listened for; NULL: none are */
-    struct hf_wait *leader;      /* its thread does what the pump would; NULL: the pump does */
-    int pump_naps, nap_fd;       /* it sleeps by that timer; -1: nobody leads */
-    int deaf;                    /* nobody is told of anything */
-    int64_t pump_deadline_us;    /* the earliest deadline of a lined-up async wait */
-    int tender_fd;               /* eventfd that wakes the tender */
-    int64_t tender_until_us;     /* local: until when it sleeps */
-    int64_t renewer_until_us;    /* the same of the renewer; 0: it is awake */
-    struct hf_round round;       /* the tender's own */
+    const hf_rowkey **pump_keys; /* room for those that are listened for, all at once */
+    size_t pump_keys_cap;
+    int hearing;              /* a thread sleeps until something is heard */
+    struct hf_wait *leader;   /* its thread does what the pump would; NULL: the pump does */
+    int pump_naps, nap_fd;    /* it sleeps by that timer; -1: nobody leads */
+    int deaf;                 /* nobody is told of anything */
+    int tender_fd;            /* eventfd that wakes the tender */
+    int64_t tender_until_us;  /* local: until when it sleeps */
+    int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
+    struct hf_round round;    /* the tender's own */
+    struct hf_peers peers;
+    int64_t sweep_at_us; /* local: when all of many waits may be looked after again */
     int tender_sleeps, tender_todo;
     /* Local; 0: none: of what renewer and tender haven't heard of yet, for the pump first tells its
        caller; and of those whose callers are told. */
@@ -297,12 +323,14 @@ void hf__ref(hf *h);
 void hf__unref(hf *h);
 int hf__closing(hf *h);
 
+/* local_line.c */
+void hf__line_up(hf *h, struct hf_wait *w);
+void hf__wait_finish(struct hf_wait *w);
+
 /* wait.c */
 void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o);
-void hf__line_up(hf *h, struct hf_wait *w);
 void hf__wait_sync(hf *h, struct hf_wait *w);
 int hf__advance(struct hf_wait *w);
-void hf__wait_finish(struct hf_wait *w);
 /* Takes a request out of the row, if it hasn't been taken up (or, maybe_done, in any case). Without
    the mutex. 0, or what the store says. */
 int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
@@ -411,6 +439,31 @@ void hf__tenures_doubt(hf *h, struct hf_wait *w);
 void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16]);
 void hf__tenures_close(hf *h);
 
+/* Puts the wait where the pump finds it when it is to look next: the one place that does. To be
+   called after any change of what that depends on. Under the mutex, as the next ones. */
+void hf__schedule(struct hf_wait *w);
+/* Something may have come about it: the pump, if it drives it, looks before all others. */
+void hf__notify(struct hf_wait *w);
+/* The tender looks for it at that time. */
+static inline void hf__notice_at(struct hf_wait *w, int64_t at_us)
+{
+    hf__deadline_set(&w->h->notices, &w->notice, at_us);
+}
+
+/* subscriptions.c */
+/* It isn't in line yet, one of a crowd, and looks when it has planned to: what wakes it wakes all
+   of them. */
+static inline int hf__outside(const struct hf_wait *w) { return w->refused || w->full; }
+/* After a look, its `first`: is its key to be subscribed to, or in another way than it is? */
+int hf__subscription_changes(const struct hf_wait *w, int first);
+void hf__change_subscription(hf *h, struct hf_entry *e);
+/* Listens for those who wait, and notifies those about whose keys something may have come. What is
+   heard from here on is news to h->ear; or nobody is told of anything, and h->deaf. Under the
+   mutex, dropped. */
+void hf__listen(hf *h);
+/* Before a look: what comes from here on is news. */
+void hf__hear_from_now(struct hf_wait *w);
+
 /* pump.c */
 int hf__need_pump(hf *h, hf_error *err);
 void hf__kick_pump(hf *h);
@@ -419,6 +472,22 @@ int hf__leads(hf *h, struct hf_wait *w);
 /* Until its wait is over, or isn't the only one any more. Under the
    mutex, dropped. */
 void hf__lead(hf *h, struct hf_wait *w);
+
+/* wait_monitor.c */
+/* If `row`, as just written, holds a grant that was handed over: the tender passes it on when its
+   claim runs out, should nobody else. Takes the mutex. */
+void hf__promise(hf *h, struct hf_entry *e, const hf_row *row);
+/* Notes on which sessions a wait depends behind the first `ahead` of the row. Under the mutex, as
+   the next ones. */
+void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead);
+void hf__forget_peers(struct hf_wait *w);
+void hf__peers_close(hf *h);
+/* The tender's: each looks after what is due, and says when to look again. The mutex is dropped. */
+int64_t hf__tend_waits(hf *h);
+int64_t hf__tend_promises(hf *h);
+/* Each wait is to be looked after; each that depends on a session that has died. */
+void hf__look_after_waits(hf *h);
+void hf__look_for_deaths(hf *h);
 
 /* threads.c */
 int hf__need_tender(hf *h, hf_error *err);
@@ -429,9 +498,6 @@ void hf__kick_renewer(hf_lock *lock);
 /* The local time at which the lease may be over: a little early, for the clocks' rates; then
    exactly. */
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
-/* If `row`, as just written, holds a grant that was handed over: the tender passes it on when its
-   claim runs out, should nobody else. Takes the mutex. */
-void hf__promise(hf *h, struct hf_entry *e, const hf_row *row);
 int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
 
 /* 0, or HF_LOST after a fork. Inline, as the first line of every call. */

@@ -102,10 +102,13 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     if (h->port.can & HF_CAN_BELLS) {
         w->look_at_us = INT64_MAX; /* the bell, or the tender */
         /* Not later than what the tender may have been told meanwhile. */
-        w->notice_at_us = hf__min64(w->notice_at_us, end);
+        if (w->unnoticed) end = 0;
+        w->unnoticed = 0;
+        hf__note_peers(w, row, row->n_holders + place);
+        if (!w->notice.nth || end < w->notice.at_us) hf__notice_at(w, end);
         int rc = hf__need_tender(h, NULL);
         if (rc) w->look_at_us = hf__min64(end, hf__local_us() + hf__poll_us(h));
-        if (!rc) hf__kick_tender(h, w->notice_at_us);
+        if (!rc) hf__kick_tender(h, w->notice.at_us);
     } else {
         /* What it was told of before this look, the look has seen. */
         int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : hf__poll_us(h));

@@ -19,6 +19,9 @@
    times as long. */
 enum { AT_ONCE_US = 1, NAP_US = 10000 };
 
+/* Before all that look when it is time. */
+enum { AT_ONCE = -1, LOOKS_AT_ONCE = 64 };
+
 void hf__kick_pump(hf *h)
 {
     h->pump_todo = 1;
@@ -27,7 +30,8 @@ void hf__kick_pump(hf *h)
         hf__timer_set(h->nap_fd, AT_ONCE_US);
     else
         pthread_cond_signal(&h->pump_cond);
-    if (h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
+    /* Who doesn't sleep there looks at pump_todo before it does. */
+    if (h->hearing && h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
 }
 
 /* The wait is over: tells its caller. Under the mutex, dropped around a callback. */
@@ -52,27 +56,6 @@ static void conclude(hf *h, struct hf_wait *w)
     __atomic_store_n(&w->told, 1, __ATOMIC_RELEASE);
 }
 
-/* One of a crowd that isn't in line yet looks when it has planned to: what wakes it wakes all of
-   them. */
-static int outside(const struct hf_wait *w) { return w->refused || w->full; }
-
-/* Where the store can say so: did something come about its key? *ret is what it said. */
-static int rang(const hf *h, const struct hf_wait *w, uint64_t *ret)
-{
-    const hf_driver *d = h->port.drv;
-    if (!d->rang || !w->heard) return 1;
-    *ret = d->rang(h->port.st, &w->e->key);
-    return *ret != w->rang;
-}
-
-static int due(const hf *h, const struct hf_wait *w, int64_t now, int rung)
-{
-    uint64_t number;
-    if (!w->pumped || w->state != HF_W_AT_STORE) return 0;
-    return w->look_at_us <= now || w->deadline_us <= now || w->cancel ||
-           (rung && w->rung != h->ring_round && !outside(w) && rang(h, w, &number));
-}
-
 /* Renewer and tender hear of new holds, when their holders have gone on: woken beside them they
    would take their processor, or the mutex. But before the pump does anything for others, which may
    take a while. Under the mutex, dropped. */
@@ -91,25 +74,61 @@ static void tell_keepers(hf *h)
     if (!hf__need_tender(h, NULL)) hf__kick_tender(h, ends);
 }
 
-/* One look of a wait. The next one in the list; or the first, if that may have changed: who has
-   been looked at isn't due again. */
-static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
+/* ---- whose turn it is ---- */
+
+void hf__schedule(struct hf_wait *w)
 {
-    int was_outside = outside(w);
-    (void)rang(h, w, &w->rang); /* what comes from here on is news */
-    w->pins++;                  /* which keeps it in the list */
+    hf *h = w->h;
+    int64_t at_us = INT64_MAX;
+    int driven = w->state == HF_W_LINED ? w->done != NULL : w->pumped;
+    if (w->state == HF_W_DONE || !driven) return;
+    if (w->state == HF_W_LINED) {
+        at_us = w->cancel ? AT_ONCE : w->deadline_us;
+    } else if (!w->looking) {
+        at_us = w->cancel || w->notified ? AT_ONCE : hf__min64(w->look_at_us, w->deadline_us);
+        /* At once, but behind those that had to look before; each has its turn. */
+        int64_t least_us = w->looked ? h->looked_us : w->started_us;
+        if (at_us >= 0 && at_us < least_us) at_us = least_us;
+    }
+    if (w->state == HF_W_LINED && at_us == INT64_MAX)
+        hf__deadline_drop(&h->looks, &w->look);
+    else
+        hf__deadline_set(&h->looks, &w->look, at_us);
+}
+
+void hf__notify(struct hf_wait *w)
+{
+    w->notified = 1;
+    hf__schedule(w);
+}
+
+/* One look of a wait. */
+static void advance_one(hf *h, struct hf_wait *w)
+{
+    int was_outside = hf__outside(w), bells = (h->port.can & HF_CAN_BELLS) != 0;
+    int first = !w->looked;
+    hf__hear_from_now(w);
+    w->notified = 0; /* what comes meanwhile makes it look again */
+    w->looking = 1;
+    w->pins++; /* which keeps it in the list */
+    hf__schedule(w);
     tell_keepers(h);
     pthread_mutex_unlock(&h->mu);
     int over = hf__advance(w);
     pthread_mutex_lock(&h->mu);
     w->pins--;
+    w->looking = 0;
     if (!over) {
         if (!w->pins) pthread_cond_broadcast(&w->changed);
+        if (bells && h->deaf)
+            w->look_at_us = hf__min64(w->look_at_us, h->looked_us + HF_POLL_MS * 1000);
+        hf__schedule(w);
         /* It has got in line only now, or left it: it is to be listened for, in another way than
            before, before anybody sleeps. */
-        if ((was_outside && !outside(w)) || (w->heard && w->queued != w->e->key.in_line))
-            h->pump_todo = 1;
-        return w->list_next;
+        int changes = hf__subscription_changes(w, first);
+        if (changes) hf__change_subscription(h, w->e);
+        if (changes || (was_outside && !hf__outside(w))) h->pump_todo = 1;
+        return;
     }
     /* Those before have been told. */
     h->untold_ends_us = h->new_hold_ends_us;
@@ -118,164 +137,83 @@ static struct hf_wait *advance_one(hf *h, struct hf_wait *w)
     if (w->done) tell_keepers(h); /* its callback may take longer than a claim lasts */
     conclude(h, w);
     if (h->untold_ends_us) h->tell_at_us = hf__local_us() + TELL_AFTER_US;
-    return h->at_store;
 }
 
-/* A look, if it is due. The next one in the list, as advance_one. */
-static struct hf_wait *look(hf *h, struct hf_wait *w, int rung)
+/* It stands in line behind others of this process, and has run out of time. */
+static void end_lined_up(hf *h, struct hf_wait *w)
 {
-    int is_due = due(h, w, hf__local_us(), rung);
-    w->rung = h->ring_round; /* what comes meanwhile rings again */
-    return is_due ? advance_one(h, w) : w->list_next;
+    w->code = w->cancel ? HF_CANCELED : w->deadline_us <= w->started_us ? HF_BUSY : HF_TIMEOUT;
+    hf_fail(&w->err, w->code, 0, "acquire '%s': %s", w->e->text, hf_code_text(w->code));
+    conclude(h, w);
 }
 
-static void advance_due(hf *h, int rung)
+static struct hf_wait *first_wait(const hf *h)
 {
-    if (rung) h->ring_round++;
-    for (struct hf_wait *w = h->at_store; w;) w = look(h, w, rung);
+    struct hf_deadline *d = h->looks.first;
+    return d ? HF_DEADLINE_OF(d, struct hf_wait, look) : NULL;
 }
 
-/* Those that stand in line behind others of this process and have run out of time. */
-static void end_lined_up(hf *h)
+/* The wait that is to look now, of those that were notified the first one; NULL: none is. */
+static struct hf_wait *due(hf *h)
 {
-    int64_t now = hf__local_us(), next = INT64_MAX;
-    if (h->pump_deadline_us > now) return;
-again:
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i]; e; e = e->next)
-            for (struct hf_wait *w = e->first; w; w = w->next) {
-                if (!w->done || w->state != HF_W_LINED) continue;
-                if (!w->cancel && w->deadline_us > now) {
-                    next = hf__min64(next, w->deadline_us);
-                    continue;
-                }
-                w->code = w->cancel                         ? HF_CANCELED
-                          : w->deadline_us <= w->started_us ? HF_BUSY
-                                                            : HF_TIMEOUT;
-                hf_fail(&w->err, w->code, 0, "acquire '%s': %s", e->text, hf_code_text(w->code));
-                conclude(h, w);
-                next = INT64_MAX;
-                goto again; /* the lists may have changed meanwhile */
-            }
-    h->pump_deadline_us = next;
+    int64_t at_us = hf__deadlines_next(&h->looks);
+    if (at_us == INT64_MAX) return NULL;
+    if (at_us > h->looked_us) h->looked_us = hf__local_us();
+    return at_us > h->looked_us ? NULL : first_wait(h);
+}
+
+/* Lets those look whose time it is, but not for long: meanwhile others are notified, whose claims
+   run out. Where each listen costs a walk of all waits, all of them look between two. */
+static void advance_due(hf *h)
+{
+    const hf_driver *d = h->port.drv;
+    size_t most = d->next_event ? LOOKS_AT_ONCE : h->looks.n + LOOKS_AT_ONCE;
+    h->looked_us = hf__local_us();
+    for (struct hf_wait *w; (w = due(h));) {
+        if (!most--) {
+            h->pump_todo = 1;
+            return;
+        }
+        if (w->state == HF_W_LINED)
+            end_lined_up(h, w);
+        else
+            advance_one(h, w);
+    }
 }
 
 static int64_t pump_sleeps_until(const hf *h)
 {
-    int64_t until = h->pump_deadline_us;
-    if (h->untold_ends_us) until = hf__min64(until, h->tell_at_us);
-    for (const struct hf_wait *w = h->at_store; w; w = w->list_next)
-        if (w->pumped) until = hf__min64(until, hf__min64(w->look_at_us, w->deadline_us));
-    return until;
+    int64_t until = hf__deadlines_next(&h->looks);
+    return h->untold_ends_us ? hf__min64(until, h->tell_at_us) : until;
 }
 
-/* The first look of those that the pump drives from the beginning: most needn't wait, and for them
-   nobody has to listen. */
-static void look_first(hf *h)
-{
-    for (struct hf_wait *w = h->at_store; w;)
-        w = due(h, w, hf__local_us(), 0) && !w->looked ? advance_one(h, w) : w->list_next;
-}
+/* ---- the pump, and who leads ---- */
 
-/* The keys of the waits that the pump drives, as many as it can listen for. */
-static size_t pumped_keys(hf *h, const hf_rowkey **keys, size_t cap)
+static void listen(hf *h)
 {
-    size_t n = 0;
-    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        int heard_before = w->heard;
-        w->heard = w->pumped && w->looked && !outside(w) && n < cap;
-        if (!w->heard) continue;
-        /* Listened for in another way; or for another id, which may be told elsewhere. */
-        int another_id = !heard_before && (w->named || w->e->listened_named);
-        if (w->e->key.in_line != w->queued || another_id) w->e->listened = 0;
-        w->e->listened_named = w->named;
-        w->e->key.in_line = w->queued;
-        w->e->key.who = w->party.id;
-        keys[n++] = &w->e->key;
-    }
-    return n;
-}
-
-/* They are listened for from now on. What came between the last look and this nobody has told, so
-   they look again; but for a key that was listened for already: of that `listen` knows. */
-static void begin_to_hear(hf *h)
-{
-    uint32_t before = h->listens++;
-    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        if (!w->heard) continue;
-        if (!w->e->listened || w->e->listened != before) w->look_at_us = 0;
-        w->e->listened = h->listens;
-    }
-}
-
-/* Who relied on being told looks by itself from here on. */
-static void go_deaf(hf *h)
-{
-    int64_t soon = hf__local_us() + HF_POLL_MS * 1000;
-    int bells = h->port.can & HF_CAN_BELLS;
-    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        if (w->heard || (bells && w->pumped)) w->look_at_us = hf__min64(w->look_at_us, soon);
-        w->heard = 0;
-    }
-}
-
-enum { WATCH_CAP = 16384 }; /* waits for more keys look by themselves, four times a second */
-
-static int listen_for_keys(hf *h)
-{
-    tell_keepers(h); /* the store may take its time */
-    hf_ear ear = h->ear;
-    size_t n = pumped_keys(h, h->pump_keys, WATCH_CAP);
-    if (!n && !h->listens) return HF_UNAVAILABLE; /* nobody has had to wait yet */
-    pthread_mutex_unlock(&h->mu);
-    int rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, h->pump_keys, n, &ear, NULL);
-    pthread_mutex_lock(&h->mu);
-    h->ear = ear;
-    if (rc)
-        h->listens++; /* whatever was listened for isn't any more */
-    else
-        begin_to_hear(h);
-    return rc;
-}
-
-/* Listens for those who wait: what is heard from here on is news to h->ear; or nobody is told of
-   anything, and h->deaf. 1: something was heard since the last time. Under the mutex, dropped where
-   the store may block. */
-static int listen(hf *h)
-{
-    hf_ear before = h->ear;
-    int rc = HF_UNAVAILABLE;
-    if (h->port.can & HF_CAN_BELLS)
-        rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, NULL, 0, &h->ear, NULL);
-    else if (h->pump_keys)
-        rc = listen_for_keys(h);
-    h->deaf = rc != 0;
-    if (h->deaf) go_deaf(h);
-    return !h->deaf && memcmp(&before, &h->ear, sizeof before) != 0;
+    if (!(h->port.can & HF_CAN_BELLS)) tell_keepers(h); /* the store may take its time */
+    hf__listen(h);
 }
 
 /* Until something is heard, or it is time. Under the mutex, dropped. */
 static void hear_until(hf *h, int64_t until_us)
 {
     hf_ear ear = h->ear;
+    h->hearing = 1;
     pthread_mutex_unlock(&h->mu);
     int asked = h->port.drv->watch(h->port.st, HF_PUMP_BELL, &ear, until_us, NULL);
     if (asked < 0) hf__pause(HF_POLL_MS * 1000);
     hf__port_asked(&h->port, asked);
     pthread_mutex_lock(&h->mu);
+    h->hearing = 0;
 }
 
 /* The wait of the one thread that may lead: of the caller's, with nobody else to look for. */
 static struct hf_wait *alone(const hf *h)
 {
-    struct hf_wait *one = NULL;
-    if (h->nap_fd < 0 || h->deaf || h->pump_deadline_us != INT64_MAX) return NULL;
-    for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        if (!w->pumped) continue; /* its own thread looks first */
-        if (one || w->done) return NULL;
-        one = w;
-    }
-    return one;
+    if (h->nap_fd < 0 || h->deaf || h->looks.n != 1) return NULL;
+    struct hf_wait *w = first_wait(h);
+    return w->done ? NULL : w;
 }
 
 int hf__leads(hf *h, struct hf_wait *w)
@@ -295,9 +233,9 @@ void hf__lead(hf *h, struct hf_wait *w)
         /* Others are the pump's to look for: what they hear now would be lost on them. */
         if (alone(h) != w) break;
         h->pump_todo = 0;
-        int rung = listen(h);
-        if (rung) h->ring_round++;
-        look(h, w, rung);
+        listen(h);
+        h->looked_us = hf__local_us();
+        if (due(h) == w) advance_one(h, w);
     }
     h->leader = NULL;
     int needed = w->state != HF_W_DONE || h->pump_todo;
@@ -321,16 +259,12 @@ static void *pump(void *arg)
     hf *h = arg;
     int watches = h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH);
     pthread_mutex_lock(&h->mu);
-    if (watches && !(h->port.can & HF_CAN_BELLS)) {
-        h->pump_keys = calloc(WATCH_CAP, sizeof *h->pump_keys);
-        h->nap_fd = hf__timer_open();
-    }
+    if (watches && !(h->port.can & HF_CAN_BELLS)) h->nap_fd = hf__timer_open();
     while (h->closing < 3) {
         h->pump_todo = 0;
         if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
-        if (!(h->port.can & HF_CAN_BELLS)) look_first(h);
-        advance_due(h, listen(h));
-        end_lined_up(h);
+        listen(h);
+        advance_due(h);
         if (h->pump_todo) continue; /* who closes wants that, too */
         int64_t until = pump_sleeps_until(h);
         if (h->deaf) {

@@ -49,7 +49,10 @@ static void lose(hf *h, struct hf_tenure *t)
             hf__lock_lose(l, HF_BY_TIME);
         }
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
-        if (w->tenure == t || w->standing == t) w->look_at_us = 0;
+        if (w->tenure == t || w->standing == t) {
+            if (!w->pumped) w->look_at_us = 0;
+            hf__notify(w);
+        }
     hf__kick_pump(h);
 }
 

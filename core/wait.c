@@ -1,6 +1,6 @@
 /*
- * wait.c - a request that isn't granted at once: its look at the store, its place in the local
- * line, the thread that drives it.
+ * wait.c - a request that isn't granted at once: its look at the store, and the thread that drives
+ * it.
  */
 #include "handle.h"
 #include "os.h"
@@ -128,12 +128,10 @@ int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done
     return rc;
 }
 
-static void withdraw(struct hf_wait *w)
+/* `rc` is what became of that, and why (NULL: not known). */
+static void withdrawn(struct hf_wait *w, int rc, const hf_error *why)
 {
-    int64_t until = hf__local_us() + w->h->port.io_timeout_ms * 1000;
-    hf_error why = {0};
-    int rc = hf__withdraw(w->h, w->e, w->party.id, w->granted || w->lost_reply, until, &why);
-    if (rc) hf__reason_keep(&w->why, &why);
+    if (rc && why) hf__reason_keep(&w->why, why);
     /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
        the row still says that this one ended last (last_id). */
     if (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (w->lost_take && !w->granted))
@@ -142,6 +140,19 @@ static void withdraw(struct hf_wait *w)
                           "granted yet, that ends by itself%s%s",
                           w->e->text, w->why ? ": " : "", w->why ? w->why->text : "");
     if (rc) regret(w);
+}
+
+static void withdraw_until(struct hf_wait *w, int64_t until_us)
+{
+    hf_error why = {0};
+    int maybe_done = w->granted || w->lost_reply;
+    int rc = hf__withdraw(w->h, w->e, w->party.id, maybe_done, until_us, &why);
+    withdrawn(w, rc, &why);
+}
+
+static void withdraw(struct hf_wait *w)
+{
+    withdraw_until(w, hf__local_us() + w->h->port.io_timeout_ms * 1000);
 }
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
@@ -176,14 +187,19 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     return 1;
 }
 
-/* Ends the wait without a grant; 1. */
-static int give_up(struct hf_wait *w, int code)
+static void say_given_up(struct hf_wait *w, int code)
 {
     if (code == HF_TIMEOUT && w->why)
         w->code = hf_fail(&w->err, code, w->why->sys, "acquire '%s': %s, as the store failed: %s",
                           w->e->text, hf_code_text(code), w->why->text);
     else
         set_error(w, code, hf_code_text(code));
+}
+
+/* Ends the wait without a grant; 1. */
+static int give_up(struct hf_wait *w, int code)
+{
+    say_given_up(w, code);
     if (w->asked) withdraw(w);
     return 1;
 }
@@ -295,20 +311,81 @@ static int request(struct hf_wait *w, struct hf_event *ev, hf_row *row, int know
     return join(w, ev->queue_cap, row, out, err);
 }
 
+static struct hf_event event_of(struct hf_wait *w)
+{
+    return (struct hf_event){.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
+                             .party = &w->party,
+                             .once = w->once,
+                             .mark = w->flags & HF_AT_MOST_ONCE ? 1 : 0,
+                             .keep_us = w->keep_us};
+}
+
+/* ---- the last look ---- */
+
+/* Takes the request out of the row, which is the one that was read. */
+static void withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us)
+{
+    hf *h = w->h;
+    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = w->granted || w->lost_reply};
+    struct hf_outcome out;
+    memcpy(ev.id, w->party.id, sizeof ev.id);
+    hf_error why = {0};
+    int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, &why);
+    if (!rc) hf__promise(h, w->e, row);
+    withdrawn(w, rc, &why);
+}
+
+/* The wait's time is over, and it is looked at, late perhaps, for others had to be. If it was
+   handed the key meanwhile, or the key is free, it takes it; else it is withdrawn. Where the store
+   may block, who isn't in line has nothing to withdraw, and doesn't ask. 1: it is over. */
+static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
+{
+    hf *h = w->h;
+    hf_error err = {0};
+    struct hf_outcome out;
+    struct hf_event ev = event_of(w);
+    int64_t until_us = now_us + h->port.io_timeout_ms * 1000;
+    if (w->away_since_us || (!w->queued && !(h->port.can & HF_CAN_INSTANT)))
+        return give_up(w, HF_TIMEOUT);
+    ev.kind = HF_EV_TRY;
+    int rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
+    int known = !rc;
+    if (known && hf__take_up_unclaimed(w, row)) return 1;
+    /* Behind others in line nothing changes by its asking. */
+    if (known && hf__find_id(row, w->party.id) < (int64_t)row->n_holders + 1) {
+        rc = ask(w, &ev, row, 1, now_us, &out, &err);
+        known = answered = !rc;
+        if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
+    }
+    if (rc < 0) hf__reason_keep(&w->why, &err);
+    if (answered && out.answer == HF_ANS_DONE) return event_done(w, row);
+    if (answered && (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY)) {
+        if (w->queued) hf__promise(h, w->e, row);
+        w->asked = 1;
+        if (hf__take_up(w, row)) return 1;
+        known = 0;
+    }
+    say_given_up(w, HF_TIMEOUT);
+    if (!w->asked) return 1;
+    if (known)
+        withdraw_from(w, row, until_us);
+    else if (hf__local_us() < until_us)
+        withdraw_until(w, until_us);
+    else
+        withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
+    return 1;
+}
+
 static int advance(struct hf_wait *w, hf_row *row)
 {
     hf *h = w->h;
     hf_error err = {0};
     struct hf_outcome out;
-    struct hf_event ev = {.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
-                          .party = &w->party,
-                          .once = w->once,
-                          .mark = w->flags & HF_AT_MOST_ONCE ? 1 : 0,
-                          .keep_us = w->keep_us};
+    struct hf_event ev = event_of(w);
     int64_t now_us = hf__local_us();
     int try_only = w->deadline_us <= w->started_us, late = !try_only && now_us >= w->deadline_us;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
-    if (late && w->looked) return give_up(w, HF_TIMEOUT);
+    if (late && w->looked) return last_look(w, row, now_us);
     if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
     int64_t until =
         hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
@@ -376,86 +453,7 @@ int hf__advance(struct hf_wait *w)
     return over;
 }
 
-/* ---- the local line ---- */
-
-static void at_store_add(hf *h, struct hf_wait *w)
-{
-    w->state = HF_W_AT_STORE;
-    w->look_at_us = 0;
-    w->notice_at_us = INT64_MAX;
-    w->list_next = h->at_store;
-    w->list_prev = &h->at_store;
-    if (w->list_next) w->list_next->list_prev = &w->list_next;
-    h->at_store = w;
-}
-
-/* A request that holds, asked again: it is had at once, and mustn't stand behind those who wait for
-   its end. */
-static int holds_already(const struct hf_wait *w)
-{
-    for (const hf_lock *l = w->named ? w->e->locks : NULL; l; l = l->next)
-        if (l->named && !l->lost && !l->releasing && !memcmp(l->id, w->party.id, sizeof l->id))
-            return 1;
-    return 0;
-}
-
-void hf__line_up(hf *h, struct hf_wait *w)
-{
-    struct hf_entry *e = w->e;
-    w->prev = e->last;
-    w->next = NULL;
-    if (e->last)
-        e->last->next = w;
-    else
-        e->first = w;
-    e->last = w;
-    h->stats.waiting++;
-    if (e->first == w || holds_already(w)) at_store_add(h, w);
-}
-
-/* The wait is over: leaves the line, lets the next one step up. Called under the mutex; may drop it
-   for as long as somebody else looks at the wait. */
-void hf__wait_finish(struct hf_wait *w)
-{
-    hf *h = w->h;
-    struct hf_entry *e = w->e;
-    int listed = w->state == HF_W_AT_STORE;
-    w->state = HF_W_DONE;
-    while (w->pins) pthread_cond_wait(&w->changed, &h->mu);
-    if (listed) {
-        *w->list_prev = w->list_next;
-        if (w->list_next) w->list_next->list_prev = w->list_prev;
-    }
-    hf__tenure_put(h, w->tenure);
-    hf__tenure_put(h, w->standing);
-    w->tenure = w->standing = NULL;
-    hf__reason_clear(&w->why);
-    int was_first = e->first == w;
-    if (w->prev)
-        w->prev->next = w->next;
-    else
-        e->first = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
-    else
-        e->last = w->prev;
-    /* None is left of which it may be. */
-    if (!--h->stats.waiting) h->pump_deadline_us = INT64_MAX;
-    if (w->code == HF_TIMEOUT) h->stats.timeouts++;
-    if (w->code == HF_CANCELED) h->stats.canceled++;
-    if (w->code == HF_BUSY) h->stats.busy++;
-    if (w->code == HF_UNKNOWN) h->stats.unknown++;
-    if (was_first && e->first && e->first->state == HF_W_LINED) {
-        at_store_add(h, e->first);
-        if (e->first->pumped)
-            hf__kick_pump(h);
-        else
-            pthread_cond_signal(&e->first->changed);
-    }
-    hf__entry_put(e);
-    if (h->closing) pthread_cond_broadcast(&h->changed);
-    pthread_cond_broadcast(&w->changed);
-}
+/* ---- who drives it ---- */
 
 void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o)
 {
@@ -524,6 +522,8 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             over = 1;
         }
         w->pumped = !over;
+        hf__schedule(w);
+        if (!over && hf__subscription_changes(w, 1)) hf__change_subscription(h, w->e);
         if (!over && !hf__leads(h, w)) hf__kick_pump(h);
     }
     if (over) hf__wait_finish(w);

@@ -20,6 +20,8 @@
  */
 #include "drivers.h"
 #include "grant.h"
+#include "key_marks.h"
+#include "mem_rings.h"
 #include "mem_shard.h"
 #include "os.h"
 #include "step.h"
@@ -30,11 +32,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum {
-    BELLS = 256,
-    RINGS = 32, /* collected before they are rung */
-    SLOT_BITS = 16
-};
+enum { BELLS = 256, SLOT_BITS = 16 };
 /* A sleeper looks around this often: in suspend its timeout stands still, the caller's doesn't. */
 static const int64_t NAP_US = 60 * 1000000;
 
@@ -56,6 +54,10 @@ struct hf_store {
     unsigned fork_generation;
     int mourn_fd; /* under table->mu */
     struct hf__bell bell[BELLS];
+    /* Of bell 0, which many waits share: whose keys it rang for; made when there are many, under
+       table->mu. */
+    struct hf__key_marks *marks;
+    struct hf__marked_bell shared_bell; /* of the thread that watches */
 };
 
 static const hf_row no_row;
@@ -219,6 +221,7 @@ static void mm_close(hf_store *st)
     }
     /* Only now, when nobody else can find it to write to: the number may be another file's soon. */
     if (st->mourn_fd >= 0) close(st->mourn_fd);
+    free(st->marks);
     free(st);
 }
 
@@ -231,55 +234,17 @@ static hf_store *of_session(const struct table *t, uint64_t session)
     return st && st->session == session ? st : NULL;
 }
 
-struct rings {
-    struct table *table;
-    uint32_t n;
-    struct ring {
-        uint64_t session;
-        uint8_t bell;
-    } who[RINGS];
-};
-
 static void ring_all(struct rings *r)
 {
     if (!r->n) return;
     pthread_mutex_lock(&r->table->mu);
     for (uint32_t i = 0; i < r->n; i++) {
         hf_store *st = of_session(r->table, r->who[i].session);
+        if (st && st->marks && !r->who[i].bell) hf__mark_key(st->marks, r->hash);
         if (st) hf__bell_ring(&st->bell[r->who[i].bell]);
     }
     pthread_mutex_unlock(&r->table->mu);
     r->n = 0;
-}
-
-static void note_ring(struct rings *r, const hf_party *p)
-{
-    if (r->n == RINGS) ring_all(r);
-    r->who[r->n++] = (struct ring){p->session, p->bell};
-}
-
-/* Does the first who waits plan by another end than before? The one behind it planned to notice the
-   same end a little later. */
-static int plans_anew(const hf_row *was, const hf_row *now)
-{
-    if (!now->n_queue) return 0;
-    int64_t end = hf_row_end(now);
-    return end != hf_row_end(was) ||
-           (end && memcmp(was->party[was->n_holders].id, now->party[now->n_holders].id, 16) != 0);
-}
-
-/* Notes everybody who holds in `now` but waited in `was`. Both keep their order, so the search
-   starts where the last one ended. */
-static void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
-{
-    uint32_t all = was->n_holders + was->n_queue, at = 0;
-    if (!was->n_queue) return;
-    if (plans_anew(was, now)) note_ring(r, &now->party[now->n_holders]);
-    for (uint32_t i = 0, tried; i < now->n_holders; i++) {
-        for (tried = 0; tried < all && memcmp(was->party[at].id, now->party[i].id, 16); tried++)
-            at = at + 1 < all ? at + 1 : 0;
-        if (tried < all && at >= was->n_holders) note_ring(r, &now->party[i]);
-    }
 }
 
 static int mm_session(hf_store *st, uint64_t *ret, hf_error *err)
@@ -298,10 +263,21 @@ static int mm_alive(hf_store *st, uint64_t session, hf_error *err)
     return lives;
 }
 
+/* Without memory there are none, and anything may have come whenever the bell rings. */
+static void make_marks(hf_store *st)
+{
+    struct hf__key_marks *marks = calloc(1, sizeof *marks);
+    pthread_mutex_lock(&st->table->mu);
+    st->marks = marks;
+    pthread_mutex_unlock(&st->table->mu);
+    st->shared_bell.all = 1; /* what rang before wasn't marked */
+}
+
 static int mm_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
                      hf_ear *ret, hf_error *err)
 {
-    (void)keys, (void)n, (void)err;
+    (void)keys, (void)err;
+    if (!bell && n >= HF_MARKS_FROM && !st->marks) make_marks(st);
     ret->heard[0] = hf__bell_hear(&st->bell[bell]);
     ret->heard[1] = 0;
     return 0;
@@ -314,6 +290,11 @@ static int mm_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     if (left > NAP_US) left = NAP_US;
     if (left > 0) hf__bell_sleep(&st->bell[bell], (uint32_t)ear->heard[0], left);
     return 0;
+}
+
+static int mm_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+{
+    return hf__bell_event(&st->shared_bell, st->marks, hf__bell_hear(&st->bell[bell]), ret);
 }
 
 static void mm_interrupt(hf_store *st, uint8_t bell) { hf__bell_interrupt(&st->bell[bell]); }
@@ -402,6 +383,7 @@ static HF_APART int swap_latched(hf_store *st, const hf_rowkey *key, uint64_t se
     struct shard *s = shard_of(st, key);
     struct rings rings;
     rings.table = st->table;
+    rings.hash = key->hash;
     rings.n = 0;
     int rc = replace(s, *find(s, key), key, seen, row, &rings);
     if (rc == HF_CONFLICT && cur && copy_now(s, key, cur)) rc = HF_NOMEM;
@@ -449,6 +431,7 @@ static HF_APART int mm_update(hf_store *st, const hf_rowkey *key,
     struct rings rings;
     int rc;
     rings.table = st->table;
+    rings.hash = key->hash;
     rings.n = 0;
     hf__latch_lock(&s->latch);
     do {
@@ -581,6 +564,7 @@ const hf_driver hf__mem_driver = {
     .listen = mm_listen,
     .watch = mm_watch,
     .interrupt = mm_interrupt,
+    .next_event = mm_next_event,
     .mourn_fd = mm_mourn_fd,
     .mourn_read = mm_mourn_read,
     .scan = mm_scan,

@@ -171,6 +171,12 @@ typedef struct hf_ear {
     uint64_t heard[2];
 } hf_ear;
 
+/* It concerns each key whose hash is `hash` in the bits of `mask`, which are the lowest ones; 0:
+   every key (the store doesn't know which, or what came is lost). */
+typedef struct hf_key_event {
+    uint64_t hash, mask;
+} hf_key_event;
+
 typedef struct hf_driver {
     int abi;              /* HF_DRIVER_ABI */
     const char *name;     /* the scheme */
@@ -269,11 +275,12 @@ typedef struct hf_driver {
      * changed since that listen, `interrupt` was called, or local time until_us
      * (CLOCK_BOOTTIME) is reached. Early is fine; sleeping through a change is not, but the core
      * polls anyway. Stores with HF_CAN_BELLS: the bell `bell` (0 to 255) of this handle's session,
-     * keys are NULL. Others: any change of one of the keys (HF_CAN_LEASES: or the death of a
-     * session that its row names); but who stands in line needs to be told only of writes that
-     * change the holders and leave it one of them, or the first in line. Called by one thread at a
-     * time, of the handle's own or of its caller's, who may have signals: EINTR isn't the end of
-     * it. watch returns how many requests it has made meanwhile, of its own.
+     * keys are NULL, n is how many waits share it. Others: any change of one of the keys
+     * (HF_CAN_LEASES: or the death of a session that its row names); but who stands in line needs
+     * to be told only of writes that change the holders and leave it one of them, or the first in
+     * line. Called by one thread at a time, of the handle's own or of its caller's, who may have
+     * signals: EINTR isn't the end of it. watch returns how many requests it has made meanwhile, of
+     * its own.
      */
     int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);
@@ -299,6 +306,23 @@ typedef struct hf_driver {
      * looked at.
      */
     uint64_t (*rang)(hf_store *st, const hf_rowkey *key);
+
+    /*
+     * Optional; by the thread that watches, never waits. Names keys about which something may have
+     * come: 1: *ret, to be called again; 0: there is nothing more. Each event is told once. What
+     * came before a listen is told after it; what comes later ends the watch. Without it, `rang`
+     * is asked for each key, or each wait looks.
+     */
+    int (*next_event)(hf_store *st, uint8_t bell, hf_key_event *ret);
+    /*
+     * Optional, both, with next_event, where a watch is of keys: the keys are told one by one, and
+     * `listen` gets none (n is 0). By the thread that watches, never wait. The next listen that
+     * succeeds begins to watch the key, and from then on it stays watched, through connections that
+     * break, too, of which an event tells (mask 0), until it is unsubscribed. For a key that is
+     * subscribed already: `in_line` or `who` has changed. 0, or HF_NOMEM: it isn't subscribed.
+     */
+    int (*subscribe)(hf_store *st, const hf_rowkey *key);
+    void (*unsubscribe)(hf_store *st, const hf_rowkey *key);
 
     /*
      * Optional, with HF_CAN_SESSIONS: a descriptor that becomes readable when a session may have

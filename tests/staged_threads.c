@@ -218,6 +218,7 @@ static void the_pump_looks(void)
 {
     pthread_mutex_lock(&h->mu);
     pinned->look_at_us = 0;
+    hf__schedule(pinned);
     hf__kick_pump(h);
     pthread_mutex_unlock(&h->mu);
     await(has_looked);
@@ -225,14 +226,13 @@ static void the_pump_looks(void)
 
 static int is_noticed(void)
 {
-    int64_t at_us = pinned->notice_at_us;
-    return at_us && at_us != INT64_MAX && pinned->pins == 1;
+    return pinned->notice.nth && pinned->notice.at_us && pinned->pins == 1;
 }
 
 static void the_tender_looks(void)
 {
     pthread_mutex_lock(&h->mu);
-    pinned->notice_at_us = 0;
+    hf__notice_at(pinned, 0);
     hf__kick_tender(h, 0);
     pthread_mutex_unlock(&h->mu);
     await(is_noticed);
@@ -261,6 +261,7 @@ static void two_look_for_one_wait(void **state)
     stage_cue(S_GET, 1, 1, INSTEAD, 0, the_tender_looks);
     pthread_mutex_lock(&h->mu);
     pinned->look_at_us = 0;
+    hf__schedule(pinned);
     hf__kick_pump(h);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_GET, asked + 2);

@@ -176,7 +176,7 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
             HF_COPY_OUT("granted.first", &old, p, HF_PARTY_FIXED);
             anew = memcmp(old.id, head->id, sizeof old.id) != 0;
         }
-        if (anew) hf__ring(op->c, head->session, head->bell, rung);
+        if (anew) hf__ring(op, head->session, head->bell, op->key->hash, rung);
     }
     for (uint32_t i = 0, at = 0; i < row->n_holders; i++) {
         const hf_party *now = &row->party[i];
@@ -186,7 +186,7 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
             HF_COPY_OUT("granted.waited", &old, p, HF_PARTY_FIXED);
             p += HF_PARTY_BYTES(old.owner_len, old.note_len);
             if (memcmp(old.id, now->id, sizeof old.id)) continue;
-            hf__ring(op->c, now->session, now->bell, rung);
+            hf__ring(op, now->session, now->bell, op->key->hash, rung);
             at++;
             break;
         }

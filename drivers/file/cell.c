@@ -7,6 +7,7 @@
  * intent); whoever takes the allocator's lock over from the dead looks whether the link was stored,
  * and if not, takes the space back.
  */
+#include "marks.h"
 #include "sum.h"
 
 #include <errno.h>
@@ -172,7 +173,7 @@ static int settle_intent(const struct hf__op *op)
     if (!bump) return 0;
     uint64_t where = HF_LOAD("intent.word", &a->intent_word), at = hf__unseal(where) * 8;
     uint64_t link = HF_LOAD("intent.link", &a->intent_link);
-    if (!hf__sealed(bump) || !hf__sealed(where) || !hf__sealed(link) || at < HF_AT_BUCKETS ||
+    if (!hf__sealed(bump) || !hf__sealed(where) || !hf__sealed(link) || at < HF_AT_SLOTS ||
         (at >= HF_AT_HEAP && reach(op, at / HF_LINE, 1)) || reach(op, hf__unseal(bump), 1))
         return hf__damaged(op, &a->intent_bump, "the intent of an allocation");
     _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(op->c->base + at);
@@ -326,6 +327,31 @@ int hf__marker_room(const struct hf__op *op, struct hf__cell *cell, struct hf__m
         return hf__damaged(op, &cell->marker, "the link to a marker");
     }
     *ret = hf__line_at(op->c, line);
+    return 0;
+}
+
+struct hf__key_marks *hf__marks_of(const struct hf__op *op, struct hf__slot *s, int *ret_missed)
+{
+    uint64_t link = HF_LOAD("marks.link", &s->marks), line = hf__unseal(link);
+    *ret_missed = link && (!hf__sealed(link) || reach(op, line, HF_MARKS_LINES));
+    return link && !*ret_missed ? hf__line_at(op->c, line) : NULL;
+}
+
+int hf__marks_room(const struct hf__op *op, struct hf__slot *s)
+{
+    struct piece p;
+    if (HF_LOAD("marks.made", &s->marks)) return 0; /* of a session before this one */
+    int rc = begin_allocation(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
+    if (rc == HF_NEED_SPACE) {
+        rc = hf__space(op, sizeof(struct hf__key_marks));
+        if (!rc) rc = begin_allocation(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
+    }
+    if (rc) return rc;
+    /* Space that was taken back from the dead may have been written. */
+    struct hf__key_marks *m = hf__line_at(op->c, p.line);
+    for (int i = 0; i < HF_MARK_LEAVES / 64; i++) HF_STORE("marks.some", &m->some[i], 0);
+    for (int i = 0; i < HF_MARK_LEAVES; i++) HF_STORE("marks.leaf", &m->leaf[i], 0);
+    end_allocation(op->c, &p);
     return 0;
 }
 

@@ -331,6 +331,7 @@ const hf_driver hf__file_driver = {
     .alive = hf__file_alive,
     .session_fd = hf__file_session_fd,
     .listen = hf__file_listen,
+    .next_event = hf__file_next_event,
     .watch = hf__file_watch,
     .interrupt = hf__file_interrupt,
     .mourn_fd = hf__file_mourn_fd,

@@ -7,7 +7,7 @@
  * over without having woken anybody, so who takes over rings again. That is idempotent, and if he
  * dies too, the next one does the same.
  */
-#include "shared.h"
+#include "marks.h"
 
 enum { NAP_US = 1000, LOOK_EVERY = 64 };
 
@@ -115,10 +115,23 @@ static _Atomic uint32_t *bell_at(struct hf__client *c, uint32_t slot, uint32_t b
     return &hf__slot_at(c, slot)->bell[bell % HF_FILE_BELLS];
 }
 
-void hf__ring(struct hf__client *c, uint64_t session, uint8_t bell, struct hf__rung *rung)
+/* Before the bell rings: who hears that finds the mark. */
+static void mark(const struct hf__op *op, uint32_t slot, uint64_t hash)
 {
+    struct hf__slot *s = hf__slot_at(op->c, slot);
+    int missed;
+    struct hf__key_marks *m = hf__marks_of(op, s, &missed);
+    if (m) hf__mark_key(m, hash);
+    if (missed) HF_STORE("marks.missed", &s->missed, 1);
+}
+
+void hf__ring(const struct hf__op *op, uint64_t session, uint8_t bell, uint64_t hash,
+              struct hf__rung *rung)
+{
+    struct hf__client *c = op->c;
     uint32_t slot = (uint32_t)(session & 0xffff);
     if (slot >= HF_FILE_SLOTS) return;
+    if (!(bell % HF_FILE_BELLS)) mark(op, slot, hash);
     _Atomic uint32_t *word = bell_at(c, slot, bell);
     /* Whether the session still lives doesn't matter: a bell that nobody listens to is harmless.
        Releases the row to who listens: pairs with the load in hf__file_listen. */
@@ -167,7 +180,7 @@ static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
             hf_party party;
             HF_COPY_OUT("unclaimed", &party, p, HF_PARTY_FIXED);
             if (party.session && (i == holders || party.flags & HF_PARTY_UNCLAIMED))
-                hf__ring(op->c, party.session, party.bell, NULL);
+                hf__ring(op, party.session, party.bell, f.cell->hash, NULL);
             p += HF_PARTY_BYTES(party.owner_len, party.note_len);
         }
         rc = hf__follow(op, &f.cell->next, hf__unseal(f.cell->self) >> 8, &f.cell);

@@ -272,8 +272,11 @@ static int recover_all(struct recovery *r)
         int rc = recover_bucket(r, i);
         if (rc) return rc;
     }
-    for (uint32_t i = 0; i < HF_FILE_SLOTS; i++)
-        if (!hf__sealed(hf__slot_at(c, i)->generation)) hf__slot_at(c, i)->generation = 0;
+    for (uint32_t i = 0; i < HF_FILE_SLOTS; i++) {
+        struct hf__slot *s = hf__slot_at(c, i);
+        if (!hf__sealed(s->generation)) s->generation = 0;
+        if (s->marks || s->missed) s->marks = s->missed = 0; /* what is clean stays so */
+    }
     if (!hf__sealed(a->ceiling)) return hf__damaged(r->op, &a->ceiling, "the ceiling of revs");
     a->lock = a->intent_bump = a->intent_word = a->intent_link = a->stale = a->clean = 0;
     a->bump = hf__seal(r->end);

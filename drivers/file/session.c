@@ -102,13 +102,28 @@ static _Atomic uint32_t *own_bell(struct hf__client *c, uint8_t bell)
     return &hf__slot_at(c, (uint32_t)(c->session & 0xffff))->bell[bell % HF_FILE_BELLS];
 }
 
+/* Tried again when there are twice as many waits: the disk may be full. */
+static void make_marks(hf_store *st, size_t n)
+{
+    const struct hf__op op = {hf__client_of(st), "listen", NULL, NULL};
+    int rc = hf__marks_room(&op, hf__slot_at(op.c, (uint32_t)(op.c->session & 0xffff)));
+    if (rc) st->marks_for = 2 * n;
+    st->marked = st->shared_bell.all = !rc; /* what rang before wasn't marked */
+}
+
+static int marks_are_worth_it(const hf_store *st, uint8_t bell, size_t n)
+{
+    return !bell && !st->marked && n >= HF_MARKS_FROM && n >= st->marks_for;
+}
+
 int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                     hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
     const struct hf__op op = {c, "listen", NULL, err};
-    (void)keys, (void)n;
+    (void)keys;
     int rc = hf__broken(&op);
+    if (!rc && marks_are_worth_it(st, bell, n)) make_marks(st, n);
     /* Pairs with the addition in hf__ring: a row that is read after this is at least as new. */
     if (!rc) ret->heard[0] = HF_LOAD("listen", own_bell(c, bell));
     return rc;
@@ -132,6 +147,22 @@ int hf__file_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_
     /* Nobody came until the end: somebody may have replaced the file. */
     hf__break(c, HF_CORRUPT, why);
     return hf__broken(&op);
+}
+
+int hf__file_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+{
+    struct hf__client *c = hf__client_of(st);
+    const struct hf__op op = {c, "watch", NULL, NULL};
+    int missed = 0;
+    if (atomic_load_explicit(&c->broken, memory_order_acquire)) return 0;
+    struct hf__slot *s = hf__slot_at(c, (uint32_t)(c->session & 0xffff));
+    struct hf__key_marks *m = st->marked ? hf__marks_of(&op, s, &missed) : NULL;
+    uint32_t rang = HF_LOAD("event.bell", own_bell(c, bell));
+    if (m && HF_LOAD("event.missed", &s->missed)) {
+        HF_STORE("event.all", &s->missed, 0);
+        st->shared_bell.all = 1;
+    }
+    return hf__bell_event(&st->shared_bell, m, rang, ret);
 }
 
 void hf__file_interrupt(hf_store *st, uint8_t bell)

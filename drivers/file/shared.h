@@ -130,7 +130,9 @@ struct hf__alloc { /* sector 3 */
 
 struct hf__slot {                /* a session */
     _Atomic uint64_t generation; /* sealed */
-    uint64_t unused[7];
+    _Atomic uint64_t marks;      /* sealed line of a struct hf__key_marks of bell 0; 0: none */
+    _Atomic uint64_t missed;     /* 1: one couldn't be made */
+    uint64_t unused[5];
     _Atomic uint32_t bell[HF_FILE_BELLS];
 };
 
@@ -479,7 +481,9 @@ struct hf__rung {
     uint64_t debt;
     _Atomic uint32_t *word[16];
 };
-void hf__ring(struct hf__client *c, uint64_t session, uint8_t bell, struct hf__rung *rung);
+/* For a key with that hash. */
+void hf__ring(const struct hf__op *op, uint64_t session, uint8_t bell, uint64_t hash,
+              struct hf__rung *rung);
 /* Before the bucket is unlocked; `rev` makes the debt one that never was before. */
 void hf__rung_owe(struct hf__bucket *b, struct hf__rung *rung, uint64_t rev);
 /* Behind it. */

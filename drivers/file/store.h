@@ -4,6 +4,7 @@
 #ifndef HF_FILE_STORE_H
 #define HF_FILE_STORE_H
 
+#include "marks.h"
 #include "shared.h"
 
 enum { HF_FILE_PATH_CAP = 1200 };
@@ -12,9 +13,13 @@ struct hf_store {
     struct hf__client c;              /* first: see hf__client_of */
     pthread_mutex_t mu;               /* of mourn_fd */
     _Atomic uint8_t interrupted[256]; /* the next watch on that bell returns at once */
-    int mourn_fd;                     /* -1: none yet; -2: there can be none */
-    int64_t mourn_size;               /* of the file, when mourn_fd was last read */
-    struct hf_store *next, **link;    /* among the stores of this process, for fork */
+    /* Of the thread that watches bell 0, which many waits share: see marks.h. */
+    struct hf__marked_bell shared_bell;
+    size_t marks_for;              /* so many waits are worth a try to make marks */
+    int marked;                    /* there are some */
+    int mourn_fd;                  /* -1: none yet; -2: there can be none */
+    int64_t mourn_size;            /* of the file, when mourn_fd was last read */
+    struct hf_store *next, **link; /* among the stores of this process, for fork */
     unsigned mode;
     int attached; /* the mapping isn't ours */
     char path[HF_FILE_PATH_CAP];
@@ -39,6 +44,7 @@ int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, si
                     hf_error *err);
 int hf__file_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__file_interrupt(hf_store *st, uint8_t bell);
+int hf__file_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
 int hf__file_mourn_fd(hf_store *st);
 int hf__file_mourn_read(hf_store *st);
 

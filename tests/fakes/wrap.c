@@ -274,6 +274,21 @@ static uint64_t wr_rang(hf_store *st, const hf_rowkey *key)
     return of(st)->base->rang(of(st)->st, key);
 }
 
+static int wr_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+{
+    return of(st)->base->next_event(of(st)->st, bell, ret);
+}
+
+static int wr_subscribe(hf_store *st, const hf_rowkey *key)
+{
+    return of(st)->base->subscribe(of(st)->st, key);
+}
+
+static void wr_unsubscribe(hf_store *st, const hf_rowkey *key)
+{
+    of(st)->base->unsubscribe(of(st)->st, key);
+}
+
 static int wr_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     return of(st)->base->told(of(st)->st, key, row);
@@ -320,6 +335,9 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->interrupt) w->shown.interrupt = wr_interrupt;
     if (base->told) w->shown.told = wr_told;
     if (base->rang) w->shown.rang = wr_rang;
+    if (base->next_event) w->shown.next_event = wr_next_event;
+    if (base->subscribe) w->shown.subscribe = wr_subscribe;
+    if (base->unsubscribe) w->shown.unsubscribe = wr_unsubscribe;
     if (base->mourn_fd) w->shown.mourn_fd = wr_mourn_fd;
     if (base->mourn_read) w->shown.mourn_read = wr_mourn_read;
     if (base->enter) w->shown.enter = wr_enter;

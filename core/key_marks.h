@@ -1,0 +1,93 @@
+/*
+ * key_marks.h - of many keys those about which something came: a bit for each of 65,536 values of a
+ * key's hash, and a bit for each 64 of those, so that few of many are found without a walk.
+ *
+ * Any number of threads and processes mark; one at a time takes. A mark that was made before a
+ * bell rang is found by who has heard that bell: the bits of a key are set first, then the bits
+ * that lead to them, and they are taken in the other order.
+ */
+#ifndef HF_KEY_MARKS_H
+#define HF_KEY_MARKS_H
+
+#include "holdfast_driver.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { HF_MARK_VALUES = 1 << 16, HF_MARK_LEAVES = HF_MARK_VALUES / 64 };
+enum { HF_MARKS_FROM = 64 }; /* so many waits are worth it; fewer are looked at one and all */
+
+struct hf__key_marks {
+    _Atomic uint64_t some[HF_MARK_LEAVES / 64], leaf[HF_MARK_LEAVES];
+};
+
+/* What is left to be told of what was taken. All zero: nothing. */
+struct hf__mark_reader {
+    uint64_t some, leaf;
+    uint32_t at_some, at_leaf; /* at_some: one more than the word of `some` */
+};
+
+/* A bell that many waits share, as the thread that watches it knows it. All zero at first. */
+struct hf__marked_bell {
+    struct hf__mark_reader reader;
+    uint32_t rang; /* as it was told of last, while there were no marks */
+    int all;       /* it is to be told that anything may have come */
+};
+
+/* Tests of the shared-memory code see each access. */
+#ifndef HF_MARK_SEEN
+#define HF_MARK_SEEN(p, how) ((void)0)
+#endif
+
+static inline void hf__mark_key(struct hf__key_marks *m, uint64_t hash)
+{
+    uint32_t at = hash % HF_MARK_VALUES, leaf = at / 64, some = leaf / 64;
+    HF_MARK_SEEN(&m->leaf[leaf], CHANGE);
+    atomic_fetch_or_explicit(&m->leaf[leaf], UINT64_C(1) << at % 64, memory_order_acq_rel);
+    HF_MARK_SEEN(&m->some[some], CHANGE);
+    atomic_fetch_or_explicit(&m->some[some], UINT64_C(1) << leaf % 64, memory_order_acq_rel);
+}
+
+/* 1: *ret_hash are the low bits of a hash that was marked. 0: there is none more; the next call
+   begins anew. */
+static inline int hf__next_mark(struct hf__key_marks *m, struct hf__mark_reader *r,
+                                uint64_t *ret_hash)
+{
+    while (!r->leaf) {
+        if (r->some) {
+            r->at_leaf = (r->at_some - 1) * 64 + (uint32_t)__builtin_ctzll(r->some);
+            r->some &= r->some - 1;
+            HF_MARK_SEEN(&m->leaf[r->at_leaf], CHANGE);
+            r->leaf = atomic_exchange_explicit(&m->leaf[r->at_leaf], 0, memory_order_acq_rel);
+        } else if (r->at_some == HF_MARK_LEAVES / 64) {
+            r->at_some = 0;
+            return 0;
+        } else {
+            _Atomic uint64_t *word = &m->some[r->at_some++];
+            HF_MARK_SEEN(word, CHANGE);
+            if (atomic_load_explicit(word, memory_order_acquire))
+                r->some = atomic_exchange_explicit(word, 0, memory_order_acq_rel);
+        }
+    }
+    *ret_hash = r->at_leaf * UINT64_C(64) + (uint64_t)__builtin_ctzll(r->leaf);
+    r->leaf &= r->leaf - 1;
+    return 1;
+}
+
+/* The next event of a bell that has rung so often; of its marks, or, as there are none (NULL), of
+   any key if it has rung since. */
+static inline int hf__bell_event(struct hf__marked_bell *b, struct hf__key_marks *m, uint32_t rang,
+                                 hf_key_event *ret)
+{
+    *ret = (hf_key_event){0, 0};
+    if (b->all || (!m && rang != b->rang)) {
+        b->all = 0;
+        b->rang = rang;
+        return 1;
+    }
+    if (!m || !hf__next_mark(m, &b->reader, &ret->hash)) return 0;
+    ret->mask = HF_MARK_VALUES - 1;
+    return 1;
+}
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * marks.h - for whose keys bell 0 of a session rang (key_marks.h), in the file.
+ *
+ * A session whose bell 0 is shared by many waits makes them once, and leaves them to the next one
+ * in its slot. What they say is only a hint where to look; a reboot voids them.
+ */
+#ifndef HF_FILE_MARKS_H
+#define HF_FILE_MARKS_H
+
+#include "shared.h"
+
+#define HF_MARK_SEEN(p, how) HF_ON("mark", p, how)
+#include "key_marks.h"
+
+enum { HF_MARKS_LINES = (sizeof(struct hf__key_marks) + HF_LINE - 1) / HF_LINE };
+
+/* cell.c: the marks of a session; NULL: it has none. *ret_missed: the link to them is damaged. */
+struct hf__key_marks *hf__marks_of(const struct hf__op *op, struct hf__slot *s, int *ret_missed);
+/* Makes them, unless they are there. No lock word may be held. 0, or why not. */
+int hf__marks_room(const struct hf__op *op, struct hf__slot *s);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * mem_rings.h - mem: whose bells a write rings. Only mem.c includes this.
+ */
+#ifndef HF_MEM_RINGS_H
+#define HF_MEM_RINGS_H
+
+#include "holdfast_driver.h"
+
+#include <string.h>
+
+enum { RINGS = 32 }; /* collected before they are rung */
+
+struct rings {
+    struct table *table;
+    uint64_t hash; /* of the key */
+    uint32_t n;
+    struct ring {
+        uint64_t session;
+        uint8_t bell;
+    } who[RINGS];
+};
+
+static void ring_all(struct rings *r);
+
+static void note_ring(struct rings *r, const hf_party *p)
+{
+    if (r->n == RINGS) ring_all(r);
+    r->who[r->n++] = (struct ring){p->session, p->bell};
+}
+
+/* Does the first who waits plan by another end than before? The one behind it planned to notice the
+   same end a little later. */
+static int plans_anew(const hf_row *was, const hf_row *now)
+{
+    if (!now->n_queue) return 0;
+    int64_t end = hf_row_end(now);
+    return end != hf_row_end(was) ||
+           (end && memcmp(was->party[was->n_holders].id, now->party[now->n_holders].id, 16) != 0);
+}
+
+/* Notes everybody who holds in `now` but waited in `was`. Both keep their order, so the search
+   starts where the last one ended. */
+static void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
+{
+    uint32_t all = was->n_holders + was->n_queue, at = 0;
+    if (!was->n_queue) return;
+    if (plans_anew(was, now)) note_ring(r, &now->party[now->n_holders]);
+    for (uint32_t i = 0, tried; i < now->n_holders; i++) {
+        for (tried = 0; tried < all && memcmp(was->party[at].id, now->party[i].id, 16); tried++)
+            at = at + 1 < all ? at + 1 : 0;
+        if (tried < all && at >= was->n_holders) note_ring(r, &now->party[i]);
+    }
+}
+
+#endif
