@@ -247,6 +247,55 @@ static void other_ids_are_elsewhere(void **state)
     pg->close(st);
 }
 
+/* The key's word of memory is of the writes: what listens, in another thread, leaves it alone. */
+static void the_hint_is_of_the_writes_alone(void **state)
+{
+    (void)state;
+    uint64_t hint = UINT64_C(1) << 63 | 1;
+    hf_store *st = pg_opened(URL);
+    ARE({"LISTEN", "1", 0}, {GET, pg_row_but("0|" NOW, "rev", "7"), 0});
+    key.hint = &hint;
+    key.who = me;
+    assert_int_equal(after_word(st, " " ME " 1", 60000), 1);
+    TELLS(7);
+    assert_true(pg->rang(st, &key) != 0);
+    assert_true(hint == (UINT64_C(1) << 63 | 1));
+    key.hint = NULL;
+    key.who = NULL;
+    pg->close(st);
+}
+
+enum { MANY = 300, FEW = 5 };
+
+/* Of many keys the one that is told of, also once most of them are given up. */
+static void a_word_reaches_its_key(void **state)
+{
+    (void)state;
+    static char name[MANY][12];
+    static hf_rowkey keys[MANY];
+    const hf_rowkey *all[MANY];
+    uint64_t before[MANY];
+    hf_store *st = pg_opened(URL);
+    ARE({"LISTEN", "1", 0}, {GET, pg_row_but("0|" NOW, "rev", "7"), 0});
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name[i], sizeof name[i], "many-%d", i);
+        assert_int_equal(hf_key_make(name[i], &keys[i], &err), 0);
+        all[i] = &keys[i];
+    }
+    for (int n = MANY, i = 137; n; n = n == MANY ? FEW : 0, i = 3) {
+        char word[30];
+        said(pg->listen(st, 0, all, (size_t)n, &heard, &err), 0, NULL);
+        for (int k = 0; k < n; k++) before[k] = pg->rang(st, &keys[k]);
+        snprintf(word, sizeof word, "%llu", (unsigned long long)keys[i].hash);
+        pg_notifies(word);
+        assert_int_equal(pg->watch(st, 0, &heard, in_ms(60000), &err), 1);
+        for (int k = 0; k < n; k++) assert_int_equal(pg->rang(st, &keys[k]) != before[k], k == i);
+        assert_int_equal(pg->told(st, &keys[i], &cur), 1);
+        assert_int_equal(pg->told(st, &keys[i - 1], &cur), 0);
+    }
+    pg->close(st);
+}
+
 int main(void)
 {
     if (!pg_begin()) return 1;
@@ -258,6 +307,8 @@ int main(void)
         cmocka_unit_test(a_flood_of_words),
         cmocka_unit_test(in_line_it_listens_at_an_address),
         cmocka_unit_test(other_ids_are_elsewhere),
+        cmocka_unit_test(the_hint_is_of_the_writes_alone),
+        cmocka_unit_test(a_word_reaches_its_key),
     };
     int failed = TEST_MAIN(tests);
     hf_row_clear(&cur);

@@ -286,6 +286,21 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     HOLDFAST_STORE=$url run holdfast show "$K"
     refused 77
     HOLDFAST_STORE="$url&cert=$PWD/theirs.pem&key=$PWD/theirs.key" holdfast run "$K" -- true
+    # The server gets a certificate of another authority: the file that names it is read again.
+    ask config set tls-auth-clients optional
+    cp ours-ca.pem trusted.pem
+    HOLDFAST_STORE="rediss://127.0.0.1:$port/?cacert=$PWD/trusted.pem"
+    rm cmd.pid
+    hold "$K-new"
+    background run -w 30 "$K-new" -- true
+    await waiters "$K-new" 1
+    cp theirs-ca.pem trusted.pem
+    ask config set tls-cert-file "$PWD/theirs.pem" tls-key-file "$PWD/theirs.key"
+    ask client kill type pubsub
+    ask client kill type normal
+    kill "$(cat cmd.pid)"
+    finished
+    [ "$STATUS" = 0 ]
 }
 
 @test "keys are data: patterns, braces, blanks, and what looks like a protocol" {

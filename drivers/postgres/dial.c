@@ -70,7 +70,9 @@ static PQconninfoOption *effective(const struct hf__pg_how *how)
     static const char *const more[] = {"sslmode", "none of them", "password", "-", NULL};
     struct params p;
     make_params(&p, how, without, more);
+    unsigned held = hf__low_hold(); /* it may open a service file */
     PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
+    hf__low_free(held);
     PQconninfoOption *found = pg ? PQconninfo(pg) : NULL;
     PQfinish(pg);
     return found;
@@ -175,9 +177,9 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
     int bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
     /* Or it was short of memory. */
     if (bad) bad = PQpingParams(p.name, p.value, 0) == PQPING_NO_ATTEMPT;
+    PGconn *pg = bad || !among(wanted, attrs) ? PQconnectStartParams(p.name, p.value, 0) : NULL;
     hf__low_free(held);
     if (!bad && among(wanted, attrs)) return 0;
-    PGconn *pg = PQconnectStartParams(p.name, p.value, 0);
     const char *told = pg ? PQerrorMessage(pg) : "out of memory";
     hf_fail(err, HF_INVALID, 0, "postgres: open: %.*s", (int)strcspn(told, "\n"), told);
     PQfinish(pg);

@@ -20,11 +20,7 @@ int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
     if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": " HF_POOL_BUSY);
     if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
     if (link->fd >= 0) return 0;
-    int rc = hf__rd_connect(&st->how, link, 1, until_us, err);
-    /* It was fit before; another may take its place. */
-    if (rc == HF_UNSUPPORTED && st->opened) rc = HF_UNAVAILABLE;
-    if (rc && err) err->code = rc;
-    return rc;
+    return hf__rd_connect(&st->how, link, 1, until_us, err);
 }
 
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link)

@@ -155,7 +155,11 @@ static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int wh
     link->code = HF_UNAVAILABLE;
     link->reader = redisReaderCreate();
     int rc = link->reader ? 0 : refuse(link, HF_NOMEM, "out of memory");
-    if (!rc && hf__rd_filter) rc = hf__rd_secure(how, link, link->until_us);
+    if (!rc && hf__rd_filter) {
+        rc = hf__rd_secure(how, link, link->until_us);
+        /* It was fit before: certificates are being renewed. */
+        if (rc == HF_DENIED && how->opened) rc = HF_UNAVAILABLE;
+    }
     if (!rc) rc = greet(how, link, password, whole);
     explicit_bzero(password, sizeof password);
     return rc;
@@ -188,6 +192,8 @@ int hf__rd_connect(const struct hf__rd_how *how, struct hf__rd_link *link, int w
     if (hf__dial_begin(&target, 1, NULL, NULL, &d))
         return hf_fail(err, HF_NOMEM, 0, HF_RD ": connect: out of memory");
     int rc = dial(how, d, link, whole, until_us);
+    /* Another may take its place. */
+    if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
     hf__dial_why(d, why, sizeof why);
     hf__dial_end(d);
     if (rc) return hf_fail(err, rc, 0, HF_RD ": connect %s", why);

@@ -42,6 +42,7 @@ struct hf__rd_how {
     char channels[HF_RD_DB_CAP + 1]; /* what the names of channels end in (store.h) */
     unsigned wait;                   /* how many replicas have to have a write */
     int64_t io_timeout_ms;
+    int opened; /* it was fit once */
     char *script[HF_RD_SCRIPTS];
     void *tls; /* of the filter: certificates and so on; NULL without TLS */
 };

@@ -379,7 +379,7 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rd_close(st);
         return rc;
     }
-    st->opened = 1;
+    st->how.opened = 1;
     *ret = st;
     return 0;
 }

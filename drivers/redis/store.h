@@ -40,7 +40,6 @@ struct hf_store {
     struct hf__rd_how how;
     struct hf__pool pool;
     struct hf__rd_link link[HF_POOL_LINKS];
-    int opened; /* it was fit once */
     /* Of the one thread that watches; but what was said others ask for, too: the mutex protects the
        channels. */
     struct hf__rd_link ear;
