@@ -444,7 +444,7 @@ static int told(const hf_wait *w) { return __atomic_load_n(&w->told, __ATOMIC_AC
 
 void hf_wait_cancel(hf_wait *w)
 {
-    if (told(w) || hf__alive(w->h, "cancel", NULL)) return;
+    if (w->forks != hf__forks || told(w)) return;
     pthread_mutex_lock(&w->h->mu);
     if (w->state != HF_W_DONE) {
         __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
@@ -456,10 +456,9 @@ void hf_wait_cancel(hf_wait *w)
 
 void hf_wait_free(hf_wait *w)
 {
-    if (!w) return;
+    if (!w || w->forks != hf__forks) return; /* the parent's stays as it is */
     hf *h = w->h;
     if (!told(w)) {
-        if (hf__alive(h, "wait", NULL)) return;
         hf_wait_cancel(w);
         pthread_mutex_lock(&h->mu);
         h->callers++;

@@ -423,8 +423,9 @@ int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
 
 int hf_get_stats(hf *h, hf_stats *ret)
 {
-    if (hf__alive(h, "stats", NULL)) return HF_LOST;
     if (ret->size < sizeof *ret) return HF_INVALID;
+    int rc = hf__alive(h, "stats", NULL);
+    if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     size_t size = ret->size;
     *ret = h->stats;
@@ -438,7 +439,7 @@ int hf_get_stats(hf *h, hf_stats *ret)
 
 void hf__give_up(hf_lock *l)
 {
-    if (!l || hf__alive(l->h, "release", NULL)) return;
+    if (!l || hf__held_here(l, "release", NULL)) return;
     pthread_mutex_lock(&l->h->mu);
     l->at_least_ms = 0;
     pthread_mutex_unlock(&l->h->mu);

@@ -11,7 +11,8 @@ int hf_confirm(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
     hf_row row;
-    int rc = hf__begin_call(h, "confirm", err); /* hf_close waits until it has answered */
+    int rc = hf__held_here(l, "confirm", err);
+    if (!rc) rc = hf__begin_call(h, "confirm", err); /* hf_close waits until it has answered */
     if (rc) return rc;
     hf_row_init(&row);
     /* Beside a renewal, which must not wait for it. The lock stays: the caller releases it last. */
@@ -44,7 +45,8 @@ static int enter(hf_lock *l, const char *where, hf_error *err)
 int hf_enter(hf_lock *l, const char *where, hf_error *err)
 {
     hf *h = l->h;
-    int rc = hf__begin_call(h, "enter", err);
+    int rc = hf__held_here(l, "enter", err);
+    if (!rc) rc = hf__begin_call(h, "enter", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     if (!h->port.drv->enter)

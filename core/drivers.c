@@ -208,8 +208,16 @@ static void not_found(const char *scheme, const struct dirs *d, hf_error *err)
     hf_fail(err, HF_INVALID, 0, "driver '%s': unknown scheme", scheme);
 }
 
+static void before_fork(void) { pthread_mutex_lock(&loading); }
+static void after_fork(void) { pthread_mutex_unlock(&loading); }
+
+/* A child of fork may load drivers, too. */
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
 const hf_driver *hf__driver(const char *scheme, hf_error *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     struct dirs dirs;
     char path[PATH_CAP + 64];
     if (!scheme_legal(scheme)) {

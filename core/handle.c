@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,7 @@ HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_erro
 
 int hf__dead(const char *what, hf_error *err)
 {
-    return hf_fail(err, HF_LOST, 0, "%s: this handle belongs to the parent of a fork", what);
+    return hf_fail(err, HF_LOST, 0, "%s: this lock belongs to the parent of a fork", what);
 }
 
 /* ---- who we are ---- */
@@ -128,27 +129,20 @@ static void default_note(char note[HF_NOTE_CAP])
     add_field(note, HF_NOTE_CAP, "command", program_invocation_short_name);
 }
 
-static int own_party(hf *h, const hf_open_options *o, hf_error *err)
+static void own_party(hf *h)
 {
     hf_party *p = &h->party;
-    const char *owner = o ? o->owner : NULL, *note = o ? o->note : NULL;
-    if (owner && (!*owner || strlen(owner) >= HF_OWNER_CAP))
-        return hf_fail(err, HF_INVALID, 0, "open: owner: must have 1 to %d bytes",
-                       HF_OWNER_CAP - 1);
-    if (owner && !hf__is_utf8(owner)) return hf_fail(err, HF_INVALID, 0, "open: owner: not UTF-8");
-    if (note && strlen(note) >= HF_NOTE_CAP)
-        return hf_fail(err, HF_INVALID, 0, "open: note: longer than %d bytes", HF_NOTE_CAP - 1);
     hf__random(h->next_id, sizeof h->next_id);
-    if (owner)
-        memcpy(p->owner, owner, strlen(owner) + 1);
+    if (*h->asked->owner)
+        memcpy(p->owner, h->asked->owner, sizeof p->owner);
     else {
         uint64_t r[2];
         hf__random(r, sizeof r);
         snprintf(p->owner, sizeof p->owner, "%016llx%016llx", (unsigned long long)r[0],
                  (unsigned long long)r[1]);
     }
-    if (note)
-        memcpy(p->note, note, strlen(note) + 1);
+    if (*h->asked->note)
+        memcpy(p->note, h->asked->note, sizeof p->note);
     else
         default_note(p->note);
     hf__clean_utf8(p->note);
@@ -161,29 +155,55 @@ static int own_party(hf *h, const hf_open_options *o, hf_error *err)
     p->claim_ms = h->port.can & HF_CAN_BELLS ? HF_CLAIM_MS : poll_ms * 4;
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
     if (!h->port.session) p->lease_ms = HF_DEFAULT_LEASE_MS;
-    return 0;
 }
 
 /* ---- opening ---- */
 
-static int open_port(hf *h, const char *text, hf_error *err)
+/* Opens the store of a resolved URL. `port` is otherwise zero; after a failure its store, if there
+   is one, is still to be closed. */
+static int open_port(struct hf_port *port, const struct hf_asked *asked, hf_error *err)
 {
-    hf_url url;
     hf_error why = {0, 0, ""}; /* the caller may not want it, we do */
-    int rc = hf_url_parse(text, &url, err);
+    port->io_timeout_ms = asked->io_timeout_ms;
+    port->drv = hf__driver(asked->url.scheme, &why);
+    if (!port->drv) return hf_fail(err, why.code, why.sys, "%s", why.text);
+    int rc = port->drv->open(&asked->url, port->io_timeout_ms, &port->st, err);
+    if (!rc && hf__wrap_opened) rc = hf__wrap_opened(&port->drv, &port->st, err);
     if (rc) return rc;
-    h->port.drv = hf__driver(url.scheme, &why);
-    if (!h->port.drv) rc = hf_fail(err, why.code, why.sys, "%s", why.text);
-    if (!rc && h->port.drv->resolve) rc = h->port.drv->resolve(&url, err);
-    if (!rc && !(h->safe_url = strdup(url.safe)))
-        rc = hf_fail(err, HF_NOMEM, 0, "open '%s': out of memory", url.safe);
-    if (!rc) rc = h->port.drv->open(&url, h->port.io_timeout_ms, &h->port.st, err);
-    explicit_bzero(&url, sizeof url);
-    if (!rc && hf__wrap_opened) rc = hf__wrap_opened(&h->port.drv, &h->port.st, err);
-    if (rc) return rc;
-    h->port.can = hf__can(h->port.drv, h->port.st);
-    if (h->port.can & HF_CAN_SESSIONS) rc = h->port.drv->session(h->port.st, &h->port.session, err);
+    port->can = hf__can(port->drv, port->st);
+    if (port->can & HF_CAN_SESSIONS) rc = port->drv->session(port->st, &port->session, err);
     return rc;
+}
+
+/* What is asked for, checked and with a URL that stays the same wherever the process goes. */
+static int read_asked(struct hf_asked *to, const char *url, const hf_open_options *o, hf_error *err)
+{
+    const char *owner = o ? o->owner : NULL, *note = o ? o->note : NULL;
+    hf_error why = {0, 0, ""};
+    if (o && o->io_timeout_ms && (o->io_timeout_ms < 100 || o->io_timeout_ms > 3600000))
+        return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: must be 100 to 3,600,000");
+    to->io_timeout_ms = o && o->io_timeout_ms ? o->io_timeout_ms : HF_IO_TIMEOUT_MS;
+    int rc = hf_url_parse(url, &to->url, err);
+    if (rc) return rc;
+    const hf_driver *drv = hf__driver(to->url.scheme, &why);
+    if (!drv) return hf_fail(err, why.code, why.sys, "%s", why.text);
+    if (drv->resolve) rc = drv->resolve(&to->url, err);
+    if (rc) return rc;
+    if (owner && (!*owner || strlen(owner) >= HF_OWNER_CAP))
+        return hf_fail(err, HF_INVALID, 0, "open: owner: must have 1 to %d bytes",
+                       HF_OWNER_CAP - 1);
+    if (owner && !hf__is_utf8(owner)) return hf_fail(err, HF_INVALID, 0, "open: owner: not UTF-8");
+    if (note && strlen(note) >= HF_NOTE_CAP)
+        return hf_fail(err, HF_INVALID, 0, "open: note: longer than %d bytes", HF_NOTE_CAP - 1);
+    if (owner) memcpy(to->owner, owner, strlen(owner) + 1);
+    if (note) memcpy(to->note, note, strlen(note) + 1);
+    return 0;
+}
+
+static void free_asked(struct hf_asked *asked)
+{
+    if (asked) explicit_bzero(asked, sizeof *asked);
+    free(asked);
 }
 
 void hf__ref(hf *h) { __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED); }
@@ -212,6 +232,7 @@ static void destroy(hf *h)
     hf__peers_close(h);
     free(h->table);
     free(h->safe_url);
+    free_asked(h->asked);
     if (h->tender_fd >= 0) close(h->tender_fd);
     pthread_mutex_destroy(&h->port.mu);
     pthread_mutex_destroy(&h->port.serial);
@@ -220,20 +241,10 @@ static void destroy(hf *h)
     hf__unref(h);
 }
 
-int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error *err)
+/* A handle that nothing was done with yet: all that doesn't outlive a fork. */
+static void begin(hf *h, struct hf_entry **table)
 {
-    if (options && options->size < sizeof *options)
-        return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
-                       options->size);
-    if (options && options->io_timeout_ms &&
-        (options->io_timeout_ms < 100 || options->io_timeout_ms > 3600000))
-        return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: must be 100 to 3,600,000");
-    /* Not for a set-user-id program: the variable is its caller's. */
-    if (!url) url = secure_getenv("HOLDFAST_STORE");
-    if (!url || !*url) url = "file:";
-    hf *h = calloc(1, sizeof *h);
-    if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
-    h->fork_generation = hf__fork_generation();
+    memset(h, 0, offsetof(hf, safe_url));
     h->tender_fd = h->nap_fd = -1;
     h->refs = 1;
     pthread_mutex_init(&h->mu, NULL);
@@ -244,19 +255,89 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     hf__thread_condition(&h->changed);
     hf__thread_condition(&h->pump_cond);
     hf__thread_condition(&h->renewer_cond);
-    h->port.io_timeout_ms =
-        options && options->io_timeout_ms ? options->io_timeout_ms : HF_IO_TIMEOUT_MS;
     h->buckets = FIRST_BUCKETS;
-    h->table = calloc(h->buckets, sizeof *h->table);
-    int rc = h->table ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
-    if (!rc) rc = open_port(h, url, err);
-    if (!rc) rc = own_party(h, options, err);
+    h->table = table;
+}
+
+/* The store of `port` is the handle's. */
+static void take_port(hf *h, const struct hf_port *port)
+{
+    h->port.drv = port->drv;
+    h->port.st = port->st;
+    h->port.can = port->can;
+    h->port.session = port->session;
+    h->port.io_timeout_ms = port->io_timeout_ms;
+}
+
+/* Of those that reopen a handle. A child whose parent was at it has a new one. */
+static pthread_mutex_t reopening = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+
+static void in_child(void) { pthread_mutex_init(&reopening, NULL); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+
+int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error *err)
+{
+    struct hf_port port = {0};
+    if (options && options->size < sizeof *options)
+        return hf_fail(err, HF_INVALID, 0, "open: options of size %zu: not initialized",
+                       options->size);
+    /* Not for a set-user-id program: the variable is its caller's. */
+    if (!url) url = secure_getenv("HOLDFAST_STORE");
+    if (!url || !*url) url = "file:";
+    hf *h = calloc(1, sizeof *h);
+    if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
+    begin(h, calloc(FIRST_BUCKETS, sizeof *h->table));
+    pthread_once(&forks_watched, watch_forks);
+    h->fork_generation = hf__fork_generation();
+    h->asked = calloc(1, sizeof *h->asked);
+    int rc = h->table && h->asked ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
+    if (!rc) rc = read_asked(h->asked, url, options, err);
+    if (!rc && !(h->safe_url = strdup(h->asked->url.safe)))
+        rc = hf_fail(err, HF_NOMEM, 0, "open '%s': out of memory", h->asked->url.safe);
+    if (!rc) rc = open_port(&port, h->asked, err);
+    take_port(h, &port);
     if (rc) {
         destroy(h);
         return rc;
     }
+    own_party(h);
     *ret = h;
     return 0;
+}
+
+/* ---- after a fork ---- */
+
+/* Of the parent's handle nothing is used or freed: its mutexes may be locked by threads that don't
+   exist here, and its connections are the parent's, to whose server the child mustn't say a word.
+   The parent's locks and waits go on pointing to what was theirs. */
+static int reopen(hf *h, const char *what, hf_error *err)
+{
+    struct hf_port port = {0};
+    if (h->closing)
+        return hf_fail(err, HF_CANCELED, 0,
+                       "%s: the store was being closed as this process was forked", what);
+    struct hf_entry **table = calloc(FIRST_BUCKETS, sizeof *table);
+    if (!table) return hf_fail(err, HF_NOMEM, 0, "%s: out of memory", what);
+    int rc = open_port(&port, h->asked, err);
+    if (rc) {
+        if (port.st) port.drv->close(port.st);
+        free(table);
+        return rc;
+    }
+    begin(h, table);
+    take_port(h, &port);
+    own_party(h);
+    __atomic_store_n(&h->fork_generation, hf__forks, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int hf__reopen(hf *h, const char *what, hf_error *err)
+{
+    pthread_mutex_lock(&reopening);
+    int rc = hf__own(h) ? 0 : reopen(h, what, err);
+    pthread_mutex_unlock(&reopening);
+    return rc;
 }
 
 /* ---- closing ---- */
@@ -322,7 +403,7 @@ static hf_lock *any_lock(const hf *h, uint32_t *bucket)
 void hf_close(hf *h)
 {
     if (!h) return;
-    if (hf__alive(h, "close", NULL)) return; /* the parent's; its threads and mutexes aren't here */
+    if (!hf__own(h)) return; /* the parent's; its threads and mutexes aren't here */
     pthread_mutex_lock(&h->mu);
     h->closing = 1;
     /* Again now and then, for who isn't asleep yet isn't woken; but not whenever one has ended. */
@@ -389,6 +470,7 @@ const char *hf_store_url(const hf *h) { return h->safe_url; }
 
 int hf_session_fd(const hf *h)
 {
-    if (hf__alive(h, "session", NULL) || !h->port.drv->session_fd) return -1;
+    /* No handle is const, but for those who ask. */
+    if (hf__alive((hf *)(uintptr_t)h, "session", NULL) || !h->port.drv->session_fd) return -1;
     return h->port.drv->session_fd(h->port.st);
 }

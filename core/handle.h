@@ -122,6 +122,7 @@ struct hf_lock {
     uint8_t busy;      /* a request for it is under way */
     uint8_t named;     /* its id is its caller's, who may ask again */
     /* Its own. */
+    unsigned forks; /* hf__forks of the process that has it */
     uint8_t plain;  /* at `rev` the row held this grant and nothing else */
     uint8_t mode;   /* enum hf_mode */
     uint8_t id[16]; /* of its request; not of one by default options at an instant store */
@@ -171,6 +172,7 @@ struct hf_wait {
     uint32_t pins;
     uint64_t rang; /* what the store said then, where it can say of which key something came */
     int code;
+    unsigned forks; /* hf__forks of the process that has it */
     hf_error *why; /* what the store said first, since it last did as it was asked; NULL: nothing */
     hf_lock *lock;
     hf_once *ret_once;
@@ -199,7 +201,6 @@ struct hf {
     struct hf_port port;
     pthread_mutex_t mu;
     pthread_cond_t changed; /* a lock's busy/telling, a wait that ended, stop */
-    unsigned fork_generation;
     int closing;
 
     struct hf_entry **table;
@@ -265,7 +266,18 @@ struct hf {
     int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
 
     hf_stats stats;
+
+    /* What follows outlives a fork: see hf__reopen. */
     char *safe_url;
+    struct hf_asked *asked;
+    unsigned fork_generation; /* of the process that opened it (atomic) */
+};
+
+/* What a handle was opened with. */
+struct hf_asked {
+    hf_url url; /* resolved; with its password */
+    int64_t io_timeout_ms;
+    char owner[HF_OWNER_CAP], note[HF_NOTE_CAP]; /* "": none was given */
 };
 
 static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -275,7 +287,10 @@ int hf__is_utf8(const char *text);
 void hf__clean_utf8(char *text); /* what isn't UTF-8 becomes '?' */
 
 /* handle.c */
+/* HF_LOST: a lock or a wait of the parent of a fork. */
 int hf__dead(const char *what, hf_error *err);
+/* In the child of a fork: the handle opens its store anew. 0, or why it can't. */
+int hf__reopen(hf *h, const char *what, hf_error *err);
 /* A key as the caller wrote it, legal or not, ready to be looked up: made before the mutex is
  * taken.
  */
@@ -314,7 +329,7 @@ static inline void hf__new_id(hf *h, uint8_t id[16])
     memcpy(id, &h->next_id[0], 8);
     memcpy(id + 8, &n, 8);
 }
-/* Around a call that hf_close has to wait for: 0, HF_LOST after a fork, HF_CANCELED. */
+/* Around a call that hf_close has to wait for: 0, HF_CANCELED, or what hf__alive says. */
 int hf__begin_call(hf *h, const char *what, hf_error *err);
 void hf__end_call(hf *h);
 void hf__leave_call(hf *h); /* the same under the mutex */
@@ -500,10 +515,22 @@ void hf__kick_renewer(hf_lock *lock);
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
 int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
 
-/* 0, or HF_LOST after a fork. Inline, as the first line of every call. */
-static inline int hf__alive(const hf *h, const char *what, hf_error *err)
+/* Is it this process's? */
+static inline int hf__own(const hf *h)
 {
-    return h->fork_generation == hf__forks ? 0 : hf__dead(what, err);
+    return __atomic_load_n(&h->fork_generation, __ATOMIC_ACQUIRE) == hf__forks;
+}
+
+/* The first line of every call with a handle. 0, or why its store can't be opened in the child. */
+static inline int hf__alive(hf *h, const char *what, hf_error *err)
+{
+    return hf__own(h) ? 0 : hf__reopen(h, what, err);
+}
+
+/* The first line of every call with a lock. 0, or HF_LOST: it is the parent's. */
+static inline int hf__held_here(const hf_lock *l, const char *what, hf_error *err)
+{
+    return l->forks == hf__forks ? 0 : hf__dead(what, err);
 }
 
 #endif

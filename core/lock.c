@@ -95,6 +95,7 @@ static uint8_t is_plain(const hf_row *row, uint64_t token)
    takes as long as half of an acquisition. */
 static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
 {
+    l->forks = hf__forks;
     l->token = p->token;
     l->rev = row->rev;
     l->since_us = p->since_us;
@@ -220,7 +221,7 @@ int hf__perhaps_held(const hf_lock *l)
 int64_t hf_left_ms(const hf_lock *lock)
 {
     hf *h = lock->h;
-    if (hf__alive(h, "left", NULL)) return 0;
+    if (hf__held_here(lock, "left", NULL)) return 0;
     pthread_mutex_lock(&h->mu);
     int64_t left = INT64_MAX, cap = INT64_MAX, now = hf__local_us();
     if (lock->expires_us) left = (lock->expires_us - hf__port_now(&h->port).hi_us) / 1000;
@@ -431,7 +432,7 @@ int hf_release(hf_lock *l, hf_error *err)
 {
     if (!l) return 0;
     hf *h = l->h;
-    int rc = hf__alive(h, "release", err);
+    int rc = hf__held_here(l, "release", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     rc = give_back(l, err);
@@ -482,7 +483,7 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
 int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
 {
     hf *h = l->h;
-    int rc = hf__alive(h, "renew", err);
+    int rc = hf__held_here(l, "renew", err);
     if (!rc && lease_ms && (lease_ms < 100 || lease_ms > 86400000))
         rc = hf_fail(err, HF_INVALID, 0, "renew '%s': lease_ms: must be 100 to 86,400,000",
                      l->e->text);
@@ -501,7 +502,7 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     hf *h = l->h;
     struct hf_outcome out;
     hf_row row;
-    int rc = hf__alive(h, "once", err);
+    int rc = hf__held_here(l, "once", err);
     if (rc) return rc;
     struct hf_event ev = {.kind = HF_EV_FINISH, .result = result ? result : ""};
     ev.result_len = strlen(ev.result);

@@ -44,7 +44,7 @@ void hf__tell_lost(hf_lock *l)
 int hf_lost_fd(hf_lock *l)
 {
     hf *h = l->h;
-    if (hf__alive(h, "lost", NULL)) return -1;
+    if (hf__held_here(l, "lost", NULL)) return -1;
     pthread_mutex_lock(&h->mu);
     if (!l->lost && hf__need_tender(h, NULL)) { /* nobody would ever make it readable */
         pthread_mutex_unlock(&h->mu);
@@ -64,7 +64,7 @@ int hf_lost_fd(hf_lock *l)
 int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
 {
     hf *h = l->h;
-    int rc = hf__alive(h, "lost", NULL);
+    int rc = hf__held_here(l, "lost", NULL);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     if (lost) rc = hf__need_tender(h, NULL); /* which would call it */

@@ -130,7 +130,7 @@ void hf__not_marked(const hf_lock *l, hf_error *err)
 int hf_lost_reason(const hf_lock *lock, hf_error *err)
 {
     hf *h = lock->h;
-    int rc = hf__alive(h, "hold", err);
+    int rc = hf__held_here(lock, "hold", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     const hf_error *why = lock->lost ? cause(lock) : NULL;

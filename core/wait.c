@@ -459,6 +459,7 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
 {
     memset(w, 0, sizeof *w);
     w->h = h;
+    w->forks = hf__forks;
     w->e = e;
     fill_party(h, o, &w->party);
     w->named = o->request_id != NULL;

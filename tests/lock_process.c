@@ -229,34 +229,99 @@ static void the_one_behind_a_dead_waiter_notices_a_dead_holder(void **state)
     if (!suite_is_private()) suite_quick(notices, 40000);
 }
 
+static void keep(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    (void)code, (void)err;
+    __atomic_store_n((hf_lock **)arg, lock, __ATOMIC_SEQ_CST);
+}
+
+/* Acquires and releases, also by a wait behind another handle: 0, or where it can't. */
+static int works(hf *h, const char *key)
+{
+    hf *other;
+    hf_lock *l, *x = NULL;
+    hf_wait *w;
+    hf_options try = with_lease(0);
+    try.wait_ms = 0;
+    if (hf_acquire(h, key, &try, &l, NULL) || hf_confirm(l, NULL)) return 10;
+    if (hf_open(suite_url, NULL, &other, NULL)) return 11;
+    if (hf_acquire_start(other, key, NULL, keep, &x, &w, NULL)) return 12;
+    suite_await_waiters(h, key, 1);
+    if (hf_release(l, NULL)) return 13;
+    while (!__atomic_load_n(&x, __ATOMIC_SEQ_CST)) usleep(500);
+    uint64_t token = hf_token(x);
+    if (hf_release(x, NULL)) return 14;
+    hf_wait_free(w);
+    hf_close(other);
+    if (hf_acquire(h, key, &try, &l, NULL) || hf_token(l) <= token) return 15;
+    return hf_release(l, NULL) ? 16 : 0;
+}
+
+static uint32_t held_by(hf *h)
+{
+    hf_stats stats = {.size = sizeof stats};
+    return hf_get_stats(h, &stats) ? UINT32_MAX : stats.held;
+}
+
+/* In the child only locks and waits are lost: the parent's handle opens the store anew, also in the
+   child's own child. The parent notices nothing of it. */
+static int in_child(hf *h, hf_lock *lock, hf_wait *wait, const char *key, const char *own, int deep)
+{
+    hf_lock *x;
+    hf_options try = with_lease(0);
+    int status = 0;
+    try.wait_ms = 0;
+    alarm(60);
+    if (hf_left_ms(lock) != 0) return 2;
+    if (hf_release(lock, NULL) != HF_LOST) return 3;
+    int rc = hf_acquire(h, key, &try, &x, NULL);
+    if (rc != (suite_is_private() ? HF_OK : HF_BUSY)) return 4;
+    if (hf_confirm(lock, NULL) != HF_LOST || hf_renew(lock, 0, NULL) != HF_LOST) return 5;
+    if (wait) hf_wait_cancel(wait);
+    hf_wait_free(wait);
+    if (!suite_is_private() && (rc = works(h, own))) return rc;
+    if (deep) {
+        hf_lock *mine;
+        if (hf_acquire(h, own, &try, &mine, NULL)) return 6;
+        pid_t pid = fork();
+        if (!pid) _exit(in_child(h, mine, NULL, own, suite_key("grandchild"), 0));
+        if (waitpid(pid, &status, 0) != pid || status) return 7;
+        if (hf_release(mine, NULL)) return 8;
+    }
+    if (held_by(h) != (uint32_t)suite_is_private()) return 9;
+    hf_close(h);
+    return 0;
+}
+
 static void a_fork_leaves_the_parent_alone(void **state)
 {
     (void)state;
-    hf *h = suite_open();
-    const char *key = suite_key("fork");
-    hf_lock *lock, *x;
+    hf *h = suite_open(), *other = suite_open();
+    const char *key = suite_key("fork"), *waited = suite_key("waited"), *own = suite_key("own");
+    hf_lock *lock, *theirs, *x = NULL;
+    hf_wait *w;
     int status;
     OK(hf_acquire(h, key, NULL, &lock, &suite_error));
-    pid_t pid = suite_fork();
-    if (!pid) {
-        hf_error err;
-        if (hf_acquire(h, "other", NULL, &x, &err) != HF_LOST) _exit(1);
-        if (hf_left_ms(lock) != 0) _exit(2);
-        if (hf_release(lock, &err) != HF_LOST) _exit(3);
-        if (hf_confirm(lock, &err) != HF_LOST || hf_renew(lock, 0, &err) != HF_LOST) _exit(4);
-        hf_close(h);
-        hf *own;
-        hf_options try = with_lease(0);
-        if (hf_open(suite_url, NULL, &own, &err)) _exit(5);
-        int rc = hf_acquire(own, key, &try, &x, &err);
-        if (rc != (suite_is_private() ? HF_OK : HF_BUSY)) _exit(6);
-        hf_close(own);
-        _exit(0);
+    OK(hf_acquire(other, waited, NULL, &theirs, &suite_error));
+    OK(hf_acquire_start(h, waited, NULL, keep, &x, &w, &suite_error));
+    suite_await_waiters(other, waited, 1);
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = suite_fork();
+        if (!pid) _exit(in_child(h, lock, w, key, own, i == 0));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        OK(hf_confirm(lock, &suite_error));
+        assert_int_equal(works(h, own), 0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (!suite_is_private()) assert_int_equal(status, 0);
-    OK(hf_confirm(lock, &suite_error));
+    OK(hf_release(theirs, &suite_error));
+    for (int64_t end = suite_ms() + SUITE_PATIENCE_MS; !__atomic_load_n(&x, __ATOMIC_SEQ_CST);) {
+        assert_true(suite_ms() < end);
+        usleep(500);
+    }
+    OK(hf_release(x, &suite_error));
+    hf_wait_free(w);
     OK(hf_release(lock, &suite_error));
+    hf_close(other);
     hf_close(h);
 }
 
