@@ -23,8 +23,9 @@
  *   - `err` comes last, may be NULL, and is written only on failure.
  *   - A handle may be used by any number of threads. An hf_lock may be used by several threads,
  *     but only one may release it, as the last thing that anybody does with it.
- *   - After fork() the child's copies are dead: every call answers HF_LOST and touches nothing;
- *     the parent's are unaffected. (The child may open its own handle.)
+ *   - After fork() the child has the parent's handles, but none of its locks and waits: each call
+ *     with one of these answers HF_LOST and touches nothing. A handle opens its store anew at the
+ *     first call in the child, and fails as hf_open does. The parent is unaffected.
  *   - Times are in milliseconds (_ms) or microseconds (_us). Keys are UTF-8, 1 to 512 bytes,
  *     without control characters.
  *
@@ -222,7 +223,7 @@ HF_API int hf_lost_fd(hf_lock *lock);
    callback a lock; a later call replaces it, NULL removes it. hf_release waits for a running
    callback, unless called by it.
    Returns: HF_OK. UNAVAILABLE, NOMEM: the thread that would call `lost` could not be started, and
-   the callback is as it was before. LOST: the handle belongs to the parent of a fork. */
+   the callback is as it was before. LOST: the lock belongs to the parent of a fork. */
 HF_API int hf_on_lost(hf_lock *lock, void (*lost)(void *arg, hf_lock *lock), void *arg);
 
 /* Says why a lock was lost, without asking the store.

@@ -464,6 +464,16 @@ atexit.register(_close_all)
 _closes_in = 0
 
 
+def _forked() -> None:
+    """The stores that this process inherited are open here, too."""
+    util = sys.modules.get('multiprocessing.util')
+    if util is not None:    # which forgets its finalizers as a child of its own begins
+        util.register_after_fork(_close_all, lambda _: _close_at_the_end_of_a_child())
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def _close_at_the_end_of_a_child() -> None:
     """A child of multiprocessing ends without atexit."""
     global _closes_in

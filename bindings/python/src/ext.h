@@ -134,7 +134,8 @@ PyObject *option_names(void);
 /* The handle, counted in `users`, or NULL and an exception. The key may be NULL. */
 hf *store_enter(store *s, const char *doing, PyObject *key);
 void store_leave(store *s);
-int store_dead(const store *s);    /* it is the parent's, or closed */
+/* Is it closed? In the child of a fork it is begun anew. */
+int store_closed_here(store *s);
 int store_is_near(const store *s); /* it takes no request to a server */
 PyObject *store_acquire_asked(store *s, PyObject *key, const asked *a);
 /* What is to be had without waiting for a server: a Lock, or None. */
@@ -189,6 +190,7 @@ struct waiting {
     box *box; /* NULL: the semaphore alone */
     uint64_t id;
     int detached;
+    unsigned generation;   /* of the process that started it */
     waiting *next, **prev; /* of its store; under the GIL */
     store *store;
 };
@@ -218,6 +220,7 @@ PyObject *store_peek(store *s, PyObject *args);
 PyObject *store_list(store *s, PyObject *args);
 PyObject *store_watch(store *s, PyObject *args);
 void watching_stop_all(store *s);
+void watching_forget_all(store *s); /* they are the parent's */
 extern PyType_Spec watch_spec;
 
 #endif

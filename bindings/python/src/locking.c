@@ -39,6 +39,7 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options)
 static int has_room(struct locking *g)
 {
     if (!g->held || !g->asked || g->asked->o.mode == HF_EXCLUSIVE) return 1;
+    if (g->held->generation != fork_generation()) return 1; /* that is the parent's */
     PyErr_SetString(PyExc_RuntimeError, "this lock is held already: with shared or limit each "
                                         "holder needs a store.lock(key) of its own");
     return 0;

@@ -189,10 +189,6 @@ PyObject *store_watch(store *s, PyObject *args)
     if (!PyArg_ParseTuple(args, "O:watch", &name) ||
         !(bytes = text_bytes("watch", NULL, "prefix", name)))
         return NULL;
-    if (s->h && store_dead(s)) {
-        Py_DECREF(bytes);
-        return raise_text(HF_LOST, name, "watch: this handle belongs to the parent of a fork");
-    }
     allocfunc alloc = (allocfunc)PyType_GetSlot(watch_type, Py_tp_alloc);
     watching *w = (watching *)alloc(watch_type, 0);
     if (!w) {
@@ -257,6 +253,12 @@ void watching_stop_all(store *s)
     }
 }
 
+void watching_forget_all(store *s)
+{
+    for (watching *w = s->watches; w; w = w->next) w->prev = NULL;
+    s->watches = NULL;
+}
+
 /* take() -> [what was seen]; raises what ended it, StopIteration if somebody stopped it */
 static PyObject *watch_take(watching *w, PyObject *unused)
 {
@@ -285,7 +287,7 @@ static PyObject *watch_wait(watching *w, PyObject *unused)
     (void)unused;
     struct pollfd fd = {w->fd, POLLIN, 0};
     if (w->generation != fork_generation())
-        return raise_text(HF_LOST, NULL, "watch: this handle belongs to the parent of a fork");
+        return raise_text(HF_LOST, NULL, "watch: it belongs to the parent of a fork");
     for (;;) {
         int n;
         Py_BEGIN_ALLOW_THREADS n = poll(&fd, 1, 100);

@@ -10,17 +10,38 @@
 
 /* ---- going in and out ---- */
 
-int store_dead(const store *s) { return !s->h || s->generation != fork_generation(); }
+/* In the child of a fork: of the parent's locks, waits and watches nothing is touched. The library
+   opens the store anew at the first call. */
+static void begin_here(store *s)
+{
+    if (s->generation == fork_generation()) return;
+    s->generation = fork_generation();
+    for (lock *l = s->locks, *next; l; l = next) {
+        next = l->next;
+        l->prev = NULL;
+    }
+    watching_forget_all(s);
+    s->locks = NULL;
+    s->waits = NULL;
+    s->users = 0;
+    s->tries = 0;
+}
+
+int store_closed_here(store *s)
+{
+    begin_here(s);
+    return !s->h;
+}
 
 int store_is_near(const store *s)
 {
-    const char *url = store_dead(s) ? "" : hf_store_url(s->h);
+    const char *url = s->h ? hf_store_url(s->h) : "";
     return !strncmp(url, "mem:", 4) || !strncmp(url, "file:", 5);
 }
 
 hf *store_enter(store *s, const char *doing, PyObject *key)
 {
-    if (!s->h || s->closing)
+    if (store_closed_here(s) || s->closing)
         return (void *)raise_why(HF_CANCELED, doing, key, "the store is closed");
     s->users++;
     return s->h;
@@ -79,12 +100,8 @@ out:
 /* Those that hold or wait are told by hf_close, and by what came of their waits. */
 static void shut(store *s)
 {
-    if (!s->h || s->closing) return;
+    if (store_closed_here(s) || s->closing) return;
     s->closing = 1;
-    if (store_dead(s)) { /* of the parent: nothing of it is touched */
-        s->h = NULL;
-        return;
-    }
     watching_stop_all(s);
     for (waiting *w = s->waits; w; w = w->next)
         if (w->w) hf_wait_cancel(w->w);
@@ -201,7 +218,7 @@ static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, h
         l = w->lock;
         if (once) *once = w->once;
         waiting_free(w);
-        if (!rc && store_dead(s)) { /* by a signal's handler meanwhile, which gave it back */
+        if (!rc && !s->h) { /* by a signal's handler meanwhile, which gave it back */
             err->text[0] = 0;
             return HF_CANCELED;
         }
@@ -343,9 +360,6 @@ PyObject *store_start_asked(store *s, PyObject *key, const asked *a, PyObject *m
     waiting *w;
     int rc = RAISED;
     if (!a && asked_read(&plain, NULL, 0, key)) return NULL;
-    /* The parent's mailbox may have been in use at the moment of the fork. */
-    if (s->h && store_dead(s))
-        return raise_why(HF_LOST, "acquire", key, "this handle belongs to the parent of a fork");
     const char *doing = once ? "once" : "acquire";
     PyObject *bytes = text_bytes(doing, NULL, "key", key);
     PyObject *ret = bytes ? wait_blank(s, key, a ? a : &plain, once) : NULL;
@@ -463,7 +477,7 @@ static PyObject *store_stats(store *s, PyObject *unused)
     if (!h) return NULL;
     int rc = hf_get_stats(h, &is);
     store_leave(s);
-    if (rc) return raise_text(rc, NULL, "stats: this handle belongs to the parent of a fork");
+    if (rc) return raise_text(rc, NULL, "stats: the store can't be opened in this process");
 #define N(field) #field, (unsigned long long)is.field
     return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsK}", N(acquired), N(released), "busy",
                          (unsigned long long)(is.busy - s->tries), N(timeouts), N(canceled),
@@ -475,7 +489,7 @@ static PyObject *store_stats(store *s, PyObject *unused)
 static PyObject *store_url(store *s, void *unused)
 {
     (void)unused;
-    if (store_dead(s)) return PyUnicode_FromString("");
+    if (!s->h) return PyUnicode_FromString("");
     return PyUnicode_FromString(hf_store_url(s->h));
 }
 

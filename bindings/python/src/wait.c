@@ -176,6 +176,7 @@ int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, bo
     w->box = to;
     w->id = id;
     w->store = s;
+    w->generation = fork_generation();
     const hf_options *o = a ? &a->o : &plain;
     w->detached = (o->flags & HF_DETACHED) != 0;
     Py_BEGIN_ALLOW_THREADS rc =
@@ -220,7 +221,6 @@ void waiting_free(waiting *w)
 
 void waiting_reap(store *s)
 {
-    if (s->generation != fork_generation()) return;
     for (;;) {
         waiting *w = s->waits;
         while (w && !(w->abandoned && is_told(w))) w = w->next;
@@ -232,7 +232,7 @@ void waiting_reap(store *s)
 /* Nobody will ask what came of it: a lock that it brings is given back at once. */
 void waiting_abandon(waiting *w)
 {
-    if (w->store->generation != fork_generation()) return;
+    if (w->generation != fork_generation()) return; /* the parent's stays as it is */
     pthread_mutex_lock(&w->mu);
     w->abandoned = 1;
     hf_lock *held = w->lock;
@@ -240,7 +240,7 @@ void waiting_abandon(waiting *w)
     w->lock = NULL;
     pthread_mutex_unlock(&w->mu);
     if (!over) hf_wait_cancel(w->w);
-    if (held && !store_dead(w->store)) {
+    if (held && w->store->h) {
         store *s = w->store; /* w may be freed meanwhile */
         s->users++;
         Py_BEGIN_ALLOW_THREADS hf_release(held, NULL);
@@ -327,7 +327,7 @@ void wait_begin(PyObject *wait, waiting *w) { ((struct wait_object *)wait)->w = 
    closed), or RAISED. Frees it. */
 static int receive(store *s, waiting *w, lock *to, hf_error *err, hf_once *once)
 {
-    int open = !store_dead(s); /* else closing it has given back what there was */
+    int open = s->h != NULL; /* else closing it has given back what there was */
     int rc = w->code;
     hf_lock *held = w->lock;
     *err = w->err;
@@ -352,7 +352,7 @@ static PyObject *wait_take(struct wait_object *o, PyObject *unused)
     (void)unused;
     hf_error err;
     hf_once once;
-    if (o->store->generation != fork_generation())
+    if (o->w && o->w->generation != fork_generation())
         return raise_why(HF_LOST, "acquire", o->key, "this wait belongs to the parent of a fork");
     caller by;
     lock *to = caller_read(&by) ? NULL : lock_blank(o->store, o->key, &o->asked, &by);

@@ -5,11 +5,9 @@
 import asyncio
 import concurrent.futures
 import gc
-import multiprocessing
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 import tracemalloc
@@ -356,86 +354,6 @@ def the_collector_may_close_the_store():
                 store.close()
                 del held
                 assert free(f'{names}/{number}/{count}')
-
-
-# ---- forks, other processes ----
-
-def after_a_fork_the_childs_copies_are_dead():
-    with holdfast.open(URL) as store:
-        name = key()
-        held = store.acquire(name)
-        block = store.lock(name)
-        # A pending wait, a watch and a thread, which aren't there in the child.
-        watch = store.watch()
-        pid = os.fork()
-        if not pid:
-            status = 1
-            try:
-                for what in (held.confirm, held.renew, held.release, lambda: store.acquire(name),
-                             block.__enter__, lambda: store.peek(name)):
-                    try:
-                        what()
-                        os._exit(2)
-                    except holdfast.LockLost:
-                        pass
-                assert not held.held
-                watch.close()
-                held = block = watch = None
-                store.close()
-                store = None
-                gc.collect()
-                with holdfast.open(URL) as own:     # its own works
-                    own.acquire(name + '/child', wait=0).release()
-                    if not PRIVATE:
-                        assert own.peek(name).holders
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(pid, 0)[1] == 0
-        watch.close()
-        held.confirm()
-        assert not free(name)
-        held.release()
-
-
-def _child(url, name, method):
-    with holdfast.open(url) as store:
-        for _ in range(5):
-            with store.lock(name):
-                with open(method, 'r+', encoding='utf-8') as file:
-                    n = int(file.read())
-                    file.seek(0)
-                    file.write(str(n + 1))
-
-
-def _abandoning_child(url, name):
-    global kept
-    kept = holdfast.open(url).acquire(name)     # and ends
-
-
-def multiprocessing_forks_and_spawns():
-    if PRIVATE:
-        return
-    for method in 'fork', 'spawn':
-        with holdfast.open(URL) as store, tempfile.NamedTemporaryFile('w', suffix='.n') as file:
-            file.write('0')
-            file.flush()
-            name = key()
-            context = multiprocessing.get_context(method)
-            children = [context.Process(target=_child, args=(URL, name, file.name))
-                        for _ in range(3)]
-            with store.lock(name):
-                for one in children:
-                    one.start()
-            for one in children:
-                one.join(PATIENCE)
-                assert one.exitcode == 0, one.exitcode
-            with open(file.name, encoding='utf-8') as said:
-                assert said.read() == '15'
-            one = context.Process(target=_abandoning_child, args=(URL, name))
-            one.start()
-            one.join(PATIENCE)
-            assert one.exitcode == 0 and free(name)
 
 
 OPENING = '''
