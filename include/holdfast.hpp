@@ -18,6 +18,8 @@
 
 #include <cstdio>
 
+#include <functional>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -49,6 +51,15 @@ class lock
   public:
     lock() noexcept = default;
     explicit lock(hf_lock *taken) noexcept : lock_(taken) {} // takes charge of it
+    lock(lock &&other) noexcept = default;
+    lock &operator=(lock &&other) noexcept
+    {
+        if (this == &other) return *this;
+        lock_.reset(); // before the callback that it may still call
+        lost_ = std::move(other.lost_);
+        lock_ = std::move(other.lock_);
+        return *this;
+    }
     explicit operator bool() const noexcept { return lock_ != nullptr; }
     hf_lock *get() const noexcept { return lock_.get(); } // for the functions of holdfast.h
 
@@ -82,12 +93,115 @@ class lock
         hf_error e;
         if (hf_enter(lock_.get(), where, &e)) throw error(e);
     }
+    // Calls `lost` once, on a thread of the library, when the lock is lost before it is released;
+    // at once if it is lost already. It must not wait for long, and must not throw. It may release
+    // the lock. One callback a lock: a later call replaces it, an empty function removes it.
+    void on_lost(std::function<void()> lost)
+    {
+        std::shared_ptr<std::function<void()>> next;
+        if (lost) next = std::make_shared<std::function<void()>>(std::move(lost));
+        std::unique_ptr<callback> place(new callback(next));
+        lost_.reserve(lost_.size() + 1); // nothing may throw once the library has the address
+        if (int rc = hf_on_lost(lock_.get(), next ? call : nullptr, place.get())) {
+            hf_error e = hf_error();
+            e.code = rc;
+            std::snprintf(e.text, sizeof e.text, "on_lost '%.100s': %s", key(), hf_code_text(rc));
+            throw error(e);
+        }
+        lost_.push_back(std::move(place)); // the one before may be running
+    }
+    // Why the lock was lost; empty while no loss is known.
+    std::string lost_reason() const
+    {
+        hf_error e;
+        return hf_lost_reason(lock_.get(), &e) ? e.text : "";
+    }
 
   private:
+    friend class event;
+    using callback = std::shared_ptr<std::function<void()>>;
+    static void call(void *arg, hf_lock *) noexcept
+    {
+        callback lost = *static_cast<callback *>(arg); // it may destroy its lock
+        (*lost)();
+    }
     struct release_quietly {
         void operator()(hf_lock *l) const noexcept { hf_release(l, nullptr); }
     };
+    std::vector<std::unique_ptr<callback>> lost_; // destroyed after lock_, which may call them
     std::unique_ptr<hf_lock, release_quietly> lock_;
+};
+
+// An event that was begun by store::once. True: it is the caller's to run, and is undone until
+// finish() is called. False: it has been done, and the rest says when, by whom, with what result.
+class event
+{
+  public:
+    explicit event(const hf_once &begun, std::int64_t keep_ms)
+        : done_(begun), held_(begun.lock), keep_ms_(keep_ms)
+    {
+    }
+    explicit operator bool() const noexcept { return static_cast<bool>(held_); }
+    lock &held() noexcept { return held_; } // while it runs
+    std::int64_t done_us() const noexcept { return done_.done_us; }
+    const char *done_by() const noexcept { return done_.owner; }
+    const char *result() const noexcept { return done_.result; }
+
+    // Marks the event as done and gives the key back, whether it throws or not. If it throws, the
+    // event may not be marked.
+    void finish(const std::string &result = std::string())
+    {
+        hf_error e;
+        if (hf_once_finish(held_.lock_.release(), result.c_str(), keep_ms_, &e)) throw error(e);
+    }
+
+  private:
+    hf_once done_;
+    lock held_;
+    std::int64_t keep_ms_;
+};
+
+// An acquisition that was started by store::start. Destroying it gives it up.
+class pending
+{
+  public:
+    pending() noexcept = default;
+    pending(pending &&other) noexcept = default;
+    pending &operator=(pending &&other) noexcept
+    {
+        if (this == &other) return *this;
+        wait_.reset(); // before the state that it ends in
+        state_ = std::move(other.state_);
+        wait_ = std::move(other.wait_);
+        return *this;
+    }
+    // Waits for the end of the acquisition: the lock, or the reason is thrown. Once.
+    lock get() { return state_->ended.get_future().get(); }
+    void cancel() noexcept
+    {
+        hf_wait_cancel(wait_.get());
+    } // get() throws then, if it isn't too late
+
+  private:
+    friend class store;
+    struct state {
+        std::promise<lock> ended;
+        std::function<void()> done;
+    };
+    struct free_it {
+        void operator()(hf_wait *w) const noexcept { hf_wait_free(w); } // `done` has returned then
+    };
+    static void end(void *arg, int code, hf_lock *taken, const hf_error *why) noexcept
+    {
+        state *s = static_cast<state *>(arg);
+        if (code)
+            s->ended.set_exception(std::make_exception_ptr(error(*why)));
+        else
+            s->ended.set_value(lock(taken));
+        if (s->done) s->done();
+    }
+    std::unique_ptr<state> state_;
+    std::unique_ptr<hf_wait, free_it> wait_; // destroyed first
 };
 
 namespace detail
@@ -153,6 +267,33 @@ class store
             throw error(e);
         for (std::size_t i = 0; i < taken.size(); i++) locks[i] = lock(taken[i]);
         return locks;
+    }
+
+    // Begins the event `key`: see event. `keep_ms`: for how long it is remembered as done.
+    event once(const std::string &key, std::int64_t keep_ms = 7 * 86400000LL,
+               const options &how = options())
+    {
+        hf_once begun;
+        hf_error e;
+        if (hf_once_begin(store_.get(), detail::plain(key, "once"), keep_ms, &how, &begun, &e))
+            throw error(e);
+        return event(begun, keep_ms);
+    }
+    // Acquires without a thread that waits. `done`, if there is one, is called on a thread of the
+    // library when pending::get will not wait any more; it must not wait, and must not throw.
+    pending start(const std::string &key, const options &how = options(),
+                  std::function<void()> done = nullptr)
+    {
+        pending p;
+        hf_wait *wait;
+        hf_error e;
+        p.state_.reset(new pending::state);
+        p.state_->done = std::move(done);
+        if (hf_acquire_start(store_.get(), detail::plain(key, "acquire"), &how, pending::end,
+                             p.state_.get(), &wait, &e))
+            throw error(e);
+        p.wait_.reset(wait);
+        return p;
     }
 
   private:

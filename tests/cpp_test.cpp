@@ -4,6 +4,7 @@
 #include "holdfast.hpp"
 #include "test.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
@@ -129,6 +130,90 @@ static void a_lock_that_was_broken_says_so(void **)
     assert_false(static_cast<bool>(held));
 }
 
+static void a_loss_is_told(void **)
+{
+    std::promise<void> told;
+    lock held = store->acquire("k");
+    assert_string_equal(held.lost_reason().c_str(), "");
+    held.on_lost([] { std::abort(); }); // replaced
+    held.on_lost([&told, &held] {
+        try {
+            held.release(); // by its own callback
+        } catch (const holdfast::error &e) {
+            if (e.code() == HF_LOST) told.set_value();
+        }
+    });
+    lock moved; // which doesn't lose the callback
+    {
+        lock other = store->acquire("other");
+        other.on_lost([] { std::abort(); });
+        other.on_lost(nullptr);
+        assert_int_equal(hf_break(store->get(), "other", other.token(), nullptr), 0);
+        other = store->acquire("third"); // the lost one is given back
+        moved = std::move(other);
+    }
+    assert_string_equal(moved.key(), "third");
+    assert_int_equal(hf_break(store->get(), "k", held.token(), nullptr), 0);
+    told.get_future().wait();
+    assert_false(static_cast<bool>(held));
+}
+
+static void an_event_runs_once(void **)
+{
+    {
+        holdfast::event first = store->once("event");
+        assert_true(static_cast<bool>(first));
+        assert_true(first.held().confirm());
+    } // not finished: undone
+    {
+        holdfast::event second = store->once("event");
+        assert_true(static_cast<bool>(second));
+        second.finish("all sent");
+        assert_false(static_cast<bool>(second));
+    }
+    holdfast::event third = store->once("event");
+    assert_false(static_cast<bool>(third));
+    assert_string_equal(third.result(), "all sent");
+    assert_true(third.done_us() > 0);
+    assert_true(std::strlen(third.done_by()) > 0);
+}
+
+static int code_of(holdfast::pending &p)
+{
+    try {
+        p.get();
+    } catch (const holdfast::error &e) {
+        return e.code();
+    }
+    return HF_OK;
+}
+
+static void an_acquisition_needs_no_thread(void **)
+{
+    std::promise<void> called;
+    lock held = store->acquire("k");
+    holdfast::pending first = store->start("k", holdfast::options(), [&] { called.set_value(); });
+    holdfast::pending second = store->start("k");
+    store->start("k"); // given up at once
+    second.cancel();
+    assert_int_equal(code_of(second), HF_CANCELED);
+    held.release();
+    called.get_future().wait();
+    held = first.get();
+    assert_string_equal(held.key(), "k");
+    {
+        holdfast::pending third = store->start("free"); // obtained, and never asked for
+    }
+    assert_true(is_free("free"));
+    int code = 0;
+    try {
+        store->start("");
+    } catch (const holdfast::error &e) {
+        code = e.code();
+    }
+    assert_int_equal(code, HF_INVALID);
+}
+
 static void several_keys_are_all_or_none(void **)
 {
     {
@@ -167,6 +252,9 @@ int main()
         cmocka_unit_test(try_acquire_answers_with_an_empty_lock),
         cmocka_unit_test(what_fails_throws_with_its_code),
         cmocka_unit_test(a_lock_that_was_broken_says_so),
+        cmocka_unit_test(a_loss_is_told),
+        cmocka_unit_test(an_event_runs_once),
+        cmocka_unit_test(an_acquisition_needs_no_thread),
         cmocka_unit_test(several_keys_are_all_or_none),
     };
     return TEST_MAIN(tests);
