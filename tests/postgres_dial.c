@@ -182,6 +182,27 @@ static void the_schema_is_part_of_the_name(void **state)
     said(pg_opens(DB_URL, 60000, &st), HF_UNAVAILABLE, "dropped meanwhile");
 }
 
+/* A password from a file may be older than the server's, for a while; the URL's own isn't. */
+static void a_password_that_was_right_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url;
+        int code;
+    } cases[] = {{DB_URL, HF_UNAVAILABLE}, {"postgres://u:word@HOST" DB, HF_DENIED}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_row row;
+        hf_store *st = pg_opened(cases[i].url);
+        hf_row_init(&row);
+        pg_cuts();
+        ARE({"connect", "!28P01 no such word", 0});
+        while (!pg->get(st, &key, &row, &clock_us, &err)) continue;
+        said(pg->get(st, &key, &row, &clock_us, &err), cases[i].code, "no such word");
+        hf_row_clear(&row);
+        pg->close(st);
+    }
+}
+
 static void descriptors_0_1_and_2_stay_closed(void **state)
 {
     int status, port = 0, no = kit_refusing(3, &port);
@@ -214,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_standby_is_passed_over),
         cmocka_unit_test(the_reasons_of_all_are_told),
         cmocka_unit_test(the_schema_is_part_of_the_name),
+        cmocka_unit_test(a_password_that_was_right_once),
         cmocka_unit_test(descriptors_0_1_and_2_stay_closed),
     };
     return pg_begin() ? TEST_MAIN(tests) : 1;

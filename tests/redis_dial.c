@@ -144,7 +144,22 @@ static void the_password_is_read_at_each_connect(void **state)
     write_file(path, "three\n");
     said(get(st), 0, NULL);
     asked_with("three");
+    /* The server has a new one already. */
+    cuts(st);
+    is("AUTH", "-WRONGPASS no\r\n", 1);
+    said(get(st), HF_UNAVAILABLE, "WRONGPASS");
+    said(get(st), 0, NULL);
     redis->close(st);
+    is("AUTH", "-WRONGPASS no\r\n", 0);
+    said(opens("127.0.0.1", behind, LATE, &st), HF_DENIED, "WRONGPASS");
+    is("", "", 0);
+    snprintf(behind, sizeof behind, "redis://:word@127.0.0.1:%d", resp_port());
+    said(said_opens(redis, behind, 0, LATE, &st), 0, NULL);
+    cuts(st);
+    is("AUTH", "-WRONGPASS no\r\n", 0);
+    said(get(st), HF_DENIED, "WRONGPASS");
+    redis->close(st);
+    is("", "", 0);
     /* A user who has the password in the file. */
     snprintf(behind, sizeof behind, "redis://u@127.0.0.1:%d?passfile=%s", resp_port(), path);
     said(said_opens(redis, behind, 0, LATE, &st), 0, NULL);

@@ -239,6 +239,14 @@ static const char *reason(char *message)
     return message;
 }
 
+/* One of the URL's, not of a file. */
+static int has_password(const struct hf__pg_how *how)
+{
+    for (int i = 0; i < how->n; i++)
+        if (!strcmp(how->name[i], "password")) return 1;
+    return 0;
+}
+
 static enum hf__attempt_state refused(const struct login *l, struct hf__attempt *a, int tls)
 {
     char state[6], message[1000];
@@ -248,6 +256,9 @@ static enum hf__attempt_state refused(const struct login *l, struct hf__attempt 
     /* What worked before is passing: certificates are being renewed, the server goes down. */
     if (!*state && tls && !l->how->opened) a->code = HF_DENIED;
     if (!*state && PQconnectionNeedsPassword(a->own)) a->code = HF_DENIED;
+    /* The server has a new password, and the file that it is read from will. */
+    if (!strcmp(state, "28P01") && l->how->opened && !has_password(l->how))
+        a->code = HF_UNAVAILABLE;
     snprintf(a->why, sizeof a->why, "%s", reason(message));
     return HF_ATTEMPT_FAILED;
 }

@@ -161,6 +161,8 @@ static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int wh
         if (rc == HF_DENIED && how->opened) rc = HF_UNAVAILABLE;
     }
     if (!rc) rc = greet(how, link, password, whole);
+    /* The server has a new password, and the file will: whoever changes both changes one first. */
+    if (rc == HF_DENIED && how->secret.path[0] && how->opened) rc = HF_UNAVAILABLE;
     explicit_bzero(password, sizeof password);
     return rc;
 }
