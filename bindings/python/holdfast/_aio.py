@@ -85,16 +85,20 @@ def refuse_greenlets() -> None:
                                    "threads or asyncio, or 'holdfast run KEY -- COMMAND'", None)
 
 
-def pooled() -> bool:
-    """Does a ThreadPoolExecutor's job run in this thread? Jobs of others ran in it before."""
+def thread_kind() -> int:
+    """2: a greenlet runs in this thread; 1: a ThreadPoolExecutor's job, and others' ran before; 0:
+    the thread's own function."""
+    greenlet = sys.modules.get('greenlet')
+    if greenlet is not None and greenlet.getcurrent().parent is not None:
+        return 2
     pool = sys.modules.get('concurrent.futures.thread')
     code = getattr(getattr(pool, '_worker', None), '__code__', None)
     frame = sys._getframe() if code else None
     while frame is not None:
         if frame.f_code is code:
-            return True
+            return 1
         frame = frame.f_back
-    return False
+    return 0
 
 
 async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
@@ -180,6 +184,7 @@ def _end(future: 'asyncio.Future[Any]', result: Any, error: Optional[BaseExcepti
 
 async def call(store: Any, function: Callable[..., T], *args: Any) -> T:
     """What may wait for a server's answer, but not for a key. Once begun it is done."""
+    loop()
     if store._is_near:
         return function(*args)
     return await in_thread(function, *args)

@@ -9,7 +9,7 @@
 
 static PyObject *running_loop; /* asyncio._get_running_loop */
 static PyObject *current_task; /* asyncio.current_task */
-static PyObject *pooled;       /* holdfast._aio.pooled */
+static PyObject *thread_kind;  /* holdfast._aio.thread_kind */
 static PyObject *get_mark, *set_mark;
 
 int callers_begin(void)
@@ -82,13 +82,13 @@ int caller_same(const caller *a, const caller *b)
     return a->mark && a->task == b->task && a->mark == b->mark;
 }
 
-int caller_is_pooled(void)
+int caller_kind(void)
 {
-    PyObject *module = pooled ? NULL : PyImport_ImportModule("holdfast._aio");
-    if (module) pooled = PyObject_GetAttrString(module, "pooled");
+    PyObject *module = thread_kind ? NULL : PyImport_ImportModule("holdfast._aio");
+    if (module) thread_kind = PyObject_GetAttrString(module, "thread_kind");
     Py_XDECREF(module);
-    PyObject *is = pooled ? PyObject_CallObject(pooled, NULL) : NULL;
-    int ret = is ? is == Py_True : -1;
+    PyObject *is = thread_kind ? PyObject_CallObject(thread_kind, NULL) : NULL;
+    int ret = is ? (int)PyLong_AsLong(is) : -1;
     Py_XDECREF(is);
     return ret;
 }
@@ -107,32 +107,41 @@ lock *lock_of_caller(store *s, PyObject *key, enum hf_mode mode, const caller *b
     return NULL;
 }
 
+/* Nobody in this thread runs while the caller sits in a wait. */
+static int stops_its_thread(const caller *by, int sits, int kind, const char **ret_why)
+{
+    if (sits && by->in_loop)
+        *ret_why = "it is held in this thread, whose event loop would wait for ever: use "
+                   "'async with', or acquire_async()";
+    else if (sits && kind == IN_GREENLET)
+        *ret_why = "it is held in this thread, whose greenlets would all wait for ever";
+    else
+        return 0;
+    return 1;
+}
+
 int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const caller *by, int sits,
                           const char **ret_why)
 {
-    *ret_why = "this thread holds it, and would wait for itself for ever";
+    int mine = 0, here = 0, kind = IN_THREAD;
     for (lock *l = s->locks; l; l = l->next) {
-        int mine = caller_same(&l->by, by);
-        /* The thread of an event loop that sits in a wait keeps all its tasks from releasing. */
-        int stuck = sits && by->in_loop && l->by.mark >> 32 == by->mark >> 32;
-        if ((!mine && !stuck) || (mode != HF_EXCLUSIVE && mode == l->mode) || !l->lasts ||
-            !holds(l, key))
+        if (l->by.mark >> 32 != by->mark >> 32 || (mode != HF_EXCLUSIVE && mode == l->mode) ||
+            !l->lasts || !holds(l, key))
             continue;
-        if (by->task && mine) {
-            *ret_why = "this task holds it, and would wait for itself for ever";
-            return HF_RECURSIVE;
-        }
-        if (stuck) {
-            *ret_why = "it is held in this thread, whose event loop would wait for ever: use "
-                       "'async with', or acquire_async()";
-            return HF_RECURSIVE;
-        }
-        if (by->in_loop) continue; /* a callback of the loop's, which doesn't wait itself */
-        s->users--;                /* Python code: it may close the store */
-        int is_pooled = caller_is_pooled();
-        s->users++;
-        if (is_pooled < 0) return RAISED;
-        return s->closing || !s->h ? HF_CANCELED : is_pooled ? 0 : HF_RECURSIVE;
+        here = 1;
+        mine |= caller_same(&l->by, by);
     }
-    return 0;
+    *ret_why = "this task holds it, and would wait for itself for ever";
+    if (mine && by->task) return HF_RECURSIVE;
+    if (!here || (by->in_loop && !sits)) return 0; /* a callback of a loop doesn't wait itself */
+    if (!by->in_loop) {
+        s->users--; /* Python code: it may close the store */
+        kind = caller_kind();
+        s->users++;
+        if (kind < 0) return RAISED;
+        if (s->closing || !s->h) return HF_CANCELED;
+    }
+    if (stops_its_thread(by, sits, kind, ret_why)) return HF_RECURSIVE;
+    *ret_why = "this thread holds it, and would wait for itself for ever";
+    return mine && kind != IN_POOL ? HF_RECURSIVE : 0;
 }

@@ -110,7 +110,10 @@ uint64_t this_thread(void);  /* a number; unlike Python's no later thread gets i
 int caller_read(caller *to); /* 0; -1 and an exception */
 void caller_drop(caller *c);
 int caller_same(const caller *a, const caller *b);
-int caller_is_pooled(void); /* in a thread of a ThreadPoolExecutor: 1, 0; -1 and an exception */
+/* What runs in this thread: its own function, jobs of a ThreadPoolExecutor, greenlets. -1: there is
+   an exception. */
+int caller_kind(void);
+enum { IN_THREAD, IN_POOL, IN_GREENLET };
 
 /* ---- args.c ---- */
 

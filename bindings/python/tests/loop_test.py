@@ -1,0 +1,230 @@
+"""What runs the program: event loops, which no call for a server may block, and what isn't served.
+
+    loop_test.py URL [NAME]
+"""
+import asyncio
+import sys
+import threading
+import types
+
+import holdfast
+from holdfast import _aio
+from own import MORE, NEAR, URL, free, key, program
+from tap import PATIENCE, no_hang, run_functions
+
+
+# ---- asyncio ----
+
+def each_async_form_leaves_the_loop_alone():
+    async def main():
+        loop, asked = threading.get_ident(), []
+        hands = _aio._hands
+
+        class Hands:
+            def do(self, work):
+                def here():
+                    assert threading.get_ident() != loop
+                    asked.append(work)
+                    work()
+                hands.do(here)
+
+        _aio._hands = Hands()
+        try:
+            store = await holdfast.open_async(URL)
+            name = key()
+            held = await store.acquire_async(name, lease=60)
+            assert len(asked) == 1
+            await held.renew_async(60)
+            await held.confirm_async()
+            try:
+                await held.enter_async()
+            except holdfast.Unsupported:
+                pass
+            assert (await store.peek_async(name)).holders[0].token == held.token
+            assert [info.key for info in await store.list_async(name)] == [name]
+            assert await store.lock(name).locked_async()
+            assert await store.prune_async(60) >= 0
+            same = await store.adopt_async(name, held.token)
+            await store.break_async(name, same.token)
+            try:
+                await held.release_async()
+                raise AssertionError('not lost')
+            except holdfast.LockLost:
+                pass
+            async with store.lock(name, recursive=True) as held:
+                assert held.held
+            # What takes no request is done at once.
+            assert len(asked) == (1 if NEAR else 12), len(asked)
+            async with store.watch(name) as watch:
+                held = await store.acquire_async(name)
+                async for info in watch:
+                    assert info.key == name
+                    break
+            await held.release_async()
+            await store.close_async()
+            assert len(asked) == (2 if NEAR else 15), len(asked)
+        finally:
+            _aio._hands = hands
+
+    with no_hang():
+        asyncio.run(main())
+
+
+def a_block_of_a_watch_in_a_loop_does_not_wait():
+    """Its thread ends within a quarter of a second and a request, which may take seconds."""
+    async def main():
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with store.watch(name) as watch:
+            stop = watch._watch.stop
+
+            class Slow:
+                def stop(self):
+                    assert threading.get_ident() != here
+                    stop()
+                    loop.call_soon_threadsafe(ended.set)
+
+            watch._watch = Slow()
+        await asyncio.wait_for(ended.wait(), PATIENCE)
+
+    with no_hang(), holdfast.open(URL) as store:
+        name, here = key(), threading.get_ident()
+        asyncio.run(main())
+
+
+def what_is_free_is_had_without_a_mailbox():
+    """A wait for it would take a thread of the library and a turn of the loop."""
+    async def main():
+        async with store.lock(name) as held, store.lock(name, recursive=True):
+            assert held.held
+        await (await store.acquire_async(name)).release_async()
+        lock = store.lock(name)
+        assert await lock.acquire_async()
+        await lock.release_async()
+        assert asyncio.get_running_loop() not in _aio._posts
+
+    if not NEAR:
+        return
+    with holdfast.open(URL) as store:
+        name = key()
+        asyncio.run(main())
+        assert free(name) and store.stats()['acquired'] == 3
+
+
+# ---- others ----
+
+def _refused(call, *words):
+    try:
+        call()
+    except holdfast.Unsupported as error:
+        assert all(word in str(error) for word in words), error
+        return
+    raise AssertionError('not refused')
+
+
+def patched_greenlets_are_refused():
+    """By modules that say what gevent's and eventlet's do."""
+    for name, module, asks in (('gevent', 'gevent.monkey', 'is_module_patched'),
+                               ('eventlet', 'eventlet.patcher', 'is_monkey_patched')):
+        for patched in False, True:
+            stand_in = types.ModuleType(module)
+            setattr(stand_in, asks, lambda what, patched=patched: patched)
+            assert module not in sys.modules
+            sys.modules[module] = stand_in
+            try:
+                if patched:
+                    _refused(lambda: holdfast.open(URL), name, 'greenlets')
+                else:
+                    holdfast.open(URL).close()
+            finally:
+                del sys.modules[module]
+
+
+def a_wait_that_would_stop_its_greenlets_is_refused():
+    """By a module that says what greenlet's does."""
+    stand_in = types.ModuleType('greenlet')
+    stand_in.getcurrent = lambda: types.SimpleNamespace(parent=stand_in)
+    assert 'greenlet' not in sys.modules
+    with no_hang(), holdfast.open(URL) as store, store.lock(key()) as held:
+        sys.modules['greenlet'] = stand_in
+        try:
+            store.acquire(held.key)
+            raise AssertionError('not refused')
+        except holdfast.RecursiveAcquire as error:
+            assert 'greenlets' in str(error)
+        finally:
+            del sys.modules['greenlet']
+
+
+def trio_is_told_what_to_do():
+    """By a module that says what trio's does."""
+    def run(coroutine):
+        try:
+            coroutine.send(None)
+            raise AssertionError('it runs')
+        finally:
+            coroutine.close()
+
+    with holdfast.open(URL) as store:
+        name = key()
+        held = store.acquire(name + '/held')
+        calls = (lambda: store.acquire_async(name), store.lock(name).__aenter__,
+                 lambda: store.peek_async(name), held.release_async,
+                 lambda: holdfast.open_async(URL))
+        for call in calls:
+            try:
+                run(call())
+            except RuntimeError as error:
+                assert 'no running event loop' in str(error)
+        stand_in = types.ModuleType('trio')
+        stand_in.lowlevel = types.SimpleNamespace(current_task=object)
+        assert 'trio' not in sys.modules
+        sys.modules['trio'] = stand_in
+        try:
+            for call in calls:
+                _refused(lambda call=call: run(call()), 'trio')
+        finally:
+            del sys.modules['trio']
+        held.release()
+        assert free(name)
+
+
+def a_subinterpreter_cannot_import_it():
+    text = '''
+import sys
+try:
+    import _interpreters
+    create, run = lambda: _interpreters.create('legacy'), _interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as _interpreters
+    create, run = lambda: _interpreters.create(isolated=False), _interpreters.run_string
+if 'first' in sys.argv:
+    import holdfast
+CODE = """
+import sys
+sys.path[:0] = %r
+try:
+    import holdfast
+    print('imported')
+except ImportError as error:
+    assert 'WSGIApplicationGroup' in str(error)
+    print('refused')
+""" % (sys.path,)
+for _ in range(2):
+    one = create()
+    run(one, CODE)
+    _interpreters.destroy(one)
+import holdfast
+store = holdfast.open(sys.argv[1])
+try:
+    store.acquire('')
+except holdfast.InvalidArgument:
+    print('caught', flush=True)
+'''
+    for order in 'first', 'last':
+        said = program(text, order).split()
+        assert said.count('refused') == 2 and said[-1] == 'caught', said
+
+
+if __name__ == '__main__':
+    sys.exit(run_functions(globals(), MORE))
