@@ -66,11 +66,12 @@ int acquire_command(const struct command *self, int argc, char **argv)
     status = open_store(note, o.wait_ms, &store);
     if (status) return status;
     block_signals();
-    struct want want = {o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
-                        o.verbose, o.quiet,          o.busy_status};
+    static struct want want; /* static: a thread may still look at it */
+    want = (struct want){o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
+                         o.verbose, o.quiet,          o.busy_status};
     want.options.flags |= HF_DETACHED;
     if (get_locks(store, &want, &got)) {
-        hf_close(store);
+        close_within(store, IDLE_CLOSE_MS, got.status);
         return got.status;
     }
     if (o.json)
@@ -80,6 +81,7 @@ int acquire_command(const struct command *self, int argc, char **argv)
     /* A grant that its owner was never told of must not stand. */
     status = finish_output();
     if (status) release_all(&got);
+    waiting_line_join();
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "holdfast.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -98,6 +99,8 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv);
 void describe(const hf_party_info *p, char *to, size_t cap);
 /* "2026-01-31 12:30:00" (UTC) */
 void show_time(int64_t us, char *to, size_t cap);
+/* "1h02m", "3.5s"; "-": as long as its process lives */
+void show_left(int64_t ms, char *to, size_t cap);
 /* Copies what may be shown on a terminal: one line of valid UTF-8 without control characters. */
 void show_text(const char *from, char *to, size_t cap);
 /* Sorts and prints what was collected by collect_line. */
@@ -115,10 +118,38 @@ char *json_info(const hf_info *info);
 char *json_damaged(const char *key, const char *why);
 char *json_fields(const char *format, ...);
 
+/* ---- output.c: standard error, which may be stopped ---- */
+
+/* Queues the text to be written. Waits for that only while the descriptor takes it at once.
+   `unless`: of a line that comes and goes: not if *unless, nor behind other text that is stuck.
+   Returns 1 if it is queued or written. Any thread. */
+int output_add(const char *text, size_t n, const int *unless);
+/* *stopped = 1; an output_add with it as `unless` that has begun is over then. */
+void output_stop(int *stopped);
+/* Before this process ends: gives what is queued a moment to be written. */
+void output_end(void);
+/* A thread that gets no signals. 0, or -1. */
+int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg);
+
+/* ---- ending.c: giving back and closing in limited time ---- */
+
+enum {
+    LOST_END_MS = 800,    /* for what is left to do when a lock was lost */
+    IDLE_CLOSE_MS = 2000, /* for closing a store of which nothing is held */
+    GIVE_BACK_MS = 7000   /* for a release: somewhat more than its requests may take */
+};
+/* Runs it in a thread. 1: it is done; 0: it is still at it: then nothing but leave_now is left. */
+int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
+/* Ends this process at once, whatever its threads do. */
+void leave_now(int status) __attribute__((noreturn));
+/* Closes the store; ends this process with the status if that takes longer. */
+void close_within(hf *store, int64_t limit_ms, int status);
+
 /* ---- live.c: the line on a terminal that comes and goes ---- */
 
 int live_possible(void);
-void live_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Not if *unless (NULL: in any case); see output_stop. */
+void live_show(const int *unless, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void live_erase(void);
 /* From a second on, until progress_end, says on a terminal what takes so long. */
 void progress_begin(const char *what);
@@ -144,8 +175,24 @@ struct got {
 };
 /* 0; or -1: then ret->status, everything has been said, and nothing is held. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
+
+/* ---- waiting.c: who is in the way ---- */
+
+struct looking {
+    const char *note; /* ours */
+    char holder[400], since[40];
+    int64_t left_ms;                /* of the holder's lease */
+    size_t holders, waiters, place; /* place: of ours in line, from 1; 0: not there */
+    int own;                        /* a holder is a command that we run under */
+};
+/* The first key that somebody holds (and in whose line we stand, if that can be seen). */
+const char *find_busy(hf *store, const struct want *want, struct looking *ret);
 /* What stands behind a token of this owner in HOLDFAST_OUTER. */
 void owner_mark(const char *owner, char *to, size_t cap);
+/* From begin to end a line on the terminal says for whom we wait. `want` lives until the join. */
+void waiting_line_begin(hf *store, const struct want *want);
+void waiting_line_end(void);  /* at once: its thread may still be looking at the store */
+void waiting_line_join(void); /* before the store is closed: as long as that takes */
 
 /* ---- signals.c ---- */
 

@@ -37,7 +37,7 @@ static void tell(struct examining *e, const char *text, const char *why)
         printf("%s  %s\n", ok ? "ok  " : "BAD ", shown);
     }
     fflush(stdout);
-    live_show("examining: %d checks done", e->done);
+    live_show(NULL, "examining: %d checks done", e->done);
 }
 
 /* Of a setting: the text says what is wrong with it, if anything is. */

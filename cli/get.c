@@ -47,87 +47,6 @@ static void acquired(void *arg, int code, hf_lock *lock, const hf_error *err)
     while (write(w->done_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
 }
 
-/* ---- who is in the way ---- */
-
-struct looking {
-    const char *note; /* ours */
-    char holder[400], since[40];
-    size_t holders, waiters, place; /* place: of ours in line, from 1; 0: not there */
-    int own;                        /* a holder is a command that we run under */
-};
-
-void owner_mark(const char *owner, char *to, size_t cap)
-{
-    snprintf(to, cap, ":%016llx", (unsigned long long)hf_key_hash(owner, strlen(owner)));
-}
-
-/* Is the grant in the list? Others may have its token, on another key or store, but not its owner,
-   too: behind a token stands his mark, or it is that of `owner`, if he is known. */
-static int listed(const char *list, const char *owner, const hf_party_info *p)
-{
-    char mark[20], *end;
-    owner_mark(p->owner, mark, sizeof mark);
-    for (const char *s = list; s && *s; s = end) {
-        unsigned long long n = strtoull(s, &end, 10);
-        if (end == s) break;
-        size_t len = strcspn(end, " ");
-        int his = len ? !strncmp(end, mark, len) : !owner || !strcmp(owner, p->owner);
-        if (n == p->token && his) return 1;
-        end += len;
-    }
-    return 0;
-}
-
-static int look_at(void *arg, const hf_info *info)
-{
-    struct looking *l = arg;
-    l->holders = info->n_holders;
-    l->waiters = info->n_waiters;
-    if (info->n_holders) {
-        describe(&info->parties[0], l->holder, sizeof l->holder);
-        show_time(info->parties[0].since_us, l->since, sizeof l->since);
-    }
-    for (size_t i = 0; i < info->n_holders; i++)
-        l->own |= listed(getenv("HOLDFAST_TOKEN"), getenv("HOLDFAST_OWNER"), &info->parties[i]) ||
-                  listed(getenv("HOLDFAST_OUTER"), NULL, &info->parties[i]);
-    for (size_t i = 0; l->note && i < info->n_waiters && !l->place; i++)
-        if (!strcmp(info->parties[info->n_holders + i].note, l->note)) l->place = i + 1;
-    return 0;
-}
-
-/* The first key that somebody holds (and in whose line we stand, if that can be seen). */
-static const char *find_busy(hf *store, const struct want *want, struct looking *ret)
-{
-    const char *busy = NULL;
-    for (size_t i = 0; i < want->n; i++) {
-        struct looking l = {.note = want->note};
-        if (hf_peek(store, want->keys[i], look_at, &l, NULL)) continue;
-        if (!l.place && (busy || !l.holders)) continue;
-        *ret = l;
-        busy = want->keys[i];
-        if (l.place) break;
-    }
-    return busy;
-}
-
-static void show_waiting(hf *store, const struct want *want)
-{
-    struct looking l = {.note = want->note};
-    char line[80] = "", more[40] = "";
-    const char *key = find_busy(store, want, &l);
-    if (!key) {
-        live_show("waiting for '%s'", want->keys[0]);
-        return;
-    }
-    if (l.place) snprintf(line, sizeof line, "; place %zu of %zu in line", l.place, l.waiters);
-    if (l.holders > 1) snprintf(more, sizeof more, " and %zu more", l.holders - 1);
-    if (l.holders)
-        live_show("waiting for '%s', held by %s%s since %s UTC%s", key, l.holder, more, l.since,
-                  line);
-    else
-        live_show("waiting for '%s'%s", key, line);
-}
-
 /* ---- not obtained ---- */
 
 /* The result of all that gets no lock: -E allows for 0 as the status. */
@@ -147,6 +66,7 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
         say("%s", err->text);
         return without(got, want->busy_status);
     }
+    waiting_line_end();
     const char *key = find_busy(store, want, &l);
     const char *how = code == HF_BUSY ? "busy" : "not obtained in time";
     if (key && l.holders)
@@ -173,10 +93,10 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
 {
     struct pollfd fds[3] = {
         {w->done_fd, POLLIN, 0}, {signals_fd(), POLLIN, 0}, {damage_fd(), POLLIN, 0}};
-    int sig = 0, live = !want->quiet && live_possible();
+    int sig = 0;
+    waiting_line_begin(store, want);
     while (!sig) {
-        if (live) show_waiting(store, want);
-        int n = poll(fds, 3, live ? 1000 : fds[1].fd < 0 ? 250 : -1);
+        int n = poll(fds, 3, fds[1].fd < 0 ? 250 : -1);
         if (fds[1].fd < 0) sig = pending_end_signal(ret_typed);
         if (n > 0 && fds[0].revents) break;
         if (n > 0 && fds[2].revents) sig = -1;
@@ -187,7 +107,7 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
         }
     }
     close(fds[1].fd);
-    live_erase();
+    if (sig) waiting_line_end();
     return sig;
 }
 
@@ -253,9 +173,10 @@ static int wait_in_line(hf *store, const struct want *want, struct got *ret)
         hf_lock **lock = &ret->locks[order[i] - want->keys];
         rc = wait_for_key(store, want, *order[i], wait_ms, ret, lock);
     }
+    waiting_line_end();
     for (size_t i = 0; i < want->n && !rc && want->n > 1; i++)
         if (hf_left_ms(ret->locks[i]) <= 0) {
-            int why = hf_confirm(ret->locks[i], &err);
+            int why = hf_lost_reason(ret->locks[i], &err);
             say("the lock on '%s' was lost while waiting for others: %s", want->keys[i],
                 why ? err.text : "too late");
             rc = without(ret, EXIT_LOST);

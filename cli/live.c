@@ -6,6 +6,7 @@
  */
 #include "cli.h"
 
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -13,8 +14,10 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <wchar.h>
 
 static int shown; /* a line stands there (atomic) */
+static const int never;
 
 int live_possible(void) { return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp(); }
 
@@ -26,7 +29,34 @@ static size_t columns(void)
     return w.ws_col - 1u;
 }
 
-void live_show(const char *format, ...)
+/* How many bytes of the UTF-8 text fit into so many columns: a CJK character takes two, a combining
+   one none. In a locale without UTF-8, which no terminal has been told of, each takes one. */
+static size_t fitting(const char *text, size_t room)
+{
+    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
+    mbstate_t state = {0};
+    size_t at = 0, used = 0, n = strlen(text);
+    while (at < n) {
+        wchar_t c;
+        size_t len = utf8 ? mbrtowc(&c, text + at, n - at, &state) : 0;
+        int width = len && len <= n - at ? wcwidth(c) : 1;
+        if (!len || len > n - at) { /* this byte and those that belong to it */
+            memset(&state, 0, sizeof state);
+            for (len = 1; ((unsigned char)text[at + len] & 0xc0) == 0x80; len++) continue;
+        }
+        if (width < 0) width = 1;
+        if (used + (size_t)width > room) break;
+        used += (size_t)width;
+        at += len;
+    }
+    if (!utf8) return at;
+    uselocale(before);
+    freelocale(utf8);
+    return at;
+}
+
+void live_show(const int *unless, const char *format, ...)
 {
     char line[600], clean[512], out[640];
     va_list args;
@@ -35,18 +65,17 @@ void live_show(const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     show_text(line, clean, sizeof clean);
-    size_t n = 0, room = columns();
-    for (size_t seen = 0; clean[n]; n++) /* counts characters, not bytes */
-        if (((unsigned char)clean[n] & 0xc0) != 0x80 && ++seen > room) break;
+    size_t n = fitting(clean, columns());
     int len = snprintf(out, sizeof out, "\r%.*s\033[K", (int)n, clean);
-    if (write(STDERR_FILENO, out, (size_t)len) > 0) __atomic_store_n(&shown, 1, __ATOMIC_RELAXED);
+    if (output_add(out, (size_t)len, unless ? unless : &never))
+        __atomic_store_n(&shown, 1, __ATOMIC_RELAXED);
 }
 
 void live_erase(void)
 {
     static const char blank[] = "\r\033[K";
     if (!__atomic_exchange_n(&shown, 0, __ATOMIC_RELAXED)) return;
-    if (write(STDERR_FILENO, blank, sizeof blank - 1) < 0) return; /* the terminal is gone */
+    output_add(blank, sizeof blank - 1, NULL);
 }
 
 /* ---- progress of what isn't a wait ---- */
@@ -65,9 +94,9 @@ static void *progress_thread(void *arg)
     for (int seconds = 1; poll(&fd, 1, 1000) == 0; seconds++) {
         uint64_t n = __atomic_load_n(&progress.count, __ATOMIC_RELAXED);
         if (n)
-            live_show("%s: %llu, %d s", progress.what, (unsigned long long)n, seconds);
+            live_show(NULL, "%s: %llu, %d s", progress.what, (unsigned long long)n, seconds);
         else
-            live_show("%s: %d s", progress.what, seconds);
+            live_show(NULL, "%s: %d s", progress.what, seconds);
     }
     return NULL;
 }
@@ -79,11 +108,7 @@ void progress_begin(const char *what)
     progress.count = 0;
     progress.stop_fd = eventfd(0, EFD_CLOEXEC);
     if (progress.stop_fd < 0) return;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    progress.runs = !pthread_create(&progress.thread, NULL, progress_thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    progress.runs = !start_thread(&progress.thread, progress_thread, NULL);
 }
 
 void progress_count(uint64_t n) { __atomic_store_n(&progress.count, n, __ATOMIC_RELAXED); }

@@ -64,7 +64,9 @@ __attribute__((format(printf, 1, 0))) static void say_args(const char *format, v
     char shown[1024];
     show_text(line, shown, sizeof shown);
     live_erase();
-    fprintf(stderr, "holdfast: %s%s\n", shown, end);
+    char whole[1152];
+    int n = snprintf(whole, sizeof whole, "holdfast: %s%s\n", shown, end);
+    output_add(whole, (size_t)n, NULL);
 }
 
 void say(const char *format, ...)
@@ -166,6 +168,7 @@ static int keep_standard_descriptors(void)
 int main(int argc, char **argv)
 {
     int at = 0;
+    atexit(output_end);
     int status = keep_standard_descriptors();
     if (status) return status;
     status = leading_options(argc, argv, &at);

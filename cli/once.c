@@ -66,6 +66,30 @@ static int conclude(hf *store, const struct options *o, hf_lock *lock, const str
     return sig ? end_by_signal(sig, typed) : status;
 }
 
+struct concluding {
+    hf *store;
+    const struct options *o;
+    hf_lock *lock;
+    const struct job_end *end;
+    int status;
+};
+
+static void conclude_lost(void *arg)
+{
+    struct concluding *c = arg;
+    c->status = conclude(c->store, c->o, c->lock, c->end);
+}
+
+/* The result of conclude. What was lost isn't waited for. */
+static int finish(hf *store, const struct options *o, hf_lock *lock, const struct job_end *end)
+{
+    static struct concluding c; /* static: its thread may be left behind */
+    if (!end->lost || hf_session_fd(store) >= 0) return conclude(store, o, lock, end);
+    c = (struct concluding){store, o, lock, end, end->status};
+    if (!done_within(LOST_END_MS, conclude_lost, &c)) leave_now(end->status);
+    return c.status;
+}
+
 int once_command(const struct command *self, int argc, char **argv)
 {
     static struct options o; /* static: they are read after damage_return() */
@@ -83,8 +107,9 @@ int once_command(const struct command *self, int argc, char **argv)
     status = open_store(note, o.wait_ms, &store);
     if (status) return status;
     block_signals();
-    struct want want = {o.args,    1,       lock_options(&o), 1, o.keep_ms, note,
-                        o.verbose, o.quiet, o.busy_status};
+    static struct want want; /* static: a thread may still look at it */
+    want = (struct want){o.args,    1,       lock_options(&o), 1, o.keep_ms, note,
+                         o.verbose, o.quiet, o.busy_status};
     if (get_locks(store, &want, &got)) {
         status = got.status;
     } else if (!got.locks[0]) {
@@ -92,9 +117,9 @@ int once_command(const struct command *self, int argc, char **argv)
     } else {
         run_holding(store, &got, &o, &end);
         if (end.damaged || end.left) return end.status;
-        status = conclude(store, &o, got.locks[0], &end);
+        status = finish(store, &o, got.locks[0], &end);
         if (end.typed_int) status = end_by_signal(SIGINT, 1);
     }
-    hf_close(store);
+    close_within(store, end.lost ? LOST_END_MS : IDLE_CLOSE_MS, status);
     return status;
 }

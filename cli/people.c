@@ -56,6 +56,18 @@ void show_time(int64_t us, char *to, size_t cap)
         snprintf(to, cap, "?");
 }
 
+void show_left(int64_t ms, char *to, size_t cap)
+{
+    if (ms == HF_FOREVER)
+        snprintf(to, cap, "-");
+    else if (ms < 60000)
+        snprintf(to, cap, "%.1fs", (double)ms / 1000);
+    else if (ms < 3600000)
+        snprintf(to, cap, "%lldm%02llds", (long long)(ms / 60000), (long long)(ms / 1000 % 60));
+    else
+        snprintf(to, cap, "%lldh%02lldm", (long long)(ms / 3600000), (long long)(ms / 60000 % 60));
+}
+
 /* ---- notes ---- */
 
 static int hex(char c)

@@ -84,16 +84,45 @@ void release_all(const struct got *got)
     for (size_t i = got->n; i-- > 0;) hf__give_up(got->locks[i]);
 }
 
+struct holding { /* what is to be given back */
+    hf *store;
+    const struct got *got;
+    const struct options *o;
+    int quiet;       /* that it is lost has been said */
+    int lost;        /* it turned out to be (atomic) */
+    const char *key; /* that is being given back (atomic) */
+};
+
 /* Gives back what is held; says so when it had been lost without anybody noticing. */
-static void give_back(const struct got *got, const struct options *o, struct job_end *end)
+static void give_back(void *arg)
 {
+    struct holding *h = arg;
     hf_error err;
-    for (size_t i = got->n; i-- > 0;) {
-        int rc = hf_release(got->locks[i], &err);
-        if (!rc || end->lost || o->on_lost == ON_LOST_IGNORE) continue;
+    for (size_t i = h->got->n; i-- > 0;) {
+        __atomic_store_n(&h->key, h->o->args[i], __ATOMIC_RELAXED);
+        int rc = hf_release(h->got->locks[i], &err);
+        if (!rc || h->quiet) continue;
         say("%s", err.text);
-        if (rc == HF_LOST) end->status = EXIT_LOST;
+        if (rc == HF_LOST) __atomic_store_n(&h->lost, 1, __ATOMIC_RELAXED);
     }
+}
+
+/* Ends the holds, and if that takes too long this process, too. */
+static void finish(hf *store, const struct got *got, const struct options *o, struct job_end *end)
+{
+    static struct holding h; /* static: its thread may be left behind */
+    h = (struct holding){store, got, o, end->lost || o->on_lost == ON_LOST_IGNORE, 0, ""};
+    int done = 1;
+    if (hf_session_fd(store) >= 0)
+        give_back(&h);
+    else
+        done = done_within(end->lost ? LOST_END_MS : GIVE_BACK_MS, give_back, &h);
+    if (__atomic_load_n(&h.lost, __ATOMIC_RELAXED)) end->status = EXIT_LOST;
+    if (done) return;
+    if (!h.quiet)
+        say("release '%s': the store doesn't answer; the lock may stay held until its lease ends",
+            __atomic_load_n(&h.key, __ATOMIC_RELAXED));
+    leave_now(end->status);
 }
 
 int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end)
@@ -146,8 +175,9 @@ int run_command(const struct command *self, int argc, char **argv)
     status = open_store(note, o.wait_ms, &store);
     if (status) return status;
     block_signals();
-    struct want want = {o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
-                        o.verbose, o.quiet,          o.busy_status};
+    static struct want want; /* static: a thread may still look at it */
+    want = (struct want){o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
+                         o.verbose, o.quiet,          o.busy_status};
     if (get_locks(store, &want, &got)) {
         status = got.status;
     } else {
@@ -157,9 +187,9 @@ int run_command(const struct command *self, int argc, char **argv)
         int sig = end.typed_int ? SIGINT : 0, typed = end.typed_int;
         if (is_carried(&o, got_us, &end, &sig, &typed))
             return sig ? end_by_signal(sig, typed) : status;
-        give_back(&got, &o, &end);
+        finish(store, &got, &o, &end);
         status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;
     }
-    hf_close(store);
+    close_within(store, end.lost ? LOST_END_MS : IDLE_CLOSE_MS, status);
     return status;
 }

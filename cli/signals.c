@@ -105,6 +105,7 @@ int end_by_signal(int sig, int typed)
         sigemptyset(&one);
         sigaddset(&one, sig);
         fflush(NULL);
+        output_end();
         sigaction(sig, &standard, NULL);
         raise(sig);
         sigprocmask(SIG_UNBLOCK, &one, NULL);

@@ -429,8 +429,8 @@ void hf_close(hf *h)
         } else if (away && hf__local_us() >= until) {
             hf__lock_free(l); /* it ends by its lease */
         } else {
-            int rc = hf__release(l, NULL);
-            away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
+            int mute = hf__unanswered(l), rc = hf__release(l, NULL);
+            away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || (rc == HF_LOST && mute);
         }
     }
     h->closing = 3;
@@ -441,7 +441,7 @@ void hf_close(hf *h)
     if (h->pump_runs) pthread_join(h->pump, NULL);
     if (h->tender_runs) pthread_join(h->tender, NULL);
     if (h->renewer_runs) pthread_join(h->renewer, NULL);
-    hf__tenures_close(h);
+    hf__tenures_close(h, away);
     destroy(h);
 }
 

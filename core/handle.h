@@ -430,8 +430,15 @@ void hf__tell_lost(hf_lock *lock);
 /* Why a renewal failed: kept if there is no earlier cause in *at. `why` with the code 0: nothing.
  */
 void hf__reason_keep(hf_error **at, const hf_error *why);
+/* A request for the lock is under way, and hasn't been answered. */
+void hf__reason_mute(hf_lock *lock);
 /* A renewal succeeded. */
 void hf__reason_clear(hf_error **at);
+/* What the lock, or else its session, keeps. NULL: nothing. */
+const hf_error *hf__cause(const hf_lock *lock);
+/* Did its lease run out as the store didn't renew it? Then it is over there, too: asking it to give
+   the lock back would only take time. */
+int hf__unanswered(const hf_lock *lock);
 /* HF_LOST, with what is known of the cause. */
 int hf__gone(const hf_lock *lock, const char *what, hf_error *err);
 /* Adds to the error of a release that wasn't confirmed (err may be NULL): until when the lock may
@@ -452,7 +459,7 @@ int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row,
 int64_t hf__tenures_tend(hf *h);
 void hf__tenures_doubt(hf *h, struct hf_wait *w);
 void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16]);
-void hf__tenures_close(hf *h);
+void hf__tenures_close(hf *h, int away);
 
 /* Puts the wait where the pump finds it when it is to look next: the one place that does. To be
    called after any change of what that depends on. Under the mutex, as the next ones. */

@@ -352,6 +352,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     struct hf_tenure *keeper = NULL; /* for what at_least_ms still has to last */
     /* Whoever was told that nothing is left is told so here, too. */
     int lost = l->lost || !hf__perhaps_held(l), rc = 0;
+    if (over_already(l) && hf__unanswered(l)) return hf__gone(l, "release", err);
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
     if (l->at_least_ms && l->tenure && believed(l)) rc = hf__tenure_keeper(l, &keeper, err);
     if (rc) return rc;

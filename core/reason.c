@@ -19,6 +19,14 @@ void hf__reason_keep(hf_error **at, const hf_error *why)
     if (*at) **at = *why;
 }
 
+void hf__reason_mute(hf_lock *l)
+{
+    hf_error why;
+    if (hf__cause(l)) return;
+    hf_fail(&why, HF_UNAVAILABLE, 0, "the store didn't answer");
+    hf__reason_keep(&l->why, &why);
+}
+
 void hf__reason_clear(hf_error **at)
 {
     if (!*at)
@@ -38,8 +46,7 @@ static const char *seconds(int64_t ms, char *to, size_t cap)
     return to;
 }
 
-/* The cause that the lock keeps, or else its session's. NULL: none is known. */
-static const hf_error *cause(const hf_lock *l)
+const hf_error *hf__cause(const hf_lock *l)
 {
     if (l->why) return l->why;
     if (l->tenure && l->tenure->why) return l->tenure->why;
@@ -54,9 +61,11 @@ static int ran_out(const hf_lock *l)
     return l->expires_us && hf__port_now(&l->h->port).hi_us >= l->expires_us;
 }
 
+int hf__unanswered(const hf_lock *l) { return l->lost_by == HF_BY_TIME && hf__cause(l); }
+
 int hf__gone(const hf_lock *l, const char *what, hf_error *err)
 {
-    const hf_error *why = cause(l);
+    const hf_error *why = hf__cause(l);
     unsigned long long token = l->token;
     char lease[32];
     if (l->lost_by == HF_BY_CAP ||
@@ -133,7 +142,7 @@ int hf_lost_reason(const hf_lock *lock, hf_error *err)
     int rc = hf__held_here(lock, "hold", err);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    const hf_error *why = lock->lost ? cause(lock) : NULL;
+    const hf_error *why = lock->lost ? hf__cause(lock) : NULL;
     if (lock->lost) rc = hf__gone(lock, "hold", err);
     if (why && why->code == HF_CORRUPT) {
         rc = HF_CORRUPT;

@@ -107,8 +107,9 @@ static void end_one(hf *h)
     }
 }
 
-/* When the handle is closed. No other thread is left. */
-void hf__tenures_close(hf *h)
+/* When the handle is closed. No other thread is left. `away`: the store doesn't answer, and isn't
+   asked to end what ends by itself. */
+void hf__tenures_close(hf *h, int away)
 {
     pthread_mutex_lock(&h->mu);
     for (struct hf_regret *r; (r = h->regrets);) {
@@ -118,9 +119,14 @@ void hf__tenures_close(hf *h)
     while (h->tenures) {
         struct hf_tenure *t = h->tenures;
         h->tenures = t->next;
+        t->left |= (uint8_t)away;
         part_with(h, t);
     }
-    while (h->ending) end_one(h);
+    while (h->ending && !away) end_one(h);
+    for (struct hf_tenure *t; (t = h->ending);) {
+        h->ending = t->next;
+        dispose(t);
+    }
     pthread_mutex_unlock(&h->mu);
 }
 

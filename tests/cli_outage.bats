@@ -104,6 +104,32 @@ unreachable() {
     [ "$output" -gt "$first" ]
 }
 
+# At a server that turns mute: how many ms the wrapper outlives its command is in TOOK.
+outlives() {
+    local since
+    rm -f cmd.pid
+    hold "$K" "$@" --lease 2s
+    server pause
+    await gone "$(cat cmd.pid)"
+    since=$(date +%s%N)
+    finished
+    TOOK=$((($(date +%s%N) - since) / 1000000))
+    server resume
+    AWAY=
+    [ "$STATUS" = 76 ]
+    holdfast run -w 600 "$K" -- true
+}
+
+@test "a lock that is lost at a mute server: holdfast ends soon after its command" {
+    server_can pause || return 0
+    for _ in 1 2 3 4 5; do
+        outlives
+        [ "$TOOK" -ge 1500 ] || return 0
+    done
+    echo "it took $TOOK ms"
+    return 1
+}
+
 @test "a server that is mute for longer than the lease: the command is stopped in time" {
     server_can pause || return 0
     hold "$K" --lease 4s

@@ -62,8 +62,8 @@ teardown() { cli_teardown; }
     run holdfast run --owner 'execution 7' "$K" -- true
     [ "$status" = 64 ]
     [[ $output == *"$K"*"already held"* ]]
-    run holdfast once --owner 'execution 7' "$K" -- true
-    [ "$status" = 64 ]
+    run holdfast once -n --owner 'execution 7' "$K" -- true
+    [ "$status" = 75 ]
     run holdfast run -n --owner 'execution 8' "$K" -- true
     [ "$status" = 75 ]
     [[ $output == *'execution 7'* ]]
@@ -74,6 +74,23 @@ teardown() { cli_teardown; }
     [[ $output == *--owner* ]]
     run holdfast run --owner "$(printf '%0128d' 1)" "$K" -- true
     [ "$status" = 64 ]
+}
+
+@test "messages that nobody reads hold nothing up: the command starts, and is stopped in time" {
+    mkfifo full
+    exec 9<>full
+    timeout 1 cat /dev/zero >full || true
+    timeout 600 "$HOLDFAST" run -v "$K" -- touch ran 2>full 3>&-
+    [ -e ran ]
+    timeout 600 "$HOLDFAST" run -v "$K" -- sh -c 'trap "" TERM; echo $$ >cmd.pid
+        while :; do sleep 0.1; done' 2>full 3>&- &
+    STARTED+=("$!")
+    await test -s cmd.pid
+    holdfast break "$K" --token "$(token "$K")"
+    finished "$!"
+    [ "$STATUS" = 76 ]
+    gone "$(cat cmd.pid)"
+    exec 9>&-
 }
 
 # bats test_tags=stores

@@ -5,6 +5,7 @@ Each test has a pseudo-terminal with an interactive shell on it (or the command 
 ($K) in HOLDFAST_TEST_STORE, or in a file: in a new folder. Prints TAP.
 """
 import fcntl
+import json
 import os
 import pty
 import re
@@ -18,6 +19,7 @@ import tempfile
 import termios
 import time
 import traceback
+import unicodedata
 
 HOLDFAST = os.environ['HOLDFAST']
 LIMIT = 600     # seconds that anything may take
@@ -46,6 +48,16 @@ class Terminal:
     def resize(self, rows, columns):
         """While the shell reads a line, or waits for a command."""
         set_size(self.fd, rows, columns)
+
+    def stop_output(self):
+        """As Ctrl-S does: from here on who writes to the terminal waits."""
+        number = struct.unpack('I', fcntl.ioctl(self.fd, 0x80045430, b'\0' * 4))[0]   # TIOCGPTN
+        self.other = os.open(f'/dev/pts/{number}', os.O_RDWR | os.O_NOCTTY)
+        termios.tcflow(self.other, termios.TCOOFF)
+
+    def go_on(self):
+        termios.tcflow(self.other, termios.TCOON)
+        os.close(self.other)
 
     def send(self, text):
         os.write(self.fd, text.encode())
@@ -439,11 +451,12 @@ def test_the_live_line(terminal):
     await_that('in line', lambda: waiters() == 1)
     t.do('$HOLDFAST run $K -- echo done')
     host = re.escape(os.uname().nodename)
-    t.expect(rf"\rwaiting for '{key()}', held by \S+@{host} pid {first.pid} "
-             r'\(sh -c exec sleep 1200\) since 2\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC')
-    t.expect(r'; place 2 of 2 in line\x1b\[K')
+    t.expect(rf"\rplace 2 of 2 in line; waiting for '{key()}'.*, held by \S+@{host} "
+             rf'pid {first.pid} \(sh -c exec sleep 1200\) '
+             r'since 2\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\x1b\[K')
     stop(first)
-    t.expect(rf'held by .* pid {second.pid} \(sleep 1200\) .*; place 1 of 1 in line\x1b\[K')
+    t.expect(rf"\rplace 1 of 1 in line; waiting for '{key()}'.*, held by .* pid {second.pid} "
+             r'\(sleep 1200\) ')
     stop(second)
     t.expect(r'\r\x1b\[Kdone\r\n')
     assert t.status() == 0
@@ -457,7 +470,7 @@ def test_the_live_line_fits_the_terminal_and_isnt_there_for_quiet_or_background_
     holder = in_background('run', key(), '--', 'sleep', '1200')
     await_that('held', lambda: not is_free())
     t.do('w')
-    line = t.expect(rf"\r(waiting for '{key()}'.*?)\x1b\[K").group(1)
+    line = t.expect(r'\r((place 1 of 1 in line; )?waiting.*?)\x1b\[K').group(1)
     assert len(line) == 29, line
     assert t.status() == 75
     t.prompted()
@@ -469,6 +482,52 @@ def test_the_live_line_fits_the_terminal_and_isnt_there_for_quiet_or_background_
         t.status()
         assert 'waiting' not in t.text[before:], t.text[before:]
     stop(holder)
+
+
+def test_the_live_line_counts_columns(terminal):
+    t = terminal()
+    t.do(f'cd {os.getcwd()}')
+    t.prompted()
+    t.resize(24, 60)
+    os.environ['K'] = name = os.environ['K'] + '\u9320a\u0301' * 40   # two columns, one, none
+    holder = in_background('run', name, '--', 'sleep', '1200')
+    await_that('held', lambda: not is_free())
+    t.do(f"$HOLDFAST run -w 1 '{name}' -- true")
+    line = t.expect(r"\r((place 1 of 1 in line; )?waiting for.*?)\x1b\[K").group(1)
+    columns = sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) == 'W')
+                  for c in line)
+    assert 58 <= columns <= 59, (columns, line)
+    assert t.status() == 75
+    stop(holder)
+
+
+def test_a_stopped_terminal_does_not_keep_a_granted_command_from_starting(terminal):
+    t = terminal()
+    holder = in_background('run', key(), '--', 'sleep', '1200')
+    await_that('held', lambda: not is_free())
+    t.do(f'cd {os.getcwd()}; $HOLDFAST run -v $K -- touch ran')
+    t.expect("waiting for '")
+    await_that('in line', lambda: waiters() == 1)
+    t.stop_output()
+    stop(holder)
+    await_that('the command runs', lambda: os.path.exists('ran'))
+    await_that('the key is free again', is_free)
+    t.go_on()
+    assert t.status() == 0
+
+
+def test_a_stopped_terminal_does_not_keep_a_lost_command_from_being_stopped(terminal):
+    t = terminal()
+    t.do(f"cd {os.getcwd()}; $HOLDFAST run -v $K -- sh -c 'trap \"\" TERM; echo $$ >pid; "
+         "while :; do sleep 0.1; done'")
+    command = int(await_file('pid'))
+    t.stop_output()
+    token = json.loads(shown())['token']
+    assert holdfast('break', key(), '--token', str(token)).returncode == 0
+    await_that('it is killed', lambda: state(command) == 'Z')
+    t.go_on()
+    t.expect('is lost; stopping the command')
+    assert t.status() == 76
 
 
 def test_progress_of_what_takes_longer_than_a_second(terminal):

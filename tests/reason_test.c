@@ -165,6 +165,36 @@ static void the_state_is_not_cut_off(void **state)
     hf_close(store);
 }
 
+/* Who has been told that the store didn't answer isn't kept waiting for it once more. */
+static void what_ran_out_unanswered_is_given_back_without_asking(void **state)
+{
+    (void)state;
+    hf *store = open_with("swap:*:unavailable");
+    hf_stats before, after;
+    before.size = after.size = sizeof before;
+    hf_lock *lock = acquire(store, "k", 400, HF_NO_RENEW);
+    assert_int_equal(hf_renew(lock, 0, NULL), HF_UNAVAILABLE);
+    await_loss(lock);
+    assert_int_equal(hf_get_stats(store, &before), 0);
+    assert_int_equal(hf_release(lock, NULL), HF_LOST);
+    assert_int_equal(hf_get_stats(store, &after), 0);
+    assert_int_equal(after.store_ops, before.store_ops);
+    hf_close(store);
+}
+
+static void a_renewal_that_hangs_is_the_cause(void **state)
+{
+    (void)state;
+    hf *store = open_with("swap:*:delay=1500");
+    hf_error err;
+    hf_lock *lock = acquire(store, "k", 300, 0);
+    await_loss(lock);
+    assert_int_equal(hf_lost_reason(lock, &err), HF_LOST);
+    says(&err, "the store didn't answer");
+    hf_release(lock, NULL);
+    hf_close(store);
+}
+
 static void an_event_that_is_not_marked_is_said_so(void **state)
 {
     (void)state;
@@ -219,6 +249,8 @@ int main(void)
         cmocka_unit_test(damage_is_told_from_a_loss),
         cmocka_unit_test(a_failed_release_says_until_when_the_lock_may_stay_held),
         cmocka_unit_test(the_state_is_not_cut_off),
+        cmocka_unit_test(what_ran_out_unanswered_is_given_back_without_asking),
+        cmocka_unit_test(a_renewal_that_hangs_is_the_cause),
         cmocka_unit_test(an_event_that_is_not_marked_is_said_so),
         cmocka_unit_test(a_wait_that_ends_while_the_store_refuses_says_so),
     };

@@ -1,0 +1,133 @@
+/*
+ * waiting.c - who is in the way: found out by looking at the store, and told on a terminal while
+ * this process waits.
+ *
+ * A look may take as long as the store takes to answer. So the line on the terminal is written by a
+ * thread of its own: the grant, which may come meanwhile, doesn't wait for it.
+ */
+#include "cli.h"
+
+#include "holdfast_driver.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+void owner_mark(const char *owner, char *to, size_t cap)
+{
+    snprintf(to, cap, ":%016llx", (unsigned long long)hf_key_hash(owner, strlen(owner)));
+}
+
+/* Is the grant in the list? Others may have its token, on another key or store, but not its owner,
+   too: behind a token stands his mark, or it is that of `owner`, if he is known. */
+static int listed(const char *list, const char *owner, const hf_party_info *p)
+{
+    char mark[20], *end;
+    owner_mark(p->owner, mark, sizeof mark);
+    for (const char *s = list; s && *s; s = end) {
+        unsigned long long n = strtoull(s, &end, 10);
+        if (end == s) break;
+        size_t len = strcspn(end, " ");
+        int his = len ? !strncmp(end, mark, len) : !owner || !strcmp(owner, p->owner);
+        if (n == p->token && his) return 1;
+        end += len;
+    }
+    return 0;
+}
+
+static int look_at(void *arg, const hf_info *info)
+{
+    struct looking *l = arg;
+    l->holders = info->n_holders;
+    l->waiters = info->n_waiters;
+    if (info->n_holders) {
+        describe(&info->parties[0], l->holder, sizeof l->holder);
+        show_time(info->parties[0].since_us, l->since, sizeof l->since);
+        l->left_ms = info->parties[0].left_ms;
+    }
+    for (size_t i = 0; i < info->n_holders; i++)
+        l->own |= listed(getenv("HOLDFAST_TOKEN"), getenv("HOLDFAST_OWNER"), &info->parties[i]) ||
+                  listed(getenv("HOLDFAST_OUTER"), NULL, &info->parties[i]);
+    for (size_t i = 0; l->note && i < info->n_waiters && !l->place; i++)
+        if (!strcmp(info->parties[info->n_holders + i].note, l->note)) l->place = i + 1;
+    return 0;
+}
+
+const char *find_busy(hf *store, const struct want *want, struct looking *ret)
+{
+    const char *busy = NULL;
+    for (size_t i = 0; i < want->n; i++) {
+        struct looking l = {.note = want->note};
+        if (hf_peek(store, want->keys[i], look_at, &l, NULL)) continue;
+        if (!l.place && (busy || !l.holders)) continue;
+        *ret = l;
+        busy = want->keys[i];
+        if (l.place) break;
+    }
+    return busy;
+}
+
+/* ---- the line ---- */
+
+static struct {
+    pthread_t thread;
+    int runs, stop_fd, stopped; /* stopped: see output_stop */
+    hf *store;
+    const struct want *want;
+} line = {.stop_fd = -1};
+
+/* What a narrow terminal has no room for is at the end. */
+static void show_line(void)
+{
+    struct looking l = {.note = line.want->note};
+    char place[64] = "", more[40] = "", left[32], lease[64] = "";
+    const char *key = find_busy(line.store, line.want, &l);
+    if (!key) key = line.want->keys[0];
+    if (l.place) snprintf(place, sizeof place, "place %zu of %zu in line; ", l.place, l.waiters);
+    if (l.holders > 1) snprintf(more, sizeof more, " and %zu more", l.holders - 1);
+    if (l.holders && l.left_ms != HF_FOREVER) {
+        show_left(l.left_ms, left, sizeof left);
+        snprintf(lease, sizeof lease, " (lease: %s left)", left);
+    }
+    if (l.holders)
+        live_show(&line.stopped, "%swaiting for '%s'%s, held by %s%s since %s UTC", place, key,
+                  lease, l.holder, more, l.since);
+    else
+        live_show(&line.stopped, "%swaiting for '%s'", place, key);
+}
+
+static void *line_thread(void *arg)
+{
+    struct pollfd fd = {line.stop_fd, POLLIN, 0};
+    (void)arg;
+    do show_line();
+    while (poll(&fd, 1, 1000) == 0);
+    return NULL;
+}
+
+void waiting_line_begin(hf *store, const struct want *want)
+{
+    if (line.runs || want->quiet || !live_possible()) return;
+    line.store = store;
+    line.want = want;
+    line.stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (line.stop_fd >= 0) line.runs = !start_thread(&line.thread, line_thread, NULL);
+}
+
+void waiting_line_end(void)
+{
+    uint64_t one = 1;
+    if (!line.runs) return;
+    output_stop(&line.stopped);
+    live_erase();
+    ssize_t n = write(line.stop_fd, &one, sizeof one);
+    (void)n; /* an empty eventfd takes it */
+}
+
+void waiting_line_join(void)
+{
+    if (line.runs) pthread_join(line.thread, NULL);
+    line.runs = 0;
+}
