@@ -50,14 +50,16 @@ static void print_grant_json(const hf_lock *lock)
     free(line);
 }
 
-int acquire_command(const struct command *self, int argc, char **argv)
+static int acquire(const struct command *self, int argc, char **argv)
 {
     static struct options o;
     static struct got got;
+    static struct want want; /* static: a thread may still look at it */
     hf *store;
     char note[HF_NOTE_CAP];
     unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_JSON;
     int status = parse_options(self, takes, argc, argv, &o);
+    if (status < 0) refuse_end();
     if (!status) status = want_args(&o, 1, KEYS_CAP, "key");
     if (!status && !o.lease_ms) status = bad_usage("no --lease: how long to hold");
     if (status) return status < 0 ? finish_output() : status;
@@ -66,14 +68,15 @@ int acquire_command(const struct command *self, int argc, char **argv)
     status = open_store(note, o.wait_ms, &store);
     if (status) return status;
     block_signals();
-    static struct want want; /* static: a thread may still look at it */
     want = (struct want){o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
                          o.verbose, o.quiet,          o.busy_status};
     want.options.flags |= HF_DETACHED;
     if (get_locks(store, &want, &got)) {
+        refused(got.status);
         close_within(store, IDLE_CLOSE_MS, got.status);
         return got.status;
     }
+    refuse_end();
     if (o.json)
         for (size_t i = 0; i < got.n; i++) print_grant_json(got.locks[i]);
     else
@@ -83,6 +86,11 @@ int acquire_command(const struct command *self, int argc, char **argv)
     if (status) release_all(&got);
     waiting_line_join();
     return status;
+}
+
+int acquire_command(const struct command *self, int argc, char **argv)
+{
+    return refused(acquire(self, argc, argv));
 }
 
 /* Opens the store and takes the grant over that the operands name. */

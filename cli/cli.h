@@ -213,6 +213,18 @@ int await_end_signal(int64_t until_us, int *ret_typed);
    Else returns 128+n. */
 int end_by_signal(int sig, int typed);
 
+/* ---- refusal.c: `acquire` prints text that fails where it is evaluated ---- */
+
+/* From here on, until refuse_end, each end of this process prints it, even by a signal; as JSON if
+   --json is among the arguments. */
+void refuse_begin(int argc, char *const *argv);
+void refuse_end(void); /* there is a grant to print, or help */
+/* Prints it now, once. Async-signal-safe. */
+void refuse(int status);
+/* The same as the end of the command, with the last message as a reason; returns the status. */
+int refused(int status);
+void refuse_reason(const char *text);
+
 /* ---- damage.c: a store that is truncated while it is mapped ---- */
 
 /*

@@ -24,6 +24,7 @@ static void give_up(void)
 {
     static const char why[] = "holdfast: the store's file was truncated while in use\n";
     if (victim) kill((pid_t)victim, SIGKILL);
+    refuse(EXIT_DAMAGED);
     struct pollfd fd = {STDERR_FILENO, POLLOUT, 0};
     ssize_t n = poll(&fd, 1, 0) > 0 ? write(STDERR_FILENO, why, sizeof why - 1) : 0;
     (void)n; /* nobody listens; the status tells */

@@ -52,6 +52,7 @@ int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg)
 
 void leave_now(int status)
 {
+    refused(status);
     output_end();
     _exit(status);
 }

@@ -132,9 +132,10 @@ static int wait_for_key(hf *store, const struct want *want, const char *key, int
     int sig = rc ? 0 : wait_for(&w, store, want, &typed);
     if (sig < 0) {
         damage_seen();
-        exit(damaged_job());
+        exit(refused(damaged_job()));
     }
     /* Who is impatient, while a server doesn't answer, ends this by a second signal. */
+    if (sig > 0) refuse(128 + sig);
     if (sig > 0) restore_signals();
     if (!rc) hf_wait_free(wait);
     close(w.done_fd);

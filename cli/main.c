@@ -66,6 +66,7 @@ __attribute__((format(printf, 1, 0))) static void say_args(const char *format, v
     live_erase();
     char whole[1152];
     int n = snprintf(whole, sizeof whole, "holdfast: %s%s\n", shown, end);
+    refuse_reason(shown);
     output_add(whole, (size_t)n, NULL);
 }
 
@@ -165,14 +166,26 @@ static int keep_standard_descriptors(void)
     return 0;
 }
 
+/* Whatever is wrong with the options before it: is it `acquire`? */
+static int wants_grants(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const struct command *command = find(argv[i]);
+        if (command) return command->run == acquire_command;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int at = 0;
     atexit(output_end);
+    if (wants_grants(argc, argv)) refuse_begin(argc, argv);
     int status = keep_standard_descriptors();
-    if (status) return status;
+    if (status) return refused(status);
     status = leading_options(argc, argv, &at);
-    if (status) return status < 0 ? finish_output() : status;
+    if (status < 0) refuse_end();
+    if (status) return status < 0 ? finish_output() : refused(status);
     if (at >= argc) {
         list_commands(stderr);
         return EXIT_USAGE;

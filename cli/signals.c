@@ -99,6 +99,7 @@ int await_end_signal(int64_t until_us, int *ret_typed)
 
 int end_by_signal(int sig, int typed)
 {
+    refuse(128 + sig);
     if (sig == SIGINT && typed) {
         struct sigaction standard = {.sa_handler = SIG_DFL};
         sigset_t one;

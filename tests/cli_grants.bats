@@ -19,6 +19,56 @@ teardown() { cli_teardown; }
     free "$K"
 }
 
+# Evaluates what "$@" prints, in each shell, with and without `set -e`: the script must not go on,
+# must end with the status, and must have no grant of somebody else.
+refused_by_eval() {
+    local want=$1 shell options got
+    shift
+    for shell in dash bash zsh; do
+        for options in -c -ec -euc; do
+            rm -f went-on
+            got=0
+            HOLDFAST_TOKEN=1 HOLDFAST_KEY=x HOLDFAST_OWNER=y "$shell" $options \
+                'eval "$("$@")" || { got=$?
+                     [ -z "${HOLDFAST_KEY-}${HOLDFAST_TOKEN-}${HOLDFAST_OWNER-}" ] || exit 1
+                     exit $got; }
+                 touch went-on' "$shell" "$@" || got=$?
+            [ "$got" = "$want" ] || return 1
+            got=0
+            HOLDFAST_TOKEN=1 "$shell" "${options/c/}ec" 'eval "$("$@")"; touch went-on' \
+                "$shell" "$@" || got=$?
+            [ "$got" = "$want" ] || return 1
+            [ ! -e went-on ] || return 1
+        done
+    done
+}
+
+@test "what acquire prints if it gets nothing fails where it is evaluated, and clears the grant" {
+    hold "$K"
+    refused_by_eval 75 "$HOLDFAST" acquire -n "$K" --lease 5
+    refused_by_eval 75 "$HOLDFAST" acquire -q -w 0.01 "$K" --lease 5
+    refused_by_eval 9 "$HOLDFAST" acquire -n -E 9 "$K" --lease 5
+    refused_by_eval 75 "$HOLDFAST" acquire -n -E 0 "$K" --lease 5
+    refused_by_eval 64 "$HOLDFAST" acquire "$K"
+    refused_by_eval 64 "$HOLDFAST" acquire --nonsense "$K"
+    refused_by_eval 64 "$HOLDFAST" --nonsense acquire "$K" --lease 5
+    refused_by_eval 64 "$HOLDFAST" -S nonsense: acquire "$K" --lease 5
+    # By a signal that it waits for, one that it has a handler for, and one that ends the shell.
+    refused_by_eval 143 timeout --preserve-status -s TERM 0.1 "$HOLDFAST" acquire "$K" --lease 5
+    refused_by_eval 138 timeout --preserve-status -s USR1 0.1 "$HOLDFAST" acquire "$K" --lease 5
+}
+
+@test "acquire --json that gets nothing prints a document that says so" {
+    hold "$K"
+    run --separate-stderr holdfast acquire -n --json "$K" --lease 5
+    [ "$status" = 75 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == '{"held":false,"status":75,"error":"'*"'$K': busy, held by "*'"}' ]]
+    run --separate-stderr holdfast acquire --json --nonsense "$K"
+    [ "$status" = 64 ]
+    [[ $output == '{"held":false,"status":64,"error":"'*nonsense*'"}' ]]
+}
+
 @test "a key that a shell would take for something else" {
     key="$K"' it'\''s $(touch ran) "; `touch ran`'
     eval "$(holdfast acquire "$key" --lease 100s)"
@@ -111,7 +161,7 @@ teardown() { cli_teardown; }
     kill "$waiter"
     finished "$waiter"
     [ "$STATUS" = 143 ]
-    [ ! -s grant ]
+    [ "$(cat grant)" = 'unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER; (exit 143)' ]
     waiters "$K" 0
     "$HOLDFAST" acquire "$K" --lease 100s >grant 3>&- &
     waiter=$!

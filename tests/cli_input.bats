@@ -6,11 +6,12 @@ load cli_common
 setup() { cli_setup; }
 teardown() { cli_teardown; }
 
-# Fails with the status, on one line that has all of the words.
+# Fails with the status, on one line that has all of the words; what acquire prints is left out.
 refused() {
     local want=$1 word
     shift
     [ "$status" = "$want" ] || return 1
+    mapfile -t lines < <(grep -v '^unset HOLDFAST_KEY ' <<<"$output")
     [ "${#lines[@]}" = 1 ] || return 1
     [[ ${lines[0]} == holdfast:\ * ]] || return 1
     for word; do [[ $output == *"$word"* ]] || return 1; done

@@ -31,11 +31,11 @@ unreachable() {
     shift 2
     for _ in 1 2 3 4 5 6 7 8; do
         start=$(date +%s%N)
-        run timeout 600 "$HOLDFAST" "$@"
+        run --separate-stderr timeout 600 "$HOLDFAST" "$@"
         took=$((($(date +%s%N) - start) / 1000000))
         echo "$* took $took ms"
         [ "$status" = 69 ]
-        [ "${#lines[@]}" = 1 ]
+        [ "${#stderr_lines[@]}" = 1 ]
         [ "$took" -ge "$least" ]
         [ "$took" -ge "$most" ] || return 0
     done

@@ -56,14 +56,14 @@ teardown() { cli_teardown; }
 }
 
 # bats test_tags=stores
-@test "--owner: who holds, and isn't waited for by itself" {
+@test "--owner: who holds; a hold of the same owner elsewhere is waited for like any other" {
     hold "$K" --owner 'execution 7'
     holdfast show "$K" --json | grep -F '"owner":"execution 7"'
-    run holdfast run --owner 'execution 7' "$K" -- true
-    [ "$status" = 64 ]
-    [[ $output == *"$K"*"already held"* ]]
-    run holdfast once -n --owner 'execution 7' "$K" -- true
-    [ "$status" = 75 ]
+    for how in run once; do
+        run holdfast $how -n --owner 'execution 7' "$K" -- true
+        [ "$status" = 75 ]
+        [[ $output == *"'$K': busy, held by execution 7, "* ]]
+    done
     run holdfast run -n --owner 'execution 8' "$K" -- true
     [ "$status" = 75 ]
     [[ $output == *'execution 7'* ]]

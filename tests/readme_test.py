@@ -16,7 +16,8 @@ import tempfile
 from points import end, point
 
 SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
-USERS_OWN = ['make-report', 'deploy.sh', 'encode.sh', 'invoice.sh', 'migrate.sh']
+USERS_OWN = ['make-report', 'deploy.sh', 'encode.sh', 'invoice.sh', 'migrate.sh', 'first-part',
+             'second-part']
 
 
 def blocks(text):
@@ -50,9 +51,9 @@ class Home:
             'LD_LIBRARY_PATH': found['libholdfast.so.0.1.0'],
         }
 
-    def sh(self, text, limit=1200):
+    def sh(self, text, limit=1200, options='-euc', **env):
         """(status, what it printed); nothing that it started stays."""
-        process = subprocess.Popen(['sh', '-eu', '-c', text], cwd=self.path, env=self.env,
+        process = subprocess.Popen(['sh', options, text], cwd=self.path, env={**self.env, **env},
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         try:
@@ -78,6 +79,18 @@ class Home:
     def write(self, name, text):
         with open(os.path.join(self.path, name), 'w', encoding='utf-8') as file:
             file.write(text)
+
+
+def without_a_grant(home, text, where):
+    """A script that acquires, and gets nothing, ends: with set -e and without."""
+    if 'holdfast acquire' not in text:
+        return
+    for options in '-euc', '-c':
+        status, said = home.sh(text, options=options, HOLDFAST_STORE='file:/dev/null/none',
+                               HOLDFAST_TOKEN='1')
+        ran = home.took_part()
+        point(status not in (0, 127) and not ran, f'{where}: sh {options}: ends without a grant',
+              f'status {status}, ran {ran}\n{said}')
 
 
 def run_sh(home, text, where):
@@ -107,6 +120,7 @@ def run_sh(home, text, where):
             point(key and token.isdigit(), f'{where}: {name} is told its key and token', ran)
         elif f'{name} "$HOLDFAST_TOKEN"' in text:
             point(arguments.isdigit(), f'{where}: {name} has the token', ran)
+    without_a_grant(home, text, where)
     if 'holdfast guard sqlite' in text:
         _, sold = home.sh("sqlite3 app.db 'SELECT sold FROM seats'")
         point(sold == '1\n' and 'holdfast_enter' in said and said.endswith('refused: it has not '
@@ -189,6 +203,25 @@ def manual(home):
           'the example of holdfast(3) compiles and runs', said)
 
 
+def manual_scripts(home):
+    """The scripts of holdfast-acquire(1) run, and end if they get nothing."""
+    with open(os.path.join(SOURCE, 'man', 'holdfast-acquire.1'), encoding='utf-8') as file:
+        page = file.read()
+    scripts = [text.replace('\\-', '-') for text in
+               re.findall(r'^\.Bd -literal -offset indent\n(.*?)^\.Ed$', page, flags=re.M | re.S)
+               if 'holdfast acquire' in text]
+    point(len(scripts) == 2, 'holdfast-acquire(1) has two scripts', scripts)
+    for number, text in enumerate(scripts, 1):
+        where = f'script {number} of holdfast-acquire(1)'
+        named = [name for name in USERS_OWN if re.search(rf'^{re.escape(name)}$', text, re.M)]
+        # A script of its own, for the next one may want the key.
+        status, said = home.sh(text + '\nholdfast release deploy --token "$HOLDFAST_TOKEN" || :\n')
+        point(status == 0, f'{where}: status 0', f'status {status}\n{said}')
+        ran = [name for name, *_ in home.took_part()]
+        point(ran == named, f'{where}: runs {named or "nothing else"}', ran)
+        without_a_grant(home, text + '\nmake-report\n', where)
+
+
 OPENS = r"""
 #include <holdfast.h>
 #include <stdio.h>
@@ -258,6 +291,7 @@ def main():
             else:
                 point(False, f'{where}: nothing runs that', text)
         manual(home)
+        manual_scripts(home)
         moved(home)
     finally:
         shutil.rmtree(folder)

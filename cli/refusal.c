@@ -1,0 +1,104 @@
+/*
+ * refusal.c - what `holdfast acquire` prints if it doesn't acquire: text that fails where it is
+ * evaluated.
+ *
+ * In `eval "$(holdfast acquire ...)"` the shell drops the exit status of the command, and
+ * evaluating no text at all is a success: the script would go on without the lock. So each end
+ * without a grant prints text that clears the variables and fails with the exit status: an option
+ * that is wrong, a store that is away, a signal at any time. What ends without being able to print
+ * (SIGKILL, a command that isn't found) isn't covered: see holdfast-acquire(1).
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Those that end a process unless it has a handler, and may reach this one. */
+static const int deadly[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL,  SIGABRT,  SIGFPE,
+                             SIGSEGV, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,  SIGUSR2,
+                             SIGSYS,  SIGTRAP, SIGXCPU, SIGXFSZ, SIGVTALRM};
+
+static volatile sig_atomic_t armed; /* 1: as shell text, 2: as JSON; 0: not, or done */
+static char reason[1024];           /* what was said last */
+
+/* Appends the number. */
+static size_t add_number(char *to, int n)
+{
+    size_t at = 0;
+    for (int unit = 100; unit; unit /= 10)
+        if (n >= unit || unit == 1) to[at++] = (char)('0' + n / unit % 10);
+    return at;
+}
+
+/* Async-signal-safe. */
+static void print(const char *before, int status, const char *after)
+{
+    char text[256];
+    size_t n = strlen(before), m = strlen(after), at = 0;
+    memcpy(text, before, n);
+    n += add_number(text + n, status);
+    memcpy(text + n, after, m);
+    n += m;
+    while (at < n) {
+        ssize_t done = write(STDOUT_FILENO, text + at, n - at);
+        if (done <= 0 && errno != EINTR) return; /* nobody reads it */
+        if (done > 0) at += (size_t)done;
+    }
+}
+
+void refuse(int status)
+{
+    int how = armed;
+    armed = 0;
+    if (!status) status = EXIT_BUSY; /* -E 0: no failure of the command, but no grant either */
+    if (how == 1) print("unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER; (exit ", status, ")\n");
+    if (how == 2) print("{\"held\":false,\"status\":", status, "}\n");
+}
+
+static void on_deadly(int sig)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigset_t one;
+    refuse(128 + sig);
+    sigaction(sig, &standard, NULL);
+    sigemptyset(&one);
+    sigaddset(&one, sig);
+    raise(sig);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+}
+
+void refuse_begin(int argc, char *const *argv)
+{
+    struct sigaction act = {.sa_handler = on_deadly}, now;
+    armed = isatty(STDOUT_FILENO) ? 0 : 1; /* nothing evaluates what a terminal shows */
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--json")) armed = 2;
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
+        if (!sigaction(deadly[i], NULL, &now) && now.sa_handler == SIG_DFL)
+            sigaction(deadly[i], &act, NULL);
+}
+
+void refuse_end(void) { armed = 0; }
+
+void refuse_reason(const char *text)
+{
+    if (armed) snprintf(reason, sizeof reason, "%s", text);
+}
+
+int refused(int status)
+{
+    char *line = NULL;
+    if (armed == 2)
+        line = json_fields("{s:b, s:i, s:s?}", "held", 0, "status", status ? status : EXIT_BUSY,
+                           "error", *reason ? reason : NULL);
+    if (line) {
+        fputs(line, stdout);
+        if (fflush(stdout)) clearerr(stdout); /* the status tells */
+        armed = 0;
+    }
+    free(line);
+    refuse(status);
+    return status;
+}
