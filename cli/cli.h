@@ -84,6 +84,11 @@ int take_url(char *arg);
 /* Opens the store; 0 or the exit status. `note`: NULL: the library's own. wait_ms bounds how long
    one request may take. */
 int open_store(const char *note, int64_t wait_ms, hf **ret);
+/* The same, for a command that only looks: makes no store. One that was named and isn't there is a
+   failure; the default one is empty then: 0, and *ret is NULL. */
+int open_to_look(hf **ret);
+/* Is the store the default one, which nobody has named? */
+int store_is_default(void);
 hf_options lock_options(const struct options *o);
 
 /* ---- people.c: what notes say ---- */

@@ -3,19 +3,22 @@
  *
  * First what the driver itself sees of its settings, then the conformance suite, which races real
  * writers on keys of its own; at the end, in words, what a store of this kind promises and what
- * not.
+ * not. It makes no store, and leaves nothing in one: where the space of deleted rows stays a
+ * store's, the suite runs on another one beside it, which is removed again.
  */
 #include "cli.h"
 
 #include "conform.h"
 #include "drivers.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct examining {
     const struct options *o;
-    int bad, done, refused;
+    int bad, done, refused, absent;
     unsigned can;  /* enum hf_can, of this very store */
     char why[512]; /* the first that is bad */
 };
@@ -94,6 +97,38 @@ static void say_promises(const hf_driver *drv, unsigned can, const hf_url *url)
               "that a holder which was paused does nothing late: let the data refuse old tokens");
 }
 
+struct reading {
+    uint64_t keys, damaged;
+};
+
+static int read_one(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    struct reading *r = arg;
+    (void)key;
+    r->keys++;
+    r->damaged += !row;
+    return 0;
+}
+
+/* Where the trial is on another store: what is in this one. */
+static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_error *err)
+{
+    struct reading r = {0, 0};
+    int64_t clock_us = 0;
+    char text[120];
+    int rc = drv->scan(st, "", read_one, &r, &clock_us, err);
+    snprintf(text, sizeof text, "%llu of the rows of %llu keys are damaged",
+             (unsigned long long)r.damaged, (unsigned long long)r.keys);
+    if (!rc && !r.damaged)
+        snprintf(text, sizeof text, "the rows of all %llu keys can be read",
+                 (unsigned long long)r.keys);
+    if (rc == HF_CORRUPT)
+        tell_setting(e, 0, err->text);
+    else if (!rc)
+        tell_setting(e, !r.damaged, text);
+    return rc == HF_CORRUPT ? 0 : rc;
+}
+
 /* The driver's own look at its settings; a store that it refuses for what it is, is told as a check
    that failed. 0 or the exit status. */
 static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
@@ -102,13 +137,71 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
     hf_store *st;
     hf_error err;
     int rc = drv->open(url, IO_TIMEOUT_MS, &st, &err);
+    e->absent = rc == HF_UNAVAILABLE && err.sys == ENOENT && store_is_default();
+    if (e->absent) {
+        tell_setting(e, 1, err.text);
+        e->can = drv->can;
+        return 0;
+    }
     e->refused = rc == HF_UNSUPPORTED;
     if (e->refused) tell_setting(e, 0, err.text);
     if (rc) return e->refused ? 0 : failed(&err);
     e->can = hf__can(drv, st);
     rc = drv->inspect ? drv->inspect(st, tell_setting, e, &err) : 0;
+    if (!rc && drv->scratch) rc = read_all(drv, st, e, &err);
     drv->close(st);
     return rc ? failed(&err) : 0;
+}
+
+/* ---- a store for the trial ---- */
+
+static const hf_driver *scratch_driver;
+static hf_url scratch_url;
+
+static void discard(void)
+{
+    if (scratch_driver) scratch_driver->discard(&scratch_url);
+}
+
+static void discard_and_end(int sig)
+{
+    discard();
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+/* Whatever ends this process, but for SIGKILL, takes it away. Forked writers are killed by it. */
+static void discard_at_end(const hf_driver *drv)
+{
+    static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
+    scratch_driver = drv;
+    for (size_t i = 0; i < sizeof enders / sizeof *enders; i++) {
+        struct sigaction now, to = {.sa_handler = discard_and_end};
+        if (!sigaction(enders[i], NULL, &now) && now.sa_handler == SIG_DFL)
+            sigaction(enders[i], &to, NULL);
+    }
+}
+
+/* Races writers on the store, or on one of its kind beside it. */
+static void try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
+{
+    char text[sizeof scratch_url.safe + 200];
+    hf_error err;
+    int rc = drv->scratch ? drv->scratch(url, &scratch_url, &err) : HF_UNSUPPORTED;
+    if (!rc) {
+        snprintf(text, sizeof text, "tried on a store of its kind beside it, removed again: %s",
+                 scratch_url.safe);
+        tell_setting(e, 1, text);
+        discard_at_end(drv);
+    } else if (drv->scratch && (rc != HF_DENIED || e->absent)) {
+        tell_setting(e, 0, err.text);
+        return;
+    } else if (drv->scratch) {
+        snprintf(text, sizeof text, "tried in the store itself, which grows by it: %s", err.text);
+        tell_setting(e, 1, text);
+    }
+    hf__conform(drv, rc ? url : &scratch_url, tell_promise, e);
+    if (!rc) discard();
 }
 
 int doctor_command(const struct command *self, int argc, char **argv)
@@ -121,13 +214,14 @@ int doctor_command(const struct command *self, int argc, char **argv)
     if (!status && o.n_args) status = take_url(o.args[0]);
     if (status) return status < 0 ? finish_output() : status;
     const char *text = store_url ? store_url : getenv("HOLDFAST_STORE");
-    if (hf_url_parse(text && *text ? text : "file:", &url, &err)) return failed(&err);
+    if (hf_url_parse(store_is_default() ? "file:" : text, &url, &err)) return failed(&err);
     const hf_driver *drv = hf__driver(url.scheme, &err);
     if (!drv || (drv->resolve && drv->resolve(&url, &err))) return failed(&err);
     watch_for_damage();
-    struct examining e = {&o, 0, 0, 0, 0, ""};
+    struct examining e = {.o = &o};
+    url.existing = 1;
     status = inspect(drv, &url, &e);
-    if (!status && !e.refused) hf__conform(drv, &url, tell_promise, &e);
+    if (!status && !e.refused) try_it(drv, &url, &e);
     live_erase();
     if (status) return status;
     if (o.json) {

@@ -4,6 +4,7 @@
 #include "cli.h"
 
 #include "admin.h"
+#include "holdfast_driver.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,10 +73,11 @@ int ls_command(const struct command *self, int argc, char **argv)
     if (status) return status < 0 ? finish_output() : status;
     struct listing l = {.o = &o};
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, &store);
+    status = open_to_look(&store);
     if (status) return status;
     progress_begin("reading keys");
-    int rc = hf__list(store, o.n_args ? o.args[0] : "", list_one, list_damaged, &l, &err);
+    int rc =
+        store ? hf__list(store, o.n_args ? o.args[0] : "", list_one, list_damaged, &l, &err) : 0;
     progress_end();
     hf_close(store);
     if (rc && !(rc == HF_CORRUPT && l.damaged)) return failed(&err);
@@ -138,6 +140,18 @@ static int print_key(void *arg, const hf_info *info)
     return 0;
 }
 
+/* What is there to see of a key in a store that isn't there. */
+static int show_unused(const struct options *o, hf_error *err)
+{
+    hf_info info = {.key = ""};
+    hf_rowkey key;
+    int rc = hf_key_make(o->args[0], &key, err);
+    if (rc) return rc;
+    memcpy(info.key, key.text, (size_t)key.len + 1);
+    print_key((void *)(uintptr_t)o, &info);
+    return 0;
+}
+
 int show_command(const struct command *self, int argc, char **argv)
 {
     struct options o;
@@ -147,9 +161,9 @@ int show_command(const struct command *self, int argc, char **argv)
     if (!status) status = want_args(&o, 1, 1, "key");
     if (status) return status < 0 ? finish_output() : status;
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, &store);
+    status = open_to_look(&store);
     if (status) return status;
-    int rc = hf_peek(store, o.args[0], print_key, &o, &err);
+    int rc = store ? hf_peek(store, o.args[0], print_key, &o, &err) : show_unused(&o, &err);
     hf_close(store);
     return rc ? failed(&err) : finish_output();
 }

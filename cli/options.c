@@ -218,25 +218,52 @@ int take_url(char *arg)
     return 0;
 }
 
-int open_store(const char *note, int64_t wait_ms, hf **ret)
+int store_is_default(void)
+{
+    const char *named = store_url ? store_url : getenv("HOLDFAST_STORE");
+    return !named || !*named;
+}
+
+static int is_missing(const hf_error *err, unsigned flags)
+{
+    return flags & HF_OPEN_EXISTING && err->code == HF_UNAVAILABLE && err->sys == ENOENT;
+}
+
+/* 0 or why not, which has been said; but for -1: the default store isn't there. */
+static int open_with(const char *note, int64_t wait_ms, unsigned flags, hf **ret)
 {
     enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
     hf_error err;
     o.note = note;
+    o.flags = flags;
     /* "At once" still leaves a far server the time to answer, and so does a limit of 50 ms: it is
        for the others who hold the key. */
     o.io_timeout_ms = wait_ms == 0                        ? QUICK_MS
                       : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms
                                                           : USUAL_MS;
     if (o.io_timeout_ms < LEAST_MS) o.io_timeout_ms = LEAST_MS;
-    if (hf_open(store_url, &o, ret, &err)) return failed(&err);
+    int rc = hf_open(store_url, &o, ret, &err);
+    if (rc && is_missing(&err, flags) && store_is_default()) return -1;
+    if (rc) return failed(&err);
     /* Some commands end without closing it, which would give back what they hold for others: known
        here, it isn't lost memory. */
     static hf *volatile opened;
     opened = *ret;
     (void)opened;
     return 0;
+}
+
+int open_store(const char *note, int64_t wait_ms, hf **ret)
+{
+    return open_with(note, wait_ms, 0, ret);
+}
+
+int open_to_look(hf **ret)
+{
+    *ret = NULL;
+    int status = open_with(NULL, HF_FOREVER, HF_OPEN_EXISTING, ret);
+    return status < 0 ? 0 : status;
 }
 
 hf_options lock_options(const struct options *o)

@@ -3,6 +3,8 @@
  */
 #include "cli.h"
 
+#include "os.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -54,6 +56,20 @@ static int see(void *arg, const hf_info *info)
     return w->sig || w->broken;
 }
 
+/* The default store comes with the first lock. 0; then *store is NULL if the watch is over. */
+static int await_store(struct watching *w, hf **store)
+{
+    enum { LOOK_MS = 250 };
+    int status = 0;
+    while (!*store && !status && !see(w, NULL)) {
+        int64_t until_us = hf__local_us() + LOOK_MS * 1000;
+        w->sig = await_end_signal(until_us, &w->typed);
+        if (w->sig) break;
+        status = open_to_look(store);
+    }
+    return status;
+}
+
 int watch_command(const struct command *self, int argc, char **argv)
 {
     struct options o;
@@ -64,10 +80,12 @@ int watch_command(const struct command *self, int argc, char **argv)
     if (status) return status < 0 ? finish_output() : status;
     struct watching w = {.o = &o};
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, &store);
+    status = open_to_look(&store);
     if (status) return status;
     block_signals();
-    int rc = hf_watch(store, o.n_args ? o.args[0] : "", see, &w, &err);
+    status = await_store(&w, &store);
+    if (status) return status;
+    int rc = store ? hf_watch(store, o.n_args ? o.args[0] : "", see, &w, &err) : 0;
     hf_close(store);
     if (rc) return failed(&err);
     if (w.sig) return end_by_signal(w.sig, w.typed);

@@ -182,11 +182,14 @@ static int read_asked(struct hf_asked *to, const char *url, const hf_open_option
     hf_error why = {0, 0, ""};
     if (o && o->io_timeout_ms && (o->io_timeout_ms < 100 || o->io_timeout_ms > 3600000))
         return hf_fail(err, HF_INVALID, 0, "open: io_timeout_ms: must be 100 to 3,600,000");
+    if (o && o->flags & ~(unsigned)HF_OPEN_EXISTING)
+        return hf_fail(err, HF_INVALID, 0, "open: flags: %u isn't one", o->flags);
     to->io_timeout_ms = o && o->io_timeout_ms ? o->io_timeout_ms : HF_IO_TIMEOUT_MS;
     int rc = hf_url_parse(url, &to->url, err);
     if (rc) return rc;
     const hf_driver *drv = hf__driver(to->url.scheme, &why);
     if (!drv) return hf_fail(err, why.code, why.sys, "%s", why.text);
+    to->url.existing = o && o->flags & HF_OPEN_EXISTING;
     if (drv->resolve) rc = drv->resolve(&to->url, err);
     if (rc) return rc;
     if (owner && (!*owner || strlen(owner) >= HF_OWNER_CAP))

@@ -99,15 +99,23 @@ enum hf_mode {
     HF_LIMITED = 2 /* together with others, up to `limit` holders in all */
 };
 
+enum hf_open_flag {
+    /* Only a store that is there: neither hf_open nor reading makes a file, directory, table or
+       collection. Where there is none hf_open is UNAVAILABLE, and err->sys is ENOENT. For
+       programs that look (hf_peek, hf_list, hf_watch). */
+    HF_OPEN_EXISTING = 1
+};
+
 typedef struct hf_open_options {
     size_t size;
     const char *owner;     /* identity of the caller in this handle; NULL: random, 128 bits */
     const char *note;      /* for people: shown by `holdfast ls`; NULL: host, pid, user, command */
     int64_t io_timeout_ms; /* the longest one request may take, 100 to 3,600,000; 0: 5,000 */
+    unsigned flags;        /* enum hf_open_flag */
 } hf_open_options;
-#define HF_OPEN_OPTIONS_INIT                   \
-    {                                          \
-        sizeof(hf_open_options), NULL, NULL, 0 \
+#define HF_OPEN_OPTIONS_INIT                      \
+    {                                             \
+        sizeof(hf_open_options), NULL, NULL, 0, 0 \
     }
 
 enum hf_flag {

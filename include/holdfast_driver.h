@@ -134,6 +134,10 @@ typedef struct hf_url {
     char path[1024];               /* percent-decoded, with its first slash if it had one */
     char query[1024];              /* raw; read it by hf_url_get */
     char safe[1400];               /* the whole, without secrets, for messages and children */
+    /* Nonzero: `open` makes nothing that isn't there (no file, directory, table, collection), and
+       neither does reading later. Where there is no store: UNAVAILABLE, and `sys` is ENOENT.
+       Set by the caller of `open`; a parsed URL has 0. */
+    int existing;
 } hf_url;
 /* Parses; INVALID if it can't. */
 HF_API int hf_url_parse(const char *text, hf_url *ret, hf_error *err);
@@ -375,6 +379,16 @@ typedef struct hf_driver {
      * on to children. A URL that is resolved stays as it is.
      */
     int (*resolve)(hf_url *url, hf_error *err);
+
+    /*
+     * Optional, both or neither, for `doctor`: where a store keeps the space of rows that were
+     * deleted, it is tried on another store. `scratch` names one for the (resolved) URL: beside it,
+     * on the same filesystem, with the same options, its `existing` 0; `open` makes it. The store
+     * of the URL needn't be there. DENIED: nothing may be made there. `discard` removes it, by a
+     * signal handler too.
+     */
+    int (*scratch)(const hf_url *url, hf_url *ret, hf_error *err);
+    void (*discard)(const hf_url *url);
 } hf_driver;
 
 /* Fills *err (if not NULL) and returns `code`. The format's result: "file: swap 'k': no space". */

@@ -46,6 +46,9 @@ the_command() {
     fi
 }
 
+# The store is there: who looks doesn't make it.
+made() { holdfast run "$K-made" -- true; }
+
 # Runs a function that has to succeed, and to take less than so many ms at least once: a busy
 # machine may be late, but not each time.
 within() {

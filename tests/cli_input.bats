@@ -190,7 +190,7 @@ refused() {
 @test "out of descriptors, or the directory is missing: the store is away, not wrong" {
     export HOLDFAST_DRIVERS=$BUILD
     for url in "file:$PWD/store" "sqlite:$PWD/store.db"; do
-        holdfast -S "$url" ls
+        holdfast -S "$url" run "$K" -- true
         for ((n = 4; n < 10; n++)); do
             run bash -c 'for fd in /proc/self/fd/*; do
                     [ "${fd##*/}" -lt 3 ] || eval "exec ${fd##*/}>&-"
@@ -199,7 +199,7 @@ refused() {
             [ "$n" -gt 4 ] || refused 69 "Too many open files"
             [ "$status" = 0 ] || refused 69 "Too many open files"
         done
-        run holdfast -S "${url%%:*}:$PWD/no/such/directory/store" ls
+        run holdfast -S "${url%%:*}:$PWD/no/such/directory/store" run "$K" -- true
         refused 69 "No such file or directory"
     done
 }
@@ -233,8 +233,8 @@ refused() {
     # One is made while there is room; what fills the rest is somebody else's.
     for kind in file: sqlite:; do
         run unshare -rm bash -c 'mount -t tmpfs -o size=8m none full &&
-            "$0" -S "$1$PWD/full/store" ls && cat /dev/zero >full/rest 2>/dev/null
-            "$0" -S "$1$PWD/full/new" ls
+            "$0" -S "$1$PWD/full/store" run k -- true && cat /dev/zero >full/rest 2>/dev/null
+            "$0" -S "$1$PWD/full/new" run k -- true
             echo $?
             for ((i = 0; i < 4000; i++)); do
                 "$0" -S "$1$PWD/full/store" acquire --lease 1h "k$i-$2" >/dev/null || exit
@@ -294,6 +294,7 @@ refused() {
 }
 
 @test "a store that fails: which status, and one line" {
+    made
     for pair in unavailable:69 denied:77 corrupt:65 full:69; do
         export HOLDFAST_FAULT=any:1+:${pair%:*}
         for how in "run -n $K -- true" "run -w 0.3 $K -- true" "once -n $K -- true" \

@@ -162,7 +162,7 @@ teardown() { cli_teardown; }
 # A store that nobody can write for as long as it is locked by the command, until `go` is there.
 own_store() {
     export HOLDFAST_STORE=sqlite:$PWD/own.db HOLDFAST_DRIVERS=$BUILD
-    holdfast ls
+    made
     cat >lock_it <<'EOF'
     (
         printf 'BEGIN EXCLUSIVE;\n.shell touch locked\n'

@@ -73,6 +73,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 
 # bats test_tags=stores
 @test "show: of an unused key says that it is free, status 0" {
+    made
     run holdfast show "$K"
     [ "$status" = 0 ]
     [ "$output" = "$K: free" ]
@@ -131,6 +132,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 
 # bats test_tags=stores
 @test "watch --json: a line per change, at once; INT ends it with 130" {
+    made
     env --default-signal "$HOLDFAST" watch --json "$K" >seen 3>&- &
     watcher=$!
     STARTED+=("$watcher")
@@ -210,6 +212,8 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 }
 
 @test "doctor proves a good store, and says what it does not promise" {
+    made
+    before=$(find . -type f | sort)
     run holdfast doctor "$HOLDFAST_STORE"
     [ "$status" = 0 ]
     [[ $output != *"BAD "* ]]
@@ -218,9 +222,75 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [ "$status" = 0 ]
     [[ ${lines[-1]} == *'"safe":true'* ]]
     printf '%s\n' "${lines[@]}" | grep -v '"safe"' | documents check:s ok:b
+    # Nothing is left behind, also of one that is interrupted; and the store hasn't grown.
+    [ "$(find . -type f | sort)" = "$before" ]
+    HOLDFAST_FAULT='' background doctor
+    await sh -c 'ls ./*.doctor-*'
+    kill "$PID"
+    finished "$PID"
+    [ "$STATUS" = 143 ]
+    await sh -c '! ls ./*.doctor-*'
+}
+
+@test "doctor leaves nothing in a file: or sqlite: store, whatever the mode of the database" {
+    export HOLDFAST_DRIVERS=$BUILD
+    sqlite3 old.db 'PRAGMA journal_mode = DELETE; CREATE TABLE own (n)'
+    for url in "file:$PWD/one" "sqlite:$PWD/new.db" "sqlite:$PWD/old.db"; do
+        holdfast -S "$url" run "$K" -- true
+        size=$(stat -c %s "${url#*:}")
+        run holdfast doctor "$url"
+        [ "$status" = 0 ]
+        [[ $output == *"tried on a store of its kind beside it"* ]]
+        [ "$(stat -c %s "${url#*:}")" = "$size" ]
+        [ -z "$(find . -name '*.doctor-*')" ]
+        run holdfast -S "$url" ls --all
+        [ "${#lines[@]}" = 2 ]
+    done
+    [ "$(sqlite3 old.db 'PRAGMA journal_mode')" = delete ]
+}
+
+@test "who looks makes no store: one that was named isn't there, the default one is empty" {
+    export HOLDFAST_DRIVERS=$BUILD HOME=$PWD/home XDG_STATE_HOME=
+    mkdir home
+    for url in "file:$PWD/none" "sqlite:$PWD/none" "file:$PWD/no/such/none"; do
+        for command in ls "show $K" watch doctor; do
+            # shellcheck disable=SC2086
+            run timeout 600 "$HOLDFAST" -S "$url" $command
+            [ "$status" = 69 ]
+            [[ $output == "holdfast: no store at '"*"none'"* ]]
+        done
+    done
+    sqlite3 app.db 'CREATE TABLE own (n)'
+    run holdfast -S "sqlite:$PWD/app.db" ls
+    [ "$status" = 69 ]
+    [[ $output == *"no store at "*"has no table"* ]]
+    [ "$(sqlite3 app.db .tables)" = own ]
+    unset HOLDFAST_STORE
+    run holdfast ls --all
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+    run holdfast show "$K"
+    [ "$status" = 0 ]
+    [ "$output" = "$K: free" ]
+    holdfast show --json "$K" | documents key:s held:b token:i waiters:l
+    run holdfast show $'a\nb'
+    [ "$status" = 64 ]
+    run holdfast doctor
+    [ "$status" = 0 ]
+    [[ $output == *"no store at "*"promises:"* ]]
+    [ -z "$(find home)" ] || [ "$(find home)" = home ]
+    # A watch shows what comes with the first lock.
+    env --default-signal "$HOLDFAST" watch >seen 3>&- &
+    watcher=$!
+    STARTED+=("$watcher")
+    holdfast run "$K" -- sh -c "until grep -q 'held by' seen; do sleep 0.05; done"
+    kill "$watcher"
+    finished "$watcher"
+    [ "$STATUS" = 143 ]
 }
 
 @test "doctor finds a store that lies" {
+    made
     HOLDFAST_FAULT=take:1+:before run holdfast doctor
     [ "$status" = 65 ]
     [[ $output == *"BAD  "*": take: fault: "*"do not trust it"* ]]

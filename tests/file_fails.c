@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <pwd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -67,7 +66,6 @@ static int fails(void)
     X(int, fallocate64, (int fd, int mode, off_t at, off_t n), (fd, mode, at, n)) \
     X(int, fchmod, (int fd, mode_t mode), (fd, mode))                             \
     X(int, fsync, (int fd), (fd))                                                 \
-    X(int, mkdir, (const char *name, mode_t mode), (name, mode))                  \
     X(int, getrlimit64, (int what, struct rlimit *ret), (what, ret))              \
     X(ssize_t, pread64, (int fd, void *to, size_t n, off_t at), (fd, to, n, at))  \
     X(ssize_t, read, (int fd, void *to, size_t n), (fd, to, n))
@@ -152,21 +150,6 @@ char *__wrap_getcwd(char *to, size_t n)
     char *is_ = __real_getcwd(to, n);
     if (is_due && plan.hook) plan.hook(to);
     return is_;
-}
-
-static const char *passwd_home; /* of the one who has no $HOME; NULL: nobody knows him */
-int __real_getpwuid_r(uid_t who, struct passwd *to, char *buffer, size_t n, struct passwd **ret);
-int __wrap_getpwuid_r(uid_t who, struct passwd *to, char *buffer, size_t n, struct passwd **ret);
-int __wrap_getpwuid_r(uid_t who, struct passwd *to, char *buffer, size_t n, struct passwd **ret)
-{
-    (void)who;
-    *ret = NULL;
-    if (due("getpwuid_r")) return EIO;
-    if (!passwd_home) return 0;
-    snprintf(buffer, n, "%s", passwd_home);
-    to->pw_dir = buffer;
-    *ret = to;
-    return 0;
 }
 
 /* ---- what it makes of that ---- */
@@ -510,47 +493,6 @@ static void a_recovery_can_fail(void **state)
 
 /* ---- where it is ---- */
 
-static void without_home_the_passwd_says(void **state)
-{
-    char name[300];
-    (void)state;
-    unsetenv("XDG_STATE_HOME");
-    unsetenv("HOME");
-    passwd_home = dir;
-    opens_as("file:", 0, "");
-    snprintf(name, sizeof name, "%s/.local/state/holdfast/locks", dir);
-    assert_int_equal(access(name, F_OK), 0);
-    setenv("HOME", "not/absolute", 1);
-    opens_as("file:", 0, "");
-    arm("getpwuid_r", 1, 1, 0, NULL);
-    opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
-    assert_true(disarm());
-    passwd_home = "relative";
-    opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
-    passwd_home = NULL;
-    opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
-    char *far = malloc(HF_FILE_PATH_CAP + 1);
-    assert_non_null(far);
-    memset(far, '/', HF_FILE_PATH_CAP);
-    far[HF_FILE_PATH_CAP] = 0;
-    setenv("XDG_STATE_HOME", far, 1);
-    opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
-    free(far);
-    setenv("XDG_STATE_HOME", dir, 1);
-    arm("mkdir", 1, 1, EIO, NULL);
-    opens_as("file:", HF_UNAVAILABLE, "make directory");
-    assert_true(disarm());
-    static const int may[] = {EEXIST, EROFS, EACCES, EISDIR}; /* what is there is there */
-    opens_as("file:", 0, "");
-    for (int i = 0; i < 4; i++) {
-        arm("mkdir", 1, 100, may[i], NULL);
-        opens_as("file:", 0, "");
-        assert_true(disarm());
-    }
-    unsetenv("XDG_STATE_HOME");
-    setenv("HOME", dir, 1);
-}
-
 static void far_below(void *arg)
 {
     char *to = arg;
@@ -593,7 +535,6 @@ int main(void)
         cmocka_unit_test_setup(this_boot_has_to_be_known, new_path),
         cmocka_unit_test_setup(what_is_recovered_while_it_is_opened_isnt_used, new_path),
         cmocka_unit_test_setup(a_recovery_can_fail, new_path),
-        cmocka_unit_test_setup(without_home_the_passwd_says, new_path),
         cmocka_unit_test_setup(a_relative_path_needs_a_directory, new_path),
     };
     return TEST_MAIN_WITH(tests, make_dir, remove_dir);

@@ -51,6 +51,11 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
 
 @test "a good server: doctor says so" {
     mongo
+    run holdfast doctor # who looks makes no collection
+    [ "$status" = 69 ]
+    [[ $output == "holdfast: no store at "*"no collection holdfast"* ]]
+    holdfast run made -- true
+    ask 'rows.delete_many({})'
     run holdfast doctor
     echo "$output"
     [ "$status" = 0 ]
@@ -60,7 +65,8 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
 }
 
 @test "a server that lets two win isn't safe: doctor says why" {
-    run "$SOURCE/tests/servers/ferretdb" "$HOLDFAST" doctor @
+    run "$SOURCE/tests/servers/ferretdb" sh -c '
+        export HOLDFAST_STORE="$1"; "$0" run made -- true; "$0" doctor' "$HOLDFAST" @
     echo "$output"
     [ "$status" = 65 ]
     [[ $output =~ "BAD   "[a-z\ ]*"lose no update: " ]]

@@ -7,6 +7,7 @@ setup() { cli_setup; }
 teardown() { cli_teardown; }
 
 @test "doctor says of settings what is wrong, not what should be" { # that server doesn't sync
+    made
     run holdfast doctor
     echo "$output"
     [ "$status" = 65 ]

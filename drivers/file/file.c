@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,52 +73,14 @@ static int options(hf_store *st, const hf_url *url, int *ret_force, hf_error *er
     return 0;
 }
 
-/* The directories in front of the last part, for this user alone. */
-static int make_directories(char *path, hf_error *err)
-{
-    for (char *p = path + 1; (p = strchr(p, '/')); p++) {
-        *p = 0;
-        int rc = mkdir(path, 0700), sys = errno;
-        if (rc && sys != EEXIST && sys != EROFS && sys != EACCES && sys != EISDIR)
-            rc = hf_fail(err, HF_UNAVAILABLE, sys, "file: make directory '%s': %s", path,
-                         strerror(sys));
-        else
-            rc = 0; /* whether it can be entered shows when the file is opened */
-        *p = '/';
-        if (rc) return rc;
-    }
-    return 0;
-}
-
-static int default_path(char *to, size_t cap, hf_error *err)
-{
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char buffer[4096];
-    struct passwd entry, *found = NULL;
-    if (!home || *home != '/') {
-        home = NULL;
-        if (!getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &found) && found)
-            home = found->pw_dir;
-    }
-    int n = -1;
-    if (state && *state == '/')
-        n = snprintf(to, cap, "%s/holdfast/locks", state);
-    else if (home && *home == '/')
-        n = snprintf(to, cap, "%s/.local/state/holdfast/locks", home);
-    if (n < 0 || n >= (int)cap)
-        return hf_fail(err, HF_INVALID, 0,
-                       "file: open: neither XDG_STATE_HOME nor HOME names a directory");
-    return make_directories(to, err);
-}
-
-/* With the default filled in, and its directories made. */
+/* With the default filled in. */
 static int resolve(hf_url *url, hf_error *err)
 {
     char path[HF_FILE_PATH_CAP], here[HF_FILE_PATH_CAP];
     int n = 0;
     if (url->host[0] || url->path[0] == '/') return 0;
     if (!url->path[0]) {
-        int rc = default_path(path, sizeof path, err);
+        int rc = hf__default_path(path, sizeof path, err);
         return rc ? rc : hf_url_set_path(url, path, err);
     }
     if (!getcwd(here, sizeof here))
@@ -176,7 +137,7 @@ static int open_store(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, 
     hf__fork_watch(st);
     rc = options(st, url, &force, err);
     if (!rc) rc = find_path(st, url, err);
-    if (!rc) rc = hf__map(st, force, io_timeout_ms, err);
+    if (!rc) rc = hf__map(st, force, url->existing, io_timeout_ms, err);
     if (rc) {
         close_store(st);
         return rc;
@@ -340,4 +301,6 @@ const hf_driver hf__file_driver = {
     .scan = hf__rows_scan,
     .inspect = inspect,
     .resolve = resolve,
+    .scratch = hf__file_scratch,
+    .discard = hf__file_discard,
 };

@@ -20,54 +20,73 @@ enum { OPEN_TRIES = 16, PAGE = 4096 };
 
 /* ---- trust ---- */
 
+enum { BAD, GOOD, NETWORK }; /* network: several machines, each with a memory of its own */
+
 static const struct {
     long magic;
-    int good;
+    int kind;
     const char *name;
 } filesystems[] = {
-    {0xEF53, 1, "ext4"},      {0x58465342, 1, "xfs"},       {0x9123683E, 1, "btrfs"},
-    {0x01021994, 1, "tmpfs"}, {0x794c7630, 1, "overlayfs"}, {0x2fc12fc1, 1, "zfs"},
-    {0xF2F52010, 1, "f2fs"},  {0xca451a4e, 1, "bcachefs"},  {0x858458f6, 1, "ramfs"},
-    {0x6969, 0, "nfs"},       {0xFF534D42, 0, "cifs"},      {0xFE534D42, 0, "smb"},
-    {0x517B, 0, "smb"},       {0x01021997, 0, "9p"},        {0x65735546, 0, "fuse"},
-    {0x00c36400, 0, "ceph"},  {0x5346414F, 0, "afs"},       {0x9fa0, 0, "proc"},
-    {0x4d44, 0, "vfat"},      {0x2011BAB0, 0, "exfat"},
+    {0xEF53, GOOD, "ext4"},        {0x58465342, GOOD, "xfs"},       {0x9123683E, GOOD, "btrfs"},
+    {0x01021994, GOOD, "tmpfs"},   {0x794c7630, GOOD, "overlayfs"}, {0x2fc12fc1, GOOD, "zfs"},
+    {0xF2F52010, GOOD, "f2fs"},    {0xca451a4e, GOOD, "bcachefs"},  {0x858458f6, GOOD, "ramfs"},
+    {0x6969, NETWORK, "nfs"},      {0xFF534D42, NETWORK, "cifs"},   {0xFE534D42, NETWORK, "smb"},
+    {0x517B, NETWORK, "smb"},      {0x01021997, NETWORK, "9p"},     {0x65735546, BAD, "fuse"},
+    {0x00c36400, NETWORK, "ceph"}, {0x5346414F, NETWORK, "afs"},    {0x9fa0, BAD, "proc"},
+    {0x4d44, BAD, "vfat"},         {0x2011BAB0, BAD, "exfat"},
 };
 
-const char *hf__filesystem(long type, int *ret_good)
+static const char *kind_of(long type, int *ret_kind)
 {
-    *ret_good = 0;
+    *ret_kind = BAD;
     for (size_t i = 0; i < sizeof filesystems / sizeof *filesystems; i++)
         if ((unsigned long)filesystems[i].magic == (unsigned long)type) {
-            *ret_good = filesystems[i].good;
+            *ret_kind = filesystems[i].kind;
             return filesystems[i].name;
         }
     return "unknown";
 }
 
+const char *hf__filesystem(long type, int *ret_good)
+{
+    const char *name = kind_of(type, ret_good);
+    *ret_good = *ret_good == GOOD;
+    return name;
+}
+
+int hf__file_code(int sys)
+{
+    return sys == EACCES || sys == EPERM || sys == EROFS            ? HF_DENIED
+           : sys == ENOSPC || sys == EDQUOT || sys == EFBIG         ? HF_FULL
+           : sys == ENOMEM                                          ? HF_NOMEM
+           : sys == ENOTDIR || sys == EISDIR || sys == ENAMETOOLONG ? HF_INVALID
+                                                                    : HF_UNAVAILABLE;
+}
+
 static int refuse_errno(hf_store *st, int sys, const char *what, hf_error *err)
 {
-    int code = sys == EACCES || sys == EPERM || sys == EROFS            ? HF_DENIED
-               : sys == ENOSPC || sys == EDQUOT || sys == EFBIG         ? HF_FULL
-               : sys == ENOMEM                                          ? HF_NOMEM
-               : sys == ENOTDIR || sys == EISDIR || sys == ENAMETOOLONG ? HF_INVALID
-                                                                        : HF_UNAVAILABLE;
-    return hf_fail(err, code, sys, "file: %s '%s': %s", what, st->path, strerror(sys));
+    return hf_fail(err, hf__file_code(sys), sys, "file: %s '%s': %s", what, st->path,
+                   strerror(sys));
 }
 
 static int trust_filesystem(hf_store *st, int fd, int force, hf_error *err)
 {
     struct statfs fs;
-    int good;
+    int kind;
     if (fstatfs(fd, &fs)) return refuse_errno(st, errno, "open", err);
-    const char *name = hf__filesystem((long)fs.f_type, &good);
-    if (!good && !force)
-        return hf_fail(err, HF_UNSUPPORTED, 0,
-                       "file: open '%s': a filesystem of type %s (%#lx) is not known to share "
-                       "memory between all its users: a lock could be granted twice; name a "
-                       "store on a local filesystem, or a server",
-                       st->path, name, (unsigned long)fs.f_type);
-    return 0;
+    const char *name = kind_of((long)fs.f_type, &kind);
+    if (kind == GOOD || force) return 0;
+    if (kind == NETWORK)
+        return hf_fail(
+            err, HF_UNSUPPORTED, 0,
+            "file: open '%s': %s is a network filesystem: two machines have no memory in "
+            "common there, and would both be granted a lock; take a store with a server",
+            st->path, name);
+    return hf_fail(err, HF_UNSUPPORTED, 0,
+                   "file: open '%s': a filesystem of type %s (%#lx) is not known to share memory "
+                   "between all its users; if it does, and only this machine mounts it, ?force=1 "
+                   "opens it",
+                   st->path, name, (unsigned long)fs.f_type);
 }
 
 static int trust(hf_store *st, int fd, const struct stat *s, int force, hf_error *err)
@@ -171,9 +190,11 @@ static int create(hf_store *st, int force, hf_error *err)
     uint64_t r;
     hf__random(&r, sizeof r);
     snprintf(temporary, sizeof temporary, "%s.%016llx", st->path, (unsigned long long)r);
+    int rc = hf__make_default_directories(st->path, err);
+    if (rc) return rc;
     int fd = hf__open(temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0) return refuse_errno(st, errno, "create", err);
-    int rc = trust_filesystem(st, fd, force, err);
+    rc = trust_filesystem(st, fd, force, err);
     if (!rc) rc = write_first_page(fd, st->mode, err);
     if (rc <= -1000) rc = refuse_errno(st, -rc - 1000, "create", err);
     if (!rc && link(temporary, st->path) && errno != EEXIST)
@@ -319,7 +340,7 @@ static int open_both(hf_store *st, struct stat *s)
     return EAGAIN;
 }
 
-static int open_or_create(hf_store *st, struct stat *s, int force, hf_error *err)
+static int open_or_create(hf_store *st, struct stat *s, int force, int existing, hf_error *err)
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
         int sys = open_both(st, s);
@@ -327,6 +348,10 @@ static int open_or_create(hf_store *st, struct stat *s, int force, hf_error *err
         if (sys == ELOOP)
             return hf_fail(err, HF_DENIED, sys, "file: open '%s': it is a symbolic link", st->path);
         if (sys != ENOENT) return refuse_errno(st, sys, "open", err);
+        if (existing)
+            return hf_fail(err, HF_UNAVAILABLE, ENOENT,
+                           "no store at '%s': there is no such file; the first lock makes it",
+                           st->path);
         int rc = create(st, force, err);
         if (rc) return rc;
     }
@@ -355,14 +380,14 @@ static int reserve(hf_store *st, uint64_t size, hf_error *err)
     return 0;
 }
 
-int hf__map(hf_store *st, int force, int64_t io_timeout_ms, hf_error *err)
+int hf__map(hf_store *st, int force, int existing, int64_t io_timeout_ms, hf_error *err)
 {
     struct hf__client *c = &st->c;
     const struct hf__op op = {c, "open", NULL, err};
     struct hf__boot before, after;
     struct stat s;
     c->io_timeout_us = io_timeout_ms * 1000;
-    int rc = open_or_create(st, &s, force, err);
+    int rc = open_or_create(st, &s, force, existing, err);
     if (!rc) rc = trust(st, c->fd, &s, force, err);
     if (!rc) rc = check_header(st, c->fd, &s, err);
     if (!rc) rc = reserve(st, (uint64_t)s.st_size, err);

@@ -92,12 +92,24 @@ int hf__provide_blocks(int fd, int64_t from, int64_t to);
 
 /* ---- map.c ---- */
 
-int hf__map(hf_store *st, int force, int64_t io_timeout_ms, hf_error *err);
+int hf__map(hf_store *st, int force, int existing, int64_t io_timeout_ms, hf_error *err);
 void hf__unmap(hf_store *st);
 void hf__close_both(hf_store *st);
 /* Names this boot: 0, or an error. */
 int hf__boot_here(struct hf__boot *ret, hf_error *err);
 const char *hf__filesystem(long magic, int *ret_good);
+/* The code for what the system says of a file. */
+int hf__file_code(int sys);
+
+/* ---- place.c ---- */
+
+/* Where `file:` alone is, by the environment. Makes nothing. */
+int hf__default_path(char *to, size_t cap, hf_error *err);
+/* If that is the default, the directories in front of it, for this user alone. The first that can't
+   be made is told. */
+int hf__make_default_directories(const char *store, hf_error *err);
+int hf__file_scratch(const hf_url *url, hf_url *ret, hf_error *err);
+void hf__file_discard(const hf_url *url);
 
 #ifdef HF_SEAM
 /*

@@ -465,7 +465,7 @@ static int judge_indexes(const hf_store *st, const bson_t *reply, hf_error *err)
 static int optional(int rc) { return rc == HF_DENIED || rc == HF_UNSUPPORTED ? 0 : rc; }
 
 static int prepare_collection(hf_store *st, struct hf__mg_link *link,
-                              const struct hf__mg_about *about, hf_error *err)
+                              const struct hf__mg_about *about, int existing, hf_error *err)
 {
     const char *name = st->how.collection;
     int code, there = 1;
@@ -480,6 +480,9 @@ static int prepare_collection(hf_store *st, struct hf__mg_link *link,
     } else if (optional(rc)) {
         return rc;
     }
+    if (!there && existing)
+        return hf_fail(err, HF_UNAVAILABLE, ENOENT, "no store at '%s': no collection %s is there",
+                       about->key, name);
     if (!there) {
         rc = ask(st, link, BCON_NEW("create", BCON_UTF8(name)), about, &reply, &code, err);
         if (!rc) bson_destroy(&reply);
@@ -525,7 +528,7 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     int rc = hf__mg_how(url, io_timeout_ms, &st->how, err);
     if (!rc) {
         rc = get_link(st, &link, err);
-        if (!rc) rc = prepare_collection(st, link, &about, err);
+        if (!rc) rc = prepare_collection(st, link, &about, url->existing, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
         st->replicated = link && link->replicated;
         put_link(st, link);

@@ -33,6 +33,8 @@ struct hf_store {
     struct hf__pg_ear ear;
     char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
     struct hf__pg_sql sql;
+    int existing; /* the table isn't made */
+    int absent;   /* and it isn't there */
 };
 
 /* ---- connections ---- */
@@ -59,6 +61,14 @@ static int was_made(int rc, const char *state)
     return !rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710");
 }
 
+static int no_table(hf_store *st, const char *what, const char *at, hf_error *err)
+{
+    st->absent = 1;
+    return hf_fail(err, HF_UNAVAILABLE, ENOENT,
+                   "postgres: %s '%s': no store is there: the database has no table '%s'", what, at,
+                   st->name);
+}
+
 /* One statement; if the table isn't there any more it is made again first, for then nothing was
    done. */
 static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
@@ -70,7 +80,9 @@ static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char
     if (!rc)
         rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
                               err);
-    if (rc && !strcmp(state, "42P01")) {
+    if (rc && !strcmp(state, "42P01") && st->existing)
+        rc = no_table(st, what, key, err);
+    else if (rc && !strcmp(state, "42P01")) {
         PGresult *made;
         rc = hf__pg_ask(&st->how, link, st->sql.create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
                         key, err);
@@ -459,6 +471,7 @@ static int find_schema(hf_store *st, hf_error *err)
     char state[6];
     PGresult *r;
     int rc = get_link(st, &link, err);
+    if (!rc && !*link->schema && st->existing) rc = no_table(st, "open", st->name, err);
     if (!rc && !*link->schema) {
         char *create = hf__pg_sql_create(st->how.table);
         if (!create) rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
@@ -502,12 +515,17 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
     st->how.io_timeout_ms = io_timeout_ms;
+    st->existing = url->existing;
     int sys = hf__pg_ear_open(&st->ear, st, read_heard), rc = options(st, url, err);
     if (!rc && !PQisthreadsafe())
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
     if (!rc && sys)
         rc = hf_fail(err, HF_UNAVAILABLE, sys, "postgres: open: eventfd: %s", strerror(sys));
     if (!rc) rc = prepare(st, err);
+    if (rc && st->absent)
+        hf_fail(err, rc, ENOENT,
+                "no store at '%s': the database has no table '%s'; the first lock makes it",
+                url->safe, st->name);
     if (rc) {
         pg_close(st);
         return rc;

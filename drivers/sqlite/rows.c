@@ -60,6 +60,10 @@ static int code_of(sqlite3 *db, int rc, int ambiguous)
 int hf__sq_failed(hf_store *st, int rc, const char *what, const char *key, int ambiguous,
                   hf_error *err)
 {
+    if (st->gone && rc == SQLITE_ERROR)
+        return hf_fail(err, HF_UNAVAILABLE, ENOENT,
+                       "sqlite: %s '%s': no store is there: the database has no table %s", what,
+                       key, st->table);
     int code = code_of(st->db, rc, ambiguous);
     int sys = sqlite3_system_errno(st->db);
     /* What came after it, a rollback for one, may have replaced its text. */
@@ -209,6 +213,12 @@ static int set_clock(hf_store *st)
 /* Makes what is missing: the tables, the clock of this boot. On disk when it returns. */
 int hf__sq_make(hf_store *st)
 {
+    int64_t any;
+    st->gone = 0;
+    if (st->existing && hf__sq_ask(st, "SELECT 1 FROM %s LIMIT 1", st->table, &any)) {
+        st->gone = 1;
+        return SQLITE_ERROR;
+    }
     sqlite3_str *s = sqlite3_str_new(st->db);
     sqlite3_str_appendf(s, "CREATE TABLE IF NOT EXISTS %s (key TEXT NOT NULL PRIMARY KEY",
                         st->table);

@@ -333,7 +333,7 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
 {
     int64_t timens = st->boot.timens;
     /* A database that is somebody else's keeps its mode. */
-    if (!pragma(st, "page_count"))
+    if (!st->existing && !pragma(st, "page_count"))
         sqlite3_exec(st->db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     int utf8, sq = ask_utf8(st, &utf8);
     if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
@@ -443,6 +443,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_mutex_init(&st->mu, NULL);
     pthread_mutex_init(&st->ear_mu, NULL);
     st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
+    st->existing = url->existing;
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     enlist(st);
     int rc = options(st, url, err);
@@ -453,8 +454,17 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_mutex_lock(&st->mu);
     /* SQLite leaves a low descriptor again, but what it opened there was written to by others. */
     unsigned held = hf__low_hold();
-    if (!rc) rc = connect_file(st, url->safe, SQLITE_OPEN_CREATE, err);
+    struct stat s;
+    int none = st->existing && !rc && stat(st->path, &s) && errno == ENOENT;
+    if (none)
+        rc = hf_fail(err, HF_UNAVAILABLE, ENOENT,
+                     "no store at '%s': there is no such file; the first lock makes it", url->safe);
+    if (!rc) rc = connect_file(st, url->safe, st->existing ? 0 : SQLITE_OPEN_CREATE, err);
     if (!rc) rc = set_up(st, url, err);
+    if (rc && st->gone)
+        hf_fail(err, rc, ENOENT,
+                "no store at '%s': the database has no table %s; the first lock makes it",
+                url->safe, st->table);
     hf__low_free(held);
     pthread_mutex_unlock(&st->mu);
     if (rc) {
@@ -516,4 +526,6 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .scan = hf__sq_scan,
     .inspect = sq_inspect,
     .resolve = sq_resolve,
+    .scratch = hf__sq_scratch,
+    .discard = hf__sq_discard,
 };

@@ -74,6 +74,8 @@ struct hf_store {
     ino_t ino;
     char path[1024 + 2], wal_path[SQ_PATH_CAP], shm_path[SQ_PATH_CAP];
     char table[160], clock[160]; /* the names are quoted */
+    int existing;                /* nothing is made */
+    int gone;                    /* and the table isn't there */
 };
 
 /* files.c; under the mutex. settle: these are the files and locks from now on; the reason why not
@@ -100,6 +102,10 @@ int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *o
 /* Before a write: HF_UNAVAILABLE if the locks are gone, for what goes to removed files would be put
    over what others wrote since. */
 int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err);
+
+/* scratch.c: of the driver. */
+int hf__sq_scratch(const hf_url *url, hf_url *ret, hf_error *err);
+void hf__sq_discard(const hf_url *url);
 
 /* rows.c, for scan.c: the columns from `at` on. */
 enum { SQ_PAGE_ROWS = 64 }; /* of a scan: read together, then shown without the mutex */
