@@ -5,7 +5,8 @@
  *
  * A handle holds KEYS keys. The same handle (one) or a second one (two) starts a wait for each of
  * them. When all of these stand in line the keys are released. Measured per key: starting the
- * wait, serving it (from the first release to the last grant), and closing the handles that hold
+ * wait, serving it (from the first release to the last grant; and the processor's time that this
+ * takes in this process), and closing the handles that hold
  * all of the keys. A cost that grows with KEYS shows work that is done for all waits at once.
  */
 #include "bench.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,7 +22,7 @@ static const char *url;
 static long keys, served, failed; /* the last two: atomic */
 static hf_lock **held, **got;
 static hf_wait **waits;
-static struct series starts, serves, closes;
+static struct series starts, serves, works, closes;
 
 static const char *key_of(long i)
 {
@@ -41,6 +43,14 @@ static void nap(void)
 {
     const struct timespec t = {0, 500000};
     nanosleep(&t, NULL);
+}
+
+static double cpu_us(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)u.ru_utime.tv_usec +
+           (double)u.ru_stime.tv_usec;
 }
 
 static int all_wait(hf *store)
@@ -70,10 +80,12 @@ static void round_of(int two)
     bench_await_waiters(holder, key_of(keys - 1), 1);
     bench_await_waiters(holder, key_of(0), 1);
     bench_add(&starts, (double)(bench_ns() - began) / 1000 / (double)keys);
+    double worked = cpu_us();
     began = bench_ns();
     for (long i = 0; i < keys; i++) bench_ok(hf_release(held[i], &err), &err);
     while (__atomic_load_n(&served, __ATOMIC_ACQUIRE) < keys) nap();
     bench_add(&serves, (double)(bench_ns() - began) / 1000 / (double)keys);
+    bench_add(&works, (cpu_us() - worked) / (double)keys);
     if (failed) bench_die("%ld of %ld waits failed", failed, keys);
     for (long i = 0; i < keys; i++) hf_wait_free(waits[i]);
     began = bench_ns();
@@ -94,10 +106,12 @@ int main(int argc, char **argv)
     if (!held || !got || !waits) bench_die("out of memory");
     starts = bench_series("start", (size_t)rounds);
     serves = bench_series("serve", (size_t)rounds);
+    works = bench_series("serve, processor", (size_t)rounds);
     closes = bench_series("close", (size_t)rounds);
     for (long i = 0; i < rounds; i++) round_of(!strcmp(argv[3], "two"));
     bench_print(&starts, "us");
     bench_print(&serves, "us");
+    bench_print(&works, "us");
     bench_print(&closes, "us");
     return 0;
 }

@@ -23,11 +23,17 @@ static int one_by_one(const hf *h)
 
 static int watches(const hf *h) { return h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH); }
 
+/* Is it to hear of its key? Who hasn't looked yet does so anyway. */
+static int wanted(const struct hf_wait *w)
+{
+    return w->state == HF_W_AT_STORE && w->pumped && w->looked && !hf__outside(w);
+}
+
 /* ---- events ---- */
 
 static void notify(struct hf_wait *w)
 {
-    if (w->state == HF_W_AT_STORE && !hf__outside(w)) hf__notify(w);
+    if (wanted(w)) hf__notify(w);
 }
 
 static void notify_key(struct hf_entry *e)
@@ -92,11 +98,6 @@ static void go_deaf(hf *h)
 }
 
 /* ---- keys that are told to the driver one by one ---- */
-
-static int wanted(const struct hf_wait *w)
-{
-    return w->state == HF_W_AT_STORE && w->pumped && w->looked && !hf__outside(w);
-}
 
 int hf__subscription_changes(const struct hf_wait *w, int first)
 {

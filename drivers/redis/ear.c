@@ -18,31 +18,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEAF_MS = 5000, SPARE_CHANNELS = 64 };
-
-static void forget_channel(struct hf__rd_channel *c)
-{
-    free(c->name);
-    free(c->said);
-}
-
-void hf__rd_forget_channels(hf_store *st)
-{
-    pthread_mutex_lock(&st->said_mu);
-    for (size_t i = 0; i < st->n_channels; i++) forget_channel(&st->channel[i]);
-    free(st->channel);
-    st->channel = NULL;
-    st->n_channels = 0;
-    hf__addresses_clear(&st->addresses);
-    pthread_mutex_unlock(&st->said_mu);
-}
+enum { DEAF_MS = 5000 };
 
 static int deaf(hf_store *st, const char *why, hf_error *err)
 {
     char text[HF_RD_WHY];
     snprintf(text, sizeof text, "%s", why);
     hf__rd_disconnect(&st->ear);
-    hf__rd_forget_channels(st);
+    pthread_mutex_lock(&st->said_mu);
+    hf__rd_unsubscribed(&st->subscribed);
+    pthread_mutex_unlock(&st->said_mu);
     st->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
     return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: %s", text);
 }
@@ -55,18 +40,6 @@ static size_t channel_of(const hf_store *st, const char *key, size_t len, char t
     memcpy(to + before, key, len);
     memcpy(to + before + len, st->how.channels, behind);
     return before + len + behind;
-}
-
-/* They are asked for in the order in which they are kept, mostly. */
-static struct hf__rd_channel *find(hf_store *st, const char *name, size_t len)
-{
-    for (size_t n = 0; n < st->n_channels; n++) {
-        size_t i = (st->found + n) % st->n_channels;
-        if (st->channel[i].len != len || memcmp(st->channel[i].name, name, len) != 0) continue;
-        st->found = i + 1;
-        return &st->channel[i];
-    }
-    return NULL;
 }
 
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP])
@@ -128,13 +101,13 @@ int hf__rd_read_word(const char *said, size_t len, hf_row *row)
 
 int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
-    char name[HF_RD_NAME_CAP], said[HF_RD_SAID_MOST + 1];
-    size_t n_name = channel_of(st, key->text, key->len, name), len = 0;
+    char said[HF_RD_SAID_MOST + 1];
+    size_t len = 0;
     pthread_mutex_lock(&st->said_mu);
-    const struct hf__rd_channel *c = find(st, name, n_name);
+    const struct hf__rd_key *k = hf__rd_key_of(&st->subscribed, key->text, key->len, key->hash);
     /* Who wrote it needn't have waited for the replicas that this one waits for. */
-    if (c && !st->how.wait) len = c->said_len;
-    if (len) memcpy(said, c->said, len);
+    if (k && !st->how.wait) len = k->said_len;
+    if (len) memcpy(said, k->said, len);
     pthread_mutex_unlock(&st->said_mu);
     said[len] = 0;
     return hf__rd_read_word(said, len, row);
@@ -142,44 +115,43 @@ int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 
 uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key)
 {
-    char name[HF_RD_NAME_CAP];
-    size_t n_name = channel_of(st, key->text, key->len, name);
     pthread_mutex_lock(&st->said_mu);
-    const struct hf__rd_channel *c = find(st, name, n_name);
-    uint64_t rang = c && c->rang > st->all_rang ? c->rang : st->all_rang;
+    const struct hf__rd_key *k = hf__rd_key_of(&st->subscribed, key->text, key->len, key->hash);
+    uint64_t rang = k && k->rang > st->all_rang ? k->rang : st->all_rang;
     pthread_mutex_unlock(&st->said_mu);
     return rang;
 }
 
-/* What can't be kept says nothing. */
-static void keep_word(struct hf__rd_channel *c, const char *said, size_t len)
+/* The key whose own channel has that name; 0: none has. */
+static size_t key_in(const hf_store *st, const redisReply *name, const char **ret_key)
 {
-    c->said_len = 0;
-    if (len > HF_RD_SAID_MOST) return;
-    if (!c->said) c->said = malloc(HF_RD_SAID_MOST);
-    if (!c->said) return;
-    memcpy(c->said, said, len);
-    c->said_len = len;
+    size_t before = strlen(st->how.prefix), behind = strlen(st->how.channels);
+    if (name->len <= before + behind || memcmp(name->str, st->how.prefix, before) != 0 ||
+        memcmp(name->str + name->len - behind, st->how.channels, behind) != 0)
+        return 0;
+    *ret_key = name->str + before;
+    return name->len - before - behind;
 }
 
 /* Of which key a message is, by its channel or by its first line, and what it says. NULL: of none
    that is known here. */
-static struct hf__rd_channel *told_of(hf_store *st, const redisReply *to, const redisReply *message,
-                                      const char **ret_said, size_t *ret_len)
+static struct hf__rd_key *told_of(hf_store *st, const redisReply *to, const redisReply *message,
+                                  const char **ret_said, size_t *ret_len)
 {
-    char name[HF_RD_NAME_CAP];
-    size_t before = strlen(st->how.prefix);
+    const char *key = NULL;
+    size_t before = strlen(st->how.prefix), len = key_in(st, to, &key);
     int is_text = message->type == REDIS_REPLY_STRING;
     *ret_said = is_text ? message->str : "";
     *ret_len = is_text ? message->len : 0;
-    if (to->len <= before || to->str[before] != '\t') return find(st, to->str, to->len);
-    const char *line = *ret_len ? memchr(*ret_said, '\n', *ret_len) : NULL;
-    size_t len = line ? (size_t)(line - *ret_said) : HF_KEY_CAP;
-    if (len >= HF_KEY_CAP) return NULL;
-    size_t n_name = channel_of(st, *ret_said, len, name);
-    *ret_said += len + 1;
-    *ret_len -= len + 1;
-    return find(st, name, n_name);
+    if (to->len > before && to->str[before] == '\t') {
+        const char *line = *ret_len ? memchr(*ret_said, '\n', *ret_len) : NULL;
+        len = line ? (size_t)(line - *ret_said) : 0;
+        key = *ret_said;
+        *ret_said += len + (len > 0);
+        *ret_len -= len + (len > 0);
+    }
+    if (!len || len >= HF_KEY_CAP) return NULL;
+    return hf__rd_key_of(&st->subscribed, key, len, hf_key_hash(key, len));
 }
 
 /* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
@@ -193,10 +165,13 @@ static int meaning(hf_store *st, const redisReply *r)
     const char *said;
     size_t len;
     pthread_mutex_lock(&st->said_mu);
-    struct hf__rd_channel *c = told_of(st, name, r->element[2], &said, &len);
-    if (c) keep_word(c, said, len);
-    int wanted = c && c->wanted;
-    if (wanted) c->rang = st->heard + 1;
+    struct hf__rd_key *k = told_of(st, name, r->element[2], &said, &len);
+    if (k) hf__rd_keep_said(k, said, len, HF_RD_SAID_MOST);
+    int wanted = k && hf__rd_is_wanted(k);
+    if (wanted) {
+        k->rang = st->heard + 1;
+        hf__rd_put_news(&st->subscribed, k);
+    }
     pthread_mutex_unlock(&st->said_mu);
     return wanted;
 }
@@ -226,85 +201,67 @@ static void put_call(struct hf__rd_batch *batch, const char *what, const char *n
     hf__rd_put(batch, 2, word, lens);
 }
 
-/* At an address. */
-static void put_address(const hf_store *st, struct hf__rd_batch *batch, const char *what,
-                        const struct hf__address *a)
+/* Who stands in line is told at an address, others on the key's own channel. */
+static int want(hf_store *st, const hf_rowkey *key)
 {
-    char name[HF_RD_PREFIX_CAP + HF_ADDRESS + HF_RD_DB_CAP + 2];
-    int len = snprintf(name, sizeof name, "%s\t%s%s", st->how.prefix, a->text, st->how.channels);
-    put_call(batch, what, name, (size_t)len);
-}
-
-/* NULL: out of memory. */
-static struct hf__rd_channel *add_channel(hf_store *st, const char *name, size_t len)
-{
-    struct hf__rd_channel *more = realloc(st->channel, (st->n_channels + 1) * sizeof *st->channel);
-    if (!more) return NULL;
-    st->channel = more;
-    struct hf__rd_channel c = {.name = malloc(len), .len = len};
-    if (!c.name) return NULL;
-    memcpy(c.name, name, len);
-    st->channel[st->n_channels] = c;
-    return &st->channel[st->n_channels++];
-}
-
-static void want_channel(struct hf__rd_channel *c, int subscribed, struct hf__rd_batch *batch,
-                         size_t *ret_new)
-{
-    c->wanted = 1;
-    if (c->subscribed == subscribed) return;
-    put_call(batch, subscribed ? "SUBSCRIBE" : "UNSUBSCRIBE", c->name, c->len);
-    c->subscribed = subscribed;
-    *ret_new += (size_t)subscribed;
-}
-
-static void drop_unwanted(hf_store *st, struct hf__rd_batch *batch)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < st->n_channels; i++) {
-        struct hf__rd_channel *c = &st->channel[i];
-        if (c->wanted) {
-            st->channel[kept++] = *c;
-            continue;
-        }
-        if (c->subscribed) put_call(batch, "UNSUBSCRIBE", c->name, c->len);
-        forget_channel(c);
+    char name[HF_RD_NAME_CAP], address[HF_ADDRESS + 1];
+    size_t len;
+    if (key->in_line && key->who) {
+        hf__put_address(address, key->who);
+        len = (size_t)snprintf(name, sizeof name, "%s\t%s%s", st->how.prefix, address,
+                               st->how.channels);
+    } else {
+        len = channel_of(st, key->text, key->len, name);
     }
-    st->n_channels = kept;
+    return hf__rd_want(&st->subscribed, key, name, len);
 }
 
-/* Subscribes at what is wanted, and no longer at what isn't; adds to *ret_new. */
-static void want_addresses(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new)
+int hf__rd_subscribe(hf_store *st, const hf_rowkey *key)
 {
-    for (size_t i = 0; i < st->addresses.n; i++) {
-        struct hf__address *a = &st->addresses.at[i];
-        if (!a->wanted || a->listened) continue;
-        put_address(st, batch, "SUBSCRIBE", a);
-        a->listened = 1;
-        ++*ret_new;
-    }
-    size_t left = hf__addresses_end(&st->addresses);
-    for (size_t i = 0; i < left; i++)
-        put_address(st, batch, "UNSUBSCRIBE", &st->addresses.at[st->addresses.n + i]);
+    pthread_mutex_lock(&st->said_mu);
+    int rc = want(st, key);
+    pthread_mutex_unlock(&st->said_mu);
+    return rc;
 }
 
-/* Marks what is wanted, and subscribes to what is new; *ret_new of them. */
-static int want(hf_store *st, const hf_rowkey *const *keys, size_t n, struct hf__rd_batch *batch,
-                size_t *ret_new)
+void hf__rd_unsubscribe(hf_store *st, const hf_rowkey *key)
 {
-    char name[HF_RD_NAME_CAP];
-    for (size_t i = 0; i < st->n_channels; i++) st->channel[i].wanted = 0;
-    hf__addresses_begin(&st->addresses);
-    for (size_t i = 0; i < n; i++) {
-        int addressed = keys[i]->in_line && keys[i]->who;
-        size_t len = channel_of(st, keys[i]->text, keys[i]->len, name);
-        struct hf__rd_channel *c = find(st, name, len);
-        if (!c) c = add_channel(st, name, len);
-        if (!c || (addressed && hf__address_want(&st->addresses, keys[i]->who))) return HF_NOMEM;
-        want_channel(c, !addressed, batch, ret_new);
+    pthread_mutex_lock(&st->said_mu);
+    struct hf__rd_key *k = hf__rd_key_of(&st->subscribed, key->text, key->len, key->hash);
+    if (k) hf__rd_unwant(&st->subscribed, k);
+    pthread_mutex_unlock(&st->said_mu);
+}
+
+int hf__rd_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+{
+    (void)bell;
+    pthread_mutex_lock(&st->said_mu);
+    int is = hf__rd_next_news(&st->subscribed, ret);
+    pthread_mutex_unlock(&st->said_mu);
+    return is;
+}
+
+/* Those that are named, and no others. */
+static int want_all(hf_store *st, const hf_rowkey *const *keys, size_t n)
+{
+    st->subscribed.listens++;
+    for (size_t i = 0; i < n; i++)
+        if (want(st, keys[i])) return HF_NOMEM;
+    hf__rd_unwant_others(&st->subscribed);
+    return 0;
+}
+
+/* Subscribes at what is wanted, and no longer at what isn't; *ret_new of them. */
+static int put_changes(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new)
+{
+    for (struct hf__rd_channel *c; (c = hf__rd_next_change(&st->subscribed));) {
+        int subscribe = c->users != 0;
+        if (c->subscribed != subscribe)
+            put_call(batch, subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", c->name, c->len);
+        *ret_new += subscribe && !c->subscribed;
+        c->subscribed = (uint8_t)subscribe;
+        if (!subscribe) hf__rd_channel_free(c);
     }
-    if (st->n_channels > 2 * n + SPARE_CHANNELS) drop_unwanted(st, batch);
-    want_addresses(st, batch, ret_new);
     return batch->failed ? HF_NOMEM : 0;
 }
 
@@ -319,7 +276,6 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
     if (st->ear.fd < 0) {
         if (hf__local_us() < st->deaf_until_us)
             return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: not heard lately");
-        hf__rd_forget_channels(st);
         int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
         int rc = hf__rd_connect(&st->how, &st->ear, 0, until_us, err);
         if (rc) {
@@ -327,9 +283,10 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
             return rc;
         }
         st->all_rang = ++st->heard; /* what came before isn't known */
+        st->subscribed.any_news = 1;
     }
     pthread_mutex_lock(&st->said_mu);
-    int no_memory = want(st, keys, n, &batch, &fresh);
+    int no_memory = (n && want_all(st, keys, n)) || put_changes(st, &batch, &fresh);
     pthread_mutex_unlock(&st->said_mu);
     if (no_memory) {
         hf__rd_batch_free(&batch);

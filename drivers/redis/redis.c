@@ -342,7 +342,7 @@ static void rd_close(hf_store *st)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->link[i]);
     hf__rd_disconnect(&st->ear);
-    hf__rd_forget_channels(st);
+    hf__rd_subscribed_free(&st->subscribed);
     for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
     if (hf__rd_filter) hf__rd_filter->forget(st->how.tls);
     explicit_bzero(st->how.password, sizeof st->how.password);
@@ -471,6 +471,9 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .interrupt = hf__rd_interrupt,
     .told = hf__rd_told,
     .rang = hf__rd_rang,
+    .next_event = hf__rd_next_event,
+    .subscribe = hf__rd_subscribe,
+    .unsubscribe = hf__rd_unsubscribe,
     .scan = hf__rd_scan,
     .inspect = rd_inspect,
     .enter = rd_enter,

@@ -8,6 +8,7 @@
 #include "columns.h"
 #include "link.h"
 #include "pool.h"
+#include "subscribed.h"
 
 /* Of a row, or of a channel. */
 enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS = 11 + HF_COLS };
@@ -23,30 +24,15 @@ enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS
  * two keys, addresses or databases share a channel. A word is believed: it must be of the same row.
  */
 
-/* A key that is listened for. On its own channel writes are told that may concern who waits for it,
-   but doesn't stand in line: the others each have an address. */
-struct hf__rd_channel {
-    char *name; /* of its own channel */
-    size_t len;
-    int wanted;     /* by the last listen */
-    int subscribed; /* to its own channel */
-    /* What the last message says, and how long it is; 0: nothing. */
-    char *said;
-    size_t said_len;
-    uint64_t rang; /* `heard`, as it was heard of last */
-};
-
 struct hf_store {
     struct hf__rd_how how;
     struct hf__pool pool;
     struct hf__rd_link link[HF_POOL_LINKS];
     /* Of the one thread that watches; but what was said others ask for, too: the mutex protects the
-       channels. */
+       keys and channels. */
     struct hf__rd_link ear;
     pthread_mutex_t said_mu;
-    struct hf__rd_channel *channel;
-    size_t n_channels, found;       /* `found`: where the next search begins */
-    struct hf__addresses addresses; /* channels, too */
+    struct hf__rd_subscribed subscribed;
     int64_t deaf_until_us;
     uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
     int wake_fd;
@@ -105,6 +91,9 @@ int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us
 void hf__rd_interrupt(hf_store *st, uint8_t bell);
 int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row);
 uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key);
+int hf__rd_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
+int hf__rd_subscribe(hf_store *st, const hf_rowkey *key);
+void hf__rd_unsubscribe(hf_store *st, const hf_rowkey *key);
 /* What a message says, as `told`; a NUL stands behind it. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);
 /* The message of a write, and its length: all of the row, if that isn't long ("*": the script puts
@@ -112,7 +101,6 @@ int hf__rd_read_word(const char *said, size_t len, hf_row *row);
    who and until when; else "". */
 enum { HF_RD_WORD_CAP = 33 + 4 * 21, HF_RD_SAID_MOST = 1024 };
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP]);
-void hf__rd_forget_channels(hf_store *st);
 
 /* options.c: fills st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);

@@ -281,7 +281,10 @@ static int wr_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
 
 static int wr_subscribe(hf_store *st, const hf_rowkey *key)
 {
-    return of(st)->base->subscribe(of(st)->st, key);
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_LISTEN, key); /* which it is, of one key */
+    int rc = w->before(w, &c, NULL);
+    return rc ? rc : w->after(w, &c, w->base->subscribe(w->st, key), NULL);
 }
 
 static void wr_unsubscribe(hf_store *st, const hf_rowkey *key)
