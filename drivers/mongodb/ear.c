@@ -206,8 +206,8 @@ static int wanted(hf__mg_ear *ear, enum ear_state state)
     return is;
 }
 
-/* 0: nobody wants to hear any more; else it can't. */
-static int read_stream(hf__mg_ear *ear, mongoc_change_stream_t *stream)
+/* 0: nobody wants to hear any more; else it can't. *ret_heard: it could. */
+static int read_stream(hf__mg_ear *ear, mongoc_change_stream_t *stream, int *ret_heard)
 {
     const bson_t *event, *reply;
     bson_error_t e;
@@ -220,15 +220,17 @@ static int read_stream(hf__mg_ear *ear, mongoc_change_stream_t *stream)
             return 1;
         else if (hf__local_us() - asked_us < await_ms(ear) * 100)
             return 1; /* a server that answers "nothing" at once would be asked all the time */
+        *ret_heard = 1;
     }
     return 0;
 }
 
 #define FIELD(name) "updateDescription.updatedFields." name, BCON_INT32(1)
 
-/* Returns 0 when nobody wants to hear any more; 1 if it can't. */
-static int follow(hf__mg_ear *ear, struct hf__mg_link *link)
+/* As read_stream, with a connection of its own. */
+static int follow(hf__mg_ear *ear, struct hf__mg_link *link, int *ret_heard)
 {
+    *ret_heard = 0;
     if (hf__mg_connect(&ear->how, link, NULL) || !link->replicated) return 1;
     link->until_us = 0; /* libmongoc's time limits are right for a stream that goes on */
     mongoc_collection_t *rows =
@@ -239,7 +241,7 @@ static int follow(hf__mg_ear *ear, struct hf__mg_link *link)
                  FIELD("flags"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
     bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(ear)));
     mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
-    int deaf = read_stream(ear, stream);
+    int deaf = read_stream(ear, stream, ret_heard);
     mongoc_change_stream_destroy(stream);
     mongoc_collection_destroy(rows);
     bson_destroy(only);
@@ -251,11 +253,14 @@ static void *run(void *arg)
 {
     hf__mg_ear *ear = arg;
     struct hf__mg_link link = {.client = NULL};
-    int deaf = 1;
-    if (hf__mg_begin()) {
-        deaf = follow(ear, &link);
+    int deaf = 1, heard = 1;
+    /* A stream that breaks is begun anew at once: there may be another primary. One that was never
+       heard isn't. */
+    while (deaf && heard && hf__mg_begin()) {
+        deaf = follow(ear, &link, &heard);
         hf__mg_disconnect(&link);
         hf__mg_end();
+        if (deaf && heard && !wanted(ear, EAR_STARTING)) deaf = 0;
     }
     pthread_mutex_lock(&ear->mu);
     if (deaf) {
