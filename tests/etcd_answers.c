@@ -302,6 +302,17 @@ static void a_user_is_asked_for(void **state)
     answers_are(&expires[7], 1);
     said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, NULL);
     driver->close(st);
+    /* What its users may do has changed since. */
+    const struct answer old[] = {
+        {"authenticate", 200, "{\"token\": \"one\"}", 2},
+        {"range", 200, "{}", 1},
+        {"range", 400, "{\"error\": \"etcdserver: revision of auth store is old\"}", 1},
+        {"range", 200, "{}", 0}};
+    answers_are(old, COUNT(old));
+    said(opens(url, &st), 0, NULL);
+    said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+    assert_int_equal(answers_given(), 5);
+    driver->close(st);
     hf_row_clear(&row);
 }
 

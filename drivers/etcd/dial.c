@@ -269,7 +269,9 @@ int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoi
     }
     c->fd = fd;
     set_options(fd);
+    unsigned held = hf__low_hold(); /* OpenSSL opens the files */
     int rc = tls ? tls_set(http, c, why) : 0;
+    hf__low_free(held);
     if (!rc && tls && !tls_begin(c, endpoint)) {
         snprintf(why, HF_ET_WHY, "TLS: out of memory");
         rc = HF_NOMEM;

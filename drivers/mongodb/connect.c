@@ -187,7 +187,9 @@ int hf__mg_connect(const struct hf__mg_how *how, struct hf__mg_link *link, hf_er
     s.until_us = link->until_us = hf__local_us() + how->io_timeout_ms * 1000;
     link->search = &s;
     while (hf__mg_begin()) {
+        unsigned held = hf__low_hold(); /* libmongoc and OpenSSL open files, and perhaps sockets */
         rc = ask_one(how, link, why);
+        hf__low_free(held);
         if (rc) hf__mg_disconnect(link);
         int again = rc && go_on(link, &rc, why);
         hf__mg_end();
