@@ -67,7 +67,7 @@ static void hello(const struct member *m, bson_t *to)
                 BCON_DATE_TIME(1769860800000), "ok", BCON_DOUBLE(1));
     bson_append_array_begin(to, "hosts", -1, &hosts);
     for (size_t i = 0; i < n_members; i++) {
-        char at[4];
+        char at[24];
         snprintf(names[i], sizeof names[i], "127.0.0.1:%d", members[i].port);
         snprintf(at, sizeof at, "%zu", i);
         bson_append_utf8(&hosts, at, -1, names[i], -1);

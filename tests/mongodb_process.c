@@ -193,7 +193,7 @@ static int survives_a_child(void)
     if (fd < 0 || recv(fd, &byte, 1, 0) != 1) return 2;
     pid_t pid = fork();
     if (!pid) exit(0);
-    if (waitpid(pid, &status, 0) != pid || status) return 3;
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) return 3;
     while (recv(fd, &byte, 1, MSG_DONTWAIT) == 1) continue;
     return recv(fd, &byte, 1, MSG_DONTWAIT) == 0 ? 4 : 0;
 }
