@@ -467,6 +467,7 @@ static void credentials_are_found(void **state)
     driver->close(st);
     setenv("GOOGLE_APPLICATION_CREDENTIALS", "", 1);
     said(opens("firestore://p", &st), HF_DENIED, "no credentials");
+    said(opens("firestore://p", &st), HF_DENIED, "FIRESTORE_EMULATOR_HOST (HOST:PORT)");
     setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/at/all", 1);
     said(opens("firestore://p", &st), HF_INVALID, "No such file");
     setenv("GOOGLE_APPLICATION_CREDENTIALS", "/tmp", 1);

@@ -197,7 +197,8 @@ int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_e
     } else {
         return hf_fail(err, HF_DENIED, 0,
                        "firestore: open: no credentials: neither ?credentials=FILE nor "
-                       "GOOGLE_APPLICATION_CREDENTIALS nor FIRESTORE_ID_TOKEN is given");
+                       "GOOGLE_APPLICATION_CREDENTIALS nor FIRESTORE_ID_TOKEN is given, nor "
+                       "FIRESTORE_EMULATOR_HOST (HOST:PORT) for an emulator");
     }
     return rc ? hf_fail(err, rc, 0, "firestore: open: out of memory") : 0;
 }
