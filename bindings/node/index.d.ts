@@ -79,7 +79,22 @@ export class Lock {
     /** Shows the token to the guard of the data, before they are read; see `holdfast guard`. */
     enter(where?: string): Promise<void>;
     [Symbol.asyncDispose](): Promise<void>;
+    /** Begins to give the key back, and doesn't wait for the end; a failure is a warning. */
+    [Symbol.dispose](): void;
 }
+
+/** The locks of several keys, in the order in which their keys were asked for. */
+export interface Locks extends Array<Lock> {
+    /** Aborts when one of them is lost, or with the options' signal. */
+    readonly signal: AbortSignal;
+    /** Gives all of them back, whatever comes of one; LockLost if one was no longer held. */
+    release(): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+    [Symbol.dispose](): void;
+}
+
+/** Of several keys: `wait` is for all together. */
+export type SeveralOptions = Omit<AcquireOptions, 'atLeast'>;
 
 export interface Party {
     owner: string;
@@ -114,7 +129,8 @@ export interface Info {
 
 export type Once<T> =
     | { ran: true; owner: string; result: string; value: T }
-    | { ran: false; owner: string; result: string; at: number };
+    /** `value` is what the run returned then, as JSON has it; undefined: nothing, or too much. */
+    | { ran: false; owner: string; result: string; at: number; value: T | undefined };
 
 export interface Stats {
     acquired: number;
@@ -145,8 +161,16 @@ export class Store {
     readonly version: string;
     /** Runs fn while the key is held, and gives it back whatever comes of it. */
     run<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: AcquireOptions): Promise<T>;
+    /** With several keys (1 to 64): all or none, always in one order, so that nobody waits in a
+     *  circle. */
+    run<T>(keys: readonly string[], fn: (locks: Locks) => Promise<T> | T,
+        options?: SeveralOptions): Promise<T>;
     acquire(key: string, options?: AcquireOptions): Promise<Lock>;
-    /** Runs fn unless the event is done already; a string that it returns is remembered. */
+    acquireAll(keys: readonly string[], options?: SeveralOptions): Promise<Locks>;
+    /** At once, or null: another holds it, or waits for it. */
+    tryAcquire(key: string, options?: Omit<AcquireOptions, 'wait'>): Promise<Lock | null>;
+    /** Runs fn unless the event is done already. What it returns is remembered, if its JSON has no
+     *  more than 255 bytes; of a longer string the beginning. */
     once<T>(key: string, fn: (lock: Lock) => Promise<T> | T, options?: OnceOptions):
         Promise<Once<T>>;
     /** Takes charge of a grant made elsewhere. */

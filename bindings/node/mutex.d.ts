@@ -1,6 +1,20 @@
 /** Mutexes of one process; KeyedMutex moves to a store when it is given a URL. */
 
-export type Releaser = () => void;
+declare global {
+    /* As the library of TypeScript 5.2 has them, for older ones. */
+    interface SymbolConstructor {
+        readonly dispose: unique symbol;
+        readonly asyncDispose: unique symbol;
+    }
+}
+
+/** Gives back, once; `using` and `await using` call it, too. With a store what it returns is a
+ *  promise that tells when that is done; who doesn't wait for it gets a failure as a warning. */
+export interface Releaser {
+    (): unknown;
+    [Symbol.dispose](): void;
+    [Symbol.asyncDispose](): Promise<void>;
+}
 
 export interface QueueOptions {
     /** Higher ones are served first; within one, in order. A store has none. */
@@ -12,17 +26,27 @@ export interface QueueOptions {
 }
 
 export interface MutexInterface {
-    acquire(how?: number | QueueOptions): Promise<Releaser>;
-    runExclusive<T>(fn: () => Promise<T> | T, how?: number | QueueOptions): Promise<T>;
+    acquire(how?: number | QueueOptions): Promise<MutexInterface.Releaser>;
+    runExclusive<T>(fn: MutexInterface.Worker<T>, how?: number | QueueOptions): Promise<T>;
     waitForUnlock(how?: number | QueueOptions): Promise<void>;
     isLocked(): boolean;
     release(): void;
     cancel(): void;
 }
 
+export namespace MutexInterface {
+    interface Releaser {
+        (): void;
+    }
+    interface Worker<T> {
+        (): Promise<T> | T;
+    }
+}
+
 export interface SemaphoreInterface {
-    acquire(weight?: number, how?: number | QueueOptions): Promise<[number, Releaser]>;
-    runExclusive<T>(fn: (value: number) => Promise<T> | T, weight?: number,
+    acquire(weight?: number, how?: number | QueueOptions):
+        Promise<[number, SemaphoreInterface.Releaser]>;
+    runExclusive<T>(fn: SemaphoreInterface.Worker<T>, weight?: number,
         how?: number | QueueOptions): Promise<T>;
     waitForUnlock(weight?: number, how?: number | QueueOptions): Promise<void>;
     isLocked(): boolean;
@@ -30,6 +54,15 @@ export interface SemaphoreInterface {
     setValue(value: number): void;
     release(weight?: number): void;
     cancel(): void;
+}
+
+export namespace SemaphoreInterface {
+    interface Releaser {
+        (): void;
+    }
+    interface Worker<T> {
+        (value: number): Promise<T> | T;
+    }
 }
 
 export class Mutex implements MutexInterface {
@@ -90,20 +123,15 @@ export interface KeyedOptions extends QueueOptions {
     noRenew?: boolean;
 }
 
-/** Gives a key back; with a store the promise tells when that is done. Once. */
-export interface KeyReleaser {
-    (): Promise<void> | true;
-    [Symbol.asyncDispose](): Promise<void>;
-}
-
 /** A mutex for each key. Idle keys are forgotten. */
 export class KeyedMutex {
     /** Without a URL: in this process. With one: in that store, opened at the first use. */
     constructor(url?: string,
         options?: { owner?: string; note?: string; ioTimeout?: number | string;
             onSignals?: 'release' });
-    acquire(key: string, options?: KeyedOptions): Promise<KeyReleaser>;
-    tryAcquire(key: string, options?: KeyedOptions): Promise<KeyReleaser>;
+    acquire(key: string, options?: KeyedOptions): Promise<Releaser>;
+    /** At once, or null: another holds it, or waits for it. */
+    tryAcquire(key: string, options?: Omit<KeyedOptions, 'wait'>): Promise<Releaser | null>;
     runExclusive<T>(key: string, fn: (held: Held) => Promise<T> | T,
         options?: KeyedOptions): Promise<T>;
     waitForUnlock(key: string, options?: KeyedOptions): Promise<void>;

@@ -1,6 +1,6 @@
 // A mutex for each key: of this process, or of a store.
 'use strict';
-const asyncDispose = require('./dispose.js');
+const { asyncDispose, releaser, warns } = require('./dispose.js');
 const { HoldfastError, copyOf, framesAbove, makeError, withFrames } = require('./errors.js');
 const { NONE, State, asked } = require('./line.js');
 const { callable, checkKey, invalid, isOptions, signalOf } = require('./options.js');
@@ -227,16 +227,26 @@ class KeyedMutex {
     // A function that gives the key back; with a store it returns a promise.
     async acquire(key, options) {
         const release = await this.#keys.acquire(key, options);
-        let done;
-        const once = () => done ??= release() ?? true;
-        once[asyncDispose] = async () => {
-            await once();
-        };
-        return once;
+        let done, called = false;
+        return releaser(() => {
+            if (called) return done;
+            called = true;
+            done = release();
+            if (done) warns(done); // also to who awaits it; else it would end the process
+            return done;
+        });
     }
 
+    // Not now is null.
     async tryAcquire(key, options = NONE) {
-        return this.acquire(key, { ...isOptions(options, 'acquire', key), wait: 0 });
+        if (isOptions(options, 'acquire', key).wait)
+            throw invalid('acquire', key, 'wait: tryAcquire never waits');
+        try {
+            return await this.acquire(key, { ...options, wait: 0 });
+        } catch (error) {
+            if (error instanceof HoldfastError && error.code === 'BUSY') return null;
+            throw error;
+        }
     }
 
     runExclusive(key, fn, options) {

@@ -217,6 +217,12 @@ class State extends Line {
         const next = this.first;
         this.grant++;
         if (next) {
+            // Who only waits for it to be free goes first with a higher priority.
+            for (let watcher; (watcher = this.watchers?.first) &&
+                watcher.priority > next.priority;) {
+                this.watchers.take(watcher);
+                watcher.turn();
+            }
             this.take(next);
             next.turn(this.grant);
             return;

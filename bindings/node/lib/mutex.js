@@ -1,6 +1,7 @@
 // Mutexes of one process, in plain JavaScript: no store, no addon. They answer to what async-mutex
 // documents. KeyedMutex moves to a store when it is given a URL.
 'use strict';
+const { releaser } = require('./dispose.js');
 const { KeyedMutex } = require('./keyed.js');
 const { ERROR, E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, State, asked, queue,
     rejectAll, tooLate } = require('./line.js');
@@ -11,6 +12,12 @@ function checkWeight(weight) {
         throw invalid('acquire', undefined, `invalid weight ${String(weight)}: must be positive`);
 }
 
+// 0 and less are values, too: those who ask wait until there is enough.
+function numeric(doing, value) {
+    if (Number.isFinite(value)) return value;
+    throw invalid(doing, undefined, 'the value must be a number');
+}
+
 // One that counts; a Mutex is one that counts to one.
 class Semaphore {
     #value;
@@ -19,21 +26,15 @@ class Semaphore {
     #watchers = new Line(); // of waitForUnlock
 
     constructor(value, cancelError = E_CANCELED) {
-        if (!Number.isInteger(value) || value < 1)
-            throw invalid('Semaphore', undefined, 'the value must be an integer from 1 on');
-        this.#value = value;
+        this.#value = numeric('Semaphore', value);
         this.#cancelError = cancelError;
     }
 
-    #serve() {
-        for (let next; (next = this.#line.first) && next.weight <= this.#value;) {
-            this.#line.take(next);
-            const had = this.#value;
-            this.#value -= next.weight;
-            next.turn(had);
-        }
-        if (this.#line.first) return;
+    // Those of waitForUnlock stand before who has a lower priority, behind all others.
+    #show() {
+        const { first } = this.#line;
         for (let next = this.#watchers.first, after; next; next = after) {
+            if (first && next.priority <= first.priority) return;
             after = next.next;
             if (next.weight > this.#value) continue;
             this.#watchers.take(next);
@@ -41,11 +42,21 @@ class Semaphore {
         }
     }
 
+    #serve() {
+        this.#show();
+        for (let next; (next = this.#line.first) && next.weight <= this.#value;) {
+            this.#line.take(next);
+            const had = this.#value;
+            this.#value -= next.weight;
+            next.turn(had);
+            this.#show();
+        }
+    }
+
     // The value that there was.
     async #enter(weight, how) {
         const options = asked(how);
         const { signal } = options;
-        checkWeight(weight);
         if (signal?.aborted) throw signal.reason;
         if (weight <= this.#value &&
             !(this.#line.first && this.#line.first.priority >= (options.priority ?? 0))) {
@@ -60,17 +71,24 @@ class Semaphore {
         throw signal.reason;
     }
 
-    async acquire(weight = 1, how) {
+    async #acquire(weight, how) {
         const had = await this.#enter(weight, how);
         let held = true;
-        return [had, () => {
+        return [had, releaser(() => {
             if (held) this.release(weight);
             held = false;
-        }];
+        })];
+    }
+
+    // A bad weight is thrown, as by async-mutex; whatever else is wrong is a rejection.
+    acquire(weight = 1, how) {
+        checkWeight(weight);
+        return this.#acquire(weight, how);
     }
 
     async runExclusive(fn, weight = 1, how) {
         callable(fn, 'runExclusive');
+        checkWeight(weight);
         const had = await this.#enter(weight, how);
         try {
             return await fn(had);
@@ -79,10 +97,14 @@ class Semaphore {
         }
     }
 
-    async waitForUnlock(weight = 1, how) {
-        const options = asked(how);
+    waitForUnlock(weight = 1, how) {
         checkWeight(weight);
-        if (weight <= this.#value && !this.#line.first) return;
+        return this.#watch(weight, how);
+    }
+
+    async #watch(weight, how) {
+        const options = asked(how), { first } = this.#line;
+        if (weight <= this.#value && !(first && first.priority >= (options.priority ?? 0))) return;
         if (options.signal?.aborted) throw options.signal.reason;
         await queue(this.#watchers, options, weight, tooLate(options));
     }
@@ -96,9 +118,7 @@ class Semaphore {
     }
 
     setValue(value) {
-        if (!Number.isInteger(value))
-            throw invalid('setValue', undefined, 'the value must be an integer');
-        this.#value = value;
+        this.#value = numeric('setValue', value);
         this.#serve();
     }
 
@@ -125,7 +145,7 @@ class Mutex {
     async acquire(how) {
         const options = asked(how);
         const grant = await this.#state.enter(options, tooLate(options));
-        return () => this.#state.giveBack(grant);
+        return releaser(() => this.#state.giveBack(grant));
     }
 
     runExclusive(fn, how) {
@@ -170,14 +190,20 @@ function limited(doing, sync, ms, error) {
         return { ...asks, wait: most, [ERROR]: error };
     };
     const weighted = typeof sync.getValue === 'function';
+    const weigh = (weight = 1) => checkWeight(weight);
+    const later = async (call) => call();
     return {
-        acquire: weighted ? async (weight, how) => sync.acquire(weight, ends(how))
-            : async (how) => sync.acquire(ends(how)),
+        acquire: weighted ? (weight, how) => {
+            weigh(weight);
+            return later(() => sync.acquire(weight, ends(how)));
+        } : async (how) => sync.acquire(ends(how)),
         runExclusive: weighted
             ? async (fn, weight, how) => sync.runExclusive(fn, weight, ends(how))
             : async (fn, how) => sync.runExclusive(fn, ends(how)),
-        waitForUnlock: weighted ? async (weight, how) => sync.waitForUnlock(weight, ends(how))
-            : async (how) => sync.waitForUnlock(ends(how)),
+        waitForUnlock: weighted ? (weight, how) => {
+            weigh(weight);
+            return later(() => sync.waitForUnlock(weight, ends(how)));
+        } : async (how) => sync.waitForUnlock(ends(how)),
         isLocked: () => sync.isLocked(),
         release: (weight) => sync.release(weight),
         cancel: () => sync.cancel(),

@@ -6,7 +6,6 @@ const FLAGS = { detached: 1, unqueued: 2, recursive: 4, atMostOnce: 8, noRenew: 
 const ACQUIRE = new Set(['wait', 'lease', 'maxHold', 'atLeast', 'shared', 'limit', 'owner', 'note',
     'requestId', 'signal', 'detached', 'unqueued', 'recursive', 'noRenew']);
 const ONCE = new Set([...ACQUIRE, 'keep', 'atMostOnce']);
-const RESULT_CAP = 256; // HF_RESULT_CAP
 const KEY_CAP = 513; // HF_KEY_CAP
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, '': 0 };
 
@@ -86,17 +85,6 @@ function tokenOf(token, doing, key) {
     return token;
 }
 
-// What of an event's result can be remembered, as hf_once_finish makes it: an event that ran must
-// not run again for its text.
-function resultText(value) {
-    const clean = value.slice(0, RESULT_CAP).replace(/\0|\p{Surrogate}/gu, '?');
-    const bytes = Buffer.from(clean);
-    if (bytes.length < RESULT_CAP) return clean;
-    let end = RESULT_CAP - 1;
-    while ((bytes[end] & 0xc0) === 0x80) end--;
-    return bytes.toString('utf8', 0, end);
-}
-
 function flag(options, name, doing, key) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'boolean')
@@ -138,5 +126,5 @@ function wanted(options, doing, key, names = ACQUIRE) {
         limit ?? 0, flags, owner, note, id];
 }
 
-module.exports = { ACQUIRE, FLAGS, ONCE, callable, checkKey, invalid, isOptions, known, resultText,
-    signalOf, time, tokenOf, wanted, who };
+module.exports = { ACQUIRE, FLAGS, ONCE, callable, checkKey, invalid, isOptions, known, signalOf,
+    time, tokenOf, wanted, who };

@@ -1,12 +1,14 @@
 // A store and its locks. Waiting takes neither a thread nor the event loop; calls that may take a
 // request are made by threads of the store's own (src/jobs.c).
 'use strict';
-const asyncDispose = require('./dispose.js');
+const { asyncDispose, dispose, warns } = require('./dispose.js');
 const ending = require('./ending.js');
 const { HoldfastError, LockLost, framesAbove, fromAddon, makeError,
     withFrames } = require('./errors.js');
-const { ONCE, callable, invalid, known, resultText, signalOf, time, tokenOf, wanted,
+const { ONCE, callable, invalid, isOptions, known, signalOf, time, tokenOf, wanted,
     who } = require('./options.js');
+const { textOf, valueOf } = require('./results.js');
+const { acquireAll } = require('./several.js');
 const { offAbort, onAbort } = require('./signals.js');
 const native = require('./native.js');
 const { isMainThread } = require('worker_threads');
@@ -200,6 +202,10 @@ class Lock {
     [asyncDispose]() {
         return this.release();
     }
+
+    [dispose]() {
+        warns(this.release());
+    }
 }
 
 const lost = (key, token) => makeError('LOST', `hold '${key}': token ${token} was lost`, key);
@@ -375,8 +381,31 @@ class Store {
         return lock.handedOut(options?.detached);
     }
 
+    // Not now is null.
+    async tryAcquire(key, options = {}) {
+        if (isOptions(options, 'acquire', key).wait)
+            throw invalid('acquire', key, 'wait: tryAcquire never waits');
+        try {
+            return await this.acquire(key, { ...options, wait: 0 });
+        } catch (error) {
+            if (error instanceof HoldfastError && error.code === 'BUSY') return null;
+            throw error;
+        }
+    }
+
+    // Several keys: all or none.
+    acquireAll(keys, options) {
+        return acquireAll(this, keys, options);
+    }
+
+    async #runAll(keys, fn, options) {
+        const locks = await acquireAll(this, keys, options, 'run');
+        return around(locks, fn);
+    }
+
     async run(key, fn, options) {
         callable(fn, 'run', key);
+        if (Array.isArray(key)) return this.#runAll(key, fn, options);
         const want = wanted(options, 'run', key);
         const signal = options?.signal;
         const got = this.#get(key, want, signal);
@@ -396,7 +425,7 @@ class Store {
         if (typeof key !== 'string') throw invalid('once', undefined, 'key: must be a string');
         if (signal?.aborted) throw signal.reason;
         const got = await this.#start(key, want, signal, keepMs);
-        if (typeof got !== 'number') return { ran: false, ...got };
+        if (typeof got !== 'number') return { ran: false, ...got, value: valueOf(got.result) };
         const lock = this.#lock(got, key, want, signal);
         let value;
         try {
@@ -407,7 +436,7 @@ class Store {
             await lock.release().catch(() => {});
             throw error;
         }
-        const result = typeof value === 'string' ? resultText(value) : undefined;
+        const result = textOf(value);
         await lock.finish(result, keepMs);
         return { ran: true, owner: lock.owner, result: result ?? '', value };
     }

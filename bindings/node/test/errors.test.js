@@ -109,7 +109,6 @@ test('a store that cannot be opened: the frames, and the error of the system', a
 // ---- without the addon ----
 
 const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'holdfast-errors.'));
-test.after(() => fs.rmSync(dir, { recursive: true }));
 fs.writeFileSync(path.join(dir, 'broken.node'), 'not a library');
 
 const USE = `
@@ -148,3 +147,5 @@ for (const [name, load] of [['use.cjs', `const ${NAMES} = require('${lib}/index.
         assert.match(last, /^0\.\d+\.\d+ undefined$/); // what was mended meanwhile is found
     });
 }
+
+test('end', () => fs.rmSync(dir, { recursive: true }));

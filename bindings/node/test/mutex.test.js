@@ -409,11 +409,11 @@ for (const [name, make, acquire, run, wait] of kinds) {
     });
 }
 
-test('Semaphore: its size is an integer from 1 on, weights are numbers', async () => {
-    for (const size of [0, -1, 1.5, NaN, Infinity, '2', undefined])
+test('Semaphore: its size and weights are numbers', async () => {
+    for (const size of [NaN, Infinity, '2', undefined])
         assert.throws(() => new Semaphore(size), InvalidArgument);
     const semaphore = new Semaphore(1);
-    for (const value of [NaN, '1', 0.5])
+    for (const value of [NaN, '1'])
         assert.throws(() => semaphore.setValue(value), InvalidArgument);
     const [, release] = await semaphore.acquire();
     for (const weight of ['1', 1n, 0, NaN, Infinity]) {
@@ -478,8 +478,9 @@ test('KeyedMutex: one at a time for a key, keys side by side, idle ones forgotte
 test('KeyedMutex: acquire, release, waitForUnlock, tryAcquire', async () => {
     const mutex = new KeyedMutex();
     const release = await mutex.acquire('a');
-    await assert.rejects(mutex.tryAcquire('a'),
-        (error) => error instanceof LockUnavailable && error.code === 'BUSY' && error.key === 'a');
+    assert.equal(await mutex.tryAcquire('a'), null);
+    await assert.rejects(mutex.tryAcquire('a', { wait: 5 }), InvalidArgument);
+    (await mutex.tryAcquire('b', { wait: 0 }))();
     const unlocked = mutex.waitForUnlock('a');
     release();
     release();
@@ -553,7 +554,7 @@ test('KeyedMutex with a URL: the same calls, a store\'s locks', async () => {
     for (let i = 0; i < 8; i += 2) assert.equal(seen[i].slice(1), seen[i + 1].slice(1));
     const release = await one.acquire('a');
     assert.deepEqual([one.isLocked('a'), two.isLocked('a')], [true, false]);
-    await assert.rejects(two.tryAcquire('a'), (error) => error.code === 'BUSY');
+    assert.equal(await two.tryAcquire('a'), null);
     await assert.rejects(two.acquire('a', { wait: 20 }), (error) => error.code === 'TIMEOUT');
     const canceled = two.acquire('a');
     await soon();

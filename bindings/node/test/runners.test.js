@@ -28,7 +28,9 @@ const bin = (name, file) => path.join(modules, name, file);
 const installed = path.join(dir, 'node_modules', 'holdfast');
 fs.mkdirSync(installed, { recursive: true });
 fs.cpSync(path.join(package_, 'lib'), path.join(installed, 'lib'), { recursive: true });
-fs.copyFileSync(path.join(package_, 'package.json'), path.join(installed, 'package.json'));
+for (const name of fs.readdirSync(package_).filter((file) => /^package\.json$|\.d\.m?ts$/
+    .test(file)))
+    fs.copyFileSync(path.join(package_, name), path.join(installed, name));
 fs.symlinkSync(path.join(modules, 'vitest'), path.join(dir, 'node_modules', 'vitest'));
 fs.copyFileSync(path.join(__dirname, 'runners', 'classes.js'), path.join(dir, 'classes.js'));
 write('package.json', '{ "private": true }');
@@ -146,4 +148,48 @@ test('what AsyncLocalStorage had when the addon was loaded is not kept for ever'
     const { status, said } = run('--expose-gc', 'context.js');
     assert.equal(status, 0, said);
     assert.match(said, /done\n$/);
+});
+
+test('typescript-eslint: a releaser may be awaited, or not; a lock\'s release has to be', () => {
+    write('eslint.config.mjs', `
+        import { createRequire } from 'node:module';
+        const { parser, plugin } = createRequire('${modules}/')('typescript-eslint');
+        const rules = ['no-floating-promises', 'await-thenable', 'no-misused-promises'];
+        export default [{ files: ['lint/*.ts'], plugins: { ts: plugin },
+            languageOptions: { parser, parserOptions: { project: './lint/tsconfig.json' } },
+            rules: Object.fromEntries(rules.map((name) => ['ts/' + name, 'error'])) }];
+    `);
+    fs.mkdirSync(path.join(dir, 'lint'));
+    write('lint/tsconfig.json', JSON.stringify({ files: ['fine.ts', 'wrong.ts'],
+        compilerOptions: { strict: true, target: 'es2022', lib: ['es2022', 'dom',
+            'esnext.disposable'], module: 'node16', types: [] } }));
+    write('lint/fine.ts', `
+        import { open } from 'holdfast';
+        import { KeyedMutex, Mutex, Semaphore } from 'holdfast/mutex';
+        export async function use(url: string): Promise<void> {
+            for (const keyed of [new KeyedMutex(), new KeyedMutex(url)]) {
+                (await keyed.acquire('a'))();
+                await (await keyed.acquire('b'))();
+                const cleanup: (() => void)[] = [await keyed.acquire('c')];
+                for (const call of cleanup) call();
+            }
+            (await new Mutex().acquire())();
+            const [, release] = await new Semaphore(2).acquire();
+            release();
+            using lock = await (await open(url)).acquire(url);
+            await lock.release();
+        }
+    `);
+    write('lint/wrong.ts', `
+        import type { Lock } from 'holdfast';
+        export function use(lock: Lock): void {
+            lock.release();
+        }
+    `);
+    const { status, said } = run(bin('eslint', 'bin/eslint.js'), '--format', 'json', 'lint');
+    assert.equal(status, 1, said);
+    const found = JSON.parse(said).map(({ filePath, messages }) =>
+        [path.basename(filePath), messages.map(({ ruleId, message }) => ruleId ?? message)]);
+    assert.deepEqual(Object.fromEntries(found), { 'fine.ts': [],
+        'wrong.ts': ['ts/no-floating-promises'] });
 });

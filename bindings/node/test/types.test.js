@@ -30,6 +30,21 @@ test('tsc has nothing to say', () => {
     assert.equal(status, 0, said);
 });
 
+for (const resolution of ['node', 'node16']) {
+    test(`TypeScript 4.7, the oldest, resolving as ${resolution}: nothing either`, () => {
+        fs.copyFileSync(path.join(__dirname, 'types', 'oldest.ts'), path.join(dir, 'oldest.ts'));
+        fs.writeFileSync(path.join(dir, 'tsconfig.json'), JSON.stringify({ files: ['oldest.ts'],
+            compilerOptions: { noEmit: true, strict: true, preserveSymlinks: true,
+                target: 'es2020', lib: ['es2020', 'dom'], types: [],
+                module: resolution === 'node' ? 'commonjs' : 'node16',
+                moduleResolution: resolution } }));
+        const tsc = path.join(modules, 'typescript-oldest');
+        assert.match(require(path.join(tsc, 'package.json')).version, /^4\.7\./);
+        const { status, said } = run(path.join(tsc, 'bin', 'tsc'), '-p', dir);
+        assert.equal(status, 0, said);
+    });
+}
+
 for (const name of ['use.cjs', 'use.mjs']) {
     test(`${name} runs`, () => {
         const { status, said } = run('--preserve-symlinks', name);

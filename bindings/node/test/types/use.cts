@@ -1,6 +1,7 @@
 // A CommonJS program in TypeScript: types.test.js compiles and runs it.
 import holdfast = require('holdfast');
-import { KeyedMutex, Mutex, withTimeout } from 'holdfast/mutex';
+import { KeyedMutex, Mutex, Semaphore, withTimeout } from 'holdfast/mutex';
+import type { MutexInterface, Releaser, SemaphoreInterface } from 'holdfast/mutex';
 import type { AcquireOptions, Info, Once } from 'holdfast';
 
 async function main(): Promise<void> {
@@ -37,6 +38,25 @@ async function main(): Promise<void> {
         if (!mutex.isLocked('a')) throw new Error('not locked');
     }
     if (mutex.isLocked('a')) throw new Error('locked');
+    {
+        using release = await new Mutex().acquire();
+        release();
+    }
+    const releaser: MutexInterface.Releaser = await new Mutex().acquire();
+    const weighted: [number, SemaphoreInterface.Releaser] = await new Semaphore(0.5).acquire(0.5);
+    const work: MutexInterface.Worker<number> = () => 5;
+    const counts: SemaphoreInterface.Worker<number> = async (n) => n;
+    releaser();
+    weighted[1]();
+    console.log(await new Mutex().runExclusive(work), await new Semaphore(2).runExclusive(counts));
+    const tried: Releaser | null = await mutex.tryAcquire('b');
+    tried?.();
+    {
+        using lock = await store.tryAcquire('c');
+        await using locks = await store.acquireAll(['d', 'e'], { wait: '1s' });
+        console.log(lock?.token, locks[1].key, locks.signal.aborted);
+    }
+    console.log(await store.run(['d', 'e'], (locks) => locks.map(({ token }) => token).length));
     await withTimeout(new Mutex(), 100).runExclusive(() => undefined);
     // @ts-expect-error no such option
     await store.run('key', () => 1, { wayt: 5 }).catch(() => undefined);
