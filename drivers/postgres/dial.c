@@ -20,6 +20,9 @@
 
 /* ---- where the servers are ---- */
 
+/* What is told of the socket that libpq knows. */
+#define DEFAULT_SOCKET "/the default socket"
+
 /* One entry of libpq's lists. */
 struct server {
     char host[300]; /* as libpq is given it, "": none */
@@ -127,7 +130,7 @@ static const char *read_server(const PQconninfoOption *all, size_t i, struct ser
     snprintf(s->seen, sizeof s->seen, "%s%s", local ? "/" : "",
              *address   ? address
              : *s->host ? s->host
-                        : "the default socket");
+                        : &DEFAULT_SOCKET[1]);
     return NULL;
 }
 
@@ -229,11 +232,12 @@ static int tls_goes_on(PGconn *pg)
     return recv(PQsocket(pg), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && next != 'E';
 }
 
-/* libpq begins with where it connected to, which is told by others. The rest of the first line. */
-static const char *reason(char *message)
+/* The first line. libpq begins with where it connected to, which hf__dial_why says, too, but for
+   the path of its default socket (`told` is 0). */
+static const char *reason(char *message, int told)
 {
     char *at = strstr(message, " failed: ");
-    if (at && starts(message, "connection to server ")) message = at + 9;
+    if (told && at && starts(message, "connection to server ")) message = at + 9;
     message += strspn(message, "\n ");
     message[strcspn(message, "\n")] = 0;
     return message;
@@ -259,7 +263,8 @@ static enum hf__attempt_state refused(const struct login *l, struct hf__attempt 
     /* The server has a new password, and the file that it is read from will. */
     if (!strcmp(state, "28P01") && l->how->opened && !has_password(l->how))
         a->code = HF_UNAVAILABLE;
-    snprintf(a->why, sizeof a->why, "%s", reason(message));
+    snprintf(a->why, sizeof a->why, "%s",
+             reason(message, strcmp(l->server[a->target].seen, DEFAULT_SOCKET) != 0));
     return HF_ATTEMPT_FAILED;
 }
 

@@ -72,7 +72,7 @@ int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *w
     char why[HF_RD_WHY];
     int code = hf__rd_code(r->str);
     hf__rd_words(r->str, why);
-    if (strstr(r->str, "READONLY")) hf__rd_disconnect(link);
+    if (hf__rd_says(r->str, "READONLY")) hf__rd_disconnect(link);
     return hf_fail(err, code, 0, HF_RD ": %s '%s': %s", what, key, why);
 }
 

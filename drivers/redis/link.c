@@ -315,6 +315,7 @@ static int coded(const char *code)
     return 0;
 }
 
+int hf__rd_says(const char *text, const char *code) { return says(code_in(text), code); }
 int hf__rd_is_coded(const char *text) { return coded(text) != 0; }
 
 /* By the code alone: the rest may quote anything, a key or a password. ERR is of many things; but

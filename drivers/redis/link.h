@@ -126,7 +126,8 @@ redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_bro
 
 /* What an error in a reply means: nothing was done. */
 int hf__rd_code(const char *text);
-/* Does it begin with a code that is known? */
+/* Is that its code? Does it have one that is known? */
+int hf__rd_says(const char *text, const char *code);
 int hf__rd_is_coded(const char *text);
 /* Its first sentence, without what it may quote. */
 void hf__rd_words(const char *text, char to[HF_RD_WHY]);
