@@ -84,11 +84,13 @@ function systemError(errno) {
 
 // The addon serves several copies of this module, so it throws plain objects (`failure` in
 // src/values.c): the classes of the errors are those of the copy that has called.
-function fromAddon(failure) {
+function fromAddon(failure, at) {
     if (typeof failure?.failed !== 'string') return failure;
     const { failed, text, sys, key } = failure;
     const cause = sys > 0 ? systemError(sys) : undefined;
-    return makeError(failed, text || (failed === 'NOMEM' ? 'out of memory' : failed), key, cause);
+    const told = text || (failed === 'NOMEM' ? 'out of memory' : failed);
+    const error = makeError(failed, told, key, cause);
+    return at ? withFrames(error, at) : error;
 }
 
 const classes = { HoldfastError };

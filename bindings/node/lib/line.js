@@ -168,7 +168,7 @@ function limit(entry, ms, signal, late, left) {
     if (signal) onAbort(signal, abort);
     let timer;
     if (ms < 2 ** 31) {
-        const at = framesAbove(limit);
+        const at = late.length > 1 ? framesAbove(limit) : undefined; // who makes one takes it
         timer = setTimeout(() => give(late(false, at)), ms);
     }
     entry.ends = { timer, signal, abort };

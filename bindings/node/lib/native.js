@@ -2,7 +2,7 @@
 // HOLDFAST_ADDON names another build of it.
 'use strict';
 const path = require('path');
-const { framesAbove, fromAddon, makeError, withFrames } = require('./errors.js');
+const { framesAbove, fromAddon, makeError } = require('./errors.js');
 
 // Its functions, once it is loaded.
 const native = {};
@@ -11,18 +11,18 @@ async function settled(promise, at) {
     try {
         return await promise;
     } catch (failure) {
-        const error = fromAddon(failure);
-        throw at ? withFrames(error, at) : error;
+        throw fromAddon(failure, at);
     }
 }
 
-// What a holder calls over and over. To capture frames takes some microseconds; an error of these
-// has the frames of those who await it.
+// What a holder calls over and over. To capture frames takes as long as half a wait does; an error
+// of these has the frames of those who await it.
 const OFTEN = new Set(['release', 'renew', 'confirm', 'enter', 'finish']);
 
-// What fails is this copy's error, with the frames of the call.
+// What fails is this copy's error, with the frames of the call. The promise of `start` is its
+// caller's to look after (lib/store.js): there may be very many.
 function wrapped(call, name) {
-    const captures = !OFTEN.has(name);
+    const captures = !OFTEN.has(name), raw = name === 'start';
     return function ask(...args) {
         let got;
         try {
@@ -30,7 +30,7 @@ function wrapped(call, name) {
         } catch (failure) {
             throw fromAddon(failure);
         }
-        if (typeof got?.then !== 'function') return got;
+        if (raw || typeof got?.then !== 'function') return got;
         return settled(got, captures ? framesAbove(ask) : undefined);
     };
 }

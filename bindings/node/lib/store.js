@@ -372,7 +372,15 @@ class Store {
         const want = wanted(options, 'acquire', key);
         const signal = options?.signal;
         const got = this.#get(key, want, signal);
-        const id = typeof got === 'number' ? got : await got;
+        let id = got;
+        if (typeof got !== 'number') {
+            const at = callOf(want, asks.acquire);
+            try {
+                id = await got;
+            } catch (failure) {
+                throw fromAddon(failure, at);
+            }
+        }
         const lock = this.#lock(id, key, want, signal);
         if (typeof got !== 'number' && signal?.aborted) {
             lock.release().catch(() => {}); // given up between the grant and now
@@ -409,7 +417,16 @@ class Store {
         const want = wanted(options, 'run', key);
         const signal = options?.signal;
         const got = this.#get(key, want, signal);
-        const lock = this.#lock(typeof got === 'number' ? got : await got, key, want, signal);
+        let id = got;
+        if (typeof got !== 'number') {
+            const at = callOf(want, asks.run);
+            try {
+                id = await got;
+            } catch (failure) {
+                throw fromAddon(failure, at);
+            }
+        }
+        const lock = this.#lock(id, key, want, signal);
         if (typeof got !== 'number' && signal?.aborted) {
             lock.release().catch(() => {});
             throw signal.reason;
@@ -424,7 +441,13 @@ class Store {
         const keepMs = time(keep, 'keep', 'once', key);
         if (typeof key !== 'string') throw invalid('once', undefined, 'key: must be a string');
         if (signal?.aborted) throw signal.reason;
-        const got = await this.#start(key, want, signal, keepMs);
+        const at = framesAbove(asks.once);
+        let got;
+        try {
+            got = await this.#start(key, want, signal, keepMs);
+        } catch (failure) {
+            throw fromAddon(failure, at);
+        }
         if (typeof got !== 'number') return { ran: false, ...got, value: valueOf(got.result) };
         const lock = this.#lock(got, key, want, signal);
         let value;
@@ -498,6 +521,14 @@ class Store {
     [asyncDispose]() {
         return this.close();
     }
+}
+
+// The frames of a call that has a limit. That of one without is told by those who await it: to
+// capture them would be as much work as the wait.
+const asks = { acquire: Store.prototype.acquire, once: Store.prototype.once,
+    run: Store.prototype.run };
+function callOf(want, ask) {
+    return (typeof want === 'number' ? want : want[0]) < Infinity ? framesAbove(ask) : undefined;
 }
 
 // Runs fn and gives the key back whatever comes of it.

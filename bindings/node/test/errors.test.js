@@ -41,10 +41,10 @@ test('the frames of the caller: waits, at once and later', async () => {
         await failure(() => store.run(key, () => {}, { wait }), LockUnavailable);
         await failure(() => store.once(key, () => {}, { wait }), LockUnavailable);
     }
-    await failure(() => store.acquire('\n'), HoldfastError);
+    await failure(() => store.acquire('\n'), HoldfastError, theCallerAwaits);
     await failure(() => store.acquire(key, { wait: -1 }), HoldfastError);
     await failure(() => store.once(key, () => {}, { keep: 0 }), HoldfastError);
-    const waits = failure(() => store.acquire(key), HoldfastError);
+    const waits = failure(() => store.acquire(key), HoldfastError, theCallerAwaits);
     await store.close();
     assert.equal((await waits).code, 'CANCELED');
     await failure(() => store.acquire(key), HoldfastError);
