@@ -105,7 +105,8 @@ END
 @test "a table that gets another name keeps its guard" {
     guard_renamed
     # What had the name is guarded by a function of that name.
-    run bash -c "$(declare -f ask sql_guard holdfast); sql_guard seats --key-column id | ask"
+    words=$(declare -f ask sql_guard holdfast the_command)
+    run bash -c "$words; sql_guard seats --key-column id | ask"
     refused "undo its guard first"
     [ -z "$(undo old)" ]
     ask 'UPDATE old SET n = 9' 'DROP TABLE old'
@@ -163,7 +164,8 @@ END
 
 @test "tables that inherit are guarded first" {
     ask 'CREATE TABLE kids (more int) INHERITS (seats)' 'INSERT INTO kids VALUES (7, 0, 0)'
-    run bash -c "$(declare -f ask sql_guard holdfast); sql_guard seats --key-column id | ask"
+    words=$(declare -f ask sql_guard holdfast the_command)
+    run bash -c "$words; sql_guard seats --key-column id | ask"
     refused "kids"
     sql_guard kids --key-column id --key-prefix "$K/" | ask
     sql_guard seats --key-column id --key-prefix "$K/" | ask

@@ -3,7 +3,7 @@
 
 guard_setup() {
     cli_setup
-    holdfast ls >/dev/null # makes the locks' table
+    holdfast run "$K-first" -- true # makes the locks' table
     ask 'DROP TABLE IF EXISTS seats; CREATE TABLE seats (id INTEGER PRIMARY KEY, n INTEGER);' \
         'INSERT INTO seats VALUES (1, 0), (2, 0);'
 }
