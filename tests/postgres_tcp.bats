@@ -137,6 +137,7 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     ask -c 'CREATE ROLE al LOGIN' -c 'CREATE ROLE bo LOGIN' -c 'CREATE SCHEMA AUTHORIZATION al' \
         -c 'CREATE SCHEMA AUTHORIZATION bo'
     HOLDFAST_STORE="postgres://al@$AT/postgres?table=shelf" holdfast run "$K" -- true
+    HOLDFAST_STORE="postgres://bo@$AT/postgres?table=shelf" holdfast run "$K" -- true
     HOLDFAST_STORE="postgres://bo@$AT/postgres?table=shelf" run holdfast doctor
     echo "$output"
     [[ $output == *"in the table bo.shelf of the database postgres"* ]]
