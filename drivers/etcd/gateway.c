@@ -254,11 +254,11 @@ static int meaning(CURLcode rc)
 }
 
 void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *endpoint,
-                             struct hf__et_exchange *x, int64_t left_ms)
+                             struct hf__et_exchange *x, int64_t left_ms, int64_t share_ms)
 {
     struct text body = {x->body, x->len, 0}, reply = {NULL, 0, 0};
     struct curl_slist *headers = NULL;
-    struct hf__et_reach reach = {endpoint, hf__local_us() + left_ms * 1000, -1, NULL};
+    struct hf__et_reach reach = {endpoint, hf__local_us() + share_ms * 1000, -1, NULL};
     CURL **link = &http->link[number], *c;
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     long sent = 0;

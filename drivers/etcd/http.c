@@ -149,13 +149,14 @@ static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
         unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (left_ms <= 0) break;
-        if (x->repeat) left_ms = (left_ms + http->n_endpoints - i - 1) / (http->n_endpoints - i);
+        int64_t share_ms = (left_ms + http->n_endpoints - i - 1) / (http->n_endpoints - i);
+        if (x->repeat) left_ms = share_ms;
         json_decref(x->json);
         x->json = NULL;
         x->date_us = x->status = x->sent = 0;
         x->why[0] = 0;
         if (http->by_json)
-            hf__et_gateway_exchange(http, number, http->endpoint[at], x, left_ms);
+            hf__et_gateway_exchange(http, number, http->endpoint[at], x, left_ms, share_ms);
         else
             hf__et_h2_exchange(http, number, x, until_us, left_ms);
         if (!x->failed && !asks_another(http, x)) break;

@@ -34,9 +34,9 @@ struct hf__et_exchange {
 int hf__et_gateway_body(struct hf__et_exchange *x, const json_t *body);
 int hf__et_h2_body(struct hf__et_exchange *x, const json_t *body);
 
-/* By the connection of that number in the pool. */
+/* By the connection of that number in the pool: connects for share_ms at most, takes left_ms. */
 void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *endpoint,
-                             struct hf__et_exchange *x, int64_t left_ms);
+                             struct hf__et_exchange *x, int64_t left_ms, int64_t share_ms);
 /* To the endpoint in use, or, if that can't be reached, to another one: connects until until_us;
    then the answer is waited for for share_ms, but not longer. */
 void hf__et_h2_exchange(struct hf__et_http *http, int number, struct hf__et_exchange *x,
