@@ -119,7 +119,7 @@ static void assert_flat(const char *what, uint64_t few, uint64_t many)
 static void serve(int n, uint64_t ret[2])
 {
     start(n, HF_FOREVER);
-    uint64_t asked = requests(), read = clock_reads;
+    uint64_t asked = requests(), read = since(&clock_reads, 0);
     for (int i = 0; i < SERVED; i++) {
         OK(hf_release(all[i].held, &suite_error));
         while (code_of(&all[i]) == NOT_OVER) sched_yield();
@@ -145,7 +145,7 @@ static void a_handover_leads_to_one_wait(void **state)
 static void cancel(int n, uint64_t ret[2])
 {
     start(n, HF_FOREVER);
-    uint64_t asked = requests(), read = clock_reads;
+    uint64_t asked = requests(), read = since(&clock_reads, 0);
     for (int i = 0; i < SERVED; i++) {
         hf_wait_cancel(all[i].wait);
         await_code(&all[i], HF_CANCELED);
@@ -171,7 +171,7 @@ static void closing_tells_each_wait_once(void **state)
 {
     (void)state;
     start(MANY, HF_FOREVER);
-    uint64_t before = signals;
+    uint64_t before = since(&signals, 0);
     int64_t began_ms = suite_ms();
     hf_close(waiter);
     /* And again every 100 ms, if the machine is slow. */
