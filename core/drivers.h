@@ -14,6 +14,8 @@
  * loaded.
  */
 const hf_driver *hf__driver(const char *scheme, hf_error *err);
+/* Of an error about an option that other programs have: adds what is to be done with it here. */
+void hf__explain_option(hf_error *err);
 
 /* What an opened store can (enum hf_can). */
 unsigned hf__can(const hf_driver *drv, hf_store *st);

@@ -168,6 +168,7 @@ static int open_port(struct hf_port *port, const struct hf_asked *asked, hf_erro
     port->drv = hf__driver(asked->url.scheme, &why);
     if (!port->drv) return hf_fail(err, why.code, why.sys, "%s", why.text);
     int rc = port->drv->open(&asked->url, port->io_timeout_ms, &port->st, err);
+    if (rc == HF_INVALID) hf__explain_option(err);
     if (!rc && hf__wrap_opened) rc = hf__wrap_opened(&port->drv, &port->st, err);
     if (rc) return rc;
     port->can = hf__can(port->drv, port->st);

@@ -97,6 +97,23 @@ static void refused(const char *scheme, const char *why)
     assert_null(hf__driver(scheme, NULL));
 }
 
+/* Schemes and options of other programs. */
+static void what_others_write_is_answered_with_what_is_right(void **state)
+{
+    (void)state;
+    hf *h;
+    hf_error err = {0, 0, ""};
+    refused("mongodb+srv", "unknown scheme: write mongodb: with the hosts");
+    refused("valkey", "unknown scheme: write redis:");
+    refused("postgresql+psycopg", "write postgres:");
+    assert_int_equal(hf_open("file:/tmp/x?timeout=5", NULL, &h, &err), HF_INVALID);
+    if (!strstr(err.text, "unknown option 'timeout': the limit of a request is hf_open's"))
+        fail_msg("%s", err.text);
+    assert_int_equal(hf_open("file:/tmp/x?timeouts=5", NULL, &h, &err), HF_INVALID);
+    if (!strstr(err.text, "unknown option 'timeouts'") || strstr(err.text, "hf_open"))
+        fail_msg("%s", err.text);
+}
+
 static void a_bad_module_is_refused_with_the_reason(void **state)
 {
     (void)state;
@@ -315,6 +332,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(without_descriptors_a_module_is_away, here),
         cmocka_unit_test_setup(without_memory_a_module_is_not_loaded, here),
         cmocka_unit_test_setup(a_good_module_is_loaded_once_and_stays, here),
+        cmocka_unit_test_setup(what_others_write_is_answered_with_what_is_right, here),
         cmocka_unit_test_setup(a_bad_module_is_refused_with_the_reason, here),
         cmocka_unit_test(what_is_no_library_is_refused),
         cmocka_unit_test(a_known_scheme_is_not_installed_another_unknown),

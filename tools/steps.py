@@ -183,7 +183,8 @@ def servers(step):
                  'porcupine', 'python-packages'):
         step.check(step.run([os.path.join('tools', name)]) == 0, f'tools/{name}', f'tools/{name}')
     for again in ('tools/node-packages tests/web', 'tools/bench-peers matplotlib',
-                  'tools/node-packages bindings/node/test/runners'):
+                  'tools/node-packages bindings/node/test/runners',
+                  'tools/node-packages bindings/python/tests/pyright'):
         step.check(step.run(again.split()) == 0, again, again)
 
 

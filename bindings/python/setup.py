@@ -1,6 +1,7 @@
-"""Builds the extension, and the C library with it: in a checkout from its sources, with meson, all
-the drivers whose libraries are there; they go into the package. HOLDFAST_SYSTEM_LIB=1: against the
-installed library that pkg-config knows, nothing is bundled. The checkout isn't written to."""
+"""Builds the extension, and the C library with it: from the sources of the checkout, or those that
+a source distribution has in its folder `library`, with meson, all the drivers whose libraries are
+there; they go into the package. HOLDFAST_SYSTEM_LIB=1: against the installed library that
+pkg-config knows, nothing is bundled. The checkout isn't written to."""
 import atexit
 import glob
 import json
@@ -13,9 +14,13 @@ import tempfile
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(os.path.dirname(HERE))
+OWN = os.path.join(HERE, 'library')
+TOP = OWN if os.path.isdir(OWN) else os.path.dirname(os.path.dirname(HERE))
+# What the library and its drivers are built from.
+PARTS = ['core', 'drivers', 'guards', 'include', 'meson.build', 'meson_options.txt', 'LICENSE']
 WORK = tempfile.mkdtemp(prefix='holdfast-build.')
 atexit.register(shutil.rmtree, WORK, True)
 
@@ -37,6 +42,36 @@ def run(*command):
     if done.returncode:
         sys.exit(f'{done.stdout}\nholdfast: {" ".join(command)} failed')
     return done.stdout
+
+
+class Pack(sdist):
+    """Installs without the checkout: the sources of the library come along."""
+
+    def make_distribution(self):
+        """Elsewhere than in the checkout."""
+        name = self.distribution.get_fullname()
+        self.make_release_tree(os.path.join(WORK, name), self.filelist.files)
+        os.makedirs(self.dist_dir, exist_ok=True)
+        archive = shutil.make_archive(os.path.join(os.path.abspath(self.dist_dir), name), 'gztar',
+                                      WORK, name)
+        self.archive_files = [archive]
+        self.distribution.dist_files.append(('sdist', '', archive))
+
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        to = os.path.join(base_dir, 'library')
+        os.makedirs(os.path.join(to, 'doc'), exist_ok=True)
+        for name in PARTS:
+            path = os.path.join(TOP, name)
+            if os.path.isdir(path):
+                shutil.copytree(path, os.path.join(to, name), dirs_exist_ok=True,
+                                ignore=shutil.ignore_patterns('__pycache__'))
+            else:
+                shutil.copy(path, to)
+        for folder, _, names in os.walk(to):    # those of a checkout may be read-only
+            for name in ['.', *names]:
+                path = os.path.join(folder, name)
+                os.chmod(path, os.stat(path).st_mode | 0o200)
 
 
 class Build(build_ext):
@@ -80,7 +115,7 @@ os.makedirs(os.path.join(WORK, 'egg'))
 os.chdir(HERE)
 setup(
     version=version(),
-    cmdclass={'build_ext': Build},
+    cmdclass={'build_ext': Build, 'sdist': Pack},
     options={'egg_info': {'egg_base': os.path.join(WORK, 'egg')},
              'build': {'build_base': os.path.join(WORK, 'build')},
              'bdist_wheel': {'py_limited_api': 'cp39'}},

@@ -146,11 +146,13 @@ class Event:
 
     def __init__(self, store: 'Store', key: str, options: OnceOptions) -> None:
         store._check(True, key, **options)
-        self._store, self.key, self._options = store, key, options
+        self._store, self._options = store, options
+        self.key: str = key
         self.lock: Optional[Lock] = None
-        self.run = self._entered = False
-        self.done_us = 0
-        self.owner = self._result = ''
+        self.run: bool = False
+        self.done_us: int = 0
+        self.owner: str = ''
+        self._entered, self._result = False, ''
 
     def __bool__(self) -> bool:
         if not self._entered:

@@ -33,7 +33,8 @@ with holdfast.open(sys.argv[1]) as store, store.lock('seat', wait=2) as held:
 
 def do(*command, **more):
     done = subprocess.run([*command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, cwd=FOLDER, **{'env': ENV, **more})
+                          stderr=subprocess.STDOUT, text=True,
+                          **{'env': ENV, 'cwd': FOLDER, **more})
     assert not done.returncode, f'{command}: status {done.returncode}\n{done.stdout}'
     return done.stdout
 
@@ -52,11 +53,10 @@ def environment(name):
     return os.path.join(path, 'bin', 'python3')
 
 
-def install(python, **env):
+def install(python, what=os.path.join(COPY, 'bindings', 'python'), **env):
     """With build isolation; the pinned wheels come from the cache instead of PyPI."""
     wheels = do(os.path.join(SOURCE, 'tools', 'python-packages')).splitlines()[-1]
-    do(python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check',
-       os.path.join(COPY, 'bindings', 'python'),
+    do(python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', what,
        env={**ENV, 'PIP_NO_INDEX': '1', 'PIP_FIND_LINKS': wheels, **env})
 
 
@@ -96,6 +96,29 @@ def what_was_installed_is_complete():
         os.rename(COPY + '.away', COPY)
 
 
+def the_source_distribution_installs_by_itself():
+    wheels = do(os.path.join(SOURCE, 'tools', 'python-packages')).splitlines()[-1]
+    python, folder = environment('packs'), os.path.join(FOLDER, 'packed')
+    do(python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-index',
+       '--find-links', wheels, 'setuptools')
+    before = everything(COPY)
+    do(python, '-c', 'import sys; from setuptools import build_meta; '
+       'build_meta.build_sdist(sys.argv[1])', folder,
+       cwd=os.path.join(COPY, 'bindings', 'python'))
+    assert everything(COPY) == before
+    os.rename(COPY, COPY + '.away')
+    try:
+        install(environment('unpacks'), *glob.glob(os.path.join(folder, 'holdfast-*.tar.gz')))
+        python = os.path.join(FOLDER, 'unpacks', 'bin', 'python3')
+        said = do(python, '-c', SELL, f'sqlite:{FOLDER}/packed.db')
+        assert said.startswith('True '), said
+        place = glob.glob(os.path.join(FOLDER, '*packs', 'lib', '*', 'site-packages', 'holdfast'))
+        assert len(place) == 1 and set(os.listdir(place[0])) == set(os.listdir(place[0].replace(
+            'unpacks', 'venv'))), place
+    finally:
+        os.rename(COPY + '.away', COPY)
+
+
 def the_table_by_the_installed_one():
     python = os.path.join(FOLDER, 'venv', 'bin', 'python3')
     said = do(python, '-W', 'error', CASES, TABLE, 'sqlite:@')
@@ -121,7 +144,7 @@ if __name__ == '__main__':
     try:
         status = run([(one.__name__.replace('_', ' '), one) for one in (
             a_copy_of_the_sources, one_command_installs_it, what_was_installed_is_complete,
-            the_table_by_the_installed_one, against_an_installed_library)])
+            the_source_distribution_installs_by_itself, the_table_by_the_installed_one, against_an_installed_library)])
     finally:
         for path, _, _ in os.walk(FOLDER):
             os.chmod(path, 0o700)

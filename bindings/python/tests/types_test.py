@@ -2,16 +2,18 @@
 
     types_test.py SOURCE EXTENSION
 
-By the modules of tools/python-packages. The extension runs on every Python from the oldest
+By the modules of tools/python-packages, and Pyright, of tools/node-packages. The extension runs on every Python from the oldest
 promised one on if it takes nothing but what that one's limited API has; and it is tried on each
 that is there: python3.N in the PATH, or among pyenv's.
 """
 import glob
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from tap import run
 
@@ -52,6 +54,74 @@ def the_typed_program_runs():
     assert said == 'done\n', said
 
 
+def _package(folder):
+    """The package as it is installed, with its stub. Its environment."""
+    built = os.path.dirname(EXTENSION)
+    to = os.path.join(folder, 'holdfast')
+    os.makedirs(to)
+    for name in os.listdir(built):
+        if name.endswith(('.py', '.so')):
+            shutil.copy(os.path.join(built, name), to)
+    for name in '_holdfast.pyi', 'py.typed':
+        shutil.copy(os.path.join(PACKAGE, 'holdfast', name), to)
+    library = os.path.dirname(os.path.dirname(os.path.dirname(built)))
+    return {**os.environ, 'PYTHONPATH': f'{folder}:{TOOLS}', 'MYPYPATH': folder,
+            'LD_LIBRARY_PATH': library}
+
+
+# What stubtest says of the names that these modules import from typing, not of ours.
+IMPORTED = r'holdfast(\._\w+)?\.(AsyncIterator|Iterator|NamedTuple|TypeVar|TypedDict|Unpack)(\..*)?'
+
+
+def the_stub_is_that_of_the_extension():
+    with tempfile.TemporaryDirectory() as folder:
+        env = _package(folder)
+        allowed = os.path.join(folder, 'allowed')
+        with open(allowed, 'w', encoding='utf-8') as file:
+            file.write(IMPORTED + '\n')
+        done = subprocess.run(
+            [sys.executable, '-m', 'mypy.stubtest', '--allowlist', allowed,
+             '--ignore-unused-allowlist', 'holdfast'], env=env, cwd=folder, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert not done.returncode, done.stdout
+
+
+def every_type_is_known_to_pyright():
+    packages = subprocess.run(
+        [os.path.join(SOURCE, 'tools', 'node-packages'),
+         os.path.join(PACKAGE, 'tests', 'pyright')], check=True, text=True,
+        stdout=subprocess.PIPE).stdout.splitlines()[-1]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [os.path.join(packages, '.bin', 'pyright'), '--pythonpath', sys.executable,
+             '--verifytypes', 'holdfast', '--ignoreexternal', '--outputjson'],
+            env=_package(folder), cwd=folder, text=True, stdout=subprocess.PIPE)
+        said = json.loads(done.stdout)['typeCompleteness']
+        odd = [symbol['name'] for symbol in said['symbols']
+               if symbol['isExported'] and not symbol['isTypeKnown']]
+        assert said['completenessScore'] == 1 and not odd and not done.returncode, odd
+        done = subprocess.run(
+            [os.path.join(packages, '.bin', 'pyright'), '--pythonpath', sys.executable, USE],
+            env=_package(os.path.join(folder, 'again')), cwd=folder, text=True,
+            stdout=subprocess.PIPE)
+        assert not done.returncode, done.stdout
+
+
+def every_method_in_c_says_what_it_takes_and_does():
+    import inspect
+    from holdfast import _holdfast
+    for owner in [_holdfast] + [of for of in vars(_holdfast).values() if inspect.isclass(of)]:
+        assert owner is _holdfast or owner.__doc__, owner
+        for name, member in vars(owner).items():
+            if inspect.isbuiltin(member) or inspect.ismethoddescriptor(member):
+                if name.startswith('__') and name not in ('__enter__', '__exit__'):
+                    continue
+                assert member.__doc__, (owner, name)
+                inspect.signature(member)
+            elif inspect.isgetsetdescriptor(member) and not name.startswith('__'):
+                assert member.__doc__, (owner, name)
+
+
 def the_extension_takes_only_what_the_limited_api_has():
     sys.path.append(TOOLS)
     import abi3info
@@ -86,7 +156,8 @@ def one_build_runs_on_each_python_that_is_here():
     assert sys.version_info[:2] in there, there
     table = os.path.join(SOURCE, 'bindings', 'cases.json')
     for version, path in sorted(there.items()):
-        for words in ([USE], ['cases_test.py', table, 'mem:abi3'], ['misuse_test.py', 'mem:abi3']):
+        for words in ([USE], ['cases_test.py', table, 'mem:abi3'], ['misuse_test.py', 'mem:abi3'],
+                      ['caller_test.py', 'mem:abi3'], ['loop_test.py', 'mem:abi3']):
             done = subprocess.run([path, '-W', 'error', *words], text=True,
                                   cwd=os.path.dirname(USE), stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT)
@@ -97,5 +168,7 @@ def one_build_runs_on_each_python_that_is_here():
 if __name__ == '__main__':
     sys.exit(run([(one.__name__.replace('_', ' '), one) for one in (
         mypy_has_nothing_to_say_of_a_typed_program, mypy_finds_what_is_wrong_in_it,
-        the_typed_program_runs, the_extension_takes_only_what_the_limited_api_has,
+        the_typed_program_runs, the_stub_is_that_of_the_extension,
+        every_type_is_known_to_pyright, every_method_in_c_says_what_it_takes_and_does,
+        the_extension_takes_only_what_the_limited_api_has,
         one_build_runs_on_each_python_that_is_here)]))

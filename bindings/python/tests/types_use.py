@@ -1,6 +1,9 @@
 """A typed program: types_test.py has mypy check it, strictly, and runs it. What is marked to be
 ignored is wrong, and has to be found."""
 import asyncio
+import datetime
+import pathlib
+import tempfile
 from typing import Callable, List, Optional
 
 import holdfast
@@ -45,6 +48,27 @@ async def tasks(store: holdfast.Store) -> str:
         return held.key
 
 
+async def in_tasks(path: pathlib.Path) -> int:
+    async with await holdfast.open_async(path) as store:
+        async with store.watch() as watch:
+            lock: holdfast.Lock = await store.acquire_async('a', lease=5)
+            async for info in watch:
+                assert info.holders
+                break
+        await lock.renew_async(datetime.timedelta(seconds=5))
+        await lock.confirm_async()
+        lock.on_lost(told)
+        found: holdfast.Info = await store.peek_async('a')
+        assert [one.key for one in await store.list_async()] == [found.key]
+        token: int = lock.token
+        await lock.release_async()
+        return token
+
+
+async def told(lock: holdfast.Lock) -> None:
+    print(lock.key)
+
+
 def main() -> None:
     with holdfast.open('mem:typed', owner='me', note=None, io_timeout=5) as store:
 
@@ -59,12 +83,24 @@ def main() -> None:
         done: bool = store.once('event', lambda event: 'sent').run
         assert done and store.stats()['acquired'] > 0
         lock: holdfast.Lock = store.acquire('a')
-        assert refused(lambda: store.acquire('a', wait=0, recursive=True))
+        nested: holdfast.Lock = store.acquire('a', recursive=True)
+        nested.release()
+        assert refused(lambda: store.acquire('a', wait=datetime.timedelta(0)))
+        options: holdfast.Options = {'wait': 0, 'note': 'typed'}
+        threads: holdfast.Locking = store.lock('threads', **options)
+        got: bool = threads.acquire(timeout=1)
+        left: float = lock.left
+        assert got and threads.locked() and left > 0 and not store.peek('a').done
+        threads.release()
         store.adopt('a', lock.token).release()
         refused(lambda: store.acquire(5))               # type: ignore[arg-type]
         refused(lambda: store.acquire('b', wayt=5))     # type: ignore[call-arg]
         refused(lambda: store.lock('b', shared='no'))   # type: ignore[arg-type]
         refused(lambda: charge(7, sum=5))               # type: ignore[call-arg]
+        with tempfile.TemporaryDirectory() as folder:
+            assert asyncio.run(in_tasks(pathlib.Path(folder) / 'locks')) > 0
+        wrong: holdfast.Options = {'wait': []}          # type: ignore[typeddict-item]
+        refused(lambda: store.acquire('b', **wrong))
         assert asyncio.run(tasks(holdfast.open('mem:typed'))) == 'task'
     print('done')
 
