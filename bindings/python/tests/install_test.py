@@ -144,7 +144,8 @@ if __name__ == '__main__':
     try:
         status = run([(one.__name__.replace('_', ' '), one) for one in (
             a_copy_of_the_sources, one_command_installs_it, what_was_installed_is_complete,
-            the_source_distribution_installs_by_itself, the_table_by_the_installed_one, against_an_installed_library)])
+            the_source_distribution_installs_by_itself, the_table_by_the_installed_one,
+            against_an_installed_library)])
     finally:
         for path, _, _ in os.walk(FOLDER):
             os.chmod(path, 0o700)

@@ -2,9 +2,9 @@
 
     types_test.py SOURCE EXTENSION
 
-By the modules of tools/python-packages, and Pyright, of tools/node-packages. The extension runs on every Python from the oldest
-promised one on if it takes nothing but what that one's limited API has; and it is tried on each
-that is there: python3.N in the PATH, or among pyenv's.
+By the modules of tools/python-packages, and Pyright, of tools/node-packages. The extension runs on
+every Python from the oldest promised one on if it takes nothing but what that one's limited API
+has; and it is tried on each that is there: python3.N in the PATH, or among pyenv's.
 """
 import glob
 import json
@@ -55,7 +55,7 @@ def the_typed_program_runs():
 
 
 def _package(folder):
-    """The package as it is installed, with its stub. Its environment."""
+    """The package as it is installed, with what declares its types. Its environment."""
     built = os.path.dirname(EXTENSION)
     to = os.path.join(folder, 'holdfast')
     os.makedirs(to)
@@ -73,7 +73,7 @@ def _package(folder):
 IMPORTED = r'holdfast(\._\w+)?\.(AsyncIterator|Iterator|NamedTuple|TypeVar|TypedDict|Unpack)(\..*)?'
 
 
-def the_stub_is_that_of_the_extension():
+def what_is_declared_is_there():
     with tempfile.TemporaryDirectory() as folder:
         env = _package(folder)
         allowed = os.path.join(folder, 'allowed')
@@ -168,7 +168,7 @@ def one_build_runs_on_each_python_that_is_here():
 if __name__ == '__main__':
     sys.exit(run([(one.__name__.replace('_', ' '), one) for one in (
         mypy_has_nothing_to_say_of_a_typed_program, mypy_finds_what_is_wrong_in_it,
-        the_typed_program_runs, the_stub_is_that_of_the_extension,
+        the_typed_program_runs, what_is_declared_is_there,
         every_type_is_known_to_pyright, every_method_in_c_says_what_it_takes_and_does,
         the_extension_takes_only_what_the_limited_api_has,
         one_build_runs_on_each_python_that_is_here)]))
