@@ -33,6 +33,7 @@ struct command {
 
 /* What `-S` gave, NULL: the environment's. Never shown: it may hold a password. */
 extern const char *store_url;
+extern const char *store_owner;  /* whose holds they are; NULL: random */
 extern const char *command_name; /* the subcommand under way, for messages */
 
 /* ---- options.c: letters and meaning follow flock(1) ---- */
@@ -100,6 +101,10 @@ struct person { /* strings are safe to show on a terminal */
 void read_note(const char *note, struct person *ret);
 /* The note of a holder that runs argv for this process (or of its caller, if argv is NULL). */
 void write_note(char note[HF_NOTE_CAP], char *const *argv);
+/* An owner that tells who it is, and is nobody else's: "anna@box:1234:" and 16 random digits. */
+void write_owner(char owner[HF_OWNER_CAP]);
+/* An owner for people to read: without such digits. */
+void show_owner(const char *owner, char *to, size_t cap);
 /* "anna@box pid 1234 (make deploy)" */
 void describe(const hf_party_info *p, char *to, size_t cap);
 /* "2026-01-31 12:30:00" (UTC) */
@@ -301,6 +306,7 @@ int ls_command(const struct command *, int, char **);
 int show_command(const struct command *, int, char **);
 int watch_command(const struct command *, int, char **);
 int break_command(const struct command *, int, char **);
+int forget_command(const struct command *, int, char **);
 int prune_command(const struct command *, int, char **);
 int guard_command(const struct command *, int, char **);
 int stores_command(const struct command *, int, char **);

@@ -95,6 +95,7 @@ char *json_info(const hf_info *info)
         json_object_set_new(to, "keep_until",
                             info->keep_until_us == HF_FOREVER ? json_null()
                                                               : time_text(info->keep_until_us));
+        json_object_set_new(to, "done_by", text(info->done_by));
         json_object_set_new(to, "result", text(info->result));
     }
     return line_of(to);

@@ -121,7 +121,7 @@ static int print_key(void *arg, const hf_info *info)
         free(line);
         return 0;
     }
-    char key[HF_KEY_CAP], when[40], result[HF_RESULT_CAP];
+    char key[HF_KEY_CAP], when[40], result[HF_RESULT_CAP], by[HF_OWNER_CAP];
     show_text(info->key, key, sizeof key);
     printf("%s: %s\n", key, info->n_holders ? "held by" : "free");
     for (size_t i = 0; i < info->n_holders; i++) print_party(&info->parties[i]);
@@ -132,7 +132,8 @@ static int print_key(void *arg, const hf_info *info)
     if (info->done_us) {
         show_time(info->done_us, when, sizeof when);
         show_text(info->result, result, sizeof result);
-        printf("  done %s UTC%s%s", when, *result ? ": " : "", result);
+        show_owner(info->done_by, by, sizeof by);
+        printf("  done %s UTC by %s%s%s", when, by, *result ? ": " : "", result);
         show_time(info->keep_until_us, when, sizeof when);
         printf(", remembered %s%s\n", info->keep_until_us == HF_FOREVER ? "for ever" : "until ",
                info->keep_until_us == HF_FOREVER ? "" : when);

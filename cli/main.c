@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 const char *store_url;
+const char *store_owner;
 const char *command_name = "";
 
 static const struct command commands[] = {
@@ -40,6 +41,7 @@ static const struct command commands[] = {
     {"show", "[--json] KEY", "show one key: holders and waiters", "ls", show_command},
     {"watch", "[--json] [PREFIX]", "show changes as they happen", "ls", watch_command},
     {"break", "KEY --token N", "end somebody's grant", "break", break_command},
+    {"forget", "KEY", "let an event that is done run again", "once", forget_command},
     {"prune", "--idle TIME [--json]", "delete what nobody has used for long", "prune",
      prune_command},
     {"guard",

@@ -11,10 +11,11 @@ enum { RETRY_US = 250000 };
 
 static int already_done(const char *key, const hf_once *done, int quiet)
 {
-    char when[40];
+    char when[40], by[HF_OWNER_CAP];
     show_time(done->done_us, when, sizeof when);
+    show_owner(done->owner, by, sizeof by);
     if (!quiet)
-        say("'%s' was done %s UTC by %s%s%s", key, when, done->owner, *done->result ? ": " : "",
+        say("'%s' was done %s UTC by %s%s%s", key, when, by, *done->result ? ": " : "",
             done->result);
     return 0;
 }
@@ -96,12 +97,14 @@ int once_command(const struct command *self, int argc, char **argv)
     static struct got got;
     static struct job_end end;
     static hf *store;
-    char note[HF_NOTE_CAP];
+    char note[HF_NOTE_CAP], owner[HF_OWNER_CAP];
     unsigned takes = TAKES_WAIT | TAKES_LEASE | TAKES_MAX_HOLD | TAKES_RUN | TAKES_ONCE | TAKES_CMD;
     int status = parse_options(self, takes, argc, argv, &o);
     if (!status) status = want_args(&o, 1, 1, "key");
     if (status) return status < 0 ? finish_output() : status;
     write_note(note, o.argv);
+    write_owner(owner); /* which the mark of the event keeps */
+    store_owner = owner;
     watch_for_damage();
     if (damage_return()) return damaged_job();
     status = open_store(note, o.wait_ms, &store);

@@ -237,6 +237,7 @@ static int open_with(const char *note, int64_t wait_ms, unsigned flags, hf **ret
     hf_error err;
     o.note = note;
     o.flags = flags;
+    o.owner = store_owner;
     /* "At once" still leaves a far server the time to answer, and so does a limit of 50 ms: it is
        for the others who hold the key. */
     o.io_timeout_ms = wait_ms == 0                        ? QUICK_MS

@@ -6,6 +6,8 @@
  */
 #include "cli.h"
 
+#include "os.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -160,20 +162,60 @@ static void add_command_of(char *to, size_t cap, pid_t pid)
     encode_command(to, cap, args);
 }
 
+/* As the environment says, for a look at a directory server would take time. "": it doesn't. */
+static const char *user_name(void)
+{
+    const char *user = getenv("USER");
+    if (!user) user = getenv("LOGNAME");
+    if (!user && !getuid()) user = "root";
+    return user ? user : "";
+}
+
+enum { RANDOM_DIGITS = 16 };
+
+void write_owner(char owner[HF_OWNER_CAP])
+{
+    char host[65] = "", where[56], who[36];
+    uint64_t unique;
+    gethostname(host, sizeof host - 1);
+    hf__random(&unique, sizeof unique);
+    show_text(host, where, sizeof where);
+    show_text(user_name(), who, sizeof who);
+    if (!*who) snprintf(who, sizeof who, "%ld", (long)getuid());
+    snprintf(owner, HF_OWNER_CAP, "%s@%s:%ld:%0*llx", who, where, (long)getpid(), RANDOM_DIGITS,
+             (unsigned long long)unique);
+}
+
+/* Where the random digits of write_owner begin, with the colon before them. NULL: it isn't one. */
+static const char *random_part(const char *owner)
+{
+    size_t n = strlen(owner);
+    if (n <= RANDOM_DIGITS) return NULL;
+    const char *at = owner + n - RANDOM_DIGITS;
+    return strspn(at, "0123456789abcdef") == RANDOM_DIGITS && at[-1] == ':' && strchr(owner, '@')
+               ? at - 1
+               : NULL;
+}
+
+void show_owner(const char *owner, char *to, size_t cap)
+{
+    const char *end = random_part(owner);
+    char part[HF_OWNER_CAP];
+    snprintf(part, sizeof part, "%.*s", end ? (int)(end - owner) : (int)sizeof part, owner);
+    show_text(part, to, cap);
+}
+
 void write_note(char note[HF_NOTE_CAP], char *const *argv)
 {
     char host[65] = "", number[32];
     gethostname(host, sizeof host - 1);
-    /* Not getpwuid: it may ask a directory server, and the note isn't worth the wait. */
-    const char *user = getenv("USER");
-    if (!user) user = getenv("LOGNAME");
-    if (!user && !getuid()) user = "root";
+    const char *user = user_name();
     snprintf(number, sizeof number, "%ld", (long)getuid());
     note[0] = 0;
     add(note, HF_NOTE_CAP, "host=");
     encode(note, HF_NOTE_CAP, host);
     add(note, HF_NOTE_CAP, " user=");
-    encode(note, 160, user ? user : number);
+    encode(note, 160, *user ? user : number);
     snprintf(number, sizeof number, " pid=%ld command=", (long)(argv ? getpid() : getppid()));
     add(note, HF_NOTE_CAP, number);
     if (!argv) add_command_of(note, HF_NOTE_CAP, getppid());
@@ -186,6 +228,7 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
 /* One that the library has made up says nothing. */
 static int was_chosen(const char *owner)
 {
+    if (random_part(owner)) return 0;
     return strlen(owner) != 32 || strspn(owner, "0123456789abcdef") != 32;
 }
 

@@ -73,12 +73,13 @@ _holdfast() {
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
     elif [[ -z $command ]]; then
         mapfile -t COMPREPLY < <(compgen -W 'run once acquire renew enter release ls show watch
-            break prune guard stores doctor bench help' -- "$word")
+            break forget prune guard stores doctor bench help' -- "$word")
     else
         case $command in
         run | once | acquire | ls | show | watch)
             _holdfast_reply "$word" < <(_holdfast_keys --all)
             ;;
+        forget) _holdfast_reply "$word" < <(_holdfast_keys --all) ;;
         renew | enter | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
         guard) _holdfast_reply "$word" <<<$'postgres\nsqlite\nfirestore\nredis\nmongodb' ;;
         esac

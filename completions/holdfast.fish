@@ -1,7 +1,7 @@
 # Completion of holdfast for fish: commands, options, and the keys that are in use.
 
-set -l commands run once acquire renew enter release ls show watch break prune guard stores doctor \
-    bench help
+set -l commands run once acquire renew enter release ls show watch break forget prune guard \
+    stores doctor bench help
 
 function __holdfast_keys
     timeout 2 holdfast ls --all --json 2>/dev/null |
@@ -35,6 +35,7 @@ complete -c holdfast -n $none -a ls -d 'List what is held or waited for'
 complete -c holdfast -n $none -a show -d 'Show one key: holders and waiters'
 complete -c holdfast -n $none -a watch -d 'Show changes as they happen'
 complete -c holdfast -n $none -a break -d "End somebody's grant"
+complete -c holdfast -n $none -a forget -d 'Let an event that is done run again'
 complete -c holdfast -n $none -a prune -d 'Delete what nobody has used for long'
 complete -c holdfast -n $none -a guard -d 'Print what makes a database refuse a stale writer'
 complete -c holdfast -n $none -a stores -d 'Name the kinds of store there are'
@@ -42,7 +43,7 @@ complete -c holdfast -n $none -a doctor -d 'Prove a store before it is trusted'
 complete -c holdfast -n $none -a bench -d 'Measure a store against flock'
 complete -c holdfast -n $none -a help -d 'Say what a command takes'
 
-set -l keyed run once acquire renew enter release ls show watch break
+set -l keyed run once acquire renew enter release ls show watch break forget
 complete -c holdfast -n "__holdfast_in $keyed" -a '(__holdfast_keys)' -d Key
 complete -c holdfast -n '__fish_seen_subcommand_from run once' -a '(__holdfast_other)'
 

@@ -75,6 +75,7 @@ static int show_row(hf *h, const char *key, const hf_row *row, hf_info_fn *see, 
         info->done_us = row->done_us;
         info->keep_until_us = row->keep_until_us == INT64_MAX ? HF_FOREVER : row->keep_until_us;
         memcpy(info->result, row->result, (size_t)row->result_len + 1);
+        memcpy(info->done_by, row->done_by, (size_t)row->done_by_len + 1);
     }
     size_t k = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -294,7 +295,11 @@ static int watch_one(void *arg, const hf_rowkey *key, hf_row *row)
     struct watching *w = arg;
     struct hf_time now = hf__port_now(&w->l.h->port);
     struct seen *s = find_seen(w, key);
-    int idle = !row->n_holders && !row->n_queue;
+    uint32_t n = row->n_holders + row->n_queue, i = 0;
+    /* What is over would be shown as free. To ask whether a session lives takes a system call: not
+       for each row at each look. */
+    while (!s && i < n && over(w->l.h, &row->party[i], now)) i++;
+    int idle = i == n;
     if (idle && !s) return 0;
     if (!s && !(s = add_seen(w, key))) {
         w->l.code = hf_fail(w->l.err, HF_NOMEM, 0, "watch: out of memory");
@@ -349,13 +354,13 @@ int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *er
 
 /* ---- operating ---- */
 
-int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
+/* One event for a key, by an operator. `what`: the call, for messages. */
+static int operate(hf *h, const char *what, const char *key, struct hf_event *ev,
+                   struct hf_outcome *out, hf_error *err)
 {
     hf_row row;
-    struct hf_outcome out;
-    struct hf_event ev = {.kind = HF_EV_BREAK, .token = token};
     struct hf_entry *e = NULL;
-    int rc = hf__begin_call(h, "break", err);
+    int rc = hf__begin_call(h, what, err);
     if (rc) return rc;
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
@@ -367,16 +372,37 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     }
     hf_row_init(&row);
     int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
-    rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until, &out, err);
+    rc = hf__turn(&h->port, &e->key, ev, &row, 0, until, out, err);
     if (!rc) hf__promise(h, e, &row);
     hf_row_clear(&row);
+    /* What a power cut must not bring back. */
+    if (!rc && ev->kind == HF_EV_FORGET && out->answer == HF_ANS_OK && h->port.drv->sync)
+        rc = h->port.drv->sync(h->port.st, &e->key, err);
     pthread_mutex_lock(&h->mu);
     hf__entry_put(e);
+    hf__leave_call(h);
     pthread_mutex_unlock(&h->mu);
-    hf__end_call(h);
+    return rc;
+}
+
+int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
+{
+    struct hf_event ev = {.kind = HF_EV_BREAK, .token = token};
+    struct hf_outcome out;
+    int rc = operate(h, "break", key, &ev, &out, err);
     if (!rc && out.answer != HF_ANS_OK)
         rc = hf_fail(err, HF_LOST, 0, "break '%s': the grant %llu is over", key,
                      (unsigned long long)token);
+    return rc;
+}
+
+int hf_forget(hf *h, const char *key, hf_error *err)
+{
+    struct hf_event ev = {.kind = HF_EV_FORGET};
+    struct hf_outcome out;
+    int rc = operate(h, "forget", key, &ev, &out, err);
+    if (!rc && out.answer != HF_ANS_OK)
+        rc = hf_fail(err, HF_LOST, 0, "forget '%s': it is not marked as done", key);
     return rc;
 }
 

@@ -320,6 +320,22 @@ static struct hf_outcome renew(struct ctx *c)
     return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};
 }
 
+/* Whether somebody holds the key or not: a run that goes on may mark its event anew. */
+static struct hf_outcome forget_mark(struct ctx *c)
+{
+    hf_row *row = c->row;
+    int marked = hf__marked(row, c->ev->now);
+    if (marked) {
+        row->done_us = row->keep_until_us = 0;
+        row->done_by_len = 0;
+        row->result_len = 0;
+        row->done_by[0] = row->result[0] = 0;
+        c->changed = 1;
+    }
+    settle(c);
+    return (struct hf_outcome){marked ? HF_ANS_OK : HF_ANS_GONE, 0, 0, 0};
+}
+
 struct hf_outcome hf__step(hf_row *row, const struct hf_event *ev)
 {
     struct ctx c = {row, ev, hf_rev_next(row->rev, ev->now.lo_us), 0, 0};
@@ -331,6 +347,7 @@ struct hf_outcome hf__step(hf_row *row, const struct hf_event *ev)
     case HF_EV_WITHDRAW: out = withdraw(&c); break;
     case HF_EV_RENEW: out = renew(&c); break;
     case HF_EV_PROMOTE: settle(&c); break;
+    case HF_EV_FORGET: out = forget_mark(&c); break;
     case HF_EV_RELEASE:
     case HF_EV_BREAK:
     case HF_EV_FINISH: out = end_grant(&c); break;

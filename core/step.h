@@ -24,7 +24,8 @@ enum hf_event_kind {
     HF_EV_RELEASE,  /* the grant `token` ends; kept taken until `until_us` if that is later */
     HF_EV_PROMOTE,  /* somebody notices: what is over ends, who is next is granted */
     HF_EV_BREAK,    /* an operator ends the grant `token` */
-    HF_EV_FINISH    /* the grant `token` becomes the marker of a done event */
+    HF_EV_FINISH,   /* the grant `token` becomes the marker of a done event */
+    HF_EV_FORGET    /* an operator removes the marker of a done event: it may run again */
 };
 
 struct hf_event {
@@ -62,8 +63,8 @@ enum hf_answer {
     HF_ANS_BUSY,    /* not now */
     HF_ANS_NO_ROOM, /* not now, and the queue (or the room for holders) is full */
     HF_ANS_DONE,    /* the event is done; the request neither holds nor waits */
-    HF_ANS_OK,      /* renewed, released, broken, finished, withdrawn; or noticed */
-    HF_ANS_GONE     /* no such grant any more */
+    HF_ANS_OK,      /* renewed, released, broken, finished, withdrawn, forgotten; or noticed */
+    HF_ANS_GONE     /* no such grant, or no marker, any more */
 };
 
 struct hf_outcome {

@@ -234,7 +234,8 @@ static void own_effect(const struct hf_event *ev, const hf_row *row, int64_t wro
                        struct hf_outcome *out)
 {
     if (out->answer != HF_ANS_GONE) return;
-    if (ev->kind == HF_EV_RELEASE || ev->kind == HF_EV_BREAK) out->answer = HF_ANS_OK;
+    if (ev->kind == HF_EV_RELEASE || ev->kind == HF_EV_BREAK || ev->kind == HF_EV_FORGET)
+        out->answer = HF_ANS_OK;
     if (ev->kind == HF_EV_FINISH && row->done_us == wrote_done_us && wrote_done_us &&
         row->result_len == ev->result_len && !memcmp(row->result, ev->result, ev->result_len))
         out->answer = HF_ANS_OK;

@@ -310,6 +310,7 @@ typedef struct hf_info {
     int64_t now_us;                 /* the store's clock */
     int64_t done_us, keep_until_us; /* 0, 0: no marker; keep_until_us HF_FOREVER: for ever */
     char result[HF_RESULT_CAP];
+    char done_by[HF_OWNER_CAP]; /* the owner of the run that marked it */
     size_t n_holders, n_waiters;
     const hf_party_info *parties; /* the holders, then the waiters in order */
 } hf_info;
@@ -331,6 +332,10 @@ HF_API int hf_watch(hf *store, const char *prefix, hf_info_fn *see, void *arg, h
 
 /* Ends the grant with this token, for its holder too. LOST if that grant is over. */
 HF_API int hf_break(hf *store, const char *key, uint64_t token, hf_error *err);
+
+/* Removes the mark of an event that is done, for good on return: the event may run again.
+   Returns: HF_OK. LOST: it is not marked as done. */
+HF_API int hf_forget(hf *store, const char *key, hf_error *err);
 
 /* Deletes rows that are free, unmarked (or past their keep time) and idle for idle_ms (at least
    60,000). The number deleted is added up in *ret_n. */

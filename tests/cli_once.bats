@@ -36,6 +36,30 @@ teardown() { cli_teardown; }
     [ "$(grep -c 'was done' told)" = 9 ]
 }
 
+@test "a done event says who did it; forgotten, it runs again" {
+    USER=anna holdfast once "$K" -- true
+    run holdfast show "$K"
+    [[ $output == *"done 2"*" UTC by anna@$(hostname):"*": exit 0"* ]]
+    holdfast show --json "$K" | grep -q '"done_by":"anna@'
+    holdfast once "$K" -- touch ran
+    [ ! -e ran ]
+    holdfast forget "$K"
+    run holdfast show "$K"
+    [[ $output != *done* ]]
+    holdfast once --owner "run 7" "$K" -- touch ran
+    [ -e ran ]
+    holdfast show --json "$K" | grep -q '"done_by":"run 7"'
+}
+
+@test "what isn't marked as done can't be forgotten: 76" {
+    for key in "$K-never" "$K-run"; do
+        [ "$key" = "$K-never" ] || holdfast run "$key" -- true
+        run holdfast forget "$key"
+        [ "$status" = 76 ]
+        [[ $output == *"forget '$key': it is not marked as done" ]]
+    done
+}
+
 @test "a command that fails leaves it undone, with its own status" {
     run holdfast once "$K" -- sh -c 'exit 5'
     [ "$status" = 5 ]

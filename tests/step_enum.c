@@ -356,6 +356,8 @@ static int named_events(const struct state *s, struct hf_event *ev, uint64_t spa
         ev->session = 0;
         ev->kind = HF_EV_BREAK;
         if (step_from(s, ev)) return 1;
+        ev->kind = HF_EV_FORGET;
+        if (run.u->once && !token && step_from(s, ev)) return 1;
         ev->kind = HF_EV_RENEW;
         for (ev->lease_ms = 0; ev->lease_ms < 3; ev->lease_ms += 2)
             if (step_from(s, ev)) return 1;

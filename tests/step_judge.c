@@ -358,6 +358,14 @@ static int check_done(struct trial *t)
     const hf_party *by = NULL;
     if (ev->kind == HF_EV_FINISH && t->out->answer == HF_ANS_OK) by = granted(was, ev->token);
     if (asks(ev) && ev->once && ev->mark && t->out->answer == HF_ANS_GRANTED) by = ev->party;
+    if (ev->kind == HF_EV_FORGET) {
+        WANT((t->out->answer == HF_ANS_OK) == marked(was, ev), "DONE: forgotten, or not?");
+        if (marked(was, ev)) {
+            WANT(!is->done_us && !is->keep_until_us && !is->result_len && !is->done_by_len,
+                 "DONE: not forgotten");
+            return 0;
+        }
+    }
     if (!by) {
         WANT(was->done_us == is->done_us && was->keep_until_us == is->keep_until_us &&
                  was->result_len == is->result_len,

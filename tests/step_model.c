@@ -74,8 +74,8 @@ static void show_row(const char *title, const hf_row *row)
 
 int model_fail(const char *why, const struct hf_event *ev, const struct hf_outcome *out)
 {
-    static const char *const kinds[] = {"TRY",     "ENQUEUE", "WITHDRAW", "RENEW",
-                                        "RELEASE", "PROMOTE", "BREAK",    "FINISH"};
+    static const char *const kinds[] = {"TRY",     "ENQUEUE", "WITHDRAW", "RENEW", "RELEASE",
+                                        "PROMOTE", "BREAK",   "FINISH",   "FORGET"};
     if (model_why) return 1;
     model_why = strdup(why);
     printf("# %s: %s\n", model_name, why);

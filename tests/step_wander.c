@@ -118,7 +118,7 @@ static int random_event(struct hf_event *ev, int i)
     case 7:
     case 8: ev->kind = HF_EV_RELEASE; break;
     case 9: ev->kind = HF_EV_PROMOTE; break;
-    case 10: ev->kind = draw(8) ? HF_EV_PROMOTE : HF_EV_BREAK; break;
+    case 10: ev->kind = draw(8) ? HF_EV_PROMOTE : draw(2) ? HF_EV_BREAK : HF_EV_FORGET; break;
     default: ev->kind = draw(8) ? HF_EV_PROMOTE : HF_EV_FINISH; break;
     }
     if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE) {
