@@ -31,7 +31,8 @@ export interface AcquireOptions {
     shared?: boolean;
     /** Together with others, up to so many holders in all: 1 to 1,000. */
     limit?: number;
-    /** An identity of its own; the same one asking again is refused: RecursiveAcquire. */
+    /** An identity of its own. RecursiveAcquire if it holds the key through this store object, and
+     *  would wait without a limit. */
     owner?: string;
     note?: string;
     /** 16 bytes, or 32 hexadecimal digits: the same request asked again is the same grant. */

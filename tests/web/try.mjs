@@ -8,6 +8,7 @@ import {
 
 globalThis.crypto ??= webcrypto;
 const { acquire, update, release } = await import('./page.mjs');
+const { serve } = await import('./server.mjs');
 const PROJECT = 'demo-holdfast', { FIRESTORE_EMULATOR_HOST: HOST, HOLDFAST } = process.env;
 let points = 0, failures = 0;
 
@@ -99,5 +100,6 @@ await updateDoc(doc(alice, 'mutex_critical_data', id),
   { rev: fourth + 1, expires_us: (Date.now() + 90000) * 1000 });
 await update(alice, id, fourth, more);
 point(await n(bob) === 4, 'and writes after a renewal');
+await serve({ point, refused, holdfast, project: PROJECT });
 console.log(`1..${points}`);
 process.exit(failures ? 1 : 0);
