@@ -12,6 +12,8 @@ export interface OpenOptions {
     note?: string;
     /** The longest one request may take; default: 5 s. */
     ioTimeout?: Time;
+    /** Only a store that is there; StoreUnavailable where there is none. */
+    existing?: boolean;
     /** 'release': on INT, TERM and HUP, if the program has no handler of its own for that signal,
      *  everything that this process holds is given back before it dies of the signal. */
     onSignals?: 'release';
@@ -184,6 +186,8 @@ export class Store {
     watch(prefix?: string, options?: { signal?: AbortSignal }): Showing;
     /** Ends the grant with this token, for its holder too. */
     break(key: string, token: number): Promise<void>;
+    /** Forgets that the event of this key is done: it may run again. */
+    forget(key: string): Promise<void>;
     /** Forgets keys that have been idle for so long; tells how many. */
     prune(idle: Time): Promise<number>;
     stats(): Stats;

@@ -495,6 +495,11 @@ class Store {
         await native.break(this.#open('break', key), key, tokenOf(token, 'break', key));
     }
 
+    // The event of this key may run again.
+    async forget(key) {
+        await native.forget(this.#open('forget', key), key);
+    }
+
     // How many idle keys were forgotten.
     async prune(idle) {
         return native.prune(this.#open('prune'), time(idle, 'idle', 'prune'));
@@ -550,21 +555,25 @@ async function around(lock, fn, release = () => lock.leave()) {
     return value;
 }
 
-const OPEN = new Set(['owner', 'note', 'ioTimeout', 'onSignals']);
+const OPEN = new Set(['owner', 'note', 'ioTimeout', 'existing', 'onSignals']);
+const OPEN_EXISTING = 1; // HF_OPEN_EXISTING
 const SHOW = new Set(['signal']);
 
 async function open(url, options = {}) {
     known(options, OPEN, 'open');
     if (url === '')
         throw invalid('open', undefined, "'': no store has this URL; undefined is the default one");
-    const { owner, note, ioTimeout, onSignals } = options;
+    const { owner, note, ioTimeout, existing = false, onSignals } = options;
+    if (typeof existing !== 'boolean')
+        throw invalid('open', undefined, 'existing: must be true or false');
     if (onSignals !== undefined && onSignals !== 'release')
         throw invalid('open', undefined, "onSignals: must be 'release'");
     if (onSignals && !isMainThread)
         throw invalid('open', undefined, 'onSignals: a worker gets no signals');
     native.load();
     const id = await native.open(url, owner, note,
-        ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout', 'open'));
+        ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout', 'open'),
+        existing ? OPEN_EXISTING : 0);
     return new Store(id, onSignals);
 }
 

@@ -142,22 +142,23 @@ static void open_deliver(struct addon *a, struct event *e)
     store_unref(s);
 }
 
-/* (url | undefined, owner | undefined, note | undefined, ioTimeoutMs) */
+/* (url | undefined, owner | undefined, note | undefined, ioTimeoutMs, flags) */
 static napi_value js_open(napi_env env, napi_callback_info info)
 {
-    napi_value argv[4], promise = NULL;
-    struct addon *a = begin(env, info, 4, argv);
+    napi_value argv[5], promise = NULL;
+    struct addon *a = begin(env, info, 5, argv);
     struct store *s = NULL;
     struct job *job = NULL;
     napi_valuetype type[3];
     size_t n = 0;
-    double ms = 0;
+    double ms = 0, flags = 0;
     if (a->ended) {
         fail(a, HF_CANCELED, NULL, "open: the process ends");
         return NULL;
     }
     for (int i = 0; i < 3; i++) napi_typeof(env, argv[i], &type[i]);
     take_number(env, argv[3], &ms);
+    take_number(env, argv[4], &flags);
     if (!(s = calloc(1, sizeof *s)) || !enroll(a, &s->object, KIND_STORE)) {
         free(s);
         fail(a, HF_NOMEM, NULL, "out of memory");
@@ -171,6 +172,7 @@ static napi_value js_open(napi_env env, napi_callback_info info)
     if (!(job = job_new(s, open_work, &promise))) return NULL;
     job->open = (hf_open_options)HF_OPEN_OPTIONS_INIT;
     job->open.io_timeout_ms = (int64_t)ms;
+    job->open.flags = (unsigned)flags;
     int rc = 0;
     if (type[0] != napi_undefined) {
         napi_get_value_string_utf8(env, argv[0], NULL, 0, &n);
@@ -268,6 +270,11 @@ static void break_work(struct job *job)
     job->code = hf_break(job->store->h, job->key, job->number, &job->err);
 }
 
+static void forget_work(struct job *job)
+{
+    job->code = hf_forget(job->store->h, job->key, &job->err);
+}
+
 static void prune_work(struct job *job)
 {
     job->code = hf_prune(job->store->h, job->ms, &job->number, &job->err);
@@ -278,7 +285,7 @@ static napi_value pruned(struct addon *a, struct job *job)
     return number(a->env, (double)job->number);
 }
 
-/* (store, key, token): the latter two where they are asked for. */
+/* (store, key, token): the latter ones where they are asked for. */
 static napi_value ask(napi_env env, napi_callback_info info, const char *doing, bool by_key,
                       void (*work)(struct job *),
                       napi_value (*result)(struct addon *, struct job *))
@@ -311,6 +318,11 @@ static napi_value js_break(napi_env env, napi_callback_info info)
     return ask(env, info, "break", true, break_work, NULL);
 }
 
+static napi_value js_forget(napi_env env, napi_callback_info info)
+{
+    return ask(env, info, "forget", true, forget_work, NULL);
+}
+
 static napi_value js_prune(napi_env env, napi_callback_info info)
 {
     return ask(env, info, "prune", false, prune_work, pruned);
@@ -319,7 +331,7 @@ static napi_value js_prune(napi_env env, napi_callback_info info)
 void store_exports(napi_env env, napi_value exports)
 {
     static const struct method methods[] = {
-        {"open", js_open}, {"close", js_close}, {"url", js_url},    {"stats", js_stats},
-        {"peek", js_peek}, {"break", js_break}, {"prune", js_prune}};
+        {"open", js_open}, {"close", js_close}, {"url", js_url},       {"stats", js_stats},
+        {"peek", js_peek}, {"break", js_break}, {"forget", js_forget}, {"prune", js_prune}};
     ADD_METHODS(env, exports, methods);
 }

@@ -144,6 +144,21 @@ test('once: what is too much, or no JSON, is not remembered; a warning says so',
     assert.equal(warning.code, 'HOLDFAST_RESULT');
 });
 
+test('forget: the event may run again', async () => {
+    const key = fresh();
+    await one.once(key, () => 1);
+    await two.forget(key);
+    assert.equal((await two.once(key, () => 2)).value, 2);
+    await assert.rejects(one.forget(fresh()), LockLost);
+});
+
+test('open: existing, only what is there', async () => {
+    await assert.rejects(open('file:/tmp/there/is/none', { existing: true }),
+        (error) => error.code === 'UNAVAILABLE' && error.cause.code === 'ENOENT');
+    await assert.rejects(open(url, { existing: 1 }), InvalidArgument);
+    await (await open(url, { existing: true })).close();
+});
+
 test('tryAcquire: a lock, or null', async () => {
     const key = fresh(), lock = await one.tryAcquire(key, { lease: '1m' });
     assert.equal(await two.tryAcquire(key), null);
