@@ -72,6 +72,7 @@ void hf__conform_handle(struct hf__conform *cfm);
 void hf__conform_keys(struct hf__conform *cfm);
 void hf__conform_line(struct hf__conform *cfm);
 void hf__conform_update(struct hf__conform *cfm);
+void hf__conform_many(struct hf__conform *cfm);
 void hf__conform_processes(struct hf__conform *cfm);
 void hf__conform_threads(struct hf__conform *cfm);
 

@@ -242,6 +242,7 @@ static void destroy(hf *h)
     pthread_mutex_destroy(&h->port.serial);
     pthread_cond_destroy(&h->pump_cond);
     pthread_cond_destroy(&h->renewer_cond);
+    pthread_cond_destroy(&h->renewals.work);
     hf__unref(h);
 }
 
@@ -259,6 +260,7 @@ static void begin(hf *h, struct hf_entry **table)
     hf__thread_condition(&h->changed);
     hf__thread_condition(&h->pump_cond);
     hf__thread_condition(&h->renewer_cond);
+    hf__renewals_open(h);
     h->buckets = FIRST_BUCKETS;
     h->table = table;
 }
@@ -445,6 +447,7 @@ void hf_close(hf *h)
     if (h->pump_runs) pthread_join(h->pump, NULL);
     if (h->tender_runs) pthread_join(h->tender, NULL);
     if (h->renewer_runs) pthread_join(h->renewer, NULL);
+    hf__renewals_close(h);
     hf__tenures_close(h, away);
     destroy(h);
 }

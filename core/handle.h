@@ -10,14 +10,18 @@
  *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks; for
  *            one that waits alone its caller's thread does (leader)
  *   tender   sees leases run out and other sessions die; never talks to a store that may block
- *   renewer  renews leases, keeps tenures
+ *   renewer  keeps tenures; says which leases are to be renewed, and renews them itself where the
+ *            store answers at once
+ *   renewal workers (a few: renewals.h)  renew leases
  */
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
 
 #include "bytes.h"
 #include "deadlines.h"
+#include "kept_row.h"
 #include "os.h"
+#include "renewals.h"
 #include "turn.h"
 
 #define HF_PUMP_BELL        0
@@ -55,6 +59,7 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     uint32_t breaths;     /* how often it has */
     uint32_t listened;    /* which of the pump's listens was the last that was for it, too */
     uint8_t listened_named; /* for a request that its caller names */
+    uint8_t renewing; /* a renewal of its grants is under way; 2: others of them wait for its end */
     char text[];
 };
 
@@ -103,11 +108,10 @@ struct hf_lock {
     int64_t renew_at_us; /* local */
     int64_t look_at_us;  /* local: when to ask whether somebody broke it */
     /* At first 0. */
-    struct hf_lock *care_next, **care_prev; /* of those that the tender looks after; NULL: not */
-    int64_t hold_until_us;                  /* local; 0: none */
-    int64_t granted_at_us;                  /* local: not before it was granted; with at_least_ms */
-    struct hf_tenure *tenure;               /* whose end is the hold's; NULL: it has none */
-    struct hf_tenure *doubt; /* a renewal with this one may have landed; NULL: none */
+    int64_t hold_until_us;    /* local; 0: none */
+    int64_t granted_at_us;    /* local: not before it was granted; with at_least_ms */
+    struct hf_tenure *tenure; /* whose end is the hold's; NULL: it has none */
+    struct hf_tenure *doubt;  /* a renewal with this one may have landed; NULL: none */
     void (*on_lost)(void *arg, hf_lock *lock);
     void *on_lost_arg;
     int *freed;    /* set when it is freed by its own callback */
@@ -128,6 +132,16 @@ struct hf_lock {
     uint8_t id[16]; /* of its request; not of one by default options at an instant store */
     pthread_t teller;
     char own_owner[HF_OWNER_CAP];
+    /* Of a grant that ends by time, or is renewed; else all of it is zero. */
+    struct hf_deadline watch;     /* of hf.watched: when the tender is to look at it */
+    struct hf_deadline renewal;   /* of one of the queues of hf.renewals */
+    struct hf_kept_row *row;      /* the row at row->rev as this handle left it; NULL: not kept */
+    struct hf_kept_row *sent;     /* a renewal that wasn't answered: to be sent again as it is */
+    uint64_t sent_seen;           /* for which rev it was made */
+    int64_t before_us;            /* expires_us before the renewal that is under way */
+    struct hf_lock *renewed_with; /* the next one that the same write renews */
+    uint8_t unanswered;           /* renewals in a row that weren't; at most HF_UNANSWERED_MOST */
+    uint8_t renewal_due;          /* 0: it waits for its time; else its queue, plus 1 */
 };
 
 enum hf_wait_state { HF_W_LINED, HF_W_AT_STORE, HF_W_DONE };
@@ -230,7 +244,9 @@ struct hf {
 
     struct hf_wait *at_store; /* waits that are first in their line */
     uint32_t n_at_store;
-    struct hf_lock *cared;
+    struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
+    uint64_t steps;              /* of the store's clock, so far as the tender knows */
+    struct hf_renewals renewals;
 
     int pump_runs, tender_runs, renewer_runs;
     pthread_t pump, tender, renewer;
@@ -407,10 +423,24 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
 hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
                       const struct hf_wait *w);
 void hf__plan_renewal(hf_lock *lock);
+/* `row` as stored holds the grant: what it says of it. */
+void hf__note_row(hf_lock *lock, const hf_row *row);
+/* The grant was renewed, with this row. Under the mutex. */
+void hf__renewed(hf_lock *lock, const hf_row *row);
+/* Later than what was told of its session, of one that was made elsewhere: it is known to a second.
+ */
+enum { ADOPTED_US = 1000000 };
+/* Nobody works on it any more (it was `busy`). */
+void hf__let_go(hf_lock *lock);
+/* When the tender is to look at it, by the local clock: INT64_MAX: not at all. */
+int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
+void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 int hf__lock_more(hf *h); /* memory for one: 0, or HF_NOMEM */
 /* The next hf__lock_new will find memory: 0, or HF_NOMEM. */
 static inline int hf__lock_reserve(hf *h) { return h->free_locks ? 0 : hf__lock_more(h); }
 void hf__lock_free(hf_lock *lock);
+/* The tender looks at it when that is needed: to be called after any change of what that depends
+ * on. */
 void hf__care(hf_lock *lock);
 /* May the holder believe in the lock? Also if only the store can say so: one that was adopted. */
 int hf__perhaps_held(const hf_lock *lock);
@@ -424,6 +454,8 @@ enum hf_lost_by {
     HF_BY_STORE /* the store says so */
 };
 void hf__lock_lose(hf_lock *lock, enum hf_lost_by by);
+/* Its holder can't go on believing (hf__perhaps_held): it is lost. */
+void hf__lock_over(hf_lock *lock);
 void hf__tell_lost(hf_lock *lock);
 
 /* reason.c; under the mutex */
@@ -510,6 +542,27 @@ int64_t hf__tend_promises(hf *h);
 /* Each wait is to be looked after; each that depends on a session that has died. */
 void hf__look_after_waits(hf *h);
 void hf__look_for_deaths(hf *h);
+/* renewals.c */
+/* Sets when it is to be renewed; INT64_MAX: not (any more). */
+void hf__renew_at(hf_lock *lock, int64_t at_us);
+/* The renewer's part: sees to it that what is due is renewed. When to look again; 0 if the mutex
+   was dropped. Under it. */
+int64_t hf__renewals_tend(hf *h);
+void hf__renewals_open(hf *h);
+void hf__renewals_close(hf *h); /* no thread but the caller's is left then */
+/* So many renewals more of it weren't answered. */
+void hf__note_unanswered(hf_lock *lock, int times);
+/* A renewal that failed is made again soon, but not in a hot loop. */
+void hf__renewal_failed(hf_lock *lock, int rc);
+/* Is it to be renewed, and nobody works on it? */
+int hf__renewable(const hf_lock *lock);
+
+/* renew_batch.c */
+struct hf_renew_batch *hf__renew_batch_new(void); /* NULL: out of memory */
+void hf__renew_batch_free(struct hf_renew_batch *batch);
+/* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0:
+   there was none; 1; 2: some weren't answered. Under the mutex, dropped. */
+int hf__renew_batch(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue, size_t most);
 
 /* threads.c */
 int hf__need_tender(hf *h, hf_error *err);

@@ -12,7 +12,7 @@
 
 enum { LEFTOVER_US = 500000, CLAIM_PART = 8 };
 
-/* ---- the tender's list ---- */
+/* ---- what the tender looks after ---- */
 
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
 {
@@ -20,43 +20,52 @@ int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
     return now_us + (left > 20000 ? left - left / 100 : left);
 }
 
-/* Puts it into the list; when its time is over. */
+int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
+{
+    int instant = l->h->port.can & HF_CAN_INSTANT;
+    int64_t at = INT64_MAX;
+    if (l->leftover) return instant && !l->busy ? l->look_at_us : INT64_MAX;
+    if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
+    if (l->releasing) return INT64_MAX;
+    /* While an adopted hold is being renewed, the store's answer decides. */
+    if (l->tenure && !(l->tenure->adopted && l->busy))
+        at = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
+    if (l->expires_us) at = hf__min64(at, hf__lease_ends(l, now_us));
+    if (l->hold_until_us) at = hf__min64(at, l->hold_until_us);
+    int asks = instant && !l->busy && (l->lost_fd >= 0 || l->on_lost);
+    return asks ? hf__min64(at, l->look_at_us) : at;
+}
+
+/* Puts it into the queue, or to its new place there; when it is to be looked at. */
 static int64_t look_after(hf_lock *l)
 {
-    hf *h = l->h;
-    int64_t end = l->hold_until_us ? l->hold_until_us : INT64_MAX;
-    if (l->tenure) end = hf__min64(end, hf__tenure_until(l)); /* sooner: its locks are told */
-    l->care_next = h->cared;
-    l->care_prev = &h->cared;
-    if (l->care_next) l->care_next->care_prev = &l->care_next;
-    h->cared = l;
-    if (l->expires_us) {
-        int64_t over = hf__lease_ends(l, hf__local_us());
-        if (over < end) end = over;
-    }
-    return end;
+    int64_t at = hf__watch_at(l, hf__local_us());
+    hf__deadline_set(&l->h->watched, &l->watch, at);
+    return at;
 }
 
-/* It is looked at when its time is over. Whoever wants that sooner kicks the tender himself. */
 void hf__care(hf_lock *l)
 {
-    if (l->care_prev) return;
-    int64_t end = look_after(l);
-    if (!hf__need_tender(l->h, NULL)) hf__kick_tender(l->h, end);
+    int64_t at = look_after(l);
+    if (at == INT64_MAX || hf__need_tender(l->h, NULL)) return;
+    hf__kick_tender(l->h, at);
 }
 
-static void uncare(hf_lock *l)
+void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)
 {
-    if (!l->care_prev) return;
-    *l->care_prev = l->care_next;
-    if (l->care_next) l->care_next->care_prev = l->care_prev;
-    l->care_prev = NULL;
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            for (hf_lock *l = e->locks; l; l = l->next) see(l, arg);
 }
 
-/* What few locks leave behind. */
+/* What few locks leave behind. Who is watched may have all of the rest. */
 static HF_COLD void untangle(hf_lock *l)
 {
-    uncare(l);
+    hf__deadline_drop(&l->h->watched, &l->watch);
+    hf__renew_at(l, INT64_MAX);
+    hf__forget_row(&l->row);
+    hf__forget_row(&l->sent);
+    l->unanswered = 0;
     if (l->freed) *l->freed = 1;
     if (l->tenure) hf__tenure_put(l->h, l->tenure);
     if (l->doubt) hf__tenure_put(l->h, l->doubt);
@@ -72,7 +81,7 @@ static inline void forget(hf_lock *l)
     if (l->next) l->next->prev = l->prev;
     hf__entry_put(l->e);
     h->stats.held--;
-    if (l->care_prev || l->freed || l->tenure || l->doubt || l->lost_fd >= 0 || l->why ||
+    if (l->watch.nth || l->freed || l->tenure || l->doubt || l->lost_fd >= 0 || l->why ||
         h->closing)
         untangle(l);
     l->next = h->free_locks;
@@ -105,8 +114,6 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->lost_fd = -1;
     l->renew_at_us = INT64_MAX;
     l->look_at_us = INT64_MAX;
-    l->care_next = NULL;
-    l->care_prev = NULL;
     l->hold_until_us = 0;
     l->granted_at_us = 0;
     l->tenure = NULL;
@@ -132,20 +139,29 @@ void hf__plan_renewal(hf_lock *l)
     else if (l->tenure)
         left = (hf__tenure_until(l) - hf__local_us()) / 3;
     if (left < 0) left = 0;
-    l->renew_at_us = hf__local_us() + (left < third ? left : third);
+    hf__renew_at(l, hf__local_us() + (left < third ? left : third));
 }
 
 HF_COLD int hf__lock_more(hf *h)
 {
-    hf_lock *l = malloc(sizeof *l);
+    hf_lock *l = calloc(1, sizeof *l);
     if (!l) return HF_NOMEM;
     l->next = NULL;
     h->free_locks = l;
     return 0;
 }
 
+/* The row as it is now stored, for the next renewal, which then needs no read. Not where the store
+   changes it in place, nor where a read says more than the row (who is dead). */
+static void keep_row(hf_lock *l, const hf_row *row)
+{
+    if (l->h->port.can & (HF_CAN_INSTANT | HF_CAN_LEASES)) return;
+    hf__keep_row(&l->row, row);
+}
+
 /* What a grant has that ends by time, or that was waited for. */
-static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const struct hf_wait *w)
+static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row *row,
+                                    const struct hf_wait *w)
 {
     hf *h = l->h;
     if (w) l->owner = memcpy(l->own_owner, p->owner, (size_t)p->owner_len + 1);
@@ -155,6 +171,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const struct 
     }
     int renews = p->lease_ms && !(w && w->flags & (HF_NO_RENEW | HF_DETACHED));
     if (renews) hf__plan_renewal(l);
+    if (renews) keep_row(l, row);
     l->unrenewed = p->lease_ms && !renews;
     if (w && w->max_hold_ms) l->hold_until_us = hf__local_us() + w->max_hold_ms * 1000;
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
@@ -163,7 +180,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const struct 
     if (w && w->unclaimed) {
         /* The claim is to be made soon. Not at once: who gives it back before spares the store it.
            And first the caller is told: the pump wakes the others behind that. */
-        l->renew_at_us = hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART);
+        hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
         int64_t end = look_after(l);
         h->new_hold_ends_us = end ? end : 1;
         return l;
@@ -198,7 +215,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     e->locks = l;
     h->stats.acquired++;
     h->stats.held++;
-    return w || p->lease_ms ? set_up_more(l, p, w) : l;
+    return w || p->lease_ms ? set_up_more(l, p, row, w) : l;
 }
 
 /* ---- belief ---- */
@@ -249,11 +266,11 @@ static void seize(hf_lock *l)
     l->busy = 1;
 }
 
-static void let_go(hf_lock *l)
+void hf__let_go(hf_lock *l)
 {
     l->busy = 0;
-    hf__kick_renewer(l);                                           /* which passed over it */
-    if (l->tenure && l->tenure->adopted) hf__kick_tender(l->h, 0); /* as did this one */
+    hf__kick_renewer(l);           /* which passed over it */
+    if (l->watch.nth) hf__care(l); /* as did the tender */
     pthread_cond_broadcast(&l->h->changed);
 }
 
@@ -285,13 +302,14 @@ static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct
 }
 
 /* What a row says of the grant after it was written. */
-static void note_row(hf_lock *l, const hf_row *row)
+void hf__note_row(hf_lock *l, const hf_row *row)
 {
     int64_t at = hf__find_token(row, l->token);
     if (at < 0) return;
     l->expires_us = row->party[at].expires_us;
     l->rev = row->rev;
     l->plain = is_plain(row, l->token);
+    if (l->renew_at_us != INT64_MAX) keep_row(l, row);
 }
 
 /* Of a grant that nobody else has anything to do with: the row that is left of it, at `rev`. */
@@ -385,7 +403,7 @@ static void leave(hf_lock *l)
     l->on_lost = NULL;
     l->look_at_us = hf__local_us() + LEFTOVER_US;
     /* The renewer's where the store may block, else the tender's. */
-    if (!(l->h->port.can & HF_CAN_INSTANT)) l->renew_at_us = l->look_at_us;
+    if (!(l->h->port.can & HF_CAN_INSTANT)) hf__renew_at(l, l->look_at_us);
     hf__care(l);
     if (!(l->h->port.can & HF_CAN_INSTANT) && !hf__need_renewer(l->h, NULL))
         pthread_cond_signal(&l->h->renewer_cond);
@@ -410,9 +428,9 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
 static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
-    if (l->busy || l->telling || l->care_prev) {
+    if (l->busy || l->telling || l->watch.nth) {
         l->releasing = 1;
-        l->renew_at_us = INT64_MAX;
+        hf__renew_at(l, INT64_MAX);
         seize(l);
     }
     int rc = release_instantly(l);
@@ -459,7 +477,10 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     } else {
         /* A shorter lease than before may be in force although its reply is lost. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
-        int known = hf__told_row(h, l->e, l->token, l->rev, &row);
+        int known = hf__told_row(h, l->e, l->token, l->rev, &row) ||
+                    (l->row && !hf__show_row(l->row, &row));
+        hf__forget_row(
+            &l->sent); /* this write goes by the row; that one may land before it, or not */
         rc = carry(l, &ev, &row, known, &out, err);
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
         if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
@@ -469,16 +490,20 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
         }
     }
     if (rc && rc != HF_LOST) hf__reason_keep(&l->why, err);
-    if (!rc) {
-        hf__reason_clear(&l->why);
-        note_row(l, &row);
-        h->stats.renewals++;
-        if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
-        if (l->expires_us) hf__care(l);
-        hf__kick_tender(h, 0); /* the deadline has moved */
-    }
+    if (!rc) hf__renewed(l, &row);
     hf_row_clear(&row);
     return rc;
+}
+
+void hf__renewed(hf_lock *l, const hf_row *row)
+{
+    hf *h = l->h;
+    hf__note_row(l, row);
+    hf__reason_clear(&l->why);
+    h->stats.renewals++;
+    if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
+    hf__care(l);                                                     /* the deadline has moved */
+    if (hf__port_steps(&h->port) != h->steps) hf__kick_tender(h, 0); /* as have all the others' */
 }
 
 int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
@@ -493,7 +518,7 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     seize(l);
     rc = hf__perhaps_held(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
                              : hf__gone(l, "renew", err);
-    let_go(l);
+    hf__let_go(l);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }
@@ -529,7 +554,7 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     hf_row_init(&row);
     pthread_mutex_lock(&h->mu);
     l->releasing = 1;
-    l->renew_at_us = INT64_MAX;
+    hf__renew_at(l, INT64_MAX);
     seize(l);
     int over = !hf__perhaps_held(l); /* as its holder has been told */
     rc = over ? hf__gone(l, "once", err) : carry(l, &ev, &row, 0, &out, err);
@@ -537,7 +562,7 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     if (over || failed(rc)) {
         /* Not marked, as far as is known: then at least it isn't held either. */
         if (!over) hf__not_marked(l, err);
-        let_go(l);
+        hf__let_go(l);
         pthread_mutex_unlock(&h->mu);
         hf_row_clear(&row);
         hf_release(l, NULL);

@@ -15,11 +15,17 @@ void hf__lock_lose(hf_lock *l, enum hf_lost_by by)
     l->lost = 1;
     l->lost_by = (uint8_t)by;
     if (by == HF_BY_TIME && (l->busy || (l->tenure && l->tenure->busy))) hf__reason_mute(l);
-    if (!l->leftover) l->renew_at_us = INT64_MAX; /* which it is forgotten by */
+    if (!l->leftover) hf__renew_at(l, INT64_MAX); /* which it is forgotten by */
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
     (void)n; /* a full eventfd is readable too */
-    if (l->on_lost) hf__kick_tender(l->h, 0);
+    if (l->on_lost) hf__care(l);
+}
+
+void hf__lock_over(hf_lock *l)
+{
+    int capped = l->hold_until_us && hf__local_us() >= l->hold_until_us;
+    hf__lock_lose(l, capped ? HF_BY_CAP : HF_BY_TIME);
 }
 
 /* Calls the callback of a lost lock that has one, once, without the mutex. */

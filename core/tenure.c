@@ -38,16 +38,26 @@ static void lasts(struct hf_tenure *t, int64_t sent_us, int64_t ms)
 
 /* ---- losing, forgetting ---- */
 
+static void lose_by(hf_lock *l, void *t)
+{
+    const struct hf_tenure *over = t;
+    if (l->tenure != over && l->doubt != over) return;
+    if (over->why) hf__reason_keep(&l->why, over->why);
+    hf__lock_lose(l, HF_BY_TIME);
+}
+
+/* It ends sooner than its holds were to be looked at. */
+static void look_sooner(hf_lock *l, void *t)
+{
+    if (l->tenure == t || l->doubt == t) hf__care(l);
+}
+
 /* Of one that wasn't gone: who finds that out is alone with it (`busy`). */
 static void lose(hf *h, struct hf_tenure *t)
 {
     t->gone = 1;
     t->keep_at_us = INT64_MAX;
-    for (hf_lock *l = h->cared; l; l = l->care_next)
-        if (l->tenure == t || l->doubt == t) {
-            if (t->why) hf__reason_keep(&l->why, t->why);
-            hf__lock_lose(l, HF_BY_TIME);
-        }
+    hf__each_lock(h, lose_by, t);
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
         if (w->tenure == t || w->standing == t) {
             if (!w->pumped) w->look_at_us = 0;
@@ -213,7 +223,7 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
     if (!rc) {
         hf__reason_clear(&t->why);
         lasts(t, sent_us, ms);
-        if (t->until_us < until_us) hf__kick_tender(h, t->until_us);
+        if (t->until_us < until_us) hf__each_lock(h, look_sooner, t);
         if (now + GRAIN_US > t->until_us) /* adopted: it may have ended since the store answered */
             rc = hf_fail(err, HF_UNAVAILABLE, 0, "lease: the store's answer took longer than it");
     } else if (t->keep_at_us != INT64_MAX) {
@@ -468,7 +478,7 @@ int hf__tenure_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf
     if (rc == HF_LOST) hf__lock_lose(l, to && !to->gone ? HF_BY_STORE : HF_BY_TIME);
     if (rc == HF_UNKNOWN && !stays) {
         l->doubt = to; /* it may hold with either */
-        hf__kick_tender(h, hf__tenure_until(l));
+        hf__care(l);
     } else {
         hf__tenure_put(h, to);
     }

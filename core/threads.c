@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BREAK_LOOK_US = 250000, ADOPTED_US = 1000000, MOURN_LOOKS = 11 };
+enum { BREAK_LOOK_US = 250000, MOURN_LOOKS = 11 };
 
 /* A death may be told a little before the store knows it: when to ask again after being told. */
 static const int64_t mourn_after_us[MOURN_LOOKS] = {
@@ -50,80 +50,67 @@ static void look_for_break(hf *h, hf_lock *l)
     /* Who knows the token may have given it another lease, which counts. */
     if (at >= 0) l->expires_us = row.party[at].expires_us;
     hf_row_clear(&row);
-    l->busy = 0;
     l->look_at_us = hf__local_us() + BREAK_LOOK_US;
     if (!there) {
         hf__reason_keep(&l->why, &err);
         hf__lock_lose(l, HF_BY_STORE);
     }
-    hf__kick_renewer(l); /* which passed over it */
-    pthread_cond_broadcast(&h->changed);
+    hf__let_go(l);
 }
 
-/* One that its holder has given up, but the store didn't take back yet. */
-static int tend_leftover(hf_lock *l, int64_t now, int64_t *until)
-{
-    if (l->busy) return 0;
-    if (l->look_at_us > now) {
-        *until = hf__min64(*until, l->look_at_us);
-        return 0;
-    }
-    hf__release(l, NULL);
-    return 1;
-}
-
-/* One lock: loses it in time, tells, says in *until when to look again. 1: the list may have
-   changed. */
-static int tend_lock(hf *h, hf_lock *l, int64_t now, int64_t *until)
+/* One lock whose time has come: loses it, tells, looks. Under the mutex, dropped: then others may
+   have it, and it may be gone. */
+static void tend_lock(hf *h, hf_lock *l, int64_t now)
 {
     int instant = h->port.can & HF_CAN_INSTANT;
-    if (l->leftover) return instant ? tend_leftover(l, now, until) : 0;
+    if (l->leftover) {
+        if (instant && !l->busy && l->look_at_us <= now) hf__release(l, NULL);
+        return;
+    }
     if (!l->lost && !l->releasing) {
         /* While an adopted hold is being renewed, the store's answer decides. */
-        if (l->tenure && !(l->tenure->adopted && l->busy)) {
-            int64_t end = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
-            if (now >= end)
-                hf__lock_lose(l, HF_BY_TIME);
-            else
-                *until = hf__min64(*until, end);
-        }
-        if (l->expires_us) {
-            int64_t end = hf__lease_ends(l, now);
-            if (end <= now)
-                hf__lock_lose(l, HF_BY_TIME);
-            else
-                *until = hf__min64(*until, end);
-        }
-        if (l->hold_until_us) {
-            if (now >= l->hold_until_us)
-                hf__lock_lose(l, HF_BY_CAP);
-            else
-                *until = hf__min64(*until, l->hold_until_us);
-        }
+        int decides = l->tenure && !(l->tenure->adopted && l->busy);
+        if (decides && now >= hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0))
+            hf__lock_lose(l, HF_BY_TIME);
+        if (l->expires_us && hf__lease_ends(l, now) <= now) hf__lock_lose(l, HF_BY_TIME);
+        if (l->hold_until_us && now >= l->hold_until_us) hf__lock_lose(l, HF_BY_CAP);
     }
     /* Not while it is being given back: its memory may be another grant's by then. */
     if (l->lost && l->on_lost && !l->told && !l->releasing) {
         hf__tell_lost(l);
-        return 1;
+        return;
     }
     int asks = (l->lost_fd >= 0 || l->on_lost) && instant;
-    if (l->lost || l->releasing || l->busy || !asks) return 0;
-    if (l->look_at_us <= now) {
-        look_for_break(h, l);
-        return 1;
-    }
-    *until = hf__min64(*until, l->look_at_us);
-    return 0;
+    if (!l->lost && !l->releasing && !l->busy && asks && l->look_at_us <= now) look_for_break(h, l);
 }
 
+static void look_again(hf_lock *l, void *arg)
+{
+    hf *h = arg;
+    if (l->watch.nth) hf__deadline_set(&h->watched, &l->watch, hf__watch_at(l, hf__local_us()));
+}
+
+/* Those whose time has come, the first of them first. When to look again. Under the mutex, dropped.
+ */
 static int64_t tend_locks(hf *h)
 {
-    int64_t until;
-again:
-    until = INT64_MAX;
-    for (hf_lock *l = h->cared; l; l = l->care_next)
-        if (tend_lock(h, l, hf__local_us(), &until)) goto again;
-    return until;
+    uint64_t steps = hf__port_steps(&h->port);
+    if (steps != h->steps) hf__each_lock(h, look_again, h); /* by that clock they end */
+    h->steps = steps;
+    for (struct hf_deadline *d; (d = h->watched.first);) {
+        hf_lock *l = HF_DEADLINE_OF(d, hf_lock, watch);
+        int64_t now = hf__local_us();
+        if (d->at_us > now) return d->at_us;
+        int64_t at = hf__watch_at(l, now); /* it may have been renewed meanwhile */
+        if (at <= now) {
+            /* Whoever has it then says when to look again. */
+            hf__deadline_set(&h->watched, d, INT64_MAX);
+            tend_lock(h, l, now);
+        } else {
+            hf__deadline_set(&h->watched, d, at);
+        }
+    }
+    return INT64_MAX;
 }
 
 static void tender_sleep(hf *h, struct pollfd *fds, int64_t until)
@@ -201,23 +188,8 @@ int hf__need_tender(hf *h, hf_error *err)
 void hf__kick_renewer(hf_lock *l)
 {
     hf *h = l->h;
+    if (!l->renewal.nth) hf__renew_at(l, l->renew_at_us);
     if (l->renew_at_us < h->renewer_until_us) pthread_cond_signal(&h->renewer_cond);
-}
-
-/* A failed renewal is tried again soon, but not in a hot loop; a refused one has lost the lock. */
-static void renew_one(hf *h, hf_lock *l)
-{
-    if (l->leftover) {
-        hf__release(l, NULL);
-        return;
-    }
-    l->busy = 1;
-    int rc = hf__renew(l, l->lease_ms, 0, NULL);
-    int64_t third = (int64_t)l->lease_ms * 1000 / 3;
-    if (rc && !l->lost && !l->releasing)
-        l->renew_at_us = hf__local_us() + hf__min64(third / 4, 500000);
-    l->busy = 0;
-    pthread_cond_broadcast(&h->changed);
 }
 
 static void *renewer(void *arg)
@@ -225,19 +197,9 @@ static void *renewer(void *arg)
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
-        int64_t next = INT64_MAX, tenures = hf__tenures_tend(h);
-        hf_lock *first = NULL;
+        int64_t tenures = hf__tenures_tend(h);
         if (h->closing == 3) break;
-        for (hf_lock *l = h->cared; l; l = l->care_next)
-            if (!l->busy && (l->leftover || (!l->lost && !l->releasing)) && l->renew_at_us < next) {
-                first = l;
-                next = l->renew_at_us;
-            }
-        if (first && next <= hf__local_us()) {
-            renew_one(h, first);
-            continue;
-        }
-        h->renewer_until_us = hf__min64(next, tenures);
+        h->renewer_until_us = hf__min64(hf__renewals_tend(h), tenures);
         hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);
         h->renewer_until_us = 0;
     }

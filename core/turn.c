@@ -75,11 +75,19 @@ static int64_t begin(struct hf_port *port)
     return hf__local_us();
 }
 
+/* Of those that were answered. Relaxed: two at the same time may count as one. */
+static void note_trip(struct hf_port *port, int64_t us)
+{
+    int64_t was = hf__port_trip_us(port);
+    __atomic_store_n(&port->trip_us, was ? was + (us - was) / 8 : us + 1, __ATOMIC_RELAXED);
+}
+
 static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
     if (port->can & HF_CAN_INSTANT) return;
     if (!(port->can & HF_CAN_THREADS)) pthread_mutex_unlock(&port->serial);
     hf__port_clock(port, sent_us, clock_us);
+    if (clock_us) note_trip(port, hf__local_us() - sent_us);
 }
 
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err)
@@ -97,6 +105,35 @@ int hf__port_swap(struct hf_port *port, const hf_rowkey *key, uint64_t seen, con
     int rc = port->drv->swap(port->st, key, seen, row, cur, &clock_us, err);
     end(port, sent_us, clock_us);
     return rc;
+}
+
+int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int64_t until_us)
+{
+    for (size_t i = 0; i < n; i++) {
+        item[i].result = HF_UNKNOWN; /* what a driver doesn't say */
+        item[i].clock_us = 0;
+    }
+    hf__port_asked(port, (int)n - 1);
+    int64_t sent_us = begin(port);
+    int rc = port->drv->replace_many(port->st, item, n, until_us);
+    if (!(port->can & (HF_CAN_INSTANT | HF_CAN_THREADS))) pthread_mutex_unlock(&port->serial);
+    /* The first says best how late it is at most, the last how late at least. */
+    for (size_t i = 0; i < n; i++)
+        if (item[i].clock_us) hf__port_clock(port, sent_us, item[i].clock_us);
+    return rc;
+}
+
+uint64_t hf__port_steps(struct hf_port *port)
+{
+    pthread_mutex_lock(&port->mu);
+    uint64_t n = port->clock.steps;
+    pthread_mutex_unlock(&port->mu);
+    return n;
+}
+
+int64_t hf__port_trip_us(struct hf_port *port)
+{
+    return __atomic_load_n(&port->trip_us, __ATOMIC_RELAXED);
 }
 
 int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
@@ -207,6 +244,15 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
     if (mine > (int64_t)row->n_holders) probe(port, &row->party[mine - 1], dead);
 }
 
+int hf__turn_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
+{
+    /* A conflict with exactly what we sent is our own write, whose reply was lost. */
+    if (rc == HF_CONFLICT) return *mine && hf_row_equal(row, next) ? 0 : rc;
+    if (rc == HF_UNKNOWN) *mine = 1;
+    /* Once a reply was lost, no other error of a repetition is a certainty. */
+    return rc < 0 && *mine ? HF_UNKNOWN : rc;
+}
+
 /* One swap, sent again as long as its reply is lost. 0, HF_CONFLICT (row is the current one, *mine
    says whether ours may have landed), or the error. */
 static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_row *next,
@@ -215,15 +261,8 @@ static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf
     uint64_t seen = row->rev;
     for (;;) {
         int rc = hf__port_swap(port, key, seen, next, row, err);
-        if (rc == HF_CONFLICT) {
-            /* A conflict with exactly what we sent is our own write, whose reply was lost. */
-            if (*ret_mine && hf_row_equal(row, next)) return 0;
-            return rc;
-        }
-        if (rc == HF_UNKNOWN) *ret_mine = 1;
-        /* Once a reply was lost, no other error of a repetition is a certainty. */
-        if (rc >= 0 || !*ret_mine) return rc;
-        if (hf__local_us() >= until_us) return HF_UNKNOWN;
+        rc = hf__turn_judge(rc, row, next, ret_mine);
+        if (rc != HF_UNKNOWN || hf__local_us() >= until_us) return rc;
         hf__pause(PAUSE_RETRY_US);
     }
 }

@@ -23,7 +23,8 @@ struct hf_port {
     pthread_mutex_t serial; /* around calls, for drivers without HF_CAN_THREADS */
     pthread_mutex_t mu;     /* protects clock */
     struct hf_clock clock;
-    uint64_t ops; /* requests sent (atomic) */
+    int64_t trip_us; /* how long a request takes, on average; 0: not known */
+    uint64_t ops;    /* requests sent (atomic) */
 };
 
 struct hf_time hf__port_now(struct hf_port *port);
@@ -40,6 +41,12 @@ int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *pa
                   hf_error *err);
 int hf__port_join(struct hf_port *port, const hf_rowkey *key, const hf_party *party, uint32_t cap,
                   hf_row *cur, hf_error *err);
+/* Only where the driver has it. 0, or why there was no connection. */
+int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int64_t until_us);
+/* How often the store's clock has stepped: what was reckoned by it is to be reckoned again. */
+uint64_t hf__port_steps(struct hf_port *port);
+/* How long a request to the store takes; 0: not known. */
+int64_t hf__port_trip_us(struct hf_port *port);
 
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
                    const char *where, hf_error *err);
@@ -60,6 +67,15 @@ int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, i
 #define HF_UNBOUND 2
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
              int known, int64_t until_us, struct hf_outcome *out, hf_error *err);
+
+/*
+ * The part of a turn that judges what came of its write, for whoever sends the write in another
+ * way. `row` is the current row after a conflict, `next` what was to be written, *mine whether an
+ * earlier sending of the same write may have landed or may land yet. Returns 0: it is stored.
+ * HF_CONFLICT: another row is. HF_UNKNOWN: it may be; the same write is to be sent again, which
+ * lands once or meets its own row (*mine is set). Else the error: nothing was written.
+ */
+int hf__turn_judge(int rc, const hf_row *row, const hf_row *next, int *mine);
 
 /*
  * For who stands in line, or only tries: reads the row, as hf__port_get; but a grant that the

@@ -53,6 +53,23 @@ static inline int hf__pool_take(struct hf__pool *pool, int64_t until_us)
     return i;
 }
 
+/* The number of a connection that works and is idle, taken, if others remain for other requests;
+   else -1. Never waits. */
+static inline int hf__pool_spare(struct hf__pool *pool)
+{
+    int i = 0;
+    pthread_mutex_lock(&pool->mu);
+    unsigned idle = pool->works & ~pool->busy;
+    if (idle && !(pool->busy & (pool->busy - 1))) { /* one at most is in use */
+        while (!(idle & 1u << i)) i++;
+        pool->busy |= 1u << i;
+    } else {
+        i = -1;
+    }
+    pthread_mutex_unlock(&pool->mu);
+    return i;
+}
+
 /* Gives back what hf__pool_take returned; -1 is nothing. `works`: it is connected, as far as is
    known. */
 static inline void hf__pool_give(struct hf__pool *pool, int i, int works)

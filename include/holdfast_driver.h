@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define HF_DRIVER_ABI    1
+#define HF_DRIVER_ABI    2
 #define HF_DRIVER_SYMBOL hf_driver_entry
 #define HF_ROW_FORMAT    1 /* version of the row; an unknown one is CORRUPT, never "free" */
 
@@ -181,6 +181,17 @@ typedef struct hf_key_event {
     uint64_t hash, mask;
 } hf_key_event;
 
+/* One of several replaces that are asked for together: see replace_many. */
+typedef struct hf_replace {
+    const hf_rowkey *key;
+    uint64_t seen;
+    const hf_row *row; /* not NULL */
+    hf_row *cur;       /* for a conflict; initialized; not NULL */
+    int result;        /* of this one, as of swap; HF_UNKNOWN when replace_many is called */
+    int64_t clock_us;  /* the store's clock while it answered; 0, as when it is called: it didn't */
+    hf_error *err;     /* why, if the result is negative; may be NULL */
+} hf_replace;
+
 typedef struct hf_driver {
     int abi;              /* HF_DRIVER_ABI */
     const char *name;     /* the scheme */
@@ -219,6 +230,20 @@ typedef struct hf_driver {
      */
     int (*swap)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
                 int64_t *ret_clock_us, hf_error *err);
+
+    /*
+     * Optional. n swaps that have nothing to do with each other, in about one round trip, each with
+     * a result of its own. No key is named twice. No error, conflict or hang of one changes
+     * anything for another one: a store that carries them out one after the other doesn't wait
+     * long for one that is held up. Returns at until_us (CLOCK_BOOTTIME) at the latest, but for
+     * the time that a new connection needs, a second at most: what hasn't been answered by then is
+     * HF_UNKNOWN, and the next call goes by another connection. What was not sent is
+     * HF_UNAVAILABLE. By several threads at once
+     * (HF_CAN_THREADS), each of which has a connection for itself, beside those of other requests
+     * if these are in use. The core asks for at most 512; or for none, which only makes the
+     * connection for a later call. Returns 0, or why there was no connection: nothing was sent.
+     */
+    int (*replace_many)(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
 
     /* Optional (NULL). One round trip: hf_row_take inside the store. 0: *cur is the row stored, of
        whose holder only token, since_us and expires_us need be told: the rest is *party's.

@@ -15,6 +15,7 @@
  */
 #include "cuts.h"
 
+#include "front.h"
 #include "os.h"
 
 #include <errno.h>
@@ -59,33 +60,6 @@ void cut_wrong(const char *format, ...)
 
 /* ---- through the proxy, beside it ---- */
 
-/* The server's address, and the URL of the proxy in its place. */
-static int split_url(const char *url, char *server, size_t cap, char *front, size_t front_cap,
-                     int port)
-{
-    const char *at;
-    if ((at = strstr(url, "?socket=")) && !strncmp(url, "redis:", 6)) {
-        snprintf(server, cap, "%s", at + 8);
-        snprintf(front, front_cap, "redis://127.0.0.1:%d", port);
-    } else if ((at = strstr(url, "?host=")) && !strncmp(url, "postgres:", 9)) {
-        snprintf(server, cap, "%.*s/.s.PGSQL.5432", (int)strcspn(at + 6, "&"), at + 6);
-        snprintf(front, front_cap,
-                 "postgres://holdfast@127.0.0.1:%d/postgres?sslmode=disable&gssencmode=disable",
-                 port);
-    } else if (!strncmp(url, "firestore:", 10)) {
-        const char *host = getenv("FIRESTORE_EMULATOR_HOST");
-        snprintf(server, cap, "%s", host ? host : "");
-        snprintf(front, front_cap, "%s", url);
-    } else if ((at = strstr(url, "//127.0.0.1:"))) {
-        const char *rest = at + 12 + strspn(at + 12, "0123456789");
-        snprintf(server, cap, "%.*s", (int)(rest - at - 2), at + 2);
-        snprintf(front, front_cap, "%.*s//127.0.0.1:%d%s", (int)(at - url), url, port, rest);
-    } else {
-        return -1;
-    }
-    return 0;
-}
-
 static hf *open_store(const char *url, int64_t io_timeout_ms)
 {
     hf_open_options oo = HF_OPEN_OPTIONS_INIT;
@@ -107,12 +81,12 @@ static int set_out(int number)
     me->lease = options.lease;
     me->timed = options.timed;
     me->sessions = options.sessions;
-    if (split_url(options.url, server, sizeof server, front, sizeof front, 0) ||
+    if (front_url(options.url, server, sizeof server, front, sizeof front, 0) ||
         proxy_start(&me->proxy, server)) {
         cut_wrong("no proxy for '%s'", options.url);
         return -1;
     }
-    split_url(options.url, server, sizeof server, front, sizeof front, me->proxy.port);
+    front_url(options.url, server, sizeof server, front, sizeof front, me->proxy.port);
     me->beside = open_store(options.url, 5000);
     me->behind = open_store(options.url, 5000);
     if (!strncmp(options.url, "firestore:", 10)) {

@@ -296,7 +296,7 @@ static void a_doubt_about_a_session_that_is_shared(void **state)
     stage_wear_sessions();
     stage_cue(S_SWAP, 1, 1 << 20, ALTHOUGH, HF_UNKNOWN, NULL);
     pthread_mutex_lock(&h->mu);
-    lock->renew_at_us = 0;
+    hf__renew_at(lock, 0);
     pthread_cond_signal(&h->renewer_cond);
     for (; !lock->doubt; pthread_mutex_lock(&h->mu)) {
         pthread_mutex_unlock(&h->mu);

@@ -391,7 +391,7 @@ static void a_callback_does_not_wait(void **state)
 static void renew_now(void)
 {
     pthread_mutex_lock(&h->mu);
-    lock->renew_at_us = 0;
+    hf__renew_at(lock, 0);
     pthread_cond_signal(&h->renewer_cond);
     pthread_mutex_unlock(&h->mu);
 }
@@ -418,10 +418,10 @@ static void a_renewal_that_fails_as_it_is_given_back(void **state)
     (void)state;
     begin(SERVER);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    uint64_t asked = stage_calls(S_GET);
-    stage_cue(S_GET, 1, 1, INSTEAD, HF_DENIED, until_it_is_given_back);
+    uint64_t asked = stage_calls(S_SWAP);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, HF_DENIED, until_it_is_given_back);
     renew_now();
-    stage_await(S_GET, asked + 1);
+    stage_await(S_SWAP, asked + 1);
     OK(hf_release(lock, &stage_error));
     assert_int_equal(stage_row("k")->n_holders, 0);
     done();
@@ -435,15 +435,15 @@ static void what_is_being_given_back_is_not_renewed(void **state)
     (void)state;
     begin(SERVER);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    uint64_t asked = stage_calls(S_GET);
+    uint64_t asked = stage_calls(S_SWAP);
     pthread_mutex_lock(&h->mu);
     lock->releasing = 1;
-    lock->renew_at_us = 0;
+    hf__renew_at(lock, 0);
     h->renewer_until_us = -1;
     pthread_cond_signal(&h->renewer_cond);
     pthread_mutex_unlock(&h->mu);
     await(renewer_sleeps);
-    assert_int_equal(stage_calls(S_GET), asked);
+    assert_int_equal(stage_calls(S_SWAP), asked);
     pthread_mutex_lock(&h->mu);
     lock->releasing = 0;
     pthread_mutex_unlock(&h->mu);
@@ -493,10 +493,10 @@ static void closing_while_one_is_renewed(void **state)
     (void)state;
     begin(SERVER);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    uint64_t asked = stage_calls(S_GET);
-    stage_cue(S_GET, 1, 1, INSTEAD, 0, until_closing_waits);
+    uint64_t asked = stage_calls(S_SWAP);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, until_closing_waits);
     renew_now();
-    stage_await(S_GET, asked + 1);
+    stage_await(S_SWAP, asked + 1);
     hf_close(h);
     h = NULL;
     assert_int_equal(stage_row("k")->n_holders, 0);

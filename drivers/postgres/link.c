@@ -343,6 +343,8 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
     return ask(how, link, &s, ambiguous, ret, ret_state, what, key, err);
 }
 
+int hf__pg_code(const char *state, int ambiguous) { return code_of(state, ambiguous); }
+
 /* ---- what isn't about rows ---- */
 
 int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const char *key,

@@ -71,6 +71,9 @@ int hf__pg_ask_often(const struct hf__pg_how *how, struct hf__pg_link *link,
                      int ambiguous, PGresult **ret, char ret_state[6], const char *what,
                      const char *key, hf_error *err);
 
+/* What the SQLSTATE of a statement means: see there. */
+int hf__pg_code(const char *state, int ambiguous);
+
 /* Raises the guard's fence of the key: holdfast_enter, in a transaction of its own. */
 int hf__pg_enter(const struct hf__pg_how *how, struct hf__pg_link *link, const char *key,
                  uint64_t token, const char *where, hf_error *err);

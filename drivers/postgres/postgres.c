@@ -14,28 +14,14 @@
  * one after the other.
  */
 #include "columns.h"
-#include "ear.h"
-#include "link.h"
-#include "pool.h"
-#include "sql.h"
+#include "store.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST = HF_PG_FIRST, VALUES = HF_COLS + FIRST - 1 };
-
-struct hf_store {
-    struct hf__pg_how how;
-    struct hf__pool pool;
-    struct hf__pg_link link[HF_POOL_LINKS];
-    struct hf__pg_ear ear;
-    char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
-    struct hf__pg_sql sql;
-    int existing; /* the table isn't made */
-    int absent;   /* and it isn't there */
-};
+enum { FIRST = HF_PG_FIRST, VALUES = HF_PG_SWAP_VALUES };
 
 /* ---- connections ---- */
 
@@ -97,13 +83,13 @@ static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char
 
 /* ---- rows ---- */
 
-static int64_t number(const PGresult *r, int row, int column)
+int64_t hf__pg_number(const PGresult *r, int row, int column)
 {
     return strtoll(PQgetvalue(r, row, column), NULL, 10);
 }
 
 /* The row behind the first two columns. */
-static int decode(const PGresult *r, int at, hf_row *row, const char *what, const char *key,
+int hf__pg_decode(const PGresult *r, int at, hf_row *row, const char *what, const char *key,
                   hf_error *err)
 {
     struct hf__flat flat;
@@ -111,7 +97,7 @@ static int decode(const PGresult *r, int at, hf_row *row, const char *what, cons
     int rc = 0;
     for (int i = 0; i < HF_COLS; i++) {
         if (PQgetisnull(r, at, i + 2)) rc = HF_CORRUPT;
-        flat.n[i] = hf__column_is_text[i] ? 0 : number(r, at, i + 2);
+        flat.n[i] = hf__column_is_text[i] ? 0 : hf__pg_number(r, at, i + 2);
         flat.text[i] = PQgetvalue(r, at, i + 2);
         flat.len[i] = (size_t)PQgetlength(r, at, i + 2);
     }
@@ -121,7 +107,7 @@ static int decode(const PGresult *r, int at, hf_row *row, const char *what, cons
               : 0;
 }
 
-static int has_row(const PGresult *r) { return !PQgetisnull(r, 0, 2 + HF_COL_REV); }
+int hf__pg_has_row(const PGresult *r) { return !PQgetisnull(r, 0, 2 + HF_COL_REV); }
 
 static int pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
@@ -131,14 +117,14 @@ static int pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     hf_row_clear(row);
     int rc = ask(st, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
     if (rc) return rc;
-    *ret_clock_us = number(r, 0, 1);
-    if (has_row(r)) rc = decode(r, 0, row, "get", key->text, err);
+    *ret_clock_us = hf__pg_number(r, 0, 1);
+    if (hf__pg_has_row(r)) rc = hf__pg_decode(r, 0, row, "get", key->text, err);
     PQclear(r);
     return rc;
 }
 
 /* The columns as texts from `at` on; numbers are written into `room`. */
-static void fill(const struct hf__flat *flat, const char **values, char room[HF_COLS][24])
+void hf__pg_fill(const struct hf__flat *flat, const char **values, char room[HF_COLS][24])
 {
     for (int i = 0; i < HF_COLS; i++) {
         snprintf(room[i], 24, "%lld", (long long)flat->n[i]);
@@ -155,8 +141,8 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
     hf_row_clear(cur);
     if (stale)
         rc = pg_get(st, key, cur, ret_clock_us, err);
-    else if (has_row(r))
-        rc = decode(r, 0, cur, what, key->text, err);
+    else if (hf__pg_has_row(r))
+        rc = hf__pg_decode(r, 0, cur, what, key->text, err);
     return rc ? rc : HF_CONFLICT;
 }
 
@@ -166,19 +152,18 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
    it tries to write the next one in the short way, which tells nobody. Of those who have a key in
    turns nobody does. Relaxed, since a rev stands for itself: the statement looks whether it is
    still that one. */
-static const uint64_t ALONE = UINT64_C(1) << 63;
-
-static uint64_t hint_of(const hf_rowkey *key)
+uint64_t hf__pg_hint(const hf_rowkey *key)
 {
     return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
 }
 
-static void note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
+void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
 {
-    uint64_t was = hint_of(key), hint = 0;
+    uint64_t was = hf__pg_hint(key), hint = 0;
     if (!key->hint) return;
     if (row && !row->n_queue) hint = row->rev;
-    if (hint && seen && (was == (seen | ALONE) || (was == seen && row->n_holders))) hint |= ALONE;
+    if (hint && seen && (was == (seen | HF_PG_ALONE) || (was == seen && row->n_holders)))
+        hint |= HF_PG_ALONE;
     __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
 }
 
@@ -197,13 +182,13 @@ static int write_quietly(hf_store *st, const struct swap *s, int64_t *ret_clock_
     enum { N = HF_COLS + HF_PG_QUIET_FIRST - 1 };
     const char *values[N] = {s->key->text, s->seen_text};
     PGresult *r;
-    if (!s->row || s->row->n_queue || !s->seen || hint_of(s->key) != (s->seen | ALONE))
+    if (!s->row || s->row->n_queue || !s->seen || hf__pg_hint(s->key) != (s->seen | HF_PG_ALONE))
         return HF_CONFLICT;
     memcpy(values + HF_PG_QUIET_FIRST - 1, s->column, sizeof s->column);
     int rc = ask(st, &st->sql.quiet, N, values, HF_UNKNOWN, &r, "swap", s->key->text, err);
     if (rc) return rc;
     int done = PQntuples(r) == 1;
-    if (done) *ret_clock_us = number(r, 0, 0);
+    if (done) *ret_clock_us = hf__pg_number(r, 0, 0);
     PQclear(r);
     return done ? 0 : HF_CONFLICT;
 }
@@ -224,9 +209,9 @@ static int write_at_length(hf_store *st, const struct swap *s, hf_row *cur, int6
     int n = s->row ? VALUES : FIRST - 1;
     int rc = ask(st, often, n, values, HF_UNKNOWN, &r, "swap", key->text, err);
     if (rc) return rc;
-    *ret_clock_us = number(r, 0, 1);
-    if (!number(r, 0, 0)) {
-        uint64_t there = has_row(r) ? (uint64_t)number(r, 0, 2 + HF_COL_REV) : 0;
+    *ret_clock_us = hf__pg_number(r, 0, 1);
+    if (!hf__pg_number(r, 0, 0)) {
+        uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_COL_REV) : 0;
         rc = conflict(st, key, r, there == s->seen, cur, ret_clock_us, "swap", err);
     }
     PQclear(r);
@@ -246,11 +231,11 @@ static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
     }
     snprintf(s.seen_text, sizeof s.seen_text, "%llu", (unsigned long long)seen);
-    if (row) fill(&flat, s.column, room);
+    if (row) hf__pg_fill(&flat, s.column, room);
     rc = write_quietly(st, &s, ret_clock_us, err);
     if (rc == HF_CONFLICT) rc = write_at_length(st, &s, cur, ret_clock_us, err);
     hf__flat_free(&flat);
-    if (!rc) note_written(key, seen, row);
+    if (!rc) hf__pg_note_written(key, seen, row);
     return rc;
 }
 
@@ -270,16 +255,16 @@ static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
         hf__flat_free(&flat);
         return hf_fail(err, rc, 0, "postgres: take '%s': %s", key->text, why);
     }
-    fill(&flat, values + 1, room);
+    hf__pg_fill(&flat, values + 1, room);
     rc = ask(st, &st->sql.take, HF_COLS + 1, values, HF_UNKNOWN, &r, "take", key->text, err);
     hf__flat_free(&flat);
     if (rc) return rc;
-    *ret_clock_us = number(r, 0, 1);
-    if (number(r, 0, 0)) {
-        rc = decode(r, 0, cur, "take", key->text, err);
+    *ret_clock_us = hf__pg_number(r, 0, 1);
+    if (hf__pg_number(r, 0, 0)) {
+        rc = hf__pg_decode(r, 0, cur, "take", key->text, err);
     } else {
-        int stale = !has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_COL_OWNER) &&
-                                    !strcmp(PQgetvalue(r, 0, 2 + HF_COL_QUEUE), "[]"));
+        int stale = !hf__pg_has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_COL_OWNER) &&
+                                           !strcmp(PQgetvalue(r, 0, 2 + HF_COL_QUEUE), "[]"));
         rc = conflict(st, key, r, stale, cur, ret_clock_us, "take", err);
     }
     PQclear(r);
@@ -308,9 +293,9 @@ static int pg_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     free(before);
     free(behind);
     if (rc) return rc;
-    *ret_clock_us = number(r, 0, 1);
-    if (has_row(r)) rc = decode(r, 0, cur, "join", key->text, err);
-    if (!rc && !number(r, 0, 0))
+    *ret_clock_us = hf__pg_number(r, 0, 1);
+    if (hf__pg_has_row(r)) rc = hf__pg_decode(r, 0, cur, "join", key->text, err);
+    if (!rc && !hf__pg_number(r, 0, 0))
         rc = HF_CONFLICT;
     else if (!rc && !hf__is_last(cur, party))
         rc = hf_fail(err, HF_UNKNOWN, 0, "postgres: join '%s': not an answer to that", key->text);
@@ -354,9 +339,9 @@ static int pg_scan(hf_store *st, const char *prefix,
                 stop = 1;
             if (rc || stop) break;
             key.hash = hf_key_hash(key.text, key.len);
-            *ret_clock_us = number(r, i, 1);
+            *ret_clock_us = hf__pg_number(r, i, 1);
             memcpy(after, key.text, key.len + 1);
-            rc = decode(r, i, &row, "list", key.text, err);
+            rc = hf__pg_decode(r, i, &row, "list", key.text, err);
             if (!rc || rc == HF_CORRUPT) stop = see(arg, &key, rc ? NULL : &row);
             if (rc == HF_CORRUPT) rc = 0;
         }
@@ -397,7 +382,7 @@ static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *k
     int rc = hf__pg_ask_often(&st->how, link, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, state,
                               "get", key->text, NULL);
     if (rc) return rc;
-    if (has_row(r)) rc = decode(r, 0, row, "get", key->text, NULL);
+    if (hf__pg_has_row(r)) rc = hf__pg_decode(r, 0, row, "get", key->text, NULL);
     PQclear(r);
     return rc;
 }
@@ -413,10 +398,12 @@ static void pg_interrupt(hf_store *st, uint8_t bell)
 static void pg_close(hf_store *st)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->many[i]);
     hf__pg_ear_close(&st->ear);
     hf__pg_how_free(&st->how);
     hf__pg_sql_free(&st->sql);
     hf__pool_close(&st->pool);
+    hf__pool_close(&st->many_pool);
     free(st);
 }
 
@@ -514,6 +501,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
+    hf__pool_open(&st->many_pool);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
     int sys = hf__pg_ear_open(&st->ear, st, read_heard), rc = options(st, url, err);
@@ -584,6 +572,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .close = pg_close,
     .get = pg_get,
     .swap = pg_swap,
+    .replace_many = hf__pg_replace_many,
     .take = pg_take,
     .join = pg_join,
     .listen = pg_listen,

@@ -106,8 +106,7 @@ static int is_answer(enum hf__rd_script which, const redisReply *r)
     return is_clock(r) || (hf__rd_shaped(r) && !hf__rd_done(r));
 }
 
-/* What came of a call: of its own reply, and of that to WAIT if there is one. */
-static int verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
+int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
                    const char *key, hf_error *err)
 {
@@ -152,7 +151,8 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
         /* It has forgotten the script: then nothing was done. */
         again = !whole && hf__rd_is_error(reply[0], "NOSCRIPT");
         if (!again)
-            rc = verdict(st, link, which, reply[0], reply[1], ambiguous, what, key->text, err);
+            rc = hf__rd_verdict(st, link, which, reply[0], reply[1], ambiguous, what, key->text,
+                                err);
         if (again || rc) freeReplyObject(reply[0]);
         if (waits) freeReplyObject(reply[1]);
     }

@@ -214,7 +214,7 @@ redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_bro
 
 int hf__rd_send(const struct hf__rd_how *how, struct hf__rd_link *link, struct hf__rd_batch *batch)
 {
-    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
     size_t sent;
     int ok = !batch->failed && send_all(link, batch->text, batch->len, until_us, &sent);
     if (batch->failed) set_why(link, "out of memory");

@@ -148,57 +148,63 @@ static int conflict(const redisReply *r, const char *what, const hf_rowkey *key,
     return rc ? rc : HF_CONFLICT;
 }
 
-/* The arguments of a swap behind `wait`, beside the values. */
-struct around {
-    char word[HF_RD_WORD_CAP], addresses[HF_ADDRESSES_CAP];
-};
-
-static void arg_swap(struct hf__rd_args *a, const hf_store *st, const hf_row *row,
-                     const struct hf__flat *flat, struct around *around, char room[HF_COLS][24])
+/* The arguments of a swap behind `wait`. */
+static void arg_swap(struct hf__rd_swap *s, const hf_store *st, const hf_row *row)
 {
-    around->word[0] = around->addresses[0] = 0;
+    struct hf__rd_args *a = &s->args;
+    s->word[0] = s->addresses[0] = 0;
     hf__rd_arg_text(a, row && row->n_queue ? "1" : "0");
     int word_at = a->n;
-    hf__rd_arg_text(a, around->word);
-    if (row) hf__put_addresses(around->addresses, row);
+    hf__rd_arg_text(a, s->word);
+    if (row) hf__put_addresses(s->addresses, row);
     hf__rd_arg_text(a, st->how.prefix);
     hf__rd_arg_text(a, st->how.channels);
-    hf__rd_arg_text(a, around->addresses);
-    if (row) arg_values(a, flat, HF_RD_SWAP, room);
+    hf__rd_arg_text(a, s->addresses);
+    if (row) arg_values(a, &s->flat, HF_RD_SWAP, s->room);
     /* What replicas may lack yet is to be looked at. */
-    if (row && !st->how.wait) a->len[word_at] = hf__rd_word(row, a, around->word);
+    if (row && !st->how.wait) a->len[word_at] = hf__rd_word(row, a, s->word);
+}
+
+int hf__rd_swap_make(struct hf__rd_swap *s, const hf_store *st, const hf_rowkey *key, uint64_t seen,
+                     const hf_row *row, hf_error *err)
+{
+    const char *why;
+    s->flat.others = s->flat.queue = NULL;
+    int rc = row ? hf__flatten(row, &s->flat, &why) : 0;
+    if (rc) return hf_fail(err, rc, 0, HF_RD ": swap '%s': %s", key->text, why);
+    s->common = row && is_common(&s->flat);
+    s->which = s->common && may_edit(key, seen) ? HF_RD_EDIT : HF_RD_SWAP;
+    hf__rd_call_args(&s->args, st, key, s->name);
+    arg_number(&s->args, (int64_t)seen, s->seen);
+    hf__rd_arg_text(&s->args, st->how.wait ? "1" : "0");
+    if (s->which == HF_RD_EDIT)
+        arg_values(&s->args, &s->flat, HF_RD_EDIT, s->room);
+    else
+        arg_swap(s, st, row);
+    return 0;
+}
+
+void hf__rd_swap_clear(struct hf__rd_swap *s) { hf__flat_free(&s->flat); }
+
+int hf__rd_swap_end(const hf_rowkey *key, const hf_row *row, int common, const redisReply *r,
+                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    *ret_clock_us = hf__rd_clock_of(r);
+    if (!hf__rd_done(r)) return conflict(r, "swap", key, cur, err);
+    if (common) note_common(key, row->rev);
+    return 0;
 }
 
 static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen_text[24];
-    struct around around;
-    struct hf__flat flat = {.others = NULL, .queue = NULL};
-    const char *why;
-    struct hf__rd_args a;
+    struct hf__rd_swap s;
     redisReply *r;
-    int rc = row ? hf__flatten(row, &flat, &why) : 0;
-    if (rc) {
-        hf__flat_free(&flat);
-        return hf_fail(err, rc, 0, HF_RD ": swap '%s': %s", key->text, why);
-    }
-    int common = row && is_common(&flat), edits = common && may_edit(key, seen);
-    hf__rd_call_args(&a, st, key, name);
-    arg_number(&a, (int64_t)seen, seen_text);
-    hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
-    if (edits)
-        arg_values(&a, &flat, HF_RD_EDIT, room);
-    else
-        arg_swap(&a, st, row, &flat, &around, room);
-    rc = hf__rd_ask(st, edits ? HF_RD_EDIT : HF_RD_SWAP, &a, HF_UNKNOWN, &r, "swap", key, err);
-    hf__flat_free(&flat);
+    int rc = hf__rd_swap_make(&s, st, key, seen, row, err);
+    if (!rc) rc = hf__rd_ask(st, s.which, &s.args, HF_UNKNOWN, &r, "swap", key, err);
+    hf__rd_swap_clear(&s);
     if (rc) return rc;
-    *ret_clock_us = hf__rd_clock_of(r);
-    if (!hf__rd_done(r))
-        rc = conflict(r, "swap", key, cur, err);
-    else if (common)
-        note_common(key, row->rev);
+    rc = hf__rd_swap_end(key, row, s.common, r, cur, ret_clock_us, err);
     freeReplyObject(r);
     return rc;
 }
@@ -341,6 +347,7 @@ static int rd_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
 static void rd_close(hf_store *st)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->many[i]);
     hf__rd_disconnect(&st->ear);
     hf__rd_subscribed_free(&st->subscribed);
     for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
@@ -350,6 +357,7 @@ static void rd_close(hf_store *st)
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->said_mu);
     hf__pool_close(&st->pool);
+    hf__pool_close(&st->many_pool);
     free(st);
 }
 
@@ -359,9 +367,10 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
+    hf__pool_open(&st->many_pool);
     st->how.io_timeout_ms = io_timeout_ms;
     st->ear.fd = -1;
-    for (int i = 0; i < HF_POOL_LINKS; i++) st->link[i].fd = -1;
+    for (int i = 0; i < HF_POOL_LINKS; i++) st->link[i].fd = st->many[i].fd = -1;
     pthread_mutex_init(&st->said_mu, NULL);
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     int no_wake = errno;
@@ -464,6 +473,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .close = rd_close,
     .get = rd_get,
     .swap = rd_swap,
+    .replace_many = hf__rd_replace_many,
     .take = rd_take,
     .join = rd_join,
     .listen = hf__rd_listen,

@@ -28,6 +28,9 @@ struct hf_store {
     struct hf__rd_how how;
     struct hf__pool pool;
     struct hf__rd_link link[HF_POOL_LINKS];
+    /* For many replaces at once: none of them is kept waiting by other requests. */
+    struct hf__pool many_pool;
+    struct hf__rd_link many[HF_POOL_LINKS];
     /* Of the one thread that watches; but what was said others ask for, too: the mutex protects the
        keys and channels. */
     struct hf__rd_link ear;
@@ -71,6 +74,34 @@ int hf__rd_shaped(const redisReply *r);
 int hf__rd_done(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
+/* Of the message of a write: hf__rd_word. */
+enum { HF_RD_WORD_CAP = 33 + 4 * 21, HF_RD_SAID_MOST = 1024 };
+
+/* What came of a call: of its own reply, and of that to WAIT if there is one. */
+int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
+                   const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
+                   const char *key, hf_error *err);
+
+/* A swap as a call: its arguments, which point to what they were made of. */
+struct hf__rd_swap {
+    enum hf__rd_script which; /* HF_RD_SWAP, or the shorter HF_RD_EDIT */
+    int common;               /* its row is one that an edit may write */
+    struct hf__rd_args args;
+    struct hf__flat flat;
+    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen[24];
+    char word[HF_RD_WORD_CAP], addresses[HF_ADDRESSES_CAP];
+};
+/* redis.c: makes it; to be cleared in every case. */
+int hf__rd_swap_make(struct hf__rd_swap *s, const hf_store *st, const hf_rowkey *key, uint64_t seen,
+                     const hf_row *row, hf_error *err);
+void hf__rd_swap_clear(struct hf__rd_swap *s);
+/* What an answer to it says. */
+int hf__rd_swap_end(const hf_rowkey *key, const hf_row *row, int common, const redisReply *r,
+                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+
+/* replace_many.c */
+int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+
 /* redis.c: a text that is a number; 0: it isn't. */
 int hf__rd_number(const redisReply *r, int64_t *ret);
 /* A row of the texts of its fields; NULL: it isn't there. */
@@ -99,7 +130,6 @@ int hf__rd_read_word(const char *said, size_t len, hf_row *row);
 /* The message of a write, and its length: all of the row, if that isn't long ("*": the script puts
    it together of the values, the last arguments); else, if it makes one who waited the only holder,
    who and until when; else "". */
-enum { HF_RD_WORD_CAP = 33 + 4 * 21, HF_RD_SAID_MOST = 1024 };
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP]);
 
 /* options.c: fills st->how from the URL. */

@@ -86,6 +86,39 @@ static int wr_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     return w->after(w, &c, rc, err);
 }
 
+/* To the hooks each of them is a swap. What they don't let through isn't asked of the store. */
+static int wr_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    struct hf__wrap *w = of(st);
+    struct hf__call *call = calloc(n + 1, sizeof *call);
+    hf_replace *made = calloc(n + 1, sizeof *made);
+    size_t n_made = 0;
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!call || !made) {
+            item[i].result = HF_NOMEM;
+            continue;
+        }
+        call[i] = call_of(HF__OP_SWAP, item[i].key);
+        call[i].seen = item[i].seen;
+        item[i].result = w->before(w, &call[i], item[i].err);
+        if (!item[i].result) made[n_made++] = item[i];
+        if (!item[i].result) made[n_made - 1].result = HF_UNKNOWN;
+    }
+    if (made && (n_made || !n)) rc = w->base->replace_many(w->st, made, n_made, until_us);
+    for (size_t i = 0, m = 0; made && call && i < n; i++) {
+        if (item[i].result) continue;
+        item[i] = made[m++];
+        int was = item[i].result;
+        call[i].row = !was ? item[i].row : was == HF_CONFLICT ? item[i].cur : NULL;
+        item[i].result = w->after(w, &call[i], was, item[i].err);
+        if (call[i].lose) hf_row_clear(item[i].cur);
+    }
+    free(call);
+    free(made);
+    return rc;
+}
+
 static int wr_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                    int64_t *ret_clock_us, hf_error *err)
 {
@@ -321,6 +354,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     w->shown.get = wr_get;
     w->shown.swap = wr_swap;
     /* What the store doesn't offer isn't offered. */
+    if (base->replace_many) w->shown.replace_many = wr_replace_many;
     if (base->take) w->shown.take = wr_take;
     if (base->join) w->shown.join = wr_join;
     if (base->update) w->shown.update = wr_update;

@@ -1,0 +1,275 @@
+/*
+ * renew_batch.c - many renewals by one call of the driver (replace_many). See renewals.h.
+ *
+ * A renewal needs the row as it is stored. Mostly it is the one that this handle wrote last
+ * (hf_lock.row), or that a notification has brought; else it is asked for by a replace that every
+ * row refuses. One call makes one attempt for each grant: what was refused or isn't answered goes
+ * back to the queues, with what is known of it by then. A write that wasn't answered is kept and
+ * sent again as it is (turn.h says why). Grants of one key are renewed by one write.
+ */
+#include "handle.h"
+#include "os.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* No row has this rev: revs grow from the store's clock (microseconds), and stay below 2^53. */
+static const uint64_t NO_REV = (UINT64_C(1) << 53) - 1;
+
+/* One key. */
+struct renewal {
+    hf_lock *first; /* the grants that its write renews: by renewed_with */
+    uint64_t seen;
+    hf_row row, next; /* as it is stored, so far as is known; as it is to be */
+    int reads;        /* `row` isn't known: it is asked for */
+    int again;        /* `next` has been sent before */
+    int mine;         /* it may have landed */
+    int sent;         /* in this call */
+    int stuck;        /* the first that wasn't answered: the others may have waited behind it */
+    int rc;
+    hf_error err; /* code 0: nothing was said */
+};
+
+struct hf_renew_batch {
+    size_t n, n_sent;
+    struct renewal one[HF_RENEWALS_AT_ONCE];
+    hf_replace item[HF_RENEWALS_AT_ONCE];
+};
+
+struct hf_renew_batch *hf__renew_batch_new(void) { return malloc(sizeof(struct hf_renew_batch)); }
+void hf__renew_batch_free(struct hf_renew_batch *batch) { free(batch); }
+
+static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; }
+
+/* ---- before: under the mutex ---- */
+
+/* From here on it is this thread's alone. A shorter lease than the one in force may come into force
+   although nobody hears of it. */
+static void seize(hf_lock *l, int64_t lo_us)
+{
+    int64_t end_us = lo_us + lease_us(l);
+    l->busy = 1;
+    if (l->renewal.nth) hf__renew_at(l, l->renew_at_us); /* takes it out of its queue */
+    l->before_us = l->expires_us;
+    if (!l->expires_us || end_us < l->expires_us) l->expires_us = end_us;
+    l->renewed_with = NULL;
+}
+
+/* The other grants of the key that are due, too. */
+static void add_others(struct renewal *r, int64_t lo_us)
+{
+    int64_t now = hf__local_us();
+    hf_lock *last = r->first;
+    for (hf_lock *l = r->first->e->locks; l; l = l->next) {
+        if (!hf__renewable(l) || l->leftover || l->renew_at_us > now || !hf__perhaps_held(l))
+            continue;
+        seize(l, lo_us);
+        last = last->renewed_with = l;
+    }
+}
+
+static void begin(hf *h, struct renewal *r, hf_lock *l, int64_t lo_us)
+{
+    hf_row_init(&r->row);
+    hf_row_init(&r->next);
+    r->first = l;
+    r->mine = r->again = l->sent && !hf__show_row(l->sent, &r->next);
+    r->seen = l->sent_seen;
+    r->reads = !r->again && !hf__told_row(h, l->e, l->token, l->rev, &r->row) &&
+               !(l->row && !hf__show_row(l->row, &r->row));
+    hf__forget_row(&l->sent);
+    seize(l, lo_us);
+    if (l->e->locks->next) add_others(r, lo_us);
+}
+
+/* Is a renewal of its key under way in another thread? Then that one's end puts it back. */
+static int waits_for_key(hf_lock *l)
+{
+    struct hf_entry *e = l->e;
+    if (!e->renewing) return 0;
+    e->renewing = 2;
+    return 1;
+}
+
+/* Takes the most urgent ones. How long the store has for them. */
+static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
+{
+    struct hf_deadlines *due = &h->renewals.due[queue];
+    int64_t lo_us = hf__port_now(&h->port).lo_us, trip = 3 * hf__port_trip_us(&h->port);
+    int64_t patience = h->port.io_timeout_ms * 1000;
+    b->n = 0;
+    while (due->first && b->n < most) {
+        hf_lock *l = HF_DEADLINE_OF(due->first, hf_lock, renewal);
+        if (l->leftover) break; /* that is a release */
+        hf__deadline_drop(due, &l->renewal);
+        l->renewal_due = 0;
+        if (!hf__renewable(l) || waits_for_key(l)) continue;
+        if (!hf__perhaps_held(l)) {
+            hf__lock_over(l); /* it isn't renewed: its holder is told */
+            continue;
+        }
+        l->e->renewing = 1;
+        begin(h, &b->one[b->n++], l, lo_us);
+        /* A sixth of the lease, and half of that where the last one wasn't answered, so that there
+           is time for several; but what takes longer every day is waited for. */
+        int64_t third = lease_us(l) / 3, slow = hf__min64(trip, third);
+        int64_t part = queue == HF_RENEWALS_DUE ? third / 2 : third / 4;
+        patience = hf__min64(patience, slow > part ? slow : part);
+    }
+    return patience;
+}
+
+/* ---- the writes: without the mutex ---- */
+
+/* The step makes the row that is to be stored. 0: there is something to write. */
+static int plan(hf *h, struct renewal *r)
+{
+    struct hf_event ev = {.kind = HF_EV_RENEW, .now = hf__port_now(&h->port)};
+    int changed = 0;
+    int rc = hf_row_copy(&r->next, &r->row);
+    if (rc) return rc;
+    for (hf_lock *l = r->first; l; l = l->renewed_with) {
+        ev.token = l->token;
+        ev.lease_ms = l->lease_ms;
+        changed |= hf__step(&r->next, &ev).changed;
+    }
+    r->seen = r->row.rev;
+    return changed ? 0 : HF_LOST;
+}
+
+static void put(hf *h, struct hf_renew_batch *b, struct renewal *r)
+{
+    r->sent = 0;
+    r->rc = 0;
+    if (r->reads)
+        r->seen = NO_REV;
+    else if (!r->again)
+        r->rc = plan(h, r);
+    if (r->rc) return;
+    r->sent = 1;
+    r->err.code = 0;
+    b->item[b->n_sent++] = (hf_replace){
+        .key = &r->first->e->key, .seen = r->seen, .row = &r->next, .cur = &r->row, .err = &r->err};
+}
+
+/* What came of it: 0: it is stored, and `row` is that row. */
+static int judge(struct renewal *r, int rc)
+{
+    if (r->reads) return rc ? rc : HF_UNKNOWN;
+    rc = hf__turn_judge(rc, &r->row, &r->next, &r->mine);
+    return rc ? rc : hf_row_copy(&r->row, &r->next);
+}
+
+/* How many are asked for at once: as many as the store answers in good time. */
+static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t took_us,
+                  int64_t patience_us)
+{
+    size_t answered = 0;
+    for (size_t i = 0; i < b->n_sent; i++) answered += b->item[i].clock_us != 0;
+    if (b->n_sent >= r->at_once && took_us < patience_us / 5)
+        r->at_once = r->at_once * 2 < HF_RENEWALS_AT_ONCE ? r->at_once * 2 : HF_RENEWALS_AT_ONCE;
+    else if (answered && took_us > patience_us / 2)
+        r->at_once = answered > 1 ? (uint32_t)answered / 2 : 1;
+}
+
+/* ---- after: under the mutex ---- */
+
+/* Put back, to be renewed again then. */
+static void put_back(hf_lock *l, int64_t at_us)
+{
+    if (!l->lost && !l->releasing) hf__renew_at(l, at_us);
+    hf__let_go(l);
+}
+
+/* The row is another one by now: `row`. */
+static void refused(const struct renewal *r, hf_lock *l)
+{
+    int64_t at = hf__find_token(&r->row, l->token);
+    l->expires_us = l->before_us;
+    l->unanswered = 0;
+    if (at < 0 || r->row.party[at].flags & HF_PARTY_ENDING)
+        hf__lock_lose(l, HF_BY_STORE);
+    else
+        hf__note_row(l, &r->row);
+    put_back(l, hf__local_us());
+}
+
+static void renewed(const struct renewal *r, hf_lock *l)
+{
+    l->unanswered = 0;
+    if (hf__find_token(&r->row, l->token) < 0)
+        hf__lock_lose(l,
+                      HF_BY_TIME); /* by the clock it was over: the step left it out of the row */
+    else
+        hf__renewed(l, &r->row);
+    hf__let_go(l);
+}
+
+/* It wasn't answered: the same write is sent again, by the one that was asked for first. What its
+   holder may believe is the shorter of what may be in force. */
+static void unanswered(const struct renewal *r, hf_lock *l)
+{
+    hf__note_unanswered(l, r->stuck ? 2 : 1);
+    if (l == r->first && !r->reads) {
+        hf__keep_row(&l->sent, &r->next);
+        l->sent_seen = r->seen;
+    }
+    if (r->reads) l->expires_us = l->before_us;
+    put_back(l, hf__local_us());
+}
+
+static void settle(const struct renewal *r, hf_lock *l)
+{
+    if (r->rc < 0 && r->sent) hf__reason_keep(&l->why, &r->err);
+    if (r->rc == 0) {
+        renewed(r, l);
+    } else if (r->rc == HF_CONFLICT) {
+        refused(r, l);
+    } else if (r->rc == HF_UNKNOWN) {
+        unanswered(r, l);
+    } else {
+        l->expires_us = l->before_us;
+        if (r->rc == HF_LOST && !r->sent)
+            hf__lock_over(l);
+        else
+            hf__renewal_failed(l, r->rc);
+        hf__let_go(l);
+    }
+}
+
+static void end(struct renewal *r)
+{
+    struct hf_entry *e = r->first->e;
+    int others = e->renewing > 1;
+    e->renewing = 0;
+    for (hf_lock *l = r->first, *next; l; l = next) {
+        next = l->renewed_with;
+        settle(r, l);
+    }
+    for (hf_lock *l = e->locks; l && others; l = l->next) hf__kick_renewer(l);
+    hf_row_clear(&r->row);
+    hf_row_clear(&r->next);
+}
+
+int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
+{
+    int64_t patience_us = collect(h, b, queue, most), sent_us = hf__local_us();
+    if (!b->n) return 0;
+    pthread_mutex_unlock(&h->mu);
+    b->n_sent = 0;
+    for (size_t i = 0; i < b->n; i++) put(h, b, &b->one[i]);
+    int cut = b->n_sent &&
+              hf__port_replace_many(&h->port, b->item, b->n_sent, sent_us + patience_us) != 0;
+    int64_t took_us = hf__local_us() - sent_us;
+    int stuck = 0;
+    for (size_t i = 0, item = 0; i < b->n; i++) {
+        struct renewal *r = &b->one[i];
+        if (r->sent) r->rc = judge(r, b->item[item++].result);
+        r->stuck = r->rc == HF_UNKNOWN && !stuck++;
+        if (!r->rc) hf__promise(h, r->first->e, &r->row);
+    }
+    pthread_mutex_lock(&h->mu);
+    if (queue == HF_RENEWALS_DUE) learn(&h->renewals, b, took_us, patience_us);
+    for (size_t i = 0; i < b->n; i++) end(&b->one[i]);
+    return stuck || cut ? 2 : 1;
+}

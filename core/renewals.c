@@ -1,0 +1,273 @@
+/*
+ * renewals.c - see renewals.h. renew_batch.c makes many renewals by one request.
+ */
+#include "renewals.h"
+
+#include "handle.h"
+#include "os.h"
+
+#include <stdlib.h>
+
+/* A worker more is started for a renewal that has waited for this part of its lease. */
+enum { LATE_PART = 24, RETRY_MOST_US = 500000, NO_THREAD_US = 1000000 };
+enum { AT_ONCE_FIRST = 32, CONNECT_US = 1000000, CONNECT_PAUSE_US = 50000 };
+
+/* ---- the queues ---- */
+
+int hf__renewable(const hf_lock *l)
+{
+    return !l->busy && l->renew_at_us != INT64_MAX && (l->leftover || (!l->lost && !l->releasing));
+}
+
+static enum hf_renewal_queue queue_of(const hf_lock *l)
+{
+    if (l->leftover || l->unanswered >= HF_UNANSWERED_MOST) return HF_RENEWALS_ALONE;
+    return l->unanswered ? HF_RENEWALS_DOUBTFUL : HF_RENEWALS_DUE;
+}
+
+/* In which of them is it? They are told apart by what the node is in; none has more than one. */
+static struct hf_deadlines *where(hf_lock *l)
+{
+    struct hf_renewals *r = &l->h->renewals;
+    return l->renewal_due ? &r->due[l->renewal_due - 1] : &r->waiting;
+}
+
+static void take_out(hf_lock *l)
+{
+    hf__deadline_drop(where(l), &l->renewal);
+    l->renewal_due = 0;
+}
+
+void hf__renew_at(hf_lock *l, int64_t at_us)
+{
+    l->renew_at_us = at_us;
+    if (l->renewal.nth) take_out(l);
+    if (hf__renewable(l)) hf__deadline_set(&l->h->renewals.waiting, &l->renewal, at_us);
+}
+
+/* When it ends, by the local clock: what is to be released is urgent for those who wait for it. */
+static int64_t ends(const hf_lock *l, int64_t now_us)
+{
+    int64_t end = INT64_MAX;
+    if (l->leftover) return now_us;
+    if (l->tenure) end = hf__tenure_until(l);
+    return l->expires_us ? hf__min64(end, hf__lease_ends(l, now_us)) : end;
+}
+
+/* What is to be renewed by now goes where the workers look. */
+static void make_due(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    int64_t now = hf__local_us();
+    while (r->waiting.first && r->waiting.first->at_us <= now) {
+        hf_lock *l = HF_DEADLINE_OF(r->waiting.first, hf_lock, renewal);
+        enum hf_renewal_queue queue = queue_of(l);
+        take_out(l);
+        if (!hf__renewable(l)) continue; /* who works on it puts it back */
+        l->renewal_due = (uint8_t)(queue + 1);
+        hf__deadline_set(&r->due[queue], &l->renewal, ends(l, now));
+    }
+}
+
+static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; }
+
+void hf__note_unanswered(hf_lock *l, int times)
+{
+    int n = l->unanswered + times;
+    l->unanswered = (uint8_t)(n < HF_UNANSWERED_MOST ? n : HF_UNANSWERED_MOST);
+}
+
+void hf__renewal_failed(hf_lock *l, int rc)
+{
+    int soon = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
+    if (soon) hf__note_unanswered(l, 1);
+    if (l->lost || l->releasing) return;
+    hf__renew_at(l, hf__local_us() + hf__min64(lease_us(l) / 12, RETRY_MOST_US));
+}
+
+/* ---- one at a time ---- */
+
+/* The first of a queue, which is out of it then; NULL: there is none. */
+static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
+{
+    struct hf_deadlines *due = &h->renewals.due[queue];
+    while (due->first) {
+        hf_lock *l = HF_DEADLINE_OF(due->first, hf_lock, renewal);
+        take_out(l);
+        if (hf__renewable(l)) return l;
+    }
+    return NULL;
+}
+
+/* A refused renewal has lost the lock. One that is over isn't renewed: its holder is told. Under
+   the mutex, dropped. */
+static void renew_one(hf_lock *l)
+{
+    if (l->leftover) {
+        hf__release(l, NULL);
+        return;
+    }
+    if (!hf__perhaps_held(l)) {
+        hf__lock_over(l);
+        return;
+    }
+    l->busy = 1;
+    int rc = hf__renew(l, l->lease_ms, 0, NULL);
+    if (rc)
+        hf__renewal_failed(l, rc);
+    else
+        l->unanswered = 0;
+    hf__let_go(l);
+}
+
+static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue)
+{
+    struct hf_deadlines *due = &h->renewals.due[queue];
+    if (!due->first) return 0;
+    int given_up = HF_DEADLINE_OF(due->first, hf_lock, renewal)->leftover;
+    if (batch && !given_up) {
+        size_t most = h->renewals.at_once;
+        if (queue != HF_RENEWALS_DUE) most = queue == HF_RENEWALS_ALONE ? 1 : (most + 1) / 2;
+        return hf__renew_batch(h, batch, queue, most);
+    }
+    hf_lock *l = next_of(h, queue);
+    if (l) renew_one(l);
+    return l != NULL;
+}
+
+/* ---- the workers ---- */
+
+/* Which queue a worker looks at first. The first worker leaves to others what may hang. */
+static const enum hf_renewal_queue order[HF_RENEWAL_WORKERS][HF_RENEWAL_QUEUES] = {
+    {HF_RENEWALS_DUE, HF_RENEWALS_DUE, HF_RENEWALS_DUE},
+    {HF_RENEWALS_DUE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_ALONE},
+    {HF_RENEWALS_DOUBTFUL, HF_RENEWALS_ALONE, HF_RENEWALS_DUE},
+    {HF_RENEWALS_ALONE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_DUE},
+};
+
+static uint32_t most_workers(const hf *h)
+{
+    if (h->port.can & HF_CAN_INSTANT) return 0;
+    return h->port.can & HF_CAN_THREADS ? HF_RENEWAL_WORKERS : 1;
+}
+
+static void set_cut(hf *h, struct hf_renewal_worker *w, int cut)
+{
+    h->renewals.cut += (uint32_t)cut - (uint32_t)w->cut;
+    w->cut = cut;
+}
+
+/* A new connection may take as long as a request that hangs. While other workers have one, this
+   worker makes its own without renewals that would wait for it. 1: it has tried. Under the mutex,
+   dropped. */
+static int connect_again(hf *h, struct hf_renewal_worker *w)
+{
+    struct hf_renewals *r = &h->renewals;
+    if (!w->cut || r->cut == r->workers) return 0;
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__port_replace_many(&h->port, NULL, 0, hf__local_us() + CONNECT_US);
+    if (rc) hf__pause(CONNECT_PAUSE_US);
+    pthread_mutex_lock(&h->mu);
+    if (!rc) set_cut(h, w, 0);
+    return 1;
+}
+
+/* Does something that this worker may do. 0: there is nothing. Under the mutex, dropped. */
+static int work(hf *h, struct hf_renewal_worker *w)
+{
+    const struct hf_renewals *r = &h->renewals;
+    uint32_t nth = (uint32_t)(w - r->worker);
+    /* There are no others, nor will there be. */
+    int alone = r->workers == 1 && (most_workers(h) == 1 || r->try_at_us);
+    for (int i = 0; i < HF_RENEWAL_QUEUES; i++) {
+        int did = work_at(h, w->batch, order[alone ? 1 : nth][i]);
+        if (did && w->batch) set_cut(h, w, did == 2);
+        if (did) return 1;
+    }
+    return 0;
+}
+
+static void *worker(void *arg)
+{
+    hf *h = arg;
+    pthread_mutex_lock(&h->mu);
+    struct hf_renewal_worker *w = &h->renewals.worker[h->renewals.begun++];
+    while (h->closing < 3) {
+        make_due(h);
+        if (connect_again(h, w) || work(h, w)) continue;
+        h->renewals.idle++;
+        pthread_cond_wait(&h->renewals.work, &h->mu);
+        h->renewals.idle--;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return NULL;
+}
+
+/* One more. Under the mutex. */
+static void start_worker(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    struct hf_renewal_worker *w = &r->worker[r->workers];
+    int runs = 0;
+    /* Where sessions are kept a grant is only looked at. */
+    int many = h->port.drv->replace_many && !(h->port.can & HF_CAN_LEASES);
+    w->batch = many ? hf__renew_batch_new() : NULL;
+    int rc = hf__start_thread(h, &runs, &w->thread, worker, NULL);
+    if (rc) hf__renew_batch_free(w->batch);
+    if (rc) w->batch = NULL;
+    r->try_at_us = rc ? hf__local_us() + NO_THREAD_US : 0;
+    r->workers += !rc;
+}
+
+/* When a worker more is to be there for this queue's first; INT64_MAX: no need of one. */
+static int64_t needs_worker(const hf *h, enum hf_renewal_queue queue)
+{
+    const struct hf_deadline *first = h->renewals.due[queue].first;
+    if (!first) return INT64_MAX;
+    const hf_lock *l = HF_DEADLINE_OF(first, hf_lock, renewal);
+    if (h->renewals.workers < (queue == HF_RENEWALS_DUE ? 1 : 2)) return 0;
+    return l->renew_at_us + lease_us(l) / LATE_PART;
+}
+
+int64_t hf__renewals_tend(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    int64_t now = hf__local_us(), next = INT64_MAX;
+    make_due(h);
+    for (int i = 0; i < HF_RENEWAL_QUEUES; i++) {
+        enum hf_renewal_queue queue = (enum hf_renewal_queue)i;
+        if (!r->due[i].first) continue;
+        /* The first worker takes of one queue only. */
+        if (r->idle && queue == HF_RENEWALS_DUE)
+            pthread_cond_signal(&r->work);
+        else if (r->idle)
+            pthread_cond_broadcast(&r->work);
+        int none = !r->idle || (queue != HF_RENEWALS_DUE && r->workers == 1);
+        if (none && r->workers < most_workers(h)) {
+            int64_t at = needs_worker(h, queue);
+            if (at < r->try_at_us) at = r->try_at_us;
+            if (at <= now) start_worker(h);
+            next = hf__min64(next, at <= now ? now : at);
+        }
+        if (!r->workers && work_at(h, NULL, queue)) return 0; /* nobody else would */
+    }
+    return hf__min64(next, hf__deadlines_next(&r->waiting));
+}
+
+void hf__renewals_open(hf *h)
+{
+    hf__thread_condition(&h->renewals.work);
+    h->renewals.at_once = AT_ONCE_FIRST;
+}
+
+void hf__renewals_close(hf *h)
+{
+    struct hf_renewals *r = &h->renewals;
+    pthread_mutex_lock(&h->mu);
+    pthread_cond_broadcast(&r->work);
+    pthread_mutex_unlock(&h->mu);
+    for (uint32_t i = 0; i < r->workers; i++) {
+        pthread_join(r->worker[i].thread, NULL);
+        hf__renew_batch_free(r->worker[i].batch);
+    }
+}

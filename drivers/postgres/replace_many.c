@@ -1,0 +1,330 @@
+/*
+ * replace_many.c - postgres: many replaces sent at once over one connection (libpq's pipeline
+ * mode), each a transaction of its own: a Sync behind each keeps the failure of one from the next.
+ * See store.h, and replace_many in holdfast_driver.h.
+ *
+ * The server carries them out one after the other. So that one whose row somebody has locked
+ * doesn't hold up the others, such a connection waits for no lock for long. Where not everything
+ * is answered in time the connection is closed: what was sent may still be carried out.
+ */
+#include "os.h"
+#include "store.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AT_ONCE = 512, ROUNDS = 4, CONNECT_US = 1000000, TEXT_OID = 25 };
+#define LOCK_MS "10"
+
+enum { QUIET_VALUES = HF_COLS + HF_PG_QUIET_FIRST - 1 };
+
+/* What is sent together. */
+struct many {
+    hf_store *st;
+    struct hf__pg_link *link;
+    int64_t until_us;
+    hf_replace *item[AT_ONCE]; /* those that have no answer yet */
+    uint8_t quiet[AT_ONCE];    /* asked in the short way */
+    uint8_t prepared[AT_ONCE]; /* how many statements were prepared in front of it */
+    size_t n;
+    char why[200];
+};
+
+static int fail(hf_replace *item, int code, const char *why)
+{
+    return item->result =
+               hf_fail(item->err, code, 0, "postgres: swap '%s': %s", item->key->text, why);
+}
+
+static void first_line(const char *from, char to[200])
+{
+    snprintf(to, 200, "%.*s", (int)strcspn(from, "\n"), from);
+}
+
+/* ---- replies ---- */
+
+/* The next result of the pipeline; NULL may be one. 0: it didn't come. */
+static int next(struct many *m, PGresult **ret)
+{
+    PGconn *pg = m->link->pg;
+    for (;;) {
+        int more = PQflush(pg);
+        if (more < 0) return 0;
+        if (!more && !PQisBusy(pg)) break;
+        short events = more ? POLLIN | POLLOUT : POLLIN;
+        struct pollfd p = {PQsocket(pg), events, 0};
+        int64_t left_us = m->until_us - hf__local_us();
+        if (left_us <= 0) return 0;
+        if (poll(&p, 1, (int)(left_us / 1000 + 1)) > 0 && !PQconsumeInput(pg)) return 0;
+    }
+    *ret = PQgetResult(pg);
+    return 1;
+}
+
+/* What a statement answered, up to its Sync. What was done may still fail when it is committed,
+   which is told behind it. NULL: not all of it came. */
+static PGresult *answer(struct many *m)
+{
+    PGresult *first = NULL, *r;
+    int none = 0;
+    while (none < 2 && next(m, &r)) {
+        ExecStatusType status = PQresultStatus(r);
+        none = r ? 0 : none + 1;
+        if (r && status == PGRES_PIPELINE_SYNC) {
+            PQclear(r);
+            return first;
+        }
+        int good = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+        int counts = r && (!first || !good);
+        PQclear(counts ? first : r);
+        if (counts) first = r;
+    }
+    PQclear(first);
+    return NULL;
+}
+
+static const char *state_of(const PGresult *r)
+{
+    const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    return state ? state : "";
+}
+
+/* ---- what is asked ---- */
+
+/* By name, as in link.c. Returns how many answers come for it. */
+static int prepare(struct many *m, const struct hf__pg_often *often, int n)
+{
+    struct hf__pg_link *link = m->link;
+    Oid types[HF_PG_VALUES];
+    for (int i = 0; i < n; i++) types[i] = TEXT_OID;
+    if (link->pooled || link->forgets || link->prepared & often->bit) return 0;
+    if (!PQsendPrepare(link->pg, often->name, often->sql, n, types)) return 0;
+    PQpipelineSync(link->pg);
+    link->prepared |= often->bit;
+    return 1;
+}
+
+static int send_one(struct many *m, const struct hf__pg_often *often, int n,
+                    const char *const *values)
+{
+    Oid types[HF_PG_VALUES];
+    PGconn *pg = m->link->pg;
+    for (int i = 0; i < n; i++) types[i] = TEXT_OID;
+    int sent = m->link->prepared & often->bit
+                   ? PQsendQueryPrepared(pg, often->name, n, values, NULL, NULL, 0)
+                   : PQsendQueryParams(pg, often->sql, n, types, values, NULL, NULL, 0);
+    return sent && PQpipelineSync(pg);
+}
+
+/* Puts the replace into the pipeline. 0: it couldn't be, and has its result. */
+static int put(struct many *m, hf_replace *item, const struct hf__pg_often *often, int n)
+{
+    int quiet = n == QUIET_VALUES;
+    char room[HF_COLS][24], seen[24], word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
+    const char *values[HF_PG_SWAP_VALUES] = {item->key->text, seen, m->st->ear.channel, word,
+                                             addresses};
+    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    const char *why;
+    int rc = hf__flatten(item->row, &flat, &why);
+    if (rc) {
+        fail(item, rc, why);
+    } else {
+        snprintf(seen, sizeof seen, "%llu", (unsigned long long)item->seen);
+        hf__pg_fill(&flat, values + (quiet ? HF_PG_QUIET_FIRST : HF_PG_FIRST) - 1, room);
+        if (!quiet) {
+            hf__pg_word(item->key, item->row, word);
+            hf__put_addresses(addresses, item->row);
+        }
+        if (!send_one(m, often, n, values)) fail(item, HF_UNKNOWN, "it could not be sent");
+    }
+    hf__flat_free(&flat);
+    return item->result == HF_UNKNOWN && !rc;
+}
+
+/* ---- what is answered ---- */
+
+/* 1: it has its result; 0: it is to be asked again, for nothing was done. */
+static int refused(hf_replace *item, const PGresult *r)
+{
+    uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_COL_REV) : 0;
+    int rc = 0;
+    if (there == item->seen) return 0; /* somebody was quicker within the statement */
+    hf_row_clear(item->cur);
+    if (there) rc = hf__pg_decode(r, 0, item->cur, "swap", item->key->text, item->err);
+    item->result = rc ? rc : HF_CONFLICT;
+    return 1;
+}
+
+static int failed(struct many *m, hf_replace *item, const PGresult *r)
+{
+    char why[200];
+    const char *state = state_of(r);
+    first_line(PQresultErrorMessage(r), why);
+    int code = hf__pg_code(state, HF_UNKNOWN);
+    if (!strncmp(state, "25006", 5)) code = HF_UNAVAILABLE; /* it has become a standby */
+    if (!strncmp(state, "26", 2) || !strncmp(state, "0A", 2)) {
+        /* What was prepared isn't there: nothing was done, and it is asked without. */
+        m->link->prepared = 0;
+        m->link->forgets = 1;
+        return 0;
+    }
+    if (!strncmp(state, "42P01", 5)) { /* there is no table, so there is no row */
+        hf_row_clear(item->cur);
+        item->result = HF_CONFLICT;
+        return 1;
+    }
+    fail(item, code, why);
+    return 1;
+}
+
+static int judge(struct many *m, hf_replace *item, int quiet, const PGresult *r)
+{
+    if (PQresultStatus(r) != PGRES_TUPLES_OK) return failed(m, item, r);
+    if (quiet && !PQntuples(r)) return 0; /* refused, or somebody waits: to be said at length */
+    item->clock_us = hf__pg_number(r, 0, quiet ? 0 : 1);
+    if (!quiet && !hf__pg_number(r, 0, 0)) return refused(item, r);
+    hf__pg_note_written(item->key, item->seen, item->row);
+    item->result = 0;
+    return 1;
+}
+
+/* In front of the others: from here on no statement waits for a lock for long. Not behind a pooler,
+   which would hand that on to strangers. Returns how many answers come for it. */
+static int wait_for_no_lock(struct many *m)
+{
+    char ms[24];
+    const char *values[] = {ms};
+    if (m->link->pooled) return 0;
+    snprintf(ms, sizeof ms, "%lld", (long long)m->st->how.io_timeout_ms);
+    return PQsendQueryParams(m->link->pg,
+                             "SELECT set_config('lock_timeout', '" LOCK_MS "', false), "
+                             "set_config('statement_timeout', $1::text, false)",
+                             1, NULL, values, NULL, NULL, 0) &&
+           PQpipelineSync(m->link->pg);
+}
+
+/* Puts all that have no answer into the pipeline. Returns how many statements were prepared behind
+   the last of them. */
+static int put_all(struct many *m, int first)
+{
+    const struct hf__pg_sql *sql = &m->st->sql;
+    size_t n = 0, all = m->n;
+    int prepared = first && all > 1 ? wait_for_no_lock(m) : 0;
+    for (size_t i = 0; i < all; i++) {
+        hf_replace *item = m->item[i];
+        int quiet = first && item->seen && !item->row->n_queue;
+        const struct hf__pg_often *often = quiet        ? &sql->quiet
+                                           : item->seen ? &sql->update
+                                                        : &sql->insert;
+        int values = quiet ? QUIET_VALUES : HF_PG_SWAP_VALUES;
+        if (all > 1) prepared += prepare(m, often, values);
+        if (!put(m, item, often, values)) continue;
+        m->item[n] = item;
+        m->prepared[n] = (uint8_t)prepared;
+        m->quiet[n++] = (uint8_t)quiet;
+        prepared = 0;
+    }
+    m->n = n;
+    return prepared;
+}
+
+/* What was prepared: if it couldn't be, what goes by its name fails. 0: no answer. */
+static int see_prepared(struct many *m, int n)
+{
+    for (; n; n--) {
+        PGresult *r = answer(m);
+        if (!r) return 0;
+        PQclear(r);
+    }
+    return 1;
+}
+
+/* Sends all that have no answer, and reads what comes in time. Those that are to be asked again
+   remain. 0: nothing more can be asked by this connection. */
+static int round_trip(struct many *m, int first)
+{
+    int behind = put_all(m, first), whole = 1;
+    size_t again = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        hf_replace *item = m->item[i];
+        whole = whole && see_prepared(m, m->prepared[i]);
+        PGresult *r = whole ? answer(m) : NULL;
+        whole = r != NULL;
+        if (!r)
+            fail(item, HF_UNKNOWN, hf__local_us() >= m->until_us ? "no answer in time" : m->why);
+        else if (!judge(m, item, m->quiet[i], r))
+            m->item[again++] = item;
+        PQclear(r);
+    }
+    m->n = again;
+    return whole && see_prepared(m, behind);
+}
+
+/* ---- connections ---- */
+
+static int is_spare(const hf_store *st, const struct hf__pg_link *link)
+{
+    return link >= st->link && link < st->link + HF_POOL_LINKS;
+}
+
+static void put_link(hf_store *st, struct hf__pg_link *link)
+{
+    int spare = is_spare(st, link);
+    hf__pool_give(spare ? &st->pool : &st->many_pool, (int)(link - (spare ? st->link : st->many)),
+                  link->pg != NULL);
+}
+
+/* Connected. NULL: there is none, as `err` says; *ret_code. */
+static struct hf__pg_link *get_link(hf_store *st, size_t n, int64_t until_us, int *ret_code,
+                                    hf_error *err)
+{
+    int number = n == 1 ? hf__pool_spare(&st->pool) : -1; /* alone it holds up nobody */
+    struct hf__pg_link *link = number < 0 ? NULL : &st->link[number];
+    if (!link && (number = hf__pool_take(&st->many_pool, until_us)) < 0) {
+        *ret_code = hf_fail(err, HF_UNAVAILABLE, 0, "postgres: " HF_POOL_BUSY);
+        return NULL;
+    }
+    if (!link) link = &st->many[number];
+    if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
+    if (link->pg) return link;
+    *ret_code = hf__pg_connect(&st->how, link, hf__local_us() + CONNECT_US, err);
+    if (!*ret_code) return link;
+    if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
+    put_link(st, link);
+    return NULL;
+}
+
+static void replace(struct many *m)
+{
+    PGconn *pg = m->link->pg;
+    int whole = PQenterPipelineMode(pg);
+    for (int i = 0; whole && i < ROUNDS && m->n; i++) whole = round_trip(m, i == 0);
+    for (size_t i = 0; i < m->n; i++) fail(m->item[i], HF_UNAVAILABLE, "others write it meanwhile");
+    m->n = 0;
+    if (!whole || !PQexitPipelineMode(pg) || PQstatus(pg) != CONNECTION_OK)
+        hf__pg_disconnect(m->link);
+}
+
+int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    struct many m = {.st = st, .why = "the connection is gone"};
+    int64_t patience_us = until_us - hf__local_us();
+    hf_error err = {0, 0, ""};
+    int rc = 0;
+    m.link = get_link(st, n, until_us, &rc, &err);
+    /* A new connection has taken its time. */
+    m.until_us = m.link ? hf__local_us() + patience_us : 0;
+    for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
+        for (size_t i = at; i < n && i < at + AT_ONCE; i++) {
+            if (m.link && m.link->pg)
+                m.item[m.n++] = &item[i];
+            else
+                fail(&item[i], m.link ? HF_UNAVAILABLE : rc, m.link ? m.why : err.text);
+        }
+        if (m.n) replace(&m);
+    }
+    if (m.link) put_link(st, m.link);
+    return rc;
+}

@@ -1,0 +1,46 @@
+/*
+ * store.h - postgres: what the driver's files share.
+ */
+#ifndef HF_POSTGRES_STORE_H
+#define HF_POSTGRES_STORE_H
+
+#include "columns.h"
+#include "ear.h"
+#include "link.h"
+#include "pool.h"
+#include "sql.h"
+
+/* The parameters of a swap at length. */
+enum { HF_PG_SWAP_VALUES = HF_COLS + HF_PG_FIRST - 1 };
+
+struct hf_store {
+    struct hf__pg_how how;
+    struct hf__pool pool;
+    struct hf__pg_link link[HF_POOL_LINKS];
+    /* For many replaces at once: none of them is kept waiting by other requests. */
+    struct hf__pool many_pool;
+    struct hf__pg_link many[HF_POOL_LINKS];
+    struct hf__pg_ear ear;
+    char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
+    struct hf__pg_sql sql;
+    int existing; /* the table isn't made */
+    int absent;   /* and it isn't there */
+};
+
+/* postgres.c */
+int64_t hf__pg_number(const PGresult *r, int row, int column);
+/* The row behind the first two columns. */
+int hf__pg_decode(const PGresult *r, int at, hf_row *row, const char *what, const char *key,
+                  hf_error *err);
+int hf__pg_has_row(const PGresult *r);
+/* The columns as texts from `at` on; numbers are written into `room`. */
+void hf__pg_fill(const struct hf__flat *flat, const char **values, char room[HF_COLS][24]);
+/* A key's hint: see there. */
+static const uint64_t HF_PG_ALONE = UINT64_C(1) << 63;
+uint64_t hf__pg_hint(const hf_rowkey *key);
+void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row);
+
+/* replace_many.c */
+int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+
+#endif

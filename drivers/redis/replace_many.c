@@ -1,0 +1,186 @@
+/*
+ * replace_many.c - redis: many replaces sent at once over one connection, each a script of its own,
+ * which the server answers one by one. See store.h, and replace_many in holdfast_driver.h.
+ *
+ * The connection is an idle one of the other requests', or one that is kept for this. Where one
+ * isn't answered in time it is closed: what was sent may still be carried out.
+ */
+#include "os.h"
+#include "store.h"
+
+#include <string.h>
+
+enum { AT_ONCE = 512, FEW = 8, CONNECT_US = 1000000 };
+
+/* Those that are sent together. */
+struct many {
+    hf_store *st;
+    struct hf__rd_link *link;
+    hf_replace *item[AT_ONCE];
+    enum hf__rd_script which[AT_ONCE];
+    uint8_t common[AT_ONCE];
+    redisReply *reply[AT_ONCE + 1]; /* NULL: none came; the last is that to WAIT */
+    int n;
+    int64_t until_us;
+};
+
+static int fail(hf_replace *item, int code, const char *why)
+{
+    return item->result =
+               hf_fail(item->err, code, 0, HF_RD ": swap '%s': %s", item->key->text, why);
+}
+
+/* ---- connections ---- */
+
+static int is_spare(const hf_store *st, const struct hf__rd_link *link)
+{
+    return link >= st->link && link < st->link + HF_POOL_LINKS;
+}
+
+static void put_link(hf_store *st, struct hf__rd_link *link)
+{
+    int spare = is_spare(st, link);
+    hf__pool_give(spare ? &st->pool : &st->many_pool, (int)(link - (spare ? st->link : st->many)),
+                  link->fd >= 0);
+}
+
+/* Connected. NULL: there is none, as `err` says; *ret_code. */
+static struct hf__rd_link *get_link(hf_store *st, size_t n, int64_t until_us, int *ret_code,
+                                    hf_error *err)
+{
+    int number = n && n <= FEW ? hf__pool_spare(&st->pool) : -1;
+    struct hf__rd_link *link = number < 0 ? NULL : &st->link[number];
+    if (!link) {
+        number = hf__pool_take(&st->many_pool, until_us);
+        if (number < 0) {
+            *ret_code = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": " HF_POOL_BUSY);
+            return NULL;
+        }
+        link = &st->many[number];
+    }
+    if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
+    if (link->fd >= 0) return link;
+    *ret_code = hf__rd_connect(&st->how, link, 1, hf__local_us() + CONNECT_US, err);
+    if (!*ret_code) return link;
+    /* It was fit before; another may take its place. */
+    if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
+    put_link(st, link);
+    return NULL;
+}
+
+/* ---- there and back ---- */
+
+/* Sends those that have no result yet (HF_UNKNOWN), and reads what comes in time. */
+static void talk(struct many *m, struct hf__rd_batch *batch)
+{
+    int wanted = batch->n, broken, got = 0;
+    m->link->until_us = m->until_us;
+    int rc = hf__rd_send(&m->st->how, m->link, batch); /* if it fails a part may have gone out */
+    m->link->until_us = 0;
+    while (!rc && got < wanted && (m->reply[got] = hf__rd_next(m->link, m->until_us, &broken)))
+        got++;
+    m->link->used_us = hf__local_us();
+    if (got < wanted && m->link->fd >= 0) hf__rd_disconnect(m->link);
+}
+
+static void put_calls(struct many *m, int whole, struct hf__rd_batch *batch)
+{
+    char replicas[12], ms[24];
+    int n = 0;
+    for (int i = 0; i < m->n; i++) {
+        hf_replace *item = m->item[i];
+        struct hf__rd_swap s;
+        int rc = hf__rd_swap_make(&s, m->st, item->key, item->seen, item->row, item->err);
+        if (rc) {
+            item->result = rc;
+        } else {
+            hf__rd_put_call(m->st, m->link, s.which, whole, &s.args, batch);
+            m->item[n] = item;
+            m->which[n] = s.which;
+            m->common[n++] = (uint8_t)s.common;
+        }
+        hf__rd_swap_clear(&s);
+    }
+    m->n = n;
+    if (!m->st->how.wait || !n) return;
+    int64_t left_ms = (m->until_us - hf__local_us()) / 1000 * 3 / 4;
+    snprintf(replicas, sizeof replicas, "%u", m->st->how.wait);
+    snprintf(ms, sizeof ms, "%lld", (long long)(left_ms > 0 ? left_ms : 1));
+    hf__rd_say(batch, "WAIT", replicas, ms, NULL);
+}
+
+/* What was answered. Those whose script the server has forgotten remain in m: then nothing was
+   done. */
+static void judge(struct many *m, int last)
+{
+    const redisReply *wait = m->st->how.wait ? m->reply[m->n] : NULL;
+    int forgotten = 0, waited = !m->st->how.wait || wait;
+    for (int i = 0; i < m->n; i++) {
+        hf_replace *item = m->item[i];
+        redisReply *r = m->reply[i];
+        if (r && !last && hf__rd_is_error(r, "NOSCRIPT")) {
+            m->item[forgotten++] = item;
+            continue;
+        }
+        if (!r || !waited) {
+            fail(item, HF_UNKNOWN, "no answer in time");
+            continue;
+        }
+        item->result = hf__rd_verdict(m->st, m->link, m->which[i], r, wait, HF_UNKNOWN, "swap",
+                                      item->key->text, item->err);
+        if (!item->result)
+            item->result = hf__rd_swap_end(item->key, item->row, m->common[i], r, item->cur,
+                                           &item->clock_us, item->err);
+    }
+    m->n = forgotten;
+}
+
+static void replace(struct many *m)
+{
+    for (int whole = 0; whole < 2 && m->n; whole++) {
+        struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
+        int asked;
+        memset(m->reply, 0, sizeof m->reply);
+        put_calls(m, whole, &batch);
+        asked = batch.n;
+        if (batch.failed) {
+            for (int i = 0; i < m->n; i++) fail(m->item[i], HF_NOMEM, "out of memory");
+            hf__rd_batch_free(&batch);
+            return;
+        }
+        if (!asked) return;
+        talk(m, &batch);
+        judge(m, whole);
+        for (int i = 0; i < asked; i++)
+            if (m->reply[i]) freeReplyObject(m->reply[i]);
+        if (m->link->fd < 0 && m->n) { /* it has forgotten them, and went away */
+            for (int i = 0; i < m->n; i++) fail(m->item[i], HF_UNAVAILABLE, m->link->why);
+            return;
+        }
+    }
+}
+
+int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    struct many m = {.st = st};
+    int64_t patience_us = until_us - hf__local_us();
+    hf_error err = {0, 0, ""};
+    int rc = 0;
+    m.link = get_link(st, n, until_us, &rc, &err);
+    /* A new connection has taken its time. */
+    m.until_us = m.link ? hf__local_us() + patience_us : 0;
+    for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
+        m.n = 0;
+        for (size_t i = at; i < n && i < at + AT_ONCE; i++) {
+            if (m.link && m.link->fd >= 0) {
+                m.item[m.n++] = &item[i];
+                continue;
+            }
+            item[i].result = m.link ? HF_UNAVAILABLE : rc;
+            hf_fail(item[i].err, item[i].result, 0, "%s", m.link ? m.link->why : err.text);
+        }
+        replace(&m);
+    }
+    if (m.link) put_link(st, m.link);
+    return rc;
+}

@@ -1,0 +1,26 @@
+/*
+ * slow_net.h - a process that stands between clients and a server of this machine like a network
+ * that is far away, and of which a part hangs: what a client asks, and the answer, each arrive half
+ * of `delay_ms` later, and a share of the requests is swallowed. A swallowed request, and all that
+ * comes behind it on its connection, is never answered; the connection stays open.
+ */
+#ifndef SLOW_NET_H
+#define SLOW_NET_H
+
+#include <sys/types.h>
+
+struct slow_net {
+    pid_t pid;
+    int port; /* on loopback */
+    struct slow_net_orders *orders;
+};
+
+/* `server`: HOST:PORT of IPv4, or the path of a Unix socket. Returns 0, or -1 and errno. */
+int slow_net_start(struct slow_net *net, const char *server, int delay_ms);
+/* From here on so many of 1,000 requests hang. A request is what comes after an answer. */
+void slow_net_hang(struct slow_net *net, int of_1000);
+/* How many have, so far. */
+int slow_net_hung(const struct slow_net *net);
+void slow_net_end(struct slow_net *net);
+
+#endif
