@@ -17,6 +17,7 @@ void kit_names_answer(void); /* the mute ones; all of them from now on, until mu
 void kit_names_mute(void);
 unsigned kit_names_asked(void);  /* lookups of names, so far */
 void kit_names_wait(unsigned n); /* until n of them wait for a mute server */
+int kit_names_opened_low(void);  /* 1: a lookup had descriptor 0, 1 or 2 */
 void kit_names_in_child(void);   /* in a child of fork: all are answered, none waits */
 
 /* A listening socket on 127.0.0.N, on *port (0: any, which is written there). */
