@@ -201,7 +201,7 @@ static void each_reason_has_its_code(void **state)
     } calls[] = {{"open64", 1, 0},    {"open64", 2, 0},      {"open64", 2, 1},  {"fstat64", 1, 0},
                  {"fstat64", 2, 0},   {"fstatfs64", 1, 0},   {"pread64", 1, 0}, {"mmap64", 1, 0},
                  {"fstatfs64", 1, 1}, {"fallocate64", 1, 1}, {"fchmod", 1, 1},  {"fsync", 1, 1},
-                 {"link", 1, 1}};
+                 {"link", 1, 1},      {"pwrite64", 1, 1}};
     static const int reasons[] = {EACCES, EPERM, EROFS,   ENOSPC, EDQUOT,       EFBIG,
                                   ENOMEM, EIO,   ENOTDIR, EISDIR, ENAMETOOLONG, EMFILE};
     (void)state;

@@ -404,7 +404,7 @@ static void opening_fails(void **state)
         {"fdopen", EMFILE, HF_UNAVAILABLE, "Too many open files"},
         {"fdopen", ENFILE, HF_UNAVAILABLE, "Too many open files in system"},
         {"fdopen", ENOMEM, HF_UNAVAILABLE, "Cannot allocate memory"},
-        {"fdopen", ENOENT, HF_UNSUPPORTED, "can't tell this boot"},
+        {"fdopen", ENOENT, HF_UNSUPPORTED, "boot_id: No such file or directory"},
         {"fdopen", 0, HF_UNSUPPORTED, "can't tell this boot"},
         {"fgets", 0, HF_UNSUPPORTED, "can't tell this boot"},
         {"readlink", ENOENT, HF_UNSUPPORTED, "another time namespace"},

@@ -164,7 +164,8 @@ static int write_first_page(int fd, unsigned mode, hf_error *err)
     uint64_t bytes = (HF_AT_HEAP + HF_FILE_FIRST_HEAP + PAGE - 1) / PAGE * PAGE;
     hf__format(page, bytes / HF_LINE, mode, &boot);
     int sys = hf__provide_blocks(fd, 0, (int64_t)bytes);
-    if (!sys && pwrite(fd, page, sizeof page, 0) != (ssize_t)sizeof page) sys = EIO;
+    ssize_t n = sys ? 0 : pwrite(fd, page, sizeof page, 0);
+    if (!sys && n != (ssize_t)sizeof page) sys = n < 0 ? errno : ENOSPC;
     if (!sys && (fchmod(fd, mode) || fsync(fd))) sys = errno;
     return sys ? -sys - 1000 : 0; /* told apart from codes by the caller */
 }
@@ -231,15 +232,19 @@ int hf__boot_here(struct hf__boot *ret, hf_error *err)
     if (fake) snprintf(text, sizeof text, "%s", fake);
 #endif
     int fd = text[0] ? -1 : hf__open(from, O_RDONLY, 0);
-    if (fd < 0 && !text[0] && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-        return hf_fail(err, HF_UNAVAILABLE, errno, "file: open: %s: %s", from, strerror(errno));
+    int sys = fd < 0 && !text[0] ? errno : 0;
+    if (sys == EMFILE || sys == ENFILE || sys == ENOMEM)
+        return hf_fail(err, HF_UNAVAILABLE, sys, "file: open: %s: %s", from, strerror(sys));
     if (fd >= 0) {
-        if (read(fd, text, sizeof text - 1) < 0) text[0] = 0;
+        ssize_t did = read(fd, text, sizeof text - 1);
+        if (did < 0) sys = errno;
+        text[did > 0 ? did : 0] = 0;
         close(fd);
     }
     if (!read_hex(text, ret->boot_id, sizeof ret->boot_id))
-        return hf_fail(err, HF_UNSUPPORTED, 0,
-                       "file: open: can't tell this boot from the last one by %s", from);
+        return hf_fail(err, HF_UNSUPPORTED, sys,
+                       "file: open: can't tell this boot from the last one by %s: %s", from,
+                       sys ? strerror(sys) : "it isn't a boot id");
     ssize_t n = readlink("/proc/self/ns/time", text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0; /* older kernels have one time for all */
     const char *number = strchr(text, '[');

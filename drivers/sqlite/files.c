@@ -233,8 +233,6 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
     int64_t any;
     int sys = EAGAIN, sq = hf__sq_ask(st, "SELECT count(*) FROM %s", "sqlite_master", &any);
     *ret_why = "its locks can't be taken again";
-    snprintf(st->wal_path, sizeof st->wal_path, "%s-wal", st->path);
-    snprintf(st->shm_path, sizeof st->shm_path, "%s-shm", st->path);
     if (!sq) sq = in_wal_mode(st, &now.wal);
     *ret_sq = sq;
     if (sq) return EIO;
@@ -257,6 +255,7 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
     pthread_mutex_lock(&st->ear_mu); /* who watches looks at it, too */
     hf__sq_files_drop(was);
     *was = now;
+    st->told_change = 0;
     pthread_mutex_unlock(&st->ear_mu);
     return 0;
 }

@@ -42,7 +42,7 @@ static int read_version(hf_store *st, uint64_t *ret)
         sq = sqlite3_step(st->version);
         if (sq == SQLITE_ROW) *ret = (uint64_t)sqlite3_column_int64(st->version, 0);
         sqlite3_reset(st->version);
-        sq = sq == SQLITE_ROW ? SQLITE_OK : SQLITE_ERROR;
+        sq = sq == SQLITE_ROW ? SQLITE_OK : sq == SQLITE_DONE ? SQLITE_ERROR : sq;
     }
     pthread_mutex_unlock(&st->ear_mu);
     return sq;
@@ -67,9 +67,10 @@ static int tell_change(hf_store *st)
     return told;
 }
 
-static int deaf(const char *what, hf_error *err)
+static int deaf(const char *what, int sq, hf_error *err)
 {
-    return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s: data_version can't be read", what);
+    return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s: data_version can't be read: %s", what,
+                   sq ? sqlite3_errstr(sq) : "the descriptor that wakes it is gone");
 }
 
 static int sq_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
@@ -77,7 +78,8 @@ static int sq_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, s
 {
     (void)bell, (void)keys, (void)n;
     ret->heard[1] = openings(st);
-    return read_version(st, &ret->heard[0]) ? deaf("listen", err) : 0;
+    int sq = read_version(st, &ret->heard[0]);
+    return sq ? deaf("listen", sq, err) : 0;
 }
 
 static int sq_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
@@ -88,11 +90,12 @@ static int sq_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     for (;;) {
         uint64_t version, n;
         if (tell_change(st)) return 0;
-        if (read_version(st, &version)) return deaf("watch", err);
+        int sq = read_version(st, &version);
+        if (sq) return deaf("watch", sq, err);
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (version != ear->heard[0] || openings(st) != ear->heard[1] || left_ms < 0) return 0;
         int woken = poll(&wake, 1, (int)(left_ms < pause_ms ? left_ms + 1 : pause_ms));
-        if (woken > 0) return read(st->wake_fd, &n, sizeof n) < 0 ? deaf("watch", err) : 0;
+        if (woken > 0) return read(st->wake_fd, &n, sizeof n) < 0 ? deaf("watch", 0, err) : 0;
         if (pause_ms < SLOWEST_LOOK_MS) pause_ms += 2;
     }
 }
@@ -226,11 +229,13 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     return 0;
 }
 
+static const char BOOT_ID[] = "/proc/sys/kernel/random/boot_id";
+
 /* 0, or what the system says. */
 static int boot_here(struct hf__sq_boot *ret)
 {
     char text[64];
-    FILE *f = hf__fopen("/proc/sys/kernel/random/boot_id");
+    FILE *f = hf__fopen(BOOT_ID);
     if (!f) return errno;
     int good = fgets(ret->id, sizeof ret->id, f) != NULL;
     fclose(f);
@@ -248,9 +253,10 @@ static int find_boot(hf_store *st, const hf_url *url, hf_error *err)
     int sys = boot_here(&st->boot);
     if (sys == EMFILE || sys == ENFILE || sys == ENOMEM)
         return refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
-    return sys ? refuse(url->safe, HF_UNSUPPORTED, sys, "can't tell this boot from the last one",
-                        err)
-               : 0;
+    if (!sys) return 0;
+    return hf_fail(err, HF_UNSUPPORTED, sys,
+                   "sqlite: open '%s': can't tell this boot from the last one: %s: %s", url->safe,
+                   BOOT_ID, strerror(sys));
 }
 
 /* SQLite's locks must hold between all who use the file, and so must one machine's clock. */
@@ -282,6 +288,8 @@ static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
     if (sqlite3_db_readonly(st->db, "main") == 1)
         return refuse(name, HF_DENIED, 0, "it may only be read", err);
     snprintf(st->path, sizeof st->path, "%s", sqlite3_db_filename(st->db, "main"));
+    snprintf(st->wal_path, sizeof st->wal_path, "%s-wal", st->path);
+    snprintf(st->shm_path, sizeof st->shm_path, "%s-shm", st->path);
     if (stat(st->path, &s)) return refuse(name, HF_UNAVAILABLE, errno, strerror(errno), err);
     if (!S_ISREG(s.st_mode)) return refuse(name, HF_INVALID, 0, "it is no regular file", err);
     if (!local(st->path))
@@ -320,7 +328,6 @@ static int settle(hf_store *st, const char *what, const char *name, hf_error *er
 {
     const char *why;
     int sq, sys = hf__sq_files_settle(st, &why, &sq);
-    st->told_change = 0;
     if (!sys) return 0;
     if (sq) return hf__sq_failed(st, sq, what, name, HF_UNAVAILABLE, err);
     if (sys == ENOMEM)
@@ -445,9 +452,10 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
     st->existing = url->existing;
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int sys = errno;
     enlist(st);
     int rc = options(st, url, err);
-    if (!rc && st->wake_fd < 0) rc = refuse(url->safe, HF_UNAVAILABLE, errno, strerror(errno), err);
+    if (!rc && st->wake_fd < 0) rc = refuse(url->safe, HF_UNAVAILABLE, sys, strerror(sys), err);
     if (!rc && !sqlite3_threadsafe())
         rc = refuse(url->safe, HF_UNSUPPORTED, 0, "this SQLite was built without threads", err);
     if (!rc) rc = find_boot(st, url, err);
