@@ -298,13 +298,14 @@ class Store(_holdfast.Store):
 
     def __new__(cls: Type[S], url: 'Union[str, os.PathLike[str], None]' = None, *,
                 owner: Optional[str] = None, note: Optional[str] = None,
-                io_timeout: Optional[Time] = None) -> S:
+                io_timeout: Optional[Time] = None, existing: bool = False) -> S:
         _aio.refuse_greenlets()
-        return super().__new__(cls, _url_of(url), owner=owner, note=note, io_timeout=io_timeout)
+        return super().__new__(cls, _url_of(url), owner=owner, note=note, io_timeout=io_timeout,
+                               existing=existing)
 
     def __init__(self, url: 'Union[str, os.PathLike[str], None]' = None, *,
                  owner: Optional[str] = None, note: Optional[str] = None,
-                 io_timeout: Optional[Time] = None) -> None:
+                 io_timeout: Optional[Time] = None, existing: bool = False) -> None:
         _open_stores.add(self)
         _close_at_the_end_of_a_child()
 
@@ -435,19 +436,21 @@ class Store(_holdfast.Store):
 
 
 def open(url: 'Union[str, os.PathLike[str], None]' = None, *, owner: Optional[str] = None,
-         note: Optional[str] = None, io_timeout: Optional[Time] = None) -> Store:
+         note: Optional[str] = None, io_timeout: Optional[Time] = None,
+         existing: bool = False) -> Store:
     """Opens a store: 'mem:', 'file:/path', 'redis://...', or a Path for a file. None:
     $HOLDFAST_STORE, or 'file:' in the user's state directory. It is closed at the end of the
-    program, if not before, which releases what it holds."""
-    return Store(url, owner=owner, note=note, io_timeout=io_timeout)
+    program, if not before, which releases what it holds. With `existing` a file that isn't there is
+    StoreUnavailable; else it is made."""
+    return Store(url, owner=owner, note=note, io_timeout=io_timeout, existing=existing)
 
 
 async def open_async(url: 'Union[str, os.PathLike[str], None]' = None, *,
                      owner: Optional[str] = None, note: Optional[str] = None,
-                     io_timeout: Optional[Time] = None) -> Store:
+                     io_timeout: Optional[Time] = None, existing: bool = False) -> Store:
     """As open(); other tasks run meanwhile."""
     return await _aio.in_thread(functools.partial(
-        open, url, owner=owner, note=note, io_timeout=io_timeout))
+        open, url, owner=owner, note=note, io_timeout=io_timeout, existing=existing))
 
 
 # ---- the end of the program ----

@@ -76,7 +76,8 @@ class Watch:
 
 class Store:
     def __new__(cls: Type[_S], url: Optional[str] = ..., *, owner: Optional[str] = ...,
-                note: Optional[str] = ..., io_timeout: Optional[Time] = ...) -> _S: ...
+                note: Optional[str] = ..., io_timeout: Optional[Time] = ...,
+                existing: bool = ...) -> _S: ...
     @property
     def url(self) -> str: ...
     @property

@@ -389,6 +389,11 @@ def a_path_is_a_file_store(tmp=None):
         path = pathlib.Path(folder) / 'a 100% @b?c:d'
         with holdfast.open(path) as store:
             store.acquire('k', wait=0).release()
+        try:
+            holdfast.open(path.with_name('none'), existing=True).close()
+            raise AssertionError('made')
+        except holdfast.StoreUnavailable:
+            assert not path.with_name('none').exists()
         assert path.exists(), list(pathlib.Path(folder).iterdir())
 
 

@@ -50,8 +50,8 @@ def the_options():
 def the_options_of_open():
     import inspect
     words = inspect.signature(holdfast.open).parameters
-    assert ['url', *(name.replace('_ms', '') for name in struct('hf_open_options')[1:])] == \
-        list(words)
+    assert ['url', *(name.replace('_ms', '').replace('flags', 'existing')
+                     for name in struct('hf_open_options')[1:])] == list(words)
 
 
 def what_is_shown():
