@@ -90,6 +90,7 @@ class Info(NamedTuple):
     done_us: int        # 0: no event was done
     keep_until_us: float
     result: str
+    done_by: str        # the owner of the run that did it
     holders: List[Party]
     waiters: List[Party]    # in order
 
@@ -335,6 +336,10 @@ class Store(_holdfast.Store):
     async def break_async(self, key: str, token: int) -> None:
         """As break_(); other tasks run meanwhile."""
         await _aio.call(self, self.break_, key, token)
+
+    async def forget_async(self, key: str) -> None:
+        """As forget(); other tasks run meanwhile."""
+        await _aio.call(self, self.forget, key)
 
     async def peek_async(self, key: str) -> Info:
         """As peek(); other tasks run meanwhile."""

@@ -68,7 +68,7 @@ static PyObject *party_tuple(const hf_party_info *p)
                          p->claimed ? Py_True : Py_False);
 }
 
-/* (key, rev, token, now_us, done_us, keep_until_us, result, holders, waiters) */
+/* (key, rev, token, now_us, done_us, keep_until_us, result, done_by, holders, waiters) */
 static PyObject *seen_tuple(const struct seen *seen)
 {
     const hf_info *i = &seen->info;
@@ -80,10 +80,10 @@ static PyObject *seen_tuple(const struct seen *seen)
         Py_XDECREF(party);
     }
     PyObject *ret = !ok ? NULL
-                        : Py_BuildValue("(sKKLLLsOO)", i->key, (unsigned long long)i->rev,
+                        : Py_BuildValue("(sKKLLLssOO)", i->key, (unsigned long long)i->rev,
                                         (unsigned long long)i->token, (long long)i->now_us,
                                         (long long)i->done_us, (long long)i->keep_until_us,
-                                        i->result, some[0], some[1]);
+                                        i->result, i->done_by, some[0], some[1]);
     Py_XDECREF(some[0]);
     Py_XDECREF(some[1]);
     return ret;

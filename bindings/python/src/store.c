@@ -452,6 +452,24 @@ static PyObject *store_break(store *s, PyObject *args)
     return ret;
 }
 
+static PyObject *store_forget(store *s, PyObject *args)
+{
+    PyObject *key, *bytes = key_bytes("forget", args, &key);
+    hf_error err = {0, 0, ""};
+    int rc;
+    hf *h = bytes ? store_enter(s, "forget", key) : NULL;
+    if (!h) {
+        Py_XDECREF(bytes);
+        return NULL;
+    }
+    const char *text = PyBytes_AsString(bytes);
+    Py_BEGIN_ALLOW_THREADS rc = hf_forget(h, text, &err);
+    Py_END_ALLOW_THREADS store_leave(s);
+    Py_DECREF(bytes);
+    if (rc) return raise_code(rc, &err, key);
+    Py_RETURN_NONE;
+}
+
 static PyObject *store_prune(store *s, PyObject *args)
 {
     PyObject *idle;
@@ -535,6 +553,9 @@ static PyMethodDef methods[] = {
     METHOD("break_", store_break, METH_VARARGS,
            "break_($self, key, token, /)\n--\n\nEnds the grant with this token, for its holder "
            "too."),
+    METHOD("forget", store_forget, METH_VARARGS,
+           "forget($self, key, /)\n--\n\nRemoves the mark of an event that is done: it may run "
+           "again. LockLost if it isn't marked."),
     METHOD("_peek", store_peek, METH_VARARGS, "_peek($self, key, /)\n--\n\nOne key."),
     METHOD("_list", store_list, METH_VARARGS,
            "_list($self, prefix, /)\n--\n\nThe keys with the prefix."),

@@ -134,6 +134,23 @@ def a_decorator_makes_the_key_of_the_arguments():
         assert free(prefix + '/a') and free(prefix + '/7/plain')
 
 
+def a_done_event_that_is_forgotten_runs_again():
+    with holdfast.open(URL, owner='ann') as store:
+        name = key('event')
+        for _ in range(2):
+            assert store.once(name, lambda event: 'sent').run
+            assert not store.once(name, lambda event: 'sent').run
+            info = store.peek(name)
+            assert (info.done_by, info.result) == ('ann', 'sent') and info.done > 0
+            store.forget(name)
+        assert not store.peek(name).done
+        try:
+            asyncio.run(store.forget_async(name))
+            raise AssertionError('not told')
+        except holdfast.LockLost:
+            pass
+
+
 def once_by_a_function():
     with holdfast.open(URL) as store:
         name, ran = key('event'), []
