@@ -262,6 +262,7 @@ readConcernLevel=majority&collection=locks" run k -- true
     holdfast run k -- true
     PORT=
     mongo fails aggregate 40324 1 1000
+    holdfast run k -- true # which makes the collection
     run holdfast doctor
     echo "$output"
     [ "$status" = 0 ]
