@@ -3,6 +3,24 @@
  */
 #include "cli.h"
 
+/* What the grant was worth to somebody, and goes on without it. */
+struct victim {
+    uint64_t token;
+    char who[400];
+    int carried;
+};
+
+static int find_victim(void *arg, const hf_info *info)
+{
+    struct victim *v = arg;
+    for (size_t i = 0; i < info->n_holders; i++)
+        if (info->parties[i].token == v->token) {
+            describe(&info->parties[i], v->who, sizeof v->who);
+            v->carried = is_carried(&info->parties[i]);
+        }
+    return 0;
+}
+
 int break_command(const struct command *self, int argc, char **argv)
 {
     struct options o;
@@ -16,7 +34,14 @@ int break_command(const struct command *self, int argc, char **argv)
     watch_for_damage();
     status = open_store(NULL, HF_FOREVER, &store);
     if (status) return status;
+    struct victim v = {.token = o.token};
+    (void)hf_peek(store, o.args[0], find_victim, &v, NULL); /* what isn't known isn't said */
     status = hf_break(store, o.args[0], o.token, &err) ? failed(&err) : 0;
+    if (!status && *v.who)
+        say("'%s': the grant %llu is over; this stops no process: %s: %s", o.args[0],
+            (unsigned long long)o.token, v.who,
+            v.carried ? "what still runs there goes on without the lock"
+                      : "it goes on until it notices");
     hf_close(store);
     return status;
 }

@@ -105,6 +105,8 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv);
 void write_owner(char owner[HF_OWNER_CAP]);
 /* An owner for people to read: without such digits. */
 void show_owner(const char *owner, char *to, size_t cap);
+/* Has the process that the note names ended, and what it started holds on? */
+int is_carried(const hf_party_info *p);
 /* "anna@box pid 1234 (make deploy)" */
 void describe(const hf_party_info *p, char *to, size_t cap);
 /* "2026-01-31 12:30:00" (UTC) */

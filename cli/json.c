@@ -53,6 +53,7 @@ static void set_party(json_t *to, const hf_party_info *p)
     json_object_set_new(to, "pid", who.pid ? json_integer(who.pid) : json_null());
     json_object_set_new(to, "user", text_or_null(who.user));
     json_object_set_new(to, "command", text_or_null(who.command));
+    if (is_carried(p)) json_object_set_new(to, "carried", json_true());
 }
 
 static json_t *party(const char *key, const hf_party_info *p, int held)

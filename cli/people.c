@@ -225,6 +225,20 @@ void write_note(char note[HF_NOTE_CAP], char *const *argv)
     }
 }
 
+/* `holdfast run` passes the life of its hold on to its command. Such a hold lasts on after the
+   process that the note names has ended: what that process started holds the key then. Only a
+   process of this machine can be looked for. */
+int is_carried(const hf_party_info *p)
+{
+    struct person who;
+    char host[65] = "", shown[80];
+    read_note(p->note, &who);
+    gethostname(host, sizeof host - 1);
+    show_text(host, shown, sizeof shown);
+    return p->token && p->left_ms == HF_FOREVER && who.pid && !strcmp(who.host, shown) &&
+           kill((pid_t)who.pid, 0) && errno == ESRCH;
+}
+
 /* One that the library has made up says nothing. */
 static int was_chosen(const char *owner)
 {
@@ -236,7 +250,7 @@ void describe(const hf_party_info *p, char *to, size_t cap)
 {
     struct person who;
     read_note(p->note, &who);
-    char pid[32] = "";
+    char pid[80] = "";
     int noted = who.host[0] || who.user[0] || who.command[0];
     if (noted && was_chosen(p->owner)) {
         show_text(p->owner, to, cap);
@@ -246,7 +260,9 @@ void describe(const hf_party_info *p, char *to, size_t cap)
         to += n;
         cap -= n;
     }
-    if (who.pid) snprintf(pid, sizeof pid, " pid %ld", who.pid);
+    if (who.pid)
+        snprintf(pid, sizeof pid, " pid %ld%s", who.pid,
+                 is_carried(p) ? ", ended; what it started holds on" : "");
     if (who.host[0] || who.user[0])
         snprintf(to, cap, "%s@%s%s%s%s%s", who.user[0] ? who.user : "?",
                  who.host[0] ? who.host : "?", pid, who.command[0] ? " (" : "", who.command,

@@ -143,7 +143,7 @@ int run_holding(hf *store, const struct got *got, const struct options *o, struc
 /* Processes that the command left behind go on holding, as under flock(1): their open descriptor is
    the hold, and ends with the last of them. Given back before --at-least has passed it would end at
    that time, whoever carries it: so it isn't, before they are gone. 1: it is theirs. */
-static int is_carried(const struct options *o, int64_t got_us, const struct job_end *end,
+static int stays_held(const struct options *o, int64_t got_us, const struct job_end *end,
                       int *ret_sig, int *ret_typed)
 {
     int64_t until_us = got_us + o->at_least_ms * 1000;
@@ -185,7 +185,7 @@ int run_command(const struct command *self, int argc, char **argv)
         status = run_holding(store, &got, &o, &end);
         if (end.damaged || end.left) return status;
         int sig = end.typed_int ? SIGINT : 0, typed = end.typed_int;
-        if (is_carried(&o, got_us, &end, &sig, &typed))
+        if (stays_held(&o, got_us, &end, &sig, &typed))
             return sig ? end_by_signal(sig, typed) : status;
         finish(store, &got, &o, &end);
         status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;

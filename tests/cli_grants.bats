@@ -227,7 +227,7 @@ refused_by_eval() {
     lined_up "$K" 1
     run holdfast break "$K" --token "$(token "$K")"
     [ "$status" = 0 ]
-    [ -z "$output" ]
+    [ "${#lines[@]}" = 1 ]
     finished "$waiter"
     [ "$STATUS" = 0 ]
     [ -e ran ]

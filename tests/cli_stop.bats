@@ -130,6 +130,40 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     [ "$status" = 0 ]
 }
 
+@test "the wrapper killed: what it started is said to hold on, and not to be stopped (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    hold "$K"
+    [[ $(holdfast show "$K") != *ended* ]]
+    [[ $(holdfast show --json "$K") != *carried* ]]
+    kill -KILL "$PID"
+    finished
+    for how in "show $K" ls "run -n $K true" "run -w 0.1 $K true"; do
+        # shellcheck disable=SC2086
+        run holdfast $how
+        [[ $output == *"pid $PID, ended; what it started holds on (sh -c "* ]]
+    done
+    [[ $(holdfast show --json "$K") == *'"carried":true'*'"carried":true'* ]]
+    run holdfast break "$K" --token "$(token "$K")"
+    [ "$status" = 0 ]
+    [[ $output == *"'$K': the grant "*" is over; this stops no process: "* ]]
+    [[ $output == *": what still runs there goes on without the lock" ]]
+    kill -0 "$(cat cmd.pid)"
+}
+
+@test "break names the holder that goes on until it notices" {
+    hold "$K"
+    run holdfast break "$K" --token "$(token "$K")"
+    [ "$status" = 0 ]
+    [[ $output == *" is over; this stops no process: "*"pid $PID (sh -c "* ]]
+    [[ $output == *": it goes on until it notices" ]]
+    finished
+    [ "$STATUS" = 76 ]
+    eval "$(holdfast acquire "$K" --lease 100)"
+    run holdfast break "$K" --token "$((HOLDFAST_TOKEN + 1))"
+    [ "$status" = 76 ]
+    [ "${#lines[@]}" = 1 ]
+}
+
 @test "a waiter takes over when the command of a killed wrapper ends (file:)" {
     case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
     hold "$K"
@@ -322,12 +356,12 @@ killed_at_once() {
 }
 
 @test "a lost lock's line names the key, the store's first words, and what follows" {
-    HOLDFAST_FAULT='swap:2:full,swap:3+:unavailable' background run --lease 1s "$K" -- sleep 1200
+    HOLDFAST_FAULT='swap:2:full,swap:3+:unavailable' background run --lease 4s "$K" -- sleep 1200
     finished
     [ "$STATUS" = 76 ]
     [ "$(wc -l <bg.err)" = 1 ]
     grep -q "the lock on '$K' is lost; stopping the command: " bg.err
-    grep -q 'its lease (1 s) ran out, as it could not be renewed: .* no room left$' bg.err
+    grep -q 'its lease (4 s) ran out, as it could not be renewed: .* no room left$' bg.err
 }
 
 @test "a refused release says until when the lock may stay held" {
