@@ -53,9 +53,18 @@ refused_by_eval() {
     refused_by_eval 64 "$HOLDFAST" acquire --nonsense "$K"
     refused_by_eval 64 "$HOLDFAST" --nonsense acquire "$K" --lease 5
     refused_by_eval 64 "$HOLDFAST" -S nonsense: acquire "$K" --lease 5
-    # By a signal that it waits for, one that it has a handler for, and one that ends the shell.
-    refused_by_eval 143 timeout --preserve-status -s TERM 0.1 "$HOLDFAST" acquire "$K" --lease 5
-    refused_by_eval 138 timeout --preserve-status -s USR1 0.1 "$HOLDFAST" acquire "$K" --lease 5
+    # By a signal that it waits for, and by one that it has a handler for.
+    cat >killed <<'END'
+#!/bin/sh
+# SIGNAL KEY: acquire gets the signal while it waits for the key.
+"$HOLDFAST" acquire "$2" --lease 5 &
+until "$HOLDFAST" show --json "$2" | grep -qF '"waiters":[{'; do sleep 0.02; done
+kill -"$1" $!
+wait $!
+END
+    chmod +x killed
+    refused_by_eval 143 ./killed TERM "$K"
+    refused_by_eval 138 ./killed USR1 "$K"
 }
 
 @test "acquire --json that gets nothing prints a document that says so" {

@@ -180,7 +180,9 @@ def shown():
 
 
 def is_free():
-    return '"held":false' in shown().split('"waiters"')[0]
+    """A store that nobody has made yet isn't shown."""
+    text = shown()
+    return not text or '"held":false' in text.split('"waiters"')[0]
 
 
 def waiters():
