@@ -38,6 +38,7 @@ static int is_away(int rc) { return rc == HF_UNAVAILABLE || rc == HF_UNKNOWN; }
 static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t until_us, int rc,
                             int *ret_sig, int *ret_typed, hf_error *err)
 {
+    hf_error first = *err;
     progress_begin("giving the key back");
     while (is_away(rc) && hf__local_us() < until_us) {
         hf_lock *lock;
@@ -47,7 +48,10 @@ static int keep_giving_back(hf *store, const char *key, uint64_t token, int64_t 
         if (!rc) rc = hf_release(lock, err);
     }
     progress_end();
-    return rc == HF_LOST ? 0 : rc;
+    if (rc != HF_LOST) return rc;
+    if (hf__local_us() < until_us) return 0; /* a release whose reply was lost had been done */
+    *err = first;
+    return first.code;
 }
 
 /* The mark is made only by a command that ended well; another attempt may do better. */
