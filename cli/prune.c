@@ -16,10 +16,10 @@ int prune_command(const struct command *self, int argc, char **argv)
     if (!status && o.idle_ms < 0) status = bad_usage("no --idle: unused for how long");
     if (status) return status < 0 ? finish_output() : status;
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, &store);
+    status = open_to_look(&store);
     if (status) return status;
     progress_begin("pruning");
-    int rc = hf_prune(store, o.idle_ms, &n, &err);
+    int rc = store ? hf_prune(store, o.idle_ms, &n, &err) : 0;
     progress_end();
     hf_close(store);
     if (rc) return failed(&err);

@@ -262,7 +262,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     export HOLDFAST_DRIVERS=$BUILD HOME=$PWD/home XDG_STATE_HOME=
     mkdir home
     for url in "file:$PWD/none" "sqlite:$PWD/none" "file:$PWD/no/such/none"; do
-        for command in ls "show $K" watch doctor; do
+        for command in ls "show $K" watch doctor "prune --idle 1d"; do
             # shellcheck disable=SC2086
             run timeout 600 "$HOLDFAST" -S "$url" $command
             [ "$status" = 69 ]
@@ -282,6 +282,8 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [ "$status" = 0 ]
     [ "$output" = "$K: free" ]
     holdfast show --json "$K" | documents key:s held:b token:i waiters:l
+    run holdfast prune --idle 1d
+    [ "$output" = "0 deleted" ]
     run holdfast show $'a\nb'
     [ "$status" = 64 ]
     run holdfast doctor

@@ -377,9 +377,21 @@ static void locks_dropped_within_a_transaction(void **state)
     drv->close(st);
 }
 
-static void see(void *arg, int ok, const char *text)
+static void see_copy(void *arg, int ok, const char *text)
 {
     if (ok && strstr(text, "second copy of SQLite") && strstr(text, "libsqlite3")) *(int *)arg = 1;
+}
+
+/* The driver is linked to the library that the program has: it brings none. Then there are two. */
+static void the_driver_brings_no_copy(void **state)
+{
+    (void)state;
+    hf_store *st = opened();
+    int seen = 0;
+    said(drv->inspect(st, see_copy, &seen, &err), 0, NULL);
+    assert_int_equal(seen, 0);
+    drv->close(st);
+    load_copy();
 }
 
 static void doctor_names_the_copy(void **state)
@@ -387,7 +399,7 @@ static void doctor_names_the_copy(void **state)
     (void)state;
     hf_store *st = opened();
     int seen = 0;
-    said(drv->inspect(st, see, &seen, &err), 0, NULL);
+    said(drv->inspect(st, see_copy, &seen, &err), 0, NULL);
     assert_int_equal(seen, 1);
     drv->close(st);
 }
@@ -395,6 +407,7 @@ static void doctor_names_the_copy(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_driver_brings_no_copy),
         cmocka_unit_test(a_grant_after_the_files_went),
         cmocka_unit_test(a_hold_from_before_stays),
         cmocka_unit_test(what_another_has_isnt_confirmed),
@@ -410,6 +423,5 @@ int main(int argc, char **argv)
     if (argc == 3) return be_another(argv[1], argv[2]);
     if (sqlite_begin() || sqlite3_close(other)) return 1;
     snprintf(path, sizeof path, "%s", strchr(url_text, ':') + 1);
-    load_copy();
     return TEST_MAIN(tests);
 }
