@@ -16,11 +16,12 @@ static long place_in(PyObject *frame)
     return is;
 }
 
-void lock_note_frame(lock *l)
+void lock_note_frame(lock *l, int within)
 {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     l->frame = (uintptr_t)frame;
     l->place = frame ? place_in(frame) : 0;
+    l->within = within;
     last_acquired = l;
 }
 
@@ -39,7 +40,7 @@ static int unbound(lock *l)
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     if (l->touched || last_acquired != l || !frame || (uintptr_t)frame != l->frame) return 0;
     long went = place_in(frame) - l->place;
-    return went >= 0 && went <= call_bytes();
+    return went >= !l->within && went <= call_bytes();
 }
 
 /* Warns that it wasn't released. A destructor can't raise: an exception is raised in this thread

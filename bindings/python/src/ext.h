@@ -72,6 +72,7 @@ struct lock {
     caller by;
     uintptr_t frame; /* that called acquire(), at this instruction; 0: not known */
     long place;
+    int within;            /* see lock_note_frame */
     struct losing *losing; /* who is told of its loss */
     PyObject *weak;        /* references */
     lock *below;           /* the lock that its Locking had before it, or NULL */
@@ -174,9 +175,11 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
 
 /* ---- dropped.c ---- */
 
-enum { ASKED_WRONGLY = 2 };    /* in lock.touched */
-void lock_note_frame(lock *l); /* acquire() was called by the running frame */
-void lock_complain(lock *l);   /* it was dropped without being released */
+enum { ASKED_WRONGLY = 2 }; /* in lock.touched */
+/* acquire() was called by the running frame. `within`: the object that keeps the lock may be
+   dropped within that call. */
+void lock_note_frame(lock *l, int within);
+void lock_complain(lock *l); /* it was dropped without being released */
 
 /* ---- wait.c ---- */
 

@@ -126,7 +126,7 @@ static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kw
     if (!with_timeout(g, &now, blocking, timeout)) return NULL;
     lock *held = (lock *)store_acquire_asked(g->store, g->key, &now);
     if (held) {
-        lock_note_frame(held);
+        lock_note_frame(held, 1);
         push(g, held);
         Py_RETURN_TRUE;
     }

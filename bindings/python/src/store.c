@@ -275,7 +275,7 @@ static PyObject *store_acquire(store *s, PyObject *args, PyObject *kwargs)
     if (kwargs && asked_read(&a, kwargs, 0, key)) return NULL;
     PyObject *ret = store_acquire_asked(s, key, kwargs ? &a : NULL);
     if (kwargs) asked_done(&a);
-    if (ret) lock_note_frame((lock *)ret);
+    if (ret) lock_note_frame((lock *)ret, 0);
     return ret;
 }
 
