@@ -36,19 +36,20 @@ import re
 import string
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, NamedTuple, \
-    Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, List, \
+    NamedTuple, Optional, Type, TypeVar, Union
 
-from . import _aio, _holdfast, _locks
+from . import _aio, _holdfast, _locks, _several
 from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, LockUnavailable,
                       OutcomeUnknown, PermissionDenied, RecursiveAcquire, StoreCorrupt, StoreFull,
                       StoreUnavailable, UnboundLock, Unsupported, invalid as _invalid)
 from ._options import OnceOptions, Options, Time
 from ._locks import Lock, Locking
+from ._several import Locks
 
 __all__ = ['Event', 'HoldfastError', 'Info', 'InvalidArgument', 'Lock', 'LockCanceled', 'LockLost',
-           'LockUnavailable', 'Locking', 'OnceOptions', 'Options', 'OutcomeUnknown', 'Party',
-           'PermissionDenied', 'RecursiveAcquire', 'Store', 'StoreCorrupt', 'StoreFull',
+           'LockUnavailable', 'Locking', 'Locks', 'OnceOptions', 'Options', 'OutcomeUnknown',
+           'Party', 'PermissionDenied', 'RecursiveAcquire', 'Store', 'StoreCorrupt', 'StoreFull',
            'StoreUnavailable', 'Time', 'UnboundLock', 'Unsupported', 'Watch', 'open', 'open_async']
 __version__ = _holdfast.library_version
 
@@ -328,6 +329,16 @@ class Store(_holdfast.Store):
             lock = await _aio.wait(
                 self, lambda box, number: self._start(box, number, False, key, **options))
         return lock
+
+    def acquire_all(self, keys: Iterable[str], **options: 'Unpack[Options]') -> Locks:
+        """Several keys (1 to 64): all or none, `wait` for all together, always in one order, so
+        that nobody waits in a circle. Not with at_least. A block releases all at its end:
+        `with store.acquire_all(['a', 'b']) as locks:`."""
+        return _several.acquire_all(self, keys, options)
+
+    async def acquire_all_async(self, keys: Iterable[str], **options: 'Unpack[Options]') -> Locks:
+        """As acquire_all(); other tasks run meanwhile. Cancelled it has acquired nothing."""
+        return await _several.acquire_all_async(self, keys, options)
 
     async def adopt_async(self, key: str, token: int) -> Lock:
         """As adopt(); other tasks run meanwhile."""

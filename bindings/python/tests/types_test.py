@@ -70,7 +70,8 @@ def _package(folder):
 
 
 # What stubtest says of the names that these modules import from typing, not of ours.
-IMPORTED = r'holdfast(\._\w+)?\.(AsyncIterator|Iterator|NamedTuple|TypeVar|TypedDict|Unpack)(\..*)?'
+IMPORTED = (r'holdfast(\._\w+)?\.(AsyncIterator|Iterable|Iterator|NamedTuple|TypeVar|TypedDict|'
+            r'Unpack)(\..*)?')
 
 
 def what_is_declared_is_there():

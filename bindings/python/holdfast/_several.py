@@ -1,0 +1,130 @@
+"""Several keys at once: all or none, in one order, within one time."""
+import contextlib
+import datetime
+import math
+import re
+import time
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, cast
+
+from ._errors import HoldfastError, error, invalid
+from ._locks import Lock
+from ._options import Options, Time
+
+KEYS_CAP = 64   # that of hf_acquire_all
+_UNITS = {'': 1.0, 's': 1.0, 'ms': 0.001, 'm': 60.0, 'h': 3600.0, 'd': 86400.0}
+
+
+class Locks(List[Lock]):
+    """The locks of several keys, in the order in which their keys were asked for; with or async
+    with: all are released at the end of the block."""
+
+    def __bool__(self) -> bool:
+        raise TypeError('Locks have no truth value: acquire_all raises LockUnavailable if a key '
+                        "isn't obtained")
+
+    def release(self) -> None:
+        """Releases all, whatever comes of one; LockLost if one was no longer held."""
+        with contextlib.ExitStack() as stack:
+            for lock in self:
+                stack.callback(lock.release)
+
+    async def release_async(self) -> None:
+        """As release(); other tasks run meanwhile."""
+        async with contextlib.AsyncExitStack() as stack:
+            for lock in self:
+                stack.push_async_callback(lock.release_async)
+
+    def __enter__(self) -> 'Locks':
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        with contextlib.ExitStack() as stack:
+            for lock in self:
+                stack.push(_ends(lock, kind, value, traceback))
+
+    async def __aenter__(self) -> 'Locks':
+        return self
+
+    async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for lock in self:
+                stack.push_async_callback(lock.__aexit__, kind, value, traceback)
+
+
+def _ends(lock: Lock, *how: Any) -> Callable[[Any, Any, Any], None]:
+    """Ends the lock's block as that of all ended, not as the end of another lock did."""
+    return lambda *_: lock.__exit__(*how)
+
+
+def _seconds(wait: Any) -> float:
+    """Of a time that was looked at."""
+    if isinstance(wait, datetime.timedelta):
+        return wait.total_seconds()
+    if isinstance(wait, str):
+        number, unit = cast('re.Match[str]', re.match(r'([\d.]*)(\w*)', wait)).groups()
+        return float(number) * _UNITS[unit]
+    return float(wait)
+
+
+def _left(wait: Any) -> Callable[[], Optional[Time]]:
+    """One time for all; a millisecond is left for each, so that one that is free is had."""
+    seconds = math.inf if wait is None else _seconds(wait)
+    if seconds == math.inf:
+        return lambda: None
+    end = time.monotonic() + seconds
+    return lambda: max(0.001, end - time.monotonic()) if seconds else 0
+
+
+def in_order(store: Any, keys: Iterable[str],
+             options: Options) -> Tuple[List[str], List[str], Callable[[], Options]]:
+    """The keys as they were asked for, and as they are acquired: by their bytes, as by everybody,
+    so that nobody waits in a circle; and the options of the next one."""
+    asked = [] if isinstance(keys, str) else list(keys)
+    if not 1 <= len(asked) <= KEYS_CAP:
+        raise invalid('acquire_all', None, f'the keys: must be 1 to {KEYS_CAP}')
+    for key in asked:
+        store._check(False, key, **options)
+    if options.get('at_least') is not None:
+        # What is released because a later key can't be had would stay taken.
+        raise invalid('acquire_all', asked[0], 'at_least: of one key only')
+    order = sorted(asked, key=lambda key: key.encode('utf-8'))
+    for one, two in zip(order, order[1:]):
+        if one == two:
+            raise invalid('acquire_all', one, 'named twice')
+    left = _left(options.get('wait'))
+    return asked, order, lambda: cast(Options, {**options, 'wait': left()})
+
+
+def all_held(asked: List[str], got: Dict[str, Lock]) -> Locks:
+    """The first may be lost by now, if the others took long."""
+    for lock in got.values():
+        if len(got) > 1 and not lock.held:
+            raise error('LOST', f"acquire_all '{lock.key}': it was lost while the others were "
+                        'waited for', lock.key)
+    return Locks(got[key] for key in asked)
+
+
+def acquire_all(store: Any, keys: Iterable[str], options: Options) -> Locks:
+    asked, order, each = in_order(store, keys, options)
+    got: Dict[str, Lock] = {}
+    try:
+        for key in order:
+            got[key] = store.acquire(key, **each())
+        return all_held(asked, got)
+    except BaseException:
+        with contextlib.suppress(HoldfastError):
+            Locks(got.values()).release()
+        raise
+
+
+async def acquire_all_async(store: Any, keys: Iterable[str], options: Options) -> Locks:
+    asked, order, each = in_order(store, keys, options)
+    got: Dict[str, Lock] = {}
+    try:
+        for key in order:
+            got[key] = await store.acquire_async(key, **each())
+        return all_held(asked, got)
+    except BaseException:
+        with contextlib.suppress(HoldfastError):
+            await Locks(got.values()).release_async()
+        raise

@@ -1,0 +1,150 @@
+"""Several keys at once.
+
+    several_test.py URL [NAME]
+"""
+import asyncio
+import datetime
+import sys
+import threading
+
+import holdfast
+from own import MORE, URL, free, key, waiters
+from tap import run_functions, until
+
+
+def _raised(kind, call, *words):
+    try:
+        call()
+    except kind as error:
+        assert all(word in str(error) for word in words), error
+        return error
+    raise AssertionError(f'not {kind.__name__}')
+
+
+def _keys(*names):
+    base = key()
+    return [f'{base}{name}' for name in names]
+
+
+def the_locks_stand_in_the_order_that_was_asked_for():
+    keys = _keys('é', '\U0001f512', 'z', '\uff5e', '1')
+    with holdfast.open(URL) as store:
+        with store.acquire_all(keys, lease='1m', note='all') as locks:
+            assert [lock.key for lock in locks] == keys and all(lock.held for lock in locks)
+            assert not any(free(name) for name in keys)
+            _raised(TypeError, lambda: bool(locks), 'acquire_all')
+        assert all(free(name) for name in keys)
+        store.acquire_all(iter(keys), wait=0).release()
+        store.acquire_all(keys, wait=datetime.timedelta(seconds=1)).release()
+        assert all(free(name) for name in keys)
+
+
+def all_or_none_within_one_time():
+    first, busy, last = keys = _keys('a', 'b', 'c')
+    with holdfast.open(URL) as one, holdfast.open(URL) as two, two.lock(busy):
+        for wait, code in ((0, 'BUSY'), ('0', 'BUSY'), ('50ms', 'TIMEOUT'), (0.05, 'TIMEOUT')):
+            error = _raised(holdfast.LockUnavailable, lambda: one.acquire_all(keys, wait=wait))
+            assert (error.code, error.key) == (code, busy)
+            assert free(first) and free(last)
+
+
+def a_block_that_raises_releases_all_and_its_error_stays():
+    keys = _keys('a', 'b')
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        _raised(KeyError, lambda: _fail(store, keys))
+        assert all(free(name) for name in keys)
+
+        def lose(name):
+            with store.acquire_all(keys, lease='1m') as locks:
+                other.break_(name, locks[keys.index(name)].token)
+        for name in keys:
+            error = _raised(holdfast.LockLost, lambda name=name: lose(name))
+            assert error.key == name and all(free(each) for each in keys)
+
+
+def _fail(store, keys):
+    with store.acquire_all(keys):
+        raise KeyError('broken')
+
+
+def nobody_waits_in_a_circle():
+    keys, inside, runs = _keys('a', 'b'), [], []
+
+    def work(order):
+        with holdfast.open(URL) as store:
+            for _ in range(5):
+                with store.acquire_all(order):
+                    inside.append(1)
+                    assert len(inside) == 1
+                    inside.pop()
+                    runs.append(1)
+    threads = [threading.Thread(target=work, args=(order,))
+               for order in (keys, keys[::-1], keys, keys[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs) == 20
+
+
+def what_is_refused():
+    with holdfast.open(URL) as store:
+        name = key()
+        for keys, options, word in (
+                ([], {}, '1 to 64'), (name, {}, '1 to 64'), ([key() for _ in range(65)], {}, '64'),
+                ([name, key(), name], {}, 'named twice'), ([name, ''], {}, 'key'),
+                ([name, 5], {}, 'key'), ([name], {'at_least': 1}, 'at_least'),
+                ([name], {'wait': '10'}, 'no unit'), ([name], {'limit': 0}, 'limit')):
+            _raised(holdfast.InvalidArgument, lambda: store.acquire_all(keys, **options), word)
+        _raised(TypeError, lambda: store.acquire_all([name], nonsense=1))
+        assert free(name)
+
+
+def tasks_acquire_several_and_a_cancelled_one_has_none():
+    keys = _keys('a', 'b')
+
+    async def main():
+        async with holdfast.open(URL) as store, holdfast.open(URL) as other:
+            async with await store.acquire_all_async(keys) as locks:
+                assert [lock.key for lock in locks] == keys
+                for name in keys:
+                    assert not await asyncio.to_thread(free, name)
+            held = await other.acquire_async(keys[1])
+            task = asyncio.create_task(store.acquire_all_async(keys))
+            while not (await other.peek_async(keys[1])).waiters:
+                await asyncio.sleep(0.005)
+            task.cancel()
+            try:
+                await task
+                raise AssertionError('not cancelled')
+            except asyncio.CancelledError:
+                pass
+            await (await other.acquire_async(keys[0], wait='5m')).release_async()
+            await held.release_async()
+            await (await store.acquire_all_async(keys, wait='5m')).release_async()
+    asyncio.run(main())
+
+
+def one_that_is_lost_while_the_others_are_waited_for():
+    keys = _keys('a', 'b')
+    with holdfast.open(URL) as one, holdfast.open(URL) as two:
+        held = two.acquire(keys[1])
+        seen = []
+
+        def wait():
+            try:
+                one.acquire_all(keys, lease='1m').release()
+            except holdfast.LockLost as error:
+                seen.append(error.key)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        until(lambda: waiters(two, keys[1]), 'waits')
+        two.break_(keys[0], two.peek(keys[0]).holders[0].token)
+        held.release()
+        thread.join()
+        assert seen == [keys[0]], seen
+        assert free(keys[1])
+
+
+if __name__ == '__main__':
+    sys.exit(run_functions(globals(), MORE))
