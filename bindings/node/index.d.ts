@@ -126,6 +126,8 @@ export interface Info {
     waiters: Party[];
     /** When the event of this key was done; null: it wasn't. */
     done: number | null;
+    /** The owner of the run that marked it. */
+    doneBy: string | null;
     keepUntil: number | null;
     result: string | null;
 }

@@ -277,6 +277,7 @@ napi_value info_value(struct addon *a, const hf_info *info)
     put(env, ret, "waiters", parties_value(env, info->parties + info->n_holders, info->n_waiters));
     put(env, ret, "done", time_or_null(env, done, info->done_us));
     put(env, ret, "keepUntil", time_or_null(env, done, info->keep_until_us));
+    put(env, ret, "doneBy", done ? text(env, info->done_by) : null);
     put(env, ret, "result", done ? text(env, info->result) : null);
     return ret;
 }

@@ -146,8 +146,10 @@ test('once: what is too much, or no JSON, is not remembered; a warning says so',
 
 test('forget: the event may run again', async () => {
     const key = fresh();
-    await one.once(key, () => 1);
+    const { owner } = await one.once(key, () => 1);
+    assert.equal((await two.peek(key)).doneBy, owner);
     await two.forget(key);
+    assert.equal((await two.peek(key)).doneBy, null);
     assert.equal((await two.once(key, () => 2)).value, 2);
     await assert.rejects(one.forget(fresh()), LockLost);
 });
