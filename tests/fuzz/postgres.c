@@ -26,8 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(text);
     }
     hf_row_init(&row);
-    (void)number(r, 0, 0);
-    if (has_row(r)) fuzz_check_row(decode(r, 0, &row, "get", "k", &err), &row, err.text);
+    (void)hf__pg_number(r, 0, 0);
+    if (hf__pg_has_row(r))
+        fuzz_check_row(hf__pg_decode(r, 0, &row, "get", "k", &err), &row, err.text);
     hf_row_clear(&row);
     PQclear(r);
     return 0;

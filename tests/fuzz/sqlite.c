@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     hf_row_init(&row);
     if (sqlite3_step(s) != SQLITE_ROW) abort();
-    fuzz_check_row(decode(s, 0, &row, "get", "k", &err), &row, err.text);
+    fuzz_check_row(hf__sq_decode(s, 0, &row, "get", "k", &err), &row, err.text);
     sqlite3_reset(s);
     sqlite3_clear_bindings(s);
     hf_row_clear(&row);
