@@ -131,7 +131,8 @@ static int once(struct hf__fs_api *api, struct hf__fs_call *call, const char *ur
     int rc = hf__fs_auth_header(&api->auth, &api->net, &header, &generation, err);
     if (rc) return rc;
     const char *const headers[] = {header, "Content-Type: application/json", "Expect:", NULL};
-    hf__fs_post(&api->net, url, headers, text, strlen(text), !call->writes, &r);
+    hf__fs_post(&api->net, url, headers, text, strlen(text), !call->writes, call->many_until_us,
+                &r);
     rc = judge(&r, header, call, ret, err);
     *ret_refused = r.status == 401 && hf__fs_auth_refused(&api->auth, generation);
     hf__fs_forget(header);

@@ -20,6 +20,7 @@ struct hf__fs_call {
     const char *what, *key;
     int writes;    /* no answer is HF_UNKNOWN */
     int condition; /* out: refused because of its precondition, or of contention: not done */
+    int64_t many_until_us; /* as in hf__fs_post */
 };
 
 /*

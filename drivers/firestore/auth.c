@@ -352,7 +352,7 @@ static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *e
         why = "out of memory";
     }
     if (spare) pthread_mutex_unlock(&a->mu);
-    if (!rc) hf__fs_post(net, uri, headers, form, strlen(form), 1, &r);
+    if (!rc) hf__fs_post(net, uri, headers, form, strlen(form), 1, 0, &r);
     if (spare) pthread_mutex_lock(&a->mu);
     hf__fs_forget(form);
     free(uri);

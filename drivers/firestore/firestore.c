@@ -12,6 +12,7 @@
 #include "api.h"
 #include "columns.h"
 #include "fields.h"
+#include "os.h"
 #include "place.h"
 
 #include <stdio.h>
@@ -83,10 +84,10 @@ static int decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf
 }
 
 static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                    const char *what, hf_error *err)
+                    const char *what, int64_t many_until_us, hf_error *err)
 {
     char name[HF_FS_NAME_CAP];
-    struct hf__fs_call call = {.what = what, .key = key->text};
+    struct hf__fs_call call = {.what = what, .key = key->text, .many_until_us = many_until_us};
     json_t *answer, *item;
     size_t i;
     int told = 0;
@@ -115,7 +116,7 @@ static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *re
 static int fs_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
 {
-    return read_row(st, key, row, ret_clock_us, "get", err);
+    return read_row(st, key, row, ret_clock_us, "get", 0, err);
 }
 
 /* The commit of one write. NULL: *ret_rc, *ret_why. */
@@ -149,21 +150,22 @@ static json_t *commit_of(const hf_store *st, const hf_rowkey *key, const hf_row 
 
 /* Refused: the row that is there now. */
 static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
-                    hf_error *err)
+                    int64_t many_until_us, hf_error *err)
 {
-    int rc = cur ? read_row(st, key, cur, ret_clock_us, "swap", err) : 0;
+    int rc = cur ? read_row(st, key, cur, ret_clock_us, "swap", many_until_us, err) : 0;
     return rc ? rc : HF_CONFLICT;
 }
 
 /* The time of the update that the write has to meet. 0, HF_CONFLICT, or the error. */
 static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *cur,
-                     int64_t *ret_clock_us, int64_t *ret_update_us, hf_error *err)
+                     int64_t *ret_clock_us, int64_t *ret_update_us, int64_t many_until_us,
+                     hf_error *err)
 {
     *ret_update_us = seen ? recall(st, key, seen) : 0;
     if (*ret_update_us >= 0) return 0;
     hf_row now;
     hf_row_init(&now);
-    int rc = read_row(st, key, cur ? cur : &now, ret_clock_us, "swap", err);
+    int rc = read_row(st, key, cur ? cur : &now, ret_clock_us, "swap", many_until_us, err);
     uint64_t rev = cur ? cur->rev : now.rev;
     hf_row_clear(&now);
     if (rc) return rc;
@@ -173,19 +175,20 @@ static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *
     return *ret_update_us >= 0 ? 0 : HF_CONFLICT;
 }
 
-static int fs_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err)
 {
-    struct hf__fs_call call = {.what = "swap", .key = key->text, .writes = 1};
+    struct hf__fs_call call = {
+        .what = "swap", .key = key->text, .writes = 1, .many_until_us = many_until_us};
     const char *why = NULL;
     json_t *answer;
     int64_t update_us;
-    int rc = find_time(st, key, seen, cur, ret_clock_us, &update_us, err);
+    int rc = find_time(st, key, seen, cur, ret_clock_us, &update_us, many_until_us, err);
     if (rc) return rc;
     json_t *body = commit_of(st, key, row, seen, update_us, &rc, &why);
     if (!body) return fail(rc, "swap", key->text, why, err);
     rc = hf__fs_ask(&st->api, &call, st->place.documents, "commit", body, &answer, err);
-    if (rc && call.condition) return conflict(st, key, cur, ret_clock_us, err);
+    if (rc && call.condition) return conflict(st, key, cur, ret_clock_us, many_until_us, err);
     if (rc) return rc;
     int64_t clock_us = hf__fs_time(json_object_get(answer, "commitTime"));
     json_t *result = json_array_get(json_object_get(answer, "writeResults"), 0);
@@ -195,6 +198,27 @@ static int fs_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
         return fail(HF_UNKNOWN, "swap", key->text, "an answer that isn't one to a commit", err);
     *ret_clock_us = clock_us;
     if (row) remember(st, key, row->rev, update_us > 0 ? update_us : clock_us);
+    return 0;
+}
+
+static int fs_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    return swap_until(st, key, seen, row, cur, ret_clock_us, 0, err);
+}
+
+/* One after the other, each a commit of its own: several in one are done all or not at all. */
+static int fs_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    for (size_t i = 0; i < n; i++) {
+        hf_replace *r = &item[i];
+        if (hf__local_us() < until_us)
+            r->result =
+                swap_until(st, r->key, r->seen, r->row, r->cur, &r->clock_us, until_us, r->err);
+        else
+            r->result =
+                fail(HF_UNAVAILABLE, "swap", r->key->text, "not sent: no time was left", r->err);
+    }
     return 0;
 }
 
@@ -461,7 +485,7 @@ static int fs_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     int64_t clock_us = 0;
     hf_row row;
     hf_row_init(&row);
-    int rc = read_row(st, &key, &row, &clock_us, "inspect", err);
+    int rc = read_row(st, &key, &row, &clock_us, "inspect", 0, err);
     hf_row_clear(&row);
     if (rc && rc != HF_CORRUPT) return rc;
     hf__fs_auth_who(&st->api.auth, who);
@@ -487,6 +511,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .close = fs_close,
     .get = fs_get,
     .swap = fs_swap,
+    .replace_many = fs_replace_many,
     .scan = fs_scan,
     .inspect = fs_inspect,
     .promises = fs_promises,

@@ -25,14 +25,19 @@ static void start(void) { started = !curl_global_init(CURL_GLOBAL_DEFAULT); }
 int hf__fs_net_open(struct hf__fs_net *net, hf_error *err)
 {
     hf__pool_open(&net->pool);
+    hf__pool_open(&net->many_pool);
     pthread_once(&once, start);
     return started ? 0 : hf_fail(err, HF_NOMEM, 0, "firestore: open: libcurl doesn't start");
 }
 
 void hf__fs_net_close(struct hf__fs_net *net)
 {
-    for (int i = 0; i < HF_POOL_LINKS; i++) curl_easy_cleanup(net->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) {
+        curl_easy_cleanup(net->link[i]);
+        curl_easy_cleanup(net->many[i]);
+    }
     hf__pool_close(&net->pool);
+    hf__pool_close(&net->many_pool);
     free(net->cafile);
 }
 
@@ -195,13 +200,23 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct h
                  *told ? told : curl_easy_strerror(rc));
 }
 
-void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
-                 const char *body, size_t len, int harmless, struct hf__fs_reply *r)
+/* Of this request alone. */
+static int set_limit(CURL *e, int64_t until_us)
 {
-    int number = hf__pool_take(&net->pool, hf__local_us() + net->io_timeout_ms * 1000);
+    int64_t left_ms = (until_us - hf__local_us()) / 1000;
+    return curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1)) != CURLE_OK;
+}
+
+void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
+                 const char *body, size_t len, int harmless, int64_t many_until_us,
+                 struct hf__fs_reply *r)
+{
+    int64_t until_us = many_until_us ? many_until_us : hf__local_us() + net->io_timeout_ms * 1000;
+    struct hf__pool *pool = many_until_us ? &net->many_pool : &net->pool;
+    int number = hf__pool_take(pool, until_us);
     *r = (struct hf__fs_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
     if (number < 0) return;
-    CURL **link = &net->link[number];
+    CURL **link = many_until_us ? &net->many[number] : &net->link[number];
     struct upload up = {body, body, len, len, 0, harmless};
     struct curl_slist *list = NULL;
     int bad = !make_easy(net, link);
@@ -215,8 +230,9 @@ void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *hea
     }
     if (!bad) bad = curl_easy_setopt(*link, CURLOPT_URL, url) != CURLE_OK;
     if (!bad) bad = curl_easy_setopt(*link, CURLOPT_HTTPHEADER, list) != CURLE_OK;
+    if (!bad && many_until_us) bad = set_limit(*link, many_until_us);
     if (!bad) perform(net, *link, &up, r);
-    hf__pool_give(&net->pool, number, r->status != 0);
+    hf__pool_give(pool, number, r->status != 0);
     for (struct curl_slist *h = list; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
     curl_slist_free_all(list);
 }

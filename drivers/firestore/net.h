@@ -15,6 +15,9 @@ enum { HF_FS_WHY_CAP = 300 };
 struct hf__fs_net {
     struct hf__pool pool;
     CURL *link[HF_POOL_LINKS]; /* NULL: not made */
+    /* For many replaces at once: none of them is kept waiting by other requests. */
+    struct hf__pool many_pool;
+    CURL *many[HF_POOL_LINKS];
     int64_t io_timeout_ms;
     char *cafile;  /* NULL: the system's */
     int straight;  /* without a proxy: the server is here */
@@ -35,10 +38,12 @@ int hf__fs_net_open(struct hf__fs_net *net, hf_error *err); /* 0, or HF_NOMEM */
 void hf__fs_net_close(struct hf__fs_net *net);
 
 /* One POST there and back. `headers` is NULL at its end. `harmless`: libcurl may send it anew where
-   a connection that it kept turns out to be dead. Free the reply by hf__fs_reply_free, which wipes
-   it. */
+   a connection that it kept turns out to be dead. `many_until_us`: 0; or the local time until which
+   it has to be answered, by the connections for many replaces. Free the reply by hf__fs_reply_free,
+   which wipes it. */
 void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
-                 const char *body, size_t len, int harmless, struct hf__fs_reply *reply);
+                 const char *body, size_t len, int harmless, int64_t many_until_us,
+                 struct hf__fs_reply *reply);
 void hf__fs_reply_free(struct hf__fs_reply *reply);
 
 /* Wipes and frees a secret. */

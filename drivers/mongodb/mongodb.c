@@ -11,9 +11,7 @@
  * such document. Servers that don't know these two stages are asked twice.
  */
 #include "columns.h"
-#include "ear.h"
-#include "link.h"
-#include "pool.h"
+#include "store.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -21,15 +19,6 @@
 #include <string.h>
 
 enum { PAGE_ROWS = 64 };
-
-struct hf_store {
-    struct hf__mg_how how;
-    struct hf__pool pool;
-    struct hf__mg_link link[HF_POOL_LINKS];
-    hf__mg_ear *ear;
-    int plain;      /* no $facet, no $$NOW, no projections: asked at opening */
-    int replicated; /* at opening: has change streams */
-};
 
 /* ---- connections ---- */
 
@@ -227,37 +216,42 @@ static int read_written(const bson_t *reply, int64_t *ret_clock_us)
     return 1;
 }
 
-static int mg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+int hf__mg_swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, uint64_t seen,
+                   const hf_row *row, hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__mg_about about = {"swap", key->text, HF_UNKNOWN};
-    struct hf__mg_link *link;
     const char *why = "out of memory";
     bson_t fields = BSON_INITIALIZER, reply;
+    int64_t clock_us = 0;
     int code = 0, written = 0, rc = row ? hf__mg_encode(row, &fields, &why) : 0;
     if (rc) {
         bson_destroy(&fields);
         return hf_fail(err, rc, 0, "mongodb: swap '%s': %s", key->text, why);
     }
-    rc = get_link(st, &link, err);
+    bson_t *command = write_command(st, key, seen, row ? &fields : NULL);
+    rc = ask(st, link, command, &about, &reply, &code, err);
     if (!rc) {
-        int64_t clock_us = 0;
-        bson_t *command = write_command(st, key, seen, row ? &fields : NULL);
-        rc = ask(st, link, command, &about, &reply, &code, err);
-        if (!rc) {
-            written = read_written(&reply, &clock_us);
-            *ret_clock_us = row ? clock_us : 0; /* of a removal it is the time of the one before */
-            bson_destroy(&reply);
-        } else if (code == HF_MG_DUPLICATE_KEY) {
-            rc = 0;
-        }
-        if (!rc && !written) {
-            about.ambiguous = HF_UNAVAILABLE; /* the write is answered */
-            if (cur) rc = read_row(st, link, key, cur, ret_clock_us, &code, &about, err);
-            if (!rc) rc = HF_CONFLICT;
-        }
+        written = read_written(&reply, &clock_us);
+        *ret_clock_us = row ? clock_us : 0; /* of a removal it is the time of the one before */
+        bson_destroy(&reply);
+    } else if (code == HF_MG_DUPLICATE_KEY) {
+        rc = 0;
+    }
+    if (!rc && !written) {
+        about.ambiguous = HF_UNAVAILABLE; /* the write is answered */
+        if (cur) rc = read_row(st, link, key, cur, ret_clock_us, &code, &about, err);
+        if (!rc) rc = HF_CONFLICT;
     }
     bson_destroy(&fields);
+    return rc;
+}
+
+static int mg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__mg_link *link;
+    int rc = get_link(st, &link, err);
+    if (!rc) rc = hf__mg_swap_by(st, link, key, seen, row, cur, ret_clock_us, err);
     put_link(st, link);
     return rc;
 }
@@ -412,8 +406,10 @@ static void mg_close(hf_store *st)
 {
     hf__mg_ear_free(st->ear);
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__mg_disconnect(&st->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__mg_disconnect(&st->many[i]);
     hf__mg_how_free(&st->how);
     hf__pool_close(&st->pool);
+    hf__pool_close(&st->many_pool);
     free(st);
 }
 
@@ -525,6 +521,7 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
+    hf__pool_open(&st->many_pool);
     int rc = hf__mg_how(url, io_timeout_ms, &st->how, err);
     if (!rc) {
         rc = get_link(st, &link, err);
@@ -589,6 +586,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .close = mg_close,
     .get = mg_get,
     .swap = mg_swap,
+    .replace_many = hf__mg_replace_many,
     .listen = mg_listen,
     .watch = mg_watch,
     .interrupt = mg_interrupt,
