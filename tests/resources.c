@@ -531,9 +531,9 @@ static void creating(void **state)
         (void)state;                                             \
         survives((struct scenario){#name, play, 0, 0, reaches}); \
     }
-SCENARIO(acquiring, acquires, "malloc")
+SCENARIO(acquiring, acquires, "calloc")
 SCENARIO(growing, grows, "fallocate64 fdatasync fstat64 fcntl64")
-SCENARIO(acquiring_several, acquires_all, "malloc")
+SCENARIO(acquiring_several, acquires_all, "calloc")
 SCENARIO(sharing, shares, "realloc")
 SCENARIO(contending, contends, "pthread_create eventfd inotify_init1 inotify_add_watch")
 SCENARIO(timing_out, times_out, "pthread_create")
