@@ -62,3 +62,35 @@ void lock_complain(lock *l)
                          l->touched ? "" : ", nor used: keep what acquire() returns"))
         PyErr_WriteUnraisable(l->key);
 }
+
+/* An event loop runs in this thread, and a release may wait for a server: a lock that takes the
+   grant over, to be released in a thread. NULL: released at once. */
+lock *lock_successor(lock *l)
+{
+    caller by;
+    if (store_is_near(l->store) || l->handed_over || caller_read(&by)) {
+        PyErr_Clear();
+        return NULL;
+    }
+    lock *to = NULL;
+    if (by.in_loop)
+        to = lock_blank(l->store, l->key, NULL, &by);
+    else
+        caller_drop(&by);
+    if (to) to->touched = to->handed_over = 1;
+    PyErr_Clear();
+    return to;
+}
+
+/* The reference is given away. Should it fail, `to` is released as it is dropped. */
+void lock_release_later(lock *to)
+{
+    PyObject *module = PyImport_ImportModule("holdfast._aio");
+    PyObject *release = module ? PyObject_GetAttrString((PyObject *)to, "release") : NULL;
+    PyObject *none = release ? PyObject_CallMethod(module, "later", "O", release) : NULL;
+    if (!none) PyErr_WriteUnraisable(to->key);
+    Py_XDECREF(none);
+    Py_XDECREF(release);
+    Py_XDECREF(module);
+    Py_DECREF(to);
+}

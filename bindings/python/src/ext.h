@@ -73,6 +73,7 @@ struct lock {
     uintptr_t frame; /* that called acquire(), at this instruction; 0: not known */
     long place;
     int within;            /* see lock_note_frame */
+    int handed_over;       /* it has the grant of a lock that was dropped */
     struct losing *losing; /* who is told of its loss */
     PyObject *weak;        /* references */
     lock *below;           /* the lock that its Locking had before it, or NULL */
@@ -180,6 +181,11 @@ enum { ASKED_WRONGLY = 2 }; /* in lock.touched */
    dropped within that call. */
 void lock_note_frame(lock *l, int within);
 void lock_complain(lock *l); /* it was dropped without being released */
+
+/* A lock that takes over the grant of one that is dropped, and a release of it in a thread (the
+   reference is given away); NULL: the grant is released at once. */
+lock *lock_successor(lock *l);
+void lock_release_later(lock *to);
 
 /* ---- wait.c ---- */
 

@@ -478,12 +478,25 @@ static void drop(lock *l)
         take(l);
         return;
     }
-    lock_complain(l);
-    if (!l->l) return; /* the store was closed by what handles warnings */
+    if (!l->handed_over) lock_complain(l);
+    lock *to = lock_successor(l);
+    if (!l->l) { /* the store was closed by what handles warnings */
+        Py_XDECREF(to);
+        return;
+    }
     s->users++;
     hf_lock *held = end(l);
-    Py_BEGIN_ALLOW_THREADS if (held) hf_release(held, NULL);
-    Py_END_ALLOW_THREADS s->users--;
+    int later = held && to && !lock_begin(to, held); /* without memory it is released */
+    if (held && !to) {
+        Py_BEGIN_ALLOW_THREADS hf_release(held, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    s->users--;
+    PyErr_Clear();
+    if (later)
+        lock_release_later(to);
+    else
+        Py_XDECREF(to);
 }
 
 static void lock_dealloc(lock *l)

@@ -3,9 +3,11 @@
     loop_test.py URL [NAME]
 """
 import asyncio
+import gc
 import sys
 import threading
 import types
+import warnings
 
 import holdfast
 from holdfast import _aio
@@ -90,6 +92,40 @@ def a_block_of_a_watch_in_a_loop_does_not_wait():
     with no_hang(), holdfast.open(URL) as store:
         name, here = key(), threading.get_ident()
         asyncio.run(main())
+
+
+def a_lock_that_is_dropped_in_a_loop_does_not_block_it():
+    async def main():
+        here, later = threading.get_ident(), _aio.later
+        released = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def watched(work):
+            def there():
+                assert threading.get_ident() != here
+                work()
+                loop.call_soon_threadsafe(released.set)
+            later(there)
+
+        _aio.later = watched
+        try:
+            for _ in range(3):
+                held = await store.acquire_async(name)
+                assert held.held
+                del held
+                gc.collect()
+                if not NEAR:
+                    await asyncio.wait_for(released.wait(), PATIENCE)
+                    released.clear()
+            assert not released.is_set() and not store.stats()['held']
+        finally:
+            _aio.later = later
+
+    with no_hang(), holdfast.open(URL) as store, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter('always')
+        name = key()
+        asyncio.run(main())
+        assert free(name) and len(said) == 3, said
 
 
 def what_is_free_is_had_without_a_mailbox():
