@@ -254,6 +254,7 @@ struct hf {
     /* The waits that the pump drives, by the time of their next look; and those of its that stand
        behind others of this handle, by their deadlines. */
     struct hf_deadlines looks;
+    size_t n_pumped;               /* of its waits that are at the store */
     struct hf_deadlines notices;   /* the waits that the tender looks for */
     struct hf_deadlines promises;  /* entries with one */
     int64_t looked_us;             /* local: about when the pump looked last */

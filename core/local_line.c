@@ -11,6 +11,7 @@ static void at_store_add(hf *h, struct hf_wait *w)
     w->look_at_us = 0;
     w->e->n_at_store++;
     h->n_at_store++;
+    h->n_pumped += w->pumped;
     w->list_next = h->at_store;
     w->list_prev = &h->at_store;
     if (w->list_next) w->list_next->list_prev = &w->list_next;
@@ -62,6 +63,7 @@ void hf__wait_finish(struct hf_wait *w)
         if (w->list_next) w->list_next->list_prev = w->list_prev;
         e->n_at_store--;
         h->n_at_store--;
+        h->n_pumped -= w->pumped;
     }
     if (e->hears == w) {
         e->hears = NULL;

@@ -90,7 +90,7 @@ void hf__schedule(struct hf_wait *w)
         int64_t least_us = w->looked ? h->looked_us : w->started_us;
         if (at_us >= 0 && at_us < least_us) at_us = least_us;
     }
-    if (w->state == HF_W_LINED && at_us == INT64_MAX)
+    if (at_us == INT64_MAX)
         hf__deadline_drop(&h->looks, &w->look);
     else
         hf__deadline_set(&h->looks, &w->look, at_us);
@@ -167,7 +167,7 @@ static struct hf_wait *due(hf *h)
 static void advance_due(hf *h)
 {
     const hf_driver *d = h->port.drv;
-    size_t most = d->next_event ? LOOKS_AT_ONCE : h->looks.n + LOOKS_AT_ONCE;
+    size_t most = d->next_event ? LOOKS_AT_ONCE : h->n_pumped + LOOKS_AT_ONCE;
     h->looked_us = hf__local_us();
     for (struct hf_wait *w; (w = due(h));) {
         if (!most--) {
@@ -211,9 +211,11 @@ static void hear_until(hf *h, int64_t until_us)
 /* The wait of the one thread that may lead: of the caller's, with nobody else to look for. */
 static struct hf_wait *alone(const hf *h)
 {
-    if (h->nap_fd < 0 || h->deaf || h->looks.n != 1) return NULL;
-    struct hf_wait *w = first_wait(h);
-    return w->done ? NULL : w;
+    if (h->nap_fd < 0 || h->deaf || h->n_pumped != 1) return NULL;
+    struct hf_wait *w = h->at_store;
+    while (!w->pumped) w = w->list_next;          /* its own thread looks first */
+    int others = h->looks.n > (w->look.nth != 0); /* that stand in line, with a deadline */
+    return w->done || others ? NULL : w;
 }
 
 int hf__leads(hf *h, struct hf_wait *w)

@@ -196,8 +196,8 @@ static int flush_and_listen(hf *h, hf_ear *ear)
 static int all_keys(hf *h, size_t *ret_n)
 {
     size_t n = 0;
-    if (h->looks.n > h->pump_keys_cap) {
-        size_t cap = h->looks.n * 2;
+    if (h->n_pumped > h->pump_keys_cap) {
+        size_t cap = h->n_pumped * 2;
         const hf_rowkey **more = realloc(h->pump_keys, cap * sizeof *more);
         if (!more) return HF_NOMEM;
         h->pump_keys = more;
@@ -250,7 +250,7 @@ static int listen_for_all(hf *h, hf_ear *ear)
 
 static int listen_for_bell(hf *h, hf_ear *ear)
 {
-    size_t n = h->looks.n;
+    size_t n = h->n_pumped;
     pthread_mutex_unlock(&h->mu);
     int rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, NULL, n, ear, NULL);
     pthread_mutex_lock(&h->mu);

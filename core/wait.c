@@ -523,6 +523,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             over = 1;
         }
         w->pumped = !over;
+        h->n_pumped += w->pumped;
         hf__schedule(w);
         if (!over && hf__subscription_changes(w, 1)) hf__change_subscription(h, w->e);
         if (!over && !hf__leads(h, w)) hf__kick_pump(h);
