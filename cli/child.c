@@ -98,10 +98,21 @@ static pid_t start(const struct job *job, int session_fd, int death, int *ret_er
     return pid;
 }
 
-static void not_started(const struct job *job, int why, struct job_end *end)
+static int not_started(char *const *argv, int why)
 {
-    say("%s: %s", job->argv[0], strerror(why));
-    end->status = why == ENOENT ? 127 : why == EAGAIN || why == ENOMEM ? EXIT_INTERNAL : 126;
+    say("%s: %s", argv[0], strerror(why));
+    return why == ENOENT ? 127 : why == EAGAIN || why == ENOMEM ? EXIT_INTERNAL : 126;
+}
+
+int exec_holding(hf *store, char **argv)
+{
+    int session_fd = hf_session_fd(store), high = fcntl(session_fd, F_DUPFD, SESSION_FD_MIN);
+    if (high < 0) return not_started(argv, errno);
+    restore_signals();
+    execvp(argv[0], argv);
+    int why = errno;
+    close(high);
+    return not_started(argv, why);
 }
 
 /* ---- stopping ---- */
@@ -378,7 +389,7 @@ void run_job(const struct job *job, struct job_end *ret)
     pid_t pid =
         start(job, job->close_session ? -1 : session_fd, death_signal(job, session_fd), &why);
     if (pid < 0) {
-        not_started(job, why, ret);
+        ret->status = not_started(job->argv, why);
         return;
     }
     tree_init(&w.tree, pid);

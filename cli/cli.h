@@ -12,7 +12,14 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-enum { EXIT_USAGE = 64, EXIT_DAMAGED = 65, EXIT_INTERNAL = 70, EXIT_BUSY = 75, EXIT_LOST = 76 };
+enum {
+    EXIT_USAGE = 64,
+    EXIT_DAMAGED = 65,
+    EXIT_INTERNAL = 70,
+    EXIT_BUSY = 75,
+    EXIT_LOST = 76,
+    EXIT_DENIED = 77
+};
 enum { KEYS_CAP = 64 };
 
 /* ---- main.c ---- */
@@ -44,13 +51,14 @@ enum takes {                       /* groups of options; a command names those t
              TAKES_LEASE = 1 << 2, /* --lease */
              TAKES_MAX_HOLD = 1 << 3,
              TAKES_AT_LEAST = 1 << 11,
-             TAKES_RUN = 1 << 4,   /* --on-lost -o */
-             TAKES_ONCE = 1 << 5,  /* --keep --at-most-once */
-             TAKES_TOKEN = 1 << 6, /* --token */
-             TAKES_IDLE = 1 << 7,  /* --idle */
-             TAKES_ALL = 1 << 8,   /* --all */
-             TAKES_JSON = 1 << 9,  /* --json */
-             TAKES_CMD = 1 << 10   /* operands end where a command begins */
+             TAKES_RUN = 1 << 4,     /* --on-lost -o */
+             TAKES_ONCE = 1 << 5,    /* --keep --at-most-once */
+             TAKES_TOKEN = 1 << 6,   /* --token */
+             TAKES_IDLE = 1 << 7,    /* --idle */
+             TAKES_ALL = 1 << 8,     /* --all */
+             TAKES_JSON = 1 << 9,    /* --json */
+             TAKES_CMD = 1 << 10,    /* operands end where a command begins */
+             TAKES_NO_FORK = 1 << 12 /* -F */
 };
 
 enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_IGNORE };
@@ -63,9 +71,10 @@ struct options {
     uint32_t limit;
     enum on_lost on_lost;
     int busy_status; /* exit status when not obtained */
-    int close_session, at_most_once, all, json, verbose, quiet;
-    const char *owner; /* NULL: random */
-    char **args;       /* the operands: keys, a prefix, a URL */
+    int close_session, at_most_once, all, json, verbose, quiet, no_fork;
+    int no_wait, waits, limited, plain_mode; /* given: -n, -w, --limit, -s or -x */
+    const char *owner;                       /* NULL: random */
+    char **args;                             /* the operands: keys, a prefix, a URL */
     int n_args;
     char **argv; /* the command to run, NULL-terminated; NULL: none */
 };
@@ -82,6 +91,10 @@ int64_t parse_time(const char *text);
 int want_args(const struct options *o, int least, int most, const char *what);
 /* Takes the URL of an argument over, and its secrets out of the argument list. */
 int take_url(char *arg);
+/* Settles which store it is, before store_url is used. 0 or the exit status. */
+int find_store(void);
+extern const char *store_from; /* where its URL comes from, for people */
+extern int store_told;         /* say which it is when it is opened */
 /* Opens the store; 0 or the exit status. `note`: NULL: the library's own. wait_ms bounds how long
    one request may take. */
 int open_store(const char *note, int64_t wait_ms, hf **ret);
@@ -124,6 +137,8 @@ int collect_line(struct lines *lines, const char *key, const char *line);
 void print_lines(struct lines *lines);
 
 /* ---- json.c ---- */
+
+const char *mode_name(enum hf_mode mode); /* "exclusive" */
 
 /* One document on one line, with its newline; NULL: out of memory. The caller frees it. */
 char *json_info(const hf_info *info);
@@ -291,6 +306,11 @@ struct job_end {
 };
 void run_job(const struct job *job, struct job_end *ret);
 /* Runs o->argv with the locks' names in its environment; the exit status so far. */
+/* The command takes this process's place, and holds what the store's session holds. Returns only if
+   it can't: the exit status. */
+int become_command(hf *store, const struct got *got, char **argv);
+/* The same, with the environment that is there. */
+int exec_holding(hf *store, char **argv);
 int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end);
 void release_all(const struct got *got);
 /* After damage_return(): stops the command, if one runs; returns EXIT_DAMAGED. */

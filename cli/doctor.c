@@ -212,6 +212,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
     int status = parse_options(self, TAKES_JSON, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 1, "URL");
     if (!status && o.n_args) status = take_url(o.args[0]);
+    if (!status) status = find_store();
     if (status) return status < 0 ? finish_output() : status;
     const char *text = store_url ? store_url : getenv("HOLDFAST_STORE");
     if (hf_url_parse(store_is_default() ? "file:" : text, &url, &err)) return failed(&err);

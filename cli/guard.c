@@ -30,19 +30,20 @@ static const struct {
     unsigned kinds;
     size_t at;
     int is_flag;
+    const char *value, *help;
 } known[] = {
-    {"key-column", SQL, TEXT(key_column)},
-    {"key-prefix", SQL | REDIS | FIRESTORE, TEXT(key_prefix)},
-    {"schema", POSTGRES, TEXT(schema)},
-    {"locks", SQL, TEXT(locks)},
-    {"locks-schema", POSTGRES, TEXT(locks_schema)},
-    {"elsewhere", SQL | REDIS, FLAG(elsewhere)},
-    {"lock", FIRESTORE, TEXT(lock)},
-    {"data", FIRESTORE, TEXT(data)},
-    {"owner", FIRESTORE, TEXT(owner)},
-    {"token-field", FIRESTORE | MONGODB, TEXT(token_field)},
-    {"max-lease", FIRESTORE, TEXT(max_lease)},
-    {"undo", SQL, FLAG(undo)},
+    {"key-column", SQL, TEXT(key_column), "COLUMN", "the column that says a row's key"},
+    {"key-prefix", SQL | REDIS | FIRESTORE, TEXT(key_prefix), "TEXT", "what each key begins with"},
+    {"schema", POSTGRES, TEXT(schema), "NAME", "the schema of the table"},
+    {"locks", SQL, TEXT(locks), "TABLE", "where the locks are (holdfast)"},
+    {"locks-schema", POSTGRES, TEXT(locks_schema), "NAME", "the schema of the locks"},
+    {"elsewhere", SQL | REDIS, FLAG(elsewhere), NULL, "the locks are in another store"},
+    {"lock", FIRESTORE, TEXT(lock), "COLLECTION", "the collection of the locks"},
+    {"data", FIRESTORE, TEXT(data), "COLLECTION", "the collection that is guarded"},
+    {"owner", FIRESTORE, TEXT(owner), "CLAIM", "what of a user's token is the owner (auth.uid)"},
+    {"token-field", FIRESTORE | MONGODB, TEXT(token_field), "NAME", "the field with the token"},
+    {"max-lease", FIRESTORE, TEXT(max_lease), "TIME", "the longest lease a user may write"},
+    {"undo", SQL, FLAG(undo), NULL, "print what removes the guard"},
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -54,6 +55,18 @@ static int unknown_kind(const char *name)
         n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", kinds[i].name);
     return name ? bad_usage("unknown kind of database '%s': %s", name, all)
                 : bad_usage("no kind of database: %s", all);
+}
+
+static void help(const struct command *self)
+{
+    printf("usage: holdfast %s %s\n\n%s\n\n", self->name, self->synopsis, self->about);
+    for (int i = 0; i < KNOWN; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "--%s%s%s", known[i].name, known[i].value ? " " : "",
+                 known[i].value ? known[i].value : "");
+        printf("      %-26s %s\n", name, known[i].help);
+    }
+    printf("\nman holdfast-%s says more.\n", self->page);
 }
 
 /* 0, -1 (--help was answered), or the exit status. The operands are left at argv[optind]. */
@@ -69,8 +82,7 @@ static int take_options(const struct command *self, int argc, char **argv,
     optind = 1;
     for (int c; (c = getopt_long(argc, argv, ":hS:", options, NULL)) != -1;) {
         if (c == 'h') {
-            printf("usage: holdfast %s %s\n\n%s; see man holdfast-%s\n", self->name, self->synopsis,
-                   self->about, self->page);
+            help(self);
             return -1;
         }
         if (c == 'S') { /* every command takes it; nothing is opened here */

@@ -29,7 +29,7 @@ static json_t *time_text(int64_t us)
     return us > 0 ? json_string(full) : json_null();
 }
 
-static const char *mode_name(enum hf_mode mode)
+const char *mode_name(enum hf_mode mode)
 {
     return mode == HF_SHARED ? "shared" : mode == HF_LIMITED ? "limited" : "exclusive";
 }

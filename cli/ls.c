@@ -18,26 +18,37 @@ struct listing {
     int damaged;
 };
 
-/* TOKEN SINCE LEFT WAITING KEY HELD BY */
+/* For how long it has been so, by the store's clock. */
+static void show_age(const hf_info *info, int64_t since_us, char *to, size_t cap)
+{
+    int64_t ms = (info->now_us - since_us) / 1000;
+    show_left(ms > 0 ? ms : 0, to, cap);
+}
+
+#define LS_COLUMNS "%-24s  %-9s  %7s  %7s"
+
+/* KEY MODE AGE LEFT WAITING TOKEN HELD BY. The age is that of the hold, or of the mark. */
 static char *line_of(const hf_info *info)
 {
-    char who[400] = "(free)", since[40] = "-", left[32] = "-", key[HF_KEY_CAP], more[40] = "";
+    char who[400] = "(free)", age[32] = "-", left[32] = "-", key[HF_KEY_CAP], more[40] = "";
+    const char *mode = "-";
     char *line;
     show_text(info->key, key, sizeof key);
     uint64_t token = info->token;
     if (info->n_holders) {
         const hf_party_info *p = &info->parties[0];
         describe(p, who, sizeof who);
-        show_time(p->since_us, since, sizeof since);
+        show_age(info, p->since_us, age, sizeof age);
         show_left(p->left_ms, left, sizeof left);
+        mode = mode_name(p->mode);
         token = p->token;
     } else if (info->done_us) {
         snprintf(who, sizeof who, "(done)");
-        show_time(info->done_us, since, sizeof since);
+        show_age(info, info->done_us, age, sizeof age);
     }
     if (info->n_holders > 1) snprintf(more, sizeof more, " and %zu more", info->n_holders - 1);
-    int n = asprintf(&line, "%-16llu  %-19s  %6s  %7zu  %-24s  %s%s\n", (unsigned long long)token,
-                     since, left, info->n_waiters, key, who, more);
+    int n = asprintf(&line, LS_COLUMNS "  %7zu  %-16llu  %s%s\n", key, mode, age, left,
+                     info->n_waiters, (unsigned long long)token, who, more);
     return n < 0 ? NULL : line;
 }
 
@@ -82,8 +93,8 @@ int ls_command(const struct command *self, int argc, char **argv)
     hf_close(store);
     if (rc && !(rc == HF_CORRUPT && l.damaged)) return failed(&err);
     if (!o.json && l.lines.n)
-        printf("%-16s  %-19s  %6s  %7s  %-24s  %s\n", "TOKEN", "SINCE (UTC)", "LEFT", "WAITING",
-               "KEY", "HELD BY");
+        printf(LS_COLUMNS "  %7s  %-16s  %s\n", "KEY", "MODE", "AGE", "LEFT", "WAITING", "TOKEN",
+               "HELD BY");
     print_lines(&l.lines);
     status = finish_output();
     return status ? status : l.damaged ? EXIT_DAMAGED : 0;

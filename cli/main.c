@@ -45,8 +45,10 @@ static const struct command commands[] = {
     {"prune", "--idle TIME [--json]", "delete what nobody has used for long", "prune",
      prune_command},
     {"guard",
-     "postgres|sqlite [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
-     "           [--locks NAME | --elsewhere] [--undo]\n"
+     "postgres [TABLE --key-column COLUMN] [--schema NAME] [--key-prefix TEXT]\n"
+     "           [--locks TABLE] [--locks-schema NAME] [--elsewhere] [--undo]\n"
+     "       holdfast guard sqlite [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
+     "           [--locks TABLE] [--elsewhere] [--undo]\n"
      "       holdfast guard firestore --lock COLLECTION --data COLLECTION [--owner CLAIM]\n"
      "           [--key-prefix TEXT] [--token-field NAME] [--max-lease TIME]\n"
      "       holdfast guard redis [--key-prefix TEXT | --elsewhere]\n"
@@ -194,6 +196,7 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[at], "help")) {
         const struct command *about = at + 1 < argc ? find(argv[at + 1]) : NULL;
+        if (!about && at + 1 < argc) return bad_usage("unknown command '%s'", argv[at + 1]);
         char *help[] = {argv[at], (char[]){"--help"}, NULL};
         if (about) return about->run(about, 2, help);
         list_commands(stdout);

@@ -1,5 +1,5 @@
 /*
- * options.c - what the subcommands share of their command lines: options, times, the store.
+ * options.c - what the subcommands share of their command lines: options, times, operands.
  *
  * Operands and a command to run may be told apart in two ways: "KEY... -- CMD ARG...", where
  * options may stand anywhere before the "--", and as flock(1) has it, "KEY CMD ARG..." and "KEY -c
@@ -7,66 +7,12 @@
  */
 #include "cli.h"
 
-#include "drivers.h"
+#include "option_table.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum long_only {
-    O_LIMIT = 256,
-    O_LEASE,
-    O_MAX_HOLD,
-    O_AT_LEAST,
-    O_OWNER,
-    O_ON_LOST,
-    O_KEEP,
-    O_AT_MOST_ONCE,
-    O_TOKEN,
-    O_IDLE,
-    O_JSON
-};
-
-static const struct {
-    struct option option;
-    unsigned takes; /* 0: every command */
-} known[] = {
-    {{"store", required_argument, NULL, 'S'}, 0},
-    {{"help", no_argument, NULL, 'h'}, 0},
-    {{"nonblock", no_argument, NULL, 'n'}, TAKES_WAIT},
-    {{"nb", no_argument, NULL, 'n'}, TAKES_WAIT},
-    {{"wait", required_argument, NULL, 'w'}, TAKES_WAIT},
-    {{"timeout", required_argument, NULL, 'w'}, TAKES_WAIT},
-    {{"conflict-exit-code", required_argument, NULL, 'E'}, TAKES_WAIT},
-    {{"verbose", no_argument, NULL, 'v'}, TAKES_WAIT},
-    {{"quiet", no_argument, NULL, 'q'}, TAKES_WAIT},
-    {{"owner", required_argument, NULL, O_OWNER}, TAKES_WAIT},
-    {{"shared", no_argument, NULL, 's'}, TAKES_MODE},
-    {{"exclusive", no_argument, NULL, 'x'}, TAKES_MODE},
-    {{"limit", required_argument, NULL, O_LIMIT}, TAKES_MODE},
-    {{"lease", required_argument, NULL, O_LEASE}, TAKES_LEASE},
-    {{"max-hold", required_argument, NULL, O_MAX_HOLD}, TAKES_MAX_HOLD},
-    {{"at-least", required_argument, NULL, O_AT_LEAST}, TAKES_AT_LEAST},
-    {{"on-lost", required_argument, NULL, O_ON_LOST}, TAKES_RUN},
-    {{"close", no_argument, NULL, 'o'}, TAKES_RUN},
-    {{"keep", required_argument, NULL, O_KEEP}, TAKES_ONCE},
-    {{"at-most-once", no_argument, NULL, O_AT_MOST_ONCE}, TAKES_ONCE},
-    {{"token", required_argument, NULL, O_TOKEN}, TAKES_TOKEN},
-    {{"idle", required_argument, NULL, O_IDLE}, TAKES_IDLE},
-    {{"all", no_argument, NULL, 'a'}, TAKES_ALL},
-    {{"json", no_argument, NULL, O_JSON}, TAKES_JSON},
-};
-enum { KNOWN = sizeof known / sizeof *known };
-
-static const struct {
-    const char *spec;
-    unsigned takes;
-} letters[] = {
-    {"S:h", 0}, {"nw:E:vq", TAKES_WAIT}, {"sxe", TAKES_MODE}, {"o", TAKES_RUN}, {"a", TAKES_ALL}};
-enum { LETTERS = sizeof letters / sizeof *letters };
 
 /* ---- values ---- */
 
@@ -156,116 +102,7 @@ static int take_number(const char *name, const char *text, int64_t least, int64_
     return 0;
 }
 
-/* ---- the store ---- */
-
-/* The password in the userinfo of a URL at `user`. */
-static int wipe_password(char *user)
-{
-    int found = 0;
-    char *end = user + strcspn(user, "/?# \"'"), *at = end;
-    while (at > user && *at != '@') at--;
-    char *colon = at > user ? memchr(user, ':', (size_t)(at - user)) : NULL;
-    for (char *s = colon ? colon + 1 : at; s < at; s++, found = 1) *s = '*';
-    return found;
-}
-
-int wipe_secrets(char *text)
-{
-    int found = 0;
-    for (char *s = text; (s = strstr(s, "://"));) found |= wipe_password(s += 3);
-    for (char *s = strchr(text, '?'); s; s = strpbrk(s + 1, "?&;")) {
-        size_t name = strcspn(s + 1, "=&; ");
-        if (s[1 + name] != '=') continue;
-        char *value = s + 2 + name;
-        size_t len = strcspn(value, "&; \"'");
-        if (!len || !hf__url_secret(s + 1, name, value, len)) continue;
-        memset(value, '*', len);
-        found = 1;
-    }
-    return found;
-}
-
-/* The first line of a file, "-": of standard input. */
-static int url_from_file(const char *name)
-{
-    FILE *f = !strcmp(name, "-") ? stdin : fopen(name, "re");
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n = f ? getline(&line, &cap, f) : -1;
-    int why = errno;
-    if (f && f != stdin) fclose(f);
-    while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
-    if (n > 0) {
-        store_url = line;
-        return 0;
-    }
-    free(line);
-    return bad_usage("-S @%s: %s", name, f ? "holds no URL" : strerror(why));
-}
-
-int take_url(char *arg)
-{
-    if (!*arg) return bad_usage("-S: an empty URL");
-    if (*arg == '@') return url_from_file(arg + 1);
-    store_url = strdup(arg);
-    if (!store_url) {
-        say("out of memory");
-        return EXIT_INTERNAL;
-    }
-    if (wipe_secrets(arg))
-        say("a password in the arguments can be read by others for a moment; HOLDFAST_STORE or "
-            "-S @FILE keep it");
-    return 0;
-}
-
-int store_is_default(void)
-{
-    const char *named = store_url ? store_url : getenv("HOLDFAST_STORE");
-    return !named || !*named;
-}
-
-static int is_missing(const hf_error *err, unsigned flags)
-{
-    return flags & HF_OPEN_EXISTING && err->code == HF_UNAVAILABLE && err->sys == ENOENT;
-}
-
-/* 0 or why not, which has been said; but for -1: the default store isn't there. */
-static int open_with(const char *note, int64_t wait_ms, unsigned flags, hf **ret)
-{
-    enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
-    hf_open_options o = HF_OPEN_OPTIONS_INIT;
-    hf_error err;
-    o.note = note;
-    o.flags = flags;
-    o.owner = store_owner;
-    /* "At once" still leaves a far server the time to answer, and so does a limit of 50 ms: it is
-       for the others who hold the key. */
-    o.io_timeout_ms = wait_ms == 0                        ? QUICK_MS
-                      : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms
-                                                          : USUAL_MS;
-    if (o.io_timeout_ms < LEAST_MS) o.io_timeout_ms = LEAST_MS;
-    int rc = hf_open(store_url, &o, ret, &err);
-    if (rc && is_missing(&err, flags) && store_is_default()) return -1;
-    if (rc) return failed(&err);
-    /* Some commands end without closing it, which would give back what they hold for others: known
-       here, it isn't lost memory. */
-    static hf *volatile opened;
-    opened = *ret;
-    (void)opened;
-    return 0;
-}
-
-int open_store(const char *note, int64_t wait_ms, hf **ret)
-{
-    return open_with(note, wait_ms, 0, ret);
-}
-
-int open_to_look(hf **ret)
-{
-    *ret = NULL;
-    int status = open_with(NULL, HF_FOREVER, HF_OPEN_EXISTING, ret);
-    return status < 0 ? 0 : status;
-}
+/* ---- parsing ---- */
 
 hf_options lock_options(const struct options *o)
 {
@@ -281,8 +118,6 @@ hf_options lock_options(const struct options *o)
     return to;
 }
 
-/* ---- parsing ---- */
-
 /* One option of a command that runs something, or takes a lock. 0, status, or 1: not of these. */
 static int lock_option(int c, const char *value, struct options *o)
 {
@@ -290,20 +125,21 @@ static int lock_option(int c, const char *value, struct options *o)
     int64_t n = 0;
     int rc = 0;
     switch (c) {
-    case 'n': o->wait_ms = 0; break;
-    case 'w': return take_time("-w", value, 0, year, &o->wait_ms);
-    case 'v': o->verbose = 1; break;
+    case 'n':
+        o->no_wait = 1;
+        if (!o->waits) o->wait_ms = 0;
+        break;
+    case 'w': o->waits = 1; return take_time("-w", value, 0, year, &o->wait_ms);
+    case 'v': o->verbose = store_told = 1; break;
     case 'q': o->quiet = 1; break;
     case 's':
-        o->mode = HF_SHARED;
-        o->limit = 0;
-        break;
     case 'x':
     case 'e':
-        o->mode = HF_EXCLUSIVE;
-        o->limit = 0;
+        o->mode = c == 's' ? HF_SHARED : HF_EXCLUSIVE;
+        o->plain_mode = 1;
         break;
     case 'o': o->close_session = 1; break;
+    case 'F': o->no_fork = 1; break;
     case 'E':
         rc = take_number("-E", value, 0, 255, &n);
         o->busy_status = (int)n;
@@ -311,6 +147,7 @@ static int lock_option(int c, const char *value, struct options *o)
     case O_LIMIT:
         rc = take_number("--limit", value, 1, 1000, &n);
         o->limit = (uint32_t)n;
+        o->limited = 1;
         o->mode = HF_LIMITED;
         break;
     case O_OWNER:
@@ -336,7 +173,8 @@ static int lock_option(int c, const char *value, struct options *o)
     return rc;
 }
 
-static int other_option(const struct command *self, int c, char *value, struct options *o)
+static int other_option(const struct command *self, unsigned takes, int c, char *value,
+                        struct options *o)
 {
     const int64_t hundred_years = INT64_C(3153600000000);
     int64_t n = 0;
@@ -344,9 +182,11 @@ static int other_option(const struct command *self, int c, char *value, struct o
     switch (c) {
     case 'S': return take_url(value);
     case 'h':
-        printf("usage: holdfast %s %s\n\n%s; see man holdfast-%s\n", self->name, self->synopsis,
-               self->about, self->page);
+        printf("usage: holdfast %s %s\n\n%s\n\n", self->name, self->synopsis, self->about);
+        print_options(takes);
+        printf("\nman holdfast-%s says more.\n", self->page);
         return -1;
+    case 'V': printf("holdfast %s\n", hf_version()); return -1;
     case 'a': o->all = 1; break;
     case O_JSON: o->json = 1; break;
     case O_AT_MOST_ONCE: o->at_most_once = 1; break;
@@ -366,33 +206,48 @@ static int other_option(const struct command *self, int c, char *value, struct o
     return rc;
 }
 
+/* What getopt found wrong. */
+static int bad_option(int c, char *const *argv, int index)
+{
+    const char *word = argv[optind - 1], *meant;
+    if (c == ':') return bad_usage("%s needs a value", word);
+    if (optopt > 0 && optopt < 256 && index < 0) return bad_usage("unknown option '-%c'", optopt);
+    meant = option_like(word);
+    return meant ? bad_usage("bad option '%s'; did you mean %s?", word, meant)
+                 : bad_usage("bad option '%s'", word);
+}
+
 /* Parses options up to `end`, gathering the operands that stand among them. */
 static int parse_upto(const struct command *self, unsigned takes, int end, char **argv, int stop,
                       struct options *o)
 {
-    struct option longs[KNOWN + 1];
+    struct option longs[OPTIONS_CAP];
     char shorts[64];
-    int n = 0, at = snprintf(shorts, sizeof shorts, "%s:", stop ? "+" : "");
-    for (int i = 0; i < KNOWN; i++)
-        if (!known[i].takes || known[i].takes & takes) longs[n++] = known[i].option;
-    longs[n] = (struct option){NULL, 0, NULL, 0};
-    for (int i = 0; i < LETTERS; i++)
-        if (!letters[i].takes || letters[i].takes & takes)
-            at += snprintf(shorts + at, sizeof shorts - (size_t)at, "%s", letters[i].spec);
+    option_lists(takes, stop, longs, shorts, sizeof shorts);
     optind = 0; /* glibc: start anew */
     opterr = 0;
-    for (int c; (c = getopt_long(end, argv, shorts, longs, NULL)) != -1;) {
+    for (int c, index = -1; (c = getopt_long(end, argv, shorts, longs, &index)) != -1; index = -1) {
         int rc;
-        if (c == ':') return bad_usage("%s needs a value", argv[optind - 1]);
-        if (c == '?' && optopt > 0 && optopt < 256)
-            return bad_usage("unknown option '-%c'", optopt);
-        if (c == '?') return bad_usage("bad option '%s'", argv[optind - 1]);
+        if (c == ':' || c == '?') return bad_option(c, argv, index);
         rc = lock_option(c, optarg, o);
-        if (rc == 1) rc = other_option(self, c, optarg, o);
+        if (rc == 1) rc = other_option(self, takes, c, optarg, o);
         if (rc) return rc;
     }
     o->args = argv + optind;
     o->n_args = end - optind;
+    return 0;
+}
+
+/* Options that cannot both be meant. */
+static int contradiction(const struct options *o)
+{
+    if (o->no_wait && o->waits && o->wait_ms)
+        return bad_usage("-n doesn't wait, and -w says for how long to: give one of them");
+    if (o->limited && o->plain_mode)
+        return bad_usage("--limit lets several hold the key, -s any number, -x one: give one of "
+                         "them");
+    if (o->no_fork && (o->close_session || o->lease_ms || o->max_hold_ms || o->at_least_ms))
+        return bad_usage("-F leaves nobody to see to -o, --lease, --max-hold or --at-least");
     return 0;
 }
 
@@ -428,6 +283,10 @@ static int flock_style(struct options *o)
         shell[1] = dash_c;
         shell[2] = rest[1];
         o->argv = shell;
+    } else if (n > 1 && !strcmp(rest[1], "-c") && !is_program(rest[0])) {
+        return bad_usage("'%s' is no command; several keys need \"--\" before the command: "
+                         "KEY KEY -- sh -c '...'",
+                         rest[0]);
     } else if (rest[0][0] == '-') {
         return bad_usage("'%s' after the key: options of holdfast stand before it, and a command "
                          "that begins with '-' after \"--\"",
@@ -477,8 +336,9 @@ int parse_options(const struct command *self, unsigned takes, int argc, char **a
     o->idle_ms = -1;
     o->keep_ms = INT64_C(7) * 86400000;
     o->busy_status = EXIT_BUSY;
-    if (takes & TAKES_CMD) return parse_with_command(self, takes, argc, argv, o);
-    return parse_upto(self, takes, argc, argv, 0, o);
+    int rc = takes & TAKES_CMD ? parse_with_command(self, takes, argc, argv, o)
+                               : parse_upto(self, takes, argc, argv, 0, o);
+    return rc ? rc : contradiction(o);
 }
 
 int want_args(const struct options *o, int least, int most, const char *what)

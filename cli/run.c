@@ -125,6 +125,13 @@ static void finish(hf *store, const struct got *got, const struct options *o, st
     leave_now(end->status);
 }
 
+int become_command(hf *store, const struct got *got, char **argv)
+{
+    if (!set_environment(store, got)) return exec_holding(store, argv);
+    say("out of memory");
+    return EXIT_INTERNAL;
+}
+
 int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end)
 {
     struct job job = {o->argv,          store,           got->locks, got->n, o->on_lost,
@@ -165,7 +172,7 @@ int run_command(const struct command *self, int argc, char **argv)
     static hf *store;
     char note[HF_NOTE_CAP];
     unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_MAX_HOLD | TAKES_AT_LEAST |
-                     TAKES_RUN | TAKES_CMD;
+                     TAKES_RUN | TAKES_NO_FORK | TAKES_CMD;
     int status = parse_options(self, takes, argc, argv, &o);
     if (!status) status = want_args(&o, 1, KEYS_CAP, "key");
     if (status) return status < 0 ? finish_output() : status;
@@ -174,12 +181,21 @@ int run_command(const struct command *self, int argc, char **argv)
     if (damage_return()) return damaged_job();
     status = open_store(note, o.wait_ms, &store);
     if (status) return status;
+    if (o.no_fork && hf_session_fd(store) < 0) {
+        hf_close(store);
+        return bad_usage("-F: this store doesn't tell whether a process lives; without -F its hold "
+                         "is renewed beside the command");
+    }
     block_signals();
     static struct want want; /* static: a thread may still look at it */
     want = (struct want){o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
                          o.verbose, o.quiet,          o.busy_status};
     if (get_locks(store, &want, &got)) {
         status = got.status;
+    } else if (o.no_fork) {
+        if (o.verbose) say("executing %s", o.argv[0]);
+        status = become_command(store, &got, o.argv);
+        release_all(&got);
     } else {
         int64_t got_us = hf__local_us();
         status = run_holding(store, &got, &o, &end);

@@ -6,6 +6,7 @@
 #include "drivers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void see(void *arg, const char *scheme, const hf_driver *driver, const char *path,
                 const char *why)
@@ -36,5 +37,12 @@ int stores_command(const struct command *self, int argc, char **argv)
     if (!status) status = want_args(&o, 0, 0, "argument");
     if (status) return status < 0 ? finish_output() : status;
     hf__drivers(see, &o);
+    status = find_store();
+    if (status) return status;
+    const char *named = getenv("HOLDFAST_STORE");
+    char *url = strdup(store_url ? store_url : named && *named ? named : "file:");
+    if (url) wipe_secrets(url);
+    if (url && !o.json) printf("\nWithout -S the store is %s (%s).\n", url, store_from);
+    free(url);
     return finish_output();
 }

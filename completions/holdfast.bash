@@ -25,7 +25,8 @@ _holdfast() {
     wait+=' --owner'
     local mode='-s --shared -x --exclusive --limit'
     local run='--lease --max-hold --on-lost -o --close'
-    local options='-S --store -h --help'
+    local fork='-F --no-fork'
+    local options='-S --store -V --version -h --help'
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
         -S | --store) ((i++)) ;;
@@ -55,7 +56,7 @@ _holdfast() {
     -S | --store) _holdfast_reply "$word" <<<$'file:\n@' && return ;;
     esac
     case $command in
-    run) options+=" $wait $mode $run --at-least --" ;;
+    run) options+=" $wait $mode $run $fork --at-least --" ;;
     once) options+=" $wait $run --keep --at-most-once --" ;;
     acquire) options+=" $wait $mode --lease --json" ;;
     renew) options+=' --token --lease --json' ;;
@@ -67,7 +68,6 @@ _holdfast() {
         options+=' --key-column --key-prefix --schema --locks --locks-schema --elsewhere --undo'
         options+=' --lock --data --owner --token-field --max-lease'
         ;;
-    '') options+=' --version' ;;
     esac
     if [[ $word == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")

@@ -24,7 +24,8 @@ complete -c holdfast -f
 complete -c holdfast -s S -l store -x -a 'file: @' -d 'The store'
 complete -c holdfast -s h -l help -d 'Say what it takes'
 set -l none "not __fish_seen_subcommand_from $commands"
-complete -c holdfast -n $none -l version -d 'The version'
+complete -c holdfast -s V -l version -d 'The version'
+complete -c holdfast -n "__holdfast_in run" -s F -l no-fork -d 'Become the command'
 complete -c holdfast -n $none -a run -d 'Run a command while holding keys'
 complete -c holdfast -n $none -a once -d 'Run a command once per event, remembered'
 complete -c holdfast -n $none -a acquire -d 'Take keys for a time, for scripts'

@@ -37,7 +37,7 @@ static const char *const known[] = {"sqlite", "postgres", "redis",   "rediss",
 /* Other spellings of a scheme. */
 static const char *const spelled[][2] = {{"postgresql", "postgres"}};
 
-enum { BUILT_IN = sizeof built_in / sizeof *built_in, SCHEME_CAP = 32, PATH_CAP = 1024, DIRS = 6 };
+enum { BUILT_IN = sizeof built_in / sizeof *built_in, SCHEME_CAP = 32, PATH_CAP = 1024, DIRS = 7 };
 
 #define TEXT_OF(x)  #x
 #define SYMBOL(x)   TEXT_OF(x)
@@ -125,6 +125,7 @@ static void find_dirs(struct dirs *d)
         if (shared) add_dir(d, 2, own, "/holdfast");
         if (!shared && HF_LIBDIR[0] != '/') add_dir(d, 3, prefix, "/" HF_LIBDIR "/holdfast");
         if (!shared) add_dir(d, 4, prefix, "/lib/holdfast");
+        if (!shared) add_dir(d, 6, prefix, ""); /* a build that isn't installed: its root */
     }
     add_dir(d, 5, HF_MODULE_DIR, "");
 }

@@ -63,12 +63,12 @@ offer() {
 }
 
 @test "every long option is in the manual and in every completion" {
-    options=$(sed -n 's/^ *{{"\([a-z-]*\)", [a-z]*_argument.*/\1/p' "$SOURCE/cli/options.c")
+    options=$(sed -n 's/^ *{{"\([a-z-]*\)", [a-z]*_argument.*/\1/p' "$SOURCE/cli/option_table.c")
     options+=\ $(sed -n 's/^ *{"\([a-z-]*\)", [A-Z_| ]*, [A-Z]*(.*/\1/p' "$SOURCE/cli/guard.c")
     [ "$(wc -w <<<"$options")" -ge 27 ]
     for option in $options; do
         grep -q -e "-$option" "$SOURCE"/man/holdfast*.1
-        case $option in nb | timeout) continue ;; esac # older names of flock's
+        case $option in nb | nonblocking | timeout) continue ;; esac # other names of flock's
         for file in holdfast.bash _holdfast; do
             grep -q -e "--$option" "$SOURCE/completions/$file"
         done
@@ -80,7 +80,7 @@ offer() {
     commands=$(holdfast --help | sed -n 's/^  \([a-z]*\)  *.*/\1/p')
     [ "$(wc -w <<<"$commands")" -ge 13 ]
     for command in $commands; do
-        page=$(holdfast "$command" --help | sed -n 's/.*see man //p')
+        page=$(holdfast "$command" --help | sed -n 's/^man \([a-z-]*\) says more.*/\1/p')
         grep -q "^.Nm holdfast $command$" "$SOURCE/man/$page.1"
         for file in "$SOURCE"/completions/*; do grep -qw "$command" "$file"; done
     done

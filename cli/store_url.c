@@ -1,0 +1,165 @@
+/*
+ * store_url.c - which store a command is about: where its URL comes from, and opening it.
+ *
+ * The URL is that of -S, else of $HOLDFAST_STORE, else the first line of the machine's own file,
+ * else the file: store in the user's state directory.
+ */
+#include "cli.h"
+
+#include "drivers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef HF_STORE_FILE
+#define HF_STORE_FILE "/etc/holdfast/store"
+#endif
+
+const char *store_from = "-S";
+int store_told;
+
+/* The password in the userinfo of a URL at `user`. */
+static int wipe_password(char *user)
+{
+    int found = 0;
+    char *end = user + strcspn(user, "/?# \"'"), *at = end;
+    while (at > user && *at != '@') at--;
+    char *colon = at > user ? memchr(user, ':', (size_t)(at - user)) : NULL;
+    for (char *s = colon ? colon + 1 : at; s < at; s++, found = 1) *s = '*';
+    return found;
+}
+
+int wipe_secrets(char *text)
+{
+    int found = 0;
+    for (char *s = text; (s = strstr(s, "://"));) found |= wipe_password(s += 3);
+    for (char *s = strchr(text, '?'); s; s = strpbrk(s + 1, "?&;")) {
+        size_t name = strcspn(s + 1, "=&; ");
+        if (s[1 + name] != '=') continue;
+        char *value = s + 2 + name;
+        size_t len = strcspn(value, "&; \"'");
+        if (!len || !hf__url_secret(s + 1, name, value, len)) continue;
+        memset(value, '*', len);
+        found = 1;
+    }
+    return found;
+}
+
+/* The first line of a file, "-": of standard input. */
+static int url_from_file(const char *name)
+{
+    FILE *f = !strcmp(name, "-") ? stdin : fopen(name, "re");
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n = f ? getline(&line, &cap, f) : -1;
+    int why = errno;
+    if (f && f != stdin) fclose(f);
+    while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
+    if (n > 0) {
+        store_url = line;
+        return 0;
+    }
+    free(line);
+    return bad_usage("-S @%s: %s", name, f ? "holds no URL" : strerror(why));
+}
+
+int take_url(char *arg)
+{
+    if (!*arg) return bad_usage("-S: an empty URL");
+    if (*arg == '@') return url_from_file(arg + 1);
+    store_url = strdup(arg);
+    if (!store_url) {
+        say("out of memory");
+        return EXIT_INTERNAL;
+    }
+    if (wipe_secrets(arg))
+        say("a password in the arguments can be read by others for a moment; HOLDFAST_STORE or "
+            "-S @FILE keep it");
+    return 0;
+}
+
+/* The machine's own store, for all of its users. A file that is there and names none is an error:
+   who went on with another store would share it with nobody. */
+static int machine_store(void)
+{
+    FILE *f = fopen(HF_STORE_FILE, "re");
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n = f ? getline(&line, &cap, f) : 0;
+    int why = errno;
+    if (f) fclose(f);
+    if (!f && (why == ENOENT || why == ENOTDIR)) return 0;
+    while (n > 0 && strchr("\r\n \t", line[n - 1])) line[--n] = 0;
+    if (n > 0 && !wipe_secrets(line)) {
+        store_url = line;
+        store_from = HF_STORE_FILE;
+        return 0;
+    }
+    free(line);
+    if (n > 0)
+        return bad_usage(HF_STORE_FILE ": its URL has a secret, which every user of this machine "
+                                       "can read; name a file with it (?passfile=...)");
+    say(HF_STORE_FILE ": %s", f ? "its first line names no store" : strerror(why));
+    return f ? EXIT_USAGE : EXIT_DENIED;
+}
+
+int find_store(void)
+{
+    const char *named = getenv("HOLDFAST_STORE");
+    if (store_url) return 0;
+    store_from = named && *named ? "HOLDFAST_STORE" : "the default";
+    return named && *named ? 0 : machine_store();
+}
+
+int store_is_default(void)
+{
+    const char *named = store_url ? store_url : getenv("HOLDFAST_STORE");
+    return !named || !*named;
+}
+
+static int is_missing(const hf_error *err, unsigned flags)
+{
+    return flags & HF_OPEN_EXISTING && err->code == HF_UNAVAILABLE && err->sys == ENOENT;
+}
+
+/* 0 or why not, which has been said; but for -1: the default store isn't there. */
+static int open_with(const char *note, int64_t wait_ms, unsigned flags, hf **ret)
+{
+    enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    hf_error err;
+    int status = find_store();
+    if (status) return status;
+    o.note = note;
+    o.flags = flags;
+    o.owner = store_owner;
+    /* "At once" still leaves a far server the time to answer, and so does a limit of 50 ms: it is
+       for the others who hold the key. */
+    o.io_timeout_ms = wait_ms == 0                        ? QUICK_MS
+                      : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms
+                                                          : USUAL_MS;
+    if (o.io_timeout_ms < LEAST_MS) o.io_timeout_ms = LEAST_MS;
+    int rc = hf_open(store_url, &o, ret, &err);
+    if (rc && is_missing(&err, flags) && store_is_default()) return -1;
+    if (rc) return failed(&err);
+    if (store_told) say("the store is %s (%s)", hf_store_url(*ret), store_from);
+    /* Some commands end without closing it, which would give back what they hold for others: known
+       here, it isn't lost memory. */
+    static hf *volatile opened;
+    opened = *ret;
+    (void)opened;
+    return 0;
+}
+
+int open_store(const char *note, int64_t wait_ms, hf **ret)
+{
+    return open_with(note, wait_ms, 0, ret);
+}
+
+int open_to_look(hf **ret)
+{
+    *ret = NULL;
+    int status = open_with(NULL, HF_FOREVER, HF_OPEN_EXISTING, ret);
+    return status < 0 ? 0 : status;
+}

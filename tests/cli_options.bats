@@ -1,0 +1,133 @@
+#!/usr/bin/env bats
+# What can be written on the command line: options, help, which store it is, and flock(1)'s words.
+
+bats_require_minimum_version 1.5.0
+load cli_common
+setup() {
+    cli_setup
+    unset HOLDFAST_DRIVERS
+}
+teardown() { cli_teardown; }
+
+# A command line that is refused as one that can't be meant.
+refused() {
+    run holdfast "${@:2}"
+    [ "$status" = 64 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *"$1"* ]]
+}
+
+@test "--help of each command has a line for each option that its synopsis names, and more" {
+    for command in run once acquire renew enter release ls show watch break forget prune guard \
+        stores doctor bench; do
+        run holdfast "$command" --help
+        [ "$status" = 0 ]
+        [[ ${lines[0]} == "usage: holdfast $command "* ]]
+        for option in $(grep -o -- '--[a-z-]*[a-z]' <<<"${output%%$'\n\n'*}" | sort -u); do
+            grep -q -- "^  \(-., \|    \)$option\b.* [a-z]" <<<"$output"
+        done
+    done
+}
+
+@test "help of a command that isn't: 64" {
+    refused "unknown command 'nosuch'" help nosuch
+    [ "$(holdfast help run)" = "$(holdfast run --help)" ]
+}
+
+@test "an option that isn't: the one that is meant is named" {
+    refused "bad option '--leese'; did you mean --lease?" run --leese 3 "$K" -- true
+    refused "bad option '--tokn'; did you mean --token?" release "$K" --tokn 3
+    refused "bad option '--xyz' (see" ls --xyz
+}
+
+@test "options that can't both be meant are refused" {
+    refused "-n doesn't wait" run -n -w 1 "$K" -- true
+    refused "-n doesn't wait" run -w 1 -n "$K" -- true
+    holdfast run -n -w 0 "$K" -- true
+    refused "--limit lets several" run -s --limit 2 "$K" -- true
+    refused "--limit lets several" run --limit 2 -x "$K" -- true
+    refused "-F leaves nobody" run -F --lease 5 "$K" -- true
+    refused "-F leaves nobody" run -F --at-least 5 "$K" -- true
+    refused "-F leaves nobody" run -Fo "$K" -- true
+}
+
+@test "several keys and -c: what is meant is said, and nothing runs" {
+    refused "'k2' is no command; several keys need" run k1 k2 -c 'touch ran'
+    [ ! -e ran ]
+    run holdfast run k1 sh -c 'echo ran'
+    [ "$output" = ran ]
+}
+
+@test "flock's words do what they do in flock(1)" {
+    for word in -n --nb --nonblock --nonblocking "-w 3" "--wait 3" "--timeout 3" -s --shared -x -e \
+        --exclusive -o --close -F --no-fork "-E 3" "--conflict-exit-code 3" --verbose; do
+        # shellcheck disable=SC2086
+        flock $word lock echo "ran $word" 2>/dev/null | grep -qx -e "ran $word"
+        # shellcheck disable=SC2086
+        holdfast run $word "$K" echo "ran $word" 2>/dev/null | grep -qx -e "ran $word"
+    done
+    for word in -V --version -h --help; do
+        flock $word
+        holdfast run $word
+    done
+    [ "$(holdfast run -V)" = "$(holdfast --version)" ]
+    [ "$(SHELL='' holdfast run "$K" -c 'echo a; echo b')" = "$(flock lock -c 'echo a; echo b')" ]
+}
+
+@test "-F: the command takes the place of holdfast, and holds until it ends" {
+    "$HOLDFAST" run -F "$K" -- sh -c 'echo $$ >pid; until [ -e go ]; do sleep 0.05; done' 3>&- &
+    started=$!
+    STARTED+=("$started")
+    await test -s pid
+    [ "$(cat pid)" = "$started" ]
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    kill -KILL "$started"
+    holdfast run -w 600 "$K" -- touch next
+    [ -e next ]
+    run -127 holdfast run -F "$K" -- ./nowhere
+    [ "$status" = 127 ]
+    holdfast run -n "$K" -- true
+    run holdfast -S mem: run -F "$K" -- true
+    [ "$status" = 64 ]
+    [[ $output == *"-F: this store doesn't tell whether a process lives"* ]]
+}
+
+@test "the machine's file names the store of who names none" {
+    unset HOLDFAST_STORE
+    export HOME=$PWD HOLDFAST_FAULT=''
+    faulty() { "${HOLDFAST%cli/holdfast}tests/holdfast-faults" "$@"; }
+    printf 'file:%s/for-all\nanother line\n' "$PWD" >machine-store
+    run faulty run -v "$K" -- sh -c 'echo "$HOLDFAST_STORE"'
+    [[ $output == *"the store is file:$PWD/for-all (machine-store)"* ]]
+    [[ $output == *$'\n'"file:$PWD/for-all" ]]
+    faulty stores | grep -q "Without -S the store is file:$PWD/for-all (machine-store)"
+    faulty doctor | grep -q for-all
+    HOLDFAST_STORE=file:$PWD/mine faulty stores | grep -q "$PWD/mine (HOLDFAST_STORE)"
+    faulty -S "file:$PWD/own" run -v "$K" -- true 2>&1 | grep -q "$PWD/own (-S)"
+    # A file that is there, but names none that may be used: never another store instead.
+    for line in '' 'redis://user:secret@h' 'postgres://h/d?password=secret'; do
+        echo "$line" >machine-store
+        run faulty run "$K" -- touch ran
+        [ "$status" = 64 ]
+        [[ $output == *machine-store* && $output != *secret@* && $output != *=secret* ]]
+    done
+    [ ! -e ran ]
+    rm machine-store
+    faulty stores | grep -q 'Without -S the store is file: (the default)'
+}
+
+@test "a build that isn't installed finds its own drivers" {
+    run "$HOLDFAST" -S "sqlite:$PWD/db" run "$K" -- echo ran
+    [ "$output" = ran ]
+}
+
+@test "ls: key, mode, age, lease and line, before who it is" {
+    "$HOLDFAST" run -s "$K" -- sh -c 'echo $$ >cmd.pid; until [ -e go ]; do sleep 0.05; done' 3>&- &
+    await test -s cmd.pid
+    run holdfast ls
+    [[ ${lines[0]} =~ ^KEY\ +MODE\ +AGE\ +LEFT\ +WAITING\ +TOKEN\ +HELD\ BY$ ]]
+    [[ ${lines[1]} =~ ^$K\ +shared\ +[0-9.]+s\ +-\ +0\ +[0-9]+\ +.*pid\ [0-9]+ ]]
+    touch go
+    wait
+}
