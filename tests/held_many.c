@@ -199,7 +199,8 @@ int main(int argc, char **argv)
     check(!atomic_load(&told), "no holder was told of a loss");
     printf("1..%d\n", checks);
     fflush(stdout);
-    if (far) slow_net_end(&net);
     scratch_remove();
-    _exit(wrong != 0); /* to give back so many takes longer than their leases last */
+    /* To give back so many takes longer than their leases last. The proxy ends with this process.
+     */
+    _exit(wrong != 0);
 }

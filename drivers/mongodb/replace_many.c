@@ -10,8 +10,6 @@
 
 #include "os.h"
 
-enum { CONNECT_MS = 1000 };
-
 static int fail(hf_replace *item, int code, const char *why)
 {
     return item->result =
@@ -28,7 +26,7 @@ static struct hf__mg_link *get_link(hf_store *st, int64_t until_us, int *ret_cod
         return NULL;
     }
     struct hf__mg_link *link = &st->many[number];
-    if (how.io_timeout_ms > CONNECT_MS) how.io_timeout_ms = CONNECT_MS;
+    how.io_timeout_ms = (hf__pool_connect_until(until_us) - hf__local_us()) / 1000;
     if (!link->client) *ret_code = hf__mg_connect(&how, link, err);
     if (!*ret_code) return link;
     hf__pool_give(&st->many_pool, number, link->client != NULL);

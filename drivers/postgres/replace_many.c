@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_ONCE = 512, ROUNDS = 4, CONNECT_US = 1000000, TEXT_OID = 25 };
+enum { AT_ONCE = 512, ROUNDS = 4, TEXT_OID = 25 };
 #define LOCK_MS "10"
 
 enum { QUIET_VALUES = HF_COLS + HF_PG_QUIET_FIRST - 1 };
@@ -289,7 +289,7 @@ static struct hf__pg_link *get_link(hf_store *st, size_t n, int64_t until_us, in
     if (!link) link = &st->many[number];
     if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
     if (link->pg) return link;
-    *ret_code = hf__pg_connect(&st->how, link, hf__local_us() + CONNECT_US, err);
+    *ret_code = hf__pg_connect(&st->how, link, hf__pool_connect_until(until_us), err);
     if (!*ret_code) return link;
     if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
     put_link(st, link);

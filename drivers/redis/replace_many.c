@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { AT_ONCE = 512, FEW = 8, CONNECT_US = 1000000 };
+enum { AT_ONCE = 512, FEW = 8 };
 
 /* Those that are sent together. */
 struct many {
@@ -60,7 +60,7 @@ static struct hf__rd_link *get_link(hf_store *st, size_t n, int64_t until_us, in
     }
     if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
     if (link->fd >= 0) return link;
-    *ret_code = hf__rd_connect(&st->how, link, 1, hf__local_us() + CONNECT_US, err);
+    *ret_code = hf__rd_connect(&st->how, link, 1, hf__pool_connect_until(until_us), err);
     if (!*ret_code) return link;
     /* It was fit before; another may take its place. */
     if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
