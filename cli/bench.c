@@ -6,6 +6,7 @@
 
 #include "holdfast_driver.h"
 #include "os.h"
+#include "turn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAIR_US = 400000, HANDOVER_US = 600000, CHECK_EVERY = 64 };
+enum {
+    ROUNDS = 7, /* of each side, in turns: what slows the machine down for a while is noticed */
+    ROUND_US = 60000,      /* how long one takes */
+    CHECK_EVERY = 64,      /* pairs between two looks at the clock, where a pair is quick */
+    HANDOVERS = 128,       /* at most; and */
+    HANDOVER_US = 1500000, /* for so long at most */
+    SETTLE_US = 500        /* at least so long until who asks stands in line */
+};
 
 /* Something to take and give back: a key of a store, or a file by flock(2). */
 struct lockable {
@@ -46,7 +54,7 @@ static double pair_ns(struct lockable *l, hf_error *err)
     hf_lock *lock = NULL;
     uint64_t n = 0;
     int64_t began = hf__local_us(), now = began;
-    while (now - began < PAIR_US) {
+    while (now - began < ROUND_US) {
         for (int i = 0; i < (l->store && hf_session_fd(l->store) < 0 ? 1 : CHECK_EVERY); i++, n++)
             if (take(l, &lock, err) || give(l, lock, err)) return -1;
         now = hf__local_us();
@@ -54,22 +62,42 @@ static double pair_ns(struct lockable *l, hf_error *err)
     return (double)(now - began) * 1000 / (double)n;
 }
 
-/* ---- handover: two processes take turns, each waiting in line for the other ---- */
+/* ---- handover: from a release to the moment at which the other process holds ---- */
 
-struct score { /* shared by both */
-    uint64_t turns, last, handovers;
+struct exchange {        /* shared by both processes */
+    int asks[2];         /* atomic: how often each has begun to ask */
+    int stop;            /* atomic */
+    int64_t released_us; /* by whoever held last; 0: nobody has */
+    size_t n;
+    double sample[HANDOVERS]; /* microseconds */
 };
 
-static void take_turns(struct lockable *l, struct score *score, uint64_t who, int64_t until)
+/* Holds until the other one stands in line, as far as can be told from outside: it has begun to
+   ask, and has had time to. */
+static void await_other(struct exchange *x, int other, int before, int64_t settle_us, int64_t until)
+{
+    while (__atomic_load_n(&x->asks[other], __ATOMIC_SEQ_CST) == before && hf__local_us() < until)
+        hf__pause(100);
+    hf__pause(settle_us);
+}
+
+static void exchange_turns(struct lockable *l, struct exchange *x, int me, int64_t settle_us,
+                           int64_t until)
 {
     hf_lock *lock = NULL;
-    for (int ok = 1; ok && hf__local_us() < until;) {
-        ok = !take(l, &lock, NULL);
-        if (!ok) break;
-        score->turns++;
-        if (score->last != who) score->handovers++;
-        score->last = who;
-        ok = !give(l, lock, NULL);
+    for (int seen = 0;;) {
+        __atomic_add_fetch(&x->asks[me], 1, __ATOMIC_SEQ_CST);
+        if (take(l, &lock, NULL)) break;
+        int64_t now = hf__local_us();
+        if (x->released_us && x->n < HANDOVERS) x->sample[x->n++] = (double)(now - x->released_us);
+        int last = x->n == HANDOVERS || now >= until || __atomic_load_n(&x->stop, __ATOMIC_SEQ_CST);
+        if (last)
+            __atomic_store_n(&x->stop, 1, __ATOMIC_SEQ_CST);
+        else
+            await_other(x, 1 - me, seen, settle_us, until);
+        seen = __atomic_load_n(&x->asks[1 - me], __ATOMIC_SEQ_CST);
+        x->released_us = hf__local_us();
+        if (give(l, lock, NULL) || last) break;
     }
 }
 
@@ -79,69 +107,105 @@ static int open_side(const char *url, const char *path, const char *key, struct 
     ret->fd = -1;
     snprintf(ret->key, sizeof ret->key, "%s", key);
     if (url) return hf_open(*url ? url : NULL, NULL, &ret->store, NULL);
-    ret->fd = open(path, O_RDWR | O_CLOEXEC);
+    ret->fd = hf__open(path, O_RDWR | O_CLOEXEC, 0);
     return ret->fd < 0;
 }
 
-/* Microseconds per handover between two processes; -1: there were none. Both sides are children, so
-   that neither inherits anything of the other. */
-static double handover_us(const char *url, const char *path, const char *key, struct score *score)
+/* Both sides are children, so that neither inherits anything of the other. */
+static void handovers(const char *url, const char *path, const char *key, int64_t settle_us,
+                      struct exchange *x)
 {
     int64_t until = hf__local_us() + HANDOVER_US;
     pid_t pid[2];
-    memset(score, 0, sizeof *score);
+    memset(x, 0, sizeof *x);
     fflush(NULL);
-    for (uint64_t who = 0; who < 2; who++) {
-        pid[who] = fork();
-        if (pid[who] == 0) {
+    for (int me = 0; me < 2; me++) {
+        pid[me] = fork();
+        if (pid[me] == 0) {
             struct lockable l;
-            if (!open_side(url, path, key, &l)) take_turns(&l, score, who + 1, until);
+            if (!open_side(url, path, key, &l)) exchange_turns(&l, x, me, settle_us, until);
             _exit(0);
         }
     }
     for (int i = 0; i < 2; i++)
         if (pid[i] > 0) waitpid(pid[i], NULL, 0);
-    return score->handovers ? (double)HANDOVER_US / (double)score->handovers : -1;
 }
 
 /* ---- the report ---- */
 
-static void report(const struct options *o, const char *what, double ours, double flocks,
-                   const char *unit)
+static int ascending(const void *a, const void *b)
 {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct figure {               /* of samples, in the order of their size */
+    double median, low, high; /* low to high: the middle half of them; median < 0: there are none */
+};
+
+static struct figure figure_of(double *sample, size_t n)
+{
+    qsort(sample, n, sizeof *sample, ascending);
+    if (!n) return (struct figure){-1, 0, 0};
+    return (struct figure){sample[n / 2], sample[n / 4], sample[n - 1 - n / 4]};
+}
+
+static void report(const struct options *o, const char *what, struct figure ours,
+                   struct figure flocks, const char *unit)
+{
+    int bad = ours.median < 0 || flocks.median < 0;
     if (o->json) {
-        char *line = ours < 0 || flocks < 0
-                         ? json_fields("{s:s, s:n, s:s}", "what", what, "value", "unit", unit)
-                         : json_fields("{s:s, s:f, s:f, s:f, s:s}", "what", what, "value", ours,
-                                       "flock", flocks, "ratio", ours / flocks, "unit", unit);
+        char *line =
+            bad ? json_fields("{s:s, s:n, s:s}", "what", what, "value", "unit", unit)
+                : json_fields("{s:s, s:f, s:f, s:f, s:f, s:f, s:s}", "what", what, "value",
+                              ours.median, "low", ours.low, "high", ours.high, "flock",
+                              flocks.median, "ratio", ours.median / flocks.median, "unit", unit);
         if (line) fputs(line, stdout);
         free(line);
-    } else if (ours < 0 || flocks < 0) {
+    } else if (bad) {
         printf("%-40s could not be measured\n", what);
     } else {
-        printf("%-40s %10.1f %s; flock %.1f %s: x %.2f\n", what, ours, unit, flocks, unit,
-               ours / flocks);
+        printf("%-40s %10.1f %s (half: %.1f to %.1f); flock %.1f %s: x %.2f\n", what, ours.median,
+               unit, ours.low, ours.high, flocks.median, unit, ours.median / flocks.median);
     }
+}
+
+/* In turns, so that both meet the same machine. */
+static int measure_pairs(const struct options *o, struct lockable *ours, struct lockable *theirs,
+                         double *ret_ns)
+{
+    double a[ROUNDS], b[ROUNDS];
+    hf_error err;
+    for (int i = 0; i < ROUNDS; i++) {
+        a[i] = pair_ns(ours, &err);
+        if (a[i] >= 0) b[i] = pair_ns(theirs, &err);
+        if (a[i] < 0 || b[i] < 0) return failed(&err);
+    }
+    struct figure figure = figure_of(a, ROUNDS);
+    report(o, "acquire and release, nobody in the way", figure, figure_of(b, ROUNDS), "ns");
+    *ret_ns = figure.median;
+    return 0;
 }
 
 static int measure(const struct options *o, hf *store, const char *path)
 {
     struct lockable ours = {.store = store, .fd = -1}, theirs = {.fd = -1};
-    hf_error err;
+    double pair = 0;
     snprintf(ours.key, sizeof ours.key, "holdfast-bench/%ld", (long)getpid());
-    theirs.fd = open(path, O_RDWR | O_CLOEXEC);
-    double a = pair_ns(&ours, &err);
-    if (a < 0) return failed(&err);
-    double b = pair_ns(&theirs, &err);
+    theirs.fd = hf__open(path, O_RDWR | O_CLOEXEC, 0);
+    int status = measure_pairs(o, &ours, &theirs, &pair);
     close(theirs.fd);
-    report(o, "acquire and release, nobody in the way", a, b, "ns");
+    if (status) return status;
     const char *url = store_url ? store_url : "";
-    struct score *score =
-        mmap(NULL, sizeof *score, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (!strncmp(hf_store_url(store), "mem:", 4) || score == MAP_FAILED) return 0;
-    double c = handover_us(url, path, ours.key, score);
-    double d = handover_us(NULL, path, ours.key, score);
-    report(o, "handover between two processes", c, d, "us");
+    struct exchange *x =
+        mmap(NULL, 2 * sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!strncmp(hf_store_url(store), "mem:", 4) || x == MAP_FAILED) return 0;
+    int64_t settle_us = (int64_t)(pair / 1000) * 4;
+    if (settle_us < SETTLE_US) settle_us = SETTLE_US;
+    handovers(url, path, ours.key, settle_us, &x[0]);
+    handovers(NULL, path, ours.key, settle_us, &x[1]);
+    report(o, "handover to a process that waits", figure_of(x[0].sample, x[0].n),
+           figure_of(x[1].sample, x[1].n), "us");
     return 0;
 }
 

@@ -51,14 +51,15 @@ enum takes {                       /* groups of options; a command names those t
              TAKES_LEASE = 1 << 2, /* --lease */
              TAKES_MAX_HOLD = 1 << 3,
              TAKES_AT_LEAST = 1 << 11,
-             TAKES_RUN = 1 << 4,     /* --on-lost -o */
-             TAKES_ONCE = 1 << 5,    /* --keep --at-most-once */
-             TAKES_TOKEN = 1 << 6,   /* --token */
-             TAKES_IDLE = 1 << 7,    /* --idle */
-             TAKES_ALL = 1 << 8,     /* --all */
-             TAKES_JSON = 1 << 9,    /* --json */
-             TAKES_CMD = 1 << 10,    /* operands end where a command begins */
-             TAKES_NO_FORK = 1 << 12 /* -F */
+             TAKES_RUN = 1 << 4,      /* --on-lost -o */
+             TAKES_ONCE = 1 << 5,     /* --keep --at-most-once */
+             TAKES_TOKEN = 1 << 6,    /* --token */
+             TAKES_IDLE = 1 << 7,     /* --idle */
+             TAKES_ALL = 1 << 8,      /* --all */
+             TAKES_JSON = 1 << 9,     /* --json */
+             TAKES_CMD = 1 << 10,     /* operands end where a command begins */
+             TAKES_NO_FORK = 1 << 12, /* -F */
+             TAKES_LOOK = 1 << 13     /* -v, which says how the store is set up */
 };
 
 enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_IGNORE };

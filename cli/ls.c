@@ -79,7 +79,7 @@ int ls_command(const struct command *self, int argc, char **argv)
     struct options o;
     hf *store;
     hf_error err;
-    int status = parse_options(self, TAKES_ALL | TAKES_JSON, argc, argv, &o);
+    int status = parse_options(self, TAKES_ALL | TAKES_JSON | TAKES_LOOK, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 1, "prefix");
     if (status) return status < 0 ? finish_output() : status;
     struct listing l = {.o = &o};
@@ -169,7 +169,7 @@ int show_command(const struct command *self, int argc, char **argv)
     struct options o;
     hf *store;
     hf_error err;
-    int status = parse_options(self, TAKES_JSON, argc, argv, &o);
+    int status = parse_options(self, TAKES_JSON | TAKES_LOOK, argc, argv, &o);
     if (!status) status = want_args(&o, 1, 1, "key");
     if (status) return status < 0 ? finish_output() : status;
     watch_for_damage();

@@ -6,6 +6,7 @@
  */
 #include "cli.h"
 
+#include "admin.h"
 #include "drivers.h"
 
 #include <errno.h>
@@ -157,9 +158,17 @@ int open_store(const char *note, int64_t wait_ms, hf **ret)
     return open_with(note, wait_ms, 0, ret);
 }
 
+static void say_setting(void *arg, int ok, const char *text)
+{
+    (void)arg;
+    say("%s%s", ok ? "" : "BAD: ", text);
+}
+
 int open_to_look(hf **ret)
 {
+    hf_error err;
     *ret = NULL;
     int status = open_with(NULL, HF_FOREVER, HF_OPEN_EXISTING, ret);
+    if (!status && store_told && hf__inspect(*ret, say_setting, NULL, &err)) say("%s", err.text);
     return status < 0 ? 0 : status;
 }

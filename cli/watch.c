@@ -75,7 +75,7 @@ int watch_command(const struct command *self, int argc, char **argv)
     struct options o;
     hf *store;
     hf_error err;
-    int status = parse_options(self, TAKES_JSON, argc, argv, &o);
+    int status = parse_options(self, TAKES_JSON | TAKES_LOOK, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 1, "prefix");
     if (status) return status < 0 ? finish_output() : status;
     struct watching w = {.o = &o};

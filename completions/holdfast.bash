@@ -61,8 +61,9 @@ _holdfast() {
     acquire) options+=" $wait $mode --lease --json" ;;
     renew) options+=' --token --lease --json' ;;
     enter | release | break) options+=' --token' ;;
-    ls) options+=' -a --all --json' ;;
-    show | watch | stores | doctor | bench) options+=' --json' ;;
+    ls) options+=' -a --all -v --verbose --json' ;;
+    show | watch) options+=' -v --verbose --json' ;;
+    stores | doctor | bench) options+=' --json' ;;
     prune) options+=' --idle --json' ;;
     guard)
         options+=' --key-column --key-prefix --schema --locks --locks-schema --elsewhere --undo'

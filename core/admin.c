@@ -234,6 +234,15 @@ int hf_list(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err
     return hf__list(h, prefix, see, pass_over, arg, err);
 }
 
+int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *arg, hf_error *err)
+{
+    int rc = hf__begin_call(h, "inspect", err);
+    if (rc) return rc;
+    if (h->port.drv->inspect) rc = h->port.drv->inspect(h->port.st, say, arg, err);
+    hf__end_call(h);
+    return rc;
+}
+
 /* ---- watching ---- */
 
 struct seen { /* a key that was shown as held or waited for */

@@ -11,6 +11,10 @@ int hf__list(hf *h, const char *prefix, hf_info_fn *see,
              void (*damaged)(void *arg, const char *key, const char *why), void *arg,
              hf_error *err);
 
+/* Calls `say` for what the driver finds of the store's settings, if it looks at them: 0 or a code.
+ */
+int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *arg, hf_error *err);
+
 /* Gives a grant back that nothing was done with: its at_least_ms doesn't count. */
 void hf__give_up(hf_lock *l);
 

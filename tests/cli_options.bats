@@ -122,6 +122,17 @@ refused() {
     [ "$output" = ran ]
 }
 
+@test "ls, show and watch -v say which store it is, and how it is set up" {
+    holdfast -S "sqlite:$PWD/db" run "$K" -- true
+    for words in "ls" "show $K"; do
+        # shellcheck disable=SC2086
+        run --separate-stderr holdfast -S "sqlite:$PWD/db" $words -v
+        [ "$status" = 0 ]
+        [[ $stderr == *"the store is sqlite:$PWD/db (-S)"*$'\n'"holdfast: "* ]]
+        [[ $output != *"the store is"* ]]
+    done
+}
+
 @test "ls: key, mode, age, lease and line, before who it is" {
     "$HOLDFAST" run -s "$K" -- sh -c 'echo $$ >cmd.pid; until [ -e go ]; do sleep 0.05; done' 3>&- &
     await test -s cmd.pid
