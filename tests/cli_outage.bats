@@ -35,6 +35,7 @@ unreachable() {
         took=$((($(date +%s%N) - start) / 1000000))
         echo "$* took $took ms"
         [ "$status" = 69 ]
+        # shellcheck disable=SC2154 # bats sets it
         [ "${#stderr_lines[@]}" = 1 ]
         [ "$took" -ge "$least" ]
         [ "$took" -ge "$most" ] || return 0
@@ -108,7 +109,7 @@ unreachable() {
 outlives() {
     local since
     rm -f cmd.pid
-    hold "$K" "$@" --lease 2s
+    hold "$K" --lease 2s
     server pause
     await gone "$(cat cmd.pid)"
     since=$(date +%s%N)
@@ -128,6 +129,22 @@ outlives() {
     done
     echo "it took $TOOK ms"
     return 1
+}
+
+@test "a server that is mute when the command ends: holdfast ends, and says what may stay held" {
+    server_can pause || return 0
+    background run --lease 60s "$K" -- sh -c 'echo $$ >cmd.pid
+        until [ -e go ]; do sleep 0.05; done; exit 3'
+    await test -s cmd.pid
+    server pause
+    touch go
+    finished
+    server resume
+    AWAY=
+    [ "$STATUS" = 3 ]
+    [ "$(wc -l <bg.err)" = 1 ]
+    grep -q "release '$K': .*; the lock may stay held until its lease ends" bg.err
+    holdfast break "$K" --token "$(token "$K")" || free "$K" # it may have come through after all
 }
 
 @test "a server that is mute for longer than the lease: the command is stopped in time" {
