@@ -261,7 +261,7 @@ static int wr_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, s
                      hf_ear *ret, hf_error *err)
 {
     struct hf__wrap *w = of(st);
-    struct hf__call c = call_of(HF__OP_LISTEN, n ? keys[0] : NULL);
+    struct hf__call c = call_of(HF__OP_LISTEN, n && keys ? keys[0] : NULL);
     hf_ear unseen;
     int rc = w->before(w, &c, err);
     if (rc) return rc;
