@@ -115,7 +115,13 @@ int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
         hf__rd_words(r->str + strlen("LOST "), why);
         return hf_fail(err, HF_LOST, 0, HF_RD ": %s '%s': %s", what, key, why);
     }
-    if (r->type == REDIS_REPLY_ERROR) return hf__rd_complain(link, r, what, key, err);
+    int refused = r->type == REDIS_REPLY_ERROR;
+    /* An error without a known code doesn't say that nothing was written. */
+    if (refused && hf__rd_code(r->str) == HF_UNAVAILABLE && !hf__rd_is_refusal(r->str)) {
+        hf__rd_words(r->str, why);
+        return hf_fail(err, ambiguous, 0, HF_RD ": %s '%s': %s", what, key, why);
+    }
+    if (refused) return hf__rd_complain(link, r, what, key, err);
     if (!is_answer(which, r))
         snprintf(why, sizeof why, "not an answer to that");
     else if (wait && wait->type == REDIS_REPLY_ERROR)

@@ -281,6 +281,7 @@ static const struct {
     {"NOREPLICAS", HF_UNAVAILABLE},
     {"TRYAGAIN", HF_UNAVAILABLE},
     {"CLUSTERDOWN", HF_UNAVAILABLE},
+    {"NOSCRIPT", HF_UNAVAILABLE},
 };
 
 /* The first word. */
@@ -317,6 +318,7 @@ static int coded(const char *code)
 
 int hf__rd_says(const char *text, const char *code) { return says(code_in(text), code); }
 int hf__rd_is_coded(const char *text) { return coded(text) != 0; }
+int hf__rd_is_refusal(const char *text) { return coded(code_in(text)) != 0; }
 
 /* By the code alone: the rest may quote anything, a key or a password. ERR is of many things; but
    what begins so has no code, and is the same on all servers and in all languages. */

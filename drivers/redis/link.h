@@ -125,6 +125,9 @@ int hf__rd_send(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
 redisReply *hf__rd_next(struct hf__rd_link *link, int64_t until_us, int *ret_broken);
 
 /* What an error in a reply means: nothing was done. */
+/* Does the error have a code that says that nothing was written? Codes that a script meets, too: it
+   writes by its last command. */
+int hf__rd_is_refusal(const char *text);
 int hf__rd_code(const char *text);
 /* Is that its code? Does it have one that is known? */
 int hf__rd_says(const char *text, const char *code);
