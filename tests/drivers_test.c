@@ -15,6 +15,7 @@
 
 static const char *modules;
 
+static char program[4096];              /* where it is said to be; "": where it is */
 static int no_memory, privileged, lost; /* the program has no path */
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
@@ -29,7 +30,23 @@ ssize_t __real_readlink(const char *path, char *to, size_t cap);
 ssize_t __wrap_readlink(const char *path, char *to, size_t cap);
 ssize_t __wrap_readlink(const char *path, char *to, size_t cap)
 {
+    if (program[0]) return snprintf(to, cap, "%s", program);
     return lost ? -1 : __real_readlink(path, to, cap);
+}
+
+/* A program of an installation that has no modules. */
+static int elsewhere(void **state)
+{
+    (void)state;
+    snprintf(program, sizeof program, "/nowhere/bin/program");
+    return 0;
+}
+
+static int at_home(void **state)
+{
+    (void)state;
+    program[0] = 0;
+    return 0;
 }
 
 static int here(void **state)
@@ -314,6 +331,10 @@ static void modules_beside_the_program_are_found(void **state)
     (void)state;
     unsetenv("HOLDFAST_DRIVERS");
     refused("abi", "is for interface");
+    /* Or in the root of a build, in a folder of which the program is. */
+    snprintf(program, sizeof program, "%s/cli/program", modules);
+    refused("abi", "is for interface");
+    program[0] = 0;
     /* But not beside one with privileges of its own, nor beside one that isn't known to be
        anywhere. */
     privileged = 1;
@@ -328,15 +349,16 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_built_in_ones_are_there),
-        cmocka_unit_test(another_spelling_is_the_same_driver),
+        cmocka_unit_test_setup_teardown(another_spelling_is_the_same_driver, elsewhere, at_home),
         cmocka_unit_test_setup(without_descriptors_a_module_is_away, here),
         cmocka_unit_test_setup(without_memory_a_module_is_not_loaded, here),
         cmocka_unit_test_setup(a_good_module_is_loaded_once_and_stays, here),
         cmocka_unit_test_setup(what_others_write_is_answered_with_what_is_right, here),
         cmocka_unit_test_setup(a_bad_module_is_refused_with_the_reason, here),
         cmocka_unit_test(what_is_no_library_is_refused),
-        cmocka_unit_test(a_known_scheme_is_not_installed_another_unknown),
-        cmocka_unit_test(a_long_name_is_told_in_part),
+        cmocka_unit_test_setup_teardown(a_known_scheme_is_not_installed_another_unknown, elsewhere,
+                                        at_home),
+        cmocka_unit_test_setup_teardown(a_long_name_is_told_in_part, elsewhere, at_home),
         cmocka_unit_test(an_opened_store_may_say_what_it_can),
         cmocka_unit_test_setup(all_are_listed_once, here),
         cmocka_unit_test(the_first_folder_counts),

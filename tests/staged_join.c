@@ -78,18 +78,11 @@ static void others_write_first(void) { stage_row("k")->rev++; }
 static void else_it_steps(void **state)
 {
     (void)state;
-    static const struct {
-        int others;
-        unsigned flags;
-        const char *owner;
-    } cases[] = {{0, 0, NULL}, {1, 0, "its owner"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        begin_behind(cases[i].others);
-        start(&mine, h, cases[i].flags, cases[i].owner);
-        await_queue(cases[i].others ? 2 : 1);
-        all_are_served(cases[i].others);
-        assert_int_equal(joined, 0);
-    }
+    begin_behind(0);
+    start(&mine, h, 0, NULL);
+    await_queue(1);
+    all_are_served(0);
+    assert_int_equal(joined, 0);
     begin_behind(1);
     start(&mine, h, HF_UNQUEUED, NULL);
     all_are_served(1);
