@@ -214,6 +214,15 @@ static const char *unknown_spoils_nothing(struct hf__conform *cfm)
 
 /* ---- side by side ---- */
 
+/* A store may be too busy for a write of many, and say that it was not made: it is made alone then. */
+static void make_alone(const struct hf__con *con, hf_replace *item)
+{
+    int64_t until_us = hf__local_us() + PATIENCE_US;
+    while (item->result == HF_UNAVAILABLE && hf__local_us() < until_us)
+        item->result = con->drv->swap(con->st, item->key, item->seen, item->row, NULL,
+                                      &item->clock_us, item->err);
+}
+
 static int write_many(struct hf__racer *r)
 {
     struct many m;
@@ -229,6 +238,7 @@ static int write_many(struct hf__racer *r)
         why = plan(&own, &m);
         if (!why && ask(&r->con, &m, KEYS, PATIENCE_US)) why = hf__bad(&own, "no connection");
         for (int i = 0; i < KEYS && !why; i++) {
+            make_alone(&r->con, &m.item[i]);
             if (m.item[i].result) why = hf__bad(&own, "key %d: %s", i, m.err[i].text);
             if (!why && hf_row_copy(&m.row[i], &m.next[i])) why = hf__bad(&own, "out of memory");
         }

@@ -114,7 +114,7 @@ rows.insert_one({"_id": 5, "hello": "world"})'
     holdfast run -n sound -- true
     run --separate-stderr holdfast ls --all
     [ "$status" = 65 ]
-    [[ $output == *" sound "* ]]
+    [[ $output == *$'\n'"sound "* ]]
     # shellcheck disable=SC2154  # what run sets
     local said=$stderr
     # shellcheck disable=SC2154
