@@ -214,7 +214,8 @@ static const char *unknown_spoils_nothing(struct hf__conform *cfm)
 
 /* ---- side by side ---- */
 
-/* A store may be too busy for a write of many, and say that it was not made: it is made alone then. */
+/* A store may be too busy for a write of many, and say that it was not made: it is made alone then.
+ */
 static void make_alone(const struct hf__con *con, hf_replace *item)
 {
     int64_t until_us = hf__local_us() + PATIENCE_US;
