@@ -128,6 +128,7 @@ refused() {
         # shellcheck disable=SC2086
         run --separate-stderr holdfast -S "sqlite:$PWD/db" $words -v
         [ "$status" = 0 ]
+        # shellcheck disable=SC2154  # run sets it
         [[ $stderr == *"the store is sqlite:$PWD/db (-S)"*$'\n'"holdfast: "* ]]
         [[ $output != *"the store is"* ]]
     done

@@ -18,7 +18,8 @@ test.after(() => fs.rmSync(dir, { recursive: true }));
 
 const write = (name, text) => fs.writeFileSync(path.join(dir, name), text);
 function runBy(node, ...args) {
-    const done = spawnSync(node, args, { cwd: dir, encoding: 'utf8', env });
+    const done = spawnSync(node, args, { cwd: dir, encoding: 'utf8',
+        env: { ...env, NO_COLOR: '1' } }); // runners color what they say where CI is set
     return { status: done.status, said: done.stdout + done.stderr };
 }
 const run = (...args) => runBy(process.execPath, ...args);
