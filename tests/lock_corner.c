@@ -358,6 +358,9 @@ static void who_was_in_the_way_is_forgotten(void **state)
     assert_int_equal(suite_has_sessions(), hf_left_ms(mine) == INT64_MAX);
     try.mode = HF_SHARED;
     IS(HF_BUSY, hf_acquire(a, other, &try, &x, &suite_error));
+    /* The handle knows of which mode its own hold is. */
+    try.wait_ms = HF_FOREVER;
+    IS(HF_RECURSIVE, hf_acquire(a, other, &try, &x, &suite_error));
     hf_close(a);
     hf_close(b);
 }
