@@ -136,6 +136,7 @@ static void try_beside(hf *h, struct hf_wait *w)
     hf__leave_call(h);
     hf__tenure_put(h, w->tenure);
     hf__tenure_put(h, w->standing);
+    hf__reason_clear(&w->why);
     if (w->code == HF_BUSY) h->stats.busy++;
     hf__entry_put(w->e);
 }
