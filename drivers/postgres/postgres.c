@@ -519,6 +519,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         return rc;
     }
     st->how.opened = 1;
+    st->existing = 0; /* it was there: who watches goes on while others make its table anew */
     *ret = st;
     return 0;
 }
