@@ -40,7 +40,7 @@ struct command {
 
 /* What `-S` gave, NULL: the environment's. Never shown: it may hold a password. */
 extern const char *store_url;
-extern const char *store_owner;  /* whose holds they are; NULL: random */
+extern const char *store_owner;  /* the owner of the holds; NULL: random */
 extern const char *command_name; /* the subcommand under way, for messages */
 
 /* ---- options.c: letters and meaning follow flock(1) ---- */
@@ -204,7 +204,7 @@ struct got {
 /* 0; or -1: then ret->status, everything has been said, and nothing is held. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
 
-/* ---- waiting.c: who is in the way ---- */
+/* ---- waiting.c: the holders in the way ---- */
 
 struct looking {
     const char *note; /* ours */
