@@ -53,6 +53,12 @@ refused_by_eval() {
     refused_by_eval 64 "$HOLDFAST" acquire --nonsense "$K"
     refused_by_eval 64 "$HOLDFAST" --nonsense acquire "$K" --lease 5
     refused_by_eval 64 "$HOLDFAST" -S nonsense: acquire "$K" --lease 5
+}
+
+@test "acquire that a signal ends while it waits fails where it is evaluated" {
+    # A waiter that doesn't stand in line can't be seen to wait.
+    [ -n "$QUEUED" ] || return 0
+    hold "$K"
     # By a signal that it waits for, and by one that it has a handler for.
     cat >killed <<'END'
 #!/bin/sh
