@@ -358,8 +358,17 @@ static void a_store_like_a_server_passes(void **state)
 static void a_coarse_clock_passes(void **state)
 {
     (void)state;
-    grain_us = 20000;
+    grain_us = 1000;
     assert_int_equal(examine(HONEST, 0, 0), 0);
+    grain_us = 1;
+}
+
+/* A holder would believe in its lease for as long as the clock stands. */
+static void a_clock_that_stands_too_long_is_found(void **state)
+{
+    (void)state;
+    grain_us = 20000;
+    assert_int_equal(examine(HONEST, 0, 0), 1);
     grain_us = 1;
 }
 
@@ -417,7 +426,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_one_passes),
         cmocka_unit_test(a_store_like_a_server_passes),
-        cmocka_unit_test(a_coarse_clock_passes), /* of the same store */
+        cmocka_unit_test(a_coarse_clock_passes),                 /* of the same store */
+        cmocka_unit_test(a_clock_that_stands_too_long_is_found), /* likewise */
         cmocka_unit_test(words_that_lie_are_found),
         cmocka_unit_test(processes_tell_what_went_wrong),
         cmocka_unit_test(lies_are_found),
