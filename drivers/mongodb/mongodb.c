@@ -56,7 +56,7 @@ static int64_t date_us(const bson_iter_t *it)
 }
 
 /* The store's clock, by a request for nothing else. The old name of `hello` is known to all. */
-static int ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
+int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                      int64_t *ret_clock_us, hf_error *err)
 {
     bson_t reply;
@@ -72,7 +72,7 @@ static int ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg
 
 /* What a read may see: nothing that can be undone, and where that can be asked for nothing that
    has been overtaken. A server by itself has neither; there is only one state of it. */
-static void put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
+void hf__mg_put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
                              bson_t *command)
 {
     const char *level = st->how.read_level;
@@ -84,14 +84,14 @@ static void put_read_concern(const hf_store *st, const struct hf__mg_link *link,
 }
 
 /* The first batch of a reply. */
-static int batch(const bson_t *reply, bson_iter_t *ret)
+int hf__mg_batch(const bson_t *reply, bson_iter_t *ret)
 {
     bson_iter_t it;
     return bson_iter_init(&it, reply) && bson_iter_find_descendant(&it, "cursor.firstBatch", ret) &&
            BSON_ITER_HOLDS_ARRAY(ret) && bson_iter_recurse(ret, ret);
 }
 
-static int document(const bson_iter_t *it, bson_t *ret)
+int hf__mg_document(const bson_iter_t *it, bson_t *ret)
 {
     const uint8_t *data;
     uint32_t len;
@@ -137,13 +137,13 @@ static int read_facet(bson_iter_t *at, hf_row *row, int64_t *ret_clock_us,
 {
     bson_iter_t it, rows;
     bson_t all, doc;
-    if (!document(at, &all)) return garbled(about, err);
+    if (!hf__mg_document(at, &all)) return garbled(about, err);
     if (bson_iter_init_find(&it, &all, "now")) *ret_clock_us = date_us(&it);
     if (!bson_iter_init_find(&it, &all, "row") || !BSON_ITER_HOLDS_ARRAY(&it) ||
         !bson_iter_recurse(&it, &rows))
         return garbled(about, err);
     if (!bson_iter_next(&rows)) return 0;
-    return document(&rows, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
+    return hf__mg_document(&rows, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
 }
 
 static int read_row(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, hf_row *row,
@@ -155,19 +155,19 @@ static int read_row(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key
     int64_t clock_us = 0;
     bson_t *command = st->plain ? find_one(st, key) : find_with_time(st, key);
     hf_row_clear(row);
-    put_read_concern(st, link, 1, command);
+    hf__mg_put_read_concern(st, link, 1, command);
     int rc = ask(st, link, command, about, &reply, ret_code, err);
     if (rc) return rc;
-    if (!batch(&reply, &it))
+    if (!hf__mg_batch(&reply, &it))
         rc = garbled(about, err);
     else if (!bson_iter_next(&it))
         ; /* nothing, not even a time: there is no collection */
     else if (!st->plain)
         rc = read_facet(&it, row, &clock_us, about, err);
     else
-        rc = document(&it, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
+        rc = hf__mg_document(&it, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
     bson_destroy(&reply);
-    if (!rc && !clock_us) rc = ask_clock(st, link, about, &clock_us, err);
+    if (!rc && !clock_us) rc = hf__mg_ask_clock(st, link, about, &clock_us, err);
     if (!rc) *ret_clock_us = clock_us;
     return rc;
 }
@@ -216,7 +216,7 @@ static int read_written(const bson_t *reply, int64_t *ret_clock_us)
     return 1;
 }
 
-int hf__mg_swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, uint64_t seen,
+static int swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, uint64_t seen,
                    const hf_row *row, hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__mg_about about = {"swap", key->text, HF_UNKNOWN};
@@ -251,7 +251,7 @@ static int mg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
 {
     struct hf__mg_link *link;
     int rc = get_link(st, &link, err);
-    if (!rc) rc = hf__mg_swap_by(st, link, key, seen, row, cur, ret_clock_us, err);
+    if (!rc) rc = swap_by(st, link, key, seen, row, cur, ret_clock_us, err);
     put_link(st, link);
     return rc;
 }
@@ -305,7 +305,7 @@ static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_er
     hf_rowkey key = {.text = ""};
     bson_iter_t id;
     bson_t doc;
-    if (!document(at, &doc)) return garbled(&about, err);
+    if (!hf__mg_document(at, &doc)) return garbled(&about, err);
     if (bson_iter_init_find(&id, &doc, "_id") && BSON_ITER_HOLDS_UTF8(&id))
         key.text = bson_iter_utf8(&id, &key.len);
     if (!key.len || key.len >= HF_KEY_CAP || memchr(key.text, 0, key.len))
@@ -328,10 +328,10 @@ static int list_page(hf_store *st, struct listing *l, bson_t *ret, int64_t *ret_
     struct hf__mg_about about = {"list", l->prefix, HF_UNAVAILABLE};
     struct hf__mg_link *link;
     int code, rc = get_link(st, &link, err);
-    if (!rc && !*ret_clock_us) rc = ask_clock(st, link, &about, ret_clock_us, err);
+    if (!rc && !*ret_clock_us) rc = hf__mg_ask_clock(st, link, &about, ret_clock_us, err);
     if (!rc) {
         bson_t *command = list_command(st, l->from, l->after);
-        put_read_concern(st, link, 0, command);
+        hf__mg_put_read_concern(st, link, 0, command);
         rc = ask(st, link, command, &about, ret, &code, err);
     }
     put_link(st, link);
@@ -356,7 +356,7 @@ static int mg_scan(hf_store *st, const char *prefix,
         l.n = 0;
         rc = list_page(st, &l, &page, ret_clock_us, err);
         if (rc) break;
-        if (batch(&page, &it))
+        if (hf__mg_batch(&page, &it))
             while (!rc && !l.stop && bson_iter_next(&it)) rc = list_one(&it, &l, &row, err);
         bson_destroy(&page);
     } while (!rc && !l.stop && l.n == PAGE_ROWS);
@@ -432,7 +432,7 @@ static int judge_collection(const hf_store *st, const bson_t *reply, int *ret_th
     bson_iter_t it, at;
     bson_t doc;
     *ret_there = 0;
-    if (!batch(reply, &it) || !bson_iter_next(&it) || !document(&it, &doc)) return 0;
+    if (!hf__mg_batch(reply, &it) || !bson_iter_next(&it) || !hf__mg_document(&it, &doc)) return 0;
     *ret_there = 1;
     if (bson_iter_init_find(&at, &doc, "type") && BSON_ITER_HOLDS_UTF8(&at) &&
         strcmp(bson_iter_utf8(&at, NULL), "collection") != 0)
@@ -449,9 +449,9 @@ static int judge_indexes(const hf_store *st, const bson_t *reply, hf_error *err)
 {
     bson_iter_t it;
     bson_t doc;
-    if (!batch(reply, &it)) return 0;
+    if (!hf__mg_batch(reply, &it)) return 0;
     while (bson_iter_next(&it))
-        if (document(&it, &doc) && has(&doc, "expireAfterSeconds"))
+        if (hf__mg_document(&it, &doc) && has(&doc, "expireAfterSeconds"))
             return unfit(st, "it has a TTL index, which drops rows by the clock", err);
     return 0;
 }

@@ -1,19 +1,58 @@
 /*
- * replace_many.c - mongodb: many replaces, one after the other, by a connection that is kept for
- * this. See store.h, and replace_many in holdfast_driver.h.
+ * replace_many.c - mongodb: many replaces by one update command. See store.h, and replace_many in
+ * holdfast_driver.h.
  *
- * A command that updates many documents tells only how many of them it has found: neither which,
- * nor when. So each replace is the findAndModify that a swap is. What there is no time for isn't
- * sent; a connection on which something wasn't answered in time is closed.
+ * The command has a statement for each row, on the condition that the row is still the one that was
+ * seen. The statements are independent (`ordered: false`): the failure of one is told by its number
+ * and doesn't end the others. Of the conditions that were met the reply tells only how many. If all
+ * were met, all rows are stored. Otherwise the rows are read:
+ *
+ *   the row is the one that was to be stored    it is stored
+ *   it is another one, and as many rows as      the replace was refused
+ *   were stored show up
+ *   it is another one, and some do not show up  unknown: the row may have been stored and replaced
+ *                                               by somebody else before it was read
+ *
+ * The read follows a write that the majority has confirmed, on the same connection, so it shows
+ * that write or a later one. The time of the calls is the server's, asked for at the end: the time
+ * in a row may be that of an earlier attempt. For the same reason a caller that sends a write again
+ * doesn't mix it with new ones: the row of the earlier attempt would be counted as stored by this
+ * command, instead of one that somebody else has replaced since.
+ *
+ * Where a command isn't answered in time its connection is closed, and none of its replaces is
+ * known to be done.
  */
 #include "store.h"
 
 #include "os.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+/* What one command may take of the 16 MB that MongoDB allows. */
+enum { AT_ONCE = 512, BYTES_MOST = 1 << 20 };
+
+/* The replaces of one command. */
+struct part {
+    hf_store *st;
+    struct hf__mg_link *link;
+    int64_t until_us;
+    size_t n, stored; /* stored: as many as the reply says */
+    hf_replace *item[AT_ONCE];
+    uint8_t failed[AT_ONCE]; /* its own statement failed: it has its result */
+    uint8_t found[AT_ONCE];  /* the row that is there is the one that was to be stored */
+};
+
 static int fail(hf_replace *item, int code, const char *why)
 {
     return item->result =
                hf_fail(item->err, code, 0, "mongodb: swap '%s': %s", item->key->text, why);
+}
+
+static void fail_all(struct part *p, int code, const char *why)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->failed[i]) fail(p->item[i], code, why);
 }
 
 /* Connected. NULL: there is none, as `err` says; *ret_code. */
@@ -33,24 +72,234 @@ static struct hf__mg_link *get_link(hf_store *st, int64_t until_us, int *ret_cod
     return NULL;
 }
 
+/* One request of this part. The command is destroyed in every case. */
+static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_error *err)
+{
+    struct hf__mg_about about = {"swap", p->item[0]->key->text, ambiguous};
+    int code, rc;
+    p->link->first_until_us = p->until_us;
+    rc = hf__mg_ask(&p->st->how, p->link, command, &about, ret, &code, err);
+    bson_destroy(command);
+    return rc;
+}
+
+/* ---- the write ---- */
+
+/* Puts one statement behind the others. 0: it can't be put, and has its result. */
+static int put(hf_replace *item, bson_t *updates, size_t number)
+{
+    const char *why = "out of memory", *at;
+    char room[16];
+    bson_t fields = BSON_INITIALIZER, one;
+    int rc = hf__mg_encode(item->row, &fields, &why);
+    if (rc) {
+        fail(item, rc, why);
+    } else {
+        bson_uint32_to_string((uint32_t)number, &at, room, sizeof room);
+        bson_append_document_begin(updates, at, -1, &one);
+        BCON_APPEND(&one, "q", "{", "_id", BCON_UTF8(item->key->text), "rev",
+                    BCON_INT64((int64_t)item->seen), "}", "u", "{", "$set", BCON_DOCUMENT(&fields),
+                    "$currentDate", "{", "written", BCON_BOOL(true), "}", "}", "upsert",
+                    BCON_BOOL(item->seen == 0));
+        bson_append_document_end(updates, &one);
+    }
+    bson_destroy(&fields);
+    return !rc;
+}
+
+/* How many of these are taken into one command. */
+static size_t put_all(struct part *p, hf_replace *item, size_t n, bson_t *command)
+{
+    size_t taken = 0;
+    bson_t updates;
+    p->n = p->stored = 0;
+    memset(p->failed, 0, sizeof p->failed);
+    memset(p->found, 0, sizeof p->found);
+    bson_append_array_begin(command, "updates", -1, &updates);
+    for (; taken < n && p->n < AT_ONCE && updates.len < BYTES_MOST; taken++)
+        if (put(&item[taken], &updates, p->n)) p->item[p->n++] = &item[taken];
+    bson_append_array_end(command, &updates);
+    return taken;
+}
+
+/* The statements that failed. That a row is there already (E11000) is what was asked for: it is
+   read. */
+static void note_failed(struct part *p, const bson_t *reply)
+{
+    bson_iter_t it, all, one;
+    if (!bson_iter_init_find(&it, reply, "writeErrors") || !BSON_ITER_HOLDS_ARRAY(&it) ||
+        !bson_iter_recurse(&it, &all))
+        return;
+    while (bson_iter_next(&all)) {
+        bson_error_t e = {MONGOC_ERROR_SERVER, 0, "the statement failed"};
+        int64_t number = -1;
+        if (!BSON_ITER_HOLDS_DOCUMENT(&all) || !bson_iter_recurse(&all, &one)) continue;
+        while (bson_iter_next(&one)) {
+            const char *name = bson_iter_key(&one);
+            if (!strcmp(name, "index")) number = bson_iter_as_int64(&one);
+            if (!strcmp(name, "code")) e.code = (uint32_t)bson_iter_as_int64(&one);
+            if (!strcmp(name, "errmsg") && BSON_ITER_HOLDS_UTF8(&one))
+                snprintf(e.message, sizeof e.message, "%s", bson_iter_utf8(&one, NULL));
+        }
+        e.message[strcspn(e.message, "\n")] = 0;
+        if (number < 0 || number >= (int64_t)p->n || e.code == HF_MG_DUPLICATE_KEY) continue;
+        p->failed[number] = 1;
+        fail(p->item[number], hf__mg_code(&e, HF_UNKNOWN), e.message);
+    }
+}
+
+/* 0: it was answered. */
+static int write_all(struct part *p, bson_t *command)
+{
+    hf_error err = {0, 0, ""};
+    bson_iter_t it;
+    bson_t reply;
+    int64_t left_ms = (p->until_us - hf__local_us()) / 1000;
+    BCON_APPEND(command, "ordered", BCON_BOOL(false), "writeConcern", "{", "w",
+                BCON_UTF8("majority"), "j", BCON_BOOL(true), "wtimeout",
+                BCON_INT64(left_ms > 0 ? left_ms : 1), "}");
+    int rc = ask(p, command, HF_UNKNOWN, &reply, &err);
+    if (rc) {
+        /* The text is of the first one, and names it. */
+        const char *why = strstr(err.text, "': ");
+        fail_all(p, rc, why ? why + 3 : err.text);
+        return rc;
+    }
+    if (bson_iter_init_find(&it, &reply, "n")) p->stored = (size_t)bson_iter_as_int64(&it);
+    note_failed(p, &reply);
+    bson_destroy(&reply);
+    return 0;
+}
+
+/* ---- what is there then ---- */
+
+static bson_t *find_all(const struct part *p)
+{
+    const char *at;
+    char room[16];
+    bson_t filter, id, in;
+    bson_t *command = BCON_NEW("find", BCON_UTF8(p->st->how.collection));
+    bson_append_document_begin(command, "filter", -1, &filter);
+    bson_append_document_begin(&filter, "_id", -1, &id);
+    bson_append_array_begin(&id, "$in", -1, &in);
+    for (size_t i = 0; i < p->n; i++) {
+        bson_uint32_to_string((uint32_t)i, &at, room, sizeof room);
+        bson_append_utf8(&in, at, -1, p->item[i]->key->text, (int)p->item[i]->key->len);
+    }
+    bson_append_array_end(&id, &in);
+    bson_append_document_end(&filter, &id);
+    bson_append_document_end(command, &filter);
+    BCON_APPEND(command, "batchSize", BCON_INT32((int)p->n));
+    hf__mg_put_read_concern(p->st, p->link, 0, command);
+    return command;
+}
+
+/* The number of the replace of this document; p->n: there is none. */
+static size_t item_of(const struct part *p, const bson_t *doc)
+{
+    uint32_t len = 0;
+    size_t i = 0;
+    bson_iter_t it;
+    const char *id = bson_iter_init_find(&it, doc, "_id") && BSON_ITER_HOLDS_UTF8(&it)
+                         ? bson_iter_utf8(&it, &len)
+                         : "";
+    while (i < p->n && (p->item[i]->key->len != len || memcmp(p->item[i]->key->text, id, len))) i++;
+    return i;
+}
+
+static void see(struct part *p, const bson_t *doc)
+{
+    const char *why = "out of memory";
+    size_t i = item_of(p, doc);
+    if (i == p->n || p->failed[i]) return;
+    hf_replace *r = p->item[i];
+    int rc = hf__mg_decode(doc, r->cur, &why);
+    p->failed[i] = rc != 0;
+    if (rc) fail(r, rc, rc == HF_NOMEM ? "out of memory" : why);
+    p->found[i] = !rc && hf_row_equal(r->cur, r->row);
+}
+
+/* All the rows that are there. 0: they were told. */
+static int read_all(struct part *p)
+{
+    hf_error err = {0, 0, ""};
+    bson_iter_t it, id;
+    bson_t reply, doc;
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->failed[i]) hf_row_clear(p->item[i]->cur);
+    int rc = ask(p, find_all(p), HF_UNKNOWN, &reply, &err);
+    if (rc) return rc;
+    int whole = bson_iter_init(&it, &reply) && bson_iter_find_descendant(&it, "cursor.id", &id) &&
+                !bson_iter_as_int64(&id) && hf__mg_batch(&reply, &it);
+    while (whole && bson_iter_next(&it))
+        if (hf__mg_document(&it, &doc)) see(p, &doc);
+    bson_destroy(&reply);
+    return whole ? 0 : HF_UNKNOWN;
+}
+
+/* Which of them were stored, where that isn't all of them. */
+static void sort_out(struct part *p)
+{
+    size_t found = 0;
+    int told = !read_all(p);
+    for (size_t i = 0; i < p->n; i++) found += p->found[i];
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->failed[i]) continue;
+        if (told && p->found[i])
+            p->item[i]->result = 0;
+        else if (told && found >= p->stored)
+            p->item[i]->result = HF_CONFLICT;
+        else
+            fail(p->item[i], HF_UNKNOWN, "not told which of several were stored");
+    }
+}
+
+/* ---- all of it ---- */
+
+static void note_clock(struct part *p)
+{
+    struct hf__mg_about about = {"swap", p->item[0]->key->text, HF_UNAVAILABLE};
+    int64_t clock_us = 0;
+    p->link->first_until_us = p->until_us;
+    if (!p->link->client || hf__mg_ask_clock(p->st, p->link, &about, &clock_us, NULL)) return;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->item[i]->result >= 0) p->item[i]->clock_us = clock_us;
+}
+
+static size_t replace(struct part *p, hf_replace *item, size_t n)
+{
+    bson_t *command = BCON_NEW("update", BCON_UTF8(p->st->how.collection));
+    size_t taken = put_all(p, item, n, command), sound = 0;
+    if (!p->n) {
+        bson_destroy(command);
+        return taken;
+    }
+    if (write_all(p, command)) return taken;
+    for (size_t i = 0; i < p->n; i++) sound += !p->failed[i];
+    if (p->stored == p->n)
+        for (size_t i = 0; i < p->n; i++) p->item[i]->result = 0;
+    else if (sound)
+        sort_out(p);
+    note_clock(p);
+    return taken;
+}
+
 int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
 {
     int64_t patience_us = until_us - hf__local_us();
     hf_error err = {0, 0, ""};
     int rc = 0;
-    struct hf__mg_link *link = get_link(st, until_us, &rc, &err);
-    if (link) until_us = hf__local_us() + patience_us; /* a new connection has taken its time */
-    for (size_t i = 0; i < n; i++) {
-        hf_replace *r = &item[i];
-        if (!link)
-            fail(r, rc, err.text);
-        else if (!link->client)
-            fail(r, HF_UNAVAILABLE, "not sent: another one wasn't answered in time");
-        else if (hf__local_us() >= until_us)
-            fail(r, HF_UNAVAILABLE, "not sent: there was no time left");
-        if (!link || !link->client || r->result == HF_UNAVAILABLE) continue;
-        link->first_until_us = until_us;
-        r->result = hf__mg_swap_by(st, link, r->key, r->seen, r->row, r->cur, &r->clock_us, r->err);
+    struct part p = {.st = st, .link = get_link(st, until_us, &rc, &err)};
+    struct hf__mg_link *link = p.link;
+    p.until_us = hf__local_us() + patience_us; /* a new connection has taken its time */
+    for (size_t at = 0; at < n;) {
+        if (link && link->client && hf__local_us() < p.until_us) {
+            at += replace(&p, &item[at], n - at);
+            continue;
+        }
+        const char *why = "not sent: there was no time left";
+        if (link && !link->client) why = "not sent: another one wasn't answered in time";
+        fail(&item[at++], link ? HF_UNAVAILABLE : rc, link ? why : err.text);
     }
     if (link) hf__pool_give(&st->many_pool, (int)(link - st->many), link->client != NULL);
     return rc;

@@ -20,9 +20,15 @@ struct hf_store {
     int replicated; /* at opening: has change streams */
 };
 
-/* mongodb.c: a swap by that connection. */
-int hf__mg_swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, uint64_t seen,
-                   const hf_row *row, hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+/* mongodb.c: the store's clock, by a request for nothing else. */
+int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
+                     int64_t *ret_clock_us, hf_error *err);
+/* What a read may see; `one`: it is of one document. */
+void hf__mg_put_read_concern(const hf_store *st, const struct hf__mg_link *link, int one,
+                             bson_t *command);
+/* The first batch of a reply, and a document in it. 0: there is none. */
+int hf__mg_batch(const bson_t *reply, bson_iter_t *ret);
+int hf__mg_document(const bson_iter_t *it, bson_t *ret);
 
 /* replace_many.c */
 int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
