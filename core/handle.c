@@ -397,15 +397,6 @@ static void cancel_waits(hf *h)
 
 static int anybody_waits(const hf *h) { return h->callers || h->stats.waiting; }
 
-/* Behind those that are left: nobody acquires any more. *bucket: where it is. */
-static hf_lock *any_lock(const hf *h, uint32_t *bucket)
-{
-    for (; *bucket < h->buckets; ++*bucket)
-        for (struct hf_entry *e = h->table[*bucket]; e; e = e->next)
-            if (e->locks) return e->locks;
-    return NULL;
-}
-
 void hf_close(hf *h)
 {
     if (!h) return;
@@ -422,23 +413,7 @@ void hf_close(hf *h)
         hf__cond_until(&h->changed, &h->mu, at_us);
     }
     h->closing = 2; /* from here on a failed release isn't tried again: the session ends anyway */
-    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
-    int away = 0; /* the store doesn't answer: not every lock has to learn that */
-    uint32_t bucket = 0;
-    for (hf_lock *l; (l = any_lock(h, &bucket));) {
-        if (l->busy || l->telling || (l->releasing && !l->leftover)) {
-            hf__cond_until(&h->changed, &h->mu, hf__local_us() + 100000);
-        } else if (l->detached) {
-            if (l->tenure) l->tenure->left = 1;
-            if (l->doubt) l->doubt->left = 1;
-            hf__lock_free(l);
-        } else if (away && hf__local_us() >= until) {
-            hf__lock_free(l); /* it ends by its lease */
-        } else {
-            int mute = hf__unanswered(l), rc = hf__release(l, NULL);
-            away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || (rc == HF_LOST && mute);
-        }
-    }
+    int away = hf__release_all(h);
     h->closing = 3;
     hf__kick_pump(h);
     hf__kick_tender(h, 0);

@@ -247,7 +247,7 @@ struct hf {
     struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
     uint64_t steps;              /* of the store's clock, so far as the tender knows */
     struct hf_renewals renewals;
-
+    struct hf_release_all *release_all; /* while the handle is closed */
     int pump_runs, tender_runs, renewer_runs;
     pthread_t pump, tender, renewer;
     pthread_cond_t pump_cond, renewer_cond;
@@ -564,6 +564,9 @@ void hf__renew_batch_free(struct hf_renew_batch *batch);
 /* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0:
    there was none; 1; 2: some weren't answered. Under the mutex, dropped. */
 int hf__renew_batch(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue, size_t most);
+
+/* release_all.c: of hf_close. 1: the store doesn't answer. Under the mutex, dropped. */
+int hf__release_all(hf *h);
 
 /* threads.c */
 int hf__need_tender(hf *h, hf_error *err);

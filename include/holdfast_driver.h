@@ -232,7 +232,7 @@ typedef struct hf_driver {
                 int64_t *ret_clock_us, hf_error *err);
 
     /*
-     * Optional. n swaps that have nothing to do with each other, in about one round trip, each with
+     * Optional. n swaps that have nothing to do with each other, in few round trips, each with
      * a result of its own. No key is named twice. No error, conflict or hang of one changes
      * anything for another one: a store that carries them out one after the other doesn't wait
      * long for one that is held up. Returns at until_us (CLOCK_BOOTTIME) at the latest, but for
