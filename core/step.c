@@ -23,10 +23,6 @@
 
 #include <string.h>
 
-#ifndef HF_BUG
-#define HF_BUG 0 /* no seeded mistake; 20 to 31 are here, for tests/step_enum.c to find */
-#endif
-
 /* One step's bookkeeping. Tokens of this write start at `base`. */
 struct ctx {
     hf_row *row;
@@ -38,8 +34,7 @@ struct ctx {
 
 int hf__party_over(const hf_party *p, const struct hf_event *ev)
 {
-    int64_t now_us = HF_BUG == 23 ? ev->now.hi_us : ev->now.lo_us;
-    if (p->expires_us && now_us >= p->expires_us) return 1;
+    if (p->expires_us && ev->now.lo_us >= p->expires_us) return 1;
     if (!p->session) return 0;
     for (size_t i = 0; i < ev->n_dead; i++)
         if (ev->dead[i] == p->session) return 1;
@@ -108,7 +103,7 @@ static int admits(const struct ctx *c, const hf_party *p)
         if (row->party[i].mode != p->mode) return 0;
         if (row->party[i].limit < limit) limit = row->party[i].limit;
     }
-    return p->mode == HF_SHARED || HF_BUG == 27 || row->n_holders < limit;
+    return p->mode == HF_SHARED || row->n_holders < limit;
 }
 
 static int64_t end_of(const struct hf_event *ev, uint32_t lease_ms)
@@ -222,18 +217,15 @@ static struct hf_outcome ask(struct ctx *c)
     const hf_party *p = c->ev->party;
     hf_row *row = c->row;
     int64_t at = c->ev->once ? hf__find_id(row, p->id) : -1;
-    if (c->ev->once && HF_BUG != 28 && !runs(c, at) && hf__marked(row, c->ev->now)) {
+    if (c->ev->once && !runs(c, at) && hf__marked(row, c->ev->now)) {
         if (at >= 0) remove_party(c, (uint32_t)at);
         settle(c);
         return (struct hf_outcome){HF_ANS_DONE, 0, 0, 0};
     }
     settle(c);
     at = hf__find_id(row, p->id);
-    if (HF_BUG == 26 && at < 0 && row->n_holders && row->party[0].flags) at = 0;
     if (at >= 0) return again(c, (uint32_t)at);
-    if ((HF_BUG == 21 || !row->n_queue) && admits(c, p)) {
-        for (uint32_t i = row->n_queue; HF_BUG == 21 && i-- > 0;)
-            hf_party_copy(&row->party[row->n_holders + i + 1], &row->party[row->n_holders + i]);
+    if (!row->n_queue && admits(c, p)) {
         hf_party *to = &row->party[row->n_holders++];
         hf_party_copy(to, p);
         grant(c, to, end_of(c->ev, p->lease_ms), 0);
@@ -247,7 +239,7 @@ static struct hf_outcome ask(struct ctx *c)
     to->since_us = c->ev->now.lo_us;
     to->expires_us = 0;
     to->flags &= HF_PARTY_DETACHED;
-    if (c->ev->session && HF_BUG != 30) to->session = c->ev->session;
+    if (c->ev->session) to->session = c->ev->session;
     c->changed = 1;
     return (struct hf_outcome){HF_ANS_QUEUED, 0, row->n_queue++, 0};
 }
@@ -274,8 +266,6 @@ static struct hf_outcome end_grant(struct ctx *c)
 {
     const struct hf_event *ev = c->ev;
     int64_t at = hf__find_token(c->row, ev->token);
-    if (HF_BUG == 22 && ev->kind == HF_EV_RELEASE && c->row->n_holders) at = 0;
-    if (HF_BUG == 29 && ev->kind == HF_EV_BREAK && c->row->n_holders) at = 0;
     hf_party *p = at < 0 ? NULL : &c->row->party[at];
     if (!p || hf__party_over(p, ev) || (p->flags & HF_PARTY_ENDING && ev->kind != HF_EV_BREAK) ||
         (ev->kind == HF_EV_FINISH && p->expires_us && ev->now.hi_us >= p->expires_us)) {
@@ -300,7 +290,7 @@ static struct hf_outcome end_grant(struct ctx *c)
         c->row->result_len = (uint16_t)ev->result_len;
     }
     remove_party(c, (uint32_t)at);
-    if (HF_BUG != 25) settle(c);
+    settle(c);
     return (struct hf_outcome){HF_ANS_OK, 0, 0, 0};
 }
 
@@ -310,11 +300,10 @@ static struct hf_outcome renew(struct ctx *c)
     int64_t at = hf__find_token(c->row, ev->token);
     hf_party *p = at < 0 ? NULL : &c->row->party[at];
     int over = p && (hf__party_over(p, ev) || (p->expires_us && ev->now.hi_us >= p->expires_us));
-    if (!p || p->flags & HF_PARTY_ENDING || (over && HF_BUG != 24))
-        return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
+    if (!p || p->flags & HF_PARTY_ENDING || over) return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
     /* Without a session and without a lease it would never end. */
     if (ev->lease_ms || p->session) p->expires_us = end_of(ev, ev->lease_ms);
-    if (ev->session && HF_BUG != 31) p->session = ev->session;
+    if (ev->session) p->session = ev->session;
     p->flags &= HF_PARTY_DETACHED;
     c->changed = 1;
     return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};
@@ -339,7 +328,6 @@ static struct hf_outcome forget_mark(struct ctx *c)
 struct hf_outcome hf__step(hf_row *row, const struct hf_event *ev)
 {
     struct ctx c = {row, ev, hf_rev_next(row->rev, ev->now.lo_us), 0, 0};
-    if (HF_BUG == 20 && row->rev) c.base = row->rev;
     struct hf_outcome out = {HF_ANS_OK, 0, 0, 0};
     switch (ev->kind) {
     case HF_EV_TRY:

@@ -154,7 +154,6 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                       struct hf__rung *rung)
 {
-#if HF_BUG != 4
     const unsigned char *first = (const unsigned char *)(f->at + 1), *p = first;
     const unsigned char *end = first + hf__used(&f->head);
     hf_party old;
@@ -191,7 +190,4 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
             break;
         }
     }
-#else
-    (void)op, (void)f, (void)row, (void)rung;
-#endif
 }

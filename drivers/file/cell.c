@@ -177,7 +177,7 @@ static int settle_intent(const struct hf__op *op)
         (at >= HF_AT_HEAP && reach(op, at / HF_LINE, 1)) || reach(op, hf__unseal(bump), 1))
         return hf__damaged(op, &a->intent_bump, "the intent of an allocation");
     _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(op->c->base + at);
-    if (HF_LOAD("intent.done", word) != link || HF_BUG == 7) {
+    if (HF_LOAD("intent.done", word) != link) {
         /*
          * What the dead began there must not be taken, after a power cut, for what comes to lie
          * there next: it is made unlike a cell, on each line that one may begin on, and that is

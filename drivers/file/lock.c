@@ -49,13 +49,8 @@ static int take_over(const struct hf__op *op, _Atomic uint64_t *lock, uint64_t s
     if (!owner) return hf__damaged(op, lock, "a lock word");
     int dead = hf__client_dead(op, owner);
     if (dead <= 0) return dead;
-#if HF_BUG == 5
-    HF_STORE("lock.takeover", lock, op->c->word | HF_CONTENDED);
-    return HF_TAKEN_OVER;
-#else
     /* Others may be asleep on it: the contended bit goes on standing. */
     return HF_CAS("lock.takeover", lock, &seen, op->c->word | HF_CONTENDED) ? HF_TAKEN_OVER : 0;
-#endif
 }
 
 int hf__lock_slow(const struct hf__op *op, _Atomic uint64_t *lock)
@@ -165,10 +160,6 @@ void hf__rung_wake(struct hf__client *c, struct hf__bucket *b, struct hf__rung *
    of a hold may have changed. Under its lock. */
 static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
 {
-#if HF_BUG == 6
-    (void)op, (void)b;
-    return 0;
-#else
     struct hf__found f;
     int rc = hf__follow(op, &b->head, 0, &f.cell);
     while (!rc && f.cell) {
@@ -186,7 +177,6 @@ static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
         rc = hf__follow(op, &f.cell->next, hf__unseal(f.cell->self) >> 8, &f.cell);
     }
     return rc;
-#endif
 }
 
 /* Somebody was owed a waking, and perhaps still is. Waking twice does no harm. */
@@ -194,15 +184,11 @@ static int pay(const struct hf__op *op, struct hf__bucket *b)
 {
     uint64_t debt = HF_LOAD("debt", &b->debt), slot = debt >> DEBT_BELL_BITS & 0xfff;
     int rc = 0;
-#if HF_BUG != 6
     if (debt & DEBT_ONE && slot < HF_FILE_SLOTS)
         HF_FUTEX_WAKE("debt.wake", op->c, bell_at(op->c, (uint32_t)slot, (uint32_t)debt),
                       INT32_MAX);
     else
         rc = ring_unclaimed(op, b);
-#else
-    (void)op, (void)slot;
-#endif
     if (!rc) HF_STORE("debt.paid", &b->debt, 0);
     return rc;
 }

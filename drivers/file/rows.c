@@ -343,14 +343,9 @@ int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_
 /* HF_CONFLICT: *cur (if there is one) is the current row. */
 static int compare(const struct hf__op *op, const struct hf__found *f, uint64_t seen, hf_row *cur)
 {
-#if HF_BUG != 3
     if ((f->cell ? f->head.rev : 0) == seen) return 0;
     int rc = cur ? hf__decode(op, f, cur) : 0;
     return rc ? rc : HF_CONFLICT;
-#else
-    (void)op, (void)f, (void)seen, (void)cur;
-    return 0;
-#endif
 }
 
 /* Deletes: the cell is vacant from now on, but remembers its last rev (and one more, so that
@@ -398,13 +393,8 @@ static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_
     if (!rc) rc = hf__body_room(op, f, need, &to);
     if (!rc) rc = hf__put_marker(op, f, row, row->rev, &h);
     if (rc) return rc;
-#if HF_BUG == 2
-    hf__publish(f->cell, f->seq);
-    put_row(f->cell, to, row, need, &h);
-#else
     put_row(f->cell, to, row, need, &h);
     hf__publish(f->cell, f->seq);
-#endif
     if (hf__waiters(&f->head) && row->n_holders) {
         hf__ring_granted(op, f, row, rung);
         hf__rung_owe(b, rung, row->rev);
@@ -465,8 +455,8 @@ int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_ro
     struct hf__client *c = hf__client_of(st);
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hot h;
-    if (HF_BUG == 2 || HF_BUG == 3 || !row || row->n_holders + row->n_queue > 1 || row->done_us ||
-        !hf__hint_of(c, key) || !is_sound(c) || !is_in_reach(c, row->rev))
+    if (!row || row->n_holders + row->n_queue > 1 || row->done_us || !hf__hint_of(c, key) ||
+        !is_sound(c) || !is_in_reach(c, row->rev))
         return swap(st, key, seen, row, cur, ret_clock_us, err);
     size_t need = sizeof h.head;
     if (row->n_holders + row->n_queue)

@@ -24,10 +24,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#ifndef HF_BUG
-#define HF_BUG 0 /* no seeded mistake */
-#endif
-
 /* ---- geometry; part of the format ---- */
 
 #ifndef HF_FILE_BUCKETS
@@ -435,15 +431,9 @@ void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock);
 
 static inline int hf__trylock(struct hf__client *c, _Atomic uint64_t *lock)
 {
-#if HF_BUG == 1
-    if (HF_LOAD("lock.look", lock)) return 0;
-    HF_STORE("lock", lock, c->word);
-    return 1;
-#else
     uint64_t seen = 0;
     /* Acquires what the last owner released in hf__unlock. */
     return HF_CAS("lock", lock, &seen, c->word);
-#endif
 }
 
 static inline int hf__lock(const struct hf__op *op, _Atomic uint64_t *lock)
