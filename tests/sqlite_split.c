@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char path[600], side[620];
@@ -26,6 +28,7 @@ static struct {
     int (*open)(const char *, sqlite3 **);
     int (*exec)(sqlite3 *, const char *, sqlite3_callback, void *, char **);
     int (*close)(sqlite3 *);
+    sqlite3_vfs *(*vfs_find)(const char *);
 } copy;
 
 static void *symbol(void *library, const char *name)
@@ -40,10 +43,11 @@ static void load_copy(void)
     void *library = dlmopen(LM_ID_NEWLM, "libsqlite3.so.0", RTLD_NOW);
     if (!library) fail_msg("%s", dlerror());
     void *at[] = {symbol(library, "sqlite3_open"), symbol(library, "sqlite3_exec"),
-                  symbol(library, "sqlite3_close")};
+                  symbol(library, "sqlite3_close"), symbol(library, "sqlite3_vfs_find")};
     memcpy(&copy.open, &at[0], sizeof at[0]);
     memcpy(&copy.exec, &at[1], sizeof at[1]);
     memcpy(&copy.close, &at[2], sizeof at[2]);
+    memcpy(&copy.vfs_find, &at[3], sizeof at[3]);
 }
 
 static void copy_does(const char *sql)
@@ -57,13 +61,23 @@ static void copy_does(const char *sql)
 /* The application's own look at the database. */
 static void copy_looks(void) { copy_does("SELECT count(*) FROM sqlite_master"); }
 
-/* A program that copies the file. */
-static void file_is_read(void)
+/* A program that copies the file, or the -shm alone. */
+static void read_file(const char *name)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     close(fd);
 }
+
+static void file_is_read(void) { read_file(path); }
+
+static void shm_is_read(void)
+{
+    snprintf(side, sizeof side, "%s-shm", path);
+    read_file(side);
+}
+
+static void (*const drops[])(void) = {copy_looks, file_is_read, shm_is_read};
 
 /* ---- another process ---- */
 
@@ -209,7 +223,6 @@ static void what_another_has_isnt_confirmed(void **state)
 static void locks_that_were_dropped(void **state)
 {
     (void)state;
-    void (*const drops[])(void) = {copy_looks, file_is_read};
     for (size_t i = 0; i < COUNT(drops); i++) {
         hf *h = opens_anew();
         hf_lock *lock;
@@ -267,6 +280,54 @@ static void all_handles_go_on(void **state)
     hf_close(a);
 }
 
+/* ---- names ---- */
+
+static int64_t later_s; /* how much later it seems to be, by the time of day */
+static int names_seen;  /* how often -wal was looked up */
+
+int clock_gettime(clockid_t which, struct timespec *ret)
+{
+    int rc = (int)syscall(SYS_clock_gettime, which, ret);
+    if (which == CLOCK_REALTIME) ret->tv_sec += later_s;
+    return rc;
+}
+
+int stat(const char *restrict name, struct stat *restrict ret)
+{
+    size_t n = strlen(name);
+    names_seen += n > 4 && !strcmp(name + n - 4, "-wal");
+    return fstatat(AT_FDCWD, name, ret, 0);
+}
+
+/* Somebody moves the files. In a directory that has just changed, and in one that hasn't for long.
+ */
+static void files_that_are_moved(void **state)
+{
+    (void)state;
+    for (int calm = 0; calm < 2; calm++) {
+        hf *h = opens_anew();
+        hf_lock *lock;
+        hf_options o = at_once();
+        char away[640];
+        said(hf_acquire(h, "k", &o, &lock, &err), 0, NULL);
+        later_s = calm ? 60 : 0;
+        said(hf_confirm(lock, &err), 0, NULL);
+        names_seen = 0;
+        said(hf_confirm(lock, &err), 0, NULL);
+        assert_int_equal(names_seen, !calm);
+        assert_true(is_there("-wal"));
+        snprintf(away, sizeof away, "%s.away", side);
+        assert_int_equal(rename(side, away), 0);
+        assert_true(is_there("-shm"));
+        assert_int_equal(unlink(side), 0);
+        assert_int_equal(hf_confirm(lock, &err), HF_LOST);
+        later_s = 0;
+        assert_int_equal(another_tries(), 0);
+        assert_int_equal(unlink(away), 0);
+        hf_close(h);
+    }
+}
+
 /* ---- within a request ---- */
 
 static const char *drop_at; /* after (or with '<' before) the first statement that begins so */
@@ -301,14 +362,13 @@ static void a_write_that_may_not_have_landed(void **state)
 {
     (void)state;
     static const char *const where[] = {"COMMIT", "<COMMIT", "INSERT INTO"};
-    void (*const drops[])(void) = {copy_looks, file_is_read};
     for (size_t i = 0; i < COUNT(where) * COUNT(drops); i++) {
         hf_store *st = opened();
         hf_row row, again;
         said(take_it(st, &row), 0, NULL);
         said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
-        drop = drops[i % 2];
-        drop_at = where[i / 2];
+        drop = drops[i % COUNT(drops)];
+        drop_at = where[i / COUNT(drops)];
         said(take_it(st, &row), HF_UNKNOWN, "may not have landed");
         assert_null(drop_at);
         hf_row_init(&again);
@@ -320,6 +380,44 @@ static void a_write_that_may_not_have_landed(void **state)
         hf_row_clear(&again);
         drv->close(st);
     }
+}
+
+static hf_store *store_in_close;
+static int taken_in_close;
+
+/* Called by the copy instead of unlink(): what was committed is in the database, and the files go.
+ */
+static int take_before_unlink(const char *name)
+{
+    hf_row row;
+    hf_store *st = store_in_close;
+    store_in_close = NULL;
+    if (st) taken_in_close = take_it(st, &row);
+    if (st) hf_row_clear(&row);
+    return unlink(name);
+}
+
+/* The copy's last close removes -wal after it has copied it: what is committed in between is lost.
+ */
+static void a_write_while_the_copy_closes(void **state)
+{
+    (void)state;
+    sqlite3_vfs *vfs = copy.vfs_find(NULL);
+    hf_url url;
+    hf_row row;
+    said(hf_url_parse(url_text, &url, &err), 0, NULL);
+    hf_store *st = NULL;
+    said(drv->open(&url, 1, &st, &err), 0, NULL); /* it waits for the copy for 1 ms */
+    store_in_close = st;
+    vfs->xSetSystemCall(vfs, "unlink", (sqlite3_syscall_ptr)take_before_unlink);
+    copy_looks();
+    vfs->xSetSystemCall(vfs, "unlink", NULL);
+    assert_null(store_in_close);
+    said(taken_in_close, HF_UNKNOWN, "locked exclusively while");
+    said(take_it(st, &row), 0, NULL);
+    said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    hf_row_clear(&row);
+    drv->close(st);
 }
 
 /* What was read while the locks were gone is read again. */
@@ -414,7 +512,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(locks_that_were_dropped),
         cmocka_unit_test(a_connection_that_keeps_removed_files),
         cmocka_unit_test(all_handles_go_on),
+        cmocka_unit_test(files_that_are_moved),
         cmocka_unit_test(a_write_that_may_not_have_landed),
+        cmocka_unit_test(a_write_while_the_copy_closes),
         cmocka_unit_test(a_read_is_made_again),
         cmocka_unit_test(a_sync_of_other_files_is_none),
         cmocka_unit_test(locks_dropped_within_a_transaction),

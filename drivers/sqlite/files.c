@@ -1,34 +1,54 @@
 /*
- * files.c - sqlite: are the files and the locks still those that the connection began with?
+ * files.c - sqlite: checks that the files and locks are still those the connection began with.
  *
- * The kernel drops every POSIX lock that a process has on a file when any descriptor of that file
- * is closed in the process. One copy of SQLite takes care of that among its own connections. A
- * second copy in the process (another program's library, a statically linked one), or a program
- * that copies the database, doesn't. Another process may then remove `-wal` and `-shm`, and writes
- * go to files that nobody else has. So every operation looks, after its statements and before its
- * answer is used, whether
- *   - the database, its -wal and its -shm are the files that they were, by path;
- *   - a lock of our own on a byte of the database and of -shm that nobody else uses still stands:
- *     whatever drops SQLite's locks drops it, too, and it isn't taken again. An OFD lock query
- *     sees the POSIX locks of its own process.
- * Where the database isn't in WAL mode SQLite itself unlocks the whole file after each transaction;
- * there the lock is taken within it and looked at before COMMIT.
+ * The kernel drops every POSIX lock that a process has on a file when the process closes any
+ * descriptor of that file. One copy of SQLite avoids that among its own connections. A second copy
+ * in the process (another library's own), or a program that copies the database, does not avoid it.
+ * Other processes may then remove -wal and -shm, and this process would go on in removed files.
  *
- * Contents: witnesses; settling; looking; another copy of SQLite.
+ * A request whose answer depends on the database is checked once, after its last statement and
+ * before its answer is used. In WAL mode one check after the statements is enough, because what it
+ * looks for lasts:
+ *   - The process holds a lock of its own, the witness, on a byte of the database and of -shm that
+ *     nobody else uses. Whatever drops SQLite's locks on a file drops the witness, too. It is taken
+ *     again only by settling, which counts `lost` first. So a witness that stands now has stood
+ *     since the request began. An OFD lock query sees the POSIX locks of its own process.
+ *   - While SQLite's SHARED lock on the database stands, no other process removes -wal or -shm,
+ *     changes the journal mode, or works on -wal without -shm: each needs EXCLUSIVE first. A second
+ *     copy in this process gets EXCLUSIVE all the same, for locks of one process don't exclude each
+ *     other: it replaces SHARED. Its last close then copies -wal into the database and removes it,
+ *     and what is committed between the two is lost. So a request whose check finds a write lock on
+ *     SHARED's bytes is not answered either. A copy that takes EXCLUSIVE after the check copies
+ *     what the request committed, too. One that has given it back has dropped the witness.
+ *   - The three files are looked up by name. Against SQLite the locks suffice; this finds what
+ *     obeys no lock (rm, mv, a restored backup). No check makes that safe; this one notices it in
+ *     the request that comes next, at the latest. The names of -wal and -shm are not looked up
+ *     again while the change time of their directory stays what it was when they were last seen,
+ *     if it was older then than file times are coarse (2 s). The database's name is looked up each
+ *     time, for a parent directory may be renamed.
+ * A write looks at the database's witness before it begins, too: not for its answer, but because
+ * frames written without SHARED may harm what others write.
+ *
+ * Outside WAL mode SQLite itself unlocks the whole file after each transaction; there the witness
+ * is taken within the transaction and looked at before COMMIT.
+ *
+ * Contents: witnesses; fork; settling; looking.
  */
 #include "os.h"
 #include "store.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Where SQLite has its own locks: os_unix.c, sqliteInt.h; part of the file format. */
 enum { SHARED_FIRST = 0x40000002, SHARED_SIZE = 510, DMS_BYTE = 128, SETTLE_TRIES = 3 };
+enum { COARSEST_STAMP_S = 3 }; /* of a file's times: 2 s (vfat), and the kernel's tick */
+enum { NOBODY = -2 };          /* no process has that id, nor is it what F_OFD_GETLK says of none */
 
 /* ---- witnesses ---- */
 
@@ -46,7 +66,7 @@ struct hf__sq_witness {
 };
 static pthread_mutex_t witness_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct hf__sq_witness *witnesses;
-static pid_t byte_owner; /* locks aren't inherited by a child: it has a byte of its own */
+static pid_t byte_owner = NOBODY; /* this process, once it has a byte; a child gets its own */
 static int64_t byte_at;
 
 static int lock_range(int fd, int64_t from, int64_t n)
@@ -59,7 +79,29 @@ static int lock_range(int fd, int64_t from, int64_t n)
 static int stands(const struct hf__sq_witness *w)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte_at, .l_len = 1};
-    return !fcntl(w->fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK && l.l_pid == getpid();
+    return !fcntl(w->fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK && l.l_pid == byte_owner;
+}
+
+/* In WAL mode: does nobody have EXCLUSIVE on the database? This connection's copy of SQLite doesn't
+   take it while the connection is open. */
+static int is_shared(const struct hf__sq_witness *db)
+{
+    struct flock l = {
+        .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = SHARED_FIRST, .l_len = SHARED_SIZE};
+    return !fcntl(db->fd, F_OFD_GETLK, &l) && l.l_type == F_UNLCK;
+}
+
+/* Waits while another copy has EXCLUSIVE, as SQLite waits for locks of other processes: to close
+   the database now would drop that lock, too. Returns: is it shared? */
+static int wait_until_shared(const struct hf__sq_witness *db, int64_t ms)
+{
+    struct timespec pause = {0, 1000000};
+    int64_t until_us = hf__local_us() + ms * 1000;
+    while (!is_shared(db)) {
+        if (hf__local_us() >= until_us) return 0;
+        nanosleep(&pause, NULL);
+    }
+    return 1;
 }
 
 /* Has it stood since it was `lost` so often? In this order: see take_witness. */
@@ -144,7 +186,18 @@ void hf__sq_files_drop(struct hf__sq_files *f)
 {
     drop_witness(&f->db_witness);
     drop_witness(&f->shm_witness);
-    f->settled = 0;
+    if (f->dir) close(f->dir);
+    f->dir = f->settled = 0;
+}
+
+/* ---- fork ---- */
+
+void hf__sq_files_before_fork(void) { pthread_mutex_lock(&witness_mu); }
+
+void hf__sq_files_after_fork(int in_child)
+{
+    if (in_child) byte_owner = NOBODY;
+    pthread_mutex_unlock(&witness_mu);
 }
 
 /* ---- settling ---- */
@@ -206,13 +259,15 @@ static int in_wal_mode(hf_store *st, int *ret)
 
 /* One try. In WAL mode SQLite holds SHARED on the database and the dead man's switch of -shm for as
    long as it is open: where they were dropped they are taken again, for it believes to have them.
-   0, errno; EAGAIN: somebody has them, or a file changed meanwhile. */
+   0, errno; EAGAIN: somebody has them, or a file changed meanwhile; EBUSY: another copy has
+   EXCLUSIVE. */
 static int settle_once(hf_store *st, struct hf__sq_files *f)
 {
     struct hf__sq_id seen[SQ_FILES];
     look(st, f->id);
     int sys = take_witness(st->path, &f->db_witness, &f->db_lost);
     if (!sys && f->wal) sys = take_witness(st->shm_path, &f->shm_witness, &f->shm_lost);
+    if (!sys && f->wal && !wait_until_shared(f->db_witness, st->io_timeout_ms)) sys = EBUSY;
     if (!sys && f->wal) sys = lock_range(f->db_witness->fd, SHARED_FIRST, SHARED_SIZE);
     if (!sys && f->wal) sys = lock_range(f->shm_witness->fd, DMS_BYTE, 1);
     if (sys) return sys == ENOENT ? EAGAIN : sys;
@@ -225,6 +280,20 @@ static int settle_once(hf_store *st, struct hf__sq_files *f)
         return EAGAIN;
     if (f->wal && (!stood(db, f->db_lost) || !stood(shm, f->shm_lost))) return EAGAIN;
     return 0;
+}
+
+static const char dropped[] = "this process's locks on it were dropped",
+                  exclusive[] = "another copy of SQLite in this process had it locked exclusively";
+
+static int open_directory(const hf_store *st)
+{
+    char name[SQ_PATH_CAP];
+    snprintf(name, sizeof name, "%s", st->path);
+    char *slash = strrchr(name, '/');
+    if (!slash) return 0;
+    slash[slash == name] = 0;
+    int fd = hf__open(name, O_PATH | O_DIRECTORY, 0);
+    return fd > 0 ? fd : 0;
 }
 
 int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
@@ -244,6 +313,7 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
         hf__sq_files_drop(&now);
         sys = settle_once(st, &now);
     }
+    if (sys == EBUSY) *ret_why = exclusive;
     /* What was in WAL mode goes on with the same files, or it isn't the same. */
     for (int i = 0; !sys && was->settled && i < SQ_FILES; i++)
         if ((i == SQ_DB || was->wal) && !same_id(was->id[i], now.id[i])) sys = ESTALE;
@@ -252,6 +322,8 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
         return sys;
     }
     now.settled = 1;
+    now.dir = open_directory(st);
+    st->names_seen = (struct timespec){0, 0};
     pthread_mutex_lock(&st->ear_mu); /* who watches looks at it, too */
     hf__sq_files_drop(was);
     *was = now;
@@ -262,30 +334,50 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
 
 /* ---- looking ---- */
 
-static const char dropped[] = "this process's locks on it were dropped";
-
-const char *hf__sq_files_changed(const hf_store *st)
+/* Are the names of the files those that they were? names_seen: of the directory, its change time
+   before all were seen, if it lasts longer than file times are coarse; NULL: all are looked up. */
+static const char *names_changed(const hf_store *st, struct timespec *names_seen)
 {
     static const char *const replaced[SQ_FILES] = {"the database was removed or replaced",
                                                    "its -wal was removed or replaced",
                                                    "its -shm was removed or replaced"};
-    const struct hf__sq_files *f = &st->files;
     struct hf__sq_id now[SQ_FILES];
-    if (!f->settled) return "it isn't open";
-    if (f->wal && (!stood(f->db_witness, f->db_lost) || !stood(f->shm_witness, f->shm_lost)))
-        return dropped;
+    struct stat dir = {.st_ino = 0};
+    const struct hf__sq_files *f = &st->files;
+    int known = names_seen && f->dir && !fstat(f->dir, &dir);
+    if (known && names_seen->tv_sec && dir.st_ctim.tv_sec == names_seen->tv_sec &&
+        dir.st_ctim.tv_nsec == names_seen->tv_nsec)
+        return NULL;
     look(st, now);
     for (int i = 0; i < SQ_FILES; i++)
         if (!same_id(f->id[i], now[i])) return replaced[i];
+    if (known && hf__day_us() / 1000000 - dir.st_ctim.tv_sec > COARSEST_STAMP_S)
+        *names_seen = dir.st_ctim;
     return NULL;
+}
+
+/* The query for EXCLUSIVE comes first: if the copy had given it back by then, the witness is gone.
+ */
+const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen)
+{
+    const struct hf__sq_files *f = &st->files;
+    if (!f->settled) return "it isn't open";
+    if (f->wal && !is_shared(f->db_witness)) return exclusive;
+    if (f->wal && (!stood(f->db_witness, f->db_lost) || !stood(f->shm_witness, f->shm_lost)))
+        return dropped;
+    return names_changed(st, names_seen);
+}
+
+int hf__sq_files_wait(const hf_store *st, const char *why)
+{
+    if (why == exclusive) wait_until_shared(st->files.db_witness, st->io_timeout_ms);
+    return why == exclusive;
 }
 
 int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf_error *err)
 {
     const struct hf__sq_files *f = &st->files;
-    if (f->settled &&
-        (!f->wal || (stood(f->db_witness, f->db_lost) && stood(f->shm_witness, f->shm_lost))))
-        return 0;
+    if (f->settled && (!f->wal || stood(f->db_witness, f->db_lost))) return 0;
     return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s '%s': %s", what, key, dropped);
 }
 
@@ -302,55 +394,4 @@ int hf__sq_files_held(const hf_store *st)
 {
     const struct hf__sq_files *f = &st->files;
     return f->wal || (f->db_witness && stood(f->db_witness, f->db_lost));
-}
-
-/* ---- another copy of SQLite ---- */
-
-/* Does that memory contain what every copy of SQLite does? Read as a file: it may be cut off. */
-static int is_sqlite(int mem, uint64_t from, uint64_t to)
-{
-    /* In pieces, so that this object isn't found by itself. */
-    static const char magic[] = {'S', 'Q', 'L', 'i', 't', 'e', ' ', 'f', 'o', 'r', 'm', 'a', 't'};
-    enum { CHUNK = 65536 };
-    char *piece = malloc(CHUNK);
-    int found = 0;
-    while (piece && !found && from < to) {
-        ssize_t n = pread(mem, piece, to - from < CHUNK ? to - from : CHUNK, (off_t)from);
-        if (n <= 0) break;
-        const char *at = memmem(piece, (size_t)n, magic, sizeof magic);
-        found = at && at + sizeof magic + 3 <= piece + n && !memcmp(at + sizeof magic, " 3", 3);
-        if (n <= (ssize_t)sizeof magic + 3) break;
-        from += (uint64_t)n < to - from ? (uint64_t)n - sizeof magic - 3 : (uint64_t)n;
-    }
-    free(piece);
-    return found;
-}
-
-int hf__sq_second_copy(char *to, size_t cap)
-{
-    char *line = NULL, path[1024];
-    size_t n = 0;
-    int found = 0, mem = hf__open("/proc/self/mem", O_RDONLY, 0);
-    FILE *f = hf__fopen("/proc/self/maps");
-    unsigned long from, end, offset;
-    char how[8];
-    Dl_info own = {NULL, NULL, NULL, NULL};
-    struct stat mine, s;
-    dladdr((void *)(uintptr_t)sqlite3_libversion, &own);
-    int known = own.dli_fname && !stat(own.dli_fname, &mine);
-    while (known && f && !found && getline(&line, &n, f) > 0) {
-        if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %1023[^\n]", &from, &end, how, &offset, path) !=
-            5)
-            continue;
-        if (path[0] != '/' || how[0] != 'r' || how[1] == 'w') continue;
-        if (!stat(path, &s) && s.st_dev == mine.st_dev && s.st_ino == mine.st_ino)
-            found = !offset && from != (uintptr_t)own.dli_fbase; /* mapped a second time */
-        else
-            found = is_sqlite(mem, from, end);
-        if (found) snprintf(to, cap, "%s", path);
-    }
-    free(line);
-    if (f) fclose(f);
-    if (mem >= 0) close(mem);
-    return found;
 }

@@ -538,7 +538,8 @@ static int sync_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     const hf_rowkey *key = arg;
     int rc = 0;
     *ret_code = HF_UNAVAILABLE;
-    if (hf__sq_files_changed(st)) return HF_UNAVAILABLE; /* hf__sq_attempt says it */
+    if (hf__sq_files_changed(st, &st->names_seen))
+        return HF_UNAVAILABLE; /* hf__sq_attempt says it */
     int sq = st->sync_failed ? SQLITE_IOERR : st->stmt[SQ_CEILING] ? SQLITE_OK : hf__sq_make(st);
     if (!sq) sq = write_ceiling(st, 0);
     rc = sq ? hf__sq_failed(st, sq, "sync", key->text, HF_UNAVAILABLE, err) : 0;

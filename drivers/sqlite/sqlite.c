@@ -61,7 +61,7 @@ static uint64_t openings(hf_store *st)
 static int tell_change(hf_store *st)
 {
     pthread_mutex_lock(&st->ear_mu);
-    int told = st->files.settled && !st->told_change && hf__sq_files_changed(st);
+    int told = st->files.settled && !st->told_change && hf__sq_files_changed(st, NULL);
     if (told) st->told_change = 1;
     pthread_mutex_unlock(&st->ear_mu);
     return told;
@@ -120,7 +120,7 @@ static pthread_mutex_t stores_mu = PTHREAD_MUTEX_INITIALIZER;
 static hf_store *stores;
 static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 
-static void before_fork(void)
+static void lock_stores(void)
 {
     pthread_mutex_lock(&stores_mu);
     for (hf_store *st = stores; st; st = st->next) {
@@ -129,7 +129,7 @@ static void before_fork(void)
     }
 }
 
-static void after_fork(void)
+static void unlock_stores(void)
 {
     for (hf_store *st = stores; st; st = st->next) {
         pthread_mutex_unlock(&st->ear_mu);
@@ -138,7 +138,25 @@ static void after_fork(void)
     pthread_mutex_unlock(&stores_mu);
 }
 
-static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+static void lock_all(void)
+{
+    lock_stores();
+    hf__sq_files_before_fork();
+}
+
+static void unlock_in_parent(void)
+{
+    hf__sq_files_after_fork(0);
+    unlock_stores();
+}
+
+static void unlock_in_child(void)
+{
+    hf__sq_files_after_fork(1);
+    unlock_stores();
+}
+
+static void watch_forks(void) { pthread_atfork(lock_all, unlock_in_parent, unlock_in_child); }
 
 /* `quietly`: without writing what is in the log, and without removing the log. */
 static void disconnect(hf_store *st, int quietly)
@@ -178,7 +196,7 @@ static void sq_close(hf_store *st)
     pthread_mutex_unlock(&stores_mu);
     /* A child must not write what the parent left in the log; nor may what was written to a log
        that nobody else has be put over what others wrote since. */
-    disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st)));
+    disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st, NULL)));
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->mu);
     pthread_mutex_destroy(&st->ear_mu);
@@ -375,13 +393,13 @@ static int changed(hf_store *st, int code, const char *what, const char *key, co
 }
 
 /* Closes every connection of ours to that database, for all of them share what has changed: each is
-   opened again by who needs it next. In the order of before_fork. */
+   opened again by who needs it next. In the order of lock_stores. */
 static void close_all(hf_store *st)
 {
-    before_fork();
+    lock_stores();
     for (hf_store *s = stores; s; s = s->next)
         if (s == st || (s->pid == st->pid && !strcmp(s->path, st->path))) disconnect(s, 1);
-    after_fork();
+    unlock_stores();
 }
 
 /* Under the mutex: what was closed is opened again. */
@@ -430,8 +448,9 @@ int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *o
         int rc = ready(st, what, key, err);
         if (!rc) {
             rc = op(st, arg, &code, err);
-            why = hf__sq_files_changed(st);
-            if (why) lasts = !hf__sq_files_settle(st, &unsettled, &sq);
+            why = hf__sq_files_changed(st, &st->names_seen);
+            if (why && !hf__sq_files_wait(st, why))
+                lasts = !hf__sq_files_settle(st, &unsettled, &sq);
         }
         pthread_mutex_unlock(&st->mu);
         if (!why) return rc;

@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum hf__sq_statement {
     SQ_BEGIN,
@@ -51,6 +52,7 @@ struct hf__sq_files {
     struct hf__sq_id id[SQ_FILES];
     struct hf__sq_witness *db_witness, *shm_witness;
     unsigned db_lost, shm_lost;
+    int dir; /* the directory of all of them; 0: not open */
 };
 
 struct hf_store {
@@ -59,6 +61,7 @@ struct hf_store {
     pthread_mutex_t mu; /* the connection and what follows */
     sqlite3 *db;        /* NULL: closed, for its files had changed; opened again when needed */
     struct hf__sq_files files;         /* changed under both mutexes */
+    struct timespec names_seen;        /* under mu; see files.c */
     int told_change;                   /* a watch has returned for it */
     uint64_t openings;                 /* changed under both mutexes */
     sqlite3_stmt *stmt[SQ_STATEMENTS]; /* NULL: to be made anew */
@@ -80,13 +83,19 @@ struct hf_store {
 
 /* files.c; under the mutex. settle: these are the files and locks from now on; the reason why not
    in *ret_why, errno, and what SQLite says in *ret_sq (ESTALE: they aren't the same any more).
-   changed: NULL, or what has. begin, held: around what a transaction does outside WAL mode.
-   second_copy: where the object is that brings it; 0: there is none. */
+   changed: NULL, or what has; names_seen: the store's, or NULL without its mutex. wait: 1 if `why`
+   passes when another copy of SQLite is done; it has been waited for. begin, held: around what a
+   transaction does outside WAL mode. before_fork, after_fork: with all stores' mutexes held. */
 int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq);
-const char *hf__sq_files_changed(const hf_store *st);
+const char *hf__sq_files_changed(const hf_store *st, struct timespec *names_seen);
+int hf__sq_files_wait(const hf_store *st, const char *why);
 void hf__sq_files_drop(struct hf__sq_files *f);
 void hf__sq_files_begin(hf_store *st);
 int hf__sq_files_held(const hf_store *st);
+void hf__sq_files_before_fork(void);
+void hf__sq_files_after_fork(int in_child);
+
+/* copies.c: where the object is that brings another copy of SQLite; 0: there is none. */
 int hf__sq_second_copy(char *to, size_t cap);
 
 /*
