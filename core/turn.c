@@ -253,6 +253,13 @@ int hf__turn_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
     return rc < 0 && *mine ? HF_UNKNOWN : rc;
 }
 
+/* Nothing was sent for want of memory; by now, that is: a write before may have landed. */
+static int no_memory(const hf_rowkey *key, int mine, hf_error *err)
+{
+    int rc = mine ? HF_UNKNOWN : HF_NOMEM;
+    return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
+}
+
 /* One swap, sent again as long as its reply is lost. 0, HF_CONFLICT (row is the current one, *mine
    says whether ours may have landed), or the error. */
 static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_row *next,
@@ -366,7 +373,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         ev->now = hf__port_now(port);
         rc = hf_row_copy(next, row);
         if (!rc) rc = hf_row_room(next, (size_t)next->n_holders + next->n_queue + 1);
-        if (rc) return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
+        if (rc) return no_memory(key, mine, err);
         for (uint32_t i = 0; ev->timeless && i < next->n_holders + next->n_queue; i++)
             next->party[i].flags &= (uint8_t)~HF_PARTY_DEAD;
         *out = hf__step(next, ev);
@@ -375,7 +382,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         if (!out->changed) return 0;
         /* Before it is written: telling the caller what the row is then must not fail. */
         rc = hf_row_room(row, (size_t)next->n_holders + next->n_queue);
-        if (rc) return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
+        if (rc) return no_memory(key, mine, err);
         int does = out->answer != HF_ANS_GONE; /* else it only notes what was over anyhow */
         if (does && ev->kind == HF_EV_FINISH) wrote_done_us = next->done_us;
         rc = write_row(port, key, row, next, until_us, &mine, err);

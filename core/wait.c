@@ -84,6 +84,7 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
         rc = hf__turn(&h->port, &w->e->key, ev, row, known, until, out, err);
         known = rc == HF_UNBOUND;
         if (rc == HF_UNBOUND) {
+            if (hf__find_id(row, w->party.id) >= 0) w->asked = 1; /* a reply was lost */
             rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
             if (rc) return rc;
         } else if (rc == HF_LOST && h->port.can & HF_CAN_LEASES && again-- > 0) {
@@ -128,13 +129,16 @@ int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done
     return rc;
 }
 
-/* `rc` is what became of that, and why (NULL: not known). */
+/* `rc` is what became of that, and why (NULL: not known). Whatever a withdrawal failed by, the
+   request may stand in the row still: TIMEOUT, CANCELED or BUSY would say that it doesn't. An error
+   of the store by which the wait itself has ended says no such thing. */
 static void withdrawn(struct hf_wait *w, int rc, const hf_error *why)
 {
+    int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
     if (rc && why) hf__reason_keep(&w->why, why);
     /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
        the row still says that this one ended last (last_id). */
-    if (rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (w->lost_take && !w->granted))
+    if (stands || (w->lost_take && !w->granted))
         w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
                           "acquire '%s': given up, but the store doesn't confirm that; if it is "
                           "granted yet, that ends by itself%s%s",

@@ -177,7 +177,8 @@ HF_API void hf_close(hf *store);
  * wait_ms passed. RECURSIVE: wait_ms is HF_FOREVER, and this thread, or the owner that the options
  * name, holds the key through this handle: it would wait for itself without end. Asked with a
  * request_id, the same request is the same grant again.
- * UNKNOWN: the store didn't answer and may have granted; the grant then ends by itself.
+ * UNKNOWN: the store didn't answer, or didn't take the request back when it was given up, and may
+ * have granted or may yet grant it; that grant ends by itself.
  */
 HF_API HF_MUST_USE int hf_acquire(hf *store, const char *key, const hf_options *options,
                                   hf_lock **ret, hf_error *err);

@@ -70,6 +70,12 @@ static int say(int fd, const struct answer *a)
     size_t len = strlen(a->body);
     char head[300];
     if (a->status == ANSWER_CLOSED) return 0;
+    if (a->status <= ANSWER_NO_HEAD) {
+        snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\nContent-Type: appl",
+                 ANSWER_NO_HEAD - a->status);
+        send(fd, head, strlen(head), MSG_NOSIGNAL);
+        return 0;
+    }
     snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\n%s", a->status < 0 ? 200 : a->status,
              a->status == ANSWER_BARE ? "" : "Date: Sat, 31 Jan 2026 12:00:00 GMT\r\n");
     if (a->status != ANSWER_OPEN)

@@ -10,8 +10,11 @@ enum {
     ANSWER_CLOSED = -1, /* the connection is closed instead */
     ANSWER_CUT = -2,    /* in the middle of the answer */
     ANSWER_OPEN = -3,   /* 200, and the body goes on until the client goes */
-    ANSWER_BARE = -4    /* 200, without a Date */
+    ANSWER_BARE = -4,   /* 200, without a Date */
+    ANSWER_NO_HEAD = -1000
 };
+/* The connection is closed within the header of the answer, behind the line with this status. */
+#define ANSWER_HEAD_CUT(status) (ANSWER_NO_HEAD - (status))
 
 struct answer {
     const char *path; /* a part of the request's; NULL: of any; "PATH?BODY": and of its body */

@@ -39,6 +39,10 @@ static void errors_mean_what_they_say(void **state)
         {500, "{\"error\": {\"message\": \"x\", \"grpc_code\": 16}}", HF_DENIED, "x"},
         {ANSWER_CLOSED, "", HF_UNAVAILABLE, ""},
         {ANSWER_CUT, "{", HF_UNAVAILABLE, ""},
+        /* 404 is also what becomes of "requested lease not found". */
+        {ANSWER_HEAD_CUT(200), "", HF_UNAVAILABLE, "closed within the header"},
+        {ANSWER_HEAD_CUT(404), "", HF_UNAVAILABLE, "closed within the header"},
+        {ANSWER_HEAD_CUT(501), "", HF_UNAVAILABLE, "closed within the header"},
     };
     hf_store *st = opened();
     hf_row row;

@@ -68,6 +68,12 @@ static void errors_mean_what_they_say(void **state)
         {500, "{\"error\": {\"message\": \"one\\ntwo\"}}", HF_UNAVAILABLE, HF_UNKNOWN, "500: one"},
         {ANSWER_CLOSED, "", HF_UNAVAILABLE, HF_UNKNOWN, ""},
         {ANSWER_CUT, "[", HF_UNAVAILABLE, HF_UNKNOWN, ""},
+        /* By HTTP a refused precondition and a request that is no good are the same. */
+        {400, "<html>", HF_UNAVAILABLE, HF_UNAVAILABLE, "HTTP 400"},
+        {ANSWER_HEAD_CUT(200), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
+        {ANSWER_HEAD_CUT(400), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
+        {ANSWER_HEAD_CUT(404), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
+        {ANSWER_HEAD_CUT(403), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
     };
     hf_store *st = opened();
     hf_row row;
@@ -281,6 +287,7 @@ static void a_token_is_got_for_them(void **state)
         {200, "{\"access_token\": \"a\", \"expires_in\": 0}", HF_UNAVAILABLE, "no token"},
         {200, "{\"access_token\": \"a\"}", HF_UNAVAILABLE, "no token"},
         {ANSWER_CLOSED, "", HF_UNAVAILABLE, "token for 'me'"},
+        {ANSWER_HEAD_CUT(400), "", HF_UNAVAILABLE, "closed within the header"},
     };
     char options[200];
     hf_store *st = NULL;

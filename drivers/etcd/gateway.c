@@ -5,6 +5,7 @@
 
 #include "json.h"
 #include "kit/dial.h"
+#include "kit/reply_head.h"
 #include "os.h"
 
 #include <limits.h>
@@ -39,15 +40,22 @@ static size_t take_in(char *bytes, size_t size, size_t n, void *arg)
     return n;
 }
 
+struct head {
+    int64_t date_us; /* 0: none was there */
+    int whole;
+};
+
 static size_t take_header(char *bytes, size_t size, size_t n, void *arg)
 {
+    struct head *head = arg;
     char date[64];
     size_t len = size * n;
+    hf__head_line(&head->whole, bytes, len);
     if (len > 6 && len - 6 < sizeof date && !strncasecmp(bytes, "Date: ", 6)) {
         memcpy(date, bytes + 6, len - 6);
         date[len - 6] = 0;
         time_t t = curl_getdate(date, NULL);
-        if (t > 0) *(int64_t *)arg = (int64_t)t * 1000000;
+        if (t > 0) head->date_us = (int64_t)t * 1000000;
     }
     return len;
 }
@@ -225,7 +233,7 @@ json_t *hf__et_gateway_read(const struct hf__et_method *m, const char *text, siz
 
 static int set_exchange(const struct hf__et_http *http, CURL *c, struct hf__et_reach *reach,
                         struct hf__et_exchange *x, struct text *body, struct text *reply,
-                        struct curl_slist *headers, int64_t left_ms)
+                        struct head *head, struct curl_slist *headers, int64_t left_ms)
 {
     return headers && hf__et_gateway_set(http, c, reach, x->path) &&
            !curl_easy_setopt(c, CURLOPT_POST, 1L) &&
@@ -236,7 +244,7 @@ static int set_exchange(const struct hf__et_http *http, CURL *c, struct hf__et_r
            !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_in) &&
            !curl_easy_setopt(c, CURLOPT_WRITEDATA, reply) &&
            !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
-           !curl_easy_setopt(c, CURLOPT_HEADERDATA, &x->date_us) &&
+           !curl_easy_setopt(c, CURLOPT_HEADERDATA, head) &&
            !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->why) &&
            !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)left_ms);
 }
@@ -257,6 +265,7 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
                              struct hf__et_exchange *x, int64_t left_ms, int64_t share_ms)
 {
     struct text body = {x->body, x->len, 0}, reply = {NULL, 0, 0};
+    struct head head = {0, 0};
     struct curl_slist *headers = NULL;
     struct hf__et_reach reach = {endpoint, hf__local_us() + share_ms * 1000, -1, NULL};
     CURL **link = &http->link[number], *c;
@@ -266,7 +275,7 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
     c = *link;
     if (c) curl_easy_reset(c);
     if (c) headers = hf__et_gateway_headers(x->token);
-    if (c && set_exchange(http, c, &reach, x, &body, &reply, headers, left_ms)) {
+    if (c && set_exchange(http, c, &reach, x, &body, &reply, &head, headers, left_ms)) {
         unsigned held = hf__low_hold(); /* it opens descriptors for itself, too */
         rc = curl_easy_perform(c);
         hf__low_free(held);
@@ -277,7 +286,12 @@ void hf__et_gateway_exchange(struct hf__et_http *http, int number, const char *e
     if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     x->sent = sent != 0;
     x->failed = meaning(rc);
-    if (!rc) x->json = hf__et_gateway_read(x->method, reply.at, reply.len, &x->nomem);
+    x->date_us = head.date_us;
+    if (!rc && !head.whole) {
+        x->failed = HF_UNAVAILABLE;
+        snprintf(x->why, sizeof x->why, HF_HEAD_CUT);
+    }
+    if (!x->failed) x->json = hf__et_gateway_read(x->method, reply.at, reply.len, &x->nomem);
     hf__et_free_headers(headers);
     curl_slist_free_all(reach.addresses);
     free(reply.at);
@@ -306,20 +320,21 @@ int hf__et_gateway_date(struct hf__et_http *http, int fd, const char *endpoint, 
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
     CURL *c = http->date_link ? http->date_link : curl_easy_init();
     CURLcode rc = CURLE_OUT_OF_MEMORY;
-    *ret_us = 0;
+    struct head head = {0, 0};
     why[0] = 0;
     if (c) curl_easy_reset(c);
     if (c && hf__et_gateway_set(http, c, &reach, "/version") &&
         !curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) &&
         !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&
         !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
-        !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
+        !curl_easy_setopt(c, CURLOPT_HEADERDATA, &head) &&
         !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
         !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
         unsigned held = hf__low_hold();
         rc = curl_easy_perform(c);
         hf__low_free(held);
     }
+    *ret_us = head.date_us;
     if (reach.fd >= 0) close(reach.fd);
     if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
     curl_slist_free_all(reach.addresses);

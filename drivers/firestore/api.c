@@ -30,7 +30,9 @@ static const struct meaning meanings[] = {
     {"ALREADY_EXISTS", 0, HF_CORRUPT, 1},
     {"ABORTED", 409, HF_UNAVAILABLE, 1},
     {"NOT_FOUND", 404, HF_INVALID, 1},
-    {"INVALID_ARGUMENT", 400, HF_INVALID, 0},
+    {"INVALID_ARGUMENT", 0, HF_INVALID, 0},
+    /* HTTP 400 alone may be FAILED_PRECONDITION, too. Nothing was done in either case. */
+    {"", 400, HF_UNAVAILABLE, 0},
     {"OUT_OF_RANGE", 413, HF_INVALID, 0},
     {"UNAUTHENTICATED", 401, HF_DENIED, 0},
     {"PERMISSION_DENIED", 403, HF_DENIED, 0},

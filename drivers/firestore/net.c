@@ -7,6 +7,7 @@
  */
 #include "net.h"
 
+#include "kit/reply_head.h"
 #include "os.h"
 
 #include <stdio.h>
@@ -117,6 +118,13 @@ static size_t keep(char *from, size_t size, size_t n, void *arg)
     return len;
 }
 
+static size_t note_header(char *from, size_t size, size_t n, void *arg)
+{
+    struct hf__fs_reply *r = arg;
+    hf__head_line(&r->whole, from, size * n);
+    return size * n;
+}
+
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
     (void)arg;
@@ -140,6 +148,7 @@ static int make_easy(const struct hf__fs_net *net, CURL **link)
     bad |= curl_easy_setopt(e, CURLOPT_READFUNCTION, give) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, go_back) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, keep) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, note_header) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) != CURLE_OK;
@@ -180,6 +189,7 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct h
     bad |= curl_easy_setopt(e, CURLOPT_READDATA, up) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_SEEKDATA, up) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_WRITEDATA, r) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_HEADERDATA, r) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, told) != CURLE_OK;
     unsigned held = hf__low_hold(); /* it opens descriptors for itself, too */
     CURLcode rc = bad ? CURLE_OUT_OF_MEMORY : curl_easy_perform(e);
@@ -188,12 +198,14 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct h
     (void)curl_easy_setopt(e, CURLOPT_HTTPHEADER, NULL);
     __atomic_fetch_add(&net->sent, 1, __ATOMIC_RELAXED); /* a statistic */
     r->sent = up->touched;
-    if (!rc) {
+    if (!rc && r->whole) {
         curl_easy_getinfo(e, CURLINFO_RESPONSE_CODE, &r->status);
         return;
     }
-    r->code = code_of(rc);
-    if (rc == CURLE_OPERATION_TIMEDOUT)
+    r->code = rc ? code_of(rc) : HF_UNAVAILABLE;
+    if (!rc)
+        snprintf(r->why, sizeof r->why, HF_HEAD_CUT);
+    else if (rc == CURLE_OPERATION_TIMEDOUT)
         snprintf(r->why, sizeof r->why, "no answer within %lld ms", (long long)net->io_timeout_ms);
     else
         snprintf(r->why, sizeof r->why, "%.*s", (int)strcspn(told, "\r\n"),

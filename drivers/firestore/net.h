@@ -26,7 +26,8 @@ struct hf__fs_net {
 
 /* What came back. */
 struct hf__fs_reply {
-    long status; /* of HTTP; 0: nothing came */
+    long status; /* of HTTP; 0: no reply came, or not the whole of one */
+    int whole;   /* its header has come to its end */
     int sent;    /* the request may have been seen there */
     int code;    /* status 0: of enum hf_code, as if it hadn't been sent */
     char *body;  /* ended by a NUL */
