@@ -6,14 +6,18 @@
 #include "holdfast.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
-/* An acquisition in a thread of its own. */
+enum { ASKING = -1 };
+
+/* An acquisition in a thread of its own; the code is ASKING until it has ended. */
 struct asker {
     hf *h;
     const char *key;
     hf_options options;
     hf_lock *lock;
-    int code;
+    atomic_int code;
     pthread_t thread;
 };
 
@@ -22,6 +26,21 @@ static void *ask(void *arg)
     struct asker *a = arg;
     a->code = hf_acquire(a->h, a->key, &a->options, &a->lock, NULL);
     return NULL;
+}
+
+static void start_asking(struct asker *a)
+{
+    a->code = ASKING;
+    assert_int_equal(pthread_create(&a->thread, NULL, ask, a), 0);
+}
+
+/* Until the thread stands in line. An acquisition that has ended never does: it fails the test. */
+static void await_in_line(struct asker *a)
+{
+    int64_t end = suite_ms() + SUITE_PATIENCE_MS;
+    while (a->code == ASKING && !suite_waiters(a->h, a->key) && suite_ms() < end) usleep(500);
+    IS(ASKING, a->code);
+    suite_await_waiters(a->h, a->key, 1);
 }
 
 static void never_told(void *arg, int code, hf_lock *lock, const hf_error *err)
@@ -97,12 +116,12 @@ static void only_the_same_thread_is_recursive(void **state)
     hf_once once;
     hf_lock *lock;
     struct asker a = {.h = h, .key = key, .options = HF_OPTIONS_INIT};
-    pthread_create(&a.thread, NULL, ask, &a);
+    start_asking(&a);
     pthread_join(a.thread, NULL);
     IS(HF_OK, a.code);
-    struct asker b = a;
-    pthread_create(&b.thread, NULL, ask, &b); /* maybe with the memory of the first */
-    suite_await_waiters(h, key, 1);
+    struct asker b = {.h = h, .key = key, .options = HF_OPTIONS_INIT};
+    start_asking(&b); /* maybe with the memory of the first */
+    await_in_line(&b);
     OK(hf_release(a.lock, &suite_error));
     pthread_join(b.thread, NULL);
     IS(HF_OK, b.code);

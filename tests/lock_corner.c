@@ -342,6 +342,13 @@ static void what_is_kept_is_nobodys(void **state)
     hf_close(a);
 }
 
+static void note_code(void *arg, int code, hf_lock *lock, const hf_error *err)
+{
+    (void)lock;
+    (void)err;
+    __atomic_store_n((int *)arg, code, __ATOMIC_SEQ_CST);
+}
+
 static void who_was_in_the_way_is_forgotten(void **state)
 {
     (void)state;
@@ -358,18 +365,14 @@ static void who_was_in_the_way_is_forgotten(void **state)
     assert_int_equal(suite_has_sessions(), hf_left_ms(mine) == INT64_MAX);
     try.mode = HF_SHARED;
     IS(HF_BUSY, hf_acquire(a, other, &try, &x, &suite_error));
-    /* The handle knows of which mode its own hold is. */
+    /* The handle knows of which mode its own hold is. No thread would wait if it didn't. */
     try.wait_ms = HF_FOREVER;
-    IS(HF_RECURSIVE, hf_acquire(a, other, &try, &x, &suite_error));
+    try.owner = hf_owner(mine);
+    hf_wait *w;
+    int told = 0;
+    IS(HF_RECURSIVE, hf_acquire_start(a, other, &try, note_code, &told, &w, &suite_error));
     hf_close(a);
     hf_close(b);
-}
-
-static void note_code(void *arg, int code, hf_lock *lock, const hf_error *err)
-{
-    (void)lock;
-    (void)err;
-    __atomic_store_n((int *)arg, code, __ATOMIC_SEQ_CST);
 }
 
 static void a_try_behind_a_wait_is_busy(void **state)

@@ -11,7 +11,7 @@ A patch begins with what the mistake is and which checks may find it, the cheape
                               arguments. "lint FILE" is tools/lint.
 
 It is applied to a copy of the tree and of its build: only what it touches is compiled again, and
-afterwards what was built before is put back.
+afterwards what was built before is put back. Other tests may run on BUILD meanwhile.
 Each check has to pass in that copy without a mistake, too, as far as it comes in a few seconds.
 """
 import collections
@@ -30,7 +30,8 @@ import threading
 import time
 
 TOP, BUILD = (os.path.realpath(path) for path in sys.argv[1:3])
-JOBS = 6        # most of the time is spent waiting
+JOBS = 8        # most of the time is spent waiting
+CHANGING = ('node', 'meson-logs')   # of the build's folder; tests and `meson test` write there
 LIMIT = 180     # seconds for one check; what hangs is found too
 CASE = 45       # seconds for a case of bats, which hangs most often
 GLANCE = 3      # seconds for one that isn't expected to find anything,
@@ -39,10 +40,20 @@ REST = 10       # seconds that one that finds something nevertheless has to say 
 SAID = 40       # in so many lines
 
 
+def keep_build(scratch):
+    """The build as it is now, from which the copies are made and put back."""
+    kept = os.path.join(scratch, 'kept')
+    os.makedirs(kept)
+    names = [name for name in os.listdir(BUILD) if name not in CHANGING]
+    subprocess.run(['cp', '-a', *names, kept], cwd=BUILD, check=True)
+    return kept
+
+
 class Copy:
     """A tree and its build that may be broken."""
 
-    def __init__(self, scratch, number):
+    def __init__(self, scratch, kept, number):
+        self.kept = kept
         self.top = os.path.join(scratch, str(number))
         self.build = os.path.join(self.top, os.path.relpath(BUILD, TOP))
         self.tmp = os.path.join(scratch, f'tmp{number}')
@@ -52,7 +63,7 @@ class Copy:
                                capture_output=True, text=True).stdout.split('\n')
         there = [path for path in files if path and os.path.lexists(os.path.join(TOP, path))]
         subprocess.run(['cp', '-a', '--parents', *there, self.top], cwd=TOP, check=True)
-        subprocess.run(['cp', '-a', BUILD, self.build], check=True)
+        subprocess.run(['cp', '-a', kept, self.build], check=True)
 
     def here(self, text):
         return text.replace(TOP, self.top)
@@ -66,8 +77,8 @@ class Copy:
 
     def put_back(self):
         """The build as it was, down to the times: nothing is to be made for the next one."""
-        for folder, _, names in os.walk(BUILD):
-            here = os.path.join(self.build, os.path.relpath(folder, BUILD))
+        for folder, _, names in os.walk(self.kept):
+            here = os.path.join(self.build, os.path.relpath(folder, self.kept))
             for name in names:
                 was, now = os.path.join(folder, name), os.path.join(here, name)
                 if not os.path.islink(was) and stamp(was) != stamp(now):
@@ -232,13 +243,14 @@ def main():
     hanging = [job for job in plants if job[2].checks[0].waits]
     jobs = hanging + jobs + [job for job in plants if job not in hanging]
     scratch = tempfile.mkdtemp(prefix='holdfast-seeds-')
+    kept = keep_build(scratch)
     copies, made = queue.Queue(), {}
     failed = 0
 
     def do(job):
         number = copies.get()
         try:
-            copy = made.get(number) or made.setdefault(number, Copy(scratch, number))
+            copy = made.get(number) or made.setdefault(number, Copy(scratch, kept, number))
             return job[1](copy, job[2])
         except Exception as error:      # of one job; the others go on
             return False, str(error)
