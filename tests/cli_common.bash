@@ -1,6 +1,7 @@
 # What the command's tests share. The store under test is HOLDFAST_TEST_STORE, or a file: of each
-# test's own; keys are new for every test, so that any store will do. What is tagged "stores" runs
-# on every store; what a store doesn't promise is asked for, not known by its name.
+# test's own; keys are new for every test, so that any store will do. What is tagged "stores" can
+# run on every store, and does if it is tagged "differs", too: its result could depend on the store.
+# What a store doesn't promise is asked for, not known by its name.
 
 # shellcheck source=tests/gone.sh
 . "${BASH_SOURCE[0]%/*}/gone.sh"

@@ -7,6 +7,7 @@ load cli_common
 setup() { cli_setup; }
 teardown() { cli_teardown; }
 
+# bats test_tags=differs
 @test "acquire prints what a shell can eval; the grant outlives the process" {
     eval "$(holdfast acquire "$K" --lease 100s)"
     [ "$HOLDFAST_KEY" = "$K" ]
@@ -98,12 +99,14 @@ END
     [[ $output == *--lease* ]]
 }
 
+# bats test_tags=differs
 @test "the lease ends by itself" {
     eval "$(holdfast acquire "$K" --lease 2s)"
     run holdfast run -w 600 "$K" -- true
     [ "$status" = 0 ]
 }
 
+# bats test_tags=differs
 @test "renew extends it; an expired grant can't be renewed even if nobody took it" {
     eval "$(holdfast acquire "$K" --lease 60s)"
     run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease 600s
@@ -131,6 +134,7 @@ END
     [ "${BASH_REMATCH[1]}" -le 100000 ]
 }
 
+# bats test_tags=differs
 @test "another token is refused with 76, and changes nothing" {
     eval "$(holdfast acquire "$K" --lease 100s)"
     for command in renew release break; do
@@ -201,6 +205,7 @@ END
     done
 }
 
+# bats test_tags=differs
 @test "acquire --json: a document per key; shared and limited ones" {
     run holdfast acquire --json -s "$K-1" "$K-2" --lease 100s
     [ "${#lines[@]}" = 2 ]
@@ -226,6 +231,7 @@ END
     free "$K"
 }
 
+# bats test_tags=differs
 @test "release here what was acquired there: the holder of a run learns it" {
     hold "$K" "${SHORT[@]}"
     run holdfast release "$K" --token "$(token "$K")"
@@ -234,6 +240,7 @@ END
     [ "$STATUS" = 76 ]
 }
 
+# bats test_tags=differs
 @test "break ends the named grant, and the next in line gets the key" {
     hold "$K" "${SHORT[@]}"
     "$HOLDFAST" run "$K" -- touch ran 3>&- &

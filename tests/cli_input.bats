@@ -323,7 +323,7 @@ refused() {
     refused 77
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "the password of a store is in no argument list, no environment, no listing, no message" {
     [ -n "${HOLDFAST_TEST_SECRET:-}" ] || return 0
     secret=${HOLDFAST_TEST_SECRET#*://*:}

@@ -7,6 +7,7 @@ load cli_common
 setup() { cli_setup; }
 teardown() { cli_teardown; }
 
+# bats test_tags=differs
 @test "the event runs once; then: 0, and a line that says when, by whom, with what result" {
     run holdfast once "$K" -- sh -c 'echo "ran $HOLDFAST_KEY $HOLDFAST_TOKEN"'
     [ "$status" = 0 ]
@@ -36,6 +37,7 @@ teardown() { cli_teardown; }
     [ "$(grep -c 'was done' told)" = 9 ]
 }
 
+# bats test_tags=differs
 @test "a done event says who did it; forgotten, it runs again" {
     USER=anna holdfast once "$K" -- true
     run holdfast show "$K"
@@ -115,6 +117,7 @@ teardown() { cli_teardown; }
     grep -q 'was done' waiter.err
 }
 
+# bats test_tags=differs
 @test "a runner that is killed with its command leaves it undone: the next one runs it" {
     background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid
@@ -151,6 +154,7 @@ teardown() { cli_teardown; }
     [ -z "$output" ]
 }
 
+# bats test_tags=differs
 @test "--keep: remembered for so long" {
     run holdfast once --keep 300ms "$K" -- echo one
     [ "$output" = one ]
@@ -160,6 +164,7 @@ teardown() { cli_teardown; }
     [[ $output == *"for ever"* ]]
 }
 
+# bats test_tags=differs
 @test "a lost hold doesn't mark, and gives 76" {
     background once "${SHORT[@]}" "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid
@@ -170,6 +175,7 @@ teardown() { cli_teardown; }
     [ "$output" = ran ]
 }
 
+# bats test_tags=differs
 @test "given up by TERM while waiting: 143, and nobody left in the queue" {
     background once "$K" -- sh -c 'echo $$ >cmd.pid; exec sleep 1200'
     await test -s cmd.pid

@@ -100,7 +100,7 @@ teardown() { cli_teardown; }
     [ "$output" = "$HOLDFAST_STORE" ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "tokens grow with every grant" {
     a=$(holdfast run "$K" -- sh -c 'echo $HOLDFAST_TOKEN')
     b=$(holdfast run "$K" -- sh -c 'echo $HOLDFAST_TOKEN')
@@ -183,7 +183,7 @@ teardown() { cli_teardown; }
     [ "$(cat second.out)" = second ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "waiters are served in order" {
     [ -n "$QUEUED" ] || return 0
     hold "$K"
@@ -197,7 +197,7 @@ teardown() { cli_teardown; }
     [ "$(tr -d '\n' <order)" = 1234 ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "-s: readers together, a writer alone" {
     hold "$K" -s
     run holdfast run -s -n "$K" -- true
@@ -212,7 +212,7 @@ teardown() { cli_teardown; }
     [ "$status" = 0 ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "--limit: so many at once" {
     hold "$K" --limit 2
     run holdfast run -n --limit 2 "$K" -- "$HOLDFAST" run -n --limit 2 "$K" -- true
@@ -235,7 +235,7 @@ teardown() { cli_teardown; }
     free "$K-b"
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "several keys: all or nothing" {
     hold "$K-b"
     run holdfast run -n "$K-a" "$K-b" -- true
@@ -310,7 +310,7 @@ teardown() { cli_teardown; }
     [[ $output == *"failed to get lock"* ]]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "--lease: a hold by time is renewed while the command runs" {
     background run --lease 4s "$K" -- sh -c 'until [ -e go ]; do sleep 0.05; done'
     await held "$K"
@@ -323,7 +323,7 @@ teardown() { cli_teardown; }
     free "$K"
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "--at-least: the key stays taken" {
     run holdfast run --at-least 600s "$K-2" -- true
     [ "$status" = 0 ]
@@ -409,7 +409,7 @@ sleeps_on() {
     [ ! -e started ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "the note tells what runs where, and for whom" {
     hold "$K"
     run holdfast show --json "$K"

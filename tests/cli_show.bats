@@ -19,7 +19,7 @@ for line in sys.stdin:
 ' "$@"
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "ls names what is held or waited for, sorted; with --all free ones too" {
     hold "$K/b"
     holdfast run "$K/c" -- true
@@ -49,7 +49,7 @@ for line in sys.stdin:
     [ "${#lines[@]}" = 1 ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "ls --json: a document a line, of the same shape everywhere" {
     hold "$K/a"
     "$HOLDFAST" run -s "$K/a" -- true 3>&- &
@@ -83,7 +83,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [[ $output == *'"held":false'*'"waiters":[]'* ]]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "show: holder, waiters in order, token, owner, lease" {
     hold "$K" --lease 20s
     for name in first second; do
@@ -113,7 +113,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [[ $output == *'"mode":"limited","limit":3'* ]]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "what others wrote into notes and keys can't drive the terminal" {
     key="$K-ü-☃"
     hold "$key"
@@ -130,7 +130,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     done
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "watch --json: a line per change, at once; INT ends it with 130" {
     made
     env --default-signal "$HOLDFAST" watch --json "$K" >seen 3>&- &
@@ -178,7 +178,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     done
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "prune deletes what is idle, and says how many" {
     holdfast run "$K" -- true
     run holdfast prune --idle 24h
@@ -232,7 +232,7 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     await sh -c '! ls ./*.doctor-*'
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "doctor leaves no row" {
     made
     run holdfast doctor

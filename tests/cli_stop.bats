@@ -86,7 +86,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     [ "$status" = 5 ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "given up by INT or TERM while waiting: 130, 143, and nobody left in the queue" {
     hold "$K"
     for pair in INT:130 TERM:143 HUP:129 QUIT:131; do
@@ -261,7 +261,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     done
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "a lost lock stops the command and all that it started, with 76" {
     background run "${SHORT[@]}" "$K" -- sh -c 'sleep 1201 & echo $! >a.pid
         (sleep 1202 & echo $! >b.pid; wait) & (exec sleep 1203) & echo $! >c.pid; wait'
@@ -377,7 +377,7 @@ killed_at_once() {
     [ ! -e ran ]
 }
 
-# bats test_tags=stores
+# bats test_tags=stores, differs
 @test "a lease that runs out in a stopped wrapper is lost when it goes on" {
     hold "$K" --lease 4s
     stopped=$PID

@@ -22,7 +22,7 @@ CASES = os.path.join(COPY, 'bindings', 'python', 'tests', 'cases_test.py')
 TABLE = os.path.join(COPY, 'bindings', 'cases.json')
 ENV = {name: value for name, value in os.environ.items()
        if name not in ('HOLDFAST_DRIVERS', 'PYTHONPATH', 'LD_LIBRARY_PATH')}
-ENV['CFLAGS'] = '-O1'  # half of the work; how fast the library becomes isn't what is shown here
+ENV['CFLAGS'] = '-O0'  # a third of the work; how fast the library becomes isn't what is shown here
 # In bin/python3, without the tests' directory in its path of modules.
 SELL = """
 import sys, holdfast
@@ -47,17 +47,25 @@ def everything(folder):
 
 
 def environment(name):
-    """A new virtual environment's Python."""
+    """A new virtual environment's Python. All have the pip of the first: to install one takes
+    seconds."""
     path = os.path.join(FOLDER, name)
-    do('/usr/bin/python3', '-m', 'venv', path)
+    do('/usr/bin/python3', '-m', 'venv', '--without-pip', path)
     return os.path.join(path, 'bin', 'python3')
+
+
+def pip_install(python, *words, **env):
+    with_pip = os.path.join(FOLDER, 'pip')
+    if not os.path.exists(with_pip):
+        do('/usr/bin/python3', '-m', 'venv', with_pip)
+    do(os.path.join(with_pip, 'bin', 'pip'), '--python', python, 'install', '--quiet',
+       '--disable-pip-version-check', *words, env={**ENV, **env})
 
 
 def install(python, what=os.path.join(COPY, 'bindings', 'python'), **env):
     """With build isolation; the pinned wheels come from the cache instead of PyPI."""
     wheels = do(os.path.join(SOURCE, 'tools', 'python-packages')).splitlines()[-1]
-    do(python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', what,
-       env={**ENV, 'PIP_NO_INDEX': '1', 'PIP_FIND_LINKS': wheels, **env})
+    pip_install(python, what, PIP_NO_INDEX='1', PIP_FIND_LINKS=wheels, **env)
 
 
 def a_copy_of_the_sources():
@@ -99,8 +107,7 @@ def what_was_installed_is_complete():
 def the_source_distribution_installs_by_itself():
     wheels = do(os.path.join(SOURCE, 'tools', 'python-packages')).splitlines()[-1]
     python, folder = environment('packs'), os.path.join(FOLDER, 'packed')
-    do(python, '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-index',
-       '--find-links', wheels, 'setuptools')
+    pip_install(python, '--no-index', '--find-links', wheels, 'setuptools')
     before = everything(COPY)
     do(python, '-c', 'import sys; from setuptools import build_meta; '
        'build_meta.build_sdist(sys.argv[1])', folder,

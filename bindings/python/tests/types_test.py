@@ -6,6 +6,7 @@ By the modules of tools/python-packages, and Pyright, of tools/node-packages. Th
 every Python from the oldest promised one on if it takes nothing but what that one's limited API
 has; and it is tried on each that is there: python3.N in the PATH, or among pyenv's.
 """
+import concurrent.futures
 import glob
 import json
 import os
@@ -156,13 +157,19 @@ def one_build_runs_on_each_python_that_is_here():
     there = _interpreters()
     assert sys.version_info[:2] in there, there
     table = os.path.join(SOURCE, 'bindings', 'cases.json')
-    for version, path in sorted(there.items()):
-        for words in ([USE], ['cases_test.py', table, 'mem:abi3'], ['misuse_test.py', 'mem:abi3'],
-                      ['caller_test.py', 'mem:abi3'], ['loop_test.py', 'mem:abi3']):
-            done = subprocess.run([path, '-W', 'error', *words], text=True,
-                                  cwd=os.path.dirname(USE), stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT)
-            assert not done.returncode, f'{path}: {words}: {done.stdout}'
+
+    def use(path, words):
+        return path, words, subprocess.run(
+            [path, '-W', 'error', *words], text=True, cwd=os.path.dirname(USE),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    # They wait for most of their time.
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        uses = [pool.submit(use, path, words) for path in there.values() for words in (
+            ['cases_test.py', table, 'mem:abi3'], ['loop_test.py', 'mem:abi3'],
+            ['misuse_test.py', 'mem:abi3'], ['caller_test.py', 'mem:abi3'], [USE])]
+    for path, words, done in (one.result() for one in uses):
+        assert not done.returncode, f'{path}: {words}: {done.stdout}'
     print('# on Python', *('.'.join(map(str, version)) for version in sorted(there)))
 
 
