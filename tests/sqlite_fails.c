@@ -298,6 +298,8 @@ static int may_say(const struct op *op, const struct way *way, int rc)
     if (op->run == hear) return rc == HF_UNAVAILABLE;
     if (op->run == inspect) return rc == HF_CORRUPT;
     if (op->run == open_another && way->with == SQLITE_DONE && rc == HF_UNAVAILABLE) return 1;
+    /* BEGIN was said to be done, and wasn't: there is nothing to commit. */
+    if (way->with == SQLITE_DONE && rc == HF_UNKNOWN) return 1;
     return rc == way->code || (way->code == HF_UNKNOWN && rc == HF_UNAVAILABLE);
 }
 

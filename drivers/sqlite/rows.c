@@ -93,6 +93,28 @@ static void roll_back(hf_store *st)
     if (!sqlite3_get_autocommit(st->db)) exec(st->db, "ROLLBACK");
 }
 
+/*
+ * Commits. After an error sqlite3_get_autocommit() alone says what became of the transaction. It is
+ * still open: COMMIT didn't begin, or waited for others in vain, and a ROLLBACK leaves nothing. It
+ * is over: SQLite has rolled it back, or was already through with it (the journal is gone, but its
+ * removal failed); and what a WAL was given can come back when it is recovered.
+ * Returns:
+ *   0           committed
+ *   HF_UNKNOWN  it may be committed, or may be later
+ *   a code      nothing was, nor will be
+ */
+static int commit(hf_store *st, const char *what, const char *key, hf_error *err)
+{
+    int sq = st->stmt[SQ_COMMIT] ? run(st->stmt[SQ_COMMIT]) : exec(st->db, "COMMIT");
+    if (!sq) return 0;
+    int open = !sqlite3_get_autocommit(st->db);
+    int rc = hf__sq_failed(st, sq, what, key, HF_UNAVAILABLE, err);
+    if (open) roll_back(st);
+    if (open && sqlite3_get_autocommit(st->db)) return rc;
+    if (err) err->code = HF_UNKNOWN;
+    return HF_UNKNOWN;
+}
+
 void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len)
 {
     sqlite3_bind_text(s, at, text, (int)len, SQLITE_STATIC);
@@ -439,8 +461,7 @@ static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
         rc = decide(st, w, err);
     if (!rc) rc = still_held(st, what, key, err);
     if (!rc) *ret_code = HF_UNKNOWN;
-    if (!rc && (sq = run(st->stmt[SQ_COMMIT])))
-        rc = hf__sq_failed(st, sq, what, key, HF_UNKNOWN, err);
+    if (!rc) rc = commit(st, what, key, err);
     roll_back(st);
     return rc;
 }
@@ -511,8 +532,7 @@ static int enter_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     else if (sq)
         rc = hf__sq_failed(st, sq, "enter", key, HF_UNKNOWN, err);
     if (!rc) rc = still_held(st, "enter", key, err);
-    if (!rc && (sq = exec(st->db, "COMMIT")))
-        rc = hf__sq_failed(st, sq, "enter", key, HF_UNKNOWN, err);
+    if (!rc) rc = commit(st, "enter", key, err);
     roll_back(st);
     return rc;
 }
