@@ -1,7 +1,6 @@
 /*
- * raw_etcd.c - a conditional write by nghttp2 and protobuf-c alone; with ?api=json by libcurl
- * alone, at etcd's gateway: a transaction that compares one key and puts two, as a row of Holdfast
- * is two.
+ * raw_etcd.c - a conditional write by nghttp2 and protobuf-c alone: a transaction that compares one
+ * key and puts two, as a row of Holdfast is two.
  */
 #include "bench.h"
 #include "etcd.pb-c.h"
@@ -10,31 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROW_CAP = 2048, TEXT_CAP = 4 * ROW_CAP };
+enum { ROW_CAP = 2048 };
 
 #define ROW_KEY "bench/raw"
 #define REV_KEY "bench/raw\trev"
 
-static int by_json;
-static char txn[300], range[300];
 static unsigned long long rev;
-
-static void base64(const char *from, char *to)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t left = strlen(from); left; left -= left < 3 ? left : 3, from += 3) {
-        unsigned n = (unsigned char)from[0] << 16;
-        if (left > 1) n |= (unsigned char)from[1] << 8;
-        if (left > 2) n |= (unsigned char)from[2];
-        *to++ = digit[n >> 18 & 63];
-        *to++ = digit[n >> 12 & 63];
-        *to++ = '=';
-        *to++ = '=';
-        if (left > 1) to[-2] = digit[n >> 6 & 63];
-        if (left > 2) to[-1] = digit[n & 63];
-    }
-    *to = 0;
-}
 
 static void make_row(char row[ROW_CAP], const char *next)
 {
@@ -47,46 +27,6 @@ static void make_row(char row[ROW_CAP], const char *next)
     snprintf(row + n, ROW_CAP - n, "}");
 }
 
-/* ---- by JSON ---- */
-
-static void write_json(const char *row, const char *seen, const char *next)
-{
-    static char row_text[TEXT_CAP], body[2 * TEXT_CAP];
-    char seen_text[40], next_text[40], row_key[64], rev_key[64];
-    long status;
-    base64(ROW_KEY, row_key);
-    base64(REV_KEY, rev_key);
-    base64(row, row_text);
-    base64(seen, seen_text);
-    base64(next, next_text);
-    snprintf(body, sizeof body,
-             "{\"compare\": [{\"key\": \"%s\", \"target\": \"VALUE\", \"result\": \"EQUAL\", "
-             "\"value\": \"%s\"}], \"success\": [{\"request_put\": {\"key\": \"%s\", \"value\": "
-             "\"%s\"}}, {\"request_put\": {\"key\": \"%s\", \"value\": \"%s\"}}]}",
-             rev_key, seen_text, row_key, row_text, rev_key, next_text);
-    const char *answer = raw_http(txn, body, NULL, &status);
-    if (!strstr(answer, "\"succeeded\":true")) bench_die("etcd: not replaced: %s", answer);
-}
-
-static void open_json(const char *url)
-{
-    char put[300], body[300], key[64], first[24];
-    long status;
-    const char *host = strstr(url, "://");
-    int len = host ? (int)strcspn(host + 3, "/?") : 0;
-    if (!host) bench_die("'%s': no host", url);
-    snprintf(txn, sizeof txn, "http://%.*s/v3/kv/txn", len, host + 3);
-    snprintf(range, sizeof range, "http://%.*s/v3/kv/range", len, host + 3);
-    snprintf(put, sizeof put, "http://%.*s/v3/kv/put", len, host + 3);
-    base64(REV_KEY, key);
-    base64("0", first);
-    snprintf(body, sizeof body, "{\"key\": \"%s\", \"value\": \"%s\"}", key, first);
-    const char *answer = raw_http(put, body, NULL, &status);
-    if (status != 200) bench_die("etcd: %s", answer);
-}
-
-/* ---- by gRPC ---- */
-
 static ProtobufCBinaryData bytes(const char *text)
 {
     return (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
@@ -98,7 +38,7 @@ static const unsigned char *call(const char *path, const ProtobufCMessage *m, si
     return raw_grpc(path, ret_len);
 }
 
-static void write_grpc(const char *row, const char *seen, const char *next)
+static void replace(const char *row, const char *seen, const char *next)
 {
     HfEt__Compare compare = HF_ET__COMPARE__INIT, *compares = &compare;
     HfEt__PutRequest put[2] = {HF_ET__PUT_REQUEST__INIT, HF_ET__PUT_REQUEST__INIT};
@@ -126,7 +66,7 @@ static void write_grpc(const char *row, const char *seen, const char *next)
     hf_et__txn_response__free_unpacked(is, NULL);
 }
 
-static void open_grpc(const char *url)
+static void begin(const char *url)
 {
     HfEt__PutRequest put = HF_ET__PUT_REQUEST__INIT;
     size_t len;
@@ -137,8 +77,6 @@ static void open_grpc(const char *url)
     call("/etcdserverpb.KV/Put", &put.base, &len);
 }
 
-/* ---- by either ---- */
-
 static void write_it(void)
 {
     static char row[ROW_CAP];
@@ -146,7 +84,7 @@ static void write_it(void)
     snprintf(seen, sizeof seen, "%llu", rev++);
     snprintf(next, sizeof next, "%llu", rev);
     make_row(row, next);
-    (by_json ? write_json : write_grpc)(row, seen, next);
+    replace(row, seen, next);
 }
 
 /* Of the server's own memory: it asks no other. */
@@ -154,13 +92,6 @@ static void trip(void)
 {
     HfEt__RangeRequest any = HF_ET__RANGE_REQUEST__INIT;
     size_t len;
-    long status;
-    if (by_json) {
-        const char *answer =
-            raw_http(range, "{\"key\": \"AA==\", \"serializable\": true}", NULL, &status);
-        if (status != 200) bench_die("etcd: %s", answer);
-        return;
-    }
     any.has_key = any.has_serializable = any.serializable = 1;
     any.key = (ProtobufCBinaryData){1, (uint8_t *)(uintptr_t) ""};
     call("/etcdserverpb.KV/Range", &any.base, &len);
@@ -170,8 +101,7 @@ static void trip(void)
 static void open_it(const char *url, int durable)
 {
     (void)durable;
-    by_json = strstr(url, "api=json") != NULL;
-    (by_json ? open_json : open_grpc)(url);
+    begin(url);
     write_it();
 }
 

@@ -33,10 +33,11 @@ static int fits(const char *want, const char *path, const char *text)
     return strstr(path, part) && (!of_body || strstr(text, of_body + 1));
 }
 
-static struct answer find(const char *path, const char *text)
+struct answer answers_find(const char *path, const char *text)
 {
     struct answer found = {NULL, 500, "", 0};
     pthread_mutex_lock(&mu);
+    snprintf(asked, sizeof asked, "%s", text);
     given++;
     for (size_t i = 0; i < n_list; i++) {
         if (list[i].path && !fits(list[i].path, path, text)) continue;
@@ -77,7 +78,7 @@ static int say(int fd, const struct answer *a)
         return 0;
     }
     snprintf(head, sizeof head, "HTTP/1.1 %d Word\r\n%s", a->status < 0 ? 200 : a->status,
-             a->status == ANSWER_BARE ? "" : "Date: Sat, 31 Jan 2026 12:00:00 GMT\r\n");
+             a->status == ANSWER_BARE ? "" : "Date: " ANSWERS_DATE "\r\n");
     if (a->status != ANSWER_OPEN)
         snprintf(head + strlen(head), 100, "Content-Length: %zu\r\n",
                  len + (a->status == ANSWER_CUT ? 10 : 0));
@@ -87,19 +88,25 @@ static int say(int fd, const struct answer *a)
     return a->status != ANSWER_CUT;
 }
 
-static void *serve(void *arg)
+static void serve_http(int fd)
 {
-    int fd = (int)(intptr_t)arg;
     char *text = malloc(ASKED), path[600];
     while (text && hear(fd, text, ASKED)) {
         if (sscanf(text, "%*s %599s", path) != 1) break;
-        pthread_mutex_lock(&mu);
-        snprintf(asked, sizeof asked, "%s", text);
-        pthread_mutex_unlock(&mu);
-        struct answer a = find(path, text);
+        struct answer a = answers_find(path, text);
         if (!say(fd, &a)) break;
     }
     free(text);
+}
+
+static void (*serve_it)(int fd) = serve_http;
+
+void answers_by(void (*serve)(int fd)) { serve_it = serve; }
+
+static void *serve(void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    serve_it(fd);
     close(fd);
     return NULL;
 }

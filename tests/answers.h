@@ -23,8 +23,14 @@ struct answer {
     int times; /* how often it is given; 0: always */
 };
 
+#define ANSWERS_DATE "Sat, 31 Jan 2026 12:00:00 GMT"
+
+/* Before it begins: in which other way a connection is served, until it ends. */
+void answers_by(void (*serve)(int fd));
 /* On a port of the loopback device, which is returned; once a program. */
 int answers_begin(void);
+/* For a way of serving: the answer to that request, which is the last from now on. */
+struct answer answers_find(const char *path, const char *text);
 /* From now on the first that fits and isn't used up; none fits: 500. The list is copied, its texts
    aren't. */
 void answers_are(const struct answer *list, size_t n);

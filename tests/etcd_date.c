@@ -21,8 +21,8 @@ static struct hf__et_http http;
 int64_t __wrap_hf__local_us(void);
 int64_t __wrap_hf__local_us(void) { return local_us; }
 
-int hf__et_gateway_date(struct hf__et_http *h, int fd, const char *endpoint, int64_t until_us,
-                        int64_t *ret_us, char why[HF_ET_WHY])
+int hf__et_ask_date(struct hf__et_http *h, int fd, const char *endpoint, int64_t until_us,
+                    int64_t *ret_us, char why[HF_ET_WHY])
 {
     (void)h;
     (void)fd;

@@ -267,7 +267,7 @@ static void http1_alone_is_told(void **state)
         int code = ways[i] == GRPC_HTTP1 ? HF_UNSUPPORTED : HF_UNAVAILABLE;
         grpcsay_date(NOON);
         grpcsay_anew(ways[i]);
-        said(said_opens(driver, "etcd://HOST/p/", port, 60000, &st), code, "?api=json");
+        said(said_opens(driver, "etcd://HOST/p/", port, 60000, &st), code, "HTTP/2");
         opened(60000);
         closed();
         opened(60000);
@@ -275,7 +275,7 @@ static void http1_alone_is_told(void **state)
         gone();
         assert_int_equal(writes(), HF_UNKNOWN);
         grpcsay_anew(ways[i]); /* nothing of a write has been sent */
-        said(writes(), HF_UNAVAILABLE, "?api=json");
+        said(writes(), HF_UNAVAILABLE, "HTTP/2");
         closed();
     }
 }

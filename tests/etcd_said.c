@@ -4,6 +4,7 @@
 #include "etcd_said.h"
 
 #include "etcd.pb-c.h"
+#include "etcd_serve.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -18,11 +19,17 @@ void are(struct answer first)
     answers_are(two, 2);
 }
 
+int etcd_said_begin(void)
+{
+    answers_by(etcd_serve);
+    return answered_begin("etcd");
+}
+
 hf_store *opened(void)
 {
     hf_store *st = NULL;
     answers_are(&well, 1);
-    if (opens("etcd://127.0.0.1:PORT/p/?api=json", &st)) fail_msg("%s", err.text);
+    if (opens("etcd://127.0.0.1:PORT/p/", &st)) fail_msg("%s", err.text);
     return st;
 }
 

@@ -22,6 +22,8 @@ extern const struct answer well;
 
 /* This, and what isn't asked for by it is answered well. */
 void are(struct answer first);
+/* As answered_begin, of a server that speaks gRPC. */
+int etcd_said_begin(void);
 /* The driver, opened, before a server that answers well. */
 hf_store *opened(void);
 /* The text as etcd's value, in base64: what begins with a brace, and all behind it, is a row. Good

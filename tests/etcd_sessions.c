@@ -154,7 +154,7 @@ static void a_doubt_is_settled_once(void **state)
     char range[8192], url[100];
     hf_row_init(&row);
     answers_are(&well, 1);
-    snprintf(url, sizeof url, "etcd://127.0.0.1:%s,127.0.0.1:PORT/p/?api=json", ported("PORT"));
+    snprintf(url, sizeof url, "etcd://127.0.0.1:%s,127.0.0.1:PORT/p/", ported("PORT"));
     said(opens(url, &st), 0, NULL);
     snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", HELD),
              kv("/p/k\trev", "5"));
@@ -225,38 +225,36 @@ static void leases_end_when_it_says_so(void **state)
     is(200, "{\"TTL\": \"1\"}");
     said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
          "1000 ms instead of 1500");
-    is(200, "{\"TTL\": true}");
+    is(200, "{}");
     said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
          "0 ms instead");
+    is(200, "{\"TTL\": 2, \"error\": \"no\"}");
+    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "an error");
     is(500, "{}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "isn't etcd's");
+    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "status 500");
     assert_int_equal(session, 0);
     is(200, "{\"TTL\": 2}");
     said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), 0, NULL);
     assert_true(ms == 2000 && session);
 
     ms = -7;
-    are((struct answer){"keepalive", 200, "{\"result\": {\"TTL\": \"0\"}}\n", 0});
+    are((struct answer){"keepalive", 200, "{\"TTL\": \"0\"}", 0});
     said(driver->lease_keep(st, session, &ms, &err), HF_LOST, "the lease has run out");
-    are((struct answer){"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}\n{\"error\"",
-                        0});
+    are((struct answer){"keepalive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0});
     said(driver->lease_keep(st, session, &ms, &err), 0, NULL);
     assert_int_equal(ms, 3000);
     ms = -7;
     static const char *const terms[] = {"3", "0", ""};
     for (size_t i = 0; i < COUNT(terms); i++) {
         char kept[200];
-        snprintf(kept, sizeof kept,
-                 "{\"result\": {\"TTL\": \"3\", \"header\": {\"raft_term\": "
-                 "\"%s\"}}}",
+        snprintf(kept, sizeof kept, "{\"TTL\": \"3\", \"header\": {\"raft_term\": \"%s\"}}",
                  terms[i]);
         are((struct answer){"keepalive", 200, kept, 0});
         said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "there is a new leader");
     }
-    const struct answer half[] = {
-        {"keepalive", 200, "{\"result\": {" HEADER ", \"TTL\": \"3\"}}", 0},
-        {"range", 503, "{\"error\": \"etcdserver: no leader\"}", 0},
-        {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0}};
+    const struct answer half[] = {{"keepalive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0},
+                                  {"range", 503, "{\"error\": \"etcdserver: no leader\"}", 0},
+                                  {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0}};
     answers_are(half, 3);
     said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
     said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
@@ -266,7 +264,7 @@ static void leases_end_when_it_says_so(void **state)
     are(half[2]);
     said(driver->lease_left(st, session, &ms, &err), 0, NULL);
     assert_int_equal(ms, 3000);
-    is(500, "{\"message\": \"no\"}");
+    is(500, "{\"error\": \"no\"}");
     said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no");
     said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no");
     said(driver->lease_end(st, session, &err), HF_UNAVAILABLE, "no");
@@ -453,5 +451,5 @@ int main(void)
         cmocka_unit_test(nothing_is_bound_to_a_dead_session),
         cmocka_unit_test(who_cannot_be_asked_for_leaves_it_open),
     };
-    return answered_begin("etcd") ? 1 : TEST_MAIN(tests);
+    return etcd_said_begin() ? 1 : TEST_MAIN(tests);
 }

@@ -217,35 +217,16 @@ END
     read -r port <&"$ports"
 }
 
-@test "what carries HTTP/1.1 only is told, and carries JSON" {
+@test "what carries HTTP/1.1 only is told" {
     http1
     run holdfast -S "etcd://127.0.0.1:$port" run -n "$K" -- true
     refused 64
-    [[ $output == *"?api=json"* ]]
-    run holdfast -S "etcd://127.0.0.1:$port/?api=json" run -n "$K" -- true
-    [ "$status" = 0 ]
+    [[ $output == *"no HTTP/2 there, which gRPC needs"* ]]
     http1 "$(dirname "${HOLDFAST_TEST_TLS#*cafile=}")"
     tls="etcds://127.0.0.1:$port/?cafile=${HOLDFAST_TEST_TLS#*cafile=}"
     run holdfast -S "$tls" run -n "$K" -- true
     refused 64
-    [[ $output == *"?api=json"* ]]
-    run holdfast -S "$tls&api=json" run -n "$K" -- true
-    [ "$status" = 0 ]
-}
-
-@test "by JSON: the same locks, the doctor, what wakes" {
-    by="$HOLDFAST_STORE/?api=json"
-    hold "$K"
-    run holdfast -S "$by" show "$K"
-    [[ $output == *"held by"* ]]
-    background -S "$by" run -w 600 "$K" -- true
-    next=$PID
-    await waiters "$K" 1
-    run holdfast -S "$by" doctor
-    [ "$(grep -c '^BAD' <<<"$output")" = 0 ]
-    kill -TERM "$(cat cmd.pid)"
-    finished "$next"
-    [ "$STATUS" = 0 ]
+    [[ $output == *"no HTTP/2 there, which gRPC needs"* ]]
 }
 
 @test "over TLS; a certificate that nobody vouches for is refused" {
@@ -269,14 +250,12 @@ END
     ca=${HOLDFAST_TEST_TLS#*cafile=}
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 2 \
         -passout pass:s3cr3t -keyout locked.key -out locked.pem -subj /CN=locked 2>/dev/null
-    for api in grpc json; do
-        url="${HOLDFAST_TEST_TLS%%\?*}?cafile=$ca&cert=$PWD/locked.pem&key=$PWD/locked.key&api=$api"
-        # On a terminal, where it could be asked for.
-        run timeout 60 script -qec "'$HOLDFAST' -S '$url' ls" /dev/null
-        echo "$output"
-        [ "$status" = 77 ]
-        [[ $output != *hrase* ]]
-    done
+    url="${HOLDFAST_TEST_TLS%%\?*}?cafile=$ca&cert=$PWD/locked.pem&key=$PWD/locked.key"
+    # On a terminal, where it could be asked for.
+    run timeout 60 script -qec "'$HOLDFAST' -S '$url' ls" /dev/null
+    echo "$output"
+    [ "$status" = 77 ]
+    [[ $output != *hrase* ]]
 }
 
 @test "a command inherits no connection" {
@@ -292,7 +271,7 @@ END
 }
 
 @test "options that aren't known, or belong together" {
-    for bad in 'prefix=x' 'cafile=/x' 'tls=true' 'api=http'; do
+    for bad in 'prefix=x' 'cafile=/x' 'tls=true' 'api=json'; do
         run holdfast -S "$HOLDFAST_STORE/?$bad" ls
         refused 64
         [[ $output == *"${bad%%=*}"* ]]
@@ -344,19 +323,14 @@ END
     ask user grant-role locks locks
     ask auth enable
     for who in '' other:0ther@ locks:wrong@; do
-        for by in '' '/?api=json'; do
-            run holdfast -S "etcd://$who$AT$by" run -n "$K" -- true
-            echo ": $status $output" >>denied
-        done
+        run holdfast -S "etcd://$who$AT" run -n "$K" -- true
+        echo ": $status $output" >>denied
     done
     "$HOLDFAST" -S "etcd://locks:s3cr3t-word@$AT" doctor >examined || true
-    run holdfast -S "etcd://locks:s3cr3t-word@$AT/?api=json" run "$K" -- true
-    [ "$status" = 0 ] || echo ": json $output" >>denied
     run holdfast -S "etcd://locks:s3cr3t-word@$AT" run "$K" -- true
     ask --user root:r00t auth disable
     cat denied
-    [ "$(grep -c ': 77 ' denied)" = 6 ]
-    [ "$(grep -c ': json ' denied)" = 0 ]
+    [ "$(grep -c ': 77 ' denied)" = 3 ]
     cat examined
     [ "$(grep -c '^BAD' examined)" = 0 ]
     [ "$(grep -c 'wrong\|0ther' denied)" = 0 ]

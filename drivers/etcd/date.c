@@ -110,7 +110,7 @@ static int ask_one(void *arg, int fd, const char *endpoint, int64_t until_us, ch
 {
     struct hf__et_http *http = arg;
     int64_t sent_us = hf__local_us(), date_us;
-    int rc = hf__et_gateway_date(http, fd, endpoint, until_us, &date_us, why);
+    int rc = hf__et_ask_date(http, fd, endpoint, until_us, &date_us, why);
     if (!rc) hf__et_date_told(&http->date, sent_us, hf__local_us(), date_us);
     return rc;
 }
@@ -155,8 +155,8 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
     pthread_mutex_unlock(&date->asking);
     if (!rc) return 0;
     return hf_fail(err, rc, 0,
-                   "etcd: %s '%s': no date by HTTP/1.1: %s; ?api=json, at the address for that, "
-                   "needs no other",
+                   "etcd: %s '%s': no date by HTTP/1.1: %s; the address for gRPC has to serve "
+                   "HTTP/1.1, too",
                    what, key, why);
 }
 
@@ -180,7 +180,6 @@ int64_t hf__et_date_of_new(struct hf__et_http *http, int64_t clock_us)
     char why[HF_ET_WHY];
     int64_t us, within_us = clock_us % SECOND;
     int mute;
-    if (http->by_json) return clock_us; /* which the reply itself has told */
     if (is_certain(date, &us, &mute)) return us + within_us;
     pthread_mutex_lock(&date->asking);
     if (!is_certain(date, &us, &mute) && !mute) {

@@ -199,7 +199,7 @@ static int tls_verified(const struct hf__et_conn *c, char why[HF_ET_WHY])
     unsigned len;
     SSL_get0_alpn_selected(c->ssl, &agreed, &len);
     if (len == 2 && !memcmp(agreed, "h2", 2)) return 0;
-    snprintf(why, HF_ET_WHY, "%s", HF_ET_NO_GRPC);
+    snprintf(why, HF_ET_WHY, "%s", HF_ET_NO_HTTP2);
     return HF_UNSUPPORTED;
 }
 
@@ -219,7 +219,7 @@ static int shake_hands(struct hf__et_conn *c, int64_t until_us, char why[HF_ET_W
                 return HF_DENIED;
             }
             if (ERR_GET_REASON(code) == SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL) {
-                snprintf(why, HF_ET_WHY, "%s", HF_ET_NO_GRPC);
+                snprintf(why, HF_ET_WHY, "%s", HF_ET_NO_HTTP2);
                 return HF_UNSUPPORTED;
             }
             why_not(why, "TLS", NULL);

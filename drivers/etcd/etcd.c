@@ -1,8 +1,10 @@
 /*
- * etcd.c - etcd://HOST:PORT,.../PREFIX (etcds: over TLS), rows as keys of an etcd v3, by its gRPC
- * or its JSON gateway. See etcd.h and doc/stores/etcd.md.
+ * etcd.c - etcd://HOST:PORT,.../PREFIX (etcds: over TLS), rows as keys of an etcd v3, by its gRPC.
+ * See etcd.h and doc/stores/etcd.md.
  */
 #include "etcd.h"
+
+#include "columns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +55,8 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf__et_sessions_open(st);
     int rc = hf__et_http_open(&st->http, url, io_timeout_ms, err);
     if (!rc) rc = read_prefix(st, url, err);
-    if (!rc && (hf__et_ear_open(st) || hf__et_words_open(st)))
+    if (!rc) rc = hf__et_ear_open(st, err);
+    if (!rc && hf__et_words_open(st))
         rc = hf_fail(err, HF_NOMEM, 0, "etcd: open '%s': out of memory", url->safe);
     if (!rc) rc = prepare(st, err);
     if (rc) {
@@ -80,16 +83,14 @@ static int inspect_members(hf_store *st, void (*say)(void *arg, int ok, const ch
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     char text[300];
-    json_t *body = json_object();
-    int rc = hf__et_post(&st->http, "/v3/cluster/member/list", body, HF_UNAVAILABLE, &reply,
+    HfEt__EmptyRequest request = HF_ET__EMPTY_REQUEST__INIT;
+    int rc = hf__et_post(&st->http, HF_ET_MEMBERS, &request.base, NULL, HF_UNAVAILABLE, &reply,
                          "inspect", "", err);
-    json_decref(body);
     if (rc == HF_DENIED) return not_told(say, arg, "its members");
     if (rc) return rc;
-    size_t n = json_array_size(json_object_get(reply.json, "members")), voters = 0;
-    for (size_t i = 0; i < n; i++)
-        voters += !json_is_true(json_object_get(
-            json_array_get(json_object_get(reply.json, "members"), i), "isLearner"));
+    const HfEt__MemberListResponse *list = (HfEt__MemberListResponse *)reply.message;
+    size_t voters = 0;
+    for (size_t i = 0; i < list->n_members; i++) voters += !list->members[i]->islearner;
     if (voters < 2)
         snprintf(text, sizeof text, "one member: nothing is lost with it, but it is all there is");
     else
@@ -104,18 +105,16 @@ static int inspect_alarms(hf_store *st, void (*say)(void *arg, int ok, const cha
                           hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    json_t *body = json_pack("{s:s}", "action", "GET");
-    int rc = hf__et_post(&st->http, "/v3/maintenance/alarm", body, HF_UNAVAILABLE, &reply,
+    HfEt__AlarmRequest request = HF_ET__ALARM_REQUEST__INIT; /* GET */
+    int rc = hf__et_post(&st->http, HF_ET_ALARMS, &request.base, NULL, HF_UNAVAILABLE, &reply,
                          "inspect", "", err);
-    json_decref(body);
     if (rc == HF_DENIED) return not_told(say, arg, "its alarms");
     if (rc) return rc;
     int space = 0, corrupt = 0;
-    const json_t *alarms = json_object_get(reply.json, "alarms");
-    for (size_t i = 0; i < json_array_size(alarms); i++) {
-        const char *name = json_string_value(json_object_get(json_array_get(alarms, i), "alarm"));
-        space |= name && !strcmp(name, "NOSPACE");
-        corrupt |= name && !strcmp(name, "CORRUPT");
+    const HfEt__AlarmResponse *list = (HfEt__AlarmResponse *)reply.message;
+    for (size_t i = 0; i < list->n_alarms; i++) {
+        space |= list->alarms[i]->alarm == HF_ET__ALARM_MEMBER__ALARM_TYPE__NOSPACE;
+        corrupt |= list->alarms[i]->alarm == HF_ET__ALARM_MEMBER__ALARM_TYPE__CORRUPT;
     }
     say(arg, !space,
         space ? "NOSPACE: its quota is used up, nothing can be written"
@@ -130,19 +129,20 @@ static int et_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     char text[sizeof st->prefix + 60];
-    json_t *body = json_object();
-    int rc = hf__et_post(&st->http, "/v3/maintenance/status", body, HF_UNAVAILABLE, &reply,
+    HfEt__EmptyRequest request = HF_ET__EMPTY_REQUEST__INIT;
+    int rc = hf__et_post(&st->http, HF_ET_STATUS, &request.base, NULL, HF_UNAVAILABLE, &reply,
                          "inspect", "", err);
-    json_decref(body);
     if (rc) return rc;
+    const HfEt__StatusResponse *is = (HfEt__StatusResponse *)reply.message;
     snprintf(text, sizeof text, "the rows are the keys that begin with '%.*s'", (int)st->n_prefix,
              st->prefix);
     say(arg, 1, text);
-    const char *version = json_string_value(json_object_get(reply.json, "version"));
-    snprintf(text, sizeof text, "etcd %.60s, %lld KiB of data", version ? version : "?",
-             (long long)(hf__et_number(reply.json, "dbSize") / 1024));
+    const char *version =
+        is->version && hf__is_utf8(is->version, strlen(is->version)) ? is->version : "?";
+    snprintf(text, sizeof text, "etcd %.60s, %lld KiB of data", version,
+             (long long)(is->dbsize / 1024));
     say(arg, 1, text);
-    int led = hf__et_number(reply.json, "leader") != 0;
+    int led = is->leader != 0;
     say(arg, led, led ? "there is a leader" : "there is no leader: nothing can be written");
     hf__et_free(&reply);
     rc = inspect_members(st, say, arg, err);

@@ -70,9 +70,11 @@ struct hf_store {
     uint32_t address, count; /* of the numbers of its sessions: see leases.c */
 };
 
-/* prefix + text + tail, as the gateway takes it. */
-json_t *hf__et_key(const hf_store *st, const char *text, const char *tail);
-json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session);
+/* prefix + text + tail, and the key of a letter, in the request's memory. */
+ProtobufCBinaryData hf__et_key(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                               const char *tail);
+ProtobufCBinaryData hf__et_letter(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                                  uint64_t session);
 
 /* leases.c */
 /* What the names of all letters to this handle have behind the store's prefix, and the first that
@@ -80,7 +82,6 @@ json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session);
 enum { HF_ET_ADDRESS_CAP = 8 };
 void hf__et_address(const hf_store *st, char ret[HF_ET_ADDRESS_CAP], int behind);
 void hf__et_sessions_open(hf_store *st);
-int64_t hf__et_number(const json_t *j, const char *name);
 int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                       int64_t *ret_clock_us, hf_error *err);
 int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
@@ -105,24 +106,38 @@ struct hf__et_mark *hf__et_mark(const struct hf__et_marks *m, uint64_t hash, uin
 void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_letter letter);
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session);
 
-/* txn.c */
-/* Everything is appended to lists that check themselves for having become whole: out of memory
-   anywhere makes `bad`. */
+/* ops.c */
+/* A transaction, of this memory: a part that there is no room for makes `mem.failed`. */
 struct hf__et_txn {
-    json_t *compare, *success;
-    int bad;
+    struct hf__et_mem mem;
+    HfEt__TxnRequest msg;
 };
-void hf__et_add_put(struct hf__et_txn *t, json_t *key, json_t *value, uint64_t lease);
-void hf__et_add_delete(struct hf__et_txn *t, json_t *key);
-void hf__et_add_unbound(struct hf__et_txn *t, json_t *key); /* absent, or without a lease */
+void hf__et_txn_open(struct hf__et_txn *t);
+void hf__et_txn_close(struct hf__et_txn *t);
+void hf__et_add_put(struct hf__et_txn *t, ProtobufCBinaryData key, ProtobufCBinaryData value,
+                    uint64_t lease);
+void hf__et_add_delete(struct hf__et_txn *t, ProtobufCBinaryData key);
+/* All keys from there to before `end`. */
+void hf__et_add_delete_all(struct hf__et_txn *t, ProtobufCBinaryData key, ProtobufCBinaryData end);
+/* Only if the key is absent, or has no lease. */
+void hf__et_add_unbound(struct hf__et_txn *t, ProtobufCBinaryData key);
 void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         uint64_t seen);
+/* The same of any transaction, nested ones, too: NULL where there is no memory. */
+HfEt__RequestOp *hf__et_op(struct hf__et_mem *mem, HfEt__TxnRequest *to); /* empty */
+HfEt__PutRequest *hf__et_put(struct hf__et_mem *mem, HfEt__TxnRequest *to, ProtobufCBinaryData key,
+                             ProtobufCBinaryData value);
+HfEt__Compare *hf__et_compare(struct hf__et_mem *mem, HfEt__TxnRequest *to, ProtobufCBinaryData key,
+                              HfEt__Compare__Target target); /* EQUAL */
+
+/* txn.c */
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
 int hf__et_names(const hf_row *row, uint64_t session);
 /* What a swap to that row asks for, in which the keys of the dead aren't put; a letter is, for
- *ret_put. NULL: out of memory. */
-json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__et_dead *dead, struct hf__et_dead *ret_put);
+ *ret_put. To be closed. */
+void hf__et_swap_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
+                     const hf_row *row, const struct hf__et_dead *dead,
+                     struct hf__et_dead *ret_put);
 /* It was done; or may have been, if it isn't `certain`. */
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
@@ -131,13 +146,15 @@ void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
 /* The row as bytes, to be freed; NULL: out of memory. */
 uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len);
 /* 0, HF_NOMEM or HF_CORRUPT; `row` is initialized. */
-int hf__et_read_row(const char *bytes, size_t len, hf_row *row, const char **ret_why);
+int hf__et_read_row(const ProtobufCBinaryData *bytes, hf_row *row, const char **ret_why);
 
 /* rows.c */
-json_t *hf__et_range_of(const hf_store *st, const char *text);
+/* Asks for the row of that key, and for what stands beside it. */
+void hf__et_range_of(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                     HfEt__RangeRequest *ret);
 /* A row from an answer of that term. */
-int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
-                      hf_row *row, const char *what, hf_error *err);
+int hf__et_take_range(hf_store *st, const HfEt__RangeResponse *range, int64_t term,
+                      const hf_rowkey *key, hf_row *row, const char *what, hf_error *err);
 /* For no write by it. */
 int hf__et_look(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                 hf_error *err);
@@ -162,7 +179,7 @@ int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size
 void hf__et_words_forget(struct hf__et_words *w);
 /* Takes in what a watch tells; `ends`: of keys that are gone only. How much of it somebody here is
    to look at. */
-uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends);
+uint64_t hf__et_words_hear(const hf_store *st, const HfEt__WatchResponse *said, int ends);
 /* Does anybody wait for it? */
 int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key);
 /* As hf__et_told, of what has been heard. */
@@ -170,7 +187,7 @@ int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
 uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key);
 
 /* watch.c */
-int hf__et_ear_open(hf_store *st);
+int hf__et_ear_open(hf_store *st, hf_error *err);
 void hf__et_ear_close(hf_store *st);
 int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);

@@ -7,6 +7,7 @@
  */
 #include "h2.h"
 
+#include "columns.h"
 #include "dial.h"
 #include "os.h"
 
@@ -47,7 +48,7 @@ struct hf__et_h2 {
     uint8_t *out; /* what has to leave */
     size_t out_len, out_cap;
     struct call call;
-    const struct hf__et_method *method; /* of one that goes on */
+    const struct hf__et_method *method; /* of a call that goes on */
 };
 
 /* ---- what nghttp2 tells ---- */
@@ -223,14 +224,14 @@ static int read_in(struct hf__et_h2 *h, char why[HF_ET_WHY])
                  reason ? ": " : "",
                  reason       ? reason
                  : h->settled ? ""
-                              : " before HTTP/2 began; ?api=json goes by HTTP/1.1");
+                              : " before HTTP/2 began");
         return HF_ET_BROKEN;
     }
     for (long i = 0; i < n && h->n_head < sizeof h->head; i++)
         h->head[h->n_head++] = (char)bytes[i];
     ssize_t rc = is_http1(h) ? NGHTTP2_ERR_PROTO : nghttp2_session_mem_recv(h->session, bytes, n);
     if (rc >= 0) return 0;
-    snprintf(why, HF_ET_WHY, "%s", is_http1(h) ? HF_ET_NO_GRPC : nghttp2_strerror((int)rc));
+    snprintf(why, HF_ET_WHY, "%s", is_http1(h) ? HF_ET_NO_HTTP2 : nghttp2_strerror((int)rc));
     return HF_ET_BROKEN;
 }
 
@@ -347,26 +348,17 @@ static int submit(struct hf__et_h2 *h, const struct hf__et_exchange *x)
         header(":method", "POST", NGHTTP2_NV_FLAG_NONE),
         header(":scheme", strncmp(h->endpoint, "https:", 6) ? "http" : "https",
                NGHTTP2_NV_FLAG_NONE),
-        header(":path", x->method->name, NGHTTP2_NV_FLAG_NONE),
+        header(":path", hf__et_method(x->call)->name, NGHTTP2_NV_FLAG_NONE),
         header(":authority", scheme_end + 3, NGHTTP2_NV_FLAG_NONE),
         header("content-type", "application/grpc", NGHTTP2_NV_FLAG_NONE),
         header("te", "trailers", NGHTTP2_NV_FLAG_NONE),
         header("token", x->token ? x->token : "", NGHTTP2_NV_FLAG_NO_INDEX),
     };
     size_t n = sizeof all / sizeof *all - !(x->token && *x->token);
-    *c = (struct call){.body = (const uint8_t *)x->body,
-                       .left = x->len,
-                       .reply = reply,
-                       .cap = cap,
-                       .grpc = NO_STATUS};
+    *c = (struct call){
+        .body = x->body, .left = x->len, .reply = reply, .cap = cap, .grpc = NO_STATUS};
     c->id = nghttp2_submit_request(h->session, NULL, all, n, &body, NULL);
     return c->id <= 0;
-}
-
-int hf__et_h2_body(struct hf__et_exchange *x, const json_t *body)
-{
-    x->method = hf__et_method(x->path);
-    return x->method ? hf__et_frame(x->method, body, (uint8_t **)&x->body, &x->len) : HF_INVALID;
 }
 
 static int hex(char c)
@@ -391,35 +383,34 @@ static const char *decoded(char *text)
 
 static void refused(struct call *c, struct hf__et_exchange *x)
 {
-    /* What these say by themselves: who may, and that there is no such thing. */
-    x->status = c->grpc == 16 ? 401 : c->grpc == 7 ? 403 : c->grpc == 12 ? 501 : 500;
-    if (!c->message[0]) snprintf(c->message, sizeof c->message, "gRPC's status %d", c->grpc);
-    x->json = json_pack("{s:s, s:i}", "error", decoded(c->message), "code", c->grpc);
+    const char *text = decoded(c->message);
+    x->status = c->grpc;
+    if (!*text)
+        snprintf(x->said, sizeof x->said, "gRPC's status %d", c->grpc);
+    else if (hf__is_utf8(text, strlen(text)))
+        snprintf(x->said, sizeof x->said, "%s", text);
 }
 
-/* As all of etcd's answers have that are of keys or leases: without one it says nothing of them. */
-static int lacks_header(const char *path, const json_t *json)
+/* What a proxy says without a word of gRPC, as gRPC has it. */
+static void not_grpc(const struct call *c, struct hf__et_exchange *x)
 {
-    if (strncmp(path, "/v3/kv/", 7) != 0 && strncmp(path, "/v3/lease/", 10) != 0) return 0;
-    return !json_object_get(json, "header") &&
-           !json_object_get(json_object_get(json, "result"), "header");
+    x->status = c->status == 401 || c->status == 403   ? HF_ET_PERMISSION_DENIED
+                : c->status == 404 || c->status == 501 ? HF_ET_UNIMPLEMENTED
+                                                       : HF_ET_OTHER;
+    snprintf(x->said, sizeof x->said, "HTTP status %ld, without gRPC's", c->status);
 }
 
 /* 0, or 1: the answer isn't whole. */
 static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
 {
+    const struct hf__et_method *method = hf__et_method(x->call);
     struct call *c = &h->call;
-    x->status = c->status;
     if (c->error || !c->status || (c->status == 200 && c->grpc == NO_STATUS)) {
         snprintf(x->why, sizeof x->why, "its answer broke off");
         return 1;
     }
-    if (c->grpc == NO_STATUS) { /* a proxy's */
-        char text[100];
-        snprintf(text, sizeof text, "HTTP status %ld, without gRPC's; ?api=json goes by HTTP/1.1",
-                 c->status);
-        if (c->status == 404) x->status = 501; /* as gRPC has it */
-        x->json = json_pack("{s:s}", "error", text);
+    if (c->grpc == NO_STATUS) {
+        not_grpc(c, x);
         return 0;
     }
     if (c->grpc) {
@@ -427,14 +418,14 @@ static int read_answer(struct hf__et_h2 *h, struct hf__et_exchange *x)
         return 0;
     }
     size_t len = hf__et_frame_len(c->reply, c->len);
-    if (!len || (x->method->streams ? len > c->len : len != c->len)) {
+    if (!len || (method->streams ? len > c->len : len != c->len)) {
         snprintf(x->why, sizeof x->why, "its answer has no form");
         return 1;
     }
-    x->json = hf__et_unframe(x->method, c->reply, len, &x->nomem);
-    if (x->nomem || !lacks_header(x->path, x->json)) return 0;
-    json_decref(x->json);
-    x->json = NULL;
+    x->message = hf__et_unframe(method->reply, c->reply, len, &x->nomem);
+    if (x->nomem || (x->message && (!method->needs_header || hf__et_header(x->message)))) return 0;
+    hf__et_free_message(x->message);
+    x->message = NULL;
     snprintf(x->why, sizeof x->why, "an answer that isn't etcd's");
     return 1;
 }
@@ -494,7 +485,7 @@ struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, struct hf__et_exchan
 {
     struct hf__et_h2 *h;
     if (connect_any(http, until_us, &h, x->why)) return NULL;
-    h->method = x->method;
+    h->method = hf__et_method(x->call);
     if (!submit(h, x) && !send_out(h, x->why)) return h;
     hf__et_h2_end(h);
     return NULL;
@@ -507,7 +498,7 @@ int hf__et_h2_fd(const struct hf__et_h2 *h, int *ret_to_write)
 }
 
 /* The answers that are whole. */
-static void tell(struct hf__et_h2 *h, void (*hear)(void *arg, const json_t *said), void *arg)
+static void tell(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg)
 {
     struct call *c = &h->call;
     size_t at = 0;
@@ -519,16 +510,16 @@ static void tell(struct hf__et_h2 *h, void (*hear)(void *arg, const json_t *said
             break;
         }
         if (!len || len > c->len - at) break;
-        json_t *said = hf__et_unframe(h->method, c->reply + at, len, &nomem);
+        ProtobufCMessage *said = hf__et_unframe(h->method->reply, c->reply + at, len, &nomem);
         hear(arg, said);
-        json_decref(said);
+        hf__et_free_message(said);
         at += len;
     }
     c->len -= at;
     if (at && c->len) memmove(c->reply, c->reply + at, c->len);
 }
 
-int hf__et_h2_hear(struct hf__et_h2 *h, void (*hear)(void *arg, const json_t *said), void *arg)
+int hf__et_h2_hear(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg)
 {
     char why[HF_ET_WHY];
     int rc = 0;

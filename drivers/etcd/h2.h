@@ -13,8 +13,11 @@ struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, struct hf__et_exchan
                                   int64_t until_us);
 void hf__et_h2_end(struct hf__et_h2 *h);
 
-/* Tells what has come of it by now: each answer, or NULL if it isn't one. 0, or 1: it has ended. */
-int hf__et_h2_hear(struct hf__et_h2 *h, void (*hear)(void *arg, const json_t *said), void *arg);
+/* Is told of an answer, a message of the call's kind; NULL: what came isn't one. */
+typedef void hf__et_hear_fn(void *arg, const ProtobufCMessage *said);
+
+/* Tells what has come of it by now. 0, or 1: it has ended. */
+int hf__et_h2_hear(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg);
 /* To be waited for, and whether to write there. */
 int hf__et_h2_fd(const struct hf__et_h2 *h, int *ret_to_write);
 

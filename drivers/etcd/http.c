@@ -8,6 +8,7 @@
 #include "os.h"
 #include "transport.h"
 
+#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,47 +84,27 @@ static const struct meaning {
 
 static const struct meaning *meaning_of(const char *why)
 {
-    for (size_t i = 0; why && i < sizeof meanings / sizeof *meanings; i++)
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (!strncmp(why, meanings[i].text, strlen(meanings[i].text))) return &meanings[i];
     return NULL;
 }
 
-static const char *text_of(const json_t *json)
-{
-    const json_t *error = json_object_get(json, "error");
-    const char *why = json_string_value(error);
-    if (!why) why = json_string_value(json_object_get(error, "message"));
-    return why ? why : json_string_value(json_object_get(json, "message"));
-}
-
 /* gRPC's own codes, where the text isn't one of etcd's: only those by which nothing was done. */
-static int code_of_grpc(const json_t *json)
+static int code_of_grpc(int status)
 {
-    const json_t *error = json_object_get(json, "error");
-    const json_t *code =
-        json_is_object(error) ? json_object_get(error, "grpc_code") : json_object_get(json, "code");
-    switch (json_integer_value(code)) {
-    case 7:                         /* PERMISSION_DENIED */
-    case 16: return HF_DENIED;      /* UNAUTHENTICATED */
-    case 12: return HF_UNSUPPORTED; /* UNIMPLEMENTED */
+    switch (status) {
+    case HF_ET_PERMISSION_DENIED:
+    case HF_ET_UNAUTHENTICATED: return HF_DENIED;
+    case HF_ET_UNIMPLEMENTED: return HF_UNSUPPORTED;
     default: return AMBIGUOUS;
     }
 }
 
-static int code_of(const json_t *json, long status, int ambiguous, const char **ret_why)
+static int code_of(const struct hf__et_exchange *x, int ambiguous)
 {
-    const char *why = text_of(json);
-    const struct meaning *m = meaning_of(why);
-    *ret_why = why ? why : "an answer that isn't etcd's";
-    int code = m ? m->code : code_of_grpc(json);
-    if (code != AMBIGUOUS || m) return code == AMBIGUOUS ? ambiguous : code;
-    if (status == 401 || status == 403) return HF_DENIED;
-    if (status == 501) return HF_UNSUPPORTED;
-    if (status == 404 && !why) {
-        *ret_why = "no v3 gateway there (404)";
-        return HF_UNSUPPORTED;
-    }
-    return ambiguous;
+    const struct meaning *m = meaning_of(x->said);
+    int code = m ? m->code : code_of_grpc(x->status);
+    return code == AMBIGUOUS ? ambiguous : code;
 }
 
 /* ---- one exchange ---- */
@@ -131,14 +112,14 @@ static int code_of(const json_t *json, long status, int ambiguous, const char **
 /* Is the answer one of a member that can't serve, and may another one be asked the same? */
 static int asks_another(struct hf__et_http *http, const struct hf__et_exchange *x)
 {
-    const struct meaning *m = x->failed || !x->json ? NULL : meaning_of(text_of(x->json));
+    const struct meaning *m = x->failed ? NULL : meaning_of(x->said);
     if (!m || m->again != ANOTHER || http->n_endpoints < 2) return 0;
     hf__et_next(http);
     return x->repeat || m->code == HF_UNAVAILABLE;
 }
 
-/* By gRPC a connection that breaks, or by JSON each endpoint, in turn, until something was sent
-   that mustn't be sent twice. One that is mute mustn't use up the others' time then. */
+/* A connection that breaks is replaced, until something was sent that mustn't be sent twice. A mute
+   endpoint mustn't use up the others' time then. */
 static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
 {
     int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000;
@@ -146,19 +127,14 @@ static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
     x->failed = HF_UNAVAILABLE;
     snprintf(x->why, sizeof x->why, "%s", number < 0 ? HF_POOL_BUSY : "timed out");
     for (unsigned i = 0; number >= 0 && i < http->n_endpoints; i++) {
-        unsigned at = __atomic_load_n(&http->at, __ATOMIC_RELAXED) % http->n_endpoints;
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (left_ms <= 0) break;
-        int64_t share_ms = (left_ms + http->n_endpoints - i - 1) / (http->n_endpoints - i);
-        if (x->repeat) left_ms = share_ms;
-        json_decref(x->json);
-        x->json = NULL;
-        x->date_us = x->status = x->sent = 0;
-        x->why[0] = 0;
-        if (http->by_json)
-            hf__et_gateway_exchange(http, number, http->endpoint[at], x, left_ms, share_ms);
-        else
-            hf__et_h2_exchange(http, number, x, until_us, left_ms);
+        if (x->repeat) left_ms = (left_ms + http->n_endpoints - i - 1) / (http->n_endpoints - i);
+        hf__et_free_message(x->message);
+        x->message = NULL;
+        x->status = x->sent = 0;
+        x->why[0] = x->said[0] = 0;
+        hf__et_h2_exchange(http, number, x, until_us, left_ms);
         if (!x->failed && !asks_another(http, x)) break;
         if (!x->failed) continue;
         if (x->nobody) break;
@@ -170,8 +146,8 @@ static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
 
 void hf__et_free(struct hf__et_reply *reply)
 {
-    json_decref(reply->json);
-    reply->json = NULL;
+    hf__et_free_message(reply->message);
+    reply->message = NULL;
 }
 
 /* Texts of others in ours: one line, nothing that a terminal would obey. */
@@ -182,25 +158,17 @@ static const char *plain(char *text)
     return text;
 }
 
-/* What stands above every answer. */
-static void read_header(struct hf__et_http *http, const json_t *header, int64_t date_us,
-                        struct hf__et_reply *ret)
+static void read_header(struct hf__et_http *http, struct hf__et_reply *ret)
 {
-    const char *text = json_string_value(json_object_get(header, "revision"));
-    const char *term = json_string_value(json_object_get(header, "raft_term"));
-    int64_t revision = text ? strtoll(text, NULL, 10) : 0;
-    ret->term = term ? strtoll(term, NULL, 10) : 0;
-    /* The date is of whole seconds; within one of them the cluster's revision goes on, faster
-       than revs do: a write that makes several grants adds so many to them. */
-    ret->clock_us = date_us ? date_us + revision * 16 % 1000000 : 0;
-    if (!http->by_json) ret->clock_us = hf__et_date_at(&http->date, revision);
+    const HfEt__Header *header = hf__et_header(ret->message);
+    ret->term = header ? (int64_t)header->raft_term : 0;
+    ret->clock_us = hf__et_date_at(&http->date, header ? header->revision : 0);
 }
 
-static int settle(struct hf__et_http *http, const struct hf__et_exchange *x, int ambiguous,
+static int settle(struct hf__et_http *http, struct hf__et_exchange *x, int ambiguous,
                   struct hf__et_reply *ret, const char *what, const char *key, hf_error *err)
 {
     char text[HF_ET_WHY];
-    const char *why;
     if (x->failed) {
         int code = x->sent ? ambiguous : x->failed;
         if (x->failed == HF_DENIED) code = HF_DENIED;
@@ -213,65 +181,75 @@ static int settle(struct hf__et_http *http, const struct hf__et_exchange *x, int
     if (x->nomem)
         return hf_fail(err, ambiguous == HF_UNAVAILABLE ? HF_NOMEM : ambiguous, 0,
                        "etcd: %s '%s': out of memory", what, key);
-    if (x->status == 200 && json_is_object(x->json) && !json_object_get(x->json, "error")) {
-        ret->json = json_incref(x->json);
-        read_header(http, json_object_get(x->json, "header"), x->date_us, ret);
+    if (!x->status) {
+        ret->message = x->message;
+        x->message = NULL;
+        read_header(http, ret);
         return 0;
     }
-    int code = code_of(x->json, x->status, ambiguous, &why);
-    snprintf(text, sizeof text, "%s", why);
-    return hf_fail(err, code, 0, "etcd: %s '%s': %s", what, key, plain(text));
+    /* Without a text that can be read it is nothing that etcd says. */
+    snprintf(text, sizeof text, "%s", x->said[0] ? x->said : "an answer that isn't etcd's");
+    return hf_fail(err, code_of(x, ambiguous), 0, "etcd: %s '%s': %s", what, key, plain(text));
 }
 
-static int request(struct hf__et_http *http, const char *path, const json_t *body,
-                   const char *token, int ambiguous, struct hf__et_reply *ret, int *ret_as_new,
-                   const char *what, const char *key, hf_error *err)
+static int request(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *body,
+                   const struct hf__et_mem *mem, const char *token, int ambiguous,
+                   struct hf__et_reply *ret, int *ret_as_new, const char *what, const char *key,
+                   hf_error *err)
 {
     const struct meaning *m = NULL;
     struct hf__et_exchange x = {
-        .path = path, .token = token, .repeat = ambiguous == HF_UNAVAILABLE};
-    int rc = HF_NOMEM;
-    if (body) rc = http->by_json ? hf__et_gateway_body(&x, body) : hf__et_h2_body(&x, body);
+        .call = call, .token = token, .repeat = ambiguous == HF_UNAVAILABLE};
     *ret_as_new = 0;
-    if (rc)
-        return hf_fail(err, rc, 0, "etcd: %s '%s': %s", what, key,
-                       rc == HF_NOMEM ? "out of memory" : "it can't be said");
+    if ((mem && mem->failed) || hf__et_frame(body, &x.body, &x.len))
+        return hf_fail(err, HF_NOMEM, 0, "etcd: %s '%s': out of memory", what, key);
     carry(http, &x);
-    rc = settle(http, &x, ambiguous, ret, what, key, err);
-    if (rc && !x.failed) m = meaning_of(text_of(x.json));
+    int rc = settle(http, &x, ambiguous, ret, what, key, err);
+    if (rc && !x.failed) m = meaning_of(x.said);
     *ret_as_new = m && m->again == AS_NEW;
-    if (!rc && ret->term) __atomic_store_n(&http->term, ret->term, __ATOMIC_RELEASE);
+    /* A lease's header is from before it was kept: of no later term, perhaps of an earlier one. */
+    if (!rc && ret->term && call != HF_ET_LEASE_KEEP)
+        __atomic_store_n(&http->term, ret->term, __ATOMIC_RELEASE);
     explicit_bzero(x.body, x.len); /* it may be a password */
     free(x.body);
-    json_decref(x.json);
+    hf__et_free_message(x.message);
     return rc;
 }
 
 /* ---- who we are ---- */
 
+/* Logs in. 0: http->token is valid. */
+static int log_in(struct hf__et_http *http, hf_error *err)
+{
+    struct hf__et_reply reply = {NULL, 0, 0};
+    HfEt__AuthenticateRequest who = HF_ET__AUTHENTICATE_REQUEST__INIT;
+    const char *token = NULL;
+    int as_new;
+    if (!hf__is_utf8(http->password, strlen(http->password)))
+        return hf_fail(err, HF_INVALID, 0, "etcd: open: the password is not UTF-8");
+    who.name = http->user;
+    who.password = http->password;
+    int rc = request(http, HF_ET_LOGIN, &who.base, NULL, NULL, HF_UNAVAILABLE, &reply, &as_new,
+                     "authenticate", http->user, err);
+    if (!rc) token = ((HfEt__AuthenticateResponse *)reply.message)->token;
+    if (rc == HF_UNSUPPORTED) { /* nobody is asked who he is, as etcdctl sees it, too */
+        token = "";
+        rc = 0;
+    }
+    if (!rc && !token)
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: authenticate '%s': no token", http->user);
+    hf__et_free_secret(http->token);
+    http->token = rc ? NULL : strdup(token);
+    hf__et_free(&reply);
+    return rc;
+}
+
 /* A token of the user's; `old` isn't valid any more. A copy, to be freed. */
 static int get_token(struct hf__et_http *http, const char *old, char **ret, hf_error *err)
 {
-    struct hf__et_reply reply = {NULL, 0, 0};
-    int rc = 0, as_new;
+    int rc = 0;
     pthread_mutex_lock(&http->token_mu);
-    if (!http->token || (old && !strcmp(old, http->token))) {
-        json_t *who = json_pack("{s:s, s:s}", "name", http->user, "password", http->password);
-        rc = who ? request(http, "/v3/auth/authenticate", who, NULL, HF_UNAVAILABLE, &reply,
-                           &as_new, "authenticate", http->user, err)
-                 : hf_fail(err, HF_INVALID, 0, "etcd: open: the password is not UTF-8");
-        const char *token = rc ? NULL : json_string_value(json_object_get(reply.json, "token"));
-        if (rc == HF_UNSUPPORTED) { /* nobody is asked who he is, as etcdctl sees it, too */
-            token = "";
-            rc = 0;
-        }
-        if (!rc && !token)
-            rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: authenticate '%s': no token", http->user);
-        json_decref(who);
-        hf__et_free_secret(http->token);
-        http->token = rc ? NULL : strdup(token);
-        hf__et_free(&reply);
-    }
+    if (!http->token || (old && !strcmp(old, http->token))) rc = log_in(http, err);
     *ret = rc ? NULL : http->token ? strdup(http->token) : NULL;
     if (!rc && !*ret) rc = hf_fail(err, HF_NOMEM, 0, "etcd: authenticate: out of memory");
     pthread_mutex_unlock(&http->token_mu);
@@ -284,19 +262,21 @@ int hf__et_token(struct hf__et_http *http, char **ret, hf_error *err)
     return http->user ? get_token(http, NULL, ret, err) : 0;
 }
 
-int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, int ambiguous,
-                struct hf__et_reply *ret, const char *what, const char *key, hf_error *err)
+int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *body,
+                const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
+                const char *what, const char *key, hf_error *err)
 {
     char *token = NULL;
-    int as_new, rc = http->by_json ? 0 : hf__et_date_need(http, what, key, err);
+    int as_new, rc = hf__et_date_need(http, what, key, err);
     if (!rc) rc = hf__et_token(http, &token, err);
     if (!rc) {
-        rc = request(http, path, body, token, ambiguous, ret, &as_new, what, key, err);
+        rc = request(http, call, body, mem, token, ambiguous, ret, &as_new, what, key, err);
         /* The token has expired, or meanwhile one is asked for: then nothing was done. */
         if (rc && as_new && token) {
             char *next = NULL;
             rc = get_token(http, token, &next, err);
-            if (!rc) rc = request(http, path, body, next, ambiguous, ret, &as_new, what, key, err);
+            if (!rc)
+                rc = request(http, call, body, mem, next, ambiguous, ret, &as_new, what, key, err);
             hf__et_free_secret(next);
         }
     }
@@ -343,20 +323,19 @@ static int option(const hf_url *url, const char *name, char **ret, hf_error *err
 
 static int options(struct hf__et_http *http, const hf_url *url, hf_error *err)
 {
-    static const char *const plain_known[] = {"api", NULL};
-    static const char *const tls_known[] = {"api", "cafile", "cert", "key", NULL};
-    char name[64], api[16] = "";
+    static const char *const plain_known[] = {NULL};
+    static const char *const tls_known[] = {"cafile", "cert", "key", NULL};
+    char name[64];
     int tls = !strcmp(url->scheme, "etcds");
     const char *bad = hf__unknown_option(url, tls ? tls_known : plain_known, name, sizeof name);
+    if (bad && !strcmp(bad, "api"))
+        return hf_fail(err, HF_INVALID, 0,
+                       "etcd: open '%s': api: unknown: etcd is asked by gRPC, and in no other way",
+                       url->safe);
     if (bad)
         return hf_fail(err, HF_INVALID, 0, "etcd: open '%s': %s: unknown%s", url->safe, bad,
                        tls ? "" : " (cafile, cert and key belong to etcds:)");
-    int rc = hf_url_get(url, "api", api, sizeof api);
-    http->by_json = !rc && !strcmp(api, "json");
-    if (rc != HF_UNSUPPORTED && !http->by_json && (rc || strcmp(api, "grpc") != 0))
-        return hf_fail(err, HF_INVALID, 0, "etcd: open '%s': api: neither grpc nor json",
-                       url->safe);
-    rc = option(url, "cafile", &http->cafile, err);
+    int rc = option(url, "cafile", &http->cafile, err);
     if (!rc) rc = option(url, "cert", &http->cert, err);
     if (!rc) rc = option(url, "key", &http->key, err);
     if (!rc && !http->cert != !http->key)
@@ -398,7 +377,7 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
 
 void hf__et_http_close(struct hf__et_http *http)
 {
-    hf__et_gateway_close(http);
+    hf__et_version_close(http);
     hf__et_h2_close(http);
     for (unsigned i = 0; i < http->n_endpoints; i++) free(http->endpoint[i]);
     char *texts[] = {http->cafile, http->cert, http->key, http->user};

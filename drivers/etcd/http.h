@@ -1,7 +1,5 @@
 /*
- * http.h - requests to etcd: endpoints, connections, who we are, what went wrong. They go by gRPC
- * (h2.c), or by etcd's JSON gateway (gateway.c); what is asked and answered is JSON in either case,
- * in the gateway's form.
+ * http.h - requests to etcd, by gRPC (h2.c): endpoints, connections, who we are, what went wrong.
  */
 #ifndef HF_ETCD_HTTP_H
 #define HF_ETCD_HTTP_H
@@ -9,9 +7,8 @@
 #include "date.h"
 #include "holdfast_driver.h"
 #include "pool.h"
+#include "proto.h"
 
-#include <curl/curl.h>
-#include <jansson.h>
 #include <pthread.h>
 
 enum { HF_ET_ENDPOINTS = 16, HF_ET_HOST_CAP = 256, HF_ET_PORT_CAP = 8 };
@@ -23,12 +20,10 @@ struct hf__et_http {
     unsigned n_endpoints, at;        /* at: the one that answered last (atomic) */
     char *cafile, *cert, *key, *user, *password;
     int64_t io_timeout_ms;
-    int by_json; /* else by gRPC */
     struct hf__pool pool;
-    CURL *link[HF_POOL_LINKS];           /* by JSON */
-    struct hf__et_h2 *h2[HF_POOL_LINKS]; /* by gRPC */
-    struct hf__et_date date;             /* by gRPC, whose answers don't tell it */
-    CURL *date_link;                     /* by which it is asked for, by one at a time */
+    struct hf__et_h2 *h2[HF_POOL_LINKS];
+    struct hf__et_date date; /* gRPC's answers don't tell it */
+    void *date_link;         /* libcurl's, by which it is asked for, by one at a time */
     pthread_mutex_t token_mu;
     char *token;  /* of this user; NULL: none yet */
     int64_t term; /* the raft term of the last reply that told one, 0 before (atomic) */
@@ -36,9 +31,9 @@ struct hf__et_http {
 };
 
 struct hf__et_reply {
-    json_t *json;     /* an object; to be freed with hf__et_free */
-    int64_t clock_us; /* about the server's, to a second, and growing; 0: not told */
-    int64_t term;     /* of the last entry that this member had applied; 0: not told */
+    ProtobufCMessage *message; /* of the call's kind; to be freed with hf__et_free */
+    int64_t clock_us;          /* about the server's, to a second, and growing; 0: not told */
+    int64_t term;              /* of the last entry that this member had applied; 0: not told */
 };
 
 /* Reads what the URL says of it. To be closed in every case. */
@@ -47,12 +42,14 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
 void hf__et_http_close(struct hf__et_http *http);
 
 /*
- * One POST of `body`. `ambiguous` is what to answer if the request was sent and no (clear) answer
- * came: HF_UNKNOWN for writes, which go on to the next endpoint only while nothing was sent, else
- * HF_UNAVAILABLE. HF_LOST: no such lease.
+ * One call. `mem` is the request's memory: if it has failed, so has the call, and nothing is sent
+ * (NULL: it needed none). `ambiguous` is what to answer if the request was sent and no (clear)
+ * answer came: HF_UNKNOWN for writes, which go on to the next endpoint only while nothing was sent,
+ * else HF_UNAVAILABLE. HF_LOST: no such lease.
  */
-int hf__et_post(struct hf__et_http *http, const char *path, const json_t *body, int ambiguous,
-                struct hf__et_reply *ret, const char *what, const char *key, hf_error *err);
+int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *request,
+                const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
+                const char *what, const char *key, hf_error *err);
 void hf__et_free(struct hf__et_reply *reply);
 
 /* The token to send, to be freed with hf__et_free_secret ("": nobody is asked who he is); NULL if

@@ -136,52 +136,57 @@ static void own_drop(hf_store *st, uint64_t session)
     pthread_mutex_unlock(&st->mu);
 }
 
-int64_t hf__et_number(const json_t *j, const char *name)
-{
-    const json_t *n = json_object_get(j, name);
-    if (json_is_integer(n)) return json_integer_value(n);
-    return json_is_string(n) ? strtoll(json_string_value(n), NULL, 10) : 0;
-}
-
 /* A request about one lease. */
-static int ask(hf_store *st, const char *path, uint64_t session, int64_t ttl, int ambiguous,
-               struct hf__et_reply *ret, const char *what, hf_error *err)
+static int ask(hf_store *st, enum hf__et_call call, uint64_t session, struct hf__et_reply *ret,
+               const char *what, hf_error *err)
 {
-    char id[24], text[24], name[24];
-    snprintf(id, sizeof id, "%llu", (unsigned long long)session);
+    char name[24];
+    HfEt__LeaseRequest request = HF_ET__LEASE_REQUEST__INIT;
     snprintf(name, sizeof name, "%016llx", (unsigned long long)session);
-    snprintf(text, sizeof text, "%lld", (long long)ttl);
-    json_t *body =
-        ttl ? json_pack("{s:s, s:s}", "ID", id, "TTL", text) : json_pack("{s:s}", "ID", id);
-    int rc = hf__et_post(&st->http, path, body, ambiguous, ret, what, name, err);
-    json_decref(body);
-    return rc;
+    request.has_id = 1;
+    request.id = (int64_t)session;
+    return hf__et_post(&st->http, call, &request.base, NULL, HF_UNAVAILABLE, ret, what, name, err);
 }
 
-/* A lease of so many seconds, made in the term that its number says or later. */
-static int grant(hf_store *st, int64_t s, uint64_t *ret, struct hf__et_reply *reply, hf_error *err)
+/* A lease of so many seconds, made in the term that its number says or later; *ret_ttl: for how
+   many it was made. */
+static int grant(hf_store *st, int64_t s, uint64_t *ret, int64_t *ret_ttl, int64_t *ret_clock_us,
+                 hf_error *err)
 {
+    struct hf__et_reply reply = {NULL, 0, 0};
     uint64_t session = number_of(st, s, __atomic_load_n(&st->http.term, __ATOMIC_ACQUIRE));
-    int rc = ask(st, "/v3/lease/grant", session, s, HF_UNKNOWN, reply, "lease", err);
-    if (!rc) *ret = session;
+    HfEt__LeaseGrantRequest request = HF_ET__LEASE_GRANT_REQUEST__INIT;
+    char name[24];
+    snprintf(name, sizeof name, "%016llx", (unsigned long long)session);
+    request.has_id = request.has_ttl = 1;
+    request.id = (int64_t)session;
+    request.ttl = s;
+    int rc = hf__et_post(&st->http, HF_ET_LEASE_GRANT, &request.base, NULL, HF_UNKNOWN, &reply,
+                         "lease", name, err);
+    if (rc) return rc;
+    const HfEt__LeaseGrantResponse *is = (HfEt__LeaseGrantResponse *)reply.message;
+    if (is->error && *is->error)
+        rc = hf_fail(err, HF_UNKNOWN, 0, "etcd: lease '%s': the answer names an error", name);
+    *ret = session;
+    *ret_ttl = is->ttl;
+    *ret_clock_us = reply.clock_us;
+    hf__et_free(&reply);
     return rc;
 }
 
 int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                       int64_t *ret_clock_us, hf_error *err)
 {
-    struct hf__et_reply reply = {NULL, 0, 0};
     uint64_t session;
-    int rc = grant(st, (lease_ms + 999) / 1000, &session, &reply, err);
+    int64_t ttl;
+    int rc = grant(st, (lease_ms + 999) / 1000, &session, &ttl, ret_clock_us, err);
     if (rc) return rc;
-    *ret_ms = hf__et_number(reply.json, "TTL") * 1000;
-    *ret_clock_us = reply.clock_us;
+    *ret_ms = ttl * 1000;
     if (*ret_ms < lease_ms)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: lease: %lld ms instead of %lld",
                      (long long)*ret_ms, (long long)lease_ms);
     else if (!own_add(st, session, *ret_ms))
         rc = hf_fail(err, HF_NOMEM, 0, "etcd: lease: out of memory");
-    hf__et_free(&reply);
     if (!rc) *ret = session;
     return rc;
 }
@@ -189,11 +194,8 @@ int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *re
 /* Not one of our own: nothing is held with it. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
 {
-    struct hf__et_reply reply = {NULL, 0, 0};
-    if (grant(st, s, ret, &reply, NULL)) return HF_UNAVAILABLE;
-    int rc = hf__et_number(reply.json, "TTL") < s ? HF_UNAVAILABLE : 0;
-    hf__et_free(&reply);
-    return rc;
+    int64_t ttl, clock_us;
+    return grant(st, s, ret, &ttl, &clock_us, NULL) || ttl < s ? HF_UNAVAILABLE : 0;
 }
 
 /*
@@ -208,9 +210,13 @@ static int led_still(hf_store *st, uint64_t session, int64_t term, const char *w
     struct hf__et_reply reply = {NULL, 0, 0};
     char name[24];
     snprintf(name, sizeof name, "%016llx", (unsigned long long)session);
-    json_t *body = json_pack("{s:o, s:b}", "key", hf__et_key(st, "", ""), "count_only", 1);
-    int rc = hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, what, name, err);
-    json_decref(body);
+    struct hf__et_mem mem = {NULL, 0};
+    HfEt__RangeRequest request = HF_ET__RANGE_REQUEST__INIT;
+    request.has_key = request.has_count_only = request.count_only = 1;
+    request.key = hf__et_key(st, &mem, "", "");
+    int rc = hf__et_post(&st->http, HF_ET_RANGE, &request.base, &mem, HF_UNAVAILABLE, &reply, what,
+                         name, err);
+    hf__et_mem_free(&mem);
     if (rc) return rc;
     if (!term || reply.term != term)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "etcd: %s '%s': there is a new leader", what, name);
@@ -221,11 +227,9 @@ static int led_still(hf_store *st, uint64_t session, int64_t term, const char *w
 int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    int rc = ask(st, "/v3/lease/keepalive", session, 0, HF_UNAVAILABLE, &reply, "keep", err);
+    int rc = ask(st, HF_ET_LEASE_KEEP, session, &reply, "keep", err);
     if (rc) return rc;
-    const json_t *result = json_object_get(reply.json, "result");
-    int64_t ms = hf__et_number(result, "TTL") * 1000;
-    int64_t term = hf__et_number(json_object_get(result, "header"), "raft_term");
+    int64_t ms = ((HfEt__LeaseResponse *)reply.message)->ttl * 1000, term = reply.term;
     hf__et_free(&reply);
     if (ms <= 0)
         return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
@@ -239,9 +243,9 @@ int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error 
 int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    int rc = ask(st, "/v3/lease/timetolive", session, 0, HF_UNAVAILABLE, &reply, "look", err);
+    int rc = ask(st, HF_ET_LEASE_LEFT, session, &reply, "look", err);
     if (rc) return rc;
-    int64_t ms = hf__et_number(reply.json, "TTL") * 1000, term = reply.term;
+    int64_t ms = ((HfEt__LeaseResponse *)reply.message)->ttl * 1000, term = reply.term;
     hf__et_free(&reply);
     if (ms < 0)
         return hf_fail(err, HF_LOST, 0, "etcd: look '%016llx': the lease has run out",
@@ -255,7 +259,7 @@ int hf__et_lease_end(hf_store *st, uint64_t session, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     own_drop(st, session);
-    int rc = ask(st, "/v3/lease/revoke", session, 0, HF_UNAVAILABLE, &reply, "end", err);
+    int rc = ask(st, HF_ET_LEASE_REVOKE, session, &reply, "end", err);
     hf__et_free(&reply);
     return rc;
 }

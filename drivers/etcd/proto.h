@@ -1,54 +1,80 @@
 /*
- * proto.h - what is said to etcd, and what it answers, as JSON in the form of its gateway (but for
- * bytes, which are as they are) and as the messages of its gRPC.
+ * proto.h - etcd's API as messages of protobuf (etcd.proto): its calls, the memory of a request,
+ * gRPC's frames.
  */
 #ifndef HF_ETCD_PROTO_H
 #define HF_ETCD_PROTO_H
 
-#include <jansson.h>
-#include <protobuf-c/protobuf-c.h>
+#include "etcd.pb-c.h"
+
+#include <stddef.h>
 #include <stdint.h>
 
-/* A request by its path at the gateway. */
-struct hf__et_method {
-    const char *path, *name;
-    const ProtobufCMessageDescriptor *request, *reply;
-    int streams; /* the gateway puts each reply into {"result": ...} */
+/* ---- calls ---- */
+
+enum hf__et_call {
+    HF_ET_RANGE,
+    HF_ET_TXN,
+    HF_ET_LEASE_GRANT,
+    HF_ET_LEASE_KEEP,
+    HF_ET_LEASE_LEFT,
+    HF_ET_LEASE_REVOKE,
+    HF_ET_WATCH,
+    HF_ET_LOGIN,
+    HF_ET_MEMBERS,
+    HF_ET_ALARMS,
+    HF_ET_STATUS,
+    HF_ET_CALLS
 };
 
-/* NULL: there is none of that path. */
-const struct hf__et_method *hf__et_method(const char *path);
+struct hf__et_method {
+    const char *name; /* the path of its requests */
+    const ProtobufCMessageDescriptor *reply;
+    int streams;      /* the server may answer several times */
+    int needs_header; /* an answer without a header says nothing */
+};
+
+const struct hf__et_method *hf__et_method(enum hf__et_call call);
+
+/* The header of an answer to such a call; NULL: it has none. */
+const HfEt__Header *hf__et_header(const ProtobufCMessage *answer);
+
+/* ---- the memory of a request ---- */
+
+/* Pieces of it are freed all at once. `failed`: at least one piece was refused, so the request is
+   not whole and is never sent (hf__et_post). All zero at first. */
+struct hf__et_mem {
+    struct hf__et_chunk *chunks;
+    int failed;
+};
+
+/* Returns zeroed memory, or NULL. */
+void *hf__et_alloc(struct hf__et_mem *mem, size_t size);
+/* Returns a copy; without bytes if there is no memory. */
+ProtobufCBinaryData hf__et_copy(struct hf__et_mem *mem, const void *bytes, size_t len);
+/* Returns the list of n pointers, moved if it is full, with room for one more; or NULL. */
+void *hf__et_room(struct hf__et_mem *mem, void *list, size_t n);
+void hf__et_mem_free(struct hf__et_mem *mem);
+
+/* ---- frames ---- */
 
 /* gRPC's frame: a flag, a length of four bytes, a message. */
 enum { HF_ET_FRAME = 5 };
 
-/* The framed request, to be freed. 0; HF_NOMEM; HF_INVALID: the message has no such field. */
-int hf__et_frame(const struct hf__et_method *m, const json_t *body, uint8_t **ret, size_t *ret_len);
-
-/* For a ProtobufCAllocator whose data is an int that is 0: tells a message that isn't one from one
-   that there was no room for, when it is 1. */
-void *hf__et_take(void *failed, size_t size);
-void hf__et_give(void *failed, void *at);
+/* The framed message, to be freed. 0 or HF_NOMEM. */
+int hf__et_frame(const ProtobufCMessage *m, uint8_t **ret, size_t *ret_len);
 
 /* How long the frame is that begins there, with its head; 0: it can't be told yet; SIZE_MAX: it is
    compressed, which nobody asked for, or longer than any answer. */
 size_t hf__et_frame_len(const uint8_t *at, size_t len);
 
-/* The message as the gateway would tell it. NULL: it isn't one, or *ret_nomem is 1. */
-json_t *hf__et_unframe(const struct hf__et_method *m, const uint8_t *at, size_t len,
-                       int *ret_nomem);
-
-/* ---- bytes: as they are, in a JSON string that needn't be UTF-8; by the gateway as base64 ---- */
-
-/* NULL: out of memory. */
-json_t *hf__et_bytes(const char *bytes, size_t len);
-/* The bytes of a JSON string, NUL-terminated, to be freed: 0; HF_CORRUPT: it isn't that, HF_NOMEM
-   (*ret is NULL). A missing one is "". */
-int hf__et_read_bytes(const json_t *from, char **ret, size_t *ret_len);
-
-/* Replaces all bytes of such a message, in place, by what `code` makes of them (NULL: out of
-   memory). What is no such message is left alone. 0 or HF_NOMEM. */
-int hf__et_recode(const ProtobufCMessageDescriptor *d, json_t *j,
-                  json_t *(*code)(const char *bytes, size_t len));
+/* Reads a message of that kind. NULL: it isn't one, or *ret_nomem is 1. To be freed with
+   hf__et_free_message. */
+ProtobufCMessage *hf__et_unpack(const ProtobufCMessageDescriptor *kind, const uint8_t *at,
+                                size_t len, int *ret_nomem);
+/* The same of a whole frame. */
+ProtobufCMessage *hf__et_unframe(const ProtobufCMessageDescriptor *kind, const uint8_t *at,
+                                 size_t len, int *ret_nomem);
+void hf__et_free_message(ProtobufCMessage *m);
 
 #endif

@@ -5,15 +5,13 @@
  */
 #include "etcd.h"
 
-#include "etcd.pb-c.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- there ---- */
 
 /* Borrowed: a message that is packed and nothing else. */
-static ProtobufCBinaryData bytes(const void *at, size_t len)
+static ProtobufCBinaryData borrowed(const void *at, size_t len)
 {
     return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)at};
 }
@@ -24,9 +22,9 @@ static void put_party(HfEt__Party *to, const hf_party *p)
 {
     hf_et__party__init(to);
     to->has_request = to->has_owner = to->has_note = 1;
-    to->request = bytes(p->id, sizeof p->id);
-    to->owner = bytes(p->owner, p->owner_len);
-    to->note = bytes(p->note, p->note_len);
+    to->request = borrowed(p->id, sizeof p->id);
+    to->owner = borrowed(p->owner, p->owner_len);
+    to->note = borrowed(p->note, p->note_len);
     SET(to, token, p->token);
     SET(to, since_us, p->since_us);
     SET(to, expires_us, p->expires_us);
@@ -49,8 +47,8 @@ static void put_head(HfEt__Row *to, const hf_row *row)
     SET(to, done_us, row->done_us);
     SET(to, keep_until_us, row->keep_until_us);
     to->has_done_by = to->has_result = row->done_us != 0;
-    to->done_by = bytes(row->done_by, row->done_by_len);
-    to->result = bytes(row->result, row->result_len);
+    to->done_by = borrowed(row->done_by, row->done_by_len);
+    to->result = borrowed(row->result, row->result_len);
 }
 
 uint8_t *hf__et_row_bytes(const hf_row *row, size_t *ret_len)
@@ -157,14 +155,13 @@ static int get_row(const HfEt__Row *from, hf_row *row, const char **ret_why)
     return hf_row_check(row, ret_why);
 }
 
-int hf__et_read_row(const char *at, size_t len, hf_row *row, const char **ret_why)
+int hf__et_read_row(const ProtobufCBinaryData *bytes, hf_row *row, const char **ret_why)
 {
-    int nomem = 0;
-    ProtobufCAllocator memory = {hf__et_take, hf__et_give, &nomem};
+    int nomem;
     *ret_why = "not a row";
-    HfEt__Row *all = hf_et__row__unpack(&memory, len, (const uint8_t *)at);
-    int rc = all ? get_row(all, row, ret_why) : nomem ? HF_NOMEM : HF_CORRUPT;
-    if (all) hf_et__row__free_unpacked(all, &memory);
+    ProtobufCMessage *all = hf__et_unpack(&hf_et__row__descriptor, bytes->data, bytes->len, &nomem);
+    int rc = all ? get_row((HfEt__Row *)all, row, ret_why) : nomem ? HF_NOMEM : HF_CORRUPT;
+    hf__et_free_message(all);
     if (rc) hf_row_clear(row);
     return rc;
 }

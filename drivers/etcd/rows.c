@@ -9,19 +9,28 @@
 
 enum { PAGE = 1000 };
 
-json_t *hf__et_key(const hf_store *st, const char *text, const char *tail)
+/* A key that is too long fails as one that there is no memory for. */
+static ProtobufCBinaryData copied(struct hf__et_mem *mem, const char *key, int n)
 {
-    char key[HF_ET_KEY_CAP];
-    int n = snprintf(key, sizeof key, "%s%s%s", st->prefix, text, tail);
-    return n < 0 || (size_t)n >= sizeof key ? NULL : hf__et_bytes(key, (size_t)n);
+    if (n >= 0 && n < HF_ET_KEY_CAP) return hf__et_copy(mem, key, (size_t)n);
+    mem->failed = 1;
+    return (ProtobufCBinaryData){0, NULL};
 }
 
-json_t *hf__et_letter(const hf_store *st, const char *text, uint64_t session)
+ProtobufCBinaryData hf__et_key(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                               const char *tail)
 {
     char key[HF_ET_KEY_CAP];
-    int n =
-        snprintf(key, sizeof key, "%s\t%016llx\t%s", st->prefix, (unsigned long long)session, text);
-    return n < 0 || (size_t)n >= sizeof key ? NULL : hf__et_bytes(key, (size_t)n);
+    return copied(mem, key, snprintf(key, sizeof key, "%s%s%s", st->prefix, text, tail));
+}
+
+ProtobufCBinaryData hf__et_letter(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                                  uint64_t session)
+{
+    char key[HF_ET_KEY_CAP];
+    return copied(mem, key,
+                  snprintf(key, sizeof key, "%s\t%016llx\t%s", st->prefix,
+                           (unsigned long long)session, text));
 }
 
 /* ---- a range of keys as rows ---- */
@@ -34,11 +43,10 @@ struct life {
 
 /* The keys of one key of ours, from kvs[*at] on. */
 struct group {
-    char *key;   /* with the prefix; NULL: none */
-    size_t len;  /* of it */
-    char *value; /* of the row; NULL: there is none */
-    size_t value_len;
-    uint64_t rev; /* 0: there is none */
+    char *key;                        /* with the prefix; NULL: none */
+    size_t len;                       /* of it */
+    const ProtobufCBinaryData *value; /* of the row, the answer's; NULL: there is none */
+    uint64_t rev;                     /* 0: there is none */
     struct life *life;
     size_t n_lives, cap;
 };
@@ -46,7 +54,6 @@ struct group {
 static void group_free(struct group *g)
 {
     free(g->key);
-    free(g->value);
     free(g->life);
     memset(g, 0, sizeof *g);
 }
@@ -84,39 +91,47 @@ static int add_life(struct group *g, const char *name, const char *value, int64_
     return 1;
 }
 
-/* One key of etcd's. 1: it is the next group's; 0; HF_NOMEM, HF_CORRUPT. */
-static int group_add(struct group *g, const json_t *kv)
+/* The text of a value, which isn't NUL-terminated, as far as numbers need it. */
+static const char *short_text(const ProtobufCBinaryData *value, char to[32])
 {
-    size_t len = 0, value_len = 0;
-    char *key, *value = NULL;
-    int rc = hf__et_read_bytes(json_object_get(kv, "key"), &key, &len);
-    if (!rc) rc = hf__et_read_bytes(json_object_get(kv, "value"), &value, &value_len);
-    char *tab = key ? memchr(key, '\t', len) : NULL;
-    size_t own = tab ? (size_t)(tab - key) : len;
-    if (!rc && g->key && (own != g->len || memcmp(g->key, key, own))) rc = 1;
-    if (!rc && !g->key) {
-        g->key = malloc(own + 1);
-        g->len = own;
-        if (g->key) {
-            memcpy(g->key, key, own);
-            g->key[own] = 0;
-        } else {
-            rc = HF_NOMEM;
-        }
-    }
-    if (!rc && !tab) {
-        free(g->value);
-        g->value = value;
-        g->value_len = value_len;
-        value = NULL;
-    } else if (!rc && !strcmp(tab, "\trev")) {
+    size_t len = value->len < 31 ? value->len : 31;
+    if (len) memcpy(to, value->data, len);
+    to[len] = 0;
+    return to;
+}
+
+/* What stands beside the row: its rev, a session. 0 or HF_NOMEM. */
+static int add_beside(struct group *g, const HfEt__KeyValue *kv, const char *tail, size_t len)
+{
+    char name[32], value[32];
+    const ProtobufCBinaryData text = {len, (uint8_t *)(uintptr_t)tail};
+    if (len >= sizeof name) return 0; /* nothing of ours */
+    short_text(&text, name);
+    short_text(&kv->value, value);
+    if (!strcmp(name, "rev"))
         g->rev = strtoull(value, NULL, 10);
-    } else if (!rc && tab && !add_life(g, tab + 1, value, hf__et_number(kv, "lease"))) {
-        rc = HF_NOMEM;
+    else if (!add_life(g, name, value, kv->lease))
+        return HF_NOMEM;
+    return 0;
+}
+
+/* One key of etcd's. 1: it is the next group's; 0; HF_NOMEM. */
+static int group_add(struct group *g, const HfEt__KeyValue *kv)
+{
+    const char *key = kv->key.len ? (const char *)kv->key.data : "";
+    const char *tab = memchr(key, '\t', kv->key.len);
+    size_t own = tab ? (size_t)(tab - key) : kv->key.len;
+    if (g->key && (own != g->len || memcmp(g->key, key, own))) return 1;
+    if (!g->key) {
+        g->key = malloc(own + 1);
+        if (!g->key) return HF_NOMEM;
+        memcpy(g->key, key, own);
+        g->key[own] = 0;
+        g->len = own;
     }
-    free(key);
-    free(value);
-    return rc;
+    if (tab) return add_beside(g, kv, tab + 1, kv->key.len - own - 1);
+    g->value = &kv->value;
+    return 0;
 }
 
 static int is_there(const struct life *life) { return life && life->there; }
@@ -134,7 +149,7 @@ static int group_row(const struct group *g, int64_t term, hf_row *row, const cha
     hf_row_clear(row);
     *ret_why = "a rev without a row";
     if (!g->value) return g->rev ? HF_CORRUPT : 0;
-    int rc = hf__et_read_row(g->value, g->value_len, row, ret_why);
+    int rc = hf__et_read_row(g->value, row, ret_why);
     if (rc) return rc;
     *ret_why = "another rev beside it than in it";
     if (row->rev != g->rev) {
@@ -149,14 +164,13 @@ static int group_row(const struct group *g, int64_t term, hf_row *row, const cha
 }
 
 /* The row of `key` in a range's answer, and what stands beside it, to be freed in any case. */
-static int read_range(const json_t *range, int64_t term, const hf_rowkey *key, hf_row *row,
-                      struct group *g, const char *what, hf_error *err)
+static int read_range(const HfEt__RangeResponse *range, int64_t term, const hf_rowkey *key,
+                      hf_row *row, struct group *g, const char *what, hf_error *err)
 {
-    const json_t *kvs = json_object_get(range, "kvs");
     const char *why = "out of memory";
     int rc = 0;
-    for (size_t i = 0; !rc && i < json_array_size(kvs); i++) {
-        rc = group_add(g, json_array_get(kvs, i));
+    for (size_t i = 0; !rc && range && i < range->n_kvs; i++) {
+        rc = group_add(g, range->kvs[i]);
         if (rc > 0) rc = HF_CORRUPT;
     }
     if (rc == HF_CORRUPT) why = "keys that aren't ours";
@@ -166,10 +180,12 @@ static int read_range(const json_t *range, int64_t term, const hf_rowkey *key, h
     return hf_fail(err, rc, 0, "etcd: %s '%s': the row is damaged: %s", what, key->text, why);
 }
 
-json_t *hf__et_range_of(const hf_store *st, const char *text)
+void hf__et_range_of(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                     HfEt__RangeRequest *ret)
 {
-    return json_pack("{s:o, s:o}", "key", hf__et_key(st, text, ""), "range_end",
-                     hf__et_key(st, text, "\n"));
+    ret->has_key = ret->has_range_end = 1;
+    ret->key = hf__et_key(st, mem, text, "");
+    ret->range_end = hf__et_key(st, mem, text, "\n");
 }
 
 /* ---- reading ---- */
@@ -209,12 +225,14 @@ static void add_doubts(struct hf__et_txn *t, const hf_store *st, const hf_rowkey
     int n = snprintf(name, sizeof name, "%016llx", (unsigned long long)by);
     for (uint32_t i = 0; i < row->n_holders; i++) {
         if (!in_doubt(g, &row->party[i])) continue;
-        if (json_array_size(t->success) + json_array_size(t->compare) > HF_ET_OPS_CAP) break;
+        if (t->msg.n_success + t->msg.n_compare > HF_ET_OPS_CAP) break;
         hf__et_tail(row->party[i].session, "", tail);
-        hf__et_add_unbound(t, hf__et_key(st, key->text, tail));
-        hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), by);
+        ProtobufCBinaryData its = hf__et_key(st, &t->mem, key->text, tail);
+        hf__et_add_unbound(t, its);
+        hf__et_add_put(t, its, (ProtobufCBinaryData){0, NULL}, by);
         hf__et_tail(row->party[i].session, ".", tail);
-        hf__et_add_put(t, hf__et_key(st, key->text, tail), hf__et_bytes(name, (size_t)n), 0);
+        hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, tail),
+                       hf__et_copy(&t->mem, name, (size_t)n), 0);
     }
 }
 
@@ -224,9 +242,9 @@ static void add_leftovers(struct hf__et_txn *t, const hf_store *st, const hf_row
     char tail[HF_ET_TAIL_CAP];
     for (size_t i = 0; i < g->n_lives; i++) {
         if (!is_leftover(&g->life[i], row)) continue;
-        if (json_array_size(t->success) > HF_ET_OPS_CAP) break;
+        if (t->msg.n_success > HF_ET_OPS_CAP) break;
         hf__et_tail(g->life[i].session, ".", tail);
-        hf__et_add_delete(t, hf__et_key(st, key->text, tail));
+        hf__et_add_delete(t, hf__et_key(st, &t->mem, key->text, tail));
     }
 }
 
@@ -240,21 +258,20 @@ static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row, const 
     int leftovers = 0;
     for (size_t i = 0; i < g->n_lives; i++) leftovers |= is_leftover(&g->life[i], row);
     if ((!s && !leftovers) || (s && hf__et_lease_unkept(st, s, &by))) return;
-    struct hf__et_txn t = {json_array(), json_array(), 0};
+    struct hf__et_txn t;
     struct hf__et_reply reply = {NULL, 0, 0};
+    hf__et_txn_open(&t);
     hf__et_add_compare(&t, st, key, row->rev);
     if (s) add_doubts(&t, st, key, row, g, by);
     add_leftovers(&t, st, key, row, g);
-    json_t *body = json_pack("{s:o, s:o}", "compare", t.compare, "success", t.success);
-    if (body && !t.bad)
-        (void)hf__et_post(&st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "get", key->text,
-                          NULL);
+    (void)hf__et_post(&st->http, HF_ET_TXN, &t.msg.base, &t.mem, HF_UNKNOWN, &reply, "get",
+                      key->text, NULL);
     hf__et_free(&reply);
-    json_decref(body);
+    hf__et_txn_close(&t);
 }
 
-int hf__et_take_range(hf_store *st, const json_t *range, int64_t term, const hf_rowkey *key,
-                      hf_row *row, const char *what, hf_error *err)
+int hf__et_take_range(hf_store *st, const HfEt__RangeResponse *range, int64_t term,
+                      const hf_rowkey *key, hf_row *row, const char *what, hf_error *err)
 {
     struct group g = {0};
     int rc = read_range(range, term, key, row, &g, what, err);
@@ -267,13 +284,16 @@ int hf__et_look(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_cl
                 hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    json_t *body = hf__et_range_of(st, key->text);
-    int rc =
-        hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, "get", key->text, err);
-    json_decref(body);
+    struct hf__et_mem mem = {NULL, 0};
+    HfEt__RangeRequest request = HF_ET__RANGE_REQUEST__INIT;
+    hf__et_range_of(st, &mem, key->text, &request);
+    int rc = hf__et_post(&st->http, HF_ET_RANGE, &request.base, &mem, HF_UNAVAILABLE, &reply, "get",
+                         key->text, err);
+    hf__et_mem_free(&mem);
     if (rc) return rc;
     *ret_clock_us = reply.clock_us;
-    rc = hf__et_take_range(st, reply.json, reply.term, key, row, "get", err);
+    rc = hf__et_take_range(st, (HfEt__RangeResponse *)reply.message, reply.term, key, row, "get",
+                           err);
     hf__et_free(&reply);
     return rc;
 }
@@ -313,21 +333,19 @@ static int tell(struct scan *s, const struct group *g, int64_t term)
 
 /* The groups of one page. The last is left for the next page if there is one, for its keys must be
    read at one moment: *ret_next is where that begins (NULL: no next page). 1: stop. */
-static int tell_page(struct scan *s, const json_t *page, int64_t term, char **ret_next)
+static int tell_page(struct scan *s, const HfEt__RangeResponse *page, int64_t term, char **ret_next)
 {
-    const json_t *kvs = json_object_get(page, "kvs");
-    int more = json_is_true(json_object_get(page, "more")), rc = 0;
+    int more = page->more, rc = 0;
     struct group g = {0};
     *ret_next = NULL;
-    for (size_t i = 0; !rc && i < json_array_size(kvs); i++) {
-        rc = group_add(&g, json_array_get(kvs, i));
+    for (size_t i = 0; !rc && i < page->n_kvs; i++) {
+        rc = group_add(&g, page->kvs[i]);
         if (rc == 1) {
             rc = tell(s, &g, term);
             group_free(&g);
-            if (!rc) rc = group_add(&g, json_array_get(kvs, i));
+            if (!rc) rc = group_add(&g, page->kvs[i]);
         }
         if (rc == HF_NOMEM) hf_fail(s->err, rc, 0, "etcd: list: out of memory");
-        if (rc == HF_CORRUPT) hf_fail(s->err, rc, 0, "etcd: list: an answer of no form");
     }
     if (!rc && !more) rc = tell(s, &g, term);
     if (!rc && more) {
@@ -355,16 +373,17 @@ int hf__et_scan(hf_store *st, const char *prefix,
     hf_row_init(&s.row);
     do {
         struct hf__et_reply reply = {NULL, 0, 0};
-        json_t *body =
-            json_pack("{s:o, s:o, s:I}", "key", hf__et_bytes(from, strlen(from)), "range_end",
-                      hf__et_bytes(end, strlen(end)), "limit", (json_int_t)limit);
+        HfEt__RangeRequest request = HF_ET__RANGE_REQUEST__INIT;
+        request.has_key = request.has_range_end = request.has_limit = 1;
+        request.key = (ProtobufCBinaryData){strlen(from), (uint8_t *)from};
+        request.range_end = (ProtobufCBinaryData){strlen(end), (uint8_t *)end};
+        request.limit = limit;
         next = NULL;
-        rc = hf__et_post(&st->http, "/v3/kv/range", body, HF_UNAVAILABLE, &reply, "list", prefix,
-                         err);
-        json_decref(body);
+        rc = hf__et_post(&st->http, HF_ET_RANGE, &request.base, NULL, HF_UNAVAILABLE, &reply,
+                         "list", prefix, err);
         if (rc) break;
         *ret_clock_us = reply.clock_us;
-        rc = tell_page(&s, reply.json, reply.term, &next);
+        rc = tell_page(&s, (HfEt__RangeResponse *)reply.message, reply.term, &next);
         hf__et_free(&reply);
         /* One key of ours that is more than a page. */
         if (next && !strcmp(next, from)) limit *= 4;

@@ -38,24 +38,26 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     struct hf__et_dead put;
-    json_t *body = hf__et_swap_json(s->st, s->key, s->seen, s->row, dead, &put);
-    if (json_array_size(json_object_get(body, "success")) > HF_ET_OPS_CAP) {
-        json_decref(body);
+    struct hf__et_txn t;
+    hf__et_swap_txn(&t, s->st, s->key, s->seen, s->row, dead, &put);
+    if (t.msg.n_success > HF_ET_OPS_CAP) {
+        hf__et_txn_close(&t);
         return hf_fail(s->err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
                        s->key->text);
     }
-    int rc = hf__et_post(&s->st->http, "/v3/kv/txn", body, HF_UNKNOWN, &reply, "swap", s->key->text,
-                         s->err);
-    json_decref(body);
+    int rc = hf__et_post(&s->st->http, HF_ET_TXN, &t.msg.base, &t.mem, HF_UNKNOWN, &reply, "swap",
+                         s->key->text, s->err);
+    hf__et_txn_close(&t);
     if (rc == HF_FULL) rc = without_room(s);
-    if (rc == HF_UNKNOWN || !reply.json) hf__et_written(s->st, s->key, s->row, dead, &put, 0);
-    if (rc || !reply.json) return rc;
+    if (rc == HF_UNKNOWN || !reply.message) hf__et_written(s->st, s->key, s->row, dead, &put, 0);
+    if (rc || !reply.message) return rc;
     *s->ret_clock_us = reply.clock_us;
-    if (!json_is_true(json_object_get(reply.json, "succeeded"))) {
-        json_t *first = json_array_get(json_object_get(reply.json, "responses"), 0);
+    const HfEt__TxnResponse *is = (HfEt__TxnResponse *)reply.message;
+    if (!is->succeeded) {
+        const HfEt__RangeResponse *there =
+            is->n_responses ? is->responses[0]->response_range : NULL;
         if (s->cur)
-            rc = hf__et_take_range(s->st, json_object_get(first, "response_range"), reply.term,
-                                   s->key, s->cur, "swap", s->err);
+            rc = hf__et_take_range(s->st, there, reply.term, s->key, s->cur, "swap", s->err);
         if (!rc && s->cur && !s->cur->rev)
             *s->ret_clock_us = hf__et_date_of_new(&s->st->http, reply.clock_us);
         if (!rc) rc = HF_CONFLICT;

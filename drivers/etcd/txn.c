@@ -24,64 +24,6 @@ enum {
     LETTER_CAP = WHOLE_CAP + HF_ET_WORD_CAP + 1
 };
 
-/* ---- what a transaction is made of ---- */
-
-static void add_to(struct hf__et_txn *t, json_t *to, json_t *j)
-{
-    if (!j || json_array_append_new(to, j)) t->bad = 1;
-}
-
-void hf__et_add_put(struct hf__et_txn *t, json_t *key, json_t *value, uint64_t lease)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)lease);
-    add_to(t, t->success,
-           json_pack("{s:{s:o, s:o, s:s}}", "request_put", "key", key, "value", value, "lease",
-                     lease ? text : "0"));
-}
-
-void hf__et_add_delete(struct hf__et_txn *t, json_t *key)
-{
-    add_to(t, t->success, json_pack("{s:{s:o}}", "request_delete_range", "key", key));
-}
-
-/* An end that there was no memory for is none: not a range of the first key only. */
-static void add_delete_all(struct hf__et_txn *t, json_t *key, json_t *end)
-{
-    add_to(t, t->success,
-           json_pack("{s:{s:o, s:o}}", "request_delete_range", "key", key, "range_end", end));
-}
-
-static void add_absent(struct hf__et_txn *t, json_t *key)
-{
-    add_to(t, t->compare,
-           json_pack("{s:o, s:s, s:s, s:s}", "key", key, "target", "VERSION", "result", "EQUAL",
-                     "version", "0"));
-}
-
-void hf__et_add_unbound(struct hf__et_txn *t, json_t *key)
-{
-    add_to(t, t->compare,
-           json_pack("{s:o, s:s, s:s, s:s}", "key", key, "target", "LEASE", "result", "EQUAL",
-                     "lease", "0"));
-}
-
-void hf__et_add_compare(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
-                        uint64_t seen)
-{
-    char text[24];
-    int n = snprintf(text, sizeof text, "%llu", (unsigned long long)seen);
-    json_t *rev = hf__et_key(st, key->text, "\trev");
-    if (seen) {
-        add_to(t, t->compare,
-               json_pack("{s:o, s:s, s:s, s:o}", "key", rev, "target", "VALUE", "result", "EQUAL",
-                         "value", hf__et_bytes(text, (size_t)n)));
-        return;
-    }
-    add_absent(t, rev);
-    add_absent(t, hf__et_key(st, key->text, "")); /* whatever else may stand there */
-}
-
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP])
 {
     snprintf(ret, HF_ET_TAIL_CAP, "\t%016llx%s", (unsigned long long)session, end);
@@ -126,6 +68,8 @@ static int concern(const hf_row *row, uint64_t session)
 
 /* ---- letters ---- */
 
+static const ProtobufCBinaryData none = {0, NULL};
+
 struct letters {
     const hf_row *row;
     const uint8_t *bytes; /* it as bytes */
@@ -133,7 +77,7 @@ struct letters {
     int written; /* what follows: seldom is there anybody to be told */
     size_t len[WHOLE + 1];
     char text[WHOLE + 1][LETTER_CAP];
-    json_t *bundle; /* operations; NULL: none yet */
+    HfEt__TxnRequest *bundle; /* of operations; NULL: none yet */
 };
 
 /* What is to be said of the row. */
@@ -150,30 +94,42 @@ static void write_them(struct letters *all)
     all->len[WHOLE] = n + 1 + all->n_bytes;
 }
 
-static json_t *letter_to(struct letters *all, int what)
+static ProtobufCBinaryData letter_to(struct letters *all, struct hf__et_mem *mem, int what)
 {
     if (!all->written) write_them(all);
-    return hf__et_bytes(all->text[what], all->len[what]);
+    return hf__et_copy(mem, all->text[what], all->len[what]);
 }
 
-/* Where it is, it is written anew; its lease stays. An operation that isn't whole counts for
-   nothing, as hf__et_add_put. */
+static HfEt__TxnRequest *nested(struct hf__et_mem *mem)
+{
+    HfEt__TxnRequest *txn = hf__et_alloc(mem, sizeof *txn);
+    if (txn) hf_et__txn_request__init(txn);
+    return txn;
+}
+
+/* Where the letter is, it is written anew; its lease stays. */
 static void send_letter(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                         uint64_t session, struct letters *all, int what)
 {
-    if (!all->bundle) all->bundle = json_array();
-    add_to(t, all->bundle,
-           json_pack("{s:{s:[{s:o, s:s, s:s, s:s}], s:[{s:{s:o, s:o, s:b}}]}}", "request_txn",
-                     "compare", "key", hf__et_letter(st, key->text, session), "target", "VERSION",
-                     "result", "GREATER", "version", "0", "success", "request_put", "key",
-                     hf__et_letter(st, key->text, session), "value", letter_to(all, what),
-                     "ignore_lease", 1));
+    ProtobufCBinaryData name = hf__et_letter(st, &t->mem, key->text, session);
+    if (!all->bundle) all->bundle = nested(&t->mem);
+    HfEt__TxnRequest *one = nested(&t->mem);
+    HfEt__RequestOp *op = all->bundle ? hf__et_op(&t->mem, all->bundle) : NULL;
+    if (!one || !op) return;
+    HfEt__Compare *is_there = hf__et_compare(&t->mem, one, name, HF_ET__COMPARE__TARGET__VERSION);
+    HfEt__PutRequest *put = hf__et_put(&t->mem, one, name, letter_to(all, &t->mem, what));
+    if (!is_there || !put) return;
+    is_there->result = HF_ET__COMPARE__RESULT__GREATER;
+    is_there->has_version = 1; /* 0 */
+    put->has_ignore_lease = put->ignore_lease = 1;
+    op->request_txn = one;
 }
 
 static void send_bundle(struct hf__et_txn *t, struct letters *all)
 {
     if (!all->bundle) return;
-    add_to(t, t->success, json_pack("{s:{s:o}}", "request_txn", "success", all->bundle));
+    HfEt__RequestOp *op = hf__et_op(&t->mem, &t->msg);
+    if (op) op->request_txn = all->bundle;
     all->bundle = NULL;
 }
 
@@ -195,8 +151,8 @@ static void send_letters(struct hf__et_txn *t, const hf_store *st, const hf_rowk
             continue;
         send_letter(t, st, key, session, all, concern(row, session));
         /* What it counts are those of a bundle, and all beside it. */
-        size_t n = json_array_size(all->bundle);
-        if (n >= BUNDLE || n + json_array_size(t->success) >= HF_ET_OPS_CAP) send_bundle(t, all);
+        size_t n = all->bundle ? all->bundle->n_success : 0;
+        if (n >= BUNDLE || n + t->msg.n_success >= HF_ET_OPS_CAP) send_bundle(t, all);
     }
     send_bundle(t, all);
 }
@@ -238,7 +194,8 @@ static void add_tidying(struct hf__et_txn *t, const hf_store *st, const hf_rowke
         snprintf(to, sizeof to, "\tg");
         if (gap) hf__et_tail(named[gap - 1], "/", from); /* behind SESSION and SESSION. */
         if (gap < n) hf__et_tail(named[gap], "", to);
-        add_delete_all(t, hf__et_key(st, key->text, from), hf__et_key(st, key->text, to));
+        hf__et_add_delete_all(t, hf__et_key(st, &t->mem, key->text, from),
+                              hf__et_key(st, &t->mem, key->text, to));
     }
     free(named);
 }
@@ -260,11 +217,11 @@ static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *
     hf__et_tail(mark->session, "", tail);
     if (!row->n_holders && !row->n_queue) tidied = 1;
     if (!tidied && listened)
-        hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), 0);
+        hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, tail), none, 0);
     else if (!tidied)
-        hf__et_add_delete(t, hf__et_key(st, key->text, tail));
+        hf__et_add_delete(t, hf__et_key(st, &t->mem, key->text, tail));
     if (mark->letter == HF_ET_NO_LETTER) return;
-    hf__et_add_delete(t, hf__et_letter(st, key->text, mark->session));
+    hf__et_add_delete(t, hf__et_letter(st, &t->mem, key->text, mark->session));
     mark->letter = HF_ET_MAYBE; /* who comes into the line meanwhile puts it again */
 }
 
@@ -305,7 +262,8 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
     char tail[HF_ET_TAIL_CAP];
     ret_put->n = 0;
     if (empty)
-        add_delete_all(t, hf__et_key(st, key->text, "\t0"), hf__et_key(st, key->text, "\tg"));
+        hf__et_add_delete_all(t, hf__et_key(st, &t->mem, key->text, "\t0"),
+                              hf__et_key(st, &t->mem, key->text, "\tg"));
     pthread_mutex_lock(&st->mu);
     int moves, leaves = somebody_leaves(st, key, row, &moves);
     int listened = moves || somebody_listens(row);
@@ -320,48 +278,67 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
         if (!named && mark) add_left(t, st, key, row, mark, tidied, listened);
         if (!named || is_dead(dead, session)) continue;
         hf__et_tail(session, "", tail);
-        hf__et_add_put(t, hf__et_key(st, key->text, tail), json_string(""), session);
+        hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, tail), none, session);
         if ((!moves && !is_in_line(row, session)) || (mark && mark->letter == HF_ET_PUT)) continue;
         if (ret_put->n == HF_ET_OPS_CAP) continue; /* which is too many operations anyway */
         ret_put->session[ret_put->n++] = session;
-        hf__et_add_put(t, hf__et_letter(st, key->text, session),
-                       letter_to(all, concern(row, session)), session);
+        hf__et_add_put(t, hf__et_letter(st, &t->mem, key->text, session),
+                       letter_to(all, &t->mem, concern(row, session)), session);
     }
     pthread_mutex_unlock(&st->mu);
 }
 
 /* ---- the whole ---- */
 
-json_t *hf__et_swap_json(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
+static void add_row(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row,
+                    const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
 {
     struct letters letters; /* long: what isn't read needs no zeros */
-    uint8_t *bytes = row ? hf__et_row_bytes(row, &letters.n_bytes) : NULL;
+    uint8_t *bytes = hf__et_row_bytes(row, &letters.n_bytes);
+    char rev[24];
+    int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
+    if (!bytes) {
+        t->mem.failed = 1;
+        return;
+    }
     letters.row = row;
+    letters.bytes = bytes;
     letters.written = 0;
     letters.bundle = NULL;
-    ret_put->n = 0;
-    if (row && !bytes) return NULL;
-    struct hf__et_txn t = {json_array(), json_array(), 0};
-    hf__et_add_compare(&t, st, key, seen);
-    if (row) {
-        char rev[24];
-        int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
-        letters.bytes = bytes;
-        hf__et_add_put(&t, hf__et_key(st, key->text, ""),
-                       hf__et_bytes((const char *)bytes, letters.n_bytes), 0);
-        hf__et_add_put(&t, hf__et_key(st, key->text, "\trev"), hf__et_bytes(rev, (size_t)n), 0);
-        add_sessions(&t, st, key, row, dead, &letters, ret_put);
-        send_letters(&t, st, key, row, ret_put, &letters);
-    } else {
-        add_delete_all(&t, hf__et_key(st, key->text, ""), hf__et_key(st, key->text, "\n"));
-    }
+    hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, ""),
+                   hf__et_copy(&t->mem, bytes, letters.n_bytes), 0);
+    hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, "\trev"),
+                   hf__et_copy(&t->mem, rev, (size_t)n), 0);
+    add_sessions(t, st, key, row, dead, &letters, ret_put);
+    send_letters(t, st, key, row, ret_put, &letters);
     free(bytes);
-    json_t *body = json_pack("{s:o, s:o, s:[{s:o}]}", "compare", t.compare, "success", t.success,
-                             "failure", "request_range", hf__et_range_of(st, key->text));
-    if (body && !t.bad) return body;
-    json_decref(body);
-    return NULL;
+}
+
+void hf__et_swap_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
+                     const hf_row *row, const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
+{
+    static const HfEt__RequestOp no_op = HF_ET__REQUEST_OP__INIT;
+    static const HfEt__RangeRequest no_range = HF_ET__RANGE_REQUEST__INIT;
+    hf__et_txn_open(t);
+    ret_put->n = 0;
+    hf__et_add_compare(t, st, key, seen);
+    if (row)
+        add_row(t, st, key, row, dead, ret_put);
+    else
+        hf__et_add_delete_all(t, hf__et_key(st, &t->mem, key->text, ""),
+                              hf__et_key(st, &t->mem, key->text, "\n"));
+    struct {
+        HfEt__RequestOp *list, op;
+        HfEt__RangeRequest range;
+    } *otherwise = hf__et_alloc(&t->mem, sizeof *otherwise);
+    if (!otherwise) return;
+    otherwise->op = no_op;
+    otherwise->range = no_range;
+    hf__et_range_of(st, &t->mem, key->text, &otherwise->range);
+    otherwise->op.request_range = &otherwise->range;
+    otherwise->list = &otherwise->op;
+    t->msg.failure = &otherwise->list;
+    t->msg.n_failure = 1;
 }
 
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,

@@ -1,27 +1,29 @@
 /*
  * watch.c - waking who waits: watches of etcd's, as a request that goes on answering.
  *
- * As soon as the gateway answers it reads no more of a request (what it has not yet read then, of
- * a second watch in the same stream, is lost), so a stream is one watch, by gRPC, too. One is of
- * the letters to this handle. Others are of what is deleted beside the keys in whose lines somebody
- * here stands, which tells of sessions that have ended; or of all that is written beside keys that
- * are waited for in another way: from the first to the last of those that were waited for when it
- * was begun. Keys that come later get a further stream; when there are too many of these all keys
- * of that kind get a new one.
+ * A stream is one watch: what ends it ends nothing else. One is of the letters to this handle.
+ * Others are of what is deleted beside the keys in whose lines somebody here stands, which tells of
+ * sessions that have ended; or of all that is written beside keys that are waited for in another
+ * way: from the first to the last of those that were waited for when it was begun. Keys that come
+ * later get a further stream; when there are too many of these all keys of that kind get a new one.
  */
 #include "etcd.h"
 
 #include "os.h"
 #include "stream.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 enum { DEAF_MS = 5000, IDLE_MS = 5000, POLL_MS = 60000 };
 
 /* What a stream is of. */
 enum kind { ENDS, ALL, LETTERS };
 enum { OF_A_KIND = 4, STREAMS = 2 * OF_A_KIND + 1 };
+_Static_assert((int)STREAMS <= (int)HF_ET_STREAMS_CAP, "all of them are waited for");
 
 struct stream {
     enum kind kind;
@@ -33,13 +35,11 @@ struct stream {
 struct hf__et_ear {
     pthread_mutex_t mu; /* of who listens or watches, for as long as that takes: of what follows */
     const hf_store *st;
-    CURLM *multi;
+    int wake_fd;
     struct stream stream[STREAMS];
     struct hf__et_stream *open[STREAMS]; /* NULL: unused */
     size_t n_wanted;                     /* of keys that are listened for */
     uint64_t heard;
-    int woken; /* atomic */
-    int broke; /* what was taken in between two watches, and said so */
     int64_t deaf_until_us, used_at_us;
 };
 
@@ -53,7 +53,7 @@ static void free_stream(struct stream *s)
 static void end_stream(struct hf__et_ear *ear, int i)
 {
     if (!ear->open[i]) return;
-    hf__et_stream_end(ear->multi, ear->open[i]);
+    hf__et_stream_end(ear->open[i]);
     ear->open[i] = NULL;
     hf__et_words_forget(ear->st->words);
     free_stream(&ear->stream[i]);
@@ -72,23 +72,22 @@ static void end_kind(struct hf__et_ear *ear, enum kind kind)
 
 /* ---- what they say ---- */
 
-static void hear(void *arg, const json_t *said)
+static void hear(void *arg, const ProtobufCMessage *said)
 {
     struct stream *s = arg;
-    const json_t *result = json_object_get(said, "result");
-    if (!result || json_is_true(json_object_get(result, "canceled")))
+    const HfEt__WatchResponse *is = (const HfEt__WatchResponse *)said;
+    if (!is || is->canceled)
         s->broken = 1;
-    else if (json_is_true(json_object_get(result, "created")))
+    else if (is->created)
         s->created = 1;
-    s->ear->heard +=
-        hf__et_words_hear(s->ear->st, json_object_get(result, "events"), s->kind == ENDS);
+    if (is) s->ear->heard += hf__et_words_hear(s->ear->st, is, s->kind == ENDS);
 }
 
 /* Lets them go on. 0; or one of them has ended, and is gone. */
 static int perform(struct hf__et_ear *ear)
 {
-    int ended = hf__et_streams_perform(ear->multi, ear->open, STREAMS) | ear->broke;
-    ear->broke = 0;
+    int ended = 0;
+    hf__et_streams_perform(ear->open, STREAMS);
     for (int i = 0; i < STREAMS; i++)
         if (ear->open[i] && (ear->stream[i].broken || hf__et_stream_ended(ear->open[i]))) {
             end_stream(ear, i);
@@ -103,34 +102,38 @@ static int perform(struct hf__et_ear *ear)
 
 /* The watch of all keys from `first` to `last`. A control character comes before all that keys are
    made of, so that what stands beside them lies in between. */
-static json_t *request(const hf_store *st, enum kind kind, const char *first, const char *last)
+static void request(const hf_store *st, enum kind kind, const char *first, const char *last,
+                    struct hf__et_mem *mem, HfEt__WatchCreateRequest *ret)
 {
-    static const char *const filter[] = {[ENDS] = "NOPUT", [LETTERS] = "NODELETE"};
+    static HfEt__WatchCreateRequest__FilterType filter[] = {
+        [ENDS] = HF_ET__WATCH_CREATE_REQUEST__FILTER_TYPE__NOPUT,
+        [LETTERS] = HF_ET__WATCH_CREATE_REQUEST__FILTER_TYPE__NODELETE};
     int beside = kind != LETTERS;
-    /* With what was there of which the end is told: see words.c. */
-    json_t *what =
-        json_pack("{s:o, s:o, s:b}", "key", hf__et_key(st, first, beside ? "\t" : ""), "range_end",
-                  hf__et_key(st, last, beside ? "\n" : ""), "prev_kv", kind == ENDS);
-    int bad = !what ||
-              (kind != ALL && json_object_set_new(what, "filters", json_pack("[s]", filter[kind])));
-    json_t *j = json_pack("{s:o}", "create_request", what);
-    if (!bad) return j;
-    json_decref(j);
-    return NULL;
+    hf_et__watch_create_request__init(ret);
+    ret->has_key = ret->has_range_end = ret->has_prev_kv = 1;
+    ret->key = hf__et_key(st, mem, first, beside ? "\t" : "");
+    ret->range_end = hf__et_key(st, mem, last, beside ? "\n" : "");
+    ret->prev_kv = kind == ENDS; /* what was there of which the end is told: see words.c */
+    ret->n_filters = kind != ALL;
+    ret->filters = &filter[kind];
 }
 
 static int begin_stream(hf_store *st, enum kind kind, int i, const char *first, const char *last)
 {
     struct hf__et_ear *ear = st->ear;
     struct stream *s = &ear->stream[i];
-    json_t *body = request(st, kind, first, last);
+    struct hf__et_mem mem = {NULL, 0};
+    HfEt__WatchCreateRequest create;
+    HfEt__WatchRequest watch = HF_ET__WATCH_REQUEST__INIT;
+    request(st, kind, first, last, &mem, &create);
+    watch.create_request = &create;
     s->ear = ear;
     s->kind = kind;
     s->first = strdup(first);
     s->last = strdup(last);
     if (s->first && s->last)
-        ear->open[i] = hf__et_stream_begin(&st->http, ear->multi, "/v3/watch", body, hear, s);
-    json_decref(body);
+        ear->open[i] = hf__et_stream_begin(&st->http, HF_ET_WATCH, &watch.base, &mem, hear, s);
+    hf__et_mem_free(&mem);
     if (ear->open[i]) return 0;
     free_stream(s);
     return HF_UNAVAILABLE;
@@ -150,8 +153,7 @@ static int await_created(hf_store *st)
     while (!all_created(st->ear)) {
         int64_t left = (until_us - hf__local_us()) / 1000;
         if (perform(st->ear) || left <= 0) return HF_UNAVAILABLE;
-        if (!all_created(st->ear))
-            hf__et_streams_wait(st->ear->multi, st->ear->open, STREAMS, (int)left + 1);
+        if (!all_created(st->ear)) hf__et_streams_wait(st->ear->open, STREAMS, -1, (int)left + 1);
     }
     return 0;
 }
@@ -274,10 +276,17 @@ int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
     return rc;
 }
 
+/* Was it interrupted since it was asked last? */
+static int is_woken(struct hf__et_ear *ear)
+{
+    uint64_t n;
+    return read(ear->wake_fd, &n, sizeof n) == (ssize_t)sizeof n;
+}
+
 static int watch(hf_store *st, const hf_ear *from, int64_t until_us, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
-    while (!__atomic_exchange_n(&ear->woken, 0, __ATOMIC_ACQUIRE)) {
+    while (!is_woken(ear)) {
         int64_t now = hf__local_us(), left = (until_us - now) / 1000 + 1;
         if (perform(ear)) return deaf(st, "the connection broke", err);
         if (ear->heard != from->heard[0] || until_us <= now) return 0;
@@ -286,7 +295,7 @@ static int watch(hf_store *st, const hf_ear *from, int64_t until_us, hf_error *e
             end_streams(ear);
         else if (!ear->n_wanted && left > IDLE_MS)
             left = IDLE_MS;
-        if (hf__et_streams_wait(ear->multi, ear->open, STREAMS,
+        if (hf__et_streams_wait(ear->open, STREAMS, ear->wake_fd,
                                 left > POLL_MS ? POLL_MS : (int)left))
             return deaf(st, "it can't be waited for", err);
     }
@@ -308,7 +317,7 @@ int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_u
 static void catch_up(struct hf__et_ear *ear)
 {
     if (pthread_mutex_trylock(&ear->mu)) return;
-    ear->broke |= hf__et_streams_perform(ear->multi, ear->open, STREAMS);
+    hf__et_streams_perform(ear->open, STREAMS);
     pthread_mutex_unlock(&ear->mu);
 }
 
@@ -321,28 +330,29 @@ int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 
 void hf__et_interrupt(hf_store *st, uint8_t bell)
 {
+    const uint64_t one = 1;
     (void)bell;
-    __atomic_store_n(&st->ear->woken, 1, __ATOMIC_RELEASE);
-    curl_multi_wakeup(st->ear->multi);
+    ssize_t n = write(st->ear->wake_fd, &one, sizeof one);
+    (void)n; /* an eventfd that is full wakes, too */
 }
 
-int hf__et_ear_open(hf_store *st)
+int hf__et_ear_open(hf_store *st, hf_error *err)
 {
     st->ear = calloc(1, sizeof *st->ear);
-    if (!st->ear) return HF_NOMEM;
+    if (!st->ear) return hf_fail(err, HF_NOMEM, 0, "etcd: open: out of memory");
     pthread_mutex_init(&st->ear->mu, NULL);
     st->ear->st = st;
-    unsigned held = hf__low_hold(); /* it opens descriptors */
-    st->ear->multi = curl_multi_init();
-    hf__low_free(held);
-    return st->ear->multi ? 0 : HF_NOMEM;
+    st->ear->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int sys = errno;
+    if (st->ear->wake_fd >= 0) return 0;
+    return hf_fail(err, HF_UNAVAILABLE, sys, "etcd: open: eventfd: %s", strerror(sys));
 }
 
 void hf__et_ear_close(hf_store *st)
 {
     if (!st->ear) return;
     end_streams(st->ear);
-    if (st->ear->multi) curl_multi_cleanup(st->ear->multi);
+    if (st->ear->wake_fd >= 0) close(st->ear->wake_fd);
     pthread_mutex_destroy(&st->ear->mu);
     free(st->ear);
 }

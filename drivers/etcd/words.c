@@ -36,8 +36,7 @@ struct heard {
                                            which another watch brings, sooner or later */
     uint64_t rang;                      /* when it was heard of, by `rings` */
     struct word word;
-    char *whole; /* the row as that letter has it; NULL: it hasn't */
-    size_t whole_len;
+    ProtobufCBinaryData whole; /* the row as that letter has it; NULL: it hasn't */
 };
 
 struct hf__et_words {
@@ -93,7 +92,7 @@ int hf__et_words_open(hf_store *st)
 
 static void free_places(struct heard *at, size_t places)
 {
-    for (size_t i = 0; i < places; i++) free(at[i].whole);
+    for (size_t i = 0; i < places; i++) free(at[i].whole.data);
     free(at);
 }
 
@@ -136,7 +135,7 @@ int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size
         if (was && was->named == (who != NULL) && (!who || !memcmp(was->who, who, 16))) {
             *k = *was;
             k->in_line = who && keys[i]->in_line;
-            was->whole = NULL;
+            was->whole.data = NULL;
             if (k->unread) k->unread--;
             continue;
         }
@@ -169,7 +168,7 @@ void hf__et_words_forget(struct hf__et_words *w)
 static int tell(const struct heard *k, hf_row *row)
 {
     const char *why;
-    if (k->whole && !hf__et_read_row(k->whole, k->whole_len, row, &why)) return 1;
+    if (k->whole.data && !hf__et_read_row(&k->whole, row, &why)) return 1;
     hf_row_clear(row);
     if (!k->word.token) return 0;
     hf_party *p = &row->party[0];
@@ -222,17 +221,21 @@ static int is_old(uint64_t *last, uint64_t revision)
     return is;
 }
 
-/* 1: somebody here is to look at it. `text` is NUL-terminated, and changed. */
-static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision, char *text,
-                       size_t len)
+/* 1: somebody here is to look at it. */
+static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
+                       const ProtobufCBinaryData *said)
 {
     struct word word = {.token = 0};
-    char *whole = memchr(text, '\n', len);
-    size_t n = whole ? (size_t)(whole - text) : len;
+    char text[HF_ET_WORD_CAP];
     int looks = 0;
-    if (!len) return 0; /* who got in line has put it there */
-    text[n] = 0;
-    if (!read_word(text, n, &word)) word.token = 0;
+    if (!said->len) return 0; /* who got in line has put it there */
+    const uint8_t *whole = memchr(said->data, '\n', said->len);
+    size_t n = whole ? (size_t)(whole - said->data) : said->len;
+    if (n < sizeof text) {
+        memcpy(text, said->data, n);
+        text[n] = 0;
+        if (!read_word(text, n, &word)) word.token = 0;
+    }
     pthread_mutex_lock(&w->mu);
     struct heard *k = find(w, hash);
     if (k && !is_old(&k->letter_revision, revision)) {
@@ -241,10 +244,10 @@ static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
                   !memcmp(k->word.id, word.id, 16));
         k->told = 1;
         k->word = word;
-        free(k->whole);
-        k->whole_len = whole ? len - n - 1 : 0;
-        k->whole = whole ? malloc(k->whole_len + 1) : NULL;
-        if (k->whole) memcpy(k->whole, whole + 1, k->whole_len + 1); /* NULs are part of it */
+        free(k->whole.data);
+        k->whole.len = whole ? said->len - n - 1 : 0;
+        k->whole.data = whole ? malloc(k->whole.len + 1) : NULL;
+        if (k->whole.data) memcpy(k->whole.data, whole + 1, k->whole.len);
         if (looks) k->rang = ++w->rings;
     }
     pthread_mutex_unlock(&w->mu);
@@ -268,62 +271,56 @@ static int hear_change(struct hf__et_words *w, uint64_t hash, uint64_t revision,
     return looks;
 }
 
-/* The key of ours that an event is of, or a letter's. NULL: of none. */
-static char *own_key(const json_t *kv, size_t n_prefix, uint64_t *ret_hash, int *ret_is_letter)
+/* The key of ours that an event is of, or a letter's. 0: of none. */
+static int own_key(const ProtobufCBinaryData *key, size_t n_prefix, uint64_t *ret_hash,
+                   int *ret_is_letter)
 {
-    size_t len = 0;
-    char *key;
-    (void)hf__et_read_bytes(json_object_get(kv, "key"), &key, &len);
-    if (!key || len <= n_prefix) {
-        free(key);
-        return NULL;
-    }
-    char *from = key + n_prefix, *tab = memchr(from, '\t', len - n_prefix);
+    if (key->len <= n_prefix) return 0;
+    const char *end = (const char *)key->data + key->len,
+               *from = (const char *)key->data + n_prefix;
+    const char *tab = memchr(from, '\t', (size_t)(end - from));
     *ret_is_letter = tab == from;
     if (tab == from) {
-        from = memchr(tab + 1, '\t', len - n_prefix - 1);
-        from = from ? from + 1 : key + len;
+        from = memchr(tab + 1, '\t', (size_t)(end - tab - 1));
+        from = from ? from + 1 : end;
         tab = NULL;
     }
-    size_t own = (tab ? (size_t)(tab - key) : len) - (size_t)(from - key);
-    *ret_hash = hf_key_hash(from, (uint32_t)own);
-    return key;
+    *ret_hash = hf_key_hash(from, (uint32_t)((tab ? tab : end) - from));
+    return 1;
 }
 
 /* Of one who has left the row, which whoever left a key without a lease there has said: it is only
    tidied up. The row itself has no lease either. */
-static int is_tidied(const json_t *event, const char *key, size_t n_prefix)
+static int is_tidied(const HfEt__Event *event, size_t n_prefix)
 {
-    const json_t *was = json_object_get(event, "prev_kv");
-    const char *tab = strchr(key + n_prefix, '\t');
-    if (!was || hf__et_number(was, "lease") || !tab) return 0;
-    return tab[1] && !tab[1 + strspn(tab + 1, "0123456789abcdef")];
+    const ProtobufCBinaryData *key = &event->kv->key;
+    if (!event->prev_kv || event->prev_kv->lease) return 0;
+    const uint8_t *tab = memchr(key->data + n_prefix, '\t', key->len - n_prefix);
+    const uint8_t *end = key->data + key->len;
+    if (!tab || tab + 1 == end) return 0;
+    for (const uint8_t *s = tab + 1; s < end; s++)
+        if (!*s || !strchr("0123456789abcdef", *s)) return 0;
+    return 1;
 }
 
-uint64_t hf__et_words_hear(const hf_store *st, const json_t *events, int ends)
+uint64_t hf__et_words_hear(const hf_store *st, const HfEt__WatchResponse *said, int ends)
 {
     struct hf__et_words *w = st->words;
     uint64_t heard = 0;
-    for (size_t i = 0; i < json_array_size(events); i++) {
-        const json_t *event = json_array_get(events, i), *kv = json_object_get(event, "kv");
-        int64_t revision = hf__et_number(kv, "mod_revision");
+    for (size_t i = 0; i < said->n_events; i++) {
+        const HfEt__Event *event = said->events[i];
+        const HfEt__KeyValue *kv = event->kv;
         uint64_t hash = 0;
         int is_letter = 0;
-        char *key = own_key(kv, st->n_prefix, &hash, &is_letter), *text = NULL;
-        size_t len = 0;
-        int lost = !key || revision <= 0;
-        if (!lost && is_letter) lost = hf__et_read_bytes(json_object_get(kv, "value"), &text, &len);
-        if (lost) {
+        if (!kv || kv->mod_revision <= 0 || !own_key(&kv->key, st->n_prefix, &hash, &is_letter)) {
             /* Whatever it is, of whichever key. */
             heard++;
             hf__et_words_forget(w);
         } else if (is_letter) {
-            heard += (uint64_t)hear_letter(w, hash, (uint64_t)revision, text, len);
-        } else if (!ends || !is_tidied(event, key, st->n_prefix)) {
-            heard += (uint64_t)hear_change(w, hash, (uint64_t)revision, ends);
+            heard += (uint64_t)hear_letter(w, hash, (uint64_t)kv->mod_revision, &kv->value);
+        } else if (!ends || !is_tidied(event, st->n_prefix)) {
+            heard += (uint64_t)hear_change(w, hash, (uint64_t)kv->mod_revision, ends);
         }
-        free(text);
-        free(key);
     }
     return heard;
 }

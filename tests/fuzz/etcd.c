@@ -1,10 +1,9 @@
 /*
- * etcd.c - fuzz: any answer of the gateway as a row, as a page of a listing, as what a watch tells.
+ * etcd.c - fuzz: any bytes as a row, as a page of a listing, as what a watch tells.
  */
 #include "fuzz.h"
 
 #include "../../drivers/etcd/rows.c"
-#include "../../drivers/etcd/transport.h"
 
 static int see(void *arg, const hf_rowkey *key, hf_row *row)
 {
@@ -16,12 +15,13 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
 }
 
 /* Who waits for that key is told of a row, of a whole grant, or of nothing. */
-static void hear(hf_store *st, const hf_rowkey *key, const json_t *said, int ends, hf_row *row)
+static void hear(hf_store *st, const hf_rowkey *key, const HfEt__WatchResponse *said, int ends,
+                 hf_row *row)
 {
     const hf_rowkey *keys[] = {key};
     const char *flaw;
     if (!st->words && (hf__et_words_open(st) || hf__et_words_want(st->words, keys, 1))) abort();
-    (void)hf__et_words_hear(st, json_object_get(json_object_get(said, "result"), "events"), ends);
+    (void)hf__et_words_hear(st, said, ends);
     if (hf__et_words_told(st->words, key, row) && row->rev) {
         MUST(!hf_row_check(row, &flaw));
     } else if (row->n_holders) {
@@ -32,12 +32,19 @@ static void hear(hf_store *st, const hf_rowkey *key, const json_t *said, int end
     hf__et_words_forget(st->words);
 }
 
-static json_t *answer(const char *path, const struct fuzz *f)
+/* A row, and a page of a listing. */
+static void list(hf_store *st, const hf_rowkey *key, const HfEt__RangeResponse *range, hf_row *row)
 {
-    int nomem;
-    json_t *j = hf__et_gateway_read(hf__et_method(path), (const char *)f->at, f->left, &nomem);
-    MUST(!nomem);
-    return j;
+    hf_error err = {0, 0, ""};
+    struct scan s = {.st = st, .see = see, .err = &err};
+    char *next = NULL;
+    struct group g = {0};
+    fuzz_check_row(read_range(range, 2, key, row, &g, "get", &err), row, err.text);
+    group_free(&g);
+    hf_row_init(&s.row);
+    (void)tell_page(&s, range, 2, &next);
+    hf_row_clear(&s.row);
+    free(next);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -52,22 +59,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hf_row_init(&row);
     if (hf_key_make("k", &key, &err)) abort();
     if (how % 2) {
-        fuzz_check_row(hf__et_read_row((const char *)f.at, f.left, &row, &why), &row, why);
+        const ProtobufCBinaryData bytes = {f.left, (uint8_t *)(uintptr_t)f.at};
+        fuzz_check_row(hf__et_read_row(&bytes, &row, &why), &row, why);
     } else {
-        json_t *j = answer("/v3/kv/range", &f);
-        struct scan s = {.st = &st, .see = see, .err = &err};
-        char *next = NULL;
-        struct group g = {0};
-        fuzz_check_row(read_range(j, 2, &key, &row, &g, "get", &err), &row, err.text);
-        group_free(&g);
-        hf_row_init(&s.row);
-        (void)tell_page(&s, j, 2, &next);
-        hf_row_clear(&s.row);
-        free(next);
-        json_decref(j);
-        j = answer("/v3/watch", &f);
-        hear(&st, &key, j, how & 2, &row);
-        json_decref(j);
+        int nomem;
+        ProtobufCMessage *m =
+            hf__et_unpack(&hf_et__range_response__descriptor, f.at, f.left, &nomem);
+        if (m) list(&st, &key, (HfEt__RangeResponse *)m, &row);
+        hf__et_free_message(m);
+        m = hf__et_unpack(&hf_et__watch_response__descriptor, f.at, f.left, &nomem);
+        if (m) hear(&st, &key, (HfEt__WatchResponse *)m, how & 2, &row);
+        hf__et_free_message(m);
     }
     hf_row_clear(&row);
     return 0;

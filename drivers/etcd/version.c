@@ -1,0 +1,130 @@
+/*
+ * version.c - etcd's answers by gRPC have no date; this asks for one: GET /version, over HTTP/1.1,
+ * by libcurl, on a socket that dial.c has connected. libcurl itself looks up no names: it may wait
+ * longer for them than it is told to.
+ */
+#include "transport.h"
+
+#include "os.h"
+
+#include <curl/curl.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+_Static_assert(HF_ET_WHY >= CURL_ERROR_SIZE, "libcurl writes that much");
+
+static size_t take_header(char *bytes, size_t size, size_t n, void *arg)
+{
+    char date[64];
+    size_t len = size * n;
+    if (len > 6 && len - 6 < sizeof date && !strncasecmp(bytes, "Date: ", 6)) {
+        memcpy(date, bytes + 6, len - 6);
+        date[len - 6] = 0;
+        time_t t = curl_getdate(date, NULL);
+        if (t > 0) *(int64_t *)arg = (int64_t)t * 1000000;
+    }
+    return len;
+}
+
+static size_t drop(char *bytes, size_t size, size_t n, void *arg)
+{
+    (void)bytes;
+    (void)arg;
+    return size * n;
+}
+
+/* The socket is libcurl's from then on. */
+static curl_socket_t connected(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    int *socket_fd = arg, fd = *socket_fd;
+    (void)purpose;
+    (void)a; /* which stands for any */
+    *socket_fd = -1;
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+static int is_connected(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)arg;
+    (void)fd;
+    (void)purpose;
+    return CURL_SOCKOPT_ALREADY_CONNECTED;
+}
+
+/* An address that stands for the host's, whatever they are. 0: no memory. */
+static int set_socket(CURL *c, const char *endpoint, int *fd, struct curl_slist **addresses)
+{
+    char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP], text[HF_ET_HOST_CAP + 40];
+    hf__et_split(endpoint, host, port);
+    snprintf(text, sizeof text, "%s:%s:127.0.0.1", host, port);
+    if (!strchr(host, ':') && !(*addresses = curl_slist_append(NULL, text))) return 0;
+    return (!*addresses || !curl_easy_setopt(c, CURLOPT_RESOLVE, *addresses)) &&
+           !curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, connected) &&
+           !curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, fd) &&
+           !curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, is_connected);
+}
+
+static int set_common(const struct hf__et_http *http, CURL *c, const char *endpoint)
+{
+    char url[600];
+    snprintf(url, sizeof url, "%s/version", endpoint);
+    CURLcode rc = curl_easy_setopt(c, CURLOPT_URL, url);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROXY, "");
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    if (!rc) rc = curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L); /* it is seldom asked for */
+    if (!rc && http->cafile) rc = curl_easy_setopt(c, CURLOPT_CAINFO, http->cafile);
+    if (!rc && http->cert) rc = curl_easy_setopt(c, CURLOPT_SSLCERT, http->cert);
+    if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_SSLKEY, http->key);
+    /* Nobody is there to type one. */
+    if (!rc && http->key) rc = curl_easy_setopt(c, CURLOPT_KEYPASSWD, "");
+    return rc == CURLE_OK;
+}
+
+static int meaning(CURLcode rc)
+{
+    switch (rc) {
+    case CURLE_OK: return 0;
+    case CURLE_OUT_OF_MEMORY: return HF_NOMEM;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM: return HF_DENIED;
+    default: return HF_UNAVAILABLE;
+    }
+}
+
+int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
+                    int64_t *ret_us, char why[HF_ET_WHY])
+{
+    struct curl_slist *addresses = NULL;
+    int64_t left_ms = (until_us - hf__local_us()) / 1000;
+    CURL *c = http->date_link ? http->date_link : curl_easy_init();
+    CURLcode rc = CURLE_OUT_OF_MEMORY;
+    *ret_us = 0;
+    why[0] = 0;
+    if (c) curl_easy_reset(c);
+    if (c && set_common(http, c, endpoint) && set_socket(c, endpoint, &fd, &addresses) &&
+        !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&
+        !curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) &&
+        !curl_easy_setopt(c, CURLOPT_HEADERDATA, ret_us) &&
+        !curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why) &&
+        !curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1))) {
+        unsigned held = hf__low_hold(); /* it opens descriptors for itself */
+        rc = curl_easy_perform(c);
+        hf__low_free(held);
+    }
+    if (fd >= 0) close(fd);
+    if (c) curl_easy_setopt(c, CURLOPT_ERRORBUFFER, NULL);
+    curl_slist_free_all(addresses);
+    if (rc) curl_easy_cleanup(c);
+    http->date_link = rc ? NULL : c;
+    if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
+    if (!rc && *ret_us <= 0) snprintf(why, HF_ET_WHY, "its answer has none");
+    if (rc) return meaning(rc);
+    return *ret_us > 0 ? 0 : HF_UNAVAILABLE;
+}
+
+void hf__et_version_close(struct hf__et_http *http) { curl_easy_cleanup(http->date_link); }
