@@ -177,6 +177,26 @@ outlives() {
     [ "$STATUS" = 143 ]
 }
 
+@test "a table that is dropped while it is watched: reading goes on, and makes none" {
+    server_can drop || return 0
+    holdfast acquire "$K" --lease 600 >acquired
+    env --default-signal "$HOLDFAST" watch "$K" >seen 2>watch.err 3>&- &
+    watcher=$!
+    STARTED+=("$watcher")
+    await grep -q "$K: held" seen
+    "$HOLDFAST_TEST_CONTROL" drop 3>&-
+    await grep -q "$K: free" seen
+    run --separate-stderr holdfast ls
+    echo "$output $stderr $(cat watch.err)"
+    [ "$status" = 69 ]
+    [[ $stderr == *"no store at"* ]]
+    holdfast acquire "$K" --lease 600 >acquired
+    await eval '[ "$(grep -c "$K: held" seen)" -ge 2 ]'
+    kill "$watcher"
+    finished "$watcher"
+    [ "$STATUS" = 143 ]
+}
+
 @test "rows that are gone: the command is stopped, 76; tokens grow" {
     for how in wipe drop; do
         server_can $how || continue

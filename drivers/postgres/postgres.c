@@ -41,12 +41,6 @@ static void put_link(hf_store *st, struct hf__pg_link *link)
     if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->pg != NULL);
 }
 
-/* IF NOT EXISTS doesn't see one that somebody else is just making; nor its type. */
-static int was_made(int rc, const char *state)
-{
-    return !rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710");
-}
-
 static int no_table(hf_store *st, const char *what, const char *at, hf_error *err)
 {
     st->absent = 1;
@@ -55,8 +49,35 @@ static int no_table(hf_store *st, const char *what, const char *at, hf_error *er
                    st->name);
 }
 
-/* One statement; if the table isn't there any more it is made again first, for then nothing was
-   done. */
+/* What is asked if the table isn't there (any more): in a store that was opened as `existing` a
+   reading finds no rows; else the table is made again. NULL: such a store is being opened. */
+static const char *instead(const hf_store *st, const struct hf__pg_often *often)
+{
+    if (!st->existing) return st->sql.create;
+    if (!st->how.opened) return NULL;
+    return often == &st->sql.get    ? st->sql.no_row
+           : often == &st->sql.scan ? st->sql.no_page
+                                    : st->sql.create;
+}
+
+/* The statement failed, as the table isn't there: then nothing was done. */
+static int ask_without_table(hf_store *st, struct hf__pg_link *link,
+                             const struct hf__pg_often *often, int n, const char *const *values,
+                             int ambiguous, PGresult **ret, const char *what, const char *key,
+                             hf_error *err)
+{
+    const char *sql = instead(st, often);
+    char state[6];
+    if (!sql) return no_table(st, what, key, err);
+    int rc = hf__pg_ask(&st->how, link, sql, 0, NULL, HF_UNAVAILABLE, ret, state, what, key, err);
+    if (sql != st->sql.create) return rc;
+    if (!rc) PQclear(*ret);
+    if (!hf__pg_was_made(rc, state)) return rc;
+    return hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
+                            err);
+}
+
+/* One statement. */
 static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err)
 {
@@ -66,17 +87,8 @@ static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char
     if (!rc)
         rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
                               err);
-    if (rc && !strcmp(state, "42P01") && st->existing)
-        rc = no_table(st, what, key, err);
-    else if (rc && !strcmp(state, "42P01")) {
-        PGresult *made;
-        rc = hf__pg_ask(&st->how, link, st->sql.create, 0, NULL, HF_UNAVAILABLE, &made, state, what,
-                        key, err);
-        if (!rc) PQclear(made);
-        if (was_made(rc, state))
-            rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what,
-                                  key, err);
-    }
+    if (rc && !strcmp(state, "42P01"))
+        rc = ask_without_table(st, link, often, n, values, ambiguous, ret, what, key, err);
     put_link(st, link);
     return rc;
 }
@@ -466,7 +478,7 @@ static int find_schema(hf_store *st, hf_error *err)
             rc = hf__pg_ask(&st->how, link, create, 0, NULL, HF_UNAVAILABLE, &r, state, "open",
                             st->name, err);
         if (create && !rc) PQclear(r);
-        if (create && was_made(rc, state)) rc = hf__pg_locate(&st->how, link, err);
+        if (create && hf__pg_was_made(rc, state)) rc = hf__pg_locate(&st->how, link, err);
         free(create);
     }
     if (!rc && !*link->schema)
@@ -519,7 +531,6 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         return rc;
     }
     st->how.opened = 1;
-    st->existing = 0; /* it was there: who watches goes on while others make its table anew */
     *ret = st;
     return 0;
 }

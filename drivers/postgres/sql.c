@@ -188,6 +188,21 @@ char *hf__pg_sql_create(const char *table)
     return strdup(t.to);
 }
 
+int hf__pg_was_made(int rc, const char *state)
+{
+    return !rc || !strcmp(state, "23505") || !strcmp(state, "42P07") || !strcmp(state, "42710");
+}
+
+/* An answer of the shape of GET's without a row, or of SCAN's without rows. */
+static char *sql_nothing(struct text *t, const char *limit)
+{
+    t->len = 0;
+    put(t, "SELECT 0, " NOW);
+    for (int i = 0; i < HF_COLS; i++) put(t, ", NULL");
+    put(t, "%s", limit);
+    return strdup(t->to);
+}
+
 int hf__pg_sql(struct hf__pg_sql *s, const char *table)
 {
     char buffer[SQL_CAP];
@@ -210,12 +225,15 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
         table, HF_PG_PAGE);
     made = made && hf__pg_often(&s->scan, SCAN, strdup(t.to));
     s->create = hf__pg_sql_create(table);
-    return made && s->create;
+    s->no_row = sql_nothing(&t, "");
+    s->no_page = sql_nothing(&t, " LIMIT 0");
+    return made && s->create && s->no_row && s->no_page;
 }
 
 void hf__pg_sql_free(struct hf__pg_sql *s)
 {
-    char *sql[] = {s->get.sql,  s->insert.sql, s->update.sql, s->quiet.sql, s->erase.sql,
-                   s->take.sql, s->join.sql,   s->scan.sql,   s->create};
+    char *sql[] = {s->get.sql,   s->insert.sql, s->update.sql, s->quiet.sql,
+                   s->erase.sql, s->take.sql,   s->join.sql,   s->scan.sql,
+                   s->create,    s->no_row,     s->no_page};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
 }

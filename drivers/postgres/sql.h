@@ -13,12 +13,16 @@ struct hf__pg_sql {
     struct hf__pg_often get, insert, update, erase, take, join, scan;
     struct hf__pg_often quiet; /* an update that only says when it was done, if it was */
     char *create;
+    char *no_row, *no_page; /* what `get` and `scan` answer where the table has no row */
 };
 
 /* `table` is quoted. 1, or 0 without memory; free it in every case. */
 int hf__pg_sql(struct hf__pg_sql *ret, const char *table);
 /* The statement that makes the table; to be freed. NULL: no memory. */
 char *hf__pg_sql_create(const char *table);
+/* Is the table there now, after that statement? Its IF NOT EXISTS doesn't see a table that somebody
+   else is just making; nor its type. */
+int hf__pg_was_made(int rc, const char *state);
 void hf__pg_sql_free(struct hf__pg_sql *sql);
 
 #endif

@@ -233,14 +233,13 @@ static int set_clock(hf_store *st)
 }
 
 /* Makes what is missing: the tables, the clock of this boot. On disk when it returns. */
-int hf__sq_make(hf_store *st)
+int hf__sq_make(hf_store *st, int writes)
 {
     int64_t any;
-    st->gone = 0;
-    if (st->existing && hf__sq_ask(st, "SELECT 1 FROM %s LIMIT 1", st->table, &any)) {
-        st->gone = 1;
-        return SQLITE_ERROR;
-    }
+    int sq = SQLITE_OK;
+    if (st->existing && !writes) sq = hf__sq_ask(st, "SELECT 1 FROM %s LIMIT 1", st->table, &any);
+    st->gone = sq == SQLITE_ERROR; /* the statement can't be prepared: there is no such table */
+    if (sq) return sq;
     sqlite3_str *s = sqlite3_str_new(st->db);
     sqlite3_str_appendf(s, "CREATE TABLE IF NOT EXISTS %s (key TEXT NOT NULL PRIMARY KEY",
                         st->table);
@@ -335,7 +334,7 @@ static int find(hf_store *st, const hf_rowkey *key, int within_transaction)
         if (s) sqlite3_reset(s);
         if (!missing || again) return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_ERROR : rc;
         if (within_transaction) roll_back(st);
-        rc = hf__sq_make(st);
+        rc = hf__sq_make(st, within_transaction);
         if (!rc && within_transaction) rc = run(st->stmt[SQ_BEGIN]);
         if (rc) return rc;
     }
@@ -358,9 +357,9 @@ static int read_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     hf_row_clear(r->row);
     roll_back(st);
     int found = find(st, r->key, 0);
-    if (found != SQLITE_ROW)
+    if (found != SQLITE_ROW && !hf__sq_no_rows(st, found))
         rc = hf__sq_failed(st, found, "get", key, HF_UNAVAILABLE, err);
-    else if (has_row(st->stmt[SQ_GET]))
+    else if (found == SQLITE_ROW && has_row(st->stmt[SQ_GET]))
         rc = hf__sq_decode(st->stmt[SQ_GET], 3, r->row, "get", key, err);
     if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
     if (!rc) r->clock_us = hf__sq_now_us(st);
@@ -449,9 +448,9 @@ static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     int rc = hf__sq_files_sound(st, what, key, err);
     if (rc) return rc;
     roll_back(st);
-    int sq = st->stmt[SQ_BEGIN] ? SQLITE_OK : hf__sq_make(st);
+    int sq = st->stmt[SQ_BEGIN] ? SQLITE_OK : hf__sq_make(st, 1);
     if (!sq) sq = make_room(st, w->row ? w->row->rev : 0);
-    if (sq == SQLITE_ERROR) sq = hf__sq_make(st);
+    if (sq == SQLITE_ERROR) sq = hf__sq_make(st, 1);
     if (!sq) sq = run(st->stmt[SQ_BEGIN]);
     if (!sq) hf__sq_files_begin(st);
     if (!sq && (sq = find(st, w->key, 1)) == SQLITE_ROW) sq = SQLITE_OK;
@@ -560,7 +559,7 @@ static int sync_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     *ret_code = HF_UNAVAILABLE;
     if (hf__sq_files_changed(st, &st->names_seen))
         return HF_UNAVAILABLE; /* hf__sq_attempt says it */
-    int sq = st->sync_failed ? SQLITE_IOERR : st->stmt[SQ_CEILING] ? SQLITE_OK : hf__sq_make(st);
+    int sq = st->sync_failed ? SQLITE_IOERR : st->stmt[SQ_CEILING] ? SQLITE_OK : hf__sq_make(st, 1);
     if (!sq) sq = write_ceiling(st, 0);
     rc = sq ? hf__sq_failed(st, sq, "sync", key->text, HF_UNAVAILABLE, err) : 0;
     if ((sq & 0xff) == SQLITE_IOERR) st->sync_failed = 1;

@@ -26,7 +26,7 @@ static int first_of_page(hf_store *st, const char *prefix, const char *after)
         }
         if (sq != SQLITE_ERROR || again) return sq;
         if (s) sqlite3_reset(s);
-        if ((sq = hf__sq_make(st))) return sq;
+        if ((sq = hf__sq_make(st, 0))) return sq;
     }
 }
 
@@ -43,6 +43,7 @@ static int page_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     struct paging *p = arg;
     size_t n_prefix = strlen(p->prefix);
     int rc = 0, sq = first_of_page(st, p->prefix, p->after);
+    if (hf__sq_no_rows(st, sq)) sq = SQLITE_DONE;
     sqlite3_stmt *s = st->stmt[SQ_SCAN];
     (void)ret_code; /* may always be read again */
     for (p->n = 0; !rc && sq == SQLITE_ROW; sq = sqlite3_step(s)) {

@@ -367,7 +367,7 @@ static int set_up(hf_store *st, const hf_url *url, hf_error *err)
     int64_t known = 0;
     sq = hf__sq_ask(st, "SELECT count(*) FROM %s", st->clock, &known);
     if (!sq && known) sq = hf__sq_prepare(st);
-    if (sq == SQLITE_ERROR || (!sq && !known)) sq = hf__sq_make(st);
+    if (sq == SQLITE_ERROR || (!sq && !known)) sq = hf__sq_make(st, 0);
     if (!sq) sq = hf__sq_ask(st, "SELECT timens FROM %s", st->clock, &timens);
     if (sq) return hf__sq_failed(st, sq, "open", url->safe, HF_UNAVAILABLE, err);
     if (timens != st->boot.timens)
@@ -498,6 +498,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         sq_close(st);
         return rc;
     }
+    st->opened = 1;
     *ret = st;
     return 0;
 }

@@ -77,8 +77,9 @@ struct hf_store {
     ino_t ino;
     char path[1024 + 2], wal_path[SQ_PATH_CAP], shm_path[SQ_PATH_CAP];
     char table[160], clock[160]; /* the names are quoted */
-    int existing;                /* nothing is made */
+    int existing;                /* opening and reading make nothing */
     int gone;                    /* and the table isn't there */
+    int opened;                  /* it was */
 };
 
 /* files.c; under the mutex. settle: these are the files and locks from now on; the reason why not
@@ -128,8 +129,15 @@ int hf__sq_failed(hf_store *st, int sq, const char *what, const char *key, int a
                   hf_error *err);
 /* One number of a query in whose format %s is the name; *ret stays if there is none. */
 int hf__sq_ask(hf_store *st, const char *format, const char *name, int64_t *ret);
-/* Makes what is missing: the tables, the clock of this boot; prepares the statements. */
-int hf__sq_make(hf_store *st);
+/* Makes what is missing: the tables, the clock of this boot; prepares the statements. If opening or
+   reading must not make the table, it is SQLITE_ERROR, and `gone` is set. */
+int hf__sq_make(hf_store *st, int writes);
+/* The reading failed by this because somebody has dropped the table since it was opened: there are
+   no rows. */
+static inline int hf__sq_no_rows(const hf_store *st, int sq)
+{
+    return sq == SQLITE_ERROR && st->gone && st->opened;
+}
 int hf__sq_prepare(hf_store *st);
 void hf__sq_drop_statements(hf_store *st);
 
