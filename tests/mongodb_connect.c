@@ -11,10 +11,13 @@
 #include <mongoc/mongoc.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -42,9 +45,20 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *wa
     return real(name, service, want, ret);
 }
 
+/* ---- libmongoc's clock, which counts when it looks at its servers again ---- */
+
+static _Atomic time_t later_s;
+
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int rc = (int)syscall(SYS_clock_gettime, clock, ret);
+    if (!rc && clock == CLOCK_MONOTONIC) ret->tv_sec += later_s;
+    return rc;
+}
+
 /* ---- members of a replica set ---- */
 
-enum kind { PRIMARY, SECONDARY, MUTE, CUTS_LOGIN };
+enum kind { PRIMARY, SECONDARY, MUTE, CUTS_LOGIN, GONE };
 
 static struct member {
     int fd, port;
@@ -127,6 +141,7 @@ static int serve_one(struct member *m, int fd)
     const char *name = bson_iter_key(&it);
     if (!strcasecmp(name, "isMaster") || !strcmp(name, "hello")) {
         __atomic_add_fetch(&m->greeted, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&m->kind, __ATOMIC_SEQ_CST) == GONE) return 0;
         hello(m, &doc);
     } else {
         if (m->kind == CUTS_LOGIN) return 0;
@@ -181,7 +196,11 @@ static void set_of(const enum kind *kinds, size_t n)
         assert_true(m->fd >= 0);
     }
     n_members = n;
-    for (size_t i = 0; i < n; i++) detached(accept_all, &members[i]);
+    for (size_t i = 0; i < n; i++)
+        if (kinds[i] == GONE)
+            close(members[i].fd); /* so that nobody listens there */
+        else
+            detached(accept_all, &members[i]);
 }
 #define SET_OF(...)                                     \
     do {                                                \
@@ -267,6 +286,57 @@ static void a_connection_that_breaks_at_the_login(void **state)
          HF_UNAVAILABLE, NULL);
 }
 
+/* ---- libmongoc calls for a connection while it has its lock ---- */
+
+/* A thread that waits for itself would never return. */
+static void hangs(int signal)
+{
+    static const char text[] = "# libmongoc waits for its own lock\n";
+    (void)signal;
+    if (write(STDOUT_FILENO, text, sizeof text - 1) < 0) _exit(2);
+    _exit(1);
+}
+
+static void a_member_that_is_named_and_is_gone(void **state)
+{
+    (void)state;
+    SET_OF(SECONDARY, GONE);
+    alarm(30);
+    said(opens(2000, "mongodb://127.0.0.1:%d/test?replicaSet=rs0", members[0].port), HF_UNAVAILABLE,
+         NULL);
+    alarm(0);
+}
+
+/* A link is older than libmongoc's interval, and the server closes the connection when libmongoc
+   asks it again who it is. */
+static void a_server_that_goes_when_it_is_asked_again(void **state)
+{
+    (void)state;
+    char url[60];
+    hf_store *st;
+    hf_row row;
+    int64_t clock_us;
+    const time_t intervals_s[] = {61, 26 * 86400};
+    hf_row_init(&row);
+    for (size_t i = 0; i < COUNT(intervals_s); i++) {
+        SET_OF(PRIMARY);
+        snprintf(url, sizeof url, "mongodb://127.0.0.1:%d/test", members[0].port);
+        assert_int_equal(said_opens(mongodb, url, 0, 2000, &st), 0);
+        int before = greeted(0);
+        __atomic_store_n(&members[0].kind, GONE, __ATOMIC_SEQ_CST);
+        alarm(30);
+        later_s = intervals_s[i];
+        int rc = mongodb->get(st, &key, &row, &clock_us, &err);
+        later_s = 0;
+        alarm(0);
+        /* Within an interval that counts it isn't asked. */
+        said(rc, greeted(0) == before ? 0 : HF_UNAVAILABLE, NULL);
+        assert_true(i == 0 || greeted(0) > before);
+        mongodb->close(st);
+    }
+    hf_row_clear(&row);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -275,8 +345,11 @@ int main(void)
         cmocka_unit_test(the_primary_is_found_behind_others),
         cmocka_unit_test(without_a_primary_it_is_away_for_now),
         cmocka_unit_test(a_connection_that_breaks_at_the_login),
+        cmocka_unit_test(a_member_that_is_named_and_is_gone),
+        cmocka_unit_test(a_server_that_goes_when_it_is_asked_again),
     };
     pthread_mutex_lock(&never);
+    signal(SIGALRM, hangs);
     mongoc_log_set_handler(NULL, NULL);
     if (hf_key_make("k", &key, &err) || !(mongodb = hf__driver("mongodb", &err))) {
         printf("Bail out! %s\n", err.text);

@@ -7,7 +7,11 @@
  * the hosts; members that aren't in the URL but are named by that host are connected, too.
  *
  * libmongoc asks for its connections (the stream initiator) while it looks for a server. That it
- * may do later, too, on its own account: then it is given none, and this client is replaced.
+ * may do later, too, on its own account: then it is refused one, and this client is replaced.
+ *
+ * Whoever is refused a connection gets a stream that is broken from the beginning, never NULL:
+ * libmongoc (1.23 for one) asks also while it handles what another member said, under its lock, and
+ * takes that lock again to note a NULL. It would wait for itself without end.
  */
 #include "link.h"
 
@@ -28,10 +32,19 @@ struct hf__mg_search {
     struct hf__dial *dial;     /* NULL: libmongoc hasn't asked for a connection yet */
     struct hf__attempt *found; /* the host that is being asked; NULL: none is left */
     int64_t until_us;
-    int code; /* why none is left */
+    int code;              /* why none is left */
+    char refused[WHY_CAP]; /* why a connection was refused to libmongoc, the last one; or "" */
 };
 
 /* ---- connections for libmongoc ---- */
+
+/* Not this host, now. */
+static mongoc_stream_t *not_this(bson_error_t *error)
+{
+    bson_set_error(error, MONGOC_ERROR_STREAM, MONGOC_ERROR_STREAM_NOT_ESTABLISHED,
+                   "not connected");
+    return NULL;
+}
 
 static mongoc_stream_t *none(bson_error_t *error, const char *why)
 {
@@ -99,13 +112,11 @@ static size_t place_of(const struct hf__mg_how *how, const mongoc_host_list_t *h
     return i;
 }
 
-static mongoc_stream_t *initiate(const mongoc_uri_t *uri, const mongoc_host_list_t *host, void *arg,
-                                 bson_error_t *error)
+static mongoc_stream_t *reach(struct hf__mg_link *link, const mongoc_host_list_t *host,
+                              bson_error_t *error)
 {
-    struct hf__mg_link *link = arg;
     struct hf__mg_search *s = link->search;
-    (void)uri;
-    if (!s) return none(error, "not connected");
+    if (!s) return not_this(error);
     size_t place = place_of(s->how, host);
     if (!s->dial) {
         if (hf__dial_begin(s->how->host, s->how->n_hosts, NULL, NULL, &s->dial))
@@ -113,11 +124,21 @@ static mongoc_stream_t *initiate(const mongoc_uri_t *uri, const mongoc_host_list
         next_host(link);
     }
     if (place == s->how->n_hosts)
-        return s->found ? member(link, host->host, host->port, error)
-                        : none(error, "not connected");
-    if (!s->found || s->found->target != place || s->found->fd < 0)
-        return none(error, "not connected");
+        return s->found ? member(link, host->host, host->port, error) : not_this(error);
+    if (!s->found || s->found->target != place || s->found->fd < 0) return not_this(error);
     return stream_of(link, hf__dial_take(s->found), host->host, error);
+}
+
+static mongoc_stream_t *initiate(const mongoc_uri_t *uri, const mongoc_host_list_t *host, void *arg,
+                                 bson_error_t *error)
+{
+    struct hf__mg_link *link = arg;
+    mongoc_stream_t *found = reach(link, host, error);
+    (void)uri;
+    if (found) return found;
+    if (link->search && error->code != MONGOC_ERROR_STREAM_NOT_ESTABLISHED)
+        snprintf(link->search->refused, WHY_CAP, "%.*s", WHY_CAP - 1, error->message);
+    return hf__mg_stream(link, -1);
 }
 
 /* ---- one client ---- */
@@ -142,6 +163,7 @@ static int ask_one(const struct hf__mg_how *how, struct hf__mg_link *link, char 
     bson_error_t e = {0, 0, ""};
     char type[32];
     link->broken = 0;
+    link->search->refused[0] = 0;
     link->client = mongoc_client_new_from_uri_with_error(how->uri, &e);
     if (!link->client) {
         snprintf(why, WHY_CAP, "%.*s", (int)strcspn(e.message, "\n"), e.message);
@@ -153,7 +175,8 @@ static int ask_one(const struct hf__mg_how *how, struct hf__mg_link *link, char 
     mongoc_server_description_t *server = mongoc_client_select_server(link->client, true, NULL, &e);
     if (!server) {
         int late = link->broken == ETIMEDOUT;
-        const char *said = late ? "no answer in time" : e.message;
+        const char *refused = link->search->refused;
+        const char *said = late ? "no answer in time" : *refused ? refused : e.message;
         snprintf(why, WHY_CAP, "%.*s", (int)strcspn(said, "\n"), said);
         return hf__mg_code(&e, HF_UNAVAILABLE);
     }

@@ -188,6 +188,7 @@ static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_m
         struct stream *s = (struct stream *)polled[i].stream;
         int64_t end_us = end_of(s->link, timeout_ms);
         if (end_us < until_us) until_us = end_us;
+        if (s->fd < 0) until_us = 0; /* poll leaves it out: it is broken, now */
         fds[i] = (struct pollfd){s->fd, (short)polled[i].events, 0};
     }
     ready = poll_until(fds, n, until_us);
@@ -195,6 +196,11 @@ static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_m
     for (size_t i = 0; i < n && ready >= 0; i++) {
         struct stream *s = (struct stream *)polled[i].stream;
         polled[i].revents = fds[i].revents;
+        if (s->fd < 0) {
+            polled[i].revents = POLLERR | POLLHUP;
+            ready++;
+            continue;
+        }
         if (!none || !s->link->until_us || hf__local_us() < s->link->until_us) continue;
         failed(s, ETIMEDOUT);
         polled[i].revents = POLLERR | POLLHUP;
@@ -259,10 +265,10 @@ mongoc_stream_t *hf__mg_stream(struct hf__mg_link *link, int fd)
 {
     struct stream *s = calloc(1, sizeof *s);
     if (!s) {
-        close(fd);
+        if (fd >= 0) close(fd);
         return NULL;
     }
-    set_options(fd);
+    if (fd >= 0) set_options(fd);
     s->is = (mongoc_stream_t){.type = STREAM_TYPE,
                               .destroy = st_destroy,
                               .close = st_close,

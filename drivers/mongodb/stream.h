@@ -10,8 +10,8 @@
 
 #include "link.h"
 
-/* The socket is connected, non-blocking, and the stream's from then on. NULL: no memory, and the
-   socket is closed. */
+/* The socket is connected, non-blocking, and the stream's from then on; -1: the stream is broken,
+   all that is done with it fails. NULL: no memory, and the socket is closed. */
 mongoc_stream_t *hf__mg_stream(struct hf__mg_link *link, int fd);
 
 #endif
