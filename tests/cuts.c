@@ -4,6 +4,7 @@
  *
  *   tests/servers/NAME cuts @ [--lease MS] [--jobs N] [--step N] [--guard COMMAND]
  *                             [--wait-step N] [--timed] [--sessions] [--only OP:WAY:BYTE]
+ *                             [--hang MS]
  *
  * Each case does one operation through the proxy, which does its part at one byte of it. However
  * that ends: what was granted is nobody else's while it is believed, the same request asked again
@@ -11,7 +12,8 @@
  * over after its lease. A client beside the proxy looks at that. `--step N`: only each N-th byte;
  * `--wait-step N`: of the operations that wait. `--timed`: the store's tokens are its time at the
  * grants, and its clock is this machine's; elsewhere a lease counts from the first asking.
- * `--sessions`: its waiters stand in line with sessions, and are dead without.
+ * `--sessions`: its waiters stand in line with sessions, and are dead without. `--hang`: a case
+ * that takes longer ends the program, which names it.
  */
 #include "cuts.h"
 
@@ -40,8 +42,8 @@ struct cut_tally *cut_tally;
 struct cut_me cut_me;
 static struct {
     const char *url, *only, *guard;
-    int lease, jobs, step, wait_step, timed, sessions;
-} options = {.lease = 1000, .jobs = 4, .step = 1};
+    int lease, jobs, step, wait_step, timed, sessions, hang;
+} options = {.lease = 1000, .jobs = 4, .step = 1, .hang = CUT_HANG_MS};
 
 int64_t cut_ms(void) { return hf__local_us() / 1000; }
 
@@ -56,6 +58,21 @@ void cut_wrong(const char *format, ...)
     vsnprintf(cut_tally->why, sizeof cut_tally->why, format, args);
     va_end(args);
     snprintf(cut_tally->again, sizeof cut_tally->again, "%s", cut_me.at);
+}
+
+void cut_is_at(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(cut_me.at, sizeof cut_me.at, format, args);
+    va_end(args);
+    memcpy(cut_tally->worker[cut_me.number].at, cut_me.at, sizeof cut_me.at);
+    cut_goes_on();
+}
+
+void cut_goes_on(void)
+{
+    __atomic_store_n(&cut_tally->worker[cut_me.number].since_ms, cut_ms(), __ATOMIC_RELEASE);
 }
 
 /* ---- through the proxy, beside it ---- */
@@ -78,6 +95,7 @@ static int set_out(int number)
     static char server[600], front[900];
     struct cut_me *me = &cut_me;
     me->number = number;
+    cut_is_at("opening");
     me->lease = options.lease;
     me->timed = options.timed;
     me->sessions = options.sessions;
@@ -103,7 +121,7 @@ static int set_out(int number)
 
 static int at_every_byte(enum cut_op op, enum proxy_way way)
 {
-    snprintf(cut_me.at, sizeof cut_me.at, "%s:%s:undisturbed", op_names[op], way_names[way]);
+    cut_is_at("%s:%s:undisturbed", op_names[op], way_names[way]);
     int64_t n = cut_length(op, way);
     if (n <= 0) return -1;
     int64_t cases = 0;
@@ -113,7 +131,7 @@ static int at_every_byte(enum cut_op op, enum proxy_way way)
         int64_t edge = step > EDGE ? 2 : EDGE;
         if (k % step && k > edge && k < n - edge) continue;
         if (cases++ % options.jobs != cut_me.number) continue;
-        snprintf(cut_me.at, sizeof cut_me.at, "%s:%s:%" PRId64, op_names[op], way_names[way], k);
+        cut_is_at("%s:%s:%" PRId64, op_names[op], way_names[way], k);
         cut_case(op, &order, (unsigned)k);
     }
     __atomic_store_n(&cut_tally->length[op][way], n, __ATOMIC_RELAXED);
@@ -131,7 +149,7 @@ static void work(int number)
         /* Each worker plays some of the other scenes. */
         for (int scene = 0; scene < CUT_SCENES && !cut_tally->wrong; scene++) {
             if ((scene + op) % options.jobs != number) continue;
-            snprintf(cut_me.at, sizeof cut_me.at, "%s:%s", op_names[op], cut_scene_name(scene));
+            cut_is_at("%s:%s", op_names[op], cut_scene_name(scene));
             cut_scene((enum cut_op)op, scene);
         }
     }
@@ -148,7 +166,7 @@ static void work(int number)
 static void again(const char *what)
 {
     if (set_out(0)) return;
-    snprintf(cut_me.at, sizeof cut_me.at, "%s", what);
+    cut_is_at("%s", what);
     cut_enters();
     for (int op = 0; op < CUT_OPS; op++) {
         size_t n = strlen(op_names[op]);
@@ -233,6 +251,41 @@ static int number(const char *name, const char *text)
     return (int)v;
 }
 
+static pid_t pids[CUT_WORKERS]; /* 0: it has ended */
+
+/* Whoever takes too long for a case is named, and ended with all others. */
+static void end_what_hangs(int workers)
+{
+    int hang = 0;
+    for (int i = 0; i < workers; i++) {
+        int64_t since_ms = __atomic_load_n(&cut_tally->worker[i].since_ms, __ATOMIC_ACQUIRE);
+        if (!pids[i] || cut_ms() - since_ms < options.hang) continue;
+        printf("# hangs: %s: worker %d, for %lld ms\n", cut_tally->worker[i].at, i,
+               (long long)(cut_ms() - since_ms));
+        hang = 1;
+    }
+    for (int i = 0; hang && i < workers; i++)
+        if (pids[i]) kill(pids[i], SIGKILL);
+}
+
+/* Until the workers have ended. Nonzero: one of them died. */
+static int await_all(int workers)
+{
+    int died = 0, status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) >= 0) {
+        for (int i = 0; pid && i < workers; i++)
+            if (pids[i] == pid) pids[i] = 0;
+        if (pid) {
+            died |= status;
+        } else {
+            end_what_hangs(workers);
+            usleep(20000);
+        }
+    }
+    return died;
+}
+
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -247,6 +300,8 @@ int main(int argc, char **argv)
             options.step = number(o, argv[++i]);
         else if (!strcmp(o, "--wait-step"))
             options.wait_step = number(o, argv[++i]);
+        else if (!strcmp(o, "--hang"))
+            options.hang = number(o, argv[++i]);
         else if (!strcmp(o, "--timed"))
             options.timed = 1;
         else if (!strcmp(o, "--sessions"))
@@ -258,6 +313,7 @@ int main(int argc, char **argv)
         else
             exit((fprintf(stderr, "cuts: what is '%s'?\n", o), 64));
     }
+    if (options.jobs > CUT_WORKERS) return fprintf(stderr, "cuts: too many jobs\n"), 64;
     if (!options.url) return fprintf(stderr, "usage: cuts URL [OPTION...]\n"), 64;
     cut_tally =
         mmap(NULL, sizeof *cut_tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -269,9 +325,11 @@ int main(int argc, char **argv)
     if (h) hf_close(h);
     if (options.guard && system(options.guard)) return puts("Bail out! no guard"), 70;
     int64_t began = cut_ms();
-    int workers = options.only ? 1 : options.jobs, died = 0, status;
-    for (int i = 0; i < workers; i++)
-        if (spawn(options.only ? -1 : i) < 0) return perror("cuts: fork"), 70;
-    while (wait(&status) > 0) died |= status;
+    int workers = options.only ? 1 : options.jobs;
+    for (int i = 0; i < workers; i++) {
+        cut_tally->worker[i].since_ms = began;
+        if ((pids[i] = spawn(options.only ? -1 : i)) < 0) return perror("cuts: fork"), 70;
+    }
+    int died = await_all(workers);
     return report(cut_ms() - began, workers, died);
 }

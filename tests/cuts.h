@@ -23,7 +23,9 @@ enum cut_op {
     CUT_OPS
 };
 enum cut_end { CUT_OK, CUT_LOST, CUT_UNKNOWN, CUT_AWAY, CUT_ENDS };
-enum { CUT_SCENES = 10, CUT_PENDING = 512, CUT_IO_MS = 400, CUT_PATIENCE_MS = 600000 };
+/* So long something may take on a busy machine; and one case, before it counts as hanging. */
+enum { CUT_PATIENCE_MS = 300000, CUT_HANG_MS = 450000 };
+enum { CUT_SCENES = 10, CUT_PENDING = 512, CUT_IO_MS = 400, CUT_WORKERS = 64 };
 /* How long a claim may take; and when none is over yet. */
 enum { CUT_GRACE_MS = 120000, CUT_CLAIM_MS = 3000, CUT_LEAST_CLAIM_MS = 900 };
 enum { CUT_NOBODY = 1 << 20 }; /* so many connections refused: nobody gets through */
@@ -34,6 +36,11 @@ struct cut_tally {
     int64_t length[CUT_OPS][2], longest_ms;
     int wrong, through, enters; /* this store has fences */
     char why[800], again[80];
+    /* What each worker is at, and since when (atomic). */
+    struct {
+        char at[80];
+        int64_t since_ms;
+    } worker[CUT_WORKERS];
 };
 extern struct cut_tally *cut_tally;
 
@@ -70,6 +77,9 @@ struct cut_grant {
 };
 
 int64_t cut_ms(void);
+/* From here on this worker is at this; or: what it is at takes its time from here on. */
+void cut_is_at(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cut_goes_on(void);
 void cut_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Can a grant be shown to a fence in this store? */

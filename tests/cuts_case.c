@@ -89,6 +89,7 @@ void cut_orphans(int leave)
     struct cut_me *me = &cut_me;
     while (me->orphans > leave && !cut_tally->wrong) {
         struct cut_orphan *o = &me->orphan[0];
+        cut_goes_on(); /* each takes its time */
         struct cut_grant g = {.token = o->token, .asked_ms = o->since_ms, .lease_ms = me->lease};
         memcpy(g.key, o->key, sizeof g.key);
         int64_t over = o->since_ms + me->lease + CLAIM_MS + GRACE_MS - cut_ms();
