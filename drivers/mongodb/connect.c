@@ -74,10 +74,34 @@ static mongoc_stream_t *stream_of(struct hf__mg_link *link, int fd, const char *
     return NULL;
 }
 
+/* As those of kit/dial.h, which wait for the network, and for the threads that look names up. */
+static int dial_begin(const struct hf__dial_target *target, size_t n, struct hf__dial **ret)
+{
+    hf__mg_wait();
+    int rc = hf__dial_begin(target, n, NULL, NULL, ret);
+    hf__mg_go_on();
+    return rc;
+}
+
+static int dial_next(struct hf__dial *dial, int64_t until_us, struct hf__attempt **ret)
+{
+    hf__mg_wait();
+    int rc = hf__dial_next(dial, until_us, ret);
+    hf__mg_go_on();
+    return rc;
+}
+
+static void dial_end(struct hf__dial *dial)
+{
+    hf__mg_wait();
+    hf__dial_end(dial);
+    hf__mg_go_on();
+}
+
 static void next_host(struct hf__mg_link *link)
 {
     struct hf__mg_search *s = link->search;
-    s->code = hf__dial_next(s->dial, s->until_us, &s->found);
+    s->code = dial_next(s->dial, s->until_us, &s->found);
     link->until_us = s->code ? s->until_us : hf__dial_share(s->dial, s->until_us);
 }
 
@@ -91,12 +115,12 @@ static mongoc_stream_t *member(struct hf__mg_link *link, const char *name, unsig
     struct hf__attempt *found;
     int fd = -1;
     snprintf(number, sizeof number, "%u", port);
-    int rc = hf__dial_begin(&target, 1, NULL, NULL, &dial);
+    int rc = dial_begin(&target, 1, &dial);
     if (rc) return none(error, "out of memory");
-    rc = hf__dial_next(dial, link->until_us, &found);
+    rc = dial_next(dial, link->until_us, &found);
     if (!rc) fd = hf__dial_take(found);
     hf__dial_why(dial, why, sizeof why);
-    hf__dial_end(dial);
+    dial_end(dial);
     return rc ? none(error, why) : stream_of(link, fd, name, error);
 }
 
@@ -119,7 +143,7 @@ static mongoc_stream_t *reach(struct hf__mg_link *link, const mongoc_host_list_t
     if (!s) return not_this(error);
     size_t place = place_of(s->how, host);
     if (!s->dial) {
-        if (hf__dial_begin(s->how->host, s->how->n_hosts, NULL, NULL, &s->dial))
+        if (dial_begin(s->how->host, s->how->n_hosts, &s->dial))
             return none(error, "out of memory");
         next_host(link);
     }
@@ -218,7 +242,7 @@ int hf__mg_connect(const struct hf__mg_how *how, struct hf__mg_link *link, hf_er
         hf__mg_end();
         if (!again) break;
     }
-    hf__dial_end(s.dial);
+    dial_end(s.dial);
     link->search = NULL;
     link->first_until_us = s.until_us;
     return rc ? hf_fail(err, rc, 0, "mongodb: connect: %s", why) : 0;

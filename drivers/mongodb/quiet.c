@@ -2,7 +2,8 @@
  * quiet.c - mongodb: what libmongoc does to the process that loads it, and how far that is kept
  * from the process. By libmongoc's documented functions only.
  *
- * Contents: is libmongoc here for this module alone; its log; its counters; the end of the program.
+ * Contents: is libmongoc here for this module alone; its log; its counters; calls, and forks; the
+ * end of the program.
  *
  * Log: libmongoc writes to stderr unless a handler is set, of which it has one. The handler that is
  * set here drops what is said within calls of this module, and passes on everything else to the
@@ -11,6 +12,11 @@
  * Counters: libmongoc keeps statistics in /dev/shm/mongoc-PID, and removes that file when the
  * program ends, but not when it is killed. So the name is removed at the start. libmongoc goes on
  * counting without it.
+ *
+ * Forks: libmongoc (1.23 for one) has locks of the whole process that each command takes for a
+ * moment. A child of fork finds them as other threads had them, and would wait for ever. So while a
+ * thread forks, none of the others is in libmongoc's own code: fork waits until they are in a wait
+ * for the network (hf__mg_wait), or outside, and they don't go on before it has returned.
  *
  * End: libmongoc cleans up when the program ends (exit), whatever its threads are doing. This
  * module's destructor runs before: no call begins any more, the calls that are under way fail, and
@@ -24,6 +30,7 @@
 #include "os.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -34,7 +41,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { END_MS = 1000 };
+enum { END_MS = 1000, FORK_MS = 2000 };
 
 /* ---- is it here for this module alone ---- */
 
@@ -93,15 +100,29 @@ static void remove_counters(void)
     if (!lstat(path, &file) && is_mapped(&file)) shm_unlink(name);
 }
 
-/* ---- the end of the program ---- */
+/* ---- calls, and forks ---- */
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static unsigned inside; /* calls under way, of all threads */
-static int ends;
+static pthread_cond_t changed; /* the fork is over; or a thread is in libmongoc's code no more */
+static unsigned inside;        /* calls under way, of all threads */
+static unsigned waiting;       /* of these, for the network */
+static int forks, ends;
+
+/* Under the mutex. Not for who is in libmongoc's code already: a fork waits for that thread. */
+static void let_forks_pass(void)
+{
+    while (forks) pthread_cond_wait(&changed, &mu);
+}
+
+static void tell_forks(void)
+{
+    if (forks) pthread_cond_broadcast(&changed);
+}
 
 int hf__mg_begin(void)
 {
     pthread_mutex_lock(&mu);
+    if (!depth) let_forks_pass();
     int begins = depth || !ends;
     if (begins && !depth++) inside++;
     pthread_mutex_unlock(&mu);
@@ -111,9 +132,64 @@ int hf__mg_begin(void)
 void hf__mg_end(void)
 {
     pthread_mutex_lock(&mu);
-    if (!--depth) inside--;
+    if (!--depth) {
+        inside--;
+        tell_forks();
+    }
     pthread_mutex_unlock(&mu);
 }
+
+void hf__mg_wait(void)
+{
+    int sys = errno;
+    pthread_mutex_lock(&mu);
+    if (depth) waiting++;
+    tell_forks();
+    pthread_mutex_unlock(&mu);
+    errno = sys;
+}
+
+void hf__mg_go_on(void)
+{
+    int sys = errno;
+    pthread_mutex_lock(&mu);
+    let_forks_pass();
+    if (depth) waiting--;
+    pthread_mutex_unlock(&mu);
+    errno = sys;
+}
+
+/* Where libmongoc has connections of its own (tls_by_libmongoc) it may wait for them: not for ever
+   then. The mutex is kept until fork returns. */
+static void before_fork(void)
+{
+    int64_t until_us = hf__local_us() + FORK_MS * INT64_C(1000);
+    pthread_mutex_lock(&mu);
+    let_forks_pass();
+    forks = 1;
+    unsigned mine = depth != 0;
+    while (inside - waiting > mine && hf__local_us() < until_us)
+        hf__cond_until(&changed, &mu, until_us);
+}
+
+static void in_parent(void)
+{
+    forks = 0;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mu);
+}
+
+/* A child of fork has none of its parent's threads, nor their calls. */
+static void in_child(void)
+{
+    forks = 0;
+    inside = depth != 0;
+    waiting = 0;
+    hf__thread_condition(&changed);
+    pthread_mutex_unlock(&mu);
+}
+
+/* ---- the end of the program ---- */
 
 static __attribute__((destructor)) void before_cleanup(void)
 {
@@ -132,22 +208,15 @@ static __attribute__((destructor)) void before_cleanup(void)
     }
 }
 
-/* A child of fork has none of its parent's threads, nor their calls. */
-static void before_fork(void) { pthread_mutex_lock(&mu); }
-static void in_parent(void) { pthread_mutex_unlock(&mu); }
-static void in_child(void)
-{
-    inside = depth != 0;
-    pthread_mutex_unlock(&mu);
-}
-
 /* ---- the start ---- */
 
 static void start(void)
 {
     mongoc_init();
-    pthread_atfork(before_fork, in_parent, in_child);
+    hf__thread_condition(&changed);
+    /* Before a fork the last one is called first: who is waited for may want the others' locks. */
     hf__mg_streams_start();
+    pthread_atfork(before_fork, in_parent, in_child);
     if (!loaded_for_us()) return;
     mongoc_log_set_handler(pass_on, NULL);
     remove_counters();

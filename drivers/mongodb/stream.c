@@ -82,7 +82,7 @@ static int64_t end_of(const struct hf__mg_link *link, int32_t timeout_ms)
 }
 
 /* poll until then, at least once. Returns as poll. */
-static int poll_until(struct pollfd *fds, nfds_t n, int64_t until_us)
+static int poll_on(struct pollfd *fds, nfds_t n, int64_t until_us)
 {
     for (;;) {
         int64_t left_us = until_us == INT64_MAX ? 60000000 : until_us - hf__local_us();
@@ -93,6 +93,14 @@ static int poll_until(struct pollfd *fds, nfds_t n, int64_t until_us)
         if (rc > 0 || (rc < 0 && errno != EINTR)) return rc;
         if (until_us != INT64_MAX && hf__local_us() >= until_us) return 0;
     }
+}
+
+static int poll_until(struct pollfd *fds, nfds_t n, int64_t until_us)
+{
+    hf__mg_wait();
+    int rc = poll_on(fds, n, until_us);
+    hf__mg_go_on();
+    return rc;
 }
 
 /* Returns 1 if the stream may be ready; 0: errno says why not. */
