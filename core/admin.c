@@ -243,6 +243,14 @@ int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *a
     return rc;
 }
 
+int hf_store_warning(hf *h, char *ret, size_t cap)
+{
+    if (!cap || hf__begin_call(h, "warning", NULL)) return 0;
+    int found = h->port.drv->warning && h->port.drv->warning(h->port.st, ret, cap);
+    hf__end_call(h);
+    return found;
+}
+
 /* ---- watching ---- */
 
 struct seen { /* a key that was shown as held or waited for */

@@ -361,6 +361,10 @@ HF_API const char *hf_code_text(int code);        /* "held by another" */
 HF_API int hf_code_exit_status(int code);         /* of the command: 75 */
 HF_API const char *hf_store_url(const hf *store); /* borrowed; without secrets */
 
+/* What in this process may break the store's locks, found now: a second copy of SQLite, for
+   `sqlite:`. Returns 1 with a line in `ret`, which is cut to `cap` bytes; 0: nothing is known. */
+HF_API int hf_store_warning(hf *store, char *ret, size_t cap);
+
 /* For HF_SCOPED: releases and clears. */
 HF_API void hf_release_scope(hf_lock **lock);
 

@@ -234,6 +234,11 @@ class store
     }
     hf *get() const noexcept { return store_.get(); } // for the functions of holdfast.h
     const char *url() const noexcept { return hf_store_url(store_.get()); }
+    std::string warning() const // of hf_store_warning; empty: none
+    {
+        char text[HF_TEXT_CAP];
+        return hf_store_warning(store_.get(), text, sizeof text) ? text : "";
+    }
 
     // Waits for its turn, for as long as how.wait_ms says.
     lock acquire(const std::string &key, const options &how = options())

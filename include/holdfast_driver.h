@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define HF_DRIVER_ABI    2
+#define HF_DRIVER_ABI    3
 #define HF_DRIVER_SYMBOL hf_driver_entry
 #define HF_ROW_FORMAT    1 /* version of the row; an unknown one is CORRUPT, never "free" */
 
@@ -414,6 +414,10 @@ typedef struct hf_driver {
      */
     int (*scratch)(const hf_url *url, hf_url *ret, hf_error *err);
     void (*discard)(const hf_url *url);
+
+    /* Optional. 1: something in this process may break this store's locks; `to` says what, and what
+       to do, in a line. 0: nothing is known of. */
+    int (*warning)(hf_store *st, char *to, size_t cap);
 } hf_driver;
 
 /* Fills *err (if not NULL) and returns `code`. The format's result: "file: swap 'k': no space". */

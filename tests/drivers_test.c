@@ -134,7 +134,7 @@ static void what_others_write_is_answered_with_what_is_right(void **state)
 static void a_bad_module_is_refused_with_the_reason(void **state)
 {
     (void)state;
-    refused("abi", "is for interface 3, not 2");
+    refused("abi", "is for interface 4, not 3");
     refused("bare", "has no symbol hf_driver_entry");
     refused("alien", "another scheme");
     refused("nameless", "another scheme");

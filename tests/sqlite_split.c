@@ -480,6 +480,16 @@ static void see_copy(void *arg, int ok, const char *text)
     if (ok && strstr(text, "second copy of SQLite") && strstr(text, "libsqlite3")) *(int *)arg = 1;
 }
 
+static int warns(void)
+{
+    char text[HF_TEXT_CAP] = "";
+    hf *h = opens_anew();
+    int found = hf_store_warning(h, text, sizeof text);
+    assert_int_equal(found, strstr(text, "second copy of SQLite") && strstr(text, "libsqlite3"));
+    hf_close(h);
+    return found;
+}
+
 /* The driver is linked to the library that the program has: it brings none. Then there are two. */
 static void the_driver_brings_no_copy(void **state)
 {
@@ -489,6 +499,7 @@ static void the_driver_brings_no_copy(void **state)
     said(drv->inspect(st, see_copy, &seen, &err), 0, NULL);
     assert_int_equal(seen, 0);
     drv->close(st);
+    assert_int_equal(warns(), 0);
     load_copy();
 }
 
@@ -500,6 +511,7 @@ static void doctor_names_the_copy(void **state)
     said(drv->inspect(st, see_copy, &seen, &err), 0, NULL);
     assert_int_equal(seen, 1);
     drv->close(st);
+    assert_int_equal(warns(), 1);
 }
 
 int main(int argc, char **argv)

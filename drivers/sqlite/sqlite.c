@@ -505,10 +505,21 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 
 /* ---- settings ---- */
 
+static int sq_warning(hf_store *st, char *to, size_t cap)
+{
+    char copy[300];
+    (void)st;
+    if (!hf__sq_second_copy(copy, sizeof copy)) return 0;
+    snprintf(to, cap,
+             "this process has a second copy of SQLite (%s): it must not open the same database",
+             copy);
+    return 1;
+}
+
 static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
-    char text[512], copy[300];
+    char text[512], copy[400];
     int64_t flaws = 0;
     (void)err;
     pthread_mutex_lock(&st->mu);
@@ -518,11 +529,8 @@ static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     snprintf(text, sizeof text, "SQLite %s, with threads", sqlite3_libversion());
     say(arg, 1, text);
     say(arg, 1, "the file is on a local filesystem");
-    if (hf__sq_second_copy(copy, sizeof copy)) {
-        snprintf(text, sizeof text,
-                 "warning: this process has a second copy of SQLite (%s): it must not open the "
-                 "same database",
-                 copy);
+    if (sq_warning(st, copy, sizeof copy)) {
+        snprintf(text, sizeof text, "warning: %s", copy);
         say(arg, 1, text);
     }
     snprintf(text, sizeof text, "the tables are %s",
@@ -556,4 +564,5 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .resolve = sq_resolve,
     .scratch = hf__sq_scratch,
     .discard = hf__sq_discard,
+    .warning = sq_warning,
 };

@@ -559,6 +559,15 @@ const OPEN = new Set(['owner', 'note', 'ioTimeout', 'existing', 'onSignals']);
 const OPEN_EXISTING = 1; // HF_OPEN_EXISTING
 const SHOW = new Set(['signal']);
 
+const warned = new Set();
+
+// Each text once in a process, or thread.
+function warn(text) {
+    if (!text || warned.has(text)) return;
+    warned.add(text);
+    process.emitWarning(text, { type: 'HoldfastWarning', code: 'HOLDFAST_STORE' });
+}
+
 async function open(url, options = {}) {
     known(options, OPEN, 'open');
     if (url === '')
@@ -574,6 +583,7 @@ async function open(url, options = {}) {
     const id = await native.open(url, owner, note,
         ioTimeout === undefined ? 0 : time(ioTimeout, 'ioTimeout', 'open'),
         existing ? OPEN_EXISTING : 0);
+    warn(native.warning(id));
     return new Store(id, onSignals);
 }
 

@@ -62,7 +62,8 @@ struct store {
     struct store *next;
     struct addon *addon;
     hf *h;
-    bool instant; /* its requests never go over a network: they are made in place */
+    char *warning; /* of hf_store_warning, NULL: none */
+    bool instant;  /* its requests never go over a network: they are made in place */
     bool closing;
     uint64_t looks; /* that found the key held, before a wait: nobody was refused */
     unsigned refs;  /* waits, locks, jobs and streams that point here, and the open store itself */

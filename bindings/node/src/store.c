@@ -20,6 +20,7 @@ void store_unref(struct store *s)
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->idle);
     free(s->brought);
+    free(s->warning);
     free(s);
 }
 
@@ -119,7 +120,10 @@ static napi_value js_close(napi_env env, napi_callback_info info)
 
 static void open_work(struct job *job)
 {
+    char warning[HF_TEXT_CAP];
     job->code = hf_open(job->url, &job->open, &job->store->h, &job->err);
+    if (!job->code && hf_store_warning(job->store->h, warning, sizeof warning))
+        job->store->warning = strdup(warning);
 }
 
 static napi_value opened(struct addon *a, struct job *job)
@@ -217,6 +221,17 @@ static napi_value js_url(napi_env env, napi_callback_info info)
     struct addon *a = begin(env, info, 1, argv);
     struct store *s = store_of(a, argv[0]);
     return s ? text(env, hf_store_url(s->h)) : NULL;
+}
+
+/* (store): a text, or null */
+static napi_value js_warning(napi_env env, napi_callback_info info)
+{
+    napi_value argv[1], ret = NULL;
+    struct addon *a = begin(env, info, 1, argv);
+    struct store *s = store_of(a, argv[0]);
+    if (s && s->warning) return text(env, s->warning);
+    napi_get_null(env, &ret);
+    return ret;
 }
 
 /* (store) */
@@ -331,7 +346,8 @@ static napi_value js_prune(napi_env env, napi_callback_info info)
 void store_exports(napi_env env, napi_value exports)
 {
     static const struct method methods[] = {
-        {"open", js_open}, {"close", js_close}, {"url", js_url},       {"stats", js_stats},
-        {"peek", js_peek}, {"break", js_break}, {"forget", js_forget}, {"prune", js_prune}};
+        {"open", js_open},   {"close", js_close},     {"url", js_url},
+        {"stats", js_stats}, {"warning", js_warning}, {"peek", js_peek},
+        {"break", js_break}, {"forget", js_forget},   {"prune", js_prune}};
     ADD_METHODS(env, exports, methods);
 }

@@ -80,10 +80,17 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         raise_text(HF_INVALID, NULL, "open '': an empty URL; the default is None");
         goto out;
     }
+    char warning[HF_TEXT_CAP];
+    int warns = 0;
     Py_BEGIN_ALLOW_THREADS rc = hf_open(where, &o, &h, &err);
+    if (!rc) warns = hf_store_warning(h, warning, sizeof warning);
     Py_END_ALLOW_THREADS if (rc)
     {
         raise_code(rc, &err, NULL);
+        goto out;
+    }
+    if (warns && PyErr_WarnEx(PyExc_RuntimeWarning, warning, 3)) {
+        hf_close(h); /* the program has made warnings errors */
         goto out;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
