@@ -220,7 +220,7 @@ static void release_waits_for_the_callback(void **state)
 
 static void releasing_callback(void *arg, hf_lock *lock)
 {
-    usleep(100000);
+    usleep(100000); /* so that hf_close most often begins meanwhile */
     *(int *)arg = hf_release(lock, NULL);
 }
 
@@ -233,10 +233,12 @@ static void close_and_a_callback_that_releases(void **state)
     int released = 1;
     o.max_hold_ms = 100;
     OK(hf_acquire(h, suite_key("close"), &o, &lock, &suite_error));
-    int fd = hf_lost_fd(lock);
+    int fd = dup(hf_lost_fd(lock)); /* the callback's release closes the lock's own */
+    assert_true(fd >= 0);
     hf_on_lost(lock, releasing_callback, &released);
     uint64_t n;
     while (read(fd, &n, sizeof n) < 0) usleep(1000);
+    close(fd);
     hf_close(h);
     IS(HF_LOST, released);
 }
