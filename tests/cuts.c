@@ -9,11 +9,11 @@
  * Each case does one operation through the proxy, which does its part at one byte of it. However
  * that ends: what was granted is nobody else's while it is believed, the same request asked again
  * says what became of it, what was given back is free, tokens grow, and what nobody knows of is
- * over after its lease. A client beside the proxy looks at that. `--step N`: only each N-th byte;
- * `--wait-step N`: of the operations that wait. `--timed`: the store's tokens are its time at the
- * grants, and its clock is this machine's; elsewhere a lease counts from the first asking.
- * `--sessions`: its waiters stand in line with sessions, and are dead without. `--hang`: a case
- * that takes longer ends the program, which names it.
+ * over after its lease. A client beside the proxy looks at that. `--step N`: only each N-th byte
+ * (counted from the number $HF_TURN); `--wait-step N`: of the operations that wait. `--timed`: the
+ * store's tokens are its time at the grants, and its clock is this machine's; elsewhere a lease
+ * counts from the first asking. `--sessions`: its waiters stand in line with sessions, and are dead
+ * without. `--hang`: a case that takes longer ends the program, which names it.
  */
 #include "cuts.h"
 
@@ -124,12 +124,13 @@ static int at_every_byte(enum cut_op op, enum proxy_way way)
     cut_is_at("%s:%s:undisturbed", op_names[op], way_names[way]);
     int64_t n = cut_length(op, way);
     if (n <= 0) return -1;
-    int64_t cases = 0;
+    const char *given = getenv("HF_TURN");
+    int64_t cases = 0, turn = given ? strtol(given, NULL, 10) : 0;
     for (int64_t k = 0; k <= n && !cut_tally->wrong; k++) {
         struct proxy_order order = {.what = PROXY_CUT, .way = way, .at = k};
         int step = cut_waits(op) && options.wait_step ? options.wait_step : options.step;
         int64_t edge = step > EDGE ? 2 : EDGE;
-        if (k % step && k > edge && k < n - edge) continue;
+        if ((k + turn) % step && k > edge && k < n - edge) continue;
         if (cases++ % options.jobs != cut_me.number) continue;
         cut_is_at("%s:%s:%" PRId64, op_names[op], way_names[way], k);
         cut_case(op, &order, (unsigned)k);
