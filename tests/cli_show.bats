@@ -211,6 +211,8 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [ "$status" = 64 ]
 }
 
+seen_or_gone() { ls ./*.doctor-* || gone "$PID"; }
+
 @test "doctor proves a good store, and says what it does not promise" {
     made
     before=$(find . -type f | sort)
@@ -224,10 +226,13 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     printf '%s\n' "${lines[@]}" | grep -v '"safe"' | documents check:s ok:b
     # Nothing is left behind, also of one that is interrupted; and the store hasn't grown.
     [ "$(find . -type f | sort)" = "$before" ]
-    HOLDFAST_FAULT='' background doctor
-    await sh -c 'ls ./*.doctor-*'
-    kill "$PID"
-    finished "$PID"
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        background doctor
+        await seen_or_gone
+        kill "$PID" || true
+        finished "$PID"
+        [ "$STATUS" = 0 ] || break    # it had ended before anybody saw it
+    done
     [ "$STATUS" = 143 ]
     await sh -c '! ls ./*.doctor-*'
 }
