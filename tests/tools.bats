@@ -174,7 +174,7 @@ END
 import steps
 steps.LOGS = '.'
 step = steps.Step('t')
-steps.count_points(step, 'b', '')
+steps.count_points(step, 'b', 'b/meson-logs/testlog.json', '')
 print(step.passed, len(step.failed))
 END
 }

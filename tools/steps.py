@@ -416,8 +416,9 @@ BESIDE = ['test stores']
 ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
          'headers', 'manuals', 'memory']
 QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'servers', 'build gcc')},
-         'test quick': (tests('gcc', '--no-suite', 'plain', '--no-suite', 'torture',
-                              '--num-processes', str(4 * CORES)), ['servers', 'build gcc'])}
+         'test quick': (tests('gcc', '--no-suite', 'plain', '--no-suite', 'torture', '--no-suite',
+                              'sim', '--num-processes', str(4 * CORES)),
+                        ['servers', 'build gcc'])}
 
 
 def do_step(name, function, ruined):
