@@ -243,6 +243,7 @@ static void destroy(hf *h)
     pthread_cond_destroy(&h->pump_cond);
     pthread_cond_destroy(&h->renewer_cond);
     pthread_cond_destroy(&h->renewals.work);
+    pthread_cond_destroy(&h->renewals.keepers.work);
     hf__unref(h);
 }
 

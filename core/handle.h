@@ -10,9 +10,8 @@
  *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks; for
  *            one that waits alone its caller's thread does (leader)
  *   tender   sees leases run out and other sessions die; never talks to a store that may block
- *   renewer  keeps tenures; says which leases are to be renewed, and renews them itself where the
- *            store answers at once
- *   renewal workers (a few: renewals.h)  renew leases
+ *   renewer  says which leases are to be renewed; renews where the store answers at once
+ *   renewal workers (a few: renewals.h)  renew leases;  keepers (a few: keepers.h)  keep tenures
  */
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
@@ -77,8 +76,8 @@ struct hf_tenure {
     uint8_t foreign; /* another process's */
     uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
     uint8_t gone;    /* over */
-    uint8_t busy;    /* being kept */
-    hf_error *why;   /* the first failure to keep it since the last success; NULL: none */
+    uint8_t busy, mute; /* being kept; the last attempt wasn't answered */
+    hf_error *why;      /* the first failure to keep it since the last success; NULL: none */
 };
 
 /* A request that was given up, although the store didn't confirm it: it may stand in the row, and
@@ -489,6 +488,7 @@ int hf__tenure_kept(const hf *h, uint64_t session); /* one of ours, for whoever 
 int64_t hf__tenure_until(const hf_lock *lock);
 int hf__tenure_keeper(hf_lock *lock, struct hf_tenure **ret, hf_error *err);
 int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);
+void hf__tenure_tend(hf *h, struct hf_tenure *t);
 int64_t hf__tenures_tend(hf *h);
 void hf__tenures_doubt(hf *h, struct hf_wait *w);
 void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16]);

@@ -257,12 +257,14 @@ int64_t hf__renewals_tend(hf *h)
 void hf__renewals_open(hf *h)
 {
     hf__thread_condition(&h->renewals.work);
+    hf__keepers_open(&h->renewals.keepers);
     h->renewals.at_once = AT_ONCE_FIRST;
 }
 
 void hf__renewals_close(hf *h)
 {
     struct hf_renewals *r = &h->renewals;
+    hf__keepers_close(h);
     pthread_mutex_lock(&h->mu);
     pthread_cond_broadcast(&r->work);
     pthread_mutex_unlock(&h->mu);

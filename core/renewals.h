@@ -16,6 +16,7 @@
 #define HF_RENEWALS_H
 
 #include "deadlines.h"
+#include "keepers.h"
 
 #include <pthread.h>
 
@@ -46,7 +47,8 @@ struct hf_renewals {
     uint32_t cut;                  /* workers that may have no connection */
     int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
     pthread_cond_t work; /* there is some */
-    uint32_t at_once;    /* how many a worker takes: as many as are answered in good time */
+    struct hf_keepers keepers;
+    uint32_t at_once; /* how many a worker takes: as many as are answered in good time */
 };
 
 #endif

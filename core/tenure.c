@@ -166,6 +166,12 @@ static struct hf_tenure *shared(const hf *h, uint32_t lease_ms)
     return NULL;
 }
 
+/* One is to be kept, or at another time. Where no keeper can be started the renewer does it. */
+static void kick(hf *h)
+{
+    if (!hf__kick_keepers(h)) pthread_cond_signal(&h->renewer_cond);
+}
+
 static int make(hf *h, uint32_t lease_ms, int own, struct hf_tenure **ret, hf_error *err)
 {
     uint64_t session;
@@ -185,7 +191,7 @@ static int make(hf *h, uint32_t lease_ms, int own, struct hf_tenure **ret, hf_er
     if (!t) return hf_fail(err, HF_NOMEM, 0, "lease: out of memory");
     t->session = session;
     lasts(t, sent_us, ms);
-    pthread_cond_signal(&h->renewer_cond);
+    kick(h);
     *ret = t;
     return 0;
 }
@@ -198,6 +204,17 @@ static int run_out(const struct hf_tenure *t, int64_t now_us)
     return !t->adopted && now_us + GRAIN_US > t->until_us;
 }
 
+/* How long an attempt to keep it may take: a third of its length where the caller asks for it; else
+   a sixth, or half of that if the one before wasn't answered, so that there is time for several.
+   But what takes longer every day is waited for. */
+static int64_t patience_us(hf *h, const struct hf_tenure *t)
+{
+    int64_t third = (int64_t)t->lease_ms * 1000 / 3, part = t->mute ? third / 4 : third / 2;
+    if (t->keep_at_us == INT64_MAX) part = third;
+    int64_t slow = hf__min64(3 * hf__port_trip_us(&h->port), third);
+    return hf__min64(h->port.io_timeout_ms * 1000, slow > part ? slow : part);
+}
+
 /* Under the mutex, dropped. HF_LOST: it is over, and so is whatever hangs on it. */
 int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
 {
@@ -208,14 +225,15 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
     if (!t->gone && run_out(t, hf__local_us())) lose(h, t);
     if (t->gone) return hf_fail(err, HF_LOST, 0, "lease: it has run out");
     t->busy = 1;
+    int64_t patience = patience_us(h, t);
     pthread_mutex_unlock(&h->mu);
     int64_t sent_us = hf__local_us();
-    int rc = hf__port_lease_keep(&h->port, t->session, &ms, err);
+    int rc = hf__port_lease_keep(&h->port, t->session, sent_us + patience, &ms, err);
     pthread_mutex_lock(&h->mu);
     int64_t now = hf__local_us(); /* under the mutex: who was told that it is over mustn't err */
     t->busy = 0;
+    t->mute = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
     pthread_cond_broadcast(&h->changed);
-    pthread_cond_signal(&h->renewer_cond); /* which passed over it */
     if (rc) hf__reason_keep(&t->why, err);
     if (rc == HF_LOST || run_out(t, now)) lose(h, t);
     if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
@@ -227,8 +245,10 @@ int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err)
         if (now + GRAIN_US > t->until_us) /* adopted: it may have ended since the store answered */
             rc = hf_fail(err, HF_UNAVAILABLE, 0, "lease: the store's answer took longer than it");
     } else if (t->keep_at_us != INT64_MAX) {
-        t->keep_at_us = now + hf__min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
+        /* At once, if that attempt has taken its time. */
+        t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
     }
+    kick(h);
     return rc;
 }
 
@@ -330,7 +350,21 @@ static int64_t tend_regrets(hf *h)
     return 0;
 }
 
-/* The renewer's part: keeps what is due. When to look again. Under the mutex, dropped. */
+/* It is due: it is kept, or left to itself. Under the mutex, dropped. */
+void hf__tenure_tend(hf *h, struct hf_tenure *t)
+{
+    if (!t->users && hf__local_us() - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
+        t->left = 1; /* nobody has needed it for long: it may run out */
+        forget(h, t);
+        return;
+    }
+    t->users++; /* which keeps it in the list */
+    hf__tenure_keep(h, t, NULL);
+    if (!--t->users && (t->own || t->gone)) forget(h, t);
+}
+
+/* The renewer's part: what was given up; and where no keeper can be started, what is due. When to
+   look again. Under the mutex, dropped. */
 int64_t hf__tenures_tend(hf *h)
 {
     int64_t next;
@@ -340,21 +374,14 @@ int64_t hf__tenures_tend(hf *h)
 again:
     if (h->closing == 3) return 0;
     next = INT64_MAX;
-    for (struct hf_tenure *t = h->tenures; t; t = t->next) {
-        int64_t now = hf__local_us();
-        if (t->gone || t->busy || t->keep_at_us > now) {
-            if (!t->gone && !t->busy) next = hf__min64(next, t->keep_at_us);
-            continue;
+    int kept = !h->tenures || hf__kick_keepers(h);
+    for (struct hf_tenure *t = h->tenures; t && !kept; t = t->next) {
+        if (t->gone || t->busy) continue;
+        if (t->keep_at_us <= hf__local_us()) {
+            hf__tenure_tend(h, t);
+            goto again;
         }
-        if (!t->users && now - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
-            t->left = 1; /* nobody has needed it for long: it may run out */
-            forget(h, t);
-        } else {
-            t->users++; /* which keeps it in the list */
-            hf__tenure_keep(h, t, NULL);
-            if (!--t->users && (t->own || t->gone)) forget(h, t);
-        }
-        goto again;
+        next = hf__min64(next, t->keep_at_us);
     }
     next = hf__min64(next, tend_regrets(h));
     return h->ending ? 0 : next; /* at once: some were given up while this thread wasn't asleep */

@@ -173,10 +173,11 @@ int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, i
     return rc;
 }
 
-int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err)
+int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                        hf_error *err)
 {
     int64_t sent_us = begin(port);
-    int rc = port->drv->lease_keep(port->st, session, ret_ms, err);
+    int rc = port->drv->lease_keep(port->st, session, until_us, ret_ms, err);
     end(port, sent_us, 0);
     return rc;
 }

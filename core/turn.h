@@ -88,7 +88,8 @@ int hf__look(struct hf_port *port, const hf_rowkey *key, struct hf_event *event,
 /* Requests about leases (HF_CAN_LEASES), counted; the clock read. */
 int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                         hf_error *err);
-int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
+int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                        hf_error *err);
 int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err);
 

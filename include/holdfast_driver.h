@@ -283,13 +283,17 @@ typedef struct hf_driver {
     /*
      * Given with HF_CAN_LEASES; by any thread. lease_make: a new session (nonzero, never used
      * before by anybody) that lives for *ret_ms from some moment of the call on, at least lease_ms;
-     * *ret_clock_us as in get. lease_keep: it lives for *ret_ms anew; HF_LOST: it is dead.
+     * *ret_clock_us as in get. lease_keep: it lives for *ret_ms anew; HF_LOST: it is dead. It
+     * returns at until_us (CLOCK_BOOTTIME) at the latest, but for the time that a new connection
+     * and a second request need: what hasn't been answered is HF_UNAVAILABLE, and the next call
+     * goes by another connection. It doesn't wait for a connection that other requests are using.
      * lease_left: how long it lives at least, if nobody keeps it; HF_LOST. lease_end: it dies now,
      * whoever made it.
      */
     int (*lease_make)(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                       int64_t *ret_clock_us, hf_error *err);
-    int (*lease_keep)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+    int (*lease_keep)(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                      hf_error *err);
     int (*lease_left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
     int (*lease_end)(hf_store *st, uint64_t session, hf_error *err);
     /* Optional, with HF_CAN_LEASES; any thread, never waits. 1: others would be told later of this

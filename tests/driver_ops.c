@@ -156,7 +156,7 @@ static int lease(void)
     int64_t ms;
     int rc = driver->lease_make(st, 60000, &session, &ms, &clock_us, &err);
     if (rc) return rc;
-    if (!rc) rc = driver->lease_keep(st, session, &ms, &err);
+    if (!rc) rc = driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err);
     if (!rc) rc = driver->lease_left(st, session, &ms, &err);
     if (!rc) rc = driver->lease_end(st, session, &err);
     return rc;

@@ -3,6 +3,7 @@
  * and of whom that isn't certain.
  */
 #include "etcd_said.h"
+#include "os.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -239,9 +240,10 @@ static void leases_end_when_it_says_so(void **state)
 
     ms = -7;
     are((struct answer){"keepalive", 200, "{\"TTL\": \"0\"}", 0});
-    said(driver->lease_keep(st, session, &ms, &err), HF_LOST, "the lease has run out");
+    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_LOST,
+         "the lease has run out");
     are((struct answer){"keepalive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0});
-    said(driver->lease_keep(st, session, &ms, &err), 0, NULL);
+    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), 0, NULL);
     assert_int_equal(ms, 3000);
     ms = -7;
     static const char *const terms[] = {"3", "0", ""};
@@ -250,13 +252,15 @@ static void leases_end_when_it_says_so(void **state)
         snprintf(kept, sizeof kept, "{\"TTL\": \"3\", \"header\": {\"raft_term\": \"%s\"}}",
                  terms[i]);
         are((struct answer){"keepalive", 200, kept, 0});
-        said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "there is a new leader");
+        said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_UNAVAILABLE,
+             "there is a new leader");
     }
     const struct answer half[] = {{"keepalive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0},
                                   {"range", 503, "{\"error\": \"etcdserver: no leader\"}", 0},
                                   {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0}};
     answers_are(half, 3);
-    said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
+    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_UNAVAILABLE,
+         "no leader");
     said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
     are((struct answer){"timetolive", 200, "{" HEADER ", \"TTL\": \"-1\"}", 0});
     said(driver->lease_left(st, session, &ms, &err), HF_LOST, "the lease has run out");
@@ -265,7 +269,8 @@ static void leases_end_when_it_says_so(void **state)
     said(driver->lease_left(st, session, &ms, &err), 0, NULL);
     assert_int_equal(ms, 3000);
     is(500, "{\"error\": \"no\"}");
-    said(driver->lease_keep(st, session, &ms, &err), HF_UNAVAILABLE, "no");
+    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_UNAVAILABLE,
+         "no");
     said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no");
     said(driver->lease_end(st, session, &err), HF_UNAVAILABLE, "no");
     driver->close(st);

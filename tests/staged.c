@@ -438,9 +438,11 @@ static int st_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t 
     return end(&cue, 0, err);
 }
 
-static int st_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+static int st_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                         hf_error *err)
 {
     struct cue cue;
+    (void)until_us;
     int rc = 0;
     if (!begin(st, S_KEEP, &cue)) {
         if (!lives(session)) rc = HF_LOST;

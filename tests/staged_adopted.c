@@ -10,7 +10,8 @@
 enum { LEASE_MS = 60000, OTHER_MS = 30000 };
 
 static int (*real_left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
-static int (*real_keep)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+static int (*real_keep)(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                        hf_error *err);
 
 static int left_in_seconds(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
@@ -70,9 +71,10 @@ static void over_at_the_store(void **state)
 }
 
 /* Done at once, answered three seconds later; meanwhile the expiry monitor looks. */
-static int keep_slowly(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+static int keep_slowly(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                       hf_error *err)
 {
-    int looks = 0, rc = real_keep(st, session, ret_ms, err);
+    int looks = 0, rc = real_keep(st, session, until_us, ret_ms, err);
     stage_suspend(3000000);
     pthread_mutex_lock(&h->mu);
     h->tender_until_us = INT64_MAX;
@@ -101,9 +103,10 @@ static void a_renewal_under_way_decides(void **state)
 }
 
 /* Its answer is older than the lease that it tells of. */
-static int answer_late(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+static int answer_late(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                       hf_error *err)
 {
-    int rc = real_keep(st, session, ret_ms, err);
+    int rc = real_keep(st, session, until_us, ret_ms, err);
     stage_suspend((LEASE_MS + 1000) * INT64_C(1000));
     return rc;
 }

@@ -1,6 +1,7 @@
 /*
  * staged_close.c - a handle that is closed while others still work with it: calls of its users, the
- * renewer, a callback; and what was given up, but not by the store, before and without that.
+ * renewing threads, a callback; and what was given up, but not by the store, before and without
+ * that.
  *
  * Link with --wrap=pthread_mutex_lock, too.
  */
@@ -27,17 +28,24 @@ static int within(int64_t us, const int *flag)
 static _Thread_local int closer; /* is it that thread? */
 static struct {
     pthread_mutex_t *mu;
-    int renewer;        /* it is that, else the one that closes */
+    int worker;         /* it is one that renews, else the one that closes */
     int nth;            /* of its locks of `mu` is the one before which it waits; 0: none */
     int is_late, go_on; /* atomic */
 } late;
+
+static int is_worker(void)
+{
+    for (uint32_t i = 0; i < h->renewals.workers; i++)
+        if (pthread_equal(pthread_self(), h->renewals.worker[i].thread)) return 1;
+    return 0;
+}
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mu);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mu);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mu)
 {
-    int it = __atomic_load_n(&late.mu, __ATOMIC_SEQ_CST) == mu &&
-             (late.renewer ? pthread_equal(pthread_self(), h->renewer) : closer);
+    int it =
+        __atomic_load_n(&late.mu, __ATOMIC_SEQ_CST) == mu && (late.worker ? is_worker() : closer);
     if (it && late.nth && !--late.nth) {
         set(&late.is_late);
         while (!is(&late.go_on)) hf__pause(1000);
@@ -45,9 +53,9 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mu)
     return __real_pthread_mutex_lock(mu);
 }
 
-static void make_late(int renewer, int nth)
+static void make_late(int worker, int nth)
 {
-    late.renewer = renewer;
+    late.worker = worker;
     late.nth = nth;
     late.is_late = late.go_on = 0;
     __atomic_store_n(&late.mu, &h->mu, __ATOMIC_SEQ_CST);
@@ -186,7 +194,7 @@ static void nothing_is_begun_while_it_is_closed(void **state)
 
 /* ---- beside the library's own threads ---- */
 
-/* The renewer had found the lock in the list, and gave it back once more when it was freed. */
+/* A worker had found the lock in its queue, and gave it back once more when it was freed. */
 static void a_leftover_is_given_back_by_one(void **state)
 {
     (void)state;

@@ -108,8 +108,10 @@ static int all_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t
     return asked_err(st, "lease", NULL, (uint64_t)lease_ms, e);
 }
 
-static int all_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *e)
+static int all_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                          hf_error *e)
 {
+    assert_int_equal(until_us, 40);
     *ret_ms = 5;
     return asked_err(st, "keep", NULL, session, e);
 }
@@ -266,7 +268,7 @@ static int do_enter(void) { return d->enter(st, &key, 42, 1, "there", &err); }
 static int do_session(void) { return d->session(st, &got, &err); }
 static int do_alive(void) { return d->alive(st, 42, &err); }
 static int do_lease(void) { return d->lease_make(st, 42, &got, &got_ms, &clock_us, &err); }
-static int do_keep(void) { return d->lease_keep(st, 42, &got_ms, &err); }
+static int do_keep(void) { return d->lease_keep(st, 42, 40, &got_ms, &err); }
 static int do_left(void) { return d->lease_left(st, 42, &got_ms, &err); }
 static int do_end(void) { return d->lease_end(st, 42, &err); }
 static int do_watch(void) { return d->watch(st, 2, &ear, 40, &err); }

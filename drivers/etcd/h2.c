@@ -475,7 +475,7 @@ void hf__et_h2_exchange(struct hf__et_http *http, int number, struct hf__et_exch
 
 void hf__et_h2_close(struct hf__et_http *http)
 {
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__et_h2_end(http->h2[i]);
+    for (int i = 0; i < HF_ET_LINKS; i++) hf__et_h2_end(http->h2[i]);
 }
 
 /* ---- calls that go on ---- */

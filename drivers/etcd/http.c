@@ -122,26 +122,35 @@ static int asks_another(struct hf__et_http *http, const struct hf__et_exchange *
    endpoint mustn't use up the others' time then. */
 static void carry(struct hf__et_http *http, struct hf__et_exchange *x)
 {
-    int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000;
-    int number = hf__pool_take(&http->pool, until_us);
+    int64_t until_us = hf__local_us() + http->io_timeout_ms * 1000, patience_ms = INT64_MAX;
+    struct hf__pool *pool = &http->pool;
+    int first = 0;
+    if (x->keep_until_us) {
+        patience_ms = (x->keep_until_us - hf__local_us()) / 1000;
+        until_us = hf__pool_connect_until(x->keep_until_us);
+        pool = &http->keep_pool;
+        first = HF_POOL_LINKS;
+    }
+    int number = hf__pool_take(pool, until_us);
     x->failed = HF_UNAVAILABLE;
     snprintf(x->why, sizeof x->why, "%s", number < 0 ? HF_POOL_BUSY : "timed out");
     for (unsigned i = 0; number >= 0 && i < http->n_endpoints; i++) {
         int64_t left_ms = (until_us - hf__local_us()) / 1000;
         if (left_ms <= 0) break;
         if (x->repeat) left_ms = (left_ms + http->n_endpoints - i - 1) / (http->n_endpoints - i);
+        if (left_ms > patience_ms) left_ms = patience_ms;
         hf__et_free_message(x->message);
         x->message = NULL;
         x->status = x->sent = 0;
         x->why[0] = x->said[0] = 0;
-        hf__et_h2_exchange(http, number, x, until_us, left_ms);
+        hf__et_h2_exchange(http, first + number, x, until_us, left_ms);
         if (!x->failed && !asks_another(http, x)) break;
         if (!x->failed) continue;
         if (x->nobody) break;
         hf__et_next(http);
         if (x->sent && !x->repeat) break;
     }
-    hf__pool_give(&http->pool, number, !x->failed);
+    hf__pool_give(pool, number, !x->failed);
 }
 
 void hf__et_free(struct hf__et_reply *reply)
@@ -193,13 +202,15 @@ static int settle(struct hf__et_http *http, struct hf__et_exchange *x, int ambig
 }
 
 static int request(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *body,
-                   const struct hf__et_mem *mem, const char *token, int ambiguous,
+                   const struct hf__et_mem *mem, const char *token, int64_t keep_us, int ambiguous,
                    struct hf__et_reply *ret, int *ret_as_new, const char *what, const char *key,
                    hf_error *err)
 {
     const struct meaning *m = NULL;
-    struct hf__et_exchange x = {
-        .call = call, .token = token, .repeat = ambiguous == HF_UNAVAILABLE};
+    struct hf__et_exchange x = {.call = call,
+                                .token = token,
+                                .keep_until_us = keep_us,
+                                .repeat = ambiguous == HF_UNAVAILABLE};
     *ret_as_new = 0;
     if ((mem && mem->failed) || hf__et_frame(body, &x.body, &x.len))
         return hf_fail(err, HF_NOMEM, 0, "etcd: %s '%s': out of memory", what, key);
@@ -229,7 +240,7 @@ static int log_in(struct hf__et_http *http, hf_error *err)
         return hf_fail(err, HF_INVALID, 0, "etcd: open: the password is not UTF-8");
     who.name = http->user;
     who.password = http->password;
-    int rc = request(http, HF_ET_LOGIN, &who.base, NULL, NULL, HF_UNAVAILABLE, &reply, &as_new,
+    int rc = request(http, HF_ET_LOGIN, &who.base, NULL, NULL, 0, HF_UNAVAILABLE, &reply, &as_new,
                      "authenticate", http->user, err);
     if (!rc) token = ((HfEt__AuthenticateResponse *)reply.message)->token;
     if (rc == HF_UNSUPPORTED) { /* nobody is asked who he is, as etcdctl sees it, too */
@@ -262,26 +273,42 @@ int hf__et_token(struct hf__et_http *http, char **ret, hf_error *err)
     return http->user ? get_token(http, NULL, ret, err) : 0;
 }
 
-int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *body,
-                const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
-                const char *what, const char *key, hf_error *err)
+static int post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *body,
+                const struct hf__et_mem *mem, int64_t keep_us, int ambiguous,
+                struct hf__et_reply *ret, const char *what, const char *key, hf_error *err)
 {
     char *token = NULL;
-    int as_new, rc = hf__et_date_need(http, what, key, err);
-    if (!rc) rc = hf__et_token(http, &token, err);
+    int as_new, rc = hf__et_token(http, &token, err);
     if (!rc) {
-        rc = request(http, call, body, mem, token, ambiguous, ret, &as_new, what, key, err);
+        rc =
+            request(http, call, body, mem, token, keep_us, ambiguous, ret, &as_new, what, key, err);
         /* The token has expired, or meanwhile one is asked for: then nothing was done. */
         if (rc && as_new && token) {
             char *next = NULL;
             rc = get_token(http, token, &next, err);
             if (!rc)
-                rc = request(http, call, body, mem, next, ambiguous, ret, &as_new, what, key, err);
+                rc = request(http, call, body, mem, next, keep_us, ambiguous, ret, &as_new, what,
+                             key, err);
             hf__et_free_secret(next);
         }
     }
     hf__et_free_secret(token);
     return rc;
+}
+
+int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *body,
+                const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
+                const char *what, const char *key, hf_error *err)
+{
+    int rc = hf__et_date_need(http, what, key, err);
+    return rc ? rc : post(http, call, body, mem, 0, ambiguous, ret, what, key, err);
+}
+
+int hf__et_post_keep(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *body,
+                     const struct hf__et_mem *mem, int64_t until_us, struct hf__et_reply *ret,
+                     const char *what, const char *key, hf_error *err)
+{
+    return post(http, call, body, mem, until_us, HF_UNAVAILABLE, ret, what, key, err);
 }
 
 /* ---- opening ---- */
@@ -349,6 +376,7 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
 {
     int tls = !strcmp(url->scheme, "etcds");
     hf__pool_open(&http->pool);
+    hf__pool_open(&http->keep_pool);
     pthread_mutex_init(&http->token_mu, NULL);
     hf__et_date_open(&http->date);
     http->ready = !curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -385,6 +413,7 @@ void hf__et_http_close(struct hf__et_http *http)
     hf__et_free_secret(http->password);
     hf__et_free_secret(http->token);
     hf__pool_close(&http->pool);
+    hf__pool_close(&http->keep_pool);
     pthread_mutex_destroy(&http->token_mu);
     hf__et_date_close(&http->date);
     if (http->ready) curl_global_cleanup();

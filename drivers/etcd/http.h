@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 enum { HF_ET_ENDPOINTS = 16, HF_ET_HOST_CAP = 256, HF_ET_PORT_CAP = 8 };
+enum { HF_ET_LINKS = 2 * HF_POOL_LINKS };
 
 struct hf__et_h2; /* h2.h */
 
@@ -20,10 +21,11 @@ struct hf__et_http {
     unsigned n_endpoints, at;        /* at: the one that answered last (atomic) */
     char *cafile, *cert, *key, *user, *password;
     int64_t io_timeout_ms;
-    struct hf__pool pool;
-    struct hf__et_h2 *h2[HF_POOL_LINKS];
-    struct hf__et_date date; /* gRPC's answers don't tell it */
-    void *date_link;         /* libcurl's, by which it is asked for, by one at a time */
+    /* Sessions are kept by connections of their own: none of them waits for other requests. */
+    struct hf__pool pool, keep_pool;
+    struct hf__et_h2 *h2[HF_ET_LINKS]; /* those of pool, then those of keep_pool */
+    struct hf__et_date date;           /* gRPC's answers don't tell it */
+    void *date_link;                   /* libcurl's, by which it is asked for, by one at a time */
     pthread_mutex_t token_mu;
     char *token;  /* of this user; NULL: none yet */
     int64_t term; /* the raft term of the last reply that told one, 0 before (atomic) */
@@ -50,6 +52,12 @@ void hf__et_http_close(struct hf__et_http *http);
 int hf__et_post(struct hf__et_http *http, enum hf__et_call call, const ProtobufCMessage *request,
                 const struct hf__et_mem *mem, int ambiguous, struct hf__et_reply *ret,
                 const char *what, const char *key, hf_error *err);
+/* The same for what keeps a session: it is to be answered by until_us, local (later by what a new
+   connection takes), it tells no clock, and nothing more is done if it is done twice. */
+int hf__et_post_keep(struct hf__et_http *http, enum hf__et_call call,
+                     const ProtobufCMessage *request, const struct hf__et_mem *mem,
+                     int64_t until_us, struct hf__et_reply *ret, const char *what, const char *key,
+                     hf_error *err);
 void hf__et_free(struct hf__et_reply *reply);
 
 /* The token to send, to be freed with hf__et_free_secret ("": nobody is asked who he is); NULL if

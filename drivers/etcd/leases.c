@@ -205,7 +205,8 @@ int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
  * that is linearizable; if that came after and is of the same term, who extended the lease led
  * then.
  */
-static int led_still(hf_store *st, uint64_t session, int64_t term, const char *what, hf_error *err)
+static int led_still(hf_store *st, uint64_t session, int64_t term, int64_t keep_until_us,
+                     const char *what, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     char name[24];
@@ -214,8 +215,10 @@ static int led_still(hf_store *st, uint64_t session, int64_t term, const char *w
     HfEt__RangeRequest request = HF_ET__RANGE_REQUEST__INIT;
     request.has_key = request.has_count_only = request.count_only = 1;
     request.key = hf__et_key(st, &mem, "", "");
-    int rc = hf__et_post(&st->http, HF_ET_RANGE, &request.base, &mem, HF_UNAVAILABLE, &reply, what,
-                         name, err);
+    int rc = keep_until_us ? hf__et_post_keep(&st->http, HF_ET_RANGE, &request.base, &mem,
+                                              keep_until_us, &reply, what, name, err)
+                           : hf__et_post(&st->http, HF_ET_RANGE, &request.base, &mem,
+                                         HF_UNAVAILABLE, &reply, what, name, err);
     hf__et_mem_free(&mem);
     if (rc) return rc;
     if (!term || reply.term != term)
@@ -224,18 +227,29 @@ static int led_still(hf_store *st, uint64_t session, int64_t term, const char *w
     return rc;
 }
 
-int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                      hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
-    int rc = ask(st, HF_ET_LEASE_KEEP, session, &reply, "keep", err);
+    HfEt__LeaseRequest request = HF_ET__LEASE_REQUEST__INIT;
+    char name[24];
+    int64_t patience_us = until_us - hf__local_us();
+    snprintf(name, sizeof name, "%016llx", (unsigned long long)session);
+    request.has_id = 1;
+    request.id = (int64_t)session;
+    int rc = hf__et_post_keep(&st->http, HF_ET_LEASE_KEEP, &request.base, NULL, until_us, &reply,
+                              "keep", name, err);
     if (rc) return rc;
+    /* The second request has a part of the time in any case. */
+    int64_t least_us = hf__local_us() + patience_us / 2;
+    if (until_us < least_us) until_us = least_us;
     int64_t ms = ((HfEt__LeaseResponse *)reply.message)->ttl * 1000, term = reply.term;
     hf__et_free(&reply);
     if (ms <= 0)
         return hf_fail(err, HF_LOST, 0, "etcd: keep '%016llx': the lease has run out",
                        (unsigned long long)session);
     own_kept(st, session, ms); /* by a leader of before, perhaps: at least it isn't forgotten */
-    rc = led_still(st, session, term, "keep", err);
+    rc = led_still(st, session, term, until_us, "keep", err);
     if (!rc) *ret_ms = ms;
     return rc;
 }
@@ -250,7 +264,7 @@ int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error 
     if (ms < 0)
         return hf_fail(err, HF_LOST, 0, "etcd: look '%016llx': the lease has run out",
                        (unsigned long long)session);
-    rc = led_still(st, session, term, "look", err);
+    rc = led_still(st, session, term, 0, "look", err);
     if (!rc) *ret_ms = ms;
     return rc;
 }

@@ -15,8 +15,9 @@ struct hf__et_exchange {
     enum hf__et_call call;
     uint8_t *body; /* the framed request, to be freed */
     size_t len;
-    const char *token; /* NULL or "": none */
-    int repeat;        /* it changes nothing, or nothing more if it is done twice */
+    const char *token;     /* NULL or "": none */
+    int64_t keep_until_us; /* it keeps a session: local; 0: it doesn't */
+    int repeat;            /* it changes nothing, or nothing more if it is done twice */
     /* What came of it. Without an answer `failed` is what that means if nothing was sent. */
     int failed, sent;
     int nobody; /* no endpoint can be reached */

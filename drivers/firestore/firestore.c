@@ -9,11 +9,9 @@
  * that time is remembered, by key and rev, in a table of limited size; where it has been forgotten,
  * the row is read first.
  */
-#include "api.h"
 #include "columns.h"
-#include "fields.h"
 #include "os.h"
-#include "place.h"
+#include "store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,38 +21,29 @@
 enum { SEEN_SLOTS = 16384, PAGE_ROWS = 64 };
 
 /* When the document of a key was updated to this rev. */
-struct seen {
+struct hf__fs_seen {
     uint64_t hash, rev;
     int64_t update_us;
 };
 
-struct hf_store {
-    struct hf__fs_api api;
-    struct hf__fs_place place;
-    int queues;
-    pthread_mutex_t mu; /* protects seen */
-    struct seen *seen;
-};
-
 /* ---- what was seen ---- */
 
-static struct seen *slot(const hf_store *st, const hf_rowkey *key, uint64_t rev)
+static struct hf__fs_seen *slot(const hf_store *st, const hf_rowkey *key, uint64_t rev)
 {
     return &st->seen[(key->hash ^ rev * UINT64_C(0x9E3779B97F4A7C15)) >> 7 & (SEEN_SLOTS - 1)];
 }
 
-static void remember(hf_store *st, const hf_rowkey *key, uint64_t rev, int64_t update_us)
+void hf__fs_remember(hf_store *st, const hf_rowkey *key, uint64_t rev, int64_t update_us)
 {
     pthread_mutex_lock(&st->mu);
-    *slot(st, key, rev) = (struct seen){key->hash, rev, update_us};
+    *slot(st, key, rev) = (struct hf__fs_seen){key->hash, rev, update_us};
     pthread_mutex_unlock(&st->mu);
 }
 
-/* -1: it isn't remembered. */
-static int64_t recall(hf_store *st, const hf_rowkey *key, uint64_t rev)
+int64_t hf__fs_recall(hf_store *st, const hf_rowkey *key, uint64_t rev)
 {
     pthread_mutex_lock(&st->mu);
-    const struct seen *s = slot(st, key, rev);
+    const struct hf__fs_seen *s = slot(st, key, rev);
     int64_t us = s->hash == key->hash && s->rev == rev ? s->update_us : -1;
     pthread_mutex_unlock(&st->mu);
     return us;
@@ -67,8 +56,7 @@ static int fail(int code, const char *what, const char *key, const char *why, hf
     return hf_fail(err, code, 0, "firestore: %s '%s': %s", what, key, why);
 }
 
-/* The row that is in a document. */
-static int decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf_row *row,
+int hf__fs_decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf_row *row,
                   const char *what, hf_error *err)
 {
     const char *why;
@@ -79,7 +67,7 @@ static int decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf
         why = "an answer without a time";
     }
     if (rc) return fail(rc, what, key->text, why, err);
-    remember(st, key, row->rev, update_us);
+    hf__fs_remember(st, key, row->rev, update_us);
     return 0;
 }
 
@@ -103,7 +91,7 @@ static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *re
         if (clock_us > 0) *ret_clock_us = clock_us;
         if (!found && !json_object_get(item, "missing")) continue;
         told = clock_us > 0;
-        if (found) rc = decode(st, found, key, row, what, err);
+        if (found) rc = hf__fs_decode(st, found, key, row, what, err);
     }
     json_decref(answer);
     if (!rc && !told)
@@ -119,9 +107,8 @@ static int fs_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     return read_row(st, key, row, ret_clock_us, "get", 0, err);
 }
 
-/* The commit of one write. NULL: *ret_rc, *ret_why. */
-static json_t *commit_of(const hf_store *st, const hf_rowkey *key, const hf_row *row, uint64_t seen,
-                         int64_t update_us, int *ret_rc, const char **ret_why)
+json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row, uint64_t seen,
+                     int64_t update_us, int *ret_rc, const char **ret_why)
 {
     char name[HF_FS_NAME_CAP], time[HF_FS_TIME_CAP] = "";
     hf__fs_name(&st->place, key->text, name);
@@ -140,12 +127,11 @@ static json_t *commit_of(const hf_store *st, const hf_rowkey *key, const hf_row 
     else
         write = json_pack("{s:{s:s, s:o}, s:o}", "update", "name", name, "fields", fields,
                           "currentDocument", when);
-    json_t *body = write ? json_pack("{s:[o]}", "writes", write) : NULL;
-    if (!body && (!row || fields)) {
+    if (!write && (!row || fields)) {
         *ret_rc = HF_NOMEM;
         *ret_why = "out of memory";
     }
-    return body;
+    return write;
 }
 
 /* Refused: the row that is there now. */
@@ -161,7 +147,7 @@ static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *
                      int64_t *ret_clock_us, int64_t *ret_update_us, int64_t many_until_us,
                      hf_error *err)
 {
-    *ret_update_us = seen ? recall(st, key, seen) : 0;
+    *ret_update_us = seen ? hf__fs_recall(st, key, seen) : 0;
     if (*ret_update_us >= 0) return 0;
     hf_row now;
     hf_row_init(&now);
@@ -170,12 +156,12 @@ static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *
     hf_row_clear(&now);
     if (rc) return rc;
     if (rev != seen) return HF_CONFLICT;
-    *ret_update_us = recall(st, key, seen);
+    *ret_update_us = hf__fs_recall(st, key, seen);
     /* Somebody else's took its place within this moment. */
     return *ret_update_us >= 0 ? 0 : HF_CONFLICT;
 }
 
-static int swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+int hf__fs_swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err)
 {
     struct hf__fs_call call = {
@@ -185,9 +171,10 @@ static int swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     int64_t update_us;
     int rc = find_time(st, key, seen, cur, ret_clock_us, &update_us, many_until_us, err);
     if (rc) return rc;
-    json_t *body = commit_of(st, key, row, seen, update_us, &rc, &why);
-    if (!body) return fail(rc, "swap", key->text, why, err);
-    rc = hf__fs_ask(&st->api, &call, st->place.documents, "commit", body, &answer, err);
+    json_t *write = hf__fs_write(st, key, row, seen, update_us, &rc, &why);
+    if (!write) return fail(rc, "swap", key->text, why, err);
+    rc = hf__fs_ask(&st->api, &call, st->place.documents, "commit",
+                    json_pack("{s:[o]}", "writes", write), &answer, err);
     if (rc && call.condition) return conflict(st, key, cur, ret_clock_us, many_until_us, err);
     if (rc) return rc;
     int64_t clock_us = hf__fs_time(json_object_get(answer, "commitTime"));
@@ -197,29 +184,14 @@ static int swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     if (clock_us <= 0)
         return fail(HF_UNKNOWN, "swap", key->text, "an answer that isn't one to a commit", err);
     *ret_clock_us = clock_us;
-    if (row) remember(st, key, row->rev, update_us > 0 ? update_us : clock_us);
+    if (row) hf__fs_remember(st, key, row->rev, update_us > 0 ? update_us : clock_us);
     return 0;
 }
 
 static int fs_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    return swap_until(st, key, seen, row, cur, ret_clock_us, 0, err);
-}
-
-/* One after the other, each a commit of its own: several in one are done all or not at all. */
-static int fs_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
-{
-    for (size_t i = 0; i < n; i++) {
-        hf_replace *r = &item[i];
-        if (hf__local_us() < until_us)
-            r->result =
-                swap_until(st, r->key, r->seen, r->row, r->cur, &r->clock_us, until_us, r->err);
-        else
-            r->result =
-                fail(HF_UNAVAILABLE, "swap", r->key->text, "not sent: no time was left", r->err);
-    }
-    return 0;
+    return hf__fs_swap_until(st, key, seen, row, cur, ret_clock_us, 0, err);
 }
 
 /* ---- many rows ---- */
@@ -253,7 +225,7 @@ static int see_document(struct listing *l, const json_t *document, hf_error *err
     }
     hf__fs_name(&l->st->place, text, own);
     if (!name || strcmp(name, own) || hf__fs_is_path(&l->st->place, text) != l->paths) return 0;
-    int rc = decode(l->st, document, &key, &l->row, "list", err);
+    int rc = hf__fs_decode(l->st, document, &key, &l->row, "list", err);
     if (!rc || rc == HF_CORRUPT) l->stop = l->see(l->arg, &key, rc ? NULL : &l->row);
     return rc == HF_CORRUPT ? 0 : rc;
 }
@@ -511,7 +483,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .close = fs_close,
     .get = fs_get,
     .swap = fs_swap,
-    .replace_many = fs_replace_many,
+    .replace_many = hf__fs_replace_many,
     .scan = fs_scan,
     .inspect = fs_inspect,
     .promises = fs_promises,

@@ -223,13 +223,15 @@ static int wr_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t 
     return w->after(w, &c, rc, err);
 }
 
-static int wr_lease_keep(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+static int wr_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                         hf_error *err)
 {
     struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_KEEP, NULL);
     c.session = session;
     int rc = w->before(w, &c, err);
-    return rc ? rc : w->after(w, &c, w->base->lease_keep(w->st, session, ret_ms, err), err);
+    if (!rc) rc = w->after(w, &c, w->base->lease_keep(w->st, session, until_us, ret_ms, err), err);
+    return rc;
 }
 
 static int wr_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)

@@ -1,0 +1,37 @@
+/*
+ * store.h - firestore: what firestore.c and replace_many.c share.
+ */
+#ifndef HF_FIRESTORE_STORE_H
+#define HF_FIRESTORE_STORE_H
+
+#include "api.h"
+#include "fields.h"
+#include "place.h"
+
+struct hf_store {
+    struct hf__fs_api api;
+    struct hf__fs_place place;
+    int queues;
+    int64_t no_batch_until_us; /* local: so long the server isn't asked for batchWrite (atomic) */
+    pthread_mutex_t mu;        /* protects seen */
+    struct hf__fs_seen *seen;
+};
+
+/* When the document of that key and rev was updated; hf__fs_recall returns -1 if it isn't known. */
+void hf__fs_remember(hf_store *st, const hf_rowkey *key, uint64_t rev, int64_t update_us);
+int64_t hf__fs_recall(hf_store *st, const hf_rowkey *key, uint64_t rev);
+
+/* The row that is in a document. 0, or the code; `what` is for the message. */
+int hf__fs_decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf_row *row,
+                  const char *what, hf_error *err);
+/* One write, as commit and batchWrite take it; row NULL: a deletion. NULL: *ret_rc, *ret_why. */
+json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row, uint64_t seen,
+                     int64_t update_us, int *ret_rc, const char **ret_why);
+/* A swap by a commit. `many_until_us` as in hf__fs_post. */
+int hf__fs_swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err);
+
+/* replace_many.c */
+int hf__fs_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+
+#endif

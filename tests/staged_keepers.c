@@ -1,0 +1,72 @@
+/*
+ * staged_keepers.c - sessions that end unless they are kept: a request that hangs delays no other
+ * session, and is given up in time for others. See staged.h.
+ */
+#include "staged_pair.h"
+
+enum { LONG_US = 40000000, LEASE_MS = 3000 };
+
+static int alone; /* atomic */
+
+/* The first attempt hangs until there is another one. */
+static void waits_for_another(void)
+{
+    int64_t until = hf__local_us() + LONG_US;
+    while (stage_calls(S_KEEP) < 2 && hf__local_us() < until) hf__pause(1000);
+    __atomic_store_n(&alone, stage_calls(S_KEEP) < 2, __ATOMIC_SEQ_CST);
+}
+
+static void one_that_hangs_delays_no_other(void **state)
+{
+    (void)state;
+    begin(LEASES);
+    stage_cue(S_KEEP, 1, 1, INSTEAD, 0, waits_for_another);
+    OK(stage_acquire(h, "a", 0, LEASE_MS, 0, &lock));
+    OK(stage_acquire(h, "b", 0, LEASE_MS + 1000, 0, &other));
+    stage_await(S_KEEP, 2);
+    assert_false(__atomic_load_n(&alone, __ATOMIC_SEQ_CST));
+    hf_release(lock, NULL); /* perhaps it is over: the machine may be busy */
+    hf_release(other, NULL);
+    done();
+}
+
+/* ---- how long an attempt may take ---- */
+
+enum { ATTEMPTS = 3 };
+static int attempts; /* atomic */
+static int64_t patience_us[ATTEMPTS];
+static int (*keep)(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                   hf_error *err);
+
+static int keeps_in_vain_at_first(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                                  hf_error *err)
+{
+    int n = __atomic_load_n(&attempts, __ATOMIC_SEQ_CST);
+    if (n < ATTEMPTS) patience_us[n] = until_us - hf__local_us();
+    __atomic_fetch_add(&attempts, 1, __ATOMIC_SEQ_CST);
+    if (n < ATTEMPTS - 1) return hf_fail(err, HF_UNAVAILABLE, 0, "staged: no answer");
+    return keep(st, session, until_us, ret_ms, err);
+}
+
+static void an_attempt_takes_a_sixth_of_it(void **state)
+{
+    (void)state;
+    begin(LEASES);
+    keep = stage_driver.lease_keep;
+    stage_driver.lease_keep = keeps_in_vain_at_first;
+    OK(stage_acquire(h, "a", 0, LEASE_MS, 0, &lock));
+    while (__atomic_load_n(&attempts, __ATOMIC_SEQ_CST) < ATTEMPTS) hf__pause(1000);
+    assert_true(patience_us[0] <= LEASE_MS * 1000 / 6);
+    for (int i = 1; i < ATTEMPTS; i++) assert_true(patience_us[i] <= LEASE_MS * 1000 / 12);
+    hf_release(lock, NULL);
+    done();
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_that_hangs_delays_no_other),
+        cmocka_unit_test(an_attempt_takes_a_sixth_of_it),
+    };
+    return TEST_MAIN(tests);
+}
