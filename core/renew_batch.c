@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { AT_ONCE_LEAST = 8 }; /* where nothing was answered */
+
 /* No row has this rev: revs grow from the store's clock (microseconds), and stay below 2^53. */
 static const uint64_t NO_REV = (UINT64_C(1) << 53) - 1;
 
@@ -160,7 +162,8 @@ static int judge(struct renewal *r, int rc)
     return rc ? rc : hf_row_copy(&r->row, &r->next);
 }
 
-/* How many are asked for at once: as many as the store answers in good time. */
+/* How many are asked for at once: as many as the store answers in good time. Where none is
+   answered the request may have hung, or it was too large: some stores answer all or none. */
 static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t took_us,
                   int64_t patience_us)
 {
@@ -170,6 +173,8 @@ static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t
         r->at_once = r->at_once * 2 < HF_RENEWALS_AT_ONCE ? r->at_once * 2 : HF_RENEWALS_AT_ONCE;
     else if (answered && took_us > patience_us / 2)
         r->at_once = answered > 1 ? (uint32_t)answered / 2 : 1;
+    else if (b->n_sent && took_us > patience_us / 2 && r->at_once / 2 >= AT_ONCE_LEAST)
+        r->at_once /= 2;
 }
 
 /* ---- after: under the mutex ---- */
@@ -264,6 +269,7 @@ int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue
     int stuck = 0;
     for (size_t i = 0, item = 0; i < b->n; i++) {
         struct renewal *r = &b->one[i];
+        if (r->sent) cut |= !b->item[item].clock_us; /* not all of it was answered */
         if (r->sent) r->rc = judge(r, b->item[item++].result);
         r->stuck = r->rc == HF_UNKNOWN && !stuck++;
         if (!r->rc) hf__promise(h, r->first->e, &r->row);

@@ -10,7 +10,7 @@
 
 /* A worker more is started for a renewal that has waited for this part of its lease. */
 enum { LATE_PART = 24, RETRY_MOST_US = 500000, NO_THREAD_US = 1000000 };
-enum { AT_ONCE_FIRST = 32, CONNECT_US = 1000000, CONNECT_PAUSE_US = 50000 };
+enum { AT_ONCE_FIRST = 32, CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };
 
 /* ---- the queues ---- */
 
@@ -165,7 +165,9 @@ static int connect_again(hf *h, struct hf_renewal_worker *w)
     struct hf_renewals *r = &h->renewals;
     if (!w->cut || r->cut == r->workers) return 0;
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__port_replace_many(&h->port, NULL, 0, hf__local_us() + CONNECT_US);
+    int64_t us = CONNECT_TRIPS * hf__port_trip_us(&h->port);
+    if (us < CONNECT_US) us = CONNECT_US;
+    int rc = hf__port_replace_many(&h->port, NULL, 0, hf__local_us() + us);
     if (rc) hf__pause(CONNECT_PAUSE_US);
     pthread_mutex_lock(&h->mu);
     if (!rc) set_cut(h, w, 0);

@@ -53,11 +53,11 @@ static inline int hf__pool_take(struct hf__pool *pool, int64_t until_us)
     return i;
 }
 
-/* Until when a new connection may take for requests that are to be answered by until_us, local:
-   twice as long as these have, half a second at least, a second at most. */
+/* Until when a new connection may take for requests that are to be answered by until_us, local: as
+   long as these have, half a second at least, a second at most. */
 static inline int64_t hf__pool_connect_until(int64_t until_us)
 {
-    int64_t now = hf__local_us(), us = 2 * (until_us - now);
+    int64_t now = hf__local_us(), us = until_us - now;
     return now + (us < 500000 ? 500000 : us > 1000000 ? 1000000 : us);
 }
 

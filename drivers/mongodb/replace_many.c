@@ -29,8 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one command may take of the 16 MB that MongoDB allows. */
-enum { AT_ONCE = 512, BYTES_MOST = 1 << 20 };
+/* BYTES_MOST: of the 16 MB that MongoDB allows for a command. */
+enum { AT_ONCE = 512, BYTES_MOST = 1 << 20, CLOCK_US = 100000 };
 
 /* The replaces of one command. */
 struct part {
@@ -256,11 +256,13 @@ static void sort_out(struct part *p)
 
 /* ---- all of it ---- */
 
-static void note_clock(struct part *p)
+/* What was answered is known: the clock isn't waited for much longer than for the write. */
+static void note_clock(struct part *p, int64_t wrote_us)
 {
     struct hf__mg_about about = {"swap", p->item[0]->key->text, HF_UNAVAILABLE};
-    int64_t clock_us = 0;
-    p->link->first_until_us = p->until_us;
+    int64_t clock_us = 0, now = hf__local_us();
+    int64_t until_us = now + 2 * wrote_us + CLOCK_US;
+    p->link->first_until_us = until_us < p->until_us ? until_us : p->until_us;
     if (!p->link->client || hf__mg_ask_clock(p->st, p->link, &about, &clock_us, NULL)) return;
     for (size_t i = 0; i < p->n; i++)
         if (p->item[i]->result >= 0) p->item[i]->clock_us = clock_us;
@@ -274,13 +276,15 @@ static size_t replace(struct part *p, hf_replace *item, size_t n)
         bson_destroy(command);
         return taken;
     }
+    int64_t sent_us = hf__local_us();
     if (write_all(p, command)) return taken;
+    int64_t wrote_us = hf__local_us() - sent_us;
     for (size_t i = 0; i < p->n; i++) sound += !p->failed[i];
     if (p->stored == p->n)
         for (size_t i = 0; i < p->n; i++) p->item[i]->result = 0;
     else if (sound)
         sort_out(p);
-    note_clock(p);
+    note_clock(p, wrote_us);
     return taken;
 }
 
