@@ -58,7 +58,8 @@ int clock_gettime(clockid_t clock, struct timespec *ret)
 
 /* ---- members of a replica set ---- */
 
-enum kind { PRIMARY, SECONDARY, MUTE, CUTS_LOGIN, GONE };
+enum kind { PRIMARY, SECONDARY, MUTE, CUTS_LOGIN, REFUSES_LOGIN, GONE };
+static int refusal; /* the code of REFUSES_LOGIN */
 
 static struct member {
     int fd, port;
@@ -105,6 +106,13 @@ static void answer(const char *command, bson_t *to)
     assert_true(bson_init_from_json(to, json, -1, &e));
 }
 
+static void refuse(bson_t *to)
+{
+    bson_init(to);
+    BCON_APPEND(to, "ok", BCON_DOUBLE(0), "errmsg", BCON_UTF8("nicht jetzt"), "code",
+                BCON_INT32(refusal));
+}
+
 static int all_of(int fd, void *to, size_t len)
 {
     return recv(fd, to, len, MSG_WAITALL) == (ssize_t)len;
@@ -145,7 +153,10 @@ static int serve_one(struct member *m, int fd)
         hello(m, &doc);
     } else {
         if (m->kind == CUTS_LOGIN) return 0;
-        answer(name, &doc);
+        if (m->kind == REFUSES_LOGIN && !strcmp(name, "saslStart"))
+            refuse(&doc);
+        else
+            answer(name, &doc);
     }
     reply(fd, head[1], head[3] == OP_QUERY, &doc);
     bson_destroy(&doc);
@@ -337,6 +348,25 @@ static void a_server_that_goes_when_it_is_asked_again(void **state)
     hf_row_clear(&row);
 }
 
+/* By the code, whatever the words: what passes says nothing of the password. */
+static void a_login_that_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int code, is;
+    } codes[] = {{18, HF_DENIED},         {13, HF_DENIED},         {91, HF_UNAVAILABLE},
+                 {11600, HF_UNAVAILABLE}, {11602, HF_UNAVAILABLE}, {189, HF_UNAVAILABLE},
+                 {10107, HF_UNAVAILABLE}, {13436, HF_UNAVAILABLE}};
+    SET_OF(REFUSES_LOGIN);
+    for (size_t i = 0; i < COUNT(codes); i++) {
+        refusal = codes[i].code;
+        int rc = opens(2000, "mongodb://me:s3cr3t@127.0.0.1:%d/test?authMechanism=SCRAM-SHA-256",
+                       members[0].port);
+        if (rc != codes[i].is) fail_msg("%d: %d, %s", refusal, rc, err.text);
+        assert_null(strstr(err.text, "s3cr3t"));
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -345,6 +375,7 @@ int main(void)
         cmocka_unit_test(the_primary_is_found_behind_others),
         cmocka_unit_test(without_a_primary_it_is_away_for_now),
         cmocka_unit_test(a_connection_that_breaks_at_the_login),
+        cmocka_unit_test(a_login_that_is_refused),
         cmocka_unit_test(a_member_that_is_named_and_is_gone),
         cmocka_unit_test(a_server_that_goes_when_it_is_asked_again),
     };

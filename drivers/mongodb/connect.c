@@ -53,8 +53,8 @@ static mongoc_stream_t *none(bson_error_t *error, const char *why)
 }
 
 /* The stream of a connected socket; with TLS it has shaken hands. */
-static mongoc_stream_t *stream_of(struct hf__mg_link *link, int fd, const char *host,
-                                  bson_error_t *error)
+static mongoc_stream_t *bare_stream_of(struct hf__mg_link *link, int fd, const char *host,
+                                       bson_error_t *error)
 {
     const struct hf__mg_how *how = link->search->how;
     mongoc_stream_t *bare = hf__mg_stream(link, fd);
@@ -72,6 +72,12 @@ static mongoc_stream_t *stream_of(struct hf__mg_link *link, int fd, const char *
     if (left_ms <= 0) none(error, "TLS: no answer in time");
     mongoc_stream_destroy(tls);
     return NULL;
+}
+
+static mongoc_stream_t *stream_of(struct hf__mg_link *link, int fd, const char *host,
+                                  bson_error_t *error)
+{
+    return hf__mg_observe(link, bare_stream_of(link, fd, host, error));
 }
 
 /* As those of kit/dial.h, which wait for the network, and for the threads that look names up. */

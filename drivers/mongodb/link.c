@@ -11,6 +11,7 @@
 #include "link.h"
 
 #include "os.h"
+#include "stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -361,13 +362,14 @@ static int not_yet_sure(const bson_t *reply, const struct hf__mg_about *about, h
                    (int)strcspn(text, "\n"), text);
 }
 
-/* libmongoc says "authentication failed" also if the connection broke meanwhile. That says nothing
-   of the password, and nothing else was sent. */
-static int broke_at_login(const struct hf__mg_link *link, const bson_error_t *e)
+/* libmongoc says "authentication failed" also if the connection broke meanwhile, or the server is
+   shutting down. That says nothing of the password, and nothing else was sent. */
+int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int ambiguous)
 {
     int login = e->domain == MONGOC_ERROR_SASL || e->domain == MONGOC_ERROR_SCRAM ||
                 (e->domain == MONGOC_ERROR_CLIENT && e->code == MONGOC_ERROR_CLIENT_AUTHENTICATE);
-    return login && link->broken;
+    if (login && (link->broken || has_moved(hf__mg_reply_code(link)))) return HF_UNAVAILABLE;
+    return hf__mg_code(e, ambiguous);
 }
 
 int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bson_t *command,
@@ -390,7 +392,7 @@ int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bso
     }
     bson_destroy(ret);
     if (e.domain == MONGOC_ERROR_SERVER) *ret_code = (int)e.code;
-    int code = broke_at_login(link, &e) ? HF_UNAVAILABLE : hf__mg_code(&e, about->ambiguous);
+    int code = hf__mg_link_code(link, &e, about->ambiguous);
     /* One that isn't the primary any more, or not there: the next is found by another client. */
     if (e.domain != MONGOC_ERROR_SERVER || has_moved(*ret_code)) hf__mg_disconnect(link);
     return hf_fail(err, code, 0, "mongodb: %s '%s': %.*s", about->what, about->key,

@@ -28,11 +28,13 @@ struct hf__mg_how {
 
 /* A client of its own per link, used by one thread at a time: it has no threads of its own. */
 struct hf__mg_link {
-    mongoc_client_t *client;      /* NULL: not connected */
-    int replicated;               /* a replica set's primary; else a server by itself */
-    int64_t until_us;             /* local: no stream of it waits longer; 0: as libmongoc has it */
-    int64_t first_until_us;       /* the same, for the request that it was connected for; 0: none */
-    int broken;                   /* errno of its last failure; ETIMEDOUT: the time was up */
+    mongoc_client_t *client;   /* NULL: not connected */
+    int replicated;            /* a replica set's primary; else a server by itself */
+    int64_t until_us;          /* local: no stream of it waits longer; 0: as libmongoc has it */
+    int64_t first_until_us;    /* the same, for the request that it was connected for; 0: none */
+    int broken;                /* errno of its last failure; ETIMEDOUT: the time was up */
+    unsigned char reply[2048]; /* the beginning of the last one; see observe.c */
+    size_t n_reply;
     struct hf__mg_search *search; /* for a server that can be written; NULL: it is connected */
 };
 
@@ -69,6 +71,8 @@ void hf__mg_disconnect(struct hf__mg_link *link);
 
 /* link.c. What an error of libmongoc's means; `ambiguous` where the request may have been done. */
 int hf__mg_code(const bson_error_t *e, int ambiguous);
+/* The same, of a command on this link, with which it may have logged in. */
+int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int ambiguous);
 
 /*
  * One command there and back. 0 and *ret (to be destroyed); else the code of what went wrong, with

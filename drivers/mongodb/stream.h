@@ -14,4 +14,9 @@
    all that is done with it fails. NULL: no memory, and the socket is closed. */
 mongoc_stream_t *hf__mg_stream(struct hf__mg_link *link, int fd);
 
+/* observe.c. The same stream, whose last reply is kept in the link; it destroys `inner`. */
+mongoc_stream_t *hf__mg_observe(struct hf__mg_link *link, mongoc_stream_t *inner);
+/* The server's code in the last reply; 0: there is none, or it can't be told. */
+int hf__mg_reply_code(const struct hf__mg_link *link);
+
 #endif
