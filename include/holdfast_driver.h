@@ -134,9 +134,9 @@ typedef struct hf_url {
     char path[1024];               /* percent-decoded, with its first slash if it had one */
     char query[1024];              /* raw; read it by hf_url_get */
     char safe[1400];               /* the whole, without secrets, for messages and children */
-    /* Nonzero: `open` makes nothing that isn't there (no file, directory, table, collection), and
-       neither does reading later. Where there is no store: UNAVAILABLE, and `sys` is ENOENT.
-       Set by the caller of `open`; a parsed URL has 0. */
+    /* Nonzero: `open` makes nothing that isn't there (no file, directory, table, collection): it is
+       UNAVAILABLE, and `sys` is ENOENT. Neither does reading later: if the table or the collection
+       was dropped since, there are no rows. Set by the caller of `open`; a parsed URL has 0. */
     int existing;
 } hf_url;
 /* Parses; INVALID if it can't. */
