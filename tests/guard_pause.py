@@ -406,11 +406,13 @@ def acquire(key, lease, who):
 
 class Holder:
     """A process of its own, which is stopped after it has read; it says how each step ended."""
+    started = []
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
             [sys.executable, __file__, '--holder', *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        self.started.append(self.process)
         self.said = ''
 
     def wait_stopped(self):
@@ -495,6 +497,11 @@ def rounds(kind, how, n):
         thread.start()
     for thread in threads:
         thread.join()
+    # A round that failed leaves holders that are stopped, and would be waited for without end.
+    for process in Holder.started:
+        process.kill()
+        process.wait()
+    Holder.started.clear()
     if errors:
         raise RuntimeError('\n'.join(errors))
     lost = 0
