@@ -69,7 +69,7 @@ static int acquire(const struct command *self, int argc, char **argv)
     if (status) return status;
     block_signals();
     want = (struct want){o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
-                         o.verbose, o.quiet,          o.busy_status};
+                         o.verbose, o.quiet,          o.busy_status,    0};
     want.options.flags |= HF_DETACHED;
     if (get_locks(store, &want, &got)) {
         refused(got.status);

@@ -26,13 +26,14 @@
 #include <unistd.h>
 
 enum {
-    GRACE_US = 5000000,   /* from TERM to KILL */
-    ARM_US = 20000,       /* a shorter command ends before a thread would have been started */
-    SETTLE_US = 20000,    /* a stop that a CONT has overtaken is none */
-    LOOK_US = 100000,     /* how often to look for processes that are to end */
-    BLIND_US = 250000,    /* how often to ask for a lock that has no descriptor */
-    SESSION_FD_MIN = 100, /* out of the way of a shell script's own descriptors */
-    FIXED = 2             /* poll: signals, damage; then the locks */
+    GRACE_US = 5000000,      /* from TERM to KILL */
+    ARM_US = 20000,          /* a shorter command ends before a thread would have been started */
+    SETTLE_US = 20000,       /* a stop that a CONT has overtaken is none */
+    SUSPENDED_US = 60000000, /* poll doesn't count a suspended machine's time; --max-hold does */
+    LOOK_US = 100000,        /* how often to look for processes that are to end */
+    BLIND_US = 250000,       /* how often to ask for a lock that has no descriptor */
+    SESSION_FD_MIN = 100,    /* out of the way of a shell script's own descriptors */
+    FIXED = 2                /* poll: signals, damage; then the locks */
 };
 
 enum phase { RUNNING, STOPPING, KILLING };
@@ -56,11 +57,11 @@ static struct watch *current;
 
 /* ---- starting ---- */
 
-/* The command would outlive the hold if this process were killed, unless it carries the hold (or
-   was told by -o not to): then it has to end with us. */
-static int death_signal(const struct job *job, int session_fd)
+/* If this process is killed, nothing renews or breaks the hold any more: a command that doesn't
+   carry it has to end with us. */
+static int death_signal(const struct job *job, int carries)
 {
-    if ((session_fd >= 0 && !job->leased) || job->on_lost == ON_LOST_IGNORE) return 0;
+    if (carries || job->on_lost == ON_LOST_IGNORE) return 0;
     return job->on_lost == ON_LOST_KILL ? SIGKILL : SIGTERM;
 }
 
@@ -83,6 +84,8 @@ static pid_t start(const struct job *job, int session_fd, int death, int *ret_er
         if (death) prctl(PR_SET_PDEATHSIG, death, 0, 0, 0);
         if (death && orphaned(parent)) _exit(EXIT_LOST);
         if (session_fd >= 0) fcntl(session_fd, F_SETFD, 0);
+        why = keeper_start();
+        if (why) _exit(127);
         restore_signals();
         execvp(job->argv[0], job->argv);
         why = errno;
@@ -165,16 +168,23 @@ static void lock_lost(struct watch *w, hf_lock *lock)
         damaged(w, err.text);
         return;
     }
-    int by_cap = rc == HF_LOST && err.sys == ETIME;
-    const char *what = by_cap ? "has been held for as long as --max-hold allows" : "is lost";
     if (job->on_lost == ON_LOST_IGNORE) {
-        say("the lock on '%s' %s; the command goes on without it%s%s", hf_key(lock), what,
-            by_cap ? "" : ": ", by_cap ? "" : err.text);
+        say("the lock on '%s' is lost; the command goes on without it: %s", hf_key(lock), err.text);
         return;
     }
-    say("the lock on '%s' %s; stopping the command%s%s", hf_key(lock), what, by_cap ? "" : ": ",
-        by_cap ? "" : err.text);
+    say("the lock on '%s' is lost; stopping the command: %s", hf_key(lock), err.text);
     w->end->lost = 1;
+}
+
+/* --max-hold has passed. The locks are still held, and renewed, until the command has ended: the
+   next holder doesn't run beside it. */
+static void overtime(struct watch *w)
+{
+    stop_all(w, w->job->on_lost == ON_LOST_KILL);
+    keep_stopping(w);
+    w->end->overtime = 1;
+    say("the lock on '%s' has been held for as long as --max-hold allows; stopping the command",
+        hf_key(w->job->locks[0]));
 }
 
 /* ---- the locks ---- */
@@ -312,6 +322,10 @@ static void wait_for_event(struct watch *w)
     if (!w->armed && !w->end->damaged) sooner(&until, w->arm_us);
     if (w->armed && w->blind) sooner(&until, now + BLIND_US);
     if (w->phase != RUNNING) sooner(&until, now + LOOK_US);
+    if (w->phase == RUNNING && w->job->stop_at_us != INT64_MAX) {
+        sooner(&until, w->job->stop_at_us);
+        sooner(&until, now + SUSPENDED_US);
+    }
     sooner(&until, w->stop_us);
     struct timespec t = {0, 0};
     if (until > now) {
@@ -338,6 +352,7 @@ static void watch_loop(struct watch *w)
                 lock_lost(w, w->job->locks[i - FIXED]);
             }
         if (w->stop_us && now >= w->stop_us) stop_self(w);
+        if (w->phase == RUNNING && !w->ended && now >= w->job->stop_at_us) overtime(w);
         if (w->phase != RUNNING) keep_stopping(w);
         if (w->ended || w->end->damaged) continue;
         if (!w->armed && now >= w->arm_us) arm(w);
@@ -348,9 +363,9 @@ static void watch_loop(struct watch *w)
 static void conclude(struct watch *w)
 {
     struct job_end *end = w->end;
-    end->left = end->lost && tree_signal(&w->tree, MAIN_SESSION, 0) > 0;
+    end->left = (end->lost || end->overtime) && tree_signal(&w->tree, MAIN_SESSION, 0) > 0;
     if (end->left) say("the command can't be stopped: the key isn't given back");
-    end->kept = end->kept && w->carries && !end->lost && !end->damaged;
+    end->kept = end->kept && w->carries && !end->lost && !end->overtime && !end->damaged;
     if (!w->ended)
         end->status = EXIT_LOST;
     else if (WIFSIGNALED(w->raw))
@@ -359,7 +374,7 @@ static void conclude(struct watch *w)
         end->status = WEXITSTATUS(w->raw);
     end->success = w->ended && !end->status;
     end->typed_int = w->typed_int && end->status == 128 + SIGINT && WIFSIGNALED(w->raw);
-    if (end->lost) end->status = EXIT_LOST;
+    if (end->lost || end->overtime) end->status = EXIT_LOST;
     if (end->damaged) end->status = EXIT_DAMAGED;
 }
 
@@ -374,7 +389,7 @@ void run_job(const struct job *job, struct job_end *ret)
         if (high >= 0) session_fd = high;
     }
     block_job_signals();
-    w.carries = session_fd >= 0 && !job->close_session && !job->leased;
+    w.carries = session_fd >= 0 && !job->close_session && !job->lease_ms;
     w.fds[0] = (struct pollfd){signals_fd(), POLLIN, 0};
     w.fds[1] = (struct pollfd){damage_fd(), POLLIN, 0};
     w.n_fds = FIXED;
@@ -386,8 +401,14 @@ void run_job(const struct job *job, struct job_end *ret)
         ret->status = EXIT_INTERNAL;
         return;
     }
+    if (session_fd >= 0 && job->close_session && keeper_prepare(session_fd, job->lease_ms)) {
+        say("out of descriptors: %s", strerror(errno));
+        ret->status = EXIT_INTERNAL;
+        close(w.fds[0].fd);
+        return;
+    }
     pid_t pid =
-        start(job, job->close_session ? -1 : session_fd, death_signal(job, session_fd), &why);
+        start(job, job->close_session ? -1 : session_fd, death_signal(job, w.carries), &why);
     if (pid < 0) {
         ret->status = not_started(job->argv, why);
         return;

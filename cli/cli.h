@@ -194,13 +194,17 @@ struct want {
     int64_t keep_ms;
     const char *note; /* by which our place in line is found */
     int verbose, quiet, busy_status;
+    int64_t max_hold_ms; /* 0: none; counts from the first grant */
 };
 struct got {
     hf_lock *locks[KEYS_CAP]; /* in the order of the keys; with once: locks[0] is NULL if done */
     size_t n;
     hf_once once;
-    int status; /* if there are none: the exit status */
+    int64_t first_us; /* the local time of the first grant; 0: none yet */
+    int status;       /* if there are none: the exit status */
 };
+/* The local time at which --max-hold passes for what has been got; INT64_MAX: never. */
+int64_t max_hold_ends_us(const struct want *want, const struct got *got);
 /* 0; or -1: then ret->status, everything has been said, and nothing is held. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
 
@@ -285,6 +289,17 @@ char tree_state(const struct tree *t); /* of the main process, as in /proc: 'T':
 /* Is `pid` the main process or descends from it? */
 int tree_has(struct tree *t, pid_t pid);
 
+/* ---- keeper.c: keeping a hold for a command that doesn't carry it ---- */
+
+/* Before the command is started: there is to be a keeper. lease_ms: of a hold by time, else 0. 0,
+   or -1 and errno. */
+int keeper_prepare(int session_fd, int64_t lease_ms);
+/* In the process that becomes the command (of vfork: it changes no memory). Starts the keeper if it
+   was prepared; needs Linux 5.3, without which there is none. 0, or an errno. */
+int keeper_start(void);
+/* The hold was given back. */
+void keeper_dismiss(void);
+
 /* ---- child.c: running a command that holds locks ---- */
 
 struct job {
@@ -293,13 +308,15 @@ struct job {
     hf_lock *const *locks; /* some may be NULL */
     size_t n;
     enum on_lost on_lost;
-    int close_session; /* the command doesn't carry the hold on */
-    int leased;        /* the hold ends by time, whatever processes live */
+    int close_session;  /* the command doesn't carry the hold on */
+    int64_t lease_ms;   /* 0: on a store with sessions the hold lasts as long as processes */
+    int64_t stop_at_us; /* when --max-hold passes; INT64_MAX: never */
 };
 struct job_end {
     int status;    /* exit status of holdfast so far */
     int success;   /* the command ended by itself, with 0 */
     int lost;      /* the lock was lost, and the command stopped for it */
+    int overtime;  /* --max-hold has passed, and the command was stopped for it; it is still held */
     int left;      /* what had to be stopped goes on: don't release what it may still hold */
     int damaged;   /* the store is damaged: the library must not be called any more */
     int kept;      /* processes that the command left behind carry the hold: don't release */
@@ -312,7 +329,8 @@ void run_job(const struct job *job, struct job_end *ret);
 int become_command(hf *store, const struct got *got, char **argv);
 /* The same, with the environment that is there. */
 int exec_holding(hf *store, char **argv);
-int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end);
+int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,
+                struct job_end *end);
 void release_all(const struct got *got);
 /* After damage_return(): stops the command, if one runs; returns EXIT_DAMAGED. */
 int damaged_job(void);

@@ -49,6 +49,12 @@ static void acquired(void *arg, int code, hf_lock *lock, const hf_error *err)
 
 /* ---- not obtained ---- */
 
+int64_t max_hold_ends_us(const struct want *want, const struct got *got)
+{
+    return want->max_hold_ms && got->first_us ? got->first_us + want->max_hold_ms * 1000
+                                              : INT64_MAX;
+}
+
 /* The result of all that gets no lock: -E allows for 0 as the status. */
 static int without(struct got *got, int status)
 {
@@ -56,11 +62,24 @@ static int without(struct got *got, int status)
     return -1;
 }
 
+/* --max-hold has passed while the first keys were held and others waited for: status 76. */
+static int held_too_long(const struct want *want, struct got *got)
+{
+    size_t first = 0;
+    while (first + 1 < want->n && !got->locks[first]) first++;
+    waiting_line_end();
+    say("the lock on '%s' has been held for as long as --max-hold allows, while others were waited "
+        "for",
+        want->keys[first]);
+    return without(got, EXIT_LOST);
+}
+
 static int not_got(hf *store, const struct want *want, const hf_error *err, struct got *got)
 {
     int code = err->code;
     struct looking l = {0};
     if (code != HF_BUSY && code != HF_TIMEOUT) return without(got, failed(err));
+    if (hf__local_us() >= max_hold_ends_us(want, got)) return held_too_long(want, got);
     if (want->quiet) return without(got, want->busy_status);
     if (strstr(err->text, ", as the store failed: ")) { /* who holds the key isn't the reason */
         say("%s", err->text);
@@ -158,7 +177,9 @@ static int wait_in_line(hf *store, const struct want *want, struct got *ret)
     char *const *order[KEYS_CAP];
     hf_error err;
     int rc = 0;
-    int64_t deadline_us = hf__local_us() + want->options.wait_ms * 1000;
+    int64_t deadline_us = want->options.wait_ms == HF_FOREVER
+                              ? INT64_MAX
+                              : hf__local_us() + want->options.wait_ms * 1000;
     /* The order in which hf_acquire_all takes them, so that nobody waits in a circle. */
     for (size_t i = 0; i < want->n; i++) order[i] = &want->keys[i];
     qsort(order, want->n, sizeof *order, by_name);
@@ -166,15 +187,19 @@ static int wait_in_line(hf *store, const struct want *want, struct got *ret)
         if (!strcmp(*order[i - 1], *order[i]))
             rc = without(ret, bad_usage("'%s' is named twice", *order[i]));
     for (size_t i = 0; i < want->n && !rc; i++) {
-        int64_t wait_ms = want->options.wait_ms;
-        if (wait_ms > 0) {
-            wait_ms = (deadline_us - hf__local_us() + 999) / 1000;
+        int64_t wait_ms = HF_FOREVER, until_us = max_hold_ends_us(want, ret);
+        if (deadline_us < until_us) until_us = deadline_us;
+        if (until_us != INT64_MAX) {
+            wait_ms = (until_us - hf__local_us() + 999) / 1000;
             if (wait_ms < 1) wait_ms = 1;
         }
         hf_lock **lock = &ret->locks[order[i] - want->keys];
         rc = wait_for_key(store, want, *order[i], wait_ms, ret, lock);
+        if (!rc && !ret->first_us) ret->first_us = hf__local_us();
     }
     waiting_line_end();
+    if (!rc && want->n > 1 && hf__local_us() >= max_hold_ends_us(want, ret))
+        rc = held_too_long(want, ret);
     for (size_t i = 0; i < want->n && !rc && want->n > 1; i++)
         if (hf_left_ms(ret->locks[i]) <= 0) {
             int why = hf_lost_reason(ret->locks[i], &err);
@@ -209,6 +234,8 @@ int get_locks(hf *store, const struct want *want, struct got *ret)
         if (!rc) rc = wait_in_line(store, want, ret);
     } else if (code) {
         rc = not_got(store, want, &err, ret);
+    } else {
+        ret->first_us = hf__local_us();
     }
     tell_time(want, !rc, started);
     int sig = rc ? 0 : pending_end_signal(&typed);

@@ -60,7 +60,8 @@ static int conclude(hf *store, const struct options *o, hf_lock *lock, const str
     hf_error err;
     uint64_t token = hf_token(lock);
     int64_t until_us = lease_end_us(lock);
-    int marks = end->success && !end->lost && !o->at_most_once, sig = 0, typed = 0;
+    int marks = end->success && !end->lost && !end->overtime && !o->at_most_once;
+    int sig = 0, typed = 0;
     int rc = marks ? hf_once_finish(lock, "exit 0", o->keep_ms, &err) : hf_release(lock, &err);
     if (!rc) return end->status;
     int status = marks ? failed(&err) : end->status;
@@ -115,16 +116,18 @@ int once_command(const struct command *self, int argc, char **argv)
     if (status) return status;
     block_signals();
     static struct want want; /* static: a thread may still look at it */
-    want = (struct want){o.args,    1,       lock_options(&o), 1, o.keep_ms, note,
-                         o.verbose, o.quiet, o.busy_status};
+    want = (struct want){
+        o.args,       1, lock_options(&o), 1, o.keep_ms, note, o.verbose, o.quiet, o.busy_status,
+        o.max_hold_ms};
     if (get_locks(store, &want, &got)) {
         status = got.status;
     } else if (!got.locks[0]) {
         status = already_done(o.args[0], &got.once, o.quiet);
     } else {
-        run_holding(store, &got, &o, &end);
+        run_holding(store, &got, &o, max_hold_ends_us(&want, &got), &end);
         if (end.damaged || end.left) return end.status;
         status = finish(store, &o, got.locks[0], &end);
+        keeper_dismiss();
         if (end.typed_int) status = end_by_signal(SIGINT, 1);
     }
     close_within(store, end.lost ? LOST_END_MS : IDLE_CLOSE_MS, status);

@@ -104,12 +104,13 @@ static int take_number(const char *name, const char *text, int64_t least, int64_
 
 /* ---- parsing ---- */
 
+/* Without --max-hold: a hold that the library ended would be over before the command is. child.c
+   stops the command instead. */
 hf_options lock_options(const struct options *o)
 {
     hf_options to = HF_OPTIONS_INIT;
     to.wait_ms = o->wait_ms;
     to.lease_ms = o->lease_ms;
-    to.max_hold_ms = o->max_hold_ms;
     to.at_least_ms = o->at_least_ms;
     to.mode = o->mode;
     to.limit = o->limit;
@@ -248,6 +249,9 @@ static int contradiction(const struct options *o)
                          "them");
     if (o->no_fork && (o->close_session || o->lease_ms || o->max_hold_ms || o->at_least_ms))
         return bad_usage("-F leaves nobody to see to -o, --lease, --max-hold or --at-least");
+    if (o->max_hold_ms && o->on_lost == ON_LOST_IGNORE)
+        return bad_usage("--max-hold stops the command after that time, and --on-lost ignore lets "
+                         "it go on: give one of them");
     return 0;
 }
 

@@ -132,10 +132,11 @@ int become_command(hf *store, const struct got *got, char **argv)
     return EXIT_INTERNAL;
 }
 
-int run_holding(hf *store, const struct got *got, const struct options *o, struct job_end *end)
+int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,
+                struct job_end *end)
 {
-    struct job job = {o->argv,          store,           got->locks, got->n, o->on_lost,
-                      o->close_session, o->lease_ms != 0};
+    struct job job = {o->argv,          store,       got->locks, got->n, o->on_lost,
+                      o->close_session, o->lease_ms, stop_at_us};
     memset(end, 0, sizeof *end);
     if (set_environment(store, got)) {
         say("out of memory");
@@ -188,8 +189,8 @@ int run_command(const struct command *self, int argc, char **argv)
     }
     block_signals();
     static struct want want; /* static: a thread may still look at it */
-    want = (struct want){o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
-                         o.verbose, o.quiet,          o.busy_status};
+    want = (struct want){o.args,  (size_t)o.n_args, lock_options(&o), 0, 0, note, o.verbose,
+                         o.quiet, o.busy_status,    o.max_hold_ms};
     if (get_locks(store, &want, &got)) {
         status = got.status;
     } else if (o.no_fork) {
@@ -198,12 +199,13 @@ int run_command(const struct command *self, int argc, char **argv)
         release_all(&got);
     } else {
         int64_t got_us = hf__local_us();
-        status = run_holding(store, &got, &o, &end);
+        status = run_holding(store, &got, &o, max_hold_ends_us(&want, &got), &end);
         if (end.damaged || end.left) return status;
         int sig = end.typed_int ? SIGINT : 0, typed = end.typed_int;
         if (stays_held(&o, got_us, &end, &sig, &typed))
             return sig ? end_by_signal(sig, typed) : status;
         finish(store, &got, &o, &end);
+        keeper_dismiss();
         status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;
     }
     close_within(store, end.lost ? LOST_END_MS : IDLE_CLOSE_MS, status);

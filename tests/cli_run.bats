@@ -405,8 +405,40 @@ sleeps_on() {
     holdfast acquire "$K-b" --lease 2s >/dev/null
     run timeout 600 "$HOLDFAST" run --max-hold 100ms "$K-a" "$K-b" -- touch started
     [ "$status" = 76 ]
-    [[ $output == *"$K-a"*max_hold* ]]
+    [[ $output == *"$K-a"*max-hold* ]]
     [ ! -e started ]
+}
+
+# bats test_tags=stores, differs
+@test "--max-hold: the key is held until the command has ended, however long that takes" {
+    background run --lease 2s --max-hold 500ms "$K" -- sh -c '
+        trap "touch stopping; sleep 4; touch ended; exit 0" TERM
+        touch began; while :; do sleep 0.1; done'
+    await test -e began
+    run holdfast run "$K" -- test -e stopping -a -e ended
+    [ "$status" = 0 ]
+    finished
+    [ "$STATUS" = 76 ]
+    [[ $(<bg.err) == *max-hold* ]]
+}
+
+# bats test_tags=stores, differs
+@test "--max-hold: a wait for further keys ends with it, and gives the first ones back" {
+    holdfast acquire "$K-b" --lease 100s >/dev/null
+    run timeout 600 "$HOLDFAST" run --max-hold 300ms "$K-a" "$K-b" -- touch started
+    [ "$status" = 76 ]
+    [[ $output == *"$K-a"*max-hold* ]]
+    [ ! -e started ]
+    free "$K-a"
+}
+
+@test "--max-hold and --on-lost ignore contradict each other" {
+    for command in run once; do
+        run holdfast "$command" --max-hold 1s --on-lost ignore "$K" -- touch started
+        [ "$status" = 64 ]
+        [[ $output == *"--max-hold"*"--on-lost ignore"* ]]
+        [ ! -e started ]
+    done
 }
 
 # bats test_tags=stores, differs

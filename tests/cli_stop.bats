@@ -182,12 +182,49 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
 
 @test "-o: the command doesn't carry the hold (file:)" {
     case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
-    hold "$K" -o
+    run holdfast run "$K" -- sh -c 'ls -l /proc/self/fd'
+    [[ $output == *"$BATS_TEST_TMPDIR/store"* ]]
+    run holdfast run -o "$K" -- sh -c 'ls -l /proc/self/fd'
+    [ "$status" = 0 ]
+    [[ $output != *"$BATS_TEST_TMPDIR/store"* ]]
+}
+
+@test "-o: the command ends with its wrapper, and the key is held until it has ended (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    background run -o "$K" -- sh -c 'trap "touch told" TERM; echo $$ >cmd.tmp; mv cmd.tmp cmd.pid
+        while :; do sleep 0.1; done'
+    await test -s cmd.pid
+    kill -KILL "$PID"
+    await test -e told
     run holdfast run -n "$K" -- true
     [ "$status" = 75 ]
+    kill -KILL "$(cat cmd.pid)"
+    run holdfast run -w 600 "$K" -- true
+    [ "$status" = 0 ]
+    rm cmd.pid
+    hold "$K" -o --on-lost ignore
     kill -KILL "$PID"
-    await holdfast run -n -q "$K" -- true
+    await gone "$PID"
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
     kill -0 "$(cat cmd.pid)"
+}
+
+@test "-o: what keeps the hold has no other file open, and goes with the command (file:)" {
+    case $HOLDFAST_STORE in file:*) ;; *) return 0 ;; esac
+    background run -o --lease 1000s "$K" -- sh -c '
+        cat /proc/$PPID/task/$PPID/children >children; touch began
+        until [ -e go ]; do sleep 0.1; done'
+    await test -e began
+    keeper=
+    for pid in $(cat children); do
+        [ "$(cat "/proc/$pid/comm")" != hf-keeper ] || keeper=$pid
+    done
+    [ -n "$keeper" ]
+    [ "$(find "/proc/$keeper/fd" -mindepth 1 | wc -l)" = 3 ]
+    touch go
+    await gone "$keeper"
+    free "$K"
 }
 
 # bats test_tags=stores
@@ -197,10 +234,20 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     await gone "$(cat cmd.pid)"
 }
 
-@test "a hold by time: with -o, too" {
+# bats test_tags=stores, differs
+@test "a hold by time: with -o, too, and the key is held until the lease ends" {
     hold "$K" -o --lease 100s
     kill -KILL "$PID"
     await gone "$(cat cmd.pid)"
+    run holdfast run -n "$K" -- true
+    [ "$status" = 75 ]
+    held "$K"
+    rm cmd.pid
+    hold "$K-short" -o --lease 3s
+    kill -KILL "$PID"
+    await gone "$(cat cmd.pid)"
+    run holdfast run -w 600 "$K-short" -- true
+    [ "$status" = 0 ]
 }
 
 @test "in a PID namespace of its own, where no thread can be started" {
@@ -230,7 +277,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
 }
 
 @test "where no descriptor carries the hold it is given back at the end" {
-    for how in "-S mem: run" "run --lease 100s"; do
+    for how in "run -o" "run --lease 100s"; do
         # shellcheck disable=SC2086
         HOLDFAST_TRACE=$PWD/trace run holdfast $how "$K" -- \
             sh -c 'sleep 1200 >/dev/null 2>&1 3>&- & echo $! >left.pid'
