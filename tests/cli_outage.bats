@@ -187,6 +187,7 @@ outlives() {
     "$HOLDFAST_TEST_CONTROL" drop 3>&-
     await grep -q "$K: free" seen
     run --separate-stderr holdfast ls
+    # shellcheck disable=SC2154  # of run --separate-stderr
     echo "$output $stderr $(cat watch.err)"
     [ "$status" = 69 ]
     [[ $stderr == *"no store at"* ]]
