@@ -65,7 +65,7 @@ static int acquire(const struct command *self, int argc, char **argv)
     if (status) return status < 0 ? finish_output() : status;
     write_note(note, NULL);
     watch_for_damage();
-    status = open_store(note, o.wait_ms, &store);
+    status = open_to_lock(note, o.wait_ms, &store);
     if (status) return status;
     block_signals();
     want = (struct want){o.args,    (size_t)o.n_args, lock_options(&o), 0, 0, note,
@@ -103,7 +103,7 @@ static int adopt(const struct command *self, unsigned more, int most, int argc, 
     if (!status && !o->token) status = bad_usage("no --token: which grant of '%s'", o->args[0]);
     if (status) return status;
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, ret_store);
+    status = open_to_change(o->args[0], ret_store);
     if (status) return status;
     if (!hf_adopt(*ret_store, o->args[0], o->token, ret, &err)) return 0;
     /* The user didn't ask for that. */

@@ -32,7 +32,7 @@ int break_command(const struct command *self, int argc, char **argv)
         status = bad_usage("no --token: which grant of '%s' (holdfast show names it)", o.args[0]);
     if (status) return status < 0 ? finish_output() : status;
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, &store);
+    status = open_to_change(o.args[0], &store);
     if (status) return status;
     struct victim v = {.token = o.token};
     (void)hf_peek(store, o.args[0], find_victim, &v, NULL); /* what isn't known isn't said */

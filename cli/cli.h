@@ -99,9 +99,14 @@ extern int store_told;         /* say which it is when it is opened */
 /* Opens the store; 0 or the exit status. `note`: NULL: the library's own. wait_ms bounds how long
    one request may take. */
 int open_store(const char *note, int64_t wait_ms, hf **ret);
+/* The same, for a command that takes locks: refuses a store that nobody else can open. */
+int open_to_lock(const char *note, int64_t wait_ms, hf **ret);
 /* The same, for a command that only looks: makes no store. One that was named and isn't there is a
    failure; the default one is empty then: 0, and *ret is NULL. */
 int open_to_look(hf **ret);
+/* The same, for a command that changes what is there: where there is no store, nothing is to be
+   changed. Of the default one that is status 76, which has been said of the key. */
+int open_to_change(const char *key, hf **ret);
 /* Is the store the default one, which nobody has named? */
 int store_is_default(void);
 hf_options lock_options(const struct options *o);

@@ -12,7 +12,7 @@ int forget_command(const struct command *self, int argc, char **argv)
     if (!status) status = want_args(&o, 1, 1, "key");
     if (status) return status < 0 ? finish_output() : status;
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, &store);
+    status = open_to_change(o.args[0], &store);
     if (status) return status;
     status = hf_forget(store, o.args[0], &err) ? failed(&err) : 0;
     hf_close(store);

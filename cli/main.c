@@ -114,7 +114,8 @@ static void list_commands(FILE *to)
         fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].about);
     fprintf(to, "\n"
                 "  -S URL     the store: file:/path, redis://host, ... or @FILE that names it;\n"
-                "             default: $HOLDFAST_STORE, or else file: in your state directory\n"
+                "             default: $HOLDFAST_STORE, else the first line of\n"
+                "             /etc/holdfast/store, or else file: in your state directory\n"
                 "  TIME       500ms, 10s, 5m, 1.5h, 7d; a bare number is seconds\n\n"
                 "holdfast COMMAND --help says more; so does man holdfast.\n");
 }
@@ -124,6 +125,51 @@ static const struct command *find(const char *name)
     for (int i = 0; i < COMMANDS; i++)
         if (!strcmp(commands[i].name, name)) return &commands[i];
     return NULL;
+}
+
+enum { WORD_CAP = 16 };
+
+/* How many letters are to be added, left out, changed or swapped with their neighbour to make one
+   word of the other. Both are shorter than WORD_CAP. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[WORD_CAP + 1][WORD_CAP + 1], n = strlen(a), m = strlen(b);
+    for (size_t i = 0; i <= n; i++) row[i][0] = i;
+    for (size_t j = 0; j <= m; j++) row[0][j] = j;
+    for (size_t i = 1; i <= n; i++)
+        for (size_t j = 1; j <= m; j++) {
+            size_t least = row[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (row[i - 1][j] + 1 < least) least = row[i - 1][j] + 1;
+            if (row[i][j - 1] + 1 < least) least = row[i][j - 1] + 1;
+            int swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && row[i - 2][j - 2] + 1 < least) least = row[i - 2][j - 2] + 1;
+            row[i][j] = least;
+        }
+    return row[n][m];
+}
+
+/* The command that a mistyped word means: a third of its letters may be wrong; or NULL. */
+static const struct command *command_like(const char *word)
+{
+    const struct command *found = NULL;
+    size_t best = WORD_CAP;
+    for (int i = 0; i < COMMANDS && strlen(word) < WORD_CAP; i++) {
+        size_t n = distance(word, commands[i].name);
+        if (n * 3 > strlen(commands[i].name) || n >= best) continue;
+        best = n;
+        found = &commands[i];
+    }
+    return found;
+}
+
+/* -S without its value takes the next word for it. */
+static int take_url_before_command(char *arg)
+{
+    if (find(arg))
+        return bad_usage("-S '%s': this is a command and no URL; was an empty variable meant to "
+                         "name the store?",
+                         arg);
+    return take_url(arg);
 }
 
 /* Options that stand before the subcommand. *ret_at: where that is. 0, -1 (answered), or status. */
@@ -142,7 +188,7 @@ static int leading_options(int argc, char **argv, int *ret_at)
         }
         if (!strcmp(a, "-S") || !strcmp(a, "--store")) {
             if (i + 1 >= argc) return bad_usage("%s needs a URL", a);
-            status = take_url(argv[++i]);
+            status = take_url_before_command(argv[++i]);
         } else if (!strncmp(a, "-S", 2)) {
             status = take_url(a + 2);
         } else if (!strncmp(a, "--store=", 8)) {
@@ -170,14 +216,29 @@ static int keep_standard_descriptors(void)
     return 0;
 }
 
-/* Whatever is wrong with the options before it: is it `acquire`? */
+/* Do the words show that `acquire` is meant, whatever is wrong with them? A store that is named by
+   an empty variable swallows the command: `-S $URL acquire KEY`. */
 static int wants_grants(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        const struct command *command = find(argv[i]);
-        if (command) return command->run == acquire_command;
+    int at = 1;
+    for (; at < argc && argv[at][0] == '-'; at++) {
+        if (at + 1 >= argc || (strcmp(argv[at], "-S") && strcmp(argv[at], "--store"))) continue;
+        if (!strcmp(argv[++at], "acquire")) return 1;
     }
+    if (at >= argc) return 0;
+    const struct command *command = find(argv[at]);
+    if (!command) command = command_like(argv[at]);
+    if (command && command->run == acquire_command) return 1;
+    for (; !command && at < argc; at++)
+        if (strstr(argv[at], "acquire")) return 1;
     return 0;
+}
+
+static int unknown_command(const char *word)
+{
+    const struct command *like = command_like(word);
+    return refused(like ? bad_usage("unknown command '%s'; did you mean %s?", word, like->name)
+                        : bad_usage("unknown command '%s'", word));
 }
 
 int main(int argc, char **argv)
@@ -192,18 +253,19 @@ int main(int argc, char **argv)
     if (status) return status < 0 ? finish_output() : refused(status);
     if (at >= argc) {
         list_commands(stderr);
-        return EXIT_USAGE;
+        return refused(EXIT_USAGE);
     }
     if (!strcmp(argv[at], "help")) {
         const struct command *about = at + 1 < argc ? find(argv[at + 1]) : NULL;
-        if (!about && at + 1 < argc) return bad_usage("unknown command '%s'", argv[at + 1]);
+        if (!about && at + 1 < argc) return unknown_command(argv[at + 1]);
+        refuse_end();
         char *help[] = {argv[at], (char[]){"--help"}, NULL};
         if (about) return about->run(about, 2, help);
         list_commands(stdout);
         return finish_output();
     }
     const struct command *command = find(argv[at]);
-    if (!command) return bad_usage("unknown command '%s'", argv[at]);
+    if (!command) return unknown_command(argv[at]);
     command_name = command->name;
     return command->run(command, argc - at, argv + at);
 }

@@ -112,7 +112,7 @@ int once_command(const struct command *self, int argc, char **argv)
     store_owner = owner;
     watch_for_damage();
     if (damage_return()) return damaged_job();
-    status = open_store(note, o.wait_ms, &store);
+    status = open_to_lock(note, o.wait_ms, &store);
     if (status) return status;
     block_signals();
     static struct want want; /* static: a thread may still look at it */

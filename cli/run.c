@@ -180,7 +180,7 @@ int run_command(const struct command *self, int argc, char **argv)
     write_note(note, o.argv);
     watch_for_damage();
     if (damage_return()) return damaged_job();
-    status = open_store(note, o.wait_ms, &store);
+    status = open_to_lock(note, o.wait_ms, &store);
     if (status) return status;
     if (o.no_fork && hf_session_fd(store) < 0) {
         hf_close(store);

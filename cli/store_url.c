@@ -80,6 +80,16 @@ int take_url(char *arg)
     return 0;
 }
 
+/* Does the URL name another file from each working directory? */
+static int is_relative(const char *text)
+{
+    hf_url url;
+    if (hf_url_parse(text, &url, NULL) || url.host[0] || !url.path[0] || url.path[0] == '/')
+        return 0;
+    const hf_driver *drv = hf__driver(url.scheme, NULL);
+    return drv && drv->resolve;
+}
+
 /* The machine's own store, for all of its users. A file that is there and names none is an error:
    who went on with another store would share it with nobody. */
 static int machine_store(void)
@@ -92,12 +102,18 @@ static int machine_store(void)
     if (f) fclose(f);
     if (!f && (why == ENOENT || why == ENOTDIR)) return 0;
     while (n > 0 && strchr("\r\n \t", line[n - 1])) line[--n] = 0;
-    if (n > 0 && !wipe_secrets(line)) {
+    int secret = n > 0 && wipe_secrets(line), relative = n > 0 && is_relative(line);
+    if (n > 0 && !secret && !relative) {
         store_url = line;
         store_from = HF_STORE_FILE;
         return 0;
     }
+    if (relative)
+        bad_usage(HF_STORE_FILE ": the path in '%s' is relative: it would be another store in each "
+                                "working directory; write it from '/' on",
+                  line);
     free(line);
+    if (relative) return EXIT_USAGE;
     if (n > 0)
         return bad_usage(HF_STORE_FILE ": its URL has a secret, which every user of this machine "
                                        "can read; name a file with it (?passfile=...)");
@@ -156,6 +172,26 @@ static int open_with(const char *note, int64_t wait_ms, unsigned flags, hf **ret
 int open_store(const char *note, int64_t wait_ms, hf **ret)
 {
     return open_with(note, wait_ms, 0, ret);
+}
+
+int open_to_lock(const char *note, int64_t wait_ms, hf **ret)
+{
+    int status = find_store();
+    if (status) return status;
+    const char *named = store_url ? store_url : getenv("HOLDFAST_STORE");
+    if (named && !strncmp(named, "mem:", 4))
+        return bad_usage("the store is mem: (%s), which is in this process alone: it would exclude "
+                         "nobody; name one that the others can open, such as file:",
+                         store_from);
+    return open_store(note, wait_ms, ret);
+}
+
+int open_to_change(const char *key, hf **ret)
+{
+    int status = open_with(NULL, HF_FOREVER, HF_OPEN_EXISTING, ret);
+    if (status >= 0) return status;
+    say("%s '%s': there is nothing to change: the default store isn't there", command_name, key);
+    return EXIT_LOST;
 }
 
 static void say_setting(void *arg, int ok, const char *text)

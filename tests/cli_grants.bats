@@ -56,6 +56,20 @@ refused_by_eval() {
     refused_by_eval 64 "$HOLDFAST" -S nonsense: acquire "$K" --lease 5
 }
 
+@test "a slip before the word acquire fails where it is evaluated, too" {
+    refused_by_eval 64 "$HOLDFAST" -S acquire "$K" --lease 30
+    refused_by_eval 64 "$HOLDFAST" --store acquire "$K" --lease 30
+    refused_by_eval 64 "$HOLDFAST" -S acquire
+    refused_by_eval 64 "$HOLDFAST" -S acquire run --lease 30
+    refused_by_eval 64 "$HOLDFAST" -S "" acquire "$K" --lease 30
+    refused_by_eval 64 "$HOLDFAST" "$K" acquire --lease 30
+    refused_by_eval 64 "$HOLDFAST" --wait 5 acquire "$K" --lease 30
+    refused_by_eval 64 "$HOLDFAST" "acquire $K" --lease 30
+    for word in aquire acqure acquier Acquire accquire; do
+        refused_by_eval 64 "$HOLDFAST" "$word" "$K" --lease 30
+    done
+}
+
 @test "acquire that a signal ends while it waits fails where it is evaluated" {
     # A waiter that doesn't stand in line can't be seen to wait.
     [ -n "$QUEUED" ] || return 0

@@ -88,7 +88,7 @@ refused() {
     run -127 holdfast run -F "$K" -- ./nowhere
     [ "$status" = 127 ]
     holdfast run -n "$K" -- true
-    run holdfast -S mem: run -F "$K" -- true
+    run holdfast -S "sqlite:$PWD/db" run -F "$K" -- true
     [ "$status" = 64 ]
     [[ $output == *"-F: this store doesn't tell whether a process lives"* ]]
 }
@@ -112,9 +112,109 @@ refused() {
         [ "$status" = 64 ]
         [[ $output == *machine-store* && $output != *secret@* && $output != *=secret* ]]
     done
+    # A relative path would be another store in each directory.
+    for url in file:rel file:./rel sqlite:rel.db 'sqlite:a/rel.db?table=t' file:r%2fel; do
+        echo "$url" >machine-store
+        for command in "run $K -- touch ran" "ls" "release $K --token 1" stores; do
+            # shellcheck disable=SC2086
+            run faulty $command
+            [ "$status" = 64 ]
+            [[ $output == *machine-store*relative* ]]
+        done
+    done
     [ ! -e ran ]
+    for url in "file://$PWD/abs" "sqlite:$PWD/abs.db" file: 'redis://127.0.0.1/3'; do
+        echo "$url" >machine-store
+        faulty stores | grep -qF "Without -S the store is $url (machine-store)"
+    done
     rm machine-store
     faulty stores | grep -q 'Without -S the store is file: (the default)'
+}
+
+@test "mem: would exclude nobody, so nothing is run or acquired on it" {
+    for command in "run $K -- touch ran" "once $K -- touch ran" "acquire $K --lease 5" \
+        "run -F $K -- touch ran"; do
+        # shellcheck disable=SC2086
+        run holdfast -S mem: $command
+        [ "$status" = 64 ]
+        [[ $output == *"mem: (-S)"*"exclude nobody"* ]]
+        # shellcheck disable=SC2086
+        HOLDFAST_STORE=mem:x run holdfast $command
+        [ "$status" = 64 ]
+        [[ $output == *"mem: (HOLDFAST_STORE)"*"exclude nobody"* ]]
+    done
+    [ ! -e ran ]
+}
+
+@test "what ends or changes something makes no store where there is none" {
+    for store in "file:$PWD/none" "sqlite:$PWD/none"; do
+        for command in "release $K --token 5" "renew $K --token 5" "enter $K --token 5" \
+            "break $K --token 5" "forget $K" "prune --idle 1h"; do
+            # shellcheck disable=SC2086
+            run holdfast -S "$store" $command
+            [ "$status" = 69 ]
+            [[ $output == *"no store at "*none* ]]
+            [ -z "$(find . -name 'none*')" ]
+        done
+        # Where there is one, they do what they are for.
+        eval "$(holdfast -S "${store%none}some" acquire "$K" --lease 100)"
+        holdfast -S "${store%none}some" renew "$K" --token "$HOLDFAST_TOKEN"
+        holdfast -S "${store%none}some" release "$K" --token "$HOLDFAST_TOKEN"
+        run holdfast -S "${store%none}some" release "$K" --token "$HOLDFAST_TOKEN"
+        [ "$status" = 76 ]
+        rm some*
+    done
+    # The default store is empty until there is one.
+    unset HOLDFAST_STORE XDG_STATE_HOME
+    mkdir home
+    for command in "release $K --token 5" "break $K --token 5" "forget $K"; do
+        # shellcheck disable=SC2086
+        HOME=$PWD/home run holdfast $command
+        [ "$status" = 76 ]
+        [[ $output == *"$K"* ]]
+        [ -z "$(find home -type f)" ]
+    done
+}
+
+@test "a directory that takes no file: permission denied, 77, on file: and on sqlite:" {
+    mkdir closed
+    chmod 555 closed
+    as_user=()
+    if [ "$(id -u)" = 0 ]; then
+        command -v setpriv >/dev/null || return 0
+        chmod 755 "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR" "${BATS_TEST_TMPDIR%/*}"
+        cp "$HOLDFAST" program
+        export HOLDFAST_DRIVERS=${HOLDFAST%/cli/*}
+        as_user=(setpriv --reuid 65534 --clear-groups)
+        run "${as_user[@]}" ./program stores
+        [[ $output == *sqlite* && $output != *"sqlite     cannot"* ]] || return 0
+        HOLDFAST=./program
+    fi
+    for store in "file:$PWD/closed/st" "sqlite:$PWD/closed/st"; do
+        run "${as_user[@]}" "$HOLDFAST" -S "$store" run "$K" -- true
+        [ "$status" = 77 ]
+        [[ $output == *"Permission denied"* ]]
+        run "${as_user[@]}" "$HOLDFAST" -S "$store" ls
+        [ "$status" = 69 ]
+    done
+    run "$HOLDFAST" -S "sqlite:$PWD/nowhere/st" run "$K" -- true
+    [ "$status" = 69 ]
+    [[ $output == *"No such file"* ]]
+}
+
+@test "a mistyped command: the one that was meant is named" {
+    run holdfast aquire "$K"
+    [ "$status" = 64 ]
+    [[ $output == *"unknown command 'aquire'; did you mean acquire?"* ]]
+    run holdfast -S run "$K" -- true
+    [ "$status" = 64 ]
+    [[ $output == *"-S 'run'"*"empty variable"* ]]
+    run holdfast deploy
+    [ "$status" = 64 ]
+    [[ $output == *"unknown command 'deploy'"* && $output != *"did you"* && $output != *unset* ]]
+    run holdfast help acquire
+    [ "$status" = 0 ]
+    [[ $output != *unset* ]]
 }
 
 @test "a build that isn't installed finds its own drivers" {

@@ -293,6 +293,18 @@ static int local(const char *path)
     return 0;
 }
 
+/* Asked to make a file that it may not make, SQLite tries to read it, and tells that there is none.
+   0, or why the directory takes no file. */
+static int directory_refuses(const char *path)
+{
+    char dir[4096];
+    const char *slash = strrchr(path, '/');
+    int n =
+        snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    if (n >= (int)sizeof dir || !faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS)) return 0;
+    return errno == EACCES || errno == EROFS ? errno : 0;
+}
+
 /* The connection, and that the file is one that can keep the promise. `name` is for messages. */
 static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
 {
@@ -300,6 +312,10 @@ static int connect_file(hf_store *st, const char *name, int how, hf_error *err)
     int sq =
         sqlite3_open_v2(st->path, &st->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | how, NULL);
     if (!st->db) return refuse(name, HF_NOMEM, 0, "out of memory", err);
+    int denied = sq && how & SQLITE_OPEN_CREATE && sqlite3_system_errno(st->db) == ENOENT
+                     ? directory_refuses(st->path)
+                     : 0;
+    if (denied) return refuse(name, HF_DENIED, denied, strerror(denied), err);
     if (sq) return hf__sq_failed(st, sq, "open", name, HF_UNAVAILABLE, err);
     sqlite3_extended_result_codes(st->db, 1);
     sqlite3_busy_timeout(st->db, (int)st->io_timeout_ms);
