@@ -262,6 +262,7 @@ refused() {
 }
 
 @test "what isn't there any more is named as what was asked for" {
+    made
     for command in release renew; do
         run holdfast $command "$K" --token 1
         refused 76 "$command '$K': the grant 1 is over"

@@ -54,6 +54,7 @@ teardown() { cli_teardown; }
 }
 
 @test "what isn't marked as done can't be forgotten: 76" {
+    made
     for key in "$K-never" "$K-run"; do
         [ "$key" = "$K-never" ] || holdfast run "$key" -- true
         run holdfast forget "$key"
