@@ -39,18 +39,20 @@ import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, List, \
     NamedTuple, Optional, Type, TypeVar, Union
 
-from . import _aio, _holdfast, _locks, _several
+from . import _aio, _holdfast, _later, _locks, _several
 from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, LockUnavailable,
-                      OutcomeUnknown, PermissionDenied, RecursiveAcquire, StoreCorrupt, StoreFull,
-                      StoreUnavailable, UnboundLock, Unsupported, invalid as _invalid)
+                      OutcomeUnknown, PermissionDenied, RecursiveAcquire, ReleaseWarning,
+                      StoreCorrupt, StoreFull, StoreUnavailable, UnboundLock, Unsupported,
+                      invalid as _invalid)
 from ._options import OnceOptions, Options, Time
 from ._locks import Lock, Locking
 from ._several import Locks
 
 __all__ = ['Event', 'HoldfastError', 'Info', 'InvalidArgument', 'Lock', 'LockCanceled', 'LockLost',
            'LockUnavailable', 'Locking', 'Locks', 'OnceOptions', 'Options', 'OutcomeUnknown',
-           'Party', 'PermissionDenied', 'RecursiveAcquire', 'Store', 'StoreCorrupt', 'StoreFull',
-           'StoreUnavailable', 'Time', 'UnboundLock', 'Unsupported', 'Watch', 'open', 'open_async']
+           'Party', 'PermissionDenied', 'RecursiveAcquire', 'ReleaseWarning', 'Store',
+           'StoreCorrupt', 'StoreFull', 'StoreUnavailable', 'Time', 'UnboundLock', 'Unsupported',
+           'Watch', 'open', 'open_async']
 __version__ = _holdfast.library_version
 
 if TYPE_CHECKING:
@@ -124,23 +126,6 @@ def _info(of: Any) -> Info:
         waiters=[_party(one) for one in info.waiters])
 
 
-def _is(kind: Callable[[Any], bool], function: Any) -> bool:
-    """Also of an object that can be called."""
-    return kind(function) or kind(getattr(type(function), '__call__', None))
-
-
-def _runs_later(function: Any) -> bool:
-    """Is it a generator function? To call one runs nothing."""
-    return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
-
-
-def _refuse_unrun(result: Any, doing: str, key: str) -> None:
-    if inspect.iscoroutine(result) or inspect.isgenerator(result):
-        result.close()
-    raise _invalid(doing, key,
-                   f'the function gave a {type(result).__name__}, which has yet to run')
-
-
 class Event:
     """An event that is serviced once: what `with store.once(key)` gives. True if it is this one's
     to run; set `result` (a str) then, and leave the block without an exception: it is done. Else
@@ -210,7 +195,7 @@ class Event:
         return self._store._start(box, number, True, self.key, **self._options)
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        await _aio.call(self._store, self._end, kind, value)
+        await _aio.release(self._store, self._end, kind, value)
 
 
 class Watch:
@@ -219,7 +204,7 @@ class Watch:
     close(), ends it."""
 
     def __init__(self, store: 'Store', prefix: str) -> None:
-        self._watch = store._watch(prefix)
+        self._watch, self._store = store._watch(prefix), store
         self._seen: List[Info] = []
         self._awaited = False
 
@@ -267,11 +252,11 @@ class Watch:
         if asyncio._get_running_loop() is None:
             self._watch.stop()
         else:
-            _aio.later(self._watch.stop)
+            _aio.later(self._watch.stop, self._store)
 
     async def close_async(self) -> None:
         """As close(); it has ended then."""
-        await _aio.in_thread(self._watch.stop)
+        await _aio.in_thread(self._store, self._watch.stop)
 
     def __enter__(self) -> 'Watch':
         return self
@@ -328,17 +313,20 @@ class Store(_holdfast.Store):
         if lock is None:
             lock = await _aio.wait(
                 self, lambda box, number: self._start(box, number, False, key, **options))
+        lock._note(sys._getframe().f_back, True, False, False)
         return lock
 
     def acquire_all(self, keys: Iterable[str], **options: 'Unpack[Options]') -> Locks:
         """Several keys (1 to 64): all or none, `wait` for all together, always in one order, so
         that nobody waits in a circle. Not with at_least. A block releases all at its end:
         `with store.acquire_all(['a', 'b']) as locks:`."""
-        return _several.acquire_all(self, keys, options)
+        locks = _several.acquire_all(self, keys, options)
+        return locks._note(sys._getframe().f_back, False)
 
     async def acquire_all_async(self, keys: Iterable[str], **options: 'Unpack[Options]') -> Locks:
         """As acquire_all(); other tasks run meanwhile. Cancelled it has acquired nothing."""
-        return await _several.acquire_all_async(self, keys, options)
+        locks = await _several.acquire_all_async(self, keys, options)
+        return locks._note(sys._getframe().f_back, True)
 
     async def adopt_async(self, key: str, token: int) -> Lock:
         """As adopt(); other tasks run meanwhile."""
@@ -366,12 +354,21 @@ class Store(_holdfast.Store):
 
     def locked(self, key: str, **options: 'Unpack[Options]') -> Callable[[F], F]:
         """A decorator: the key is held while the function runs. {name} in the key is the argument
-        of that name: @store.locked('user/{user_id}'). Not for generators."""
+        of that name: @store.locked('user/{user_id}'). Refused is what does its work after the call:
+        generators, context managers, and functions that return those, tasks or futures. Below
+        @classmethod, @staticmethod and @property, not above them. If the release isn't confirmed,
+        the function's result is returned with a ReleaseWarning."""
         self._check(False, key, **options)
 
         def around(function: F) -> F:
-            if _runs_later(function):
-                raise _invalid('locked', key, 'a generator runs after its call: take the key in it')
+            if isinstance(function, (classmethod, staticmethod, property)):
+                name = type(function).__name__
+                raise _invalid('locked', key, f'write @{name} above @store.locked, not below it')
+            if not callable(function):
+                raise _invalid('locked', key, 'not a function')
+            if _later.runs_later(function):
+                raise _invalid('locked', key, 'a generator, or a context manager made of one, runs '
+                               'after its call: take the key in it')
             try:
                 fields = [field for _, field, _, _ in string.Formatter().parse(key)
                           if field is not None]
@@ -392,19 +389,20 @@ class Store(_holdfast.Store):
                 bound.apply_defaults()
                 return key.format(**bound.arguments)
 
-            if _is(inspect.iscoroutinefunction, function):
+            if _later.is_kind(inspect.iscoroutinefunction, function):
                 @functools.wraps(function)
                 async def held_async(*args: Any, **kwargs: Any) -> Any:
                     async with self.lock(key_of(args, kwargs), **options):
-                        return await function(*args, **kwargs)
+                        result = await function(*args, **kwargs)
+                        _later.refuse_unrun(result, 'locked', key)
+                        return result
                 return held_async   # type: ignore[return-value]
 
             @functools.wraps(function)
             def held(*args: Any, **kwargs: Any) -> Any:
                 with self.lock(key_of(args, kwargs), **options):
                     result = function(*args, **kwargs)
-                    if inspect.iscoroutine(result):
-                        _refuse_unrun(result, 'locked', key)
+                    _later.refuse_unrun(result, 'locked', key)
                     return result
             return held     # type: ignore[return-value]
         return around
@@ -420,14 +418,13 @@ class Store(_holdfast.Store):
             return event
         if not callable(function):
             raise _invalid('once', key, 'not a function')
-        if _runs_later(function) or _is(inspect.iscoroutinefunction, function):
+        if _later.runs_later(function) or \
+                _later.is_kind(inspect.iscoroutinefunction, function):
             raise _invalid('once', key, 'a call would run nothing: async with store.once(key)')
         with event:
             if event:
                 result = function(event)
-                if inspect.isawaitable(result) or inspect.isgenerator(result) or \
-                        inspect.isasyncgen(result):
-                    _refuse_unrun(result, 'once', key)
+                _later.refuse_unrun(result, 'once', key)
                 if result is not None:
                     try:
                         event.result = str(result)
@@ -465,7 +462,7 @@ async def open_async(url: 'Union[str, os.PathLike[str], None]' = None, *,
                      owner: Optional[str] = None, note: Optional[str] = None,
                      io_timeout: Optional[Time] = None, existing: bool = False) -> Store:
     """As open(); other tasks run meanwhile."""
-    return await _aio.in_thread(functools.partial(
+    return await _aio.in_thread(None, functools.partial(
         open, url, owner=owner, note=note, io_timeout=io_timeout, existing=existing))
 
 

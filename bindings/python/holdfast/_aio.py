@@ -1,16 +1,17 @@
 """Waiting in asyncio: no thread and no descriptor a wait. Each event loop that uses a store has one
 mailbox there, whose descriptor it reads; see src/ext.h."""
 import asyncio
+import collections
 import contextlib
+import functools
 import inspect
 import itertools
 import os
-import queue
 import select
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Set, TypeVar
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, TypeVar
 
 from . import _holdfast
 from ._errors import error
@@ -120,49 +121,90 @@ async def wait(store: Any, start: Callable[[Any, int], Any]) -> Any:
     return waits.take()
 
 
-class _Hands:
-    """A few threads for what may wait for a server's answer, but not for a key. The loop's own may
-    all be waiting for the very key that is to be released. The end of the program doesn't wait for
-    them: closing the stores releases what they haven't begun with."""
-    MOST = 8
+class _Threads:
+    """At most so many threads for what may wait for a server's answer, but not for a key. The
+    loop's own may all be waiting for the very key that is to be released. The end of the program
+    doesn't wait for them: closing the stores releases what they haven't begun with. A thread that
+    has nothing to do for IDLE seconds ends."""
+    IDLE = 10
 
-    def __init__(self) -> None:
-        self._work: 'queue.SimpleQueue[Callable[[], Any]]' = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)
-        self._lock = threading.Lock()
-        self._threads = 0
+    def __init__(self, most: float, name: str = 'holdfast') -> None:
+        self._most, self._name = most, name
+        self._work: Deque[Callable[[], Any]] = collections.deque()
+        self._change = threading.Condition()
+        self._idle = self._threads = 0
 
     def do(self, work: Callable[[], Any]) -> None:
-        self._work.put(work)
-        with self._lock:
-            if self._idle.acquire(blocking=False) or self._threads == self.MOST:
+        with self._change:
+            self._work.append(work)
+            if self._idle >= len(self._work):   # one of them for each that has not begun
+                self._change.notify()
+                return
+            if self._threads >= self._most:
                 return
             try:
-                threading.Thread(target=self._serve, name='holdfast', daemon=True).start()
+                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
                 self._threads += 1
                 return
             except RuntimeError:    # there are no more threads to be had
                 if self._threads:
                     return
-        with contextlib.suppress(queue.Empty):
+        with contextlib.suppress(IndexError):
             while True:
-                self._work.get_nowait()()
+                self._work.popleft()()
+
+    def _next(self) -> Optional[Callable[[], Any]]:
+        with self._change:
+            if not self._work:
+                self._idle += 1
+                self._change.wait_for(lambda: self._work, self.IDLE)
+                self._idle -= 1
+            if self._work:
+                return self._work.popleft()
+            self._threads -= 1
+            return None
 
     def _serve(self) -> None:
-        while True:
-            self._work.get()()
-            self._idle.release()
+        work = self._next()
+        while work is not None:
+            work()
+            work = None     # nothing keeps what it had
+            work = self._next()
 
 
-_hands = _Hands()
+class _Hands:
+    """The threads of one store. Releases have their own, so that they never wait behind calls that
+    a server doesn't answer."""
+    MOST = 8
+
+    def __init__(self) -> None:
+        self.calls, self.releases = _Threads(self.MOST), _Threads(self.MOST)
 
 
-def later(work: Callable[[], Any]) -> None:
-    """In a thread; what it raises is lost."""
+# A store that doesn't answer delays no other one.
+_hands: 'weakref.WeakKeyDictionary[Any, _Hands]' = weakref.WeakKeyDictionary()
+_hands_lock = threading.RLock()     # the collector may come here anew
+_opening = _Threads(float('inf'))   # which store a call of open will be isn't known
+
+
+def do(store: Any, work: Callable[[], Any], releases: bool = False) -> None:
+    """In a thread of the store. None: it is being opened."""
+    if store is None:
+        _opening.do(work)
+        return
+    with _hands_lock:
+        hands = _hands.get(store)
+        if hands is None:
+            hands = _hands[store] = _Hands()
+    (hands.releases if releases else hands.calls).do(work)
+
+
+def later(work: Callable[[], Any], store: Any) -> None:
+    """In a thread; what it raises is lost. It gives something back."""
     def quietly() -> None:
         with contextlib.suppress(Exception):
             work()
-    _hands.do(quietly)
+    do(store, quietly, True)
 
 
 def _abandon(store: Any, waits: Any) -> None:
@@ -170,7 +212,7 @@ def _abandon(store: Any, waits: Any) -> None:
     if store._is_near:
         waits.abandon()
     else:
-        _hands.do(waits.abandon)
+        do(store, waits.abandon, True)
 
 
 def _end(future: 'asyncio.Future[Any]', result: Any, error: Optional[BaseException]) -> None:
@@ -187,10 +229,19 @@ async def call(store: Any, function: Callable[..., T], *args: Any) -> T:
     loop()
     if store._is_near:
         return function(*args)
-    return await in_thread(function, *args)
+    return await in_thread(store, function, *args)
 
 
-async def in_thread(function: Callable[..., T], *args: Any) -> T:
+async def release(store: Any, function: Callable[..., T], *args: Any) -> T:
+    """As call, of what gives something back: it doesn't wait behind other calls."""
+    loop()
+    if store._is_near:
+        return function(*args)
+    return await in_thread(store, function, *args, releases=True)
+
+
+async def in_thread(store: Any, function: Callable[..., T], *args: Any,
+                    releases: bool = False) -> T:
     running = loop()
     done: 'asyncio.Future[T]' = running.create_future()
 
@@ -204,14 +255,14 @@ async def in_thread(function: Callable[..., T], *args: Any) -> T:
             running.call_soon_threadsafe(_end, done, result, error)
         error = None    # it has this frame
 
-    _hands.do(work)
+    do(store, work, releases)
     return await asyncio.shield(done)
 
 
 # ---- losses ----
 
 class _Listener(threading.Thread):
-    """Tells of losses: in the event loops of those that listen, or itself."""
+    """Tells of losses: in the event loops of those that listen, or in the threads of _callers."""
 
     def __init__(self) -> None:
         super().__init__(name='holdfast-lost', daemon=True)
@@ -225,6 +276,12 @@ class _Listener(threading.Thread):
             self.post.read()
 
 
+def _new_callers() -> _Threads:
+    return _Threads(64, 'holdfast-lost')
+
+
+# A callback that takes long keeps no other from being called.
+_callers = _new_callers()
 _listener_lock = threading.Lock()
 _listener: Optional[_Listener] = None
 
@@ -249,8 +306,9 @@ _running: 'Set[asyncio.Future[Any]]' = set()
 
 
 def _forked() -> None:
-    global _listener, _listener_lock, _hands
-    _listener, _listener_lock, _hands = None, threading.Lock(), _Hands()
+    global _listener, _listener_lock, _hands, _hands_lock, _opening, _callers
+    _listener, _listener_lock, _hands_lock = None, threading.Lock(), threading.RLock()
+    _hands, _opening, _callers = weakref.WeakKeyDictionary(), _Threads(float('inf')), _new_callers()
     _posts.clear()
     _callbacks.clear()
 
@@ -316,7 +374,7 @@ def on_lost(lock: Any, callback: Callable[[Any], Any]) -> None:
             with contextlib.suppress(RuntimeError):     # the loop is over
                 running.call_soon_threadsafe(call_in_loop)
                 return
-        _tell_in_thread(call)
+        _callers.do(functools.partial(_tell_in_thread, call))
 
     _listen(lock._root, lock, tell)
 
@@ -330,7 +388,7 @@ def _listen(root: Any, lock: Any, tell: Callable[[], None]) -> None:
             callbacks = _callbacks[root] = _Callbacks()
         callbacks.all.append(tell)
     if late:
-        _hands.do(tell)
+        tell()
     if not first:
         return
     number = next(_ids)

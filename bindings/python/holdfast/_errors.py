@@ -46,7 +46,12 @@ class InvalidArgument(HoldfastError, ValueError, TypeError):
 
 
 class RecursiveAcquire(HoldfastError):
-    """A wait without end for what its own task, thread or owner holds (RECURSIVE)."""
+    """A wait without a limit for what its own task, thread or owner holds (RECURSIVE)."""
+
+
+class ReleaseWarning(RuntimeWarning):
+    """A block or a decorated function has done its work under the lock, and the release was not
+    confirmed: the key may stay held, until when the text says."""
 
 
 class UnboundLock(HoldfastError, RuntimeError):
@@ -61,12 +66,22 @@ class UnboundLock(HoldfastError, RuntimeError):
         super().__init__(text, code=code, key=key)
 
     @classmethod
-    def of(cls, key: str) -> str:
+    def of(cls, key: str, several: int = 0) -> str:
         """Says of which key the next one of this thread is."""
-        text = (f"acquire '{key[:100]}': the lock was dropped at once, and the key released with "
-                "it. Write 'with store.lock(key) as held:', or keep what acquire() returns")
+        call, block = (('acquire_all', 'acquire_all(keys) as locks') if several else
+                       ('acquire', 'lock(key) as held'))
+        text = (f"{call} '{key[:100]}': the lock was dropped at once, and the key released with "
+                f"it. Write 'with store.{block}:', or keep what {call}() returns")
         cls._texts[threading.get_ident()] = text.translate(_CLEAN)
         return text
+
+    @classmethod
+    def before(cls, key: str) -> 'UnboundLock':
+        """Nobody would keep the lock that was asked for, so it isn't acquired."""
+        text = (f"acquire '{key[:100]}': nothing keeps this lock object, and its end would release "
+                "the key at once. Write 'async with store.lock(key) as held:', or keep what "
+                'store.lock(key) returns')
+        return cls(text.translate(_CLEAN), key=key)
 
 
 class Unsupported(HoldfastError):

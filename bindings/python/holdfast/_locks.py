@@ -1,9 +1,10 @@
 """What a store makes: Lock, one grant, and Locking, a key that is to be held."""
 import functools
+import sys
 from typing import Any, Callable, Optional
 
 from . import _aio, _holdfast
-from ._errors import LockUnavailable, invalid
+from ._errors import LockUnavailable, UnboundLock, invalid
 from ._options import Time
 
 
@@ -27,7 +28,7 @@ class Lock(_holdfast.Lock):
 
     async def release_async(self) -> None:
         """As release(); other tasks run meanwhile."""
-        await _aio.call(self.store, self.release)
+        await _aio.release(self.store, self.release)
 
     async def renew_async(self, lease: Optional[Time] = None) -> None:
         """As renew(); other tasks run meanwhile."""
@@ -45,13 +46,33 @@ class Lock(_holdfast.Lock):
         return self
 
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        await _aio.call(self.store, self.__exit__, kind, value, traceback)
+        await _aio.release(self.store, self.__exit__, kind, value, traceback)
+
+
+class _Nobodys:
+    """How many references the running method of an object has that nobody else refers to."""
+    async def count(self) -> int:
+        return sys.getrefcount(self)
+
+
+def _count_nobodys() -> int:
+    counting = _Nobodys().count()
+    try:
+        counting.send(None)
+    except StopIteration as end:
+        return int(end.value)
+    raise AssertionError
+
+
+_NOBODYS = _count_nobodys()
 
 
 class Locking(_holdfast.Locking):
     """A key that is to be held: what store.lock(key) gives. A block, with or async with; and it has
     what threading.Lock has: acquire, release, locked. It may be used again and again, by any number
-    of threads and tasks in turn."""
+    of threads and tasks in turn. Unlike threading.Lock it refuses a second acquire() without a
+    limit by the caller that holds the key (RecursiveAcquire), also if another thread would release
+    it; and it has no truth value."""
     __slots__ = ()
 
     def locked(self) -> bool:
@@ -65,6 +86,8 @@ class Locking(_holdfast.Locking):
     async def acquire_async(self, blocking: bool = True,
                             timeout: Optional[Time] = None) -> bool:
         """As acquire(); other tasks run meanwhile."""
+        if sys.getrefcount(self) <= _NOBODYS:
+            raise UnboundLock.before(self.key)
         try:
             await self._acquire(blocking, timeout)
         except LockUnavailable:
@@ -84,7 +107,7 @@ class Locking(_holdfast.Locking):
         held = self._pop()
         if held is None:
             raise RuntimeError('release unlocked lock')
-        await _aio.call(self.store, held.release)
+        await _aio.release(self.store, held.release)
 
     async def __aenter__(self) -> Lock:
         held: Lock = await self._acquire()
@@ -93,7 +116,7 @@ class Locking(_holdfast.Locking):
     async def __aexit__(self, kind: Any, value: Any, traceback: Any) -> None:
         held = self._pop()
         if held is not None:
-            await _aio.call(self.store, held.__exit__, kind, value, traceback)
+            await _aio.release(self.store, held.__exit__, kind, value, traceback)
 
 
 _holdfast._use(Lock, Locking)

@@ -22,6 +22,12 @@ class Locks(List[Lock]):
         raise TypeError('Locks have no truth value: acquire_all raises LockUnavailable if a key '
                         "isn't obtained")
 
+    def _note(self, frame: Any, awaited: bool) -> 'Locks':
+        """What drops them at once is told: they came from a call that this frame makes."""
+        for number, lock in enumerate(self):
+            lock._note(frame, awaited, True, number > 0)
+        return self
+
     def release(self) -> None:
         """Releases all, whatever comes of one; LockLost if one was no longer held."""
         with contextlib.ExitStack() as stack:

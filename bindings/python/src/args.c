@@ -296,15 +296,15 @@ static int read_limit(asked *to, PyObject *value, PyObject *key)
 }
 
 /* 'false' is no flag. */
-static int read_flag(const asked *to, const char *name, PyObject *value, PyObject *key)
+int flag_read(const char *doing, PyObject *key, const char *name, PyObject *value)
 {
     if (PyBool_Check(value)) return value == Py_True;
-    return invalid(to->doing, key, name, "must be a bool");
+    return invalid(doing, key, name, "must be a bool");
 }
 
 static int read_shared(asked *to, PyObject *value, PyObject *key)
 {
-    int is = read_flag(to, "shared", value, key);
+    int is = flag_read(to->doing, key, "shared", value);
     if (is <= 0) return is;
     if (to->o.mode == HF_LIMITED)
         return invalid(to->doing, key, "limit", "not together with shared");
@@ -333,7 +333,7 @@ static int read_one(asked *to, const struct option *as, PyObject *value, PyObjec
             return 0;
         return time_read(to->doing, key, as->name, value, (int64_t *)((char *)&to->o + as->at));
     case A_FLAG:
-        is = read_flag(to, as->name, value, key);
+        is = flag_read(to->doing, key, as->name, value);
         if (is > 0) to->o.flags |= as->flag;
         return is < 0 ? -1 : 0;
     case A_OWNER: return read_text(to, "owner", value, key, &to->owner, &to->o.owner);

@@ -131,7 +131,8 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
         here = 1;
         mine |= caller_same(&l->by, by);
     }
-    *ret_why = "this task holds it, and would wait for itself for ever";
+    *ret_why = "this task holds it, and would wait until somebody else releases it: release it "
+               "first, or give the wait a limit";
     if (mine && by->task) return HF_RECURSIVE;
     if (!here || (by->in_loop && !sits)) return 0; /* a callback of a loop doesn't wait itself */
     if (!by->in_loop) {
@@ -142,6 +143,7 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
         if (s->closing || !s->h) return HF_CANCELED;
     }
     if (stops_its_thread(by, sits, kind, ret_why)) return HF_RECURSIVE;
-    *ret_why = "this thread holds it, and would wait for itself for ever";
+    *ret_why = "this thread holds it, and would wait until somebody else releases it: release it "
+               "first, or give the wait a limit";
     return mine && kind != IN_POOL ? HF_RECURSIVE : 0;
 }

@@ -1,10 +1,11 @@
 /*
- * dropped.c - a lock that its program lets go of without releasing it.
+ * dropped.c - a lock that its program lets go of without releasing it; what the end of a block
+ * tells.
  */
 #include "ext.h"
 
-/* What acquire() returned last in this thread; only compared. */
-static _Thread_local const lock *last_acquired;
+/* The number of the call of this thread that gave a lock last. */
+static _Thread_local uint64_t last_call;
 
 /* The offset of the instruction that the frame is at. */
 static long place_in(PyObject *frame)
@@ -16,43 +17,64 @@ static long place_in(PyObject *frame)
     return is;
 }
 
-void lock_note_frame(lock *l, int within)
+void lock_note_frame(lock *l, PyObject *frame, unsigned how)
 {
-    PyObject *frame = (PyObject *)PyEval_GetFrame();
+    if (!frame) frame = (PyObject *)PyEval_GetFrame();
     l->frame = (uintptr_t)frame;
     l->place = frame ? place_in(frame) : 0;
-    l->within = within;
-    last_acquired = l;
+    l->how = how;
+    l->call = how & FOLLOWS ? last_call : ++last_call;
 }
 
-/* Of a call's instruction and its inline caches, before the next instruction. */
-static long call_bytes(void)
+/* _note(frame, awaited, several, same): see lock_note_frame */
+PyObject *lock_note(lock *l, PyObject *args)
+{
+    PyObject *frame;
+    int awaited, several, same;
+    if (!PyArg_ParseTuple(args, "Oppp:note", &frame, &awaited, &several, &same)) return NULL;
+    unsigned how = (awaited ? AWAITED : 0U) | (several ? SEVERAL : 0U) | (same ? FOLLOWS : 0U);
+    l->touched = 0; /* so far by the package alone */
+    if (frame != Py_None) lock_note_frame(l, frame, how);
+    Py_RETURN_NONE;
+}
+
+/* Of a call's instruction and its inline caches, before the next instruction; or of those of an
+   `await`, from the one that runs the awaited coroutine on. */
+static long call_bytes(unsigned how)
 {
     PyObject *hex = PySys_GetObject("hexversion"); /* borrowed */
     long version = hex ? PyLong_AsLong(hex) >> 16 : 0;
+    if (how & AWAITED) return version < 0x30b ? 2 : version < 0x30c ? 8 : 12;
     return version < 0x30b ? 2 : version < 0x30c ? 10 : 8;
 }
 
 /* Was it dropped by the instruction behind the call that acquired it, as in `store.acquire(key)`
-   alone? What follows believes that it holds the key. */
+   alone, or `store.acquire(key).token`? What follows believes that it holds the key. */
 static int unbound(lock *l)
 {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
-    if (l->touched || last_acquired != l || !frame || (uintptr_t)frame != l->frame) return 0;
+    int used = l->touched && l->touched != READ_ONLY;
+    if (used || last_call != l->call || !frame || (uintptr_t)frame != l->frame) return 0;
     long went = place_in(frame) - l->place;
-    return went >= !l->within && went <= call_bytes();
+    return went >= !(l->how & WITHIN) && went <= call_bytes(l->how);
 }
 
 /* Warns that it wasn't released. A destructor can't raise: an exception is raised in this thread
-   soon after, before another function of Python's runs. */
+   soon after, before another function of Python's runs. Not where a task awaited the call: at the
+   end of a task the next function is asyncio's own, which must not fail. */
 void lock_complain(lock *l)
 {
     PyObject *kind = PyExc_ResourceWarning, *error;
     if (l->touched == ASKED_WRONGLY) return; /* an exception has said so */
     if (unbound(l)) {
-        error = PyObject_CallMethod(unbound_error, "of", "O", l->key);
-        if (error) PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), unbound_error);
-        if (!error) PyErr_WriteUnraisable(l->key);
+        if (l->how & FOLLOWS) return; /* the first of them says it; a list drops it last */
+        error = PyObject_CallMethod(unbound_error, "of", "Oi", l->key, !!(l->how & SEVERAL));
+        int bad = !error;
+        if (error && l->how & AWAITED)
+            bad = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", error);
+        else if (error)
+            PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), unbound_error);
+        if (bad) PyErr_WriteUnraisable(l->key);
         Py_XDECREF(error);
         return;
     }
@@ -87,10 +109,30 @@ void lock_release_later(lock *to)
 {
     PyObject *module = PyImport_ImportModule("holdfast._aio");
     PyObject *release = module ? PyObject_GetAttrString((PyObject *)to, "release") : NULL;
-    PyObject *none = release ? PyObject_CallMethod(module, "later", "O", release) : NULL;
+    PyObject *none =
+        release ? PyObject_CallMethod(module, "later", "OO", release, to->store) : NULL;
     if (!none) PyErr_WriteUnraisable(to->key);
     Py_XDECREF(none);
     Py_XDECREF(release);
     Py_XDECREF(module);
     Py_DECREF(to);
+}
+
+/* ---- blocks ---- */
+
+PyObject *raised_of(PyObject *args)
+{
+    PyObject *kind = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : Py_None;
+    PyObject *value = PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None;
+    return kind == Py_None ? NULL : value == Py_None ? kind : value;
+}
+
+/* The block's work is done, and was protected; the key may stay held. Its reason is told. */
+PyObject *lock_warn_of_release(const hf_error *err)
+{
+    PyObject *text = PyUnicode_DecodeUTF8(err->text, (Py_ssize_t)strlen(err->text), "replace");
+    int bad = !text || PyErr_WarnFormat(release_warning, 1, "%U", text);
+    Py_XDECREF(text);
+    if (bad) return NULL;
+    Py_RETURN_NONE;
 }

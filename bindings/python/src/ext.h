@@ -66,13 +66,14 @@ struct lock {
     int lasts;           /* nothing but its holder ends it: it has no lease, or is renewed */
     int once;            /* an event's */
     int ended, failed;   /* it was released, to this result */
-    int touched;         /* its holder has used it; ASKED_WRONGLY: and was told how to */
+    int touched;         /* its holder has used it (1), or see below */
     int64_t keep_ms;     /* of an event */
     unsigned generation; /* of the process that acquired it */
     caller by;
     uintptr_t frame; /* that called acquire(), at this instruction; 0: not known */
     long place;
-    int within;            /* see lock_note_frame */
+    unsigned how;          /* enum noted */
+    uint64_t call;         /* which call of its thread it came from; see lock_note_frame */
     int handed_over;       /* it has the grant of a lock that was dropped */
     struct losing *losing; /* who is told of its loss */
     PyObject *weak;        /* references */
@@ -100,7 +101,8 @@ PyObject *raise_code(int code, const hf_error *err, PyObject *key);
 PyObject *raise_object(int code, PyObject *key, PyObject *text);
 PyObject *raise_text(int code, PyObject *key, const char *text);
 /* "doing 'key': why" */
-extern PyObject *unbound_error, *unavailable_error, *note_loss; /* of holdfast._errors */
+/* Of holdfast._errors. */
+extern PyObject *unbound_error, *unavailable_error, *note_loss, *release_warning;
 PyObject *raise_why(int code, const char *doing, PyObject *key, const char *why);
 /* Of a type whose objects only a store makes: an exception. */
 PyObject *made_by_hand(PyTypeObject *type, PyObject *args, PyObject *kwargs);
@@ -126,6 +128,8 @@ void asked_done(asked *a);
 /* Seconds, or a text such as "500ms": -1 and an exception if it is neither, which says who was
    doing what to which key (or NULL). */
 int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms);
+/* 0 or 1; -1 and an exception: it is no bool. The key may be NULL. */
+int flag_read(const char *doing, PyObject *key, const char *name, PyObject *value);
 /* -1 and an exception: no token, for `what` with this key (a str). */
 int token_read(const char *what, PyObject *value, PyObject *key, uint64_t *ret);
 /* A str without NUL as bytes; NULL and an exception. The key may be NULL. */
@@ -166,6 +170,8 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
                           const char **ret_why);
 /* `raised`: the exception that its block ends with, to be told of a loss; else NULL. */
 PyObject *lock_release_now(lock *l, PyObject *raised);
+/* The same at the end of a block: a release that isn't confirmed is a warning. */
+PyObject *lock_leave_block(lock *l, PyObject *raised);
 PyObject *raised_of(PyObject *args); /* of __exit__: borrowed, or NULL */
 /* The store is being closed: nobody uses its locks any more. Who is told of their losses may still
    be told until hf_close is done; only then that is freed. */
@@ -176,11 +182,16 @@ PyObject *locking_new(store *s, PyObject *key, asked *a, int has_options);
 
 /* ---- dropped.c ---- */
 
-enum { ASKED_WRONGLY = 2 }; /* in lock.touched */
-/* acquire() was called by the running frame. `within`: the object that keeps the lock may be
-   dropped within that call. */
-void lock_note_frame(lock *l, int within);
-void lock_complain(lock *l); /* it was dropped without being released */
+/* In lock.touched: its truth value was asked for, which raised; an attribute was read, no more. */
+enum { ASKED_WRONGLY = 2, READ_ONLY = 3 };
+/* WITHIN: the object that keeps the lock may be dropped within the call. SEVERAL: of acquire_all.
+   AWAITED: the frame awaits the call. FOLLOWS: of the same call as the lock that was noted last. */
+enum noted { WITHIN = 1, SEVERAL = 2, AWAITED = 4, FOLLOWS = 8 };
+/* The lock came from a call that this frame makes (NULL: the running one). */
+void lock_note_frame(lock *l, PyObject *frame, unsigned how);
+PyObject *lock_note(lock *l, PyObject *args);
+PyObject *lock_warn_of_release(const hf_error *err); /* None; NULL: warnings are errors */
+void lock_complain(lock *l);                         /* it was dropped without being released */
 
 /* A lock that takes over the grant of one that is dropped, and a release of it in a thread (the
    reference is given away); NULL: the grant is released at once. */

@@ -183,7 +183,7 @@ static PyObject *note(lock *l, PyObject *raised, PyObject *text)
     return ret;
 }
 
-PyObject *lock_release_now(lock *l, PyObject *raised)
+static PyObject *release_as(lock *l, PyObject *raised, int leaving)
 {
     hf_error err = {0, 0, ""};
     int rc = 0;
@@ -209,9 +209,14 @@ PyObject *lock_release_now(lock *l, PyObject *raised)
     if (rc == HF_LOST && raised)
         return note(l, raised,
                     PyUnicode_DecodeUTF8(err.text, (Py_ssize_t)strlen(err.text), "replace"));
+    if (rc && rc != HF_LOST && leaving) return lock_warn_of_release(&err);
     if (rc && !raised) return raise_code(rc, &err, l->key);
     Py_RETURN_NONE;
 }
+
+PyObject *lock_release_now(lock *l, PyObject *raised) { return release_as(l, raised, 0); }
+
+PyObject *lock_leave_block(lock *l, PyObject *raised) { return release_as(l, raised, 1); }
 
 static PyObject *lock_release(lock *l, PyObject *unused)
 {
@@ -219,17 +224,10 @@ static PyObject *lock_release(lock *l, PyObject *unused)
     return lock_release_now(l, NULL);
 }
 
-PyObject *raised_of(PyObject *args)
-{
-    PyObject *kind = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : Py_None;
-    PyObject *value = PyTuple_Size(args) > 1 ? PyTuple_GetItem(args, 1) : Py_None;
-    return kind == Py_None ? NULL : value == Py_None ? kind : value;
-}
-
 static PyObject *lock_exit(lock *l, PyObject *args)
 {
     if (l->ended) Py_RETURN_NONE; /* inside */
-    return lock_release_now(l, raised_of(args));
+    return lock_leave_block(l, raised_of(args));
 }
 
 static PyObject *lock_enter(lock *l, PyObject *unused)
@@ -377,10 +375,15 @@ static PyObject *lock_lost_fd(lock *l, PyObject *unused)
 
 /* ---- attributes ---- */
 
+static void was_read(lock *l)
+{
+    if (!l->touched) l->touched = READ_ONLY;
+}
+
 static PyObject *lock_key(lock *l, void *unused)
 {
     (void)unused;
-    l->touched = 1;
+    was_read(l);
     Py_INCREF(l->key);
     return l->key;
 }
@@ -388,14 +391,14 @@ static PyObject *lock_key(lock *l, void *unused)
 static PyObject *lock_token(lock *l, void *unused)
 {
     (void)unused;
-    l->touched = 1;
+    was_read(l);
     return PyLong_FromUnsignedLongLong(l->token);
 }
 
 static PyObject *lock_owner(lock *l, void *unused)
 {
     (void)unused;
-    l->touched = 1;
+    was_read(l);
     Py_INCREF(l->owner);
     return l->owner;
 }
@@ -406,13 +409,15 @@ static int64_t left_ms(lock *l)
 {
     int rc = 0;
     int64_t left;
-    l->touched = 1;
+    was_read(l);
+    int touched = l->touched;
     if (!l->l || l->ended || l->store->closing || dead(l)) return 0;
     hf_lock *held = enter(l, "held");
     int near = store_is_near(l->store);
     Py_BEGIN_ALLOW_THREADS if (near) rc = hf_confirm(held, NULL);
     left = rc == HF_LOST || rc == HF_CORRUPT ? 0 : hf_left_ms(held);
     Py_END_ALLOW_THREADS leave(l);
+    l->touched = touched;
     return left;
 }
 
@@ -553,6 +558,9 @@ static PyMethodDef lock_methods[] = {
            "lost_fd($self)\n--\n\nA descriptor that is readable once the lock is lost."),
     METHOD("_finish", lock_finish, METH_VARARGS,
            "_finish($self, result, /)\n--\n\nMarks the event as done."),
+    METHOD("_note", lock_note, METH_VARARGS,
+           "_note($self, frame, awaited, several, same, /)\n--\n\nIt came from a call that this "
+           "frame makes, perhaps the same call as the lock before it."),
     METHOD("_tell", lock_tell, METH_VARARGS,
            "_tell($self, mailbox, number, /)\n--\n\nPuts the number into the mailbox once the "
            "lock is lost; False: the grant has such a number already."),

@@ -89,7 +89,7 @@ static PyObject *locking_exit(struct locking *g, PyObject *args)
     if (held->ended)
         Py_INCREF(ret); /* inside */
     else
-        ret = lock_release_now(held, raised_of(args));
+        ret = lock_leave_block(held, raised_of(args));
     Py_DECREF(held);
     return ret;
 }
@@ -102,7 +102,9 @@ static asked *with_timeout(struct locking *g, asked *now, int blocking, PyObject
     else if (asked_read(now, NULL, 0, g->key))
         return NULL;
     if (now->o.request_id) now->o.request_id = now->request;
-    int none = timeout == Py_None || (PyNumber_Check(timeout) && PyFloat_AsDouble(timeout) == -1);
+    int number = PyLong_Check(timeout) || PyFloat_Check(timeout);
+    double seconds = number ? PyFloat_AsDouble(timeout) : 0;
+    int none = timeout == Py_None || (seconds == -1 && !PyErr_Occurred());
     PyErr_Clear();
     if (!none && time_read("acquire", g->key, "timeout", timeout, &now->o.wait_ms)) return NULL;
     if (!blocking && !none) {
@@ -126,7 +128,7 @@ static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kw
     if (!with_timeout(g, &now, blocking, timeout)) return NULL;
     lock *held = (lock *)store_acquire_asked(g->store, g->key, &now);
     if (held) {
-        lock_note_frame(held, 1);
+        lock_note_frame(held, NULL, WITHIN);
         push(g, held);
         Py_RETURN_TRUE;
     }
@@ -193,6 +195,15 @@ static PyObject *locking_pop(struct locking *g, PyObject *unused)
     if (held) return (PyObject *)held;
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
+}
+
+static int locking_bool(struct locking *g)
+{
+    PyErr_Format(PyExc_TypeError,
+                 "lock('%U') has no truth value, and holds nothing yet. Write "
+                 "'with store.lock(key, wait=0) as held:', or ask acquire(blocking=False)",
+                 g->key);
+    return -1;
 }
 
 static PyObject *locking_store(struct locking *g, void *unused)
@@ -271,6 +282,7 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, "A key to be held: a block, and what threading.Lock has."},
     {Py_tp_dealloc, (void *)locking_dealloc},
     {Py_tp_traverse, (void *)locking_traverse},
+    {Py_nb_bool, (void *)locking_bool},
     {Py_tp_methods, methods},
     {Py_tp_getset, attributes},
     {0, NULL},

@@ -5,7 +5,7 @@
 
 PyTypeObject *store_type, *lock_type, *locking_type, *wait_type, *box_type, *watch_type;
 
-PyObject *unbound_error, *unavailable_error, *note_loss;
+PyObject *unbound_error, *unavailable_error, *note_loss, *release_warning;
 static PyObject *error_of; /* holdfast._errors.error(code, text, key) */
 static unsigned generation;
 
@@ -146,6 +146,7 @@ static int begin(PyObject *m)
               !(errors = PyImport_ImportModule("holdfast._errors")) ||
               !(error_of = PyObject_GetAttrString(errors, "error")) ||
               !(unbound_error = PyObject_GetAttrString(errors, "UnboundLock")) ||
+              !(release_warning = PyObject_GetAttrString(errors, "ReleaseWarning")) ||
               !(unavailable_error = PyObject_GetAttrString(errors, "LockUnavailable")) ||
               !(note_loss = PyObject_GetAttrString(errors, "note_loss"));
     Py_XDECREF(errors);

@@ -54,7 +54,7 @@ void store_leave(store *s) { s->users--; }
 static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"url", "owner", "note", "io_timeout", "existing", NULL};
-    int existing = 0;
+    PyObject *existing = Py_False;
     PyObject *url = Py_None, *owner = Py_None, *note = Py_None, *io_timeout = Py_None;
     PyObject *text[3] = {NULL, NULL, NULL};
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
@@ -62,7 +62,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     hf *h = NULL;
     store *s = NULL;
     int rc = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOp:open", names, &url, &owner, &note,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OOOO:open", names, &url, &owner, &note,
                                      &io_timeout, &existing))
         return NULL;
     if (url != Py_None && !(text[0] = text_bytes("open", NULL, "url", url))) goto out;
@@ -72,7 +72,9 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         time_read("open", NULL, "io_timeout", io_timeout, &o.io_timeout_ms))
         goto out;
     if (io_timeout != Py_None && !o.io_timeout_ms) o.io_timeout_ms = 1; /* refused, as it should */
-    if (existing) o.flags = HF_OPEN_EXISTING;
+    int only = flag_read("open", NULL, "existing", existing);
+    if (only < 0) goto out;
+    if (only) o.flags = HF_OPEN_EXISTING;
     if (text[1]) o.owner = PyBytes_AsString(text[1]);
     if (text[2]) o.note = PyBytes_AsString(text[2]);
     const char *where = text[0] ? PyBytes_AsString(text[0]) : NULL;
@@ -282,7 +284,7 @@ static PyObject *store_acquire(store *s, PyObject *args, PyObject *kwargs)
     if (kwargs && asked_read(&a, kwargs, 0, key)) return NULL;
     PyObject *ret = store_acquire_asked(s, key, kwargs ? &a : NULL);
     if (kwargs) asked_done(&a);
-    if (ret) lock_note_frame((lock *)ret, 0);
+    if (ret) lock_note_frame((lock *)ret, NULL, 0);
     return ret;
 }
 

@@ -271,15 +271,109 @@ def a_lock_that_is_dropped_at_once_is_an_error_at_once():
         work()
 
 
-def a_task_that_keeps_no_lock_is_warned():
-    async def main():
-        await store.acquire_async(key())
+def several_locks_that_are_dropped_at_once_are_an_error_at_once():
+    ran = []
 
-    with holdfast.open(URL) as store, warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter('always')
+    def work():
+        ran.append(1)
+
+    def bare():
+        store.acquire_all([name + '/b', name + '/a'])
+        work()
+
+    with holdfast.open(URL) as store:
+        name = key()
+        _refused(holdfast.UnboundLock, bare, name + '/b', 'with store.acquire_all')
+        assert not ran and free(name + '/a') and free(name + '/b')
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter('always')
+            kept = store.acquire_all([name])
+            work()
+            del kept
+            assert [one.category for one in said] == [RuntimeWarning], said
+        with store.acquire_all([name + '/a', name + '/b']) as locks:
+            work()
+            assert [lock.held for lock in locks] == [True, True]
+
+
+def a_lock_of_which_only_an_attribute_is_kept_is_an_error_at_once():
+    ran = []
+
+    def work(value):
+        ran.append(value)
+
+    def token():
+        work(store.acquire(name).token)
+
+    def held():
+        if store.acquire(name).held:
+            work(1)
+
+    def left():
+        kept = store.acquire(name).left_ms
+        work(kept)
+
+    with holdfast.open(URL) as store:
+        name = key()
+        for wrong in token, held, left:
+            _refused(holdfast.UnboundLock, wrong, name)
+            assert not ran and free(name)
+        with store.acquire(name) as lock:
+            work(lock.token)
+        store.acquire(name).release()
+        lock = store.acquire(name)
+        work(lock.token)
+        lock.release()
+
+
+def a_lock_object_that_nobody_keeps_acquires_nothing_in_a_loop():
+    async def main():
+        name = key()
+        for options in {}, {'blocking': False}, {'timeout': 5}:
+            await _refused_by(holdfast.UnboundLock, _acquires(store, name, options), name)
+            assert not store.peek(name).token
+        lock = store.lock(name)
+        assert await lock.acquire_async(blocking=False)
+        await lock.release_async()
+        assert await asyncio.create_task(lock.acquire_async())
+        await lock.release_async()
+        objects = [store.lock(name)]
+        assert await objects[0].acquire_async()
+        await objects[0].release_async()
+
+    async def _acquires(store, name, options):
+        if await store.lock(name).acquire_async(**options):
+            raise AssertionError('runs')
+
+    with holdfast.open(URL) as store:
         asyncio.run(main())
-        gc.collect()
-        assert [one.category for one in said] == [RuntimeWarning], said
+
+
+def an_object_of_a_key_has_no_truth_value():
+    with holdfast.open(URL) as store:
+        _refused(TypeError, lambda: 1 if store.lock(key()) else 0, 'with store.lock')
+
+
+def a_task_that_keeps_no_lock_is_warned():
+    async def one():
+        await store.acquire_async(name)
+
+    async def several():
+        await store.acquire_all_async([name, name + '/b'])
+
+    async def token():
+        assert (await store.acquire_async(name)).token
+
+    with holdfast.open(URL) as store:
+        for main in one, several, token:
+            name = key()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter('always')
+                asyncio.run(main())
+                gc.collect()
+                assert [one.category for one in said] == [RuntimeWarning], said
+                assert 'dropped at once' in str(said[0].message), said[0]
+            until(lambda: free(name), 'held still')
 
 
 # ---- as a lock of threading ----

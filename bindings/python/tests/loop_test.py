@@ -12,7 +12,7 @@ import warnings
 import holdfast
 from holdfast import _aio
 from own import MORE, NEAR, URL, free, key, program
-from tap import PATIENCE, no_hang, run_functions
+from tap import PATIENCE, no_hang, run_functions, until
 
 
 # ---- asyncio ----
@@ -20,17 +20,16 @@ from tap import PATIENCE, no_hang, run_functions
 def each_async_form_leaves_the_loop_alone():
     async def main():
         loop, asked = threading.get_ident(), []
-        hands = _aio._hands
+        do = _aio.do
 
-        class Hands:
-            def do(self, work):
-                def here():
-                    assert threading.get_ident() != loop
-                    asked.append(work)
-                    work()
-                hands.do(here)
+        def watched(store, work, releases=False):
+            def here():
+                assert threading.get_ident() != loop
+                asked.append(work)
+                work()
+            do(store, here, releases)
 
-        _aio._hands = Hands()
+        _aio.do = watched
         try:
             store = await holdfast.open_async(URL)
             name = key()
@@ -66,10 +65,55 @@ def each_async_form_leaves_the_loop_alone():
             await store.close_async()
             assert len(asked) == (2 if NEAR else 15), len(asked)
         finally:
-            _aio._hands = hands
+            _aio.do = do
 
     with no_hang():
         asyncio.run(main())
+
+
+def _stuck(count, releases=False):
+    """So many calls of a store that doesn't answer: (the store, what lets them go on)."""
+    class Store:
+        _is_near = False
+
+    store, go, begun = Store(), threading.Event(), threading.Semaphore(0)
+    for _ in range(count):
+        _aio.do(store, lambda: (begun.release(), go.wait()), releases)
+    for _ in range(min(count, _aio._Hands.MOST)):
+        assert begun.acquire(timeout=PATIENCE)
+    return store, go
+
+
+def a_store_that_does_not_answer_delays_no_other():
+    async def main():
+        stuck, go = _stuck(80)
+        healthy, other = _stuck(0)
+        try:
+            assert await _aio.call(healthy, lambda: 'done') == 'done'
+            assert await _aio.in_thread(None, lambda: 'opened') == 'opened'
+            # Nor do its own calls keep a release from being tried.
+            assert await _aio.release(stuck, lambda: 'released') == 'released'
+        finally:
+            go.set()
+            other.set()
+
+    with no_hang():
+        asyncio.run(main())
+
+
+def a_thread_that_has_nothing_to_do_ends():
+    idle, _aio._Threads.IDLE = _aio._Threads.IDLE, 0.01
+    try:
+        threads, done = _aio._Threads(2), threading.Semaphore(0)
+        for _ in range(50):
+            threads.do(done.release)
+        for _ in range(50):
+            assert done.acquire(timeout=PATIENCE)
+        until(lambda: not threads._threads, 'a thread stays')
+        threads.do(done.release)
+        assert done.acquire(timeout=PATIENCE)
+    finally:
+        _aio._Threads.IDLE = idle
 
 
 def a_block_of_a_watch_in_a_loop_does_not_wait():
@@ -100,12 +144,12 @@ def a_lock_that_is_dropped_in_a_loop_does_not_block_it():
         released = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def watched(work):
+        def watched(work, store):
             def there():
                 assert threading.get_ident() != here
                 work()
                 loop.call_soon_threadsafe(released.set)
-            later(there)
+            later(there, store)
 
         _aio.later = watched
         try:

@@ -129,6 +129,24 @@ def several_callbacks_are_all_called():
         _give_up(nested)
 
 
+def a_callback_that_takes_long_keeps_no_other_from_being_called():
+    with no_hang(), holdfast.open(URL) as store:
+        begun, go, told = threading.Event(), threading.Event(), threading.Semaphore(0)
+        kept = [store.acquire(key(), lease=1) for _ in range(3)]
+        kept[0].on_lost(lambda lock: (begun.set(), go.wait()))
+        _lose(store, kept[0])
+        assert begun.wait(PATIENCE)
+        try:
+            for held in kept[1:]:
+                held.on_lost(lambda lock: told.release())
+                _lose(store, held)
+                assert told.acquire(timeout=PATIENCE)
+        finally:
+            go.set()
+        for held in kept:
+            _give_up(held)
+
+
 def a_coroutine_is_run_in_its_loop():
     async def main():
         told, reported = asyncio.Event(), []

@@ -3,7 +3,9 @@
     misuse_test.py URL [NAME]
 """
 import asyncio
+import concurrent.futures
 import contextlib
+import decimal
 import functools
 import sys
 import threading
@@ -143,7 +145,15 @@ def generators_are_not_decorated():
         async def generates_later():
             yield
 
-        for function in generates, generates_later, functools.partial(generates):
+        class Shop:
+            def sell(self):
+                return free(name)
+
+        for function in (generates, generates_later, functools.partial(generates),
+                         contextlib.contextmanager(generates),
+                         contextlib.asynccontextmanager(generates_later),
+                         functools.partial(contextlib.contextmanager(generates)),
+                         classmethod(Shop.sell), staticmethod(Shop.sell), property(Shop.sell), 5):
             with _refused():
                 store.locked(name)(function)
 
@@ -159,6 +169,61 @@ def generators_are_not_decorated():
                 return free(name)
 
         assert asyncio.run(store.locked(name)(Called())()) is False
+
+        @functools.wraps(generates)
+        def runs_it():
+            return list(generates()), free(name)
+
+        assert store.locked(name)(runs_it)() == ([None], False)
+
+
+def what_is_done_after_the_call_is_not_protected():
+    async def main():
+        async def work():
+            ran.append(1)
+
+        def generates():
+            yield
+
+        async def generates_later():
+            yield
+
+        loop, block = asyncio.get_running_loop(), contextlib.contextmanager(generates)
+        made = []
+        for make in (work, generates, generates_later, block,
+                     contextlib.asynccontextmanager(generates_later), loop.create_future,
+                     lambda: asyncio.ensure_future(work()), lambda: asyncio.gather(work()),
+                     lambda: loop.create_task(work()), concurrent.futures.Future,
+                     lambda: map(ran.append, [1]), lambda: filter(ran.append, [1])):
+            name = key()
+
+            def gives(*_, make=make):
+                made.append(make())
+                return made[-1]
+
+            async def gives_later(gives=gives):
+                return gives()
+
+            def helper(*args, gives=gives):
+                return gives(*args)
+
+            with _refused():
+                store.locked(name)(helper)()
+            with _refused():
+                await store.locked(name)(gives_later)()
+            with _refused():
+                store.once(name, helper)
+            assert free(name) and not store.peek(name).done_us
+        for one in made:
+            if isinstance(one, asyncio.Future):
+                await asyncio.wait([one])
+                assert one.cancelled() or \
+                    isinstance(one.exception(), asyncio.CancelledError)
+        assert not ran
+
+    ran = []
+    with holdfast.open(URL) as store:
+        asyncio.run(main())
 
 
 def a_template_names_arguments():
@@ -225,6 +290,20 @@ def flags_are_bools():
             store.once(name, at_most_once=1)
         assert not store.peek(name).token
         store.acquire(name, wait=0, shared=True, detached=False, recursive=None).release()
+
+
+def a_timeout_that_is_none_is_not_for_ever():
+    with holdfast.open(URL) as store, holdfast.open(URL) as other, other.lock(key()) as held:
+        lock = store.lock(held.key)
+        for bad in 10 ** 400, -10 ** 400, decimal.Decimal('sNaN'), decimal.Decimal(-1), 1j, -2, \
+                float('nan'), '1', True:
+            with _refused():
+                lock.acquire(timeout=bad)
+            with _refused():
+                asyncio.run(lock.acquire_async(timeout=bad))
+        for bad in 'yes', 1, 0, None, []:
+            with _refused():
+                holdfast.open(URL, existing=bad)
 
 
 def tokens_are_ints():
