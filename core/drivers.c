@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef HF_MODULE_DIR
@@ -109,6 +110,27 @@ static void add_dir(struct dirs *d, int i, const char *base, const char *more)
         if (!strcmp(d->dir[other], d->dir[i])) d->dir[i][0] = 0;
 }
 
+/* Where anybody may put files, what is found is anybody's. */
+static int open_to_all(const char *dir)
+{
+    struct stat s;
+    return stat(*dir ? dir : "/", &s) || s.st_mode & S_IWOTH;
+}
+
+/* Is this the root of a build by Meson that belongs to whom its folder with the program does? */
+static int is_build(const char *root, const char *program_dir)
+{
+    static const char *const parts[] = {"", "/build.ninja", "/meson-info"};
+    struct stat of_program, of_part;
+    char path[PATH_CAP + 32];
+    if (stat(program_dir, &of_program)) return 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(path, sizeof path, "%s%s", root, parts[i]);
+        if (stat(path, &of_part) || of_part.st_uid != of_program.st_uid) return 0;
+    }
+    return 1;
+}
+
 /* What moves together finds itself before what was installed where the build was told. */
 static void find_dirs(struct dirs *d)
 {
@@ -121,11 +143,12 @@ static void find_dirs(struct dirs *d)
     if (own[0]) {
         put_text(prefix, PATH_CAP, own);
         up(prefix);
-        add_dir(d, 1, own, "");
+        int found = !shared && !open_to_all(prefix);
+        if (shared || !open_to_all(own)) add_dir(d, 1, own, "");
         if (shared) add_dir(d, 2, own, "/holdfast");
-        if (!shared && HF_LIBDIR[0] != '/') add_dir(d, 3, prefix, "/" HF_LIBDIR "/holdfast");
-        if (!shared) add_dir(d, 4, prefix, "/lib/holdfast");
-        if (!shared) add_dir(d, 6, prefix, ""); /* a build that isn't installed: its root */
+        if (found && HF_LIBDIR[0] != '/') add_dir(d, 3, prefix, "/" HF_LIBDIR "/holdfast");
+        if (found) add_dir(d, 4, prefix, "/lib/holdfast");
+        if (found && is_build(prefix, own)) add_dir(d, 6, prefix, "");
     }
     add_dir(d, 5, HF_MODULE_DIR, "");
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *modules;
@@ -331,10 +332,6 @@ static void modules_beside_the_program_are_found(void **state)
     (void)state;
     unsetenv("HOLDFAST_DRIVERS");
     refused("abi", "is for interface");
-    /* Or in the root of a build, in a folder of which the program is. */
-    snprintf(program, sizeof program, "%s/cli/program", modules);
-    refused("abi", "is for interface");
-    program[0] = 0;
     /* But not beside one with privileges of its own, nor beside one that isn't known to be
        anywhere. */
     privileged = 1;
@@ -343,6 +340,45 @@ static void modules_beside_the_program_are_found(void **state)
     lost = 1;
     refused("abi", "unknown scheme");
     lost = 0;
+}
+
+/* Makes DIR/PART: a folder, or a link to the module `abi`. */
+static void make_part(const char *dir, const char *part, int module)
+{
+    char at[200], to[4096];
+    snprintf(at, sizeof at, "%s/%s", dir, part);
+    snprintf(to, sizeof to, "%s/libholdfast-abi.so", modules);
+    assert_int_equal(module ? symlink(to, at) : mkdir(at, 0755), 0);
+}
+
+static void only_a_build_is_looked_into_from_its_folders(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"libholdfast-abi.so", "x", "build.ninja", "meson-info"};
+    char dir[] = "/tmp/holdfast-XXXXXX", path[200];
+    assert_non_null(mkdtemp(dir));
+    unsetenv("HOLDFAST_DRIVERS");
+    make_part(dir, "x", 0);
+    make_part(dir, "libholdfast-abi.so", 1);
+    snprintf(program, sizeof program, "%s/x/program", dir);
+    refused("abi", "unknown scheme");
+    make_part(dir, "build.ninja", 0);
+    refused("abi", "unknown scheme");
+    make_part(dir, "meson-info", 0);
+    refused("abi", "is for interface");
+    /* Anybody could have put it there: in the root, and beside a program. */
+    chmod(dir, 01777);
+    refused("abi", "unknown scheme");
+    snprintf(program, sizeof program, "%s/program", dir);
+    refused("abi", "unknown scheme");
+    chmod(dir, 0755);
+    refused("abi", "is for interface");
+    program[0] = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, parts[i]);
+        assert_int_equal(remove(path), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
 }
 
 int main(int argc, char **argv)
@@ -364,6 +400,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_first_folder_counts),
         cmocka_unit_test(what_is_named_otherwise_is_passed_over),
         cmocka_unit_test(modules_beside_the_program_are_found),
+        cmocka_unit_test(only_a_build_is_looked_into_from_its_folders),
     };
     if (argc < 2) return 64;
     modules = argv[1];
