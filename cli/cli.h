@@ -96,6 +96,7 @@ int take_url(char *arg);
 int find_store(void);
 extern const char *store_from; /* where its URL comes from, for people */
 extern int store_told;         /* say which it is when it is opened */
+extern int store_quiet;        /* don't warn of a password in the arguments */
 /* Opens the store; 0 or the exit status. `note`: NULL: the library's own. wait_ms bounds how long
    one request may take. */
 int open_store(const char *note, int64_t wait_ms, hf **ret);
@@ -181,6 +182,8 @@ void close_within(hf *store, int64_t limit_ms, int status);
 /* ---- live.c: the line on a terminal that comes and goes ---- */
 
 int live_possible(void);
+/* How many columns of a terminal the UTF-8 text takes. */
+size_t columns_of(const char *text);
 /* Not if *unless (NULL: in any case); see output_stop. */
 void live_show(const int *unless, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void live_erase(void);

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -31,7 +32,7 @@ static size_t columns(void)
 
 /* How many bytes of the UTF-8 text fit into so many columns: a CJK character takes two, a combining
    one none. In a locale without UTF-8, which no terminal has been told of, each takes one. */
-static size_t fitting(const char *text, size_t room)
+static size_t fitting(const char *text, size_t room, size_t *ret_used)
 {
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
@@ -50,10 +51,18 @@ static size_t fitting(const char *text, size_t room)
         used += (size_t)width;
         at += len;
     }
+    *ret_used = used;
     if (!utf8) return at;
     uselocale(before);
     freelocale(utf8);
     return at;
+}
+
+size_t columns_of(const char *text)
+{
+    size_t used;
+    fitting(text, SIZE_MAX, &used);
+    return used;
 }
 
 void live_show(const int *unless, const char *format, ...)
@@ -65,7 +74,7 @@ void live_show(const int *unless, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     show_text(line, clean, sizeof clean);
-    size_t n = fitting(clean, columns());
+    size_t used, n = fitting(clean, columns(), &used);
     int len = snprintf(out, sizeof out, "\r%.*s\033[K", (int)n, clean);
     if (output_add(out, (size_t)len, unless ? unless : &never))
         __atomic_store_n(&shown, 1, __ATOMIC_RELAXED);

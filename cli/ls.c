@@ -25,7 +25,15 @@ static void show_age(const hf_info *info, int64_t since_us, char *to, size_t cap
     show_left(ms > 0 ? ms : 0, to, cap);
 }
 
-#define LS_COLUMNS "%-24s  %-9s  %7s  %7s"
+enum { KEY_COLUMNS = 24 };
+#define LS_COLUMNS "%s%*s  %-9s  %7s  %7s"
+
+/* How many blanks fill the column of a key: printf counts bytes. */
+static int padding(const char *key)
+{
+    size_t used = columns_of(key);
+    return used < KEY_COLUMNS ? (int)(KEY_COLUMNS - used) : 0;
+}
 
 /* KEY MODE AGE LEFT WAITING TOKEN HELD BY. The age is that of the hold, or of the mark. */
 static char *line_of(const hf_info *info)
@@ -47,8 +55,8 @@ static char *line_of(const hf_info *info)
         show_age(info, info->done_us, age, sizeof age);
     }
     if (info->n_holders > 1) snprintf(more, sizeof more, " and %zu more", info->n_holders - 1);
-    int n = asprintf(&line, LS_COLUMNS "  %7zu  %-16llu  %s%s\n", key, mode, age, left,
-                     info->n_waiters, (unsigned long long)token, who, more);
+    int n = asprintf(&line, LS_COLUMNS "  %7zu  %-16llu  %s%s\n", key, padding(key), "", mode, age,
+                     left, info->n_waiters, (unsigned long long)token, who, more);
     return n < 0 ? NULL : line;
 }
 
@@ -93,8 +101,8 @@ int ls_command(const struct command *self, int argc, char **argv)
     hf_close(store);
     if (rc && !(rc == HF_CORRUPT && l.damaged)) return failed(&err);
     if (!o.json && l.lines.n)
-        printf(LS_COLUMNS "  %7s  %-16s  %s\n", "KEY", "MODE", "AGE", "LEFT", "WAITING", "TOKEN",
-               "HELD BY");
+        printf(LS_COLUMNS "  %7s  %-16s  %s\n", "KEY", padding("KEY"), "", "MODE", "AGE", "LEFT",
+               "WAITING", "TOKEN", "HELD BY");
     print_lines(&l.lines);
     status = finish_output();
     return status ? status : l.damaged ? EXIT_DAMAGED : 0;

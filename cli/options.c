@@ -132,7 +132,7 @@ static int lock_option(int c, const char *value, struct options *o)
         break;
     case 'w': o->waits = 1; return take_time("-w", value, 0, year, &o->wait_ms);
     case 'v': o->verbose = store_told = 1; break;
-    case 'q': o->quiet = 1; break;
+    case 'q': o->quiet = store_quiet = 1; break;
     case 's':
     case 'x':
     case 'e':

@@ -18,7 +18,8 @@
 #endif
 
 const char *store_from = "-S";
-int store_told;
+int store_told, store_quiet;
+static int secret_shown; /* a URL with a secret stood among the arguments */
 
 /* The password in the userinfo of a URL at `user`. */
 static int wipe_password(char *user)
@@ -74,9 +75,7 @@ int take_url(char *arg)
         say("out of memory");
         return EXIT_INTERNAL;
     }
-    if (wipe_secrets(arg))
-        say("a password in the arguments can be read by others for a moment; HOLDFAST_STORE or "
-            "-S @FILE keep it");
+    secret_shown |= wipe_secrets(arg);
     return 0;
 }
 
@@ -121,8 +120,18 @@ static int machine_store(void)
     return f ? EXIT_USAGE : EXIT_DENIED;
 }
 
+/* Once, and not before the options are known: -q may follow the URL. */
+static void warn_of_secret(void)
+{
+    if (secret_shown && !store_quiet)
+        say("a password in the arguments can be read by others for a moment; HOLDFAST_STORE or "
+            "-S @FILE keep it");
+    secret_shown = 0;
+}
+
 int find_store(void)
 {
+    warn_of_secret();
     const char *named = getenv("HOLDFAST_STORE");
     if (store_url) return 0;
     store_from = named && *named ? "HOLDFAST_STORE" : "the default";

@@ -347,6 +347,21 @@ refused() {
     [ "$status" = 1 ]
 }
 
+@test "-q: no word about a password in the arguments, wherever it stands" {
+    url="redis://anna:geheim@127.0.0.1:1/0"
+    for how in "-S $url run -q -n $K -- true" "run -q -S $url -n $K -- true" \
+        "run -S $url -n -q $K -- true" "acquire -q -S $url $K --lease 5 -n"; do
+        # shellcheck disable=SC2086
+        run holdfast $how
+        [ "$status" = 69 ]
+        [[ $output != *"in the arguments"* ]]
+        # shellcheck disable=SC2086
+        run holdfast ${how/-q/}
+        [ "$status" = 69 ]
+        [ "$(grep -c "in the arguments" <<<"$output")" = 1 ]
+    done
+}
+
 @test "a password in -S is wiped from the argument list, and never shown" {
     secret=s3cr3t-$RANDOM
     for url in "nosuch://anna:$secret@host/x" "nosuch://host/x?password=$secret" \

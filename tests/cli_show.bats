@@ -318,6 +318,23 @@ seen_or_gone() { ls ./*.doctor-* || gone "$PID"; }
     [[ ${lines[-1]} == *'"safe":false'*'"why":"take: fault: '* ]]
 }
 
+@test "ls: columns stand below each other, however many bytes a character has" {
+    HOLDFAST_STORE=file:$PWD/own # where nothing else is
+    for key in ascii Übergröße 鍵鍵鍵 'éé'; do
+        holdfast acquire "$(printf '%b' "$key")" --lease 100 >/dev/null
+    done
+    holdfast ls >listed
+    python3 - <<'EOF'
+import unicodedata
+def width(text):
+    return sum(0 if unicodedata.combining(c) else
+               2 if unicodedata.east_asian_width(c) in 'WF' else 1 for c in text)
+at = {width(line[:line.index(word)]) for line in open('listed', encoding='utf-8')
+      for word in ('MODE', 'exclusive') if word in line}
+assert at == {26}, at
+EOF
+}
+
 @test "bench measures beside flock, and leaves nothing held" {
     run timeout 600 "$HOLDFAST" bench "$HOLDFAST_STORE"
     [ "$status" = 0 ]
