@@ -145,6 +145,32 @@ static napi_value js_end(napi_env env, napi_callback_info info)
     return NULL;
 }
 
+/* exit() of the C library, which every process.exit() ends in. The listener above may not have run:
+   another one exits or throws, or process.removeAllListeners() was called. */
+static void at_exit(void)
+{
+    for (struct addon *a = here; a; a = a->next) {
+        if (!a->ended) stores_leave(a);
+        a->ended = true;
+    }
+}
+
+/* Handlers run in the reverse order: this one before those of the libraries that the first open of
+   a store of this kind has loaded. */
+void close_at_exit(const char *url)
+{
+    enum { KINDS = 64 };
+    static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+    static char seen[KINDS][16];
+    static size_t n;
+    size_t length = strcspn(url, ":"), i = 0;
+    if (length >= sizeof *seen) length = sizeof *seen - 1;
+    pthread_mutex_lock(&mu);
+    while (i < n && (strncmp(seen[i], url, length) || seen[i][length])) i++;
+    if (i == n && n < KINDS && !atexit(at_exit)) memcpy(seen[n++], url, length);
+    pthread_mutex_unlock(&mu);
+}
+
 /* Runs before the queue of events is ended, for it was added after it. */
 static void at_end(void *arg)
 {

@@ -193,6 +193,8 @@ int start_thread(pthread_t *thread, void *(*body)(void *), void *arg);
 struct store *store_of(struct addon *a, napi_value id); /* NULL: an exception is pending */
 void store_unref(struct store *s);
 void stores_end(struct addon *a);
+void stores_leave(struct addon *a);
+void close_at_exit(const char *url); /* of a store that was opened */
 void store_exports(napi_env env, napi_value exports);
 
 /* lock.c */

@@ -106,6 +106,20 @@ void stores_end(struct addon *a)
     }
 }
 
+/* The process exits: what is held is given back. Nothing is freed; no call of Node's is made. */
+void stores_leave(struct addon *a)
+{
+    for (struct store *s = a->stores; s; s = s->next) {
+        if (s->closing && s->closer_runs) {
+            pthread_join(s->closer, NULL);
+            s->closer_runs = false;
+        } else if (!s->closing) {
+            close_begin(s);
+            close_now(s);
+        }
+    }
+}
+
 /* (store) */
 static napi_value js_close(napi_env env, napi_callback_info info)
 {
@@ -130,6 +144,7 @@ static napi_value opened(struct addon *a, struct job *job)
 {
     struct store *s = job->store;
     const char *url = hf_store_url(s->h);
+    close_at_exit(url);
     s->instant = !strncmp(url, "mem:", 4) || !strncmp(url, "file:", 5);
     return number(a->env, s->object.id);
 }

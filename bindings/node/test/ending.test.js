@@ -65,6 +65,33 @@ const parts = {
     },
 };
 
+// Ends of a process that keep the addon's own listener for 'exit' from running; the status of each.
+const fails = () => {
+    throw new Error('ends here');
+};
+const exits = {
+    'a listener that exits': [5, () => process.on('exit', () => process.exit(5))],
+    'a listener that throws': [1, () => process.on('exit', fails)],
+    'no listeners any more': [0, undefined, () => {
+        process.removeAllListeners();
+        process.exit(0);
+    }],
+    'process.reallyExit': [3, undefined, () => process.reallyExit(3)],
+    'a handler of exceptions that throws': [7, () => process.on('uncaughtException', fails),
+        () => setImmediate(fails)],
+};
+for (const [name, [, first, last]] of Object.entries(exits)) {
+    parts[name] = async (url, key) => {
+        first?.();
+        const store = await open(url);
+        globalThis.kept = await store.acquire(key, { lease: LEASE });
+        process.send('held', () => {
+            process.disconnect();
+            last?.();
+        });
+    };
+}
+
 if (!isMainThread) {
     open('mem:ending', { onSignals: 'release' })
         .catch((error) => parentPort.postMessage(error.message));
@@ -125,6 +152,15 @@ test('onSignals: nobody listens when the stores that asked for it are closed', a
     assert.deepEqual(await said, ['1,1,1', '1,1,1', '0,0,0']);
     assert.equal(await end, 0);
 });
+
+for (const [name, [status]] of Object.entries(exits)) {
+    test(`an orderly end gives back what is held: ${name}`, async () => {
+        const key = fresh(), { said, end } = begin(name, key);
+        await said;
+        assert.equal(await end, status);
+        await (await store.acquire(key, { wait: 0 })).release();
+    });
+}
 
 test('onSignals: what is not known is refused, and workers, which get no signals', async () => {
     await assert.rejects(open(url, { onSignals: true }), { code: 'INVALID' });
