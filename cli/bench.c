@@ -219,7 +219,7 @@ int bench_command(const struct command *self, int argc, char **argv)
     if (status) return status < 0 ? finish_output() : status;
     char path[] = "/tmp/holdfast-bench-XXXXXX";
     watch_for_damage();
-    status = open_store(NULL, HF_FOREVER, &store);
+    status = open_at_once(&store);
     if (status) return status;
     int fd = mkstemp(path);
     if (fd < 0) {

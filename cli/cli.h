@@ -97,11 +97,16 @@ int find_store(void);
 extern const char *store_from; /* where its URL comes from, for people */
 extern int store_told;         /* say which it is when it is opened */
 extern int store_quiet;        /* don't warn of a password in the arguments */
-/* Opens the store; 0 or the exit status. `note`: NULL: the library's own. wait_ms bounds how long
-   one request may take. */
-int open_store(const char *note, int64_t wait_ms, hf **ret);
-/* The same, for a command that takes locks: refuses a store that nobody else can open. */
+/* Opens the store for a command that takes locks, and refuses one that nobody else can open; 0 or
+   the exit status. `note`: NULL: the library's own. The limit wait_ms begins here, and bounds how
+   long one request may take. While the store can't be reached the opening is tried again until the
+   limit, or for 5 s if there is none; with 0, not again. */
 int open_to_lock(const char *note, int64_t wait_ms, hf **ret);
+/* Opens it for a command that doesn't wait: one attempt. */
+int open_at_once(hf **ret);
+/* May that failure pass by itself: a server that is away, starts up, or has too many clients? One
+   with an errno is this machine's own. */
+int may_pass(const hf_error *err);
 /* The same, for a command that only looks: makes no store. One that was named and isn't there is a
    failure; the default one is empty then: 0, and *ret is NULL. */
 int open_to_look(hf **ret);
@@ -178,6 +183,24 @@ int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
 void leave_now(int status) __attribute__((noreturn));
 /* Closes the store; ends this process with the status if that takes longer. */
 void close_within(hf *store, int64_t limit_ms, int status);
+
+/* ---- limit.c: the time limit of a wait ---- */
+
+/* How long this process lives after its limit, or a signal, at most. */
+enum { LIMIT_END_MS = 1000 };
+/* A limit of more than 0 begins: it is for the opening of the store and the wait together. */
+void limit_begin(int64_t wait_ms);
+/* What is left of it: 0: nothing; HF_FOREVER: there is none. */
+int64_t limit_left_ms(void);
+/* This process is to end in so many ms at the latest, if it isn't sooner anyhow. */
+void limit_end_in(int64_t ms);
+void limit_no_end(void);
+/* Until that end; INT64_MAX: there is none. */
+int64_t limit_end_left_ms(void);
+/* The timeout of a poll (-1: none), but no longer than until that end. */
+int limit_poll_ms(int most_ms);
+/* Runs it. 1: it is done; 0: it wasn't by that end: then nothing but leave_now is left. */
+int done_by_end(void (*body)(void *arg), void *arg);
 
 /* ---- live.c: the line on a terminal that comes and goes ---- */
 

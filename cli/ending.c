@@ -65,8 +65,10 @@ static void close_body(void *store)
 
 void close_within(hf *store, int64_t limit_ms, int status)
 {
+    int64_t left_ms = limit_end_left_ms();
+    if (left_ms < limit_ms) limit_ms = left_ms;
     if (hf_session_fd(store) >= 0)
         close_body(store);
-    else if (!done_within(limit_ms, close_body, store))
+    else if (!limit_ms || !done_within(limit_ms, close_body, store))
         leave_now(status);
 }

@@ -22,7 +22,7 @@ struct waiting { /* for one key */
     int code, done_fd;
 };
 
-/* Tries once, in this thread. */
+/* Tries once. */
 static int try(hf *store, const struct want *want, struct got *ret, hf_error *err)
 {
     hf_options o = want->options;
@@ -34,6 +34,53 @@ static int try(hf *store, const struct want *want, struct got *ret, hf_error *er
     }
     if (want->n == 1) return hf_acquire(store, want->keys[0], &o, &ret->locks[0], err);
     return hf_acquire_all(store, (const char *const *)want->keys, want->n, &o, ret->locks, err);
+}
+
+/* What a thread does that may be left behind when the store doesn't answer: static, therefore. */
+static struct asking {
+    hf *store;
+    const struct want *want;
+    struct got *got;
+    int code;
+    hf_error err;
+    struct looking l;
+    const char *key;
+} asking;
+
+static void try_body(void *arg)
+{
+    struct asking *a = arg;
+    a->code = try(a->store, a->want, a->got, &a->err);
+}
+
+static void look_body(void *arg)
+{
+    struct asking *a = arg;
+    a->key = find_busy(a->store, a->want, &a->l);
+}
+
+static void release_body(void *arg) { release_all(arg); }
+
+/* The store hasn't answered by the end: what it has granted, or grants yet, isn't known. */
+static void leave_unknown(const char *key)
+{
+    waiting_line_end();
+    say("acquire '%s': given up, but the store doesn't answer; what it has granted, or grants yet, "
+        "ends by itself",
+        key);
+    leave_now(hf_code_exit_status(HF_UNKNOWN));
+}
+
+/* Tries once. A server has two seconds to answer, and the end of a limit. */
+static int try_in_time(hf *store, const struct want *want, struct got *ret, hf_error *err)
+{
+    enum { QUICK_MS = 2000 };
+    if (hf_session_fd(store) >= 0) return try(store, want, ret, err);
+    limit_end_in(QUICK_MS + LIMIT_END_MS);
+    asking = (struct asking){.store = store, .want = want, .got = ret};
+    if (!done_by_end(try_body, &asking)) leave_unknown(want->keys[0]);
+    *err = asking.err;
+    return asking.code;
 }
 
 /* On a thread of the library's. */
@@ -77,7 +124,6 @@ static int held_too_long(const struct want *want, struct got *got)
 static int not_got(hf *store, const struct want *want, const hf_error *err, struct got *got)
 {
     int code = err->code;
-    struct looking l = {0};
     if (code != HF_BUSY && code != HF_TIMEOUT) return without(got, failed(err));
     if (hf__local_us() >= max_hold_ends_us(want, got)) return held_too_long(want, got);
     if (want->quiet) return without(got, want->busy_status);
@@ -86,10 +132,10 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
         return without(got, want->busy_status);
     }
     waiting_line_end();
-    const char *key = find_busy(store, want, &l);
     const char *how = code == HF_BUSY ? "busy" : "not obtained in time";
-    if (key && l.holders)
-        say("'%s': %s, held by %s since %s UTC", key, how, l.holder, l.since);
+    asking = (struct asking){.store = store, .want = want};
+    if (done_by_end(look_body, &asking) && asking.key && asking.l.holders)
+        say("'%s': %s, held by %s since %s UTC", asking.key, how, asking.l.holder, asking.l.since);
     else
         say("'%s': %s", want->keys[0], how);
     return without(got, want->busy_status);
@@ -99,15 +145,20 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
 static int waits_for_itself(hf *store, const struct want *want, struct got *got)
 {
     struct looking l = {0};
+    int nested = getenv("HOLDFAST_TOKEN") || getenv("HOLDFAST_OUTER");
+    if (want->options.wait_ms != HF_FOREVER || !nested) return 0;
     const char *key = find_busy(store, want, &l);
-    if (!key || !l.own || want->options.wait_ms != HF_FOREVER) return 0;
+    if (!key || !l.own) return 0;
     say("'%s' is held by the command that this one runs under: it would wait for itself", key);
     return without(got, hf_code_exit_status(HF_RECURSIVE));
 }
 
 /* ---- waiting ---- */
 
-/* Until the library has told (0), a signal comes (its number), or the store is damaged (-1). */
+enum { DAMAGED = -1, MUTE = -2 };
+
+/* Until the library has told (0), a signal comes (its number), the store is damaged, or hasn't
+   answered by the end of the limit. */
 static int wait_for(const struct waiting *w, hf *store, const struct want *want, int *ret_typed)
 {
     struct pollfd fds[3] = {
@@ -115,10 +166,12 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
     int sig = 0;
     waiting_line_begin(store, want);
     while (!sig) {
-        int n = poll(fds, 3, fds[1].fd < 0 ? 250 : -1);
+        int mute = !limit_end_left_ms(); /* and what came until then still counts */
+        int n = poll(fds, 3, limit_poll_ms(fds[1].fd < 0 ? 250 : -1));
         if (fds[1].fd < 0) sig = pending_end_signal(ret_typed);
         if (n > 0 && fds[0].revents) break;
-        if (n > 0 && fds[2].revents) sig = -1;
+        if (!n && mute && !sig) sig = MUTE;
+        if (n > 0 && fds[2].revents) sig = DAMAGED;
         struct signalfd_siginfo si;
         if (n > 0 && fds[1].revents && read(fds[1].fd, &si, sizeof si) == (ssize_t)sizeof si) {
             sig = (int)si.ssi_signo;
@@ -128,6 +181,32 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
     close(fds[1].fd);
     if (sig) waiting_line_end();
     return sig;
+}
+
+struct ending_wait {
+    hf_wait *wait;
+    const struct waiting *w;
+};
+
+/* After a signal: takes the request back, or what was granted meanwhile. */
+static void end_wait(void *arg)
+{
+    struct ending_wait *e = arg;
+    hf_wait_free(e->wait);
+    hf__give_up(e->w->lock);
+}
+
+/* The signal ends the wait, and this process soon, whatever the store answers. */
+static int interrupted(hf_wait *wait, const struct waiting *w, int sig, int typed, struct got *got)
+{
+    static struct ending_wait e;
+    /* Who is impatient, while a server doesn't answer, ends this by a second signal. */
+    refuse(128 + sig);
+    restore_signals();
+    e = (struct ending_wait){wait, w};
+    if (!done_by_end(end_wait, &e)) leave_now(end_by_signal(sig, typed));
+    close(w->done_fd);
+    return without(got, end_by_signal(sig, typed));
 }
 
 /* One key, in line. 0: *ret. */
@@ -149,19 +228,15 @@ static int wait_for_key(hf *store, const struct want *want, const char *key, int
                                         &wait, &w.err)
                         : hf_acquire_start(store, key, &o, acquired, &w, &wait, &w.err);
     int sig = rc ? 0 : wait_for(&w, store, want, &typed);
-    if (sig < 0) {
+    if (sig == MUTE) leave_unknown(key);
+    if (sig == DAMAGED) {
         damage_seen();
         exit(refused(damaged_job()));
     }
-    /* Who is impatient, while a server doesn't answer, ends this by a second signal. */
-    if (sig > 0) refuse(128 + sig);
-    if (sig > 0) restore_signals();
+    if (sig > 0 && hf_session_fd(store) < 0) limit_end_in(LIMIT_END_MS);
+    if (sig > 0) return interrupted(wait, &w, sig, typed, got);
     if (!rc) hf_wait_free(wait);
     close(w.done_fd);
-    if (sig > 0) {
-        hf__give_up(w.lock);
-        return without(got, end_by_signal(sig, typed));
-    }
     *ret = w.lock;
     if (!rc) rc = w.code;
     return rc ? not_got(store, want, &w.err, got) : 0;
@@ -177,9 +252,6 @@ static int wait_in_line(hf *store, const struct want *want, struct got *ret)
     char *const *order[KEYS_CAP];
     hf_error err;
     int rc = 0;
-    int64_t deadline_us = want->options.wait_ms == HF_FOREVER
-                              ? INT64_MAX
-                              : hf__local_us() + want->options.wait_ms * 1000;
     /* The order in which hf_acquire_all takes them, so that nobody waits in a circle. */
     for (size_t i = 0; i < want->n; i++) order[i] = &want->keys[i];
     qsort(order, want->n, sizeof *order, by_name);
@@ -187,12 +259,13 @@ static int wait_in_line(hf *store, const struct want *want, struct got *ret)
         if (!strcmp(*order[i - 1], *order[i]))
             rc = without(ret, bad_usage("'%s' is named twice", *order[i]));
     for (size_t i = 0; i < want->n && !rc; i++) {
-        int64_t wait_ms = HF_FOREVER, until_us = max_hold_ends_us(want, ret);
-        if (deadline_us < until_us) until_us = deadline_us;
+        int64_t wait_ms = limit_left_ms(), until_us = max_hold_ends_us(want, ret);
         if (until_us != INT64_MAX) {
-            wait_ms = (until_us - hf__local_us() + 999) / 1000;
-            if (wait_ms < 1) wait_ms = 1;
+            int64_t held_ms = (until_us - hf__local_us() + 999) / 1000;
+            if (held_ms < 0) held_ms = 0;
+            if (wait_ms == HF_FOREVER || held_ms < wait_ms) wait_ms = held_ms;
         }
+        if (wait_ms == 0) wait_ms = 1;
         hf_lock **lock = &ret->locks[order[i] - want->keys];
         rc = wait_for_key(store, want, *order[i], wait_ms, ret, lock);
         if (!rc && !ret->first_us) ret->first_us = hf__local_us();
@@ -220,15 +293,26 @@ static void tell_time(const struct want *want, int got, int64_t since_us)
         say("failed to get lock after %.6f seconds", seconds);
 }
 
+/* Gives back what nothing was done with: as far as the store answers by the end. */
+static void give_up_all(struct got *got)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < got->n; i++) n += got->locks[i] != NULL;
+    if (n && !done_by_end(release_body, got))
+        say("releasing other keys: the store doesn't answer; they may stay held until their leases "
+            "end");
+}
+
 int get_locks(hf *store, const struct want *want, struct got *ret)
 {
     hf_error err;
-    int typed = 0, code = HF_BUSY, rc = 0;
+    int typed = 0, code = HF_BUSY, rc = 0, local = hf_session_fd(store) >= 0;
     int64_t started = hf__local_us();
     memset(ret, 0, sizeof *ret);
     ret->n = want->n;
+    if (local) limit_no_end();
     /* A local store answers at once: no thread is needed to try. */
-    if (hf_session_fd(store) >= 0 || want->options.wait_ms == 0) code = try(store, want, ret, &err);
+    if (local || want->options.wait_ms == 0) code = try_in_time(store, want, ret, &err);
     if (code == HF_BUSY && want->options.wait_ms != 0) {
         rc = waits_for_itself(store, want, ret);
         if (!rc) rc = wait_in_line(store, want, ret);
@@ -239,7 +323,11 @@ int get_locks(hf *store, const struct want *want, struct got *ret)
     }
     tell_time(want, !rc, started);
     int sig = rc ? 0 : pending_end_signal(&typed);
+    if (sig && !local) limit_end_in(LIMIT_END_MS);
     if (sig) rc = without(ret, end_by_signal(sig, typed));
-    if (rc) release_all(ret);
+    if (rc)
+        give_up_all(ret);
+    else
+        limit_no_end();
     return rc;
 }

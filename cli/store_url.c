@@ -8,10 +8,12 @@
 
 #include "admin.h"
 #include "drivers.h"
+#include "os.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef HF_STORE_FILE
 #define HF_STORE_FILE "/etc/holdfast/store"
@@ -149,38 +151,87 @@ static int is_missing(const hf_error *err, unsigned flags)
     return flags & HF_OPEN_EXISTING && err->code == HF_UNAVAILABLE && err->sys == ENOENT;
 }
 
-/* 0 or why not, which has been said; but for -1: the default store isn't there. */
-static int open_with(const char *note, int64_t wait_ms, unsigned flags, hf **ret)
+int may_pass(const hf_error *err)
 {
-    enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
-    hf_open_options o = HF_OPEN_OPTIONS_INIT;
-    hf_error err;
-    int status = find_store();
-    if (status) return status;
-    o.note = note;
-    o.flags = flags;
-    o.owner = store_owner;
-    /* "At once" still leaves a far server the time to answer, and so does a limit of 50 ms: it is
-       for the others who hold the key. */
-    o.io_timeout_ms = wait_ms == 0                        ? QUICK_MS
-                      : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms
-                                                          : USUAL_MS;
-    if (o.io_timeout_ms < LEAST_MS) o.io_timeout_ms = LEAST_MS;
-    int rc = hf_open(store_url, &o, ret, &err);
-    if (rc && is_missing(&err, flags) && store_is_default()) return -1;
-    if (rc) return failed(&err);
-    if (store_told) say("the store is %s (%s)", hf_store_url(*ret), store_from);
+    return (err->code == HF_UNAVAILABLE || err->code == HF_UNKNOWN) && !err->sys;
+}
+
+enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
+
+/* How long one request may take. "At once" still leaves a far server the time to answer, and so
+   does a limit of 50 ms: it is for the others who hold the key. */
+static int64_t request_ms(int64_t wait_ms)
+{
+    int64_t ms = !wait_ms ? QUICK_MS : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms : USUAL_MS;
+    return ms < LEAST_MS ? LEAST_MS : ms;
+}
+
+/* The store is open: tells which it is, if that is asked for. */
+static int opened(hf *store)
+{
+    if (store_told) say("the store is %s (%s)", hf_store_url(store), store_from);
     /* Some commands end without closing it, which would give back what they hold for others: known
        here, it isn't lost memory. */
     static hf *volatile opened;
-    opened = *ret;
+    opened = store;
     (void)opened;
     return 0;
 }
 
-int open_store(const char *note, int64_t wait_ms, hf **ret)
+/* 0 or why not, which has been said; but for -1: the default store isn't there. */
+static int open_with(unsigned flags, hf **ret)
 {
-    return open_with(note, wait_ms, 0, ret);
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    hf_error err;
+    int status = find_store();
+    if (status) return status;
+    o.flags = flags;
+    o.owner = store_owner;
+    o.io_timeout_ms = USUAL_MS;
+    int rc = hf_open(store_url, &o, ret, &err);
+    if (rc && is_missing(&err, flags) && store_is_default()) return -1;
+    return rc ? failed(&err) : opened(*ret);
+}
+
+int open_at_once(hf **ret) { return open_with(0, ret); }
+
+/* Sleeps between two attempts: twice as long each time, and each process for another time. */
+static void pause_before(int attempt)
+{
+    enum { FIRST_MS = 50, MOST_MS = 1000 };
+    int64_t most_ms = attempt < 5 ? FIRST_MS << attempt : MOST_MS, left_ms = limit_left_ms();
+    uint32_t r;
+    hf__random(&r, sizeof r);
+    int64_t ms = most_ms / 2 + (int64_t)(r % (uint32_t)most_ms) / 2;
+    if (left_ms != HF_FOREVER && left_ms < ms) ms = left_ms;
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static int open_store(const char *note, int64_t wait_ms, hf **ret)
+{
+    hf_open_options o = HF_OPEN_OPTIONS_INIT;
+    hf_error err;
+    int status = find_store(), rc;
+    if (status) return status;
+    o.note = note;
+    o.owner = store_owner;
+    limit_begin(wait_ms);
+    int64_t start_us = hf__local_us();
+    int64_t until_us = start_us + (wait_ms == HF_FOREVER ? USUAL_MS : wait_ms) * 1000;
+    for (int attempt = 0;; attempt++) {
+        int64_t left_ms = (until_us - hf__local_us() + 999) / 1000;
+        /* Without a limit the requests of the wait that follows have their usual time. */
+        o.io_timeout_ms = request_ms(wait_ms > 0 ? (left_ms > 1 ? left_ms : 1) : wait_ms);
+        rc = hf_open(store_url, &o, ret, &err);
+        if (!rc || !may_pass(&err) || hf__local_us() >= until_us) break;
+        if (!attempt && store_told) say("%s; it is tried again", err.text);
+        live_show(NULL, "waiting for the store: %s", err.text);
+        pause_before(attempt);
+        if (hf__local_us() >= until_us) break;
+    }
+    live_erase();
+    return rc ? failed(&err) : opened(*ret);
 }
 
 int open_to_lock(const char *note, int64_t wait_ms, hf **ret)
@@ -197,7 +248,7 @@ int open_to_lock(const char *note, int64_t wait_ms, hf **ret)
 
 int open_to_change(const char *key, hf **ret)
 {
-    int status = open_with(NULL, HF_FOREVER, HF_OPEN_EXISTING, ret);
+    int status = open_with(HF_OPEN_EXISTING, ret);
     if (status >= 0) return status;
     say("%s '%s': there is nothing to change: the default store isn't there", command_name, key);
     return EXIT_LOST;
@@ -213,7 +264,7 @@ int open_to_look(hf **ret)
 {
     hf_error err;
     *ret = NULL;
-    int status = open_with(NULL, HF_FOREVER, HF_OPEN_EXISTING, ret);
+    int status = open_with(HF_OPEN_EXISTING, ret);
     if (!status && store_told && hf__inspect(*ret, say_setting, NULL, &err)) say("%s", err.text);
     return status < 0 ? 0 : status;
 }

@@ -3,6 +3,7 @@
  */
 #include "cli.h"
 
+#include "admin.h"
 #include "os.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 struct watching {
     const struct options *o;
     int sig, typed, broken; /* broken: errno of a write that failed */
+    int looked, away;       /* a look has succeeded; the last one failed, which was said */
 };
 
 static void print_change(const hf_info *info)
@@ -44,6 +46,9 @@ static int reader_gone(void)
 static int see(void *arg, const hf_info *info)
 {
     struct watching *w = arg;
+    w->looked = 1;
+    if (w->away) say("watch: the store answers again");
+    w->away = 0;
     char *line = info && w->o->json ? json_info(info) : NULL;
     if (line)
         fputs(line, stdout);
@@ -54,6 +59,23 @@ static int see(void *arg, const hf_info *info)
     if (!info && reader_gone()) w->broken = EPIPE;
     w->sig = pending_end_signal(&w->typed);
     return w->sig || w->broken;
+}
+
+/* A look failed. 0: the next one may succeed: a store that has answered once may be away for a
+   while without ending the watch. */
+static int look_failed(void *arg, const hf_error *why)
+{
+    struct watching *w = arg;
+    char since[40];
+    if (!w->looked || !may_pass(why)) return 1;
+    w->sig = pending_end_signal(&w->typed);
+    if (!w->sig && reader_gone()) w->broken = EPIPE;
+    if (w->sig || w->broken) return 1;
+    if (w->away) return 0;
+    w->away = 1;
+    show_time(hf__day_us(), since, sizeof since);
+    say("watch: the store doesn't answer since %s UTC; the watch goes on: %s", since, why->text);
+    return 0;
 }
 
 /* The default store comes with the first lock. 0; then *store is NULL if the watch is over. */
@@ -85,9 +107,10 @@ int watch_command(const struct command *self, int argc, char **argv)
     block_signals();
     status = await_store(&w, &store);
     if (status) return status;
-    int rc = store ? hf_watch(store, o.n_args ? o.args[0] : "", see, &w, &err) : 0;
+    const char *prefix = o.n_args ? o.args[0] : "";
+    int rc = store ? hf__watch(store, prefix, see, look_failed, &w, &err) : 0;
     hf_close(store);
-    if (rc) return failed(&err);
+    if (rc && !w.sig && !w.broken) return failed(&err);
     if (w.sig) return end_by_signal(w.sig, w.typed);
     say("writing to standard output: %s", strerror(w.broken));
     return EXIT_INTERNAL;

@@ -343,13 +343,20 @@ static void watch_vanished(struct watching *w)
         hf_row_init(&row);
         hf_key_make(w->seen[i].key, &key, NULL);
         w->l.code = hf__port_get(&w->l.h->port, &key, &row, w->l.err);
-        if (!w->l.code) list_one(&w->l, &key, &row);
+        int read = !w->l.code;
+        if (read) list_one(&w->l, &key, &row);
         hf_row_clear(&row);
-        forget_seen(w, &w->seen[i]);
+        if (read) forget_seen(w, &w->seen[i]);
     }
 }
 
 int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *err)
+{
+    return hf__watch(h, prefix, see, NULL, arg, err);
+}
+
+int hf__watch(hf *h, const char *prefix, hf_info_fn *see, hf_failed_look_fn *failed, void *arg,
+              hf_error *err)
 {
     struct watching w = {.l = {h, see, arg, err, 0, 0}};
     struct scanning s = {.h = h, .see = watch_one, .arg = &w};
@@ -359,14 +366,18 @@ int hf_watch(hf *h, const char *prefix, hf_info_fn *see, void *arg, hf_error *er
         w.round++;
         rc = scan(&s, prefix, err);
         if (!rc && !w.l.code && !w.l.stopped) watch_vanished(&w);
-        if (rc || w.l.code || w.l.stopped || see(arg, NULL)) break;
+        if (!rc) rc = w.l.code;
+        if (rc && failed && !failed(arg, err))
+            rc = w.l.code = 0;
+        else if (rc || w.l.stopped || see(arg, NULL))
+            break;
         hf__pause(WATCH_LOOK_US);
         if (hf__closing(h)) rc = hf_fail(err, HF_CANCELED, 0, "watch: the store is being closed");
     }
     hf__end_call(h);
     for (size_t i = 0; i < w.n; i++) free(w.seen[i].key);
     free(w.seen);
-    return rc ? rc : w.l.code;
+    return rc;
 }
 
 /* ---- operating ---- */

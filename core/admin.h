@@ -11,6 +11,14 @@ int hf__list(hf *h, const char *prefix, hf_info_fn *see,
              void (*damaged)(void *arg, const char *key, const char *why), void *arg,
              hf_error *err);
 
+/*
+ * hf_watch, which goes on after a look that failed with *why if `failed` returns 0. What changed
+ * meanwhile is shown by the next look that succeeds.
+ */
+typedef int hf_failed_look_fn(void *arg, const hf_error *why);
+int hf__watch(hf *h, const char *prefix, hf_info_fn *see, hf_failed_look_fn *failed, void *arg,
+              hf_error *err);
+
 /* Calls `say` for what the driver finds of the store's settings, if it looks at them: 0 or a code.
  */
 int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *arg, hf_error *err);

@@ -495,3 +495,22 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     for key in '{bar}' '{}' plain; do holdfast run "$key" -- true; done
     [ "$(holdfast ls --all --json | wc -l)" = 3 ]
 }
+
+@test "too many clients: waited out within the limit, at once with -n" {
+    redis store
+    holdfast run "$K" -- true
+    ask config set maxclients 1
+    { await test -e go; } | ask & # one client is there
+    await eval '! answers store'
+    run holdfast run -n "$K" -- touch ran
+    refused 69
+    [[ $output == *"max number of clients"* ]]
+    background run -v -w 600 "$K" -- touch ran
+    await eval 'grep -q "max number of clients" bg.err || gone "$PID"'
+    grep -q 'is tried again' bg.err
+    touch go
+    finished
+    cat bg.err
+    [ "$STATUS" = 0 ]
+    [ -e ran ]
+}
