@@ -229,7 +229,7 @@ static int obtain(store *s, hf *h, const char *text, const asked *a, lock *to, h
         l = w->lock;
         if (once) *once = w->once;
         waiting_free(w);
-        if (!rc && !s->h) { /* by a signal's handler meanwhile, which gave it back */
+        if (rc ? rc == HF_CANCELED && s->closing : !s->h) { /* closed: a lock was given back */
             err->text[0] = 0;
             return HF_CANCELED;
         }

@@ -334,7 +334,7 @@ static int receive(store *s, waiting *w, lock *to, hf_error *err, hf_once *once)
     *once = w->once;
     s->users++;
     waiting_free(w);
-    if (!rc && (!open || s->closing)) {
+    if ((!rc || rc == HF_CANCELED) && (!open || s->closing)) {
         rc = HF_CANCELED;
         err->text[0] = 0;
         Py_BEGIN_ALLOW_THREADS if (open && held && to->detached) hf_release(held, NULL);

@@ -378,8 +378,20 @@ def closing_ends_waits_in_other_threads():
                 store.acquire(held.key)
             except holdfast.LockCanceled as error:
                 codes.append(error.code)
+                said.append(error.text)
 
-        threads = [threading.Thread(target=sit) for _ in range(5)]
+        async def waits():
+            await store.acquire_async(held.key)
+
+        def sit_in_a_loop():
+            try:
+                asyncio.run(waits())
+            except holdfast.LockCanceled as error:
+                codes.append(error.code)
+                said.append(error.text)
+
+        said = []
+        threads = [threading.Thread(target=one) for one in [sit] * 3 + [sit_in_a_loop] * 2]
         for thread in threads:
             thread.start()
         until(lambda: store.stats()['waiting'] == 5, 'not all wait')
@@ -387,6 +399,7 @@ def closing_ends_waits_in_other_threads():
         for thread in threads:
             thread.join(PATIENCE)
         assert codes == ['CANCELED'] * 5, codes
+        assert said == [f"acquire '{held.key}': the store is closed"] * 5, said
 
 
 # ---- threads ----
