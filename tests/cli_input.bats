@@ -353,11 +353,11 @@ refused() {
         "run -S $url -n -q $K -- true" "acquire -q -S $url $K --lease 5 -n"; do
         # shellcheck disable=SC2086
         run holdfast $how
-        [ "$status" = 69 ]
+        [ "$status" != 0 ]
         [[ $output != *"in the arguments"* ]]
         # shellcheck disable=SC2086
         run holdfast ${how/-q/}
-        [ "$status" = 69 ]
+        [ "$status" != 0 ]
         [ "$(grep -c "in the arguments" <<<"$output")" = 1 ]
     done
 }

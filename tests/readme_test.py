@@ -210,7 +210,7 @@ def manual_scripts(home):
     scripts = [text.replace('\\-', '-') for text in
                re.findall(r'^\.Bd -literal -offset indent\n(.*?)^\.Ed$', page, flags=re.M | re.S)
                if 'holdfast acquire' in text]
-    point(len(scripts) == 2, 'holdfast-acquire(1) has two scripts', scripts)
+    point(len(scripts) == 3, 'holdfast-acquire(1) has three scripts', scripts)
     for number, text in enumerate(scripts, 1):
         where = f'script {number} of holdfast-acquire(1)'
         named = [name for name in USERS_OWN if re.search(rf'^{re.escape(name)}$', text, re.M)]
