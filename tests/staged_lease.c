@@ -279,7 +279,8 @@ static void a_hold_in_doubt_ends_with_either(void **state)
 static void await_planned(void)
 {
     pthread_mutex_lock(&h->mu);
-    while (!h->tender_sleeps || h->tender_until_us == INT64_MAX || !h->renewer_until_us) {
+    while (!h->tender_sleeps || h->tender_until_us == INT64_MAX || !h->renewer_until_us ||
+           h->renewer_until_us == INT64_MAX) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);
         pthread_mutex_lock(&h->mu);

@@ -392,7 +392,7 @@ STEPS = {
     # Most of the time is spent waiting: for leases to end, for servers to start.
     'test gcc': (tests('gcc', '--no-suite', 'stores', '--num-processes', str(2 * CORES)),
                  ['build gcc']),
-    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(3 * CORES)),
+    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(2 * CORES)),
                     ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),

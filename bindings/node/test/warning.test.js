@@ -7,9 +7,10 @@ const { tmpdir } = require('node:os');
 const { join } = require('node:path');
 const { open } = require('../lib/index.js');
 
-test('a second copy of SQLite: Node brings one', async (t) => {
-    const folder = mkdtempSync(join(tmpdir(), 'warning.'));
-    t.after(() => rmSync(folder, { recursive: true }));
+const folder = mkdtempSync(join(tmpdir(), 'warning.'));
+process.on('exit', () => rmSync(folder, { recursive: true }));
+
+test('a second copy of SQLite: Node brings one', async () => {
     const warnings = [];
     process.on('warning', (warning) => warnings.push(warning));
     for (const url of ['mem:warning', `file:${folder}/locks`]) await (await open(url)).close();
