@@ -408,9 +408,6 @@ STEPS = {
     'memory': (memory, ['build gcc']),
     'demo': (demo, []),
 }
-# Beside the steps above, as soon as what it stands on is there: it waits for most of its time, for
-# its servers.
-BESIDE = ['test stores']
 # What the tests leave of the machine while they wait makes the other builds meanwhile, the soonest
 # needed first, and then what else has no time to keep to.
 ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
@@ -510,12 +507,10 @@ def main(words):
             done['build gcc'].wait()
         run_all([name for name in ASIDE if name in chosen])
 
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        lanes = [pool.submit(aside),
-                 pool.submit(run_all, [name for name in chosen if name in BESIDE])]
-        run_all([name for name in chosen if name not in ASIDE + BESIDE])
-        for lane in lanes:
-            lane.result()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        builds = pool.submit(aside)
+        run_all([name for name in chosen if name not in ASIDE])
+        builds.result()
     passed = sum(step.passed for step in ended.values())
     failed = sum(len(step.failed) for step in ended.values())
     print(f'{passed} passed, {failed} failed')
