@@ -120,7 +120,7 @@ static void show(long n, int64_t end_ns)
         if (i && h[-1].gave_ns && h[-1].who != h->who)
             bench_add(&handover, (double)(h->had_ns - h[-1].gave_ns) / 1000);
     }
-    for (long i = 0; i < n; i++) { /* who waits still */
+    for (long i = 0; i < n; i++) { /* those that still wait */
         int64_t asked = __atomic_load_n(&shared->asked_ns[i], __ATOMIC_ACQUIRE);
         if (asked && end_ns - asked > longest) longest = end_ns - asked;
     }

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { IO_TIMEOUT_MS = 5000 };
+
 struct examining {
     const struct options *o;
     int bad, done, refused, absent;
@@ -133,7 +135,6 @@ static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_
    that failed. 0 or the exit status. */
 static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
-    enum { IO_TIMEOUT_MS = 5000 };
     hf_store *st;
     hf_error err;
     int rc = drv->open(url, IO_TIMEOUT_MS, &st, &err);
@@ -182,6 +183,20 @@ static void discard_at_end(const hf_driver *drv)
     }
 }
 
+/* Made once: a writer that isn't killed yet when the store is taken away doesn't make it anew.
+   Signals wait meanwhile, or a store that is half made would be left. */
+static void make_scratch(const hf_driver *drv)
+{
+    hf_store *st;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = drv->open(&scratch_url, IO_TIMEOUT_MS, &st, NULL);
+    if (!rc) drv->close(st);
+    scratch_url.existing = !rc; /* what failed is tried again by the trial, which says so */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* Races writers on the store, or on one of its kind beside it. */
 static void try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
@@ -193,6 +208,7 @@ static void try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
                  scratch_url.safe);
         tell_setting(e, 1, text);
         discard_at_end(drv);
+        make_scratch(drv);
     } else if (drv->scratch && (rc != HF_DENIED || e->absent)) {
         tell_setting(e, 0, err.text);
         return;

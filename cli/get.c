@@ -200,7 +200,7 @@ static void end_wait(void *arg)
 static int interrupted(hf_wait *wait, const struct waiting *w, int sig, int typed, struct got *got)
 {
     static struct ending_wait e;
-    /* Who is impatient, while a server doesn't answer, ends this by a second signal. */
+    /* A second signal ends this at once, while a server doesn't answer. */
     refuse(128 + sig);
     restore_signals();
     e = (struct ending_wait){wait, w};
