@@ -138,7 +138,7 @@ static void await_waiter(const char *key)
         OK(hf_peek(rival, key, count_waiters, &n, &stage_error));
 }
 
-/* Who waits is handed the key; a grant that somebody has broken is no other one's to release. */
+/* A waiter is handed the key; the release of a grant that was broken leaves the next one alone. */
 static void each_by_its_own_row(void **state)
 {
     (void)state;

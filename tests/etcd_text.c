@@ -1,6 +1,6 @@
 /*
- * etcd_text.c - see etcd_text.h. Messages are walked by their descriptors. Who is out of memory
- * here has failed anyway.
+ * etcd_text.c - see etcd_text.h. Messages are walked by their descriptors. A test that
+ * runs out of memory here has failed anyway.
  */
 #include "etcd_text.h"
 

@@ -133,8 +133,8 @@ static void no_answer_says_nothing(void **state)
     done();
 }
 
-/* Who may not call it commits one after the other: a user, whom nobody asks for it, and a program
-   that was refused, which for a while isn't asked for it again. */
+/* Users and programs that may not call batchWrite commit one write after the other. A user never
+   tries it; a program that was refused tries it again after a while. */
 static void who_may_not_commits_singly(void **state)
 {
     const struct answer list[] = {{"batchWrite", 403,

@@ -104,7 +104,8 @@ static void see(struct part *p, enum state state, size_t i, const json_t *found,
     }
 }
 
-/* All of that state, by one request. Who isn't told of fails, with nothing done. */
+/* Reads all rows of that state by one request. A row that the reply leaves out counts as failed,
+   with nothing done. */
 static void read_all(struct part *p, enum state state)
 {
     struct hf__fs_call call = {.what = "swap", .many_until_us = p->until_us};
