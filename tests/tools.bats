@@ -129,6 +129,11 @@ finds() {
     finds HEADERDOC include/bad.h '/*\n * bad.h - bad.\n */\n\nHF_API int hf_a(void);\n'
     finds OPENING core/bad.c 'int hf__a;\n'
     finds PATHS core/bad.c "$head/* see /ho""me/me/notes */\n"
+    finds BIGPAGE README.md "$(printf 'a line\\n%.0s' {1..151})"
+    finds NAMED bad.md 'The step is in `core/none.c`.\n'
+    finds NAMED bad.md 'See [this](none.md).\n'
+    finds NAMED bad.md 'See [this](bad.md#none).\n'
+    finds NAMED bad.md '`hf_none` does it.\n'
     finds EXEC core/bad.sh '#!/bin/sh\n'
     finds FORMAT core/bad.c "${head}int  hf__a;\n"
 }

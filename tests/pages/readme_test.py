@@ -1,84 +1,25 @@
 """Runs every snippet of README.md, as a new user would who has just installed the build.
 
-    readme_test.py SOURCE BUILD
+    tests/servers/postgres tests/servers/firestore readme_test.py SOURCE BUILD URL
 
-A fenced block is run by its language: sh, c, cpp, js, python, crontab. A language that nothing here
+URL is the PostgreSQL server's. Snippets find its database `shop` by libpq's environment.
+A fenced block is run by its language: sh, c, js, python, crontab. A language that nothing here
 runs is a failure, and so is a snippet that does something else than the text around it says.
 """
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))
+from pages import USERS_OWN, Home, blocks
 from points import end, point
 
 SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
-USERS_OWN = ['make-report', 'deploy.sh', 'encode.sh', 'invoice.sh', 'migrate.sh', 'first-part',
-             'second-part']
-
-
-def blocks(text):
-    """The fenced blocks: (language, text, line)."""
-    for match in re.finditer(r'^```(\S*)\n(.*?)^```$', text, flags=re.M | re.S):
-        yield match.group(1), match.group(2), text[:match.start()].count('\n') + 1
-
-
-class Home:
-    """A new user's home: the build installed for him, and the programs that the snippets name."""
-
-    def __init__(self, path):
-        self.path = path
-        self.ran = os.path.join(path, 'ran')
-        tree = os.path.join(path, 'tree')
-        subprocess.run(['meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir',
-                        tree], check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-        found = {name: folder for folder, _, names in os.walk(tree) for name in names}
-        programs = os.path.join(path, 'programs')
-        os.mkdir(programs)
-        for name in USERS_OWN:
-            script = os.path.join(programs if '.' not in name else path, name)
-            with open(script, 'w', encoding='utf-8') as file:
-                file.write(f'#!/bin/sh\necho "{name}|$HOLDFAST_KEY|$HOLDFAST_TOKEN|$*" '
-                           f'>>{self.ran}\n')
-            os.chmod(script, 0o755)
-        self.env = {
-            'HOME': path, 'USER': 'reader', 'LANG': 'C.UTF-8',
-            'PATH': f'{programs}:{found["holdfast"]}:{os.environ["PATH"]}',
-            'PKG_CONFIG_PATH': found['holdfast.pc'], 'PKG_CONFIG_SYSROOT_DIR': tree,
-            'LD_LIBRARY_PATH': found['libholdfast.so.0.1.0'],
-        }
-
-    def sh(self, text, limit=1200, options='-euc', **env):
-        """(status, what it printed); nothing that it started stays."""
-        process = subprocess.Popen(['sh', options, text], cwd=self.path, env={**self.env, **env},
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            said, _ = process.communicate(timeout=limit)
-            return process.returncode, said
-        except subprocess.TimeoutExpired:
-            return 124, 'not done in time'
-        finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-
-    def took_part(self):
-        """The user's own programs that ran since last asked: (name, key, token, arguments)."""
-        if not os.path.exists(self.ran):
-            return []
-        with open(self.ran, encoding='utf-8') as file:
-            lines = [line.rstrip('\n').split('|') for line in file]
-        os.unlink(self.ran)
-        return lines
-
-    def write(self, name, text):
-        with open(os.path.join(self.path, name), 'w', encoding='utf-8') as file:
-            file.write(text)
+POSTGRES = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(sys.argv[3]).query))
 
 
 def without_a_grant(home, text, where):
@@ -99,16 +40,12 @@ def run_sh(home, text, where):
         path = os.path.join(SOURCE, text.strip())
         point(os.access(path, os.X_OK), f'{where}: {text.strip()} can be executed')
         return
-    match = re.match(r'npm install \.\./holdfast/(\S+)', text)
-    if match:
-        # node_install does it: it takes long.
-        path = os.path.join(SOURCE, match.group(1), 'package.json')
-        point(os.path.exists(path), f'{where}: {match.group(1)} is a package')
-        return
-    if 'pip install ./bindings/python' in text:
-        # python_install does it: it takes long.
-        path = os.path.join(SOURCE, 'bindings', 'python', 'pyproject.toml')
-        point(os.path.exists(path), f'{where}: bindings/python is a package')
+    if 'npm install' in text:
+        # node_install and python_install do it: it takes long.
+        for path in re.findall(r'install \S*?(bindings/\w+)', text):
+            made = [name for name in ('package.json', 'pyproject.toml')
+                    if os.path.exists(os.path.join(SOURCE, path, name))]
+            point(made, f'{where}: {path} is a package')
         return
     status, said = home.sh(text)
     point(status == 0, f'{where}: status 0', f'status {status}\n{said}')
@@ -121,15 +58,6 @@ def run_sh(home, text, where):
         elif f'{name} "$HOLDFAST_TOKEN"' in text:
             point(arguments.isdigit(), f'{where}: {name} has the token', ran)
     without_a_grant(home, text, where)
-    if 'holdfast guard sqlite' in text:
-        _, sold = home.sh("sqlite3 app.db 'SELECT sold FROM seats'")
-        point(sold == '1\n' and 'holdfast_enter' in said and said.endswith('refused: it has not '
-                                                                         'entered\n'),
-              f'{where}: sold once, and refused', said + sold)
-    if ' -o sell ' in text:
-        status, said = home.sh('./sell')
-        point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: sell sells',
-              said)
 
 
 def run_crontab(home, text, where):
@@ -155,17 +83,15 @@ def run_crontab(home, text, where):
 
 
 def run_c(home, text, where):
+    """By the command that stands below it."""
     home.write('sell.c', text)
     status, said = home.sh('cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only '
                            '$(pkg-config --cflags holdfast) sell.c')
     point(status == 0, f'{where}: compiles without a warning', said)
-
-
-def run_cpp(home, text, where):
-    home.write('sell.cpp', text)
-    status, said = home.sh('c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -o sellpp sell.cpp '
-                           '$(pkg-config --cflags --libs holdfast) && ./sellpp')
-    point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: compiles and runs',
+    with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
+        command = re.search(r'`(cc -o sell [^`]*)`', file.read()).group(1)
+    status, said = home.sh(f'{command} && ./sell')
+    point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: sell sells',
           said)
 
 
@@ -178,18 +104,19 @@ def run_js(home, text, where):
     home.env, own = {**os.environ, 'LANG': 'C.UTF-8'}, home.env     # the packages are in its cache
     status, said = home.sh(f'{package}/test/run {BUILD} {home.path}/sell.mjs', limit=3000)
     home.env = own
-    point(status == 0 and re.search(r'^sold by token \d+ false\nseats/12/A/5 0$', said, re.M),
-          f'{where}: sells, and lists', said)
+    point(status == 0 and re.search(r'^alone with user 5\nsold by token \d+ false$', said, re.M),
+          f'{where}: runs, and sells', said)
 
 
 def run_python(home, text, where):
-    """With the extension of the build; the second one finds the event done."""
-    home.write('sell.py', text + 'print(bool(event), event.result)\n')
-    run = f'PYTHONPATH={BUILD}/bindings/python /usr/bin/python3 -W error sell.py'
-    for done in 'True', 'False':
-        status, said = home.sh(run)
-        point(status == 0 and re.fullmatch(rf'sold by token \d+\n{done} all sent\n', said),
-              f'{where}: sells', said)
+    """With the extension of the build, on the PostgreSQL server."""
+    home.write('sell.py', text)
+    status, said = home.sh(f'PYTHONPATH={BUILD}/bindings/python /usr/bin/python3 -W error sell.py',
+                           HOLDFAST_DRIVERS=BUILD)
+    point(status == 0 and re.fullmatch(r'sold by token \d+\n', said), f'{where}: sells', said)
+    status, said = home.sh("psql -X -A -t -c 'SELECT key, owner FROM holdfast' shop")
+    point(status == 0 and said == 'seats/12/A/5|\n', f'{where}: the table is made, the key is free',
+          said)
 
 
 def manual(home):
@@ -260,13 +187,14 @@ def moved(home):
         point(said, f'{page} is installed')
 
 
-def exit_statuses(readme):
-    """The table names every status that a code of the header has."""
+def exit_statuses():
+    """holdfast(1) names every status that a code of the header has."""
     with open(os.path.join(SOURCE, 'include', 'holdfast.h'), encoding='utf-8') as file:
         wanted = set(re.findall(r'^ +X\(\w+, +-?\d+, (\d+),', file.read(), flags=re.M)) - {'0'}
-    table = readme[readme.index('### Exit status'):].split('\n## ')[0]
-    named = {number for cell in re.findall(r'^\| ([\d, ]+) \|', table, flags=re.M)
-             for number in re.findall(r'\d+', cell)}
+    with open(os.path.join(SOURCE, 'man', 'holdfast.1'), encoding='utf-8') as file:
+        table = re.search(r'^\.Sh EXIT STATUS\n(.*?)^\.El', file.read(), flags=re.M | re.S).group(1)
+    named = {number for item in re.findall(r'^\.It ([\d, ]+)$', table, flags=re.M)
+             for number in re.findall(r'\d+', item)}
     point(wanted and wanted <= named, 'the table of exit statuses is complete',
           sorted(wanted - named))
 
@@ -276,14 +204,26 @@ def links(readme):
         point(os.path.exists(os.path.join(SOURCE, target)), f'{target} is there')
 
 
+def every_page_is_run():
+    """The list of pages beside this file names each page of stores and of the inside."""
+    with open(os.path.join(os.path.dirname(__file__), 'meson.build'), encoding='utf-8') as file:
+        listed = file.read()
+    for folder in 'doc/internals', 'doc/stores':
+        for name in sorted(os.listdir(os.path.join(SOURCE, folder))):
+            point(f"'{folder}/{name}'" in listed or f"'{name.removesuffix('.md')}': [" in listed,
+                  f'{folder}/{name} is run by a test')
+
+
 def main():
     with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
         readme = file.read()
-    runners = {'sh': run_sh, 'c': run_c, 'cpp': run_cpp, 'js': run_js, 'python': run_python,
-               'crontab': run_crontab}
+    runners = {'sh': run_sh, 'c': run_c, 'js': run_js, 'python': run_python, 'crontab': run_crontab}
     folder = tempfile.mkdtemp(prefix='holdfast-readme-')
     try:
-        home = Home(folder)
+        home = Home(folder, BUILD)
+        home.env.update({'PGHOST': POSTGRES['host'], 'PGUSER': POSTGRES['user'],
+                         'FIRESTORE_EMULATOR_HOST': os.environ['FIRESTORE_EMULATOR_HOST']})
+        subprocess.run(['createdb', 'shop'], check=True, env={**os.environ, **home.env})
         for language, text, line in blocks(readme):
             where = f'line {line} ({language or "no language"})'
             if language in runners:
@@ -295,8 +235,9 @@ def main():
         moved(home)
     finally:
         shutil.rmtree(folder)
-    exit_statuses(readme)
+    exit_statuses()
     links(readme)
+    every_page_is_run()
     return end()
 
 
