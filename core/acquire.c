@@ -32,8 +32,6 @@ static const hf_options defaults = HF_OPTIONS_INIT;
 
 enum { ALL_FLAGS = HF_DETACHED | HF_UNQUEUED | HF_ALLOW_RECURSIVE | HF_AT_MOST_ONCE | HF_NO_RENEW };
 
-static int text_fits(const char *s, size_t cap) { return !s || (*s && strlen(s) < cap); }
-
 int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err)
 {
     const char *why = NULL;
@@ -51,10 +49,8 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
         why = "mode: unknown";
     else if (o->mode == HF_LIMITED && (o->limit < 1 || o->limit > 1000))
         why = "limit: must be 1 to 1,000";
-    else if (!text_fits(o->owner, HF_OWNER_CAP))
-        why = "owner: must have 1 to 127 bytes";
-    else if (o->owner && !hf__is_utf8(o->owner))
-        why = "owner: not UTF-8";
+    else if ((why = hf__owner_wrong(o->owner)))
+        ;
     else if (o->note && strlen(o->note) >= HF_NOTE_CAP)
         why = "note: longer than 255 bytes";
     else if (o->flags & ~(unsigned)ALL_FLAGS)

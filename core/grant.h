@@ -49,6 +49,7 @@ static inline void hf__grant(hf_row *row, const hf_party *party, uint64_t rev, i
     p->expires_us = party->lease_ms ? clock_us + (int64_t)party->lease_ms * 1000 : 0;
     if (party->flags & HF_PARTY_DETACHED) p->session = 0;
     p->flags = party->flags & HF_PARTY_DETACHED;
+    p->claim_ms = 0;
     hf__copy_text(p->owner, party->owner, party->owner_len);
     hf__copy_text(p->note, party->note, party->note_len);
 }

@@ -193,10 +193,8 @@ static int read_asked(struct hf_asked *to, const char *url, const hf_open_option
     to->url.existing = o && o->flags & HF_OPEN_EXISTING;
     if (drv->resolve) rc = drv->resolve(&to->url, err);
     if (rc) return rc;
-    if (owner && (!*owner || strlen(owner) >= HF_OWNER_CAP))
-        return hf_fail(err, HF_INVALID, 0, "open: owner: must have 1 to %d bytes",
-                       HF_OWNER_CAP - 1);
-    if (owner && !hf__is_utf8(owner)) return hf_fail(err, HF_INVALID, 0, "open: owner: not UTF-8");
+    const char *wrong = hf__owner_wrong(owner);
+    if (wrong) return hf_fail(err, HF_INVALID, 0, "open: %s", wrong);
     if (note && strlen(note) >= HF_NOTE_CAP)
         return hf_fail(err, HF_INVALID, 0, "open: note: longer than %d bytes", HF_NOTE_CAP - 1);
     if (owner) memcpy(to->owner, owner, strlen(owner) + 1);

@@ -299,8 +299,8 @@ struct hf_asked {
 static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* key.c */
-int hf__is_utf8(const char *text);
-void hf__clean_utf8(char *text); /* what isn't UTF-8 becomes '?' */
+const char *hf__owner_wrong(const char *owner); /* NULL: it may be one (NULL: none is named) */
+void hf__clean_utf8(char *text);                /* what isn't UTF-8 becomes '?' */
 
 /* handle.c */
 /* HF_LOST: a lock or a wait of the parent of a fork. */

@@ -1,5 +1,5 @@
 /*
- * key.c - which keys are legal.
+ * key.c - which keys and owners are legal.
  */
 #include "handle.h"
 
@@ -22,12 +22,22 @@ static size_t sequence(const unsigned char *s)
     return n;
 }
 
-int hf__is_utf8(const char *text)
+static int is_utf8(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
     for (size_t n; *s; s += n)
         if (!(n = sequence(s))) return 0;
     return 1;
+}
+
+const char *hf__owner_wrong(const char *owner)
+{
+    if (!owner) return NULL;
+    if (!*owner || strlen(owner) >= HF_OWNER_CAP) return "owner: must have 1 to 127 bytes";
+    if (!is_utf8(owner)) return "owner: not UTF-8";
+    if (!strcmp(owner, HF_OWNER_ENDED))
+        return "owner: '" HF_OWNER_ENDED "' is what rows show for a hold that has ended";
+    return NULL;
 }
 
 void hf__clean_utf8(char *text)

@@ -126,6 +126,7 @@ static const char *party_wrong(const hf_row *row, uint32_t i)
     const hf_party *p = &row->party[i];
     if (text_bad(p->owner, p->owner_len, HF_OWNER_CAP)) return "an owner is not a string";
     if (text_bad(p->note, p->note_len, HF_NOTE_CAP)) return "a note is not a string";
+    if (!strcmp(p->owner, HF_OWNER_ENDED)) return "an owner with a name that is reserved";
     if (p->mode > HF_LIMITED) return "unknown mode";
     if (p->mode == HF_LIMITED && !p->limit) return "limit 0";
     if (p->since_us < 0 || p->expires_us < 0) return "negative time";
@@ -227,6 +228,7 @@ void hf__row_taken(hf_row *cur, const hf_party *party)
     p->expires_us = expires_us;
     if (party->flags & HF_PARTY_DETACHED) p->session = 0;
     p->flags = party->flags & HF_PARTY_DETACHED;
+    p->claim_ms = 0;
     memset(cur->last_id, 0, sizeof cur->last_id);
 }
 

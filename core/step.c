@@ -12,9 +12,9 @@
  *     one that cannot be over yet even at the latest reading of the clock (hi < expires).
  * R6  The same request asked again changes nothing, except that a waiter which was handed the key
  *     claims it (its lease becomes what it asked for), and that it goes over to the session that
- *     asks.
+ *     asks. claim_ms means something until then only: of a holder that knows that it holds it is 0.
  * R7  A grant that is kept taken after its release (ENDING) is nobody's: it only takes up its
- * place.
+ *     place.
  * R8  Where the store has no clock for leases (timeless) all of this holds without times: a holder
  *     is bound to a session of the length of its lease, who waits to another one, as short as a
  *     claim may take. A claim goes over from this to that.
@@ -135,6 +135,7 @@ static void grant(struct ctx *c, hf_party *p, int64_t expires_us, unsigned flags
     p->since_us = c->ev->now.lo_us;
     p->expires_us = expires_us;
     p->flags = (uint8_t)((p->flags & HF_PARTY_DETACHED) | flags);
+    if (!(flags & HF_PARTY_UNCLAIMED)) p->claim_ms = 0;
     untie(c, p);
     c->row->token = p->token;
     c->changed = 1;
@@ -197,6 +198,7 @@ static struct hf_outcome again(struct ctx *c, uint32_t i)
     if (!(p->flags & HF_PARTY_UNCLAIMED))
         return (struct hf_outcome){HF_ANS_ALREADY, 0, 0, p->token};
     p->flags &= HF_PARTY_DETACHED;
+    p->claim_ms = 0;
     untie(c, p);
     p->expires_us = end_of(c->ev, p->lease_ms);
     c->changed = 1;
@@ -277,6 +279,7 @@ static struct hf_outcome end_grant(struct ctx *c)
         p->expires_us = ev->timeless ? 0 : ev->until_us;
         p->session = ev->session; /* not its process's: it outlives that */
         p->flags = HF_PARTY_ENDING;
+        p->claim_ms = 0;
         /* An id that nobody has: the request may be made again. */
         memset(p->id, 0xff, sizeof p->id);
         memcpy(p->id, &p->token, sizeof p->token);
@@ -305,6 +308,7 @@ static struct hf_outcome renew(struct ctx *c)
     if (ev->lease_ms || p->session) p->expires_us = end_of(ev, ev->lease_ms);
     if (ev->session) p->session = ev->session;
     p->flags &= HF_PARTY_DETACHED;
+    p->claim_ms = 0;
     c->changed = 1;
     return (struct hf_outcome){HF_ANS_OK, 0, 0, p->token};
 }

@@ -59,6 +59,10 @@ extern "C" {
 #define HF_TEXT_CAP   512 /* bytes of an error text, with its NUL */
 #define HF_FOREVER    INT64_C(-1)
 
+/* The owner that rows show for a hold that was released and is kept for a while (at_least_ms). No
+   caller may have that name: INVALID. */
+#define HF_OWNER_ENDED "(ended)"
+
 /* name, number, exit status of the command, text */
 #define HF_CODES(X)                                             \
     X(OK, 0, 0, "ok")                                           \
@@ -108,7 +112,8 @@ enum hf_open_flag {
 
 typedef struct hf_open_options {
     size_t size;
-    const char *owner;     /* identity of the caller in this handle; NULL: random, 128 bits */
+    const char *owner;     /* identity of the caller in this handle, not HF_OWNER_ENDED; NULL:
+                              random, 128 bits */
     const char *note;      /* for people: shown by `holdfast ls`; NULL: host, pid, user, command */
     int64_t io_timeout_ms; /* the longest one request may take, 100 to 3,600,000; 0: 5,000 */
     unsigned flags;        /* enum hf_open_flag */

@@ -181,6 +181,8 @@ static void what_is_illegal_is_found(void **state)
     ILLEGAL(b.party[0].expires_us = -1, "negative");
     ILLEGAL(b.party[0].owner_len = HF_OWNER_CAP, "owner");
     ILLEGAL(b.party[2].owner[b.party[2].owner_len] = 'x', "owner");
+    ILLEGAL((b.party[0].owner_len = 7, memcpy(b.party[0].owner, "(ended)", 8)), "reserved");
+    ILLEGAL((b.party[2].owner_len = 7, memcpy(b.party[2].owner, "(ended)", 8)), "reserved");
     ILLEGAL(b.party[2].note[0] = 0, "note");
     ILLEGAL(b.party[2].note_len = 255, "note");
 #undef ILLEGAL
@@ -257,9 +259,13 @@ static void take_grants_what_is_free(void **state)
     row.n_queue = 0;
     row.done_us = 3;
     p.lease_ms = 20;
+    p.claim_ms = 1000;                               /* it knows that it holds */
     assert_int_equal(hf_row_take(&row, &p, 100), 0); /* the clock is behind the rev */
     assert_true(row.rev == 5001 && row.token == 5001 && row.done_us == 3);
     assert_int_equal(row.party[0].expires_us, 20100);
+    assert_int_equal(row.party[0].claim_ms, 0);
+    hf__row_taken(&row, &p);
+    assert_int_equal(row.party[0].claim_ms, 0);
     row.n_holders = 0;
     p.flags = HF_PARTY_DETACHED | HF_PARTY_UNCLAIMED;
     p.session = 5;

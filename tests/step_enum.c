@@ -312,6 +312,7 @@ static unsigned decode(const struct state *s, hf_row *row, int above)
         int spare = c[-1] & SPARE;
         p->expires_us = from_ticks(*c++);
         p->token = value_of(*c++, above);
+        if (!(p->flags & HF_PARTY_UNCLAIMED)) p->claim_ms = 0;
         if (p->flags & HF_PARTY_ENDING) model_ending(p);
         if (spare) p->session = spare_session();
     }

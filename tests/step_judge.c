@@ -269,6 +269,26 @@ static int check_named(struct trial *t)
     return 0;
 }
 
+/* The time to claim in is what the request asked for until it knows that it holds, and 0 then. */
+static int check_claim(struct trial *t)
+{
+    for (uint32_t i = 0; i < t->is->n_holders + t->is->n_queue; i++) {
+        const hf_party *p = &t->is->party[i];
+        if (i < t->is->n_holders && !unclaimed(p)) {
+            WANT(!p->claim_ms, "I-CLAIM: time to claim in, of a grant that is taken up");
+            continue;
+        }
+        /* What was over is gone, and may have asked again. */
+        int asked = asks(t->ev) && !memcmp(t->ev->party->id, p->id, 16) &&
+                    p->claim_ms == t->ev->party->claim_ms;
+        for (uint32_t j = 0; j < t->was->n_holders + t->was->n_queue; j++)
+            if (!memcmp(t->was->party[j].id, p->id, 16) && p->claim_ms == t->was->party[j].claim_ms)
+                asked = 1;
+        WANT(asked, "I-CLAIM: another time to claim in");
+    }
+    return 0;
+}
+
 /* Leases are counted from the earliest that it can be now; nobody is let in before another's end.
  */
 static int check_belief(struct trial *t)
@@ -440,8 +460,9 @@ const char *judge_step(const hf_row *before, const struct hf_event *ev, const hf
                        const struct hf_outcome *out)
 {
     static int (*const checks[])(struct trial *) = {
-        check_total,  check_change, check_tokens, check_one,  check_owner, check_named,
-        check_belief, check_fifo,   check_wake,   check_done, check_asked, check_withdrawn,
+        check_total, check_change, check_tokens,    check_one,  check_owner,
+        check_named, check_belief, check_claim,     check_fifo, check_wake,
+        check_done,  check_asked,  check_withdrawn,
     };
     static struct trial t;
     t.was = before;

@@ -198,8 +198,9 @@ static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, 
     HF_PUT("taken.token", fixed->token, rev);
     HF_PUT("taken.since", fixed->since_us, clock_us);
     HF_PUT("taken.expires", fixed->expires_us, expires_us);
+    HF_PUT("taken.claim", fixed->claim_ms, 0);
     HF_PUT("taken.flags", fixed->flags, 0);
-    uint64_t word = hf__party_word(party, rev, clock_us, expires_us, 0);
+    uint64_t word = hf__party_word(party, rev, clock_us, expires_us, 0, 0);
     const struct hf__body h = {.rev = rev,
                                .token = rev,
                                .counts = 1,

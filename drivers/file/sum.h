@@ -18,19 +18,19 @@ static inline int hf__likely_head(const struct hf__body *b)
 
 /* All of a party but its texts as one word, with these values in place of its own. */
 static inline uint64_t hf__party_word(const hf_party *p, uint64_t token, int64_t since_us,
-                                      int64_t expires_us, uint8_t flags)
+                                      int64_t expires_us, uint32_t claim_ms, uint8_t flags)
 {
-    uint64_t w[3], kind = p->mode | (uint64_t)flags << 8 | (uint64_t)p->bell << 16 |
+    uint64_t w[2], times = p->lease_ms | (uint64_t)claim_ms << 32,
+                   kind = p->mode | (uint64_t)flags << 8 | (uint64_t)p->bell << 16 |
                           (uint64_t)p->owner_len << 24 | (uint64_t)p->note_len << 32;
     memcpy(w, p->id, 16);
-    memcpy(w + 2, &p->lease_ms, 8);
     return w[0] ^ hf__turned(w[1], 7) ^ hf__turned(token, 14) ^ hf__turned((uint64_t)since_us, 21) ^
            hf__turned((uint64_t)expires_us, 28) ^ hf__turned(p->session, 35) ^
-           hf__turned(w[2], 42) ^ hf__turned(p->limit, 49) ^ hf__turned(kind, 56);
+           hf__turned(times, 42) ^ hf__turned(p->limit, 49) ^ hf__turned(kind, 56);
 }
 static inline uint64_t hf__party_word_of(const hf_party *p)
 {
-    return hf__party_word(p, p->token, p->since_us, p->expires_us, p->flags);
+    return hf__party_word(p, p->token, p->since_us, p->expires_us, p->claim_ms, p->flags);
 }
 /* Of the parties so far (at first 0) and one more. */
 static inline uint64_t hf__sum_next(uint64_t sum, uint64_t word)
