@@ -3,7 +3,7 @@
  */
 #include "addresses.h"
 
-#include "columns.h"
+#include "kit/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 
 #include "json.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,34 +20,6 @@ const uint8_t hf__column_is_text[HF_COLS] = {
 };
 
 int hf__column_is_list(int column) { return column == HF_COL_OTHERS || column == HF_COL_QUEUE; }
-
-/* ---- ids ---- */
-
-void hf__put_id(char to[33], const uint8_t id[16])
-{
-    static const char hex[] = "0123456789abcdef";
-    for (int i = 0; i < 16; i++) {
-        to[2 * i] = hex[id[i] >> 4];
-        to[2 * i + 1] = hex[id[i] & 15];
-    }
-    to[32] = 0;
-}
-
-static int digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int hf__read_id(const char *text, size_t len, uint8_t ret[16])
-{
-    if (len != 32) return 0;
-    for (int i = 0; i < 16; i++) {
-        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-        if (high < 0 || low < 0) return 0;
-        ret[i] = (uint8_t)(high << 4 | low);
-    }
-    return 1;
-}
 
 /* ---- the numbers of a party ---- */
 
@@ -237,16 +208,6 @@ static void put_text(struct hf__flat *flat, enum hf__column col, const char *tex
     flat->len[col] = len;
 }
 
-int hf__is_utf8(const char *text, size_t len)
-{
-    size_t ascii = 0; /* nearly always all of it */
-    while (ascii < len && (unsigned char)text[ascii] < 0x80) ascii++;
-    if (ascii == len) return 1;
-    json_t *j = json_stringn(text, len);
-    json_decref(j);
-    return j != NULL;
-}
-
 static void flatten_holder(const hf_party *p, struct hf__flat *flat)
 {
     hf__put_id(flat->request, p->id);
@@ -284,7 +245,7 @@ int hf__flatten_head(const hf_row *row, struct hf__flat *flat, const char **ret_
     for (int i = 0; i < HF_COLS; i++) put_text(flat, (enum hf__column)i, "", 0);
     put_text(flat, HF_COL_OTHERS, "[]", 2);
     put_text(flat, HF_COL_QUEUE, "[]", 2);
-    flat->n[HF_COL_FORMAT] = HF_ROW_FORMAT;
+    flat->n[HF_COL_FORMAT] = HF_FORMAT_1;
     flat->n[HF_COL_REV] = (int64_t)row->rev;
     flat->n[HF_COL_TOKEN] = (int64_t)row->token;
     flat->n[HF_COL_DONE] = row->done_us;
@@ -385,7 +346,7 @@ static const char *unflatten_holder(const struct hf__flat *flat, hf_party *p)
 
 static const char *unflatten_rest(const struct hf__flat *flat, hf_row *row)
 {
-    if (flat->n[HF_COL_FORMAT] != HF_ROW_FORMAT) return "written by another version of the format";
+    if (flat->n[HF_COL_FORMAT] != HF_FORMAT_1) return "written by another version of the format";
     if (flat->n[HF_COL_REV] <= 0 || flat->n[HF_COL_TOKEN] < 0) return "rev or token out of range";
     row->rev = (uint64_t)flat->n[HF_COL_REV];
     row->token = (uint64_t)flat->n[HF_COL_TOKEN];
@@ -441,36 +402,4 @@ int hf__unflatten(const struct hf__flat *flat, hf_row *row, const char **ret_why
     json_decref(others);
     json_decref(queue);
     return rc;
-}
-
-/* ---- small things ---- */
-
-int hf__quote_name(const char *name, char *ret, size_t cap)
-{
-    size_t n = 0, len = strlen(name);
-    if (!len || len > 63 || cap < 2 * len + 3 || !hf__is_utf8(name, len)) return HF_INVALID;
-    ret[n++] = '"';
-    for (const char *s = name; *s; s++) {
-        if ((unsigned char)*s < 0x20) return HF_INVALID;
-        if (*s == '"') ret[n++] = '"';
-        ret[n++] = *s;
-    }
-    ret[n++] = '"';
-    ret[n] = 0;
-    return 0;
-}
-
-const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap)
-{
-    for (const char *p = url->query; *p;) {
-        size_t pair = strcspn(p, "&"), name = strcspn(p, "=&");
-        size_t i = 0;
-        while (known[i] && (strlen(known[i]) != name || memcmp(known[i], p, name))) i++;
-        if (pair && !known[i]) {
-            snprintf(ret, cap, "%.*s", (int)name, p);
-            return ret;
-        }
-        p += pair + (p[pair] == '&');
-    }
-    return NULL;
 }

@@ -1,6 +1,6 @@
 /*
- * columns.h - the row as named columns (fields), for stores that have them. See doc/row.md, "As
- * columns".
+ * columns.h - the row as named columns (fields) in format 1, for the stores that still write it;
+ * kit/columns.h writes format 2.
  *
  * The first holder has columns of its own, which people, triggers and rules can read; further
  * holders and the queue are JSON arrays. Compiled into each module that uses it.
@@ -9,6 +9,9 @@
 #define HF_COLUMNS_H
 
 #include "holdfast_driver.h"
+#include "kit/text.h"
+
+enum { HF_FORMAT_1 = 1 };
 
 struct json_t; /* of jansson */
 
@@ -97,14 +100,5 @@ struct hf__party_number {
 extern const struct hf__party_number hf__party_number[HF_PARTY_NUMBERS];
 void hf__party_numbers(const hf_party *p, int64_t ret[HF_PARTY_NUMBERS]);
 void hf__party_set_numbers(hf_party *p, const int64_t n[HF_PARTY_NUMBERS]);
-void hf__put_id(char to[33], const uint8_t id[16]);
-int hf__read_id(const char *text, size_t len, uint8_t ret[16]); /* 1: it is one */
-int hf__is_utf8(const char *text, size_t len);
-
-/* NAME as a quoted identifier, or HF_INVALID. `cap` of 160 is enough for every legal one. */
-int hf__quote_name(const char *name, char *ret, size_t cap);
-/* Is every parameter of the query one of `known` (NULL at its end)? The first that isn't, or NULL.
- */
-const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap);
 
 #endif

@@ -20,7 +20,7 @@ extern "C" {
 
 #define HF_DRIVER_ABI    3
 #define HF_DRIVER_SYMBOL hf_driver_entry
-#define HF_ROW_FORMAT    1 /* version of the row; an unknown one is CORRUPT, never "free" */
+#define HF_ROW_FORMAT    2 /* of a row as fields; another one is CORRUPT, never "free" */
 
 /* Internal results of swap and take, beside the codes of holdfast.h. */
 #define HF_CONFLICT   1
@@ -46,7 +46,7 @@ typedef struct hf_party {
     int64_t expires_us; /* store's clock; 0: no end by time */
     uint64_t session;   /* 0: none; else the hold or wait ends when this session is dead */
     uint32_t lease_ms;  /* what it asked for; 0: as long as its session lives */
-    uint32_t claim_ms;  /* how long a handed-over grant waits for it to wake */
+    uint32_t claim_ms;  /* how long a handed-over grant waits for it to wake; 0: it has woken */
     uint32_t limit;     /* HF_LIMITED */
     uint8_t mode;       /* enum hf_mode */
     uint8_t flags;      /* enum hf_party_flag */

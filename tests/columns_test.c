@@ -1,11 +1,9 @@
 /*
- * columns_test.c - drivers/columns.h: rows as columns and back, what is damaged, names and options.
+ * columns_test.c - drivers/columns.h: rows as columns and back, what is damaged.
  */
 #include "columns.h"
 #include "test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ID       "00112233445566778899aabbccddeeff"
@@ -27,7 +25,7 @@ static struct hf__flat held(void)
     set(&flat, HF_COL_REQUEST, ID);
     set(&flat, HF_COL_OTHERS, "[]");
     set(&flat, HF_COL_QUEUE, "[]");
-    flat.n[HF_COL_FORMAT] = HF_ROW_FORMAT;
+    flat.n[HF_COL_FORMAT] = HF_FORMAT_1;
     flat.n[HF_COL_EXPIRES] = 9;
     flat.n[HF_COL_REV] = flat.n[HF_COL_TOKEN] = flat.n[HF_COL_GRANT] = 5;
     return flat;
@@ -58,7 +56,7 @@ static void numbers_out_of_range_are_damage(void **state)
         int64_t n;
         const char *says;
     } cases[] = {
-        {HF_COL_FORMAT, HF_ROW_FORMAT + 1, "another version"},
+        {HF_COL_FORMAT, HF_FORMAT_1 + 1, "another version"},
         {HF_COL_REV, 0, "rev or token"},
         {HF_COL_REV, INT64_MIN, "rev or token"},
         {HF_COL_TOKEN, -1, "rev or token"},
@@ -221,51 +219,6 @@ static void only_utf8_is_stored(void **state)
     hf_row_clear(&back);
 }
 
-/* ---- names and options ---- */
-
-static void names_are_quoted(void **state)
-{
-    (void)state;
-    char to[160], wide[80];
-    assert_int_equal(hf__quote_name("a\"b", to, sizeof to), 0);
-    assert_string_equal(to, "\"a\"\"b\"");
-    memset(wide, 'w', sizeof wide);
-    wide[63] = 0;
-    assert_int_equal(hf__quote_name(wide, to, sizeof to), 0);
-    assert_int_equal(hf__quote_name(wide, to, 128), HF_INVALID);
-    wide[63] = 'w';
-    wide[64] = 0;
-    assert_int_equal(hf__quote_name(wide, to, sizeof to), HF_INVALID);
-    assert_int_equal(hf__quote_name("", to, sizeof to), HF_INVALID);
-    assert_int_equal(hf__quote_name("a\nb", to, sizeof to), HF_INVALID);
-    assert_int_equal(hf__quote_name("\xff", to, sizeof to), HF_INVALID);
-}
-
-static void unknown_options_are_named(void **state)
-{
-    (void)state;
-    static const char *const known[] = {"table", "tls", NULL};
-    static const char *const good[] = {"", "&", "table=1", "tls", "tls&table=a&", "&&tls="};
-    static const struct {
-        const char *query, *name;
-    } bad[] = {{"tables=1", "tables"},   {"tabl", "tabl"},
-               {"tls=1&x", "x"},         {"=7", ""},
-               {"tls&TLS=1&y=2", "TLS"}, {"an-option-of-many-letters=1", "an-option-"}};
-    char name_of[11];
-    hf_url url;
-    memset(&url, 0, sizeof url);
-    for (size_t i = 0; i < COUNT(good); i++) {
-        snprintf(url.query, sizeof url.query, "%s", good[i]);
-        assert_null(hf__unknown_option(&url, known, name_of, sizeof name_of));
-    }
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        snprintf(url.query, sizeof url.query, "%s", bad[i].query);
-        const char *told = hf__unknown_option(&url, known, name_of, sizeof name_of);
-        assert_non_null(told);
-        assert_string_equal(told, bad[i].name);
-    }
-}
-
 /* Of a free row they say whose grant ended last; what a person has written there is no damage. */
 static void a_free_row_names_its_last_holder(void **state)
 {
@@ -305,8 +258,6 @@ int main(void)
         cmocka_unit_test(lists_that_are_none_are_damage),
         cmocka_unit_test(only_utf8_is_stored),
         cmocka_unit_test(a_free_row_names_its_last_holder),
-        cmocka_unit_test(names_are_quoted),
-        cmocka_unit_test(unknown_options_are_named),
     };
     return TEST_MAIN(tests);
 }

@@ -7,8 +7,8 @@
  */
 #include "h2.h"
 
-#include "columns.h"
 #include "dial.h"
+#include "kit/text.h"
 #include "os.h"
 
 #include <nghttp2/nghttp2.h>

@@ -3,8 +3,8 @@
  */
 #include "http.h"
 
-#include "columns.h"
 #include "dial.h"
+#include "kit/text.h"
 #include "os.h"
 #include "transport.h"
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ROW_FORMAT = 1 }; /* of this message; other stores number theirs */
+
 /* ---- there ---- */
 
 /* Borrowed: a message that is packed and nothing else. */
@@ -41,7 +43,7 @@ static void put_head(HfEt__Row *to, const hf_row *row)
 {
     hf_et__row__init(to);
     to->has_format = to->has_rev = to->has_token = 1;
-    to->format = HF_ROW_FORMAT;
+    to->format = ROW_FORMAT;
     to->rev = row->rev;
     to->token = row->token;
     SET(to, done_us, row->done_us);
@@ -123,7 +125,7 @@ static int get_head(const HfEt__Row *from, hf_row *row, const char **ret_why)
 {
     size_t done_by_len, result_len;
     *ret_why = "written by another version of the format";
-    if (from->format != HF_ROW_FORMAT) return HF_CORRUPT;
+    if (from->format != ROW_FORMAT) return HF_CORRUPT;
     *ret_why = "not a row";
     if (from->base.n_unknown_fields ||
         !get_text(&from->done_by, row->done_by, HF_OWNER_CAP, &done_by_len) ||

@@ -11,7 +11,7 @@
  */
 #include "etcd.h"
 
-#include "columns.h"
+#include "kit/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

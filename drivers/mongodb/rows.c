@@ -187,7 +187,7 @@ static const char *gather(const bson_t *doc, struct hf__flat *flat, struct lists
         }
     }
     if (!seen[HF_COL_FORMAT] || !seen[HF_COL_REV]) return "a document that isn't of Holdfast";
-    if (flat->n[HF_COL_FORMAT] != HF_ROW_FORMAT) return NULL; /* it may well have other fields */
+    if (flat->n[HF_COL_FORMAT] != HF_FORMAT_1) return NULL; /* it may well have other fields */
     for (int i = 0; i < HF_COLS; i++)
         if (!seen[i]) {
             snprintf(why, 96, "its field '%s' is missing or of another type", hf__column_name[i]);

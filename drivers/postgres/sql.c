@@ -171,7 +171,7 @@ static char *sql_join(const char *table, struct text *t)
         "AND right(t.queue, 2) = '}]' AND t.request <> $4::text AND strpos(t.others, $4::text) = 0 "
         "AND strpos(t.queue, $4::text) = 0 AND length(t.queue) - length(replace(t.queue, "
         "'\"request\":', '')) < 10 * $5::bigint",
-        table, HF_ROW_FORMAT);
+        table, HF_FORMAT_1);
     put_either(t, table);
     return strdup(t->to);
 }

@@ -119,7 +119,7 @@ static int is_common(const struct hf__flat *flat)
     for (int i = 0; i < HF_COLS; i++) {
         if (hf__rd_columns[HF_RD_EDIT] >> i & 1) continue;
         size_t len = i == HF_COL_OTHERS || i == HF_COL_QUEUE ? strlen("[]") : 0;
-        if (flat->len[i] != len || flat->n[i] != (i == HF_COL_FORMAT ? HF_ROW_FORMAT : 0)) return 0;
+        if (flat->len[i] != len || flat->n[i] != (i == HF_COL_FORMAT ? HF_FORMAT_1 : 0)) return 0;
     }
     return 1;
 }

@@ -1,0 +1,144 @@
+/*
+ * columns.h - a row as named fields, format 2: columns of a table, fields of a hash or a document.
+ * doc/row.md is the specification. Compiled into each module that uses it.
+ *
+ * With its key a plain exclusive hold has eleven fields. Of HF_FIELDS these are the numbers and the
+ * texts, and `more`, which is empty then. `more`, `queue` and `done` hold JSON and are empty unless
+ * they are needed.
+ *
+ * To write a row, a store that keeps JSON as text (SQL, Redis) asks for HF_JSON_TEXT:
+ *
+ *     struct hf__fields f;
+ *     int rc = hf__put_fields(row, HF_JSON_TEXT, &f, &why);
+ *     for (int i = 0; !rc && i < HF_FIELDS; i++)
+ *         if (hf__field[i].kind == HF_NUMBER) write(hf__field[i].name, f.n[i]);
+ *         else write(hf__field[i].name, f.text[i], f.len[i]);          "" if it is empty
+ *     hf__free_fields(&f);
+ *
+ * A store of documents asks for HF_JSON_TREE. f.json[i] is then what `more`, `queue` or `done` is
+ * (an object, an array, an object), or NULL: the field isn't written, and one that an earlier write
+ * has left must go. The JSON consists of objects, arrays, texts and whole numbers of 64 bits
+ * (keep_until_us may be INT64_MAX), so one recursive function turns any of it into the store's own
+ * values, and another one back.
+ *
+ * To read a row, begin with `struct hf__fields f = HF_NO_FIELDS`, tell it each field that is there
+ * by hf__got_number, hf__got_text, hf__got_json, or hf__got_other if its type is wrong; then
+ *
+ *     rc = hf__read_fields(&f, HF_JSON_TREE, row, &why);
+ *     if (rc) rc = hf__fields_refused(&where, &f, rc, why, err);
+ *     hf__free_fields(&f);
+ *
+ * hf__read_fields knows which fields may be missing (`more`, `queue`, `done`), refuses a row of
+ * another format, and checks the whole row. hf__fields_refused makes the message of the error, the
+ * same on all stores; hf__format_refused is for a store that sees at open that it is of format 1.
+ * Texts are borrowed: from the row until it changes, or from the store's reply.
+ */
+#ifndef HF_KIT_COLUMNS_H
+#define HF_KIT_COLUMNS_H
+
+#include "holdfast_driver.h"
+
+#include <jansson.h>
+
+enum hf__field_kind { HF_NUMBER, HF_TEXT, HF_JSON };
+
+/* The fields behind `key`, in the order in which they are written: X(name of the enum, name, kind).
+ */
+#define HF_FIELDS_OF_A_ROW(X)             \
+    X(FORMAT, "format", HF_NUMBER)        \
+    X(REV, "rev", HF_NUMBER)              \
+    X(TOKEN, "token", HF_NUMBER)          \
+    X(OWNER, "owner", HF_TEXT)            \
+    X(EXPIRES, "expires_us", HF_NUMBER)   \
+    X(ACQUIRED, "acquired_us", HF_NUMBER) \
+    X(LEASE, "lease_ms", HF_NUMBER)       \
+    X(REQUEST, "request", HF_TEXT)        \
+    X(NOTE, "note", HF_TEXT)              \
+    X(MORE, "more", HF_JSON)              \
+    X(QUEUE, "queue", HF_JSON)            \
+    X(DONE, "done", HF_JSON)
+
+enum hf__field_number {
+#define HF_FIELD(NAME, name, kind) HF_FIELD_##NAME,
+    HF_FIELDS_OF_A_ROW(HF_FIELD)
+#undef HF_FIELD
+        HF_FIELDS
+};
+
+extern const struct hf__field_type {
+    const char *name;
+    enum hf__field_kind kind;
+} hf__field[HF_FIELDS];
+
+struct hf__fields {
+    int64_t n[HF_FIELDS];        /* of the numbers */
+    const char *text[HF_FIELDS]; /* of the texts, and of JSON as text; borrowed */
+    size_t len[HF_FIELDS];
+    json_t *json[HF_FIELDS]; /* of JSON; NULL: empty */
+    unsigned got, wrong;     /* when it is read: bits of the fields that were found */
+    char request[33];        /* text[HF_FIELD_REQUEST] of a row that is written */
+    char *made[HF_FIELDS];   /* texts that hf__put_fields has allocated */
+};
+#define HF_NO_FIELDS \
+    {                \
+        .got = 0     \
+    }
+
+enum hf__json_as { HF_JSON_TEXT, HF_JSON_TREE };
+
+/*
+ * Turns a row into fields, of which hf__free_fields frees what they own. Call that in every case.
+ *
+ * Returns:
+ *   0
+ *   HF_NOMEM    *ret_why says so
+ *   HF_INVALID  it can't be written: a text that isn't UTF-8, or an owner that is empty or reserved
+ */
+int hf__put_fields(const hf_row *row, enum hf__json_as as, struct hf__fields *ret,
+                   const char **ret_why);
+void hf__free_fields(struct hf__fields *f);
+
+/* Tell what a store has read. JSON as text is told by hf__got_text; a tree is the fields' own from
+   then on (NULL: no memory for it). */
+static inline void hf__got_number(struct hf__fields *f, int i, int64_t n)
+{
+    f->n[i] = n;
+    f->got |= 1u << i;
+}
+static inline void hf__got_text(struct hf__fields *f, int i, const char *text, size_t len)
+{
+    f->text[i] = text;
+    f->len[i] = len;
+    f->got |= 1u << i;
+}
+static inline void hf__got_json(struct hf__fields *f, int i, json_t *json)
+{
+    if (f->json[i]) json_decref(f->json[i]);
+    f->json[i] = json;
+    f->got |= 1u << i;
+}
+static inline void hf__got_other(struct hf__fields *f, int i) { f->wrong |= 1u << i; }
+/* The number of the field of that name, or -1. */
+int hf__field_of(const char *name);
+
+/*
+ * Turns fields that were read into a row. `row` is initialized; its old content goes.
+ *
+ * Returns:
+ *   0
+ *   HF_NOMEM
+ *   HF_CORRUPT  *ret_why says what is wrong (constant text); the row is empty
+ */
+int hf__read_fields(struct hf__fields *f, enum hf__json_as as, hf_row *row, const char **ret_why);
+
+/* Who has read the row, for messages; and how a person empties such a store: "DROP TABLE x". */
+struct hf__row_reader {
+    const char *store, *what, *key, *empty;
+};
+/* The error of a row that hf__read_fields has refused with `rc`. Returns rc. */
+int hf__fields_refused(const struct hf__row_reader *where, const struct hf__fields *f, int rc,
+                       const char *why, hf_error *err);
+/* The error of a store whose rows are of that other format. Returns HF_CORRUPT. */
+int hf__format_refused(const struct hf__row_reader *where, int64_t format, hf_error *err);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * parties.h - holders and waiters as JSON objects: what the fields `more` and `queue` of a row
+ * hold. See doc/row.md. Compiled into each module that uses it.
+ */
+#ifndef HF_KIT_PARTIES_H
+#define HF_KIT_PARTIES_H
+
+#include "holdfast_driver.h"
+
+#include <jansson.h>
+
+/* The numbers of a party in JSON, each with its range; one that is 0 is left out. */
+enum hf__party_field {
+    HF_PARTY_TOKEN,
+    HF_PARTY_SINCE,
+    HF_PARTY_EXPIRES,
+    HF_PARTY_SESSION,
+    HF_PARTY_LEASE,
+    HF_PARTY_CLAIM,
+    HF_PARTY_MODE,
+    HF_PARTY_LIMIT,
+    HF_PARTY_FLAGS,
+    HF_PARTY_BELL,
+    HF_PARTY_FIELDS
+};
+struct hf__party_range {
+    const char *name;
+    int64_t least, most;
+    int in_more; /* of the first holder it stands in `more`: it has no field of its own */
+};
+extern const struct hf__party_range hf__party_range[HF_PARTY_FIELDS];
+
+void hf__party_to_numbers(const hf_party *p, int64_t ret[HF_PARTY_FIELDS]);
+void hf__party_from_numbers(hf_party *p, const int64_t n[HF_PARTY_FIELDS]);
+/* Reads the member `which` of an object; a missing one is 0. Returns 1, or 0: it is no whole number
+   within the range. */
+int hf__party_get_number(const json_t *object, enum hf__party_field which, int64_t *ret);
+/* Reads the text `name` of an object into `to`, with a NUL. Returns 1, or 0: it is missing, no text
+   or too long. */
+int hf__get_text(const json_t *object, const char *name, char *to, size_t cap, size_t *ret_len);
+
+/* Returns the n parties as a new JSON array; NULL: no memory, or a text that isn't UTF-8. */
+json_t *hf__parties_to_json(const hf_party *p, uint32_t n);
+/* Reads the parties of a JSON array (NULL: none) into the row behind those that it counts, which
+   are `at`. The caller counts the new ones. Returns 0 and how many; HF_NOMEM; HF_CORRUPT: not such
+   a list. */
+int hf__parties_from_json(const json_t *array, hf_row *row, uint32_t at, uint32_t *ret_n);
+
+/* Returns a party as it stands at the end of the queue, as a new text, without the digits of its
+   since_us: they belong at *ret_since. For a store that appends to the text of the queue by itself.
+   NULL: no memory, or a text that isn't UTF-8. */
+char *hf__waiter_to_text(const hf_party *p, size_t *ret_since);
+/* Is the party the last one in the row's queue? */
+int hf__stands_last(const hf_row *row, const hf_party *p);
+
+#endif

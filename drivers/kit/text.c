@@ -1,0 +1,74 @@
+/*
+ * text.c - see text.h.
+ */
+#include "text.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+void hf__put_id(char to[33], const uint8_t id[16])
+{
+    static const char hex[] = "0123456789abcdef";
+    for (int i = 0; i < 16; i++) {
+        to[2 * i] = hex[id[i] >> 4];
+        to[2 * i + 1] = hex[id[i] & 15];
+    }
+    to[32] = 0;
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int hf__read_id(const char *text, size_t len, uint8_t ret[16])
+{
+    if (len != 32) return 0;
+    for (int i = 0; i < 16; i++) {
+        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        if (high < 0 || low < 0) return 0;
+        ret[i] = (uint8_t)(high << 4 | low);
+    }
+    return 1;
+}
+
+int hf__is_utf8(const char *text, size_t len)
+{
+    size_t ascii = 0; /* nearly always all of it */
+    while (ascii < len && (unsigned char)text[ascii] < 0x80) ascii++;
+    if (ascii == len) return 1;
+    json_t *j = json_stringn(text, len);
+    json_decref(j);
+    return j != NULL;
+}
+
+int hf__quote_name(const char *name, char *ret, size_t cap)
+{
+    size_t n = 0, len = strlen(name);
+    if (!len || len > 63 || cap < 2 * len + 3 || !hf__is_utf8(name, len)) return HF_INVALID;
+    ret[n++] = '"';
+    for (const char *s = name; *s; s++) {
+        if ((unsigned char)*s < 0x20) return HF_INVALID;
+        if (*s == '"') ret[n++] = '"';
+        ret[n++] = *s;
+    }
+    ret[n++] = '"';
+    ret[n] = 0;
+    return 0;
+}
+
+const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap)
+{
+    for (const char *p = url->query; *p;) {
+        size_t pair = strcspn(p, "&"), name = strcspn(p, "=&");
+        size_t i = 0;
+        while (known[i] && (strlen(known[i]) != name || memcmp(known[i], p, name))) i++;
+        if (pair && !known[i]) {
+            snprintf(ret, cap, "%.*s", (int)name, p);
+            return ret;
+        }
+        p += pair + (p[pair] == '&');
+    }
+    return NULL;
+}

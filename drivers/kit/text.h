@@ -1,0 +1,23 @@
+/*
+ * text.h - small checks of texts that drivers share: request ids, UTF-8, SQL names, the options of
+ * a URL. Compiled into each module that uses it.
+ */
+#ifndef HF_KIT_TEXT_H
+#define HF_KIT_TEXT_H
+
+#include "holdfast_driver.h"
+
+/* Writes a request id as 32 hex digits and a NUL. */
+void hf__put_id(char to[33], const uint8_t id[16]);
+/* Returns 1 and the id if the text is 32 hex digits in small letters; else 0. */
+int hf__read_id(const char *text, size_t len, uint8_t ret[16]);
+int hf__is_utf8(const char *text, size_t len);
+
+/* Writes NAME as a quoted SQL identifier; `cap` of 160 is enough for every legal one. Returns 0, or
+   HF_INVALID: not 1 to 63 bytes of UTF-8 without control characters. */
+int hf__quote_name(const char *name, char *ret, size_t cap);
+/* Returns the first parameter of the URL's query that isn't one of `known` (which ends with NULL),
+   or NULL if there is none. */
+const char *hf__unknown_option(const hf_url *url, const char *const *known, char *ret, size_t cap);
+
+#endif
