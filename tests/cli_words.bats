@@ -97,6 +97,25 @@ offer() {
     done
 }
 
+# One of a letter may stand among others: .Op Fl noqsvx, .Op Fl n | w Ar TIME.
+@test "each option that --help lists is in the command's own page, or is every command's" {
+    seen=0
+    for command in run once acquire renew release ls show watch break prune guard stores doctor \
+        bench enter forget; do
+        holdfast "$command" --help >help
+        page=$SOURCE/man/$(sed -n 's/^man \([a-z-]*\) says more.*/\1/p' help).1
+        while read -r letter long; do
+            seen=$((seen + 1))
+            grep -qE "^\.(Op|It|Fl) .*-$long( |\$)" "$page" "$SOURCE/man/holdfast.1" ||
+                grep -qE "^\.Op Fl (\w \| )*[a-zA-Z]*${letter}[a-zA-Z]*( |\$)" "$page" || {
+                echo "$command: -$letter, --$long is not in $page"
+                return 1
+            }
+        done < <(sed -nE 's/^  -(\w), --([a-z-]+).*/\1 \2/p; s/^      --([a-z-]+).*/none \1/p' help)
+    done
+    [ "$seen" -ge 100 ]
+}
+
 @test "every store has its page, which the README names" {
     export HOLDFAST_DRIVERS=$BUILD
     holdfast stores --json | grep -o '"scheme":"[a-z]*"' | cut -d'"' -f4 >schemes
