@@ -58,6 +58,12 @@ def run_sh(home, text, where):
         elif f'{name} "$HOLDFAST_TOKEN"' in text:
             point(arguments.isdigit(), f'{where}: {name} has the token', ran)
     without_a_grant(home, text, where)
+    if 'firestore://' in text:
+        place = ('http://$FIRESTORE_EMULATOR_HOST/v1/projects/my-project/databases/(default)'
+                 '/documents/live/sync/screenings/12/A/5')
+        status, said = home.sh(f'curl -fsS -H "Authorization: Bearer owner" "{place}"')
+        point(status == 0 and 'screenings/12/A/5' in said,
+              f'{where}: the lock is the document that the text names', said)
 
 
 def run_crontab(home, text, where):
