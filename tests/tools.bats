@@ -130,6 +130,7 @@ finds() {
     finds OPENING core/bad.c 'int hf__a;\n'
     finds PATHS core/bad.c "$head/* see /ho""me/me/notes */\n"
     finds BIGPAGE README.md "$(printf 'a line\\n%.0s' {1..151})"
+    finds WORDS README.md 'The pump rings.\n'
     finds NAMED bad.md 'The step is in `core/none.c`.\n'
     finds NAMED bad.md 'See [this](none.md).\n'
     finds NAMED bad.md 'See [this](bad.md#none).\n'
