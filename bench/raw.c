@@ -28,30 +28,31 @@ const struct raw *const raws[] = {
     NULL,
 };
 
-const char *const raw_name[HF_COLS] = {
-#define NAME(NAME, name, is_text) name,
-    HF_COLUMNS(NAME)
+const char *const raw_name[HF_FIELDS] = {
+#define NAME(NAME, name, kind) name,
+    HF_FIELDS_OF_A_ROW(NAME)
 #undef NAME
 };
 
-const char raw_is_text[HF_COLS] = {
-#define IS_TEXT(NAME, name, is_text) is_text,
-    HF_COLUMNS(IS_TEXT)
-#undef IS_TEXT
+const enum hf__field_kind raw_kind[HF_FIELDS] = {
+#define KIND(NAME, name, kind) kind,
+    HF_FIELDS_OF_A_ROW(KIND)
+#undef KIND
 };
 
 #define NOW_US "1700000000000000"
 
-const char *const raw_value[HF_COLS] = {
-    [HF_COL_FORMAT] = "1",     [HF_COL_REV] = NOW_US,
-    [HF_COL_TOKEN] = NOW_US,   [HF_COL_OWNER] = "0123456789abcdef0123456789abcdef",
-    [HF_COL_EXPIRES] = NOW_US, [HF_COL_ACQUIRED] = NOW_US,
-    [HF_COL_LEASE] = "30000",  [HF_COL_MODE] = "0",
-    [HF_COL_LIMIT] = "0",      [HF_COL_NOTE] = "host=h pid=1 user=u command=bench",
-    [HF_COL_SESSION] = "0",    [HF_COL_REQUEST] = "0123456789abcdef0123456789abcdef",
-    [HF_COL_GRANT] = NOW_US,   [HF_COL_CLAIM] = "1000",
-    [HF_COL_FLAGS] = "0",      [HF_COL_BELL] = "0",
-    [HF_COL_OTHERS] = "[]",    [HF_COL_QUEUE] = "[]",
-    [HF_COL_DONE] = "0",       [HF_COL_KEEP_UNTIL] = "0",
-    [HF_COL_DONE_BY] = "",     [HF_COL_RESULT] = "",
+const char *const raw_value[HF_FIELDS] = {
+    [HF_FIELD_FORMAT] = "2",
+    [HF_FIELD_REV] = NOW_US,
+    [HF_FIELD_TOKEN] = NOW_US,
+    [HF_FIELD_OWNER] = "0123456789abcdef0123456789abcdef",
+    [HF_FIELD_EXPIRES] = NOW_US,
+    [HF_FIELD_ACQUIRED] = NOW_US,
+    [HF_FIELD_LEASE] = "30000",
+    [HF_FIELD_REQUEST] = "0123456789abcdef0123456789abcdef",
+    [HF_FIELD_NOTE] = "host=h pid=1 user=u command=bench",
+    [HF_FIELD_MORE] = "",
+    [HF_FIELD_QUEUE] = "",
+    [HF_FIELD_DONE] = "",
 };

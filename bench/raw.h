@@ -5,7 +5,7 @@
 #ifndef BENCH_RAW_H
 #define BENCH_RAW_H
 
-#include "../drivers/columns.h"
+#include "../drivers/kit/columns.h"
 
 struct raw {
     const char *scheme;
@@ -22,10 +22,11 @@ extern const struct raw *const raws[]; /* NULL at the end */
 extern const struct raw raw_etcd, raw_file, raw_firestore, raw_mongodb, raw_postgres, raw_redis,
     raw_sqlite;
 
-/* What stands in the row, by its columns (drivers/columns.h); the rev is each file's own. */
-extern const char *const raw_value[HF_COLS];
-extern const char *const raw_name[HF_COLS];
-extern const char raw_is_text[HF_COLS];
+/* What stands in the row of a plain hold, by its fields (drivers/kit/columns.h); the rev is each
+   file's own. Those of JSON are empty. */
+extern const char *const raw_value[HF_FIELDS];
+extern const char *const raw_name[HF_FIELDS];
+extern const enum hf__field_kind raw_kind[HF_FIELDS];
 
 /* ---- raw_http.c, for those who speak HTTP ---- */
 

@@ -19,10 +19,10 @@ static unsigned long long rev;
 static void make_row(char row[ROW_CAP], const char *next)
 {
     size_t n = 0;
-    for (int i = 0; i < HF_COLS; i++) {
-        const char *quote = raw_is_text[i] && raw_value[i][0] != '[' ? "\"" : "";
+    for (int i = 0; i < HF_FIELDS; i++) {
+        const char *quote = raw_kind[i] == HF_NUMBER ? "" : "\"";
         n += (size_t)snprintf(row + n, ROW_CAP - n, "%s\"%s\": %s%s%s", i ? ", " : "{", raw_name[i],
-                              quote, i == HF_COL_REV ? next : raw_value[i], quote);
+                              quote, i == HF_FIELD_REV ? next : raw_value[i], quote);
     }
     snprintf(row + n, ROW_CAP - n, "}");
 }

@@ -23,15 +23,15 @@ static void write_it(void)
     size_t n = 0, m = 0;
     long status;
     snprintf(next, sizeof next, "%llu", ++rev);
-    for (int i = 0; i < HF_COLS; i++) {
-        int is_list = i == HF_COL_OTHERS || i == HF_COL_QUEUE;
-        const char *value = i == HF_COL_REV ? next : raw_value[i];
-        n += (size_t)snprintf(fields + n, sizeof fields - n,
-                              is_list          ? "%s\"%s\": {\"arrayValue\": {\"values\": %s}}"
-                              : raw_is_text[i] ? "%s\"%s\": {\"stringValue\": \"%s\"}"
-                                               : "%s\"%s\": {\"integerValue\": \"%s\"}",
-                              i ? ", " : "", raw_name[i], value);
+    /* Fields of JSON, which are empty, are in the mask alone: that deletes what was there. */
+    for (int i = 0; i < HF_FIELDS; i++) {
+        const char *value = i == HF_FIELD_REV ? next : raw_value[i];
         m += (size_t)snprintf(mask + m, sizeof mask - m, "%s\"`%s`\"", i ? ", " : "", raw_name[i]);
+        if (raw_kind[i] == HF_JSON) continue;
+        n += (size_t)snprintf(fields + n, sizeof fields - n,
+                              raw_kind[i] == HF_TEXT ? "%s\"%s\": {\"stringValue\": \"%s\"}"
+                                                     : "%s\"%s\": {\"integerValue\": \"%s\"}",
+                              i ? ", " : "", raw_name[i], value);
     }
     snprintf(body, sizeof body,
              "{\"writes\": [{\"update\": {\"name\": \"%s\", \"fields\": {%s}}, \"updateMask\": "

@@ -25,17 +25,13 @@ static void ask(const char *database, bson_t *command, bson_t *reply)
 
 static void put_fields(bson_t *fields)
 {
-    for (int i = 0; i < HF_COLS; i++) {
-        bson_t list;
-        if (i == HF_COL_OTHERS || i == HF_COL_QUEUE) {
-            bson_append_array_begin(fields, raw_name[i], -1, &list);
-            bson_append_array_end(fields, &list);
-        } else if (raw_is_text[i]) {
+    for (int i = 0; i < HF_FIELDS; i++) {
+        if (raw_kind[i] == HF_JSON) continue; /* absent: they are empty */
+        if (raw_kind[i] == HF_TEXT)
             bson_append_utf8(fields, raw_name[i], -1, raw_value[i], -1);
-        } else {
+        else
             bson_append_int64(fields, raw_name[i], -1,
-                              i == HF_COL_REV ? rev : strtoll(raw_value[i], NULL, 10));
-        }
+                              i == HF_FIELD_REV ? rev : strtoll(raw_value[i], NULL, 10));
     }
 }
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SQL_CAP = 4096, VALUES = HF_COLS + 2 };
+enum { SQL_CAP = 4096, VALUES = HF_FIELDS + 2 };
 
 static PGconn *to;
 static const char *value[VALUES];
@@ -49,13 +49,13 @@ static void open_it(const char *url, int durable)
     size_t n = 0, m = 0;
     to = PQconnectdb(url);
     if (PQstatus(to) != CONNECTION_OK) bench_die("libpq: %s", PQerrorMessage(to));
-    for (int i = 0; i < HF_COLS; i++) {
-        const char *type = raw_is_text[i] ? "text" : "bigint";
+    for (int i = 0; i < HF_FIELDS; i++) {
+        const char *type = raw_kind[i] == HF_NUMBER ? "bigint" : "text";
         n += (size_t)snprintf(columns + n, sizeof columns - n, ", \"%s\" %s NOT NULL DEFAULT '0'",
                               raw_name[i], type);
         m += (size_t)snprintf(sets + m, sizeof sets - m, "%s\"%s\" = $%d", i ? ", " : "",
                               raw_name[i], i + 3);
-        value[i + 2] = i == HF_COL_REV ? next : raw_value[i];
+        value[i + 2] = i == HF_FIELD_REV ? next : raw_value[i];
     }
     /* On this server there may have been others before. */
     PQclear(must(PQexec(to, "SET client_min_messages = warning; DROP TABLE IF EXISTS raw")));

@@ -19,8 +19,14 @@
 #define TEXT(name, value)   "\"" name "\": {\"stringValue\": \"" value "\"}"
 #define NUMBER(name, value) "\"" name "\": {\"integerValue\": \"" value "\"}"
 #define LOCK \
-    TEXT("key", "k") ", " NUMBER("format", "1") ", " NUMBER("rev", "5") ", " NUMBER("token", "5")
-#define FREE LOCK ", " TEXT("owner", "")
+    TEXT("key", "k") ", " NUMBER("format", "2") ", " NUMBER("rev", "5") ", " NUMBER("token", "5")
+#define FREE                                                                  \
+    LOCK ", " TEXT("owner", "") ", " NUMBER("expires_us", "0") ", " NUMBER(   \
+        "acquired_us", "0") ", " NUMBER("lease_ms", "0") ", " TEXT("request", \
+                                                                   "") ", " TEXT("note", "")
+#define OTHER_TYPE(name)  "its field '" name "' is missing, or of another type"
+#define OLD_FORMAT        "rows of format 1, and this version reads format 2. Stop what uses the store "
+#define MAP(name, fields) "\"" name "\": {\"mapValue\": {\"fields\": {" fields "}}}"
 
 static int opens_with(const char *options, hf_store **ret)
 {
@@ -99,35 +105,38 @@ static void documents_are_read_or_damaged(void **state)
         const char *text; /* NULL: it is one */
     } cases[] = {
         {FREE, NULL},
-        {LOCK ", \"owner\": {\"nullValue\": null}", "a text field of another type"},
-        {FREE ", \"note\": {\"stringValue\": 7}", "a text field of another type"},
-        {FREE ", \"queue\": {\"stringValue\": \"[]\"}", "a text field of another type"},
-        {FREE ", \"done_us\": {\"stringValue\": \"1\"}", "a number field of another type"},
-        {FREE ", \"done_us\": {\"integerValue\": \"1x\"}", "a number field of another type"},
-        {FREE ", \"done_us\": {\"integerValue\": \"\"}", "a number field of another type"},
-        {FREE ", \"done_us\": {\"integerValue\": 1}", NULL},
-        {FREE ", \"done_us\": {\"doubleValue\": 1}", NULL},
-        {FREE ", \"done_us\": {\"doubleValue\": 1.0}", NULL},
-        {FREE ", \"done_us\": {\"doubleValue\": 1.5}", "a number field of another type"},
-        {FREE ", \"done_us\": {\"doubleValue\": 1e300}", "a number field of another type"},
-        {FREE ", \"done_us\": {\"doubleValue\": -1e300}", "a number field of another type"},
-        {FREE ", \"done_us\": {\"doubleValue\": \"NaN\"}", "a number field of another type"},
+        {LOCK ", \"owner\": {\"nullValue\": null}", OTHER_TYPE("owner")},
+        {FREE ", \"note\": {\"stringValue\": 7}", OTHER_TYPE("note")},
+        {LOCK ", " TEXT("owner", ""), OTHER_TYPE("expires_us")},
+        {FREE ", \"lease_ms\": {\"stringValue\": \"1\"}", OTHER_TYPE("lease_ms")},
+        {FREE ", \"lease_ms\": {\"integerValue\": \"1x\"}", OTHER_TYPE("lease_ms")},
+        {FREE ", \"lease_ms\": {\"integerValue\": 1}", NULL},
+        {FREE ", \"lease_ms\": {\"doubleValue\": 1.0}", NULL},
+        {FREE ", \"lease_ms\": {\"doubleValue\": 1.5}", OTHER_TYPE("lease_ms")},
+        {FREE ", \"lease_ms\": {\"doubleValue\": 1e300}", OTHER_TYPE("lease_ms")},
+        {FREE ", \"lease_ms\": {\"doubleValue\": \"NaN\"}", OTHER_TYPE("lease_ms")},
+        {FREE ", \"queue\": {\"stringValue\": \"[]\"}", "the queue is not a list"},
         {FREE ", \"queue\": {\"arrayValue\": {}}", NULL},
         {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"nullValue\": null}]}}",
-         "a text field of another type"},
+         OTHER_TYPE("queue")},
         {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"mapValue\": {}}]}}",
          "the queue is not a list"},
         {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"mapValue\": {\"fields\": {\"a\": "
               "{}}}}]}}",
-         "a text field of another type"},
+         OTHER_TYPE("queue")},
         {FREE ", \"queue\": {\"arrayValue\": {\"values\": [{\"arrayValue\": {\"values\": [{"
               "\"arrayValue\": {\"values\": [{\"arrayValue\": {\"values\": [{\"arrayValue\": {}}"
               "]}}]}}]}}]}}",
-         "a text field of another type"},
+         OTHER_TYPE("queue")},
+        {FREE ", " MAP("more", ""), NULL},
+        {FREE ", \"more\": {\"nullValue\": null}", OTHER_TYPE("more")},
+        {FREE ", " MAP("more", NUMBER("flags", "2")), "nobody holds it"},
+        {FREE ", \"done\": {\"mapValue\": {}}", "done is not a marker"},
+        {FREE ", " NUMBER("format", "1"), OLD_FORMAT},
         {LOCK, "is not a lock"},
         {TEXT("key", "k"), "is not a lock"},
-        {NUMBER("format", "1"), "is not a lock"},
-        {TEXT("key", "j") ", " NUMBER("format", "1") ", " NUMBER("rev", "5") ", " NUMBER(
+        {NUMBER("format", "2"), "is not a lock"},
+        {TEXT("key", "j") ", " NUMBER("format", "2") ", " NUMBER("rev", "5") ", " NUMBER(
              "token", "5") ", " TEXT("owner", ""),
          "is the lock of another key"},
     };

@@ -9,15 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME      "2026-01-31T12:00:00.000007Z"
-#define TIME_US   (INT64_C(1769860800) * 1000000 + 7)
-#define BASE      "projects/p/databases/(default)/documents/holdfast/"
-#define NUMBER(n) "{\"integerValue\": \"" n "\"}"
-#define FREE(name)                                                                             \
-    "{\"found\": {\"name\": \"" BASE name "\", \"updateTime\": \"" TIME "\", \"fields\": {"    \
-    "\"key\": {\"stringValue\": \"" name "\"}, \"format\": " NUMBER("1") ", \"rev\": " NUMBER( \
-        "5") ", \"token\": " NUMBER("5") ", \"owner\": {\"stringValue\": \"\"}}}, "            \
-                                         "\"readTime\": \"" TIME "\"}"
+#define TIME    "2026-01-31T12:00:00.000007Z"
+#define TIME_US (INT64_C(1769860800) * 1000000 + 7)
+#define BASE    "projects/p/databases/(default)/documents/holdfast/"
+#define FREE_ROW                                   \
+    ", \"format\": {\"integerValue\": \"2\"}, "    \
+    "\"rev\": {\"integerValue\": \"5\"}, "         \
+    "\"token\": {\"integerValue\": \"5\"}, "       \
+    "\"owner\": {\"stringValue\": \"\"}, "         \
+    "\"expires_us\": {\"integerValue\": \"0\"}, "  \
+    "\"acquired_us\": {\"integerValue\": \"0\"}, " \
+    "\"lease_ms\": {\"integerValue\": \"0\"}, "    \
+    "\"request\": {\"stringValue\": \"\"}, \"note\": {\"stringValue\": \"\"}"
+#define FREE(name)                                                       \
+    "{\"found\": {\"name\": \"" BASE name "\", \"updateTime\": \"" TIME  \
+    "\", \"fields\": {\"key\": {\"stringValue\": \"" name "\"}" FREE_ROW \
+    "}}, \"readTime\": \"" TIME "\"}"
 
 enum { MANY = 6 };
 

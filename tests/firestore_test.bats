@@ -71,7 +71,10 @@ json.dump({"type": "service_account", "client_email": "robot@demo.example",
     [ "$(field key <seat.json)" = "stringValue:$seat" ]
     [ "$(field owner <seat.json)" = stringValue:execution-7 ]
     [ "$(field token <seat.json)" = "integerValue:$(token "$seat")" ]
-    [ "$(field queue <seat.json)" = "arrayValue:{}" ]
+    # Nothing is said of what there isn't: those that a person reads are all.
+    python3 -c 'import json, sys
+assert sorted(json.load(sys.stdin)["fields"]) == sorted(
+    "key format rev token owner expires_us acquired_us lease_ms request note".split())' <seat.json
     run -75 holdfast run -n "$seat" -- true
     holdfast run -n "screenings/$K/A/6" -- true
     holdfast ls "screenings/$K/A/" --all --json >list
@@ -122,9 +125,17 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     run -65 holdfast run -n "$K-c" -- true
     [[ $output == *"another key"* ]]
     # A number that became a text.
-    sed -i 's/"integerValue": "1"/"stringValue": "one"/' b.json
-    put_document "holdfast/$K-b" @b.json
+    sed 's/"integerValue": "2"/"stringValue": "two"/' b.json >c.json
+    put_document "holdfast/$K-b" @c.json
     run -65 holdfast run -n "$K-b" -- true
+    # A lock of the format before this one.
+    sed 's/"integerValue": "2"/"integerValue": "1"/' b.json >c.json
+    put_document "holdfast/$K-b" @c.json
+    run -65 holdfast run -n "$K-b" -- true
+    [[ $output == *"rows of format 1, "*"delete the documents of "*"markers"* ]]
+    run -65 holdfast acquire -n "$K-b" --lease 60
+    document "holdfast/$K-b" >after.json
+    [ "$(field format <after.json)" = integerValue:1 ]
     holdfast ls --all "other" >list
 }
 
@@ -200,7 +211,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
         function sane() {
             return after().key is string && after().token is int
                 && (resource == null || after().token >= before().token)
-                && after().expires_us <= now() + 60000000 && after().queue.size() == 0;
+                && after().expires_us <= now() + 60000000 && !("queue" in after());
         }
         allow get: if request.auth != null;
         allow create, update: if sane() && (after().owner == request.auth.uid && (free() || mine())

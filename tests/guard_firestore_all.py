@@ -10,8 +10,8 @@ USERS = ('alice', 'bob', None)
 
 def own(row, who, **more):
     """The row as it is, but held by this one."""
-    return changed(row, **{'owner': who, 'granted': row['token'], 'expires_us': LIVE + 5,
-                           'lease_ms': 30000, 'request': 'ab' * 16, **more})
+    return changed(row, **{'owner': who, 'expires_us': LIVE + 5, 'lease_ms': 30000,
+                           'request': 'ab' * 16, **more})
 
 
 # What becomes of the lock; None: it is deleted. `who`: the user, or alice if nobody is signed in.
@@ -67,3 +67,16 @@ def data():
             for user in USERS:
                 want = state == 'held by alice' and user == 'alice' and action in ALLOWED_ON_DATA
                 yield f'{state}: {action}', row, old, user, new, want
+
+
+# Which document is the lock of which key.
+NAMES = [
+    ('a/b%c', 'a%2Fb%25c', True), ('other', 'a%2Fb%25c', False), ('..', '%2E.', True),
+    ('.', '%2E', True), ('..', '%2E', False), ('.', '%2E.', False), ('doc', '%2E', False),
+    ('doc', '%2Edoc', False), ('__a__', '%5F_a__', True), ('__b__', '%5F_a__', False),
+    ('____', '%5F___', True), ('__a/%__', '%5F_a%2F%25__', True), ('doc', '%5F_a__', False),
+    ('__a', '%5F_a', False), ('__a', '__a', True), ('_', '%5F', False), ('a', '%~a', False),
+    ('a%2Fb', 'a%2Fb', False), ('other', 'doc', False), ('é"\'\\ {$x}', 'é"\'\\ {$x}', True),
+    ('a\nb', 'a\nb', False), ('a\x7fb', 'a\x7fb', False), ('a\x9fb', 'a\x9fb', False),
+    ('', 'doc', False), ('é' * 256, 'é' * 256, True), ('é' * 257, 'é' * 257, False),
+    ('x' * 512, 'x' * 512, True), ('x' * 513, 'x' * 513, False), ('x' * 513, '%5F', False)]

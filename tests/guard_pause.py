@@ -361,7 +361,7 @@ class Firestore:
         if self.how != 'guarded':
             return self.value()
         lock, data = self.get(f'holdfast/{self.key()}'), self.get(f'counters/{self.key()}')
-        if int(lock['fields']['granted']['integerValue']) != self.token:
+        if int(lock['fields']['token']['integerValue']) != self.token:
             raise Refused('another holds it')
         self.times = lock['updateTime'], data['updateTime']
         return int(data['fields']['n']['integerValue'])

@@ -1,14 +1,11 @@
 /*
  * fields.c - see fields.h.
  *
- * Numbers are integerValue (a decimal text), others and queue arrays of maps, so that rules and
- * clients of every language read them. Fields that a lock doesn't have are somebody else's and stay
- * as they are.
+ * Numbers are integerValue (a decimal text); `more` and `done` are maps and `queue` is an array of
+ * maps, so that rules and clients of every language read them. Fields that a lock doesn't have are
+ * somebody else's and stay as they are.
  */
 #include "fields.h"
-
-#include "columns.h"
-#include "json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +90,7 @@ static json_t *made(json_t *j, int *ret_rc)
     return j;
 }
 
-/* And back; NULL: no memory, which *ret_rc says, or else something that no row holds. */
+/* And back; NULL: no memory (*ret_rc is HF_NOMEM), or something that no row holds. */
 static json_t *from_value(const json_t *value, int depth, int *ret_rc)
 {
     const json_t *list = json_object_get(value, "arrayValue");
@@ -130,28 +127,25 @@ static json_t *from_value(const json_t *value, int depth, int *ret_rc)
 
 /* ---- the row ---- */
 
-static json_t *column_value(const struct hf__flat *flat, const hf_row *row, int col)
-{
-    if (!hf__column_is_text[col]) return number_value(flat->n[col]);
-    if (!hf__column_is_list(col)) return text_value(flat->text[col], flat->len[col]);
-    json_t *plain = hf__list_json(row, col);
-    json_t *value = plain ? to_value(plain) : NULL;
-    json_decref(plain);
-    return value;
-}
-
 json_t *hf__fs_fields(const char *key, const hf_row *row, int *ret_rc, const char **ret_why)
 {
-    struct hf__flat flat;
-    *ret_rc = hf__flatten_head(row, &flat, ret_why);
-    if (*ret_rc) return NULL;
-    json_t *fields = json_object();
+    struct hf__fields f;
+    *ret_rc = hf__put_fields(row, HF_JSON_TREE, &f, ret_why);
+    json_t *fields = *ret_rc ? NULL : json_object();
     int bad = json_object_set_new(fields, "key", text_value(key, strlen(key)));
-    for (int i = 0; i < HF_COLS; i++)
-        bad |= json_object_set_new(fields, hf__column_name[i], column_value(&flat, row, i));
-    if (!bad) return fields;
+    for (int i = 0; fields && i < HF_FIELDS; i++) {
+        const struct hf__field_type *is = &hf__field[i];
+        if (is->kind == HF_JSON && !f.json[i]) continue;
+        bad |= json_object_set_new(fields, is->name,
+                                   is->kind == HF_NUMBER ? number_value(f.n[i])
+                                   : is->kind == HF_TEXT ? text_value(f.text[i], f.len[i])
+                                                         : to_value(f.json[i]));
+    }
+    hf__free_fields(&f);
+    if (*ret_rc || !bad) return fields;
     json_decref(fields);
-    *ret_rc = hf__lists_failed(row, ret_why);
+    *ret_rc = HF_NOMEM;
+    *ret_why = "out of memory";
     return NULL;
 }
 
@@ -164,49 +158,43 @@ const char *hf__fs_key_of(const json_t *fields)
     return json_string_value(key);
 }
 
-/* One field into its column, a list into list[0] (others) or list[1]. What isn't there is 0, or
-   empty. 0, HF_NOMEM, or HF_CORRUPT: it is of another kind. */
-static int read_column(const json_t *fields, int col, struct hf__flat *flat, json_t *list[2])
+/* Tells the fields what the document has of the field i. 0, or HF_NOMEM. */
+static int read_field(const json_t *fields, int i, struct hf__fields *f)
 {
-    const json_t *value = json_object_get(fields, hf__column_name[col]);
-    flat->n[col] = 0;
-    flat->text[col] = "";
-    flat->len[col] = 0;
+    const json_t *value = json_object_get(fields, hf__field[i].name);
+    const json_t *text = json_object_get(value, "stringValue");
+    int64_t n;
+    int rc = 0;
     if (!value) return 0;
-    if (!hf__column_is_text[col]) return read_number(value, &flat->n[col]) ? 0 : HF_CORRUPT;
-    if (!hf__column_is_list(col)) {
-        const json_t *text = json_object_get(value, "stringValue");
-        if (!json_is_string(text)) return HF_CORRUPT;
-        flat->text[col] = json_string_value(text);
-        flat->len[col] = json_string_length(text);
-        return 0;
+    if (hf__field[i].kind == HF_JSON) {
+        json_t *plain = from_value(value, 4, &rc);
+        if (plain)
+            hf__got_json(f, i, plain);
+        else
+            hf__got_other(f, i);
+    } else if (hf__field[i].kind == HF_NUMBER && read_number(value, &n)) {
+        hf__got_number(f, i, n);
+    } else if (hf__field[i].kind == HF_TEXT && json_is_string(text)) {
+        hf__got_text(f, i, json_string_value(text), json_string_length(text));
+    } else {
+        hf__got_other(f, i);
     }
-    int rc = HF_CORRUPT;
-    json_t **own = &list[col == HF_COL_QUEUE];
-    *own = json_object_get(value, "arrayValue") ? from_value(value, 4, &rc) : NULL;
-    return *own ? 0 : rc;
+    return rc;
 }
 
-int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **ret_why)
+int hf__fs_row(const json_t *fields, const struct hf__row_reader *by, hf_row *row, hf_error *err)
 {
-    struct hf__flat flat;
-    json_t *list[2] = {NULL, NULL};
-    const char *own = hf__fs_key_of(fields);
+    struct hf__fields f = HF_NO_FIELDS;
+    const char *own = hf__fs_key_of(fields), *why = "out of memory";
     int rc = 0;
     hf_row_clear(row);
-    if (!own) *ret_why = "the document there is not a lock";
-    if (own && strcmp(own, key)) *ret_why = "the document there is the lock of another key";
-    if (!own || strcmp(own, key)) return HF_CORRUPT;
-    for (int i = 0; i < HF_COLS && !rc; i++) {
-        rc = read_column(fields, i, &flat, list);
-        if (!rc) continue;
-        *ret_why = hf__column_is_text[i] ? "a text field of another type"
-                                         : "a number field of another type";
-    }
-    if (!rc) rc = hf__unflatten_lists(&flat, list[0], list[1], row, ret_why);
-    if (rc == HF_NOMEM) *ret_why = "out of memory";
-    json_decref(list[0]);
-    json_decref(list[1]);
+    if (!own || strcmp(own, by->key))
+        return hf_fail(err, HF_CORRUPT, 0, "firestore: %s '%s': the document there is %s", by->what,
+                       by->key, own ? "the lock of another key" : "not a lock");
+    for (int i = 0; i < HF_FIELDS && !rc; i++) rc = read_field(fields, i, &f);
+    if (!rc) rc = hf__read_fields(&f, HF_JSON_TREE, row, &why);
+    if (rc) hf__fields_refused(by, &f, rc, why, err);
+    hf__free_fields(&f);
     return rc;
 }
 
@@ -214,8 +202,8 @@ json_t *hf__fs_field_names(void)
 {
     json_t *names = json_array();
     int bad = json_array_append_new(names, json_string("key"));
-    for (int i = 0; i < HF_COLS; i++)
-        bad |= json_array_append_new(names, json_string(hf__column_name[i]));
+    for (int i = 0; i < HF_FIELDS; i++)
+        bad |= json_array_append_new(names, json_string(hf__field[i].name));
     if (!bad) return names;
     json_decref(names);
     return NULL;

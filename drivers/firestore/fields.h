@@ -4,15 +4,13 @@
 #ifndef HF_FIRESTORE_FIELDS_H
 #define HF_FIRESTORE_FIELDS_H
 
-#include "holdfast_driver.h"
-
-#include <jansson.h>
+#include "kit/columns.h"
 
 /* The row as `fields` of a document. NULL: *ret_rc is HF_NOMEM or HF_INVALID, *ret_why the reason.
  */
 json_t *hf__fs_fields(const char *key, const hf_row *row, int *ret_rc, const char **ret_why);
-/* And back: 0, HF_NOMEM, or HF_CORRUPT and what is wrong. `row` is initialized. */
-int hf__fs_row(const json_t *fields, const char *key, hf_row *row, const char **ret_why);
+/* And back, for that reader: 0, HF_NOMEM, or HF_CORRUPT. `row` is initialized. */
+int hf__fs_row(const json_t *fields, const struct hf__row_reader *by, hf_row *row, hf_error *err);
 /* The key that the document says it is of; NULL: it is no lock. */
 const char *hf__fs_key_of(const json_t *fields);
 /* The names of all fields, for an update mask. NULL: out of memory. */

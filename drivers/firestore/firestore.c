@@ -9,7 +9,7 @@
  * that time is remembered, by key and rev, in a table of limited size; where it has been forgotten,
  * the row is read first.
  */
-#include "columns.h"
+#include "kit/text.h"
 #include "os.h"
 #include "store.h"
 
@@ -59,14 +59,12 @@ static int fail(int code, const char *what, const char *key, const char *why, hf
 int hf__fs_decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf_row *row,
                   const char *what, hf_error *err)
 {
-    const char *why;
+    const struct hf__row_reader by = {"firestore", what, key->text, st->how_to_empty};
     int64_t update_us = hf__fs_time(json_object_get(document, "updateTime"));
-    int rc = hf__fs_row(json_object_get(document, "fields"), key->text, row, &why);
-    if (!rc && update_us < 0) {
-        rc = HF_UNAVAILABLE;
-        why = "an answer without a time";
-    }
-    if (rc) return fail(rc, what, key->text, why, err);
+    int rc = hf__fs_row(json_object_get(document, "fields"), &by, row, err);
+    if (rc) return rc;
+    if (update_us < 0)
+        return fail(HF_UNAVAILABLE, what, key->text, "an answer without a time", err);
     hf__fs_remember(st, key, row->rev, update_us);
     return 0;
 }
@@ -419,6 +417,9 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     if (!bad) bad = hf__fs_place(&st->place, r, c);
     if (!bad) bad = set_endpoint(&st->api, e);
     if (bad) return refuse(url, bad, err);
+    snprintf(st->how_to_empty, sizeof st->how_to_empty, "delete the documents of %.100s%s%.100s",
+             st->place.collection, st->place.has_root ? ", and those below /" : "",
+             st->place.has_root ? st->place.root : "");
     if (ca && !(st->api.net.cafile = strdup(ca)))
         return hf_fail(err, HF_NOMEM, 0, "firestore: open '%s': out of memory", url->safe);
     return hf__fs_auth_open(&st->api.auth, f, st->api.emulator, err);

@@ -308,6 +308,12 @@ static int has_trees(const struct hf__fields *f)
     return 0;
 }
 
+/* A web client that releases a lock leaves one. */
+static int is_empty_object(const json_t *json)
+{
+    return json_is_object(json) && !json_object_size(json);
+}
+
 static int read_row(const struct hf__fields *f, hf_row *row, const char **ret_why)
 {
     uint32_t n = 0;
@@ -317,7 +323,7 @@ static int read_row(const struct hf__fields *f, hf_row *row, const char **ret_wh
     if (f->n[HF_FIELD_REV] <= 0 || f->n[HF_FIELD_TOKEN] < 0) *ret_why = "rev or token out of range";
     if (!*ret_why && f->len[HF_FIELD_OWNER])
         *ret_why = read_holder(f, row);
-    else if (!*ret_why && f->json[HF_FIELD_MORE])
+    else if (!*ret_why && f->json[HF_FIELD_MORE] && !is_empty_object(f->json[HF_FIELD_MORE]))
         *ret_why = "more is said of a holder, but nobody holds it";
     else if (!*ret_why &&
              !hf__read_id(f->text[HF_FIELD_REQUEST], f->len[HF_FIELD_REQUEST], row->last_id))

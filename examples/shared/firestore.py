@@ -12,7 +12,7 @@ LIMIT = 600     # seconds that one request may take
 AGAIN = (409, 429, 503)     # contention, too much, not now: to be asked again, as the SDKs do
 PAUSES_S = (0.3, 0.6, 1.2, 2.4)
 # Of a lock's document what the examples look at, as it is before anybody took it.
-UNUSED_LOCK = {'owner': '', 'token': 0, 'expires_us': 0, 'done_us': 0}
+UNUSED_LOCK = {'owner': '', 'token': 0, 'expires_us': 0}
 
 
 class Refused(Exception):
@@ -37,6 +37,8 @@ def from_value(value):
         return int(content)
     if kind == 'arrayValue':
         return [from_value(item) for item in content.get('values', [])]
+    if kind == 'mapValue':
+        return from_fields(content)
     return content
 
 

@@ -17,15 +17,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     json_t *fields = json_loadb((const char *)f.at, f.left, 0, NULL);
+    const struct hf__row_reader by = {"firestore", "get", "k", "delete it"};
     const char *why = NULL;
+    hf_error err = {0, 0, ""};
     hf_row row, back;
     hf_row_init(&row);
     hf_row_init(&back);
-    int rc = hf__fs_row(fields, "k", &row, &why);
-    fuzz_check_row(rc, &row, why);
+    int rc = hf__fs_row(fields, &by, &row, &err);
+    fuzz_check_row(rc, &row, err.text);
     if (!rc) {
         json_t *again = hf__fs_fields("k", &row, &rc, &why);
-        MUST(again && !hf__fs_row(again, "k", &back, &why) && hf_row_equal(&row, &back));
+        MUST(again && !hf__fs_row(again, &by, &back, &err) && hf_row_equal(&row, &back));
         json_decref(again);
     }
     hf_row_clear(&row);

@@ -57,11 +57,12 @@ point(first > 0, 'alice acquires', first);
 point(await acquire(bob, id, 'bob') === null, 'bob finds it held');
 point(await acquire(alice, id, 'alice') === null, 'and so does alice elsewhere');
 point(holdfast('acquire', id, '--lease', '60', '-n').status === 75, 'and the command');
-await update(alice, id, first, more);
-await update(alice, id, first, more);
+await update(alice, id, 'alice', first, more);
+await update(alice, id, 'alice', first, more);
 point(await n(alice) === 2, 'alice writes, twice');
-await refused('bob doesn\'t by her token', update(bob, id, first, more), /permission-denied/);
-await refused('nor by one of his own', update(bob, id, first + 1, more), /the lock is lost/);
+await refused('bob doesn\'t as alice', update(bob, id, 'alice', first, more), /permission-denied/);
+await refused('nor by her token', update(bob, id, 'bob', first, more), /the lock is lost/);
+await refused('nor by one of his own', update(bob, id, 'bob', first + 1, more), /the lock is lost/);
 await refused('nor past the transaction', setDoc(doc(bob, 'critical_data', id),
   { n: 9, token: first }), /permission-denied/);
 await refused('nor takes it', updateDoc(doc(bob, 'mutex_critical_data', id), { owner: 'bob' }),
@@ -70,9 +71,9 @@ await refused('nor deletes it', deleteDoc(doc(bob, 'mutex_critical_data', id)),
   /permission-denied/);
 await refused('nor takes a free one as alice', acquire(bob, 'another', 'alice'),
   /permission-denied/);
-await release(alice, id, first);
-await release(alice, id, first);
-await refused('alice has released, and writes no more', update(alice, id, first, more),
+await release(alice, id, 'alice', first);
+await release(alice, id, 'alice', first);
+await refused('alice has released, and writes no more', update(alice, id, 'alice', first, more),
   /the lock is lost/);
 
 // A server's client, and then bob.
@@ -87,18 +88,18 @@ point(third > second, 'bob acquires, by a greater token', third);
 // While bob's update is under way, the lock goes over to another: nothing of it lands.
 let asked = 0;
 await refused('what is overtaken between its reading and its writing is lost as a whole',
-  update(bob, id, third, (d) => {
+  update(bob, id, 'bob', third, (d) => {
     if (asked++ === 0) holdfast('break', id, '--token', String(third));
     return more(d);
   }), /the lock is lost|permission-denied|aborted|failed-precondition/);
 point(asked > 0 && await n(alice) === 2, 'and the counter is what was accepted', await n(alice));
 const fourth = await acquire(alice, id, 'alice');
-await update(alice, id, fourth, more);
+await update(alice, id, 'alice', fourth, more);
 point(await n(bob) === 3, 'alice goes on from there');
 // As the page says: to renew.
 await updateDoc(doc(alice, 'mutex_critical_data', id),
   { rev: fourth + 1, expires_us: (Date.now() + 90000) * 1000 });
-await update(alice, id, fourth, more);
+await update(alice, id, 'alice', fourth, more);
 point(await n(bob) === 4, 'and writes after a renewal');
 await serve({ point, refused, holdfast, project: PROJECT });
 console.log(`1..${points}`);
