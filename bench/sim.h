@@ -1,11 +1,11 @@
 /*
  * sim.h - clients of modelled stores on a virtual clock. The lock is the shipped step; what a
- * client does between two steps follows core/wait.c, core/turn.c and core/handed.c.
+ * client does between two steps follows core/store/turn.c, and wait.c and handed.c of core/client.
  */
 #ifndef SIM_H
 #define SIM_H
 
-#include "../core/step.h"
+#include "step.h"
 
 enum { REGIONS = 5, NOBODY = -1, ALL_SEEN = 1 << 20 };
 

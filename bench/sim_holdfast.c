@@ -1,6 +1,6 @@
 /*
- * sim_holdfast.c - a client of Holdfast on a server store: the rules of core/wait.c, core/turn.c
- * and core/handed.c around the shipped step.
+ * sim_holdfast.c - a client of Holdfast on a server store: the rules of core/store/turn.c, and of
+ * wait.c and handed.c of core/client, around the shipped step.
  *
  * What a client would decide when a reply arrives is decided when the store sends it: the row is
  * the same, and its reading of the store's clock is that of the reply, up to the length of the
@@ -8,14 +8,14 @@
  * is the one that it was made for, by the clock that it was made by; so it is the row that was
  * sent.
  */
-#include "../core/crowd.h"
+#include "crowd.h"
 #include "sim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As in core/wait.c, core/turn.c, core/lock.c; the drivers' queue_cap. */
+/* As in core/client/wait.c, core/store/turn.c, core/client/lock.c; the drivers' queue_cap. */
 enum {
     STAGGER_US = 500000,
     NET_US = 30000000,

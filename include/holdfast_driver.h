@@ -2,11 +2,12 @@
  * holdfast_driver.h - what a store must offer. For authors of drivers.
  *
  * A driver carries rows; it never decides. It doesn't retry, sleep (except in watch), interpret a
- * lease, look at a wall clock, or log. All of the lock is in core/step.c, above two operations:
- * "read a row" and "replace the row if nobody did so before". See doc/adding-a-driver.md.
+ * lease, look at a wall clock, or log. All of the lock is in core/state/step.c, above two
+ * operations: "read a row" and "replace the row if nobody did so before". See
+ * doc/adding-a-driver.md.
  *
  * A driver is one file that defines one `const struct hf_driver`. Built in, it stands in the list
- * of core/drivers.c; as a module it exports the symbol HF_DRIVER_SYMBOL and is called
+ * of core/store/drivers.c; as a module it exports the symbol HF_DRIVER_SYMBOL and is called
  * libholdfast-SCHEME.so.
  */
 #ifndef HOLDFAST_DRIVER_H

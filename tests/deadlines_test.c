@@ -1,5 +1,5 @@
 /*
- * deadlines_test.c - core/deadlines.c against a plain list, by chance.
+ * deadlines_test.c - core/util/deadlines.c against a plain list, by chance.
  */
 #include "test.h"
 

@@ -56,7 +56,7 @@ struct v_proc {
     struct hf_port port;
     hf_rowkey key[V_KEYS];
     uint64_t hint[V_KEYS];
-    /* what a handle keeps of a wait (core/handle.h) */
+    /* what a handle keeps of a wait (core/client/handle.h) */
     hf_party party;
     int at_store, queued, notice;
     const hf_rowkey *waits_for;

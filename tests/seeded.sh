@@ -1,6 +1,6 @@
 #!/bin/sh
 # Is the enumeration of the step able to find mistakes? Builds it with each of the mistakes in
-# tests/seeds/step (patches of core/step.c), and says which check found it.
+# tests/seeds/step (patches of core/state/step.c), and says which check found it.
 #
 #   tests/seeded.sh       $CC is the compiler (cc)
 set -u
@@ -10,19 +10,20 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 
 compile() { # sources...
-    (cd "$dir" && ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -I"$top/include" -I"$top/core" -c "$@")
+    (cd "$dir" && ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -I"$top/include" -I"$top/core/state" \
+        -I"$top/core/util" -c "$@")
 }
 # The step with a mistake: a copy, patched.
 build() { # patch
-    mkdir -p "$dir/core" && cp "$top/core/step.c" "$dir/core" &&
+    mkdir -p "$dir/core/state" && cp "$top/core/state/step.c" "$dir/core/state" &&
         patch -p1 -s -f -F0 -r - --no-backup-if-mismatch -d "$dir" -i "$1" &&
-        compile "$dir/core/step.c" && ${CC:-cc} -o "$dir/enum" "$dir"/*.o
+        compile "$dir/core/state/step.c" && ${CC:-cc} -o "$dir/enum" "$dir"/*.o
 }
 
 set -- "$top"/tests/seeds/step/*.patch
 echo "1..$#"
 compile "$top"/tests/step_enum.c "$top"/tests/step_model.c "$top"/tests/step_wander.c \
-    "$top"/tests/step_judge.c "$top"/core/row.c || exit 70
+    "$top"/tests/step_judge.c "$top"/core/state/row.c || exit 70
 n=0
 failed=0
 for patch; do

@@ -14,8 +14,9 @@ trap 'exit 130' INT TERM
 compile() ( # directory, definitions and sources
     mkdir -p "$dir/$1" && cd "$dir/$1" || exit 70
     shift
+    # shellcheck disable=SC2046  # an option for each folder
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -DHF_SEAM -DHF_MODULE_DIR='"."' -I"$top/include" \
-        -I"$top/core" -I"$top/drivers" -I"$top/drivers/file" -c "$@"
+        $(printf -- '-I%s ' "$top"/core/*/) -I"$top/drivers" -I"$top/drivers/file" -c "$@"
 )
 LATE_S=90   # without a mistake the kills take a fraction of it
 layout='-DHF_FILE_BUCKETS=8u -DHF_FILE_SLOTS=16u -DHF_FILE_FIRST_HEAP=32768 -DHF_FILE_GROW=32768'
@@ -38,7 +39,7 @@ build() { # patch, or '' for none
 {
     # An archive: what belongs to other drivers is left out.
     others='#include (<(jansson|sqlite3|libpq|hiredis|curl|mongoc)|"json.h")'
-    (compile core $(grep -LE "$others" "$top"/core/*.c "$top"/drivers/*.c) &&
+    (compile core $(grep -LE "$others" "$top"/core/*/*.c "$top"/drivers/*.c) &&
         cd "$dir/core" && ar rc ../core.a ./*.o) &
     core_job=$!
     compile explorer $layout "$top"/tests/explore.c "$top"/tests/explore_*.c \

@@ -87,7 +87,7 @@ run_setup() { PATH="$PWD/fake" run "$SOURCE/tools/setup" "$@"; }
 
 # A tree with the tools, no git, and one good file.
 tree() {
-    mkdir -p tree/core tree/include tree/tools
+    mkdir -p tree/core/state tree/include tree/tools
     cp "$SOURCE/tools/lint" tree/tools/
     cp "$SOURCE/.clang-format" tree/
     : >tree/tools/lint-exceptions
@@ -118,7 +118,7 @@ finds() {
     finds BANNED core/bad.c "${head}void f(char *a)\n{\n    strcpy(a, \"\");\n}\n"
     finds BANNED core/bad.c "${head}void f(void)\n{\n    usleep(1);\n}\n"
     finds NOCLOCK core/bad.c "${head}long f(void)\n{\n    return time(0);\n}\n"
-    finds NOIO core/step.c '/*\n * step.c - pure.\n */\n#include <stdio.h>\n'
+    finds NOIO core/state/step.c '/*\n * step.c - pure.\n */\n#include <stdio.h>\n'
     finds LONGLINE core/bad.c "$head/* $long */\n"
     finds LONGFUNC core/bad.c "${head}void f(void)\n{\n$(printf '    f();\\n%.0s' {1..69})}\n"
     finds BIGFILE core/bad.c "$head$(printf 'int hf__a;\\n%.0s' {1..598})"

@@ -296,6 +296,13 @@ def sizes():
     return subprocess.run([source[:-2]], check=True, capture_output=True, text=True).stdout
 
 
+def symbols(file, *options):
+    """What a library of the build defines for others."""
+    listed = subprocess.run(['nm', *options, '--defined-only', '-g',
+                             os.path.join(build_dir('gcc'), file)], capture_output=True, text=True)
+    return set(re.findall(r'^[0-9a-f]+ [A-Z] (\w+)$', listed.stdout, flags=re.M))
+
+
 def api(step):
     """The library exports what the headers declare, and that is what it was."""
     snapshot = os.path.join(TOP, 'tests', 'api.txt')
@@ -313,16 +320,18 @@ def api(step):
     for file, options, good in (
             ('libholdfast.so', ['-D'], lambda name: name in names),
             ('libholdfast.a', [], lambda name: name.startswith('hf_'))):
-        listed = subprocess.run(['nm', *options, '--defined-only', '-g',
-                                 os.path.join(build_dir('gcc'), file)],
-                                capture_output=True, text=True)
-        exported = set(re.findall(r'^[0-9a-f]+ [A-Z] (\w+)$', listed.stdout, flags=re.M))
+        exported = symbols(file, *options)
         strange = sorted(name for name in exported if not good(name))
         step.log.write(f'{file}: {len(exported)} symbols; not hf_ or not declared: {strange}\n')
         step.check(exported and not strange, f'{file} exports {strange}', f'nm -g build-gcc/{file}')
         missing = sorted(names - exported)
         step.log.write(f'{file}: declared but not there: {missing}\n')
         step.check(not missing, f'{file} lacks {missing}', f'nm -g build-gcc/{file}')
+    # What only `doctor` and the tests need is in no library that is installed.
+    for own in ('libconform.a', 'tests/libfaults.a'):
+        inside = symbols(own) & (symbols('libholdfast.a') | symbols('libholdfast.so', '-D'))
+        step.check(symbols(own) and not inside, f'libholdfast has {sorted(inside)} of {own}',
+                   f'nm -g build-gcc/{own}')
 
 
 def manuals(step):

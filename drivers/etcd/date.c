@@ -3,7 +3,7 @@
  *
  * A date is of whole seconds, so that one of them says when the second began to a second only, and
  * two processes might disagree by so much. Each further one may say more: what all of them allow is
- * kept, as the core does with clocks (core/clock.h), and the first few are asked for soon.
+ * kept, as the core does with clocks (core/state/clock.h), and the first few are asked for soon.
  */
 #include "date.h"
 

@@ -1,9 +1,9 @@
 /*
- * conform_race.h - what the racers of the conformance suite have in common: the arena, and how they
- * are started. See conform_race.c.
+ * race.h - what the racers of the conformance suite have in common: the arena, and how they
+ * are started. See race.c.
  */
-#ifndef HF_CONFORM_RACE_H
-#define HF_CONFORM_RACE_H
+#ifndef HF_RACE_H
+#define HF_RACE_H
 
 #include "conform.h"
 

@@ -1,5 +1,5 @@
 /*
- * conform_line.c - what a store promises that lets a waiter in behind others by itself (join).
+ * line.c - what a store promises that lets a waiter in behind others by itself (join).
  */
 #include "conform.h"
 

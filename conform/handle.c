@@ -1,5 +1,5 @@
 /*
- * conform_handle.c - the conformance suite: what a handle promises: its store's clock, its session,
+ * handle.c - the conformance suite: what a handle promises: its store's clock, its session,
  * its options, and that what was written outlives it. See conform.h.
  */
 #include "conform.h"

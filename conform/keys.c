@@ -1,5 +1,5 @@
 /*
- * conform_keys.c - the conformance suite: every legal key is a key of its own, and is found by its
+ * keys.c - the conformance suite: every legal key is a key of its own, and is found by its
  * prefix; who may enter. See conform.h.
  */
 #include "conform.h"

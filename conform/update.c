@@ -1,7 +1,7 @@
 /*
- * conform_update.c - what a store promises that lets a row be changed in place (update).
+ * update.c - what a store promises that lets a row be changed in place (update).
  */
-#include "conform_race.h"
+#include "race.h"
 
 #include <string.h>
 

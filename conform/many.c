@@ -1,7 +1,7 @@
 /*
- * conform_many.c - what a store promises that carries out many replaces at once (replace_many).
+ * many.c - what a store promises that carries out many replaces at once (replace_many).
  */
-#include "conform_race.h"
+#include "race.h"
 
 #include "os.h"
 

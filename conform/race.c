@@ -1,11 +1,11 @@
 /*
- * conform_race.c - the conformance suite: threads and processes that race on one row, wake each
+ * race.c - the conformance suite: threads and processes that race on one row, wake each
  * other, and are killed. See conform.h.
  *
  * What they tell each other stands in memory that they share, the arena. Nobody waits for ever: a
  * step of the dance that doesn't come is an error of its own.
  */
-#include "conform_race.h"
+#include "race.h"
 
 #include "drivers.h"
 

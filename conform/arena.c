@@ -1,7 +1,7 @@
 /*
- * conform_arena.c - the arena of the racers of the conformance suite. See conform_race.h.
+ * arena.c - the arena of the racers of the conformance suite. See race.h.
  */
-#include "conform_race.h"
+#include "race.h"
 
 #include "os.h"
 
