@@ -64,7 +64,7 @@ static struct hf__arena *new_arena(void)
     return a == MAP_FAILED ? NULL : a;
 }
 
-const char *hf__with_arena(struct hf__conform *cfm, hf__play_fn *play)
+const char *hf__with_arena(struct hf__suite *cfm, hf__play_fn *play)
 {
     struct hf__arena *a = new_arena();
     if (!a) return hf__bad(cfm, "no memory to share");
@@ -87,7 +87,7 @@ static void run_one(struct hf__racer *r, hf__race_fn *run)
     if (opened) hf__con_close(&r->con);
 }
 
-pid_t hf__race_start(struct hf__conform *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
+pid_t hf__race_start(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
                      hf__race_fn *run)
 {
     pid_t parent = getpid(), pid = fork();
@@ -109,7 +109,7 @@ int hf__race_end(pid_t pid)
     return status;
 }
 
-const char *hf__race_processes(struct hf__conform *cfm, struct hf__arena *a, uint32_t n,
+const char *hf__race_processes(struct hf__suite *cfm, struct hf__arena *a, uint32_t n,
                                hf__race_fn *run)
 {
     pid_t pid[HF_RACERS];
@@ -136,7 +136,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-const char *hf__race_threads(struct hf__conform *cfm, struct hf__arena *a, uint32_t n, int share,
+const char *hf__race_threads(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, int share,
                              hf__race_fn *run)
 {
     struct thread t[HF_RACERS];

@@ -1,7 +1,7 @@
 /*
  * conform.c - the conformance suite, first part: what one caller can see. See conform.h.
  *
- * Contents: opening and saying; keys and rows; rows there and back; swap and take; the list.
+ * Contents: rows there and back; swap and take; the list.
  */
 #include "conform.h"
 
@@ -9,119 +9,15 @@
 #include "os.h"
 #include "step.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { IO_TIMEOUT_MS = 5000, QUEUE_TRIED = 4096, HOLDERS_TRIED = 64 };
+enum { QUEUE_TRIED = 4096, HOLDERS_TRIED = 64 };
 
-/* ---- opening and saying ---- */
+/* ---- rows there and back ---- */
 
-int hf__con_open(struct hf__conform *cfm, struct hf__con *ret, hf_error *err)
-{
-    struct hf__con con = {cfm->drv, NULL};
-    int rc = con.drv->open(cfm->url, IO_TIMEOUT_MS, &con.st, err);
-    if (rc) return rc;
-    if (hf__wrap_opened) rc = hf__wrap_opened(&con.drv, &con.st, err);
-    if (rc)
-        hf__con_close(&con);
-    else
-        *ret = con;
-    return rc;
-}
-
-void hf__con_close(struct hf__con *con)
-{
-    con->drv->close(con->st);
-    con->st = NULL;
-}
-
-const char *hf__bad(struct hf__conform *cfm, const char *format, ...)
-{
-    va_list args;
-    char why[sizeof cfm->why]; /* an argument may be the reason so far */
-    va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
-    va_end(args);
-    memcpy(cfm->why, why, sizeof why);
-    return cfm->why;
-}
-
-void hf__conform_run(struct hf__conform *cfm, const struct hf__check *check, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if ((cfm->drv->can & check[i].needs) != check[i].needs) continue;
-        const char *why = check[i].check(cfm);
-        if (why) cfm->failed++;
-        cfm->say(cfm->arg, check[i].text, why);
-    }
-}
-
-/* ---- keys and rows ---- */
-
-hf_rowkey hf__con_key(const struct hf__conform *cfm, char text[HF_KEY_CAP], const char *name)
-{
-    hf_rowkey key = {.text = text};
-    int n = snprintf(text, HF_KEY_CAP, "%s%s", cfm->prefix, name);
-    key.len = n < HF_KEY_CAP ? (uint32_t)n : HF_KEY_CAP - 1;
-    key.hash = hf_key_hash(text, key.len);
-    return key;
-}
-
-hf_party hf__con_party(uint64_t session, uint32_t n)
-{
-    hf_party p;
-    memset(&p, 0, sizeof p);
-    memcpy(p.id, &n, sizeof n);
-    p.id[15] = 1;
-    p.session = session;
-    p.lease_ms = session ? 0 : 60000;
-    p.claim_ms = 1000;
-    p.owner_len = (uint8_t)snprintf(p.owner, sizeof p.owner, "conform-%u", n);
-    p.note_len = (uint8_t)snprintf(p.note, sizeof p.note, "host=h pid=%u", n);
-    return p;
-}
-
-int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err)
-{
-    hf_row cur;
-    int64_t clock = 0;
-    hf_row_init(&cur);
-    int rc = con->drv->get(con->st, key, &cur, &clock, err);
-    if (!rc && con->drv->can & HF_CAN_INSTANT) clock = con->drv->now(con->st);
-    /* A store may answer a first write with a free row that has a higher rev: see mem. */
-    for (int tries = 3; !rc;) {
-        row->rev = hf_rev_next(cur.rev, clock);
-        if (row->n_holders == 1) row->token = row->party[0].token = row->rev;
-        rc = con->drv->swap(con->st, key, cur.rev, row, &cur, &clock, err);
-        if (rc != HF_CONFLICT || cur.n_holders || cur.n_queue || cur.done_us || !--tries) break;
-        rc = 0;
-    }
-    hf_row_clear(&cur);
-    return rc == HF_CONFLICT ? hf_fail(err, HF_BUSY, 0, "'%s' is in use", key->text) : rc;
-}
-
-int hf__con_get(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
-{
-    hf_error err = {0, 0, ""};
-    int64_t clock;
-    int rc = cfm->con.drv->get(cfm->con.st, key, row, &clock, &err);
-    if (rc) hf__bad(cfm, "get: %s", err.text);
-    return rc;
-}
-
-int hf__con_swap(struct hf__conform *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                 hf_row *cur)
-{
-    hf_error err = {0, 0, ""};
-    int64_t clock;
-    int rc = cfm->con.drv->swap(cfm->con.st, key, seen, row, cur, &clock, &err);
-    if (rc) hf__bad(cfm, "swap: %s", rc < 0 ? err.text : "refused");
-    return rc;
-}
-
-static int take(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p, hf_row *cur)
+static int take(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p, hf_row *cur)
 {
     hf_error err = {0, 0, ""};
     int64_t clock;
@@ -142,7 +38,7 @@ static void one_holder(hf_row *row, uint32_t n)
 }
 
 /* Stores `row` as new, reads it back through this and another handle, compares, deletes it. */
-static const char *there_and_back(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row,
+static const char *there_and_back(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row,
                                   const char *what)
 {
     hf_error err = {0, 0, ""};
@@ -163,23 +59,7 @@ static const char *there_and_back(struct hf__conform *cfm, const hf_rowkey *key,
     return why;
 }
 
-const char *hf__con_at_key(struct hf__conform *cfm, const char *name,
-                           const char *(*play)(struct hf__conform *cfm, const hf_rowkey *key,
-                                               hf_row *row))
-{
-    char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(cfm, text, name);
-    hf_row row;
-    hf_row_init(&row);
-    const char *why = play(cfm, &key, &row);
-    if (!why && hf__con_swap(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
-    hf_row_clear(&row);
-    return why;
-}
-
-/* ---- rows there and back ---- */
-
-static const char *unused_key(struct hf__conform *cfm)
+static const char *unused_key(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "never used");
@@ -243,7 +123,7 @@ static int full_row(hf_row *row)
     return 0;
 }
 
-static const char *every_field(struct hf__conform *cfm)
+static const char *every_field(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "fields");
@@ -269,7 +149,7 @@ static const char *every_field(struct hf__conform *cfm)
     return why;
 }
 
-static const char *crowd(struct hf__conform *cfm, uint32_t holders, uint32_t queue)
+static const char *crowd(struct hf__suite *cfm, uint32_t holders, uint32_t queue)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "crowd");
@@ -290,13 +170,13 @@ static const char *crowd(struct hf__conform *cfm, uint32_t holders, uint32_t que
     return why;
 }
 
-static const char *long_queue(struct hf__conform *cfm)
+static const char *long_queue(struct hf__suite *cfm)
 {
     uint32_t most = cfm->drv->queue_cap < QUEUE_TRIED ? cfm->drv->queue_cap : QUEUE_TRIED;
     return crowd(cfm, 1, most);
 }
 
-static const char *many_holders(struct hf__conform *cfm)
+static const char *many_holders(struct hf__suite *cfm)
 {
     uint32_t most = cfm->drv->holders_cap < HOLDERS_TRIED ? cfm->drv->holders_cap : HOLDERS_TRIED;
     HF_CHECK(most, "it has room for none");
@@ -305,7 +185,7 @@ static const char *many_holders(struct hf__conform *cfm)
 
 /* ---- swap and take ---- */
 
-static const char *swap_on_seen(struct hf__conform *cfm)
+static const char *swap_on_seen(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "swap");
@@ -337,7 +217,7 @@ static const char *swap_on_seen(struct hf__conform *cfm)
     return NULL;
 }
 
-static const char *seen_by_another(struct hf__conform *cfm)
+static const char *seen_by_another(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "another handle");
@@ -368,7 +248,7 @@ static const char *seen_by_another(struct hf__conform *cfm)
 }
 
 /* Ends the grant in `row` as a release does. */
-static int give_back(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+static int give_back(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     uint64_t seen = row->rev++;
     row->n_holders = 0;
@@ -378,7 +258,7 @@ static int give_back(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
 
 /* A request that came twice, for its reply was lost: granted, given back, and here again. A store
    that has no replies to lose may have forgotten it. */
-static const char *take_comes_late(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p,
+static const char *take_comes_late(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p,
                                    hf_row *row)
 {
     hf_row cur;
@@ -389,7 +269,7 @@ static const char *take_comes_late(struct hf__conform *cfm, const hf_rowkey *key
     return NULL;
 }
 
-static const char *take_if_free(struct hf__conform *cfm)
+static const char *take_if_free(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "take");
@@ -437,7 +317,7 @@ static const char *take_if_free(struct hf__conform *cfm)
 }
 
 /* Through release, and through the deletion of the row. */
-static const char *tokens_grow(struct hf__conform *cfm)
+static const char *tokens_grow(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "tokens");
@@ -468,13 +348,13 @@ static const char *tokens_grow(struct hf__conform *cfm)
 
 static int sweep(void *arg, const hf_rowkey *key, hf_row *row)
 {
-    struct hf__conform *cfm = arg;
+    struct hf__suite *cfm = arg;
     int64_t clock;
     if (row) (void)cfm->con.drv->swap(cfm->con.st, key, row->rev, NULL, NULL, &clock, NULL);
     return 0;
 }
 
-static const char *sweep_up(struct hf__conform *cfm)
+static const char *sweep_up(struct hf__suite *cfm)
 {
     hf_error err = {0, 0, ""};
     int64_t clock;
@@ -497,7 +377,7 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
         {"tokens grow, through release and deletion", 0, tokens_grow},
     };
     static const struct hf__check last[] = {{"it is swept up", 0, sweep_up}};
-    struct hf__conform cfm = {.drv = drv, .url = url, .say = say, .arg = arg};
+    struct hf__suite cfm = {.drv = drv, .url = url, .say = say, .arg = arg};
     hf_error err = {0, 0, ""};
     uint64_t r;
     hf__random(&r, sizeof r);

@@ -15,7 +15,7 @@
 int hf__conform(const hf_driver *drv, const hf_url *url,
                 void (*say)(void *arg, const char *promise, const char *why), void *arg);
 
-/* ---- between the files conform*.c ---- */
+/* ---- between the files of the suite ---- */
 
 /* The store, opened once. */
 struct hf__con {
@@ -23,7 +23,7 @@ struct hf__con {
     hf_store *st;
 };
 
-struct hf__conform {
+struct hf__suite {
     const hf_driver *drv;
     const hf_url *url;
     void (*say)(void *arg, const char *promise, const char *why);
@@ -37,44 +37,44 @@ struct hf__conform {
 
 struct hf__check {
     const char *text;
-    unsigned needs;                                /* of enum hf_can */
-    const char *(*check)(struct hf__conform *cfm); /* NULL: kept; else why not, in cfm->why */
+    unsigned needs;                              /* of enum hf_can */
+    const char *(*check)(struct hf__suite *cfm); /* NULL: kept; else why not, in cfm->why */
 };
 
-int hf__con_open(struct hf__conform *cfm, struct hf__con *ret, hf_error *err);
+int hf__con_open(struct hf__suite *cfm, struct hf__con *ret, hf_error *err);
 void hf__con_close(struct hf__con *con);
 /* The reason of a failing check; returns it. */
-const char *hf__bad(struct hf__conform *cfm, const char *format, ...)
+const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The key prefix + name; `text` holds it. */
-hf_rowkey hf__con_key(const struct hf__conform *cfm, char text[HF_KEY_CAP], const char *name);
+hf_rowkey hf__con_key(const struct hf__suite *cfm, char text[HF_KEY_CAP], const char *name);
 /* A grant or a wait like any other, told apart by n. */
 hf_party hf__con_party(uint64_t session, uint32_t n);
 /* Stores `row` at a key that nobody uses; row->rev (and the token of its only holder) become what
    they have to be. */
 int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
 /* get, swap on the open store; a failure is told in cfm->why. */
-int hf__con_get(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row);
-int hf__con_swap(struct hf__conform *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row);
+int hf__con_swap(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                  hf_row *cur);
 /* A play at a key of that name, and a row; if it goes well, the row that it leaves is deleted. */
-const char *hf__con_at_key(struct hf__conform *cfm, const char *name,
-                           const char *(*play)(struct hf__conform *cfm, const hf_rowkey *key,
+const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
+                           const char *(*play)(struct hf__suite *cfm, const hf_rowkey *key,
                                                hf_row *row));
 /* Until the store's clock has passed `rev`: rows are deleted long after their last write, and a
    clock may be coarse. */
-void hf__con_await_clock(struct hf__conform *cfm, const hf_rowkey *key, uint64_t rev);
-void hf__conform_run(struct hf__conform *cfm, const struct hf__check *check, size_t n);
+void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t rev);
+void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n);
 
 /* Those about the handle, which may be left closed; about keys; about the line; about a change in
    place; those that fork, to be run while nothing is open; those with threads. */
-void hf__conform_handle(struct hf__conform *cfm);
-void hf__conform_keys(struct hf__conform *cfm);
-void hf__conform_line(struct hf__conform *cfm);
-void hf__conform_update(struct hf__conform *cfm);
-void hf__conform_many(struct hf__conform *cfm);
-void hf__conform_processes(struct hf__conform *cfm);
-void hf__conform_threads(struct hf__conform *cfm);
+void hf__conform_handle(struct hf__suite *cfm);
+void hf__conform_keys(struct hf__suite *cfm);
+void hf__conform_line(struct hf__suite *cfm);
+void hf__conform_update(struct hf__suite *cfm);
+void hf__conform_many(struct hf__suite *cfm);
+void hf__conform_processes(struct hf__suite *cfm);
+void hf__conform_threads(struct hf__suite *cfm);
 
 #define HF_CHECK(cond, ...)                            \
     do {                                               \

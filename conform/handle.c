@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int64_t store_clock(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+static int64_t store_clock(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     const struct hf__con *con = &cfm->con;
     int64_t clock = 0;
@@ -17,7 +17,7 @@ static int64_t store_clock(struct hf__conform *cfm, const hf_rowkey *key, hf_row
     return con->drv->get(con->st, key, row, &clock, NULL) ? -1 : clock;
 }
 
-static const char *clock_runs(struct hf__conform *cfm)
+static const char *clock_runs(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "clock");
@@ -44,7 +44,7 @@ static const char *clock_runs(struct hf__conform *cfm)
 }
 
 /* The session of one more handle: lives, beside `than`, which lives or doesn't. */
-static const char *session_of_another(struct hf__conform *cfm, uint64_t than, int lives,
+static const char *session_of_another(struct hf__suite *cfm, uint64_t than, int lives,
                                       uint64_t *ret)
 {
     const struct hf__con *con = &cfm->con;
@@ -64,7 +64,7 @@ static const char *session_of_another(struct hf__conform *cfm, uint64_t than, in
     return why;
 }
 
-static const char *sessions_live(struct hf__conform *cfm)
+static const char *sessions_live(struct hf__suite *cfm)
 {
     const struct hf__con *con = &cfm->con;
     hf_error err = {0, 0, "it is none"};
@@ -80,9 +80,9 @@ static const char *sessions_live(struct hf__conform *cfm)
     return NULL;
 }
 
-static const char *bad_options(struct hf__conform *cfm)
+static const char *bad_options(struct hf__suite *cfm)
 {
-    struct hf__conform copy = *cfm;
+    struct hf__suite copy = *cfm;
     struct hf__con con = {NULL, NULL};
     hf_url url = *cfm->url;
     hf_error err = {0, 0, ""};
@@ -95,7 +95,7 @@ static const char *bad_options(struct hf__conform *cfm)
     return NULL;
 }
 
-static const char *sync_returns(struct hf__conform *cfm)
+static const char *sync_returns(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "sync");
@@ -110,7 +110,7 @@ static const char *sync_returns(struct hf__conform *cfm)
     return NULL;
 }
 
-static const char *stays(struct hf__conform *cfm)
+static const char *stays(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "stays");
@@ -129,7 +129,7 @@ static const char *stays(struct hf__conform *cfm)
     return NULL;
 }
 
-void hf__conform_handle(struct hf__conform *cfm)
+void hf__conform_handle(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"the store's clock runs, and never back", 0, clock_runs},

@@ -120,7 +120,7 @@ static void name_row(hf_row *row, const char *name)
     row->result[n] = 0;
 }
 
-static const char *store_named(struct hf__conform *cfm, const char *name)
+static const char *store_named(struct hf__suite *cfm, const char *name)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, name), legal;
@@ -133,7 +133,7 @@ static const char *store_named(struct hf__conform *cfm, const char *name)
     return NULL;
 }
 
-static const char *check_named(struct hf__conform *cfm, const char *name)
+static const char *check_named(struct hf__suite *cfm, const char *name)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, name);
@@ -150,7 +150,7 @@ static const char *check_named(struct hf__conform *cfm, const char *name)
 }
 
 /* Stores all, then looks at all. */
-static const char *all_apart(struct hf__conform *cfm, const char *const *name, size_t n)
+static const char *all_apart(struct hf__suite *cfm, const char *const *name, size_t n)
 {
     const char *why = NULL;
     for (size_t i = 0; i < n && !why; i++) why = store_named(cfm, name[i]);
@@ -158,9 +158,9 @@ static const char *all_apart(struct hf__conform *cfm, const char *const *name, s
     return why;
 }
 
-static const char *nasty_keys(struct hf__conform *cfm) { return all_apart(cfm, nasty, NASTY); }
+static const char *nasty_keys(struct hf__suite *cfm) { return all_apart(cfm, nasty, NASTY); }
 
-static const char *every_byte(struct hf__conform *cfm)
+static const char *every_byte(struct hf__suite *cfm)
 {
     enum { FIRST = 0x20, LAST = 0x7e };
     char text[LAST - FIRST + 1][3];
@@ -175,7 +175,7 @@ static const char *every_byte(struct hf__conform *cfm)
     return all_apart(cfm, name, LAST - FIRST + 1);
 }
 
-static const char *longest_keys(struct hf__conform *cfm)
+static const char *longest_keys(struct hf__suite *cfm)
 {
     char text[4][HF_KEY_CAP];
     const char *name[4] = {text[0], text[1], text[2], text[3]};
@@ -190,7 +190,7 @@ static const char *longest_keys(struct hf__conform *cfm)
 }
 
 /* Keys that look alike to a table that uses 16 bits of our hash, or the first bytes. */
-static const char *colliding_keys(struct hf__conform *cfm)
+static const char *colliding_keys(struct hf__suite *cfm)
 {
     char text[COLLIDING][16];
     const char *why = NULL;
@@ -209,20 +209,6 @@ static const char *colliding_keys(struct hf__conform *cfm)
     return why;
 }
 
-void hf__con_await_clock(struct hf__conform *cfm, const hf_rowkey *key, uint64_t rev)
-{
-    const int64_t most_us = 3000000; /* a rev further ahead isn't waited for */
-    int64_t until_us = hf__local_us() + most_us, clock_us = 0;
-    hf_row row;
-    if (cfm->con.drv->can & HF_CAN_INSTANT) return;
-    hf_row_init(&row);
-    do
-        if (cfm->con.drv->get(cfm->con.st, key, &row, &clock_us, NULL)) break;
-    while (clock_us > 0 && (uint64_t)clock_us <= rev && rev < (uint64_t)(clock_us + most_us) &&
-           hf__local_us() < until_us);
-    hf_row_clear(&row);
-}
-
 /* ---- scan ---- */
 
 static const char *const groups[] = {
@@ -231,7 +217,7 @@ static const char *const groups[] = {
 enum { GROUPS = sizeof groups / sizeof *groups, EACH = 5 };
 
 struct scan {
-    struct hf__conform *cfm;
+    struct hf__suite *cfm;
     const char *prefix;
     int seen, stop_at, erase, strangers, broken;
     unsigned char met[GROUPS][EACH];
@@ -256,7 +242,7 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
     return s->stop_at && s->seen == s->stop_at;
 }
 
-static const char *scan_prefix(struct hf__conform *cfm, const char *name, int stop_at, int erase,
+static const char *scan_prefix(struct hf__suite *cfm, const char *name, int stop_at, int erase,
                                struct scan *s)
 {
     char text[HF_KEY_CAP];
@@ -274,7 +260,7 @@ static const char *scan_prefix(struct hf__conform *cfm, const char *name, int st
     return NULL;
 }
 
-static const char *scan_finds(struct hf__conform *cfm)
+static const char *scan_finds(struct hf__suite *cfm)
 {
     char name[32];
     struct scan s;
@@ -309,7 +295,7 @@ static const char *scan_finds(struct hf__conform *cfm)
 
 /* Of a key that nobody ever held: so it leaves nothing behind. Where there is no guard, or none
    without a name, there is nothing to be seen. */
-static const char *enters_holders(struct hf__conform *cfm)
+static const char *enters_holders(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "enter");
@@ -322,7 +308,7 @@ static const char *enters_holders(struct hf__conform *cfm)
     return hf__bad(cfm, "enter: %s", err.text);
 }
 
-void hf__conform_keys(struct hf__conform *cfm)
+void hf__conform_keys(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"keys that look alike are apart", 0, nasty_keys},

@@ -8,7 +8,7 @@
 
 enum { CAP = 4 };
 
-static int join(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p, hf_row *cur)
+static int join(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p, hf_row *cur)
 {
     int64_t clock = 0;
     hf_error err = {0, 0, ""};
@@ -18,7 +18,7 @@ static int join(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p
 }
 
 /* It is refused, and nothing has changed: *row is what is there. */
-static const char *refused(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p,
+static const char *refused(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p,
                            const hf_row *row, const char *what)
 {
     hf_row cur;
@@ -34,7 +34,7 @@ static const char *refused(struct hf__conform *cfm, const hf_rowkey *key, const 
 }
 
 /* It is let in: *row becomes what is there. */
-static const char *let_in(struct hf__conform *cfm, const hf_rowkey *key, const hf_party *p,
+static const char *let_in(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p,
                           hf_row *row)
 {
     hf_row cur;
@@ -63,13 +63,13 @@ static const char *let_in(struct hf__conform *cfm, const hf_rowkey *key, const h
     return why;
 }
 
-static const char *change(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+static const char *change(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     uint64_t seen = row->rev++;
     return hf__con_swap(cfm, key, seen, row, NULL) ? cfm->why : NULL;
 }
 
-static const char *join_the_line(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+static const char *join_the_line(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     hf_party p = hf__con_party(1, 4);
     const char *why = refused(cfm, key, &p, row, "nobody is there");
@@ -102,7 +102,7 @@ static const char *join_the_line(struct hf__conform *cfm, const hf_rowkey *key, 
 }
 
 /* Not to others who hold together with the first, either; nor where nobody holds. */
-static const char *not_among_holders(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+static const char *not_among_holders(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     hf_party p = hf__con_party(1, 8);
     hf_row_clear(row);
@@ -124,15 +124,15 @@ static const char *not_among_holders(struct hf__conform *cfm, const hf_rowkey *k
     return why ? why : refused(cfm, key, &p, row, "nobody holds");
 }
 
-static const char *in_line(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+static const char *in_line(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     const char *why = join_the_line(cfm, key, row);
     return why ? why : not_among_holders(cfm, key, row);
 }
 
-static const char *joins(struct hf__conform *cfm) { return hf__con_at_key(cfm, "join", in_line); }
+static const char *joins(struct hf__suite *cfm) { return hf__con_at_key(cfm, "join", in_line); }
 
-void hf__conform_line(struct hf__conform *cfm)
+void hf__conform_line(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"join lets in behind others, and nowhere else", 0, joins}};

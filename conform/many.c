@@ -21,7 +21,7 @@ struct many {
     hf_error err[KEYS];
 };
 
-static void init(struct hf__conform *cfm, struct many *m, const char *group)
+static void init(struct hf__suite *cfm, struct many *m, const char *group)
 {
     char name[80];
     for (int i = 0; i < KEYS; i++) {
@@ -43,7 +43,7 @@ static void clear(struct many *m)
 }
 
 /* A hold at each key; a full row at the last: others in line, a marker. */
-static const char *create(struct hf__conform *cfm, struct many *m)
+static const char *create(struct hf__suite *cfm, struct many *m)
 {
     hf_error err = {0, 0, ""};
     for (uint32_t i = 0; i < KEYS; i++) {
@@ -67,7 +67,7 @@ static const char *create(struct hf__conform *cfm, struct many *m)
 }
 
 /* Each hold is to be longer by a while. */
-static const char *plan(struct hf__conform *cfm, struct many *m)
+static const char *plan(struct hf__suite *cfm, struct many *m)
 {
     for (int i = 0; i < KEYS; i++) {
         if (hf_row_copy(&m->next[i], &m->row[i])) return hf__bad(cfm, "out of memory");
@@ -90,7 +90,7 @@ static int ask(const struct hf__con *con, struct many *m, int n, int64_t patienc
 }
 
 /* What is stored is what the results say. m->row becomes it. */
-static const char *is_stored(struct hf__conform *cfm, struct many *m, int i)
+static const char *is_stored(struct hf__suite *cfm, struct many *m, int i)
 {
     const char *why = NULL;
     hf_row got;
@@ -108,7 +108,7 @@ static const char *is_stored(struct hf__conform *cfm, struct many *m, int i)
     return why;
 }
 
-static const char *erase(struct hf__conform *cfm, struct many *m, const char *why)
+static const char *erase(struct hf__suite *cfm, struct many *m, const char *why)
 {
     for (int i = 0; i < KEYS && !why; i++)
         if (m->row[i].rev && hf__con_swap(cfm, &m->key[i], m->row[i].rev, NULL, NULL))
@@ -120,7 +120,7 @@ static const char *erase(struct hf__conform *cfm, struct many *m, const char *wh
 /* ---- results ---- */
 
 /* Some are refused, in front of, between and behind those that are done. */
-static const char *some_refused(struct hf__conform *cfm, struct many *m)
+static const char *some_refused(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
     int told = cfm->drv->can & (HF_CAN_INSTANT | HF_CAN_LEASES);
@@ -145,7 +145,7 @@ static const char *some_refused(struct hf__conform *cfm, struct many *m)
 }
 
 /* One whose row is gone. */
-static const char *one_absent(struct hf__conform *cfm, struct many *m)
+static const char *one_absent(struct hf__suite *cfm, struct many *m)
 {
     if (hf__con_swap(cfm, &m->key[1], m->row[1].rev, NULL, NULL)) return cfm->why;
     const char *why = plan(cfm, m);
@@ -160,7 +160,7 @@ static const char *one_absent(struct hf__conform *cfm, struct many *m)
     return why ? why : is_stored(cfm, m, 2);
 }
 
-static const char *each_has_its_result(struct hf__conform *cfm)
+static const char *each_has_its_result(struct hf__suite *cfm)
 {
     struct many m;
     init(cfm, &m, "many");
@@ -175,7 +175,7 @@ static const char *each_has_its_result(struct hf__conform *cfm)
 
 /* Asked for when there is no time left, it is done, or refused, or may be done yet. The same again
    is done once: now, or it finds its own row. */
-static const char *none_in_time(struct hf__conform *cfm, struct many *m)
+static const char *none_in_time(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
     if (why) return why;
@@ -203,7 +203,7 @@ static const char *none_in_time(struct hf__conform *cfm, struct many *m)
     return NULL;
 }
 
-static const char *unknown_spoils_nothing(struct hf__conform *cfm)
+static const char *unknown_spoils_nothing(struct hf__suite *cfm)
 {
     struct many m;
     init(cfm, &m, "many-late");
@@ -230,7 +230,7 @@ static int write_many(struct hf__racer *r)
     char group[40];
     const char *why = NULL;
     snprintf(group, sizeof group, "many-by/%u", r->me);
-    struct hf__conform own = *r->cfm; /* which says why of its own */
+    struct hf__suite own = *r->cfm; /* which says why of its own */
     own.con = r->con;
     init(&own, &m, group);
     int rc = hf__race_meet(r, 0);
@@ -250,17 +250,17 @@ static int write_many(struct hf__racer *r)
     return why != NULL;
 }
 
-static const char *play_writers(struct hf__conform *cfm, struct hf__arena *a)
+static const char *play_writers(struct hf__suite *cfm, struct hf__arena *a)
 {
     return hf__race_threads(cfm, a, WRITERS, 1, write_many);
 }
 
-static const char *threads_side_by_side(struct hf__conform *cfm)
+static const char *threads_side_by_side(struct hf__suite *cfm)
 {
     return hf__with_arena(cfm, play_writers);
 }
 
-void hf__conform_many(struct hf__conform *cfm)
+void hf__conform_many(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"of many replaces at once each has its own result", 0, each_has_its_result},

@@ -105,7 +105,7 @@ static int race_swaps(struct hf__racer *r)
     return 0;
 }
 
-static const char *judge_swaps(struct hf__conform *cfm, struct hf__arena *a)
+static const char *judge_swaps(struct hf__suite *cfm, struct hf__arena *a)
 {
     uint32_t wins = a->wins, conflicts = a->conflicts;
     HF_CHECK(a->total == wins, "%u updates, of which the row knows %llu", wins,
@@ -164,7 +164,7 @@ static int race_takes(struct hf__racer *r)
     return 0;
 }
 
-static const char *judge_takes(struct hf__conform *cfm, struct hf__arena *a)
+static const char *judge_takes(struct hf__suite *cfm, struct hf__arena *a)
 {
     uint32_t each = cfm->drv->can & HF_CAN_NOT_QUEUE ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
     HF_CHECK(a->counter == HF_RACERS * each, "%llu grants, of which %u were given",
@@ -419,7 +419,7 @@ static void kill_it(pid_t pid)
     hf__race_end(pid);
 }
 
-static const char *killed(struct hf__conform *cfm, struct hf__arena *a)
+static const char *killed(struct hf__suite *cfm, struct hf__arena *a)
 {
     pid_t pid = hf__race_start(cfm, a, 1, 0, read_and_hang);
     if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
@@ -473,7 +473,7 @@ static int mourn(struct hf__racer *r)
     return 0;
 }
 
-static const char *death_is_noticed(struct hf__conform *cfm, struct hf__arena *a)
+static const char *death_is_noticed(struct hf__suite *cfm, struct hf__arena *a)
 {
     pid_t pid = hf__race_start(cfm, a, 1, 0, tell_session);
     if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
@@ -490,48 +490,48 @@ static const char *death_is_noticed(struct hf__conform *cfm, struct hf__arena *a
 
 /* ---- the lists ---- */
 
-static const char *p_swaps(struct hf__conform *cfm, struct hf__arena *a)
+static const char *p_swaps(struct hf__suite *cfm, struct hf__arena *a)
 {
     const char *why = hf__race_processes(cfm, a, HF_RACERS, race_swaps);
     return why ? why : judge_swaps(cfm, a);
 }
 
-static const char *p_takes(struct hf__conform *cfm, struct hf__arena *a)
+static const char *p_takes(struct hf__suite *cfm, struct hf__arena *a)
 {
     const char *why = hf__race_processes(cfm, a, HF_RACERS, race_takes);
     return why ? why : judge_takes(cfm, a);
 }
 
-static const char *p_ring(struct hf__conform *cfm, struct hf__arena *a)
+static const char *p_ring(struct hf__suite *cfm, struct hf__arena *a)
 {
     return hf__race_processes(cfm, a, 2, ring);
 }
 
-static const char *t_swaps(struct hf__conform *cfm, struct hf__arena *a)
+static const char *t_swaps(struct hf__suite *cfm, struct hf__arena *a)
 {
     const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_swaps);
     return why ? why : judge_swaps(cfm, a);
 }
 
-static const char *t_takes(struct hf__conform *cfm, struct hf__arena *a)
+static const char *t_takes(struct hf__suite *cfm, struct hf__arena *a)
 {
     const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_takes);
     return why ? why : judge_takes(cfm, a);
 }
 
-static const char *t_ring(struct hf__conform *cfm, struct hf__arena *a)
+static const char *t_ring(struct hf__suite *cfm, struct hf__arena *a)
 {
     return hf__race_threads(cfm, a, 2, 0, ring);
 }
 
-static const char *t_interrupt(struct hf__conform *cfm, struct hf__arena *a)
+static const char *t_interrupt(struct hf__suite *cfm, struct hf__arena *a)
 {
     return hf__race_threads(cfm, a, 2, 1, interrupt_others);
 }
 
 /* One function per entry, without an argument of its own. */
 #define WITH_ARENA(name, play) \
-    static const char *name(struct hf__conform *cfm) { return hf__with_arena(cfm, play); }
+    static const char *name(struct hf__suite *cfm) { return hf__with_arena(cfm, play); }
 WITH_ARENA(swaps_of_processes, p_swaps)
 WITH_ARENA(takes_of_processes, p_takes)
 WITH_ARENA(bells_of_processes, p_ring)
@@ -543,7 +543,7 @@ WITH_ARENA(bells_of_threads, t_ring)
 WITH_ARENA(interrupts, t_interrupt)
 
 /* Does this store wake those who wait? It is opened to be asked. */
-static int wakes(struct hf__conform *cfm)
+static int wakes(struct hf__suite *cfm)
 {
     struct hf__con con = {NULL, NULL};
     if (!cfm->drv->watch) return 0;
@@ -553,7 +553,7 @@ static int wakes(struct hf__conform *cfm)
     return !(can & HF_CAN_NOT_WATCH);
 }
 
-void hf__conform_processes(struct hf__conform *cfm)
+void hf__conform_processes(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"eight processes lose no update", 0, swaps_of_processes},
@@ -569,7 +569,7 @@ void hf__conform_processes(struct hf__conform *cfm)
     if (wakes(cfm)) hf__conform_run(cfm, watching, 1);
 }
 
-void hf__conform_threads(struct hf__conform *cfm)
+void hf__conform_threads(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"eight threads lose no update", 0, swaps_of_threads}};

@@ -27,7 +27,7 @@ struct hf__arena {
 };
 
 struct hf__racer {
-    struct hf__conform *cfm;
+    struct hf__suite *cfm;
     struct hf__con con;
     struct hf__arena *arena;
     uint32_t n, me; /* of n */
@@ -45,17 +45,17 @@ int hf__race_await(struct hf__arena *a, int step, uint32_t n);
 int hf__race_meet(struct hf__racer *r, int step);
 
 /* A process of its own, that doesn't outlive this one; and its status in the end. */
-pid_t hf__race_start(struct hf__conform *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
+pid_t hf__race_start(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
                      hf__race_fn *run);
 int hf__race_end(pid_t pid);
 /* Each with a handle of its own; `share`: one for all if the store allows that. NULL, or why not.
  */
-const char *hf__race_processes(struct hf__conform *cfm, struct hf__arena *a, uint32_t n,
+const char *hf__race_processes(struct hf__suite *cfm, struct hf__arena *a, uint32_t n,
                                hf__race_fn *run);
-const char *hf__race_threads(struct hf__conform *cfm, struct hf__arena *a, uint32_t n, int share,
+const char *hf__race_threads(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, int share,
                              hf__race_fn *run);
 
-typedef const char *hf__play_fn(struct hf__conform *cfm, struct hf__arena *a);
-const char *hf__with_arena(struct hf__conform *cfm, hf__play_fn *play);
+typedef const char *hf__play_fn(struct hf__suite *cfm, struct hf__arena *a);
+const char *hf__with_arena(struct hf__suite *cfm, hf__play_fn *play);
 
 #endif

@@ -37,8 +37,8 @@ static int step(void *arg, hf_row *row)
 
 /* Shown is *row, and what step makes of it is stored, told and read; or nothing is changed. *row
    becomes what is there. */
-static const char *updates(struct hf__conform *cfm, const hf_rowkey *key, struct step *s,
-                           hf_row *row, const char *what)
+static const char *updates(struct hf__suite *cfm, const hf_rowkey *key, struct step *s, hf_row *row,
+                           const char *what)
 {
     const struct hf__con *con = &cfm->con;
     hf_error err = {0, 0, ""};
@@ -68,7 +68,7 @@ static const char *updates(struct hf__conform *cfm, const hf_rowkey *key, struct
     return why;
 }
 
-static const char *in_place(struct hf__conform *cfm, const hf_rowkey *key, hf_row *row)
+static const char *in_place(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     struct step s = {.answer = 0};
     hf_error err = {0, 0, ""};
@@ -98,7 +98,7 @@ static const char *in_place(struct hf__conform *cfm, const hf_rowkey *key, hf_ro
     return why;
 }
 
-static const char *update_in_place(struct hf__conform *cfm)
+static const char *update_in_place(struct hf__suite *cfm)
 {
     return hf__con_at_key(cfm, "update", in_place);
 }
@@ -142,7 +142,7 @@ static int write_much(struct hf__racer *r)
     return rc;
 }
 
-static const char *play_writers(struct hf__conform *cfm, struct hf__arena *a)
+static const char *play_writers(struct hf__suite *cfm, struct hf__arena *a)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "updates");
@@ -163,12 +163,12 @@ static const char *play_writers(struct hf__conform *cfm, struct hf__arena *a)
     return why;
 }
 
-static const char *updates_lose_none(struct hf__conform *cfm)
+static const char *updates_lose_none(struct hf__suite *cfm)
 {
     return hf__with_arena(cfm, play_writers);
 }
 
-void hf__conform_update(struct hf__conform *cfm)
+void hf__conform_update(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"a row is changed in place, or stays as it was", 0, update_in_place},

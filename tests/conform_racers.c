@@ -298,10 +298,10 @@ static void make(unsigned without)
     liar.can = (liar.can & ~(without | HF_CAN_INSTANT)) | HF_CAN_NOT_QUEUE; /* two wins */
 }
 
-static void examine(const char *of, void (*run)(struct hf__conform *cfm), const struct one *one)
+static void examine(const char *of, void (*run)(struct hf__suite *cfm), const struct one *one)
 {
     static const struct one none = {.only = ""};
-    struct hf__conform cfm = {.drv = &liar, .url = &url, .say = say};
+    struct hf__suite cfm = {.drv = &liar, .url = &url, .say = say};
     int threads = run == hf__conform_threads;
     now = &none;
     snprintf(cfm.prefix, sizeof cfm.prefix, "c/%d/", ++examined);

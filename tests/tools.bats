@@ -88,7 +88,7 @@ run_setup() { PATH="$PWD/fake" run "$SOURCE/tools/setup" "$@"; }
 # A tree with the tools, no git, and one good file.
 tree() {
     mkdir -p tree/core/state tree/include tree/tools
-    cp "$SOURCE/tools/lint" tree/tools/
+    cp "$SOURCE/tools/lint" "$SOURCE/tools/layers.py" tree/tools/
     cp "$SOURCE/.clang-format" tree/
     : >tree/tools/lint-exceptions
     printf '/*\n * good.c - a good file.\n */\nint hf__good;\n' >tree/core/good.c
@@ -137,6 +137,59 @@ finds() {
     finds NAMED bad.md '`hf_none` does it.\n'
     finds EXEC core/bad.sh '#!/bin/sh\n'
     finds FORMAT core/bad.c "${head}int  hf__a;\n"
+}
+
+# A file of the tree: its path, and what it has beside its opening.
+file() {
+    mkdir -p "tree/${1%/*}"
+    printf '/*\n * %s - a part.\n */\n%b' "${1##*/}" "$2" >"tree/$1"
+}
+
+@test "lint: what is below knows nothing of what is above it" {
+    tree
+    file core/util/low.c 'int hf__low(void) { return 0; }\n'
+    file core/util/low.h 'int hf__low(void);\n'
+    file core/client/high.c '#include "low.h"\n\nint hf__high(void) { return hf__low(); }\n'
+    file core/client/high.h 'int hf__high(void);\n'
+    file conform/suite.c '#include "high.h"\n\nint hf__suite(void) { return hf__high(); }\n'
+    run tree/tools/lint
+    [ -z "$output" ]
+    high='int hf__high(void);\n'
+    head='/*\n * bad.c - bad.\n */\n'
+    finds LAYER core/util/bad.c "$head#include \"high.h\"\n"
+    finds LAYER core/util/bad.c "$head${high}void f(void)\n{\n    hf__high();\n}\n"
+    finds LAYER core/util/bad.c "$head${high}int (*f)(void) = hf__high;\n"
+    finds LAYER core/client/bad.c "${head}void f(void)\n{\n    hf__suite();\n}\n"
+    mkdir tree/drivers
+    finds LAYER drivers/bad.c '/*\n * bad.c - bad.\n */\n#include "high.h"\n'
+    # An exception says how many there are.
+    file core/util/old.c "${high}void f(void) { hf__high(); }\n"
+    echo 'LAYER core/util/old.c 1 # old' >tree/tools/lint-exceptions
+    run tree/tools/lint
+    [ "$status" = 0 ]
+    rm tree/core/util/old.c
+    run tree/tools/lint
+    [ "$status" = 1 ]
+    [[ "$output" = *"LAYER core/util/old.c: there is no such thing"* ]]
+}
+
+@test "lint: files that call each other in a circle" {
+    tree
+    file core/util/a.c 'int hf__a(void) { return hf__b(); }\n'
+    file core/util/b.c 'int hf__b(void) { return hf__c(); }\n'
+    run tree/tools/lint
+    [ -z "$output" ]
+    file core/util/c.c 'int hf__c(void) { return hf__a(); }\n'
+    run tree/tools/lint
+    [ "$status" = 1 ]
+    [ "$output" = "core:1: CYCLE: these call each other in a circle: util/a, util/b, util/c" ]
+    echo 'CYCLE core 3 # old' >tree/tools/lint-exceptions
+    run tree/tools/lint
+    [ "$status" = 0 ]
+    file core/util/c.c 'int hf__c(void) { return 0; }\n'
+    run tree/tools/lint
+    [ "$status" = 1 ]
+    [[ "$output" = *"CYCLE core: there is no such thing"* ]]
 }
 
 @test "lint: names in comments and strings are no calls" {

@@ -10,6 +10,7 @@
  */
 #include "handle.h"
 
+#include "key.h"
 #include "os.h"
 
 #include <stdlib.h>

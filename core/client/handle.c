@@ -5,6 +5,7 @@
 
 #include "bytes.h"
 #include "drivers.h"
+#include "key.h"
 #include "os.h"
 
 #include <errno.h>

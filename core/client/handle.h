@@ -298,10 +298,6 @@ struct hf_asked {
 
 static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* key.c */
-const char *hf__owner_wrong(const char *owner); /* NULL: it may be one (NULL: none is named) */
-void hf__clean_utf8(char *text);                /* what isn't UTF-8 becomes '?' */
-
 /* handle.c */
 /* HF_LOST: a lock or a wait of the parent of a fork. */
 int hf__dead(const char *what, hf_error *err);

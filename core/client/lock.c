@@ -3,6 +3,7 @@
  */
 #include "handle.h"
 
+#include "key.h"
 #include "os.h"
 
 #include <errno.h>

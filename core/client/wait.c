@@ -3,6 +3,7 @@
  * it.
  */
 #include "handle.h"
+#include "key.h"
 #include "os.h"
 
 #include <stdlib.h>

@@ -249,5 +249,3 @@ int hf_row_join(hf_row *row, const hf_party *party, uint32_t cap, int64_t clock_
     p->flags &= HF_PARTY_DETACHED;
     return 0;
 }
-
-uint64_t hf_key_hash(const char *text, size_t len) { return hf__hash(text, len); }

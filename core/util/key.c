@@ -1,7 +1,10 @@
 /*
- * key.c - which keys and owners are legal.
+ * key.c - which keys and owners are legal, and the hash of a key.
  */
-#include "handle.h"
+#include "key.h"
+
+#include "bytes.h"
+#include "holdfast_driver.h"
 
 #include <string.h>
 
@@ -74,3 +77,5 @@ int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err)
     ret->in_line = 0;
     return 0;
 }
+
+uint64_t hf_key_hash(const char *text, size_t len) { return hf__hash(text, len); }

@@ -1,0 +1,146 @@
+/*
+ * play.c - what the checks of the conformance suite are made of: the store opened, a reason told,
+ * keys and rows, a play at one key.
+ */
+#include "conform.h"
+#include "drivers.h"
+#include "os.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { IO_TIMEOUT_MS = 5000 };
+
+/* ---- opening and saying ---- */
+
+int hf__con_open(struct hf__suite *cfm, struct hf__con *ret, hf_error *err)
+{
+    struct hf__con con = {cfm->drv, NULL};
+    int rc = con.drv->open(cfm->url, IO_TIMEOUT_MS, &con.st, err);
+    if (rc) return rc;
+    if (hf__wrap_opened) rc = hf__wrap_opened(&con.drv, &con.st, err);
+    if (rc)
+        hf__con_close(&con);
+    else
+        *ret = con;
+    return rc;
+}
+
+void hf__con_close(struct hf__con *con)
+{
+    con->drv->close(con->st);
+    con->st = NULL;
+}
+
+const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
+{
+    va_list args;
+    char why[sizeof cfm->why]; /* an argument may be the reason so far */
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    memcpy(cfm->why, why, sizeof why);
+    return cfm->why;
+}
+
+void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if ((cfm->drv->can & check[i].needs) != check[i].needs) continue;
+        const char *why = check[i].check(cfm);
+        if (why) cfm->failed++;
+        cfm->say(cfm->arg, check[i].text, why);
+    }
+}
+
+/* ---- keys and rows ---- */
+
+hf_rowkey hf__con_key(const struct hf__suite *cfm, char text[HF_KEY_CAP], const char *name)
+{
+    hf_rowkey key = {.text = text};
+    int n = snprintf(text, HF_KEY_CAP, "%s%s", cfm->prefix, name);
+    key.len = n < HF_KEY_CAP ? (uint32_t)n : HF_KEY_CAP - 1;
+    key.hash = hf_key_hash(text, key.len);
+    return key;
+}
+
+hf_party hf__con_party(uint64_t session, uint32_t n)
+{
+    hf_party p;
+    memset(&p, 0, sizeof p);
+    memcpy(p.id, &n, sizeof n);
+    p.id[15] = 1;
+    p.session = session;
+    p.lease_ms = session ? 0 : 60000;
+    p.claim_ms = 1000;
+    p.owner_len = (uint8_t)snprintf(p.owner, sizeof p.owner, "conform-%u", n);
+    p.note_len = (uint8_t)snprintf(p.note, sizeof p.note, "host=h pid=%u", n);
+    return p;
+}
+
+int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err)
+{
+    hf_row cur;
+    int64_t clock = 0;
+    hf_row_init(&cur);
+    int rc = con->drv->get(con->st, key, &cur, &clock, err);
+    if (!rc && con->drv->can & HF_CAN_INSTANT) clock = con->drv->now(con->st);
+    /* A store may answer a first write with a free row that has a higher rev: see mem. */
+    for (int tries = 3; !rc;) {
+        row->rev = hf_rev_next(cur.rev, clock);
+        if (row->n_holders == 1) row->token = row->party[0].token = row->rev;
+        rc = con->drv->swap(con->st, key, cur.rev, row, &cur, &clock, err);
+        if (rc != HF_CONFLICT || cur.n_holders || cur.n_queue || cur.done_us || !--tries) break;
+        rc = 0;
+    }
+    hf_row_clear(&cur);
+    return rc == HF_CONFLICT ? hf_fail(err, HF_BUSY, 0, "'%s' is in use", key->text) : rc;
+}
+
+int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
+{
+    hf_error err = {0, 0, ""};
+    int64_t clock;
+    int rc = cfm->con.drv->get(cfm->con.st, key, row, &clock, &err);
+    if (rc) hf__bad(cfm, "get: %s", err.text);
+    return rc;
+}
+
+int hf__con_swap(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                 hf_row *cur)
+{
+    hf_error err = {0, 0, ""};
+    int64_t clock;
+    int rc = cfm->con.drv->swap(cfm->con.st, key, seen, row, cur, &clock, &err);
+    if (rc) hf__bad(cfm, "swap: %s", rc < 0 ? err.text : "refused");
+    return rc;
+}
+
+const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
+                           const char *(*play)(struct hf__suite *cfm, const hf_rowkey *key,
+                                               hf_row *row))
+{
+    char text[HF_KEY_CAP];
+    hf_rowkey key = hf__con_key(cfm, text, name);
+    hf_row row;
+    hf_row_init(&row);
+    const char *why = play(cfm, &key, &row);
+    if (!why && hf__con_swap(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
+    hf_row_clear(&row);
+    return why;
+}
+
+void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t rev)
+{
+    const int64_t most_us = 3000000; /* a rev further ahead isn't waited for */
+    int64_t until_us = hf__local_us() + most_us, clock_us = 0;
+    hf_row row;
+    if (cfm->con.drv->can & HF_CAN_INSTANT) return;
+    hf_row_init(&row);
+    do
+        if (cfm->con.drv->get(cfm->con.st, key, &row, &clock_us, NULL)) break;
+    while (clock_us > 0 && (uint64_t)clock_us <= rev && rev < (uint64_t)(clock_us + most_us) &&
+           hf__local_us() < until_us);
+    hf_row_clear(&row);
+}
