@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIELDS = 22, WORDS = 5 + 2 * FIELDS };
+enum { FIELDS = 9, WORDS = 5 + 2 * FIELDS };
 
 static redisContext *to;
 static char sha[64], name[FIELDS][16], seen[24], next[24];
@@ -73,9 +73,9 @@ static void open_it(const char *url, int durable)
     for (int i = 0; i < FIELDS; i++) {
         snprintf(name[i], sizeof name[i], i ? "field_%d" : "rev", i);
         put(5 + 2 * i, name[i]);
-        put(6 + 2 * i, i < 8    ? "1700000000000000"
-                       : i < 10 ? "0123456789abcdef0123456789abcdef"
-                                : "0");
+        put(6 + 2 * i, i < 5   ? "1700000000000000"
+                       : i < 7 ? "0123456789abcdef0123456789abcdef"
+                               : "0");
     }
     write_it();
 }

@@ -24,8 +24,8 @@ static void must(int rc, int wanted)
 
 static void write_it(void)
 {
-    sqlite3_bind_int64(replace, HF_COLS + 1, rev++);
-    sqlite3_bind_int64(replace, HF_COL_REV + 1, rev);
+    sqlite3_bind_int64(replace, HF_FIELDS + 1, rev++);
+    sqlite3_bind_int64(replace, HF_FIELD_REV + 1, rev);
     must(sqlite3_step(replace), SQLITE_DONE);
     sqlite3_reset(replace);
     if (sqlite3_changes(db) != 1) bench_die("sqlite: not replaced");
@@ -42,9 +42,9 @@ static void open_it(const char *url, int durable)
 {
     char columns[SQL_CAP], sets[SQL_CAP], sql[2 * SQL_CAP];
     size_t n = 0, m = 0;
-    for (int i = 0; i < HF_COLS; i++) {
+    for (int i = 0; i < HF_FIELDS; i++) {
         n += (size_t)snprintf(columns + n, sizeof columns - n, ", \"%s\" %s DEFAULT 0", raw_name[i],
-                              raw_is_text[i] ? "TEXT" : "INTEGER");
+                              raw_kind[i] != HF_NUMBER ? "TEXT" : "INTEGER");
         m += (size_t)snprintf(sets + m, sizeof sets - m, "%s\"%s\" = ?%d", i ? ", " : "",
                               raw_name[i], i + 1);
     }
@@ -57,12 +57,12 @@ static void open_it(const char *url, int durable)
              durable ? "FULL" : "NORMAL", columns);
     must(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     snprintf(sql, sizeof sql, "UPDATE raw SET %s WHERE key = 'bench' AND rev = ?%d", sets,
-             HF_COLS + 1);
+             HF_FIELDS + 1);
     must(sqlite3_prepare_v2(db, sql, -1, &replace, NULL), SQLITE_OK);
     must(sqlite3_prepare_v2(db, "SELECT rev FROM raw WHERE key = 'bench'", -1, &read, NULL),
          SQLITE_OK);
-    for (int i = 0; i < HF_COLS; i++) {
-        if (raw_is_text[i])
+    for (int i = 0; i < HF_FIELDS; i++) {
+        if (raw_kind[i] != HF_NUMBER)
             sqlite3_bind_text(replace, i + 1, raw_value[i], -1, SQLITE_STATIC);
         else
             sqlite3_bind_int64(replace, i + 1, strtoll(raw_value[i], NULL, 10));

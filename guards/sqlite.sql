@@ -26,9 +26,11 @@ BEGIN
 @if HERE
     SELECT RAISE(ABORT, 'holdfast: this token is over')
     WHERE NOT EXISTS (
-        SELECT 1 FROM @LOCKS@ AS l WHERE l.key = NEW.key AND l.format = 1 AND l.owner <> '' AND (
-            l.granted = NEW.token + 0 AND l.flags & 4 = 0 OR EXISTS (
-                SELECT 1 FROM json_each(l.others) AS o
+        -- A plain hold has an empty `more`. '(ended)': released, and kept taken for a while.
+        SELECT 1 FROM @LOCKS@ AS l WHERE l.key = NEW.key AND l.format = 2 AND l.owner <> '' AND (
+            coalesce(json_extract(nullif(l.more, ''), '$.token'), l.token) = NEW.token + 0
+                AND l.owner <> '(ended)' OR EXISTS (
+                SELECT 1 FROM json_each(nullif(l.more, ''), '$.holders') AS o
                 WHERE json_extract(o.value, '$.token') = NEW.token + 0
                     AND coalesce(json_extract(o.value, '$.flags'), 0) & 4 = 0)));
 @end
@@ -37,9 +39,9 @@ BEGIN
 @if HERE
     -- Of several holders the one with the smallest token is admitted, too.
     INSERT INTO @FENCE@ (key, token, entered)
-    SELECT NEW.key, min(l.granted, coalesce((
-        SELECT min(json_extract(o.value, '$.token')) FROM json_each(l.others) AS o), l.granted)),
-        NEW.token + 0
+    SELECT NEW.key, min(coalesce(json_extract(nullif(l.more, ''), '$.token'), l.token), coalesce((
+        SELECT min(json_extract(o.value, '$.token'))
+        FROM json_each(nullif(l.more, ''), '$.holders') AS o), l.token)), NEW.token + 0
     FROM @LOCKS@ AS l WHERE l.key = NEW.key
 @end
 @if ELSEWHERE

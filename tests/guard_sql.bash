@@ -119,7 +119,7 @@ guard_several_holders() {
     refused "is over"
     entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
     # A row that a later version has written.
-    ask "UPDATE holdfast SET format = 2 WHERE key = '$K/2'"
+    ask "UPDATE holdfast SET format = format + 1 WHERE key = '$K/2'"
     run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused holdfast
     ask "DELETE FROM holdfast WHERE key = '$K/2'"

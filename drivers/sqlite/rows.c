@@ -60,6 +60,8 @@ static int code_of(sqlite3 *db, int rc, int ambiguous)
 int hf__sq_failed(hf_store *st, int rc, const char *what, const char *key, int ambiguous,
                   hf_error *err)
 {
+    const struct hf__row_reader where = {"sqlite", what, key, st->empty};
+    if (st->old && rc == SQLITE_ERROR) return hf__format_refused(&where, 1, err);
     if (st->gone && rc == SQLITE_ERROR)
         return hf_fail(err, HF_UNAVAILABLE, ENOENT,
                        "sqlite: %s '%s': no store is there: the database has no table %s", what,
@@ -128,11 +130,11 @@ void hf__sq_drop_statements(hf_store *st)
     }
 }
 
-static void add_columns(sqlite3_str *to, const char *before, const char *format)
+static void add_fields(sqlite3_str *to, const char *before, const char *format)
 {
-    for (int i = 0; i < HF_COLS; i++) {
+    for (int i = 0; i < HF_FIELDS; i++) {
         sqlite3_str_appendall(to, i ? ", " : before);
-        sqlite3_str_appendf(to, format, hf__column_name[i], i + 2);
+        sqlite3_str_appendf(to, format, hf__field[i].name, i + 2);
     }
 }
 
@@ -153,19 +155,19 @@ int hf__sq_prepare(hf_store *st)
     sqlite3_str_appendall(s[SQ_BEGIN], "BEGIN IMMEDIATE");
     sqlite3_str_appendall(s[SQ_COMMIT], "COMMIT");
     sqlite3_str_appendall(s[SQ_ROLLBACK], "ROLLBACK");
-    add_columns(s[SQ_GET], "SELECT c.boot, c.offset_us, c.ceiling_us, ", "t.\"%s\"");
+    add_fields(s[SQ_GET], "SELECT c.boot, c.offset_us, c.ceiling_us, ", "t.\"%s\"");
     sqlite3_str_appendf(s[SQ_GET], " FROM %s AS c LEFT JOIN %s AS t ON t.key = ?1", st->clock,
                         st->table);
     sqlite3_str_appendf(s[SQ_INSERT], "INSERT INTO %s (key", st->table);
-    add_columns(s[SQ_INSERT], ", ", "\"%s\"");
+    add_fields(s[SQ_INSERT], ", ", "\"%s\"");
     sqlite3_str_appendall(s[SQ_INSERT], ") VALUES (?1");
-    for (int i = 0; i < HF_COLS; i++) sqlite3_str_appendf(s[SQ_INSERT], ", ?%d", i + 2);
+    for (int i = 0; i < HF_FIELDS; i++) sqlite3_str_appendf(s[SQ_INSERT], ", ?%d", i + 2);
     sqlite3_str_appendall(s[SQ_INSERT], ")");
     sqlite3_str_appendf(s[SQ_UPDATE], "UPDATE %s", st->table);
-    add_columns(s[SQ_UPDATE], " SET ", "\"%s\" = ?%d");
+    add_fields(s[SQ_UPDATE], " SET ", "\"%s\" = ?%d");
     sqlite3_str_appendall(s[SQ_UPDATE], " WHERE key = ?1");
     sqlite3_str_appendf(s[SQ_DELETE], "DELETE FROM %s WHERE key = ?1", st->table);
-    add_columns(s[SQ_SCAN], "SELECT key, ", "\"%s\"");
+    add_fields(s[SQ_SCAN], "SELECT key, ", "\"%s\"");
     sqlite3_str_appendf(s[SQ_SCAN], " FROM %s WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT %d",
                         st->table, SQ_PAGE_ROWS);
     sqlite3_str_appendf(s[SQ_CEILING], "UPDATE %s SET ceiling_us = max(ceiling_us + 1, ?1)",
@@ -237,15 +239,21 @@ int hf__sq_make(hf_store *st, int writes)
 {
     int64_t any;
     int sq = SQLITE_OK;
+    st->old = 0;
     if (st->existing && !writes) sq = hf__sq_ask(st, "SELECT 1 FROM %s LIMIT 1", st->table, &any);
     st->gone = sq == SQLITE_ERROR; /* the statement can't be prepared: there is no such table */
     if (sq) return sq;
     sqlite3_str *s = sqlite3_str_new(st->db);
     sqlite3_str_appendf(s, "CREATE TABLE IF NOT EXISTS %s (key TEXT NOT NULL PRIMARY KEY",
                         st->table);
-    for (int i = 0; i < HF_COLS; i++)
-        sqlite3_str_appendf(s, ", \"%s\" %s NOT NULL", hf__column_name[i],
-                            hf__column_is_text[i] ? "TEXT" : "INTEGER");
+    for (int i = 0; i < HF_FIELDS; i++) {
+        static const char *const types[] = {
+            [HF_NUMBER] = "INTEGER NOT NULL",
+            [HF_TEXT] = "TEXT NOT NULL",
+            [HF_JSON] = "TEXT NOT NULL DEFAULT ''",
+        };
+        sqlite3_str_appendf(s, ", \"%s\" %s", hf__field[i].name, types[hf__field[i].kind]);
+    }
     sqlite3_str_appendf(s,
                         "); CREATE TABLE IF NOT EXISTS %s (one INTEGER PRIMARY KEY CHECK (one = "
                         "1), boot TEXT NOT NULL, timens INTEGER NOT NULL, offset_us INTEGER NOT "
@@ -260,7 +268,11 @@ int hf__sq_make(hf_store *st, int writes)
     if (rc) roll_back(st);
     exec(st->db, "PRAGMA synchronous = NORMAL");
     sqlite3_free(sql);
-    return rc ? rc : hf__sq_prepare(st);
+    if (!rc) rc = hf__sq_prepare(st);
+    /* A column that only format 1 has. */
+    if (rc == SQLITE_ERROR)
+        st->old = !hf__sq_ask(st, "SELECT granted FROM %s LIMIT 1", st->table, &any);
+    return rc;
 }
 
 /* Writes, and waits for the disk. */
@@ -284,32 +296,35 @@ static int make_room(hf_store *st, uint64_t rev)
 
 /* ---- rows ---- */
 
-/* The columns from `at` on; CORRUPT: not of the types that they have. */
-static int read_columns(sqlite3_stmt *s, int at, struct hf__flat *flat)
+/* The fields from column `at` on. 0 or HF_NOMEM. */
+static int read_columns(sqlite3_stmt *s, int at, struct hf__fields *f)
 {
-    for (int i = 0; i < HF_COLS; i++) {
-        int type = sqlite3_column_type(s, at + i);
-        if (type != (hf__column_is_text[i] ? SQLITE_TEXT : SQLITE_INTEGER)) return HF_CORRUPT;
-        if (type == SQLITE_INTEGER) {
-            flat->n[i] = sqlite3_column_int64(s, at + i);
+    for (int i = 0; i < HF_FIELDS; i++) {
+        int is_number = hf__field[i].kind == HF_NUMBER;
+        if (sqlite3_column_type(s, at + i) != (is_number ? SQLITE_INTEGER : SQLITE_TEXT)) {
+            hf__got_other(f, i);
+        } else if (is_number) {
+            hf__got_number(f, i, sqlite3_column_int64(s, at + i));
         } else {
-            flat->text[i] = (const char *)sqlite3_column_text(s, at + i);
-            flat->len[i] = (size_t)sqlite3_column_bytes(s, at + i);
-            if (!flat->text[i]) return HF_NOMEM;
+            const char *text = (const char *)sqlite3_column_text(s, at + i);
+            if (!text) return HF_NOMEM;
+            hf__got_text(f, i, text, (size_t)sqlite3_column_bytes(s, at + i));
         }
     }
     return 0;
 }
 
-int hf__sq_decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const char *key,
-                  hf_error *err)
+int hf__sq_decode(const hf_store *st, sqlite3_stmt *s, int at, hf_row *row, const char *what,
+                  const char *key, hf_error *err)
 {
-    struct hf__flat flat;
-    const char *why = "a column of another type";
-    int rc = read_columns(s, at, &flat);
-    if (!rc) rc = hf__unflatten(&flat, row, &why);
-    if (rc == HF_NOMEM) return hf_fail(err, rc, 0, "sqlite: %s '%s': out of memory", what, key);
-    return rc ? hf_fail(err, rc, 0, "sqlite: %s '%s': the row is damaged: %s", what, key, why) : 0;
+    const struct hf__row_reader where = {"sqlite", what, key, st->empty};
+    struct hf__fields f = HF_NO_FIELDS;
+    const char *why = "";
+    int rc = read_columns(s, at, &f);
+    if (!rc) rc = hf__read_fields(&f, HF_JSON_TEXT, row, &why);
+    if (rc) rc = hf__fields_refused(&where, &f, rc, why, err);
+    hf__free_fields(&f);
+    return rc;
 }
 
 /* Steps GET for the key: SQLITE_ROW, with the row (or nulls) behind the clock; or the error. What
@@ -360,7 +375,7 @@ static int read_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     if (found != SQLITE_ROW && !hf__sq_no_rows(st, found))
         rc = hf__sq_failed(st, found, "get", key, HF_UNAVAILABLE, err);
     else if (found == SQLITE_ROW && has_row(st->stmt[SQ_GET]))
-        rc = hf__sq_decode(st->stmt[SQ_GET], 3, r->row, "get", key, err);
+        rc = hf__sq_decode(st, st->stmt[SQ_GET], 3, r->row, "get", key, err);
     if (st->stmt[SQ_GET]) sqlite3_reset(st->stmt[SQ_GET]);
     if (!rc) r->clock_us = hf__sq_now_us(st);
     return rc;
@@ -380,24 +395,24 @@ int hf__sq_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
 static int write_row(hf_store *st, int there, const hf_rowkey *key, const hf_row *row,
                      hf_error *err)
 {
-    struct hf__flat flat;
+    struct hf__fields f = HF_NO_FIELDS;
     const char *why;
     sqlite3_stmt *s = st->stmt[!row ? SQ_DELETE : there ? SQ_UPDATE : SQ_INSERT];
-    int rc = row ? hf__flatten(row, &flat, &why) : 0;
+    int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &f, &why) : 0;
     if (rc) {
-        hf__flat_free(&flat);
+        hf__free_fields(&f);
         return hf_fail(err, rc, 0, "sqlite: swap '%s': %s", key->text, why);
     }
     hf__sq_bind_text(s, 1, key->text, key->len);
-    for (int i = 0; row && i < HF_COLS; i++) {
-        if (hf__column_is_text[i])
-            hf__sq_bind_text(s, i + 2, flat.text[i], flat.len[i]);
+    for (int i = 0; row && i < HF_FIELDS; i++) {
+        if (hf__field[i].kind == HF_NUMBER)
+            sqlite3_bind_int64(s, i + 2, f.n[i]);
         else
-            sqlite3_bind_int64(s, i + 2, flat.n[i]);
+            hf__sq_bind_text(s, i + 2, f.text[i], f.len[i]);
     }
     int done = run(s);
     sqlite3_clear_bindings(s);
-    if (row) hf__flat_free(&flat);
+    hf__free_fields(&f);
     return done ? hf__sq_failed(st, done, "swap", key->text, HF_UNAVAILABLE, err) : 0;
 }
 
@@ -426,13 +441,13 @@ static int decide(hf_store *st, struct write *w, hf_error *err)
     sqlite3_stmt *s = st->stmt[SQ_GET];
     const hf_rowkey *key = w->key;
     int there = has_row(s), rc = 0;
-    uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_COL_REV) : 0;
+    uint64_t rev = there ? (uint64_t)sqlite3_column_int64(s, 3 + HF_FIELD_REV) : 0;
     /* A row of rev 0 is damaged, not none. */
     int same = !w->party && rev == w->seen && there == (w->seen != 0);
     w->clock_us = hf__sq_now_us(st);
     if (w->cur && !same) {
         hf_row_clear(w->cur);
-        if (there) rc = hf__sq_decode(s, 3, w->cur, w->party ? "take" : "swap", key->text, err);
+        if (there) rc = hf__sq_decode(st, s, 3, w->cur, w->party ? "take" : "swap", key->text, err);
     }
     sqlite3_reset(s);
     if (rc) return rc;

@@ -61,7 +61,7 @@ static int page_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
         if (to->len < n_prefix || memcmp(key, p->prefix, n_prefix)) break;
         memcpy(to->key, key, to->len);
         to->key[to->len] = 0;
-        rc = hf__sq_decode(s, 1, &to->row, "list", to->key, err);
+        rc = hf__sq_decode(st, s, 1, &to->row, "list", to->key, err);
         to->damaged = rc == HF_CORRUPT;
         if (to->damaged) rc = 0;
         p->n++;

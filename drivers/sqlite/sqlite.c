@@ -3,6 +3,7 @@
  *
  * Contents: bells; fork; connecting; when the files have changed; opening; settings.
  */
+#include "kit/text.h"
 #include "os.h"
 #include "store.h"
 
@@ -242,6 +243,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
         return refuse(url->safe, HF_INVALID, 0, "table: not a name of 1 to 57 bytes", err);
     if (!url->path[0] || url->path[strlen(url->path) - 1] == '/')
         return refuse(url->safe, HF_INVALID, 0, "it names no file", err);
+    snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
     /* So that ":memory:" and "file:..." are names like any other. */
     snprintf(st->path, sizeof st->path, "%s%s", url->path[0] == '/' ? "" : "./", url->path);
     return 0;

@@ -14,7 +14,7 @@
 #ifndef HF_SQLITE_STORE_H
 #define HF_SQLITE_STORE_H
 
-#include "columns.h"
+#include "kit/columns.h"
 
 #include <pthread.h>
 #include <sqlite3.h>
@@ -77,8 +77,10 @@ struct hf_store {
     ino_t ino;
     char path[1024 + 2], wal_path[SQ_PATH_CAP], shm_path[SQ_PATH_CAP];
     char table[160], clock[160]; /* the names are quoted */
+    char empty[180];             /* the statement that empties the store, for people */
     int existing;                /* opening and reading make nothing */
     int gone;                    /* and the table isn't there */
+    int old;                     /* the table is there, with the columns of format 1 */
     int opened;                  /* it was */
 };
 
@@ -117,10 +119,10 @@ int hf__sq_files_sound(const hf_store *st, const char *what, const char *key, hf
 int hf__sq_scratch(const hf_url *url, hf_url *ret, hf_error *err);
 void hf__sq_discard(const hf_url *url);
 
-/* rows.c, for scan.c: the columns from `at` on. */
+/* rows.c, for scan.c: the fields from column `at` on. */
 enum { SQ_PAGE_ROWS = 64 }; /* of a scan: read together, then shown without the mutex */
-int hf__sq_decode(sqlite3_stmt *s, int at, hf_row *row, const char *what, const char *key,
-                  hf_error *err);
+int hf__sq_decode(const hf_store *st, sqlite3_stmt *s, int at, hf_row *row, const char *what,
+                  const char *key, hf_error *err);
 void hf__sq_bind_text(sqlite3_stmt *s, int at, const char *text, size_t len);
 int64_t hf__sq_now_us(hf_store *st);
 

@@ -10,14 +10,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static sqlite3 *db;
     static sqlite3_stmt *s;
     struct fuzz f = {data, size};
-    char sql[200] = "SELECT ?1", *texts[HF_COLS] = {NULL};
+    char sql[200] = "SELECT ?1", *texts[HF_FIELDS] = {NULL};
+    static hf_store st = {.empty = "DROP TABLE x"};
     hf_error err = {0, 0, ""};
     hf_row row;
-    for (int i = 1; !s && i < HF_COLS; i++) snprintf(sql + strlen(sql), 8, ", ?%d", i + 1);
+    for (int i = 1; !s && i < HF_FIELDS; i++) snprintf(sql + strlen(sql), 8, ", ?%d", i + 1);
     if (!s && (sqlite3_open(":memory:", &db) || sqlite3_prepare_v2(db, sql, -1, &s, NULL))) abort();
     uint64_t wrong = fuzz_number(&f); /* which columns aren't of the type that they should be */
-    for (int i = 0; i < HF_COLS; i++) {
-        int is_text = hf__column_is_text[i] ^ (wrong >> i & 1);
+    for (int i = 0; i < HF_FIELDS; i++) {
+        int is_text = (hf__field[i].kind != HF_NUMBER) ^ (wrong >> i & 1);
         size_t len;
         if (is_text) {
             texts[i] = fuzz_line(&f, &len);
@@ -30,10 +31,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     hf_row_init(&row);
     if (sqlite3_step(s) != SQLITE_ROW) abort();
-    fuzz_check_row(hf__sq_decode(s, 0, &row, "get", "k", &err), &row, err.text);
+    fuzz_check_row(hf__sq_decode(&st, s, 0, &row, "get", "k", &err), &row, err.text);
     sqlite3_reset(s);
     sqlite3_clear_bindings(s);
     hf_row_clear(&row);
-    for (int i = 0; i < HF_COLS; i++) free(texts[i]);
+    for (int i = 0; i < HF_FIELDS; i++) free(texts[i]);
     return 0;
 }
