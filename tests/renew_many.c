@@ -19,6 +19,7 @@ static struct {
     enum way way;
     int times;
     int calls, replaces;  /* so far */
+    size_t size[MANY];    /* of the calls */
     char order[MANY][64]; /* keys, as they were asked for */
     uint64_t seen[MANY];
     hf_row row[MANY]; /* as they were to be stored */
@@ -51,6 +52,7 @@ static int st_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t unt
     (void)until_us;
     pthread_mutex_lock(&s.mu);
     for (size_t i = 0; i < n; i++) one(st, &item[i]);
+    if (n && s.calls < MANY) s.size[s.calls] = n;
     s.calls += n > 0;
     pthread_cond_broadcast(&s.changed);
     while (s.holds) pthread_cond_wait(&s.changed, &s.mu);
@@ -114,7 +116,8 @@ static void await_renewals(uint64_t n)
     while (renewals() < n) hf__pause(1000);
 }
 
-static const char *const keys[] = {"a", "b", "c", "d"};
+static const char *const keys[] = {"a", "b", "c", "d", "e", "f", "g", "h",
+                                   "i", "j", "k", "l", "m", "n", "o", "p"};
 
 static void hold(hf_lock **l, int n, int64_t lease_ms)
 {
@@ -290,6 +293,45 @@ static void it_is_given_back_behind_a_renewal(void **state)
     end_many();
 }
 
+/* Due times are spread: one request makes what is due within a twelfth of its lease, too. */
+static void what_is_due_soon_is_asked_for_as_well(void **state)
+{
+    (void)state;
+    hf_lock *l[3];
+    begin_many();
+    hold(l, 3, 60000);
+    pthread_mutex_lock(&h->mu);
+    for (int i = 0; i < 3; i++) hf__renew_at(l[i], i ? hf__local_us() + (2 + 2 * i) * 1000000 : 0);
+    pthread_cond_signal(&h->renewer_cond);
+    pthread_mutex_unlock(&h->mu);
+    await_renewals(1);
+    pthread_mutex_lock(&s.mu);
+    assert_int_equal(s.replaces, 2);
+    assert_string_equal(s.order[0], "a");
+    assert_string_equal(s.order[1], "b");
+    pthread_mutex_unlock(&s.mu);
+    for (int i = 0; i < 3; i++) OK(hf_release(l[i], &stage_error));
+    end_many();
+}
+
+/* What always hangs is to be alone soon; but not each of those that hung beside it. */
+static void what_hung_is_asked_for_again_with_a_quarter_as_many(void **state)
+{
+    (void)state;
+    hf_lock *l[MANY];
+    begin_many();
+    hold(l, MANY, 60000);
+    fails(NULL, LOSES_IT, MANY);
+    renew_now(l, MANY);
+    await_renewals(MANY);
+    pthread_mutex_lock(&s.mu);
+    assert_int_equal(s.calls, 5);
+    for (int i = 0; i < 5; i++) assert_int_equal(s.size[i], i ? MANY / 4 : MANY);
+    pthread_mutex_unlock(&s.mu);
+    for (int i = 0; i < MANY; i++) OK(hf_release(l[i], &stage_error));
+    end_many();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -300,6 +342,8 @@ int main(void)
         cmocka_unit_test(the_most_urgent_is_the_first),
         cmocka_unit_test(one_write_renews_all_of_a_key),
         cmocka_unit_test(it_is_given_back_behind_a_renewal),
+        cmocka_unit_test(what_is_due_soon_is_asked_for_as_well),
+        cmocka_unit_test(what_hung_is_asked_for_again_with_a_quarter_as_many),
     };
     return TEST_MAIN(tests);
 }

@@ -140,6 +140,7 @@ struct hf_lock {
     int64_t before_us;            /* expires_us before the renewal that is under way */
     struct hf_lock *renewed_with; /* the next one that the same write renews */
     uint8_t unanswered;           /* renewals in a row that weren't; at most HF_UNANSWERED_MOST */
+    uint16_t again_with;          /* with how many it is asked for again, itself too */
     uint8_t renewal_due;          /* 0: it waits for its time; else its queue, plus 1 */
 };
 
@@ -547,10 +548,10 @@ void hf__renew_at(hf_lock *lock, int64_t at_us);
 int64_t hf__renewals_tend(hf *h);
 void hf__renewals_open(hf *h);
 void hf__renewals_close(hf *h); /* no thread but the caller's is left then */
-/* So many renewals more of it weren't answered. */
-void hf__note_unanswered(hf_lock *lock, int times);
+/* So many renewals more weren't answered. */
+void hf__note_unanswered(hf_lock *lock, int times, uint32_t again_with);
 /* A renewal that failed is made again soon, but not in a hot loop. */
-void hf__renewal_failed(hf_lock *lock, int rc);
+void hf__renewal_failed(hf_lock *lock, int rc, uint32_t among);
 /* Is it to be renewed, and nobody works on it? */
 int hf__renewable(const hf_lock *lock);
 

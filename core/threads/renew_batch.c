@@ -14,6 +14,8 @@
 #include <string.h>
 
 enum { AT_ONCE_LEAST = 8 }; /* where nothing was answered */
+/* A renewal that is due within this part of its lease is made with those that are due now. */
+enum { SOON_PART = 12 };
 
 /* No row has this rev: revs grow from the store's clock (microseconds), and stay below 2^53. */
 static const uint64_t NO_REV = (UINT64_C(1) << 53) - 1;
@@ -27,6 +29,8 @@ struct renewal {
     int again;        /* `next` has been sent before */
     int mine;         /* it may have landed */
     int sent;         /* in this call */
+    uint32_t among;   /* so many were asked for together */
+    int late;         /* the time of the call was over before all was sent */
     int stuck;        /* the first that wasn't answered: the others may have waited behind it */
     int rc;
     hf_error err; /* code 0: nothing was said */
@@ -93,18 +97,32 @@ static int waits_for_key(hf_lock *l)
     return 1;
 }
 
-/* Takes the most urgent ones. How long the store has for them. */
+/* The most urgent grant of the queue; then, beside one that is due, the next that is due soon: due
+   times are spread, and few requests with many renewals each are hurt less by those that hang than
+   many with few. NULL: there is none. It is in no queue then. */
+static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, int none_yet, int64_t now_us)
+{
+    struct hf_renewals *r = &h->renewals;
+    struct hf_deadlines *from = &r->due[queue];
+    if (!from->first && queue == HF_RENEWALS_DUE && !none_yet) from = &r->waiting;
+    if (!from->first) return NULL;
+    hf_lock *l = HF_DEADLINE_OF(from->first, hf_lock, renewal);
+    if (l->leftover) return NULL; /* that is a release */
+    if (from == &r->waiting && (l->unanswered || l->renew_at_us > now_us + lease_us(l) / SOON_PART))
+        return NULL;
+    hf__deadline_drop(from, &l->renewal);
+    l->renewal_due = 0;
+    return l;
+}
+
+/* Takes renewals for one call. How long the store has for them. */
 static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
 {
-    struct hf_deadlines *due = &h->renewals.due[queue];
     int64_t lo_us = hf__port_now(&h->port).lo_us, trip = 3 * hf__port_trip_us(&h->port);
-    int64_t patience = h->port.io_timeout_ms * 1000;
+    int64_t patience = h->port.io_timeout_ms * 1000, now_us = hf__local_us();
+    hf_lock *l;
     b->n = 0;
-    while (due->first && b->n < most) {
-        hf_lock *l = HF_DEADLINE_OF(due->first, hf_lock, renewal);
-        if (l->leftover) break; /* that is a release */
-        hf__deadline_drop(due, &l->renewal);
-        l->renewal_due = 0;
+    while (b->n < most && (l = next_grant(h, queue, !b->n, now_us))) {
         if (!hf__renewable(l) || waits_for_key(l)) continue;
         if (!hf__perhaps_held(l)) {
             hf__lock_over(l); /* it isn't renewed: its holder is told */
@@ -162,19 +180,20 @@ static int judge(struct renewal *r, int rc)
     return rc ? rc : hf_row_copy(&r->row, &r->next);
 }
 
-/* How many are asked for at once: as many as the store answers in good time. Where none is
-   answered the request may have hung, or it was too large: some stores answer all or none. */
+/* How many are asked for at once: as many as the store answers in half of its time, and at most
+   half as many, or twice as many, as the last time. Where none is answered the request may have
+   hung, or it was too large: some stores answer all or none. */
 static void learn(struct hf_renewals *r, const struct hf_renew_batch *b, int64_t took_us,
                   int64_t patience_us)
 {
-    size_t answered = 0;
+    uint32_t answered = 0, half = r->at_once / 2;
     for (size_t i = 0; i < b->n_sent; i++) answered += b->item[i].clock_us != 0;
-    if (b->n_sent >= r->at_once && took_us < patience_us / 5)
+    if (b->n_sent >= r->at_once && took_us < patience_us / 5 && answered == b->n_sent)
         r->at_once = r->at_once * 2 < HF_RENEWALS_AT_ONCE ? r->at_once * 2 : HF_RENEWALS_AT_ONCE;
-    else if (answered && took_us > patience_us / 2)
-        r->at_once = answered > 1 ? (uint32_t)answered / 2 : 1;
-    else if (b->n_sent && took_us > patience_us / 2 && r->at_once / 2 >= AT_ONCE_LEAST)
-        r->at_once /= 2;
+    if (!b->n_sent || took_us <= patience_us / 2 || (!answered && half < AT_ONCE_LEAST)) return;
+    uint32_t best = (uint32_t)(answered * (patience_us / 2) / took_us);
+    if (best < half) best = half;
+    if (best < r->at_once) r->at_once = best ? best : 1;
 }
 
 /* ---- after: under the mutex ---- */
@@ -214,12 +233,20 @@ static void renewed(const struct renewal *r, hf_lock *l)
    holder may believe is the shorter of what may be in force. */
 static void unanswered(const struct renewal *r, hf_lock *l)
 {
-    hf__note_unanswered(l, r->stuck ? 2 : 1);
+    hf__note_unanswered(l, r->stuck ? 2 : 1, r->among / HF_AGAIN_PART);
     if (l == r->first && !r->reads) {
         hf__keep_row(&l->sent, &r->next);
         l->sent_seen = r->seen;
     }
     if (r->reads) l->expires_us = l->before_us;
+    put_back(l, hf__local_us());
+}
+
+/* There was no time left for it: what the same call asked for before took too long. */
+static void not_sent(const struct renewal *r, hf_lock *l)
+{
+    l->expires_us = l->before_us;
+    hf__note_unanswered(l, 1, r->among / HF_AGAIN_PART);
     put_back(l, hf__local_us());
 }
 
@@ -232,12 +259,14 @@ static void settle(const struct renewal *r, hf_lock *l)
         refused(r, l);
     } else if (r->rc == HF_UNKNOWN) {
         unanswered(r, l);
+    } else if (r->rc == HF_UNAVAILABLE && r->late) {
+        not_sent(r, l);
     } else {
         l->expires_us = l->before_us;
         if (r->rc == HF_LOST && !r->sent)
             hf__lock_over(l);
         else
-            hf__renewal_failed(l, r->rc);
+            hf__renewal_failed(l, r->rc, r->among);
         hf__let_go(l);
     }
 }
@@ -272,6 +301,8 @@ int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue
         if (r->sent) cut |= !b->item[item].clock_us; /* not all of it was answered */
         if (r->sent) r->rc = judge(r, b->item[item++].result);
         r->stuck = r->rc == HF_UNKNOWN && !stuck++;
+        r->late = took_us >= patience_us;
+        r->among = (uint32_t)b->n;
         if (!r->rc) hf__promise(h, r->first->e, &r->row);
     }
     pthread_mutex_lock(&h->mu);

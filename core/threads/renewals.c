@@ -21,7 +21,7 @@ int hf__renewable(const hf_lock *l)
 
 static enum hf_renewal_queue queue_of(const hf_lock *l)
 {
-    if (l->leftover || l->unanswered >= HF_UNANSWERED_MOST) return HF_RENEWALS_ALONE;
+    if (l->leftover || l->unanswered >= HF_UNANSWERED_MOST) return HF_RENEWALS_LATE;
     return l->unanswered ? HF_RENEWALS_DOUBTFUL : HF_RENEWALS_DUE;
 }
 
@@ -71,16 +71,17 @@ static void make_due(hf *h)
 
 static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; }
 
-void hf__note_unanswered(hf_lock *l, int times)
+void hf__note_unanswered(hf_lock *l, int times, uint32_t again_with)
 {
+    l->again_with = (uint16_t)(again_with ? again_with : 1);
     int n = l->unanswered + times;
     l->unanswered = (uint8_t)(n < HF_UNANSWERED_MOST ? n : HF_UNANSWERED_MOST);
 }
 
-void hf__renewal_failed(hf_lock *l, int rc)
+void hf__renewal_failed(hf_lock *l, int rc, uint32_t among)
 {
     int soon = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
-    if (soon) hf__note_unanswered(l, 1);
+    if (soon) hf__note_unanswered(l, 1, among); /* they had no part in it */
     if (l->lost || l->releasing) return;
     hf__renew_at(l, hf__local_us() + hf__min64(lease_us(l) / 12, RETRY_MOST_US));
 }
@@ -114,7 +115,7 @@ static void renew_one(hf_lock *l)
     l->busy = 1;
     int rc = hf__renew(l, l->lease_ms, 0, NULL);
     if (rc)
-        hf__renewal_failed(l, rc);
+        hf__renewal_failed(l, rc, 1);
     else
         l->unanswered = 0;
     hf__let_go(l);
@@ -124,10 +125,10 @@ static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue qu
 {
     struct hf_deadlines *due = &h->renewals.due[queue];
     if (!due->first) return 0;
-    int given_up = HF_DEADLINE_OF(due->first, hf_lock, renewal)->leftover;
-    if (batch && !given_up) {
-        size_t most = h->renewals.at_once;
-        if (queue != HF_RENEWALS_DUE) most = queue == HF_RENEWALS_ALONE ? 1 : (most + 1) / 2;
+    const hf_lock *first = HF_DEADLINE_OF(due->first, hf_lock, renewal);
+    if (batch && !first->leftover) {
+        uint32_t most = h->renewals.at_once;
+        if (first->unanswered && first->again_with < most) most = first->again_with;
         return hf__renew_batch(h, batch, queue, most);
     }
     hf_lock *l = next_of(h, queue);
@@ -140,9 +141,9 @@ static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue qu
 /* Which queue a worker looks at first. The first worker leaves to others what may hang. */
 static const enum hf_renewal_queue order[HF_RENEWAL_WORKERS][HF_RENEWAL_QUEUES] = {
     {HF_RENEWALS_DUE, HF_RENEWALS_DUE, HF_RENEWALS_DUE},
-    {HF_RENEWALS_DUE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_ALONE},
-    {HF_RENEWALS_DOUBTFUL, HF_RENEWALS_ALONE, HF_RENEWALS_DUE},
-    {HF_RENEWALS_ALONE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_DUE},
+    {HF_RENEWALS_DUE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_LATE},
+    {HF_RENEWALS_DOUBTFUL, HF_RENEWALS_LATE, HF_RENEWALS_DUE},
+    {HF_RENEWALS_LATE, HF_RENEWALS_DOUBTFUL, HF_RENEWALS_DUE},
 };
 
 static uint32_t most_workers(const hf *h)

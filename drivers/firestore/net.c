@@ -149,7 +149,6 @@ static int make_easy(const struct hf__fs_net *net, CURL **link)
     bad |= curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, go_back) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, keep) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, note_header) != CURLE_OK;
-    bad |= curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) != CURLE_OK;
 #if LIBCURL_VERSION_NUM >= 0x075700
@@ -181,7 +180,8 @@ static int code_of(CURLcode rc)
     }
 }
 
-static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct hf__fs_reply *r)
+static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t limit_ms,
+                    struct hf__fs_reply *r)
 {
     char told[CURL_ERROR_SIZE] = "";
     curl_off_t len = (curl_off_t)up->left;
@@ -206,17 +206,16 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, struct h
     if (!rc)
         snprintf(r->why, sizeof r->why, HF_HEAD_CUT);
     else if (rc == CURLE_OPERATION_TIMEDOUT)
-        snprintf(r->why, sizeof r->why, "no answer within %lld ms", (long long)net->io_timeout_ms);
+        snprintf(r->why, sizeof r->why, "no answer within %lld ms", (long long)limit_ms);
     else
         snprintf(r->why, sizeof r->why, "%.*s", (int)strcspn(told, "\r\n"),
                  *told ? told : curl_easy_strerror(rc));
 }
 
-/* Of this request alone. */
-static int set_limit(CURL *e, int64_t until_us)
+/* How long the request that is made now may take. */
+static int64_t limit_of(const struct hf__fs_net *net, int64_t many_until_us)
 {
-    int64_t left_ms = (until_us - hf__local_us()) / 1000;
-    return curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1)) != CURLE_OK;
+    return many_until_us ? (many_until_us - hf__local_us()) / 1000 : net->io_timeout_ms;
 }
 
 void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
@@ -242,8 +241,14 @@ void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *hea
     }
     if (!bad) bad = curl_easy_setopt(*link, CURLOPT_URL, url) != CURLE_OK;
     if (!bad) bad = curl_easy_setopt(*link, CURLOPT_HTTPHEADER, list) != CURLE_OK;
-    if (!bad && many_until_us) bad = set_limit(*link, many_until_us);
-    if (!bad) perform(net, *link, &up, r);
+    int64_t limit_ms = limit_of(net, many_until_us);
+    int late = limit_ms <= 0; /* a request before it took too long; none is answered in less */
+    if (!bad && !late)
+        bad = curl_easy_setopt(*link, CURLOPT_TIMEOUT_MS, (long)limit_ms) != CURLE_OK;
+    if (!bad && !late) perform(net, *link, &up, limit_ms, r);
+    if (!bad && late)
+        *r = (struct hf__fs_reply){.code = HF_UNAVAILABLE,
+                                   .why = "not sent: there was no time left"};
     hf__pool_give(pool, number, r->status != 0);
     for (struct curl_slist *h = list; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
     curl_slist_free_all(list);
