@@ -4,8 +4,8 @@
  * A store is one file, mapped by all who use it; the truth is in shared memory, and the kernel is
  * asked only to sleep, to wake, and who lives. shared.h has the layout and the rules, lock.c the
  * lock words, cell.c the space, rows.c the operations, sync.c what goes to disk, session.c
- * liveness, recover.c reboots, map.c the file itself, system.c the system calls. ARCHITECTURE.md
- * says why.
+ * liveness, recover.c reboots, map.c the file itself, system.c the system calls.
+ * doc/internals/file.md says why.
  */
 #include "store.h"
 
