@@ -83,15 +83,18 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
     ask '
 row = rows.find_one({"queue.mode": {"$exists": False}, "owner": {"$ne": ""}})
 print(row)
-assert row["_id"] == "deploy/web" and row["owner"] == "me" and row["format"] == 1
-assert row["token"] == row["granted"] <= row["rev"] and row["lease_ms"] == 60000
-assert row["expires_us"] > row["acquired_us"] > 0 and row["others"] == []
-assert len(row["queue"]) == 1 and "pid=" in row["queue"][0]["note"]
+assert row["_id"] == "deploy/web" and row["owner"] == "me" and row["format"] == 2
+assert row["token"] <= row["rev"] and row["lease_ms"] == 60000
+assert row["expires_us"] > row["acquired_us"] > 0 and row["more"] == {"flags": 2}
+assert "done" not in row and len(row["queue"]) == 1 and "pid=" in row["queue"][0]["note"]
 assert abs(row["written"].timestamp() * 1e6 - row["rev"]) < 60e6'
-    ask 'rows.update_one({"_id": "deploy/web"}, {"$set": {"mine": 1, "mode": 0.0}})'
+    ask 'rows.update_one({"_id": "deploy/web"}, {"$set": {"mine": 1, "lease_ms": 6e4}})'
     holdfast break deploy/web --token "$grant"
     wait "$PID"
-    ask 'assert rows.find_one({"_id": "deploy/web"})["mine"] == 1' # beside the row's own fields
+    # Beside the row's own fields, of which nothing is left that says nothing.
+    ask '
+row = rows.find_one({"_id": "deploy/web"})
+assert row["mine"] == 1 and row["owner"] == "" and not {"more", "queue", "done"} & row.keys()'
 }
 queued() { ask 'assert len(rows.find_one({})["queue"]) == 1'; }
 
@@ -99,7 +102,8 @@ queued() { ask 'assert len(rows.find_one({})["queue"]) == 1'; }
     mongo
     ask '
 rows.insert_one({"_id": "alien", "hello": "world"})
-rows.insert_one({"_id": "later", "format": 2, "rev": 5, "holder": {"name": "x"}})
+rows.insert_one({"_id": "later", "format": 3, "rev": 5, "holder": {"name": "x"}})
+rows.insert_one({"_id": "before", "format": 1, "rev": 5, "token": 5, "owner": ""})
 rows.insert_one({"_id": "zero", "rev": 0})
 rows.insert_one({"_id": 5, "hello": "world"})'
     run holdfast run -n alien -- touch ran
@@ -107,7 +111,10 @@ rows.insert_one({"_id": 5, "hello": "world"})'
     [[ $output == *"isn't of Holdfast"* ]]
     run holdfast run -n later -- touch ran
     refused 65
-    [[ $output == *"another version of the format"* ]]
+    [[ $output == *"rows of format 3, and this version reads format 2"* ]]
+    run holdfast run -n before -- touch ran
+    refused 65
+    [[ $output == *"rows of format 1, "*"drop the collection "*"markers"* ]]
     run holdfast show zero
     refused 65
     [ ! -e ran ]
@@ -118,16 +125,17 @@ rows.insert_one({"_id": 5, "hello": "world"})'
     # shellcheck disable=SC2154  # what run sets
     local said=$stderr
     # shellcheck disable=SC2154
-    [ "${#stderr_lines[@]}" = 3 ]
-    for name in alien later zero; do [[ $said == *"'$name': "* ]]; done
+    [ "${#stderr_lines[@]}" = 4 ]
+    for name in alien before later zero; do [[ $said == *"'$name': "* ]]; done
     ask 'rows.delete_one({"_id": "sound"})'
-    ask 'rows.delete_many({"_id": {"$in": ["alien", "later", "zero"]}})'
+    ask 'rows.delete_many({"_id": {"$in": ["alien", "before", "later", "zero"]}})'
     [ -z "$(holdfast ls --all)" ] # what can't be a key isn't in the way
     holdfast run -n ok -- true
     local change
     for change in '"$set": {"queue": "[]"}' '"$set": {"queue": [{"owner": 5}]}' \
-        '"$set": {"others": [5]}' '"$unset": {"note": 1}' '"$set": {"rev": "5"}' \
-        '"$set": {"rev": 1.5}' '"$set": {"owner": "x"}' '"$set": {"mode": 9, "owner": "x"}'; do
+        '"$set": {"more": [5]}' '"$set": {"more": {"mode": 1}}' '"$set": {"done": {}}' \
+        '"$unset": {"note": 1}' '"$set": {"rev": "5"}' '"$set": {"rev": 1.5}' \
+        '"$set": {"owner": "x"}' '"$set": {"more": {"mode": 9}, "owner": "x"}'; do
         echo "$change"
         ask "
 rows.replace_one({'_id': 'bad'}, dict(rows.find_one({'_id': 'ok'}), _id='bad'), upsert=True)

@@ -9,7 +9,7 @@
 #include "ear.h"
 
 #include "addresses.h"
-#include "columns.h"
+#include "kit/text.h"
 #include "os.h"
 
 #include <poll.h>
@@ -124,11 +124,10 @@ static int changed(const bson_iter_t *fields, const char *name, int64_t *ret)
     return *ret >= 0;
 }
 
-/* Who has it from this change on. Of a row that is handed over these fields change, and with them
-   the flags, unless the one before was handed it as well. */
+/* Who has it from this change on. */
 static void read_handed(const bson_t *event, hf_party *ret)
 {
-    bson_iter_t it, fields, id;
+    bson_iter_t it, fields, id, more;
     int64_t token, flags = HF_PARTY_UNCLAIMED;
     ret->token = 0;
     if (!bson_iter_init(&it, event) ||
@@ -139,11 +138,17 @@ static void read_handed(const bson_t *event, hf_party *ret)
     if (!bson_iter_find(&id, "request") || !BSON_ITER_HOLDS_UTF8(&id)) return;
     uint32_t len;
     const char *text = bson_iter_utf8(&id, &len);
-    if (!hf__read_id(text, len, ret->id) || !changed(&fields, "granted", &token) ||
+    if (!hf__read_id(text, len, ret->id) || !changed(&fields, "token", &token) ||
         !changed(&fields, "acquired_us", &ret->since_us) ||
         !changed(&fields, "expires_us", &ret->expires_us))
         return;
-    changed(&fields, "flags", &flags);
+    /* It has changed as well, unless the holder before was handed the key, too. */
+    if (bson_iter_find(&fields, "more")) {
+        flags = 0;
+        if (!BSON_ITER_HOLDS_DOCUMENT(&fields) || !bson_iter_recurse(&fields, &more)) return;
+        changed(&more, "flags", &flags);
+        changed(&more, "token", &token);
+    }
     ret->flags = (uint8_t)flags;
     ret->token = (uint64_t)token;
 }
@@ -237,8 +242,8 @@ static int follow(hf__mg_ear *ear, struct hf__mg_link *link, int *ret_heard)
         mongoc_client_get_collection(link->client, ear->how.db, ear->how.collection);
     bson_t *only =
         BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
-                 FIELD("request"), FIELD("granted"), FIELD("acquired_us"), FIELD("expires_us"),
-                 FIELD("flags"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
+                 FIELD("request"), FIELD("token"), FIELD("acquired_us"), FIELD("expires_us"),
+                 FIELD("more"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
     bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(ear)));
     mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
     int deaf = read_stream(ear, stream, ret_heard);

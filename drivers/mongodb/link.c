@@ -234,6 +234,8 @@ int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *how,
     if (rc == HF_INVALID || !legal_name(how->collection, 120, "$"))
         return hf_fail(err, HF_INVALID, 0, "mongodb: open '%s': collection: not the name of one",
                        url->safe);
+    snprintf(how->how_to_empty, sizeof how->how_to_empty, "drop the collection %s",
+             how->collection);
     if (!hf__mg_begin())
         return hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: open: the program is ending");
     how->uri = make_uri(url, io_timeout_ms);

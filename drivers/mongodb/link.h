@@ -4,7 +4,7 @@
 #ifndef HF_MONGODB_LINK_H
 #define HF_MONGODB_LINK_H
 
-#include "holdfast_driver.h"
+#include "kit/columns.h"
 #include "kit/dial.h"
 
 #include <mongoc/mongoc.h>
@@ -17,7 +17,8 @@ enum { HF_MG_NAME_CAP = 128, HF_MG_DUPLICATE_KEY = 11000, HF_MG_PORT_CAP = 8 };
 struct hf__mg_how {
     mongoc_uri_t *uri;
     char db[HF_MG_NAME_CAP], collection[HF_MG_NAME_CAP];
-    char read_level[16]; /* "": linearizable where there is a replica set */
+    char how_to_empty[HF_MG_NAME_CAP + 32]; /* for the message of hf__format_refused */
+    char read_level[16];                    /* "": linearizable where there is a replica set */
     int64_t io_timeout_ms;
     struct hf__dial_target host[HF_DIAL_TARGETS]; /* of the URL */
     char port[HF_DIAL_TARGETS][HF_MG_PORT_CAP];
@@ -82,12 +83,13 @@ int hf__mg_link_code(const struct hf__mg_link *link, const bson_error_t *e, int 
 int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bson_t *command,
                const struct hf__mg_about *about, bson_t *ret, int *ret_code, hf_error *err);
 
-/* rows.c. The fields of a row, as those that an update sets. 0, NOMEM, or INVALID: *ret_why. */
-int hf__mg_encode(const hf_row *row, bson_t *to, const char **ret_why);
+/* rows.c. The update that makes a document this row, and notes when. 0, NOMEM, or INVALID:
+ *ret_why. */
+int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why);
 /* Raises the fence in a document, which `where` names as COLLECTION/ID. */
 int hf__mg_enter(const struct hf__mg_how *how, struct hf__mg_link *link, const char *where,
                  uint64_t token, const struct hf__mg_about *about, hf_error *err);
-/* A document as a row. 0, NOMEM, or HF_CORRUPT: *ret_why. */
-int hf__mg_decode(const bson_t *doc, hf_row *row, const char **ret_why);
+/* A document as a row, for that reader. 0, NOMEM, or HF_CORRUPT. */
+int hf__mg_decode(const bson_t *doc, const struct hf__row_reader *by, hf_row *row, hf_error *err);
 
 #endif

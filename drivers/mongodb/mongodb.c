@@ -10,7 +10,7 @@
  * store's clock. A read is one aggregation, which answers with the time ($$NOW) even if there is no
  * such document. Servers that don't know these two stages are asked twice.
  */
-#include "columns.h"
+#include "kit/text.h"
 #include "store.h"
 
 #include <pthread.h>
@@ -106,13 +106,11 @@ static int garbled(const struct hf__mg_about *about, hf_error *err)
                    about->what, about->key);
 }
 
-static int decode(const bson_t *doc, hf_row *row, const struct hf__mg_about *about, hf_error *err)
+static int decode(const hf_store *st, const bson_t *doc, hf_row *row,
+                  const struct hf__mg_about *about, hf_error *err)
 {
-    const char *why = "out of memory";
-    int rc = hf__mg_decode(doc, row, &why);
-    if (!rc) return 0;
-    return hf_fail(err, rc, 0, "mongodb: %s '%s': the row is damaged: %s", about->what, about->key,
-                   rc == HF_NOMEM ? "out of memory" : why);
+    const struct hf__row_reader by = {"mongodb", about->what, about->key, st->how.how_to_empty};
+    return hf__mg_decode(doc, &by, row, err);
 }
 
 static bson_t *find_one(const hf_store *st, const hf_rowkey *key)
@@ -132,7 +130,7 @@ static bson_t *find_with_time(const hf_store *st, const hf_rowkey *key)
 }
 
 /* The row of find_with_time's reply, and its time. */
-static int read_facet(bson_iter_t *at, hf_row *row, int64_t *ret_clock_us,
+static int read_facet(const hf_store *st, bson_iter_t *at, hf_row *row, int64_t *ret_clock_us,
                       const struct hf__mg_about *about, hf_error *err)
 {
     bson_iter_t it, rows;
@@ -143,7 +141,7 @@ static int read_facet(bson_iter_t *at, hf_row *row, int64_t *ret_clock_us,
         !bson_iter_recurse(&it, &rows))
         return garbled(about, err);
     if (!bson_iter_next(&rows)) return 0;
-    return hf__mg_document(&rows, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
+    return hf__mg_document(&rows, &doc) ? decode(st, &doc, row, about, err) : garbled(about, err);
 }
 
 static int read_row(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, hf_row *row,
@@ -163,9 +161,9 @@ static int read_row(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key
     else if (!bson_iter_next(&it))
         ; /* nothing, not even a time: there is no collection */
     else if (!st->plain)
-        rc = read_facet(&it, row, &clock_us, about, err);
+        rc = read_facet(st, &it, row, &clock_us, about, err);
     else
-        rc = hf__mg_document(&it, &doc) ? decode(&doc, row, about, err) : garbled(about, err);
+        rc = hf__mg_document(&it, &doc) ? decode(st, &doc, row, about, err) : garbled(about, err);
     bson_destroy(&reply);
     if (!rc && !clock_us) rc = hf__mg_ask_clock(st, link, about, &clock_us, err);
     if (!rc) *ret_clock_us = clock_us;
@@ -189,13 +187,12 @@ static int mg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
 /* ---- writing ---- */
 
 static bson_t *write_command(const hf_store *st, const hf_rowkey *key, uint64_t seen,
-                             const bson_t *fields)
+                             const bson_t *update)
 {
     bson_t *c = BCON_NEW("findAndModify", BCON_UTF8(st->how.collection), "query", "{", "_id",
                          BCON_UTF8(key->text), "rev", BCON_INT64((int64_t)seen), "}");
-    if (fields)
-        BCON_APPEND(c, "update", "{", "$set", BCON_DOCUMENT(fields), "$currentDate", "{", "written",
-                    BCON_BOOL(true), "}", "}", "new", BCON_BOOL(true), "upsert",
+    if (update)
+        BCON_APPEND(c, "update", BCON_DOCUMENT(update), "new", BCON_BOOL(true), "upsert",
                     BCON_BOOL(seen == 0));
     else
         BCON_APPEND(c, "remove", BCON_BOOL(true));
@@ -221,14 +218,14 @@ static int swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key,
 {
     struct hf__mg_about about = {"swap", key->text, HF_UNKNOWN};
     const char *why = "out of memory";
-    bson_t fields = BSON_INITIALIZER, reply;
+    bson_t update = BSON_INITIALIZER, reply;
     int64_t clock_us = 0;
-    int code = 0, written = 0, rc = row ? hf__mg_encode(row, &fields, &why) : 0;
+    int code = 0, written = 0, rc = row ? hf__mg_encode(row, &update, &why) : 0;
     if (rc) {
-        bson_destroy(&fields);
+        bson_destroy(&update);
         return hf_fail(err, rc, 0, "mongodb: swap '%s': %s", key->text, why);
     }
-    bson_t *command = write_command(st, key, seen, row ? &fields : NULL);
+    bson_t *command = write_command(st, key, seen, row ? &update : NULL);
     rc = ask(st, link, command, &about, &reply, &code, err);
     if (!rc) {
         written = read_written(&reply, &clock_us);
@@ -242,7 +239,7 @@ static int swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key,
         if (cur) rc = read_row(st, link, key, cur, ret_clock_us, &code, &about, err);
         if (!rc) rc = HF_CONFLICT;
     }
-    bson_destroy(&fields);
+    bson_destroy(&update);
     return rc;
 }
 
@@ -291,6 +288,7 @@ static bson_t *list_command(const hf_store *st, const char *from, const char *af
 }
 
 struct listing {
+    const hf_store *st;
     const char *prefix;
     char from[HF_KEY_CAP], after[HF_KEY_CAP];
     int (*see)(void *arg, const hf_rowkey *, hf_row *);
@@ -316,7 +314,7 @@ static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_er
     if (l->stop || strncmp(key.text, l->prefix, strlen(l->prefix)) != 0) return 0;
     key.hash = hf_key_hash(key.text, key.len);
     about.key = key.text;
-    int rc = decode(&doc, row, &about, err);
+    int rc = decode(l->st, &doc, row, &about, err);
     if (!rc || rc == HF_CORRUPT) l->stop = l->see(l->arg, &key, rc ? NULL : row);
     return rc == HF_CORRUPT ? 0 : rc;
 }
@@ -342,7 +340,7 @@ static int mg_scan(hf_store *st, const char *prefix,
                    int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                    int64_t *ret_clock_us, hf_error *err)
 {
-    struct listing l = {.prefix = prefix, .see = see, .arg = arg};
+    struct listing l = {.st = st, .prefix = prefix, .see = see, .arg = arg};
     int rc;
     hf_row row;
     size_t len = whole_characters(prefix);

@@ -90,20 +90,19 @@ static int put(hf_replace *item, bson_t *updates, size_t number)
 {
     const char *why = "out of memory", *at;
     char room[16];
-    bson_t fields = BSON_INITIALIZER, one;
-    int rc = hf__mg_encode(item->row, &fields, &why);
+    bson_t update = BSON_INITIALIZER, one;
+    int rc = hf__mg_encode(item->row, &update, &why);
     if (rc) {
         fail(item, rc, why);
     } else {
         bson_uint32_to_string((uint32_t)number, &at, room, sizeof room);
         bson_append_document_begin(updates, at, -1, &one);
         BCON_APPEND(&one, "q", "{", "_id", BCON_UTF8(item->key->text), "rev",
-                    BCON_INT64((int64_t)item->seen), "}", "u", "{", "$set", BCON_DOCUMENT(&fields),
-                    "$currentDate", "{", "written", BCON_BOOL(true), "}", "}", "upsert",
+                    BCON_INT64((int64_t)item->seen), "}", "u", BCON_DOCUMENT(&update), "upsert",
                     BCON_BOOL(item->seen == 0));
         bson_append_document_end(updates, &one);
     }
-    bson_destroy(&fields);
+    bson_destroy(&update);
     return !rc;
 }
 
@@ -209,13 +208,13 @@ static size_t item_of(const struct part *p, const bson_t *doc)
 
 static void see(struct part *p, const bson_t *doc)
 {
-    const char *why = "out of memory";
     size_t i = item_of(p, doc);
     if (i == p->n || p->failed[i]) return;
     hf_replace *r = p->item[i];
-    int rc = hf__mg_decode(doc, r->cur, &why);
+    const struct hf__row_reader by = {"mongodb", "swap", r->key->text, p->st->how.how_to_empty};
+    int rc = hf__mg_decode(doc, &by, r->cur, r->err);
     p->failed[i] = rc != 0;
-    if (rc) fail(r, rc, rc == HF_NOMEM ? "out of memory" : why);
+    if (rc) r->result = rc;
     p->found[i] = !rc && hf_row_equal(r->cur, r->row);
 }
 

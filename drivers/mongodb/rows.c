@@ -1,11 +1,11 @@
 /*
  * rows.c - mongodb: a row as a document, and back; see link.h.
  *
- * The first holder has fields of its own, as on the stores that speak SQL (columns.h); `others` and
- * `queue` are arrays of documents.
+ * The fields are those of kit/columns.h; of them `more` and `done` are documents here, and `queue`
+ * is an array of documents. They are absent where the row has nothing to put into them.
  */
 #include "addresses.h"
-#include "columns.h"
+#include "kit/text.h"
 #include "link.h"
 
 #include <stdio.h>
@@ -13,69 +13,80 @@
 
 /* ---- there ---- */
 
-/* Small by nature: they needn't look like Long('1') in the shell. */
-static int is_small(enum hf__column col)
+static void put_value(bson_t *to, const char *name, const json_t *value);
+
+static void put_members(bson_t *to, const json_t *object)
 {
-    return col == HF_COL_FORMAT || col == HF_COL_MODE || col == HF_COL_FLAGS || col == HF_COL_BELL;
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) put_value(to, name, value);
 }
 
-static int party_is_text(const hf_party *p)
+/* Texts, whole numbers, arrays, objects. */
+static void put_value(bson_t *to, const char *name, const json_t *value)
 {
-    return hf__is_utf8(p->owner, p->owner_len) && hf__is_utf8(p->note, p->note_len);
-}
-
-static int put_parties(bson_t *to, const char *name, const hf_party *p, uint32_t n)
-{
-    bson_t list, doc;
-    bson_append_array_begin(to, name, -1, &list);
-    for (uint32_t i = 0; i < n; i++) {
-        char room[16], id[33];
-        const char *at;
-        int64_t number[HF_PARTY_NUMBERS];
-        if (!party_is_text(&p[i])) return 0;
-        bson_uint32_to_string(i, &at, room, sizeof room);
-        bson_append_document_begin(&list, at, -1, &doc);
-        hf__put_id(id, p[i].id);
-        bson_append_utf8(&doc, "request", -1, id, 32);
-        bson_append_utf8(&doc, "owner", -1, p[i].owner, p[i].owner_len);
-        bson_append_utf8(&doc, "note", -1, p[i].note, p[i].note_len);
-        hf__party_numbers(&p[i], number);
-        for (int j = 0; j < HF_PARTY_NUMBERS; j++)
-            if (number[j]) bson_append_int64(&doc, hf__party_number[j].name, -1, number[j]);
-        bson_append_document_end(&list, &doc);
+    bson_t inner;
+    if (json_is_string(value)) {
+        bson_append_utf8(to, name, -1, json_string_value(value), (int)json_string_length(value));
+    } else if (json_is_integer(value)) {
+        bson_append_int64(to, name, -1, json_integer_value(value));
+    } else if (json_is_object(value)) {
+        bson_append_document_begin(to, name, -1, &inner);
+        put_members(&inner, value);
+        bson_append_document_end(to, &inner);
+    } else {
+        bson_append_array_begin(to, name, -1, &inner);
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            char room[16];
+            const char *at;
+            bson_uint32_to_string((uint32_t)i, &at, room, sizeof room);
+            put_value(&inner, at, json_array_get(value, i));
+        }
+        bson_append_array_end(to, &inner);
     }
-    bson_append_array_end(to, &list);
-    return 1;
 }
 
-int hf__mg_encode(const hf_row *row, bson_t *to, const char **ret_why)
+static void put_fields(bson_t *set, const struct hf__fields *f)
 {
-    struct hf__flat flat;
-    int rc = hf__flatten_head(row, &flat, ret_why);
-    if (rc) return rc;
-    *ret_why = "an owner or a note is not UTF-8";
-    uint32_t others = row->n_holders ? row->n_holders - 1 : 0;
-    for (int i = 0; i < HF_COLS; i++) {
-        const char *name = hf__column_name[i];
-        int fine = 1;
-        if (i == HF_COL_OTHERS)
-            fine = put_parties(to, name, row->party + 1, others);
-        else if (i == HF_COL_QUEUE)
-            fine = put_parties(to, name, row->party + row->n_holders, row->n_queue);
-        else if (hf__column_is_text[i])
-            bson_append_utf8(to, name, -1, flat.text[i], (int)flat.len[i]);
-        else if (is_small((enum hf__column)i))
-            bson_append_int32(to, name, -1, (int32_t)flat.n[i]);
-        else
-            bson_append_int64(to, name, -1, flat.n[i]);
-        if (!fine) return HF_INVALID;
+    for (int i = 0; i < HF_FIELDS; i++) {
+        const char *name = hf__field[i].name;
+        if (i == HF_FIELD_FORMAT) /* small by nature: it needn't look like Long('2') in the shell */
+            bson_append_int32(set, name, -1, (int32_t)f->n[i]);
+        else if (hf__field[i].kind == HF_NUMBER)
+            bson_append_int64(set, name, -1, f->n[i]);
+        else if (hf__field[i].kind == HF_TEXT)
+            bson_append_utf8(set, name, -1, f->text[i], (int)f->len[i]);
+        else if (f->json[i])
+            put_value(set, name, f->json[i]);
     }
-    /* Behind the rev, so that each write changes it: a change stream tells what has changed. */
+}
+
+int hf__mg_encode(const hf_row *row, bson_t *update, const char **ret_why)
+{
+    struct hf__fields f;
     char text[24 + HF_ADDRESSES_CAP];
-    int n = snprintf(text, 24, "%llu ", (unsigned long long)row->rev);
-    hf__put_addresses(text + n, row);
-    bson_append_utf8(to, HF_MG_ADDRESSES, -1, text, -1);
-    return 0;
+    bson_t set, unset;
+    int absent = 0, rc = hf__put_fields(row, HF_JSON_TREE, &f, ret_why);
+    if (!rc) {
+        bson_append_document_begin(update, "$set", -1, &set);
+        put_fields(&set, &f);
+        /* Behind the rev, so that each write changes it: a change stream tells what has changed. */
+        int n = snprintf(text, 24, "%llu ", (unsigned long long)row->rev);
+        hf__put_addresses(text + n, row);
+        bson_append_utf8(&set, HF_MG_ADDRESSES, -1, text, -1);
+        bson_append_document_end(update, &set);
+        for (int i = 0; i < HF_FIELDS; i++) absent |= hf__field[i].kind == HF_JSON && !f.json[i];
+    }
+    if (absent) {
+        bson_append_document_begin(update, "$unset", -1, &unset);
+        for (int i = 0; i < HF_FIELDS; i++)
+            if (hf__field[i].kind == HF_JSON && !f.json[i])
+                bson_append_bool(&unset, hf__field[i].name, -1, true);
+        bson_append_document_end(update, &unset);
+    }
+    if (!rc) BCON_APPEND(update, "$currentDate", "{", "written", BCON_BOOL(true), "}");
+    hf__free_fields(&f);
+    return rc;
 }
 
 /* ---- and back ---- */
@@ -96,134 +107,84 @@ static int read_number(const bson_iter_t *it, int64_t *ret)
     }
 }
 
-static int read_text(const bson_iter_t *it, char *to, size_t cap, uint8_t *ret_len)
+static json_t *made(json_t *json, int *ret_rc)
 {
-    uint32_t len = 0;
-    if (!BSON_ITER_HOLDS_UTF8(it)) return 0;
-    const char *text = bson_iter_utf8(it, &len);
-    if (len >= cap || memchr(text, 0, len)) return 0;
-    memcpy(to, text, len);
-    to[len] = 0;
-    *ret_len = (uint8_t)len;
-    return 1;
+    if (!json) *ret_rc = HF_NOMEM;
+    return json;
 }
 
-static int read_party(const bson_iter_t *at, hf_party *p)
+/* The value as JSON. NULL: no memory (*ret_rc is HF_NOMEM), or something that no row holds. */
+static json_t *read_value(const bson_iter_t *it, int depth, int *ret_rc)
 {
-    int64_t number[HF_PARTY_NUMBERS] = {0};
-    int named = 0, owned = 0, noted = 0;
-    bson_iter_t it;
-    if (!BSON_ITER_HOLDS_DOCUMENT(at) || !bson_iter_recurse(at, &it)) return 0;
-    while (bson_iter_next(&it)) {
-        const char *name = bson_iter_key(&it);
-        if (!strcmp(name, "request")) {
-            uint32_t len = 0;
-            const char *id = BSON_ITER_HOLDS_UTF8(&it) ? bson_iter_utf8(&it, &len) : "";
-            if (!(named = hf__read_id(id, len, p->id))) return 0;
-        } else if (!strcmp(name, "owner")) {
-            if (!(owned = read_text(&it, p->owner, HF_OWNER_CAP, &p->owner_len))) return 0;
-        } else if (!strcmp(name, "note")) {
-            if (!(noted = read_text(&it, p->note, HF_NOTE_CAP, &p->note_len))) return 0;
-        }
-        for (int i = 0; i < HF_PARTY_NUMBERS; i++) {
-            const struct hf__party_number *is = &hf__party_number[i];
-            if (strcmp(name, is->name) != 0) continue;
-            if (!read_number(&it, &number[i]) || number[i] < is->least || number[i] > is->most)
-                return 0;
+    bson_iter_t inner;
+    uint32_t len;
+    int64_t n;
+    int is_array = BSON_ITER_HOLDS_ARRAY(it), bad = 0;
+    if (BSON_ITER_HOLDS_UTF8(it)) {
+        const char *text = bson_iter_utf8(it, &len);
+        return hf__is_utf8(text, len) ? made(json_stringn(text, len), ret_rc) : NULL;
+    }
+    if (!is_array && !BSON_ITER_HOLDS_DOCUMENT(it))
+        return read_number(it, &n) ? made(json_integer(n), ret_rc) : NULL;
+    if (!depth || !bson_iter_recurse(it, &inner)) return NULL;
+    json_t *all = made(is_array ? json_array() : json_object(), ret_rc);
+    while (all && !bad && bson_iter_next(&inner)) {
+        json_t *value = read_value(&inner, depth - 1, ret_rc);
+        bad = !value;
+        if (value && (is_array ? json_array_append_new(all, value)
+                               : json_object_set_new(all, bson_iter_key(&inner), value))) {
+            *ret_rc = HF_NOMEM;
+            bad = 1;
         }
     }
-    hf__party_set_numbers(p, number);
-    return named && owned && noted;
-}
-
-/* Appends the parties of the array behind the n that the row has. */
-static int read_parties(const bson_iter_t *array, hf_row *row, uint32_t n, uint32_t *ret_n)
-{
-    bson_iter_t it;
-    uint32_t more = 0;
-    *ret_n = 0;
-    if (!BSON_ITER_HOLDS_ARRAY(array) || !bson_iter_recurse(array, &it)) return HF_CORRUPT;
-    while (bson_iter_next(&it)) more++;
-    int rc = hf_row_room(row, (size_t)n + more);
-    if (rc) return rc;
-    bson_iter_recurse(array, &it);
-    for (uint32_t i = 0; i < more && bson_iter_next(&it); i++) {
-        memset(&row->party[n + i], 0, sizeof row->party[n + i]);
-        if (!read_party(&it, &row->party[n + i])) return HF_CORRUPT;
-    }
-    *ret_n = more;
-    return 0;
-}
-
-struct lists {
-    bson_iter_t others, queue;
-};
-
-/* What the fields say, before they are looked at; NULL, or what is wrong. */
-static const char *gather(const bson_t *doc, struct hf__flat *flat, struct lists *lists,
-                          char why[96])
-{
-    int seen[HF_COLS] = {0};
-    bson_iter_t it;
-    if (!bson_iter_init(&it, doc)) return "not a document";
-    while (bson_iter_next(&it)) {
-        const char *name = bson_iter_key(&it);
-        for (int i = 0; i < HF_COLS; i++) {
-            if (strcmp(name, hf__column_name[i]) != 0) continue;
-            int fine = 1;
-            uint32_t len = 0;
-            if (i == HF_COL_OTHERS) {
-                lists->others = it;
-            } else if (i == HF_COL_QUEUE) {
-                lists->queue = it;
-            } else if (hf__column_is_text[i]) {
-                fine = BSON_ITER_HOLDS_UTF8(&it);
-                if (fine) flat->text[i] = bson_iter_utf8(&it, &len);
-                flat->len[i] = len;
-            } else {
-                fine = read_number(&it, &flat->n[i]);
-            }
-            if (fine) seen[i] = 1;
-        }
-    }
-    if (!seen[HF_COL_FORMAT] || !seen[HF_COL_REV]) return "a document that isn't of Holdfast";
-    if (flat->n[HF_COL_FORMAT] != HF_FORMAT_1) return NULL; /* it may well have other fields */
-    for (int i = 0; i < HF_COLS; i++)
-        if (!seen[i]) {
-            snprintf(why, 96, "its field '%s' is missing or of another type", hf__column_name[i]);
-            return why;
-        }
+    if (!bad) return all;
+    json_decref(all);
     return NULL;
 }
 
-int hf__mg_decode(const bson_t *doc, hf_row *row, const char **ret_why)
+/* Tells the fields what the document has of the field i. 0, or HF_NOMEM. */
+static int read_field(const bson_iter_t *it, int i, struct hf__fields *f)
 {
-    static _Thread_local char why[96];
-    struct hf__flat flat;
-    struct lists lists;
-    uint32_t others = 0, queue = 0;
-    memset(&flat, 0, sizeof flat);
+    uint32_t len = 0;
+    int64_t n;
+    int rc = 0;
+    if (hf__field[i].kind == HF_JSON) {
+        json_t *json = read_value(it, 4, &rc);
+        if (json)
+            hf__got_json(f, i, json);
+        else
+            hf__got_other(f, i);
+    } else if (hf__field[i].kind == HF_NUMBER && read_number(it, &n)) {
+        hf__got_number(f, i, n);
+    } else if (hf__field[i].kind == HF_TEXT && BSON_ITER_HOLDS_UTF8(it)) {
+        const char *text = bson_iter_utf8(it, &len);
+        hf__got_text(f, i, text, len);
+    } else {
+        hf__got_other(f, i);
+    }
+    return rc;
+}
+
+int hf__mg_decode(const bson_t *doc, const struct hf__row_reader *by, hf_row *row, hf_error *err)
+{
+    enum { OURS = 1 << HF_FIELD_FORMAT | 1 << HF_FIELD_REV };
+    struct hf__fields f = HF_NO_FIELDS;
+    const char *why = "not a document";
+    bson_iter_t it;
+    int rc = bson_iter_init(&it, doc) ? 0 : HF_CORRUPT;
     hf_row_clear(row);
-    *ret_why = gather(doc, &flat, &lists, why);
-    int rc = *ret_why ? HF_CORRUPT : hf__unflatten_head(&flat, row, ret_why);
-    if (!rc) {
-        *ret_why = "others is not a list of holders";
-        rc = read_parties(&lists.others, row, row->n_holders, &others);
+    while (!rc && bson_iter_next(&it)) {
+        int i = hf__field_of(bson_iter_key(&it));
+        if (i >= 0) rc = read_field(&it, i, &f);
     }
-    if (!rc && others && !row->n_holders) {
-        *ret_why = "others hold it, but nobody does";
+    if (!rc && (f.got & OURS) != OURS) {
+        why = "a document that isn't of Holdfast";
         rc = HF_CORRUPT;
+        f.got = 0; /* so its format isn't one of ours either */
     }
-    if (!rc) {
-        row->n_holders += others;
-        *ret_why = "the queue is not a list of waiters";
-        rc = read_parties(&lists.queue, row, row->n_holders, &queue);
-    }
-    if (!rc) {
-        row->n_queue = queue;
-        rc = hf_row_check(row, ret_why);
-    }
-    if (rc) hf_row_clear(row);
+    if (!rc) rc = hf__read_fields(&f, HF_JSON_TREE, row, &why);
+    if (rc) hf__fields_refused(by, &f, rc, why, err);
+    hf__free_fields(&f);
     return rc;
 }
 
