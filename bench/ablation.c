@@ -8,13 +8,13 @@
  * CLIENTS, processes that want one key all the time, for MS at least and until each has had it
  * twice (or for MOST times MS): "handover among N", from one process's giving up to the next one's
  * having it; "longest wait among N", from asking to having, of all waits. DISTANCE_MS is what a
- * request takes longer there and back (tests/slow_net.c); only of a store with a server. A hold
- * lasts HOLD_MS, and two distances more, so that another one stands in line by then.
+ * request takes longer there and back (tests/network/slow_net.c); only of a store with a server. A
+ * hold lasts HOLD_MS, and two distances more, so that another one stands in line by then.
  */
 #include "bench.h"
 
-#include "front.h"
-#include "slow_net.h"
+#include "network/front.h"
+#include "network/slow_net.h"
 
 #include <errno.h>
 #include <stdio.h>

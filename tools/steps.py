@@ -190,7 +190,7 @@ def servers(step):
     for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'node-versions',
                  'porcupine', 'python-packages'):
         step.check(step.run([os.path.join('tools', name)]) == 0, f'tools/{name}', f'tools/{name}')
-    for again in ('tools/node-packages tests/web', 'tools/bench-peers matplotlib',
+    for again in ('tools/node-packages tests/guards/web', 'tools/bench-peers matplotlib',
                   'tools/node-packages bindings/node/test/runners',
                   'tools/node-packages bindings/python/tests/pyright'):
         step.check(step.run(again.split()) == 0, again, again)
@@ -328,7 +328,7 @@ def api(step):
         step.log.write(f'{file}: declared but not there: {missing}\n')
         step.check(not missing, f'{file} lacks {missing}', f'nm -g build-gcc/{file}')
     # What only `doctor` and the tests need is in no library that is installed.
-    for own in ('libconform.a', 'tests/libfaults.a'):
+    for own in ('libconform.a', 'tests/fakes/libfaults.a'):
         inside = symbols(own) & (symbols('libholdfast.a') | symbols('libholdfast.so', '-D'))
         step.check(symbols(own) and not inside, f'libholdfast has {sorted(inside)} of {own}',
                    f'nm -g build-gcc/{own}')

@@ -2,7 +2,7 @@
  * step.h - the one lock algorithm: a pure function from a row and an event to a row and an answer.
  *
  * No I/O, no allocation, no clock: time comes in with the event. The same code runs in production,
- * in the enumeration of tests/step_enum.c and in the explorer of the `file:` driver.
+ * in the enumeration of tests/core/step_enum.c and in the explorer of the `file:` driver.
  */
 #ifndef HF_STEP_H
 #define HF_STEP_H

@@ -1,0 +1,140 @@
+/*
+ * firestore_memory.c - the driver firestore: the n-th allocation fails while credentials are read
+ * and a token is got for them, for n = 1, 2, 3 ... until everything passes. It is never said that
+ * the credentials are wrong. This program defines the functions itself, as below.c does.
+ */
+#include "fakes/answered.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static long count, fail_at;    /* 0: none */
+static _Thread_local int ours; /* not the server's */
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+
+static int fails(void)
+{
+    if (!ours || !fail_at || ++count != fail_at) return 0;
+    errno = ENOMEM;
+    return 1;
+}
+
+void *malloc(size_t n) { return fails() ? NULL : __libc_malloc(n); }
+void *calloc(size_t n, size_t size) { return fails() ? NULL : __libc_calloc(n, size); }
+void *realloc(void *p, size_t n) { return fails() ? NULL : __libc_realloc(p, n); }
+
+static char credentials[] = "/tmp/holdfast-memory-XXXXXX";
+static const char missing[] =
+    "[{\"missing\": \"projects/p/databases/(default)/documents/holdfast/k\","
+    " \"readTime\": \"2026-01-31T12:00:00.000007Z\"}]";
+
+static void writes(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    if (!f) fail_msg("%s", path);
+    fputs(text, f);
+    fclose(f);
+}
+
+static int is_opened(const char *url)
+{
+    hf_store *st = NULL;
+    int rc = opens(url, &st);
+    if (st) driver->close(st);
+    return rc;
+}
+
+static int is_asked(const char *url)
+{
+    hf_store *st = NULL;
+    hf_row row;
+    int64_t clock_us;
+    int rc = opens(url, &st);
+    if (rc) return rc;
+    hf_row_init(&row);
+    rc = driver->get(st, &key, &row, &clock_us, &err);
+    hf_row_clear(&row);
+    driver->close(st);
+    return rc;
+}
+
+static void each_fails_in_turn(const char *options, int (*does)(const char *url))
+{
+    char url[200];
+    snprintf(url, sizeof url, "firestore://p?endpoint=http://127.0.0.1:PORT%s", options);
+    const struct answer all[] = {
+        {"token", 200, "{\"access_token\": \"one\", \"expires_in\": 36000}", 0},
+        {"batchGet", 200, missing, 0}};
+    answers_are(all, 2);
+    said(does(url), 0, NULL); /* what is made once only has been */
+    for (long n = 1;; n++) {
+        ours = 1;
+        count = 0;
+        fail_at = n;
+        int rc = does(url), met = count >= n;
+        fail_at = 0;
+        ours = 0;
+        if (rc && !met) fail_msg("none failed: %d: %s", rc, err.text);
+        if (rc && rc != HF_NOMEM && rc != HF_UNAVAILABLE)
+            fail_msg("allocation %ld: %d: %s", n, rc, err.text);
+        said(rc, rc, NULL);
+        if (!met) return;
+    }
+}
+
+static void of_a_person(void **state)
+{
+    (void)state;
+    char options[100];
+    writes(credentials, ported("{\"type\": \"authorized_user\", \"client_id\": \"me\", "
+                               "\"client_secret\": \"s3cr3t\", \"refresh_token\": \"s3cr3t-too\", "
+                               "\"token_uri\": \"http://127.0.0.1:PORT/token\"}"));
+    snprintf(options, sizeof options, "&credentials=%s", credentials);
+    each_fails_in_turn(options, is_asked);
+}
+
+/* No token is got for it: libjwt ends a program that is out of memory. */
+static void of_a_service(void **state)
+{
+    (void)state;
+    char options[100];
+    writes(credentials,
+           ported("{\"type\": \"service_account\", \"client_email\": \"me\", \"private_key\": "
+                  "\"s3cr3t\", \"private_key_id\": \"k\", \"token_uri\": "
+                  "\"http://127.0.0.1:PORT/token\"}"));
+    snprintf(options, sizeof options, "&credentials=%s", credentials);
+    each_fails_in_turn(options, is_opened);
+}
+
+static void of_a_user(void **state)
+{
+    (void)state;
+    writes(credentials, "s3cr3t-token\n");
+    setenv("FIRESTORE_ID_TOKEN_FILE", credentials, 1);
+    each_fails_in_turn("", is_asked);
+    unsetenv("FIRESTORE_ID_TOKEN_FILE");
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_a_person),
+        cmocka_unit_test(of_a_service),
+        cmocka_unit_test(of_a_user),
+    };
+    static const char *const others[] = {"FIRESTORE_ID_TOKEN", "FIRESTORE_ID_TOKEN_FILE",
+                                         "FIRESTORE_EMULATOR_HOST"};
+    for (size_t i = 0; i < COUNT(others); i++) unsetenv(others[i]);
+    int file = mkstemp(credentials);
+    if (file < 0) return perror(credentials), 1;
+    close(file);
+    int failed = answered_begin("firestore") ? 1 : TEST_MAIN(tests);
+    unlink(credentials);
+    return failed;
+}

@@ -1,0 +1,558 @@
+/*
+ * wrap_all.c - every call of a driver through the drivers around it: it comes to the store with
+ * what the caller gave, its answer comes back, and a plan of faults and a trace know its name. What
+ * the store doesn't offer isn't offered.
+ */
+#include "drivers.h"
+#include "fakes/faults.h"
+#include "test.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- a store that offers everything and says what it was asked ---- */
+
+struct hf_store {
+    char asked[100]; /* the last call, "": none since */
+    int answer;
+    hf_error *err; /* that it was given */
+};
+
+static int closed;
+static hf_store store;
+static hf_rowkey key;
+static hf_row row;
+static hf_error err;
+static int64_t clock_us;
+
+static void asked(hf_store *st, const char *what, const hf_rowkey *k, uint64_t n)
+{
+    snprintf(st->asked, sizeof st->asked, "%s %s %llu", what, k ? k->text : "-",
+             (unsigned long long)n);
+}
+
+static int asked_err(hf_store *st, const char *what, const hf_rowkey *k, uint64_t n, hf_error *e)
+{
+    asked(st, what, k, n);
+    st->err = e;
+    return st->answer;
+}
+
+static void all_close(hf_store *st) { asked(st, "close", NULL, (uint64_t)++closed); }
+
+static int all_get(hf_store *st, const hf_rowkey *k, hf_row *ret, int64_t *ret_clock_us,
+                   hf_error *e)
+{
+    ret->rev = 7;
+    *ret_clock_us = 5;
+    return asked_err(st, "get", k, 0, e);
+}
+
+static int all_swap(hf_store *st, const hf_rowkey *k, uint64_t seen, const hf_row *to, hf_row *cur,
+                    int64_t *ret_clock_us, hf_error *e)
+{
+    if (cur) cur->rev = 7;
+    *ret_clock_us = 5;
+    return asked_err(st, to ? "swap" : "erase", k, seen, e);
+}
+
+static int all_take(hf_store *st, const hf_rowkey *k, const hf_party *party, hf_row *cur,
+                    int64_t *ret_clock_us, hf_error *e)
+{
+    cur->rev = 7;
+    *ret_clock_us = 5;
+    return asked_err(st, "take", k, party->session, e);
+}
+
+static int all_join(hf_store *st, const hf_rowkey *k, const hf_party *party, uint32_t cap,
+                    hf_row *cur, int64_t *ret_clock_us, hf_error *e)
+{
+    cur->rev = 7;
+    *ret_clock_us = 5;
+    return asked_err(st, "join", k, party->session + cap, e);
+}
+
+static int all_update(hf_store *st, const hf_rowkey *k, int (*step)(void *arg, hf_row *row),
+                      void *arg, hf_row *to, hf_error *e)
+{
+    to->rev = 7;
+    return asked_err(st, "update", k, (uint64_t)step(arg, to), e);
+}
+
+static int64_t all_now(hf_store *st)
+{
+    asked(st, "now", NULL, 0);
+    return 9;
+}
+
+static int all_session(hf_store *st, uint64_t *ret, hf_error *e)
+{
+    *ret = 7;
+    return asked_err(st, "session", NULL, 0, e);
+}
+
+static int all_alive(hf_store *st, uint64_t session, hf_error *e)
+{
+    return asked_err(st, "alive", NULL, session, e);
+}
+
+static int all_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                          int64_t *ret_clock_us, hf_error *e)
+{
+    *ret = 7;
+    *ret_ms = *ret_clock_us = 5;
+    return asked_err(st, "lease", NULL, (uint64_t)lease_ms, e);
+}
+
+static int all_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                          hf_error *e)
+{
+    assert_int_equal(until_us, 40);
+    *ret_ms = 5;
+    return asked_err(st, "keep", NULL, session, e);
+}
+
+static int all_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *e)
+{
+    *ret_ms = 5;
+    return asked_err(st, "left", NULL, session, e);
+}
+
+static int all_lease_end(hf_store *st, uint64_t session, hf_error *e)
+{
+    return asked_err(st, "end", NULL, session, e);
+}
+
+static int all_lease_worn(hf_store *st, uint64_t session)
+{
+    asked(st, "worn", NULL, session);
+    return st->answer;
+}
+
+static int all_session_fd(hf_store *st)
+{
+    asked(st, "session_fd", NULL, 0);
+    return 11;
+}
+
+static int all_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                      hf_ear *ret, hf_error *e)
+{
+    ret->heard[0] = 7;
+    return asked_err(st, "listen", n ? keys[0] : NULL, bell, e);
+}
+
+static int all_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *e)
+{
+    (void)ear;
+    return asked_err(st, "watch", NULL, bell + (uint64_t)until_us, e);
+}
+
+static void all_interrupt(hf_store *st, uint8_t bell) { asked(st, "interrupt", NULL, bell); }
+
+static int all_told(hf_store *st, const hf_rowkey *k, hf_row *ret)
+{
+    ret->rev = 7;
+    asked(st, "told", k, 0);
+    return 1;
+}
+
+static int all_mourn_fd(hf_store *st)
+{
+    asked(st, "mourn_fd", NULL, 0);
+    return 12;
+}
+
+static int all_mourn_read(hf_store *st)
+{
+    asked(st, "mourn_read", NULL, 0);
+    return 1;
+}
+
+static int all_sync(hf_store *st, const hf_rowkey *k, hf_error *e)
+{
+    return asked_err(st, "sync", k, 0, e);
+}
+
+static int all_scan(hf_store *st, const char *prefix,
+                    int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                    int64_t *ret_clock_us, hf_error *e)
+{
+    (void)see, (void)arg;
+    *ret_clock_us = 5;
+    return asked_err(st, "scan", NULL, strlen(prefix), e);
+}
+
+static int all_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                       hf_error *e)
+{
+    (void)say, (void)arg;
+    return asked_err(st, "inspect", NULL, 0, e);
+}
+
+static unsigned all_promises(hf_store *st)
+{
+    asked(st, "promises", NULL, 0);
+    return 13;
+}
+
+static int all_enter(hf_store *st, const hf_rowkey *k, uint64_t token, int alone, const char *where,
+                     hf_error *e)
+{
+    return asked_err(st, alone && !strcmp(where, "there") ? "enter" : "?", k, token, e);
+}
+
+static const hf_driver all = {.abi = HF_DRIVER_ABI,
+                              .name = "all",
+                              .close = all_close,
+                              .get = all_get,
+                              .swap = all_swap,
+                              .take = all_take,
+                              .join = all_join,
+                              .update = all_update,
+                              .now = all_now,
+                              .session = all_session,
+                              .alive = all_alive,
+                              .lease_make = all_lease_make,
+                              .lease_keep = all_lease_keep,
+                              .lease_left = all_lease_left,
+                              .lease_end = all_lease_end,
+                              .lease_worn = all_lease_worn,
+                              .session_fd = all_session_fd,
+                              .listen = all_listen,
+                              .watch = all_watch,
+                              .interrupt = all_interrupt,
+                              .told = all_told,
+                              .mourn_fd = all_mourn_fd,
+                              .mourn_read = all_mourn_read,
+                              .sync = all_sync,
+                              .scan = all_scan,
+                              .inspect = all_inspect,
+                              .promises = all_promises,
+                              .enter = all_enter};
+
+/* ---- the calls ---- */
+
+static const hf_driver *d;
+static hf_store *st;
+static uint64_t got;
+static int64_t got_ms;
+static hf_ear ear;
+
+static int do_get(void) { return d->get(st, &key, &row, &clock_us, &err); }
+static int do_swap(void)
+{
+    static const hf_row to;
+    return d->swap(st, &key, 42, &to, &row, &clock_us, &err);
+}
+static int do_erase(void) { return d->swap(st, &key, 42, NULL, NULL, &clock_us, &err); }
+static int do_take(void)
+{
+    static const hf_party me = {.session = 42};
+    return d->take(st, &key, &me, &row, &clock_us, &err);
+}
+static int do_join(void)
+{
+    static const hf_party me = {.session = 40};
+    return d->join(st, &key, &me, 2, &row, &clock_us, &err);
+}
+static int step(void *arg, hf_row *to) { return arg == &row && to->rev == 7 ? 42 : 0; }
+static int do_update(void) { return d->update(st, &key, step, &row, &row, &err); }
+static int do_scan(void) { return d->scan(st, "k/\n", NULL, NULL, &clock_us, &err); }
+static int do_sync(void) { return d->sync(st, &key, &err); }
+static int do_enter(void) { return d->enter(st, &key, 42, 1, "there", &err); }
+static int do_session(void) { return d->session(st, &got, &err); }
+static int do_alive(void) { return d->alive(st, 42, &err); }
+static int do_lease(void) { return d->lease_make(st, 42, &got, &got_ms, &clock_us, &err); }
+static int do_keep(void) { return d->lease_keep(st, 42, 40, &got_ms, &err); }
+static int do_left(void) { return d->lease_left(st, 42, &got_ms, &err); }
+static int do_end(void) { return d->lease_end(st, 42, &err); }
+static int do_watch(void) { return d->watch(st, 2, &ear, 40, &err); }
+static int do_inspect(void) { return d->inspect(st, NULL, NULL, &err); }
+static int do_listen(void)
+{
+    const hf_rowkey *const keys[] = {&key};
+    return d->listen(st, 3, keys, 1, &ear, &err);
+}
+static int do_listen_bell(void) { return d->listen(st, 3, NULL, 0, &ear, &err); }
+
+static const struct call {
+    const char *name;
+    int (*make)(void);
+    const char *asks;  /* the store */
+    const char *trace; /* what is said of it, if it goes well */
+    int rows, writes;  /* is one of "any"; what isn't heard of may have been done */
+} calls[] = {
+    {"get", do_get, "get k 0", "get 'k' -> OK rev=7 parties=0+0", 1, 0},
+    {"swap", do_swap, "swap k 42", "swap 'k' seen=42 -> OK rev=0 parties=0+0", 1, 1},
+    {"swap", do_erase, "erase k 42", "swap 'k' seen=42 -> OK deleted", 1, 1},
+    {"take", do_take, "take k 42", "take 'k' -> OK rev=7 parties=0+0", 1, 1},
+    {"join", do_join, "join k 42", "join 'k' -> OK rev=7 parties=0+0", 1, 1},
+    {"update", do_update, "update k 42", "update 'k' -> OK rev=7 parties=0+0", 1, 1},
+    {"scan", do_scan, "scan - 3", "scan 'k/?' -> OK", 1, 0},
+    {"sync", do_sync, "sync k 0", "sync 'k' -> OK", 1, 0},
+    {"enter", do_enter, "enter k 42", "enter 'k' -> OK", 0, 1},
+    {"session", do_session, "session - 0", "session -> OK", 0, 0},
+    {"alive", do_alive, "alive - 42", "alive 42 -> DEAD", 0, 0},
+    {"lease", do_lease, "lease - 42", "lease 7 -> OK", 0, 0},
+    {"keep", do_keep, "keep - 42", "keep 42 -> OK", 0, 0},
+    {"left", do_left, "left - 42", "left 42 -> OK", 0, 0},
+    {"end", do_end, "end - 42", "end 42 -> OK", 0, 0},
+    {"listen", do_listen, "listen k 3", "listen 'k' -> OK", 0, 0},
+    {"listen", do_listen_bell, "listen - 3", "listen -> OK", 0, 0},
+    {"watch", do_watch, "watch - 42", "watch -> OK", 0, 0},
+    {"inspect", do_inspect, "inspect - 0", "inspect -> OK", 0, 0},
+};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+static void around(const char *plan, const char *trace)
+{
+    memset(&store, 0, sizeof store);
+    memset(&err, 0, sizeof err);
+    closed = 0;
+    d = &all;
+    st = &store;
+    if (plan) assert_int_equal(hf__wrap_fault(&d, &st, plan, &err), 0);
+    if (trace) assert_int_equal(hf__wrap_trace(&d, &st, trace, &err), 0);
+}
+
+static void ended(void)
+{
+    d->close(st);
+    assert_int_equal(closed, 1);
+}
+
+static int make(const struct call *c)
+{
+    store.asked[0] = 0;
+    store.err = NULL;
+    err.text[0] = 0;
+    hf_row_clear(&row);
+    clock_us = got_ms = 0;
+    got = ear.heard[0] = 0;
+    return c->make();
+}
+
+/* What the store would have filled in. */
+static int filled(void) { return row.rev || got || ear.heard[0]; }
+
+static void each_comes_to_the_store_and_its_answer_back(void **state)
+{
+    static const int codes[] = {0, 1, HF_CONFLICT, HF_DENIED};
+    (void)state;
+    around("", NULL);
+    for (size_t i = 0; i < CALLS; i++)
+        for (size_t k = 0; k < 4; k++) {
+            store.answer = codes[k];
+            assert_int_equal(make(&calls[i]), codes[k]);
+            assert_string_equal(store.asked, calls[i].asks);
+            assert_ptr_equal(store.err, &err);
+            if (!codes[k]) assert_int_equal(clock_us ? clock_us : got_ms ? got_ms : 5, 5);
+            if (!codes[k] && !strcmp(calls[i].name, "lease")) assert_int_equal(got, 7);
+        }
+    ended();
+}
+
+static void each_can_fail_before_it_takes_effect(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CALLS; i++) {
+        char plan[60], text[60];
+        snprintf(plan, sizeof plan, "%s:1:before,%s:2:denied", calls[i].name, calls[i].name);
+        snprintf(text, sizeof text, "fault: %s '%s': reply lost", calls[i].name,
+                 strstr(calls[i].asks, " k ") ? "k" : "");
+        around(plan, NULL);
+        assert_int_equal(make(&calls[i]), calls[i].writes ? HF_UNKNOWN : HF_UNAVAILABLE);
+        assert_string_equal(err.text, text);
+        assert_string_equal(store.asked, "");
+        assert_false(filled());
+        assert_int_equal(make(&calls[i]), HF_DENIED);
+        assert_non_null(strstr(err.text, hf_code_text(HF_DENIED)));
+        assert_string_equal(store.asked, "");
+        assert_int_equal(make(&calls[i]), 0);
+        assert_string_equal(store.asked, calls[i].asks);
+        ended();
+    }
+}
+
+static void each_can_take_effect_unheard_of(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CALLS; i++) {
+        char plan[60];
+        snprintf(plan, sizeof plan, "%s:1+:after", calls[i].name);
+        around(plan, NULL);
+        for (store.answer = 0; store.answer < 2; store.answer++) {
+            assert_int_equal(make(&calls[i]), calls[i].writes ? HF_UNKNOWN : HF_UNAVAILABLE);
+            assert_string_equal(store.asked, calls[i].asks);
+            if (calls[i].make != do_lease) assert_false(filled());
+        }
+        ended();
+    }
+}
+
+static void any_is_one_of_those_that_carry_rows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CALLS; i++) {
+        around("any:*:full", NULL);
+        assert_int_equal(make(&calls[i]), calls[i].rows ? HF_FULL : 0);
+        ended();
+        around("random:seed=1:p=1", NULL);
+        assert_int_equal(make(&calls[i]), !calls[i].rows    ? 0
+                                          : calls[i].writes ? HF_UNKNOWN
+                                                            : HF_UNAVAILABLE);
+        ended();
+    }
+}
+
+/* What has no answer: it isn't made, or it is. */
+static void an_interrupt_can_fail(void **state)
+{
+    (void)state;
+    around("interrupt:1:before,interrupt:2:late=1,close:*:before", NULL);
+    d->interrupt(st, 3);
+    assert_string_equal(store.asked, "");
+    d->interrupt(st, 3);
+    assert_string_equal(store.asked, "interrupt - 3");
+    ended(); /* in any case */
+}
+
+static void each_has_its_line_in_a_trace(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/holdfast-XXXXXX", text[8192], *at = text;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    around(NULL, path);
+    for (size_t i = 0; i < CALLS; i++) assert_int_equal(make(&calls[i]), 0);
+    store.answer = 1;
+    assert_int_equal(make(&calls[10]), 1);
+    store.answer = HF_UNAVAILABLE;
+    assert_int_equal(make(&calls[0]), HF_UNAVAILABLE);
+    assert_int_equal(make(&calls[1]), HF_UNAVAILABLE);
+    assert_int_equal(make(&calls[3]), HF_UNAVAILABLE);
+    assert_int_equal(make(&calls[10]), HF_UNAVAILABLE);
+    d->interrupt(st, 1);
+    ended();
+    ssize_t n = read(fd, text, sizeof text - 1);
+    assert_true(n > 0);
+    text[n] = 0;
+    close(fd);
+    unlink(path);
+    static const char *const more[] = {"alive 42 -> ALIVE",
+                                       "get 'k' -> UNAVAILABLE",
+                                       "swap 'k' seen=42 -> UNAVAILABLE",
+                                       "take 'k' -> UNAVAILABLE",
+                                       "alive 42 -> UNAVAILABLE",
+                                       "interrupt -> OK",
+                                       "close -> OK"};
+    for (size_t i = 0; i < CALLS + sizeof more / sizeof *more; i++) {
+        const char *want = i < CALLS ? calls[i].trace : more[i - CALLS];
+        char *end = strchr(at, '\n'), *said = strchr(at, ' ');
+        if (!end || !said) fail_msg("no line '%s'", want);
+        *end = 0;
+        char *took = strrchr(at, ' ');
+        if (took <= said || (size_t)(took - said - 1) != strlen(want) ||
+            memcmp(said + 1, want, strlen(want)) != 0)
+            fail_msg("no '%s' in: %s", want, at);
+        at = end + 1;
+    }
+    assert_string_equal(at, "");
+}
+
+/* On the terminal's side nothing is closed at the end. */
+static void a_trace_may_go_to_where_errors_go(void **state)
+{
+    (void)state;
+    around(NULL, "stderr");
+    ended();
+    assert_true(write(STDERR_FILENO, "", 0) == 0 || errno != EBADF);
+}
+
+static void what_asks_nothing_of_the_store_goes_by(void **state)
+{
+    (void)state;
+    around("any:*:before,alive:*:before,session:*:before", NULL);
+    assert_int_equal(d->now(st), 9);
+    assert_int_equal(d->session_fd(st), 11);
+    assert_int_equal(d->mourn_fd(st), 12);
+    assert_int_equal(d->mourn_read(st), 1);
+    assert_int_equal(d->promises(st), 13);
+    assert_int_equal(d->told(st, &key, &row), 1);
+    assert_string_equal(store.asked, "told k 0");
+    assert_int_equal(row.rev, 7);
+    store.answer = 1;
+    assert_int_equal(d->lease_worn(st, 42), 1);
+    assert_string_equal(store.asked, "worn - 42");
+    ended();
+}
+
+static void what_isnt_offered_isnt_offered(void **state)
+{
+    (void)state;
+    const hf_driver least = {.abi = HF_DRIVER_ABI,
+                             .name = "least",
+                             .close = all_close,
+                             .get = all_get,
+                             .swap = all_swap};
+    around(NULL, NULL);
+    d = &least;
+    assert_int_equal(hf__wrap_fault(&d, &st, "", &err), 0);
+    assert_true(d->close && d->get && d->swap && d->close != all_close && d->get != all_get &&
+                d->swap != all_swap);
+    hf_driver left = *d;
+    left.close = least.close;
+    left.get = least.get;
+    left.swap = least.swap;
+    assert_memory_equal(&left, &least, sizeof left);
+    ended();
+}
+
+/* A mistake of a script's: the number is too large to be one. */
+static void a_plan_knows_its_limits(void **state)
+{
+    static const char *const bad[] = {"get:1:delay=3600001",
+                                      "get:1:late=3600001",
+                                      "get:1:late=",
+                                      "get:*delay=1",
+                                      "random:seed=1:p=",
+                                      "random:seed=1:p=-1",
+                                      "any",
+                                      "any:",
+                                      "any:1",
+                                      "instant,",
+                                      "instantly",
+                                      "get:1"};
+    (void)state;
+    around(NULL, NULL);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err.text[0] = 0;
+        assert_int_equal(hf__wrap_fault(&d, &st, bad[i], &err), HF_INVALID);
+        if (!strstr(err.text, "not a rule")) fail_msg("%s: %s", bad[i], err.text);
+        assert_ptr_equal(st, &store);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_comes_to_the_store_and_its_answer_back),
+        cmocka_unit_test(each_can_fail_before_it_takes_effect),
+        cmocka_unit_test(each_can_take_effect_unheard_of),
+        cmocka_unit_test(any_is_one_of_those_that_carry_rows),
+        cmocka_unit_test(an_interrupt_can_fail),
+        cmocka_unit_test(each_has_its_line_in_a_trace),
+        cmocka_unit_test(a_trace_may_go_to_where_errors_go),
+        cmocka_unit_test(what_asks_nothing_of_the_store_goes_by),
+        cmocka_unit_test(what_isnt_offered_isnt_offered),
+        cmocka_unit_test(a_plan_knows_its_limits),
+    };
+    hf_row_init(&row);
+    if (hf_key_make("k", &key, &err)) return 1;
+    return TEST_MAIN(tests);
+}
