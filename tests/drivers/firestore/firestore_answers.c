@@ -24,8 +24,10 @@
     LOCK ", " TEXT("owner", "") ", " NUMBER("expires_us", "0") ", " NUMBER(   \
         "acquired_us", "0") ", " NUMBER("lease_ms", "0") ", " TEXT("request", \
                                                                    "") ", " TEXT("note", "")
-#define OTHER_TYPE(name)  "its field '" name "' is missing, or of another type"
-#define OLD_FORMAT        "rows of format 1, and this version reads format 2. Stop what uses the store "
+#define OTHER_TYPE(name) "its field '" name "' is missing, or of another type"
+#define OLD_FORMAT                                                       \
+    "rows of format 1, and this version reads format 2. Stop what uses " \
+    "the store "
 #define MAP(name, fields) "\"" name "\": {\"mapValue\": {\"fields\": {" fields "}}}"
 
 static int opens_with(const char *options, hf_store **ret)
