@@ -52,6 +52,19 @@ int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, 
     return rc ? rc : drv->open(&url, io_ms, ret, &err);
 }
 
+const char *const said_fields[SAID_FIELDS][2] = {{"format", "2"},
+                                                 {"rev", "5"},
+                                                 {"token", "5"},
+                                                 {"owner", "me"},
+                                                 {"expires_us", "1769860900000000"},
+                                                 {"acquired_us", "1769860800000000"},
+                                                 {"lease_ms", "60000"},
+                                                 {"request", "00112233445566778899aabbccddeeff"},
+                                                 {"note", ""},
+                                                 {"more", ""},
+                                                 {"queue", ""},
+                                                 {"done", ""}};
+
 const char *const said_row[SAID_COLUMNS][2] = {{"format", "1"},
                                                {"rev", "5"},
                                                {"token", "5"},

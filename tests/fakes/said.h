@@ -17,7 +17,10 @@ int said_listens(int receive_bytes, int *ret_port);
 /* Opens the driver's store by a form in which HOST stands for that address. */
 int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, hf_store **ret);
 
-/* Name and text of the columns of a row that is held. */
+/* Name and text of the fields of a row that is held, in the order of drivers/kit/columns.h. */
+enum { SAID_FIELDS = 12 };
+extern const char *const said_fields[SAID_FIELDS][2];
+/* The same of a row of format 1. */
 enum { SAID_COLUMNS = 22 };
 extern const char *const said_row[SAID_COLUMNS][2];
 
