@@ -8,10 +8,18 @@
  * 3. Whoever drives a wait at the store (the caller's own thread where the store has bells, else
  *    the pump) calls hf__advance: one turn, and when to look again.
  */
-#include "handle.h"
+#include "acquire.h"
 
+#include "handle.h"
 #include "key.h"
+#include "local_line.h"
+#include "lock.h"
+#include "look_queue.h"
 #include "os.h"
+#include "reason.h"
+#include "tenure.h"
+#include "wait.h"
+#include "wakeups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +113,8 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
 static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
-    int rc = hf__lock_reserve(h); /* before it: a grant that can't be told must not be made */
+    /* Before it: a grant that can't be told must not be made. */
+    int rc = h->free_locks ? 0 : hf__lock_more(h);
     if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
     /* Not by hf__port_take, whose count is atomic: under the mutex it needn't be. */
     h->stats.store_ops++;

@@ -1,7 +1,15 @@
 /*
  * local_line.c - the line of a handle's waits for one key, of which the first stands at the store.
  */
+#include "local_line.h"
+
 #include "handle.h"
+#include "look_queue.h"
+#include "peers.h"
+#include "reason.h"
+#include "tenure.h"
+#include "wakeups.h"
+#include "wanted_keys.h"
 
 #include <string.h>
 

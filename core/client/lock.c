@@ -1,10 +1,20 @@
 /*
  * lock.c - the grant, and what its holder does with it: release, renew, ask, finish an event.
  */
-#include "handle.h"
+#include "lock.h"
 
+#include "breath.h"
+#include "claim_timeout.h"
+#include "deadline_list.h"
+#include "handle.h"
 #include "key.h"
+#include "last_row.h"
+#include "lost.h"
 #include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "tenure.h"
+#include "wakeups.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,52 +22,6 @@
 #include <unistd.h>
 
 enum { LEFTOVER_US = 500000, CLAIM_PART = 8 };
-
-/* ---- what the tender looks after ---- */
-
-int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
-{
-    int64_t left = l->expires_us - hf__port_now(&l->h->port).hi_us;
-    return now_us + (left > 20000 ? left - left / 100 : left);
-}
-
-int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
-{
-    int instant = l->h->port.can & HF_CAN_INSTANT;
-    int64_t at = INT64_MAX;
-    if (l->leftover) return instant && !l->busy ? l->look_at_us : INT64_MAX;
-    if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
-    if (l->releasing) return INT64_MAX;
-    /* While an adopted hold is being renewed, the store's answer decides. */
-    if (l->tenure && !(l->tenure->adopted && l->busy))
-        at = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
-    if (l->expires_us) at = hf__min64(at, hf__lease_ends(l, now_us));
-    if (l->hold_until_us) at = hf__min64(at, l->hold_until_us);
-    int asks = instant && !l->busy && (l->lost_fd >= 0 || l->on_lost);
-    return asks ? hf__min64(at, l->look_at_us) : at;
-}
-
-/* Puts it into the queue, or to its new place there; when it is to be looked at. */
-static int64_t look_after(hf_lock *l)
-{
-    int64_t at = hf__watch_at(l, hf__local_us());
-    hf__deadline_set(&l->h->watched, &l->watch, at);
-    return at;
-}
-
-void hf__care(hf_lock *l)
-{
-    int64_t at = look_after(l);
-    if (at == INT64_MAX || hf__need_tender(l->h, NULL)) return;
-    hf__kick_tender(l->h, at);
-}
-
-void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)
-{
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i]; e; e = e->next)
-            for (hf_lock *l = e->locks; l; l = l->next) see(l, arg);
-}
 
 /* What few locks leave behind. Who is watched may have all of the rest. */
 static HF_COLD void untangle(hf_lock *l)
@@ -182,7 +146,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
         /* The claim is to be made soon. Not at once: who gives it back before spares the store it.
            And first the caller is told: the pump wakes the others behind that. */
         hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
-        int64_t end = look_after(l);
+        int64_t end = hf__look_after(l);
         h->new_hold_ends_us = end ? end : 1;
         return l;
     }

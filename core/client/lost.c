@@ -1,8 +1,14 @@
 /*
  * lost.c - a grant that is over before its holder gave it back: how the holder is told.
  */
+#include "lost.h"
+
+#include "deadline_list.h"
 #include "handle.h"
 #include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "wakeups.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>

@@ -4,8 +4,12 @@
  * A renewal that fails is sent again until the lease has run out. Of all these failures the first
  * one since the last success is the cause; the later ones are mostly its consequences.
  */
+#include "reason.h"
+
 #include "handle.h"
+#include "lost.h"
 #include "os.h"
+#include "tenure.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,8 +10,16 @@
  * A store that doesn't answer within the io timeout isn't asked about every single lock: these end
  * by their leases.
  */
+#include "release_all.h"
+
+#include "claim_timeout.h"
 #include "handle.h"
+#include "last_row.h"
+#include "lock.h"
 #include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "wakeups.h"
 
 #include <stdlib.h>
 

@@ -2,9 +2,24 @@
  * wait.c - a request that isn't granted at once: its look at the store, and the thread that drives
  * it.
  */
+#include "wait.h"
+
+#include "breath.h"
+#include "claim.h"
+#include "claim_timeout.h"
+#include "handed.h"
 #include "handle.h"
 #include "key.h"
+#include "last_row.h"
+#include "local_line.h"
+#include "look_queue.h"
 #include "os.h"
+#include "plan.h"
+#include "reason.h"
+#include "tenure.h"
+#include "wakeups.h"
+#include "wanted_keys.h"
+#include "withdraw.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,110 +117,20 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
 
 /* ---- one look at the store ---- */
 
-static void set_error(struct hf_wait *w, int code, const char *why)
-{
-    w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, why);
-}
-
-/* It may stand in the row with a session that is kept: to be withdrawn later on. */
-static void regret(struct hf_wait *w)
-{
-    if (!(w->h->port.can & HF_CAN_LEASES) || w->named) return;
-    pthread_mutex_lock(&w->h->mu);
-    hf__regret(w->h, w->e, w->party.id);
-    pthread_mutex_unlock(&w->h->mu);
-}
-
-int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
-                 hf_error *err)
-{
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = maybe_done};
-    struct hf_outcome out;
-    hf_row row;
-    memcpy(ev.id, id, sizeof ev.id);
-    hf_row_init(&row);
-    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, err);
-    if (!rc) hf__promise(h, e, &row);
-    hf_row_clear(&row);
-    return rc;
-}
-
-/* `rc` is what became of that, and why (NULL: not known). Whatever a withdrawal failed by, the
-   request may stand in the row still: TIMEOUT, CANCELED or BUSY would say that it doesn't. An error
-   of the store by which the wait itself has ended says no such thing. */
-static void withdrawn(struct hf_wait *w, int rc, const hf_error *why)
-{
-    int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
-    if (rc && why) hf__reason_keep(&w->why, why);
-    /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
-       the row still says that this one ended last (last_id). */
-    if (stands || (w->lost_take && !w->granted))
-        w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
-                          "acquire '%s': given up, but the store doesn't confirm that; if it is "
-                          "granted yet, that ends by itself%s%s",
-                          w->e->text, w->why ? ": " : "", w->why ? w->why->text : "");
-    if (rc) regret(w);
-}
-
-static void withdraw_until(struct hf_wait *w, int64_t until_us)
-{
-    hf_error why = {0};
-    int maybe_done = w->granted || w->lost_reply;
-    int rc = hf__withdraw(w->h, w->e, w->party.id, maybe_done, until_us, &why);
-    withdrawn(w, rc, &why);
-}
-
-static void withdraw(struct hf_wait *w)
-{
-    withdraw_until(w, hf__local_us() + w->h->port.io_timeout_ms * 1000);
-}
-
-/* The grant is in the store; do we still believe it, and can we hold it? */
-int hf__take_up(struct hf_wait *w, const hf_row *row)
-{
-    hf *h = w->h;
-    int64_t at = hf__find_id(row, w->party.id);
-    w->granted = 1;
-    if (at < 0 || at >= (int64_t)row->n_holders) return 0;
-    const hf_party *p = &row->party[at];
-    /* An expired grant must not be believed, however it came about: look again. */
-    if (p->expires_us && hf__port_now(&h->port).hi_us >= p->expires_us) return 0;
-    pthread_mutex_lock(&h->mu);
-    struct hf_tenure *t = w->tenure;
-    if (t && t->own) hf__tenure_begins(h, t, w->asked_at_us);
-    if (t && (t->gone || hf__local_us() >= t->until_us)) {
-        pthread_mutex_unlock(&h->mu);
-        return 0;
-    }
-    w->lock = hf__lock_new(h, w->e, p, row, w);
-    if (w->lock) {
-        w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
-        w->tenure = NULL;
-        w->e->refs++; /* the wait keeps its own until it is finished */
-        h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
-    }
-    pthread_mutex_unlock(&h->mu);
-    w->code = HF_OK;
-    if (w->lock) return 1;
-    set_error(w, HF_NOMEM, "out of memory");
-    withdraw(w); /* a grant that can't be told must not stay; UNKNOWN if it may have */
-    return 1;
-}
-
 static void say_given_up(struct hf_wait *w, int code)
 {
     if (code == HF_TIMEOUT && w->why)
         w->code = hf_fail(&w->err, code, w->why->sys, "acquire '%s': %s, as the store failed: %s",
                           w->e->text, hf_code_text(code), w->why->text);
     else
-        set_error(w, code, hf_code_text(code));
+        hf__wait_error(w, code, hf_code_text(code));
 }
 
 /* Ends the wait without a grant; 1. */
 static int give_up(struct hf_wait *w, int code)
 {
     say_given_up(w, code);
-    if (w->asked) withdraw(w);
+    if (w->asked) hf__withdraw_wait(w);
     return 1;
 }
 
@@ -245,8 +170,8 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     }
     w->code = rc;
     w->err = *err;
-    if (rc != HF_UNKNOWN && w->asked) withdraw(w);
-    if (rc == HF_UNKNOWN) regret(w);
+    if (rc != HF_UNKNOWN && w->asked) hf__withdraw_wait(w);
+    if (rc == HF_UNKNOWN) hf__regret_wait(w);
     return 1;
 }
 
@@ -327,19 +252,6 @@ static struct hf_event event_of(struct hf_wait *w)
 
 /* ---- the last look ---- */
 
-/* Takes the request out of the row, which is the one that was read. */
-static void withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us)
-{
-    hf *h = w->h;
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = w->granted || w->lost_reply};
-    struct hf_outcome out;
-    memcpy(ev.id, w->party.id, sizeof ev.id);
-    hf_error why = {0};
-    int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, &why);
-    if (!rc) hf__promise(h, w->e, row);
-    withdrawn(w, rc, &why);
-}
-
 /* The wait's time is over, and it is looked at, late perhaps, for others had to be. If it was
    handed the key meanwhile, or the key is free, it takes it; else it is withdrawn. Where the store
    may block, who isn't in line has nothing to withdraw, and doesn't ask. 1: it is over. */
@@ -373,11 +285,11 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     say_given_up(w, HF_TIMEOUT);
     if (!w->asked) return 1;
     if (known)
-        withdraw_from(w, row, until_us);
+        hf__withdraw_from(w, row, until_us);
     else if (hf__local_us() < until_us)
-        withdraw_until(w, until_us);
+        hf__withdraw_until(w, until_us);
     else
-        withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
+        hf__withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
     return 1;
 }
 
@@ -504,7 +416,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
     while (w->state == HF_W_LINED) {
         int code = w->cancel ? HF_CANCELED : hf__local_us() >= w->deadline_us ? HF_TIMEOUT : 0;
         if (code) {
-            set_error(w, code, hf_code_text(code));
+            hf__wait_error(w, code, hf_code_text(code));
             over = 1;
             break;
         }
@@ -523,7 +435,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         } while (!over && !w->looked);
         if (!over && (w->code = hf__need_pump(h, &w->err)) != 0) {
             pthread_mutex_unlock(&h->mu);
-            withdraw(w); /* UNKNOWN if the store may still have the request */
+            hf__withdraw_wait(w); /* UNKNOWN if the store may still have the request */
             pthread_mutex_lock(&h->mu);
             over = 1;
         }
@@ -531,12 +443,12 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         h->n_pumped += w->pumped;
         hf__schedule(w);
         if (!over && hf__subscription_changes(w, 1)) hf__change_subscription(h, w->e);
-        if (!over && !hf__leads(h, w)) hf__kick_pump(h);
+        if (!over && !h->above->leads(h, w)) hf__kick_pump(h);
     }
     if (over) hf__wait_finish(w);
     while (w->state != HF_W_DONE || w->pins) {
-        if (hf__leads(h, w))
-            hf__lead(h, w);
+        if (h->above->leads(h, w))
+            h->above->lead(h, w);
         else
             pthread_cond_wait(&w->changed, &h->mu);
     }

@@ -1,8 +1,12 @@
 /*
  * keepers.c - see keepers.h.
  */
+#include "keepers.h"
+
 #include "handle.h"
 #include "os.h"
+#include "tenure.h"
+#include "wakeups.h"
 
 enum { NO_THREAD_US = 1000000 };
 

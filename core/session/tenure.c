@@ -15,7 +15,16 @@
  * What is over once stays over: a tenure that was kept too late is dead to us, whatever the store
  * says.
  */
+#include "tenure.h"
+
+#include "deadline_list.h"
 #include "handle.h"
+#include "keepers.h"
+#include "look_queue.h"
+#include "lost.h"
+#include "reason.h"
+#include "wakeups.h"
+#include "withdraw.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,16 @@
  * back to the queues, with what is known of it by then. A write that wasn't answered is kept and
  * sent again as it is (turn.h says why). Grants of one key are renewed by one write.
  */
+#include "claim_timeout.h"
 #include "handle.h"
+#include "last_row.h"
+#include "lock.h"
+#include "lost.h"
 #include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "renewals.h"
+#include "wakeups.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * without memory, a crowd of the dead, a store that fails just then.
  */
 #include "staged_waiter.h"
+#include "wakeups.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
