@@ -7,6 +7,7 @@
 #include "holdfast.h"
 
 struct hf;
+struct hf_sessions_above;
 struct hf_wait;
 
 struct hf_above {
@@ -18,6 +19,7 @@ struct hf_above {
     int (*leads)(struct hf *h, struct hf_wait *w);
     /* Until its wait is over, or isn't the only one any more. Under the mutex, dropped. */
     void (*lead)(struct hf *h, struct hf_wait *w);
+    const struct hf_sessions_above *sessions;
     /* Ends what the renewer has started. No other thread but the caller's is left then. */
     void (*stop)(struct hf *h);
 };

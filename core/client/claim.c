@@ -6,7 +6,7 @@
 #include "handle.h"
 #include "lock.h"
 #include "os.h"
-#include "tenure.h"
+#include "session.h"
 #include "withdraw.h"
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
@@ -20,8 +20,8 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     /* An expired grant must not be believed, however it came about: look again. */
     if (p->expires_us && hf__port_now(&h->port).hi_us >= p->expires_us) return 0;
     pthread_mutex_lock(&h->mu);
-    struct hf_tenure *t = w->tenure;
-    if (t && t->own) hf__tenure_begins(h, t, w->asked_at_us);
+    struct hf_session *t = w->session;
+    if (t && t->own) hf__session_begins(&h->sessions, t, w->asked_at_us);
     if (t && (t->gone || hf__local_us() >= t->until_us)) {
         pthread_mutex_unlock(&h->mu);
         return 0;
@@ -29,7 +29,7 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
         w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
-        w->tenure = NULL;
+        w->session = NULL;
         w->e->refs++; /* the wait keeps its own until it is finished */
         h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
     }
@@ -50,8 +50,8 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
     if (!(p->flags & HF_PARTY_UNCLAIMED) || p->flags & HF_PARTY_DEAD) return 0;
     if (!(h->port.can & HF_CAN_LEASES))
         return p->expires_us - hf__port_now(&h->port).hi_us >= (int64_t)p->claim_ms * 500;
-    const struct hf_tenure *t = w->standing;
-    return t && !t->gone && t->session == p->session &&
+    const struct hf_session *t = w->queue_session;
+    return t && !t->gone && t->id == p->session &&
            t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
 }
 
@@ -67,11 +67,11 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
         return 0;
     if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
     pthread_mutex_lock(&h->mu);
-    struct hf_tenure *holds = w->tenure;
+    struct hf_session *holds = w->session;
     w->unclaimed = time_to_claim(w, &row->party[at]) != 0; /* the renewer runs already */
-    if (w->unclaimed && w->standing) {
-        w->tenure = w->standing;
-        w->standing = NULL;
+    if (w->unclaimed && w->queue_session) {
+        w->session = w->queue_session;
+        w->queue_session = NULL;
     }
     int tries = w->unclaimed;
     pthread_mutex_unlock(&h->mu);
@@ -80,10 +80,10 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
     pthread_mutex_lock(&h->mu);
     w->unclaimed = 0;
     if (w->lock) {
-        hf__tenure_put(h, holds);
+        hf__session_put(&h->sessions, holds);
     } else if (h->port.can & HF_CAN_LEASES) {
-        w->standing = w->tenure;
-        w->tenure = holds;
+        w->queue_session = w->session;
+        w->session = holds;
     }
     pthread_mutex_unlock(&h->mu);
     return over;

@@ -1,11 +1,12 @@
 /*
  * close.c - closing a handle: waits are cancelled, locks released, threads ended, in this order.
  */
+#include "deferred_cancel.h"
 #include "handle.h"
 #include "look_queue.h"
 #include "os.h"
 #include "release_all.h"
-#include "tenure.h"
+#include "session.h"
 #include "wakeups.h"
 
 enum { CANCEL_AGAIN_US = 100000 };
@@ -43,6 +44,7 @@ void hf_close(hf *h)
     h->closing = 2; /* from here on a failed release isn't tried again: the session ends anyway */
     int away = hf__release_all(h);
     h->closing = 3;
+    h->sessions.closed = 1;
     hf__kick_pump(h);
     hf__kick_tender(h, 0);
     pthread_cond_broadcast(&h->renewer_cond);
@@ -51,6 +53,7 @@ void hf_close(hf *h)
     if (h->tender_runs) pthread_join(h->tender, NULL);
     if (h->renewer_runs) pthread_join(h->renewer, NULL);
     h->above->stop(h);
-    hf__tenures_close(h, away);
+    hf__deferred_cancels_close(h);
+    hf__sessions_close(&h->sessions, away);
     hf__destroy(h);
 }

@@ -5,7 +5,7 @@
 
 #include "handle.h"
 #include "os.h"
-#include "tenure.h"
+#include "validity.h"
 #include "wakeups.h"
 
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
@@ -22,8 +22,8 @@ int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
     if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
     if (l->releasing) return INT64_MAX;
     /* While an adopted hold is being renewed, the store's answer decides. */
-    if (l->tenure && !(l->tenure->adopted && l->busy))
-        at = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
+    if (l->session && !(l->session->adopted && l->busy))
+        at = hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0);
     if (l->expires_us) at = hf__min64(at, hf__lease_ends(l, now_us));
     if (l->hold_until_us) at = hf__min64(at, l->hold_until_us);
     int asks = instant && !l->busy && (l->lost_fd >= 0 || l->on_lost);

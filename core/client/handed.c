@@ -10,7 +10,7 @@
 #include "claim_timeout.h"
 #include "handle.h"
 #include "last_row.h"
-#include "tenure.h"
+#include "session.h"
 
 #include <string.h>
 
@@ -78,7 +78,7 @@ static int is_nobodys(const struct hf_wait *w, const hf_party *p, int holds)
     if (holds && !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
     for (const hf_lock *l = w->e->locks; l; l = l->next)
         if (holds && l->token == p->token) return 0;
-    return hf__tenure_kept(w->h, p->session);
+    return hf__session_kept(&w->h->sessions, p->session);
 }
 
 /* Its id. 0: there is none; or it is a try that looks beside others of this handle. */

@@ -182,7 +182,7 @@ void hf__destroy(hf *h)
     pthread_cond_destroy(&h->pump_cond);
     pthread_cond_destroy(&h->renewer_cond);
     pthread_cond_destroy(&h->renewals.work);
-    pthread_cond_destroy(&h->renewals.keepers.work);
+    pthread_cond_destroy(&h->sessions.keepers.work);
     hf__unref(h);
 }
 
@@ -201,6 +201,12 @@ static void begin(hf *h, struct hf_entry **table)
     hf__thread_condition(&h->pump_cond);
     hf__thread_condition(&h->renewer_cond);
     hf__renewals_open(h);
+    h->sessions = (struct hf_sessions){.above = h->above->sessions,
+                                       .of = h,
+                                       .port = &h->port,
+                                       .mu = &h->mu,
+                                       .changed = &h->changed};
+    hf__thread_condition(&h->sessions.keepers.work);
     h->buckets = FIRST_BUCKETS;
     h->table = table;
 }
@@ -234,10 +240,10 @@ int hf__open_handle(const char *url, const hf_open_options *options, const struc
     if (!url || !*url) url = "file:";
     hf *h = calloc(1, sizeof *h);
     if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
+    h->above = above;
     begin(h, calloc(FIRST_BUCKETS, sizeof *h->table));
     pthread_once(&forks_watched, watch_forks);
     h->fork_generation = hf__fork_generation();
-    h->above = above;
     h->asked = calloc(1, sizeof *h->asked);
     int rc = h->table && h->asked ? 0 : hf_fail(err, HF_NOMEM, 0, "open: out of memory");
     if (!rc) rc = read_asked(h->asked, url, options, err);

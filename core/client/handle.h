@@ -11,7 +11,7 @@
  *            one that waits alone its caller's thread does (leader)
  *   tender   sees leases run out and other sessions die; never talks to a store that may block
  *   renewer  says which leases are to be renewed; renews where the store answers at once
- *   renewal workers (a few: renewals.h)  renew leases;  keepers (a few: keepers.h)  keep tenures
+ *   renewal workers (a few: renewals.h)  renew leases;  keepers (a few: keepers.h)  keep sessions
  */
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
@@ -23,6 +23,7 @@
 #include "os.h"
 #include "peers.h"
 #include "renewal_queue.h"
+#include "session.h"
 #include "turn.h"
 
 #define HF_PUMP_BELL        0
@@ -64,28 +65,10 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     char text[];
 };
 
-/* A session of ours that ends by itself unless it is kept; see tenure.c. */
-struct hf_tenure {
-    struct hf_tenure *next;
-    uint64_t session;
-    int64_t until_us;       /* local: so long whoever holds with it believes */
-    int64_t lives_until_us; /* local: so long the store lets it live, at least */
-    int64_t keep_at_us;     /* local; INT64_MAX: it isn't kept */
-    int64_t used_at_us;     /* local: when it lost its last user */
-    uint32_t lease_ms, users;
-    uint8_t own;     /* one grant's alone */
-    uint8_t adopted; /* made elsewhere: it lives until until_us at least, how long is not known */
-    uint8_t foreign; /* another process's */
-    uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
-    uint8_t gone;    /* over */
-    uint8_t busy, mute; /* being kept; the last attempt wasn't answered */
-    hf_error *why;      /* the first failure to keep it since the last success; NULL: none */
-};
-
 /* A request that was given up, although the store didn't confirm it: it may stand in the row, and
    would for as long as a session of ours is kept. */
-struct hf_regret {
-    struct hf_regret *next;
+struct hf_deferred_cancel {
+    struct hf_deferred_cancel *next;
     struct hf_entry *e;
     uint8_t id[16];
     int64_t at_us; /* local: when to try again */
@@ -109,10 +92,10 @@ struct hf_lock {
     int64_t renew_at_us; /* local */
     int64_t look_at_us;  /* local: when to ask whether somebody broke it */
     /* At first 0. */
-    int64_t hold_until_us;    /* local; 0: none */
-    int64_t granted_at_us;    /* local: not before it was granted; with at_least_ms */
-    struct hf_tenure *tenure; /* whose end is the hold's; NULL: it has none */
-    struct hf_tenure *doubt;  /* a renewal with this one may have landed; NULL: none */
+    int64_t hold_until_us;              /* local; 0: none */
+    int64_t granted_at_us;              /* local: not before it was granted; with at_least_ms */
+    struct hf_session *session;         /* whose end is the hold's; NULL: it has none */
+    struct hf_session *pending_session; /* a renewal with this one may have landed; NULL: none */
     void (*on_lost)(void *arg, hf_lock *lock);
     void *on_lost_arg;
     int *freed;    /* set when it is freed by its own callback */
@@ -166,7 +149,8 @@ struct hf_wait {
     int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
     int64_t asked_at_us;             /* local: before the last write that may have granted it */
     uint64_t seen_rev;               /* of the row by which it stands in line */
-    struct hf_tenure *tenure, *standing; /* to hold with, to wait with; NULL: not (yet) needed */
+    struct hf_session *session,
+        *queue_session; /* to hold with, to wait with; NULL: not (yet) needed */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
     uint8_t once, queued, asked;
@@ -223,9 +207,8 @@ struct hf {
     uint32_t callers; /* threads inside a sync wait */
     uint32_t refs;    /* its own, and one for each wait that was started and isn't freed yet */
 
-    struct hf_tenure *tenures, *ending; /* ending: to be ended at the store, nobody's any more */
-    uint32_t making;                    /* shared ones that are being made */
-    struct hf_regret *regrets;          /* requests that are still to be withdrawn */
+    struct hf_sessions sessions;
+    struct hf_deferred_cancel *cancels; /* requests that are still to be withdrawn */
     struct {
         uint64_t session;
         int64_t left_ms, at_us;
@@ -280,8 +263,8 @@ struct hf {
     hf_stats stats;
 
     /* What follows outlives a fork: see hf__reopen. */
-    const struct hf_above *above;
     char *safe_url;
+    const struct hf_above *above;
     struct hf_asked *asked;
     unsigned fork_generation; /* of the process that opened it (atomic) */
 };

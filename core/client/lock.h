@@ -21,8 +21,6 @@ void hf__renewed(hf_lock *lock, const hf_row *row);
 /* Nobody works on it any more (it was `busy`). */
 void hf__let_go(hf_lock *lock);
 void hf__lock_free(hf_lock *lock);
-/* May the holder believe in the lock? Also if only the store can say so: one that was adopted. */
-int hf__perhaps_held(const hf_lock *lock);
 int hf__release(hf_lock *lock, hf_error *err);
 int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
 

@@ -6,13 +6,8 @@
 
 #include "holdfast_driver.h"
 
-/* Why a renewal failed: kept if there is no earlier cause in *at. `why` with the code 0: nothing.
- */
-void hf__reason_keep(hf_error **at, const hf_error *why);
 /* A request for the lock is under way, and hasn't been answered. */
 void hf__reason_mute(hf_lock *lock);
-/* A renewal succeeded. */
-void hf__reason_clear(hf_error **at);
 /* What the lock, or else its session, keeps. NULL: nothing. */
 const hf_error *hf__cause(const hf_lock *lock);
 /* Did its lease run out as the store didn't renew it? Then it is over there, too: asking it to give

@@ -4,7 +4,6 @@
 #include "renewal_queue.h"
 
 #include "handle.h"
-#include "keepers.h"
 #include "os.h"
 
 enum { AT_ONCE_FIRST = 32, RETRY_MOST_US = 500000 };
@@ -52,6 +51,5 @@ void hf__renewal_failed(hf_lock *l, int rc, uint32_t among)
 void hf__renewals_open(hf *h)
 {
     hf__thread_condition(&h->renewals.work);
-    hf__keepers_open(&h->renewals.keepers);
     h->renewals.at_once = AT_ONCE_FIRST;
 }

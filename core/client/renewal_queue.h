@@ -17,7 +17,6 @@
 
 #include "deadlines.h"
 #include "holdfast.h"
-#include "keepers.h"
 
 #include <pthread.h>
 
@@ -51,8 +50,7 @@ struct hf_renewals {
     uint32_t cut;                  /* workers that may have no connection */
     int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
     pthread_cond_t work; /* there is some */
-    struct hf_keepers keepers;
-    uint32_t at_once; /* how many a worker takes: as many as are answered in good time */
+    uint32_t at_once;    /* how many a worker takes: as many as are answered in good time */
 };
 
 /* Sets when it is to be renewed; INT64_MAX: not (any more). Under the mutex, as the next ones. */

@@ -9,14 +9,15 @@
 #include "claim_timeout.h"
 #include "handed.h"
 #include "handle.h"
+#include "held_sessions.h"
+#include "kept_error.h"
 #include "key.h"
 #include "last_row.h"
 #include "local_line.h"
 #include "look_queue.h"
 #include "os.h"
 #include "plan.h"
-#include "reason.h"
-#include "tenure.h"
+#include "session.h"
 #include "wakeups.h"
 #include "wanted_keys.h"
 #include "withdraw.h"
@@ -52,20 +53,20 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
 /* ---- sessions, where every party needs one ---- */
 
 /* Those that are over, or that would be soon, aren't used: hf__turn asks for others. */
-static void look_at_tenures(struct hf_wait *w, struct hf_event *ev)
+static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
 {
-    struct hf_tenure **at[] = {&w->tenure, &w->standing};
+    struct hf_session **at[] = {&w->session, &w->queue_session};
     hf *h = w->h;
     if (!(h->port.can & HF_CAN_LEASES)) return;
     pthread_mutex_lock(&h->mu);
     for (int i = 0; i < 2; i++)
         if (*at[i] && (*at[i])->gone) {
-            hf__tenure_put(h, *at[i]);
+            hf__session_put(&h->sessions, *at[i]);
             *at[i] = NULL;
         }
     int64_t now = hf__local_us(), half_us = (int64_t)w->party.lease_ms * 500;
-    w->party.session = w->tenure && w->tenure->until_us - now >= half_us ? w->tenure->session : 0;
-    ev->session = w->standing ? w->standing->session : 0;
+    w->party.session = w->session && w->session->until_us - now >= half_us ? w->session->id : 0;
+    ev->session = w->queue_session ? w->queue_session->id : 0;
     w->asked_at_us = now;
     pthread_mutex_unlock(&h->mu);
 }
@@ -77,13 +78,13 @@ static int bind(struct hf_wait *w, struct hf_event *ev, int stands, hf_error *er
     int own = (w->flags & (HF_NO_RENEW | HF_DETACHED)) != 0, rc;
     pthread_mutex_lock(&h->mu);
     if (stands)
-        rc = hf__tenure_have(h, w->party.claim_ms, 0, &w->standing, err);
+        rc = hf__session_have(&h->sessions, w->party.claim_ms, 0, &w->queue_session, err);
     else
-        rc = hf__tenure_have(h, w->party.lease_ms, own, &w->tenure, err);
+        rc = hf__session_have(&h->sessions, w->party.lease_ms, own, &w->session, err);
     if (!rc && stands)
-        ev->session = w->standing->session;
+        ev->session = w->queue_session->id;
     else if (!rc)
-        w->party.session = w->tenure->session;
+        w->party.session = w->session->id;
     w->asked_at_us = hf__local_us();
     pthread_mutex_unlock(&h->mu);
     return rc;
@@ -95,7 +96,7 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
 {
     hf *h = w->h;
     int rc, again = 1;
-    look_at_tenures(w, ev);
+    look_at_sessions(w, ev);
     for (;;) {
         rc = hf__turn(&h->port, &w->e->key, ev, row, known, until, out, err);
         known = rc == HF_UNBOUND;
@@ -106,9 +107,9 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
         } else if (rc == HF_LOST && h->port.can & HF_CAN_LEASES && again-- > 0) {
             /* A session of ours has died unnoticed, or another's that the row names. */
             pthread_mutex_lock(&h->mu);
-            hf__tenures_doubt(h, w);
+            hf__sessions_doubt(h, w);
             pthread_mutex_unlock(&h->mu);
-            look_at_tenures(w, ev);
+            look_at_sessions(w, ev);
         } else {
             return rc;
         }
@@ -152,7 +153,7 @@ static int event_done(struct hf_wait *w, const hf_row *row)
 static void answered(struct hf_wait *w)
 {
     w->away_since_us = 0;
-    hf__reason_clear(&w->why);
+    hf__error_clear(&w->why);
 }
 
 static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
@@ -160,7 +161,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     int64_t now = hf__local_us();
     if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
-    hf__reason_keep(&w->why, err);
+    hf__error_keep(&w->why, err);
     /* LOST: sessions of ours died twice while it asked. */
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
@@ -171,7 +172,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     w->code = rc;
     w->err = *err;
     if (rc != HF_UNKNOWN && w->asked) hf__withdraw_wait(w);
-    if (rc == HF_UNKNOWN) hf__regret_wait(w);
+    if (rc == HF_UNKNOWN) hf__defer_withdrawal(w);
     return 1;
 }
 
@@ -274,7 +275,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
         known = answered = !rc;
         if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
     }
-    if (rc < 0) hf__reason_keep(&w->why, &err);
+    if (rc < 0) hf__error_keep(&w->why, &err);
     if (answered && out.answer == HF_ANS_DONE) return event_done(w, row);
     if (answered && (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY)) {
         if (w->queued) hf__promise(h, w->e, row);

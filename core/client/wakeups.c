@@ -8,33 +8,13 @@
 #include "handle.h"
 #include "os.h"
 #include "renewal_queue.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err)
-{
-    if (*runs) return 0;
-    /* The caller's signals stay the caller's. A fault of the thread's own can't be put off:
-       blocked, it would kill the process past any handler (the command has one for SIGBUS). */
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGSEGV);
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, 256 * 1024);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(thread, &attr, body, h);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    if (rc) return hf_fail(err, HF_NOMEM, rc, "start a thread: %s", strerror(rc));
-    *runs = 1;
-    return 0;
-}
 
 int hf__own_thread(const hf *h)
 {
@@ -99,3 +79,5 @@ void hf__kick_renewer(hf_lock *l)
     if (!l->renewal.nth) hf__renew_at(l, l->renew_at_us);
     if (l->renew_at_us < h->renewer_until_us) pthread_cond_signal(&h->renewer_cond);
 }
+
+void hf__wake_renewer(hf *h) { pthread_cond_signal(&h->renewer_cond); }

@@ -7,18 +7,17 @@
 
 #include "holdfast.h"
 
-#include <pthread.h>
+#include <stdint.h>
 
 enum { HF_NAP_ENDS_US = 1 }; /* the pump's nap: at once */
 
-/* 0: it runs (*runs); else why it can't be started. */
-int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
 int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
 int hf__need_pump(hf *h, hf_error *err);
 void hf__kick_pump(hf *h);
 int hf__need_tender(hf *h, hf_error *err);
 void hf__kick_tender(hf *h, int64_t at_us);
 int hf__need_renewer(hf *h, hf_error *err);
+void hf__wake_renewer(hf *h);
 /* There is something to renew. */
 void hf__kick_renewer(hf_lock *lock);
 

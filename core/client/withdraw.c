@@ -4,10 +4,10 @@
 #include "withdraw.h"
 
 #include "claim_timeout.h"
+#include "deferred_cancel.h"
 #include "handle.h"
+#include "kept_error.h"
 #include "os.h"
-#include "reason.h"
-#include "tenure.h"
 
 #include <string.h>
 
@@ -17,26 +17,12 @@ void hf__wait_error(struct hf_wait *w, int code, const char *why)
 }
 
 /* It may stand in the row with a session that is kept: to be withdrawn later on. */
-void hf__regret_wait(struct hf_wait *w)
+void hf__defer_withdrawal(struct hf_wait *w)
 {
     if (!(w->h->port.can & HF_CAN_LEASES) || w->named) return;
     pthread_mutex_lock(&w->h->mu);
-    hf__regret(w->h, w->e, w->party.id);
+    hf__defer_cancel(w->h, w->e, w->party.id);
     pthread_mutex_unlock(&w->h->mu);
-}
-
-int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
-                 hf_error *err)
-{
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = maybe_done};
-    struct hf_outcome out;
-    hf_row row;
-    memcpy(ev.id, id, sizeof ev.id);
-    hf_row_init(&row);
-    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, err);
-    if (!rc) hf__promise(h, e, &row);
-    hf_row_clear(&row);
-    return rc;
 }
 
 /* `rc` is what became of that, and why (NULL: not known). Whatever a withdrawal failed by, the
@@ -45,7 +31,7 @@ int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
 {
     int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
-    if (rc && why) hf__reason_keep(&w->why, why);
+    if (rc && why) hf__error_keep(&w->why, why);
     /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
        the row still says that this one ended last (last_id). */
     if (stands || (w->lost_take && !w->granted))
@@ -53,7 +39,7 @@ void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
                           "acquire '%s': given up, but the store doesn't confirm that; if it is "
                           "granted yet, that ends by itself%s%s",
                           w->e->text, w->why ? ": " : "", w->why ? w->why->text : "");
-    if (rc) hf__regret_wait(w);
+    if (rc) hf__defer_withdrawal(w);
 }
 
 void hf__withdraw_until(struct hf_wait *w, int64_t until_us)

@@ -6,14 +6,10 @@
 
 #include "holdfast_driver.h"
 
-struct hf_entry;
 struct hf_wait;
 
-/* Takes a request out of the row, if it hasn't been taken up (or, maybe_done, in any case). 0, or
-   what the store says. */
-int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
-                 hf_error *err);
-/* The same of a wait that ends: its code says UNKNOWN if it may have stayed. */
+/* Takes the request of a wait that ends out of the row: its code says UNKNOWN if it may have
+ * stayed. */
 void hf__withdraw_wait(struct hf_wait *w);
 void hf__withdraw_until(struct hf_wait *w, int64_t until_us);
 /* Out of the row that was read. */
@@ -21,7 +17,7 @@ void hf__withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us);
 /* `rc` is what became of that, and why (NULL: not known). */
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why);
 /* It may stand in the row with a session that is kept: to be withdrawn later on. */
-void hf__regret_wait(struct hf_wait *w);
+void hf__defer_withdrawal(struct hf_wait *w);
 /* The wait ends with that code. */
 void hf__wait_error(struct hf_wait *w, int code, const char *why);
 

@@ -10,8 +10,8 @@
 #include "lost.h"
 #include "os.h"
 #include "renewal_queue.h"
-#include "tenure.h"
-#include "wakeups.h"
+#include "thread.h"
+#include "validity.h"
 
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static int64_t ends(const hf_lock *l, int64_t now_us)
 {
     int64_t end = INT64_MAX;
     if (l->leftover) return now_us;
-    if (l->tenure) end = hf__tenure_until(l);
+    if (l->session) end = hf__session_until(l);
     return l->expires_us ? hf__min64(end, hf__lease_ends(l, now_us)) : end;
 }
 
@@ -227,7 +227,7 @@ int64_t hf__renewals_tend(hf *h)
 void hf__renewals_close(hf *h)
 {
     struct hf_renewals *r = &h->renewals;
-    hf__keepers_close(h);
+    hf__keepers_close(&h->sessions);
     pthread_mutex_lock(&h->mu);
     pthread_cond_broadcast(&r->work);
     pthread_mutex_unlock(&h->mu);

@@ -4,13 +4,15 @@
 #include "threads.h"
 
 #include "deadline_list.h"
+#include "deferred_cancel.h"
 #include "handle.h"
+#include "kept_error.h"
 #include "lock.h"
 #include "lost.h"
 #include "os.h"
-#include "reason.h"
 #include "renewals.h"
-#include "tenure.h"
+#include "session.h"
+#include "validity.h"
 #include "wait_monitor.h"
 
 #include <errno.h>
@@ -47,7 +49,7 @@ static void look_for_break(hf *h, hf_lock *l)
     hf_row_clear(&row);
     l->look_at_us = hf__local_us() + BREAK_LOOK_US;
     if (!there) {
-        hf__reason_keep(&l->why, &err);
+        hf__error_keep(&l->why, &err);
         hf__lock_lose(l, HF_BY_STORE);
     }
     hf__let_go(l);
@@ -64,8 +66,8 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
     }
     if (!l->lost && !l->releasing) {
         /* While an adopted hold is being renewed, the store's answer decides. */
-        int decides = l->tenure && !(l->tenure->adopted && l->busy);
-        if (decides && now >= hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0))
+        int decides = l->session && !(l->session->adopted && l->busy);
+        if (decides && now >= hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0))
             hf__lock_lose(l, HF_BY_TIME);
         if (l->expires_us && hf__lease_ends(l, now) <= now) hf__lock_lose(l, HF_BY_TIME);
         if (l->hold_until_us && now >= l->hold_until_us) hf__lock_lose(l, HF_BY_CAP);
@@ -169,9 +171,12 @@ void *hf__renewer(void *arg)
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
-        int64_t tenures = hf__tenures_tend(h);
+        int64_t until_us = hf__sessions_tend(&h->sessions);
         if (h->closing == 3) break;
-        h->renewer_until_us = hf__min64(hf__renewals_tend(h), tenures);
+        until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
+        /* At once: some were given up while this thread wasn't asleep. */
+        if (h->sessions.ending) until_us = 0;
+        h->renewer_until_us = hf__min64(hf__renewals_tend(h), until_us);
         hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);
         h->renewer_until_us = 0;
     }
