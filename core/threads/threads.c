@@ -172,8 +172,8 @@ void *hf__renewer(void *arg)
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
         int64_t until_us = hf__sessions_tend(&h->sessions);
+        if (h->closing < 3) until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
         if (h->closing == 3) break;
-        until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
         /* At once: some were given up while this thread wasn't asleep. */
         if (h->sessions.ending) until_us = 0;
         h->renewer_until_us = hf__min64(hf__renewals_tend(h), until_us);

@@ -25,6 +25,7 @@ static void add_a_sleeper(uint64_t session)
     assert_int_equal(hf_row_room(row, 2), 0);
     hf_party *p = &row->party[1];
     hf_party_copy(p, &row->party[0]);
+    p->claim_ms = HF_CLAIM_MS;
     memset(p->id, 7, sizeof p->id);
     p->token = 0;
     p->expires_us = 0;
