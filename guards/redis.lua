@@ -24,8 +24,7 @@ local lowest, first = token, 2
 @if HERE
 first = 3
 if not KEYS[2] then return redis.error_reply('LOST enter needs the name of the lock') end
-local row = redis.call('HMGET', KEYS[2], 'format', 'owner', 'granted', 'expires_us', 'flags',
-  'others')
+local row = redis.call('HMGET', KEYS[2], 'format', 'owner', 'token', 'expires_us', 'more')
 local time = redis.call('TIME')
 local now, lives = time[1] * 1000000 + time[2], false
 -- Of several holders the one with the smallest token is admitted, too.
@@ -35,12 +34,11 @@ local function holds(granted, expires, flags)
   if granted == token then lives = true end
   if granted < lowest then lowest = granted end
 end
-if row[1] == '1' and row[2] and row[2] ~= '' then
-  holds(row[3], row[4], row[5])
-  if row[6] ~= '[]' then
-    for _, other in ipairs(cjson.decode(row[6])) do
-      holds(other.token, other.expires_us, other.flags)
-    end
+if row[1] == '2' and row[2] and row[2] ~= '' then
+  local more = row[5] and row[5] ~= '' and cjson.decode(row[5]) or {}
+  holds(more.token or row[3], row[4], more.flags)
+  for _, other in ipairs(more.holders or {}) do
+    holds(other.token, other.expires_us, other.flags)
   end
 end
 if not lives then return redis.error_reply('LOST this token is over') end

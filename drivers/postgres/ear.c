@@ -12,7 +12,7 @@
  */
 #include "ear.h"
 
-#include "kit/text.h"
+#include "columns.h"
 #include "os.h"
 
 #include <errno.h>

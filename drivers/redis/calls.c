@@ -102,7 +102,7 @@ int hf__rd_done(const redisReply *r)
 static int is_answer(enum hf__rd_script which, const redisReply *r)
 {
     if (which == HF_RD_ENTER) return r->type == REDIS_REPLY_STATUS;
-    if (which != HF_RD_SWAP && which != HF_RD_EDIT) return hf__rd_shaped(r);
+    if (which != HF_RD_SWAP) return hf__rd_shaped(r);
     return is_clock(r) || (hf__rd_shaped(r) && !hf__rd_done(r));
 }
 

@@ -9,6 +9,7 @@
  */
 #include "store.h"
 
+#include "kit/text.h"
 #include "os.h"
 
 #include <errno.h>
@@ -45,9 +46,9 @@ static size_t channel_of(const hf_store *st, const char *key, size_t len, char t
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP])
 {
     const hf_party *p = &row->party[0];
-    size_t len = HF_COLS; /* with what stands between the values */
+    size_t len = HF_FIELDS; /* with what stands between the values */
     char id[33];
-    for (int i = a->n - HF_COLS; i < a->n; i++) len += a->len[i];
+    for (int i = a->n - HF_FIELDS; i < a->n; i++) len += a->len[i];
     to[0] = 0;
     if (len <= HF_RD_SAID_MOST) return (size_t)snprintf(to, HF_RD_WORD_CAP, "*");
     if (row->n_holders != 1 || !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
@@ -78,17 +79,16 @@ static int read_handed(const char *said, size_t len, hf_row *row)
 /* The values of the row, each with a NUL behind it. */
 static int read_whole(const char *said, size_t len, hf_row *row)
 {
-    const char *text[HF_COLS], *at = said, *end = said + len;
-    char why[HF_RD_WHY];
-    size_t is[HF_COLS];
-    for (int i = 0; i < HF_COLS; i++) {
+    const char *text[HF_FIELDS], *at = said, *end = said + len;
+    size_t is[HF_FIELDS];
+    for (int i = 0; i < HF_FIELDS; i++) {
         if (at > end) return 0;
         text[i] = at;
         is[i] = strlen(at);
         at += is[i] + 1;
     }
     if (at != end + 1) return 0;
-    return !hf__rd_row_of(text, is, row, why) && row->rev;
+    return !hf__rd_row_of(text, is, row, NULL, NULL) && row->rev;
 }
 
 int hf__rd_read_word(const char *said, size_t len, hf_row *row)

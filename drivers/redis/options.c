@@ -1,7 +1,7 @@
 /*
  * options.c - redis: what the URL says, and the scripts.
  */
-#include "columns.h"
+#include "kit/text.h"
 #include "os.h"
 #include "store.h"
 
@@ -123,16 +123,16 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 /* ---- the scripts ---- */
 
 /* Where the values of a row begin in ARGV. */
-enum { FIRST_OF_SWAP = 8, FIRST_OF_EDIT = 3, FIRST_OF_TAKE = 3 };
+enum { FIRST_OF_SWAP = 8, FIRST_OF_TAKE = 3 };
 
 /* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
-   the order of the columns, numbers as texts, for Lua would round them. Of a swap that was done it
-   is the clock alone: a table more to be told takes the server a twelfth of all its time. What is
-   written comes as values alone, in that order, too. */
+   the order of kit/columns.h, numbers as texts, for Lua would round them. Of a swap that was done
+   it is the clock alone: a table more to be told takes the server a twelfth of all its time. What
+   is written comes as values alone, in that order, too. */
 #define HEAD "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
-/* Put in: the names for the $; names and values for the @ (of a swap), the ! (of an edit) and the &
-   (those that a take doesn't decide); for a #name# where a swap has its value, for a #&name# where
-   a take has. */
+/* Put in: the names of all fields for the $; names and values of a swap for the @, of those that
+   every row has for the !, of those that a take doesn't decide for the &; for #name# and #&name#
+   that value of a swap, and of a take. */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
 /* Where replicas are waited for, what is told must have reached them, too: a write that changes
    nothing comes behind whatever there is. */
@@ -150,78 +150,78 @@ static const char get[] =
 
 /* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told ('*': the
    row), the prefix, what channels end in, the addresses of those whom it concerns (ear.c), its
-   values (none: delete the row). The one write comes first, so that an error means that nothing was
-   done. Those who wait are told if the holders change, not of each other: else everybody who comes
-   would wake all. Of the first who waits the holder is told, if he listens still: then he gives the
-   key on without looking. */
-static const char swap[] = HEAD
-    "local old = redis.call('HMGET', k, 'rev', 'queue')\n"
-    "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
-    "end\n"
-    "local tell = a[3] == '1' or (old[2] and old[2] ~= '[]')\n"
-    "if tell and a[8] and old[2] and old[2] ~= '[]' then\n"
-    "  local was = redis.call('HMGET', k, 'granted', 'expires_us', 'others', 'flags')\n"
-    "  tell = was[1] ~= a[#granted#] or was[2] ~= a[#expires_us#] or was[3] ~= a[#others#] or\n"
-    "         was[4] ~= a[#flags#]\n"
-    "end\n"
-    "if a[8] then redis.call('HSET', k@) else redis.call('DEL', k) end\n"
-    "if tell then\n"
-    "  local word = a[4]\n"
-    "  if word == '*' then word = table.concat(a, '\\0', 8) end\n"
-    "  redis.pcall('PUBLISH', k .. a[6], word)\n"
-    "  word = string.sub(k, string.len(a[5]) + 1) .. '\\n' .. word\n"
-    "  for to in string.gmatch(a[7], '%x+') do\n"
-    "    redis.pcall('PUBLISH', a[5] .. '\\t' .. to .. a[6], word)\n"
-    "  end\n"
-    "end\n"
-    "return t\n";
-
-/* A swap in a row in which nobody waits, and not more than one holds, before and after (redis.c):
-   so nobody is told; and what costs time is how many fields are written. ARGV: the rev seen, wait,
-   the values of those that it may change. */
-static const char edit[] = HEAD "local old = redis.call('HMGET', k, 'rev')\n"
-                                "if old[1] ~= a[1] then\n" REFUSE "end\n"
-                                "redis.call('HSET', k!)\n"
-                                "return t\n";
+   values (none: delete the row). The one write that counts comes first, so that an error means that
+   nothing was done: where the row had `more`, a queue or a marker it writes empty ones, which only
+   then are removed. Those who wait are told if the holders change, not of each other: else
+   everybody who comes would wake all. Of the first who waits the holder is told, if he listens
+   still: then he gives the key on without looking. */
+static const char swap[] =
+    HEAD "local old = redis.call('HMGET', k, 'rev', 'queue', 'more', 'done')\n"
+         "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
+         "end\n"
+         "local tell = a[3] == '1' or (old[2] and old[2] ~= '')\n"
+         "if tell and a[8] and old[2] and old[2] ~= '' then\n"
+         "  local was = redis.call('HMGET', k, 'owner', 'request', 'expires_us')\n"
+         "  tell = was[1] ~= #owner# or was[2] ~= #request# or was[3] ~= #expires_us# or\n"
+         "         (old[3] or '') ~= #more#\n"
+         "end\n"
+         "if not a[8] then\n"
+         "  redis.call('DEL', k)\n"
+         "elseif old[2] or old[3] or old[4] or #queue# ~= '' or #more# ~= '' or\n"
+         "       #done# ~= '' then\n"
+         "  redis.call('HSET', k@)\n"
+         "  for field, value in pairs({queue = #queue#, more = #more#, done = #done#}) do\n"
+         "    if value == '' then redis.pcall('HDEL', k, field) end\n"
+         "  end\n"
+         "else\n"
+         "  redis.call('HSET', k!)\n"
+         "end\n"
+         "if tell then\n"
+         "  local word = a[4]\n"
+         "  if word == '*' then word = table.concat(a, '\\0', 8) end\n"
+         "  redis.pcall('PUBLISH', k .. a[6], word)\n"
+         "  word = string.sub(k, string.len(a[5]) + 1) .. '\\n' .. word\n"
+         "  for to in string.gmatch(a[7], '%x+') do\n"
+         "    redis.pcall('PUBLISH', a[5] .. '\\t' .. to .. a[6], word)\n"
+         "  end\n"
+         "end\n"
+         "return t\n";
 
 /* ARGV: the lease, wait, the values that the grant doesn't decide. Numbers are below 2^53 here,
-   where Lua counts exactly. What costs time here is how many values change hands, so a marker is
-   told only if there is one. */
+   where Lua counts exactly. What costs time here is how many values change hands, so the row is
+   told only if it has a marker. */
 static const char take[] =
-    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'others', 'queue',\n"
-         "                       'done_us', 'keep_until_us', 'done_by', 'result', 'request')\n"
+    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'more', 'queue', 'done',\n"
+         "                       'request')\n"
          "local rev = tonumber(old[1] or '0')\n"
          "if old[1] or redis.call('EXISTS', k) == 1 then\n"
-         "  local whole = rev and rev < 9007199254740991 and old[2] == '1'\n"
-         "  whole = whole and old[3] and old[4] and old[5] and old[6] and old[7] and old[8] and\n"
-         "          old[9]\n"
-         "  if not whole then\n    " TELL "  end\n"
-         "  if old[3] ~= '' or old[4] ~= '[]' or old[5] ~= '[]' or "
-         "old[10] == a[#&request#] then\n" REFUSE "  end\n"
+         "  if not rev or rev >= 9007199254740991 or old[2] ~= '2' or not old[3] then\n"
+         "    " TELL "  end\n"
+         "  if old[3] ~= '' or (old[4] or '') ~= '' or (old[5] or '') ~= '' or\n"
+         "     old[7] == #&request# then\n" REFUSE "  end\n"
          "end\n"
          "local now = t[1] * 1000000 + t[2]\n"
          "local clock, ends = string.format('%.0f', now), '0'\n"
          "rev = rev < now and clock or string.format('%.0f', rev + 1)\n"
          "if a[1] ~= '0' then ends = string.format('%.0f', now + a[1] * 1000) end\n"
-         "if old[1] then\n"
-         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'granted', rev, 'acquired_us', clock,\n"
+         "if #&more# == '' then\n"
+         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'acquired_us', clock,\n"
          "             'expires_us', ends&)\n"
          "else\n"
-         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'granted', rev, 'acquired_us', clock,\n"
-         "             'expires_us', ends, 'done_us', '0', 'keep_until_us', '0', 'done_by', '',\n"
-         "             'result', ''&)\n"
+         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'acquired_us', clock,\n"
+         "             'expires_us', ends, 'more', #&more#&)\n"
          "end\n"
-         "if not old[1] or (old[6] == '0' and old[7] == '0') then return {1, t, rev} end\n"
-         "return {1, t, rev, {old[6], old[7], old[8], old[9]}}\n";
+         "if (old[6] or '') == '' then return {1, t, rev} end\n"
+         "return {1, t, 1, redis.call('HMGET', k$)}\n";
 
 /* ARGV: the places in line, wait, the request, and what stands of it in the line's JSON before and
    behind the time since when. Whoever says "request": within a text has to escape the quotes. */
 static const char join[] =
-    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'request', 'others',\n"
+    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'request', 'more',\n"
          "                       'queue')\n"
-         "local rev, line, id = tonumber(old[1] or '0'), old[6], a[3]\n"
-         "local function lacks(text) return text and not string.find(text, id, 1, true) end\n"
-         "local fits = rev and rev < 9007199254740991 and old[2] == '1' and old[3] and\n"
+         "local rev, line, id = tonumber(old[1] or '0'), old[6] or '', a[3]\n"
+         "local function lacks(text) return not text or not string.find(text, id, 1, true) end\n"
+         "local fits = rev and rev < 9007199254740991 and old[2] == '2' and old[3] and\n"
          "             old[3] ~= '' and lacks(old[4]) and lacks(old[5]) and lacks(line) and\n"
          "             string.sub(line, 1, 2) == '[{' and string.sub(line, -2) == '}]'\n"
          "if fits then\n"
@@ -235,38 +235,34 @@ static const char join[] =
          "redis.call('HSET', k, 'rev', rev, 'queue', line)\n"
          "return {1, t, 1, redis.call('HMGET', k$)}\n";
 
-#define BIT(NAME) (UINT32_C(1) << HF_COL_##NAME)
+#define BIT(NAME) (UINT32_C(1) << HF_FIELD_##NAME)
 enum {
-    ALL = (UINT32_C(1) << HF_COLS) - 1,
-    MARKER = BIT(DONE) | BIT(KEEP_UNTIL) | BIT(DONE_BY) | BIT(RESULT),
-    GRANTED = BIT(REV) | BIT(TOKEN) | BIT(GRANT) | BIT(ACQUIRED) | BIT(EXPIRES),
-    ASKED = BIT(OWNER) | BIT(NOTE) | BIT(REQUEST) | BIT(LEASE) | BIT(CLAIM)
+    ALL = (UINT32_C(1) << HF_FIELDS) - 1,
+    MAY_BE_ABSENT = BIT(MORE) | BIT(QUEUE) | BIT(DONE),
+    GRANTED = BIT(REV) | BIT(TOKEN) | BIT(ACQUIRED) | BIT(EXPIRES)
 };
+const uint32_t hf__rd_fields_of_swap = ALL;
+const uint32_t hf__rd_fields_of_take = ALL & ~(GRANTED | BIT(QUEUE) | BIT(DONE));
 #undef BIT
-const uint32_t hf__rd_columns[HF_RD_SCRIPTS] = {
-    [HF_RD_SWAP] = ALL, [HF_RD_EDIT] = GRANTED | ASKED, [HF_RD_TAKE] = ALL & ~(GRANTED | MARKER)};
 
 /* What a mark stands for, up to the end of it. */
 static void expand(FILE *to, const char **at)
 {
-    int one = **at == '#', values = **at != '$';
+    int one = **at == '#', names_only = **at == '$';
     const char *name = *at += one;
-    enum hf__rd_script which = **at == '&' ? HF_RD_TAKE : **at == '!' ? HF_RD_EDIT : HF_RD_SWAP;
-    int next = which == HF_RD_TAKE   ? FIRST_OF_TAKE
-               : which == HF_RD_EDIT ? FIRST_OF_EDIT
-                                     : FIRST_OF_SWAP;
-    if (one) {
-        name += which == HF_RD_TAKE;
-        *at = strchr(name, '#');
-    }
-    for (int i = 0; i < HF_COLS; i++) {
-        if (!(hf__rd_columns[which] >> i & 1)) continue;
-        const char *column = hf__column_name[i];
-        size_t len = strlen(column);
-        if (!one) fprintf(to, ", '%s'", column);
-        if (!one && values) fprintf(to, ", a[%d]", next);
-        if (one && len == (size_t)(*at - name) && !memcmp(column, name, len))
-            fprintf(to, "%d", next);
+    int is_take = **at == '&', plain = is_take || **at == '!';
+    uint32_t given = is_take ? hf__rd_fields_of_take : hf__rd_fields_of_swap;
+    int next = is_take ? FIRST_OF_TAKE : FIRST_OF_SWAP;
+    if (one) *at = strchr(name, '#');
+    name += one && is_take;
+    for (int i = 0; i < HF_FIELDS; i++) {
+        const char *field = hf__field[i].name;
+        size_t len = strlen(field);
+        if (!(given >> i & 1)) continue;
+        if (one && len == (size_t)(*at - name) && !memcmp(field, name, len))
+            fprintf(to, "a[%d]", next);
+        if (!one && !(plain && MAY_BE_ABSENT >> i & 1)) fprintf(to, ", '%s'", field);
+        if (!one && !(plain && MAY_BE_ABSENT >> i & 1) && !names_only) fprintf(to, ", a[%d]", next);
         next++;
     }
 }
@@ -295,7 +291,6 @@ int hf__rd_scripts(struct hf__rd_how *how)
 {
     how->script[HF_RD_GET] = script(get);
     how->script[HF_RD_SWAP] = script(swap);
-    how->script[HF_RD_EDIT] = script(edit);
     how->script[HF_RD_TAKE] = script(take);
     how->script[HF_RD_JOIN] = script(join);
     how->script[HF_RD_ENTER] = strdup(guard_script_redis_lua);

@@ -6,7 +6,8 @@
  * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
  * it there, list.c reads many rows, ear.c wakes who waits.
  */
-#include "columns.h"
+#include "kit/parties.h"
+#include "kit/text.h"
 #include "os.h"
 #include "store.h"
 
@@ -32,43 +33,45 @@ int hf__rd_number(const redisReply *r, int64_t *ret)
     return r->type == REDIS_REPLY_STRING && read_number(r->str, r->len, ret);
 }
 
-int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row, char why[HF_RD_WHY])
+int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row,
+                  const struct hf__row_reader *by, hf_error *err)
 {
-    struct hf__flat flat;
-    const char *wrong;
-    for (int i = 0; i < HF_COLS; i++) {
-        flat.n[i] = 0;
-        flat.text[i] = text[i] ? text[i] : "";
-        flat.len[i] = text[i] ? len[i] : 0;
-        if (text[i] && (hf__column_is_text[i] || read_number(text[i], len[i], &flat.n[i])))
-            continue;
-        snprintf(why, HF_RD_WHY, "%s: %s", hf__column_name[i],
-                 text[i] ? "not a number" : "there is no such field");
-        return HF_CORRUPT;
+    struct hf__fields f = HF_NO_FIELDS;
+    const char *why;
+    int64_t n;
+    for (int i = 0; i < HF_FIELDS; i++) {
+        if (!text[i]) continue;
+        if (hf__field[i].kind != HF_NUMBER)
+            hf__got_text(&f, i, text[i], len[i]);
+        else if (read_number(text[i], len[i], &n))
+            hf__got_number(&f, i, n);
+        else
+            hf__got_other(&f, i);
     }
-    int rc = hf__unflatten(&flat, row, &wrong);
-    if (rc) snprintf(why, HF_RD_WHY, "%s", rc == HF_NOMEM ? "out of memory" : wrong);
+    int rc = hf__read_fields(&f, HF_JSON_TEXT, row, &why);
+    if (rc && by) hf__fields_refused(by, &f, rc, why, err);
+    hf__free_fields(&f);
     return rc;
 }
 
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
                   hf_error *err)
 {
-    const char *text[HF_COLS];
-    size_t len[HF_COLS];
-    char why[HF_RD_WHY];
+    const struct hf__row_reader by = {HF_RD, what, key,
+                                      "delete the keys that begin with its prefix"};
+    const char *text[HF_FIELDS];
+    size_t len[HF_FIELDS];
     hf_row_clear(row);
     if (r->elements < 4 || r->element[2]->type != REDIS_REPLY_INTEGER ||
-        r->element[3]->type != REDIS_REPLY_ARRAY || r->element[3]->elements != HF_COLS)
+        r->element[3]->type != REDIS_REPLY_ARRAY || r->element[3]->elements != HF_FIELDS)
         return hf_fail(err, HF_CORRUPT, 0, HF_RD ": %s '%s': not an answer to that", what, key);
     if (!r->element[2]->integer) return 0;
-    for (int i = 0; i < HF_COLS; i++) {
+    for (int i = 0; i < HF_FIELDS; i++) {
         const redisReply *field = r->element[3]->element[i];
         text[i] = field->type == REDIS_REPLY_STRING ? field->str : NULL;
         len[i] = field->len;
     }
-    int rc = hf__rd_row_of(text, len, row, why);
-    return rc ? hf_fail(err, rc, 0, HF_RD ": %s '%s': the row is damaged: %s", what, key, why) : 0;
+    return hf__rd_row_of(text, len, row, &by, err);
 }
 
 static int rd_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
@@ -87,7 +90,7 @@ static int rd_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     return rc;
 }
 
-/* As printf does it, at a tenth of the price: there are seventeen of them. */
+/* As printf does it, at a tenth of the price. */
 static void arg_number(struct hf__rd_args *a, int64_t n, char room[24])
 {
     char *end = room + 24, *at = end;
@@ -98,44 +101,17 @@ static void arg_number(struct hf__rd_args *a, int64_t n, char room[24])
     hf__rd_arg(a, at, (size_t)(end - at));
 }
 
-/* The values that this script gets, behind the arguments. */
-static void arg_values(struct hf__rd_args *a, const struct hf__flat *flat, enum hf__rd_script which,
-                       char room[HF_COLS][24])
+/* The values of these fields, behind the arguments. */
+static void arg_values(struct hf__rd_args *a, const struct hf__fields *f, uint32_t which,
+                       char room[HF_FIELDS][24])
 {
-    for (int i = 0; i < HF_COLS; i++) {
-        if (!(hf__rd_columns[which] >> i & 1)) continue;
-        if (hf__column_is_text[i])
-            hf__rd_arg(a, flat->text[i], flat->len[i]);
+    for (int i = 0; i < HF_FIELDS; i++) {
+        if (!(which >> i & 1)) continue;
+        if (hf__field[i].kind == HF_NUMBER)
+            arg_number(a, f->n[i], room[i]);
         else
-            arg_number(a, flat->n[i], room[i]);
+            hf__rd_arg(a, f->text[i], f->len[i]);
     }
-}
-
-/* ---- edits ---- */
-
-/* Is what an edit doesn't write as in a row that has one holder, exclusive, or none? */
-static int is_common(const struct hf__flat *flat)
-{
-    for (int i = 0; i < HF_COLS; i++) {
-        if (hf__rd_columns[HF_RD_EDIT] >> i & 1) continue;
-        size_t len = i == HF_COL_OTHERS || i == HF_COL_QUEUE ? strlen("[]") : 0;
-        if (flat->len[i] != len || flat->n[i] != (i == HF_COL_FORMAT ? HF_FORMAT_1 : 0)) return 0;
-    }
-    return 1;
-}
-
-/* A key's hint is the rev of the last common row that this handle has written there: who replaces
-   it by another one needs to write only what may differ. A row that was read doesn't count, for
-   there may be more in its fields than it shows. Relaxed, since a rev stands for itself: the script
-   looks whether it is still that one. */
-static int may_edit(const hf_rowkey *key, uint64_t seen)
-{
-    return seen && key->hint && __atomic_load_n(key->hint, __ATOMIC_RELAXED) == seen;
-}
-
-static void note_common(const hf_rowkey *key, uint64_t rev)
-{
-    if (key->hint) __atomic_store_n(key->hint, rev, __ATOMIC_RELAXED);
 }
 
 /* ---- swap, take, join ---- */
@@ -160,7 +136,7 @@ static void arg_swap(struct hf__rd_swap *s, const hf_store *st, const hf_row *ro
     hf__rd_arg_text(a, st->how.prefix);
     hf__rd_arg_text(a, st->how.channels);
     hf__rd_arg_text(a, s->addresses);
-    if (row) arg_values(a, &s->flat, HF_RD_SWAP, s->room);
+    if (row) arg_values(a, &s->fields, hf__rd_fields_of_swap, s->room);
     /* What replicas may lack yet is to be looked at. */
     if (row && !st->how.wait) a->len[word_at] = hf__rd_word(row, a, s->word);
 }
@@ -169,30 +145,23 @@ int hf__rd_swap_make(struct hf__rd_swap *s, const hf_store *st, const hf_rowkey 
                      const hf_row *row, hf_error *err)
 {
     const char *why;
-    s->flat.others = s->flat.queue = NULL;
-    int rc = row ? hf__flatten(row, &s->flat, &why) : 0;
+    s->fields = (struct hf__fields)HF_NO_FIELDS;
+    int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &s->fields, &why) : 0;
     if (rc) return hf_fail(err, rc, 0, HF_RD ": swap '%s': %s", key->text, why);
-    s->common = row && is_common(&s->flat);
-    s->which = s->common && may_edit(key, seen) ? HF_RD_EDIT : HF_RD_SWAP;
     hf__rd_call_args(&s->args, st, key, s->name);
     arg_number(&s->args, (int64_t)seen, s->seen);
     hf__rd_arg_text(&s->args, st->how.wait ? "1" : "0");
-    if (s->which == HF_RD_EDIT)
-        arg_values(&s->args, &s->flat, HF_RD_EDIT, s->room);
-    else
-        arg_swap(s, st, row);
+    arg_swap(s, st, row);
     return 0;
 }
 
-void hf__rd_swap_clear(struct hf__rd_swap *s) { hf__flat_free(&s->flat); }
+void hf__rd_swap_clear(struct hf__rd_swap *s) { hf__free_fields(&s->fields); }
 
-int hf__rd_swap_end(const hf_rowkey *key, const hf_row *row, int common, const redisReply *r,
-                    hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+int hf__rd_swap_end(const hf_rowkey *key, const redisReply *r, hf_row *cur, int64_t *ret_clock_us,
+                    hf_error *err)
 {
     *ret_clock_us = hf__rd_clock_of(r);
-    if (!hf__rd_done(r)) return conflict(r, "swap", key, cur, err);
-    if (common) note_common(key, row->rev);
-    return 0;
+    return hf__rd_done(r) ? 0 : conflict(r, "swap", key, cur, err);
 }
 
 static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
@@ -201,50 +170,31 @@ static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     struct hf__rd_swap s;
     redisReply *r;
     int rc = hf__rd_swap_make(&s, st, key, seen, row, err);
-    if (!rc) rc = hf__rd_ask(st, s.which, &s.args, HF_UNKNOWN, &r, "swap", key, err);
+    if (!rc) rc = hf__rd_ask(st, HF_RD_SWAP, &s.args, HF_UNKNOWN, &r, "swap", key, err);
     hf__rd_swap_clear(&s);
     if (rc) return rc;
-    rc = hf__rd_swap_end(key, row, s.common, r, cur, ret_clock_us, err);
+    rc = hf__rd_swap_end(key, r, cur, ret_clock_us, err);
     freeReplyObject(r);
     return rc;
 }
 
-/* The marker that a row had before it was taken. */
-static int decode_marker(const redisReply *r, hf_row *row)
-{
-    if (r->elements != 4) return 0;
-    for (int i = 0; i < 4; i++)
-        if (r->element[i]->type != REDIS_REPLY_STRING) return 0;
-    if (!hf__rd_number(r->element[0], &row->done_us) ||
-        !hf__rd_number(r->element[1], &row->keep_until_us))
-        return 0;
-    const redisReply *by = r->element[2], *result = r->element[3];
-    if (by->len >= HF_OWNER_CAP || result->len >= HF_RESULT_CAP) return 0;
-    if (!row->done_us) return 1;
-    memcpy(row->done_by, by->str, by->len + 1);
-    memcpy(row->result, result->str, result->len + 1);
-    row->done_by_len = (uint8_t)by->len;
-    row->result_len = (uint16_t)result->len;
-    return 1;
-}
-
-/* The row that a take has made: told by its rev, its time and the marker, if it has one. */
+/* The row that a take has made: told by its rev and its time; or whole, if it has a marker. */
 static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                  hf_error *err)
 {
     int64_t rev = 0;
     const char *why = "not an answer to that";
     hf_row_clear(cur);
-    const redisReply *marker = r->elements > 3 ? r->element[3] : NULL;
-    if (r->elements < 3 || !hf__rd_number(r->element[2], &rev) || rev <= 0 ||
-        (marker && marker->type != REDIS_REPLY_ARRAY))
+    if (r->elements > 3 && r->element[2]->type == REDIS_REPLY_INTEGER) {
+        int rc = hf__rd_decode(r, cur, "take", key->text, err);
+        if (rc || (cur->n_holders == 1 && !memcmp(cur->party[0].id, party->id, sizeof party->id)))
+            return rc;
+        hf_row_clear(cur);
+    }
+    if (r->elements != 3 || !hf__rd_number(r->element[2], &rev) || rev <= 0)
         return hf_fail(err, HF_UNKNOWN, 0, HF_RD ": take '%s': %s", key->text, why);
     cur->rev = (uint64_t)rev - 1;
     int rc = hf_row_take(cur, party, hf__rd_clock_of(r));
-    if (!rc && marker && !decode_marker(marker, cur)) {
-        why = "its marker is damaged";
-        rc = HF_CORRUPT;
-    }
     if (!rc) rc = hf_row_check(cur, &why);
     return rc ? hf_fail(err, rc, 0, HF_RD ": take '%s': the row is damaged: %s", key->text, why)
               : 0;
@@ -253,36 +203,32 @@ static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *part
 static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                    int64_t *ret_clock_us, hf_error *err)
 {
-    char name[HF_RD_NAME_CAP], room[HF_COLS][24], lease[24];
-    struct hf__flat flat;
+    char name[HF_RD_NAME_CAP], room[HF_FIELDS][24], lease[24];
+    struct hf__fields f = HF_NO_FIELDS;
     const char *why = "out of memory";
     struct hf__rd_args a;
     hf_row grant;
     redisReply *r;
     hf_row_init(&grant);
     int rc = hf_row_take(&grant, party, 1);
-    flat.others = flat.queue = NULL;
-    if (!rc) rc = hf__flatten(&grant, &flat, &why);
-    hf_row_clear(&grant);
-    if (rc) {
-        hf__flat_free(&flat);
-        return hf_fail(err, rc, 0, HF_RD ": take '%s': %s", key->text, why);
+    if (!rc) rc = hf__put_fields(&grant, HF_JSON_TEXT, &f, &why);
+    if (!rc) {
+        hf__rd_call_args(&a, st, key, name);
+        arg_number(&a, party->lease_ms, lease);
+        hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
+        arg_values(&a, &f, hf__rd_fields_of_take, room);
+        rc = hf__rd_ask(st, HF_RD_TAKE, &a, HF_UNKNOWN, &r, "take", key, err);
+    } else {
+        hf_fail(err, rc, 0, HF_RD ": take '%s': %s", key->text, why);
     }
-    hf__rd_call_args(&a, st, key, name);
-    arg_number(&a, party->lease_ms, lease);
-    hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
-    arg_values(&a, &flat, HF_RD_TAKE, room);
-    rc = hf__rd_ask(st, HF_RD_TAKE, &a, HF_UNKNOWN, &r, "take", key, err);
-    int common = is_common(&flat);
-    hf__flat_free(&flat);
+    hf__free_fields(&f);
+    hf_row_clear(&grant);
     if (rc) return rc;
     *ret_clock_us = hf__rd_clock_of(r);
     if (r->element[0]->integer)
         rc = taken(r, key, party, cur, err);
     else
         rc = conflict(r, "take", key, cur, err);
-    /* A marker, which a take leaves where it is, it tells. */
-    if (!rc && common && r->elements == 3) note_common(key, cur->rev);
     freeReplyObject(r);
     return rc;
 }
@@ -294,7 +240,7 @@ static int rd_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     struct hf__rd_args a;
     redisReply *r;
     size_t since;
-    char *text = hf__waiter_json(party, &since);
+    char *text = hf__waiter_to_text(party, &since);
     if (!text) return hf_fail(err, HF_NOMEM, 0, HF_RD ": join '%s': out of memory", key->text);
     hf__rd_call_args(&a, st, key, name);
     arg_number(&a, cap, places);
@@ -310,7 +256,7 @@ static int rd_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     rc = hf__rd_decode(r, cur, "join", key->text, err);
     if (!rc && !r->element[0]->integer)
         rc = HF_CONFLICT;
-    else if (!rc && !hf__is_last(cur, party))
+    else if (!rc && !hf__stands_last(cur, party))
         rc = hf_fail(err, HF_UNKNOWN, 0, HF_RD ": join '%s': not an answer to that", key->text);
     freeReplyObject(r);
     return rc;

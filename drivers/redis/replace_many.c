@@ -17,8 +17,6 @@ struct many {
     hf_store *st;
     struct hf__rd_link *link;
     hf_replace *item[AT_ONCE];
-    enum hf__rd_script which[AT_ONCE];
-    uint8_t common[AT_ONCE];
     redisReply *reply[AT_ONCE + 1]; /* NULL: none came; the last is that to WAIT */
     int n;
     int64_t until_us;
@@ -94,10 +92,8 @@ static void put_calls(struct many *m, int whole, struct hf__rd_batch *batch)
         if (rc) {
             item->result = rc;
         } else {
-            hf__rd_put_call(m->st, m->link, s.which, whole, &s.args, batch);
-            m->item[n] = item;
-            m->which[n] = s.which;
-            m->common[n++] = (uint8_t)s.common;
+            hf__rd_put_call(m->st, m->link, HF_RD_SWAP, whole, &s.args, batch);
+            m->item[n++] = item;
         }
         hf__rd_swap_clear(&s);
     }
@@ -126,11 +122,10 @@ static void judge(struct many *m, int last)
             fail(item, HF_UNKNOWN, "no answer in time");
             continue;
         }
-        item->result = hf__rd_verdict(m->st, m->link, m->which[i], r, wait, HF_UNKNOWN, "swap",
+        item->result = hf__rd_verdict(m->st, m->link, HF_RD_SWAP, r, wait, HF_UNKNOWN, "swap",
                                       item->key->text, item->err);
         if (!item->result)
-            item->result = hf__rd_swap_end(item->key, item->row, m->common[i], r, item->cur,
-                                           &item->clock_us, item->err);
+            item->result = hf__rd_swap_end(item->key, r, item->cur, &item->clock_us, item->err);
     }
     m->n = forgotten;
 }

@@ -5,13 +5,13 @@
 #define HF_REDIS_STORE_H
 
 #include "addresses.h"
-#include "columns.h"
+#include "kit/columns.h"
 #include "link.h"
 #include "pool.h"
 #include "subscribed.h"
 
 /* Of a row, or of a channel. */
-enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS = 11 + HF_COLS };
+enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS = 11 + HF_FIELDS };
 
 /*
  * Channels are the server's, not a database's, so their names say of which one they are, but of 0:
@@ -84,11 +84,9 @@ int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
 
 /* A swap as a call: its arguments, which point to what they were made of. */
 struct hf__rd_swap {
-    enum hf__rd_script which; /* HF_RD_SWAP, or the shorter HF_RD_EDIT */
-    int common;               /* its row is one that an edit may write */
     struct hf__rd_args args;
-    struct hf__flat flat;
-    char name[HF_RD_NAME_CAP], room[HF_COLS][24], seen[24];
+    struct hf__fields fields;
+    char name[HF_RD_NAME_CAP], room[HF_FIELDS][24], seen[24];
     char word[HF_RD_WORD_CAP], addresses[HF_ADDRESSES_CAP];
 };
 /* redis.c: makes it; to be cleared in every case. */
@@ -96,16 +94,17 @@ int hf__rd_swap_make(struct hf__rd_swap *s, const hf_store *st, const hf_rowkey 
                      const hf_row *row, hf_error *err);
 void hf__rd_swap_clear(struct hf__rd_swap *s);
 /* What an answer to it says. */
-int hf__rd_swap_end(const hf_rowkey *key, const hf_row *row, int common, const redisReply *r,
-                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+int hf__rd_swap_end(const hf_rowkey *key, const redisReply *r, hf_row *cur, int64_t *ret_clock_us,
+                    hf_error *err);
 
 /* replace_many.c */
 int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
 
 /* redis.c: a text that is a number; 0: it isn't. */
 int hf__rd_number(const redisReply *r, int64_t *ret);
-/* A row of the texts of its fields; NULL: it isn't there. */
-int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row, char why[HF_RD_WHY]);
+/* A row of the texts of its fields; NULL: it isn't there. For that reader; NULL: no message. */
+int hf__rd_row_of(const char *const text[], const size_t len[], hf_row *row,
+                  const struct hf__row_reader *by, hf_error *err);
 /* The row of {done, clock, is there one, fields}; no row is rev 0. */
 int hf__rd_decode(const redisReply *r, hf_row *row, const char *what, const char *key,
                   hf_error *err);
@@ -134,8 +133,8 @@ size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD
 
 /* options.c: fills st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
-/* The columns whose values a script gets, a bit for each. */
-extern const uint32_t hf__rd_columns[HF_RD_SCRIPTS];
+/* The fields whose values a script gets, a bit for each. */
+extern const uint32_t hf__rd_fields_of_swap, hf__rd_fields_of_take;
 /* The scripts, as texts. */
 int hf__rd_scripts(struct hf__rd_how *how);
 

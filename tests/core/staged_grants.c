@@ -5,7 +5,6 @@
 #include "staged_waiter.h"
 
 #include "admin.h"
-#include "lock.h"
 #include "scratch.h"
 
 #include <stdlib.h>

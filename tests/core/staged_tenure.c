@@ -2,8 +2,6 @@
  * staged_tenure.c - sessions that leases hang on (tenure.c), in the moments that hardly ever come:
  * lost while they are asked for, worn, too short, without memory or a thread to keep them.
  */
-#include "deferred_cancel.h"
-#include "renewal_queue.h"
 #include "staged_waiter.h"
 
 #include <poll.h>
@@ -34,17 +32,17 @@ static void the_first_ends_with_the_key(void)
 }
 
 /* Under the mutex, dropped: the store says that it is dead. */
-static void dies(struct hf_session *t)
+static void dies(struct hf_tenure *t)
 {
     stage_cue(S_KEEP, 1, 1, INSTEAD, HF_LOST, NULL);
-    IS(HF_LOST, hf__session_keep(&h->sessions, t, &stage_error));
+    IS(HF_LOST, hf__tenure_keep(h, t, &stage_error));
     assert_true(t->gone);
 }
 
-static struct hf_session *have(int own)
+static struct hf_tenure *have(int own)
 {
-    struct hf_session *t = NULL;
-    OK(hf__session_have(&h->sessions, 60000, own, &t, &stage_error));
+    struct hf_tenure *t = NULL;
+    OK(hf__tenure_have(h, 60000, own, &t, &stage_error));
     return t;
 }
 
@@ -55,12 +53,12 @@ static void one_that_is_gone_is_replaced(void **state)
     (void)state;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
-    struct hf_session *t = have(0);
-    uint64_t session = t->id;
+    struct hf_tenure *t = have(0);
+    uint64_t session = t->session;
     dies(t);
-    OK(hf__session_have(&h->sessions, 60000, 0, &t, &stage_error));
-    assert_true(t->id != session && !t->gone);
-    hf__session_put(&h->sessions, t);
+    OK(hf__tenure_have(h, 60000, 0, &t, &stage_error));
+    assert_true(t->session != session && !t->gone);
+    hf__tenure_put(h, t);
     pthread_mutex_unlock(&h->mu);
     done();
 }
@@ -69,7 +67,7 @@ static void one_that_is_gone_is_replaced(void **state)
 static void three_that_are_dead_are_enough(void **state)
 {
     (void)state;
-    struct hf_session *t[3], *none = NULL;
+    struct hf_tenure *t[3], *none = NULL;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
     for (int i = 0; i < 3; i++) {
@@ -80,11 +78,11 @@ static void three_that_are_dead_are_enough(void **state)
     stage_driver.lease_worn = NULL; /* nothing is worn any more */
     for (int i = 0; i < 3; i++) t[i]->until_us = hf__local_us() + 1000000; /* less than a half */
     stage_cue(S_KEEP, 1, 3, INSTEAD, HF_LOST, NULL);
-    IS(HF_UNAVAILABLE, hf__session_have(&h->sessions, 60000, 0, &none, &stage_error));
+    IS(HF_UNAVAILABLE, hf__tenure_have(h, 60000, 0, &none, &stage_error));
     assert_null(none);
     for (int i = 0; i < 3; i++) {
         assert_true(t[i]->gone);
-        hf__session_put(&h->sessions, t[i]);
+        hf__tenure_put(h, t[i]);
     }
     pthread_mutex_unlock(&h->mu);
     done();
@@ -111,7 +109,7 @@ static void what_nobody_keeps_is_not_kept_for_a_failure(void **state)
     OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
     stage_cue(S_KEEP, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     IS(HF_UNAVAILABLE, hf_renew(lock, 0, &stage_error));
-    assert_true(lock->session->keep_at_us == INT64_MAX);
+    assert_true(lock->tenure->keep_at_us == INT64_MAX);
     OK(hf_release(lock, &stage_error));
     done();
 }
@@ -123,13 +121,13 @@ static void what_was_made_early_begins_late(void **state)
     begin(LEASES);
     for (int dead = 0; dead < 2; dead++) {
         pthread_mutex_lock(&h->mu);
-        struct hf_session *t = have(1);
+        struct hf_tenure *t = have(1);
         if (dead) stage_cue(S_KEEP, 1, 1, INSTEAD, HF_LOST, NULL);
         uint64_t kept = stage_calls(S_KEEP);
-        hf__session_begins(&h->sessions, t, hf__local_us() + 10000000);
+        hf__tenure_begins(h, t, hf__local_us() + 10000000);
         assert_int_equal(stage_calls(S_KEEP), kept + 1);
         assert_int_equal(t->gone, dead);
-        hf__session_put(&h->sessions, t);
+        hf__tenure_put(h, t);
         pthread_mutex_unlock(&h->mu);
     }
     done();
@@ -137,13 +135,13 @@ static void what_was_made_early_begins_late(void **state)
 
 /* ---- while somebody is at it ---- */
 
-static struct hf_session *at_hand;
+static struct hf_tenure *at_hand;
 
 static void another_asks(void)
 {
     pthread_mutex_lock(&h->mu);
-    assert_int_equal(h->sessions.making, 1);
-    OK(hf__session_have(&h->sessions, 60000, 0, &at_hand, &stage_error));
+    assert_int_equal(h->making, 1);
+    OK(hf__tenure_have(h, 60000, 0, &at_hand, &stage_error));
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -151,15 +149,15 @@ static void another_asks(void)
 static void who_has_one_does_not_wait(void **state)
 {
     (void)state;
-    struct hf_session *t = NULL;
+    struct hf_tenure *t = NULL;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
     at_hand = have(0);
     stage_cue(S_MAKE, 1, 1, INSTEAD, 0, another_asks);
-    OK(hf__session_have(&h->sessions, 30000, 0, &t, &stage_error));
+    OK(hf__tenure_have(h, 30000, 0, &t, &stage_error));
     assert_true(at_hand && t != at_hand);
-    hf__session_put(&h->sessions, t);
-    hf__session_put(&h->sessions, at_hand);
+    hf__tenure_put(h, t);
+    hf__tenure_put(h, at_hand);
     pthread_mutex_unlock(&h->mu);
     done();
 }
@@ -167,7 +165,7 @@ static void who_has_one_does_not_wait(void **state)
 static void it_is_given_up(void)
 {
     pthread_mutex_lock(&h->mu);
-    hf__session_put(&h->sessions, at_hand);
+    hf__tenure_put(h, at_hand);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -185,7 +183,7 @@ static void one_given_up_while_it_is_kept_is_ended(void **state)
     pthread_mutex_unlock(&h->mu);
     stage_await(S_END, ended + 1);
     pthread_mutex_lock(&h->mu);
-    assert_null(h->sessions.all);
+    assert_null(h->tenures);
     pthread_mutex_unlock(&h->mu);
     done();
 }
@@ -203,9 +201,9 @@ static void closing_while_a_session_is_kept(void **state)
     uint64_t kept = stage_calls(S_KEEP);
     stage_cue(S_KEEP, 1, 1, INSTEAD, 0, until_the_handle_closes);
     pthread_mutex_lock(&h->mu);
-    struct hf_session *t = have(0);
+    struct hf_tenure *t = have(0);
     t->keep_at_us = 0;
-    hf__session_put(&h->sessions, t);
+    hf__tenure_put(h, t);
     pthread_cond_signal(&h->renewer_cond);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_KEEP, kept + 1);
@@ -226,7 +224,7 @@ static void a_claim_with_the_same_session_is_written(void **state)
     assert_true(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED);
     stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, HF_UNKNOWN, NULL);
     IS(HF_UNKNOWN, hf_renew(first.lock, 0, &stage_error));
-    assert_null(first.lock->pending_session); /* it holds with what it held with */
+    assert_null(first.lock->doubt); /* it holds with what it held with */
     stage_uncue();
     uint64_t session = stage_row("k")->party[0].session;
     OK(hf_renew(first.lock, 0, &stage_error));
@@ -253,7 +251,7 @@ static void a_grant_that_is_ending_is_not_renewed(void **state)
 static void what_it_holds_with_dies(void)
 {
     pthread_mutex_lock(&h->mu);
-    dies(lock->session);
+    dies(lock->tenure);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -294,17 +292,17 @@ static void a_doubt_about_a_session_that_is_shared(void **state)
     (void)state;
     begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    uint64_t was = lock->session->id;
+    uint64_t was = lock->tenure->session;
     stage_wear_sessions();
     stage_cue(S_SWAP, 1, 1 << 20, ALTHOUGH, HF_UNKNOWN, NULL);
     pthread_mutex_lock(&h->mu);
     hf__renew_at(lock, 0);
     pthread_cond_signal(&h->renewer_cond);
-    for (; !lock->pending_session; pthread_mutex_lock(&h->mu)) {
+    for (; !lock->doubt; pthread_mutex_lock(&h->mu)) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);
     }
-    assert_int_equal(lock->pending_session->own, 0);
+    assert_int_equal(lock->doubt->own, 0);
     pthread_mutex_unlock(&h->mu);
     stage_uncue();
     OK(hf_renew(lock, 0, &stage_error));
@@ -346,8 +344,8 @@ static void without_a_thread_it_ends_with_the_handle(void **state)
     assert_int_equal(stage_calls(S_END), ended);
     pthread_mutex_lock(&h->mu);
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
-    hf__defer_cancel(h, e, id);
-    assert_non_null(h->cancels);
+    hf__regret(h, e, id);
+    assert_non_null(h->regrets);
     hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     stage_no_threads(0);
@@ -372,7 +370,7 @@ static void one_given_up_beside_a_regret_is_ended(void **state)
     pthread_mutex_lock(&h->mu);
     at_hand = have(1);
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
-    hf__defer_cancel(h, e, id);
+    hf__regret(h, e, id);
     hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_END, ended + 1);
@@ -389,14 +387,14 @@ static void what_cannot_be_withdrawn_yet_is_tried_again(void **state)
     pthread_mutex_lock(&h->mu);
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
     stage_no_memory(1);
-    hf__defer_cancel(h, e, id);
+    hf__regret(h, e, id);
     assert_int_equal(stage_no_memory(0), 1);
-    assert_null(h->cancels);
+    assert_null(h->regrets);
     uint64_t asked = stage_calls(S_GET);
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
-    hf__defer_cancel(h, e, id);
+    hf__regret(h, e, id);
     hf__entry_put(e);
-    for (; h->cancels; pthread_mutex_lock(&h->mu)) {
+    for (; h->regrets; pthread_mutex_lock(&h->mu)) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);
     }
@@ -420,7 +418,7 @@ static void a_named_request_is_not_regretted(void **state)
     IS(HF_UNKNOWN, hf_acquire(h, "k", &o, &lock, &stage_error));
     stage_uncue();
     pthread_mutex_lock(&h->mu);
-    assert_null(h->cancels);
+    assert_null(h->regrets);
     pthread_mutex_unlock(&h->mu);
     OK(hf_acquire(h, "k", &o, &lock, &stage_error));
     OK(hf_release(lock, &stage_error));
@@ -436,8 +434,8 @@ static void who_waits_is_told_that_its_session_is_gone(void **state)
     begin_in_line(CALM_LEASES, 90000);
     uint64_t made = stage_calls(S_MAKE);
     pthread_mutex_lock(&h->mu);
-    assert_non_null(first.wait->queue_session);
-    dies(first.wait->queue_session);
+    assert_non_null(first.wait->standing);
+    dies(first.wait->standing);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_MAKE, made + 1);
     OK(hf_release(other, &stage_error));
@@ -454,10 +452,10 @@ static void what_it_waits_with_is_gone(void)
     is_over = 1;
     pthread_mutex_lock(&h->mu);
     if (is_none) {
-        hf__session_put(&h->sessions, w->queue_session);
-        w->queue_session = NULL;
+        hf__tenure_put(h, w->standing);
+        w->standing = NULL;
     } else {
-        dies(w->queue_session);
+        dies(w->standing);
     }
     pthread_mutex_unlock(&h->mu);
 }
@@ -481,11 +479,11 @@ static void what_is_too_short_to_hold_with_is_kept_first(void **state)
     (void)state;
     begin_in_line(CALM_LEASES, 90000);
     pthread_mutex_lock(&h->mu);
-    OK(hf__session_have(&h->sessions, 90000, 0, &first.wait->session, &stage_error));
-    first.wait->session->until_us = hf__local_us() + 10000000;
+    OK(hf__tenure_have(h, 90000, 0, &first.wait->tenure, &stage_error));
+    first.wait->tenure->until_us = hf__local_us() + 10000000;
     /* So that it has to ask: what it was handed isn't taken up as it is. */
-    hf__session_put(&h->sessions, first.wait->queue_session);
-    first.wait->queue_session = NULL;
+    hf__tenure_put(h, first.wait->standing);
+    first.wait->standing = NULL;
     pthread_mutex_unlock(&h->mu);
     uint64_t kept = stage_calls(S_KEEP);
     OK(hf_release(other, &stage_error));
@@ -499,14 +497,14 @@ static void what_is_too_short_to_hold_with_is_kept_first(void **state)
 static void its_session_dies(void)
 {
     pthread_mutex_lock(&h->mu);
-    dies(h->sessions.all);
+    dies(h->tenures);
     pthread_mutex_unlock(&h->mu);
 }
 
 static void its_session_runs_out(void)
 {
     pthread_mutex_lock(&h->mu);
-    h->sessions.all->until_us = 0;
+    h->tenures->until_us = 0;
     pthread_mutex_unlock(&h->mu);
 }
 

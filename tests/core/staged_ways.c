@@ -5,7 +5,6 @@
 #include "staged_pair.h"
 
 #include "admin.h"
-#include "breath.h"
 
 #include <stdio.h>
 #include <stdlib.h>

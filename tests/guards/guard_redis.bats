@@ -77,7 +77,7 @@ teardown() { cli_teardown; }
     run enter "f:$K-2" "holdfast:$K-2" "$first"
     is_lost
     grant "$K-4"
-    ask HSET "holdfast:$K-4" format 2
+    ask HSET "holdfast:$K-4" format 1
     run enter "f:$K-4" "holdfast:$K-4" "$T"
     is_lost
     ask DEL "holdfast:$K-4"
@@ -296,10 +296,10 @@ END
     run enter "h:$K" "f:$K" 5
     refused WRONGTYPE
     grant "$K"
-    ask HSET "holdfast:$K" others '[1'
+    ask HSET "holdfast:$K" more '[1'
     run enter "h:$K" "holdfast:$K" "$T"
     [ "$status" != 0 ]
-    ask HSET "holdfast:$K" others '[]' granted 5.5
+    ask HSET "holdfast:$K" more '' token 5.5
     run enter "h:$K" "holdfast:$K" 5
     is_lost
     run enter "h:$K" "holdfast:$K" 5.5

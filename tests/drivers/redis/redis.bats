@@ -334,9 +334,9 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     ask set "holdfast:$K" precious
     ask hset "holdfast:$K-2" field precious
     holdfast run "$K-3" -- true
-    ask hset "holdfast:$K-3" format 2
+    ask hset "holdfast:$K-3" format 1
     holdfast run "$K-4" -- true
-    ask hdel "holdfast:$K-4" queue
+    ask hdel "holdfast:$K-4" owner
     holdfast run "$K-5" -- true
     ask hset "holdfast:$K-5" rev 9007199254740993
     for key in "$K" "$K-2" "$K-3" "$K-4" "$K-5"; do
@@ -353,6 +353,8 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     done
     run holdfast ls --all
     [ "$status" = 65 ]
+    run holdfast show "$K-3"
+    [[ $output == *"rows of format 1, "*"delete the keys that begin with its prefix"*markers* ]]
 }
 
 @test "after FLUSHALL, and after a lost script, tokens go on growing" {

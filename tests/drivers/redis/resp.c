@@ -166,9 +166,9 @@ const char *resp_row_but(int done, const char *name, const char *value)
     static int at;
     char *to = ring[at++ % 4];
     int n = snprintf(to, sizeof ring[0], "*4\r\n:%d\r\n" CLOCK ":1\r\n*%d\r\n", done,
-                     (int)COUNT(said_row));
-    for (size_t i = 0; i < COUNT(said_row); i++) {
-        const char *text = strcmp(said_row[i][0], name) != 0 ? said_row[i][1] : value;
+                     (int)COUNT(said_fields));
+    for (size_t i = 0; i < COUNT(said_fields); i++) {
+        const char *text = strcmp(said_fields[i][0], name) != 0 ? said_fields[i][1] : value;
         if (text)
             n += snprintf(to + n, sizeof ring[0] - (size_t)n, "$%zu\r\n%s\r\n", strlen(text), text);
         else
