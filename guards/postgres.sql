@@ -59,20 +59,23 @@ BEGIN
     END IF;
 @if HERE
     -- Is it a grant that lives? Nothing is locked here: what happens later is the fence's affair.
-    SELECT format, owner, granted, expires_us, flags, others INTO r FROM @LOCKS@ WHERE key = $1;
+    SELECT format, owner, token, expires_us, more INTO r FROM @LOCKS@ WHERE key = $1;
     IF NOT FOUND OR r.owner = '' THEN
         lowest := NULL;
-    ELSIF r.format <> 1 THEN
+    ELSIF r.format <> 2 THEN
         RAISE EXCEPTION 'holdfast: the lock of % is of another version', quote_literal($1)
             USING ERRCODE = 'LOST1';
+    ELSIF r.more = '' THEN -- a plain hold
+        lowest := CASE WHEN r.token = $2 AND r.expires_us > now_us THEN r.token END;
     ELSE
         -- Of several holders the one with the smallest token is admitted, too.
         SELECT CASE WHEN bool_or(h.token = $2) THEN min(h.token) END INTO lowest FROM (
-            SELECT r.granted, r.expires_us, r.flags
+            SELECT coalesce((r.more::jsonb ->> 'token')::bigint, r.token), r.expires_us,
+                   coalesce((r.more::jsonb ->> 'flags')::bigint, 0)
             UNION ALL
             SELECT (o ->> 'token')::bigint, coalesce((o ->> 'expires_us')::bigint, 0),
                    coalesce((o ->> 'flags')::bigint, 0)
-            FROM jsonb_array_elements(r.others::jsonb) AS o
+            FROM jsonb_array_elements(coalesce(r.more::jsonb -> 'holders', '[]')) AS o
         ) AS h (token, expires_us, flags)
         WHERE (h.expires_us = 0 OR h.expires_us > now_us) AND h.flags & 4 = 0;
     END IF;

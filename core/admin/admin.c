@@ -2,8 +2,9 @@
  * admin.c - looking at a store, and what operators do to it.
  */
 #include "admin.h"
-#include "handle.h"
 
+#include "claim_timeout.h"
+#include "handle.h"
 #include "os.h"
 
 #include <stdlib.h>

@@ -8,10 +8,18 @@
  * 3. Whoever drives a wait at the store (the caller's own thread where the store has bells, else
  *    the pump) calls hf__advance: one turn, and when to look again.
  */
-#include "handle.h"
+#include "acquire.h"
 
+#include "handle.h"
+#include "kept_error.h"
 #include "key.h"
+#include "local_line.h"
+#include "lock.h"
+#include "look_queue.h"
 #include "os.h"
+#include "session.h"
+#include "wait.h"
+#include "wakeups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +76,7 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
 /* Does this grant end although its holder neither releases nor renews it? */
 static int ends_by_lease(const hf_lock *l)
 {
-    return l->lease_ms && (l->unrenewed || (l->hold_until_us && !l->tenure));
+    return l->lease_ms && (l->unrenewed || (l->hold_until_us && !l->session));
 }
 
 /*
@@ -105,7 +113,8 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
 static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
-    int rc = hf__lock_reserve(h); /* before it: a grant that can't be told must not be made */
+    /* Before it: a grant that can't be told must not be made. */
+    int rc = h->free_locks ? 0 : hf__lock_more(h);
     if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
     /* Not by hf__port_take, whose count is atomic: under the mutex it needn't be. */
     h->stats.store_ops++;
@@ -131,9 +140,9 @@ static void try_beside(hf *h, struct hf_wait *w)
     for (int over = 0; !over;) over = hf__advance(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
     hf__leave_call(h);
-    hf__tenure_put(h, w->tenure);
-    hf__tenure_put(h, w->standing);
-    hf__reason_clear(&w->why);
+    hf__session_put(&h->sessions, w->session);
+    hf__session_put(&h->sessions, w->queue_session);
+    hf__error_clear(&w->why);
     if (w->code == HF_BUSY) h->stats.busy++;
     hf__entry_put(w->e);
 }
@@ -356,9 +365,9 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
                      (unsigned long long)token);
     pthread_mutex_lock(&h->mu);
     struct hf_wait as = {.flags = HF_DETACHED};
-    if (!rc && has_lease) as.tenure = hf__tenure_adopt(h, p, sent_us, left_ms);
-    hf_lock *l = rc || (has_lease && !as.tenure) ? NULL : hf__lock_new(h, e, p, &row, &as);
-    if (!l) hf__tenure_put(h, as.tenure);
+    if (!rc && has_lease) as.session = hf__session_adopt(&h->sessions, p, sent_us, left_ms);
+    hf_lock *l = rc || (has_lease && !as.session) ? NULL : hf__lock_new(h, e, p, &row, &as);
+    if (!l) hf__session_put(&h->sessions, as.session);
     if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
     if (l) {
         l->thread = 0;

@@ -9,6 +9,8 @@
  * costs less than a fiftieth of such a loop, and nothing where the row stands still anyway. Where
  * nobody can stand in line, the longest one lasts until all who wait have had a look.
  */
+#include "breath.h"
+
 #include "handle.h"
 
 enum {

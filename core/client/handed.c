@@ -4,57 +4,15 @@
  * A word is believed as a read is, which may be late, too: what is written upon it is compared by
  * rev, and the end of a grant comes with it, in the store's clock.
  */
+#include "handed.h"
+
+#include "claim.h"
+#include "claim_timeout.h"
 #include "handle.h"
+#include "last_row.h"
+#include "session.h"
 
 #include <string.h>
-
-/* Is enough left of a grant that was handed over for its claim to be made by the renewer? On a
-   store that keeps leases it stands with the session to wait with; that is what it holds with,
-   then. */
-static int time_to_claim(struct hf_wait *w, const hf_party *p)
-{
-    hf *h = w->h;
-    if (!(p->flags & HF_PARTY_UNCLAIMED) || p->flags & HF_PARTY_DEAD) return 0;
-    if (!(h->port.can & HF_CAN_LEASES))
-        return p->expires_us - hf__port_now(&h->port).hi_us >= (int64_t)p->claim_ms * 500;
-    const struct hf_tenure *t = w->standing;
-    return t && !t->gone && t->session == p->session &&
-           t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
-}
-
-/* Handed the key while it waited, it holds already. Where a write takes a while it doesn't wait for
-   that of its claim: a renewal says the same, and the renewer makes it soon. Not if there is little
-   time left for it, or if nothing is to be renewed. */
-int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
-{
-    hf *h = w->h;
-    int64_t at = hf__find_id(row, w->party.id);
-    if (h->port.can & (HF_CAN_INSTANT | HF_CAN_SESSIONS) || w->once ||
-        w->flags & (HF_NO_RENEW | HF_DETACHED))
-        return 0;
-    if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
-    pthread_mutex_lock(&h->mu);
-    struct hf_tenure *holds = w->tenure;
-    w->unclaimed = time_to_claim(w, &row->party[at]) != 0; /* the renewer runs already */
-    if (w->unclaimed && w->standing) {
-        w->tenure = w->standing;
-        w->standing = NULL;
-    }
-    int tries = w->unclaimed;
-    pthread_mutex_unlock(&h->mu);
-    if (!tries) return 0;
-    int over = hf__take_up(w, row);
-    pthread_mutex_lock(&h->mu);
-    w->unclaimed = 0;
-    if (w->lock) {
-        hf__tenure_put(h, holds);
-    } else if (h->port.can & HF_CAN_LEASES) {
-        w->standing = w->tenure;
-        w->tenure = holds;
-    }
-    pthread_mutex_unlock(&h->mu);
-    return over;
-}
 
 /* It was woken, but not because its own time to look has come. */
 static int early(struct hf_wait *w)
@@ -96,18 +54,11 @@ static void another_has_it(struct hf_wait *w, const hf_party *p)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* A word brings no clock with it, as a reply does. Who has come to his end by our reading of it may
-   hold yet, for the store's may have been set back since: then the row is read. */
-static int seems_over(hf *h, const hf_row *row)
-{
-    return hf__holders_end(h, row) <= hf__local_us();
-}
-
 enum hf_word hf__word(struct hf_wait *w, hf_row *row)
 {
     const hf_driver *d = w->h->port.drv;
     if (!d->told || !w->heard || !d->told(w->h->port.st, &w->e->key, row)) return HF_WORD_NONE;
-    if (row->rev > w->seen_rev && !seems_over(w->h, row)) return HF_WORD_ROW;
+    if (row->rev > w->seen_rev && !hf__seems_over(w->h, row)) return HF_WORD_ROW;
     if (!row->rev && named(w, row)) return HF_WORD_ENDED;
     /* A row that was lost begins anew, with lower revs perhaps: who has it then looks. */
     int64_t at = hf__find_id(row, w->party.id);
@@ -127,7 +78,7 @@ static int is_nobodys(const struct hf_wait *w, const hf_party *p, int holds)
     if (holds && !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
     for (const hf_lock *l = w->e->locks; l; l = l->next)
         if (holds && l->token == p->token) return 0;
-    return hf__tenure_kept(w->h, p->session);
+    return hf__session_kept(&w->h->sessions, p->session);
 }
 
 /* Its id. 0: there is none; or it is a try that looks beside others of this handle. */
@@ -158,43 +109,4 @@ int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err)
         hf__promise(h, w->e, row);
     }
     return 0;
-}
-
-int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)
-{
-    const hf_driver *d = h->port.drv;
-    if (!d->told || !rev || !d->told(h->port.st, &e->key, row)) return 0;
-    if (row->rev >= rev && hf__find_grant(row, token) >= 0 && !seems_over(h, row)) return 1;
-    hf_row_clear(row);
-    return 0;
-}
-
-/* ---- who gives the key on, and wants it again ---- */
-
-enum { GIVEN_US = 20000 }; /* so long after it the row is a good guess, and no longer */
-
-void hf__give(hf *h, const struct hf_entry *e, const hf_row *row)
-{
-    h->given.e = NULL;
-    if (h->port.can & HF_CAN_INSTANT || !(row->n_holders + row->n_queue)) return;
-    if (hf_row_copy(&h->given.row, row)) return;
-    h->given.e = e;
-    h->given.us = hf__local_us();
-}
-
-/* He is the last who wrote, so mostly he gets in line by one write upon it, without a read. If
-   others have written since he is refused, and told what is there. Not whose request may stand in
-   it by its caller's id: of that the store alone can say what became of it. */
-int hf__given(struct hf_wait *w, int waits, hf_row *row)
-{
-    hf *h = w->h;
-    int is = 0;
-    pthread_mutex_lock(&h->mu);
-    if (h->given.e == w->e) {
-        int usable = waits && !w->once && !w->named && hf__local_us() - h->given.us < GIVEN_US;
-        is = usable && !hf_row_copy(row, &h->given.row);
-        h->given.e = NULL;
-    }
-    pthread_mutex_unlock(&h->mu);
-    return is;
 }

@@ -3,10 +3,13 @@
  */
 #include "handle.h"
 
+#include "above.h"
 #include "bytes.h"
 #include "drivers.h"
 #include "key.h"
 #include "os.h"
+#include "peers.h"
+#include "renewal_queue.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -18,70 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_BUCKETS = 64, IDLE_ENTRIES = 16384, CANCEL_AGAIN_US = 100000 };
-
-/* ---- keys ---- */
-
-static void forget_idle(hf *h)
-{
-    for (uint32_t i = 0; i < h->buckets; i++) {
-        struct hf_entry **at = &h->table[i];
-        while (*at) {
-            struct hf_entry *e = *at;
-            if (e->refs) {
-                at = &e->next;
-                continue;
-            }
-            *at = e->next;
-            if (h->given.e == e) h->given.e = NULL;
-            free(e);
-            h->entries--;
-        }
-    }
-}
-
-static void grow_table(hf *h)
-{
-    uint32_t n = h->buckets * 4;
-    struct hf_entry **bigger = calloc(n, sizeof *bigger);
-    if (!bigger) return; /* longer chains, nothing worse */
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i], *next; e; e = next) {
-            next = e->next;
-            e->next = bigger[e->key.hash & (n - 1)];
-            bigger[e->key.hash & (n - 1)] = e;
-        }
-    free(h->table);
-    h->table = bigger;
-    h->buckets = n;
-}
-
-/* Idle ones are kept for their hint, without which `file:` takes three times as long, but only so
-   many (about two megabytes): a map of keys must not grow for ever. */
-HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
-{
-    hf_rowkey k;
-    int rc = hf_key_make(key, &k, err);
-    if (rc) return rc;
-    if (h->entries >= h->buckets && h->entries >= IDLE_ENTRIES) {
-        forget_idle(h);
-        if (h->entries >= h->buckets / 2) grow_table(h);
-    } else if (h->entries >= h->buckets) {
-        grow_table(h);
-    }
-    struct hf_entry *e = calloc(1, sizeof *e + k.len + 1);
-    if (!e) return hf_fail(err, HF_NOMEM, 0, "key '%s': out of memory", key);
-    memcpy(e->text, key, (size_t)k.len + 1);
-    e->key = k;
-    e->key.text = e->text;
-    e->key.hint = &e->hint;
-    e->refs = 1;
-    e->next = h->table[k.hash & (h->buckets - 1)];
-    h->table[k.hash & (h->buckets - 1)] = e;
-    h->entries++;
-    *ret = e;
-    return 0;
-}
+enum { FIRST_BUCKETS = 64 };
 
 /* ---- small things ---- */
 
@@ -219,7 +159,7 @@ void hf__unref(hf *h)
     free(h);
 }
 
-static void destroy(hf *h)
+void hf__destroy(hf *h)
 {
     if (h->port.st) h->port.drv->close(h->port.st);
     for (uint32_t i = 0; h->table && i < h->buckets; i++)
@@ -242,7 +182,7 @@ static void destroy(hf *h)
     pthread_cond_destroy(&h->pump_cond);
     pthread_cond_destroy(&h->renewer_cond);
     pthread_cond_destroy(&h->renewals.work);
-    pthread_cond_destroy(&h->renewals.keepers.work);
+    pthread_cond_destroy(&h->sessions.keepers.work);
     hf__unref(h);
 }
 
@@ -261,6 +201,12 @@ static void begin(hf *h, struct hf_entry **table)
     hf__thread_condition(&h->pump_cond);
     hf__thread_condition(&h->renewer_cond);
     hf__renewals_open(h);
+    h->sessions = (struct hf_sessions){.above = h->above->sessions,
+                                       .of = h,
+                                       .port = &h->port,
+                                       .mu = &h->mu,
+                                       .changed = &h->changed};
+    hf__thread_condition(&h->sessions.keepers.work);
     h->buckets = FIRST_BUCKETS;
     h->table = table;
 }
@@ -282,7 +228,8 @@ static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 static void in_child(void) { pthread_mutex_init(&reopening, NULL); }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 
-int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error *err)
+int hf__open_handle(const char *url, const hf_open_options *options, const struct hf_above *above,
+                    hf **ret, hf_error *err)
 {
     struct hf_port port = {0};
     if (options && options->size < sizeof *options)
@@ -293,6 +240,7 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     if (!url || !*url) url = "file:";
     hf *h = calloc(1, sizeof *h);
     if (!h) return hf_fail(err, HF_NOMEM, 0, "open: out of memory");
+    h->above = above;
     begin(h, calloc(FIRST_BUCKETS, sizeof *h->table));
     pthread_once(&forks_watched, watch_forks);
     h->fork_generation = hf__fork_generation();
@@ -304,7 +252,7 @@ int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error 
     if (!rc) rc = open_port(&port, h->asked, err);
     take_port(h, &port);
     if (rc) {
-        destroy(h);
+        hf__destroy(h);
         return rc;
     }
     own_party(h);
@@ -346,7 +294,7 @@ int hf__reopen(hf *h, const char *what, hf_error *err)
     return rc;
 }
 
-/* ---- closing ---- */
+/* ---- calls ---- */
 
 int hf__begin_call(hf *h, const char *what, hf_error *err)
 {
@@ -380,72 +328,6 @@ int hf__closing(hf *h)
     int closing = h->closing;
     pthread_mutex_unlock(&h->mu);
     return closing;
-}
-
-static void cancel_waits(hf *h)
-{
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i]; e; e = e->next)
-            for (struct hf_wait *w = e->first; w; w = w->next) {
-                __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
-                hf__schedule(w);
-                pthread_cond_signal(&w->changed);
-                if (w->pumped) continue;
-                if (h->port.can & HF_CAN_BELLS) h->port.drv->interrupt(h->port.st, w->party.bell);
-            }
-}
-
-static int anybody_waits(const hf *h) { return h->callers || h->stats.waiting; }
-
-void hf_close(hf *h)
-{
-    if (!h) return;
-    if (!hf__own(h)) return; /* the parent's; its threads and mutexes aren't here */
-    pthread_mutex_lock(&h->mu);
-    h->closing = 1;
-    /* Again now and then, for who isn't asleep yet isn't woken; but not whenever one has ended. */
-    for (int64_t at_us = 0; anybody_waits(h);) {
-        if (at_us <= hf__local_us()) {
-            cancel_waits(h);
-            hf__kick_pump(h);
-            at_us = hf__local_us() + CANCEL_AGAIN_US;
-        }
-        hf__cond_until(&h->changed, &h->mu, at_us);
-    }
-    h->closing = 2; /* from here on a failed release isn't tried again: the session ends anyway */
-    int away = hf__release_all(h);
-    h->closing = 3;
-    hf__kick_pump(h);
-    hf__kick_tender(h, 0);
-    pthread_cond_broadcast(&h->renewer_cond);
-    pthread_mutex_unlock(&h->mu);
-    if (h->pump_runs) pthread_join(h->pump, NULL);
-    if (h->tender_runs) pthread_join(h->tender, NULL);
-    if (h->renewer_runs) pthread_join(h->renewer, NULL);
-    hf__renewals_close(h);
-    hf__tenures_close(h, away);
-    destroy(h);
-}
-
-int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err)
-{
-    if (*runs) return 0;
-    /* The caller's signals stay the caller's. A fault of the thread's own can't be put off:
-       blocked, it would kill the process past any handler (the command has one for SIGBUS). */
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    sigdelset(&all, SIGSEGV);
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, 256 * 1024);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(thread, &attr, body, h);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    if (rc) return hf_fail(err, HF_NOMEM, rc, "start a thread: %s", strerror(rc));
-    *runs = 1;
-    return 0;
 }
 
 const char *hf_store_url(const hf *h) { return h->safe_url; }

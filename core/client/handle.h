@@ -11,16 +11,19 @@
  *            one that waits alone its caller's thread does (leader)
  *   tender   sees leases run out and other sessions die; never talks to a store that may block
  *   renewer  says which leases are to be renewed; renews where the store answers at once
- *   renewal workers (a few: renewals.h)  renew leases;  keepers (a few: keepers.h)  keep tenures
+ *   renewal workers (a few: renewals.h)  renew leases;  keepers (a few: keepers.h)  keep sessions
  */
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
 
+#include "above.h"
 #include "bytes.h"
 #include "deadlines.h"
 #include "kept_row.h"
 #include "os.h"
-#include "renewals.h"
+#include "peers.h"
+#include "renewal_queue.h"
+#include "session.h"
 #include "turn.h"
 
 #define HF_PUMP_BELL        0
@@ -62,28 +65,10 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     char text[];
 };
 
-/* A session of ours that ends by itself unless it is kept; see tenure.c. */
-struct hf_tenure {
-    struct hf_tenure *next;
-    uint64_t session;
-    int64_t until_us;       /* local: so long whoever holds with it believes */
-    int64_t lives_until_us; /* local: so long the store lets it live, at least */
-    int64_t keep_at_us;     /* local; INT64_MAX: it isn't kept */
-    int64_t used_at_us;     /* local: when it lost its last user */
-    uint32_t lease_ms, users;
-    uint8_t own;     /* one grant's alone */
-    uint8_t adopted; /* made elsewhere: it lives until until_us at least, how long is not known */
-    uint8_t foreign; /* another process's */
-    uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
-    uint8_t gone;    /* over */
-    uint8_t busy, mute; /* being kept; the last attempt wasn't answered */
-    hf_error *why;      /* the first failure to keep it since the last success; NULL: none */
-};
-
 /* A request that was given up, although the store didn't confirm it: it may stand in the row, and
    would for as long as a session of ours is kept. */
-struct hf_regret {
-    struct hf_regret *next;
+struct hf_deferred_cancel {
+    struct hf_deferred_cancel *next;
     struct hf_entry *e;
     uint8_t id[16];
     int64_t at_us; /* local: when to try again */
@@ -107,10 +92,10 @@ struct hf_lock {
     int64_t renew_at_us; /* local */
     int64_t look_at_us;  /* local: when to ask whether somebody broke it */
     /* At first 0. */
-    int64_t hold_until_us;    /* local; 0: none */
-    int64_t granted_at_us;    /* local: not before it was granted; with at_least_ms */
-    struct hf_tenure *tenure; /* whose end is the hold's; NULL: it has none */
-    struct hf_tenure *doubt;  /* a renewal with this one may have landed; NULL: none */
+    int64_t hold_until_us;              /* local; 0: none */
+    int64_t granted_at_us;              /* local: not before it was granted; with at_least_ms */
+    struct hf_session *session;         /* whose end is the hold's; NULL: it has none */
+    struct hf_session *pending_session; /* a renewal with this one may have landed; NULL: none */
     void (*on_lost)(void *arg, hf_lock *lock);
     void *on_lost_arg;
     int *freed;    /* set when it is freed by its own callback */
@@ -164,7 +149,8 @@ struct hf_wait {
     int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
     int64_t asked_at_us;             /* local: before the last write that may have granted it */
     uint64_t seen_rev;               /* of the row by which it stands in line */
-    struct hf_tenure *tenure, *standing; /* to hold with, to wait with; NULL: not (yet) needed */
+    struct hf_session *session,
+        *queue_session; /* to hold with, to wait with; NULL: not (yet) needed */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
     uint8_t once, queued, asked;
@@ -196,13 +182,6 @@ struct hf_wait {
     void *arg;
 };
 
-/* The sessions that waits of this handle depend on, in a hash table. */
-struct hf_peers {
-    struct hf_peer **table;
-    uint32_t buckets, n;
-    uint32_t unknown; /* waits of which it isn't known on which they depend */
-};
-
 /* Who was found alive in this round of the tender. */
 #define HF_ROUND_CAP 16
 struct hf_round {
@@ -228,9 +207,8 @@ struct hf {
     uint32_t callers; /* threads inside a sync wait */
     uint32_t refs;    /* its own, and one for each wait that was started and isn't freed yet */
 
-    struct hf_tenure *tenures, *ending; /* ending: to be ended at the store, nobody's any more */
-    uint32_t making;                    /* shared ones that are being made */
-    struct hf_regret *regrets;          /* requests that are still to be withdrawn */
+    struct hf_sessions sessions;
+    struct hf_deferred_cancel *cancels; /* requests that are still to be withdrawn */
     struct {
         uint64_t session;
         int64_t left_ms, at_us;
@@ -286,6 +264,7 @@ struct hf {
 
     /* What follows outlives a fork: see hf__reopen. */
     char *safe_url;
+    const struct hf_above *above;
     struct hf_asked *asked;
     unsigned fork_generation; /* of the process that opened it (atomic) */
 };
@@ -296,8 +275,6 @@ struct hf_asked {
     int64_t io_timeout_ms;
     char owner[HF_OWNER_CAP], note[HF_NOTE_CAP]; /* "": none was given */
 };
-
-static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* handle.c */
 /* HF_LOST: a lock or a wait of the parent of a fork. */
@@ -334,7 +311,6 @@ static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf
     return rc;
 }
 static inline void hf__entry_put(struct hf_entry *e) { e->refs--; }
-int hf__start_thread(hf *h, int *runs, pthread_t *thread, void *(*body)(void *), hf_error *err);
 /* Unique, not secret: 64 random bits of this handle, and a counter. */
 static inline void hf__new_id(hf *h, uint8_t id[16])
 {
@@ -350,231 +326,17 @@ void hf__leave_call(hf *h); /* the same under the mutex */
 void hf__ref(hf *h);
 void hf__unref(hf *h);
 int hf__closing(hf *h);
+/* Frees all that it has. No other thread is left. */
+void hf__destroy(hf *h);
 
-/* local_line.c */
-void hf__line_up(hf *h, struct hf_wait *w);
-void hf__wait_finish(struct hf_wait *w);
-
-/* wait.c */
-void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o);
-void hf__wait_sync(hf *h, struct hf_wait *w);
-int hf__advance(struct hf_wait *w);
-/* Takes a request out of the row, if it hasn't been taken up (or, maybe_done, in any case). Without
-   the mutex. 0, or what the store says. */
-int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
-                 hf_error *err);
-
-/* plan.c; without the mutex */
-int64_t hf__poll_us(const hf *h);
-uint32_t hf__room_for(const struct hf_wait *w); /* places of the store's queue that it may see */
-/* When the holders (or handed-over grants) in the way end by time, as local time, which may be past
-   (those behind the head count from it); INT64_MAX: not. */
-int64_t hf__holders_end(hf *h, const hf_row *row);
-/* It asks again, after these: others have written first (it was sent at sent_us); it was refused,
-   and doesn't stand in line; it does, at `place`. */
-void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us);
-void hf__plan_outside(struct hf_wait *w, enum hf_answer answer);
-void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place);
-/* How much later than the first in line one at `place` notices what has ended. */
-int64_t hf__stagger_us(const struct hf_wait *w, uint32_t place);
-/* Is it worth a step? If not, the next look is planned. */
-int hf__nothing_to_do(struct hf_wait *w, const hf_row *row);
-
-/* The grant is in the row: 1: the wait has ended with it, or can't. */
-int hf__take_up(struct hf_wait *w, const hf_row *row);
-
-/* handed.c */
-/* What a wait that stands in line was told by what woke it. */
-enum hf_word {
-    HF_WORD_NONE, /* nothing that says enough: the row has to be read */
-    HF_WORD_ROW,  /* the row, later than it was seen last: as good as read */
-    HF_WORD_OLD,  /* nothing new, and it isn't time to look */
-    HF_WORD_ENDED /* it was handed the key, and holds */
-};
-enum hf_word hf__word(struct hf_wait *w, hf_row *row);
-int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row);
-/* Where sessions are kept for many requests: one of an earlier wait of this handle that is back in
-   the row, in line or handed the key, for somebody has put back a backup, would stand there as long
-   as its session is kept for others: the first of its line withdraws it. `row` is the one that
-   was read, and then the one that is left. 0, or what the store says. */
-int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err);
-/* The key was given on, and the row that is left isn't free. Under the mutex. */
-void hf__give(hf *h, const struct hf_entry *e, const hf_row *row);
-/* That row, if it may well be the present one: 1. Once. */
-int hf__given(struct hf_wait *w, int waits, hf_row *row);
-/* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
-   only by comparing, for it may have been overtaken. */
-int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);
-
-/* breath.c */
-/* Before a write of ours to that row: have we let it alone for long enough? */
-int hf__stood_still(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
-/* Before the first look: 1: not yet, but at look_at_us. A try doesn't wait for anybody. */
-int hf__breathes(struct hf_wait *w);
-
-/* acquire.c */
-int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err);
-int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err);
-
-/* lock.c */
-hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row *row,
-                      const struct hf_wait *w);
-void hf__plan_renewal(hf_lock *lock);
-/* `row` as stored holds the grant: what it says of it. */
-void hf__note_row(hf_lock *lock, const hf_row *row);
-/* The grant was renewed, with this row. Under the mutex. */
-void hf__renewed(hf_lock *lock, const hf_row *row);
-/* Later than what was told of its session, of one that was made elsewhere: it is known to a second.
- */
-enum { ADOPTED_US = 1000000 };
-/* Nobody works on it any more (it was `busy`). */
-void hf__let_go(hf_lock *lock);
-/* When the tender is to look at it, by the local clock: INT64_MAX: not at all. */
-int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
-void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
-int hf__lock_more(hf *h); /* memory for one: 0, or HF_NOMEM */
-/* The next hf__lock_new will find memory: 0, or HF_NOMEM. */
-static inline int hf__lock_reserve(hf *h) { return h->free_locks ? 0 : hf__lock_more(h); }
-void hf__lock_free(hf_lock *lock);
-/* The tender looks at it when that is needed: to be called after any change of what that depends
- * on. */
-void hf__care(hf_lock *lock);
-/* May the holder believe in the lock? Also if only the store can say so: one that was adopted. */
-int hf__perhaps_held(const hf_lock *lock);
-int hf__release(hf_lock *lock, hf_error *err);
-int hf__renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_error *err);
-
-/* lost.c */
-enum hf_lost_by {
-    HF_BY_TIME, /* its lease ran out */
-    HF_BY_CAP,  /* max_hold_ms; the store still has it as ours */
-    HF_BY_STORE /* the store says so */
-};
-void hf__lock_lose(hf_lock *lock, enum hf_lost_by by);
-/* Its holder can't go on believing (hf__perhaps_held): it is lost. */
-void hf__lock_over(hf_lock *lock);
-void hf__tell_lost(hf_lock *lock);
-
-/* reason.c; under the mutex */
-/* Why a renewal failed: kept if there is no earlier cause in *at. `why` with the code 0: nothing.
- */
-void hf__reason_keep(hf_error **at, const hf_error *why);
-/* A request for the lock is under way, and hasn't been answered. */
-void hf__reason_mute(hf_lock *lock);
-/* A renewal succeeded. */
-void hf__reason_clear(hf_error **at);
-/* What the lock, or else its session, keeps. NULL: nothing. */
-const hf_error *hf__cause(const hf_lock *lock);
-/* Did its lease run out as the store didn't renew it? Then it is over there, too: asking it to give
-   the lock back would only take time. */
-int hf__unanswered(const hf_lock *lock);
-/* HF_LOST, with what is known of the cause. */
-int hf__gone(const hf_lock *lock, const char *what, hf_error *err);
-/* Adds to the error of a release that wasn't confirmed (err may be NULL): until when the lock may
-   stay held; to that of an event's end: what became of the event. */
-void hf__may_stay(const hf_lock *lock, const char *what, hf_error *err);
-void hf__not_marked(const hf_lock *lock, hf_error *err);
-
-/* tenure.c */
-int hf__tenure_have(hf *h, uint32_t lease_ms, int own, struct hf_tenure **at, hf_error *err);
-int hf__tenure_keep(hf *h, struct hf_tenure *t, hf_error *err);
-void hf__tenure_put(hf *h, struct hf_tenure *t);
-struct hf_tenure *hf__tenure_adopt(hf *h, const hf_party *p, int64_t sent_us, int64_t ms);
-void hf__tenure_begins(hf *h, struct hf_tenure *t, int64_t asked_us);
-int hf__tenure_kept(const hf *h, uint64_t session); /* one of ours, for whoever needs it */
-int64_t hf__tenure_until(const hf_lock *lock);
-int hf__tenure_keeper(hf_lock *lock, struct hf_tenure **ret, hf_error *err);
-int hf__tenure_renew(hf_lock *lock, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err);
-void hf__tenure_tend(hf *h, struct hf_tenure *t);
-int64_t hf__tenures_tend(hf *h);
-void hf__tenures_doubt(hf *h, struct hf_wait *w);
-void hf__regret(hf *h, struct hf_entry *e, const uint8_t id[16]);
-void hf__tenures_close(hf *h, int away);
-
-/* Puts the wait where the pump finds it when it is to look next: the one place that does. To be
-   called after any change of what that depends on. Under the mutex, as the next ones. */
-void hf__schedule(struct hf_wait *w);
-/* Something may have come about it: the pump, if it drives it, looks before all others. */
-void hf__notify(struct hf_wait *w);
+/* It isn't in line yet, one of a crowd, and looks when it has planned to: what wakes it wakes all
+   of them. */
+static inline int hf__outside(const struct hf_wait *w) { return w->refused || w->full; }
 /* The tender looks for it at that time. */
 static inline void hf__notice_at(struct hf_wait *w, int64_t at_us)
 {
     hf__deadline_set(&w->h->notices, &w->notice, at_us);
 }
-
-/* subscriptions.c */
-/* It isn't in line yet, one of a crowd, and looks when it has planned to: what wakes it wakes all
-   of them. */
-static inline int hf__outside(const struct hf_wait *w) { return w->refused || w->full; }
-/* After a look, its `first`: is its key to be subscribed to, or in another way than it is? */
-int hf__subscription_changes(const struct hf_wait *w, int first);
-void hf__change_subscription(hf *h, struct hf_entry *e);
-/* Listens for those who wait, and notifies those about whose keys something may have come. What is
-   heard from here on is news to h->ear; or nobody is told of anything, and h->deaf. Under the
-   mutex, dropped. */
-void hf__listen(hf *h);
-/* Before a look: what comes from here on is news. */
-void hf__hear_from_now(struct hf_wait *w);
-
-/* pump.c */
-int hf__need_pump(hf *h, hf_error *err);
-void hf__kick_pump(hf *h);
-/* By the thread of a wait that the pump drives, under the mutex. 1: it is to lead. */
-int hf__leads(hf *h, struct hf_wait *w);
-/* Until its wait is over, or isn't the only one any more. Under the
-   mutex, dropped. */
-void hf__lead(hf *h, struct hf_wait *w);
-
-/* wait_monitor.c */
-/* If `row`, as just written, holds a grant that was handed over: the tender passes it on when its
-   claim runs out, should nobody else. Takes the mutex. */
-void hf__promise(hf *h, struct hf_entry *e, const hf_row *row);
-/* Notes on which sessions a wait depends behind the first `ahead` of the row. Under the mutex, as
-   the next ones. */
-void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead);
-void hf__forget_peers(struct hf_wait *w);
-void hf__peers_close(hf *h);
-/* The tender's: each looks after what is due, and says when to look again. The mutex is dropped. */
-int64_t hf__tend_waits(hf *h);
-int64_t hf__tend_promises(hf *h);
-/* Each wait is to be looked after; each that depends on a session that has died. */
-void hf__look_after_waits(hf *h);
-void hf__look_for_deaths(hf *h);
-/* renewals.c */
-/* Sets when it is to be renewed; INT64_MAX: not (any more). */
-void hf__renew_at(hf_lock *lock, int64_t at_us);
-/* The renewer's part: sees to it that what is due is renewed. When to look again; 0 if the mutex
-   was dropped. Under it. */
-int64_t hf__renewals_tend(hf *h);
-void hf__renewals_open(hf *h);
-void hf__renewals_close(hf *h); /* no thread but the caller's is left then */
-/* So many renewals more weren't answered. */
-void hf__note_unanswered(hf_lock *lock, int times, uint32_t again_with);
-/* A renewal that failed is made again soon, but not in a hot loop. */
-void hf__renewal_failed(hf_lock *lock, int rc, uint32_t among);
-/* Is it to be renewed, and nobody works on it? */
-int hf__renewable(const hf_lock *lock);
-
-/* renew_batch.c */
-struct hf_renew_batch *hf__renew_batch_new(void); /* NULL: out of memory */
-void hf__renew_batch_free(struct hf_renew_batch *batch);
-/* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0:
-   there was none; 1; 2: some weren't answered. Under the mutex, dropped. */
-int hf__renew_batch(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue, size_t most);
-
-/* release_all.c: of hf_close. 1: the store doesn't answer. Under the mutex, dropped. */
-int hf__release_all(hf *h);
-
-/* threads.c */
-int hf__need_tender(hf *h, hf_error *err);
-int hf__need_renewer(hf *h, hf_error *err);
-void hf__kick_tender(hf *h, int64_t at_us);
-/* There is something to renew. */
-void hf__kick_renewer(hf_lock *lock);
-/* The local time at which the lease may be over: a little early, for the clocks' rates; then
-   exactly. */
-int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
-int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
 
 /* Is it this process's? */
 static inline int hf__own(const hf *h)

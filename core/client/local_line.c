@@ -1,7 +1,15 @@
 /*
  * local_line.c - the line of a handle's waits for one key, of which the first stands at the store.
  */
+#include "local_line.h"
+
 #include "handle.h"
+#include "kept_error.h"
+#include "look_queue.h"
+#include "peers.h"
+#include "session.h"
+#include "wakeups.h"
+#include "wanted_keys.h"
 
 #include <string.h>
 
@@ -69,10 +77,10 @@ void hf__wait_finish(struct hf_wait *w)
         e->hears = NULL;
         hf__change_subscription(h, e);
     }
-    hf__tenure_put(h, w->tenure);
-    hf__tenure_put(h, w->standing);
-    w->tenure = w->standing = NULL;
-    hf__reason_clear(&w->why);
+    hf__session_put(&h->sessions, w->session);
+    hf__session_put(&h->sessions, w->queue_session);
+    w->session = w->queue_session = NULL;
+    hf__error_clear(&w->why);
     int was_first = e->first == w;
     if (w->prev)
         w->prev->next = w->next;

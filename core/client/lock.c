@@ -1,10 +1,23 @@
 /*
  * lock.c - the grant, and what its holder does with it: release, renew, ask, finish an event.
  */
-#include "handle.h"
+#include "lock.h"
 
+#include "breath.h"
+#include "claim_timeout.h"
+#include "deadline_list.h"
+#include "handle.h"
+#include "held_sessions.h"
+#include "kept_error.h"
 #include "key.h"
+#include "last_row.h"
+#include "lost.h"
 #include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "session.h"
+#include "validity.h"
+#include "wakeups.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,52 +25,6 @@
 #include <unistd.h>
 
 enum { LEFTOVER_US = 500000, CLAIM_PART = 8 };
-
-/* ---- what the tender looks after ---- */
-
-int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
-{
-    int64_t left = l->expires_us - hf__port_now(&l->h->port).hi_us;
-    return now_us + (left > 20000 ? left - left / 100 : left);
-}
-
-int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
-{
-    int instant = l->h->port.can & HF_CAN_INSTANT;
-    int64_t at = INT64_MAX;
-    if (l->leftover) return instant && !l->busy ? l->look_at_us : INT64_MAX;
-    if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
-    if (l->releasing) return INT64_MAX;
-    /* While an adopted hold is being renewed, the store's answer decides. */
-    if (l->tenure && !(l->tenure->adopted && l->busy))
-        at = hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0);
-    if (l->expires_us) at = hf__min64(at, hf__lease_ends(l, now_us));
-    if (l->hold_until_us) at = hf__min64(at, l->hold_until_us);
-    int asks = instant && !l->busy && (l->lost_fd >= 0 || l->on_lost);
-    return asks ? hf__min64(at, l->look_at_us) : at;
-}
-
-/* Puts it into the queue, or to its new place there; when it is to be looked at. */
-static int64_t look_after(hf_lock *l)
-{
-    int64_t at = hf__watch_at(l, hf__local_us());
-    hf__deadline_set(&l->h->watched, &l->watch, at);
-    return at;
-}
-
-void hf__care(hf_lock *l)
-{
-    int64_t at = look_after(l);
-    if (at == INT64_MAX || hf__need_tender(l->h, NULL)) return;
-    hf__kick_tender(l->h, at);
-}
-
-void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)
-{
-    for (uint32_t i = 0; i < h->buckets; i++)
-        for (struct hf_entry *e = h->table[i]; e; e = e->next)
-            for (hf_lock *l = e->locks; l; l = l->next) see(l, arg);
-}
 
 /* What few locks leave behind. Who is watched may have all of the rest. */
 static HF_COLD void untangle(hf_lock *l)
@@ -68,10 +35,10 @@ static HF_COLD void untangle(hf_lock *l)
     hf__forget_row(&l->sent);
     l->unanswered = 0;
     if (l->freed) *l->freed = 1;
-    if (l->tenure) hf__tenure_put(l->h, l->tenure);
-    if (l->doubt) hf__tenure_put(l->h, l->doubt);
+    if (l->session) hf__session_put(&l->h->sessions, l->session);
+    if (l->pending_session) hf__session_put(&l->h->sessions, l->pending_session);
     if (l->lost_fd >= 0) close(l->lost_fd);
-    hf__reason_clear(&l->why);
+    hf__error_clear(&l->why);
     if (l->h->closing) pthread_cond_broadcast(&l->h->changed);
 }
 
@@ -82,7 +49,7 @@ static inline void forget(hf_lock *l)
     if (l->next) l->next->prev = l->prev;
     hf__entry_put(l->e);
     h->stats.held--;
-    if (l->watch.nth || l->freed || l->tenure || l->doubt || l->lost_fd >= 0 || l->why ||
+    if (l->watch.nth || l->freed || l->session || l->pending_session || l->lost_fd >= 0 || l->why ||
         h->closing)
         untangle(l);
     l->next = h->free_locks;
@@ -117,8 +84,8 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->look_at_us = INT64_MAX;
     l->hold_until_us = 0;
     l->granted_at_us = 0;
-    l->tenure = NULL;
-    l->doubt = NULL;
+    l->session = NULL;
+    l->pending_session = NULL;
     l->on_lost = NULL;
     l->on_lost_arg = NULL;
     l->freed = NULL;
@@ -135,10 +102,10 @@ void hf__plan_renewal(hf_lock *l)
 {
     int64_t third = (int64_t)l->lease_ms * 1000 / 3;
     int64_t left = (l->expires_us - hf__port_now(&l->h->port).hi_us) / 3;
-    if (l->tenure && l->tenure->keep_at_us != INT64_MAX)
+    if (l->session && l->session->keep_at_us != INT64_MAX)
         left = third; /* it is kept; this is to look whether the grant is still there */
-    else if (l->tenure)
-        left = (hf__tenure_until(l) - hf__local_us()) / 3;
+    else if (l->session)
+        left = (hf__session_until(l) - hf__local_us()) / 3;
     if (left < 0) left = 0;
     hf__renew_at(l, hf__local_us() + (left < third ? left : third));
 }
@@ -166,8 +133,8 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
 {
     hf *h = l->h;
     if (w) l->owner = memcpy(l->own_owner, p->owner, (size_t)p->owner_len + 1);
-    if (w && w->tenure) { /* whose reference goes over to it */
-        l->tenure = w->tenure;
+    if (w && w->session) { /* whose reference goes over to it */
+        l->session = w->session;
         l->granted_at_us = hf__local_us();
     }
     int renews = p->lease_ms && !(w && w->flags & (HF_NO_RENEW | HF_DETACHED));
@@ -182,7 +149,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
         /* The claim is to be made soon. Not at once: who gives it back before spares the store it.
            And first the caller is told: the pump wakes the others behind that. */
         hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
-        int64_t end = look_after(l);
+        int64_t end = hf__look_after(l);
         h->new_hold_ends_us = end ? end : 1;
         return l;
     }
@@ -221,21 +188,6 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
 
 /* ---- belief ---- */
 
-static int believed(const hf_lock *l)
-{
-    if (l->lost) return 0;
-    if (l->hold_until_us && hf__local_us() >= l->hold_until_us) return 0;
-    /* Not in the last millisecond, for which hf_left_ms says 0. */
-    if (l->tenure && hf__local_us() + 1000 > hf__tenure_until(l)) return 0;
-    return !l->expires_us || hf__port_now(&l->h->port).hi_us < l->expires_us;
-}
-
-/* May it be ours? Of one that was made elsewhere it is the store that knows when it is over. */
-int hf__perhaps_held(const hf_lock *l)
-{
-    return believed(l) || (!l->lost && l->tenure && l->tenure->adopted);
-}
-
 int64_t hf_left_ms(const hf_lock *lock)
 {
     hf *h = lock->h;
@@ -243,12 +195,12 @@ int64_t hf_left_ms(const hf_lock *lock)
     pthread_mutex_lock(&h->mu);
     int64_t left = INT64_MAX, cap = INT64_MAX, now = hf__local_us();
     if (lock->expires_us) left = (lock->expires_us - hf__port_now(&h->port).hi_us) / 1000;
-    if (lock->tenure) left = hf__min64(left, (hf__tenure_until(lock) - now) / 1000);
+    if (lock->session) left = hf__min64(left, (hf__session_until(lock) - now) / 1000);
     if (lock->hold_until_us) cap = (lock->hold_until_us - now) / 1000;
     if (lock->lost) left = 0;
     /* What has been said to be over stays over, although a reply that tells better may be here the
        next moment. (No lock is const, but for those who ask.) */
-    if ((left <= 0 || cap <= 0) && !(lock->tenure && lock->tenure->adopted))
+    if ((left <= 0 || cap <= 0) && !(lock->session && lock->session->adopted))
         hf__lock_lose((hf_lock *)(uintptr_t)lock, left > 0 ? HF_BY_CAP : HF_BY_TIME);
     left = hf__min64(left, cap);
     pthread_mutex_unlock(&h->mu);
@@ -278,7 +230,7 @@ void hf__let_go(hf_lock *l)
 /* Lost, and not by max_hold_ms, where the store still has it. */
 static int over_already(const hf_lock *l)
 {
-    if (l->tenure && !l->tenure->adopted && hf__local_us() >= hf__tenure_until(l)) return 1;
+    if (l->session && !l->session->adopted && hf__local_us() >= hf__session_until(l)) return 1;
     return l->lost && l->lost_by != HF_BY_CAP;
 }
 
@@ -329,7 +281,7 @@ static int release_instantly(hf_lock *l)
     hf *h = l->h;
     const struct hf_port *port = &h->port;
     if (!l->plain || !(port->can & HF_CAN_INSTANT) || l->at_least_ms || l->expires_us ||
-        !believed(l))
+        !hf__believed(l))
         return HF_CONFLICT;
     leave_free(&h->row, l, l->rev + 1);
     /* Not by hf__port_swap, whose count is atomic: under the mutex it needn't be. */
@@ -344,7 +296,7 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     hf *h = l->h;
     struct hf_port *port = &h->port;
     hf_row row;
-    if (!l->plain || port->can & HF_CAN_INSTANT || l->at_least_ms || !believed(l))
+    if (!l->plain || port->can & HF_CAN_INSTANT || l->at_least_ms || !hf__believed(l))
         return HF_CONFLICT;
     /* Somebody has come to wait, as is known. */
     *ret_known = hf__told_row(h, l->e, l->token, l->rev + 1, cur);
@@ -368,14 +320,14 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
 {
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
-    struct hf_tenure *keeper = NULL; /* for what at_least_ms still has to last */
+    struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
     /* Whoever was told that nothing is left is told so here, too. */
     int lost = l->lost || !hf__perhaps_held(l), rc = 0;
     if (over_already(l) && hf__unanswered(l)) return hf__gone(l, "release", err);
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
-    if (l->at_least_ms && l->tenure && believed(l)) rc = hf__tenure_keeper(l, &keeper, err);
+    if (l->at_least_ms && l->session && hf__believed(l)) rc = hf__session_for_rest(l, &keeper, err);
     if (rc) return rc;
-    if (keeper) ev.session = keeper->session;
+    if (keeper) ev.session = keeper->id;
     if (!known && !maybe_done) known = hf__told_row(l->h, l->e, l->token, l->rev, row);
     if (!(l->h->port.can & HF_CAN_INSTANT)) hf__stood_still(&l->h->port, l->e, hf__local_us());
     rc = carry(l, &ev, row, known, &out, err);
@@ -384,7 +336,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     if (!rc) hf__give(l->h, l->e, row);
     if (keeper) {
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
-        hf__tenure_put(l->h, keeper);
+        hf__session_put(&l->h->sessions, keeper);
     }
     if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && over_already(l))
         return hf__gone(l, "release", err);
@@ -473,8 +425,8 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     hf_row_init(&row);
     int rc;
     if (!err) err = &why; /* the lock keeps it */
-    if (l->tenure) {
-        rc = hf__tenure_renew(l, lease_ms, by_hand, &row, err);
+    if (l->session) {
+        rc = hf__session_renew(l, lease_ms, by_hand, &row, err);
     } else {
         /* A shorter lease than before may be in force although its reply is lost. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
@@ -490,7 +442,7 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
             rc = hf__gone(l, "renew", err);
         }
     }
-    if (rc && rc != HF_LOST) hf__reason_keep(&l->why, err);
+    if (rc && rc != HF_LOST) hf__error_keep(&l->why, err);
     if (!rc) hf__renewed(l, &row);
     hf_row_clear(&row);
     return rc;
@@ -500,7 +452,7 @@ void hf__renewed(hf_lock *l, const hf_row *row)
 {
     hf *h = l->h;
     hf__note_row(l, row);
-    hf__reason_clear(&l->why);
+    hf__error_clear(&l->why);
     h->stats.renewals++;
     if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
     hf__care(l);                                                     /* the deadline has moved */

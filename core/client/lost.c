@@ -1,8 +1,14 @@
 /*
  * lost.c - a grant that is over before its holder gave it back: how the holder is told.
  */
+#include "lost.h"
+
+#include "deadline_list.h"
 #include "handle.h"
 #include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "wakeups.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,7 +20,7 @@ void hf__lock_lose(hf_lock *l, enum hf_lost_by by)
     uint64_t one = 1;
     l->lost = 1;
     l->lost_by = (uint8_t)by;
-    if (by == HF_BY_TIME && (l->busy || (l->tenure && l->tenure->busy))) hf__reason_mute(l);
+    if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) hf__reason_mute(l);
     if (!l->leftover) hf__renew_at(l, INT64_MAX); /* which it is forgotten by */
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;

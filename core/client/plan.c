@@ -1,9 +1,13 @@
 /*
  * plan.c - when a wait looks at the store again, if nothing wakes it before.
  */
+#include "plan.h"
+
 #include "crowd.h"
 #include "handle.h"
 #include "os.h"
+#include "peers.h"
+#include "wakeups.h"
 
 static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
 enum { STAGGERED = 4 };                   /* places; those behind them notice as late as they do */

@@ -4,35 +4,25 @@
  * A renewal that fails is sent again until the lease has run out. Of all these failures the first
  * one since the last success is the cause; the later ones are mostly its consequences.
  */
+#include "reason.h"
+
 #include "handle.h"
+#include "kept_error.h"
+#include "lost.h"
 #include "os.h"
+#include "validity.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void hf__reason_keep(hf_error **at, const hf_error *why)
-{
-    if (*at || !why->code) return;
-    *at = malloc(sizeof **at); /* without memory the cause stays unknown */
-    if (*at) **at = *why;
-}
-
 void hf__reason_mute(hf_lock *l)
 {
     hf_error why;
     if (hf__cause(l)) return;
     hf_fail(&why, HF_UNAVAILABLE, 0, "the store didn't answer");
-    hf__reason_keep(&l->why, &why);
-}
-
-void hf__reason_clear(hf_error **at)
-{
-    if (!*at)
-        return; /* so with nearly every lock: a call of free that does nothing costs time, too */
-    free(*at);
-    *at = NULL;
+    hf__error_keep(&l->why, &why);
 }
 
 /* "5 s", "1.5 s" */
@@ -49,15 +39,15 @@ static const char *seconds(int64_t ms, char *to, size_t cap)
 const hf_error *hf__cause(const hf_lock *l)
 {
     if (l->why) return l->why;
-    if (l->tenure && l->tenure->why) return l->tenure->why;
-    return l->doubt ? l->doubt->why : NULL;
+    if (l->session && l->session->why) return l->session->why;
+    return l->pending_session ? l->pending_session->why : NULL;
 }
 
 /* Is it over by time, noticed or not? */
 static int ran_out(const hf_lock *l)
 {
     if (l->lost) return l->lost_by == HF_BY_TIME;
-    if (l->tenure && hf__local_us() >= hf__tenure_until(l)) return 1;
+    if (l->session && hf__local_us() >= hf__session_until(l)) return 1;
     return l->expires_us && hf__port_now(&l->h->port).hi_us >= l->expires_us;
 }
 
@@ -97,12 +87,12 @@ static void until_when(const hf_lock *l, char *to, size_t cap)
     char lease[32];
     int64_t left_ms = -1;
     if (l->expires_us) left_ms = (l->expires_us - hf__port_now(&l->h->port).lo_us + 999) / 1000;
-    if (l->tenure) left_ms = (l->tenure->lives_until_us - hf__local_us() + 999) / 1000;
-    if (l->at_least_ms && !l->expires_us && !l->tenure)
+    if (l->session) left_ms = (l->session->lives_until_us - hf__local_us() + 999) / 1000;
+    if (l->at_least_ms && !l->expires_us && !l->session)
         snprintf(to, cap, "the lock may stay held");
-    else if ((l->expires_us || l->tenure) && left_ms <= 0)
+    else if ((l->expires_us || l->session) && left_ms <= 0)
         snprintf(to, cap, "its lease has ended");
-    else if (l->expires_us || l->tenure)
+    else if (l->expires_us || l->session)
         snprintf(to, cap, "the lock may stay held until its lease ends (%s)",
                  seconds(left_ms, lease, sizeof lease));
     else

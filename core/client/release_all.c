@@ -10,8 +10,17 @@
  * A store that doesn't answer within the io timeout isn't asked about every single lock: these end
  * by their leases.
  */
+#include "release_all.h"
+
+#include "claim_timeout.h"
 #include "handle.h"
+#include "last_row.h"
+#include "lock.h"
 #include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "thread.h"
+#include "validity.h"
 
 #include <stdlib.h>
 
@@ -42,7 +51,7 @@ struct hf_release_all {
 /* The row that the handle has of it, in *row: 1. */
 static int has_row(hf_lock *l, hf_row *row)
 {
-    if (l->busy || l->telling || l->releasing || l->detached || l->tenure || l->at_least_ms)
+    if (l->busy || l->telling || l->releasing || l->detached || l->session || l->at_least_ms)
         return 0;
     if (l->e->locks != l || l->next || !hf__perhaps_held(l)) return 0;
     return hf__told_row(l->h, l->e, l->token, l->rev, row) ||
@@ -192,8 +201,8 @@ static hf_lock *any_lock(struct hf_release_all *c, int *ret_some)
 static void release_one(struct hf_release_all *c, hf_lock *l)
 {
     if (l->detached) {
-        if (l->tenure) l->tenure->left = 1;
-        if (l->doubt) l->doubt->left = 1;
+        if (l->session) l->session->left = 1;
+        if (l->pending_session) l->pending_session->left = 1;
         hf__lock_free(l);
     } else if (c->away && hf__local_us() >= c->until_us) {
         hf__lock_free(l); /* it ends by its lease */

@@ -2,9 +2,25 @@
  * wait.c - a request that isn't granted at once: its look at the store, and the thread that drives
  * it.
  */
+#include "wait.h"
+
+#include "breath.h"
+#include "claim.h"
+#include "claim_timeout.h"
+#include "handed.h"
 #include "handle.h"
+#include "held_sessions.h"
+#include "kept_error.h"
 #include "key.h"
+#include "last_row.h"
+#include "local_line.h"
+#include "look_queue.h"
 #include "os.h"
+#include "plan.h"
+#include "session.h"
+#include "wakeups.h"
+#include "wanted_keys.h"
+#include "withdraw.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,20 +53,20 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
 /* ---- sessions, where every party needs one ---- */
 
 /* Those that are over, or that would be soon, aren't used: hf__turn asks for others. */
-static void look_at_tenures(struct hf_wait *w, struct hf_event *ev)
+static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
 {
-    struct hf_tenure **at[] = {&w->tenure, &w->standing};
+    struct hf_session **at[] = {&w->session, &w->queue_session};
     hf *h = w->h;
     if (!(h->port.can & HF_CAN_LEASES)) return;
     pthread_mutex_lock(&h->mu);
     for (int i = 0; i < 2; i++)
         if (*at[i] && (*at[i])->gone) {
-            hf__tenure_put(h, *at[i]);
+            hf__session_put(&h->sessions, *at[i]);
             *at[i] = NULL;
         }
     int64_t now = hf__local_us(), half_us = (int64_t)w->party.lease_ms * 500;
-    w->party.session = w->tenure && w->tenure->until_us - now >= half_us ? w->tenure->session : 0;
-    ev->session = w->standing ? w->standing->session : 0;
+    w->party.session = w->session && w->session->until_us - now >= half_us ? w->session->id : 0;
+    ev->session = w->queue_session ? w->queue_session->id : 0;
     w->asked_at_us = now;
     pthread_mutex_unlock(&h->mu);
 }
@@ -62,13 +78,13 @@ static int bind(struct hf_wait *w, struct hf_event *ev, int stands, hf_error *er
     int own = (w->flags & (HF_NO_RENEW | HF_DETACHED)) != 0, rc;
     pthread_mutex_lock(&h->mu);
     if (stands)
-        rc = hf__tenure_have(h, w->party.claim_ms, 0, &w->standing, err);
+        rc = hf__session_have(&h->sessions, w->party.claim_ms, 0, &w->queue_session, err);
     else
-        rc = hf__tenure_have(h, w->party.lease_ms, own, &w->tenure, err);
+        rc = hf__session_have(&h->sessions, w->party.lease_ms, own, &w->session, err);
     if (!rc && stands)
-        ev->session = w->standing->session;
+        ev->session = w->queue_session->id;
     else if (!rc)
-        w->party.session = w->tenure->session;
+        w->party.session = w->session->id;
     w->asked_at_us = hf__local_us();
     pthread_mutex_unlock(&h->mu);
     return rc;
@@ -80,7 +96,7 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
 {
     hf *h = w->h;
     int rc, again = 1;
-    look_at_tenures(w, ev);
+    look_at_sessions(w, ev);
     for (;;) {
         rc = hf__turn(&h->port, &w->e->key, ev, row, known, until, out, err);
         known = rc == HF_UNBOUND;
@@ -91,9 +107,9 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
         } else if (rc == HF_LOST && h->port.can & HF_CAN_LEASES && again-- > 0) {
             /* A session of ours has died unnoticed, or another's that the row names. */
             pthread_mutex_lock(&h->mu);
-            hf__tenures_doubt(h, w);
+            hf__sessions_doubt(h, w);
             pthread_mutex_unlock(&h->mu);
-            look_at_tenures(w, ev);
+            look_at_sessions(w, ev);
         } else {
             return rc;
         }
@@ -102,110 +118,20 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
 
 /* ---- one look at the store ---- */
 
-static void set_error(struct hf_wait *w, int code, const char *why)
-{
-    w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, why);
-}
-
-/* It may stand in the row with a session that is kept: to be withdrawn later on. */
-static void regret(struct hf_wait *w)
-{
-    if (!(w->h->port.can & HF_CAN_LEASES) || w->named) return;
-    pthread_mutex_lock(&w->h->mu);
-    hf__regret(w->h, w->e, w->party.id);
-    pthread_mutex_unlock(&w->h->mu);
-}
-
-int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, int64_t until_us,
-                 hf_error *err)
-{
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = maybe_done};
-    struct hf_outcome out;
-    hf_row row;
-    memcpy(ev.id, id, sizeof ev.id);
-    hf_row_init(&row);
-    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, err);
-    if (!rc) hf__promise(h, e, &row);
-    hf_row_clear(&row);
-    return rc;
-}
-
-/* `rc` is what became of that, and why (NULL: not known). Whatever a withdrawal failed by, the
-   request may stand in the row still: TIMEOUT, CANCELED or BUSY would say that it doesn't. An error
-   of the store by which the wait itself has ended says no such thing. */
-static void withdrawn(struct hf_wait *w, int rc, const hf_error *why)
-{
-    int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
-    if (rc && why) hf__reason_keep(&w->why, why);
-    /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
-       the row still says that this one ended last (last_id). */
-    if (stands || (w->lost_take && !w->granted))
-        w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
-                          "acquire '%s': given up, but the store doesn't confirm that; if it is "
-                          "granted yet, that ends by itself%s%s",
-                          w->e->text, w->why ? ": " : "", w->why ? w->why->text : "");
-    if (rc) regret(w);
-}
-
-static void withdraw_until(struct hf_wait *w, int64_t until_us)
-{
-    hf_error why = {0};
-    int maybe_done = w->granted || w->lost_reply;
-    int rc = hf__withdraw(w->h, w->e, w->party.id, maybe_done, until_us, &why);
-    withdrawn(w, rc, &why);
-}
-
-static void withdraw(struct hf_wait *w)
-{
-    withdraw_until(w, hf__local_us() + w->h->port.io_timeout_ms * 1000);
-}
-
-/* The grant is in the store; do we still believe it, and can we hold it? */
-int hf__take_up(struct hf_wait *w, const hf_row *row)
-{
-    hf *h = w->h;
-    int64_t at = hf__find_id(row, w->party.id);
-    w->granted = 1;
-    if (at < 0 || at >= (int64_t)row->n_holders) return 0;
-    const hf_party *p = &row->party[at];
-    /* An expired grant must not be believed, however it came about: look again. */
-    if (p->expires_us && hf__port_now(&h->port).hi_us >= p->expires_us) return 0;
-    pthread_mutex_lock(&h->mu);
-    struct hf_tenure *t = w->tenure;
-    if (t && t->own) hf__tenure_begins(h, t, w->asked_at_us);
-    if (t && (t->gone || hf__local_us() >= t->until_us)) {
-        pthread_mutex_unlock(&h->mu);
-        return 0;
-    }
-    w->lock = hf__lock_new(h, w->e, p, row, w);
-    if (w->lock) {
-        w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
-        w->tenure = NULL;
-        w->e->refs++; /* the wait keeps its own until it is finished */
-        h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
-    }
-    pthread_mutex_unlock(&h->mu);
-    w->code = HF_OK;
-    if (w->lock) return 1;
-    set_error(w, HF_NOMEM, "out of memory");
-    withdraw(w); /* a grant that can't be told must not stay; UNKNOWN if it may have */
-    return 1;
-}
-
 static void say_given_up(struct hf_wait *w, int code)
 {
     if (code == HF_TIMEOUT && w->why)
         w->code = hf_fail(&w->err, code, w->why->sys, "acquire '%s': %s, as the store failed: %s",
                           w->e->text, hf_code_text(code), w->why->text);
     else
-        set_error(w, code, hf_code_text(code));
+        hf__wait_error(w, code, hf_code_text(code));
 }
 
 /* Ends the wait without a grant; 1. */
 static int give_up(struct hf_wait *w, int code)
 {
     say_given_up(w, code);
-    if (w->asked) withdraw(w);
+    if (w->asked) hf__withdraw_wait(w);
     return 1;
 }
 
@@ -227,7 +153,7 @@ static int event_done(struct hf_wait *w, const hf_row *row)
 static void answered(struct hf_wait *w)
 {
     w->away_since_us = 0;
-    hf__reason_clear(&w->why);
+    hf__error_clear(&w->why);
 }
 
 static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
@@ -235,7 +161,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     int64_t now = hf__local_us();
     if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
-    hf__reason_keep(&w->why, err);
+    hf__error_keep(&w->why, err);
     /* LOST: sessions of ours died twice while it asked. */
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
@@ -245,8 +171,8 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     }
     w->code = rc;
     w->err = *err;
-    if (rc != HF_UNKNOWN && w->asked) withdraw(w);
-    if (rc == HF_UNKNOWN) regret(w);
+    if (rc != HF_UNKNOWN && w->asked) hf__withdraw_wait(w);
+    if (rc == HF_UNKNOWN) hf__defer_withdrawal(w);
     return 1;
 }
 
@@ -327,19 +253,6 @@ static struct hf_event event_of(struct hf_wait *w)
 
 /* ---- the last look ---- */
 
-/* Takes the request out of the row, which is the one that was read. */
-static void withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us)
-{
-    hf *h = w->h;
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = w->granted || w->lost_reply};
-    struct hf_outcome out;
-    memcpy(ev.id, w->party.id, sizeof ev.id);
-    hf_error why = {0};
-    int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, &why);
-    if (!rc) hf__promise(h, w->e, row);
-    withdrawn(w, rc, &why);
-}
-
 /* The wait's time is over, and it is looked at, late perhaps, for others had to be. If it was
    handed the key meanwhile, or the key is free, it takes it; else it is withdrawn. Where the store
    may block, who isn't in line has nothing to withdraw, and doesn't ask. 1: it is over. */
@@ -362,7 +275,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
         known = answered = !rc;
         if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
     }
-    if (rc < 0) hf__reason_keep(&w->why, &err);
+    if (rc < 0) hf__error_keep(&w->why, &err);
     if (answered && out.answer == HF_ANS_DONE) return event_done(w, row);
     if (answered && (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY)) {
         if (w->queued) hf__promise(h, w->e, row);
@@ -373,11 +286,11 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     say_given_up(w, HF_TIMEOUT);
     if (!w->asked) return 1;
     if (known)
-        withdraw_from(w, row, until_us);
+        hf__withdraw_from(w, row, until_us);
     else if (hf__local_us() < until_us)
-        withdraw_until(w, until_us);
+        hf__withdraw_until(w, until_us);
     else
-        withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
+        hf__withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
     return 1;
 }
 
@@ -504,7 +417,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
     while (w->state == HF_W_LINED) {
         int code = w->cancel ? HF_CANCELED : hf__local_us() >= w->deadline_us ? HF_TIMEOUT : 0;
         if (code) {
-            set_error(w, code, hf_code_text(code));
+            hf__wait_error(w, code, hf_code_text(code));
             over = 1;
             break;
         }
@@ -523,7 +436,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         } while (!over && !w->looked);
         if (!over && (w->code = hf__need_pump(h, &w->err)) != 0) {
             pthread_mutex_unlock(&h->mu);
-            withdraw(w); /* UNKNOWN if the store may still have the request */
+            hf__withdraw_wait(w); /* UNKNOWN if the store may still have the request */
             pthread_mutex_lock(&h->mu);
             over = 1;
         }
@@ -531,12 +444,12 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         h->n_pumped += w->pumped;
         hf__schedule(w);
         if (!over && hf__subscription_changes(w, 1)) hf__change_subscription(h, w->e);
-        if (!over && !hf__leads(h, w)) hf__kick_pump(h);
+        if (!over && !h->above->leads(h, w)) hf__kick_pump(h);
     }
     if (over) hf__wait_finish(w);
     while (w->state != HF_W_DONE || w->pins) {
-        if (hf__leads(h, w))
-            hf__lead(h, w);
+        if (h->above->leads(h, w))
+            h->above->lead(h, w);
         else
             pthread_cond_wait(&w->changed, &h->mu);
     }

@@ -5,9 +5,17 @@
  * A thread of the caller's that waits alone does the pump's work for itself: it leads. What comes
  * then wakes whom it is for, without another thread in between.
  */
-#include "handle.h"
+#include "pump.h"
 
+#include "acquire.h"
+#include "handle.h"
+#include "local_line.h"
+#include "look_queue.h"
 #include "os.h"
+#include "subscriptions.h"
+#include "wait.h"
+#include "wakeups.h"
+#include "wanted_keys.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,22 +25,9 @@
    by then, without it. Less than a claim that is to be made may wait. It sleeps by a timer, which
    costs the one who sets it a system call: to signal a thread whose processor sleeps takes ten
    times as long. */
-enum { AT_ONCE_US = 1, NAP_US = 10000 };
+enum { NAP_US = 10000 };
 
-/* Before all that look when it is time. */
-enum { AT_ONCE = -1, LOOKS_AT_ONCE = 64 };
-
-void hf__kick_pump(hf *h)
-{
-    h->pump_todo = 1;
-    if (!h->pump_runs) return;
-    if (h->pump_naps && !h->leader)
-        hf__timer_set(h->nap_fd, AT_ONCE_US);
-    else
-        pthread_cond_signal(&h->pump_cond);
-    /* Who doesn't sleep there looks at pump_todo before it does. */
-    if (h->hearing && h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
-}
+enum { LOOKS_AT_ONCE = 64 };
 
 /* The wait is over: tells its caller. Under the mutex, dropped around a callback. */
 static void conclude(hf *h, struct hf_wait *w)
@@ -74,33 +69,7 @@ static void tell_keepers(hf *h)
     if (!hf__need_tender(h, NULL)) hf__kick_tender(h, ends);
 }
 
-/* ---- whose turn it is ---- */
-
-void hf__schedule(struct hf_wait *w)
-{
-    hf *h = w->h;
-    int64_t at_us = INT64_MAX;
-    int driven = w->state == HF_W_LINED ? w->done != NULL : w->pumped;
-    if (w->state == HF_W_DONE || !driven) return;
-    if (w->state == HF_W_LINED) {
-        at_us = w->cancel ? AT_ONCE : w->deadline_us;
-    } else if (!w->looking) {
-        at_us = w->cancel || w->notified ? AT_ONCE : hf__min64(w->look_at_us, w->deadline_us);
-        /* At once, but behind those that had to look before; each has its turn. */
-        int64_t least_us = w->looked ? h->looked_us : w->started_us;
-        if (at_us >= 0 && at_us < least_us) at_us = least_us;
-    }
-    if (at_us == INT64_MAX)
-        hf__deadline_drop(&h->looks, &w->look);
-    else
-        hf__deadline_set(&h->looks, &w->look, at_us);
-}
-
-void hf__notify(struct hf_wait *w)
-{
-    w->notified = 1;
-    hf__schedule(w);
-}
+/* ---- one look ---- */
 
 /* One look of a wait. */
 static void advance_one(hf *h, struct hf_wait *w)
@@ -218,7 +187,7 @@ static struct hf_wait *alone(const hf *h)
     return w->done || others ? NULL : w;
 }
 
-int hf__leads(hf *h, struct hf_wait *w)
+int hf__pump_leads(hf *h, struct hf_wait *w)
 {
     if (h->leader || !h->pump_naps || alone(h) != w) return h->leader == w;
     hf__timer_set(h->nap_fd, 0);
@@ -227,7 +196,7 @@ int hf__leads(hf *h, struct hf_wait *w)
     return 1;
 }
 
-void hf__lead(hf *h, struct hf_wait *w)
+void hf__pump_lead(hf *h, struct hf_wait *w)
 {
     while (alone(h) == w) {
         if (!h->pump_todo) hear_until(h, pump_sleeps_until(h));
@@ -241,7 +210,7 @@ void hf__lead(hf *h, struct hf_wait *w)
     }
     h->leader = NULL;
     int needed = w->state != HF_W_DONE || h->pump_todo;
-    hf__timer_set(h->nap_fd, needed ? AT_ONCE_US : NAP_US);
+    hf__timer_set(h->nap_fd, needed ? HF_NAP_ENDS_US : NAP_US);
 }
 
 /* Until nobody leads. Under the mutex, dropped. */
@@ -256,7 +225,7 @@ static void sleep_behind(hf *h)
     h->pump_naps = 0;
 }
 
-static void *pump(void *arg)
+void *hf__pump(void *arg)
 {
     hf *h = arg;
     int watches = h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH);
@@ -285,9 +254,4 @@ static void *pump(void *arg)
     free(h->pump_keys);
     if (h->nap_fd >= 0) close(h->nap_fd);
     return NULL;
-}
-
-int hf__need_pump(hf *h, hf_error *err)
-{
-    return hf__start_thread(h, &h->pump_runs, &h->pump, pump, err);
 }

@@ -7,8 +7,17 @@
  * back to the queues, with what is known of it by then. A write that wasn't answered is kept and
  * sent again as it is (turn.h says why). Grants of one key are renewed by one write.
  */
+#include "claim_timeout.h"
 #include "handle.h"
+#include "kept_error.h"
+#include "last_row.h"
+#include "lock.h"
+#include "lost.h"
 #include "os.h"
+#include "renewal_queue.h"
+#include "renewals.h"
+#include "validity.h"
+#include "wakeups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -252,7 +261,7 @@ static void not_sent(const struct renewal *r, hf_lock *l)
 
 static void settle(const struct renewal *r, hf_lock *l)
 {
-    if (r->rc < 0 && r->sent) hf__reason_keep(&l->why, &r->err);
+    if (r->rc < 0 && r->sent) hf__error_keep(&l->why, &r->err);
     if (r->rc == 0) {
         renewed(r, l);
     } else if (r->rc == HF_CONFLICT) {

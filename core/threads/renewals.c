@@ -3,21 +3,23 @@
  */
 #include "renewals.h"
 
+#include "deadline_list.h"
 #include "handle.h"
+#include "keepers.h"
+#include "lock.h"
+#include "lost.h"
 #include "os.h"
+#include "renewal_queue.h"
+#include "thread.h"
+#include "validity.h"
 
 #include <stdlib.h>
 
 /* A worker more is started for a renewal that has waited for this part of its lease. */
-enum { LATE_PART = 24, RETRY_MOST_US = 500000, NO_THREAD_US = 1000000 };
-enum { AT_ONCE_FIRST = 32, CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };
+enum { LATE_PART = 24, NO_THREAD_US = 1000000 };
+enum { CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };
 
 /* ---- the queues ---- */
-
-int hf__renewable(const hf_lock *l)
-{
-    return !l->busy && l->renew_at_us != INT64_MAX && (l->leftover || (!l->lost && !l->releasing));
-}
 
 static enum hf_renewal_queue queue_of(const hf_lock *l)
 {
@@ -25,32 +27,12 @@ static enum hf_renewal_queue queue_of(const hf_lock *l)
     return l->unanswered ? HF_RENEWALS_DOUBTFUL : HF_RENEWALS_DUE;
 }
 
-/* In which of them is it? They are told apart by what the node is in; none has more than one. */
-static struct hf_deadlines *where(hf_lock *l)
-{
-    struct hf_renewals *r = &l->h->renewals;
-    return l->renewal_due ? &r->due[l->renewal_due - 1] : &r->waiting;
-}
-
-static void take_out(hf_lock *l)
-{
-    hf__deadline_drop(where(l), &l->renewal);
-    l->renewal_due = 0;
-}
-
-void hf__renew_at(hf_lock *l, int64_t at_us)
-{
-    l->renew_at_us = at_us;
-    if (l->renewal.nth) take_out(l);
-    if (hf__renewable(l)) hf__deadline_set(&l->h->renewals.waiting, &l->renewal, at_us);
-}
-
 /* When it ends, by the local clock: what is to be released is urgent for those who wait for it. */
 static int64_t ends(const hf_lock *l, int64_t now_us)
 {
     int64_t end = INT64_MAX;
     if (l->leftover) return now_us;
-    if (l->tenure) end = hf__tenure_until(l);
+    if (l->session) end = hf__session_until(l);
     return l->expires_us ? hf__min64(end, hf__lease_ends(l, now_us)) : end;
 }
 
@@ -62,7 +44,7 @@ static void make_due(hf *h)
     while (r->waiting.first && r->waiting.first->at_us <= now) {
         hf_lock *l = HF_DEADLINE_OF(r->waiting.first, hf_lock, renewal);
         enum hf_renewal_queue queue = queue_of(l);
-        take_out(l);
+        hf__renewal_drop(l);
         if (!hf__renewable(l)) continue; /* who works on it puts it back */
         l->renewal_due = (uint8_t)(queue + 1);
         hf__deadline_set(&r->due[queue], &l->renewal, ends(l, now));
@@ -70,21 +52,6 @@ static void make_due(hf *h)
 }
 
 static int64_t lease_us(const hf_lock *l) { return (int64_t)l->lease_ms * 1000; }
-
-void hf__note_unanswered(hf_lock *l, int times, uint32_t again_with)
-{
-    l->again_with = (uint16_t)(again_with ? again_with : 1);
-    int n = l->unanswered + times;
-    l->unanswered = (uint8_t)(n < HF_UNANSWERED_MOST ? n : HF_UNANSWERED_MOST);
-}
-
-void hf__renewal_failed(hf_lock *l, int rc, uint32_t among)
-{
-    int soon = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
-    if (soon) hf__note_unanswered(l, 1, among); /* they had no part in it */
-    if (l->lost || l->releasing) return;
-    hf__renew_at(l, hf__local_us() + hf__min64(lease_us(l) / 12, RETRY_MOST_US));
-}
 
 /* ---- one at a time ---- */
 
@@ -94,7 +61,7 @@ static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
     struct hf_deadlines *due = &h->renewals.due[queue];
     while (due->first) {
         hf_lock *l = HF_DEADLINE_OF(due->first, hf_lock, renewal);
-        take_out(l);
+        hf__renewal_drop(l);
         if (hf__renewable(l)) return l;
     }
     return NULL;
@@ -257,17 +224,10 @@ int64_t hf__renewals_tend(hf *h)
     return hf__min64(next, hf__deadlines_next(&r->waiting));
 }
 
-void hf__renewals_open(hf *h)
-{
-    hf__thread_condition(&h->renewals.work);
-    hf__keepers_open(&h->renewals.keepers);
-    h->renewals.at_once = AT_ONCE_FIRST;
-}
-
 void hf__renewals_close(hf *h)
 {
     struct hf_renewals *r = &h->renewals;
-    hf__keepers_close(h);
+    hf__keepers_close(&h->sessions);
     pthread_mutex_lock(&h->mu);
     pthread_cond_broadcast(&r->work);
     pthread_mutex_unlock(&h->mu);

@@ -1,57 +1,22 @@
 /*
- * renewals.h - which grants are to be renewed when, and the threads that do it.
- *
- * A grant waits in one queue by the time of its renewal. When that has come it goes to a second
- * queue, by the time at which the grant ends: the most urgent renewal is made first, however many
- * are late. Renewals that weren't answered have queues of their own, so that what hangs doesn't
- * stand before the others: see `enum hf_renewal_queue`.
- *
- * Where the store may block, worker threads make the renewals: one is started when the first is
- * due, others if that one cannot keep up, or if renewals remain unanswered. Where the driver has
- * `replace_many` a worker takes many renewals at once.
- *
- * The handle's mutex protects all of it.
+ * renewals.h - the threads that renew what is due in the queues of renewal_queue.h, one at a time
+ * or many by one request (renew_batch.c).
  */
 #ifndef HF_RENEWALS_H
 #define HF_RENEWALS_H
 
-#include "deadlines.h"
-#include "keepers.h"
+#include "renewal_queue.h"
 
-#include <pthread.h>
+/* The renewer's part: sees to it that what is due is renewed. When to look again; 0 if the mutex
+   was dropped. Under it. */
+int64_t hf__renewals_tend(hf *h);
+void hf__renewals_close(hf *h); /* no thread but the caller's is left then */
 
-/* 4 is what a driver has connections for (drivers/pool.h). */
-enum { HF_RENEWAL_WORKERS = 4, HF_RENEWALS_AT_ONCE = 512 };
-/* So often unanswered a renewal goes to the last queue. */
-enum { HF_UNANSWERED_MOST = 3 };
-/* A renewal that wasn't answered is asked for again with a quarter as many others: what always
-   hangs is alone soon, and what hung by chance is still made with others. */
-enum { HF_AGAIN_PART = 4 };
-
-enum hf_renewal_queue {
-    HF_RENEWALS_DUE,      /* as always */
-    HF_RENEWALS_DOUBTFUL, /* the last one wasn't answered: apart from those that were */
-    HF_RENEWALS_LATE,     /* several weren't; and holds that were given up, to be released */
-    HF_RENEWAL_QUEUES
-};
-
-struct hf_renewal_worker {
-    struct hf *h;
-    pthread_t thread;
-    struct hf_renew_batch *batch; /* NULL: it renews one by one */
-    int cut;                      /* its last request hung: it may have no connection */
-};
-
-struct hf_renewals {
-    struct hf_deadlines waiting;                /* by the time at which they are to be renewed */
-    struct hf_deadlines due[HF_RENEWAL_QUEUES]; /* by the time at which they end */
-    struct hf_renewal_worker worker[HF_RENEWAL_WORKERS];
-    uint32_t workers, begun, idle; /* threads; that run already; that wait for work */
-    uint32_t cut;                  /* workers that may have no connection */
-    int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
-    pthread_cond_t work; /* there is some */
-    struct hf_keepers keepers;
-    uint32_t at_once; /* how many a worker takes: as many as are answered in good time */
-};
+/* renew_batch.c */
+struct hf_renew_batch *hf__renew_batch_new(void); /* NULL: out of memory */
+void hf__renew_batch_free(struct hf_renew_batch *batch);
+/* Renews up to `most` grants of that queue by requests of which each may fail alone. Returns 0:
+   there was none; 1; 2: some weren't answered. Under the mutex, dropped. */
+int hf__renew_batch(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue queue, size_t most);
 
 #endif

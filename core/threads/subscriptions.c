@@ -9,31 +9,21 @@
  * An event (next_event) leads to the waits of its key by the table of keys. A driver without it
  * says of a key whether it rang; or nothing, and then all waits look.
  */
+#include "subscriptions.h"
+
 #include "handle.h"
+#include "look_queue.h"
 #include "os.h"
+#include "wanted_keys.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static int one_by_one(const hf *h)
-{
-    const hf_driver *d = h->port.drv;
-    return d->subscribe && d->unsubscribe && d->next_event && !(h->port.can & HF_CAN_BELLS);
-}
-
-static int watches(const hf *h) { return h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH); }
-
-/* Is it to hear of its key? Who hasn't looked yet does so anyway. */
-static int wanted(const struct hf_wait *w)
-{
-    return w->state == HF_W_AT_STORE && w->pumped && w->looked && !hf__outside(w);
-}
 
 /* ---- events ---- */
 
 static void notify(struct hf_wait *w)
 {
-    if (wanted(w)) hf__notify(w);
+    if (hf__wanted(w)) hf__notify(w);
 }
 
 static void notify_key(struct hf_entry *e)
@@ -99,23 +89,6 @@ static void go_deaf(hf *h)
 
 /* ---- keys that are told to the driver one by one ---- */
 
-int hf__subscription_changes(const struct hf_wait *w, int first)
-{
-    int is = one_by_one(w->h) ? w->e->hears == w : w->heard;
-    if (w->h->port.can & HF_CAN_BELLS || !watches(w->h)) return 0;
-    if (wanted(w) != is && (first || one_by_one(w->h))) return 1;
-    return is && w->queued != w->e->key.in_line;
-}
-
-void hf__change_subscription(hf *h, struct hf_entry *e)
-{
-    if (e->changed || !one_by_one(h)) return;
-    e->changed = 1;
-    e->refs++;
-    e->changed_next = h->changed_keys;
-    h->changed_keys = e;
-}
-
 /* For which of the key's waits it is to be subscribed to: the last that has come to the store. */
 static struct hf_wait *hearer(struct hf_entry *e)
 {
@@ -123,7 +96,7 @@ static struct hf_wait *hearer(struct hf_entry *e)
     uint32_t left = e->n_at_store;
     for (struct hf_wait *w = e->first; w && left; w = w->next) {
         left -= w->state == HF_W_AT_STORE;
-        if (wanted(w)) found = w;
+        if (hf__wanted(w)) found = w;
     }
     return found;
 }
@@ -205,7 +178,7 @@ static int all_keys(hf *h, size_t *ret_n)
     }
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
         int heard_before = w->heard;
-        w->heard = (uint8_t)wanted(w);
+        w->heard = (uint8_t)hf__wanted(w);
         if (!w->heard) continue;
         /* Listened for in another way; or for another id, which may be told elsewhere. */
         int another_id = !heard_before && (w->named || w->e->listened_named);
@@ -261,15 +234,15 @@ void hf__listen(hf *h)
 {
     hf_ear ear = h->ear;
     int rc = HF_UNAVAILABLE;
-    if (watches(h) && h->port.can & HF_CAN_BELLS)
+    if (hf__watches(h) && h->port.can & HF_CAN_BELLS)
         rc = listen_for_bell(h, &ear);
-    else if (watches(h) && one_by_one(h))
+    else if (hf__watches(h) && hf__one_by_one(h))
         rc = flush_and_listen(h, &ear);
-    else if (watches(h))
+    else if (hf__watches(h))
         rc = listen_for_all(h, &ear);
     int was_deaf = h->deaf, rung = memcmp(&ear, &h->ear, sizeof ear) != 0;
     h->ear = ear;
     h->deaf = rc != 0;
-    if (rc && (!was_deaf || !one_by_one(h))) go_deaf(h);
+    if (rc && (!was_deaf || !hf__one_by_one(h))) go_deaf(h);
     if (!rc) take_events(h, rung);
 }

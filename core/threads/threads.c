@@ -1,9 +1,19 @@
 /*
  * threads.c - the tender and the renewer of a handle (see handle.h).
  */
-#include "handle.h"
+#include "threads.h"
 
+#include "deadline_list.h"
+#include "deferred_cancel.h"
+#include "handle.h"
+#include "kept_error.h"
+#include "lock.h"
+#include "lost.h"
 #include "os.h"
+#include "renewals.h"
+#include "session.h"
+#include "validity.h"
+#include "wait_monitor.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,19 +30,6 @@ static const int64_t mourn_after_us[MOURN_LOOKS] = {
     0, 300, 1000, 3000, 10000, 30000, 100000, 300000, 1000000, 3000000, 10000000};
 
 /* ---- the tender ---- */
-
-void hf__kick_tender(hf *h, int64_t at_us)
-{
-    uint64_t one = 1;
-    /* It has to begin to mourn with the first wait. */
-    int settled = h->mourning || !(h->port.can & HF_CAN_BELLS);
-    if (!h->tender_runs || (at_us >= h->tender_until_us && settled)) return;
-    h->tender_todo = 1;
-    if (!h->tender_sleeps) return;
-    h->tender_until_us = at_us;
-    /* Full means that it is awake already. */
-    if (write(h->tender_fd, &one, sizeof one) < 0) return;
-}
 
 /* Has somebody ended a grant that lasts as long as its session? Or is the store gone, in which case
    others may be granted the key by another one? Under the mutex, dropped. */
@@ -52,7 +49,7 @@ static void look_for_break(hf *h, hf_lock *l)
     hf_row_clear(&row);
     l->look_at_us = hf__local_us() + BREAK_LOOK_US;
     if (!there) {
-        hf__reason_keep(&l->why, &err);
+        hf__error_keep(&l->why, &err);
         hf__lock_lose(l, HF_BY_STORE);
     }
     hf__let_go(l);
@@ -69,8 +66,8 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
     }
     if (!l->lost && !l->releasing) {
         /* While an adopted hold is being renewed, the store's answer decides. */
-        int decides = l->tenure && !(l->tenure->adopted && l->busy);
-        if (decides && now >= hf__tenure_until(l) + (l->tenure->adopted ? ADOPTED_US : 0))
+        int decides = l->session && !(l->session->adopted && l->busy);
+        if (decides && now >= hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0))
             hf__lock_lose(l, HF_BY_TIME);
         if (l->expires_us && hf__lease_ends(l, now) <= now) hf__lock_lose(l, HF_BY_TIME);
         if (l->hold_until_us && now >= l->hold_until_us) hf__lock_lose(l, HF_BY_CAP);
@@ -127,7 +124,7 @@ static void tender_sleep(hf *h, struct pollfd *fds, int64_t until)
     if (read(h->tender_fd, &n, sizeof n) < 0) return; /* nobody had kicked */
 }
 
-static void *tender(void *arg)
+void *hf__tender(void *arg)
 {
     hf *h = arg;
     struct pollfd fds[2] = {{h->tender_fd, POLLIN, 0}, {-1, POLLIN, 0}};
@@ -167,47 +164,22 @@ static void *tender(void *arg)
     return NULL;
 }
 
-int hf__own_thread(const hf *h)
-{
-    return (h->pump_runs && pthread_equal(pthread_self(), h->pump)) ||
-           (h->tender_runs && pthread_equal(pthread_self(), h->tender));
-}
-
-int hf__need_tender(hf *h, hf_error *err)
-{
-    if (h->tender_runs) return 0;
-    if (h->tender_fd < 0) h->tender_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (h->tender_fd < 0)
-        return hf_fail(err, HF_UNAVAILABLE, errno, "start a thread: %s", strerror(errno));
-    return hf__start_thread(h, &h->tender_runs, &h->tender, tender, err);
-}
-
 /* ---- the renewer ---- */
 
-/* Whoever acquires and releases in a hurry must not wake a thread each time. */
-void hf__kick_renewer(hf_lock *l)
-{
-    hf *h = l->h;
-    if (!l->renewal.nth) hf__renew_at(l, l->renew_at_us);
-    if (l->renew_at_us < h->renewer_until_us) pthread_cond_signal(&h->renewer_cond);
-}
-
-static void *renewer(void *arg)
+void *hf__renewer(void *arg)
 {
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
-        int64_t tenures = hf__tenures_tend(h);
+        int64_t until_us = hf__sessions_tend(&h->sessions);
+        if (h->closing < 3) until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
         if (h->closing == 3) break;
-        h->renewer_until_us = hf__min64(hf__renewals_tend(h), tenures);
+        /* At once: some were given up while this thread wasn't asleep. */
+        if (h->sessions.ending) until_us = 0;
+        h->renewer_until_us = hf__min64(hf__renewals_tend(h), until_us);
         hf__cond_until(&h->renewer_cond, &h->mu, h->renewer_until_us);
         h->renewer_until_us = 0;
     }
     pthread_mutex_unlock(&h->mu);
     return NULL;
-}
-
-int hf__need_renewer(hf *h, hf_error *err)
-{
-    return hf__start_thread(h, &h->renewer_runs, &h->renewer, renewer, err);
 }

@@ -1,146 +1,25 @@
 /*
  * wait_monitor.c - what the tender notices for those who wait in a store with bells: the end of a
  * holder's lease, a claim that runs out, the death of a session that the key depends on.
- *
- * A wait that stands in line depends on the sessions of all that stand before it in its row: of
- * the holders, if it is the first; of the one ahead of it; and of the others when those are gone.
- * They are noted by session (peers), so that of many waits a death leads to those that it is for
- * at once. Who comes to a row later stands
- * behind; so what was noted when it was read last may be too much, but never too little.
  */
+#include "wait_monitor.h"
+
+#include "claim_timeout.h"
 #include "handle.h"
+#include "look_queue.h"
 #include "os.h"
+#include "peers.h"
+#include "plan.h"
+#include "wakeups.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLIND_HEAD_US = 10000, NOTICES_AT_ONCE = 64, FEWEST_PEERS = 16, PEERS_MOST = 32 };
-enum { FEW_WAITS = 256, SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
+enum { BLIND_HEAD_US = 10000, NOTICES_AT_ONCE = 64 };
+enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
 
 /* Whatever was missed: each waiter is looked at now and then. */
 static const int64_t NET_US = 30000000;
-
-/* ---- the sessions that waits depend on ---- */
-
-struct hf_peer { /* a session */
-    struct hf_peer *next;
-    struct hf_peer_link *links;
-    uint64_t session;
-};
-
-struct hf_peer_link {                  /* that a wait depends on */
-    struct hf_peer_link *next, **prev; /* of the peer's */
-    struct hf_peer_link *of_wait;
-    struct hf_peer *peer;
-    struct hf_wait *w;
-};
-
-static uint32_t bucket_of(const struct hf_peers *all, uint64_t session)
-{
-    return (uint32_t)((session * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (all->buckets - 1);
-}
-
-static int grow(struct hf_peers *all)
-{
-    struct hf_peers more = {.buckets = all->buckets ? all->buckets * 4 : FEWEST_PEERS};
-    more.table = calloc(more.buckets, sizeof *more.table);
-    if (!more.table) return HF_NOMEM;
-    for (uint32_t i = 0; i < all->buckets; i++)
-        for (struct hf_peer *p = all->table[i], *next; p; p = next) {
-            struct hf_peer **at = &more.table[bucket_of(&more, p->session)];
-            next = p->next;
-            p->next = *at;
-            *at = p;
-        }
-    free(all->table);
-    all->table = more.table;
-    all->buckets = more.buckets;
-    return 0;
-}
-
-/* NULL: out of memory. */
-static struct hf_peer *peer_of(struct hf_peers *all, uint64_t session)
-{
-    if (all->n >= all->buckets && grow(all) && !all->buckets) return NULL;
-    struct hf_peer **at = &all->table[bucket_of(all, session)];
-    for (struct hf_peer *p = *at; p; p = p->next)
-        if (p->session == session) return p;
-    struct hf_peer *p = calloc(1, sizeof *p);
-    if (!p) return NULL;
-    p->session = session;
-    p->next = *at;
-    *at = p;
-    all->n++;
-    return p;
-}
-
-static void forget_peer(struct hf_peers *all, struct hf_peer *p)
-{
-    struct hf_peer **at = &all->table[bucket_of(all, p->session)];
-    while (*at != p) at = &(*at)->next;
-    *at = p->next;
-    free(p);
-    all->n--;
-}
-
-void hf__forget_peers(struct hf_wait *w)
-{
-    w->h->peers.unknown -= w->peers_unknown;
-    w->peers_unknown = 0;
-    for (struct hf_peer_link *l; (l = w->peers);) {
-        w->peers = l->of_wait;
-        *l->prev = l->next;
-        if (l->next) l->next->prev = l->prev;
-        if (!l->peer->links) forget_peer(&w->h->peers, l->peer);
-        free(l);
-    }
-}
-
-static int depends_on(const struct hf_wait *w, uint64_t session)
-{
-    for (const struct hf_peer_link *l = w->peers; l; l = l->of_wait)
-        if (l->peer->session == session) return 1;
-    return 0;
-}
-
-/* 0, or HF_NOMEM. */
-static int depend_on(struct hf_wait *w, uint64_t session)
-{
-    struct hf_peer *p = peer_of(&w->h->peers, session);
-    struct hf_peer_link *l = p ? malloc(sizeof *l) : NULL;
-    if (!l) {
-        if (p && !p->links) forget_peer(&w->h->peers, p);
-        return HF_NOMEM;
-    }
-    *l = (struct hf_peer_link){p->links, &p->links, w->peers, p, w};
-    if (l->next) l->next->prev = &l->next;
-    p->links = l;
-    w->peers = l;
-    return 0;
-}
-
-void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead)
-{
-    hf *h = w->h;
-    int few = h->n_at_store <= FEW_WAITS; /* all of which are looked after at each death */
-    if (few && w->peers_unknown) return;
-    int same = !few && !w->peers_unknown && ahead <= PEERS_MOST;
-    for (uint32_t i = 0; i < ahead && same; i++) {
-        uint64_t session = row->party[i].session;
-        same = !session || session == h->port.session || depends_on(w, session);
-    }
-    if (same) return; /* of those that are gone it isn't worth while to forget it */
-    hf__forget_peers(w);
-    w->peers_unknown = few || ahead > PEERS_MOST;
-    for (uint32_t i = 0; i < ahead && !w->peers_unknown; i++) {
-        uint64_t session = row->party[i].session;
-        if (!session || session == h->port.session || depends_on(w, session)) continue;
-        w->peers_unknown = depend_on(w, session) != 0;
-    }
-    h->peers.unknown += w->peers_unknown;
-}
-
-void hf__peers_close(hf *h) { free(h->peers.table); }
 
 /* Does the session of the one that is waited for live? Asked once a round, however many wait for
    it. What can't be said counts as alive, and is asked again. */
@@ -255,7 +134,7 @@ void hf__look_after_waits(hf *h)
 static int may_sweep(hf *h)
 {
     int64_t now_us = hf__local_us(), pause_us = h->n_at_store * INT64_C(20);
-    if (h->n_at_store <= FEW_WAITS || !h->port.session) return 1;
+    if (h->n_at_store <= HF_FEW_WAITS || !h->port.session) return 1;
     if (now_us < h->sweep_at_us) return 0;
     if (pause_us < SWEEP_LEAST_US) pause_us = SWEEP_LEAST_US;
     h->sweep_at_us = now_us + (pause_us < SWEEP_MOST_US ? pause_us : SWEEP_MOST_US);
@@ -286,23 +165,6 @@ void hf__look_for_deaths(hf *h)
 }
 
 /* ---- claims ---- */
-
-/* Grants that were handed over from here: passed on when their claim has run out. */
-void hf__promise(hf *h, struct hf_entry *e, const hf_row *row)
-{
-    int64_t first = INT64_MAX;
-    if (!(h->port.can & HF_CAN_BELLS)) return; /* there the waiters look by themselves */
-    for (uint32_t i = 0; i < row->n_holders; i++)
-        if (row->party[i].flags & HF_PARTY_UNCLAIMED && row->party[i].session != h->port.session)
-            first = hf__min64(first, row->party[i].expires_us);
-    if (first == INT64_MAX) return;
-    int64_t at = hf__local_us() + first - hf__port_now(&h->port).lo_us + 1000;
-    pthread_mutex_lock(&h->mu);
-    if (!e->promise.nth) e->refs++;
-    hf__deadline_set(&h->promises, &e->promise, at);
-    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, at);
-    pthread_mutex_unlock(&h->mu);
-}
 
 static void keep_promise(hf *h, struct hf_entry *e)
 {

@@ -29,6 +29,9 @@ void hf__deadline_set(struct hf_deadlines *all, struct hf_deadline *d, int64_t a
 /* Takes it out, if it is in. */
 void hf__deadline_drop(struct hf_deadlines *all, struct hf_deadline *d);
 
+/* The earlier of two times. */
+static inline int64_t hf__min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* INT64_MAX: none is set. */
 static inline int64_t hf__deadlines_next(const struct hf_deadlines *all)
 {

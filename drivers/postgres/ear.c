@@ -12,7 +12,7 @@
  */
 #include "ear.h"
 
-#include "columns.h"
+#include "kit/text.h"
 #include "os.h"
 
 #include <errno.h>

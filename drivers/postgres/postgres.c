@@ -13,15 +13,14 @@
  * which somebody waits, before or after, notifies: all notifying transactions of a server commit
  * one after the other.
  */
-#include "columns.h"
+#include "kit/parties.h"
+#include "kit/text.h"
 #include "store.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FIRST = HF_PG_FIRST, VALUES = HF_PG_SWAP_VALUES };
 
 /* ---- connections ---- */
 
@@ -77,9 +76,24 @@ static int ask_without_table(hf_store *st, struct hf__pg_link *link,
                             err);
 }
 
+/* A column wasn't there. Returns the error, which says so of a table of format 1. */
+static int missing_column(hf_store *st, struct hf__pg_link *link, int rc, const char *what,
+                          const char *key, hf_error *err)
+{
+    const struct hf__row_reader where = {"postgres", what, key, st->empty};
+    char state[6];
+    PGresult *r;
+    if (hf__pg_ask(&st->how, link, st->sql.is_old, 0, NULL, HF_UNAVAILABLE, &r, state, what, key,
+                   NULL))
+        return rc;
+    PQclear(r);
+    if (!st->how.opened) st->old = 1;
+    return hf__format_refused(&where, 1, err);
+}
+
 /* One statement. */
-static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
-               int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err)
+int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
+                   int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err)
 {
     struct hf__pg_link *link;
     char state[6] = "";
@@ -87,6 +101,7 @@ static int ask(hf_store *st, const struct hf__pg_often *often, int n, const char
     if (!rc)
         rc = hf__pg_ask_often(&st->how, link, often, n, values, ambiguous, ret, state, what, key,
                               err);
+    if (rc && !strcmp(state, "42703")) rc = missing_column(st, link, rc, what, key, err);
     if (rc && !strcmp(state, "42P01"))
         rc = ask_without_table(st, link, often, n, values, ambiguous, ret, what, key, err);
     put_link(st, link);
@@ -101,25 +116,27 @@ int64_t hf__pg_number(const PGresult *r, int row, int column)
 }
 
 /* The row behind the first two columns. */
-int hf__pg_decode(const PGresult *r, int at, hf_row *row, const char *what, const char *key,
-                  hf_error *err)
+int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, const char *what,
+                  const char *key, hf_error *err)
 {
-    struct hf__flat flat;
-    const char *why = "a column is null";
-    int rc = 0;
-    for (int i = 0; i < HF_COLS; i++) {
-        if (PQgetisnull(r, at, i + 2)) rc = HF_CORRUPT;
-        flat.n[i] = hf__column_is_text[i] ? 0 : hf__pg_number(r, at, i + 2);
-        flat.text[i] = PQgetvalue(r, at, i + 2);
-        flat.len[i] = (size_t)PQgetlength(r, at, i + 2);
+    struct hf__fields f = HF_NO_FIELDS;
+    const struct hf__row_reader where = {"postgres", what, key, st->empty};
+    const char *why;
+    for (int i = 0; i < HF_FIELDS; i++) {
+        if (PQgetisnull(r, at, i + 2))
+            hf__got_other(&f, i);
+        else if (hf__field[i].kind == HF_NUMBER)
+            hf__got_number(&f, i, hf__pg_number(r, at, i + 2));
+        else
+            hf__got_text(&f, i, PQgetvalue(r, at, i + 2), (size_t)PQgetlength(r, at, i + 2));
     }
-    if (!rc) rc = hf__unflatten(&flat, row, &why);
-    if (rc == HF_NOMEM) why = "out of memory";
-    return rc ? hf_fail(err, rc, 0, "postgres: %s '%s': the row is damaged: %s", what, key, why)
-              : 0;
+    int rc = hf__read_fields(&f, HF_JSON_TEXT, row, &why);
+    if (rc) rc = hf__fields_refused(&where, &f, rc, why, err);
+    hf__free_fields(&f);
+    return rc;
 }
 
-int hf__pg_has_row(const PGresult *r) { return !PQgetisnull(r, 0, 2 + HF_COL_REV); }
+int hf__pg_has_row(const PGresult *r) { return !PQgetisnull(r, 0, 2 + HF_FIELD_REV); }
 
 static int pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
@@ -127,25 +144,24 @@ static int pg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     const char *values[] = {key->text};
     PGresult *r;
     hf_row_clear(row);
-    int rc = ask(st, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
+    int rc = hf__pg_request(st, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, "get", key->text, err);
     if (rc) return rc;
     *ret_clock_us = hf__pg_number(r, 0, 1);
-    if (hf__pg_has_row(r)) rc = hf__pg_decode(r, 0, row, "get", key->text, err);
+    if (hf__pg_has_row(r)) rc = hf__pg_decode(st, r, 0, row, "get", key->text, err);
     PQclear(r);
     return rc;
 }
 
-/* The columns as texts from `at` on; numbers are written into `room`. */
-void hf__pg_fill(const struct hf__flat *flat, const char **values, char room[HF_COLS][24])
+void hf__pg_fill(const struct hf__fields *f, const char **values, char room[HF_FIELDS][24])
 {
-    for (int i = 0; i < HF_COLS; i++) {
-        snprintf(room[i], 24, "%lld", (long long)flat->n[i]);
-        values[i] = hf__column_is_text[i] ? flat->text[i] : room[i];
+    for (int i = 0; i < HF_FIELDS; i++) {
+        values[i] = hf__field[i].kind == HF_NUMBER ? room[i] : f->text[i];
+        if (values[i] == room[i]) snprintf(room[i], 24, "%lld", (long long)f->n[i]);
     }
 }
 
 /* Refused: the row that is there, which the reply shows unless it is what the write wanted. */
-static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int stale, hf_row *cur,
+int hf__pg_conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int stale, hf_row *cur,
                     int64_t *ret_clock_us, const char *what, hf_error *err)
 {
     int rc = 0;
@@ -154,130 +170,38 @@ static int conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
     if (stale)
         rc = pg_get(st, key, cur, ret_clock_us, err);
     else if (hf__pg_has_row(r))
-        rc = hf__pg_decode(r, 0, cur, what, key->text, err);
+        rc = hf__pg_decode(st, r, 0, cur, what, key->text, err);
     return rc ? rc : HF_CONFLICT;
-}
-
-/* A key's hint is of the swaps alone, and has one meaning: the rev of the last row without a line
-   that a swap of this handle's has written there. If it was a grant upon such a row, nobody came
-   between them: the handle is alone with the key, as it seems, and as long as it finds its own rows
-   it tries to write the next one in the short way, which tells nobody. Of those who have a key in
-   turns nobody does. Relaxed, since a rev stands for itself: the statement looks whether it is
-   still that one. */
-uint64_t hf__pg_hint(const hf_rowkey *key)
-{
-    return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
-}
-
-void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
-{
-    uint64_t was = hf__pg_hint(key), hint = 0;
-    if (!key->hint) return;
-    if (row && !row->n_queue) hint = row->rev;
-    if (hint && seen && (was == (seen | HF_PG_ALONE) || (was == seen && row->n_holders)))
-        hint |= HF_PG_ALONE;
-    __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
-}
-
-/* What a swap says to the server. */
-struct swap {
-    const hf_rowkey *key;
-    uint64_t seen;
-    const hf_row *row;           /* NULL: none is left */
-    const char *column[HF_COLS]; /* of the row */
-    char seen_text[24];
-};
-
-/* 0: done; HF_CONFLICT: it isn't, and is to be said at length; else the error. */
-static int write_quietly(hf_store *st, const struct swap *s, int64_t *ret_clock_us, hf_error *err)
-{
-    enum { N = HF_COLS + HF_PG_QUIET_FIRST - 1 };
-    const char *values[N] = {s->key->text, s->seen_text};
-    PGresult *r;
-    if (!s->row || s->row->n_queue || !s->seen || hf__pg_hint(s->key) != (s->seen | HF_PG_ALONE))
-        return HF_CONFLICT;
-    memcpy(values + HF_PG_QUIET_FIRST - 1, s->column, sizeof s->column);
-    int rc = ask(st, &st->sql.quiet, N, values, HF_UNKNOWN, &r, "swap", s->key->text, err);
-    if (rc) return rc;
-    int done = PQntuples(r) == 1;
-    if (done) *ret_clock_us = hf__pg_number(r, 0, 0);
-    PQclear(r);
-    return done ? 0 : HF_CONFLICT;
-}
-
-static int write_at_length(hf_store *st, const struct swap *s, hf_row *cur, int64_t *ret_clock_us,
-                           hf_error *err)
-{
-    const hf_rowkey *key = s->key;
-    const struct hf__pg_often *often = !s->row   ? &st->sql.erase
-                                       : s->seen ? &st->sql.update
-                                                 : &st->sql.insert;
-    char word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
-    const char *values[VALUES] = {key->text, s->seen_text, st->ear.channel, word, addresses};
-    PGresult *r;
-    hf__pg_word(key, s->row, word);
-    if (s->row) hf__put_addresses(addresses, s->row);
-    memcpy(values + FIRST - 1, s->column, sizeof s->column);
-    int n = s->row ? VALUES : FIRST - 1;
-    int rc = ask(st, often, n, values, HF_UNKNOWN, &r, "swap", key->text, err);
-    if (rc) return rc;
-    *ret_clock_us = hf__pg_number(r, 0, 1);
-    if (!hf__pg_number(r, 0, 0)) {
-        uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_COL_REV) : 0;
-        rc = conflict(st, key, r, there == s->seen, cur, ret_clock_us, "swap", err);
-    }
-    PQclear(r);
-    return rc;
-}
-
-static int pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
-{
-    struct swap s = {.key = key, .seen = seen, .row = row};
-    struct hf__flat flat = {.others = NULL, .queue = NULL};
-    char room[HF_COLS][24];
-    const char *why;
-    int rc = row ? hf__flatten(row, &flat, &why) : 0;
-    if (rc) {
-        hf__flat_free(&flat);
-        return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
-    }
-    snprintf(s.seen_text, sizeof s.seen_text, "%llu", (unsigned long long)seen);
-    if (row) hf__pg_fill(&flat, s.column, room);
-    rc = write_quietly(st, &s, ret_clock_us, err);
-    if (rc == HF_CONFLICT) rc = write_at_length(st, &s, cur, ret_clock_us, err);
-    hf__flat_free(&flat);
-    if (!rc) hf__pg_note_written(key, seen, row);
-    return rc;
 }
 
 static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                    int64_t *ret_clock_us, hf_error *err)
 {
-    char room[HF_COLS][24];
-    const char *values[VALUES] = {key->text}, *why;
-    struct hf__flat flat;
+    char room[HF_FIELDS][24];
+    const char *values[HF_FIELDS + 1] = {key->text}, *why = "";
+    struct hf__fields f = HF_NO_FIELDS;
     hf_row grant;
     PGresult *r;
     hf_row_init(&grant);
     int rc = hf_row_take(&grant, party, 1);
-    if (!rc) rc = hf__flatten(&grant, &flat, &why);
-    hf_row_clear(&grant);
-    if (rc) {
-        hf__flat_free(&flat);
-        return hf_fail(err, rc, 0, "postgres: take '%s': %s", key->text, why);
+    if (!rc) rc = hf__put_fields(&grant, HF_JSON_TEXT, &f, &why);
+    if (!rc) {
+        hf__pg_fill(&f, values + 1, room);
+        rc = hf__pg_request(st, &st->sql.take, HF_PG_TAKE + 1, values, HF_UNKNOWN, &r, "take",
+                            key->text, err);
+    } else {
+        hf_fail(err, rc, 0, "postgres: take '%s': %s", key->text, why);
     }
-    hf__pg_fill(&flat, values + 1, room);
-    rc = ask(st, &st->sql.take, HF_COLS + 1, values, HF_UNKNOWN, &r, "take", key->text, err);
-    hf__flat_free(&flat);
+    hf__free_fields(&f);
+    hf_row_clear(&grant);
     if (rc) return rc;
     *ret_clock_us = hf__pg_number(r, 0, 1);
     if (hf__pg_number(r, 0, 0)) {
-        rc = hf__pg_decode(r, 0, cur, "take", key->text, err);
+        rc = hf__pg_decode(st, r, 0, cur, "take", key->text, err);
     } else {
-        int stale = !hf__pg_has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_COL_OWNER) &&
-                                           !strcmp(PQgetvalue(r, 0, 2 + HF_COL_QUEUE), "[]"));
-        rc = conflict(st, key, r, stale, cur, ret_clock_us, "take", err);
+        int stale = !hf__pg_has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_FIELD_OWNER) &&
+                                           !*PQgetvalue(r, 0, 2 + HF_FIELD_QUEUE));
+        rc = hf__pg_conflict(st, key, r, stale, cur, ret_clock_us, "take", err);
     }
     PQclear(r);
     return rc;
@@ -292,7 +216,8 @@ static int pg_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     size_t since;
     PGresult *r;
     hf_row_clear(cur);
-    char *before = hf__waiter_json(party, &since), *behind = before ? strdup(before + since) : NULL;
+    char *before = hf__waiter_to_text(party, &since),
+         *behind = before ? strdup(before + since) : NULL;
     int rc =
         behind ? 0 : hf_fail(err, HF_NOMEM, 0, "postgres: join '%s': out of memory", key->text);
     if (!rc) {
@@ -300,16 +225,16 @@ static int pg_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
         before[since] = 0;
         hf__put_id(id, party->id);
         snprintf(places, sizeof places, "%u", cap);
-        rc = ask(st, &st->sql.join, 5, values, HF_UNKNOWN, &r, "join", key->text, err);
+        rc = hf__pg_request(st, &st->sql.join, 5, values, HF_UNKNOWN, &r, "join", key->text, err);
     }
     free(before);
     free(behind);
     if (rc) return rc;
     *ret_clock_us = hf__pg_number(r, 0, 1);
-    if (hf__pg_has_row(r)) rc = hf__pg_decode(r, 0, cur, "join", key->text, err);
+    if (hf__pg_has_row(r)) rc = hf__pg_decode(st, r, 0, cur, "join", key->text, err);
     if (!rc && !hf__pg_number(r, 0, 0))
         rc = HF_CONFLICT;
-    else if (!rc && !hf__is_last(cur, party))
+    else if (!rc && !hf__stands_last(cur, party))
         rc = hf_fail(err, HF_UNKNOWN, 0, "postgres: join '%s': not an answer to that", key->text);
     PQclear(r);
     return rc;
@@ -340,7 +265,7 @@ static int pg_scan(hf_store *st, const char *prefix,
     hf_row_init(&row);
     do {
         PGresult *r;
-        rc = ask(st, &st->sql.scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
+        rc = hf__pg_request(st, &st->sql.scan, 2, values, HF_UNAVAILABLE, &r, "list", prefix, err);
         if (rc) break;
         n = PQntuples(r);
         for (int i = 0; i < n && !stop && !rc; i++) {
@@ -353,7 +278,7 @@ static int pg_scan(hf_store *st, const char *prefix,
             key.hash = hf_key_hash(key.text, key.len);
             *ret_clock_us = hf__pg_number(r, i, 1);
             memcpy(after, key.text, key.len + 1);
-            rc = hf__pg_decode(r, i, &row, "list", key.text, err);
+            rc = hf__pg_decode(st, r, i, &row, "list", key.text, err);
             if (!rc || rc == HF_CORRUPT) stop = see(arg, &key, rc ? NULL : &row);
             if (rc == HF_CORRUPT) rc = 0;
         }
@@ -394,7 +319,7 @@ static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *k
     int rc = hf__pg_ask_often(&st->how, link, &st->sql.get, 1, values, HF_UNAVAILABLE, &r, state,
                               "get", key->text, NULL);
     if (rc) return rc;
-    if (hf__pg_has_row(r)) rc = hf__pg_decode(r, 0, row, "get", key->text, NULL);
+    if (hf__pg_has_row(r)) rc = hf__pg_decode(st, r, 0, row, "get", key->text, NULL);
     PQclear(r);
     return rc;
 }
@@ -497,6 +422,7 @@ static int prepare(hf_store *st, hf_error *err)
     hf_row row;
     int rc = *st->schema ? 0 : find_schema(st, err);
     if (!rc) rc = quote_table(st);
+    snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->how.table);
     if (!rc && !hf__pg_sql(&st->sql, st->how.table))
         rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
     if (rc) return rc;
@@ -505,7 +431,7 @@ static int prepare(hf_store *st, hf_error *err)
     rc = pg_get(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
     /* Whatever may be wrong with that row is its user's to hear. */
-    return rc == HF_CORRUPT ? 0 : rc;
+    return rc == HF_CORRUPT && !st->old ? 0 : rc;
 }
 
 static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
@@ -583,7 +509,7 @@ const hf_driver HF_DRIVER_SYMBOL = {
     .open = pg_open,
     .close = pg_close,
     .get = pg_get,
-    .swap = pg_swap,
+    .swap = hf__pg_swap,
     .replace_many = hf__pg_replace_many,
     .take = pg_take,
     .join = pg_join,

@@ -18,7 +18,7 @@
 enum { AT_ONCE = 512, ROUNDS = 4, TEXT_OID = 25 };
 #define LOCK_MS "10"
 
-enum { QUIET_VALUES = HF_COLS + HF_PG_QUIET_FIRST - 1 };
+enum { QUIET_VALUES = HF_FIELDS + HF_PG_QUIET_FIRST - 1 };
 
 /* What is sent together. */
 struct many {
@@ -122,37 +122,37 @@ static int send_one(struct many *m, const struct hf__pg_often *often, int n,
 static int put(struct many *m, hf_replace *item, const struct hf__pg_often *often, int n)
 {
     int quiet = n == QUIET_VALUES;
-    char room[HF_COLS][24], seen[24], word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
+    char room[HF_FIELDS][24], seen[24], word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
     const char *values[HF_PG_SWAP_VALUES] = {item->key->text, seen, m->st->ear.channel, word,
                                              addresses};
-    struct hf__flat flat = {.others = NULL, .queue = NULL};
+    struct hf__fields f;
     const char *why;
-    int rc = hf__flatten(item->row, &flat, &why);
+    int rc = hf__put_fields(item->row, HF_JSON_TEXT, &f, &why);
     if (rc) {
         fail(item, rc, why);
     } else {
         snprintf(seen, sizeof seen, "%llu", (unsigned long long)item->seen);
-        hf__pg_fill(&flat, values + (quiet ? HF_PG_QUIET_FIRST : HF_PG_FIRST) - 1, room);
+        hf__pg_fill(&f, values + (quiet ? HF_PG_QUIET_FIRST : HF_PG_FIRST) - 1, room);
         if (!quiet) {
             hf__pg_word(item->key, item->row, word);
             hf__put_addresses(addresses, item->row);
         }
         if (!send_one(m, often, n, values)) fail(item, HF_UNKNOWN, "it could not be sent");
     }
-    hf__flat_free(&flat);
+    hf__free_fields(&f);
     return item->result == HF_UNKNOWN && !rc;
 }
 
 /* ---- what is answered ---- */
 
 /* 1: it has its result; 0: it is to be asked again, for nothing was done. */
-static int refused(hf_replace *item, const PGresult *r)
+static int refused(const hf_store *st, hf_replace *item, const PGresult *r)
 {
-    uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_COL_REV) : 0;
+    uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_FIELD_REV) : 0;
     int rc = 0;
     if (there == item->seen) return 0; /* somebody was quicker within the statement */
     hf_row_clear(item->cur);
-    if (there) rc = hf__pg_decode(r, 0, item->cur, "swap", item->key->text, item->err);
+    if (there) rc = hf__pg_decode(st, r, 0, item->cur, "swap", item->key->text, item->err);
     item->result = rc ? rc : HF_CONFLICT;
     return 1;
 }
@@ -184,7 +184,7 @@ static int judge(struct many *m, hf_replace *item, int quiet, const PGresult *r)
     if (PQresultStatus(r) != PGRES_TUPLES_OK) return failed(m, item, r);
     if (quiet && !PQntuples(r)) return 0; /* refused, or somebody waits: to be said at length */
     item->clock_us = hf__pg_number(r, 0, quiet ? 0 : 1);
-    if (!quiet && !hf__pg_number(r, 0, 0)) return refused(item, r);
+    if (!quiet && !hf__pg_number(r, 0, 0)) return refused(m->st, item, r);
     hf__pg_note_written(item->key, item->seen, item->row);
     item->result = 0;
     return 1;

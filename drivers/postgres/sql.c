@@ -3,8 +3,8 @@
  */
 #include "sql.h"
 
-#include "columns.h"
 #include "ear.h"
+#include "kit/columns.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,19 +32,22 @@ static void put(struct text *t, const char *format, ...)
     if (t->len >= t->cap) t->len = t->cap - 1;
 }
 
-static void put_columns(struct text *t, const char *before)
+static const char *type_of(int field)
 {
-    for (int i = 0; i < HF_COLS; i++)
-        put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__column_name[i]);
+    return hf__field[field].kind == HF_NUMBER ? "bigint" : "text";
+}
+
+static void put_columns(struct text *t, const char *before, int n)
+{
+    for (int i = 0; i < n; i++) put(t, "%s%s\"%s\"", i ? ", " : "", before, hf__field[i].name);
 }
 
 /* Each column gets its value, from parameter `first` on. */
 static void put_update(struct text *t, const char *table, int first)
 {
     put(t, "UPDATE %s AS t SET ", table);
-    for (int i = 0; i < HF_COLS; i++)
-        put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__column_name[i], i + first,
-            hf__column_is_text[i] ? "text" : "bigint");
+    for (int i = 0; i < HF_FIELDS; i++)
+        put(t, "%s\"%s\" = $%d::%s", i ? ", " : "", hf__field[i].name, i + first, type_of(i));
     put(t, " WHERE t.key = $1::text AND t.rev = $2::bigint");
 }
 
@@ -52,30 +55,29 @@ static void put_update(struct text *t, const char *table, int first)
    $HF_PG_FIRST on the columns. */
 static void put_values(struct text *t)
 {
-    for (int i = 0; i < HF_COLS; i++)
-        put(t, ", $%d::%s", i + HF_PG_FIRST, hf__column_is_text[i] ? "text" : "bigint");
+    for (int i = 0; i < HF_FIELDS; i++) put(t, ", $%d::%s", i + HF_PG_FIRST, type_of(i));
 }
 
 /* Those who wait are told if the holders change, not of each other, else everybody who comes would
    wake all; and of the first who waits, who may have come for an end that nobody watches. */
 static void put_matters(struct text *t)
 {
-    static const int holders[] = {HF_COL_GRANT, HF_COL_EXPIRES, HF_COL_OTHERS, HF_COL_FLAGS};
+    static const int holders[] = {HF_FIELD_TOKEN, HF_FIELD_OWNER, HF_FIELD_EXPIRES, HF_FIELD_MORE};
     put(t, " AND (");
     for (size_t i = 0; i < sizeof holders / sizeof *holders; i++) {
         int c = holders[i];
-        put(t, "%so.\"%s\" <> $%d::%s", i ? " OR " : "", hf__column_name[c], c + HF_PG_FIRST,
-            hf__column_is_text[c] ? "text" : "bigint");
+        put(t, "%so.\"%s\" <> $%d::%s", i ? " OR " : "", hf__field[c].name, c + HF_PG_FIRST,
+            type_of(c));
     }
-    put(t, ") OR coalesce(o.queue, '[]') = '[]' AND $%d::text <> '[]'", HF_COL_QUEUE + HF_PG_FIRST);
+    put(t, ") OR coalesce(o.queue, '') = '' AND $%d::text <> ''", HF_FIELD_QUEUE + HF_PG_FIRST);
 }
 
 /* What a write says: whether it was done, the time, and the row that was there before it. */
 static void put_told(struct text *t, const char *table, int deletes)
 {
     put(t, " RETURNING 1) SELECT (SELECT count(*) FROM w), " NOW ", ");
-    put_columns(t, "o.");
-    put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '[]') <> '[]'");
+    put_columns(t, "o.", HF_FIELDS);
+    put(t, ", CASE WHEN EXISTS (SELECT 1 FROM w) AND (coalesce(o.queue, '') <> ''");
     if (!deletes) put_matters(t);
     put(t,
         ") THEN (SELECT count(pg_notify(c, $4::text)) FROM (SELECT $3::text UNION ALL SELECT "
@@ -91,7 +93,7 @@ static char *sql_write(const char *table, struct text *t, int kind)
     t->len = 0;
     if (kind == INSERT) {
         put(t, "WITH w AS (INSERT INTO %s (key, ", table);
-        put_columns(t, "");
+        put_columns(t, "", HF_FIELDS);
         put(t, ") SELECT $1::text");
         put_values(t);
         put(t, " WHERE $2::bigint = 0 ON CONFLICT (key) DO NOTHING");
@@ -112,7 +114,7 @@ static char *sql_quiet(const char *table, struct text *t)
 {
     t->len = 0;
     put_update(t, table, HF_PG_QUIET_FIRST);
-    put(t, " AND t.queue = '[]' RETURNING " NOW);
+    put(t, " AND t.queue = '' RETURNING " NOW);
     return strdup(t->to);
 }
 
@@ -120,9 +122,9 @@ static char *sql_quiet(const char *table, struct text *t)
 static void put_either(struct text *t, const char *table)
 {
     put(t, " RETURNING t.*) SELECT 1, " NOW ", ");
-    put_columns(t, "w.");
+    put_columns(t, "w.", HF_FIELDS);
     put(t, " FROM w UNION ALL SELECT 0, " NOW ", ");
-    put_columns(t, "o.");
+    put_columns(t, "o.", HF_FIELDS);
     put(t,
         " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT 1 "
         "FROM w)",
@@ -133,27 +135,27 @@ static char *sql_take(const char *table, struct text *t)
 {
     t->len = 0;
     put(t, "WITH w AS (INSERT INTO %s AS t (key, ", table);
-    put_columns(t, "");
+    put_columns(t, "", HF_PG_TAKE);
     put(t, ") SELECT $1::text");
-    for (int i = 0; i < HF_COLS; i++) {
-        if (i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT || i == HF_COL_ACQUIRED)
+    for (int i = 0; i < HF_PG_TAKE; i++) {
+        if (i == HF_FIELD_REV || i == HF_FIELD_TOKEN || i == HF_FIELD_ACQUIRED)
             put(t, ", c.now");
-        else if (i == HF_COL_EXPIRES)
+        else if (i == HF_FIELD_EXPIRES)
             put(t, ", CASE WHEN $%d::bigint = 0 THEN 0 ELSE c.now + $%d::bigint * 1000 END",
-                HF_COL_LEASE + 2, HF_COL_LEASE + 2);
+                HF_FIELD_LEASE + 2, HF_FIELD_LEASE + 2);
         else
-            put(t, ", $%d::%s", i + 2, hf__column_is_text[i] ? "text" : "bigint");
+            put(t, ", $%d::%s", i + 2, type_of(i));
     }
     put(t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET ");
-    for (int i = 0; i < HF_COL_DONE; i++) { /* the marker stays */
-        int counts = i == HF_COL_REV || i == HF_COL_TOKEN || i == HF_COL_GRANT;
-        put(t, "%s\"%s\" = ", i ? ", " : "", hf__column_name[i]);
+    for (int i = 0; i < HF_PG_TAKE; i++) {
+        int counts = i == HF_FIELD_REV || i == HF_FIELD_TOKEN;
+        put(t, "%s\"%s\" = ", i ? ", " : "", hf__field[i].name);
         if (counts)
             put(t, "greatest(t.rev + 1, excluded.rev)");
         else
-            put(t, "excluded.\"%s\"", hf__column_name[i]);
+            put(t, "excluded.\"%s\"", hf__field[i].name);
     }
-    put(t, " WHERE t.owner = '' AND t.others = '[]' AND t.queue = '[]' AND t.format = "
+    put(t, " WHERE t.owner = '' AND t.more = '' AND t.queue = '' AND t.format = "
            "excluded.format AND t.request <> excluded.request");
     put_either(t, table);
     return strdup(t->to);
@@ -168,10 +170,10 @@ static char *sql_join(const char *table, struct text *t)
         "WITH w AS (UPDATE %s AS t SET rev = greatest(t.rev + 1, c.now), queue = left(t.queue, -1) "
         "|| ',' || $2::text || c.now::text || $3::text || ']' FROM (SELECT " NOW " AS now) AS c "
         "WHERE t.key = $1::text AND t.format = %d AND t.owner <> '' AND left(t.queue, 2) = '[{' "
-        "AND right(t.queue, 2) = '}]' AND t.request <> $4::text AND strpos(t.others, $4::text) = 0 "
+        "AND right(t.queue, 2) = '}]' AND t.request <> $4::text AND strpos(t.more, $4::text) = 0 "
         "AND strpos(t.queue, $4::text) = 0 AND length(t.queue) - length(replace(t.queue, "
         "'\"request\":', '')) < 10 * $5::bigint",
-        table, HF_FORMAT_1);
+        table, HF_ROW_FORMAT);
     put_either(t, table);
     return strdup(t->to);
 }
@@ -181,9 +183,9 @@ char *hf__pg_sql_create(const char *table)
     char buffer[SQL_CAP];
     struct text t = {buffer, 0, sizeof buffer};
     put(&t, "CREATE TABLE IF NOT EXISTS %s (key text COLLATE \"C\" PRIMARY KEY", table);
-    for (int i = 0; i < HF_COLS; i++)
-        put(&t, ", \"%s\" %s NOT NULL", hf__column_name[i],
-            hf__column_is_text[i] ? "text" : "bigint");
+    for (int i = 0; i < HF_FIELDS; i++)
+        put(&t, ", \"%s\" %s NOT NULL%s", hf__field[i].name, type_of(i),
+            hf__field[i].kind == HF_JSON ? " DEFAULT ''" : "");
     put(&t, ")");
     return strdup(t.to);
 }
@@ -198,7 +200,7 @@ static char *sql_nothing(struct text *t, const char *limit)
 {
     t->len = 0;
     put(t, "SELECT 0, " NOW);
-    for (int i = 0; i < HF_COLS; i++) put(t, ", NULL");
+    for (int i = 0; i < HF_FIELDS; i++) put(t, ", NULL");
     put(t, "%s", limit);
     return strdup(t->to);
 }
@@ -215,25 +217,28 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
                hf__pg_often(&s->join, JOIN, sql_join(table, &t));
     t.len = 0;
     put(&t, "SELECT 0, " NOW ", ");
-    put_columns(&t, "o.");
+    put_columns(&t, "o.", HF_FIELDS);
     put(&t, " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text", table);
     made = made && hf__pg_often(&s->get, GET, strdup(t.to));
     t.len = 0;
     put(&t, "SELECT o.key, " NOW ", ");
-    put_columns(&t, "o.");
+    put_columns(&t, "o.", HF_FIELDS);
     put(&t, " FROM %s AS o WHERE o.key >= $1::text AND o.key > $2::text ORDER BY o.key LIMIT %d",
         table, HF_PG_PAGE);
     made = made && hf__pg_often(&s->scan, SCAN, strdup(t.to));
     s->create = hf__pg_sql_create(table);
+    t.len = 0;
+    put(&t, "SELECT granted FROM %s LIMIT 0", table);
+    s->is_old = strdup(t.to);
     s->no_row = sql_nothing(&t, "");
     s->no_page = sql_nothing(&t, " LIMIT 0");
-    return made && s->create && s->no_row && s->no_page;
+    return made && s->create && s->is_old && s->no_row && s->no_page;
 }
 
 void hf__pg_sql_free(struct hf__pg_sql *s)
 {
     char *sql[] = {s->get.sql,   s->insert.sql, s->update.sql, s->quiet.sql,
                    s->erase.sql, s->take.sql,   s->join.sql,   s->scan.sql,
-                   s->create,    s->no_row,     s->no_page};
+                   s->create,    s->is_old,     s->no_row,     s->no_page};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
 }

@@ -4,15 +4,19 @@
 #ifndef HF_POSTGRES_SQL_H
 #define HF_POSTGRES_SQL_H
 
+#include "kit/columns.h"
 #include "link.h"
 
 /* A page of a scan; the parameter of a write that is the first column, and of a quiet one. */
 enum { HF_PG_PAGE = 64, HF_PG_FIRST = 6, HF_PG_QUIET_FIRST = 3 };
+/* How many fields a `take` writes: a free row has no queue, and its marker stays. */
+enum { HF_PG_TAKE = HF_FIELD_QUEUE };
 
 struct hf__pg_sql {
     struct hf__pg_often get, insert, update, erase, take, join, scan;
     struct hf__pg_often quiet; /* an update that only says when it was done, if it was */
     char *create;
+    char *is_old;           /* succeeds if the table has the columns of format 1 */
     char *no_row, *no_page; /* what `get` and `scan` answer where the table has no row */
 };
 

@@ -4,14 +4,14 @@
 #ifndef HF_POSTGRES_STORE_H
 #define HF_POSTGRES_STORE_H
 
-#include "columns.h"
 #include "ear.h"
+#include "kit/columns.h"
 #include "link.h"
 #include "pool.h"
 #include "sql.h"
 
 /* The parameters of a swap at length. */
-enum { HF_PG_SWAP_VALUES = HF_COLS + HF_PG_FIRST - 1 };
+enum { HF_PG_SWAP_VALUES = HF_FIELDS + HF_PG_FIRST - 1 };
 
 struct hf_store {
     struct hf__pg_how how;
@@ -23,21 +23,31 @@ struct hf_store {
     struct hf__pg_ear ear;
     char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
     struct hf__pg_sql sql;
-    int existing; /* the table isn't made */
-    int absent;   /* and it isn't there */
+    int existing;                    /* the table isn't made */
+    int absent;                      /* and it isn't there */
+    int old;                         /* the table has the columns of format 1 */
+    char empty[2 * HF_PG_NAME + 24]; /* the statement that empties the store, for people */
 };
 
-/* postgres.c */
+/* postgres.c. One statement, on a connection that is free; the table is made if it is missing. */
+int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
+                   int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err);
+/* A write was refused: returns HF_CONFLICT with the row that is there in *cur, read anew if the
+   reply shows what the write wanted (`stale`); or the error. */
+int hf__pg_conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int stale, hf_row *cur,
+                    int64_t *ret_clock_us, const char *what, hf_error *err);
 int64_t hf__pg_number(const PGresult *r, int row, int column);
 /* The row behind the first two columns. */
-int hf__pg_decode(const PGresult *r, int at, hf_row *row, const char *what, const char *key,
-                  hf_error *err);
+int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, const char *what,
+                  const char *key, hf_error *err);
 int hf__pg_has_row(const PGresult *r);
-/* The columns as texts from `at` on; numbers are written into `room`. */
-void hf__pg_fill(const struct hf__flat *flat, const char **values, char room[HF_COLS][24]);
-/* A key's hint: see there. */
+/* The fields as texts; numbers are written into `room`. */
+void hf__pg_fill(const struct hf__fields *f, const char **values, char room[HF_FIELDS][24]);
+/* swap.c. A key's hint: see there. */
 static const uint64_t HF_PG_ALONE = UINT64_C(1) << 63;
 uint64_t hf__pg_hint(const hf_rowkey *key);
+int hf__pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err);
 void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row);
 
 /* replace_many.c */

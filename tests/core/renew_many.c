@@ -2,6 +2,7 @@
  * renew_many.c - many renewals by one request (replace_many): each has a result of its own, what
  * isn't answered is sent again as it is, what is over isn't renewed. See staged.h.
  */
+#include "renewal_queue.h"
 #include "staged_pair.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 /*
  * staged_claim.c - the renewer is told in time of what it has to keep, whatever else is to be done.
  */
+#include "keepers.h"
 #include "staged_waiter.h"
 
 #include <pthread.h>
@@ -105,13 +106,13 @@ static void a_claim_does_not_wait_for_others(void **state)
 
 /* ---- of a session ---- */
 
-static struct hf_tenure *needed;
+static struct hf_session *needed;
 static uint64_t kept_by_then;
 
-static struct hf_tenure *have(int own)
+static struct hf_session *have(int own)
 {
-    struct hf_tenure *t = NULL;
-    OK(hf__tenure_have(h, 60000, own, &t, &stage_error));
+    struct hf_session *t = NULL;
+    OK(hf__session_have(&h->sessions, 60000, own, &t, &stage_error));
     return t;
 }
 
@@ -120,7 +121,7 @@ static void it_is_due(void)
 {
     pthread_mutex_lock(&h->mu);
     needed->keep_at_us = 0;
-    hf__kick_keepers(h);
+    hf__kick_keepers(&h->sessions);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_KEEP, kept_by_then + 1);
 }
@@ -134,12 +135,12 @@ static void what_is_kept_does_not_wait_for_what_is_ended(void **state)
     stage_cue(S_END, 1, 1, INSTEAD, 0, it_is_due);
     pthread_mutex_lock(&h->mu);
     needed = have(0);
-    struct hf_tenure *given_up[] = {have(1), have(1), have(1)};
-    for (int i = 0; i < 3; i++) hf__tenure_put(h, given_up[i]);
+    struct hf_session *given_up[] = {have(1), have(1), have(1)};
+    for (int i = 0; i < 3; i++) hf__session_put(&h->sessions, given_up[i]);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_END, ended + 3);
     pthread_mutex_lock(&h->mu);
-    hf__tenure_put(h, needed);
+    hf__session_put(&h->sessions, needed);
     pthread_mutex_unlock(&h->mu);
     done();
 }

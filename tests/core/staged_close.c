@@ -5,6 +5,7 @@
  *
  * Link with --wrap=pthread_mutex_lock, too.
  */
+#include "deferred_cancel.h"
 #include "staged_waiter.h"
 
 #include <stdio.h>
@@ -261,7 +262,7 @@ static void regrets_do_not_keep_it_from_closing(void **state)
     pthread_mutex_lock(&h->mu);
     for (uint8_t i = 1; i < 3; i++) {
         uint8_t id[16] = {i};
-        hf__regret(h, lock->e, id);
+        hf__defer_cancel(h, lock->e, id);
     }
     pthread_mutex_unlock(&h->mu);
     stage_await(S_GET, stage_calls(S_GET) + 3);

@@ -5,6 +5,7 @@
 #include "staged_waiter.h"
 
 #include "admin.h"
+#include "lock.h"
 #include "scratch.h"
 
 #include <stdlib.h>

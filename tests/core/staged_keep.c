@@ -2,6 +2,7 @@
  * staged_keep.c - holds that are kept in time, whatever is done beside that: by a callback, by the
  * one that listens, by another one that keeps the session; and what is believed of a holder.
  */
+#include "deferred_cancel.h"
 #include "staged_waiter.h"
 
 enum { LONG_US = 40000000, CLAIM_MS = 6000, POLL_MS = CLAIM_MS / 3 };
@@ -175,7 +176,7 @@ static void sessions_are_kept_beside_regrets(void **state)
     pthread_mutex_lock(&h->mu);
     for (uint8_t i = 1; i < 3; i++) {
         uint8_t id[16] = {i};
-        hf__regret(h, lock->e, id);
+        hf__defer_cancel(h, lock->e, id);
     }
     pthread_mutex_unlock(&h->mu);
     stage_await(S_GET, stage_calls(S_GET) + 3);
@@ -188,12 +189,12 @@ static void sessions_are_kept_beside_regrets(void **state)
     done();
 }
 
-static struct hf_tenure *tenure;
+static struct hf_session *tenure;
 
 /* A keeper comes by just then, and passes over it. */
 static void is_passed_over(void)
 {
-    struct hf_keepers *k = &h->renewals.keepers;
+    struct hf_keepers *k = &h->sessions.keepers;
     int sleep = 0;
     pthread_mutex_lock(&h->mu);
     tenure->keep_at_us = 0;
@@ -213,15 +214,15 @@ static void a_session_that_another_thread_keeps_is_kept_on(void **state)
     (void)state;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
-    OK(hf__tenure_have(h, 3000, 0, &tenure, &stage_error));
+    OK(hf__session_have(&h->sessions, 3000, 0, &tenure, &stage_error));
     stage_cue(S_KEEP, 1, 1, INSTEAD, 0, is_passed_over);
-    OK(hf__tenure_keep(h, tenure, &stage_error));
+    OK(hf__session_keep(&h->sessions, tenure, &stage_error));
     pthread_mutex_unlock(&h->mu);
     for (int64_t until = hf__local_us() + LONG_US; hf__local_us() < until; hf__pause(1000))
         if (stage_calls(S_KEEP) >= 2) break;
     assert_true(stage_calls(S_KEEP) >= 2);
     pthread_mutex_lock(&h->mu);
-    hf__tenure_put(h, tenure);
+    hf__session_put(&h->sessions, tenure);
     pthread_mutex_unlock(&h->mu);
     done();
 }

@@ -3,6 +3,7 @@
  * without memory, a crowd of the dead, a store that fails just then.
  */
 #include "staged_waiter.h"
+#include "wakeups.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ static void add_a_sleeper(uint64_t session)
     assert_int_equal(hf_row_room(row, 2), 0);
     hf_party *p = &row->party[1];
     hf_party_copy(p, &row->party[0]);
+    p->claim_ms = HF_CLAIM_MS;
     memset(p->id, 7, sizeof p->id);
     p->token = 0;
     p->expires_us = 0;

@@ -2,6 +2,8 @@
  * staged_tenure.c - sessions that leases hang on (tenure.c), in the moments that hardly ever come:
  * lost while they are asked for, worn, too short, without memory or a thread to keep them.
  */
+#include "deferred_cancel.h"
+#include "renewal_queue.h"
 #include "staged_waiter.h"
 
 #include <poll.h>
@@ -32,17 +34,17 @@ static void the_first_ends_with_the_key(void)
 }
 
 /* Under the mutex, dropped: the store says that it is dead. */
-static void dies(struct hf_tenure *t)
+static void dies(struct hf_session *t)
 {
     stage_cue(S_KEEP, 1, 1, INSTEAD, HF_LOST, NULL);
-    IS(HF_LOST, hf__tenure_keep(h, t, &stage_error));
+    IS(HF_LOST, hf__session_keep(&h->sessions, t, &stage_error));
     assert_true(t->gone);
 }
 
-static struct hf_tenure *have(int own)
+static struct hf_session *have(int own)
 {
-    struct hf_tenure *t = NULL;
-    OK(hf__tenure_have(h, 60000, own, &t, &stage_error));
+    struct hf_session *t = NULL;
+    OK(hf__session_have(&h->sessions, 60000, own, &t, &stage_error));
     return t;
 }
 
@@ -53,12 +55,12 @@ static void one_that_is_gone_is_replaced(void **state)
     (void)state;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
-    struct hf_tenure *t = have(0);
-    uint64_t session = t->session;
+    struct hf_session *t = have(0);
+    uint64_t session = t->id;
     dies(t);
-    OK(hf__tenure_have(h, 60000, 0, &t, &stage_error));
-    assert_true(t->session != session && !t->gone);
-    hf__tenure_put(h, t);
+    OK(hf__session_have(&h->sessions, 60000, 0, &t, &stage_error));
+    assert_true(t->id != session && !t->gone);
+    hf__session_put(&h->sessions, t);
     pthread_mutex_unlock(&h->mu);
     done();
 }
@@ -67,7 +69,7 @@ static void one_that_is_gone_is_replaced(void **state)
 static void three_that_are_dead_are_enough(void **state)
 {
     (void)state;
-    struct hf_tenure *t[3], *none = NULL;
+    struct hf_session *t[3], *none = NULL;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
     for (int i = 0; i < 3; i++) {
@@ -78,11 +80,11 @@ static void three_that_are_dead_are_enough(void **state)
     stage_driver.lease_worn = NULL; /* nothing is worn any more */
     for (int i = 0; i < 3; i++) t[i]->until_us = hf__local_us() + 1000000; /* less than a half */
     stage_cue(S_KEEP, 1, 3, INSTEAD, HF_LOST, NULL);
-    IS(HF_UNAVAILABLE, hf__tenure_have(h, 60000, 0, &none, &stage_error));
+    IS(HF_UNAVAILABLE, hf__session_have(&h->sessions, 60000, 0, &none, &stage_error));
     assert_null(none);
     for (int i = 0; i < 3; i++) {
         assert_true(t[i]->gone);
-        hf__tenure_put(h, t[i]);
+        hf__session_put(&h->sessions, t[i]);
     }
     pthread_mutex_unlock(&h->mu);
     done();
@@ -109,7 +111,7 @@ static void what_nobody_keeps_is_not_kept_for_a_failure(void **state)
     OK(stage_acquire(h, "k", 0, 60000, HF_NO_RENEW, &lock));
     stage_cue(S_KEEP, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     IS(HF_UNAVAILABLE, hf_renew(lock, 0, &stage_error));
-    assert_true(lock->tenure->keep_at_us == INT64_MAX);
+    assert_true(lock->session->keep_at_us == INT64_MAX);
     OK(hf_release(lock, &stage_error));
     done();
 }
@@ -121,13 +123,13 @@ static void what_was_made_early_begins_late(void **state)
     begin(LEASES);
     for (int dead = 0; dead < 2; dead++) {
         pthread_mutex_lock(&h->mu);
-        struct hf_tenure *t = have(1);
+        struct hf_session *t = have(1);
         if (dead) stage_cue(S_KEEP, 1, 1, INSTEAD, HF_LOST, NULL);
         uint64_t kept = stage_calls(S_KEEP);
-        hf__tenure_begins(h, t, hf__local_us() + 10000000);
+        hf__session_begins(&h->sessions, t, hf__local_us() + 10000000);
         assert_int_equal(stage_calls(S_KEEP), kept + 1);
         assert_int_equal(t->gone, dead);
-        hf__tenure_put(h, t);
+        hf__session_put(&h->sessions, t);
         pthread_mutex_unlock(&h->mu);
     }
     done();
@@ -135,13 +137,13 @@ static void what_was_made_early_begins_late(void **state)
 
 /* ---- while somebody is at it ---- */
 
-static struct hf_tenure *at_hand;
+static struct hf_session *at_hand;
 
 static void another_asks(void)
 {
     pthread_mutex_lock(&h->mu);
-    assert_int_equal(h->making, 1);
-    OK(hf__tenure_have(h, 60000, 0, &at_hand, &stage_error));
+    assert_int_equal(h->sessions.making, 1);
+    OK(hf__session_have(&h->sessions, 60000, 0, &at_hand, &stage_error));
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -149,15 +151,15 @@ static void another_asks(void)
 static void who_has_one_does_not_wait(void **state)
 {
     (void)state;
-    struct hf_tenure *t = NULL;
+    struct hf_session *t = NULL;
     begin(LEASES);
     pthread_mutex_lock(&h->mu);
     at_hand = have(0);
     stage_cue(S_MAKE, 1, 1, INSTEAD, 0, another_asks);
-    OK(hf__tenure_have(h, 30000, 0, &t, &stage_error));
+    OK(hf__session_have(&h->sessions, 30000, 0, &t, &stage_error));
     assert_true(at_hand && t != at_hand);
-    hf__tenure_put(h, t);
-    hf__tenure_put(h, at_hand);
+    hf__session_put(&h->sessions, t);
+    hf__session_put(&h->sessions, at_hand);
     pthread_mutex_unlock(&h->mu);
     done();
 }
@@ -165,7 +167,7 @@ static void who_has_one_does_not_wait(void **state)
 static void it_is_given_up(void)
 {
     pthread_mutex_lock(&h->mu);
-    hf__tenure_put(h, at_hand);
+    hf__session_put(&h->sessions, at_hand);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -183,7 +185,7 @@ static void one_given_up_while_it_is_kept_is_ended(void **state)
     pthread_mutex_unlock(&h->mu);
     stage_await(S_END, ended + 1);
     pthread_mutex_lock(&h->mu);
-    assert_null(h->tenures);
+    assert_null(h->sessions.all);
     pthread_mutex_unlock(&h->mu);
     done();
 }
@@ -201,9 +203,9 @@ static void closing_while_a_session_is_kept(void **state)
     uint64_t kept = stage_calls(S_KEEP);
     stage_cue(S_KEEP, 1, 1, INSTEAD, 0, until_the_handle_closes);
     pthread_mutex_lock(&h->mu);
-    struct hf_tenure *t = have(0);
+    struct hf_session *t = have(0);
     t->keep_at_us = 0;
-    hf__tenure_put(h, t);
+    hf__session_put(&h->sessions, t);
     pthread_cond_signal(&h->renewer_cond);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_KEEP, kept + 1);
@@ -224,7 +226,7 @@ static void a_claim_with_the_same_session_is_written(void **state)
     assert_true(stage_row("k")->party[0].flags & HF_PARTY_UNCLAIMED);
     stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, HF_UNKNOWN, NULL);
     IS(HF_UNKNOWN, hf_renew(first.lock, 0, &stage_error));
-    assert_null(first.lock->doubt); /* it holds with what it held with */
+    assert_null(first.lock->pending_session); /* it holds with what it held with */
     stage_uncue();
     uint64_t session = stage_row("k")->party[0].session;
     OK(hf_renew(first.lock, 0, &stage_error));
@@ -251,7 +253,7 @@ static void a_grant_that_is_ending_is_not_renewed(void **state)
 static void what_it_holds_with_dies(void)
 {
     pthread_mutex_lock(&h->mu);
-    dies(lock->tenure);
+    dies(lock->session);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -292,17 +294,17 @@ static void a_doubt_about_a_session_that_is_shared(void **state)
     (void)state;
     begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
-    uint64_t was = lock->tenure->session;
+    uint64_t was = lock->session->id;
     stage_wear_sessions();
     stage_cue(S_SWAP, 1, 1 << 20, ALTHOUGH, HF_UNKNOWN, NULL);
     pthread_mutex_lock(&h->mu);
     hf__renew_at(lock, 0);
     pthread_cond_signal(&h->renewer_cond);
-    for (; !lock->doubt; pthread_mutex_lock(&h->mu)) {
+    for (; !lock->pending_session; pthread_mutex_lock(&h->mu)) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);
     }
-    assert_int_equal(lock->doubt->own, 0);
+    assert_int_equal(lock->pending_session->own, 0);
     pthread_mutex_unlock(&h->mu);
     stage_uncue();
     OK(hf_renew(lock, 0, &stage_error));
@@ -344,8 +346,8 @@ static void without_a_thread_it_ends_with_the_handle(void **state)
     assert_int_equal(stage_calls(S_END), ended);
     pthread_mutex_lock(&h->mu);
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
-    hf__regret(h, e, id);
-    assert_non_null(h->regrets);
+    hf__defer_cancel(h, e, id);
+    assert_non_null(h->cancels);
     hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     stage_no_threads(0);
@@ -370,7 +372,7 @@ static void one_given_up_beside_a_regret_is_ended(void **state)
     pthread_mutex_lock(&h->mu);
     at_hand = have(1);
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
-    hf__regret(h, e, id);
+    hf__defer_cancel(h, e, id);
     hf__entry_put(e);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_END, ended + 1);
@@ -387,14 +389,14 @@ static void what_cannot_be_withdrawn_yet_is_tried_again(void **state)
     pthread_mutex_lock(&h->mu);
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
     stage_no_memory(1);
-    hf__regret(h, e, id);
+    hf__defer_cancel(h, e, id);
     assert_int_equal(stage_no_memory(0), 1);
-    assert_null(h->regrets);
+    assert_null(h->cancels);
     uint64_t asked = stage_calls(S_GET);
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
-    hf__regret(h, e, id);
+    hf__defer_cancel(h, e, id);
     hf__entry_put(e);
-    for (; h->regrets; pthread_mutex_lock(&h->mu)) {
+    for (; h->cancels; pthread_mutex_lock(&h->mu)) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);
     }
@@ -418,7 +420,7 @@ static void a_named_request_is_not_regretted(void **state)
     IS(HF_UNKNOWN, hf_acquire(h, "k", &o, &lock, &stage_error));
     stage_uncue();
     pthread_mutex_lock(&h->mu);
-    assert_null(h->regrets);
+    assert_null(h->cancels);
     pthread_mutex_unlock(&h->mu);
     OK(hf_acquire(h, "k", &o, &lock, &stage_error));
     OK(hf_release(lock, &stage_error));
@@ -434,8 +436,8 @@ static void who_waits_is_told_that_its_session_is_gone(void **state)
     begin_in_line(CALM_LEASES, 90000);
     uint64_t made = stage_calls(S_MAKE);
     pthread_mutex_lock(&h->mu);
-    assert_non_null(first.wait->standing);
-    dies(first.wait->standing);
+    assert_non_null(first.wait->queue_session);
+    dies(first.wait->queue_session);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_MAKE, made + 1);
     OK(hf_release(other, &stage_error));
@@ -452,10 +454,10 @@ static void what_it_waits_with_is_gone(void)
     is_over = 1;
     pthread_mutex_lock(&h->mu);
     if (is_none) {
-        hf__tenure_put(h, w->standing);
-        w->standing = NULL;
+        hf__session_put(&h->sessions, w->queue_session);
+        w->queue_session = NULL;
     } else {
-        dies(w->standing);
+        dies(w->queue_session);
     }
     pthread_mutex_unlock(&h->mu);
 }
@@ -479,11 +481,11 @@ static void what_is_too_short_to_hold_with_is_kept_first(void **state)
     (void)state;
     begin_in_line(CALM_LEASES, 90000);
     pthread_mutex_lock(&h->mu);
-    OK(hf__tenure_have(h, 90000, 0, &first.wait->tenure, &stage_error));
-    first.wait->tenure->until_us = hf__local_us() + 10000000;
+    OK(hf__session_have(&h->sessions, 90000, 0, &first.wait->session, &stage_error));
+    first.wait->session->until_us = hf__local_us() + 10000000;
     /* So that it has to ask: what it was handed isn't taken up as it is. */
-    hf__tenure_put(h, first.wait->standing);
-    first.wait->standing = NULL;
+    hf__session_put(&h->sessions, first.wait->queue_session);
+    first.wait->queue_session = NULL;
     pthread_mutex_unlock(&h->mu);
     uint64_t kept = stage_calls(S_KEEP);
     OK(hf_release(other, &stage_error));
@@ -497,14 +499,14 @@ static void what_is_too_short_to_hold_with_is_kept_first(void **state)
 static void its_session_dies(void)
 {
     pthread_mutex_lock(&h->mu);
-    dies(h->tenures);
+    dies(h->sessions.all);
     pthread_mutex_unlock(&h->mu);
 }
 
 static void its_session_runs_out(void)
 {
     pthread_mutex_lock(&h->mu);
-    h->tenures->until_us = 0;
+    h->sessions.all->until_us = 0;
     pthread_mutex_unlock(&h->mu);
 }
 

@@ -5,6 +5,7 @@
 #include "staged_pair.h"
 
 #include "admin.h"
+#include "breath.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "../../drivers/postgres/postgres.c"
 
-enum { ALL = HF_COLS + 2 };
+enum { ALL = HF_FIELDS + 2 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -13,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     PGresult *r = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
     PGresAttDesc columns[ALL];
     static char name[] = "c";
+    static hf_store st = {.empty = "DROP TABLE x"};
     hf_error err = {0, 0, ""};
     hf_row row;
     memset(columns, 0, sizeof columns);
@@ -28,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hf_row_init(&row);
     (void)hf__pg_number(r, 0, 0);
     if (hf__pg_has_row(r))
-        fuzz_check_row(hf__pg_decode(r, 0, &row, "get", "k", &err), &row, err.text);
+        fuzz_check_row(hf__pg_decode(&st, r, 0, &row, "get", "k", &err), &row, err.text);
     hf_row_clear(&row);
     PQclear(r);
     return 0;

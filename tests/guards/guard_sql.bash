@@ -123,6 +123,13 @@ guard_several_holders() {
     run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused holdfast
     ask "DELETE FROM holdfast WHERE key = '$K/2'"
+    # One that held alone has let go: the row names it no more, whatever reads owner and token only.
+    T=$(holdfast run --at-least 60 "$K/2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
+    [ "$(ask "SELECT owner FROM holdfast WHERE key = '$K/2'")" = "(ended)" ]
+    [ "$(ask "SELECT token FROM holdfast WHERE key = '$K/2'")" = "$T" ]
+    run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
+    refused "is over"
+    ask "DELETE FROM holdfast WHERE key = '$K/2'"
 }
 
 guard_again_and_undone() {

@@ -135,6 +135,7 @@ finds() {
     finds NAMED bad.md 'See [this](none.md).\n'
     finds NAMED bad.md 'See [this](bad.md#none).\n'
     finds NAMED bad.md '`hf_none` does it.\n'
+    finds NAMED ARCHITECTURE.md '# A\n\n## Words\n\n| grant | a right | `none` |\n'
     finds EXEC core/bad.sh '#!/bin/sh\n'
     finds FORMAT core/bad.c "${head}int  hf__a;\n"
 }

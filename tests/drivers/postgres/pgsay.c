@@ -391,8 +391,8 @@ const char *pg_row_but(const char *before, const char *name, const char *value)
     static _Thread_local int at;
     char *to = ring[at++ % 4];
     int n = snprintf(to, sizeof ring[0], "%s", before);
-    for (size_t i = 0; i < COUNT(said_row); i++) {
-        const char *text = strcmp(said_row[i][0], name) != 0 ? said_row[i][1] : value;
+    for (size_t i = 0; i < COUNT(said_fields); i++) {
+        const char *text = strcmp(said_fields[i][0], name) != 0 ? said_fields[i][1] : value;
         /* No name: there is no row. */
         if (!*name || !text) text = "~";
         n += snprintf(to + n, sizeof ring[0] - (size_t)n, "|%s", text);

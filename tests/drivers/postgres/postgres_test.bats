@@ -54,6 +54,25 @@ named() { grep -Ec 'LOG:  execute holdfast_[0-9a-f]*: (WITH|UPDATE)' "$LOG" || t
     cat bench.txt
 }
 
+@test "a table of format 1 is refused, with how to go on" {
+    ask -c "CREATE TABLE old (key text PRIMARY KEY, format bigint, rev bigint, token bigint,
+        owner text, expires_us bigint, granted bigint, others text, queue text)"
+    sep=\?
+    [[ $HOLDFAST_STORE != *\?* ]] || sep=\&
+    for command in "run $K -- true" "show $K" ls watch "once $K -- true" doctor; do
+        # shellcheck disable=SC2086
+        run timeout 60 "$HOLDFAST" -S "$HOLDFAST_STORE${sep}table=old" $command
+        echo "$command: $output"
+        [ "$status" = 65 ]
+        [[ $output == *"rows of format 1, and this version reads format 2"* ]]
+        [[ $output == *"DROP TABLE \"public\".\"old\""* ]]
+    done
+    ask -c 'DROP TABLE old'
+    run holdfast -S "$HOLDFAST_STORE${sep}table=old" run "$K" -- true
+    [ "$status" = 0 ]
+    ask -c 'DROP TABLE old'
+}
+
 @test "a write that fails when it is committed wasn't done" {
     run holdfast run "$K" -- true
     [ "$status" = 0 ]

@@ -129,7 +129,7 @@ static void a_word_is_not_believed(void **state)
     pg->close(st);
     /* There is none, or it can't be read: nothing is said. */
     const char *const none[] = {pg_row_but("0|" NOW, "", NULL), "!42P01 no such table",
-                                "!57P01 going down", pg_row_but("0|" NOW, "format", "2"), "."};
+                                "!57P01 going down", pg_row_but("0|" NOW, "format", "1"), "."};
     for (size_t i = 0; i < COUNT(none); i++) {
         st = listens(me, none[i]);
         int asked = after_word(st, " " ME " 1", 60000);

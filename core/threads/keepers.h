@@ -8,25 +8,12 @@
 #ifndef HF_KEEPERS_H
 #define HF_KEEPERS_H
 
-#include <pthread.h>
-#include <stdint.h>
+#include "session.h"
 
-struct hf;
-
-enum { HF_KEEPERS = 4 };
-
-struct hf_keepers {
-    pthread_t thread[HF_KEEPERS];
-    uint32_t n, idle;
-    int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
-    pthread_cond_t work; /* some session is to be kept, or earlier than it was */
-};
-
-void hf__keepers_open(struct hf_keepers *k);
 /* No thread is left but the caller's, and those that this ends. */
-void hf__keepers_close(struct hf *h);
+void hf__keepers_close(struct hf_sessions *all);
 /* A session was made, or is to be kept at another time. Under the mutex. Returns 0: there is no
    thread that would keep it. */
-int hf__kick_keepers(struct hf *h);
+int hf__kick_keepers(struct hf_sessions *all);
 
 #endif

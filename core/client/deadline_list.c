@@ -1,0 +1,52 @@
+/*
+ * deadline_list.c - see deadline_list.h.
+ */
+#include "deadline_list.h"
+
+#include "handle.h"
+#include "os.h"
+#include "validity.h"
+#include "wakeups.h"
+
+int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
+{
+    int64_t left = l->expires_us - hf__port_now(&l->h->port).hi_us;
+    return now_us + (left > 20000 ? left - left / 100 : left);
+}
+
+int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
+{
+    int instant = l->h->port.can & HF_CAN_INSTANT;
+    int64_t at = INT64_MAX;
+    if (l->leftover) return instant && !l->busy ? l->look_at_us : INT64_MAX;
+    if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
+    if (l->releasing) return INT64_MAX;
+    /* While an adopted hold is being renewed, the store's answer decides. */
+    if (l->session && !(l->session->adopted && l->busy))
+        at = hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0);
+    if (l->expires_us) at = hf__min64(at, hf__lease_ends(l, now_us));
+    if (l->hold_until_us) at = hf__min64(at, l->hold_until_us);
+    int asks = instant && !l->busy && (l->lost_fd >= 0 || l->on_lost);
+    return asks ? hf__min64(at, l->look_at_us) : at;
+}
+
+int64_t hf__look_after(hf_lock *l)
+{
+    int64_t at = hf__watch_at(l, hf__local_us());
+    hf__deadline_set(&l->h->watched, &l->watch, at);
+    return at;
+}
+
+void hf__care(hf_lock *l)
+{
+    int64_t at = hf__look_after(l);
+    if (at == INT64_MAX || hf__need_tender(l->h, NULL)) return;
+    hf__kick_tender(l->h, at);
+}
+
+void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)
+{
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i]; e; e = e->next)
+            for (hf_lock *l = e->locks; l; l = l->next) see(l, arg);
+}

@@ -1,0 +1,168 @@
+/*
+ * held_sessions.c - see held_sessions.h.
+ */
+#include "held_sessions.h"
+
+#include "deadline_list.h"
+#include "handle.h"
+#include "kept_error.h"
+#include "look_queue.h"
+#include "lost.h"
+#include "os.h"
+#include "session.h"
+#include "wakeups.h"
+
+/* ---- what hangs on a session ---- */
+
+static void lose_by(hf_lock *l, void *t)
+{
+    const struct hf_session *over = t;
+    if (l->session != over && l->pending_session != over) return;
+    if (over->why) hf__error_keep(&l->why, over->why);
+    hf__lock_lose(l, HF_BY_TIME);
+}
+
+void hf__session_lost(hf *h, const struct hf_session *s)
+{
+    hf__each_lock(h, lose_by, (void *)(uintptr_t)s);
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next)
+        if (w->session == s || w->queue_session == s) {
+            if (!w->pumped) w->look_at_us = 0;
+            hf__notify(w);
+        }
+    hf__kick_pump(h);
+}
+
+/* It ends sooner than its holds were to be looked at. */
+static void look_sooner(hf_lock *l, void *t)
+{
+    if (l->session == t || l->pending_session == t) hf__care(l);
+}
+
+void hf__session_ends_sooner(hf *h, const struct hf_session *s)
+{
+    hf__each_lock(h, look_sooner, (void *)(uintptr_t)s);
+}
+
+/* The store says that a session which this wait wrote with is dead. Under the mutex, dropped. */
+void hf__sessions_doubt(hf *h, struct hf_wait *w)
+{
+    struct hf_session **at[] = {&w->session, &w->queue_session};
+    for (int i = 0; i < 2; i++) {
+        struct hf_session *t = *at[i];
+        if (!t || hf__session_keep(&h->sessions, t, NULL) != HF_LOST) continue;
+        *at[i] = NULL;
+        hf__session_put(&h->sessions, t);
+    }
+}
+
+/* ---- the renewal of a hold ---- */
+
+/* For a hold that is released but kept taken for what is left of at_least_ms: one of its own, that
+   nobody keeps. None if that is over. Under the mutex, dropped. */
+int hf__session_for_rest(hf_lock *l, struct hf_session **ret, hf_error *err)
+{
+    int64_t left_ms = (int64_t)l->at_least_ms - (hf__local_us() - l->granted_at_us) / 1000;
+    int rc = left_ms > 0 ? hf__session_have(&l->h->sessions, (uint32_t)left_ms, 1, ret, err) : 0;
+    if (!rc && *ret) (*ret)->keep_at_us = INT64_MAX;
+    return rc;
+}
+
+/* The row goes on naming this grant; with which session? */
+static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_event ev = {.kind = HF_EV_RENEW, .token = l->token, .lease_ms = l->lease_ms};
+    struct hf_outcome out;
+    ev.session = to->id;
+    int64_t until = hf__local_us() + hf__min64(h->port.io_timeout_ms, l->lease_ms / 3) * 1000;
+    int rc = hf__port_get(&h->port, &l->e->key, row, err);
+    if (rc) return rc;
+    int64_t at = hf__find_grant(row, l->token);
+    const hf_party *p = at < 0 ? NULL : &row->party[at];
+    if (!p || p->flags & HF_PARTY_DEAD)
+        return hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
+                       (unsigned long long)l->token);
+    /* In doubt it is written in any case: the lost write must not land any more. */
+    if (p->session == to->id && !(p->flags & HF_PARTY_UNCLAIMED) && !l->pending_session) return 0;
+    rc = hf__turn(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
+    if (!rc && out.answer != HF_ANS_OK)
+        rc = hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
+                     (unsigned long long)l->token);
+    return rc;
+}
+
+static int stale(const hf *h, const struct hf_session *s)
+{
+    const hf_driver *drv = h->port.drv;
+    return drv->lease_worn && drv->lease_worn(h->port.st, s->id);
+}
+
+/* Exchanges the lock's session. */
+static void move_to(hf *h, hf_lock *l, struct hf_session *to)
+{
+    struct hf_session *was = l->session;
+    hf__session_put(&h->sessions, l->pending_session);
+    l->pending_session = NULL;
+    l->session = to;
+    hf__session_put(&h->sessions, was);
+}
+
+/* A renewal with another session wasn't confirmed, and may land yet. It is made again, so that
+   there are never more than the two that it may hold with, none of which is ended. */
+static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_session *to = l->pending_session;
+    int64_t asked_us = hf__local_us();
+    pthread_mutex_unlock(&h->mu);
+    int rc = check(l, to, row, err);
+    pthread_mutex_lock(&h->mu);
+    if (!rc && to->own) hf__session_begins(&h->sessions, to, asked_us);
+    if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
+    if (rc == HF_LOST) hf__lock_lose(l, to->gone ? HF_BY_TIME : HF_BY_STORE);
+    if (rc) return rc;
+    to->users++;
+    move_to(h, l, to);
+    return 0;
+}
+
+/* The renewal of such a hold: the session that it should have, and a look whether it is still
+   there. Under the mutex, dropped; the lock is seized. */
+int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, hf_error *err)
+{
+    hf *h = l->h;
+    int own = l->renew_at_us == INT64_MAX || lease_ms != l->lease_ms;
+    int rc = l->pending_session ? settle_doubt(l, row, err) : 0;
+    if (rc) return rc;
+    struct hf_session *t = l->session, *to = NULL;
+    int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms;
+    if (!own && !by_hand && stale(h, t)) stays = 0;
+    if (stays) {
+        t->users++;
+        to = t;
+        if (own || by_hand) rc = hf__session_keep(&h->sessions, t, err);
+    } else {
+        rc = hf__session_have(&h->sessions, lease_ms, own, &to, err);
+    }
+    int64_t asked_us = hf__local_us();
+    if (!rc) {
+        pthread_mutex_unlock(&h->mu);
+        rc = check(l, to, row, err);
+        pthread_mutex_lock(&h->mu);
+    }
+    if (!rc && !stays && own) hf__session_begins(&h->sessions, to, asked_us);
+    if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
+    if (!rc) {
+        move_to(h, l, to);
+        return 0;
+    }
+    if (rc == HF_LOST) hf__lock_lose(l, to && !to->gone ? HF_BY_STORE : HF_BY_TIME);
+    if (rc == HF_UNKNOWN && !stays) {
+        l->pending_session = to; /* it may hold with either */
+        hf__care(l);
+    } else {
+        hf__session_put(&h->sessions, to);
+    }
+    return rc;
+}

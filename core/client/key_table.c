@@ -1,0 +1,70 @@
+/*
+ * key_table.c - the keys that a handle has to do with, or had.
+ */
+#include "handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { IDLE_ENTRIES = 16384 };
+
+static void forget_idle(hf *h)
+{
+    for (uint32_t i = 0; i < h->buckets; i++) {
+        struct hf_entry **at = &h->table[i];
+        while (*at) {
+            struct hf_entry *e = *at;
+            if (e->refs) {
+                at = &e->next;
+                continue;
+            }
+            *at = e->next;
+            if (h->given.e == e) h->given.e = NULL;
+            free(e);
+            h->entries--;
+        }
+    }
+}
+
+static void grow_table(hf *h)
+{
+    uint32_t n = h->buckets * 4;
+    struct hf_entry **bigger = calloc(n, sizeof *bigger);
+    if (!bigger) return; /* longer chains, nothing worse */
+    for (uint32_t i = 0; i < h->buckets; i++)
+        for (struct hf_entry *e = h->table[i], *next; e; e = next) {
+            next = e->next;
+            e->next = bigger[e->key.hash & (n - 1)];
+            bigger[e->key.hash & (n - 1)] = e;
+        }
+    free(h->table);
+    h->table = bigger;
+    h->buckets = n;
+}
+
+/* Idle ones are kept for their hint, without which `file:` takes three times as long, but only so
+   many (about two megabytes): a map of keys must not grow for ever. */
+HF_COLD int hf__new_entry(hf *h, const char *key, struct hf_entry **ret, hf_error *err)
+{
+    hf_rowkey k;
+    int rc = hf_key_make(key, &k, err);
+    if (rc) return rc;
+    if (h->entries >= h->buckets && h->entries >= IDLE_ENTRIES) {
+        forget_idle(h);
+        if (h->entries >= h->buckets / 2) grow_table(h);
+    } else if (h->entries >= h->buckets) {
+        grow_table(h);
+    }
+    struct hf_entry *e = calloc(1, sizeof *e + k.len + 1);
+    if (!e) return hf_fail(err, HF_NOMEM, 0, "key '%s': out of memory", key);
+    memcpy(e->text, key, (size_t)k.len + 1);
+    e->key = k;
+    e->key.text = e->text;
+    e->key.hint = &e->hint;
+    e->refs = 1;
+    e->next = h->table[k.hash & (h->buckets - 1)];
+    h->table[k.hash & (h->buckets - 1)] = e;
+    h->entries++;
+    *ret = e;
+    return 0;
+}

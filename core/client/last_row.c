@@ -1,0 +1,50 @@
+/*
+ * last_row.c - the row of a key as this handle last heard of it, where it is good enough to write
+ * upon.
+ */
+#include "last_row.h"
+
+#include "handle.h"
+#include "os.h"
+#include "plan.h"
+
+#include <string.h>
+
+enum { GIVEN_US = 20000 }; /* so long after it the row is a good guess, and no longer */
+
+int hf__seems_over(hf *h, const hf_row *row) { return hf__holders_end(h, row) <= hf__local_us(); }
+
+int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)
+{
+    const hf_driver *d = h->port.drv;
+    if (!d->told || !rev || !d->told(h->port.st, &e->key, row)) return 0;
+    if (row->rev >= rev && hf__find_grant(row, token) >= 0 && !hf__seems_over(h, row)) return 1;
+    hf_row_clear(row);
+    return 0;
+}
+
+void hf__give(hf *h, const struct hf_entry *e, const hf_row *row)
+{
+    h->given.e = NULL;
+    if (h->port.can & HF_CAN_INSTANT || !(row->n_holders + row->n_queue)) return;
+    if (hf_row_copy(&h->given.row, row)) return;
+    h->given.e = e;
+    h->given.us = hf__local_us();
+}
+
+/* He is the last who wrote, so mostly he gets in line by one write upon it, without a read. If
+   others have written since he is refused, and told what is there. Not whose request may stand in
+   it by its caller's id: of that the store alone can say what became of it. */
+int hf__given(struct hf_wait *w, int waits, hf_row *row)
+{
+    hf *h = w->h;
+    int is = 0;
+    pthread_mutex_lock(&h->mu);
+    if (h->given.e == w->e) {
+        int usable = waits && !w->once && !w->named && hf__local_us() - h->given.us < GIVEN_US;
+        is = usable && !hf_row_copy(row, &h->given.row);
+        h->given.e = NULL;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return is;
+}

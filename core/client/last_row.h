@@ -1,0 +1,24 @@
+/*
+ * last_row.h - the row of a key as this handle last heard of it, where it is good enough to write
+ * upon: as the store has told of it, or as this handle has left it.
+ */
+#ifndef HF_LAST_ROW_H
+#define HF_LAST_ROW_H
+
+#include "holdfast_driver.h"
+
+struct hf_entry;
+struct hf_wait;
+
+/* A word brings no clock with it, as a reply does. Who has come to his end by our reading of it may
+   hold yet, for the store's may have been set back since: then the row is read. */
+int hf__seems_over(hf *h, const hf_row *row);
+/* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
+   only by comparing, for it may have been overtaken. */
+int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);
+/* The key was given on, and the row that is left isn't free. Under the mutex. */
+void hf__give(hf *h, const struct hf_entry *e, const hf_row *row);
+/* That row, if it may well be the present one: 1. Once. */
+int hf__given(struct hf_wait *w, int waits, hf_row *row);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * look_queue.c - which wait looks next: the one place that says when.
+ */
+#include "look_queue.h"
+
+#include "handle.h"
+
+enum { AT_ONCE = -1 }; /* before all that look when it is time */
+
+void hf__schedule(struct hf_wait *w)
+{
+    hf *h = w->h;
+    int64_t at_us = INT64_MAX;
+    int driven = w->state == HF_W_LINED ? w->done != NULL : w->pumped;
+    if (w->state == HF_W_DONE || !driven) return;
+    if (w->state == HF_W_LINED) {
+        at_us = w->cancel ? AT_ONCE : w->deadline_us;
+    } else if (!w->looking) {
+        at_us = w->cancel || w->notified ? AT_ONCE : hf__min64(w->look_at_us, w->deadline_us);
+        /* At once, but behind those that had to look before; each has its turn. */
+        int64_t least_us = w->looked ? h->looked_us : w->started_us;
+        if (at_us >= 0 && at_us < least_us) at_us = least_us;
+    }
+    if (at_us == INT64_MAX)
+        hf__deadline_drop(&h->looks, &w->look);
+    else
+        hf__deadline_set(&h->looks, &w->look, at_us);
+}
+
+void hf__notify(struct hf_wait *w)
+{
+    w->notified = 1;
+    hf__schedule(w);
+}

@@ -1,0 +1,15 @@
+/*
+ * look_queue.h - which wait looks next: the one place that says when. Under the mutex.
+ */
+#ifndef HF_LOOK_QUEUE_H
+#define HF_LOOK_QUEUE_H
+
+struct hf_wait;
+
+/* Puts the wait where the pump finds it when it is to look next. To be called after any change of
+   what that depends on. */
+void hf__schedule(struct hf_wait *w);
+/* Something may have come about it: the pump, if it drives it, looks before all others. */
+void hf__notify(struct hf_wait *w);
+
+#endif

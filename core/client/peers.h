@@ -1,0 +1,45 @@
+/*
+ * peers.h - the sessions that waits depend on (stores with bells).
+ *
+ * A wait that stands in line depends on the sessions of all that stand before it in its row: of
+ * the holders, if it is the first; of the one ahead of it; and of the others when those are gone.
+ * They are noted by session (peers), so that of many waits a death leads to those that it is for
+ * at once. Who comes to a row later stands
+ * behind; so what was noted when it was read last may be too much, but never too little.
+ */
+#ifndef HF_PEERS_H
+#define HF_PEERS_H
+
+#include "holdfast_driver.h"
+
+struct hf_wait;
+
+enum { HF_FEW_WAITS = 256 }; /* at the store: all of them are looked after at each death */
+
+struct hf_peer_link {                  /* that a wait depends on */
+    struct hf_peer_link *next, **prev; /* of the peer's */
+    struct hf_peer_link *of_wait;
+    struct hf_peer *peer;
+    struct hf_wait *w;
+};
+
+struct hf_peer { /* a session */
+    struct hf_peer *next;
+    struct hf_peer_link *links;
+    uint64_t session;
+};
+
+/* The sessions that waits of this handle depend on, in a hash table. */
+struct hf_peers {
+    struct hf_peer **table;
+    uint32_t buckets, n;
+    uint32_t unknown; /* waits of which it isn't known on which they depend */
+};
+
+/* Notes on which sessions a wait depends behind the first `ahead` of the row. Under the mutex, as
+   the next one. */
+void hf__note_peers(struct hf_wait *w, const hf_row *row, uint32_t ahead);
+void hf__forget_peers(struct hf_wait *w);
+void hf__peers_close(hf *h);
+
+#endif

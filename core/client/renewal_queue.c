@@ -1,0 +1,55 @@
+/*
+ * renewal_queue.c - see renewal_queue.h.
+ */
+#include "renewal_queue.h"
+
+#include "handle.h"
+#include "os.h"
+
+enum { AT_ONCE_FIRST = 32, RETRY_MOST_US = 500000 };
+
+int hf__renewable(const hf_lock *l)
+{
+    return !l->busy && l->renew_at_us != INT64_MAX && (l->leftover || (!l->lost && !l->releasing));
+}
+
+/* In which of them is it? They are told apart by what the node is in; none has more than one. */
+static struct hf_deadlines *where(hf_lock *l)
+{
+    struct hf_renewals *r = &l->h->renewals;
+    return l->renewal_due ? &r->due[l->renewal_due - 1] : &r->waiting;
+}
+
+void hf__renewal_drop(hf_lock *l)
+{
+    hf__deadline_drop(where(l), &l->renewal);
+    l->renewal_due = 0;
+}
+
+void hf__renew_at(hf_lock *l, int64_t at_us)
+{
+    l->renew_at_us = at_us;
+    if (l->renewal.nth) hf__renewal_drop(l);
+    if (hf__renewable(l)) hf__deadline_set(&l->h->renewals.waiting, &l->renewal, at_us);
+}
+
+void hf__note_unanswered(hf_lock *l, int times, uint32_t again_with)
+{
+    l->again_with = (uint16_t)(again_with ? again_with : 1);
+    int n = l->unanswered + times;
+    l->unanswered = (uint8_t)(n < HF_UNANSWERED_MOST ? n : HF_UNANSWERED_MOST);
+}
+
+void hf__renewal_failed(hf_lock *l, int rc, uint32_t among)
+{
+    int soon = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
+    if (soon) hf__note_unanswered(l, 1, among); /* they had no part in it */
+    if (l->lost || l->releasing) return;
+    hf__renew_at(l, hf__local_us() + hf__min64((int64_t)l->lease_ms * 1000 / 12, RETRY_MOST_US));
+}
+
+void hf__renewals_open(hf *h)
+{
+    hf__thread_condition(&h->renewals.work);
+    h->renewals.at_once = AT_ONCE_FIRST;
+}

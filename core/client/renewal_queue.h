@@ -1,0 +1,68 @@
+/*
+ * renewal_queue.h - which grants are to be renewed when, and the threads that do it.
+ *
+ * A grant waits in one queue by the time of its renewal. When that has come it goes to a second
+ * queue, by the time at which the grant ends: the most urgent renewal is made first, however many
+ * are late. Renewals that weren't answered have queues of their own, so that what hangs doesn't
+ * stand before the others: see `enum hf_renewal_queue`.
+ *
+ * Where the store may block, worker threads make the renewals: one is started when the first is
+ * due, others if that one cannot keep up, or if renewals remain unanswered. Where the driver has
+ * `replace_many` a worker takes many renewals at once.
+ *
+ * The handle's mutex protects all of it.
+ */
+#ifndef HF_RENEWAL_QUEUE_H
+#define HF_RENEWAL_QUEUE_H
+
+#include "deadlines.h"
+#include "holdfast.h"
+
+#include <pthread.h>
+
+/* 4 is what a driver has connections for (drivers/pool.h). */
+enum { HF_RENEWAL_WORKERS = 4, HF_RENEWALS_AT_ONCE = 512 };
+/* So often unanswered a renewal goes to the last queue. */
+enum { HF_UNANSWERED_MOST = 3 };
+/* A renewal that wasn't answered is asked for again with a quarter as many others: what always
+   hangs is alone soon, and what hung by chance is still made with others. */
+enum { HF_AGAIN_PART = 4 };
+
+enum hf_renewal_queue {
+    HF_RENEWALS_DUE,      /* as always */
+    HF_RENEWALS_DOUBTFUL, /* the last one wasn't answered: apart from those that were */
+    HF_RENEWALS_LATE,     /* several weren't; and holds that were given up, to be released */
+    HF_RENEWAL_QUEUES
+};
+
+struct hf_renewal_worker {
+    struct hf *h;
+    pthread_t thread;
+    struct hf_renew_batch *batch; /* NULL: it renews one by one */
+    int cut;                      /* its last request hung: it may have no connection */
+};
+
+struct hf_renewals {
+    struct hf_deadlines waiting;                /* by the time at which they are to be renewed */
+    struct hf_deadlines due[HF_RENEWAL_QUEUES]; /* by the time at which they end */
+    struct hf_renewal_worker worker[HF_RENEWAL_WORKERS];
+    uint32_t workers, begun, idle; /* threads; that run already; that wait for work */
+    uint32_t cut;                  /* workers that may have no connection */
+    int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
+    pthread_cond_t work; /* there is some */
+    uint32_t at_once;    /* how many a worker takes: as many as are answered in good time */
+};
+
+/* Sets when it is to be renewed; INT64_MAX: not (any more). Under the mutex, as the next ones. */
+void hf__renew_at(hf_lock *lock, int64_t at_us);
+/* Is it to be renewed, and nobody works on it? */
+int hf__renewable(const hf_lock *lock);
+/* Takes it out of its queue: who does that renews it, or puts it back. */
+void hf__renewal_drop(hf_lock *lock);
+/* So many renewals more weren't answered. */
+void hf__note_unanswered(hf_lock *lock, int times, uint32_t again_with);
+/* A renewal that failed is made again soon, but not in a hot loop. */
+void hf__renewal_failed(hf_lock *lock, int rc, uint32_t among);
+void hf__renewals_open(hf *h);
+
+#endif

@@ -1,0 +1,15 @@
+/*
+ * validity.h - may the holder of a grant believe in it?
+ */
+#ifndef HF_VALIDITY_H
+#define HF_VALIDITY_H
+
+#include "holdfast_driver.h"
+
+/* Until when its holder may believe, by the local clock. It has a session. */
+int64_t hf__session_until(const hf_lock *lock);
+int hf__believed(const hf_lock *lock);
+/* May the holder believe in the lock? Also if only the store can say so: one that was adopted. */
+int hf__perhaps_held(const hf_lock *lock);
+
+#endif

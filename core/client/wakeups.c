@@ -1,0 +1,83 @@
+/*
+ * wakeups.c - the threads of a handle, started when they are first needed, and woken.
+ *
+ * What they do stands above the client (struct hf_above).
+ */
+#include "wakeups.h"
+
+#include "handle.h"
+#include "os.h"
+#include "renewal_queue.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+int hf__own_thread(const hf *h)
+{
+    return (h->pump_runs && pthread_equal(pthread_self(), h->pump)) ||
+           (h->tender_runs && pthread_equal(pthread_self(), h->tender));
+}
+
+/* ---- the pump ---- */
+
+int hf__need_pump(hf *h, hf_error *err)
+{
+    return hf__start_thread(h, &h->pump_runs, &h->pump, h->above->pump, err);
+}
+
+void hf__kick_pump(hf *h)
+{
+    h->pump_todo = 1;
+    if (!h->pump_runs) return;
+    if (h->pump_naps && !h->leader)
+        hf__timer_set(h->nap_fd, HF_NAP_ENDS_US);
+    else
+        pthread_cond_signal(&h->pump_cond);
+    /* Who doesn't sleep there looks at pump_todo before it does. */
+    if (h->hearing && h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
+}
+
+/* ---- the tender ---- */
+
+int hf__need_tender(hf *h, hf_error *err)
+{
+    if (h->tender_runs) return 0;
+    if (h->tender_fd < 0) h->tender_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (h->tender_fd < 0)
+        return hf_fail(err, HF_UNAVAILABLE, errno, "start a thread: %s", strerror(errno));
+    return hf__start_thread(h, &h->tender_runs, &h->tender, h->above->tender, err);
+}
+
+void hf__kick_tender(hf *h, int64_t at_us)
+{
+    uint64_t one = 1;
+    /* It has to begin to mourn with the first wait. */
+    int settled = h->mourning || !(h->port.can & HF_CAN_BELLS);
+    if (!h->tender_runs || (at_us >= h->tender_until_us && settled)) return;
+    h->tender_todo = 1;
+    if (!h->tender_sleeps) return;
+    h->tender_until_us = at_us;
+    /* Full means that it is awake already. */
+    if (write(h->tender_fd, &one, sizeof one) < 0) return;
+}
+
+/* ---- the renewer ---- */
+
+int hf__need_renewer(hf *h, hf_error *err)
+{
+    return hf__start_thread(h, &h->renewer_runs, &h->renewer, h->above->renewer, err);
+}
+
+/* Whoever acquires and releases in a hurry must not wake a thread each time. */
+void hf__kick_renewer(hf_lock *l)
+{
+    hf *h = l->h;
+    if (!l->renewal.nth) hf__renew_at(l, l->renew_at_us);
+    if (l->renew_at_us < h->renewer_until_us) pthread_cond_signal(&h->renewer_cond);
+}
+
+void hf__wake_renewer(hf *h) { pthread_cond_signal(&h->renewer_cond); }

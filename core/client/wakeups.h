@@ -1,0 +1,24 @@
+/*
+ * wakeups.h - the threads of a handle, started when they are first needed, and woken. Under the
+ * mutex.
+ */
+#ifndef HF_WAKEUPS_H
+#define HF_WAKEUPS_H
+
+#include "holdfast.h"
+
+#include <stdint.h>
+
+enum { HF_NAP_ENDS_US = 1 }; /* the pump's nap: at once */
+
+int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
+int hf__need_pump(hf *h, hf_error *err);
+void hf__kick_pump(hf *h);
+int hf__need_tender(hf *h, hf_error *err);
+void hf__kick_tender(hf *h, int64_t at_us);
+int hf__need_renewer(hf *h, hf_error *err);
+void hf__wake_renewer(hf *h);
+/* There is something to renew. */
+void hf__kick_renewer(hf_lock *lock);
+
+#endif

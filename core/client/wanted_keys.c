@@ -1,0 +1,36 @@
+/*
+ * wanted_keys.c - see wanted_keys.h.
+ */
+#include "wanted_keys.h"
+
+#include "handle.h"
+
+int hf__one_by_one(const hf *h)
+{
+    const hf_driver *d = h->port.drv;
+    return d->subscribe && d->unsubscribe && d->next_event && !(h->port.can & HF_CAN_BELLS);
+}
+
+int hf__watches(const hf *h) { return h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH); }
+
+int hf__wanted(const struct hf_wait *w)
+{
+    return w->state == HF_W_AT_STORE && w->pumped && w->looked && !hf__outside(w);
+}
+
+int hf__subscription_changes(const struct hf_wait *w, int first)
+{
+    int is = hf__one_by_one(w->h) ? w->e->hears == w : w->heard;
+    if (w->h->port.can & HF_CAN_BELLS || !hf__watches(w->h)) return 0;
+    if (hf__wanted(w) != is && (first || hf__one_by_one(w->h))) return 1;
+    return is && w->queued != w->e->key.in_line;
+}
+
+void hf__change_subscription(hf *h, struct hf_entry *e)
+{
+    if (e->changed || !hf__one_by_one(h)) return;
+    e->changed = 1;
+    e->refs++;
+    e->changed_next = h->changed_keys;
+    h->changed_keys = e;
+}

@@ -1,0 +1,317 @@
+/*
+ * session.c - see session.h.
+ */
+#include "session.h"
+
+#include "deadlines.h"
+#include "kept_error.h"
+#include "os.h"
+
+#include <stdlib.h>
+
+/* hf_left_ms says 0 for less than a millisecond. */
+enum { SOON_US = 500000, GRAIN_US = 1000 };
+
+/* Shorter by as much as two clocks' rates may differ. */
+static int64_t safe_us(int64_t ms) { return ms * (1000 - HF_CLOCK_RATE_PPM / 1000); }
+
+/* The request that was sent then has made it live for `ms`. */
+static void lasts(struct hf_session *t, int64_t sent_us, int64_t ms)
+{
+    t->lives_until_us = sent_us + safe_us(ms);
+    t->until_us = hf__min64(t->lives_until_us, sent_us + safe_us(t->lease_ms));
+    /* One grant's own counts from the grant: hf__session_begins. */
+    if (t->own && t->keep_at_us != INT64_MAX) t->until_us = t->lives_until_us;
+    if (t->keep_at_us != INT64_MAX) t->keep_at_us = sent_us + (int64_t)t->lease_ms * 1000 / 3;
+}
+
+/* ---- losing, forgetting ---- */
+
+/* Of one that wasn't gone: who finds that out is alone with it (`busy`). */
+static void lose(struct hf_sessions *s, struct hf_session *t)
+{
+    t->gone = 1;
+    t->keep_at_us = INT64_MAX;
+    s->above->lost(s->of, t);
+}
+
+static void dispose(struct hf_session *t)
+{
+    hf__error_clear(&t->why);
+    free(t);
+}
+
+/* It is in no list any more. What isn't over, nor left to itself, is to be ended at the store. */
+static void part_with(struct hf_sessions *s, struct hf_session *t)
+{
+    if (t->gone || t->left) {
+        dispose(t);
+        return;
+    }
+    t->next = s->ending;
+    s->ending = t;
+}
+
+static void forget(struct hf_sessions *s, struct hf_session *t)
+{
+    struct hf_session **at = &s->all;
+    while (*at != t) at = &(*at)->next;
+    *at = t->next;
+    part_with(s, t);
+    if (s->ending && !s->above->need_renewer(s->of, NULL)) s->above->wake_renewer(s->of);
+}
+
+/* Under the mutex. */
+void hf__session_put(struct hf_sessions *s, struct hf_session *t)
+{
+    if (!t || --t->users) return;
+    t->used_at_us = hf__local_us();
+    if (t->own || t->gone) forget(s, t);
+}
+
+/* Under the mutex, dropped: tells the store of one that nobody needs any more. */
+static void end_one(struct hf_sessions *s)
+{
+    struct hf_session *t = s->ending;
+    s->ending = t->next;
+    pthread_mutex_unlock(s->mu);
+    int rc = hf__port_lease_end(s->port, t->id, NULL);
+    dispose(t);
+    pthread_mutex_lock(s->mu);
+    /* They end without our help, too: not worth several times the patience. */
+    while (rc && rc != HF_LOST && s->ending) {
+        t = s->ending;
+        s->ending = t->next;
+        dispose(t);
+    }
+}
+
+/* When the handle is closed. No other thread is left. `away`: the store doesn't answer, and isn't
+   asked to end what ends by itself. */
+void hf__sessions_close(struct hf_sessions *s, int away)
+{
+    pthread_mutex_lock(s->mu);
+    while (s->all) {
+        struct hf_session *t = s->all;
+        s->all = t->next;
+        t->left |= (uint8_t)away;
+        part_with(s, t);
+    }
+    while (s->ending && !away) end_one(s);
+    for (struct hf_session *t; (t = s->ending);) {
+        s->ending = t->next;
+        dispose(t);
+    }
+    pthread_mutex_unlock(s->mu);
+}
+
+/* ---- making, keeping ---- */
+
+static struct hf_session *add(struct hf_sessions *s, uint32_t lease_ms, int own)
+{
+    struct hf_session *t = calloc(1, sizeof *t);
+    if (!t) return NULL;
+    t->lease_ms = lease_ms;
+    t->own = (uint8_t)own;
+    t->next = s->all;
+    s->all = t;
+    return t;
+}
+
+static int stale(const struct hf_sessions *s, const struct hf_session *t)
+{
+    const hf_driver *drv = s->port->drv;
+    return drv->lease_worn && drv->lease_worn(s->port->st, t->id);
+}
+
+static struct hf_session *shared(const struct hf_sessions *s, uint32_t lease_ms)
+{
+    for (struct hf_session *t = s->all; t; t = t->next)
+        if (!t->own && !t->gone && t->lease_ms == lease_ms && !stale(s, t)) return t;
+    return NULL;
+}
+
+/* One is to be kept, or at another time. Where no keeper can be started the renewer does it. */
+static void kick(struct hf_sessions *s)
+{
+    if (!s->above->kick_keepers(s)) s->above->wake_renewer(s->of);
+}
+
+static int make(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_session **ret,
+                hf_error *err)
+{
+    uint64_t session;
+    int64_t ms;
+    s->making += !own;
+    pthread_mutex_unlock(s->mu);
+    int64_t sent_us = hf__local_us();
+    int rc = hf__port_lease_make(s->port, lease_ms, &session, &ms, err);
+    /* A session whose making wasn't confirmed is named by no row, and ends by itself. */
+    if (rc == HF_UNKNOWN) rc = HF_UNAVAILABLE;
+    pthread_mutex_lock(s->mu);
+    s->making -= !own;
+    pthread_cond_broadcast(s->changed);
+    if (!rc) rc = s->above->need_renewer(s->of, err);
+    if (rc) return rc;
+    struct hf_session *t = add(s, lease_ms, own);
+    if (!t) return hf_fail(err, HF_NOMEM, 0, "lease: out of memory");
+    t->id = session;
+    lasts(t, sent_us, ms);
+    kick(s);
+    *ret = t;
+    return 0;
+}
+
+/* Has it run out? Of a session that was made elsewhere this handle knows only how long it lives at
+   least (the store may count in whole seconds, and others may have kept it): there the store's
+   answer decides. */
+static int run_out(const struct hf_session *t, int64_t now_us)
+{
+    return !t->adopted && now_us + GRAIN_US > t->until_us;
+}
+
+/* How long an attempt to keep it may take: a third of its length where the caller asks for it; else
+   a sixth, or half of that if the one before wasn't answered, so that there is time for several.
+   But what takes longer every day is waited for. */
+static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
+{
+    int64_t third = (int64_t)t->lease_ms * 1000 / 3, part = t->mute ? third / 4 : third / 2;
+    if (t->keep_at_us == INT64_MAX) part = third;
+    int64_t slow = hf__min64(3 * hf__port_trip_us(s->port), third);
+    return hf__min64(s->port->io_timeout_ms * 1000, slow > part ? slow : part);
+}
+
+/* Under the mutex, dropped. HF_LOST: it is over, and so is whatever hangs on it. */
+int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
+{
+    int64_t ms;
+    hf_error why = {0};
+    if (!err) err = &why; /* the session keeps it */
+    while (t->busy) pthread_cond_wait(s->changed, s->mu);
+    if (!t->gone && run_out(t, hf__local_us())) lose(s, t);
+    if (t->gone) return hf_fail(err, HF_LOST, 0, "lease: it has run out");
+    t->busy = 1;
+    int64_t patience = patience_us(s, t);
+    pthread_mutex_unlock(s->mu);
+    int64_t sent_us = hf__local_us();
+    int rc = hf__port_lease_keep(s->port, t->id, sent_us + patience, &ms, err);
+    pthread_mutex_lock(s->mu);
+    int64_t now = hf__local_us(); /* under the mutex: who was told that it is over mustn't err */
+    t->busy = 0;
+    t->mute = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN;
+    pthread_cond_broadcast(s->changed);
+    if (rc) hf__error_keep(&t->why, err);
+    if (rc == HF_LOST || run_out(t, now)) lose(s, t);
+    if (t->gone) return rc == HF_LOST ? rc : hf_fail(err, HF_LOST, 0, "lease: it has run out");
+    int64_t until_us = t->until_us;
+    if (!rc) {
+        hf__error_clear(&t->why);
+        lasts(t, sent_us, ms);
+        if (t->until_us < until_us) s->above->ends_sooner(s->of, t);
+        if (now + GRAIN_US > t->until_us) /* adopted: it may have ended since the store answered */
+            rc = hf_fail(err, HF_UNAVAILABLE, 0, "lease: the store's answer took longer than it");
+    } else if (t->keep_at_us != INT64_MAX) {
+        /* At once, if that attempt has taken its time. */
+        t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
+    }
+    kick(s);
+    return rc;
+}
+
+/* Under the mutex, dropped. In *at, which is the caller's reference or NULL: a session of which at
+   least a half is left. */
+int hf__session_have(struct hf_sessions *s, uint32_t lease_ms, int own, struct hf_session **at,
+                     hf_error *err)
+{
+    int rc = 0;
+    while (!own && s->making && !*at) pthread_cond_wait(s->changed, s->mu);
+    for (int tries = 0; tries < 3; tries++) {
+        struct hf_session *t = *at;
+        if (!t && !own && (t = shared(s, lease_ms))) {
+            t->users++;
+            *at = t;
+        }
+        if (!t) {
+            rc = make(s, lease_ms, own, at, err);
+            if (!rc) (*at)->users++;
+            return rc;
+        }
+        if (!t->gone && t->until_us - hf__local_us() >= safe_us(t->lease_ms) / 2) return 0;
+        rc = hf__session_keep(s, t, err);
+        if (rc != HF_LOST) return rc;
+        *at = NULL;
+        hf__session_put(s, t);
+    }
+    return HF_UNAVAILABLE; /* each of them was dead */
+}
+
+/* A grant that was made elsewhere: what is left of its session. Under the mutex. */
+struct hf_session *hf__session_adopt(struct hf_sessions *s, const hf_party *p, int64_t sent_us,
+                                     int64_t ms)
+{
+    struct hf_session *t = add(s, p->lease_ms, 1);
+    if (!t) return NULL;
+    t->users = 1;
+    t->id = p->session;
+    t->keep_at_us = INT64_MAX;
+    t->adopted = 1;
+    /* Bound to the life of another process: that keeps it, and ends it. */
+    t->foreign = t->left = !(p->flags & HF_PARTY_DETACHED);
+    t->lives_until_us = t->until_us = sent_us + safe_us(ms);
+    return t;
+}
+
+/* One grant's own, from now on not kept: it counts from asked_us on, as a lease does that is
+   counted from its grant. Under the mutex, dropped. */
+void hf__session_begins(struct hf_sessions *s, struct hf_session *t, int64_t asked_us)
+{
+    int64_t all = safe_us(t->lease_ms);
+    t->keep_at_us = INT64_MAX;
+    /* It was made for one who then had to wait. */
+    if (t->lives_until_us < asked_us + all - all / 16 && hf__session_keep(s, t, NULL) == HF_LOST)
+        return;
+    t->until_us = hf__min64(t->lives_until_us, asked_us + all);
+}
+
+int hf__session_kept(const struct hf_sessions *s, uint64_t session)
+{
+    for (const struct hf_session *t = s->all; t; t = t->next)
+        if (!t->own && !t->gone && t->id == session) return 1;
+    return 0;
+}
+
+/* It is due: it is kept, or left to itself. Under the mutex, dropped. */
+void hf__session_tend(struct hf_sessions *s, struct hf_session *t)
+{
+    if (!t->users && hf__local_us() - t->used_at_us >= (int64_t)t->lease_ms * 1000) {
+        t->left = 1; /* nobody has needed it for long: it may run out */
+        forget(s, t);
+        return;
+    }
+    t->users++; /* which keeps it in the list */
+    hf__session_keep(s, t, NULL);
+    if (!--t->users && (t->own || t->gone)) forget(s, t);
+}
+
+/* The renewer's part: those to be ended; and where no keeper can be started, what is due. When to
+   look again. Under the mutex, dropped. */
+int64_t hf__sessions_tend(struct hf_sessions *s)
+{
+    int64_t next;
+    /* One a round: those who give them up may be quicker, and what is kept mustn't wait for that.
+     */
+    if (s->ending) end_one(s);
+again:
+    if (s->closed) return 0;
+    next = INT64_MAX;
+    int kept = !s->all || s->above->kick_keepers(s);
+    for (struct hf_session *t = s->all; t && !kept; t = t->next) {
+        if (t->gone || t->busy) continue;
+        if (t->keep_at_us <= hf__local_us()) {
+            hf__session_tend(s, t);
+            goto again;
+        }
+        next = hf__min64(next, t->keep_at_us);
+    }
+    return next;
+}

@@ -1,0 +1,100 @@
+/*
+ * session.h - sessions that end by themselves unless they are kept (stores with HF_CAN_LEASES).
+ *
+ * Such a store has no clock that a lease could be counted by, but it counts one itself: the life of
+ * a session. Each session of ours has the length of a lease, and is known by its end in the
+ * local clock: the moment before the request that made it or kept it, plus its length. The store
+ * counts from a later one.
+ *
+ * Holds of one lease length share a session, and all waits share another, short one, as long as a
+ * claim may take: who doesn't come for what it was handed is passed over when that ends. The
+ * renewer keeps them, however many hang on them, by one request every third of their length. A hold
+ * that isn't renewed, or that outlives this handle, has a session of its own. Where a session wears
+ * out (etcd: when there is a new leader) holds go over to a new one when they are renewed.
+ *
+ * What is over once stays over: a session that was kept too late is dead to us, whatever the store
+ * says.
+ *
+ * All of it is under the handle's mutex, and may drop it where that is said.
+ */
+#ifndef HF_SESSION_H
+#define HF_SESSION_H
+
+#include "turn.h"
+
+struct hf_sessions;
+
+struct hf_session {
+    struct hf_session *next;
+    uint64_t id;            /* the store's */
+    int64_t until_us;       /* local: so long whoever holds with it believes */
+    int64_t lives_until_us; /* local: so long the store lets it live, at least */
+    int64_t keep_at_us;     /* local; INT64_MAX: it isn't kept */
+    int64_t used_at_us;     /* local: when it lost its last user */
+    uint32_t lease_ms, users;
+    uint8_t own;     /* one grant's alone */
+    uint8_t adopted; /* made elsewhere: it lives until until_us at least, how long is not known */
+    uint8_t foreign; /* another process's */
+    uint8_t left;    /* not ended by us: it outlives this handle, or may run out */
+    uint8_t gone;    /* over */
+    uint8_t busy, mute; /* being kept; the last attempt wasn't answered */
+    hf_error *why;      /* the first failure to keep it since the last success; NULL: none */
+};
+
+/* The threads that keep them: core/threads/keepers.c. */
+enum { HF_KEEPERS = 4 };
+
+struct hf_keepers {
+    pthread_t thread[HF_KEEPERS];
+    uint32_t n, idle;
+    int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
+    pthread_cond_t work; /* some session is to be kept, or earlier than it was */
+};
+
+/* What stands above the sessions of a handle: told of changes, under the mutex. */
+struct hf_sessions_above {
+    void (*lost)(hf *h, const struct hf_session *s);        /* it is over */
+    void (*ends_sooner)(hf *h, const struct hf_session *s); /* than was said before */
+    int (*need_renewer)(hf *h, hf_error *err); /* the thread that calls hf__sessions_tend */
+    void (*wake_renewer)(hf *h);
+    /* One was made, or is to be kept at another time. 0: there is no thread that would keep it. */
+    int (*kick_keepers)(struct hf_sessions *all);
+};
+
+struct hf_sessions {
+    const struct hf_sessions_above *above;
+    hf *of; /* whose they are: for `above` */
+    struct hf_port *port;
+    pthread_mutex_t *mu;
+    pthread_cond_t *changed;         /* one was made, or isn't being kept any more */
+    struct hf_session *all, *ending; /* ending: to be ended at the store, nobody's any more */
+    uint32_t making;                 /* shared ones that are being made */
+    int closed;                      /* nothing is kept any more */
+    struct hf_keepers keepers;
+};
+
+/* In *at, which is the caller's reference or NULL: a session of which at least a half is left.
+   The mutex is dropped. */
+int hf__session_have(struct hf_sessions *all, uint32_t lease_ms, int own, struct hf_session **at,
+                     hf_error *err);
+void hf__session_put(struct hf_sessions *all, struct hf_session *s);
+/* HF_LOST: it is over, and so is whatever hangs on it. The mutex is dropped. */
+int hf__session_keep(struct hf_sessions *all, struct hf_session *s, hf_error *err);
+/* A grant that was made elsewhere: what is left of its session. NULL: out of memory. */
+struct hf_session *hf__session_adopt(struct hf_sessions *all, const hf_party *p, int64_t sent_us,
+                                     int64_t ms);
+/* One grant's own, from now on not kept: it counts from asked_us on, as a lease does that is
+   counted from its grant. The mutex is dropped. */
+void hf__session_begins(struct hf_sessions *all, struct hf_session *s, int64_t asked_us);
+int hf__session_kept(const struct hf_sessions *all, uint64_t id); /* one of ours, for whoever needs
+                                                                     it */
+/* It is due: it is kept, or left to itself. The mutex is dropped. */
+void hf__session_tend(struct hf_sessions *all, struct hf_session *s);
+/* The renewer's part: those to be ended; and where no keeper can be started, what is due. When to
+   look again. The mutex is dropped. */
+int64_t hf__sessions_tend(struct hf_sessions *all);
+/* When the handle is closed. No other thread is left. `away`: the store doesn't answer, and isn't
+   asked to end what ends by itself. Takes the mutex. */
+void hf__sessions_close(struct hf_sessions *all, int away);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * open.c - opening a store: a handle whose threads are those of this folder.
+ */
+#include "above.h"
+#include "held_sessions.h"
+#include "keepers.h"
+#include "pump.h"
+#include "renewals.h"
+#include "threads.h"
+#include "wakeups.h"
+
+static const struct hf_sessions_above sessions_above = {.lost = hf__session_lost,
+                                                        .ends_sooner = hf__session_ends_sooner,
+                                                        .need_renewer = hf__need_renewer,
+                                                        .wake_renewer = hf__wake_renewer,
+                                                        .kick_keepers = hf__kick_keepers};
+
+static const struct hf_above above = {.pump = hf__pump,
+                                      .tender = hf__tender,
+                                      .renewer = hf__renewer,
+                                      .leads = hf__pump_leads,
+                                      .lead = hf__pump_lead,
+                                      .sessions = &sessions_above,
+                                      .stop = hf__renewals_close};
+
+int hf_open(const char *url, const hf_open_options *options, hf **ret, hf_error *err)
+{
+    return hf__open_handle(url, options, &above, ret, err);
+}

@@ -1,0 +1,14 @@
+/*
+ * kept_error.h - an error that is told later: the first one since the last success.
+ */
+#ifndef HF_KEPT_ERROR_H
+#define HF_KEPT_ERROR_H
+
+#include "holdfast.h"
+
+/* Kept if there is no earlier one in *at. `why` with the code 0: nothing. Without memory the cause
+   stays unknown. */
+void hf__error_keep(hf_error **at, const hf_error *why);
+void hf__error_clear(hf_error **at);
+
+#endif

@@ -1,0 +1,102 @@
+/*
+ * swap.c - postgres: a row is replaced, in the short way or at length. See store.h.
+ */
+#include "store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A key's hint is of the swaps alone, and has one meaning: the rev of the last row without a line
+   that a swap of this handle's has written there. If it was a grant upon such a row, nobody came
+   between them: the handle is alone with the key, as it seems, and as long as it finds its own rows
+   it tries to write the next one in the short way, which tells nobody. Of those who have a key in
+   turns nobody does. Relaxed, since a rev stands for itself: the statement looks whether it is
+   still that one. */
+uint64_t hf__pg_hint(const hf_rowkey *key)
+{
+    return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
+}
+
+void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
+{
+    uint64_t was = hf__pg_hint(key), hint = 0;
+    if (!key->hint) return;
+    if (row && !row->n_queue) hint = row->rev;
+    if (hint && seen && (was == (seen | HF_PG_ALONE) || (was == seen && row->n_holders)))
+        hint |= HF_PG_ALONE;
+    __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
+}
+
+/* What a swap says to the server. */
+struct swap {
+    const hf_rowkey *key;
+    uint64_t seen;
+    const hf_row *row;             /* NULL: none is left */
+    const char *column[HF_FIELDS]; /* of the row */
+    char seen_text[24];
+};
+
+/* 0: done; HF_CONFLICT: it isn't, and is to be said at length; else the error. */
+static int write_quietly(hf_store *st, const struct swap *s, int64_t *ret_clock_us, hf_error *err)
+{
+    enum { N = HF_FIELDS + HF_PG_QUIET_FIRST - 1 };
+    const char *values[N] = {s->key->text, s->seen_text};
+    PGresult *r;
+    if (!s->row || s->row->n_queue || !s->seen || hf__pg_hint(s->key) != (s->seen | HF_PG_ALONE))
+        return HF_CONFLICT;
+    memcpy(values + HF_PG_QUIET_FIRST - 1, s->column, sizeof s->column);
+    int rc =
+        hf__pg_request(st, &st->sql.quiet, N, values, HF_UNKNOWN, &r, "swap", s->key->text, err);
+    if (rc) return rc;
+    int done = PQntuples(r) == 1;
+    if (done) *ret_clock_us = hf__pg_number(r, 0, 0);
+    PQclear(r);
+    return done ? 0 : HF_CONFLICT;
+}
+
+static int write_at_length(hf_store *st, const struct swap *s, hf_row *cur, int64_t *ret_clock_us,
+                           hf_error *err)
+{
+    const hf_rowkey *key = s->key;
+    const struct hf__pg_often *often = !s->row   ? &st->sql.erase
+                                       : s->seen ? &st->sql.update
+                                                 : &st->sql.insert;
+    char word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
+    const char *values[HF_PG_SWAP_VALUES] = {key->text, s->seen_text, st->ear.channel, word,
+                                             addresses};
+    PGresult *r;
+    hf__pg_word(key, s->row, word);
+    if (s->row) hf__put_addresses(addresses, s->row);
+    memcpy(values + HF_PG_FIRST - 1, s->column, sizeof s->column);
+    int n = s->row ? HF_PG_SWAP_VALUES : HF_PG_FIRST - 1;
+    int rc = hf__pg_request(st, often, n, values, HF_UNKNOWN, &r, "swap", key->text, err);
+    if (rc) return rc;
+    *ret_clock_us = hf__pg_number(r, 0, 1);
+    if (!hf__pg_number(r, 0, 0)) {
+        uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_FIELD_REV) : 0;
+        rc = hf__pg_conflict(st, key, r, there == s->seen, cur, ret_clock_us, "swap", err);
+    }
+    PQclear(r);
+    return rc;
+}
+
+int hf__pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
+                int64_t *ret_clock_us, hf_error *err)
+{
+    struct swap s = {.key = key, .seen = seen, .row = row};
+    struct hf__fields f = HF_NO_FIELDS;
+    char room[HF_FIELDS][24];
+    const char *why;
+    int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &f, &why) : 0;
+    if (rc) {
+        hf__free_fields(&f);
+        return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
+    }
+    snprintf(s.seen_text, sizeof s.seen_text, "%llu", (unsigned long long)seen);
+    if (row) hf__pg_fill(&f, s.column, room);
+    rc = write_quietly(st, &s, ret_clock_us, err);
+    if (rc == HF_CONFLICT) rc = write_at_length(st, &s, cur, ret_clock_us, err);
+    hf__free_fields(&f);
+    if (!rc) hf__pg_note_written(key, seen, row);
+    return rc;
+}
