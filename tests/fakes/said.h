@@ -20,9 +20,6 @@ int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, 
 /* Name and text of the fields of a row that is held, in the order of drivers/kit/columns.h. */
 enum { SAID_FIELDS = 12 };
 extern const char *const said_fields[SAID_FIELDS][2];
-/* The same of a row of format 1. */
-enum { SAID_COLUMNS = 22 };
-extern const char *const said_row[SAID_COLUMNS][2];
 
 /* Fails unless that is the code, this a part of the line, and no s3cr3t in it. */
 void said(int rc, int code, const char *text);
