@@ -6,6 +6,7 @@
 #include "claim_timeout.h"
 #include "handle.h"
 #include "os.h"
+#include "validity.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,7 @@ static void show_party(const hf_party *p, struct hf_time now, hf_party_info *to)
 
 static int over(hf *h, const hf_party *p, struct hf_time now)
 {
-    if (p->expires_us && now.lo_us >= p->expires_us) return 1;
-    return hf__port_dead(&h->port, p);
+    return hf__validity_at(p->expires_us, now) == HF_GRANT_OVER || hf__port_dead(&h->port, p);
 }
 
 /* How long the session of a holder lives, where that is its end. Asked once for many that share it.
@@ -273,7 +273,7 @@ static uint64_t shape_of(const hf_row *row, struct hf_time now)
     uint64_t shape = hf_key_hash("", 0) + (uint64_t)row->done_us;
     for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
         const hf_party *p = &row->party[i];
-        int ended = p->expires_us && now.lo_us >= p->expires_us;
+        int ended = hf__validity_at(p->expires_us, now) == HF_GRANT_OVER;
         shape = shape * 31 + hf_key_hash((const char *)p->id, 16) + p->token + p->flags +
                 (unsigned)ended;
     }

@@ -18,6 +18,7 @@
 #include "look_queue.h"
 #include "os.h"
 #include "session.h"
+#include "validity.h"
 #include "wait.h"
 #include "wakeups.h"
 
@@ -356,7 +357,8 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     struct hf_time now = hf__port_now(&h->port);
     int64_t at = rc ? -1 : hf__find_grant(&row, token);
     const hf_party *p = at < 0 ? NULL : &row.party[at];
-    int over = !p || (p->expires_us && now.hi_us >= p->expires_us) || hf__port_dead(&h->port, p);
+    int over =
+        !p || hf__validity_at(p->expires_us, now) != HF_GRANT_HELD || hf__port_dead(&h->port, p);
     int64_t sent_us = hf__local_us(), left_ms = 0;
     int has_lease = !rc && !over && h->port.can & HF_CAN_LEASES;
     if (has_lease) rc = hf__port_lease_left(&h->port, p->session, &left_ms, err);

@@ -7,6 +7,7 @@
 #include "lock.h"
 #include "os.h"
 #include "session.h"
+#include "validity.h"
 #include "withdraw.h"
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
@@ -18,7 +19,7 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     if (at < 0 || at >= (int64_t)row->n_holders) return 0;
     const hf_party *p = &row->party[at];
     /* An expired grant must not be believed, however it came about: look again. */
-    if (p->expires_us && hf__port_now(&h->port).hi_us >= p->expires_us) return 0;
+    if (hf__validity_at(p->expires_us, hf__port_now(&h->port)) != HF_GRANT_HELD) return 0;
     pthread_mutex_lock(&h->mu);
     struct hf_session *t = w->session;
     if (t && t->own) hf__session_begins(&h->sessions, t, w->asked_at_us);

@@ -1,11 +1,11 @@
 /*
  * confirm.c - what a holder asks of the store about its lock: is it held, and may it write?
  */
+#include "belief.h"
 #include "handle.h"
 #include "lost.h"
 #include "os.h"
 #include "reason.h"
-#include "validity.h"
 
 enum { PAUSE_ENTER_US = 50000 };
 

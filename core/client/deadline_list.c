@@ -3,9 +3,9 @@
  */
 #include "deadline_list.h"
 
+#include "belief.h"
 #include "handle.h"
 #include "os.h"
-#include "validity.h"
 #include "wakeups.h"
 
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)

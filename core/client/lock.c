@@ -3,6 +3,7 @@
  */
 #include "lock.h"
 
+#include "belief.h"
 #include "breath.h"
 #include "claim_timeout.h"
 #include "deadline_list.h"
@@ -16,7 +17,6 @@
 #include "reason.h"
 #include "renewal_queue.h"
 #include "session.h"
-#include "validity.h"
 #include "wakeups.h"
 
 #include <errno.h>

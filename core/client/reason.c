@@ -6,6 +6,7 @@
  */
 #include "reason.h"
 
+#include "belief.h"
 #include "handle.h"
 #include "kept_error.h"
 #include "lost.h"
@@ -48,7 +49,8 @@ static int ran_out(const hf_lock *l)
 {
     if (l->lost) return l->lost_by == HF_BY_TIME;
     if (l->session && hf__local_us() >= hf__session_until(l)) return 1;
-    return l->expires_us && hf__port_now(&l->h->port).hi_us >= l->expires_us;
+    return l->expires_us &&
+           hf__validity_at(l->expires_us, hf__port_now(&l->h->port)) != HF_GRANT_HELD;
 }
 
 int hf__unanswered(const hf_lock *l) { return l->lost_by == HF_BY_TIME && hf__cause(l); }

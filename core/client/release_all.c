@@ -12,6 +12,7 @@
  */
 #include "release_all.h"
 
+#include "belief.h"
 #include "claim_timeout.h"
 #include "handle.h"
 #include "last_row.h"
@@ -20,7 +21,6 @@
 #include "reason.h"
 #include "renewal_queue.h"
 #include "thread.h"
-#include "validity.h"
 
 #include <stdlib.h>
 

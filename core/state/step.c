@@ -21,6 +21,8 @@
  */
 #include "step.h"
 
+#include "validity.h"
+
 #include <string.h>
 
 /* One step's bookkeeping. Tokens of this write start at `base`. */
@@ -32,20 +34,21 @@ struct ctx {
     int changed;
 };
 
-int hf__party_over(const hf_party *p, const struct hf_event *ev)
-{
-    if (p->expires_us && ev->now.lo_us >= p->expires_us) return 1;
-    if (!p->session) return 0;
-    for (size_t i = 0; i < ev->n_dead; i++)
-        if (ev->dead[i] == p->session) return 1;
-    return 0;
-}
-
-static int waiter_dead(const hf_party *p, const struct hf_event *ev)
+static int is_dead(const hf_party *p, const struct hf_event *ev)
 {
     for (size_t i = 0; p->session && i < ev->n_dead; i++)
         if (ev->dead[i] == p->session) return 1;
     return 0;
+}
+
+static enum hf_validity validity(const hf_party *p, const struct hf_event *ev)
+{
+    return hf__validity(p, ev->now, is_dead(p, ev));
+}
+
+int hf__party_over(const hf_party *p, const struct hf_event *ev)
+{
+    return validity(p, ev) == HF_GRANT_OVER;
 }
 
 int64_t hf__find_id(const hf_row *row, const uint8_t id[16])
@@ -148,7 +151,7 @@ static void settle(struct ctx *c)
     for (uint32_t i = row->n_holders; i-- > 0;)
         if (hf__party_over(&row->party[i], c->ev)) remove_party(c, i);
     for (uint32_t i = row->n_holders + row->n_queue; c->ev->n_dead && i-- > row->n_holders;)
-        if (waiter_dead(&row->party[i], c->ev)) remove_party(c, i);
+        if (is_dead(&row->party[i], c->ev)) remove_party(c, i);
     while (row->n_queue && admits(c, &row->party[row->n_holders])) {
         hf_party *head = &row->party[row->n_holders++];
         row->n_queue--;
@@ -269,8 +272,9 @@ static struct hf_outcome end_grant(struct ctx *c)
     const struct hf_event *ev = c->ev;
     int64_t at = hf__find_token(c->row, ev->token);
     hf_party *p = at < 0 ? NULL : &c->row->party[at];
-    if (!p || hf__party_over(p, ev) || (p->flags & HF_PARTY_ENDING && ev->kind != HF_EV_BREAK) ||
-        (ev->kind == HF_EV_FINISH && p->expires_us && ev->now.hi_us >= p->expires_us)) {
+    enum hf_validity is = p ? validity(p, ev) : HF_GRANT_OVER;
+    if (is == HF_GRANT_OVER || (is == HF_GRANT_ENDING && ev->kind != HF_EV_BREAK) ||
+        (is == HF_GRANT_UNKNOWN && ev->kind == HF_EV_FINISH)) {
         settle(c);
         return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
     }
@@ -302,8 +306,7 @@ static struct hf_outcome renew(struct ctx *c)
     const struct hf_event *ev = c->ev;
     int64_t at = hf__find_token(c->row, ev->token);
     hf_party *p = at < 0 ? NULL : &c->row->party[at];
-    int over = p && (hf__party_over(p, ev) || (p->expires_us && ev->now.hi_us >= p->expires_us));
-    if (!p || p->flags & HF_PARTY_ENDING || over) return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
+    if (!p || validity(p, ev) != HF_GRANT_HELD) return (struct hf_outcome){HF_ANS_GONE, 0, 0, 0};
     /* Without a session and without a lease it would never end. */
     if (ev->lease_ms || p->session) p->expires_us = end_of(ev, ev->lease_ms);
     if (ev->session) p->session = ev->session;

@@ -7,6 +7,7 @@
  * back to the queues, with what is known of it by then. A write that wasn't answered is kept and
  * sent again as it is (turn.h says why). Grants of one key are renewed by one write.
  */
+#include "belief.h"
 #include "claim_timeout.h"
 #include "handle.h"
 #include "kept_error.h"
@@ -16,7 +17,6 @@
 #include "os.h"
 #include "renewal_queue.h"
 #include "renewals.h"
-#include "validity.h"
 #include "wakeups.h"
 
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  */
 #include "renewals.h"
 
+#include "belief.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "keepers.h"
@@ -11,7 +12,6 @@
 #include "os.h"
 #include "renewal_queue.h"
 #include "thread.h"
-#include "validity.h"
 
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
  */
 #include "threads.h"
 
+#include "belief.h"
 #include "deadline_list.h"
 #include "deferred_cancel.h"
 #include "handle.h"
@@ -12,7 +13,6 @@
 #include "os.h"
 #include "renewals.h"
 #include "session.h"
-#include "validity.h"
 #include "wait_monitor.h"
 
 #include <errno.h>

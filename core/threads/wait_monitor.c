@@ -10,6 +10,7 @@
 #include "os.h"
 #include "peers.h"
 #include "plan.h"
+#include "validity.h"
 #include "wakeups.h"
 
 #include <stdlib.h>
@@ -42,17 +43,18 @@ static int lives(hf *h, uint64_t session, int *ret_unsure)
 static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int64_t *next)
 {
     hf *h = w->h;
-    int64_t place = at - (int64_t)row->n_holders, lo = hf__port_now(&h->port).lo_us;
+    int64_t place = at - (int64_t)row->n_holders;
+    struct hf_time clock = hf__port_now(&h->port);
     int64_t now = hf__local_us();
     int unsure = 0, act = 0;
     *next = now + (place + 1) * NET_US;
     for (uint32_t i = 0; i < row->n_holders; i++) {
         const hf_party *p = &row->party[i];
         if (p->expires_us) {
-            int64_t left = p->expires_us - lo;
+            int64_t left = p->expires_us - clock.lo_us;
             *next = hf__min64(*next,
                               now + (left > 0 ? left : 0) + 1 + hf__stagger_us(w, (uint32_t)place));
-            act |= left <= 0;
+            act |= hf__validity_at(p->expires_us, clock) == HF_GRANT_OVER;
         }
         if (!place && !lives(h, p->session, &unsure)) act = 1;
     }

@@ -1,10 +1,11 @@
 /*
- * validity.c - see validity.h.
+ * belief.c - see belief.h.
  */
-#include "validity.h"
+#include "belief.h"
 
 #include "handle.h"
 #include "os.h"
+#include "validity.h"
 
 /* Until when its holder may believe, by the local clock. It has a session. */
 int64_t hf__session_until(const hf_lock *l)
@@ -21,7 +22,8 @@ int hf__believed(const hf_lock *l)
     if (l->hold_until_us && hf__local_us() >= l->hold_until_us) return 0;
     /* Not in the last millisecond, for which hf_left_ms says 0. */
     if (l->session && hf__local_us() + 1000 > hf__session_until(l)) return 0;
-    return !l->expires_us || hf__port_now(&l->h->port).hi_us < l->expires_us;
+    return !l->expires_us ||
+           hf__validity_at(l->expires_us, hf__port_now(&l->h->port)) == HF_GRANT_HELD;
 }
 
 int hf__perhaps_held(const hf_lock *l)

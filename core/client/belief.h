@@ -1,8 +1,8 @@
 /*
- * validity.h - may the holder of a grant believe in it?
+ * belief.h - may the holder of a grant believe in it?
  */
-#ifndef HF_VALIDITY_H
-#define HF_VALIDITY_H
+#ifndef HF_BELIEF_H
+#define HF_BELIEF_H
 
 #include "holdfast_driver.h"
 

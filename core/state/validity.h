@@ -1,0 +1,32 @@
+/*
+ * validity.h - is a grant in force, by what is known of the store's clock? The one place that says
+ * so, for the step, for holders and for whoever looks. Pure.
+ */
+#ifndef HF_VALIDITY_H
+#define HF_VALIDITY_H
+
+#include "step.h"
+
+enum hf_validity {
+    HF_GRANT_HELD,    /* certainly: only now may its holder believe in it */
+    HF_GRANT_UNKNOWN, /* its holder has to stop, and nobody may take the key yet */
+    HF_GRANT_OVER,    /* certainly: only now may the key be another's */
+    HF_GRANT_ENDING   /* it was released; the key stays taken for a while, and is nobody's */
+};
+
+/* Of a grant that ends at expires_us (0: it doesn't end by time). */
+static inline enum hf_validity hf__validity_at(int64_t expires_us, struct hf_time now)
+{
+    if (!expires_us || now.hi_us < expires_us) return HF_GRANT_HELD;
+    return now.lo_us >= expires_us ? HF_GRANT_OVER : HF_GRANT_UNKNOWN;
+}
+
+/* Of a holder in a row. `dead`: its session is known to be. */
+static inline enum hf_validity hf__validity(const hf_party *p, struct hf_time now, int dead)
+{
+    enum hf_validity by_time = hf__validity_at(p->expires_us, now);
+    if (dead || by_time == HF_GRANT_OVER) return HF_GRANT_OVER;
+    return p->flags & HF_PARTY_ENDING ? HF_GRANT_ENDING : by_time;
+}
+
+#endif
