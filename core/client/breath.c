@@ -12,6 +12,7 @@
 #include "breath.h"
 
 #include "handle.h"
+#include "look_queue.h"
 
 enum {
     BREATH_EVERY_US = 400000,
@@ -57,7 +58,7 @@ int hf__breathes(struct hf_wait *w)
     int waits = !hf__stood_still(port, e, now) && now >= e->breath_at_us;
     int64_t until = e->wrote_us + breath_us(port, e->breaths);
     waits &= until < w->deadline_us;
-    if (waits) w->look_at_us = until;
+    if (waits) hf__look_at(w, until);
     pthread_mutex_unlock(&w->h->mu);
     return waits;
 }

@@ -18,7 +18,7 @@ int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
 {
     int instant = l->h->port.can & HF_CAN_INSTANT;
     int64_t at = INT64_MAX;
-    if (l->leftover) return instant && !l->busy ? l->look_at_us : INT64_MAX;
+    if (l->leftover) return instant && !l->busy ? l->ask_at_us : INT64_MAX;
     if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
     if (l->releasing) return INT64_MAX;
     /* While an adopted hold is being renewed, the store's answer decides. */
@@ -27,7 +27,7 @@ int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
     if (l->expires_us) at = hf__min64(at, hf__lease_ends(l, now_us));
     if (l->hold_until_us) at = hf__min64(at, l->hold_until_us);
     int asks = instant && !l->busy && (l->lost_fd >= 0 || l->on_lost);
-    return asks ? hf__min64(at, l->look_at_us) : at;
+    return asks ? hf__min64(at, l->ask_at_us) : at;
 }
 
 int64_t hf__look_after(hf_lock *l)

@@ -10,6 +10,7 @@
 #include "claim_timeout.h"
 #include "handle.h"
 #include "last_row.h"
+#include "look_queue.h"
 #include "session.h"
 
 #include <string.h>
@@ -46,10 +47,10 @@ static void another_has_it(struct hf_wait *w, const hf_party *p)
 {
     hf *h = w->h;
     pthread_mutex_lock(&h->mu);
-    w->look_at_us = w->poll_at_us;
+    hf__look_at(w, w->poll_at_us);
     if (p->expires_us) {
         int64_t left_us = p->expires_us - hf__port_now(&h->port).lo_us;
-        w->look_at_us = hf__min64(w->look_at_us, hf__local_us() + left_us + 1);
+        hf__look_by(w, hf__local_us() + left_us + 1);
     }
     pthread_mutex_unlock(&h->mu);
 }

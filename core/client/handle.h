@@ -90,7 +90,7 @@ struct hf_lock {
     int lost_fd; /* -1: none */
     /* At first INT64_MAX: never. */
     int64_t renew_at_us; /* local */
-    int64_t look_at_us;  /* local: when to ask whether somebody broke it */
+    int64_t ask_at_us;   /* local: when to ask whether somebody broke it */
     /* At first 0. */
     int64_t hold_until_us;              /* local; 0: none */
     int64_t granted_at_us;              /* local: not before it was granted; with at_least_ms */

@@ -16,7 +16,7 @@
 static void at_store_add(hf *h, struct hf_wait *w)
 {
     w->state = HF_W_AT_STORE;
-    w->look_at_us = 0;
+    hf__look_at(w, 0);
     w->e->n_at_store++;
     h->n_at_store++;
     h->n_pumped += w->pumped;

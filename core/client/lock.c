@@ -81,7 +81,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->lease_ms = p->lease_ms;
     l->lost_fd = -1;
     l->renew_at_us = INT64_MAX;
-    l->look_at_us = INT64_MAX;
+    l->ask_at_us = INT64_MAX;
     l->hold_until_us = 0;
     l->granted_at_us = 0;
     l->session = NULL;
@@ -354,9 +354,9 @@ static void leave(hf_lock *l)
     l->leftover = 1;
     l->busy = 0;
     l->on_lost = NULL;
-    l->look_at_us = hf__local_us() + LEFTOVER_US;
+    l->ask_at_us = hf__local_us() + LEFTOVER_US;
     /* The renewer's where the store may block, else the tender's. */
-    if (!(l->h->port.can & HF_CAN_INSTANT)) hf__renew_at(l, l->look_at_us);
+    if (!(l->h->port.can & HF_CAN_INSTANT)) hf__renew_at(l, l->ask_at_us);
     hf__care(l);
     if (!(l->h->port.can & HF_CAN_INSTANT) && !hf__need_renewer(l->h, NULL))
         pthread_cond_signal(&l->h->renewer_cond);

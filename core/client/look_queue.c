@@ -7,6 +7,13 @@
 
 enum { AT_ONCE = -1 }; /* before all that look when it is time */
 
+void hf__look_at(struct hf_wait *w, int64_t at_us) { w->look_at_us = at_us; }
+
+void hf__look_by(struct hf_wait *w, int64_t at_us)
+{
+    if (at_us < w->look_at_us) w->look_at_us = at_us;
+}
+
 void hf__schedule(struct hf_wait *w)
 {
     hf *h = w->h;

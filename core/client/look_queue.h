@@ -4,8 +4,14 @@
 #ifndef HF_LOOK_QUEUE_H
 #define HF_LOOK_QUEUE_H
 
+#include <stdint.h>
+
 struct hf_wait;
 
+/* When it is to look again, if nothing wakes it before; no later than then. By who drives it (also
+   without the mutex), or while nobody looks for it. */
+void hf__look_at(struct hf_wait *w, int64_t at_us);
+void hf__look_by(struct hf_wait *w, int64_t at_us);
 /* Puts the wait where the pump finds it when it is to look next. To be called after any change of
    what that depends on. */
 void hf__schedule(struct hf_wait *w);

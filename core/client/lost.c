@@ -65,7 +65,7 @@ int hf_lost_fd(hf_lock *l)
     }
     if (l->lost_fd < 0) {
         l->lost_fd = hf__fd_above(eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK));
-        l->look_at_us = 0;
+        l->ask_at_us = 0;
         hf__care(l);
         hf__kick_tender(h, 0);
     }
@@ -86,7 +86,7 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
         l->on_lost_arg = arg;
     }
     if (!rc && lost) {
-        l->look_at_us = 0;
+        l->ask_at_us = 0;
         hf__care(l);
         hf__kick_tender(h, 0);
     }

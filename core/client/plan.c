@@ -5,6 +5,7 @@
 
 #include "crowd.h"
 #include "handle.h"
+#include "look_queue.h"
 #include "os.h"
 #include "peers.h"
 #include "wakeups.h"
@@ -43,7 +44,7 @@ static void count(uint8_t *n)
 void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us)
 {
     uint32_t dice;
-    w->look_at_us = 0;
+    hf__look_at(w, 0);
     if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
     int64_t now = hf__local_us();
     /* Where nobody stands in line it isn't a crowd, but somebody in a hurry. A take finds the key
@@ -51,13 +52,13 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
        (breath.c), which who doesn't go on asking misses. */
     if (!row->n_queue) {
         count(&w->overtaken);
-        if (w->overtaken > CALM_TIMES) w->look_at_us = now + about_us(PAUSE_OVERTAKEN_MS);
+        if (w->overtaken > CALM_TIMES) hf__look_at(w, now + about_us(PAUSE_OVERTAKEN_MS));
         return;
     }
     w->overtaken = 0;
     count(&w->refused);
     hf__random(&dice, sizeof dice);
-    w->look_at_us = now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice);
+    hf__look_at(w, now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice));
 }
 
 /* Not now, and it doesn't stand in line. */
@@ -72,7 +73,7 @@ void hf__plan_outside(struct hf_wait *w, enum hf_answer answer)
         after_us = hf__crowd_full_us(w->full, after_us, dice);
     }
     w->refused = w->overtaken = 0;
-    w->look_at_us = hf__local_us() + after_us;
+    hf__look_at(w, hf__local_us() + after_us);
 }
 
 int64_t hf__holders_end(hf *h, const hf_row *row)
@@ -104,20 +105,20 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.can & HF_CAN_BELLS) {
-        w->look_at_us = INT64_MAX; /* the bell, or the tender */
+        hf__look_at(w, INT64_MAX); /* the bell, or the tender */
         /* Not later than what the tender may have been told meanwhile. */
         if (w->unnoticed) end = 0;
         w->unnoticed = 0;
         hf__note_peers(w, row, row->n_holders + place);
         if (!w->notice.nth || end < w->notice.at_us) hf__notice_at(w, end);
         int rc = hf__need_tender(h, NULL);
-        if (rc) w->look_at_us = hf__min64(end, hf__local_us() + hf__poll_us(h));
+        if (rc) hf__look_at(w, hf__min64(end, hf__local_us() + hf__poll_us(h)));
         if (!rc) hf__kick_tender(h, w->notice.at_us);
     } else {
         /* What it was told of before this look, the look has seen. */
         int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : hf__poll_us(h));
         w->poll_at_us = w->heard ? look - look % HEARD_TICK_US : look;
-        w->look_at_us = hf__min64(end, w->poll_at_us);
+        hf__look_at(w, hf__min64(end, w->poll_at_us));
     }
     pthread_mutex_unlock(&h->mu);
 }

@@ -166,7 +166,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
-        w->look_at_us = now + hf__poll_us(w->h);
+        hf__look_at(w, now + hf__poll_us(w->h));
         return 0;
     }
     w->code = rc;
@@ -343,7 +343,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (w->queued) hf__promise(h, w->e, row);
         w->asked = 1;
         if (hf__take_up(w, row)) return 1;
-        w->look_at_us = 0;
+        hf__look_at(w, 0);
         return try_only ? give_up(w, HF_LOST) : 0;
     case HF_ANS_QUEUED:
         w->asked = 1;

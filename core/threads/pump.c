@@ -89,8 +89,7 @@ static void advance_one(hf *h, struct hf_wait *w)
     w->looking = 0;
     if (!over) {
         if (!w->pins) pthread_cond_broadcast(&w->changed);
-        if (bells && h->deaf)
-            w->look_at_us = hf__min64(w->look_at_us, h->looked_us + HF_POLL_MS * 1000);
+        if (bells && h->deaf) hf__look_by(w, h->looked_us + HF_POLL_MS * 1000);
         hf__schedule(w);
         /* It has got in line only now, or left it: it is to be listened for, in another way than
            before, before anybody sleeps. */

@@ -82,7 +82,7 @@ static void go_deaf(hf *h)
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
         if (!w->heard && !(bells && w->pumped)) continue;
         w->heard = 0;
-        if (!w->looking) w->look_at_us = hf__min64(w->look_at_us, soon);
+        if (!w->looking) hf__look_by(w, soon);
         hf__schedule(w);
     }
 }

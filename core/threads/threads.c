@@ -47,7 +47,7 @@ static void look_for_break(hf *h, hf_lock *l)
     /* Who knows the token may have given it another lease, which counts. */
     if (at >= 0) l->expires_us = row.party[at].expires_us;
     hf_row_clear(&row);
-    l->look_at_us = hf__local_us() + BREAK_LOOK_US;
+    l->ask_at_us = hf__local_us() + BREAK_LOOK_US;
     if (!there) {
         hf__error_keep(&l->why, &err);
         hf__lock_lose(l, HF_BY_STORE);
@@ -61,7 +61,7 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
 {
     int instant = h->port.can & HF_CAN_INSTANT;
     if (l->leftover) {
-        if (instant && !l->busy && l->look_at_us <= now) hf__release(l, NULL);
+        if (instant && !l->busy && l->ask_at_us <= now) hf__release(l, NULL);
         return;
     }
     if (!l->lost && !l->releasing) {
@@ -78,7 +78,7 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
         return;
     }
     int asks = (l->lost_fd >= 0 || l->on_lost) && instant;
-    if (!l->lost && !l->releasing && !l->busy && asks && l->look_at_us <= now) look_for_break(h, l);
+    if (!l->lost && !l->releasing && !l->busy && asks && l->ask_at_us <= now) look_for_break(h, l);
 }
 
 static void look_again(hf_lock *l, void *arg)

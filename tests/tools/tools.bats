@@ -136,6 +136,7 @@ finds() {
     finds NAMED bad.md 'See [this](bad.md#none).\n'
     finds NAMED bad.md '`hf_none` does it.\n'
     finds NAMED ARCHITECTURE.md '# A\n\n## Words\n\n| grant | a right | `none` |\n'
+    finds OWNER core/bad.c "${head}void f(int *w)\n{\n    w->look_at_us = 0;\n}\n"
     finds EXEC core/bad.sh '#!/bin/sh\n'
     finds FORMAT core/bad.c "${head}int  hf__a;\n"
 }
