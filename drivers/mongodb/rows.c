@@ -129,10 +129,12 @@ static json_t *read_value(const bson_iter_t *it, int depth, int *ret_rc)
     if (!depth || !bson_iter_recurse(it, &inner)) return NULL;
     json_t *all = made(is_array ? json_array() : json_object(), ret_rc);
     while (all && !bad && bson_iter_next(&inner)) {
-        json_t *value = read_value(&inner, depth - 1, ret_rc);
+        const char *name = bson_iter_key(&inner);
+        json_t *value =
+            hf__is_utf8(name, strlen(name)) ? read_value(&inner, depth - 1, ret_rc) : NULL;
         bad = !value;
         if (value && (is_array ? json_array_append_new(all, value)
-                               : json_object_set_new(all, bson_iter_key(&inner), value))) {
+                               : json_object_set_new(all, name, value))) {
             *ret_rc = HF_NOMEM;
             bad = 1;
         }

@@ -19,14 +19,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!rc) {
         bson_t again = BSON_INITIALIZER, set;
         bson_iter_t it;
-        const uint8_t *data;
+        const uint8_t *bytes;
         uint32_t len;
         rc = hf__mg_encode(&row, &again, &why);
         MUST(!rc || rc == HF_INVALID);
         if (!rc) {
             MUST(bson_iter_init_find(&it, &again, "$set") && BSON_ITER_HOLDS_DOCUMENT(&it));
-            bson_iter_document(&it, &len, &data);
-            MUST(bson_init_static(&set, data, len) && !hf__mg_decode(&set, &by, &back, &err) &&
+            bson_iter_document(&it, &len, &bytes);
+            MUST(bson_init_static(&set, bytes, len) && !hf__mg_decode(&set, &by, &back, &err) &&
                  hf_row_equal(&row, &back));
         }
         bson_destroy(&again);
