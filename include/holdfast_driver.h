@@ -6,9 +6,9 @@
  * operations: "read a row" and "replace the row if nobody did so before". See
  * doc/adding-a-driver.md.
  *
- * A driver is one file that defines one `const struct hf_driver`. Built in, it stands in the list
- * of core/store/drivers.c; as a module it exports the symbol HF_DRIVER_SYMBOL and is called
- * libholdfast-SCHEME.so.
+ * A driver defines one `const struct hf_driver`, by HF_DRIVER_ENTRY(SCHEME) = {...}. As a module it
+ * exports the symbol HF_DRIVER_SYMBOL and is called libholdfast-SCHEME.so. The build can compile it
+ * into the library instead (-Dbuiltin_drivers=SCHEME).
  */
 #ifndef HOLDFAST_DRIVER_H
 #define HOLDFAST_DRIVER_H
@@ -431,6 +431,18 @@ HF_API int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
     __attribute__((cold, format(printf, 4, 5)))
 #endif
     ;
+
+/* Defines a driver: HF_DRIVER_ENTRY(SCHEME) = {.abi = HF_DRIVER_ABI, ...}. In a module the symbol
+   is HF_DRIVER_SYMBOL. Built into the library the symbol is hf__SCHEME_driver, and hidden. */
+#ifdef HF_DRIVERS_BUILT_IN
+#define HF_DRIVER_ENTRY(scheme)                   \
+    extern const hf_driver hf__##scheme##_driver; \
+    const hf_driver hf__##scheme##_driver
+#else
+#define HF_DRIVER_ENTRY(scheme)                     \
+    extern HF_API const hf_driver HF_DRIVER_SYMBOL; \
+    const hf_driver HF_DRIVER_SYMBOL
+#endif
 
 #ifdef __cplusplus
 }

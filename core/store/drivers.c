@@ -25,10 +25,18 @@
 #define HF_LIBDIR "lib"
 #endif
 
-/* One line each. */
-static const hf_driver *const built_in[] = {
-    &hf__mem_driver,
-    &hf__file_driver,
+/* The build's -Dbuiltin_drivers: X(SCHEME) for each driver that is compiled in. */
+#ifndef HF_DRIVERS_BUILT_IN
+#define HF_DRIVERS_BUILT_IN
+#endif
+#define X(scheme) extern const hf_driver hf__##scheme##_driver;
+HF_DRIVERS_BUILT_IN
+#undef X
+
+static const hf_driver *const built_in[] = {&hf__mem_driver, &hf__file_driver,
+#define X(scheme) &hf__##scheme##_driver,
+                                            HF_DRIVERS_BUILT_IN
+#undef X
 };
 
 /* Said to be not installed rather than unknown. */
@@ -85,15 +93,44 @@ static void up(char *path)
     *(slash ? slash : path) = 0;
 }
 
+/* The loaded object that this code is part of. */
+struct object {
+    const char *path; /* of a shared library, as long as it is loaded; NULL: the program itself */
+    int seen;         /* objects so far */
+};
+
+static int is_own(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct object *own = arg;
+    uintptr_t here = (uintptr_t)&loaded;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || here - from >= info->dlpi_phdr[i].p_memsz)
+            continue;
+        /* The program is the first object, whatever name the C library gives it. */
+        own->path = own->seen && *info->dlpi_name ? info->dlpi_name : NULL;
+        return 1;
+    }
+    own->seen++;
+    return 0;
+}
+
+/* Returns the path of the shared library that this code is in, or NULL: it is in the program. */
+static const char *own_library(void)
+{
+    struct object own = {NULL, 0};
+    dl_iterate_phdr(is_own, &own);
+    return own.path;
+}
+
 /* Where this library is. 0: in a program, whose directory it is then; none if that is a set-user-id
    one, for whoever calls it may have given it another place by a hard link. */
 static int own_dir(char to[PATH_CAP])
 {
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (dladdr1((const void *)&loaded, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-        *map->l_name) {
-        put_text(to, PATH_CAP, map->l_name);
+    const char *library = own_library();
+    if (library) {
+        put_text(to, PATH_CAP, library);
         up(to);
         return 1;
     }
@@ -168,12 +205,12 @@ static int find_module(const struct dirs *d, int n, const char *scheme, char *re
    loaded for itself alone, as Node and Python load their extensions, it isn't. */
 static void be_found(void)
 {
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (dladdr1((const void *)&loaded, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-        *map->l_name)
-        dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+    const char *library = own_library();
+    if (library) dlopen(library, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
+
+/* 0: in a program that is linked statically, dlopen loads nothing. */
+static int loads_modules(void) { return dlopen(NULL, RTLD_LAZY) != NULL; }
 
 /* Under the lock. */
 static const hf_driver *load(const char *scheme, const char *path, hf_error *err)
@@ -298,7 +335,14 @@ static void not_found(const char *scheme, const struct dirs *d, hf_error *err)
             n += (size_t)snprintf(where + n, sizeof where - n, "%s%s", n ? ", " : "", d->dir[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i], scheme)) {
-            hf_fail(err, HF_INVALID, 0, "driver '%s': not installed: looked in %s", scheme, where);
+            if (loads_modules())
+                hf_fail(err, HF_INVALID, 0, "driver '%s': not installed: looked in %s", scheme,
+                        where);
+            else
+                hf_fail(err, HF_INVALID, 0,
+                        "driver '%s': not in this static program, which loads no drivers: use a "
+                        "build of Holdfast that has it",
+                        scheme);
             return;
         }
     const char *better = advice(scheme);
@@ -328,7 +372,7 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err)
     if (drv) return drv;
     find_dirs(&dirs);
     pthread_mutex_lock(&loading);
-    if (find_module(&dirs, DIRS, scheme, path, sizeof path))
+    if (loads_modules() && find_module(&dirs, DIRS, scheme, path, sizeof path))
         drv = load(scheme, path, err);
     else
         not_found(scheme, &dirs, err);
@@ -383,6 +427,7 @@ void hf__drivers(see_fn *see, void *arg)
 {
     struct dirs dirs;
     for (size_t i = 0; i < BUILT_IN; i++) see(arg, built_in[i]->name, built_in[i], NULL, NULL);
+    if (!loads_modules()) return;
     find_dirs(&dirs);
     for (int i = 0; i < DIRS; i++) see_modules(&dirs, i, see, arg);
 }

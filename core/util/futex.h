@@ -11,10 +11,18 @@
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* True only while the process has one thread. Where the C library doesn't tell (glibc before 2.32,
+   musl), threads are always expected. */
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 32)
+#include <sys/single_threaded.h>
+#define HF_SINGLE_THREADED __libc_single_threaded
+#else
+#define HF_SINGLE_THREADED 0
+#endif
 
 static inline long hf__futex(_Atomic uint32_t *word, int op, uint32_t value,
                              const struct timespec *timeout)
@@ -59,7 +67,7 @@ static HF_COLD int hf__latch_wake(hf__latch *word)
  */
 static inline int hf__latch_at_once(hf__latch *word)
 {
-    if (!__libc_single_threaded) return hf__latch_try(word);
+    if (!HF_SINGLE_THREADED) return hf__latch_try(word);
     atomic_store_explicit(word, 1, memory_order_relaxed);
     return 1;
 }
@@ -72,7 +80,7 @@ static inline void hf__latch_lock(hf__latch *word)
 /* 0, always: its caller may end with it. */
 static inline int hf__latch_unlock(hf__latch *word)
 {
-    if (__libc_single_threaded)
+    if (HF_SINGLE_THREADED)
         atomic_store_explicit(word, 0, memory_order_relaxed);
     else if (atomic_exchange_explicit(word, 0, memory_order_release) == 2)
         return hf__latch_wake(word);

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/random.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,7 +96,7 @@ void hf__random(void *to, size_t len)
 {
     unsigned char *p = to;
     while (len) {
-        ssize_t n = getrandom(p, len, 0);
+        ssize_t n = syscall(SYS_getrandom, p, len, 0); /* glibc has a function since 2.25 */
         if (n < 0 && errno == EINTR) continue;
         /* Without randomness two owners could be mistaken for each other. */
         if (n <= 0) abort();

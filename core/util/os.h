@@ -9,6 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+
+#if defined(__GLIBC__) && __GLIBC__ == 2 && __GLIBC_MINOR__ < 25
+/* That C library has no explicit_bzero. */
+static inline void hf__explicit_bzero(void *at, size_t len)
+{
+    memset(at, 0, len);
+    __asm__ volatile("" : : "r"(at) : "memory"); /* so that the memset isn't removed as useless */
+}
+#define explicit_bzero hf__explicit_bzero
+#endif
 
 /* What is seldom needed stays out of what is always needed: its registers and its stack, too. */
 #define HF_APART __attribute__((noinline))

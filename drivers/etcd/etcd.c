@@ -149,8 +149,7 @@ static int et_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return rc ? rc : inspect_alarms(st, say, arg, err);
 }
 
-extern HF_API const hf_driver HF_DRIVER_SYMBOL;
-const hf_driver HF_DRIVER_SYMBOL = {
+HF_DRIVER_ENTRY(etcd) = {
     .abi = HF_DRIVER_ABI,
 #ifdef HF_ETCD_TLS
     .name = "etcds",

@@ -472,8 +472,7 @@ static int fs_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return 0;
 }
 
-extern HF_API const hf_driver HF_DRIVER_SYMBOL;
-const hf_driver HF_DRIVER_SYMBOL = {
+HF_DRIVER_ENTRY(firestore) = {
     .abi = HF_DRIVER_ABI,
     .name = "firestore",
     .about = "documents in Cloud Firestore",

@@ -571,8 +571,7 @@ static int mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return 0;
 }
 
-extern HF_API const hf_driver HF_DRIVER_SYMBOL;
-const hf_driver HF_DRIVER_SYMBOL = {
+HF_DRIVER_ENTRY(mongodb) = {
     .abi = HF_DRIVER_ABI,
     .name = "mongodb",
     .about = "a collection of a MongoDB database",

@@ -498,8 +498,7 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return 0;
 }
 
-extern HF_API const hf_driver HF_DRIVER_SYMBOL;
-const hf_driver HF_DRIVER_SYMBOL = {
+HF_DRIVER_ENTRY(postgres) = {
     .abi = HF_DRIVER_ABI,
     .name = "postgres",
     .about = "a table in a PostgreSQL database",

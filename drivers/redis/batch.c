@@ -2,6 +2,7 @@
  * batch.c - redis: commands as bytes, to be sent at once. See link.h.
  */
 #include "link.h"
+#include "os.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -403,8 +403,7 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return rc;
 }
 
-extern HF_API const hf_driver HF_DRIVER_SYMBOL;
-const hf_driver HF_DRIVER_SYMBOL = {
+HF_DRIVER_ENTRY(redis) = {
     .abi = HF_DRIVER_ABI,
     .name = HF_RD,
 #ifdef HF_REDIS_TLS

@@ -559,8 +559,7 @@ static int sq_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return 0;
 }
 
-extern HF_API const hf_driver HF_DRIVER_SYMBOL;
-const hf_driver HF_DRIVER_SYMBOL = {
+HF_DRIVER_ENTRY(sqlite) = {
     .abi = HF_DRIVER_ABI,
     .name = "sqlite",
     .about = "a table in an SQLite database on this machine",

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -252,7 +253,7 @@ void waiting_abandon(waiting *w)
 static int sleep_a_little(waiting *w)
 {
     struct timespec until;
-    if (gettid() != getpid()) return sem_wait(&w->sem);
+    if (syscall(SYS_gettid) != getpid()) return sem_wait(&w->sem);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 100000000;
     until.tv_sec += until.tv_nsec / 1000000000;
