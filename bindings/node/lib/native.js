@@ -1,7 +1,6 @@
 // The addon, loaded when the first store is opened: what needs no store works without it.
-// HOLDFAST_ADDON names another build of it.
 'use strict';
-const path = require('path');
+const { locate } = require('./binary.js');
 const { framesAbove, fromAddon, makeError } = require('./errors.js');
 
 // Its functions, once it is loaded.
@@ -35,26 +34,26 @@ function wrapped(call, name) {
     };
 }
 
-function unavailable(file, error) {
+function unavailable({ file, why, advice }, error) {
+    if (!file)
+        return makeError('UNSUPPORTED', `open: the addon is missing: ${why}. ${advice}`);
     const missing = error.code === 'MODULE_NOT_FOUND';
-    const why = missing ? 'it was not built when the package was installed'
+    const said = missing ? 'it was not built when the package was installed'
         : error.message.split('\n')[0];
-    return makeError('UNSUPPORTED', `open: the addon cannot be loaded from ${file}: ${why}. Run ` +
-        '`npm rebuild holdfast`: it takes gcc, pkg-config, meson and ninja, and with ' +
-        '--ignore-scripts npm builds nothing. Mutexes of one process (holdfast/mutex) work without',
-    undefined, error);
+    return makeError('UNSUPPORTED', `open: the addon cannot be loaded from ${file}: ${said}. ` +
+        advice, undefined, error);
 }
 
 // Does nothing more once that has succeeded.
 function load() {
     if (native.open) return;
-    const file = process.env.HOLDFAST_ADDON ||
-        path.join(__dirname, '..', 'build', 'holdfast.node');
+    const found = locate();
+    if (!found.file) throw unavailable(found);
     let addon;
     try {
-        addon = require(file);
+        addon = require(found.file);
     } catch (error) {
-        throw unavailable(file, error);
+        throw unavailable(found, error);
     }
     for (const [name, value] of Object.entries(addon))
         native[name] = typeof value === 'function' ? wrapped(value, name) : value;

@@ -1,0 +1,57 @@
+// Where the addon is: named by HOLDFAST_ADDON, built in this package (a checkout), or in the
+// package of this platform, which npm installs beside this one.
+'use strict';
+const fs = require('fs');
+const { createRequire } = require('module');
+const path = require('path');
+
+const PLATFORMS = ['linux-x64', 'linux-arm64'];
+const ALONE = 'Mutexes of one process (holdfast/mutex) work without';
+
+// The C library that this Node runs on: 'gnu' or 'musl'. The report could take long over the
+// network's interfaces, and is asked to leave them out.
+function libc() {
+    const { report } = process;
+    const had = report.excludeNetwork;
+    report.excludeNetwork = true;
+    try {
+        return report.getReport().header.glibcVersionRuntime ? 'gnu' : 'musl';
+    } finally {
+        report.excludeNetwork = had;
+    }
+}
+
+// A bundle that is an ES module has no __filename: it looks from where the program was started.
+function resolve(name) {
+    const from = typeof __filename === 'string' ? __filename : path.join(process.cwd(), 'index.js');
+    try {
+        return createRequire(from).resolve(name);
+    } catch {
+        return undefined;
+    }
+}
+
+// { file, advice }: the addon, or no file; and what to do if it can't be loaded.
+function locate() {
+    const top = typeof __dirname === 'string' ? path.join(__dirname, '..') : process.cwd();
+    const built = path.join(top, 'build', 'holdfast.node');
+    const rebuild = 'Run `npm rebuild holdfast`: it takes gcc, pkg-config, meson and ninja, and ' +
+        `with --ignore-scripts npm builds nothing. ${ALONE}`;
+    if (process.env.HOLDFAST_ADDON) return { file: process.env.HOLDFAST_ADDON, advice: rebuild };
+    // Only a checkout can build it.
+    if (fs.existsSync(built) || fs.existsSync(path.join(top, 'install.js')))
+        return { file: built, advice: rebuild };
+    const platform = `${process.platform}-${process.arch}`;
+    if (!PLATFORMS.includes(platform)) {
+        return { why: `there is no binary for ${platform}`,
+            advice: `Stores can be opened on ${PLATFORMS.join(' and ')}. ${ALONE}` };
+    }
+    const name = `holdfast-${platform}-${libc()}`;
+    const file = resolve(`${name}/holdfast.node`);
+    return { file, why: `the package ${name} isn't installed`,
+        advice: 'npm installs it as an optional dependency, but not with --omit=optional, and ' +
+            'not into a node_modules that was installed on another system. Run `npm install ' +
+            `${name}@${require('../package.json').version}\`. ${ALONE}` };
+}
+
+module.exports = { locate };
