@@ -49,7 +49,7 @@ class Pack(sdist):
 
     def make_distribution(self):
         """Elsewhere than in the checkout."""
-        name = self.distribution.get_fullname()
+        name = self.distribution.get_fullname().replace('holdfast-lock', 'holdfast_lock')
         self.make_release_tree(os.path.join(WORK, name), self.filelist.files)
         os.makedirs(self.dist_dir, exist_ok=True)
         archive = shutil.make_archive(os.path.join(os.path.abspath(self.dist_dir), name), 'gztar',

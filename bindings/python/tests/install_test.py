@@ -115,7 +115,7 @@ def the_source_distribution_installs_by_itself():
     assert everything(COPY) == before
     os.rename(COPY, COPY + '.away')
     try:
-        install(environment('unpacks'), *glob.glob(os.path.join(folder, 'holdfast-*.tar.gz')))
+        install(environment('unpacks'), *glob.glob(os.path.join(folder, 'holdfast_lock-*.tar.gz')))
         python = os.path.join(FOLDER, 'unpacks', 'bin', 'python3')
         said = do(python, '-c', SELL, f'sqlite:{FOLDER}/packed.db')
         assert said.startswith('True '), said
