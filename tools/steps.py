@@ -385,6 +385,24 @@ def fuzz(step):
                'every target ran', 'tools/test fuzz')
 
 
+def release(step):
+    """The artefacts for this machine's processor, installed where there is no compiler. All of
+    them, and twice: tools/release --again, then tests/release_test.py."""
+    out = os.path.join(TOP, 'build-release')
+    cpu = {'x86_64': 'x64', 'aarch64': 'arm64'}[os.uname().machine]
+    targets = [word for libc in ('gnu', 'musl') for word in ('--target', f'linux-{cpu}-{libc}')]
+    step.must(['tools/release', '--work-tree', *targets, out], 'tools/release')
+    before = os.path.getsize(step.path)
+    status = step.run([sys.executable, 'tests/release_test.py', TOP, out])
+    with open(step.path, encoding='utf-8', errors='replace') as log:
+        log.seek(before)
+        said = log.read()
+    step.passed += len(re.findall(r'^ok\b', said, flags=re.M))
+    again = f'python3 tests/release_test.py . {os.path.relpath(out, TOP)}'
+    step.failed += [(what, again) for what in re.findall(r'^not ok\b([^\n]*)', said, flags=re.M)]
+    step.check(status == 0 or step.failed, 'every artefact was tried', again)
+
+
 def demo(step):
     """The README's first command, as it is."""
     step.must(['tools/demo', '--tap'], 'tools/demo')
@@ -415,12 +433,13 @@ STEPS = {
     'build fuzz': (build('fuzz', 'fuzz'), []),
     'fuzz': (fuzz, ['build fuzz']),
     'memory': (memory, ['build gcc']),
+    'release': (release, []),
     'demo': (demo, []),
 }
 # What the tests leave of the machine while they wait makes the other builds meanwhile, the soonest
 # needed first, and then what else has no time to keep to.
 ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
-         'headers', 'manuals', 'memory']
+         'headers', 'manuals', 'memory', 'release']
 QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'servers', 'build gcc')},
          'test quick': (tests('gcc', '--no-suite', 'plain', '--no-suite', 'torture', '--no-suite',
                               'sim', '--num-processes', str(4 * CORES)),

@@ -1,0 +1,263 @@
+"""Cross compilers and libraries for the portable artefacts: Zig's C compiler (tools/zig) for four
+targets, and the libraries of packaging/sources, built statically for each. Everything is kept in
+the cache ($HOLDFAST_CACHE, else holdfast in the user's cache directory) under a name that changes
+with whatever went into it."""
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CACHE = os.environ.get('HOLDFAST_CACHE') or os.path.join(
+    os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache'), 'holdfast')
+# Zig keeps what it compiled beside ours.
+for variable in 'ZIG_GLOBAL_CACHE_DIR', 'ZIG_LOCAL_CACHE_DIR':
+    os.environ[variable] = os.path.join(CACHE, 'zig-cache')
+
+# npm's words for a platform -> what Zig calls it, and the processor.
+TARGETS = {
+    'linux-x64-gnu': ('x86_64-linux-gnu.2.17', 'x86_64'),
+    'linux-x64-musl': ('x86_64-linux-musl', 'x86_64'),
+    'linux-arm64-gnu': ('aarch64-linux-gnu.2.17', 'aarch64'),
+    'linux-arm64-musl': ('aarch64-linux-musl', 'aarch64'),
+}
+
+COMPILER = '''#!/bin/sh
+# Zig's C compiler for one target. Its linker is LLD, but does not tell its name when it is asked.
+# Its preprocessor alone takes no version of glibc.
+case " $* " in
+*" -Wl,--version "*) echo 'LLD (compatible with GNU linkers)'; exit ;;
+*" -E "*) exec '{zig}' cc -target {plain} "$@" ;;
+esac
+exec '{zig}' cc -target {target} "$@"
+'''
+ARCHIVER = '''#!/bin/sh
+exec '{zig}' ar "$@"
+'''
+CROSS = '''[binaries]
+c = '{folder}/cc'
+ar = '{folder}/ar'
+pkgconfig = 'pkg-config'
+
+[properties]
+needs_exe_wrapper = true
+pkg_config_libdir = '{folder}/lib/pkgconfig'
+
+[host_machine]
+system = 'linux'
+cpu_family = '{cpu}'
+cpu = '{cpu}'
+endian = 'little'
+'''
+PC = '''Name: {name}
+Description: {name}, built statically
+Version: {version}
+Cflags: -isystem {folder}/include
+Libs: -L{folder}/lib -l{lib}
+'''
+# Without usleep a busy SQLite sleeps for whole seconds between two attempts.
+SQLITE_FLAGS = ['-DSQLITE_THREADSAFE=1', '-DSQLITE_OMIT_LOAD_EXTENSION', '-DHAVE_USLEEP=1',
+                '-DHAVE_FDATASYNC=1', '-DHAVE_GMTIME_R=1', '-DHAVE_LOCALTIME_R=1']
+
+
+class Failed(Exception):
+    """A step that cannot go on; the text says why."""
+
+
+def run(*command, cwd=None, env=None):
+    """Runs a command, whose output is shown only if it fails; returns its output."""
+    done = subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise Failed(f'{done.stdout}\n{" ".join(command)}: status {done.returncode}')
+    return done.stdout
+
+
+def say(text):
+    print(f'release: {text}', file=sys.stderr, flush=True)
+
+
+def zig():
+    """The path of the Zig executable."""
+    return run(os.path.join(TOP, 'tools', 'zig')).splitlines()[-1]
+
+
+def pinned():
+    """[(package, version, licence)] of packaging/sources."""
+    with open(os.path.join(TOP, 'packaging', 'sources'), encoding='utf-8') as file:
+        return [line.split() for line in file if line.strip() and not line.startswith('#')]
+
+
+class Kept:
+    """A folder of the cache: made once, under a lock, and whole or not there at all."""
+
+    def __init__(self, name, *parts):
+        text = '\0'.join(parts).encode()
+        self.path = os.path.join(CACHE, f'{name}-{hashlib.sha256(text).hexdigest()[:12]}')
+        self.name = name
+
+    def get(self, make):
+        """The folder's path; make(folder) fills it if it is missing."""
+        if os.path.isdir(self.path):
+            return self.path
+        os.makedirs(CACHE, exist_ok=True)
+        with open(os.path.join(CACHE, self.name + '.lock'), 'w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.isdir(self.path):
+                work = tempfile.mkdtemp(prefix=self.name + '.', dir=CACHE)
+                try:
+                    folder = os.path.join(work, 'it')
+                    os.mkdir(folder)
+                    make(folder)
+                    os.rename(folder, self.path)
+                finally:
+                    shutil.rmtree(work, ignore_errors=True)
+        return self.path
+
+
+def fetch_sources(folder):
+    """Debian's source packages, each unpacked in a folder of its name. apt's own lists stay as they
+    are: the lists of sources are fetched into `folder`/apt and removed again."""
+    apt = os.path.join(folder, 'apt')
+    os.makedirs(os.path.join(apt, 'lists', 'partial'))
+    lines = {line for line in run(
+        'apt-get', 'indextargets', '--format', 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)',
+        'Origin: Debian', 'Created-By: Packages').splitlines() if line.startswith('deb-src ')}
+    if not lines:
+        raise Failed('apt knows no lists of Debian packages: run apt-get update first')
+    with open(os.path.join(apt, 'sources.list'), 'w', encoding='utf-8') as file:
+        file.write('\n'.join(sorted(lines)) + '\n')
+    options = ['-qq', '-o', f'Dir::Etc::SourceList={apt}/sources.list',
+               '-o', 'Dir::Etc::SourceParts=/dev/null', '-o', f'Dir::State::Lists={apt}/lists',
+               '-o', f'Dir::Cache={apt}', '-o', 'APT::Sandbox::User=root',
+               '-o', 'Acquire::Retries=3']
+    say('fetching the sources of ' + ', '.join(name for name, _, _ in pinned()) + ', once')
+    run('apt-get', *options, 'update')
+    for name, version, _ in pinned():
+        where = os.path.join(folder, name)
+        os.mkdir(where)
+        try:
+            run('apt-get', *options, 'source', '--download-only', f'{name}={version}', cwd=where)
+        except Failed:
+            run('apt-get', *options, 'source', '--download-only', name, cwd=where)
+        dsc = [file for file in os.listdir(where) if file.endswith('.dsc')]
+        run('dpkg-source', '--no-check', '-x', dsc[0], 'source', cwd=where)
+    shutil.rmtree(apt)
+    # SQLite as one file; made by its own scripts.
+    source = os.path.join(folder, 'sqlite3', 'source')
+    run('./configure', '--disable-readline', cwd=source)
+    run('make', 'sqlite3.c', cwd=source)
+    # Debian's patch for CVE-2021-32765 changes a function, but not the type it is called by.
+    path = os.path.join(folder, 'hiredis', 'source', 'read.h')
+    write(path, read(path).replace('(*createArray)(const redisReadTask*, int)',
+                                   '(*createArray)(const redisReadTask*, size_t)'))
+
+
+def built():
+    """[(package, version, licence)] as pinned(), with the version that was fetched."""
+    found = []
+    for name, version, licence in pinned():
+        said = re.search(r'^\S+ \((\S+)\)', read(os.path.join(
+            sources(), name, 'source', 'debian', 'changelog')))
+        if said.group(1) != version:
+            say(f'{name}: {version} is pinned, but {said.group(1)} was there to be built')
+        found.append((name, said.group(1), licence))
+    return found
+
+
+def sources():
+    return Kept('release-sources', repr(pinned()), 'patched').get(fetch_sources)
+
+
+def read(path):
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
+def write(path, text, mode=0o644):
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
+    os.chmod(path, mode)
+
+
+def compile_library(folder, lib, files, flags):
+    """lib/libLIB.a of these sources. Its symbols stay hidden in whatever it is linked into."""
+    objects = os.path.join(folder, 'objects-' + lib)
+    os.mkdir(objects)
+    names = []
+    for path in files:
+        names.append(os.path.join(objects, os.path.basename(path)[:-2] + '.o'))
+        run(os.path.join(folder, 'cc'), '-O2', '-fPIC', '-fvisibility=hidden', '-DNDEBUG',
+            '-fstack-protector-strong', f'-ffile-prefix-map={os.path.dirname(path)}=.', *flags,
+            '-c', path, '-o', names[-1])
+    run(os.path.join(folder, 'ar'), 'crD', os.path.join(folder, 'lib', f'lib{lib}.a'), *names)
+    shutil.rmtree(objects)
+
+
+def make_libraries(folder, final):
+    """The libraries of one target, in `folder`, which becomes `final`."""
+    from_folder = sources()
+    for name in ('include', 'lib/pkgconfig'):
+        os.makedirs(os.path.join(folder, name))
+    include = os.path.join(folder, 'include')
+    versions = {name: version.split('-')[0] for name, version, _ in pinned()}
+
+    def package(name, lib):
+        write(os.path.join(folder, 'lib', 'pkgconfig', name + '.pc'),
+              PC.format(name=name, lib=lib, folder=final, version=versions[name]))
+
+    source = os.path.join(from_folder, 'sqlite3', 'source')
+    shutil.copy(os.path.join(source, 'sqlite3.h'), include)
+    compile_library(folder, 'sqlite3', [os.path.join(source, 'sqlite3.c')], SQLITE_FLAGS)
+    package('sqlite3', 'sqlite3')
+
+    source = os.path.join(from_folder, 'jansson', 'source', 'src')
+    values = {'json_inline': 'inline', 'json_have_long_long': '1', 'json_have_localeconv': '0',
+              'json_have_atomic_builtins': '1', 'json_have_sync_builtins': '1'}
+    config = read(os.path.join(source, 'jansson_config.h.in'))
+    write(os.path.join(include, 'jansson_config.h'),
+          re.sub(r'@(\w+)@', lambda match: values.get(match[1], match[0]), config))
+    shutil.copy(os.path.join(source, 'jansson.h'), include)
+    private = os.path.join(folder, 'private')
+    os.mkdir(private)
+    has = ['STDINT_H', 'UNISTD_H', 'FCNTL_H', 'OPEN', 'READ', 'CLOSE', 'GETPID', 'GETTIMEOFDAY',
+           'SYS_TIME_H', 'SYS_TYPES_H', 'STRTOLL', 'SYNC_BUILTINS', 'ATOMIC_BUILTINS']
+    write(os.path.join(private, 'jansson_private_config.h'),
+          ''.join(f'#define HAVE_{name} 1\n' for name in has) +
+          '#define USE_URANDOM 1\n#define INITIAL_HASHTABLE_ORDER 3\n')
+    compile_library(folder, 'jansson', sorted(
+        os.path.join(source, name) for name in os.listdir(source) if name.endswith('.c')),
+        ['-I' + include, '-I' + private, '-DHAVE_CONFIG_H'])
+    shutil.rmtree(private)
+    package('jansson', 'jansson')
+
+    source = os.path.join(from_folder, 'hiredis', 'source')
+    os.mkdir(os.path.join(include, 'hiredis'))
+    for name in ('hiredis.h', 'read.h', 'sds.h', 'async.h', 'alloc.h'):
+        if os.path.exists(os.path.join(source, name)):
+            shutil.copy(os.path.join(source, name), os.path.join(include, 'hiredis'))
+    compile_library(folder, 'hiredis', [os.path.join(source, name) for name in (
+        'async.c', 'hiredis.c', 'net.c', 'read.c', 'sds.c', 'alloc.c')
+        if os.path.exists(os.path.join(source, name))], ['-std=gnu99'])
+    package('hiredis', 'hiredis')
+
+
+def libraries(target):
+    """The folder of a target: cc, ar, the libraries, and cross.ini for meson."""
+    triple, cpu = TARGETS[target]
+    compiler = COMPILER.format(zig=zig(), target=triple, plain=triple.split('.')[0])
+    kept = Kept('release-' + target, compiler, repr(pinned()), read(__file__))
+
+    def make(folder):
+        write(os.path.join(folder, 'cc'), compiler, 0o755)
+        write(os.path.join(folder, 'ar'), ARCHIVER.format(zig=zig()), 0o755)
+        write(os.path.join(folder, 'cross.ini'), CROSS.format(folder=kept.path, cpu=cpu))
+        say(f'building the libraries for {target}, once')
+        make_libraries(folder, kept.path)
+    return kept.get(make)
+

@@ -1,0 +1,233 @@
+"""Installs the artefacts of tools/release where there is no compiler, no header and no checkout,
+and uses them there. The results are TAP.
+
+    release_test.py SOURCE OUT
+
+SOURCE: the checkout, for the README's examples and the packages' own tests. OUT: the artefacts.
+What is of another processor runs by qemu-user, which shows that it works there, but nothing of that
+processor's order of memory accesses: the emulator keeps the stronger one of its own.
+"""
+import glob
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+from npm_registry import Registry
+from points import end, point
+
+SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
+WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
+THIS = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
+EMULATORS = {'x64': 'qemu-x86_64', 'arm64': 'qemu-aarch64'}
+REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
+
+
+def run(*command, cwd=WORK, path='', **env):
+    """(status, output), with nothing in the PATH but what is named."""
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=3000,
+                          env={'PATH': path or os.path.join(WORK, 'nothing'), 'HOME': WORK,
+                               'LANG': 'C.UTF-8', **env})
+    return done.returncode, done.stdout
+
+
+def ran(what, status, said, pattern=''):
+    point(status == 0 and re.search(pattern, said, flags=re.M), what, f'status {status}\n{said}')
+
+
+def artefact(pattern):
+    found = glob.glob(os.path.join(OUT, pattern))
+    return found[0] if len(found) == 1 else None
+
+
+def readme(language):
+    """The first example in this language."""
+    with open(os.path.join(SOURCE, 'README.md'), encoding='utf-8') as file:
+        return re.search(rf'^```{language}\n(.*?)^```$', file.read(), flags=re.M | re.S).group(1)
+
+
+def write(path, text):
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
+
+
+def names(*programs):
+    """A folder with these programs and no others, for a PATH."""
+    folder = os.path.join(WORK, 'bin-' + '-'.join(programs))
+    if not os.path.exists(folder):
+        os.mkdir(folder)
+        for name in programs:
+            os.symlink(shutil.which(name), os.path.join(folder, name))
+    return folder
+
+
+# ---- the command ----
+
+def command(cpu):
+    """The static command, alone in a root directory of its own with /proc."""
+    archive = artefact(f'holdfast-*-linux-{cpu}.tar.gz')
+    if not archive:
+        point(False, f'there is a command for {cpu}', os.listdir(OUT))
+        return
+    root = os.path.join(WORK, 'root-' + cpu)
+    for name in ('proc', 'tmp'):
+        os.makedirs(os.path.join(root, name))
+    with tarfile.open(archive) as tar:
+        entry = next(one for one in tar if one.name.endswith('/bin/holdfast'))
+        with open(os.path.join(root, 'holdfast'), 'wb') as file:
+            shutil.copyfileobj(tar.extractfile(entry), file)
+    os.chmod(os.path.join(root, 'holdfast'), 0o755)
+    start = ['/usr/bin/env', 'unshare', *([] if os.geteuid() == 0 else ['-r']), '-m', '-p', '-f',
+             f'--mount-proc={root}/proc', 'chroot', root]
+    if cpu != THIS:
+        emulator = shutil.which(EMULATORS[cpu])
+        if not emulator:
+            point(False, f'{EMULATORS[cpu]} is installed (tools/setup release)')
+            return
+        start = [emulator]
+    inside = [*start, '/holdfast' if cpu == THIS else os.path.join(root, 'holdfast')]
+    where = '' if cpu == THIS else root
+
+    def holdfast(*words, path=os.environ['PATH']):
+        return run(*inside, *words, path=path)
+
+    status, said = holdfast('stores')
+    ran(f'{cpu}: its stores are built in', status, said, 'mem')
+    point(all(re.search(rf'^ *{name}\b', said, flags=re.M)
+              for name in ('mem', 'file', 'sqlite', 'redis')), f'{cpu}: all four of them', said)
+    status, said = holdfast('-S', 'postgres://localhost/x', 'ls')
+    point(status == 64 and 'static program, which loads no drivers' in said,
+          f'{cpu}: of another store it says that it is static', f'{status} {said}')
+    for url in ('mem:', f'file:{where}/tmp/locks', f'sqlite:{where}/tmp/locks.db'):
+        if url != 'mem:':    # the first lock makes the store
+            holdfast('-S', url, 'acquire', 'first', '--lease', '1')
+        status, said = holdfast('-S', url, 'doctor')
+        ran(f'{cpu}: doctor {url.replace(where, "") if where else url}', status, said)
+    status, said = run(REDIS, *inside, '-S', '@', 'doctor', path=os.environ['PATH'])
+    if cpu == THIS:    # the socket of the server isn't in its root directory
+        status, said = run(REDIS, '/usr/bin/env', os.path.join(root, 'holdfast'), '-S', '@',
+                           'doctor', path=os.environ['PATH'])
+    ran(f'{cpu}: doctor redis:', status, said)
+    store = f'file:{where}/tmp/locks'
+    self = '/holdfast' if cpu == THIS else '/bin/true'
+    for words in (['run', 'a', '--', self, *(['stores'] if cpu == THIS else [])],
+                  ['once', 'b', '--', self, *(['stores'] if cpu == THIS else [])], ['ls', '--all']):
+        status, said = holdfast('-S', store, *words)
+        ran(f'{cpu}: {words[0]}', status, said)
+    status, said = holdfast('-S', store, 'once', 'b', '--', '/nowhere')
+    ran(f'{cpu}: once more it is done', status, said, 'done')
+
+
+# ---- Node ----
+
+def npm(*words, cwd, **env):
+    cli = os.path.realpath(shutil.which('npm'))
+    return run(shutil.which('node'), cli, *words, '--no-audit', '--no-fund', '--cache',
+               os.path.join(WORK, 'npm-cache'), cwd=cwd, path=names('node'), **env)
+
+
+def project(name):
+    folder = os.path.join(WORK, name)
+    os.mkdir(folder)
+    write(os.path.join(folder, 'package.json'), '{ "name": "app", "private": true }')
+    return folder
+
+
+WITHOUT = '''
+Object.defineProperty(process, 'platform', { value: process.argv[2] });
+const { KeyedMutex } = require('holdfast/mutex');
+const { open } = require('holdfast');
+new KeyedMutex().runExclusive('key', () => console.log('a mutex works')).then(() => open('mem:'))
+    .catch((error) => console.log(error.code, error.message));
+'''
+
+
+def node():
+    node_path = shutil.which('node')
+    app = project('app')
+    with Registry(OUT) as url:
+        started = time.monotonic()
+        status, said = npm('install', '--ignore-scripts', '--registry', url, 'holdfast', cwd=app)
+        ran(f'npm install holdfast: {time.monotonic() - started:.1f} s', status, said)
+        there = sorted(os.listdir(os.path.join(app, 'node_modules')))
+        wanted = f'holdfast-linux-{THIS}-gnu'
+        point([name for name in there if name.startswith('holdfast')] == ['holdfast', wanted],
+              'it installs the binaries of this platform, and no others', there)
+        bare = project('bare')
+        status, said = npm('install', '--omit=optional', '--registry', url, 'holdfast', cwd=bare)
+        ran('npm install --omit=optional', status, said)
+    write(os.path.join(app, 'sell.mjs'), readme('js'))
+    status, said = run(node_path, 'sell.mjs', cwd=app, path=names('node'))
+    ran('the example of the README', status, said, r'^sold by token \d+ false$')
+    package = os.path.join(app, 'node_modules', 'holdfast')
+    shutil.copytree(os.path.join(SOURCE, 'bindings', 'node', 'test'), os.path.join(package, 'test'))
+    for url in ('mem:x', f'file:{app}/life', f'sqlite:{app}/life.db'):
+        status, said = run(node_path, '--expose-gc', os.path.join(package, 'test', 'life.test.js'),
+                           url, '2000', cwd=app, path=names('node'))
+        ran(f'its life on {url.split(":")[0]}:', status, said)
+    for system, pattern in (('linux', f'UNSUPPORTED open: .*package {wanted} isn.t installed'),
+                            ('darwin', 'UNSUPPORTED open: .*no binary for darwin'),
+                            ('win32', 'UNSUPPORTED open: .*no binary for win32')):
+        write(os.path.join(bare, 'without.js'), WITHOUT)
+        status, said = run(node_path, 'without.js', system, cwd=bare, path=names('node'))
+        ran(f'without a binary, {system}: mutexes work, a store says what is missing', status, said,
+            f'^a mutex works\n{pattern}')
+
+
+# ---- Python ----
+
+def python():
+    program = '/usr/bin/python3'
+    venv = os.path.join(WORK, 'venv')
+    pip = os.path.join(WORK, 'pip')
+    for folder, words in ((pip, []), (venv, ['--without-pip'])):
+        subprocess.run([program, '-m', 'venv', *words, folder], check=True)
+    started = time.monotonic()
+    inside = os.path.join(venv, 'bin', 'python3')
+    status, said = run(os.path.join(pip, 'bin', 'pip'), '--python', inside, 'install',
+                       '--no-index', '--only-binary', ':all:', '--find-links', OUT,
+                       'holdfast-lock', cwd=WORK, path=names('true'))
+    ran(f'pip install holdfast-lock: {time.monotonic() - started:.1f} s', status, said)
+    write(os.path.join(WORK, 'sell.py'), readme('python'))
+    status, said = run(inside, '-W', 'error', 'sell.py')
+    ran('the example of the README', status, said, r'^sold by token \d+$')
+    tests = os.path.join(WORK, 'tests')
+    shutil.copytree(os.path.join(SOURCE, 'bindings', 'python', 'tests'), tests)
+    cases = [inside, '-W', 'error', os.path.join(tests, 'cases_test.py'),
+             os.path.join(SOURCE, 'bindings', 'cases.json')]
+    for store in ('mem:x', 'file:@', 'sqlite:@'):
+        status, said = run(*cases, store)
+        ran(f'the table of cases on {store}', status, said, '^ok 40 ')
+    status, said = run(REDIS, *cases, '@', path=os.environ['PATH'])
+    ran('the table of cases on redis:', status, said, '^ok 40 ')
+    status, said = run(inside, '-W', 'error', os.path.join(tests, 'life_test.py'), 'file:@')
+    ran('its life on file:', status, said, '^ok 1 ')
+    status, said = run(inside, '-c', 'import sqlite3, sys, holdfast\n'
+                       f'holdfast.open("sqlite:{WORK}/one.db").close()\n'
+                       'maps = open("/proc/self/maps").read().split()\n'
+                       'print({one for one in maps if "sqlite3.so" in one})')
+    ran("there is one SQLite in the process, the interpreter's", status, said,
+        r"^\{'[^']*/libsqlite3\.so[^']*'\}$")
+
+
+def main():
+    try:
+        os.mkdir(os.path.join(WORK, 'nothing'))
+        for cpu in ('x64', 'arm64'):
+            if artefact(f'holdfast-*-linux-{cpu}.tar.gz') or cpu == THIS:
+                command(cpu)
+        node()
+        python()
+    finally:
+        shutil.rmtree(WORK)
+    return end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
