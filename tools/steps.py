@@ -387,18 +387,18 @@ def fuzz(step):
 
 def release(step):
     """The artefacts for this machine's processor, installed where there is no compiler. All of
-    them, and twice: tools/release --again, then tests/release_test.py."""
+    them, and twice: tools/release --again, then tests/release/release_test.py."""
     out = os.path.join(TOP, 'build-release')
     cpu = {'x86_64': 'x64', 'aarch64': 'arm64'}[os.uname().machine]
     targets = [word for libc in ('gnu', 'musl') for word in ('--target', f'linux-{cpu}-{libc}')]
     step.must(['tools/release', '--work-tree', *targets, out], 'tools/release')
     before = os.path.getsize(step.path)
-    status = step.run([sys.executable, 'tests/release_test.py', TOP, out])
+    status = step.run([sys.executable, 'tests/release/release_test.py', TOP, out])
     with open(step.path, encoding='utf-8', errors='replace') as log:
         log.seek(before)
         said = log.read()
     step.passed += len(re.findall(r'^ok\b', said, flags=re.M))
-    again = f'python3 tests/release_test.py . {os.path.relpath(out, TOP)}'
+    again = f'python3 tests/release/release_test.py . {os.path.relpath(out, TOP)}'
     step.failed += [(what, again) for what in re.findall(r'^not ok\b([^\n]*)', said, flags=re.M)]
     step.check(status == 0 or step.failed, 'every artefact was tried', again)
 
