@@ -211,6 +211,10 @@ static void more_and_a_waiter_may_be_read_without_a_holder(void **state)
     hf__got_text(&f, HF_FIELD_OWNER, "", 0);
     hf__got_text(&f, HF_FIELD_MORE, "{\"mode\":1}", 10);
     is_damaged(&f, HF_JSON_TEXT, "nobody holds it");
+    f = held();
+    hf__got_text(&f, HF_FIELD_OWNER, "", 0);
+    hf__got_text(&f, HF_FIELD_MORE, "{}", 2); /* says nothing */
+    is_damaged(&f, HF_JSON_TEXT, NULL);
 }
 
 static void a_tree_without_memory_is_not_an_empty_one(void **state)
