@@ -8,17 +8,12 @@
 
 struct hf;
 struct hf_sessions_above;
-struct hf_wait;
 
 struct hf_above {
     /* What the threads of the handle run. */
     void *(*pump)(void *handle);
     void *(*tender)(void *handle);
     void *(*renewer)(void *handle);
-    /* By the thread of a wait that the pump drives, under the mutex. 1: it is to lead. */
-    int (*leads)(struct hf *h, struct hf_wait *w);
-    /* Until its wait is over, or isn't the only one any more. Under the mutex, dropped. */
-    void (*lead)(struct hf *h, struct hf_wait *w);
     const struct hf_sessions_above *sessions;
     /* Ends what the renewer has started. No other thread but the caller's is left then. */
     void (*stop)(struct hf *h);

@@ -30,16 +30,10 @@ int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
     return asks ? hf__min64(at, l->ask_at_us) : at;
 }
 
-int64_t hf__look_after(hf_lock *l)
+void hf__care(hf_lock *l)
 {
     int64_t at = hf__watch_at(l, hf__local_us());
     hf__deadline_set(&l->h->watched, &l->watch, at);
-    return at;
-}
-
-void hf__care(hf_lock *l)
-{
-    int64_t at = hf__look_after(l);
     if (at == INT64_MAX || hf__need_tender(l->h, NULL)) return;
     hf__kick_tender(l->h, at);
 }

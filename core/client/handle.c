@@ -190,7 +190,7 @@ void hf__destroy(hf *h)
 static void begin(hf *h, struct hf_entry **table)
 {
     memset(h, 0, offsetof(hf, safe_url));
-    h->tender_fd = h->nap_fd = -1;
+    h->tender_fd = -1;
     h->refs = 1;
     pthread_mutex_init(&h->mu, NULL);
     pthread_mutex_init(&h->port.mu, NULL);

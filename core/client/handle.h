@@ -7,8 +7,7 @@
  * pinned (pins, refs).
  *
  * Threads of a handle, each started when first needed:
- *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks; for
- *            one that waits alone its caller's thread does (leader)
+ *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks
  *   tender   sees leases run out and other sessions die; never talks to a store that may block
  *   renewer  says which leases are to be renewed; renews where the store answers at once
  *   renewal workers (a few: renewals.h)  renew leases;  keepers (a few: keepers.h)  keep sessions
@@ -243,8 +242,6 @@ struct hf {
     const hf_rowkey **pump_keys; /* room for those that are listened for, all at once */
     size_t pump_keys_cap;
     int hearing;              /* a thread sleeps until something is heard */
-    struct hf_wait *leader;   /* its thread does what the pump would; NULL: the pump does */
-    int pump_naps, nap_fd;    /* it sleeps by that timer; -1: nobody leads */
     int deaf;                 /* nobody is told of anything */
     int tender_fd;            /* eventfd that wakes the tender */
     int64_t tender_until_us;  /* local: until when it sleeps */
@@ -253,11 +250,6 @@ struct hf {
     struct hf_peers peers;
     int64_t sweep_at_us; /* local: when all of many waits may be looked after again */
     int tender_sleeps, tender_todo;
-    /* Local; 0: none: of what renewer and tender haven't heard of yet, for the pump first tells its
-       caller; and of those whose callers are told. */
-    int64_t new_hold_ends_us, untold_ends_us;
-    int64_t untold_renew_us; /* when the latter is to be renewed first */
-    int64_t tell_at_us;      /* local: when they are to hear of these */
     int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
 
     hf_stats stats;

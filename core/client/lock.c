@@ -145,15 +145,10 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
     if (w) l->at_least_ms = (uint32_t)w->at_least_ms;
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
     if (w) l->named = w->named;
-    if (w && w->unclaimed) {
-        /* The claim is to be made soon. Not at once: who gives it back before spares the store it.
-           And first the caller is told: the pump wakes the others behind that. */
+    /* The claim is to be made soon. Not at once: who gives it back before spares the store it. */
+    if (w && w->unclaimed)
         hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
-        int64_t end = hf__look_after(l);
-        h->new_hold_ends_us = end ? end : 1;
-        return l;
-    }
-    if (p->lease_ms || l->hold_until_us) hf__care(l);
+    if ((w && w->unclaimed) || p->lease_ms || l->hold_until_us) hf__care(l);
     if (renews && !hf__need_renewer(h, NULL)) hf__kick_renewer(l);
     return l;
 }

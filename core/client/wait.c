@@ -444,14 +444,9 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         h->n_pumped += w->pumped;
         hf__schedule(w);
         if (!over && hf__subscription_changes(w, 1)) hf__change_subscription(h, w->e);
-        if (!over && !h->above->leads(h, w)) hf__kick_pump(h);
+        if (!over) hf__kick_pump(h);
     }
     if (over) hf__wait_finish(w);
-    while (w->state != HF_W_DONE || w->pins) {
-        if (h->above->leads(h, w))
-            h->above->lead(h, w);
-        else
-            pthread_cond_wait(&w->changed, &h->mu);
-    }
+    while (w->state != HF_W_DONE || w->pins) pthread_cond_wait(&w->changed, &h->mu);
     hf__leave_call(h);
 }

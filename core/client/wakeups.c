@@ -33,10 +33,7 @@ void hf__kick_pump(hf *h)
 {
     h->pump_todo = 1;
     if (!h->pump_runs) return;
-    if (h->pump_naps && !h->leader)
-        hf__timer_set(h->nap_fd, HF_NAP_ENDS_US);
-    else
-        pthread_cond_signal(&h->pump_cond);
+    pthread_cond_signal(&h->pump_cond);
     /* Who doesn't sleep there looks at pump_todo before it does. */
     if (h->hearing && h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
 }

@@ -9,8 +9,6 @@
 
 #include <stdint.h>
 
-enum { HF_NAP_ENDS_US = 1 }; /* the pump's nap: at once */
-
 int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
 int hf__need_pump(hf *h, hf_error *err);
 void hf__kick_pump(hf *h);

@@ -18,8 +18,6 @@ static const struct hf_sessions_above sessions_above = {.lost = hf__session_lost
 static const struct hf_above above = {.pump = hf__pump,
                                       .tender = hf__tender,
                                       .renewer = hf__renewer,
-                                      .leads = hf__pump_leads,
-                                      .lead = hf__pump_lead,
                                       .sessions = &sessions_above,
                                       .stop = hf__renewals_close};
 

@@ -1,9 +1,6 @@
 /*
  * pump.c - the pump of a handle (see handle.h): drives the waits that no thread of the caller's
  * drives, and calls their callbacks.
- *
- * A thread of the caller's that waits alone does the pump's work for itself: it leads. What comes
- * then wakes whom it is for, without another thread in between.
  */
 #include "pump.h"
 
@@ -20,12 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* How long the pump sleeps on when nobody leads any more: who takes turns with others leads again
-   by then, without it. Less than a claim that is to be made may wait. It sleeps by a timer, which
-   costs the one who sets it a system call: to signal a thread whose processor sleeps takes ten
-   times as long. */
-enum { NAP_US = 10000 };
 
 enum { LOOKS_AT_ONCE = 64 };
 
@@ -51,24 +42,6 @@ static void conclude(hf *h, struct hf_wait *w)
     __atomic_store_n(&w->told, 1, __ATOMIC_RELEASE);
 }
 
-/* Renewer and tender hear of new holds, when their holders have gone on: woken beside them they
-   would take their processor, or the mutex. But before the pump does anything for others, which may
-   take a while. Under the mutex, dropped. */
-enum { TELL_AFTER_US = 1000 };
-
-static void tell_keepers(hf *h)
-{
-    int64_t ends = h->untold_ends_us;
-    if (!ends) return;
-    h->untold_ends_us = 0;
-    if (h->untold_renew_us < h->renewer_until_us) {
-        pthread_mutex_unlock(&h->mu);
-        pthread_cond_signal(&h->renewer_cond);
-        pthread_mutex_lock(&h->mu);
-    }
-    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, ends);
-}
-
 /* ---- one look ---- */
 
 /* One look of a wait. */
@@ -81,7 +54,6 @@ static void advance_one(hf *h, struct hf_wait *w)
     w->looking = 1;
     w->pins++; /* which keeps it in the list */
     hf__schedule(w);
-    tell_keepers(h);
     pthread_mutex_unlock(&h->mu);
     int over = hf__advance(w);
     pthread_mutex_lock(&h->mu);
@@ -98,13 +70,7 @@ static void advance_one(hf *h, struct hf_wait *w)
         if (changes || (was_outside && !hf__outside(w))) h->pump_todo = 1;
         return;
     }
-    /* Those before have been told. */
-    h->untold_ends_us = h->new_hold_ends_us;
-    h->new_hold_ends_us = 0;
-    if (h->untold_ends_us && w->lock) h->untold_renew_us = w->lock->renew_at_us;
-    if (w->done) tell_keepers(h); /* its callback may take longer than a claim lasts */
     conclude(h, w);
-    if (h->untold_ends_us) h->tell_at_us = hf__local_us() + TELL_AFTER_US;
 }
 
 /* It stands in line behind others of this process, and has run out of time. */
@@ -149,19 +115,7 @@ static void advance_due(hf *h)
     }
 }
 
-static int64_t pump_sleeps_until(const hf *h)
-{
-    int64_t until = hf__deadlines_next(&h->looks);
-    return h->untold_ends_us ? hf__min64(until, h->tell_at_us) : until;
-}
-
-/* ---- the pump, and who leads ---- */
-
-static void listen(hf *h)
-{
-    if (!(h->port.can & HF_CAN_BELLS)) tell_keepers(h); /* the store may take its time */
-    hf__listen(h);
-}
+/* ---- the pump ---- */
 
 /* Until something is heard, or it is time. Under the mutex, dropped. */
 static void hear_until(hf *h, int64_t until_us)
@@ -176,81 +130,22 @@ static void hear_until(hf *h, int64_t until_us)
     h->hearing = 0;
 }
 
-/* The wait of the one thread that may lead: of the caller's, with nobody else to look for. */
-static struct hf_wait *alone(const hf *h)
-{
-    if (h->nap_fd < 0 || h->deaf || h->n_pumped != 1) return NULL;
-    struct hf_wait *w = h->at_store;
-    while (!w->pumped) w = w->list_next;          /* its own thread looks first */
-    int others = h->looks.n > (w->look.nth != 0); /* that stand in line, with a deadline */
-    return w->done || others ? NULL : w;
-}
-
-int hf__pump_leads(hf *h, struct hf_wait *w)
-{
-    if (h->leader || !h->pump_naps || alone(h) != w) return h->leader == w;
-    hf__timer_set(h->nap_fd, 0);
-    h->leader = w;
-    h->pump_todo = 1; /* nobody listens for it yet */
-    return 1;
-}
-
-void hf__pump_lead(hf *h, struct hf_wait *w)
-{
-    while (alone(h) == w) {
-        if (!h->pump_todo) hear_until(h, pump_sleeps_until(h));
-        if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
-        /* Others are the pump's to look for: what they hear now would be lost on them. */
-        if (alone(h) != w) break;
-        h->pump_todo = 0;
-        listen(h);
-        h->looked_us = hf__local_us();
-        if (due(h) == w) advance_one(h, w);
-    }
-    h->leader = NULL;
-    int needed = w->state != HF_W_DONE || h->pump_todo;
-    hf__timer_set(h->nap_fd, needed ? HF_NAP_ENDS_US : NAP_US);
-}
-
-/* Until nobody leads. Under the mutex, dropped. */
-static void sleep_behind(hf *h)
-{
-    h->pump_naps = 1;
-    do {
-        pthread_mutex_unlock(&h->mu);
-        hf__timer_sleep(h->nap_fd);
-        pthread_mutex_lock(&h->mu);
-    } while (h->leader);
-    h->pump_naps = 0;
-}
-
 void *hf__pump(void *arg)
 {
     hf *h = arg;
-    int watches = h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH);
     pthread_mutex_lock(&h->mu);
-    if (watches && !(h->port.can & HF_CAN_BELLS)) h->nap_fd = hf__timer_open();
     while (h->closing < 3) {
         h->pump_todo = 0;
-        if (h->tell_at_us <= hf__local_us()) tell_keepers(h);
-        listen(h);
+        hf__listen(h);
         advance_due(h);
         if (h->pump_todo) continue; /* who closes wants that, too */
-        int64_t until = pump_sleeps_until(h);
-        if (h->deaf) {
+        int64_t until = hf__deadlines_next(&h->looks);
+        if (h->deaf)
             hf__cond_until(&h->pump_cond, &h->mu, until);
-            continue;
-        }
-        h->leader = alone(h);
-        if (!h->leader) {
+        else
             hear_until(h, until);
-            continue;
-        }
-        pthread_cond_signal(&h->leader->changed);
-        sleep_behind(h);
     }
     pthread_mutex_unlock(&h->mu);
     free(h->pump_keys);
-    if (h->nap_fd >= 0) close(h->nap_fd);
     return NULL;
 }

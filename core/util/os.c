@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,21 +42,6 @@ int64_t hf__local_rough_us(void)
 }
 
 int64_t hf__day_us(void) { return read_us(CLOCK_REALTIME); }
-
-int hf__timer_open(void) { return hf__fd_above(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)); }
-
-void hf__timer_set(int fd, int64_t us)
-{
-    struct itimerspec t = {.it_value = {us / 1000000, us % 1000000 * 1000}};
-    timerfd_settime(fd, 0, &t, NULL);
-}
-
-void hf__timer_sleep(int fd)
-{
-    uint64_t times;
-    ssize_t n = read(fd, &times, sizeof times);
-    (void)n; /* one that blocks, of a thread without signals, doesn't fail */
-}
 
 /* ---- conditions ---- */
 

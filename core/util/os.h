@@ -31,10 +31,6 @@ int64_t hf__local_us(void); /* CLOCK_BOOTTIME: goes on in suspend, never steps *
 int64_t hf__local_rough_us(void);
 int64_t hf__day_us(void);              /* time of day; steps: only to start a clock of one's own */
 void hf__random(void *to, size_t len); /* from the system; aborts if there is none */
-/* A timer that a thread sleeps by: a descriptor, or -1. Set to 0 it isn't set. */
-int hf__timer_open(void);
-void hf__timer_set(int fd, int64_t us);
-void hf__timer_sleep(int fd); /* until it has run out; less, if anything is wrong with it */
 /* A condition whose waits end at a local time (INT64_MAX: never). A wait may end early: the caller
    looks at what it waits for, and at the clock, again. */
 void hf__thread_condition(pthread_cond_t *cond);
