@@ -1,6 +1,6 @@
 /*
- * staged_lead.c - a wait in a thread of its caller's: its time, its end by hf_close, and the claim
- * of what it is handed.
+ * staged_own_thread.c - a wait in a thread of its caller's: its time limit, its end by hf_close,
+ * and the claim of what it is handed.
  */
 #include "staged_waiter.h"
 
