@@ -67,6 +67,10 @@ BEGIN
             USING ERRCODE = 'LOST1';
     ELSIF r.more = '' THEN -- a plain hold
         lowest := CASE WHEN r.token = $2 AND r.expires_us > now_us THEN r.token END;
+    ELSIF EXISTS (SELECT FROM jsonb_object_keys(r.more::jsonb) AS k WHERE k NOT IN ('bell',
+        'claim_ms', 'flags', 'holders', 'limit', 'mode', 'owner', 'session', 'token')) THEN
+        RAISE EXCEPTION 'holdfast: the lock of % says more than this guard knows',
+            quote_literal($1) USING ERRCODE = 'LOST1';
     ELSE
         -- Of several holders the one with the smallest token is admitted, too.
         SELECT CASE WHEN bool_or(h.token = $2) THEN min(h.token) END INTO lowest FROM (

@@ -36,6 +36,12 @@ local function holds(granted, expires, flags)
 end
 if row[1] == '2' and row[2] and row[2] ~= '' then
   local more = row[5] and row[5] ~= '' and cjson.decode(row[5]) or {}
+  for name in pairs(more) do
+    if not (' bell claim_ms flags holders limit mode owner session token '):find(
+        ' ' .. name .. ' ', 1, true) then
+      return redis.error_reply('LOST the lock says more than this guard knows')
+    end
+  end
   holds(more.token or row[3], row[4], more.flags)
   for _, other in ipairs(more.holders or {}) do
     holds(other.token, other.expires_us, other.flags)

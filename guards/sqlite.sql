@@ -24,6 +24,10 @@ BEGIN
     WHERE typeof(NEW.key) <> 'text' OR CAST(NEW.token AS INTEGER) IS NOT NEW.token + 0
         OR NEW.token + 0 NOT BETWEEN 1 AND 9007199254740991;
 @if HERE
+    SELECT RAISE(ABORT, 'holdfast: the lock says more than this guard knows')
+    FROM @LOCKS@ AS l, json_each(nullif(l.more, '')) AS m
+    WHERE l.key = NEW.key AND m.key NOT IN ('bell', 'claim_ms', 'flags', 'holders', 'limit', 'mode',
+        'owner', 'session', 'token');
     SELECT RAISE(ABORT, 'holdfast: this token is over')
     WHERE NOT EXISTS (
         -- A plain hold has an empty `more`. '(ended)': released, and kept taken for a while.

@@ -1,17 +1,23 @@
 /*
- * swap.c - postgres: a row is replaced, in the short way or at length. See store.h.
+ * swap.c - postgres: replaces a row, by a short statement where it may. See store.h.
+ *
+ * At length a write also reads the row that was there, and notifies the waiters. The short
+ * statement is a plain UPDATE of a row in which nobody waits, neither before it nor after; it says
+ * only whether it was done. Acquire and release by it take 3.1 times as long as one bare UPDATE by
+ * libpq, at length 4.9 times (medians of bench-stores, four interleaved runs of each). A short
+ * statement that is refused costs one round trip more. So only a handle that seems to be alone with
+ * the key tries it.
  */
 #include "store.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A key's hint is of the swaps alone, and has one meaning: the rev of the last row without a line
-   that a swap of this handle's has written there. If it was a grant upon such a row, nobody came
-   between them: the handle is alone with the key, as it seems, and as long as it finds its own rows
-   it tries to write the next one in the short way, which tells nobody. Of those who have a key in
-   turns nobody does. Relaxed, since a rev stands for itself: the statement looks whether it is
-   still that one. */
+/* A key's hint belongs to the swaps alone: the rev of the last row without waiters that this handle
+   has stored there. HF_PG_ALONE is set when the handle stores a grant upon a row of its own: nobody
+   else has written in between. It stays set while the handle goes on finding its own rows. Handles
+   that have the key in turns never set it. The word is read and written relaxed, for it is a guess:
+   the statement compares the rev itself. */
 uint64_t hf__pg_hint(const hf_rowkey *key)
 {
     return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;

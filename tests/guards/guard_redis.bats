@@ -77,6 +77,11 @@ teardown() { cli_teardown; }
     run enter "f:$K-2" "holdfast:$K-2" "$first"
     is_lost
     grant "$K-4"
+    ask HSET "holdfast:$K-4" more '{"news":1}' # of a later version, which may mean something by it
+    run enter "f:$K-4" "holdfast:$K-4" "$T"
+    is_lost
+    ask HSET "holdfast:$K-4" more ''
+    enter "f:$K-4" "holdfast:$K-4" "$T"
     ask HSET "holdfast:$K-4" format 1
     run enter "f:$K-4" "holdfast:$K-4" "$T"
     is_lost

@@ -118,7 +118,12 @@ guard_several_holders() {
     run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused "is over"
     entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
-    # A row that a later version has written.
+    # A row that says something which a later version may mean by it; and one of that version.
+    ask "UPDATE holdfast SET more = '{\"news\":1,' || substr(more, 2) WHERE key = '$K/2'"
+    run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
+    refused "says more than this guard knows"
+    ask "UPDATE holdfast SET more = replace(more, '\"news\":1,', '') WHERE key = '$K/2'"
+    entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
     ask "UPDATE holdfast SET format = format + 1 WHERE key = '$K/2'"
     run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused holdfast
