@@ -3,8 +3,8 @@
  *
  * At length a write also reads the row that was there, and notifies the waiters. The short
  * statement is a plain UPDATE of a row in which nobody waits, neither before it nor after; it says
- * only whether it was done. Acquire and release by it take 3.1 times as long as one bare UPDATE by
- * libpq, at length 4.9 times (medians of bench-stores, four interleaved runs of each). A short
+ * only whether it was done. Acquire and release by it take 2.9 times as long as one bare UPDATE by
+ * libpq, at length 4.8 times (medians of bench-stores, five interleaved runs of each). A short
  * statement that is refused costs one round trip more. So only a handle that seems to be alone with
  * the key tries it.
  */
