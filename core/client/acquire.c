@@ -20,6 +20,7 @@
 #include "session.h"
 #include "validity.h"
 #include "wait.h"
+#include "wait_state.h"
 #include "wakeups.h"
 
 #include <stdlib.h>
@@ -137,6 +138,7 @@ static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 static void try_beside(hf *h, struct hf_wait *w)
 {
     h->callers++;
+    hf__wait_steps_up(w);
     pthread_mutex_unlock(&h->mu);
     for (int over = 0; !over;) over = hf__advance(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
@@ -426,7 +428,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     w->party.bell = HF_PUMP_BELL;
     hf__ref(h);
     hf__line_up(h, w);
-    int lined = w->state == HF_W_LINED;
+    int lined = w->state == HF_WAIT_LOCAL;
     *ret = w;
     if (!lined || w->deadline_us != INT64_MAX) hf__kick_pump(h);
     pthread_mutex_unlock(&h->mu);
@@ -455,7 +457,7 @@ void hf_wait_cancel(hf_wait *w)
 {
     if (w->forks != hf__forks || told(w)) return;
     pthread_mutex_lock(&w->h->mu);
-    if (w->state != HF_W_DONE) {
+    if (w->state != HF_WAIT_ENDED) {
         __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
         hf__schedule(w);
         hf__kick_pump(w->h);

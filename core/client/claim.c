@@ -8,6 +8,7 @@
 #include "os.h"
 #include "session.h"
 #include "validity.h"
+#include "wait_state.h"
 #include "withdraw.h"
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
@@ -29,6 +30,7 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     }
     w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
+        hf__wait_granted(w);
         w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
         w->session = NULL;
         w->e->refs++; /* the wait keeps its own until it is finished */
@@ -66,7 +68,7 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
     if (h->port.can & (HF_CAN_INSTANT | HF_CAN_SESSIONS) || w->once ||
         w->flags & (HF_NO_RENEW | HF_DETACHED))
         return 0;
-    if (!w->queued || at < 0 || at >= (int64_t)row->n_holders) return 0;
+    if (w->state != HF_WAIT_QUEUED || at < 0 || at >= (int64_t)row->n_holders) return 0;
     pthread_mutex_lock(&h->mu);
     struct hf_session *holds = w->session;
     w->unclaimed = time_to_claim(w, &row->party[at]) != 0; /* the renewer runs already */

@@ -24,6 +24,7 @@
 #include "renewal_queue.h"
 #include "session.h"
 #include "turn.h"
+#include "wait_state.h"
 
 #define HF_PUMP_BELL        0
 #define HF_BELLS            16
@@ -128,8 +129,6 @@ struct hf_lock {
     uint8_t renewal_due;          /* 0: it waits for its time; else its queue, plus 1 */
 };
 
-enum hf_wait_state { HF_W_LINED, HF_W_AT_STORE, HF_W_DONE };
-
 struct hf_wait {
     struct hf *h;
     struct hf_entry *e;
@@ -152,9 +151,8 @@ struct hf_wait {
         *queue_session; /* to hold with, to wait with; NULL: not (yet) needed */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
-    uint8_t once, queued, asked;
+    uint8_t once, asked;
     uint8_t named;                 /* its id is the caller's, who may ask it again */
-    uint8_t looked;                /* at the store, at least once */
     uint8_t granted;               /* the store said once that it holds */
     uint8_t unclaimed;             /* being taken up, its claim is left to the renewer */
     uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
@@ -321,9 +319,14 @@ int hf__closing(hf *h);
 /* Frees all that it has. No other thread is left. */
 void hf__destroy(hf *h);
 
+/* Is it first in its line, and not over yet? Then it is in hf.at_store. */
+static inline int hf__at_store(const struct hf_wait *w)
+{
+    return w->state > HF_WAIT_LOCAL && w->state < HF_WAIT_ENDED;
+}
 /* It isn't in line yet, one of a crowd, and looks when it has planned to: what wakes it wakes all
    of them. */
-static inline int hf__outside(const struct hf_wait *w) { return w->refused || w->full; }
+static inline int hf__backs_off(const struct hf_wait *w) { return w->refused || w->full; }
 /* The tender looks for it at that time. */
 static inline void hf__notice_at(struct hf_wait *w, int64_t at_us)
 {

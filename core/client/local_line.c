@@ -8,6 +8,7 @@
 #include "look_queue.h"
 #include "peers.h"
 #include "session.h"
+#include "wait_state.h"
 #include "wakeups.h"
 #include "wanted_keys.h"
 
@@ -15,7 +16,7 @@
 
 static void at_store_add(hf *h, struct hf_wait *w)
 {
-    w->state = HF_W_AT_STORE;
+    hf__wait_steps_up(w);
     hf__look_at(w, 0);
     w->e->n_at_store++;
     h->n_at_store++;
@@ -60,8 +61,8 @@ void hf__wait_finish(struct hf_wait *w)
 {
     hf *h = w->h;
     struct hf_entry *e = w->e;
-    int listed = w->state == HF_W_AT_STORE;
-    w->state = HF_W_DONE;
+    int listed = hf__at_store(w);
+    hf__wait_ends(w);
     hf__deadline_drop(&h->looks, &w->look);
     while (w->pins) pthread_cond_wait(&w->changed, &h->mu);
     hf__deadline_drop(&h->notices, &w->notice);
@@ -95,7 +96,7 @@ void hf__wait_finish(struct hf_wait *w)
     if (w->code == HF_CANCELED) h->stats.canceled++;
     if (w->code == HF_BUSY) h->stats.busy++;
     if (w->code == HF_UNKNOWN) h->stats.unknown++;
-    if (was_first && e->first && e->first->state == HF_W_LINED) {
+    if (was_first && e->first && e->first->state == HF_WAIT_LOCAL) {
         at_store_add(h, e->first);
         if (e->first->pumped)
             hf__kick_pump(h);

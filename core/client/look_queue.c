@@ -18,14 +18,14 @@ void hf__schedule(struct hf_wait *w)
 {
     hf *h = w->h;
     int64_t at_us = INT64_MAX;
-    int driven = w->state == HF_W_LINED ? w->done != NULL : w->pumped;
-    if (w->state == HF_W_DONE || !driven) return;
-    if (w->state == HF_W_LINED) {
+    int driven = w->state == HF_WAIT_LOCAL ? w->done != NULL : w->pumped;
+    if (w->state == HF_WAIT_ENDED || !driven) return;
+    if (w->state == HF_WAIT_LOCAL) {
         at_us = w->cancel ? AT_ONCE : w->deadline_us;
     } else if (!w->looking) {
         at_us = w->cancel || w->notified ? AT_ONCE : hf__min64(w->look_at_us, w->deadline_us);
         /* At once, but behind those that had to look before; each has its turn. */
-        int64_t least_us = w->looked ? h->looked_us : w->started_us;
+        int64_t least_us = w->state == HF_WAIT_FIRST_LOOK ? w->started_us : h->looked_us;
         if (at_us >= 0 && at_us < least_us) at_us = least_us;
     }
     if (at_us == INT64_MAX)

@@ -8,6 +8,7 @@
 #include "look_queue.h"
 #include "os.h"
 #include "peers.h"
+#include "wait_state.h"
 #include "wakeups.h"
 
 static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
@@ -101,7 +102,7 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     /* Whatever was missed: nobody sleeps for ever. */
     end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
     pthread_mutex_lock(&h->mu);
-    w->queued = 1;
+    hf__wait_in_line(w);
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.can & HF_CAN_BELLS) {
@@ -135,7 +136,7 @@ static int is_stuck(const hf_row *row)
 int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
 {
     int64_t at = hf__find_id(row, w->party.id);
-    if (!w->queued || at < (int64_t)row->n_holders + 1) return 0;
+    if (w->state != HF_WAIT_QUEUED || at < (int64_t)row->n_holders + 1) return 0;
     uint32_t place = (uint32_t)at - row->n_holders;
     int64_t end = hf__holders_end(w->h, row);
     if (end != INT64_MAX && hf__local_us() >= end + hf__stagger_us(w, place)) {

@@ -18,6 +18,7 @@
 #include "os.h"
 #include "plan.h"
 #include "session.h"
+#include "wait_state.h"
 #include "wakeups.h"
 #include "wanted_keys.h"
 #include "withdraw.h"
@@ -214,7 +215,7 @@ static int take_first(struct hf_wait *w, int waits, hf_row *row, int *known, int
 static int may_join(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
 {
     const struct hf_port *port = &w->h->port;
-    if (!port->drv->join || ev->kind != HF_EV_ENQUEUE || w->queued || w->once ||
+    if (!port->drv->join || ev->kind != HF_EV_ENQUEUE || w->state == HF_WAIT_QUEUED || w->once ||
         port->can & (HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES))
         return 0;
     return row->n_holders && row->n_queue && row->n_queue < ev->queue_cap &&
@@ -263,7 +264,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     struct hf_outcome out;
     struct hf_event ev = event_of(w);
     int64_t until_us = now_us + h->port.io_timeout_ms * 1000;
-    if (w->away_since_us || (!w->queued && !(h->port.can & HF_CAN_INSTANT)))
+    if (w->away_since_us || (w->state != HF_WAIT_QUEUED && !(h->port.can & HF_CAN_INSTANT)))
         return give_up(w, HF_TIMEOUT);
     ev.kind = HF_EV_TRY;
     int rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
@@ -278,7 +279,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     if (rc < 0) hf__error_keep(&w->why, &err);
     if (answered && out.answer == HF_ANS_DONE) return event_done(w, row);
     if (answered && (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY)) {
-        if (w->queued) hf__promise(h, w->e, row);
+        if (w->state == HF_WAIT_QUEUED) hf__promise(h, w->e, row);
         w->asked = 1;
         if (hf__take_up(w, row)) return 1;
         known = 0;
@@ -294,6 +295,14 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     return 1;
 }
 
+/* Its first look begins. */
+static void asks(struct hf_wait *w)
+{
+    pthread_mutex_lock(&w->h->mu);
+    hf__wait_asks(w);
+    pthread_mutex_unlock(&w->h->mu);
+}
+
 static int advance(struct hf_wait *w, hf_row *row)
 {
     hf *h = w->h;
@@ -303,20 +312,22 @@ static int advance(struct hf_wait *w, hf_row *row)
     int64_t now_us = hf__local_us();
     int try_only = w->deadline_us <= w->started_us, late = !try_only && now_us >= w->deadline_us;
     if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
-    if (late && w->looked) return last_look(w, row, now_us);
+    int first = w->state == HF_WAIT_FIRST_LOOK;
+    if (late && !first) return last_look(w, row, now_us);
     if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
     int64_t until =
         hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
     int rc = 0, known = 0, claimed = 0;
-    if (!w->looked && hf__breathes(w)) return 0;
-    if (!w->looked || w->overtaken) {
-        w->looked = 1;
+    if (first && hf__breathes(w)) return 0;
+    if (first) asks(w);
+    if (first || w->overtaken) {
         rc = take_first(w, ev.kind == HF_EV_ENQUEUE, row, &known, until, &err);
         if (!rc && hf__take_up(w, row)) return 1;
         if (rc < 0) return store_failed(w, rc, &err);
     }
-    if (!known && (w->queued || try_only)) {
-        enum hf_word word = w->queued ? hf__word(w, row) : HF_WORD_NONE;
+    int queued = w->state == HF_WAIT_QUEUED;
+    if (!known && (queued || try_only)) {
+        enum hf_word word = queued ? hf__word(w, row) : HF_WORD_NONE;
         if (word == HF_WORD_ENDED || word == HF_WORD_OLD) return word == HF_WORD_ENDED;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
         rc = word == HF_WORD_NONE ? hf__look(&h->port, &w->e->key, &ev, row, &out, &err) : 0;
@@ -340,7 +351,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     switch (out.answer) {
     case HF_ANS_GRANTED:
     case HF_ANS_ALREADY:
-        if (w->queued) hf__promise(h, w->e, row);
+        if (w->state == HF_WAIT_QUEUED) hf__promise(h, w->e, row);
         w->asked = 1;
         if (hf__take_up(w, row)) return 1;
         hf__look_at(w, 0);
@@ -355,7 +366,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     if (try_only) return give_up(w, HF_BUSY);
     hf__plan_outside(w, out.answer);
     pthread_mutex_lock(&h->mu);
-    w->queued = 0;
+    hf__wait_outside(w);
     pthread_mutex_unlock(&h->mu);
     return 0;
 }
@@ -414,7 +425,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
     w->party.bell = bells ? (uint8_t)(1 + h->next_bell++ % (HF_BELLS - 1)) : 0;
     h->callers++;
     hf__line_up(h, w);
-    while (w->state == HF_W_LINED) {
+    while (w->state == HF_WAIT_LOCAL) {
         int code = w->cancel ? HF_CANCELED : hf__local_us() >= w->deadline_us ? HF_TIMEOUT : 0;
         if (code) {
             hf__wait_error(w, code, hf_code_text(code));
@@ -433,7 +444,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             pthread_mutex_unlock(&h->mu);
             over = hf__advance(w);
             pthread_mutex_lock(&h->mu);
-        } while (!over && !w->looked);
+        } while (!over && w->state == HF_WAIT_FIRST_LOOK);
         if (!over && (w->code = hf__need_pump(h, &w->err)) != 0) {
             pthread_mutex_unlock(&h->mu);
             hf__withdraw_wait(w); /* UNKNOWN if the store may still have the request */
@@ -447,6 +458,6 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         if (!over) hf__kick_pump(h);
     }
     if (over) hf__wait_finish(w);
-    while (w->state != HF_W_DONE || w->pins) pthread_cond_wait(&w->changed, &h->mu);
+    while (w->state != HF_WAIT_ENDED || w->pins) pthread_cond_wait(&w->changed, &h->mu);
     hf__leave_call(h);
 }

@@ -15,7 +15,7 @@ int hf__watches(const hf *h) { return h->port.drv->watch && !(h->port.can & HF_C
 
 int hf__wanted(const struct hf_wait *w)
 {
-    return w->state == HF_W_AT_STORE && w->pumped && w->looked && !hf__outside(w);
+    return hf__at_store(w) && w->state != HF_WAIT_FIRST_LOOK && w->pumped && !hf__backs_off(w);
 }
 
 int hf__subscription_changes(const struct hf_wait *w, int first)
@@ -23,7 +23,7 @@ int hf__subscription_changes(const struct hf_wait *w, int first)
     int is = hf__one_by_one(w->h) ? w->e->hears == w : w->heard;
     if (w->h->port.can & HF_CAN_BELLS || !hf__watches(w->h)) return 0;
     if (hf__wanted(w) != is && (first || hf__one_by_one(w->h))) return 1;
-    return is && w->queued != w->e->key.in_line;
+    return is && (w->state == HF_WAIT_QUEUED) != w->e->key.in_line;
 }
 
 void hf__change_subscription(hf *h, struct hf_entry *e)

@@ -8,6 +8,7 @@
 #include "handle.h"
 #include "kept_error.h"
 #include "os.h"
+#include "wait_state.h"
 
 #include <string.h>
 
@@ -42,10 +43,18 @@ void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
     if (rc) hf__defer_withdrawal(w);
 }
 
+static void withdraws(struct hf_wait *w)
+{
+    pthread_mutex_lock(&w->h->mu);
+    hf__wait_withdraws(w);
+    pthread_mutex_unlock(&w->h->mu);
+}
+
 void hf__withdraw_until(struct hf_wait *w, int64_t until_us)
 {
     hf_error why = {0};
     int maybe_done = w->granted || w->lost_reply;
+    withdraws(w);
     int rc = hf__withdraw(w->h, w->e, w->party.id, maybe_done, until_us, &why);
     hf__withdrawn(w, rc, &why);
 }
@@ -63,6 +72,7 @@ void hf__withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us)
     struct hf_outcome out;
     memcpy(ev.id, w->party.id, sizeof ev.id);
     hf_error why = {0};
+    withdraws(w);
     int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, &why);
     if (!rc) hf__promise(h, w->e, row);
     hf__withdrawn(w, rc, &why);

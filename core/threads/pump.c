@@ -47,8 +47,8 @@ static void conclude(hf *h, struct hf_wait *w)
 /* One look of a wait. */
 static void advance_one(hf *h, struct hf_wait *w)
 {
-    int was_outside = hf__outside(w), bells = (h->port.can & HF_CAN_BELLS) != 0;
-    int first = !w->looked;
+    int was_outside = hf__backs_off(w), bells = (h->port.can & HF_CAN_BELLS) != 0;
+    int first = w->state == HF_WAIT_FIRST_LOOK;
     hf__hear_from_now(w);
     w->notified = 0; /* what comes meanwhile makes it look again */
     w->looking = 1;
@@ -67,7 +67,7 @@ static void advance_one(hf *h, struct hf_wait *w)
            before, before anybody sleeps. */
         int changes = hf__subscription_changes(w, first);
         if (changes) hf__change_subscription(h, w->e);
-        if (changes || (was_outside && !hf__outside(w))) h->pump_todo = 1;
+        if (changes || (was_outside && !hf__backs_off(w))) h->pump_todo = 1;
         return;
     }
     conclude(h, w);
@@ -108,7 +108,7 @@ static void advance_due(hf *h)
             h->pump_todo = 1;
             return;
         }
-        if (w->state == HF_W_LINED)
+        if (w->state == HF_WAIT_LOCAL)
             end_lined_up(h, w);
         else
             advance_one(h, w);

@@ -30,7 +30,7 @@ static void notify_key(struct hf_entry *e)
 {
     uint32_t left = e->n_at_store;
     for (struct hf_wait *w = e->first; w && left; w = w->next) {
-        left -= w->state == HF_W_AT_STORE;
+        left -= (uint32_t)hf__at_store(w);
         notify(w);
     }
 }
@@ -95,7 +95,7 @@ static struct hf_wait *hearer(struct hf_entry *e)
     struct hf_wait *found = NULL;
     uint32_t left = e->n_at_store;
     for (struct hf_wait *w = e->first; w && left; w = w->next) {
-        left -= w->state == HF_W_AT_STORE;
+        left -= (uint32_t)hf__at_store(w);
         if (hf__wanted(w)) found = w;
     }
     return found;
@@ -115,9 +115,10 @@ static void change(hf *h, struct hf_entry *e, int *ret_unheard)
         return;
     }
     /* Another id may be told of elsewhere. */
-    int alike = e->subscribed && e->key.in_line == w->queued && !w->named && !e->listened_named;
+    uint8_t in_line = w->state == HF_WAIT_QUEUED;
+    int alike = e->subscribed && e->key.in_line == in_line && !w->named && !e->listened_named;
     e->listened_named = w->named;
-    e->key.in_line = w->queued;
+    e->key.in_line = in_line;
     e->key.who = w->party.id;
     e->subscribed = !h->port.drv->subscribe(h->port.st, &e->key);
     w->heard = (uint8_t)(e->subscribed && !h->deaf);
@@ -182,9 +183,10 @@ static int all_keys(hf *h, size_t *ret_n)
         if (!w->heard) continue;
         /* Listened for in another way; or for another id, which may be told elsewhere. */
         int another_id = !heard_before && (w->named || w->e->listened_named);
-        if (w->e->key.in_line != w->queued || another_id) w->e->listened = 0;
+        uint8_t in_line = w->state == HF_WAIT_QUEUED;
+        if (w->e->key.in_line != in_line || another_id) w->e->listened = 0;
         w->e->listened_named = w->named;
-        w->e->key.in_line = w->queued;
+        w->e->key.in_line = in_line;
         w->e->key.who = w->party.id;
         h->pump_keys[n++] = &w->e->key;
     }

@@ -116,7 +116,7 @@ int64_t hf__tend_waits(hf *h)
         int64_t at_us = hf__deadlines_next(&h->notices);
         if (at_us == INT64_MAX || at_us > hf__local_us()) return at_us;
         struct hf_wait *w = HF_DEADLINE_OF(h->notices.first, struct hf_wait, notice);
-        if (w->state == HF_W_AT_STORE && w->queued) {
+        if (w->state == HF_WAIT_QUEUED) {
             notice(h, w);
             continue;
         }

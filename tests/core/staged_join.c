@@ -229,7 +229,12 @@ static void on_the_last_place_it_stands_in_line(void **state)
     stage_driver.queue_cap = 2;
     meanwhile = the_one_before_lands;
     start(&mine, h, 0, NULL);
-    assert_int_equal(which(&mine.wait->full, &mine.wait->queued), 1);
+    enum hf_wait_state is;
+    do {
+        assert_int_equal(__atomic_load_n(&mine.wait->full, __ATOMIC_SEQ_CST), 0);
+        is = __atomic_load_n(&mine.wait->state, __ATOMIC_SEQ_CST);
+    } while (is < HF_WAIT_QUEUED);
+    assert_int_equal(is, HF_WAIT_QUEUED);
     all_are_served(1);
     assert_int_equal(joined, 1);
 }

@@ -127,8 +127,8 @@ static void ask_async(hf *h, const char *key, struct request *r, uint64_t *seed,
         note_failure(r, rc, &t.err);
         return;
     }
-    /* queued is set by the pump once the store has recorded it. */
-    while (!__atomic_load_n(&w->queued, __ATOMIC_ACQUIRE) &&
+    /* It is QUEUED once the store has recorded it. */
+    while (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) < HF_WAIT_QUEUED &&
            !__atomic_load_n(&t.done, __ATOMIC_ACQUIRE))
         nap();
     if (!__atomic_load_n(&t.done, __ATOMIC_ACQUIRE)) r->stood = next_number(&s->numbers);
