@@ -4,6 +4,9 @@ each of tests/mutants/*.patch, and says which check of CI's found it. What survi
 
     tests/mutants/seeds.py SOURCE BUILD [NAME...]    default: all of them
 
+With the number $HF_TURN (tools/test sets it to one that the commit says) one of three is tried, and
+of the others only whether the patch applies. $HF_LONG: all of them nevertheless.
+
 A patch begins with what the mistake is and which checks may find it, the cheapest first:
 
     Mistake: TEXT
@@ -38,6 +41,7 @@ GLANCE = 3      # seconds for one that isn't expected to find anything,
 PATIENCE = 7200     # however long its first point takes
 REST = 10       # seconds that one that finds something nevertheless has to say what,
 SAID = 40       # in so many lines
+SHARES = 3      # of one of them it is the turn
 
 
 def keep_build(scratch):
@@ -229,14 +233,31 @@ def passes(copy, check):
     return not found and (passed or check.name == 'lint'), found or f'{passed} passed'
 
 
+def chosen(seeds):
+    """Those that are named, or those whose turn it is."""
+    names, turn = sys.argv[3:], os.environ.get('HF_TURN')
+    if names:
+        return [seed for seed in seeds if seed.name in names]
+    if not turn or os.environ.get('HF_LONG'):
+        return seeds
+    return seeds[int(turn) % SHARES::SHARES]
+
+
+def applies(copy, seeds):
+    """Do all of them apply?"""
+    stale = [f'{seed.name}: {trouble}' for seed in seeds
+             for trouble in [copy.patch(seed.path, '--dry-run')] if trouble]
+    return not stale, '\n'.join(stale) or f'{len(seeds)} of them'
+
+
 def main():
     # A copy whose build files are older than the tree's would make those of the tree anew.
     subprocess.run(['ninja', '-C', BUILD], check=True, stdout=subprocess.DEVNULL)
-    seeds = [Seed(path) for path in sorted(glob.glob(os.path.join(TOP, 'tests/mutants/*.patch')))]
-    if sys.argv[3:]:
-        seeds = [seed for seed in seeds if seed.name in sys.argv[3:]]
+    known = [Seed(path) for path in sorted(glob.glob(os.path.join(TOP, 'tests/mutants/*.patch')))]
+    seeds = chosen(known)
     checks = {check.text: check for seed in seeds for check in seed.checks[:1]}
     jobs = [(f'without a mistake: {text}', passes, check) for text, check in checks.items()]
+    jobs.insert(0, ('each patch applies', applies, known))
     plants = [(f'{seed.name} ({seed.mistake})', lambda copy, one: one.plant(copy), seed)
               for seed in seeds]
     # Who hangs begins first, so that nobody waits for it alone in the end.
