@@ -26,9 +26,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of a thread, never used again (an address would be). Eight bytes: there is always room
-   for them among what needs no lookup. */
-static _Thread_local uint64_t thread_number __attribute__((tls_model("initial-exec")));
+/* The number of a thread, never used again (an address would be). Eight bytes: glibc always has
+   room for them among what needs no lookup; musl loads no library that asks for that. */
+#ifdef __GLIBC__
+__attribute__((tls_model("initial-exec")))
+#endif
+static _Thread_local uint64_t thread_number;
 
 static uint64_t this_thread(void)
 {

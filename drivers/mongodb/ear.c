@@ -115,39 +115,55 @@ static int64_t await_ms(const hf__mg_ear *ear)
     return half < AWAIT_MS ? half : AWAIT_MS;
 }
 
-/* A number among the fields that were changed. */
-static int changed(const bson_iter_t *fields, const char *name, int64_t *ret)
+/* A document within a document: borrowed. */
+struct part {
+    const uint8_t *data;
+    uint32_t len;
+};
+
+static int part_of(const bson_iter_t *at, struct part *ret)
 {
-    bson_iter_t it = *fields;
-    if (!bson_iter_find(&it, name) || !BSON_ITER_HOLDS_NUMBER(&it)) return 0;
+    if (!BSON_ITER_HOLDS_DOCUMENT(at)) return 0;
+    bson_iter_document(at, &ret->len, &ret->data);
+    return 1;
+}
+
+static int find_in(const struct part *part, const char *name, bson_iter_t *ret)
+{
+    return bson_iter_init_from_data(ret, part->data, part->len) && bson_iter_find(ret, name);
+}
+
+static int number_in(const struct part *part, const char *name, int64_t *ret)
+{
+    bson_iter_t it;
+    if (!find_in(part, name, &it) || !BSON_ITER_HOLDS_NUMBER(&it)) return 0;
     *ret = bson_iter_as_int64(&it);
     return *ret >= 0;
 }
 
-/* Who has it from this change on. */
+/* The new holder, from this change on. */
 static void read_handed(const bson_t *event, hf_party *ret)
 {
-    bson_iter_t it, fields, id, more;
+    bson_iter_t it, at;
+    struct part fields, more;
     int64_t token, flags = HF_PARTY_UNCLAIMED;
+    uint32_t len;
     ret->token = 0;
     if (!bson_iter_init(&it, event) ||
-        !bson_iter_find_descendant(&it, "updateDescription.updatedFields", &fields) ||
-        !BSON_ITER_HOLDS_DOCUMENT(&fields) || !bson_iter_recurse(&fields, &it))
+        !bson_iter_find_descendant(&it, "updateDescription.updatedFields", &at) ||
+        !part_of(&at, &fields) || !find_in(&fields, "request", &at) || !BSON_ITER_HOLDS_UTF8(&at))
         return;
-    id = fields = it;
-    if (!bson_iter_find(&id, "request") || !BSON_ITER_HOLDS_UTF8(&id)) return;
-    uint32_t len;
-    const char *text = bson_iter_utf8(&id, &len);
-    if (!hf__read_id(text, len, ret->id) || !changed(&fields, "token", &token) ||
-        !changed(&fields, "acquired_us", &ret->since_us) ||
-        !changed(&fields, "expires_us", &ret->expires_us))
+    const char *text = bson_iter_utf8(&at, &len);
+    if (!hf__read_id(text, len, ret->id) || !number_in(&fields, "token", &token) ||
+        !number_in(&fields, "acquired_us", &ret->since_us) ||
+        !number_in(&fields, "expires_us", &ret->expires_us))
         return;
     /* It has changed as well, unless the holder before was handed the key, too. */
-    if (bson_iter_find(&fields, "more")) {
+    if (find_in(&fields, "more", &at)) {
         flags = 0;
-        if (!BSON_ITER_HOLDS_DOCUMENT(&fields) || !bson_iter_recurse(&fields, &more)) return;
-        changed(&more, "flags", &flags);
-        changed(&more, "token", &token);
+        if (!part_of(&at, &more)) return;
+        number_in(&more, "flags", &flags);
+        number_in(&more, "token", &token);
     }
     ret->flags = (uint8_t)flags;
     ret->token = (uint64_t)token;

@@ -36,8 +36,8 @@ start_and() { # SIGNAL KIND [COMMAND...]
     signal=$1 kind=$2
     shift 2
     [ $# != 0 ] || set -- sh -c ': >started; exec sleep 1000'
-    # bash lets what it starts in the background ignore SIGINT.
-    env --default-signal=INT "$SOURCE/tests/servers/$kind" \
+    # bash lets what it starts in the background ignore SIGINT; nohup, SIGHUP.
+    env --default-signal=INT,HUP "$SOURCE/tests/servers/$kind" \
         sh -c 'echo $$ >command; exec "$@"' sh "$@" 3>&- >said &
     script=$!
     await test -e started
@@ -111,7 +111,7 @@ ended() { # KIND PROCESSES
     run "$SOURCE/tests/servers/sqlite" sh -c 'cat; exit 7' <<<'what is read'
     [ "$status" = 7 ]
     [ "$output" = 'what is read' ]
-    run env --default-signal=INT "$SOURCE/tests/servers/sqlite" sh -c 'kill -INT $$; exit 9'
+    run env --default-signal=INT,HUP "$SOURCE/tests/servers/sqlite" sh -c 'kill -INT $$; exit 9'
     [ "$status" = 130 ]
 }
 

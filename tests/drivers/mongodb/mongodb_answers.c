@@ -363,7 +363,7 @@ static void row_with(const char *field, const char *value)
     snprintf(name, sizeof name, "\"%s\": ", field);
     const char *from = strstr(PLAIN, name);
     const char *to = from ? from + strcspn(from, ",}") : "}", *between = from ? "" : ", ";
-    if (!from) from = PLAIN + strlen(PLAIN) - 1;
+    if (!from) from = strrchr(PLAIN, '}');
     snprintf(json, sizeof json, CURSOR("{\"row\": [%.*s%s%s%s%s]" NOW "}"), (int)(from - PLAIN),
              PLAIN, between, value ? name : "\"none\": 1", value ? value : "", to);
     answer_to("aggregate")->json = json;
