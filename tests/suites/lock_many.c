@@ -66,6 +66,20 @@ static void await_in_line(const struct one *one)
     while (!suite_waiters(holder, one->key)) nap();
 }
 
+/* The dispatcher makes the looks that were due before in the order of their times: when a request
+   that came later has had its own, none of them is left. */
+static void await_looks(void)
+{
+    struct one later = {.code = NOT_OVER};
+    hf_options options = HF_OPTIONS_INIT;
+    options.wait_ms = HF_FOREVER;
+    snprintf(later.key, sizeof later.key, "%.40s/later", suite_key("many"));
+    OK(hf_acquire_start(waiter, later.key, &options, over, &later, &later.wait, &suite_error));
+    await_code(&later, HF_OK);
+    OK(hf_release(later.got, &suite_error));
+    hf_wait_free(later.wait);
+}
+
 /* Each key is held by one handle, and each is waited for by the other. */
 static void start(int n, int64_t wait_ms)
 {
@@ -85,6 +99,7 @@ static void start(int n, int64_t wait_ms)
         OK(hf_acquire_start(waiter, all[i].key, &options, over, &all[i], &all[i].wait,
                             &suite_error));
     for (int i = 0; i < n; i++) await_in_line(&all[i]);
+    await_looks();
 }
 
 static void end(void)
