@@ -11,8 +11,8 @@ struct hf_sessions_above;
 
 struct hf_above {
     /* What the threads of the handle run. */
-    void *(*pump)(void *handle);
-    void *(*tender)(void *handle);
+    void *(*dispatcher)(void *handle);
+    void *(*monitor)(void *handle);
     void *(*renewer)(void *handle);
     const struct hf_sessions_above *sessions;
     /* Ends what the renewer has started. No other thread but the caller's is left then. */

@@ -6,7 +6,7 @@
  * 2. Else the request stands in the local FIFO of its key. The first of that line stands in the
  *    store's queue; the others cost nothing there.
  * 3. Whoever drives a wait at the store (the caller's own thread where the store has bells, else
- *    the pump) calls hf__advance: one turn, and when to look again.
+ *    the dispatcher) calls hf__advance: one turn, and when to look again.
  */
 #include "acquire.h"
 
@@ -177,7 +177,8 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
     w.ret_once = once;
     w.keep_us = keep_us;
     if (o->wait_ms == 0) w.deadline_us = w.started_us;
-    /* Who waits is driven by the pump or told by the tender: those two mustn't wait for themselves.
+    /* Waits are driven by the dispatcher, and told by the expiry monitor: those two mustn't wait
+     * for themselves.
      */
     if (hf__own_thread(h)) w.deadline_us = w.started_us;
     if (w.deadline_us == w.started_us && e->first)
@@ -404,7 +405,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     pthread_mutex_lock(&h->mu);
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
-    if (!rc) rc = hf__need_pump(h, err);
+    if (!rc) rc = hf__need_dispatcher(h, err);
     if (!rc) rc = hf__entry(h, name, &e, err);
     if (!rc && (rc = waits_for_itself(e, o, 0, once ? "once" : "acquire", err))) hf__entry_put(e);
     if (rc) {
@@ -427,13 +428,13 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     w->keep_us = keep_us;
     w->done = done;
     w->arg = arg;
-    w->pumped = 1;
-    w->party.bell = HF_PUMP_BELL;
+    w->dispatched = 1;
+    w->party.bell = HF_DISPATCHER_BELL;
     hf__ref(h);
     hf__line_up(h, w);
     int lined = w->state == HF_WAIT_LOCAL;
     *ret = w;
-    if (!lined || w->deadline_us != INT64_MAX) hf__kick_pump(h);
+    if (!lined || w->deadline_us != INT64_MAX) hf__kick_dispatcher(h);
     pthread_mutex_unlock(&h->mu);
     return 0;
 }
@@ -463,7 +464,7 @@ void hf_wait_cancel(hf_wait *w)
     if (w->state != HF_WAIT_ENDED) {
         __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
         hf__schedule(w);
-        hf__kick_pump(w->h);
+        hf__kick_dispatcher(w->h);
     }
     pthread_mutex_unlock(&w->h->mu);
 }

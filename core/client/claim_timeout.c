@@ -19,6 +19,6 @@ void hf__promise(hf *h, struct hf_entry *e, const hf_row *row)
     pthread_mutex_lock(&h->mu);
     if (!e->promise.nth) e->refs++;
     hf__deadline_set(&h->promises, &e->promise, at);
-    if (!hf__need_tender(h, NULL)) hf__kick_tender(h, at);
+    if (!hf__need_monitor(h, NULL)) hf__kick_monitor(h, at);
     pthread_mutex_unlock(&h->mu);
 }

@@ -19,7 +19,7 @@ static void cancel_waits(hf *h)
                 __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
                 hf__schedule(w);
                 pthread_cond_signal(&w->changed);
-                if (w->pumped) continue;
+                if (w->dispatched) continue;
                 if (h->port.can & HF_CAN_BELLS) h->port.drv->interrupt(h->port.st, w->party.bell);
             }
 }
@@ -36,7 +36,7 @@ void hf_close(hf *h)
     for (int64_t at_us = 0; anybody_waits(h);) {
         if (at_us <= hf__local_us()) {
             cancel_waits(h);
-            hf__kick_pump(h);
+            hf__kick_dispatcher(h);
             at_us = hf__local_us() + CANCEL_AGAIN_US;
         }
         hf__cond_until(&h->changed, &h->mu, at_us);
@@ -45,12 +45,12 @@ void hf_close(hf *h)
     int away = hf__release_all(h);
     h->closing = 3;
     h->sessions.closed = 1;
-    hf__kick_pump(h);
-    hf__kick_tender(h, 0);
+    hf__kick_dispatcher(h);
+    hf__kick_monitor(h, 0);
     pthread_cond_broadcast(&h->renewer_cond);
     pthread_mutex_unlock(&h->mu);
-    if (h->pump_runs) pthread_join(h->pump, NULL);
-    if (h->tender_runs) pthread_join(h->tender, NULL);
+    if (h->dispatcher_runs) pthread_join(h->dispatcher, NULL);
+    if (h->monitor_runs) pthread_join(h->monitor, NULL);
     if (h->renewer_runs) pthread_join(h->renewer, NULL);
     h->above->stop(h);
     hf__deferred_cancels_close(h);

@@ -34,8 +34,8 @@ void hf__care(hf_lock *l)
 {
     int64_t at = hf__watch_at(l, hf__local_us());
     hf__deadline_set(&l->h->watched, &l->watch, at);
-    if (at == INT64_MAX || hf__need_tender(l->h, NULL)) return;
-    hf__kick_tender(l->h, at);
+    if (at == INT64_MAX || hf__need_monitor(l->h, NULL)) return;
+    hf__kick_monitor(l->h, at);
 }
 
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg)

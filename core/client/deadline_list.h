@@ -1,6 +1,6 @@
 /*
- * deadline_list.h - the locks that end by time, or whose loss is to be told: when the tender looks
- * at each. Under the mutex.
+ * deadline_list.h - the locks that end by time, or whose loss is to be told: when the expiry
+ * monitor looks at each. Under the mutex.
  */
 #ifndef HF_DEADLINE_LIST_H
 #define HF_DEADLINE_LIST_H
@@ -14,11 +14,12 @@ enum { ADOPTED_US = 1000000 };
 /* The local time at which the lease may be over: a little early, for the clocks' rates; then
    exactly. */
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
-/* When the tender is to look at it, by the local clock: INT64_MAX: not at all. */
+/* When the expiry monitor is to look at it, by the local clock: INT64_MAX: not at all. */
 int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
 /* Puts it into the queue, or to its new place there; when it is to be looked at. */
 int64_t hf__look_after(hf_lock *lock);
-/* The same, and the tender hears of it: to be called after any change of what that depends on. */
+/* The same, and the expiry monitor hears of it: to be called after any change of what that depends
+ * on. */
 void hf__care(hf_lock *lock);
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 

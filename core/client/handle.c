@@ -176,10 +176,10 @@ void hf__destroy(hf *h)
     free(h->table);
     free(h->safe_url);
     free_asked(h->asked);
-    if (h->tender_fd >= 0) close(h->tender_fd);
+    if (h->monitor_fd >= 0) close(h->monitor_fd);
     pthread_mutex_destroy(&h->port.mu);
     pthread_mutex_destroy(&h->port.serial);
-    pthread_cond_destroy(&h->pump_cond);
+    pthread_cond_destroy(&h->dispatcher_cond);
     pthread_cond_destroy(&h->renewer_cond);
     pthread_cond_destroy(&h->renewals.work);
     pthread_cond_destroy(&h->sessions.keepers.work);
@@ -190,7 +190,7 @@ void hf__destroy(hf *h)
 static void begin(hf *h, struct hf_entry **table)
 {
     memset(h, 0, offsetof(hf, safe_url));
-    h->tender_fd = -1;
+    h->monitor_fd = -1;
     h->refs = 1;
     pthread_mutex_init(&h->mu, NULL);
     pthread_mutex_init(&h->port.mu, NULL);
@@ -198,7 +198,7 @@ static void begin(hf *h, struct hf_entry **table)
     hf_row_init(&h->row);
     hf_row_init(&h->given.row);
     hf__thread_condition(&h->changed);
-    hf__thread_condition(&h->pump_cond);
+    hf__thread_condition(&h->dispatcher_cond);
     hf__thread_condition(&h->renewer_cond);
     hf__renewals_open(h);
     h->sessions = (struct hf_sessions){.above = h->above->sessions,

@@ -7,10 +7,12 @@
  * pinned (pins, refs).
  *
  * Threads of a handle, each started when first needed:
- *   pump     drives the waits that no thread of the caller's drives, and calls their callbacks
- *   tender   sees leases run out and other sessions die; never talks to a store that may block
- *   renewer  says which leases are to be renewed; renews where the store answers at once
- *   renewal workers (a few: renewals.h)  renew leases;  keepers (a few: keepers.h)  keep sessions
+ *   dispatcher       drives the waits that no thread of the caller's drives, calls their callbacks
+ *   expiry monitor   sees leases run out and other sessions die; never talks to a store that may
+ *                    block
+ *   renewer          says which leases are to be renewed; renews where the store answers at once
+ *   renewal workers  (a few: renewals.h) renew leases
+ *   keepers          (a few: keepers.h) keep sessions
  */
 #ifndef HF_HANDLE_H
 #define HF_HANDLE_H
@@ -26,7 +28,7 @@
 #include "turn.h"
 #include "wait_state.h"
 
-#define HF_PUMP_BELL        0
+#define HF_DISPATCHER_BELL  0
 #define HF_BELLS            16
 #define HF_DEFAULT_LEASE_MS 30000
 #define HF_CLAIM_MS         1000
@@ -59,7 +61,7 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     int64_t wrote_us; /* local: when we last left it to ourselves: taken, or free; 0: we didn't */
     int64_t breath_at_us; /* local: from then on it isn't written again until it has stood still */
     uint32_t breaths;     /* how often it has */
-    uint32_t listened;    /* which of the pump's listens was the last that was for it, too */
+    uint32_t listened;    /* which of the dispatcher's listens was the last that was for it, too */
     uint8_t listened_named; /* for a request that its caller names */
     uint8_t renewing; /* a renewal of its grants is under way; 2: others of them wait for its end */
     char text[];
@@ -105,7 +107,8 @@ struct hf_lock {
     uint8_t telling;   /* its teller runs on_lost */
     uint8_t detached;  /* not bound to this handle */
     uint8_t unrenewed; /* it has a lease, which this handle doesn't renew */
-    uint8_t leftover;  /* given up by the caller, but its release failed: the tender tries again */
+    uint8_t leftover;  /* given up by the caller, but its release failed: the expiry monitor tries
+                          again */
     uint8_t lost_by;   /* enum hf_lost_by, of one that is lost */
     uint8_t busy;      /* a request for it is under way */
     uint8_t named;     /* its id is its caller's, who may ask again */
@@ -117,7 +120,7 @@ struct hf_lock {
     pthread_t teller;
     char own_owner[HF_OWNER_CAP];
     /* Of a grant that ends by time, or is renewed; else all of it is zero. */
-    struct hf_deadline watch;     /* of hf.watched: when the tender is to look at it */
+    struct hf_deadline watch;     /* of hf.watched: when the expiry monitor is to look at it */
     struct hf_deadline renewal;   /* of one of the queues of hf.renewals */
     struct hf_kept_row *row;      /* the row at row->rev as this handle left it; NULL: not kept */
     struct hf_kept_row *sent;     /* a renewal that wasn't answered: to be sent again as it is */
@@ -140,10 +143,10 @@ struct hf_wait {
     int64_t look_at_us;              /* local: when to ask the store again: see hf__schedule */
     int64_t poll_at_us;              /* the same, whatever it is told; in line, without bells */
     struct hf_deadline look;         /* of hf.looks */
-    struct hf_deadline notice;       /* of hf.notices: when the tender looks for it */
+    struct hf_deadline notice;       /* of hf.notices: when the expiry monitor looks for it */
     struct hf_peer_link *peers;      /* the sessions that it depends on: see wait_monitor.c */
     uint8_t peers_unknown;           /* there are too many of them */
-    uint8_t unnoticed;               /* the tender was to look before it stood in line */
+    uint8_t unnoticed;               /* the expiry monitor was to look before it stood in line */
     int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
     int64_t asked_at_us;             /* local: before the last write that may have granted it */
     uint64_t seen_rev;               /* of the row by which it stands in line */
@@ -157,12 +160,12 @@ struct hf_wait {
     uint8_t unclaimed;             /* being taken up, its claim is left to the renewer */
     uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
     uint8_t cancel;                /* somebody wants it to end (atomic) */
-    uint8_t pumped;                /* the pump drives it */
+    uint8_t dispatched;            /* the dispatcher drives it */
     uint8_t heard;                 /* and the store tells of changes of its key */
     uint8_t notified;              /* something may have come about its key: it looks at once */
-    uint8_t looking;               /* the pump looks for it: it is planned when that is over */
-    uint8_t alone; /* in line, those ahead of it didn't notice what it has noticed (atomic) */
-    uint8_t told;  /* its callback has returned (atomic) */
+    uint8_t looking; /* the dispatcher looks for it: it is planned when that is over */
+    uint8_t alone;   /* in line, those ahead of it didn't notice what it has noticed (atomic) */
+    uint8_t told;    /* its callback has returned (atomic) */
     /* Times in a row: by conflicts with who stands before others in line; by those with somebody in
        a hurry; since there was no room in the queue. */
     uint8_t refused, overtaken, full;
@@ -179,7 +182,7 @@ struct hf_wait {
     void *arg;
 };
 
-/* Who was found alive in this round of the tender. */
+/* The peers that were found alive in this round of the expiry monitor. */
 #define HF_ROUND_CAP 16
 struct hf_round {
     uint64_t session[HF_ROUND_CAP];
@@ -220,35 +223,36 @@ struct hf {
     struct hf_wait *at_store; /* waits that are first in their line */
     uint32_t n_at_store;
     struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
-    uint64_t steps;              /* of the store's clock, so far as the tender knows */
+    uint64_t steps;              /* of the store's clock, so far as the expiry monitor knows */
     struct hf_renewals renewals;
     struct hf_release_all *release_all; /* while the handle is closed */
-    int pump_runs, tender_runs, renewer_runs;
-    pthread_t pump, tender, renewer;
-    pthread_cond_t pump_cond, renewer_cond;
-    /* The waits that the pump drives, by the time of their next look; and those of its that stand
-       behind others of this handle, by their deadlines. */
+    int dispatcher_runs, monitor_runs, renewer_runs;
+    pthread_t dispatcher, monitor, renewer;
+    pthread_cond_t dispatcher_cond, renewer_cond;
+    /* The waits that the dispatcher drives, by the time of their next look; and those of its that
+       stand behind others of this handle, by their deadlines. */
     struct hf_deadlines looks;
-    size_t n_pumped;               /* of its waits that are at the store */
-    struct hf_deadlines notices;   /* the waits that the tender looks for */
+    size_t n_dispatched;           /* of its waits that are at the store */
+    struct hf_deadlines notices;   /* the waits that the expiry monitor looks for */
     struct hf_deadlines promises;  /* entries with one */
-    int64_t looked_us;             /* local: about when the pump looked last */
+    int64_t looked_us;             /* local: about when the dispatcher looked last */
     struct hf_entry *changed_keys; /* whose subscriptions are to be changed */
-    uint32_t listens; /* how often the pump has listened; 0: nobody has had to wait yet */
-    int pump_todo;    /* a wait needs the pump now */
-    hf_ear ear;       /* what the pump has heard of */
-    const hf_rowkey **pump_keys; /* room for those that are listened for, all at once */
-    size_t pump_keys_cap;
+    uint32_t listens;    /* how often the dispatcher has listened; 0: nobody has had to wait yet */
+    int dispatcher_todo; /* a wait needs the dispatcher now */
+    hf_ear ear;          /* what the dispatcher has heard of */
+    const hf_rowkey **dispatcher_keys; /* room for those that are listened for, all at once */
+    size_t dispatcher_keys_cap;
     int hearing;              /* a thread sleeps until something is heard */
     int deaf;                 /* nobody is told of anything */
-    int tender_fd;            /* eventfd that wakes the tender */
-    int64_t tender_until_us;  /* local: until when it sleeps */
+    int monitor_fd;           /* eventfd that wakes the expiry monitor */
+    int64_t monitor_until_us; /* local: until when it sleeps */
     int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
-    struct hf_round round;    /* the tender's own */
+    struct hf_round round;    /* the expiry monitor's own */
     struct hf_peers peers;
     int64_t sweep_at_us; /* local: when all of many waits may be looked after again */
-    int tender_sleeps, tender_todo;
-    int mourning; /* 1: the tender is told of deaths, -1: it has to look, 0: not yet known */
+    int monitor_sleeps, monitor_todo;
+    int mourning; /* 1: the expiry monitor is told of deaths, -1: it has to look, 0: not yet known
+                   */
 
     hf_stats stats;
 
@@ -327,7 +331,7 @@ static inline int hf__at_store(const struct hf_wait *w)
 /* It isn't in line yet, one of a crowd, and looks when it has planned to: what wakes it wakes all
    of them. */
 static inline int hf__backs_off(const struct hf_wait *w) { return w->refused || w->full; }
-/* The tender looks for it at that time. */
+/* The expiry monitor looks for it at that time. */
 static inline void hf__notice_at(struct hf_wait *w, int64_t at_us)
 {
     hf__deadline_set(&w->h->notices, &w->notice, at_us);

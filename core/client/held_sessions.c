@@ -27,10 +27,10 @@ void hf__session_lost(hf *h, const struct hf_session *s)
     hf__each_lock(h, lose_by, (void *)(uintptr_t)s);
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
         if (w->session == s || w->queue_session == s) {
-            if (!w->pumped) hf__look_at(w, 0);
+            if (!w->dispatched) hf__look_at(w, 0);
             hf__notify(w);
         }
-    hf__kick_pump(h);
+    hf__kick_dispatcher(h);
 }
 
 /* It ends sooner than its holds were to be looked at. */

@@ -20,7 +20,7 @@ static void at_store_add(hf *h, struct hf_wait *w)
     hf__look_at(w, 0);
     w->e->n_at_store++;
     h->n_at_store++;
-    h->n_pumped += w->pumped;
+    h->n_dispatched += w->dispatched;
     w->list_next = h->at_store;
     w->list_prev = &h->at_store;
     if (w->list_next) w->list_next->list_prev = &w->list_next;
@@ -72,7 +72,7 @@ void hf__wait_finish(struct hf_wait *w)
         if (w->list_next) w->list_next->list_prev = w->list_prev;
         e->n_at_store--;
         h->n_at_store--;
-        h->n_pumped -= w->pumped;
+        h->n_dispatched -= w->dispatched;
     }
     if (e->hears == w) {
         e->hears = NULL;
@@ -98,8 +98,8 @@ void hf__wait_finish(struct hf_wait *w)
     if (w->code == HF_UNKNOWN) h->stats.unknown++;
     if (was_first && e->first && e->first->state == HF_WAIT_LOCAL) {
         at_store_add(h, e->first);
-        if (e->first->pumped)
-            hf__kick_pump(h);
+        if (e->first->dispatched)
+            hf__kick_dispatcher(h);
         else
             pthread_cond_signal(&e->first->changed);
     }

@@ -218,7 +218,7 @@ void hf__let_go(hf_lock *l)
 {
     l->busy = 0;
     hf__kick_renewer(l);           /* which passed over it */
-    if (l->watch.nth) hf__care(l); /* as did the tender */
+    if (l->watch.nth) hf__care(l); /* as did the expiry monitor */
     pthread_cond_broadcast(&l->h->changed);
 }
 
@@ -350,12 +350,12 @@ static void leave(hf_lock *l)
     l->busy = 0;
     l->on_lost = NULL;
     l->ask_at_us = hf__local_us() + LEFTOVER_US;
-    /* The renewer's where the store may block, else the tender's. */
+    /* The renewer's where the store may block, else the expiry monitor's. */
     if (!(l->h->port.can & HF_CAN_INSTANT)) hf__renew_at(l, l->ask_at_us);
     hf__care(l);
     if (!(l->h->port.can & HF_CAN_INSTANT) && !hf__need_renewer(l->h, NULL))
         pthread_cond_signal(&l->h->renewer_cond);
-    hf__kick_tender(l->h, 0);
+    hf__kick_monitor(l->h, 0);
     pthread_cond_broadcast(&l->h->changed);
 }
 
@@ -450,8 +450,8 @@ void hf__renewed(hf_lock *l, const hf_row *row)
     hf__error_clear(&l->why);
     h->stats.renewals++;
     if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
-    hf__care(l);                                                     /* the deadline has moved */
-    if (hf__port_steps(&h->port) != h->steps) hf__kick_tender(h, 0); /* as have all the others' */
+    hf__care(l);                                                      /* the deadline has moved */
+    if (hf__port_steps(&h->port) != h->steps) hf__kick_monitor(h, 0); /* as have all the others' */
 }
 
 int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)

@@ -18,7 +18,7 @@ void hf__schedule(struct hf_wait *w)
 {
     hf *h = w->h;
     int64_t at_us = INT64_MAX;
-    int driven = w->state == HF_WAIT_LOCAL ? w->done != NULL : w->pumped;
+    int driven = w->state == HF_WAIT_LOCAL ? w->done != NULL : w->dispatched;
     if (w->state == HF_WAIT_ENDED || !driven) return;
     if (w->state == HF_WAIT_LOCAL) {
         at_us = w->cancel ? AT_ONCE : w->deadline_us;

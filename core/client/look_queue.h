@@ -12,10 +12,10 @@ struct hf_wait;
    without the mutex), or while nobody looks for it. */
 void hf__look_at(struct hf_wait *w, int64_t at_us);
 void hf__look_by(struct hf_wait *w, int64_t at_us);
-/* Puts the wait where the pump finds it when it is to look next. To be called after any change of
-   what that depends on. */
+/* Puts the wait where the dispatcher finds it when it is to look next. To be called after any
+   change of what that depends on. */
 void hf__schedule(struct hf_wait *w);
-/* Something may have come about it: the pump, if it drives it, looks before all others. */
+/* Something may have come about it: the dispatcher, if it drives it, looks before all others. */
 void hf__notify(struct hf_wait *w);
 
 #endif

@@ -13,7 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Under the mutex. The callback is called by the tender. */
+/* Under the mutex. The callback is called by the expiry monitor. */
 void hf__lock_lose(hf_lock *l, enum hf_lost_by by)
 {
     if (l->lost) return;
@@ -59,7 +59,7 @@ int hf_lost_fd(hf_lock *l)
     hf *h = l->h;
     if (hf__held_here(l, "lost", NULL)) return -1;
     pthread_mutex_lock(&h->mu);
-    if (!l->lost && hf__need_tender(h, NULL)) { /* nobody would ever make it readable */
+    if (!l->lost && hf__need_monitor(h, NULL)) { /* nobody would ever make it readable */
         pthread_mutex_unlock(&h->mu);
         return -1;
     }
@@ -67,7 +67,7 @@ int hf_lost_fd(hf_lock *l)
         l->lost_fd = hf__fd_above(eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK));
         l->ask_at_us = 0;
         hf__care(l);
-        hf__kick_tender(h, 0);
+        hf__kick_monitor(h, 0);
     }
     int fd = l->lost_fd;
     pthread_mutex_unlock(&h->mu);
@@ -80,7 +80,7 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
     int rc = hf__held_here(l, "lost", NULL);
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
-    if (lost) rc = hf__need_tender(h, NULL); /* which would call it */
+    if (lost) rc = hf__need_monitor(h, NULL); /* which would call it */
     if (!rc) {
         l->on_lost = lost;
         l->on_lost_arg = arg;
@@ -88,7 +88,7 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
     if (!rc && lost) {
         l->ask_at_us = 0;
         hf__care(l);
-        hf__kick_tender(h, 0);
+        hf__kick_monitor(h, 0);
     }
     pthread_mutex_unlock(&h->mu);
     return rc;

@@ -16,7 +16,7 @@ enum { STAGGERED = 4 };                   /* places; those behind them notice as
 static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
 static const int64_t SOONEST_US = 2000;    /* between two looks */
 enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
-/* Those look together, for the pump goes through all of its waits each time it wakes up. */
+/* Those look together, for the dispatcher goes through all of its waits each time it wakes up. */
 static const int64_t HEARD_TICK_US = 100000;
 enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
 
@@ -106,15 +106,15 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.can & HF_CAN_BELLS) {
-        hf__look_at(w, INT64_MAX); /* the bell, or the tender */
-        /* Not later than what the tender may have been told meanwhile. */
+        hf__look_at(w, INT64_MAX); /* the bell, or the expiry monitor */
+        /* Not later than what the expiry monitor may have been told meanwhile. */
         if (w->unnoticed) end = 0;
         w->unnoticed = 0;
         hf__note_peers(w, row, row->n_holders + place);
         if (!w->notice.nth || end < w->notice.at_us) hf__notice_at(w, end);
-        int rc = hf__need_tender(h, NULL);
+        int rc = hf__need_monitor(h, NULL);
         if (rc) hf__look_at(w, hf__min64(end, hf__local_us() + hf__poll_us(h)));
-        if (!rc) hf__kick_tender(h, w->notice.at_us);
+        if (!rc) hf__kick_monitor(h, w->notice.at_us);
     } else {
         /* What it was told of before this look, the look has seen. */
         int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : hf__poll_us(h));

@@ -445,17 +445,17 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
             over = hf__advance(w);
             pthread_mutex_lock(&h->mu);
         } while (!over && w->state == HF_WAIT_FIRST_LOOK);
-        if (!over && (w->code = hf__need_pump(h, &w->err)) != 0) {
+        if (!over && (w->code = hf__need_dispatcher(h, &w->err)) != 0) {
             pthread_mutex_unlock(&h->mu);
             hf__withdraw_wait(w); /* UNKNOWN if the store may still have the request */
             pthread_mutex_lock(&h->mu);
             over = 1;
         }
-        w->pumped = !over;
-        h->n_pumped += w->pumped;
+        w->dispatched = !over;
+        h->n_dispatched += w->dispatched;
         hf__schedule(w);
         if (!over && hf__subscription_changes(w, 1)) hf__change_subscription(h, w->e);
-        if (!over) hf__kick_pump(h);
+        if (!over) hf__kick_dispatcher(h);
     }
     if (over) hf__wait_finish(w);
     while (w->state != HF_WAIT_ENDED || w->pins) pthread_cond_wait(&w->changed, &h->mu);

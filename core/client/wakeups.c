@@ -18,48 +18,49 @@
 
 int hf__own_thread(const hf *h)
 {
-    return (h->pump_runs && pthread_equal(pthread_self(), h->pump)) ||
-           (h->tender_runs && pthread_equal(pthread_self(), h->tender));
+    return (h->dispatcher_runs && pthread_equal(pthread_self(), h->dispatcher)) ||
+           (h->monitor_runs && pthread_equal(pthread_self(), h->monitor));
 }
 
-/* ---- the pump ---- */
+/* ---- the dispatcher ---- */
 
-int hf__need_pump(hf *h, hf_error *err)
+int hf__need_dispatcher(hf *h, hf_error *err)
 {
-    return hf__start_thread(h, &h->pump_runs, &h->pump, h->above->pump, err);
+    return hf__start_thread(h, &h->dispatcher_runs, &h->dispatcher, h->above->dispatcher, err);
 }
 
-void hf__kick_pump(hf *h)
+void hf__kick_dispatcher(hf *h)
 {
-    h->pump_todo = 1;
-    if (!h->pump_runs) return;
-    pthread_cond_signal(&h->pump_cond);
-    /* Who doesn't sleep there looks at pump_todo before it does. */
-    if (h->hearing && h->port.drv->interrupt) h->port.drv->interrupt(h->port.st, HF_PUMP_BELL);
+    h->dispatcher_todo = 1;
+    if (!h->dispatcher_runs) return;
+    pthread_cond_signal(&h->dispatcher_cond);
+    /* One that doesn't sleep there looks at dispatcher_todo before it does. */
+    if (h->hearing && h->port.drv->interrupt)
+        h->port.drv->interrupt(h->port.st, HF_DISPATCHER_BELL);
 }
 
-/* ---- the tender ---- */
+/* ---- the expiry monitor ---- */
 
-int hf__need_tender(hf *h, hf_error *err)
+int hf__need_monitor(hf *h, hf_error *err)
 {
-    if (h->tender_runs) return 0;
-    if (h->tender_fd < 0) h->tender_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (h->tender_fd < 0)
+    if (h->monitor_runs) return 0;
+    if (h->monitor_fd < 0) h->monitor_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (h->monitor_fd < 0)
         return hf_fail(err, HF_UNAVAILABLE, errno, "start a thread: %s", strerror(errno));
-    return hf__start_thread(h, &h->tender_runs, &h->tender, h->above->tender, err);
+    return hf__start_thread(h, &h->monitor_runs, &h->monitor, h->above->monitor, err);
 }
 
-void hf__kick_tender(hf *h, int64_t at_us)
+void hf__kick_monitor(hf *h, int64_t at_us)
 {
     uint64_t one = 1;
     /* It has to begin to mourn with the first wait. */
     int settled = h->mourning || !(h->port.can & HF_CAN_BELLS);
-    if (!h->tender_runs || (at_us >= h->tender_until_us && settled)) return;
-    h->tender_todo = 1;
-    if (!h->tender_sleeps) return;
-    h->tender_until_us = at_us;
+    if (!h->monitor_runs || (at_us >= h->monitor_until_us && settled)) return;
+    h->monitor_todo = 1;
+    if (!h->monitor_sleeps) return;
+    h->monitor_until_us = at_us;
     /* Full means that it is awake already. */
-    if (write(h->tender_fd, &one, sizeof one) < 0) return;
+    if (write(h->monitor_fd, &one, sizeof one) < 0) return;
 }
 
 /* ---- the renewer ---- */

@@ -9,11 +9,11 @@
 
 #include <stdint.h>
 
-int hf__own_thread(const hf *h); /* is this the pump or the tender, in a callback? */
-int hf__need_pump(hf *h, hf_error *err);
-void hf__kick_pump(hf *h);
-int hf__need_tender(hf *h, hf_error *err);
-void hf__kick_tender(hf *h, int64_t at_us);
+int hf__own_thread(const hf *h); /* is this the dispatcher or the expiry monitor, in a callback? */
+int hf__need_dispatcher(hf *h, hf_error *err);
+void hf__kick_dispatcher(hf *h);
+int hf__need_monitor(hf *h, hf_error *err);
+void hf__kick_monitor(hf *h, int64_t at_us);
 int hf__need_renewer(hf *h, hf_error *err);
 void hf__wake_renewer(hf *h);
 /* There is something to renew. */

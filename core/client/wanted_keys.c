@@ -15,7 +15,7 @@ int hf__watches(const hf *h) { return h->port.drv->watch && !(h->port.can & HF_C
 
 int hf__wanted(const struct hf_wait *w)
 {
-    return hf__at_store(w) && w->state != HF_WAIT_FIRST_LOOK && w->pumped && !hf__backs_off(w);
+    return hf__at_store(w) && w->state != HF_WAIT_FIRST_LOOK && w->dispatched && !hf__backs_off(w);
 }
 
 int hf__subscription_changes(const struct hf_wait *w, int first)

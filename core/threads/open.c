@@ -2,9 +2,9 @@
  * open.c - opening a store: a handle whose threads are those of this folder.
  */
 #include "above.h"
+#include "dispatcher.h"
 #include "held_sessions.h"
 #include "keepers.h"
-#include "pump.h"
 #include "renewals.h"
 #include "threads.h"
 #include "wakeups.h"
@@ -15,8 +15,8 @@ static const struct hf_sessions_above sessions_above = {.lost = hf__session_lost
                                                         .wake_renewer = hf__wake_renewer,
                                                         .kick_keepers = hf__kick_keepers};
 
-static const struct hf_above above = {.pump = hf__pump,
-                                      .tender = hf__tender,
+static const struct hf_above above = {.dispatcher = hf__dispatcher,
+                                      .monitor = hf__expiry_monitor,
                                       .renewer = hf__renewer,
                                       .sessions = &sessions_above,
                                       .stop = hf__renewals_close};

@@ -65,11 +65,11 @@ static void take_events(hf *h, int rung)
     const hf_driver *d = h->port.drv;
     hf_key_event event;
     uint64_t number;
-    while (d->next_event && d->next_event(h->port.st, HF_PUMP_BELL, &event))
+    while (d->next_event && d->next_event(h->port.st, HF_DISPATCHER_BELL, &event))
         notify_event(h, &event);
     if (d->next_event || !rung) return;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
-        if (w->pumped && rang(w, &number)) notify(w);
+        if (w->dispatched && rang(w, &number)) notify(w);
 }
 
 /* ---- nobody is told of anything ---- */
@@ -80,7 +80,7 @@ static void go_deaf(hf *h)
     int64_t soon = hf__local_us() + HF_POLL_MS * 1000;
     int bells = (h->port.can & HF_CAN_BELLS) != 0;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
-        if (!w->heard && !(bells && w->pumped)) continue;
+        if (!w->heard && !(bells && w->dispatched)) continue;
         w->heard = 0;
         if (!w->looking) hf__look_by(w, soon);
         hf__schedule(w);
@@ -153,7 +153,7 @@ static int flush_and_listen(hf *h, hf_ear *ear)
     }
     h->listens = 1;
     pthread_mutex_unlock(&h->mu);
-    int rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, NULL, 0, ear, NULL);
+    int rc = h->port.drv->listen(h->port.st, HF_DISPATCHER_BELL, NULL, 0, ear, NULL);
     pthread_mutex_lock(&h->mu);
     if (!rc && h->deaf) hear_again(h);
     for (struct hf_entry *e = unheard, *next; e; e = next) {
@@ -170,12 +170,12 @@ static int flush_and_listen(hf *h, hf_ear *ear)
 static int all_keys(hf *h, size_t *ret_n)
 {
     size_t n = 0;
-    if (h->n_pumped > h->pump_keys_cap) {
-        size_t cap = h->n_pumped * 2;
-        const hf_rowkey **more = realloc(h->pump_keys, cap * sizeof *more);
+    if (h->n_dispatched > h->dispatcher_keys_cap) {
+        size_t cap = h->n_dispatched * 2;
+        const hf_rowkey **more = realloc(h->dispatcher_keys, cap * sizeof *more);
         if (!more) return HF_NOMEM;
-        h->pump_keys = more;
-        h->pump_keys_cap = cap;
+        h->dispatcher_keys = more;
+        h->dispatcher_keys_cap = cap;
     }
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
         int heard_before = w->heard;
@@ -188,7 +188,7 @@ static int all_keys(hf *h, size_t *ret_n)
         w->e->listened_named = w->named;
         w->e->key.in_line = in_line;
         w->e->key.who = w->party.id;
-        h->pump_keys[n++] = &w->e->key;
+        h->dispatcher_keys[n++] = &w->e->key;
     }
     *ret_n = n;
     return 0;
@@ -212,7 +212,7 @@ static int listen_for_all(hf *h, hf_ear *ear)
     int rc = all_keys(h, &n);
     if (rc || (!n && !h->listens)) return HF_UNAVAILABLE; /* nobody has had to wait yet */
     pthread_mutex_unlock(&h->mu);
-    rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, h->pump_keys, n, ear, NULL);
+    rc = h->port.drv->listen(h->port.st, HF_DISPATCHER_BELL, h->dispatcher_keys, n, ear, NULL);
     pthread_mutex_lock(&h->mu);
     if (rc)
         h->listens++; /* whatever was listened for isn't any more */
@@ -225,9 +225,9 @@ static int listen_for_all(hf *h, hf_ear *ear)
 
 static int listen_for_bell(hf *h, hf_ear *ear)
 {
-    size_t n = h->n_pumped;
+    size_t n = h->n_dispatched;
     pthread_mutex_unlock(&h->mu);
-    int rc = h->port.drv->listen(h->port.st, HF_PUMP_BELL, NULL, n, ear, NULL);
+    int rc = h->port.drv->listen(h->port.st, HF_DISPATCHER_BELL, NULL, n, ear, NULL);
     pthread_mutex_lock(&h->mu);
     return rc;
 }

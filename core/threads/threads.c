@@ -1,5 +1,5 @@
 /*
- * threads.c - the tender and the renewer of a handle (see handle.h).
+ * threads.c - the expiry monitor and the renewer of a handle (see handle.h).
  */
 #include "threads.h"
 
@@ -29,7 +29,7 @@ enum { BREAK_LOOK_US = 250000, MOURN_LOOKS = 11 };
 static const int64_t mourn_after_us[MOURN_LOOKS] = {
     0, 300, 1000, 3000, 10000, 30000, 100000, 300000, 1000000, 3000000, 10000000};
 
-/* ---- the tender ---- */
+/* ---- the expiry monitor ---- */
 
 /* Has somebody ended a grant that lasts as long as its session? Or is the store gone, in which case
    others may be granted the key by another one? Under the mutex, dropped. */
@@ -110,24 +110,24 @@ static int64_t tend_locks(hf *h)
     return INT64_MAX;
 }
 
-static void tender_sleep(hf *h, struct pollfd *fds, int64_t until)
+static void monitor_sleep(hf *h, struct pollfd *fds, int64_t until)
 {
     int64_t left = until == INT64_MAX ? -1 : until - hf__local_us();
     if (until != INT64_MAX && left < 0) left = 0;
     struct timespec t = {left / 1000000, left % 1000000 * 1000};
-    h->tender_sleeps = 1;
+    h->monitor_sleeps = 1;
     pthread_mutex_unlock(&h->mu);
     ppoll(fds, 2, left < 0 ? NULL : &t, NULL);
     pthread_mutex_lock(&h->mu);
-    h->tender_sleeps = 0;
+    h->monitor_sleeps = 0;
     uint64_t n;
-    if (read(h->tender_fd, &n, sizeof n) < 0) return; /* nobody had kicked */
+    if (read(h->monitor_fd, &n, sizeof n) < 0) return; /* nobody had kicked */
 }
 
-void *hf__tender(void *arg)
+void *hf__expiry_monitor(void *arg)
 {
     hf *h = arg;
-    struct pollfd fds[2] = {{h->tender_fd, POLLIN, 0}, {-1, POLLIN, 0}};
+    struct pollfd fds[2] = {{h->monitor_fd, POLLIN, 0}, {-1, POLLIN, 0}};
     int64_t mourn_at = 0, told_at = 0;
     int looks = 0, bells = (h->port.can & HF_CAN_BELLS) != 0;
     pthread_mutex_lock(&h->mu);
@@ -150,15 +150,15 @@ void *hf__tender(void *arg)
             hf__look_for_deaths(h);
             mourn_at = ++looks < MOURN_LOOKS ? told_at + mourn_after_us[looks] : INT64_MAX;
         }
-        h->tender_todo = 0; /* who kicks from here on wants another round */
-        h->tender_until_us = INT64_MAX;
+        h->monitor_todo = 0; /* a kick from here on asks for another round */
+        h->monitor_until_us = INT64_MAX;
         int64_t until = looks < MOURN_LOOKS && told_at ? mourn_at : INT64_MAX, waits = INT64_MAX;
         until = hf__min64(until, tend_locks(h));
         if (bells) waits = hf__tend_waits(h);
         until = hf__min64(until, hf__min64(waits, hf__tend_promises(h)));
-        if (h->closing == 3 || h->tender_todo) continue;
-        h->tender_until_us = until;
-        tender_sleep(h, fds, until);
+        if (h->closing == 3 || h->monitor_todo) continue;
+        h->monitor_until_us = until;
+        monitor_sleep(h, fds, until);
     }
     pthread_mutex_unlock(&h->mu);
     return NULL;

@@ -1,6 +1,6 @@
 /*
- * wait_monitor.c - what the tender notices for those who wait in a store with bells: the end of a
- * holder's lease, a claim that runs out, the death of a session that the key depends on.
+ * wait_monitor.c - what the expiry monitor notices for those who wait in a store with bells: the
+ * end of a holder's lease, a claim that runs out, the death of a session that the key depends on.
  */
 #include "wait_monitor.h"
 
@@ -96,14 +96,14 @@ static void notice(hf *h, struct hf_wait *w)
     pthread_mutex_lock(&h->mu);
     if (stands) hf__note_peers(w, &row, (uint32_t)at);
     if (!w->notice.nth || next < w->notice.at_us) hf__notice_at(w, next);
-    if (wake && w->pumped) {
+    if (wake && w->dispatched) {
         hf__notify(w);
-        hf__kick_pump(h);
+        hf__kick_dispatcher(h);
     }
     uint8_t bell = w->party.bell;
     if (!--w->pins) pthread_cond_broadcast(&w->changed);
     hf_row_clear(&row);
-    if (!wake || w->pumped) return;
+    if (!wake || w->dispatched) return;
     pthread_mutex_unlock(&h->mu);
     h->port.drv->interrupt(h->port.st, bell);
     pthread_mutex_lock(&h->mu);

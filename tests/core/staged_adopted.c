@@ -78,13 +78,13 @@ static int keep_slowly(hf_store *st, uint64_t session, int64_t until_us, int64_t
     int looks = 0, rc = real_keep(st, session, until_us, ret_ms, err);
     stage_suspend(3000000);
     pthread_mutex_lock(&h->mu);
-    h->tender_until_us = INT64_MAX;
-    hf__kick_tender(h, 0);
+    h->monitor_until_us = INT64_MAX;
+    hf__kick_monitor(h, 0);
     while (!looks) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);
         pthread_mutex_lock(&h->mu);
-        looks = h->tender_sleeps && !h->tender_todo;
+        looks = h->monitor_sleeps && !h->monitor_todo;
     }
     pthread_mutex_unlock(&h->mu);
     return rc;

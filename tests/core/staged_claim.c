@@ -9,17 +9,17 @@
 
 /* ---- of a hold that was handed over ---- */
 
-/* The pump, that has told who waits for "k"; has it looked for another wait since, and was the
-   claim made while it did? */
+/* The dispatcher, that has told who waits for "k"; has it looked for another wait since, and was
+   the claim made while it did? */
 static struct {
-    pthread_t pump;
+    pthread_t dispatcher;
     int told; /* atomic */
     int asked, claimed;
 } claim;
 
 static void note_k(void *arg, int code, hf_lock *l, const hf_error *err)
 {
-    claim.pump = pthread_self();
+    claim.dispatcher = pthread_self();
     __atomic_store_n(&claim.told, 1, __ATOMIC_RELEASE);
     note(arg, code, l, err);
 }
@@ -44,7 +44,7 @@ static int is_claimed(void)
 static void ask_while_it_looks(void)
 {
     if (!__atomic_load_n(&claim.told, __ATOMIC_ACQUIRE)) return;
-    if (!pthread_equal(claim.pump, pthread_self()) || claim.asked++) return;
+    if (!pthread_equal(claim.dispatcher, pthread_self()) || claim.asked++) return;
     claim.claimed = is_claimed();
 }
 
@@ -82,7 +82,7 @@ static void a_claim_is_made_though_nothing_else_happens(void **state)
     done();
 }
 
-/* The pump has others to look for, and the store may be slow to answer it. */
+/* The dispatcher has others to look for, and the store may be slow to answer it. */
 static void a_claim_does_not_wait_for_others(void **state)
 {
     (void)state;

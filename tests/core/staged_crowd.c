@@ -54,8 +54,8 @@ static void another_write(void)
     if (conflicts-- > 0) stage_row("k")->rev++;
 }
 
-/* Its turn ended in a conflict, so it gets in line only when its pump has listened already, for
-   others. Before that sleeps it listens anew. */
+/* Its turn ended in a conflict, so it gets in line only when its dispatcher has listened already,
+   for others. Before that sleeps it listens anew. */
 static void who_got_in_line_late_is_listened_for(void **state)
 {
     (void)state;

@@ -22,7 +22,7 @@ static void adopted_it_lasts_until_the_store_says_so(void **state)
     OK(hf_adopt(h, "k", hf_token(other), &mine, &stage_error));
     for (int sleeps = 0; !sleeps; hf__pause(1000)) {
         pthread_mutex_lock(&h->mu);
-        sleeps = h->tender_sleeps && h->tender_until_us > 0;
+        sleeps = h->monitor_sleeps && h->monitor_until_us > 0;
         pthread_mutex_unlock(&h->mu);
     }
     stage_suspend(40000000);
@@ -264,7 +264,7 @@ static void freeing_while_the_handle_is_closed(void **state)
     ask_and(h, &w, "k", NULL, until_it_is_closed);
     await_queue(1);
     assert_int_equal(pthread_create(&thread, NULL, free_it, w.wait), 0);
-    for (uint32_t callers = 0; callers < 2; hf__pause(1000)) { /* it waits; the pump tells */
+    for (uint32_t callers = 0; callers < 2; hf__pause(1000)) { /* it waits; the dispatcher tells */
         pthread_mutex_lock(&h->mu);
         callers = h->callers;
         pthread_mutex_unlock(&h->mu);

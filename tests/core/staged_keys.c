@@ -86,7 +86,7 @@ static void send(hf_key_event event)
     seen.event[seen.events++] = event;
     pthread_mutex_unlock(&seen.mu);
     pthread_mutex_lock(&h->mu);
-    hf__kick_pump(h);
+    hf__kick_dispatcher(h);
     pthread_mutex_unlock(&h->mu);
 }
 
@@ -130,10 +130,10 @@ static int is_subscribed(int i)
     return is;
 }
 
-static int pump_sleeps(void)
+static int dispatcher_sleeps(void)
 {
     pthread_mutex_lock(&h->mu);
-    int sleeps = h->hearing && !h->pump_todo;
+    int sleeps = h->hearing && !h->dispatcher_todo;
     pthread_mutex_unlock(&h->mu);
     return sleeps;
 }
@@ -146,7 +146,7 @@ static void all_wait(void)
     for (int i = 0; i < KEYS; i++) ask_and(h, &waiter[i], name_of(i), &options, note);
     for (int i = 0; i < KEYS; i++)
         while (!is_subscribed(i)) hf__pause(1000);
-    while (!pump_sleeps()) hf__pause(1000);
+    while (!dispatcher_sleeps()) hf__pause(1000);
 }
 
 static void all_are_served(void)
@@ -170,7 +170,7 @@ static int leads_to_one(void)
     for (int i = 0; i < KEYS; i++) before[i] = gets_of(i);
     send_for(3);
     await_gets(3, before[3] + 1);
-    while (!pump_sleeps()) hf__pause(1000);
+    while (!dispatcher_sleeps()) hf__pause(1000);
     int others = 0;
     for (int i = 0; i < KEYS; i++) others += i != 3 && gets_of(i) != before[i];
     int is_quick = hf__local_us() - began_us < QUICK_US;
@@ -245,7 +245,7 @@ static void what_was_not_heard_is_looked_for(void **state)
     OK(hf_release(held[1], &stage_error)); /* of which no event tells */
     held[1] = NULL;
     pthread_mutex_lock(&h->mu);
-    hf__kick_pump(h);
+    hf__kick_dispatcher(h);
     pthread_mutex_unlock(&h->mu);
     ends_with_the_key(&waiter[1]);
     stage_uncue();

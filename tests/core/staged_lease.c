@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often a thread was woken: the tender by a descriptor, the renewer by a signal. */
+/* How often a thread was woken: the expiry monitor by a descriptor, the renewer by a signal. */
 static uint32_t wakings;
 ssize_t __real_write(int fd, const void *bytes, size_t n);
 ssize_t __wrap_write(int fd, const void *bytes, size_t n);
@@ -275,11 +275,11 @@ static void a_hold_in_doubt_ends_with_either(void **state)
     done();
 }
 
-/* Until tender and renewer sleep, each until something is due. */
+/* Until expiry monitor and renewer sleep, each until something is due. */
 static void await_planned(void)
 {
     pthread_mutex_lock(&h->mu);
-    while (!h->tender_sleeps || h->tender_until_us == INT64_MAX || !h->renewer_until_us ||
+    while (!h->monitor_sleeps || h->monitor_until_us == INT64_MAX || !h->renewer_until_us ||
            h->renewer_until_us == INT64_MAX) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);

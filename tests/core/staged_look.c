@@ -457,7 +457,7 @@ static void on_lost(void *arg, hf_lock *l)
 {
     (void)arg;
     hf_lock *mine;
-    /* It is the tender's thread: it mustn't wait for itself. */
+    /* It is the expiry monitor's thread: it mustn't wait for itself. */
     assert_int_equal(stage_acquire(h, "held", 60000, 60000, 0, &mine), HF_BUSY);
     __atomic_add_fetch(&told, 1, __ATOMIC_SEQ_CST); /* the test releases "held" from here on */
     if (release_in_callback)

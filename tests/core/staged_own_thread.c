@@ -261,7 +261,7 @@ static void what_it_is_handed_is_claimed(void **state)
 }
 
 /* Looked at last of the two, so that no other look comes behind. */
-static void what_the_pump_was_handed_is_claimed(void **state)
+static void what_the_dispatcher_was_handed_is_claimed(void **state)
 {
     (void)state;
     struct thread k;
@@ -274,7 +274,7 @@ static void what_the_pump_was_handed_is_claimed(void **state)
     start(&k, "k", 60000);
     await_line("k");
     uint64_t watched_before = stage_calls(S_WATCH);
-    OK(hf_renew(lock, 0, &stage_error)); /* of which the pump hears, for both */
+    OK(hf_renew(lock, 0, &stage_error)); /* of which the dispatcher hears, for both */
     stage_await(S_WATCH, watched_before + 1);
     OK(hf_release(lock, &stage_error));
     await_end(&m);
@@ -297,7 +297,7 @@ int main(void)
         cmocka_unit_test(closing_awaits_who_only_tries),
         cmocka_unit_test(deaf_it_looks_now_and_then),
         cmocka_unit_test(what_it_is_handed_is_claimed),
-        cmocka_unit_test(what_the_pump_was_handed_is_claimed),
+        cmocka_unit_test(what_the_dispatcher_was_handed_is_claimed),
     };
     return TEST_MAIN(tests);
 }

@@ -40,7 +40,7 @@ static int is_handed(void)
     return row->n_holders && row->party[0].flags & HF_PARTY_UNCLAIMED;
 }
 
-/* ---- the pump ---- */
+/* ---- the dispatcher ---- */
 
 static hf_lock *held[2];
 
@@ -103,7 +103,7 @@ static void *wait_for_it(void *arg)
     return NULL;
 }
 
-/* Behind a thread that waits by itself, whose end isn't the pump's business. */
+/* Behind a thread that waits by itself, whose end isn't the dispatcher's business. */
 static void behind_a_thread_its_time_runs_out(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void behind_a_thread_its_time_runs_out(void **state)
     done();
 }
 
-/* Nothing is heard any more: who is driven by the pump looks by himself. */
+/* Nothing is heard any more: who is driven by the dispatcher looks by himself. */
 static void bells_that_fall_silent(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void bells_that_fall_silent(void **state)
     stage_cue(S_LISTEN, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);
     for (int kicked = 0; !looks; hf__pause(1000)) {
         pthread_mutex_lock(&h->mu);
-        if (!kicked++) hf__kick_pump(h);
+        if (!kicked++) hf__kick_dispatcher(h);
         looks = w.wait->look_at_us != INT64_MAX;
         pthread_mutex_unlock(&h->mu);
     }

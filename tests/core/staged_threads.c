@@ -1,6 +1,6 @@
 /*
- * staged_threads.c - what the tender and the renewer of a handle meet seldom: deaths of many, of
- * nobody, told or not; a store that fails just then; a handle that is closed meanwhile.
+ * staged_threads.c - what the expiry monitor and the renewer of a handle meet seldom: deaths of
+ * many, of nobody, told or not; a store that fails just then; a handle that is closed meanwhile.
  */
 #include "look_queue.h"
 #include "lost.h"
@@ -31,9 +31,9 @@ static void await(int (*is)(void))
     pthread_mutex_unlock(&h->mu);
 }
 
-static int tender_sleeps_long(void)
+static int monitor_sleeps_long(void)
 {
-    return h->tender_sleeps && h->mourning && h->tender_until_us > hf__local_us() + 5000000;
+    return h->monitor_sleeps && h->mourning && h->monitor_until_us > hf__local_us() + 5000000;
 }
 
 static void until_the_handle_closes(void)
@@ -56,7 +56,7 @@ static void add_a_sleeper(uint64_t session)
     row->rev++;
 }
 
-/* ---- the tender: ends ---- */
+/* ---- the expiry monitor: ends ---- */
 
 static void the_end_of_a_session_is_told_in_time(void **state)
 {
@@ -77,9 +77,9 @@ static void on_lost(void *arg, hf_lock *l)
     __atomic_add_fetch(&told, 1, __ATOMIC_SEQ_CST);
 }
 
-static int has_been_round(void) { return h->tender_sleeps && h->tender_until_us > 0; }
+static int has_been_round(void) { return h->monitor_sleeps && h->monitor_until_us > 0; }
 
-/* The tender finds it lost while it is being given back. */
+/* The expiry monitor finds it lost while it is being given back. */
 static void it_is_lost(void)
 {
     pthread_mutex_lock(&h->mu);
@@ -102,7 +102,7 @@ static void what_is_being_given_back_is_not_told(void **state)
     done();
 }
 
-/* ---- the tender: who waits ---- */
+/* ---- the expiry monitor: who waits ---- */
 
 /* The session that it waits for is its own handle's: nobody is asked whether that lives. */
 static void who_waits_for_its_own_handle(void **state)
@@ -113,7 +113,7 @@ static void who_waits_for_its_own_handle(void **state)
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     ask(h, &w, 0);
     await_queue(1);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     assert_int_equal(stage_calls(S_ALIVE), 0);
     OK(hf_release(lock, &stage_error));
     ends_with_the_key(&w);
@@ -126,7 +126,7 @@ static int everybody_lives(hf_store *st, uint64_t session, hf_error *err)
     return 1;
 }
 
-static int alive_asked; /* of the tender alone */
+static int alive_asked; /* of the expiry monitor alone */
 
 static int each_is_asked_for(hf_store *st, uint64_t session, hf_error *err)
 {
@@ -157,7 +157,7 @@ static void a_crowd_of_holders_is_looked_at(void **state)
     row->rev = row->token;
     ask(h, &w, 0);
     await_queue(1);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     hf_close(h); /* which gives the wait up */
     h = NULL;
     ends(&w, HF_CANCELED);
@@ -174,7 +174,7 @@ static void in_line_for_nobody(hf_row *row)
     row->n_holders = 0;
 }
 
-/* Its pump sleeps: it is the tender who notices. */
+/* Its dispatcher sleeps: it is the expiry monitor who notices. */
 static void who_waits_for_nobody_is_let_in(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void who_waits_for_nobody_is_let_in(void **state)
     ask(h, &w, 0);
     await_queue(1);
     stage_await(S_WATCH, watched + 1);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     stage_forge(in_line_for_nobody);
     stage_mourn(1);
     ends(&w, HF_OK);
@@ -204,7 +204,7 @@ static void what_was_noticed_in_vain_is_noticed_again(void **state)
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     ask(h, &w, 0);
     await_queue(1);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     stage_cue(S_SWAP, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     stage_kill(stage_row("k")->party[0].session);
     stage_mourn(1);
@@ -218,12 +218,12 @@ static hf_wait *pinned;
 
 static int has_looked(void) { return pinned->look_at_us && pinned->pins == 1; }
 
-static void the_pump_looks(void)
+static void the_dispatcher_looks(void)
 {
     pthread_mutex_lock(&h->mu);
     pinned->look_at_us = 0;
     hf__schedule(pinned);
-    hf__kick_pump(h);
+    hf__kick_dispatcher(h);
     pthread_mutex_unlock(&h->mu);
     await(has_looked);
 }
@@ -233,16 +233,16 @@ static int is_noticed(void)
     return pinned->notice.nth && pinned->notice.at_us && pinned->pins == 1;
 }
 
-static void the_tender_looks(void)
+static void the_monitor_looks(void)
 {
     pthread_mutex_lock(&h->mu);
     hf__notice_at(pinned, 0);
-    hf__kick_tender(h, 0);
+    hf__kick_monitor(h, 0);
     pthread_mutex_unlock(&h->mu);
     await(is_noticed);
 }
 
-/* The pump looks while the tender does, and the other way round. */
+/* The dispatcher looks while the expiry monitor does, and the other way round. */
 static void two_look_for_one_wait(void **state)
 {
     (void)state;
@@ -253,20 +253,20 @@ static void two_look_for_one_wait(void **state)
     ask(h, &w, 0);
     await_queue(1);
     stage_await(S_WATCH, watched + 1);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     pinned = w.wait;
     uint64_t asked = stage_calls(S_GET);
-    stage_cue(S_GET, 1, 1, INSTEAD, 0, the_pump_looks);
+    stage_cue(S_GET, 1, 1, INSTEAD, 0, the_dispatcher_looks);
     stage_mourn(1);
     stage_await(S_GET, asked + 2);
     stage_suspend(11000000); /* it has looked for deaths for long enough */
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     asked = stage_calls(S_GET);
-    stage_cue(S_GET, 1, 1, INSTEAD, 0, the_tender_looks);
+    stage_cue(S_GET, 1, 1, INSTEAD, 0, the_monitor_looks);
     pthread_mutex_lock(&h->mu);
     pinned->look_at_us = 0;
     hf__schedule(pinned);
-    hf__kick_pump(h);
+    hf__kick_dispatcher(h);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_GET, asked + 2);
     OK(hf_release(other, &stage_error));
@@ -285,7 +285,7 @@ static void bells_without_sessions(void **state)
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     ask(h, &w, 60000);
     await_queue(1);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     pthread_mutex_lock(&h->mu);
     assert_int_equal(h->mourning, 1); /* it needn't look for deaths */
     pthread_mutex_unlock(&h->mu);
@@ -303,18 +303,18 @@ static void a_death_that_is_never_seen(void **state)
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     ask(h, &w, 0);
     await_queue(1);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     uint64_t asked = stage_calls(S_GET);
     stage_mourn(1);
     stage_await(S_GET, asked + 1);
     stage_suspend(11000000);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     assert_true(stage_calls(S_GET) >= asked + 11);
     asked = stage_calls(S_GET);
     pthread_mutex_lock(&h->mu);
-    hf__kick_tender(h, 0); /* whatever wakes it from then on isn't about the dead */
+    hf__kick_monitor(h, 0); /* whatever wakes it from then on isn't about the dead */
     pthread_mutex_unlock(&h->mu);
-    await(tender_sleeps_long);
+    await(monitor_sleeps_long);
     assert_int_equal(stage_calls(S_GET), asked);
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&w);
@@ -339,7 +339,7 @@ static void a_promise_that_cannot_be_kept(void **state)
         stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, closing ? until_the_handle_closes : NULL);
         stage_suspend(2000000);
         pthread_mutex_lock(&h->mu);
-        hf__kick_tender(h, 0);
+        hf__kick_monitor(h, 0);
         pthread_mutex_unlock(&h->mu);
         stage_await(S_GET, asked + 1);
         hf_close(h);
@@ -350,7 +350,7 @@ static void a_promise_that_cannot_be_kept(void **state)
     }
 }
 
-static void without_a_tender_nothing_is_promised(void **state)
+static void without_a_monitor_nothing_is_promised(void **state)
 {
     (void)state;
     struct waiter w;
@@ -361,14 +361,14 @@ static void without_a_tender_nothing_is_promised(void **state)
     stage_no_threads(1);
     OK(hf_release(lock, &stage_error));
     pthread_mutex_lock(&h->mu);
-    assert_int_equal(h->tender_runs, 0);
+    assert_int_equal(h->monitor_runs, 0);
     pthread_mutex_unlock(&h->mu);
     stage_no_threads(0);
     ends_with_the_key(&w);
     done();
 }
 
-/* ---- the pump ---- */
+/* ---- the dispatcher ---- */
 
 static void wait_in_a_callback(void *arg, int code, hf_lock *l, const hf_error *err)
 {
@@ -377,7 +377,7 @@ static void wait_in_a_callback(void *arg, int code, hf_lock *l, const hf_error *
     note(arg, code, l, err);
 }
 
-/* Who is told by the pump can't wait for what the pump has to do. */
+/* Who is told by the dispatcher can't wait for what the dispatcher has to do. */
 static void a_callback_does_not_wait(void **state)
 {
     (void)state;
@@ -542,7 +542,7 @@ int main(void)
         cmocka_unit_test(bells_without_sessions),
         cmocka_unit_test(a_death_that_is_never_seen),
         cmocka_unit_test(a_promise_that_cannot_be_kept),
-        cmocka_unit_test(without_a_tender_nothing_is_promised),
+        cmocka_unit_test(without_a_monitor_nothing_is_promised),
         cmocka_unit_test(a_callback_does_not_wait),
         cmocka_unit_test(a_renewal_that_is_refused_loses_it),
         cmocka_unit_test(a_renewal_that_fails_as_it_is_given_back),

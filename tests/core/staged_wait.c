@@ -423,7 +423,7 @@ static void without_threads_a_wait_ends_at_once(void **state)
     done();
 }
 
-/* ---- waits that the pump drives ---- */
+/* ---- waits that the dispatcher drives ---- */
 
 static void a_started_wait_is_told_once(void **state)
 {

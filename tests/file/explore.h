@@ -8,7 +8,7 @@
  * it; the search (explore_search.c) makes them all, up to a number of preemptions and of deaths.
  *
  * A process has two coroutines, as a handle of the library has two threads: the one that acquires,
- * and the tender, which is told of deaths and looks on behalf of the one that waits.
+ * and the expiry monitor, which is told of deaths and looks on behalf of the one that waits.
  */
 #ifndef HF_EXPLORE_H
 #define HF_EXPLORE_H
@@ -61,7 +61,7 @@ struct v_proc {
     int at_store, queued, notice;
     const hf_rowkey *waits_for;
     uint8_t attempts; /* makes ids of requests */
-    int mourning;     /* the tender has begun */
+    int mourning;     /* the expiry monitor has begun */
     /* what it believes */
     int inside; /* 1 + number of the key that it holds, 0: none */
     uint64_t token, rev;
@@ -85,13 +85,14 @@ struct v_scene {
 };
 
 enum v_flag {
-    V_DEAF = 1,       /* nobody is told of deaths */
-    V_FIRST_LOOK = 2, /* the tender starts with the first wait, as it does in a new handle */
-    V_BREAKS = 4,     /* somebody breaks grants: a holder may be the last to know */
-    V_UNOPENED = 8,   /* the processes open their sessions themselves */
-    V_CROWD = 16,     /* several may be inside at once: the modes decide */
-    V_PRUNES = 32, /* somebody deletes rows: what they said is forgotten, not what they count on */
-    V_TICKS = 64   /* once, at any moment, so much time passes that every lease runs out */
+    V_DEAF = 1, /* nobody is told of deaths */
+    V_FIRST_LOOK =
+        2,          /* the expiry monitor starts with the first wait, as it does in a new handle */
+    V_BREAKS = 4,   /* somebody breaks grants: a holder may be the last to know */
+    V_UNOPENED = 8, /* the processes open their sessions themselves */
+    V_CROWD = 16,   /* several may be inside at once: the modes decide */
+    V_PRUNES = 32,  /* somebody deletes rows: what they said is forgotten, not what they count on */
+    V_TICKS = 64    /* once, at any moment, so much time passes that every lease runs out */
 };
 
 struct v_budget {
@@ -165,7 +166,7 @@ void v_party(struct v_proc *me, uint8_t mode, uint32_t limit, uint32_t lease_ms)
 int v_acquire(struct v_proc *me, int key, unsigned how);
 void v_release(struct v_proc *me, int key);
 enum hf_answer v_event(struct v_proc *me, int key, struct hf_event *ev, hf_row *row);
-void v_notice(struct v_proc *me); /* what the tender does when it is told of a death */
+void v_notice(struct v_proc *me); /* what the expiry monitor does when it is told of a death */
 void v_last_will(void);           /* at rest: the dead are dead, the store is whole */
 extern const struct v_scene v_scenes[];
 extern const size_t v_n_scenes;

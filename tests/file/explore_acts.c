@@ -1,8 +1,8 @@
 /*
  * explore_acts.c - what a handle of the library does, done by a virtual process: see explore.h.
  *
- * It follows acquire.c and lock.c of core/client, and the tender of core/threads/threads.c, without
- * their threads, and checks on the way what a holder may believe.
+ * It follows acquire.c and lock.c of core/client, and the expiry monitor of core/threads/threads.c,
+ * without their threads, and checks on the way what a holder may believe.
  */
 #include "explore.h"
 
@@ -198,7 +198,7 @@ void v_release(struct v_proc *me, int key)
     hf_row_clear(&row);
 }
 
-/* ---- the tender's part ---- */
+/* ---- the expiry monitor's part ---- */
 
 static int lives(struct v_proc *me, uint64_t session)
 {

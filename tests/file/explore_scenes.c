@@ -262,7 +262,7 @@ const struct v_scene v_scenes[] = {
      .flags = V_PRUNES},
     {.name = "open", .about = "three open the store", .act = open_session, .flags = V_UNOPENED},
     {.name = "mourn",
-     .about = "the tender begins with the wait",
+     .about = "the expiry monitor begins with the wait",
      .act = first_look,
      .prepare = key_exists,
      .flags = V_FIRST_LOOK},

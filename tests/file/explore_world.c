@@ -146,7 +146,7 @@ const char *v_wrong(void) { return w.wrong; }
 
 static const char *const being_name[V_BEINGS] = {"A", "B", "C", "a", "b", "c", "kernel", "time"};
 
-static int tender_wanted(const struct v_proc *p)
+static int monitor_wanted(const struct v_proc *p)
 {
     return p->life == V_ALIVE && p->notice && p->queued && p->at_store;
 }
@@ -164,7 +164,7 @@ static int can_go_on(int i, int eager)
     if (v_proc[i % V_PROCS].life != V_ALIVE) return 0;
     if (c->state == V_ASLEEP) return c->nap_us < DEADLINE_US && (eager || c->nap_us >= NAP_US);
     if (i < V_PROCS) return c->state != V_OVER;
-    return c->state == V_READY || tender_wanted(&v_proc[i - V_PROCS]);
+    return c->state == V_READY || monitor_wanted(&v_proc[i - V_PROCS]);
 }
 
 static int candidates(int *list, int eager, int but)
@@ -246,7 +246,7 @@ static void bury(void)
     }
 }
 
-/* What runs out is noticed by the tenders, which sleep until then. */
+/* What runs out is noticed by the expiry monitors, which sleep until then. */
 static void tick(void)
 {
     w.ticks--;

@@ -163,7 +163,8 @@ static void enter(int key)
 
 static void leave(int key) { atomic_store(&inside[key], 0); }
 
-/* Nobody rings for the dead here, so a waiter also asks by itself, as the library's tender does. */
+/* Nobody rings for the dead here, so a waiter also asks by itself, as the library's expiry monitor
+ * does. */
 static int acquire(struct life *l, int k, const hf_rowkey *key)
 {
     hf_error err;

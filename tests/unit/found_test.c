@@ -116,7 +116,7 @@ static void a_forgotten_waiter_asks_anew(void **state)
     (void)state;
     assert_int_equal(hf_acquire(h, "seat", NULL, &lock, NULL), 0);
     start(&a, ha, "seat", HF_EXCLUSIVE, 1);
-    hf__pause(20000); /* its tender has begun */
+    hf__pause(20000); /* its expiry monitor has begun */
     hf_row_init(&row);
     assert_int_equal(hf_key_make("seat", &key, NULL), 0);
     int rc;

@@ -1,8 +1,8 @@
 /*
- * pump.c - the pump of a handle (see handle.h): drives the waits that no thread of the caller's
- * drives, and calls their callbacks.
+ * dispatcher.c - the dispatcher of a handle (see handle.h): drives the waits that no thread of the
+ * caller's drives, and calls their callbacks.
  */
-#include "pump.h"
+#include "dispatcher.h"
 
 #include "acquire.h"
 #include "handle.h"
@@ -67,7 +67,7 @@ static void advance_one(hf *h, struct hf_wait *w)
            before, before anybody sleeps. */
         int changes = hf__subscription_changes(w, first);
         if (changes) hf__change_subscription(h, w->e);
-        if (changes || (was_outside && !hf__backs_off(w))) h->pump_todo = 1;
+        if (changes || (was_outside && !hf__backs_off(w))) h->dispatcher_todo = 1;
         return;
     }
     conclude(h, w);
@@ -101,11 +101,11 @@ static struct hf_wait *due(hf *h)
 static void advance_due(hf *h)
 {
     const hf_driver *d = h->port.drv;
-    size_t most = d->next_event ? LOOKS_AT_ONCE : h->n_pumped + LOOKS_AT_ONCE;
+    size_t most = d->next_event ? LOOKS_AT_ONCE : h->n_dispatched + LOOKS_AT_ONCE;
     h->looked_us = hf__local_us();
     for (struct hf_wait *w; (w = due(h));) {
         if (!most--) {
-            h->pump_todo = 1;
+            h->dispatcher_todo = 1;
             return;
         }
         if (w->state == HF_WAIT_LOCAL)
@@ -115,7 +115,7 @@ static void advance_due(hf *h)
     }
 }
 
-/* ---- the pump ---- */
+/* ---- the dispatcher ---- */
 
 /* Until something is heard, or it is time. Under the mutex, dropped. */
 static void hear_until(hf *h, int64_t until_us)
@@ -123,29 +123,29 @@ static void hear_until(hf *h, int64_t until_us)
     hf_ear ear = h->ear;
     h->hearing = 1;
     pthread_mutex_unlock(&h->mu);
-    int asked = h->port.drv->watch(h->port.st, HF_PUMP_BELL, &ear, until_us, NULL);
+    int asked = h->port.drv->watch(h->port.st, HF_DISPATCHER_BELL, &ear, until_us, NULL);
     if (asked < 0) hf__pause(HF_POLL_MS * 1000);
     hf__port_asked(&h->port, asked);
     pthread_mutex_lock(&h->mu);
     h->hearing = 0;
 }
 
-void *hf__pump(void *arg)
+void *hf__dispatcher(void *arg)
 {
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
-        h->pump_todo = 0;
+        h->dispatcher_todo = 0;
         hf__listen(h);
         advance_due(h);
-        if (h->pump_todo) continue; /* who closes wants that, too */
+        if (h->dispatcher_todo) continue; /* hf_close wants that, too */
         int64_t until = hf__deadlines_next(&h->looks);
         if (h->deaf)
-            hf__cond_until(&h->pump_cond, &h->mu, until);
+            hf__cond_until(&h->dispatcher_cond, &h->mu, until);
         else
             hear_until(h, until);
     }
     pthread_mutex_unlock(&h->mu);
-    free(h->pump_keys);
+    free(h->dispatcher_keys);
     return NULL;
 }
