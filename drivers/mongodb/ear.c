@@ -115,28 +115,19 @@ static int64_t await_ms(const hf__mg_ear *ear)
     return half < AWAIT_MS ? half : AWAIT_MS;
 }
 
-/* A document within a document: borrowed. */
-struct part {
-    const uint8_t *data;
-    uint32_t len;
-};
-
-static int part_of(const bson_iter_t *at, struct part *ret)
-{
-    if (!BSON_ITER_HOLDS_DOCUMENT(at)) return 0;
-    bson_iter_document(at, &ret->len, &ret->data);
-    return 1;
-}
-
-static int find_in(const struct part *part, const char *name, bson_iter_t *ret)
-{
-    return bson_iter_init_from_data(ret, part->data, part->len) && bson_iter_find(ret, name);
-}
-
-static int number_in(const struct part *part, const char *name, int64_t *ret)
+/* What the event says there. */
+static int find_at(const bson_t *event, const char *path, bson_iter_t *ret)
 {
     bson_iter_t it;
-    if (!find_in(part, name, &it) || !BSON_ITER_HOLDS_NUMBER(&it)) return 0;
+    return bson_iter_init(&it, event) && bson_iter_find_descendant(&it, path, ret);
+}
+
+#define CHANGED "updateDescription.updatedFields."
+
+static int number_at(const bson_t *event, const char *path, int64_t *ret)
+{
+    bson_iter_t it;
+    if (!find_at(event, path, &it) || !BSON_ITER_HOLDS_NUMBER(&it)) return 0;
     *ret = bson_iter_as_int64(&it);
     return *ret >= 0;
 }
@@ -144,50 +135,43 @@ static int number_in(const struct part *part, const char *name, int64_t *ret)
 /* The new holder, from this change on. */
 static void read_handed(const bson_t *event, hf_party *ret)
 {
-    bson_iter_t it, at;
-    struct part fields, more;
+    bson_iter_t it;
     int64_t token, flags = HF_PARTY_UNCLAIMED;
     uint32_t len;
     ret->token = 0;
-    if (!bson_iter_init(&it, event) ||
-        !bson_iter_find_descendant(&it, "updateDescription.updatedFields", &at) ||
-        !part_of(&at, &fields) || !find_in(&fields, "request", &at) || !BSON_ITER_HOLDS_UTF8(&at))
-        return;
-    const char *text = bson_iter_utf8(&at, &len);
-    if (!hf__read_id(text, len, ret->id) || !number_in(&fields, "token", &token) ||
-        !number_in(&fields, "acquired_us", &ret->since_us) ||
-        !number_in(&fields, "expires_us", &ret->expires_us))
+    if (!find_at(event, CHANGED "request", &it) || !BSON_ITER_HOLDS_UTF8(&it)) return;
+    const char *text = bson_iter_utf8(&it, &len);
+    if (!hf__read_id(text, len, ret->id) || !number_at(event, CHANGED "token", &token) ||
+        !number_at(event, CHANGED "acquired_us", &ret->since_us) ||
+        !number_at(event, CHANGED "expires_us", &ret->expires_us))
         return;
     /* It has changed as well, unless the holder before was handed the key, too. */
-    if (find_in(&fields, "more", &at)) {
+    if (find_at(event, CHANGED "more", &it)) {
         flags = 0;
-        if (!part_of(&at, &more)) return;
-        number_in(&more, "flags", &flags);
-        number_in(&more, "token", &token);
+        if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return;
+        number_at(event, CHANGED "more.flags", &flags);
+        number_at(event, CHANGED "more.token", &token);
     }
     ret->flags = (uint8_t)flags;
     ret->token = (uint64_t)token;
 }
 
-/* Is who listens for a key to be told of this change of it? */
+/* Does this change of the key concern the wait that listens for it? */
 static int concerns(const struct heard *k, const bson_t *event)
 {
-    bson_iter_t it, addresses;
-    if (!k->address[0] || !bson_iter_init(&it, event) ||
-        !bson_iter_find_descendant(&it, "updateDescription.updatedFields." HF_MG_ADDRESSES,
-                                   &addresses) ||
-        !BSON_ITER_HOLDS_UTF8(&addresses))
+    bson_iter_t it;
+    if (!k->address[0] || !find_at(event, CHANGED HF_MG_ADDRESSES, &it) ||
+        !BSON_ITER_HOLDS_UTF8(&it))
         return 1; /* it isn't in line, or the row is gone, or was written by somebody else */
-    return strstr(bson_iter_utf8(&addresses, NULL), k->address) != NULL;
+    return strstr(bson_iter_utf8(&it, NULL), k->address) != NULL;
 }
 
 /* A change: of a key that somebody here waits for, or of something that isn't told. */
 static void hear(hf__mg_ear *ear, const bson_t *event)
 {
-    bson_iter_t it, id;
+    bson_iter_t id;
     uint64_t hash = 0;
-    int known = bson_iter_init(&it, event) &&
-                bson_iter_find_descendant(&it, "documentKey._id", &id) && BSON_ITER_HOLDS_UTF8(&id);
+    int known = find_at(event, "documentKey._id", &id) && BSON_ITER_HOLDS_UTF8(&id);
     if (known) {
         uint32_t len;
         const char *key = bson_iter_utf8(&id, &len);
