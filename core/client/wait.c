@@ -46,7 +46,9 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
         hf__clean_utf8(p->note);
     }
     if (o->lease_ms) p->lease_ms = (uint32_t)o->lease_ms;
-    if (o->flags & HF_DETACHED) p->flags = HF_PARTY_DETACHED;
+    /* Without sessions every hold ends by time: the row says nothing more of it. */
+    if (o->flags & HF_DETACHED && h->port.can & (HF_CAN_SESSIONS | HF_CAN_LEASES))
+        p->flags = HF_PARTY_DETACHED;
     p->mode = (uint8_t)o->mode;
     p->limit = o->mode == HF_LIMITED ? o->limit : 0;
 }

@@ -336,6 +336,22 @@ static void what_is_no_key_is_not_listed(void **state)
     done();
 }
 
+/* It has a meaning only where a session could end the hold. */
+static void only_where_sessions_are_a_row_says_that_it_outlives_one(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned can, flags;
+    } on[] = {{SERVER, 0}, {WATCHED, 0}, {LEASES, HF_PARTY_DETACHED}};
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        begin(on[i].can);
+        OK(stage_acquire(h, "k", 0, 60000, HF_DETACHED, &lock));
+        assert_int_equal(stage_row("k")->party[0].flags, on[i].flags);
+        OK(hf_release(lock, &stage_error));
+        done();
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -351,6 +367,7 @@ int main(void)
         cmocka_unit_test(freeing_while_the_handle_is_closed),
         cmocka_unit_test(several_rows_that_are_damaged),
         cmocka_unit_test(what_is_no_key_is_not_listed),
+        cmocka_unit_test(only_where_sessions_are_a_row_says_that_it_outlives_one),
     };
     return TEST_MAIN(tests);
 }

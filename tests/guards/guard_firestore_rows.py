@@ -81,8 +81,7 @@ LOCKS = [
     ('absent: create with a number that is a text', None, 'alice', grant('alice', rev='1'), False),
     ('absent: create with an empty queue', None, 'alice', grant('alice', queue=[]), False),
     ('absent: create with nothing more', None, 'alice', grant('alice', more={}), True),
-    ('absent: create for a process that may end', None, 'alice',
-     grant('alice', more={'flags': 2}), True),
+    ('absent: create with a flag', None, 'alice', grant('alice', more={'flags': 2}), False),
     ('absent: create by the name of nobody', None, '(ended)', grant('(ended)'), False),
     ('absent: create it as if it had been another\'s', None, 'bob',
      {**grant('bob'), **ENDED}, False),
@@ -171,8 +170,7 @@ LOCKS = [
     ('expired, but others hold: take', {**WAS_ALICES, 'more': SHARED}, 'bob', grant('bob'), False),
     ('expired, shared with nobody: take', {**WAS_ALICES, 'more': {'mode': 1}}, 'bob', grant('bob'),
      True),
-    ('expired, of a process that may have ended: take', {**WAS_ALICES, 'more': {'flags': 2}}, 'bob',
-     grant('bob'), True),
+    ('expired, with a flag: take', {**WAS_ALICES, 'more': {'flags': 2}}, 'bob', grant('bob'), True),
 
     ('held by another: steal', ALICES, 'bob', grant('bob'), False),
     ('held by another: steal by a backdated write', ALICES, 'bob', grant('bob', token=OLD - 1),
@@ -233,7 +231,7 @@ ODD += [('lease_ms', -1), ('lease_ms', 86400001), ('note', 'x' * 256), ('request
         ('owner', ''), ('queue', []), ('queue', [1]), ('queue', LINE),
         ('done', marked('alice')), ('done', {}), ('done', 'x')]
 ODD += [('more', odd) for odd in (
-    1, 'x', [], {'flags': 1}, {'flags': 4}, {'flags': 8}, {'mode': 1}, SHARED, {'limit': 2},
+    1, 'x', [], {'flags': 1}, {'flags': 2}, {'flags': 4}, {'flags': 8}, {'mode': 1}, SHARED, {'limit': 2},
     {'token': OLD}, {'claim_ms': 1}, {'session': 1}, {'holders': []}, {'owner': 'alice'},
     {'flags': 2, 'mode': 0}, {'mine': 1})]
 LOCKS += [(f'held by oneself: renew without {name}', ALICES, 'alice',
@@ -378,8 +376,8 @@ DATAS = [
     ('expired, another\'s: update', WAS_BOBS, BY_OLD, 'alice', BY_NEW, False),
     ('ended: update', ENDING, BY_OLD, 'alice', BY_NEW, False),
     ('ended: update by the name of nobody', ENDING, BY_OLD, '(ended)', BY_NEW, False),
-    ('held by a process that may have ended: update', {**ALICES, 'more': {'flags': 2}}, BY_OLD,
-     'alice', BY_NEW, True),
+    ('held, with a flag: update', {**ALICES, 'more': {'flags': 2}}, BY_OLD, 'alice', BY_NEW,
+     False),
     ('held, with something unknown: update', {**ALICES, 'more': {'x': 1}}, BY_OLD, 'alice', BY_NEW,
      False),
     ('held, of another format: update', {**ALICES, 'format': 1}, BY_OLD, 'alice', BY_NEW, False),
