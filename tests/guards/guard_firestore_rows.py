@@ -232,8 +232,8 @@ ODD += [('lease_ms', -1), ('lease_ms', 86400001), ('note', 'x' * 256), ('request
         ('done', marked('alice')), ('done', {}), ('done', 'x')]
 ODD += [('more', odd) for odd in (
     1, 'x', [], {'flags': 1}, {'flags': 2}, {'flags': 4}, {'flags': 8}, {'mode': 1}, SHARED,
-    {'limit': 2}, {'token': OLD}, {'claim_ms': 1}, {'session': 1}, {'holders': []}, {'owner': 'alice'},
-    {'flags': 2, 'mode': 0}, {'mine': 1})]
+    {'limit': 2}, {'token': OLD}, {'claim_ms': 1}, {'session': 1}, {'holders': []},
+    {'owner': 'alice'}, {'flags': 2, 'mode': 0}, {'mine': 1})]
 LOCKS += [(f'held by oneself: renew without {name}', ALICES, 'alice',
            {k: v for k, v in changed(ALICES).items() if k != name}, False) for name in ALICES]
 LOCKS += [(f'absent: create without {name}', None, 'alice',
