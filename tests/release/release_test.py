@@ -21,6 +21,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
 from npm_registry import Registry
 from points import end, point
+sys.path.insert(0, os.path.join(os.path.abspath(sys.argv[1]), 'packaging'))
+import toolchain
 
 SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
 WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
@@ -125,6 +127,70 @@ def command(cpu):
     ran(f'{cpu}: once more it is done', status, said, 'done')
 
 
+# ---- the library and its drivers ----
+
+SYSTEM = {'gnu': {'libc.so.6', 'libpthread.so.0', 'libdl.so.2', 'ld-linux-x86-64.so.2',
+                  'ld-linux-aarch64.so.1'}, 'musl': {'libc.so'}}
+OTHERS = {'libholdfast.so.0', 'libsqlite3.so.0'}
+
+
+def binaries(target):
+    """What the binaries of a platform need is on every system that they are for."""
+    libc = target.rsplit('-', 1)[1]
+    folder = os.path.join(WORK, 'binaries-' + target)
+    wheel = artefact('*{}*_{}.whl'.format({'gnu': 'manylinux', 'musl': 'musllinux'}[libc],
+                                          {'x64': 'x86_64', 'arm64': 'aarch64'}[
+                                              target.split('-')[1]]))
+    package = artefact(f'holdfast-{target}-*.tgz')
+    shutil.unpack_archive(package, os.path.join(folder, 'npm'), 'gztar')
+    shutil.unpack_archive(wheel, os.path.join(folder, 'wheel'), 'zip')
+    files = [path for path in glob.glob(os.path.join(folder, '**', '*'), recursive=True)
+             if re.search(r'\.(so|so\.0|node)$', path)]
+    point(len(files) == 8, f'{target}: two libraries, four drivers, two extensions', files)
+    for path in files:
+        name = f'{target}: {os.path.relpath(path, folder)}'
+        _, said = run('readelf', '-dVW', path, path=os.environ['PATH'])
+        needs = set(re.findall(r'\(NEEDED\).*\[(.*)\]', said))
+        point('libc.so' in ' '.join(needs) and needs <= SYSTEM[libc] | OTHERS,
+              f'{name}: needs nothing but the C library', needs)
+        newer = [found for found in re.findall(r'GLIBC_(\d+\.\d+)', said)
+                 if tuple(map(int, found.split('.'))) > (2, 17)]
+        point(not newer, f'{name}: takes nothing newer than glibc 2.17', newer)
+        with open(path, 'rb') as file:
+            data = file.read()
+        point(b'holdfast-release' not in data and SOURCE.encode() not in data,
+              f'{name}: has no path of the build')
+    library = os.path.join(folder, 'npm', 'package', 'libholdfast.so.0')
+    _, said = run('readelf', '--dyn-syms', '-W', library, path=os.environ['PATH'])
+    names_there = re.findall(r'(?:FUNC|OBJECT) .* \d+ (\w+)(?:@\S+)?$', said, flags=re.M)
+    point(len(names_there) > 40 and all(name.startswith('hf_') and not name.startswith('hf__')
+                                        for name in names_there),
+          f'{target}: the library exports its public functions', names_there)
+    loads(target, library)
+
+
+LOADERS = {'linux-x64-musl': ['/lib/ld-musl-x86_64.so.1'],
+           'linux-arm64-gnu': ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu']}
+
+
+def loads(target, library):
+    """A program of that platform loads the library, as Node and Python do."""
+    start = LOADERS.get(target, [])
+    if target != f'linux-{THIS}-gnu' and not start:
+        return    # Debian has no loader of that platform for this one
+    program = os.path.join(WORK, 'loader-' + target)
+    status, said = run(os.path.join(toolchain.libraries(target), 'cc'), '-O1', '-dynamic', '-I',
+                       os.path.join(SOURCE, 'include'), '-o', program,
+                       os.path.join(SOURCE, 'tests', 'release', 'loader.c'), '-ldl',
+                       path=os.environ['PATH'],
+                       **{name: os.environ[name] for name in os.environ if name[:4] == 'ZIG_'})
+    ran(f'{target}: a program for it', status, said)
+    status, said = run(REDIS, '/usr/bin/env', *start, program, library, 'mem:',
+                       f'file:{WORK}/of-{target}', f'sqlite:{WORK}/of-{target}.db', '@',
+                       path=os.environ['PATH'])
+    ran(f'{target}: loaded for itself alone, the library finds its drivers', status, said)
+
+
 # ---- Node ----
 
 def npm(*words, cwd, **env):
@@ -226,6 +292,9 @@ def main():
         for cpu in ('x64', 'arm64'):
             if artefact(f'holdfast-*-linux-{cpu}.tar.gz') or cpu == THIS:
                 command(cpu)
+        for target in toolchain.TARGETS:
+            if artefact(f'holdfast-{target}-*.tgz'):
+                binaries(target)
         node()
         python()
     finally:
