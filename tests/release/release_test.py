@@ -129,8 +129,8 @@ def command(cpu):
 
 # ---- the library and its drivers ----
 
-SYSTEM = {'gnu': {'libc.so.6', 'libpthread.so.0', 'libdl.so.2', 'ld-linux-x86-64.so.2',
-                  'ld-linux-aarch64.so.1'}, 'musl': {'libc.so'}}
+SYSTEM = {'gnu': {'libc.so.6', 'libm.so.6', 'libpthread.so.0', 'libdl.so.2',
+                  'ld-linux-x86-64.so.2', 'ld-linux-aarch64.so.1'}, 'musl': {'libc.so'}}
 OTHERS = {'libholdfast.so.0', 'libsqlite3.so.0'}
 
 
@@ -179,9 +179,11 @@ def loads(target, library):
     if target != f'linux-{THIS}-gnu' and not start:
         return    # Debian has no loader of that platform for this one
     program = os.path.join(WORK, 'loader-' + target)
-    status, said = run(os.path.join(toolchain.libraries(target), 'cc'), '-O1', '-dynamic', '-I',
-                       os.path.join(SOURCE, 'include'), '-o', program,
-                       os.path.join(SOURCE, 'tests', 'release', 'loader.c'), '-ldl',
+    # Its C compiler alone links programs for musl statically, whatever it is told.
+    status, said = run(toolchain.zig(), 'build-exe', '-dynamic', '-lc', '-target',
+                       toolchain.TARGETS[target][0], '-I', os.path.join(SOURCE, 'include'),
+                       f'-femit-bin={program}',
+                       os.path.join(SOURCE, 'tests', 'release', 'loader.c'),
                        path=os.environ['PATH'],
                        **{name: os.environ[name] for name in os.environ if name[:4] == 'ZIG_'})
     ran(f'{target}: a program for it', status, said)
