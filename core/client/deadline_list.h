@@ -16,10 +16,8 @@ enum { ADOPTED_US = 1000000 };
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
 /* When the expiry monitor is to look at it, by the local clock: INT64_MAX: not at all. */
 int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
-/* Puts it into the queue, or to its new place there; when it is to be looked at. */
-int64_t hf__look_after(hf_lock *lock);
-/* The same, and the expiry monitor hears of it: to be called after any change of what that depends
- * on. */
+/* Puts it into the queue, or to its new place there, and tells the expiry monitor: to be called
+   after any change of what hf__watch_at goes by. */
 void hf__care(hf_lock *lock);
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 

@@ -129,6 +129,7 @@ struct hf_lock {
     struct hf_lock *renewed_with; /* the next one that the same write renews */
     uint8_t unanswered;           /* renewals in a row that weren't; at most HF_UNANSWERED_MOST */
     uint16_t again_with;          /* with how many it is asked for again, itself too */
+    uint8_t claims;               /* the next one claims what it was handed: not before its time */
     uint8_t renewal_due;          /* 0: it waits for its time; else its queue, plus 1 */
 };
 

@@ -92,12 +92,6 @@ static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error 
     return rc;
 }
 
-static int stale(const hf *h, const struct hf_session *s)
-{
-    const hf_driver *drv = h->port.drv;
-    return drv->lease_worn && drv->lease_worn(h->port.st, s->id);
-}
-
 /* Exchanges the lock's session. */
 static void move_to(hf *h, hf_lock *l, struct hf_session *to)
 {
@@ -137,7 +131,7 @@ int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, h
     if (rc) return rc;
     struct hf_session *t = l->session, *to = NULL;
     int stays = t->own == own && !t->foreign && t->lease_ms == lease_ms;
-    if (!own && !by_hand && stale(h, t)) stays = 0;
+    if (!own && !by_hand && hf__session_stale(&h->sessions, t)) stays = 0;
     if (stays) {
         t->users++;
         to = t;

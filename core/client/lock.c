@@ -107,6 +107,7 @@ void hf__plan_renewal(hf_lock *l)
     else if (l->session)
         left = (hf__session_until(l) - hf__local_us()) / 3;
     if (left < 0) left = 0;
+    l->claims = 0;
     hf__renew_at(l, hf__local_us() + (left < third ? left : third));
 }
 
@@ -146,9 +147,9 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
     if (w) l->detached = (w->flags & HF_DETACHED) != 0;
     if (w) l->named = w->named;
     /* The claim is to be made soon. Not at once: who gives it back before spares the store it. */
-    if (w && w->unclaimed)
-        hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
-    if ((w && w->unclaimed) || p->lease_ms || l->hold_until_us) hf__care(l);
+    l->claims = w && w->unclaimed;
+    if (l->claims) hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
+    if (l->claims || p->lease_ms || l->hold_until_us) hf__care(l);
     if (renews && !hf__need_renewer(h, NULL)) hf__kick_renewer(l);
     return l;
 }

@@ -35,6 +35,7 @@ void hf__renew_at(hf_lock *l, int64_t at_us)
 
 void hf__note_unanswered(hf_lock *l, int times, uint32_t again_with)
 {
+    if (l->unanswered && l->again_with < again_with) again_with = l->again_with;
     l->again_with = (uint16_t)(again_with ? again_with : 1);
     int n = l->unanswered + times;
     l->unanswered = (uint8_t)(n < HF_UNANSWERED_MOST ? n : HF_UNANSWERED_MOST);
@@ -43,7 +44,7 @@ void hf__note_unanswered(hf_lock *l, int times, uint32_t again_with)
 void hf__renewal_failed(hf_lock *l, int rc, uint32_t among)
 {
     int soon = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE;
-    if (soon) hf__note_unanswered(l, 1, among); /* they had no part in it */
+    if (soon) hf__note_unanswered(l, 1, among); /* those beside it had no part in that */
     if (l->lost || l->releasing) return;
     hf__renew_at(l, hf__local_us() + hf__min64((int64_t)l->lease_ms * 1000 / 12, RETRY_MOST_US));
 }

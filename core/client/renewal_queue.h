@@ -57,9 +57,10 @@ struct hf_renewals {
 void hf__renew_at(hf_lock *lock, int64_t at_us);
 /* Is it to be renewed, and nobody works on it? */
 int hf__renewable(const hf_lock *lock);
-/* Takes it out of its queue: who does that renews it, or puts it back. */
+/* Takes it out of its queue: the caller renews it, or puts it back. */
 void hf__renewal_drop(hf_lock *lock);
-/* So many renewals more weren't answered. */
+/* So many renewals more weren't answered; it is asked for again with at most that many, itself too.
+ */
 void hf__note_unanswered(hf_lock *lock, int times, uint32_t again_with);
 /* A renewal that failed is made again soon, but not in a hot loop. */
 void hf__renewal_failed(hf_lock *lock, int rc, uint32_t among);

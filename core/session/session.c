@@ -118,7 +118,7 @@ static struct hf_session *add(struct hf_sessions *s, uint32_t lease_ms, int own)
     return t;
 }
 
-static int stale(const struct hf_sessions *s, const struct hf_session *t)
+int hf__session_stale(const struct hf_sessions *s, const struct hf_session *t)
 {
     const hf_driver *drv = s->port->drv;
     return drv->lease_worn && drv->lease_worn(s->port->st, t->id);
@@ -127,7 +127,7 @@ static int stale(const struct hf_sessions *s, const struct hf_session *t)
 static struct hf_session *shared(const struct hf_sessions *s, uint32_t lease_ms)
 {
     for (struct hf_session *t = s->all; t; t = t->next)
-        if (!t->own && !t->gone && t->lease_ms == lease_ms && !stale(s, t)) return t;
+        if (!t->own && !t->gone && t->lease_ms == lease_ms && !hf__session_stale(s, t)) return t;
     return NULL;
 }
 

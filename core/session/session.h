@@ -78,6 +78,8 @@ struct hf_sessions {
 int hf__session_have(struct hf_sessions *all, uint32_t lease_ms, int own, struct hf_session **at,
                      hf_error *err);
 void hf__session_put(struct hf_sessions *all, struct hf_session *s);
+/* Would others be told later of its death than of a new one's? Then what goes on moves to one. */
+int hf__session_stale(const struct hf_sessions *all, const struct hf_session *s);
 /* HF_LOST: it is over, and so is whatever hangs on it. The mutex is dropped. */
 int hf__session_keep(struct hf_sessions *all, struct hf_session *s, hf_error *err);
 /* A grant that was made elsewhere: what is left of its session. NULL: out of memory. */

@@ -229,7 +229,9 @@ static struct hf_outcome ask(struct ctx *c)
     }
     settle(c);
     at = hf__find_id(row, p->id);
-    if (at >= 0) return again(c, (uint32_t)at);
+    /* A try leaves the place in the queue to the wait that stands there for the request. */
+    int stands = at >= (int64_t)row->n_holders;
+    if (at >= 0 && !(stands && c->ev->kind == HF_EV_TRY)) return again(c, (uint32_t)at);
     if (!row->n_queue && admits(c, p)) {
         hf_party *to = &row->party[row->n_holders++];
         hf_party_copy(to, p);

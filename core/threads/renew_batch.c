@@ -70,13 +70,19 @@ static void seize(hf_lock *l, int64_t lo_us)
     l->renewed_with = NULL;
 }
 
-/* The other grants of the key that are due, too. */
-static void add_others(struct renewal *r, int64_t lo_us)
+/* Is it due? With `soon`: or so soon that it is made with those that are. */
+static int is_due(const hf_lock *l, int64_t now_us, int soon)
 {
-    int64_t now = hf__local_us();
+    int early = soon && !l->unanswered && !l->claims;
+    return l->renew_at_us <= now_us + (early ? lease_us(l) / SOON_PART : 0);
+}
+
+/* The other grants of the key that are due, too. */
+static void add_others(struct renewal *r, int64_t lo_us, int64_t now_us, int soon)
+{
     hf_lock *last = r->first;
     for (hf_lock *l = r->first->e->locks; l; l = l->next) {
-        if (!hf__renewable(l) || l->leftover || l->renew_at_us > now || !hf__perhaps_held(l))
+        if (!hf__renewable(l) || l->leftover || !is_due(l, now_us, soon) || !hf__perhaps_held(l))
             continue;
         seize(l, lo_us);
         last = last->renewed_with = l;
@@ -94,7 +100,6 @@ static void begin(hf *h, struct renewal *r, hf_lock *l, int64_t lo_us)
                !(l->row && !hf__show_row(l->row, &r->row));
     hf__forget_row(&l->sent);
     seize(l, lo_us);
-    if (l->e->locks->next) add_others(r, lo_us);
 }
 
 /* Is a renewal of its key under way in another thread? Then that one's end puts it back. */
@@ -109,18 +114,17 @@ static int waits_for_key(hf_lock *l)
 /* The most urgent grant of the queue; then, beside one that is due, the next that is due soon: due
    times are spread, and few requests with many renewals each are hurt less by those that hang than
    many with few. NULL: there is none. It is in no queue then. */
-static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, int none_yet, int64_t now_us)
+static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int64_t now_us)
 {
     struct hf_renewals *r = &h->renewals;
-    struct hf_deadlines *from = &r->due[queue];
-    if (!from->first && queue == HF_RENEWALS_DUE && !none_yet) from = &r->waiting;
+    const struct hf_deadlines *from = &r->due[queue];
+    if (!from->first && queue == HF_RENEWALS_DUE && taken) from = &r->waiting;
     if (!from->first) return NULL;
     hf_lock *l = HF_DEADLINE_OF(from->first, hf_lock, renewal);
-    if (l->leftover) return NULL; /* that is a release */
-    if (from == &r->waiting && (l->unanswered || l->renew_at_us > now_us + lease_us(l) / SOON_PART))
-        return NULL;
-    hf__deadline_drop(from, &l->renewal);
-    l->renewal_due = 0;
+    if (l->leftover) return NULL;                             /* that is a release */
+    if (l->unanswered && taken >= l->again_with) return NULL; /* it is to be among fewer */
+    if (from == &r->waiting && !is_due(l, now_us, 1)) return NULL;
+    hf__renewal_drop(l);
     return l;
 }
 
@@ -131,14 +135,16 @@ static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue qu
     int64_t patience = h->port.io_timeout_ms * 1000, now_us = hf__local_us();
     hf_lock *l;
     b->n = 0;
-    while (b->n < most && (l = next_grant(h, queue, !b->n, now_us))) {
+    while (b->n < most && (l = next_grant(h, queue, b->n, now_us))) {
         if (!hf__renewable(l) || waits_for_key(l)) continue;
         if (!hf__perhaps_held(l)) {
             hf__lock_over(l); /* it isn't renewed: its holder is told */
             continue;
         }
         l->e->renewing = 1;
-        begin(h, &b->one[b->n++], l, lo_us);
+        begin(h, &b->one[b->n], l, lo_us);
+        if (l->e->locks->next) add_others(&b->one[b->n], lo_us, now_us, queue == HF_RENEWALS_DUE);
+        b->n++;
         /* A sixth of the lease, and half of that where the last one wasn't answered, so that there
            is time for several; but what takes longer every day is waited for. */
         int64_t third = lease_us(l) / 3, slow = hf__min64(trip, third);

@@ -256,6 +256,14 @@ static void one_write_renews_all_of_a_key(void **state)
     await_renewals(3);
     for (int i = 0; i < 3; i++) assert_true(l[i]->expires_us >= before[i]);
     assert_true(s.replaces <= 2);
+    /* Of those that are due soon, too. */
+    int was = s.replaces;
+    pthread_mutex_lock(&h->mu);
+    for (int i = 0; i < 3; i++) hf__renew_at(l[i], i ? hf__local_us() + 4000000 : 0);
+    pthread_cond_signal(&h->renewer_cond);
+    pthread_mutex_unlock(&h->mu);
+    await_renewals(6);
+    assert_true(s.replaces <= was + 2);
     for (int i = 0; i < 3; i++) OK(hf_release(l[i], &stage_error));
     end_many();
 }
@@ -333,6 +341,52 @@ static void what_hung_is_asked_for_again_with_a_quarter_as_many(void **state)
     end_many();
 }
 
+/* What is to be claimed is left alone until its time: its holder may give it back before. */
+static void a_claim_is_not_made_early(void **state)
+{
+    (void)state;
+    hf_lock *l[2];
+    begin_many();
+    hold(l, 2, 60000);
+    pthread_mutex_lock(&h->mu);
+    l[1]->claims = 1;
+    hf__renew_at(l[1], hf__local_us() + 3000000);
+    hf__renew_at(l[0], 0);
+    pthread_cond_signal(&h->renewer_cond);
+    pthread_mutex_unlock(&h->mu);
+    await_renewals(1);
+    pthread_mutex_lock(&s.mu);
+    assert_int_equal(s.replaces, 1);
+    pthread_mutex_unlock(&s.mu);
+    renew_now(&l[1], 1);
+    await_renewals(2);
+    assert_false(l[1]->claims);
+    for (int i = 0; i < 2; i++) OK(hf_release(l[i], &stage_error));
+    end_many();
+}
+
+/* However many are asked for with those that end sooner. */
+static void what_hangs_alone_stays_alone(void **state)
+{
+    (void)state;
+    hf_lock *l[MANY];
+    begin_many();
+    hold(l, MANY - 1, 60000);
+    OK(stage_acquire(h, keys[MANY - 1], 0, 600000, 0, &l[MANY - 1]));
+    pthread_mutex_lock(&h->mu);
+    for (int i = 0; i < MANY; i++) hf__note_unanswered(l[i], 1, i < MANY - 1 ? MANY : 1);
+    pthread_mutex_unlock(&h->mu);
+    renew_now(l, MANY);
+    await_renewals(MANY);
+    pthread_mutex_lock(&s.mu);
+    assert_int_equal(s.calls, 2);
+    assert_int_equal(s.size[0] + s.size[1], MANY);
+    assert_int_equal(s.size[0] > s.size[1] ? s.size[1] : s.size[0], 1);
+    pthread_mutex_unlock(&s.mu);
+    for (int i = 0; i < MANY; i++) OK(hf_release(l[i], &stage_error));
+    end_many();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -345,6 +399,8 @@ int main(void)
         cmocka_unit_test(it_is_given_back_behind_a_renewal),
         cmocka_unit_test(what_is_due_soon_is_asked_for_as_well),
         cmocka_unit_test(what_hung_is_asked_for_again_with_a_quarter_as_many),
+        cmocka_unit_test(a_claim_is_not_made_early),
+        cmocka_unit_test(what_hangs_alone_stays_alone),
     };
     return TEST_MAIN(tests);
 }

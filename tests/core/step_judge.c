@@ -425,7 +425,8 @@ static int check_asked(struct trial *t)
         WANT(!h->session || h->session == ev->party->session, "I-BELIEF: on another's session");
         break;
     case HF_ANS_QUEUED:
-        WANT(w && !h && out->place == (uint32_t)(w - is->party) - is->n_holders,
+        WANT(ev->kind == HF_EV_ENQUEUE && w && !h &&
+                 out->place == (uint32_t)(w - is->party) - is->n_holders,
              "ANSWER: queued, but not there");
         WANT(w->session == (ev->timeless ? ev->session : ev->party->session) &&
                  w->bell == ev->party->bell,
@@ -433,7 +434,7 @@ static int check_asked(struct trial *t)
         break;
     case HF_ANS_BUSY:
     case HF_ANS_NO_ROOM:
-        WANT(!h && !w, "ANSWER: not now, but in the row");
+        WANT(!h && (!w || ev->kind == HF_EV_TRY), "ANSWER: not now, but in the row");
         WANT(is->n_queue || !fits(is, ev->party, ev->holders_cap), "ANSWER: not now, but free");
         WANT(out->answer == HF_ANS_BUSY ? ev->kind == HF_EV_TRY
                                         : ev->kind == HF_EV_ENQUEUE && is->n_queue >= ev->queue_cap,

@@ -1,5 +1,6 @@
 /*
- * lock_again.c - the lock suite: a thread or an owner that acquires what it holds already.
+ * lock_again.c - the lock suite: a thread or an owner that acquires what it holds already, and a
+ * request that waits already.
  */
 #include "lock_suite.h"
 
@@ -134,12 +135,39 @@ static void only_the_same_thread_is_recursive(void **state)
     hf_close(h);
 }
 
+/* By this handle and by another: its place is left to the one that waits. */
+static void a_try_of_a_request_that_waits_is_busy(void **state)
+{
+    (void)state;
+    static const uint8_t id[16] = "try-of-a-wait-1";
+    hf *holder = suite_open(), *other = suite_open();
+    struct asker waits = {.h = suite_open(), .key = suite_key("waits")};
+    hf_options try = HF_OPTIONS_INIT;
+    hf_lock *held, *lock;
+    try.wait_ms = 0;
+    waits.options = (hf_options)HF_OPTIONS_INIT;
+    waits.options.request_id = try.request_id = id;
+    OK(hf_acquire(holder, waits.key, NULL, &held, &suite_error));
+    start_asking(&waits);
+    await_in_line(&waits);
+    IS(HF_BUSY, hf_acquire(waits.h, waits.key, &try, &lock, &suite_error));
+    IS(HF_BUSY, hf_acquire(other, waits.key, &try, &lock, &suite_error));
+    assert_int_equal(suite_waiters(holder, waits.key), 1);
+    OK(hf_release(held, &suite_error));
+    pthread_join(waits.thread, NULL);
+    IS(HF_OK, waits.code);
+    hf_close(waits.h);
+    hf_close(other);
+    hf_close(holder);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wait_for_oneself_without_end_is_an_error),
         cmocka_unit_test(an_owner_that_waits_for_itself_is_refused),
         cmocka_unit_test(only_the_same_thread_is_recursive),
+        cmocka_unit_test(a_try_of_a_request_that_waits_is_busy),
     };
     return suite_main(argc, argv, tests, sizeof tests / sizeof *tests, "lock_again");
 }
