@@ -355,6 +355,11 @@ int hf__read_fields(struct hf__fields *f, enum hf__json_as as, hf_row *row, cons
 
 int hf__format_refused(const struct hf__row_reader *where, int64_t format, hf_error *err)
 {
+    if (format < 1 || format > HF_ROW_FORMAT)
+        return hf_fail(err, HF_CORRUPT, 0,
+                       "%s: %s '%.100s': the row is of format %lld, and this version reads format "
+                       "%d: it is damaged, or a newer version wrote it, which is to be used then",
+                       where->store, where->what, where->key, (long long)format, HF_ROW_FORMAT);
     return hf_fail(err, HF_CORRUPT, 0,
                    "%s: %s '%.100s': this store has rows of format %lld, and this version reads "
                    "format %d. Stop what uses the store and empty it: %s; the markers of events "

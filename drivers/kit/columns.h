@@ -131,7 +131,16 @@ int hf__field_of(const char *name);
  */
 int hf__read_fields(struct hf__fields *f, enum hf__json_as as, hf_row *row, const char **ret_why);
 
-/* Who has read the row, for messages; and how a person empties such a store: "DROP TABLE x". */
+/* The result of a request that was carried out, and whose row was read with `rc`: without memory
+   for the row it isn't known what was done, and HF_NOMEM would say that nothing was. */
+static inline int hf__done_but(int rc, hf_error *err)
+{
+    if (rc != HF_NOMEM) return rc;
+    if (err) err->code = HF_UNKNOWN;
+    return HF_UNKNOWN;
+}
+
+/* Where the row was read, for messages; and how a person empties such a store: "DROP TABLE x". */
 struct hf__row_reader {
     const char *store, *what, *key, *empty;
 };

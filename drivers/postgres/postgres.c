@@ -197,7 +197,7 @@ static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
     if (rc) return rc;
     *ret_clock_us = hf__pg_number(r, 0, 1);
     if (hf__pg_number(r, 0, 0)) {
-        rc = hf__pg_decode(st, r, 0, cur, "take", key->text, err);
+        rc = hf__done_but(hf__pg_decode(st, r, 0, cur, "take", key->text, err), err);
     } else {
         int stale = !hf__pg_has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_FIELD_OWNER) &&
                                            !*PQgetvalue(r, 0, 2 + HF_FIELD_QUEUE));
@@ -231,8 +231,10 @@ static int pg_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     free(behind);
     if (rc) return rc;
     *ret_clock_us = hf__pg_number(r, 0, 1);
+    int done = hf__pg_number(r, 0, 0) != 0;
     if (hf__pg_has_row(r)) rc = hf__pg_decode(st, r, 0, cur, "join", key->text, err);
-    if (!rc && !hf__pg_number(r, 0, 0))
+    if (done) rc = hf__done_but(rc, err);
+    if (!rc && !done)
         rc = HF_CONFLICT;
     else if (!rc && !hf__stands_last(cur, party))
         rc = hf_fail(err, HF_UNKNOWN, 0, "postgres: join '%s': not an answer to that", key->text);

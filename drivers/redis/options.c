@@ -152,9 +152,9 @@ static const char get[] =
    row), the prefix, what channels end in, the addresses of those whom it concerns (ear.c), its
    values (none: delete the row). The one write that counts comes first, so that an error means that
    nothing was done: where the row had `more`, a queue or a marker it writes empty ones, which only
-   then are removed. Those who wait are told if the holders change, not of each other: else
-   everybody who comes would wake all. Of the first who waits the holder is told, if he listens
-   still: then he gives the key on without looking. */
+   then are removed. Waiters are notified if the
+   holders change, not of each other: else each newcomer would wake all. The holder is notified of
+   the first waiter, if it still has a subscription: then it hands the key over without a look. */
 static const char swap[] =
     HEAD "local old = redis.call('HMGET', k, 'rev', 'queue', 'more', 'done')\n"
          "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE

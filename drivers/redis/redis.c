@@ -186,7 +186,7 @@ static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *part
     const char *why = "not an answer to that";
     hf_row_clear(cur);
     if (r->elements > 3 && r->element[2]->type == REDIS_REPLY_INTEGER) {
-        int rc = hf__rd_decode(r, cur, "take", key->text, err);
+        int rc = hf__done_but(hf__rd_decode(r, cur, "take", key->text, err), err);
         if (rc || (cur->n_holders == 1 && !memcmp(cur->party[0].id, party->id, sizeof party->id)))
             return rc;
         hf_row_clear(cur);
@@ -253,8 +253,10 @@ static int rd_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     free(text);
     if (rc) return rc;
     *ret_clock_us = hf__rd_clock_of(r);
+    int done = r->element[0]->integer != 0;
     rc = hf__rd_decode(r, cur, "join", key->text, err);
-    if (!rc && !r->element[0]->integer)
+    if (done) rc = hf__done_but(rc, err);
+    if (!rc && !done)
         rc = HF_CONFLICT;
     else if (!rc && !hf__stands_last(cur, party))
         rc = hf_fail(err, HF_UNKNOWN, 0, HF_RD ": join '%s': not an answer to that", key->text);

@@ -170,6 +170,8 @@ LOCKS = [
     ('expired, but others hold: take', {**WAS_ALICES, 'more': SHARED}, 'bob', grant('bob'), False),
     ('expired, shared with nobody: take', {**WAS_ALICES, 'more': {'mode': 1}}, 'bob', grant('bob'),
      True),
+    ('expired, with something unknown: take', {**WAS_ALICES, 'more': {'x': 1}}, 'bob',
+     grant('bob'), False),
     ('expired, with a flag: take', {**WAS_ALICES, 'more': {'flags': 2}}, 'bob', grant('bob'), True),
 
     ('held by another: steal', ALICES, 'bob', grant('bob'), False),

@@ -251,6 +251,11 @@ static void the_message_says_how_to_go_on(void **state)
                         "sqlite: get 'k': this store has rows of format 1, and this version reads "
                         "format 2. Stop what uses the store and empty it: DROP TABLE \"holdfast\"; "
                         "the markers of events that were done once go with it");
+    f.n[HF_FIELD_FORMAT] = 3; /* to be kept: a newer version needs it */
+    assert_int_equal(hf__fields_refused(&where, &f, HF_CORRUPT, why, &err), HF_CORRUPT);
+    assert_string_equal(err.text,
+                        "sqlite: get 'k': the row is of format 3, and this version reads format 2: "
+                        "it is damaged, or a newer version wrote it, which is to be used then");
     f.n[HF_FIELD_FORMAT] = 2;
     rc = hf__read_fields(&f, HF_JSON_TEXT, &row, &why);
     assert_int_equal(hf__fields_refused(&where, &f, rc, why, &err), HF_CORRUPT);

@@ -111,7 +111,7 @@ rows.insert_one({"_id": 5, "hello": "world"})'
     [[ $output == *"isn't of Holdfast"* ]]
     run holdfast run -n later -- touch ran
     refused 65
-    [[ $output == *"rows of format 3, and this version reads format 2"* ]]
+    [[ $output == *"format 3, and this version reads format 2"*"newer version"* ]]
     run holdfast run -n before -- touch ran
     refused 65
     [[ $output == *"rows of format 1, "*"drop the collection "*"markers"* ]]

@@ -5,7 +5,10 @@
 #include "resp.h"
 #include "test.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* This to the next call, by its name and whole. */
@@ -278,6 +281,13 @@ static void damaged_rows_are_told(void **state)
 
 #define TAKEN(rev) "*3\r\n:1\r\n" CLOCK rev
 
+static void *no_memory(size_t n)
+{
+    (void)n;
+    errno = ENOMEM;
+    return NULL;
+}
+
 static void grants_are_told(void **state)
 {
     (void)state;
@@ -314,6 +324,12 @@ static void grants_are_told(void **state)
     said(take(st, &row), HF_UNKNOWN, "not an answer to that");
     is(resp_row_but(1, "done", "[]"), 0);
     said(take(st, &row), HF_CORRUPT, "damaged");
+    /* Without memory for the marker: the key is held all the same. */
+    is(resp_row_but(1, "done", "{\"done_us\":5,\"keep_until_us\":9,\"by\":\"o\",\"result\":\"\"}"),
+       0);
+    json_set_alloc_funcs(no_memory, free);
+    said(take(st, &row), HF_UNKNOWN, "out of memory");
+    json_set_alloc_funcs(malloc, free);
     hf_row_clear(&row);
     redis->close(st);
 }

@@ -34,6 +34,7 @@ export async function serve({ point, refused, holdfast, project }) {
   const ended = { ...(await lock.get()).data(), rev: third + 1, expires_us: now - 9e6 };
   for (const [what, others] of [
     ['further holders', { more: { mode: 2, limit: 2, holders: [{ expires_us: now + 9e7 }] } }],
+    ['something unknown', { more: { x: 1 } }],
     ['a queue', { queue: [{ owner: 'next' }] }]]) {
     await lock.set({ ...ended, ...others });
     point(await acquire(db, id, 'server-2') === null, `a lock that is over with ${what} is left`);
