@@ -501,8 +501,9 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
 @test "too many clients: waited out within the limit, at once with -n" {
     redis store
     holdfast run "$K" -- true
+    { echo client setname sits && await test -e go >/dev/null; } | ask &
+    await eval 'ask client list | grep name=sits'
     ask config set maxclients 1
-    { await test -e go; } | ask & # one client is there
     await eval '! answers store'
     run holdfast run -n "$K" -- touch ran
     refused 69
