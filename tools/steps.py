@@ -50,6 +50,11 @@ BUILDS = {
 # Which tests run with a sanitizer.
 CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--suite', 'tsan']}
 
+# Long tests take turns: each run of tools/test tries one of so many shares of the suite 'torture',
+# all of them with $HF_LONG. But for tests that choose a share of their own work.
+SHARES = 3
+NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
+
 
 class Failed(Exception):
     """A step that cannot go on; the text says what to do again."""
@@ -168,19 +173,41 @@ def build(name, *targets):
     return run
 
 
+def known(folder, what):
+    """What meson says of a build."""
+    path = os.path.join(folder, 'meson-info', f'intro-{what}.json')
+    with open(path, encoding='utf-8') as file:
+        return json.load(file)
+
+
+def suites_of(test):
+    return {suite.split(':')[-1] for suite in test['suite']}
+
+
+def of_suites(folder, selection):
+    """The tests that `meson test` chooses by these options, all --suite or all --no-suite."""
+    suites = set(selection[1::2])
+    return [test for test in known(folder, 'tests')
+            if bool(suites & suites_of(test)) == (selection[0] == '--suite')]
+
+
+def in_turn(tests_of_build, turn_number):
+    """The names of those that run: what isn't torture, and the share of the rest whose turn it
+    is. Neighbours by name, which try the same of other stores, are in other shares."""
+    torture = sorted(test['name'] for test in tests_of_build if 'torture' in suites_of(test) and
+                     test['name'] not in NEVER_LEFT_OUT)
+    shares = 1 if os.environ.get('HF_LONG') else SHARES
+    left_out = {name for n, name in enumerate(torture) if (n + turn_number) % shares}
+    return [test['name'] for test in tests_of_build if test['name'] not in left_out]
+
+
 def needed(folder, selection):
     """What is made for these tests: all but the programs of other tests."""
-    def known(what):
-        with open(os.path.join(folder, 'meson-info', f'intro-{what}.json'), encoding='utf-8') as f:
-            return json.load(f)
-    suites = set(selection[1::2])
-    run = [test for test in known('tests')
-           if bool(suites & {suite.split(':')[-1] for suite in test['suite']})
-           == (selection[0] == '--suite')]
+    run = of_suites(folder, selection)
     used = {target for test in run for target in test['depends']}
     # Other things, like modules, are found by where they are.
     aside = [os.path.join(TOP, name, 'meson.build') for name in ('tests', 'bench')]
-    return [os.path.relpath(path, folder) for target in known('targets')
+    return [os.path.relpath(path, folder) for target in known(folder, 'targets')
             if target['build_by_default'] and (target['id'] in used or
                                                target['type'] != 'executable' or
                                                target['defined_in'] not in aside)
@@ -230,9 +257,12 @@ def count_points(step, folder, log, env_text):
             step.details.append([head, *reasons(said)])
 
 
-def tests(name, *selection):
+def tests(name, selection, processes=2 * CORES):
     def run(step):
         folder = build_dir(name)
+        chosen = of_suites(folder, selection)
+        # A build with a sanitizer tries another share than the one without.
+        names = in_turn(chosen, int(os.environ['HF_TURN']) + list(BUILDS).index(name))
         env = BUILDS[name][2]
         before = []
         if name == 'tsan' and subprocess.run(['setarch', '-R', 'true'],
@@ -243,7 +273,8 @@ def tests(name, *selection):
         if os.path.exists(log):
             os.unlink(log)
         status = step.run([*before, 'meson', 'test', '-C', folder, '--no-rebuild', '--logbase',
-                           base, '--timeout-multiplier', str(PATIENCE), *selection], env=env)
+                           base, '--timeout-multiplier', str(PATIENCE), '--num-processes',
+                           str(processes), *names], env=env)
         if not os.path.exists(log):
             step.check(False, f'meson test (status {status})', f'meson test -C {folder}')
             return
@@ -419,19 +450,16 @@ STEPS = {
     'servers': (servers, []),
     'build gcc': (build('gcc'), []),
     # Most of the time is spent waiting: for leases to end, for servers to start.
-    'test gcc': (tests('gcc', '--no-suite', 'stores', '--num-processes', str(2 * CORES)),
-                 ['build gcc']),
-    'test stores': (tests('gcc', '--suite', 'stores', '--num-processes', str(2 * CORES)),
-                    ['servers', 'build gcc']),
+    'test gcc': (tests('gcc', ['--no-suite', 'stores']), ['build gcc']),
+    'test stores': (tests('gcc', ['--suite', 'stores']), ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),
     'manuals': (manuals, []),
     'build clang': (build('clang'), []),
     'build asan': (build('asan'), []),
-    'test asan': (tests('asan', *CHOSEN['asan'], '--num-processes', str(2 * CORES)),
-                  ['servers', 'build asan']),
+    'test asan': (tests('asan', CHOSEN['asan']), ['servers', 'build asan']),
     'build tsan': (build('tsan'), []),
-    'test tsan': (tests('tsan', *CHOSEN['tsan']), ['build tsan']),
+    'test tsan': (tests('tsan', CHOSEN['tsan'], CORES), ['build tsan']),
     'build fuzz': (build('fuzz', 'fuzz'), []),
     'fuzz': (fuzz, ['build fuzz']),
     'memory': (memory, ['build gcc']),
@@ -443,8 +471,8 @@ STEPS = {
 ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
          'headers', 'manuals', 'memory', 'release']
 QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'servers', 'build gcc')},
-         'test quick': (tests('gcc', '--no-suite', 'plain', '--no-suite', 'torture', '--no-suite',
-                              'sim', '--num-processes', str(4 * CORES)),
+         'test quick': (tests('gcc', ['--no-suite', 'plain', '--no-suite', 'torture',
+                                      '--no-suite', 'sim'], 4 * CORES),
                         ['servers', 'build gcc'])}
 
 
@@ -502,6 +530,9 @@ def main(words):
     if words == ['--list']:
         print('\n'.join(steps))
         return 0
+    if words[:1] == ['--long']:
+        os.environ['HF_LONG'] = '1'
+        words = words[1:]
     if words == ['--quick']:
         chosen = list(QUICK)
     else:

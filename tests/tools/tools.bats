@@ -249,6 +249,29 @@ END
     [ "$(count '' OK)" = "0 1" ]
 }
 
+# The tests of the build that a run of tools/test takes, by its turn.
+in_turn() {
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - "$BUILD" "$1" <<'END'
+import sys
+import steps
+for name in steps.in_turn(steps.of_suites(sys.argv[1], ['--suite', 'torture', '--suite', 'unit']),
+                          int(sys.argv[2])):
+    print(name)
+END
+}
+
+@test "test tries a share of the long tests with each commit, and all of them in three" {
+    for turn in 5 6 7; do
+        in_turn "$turn" >"$turn"
+        grep -qx mixed_mem "$turn" || echo no >>left_out
+        for always in drivers_test seeds seeded_file; do grep -qx "$always" "$turn"; done
+    done
+    [ "$(cat left_out)" = $'no\nno' ]
+    HF_LONG=1 in_turn 5 | sort >all
+    sort -u 5 6 7 | diff - all
+    [ "$(cat 5 6 7 | sort | uniq -c | grep -c '^ *1 ')" -gt 30 ]
+}
+
 # A folder with a core of one file, compiled and run as tools/coverage has it.
 counted_core() {
     mkdir -p tools tests core build-coverage/x.p
