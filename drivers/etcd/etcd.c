@@ -124,6 +124,15 @@ static int inspect_alarms(hf_store *st, void (*say)(void *arg, int ok, const cha
     return 0;
 }
 
+/* Releases that may lose or alter what they have answered, when a member crashes: etcd's pull
+   request 13908 (3.5.3) and issue 14370 (3.5.5). */
+static int loses_answers(const char *version)
+{
+    unsigned major, minor, patch;
+    return sscanf(version, "%u.%u.%u", &major, &minor, &patch) == 3 && major == 3 && minor == 5 &&
+           patch < 5;
+}
+
 static int et_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
 {
@@ -142,6 +151,11 @@ static int et_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     snprintf(text, sizeof text, "etcd %.60s, %lld KiB of data", version,
              (long long)(is->dbsize / 1024));
     say(arg, 1, text);
+    if (loses_answers(version)) {
+        snprintf(text, sizeof text, "etcd %.60s may lose writes in a crash: use 3.5.5 or later",
+                 version);
+        say(arg, 0, text);
+    }
     int led = is->leader != 0;
     say(arg, led, led ? "there is a leader" : "there is no leader: nothing can be written");
     hf__et_free(&reply);

@@ -370,7 +370,9 @@ void hf__rd_read_facts(const char *info, struct hf__rd_facts *f)
 {
     char flag[8];
     memset(f, 0, sizeof *f);
-    fact(info, "redis_version", f->version, sizeof f->version);
+    fact(info, "valkey_version", f->version, sizeof f->version);
+    f->product = f->version[0] ? "Valkey" : "Redis";
+    if (!f->version[0]) fact(info, "redis_version", f->version, sizeof f->version);
     fact(info, "maxmemory_policy", f->policy, sizeof f->policy);
     fact(info, "role", f->role, sizeof f->role);
     fact(info, "aof_enabled", f->aof, sizeof f->aof);

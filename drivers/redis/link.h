@@ -62,6 +62,7 @@ extern const struct hf__rd_filter *const hf__rd_filter; /* NULL: none */
 
 /* What a server says of itself; "" or 0 where it doesn't. */
 struct hf__rd_facts {
+    const char *product; /* constant */
     char version[24], policy[24], role[12];
     char aof[4], save_ok[8];
     int cluster;

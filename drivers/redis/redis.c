@@ -347,7 +347,7 @@ static void say_facts(const hf_store *st, const struct hf__rd_facts *f,
     char text[300], why[HF_RD_WHY];
     int unfit = hf__rd_fit(&st->how, f, why);
     if (unfit) say(to, 0, why);
-    snprintf(text, sizeof text, "Redis %s%s",
+    snprintf(text, sizeof text, "%s %s%s", f->product,
              f->version[0] ? f->version : "of a version that it doesn't tell",
              unfit ? "" : ", which may be written");
     say(to, 1, text);

@@ -69,6 +69,8 @@ ended() { # KIND PROCESSES
 @test "redis_pair: SIGTERM ends the servers and the command" { ended redis_pair 3; }
 @test "etcd: SIGTERM ends the server and the command" { ended etcd 2; }
 @test "etcd_cluster: SIGTERM ends the servers and the command" { ended etcd_cluster 4; }
+@test "valkey: SIGTERM ends the server and the command" { ended valkey 2; }
+@test "etcd35: SIGTERM ends the server and the command" { ended etcd35 2; }
 @test "mongodb: SIGTERM ends the server and the command" { ended mongodb 2; }
 @test "firestore: SIGTERM ends the server and the command" { ended firestore 2; }
 @test "sqlite: SIGTERM ends the command" { ended sqlite 1; }
