@@ -9,6 +9,8 @@ one unit.
             says (and call what the public headers declare). What a lower layer has to tell a
             higher one goes by a callback that was registered when the handle was opened.
     CYCLE   the units of a folder in UNCIRCLED call each other in one direction
+
+`tools/lint --map` writes MAP, a page that shows what this finds; the rule MAP says when it is old.
 """
 import collections
 import os
@@ -17,6 +19,7 @@ import re
 CORE = ['util', 'state', 'sched', 'store', 'session', 'client', 'threads', 'admin']
 ABOVE = ['conform']
 # For the drivers: what they share with the core, and the names of those that are built in.
+MAP = 'doc/internals/map.md'
 BELOW = ('core/util/', 'core/state/', 'core/store/drivers')
 UNCIRCLED = ['bindings/node/src', 'bindings/python/src', 'conform', 'core', 'drivers/etcd',
              'drivers/kit']
@@ -150,7 +153,81 @@ def cycles(tree, report):
                 report('CYCLE', folder, 1, 'these call each other in a circle: ' + ', '.join(names))
 
 
+# ---- the map ----
+
+HEAD = """# The map of the core
+
+This page shows which part of the core uses which, and says of each file what it is for. It is made
+by `tools/lint --map`.
+
+A row uses what is marked in its columns. Nothing uses what is above it:
+
+```text
+"""
+
+
+def subject(tree, path):
+    """What the opening comment of a file says that it is, up to the end of that sentence."""
+    opening = re.match(r'/\*\s*\*?\s*\S+ - (.*?)\*/', tree.text[path], re.S)
+    words = re.sub(r'\s*\n \* ?', ' ', opening.group(1)) if opening else ''
+    return re.split(r'[.;](?= |$)', words)[0].strip().rstrip('.')
+
+
+def top_down(tree, folder):
+    """The units of a folder, each before those that it calls; where that leaves a choice, by
+    name."""
+    units = {unit(path) for path in tree.text if os.path.dirname(path) == folder}
+    calls = {name: set() for name in units}
+    for path in tree.text:
+        if unit(path) in units:
+            calls[unit(path)] |= {unit(other) for other, _ in tree.called(path, folder + '/')
+                                  } & units - {unit(path)}
+    ordered = []
+    while calls:
+        called = set().union(*calls.values())
+        first = min(set(calls) - called or calls)
+        del calls[first]
+        ordered.append(first)
+    return ordered
+
+
+def uses(tree, folder, folders):
+    """Which of the folders it includes or calls something of."""
+    found = set()
+    for path in tree.text:
+        if os.path.dirname(path) == folder:
+            for other, _ in tree.included(path) + tree.called(path, ('core/', *ABOVE)):
+                found |= {os.path.dirname(other)} & set(folders) - {folder}
+    return found
+
+
+def drawn(tree):
+    folders = [*ABOVE, *(f'core/{name}' for name in reversed(CORE))]
+    width = max(map(len, folders))
+    heads = [os.path.basename(folder) for folder in folders[1:]]
+    page = HEAD + ' ' * width + ''.join(f'  {head}' for head in heads).rstrip() + '\n'
+    for folder in folders:
+        marks = [('x' if other in uses(tree, folder, folders) else '.').center(len(head))
+                 for other, head in zip(folders[1:], heads)]
+        page += (folder.ljust(width) + ''.join(f'  {mark}' for mark in marks)).rstrip() + '\n'
+    page += '```\n\nIn each folder a file comes before those that it calls: read from the top.\n'
+    for folder in folders:
+        page += f'\n## {folder}\n\n'
+        for name in top_down(tree, folder):
+            path = name + ('.h' if name + '.h' in tree.text else '.c')
+            page += f'- **{os.path.basename(name)}**: {subject(tree, path)}\n'
+    return page
+
+
 def check(files, read, without_comments, report):
     tree = Tree(files, read, without_comments)
     layers(tree, report)
     cycles(tree, report)
+    if MAP in files and read(MAP) != drawn(tree):
+        report('MAP', MAP, 1, 'is not what the sources say: tools/lint --map')
+
+
+def write_map(files, read, without_comments, top):
+    page = drawn(Tree(files, read, without_comments))
+    with open(os.path.join(top, MAP), 'w', encoding='utf-8') as file:
+        file.write(page)

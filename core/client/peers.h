@@ -1,5 +1,5 @@
 /*
- * peers.h - the sessions that waits depend on (stores with bells).
+ * peers.h - the sessions that waits depend on (stores with wakeups).
  *
  * A wait that stands in line depends on the sessions of all that stand before it in its row: of
  * the holders, if it is the first; of the one ahead of it; and of the others when those are gone.

@@ -1,6 +1,6 @@
 /*
- * wait_monitor.h - what the expiry monitor notices for those who wait in a store with bells. Under
- * the mutex.
+ * wait_monitor.h - what the expiry monitor notices for those who wait in a store with wakeups.
+ * Under the mutex.
  */
 #ifndef HF_WAIT_MONITOR_H
 #define HF_WAIT_MONITOR_H

@@ -1,6 +1,6 @@
 /*
  * futex.h - two things that the threads of one process sleep on, each a word of memory: a latch,
- * the lock for a few dozen instructions, and a bell.
+ * the lock for a few dozen instructions, and a wakeup.
  */
 #ifndef HF_FUTEX_H
 #define HF_FUTEX_H

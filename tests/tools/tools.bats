@@ -194,6 +194,22 @@ file() {
     [[ "$output" = *"CYCLE core: there is no such thing"* ]]
 }
 
+@test "lint: the map of the core is as old as the sources" {
+    tree
+    file core/util/low.c 'int hf__low(void) { return 0; }\n'
+    file core/client/high.c 'int hf__high(void) { return hf__low(); }\n'
+    mkdir -p tree/doc/internals
+    tree/tools/lint --map
+    grep -E '^core/client( +[.]){7} +x$' tree/doc/internals/map.md
+    grep -Fx -- '- **high**: a part' tree/doc/internals/map.md
+    run tree/tools/lint
+    [ -z "$output" ]
+    file core/client/high.c 'int hf__high(void) { return 0; }\n'
+    run tree/tools/lint
+    [ "$status" = 1 ]
+    [ "$output" = "doc/internals/map.md:1: MAP: is not what the sources say: tools/lint --map" ]
+}
+
 @test "lint: names in comments and strings are no calls" {
     tree
     printf '/*\n * ok.c - no strcpy( here.\n */\nconst char *hf__a = "gets(";\n' >tree/core/ok.c
