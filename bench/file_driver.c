@@ -63,7 +63,7 @@ static void pair(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row *
     must(hf__file_driver.take(st, key, p, row, &clock_us, err), err);
     uint64_t seen = row->rev++;
     row->n_holders = 0;
-    must(hf__file_driver.swap(st, key, seen, row, NULL, &clock_us, err), err);
+    must(hf__file_driver.replace(st, key, seen, row, NULL, &clock_us, err), err);
 }
 
 /* A row that many want: who has it gives it on, the next takes it up, the first comes again. */
@@ -153,13 +153,13 @@ int main(int argc, char **argv)
     MEASURE("flock pair", 5000, flock_pair(fd));
     double base = best;
     MEASURE("CLOCK_BOOTTIME", 20000, hf__local_us());
-    MEASURE("take + swap, one key", 20000, pair(st, &key[0], &p, &row, &err));
+    MEASURE("take + replace, one key", 20000, pair(st, &key[0], &p, &row, &err));
     printf("%-44s %8.3f\n", "  of a flock pair", best / base);
-    MEASURE("take + swap, 1,000 keys in turn", 20000, pair(st, &key[i % KEYS], &p, &row, &err));
+    MEASURE("take + replace, 1,000 keys in turn", 20000, pair(st, &key[i % KEYS], &p, &row, &err));
     MEASURE("get, free row", 20000,
             must(hf__file_driver.get(st, &key[0], &row, &clock_us, &err), &err));
     key[0].hint = NULL;
-    MEASURE("take + swap, no hint", 20000, pair(st, &key[0], &p, &row, &err));
+    MEASURE("take + replace, no hint", 20000, pair(st, &key[0], &p, &row, &err));
     MEASURE("alive, of one long gone", 5000, hf__file_driver.alive(st, session + (1 << 16), &err));
     for (int n = 2; n <= 128; n *= 4) crowd(st, &key[n], &p, &row, n, &err);
     hf__file_driver.close(st);

@@ -62,7 +62,7 @@ static void one_write(void)
     uint64_t seen = one.row.rev++;
     one.row.token = one.row.party[0].token = one.row.rev;
     one.row.n_holders = !one.row.n_holders;
-    bench_ok(one.drv->swap(one.st, &one.key, seen, &one.row, NULL, &clock_us, &err), &err);
+    bench_ok(one.drv->replace(one.st, &one.key, seen, &one.row, NULL, &clock_us, &err), &err);
 }
 
 static void open_one(const char *name)
@@ -96,13 +96,13 @@ static void open_one(const char *name)
     one.row.rev = one.row.token = (uint64_t)(clock_us > 0 ? clock_us : 1);
     uint64_t first = one.row.rev;
     p->token = first;
-    bench_ok(one.drv->swap(one.st, &one.key, 0, &one.row, NULL, &clock_us, &err), &err);
+    bench_ok(one.drv->replace(one.st, &one.key, 0, &one.row, NULL, &clock_us, &err), &err);
 }
 
 static void close_one(void)
 {
     int64_t clock_us;
-    one.drv->swap(one.st, &one.key, one.row.rev, NULL, NULL, &clock_us, NULL);
+    one.drv->replace(one.st, &one.key, one.row.rev, NULL, NULL, &clock_us, NULL);
     if (one.session) one.drv->lease_end(one.st, one.session, NULL);
     one.drv->close(one.st);
 }
@@ -164,7 +164,7 @@ static void forget_unseen(void)
         int64_t clock_us;
         bench_ok(hf_key_make(unseen_key(unseen.forgotten), &key, &err), &err);
         bench_ok(one.drv->get(one.st, &key, &unseen.row, &clock_us, &err), &err);
-        bench_ok(one.drv->swap(one.st, &key, unseen.row.rev, NULL, NULL, &clock_us, &err), &err);
+        bench_ok(one.drv->replace(one.st, &key, unseen.row.rev, NULL, NULL, &clock_us, &err), &err);
     }
 }
 

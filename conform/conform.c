@@ -1,7 +1,7 @@
 /*
  * conform.c - the conformance suite, first part: what one caller can see. See conform.h.
  *
- * Contents: rows there and back; swap and take; the list.
+ * Contents: rows there and back; replace and take; the list.
  */
 #include "conform.h"
 
@@ -53,7 +53,7 @@ static const char *there_and_back(struct hf__suite *cfm, const hf_rowkey *key, h
         why = hf__bad(cfm, "%s: not what was written", what);
     else if (hf_row_check(&read, &flaw))
         why = hf__bad(cfm, "%s: %s", what, flaw);
-    else if (hf__con_swap(cfm, key, row->rev, NULL, NULL))
+    else if (hf__con_replace(cfm, key, row->rev, NULL, NULL))
         why = hf__bad(cfm, "%s: cannot be deleted", what);
     hf_row_clear(&read);
     return why;
@@ -183,12 +183,12 @@ static const char *many_holders(struct hf__suite *cfm)
     return crowd(cfm, most, 2);
 }
 
-/* ---- swap and take ---- */
+/* ---- replace and take ---- */
 
-static const char *swap_on_seen(struct hf__suite *cfm)
+static const char *replace_on_seen(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(cfm, text, "swap");
+    hf_rowkey key = hf__con_key(cfm, text, "replace");
     hf_error err = {0, 0, ""};
     hf_row row, cur;
     hf_row_init(&row);
@@ -197,18 +197,20 @@ static const char *swap_on_seen(struct hf__suite *cfm)
     HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
     uint64_t first = row.rev;
     row.rev++;
-    HF_CHECK(hf__con_swap(cfm, &key, 0, &row, &cur) == HF_CONFLICT, "created twice");
+    HF_CHECK(hf__con_replace(cfm, &key, 0, &row, &cur) == HF_CONFLICT, "created twice");
     HF_CHECK(cur.rev == first && cur.n_holders == 1, "a conflict shows another row");
-    HF_CHECK(hf__con_swap(cfm, &key, first + 1, &row, &cur) == HF_CONFLICT,
-             "swapped on a rev to come");
-    HF_CHECK(!hf__con_swap(cfm, &key, first, &row, &cur), "refused on the rev that is there");
-    HF_CHECK(hf__con_swap(cfm, &key, first, &row, NULL) == HF_CONFLICT, "swapped on an old rev");
-    HF_CHECK(hf__con_swap(cfm, &key, first, NULL, &cur) == HF_CONFLICT, "deleted on an old rev");
+    HF_CHECK(hf__con_replace(cfm, &key, first + 1, &row, &cur) == HF_CONFLICT,
+             "replaced on a rev to come");
+    HF_CHECK(!hf__con_replace(cfm, &key, first, &row, &cur), "refused on the rev that is there");
+    HF_CHECK(hf__con_replace(cfm, &key, first, &row, NULL) == HF_CONFLICT,
+             "replaced on an old rev");
+    HF_CHECK(hf__con_replace(cfm, &key, first, NULL, &cur) == HF_CONFLICT, "deleted on an old rev");
     HF_CHECK(hf_row_equal(&cur, &row), "a conflict shows another row than the current");
-    HF_CHECK(!hf__con_swap(cfm, &key, row.rev, NULL, &cur), "not deleted on the rev that is there");
+    HF_CHECK(!hf__con_replace(cfm, &key, row.rev, NULL, &cur),
+             "not deleted on the rev that is there");
     HF_CHECK(!hf__con_get(cfm, &key, &cur) && !cur.rev, "still there after it was deleted");
-    HF_CHECK(hf__con_swap(cfm, &key, row.rev, &row, &cur) == HF_CONFLICT,
-             "swapped what was deleted");
+    HF_CHECK(hf__con_replace(cfm, &key, row.rev, &row, &cur) == HF_CONFLICT,
+             "replaced what was deleted");
     HF_CHECK(!cur.rev && !cur.n_holders, "a conflict shows what was deleted");
     hf__con_await_clock(cfm, &key, row.rev);
     HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "created again: %s", err.text);
@@ -236,8 +238,8 @@ static const char *seen_by_another(struct hf__suite *cfm)
         uint64_t seen = row.rev++;
         one_holder(&row, i);
         row.party[0].token = row.token;
-        if (from->drv->swap(from->st, &key, seen, &row, NULL, &clock, &err))
-            why = hf__bad(cfm, "swap: %s", err.text);
+        if (from->drv->replace(from->st, &key, seen, &row, NULL, &clock, &err))
+            why = hf__bad(cfm, "replace: %s", err.text);
         else if (to->drv->get(to->st, &key, &cur, &clock, &err) || !hf_row_equal(&cur, &row))
             why = hf__bad(cfm, "the other doesn't see change %u", i);
     }
@@ -253,7 +255,7 @@ static int give_back(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
     uint64_t seen = row->rev++;
     row->n_holders = 0;
     memcpy(row->last_id, row->party[0].id, sizeof row->last_id);
-    return hf__con_swap(cfm, key, seen, row, NULL);
+    return hf__con_replace(cfm, key, seen, row, NULL);
 }
 
 /* A request that came twice, for its reply was lost: granted, given back, and here again. A store
@@ -298,7 +300,7 @@ static const char *take_if_free(struct hf__suite *cfm)
     row.n_holders = 0;
     row.n_queue = 1;
     row.party[0] = b;
-    HF_CHECK(!hf__con_swap(cfm, &key, seen, &row, NULL), "%s", cfm->why);
+    HF_CHECK(!hf__con_replace(cfm, &key, seen, &row, NULL), "%s", cfm->why);
     HF_CHECK(take(cfm, &key, &a, &cur) == HF_CONFLICT, "barged past the queue");
     /* A free row keeps its marker when it is taken. */
     seen = row.rev++;
@@ -309,10 +311,10 @@ static const char *take_if_free(struct hf__suite *cfm)
     row.result_len = 1;
     memcpy(row.done_by, "d", 2);
     memcpy(row.result, "r", 2);
-    HF_CHECK(!hf__con_swap(cfm, &key, seen, &row, NULL), "%s", cfm->why);
+    HF_CHECK(!hf__con_replace(cfm, &key, seen, &row, NULL), "%s", cfm->why);
     HF_CHECK(!take(cfm, &key, &a, &cur), "refused although it is free and marked");
     HF_CHECK(cur.done_us == 9 && cur.keep_until_us == 10 && cur.result[0] == 'r', "marker lost");
-    HF_CHECK(!hf__con_swap(cfm, &key, cur.rev, NULL, NULL), "%s", cfm->why);
+    HF_CHECK(!hf__con_replace(cfm, &key, cur.rev, NULL, NULL), "%s", cfm->why);
     return NULL;
 }
 
@@ -336,7 +338,8 @@ static const char *tokens_grow(struct hf__suite *cfm)
         HF_CHECK(row.token > last, "token %llu after %llu", (unsigned long long)row.token,
                  (unsigned long long)last);
         last = row.token;
-        int rc = i % 3 ? give_back(cfm, &key, &row) : hf__con_swap(cfm, &key, row.rev, NULL, NULL);
+        int rc =
+            i % 3 ? give_back(cfm, &key, &row) : hf__con_replace(cfm, &key, row.rev, NULL, NULL);
         HF_CHECK(!rc, "not given back: %s", cfm->why);
         if (!(i % 3)) hf__con_await_clock(cfm, &key, last);
     }
@@ -350,7 +353,7 @@ static int sweep(void *arg, const hf_rowkey *key, hf_row *row)
 {
     struct hf__suite *cfm = arg;
     int64_t clock;
-    if (row) (void)cfm->con.drv->swap(cfm->con.st, key, row->rev, NULL, NULL, &clock, NULL);
+    if (row) (void)cfm->con.drv->replace(cfm->con.st, key, row->rev, NULL, NULL, &clock, NULL);
     return 0;
 }
 
@@ -371,7 +374,7 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
         {"every field is read back byte for byte", 0, every_field},
         {"a queue as long as it may be is kept", 0, long_queue},
         {"a crowd of holders is kept", 0, many_holders},
-        {"a row is replaced only by who has seen it", 0, swap_on_seen},
+        {"a row is replaced only by who has seen it", 0, replace_on_seen},
         {"another handle sees every change at once", 0, seen_by_another},
         {"take grants what is free, and nothing else", 0, take_if_free},
         {"tokens grow, through release and deletion", 0, tokens_grow},

@@ -53,10 +53,10 @@ hf_party hf__con_party(uint64_t session, uint32_t n);
 /* Stores `row` at a key that nobody uses; row->rev (and the token of its only holder) become what
    they have to be. */
 int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
-/* get, swap on the open store; a failure is told in cfm->why. */
+/* get, replace on the open store; a failure is told in cfm->why. */
 int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row);
-int hf__con_swap(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                 hf_row *cur);
+int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                    hf_row *cur);
 /* A play at a key of that name, and a row; if it goes well, the row that it leaves is deleted. */
 const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
                            const char *(*play)(struct hf__suite *cfm, const hf_rowkey *key,

@@ -106,7 +106,7 @@ static const char *sync_returns(struct hf__suite *cfm)
     if (!cfm->con.drv->sync) return NULL;
     HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
     HF_CHECK(!cfm->con.drv->sync(cfm->con.st, &key, &err), "%s", err.text);
-    HF_CHECK(!hf__con_swap(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
+    HF_CHECK(!hf__con_replace(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
     return NULL;
 }
 
@@ -125,7 +125,7 @@ static const char *stays(struct hf__suite *cfm)
     HF_CHECK(!hf__con_open(cfm, &cfm->con, &err), "%s", err.text);
     HF_CHECK(!hf__con_get(cfm, &key, &cur), "%s", cfm->why);
     HF_CHECK(hf_row_equal(&row, &cur), "it changed while nobody had the store open");
-    HF_CHECK(!hf__con_swap(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
+    HF_CHECK(!hf__con_replace(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
     return NULL;
 }
 

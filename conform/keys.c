@@ -144,7 +144,7 @@ static const char *check_named(struct hf__suite *cfm, const char *name)
     HF_CHECK(!hf__con_get(cfm, &key, &row), "%s", cfm->why);
     want.rev = row.rev;
     HF_CHECK(row.rev && hf_row_equal(&row, &want), "'%s' has the row of another", text);
-    HF_CHECK(!hf__con_swap(cfm, &key, row.rev, NULL, NULL), "'%s' isn't deleted", text);
+    HF_CHECK(!hf__con_replace(cfm, &key, row.rev, NULL, NULL), "'%s' isn't deleted", text);
     HF_CHECK(!hf__con_get(cfm, &key, &row) && !row.rev, "'%s' is there after deletion", text);
     return NULL;
 }
@@ -238,7 +238,7 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
             if (key->len >= skip && !strcmp(key->text + skip, name)) s->met[g][i]++;
         }
     if (!row || !row->done_us || strcmp(row->result, key->text)) s->broken++;
-    if (row && s->erase && hf__con_swap(s->cfm, key, row->rev, NULL, NULL)) s->broken++;
+    if (row && s->erase && hf__con_replace(s->cfm, key, row->rev, NULL, NULL)) s->broken++;
     return s->stop_at && s->seen == s->stop_at;
 }
 

@@ -66,7 +66,7 @@ static const char *let_in(struct hf__suite *cfm, const hf_rowkey *key, const hf_
 static const char *change(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     uint64_t seen = row->rev++;
-    return hf__con_swap(cfm, key, seen, row, NULL) ? cfm->why : NULL;
+    return hf__con_replace(cfm, key, seen, row, NULL) ? cfm->why : NULL;
 }
 
 static const char *join_the_line(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)

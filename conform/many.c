@@ -111,7 +111,7 @@ static const char *is_stored(struct hf__suite *cfm, struct many *m, int i)
 static const char *erase(struct hf__suite *cfm, struct many *m, const char *why)
 {
     for (int i = 0; i < KEYS && !why; i++)
-        if (m->row[i].rev && hf__con_swap(cfm, &m->key[i], m->row[i].rev, NULL, NULL))
+        if (m->row[i].rev && hf__con_replace(cfm, &m->key[i], m->row[i].rev, NULL, NULL))
             why = cfm->why;
     clear(m);
     return why;
@@ -147,7 +147,7 @@ static const char *some_refused(struct hf__suite *cfm, struct many *m)
 /* One whose row is gone. */
 static const char *one_absent(struct hf__suite *cfm, struct many *m)
 {
-    if (hf__con_swap(cfm, &m->key[1], m->row[1].rev, NULL, NULL)) return cfm->why;
+    if (hf__con_replace(cfm, &m->key[1], m->row[1].rev, NULL, NULL)) return cfm->why;
     const char *why = plan(cfm, m);
     int rc = why ? 0 : ask(&cfm->con, m, 3, PATIENCE_US);
     if (why) return why;
@@ -220,8 +220,8 @@ static void make_alone(const struct hf__con *con, hf_replace *item)
 {
     int64_t until_us = hf__local_us() + PATIENCE_US;
     while (item->result == HF_UNAVAILABLE && hf__local_us() < until_us)
-        item->result = con->drv->swap(con->st, item->key, item->seen, item->row, NULL,
-                                      &item->clock_us, item->err);
+        item->result = con->drv->replace(con->st, item->key, item->seen, item->row, NULL,
+                                         &item->clock_us, item->err);
 }
 
 static int write_many(struct hf__racer *r)

@@ -90,7 +90,7 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
     for (int tries = 3; !rc;) {
         row->rev = hf_rev_next(cur.rev, clock);
         if (row->n_holders == 1) row->token = row->party[0].token = row->rev;
-        rc = con->drv->swap(con->st, key, cur.rev, row, &cur, &clock, err);
+        rc = con->drv->replace(con->st, key, cur.rev, row, &cur, &clock, err);
         if (rc != HF_CONFLICT || cur.n_holders || cur.n_queue || cur.done_us || !--tries) break;
         rc = 0;
     }
@@ -107,13 +107,13 @@ int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
     return rc;
 }
 
-int hf__con_swap(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                 hf_row *cur)
+int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                    hf_row *cur)
 {
     hf_error err = {0, 0, ""};
     int64_t clock;
-    int rc = cfm->con.drv->swap(cfm->con.st, key, seen, row, cur, &clock, &err);
-    if (rc) hf__bad(cfm, "swap: %s", rc < 0 ? err.text : "refused");
+    int rc = cfm->con.drv->replace(cfm->con.st, key, seen, row, cur, &clock, &err);
+    if (rc) hf__bad(cfm, "replace: %s", rc < 0 ? err.text : "refused");
     return rc;
 }
 
@@ -126,7 +126,7 @@ const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
     hf_row row;
     hf_row_init(&row);
     const char *why = play(cfm, &key, &row);
-    if (!why && hf__con_swap(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
+    if (!why && hf__con_replace(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
     hf_row_clear(&row);
     return why;
 }

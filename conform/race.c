@@ -37,13 +37,13 @@ static int get(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
 }
 
 /* 0, HF_CONFLICT, or negative (told). */
-static int swap(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                hf_row *cur)
+static int replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur)
 {
     hf_error err = {0, 0, ""};
     int64_t clock;
-    int rc = r->con.drv->swap(r->con.st, key, seen, row, cur, &clock, &err);
-    if (rc < 0) hf__race_fail(r, "swap: %s", err.text);
+    int rc = r->con.drv->replace(r->con.st, key, seen, row, cur, &clock, &err);
+    if (rc < 0) hf__race_fail(r, "replace: %s", err.text);
     return rc;
 }
 
@@ -59,7 +59,7 @@ static int add_one(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
 {
     uint64_t seen = row->rev++;
     row->keep_until_us++;
-    int rc = swap(r, key, seen, row, NULL);
+    int rc = replace(r, key, seen, row, NULL);
     if (!rc) atomic_fetch_add(&r->arena->wins, 1);
     if (rc == HF_CONFLICT) atomic_fetch_add(&r->arena->conflicts, 1);
     return rc;
@@ -78,7 +78,7 @@ static int create(struct hf__racer *r, const hf_rowkey *key)
  * In the first round all have read the row before anyone writes, so that all but one must meet a
  * conflict: a race in which nobody met one would prove nothing.
  */
-static int race_swaps(struct hf__racer *r)
+static int race_replaces(struct hf__racer *r)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(r->cfm, text, "race");
@@ -100,12 +100,12 @@ static int race_swaps(struct hf__racer *r)
         wins += !rc;
     }
     if (hf__race_meet(r, 2) || r->me) return 0;
-    if (get(r, &key, &row) || swap(r, &key, row.rev, NULL, NULL)) return 1;
+    if (get(r, &key, &row) || replace(r, &key, row.rev, NULL, NULL)) return 1;
     r->arena->total = (uint64_t)row.keep_until_us - 1;
     return 0;
 }
 
-static const char *judge_swaps(struct hf__suite *cfm, struct hf__arena *a)
+static const char *judge_replaces(struct hf__suite *cfm, struct hf__arena *a)
 {
     uint32_t wins = a->wins, conflicts = a->conflicts;
     HF_CHECK(a->total == wins, "%u updates, of which the row knows %llu", wins,
@@ -156,7 +156,7 @@ static int race_takes(struct hf__racer *r)
         until = hf__local_us() + PATIENCE_S * INT64_C(1000000);
         uint64_t seen = row.rev++;
         row.n_holders = 0;
-        rc = swap(r, &key, seen, &row, NULL);
+        rc = replace(r, &key, seen, &row, NULL);
         if (rc == HF_CONFLICT)
             return hf__race_fail(r, "a row that was held was changed by another");
         if (rc) return 1;
@@ -197,7 +197,7 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     for (uint32_t i = 0; i <= row.n_queue; i++) hf_party_copy(&row.party[i], &row.party[i + 1]);
     row.party[0].token = row.rev;
     row.party[0].flags |= HF_PARTY_UNCLAIMED;
-    int rc = swap(r, key, seen, &row, NULL);
+    int rc = replace(r, key, seen, &row, NULL);
     hf_row_clear(&row);
     if (rc) return hf__race_fail(r, "cannot let it in");
     hf__race_arrive(r->arena, step + 1);
@@ -273,7 +273,7 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
         if (row->n_queue < before) break;
     }
     if (!word_is_true(con, key, row)) return hf__race_fail(r, "was told something else");
-    return swap(r, key, row->rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted") : 0;
+    return replace(r, key, row->rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted") : 0;
 }
 
 static int wait_asleep(struct hf__racer *r, hf_rowkey key, uint64_t session, int step, int how)
@@ -369,7 +369,8 @@ static int write_and_write(struct hf__racer *r)
         row.n_queue = i % 11;
         for (uint32_t j = 0; j <= row.n_queue; j++) row.party[j] = hf__con_party(1, i + j);
         row.party[0].token = row.token;
-        if (swap(r, &key, seen, &row, NULL)) return hf__race_fail(r, "nobody else writes, and yet");
+        if (replace(r, &key, seen, &row, NULL))
+            return hf__race_fail(r, "nobody else writes, and yet");
         atomic_store(&r->arena->acked, (uint64_t)row.keep_until_us);
     }
 }
@@ -405,7 +406,7 @@ static int find_whole(struct hf__racer *r)
         if (get(r, &key, &row) || check_whole(r, &row, acked)) return 1;
         uint64_t seen = row.rev++;
         row.n_holders = row.n_queue = 0;
-        rc = swap(r, &key, seen, &row, NULL);
+        rc = replace(r, &key, seen, &row, NULL);
     }
     if (rc) return hf__race_fail(r, "cannot be written");
     atomic_store(&r->arena->acked, (uint64_t)row.keep_until_us);
@@ -490,10 +491,10 @@ static const char *death_is_noticed(struct hf__suite *cfm, struct hf__arena *a)
 
 /* ---- the lists ---- */
 
-static const char *p_swaps(struct hf__suite *cfm, struct hf__arena *a)
+static const char *p_replaces(struct hf__suite *cfm, struct hf__arena *a)
 {
-    const char *why = hf__race_processes(cfm, a, HF_RACERS, race_swaps);
-    return why ? why : judge_swaps(cfm, a);
+    const char *why = hf__race_processes(cfm, a, HF_RACERS, race_replaces);
+    return why ? why : judge_replaces(cfm, a);
 }
 
 static const char *p_takes(struct hf__suite *cfm, struct hf__arena *a)
@@ -507,10 +508,10 @@ static const char *p_ring(struct hf__suite *cfm, struct hf__arena *a)
     return hf__race_processes(cfm, a, 2, ring);
 }
 
-static const char *t_swaps(struct hf__suite *cfm, struct hf__arena *a)
+static const char *t_replaces(struct hf__suite *cfm, struct hf__arena *a)
 {
-    const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_swaps);
-    return why ? why : judge_swaps(cfm, a);
+    const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_replaces);
+    return why ? why : judge_replaces(cfm, a);
 }
 
 static const char *t_takes(struct hf__suite *cfm, struct hf__arena *a)
@@ -532,12 +533,12 @@ static const char *t_interrupt(struct hf__suite *cfm, struct hf__arena *a)
 /* One function per entry, without an argument of its own. */
 #define WITH_ARENA(name, play) \
     static const char *name(struct hf__suite *cfm) { return hf__with_arena(cfm, play); }
-WITH_ARENA(swaps_of_processes, p_swaps)
+WITH_ARENA(replaces_of_processes, p_replaces)
 WITH_ARENA(takes_of_processes, p_takes)
 WITH_ARENA(bells_of_processes, p_ring)
 WITH_ARENA(kills, killed)
 WITH_ARENA(deaths, death_is_noticed)
-WITH_ARENA(swaps_of_threads, t_swaps)
+WITH_ARENA(replaces_of_threads, t_replaces)
 WITH_ARENA(takes_of_threads, t_takes)
 WITH_ARENA(bells_of_threads, t_ring)
 WITH_ARENA(interrupts, t_interrupt)
@@ -556,7 +557,7 @@ static int wakes(struct hf__suite *cfm)
 void hf__conform_processes(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
-        {"eight processes lose no update", 0, swaps_of_processes},
+        {"eight processes lose no update", 0, replaces_of_processes},
         {"a killed process leaves a whole row", 0, kills},
         {"the death of a process is noticed", HF_CAN_SESSIONS, deaths},
     };
@@ -572,7 +573,7 @@ void hf__conform_processes(struct hf__suite *cfm)
 void hf__conform_threads(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
-        {"eight threads lose no update", 0, swaps_of_threads}};
+        {"eight threads lose no update", 0, replaces_of_threads}};
     static const struct hf__check taking[] = {
         {"of eight threads that take one has it", 0, takes_of_threads}};
     static const struct hf__check watching[] = {

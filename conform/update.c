@@ -112,7 +112,7 @@ static int count_up(void *arg, hf_row *row)
     return 1;
 }
 
-/* One writes by swaps, the others in place: of none a write is lost. */
+/* One writes by replaces, the others in place: of none a write is lost. */
 static int write_much(struct hf__racer *r)
 {
     char text[HF_KEY_CAP];
@@ -132,8 +132,8 @@ static int write_much(struct hf__racer *r)
             do {
                 rc = hf_row_copy(&next, &row);
                 next.rev++;
-            } while (!rc && (rc = r->con.drv->swap(r->con.st, &key, row.rev, &next, &row, &clock,
-                                                   &err)) == HF_CONFLICT);
+            } while (!rc && (rc = r->con.drv->replace(r->con.st, &key, row.rev, &next, &row, &clock,
+                                                      &err)) == HF_CONFLICT);
         }
         if (rc) hf__race_fail(r, "%s", err.text);
     }
@@ -158,7 +158,7 @@ static const char *play_writers(struct hf__suite *cfm, struct hf__arena *a)
     if (!why && row.rev != all)
         why = hf__bad(cfm, "%llu of %d writes were lost", (unsigned long long)(all - row.rev),
                       WRITERS * WRITES);
-    if (!why && hf__con_swap(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
+    if (!why && hf__con_replace(cfm, &key, row.rev, NULL, NULL)) why = cfm->why;
     hf_row_clear(&row);
     return why;
 }
@@ -172,6 +172,6 @@ void hf__conform_update(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"a row is changed in place, or stays as it was", 0, update_in_place},
-        {"of updates and swaps side by side none is lost", 0, updates_lose_none}};
+        {"of updates and replaces side by side none is lost", 0, updates_lose_none}};
     if (cfm->con.drv->update) hf__conform_run(cfm, checks, 2);
 }

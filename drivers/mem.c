@@ -352,8 +352,8 @@ static int disposable(const hf_row *row)
 
 /* Under the shard's lock; `c` is the key's cell. 0, HF_CONFLICT (it isn't that row, or there is
    none), HF_NOMEM. */
-static int replace(struct shard *s, struct cell *c, const hf_rowkey *key, uint64_t seen,
-                   const hf_row *row, struct rings *rings)
+static int write_row(struct shard *s, struct cell *c, const hf_rowkey *key, uint64_t seen,
+                     const hf_row *row, struct rings *rings)
 {
     const hf_row *was = row_of(s, c);
     if ((was ? was->rev : 0) != seen) return HF_CONFLICT;
@@ -377,27 +377,27 @@ static int replace(struct shard *s, struct cell *c, const hf_rowkey *key, uint64
 }
 
 /* The latch is held, and let go of. */
-static HF_APART int swap_latched(hf_store *st, const hf_rowkey *key, uint64_t seen,
-                                 const hf_row *row, hf_row *cur, hf_error *err)
+static HF_APART int replace_latched(hf_store *st, const hf_rowkey *key, uint64_t seen,
+                                    const hf_row *row, hf_row *cur, hf_error *err)
 {
     struct shard *s = shard_of(st, key);
     struct rings rings;
     rings.table = st->table;
     rings.hash = key->hash;
     rings.n = 0;
-    int rc = replace(s, *find(s, key), key, seen, row, &rings);
+    int rc = write_row(s, *find(s, key), key, seen, row, &rings);
     if (rc == HF_CONFLICT && cur && copy_now(s, key, cur)) rc = HF_NOMEM;
     hf__latch_unlock(&s->latch);
-    if (rc == HF_NOMEM) return no_memory("swap", key, err);
+    if (rc == HF_NOMEM) return no_memory("replace", key, err);
     ring_all(&rings);
     return rc;
 }
 
-static HF_APART int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                         hf_row *cur, hf_error *err)
+static HF_APART int replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                            hf_row *cur, hf_error *err)
 {
     hf__latch_lock(&shard_of(st, key)->latch);
-    return swap_latched(st, key, seen, row, cur, err);
+    return replace_latched(st, key, seen, row, cur, err);
 }
 
 static HF_APART int drop_latched(struct shard *s, struct cell *c, uint64_t floor)
@@ -408,16 +408,16 @@ static HF_APART int drop_latched(struct shard *s, struct cell *c, uint64_t floor
 
 /* The most frequent one leaves nobody behind, for whom a bell could ring, and the key's memory
    where it is. */
-static int mm_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int mm_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct shard *s = shard_of(st, key);
     *ret_clock_us = 0;
     if (!row || !disposable(row) || !hf__latch_at_once(&s->latch))
-        return swap(st, key, seen, row, cur, err);
+        return replace(st, key, seen, row, cur, err);
     struct cell *c = *find(s, key);
     const hf_row *was = row_of(s, c);
-    if (!was || was->rev != seen) return swap_latched(st, key, seen, row, cur, err);
+    if (!was || was->rev != seen) return replace_latched(st, key, seen, row, cur, err);
     if (!rests(s, c)) return drop_latched(s, c, row->rev);
     raise_floor(s, row->rev);
     return hf__latch_unlock(&s->latch);
@@ -442,7 +442,7 @@ static HF_APART int mm_update(hf_store *st, const hf_rowkey *key,
             hf__latch_unlock(&s->latch);
             return changed;
         }
-        if (changed) rc = replace(s, *find(s, key), key, seen, row, &rings);
+        if (changed) rc = write_row(s, *find(s, key), key, seen, row, &rings);
     } while (rc == HF_CONFLICT); /* its shard had lost a later rev */
     hf__latch_unlock(&s->latch);
     if (rc) return no_memory("update", key, err);
@@ -555,7 +555,7 @@ const hf_driver hf__mem_driver = {
     .open = mm_open,
     .close = mm_close,
     .get = mm_get,
-    .swap = mm_swap,
+    .replace = mm_replace,
     .update = mm_update,
     .take = mm_take,
     .now = mm_now,

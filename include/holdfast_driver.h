@@ -23,7 +23,7 @@ extern "C" {
 #define HF_DRIVER_SYMBOL hf_driver_entry
 #define HF_ROW_FORMAT    2 /* of a row as fields; another one is CORRUPT, never "free" */
 
-/* Internal results of swap and take, beside the codes of holdfast.h. */
+/* Internal results of replace and take, beside the codes of holdfast.h. */
 #define HF_CONFLICT   1
 #define HF_WOULD_WAIT 8 /* of a take with HF_PARTY_AT_ONCE */
 
@@ -156,8 +156,8 @@ enum hf_can {
     HF_CAN_INSTANT = 1,
     /* Tells whether a holder's process lives (session, alive): holds need no lease. */
     HF_CAN_SESSIONS = 2,
-    /* A swap that turns a waiter into a holder wakes that waiter's bell; `watch` may be called by
-       any number of threads at once, each on a bell of its own. */
+    /* A replace that turns a waiter into a holder wakes that waiter's bell; `watch` may be called
+       by any number of threads at once, each on a bell of its own. */
     HF_CAN_BELLS = 4,
     /* All operations may be called by several threads at once. Without it the handle serializes. */
     HF_CAN_THREADS = 8,
@@ -188,7 +188,7 @@ typedef struct hf_replace {
     uint64_t seen;
     const hf_row *row; /* not NULL */
     hf_row *cur;       /* for a conflict; initialized; not NULL */
-    int result;        /* of this one, as of swap; HF_UNKNOWN when replace_many is called */
+    int result;        /* of this one, as of replace; HF_UNKNOWN when replace_many is called */
     int64_t clock_us;  /* the store's clock while it answered; 0, as when it is called: it didn't */
     hf_error *err;     /* why, if the result is negative; may be NULL */
 } hf_replace;
@@ -229,11 +229,11 @@ typedef struct hf_driver {
      * that. HF_CAN_LEASES: HF_LOST, and nothing is written, if a session of this handle's that the
      * row names is dead.
      */
-    int (*swap)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err);
+    int (*replace)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 
     /*
-     * Optional. n swaps that have nothing to do with each other, in few round trips, each with
+     * Optional. n replaces that have nothing to do with each other, in few round trips, each with
      * a result of its own. No key is named twice. No error, conflict or hang of one changes
      * anything for another one: a store that carries them out one after the other doesn't wait
      * long for one that is held up. Returns at until_us (CLOCK_BOOTTIME) at the latest, but for
@@ -262,13 +262,13 @@ typedef struct hf_driver {
                 hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 
     /*
-     * Optional, with HF_CAN_INSTANT. get and swap in one: nobody else reads or writes the row
+     * Optional, with HF_CAN_INSTANT. get and replace in one: nobody else reads or writes the row
      * between them, so it can't be refused, and who was handed a key has it by one look. `step` is
      * shown the row and changes it (1, and its rev) or doesn't (0); negative: it failed, nothing is
      * stored, and that is returned (*err is the caller's to fill then). It may be called again,
      * with the row as it is then: if what it made needs a wait for a disk, or its rev isn't above
      * one that the store has forgotten. Of this store it may ask now, and nothing else. 0: *row is
-     * the row as stored; else what is in *row means nothing. Rings whom swap would.
+     * the row as stored; else what is in *row means nothing. Rings whom replace would.
      */
     int (*update)(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                   void *arg, hf_row *row, hf_error *err);
@@ -375,7 +375,7 @@ typedef struct hf_driver {
     int (*sync)(hf_store *st, const hf_rowkey *key, hf_error *err);
 
     /* Every row whose key has the prefix; nonzero from `see` ends it with success. Rows changed
-       meanwhile may be seen before or after the change. `see` may call get, swap. A row that is
+       meanwhile may be seen before or after the change. `see` may call get, replace. A row that is
        damaged is shown as NULL, and the scan goes on: who sees that asks get for the reason. One
        whose key isn't legal may be shown, and is no lock. Where more than a row is damaged:
        HF_CORRUPT. */
@@ -425,7 +425,8 @@ typedef struct hf_driver {
     int (*warning)(hf_store *st, char *to, size_t cap);
 } hf_driver;
 
-/* Fills *err (if not NULL) and returns `code`. The format's result: "file: swap 'k': no space". */
+/* Fills *err (if not NULL) and returns `code`. The format's result: "file: replace 'k': no space".
+ */
 HF_API int hf_fail(hf_error *err, int code, int sys, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((cold, format(printf, 4, 5)))

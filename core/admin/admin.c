@@ -451,7 +451,7 @@ static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
         p->code = hf_fail(p->err, HF_CANCELED, 0, "prune: the store is being closed");
         return 1;
     }
-    int rc = hf__port_swap(&p->h->port, key, row->rev, NULL, NULL, p->err);
+    int rc = hf__port_replace(&p->h->port, key, row->rev, NULL, NULL, p->err);
     /* A conflict: somebody uses it after all. An unknown outcome is harmless: it may be gone. */
     if (!rc) p->n++;
     if (rc < 0 && rc != HF_UNKNOWN) p->code = rc;

@@ -280,9 +280,9 @@ static int release_instantly(hf_lock *l)
         !hf__believed(l))
         return HF_CONFLICT;
     leave_free(&h->row, l, l->rev + 1);
-    /* Not by hf__port_swap, whose count is atomic: under the mutex it needn't be. */
+    /* Not by hf__port_replace, whose count is atomic: under the mutex it needn't be. */
     h->stats.store_ops++;
-    return port->drv->swap(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
+    return port->drv->replace(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
 }
 
 /* The same where it may take time. HF_CONFLICT: if *ret_known, *cur is there. HF_UNKNOWN: it may
@@ -303,7 +303,7 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     l->busy = l->releasing = 1;
     hf__stood_still(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__port_swap(port, &l->e->key, l->rev, &row, cur, NULL);
+    int rc = hf__port_replace(port, &l->e->key, l->rev, &row, cur, NULL);
     if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
     pthread_mutex_lock(&h->mu);
     l->e->free_rev = rc ? 0 : row.rev;

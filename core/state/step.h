@@ -48,7 +48,7 @@ struct hf_event {
     int mark;           /* with once: a grant marks the event as done at once, kept for keep_us */
     int64_t keep_us;    /* FINISH, mark: how long the marker counts; INT64_MAX: for ever */
     /* An earlier write for this event or request may have landed, or may land yet. A withdrawal
-       then moves rev in any case, so that no swap can land later. */
+       then moves rev in any case, so that no replace can land later. */
     int maybe_done;
     int as_seen;          /* for hf__turn: it rests on the row that is known; a conflict ends it */
     const uint64_t *dead; /* sessions known to be dead */
@@ -76,7 +76,7 @@ struct hf_outcome {
 
 /*
  * Steps `row` in place. When `changed` is 0 the row is as it was; else its rev is a new one, and
- * nothing is true until it was swapped for the row that it came from. The caller provides room for
+ * nothing is true until it was replaced for the row that it came from. The caller provides room for
  * one more party (hf_row_room). Total: every event is legal on every row that hf_row_check accepts.
  */
 struct hf_outcome hf__step(hf_row *row, const struct hf_event *event);

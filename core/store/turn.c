@@ -98,11 +98,11 @@ int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_err
     return rc;
 }
 
-int hf__port_swap(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                  hf_row *cur, hf_error *err)
+int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur, hf_error *err)
 {
     int64_t clock_us = 0, sent_us = begin(port);
-    int rc = port->drv->swap(port->st, key, seen, row, cur, &clock_us, err);
+    int rc = port->drv->replace(port->st, key, seen, row, cur, &clock_us, err);
     end(port, sent_us, clock_us);
     return rc;
 }
@@ -261,14 +261,14 @@ static int no_memory(const hf_rowkey *key, int mine, hf_error *err)
     return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
 }
 
-/* One swap, sent again as long as its reply is lost. 0, HF_CONFLICT (row is the current one, *mine
-   says whether ours may have landed), or the error. */
+/* One replace, sent again as long as its reply is lost. 0, HF_CONFLICT (row is the current one,
+ *mine says whether ours may have landed), or the error. */
 static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_row *next,
                      int64_t until_us, int *ret_mine, hf_error *err)
 {
     uint64_t seen = row->rev;
     for (;;) {
-        int rc = hf__port_swap(port, key, seen, next, row, err);
+        int rc = hf__port_replace(port, key, seen, next, row, err);
         rc = hf__turn_judge(rc, row, next, ret_mine);
         if (rc != HF_UNKNOWN || hf__local_us() >= until_us) return rc;
         hf__pause(PAUSE_RETRY_US);

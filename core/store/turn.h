@@ -1,5 +1,5 @@
 /*
- * turn.h - one event carried to the store and back: get, step, swap, again.
+ * turn.h - one event carried to the store and back: get, step, replace, again.
  *
  * A turn ends when the answer is true in the store, or when the store couldn't be made to say so
  * before the deadline. It resolves lost replies by sending the same write again, which either lands
@@ -35,8 +35,8 @@ void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
 /* Pass-through with the clock read, the serialization and the count. */
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
-int hf__port_swap(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                  hf_row *cur, hf_error *err);
+int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur, hf_error *err);
 int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
                   hf_error *err);
 int hf__port_join(struct hf_port *port, const hf_rowkey *key, const hf_party *party, uint32_t cap,

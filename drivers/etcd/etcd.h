@@ -16,9 +16,9 @@
  * one hears of all letters to a handle, for the numbers of its sessions begin with the same digits.
  * A write puts row, rev and the writer's own sessions in one transaction, which etcd refuses if the
  * lease of one of these is gone: then it is made without the keys of those that stood in the row
- * with such a session already (swap.c), and no grant, nor place in line, is ever made with one. So
- * a session that the row names, and that isn't there, has ended; whether a holder may still believe
- * in it is told by the terms (leases.c).
+ * with such a session already (replace.c), and no grant, nor place in line, is ever made with one.
+ * So a session that the row names, and that isn't there, has ended; whether a holder may still
+ * believe in it is told by the terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H
@@ -134,11 +134,11 @@ HfEt__Compare *hf__et_compare(struct hf__et_mem *mem, HfEt__TxnRequest *to, Prot
 /* txn.c */
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
 int hf__et_names(const hf_row *row, uint64_t session);
-/* What a swap to that row asks for, in which the keys of the dead aren't put; a letter is, for
+/* What a replace to that row asks for, in which the keys of the dead aren't put; a letter is, for
  *ret_put. To be closed. */
-void hf__et_swap_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
-                     const hf_row *row, const struct hf__et_dead *dead,
-                     struct hf__et_dead *ret_put);
+void hf__et_replace_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
+                        const hf_row *row, const struct hf__et_dead *dead,
+                        struct hf__et_dead *ret_put);
 /* It was done; or may have been, if it isn't `certain`. */
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
@@ -165,9 +165,9 @@ int hf__et_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);
 
-/* swap.c */
-int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err);
+/* replace.c */
+int hf__et_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 
 /* words.c */
 int hf__et_words_open(hf_store *st);

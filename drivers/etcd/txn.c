@@ -314,8 +314,9 @@ static void add_row(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, co
     free(bytes);
 }
 
-void hf__et_swap_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
-                     const hf_row *row, const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
+void hf__et_replace_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
+                        const hf_row *row, const struct hf__et_dead *dead,
+                        struct hf__et_dead *ret_put)
 {
     static const HfEt__RequestOp no_op = HF_ET__REQUEST_OP__INIT;
     static const HfEt__RangeRequest no_range = HF_ET__RANGE_REQUEST__INIT;

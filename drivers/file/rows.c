@@ -1,14 +1,14 @@
 /*
- * rows.c - the operations on a row: get, swap, take, update.
+ * rows.c - the operations on a row: get, replace, take, update.
  *
  * Contents: whether the store can be used; revs and clocks; finding the cell; writing bodies; get;
- * take; swap; update.
+ * take; replace; update.
  *
  * A write fills the body that isn't current and publishes it by one store to the cell's seq. take
- * and swap are the hot path of the whole library, so each first tries the common case: the caller's
- * hint names the key's cell, nobody holds the bucket's lock, there is neither marker nor queue, and
- * the new body fits. That takes one compare-and-swap and no call into another file. Whatever else
- * it finds, it lets go and leaves everything to the general path.
+ * and replace are the hot path of the whole library, so each first tries the common case: the
+ * caller's hint names the key's cell, nobody holds the bucket's lock, there is neither marker nor
+ * queue, and the new body fits. That takes one compare-and-swap and no call into another file.
+ * Whatever else it finds, it lets go and leaves everything to the general path.
  */
 #include "store.h"
 
@@ -339,7 +339,7 @@ int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_
     return take(st, key, party, cur, ret_clock_us, err);
 }
 
-/* ---- swap ---- */
+/* ---- replace ---- */
 
 /* HF_CONFLICT: *cur (if there is one) is the current row. */
 static int compare(const struct hf__op *op, const struct hf__found *f, uint64_t seen, hf_row *cur)
@@ -403,9 +403,9 @@ static int store_locked(const struct hf__op *op, struct hf__bucket *b, const hf_
     return 0;
 }
 
-static int swap_locked(const struct hf__op *op, struct hf__bucket *b, uint64_t seen,
-                       const hf_row *row, size_t need, hf_row *cur, struct hf__found *f,
-                       struct hf__rung *rung)
+static int replace_locked(const struct hf__op *op, struct hf__bucket *b, uint64_t seen,
+                          const hf_row *row, size_t need, hf_row *cur, struct hf__found *f,
+                          struct hf__rung *rung)
 {
     int rc = locate(op, b, f);
     if (!rc) rc = compare(op, f, seen, cur);
@@ -421,11 +421,11 @@ static int too_many(const struct hf__op *op, const hf_row *row)
                    op->key->text, HF_PARTIES_CAP);
 }
 
-static int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err)
+static int replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
-    const struct hf__op op = {c, "swap", key, err};
+    const struct hf__op op = {c, "replace", key, err};
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hf__found f = {.cell = NULL};
     struct hf__rung rung;
@@ -437,7 +437,7 @@ static int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
     while (!rc) {
         rc = hf__bucket_lock(&op, b);
         if (rc) break;
-        rc = swap_locked(&op, b, seen, row, need, cur, &f, &rung);
+        rc = replace_locked(&op, b, seen, row, need, cur, &f, &rung);
         if (rc == 0 || rc == HF_CONFLICT) remember(&op, &f);
         hf__bucket_unlock(c, b);
         if (rc == 0 || rc == HF_CONFLICT) {
@@ -450,15 +450,15 @@ static int swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row 
     return rc;
 }
 
-int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                  int64_t *ret_clock_us, hf_error *err)
+int hf__rows_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hot h;
     if (!row || row->n_holders + row->n_queue > 1 || row->done_us || !hf__hint_of(c, key) ||
         !is_sound(c) || !is_in_reach(c, row->rev))
-        return swap(st, key, seen, row, cur, ret_clock_us, err);
+        return replace(st, key, seen, row, cur, ret_clock_us, err);
     size_t need = sizeof h.head;
     if (row->n_holders + row->n_queue)
         need += HF_PARTY_BYTES(row->party[0].owner_len, row->party[0].note_len);
@@ -474,7 +474,7 @@ int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_ro
         }
         hf__bucket_unlock(c, b);
     }
-    return swap(st, key, seen, row, cur, ret_clock_us, err);
+    return replace(st, key, seen, row, cur, ret_clock_us, err);
 }
 
 /* ---- update ---- */

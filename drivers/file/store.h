@@ -52,8 +52,8 @@ int hf__file_mourn_read(hf_store *st);
 
 int hf__rows_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                  hf_error *err);
-int hf__rows_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                  int64_t *ret_clock_us, hf_error *err);
+int hf__rows_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                     void *arg, hf_row *row, hf_error *err);
 int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,

@@ -2,7 +2,7 @@
  * firestore.c - firestore://PROJECT/DATABASE, rows as documents of Cloud Firestore. See place.h,
  * fields.h, api.h, doc/stores/firestore.md.
  *
- * Contents: what was seen; documents; get and swap; many rows; opening.
+ * Contents: what was seen; documents; get and replace; many rows; opening.
  *
  * A write is one commit of one document, on a precondition: that there is none, or that it was last
  * updated at the time at which it was when it was read. So for every row that is given to the core
@@ -97,7 +97,7 @@ static int read_row(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *re
     return rc;
 }
 
-/* ---- get and swap ---- */
+/* ---- get and replace ---- */
 
 static int fs_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
@@ -136,7 +136,7 @@ json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row
 static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
                     int64_t many_until_us, hf_error *err)
 {
-    int rc = cur ? read_row(st, key, cur, ret_clock_us, "swap", many_until_us, err) : 0;
+    int rc = cur ? read_row(st, key, cur, ret_clock_us, "replace", many_until_us, err) : 0;
     return rc ? rc : HF_CONFLICT;
 }
 
@@ -149,7 +149,7 @@ static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *
     if (*ret_update_us >= 0) return 0;
     hf_row now;
     hf_row_init(&now);
-    int rc = read_row(st, key, cur ? cur : &now, ret_clock_us, "swap", many_until_us, err);
+    int rc = read_row(st, key, cur ? cur : &now, ret_clock_us, "replace", many_until_us, err);
     uint64_t rev = cur ? cur->rev : now.rev;
     hf_row_clear(&now);
     if (rc) return rc;
@@ -159,18 +159,18 @@ static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *
     return *ret_update_us >= 0 ? 0 : HF_CONFLICT;
 }
 
-int hf__fs_swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                      hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err)
+int hf__fs_replace_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                         hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err)
 {
     struct hf__fs_call call = {
-        .what = "swap", .key = key->text, .writes = 1, .many_until_us = many_until_us};
+        .what = "replace", .key = key->text, .writes = 1, .many_until_us = many_until_us};
     const char *why = NULL;
     json_t *answer;
     int64_t update_us;
     int rc = find_time(st, key, seen, cur, ret_clock_us, &update_us, many_until_us, err);
     if (rc) return rc;
     json_t *write = hf__fs_write(st, key, row, seen, update_us, &rc, &why);
-    if (!write) return fail(rc, "swap", key->text, why, err);
+    if (!write) return fail(rc, "replace", key->text, why, err);
     rc = hf__fs_ask(&st->api, &call, st->place.documents, "commit",
                     json_pack("{s:[o]}", "writes", write), &answer, err);
     if (rc && call.condition) return conflict(st, key, cur, ret_clock_us, many_until_us, err);
@@ -180,16 +180,16 @@ int hf__fs_swap_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     update_us = hf__fs_time(json_object_get(result, "updateTime"));
     json_decref(answer);
     if (clock_us <= 0)
-        return fail(HF_UNKNOWN, "swap", key->text, "an answer that isn't one to a commit", err);
+        return fail(HF_UNKNOWN, "replace", key->text, "an answer that isn't one to a commit", err);
     *ret_clock_us = clock_us;
     if (row) hf__fs_remember(st, key, row->rev, update_us > 0 ? update_us : clock_us);
     return 0;
 }
 
-static int fs_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int fs_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    return hf__fs_swap_until(st, key, seen, row, cur, ret_clock_us, 0, err);
+    return hf__fs_replace_until(st, key, seen, row, cur, ret_clock_us, 0, err);
 }
 
 /* ---- many rows ---- */
@@ -482,7 +482,7 @@ HF_DRIVER_ENTRY(firestore) = {
     .open = fs_open,
     .close = fs_close,
     .get = fs_get,
-    .swap = fs_swap,
+    .replace = fs_replace,
     .replace_many = hf__fs_replace_many,
     .scan = fs_scan,
     .inspect = fs_inspect,

@@ -36,7 +36,7 @@ struct part {
 static int fail(hf_replace *item, int code, const char *why)
 {
     return item->result =
-               hf_fail(item->err, code, 0, "firestore: swap '%s': %s", item->key->text, why);
+               hf_fail(item->err, code, 0, "firestore: replace '%s': %s", item->key->text, why);
 }
 
 static void end_with(struct part *p, size_t i, int code, const char *why)
@@ -90,7 +90,7 @@ static void see(struct part *p, enum state state, size_t i, const json_t *found,
     hf_replace *r = p->item[i];
     hf_error err = {0, 0, ""};
     hf_row_clear(r->cur);
-    int rc = found ? hf__fs_decode(p->st, found, r->key, r->cur, "swap", &err) : 0;
+    int rc = found ? hf__fs_decode(p->st, found, r->key, r->cur, "replace", &err) : 0;
     r->clock_us = clock_us;
     if (rc) {
         end_with(p, i, rc, reason(&err));
@@ -108,7 +108,7 @@ static void see(struct part *p, enum state state, size_t i, const json_t *found,
    with nothing done. */
 static void read_all(struct part *p, enum state state)
 {
-    struct hf__fs_call call = {.what = "swap", .many_until_us = p->until_us};
+    struct hf__fs_call call = {.what = "replace", .many_until_us = p->until_us};
     json_t *names = json_array(), *answer = NULL, *one;
     hf_error err = {0, 0, ""};
     size_t k, at = 0;
@@ -208,8 +208,8 @@ static void write_singly(struct part *p)
         if (p->state[i] == HAS_RESULT) continue;
         p->state[i] = HAS_RESULT;
         if (hf__local_us() < p->until_us)
-            r->result = hf__fs_swap_until(p->st, r->key, r->seen, r->row, r->cur, &r->clock_us,
-                                          p->until_us, r->err);
+            r->result = hf__fs_replace_until(p->st, r->key, r->seen, r->row, r->cur, &r->clock_us,
+                                             p->until_us, r->err);
         else
             fail(r, HF_UNAVAILABLE, "not sent: there was no time left");
     }
@@ -217,7 +217,7 @@ static void write_singly(struct part *p)
 
 static void write_all(struct part *p)
 {
-    struct hf__fs_call call = {.what = "swap", .writes = 1, .many_until_us = p->until_us};
+    struct hf__fs_call call = {.what = "replace", .writes = 1, .many_until_us = p->until_us};
     json_t *body = body_of(p), *answer = NULL;
     hf_error err = {0, 0, ""};
     size_t k = 0;

@@ -213,17 +213,17 @@ static int read_written(const bson_t *reply, int64_t *ret_clock_us)
     return 1;
 }
 
-static int swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, uint64_t seen,
-                   const hf_row *row, hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int replace_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key, uint64_t seen,
+                      const hf_row *row, hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    struct hf__mg_about about = {"swap", key->text, HF_UNKNOWN};
+    struct hf__mg_about about = {"replace", key->text, HF_UNKNOWN};
     const char *why = "out of memory";
     bson_t update = BSON_INITIALIZER, reply;
     int64_t clock_us = 0;
     int code = 0, written = 0, rc = row ? hf__mg_encode(row, &update, &why) : 0;
     if (rc) {
         bson_destroy(&update);
-        return hf_fail(err, rc, 0, "mongodb: swap '%s': %s", key->text, why);
+        return hf_fail(err, rc, 0, "mongodb: replace '%s': %s", key->text, why);
     }
     bson_t *command = write_command(st, key, seen, row ? &update : NULL);
     rc = ask(st, link, command, &about, &reply, &code, err);
@@ -243,12 +243,12 @@ static int swap_by(hf_store *st, struct hf__mg_link *link, const hf_rowkey *key,
     return rc;
 }
 
-static int mg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int mg_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__mg_link *link;
     int rc = get_link(st, &link, err);
-    if (!rc) rc = swap_by(st, link, key, seen, row, cur, ret_clock_us, err);
+    if (!rc) rc = replace_by(st, link, key, seen, row, cur, ret_clock_us, err);
     put_link(st, link);
     return rc;
 }
@@ -582,7 +582,7 @@ HF_DRIVER_ENTRY(mongodb) = {
     .open = mg_open,
     .close = mg_close,
     .get = mg_get,
-    .swap = mg_swap,
+    .replace = mg_replace,
     .replace_many = hf__mg_replace_many,
     .listen = mg_listen,
     .watch = mg_watch,

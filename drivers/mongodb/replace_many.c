@@ -46,7 +46,7 @@ struct part {
 static int fail(hf_replace *item, int code, const char *why)
 {
     return item->result =
-               hf_fail(item->err, code, 0, "mongodb: swap '%s': %s", item->key->text, why);
+               hf_fail(item->err, code, 0, "mongodb: replace '%s': %s", item->key->text, why);
 }
 
 static void fail_all(struct part *p, int code, const char *why)
@@ -75,7 +75,7 @@ static struct hf__mg_link *get_link(hf_store *st, int64_t until_us, int *ret_cod
 /* One request of this part. The command is destroyed in every case. */
 static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_error *err)
 {
-    struct hf__mg_about about = {"swap", p->item[0]->key->text, ambiguous};
+    struct hf__mg_about about = {"replace", p->item[0]->key->text, ambiguous};
     int code, rc;
     p->link->first_until_us = p->until_us;
     rc = hf__mg_ask(&p->st->how, p->link, command, &about, ret, &code, err);
@@ -211,7 +211,7 @@ static void see(struct part *p, const bson_t *doc)
     size_t i = item_of(p, doc);
     if (i == p->n || p->failed[i]) return;
     hf_replace *r = p->item[i];
-    const struct hf__row_reader by = {"mongodb", "swap", r->key->text, p->st->how.how_to_empty};
+    const struct hf__row_reader by = {"mongodb", "replace", r->key->text, p->st->how.how_to_empty};
     int rc = hf__mg_decode(doc, &by, r->cur, r->err);
     p->failed[i] = rc != 0;
     if (rc) r->result = rc;
@@ -258,7 +258,7 @@ static void sort_out(struct part *p)
 /* What was answered is known: the clock isn't waited for much longer than for the write. */
 static void note_clock(struct part *p, int64_t wrote_us)
 {
-    struct hf__mg_about about = {"swap", p->item[0]->key->text, HF_UNAVAILABLE};
+    struct hf__mg_about about = {"replace", p->item[0]->key->text, HF_UNAVAILABLE};
     int64_t clock_us = 0, now = hf__local_us();
     int64_t until_us = now + 2 * wrote_us + CLOCK_US;
     p->link->first_until_us = until_us < p->until_us ? until_us : p->until_us;

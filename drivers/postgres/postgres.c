@@ -3,7 +3,7 @@
  *
  * Contents: connections; rows; many rows; who waits; opening. The statements: sql.c.
  *
- * Every operation is one statement of its own (a swap two at most), in autocommit: there is no
+ * Every operation is one statement of its own (a replace two at most), in autocommit: there is no
  * transaction to be left open. A write that is refused tells the row as of the statement's
  * snapshot. That is an answer (at that moment the write would have been refused), unless the
  * snapshot shows what the write wanted to see: then somebody was quicker within the statement, and
@@ -510,7 +510,7 @@ HF_DRIVER_ENTRY(postgres) = {
     .open = pg_open,
     .close = pg_close,
     .get = pg_get,
-    .swap = hf__pg_swap,
+    .replace = hf__pg_replace,
     .replace_many = hf__pg_replace_many,
     .take = pg_take,
     .join = pg_join,

@@ -35,7 +35,7 @@ struct many {
 static int fail(hf_replace *item, int code, const char *why)
 {
     return item->result =
-               hf_fail(item->err, code, 0, "postgres: swap '%s': %s", item->key->text, why);
+               hf_fail(item->err, code, 0, "postgres: replace '%s': %s", item->key->text, why);
 }
 
 static void first_line(const char *from, char to[200])
@@ -152,7 +152,7 @@ static int refused(const hf_store *st, hf_replace *item, const PGresult *r)
     int rc = 0;
     if (there == item->seen) return 0; /* somebody was quicker within the statement */
     hf_row_clear(item->cur);
-    if (there) rc = hf__pg_decode(st, r, 0, item->cur, "swap", item->key->text, item->err);
+    if (there) rc = hf__pg_decode(st, r, 0, item->cur, "replace", item->key->text, item->err);
     item->result = rc ? rc : HF_CONFLICT;
     return 1;
 }

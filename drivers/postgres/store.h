@@ -10,7 +10,7 @@
 #include "pool.h"
 #include "sql.h"
 
-/* The parameters of a swap at length. */
+/* The parameters of a replace at length. */
 enum { HF_PG_SWAP_VALUES = HF_FIELDS + HF_PG_FIRST - 1 };
 
 struct hf_store {
@@ -43,11 +43,11 @@ int hf__pg_decode(const hf_store *st, const PGresult *r, int at, hf_row *row, co
 int hf__pg_has_row(const PGresult *r);
 /* The fields as texts; numbers are written into `room`. */
 void hf__pg_fill(const struct hf__fields *f, const char **values, char room[HF_FIELDS][24]);
-/* swap.c. A key's hint: see there. */
+/* replace.c. A key's hint: see there. */
 static const uint64_t HF_PG_ALONE = UINT64_C(1) << 63;
 uint64_t hf__pg_hint(const hf_rowkey *key);
-int hf__pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err);
+int hf__pg_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row);
 
 /* replace_many.c */

@@ -126,13 +126,13 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 enum { FIRST_OF_SWAP = 8, FIRST_OF_TAKE = 3 };
 
 /* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
-   the order of kit/columns.h, numbers as texts, for Lua would round them. Of a swap that was done
-   it is the clock alone: a table more to be told takes the server a twelfth of all its time. What
-   is written comes as values alone, in that order, too. */
+   the order of kit/columns.h, numbers as texts, for Lua would round them. Of a replace that was
+   done it is the clock alone: a table more to be told takes the server a twelfth of all its time.
+   What is written comes as values alone, in that order, too. */
 #define HEAD "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
-/* Put in: the names of all fields for the $; names and values of a swap for the @, of those that
+/* Put in: the names of all fields for the $; names and values of a replace for the @, of those that
    every row has for the !, of those that a take doesn't decide for the &; for #name# and #&name#
-   that value of a swap, and of a take. */
+   that value of a replace, and of a take. */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
 /* Where replicas are waited for, what is told must have reached them, too: a write that changes
    nothing comes behind whatever there is. */
@@ -155,7 +155,7 @@ static const char get[] =
    then are removed. Waiters are notified if the
    holders change, not of each other: else each newcomer would wake all. The holder is notified of
    the first waiter, if it still has a subscription: then it hands the key over without a look. */
-static const char swap[] =
+static const char replace[] =
     HEAD "local old = redis.call('HMGET', k, 'rev', 'queue', 'more', 'done')\n"
          "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
          "end\n"
@@ -241,7 +241,7 @@ enum {
     MAY_BE_ABSENT = BIT(MORE) | BIT(QUEUE) | BIT(DONE),
     GRANTED = BIT(REV) | BIT(TOKEN) | BIT(ACQUIRED) | BIT(EXPIRES)
 };
-const uint32_t hf__rd_fields_of_swap = ALL;
+const uint32_t hf__rd_fields_of_replace = ALL;
 const uint32_t hf__rd_fields_of_take = ALL & ~(GRANTED | BIT(QUEUE) | BIT(DONE));
 #undef BIT
 
@@ -251,7 +251,7 @@ static void expand(FILE *to, const char **at)
     int one = **at == '#', names_only = **at == '$';
     const char *name = *at += one;
     int is_take = **at == '&', plain = is_take || **at == '!';
-    uint32_t given = is_take ? hf__rd_fields_of_take : hf__rd_fields_of_swap;
+    uint32_t given = is_take ? hf__rd_fields_of_take : hf__rd_fields_of_replace;
     int next = is_take ? FIRST_OF_TAKE : FIRST_OF_SWAP;
     if (one) *at = strchr(name, '#');
     name += one && is_take;
@@ -290,7 +290,7 @@ static char *script(const char *body)
 int hf__rd_scripts(struct hf__rd_how *how)
 {
     how->script[HF_RD_GET] = script(get);
-    how->script[HF_RD_SWAP] = script(swap);
+    how->script[HF_RD_SWAP] = script(replace);
     how->script[HF_RD_TAKE] = script(take);
     how->script[HF_RD_JOIN] = script(join);
     how->script[HF_RD_ENTER] = strdup(guard_script_redis_lua);

@@ -114,7 +114,7 @@ static void arg_values(struct hf__rd_args *a, const struct hf__fields *f, uint32
     }
 }
 
-/* ---- swap, take, join ---- */
+/* ---- replace, take, join ---- */
 
 /* What a refused write says. */
 static int conflict(const redisReply *r, const char *what, const hf_rowkey *key, hf_row *cur,
@@ -124,8 +124,8 @@ static int conflict(const redisReply *r, const char *what, const hf_rowkey *key,
     return rc ? rc : HF_CONFLICT;
 }
 
-/* The arguments of a swap behind `wait`. */
-static void arg_swap(struct hf__rd_swap *s, const hf_store *st, const hf_row *row)
+/* The arguments of a replace behind `wait`. */
+static void arg_replace(struct hf__rd_replace *s, const hf_store *st, const hf_row *row)
 {
     struct hf__rd_args *a = &s->args;
     s->word[0] = s->addresses[0] = 0;
@@ -136,44 +136,44 @@ static void arg_swap(struct hf__rd_swap *s, const hf_store *st, const hf_row *ro
     hf__rd_arg_text(a, st->how.prefix);
     hf__rd_arg_text(a, st->how.channels);
     hf__rd_arg_text(a, s->addresses);
-    if (row) arg_values(a, &s->fields, hf__rd_fields_of_swap, s->room);
+    if (row) arg_values(a, &s->fields, hf__rd_fields_of_replace, s->room);
     /* What replicas may lack yet is to be looked at. */
     if (row && !st->how.wait) a->len[word_at] = hf__rd_word(row, a, s->word);
 }
 
-int hf__rd_swap_make(struct hf__rd_swap *s, const hf_store *st, const hf_rowkey *key, uint64_t seen,
-                     const hf_row *row, hf_error *err)
+int hf__rd_replace_make(struct hf__rd_replace *s, const hf_store *st, const hf_rowkey *key,
+                        uint64_t seen, const hf_row *row, hf_error *err)
 {
     const char *why;
     s->fields = (struct hf__fields)HF_NO_FIELDS;
     int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &s->fields, &why) : 0;
-    if (rc) return hf_fail(err, rc, 0, HF_RD ": swap '%s': %s", key->text, why);
+    if (rc) return hf_fail(err, rc, 0, HF_RD ": replace '%s': %s", key->text, why);
     hf__rd_call_args(&s->args, st, key, s->name);
     arg_number(&s->args, (int64_t)seen, s->seen);
     hf__rd_arg_text(&s->args, st->how.wait ? "1" : "0");
-    arg_swap(s, st, row);
+    arg_replace(s, st, row);
     return 0;
 }
 
-void hf__rd_swap_clear(struct hf__rd_swap *s) { hf__free_fields(&s->fields); }
+void hf__rd_replace_clear(struct hf__rd_replace *s) { hf__free_fields(&s->fields); }
 
-int hf__rd_swap_end(const hf_rowkey *key, const redisReply *r, hf_row *cur, int64_t *ret_clock_us,
-                    hf_error *err)
+int hf__rd_replace_end(const hf_rowkey *key, const redisReply *r, hf_row *cur,
+                       int64_t *ret_clock_us, hf_error *err)
 {
     *ret_clock_us = hf__rd_clock_of(r);
-    return hf__rd_done(r) ? 0 : conflict(r, "swap", key, cur, err);
+    return hf__rd_done(r) ? 0 : conflict(r, "replace", key, cur, err);
 }
 
-static int rd_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int rd_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    struct hf__rd_swap s;
+    struct hf__rd_replace s;
     redisReply *r;
-    int rc = hf__rd_swap_make(&s, st, key, seen, row, err);
-    if (!rc) rc = hf__rd_ask(st, HF_RD_SWAP, &s.args, HF_UNKNOWN, &r, "swap", key, err);
-    hf__rd_swap_clear(&s);
+    int rc = hf__rd_replace_make(&s, st, key, seen, row, err);
+    if (!rc) rc = hf__rd_ask(st, HF_RD_SWAP, &s.args, HF_UNKNOWN, &r, "replace", key, err);
+    hf__rd_replace_clear(&s);
     if (rc) return rc;
-    rc = hf__rd_swap_end(key, r, cur, ret_clock_us, err);
+    rc = hf__rd_replace_end(key, r, cur, ret_clock_us, err);
     freeReplyObject(r);
     return rc;
 }
@@ -419,7 +419,7 @@ HF_DRIVER_ENTRY(redis) = {
     .open = rd_open,
     .close = rd_close,
     .get = rd_get,
-    .swap = rd_swap,
+    .replace = rd_replace,
     .replace_many = hf__rd_replace_many,
     .take = rd_take,
     .join = rd_join,

@@ -25,7 +25,7 @@ struct many {
 static int fail(hf_replace *item, int code, const char *why)
 {
     return item->result =
-               hf_fail(item->err, code, 0, HF_RD ": swap '%s': %s", item->key->text, why);
+               hf_fail(item->err, code, 0, HF_RD ": replace '%s': %s", item->key->text, why);
 }
 
 /* ---- connections ---- */
@@ -87,15 +87,15 @@ static void put_calls(struct many *m, int whole, struct hf__rd_batch *batch)
     int n = 0;
     for (int i = 0; i < m->n; i++) {
         hf_replace *item = m->item[i];
-        struct hf__rd_swap s;
-        int rc = hf__rd_swap_make(&s, m->st, item->key, item->seen, item->row, item->err);
+        struct hf__rd_replace s;
+        int rc = hf__rd_replace_make(&s, m->st, item->key, item->seen, item->row, item->err);
         if (rc) {
             item->result = rc;
         } else {
             hf__rd_put_call(m->st, m->link, HF_RD_SWAP, whole, &s.args, batch);
             m->item[n++] = item;
         }
-        hf__rd_swap_clear(&s);
+        hf__rd_replace_clear(&s);
     }
     m->n = n;
     if (!m->st->how.wait || !n) return;
@@ -122,10 +122,10 @@ static void judge(struct many *m, int last)
             fail(item, HF_UNKNOWN, "no answer in time");
             continue;
         }
-        item->result = hf__rd_verdict(m->st, m->link, HF_RD_SWAP, r, wait, HF_UNKNOWN, "swap",
+        item->result = hf__rd_verdict(m->st, m->link, HF_RD_SWAP, r, wait, HF_UNKNOWN, "replace",
                                       item->key->text, item->err);
         if (!item->result)
-            item->result = hf__rd_swap_end(item->key, r, item->cur, &item->clock_us, item->err);
+            item->result = hf__rd_replace_end(item->key, r, item->cur, &item->clock_us, item->err);
     }
     m->n = forgotten;
 }

@@ -82,20 +82,20 @@ int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_scr
                    const redisReply *r, const redisReply *wait, int ambiguous, const char *what,
                    const char *key, hf_error *err);
 
-/* A swap as a call: its arguments, which point to what they were made of. */
-struct hf__rd_swap {
+/* A replace as a call: its arguments, which point to what they were made of. */
+struct hf__rd_replace {
     struct hf__rd_args args;
     struct hf__fields fields;
     char name[HF_RD_NAME_CAP], room[HF_FIELDS][24], seen[24];
     char word[HF_RD_WORD_CAP], addresses[HF_ADDRESSES_CAP];
 };
 /* redis.c: makes it; to be cleared in every case. */
-int hf__rd_swap_make(struct hf__rd_swap *s, const hf_store *st, const hf_rowkey *key, uint64_t seen,
-                     const hf_row *row, hf_error *err);
-void hf__rd_swap_clear(struct hf__rd_swap *s);
+int hf__rd_replace_make(struct hf__rd_replace *s, const hf_store *st, const hf_rowkey *key,
+                        uint64_t seen, const hf_row *row, hf_error *err);
+void hf__rd_replace_clear(struct hf__rd_replace *s);
 /* What an answer to it says. */
-int hf__rd_swap_end(const hf_rowkey *key, const redisReply *r, hf_row *cur, int64_t *ret_clock_us,
-                    hf_error *err);
+int hf__rd_replace_end(const hf_rowkey *key, const redisReply *r, hf_row *cur,
+                       int64_t *ret_clock_us, hf_error *err);
 
 /* replace_many.c */
 int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
@@ -134,7 +134,7 @@ size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD
 /* options.c: fills st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
 /* The fields whose values a script gets, a bit for each. */
-extern const uint32_t hf__rd_fields_of_swap, hf__rd_fields_of_take;
+extern const uint32_t hf__rd_fields_of_replace, hf__rd_fields_of_take;
 /* The scripts, as texts. */
 int hf__rd_scripts(struct hf__rd_how *how);
 

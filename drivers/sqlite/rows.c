@@ -401,7 +401,7 @@ static int write_row(hf_store *st, int there, const hf_rowkey *key, const hf_row
     int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &f, &why) : 0;
     if (rc) {
         hf__free_fields(&f);
-        return hf_fail(err, rc, 0, "sqlite: swap '%s': %s", key->text, why);
+        return hf_fail(err, rc, 0, "sqlite: replace '%s': %s", key->text, why);
     }
     hf__sq_bind_text(s, 1, key->text, key->len);
     for (int i = 0; row && i < HF_FIELDS; i++) {
@@ -413,7 +413,7 @@ static int write_row(hf_store *st, int there, const hf_rowkey *key, const hf_row
     int done = run(s);
     sqlite3_clear_bindings(s);
     hf__free_fields(&f);
-    return done ? hf__sq_failed(st, done, "swap", key->text, HF_UNAVAILABLE, err) : 0;
+    return done ? hf__sq_failed(st, done, "replace", key->text, HF_UNAVAILABLE, err) : 0;
 }
 
 /* Before COMMIT. */
@@ -429,8 +429,8 @@ static int still_held(hf_store *st, const char *what, const char *key, hf_error 
 struct write {
     const hf_rowkey *key;
     uint64_t seen;
-    const hf_row *row;     /* of a swap */
-    const hf_party *party; /* of a take; NULL: it is a swap */
+    const hf_row *row;     /* of a replace */
+    const hf_party *party; /* of a take; NULL: it is a replace */
     hf_row *cur;
     int64_t clock_us;
 };
@@ -447,7 +447,8 @@ static int decide(hf_store *st, struct write *w, hf_error *err)
     w->clock_us = hf__sq_now_us(st);
     if (w->cur && !same) {
         hf_row_clear(w->cur);
-        if (there) rc = hf__sq_decode(st, s, 3, w->cur, w->party ? "take" : "swap", key->text, err);
+        if (there)
+            rc = hf__sq_decode(st, s, 3, w->cur, w->party ? "take" : "replace", key->text, err);
     }
     sqlite3_reset(s);
     if (rc) return rc;
@@ -459,7 +460,7 @@ static int decide(hf_store *st, struct write *w, hf_error *err)
 static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
     struct write *w = arg;
-    const char *what = w->party ? "take" : "swap", *key = w->key->text;
+    const char *what = w->party ? "take" : "replace", *key = w->key->text;
     int rc = hf__sq_files_sound(st, what, key, err);
     if (rc) return rc;
     roll_back(st);
@@ -480,11 +481,11 @@ static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     return rc;
 }
 
-int hf__sq_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err)
+int hf__sq_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct write w = {.key = key, .seen = seen, .row = row, .cur = cur};
-    int rc = hf__sq_attempt(st, "swap", key->text, write_op, &w, err);
+    int rc = hf__sq_attempt(st, "replace", key->text, write_op, &w, err);
     *ret_clock_us = w.clock_us;
     return rc;
 }

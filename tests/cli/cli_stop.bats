@@ -282,7 +282,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
         HOLDFAST_TRACE=$PWD/trace run holdfast $how "$K" -- \
             sh -c 'sleep 1200 >/dev/null 2>&1 3>&- & echo $! >left.pid'
         [ "$status" = 0 ]
-        grep -q '\(swap\|update\) .*rev=[1-9].*parties=0+0' trace
+        grep -q '\(replace\|update\) .*rev=[1-9].*parties=0+0' trace
         rm trace
         kill "$(cat left.pid)"
     done
@@ -403,7 +403,8 @@ killed_at_once() {
 }
 
 @test "a lost lock's line names the key, the store's first words, and what follows" {
-    HOLDFAST_FAULT='swap:2:full,swap:3+:unavailable' background run --lease 4s "$K" -- sleep 1200
+    HOLDFAST_FAULT='replace:2:full,replace:3+:unavailable' background run --lease 4s "$K" \
+        -- sleep 1200
     finished
     [ "$STATUS" = 76 ]
     [ "$(wc -l <bg.err)" = 1 ]
@@ -412,12 +413,13 @@ killed_at_once() {
 }
 
 @test "a refused release says until when the lock may stay held" {
-    HOLDFAST_FAULT='swap:*:full' run holdfast run --lease 60s "$K" -- true
+    HOLDFAST_FAULT='replace:*:full' run holdfast run --lease 60s "$K" -- true
     [[ $output == *"release '$K': "*"no room left; the lock may stay held until its lease ends "* ]]
 }
 
 @test "a wait that ends while the store refuses says so, in the store's words" {
-    HOLDFAST_FAULT='take:*:unavailable,swap:*:unavailable' run holdfast run -w 0.5 "$K" -- touch ran
+    HOLDFAST_FAULT='take:*:unavailable,replace:*:unavailable' run holdfast run -w 0.5 "$K" \
+        -- touch ran
     [ "$status" = 69 ]
     [ "${#lines[@]}" = 1 ]
     [[ $output == *"take '$K': the store cannot be reached" ]]

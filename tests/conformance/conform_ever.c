@@ -47,7 +47,7 @@ static void for_ever(void **state)
     examine("tokens", HUGE_TOKEN, last - 1);
     assert_non_null(strstr(why_text, "token 1152921504606846976\n"));
     /* What is free is refused, again and again. */
-    examine("swap", REFUSES, 1);
+    examine("replace", REFUSES, 1);
     assert_non_null(strstr(why_text, "is in use"));
     on = 0;
 }

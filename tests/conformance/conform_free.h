@@ -1,5 +1,5 @@
 /*
- * conform_free.h - swap and take of a store that keeps its free rows, made of one that doesn't.
+ * conform_free.h - replace and take of a store that keeps its free rows, made of one that doesn't.
  *
  * A store that may lose a reply knows whose grant of a key ended last (hf_row_take); `mem:`, which
  * has none to lose, forgets a free row. Here the last one is remembered, of whatever key.
@@ -18,10 +18,10 @@ static uint64_t free_hash;
 
 static void no_free_row(void) { hf_row_init(&free_row); }
 
-static int free_swap(const hf_driver *base, hf_store *st, const hf_rowkey *key, uint64_t seen,
-                     const hf_row *row, hf_row *cur, int64_t *clock, hf_error *err)
+static int free_replace(const hf_driver *base, hf_store *st, const hf_rowkey *key, uint64_t seen,
+                        const hf_row *row, hf_row *cur, int64_t *clock, hf_error *err)
 {
-    int rc = base->swap(st, key, seen, row, cur, clock, err);
+    int rc = base->replace(st, key, seen, row, cur, clock, err);
     if (rc || !row || row->n_holders || row->n_queue) return rc;
     pthread_mutex_lock(&free_mu);
     rc = hf_row_copy(&free_row, row);

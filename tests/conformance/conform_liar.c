@@ -77,20 +77,20 @@ static void tell_clock(hf_store *st, int64_t *clock)
    one check's key: mem forgets a free row as if it were deleted, of which other checks make use. */
 static int is_floorless(const hf_rowkey *key)
 {
-    return grain_us > 1 && key->len > 5 && !strcmp(key->text + key->len - 5, "/swap");
+    return grain_us > 1 && key->len > 5 && !strcmp(key->text + key->len - 5, "/replace");
 }
 
-static int floorless_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                          hf_row *cur, int64_t *clock, hf_error *err)
+static int floorless_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                             hf_row *cur, int64_t *clock, hf_error *err)
 {
     int64_t ignored;
     hf_row left; /* what mem answers a rev with that isn't above one which it has deleted */
-    int rc = free_swap(base, st, key, seen, row, cur, clock, err);
+    int rc = free_replace(base, st, key, seen, row, cur, clock, err);
     if (rc != HF_CONFLICT || seen || !row) return rc;
     hf_row_init(&left);
     if (base->get(st, key, &left, &ignored, err)) return HF_NOMEM;
     if (left.rev && !left.n_holders && !left.n_queue && !left.done_us)
-        rc = free_swap(base, st, key, left.rev, row, cur, clock, err);
+        rc = free_replace(base, st, key, left.rev, row, cur, clock, err);
     hf_row_clear(&left);
     return rc;
 }
@@ -107,21 +107,21 @@ static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *cloc
     return rc;
 }
 
-static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *clock, hf_error *err)
+static int li_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *clock, hf_error *err)
 {
     int lie = lie_now(key->text);
     tell_clock(st, clock);
     if (!lie)
-        return is_floorless(key) ? floorless_swap(st, key, seen, row, cur, clock, err)
-                                 : free_swap(base, st, key, seen, row, cur, clock, err);
-    if (way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: swap: denied");
+        return is_floorless(key) ? floorless_replace(st, key, seen, row, cur, clock, err)
+                                 : free_replace(base, st, key, seen, row, cur, clock, err);
+    if (way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: replace: denied");
     if (way == FORGETS) return 0;
     hf_row other;
     hf_row_init(&other);
     if (row && hf_row_copy(&other, row)) return HF_NOMEM;
     if (way == CHANGES) other.keep_until_us += other.keep_until_us == INT64_MAX ? -1 : 1;
-    int rc = base->swap(st, key, seen, row ? &other : NULL, cur, clock, err);
+    int rc = base->replace(st, key, seen, row ? &other : NULL, cur, clock, err);
     hf_row_clear(&other);
     if (way == CHANGES) {
         if (rc && cur) change(cur);
@@ -162,7 +162,7 @@ static int base_join(hf_store *st, const hf_rowkey *key, const hf_party *party, 
     if (rc) return rc;
     uint64_t seen = cur->rev;
     rc = hf_row_join(cur, party, cap, base->now(st));
-    return rc ? rc : base->swap(st, key, seen, cur, NULL, clock, err);
+    return rc ? rc : base->replace(st, key, seen, cur, NULL, clock, err);
 }
 
 static int li_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
@@ -284,7 +284,7 @@ static void make(int bells)
     liar = *base;
     liar.open = li_open;
     liar.get = li_get;
-    liar.swap = li_swap;
+    liar.replace = li_replace;
     liar.take = li_take;
     liar.join = li_join;
     liar.update = li_update;

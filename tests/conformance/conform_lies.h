@@ -145,13 +145,13 @@ static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *cloc
     return rc;
 }
 
-static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *clock, hf_error *err)
+static int li_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *clock, hf_error *err)
 {
     if (denied(key->text)) return no(err);
     int lie = lie_now();
     tell_clock(st, clock);
-    if (!lie) return free_swap(base, st, key, seen, row, cur, clock, err);
+    if (!lie) return free_replace(base, st, key, seen, row, cur, clock, err);
     if (way == DENIES) return no(err);
     if (way == REFUSES) return HF_CONFLICT;
     if (way == FORGETS || (way == HUGE_TOKEN && seen == UINT64_C(1) << 60)) return 0;
@@ -159,7 +159,7 @@ static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     hf_row_init(&other);
     if (row && hf_row_copy(&other, row)) return HF_NOMEM;
     if (way != HUGE_TOKEN) change(&other); /* which would spoil the store's clock */
-    int rc = base->swap(st, key, seen, row ? &other : NULL, cur, clock, err);
+    int rc = base->replace(st, key, seen, row ? &other : NULL, cur, clock, err);
     hf_row_clear(&other);
     if (way == TURNS) return rc ? 0 : HF_CONFLICT;
     if (rc && cur) change(cur);
@@ -191,7 +191,7 @@ static int li_join(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     int rc = base->get(st, key, cur, clock, err);
     uint64_t seen = cur->rev;
     if (!rc) rc = hf_row_join(cur, party, cap, base->now(st));
-    if (!rc && !(lie && way == FORGETS)) rc = base->swap(st, key, seen, cur, NULL, clock, err);
+    if (!rc && !(lie && way == FORGETS)) rc = base->replace(st, key, seen, cur, NULL, clock, err);
     if (lie) change(cur);
     return lie && way == TURNS ? rc ? 0 : HF_CONFLICT : rc;
 }
@@ -208,7 +208,8 @@ static int li_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, 
     uint64_t seen = row->rev;
     if (!rc) rc = step(arg, row);
     if (lie) change(row);
-    if (rc == 1) rc = lie && way == FORGETS ? 0 : base->swap(st, key, seen, row, NULL, &clock, err);
+    if (rc == 1)
+        rc = lie && way == FORGETS ? 0 : base->replace(st, key, seen, row, NULL, &clock, err);
     return lie && way == TURNS ? rc ? 0 : HF_FULL : rc;
 }
 
@@ -365,7 +366,7 @@ static void make(void)
     liar.open = li_open;
     liar.close = li_close;
     liar.get = li_get;
-    liar.swap = li_swap;
+    liar.replace = li_replace;
     liar.take = li_take;
     liar.join = li_join;
     liar.update = li_update;

@@ -32,7 +32,7 @@ static atomic_int inside, broken, seen_two;
 static int one(hf_store *st, hf_replace *i, const hf_row *row)
 {
     int64_t clock = 0;
-    int rc = base->swap(st, i->key, i->seen, row, i->cur, &clock, i->err);
+    int rc = base->replace(st, i->key, i->seen, row, i->cur, &clock, i->err);
     i->clock_us = base->now(st);
     return i->result = rc;
 }
@@ -75,7 +75,7 @@ static void do_one(hf_store *st, hf_replace *item, size_t n, size_t k, int confl
         break;
     case WRITES_ANYWAY:
         if (one(st, i, i->row) == HF_CONFLICT)
-            base->swap(st, i->key, i->cur->rev, i->row, NULL, &clock, NULL);
+            base->replace(st, i->key, i->cur->rev, i->row, NULL, &clock, NULL);
         break;
     case DOES_NOTHING:
         i->result = k == 5 ? 0 : one(st, i, i->row);

@@ -211,14 +211,14 @@ static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *cloc
     return rc;
 }
 
-static int li_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *clock, hf_error *err)
+static int li_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *clock, hf_error *err)
 {
     if (denied(key->text)) return no(err);
     enum way way = way_of(row ? 's' : 'd');
     *clock = base->now(st);
     if (way == DENIES && (!keep_at || row->keep_until_us == keep_at)) return no(err);
-    int rc = base->swap(st, key, seen, row, cur, clock, err);
+    int rc = base->replace(st, key, seen, row, cur, clock, err);
     if (way == AFTER) _exit(0);
     if (way == TURNS) return rc ? 0 : HF_CONFLICT;
     return way == OTHER && rc ? HF_CONFLICT + 1 : rc;
@@ -289,7 +289,7 @@ static void make(unsigned without)
     liar = *base;
     liar.open = li_open;
     liar.get = li_get;
-    liar.swap = li_swap;
+    liar.replace = li_replace;
     liar.take = NULL;
     liar.session = li_session;
     liar.alive = li_alive;
@@ -388,7 +388,7 @@ static void whose_death_is_noticed(void **state)
 static void processes(void **state)
 {
     (void)state;
-    static const struct one swaps[] = {
+    static const struct one replaces[] = {
         {"fork: ", "race", {'b', 2, 0, DENIES}, 0, 1},
         {"a process died of it", "race", {'o', 0, 0, DIES}, 0, 1},
     };
@@ -400,7 +400,7 @@ static void processes(void **state)
         {"nobody has given it back", "takes", {'t', 0, 1, TURNS}, 0, 1},
     };
     make(HF_CAN_SESSIONS);
-    EXAMINE("eight processes lose no update", hf__conform_processes, swaps);
+    EXAMINE("eight processes lose no update", hf__conform_processes, replaces);
     liar.take = li_take;
     EXAMINE("of eight processes that take one has it", hf__conform_processes, takes);
     /* Does it wake anybody at all? It can't be asked: it can't be opened. */
@@ -414,7 +414,7 @@ static void processes(void **state)
 static void threads(void **state)
 {
     (void)state;
-    static const struct one swaps[] = {
+    static const struct one replaces[] = {
         {NULL, "race", {'g', 0, -1, HONEST}, 0, 0},
         {"no more threads", "race", {'p', 1, -1, DENIES}, 0, 0},
         {"no more threads", "race", {'p', 5, -1, DENIES}, 0, 0},
@@ -427,12 +427,12 @@ static void threads(void **state)
     };
     const char *of = "eight threads lose no update";
     make(HF_CAN_BELLS);
-    EXAMINE(of, hf__conform_threads, swaps);
+    EXAMINE(of, hf__conform_threads, replaces);
     keep_at = 18;
     EXAMINE(of, hf__conform_threads, ends);
     keep_at = 0;
     make(HF_CAN_BELLS | HF_CAN_THREADS);
-    examine(of, hf__conform_threads, &swaps[0]);
+    examine(of, hf__conform_threads, &replaces[0]);
 }
 
 static void bells(void **state)

@@ -41,9 +41,9 @@ static void one(hf_store *st, hf_replace *i)
     s.times -= hit;
     hf_row_init(&ignored);
     if (!hit)
-        i->result = stage_driver.swap(st, i->key, i->seen, i->row, i->cur, &i->clock_us, i->err);
+        i->result = stage_driver.replace(st, i->key, i->seen, i->row, i->cur, &i->clock_us, i->err);
     else if (s.way == LOSES_REPLY)
-        stage_driver.swap(st, i->key, i->seen, i->row, &ignored, &clock, NULL);
+        stage_driver.replace(st, i->key, i->seen, i->row, &ignored, &clock, NULL);
     if (hit) i->result = hf_fail(i->err, HF_UNKNOWN, 0, "staged: reply lost");
     hf_row_clear(&ignored);
 }

@@ -23,7 +23,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return rc;
 }
 
-/* It acquires by take, and renews by swap. */
+/* It acquires by take, and renews by replace. */
 static hf *open_sick(const char *plan)
 {
     hf *store;
@@ -37,8 +37,8 @@ static hf *open_sick(const char *plan)
     return store;
 }
 
-/* Whatever this handle swaps takes effect, and it never hears of it. */
-static hf *open_mute(void) { return open_sick("swap:*:after"); }
+/* Whatever this handle replaces takes effect, and it never hears of it. */
+static hf *open_mute(void) { return open_sick("replace:*:after"); }
 
 static void a_shorter_lease_counts_from_when_it_is_asked_for(void **state)
 {
@@ -133,7 +133,7 @@ static void what_is_said_to_be_over_stays_over(void **state)
 static void one_that_fails_is_not_the_last(void **state)
 {
     (void)state;
-    hf *sick = open_sick("swap:1:unavailable,swap:2:corrupt");
+    hf *sick = open_sick("replace:1:unavailable,replace:2:corrupt");
     hf_stats now = {.size = sizeof now};
     hf_lock *lock;
     hf_error err;
@@ -169,7 +169,7 @@ static void what_is_not_answered_is_unknown(void **state)
 static void an_error_says_what_is_returned(void **state)
 {
     (void)state;
-    hf *away = open_sick("swap:1:before,swap:2+:unavailable");
+    hf *away = open_sick("replace:1:before,replace:2+:unavailable");
     hf_lock *lock;
     hf_error err;
     hf_options o = HF_OPTIONS_INIT;

@@ -319,8 +319,8 @@ static int st_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     return end(&cue, rc, err);
 }
 
-static int st_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int st_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct cue cue;
     int rc = 0;
@@ -550,7 +550,7 @@ void stage(unsigned can)
                                .open = st_open,
                                .close = st_close,
                                .get = st_get,
-                               .swap = st_swap,
+                               .replace = st_replace,
                                .take = can & HF_CAN_LEASES ? NULL : st_take,
                                .sync = st_sync,
                                .scan = st_scan,

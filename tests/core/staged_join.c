@@ -25,7 +25,7 @@ static int join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint3
     if (rc) return rc;
     uint64_t seen = cur->rev;
     rc = hf_row_join(cur, party, cap, *ret_clock_us);
-    if (!rc) rc = stage_driver.swap(st, key, seen, cur, NULL, ret_clock_us, err);
+    if (!rc) rc = stage_driver.replace(st, key, seen, cur, NULL, ret_clock_us, err);
     landed += is_mine && !rc;
     __atomic_add_fetch(&over, is_mine, __ATOMIC_SEQ_CST);
     return rc || !told_code || !is_mine ? rc : hf_fail(err, told_code, 0, "told so");

@@ -78,8 +78,8 @@ static void the_error_that_ends_a_wait_is_told(void **state)
 /* ---- a write that arrives late ---- */
 
 static struct {
-    int (*swap)(hf_store *, const hf_rowkey *, uint64_t, const hf_row *, hf_row *, int64_t *,
-                hf_error *);
+    int (*replace)(hf_store *, const hf_rowkey *, uint64_t, const hf_row *, hf_row *, int64_t *,
+                   hf_error *);
     hf_rowkey key;
     uint64_t seen;
     hf_row row;
@@ -91,7 +91,7 @@ static int keep_the_first(hf_store *st, const hf_rowkey *key, uint64_t seen, con
                           hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     if (st == rival->port.st || !row->n_queue)
-        return late.swap(st, key, seen, row, cur, ret_clock_us, err);
+        return late.replace(st, key, seen, row, cur, ret_clock_us, err);
     if (!__atomic_load_n(&late.kept, __ATOMIC_SEQ_CST)) {
         OK(hf_key_make(key->text, &late.key, &stage_error));
         late.seen = seen;
@@ -110,19 +110,19 @@ static void what_arrives_after_the_withdrawal_changes_nothing(void **state)
         int64_t clock_us;
         struct waiter w;
         begin(kinds[kind]);
-        late.swap = stage_driver.swap;
+        late.replace = stage_driver.replace;
         late.kept = 0;
         hf_row_init(&late.row);
         h->port.io_timeout_ms = 100; /* so long it sends the write again */
         OK(stage_acquire(rival, "k", 0, 600000, 0, &other));
-        stage_driver.swap = keep_the_first;
+        stage_driver.replace = keep_the_first;
         ask_for(&w, 600000);
         while (!__atomic_load_n(&late.kept, __ATOMIC_SEQ_CST)) hf__pause(1000);
         hf_wait_cancel(w.wait);
         ends(&w, HF_CANCELED);
-        stage_driver.swap = late.swap;
-        IS(HF_CONFLICT, late.swap(rival->port.st, &late.key, late.seen, &late.row, NULL, &clock_us,
-                                  &stage_error));
+        stage_driver.replace = late.replace;
+        IS(HF_CONFLICT, late.replace(rival->port.st, &late.key, late.seen, &late.row, NULL,
+                                     &clock_us, &stage_error));
         assert_int_equal(stage_row("k")->n_queue, 0);
         hf_row_clear(&late.row);
         OK(hf_release(other, &stage_error));

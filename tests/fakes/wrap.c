@@ -11,7 +11,7 @@ const char *hf__op_name(enum hf__op op)
 {
     static const char *const names[HF__OPS] = {
         [HF__OP_GET] = "get",
-        [HF__OP_SWAP] = "swap",
+        [HF__OP_SWAP] = "replace",
         [HF__OP_TAKE] = "take",
         [HF__OP_JOIN] = "join",
         [HF__OP_UPDATE] = "update",
@@ -71,8 +71,8 @@ static int wr_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
     return shown(w, &c, rc, &unseen, ret_clock_us, err);
 }
 
-static int wr_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int wr_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_SWAP, key);
@@ -80,13 +80,13 @@ static int wr_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     int rc = w->before(w, &c, err);
     if (rc) return rc;
     if (c.lose) cur = NULL;
-    rc = w->base->swap(w->st, key, seen, row, cur, ret_clock_us, err);
+    rc = w->base->replace(w->st, key, seen, row, cur, ret_clock_us, err);
     c.row = !rc ? row : rc == HF_CONFLICT ? cur : NULL;
     give_clock(w, ret_clock_us);
     return w->after(w, &c, rc, err);
 }
 
-/* To the hooks each of them is a swap. What they don't let through isn't asked of the store. */
+/* To the hooks each of them is a replace. What they don't let through isn't asked of the store. */
 static int wr_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
 {
     struct hf__wrap *w = of(st);
@@ -354,7 +354,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     w->shown = *base;
     w->shown.close = wr_close;
     w->shown.get = wr_get;
-    w->shown.swap = wr_swap;
+    w->shown.replace = wr_replace;
     /* What the store doesn't offer isn't offered. */
     if (base->replace_many) w->shown.replace_many = wr_replace_many;
     if (base->take) w->shown.take = wr_take;

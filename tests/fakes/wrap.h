@@ -38,14 +38,14 @@ const char *hf__op_name(enum hf__op op);
 /* One call under way. */
 struct hf__call {
     enum hf__op op;
-    const hf_rowkey *key; /* get, swap, take, join, update, sync, enter; else NULL */
-    const hf_row *row;    /* after get, swap, take, join, update: the row that it left, if known */
-    uint64_t seen;        /* swap */
-    uint64_t session;     /* alive, keep, left, end; after lease */
-    const char *prefix;   /* scan */
-    int64_t start_us;     /* local */
-    int late_ms;          /* for the hooks */
-    int lose;             /* set by before: make the call, but keep its results from the caller */
+    const hf_rowkey *key; /* get, replace, take, join, update, sync, enter; else NULL */
+    const hf_row *row;  /* after get, replace, take, join, update: the row that it left, if known */
+    uint64_t seen;      /* replace */
+    uint64_t session;   /* alive, keep, left, end; after lease */
+    const char *prefix; /* scan */
+    int64_t start_us;   /* local */
+    int late_ms;        /* for the hooks */
+    int lose;           /* set by before: make the call, but keep its results from the caller */
 };
 
 struct hf__wrap {

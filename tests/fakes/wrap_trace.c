@@ -2,7 +2,7 @@
  * wrap_trace.c - a driver around a driver that writes a line per call: local time in seconds, the
  * operation, the key, the rev it compared with, the result, the rev it left, how long it took.
  *
- *     1234.567890 swap 'seats/7' seen=17 -> OK rev=18 parties=1+0 3us
+ *     1234.567890 replace 'seats/7' seen=17 -> OK rev=18 parties=1+0 3us
  *
  * Lines are written whole, so that several threads and processes may append to one file.
  */

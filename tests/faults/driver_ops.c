@@ -36,7 +36,7 @@ static int write_to(hf_store *to, uint64_t seen, int n)
     }
     row.n_holders = n > 0;
     row.n_queue = n > 0 ? (uint32_t)n - 1 : 0;
-    int rc = driver->swap(to, &key, seen, n >= 0 ? &row : NULL, &cur, &clock_us, &err);
+    int rc = driver->replace(to, &key, seen, n >= 0 ? &row : NULL, &cur, &clock_us, &err);
     hf_row_clear(&row);
     hf_row_clear(&cur);
     return rc;

@@ -183,7 +183,7 @@ static void releases_plainly(struct side *s)
     hf_row_init(&row);
     row.rev = s->row.rev + 1;
     row.token = s->row.token;
-    if (hf__port_swap(&s->port, &s->key[0], s->row.rev, &row, NULL, &err)) wrong("not released");
+    if (hf__port_replace(&s->port, &s->key[0], s->row.rev, &row, NULL, &err)) wrong("not released");
 }
 
 static void makes_a_key(struct side *s) { take(s, 2); }
@@ -211,7 +211,7 @@ static void deletes(struct side *s)
 {
     hf_error err;
     if (hf__port_get(&s->port, &s->key[0], &s->row, &err) ||
-        hf__port_swap(&s->port, &s->key[0], s->row.rev, NULL, NULL, &err))
+        hf__port_replace(&s->port, &s->key[0], s->row.rev, NULL, NULL, &err))
         wrong("not deleted");
 }
 

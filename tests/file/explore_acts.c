@@ -186,7 +186,7 @@ void v_release(struct v_proc *me, int key)
         hf_error err;
         row.rev = me->rev + 1;
         row.token = me->token;
-        int rc = hf__port_swap(&me->port, &me->key[key], me->rev, &row, NULL, &err);
+        int rc = hf__port_replace(&me->port, &me->key[key], me->rev, &row, NULL, &err);
         if (rc < 0) v_fail("%s: %s", name(me), err.text);
         if (!rc) return;
         hf_row_clear(&row);

@@ -57,7 +57,7 @@ static void prune(struct v_proc *me)
     if (hf__port_get(&me->port, &me->key[0], &row, &err)) v_fail("%s", err.text);
     int rc = 0;
     if (hf__prunable(&row, hf__port_now(&me->port), IDLE_US))
-        rc = hf__port_swap(&me->port, &me->key[0], row.rev, NULL, NULL, &err);
+        rc = hf__port_replace(&me->port, &me->key[0], row.rev, NULL, NULL, &err);
     if (rc < 0) v_fail("%s", err.text);
     hf_row_clear(&row);
 }

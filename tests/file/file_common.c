@@ -102,12 +102,12 @@ void get(hf_store *st, const char *text, hf_row *row)
     if (drv->get(st, &key, row, &clock_us, &err)) fail_msg("%s", err.text);
 }
 
-int swap(hf_store *st, const char *text, uint64_t seen, const hf_row *row, hf_row *cur)
+int replace(hf_store *st, const char *text, uint64_t seen, const hf_row *row, hf_row *cur)
 {
     hf_rowkey key = key_of(text);
     hf_error err;
     int64_t clock_us;
-    int rc = drv->swap(st, &key, seen, row, cur, &clock_us, &err);
+    int rc = drv->replace(st, &key, seen, row, cur, &clock_us, &err);
     if (rc < 0) fail_msg("%s", err.text);
     return rc;
 }

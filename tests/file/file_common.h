@@ -30,7 +30,7 @@ int sync_event(hf_store *st, hf_error *err);
 void fill_party(hf_party *p, int n, const char *note);
 void fill_row(hf_row *row, uint64_t rev, uint32_t holders, uint32_t waiters);
 void get(hf_store *st, const char *text, hf_row *row);
-int swap(hf_store *st, const char *text, uint64_t seen, const hf_row *row, hf_row *cur);
+int replace(hf_store *st, const char *text, uint64_t seen, const hf_row *row, hf_row *cur);
 int take(hf_store *st, const char *text, const hf_party *p, hf_row *cur);
 
 #define drv (&hf__file_driver)

@@ -47,11 +47,11 @@ static void mark(hf_row *row, const char *result)
     row->done_by[0] = 0;
 }
 
-static int swap(hf_store *st, int k, uint64_t seen, const hf_row *row)
+static int replace(hf_store *st, int k, uint64_t seen, const hf_row *row)
 {
     hf_error err;
     int64_t clock_us;
-    int rc = drv->swap(st, &key[k], seen, row, &cur, &clock_us, &err);
+    int rc = drv->replace(st, &key[k], seen, row, &cur, &clock_us, &err);
     if (rc < 0) {
         fprintf(stderr, "# %s\n", err.text);
         abort();
@@ -91,12 +91,12 @@ static void take_free(hf_store *st, void *arg)
     if (drv->take(st, &key[0], &p, &work, &clock_us, &err) < 0) abort();
 }
 
-static void swap_given(hf_store *st, void *arg) { swap(st, 0, before[0].rev, arg); }
-static void swap_new(hf_store *st, void *arg) { swap(st, 2, 0, arg); }
+static void replace_given(hf_store *st, void *arg) { replace(st, 0, before[0].rev, arg); }
+static void replace_new(hf_store *st, void *arg) { replace(st, 2, 0, arg); }
 static void remove_row(hf_store *st, void *arg)
 {
     (void)arg;
-    swap(st, 0, before[0].rev, NULL);
+    replace(st, 0, before[0].rev, NULL);
 }
 
 /* ---- the check ---- */
@@ -130,7 +130,7 @@ static void check(hf_store *st, void *arg)
     /* Everything goes on working. This one needs space, so whatever was being allocated is settled;
        it leaves its own smaller body behind. */
     fill(&work, found.rev + 1000, 1, 8);
-    if (swap(st, 3, found.rev, &work)) fail_msg("a conflict with nobody");
+    if (replace(st, 3, found.rev, &work)) fail_msg("a conflict with nobody");
     get(st, 3, &found);
     if (!hf_row_equal(&found, &work)) fail_msg("what was written isn't read");
     wrong = seam_check(&lines);
@@ -218,7 +218,7 @@ static int begin(void **state)
     seam.running = 3;
     for (int k = 0; k < KEYS; k++) {
         fill(&work, (uint64_t)k + 10, k == 0 ? 0 : 1, 0);
-        if (k != 2 && swap(seam.client[3].st, k, 0, &work)) return 1;
+        if (k != 2 && replace(seam.client[3].st, k, 0, &work)) return 1;
     }
     seam.bell = &hf__slot_at(hf__client_of(seam.client[1].st), seam.client[1].slot)->bell[BELL];
     return 0;
@@ -253,24 +253,24 @@ static void a_take_of_a_free_key(void **state)
     both_ways(take_free, NULL);
 }
 
-static void a_swap_into_another_size(void **state)
+static void a_replace_into_another_size(void **state)
 {
     hf_row row;
     (void)state;
     hf_row_init(&row);
     fill(&row, 20, 1, 12);
-    both_ways(swap_given, &row);
+    both_ways(replace_given, &row);
     hf_row_clear(&row);
 }
 
-static void a_swap_of_a_new_key(void **state)
+static void a_replace_of_a_new_key(void **state)
 {
     hf_row row;
     (void)state;
     hf_row_init(&row);
     fill(&row, 20, 1, 3);
     mark(&row, "at once");
-    both_ways(swap_new, &row);
+    both_ways(replace_new, &row);
     hf_row_clear(&row);
 }
 
@@ -280,9 +280,9 @@ static void a_release(void **state)
     (void)state;
     hf_row_init(&row);
     fill(&row, 20, 1, 0);
-    assert_int_equal(swap(seam.client[3].st, 0, 10, &row), 0);
+    assert_int_equal(replace(seam.client[3].st, 0, 10, &row), 0);
     fill(&row, 21, 0, 0);
-    both_ways(swap_given, &row);
+    both_ways(replace_given, &row);
     hf_row_clear(&row);
 }
 
@@ -292,13 +292,13 @@ static void a_handover(void **state)
     (void)state;
     hf_row_init(&row);
     fill(&row, 20, 1, 2);
-    assert_int_equal(swap(seam.client[3].st, 0, 10, &row), 0);
+    assert_int_equal(replace(seam.client[3].st, 0, 10, &row), 0);
     for (uint32_t i = 0; i < 2; i++) hf_party_copy(&row.party[i], &row.party[i + 1]);
     row.rev = row.token = row.party[0].token = 21;
     row.party[0].flags = HF_PARTY_UNCLAIMED;
     row.n_queue = 1;
     now.handover = 1;
-    both_ways(swap_given, &row);
+    both_ways(replace_given, &row);
     hf_row_clear(&row);
 }
 
@@ -308,7 +308,7 @@ static void a_handover_to_many(void **state)
     (void)state;
     hf_row_init(&row);
     fill(&row, 20, 1, 25);
-    assert_int_equal(swap(seam.client[3].st, 0, 10, &row), 0);
+    assert_int_equal(replace(seam.client[3].st, 0, 10, &row), 0);
     for (uint32_t i = 0; i < 25; i++) {
         hf_party_copy(&row.party[i], &row.party[i + 1]);
         row.party[i].mode = HF_SHARED;
@@ -319,7 +319,7 @@ static void a_handover_to_many(void **state)
     row.n_holders = 25;
     row.n_queue = 0;
     now.handover = 1;
-    interrupt_everywhere(swap_given, &row);
+    interrupt_everywhere(replace_given, &row);
     hf_row_clear(&row);
 }
 
@@ -330,14 +330,14 @@ static void a_first_and_a_second_marker(void **state)
     hf_row_init(&row);
     fill(&row, 20, 0, 0);
     mark(&row, "first");
-    both_ways(swap_given, &row);
+    both_ways(replace_given, &row);
     key[0].hint = NULL;
     finish(state);
     assert_int_equal(begin(state), 0);
-    assert_int_equal(swap(seam.client[3].st, 0, 10, &row), 0);
+    assert_int_equal(replace(seam.client[3].st, 0, 10, &row), 0);
     row.rev = 21;
     mark(&row, "second");
-    both_ways(swap_given, &row);
+    both_ways(replace_given, &row);
     hf_row_clear(&row);
 }
 
@@ -348,14 +348,14 @@ static void a_removal_and_a_reuse(void **state)
     hf_row_init(&row);
     fill(&row, 20, 0, 0);
     mark(&row, "of the first key");
-    assert_int_equal(swap(seam.client[3].st, 0, 10, &row), 0);
+    assert_int_equal(replace(seam.client[3].st, 0, 10, &row), 0);
     both_ways(remove_row, NULL);
     finish(state);
     assert_int_equal(begin(state), 0);
     for (int k = 0; k < KEYS; k++) /* a vacant cell in every bucket */
-        if (k != 2) assert_int_equal(swap(seam.client[3].st, k, (uint64_t)k + 10, NULL), 0);
+        if (k != 2) assert_int_equal(replace(seam.client[3].st, k, (uint64_t)k + 10, NULL), 0);
     fill(&row, 20, 1, 0);
-    both_ways(swap_new, &row);
+    both_ways(replace_new, &row);
     hf_row_clear(&row);
 }
 
@@ -409,8 +409,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CRASH(a_take_of_a_new_key),
         CRASH(a_take_of_a_free_key),
-        CRASH(a_swap_into_another_size),
-        CRASH(a_swap_of_a_new_key),
+        CRASH(a_replace_into_another_size),
+        CRASH(a_replace_of_a_new_key),
         CRASH(a_release),
         CRASH(a_handover),
         CRASH(a_handover_to_many),

@@ -53,9 +53,9 @@ static void fill(hf_row *to, uint64_t rev, uint32_t holders, uint32_t waiters, i
     }
 }
 
-static int swap(hf_store *st, int k, uint64_t seen, const hf_row *to)
+static int replace(hf_store *st, int k, uint64_t seen, const hf_row *to)
 {
-    return drv->swap(st, &key[k], seen, to, &cur, &clock_us, &err);
+    return drv->replace(st, &key[k], seen, to, &cur, &clock_us, &err);
 }
 
 static void write_row(hf_store *st, int k, uint32_t holders, uint32_t waiters, int done)
@@ -63,7 +63,7 @@ static void write_row(hf_store *st, int k, uint32_t holders, uint32_t waiters, i
     uint64_t seen = was[k].rev;
     fill(&was[k], (seen ? seen : (uint64_t)drv->now(st)) + 1, holders, waiters, done);
     for (int i = 0; i < 3; i++) {
-        int rc = swap(st, k, seen, &was[k]);
+        int rc = replace(st, k, seen, &was[k]);
         if (!rc) return;
         if (rc < 0) fail_msg("%s", err.text);
         seen = cur.rev;
@@ -82,7 +82,7 @@ static void furnish(hf_store *st, void *arg)
     for (int i = 0; i < 3; i++) write_row(st, MARKED, 0, 0, i + 1);
     write_row(st, MARKED, 1, 0, 1);
     write_row(st, GONE, 1, 0, 0);
-    assert_int_equal(swap(st, GONE, was[GONE].rev, NULL), 0);
+    assert_int_equal(replace(st, GONE, was[GONE].rev, NULL), 0);
     hf_row_clear(&was[GONE]);
     write_row(st, LONG, 1, 2, 0);
 }
@@ -193,7 +193,7 @@ static void comes(hf_store *st, void *arg)
             uint64_t seen = i ? row.rev : was[k].rev;
             fill(&row, seen + 1 + (k == NEW && !i ? (uint64_t)clock_us : 0), i == 2 ? 3 : 1,
                  i ? 0 : 12, i == 1);
-            is(swap(st, k, seen, i == 3 ? NULL : &row));
+            is(replace(st, k, seen, i == 3 ? NULL : &row));
         }
     }
     for (int i = 0; i < 3; i++) is(drv->alive(st, hf__session_id((uint64_t)i, (uint32_t)i), &err));

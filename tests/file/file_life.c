@@ -41,7 +41,7 @@ static void race(hf_store *st)
         if (hf_row_copy(&next, &row)) abort();
         next.rev++;
         next.token = next.rev;
-        int rc = drv->swap(st, &key, row.rev, &next, NULL, &clock_us, &err);
+        int rc = drv->replace(st, &key, row.rev, &next, NULL, &clock_us, &err);
         if (rc < 0) abort();
         if (rc) together->conflicts++;
         won += !rc;
@@ -125,7 +125,7 @@ static void a_handover_wakes_who_is_next(void **state)
     row.party[1].bell = 3;
     row.party[2].session = session;
     row.party[2].bell = 4;
-    assert_int_equal(swap(other, "k", 0, &row, NULL), 0);
+    assert_int_equal(replace(other, "k", 0, &row, NULL), 0);
     assert_int_equal(drv->listen(st, 3, NULL, 0, &ear, &err), 0);
     assert_int_equal(drv->listen(st, 4, NULL, 0, &deaf, &err), 0);
 
@@ -136,7 +136,7 @@ static void a_handover_wakes_who_is_next(void **state)
     hf_party_copy(&next.party[1], &row.party[2]);
     next.party[0].token = 6;
     next.party[0].flags = HF_PARTY_UNCLAIMED;
-    assert_int_equal(swap(other, "k", 5, &next, NULL), 0);
+    assert_int_equal(replace(other, "k", 5, &next, NULL), 0);
     int64_t start = hf__local_us();
     assert_int_equal(drv->watch(st, 3, &ear, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
@@ -297,7 +297,7 @@ static void who_was_not_woken_by_the_dead_is_woken(void **state)
     row.party[0].session = session;
     row.party[0].bell = 9;
     row.party[0].flags = HF_PARTY_UNCLAIMED;
-    assert_int_equal(swap(st, "k", 0, &row, NULL), 0);
+    assert_int_equal(replace(st, "k", 0, &row, NULL), 0);
     pid_t child = lock_bucket("k", SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(drv->listen(st, 9, NULL, 0, &ear, &err), 0);
@@ -399,7 +399,7 @@ static void a_forked_child_has_nothing(void **state)
         close(go[1]);
         hf_ear ear = {{0, 0}};
         int bad = drv->get(st, &key, &row, &clock_us, &err) != HF_LOST;
-        bad |= drv->swap(st, &key, 0, &row, NULL, &clock_us, &err) != HF_LOST;
+        bad |= drv->replace(st, &key, 0, &row, NULL, &clock_us, &err) != HF_LOST;
         bad |= drv->alive(st, session, &err) != HF_LOST;
         bad |= drv->session(st, &session, &err) != HF_LOST;
         bad |= drv->listen(st, 0, NULL, 0, &ear, &err) != HF_LOST;
@@ -515,7 +515,7 @@ static void a_damaged_row_hides_no_other(void **state)
     hf_row_init(&row);
     for (const char *name = "a\0b\0c\0"; *name; name += 2) {
         fill_row(&row, 5, 1, 1);
-        assert_int_equal(swap(st, name, 0, &row, NULL), 0);
+        assert_int_equal(replace(st, name, 0, &row, NULL), 0);
     }
     assert_int_equal(hf__follow(&op, &hf__bucket_at(c, key_of("b").hash)->head, 0, &f.cell), 0);
     assert_int_equal(hf__current(&op, &f), 0);

@@ -65,7 +65,7 @@ static void has_a_waiter(hf_store *st, const char *text, uint64_t session, uint8
     fill_row(&row, 5, 1, 1);
     row.party[1].session = session;
     row.party[1].bell = bell;
-    assert_int_equal(swap(st, text, 0, &row, NULL), 0);
+    assert_int_equal(replace(st, text, 0, &row, NULL), 0);
     hf_row_clear(&row);
 }
 
@@ -79,7 +79,7 @@ static void hand_over(hf_store *st, const char *text)
     row.n_queue = 0;
     row.party[0].token = row.token = ++row.rev;
     row.party[0].flags = HF_PARTY_UNCLAIMED;
-    assert_int_equal(swap(st, text, seen, &row, NULL), 0);
+    assert_int_equal(replace(st, text, seen, &row, NULL), 0);
     hf_row_clear(&row);
 }
 

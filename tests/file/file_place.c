@@ -319,7 +319,7 @@ static void in_a_small_tmpfs(void)
         snprintf(key, sizeof key, "k%d", n);
         hf_rowkey k = key_of(key);
         fill_row(&row, 10, 1, 0);
-        rc = drv->swap(st, &k, 0, &row, NULL, &clock_us, &err);
+        rc = drv->replace(st, &k, 0, &row, NULL, &clock_us, &err);
     }
     CHECK(rc == HF_FULL && err.sys == ENOSPC);
     for (int i = 0; i < n - 1; i++) { /* what there is goes on working */
@@ -327,7 +327,7 @@ static void in_a_small_tmpfs(void)
         get(st, key, &cur);
         CHECK(cur.rev == 10);
         row.rev = 11;
-        CHECK(swap(st, key, 10, &row, NULL) == 0);
+        CHECK(replace(st, key, 10, &row, NULL) == 0);
     }
     hf_row_clear(&row);
     hf_row_clear(&cur);
@@ -356,7 +356,7 @@ static void at_another_mount(void)
     snprintf(text, sizeof text, "file:%s%s", there, strrchr(path, '/'));
     CHECK(!hf_url_parse(text, &url, &err) && !drv->open(&url, 5000, &other, &err));
     fill_row(&row, 7, 1, 0);
-    CHECK(swap(st, "k", 0, &row, NULL) == 0);
+    CHECK(replace(st, "k", 0, &row, NULL) == 0);
     row.rev = 0;
     get(other, "k", &row);
     CHECK(row.rev == 7);
@@ -426,11 +426,11 @@ static void a_reboot_keeps_markers_and_tokens(void **state)
         row.result_len = (uint16_t)snprintf(row.result, sizeof row.result, "result %d", i);
         row.done_by_len = 0;
         row.done_by[0] = 0;
-        assert_int_equal(swap(st, text, 0, &row, NULL), 0);
+        assert_int_equal(replace(st, text, 0, &row, NULL), 0);
     }
     for (int i = 0; i < EVENTS; i += 10) { /* some are deleted */
         snprintf(text, sizeof text, "event/%d", i + 1);
-        assert_int_equal(swap(st, text, row.rev, NULL, NULL), 0);
+        assert_int_equal(replace(st, text, row.rev, NULL, NULL), 0);
     }
     drv->close(st);
     const uint64_t least = row.rev;
@@ -455,7 +455,7 @@ static void a_reboot_keeps_markers_and_tokens(void **state)
         last = cur.token + 70000000; /* as if it had been written very often */
         uint64_t seen = cur.rev;
         cur.rev = last;
-        assert_int_equal(swap(st, "event/298", seen, &cur, NULL), 0);
+        assert_int_equal(replace(st, "event/298", seen, &cur, NULL), 0);
         drv->close(st);
     }
     hf_row_clear(&row);

@@ -139,7 +139,8 @@ static void act(hf_store *st, void *arg)
     if (p->what == REMOVE) {
         known_key->was[++known_key->n] = 0;
         known_key->removed = 1;
-        if (drv->swap(st, &key[p->k], seen, NULL, NULL, &clock_us, &err) < 0) WRONG("%s", err.text);
+        if (drv->replace(st, &key[p->k], seen, NULL, NULL, &clock_us, &err) < 0)
+            WRONG("%s", err.text);
         return;
     }
     if (p->what == MARK) {
@@ -164,7 +165,7 @@ static void act(hf_store *st, void *arg)
         to->note_len = (uint8_t)snprintf(to->note, sizeof to->note, "note %u", i);
     }
     known_key->top_rev = row.rev;
-    if (drv->swap(st, &key[p->k], seen, &row, NULL, &clock_us, &err) < 0) WRONG("%s", err.text);
+    if (drv->replace(st, &key[p->k], seen, &row, NULL, &clock_us, &err) < 0) WRONG("%s", err.text);
 }
 
 /* While one syncs. */

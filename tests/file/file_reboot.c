@@ -87,13 +87,13 @@ static void put(hf_store *st, const hf_rowkey *key, int64_t ahead_us, uint32_t p
     row.keep_until_us = result ? INT64_MAX : 0;
     row.result_len = row.done_by_len = 0;
     if (result) row.result_len = (uint16_t)snprintf(row.result, sizeof row.result, "%s", result);
-    if (drv->swap(st, key, seen, &row, NULL, &clock_us, &err)) fail_msg("%s", err.text);
+    if (drv->replace(st, key, seen, &row, NULL, &clock_us, &err)) fail_msg("%s", err.text);
 }
 
 static void removes(hf_store *st, const hf_rowkey *key)
 {
     get(st, key);
-    if (drv->swap(st, key, row.rev, NULL, NULL, &clock_us, &err)) fail_msg("%s", err.text);
+    if (drv->replace(st, key, row.rev, NULL, NULL, &clock_us, &err)) fail_msg("%s", err.text);
 }
 
 static void sync_all(hf_store *st)
@@ -155,7 +155,7 @@ static void what_is_ahead_costs_no_more(void **state)
         uint64_t seen = row.rev;
         row.rev++;
         steps[ahead] = seam.steps;
-        assert_int_equal(drv->swap(st, &first, seen, &row, NULL, &clock_us, &err), 0);
+        assert_int_equal(drv->replace(st, &first, seen, &row, NULL, &clock_us, &err), 0);
         steps[ahead] = seam.steps - steps[ahead];
     }
     assert_true(steps[0] > 0);

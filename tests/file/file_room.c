@@ -68,7 +68,7 @@ static int make(hf_store *st, int i)
     hf_rowkey key = key_of(text);
     hf_row_init(&row);
     fill_row(&row, 10, 1, 0);
-    int rc = drv->swap(st, &key, 0, &row, NULL, &clock_us, &err);
+    int rc = drv->replace(st, &key, 0, &row, NULL, &clock_us, &err);
     hf_row_clear(&row);
     return rc;
 }
@@ -194,7 +194,7 @@ static void the_ceiling_is_raised_on_the_disk(void **state)
             change(HF_AT_ALLOC + offsetof(struct hf__alloc, ceiling), 12345);
         else
             syncs = 1;
-        int rc = drv->swap(st, &key, 0, &row, NULL, &clock_us, &err);
+        int rc = drv->replace(st, &key, 0, &row, NULL, &clock_us, &err);
         assert_int_equal(rc, how ? HF_CORRUPT : HF_UNAVAILABLE);
         assert_non_null(strstr(err.text, how ? "the ceiling of revs" : strerror(EIO)));
         assert_int_equal(syncs, 0);
@@ -213,7 +213,7 @@ static void what_cant_be_taken_over_is_told(void **state)
     hf_store *st = open_store();
     hf_rowkey key = key_of("k");
     fill_row(&row, 10, 1, 0);
-    assert_int_equal(swap(st, "k", 0, &row, NULL), 0);
+    assert_int_equal(replace(st, "k", 0, &row, NULL), 0);
     drv->close(st);
     reboot(1); /* the newer one counts, whichever it is */
     callocs = 1;

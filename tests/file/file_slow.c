@@ -90,7 +90,7 @@ static int make(hf_store *st, const char *by, int i, hf_error *why)
     hf_rowkey key = key_of(text);
     hf_row_init(&row);
     fill_row(&row, 10, 1, 0);
-    int rc = drv->swap(st, &key, 0, &row, NULL, &clock_us, why);
+    int rc = drv->replace(st, &key, 0, &row, NULL, &clock_us, why);
     hf_row_clear(&row);
     return rc;
 }
@@ -195,7 +195,7 @@ static void one_that_grows_it_is_stopped(void **state)
     get(st, text, &row);
     assert_int_equal(row.rev, 10);
     row.rev = 11;
-    assert_int_equal(swap(st, text, 10, &row, NULL), 0);
+    assert_int_equal(replace(st, text, 10, &row, NULL), 0);
     hf_row_clear(&row);
     goes_on(child);
     sem_post(&done);
@@ -292,7 +292,7 @@ static void write_ahead(void)
     hf_store *st = open_store();
     hf_row_init(&row);
     fill_row(&row, (uint64_t)drv->now(st) + UINT64_C(10000000000), 0, 0);
-    assert_int_equal(swap(st, "ahead", 0, &row, NULL), 0);
+    assert_int_equal(replace(st, "ahead", 0, &row, NULL), 0);
     hf_row_clear(&row);
     drv->close(st);
 }

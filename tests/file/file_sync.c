@@ -84,7 +84,7 @@ static void put(hf_store *st, const char *text, int is_done)
     row.done_us = is_done ? 5 : 0;
     row.keep_until_us = is_done ? INT64_MAX : 0;
     row.result_len = row.done_by_len = 0;
-    assert_int_equal(swap(st, text, 0, &row, NULL), 0);
+    assert_int_equal(replace(st, text, 0, &row, NULL), 0);
     hf_row_clear(&row);
 }
 

@@ -17,18 +17,18 @@ static void a_row_is_kept(void **state)
     get(st, "k", &cur);
     assert_int_equal(cur.rev, 0);
     fill_row(&row, 10, 1, 5);
-    assert_int_equal(swap(st, "k", 0, &row, NULL), 0);
+    assert_int_equal(replace(st, "k", 0, &row, NULL), 0);
     get(other, "k", &cur);
     assert_true(hf_row_equal(&row, &cur));
     assert_string_equal(cur.party[1].owner, "owner-1");
     assert_string_equal(cur.party[1].note, "host pid 1 user cmd");
 
     row.rev = 20;
-    assert_int_equal(swap(other, "k", 9, &row, &cur), HF_CONFLICT);
+    assert_int_equal(replace(other, "k", 9, &row, &cur), HF_CONFLICT);
     assert_int_equal(cur.rev, 10);
     assert_int_equal(cur.n_queue, 5);
-    assert_int_equal(swap(other, "k", 0, &row, NULL), HF_CONFLICT);
-    assert_int_equal(swap(other, "k", 10, &row, NULL), 0);
+    assert_int_equal(replace(other, "k", 0, &row, NULL), HF_CONFLICT);
+    assert_int_equal(replace(other, "k", 10, &row, NULL), 0);
     drv->close(st);
     drv->close(other);
     st = open_store();
@@ -59,11 +59,11 @@ static void take_grants_what_is_free(void **state)
     assert_int_equal(take(st, "k", &p, &cur), HF_CONFLICT);
     assert_true(hf_row_equal(&row, &cur));
     fill_row(&row, first + 1, 0, 1);
-    assert_int_equal(swap(st, "k", first, &row, NULL), 0);
+    assert_int_equal(replace(st, "k", first, &row, NULL), 0);
     assert_int_equal(take(st, "k", &p, &cur), HF_CONFLICT);
     row.n_queue = 0;
     row.rev++;
-    assert_int_equal(swap(st, "k", first + 1, &row, NULL), 0);
+    assert_int_equal(replace(st, "k", first + 1, &row, NULL), 0);
     p.lease_ms = 0;
     assert_int_equal(take(st, "k", &p, &cur), 0);
     assert_true(cur.token > first + 2);
@@ -87,11 +87,11 @@ static void markers_are_kept_and_removed(void **state)
     row.keep_until_us = INT64_MAX;
     row.result_len = (uint16_t)snprintf(row.result, sizeof row.result, "paid");
     row.done_by_len = (uint8_t)snprintf(row.done_by, sizeof row.done_by, "me");
-    assert_int_equal(swap(st, "event", 0, &row, NULL), 0);
+    assert_int_equal(replace(st, "event", 0, &row, NULL), 0);
     assert_int_equal(sync_event(st, &err), 0);
     for (int i = 0; i < 5; i++) { /* other writes leave it alone */
         row.rev++;
-        assert_int_equal(swap(st, "event", row.rev - 1, &row, NULL), 0);
+        assert_int_equal(replace(st, "event", row.rev - 1, &row, NULL), 0);
     }
     fill_party(&p, 3, "x");
     assert_int_equal(take(st, "event", &p, &cur), 0);
@@ -100,12 +100,12 @@ static void markers_are_kept_and_removed(void **state)
     assert_int_equal(cur.done_us, 99);
     row.rev = cur.rev + 1;
     row.result_len = (uint16_t)snprintf(row.result, sizeof row.result, "paid twice");
-    assert_int_equal(swap(st, "event", cur.rev, &row, NULL), 0);
+    assert_int_equal(replace(st, "event", cur.rev, &row, NULL), 0);
     get(st, "event", &cur);
     assert_true(hf_row_equal(&row, &cur));
     row.rev++;
     row.done_us = 0;
-    assert_int_equal(swap(st, "event", cur.rev, &row, NULL), 0);
+    assert_int_equal(replace(st, "event", cur.rev, &row, NULL), 0);
     get(st, "event", &cur);
     assert_int_equal(cur.done_us, 0);
     drv->close(st);
@@ -135,18 +135,18 @@ static void a_marker_is_what_was_written_last(void **state)
         row.keep_until_us = i < 9 ? INT64_MAX : 12345;
         row.result_len = (uint16_t)snprintf(row.result, sizeof row.result, "%s", written[i][0]);
         row.done_by_len = (uint8_t)snprintf(row.done_by, sizeof row.done_by, "%s", written[i][1]);
-        assert_int_equal(swap(st, "event", i ? row.rev - 1 : 0, &row, NULL), 0);
+        assert_int_equal(replace(st, "event", i ? row.rev - 1 : 0, &row, NULL), 0);
         get(st, "event", &cur);
         assert_true(hf_row_equal(&row, &cur));
     }
     uint64_t seen = row.rev++;
     row.result_len = HF_RESULT_CAP;
-    assert_int_equal(drv->swap(st, &key, seen, &row, NULL, &clock_us, &err), HF_INVALID);
-    assert_non_null(strstr(err.text, "file: swap 'event': a marker too long"));
+    assert_int_equal(drv->replace(st, &key, seen, &row, NULL, &clock_us, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "file: replace 'event': a marker too long"));
     row.result_len = 0;
     row.done_by_len = HF_OWNER_CAP;
-    assert_int_equal(drv->swap(st, &key, seen, &row, NULL, &clock_us, &err), HF_INVALID);
-    assert_non_null(strstr(err.text, "file: swap 'event': a marker too long"));
+    assert_int_equal(drv->replace(st, &key, seen, &row, NULL, &clock_us, &err), HF_INVALID);
+    assert_non_null(strstr(err.text, "file: replace 'event': a marker too long"));
     get(st, "event", &cur);
     assert_int_equal(cur.rev, seen);
     assert_string_equal(cur.result, "at last");
@@ -168,7 +168,7 @@ static void keys_of_every_length(void **state)
             memset(text, 'k', n);
             text[n] = 0;
             fill_row(&row, n + 1, 1, 0);
-            if (!pass) assert_int_equal(swap(st, text, 0, &row, NULL), 0);
+            if (!pass) assert_int_equal(replace(st, text, 0, &row, NULL), 0);
             get(st, text, &cur);
             assert_true(hf_row_equal(&row, &cur));
         }
@@ -201,7 +201,7 @@ static void a_full_queue_and_full_holders(void **state)
         row.rev++;
         row.n_holders = row.n_queue = n;
         for (uint32_t i = 0; i < 2 * n; i++) row.party[i].token = i < n ? 5 : 0;
-        assert_int_equal(swap(st, "k", n == 1 ? 0 : row.rev - 1, &row, NULL), 0);
+        assert_int_equal(replace(st, "k", n == 1 ? 0 : row.rev - 1, &row, NULL), 0);
         get(st, "k", &cur);
         assert_true(hf_row_equal(&row, &cur));
     }
@@ -212,12 +212,12 @@ static void a_full_queue_and_full_holders(void **state)
     for (int i = 0; i < 2; i++) {
         row.n_holders = i ? FULL + 1 : 1;
         row.n_queue = i ? 1 : FULL + 1;
-        assert_int_equal(drv->swap(st, &key, row.rev, &row, NULL, &clock_us, &err), HF_FULL);
+        assert_int_equal(drv->replace(st, &key, row.rev, &row, NULL, &clock_us, &err), HF_FULL);
         assert_non_null(strstr(err.text, "more than 4096 holders or waiters"));
     }
     row.n_holders = row.n_queue = 0;
     uint64_t seen = row.rev++;
-    assert_int_equal(swap(st, "k", seen, &row, NULL), 0);
+    assert_int_equal(replace(st, "k", seen, &row, NULL), 0);
     get(st, "k", &cur);
     assert_true(hf_row_equal(&row, &cur));
     drv->close(st);
@@ -249,7 +249,7 @@ static void many_keys_grow_the_file(void **state)
     for (int i = 0; i < KEYS; i++) {
         snprintf(text, sizeof text, "key/%d", i);
         fill_row(&row, (uint64_t)i + 1, 1, 0);
-        assert_int_equal(swap(i % 2 ? st : other, text, 0, &row, NULL), 0);
+        assert_int_equal(replace(i % 2 ? st : other, text, 0, &row, NULL), 0);
     }
     for (int i = 0; i < KEYS; i++) {
         snprintf(text, sizeof text, "key/%d", i);
@@ -297,7 +297,7 @@ static void a_bucket_with_many_keys(void **state)
     colliding(text, N, BUCKET_BITS);
     for (int i = 0; i < N - 1; i++) {
         fill_row(&row, (uint64_t)i + 1, 1, 0);
-        assert_int_equal(swap(st, text[i], 0, &row, NULL), 0);
+        assert_int_equal(replace(st, text[i], 0, &row, NULL), 0);
     }
     fill_party(&p, 1, "");
     key = key_of(text[3]);
@@ -306,12 +306,12 @@ static void a_bucket_with_many_keys(void **state)
     assert_int_not_equal(hint, 0);
 
     /* Deleted: gone, its cell taken by another key, the hint useless but harmless. */
-    assert_int_equal(swap(st, text[3], 1, NULL, &cur), HF_CONFLICT);
-    assert_int_equal(swap(st, text[3], 4, NULL, NULL), 0);
+    assert_int_equal(replace(st, text[3], 1, NULL, &cur), HF_CONFLICT);
+    assert_int_equal(replace(st, text[3], 4, NULL, NULL), 0);
     assert_int_equal(drv->get(st, &key, &cur, &clock_us, &err), 0);
     assert_int_equal(cur.rev, 0);
     fill_row(&row, 1000, 1, 0);
-    assert_int_equal(swap(st, text[N - 1], 0, &row, NULL), 0);
+    assert_int_equal(replace(st, text[N - 1], 0, &row, NULL), 0);
     assert_int_equal(drv->get(st, &key, &cur, &clock_us, &err), 0);
     assert_int_equal(cur.rev, 0);
     assert_int_equal(drv->take(st, &key, &p, &cur, &clock_us, &err), 0);
@@ -326,9 +326,9 @@ static void a_bucket_with_many_keys(void **state)
     /* Made again: above the last. Deleting what isn't there does nothing. */
     row.n_holders = 0;
     row.rev = row.token = token + 900000000;
-    assert_int_equal(swap(st, text[3], token, &row, NULL), 0);
-    assert_int_equal(swap(st, text[3], row.rev, NULL, NULL), 0);
-    assert_int_equal(swap(st, text[3], 0, NULL, NULL), 0);
+    assert_int_equal(replace(st, text[3], token, &row, NULL), 0);
+    assert_int_equal(replace(st, text[3], row.rev, NULL, NULL), 0);
+    assert_int_equal(replace(st, text[3], 0, NULL, NULL), 0);
     assert_int_equal(take(st, text[3], &p, &cur), 0);
     assert_true(cur.token > row.rev);
     drv->close(st);
@@ -405,10 +405,10 @@ static void keys_that_share_a_set(void **state)
         }
         /* The others' cells are found where one's was, and each cell goes to another key. */
         for (int i = 0; i < SHARE; i++) {
-            assert_int_equal(swap(other, text[i], token[i], NULL, NULL), 0);
+            assert_int_equal(replace(other, text[i], token[i], NULL, NULL), 0);
             get(st, text[i], &cur);
             assert_int_equal(cur.rev, 0);
-            assert_int_equal(swap(st, text[i], token[i], NULL, &cur), HF_CONFLICT);
+            assert_int_equal(replace(st, text[i], token[i], NULL, &cur), HF_CONFLICT);
             assert_int_equal(cur.rev, 0);
         }
         for (int i = SHARE; i-- > 0;) {
@@ -419,7 +419,7 @@ static void keys_that_share_a_set(void **state)
         for (int i = 0; i < SHARE; i++) {
             get(st, text[i], &cur);
             assert_int_equal(cur.token, token[i]);
-            assert_int_equal(swap(st, text[i], token[i], NULL, NULL), 0);
+            assert_int_equal(replace(st, text[i], token[i], NULL, NULL), 0);
         }
     }
     for (int i = 1; i < LONG; i++) assert_int_equal(take(other, chain[i], &p, &cur), HF_CONFLICT);

@@ -318,10 +318,11 @@ def givers_up(folder):
     status, said = cmd.run('alice', 'release', 'g1', '--token', token)
     point(status == 0, 'alice releases what she held through all of that', said)
     # The reply to an acquisition is lost: asked for again, it is the same; or alice gives up.
-    status, token, said = cmd.acquire('alice', 'g2', '--lease', '60', fault='swap:1:after')
+    status, token, said = cmd.acquire('alice', 'g2', '--lease', '60', fault='replace:1:after')
     point(status == 0 and document('g2')['token'] == value(int(token)),
           'alice acquires although a reply is lost', said)
-    status, _, said = cmd.acquire('alice', 'g3', '--lease', '2s', '-w', '1', fault='swap:*:after')
+    status, _, said = cmd.acquire('alice', 'g3', '--lease', '2s', '-w', '1',
+                                  fault='replace:*:after')
     point(status in (69, 75, 77) and document('g3')['owner'] == value('alice'),
           'alice hears nothing and gives up, though she has been granted it', f'{status} {said}')
     granted = int(document('g3')['token']['integerValue'])

@@ -260,7 +260,7 @@ static void an_error_does_not_keep_the_key(void **state)
     assert_non_null(once.lock); /* it wasn't marked */
     OK(hf_release(once.lock, &suite_error));
     hf_close(sick);
-    sick = sick_store("instant,swap:1:nomem,update:1:nomem");
+    sick = sick_store("instant,replace:1:nomem,update:1:nomem");
     OK(hf_acquire(sick, key, NULL, &lock, &suite_error));
     IS(HF_NOMEM, hf_release(lock, &suite_error));
     OK(hf_acquire(clean, key, &o, &lock, &suite_error)); /* given back in the background */
@@ -292,7 +292,7 @@ static void an_old_marker_is_no_proof(void **state)
     OK(hf_once_begin(b, key, 5, NULL, &once, &suite_error));
     OK(hf_once_finish(once.lock, "", 5, &suite_error));
     usleep(20000);
-    a = sick_store("swap:2:before");
+    a = sick_store("replace:2:before");
     OK(hf_once_begin(a, key, 60000, NULL, &once, &suite_error));
     assert_non_null(once.lock);
     breaker = b;

@@ -130,7 +130,7 @@ static hf *open_traced(char path[PATH_ROOM])
     return h;
 }
 
-/* What it has asked for about the key, a letter each: get, swap, take, listen. */
+/* What it has asked for about the key, a letter each: get, replace, take, listen. */
 static const char *traced(const char *path, const char *key)
 {
     static char letters[4096];

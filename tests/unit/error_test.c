@@ -31,10 +31,10 @@ static void fail_fills_the_error_and_returns_the_code(void **state)
 {
     (void)state;
     hf_error err;
-    assert_int_equal(hf_fail(&err, HF_FULL, 28, "file: swap '%s': no space", "k"), HF_FULL);
+    assert_int_equal(hf_fail(&err, HF_FULL, 28, "file: replace '%s': no space", "k"), HF_FULL);
     assert_int_equal(err.code, HF_FULL);
     assert_int_equal(err.sys, 28);
-    assert_string_equal(err.text, "file: swap 'k': no space");
+    assert_string_equal(err.text, "file: replace 'k': no space");
 }
 
 static void fail_accepts_no_error(void **state)

@@ -124,7 +124,7 @@ static void a_forgotten_waiter_asks_anew(void **state)
         get(h, "seat", &row);
         uint64_t seen = row.rev++;
         row.n_queue = 0;
-        rc = hf__port_swap(&h->port, &key, seen, &row, NULL, NULL);
+        rc = hf__port_replace(&h->port, &key, seen, &row, NULL, NULL);
     } while (rc == HF_CONFLICT);
     assert_int_equal(rc, 0);
     third = store();
@@ -281,7 +281,7 @@ static void what_is_noted_is_no_release(void **state)
     hf_lock *lock, *successor;
     hf_error err;
     (void)state;
-    setenv("HOLDFAST_FAULT", "swap:2:before", 1);
+    setenv("HOLDFAST_FAULT", "replace:2:before", 1);
     sick = store();
     unsetenv("HOLDFAST_FAULT");
     if (hf_acquire(sick, next.key, NULL, &lock, &err)) fail_msg("%s", err.text);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A store with a plan of wrap_fault.c, NULL: none. It acquires by take, and renews by swap. */
+/* A store with a plan of wrap_fault.c, NULL: none. It acquires by take, and renews by replace. */
 static hf *open_with(const char *plan)
 {
     hf *store;
@@ -54,7 +54,7 @@ static void await_loss(hf_lock *lock)
 static void a_lost_lock_names_the_first_renewal_that_failed(void **state)
 {
     (void)state;
-    hf *store = open_with("swap:1:full,swap:*:unavailable");
+    hf *store = open_with("replace:1:full,replace:*:unavailable");
     hf_error err;
     hf_lock *lock = acquire(store, "k", 600, 0);
     assert_int_equal(hf_lost_reason(lock, &err), 0);
@@ -78,7 +78,7 @@ static void a_lost_lock_names_the_first_renewal_that_failed(void **state)
 static void a_failure_that_was_made_good_is_no_cause(void **state)
 {
     (void)state;
-    hf *store = open_with("swap:1:denied");
+    hf *store = open_with("replace:1:denied");
     hf_error err;
     hf_lock *lock = acquire(store, "k", 60000, HF_NO_RENEW);
     assert_int_equal(hf_renew(lock, 0, &err), HF_DENIED);
@@ -124,7 +124,7 @@ static void max_hold_is_told_from_a_loss(void **state)
 static void damage_is_told_from_a_loss(void **state)
 {
     (void)state;
-    hf *store = open_with("swap:*:corrupt");
+    hf *store = open_with("replace:*:corrupt");
     hf_error err;
     hf_lock *lock = acquire(store, "k", 300, 0);
     await_loss(lock);
@@ -137,7 +137,7 @@ static void damage_is_told_from_a_loss(void **state)
 static void a_failed_release_says_until_when_the_lock_may_stay_held(void **state)
 {
     (void)state;
-    hf *store = open_with("swap:*:full");
+    hf *store = open_with("replace:*:full");
     hf_error err;
     hf_lock *lock = acquire(store, "leased", 60000, HF_NO_RENEW);
     assert_int_equal(hf_release(lock, &err), HF_FULL);
@@ -157,7 +157,7 @@ static void the_state_is_not_cut_off(void **state)
     char key[HF_KEY_CAP];
     memset(key, 'k', sizeof key);
     key[300] = 0;
-    hf *store = open_with("swap:*:full");
+    hf *store = open_with("replace:*:full");
     hf_error err;
     hf_lock *lock = acquire(store, key, 60000, HF_NO_RENEW);
     assert_int_equal(hf_release(lock, &err), HF_FULL);
@@ -169,7 +169,7 @@ static void the_state_is_not_cut_off(void **state)
 static void what_ran_out_unanswered_is_given_back_without_asking(void **state)
 {
     (void)state;
-    hf *store = open_with("swap:*:unavailable");
+    hf *store = open_with("replace:*:unavailable");
     hf_stats before, after;
     before.size = after.size = sizeof before;
     hf_lock *lock = acquire(store, "k", 400, HF_NO_RENEW);
@@ -185,7 +185,7 @@ static void what_ran_out_unanswered_is_given_back_without_asking(void **state)
 static void a_renewal_that_hangs_is_the_cause(void **state)
 {
     (void)state;
-    hf *store = open_with("swap:*:delay=1500");
+    hf *store = open_with("replace:*:delay=1500");
     hf_error err;
     hf_lock *lock = acquire(store, "k", 300, 0);
     await_loss(lock);
@@ -198,7 +198,7 @@ static void a_renewal_that_hangs_is_the_cause(void **state)
 static void an_event_that_is_not_marked_is_said_so(void **state)
 {
     (void)state;
-    hf *store = open_with("swap:1+:full,take:*:unsupported");
+    hf *store = open_with("replace:1+:full,take:*:unsupported");
     hf *plain = open_with(NULL), *stores[] = {plain, store};
     hf_once once;
     hf_error err;
@@ -218,7 +218,7 @@ static void an_event_that_is_not_marked_is_said_so(void **state)
 static void a_wait_that_ends_while_the_store_refuses_says_so(void **state)
 {
     (void)state;
-    hf *store = open_with("take:1:unavailable,take:*:unavailable,swap:*:unavailable");
+    hf *store = open_with("take:1:unavailable,take:*:unavailable,replace:*:unavailable");
     hf_lock *lock;
     hf_error err;
     hf_options o = HF_OPTIONS_INIT;

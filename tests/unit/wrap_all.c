@@ -52,12 +52,12 @@ static int all_get(hf_store *st, const hf_rowkey *k, hf_row *ret, int64_t *ret_c
     return asked_err(st, "get", k, 0, e);
 }
 
-static int all_swap(hf_store *st, const hf_rowkey *k, uint64_t seen, const hf_row *to, hf_row *cur,
-                    int64_t *ret_clock_us, hf_error *e)
+static int all_replace(hf_store *st, const hf_rowkey *k, uint64_t seen, const hf_row *to,
+                       hf_row *cur, int64_t *ret_clock_us, hf_error *e)
 {
     if (cur) cur->rev = 7;
     *ret_clock_us = 5;
-    return asked_err(st, to ? "swap" : "erase", k, seen, e);
+    return asked_err(st, to ? "replace" : "erase", k, seen, e);
 }
 
 static int all_take(hf_store *st, const hf_rowkey *k, const hf_party *party, hf_row *cur,
@@ -210,7 +210,7 @@ static const hf_driver all = {.abi = HF_DRIVER_ABI,
                               .name = "all",
                               .close = all_close,
                               .get = all_get,
-                              .swap = all_swap,
+                              .replace = all_replace,
                               .take = all_take,
                               .join = all_join,
                               .update = all_update,
@@ -244,12 +244,12 @@ static int64_t got_ms;
 static hf_ear ear;
 
 static int do_get(void) { return d->get(st, &key, &row, &clock_us, &err); }
-static int do_swap(void)
+static int do_replace(void)
 {
     static const hf_row to;
-    return d->swap(st, &key, 42, &to, &row, &clock_us, &err);
+    return d->replace(st, &key, 42, &to, &row, &clock_us, &err);
 }
-static int do_erase(void) { return d->swap(st, &key, 42, NULL, NULL, &clock_us, &err); }
+static int do_erase(void) { return d->replace(st, &key, 42, NULL, NULL, &clock_us, &err); }
 static int do_take(void)
 {
     static const hf_party me = {.session = 42};
@@ -288,8 +288,8 @@ static const struct call {
     int rows, writes;  /* is one of "any"; what isn't heard of may have been done */
 } calls[] = {
     {"get", do_get, "get k 0", "get 'k' -> OK rev=7 parties=0+0", 1, 0},
-    {"swap", do_swap, "swap k 42", "swap 'k' seen=42 -> OK rev=0 parties=0+0", 1, 1},
-    {"swap", do_erase, "erase k 42", "swap 'k' seen=42 -> OK deleted", 1, 1},
+    {"replace", do_replace, "replace k 42", "replace 'k' seen=42 -> OK rev=0 parties=0+0", 1, 1},
+    {"replace", do_erase, "erase k 42", "replace 'k' seen=42 -> OK deleted", 1, 1},
     {"take", do_take, "take k 42", "take 'k' -> OK rev=7 parties=0+0", 1, 1},
     {"join", do_join, "join k 42", "join 'k' -> OK rev=7 parties=0+0", 1, 1},
     {"update", do_update, "update k 42", "update 'k' -> OK rev=7 parties=0+0", 1, 1},
@@ -446,7 +446,7 @@ static void each_has_its_line_in_a_trace(void **state)
     unlink(path);
     static const char *const more[] = {"alive 42 -> ALIVE",
                                        "get 'k' -> UNAVAILABLE",
-                                       "swap 'k' seen=42 -> UNAVAILABLE",
+                                       "replace 'k' seen=42 -> UNAVAILABLE",
                                        "take 'k' -> UNAVAILABLE",
                                        "alive 42 -> UNAVAILABLE",
                                        "interrupt -> OK",
@@ -499,16 +499,16 @@ static void what_isnt_offered_isnt_offered(void **state)
                              .name = "least",
                              .close = all_close,
                              .get = all_get,
-                             .swap = all_swap};
+                             .replace = all_replace};
     around(NULL, NULL);
     d = &least;
     assert_int_equal(hf__wrap_fault(&d, &st, "", &err), 0);
-    assert_true(d->close && d->get && d->swap && d->close != all_close && d->get != all_get &&
-                d->swap != all_swap);
+    assert_true(d->close && d->get && d->replace && d->close != all_close && d->get != all_get &&
+                d->replace != all_replace);
     hf_driver left = *d;
     left.close = least.close;
     left.get = least.get;
-    left.swap = least.swap;
+    left.replace = least.replace;
     assert_memory_equal(&left, &least, sizeof left);
     ended();
 }

@@ -52,12 +52,12 @@ static int put(struct store *s, uint64_t seen, uint64_t rev, hf_row *cur)
     hf_row_init(&row);
     row.rev = rev;
     row.done_us = 1;
-    return s->d->swap(s->st, &s->key, seen, &row, cur, &s->clock, NULL);
+    return s->d->replace(s->st, &s->key, seen, &row, cur, &s->clock, NULL);
 }
 
 static int erase(struct store *s)
 {
-    return s->d->swap(s->st, &s->key, s->row.rev, NULL, NULL, &s->clock, NULL);
+    return s->d->replace(s->st, &s->key, s->row.rev, NULL, NULL, &s->clock, NULL);
 }
 
 static int take(struct store *s)
@@ -87,7 +87,7 @@ static void before_leaves_the_store_as_it_was(void **state)
 {
     (void)state;
     struct store s;
-    open_faulty(&s, "swap:2:before");
+    open_faulty(&s, "replace:2:before");
     assert_int_equal(take(&s), 0);
     uint64_t rev = s.row.rev;
     assert_int_equal(put(&s, rev, rev + 1, NULL), 0);
@@ -106,7 +106,7 @@ static void after_takes_effect_and_keeps_it_to_itself(void **state)
 {
     (void)state;
     struct store s;
-    open_faulty(&s, "take:1:after,swap:1:after,swap:2:after,get:3:after");
+    open_faulty(&s, "take:1:after,replace:1:after,replace:2:after,get:3:after");
     assert_int_equal(take(&s), HF_UNKNOWN);
     assert_int_equal(s.row.rev, 0);
     assert_int_equal(get(&s), 0);
@@ -228,19 +228,19 @@ static void a_plan_that_makes_no_sense_is_refused(void **state)
     (void)state;
     static const char *const bad[] = {
         "x",
-        "swap",
-        "swap:",
-        "swap:1",
-        "swap:1:",
-        "swap:0:before",
-        "swap:-1:before",
-        "swap:1:befor",
-        "swap:1:before,",
-        "swap:1:before,,get:1:before",
-        "swap:1:before;",
-        "swapp:1:before",
-        "swap:1:delay=",
-        "swap:1:delay=x",
+        "replace",
+        "replace:",
+        "replace:1",
+        "replace:1:",
+        "replace:0:before",
+        "replace:-1:before",
+        "replace:1:befor",
+        "replace:1:before,",
+        "replace:1:before,,get:1:before",
+        "replace:1:before;",
+        "replacee:1:before",
+        "replace:1:delay=",
+        "replace:1:delay=x",
         "random",
         "random:seed=1",
         "random:seed=x:p=1",
@@ -288,7 +288,7 @@ static void a_trace_has_a_line_per_call(void **state)
     const char *const want[] = {" take 'k' -> OK rev=%llu parties=1+0 ",
                                 " take 'k' -> CONFLICT rev=%llu parties=1+0 ",
                                 " alive 12345 -> DEAD ",
-                                " swap 'k' seen=%llu -> OK deleted ",
+                                " replace 'k' seen=%llu -> OK deleted ",
                                 " get 'k' -> OK rev=0 parties=0+0 ",
                                 " close -> OK "};
     const char *at = text;

@@ -52,7 +52,7 @@ static void errors_mean_what_they_say(void **state)
         are((struct answer){"/v3/kv/range", cases[i].status, cases[i].body, 0});
         said(driver->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
         are((struct answer){"/v3/kv/txn", cases[i].status, cases[i].body, 0});
-        int rc = driver->swap(st, &key, 0, NULL, NULL, &clock_us, &err);
+        int rc = driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err);
         said(rc,
              cases[i].code == HF_UNAVAILABLE && !strstr(cases[i].body, "requests") ? HF_UNKNOWN
                                                                                    : cases[i].code,
@@ -143,20 +143,20 @@ static void a_write_is_answered(void **state)
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     row.rev = 6;
     is(200, "{\"succeeded\": true}");
-    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
     assert_int_equal(answers_given(), 1);
     is(200, "{\"responses\": [{\"response_range\": {\"kvs\": [%s, %s]}}]}", kv("/p/k", HELD),
        kv("/p/k\trev", "5"));
-    said(driver->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->replace(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
     assert_int_equal(cur.rev, 5);
-    said(driver->swap(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->replace(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
     is(200, "{\"responses\": [{\"response_range\": {\"kvs\": [%s]}}]}", kv("/p/k", "x"));
-    said(driver->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CORRUPT, "damaged");
+    said(driver->replace(st, &key, 4, &row, &cur, &clock_us, &err), HF_CORRUPT, "damaged");
     is(200, "{}");
-    said(driver->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->replace(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
     assert_int_equal(cur.rev, 0);
     is(404, "{\"error\": \"etcdserver: requested lease not found\"}");
-    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_LOST, "lease not found");
+    said(driver->replace(st, &key, 5, &row, &cur, &clock_us, &err), HF_LOST, "lease not found");
     hf_row_clear(&row);
     hf_row_clear(&cur);
     driver->close(st);
@@ -189,13 +189,13 @@ static void a_letter_that_may_be_gone_is_put_again(void **state)
         for (int again = 0; again < 2; again++) {
             row.rev++;
             is(200, "{\"succeeded\": true}");
-            said(driver->swap(st, &key, row.rev - 1, &row, NULL, &clock_us, &err), 0, NULL);
+            said(driver->replace(st, &key, row.rev - 1, &row, NULL, &clock_us, &err), 0, NULL);
             assert_non_null(strstr(answers_asked(), answers_base64(letter, strlen(letter))));
             assert_int_equal(strstr(answers_asked(), "ignore_lease") != NULL, again);
         }
         row.n_queue = 0;
         is(lost[i], "{}");
-        said(driver->swap(st, &key, row.rev, &row, NULL, &clock_us, &err),
+        said(driver->replace(st, &key, row.rev, &row, NULL, &clock_us, &err),
              lost[i] == 200 ? HF_CONFLICT : HF_UNKNOWN, NULL);
         assert_non_null(strstr(answers_asked(), answers_base64(letter, strlen(letter))));
     }
@@ -226,24 +226,24 @@ static void what_had_no_room_is_looked_for(void **state)
     const struct answer done[] = {{"txn", 500, full, 0}, {"range", 200, new, 0}};
     answers_are(done, 2);
     clock_us = 0;
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
     assert_true(clock_us != 0 && answers_given() == 2);
     const struct answer refused[] = {{"txn", 500, full, 0}, {"range", 200, old, 0}};
     answers_are(refused, 2);
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "space exceeded");
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "space exceeded");
     /* Another's, perhaps upon this one. */
     answers_are(done, 2);
     row.party[0].flags = HF_PARTY_UNCLAIMED;
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
     const struct answer mute[] = {{"txn", 500, full, 0}, {"range", ANSWER_CLOSED, "", 0}};
     answers_are(mute, 2);
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
     /* A row that was to go. */
     answers_are(refused, 2);
-    said(driver->swap(st, &key, 4, NULL, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
+    said(driver->replace(st, &key, 4, NULL, NULL, &clock_us, &err), HF_UNKNOWN, "space exceeded");
     const struct answer gone[] = {{"txn", 500, full, 0}, {"range", 200, "{" HEADER "}", 0}};
     answers_are(gone, 2);
-    said(driver->swap(st, &key, 5, NULL, NULL, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 5, NULL, NULL, &clock_us, &err), 0, NULL);
     hf_row_clear(&row);
     driver->close(st);
 }

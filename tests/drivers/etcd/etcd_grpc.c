@@ -34,7 +34,7 @@ static void opened(int64_t io_ms)
 
 static void closed(void) { driver->close(st); }
 static int reads(void) { return driver->get(st, &key, &row, &clock_us, &err); }
-static int writes(void) { return driver->swap(st, &key, 0, NULL, NULL, &clock_us, &err); }
+static int writes(void) { return driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err); }
 
 /* ---- what it says ---- */
 
@@ -52,7 +52,7 @@ static void errors_mean_what_they_say(void **state)
         {"16", "etcdserver: invalid auth token", HF_DENIED, "invalid auth token"},
         {"16", "", HF_DENIED, "gRPC's status 16"},
         {"12", "unknown service etcdserverpb.KV", HF_UNSUPPORTED, "unknown service"},
-        {"8", "etcdserver: mvcc: database space exceeded", HF_UNKNOWN, NULL}, /* see swap.c */
+        {"8", "etcdserver: mvcc: database space exceeded", HF_UNKNOWN, NULL}, /* see replace.c */
         {"3", "etcdserver: request is too large", HF_UNKNOWN, NULL},
         {"14", "etcdserver: leader changed", 0, "leader changed"},
         {"14", "etcdserver: request timed out", 0, "request timed out"},

@@ -64,7 +64,7 @@ static void row_of(hf_row *row, const char *who, unsigned flags)
 static void write_row(int by, hf_row *row, uint64_t seen)
 {
     int64_t clock;
-    if (drv->swap(all[by].st, &all[by].key, seen, row, NULL, &clock, &err))
+    if (drv->replace(all[by].st, &all[by].key, seen, row, NULL, &clock, &err))
         fail_msg("%s", err.text);
 }
 
@@ -259,7 +259,7 @@ static void an_end_is_told_to_all(void **state)
     /* And so is the end of the row, which has no lease either. */
     write_as(0, &row, "01", 0);
     write_as(1, &row, "01", HF_PARTY_ENDING);
-    assert_int_equal(drv->swap(all[0].st, &all[0].key, row.rev, NULL, NULL, &clock, &err), 0);
+    assert_int_equal(drv->replace(all[0].st, &all[0].key, row.rev, NULL, NULL, &clock, &err), 0);
     assert_true(hears_an_end(1));
     hf_row_clear(&row);
 }
@@ -400,10 +400,10 @@ static void *take_and_give_back(void *arg)
     for (int i = 0; i < 2; i++) {
         uint64_t seen = row.rev;
         row_of(&row, "0", 0);
-        bad |= drv->swap(all[0].st, &key, seen, &row, NULL, &clock, &own);
+        bad |= drv->replace(all[0].st, &key, seen, &row, NULL, &clock, &own);
         seen = row.rev;
         row_of(&row, "", 0);
-        bad |= drv->swap(all[0].st, &key, seen, &row, NULL, &clock, &own);
+        bad |= drv->replace(all[0].st, &key, seen, &row, NULL, &clock, &own);
     }
     hf_row_clear(&row);
     return (void *)(intptr_t)bad;

@@ -45,7 +45,7 @@ static hf_row row;
 static int64_t clock_us;
 
 static int reads(void) { return driver->get(st, &key, &row, &clock_us, &err); }
-static int writes(void) { return driver->swap(st, &key, 0, NULL, NULL, &clock_us, &err); }
+static int writes(void) { return driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err); }
 
 static int opens(int64_t io_ms, const char *form, ...) __attribute__((format(printf, 2, 3)));
 static int opens(int64_t io_ms, const char *form, ...)

@@ -44,7 +44,7 @@ static size_t pack(const hf_rowkey *key, uint64_t seen, const hf_row *row, uint8
     static const struct hf__et_dead nobody = {.n = 0};
     struct hf__et_dead put;
     struct hf__et_txn t;
-    hf__et_swap_txn(&t, &st, key, seen, row, &nobody, &put);
+    hf__et_replace_txn(&t, &st, key, seen, row, &nobody, &put);
     fail_at = 0;
     size_t len = t.mem.failed ? 0 : protobuf_c_message_get_packed_size(&t.msg.base);
     assert_true(len <= PACKED_CAP);

@@ -45,7 +45,7 @@ static int written(hf_store *by, const char *name, hf_row *row)
     assert_int_equal(hf_key_make(name, &key, &err), 0);
     row->rev = hf_rev_next(seen, hf__day_us());
     if (row->rev < row->token) row->rev = row->token;
-    int rc = drv->swap(by, &key, seen, row, NULL, &clock, &err);
+    int rc = drv->replace(by, &key, seen, row, NULL, &clock, &err);
     if (rc) row->rev = seen;
     return rc;
 }

@@ -295,7 +295,7 @@ static void too_many_sessions_are_too_many(void **state)
     }
     row.n_queue = 124;
     answers_are(&well, 1);
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "too many sessions");
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_FULL, "too many sessions");
     assert_int_equal(answers_given(), 0);
     hf_row_clear(&row);
     driver->close(st);
@@ -354,23 +354,23 @@ static void who_dies_beside_it_costs_it_nothing(void **state)
     const struct answer done = {"txn", 200, "{" HEADER ", \"succeeded\": true}", 1};
     /* As a rule nothing more is asked, and both are there. */
     answers_are(&done, 1);
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
     assert_true(answers_given() == 1 && is_put(session[0]) && is_put(session[1]));
     /* What stood there with a session that is over doesn't keep the rest from being written. */
     const struct answer second[] = {refused, read, alive, dead, done};
     answers_are(second, COUNT(second));
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
     assert_true(is_put(session[0]) && !is_put(session[1]));
     const struct answer both[] = {refused, read, dead, dead, done};
     answers_are(both, COUNT(both));
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), 0, NULL);
     assert_false(is_put(session[0]) || is_put(session[1]));
     /* Nobody of its own: it isn't asked for. */
     row.n_holders = 1;
     row.party[0].session = 7;
     const struct answer nobody[] = {refused, read, dead, done};
     answers_are(nobody, COUNT(nobody));
-    said(driver->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_LOST, "lease not found");
+    said(driver->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_LOST, "lease not found");
     assert_int_equal(answers_given(), 2);
     hf_row_clear(&row);
     driver->close(st);
@@ -400,7 +400,7 @@ static void nothing_is_bound_to_a_dead_session(void **state)
             other.n_queue = 1;
         }
         answers_are(asked, COUNT(asked));
-        said(driver->swap(st, &key, 5, &other, NULL, &clock_us, &err), HF_LOST, NULL);
+        said(driver->replace(st, &key, 5, &other, NULL, &clock_us, &err), HF_LOST, NULL);
         assert_true(is_put(session[i == 3 ? 0 : 1]) || answers_given() == 2);
     }
     hf_row_clear(&row);
@@ -421,19 +421,19 @@ static void who_cannot_be_asked_for_leaves_it_open(void **state)
     const struct answer read = {"range", 200, range, 0};
     const struct answer unread[] = {refused, {"range", 503, "{\"error\": \"no leader\"}", 0}};
     answers_are(unread, COUNT(unread));
-    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "no leader");
+    said(driver->replace(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "no leader");
     const struct answer unheard[] = {refused, read, {"timetolive", 503, "{\"error\": \"no\"}", 0}};
     answers_are(unheard, COUNT(unheard));
-    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "no");
+    said(driver->replace(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "no");
     const struct answer lost[] = {refused, read, alive, dead, {"txn", ANSWER_CLOSED, "", 0}};
     answers_are(lost, COUNT(lost));
-    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNKNOWN, NULL);
+    said(driver->replace(st, &key, 5, &row, &cur, &clock_us, &err), HF_UNKNOWN, NULL);
     /* Others have written. */
     const struct answer late[] = {refused, read};
     answers_are(late, COUNT(late));
-    said(driver->swap(st, &key, 3, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->replace(st, &key, 3, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
     answers_are(late, COUNT(late));
-    said(driver->swap(st, &key, 3, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->replace(st, &key, 3, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
     assert_true(cur.rev == 5 && cur.n_holders == 2 && answers_given() == 2);
     hf_row_clear(&row);
     hf_row_clear(&cur);

@@ -90,7 +90,7 @@ static void errors_mean_what_they_say(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         is(cases[i].status, "%s", cases[i].body);
         said(driver->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
-        int rc = driver->swap(st, &key, 0, NULL, NULL, &clock_us, &err);
+        int rc = driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err);
         said(rc, cases[i].written, cases[i].text);
     }
     hf_row_clear(&row);
@@ -188,33 +188,33 @@ static void a_write_is_answered(void **state)
                             {"batchGet", 200, found, 0}};
     answers_are(list, 2);
     /* What was never seen is read first. */
-    said(driver->swap(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 5, &row, &cur, &clock_us, &err), 0, NULL);
     assert_int_equal(answers_given(), 2);
     assert_int_equal(clock_us, TIME_US);
-    said(driver->swap(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->replace(st, &key, 4, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
     assert_int_equal(cur.rev, 5);
-    said(driver->swap(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    said(driver->replace(st, &key, 4, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
     /* Now it is known when rev 6 was written. */
     answers_are(list, 1);
-    said(driver->swap(st, &key, 6, NULL, &cur, &clock_us, &err), 0, NULL);
+    said(driver->replace(st, &key, 6, NULL, &cur, &clock_us, &err), 0, NULL);
     assert_non_null(strstr(answers_asked(), "\"updateTime\":\"" TIME "\""));
     for (size_t i = 0; i < COUNT(not_done); i++) {
         snprintf(refusal, sizeof refusal, "{\"error\": {\"status\": \"%s\"}}", not_done[i]);
         list[0].status = 400;
         list[0].body = refusal;
         answers_are(list, 2);
-        said(driver->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
+        said(driver->replace(st, &key, 0, &row, &cur, &clock_us, &err), HF_CONFLICT, NULL);
         assert_int_equal(cur.rev, 5);
-        said(driver->swap(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+        said(driver->replace(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
         answers_are(list, 1);
-        said(driver->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500");
+        said(driver->replace(st, &key, 0, &row, &cur, &clock_us, &err), HF_UNAVAILABLE, "HTTP 500");
     }
     /* Nothing is asked. */
     answers_are(list, 0);
     row.done_us = 7;
     row.result[0] = (char)0xff;
     row.result_len = 1;
-    said(driver->swap(st, &key, 0, &row, &cur, &clock_us, &err), HF_INVALID, "not UTF-8");
+    said(driver->replace(st, &key, 0, &row, &cur, &clock_us, &err), HF_INVALID, "not UTF-8");
     assert_int_equal(answers_given(), 0);
     hf_row_clear(&row);
     hf_row_clear(&cur);
@@ -399,7 +399,8 @@ static void a_name_is_not_waited_for_for_ever(void **state)
     setenv("FIRESTORE_ID_TOKEN", "s3cr3t-token", 1);
     said(said_opens(driver, "firestore://p?endpoint=https://mute.example", 0, 300, &st), 0, NULL);
     said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "within 300 ms");
-    said(driver->swap(st, &key, 0, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE, "within 300 ms");
+    said(driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE,
+         "within 300 ms");
     unsetenv("FIRESTORE_ID_TOKEN");
     driver->close(st);
     pthread_mutex_unlock(&never);

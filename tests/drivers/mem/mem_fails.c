@@ -60,10 +60,10 @@ static void put(uint32_t n)
     hf_row_clear(&cur);
     last_rev += 2; /* above the floor */
     assert_int_equal(d->get(st, &key, &cur, &clock_us, NULL), 0);
-    assert_int_equal(d->swap(st, &key, cur.rev, NULL, NULL, &clock_us, NULL), 0);
+    assert_int_equal(d->replace(st, &key, cur.rev, NULL, NULL, &clock_us, NULL), 0);
     hf_row_clear(&cur);
     fill(n);
-    if (n) assert_int_equal(d->swap(st, &key, 0, &row, NULL, &clock_us, NULL), 0);
+    if (n) assert_int_equal(d->replace(st, &key, 0, &row, NULL, &clock_us, NULL), 0);
     fill(MANY);
     fails_exempt(0);
 }
@@ -76,9 +76,9 @@ static void two(void) { put(2); }
 
 static int get(void) { return d->get(st, &key, &cur, &clock_us, &err); }
 static int take(void) { return d->take(st, &key, &me, &cur, &clock_us, &err); }
-static int update(void) { return d->swap(st, &key, row.rev - 1, &row, &cur, &clock_us, &err); }
-static int conflict(void) { return d->swap(st, &key, 3, &row, &cur, &clock_us, &err); }
-static int insert(void) { return d->swap(st, &key, 0, &row, &cur, &clock_us, &err); }
+static int update(void) { return d->replace(st, &key, row.rev - 1, &row, &cur, &clock_us, &err); }
+static int conflict(void) { return d->replace(st, &key, 3, &row, &cur, &clock_us, &err); }
+static int insert(void) { return d->replace(st, &key, 0, &row, &cur, &clock_us, &err); }
 
 static int seen;
 static int see(void *arg, const hf_rowkey *k, hf_row *r)
@@ -112,9 +112,9 @@ static const struct op {
 } ops[] = {{"get", crowd, get, 0, 1},
            {"take", nobody, take, 0, 2},
            {"take", crowd, take, HF_CONFLICT, 1},
-           {"swap", two, update, 0, 1},
-           {"swap", crowd, conflict, HF_CONFLICT, 1},
-           {"swap", nobody, insert, 0, 3},
+           {"replace", two, update, 0, 1},
+           {"replace", crowd, conflict, HF_CONFLICT, 1},
+           {"replace", nobody, insert, 0, 3},
            {"scan", crowd, scan, 0, 2},
            {"open", crowd, open_another, 0, 60}};
 
@@ -156,7 +156,7 @@ static void a_table_that_cant_grow_works(void **state)
             snprintf(text, sizeof text, "many/%d", i);
             assert_int_equal(hf_key_make(text, &k, NULL), 0);
             fails_arm_one(1, "calloc", 0);
-            int rc = round ? d->swap(st, &k, rev[i], NULL, NULL, &clock_us, &err)
+            int rc = round ? d->replace(st, &k, rev[i], NULL, NULL, &clock_us, &err)
                            : d->take(st, &k, &me, &cur, &clock_us, &err);
             fails_disarm();
             assert_int_equal(rc, 0);

@@ -60,7 +60,7 @@ static uint64_t pass(hf_store *st, const char *text)
     hf_row_clear(&row);
     row.rev = rev + 1;
     row.token = token;
-    assert_int_equal(d->swap(st, &key, rev, &row, NULL, &clock, NULL), 0);
+    assert_int_equal(d->replace(st, &key, rev, &row, NULL, &clock, NULL), 0);
     return token;
 }
 
@@ -142,7 +142,7 @@ static void tokens_grow_although_free_rows_are_forgotten(void **state)
 
 /* A new row below the floor is refused with a row that says where the floor is; from that it goes.
  */
-static void a_swap_below_the_floor_learns_it(void **state)
+static void a_replace_below_the_floor_learns_it(void **state)
 {
     (void)state;
     hf_store *st = open_store("mem:floor");
@@ -157,16 +157,16 @@ static void a_swap_below_the_floor_learns_it(void **state)
     row.n_holders = 1;
     row.party[0] = party(session_of(st), 3);
     row.party[0].token = token;
-    assert_int_equal(d->swap(st, &key, 0, &row, &cur, &clock, NULL), HF_CONFLICT);
+    assert_int_equal(d->replace(st, &key, 0, &row, &cur, &clock, NULL), HF_CONFLICT);
     assert_true(cur.rev > token);
     assert_int_equal(cur.n_holders + cur.n_queue, 0);
     row.rev = row.token = row.party[0].token = cur.rev + 1;
-    assert_int_equal(d->swap(st, &key, cur.rev, &row, &cur, &clock, NULL), 0);
+    assert_int_equal(d->replace(st, &key, cur.rev, &row, &cur, &clock, NULL), 0);
     /* Deleted: who has seen the row must not get through with what it saw. */
-    assert_int_equal(d->swap(st, &key, row.rev, NULL, &cur, &clock, NULL), 0);
-    assert_int_equal(d->swap(st, &key, row.rev, &row, &cur, &clock, NULL), HF_CONFLICT);
+    assert_int_equal(d->replace(st, &key, row.rev, NULL, &cur, &clock, NULL), 0);
+    assert_int_equal(d->replace(st, &key, row.rev, &row, &cur, &clock, NULL), HF_CONFLICT);
     assert_int_equal(cur.rev, 0);
-    assert_int_equal(d->swap(st, &key, 0, &row, &cur, &clock, NULL), HF_CONFLICT);
+    assert_int_equal(d->replace(st, &key, 0, &row, &cur, &clock, NULL), HF_CONFLICT);
     assert_true(cur.rev > row.rev);
     hf_row_clear(&row);
     hf_row_clear(&cur);
@@ -199,7 +199,7 @@ static void idle_keys_leave_nothing_behind(void **state)
         snprintf(text, sizeof text, "held/%d", i);
         assert_int_equal(hf_key_make(text, &key, NULL), 0);
         assert_int_equal(d->get(st, &key, &row, &clock, NULL), 0);
-        assert_int_equal(d->swap(st, &key, row.rev, NULL, NULL, &clock, NULL), 0);
+        assert_int_equal(d->replace(st, &key, row.rev, NULL, NULL, &clock, NULL), 0);
         assert_int_equal(rev_of(st, text), 0);
     }
     hf_row_clear(&row);
@@ -268,11 +268,11 @@ static void who_waited_and_holds_is_rung(void **state)
         row.party[i].bell = i % 4 ? i % 2 : 255;
     }
     row.party[0].token = row.token;
-    assert_int_equal(d->swap(a, &key, 0, &row, NULL, &clock, NULL), 0);
+    assert_int_equal(d->replace(a, &key, 0, &row, NULL, &clock, NULL), 0);
     for (uint8_t i = 0; i < 3; i++) d->listen(a, i, NULL, 0, &ear[i], NULL);
     d->listen(b, 255, NULL, 0, &ear_b, NULL);
     row.rev++;
-    assert_int_equal(d->swap(a, &key, row.rev - 1, &row, NULL, &clock, NULL), 0);
+    assert_int_equal(d->replace(a, &key, row.rev - 1, &row, NULL, &clock, NULL), 0);
     assert_true(silent(a, 1, &ear[1])); /* nobody was let in */
     row.rev += 40;
     row.token = row.rev;
@@ -282,7 +282,7 @@ static void who_waited_and_holds_is_rung(void **state)
         row.party[i] = row.party[i + 1];
         row.party[i].token = row.rev;
     }
-    assert_int_equal(d->swap(b, &key, row.rev - 40, &row, NULL, &clock, NULL), 0);
+    assert_int_equal(d->replace(b, &key, row.rev - 40, &row, NULL, &clock, NULL), 0);
     assert_true(rung(a, 0, &ear[0]));
     assert_true(rung(a, 1, &ear[1]));
     assert_true(silent(a, 2, &ear[2]));
@@ -371,7 +371,7 @@ static int see_and_delete(void *arg, const hf_rowkey *key, hf_row *row)
     struct scanner *s = arg;
     int64_t clock;
     s->seen++;
-    return d->swap(s->st, key, row->rev, NULL, NULL, &clock, NULL);
+    return d->replace(s->st, key, row->rev, NULL, NULL, &clock, NULL);
 }
 
 static void a_scan_may_delete_what_it_sees(void **state)
@@ -403,7 +403,7 @@ int main(void)
         cmocka_unit_test(a_name_is_one_store_another_name_another),
         cmocka_unit_test(an_url_with_more_than_a_name_is_refused),
         cmocka_unit_test(tokens_grow_although_free_rows_are_forgotten),
-        cmocka_unit_test(a_swap_below_the_floor_learns_it),
+        cmocka_unit_test(a_replace_below_the_floor_learns_it),
         cmocka_unit_test(idle_keys_leave_nothing_behind),
         cmocka_unit_test(a_session_dies_with_its_handle_and_is_mourned),
         cmocka_unit_test(who_waited_and_holds_is_rung),

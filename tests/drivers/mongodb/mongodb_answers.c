@@ -121,14 +121,14 @@ static void opened(void)
 }
 static int get(void) { return mongodb->get(st, &key, &row, &clock_us, &err); }
 
-static int swaps(uint64_t seen, int keeps)
+static int replaces(uint64_t seen, int keeps)
 {
     hf_row to, cur;
     hf_row_init(&to);
     hf_row_init(&cur);
     to.rev = seen + 1;
     to.done_us = 1;
-    int rc = mongodb->swap(st, &key, seen, keeps ? &to : NULL, &cur, &clock_us, &err);
+    int rc = mongodb->replace(st, &key, seen, keeps ? &to : NULL, &cur, &clock_us, &err);
     hf_row_clear(&cur);
     return rc;
 }
@@ -183,14 +183,14 @@ static void each_error_has_its_code(void **state)
         as_usual();
         *answer_to("aggregate") = *answer_to("findAndModify") = bad;
         said(get(), cases[i].reads, "mongodb: get 'k': said so");
-        said(swaps(5, 1), cases[i].writes, "mongodb: swap 'k': said so");
+        said(replaces(5, 1), cases[i].writes, "mongodb: replace 'k': said so");
         assert_null(strstr(err.text, "and more"));
-        said(swaps(5, 0), cases[i].writes, "mongodb: swap 'k': said so");
+        said(replaces(5, 0), cases[i].writes, "mongodb: replace 'k': said so");
         said(enters("shows/1"), cases[i].writes, "mongodb: enter 'k': said so");
         assert_int_equal(selected, 3 * cases[i].again);
         as_usual();
         said(get(), 0, NULL);
-        said(swaps(5, 1), 0, NULL);
+        said(replaces(5, 1), 0, NULL);
     }
     /* Interrupted, by one that isn't the primary any more, by a code that says nothing of it. */
     static const int codes[] = {6,     7,     24,    46,    50,    64,    89, 91, 112,   134,
@@ -198,7 +198,7 @@ static void each_error_has_its_code(void **state)
                                 11601, 11602, 13388, 13435, 13436, 14064, 1,  8,  99999, 100};
     for (size_t i = 0; i < COUNT(codes); i++) {
         *answer_to("findAndModify") = (struct answer){NULL, E(SERVER), codes[i]};
-        said(swaps(5, 1), HF_UNKNOWN, "said so");
+        said(replaces(5, 1), HF_UNKNOWN, "said so");
     }
     mongodb->close(st);
 }
@@ -233,7 +233,7 @@ static void who_cant_be_written_is_refused(void **state)
     type = NULL;
     bson_set_error(&no_type, E(SERVER_SELECTION), 13053, "who?");
     said(get(), HF_UNAVAILABLE, "who?");
-    said(swaps(5, 1), HF_UNAVAILABLE, "who?");
+    said(replaces(5, 1), HF_UNAVAILABLE, "who?");
     said(enters("shows/1"), HF_UNAVAILABLE, "who?");
     said(scans(""), HF_UNAVAILABLE, "who?");
     said(mongodb->inspect(st, NULL, NULL, &err), HF_UNAVAILABLE, "who?");
@@ -429,20 +429,20 @@ static void a_write_that_isnt_sure_is_unknown(void **state)
     opened();
     for (size_t i = 0; i < COUNT(unsure); i++) {
         answer_to("findAndModify")->json = unsure[i][0];
-        said(swaps(5, 1), HF_UNKNOWN, unsure[i][1]);
+        said(replaces(5, 1), HF_UNKNOWN, unsure[i][1]);
         said(enters("shows/1"), HF_UNKNOWN, unsure[i][1]);
     }
     static const char *const nothing[] = {"{}", "{\"value\": null}", "{\"value\": 7}"};
     for (size_t i = 0; i < COUNT(nothing); i++) {
         answer_to("findAndModify")->json = nothing[i];
-        said(swaps(5, 1), HF_CONFLICT, NULL);
+        said(replaces(5, 1), HF_CONFLICT, NULL);
     }
     *answer_to("findAndModify") = (struct answer){NULL, E(SERVER), 11000};
-    said(swaps(0, 1), HF_CONFLICT, NULL);
+    said(replaces(0, 1), HF_CONFLICT, NULL);
     *answer_to("aggregate") = (struct answer){NULL, E(STREAM), 4};
-    said(swaps(0, 1), HF_UNAVAILABLE, "said so"); /* it is refused for certain */
+    said(replaces(0, 1), HF_UNAVAILABLE, "said so"); /* it is refused for certain */
     answer_to("findAndModify")->json = "{\"value\": {}}";
-    said(swaps(5, 1), 0, NULL);
+    said(replaces(5, 1), 0, NULL);
     assert_int_equal(clock_us, 0);
     mongodb->close(st);
 }
@@ -467,7 +467,7 @@ static void a_row_that_isnt_text_isnt_written(void **state)
         }
         hf_party *p = &to.party[where ? 1 : 0];
         *(where == 3 ? p->note : p->owner) = (char)0xff;
-        said(mongodb->swap(st, &key, 5, &to, NULL, &clock_us, &err), HF_INVALID, "not UTF-8");
+        said(mongodb->replace(st, &key, 5, &to, NULL, &clock_us, &err), HF_INVALID, "not UTF-8");
     }
     assert_int_equal(asked, 0);
     hf_row_clear(&to);

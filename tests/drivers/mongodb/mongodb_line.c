@@ -56,7 +56,7 @@ static void becomes(const hf_rowkey *key, const char *who)
         p->since_us = p->expires_us = (int64_t)row.rev;
         p->flags = asleep ? HF_PARTY_UNCLAIMED : 0;
     }
-    if (drv->swap(writer, key, seen, *who ? &row : NULL, NULL, &clock, &err))
+    if (drv->replace(writer, key, seen, *who ? &row : NULL, NULL, &clock, &err))
         fail_msg("%s: %s", who, err.text);
     hf_row_clear(&row);
     if (!*who) rev = 0;

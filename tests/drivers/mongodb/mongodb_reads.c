@@ -77,7 +77,7 @@ static void reads_by(const char *server, const char *url, const char *look, cons
     assert_int_equal(row.rev, 0);
     assert_int_equal(clock_us, INT64_C(1769860800000000));
     said(mongodb->scan(st, "", see, NULL, &clock_us, &err), 0, NULL);
-    said(mongodb->swap(st, &key, 5, NULL, NULL, &clock_us, &err), 0, NULL);
+    said(mongodb->replace(st, &key, 5, NULL, NULL, &clock_us, &err), 0, NULL);
     assert_string_equal(level[OF_LOOK], look);
     assert_string_equal(level[OF_LIST], list);
     assert_string_equal(level[OF_WRITE], ""); /* it has a write concern */

@@ -34,11 +34,11 @@ static int join(hf_store *st)
     return pg->join(st, &key, &p, 9, &cur, &clock_us, &err);
 }
 
-static int swap(hf_store *st, uint64_t seen)
+static int replace(hf_store *st, uint64_t seen)
 {
     hf_row_clear(&row);
     row.rev = seen + 1;
-    return pg->swap(st, &key, seen, &row, &cur, &clock_us, &err);
+    return pg->replace(st, &key, seen, &row, &cur, &clock_us, &err);
 }
 
 static int see(void *arg, const hf_rowkey *k, hf_row *r)
@@ -93,7 +93,7 @@ static void states_mean_something(void **state)
         const char *words = strchr(cases[i].told, ' ');
         ARE({GET, cases[i].told, 1}, {"INSERT INTO", cases[i].told, 2}, {OLD, cases[i].told, 0});
         said(get(st), cases[i].read, words ? words + 1 : NULL);
-        said(swap(st, 0), cases[i].written, words ? words + 1 : NULL);
+        said(replace(st, 0), cases[i].written, words ? words + 1 : NULL);
         said(take(st), cases[i].written, words ? words + 1 : NULL);
         said(get(st), 0, NULL);
     }
@@ -272,8 +272,8 @@ static void rows_that_are_damaged(void **state)
         ARE({GET, there, 0}, {SCAN, listed, 1}, {"w AS (INSERT", there, 0},
             {"w AS (UPDATE", there, 0});
         said(get(st), HF_CORRUPT, says);
-        said(swap(st, 7), HF_CORRUPT, says);
-        said(swap(st, 0), HF_CORRUPT, says);
+        said(replace(st, 7), HF_CORRUPT, says);
+        said(replace(st, 0), HF_CORRUPT, says);
         said(list(st, ""), 0, NULL);
         assert_int_equal(seen_rows, 100);
     }
@@ -291,11 +291,11 @@ static void a_stale_refusal_is_read_again(void **state)
     hf_store *st = pg_opened(URL);
     const char *same = pg_row_but("0|" NOW, "rev", "5"), *next = pg_row_but("0|" NOW, "rev", "6");
     ARE({"w AS (UPDATE", same, 0}, {GET, next, 0});
-    said(swap(st, 5), HF_CONFLICT, NULL);
+    said(replace(st, 5), HF_CONFLICT, NULL);
     assert_true(cur.rev == 6);
-    said(pg->swap(st, &key, 5, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+    said(pg->replace(st, &key, 5, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
     ARE({"w AS (UPDATE", same, 0}, {GET, "!57P01 going down", 0});
-    said(swap(st, 5), HF_UNAVAILABLE, "going down");
+    said(replace(st, 5), HF_UNAVAILABLE, "going down");
     /* A take that is refused by a row which looks free. */
     ARE({TAKE, pg_row_but("0|" NOW, "owner", ""), 0}, {GET, next, 0});
     said(take(st), HF_CONFLICT, NULL);
@@ -457,7 +457,8 @@ static void who_doesnt_read_is_left(void **state)
         p->note_len = (uint8_t)snprintf(p->note, sizeof p->note, "%0120d", i);
     }
     pg_stops();
-    said(pg->swap(st, &key, 8, &big, NULL, &clock_us, &err), HF_UNKNOWN, "no answer within 300 ms");
+    said(pg->replace(st, &key, 8, &big, NULL, &clock_us, &err), HF_UNKNOWN,
+         "no answer within 300 ms");
     pg_are(NULL, 0);
     hf_row_clear(&big);
     pg->close(st);
@@ -478,7 +479,7 @@ static int write_next(hf_store *st, uint32_t holders, uint32_t queue)
     row.n_holders = holders;
     row.n_queue = queue;
     uint64_t seen = row.rev++;
-    return pg->swap(st, &k, seen, &row, &cur, &clock_us, &err);
+    return pg->replace(st, &k, seen, &row, &cur, &clock_us, &err);
 }
 
 /* It gives the key back that it had, and takes it again, which it did alone. */
@@ -540,7 +541,7 @@ static void where_somebody_else_writes_nobody_writes_quietly(void **state)
         if (how == 2) row.rev = 0;                         /* it is gone */
         hf_rowkey k = key;
         k.hint = &hint;
-        if (how == 3) said(pg->swap(st, &k, row.rev, NULL, &cur, &clock_us, &err), 0, NULL);
+        if (how == 3) said(pg->replace(st, &k, row.rev, NULL, &cur, &clock_us, &err), 0, NULL);
         said(write_next(st, 0, 0), 0, NULL);
         said_so(how == 0 || how == 3 ? 4 : 3, 0);
     }

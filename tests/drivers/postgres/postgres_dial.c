@@ -145,12 +145,12 @@ static void the_reasons_of_all_are_told(void **state)
 
 #define DB_URL "postgres://u@HOST" DB
 
-static int swap(hf_store *st)
+static int replace(hf_store *st)
 {
     hf_row row;
     hf_row_init(&row);
     row.rev = 1;
-    int rc = pg->swap(st, &key, 0, &row, NULL, &clock_us, &err);
+    int rc = pg->replace(st, &key, 0, &row, NULL, &clock_us, &err);
     hf_row_clear(&row);
     return rc;
 }
@@ -160,11 +160,11 @@ static void the_schema_is_part_of_the_name(void **state)
 {
     (void)state;
     hf_store *st = pg_opened(DB_URL);
-    said(swap(st), HF_CONFLICT, NULL);
+    said(replace(st), HF_CONFLICT, NULL);
     assert_int_equal(pg_asked("INTO \"public\".\"holdfast\""), 1);
     pg->close(st);
     st = pg_opened(DB_URL "&table=al.locks");
-    said(swap(st), HF_CONFLICT, NULL);
+    said(replace(st), HF_CONFLICT, NULL);
     assert_int_equal(pg_asked("INTO \"al\".\"locks\""), 1);
     assert_int_equal(pg_asked("CREATE TABLE"), 0);
     pg->close(st);
@@ -173,7 +173,7 @@ static void the_schema_is_part_of_the_name(void **state)
     ARE({"pg_is_in_recovery", "f|off|77|150000|db|", 0}, {"to_regclass", "db|bo", 0});
     said(pg_opens(DB_URL, 60000, &st), 0, NULL);
     assert_int_equal(pg_asked("CREATE TABLE"), 1);
-    said(swap(st), HF_CONFLICT, NULL);
+    said(replace(st), HF_CONFLICT, NULL);
     assert_int_equal(pg_asked("INTO \"bo\".\"holdfast\""), 1);
     pg->close(st);
     ARE({"pg_is_in_recovery", "f|off|77|150000|db|", 0}, {"CREATE", "!42501 not for you", 0});

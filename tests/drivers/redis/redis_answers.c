@@ -52,11 +52,11 @@ static int joins(hf_store *st)
     return rc;
 }
 
-static int swaps(hf_store *st, int shows)
+static int replaces(hf_store *st, int shows)
 {
     hf_row cur;
     hf_row_init(&cur);
-    int rc = redis->swap(st, &key, 3, NULL, shows ? &cur : NULL, &clock_us, &err);
+    int rc = redis->replace(st, &key, 3, NULL, shows ? &cur : NULL, &clock_us, &err);
     hf_row_clear(&cur);
     return rc;
 }
@@ -119,14 +119,14 @@ static void errors_mean_what_they_say(void **state)
         int of_a_write = cases[i].code;
         said(get(st), of_a_write == HF_UNKNOWN ? HF_UNAVAILABLE : of_a_write, cases[i].text);
         said(takes(st), of_a_write, cases[i].text);
-        said(swaps(st, 1), of_a_write, cases[i].text);
+        said(replaces(st, 1), of_a_write, cases[i].text);
         said(redis->enter(st, &key, 7, 0, NULL, &err), of_a_write, cases[i].text);
     }
     is("-LOST a later holder has been here\r\n", 0);
     said(redis->enter(st, &key, 7, 0, NULL, &err), HF_LOST, ": a later holder");
     /* Nobody else is asked whether something is lost. */
     said(get(st), HF_UNAVAILABLE, "LOST a later");
-    said(swaps(st, 1), HF_UNKNOWN, "LOST a later");
+    said(replaces(st, 1), HF_UNKNOWN, "LOST a later");
     redis->close(st);
 }
 
@@ -180,17 +180,17 @@ static void what_is_no_answer_leaves_a_write_unknown(void **state)
         is(cases[i].reply, cases[i].closes);
         said(takes(st), HF_UNKNOWN, cases[i].text);
         is(cases[i].reply, cases[i].closes);
-        said(swaps(st, 1), HF_UNKNOWN, cases[i].text);
+        said(replaces(st, 1), HF_UNKNOWN, cases[i].text);
         is(cases[i].reply, cases[i].closes);
         said(redis->enter(st, &key, 7, 0, NULL, &err), HF_UNKNOWN, cases[i].text);
     }
-    /* The clock alone is a swap's, and such a one's alone as was done. */
+    /* The clock alone is a replace's, and such a one's alone as was done. */
     is(CLOCK, 0);
     said(get(st), HF_UNAVAILABLE, "not an answer to that");
     said(takes(st), HF_UNKNOWN, "not an answer to that");
     said(joins(st), HF_UNKNOWN, "not an answer to that");
     is("*2\r\n:1\r\n" CLOCK, 0);
-    said(swaps(st, 1), HF_UNKNOWN, "not an answer to that");
+    said(replaces(st, 1), HF_UNKNOWN, "not an answer to that");
     redis->close(st);
 }
 
@@ -211,9 +211,9 @@ static void what_is_said_unasked_answers_nothing(void **state)
         said(redis->get(st, &key, &row, &clock_us, &err), 0, NULL);
         assert_int_equal(row.rev, 8);
         is(two, 0);
-        said(swaps(st, 1), HF_CONFLICT, NULL);
+        said(replaces(st, 1), HF_CONFLICT, NULL);
         is(CLOCK, 0);
-        said(swaps(st, 1), 0, NULL);
+        said(replaces(st, 1), 0, NULL);
     }
     hf_row_clear(&row);
     redis->close(st);
@@ -260,8 +260,8 @@ static void damaged_rows_are_told(void **state)
         is(resp_row_but(0, cases[i].name, cases[i].value), 0);
         said(get(st), code, cases[i].text);
         /* Who only asked whether it is the same is told that it isn't. */
-        said(swaps(st, 0), HF_CONFLICT, NULL);
-        said(swaps(st, 1), code ? code : HF_CONFLICT, cases[i].text);
+        said(replaces(st, 0), HF_CONFLICT, NULL);
+        said(replaces(st, 1), code ? code : HF_CONFLICT, cases[i].text);
         said(takes(st), code ? code : HF_CONFLICT, cases[i].text);
         said(joins(st), code ? code : HF_CONFLICT, cases[i].text);
     }
@@ -271,11 +271,11 @@ static void damaged_rows_are_told(void **state)
     is("*4\r\n:0\r\n" CLOCK "$1\r\n1\r\n*0\r\n", 0);
     said(get(st), HF_CORRUPT, "not an answer to that");
     is("*4\r\n:0\r\n" CLOCK ":1\r\n:1\r\n", 0);
-    said(swaps(st, 1), HF_CORRUPT, "not an answer to that");
+    said(replaces(st, 1), HF_CORRUPT, "not an answer to that");
     is("*2\r\n:0\r\n" CLOCK, 0);
     said(takes(st), HF_CORRUPT, "not an answer to that");
     is(CLOCK, 0);
-    said(swaps(st, 1), 0, NULL);
+    said(replaces(st, 1), 0, NULL);
     redis->close(st);
 }
 
@@ -368,7 +368,7 @@ static void an_answer_too_many_is_nobodys(void **state)
     char two[200];
     snprintf(two, sizeof two, "%s%s", CLOCK, TAKEN("$1\r\n7\r\n"));
     is(two, 0);
-    said(swaps(st, 1), 0, NULL);
+    said(replaces(st, 1), 0, NULL);
     is("-OOM\r\n", 0);
     said(takes(st), HF_FULL, "OOM");
     redis->close(st);
@@ -382,7 +382,7 @@ static void a_script_that_is_forgotten_is_sent_whole(void **state)
                                           {"EVAL", CLOCK, 0, 0},
                                           {"WAIT", ":2\r\n", 0, 0}};
     resp_are(forgotten, 3);
-    said(swaps(st, 1), 0, NULL);
+    said(replaces(st, 1), 0, NULL);
     assert_int_equal(resp_whole(), 1);
     static const struct {
         const char *reply;
@@ -394,7 +394,7 @@ static void a_script_that_is_forgotten_is_sent_whole(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct resp_rule waits[] = {{"EVALSHA", CLOCK, 0, 0}, {"WAIT", cases[i].reply, 0, 0}};
         resp_are(waits, 2);
-        said(swaps(st, 1), HF_UNKNOWN, cases[i].text);
+        said(replaces(st, 1), HF_UNKNOWN, cases[i].text);
         said(takes(st), HF_UNKNOWN, NULL);
     }
     redis->close(st);
@@ -404,7 +404,7 @@ static void a_script_that_is_forgotten_is_sent_whole(void **state)
                                      {"EVAL", CLOCK, 0, 0}};
     resp_are(none, 3);
     said(resp_opens("redis://HOST", &st), 0, NULL);
-    said(swaps(st, 1), 0, NULL);
+    said(replaces(st, 1), 0, NULL);
     redis->close(st);
 }
 

@@ -171,13 +171,14 @@ static void lost(enum mischief what, int done)
     uint64_t rev = row.rev++;
     row.n_holders = 0;
     between.mischief = what;
-    assert_int_equal(drv->swap(st, &key, rev, &row, NULL, &clock_us, &err), HF_UNKNOWN);
+    assert_int_equal(drv->replace(st, &key, rev, &row, NULL, &clock_us, &err), HF_UNKNOWN);
     between.mischief = NONE;
     hf_row cur;
     hf_row_init(&cur);
-    assert_int_equal(drv->swap(st, &key, rev, &row, &cur, &clock_us, &err), done ? HF_CONFLICT : 0);
+    assert_int_equal(drv->replace(st, &key, rev, &row, &cur, &clock_us, &err),
+                     done ? HF_CONFLICT : 0);
     assert_true(!done || hf_row_equal(&cur, &row));
-    assert_int_equal(drv->swap(st, &key, row.rev, NULL, &cur, &clock_us, &err), 0);
+    assert_int_equal(drv->replace(st, &key, row.rev, NULL, &cur, &clock_us, &err), 0);
     hf_row_clear(&row);
     hf_row_clear(&cur);
 }
@@ -265,7 +266,7 @@ static void row_of(hf_row *row, enum kind kind)
 static void put(const hf_rowkey *key, uint64_t seen, const hf_row *row)
 {
     int64_t clock_us;
-    assert_int_equal(drv->swap(st, key, seen, row, NULL, &clock_us, &err), 0);
+    assert_int_equal(drv->replace(st, key, seen, row, NULL, &clock_us, &err), 0);
 }
 
 /* Whatever was there: what is written is the row, of which nothing is there that says nothing. */

@@ -115,7 +115,7 @@ static void again(hf_store *st, int landed)
     hf_row row;
     assert_int_equal(holders(st), landed);
     said(take(st, &row), landed ? HF_CONFLICT : 0, NULL);
-    said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
     hf_row_clear(&row);
 }
 

@@ -174,7 +174,7 @@ static int write_on(hf_store *st, uint64_t seen, int erases)
     hf_row_init(&cur);
     row.done_us = 1;
     row.rev = rev + 1;
-    int rc = drv->swap(st, &key, seen, erases ? NULL : &row, &cur, &clock_us, &err);
+    int rc = drv->replace(st, &key, seen, erases ? NULL : &row, &cur, &clock_us, &err);
     hf_row_clear(&row);
     hf_row_clear(&cur);
     return rc;

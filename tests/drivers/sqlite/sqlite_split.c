@@ -366,7 +366,7 @@ static void a_write_that_may_not_have_landed(void **state)
         hf_store *st = opened();
         hf_row row, again;
         said(take_it(st, &row), 0, NULL);
-        said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+        said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
         drop = drops[i % COUNT(drops)];
         drop_at = where[i / COUNT(drops)];
         said(take_it(st, &row), HF_UNKNOWN, "may not have landed");
@@ -375,7 +375,7 @@ static void a_write_that_may_not_have_landed(void **state)
         said(drv->get(st, &key, &again, &clock_us, &err), 0, NULL);
         int rc = take_it(st, &row); /* the same request again */
         assert_int_equal(rc, again.n_holders ? HF_CONFLICT : 0);
-        said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+        said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
         hf_row_clear(&row);
         hf_row_clear(&again);
         drv->close(st);
@@ -415,7 +415,7 @@ static void a_write_while_the_copy_closes(void **state)
     assert_null(store_in_close);
     said(taken_in_close, HF_UNKNOWN, "locked exclusively while");
     said(take_it(st, &row), 0, NULL);
-    said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
     hf_row_clear(&row);
     drv->close(st);
 }
@@ -433,7 +433,7 @@ static void a_read_is_made_again(void **state)
     said(drv->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_null(drop_at);
     assert_int_equal(row.rev, rev);
-    said(drv->swap(st, &key, rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    said(drv->replace(st, &key, rev, NULL, NULL, &clock_us, &err), 0, NULL);
     hf_row_clear(&row);
     drv->close(st);
 }
@@ -465,12 +465,12 @@ static void locks_dropped_within_a_transaction(void **state)
     assert_int_equal(row.n_holders, 0);
     said(take_it(st, &row), 0, NULL);
     assert_false(is_there("-wal"));
-    said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
     /* Another program changes the mode. */
     copy_does("PRAGMA journal_mode = WAL");
     said(drv->get(st, &key, &row, &clock_us, &err), 0, NULL);
     said(take_it(st, &row), 0, NULL);
-    said(drv->swap(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
+    said(drv->replace(st, &key, row.rev, NULL, NULL, &clock_us, &err), 0, NULL);
     hf_row_clear(&row);
     drv->close(st);
 }

@@ -35,10 +35,10 @@ static void damaged_rows_stay(void **state)
         writes(sql);
         if (get(st, &cur) != HF_CORRUPT) fail_msg("%s is no damage", damage[i]);
         said(take(st, &cur), HF_CORRUPT, "damaged");
-        int rc = drv->swap(st, &key, 0, &row, &cur, &clock_us, &err);
+        int rc = drv->replace(st, &key, 0, &row, &cur, &clock_us, &err);
         if (rc != HF_CORRUPT) fail_msg("%s: %d", damage[i], rc);
-        said(drv->swap(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
-        said(drv->swap(st, &key, 0, NULL, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+        said(drv->replace(st, &key, 0, &row, NULL, &clock_us, &err), HF_CONFLICT, NULL);
+        said(drv->replace(st, &key, 0, NULL, NULL, &clock_us, &err), HF_CONFLICT, NULL);
         said(get(st, &cur), HF_CORRUPT, "damaged");
         writes("DELETE FROM holdfast");
         hf_row_clear(&row);

@@ -1,5 +1,5 @@
 /*
- * swap.c - postgres: replaces a row, by a short statement where it may. See store.h.
+ * replace.c - postgres: replaces a row, by a short statement where it may. See store.h.
  *
  * At length a write also reads the row that was there, and notifies the waiters. The short
  * statement is a plain UPDATE of a row in which nobody waits, neither before it nor after; it says
@@ -13,11 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A key's hint belongs to the swaps alone: the rev of the last row without waiters that this handle
-   has stored there. HF_PG_ALONE is set when the handle stores a grant upon a row of its own: nobody
-   else has written in between. It stays set while the handle goes on finding its own rows. Handles
-   that have the key in turns never set it. The word is read and written relaxed, for it is a guess:
-   the statement compares the rev itself. */
+/* A key's hint belongs to the replaces alone: the rev of the last row without waiters that this
+   handle has stored there. HF_PG_ALONE is set when the handle stores a grant upon a row of its own:
+   nobody else has written in between. It stays set while the handle goes on finding its own rows.
+   Handles that have the key in turns never set it. The word is read and written relaxed, for it is
+   a guess: the statement compares the rev itself. */
 uint64_t hf__pg_hint(const hf_rowkey *key)
 {
     return key->hint ? __atomic_load_n(key->hint, __ATOMIC_RELAXED) : 0;
@@ -33,8 +33,8 @@ void hf__pg_note_written(const hf_rowkey *key, uint64_t seen, const hf_row *row)
     __atomic_store_n(key->hint, hint, __ATOMIC_RELAXED);
 }
 
-/* What a swap says to the server. */
-struct swap {
+/* What a replace says to the server. */
+struct replace {
     const hf_rowkey *key;
     uint64_t seen;
     const hf_row *row;             /* NULL: none is left */
@@ -43,7 +43,8 @@ struct swap {
 };
 
 /* 0: done; HF_CONFLICT: it isn't, and is to be said at length; else the error. */
-static int write_quietly(hf_store *st, const struct swap *s, int64_t *ret_clock_us, hf_error *err)
+static int write_quietly(hf_store *st, const struct replace *s, int64_t *ret_clock_us,
+                         hf_error *err)
 {
     enum { N = HF_FIELDS + HF_PG_QUIET_FIRST - 1 };
     const char *values[N] = {s->key->text, s->seen_text};
@@ -52,7 +53,7 @@ static int write_quietly(hf_store *st, const struct swap *s, int64_t *ret_clock_
         return HF_CONFLICT;
     memcpy(values + HF_PG_QUIET_FIRST - 1, s->column, sizeof s->column);
     int rc =
-        hf__pg_request(st, &st->sql.quiet, N, values, HF_UNKNOWN, &r, "swap", s->key->text, err);
+        hf__pg_request(st, &st->sql.quiet, N, values, HF_UNKNOWN, &r, "replace", s->key->text, err);
     if (rc) return rc;
     int done = PQntuples(r) == 1;
     if (done) *ret_clock_us = hf__pg_number(r, 0, 0);
@@ -60,8 +61,8 @@ static int write_quietly(hf_store *st, const struct swap *s, int64_t *ret_clock_
     return done ? 0 : HF_CONFLICT;
 }
 
-static int write_at_length(hf_store *st, const struct swap *s, hf_row *cur, int64_t *ret_clock_us,
-                           hf_error *err)
+static int write_at_length(hf_store *st, const struct replace *s, hf_row *cur,
+                           int64_t *ret_clock_us, hf_error *err)
 {
     const hf_rowkey *key = s->key;
     const struct hf__pg_often *often = !s->row   ? &st->sql.erase
@@ -75,28 +76,28 @@ static int write_at_length(hf_store *st, const struct swap *s, hf_row *cur, int6
     if (s->row) hf__put_addresses(addresses, s->row);
     memcpy(values + HF_PG_FIRST - 1, s->column, sizeof s->column);
     int n = s->row ? HF_PG_SWAP_VALUES : HF_PG_FIRST - 1;
-    int rc = hf__pg_request(st, often, n, values, HF_UNKNOWN, &r, "swap", key->text, err);
+    int rc = hf__pg_request(st, often, n, values, HF_UNKNOWN, &r, "replace", key->text, err);
     if (rc) return rc;
     *ret_clock_us = hf__pg_number(r, 0, 1);
     if (!hf__pg_number(r, 0, 0)) {
         uint64_t there = hf__pg_has_row(r) ? (uint64_t)hf__pg_number(r, 0, 2 + HF_FIELD_REV) : 0;
-        rc = hf__pg_conflict(st, key, r, there == s->seen, cur, ret_clock_us, "swap", err);
+        rc = hf__pg_conflict(st, key, r, there == s->seen, cur, ret_clock_us, "replace", err);
     }
     PQclear(r);
     return rc;
 }
 
-int hf__pg_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err)
+int hf__pg_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    struct swap s = {.key = key, .seen = seen, .row = row};
+    struct replace s = {.key = key, .seen = seen, .row = row};
     struct hf__fields f = HF_NO_FIELDS;
     char room[HF_FIELDS][24];
     const char *why;
     int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &f, &why) : 0;
     if (rc) {
         hf__free_fields(&f);
-        return hf_fail(err, rc, 0, "postgres: swap '%s': %s", key->text, why);
+        return hf_fail(err, rc, 0, "postgres: replace '%s': %s", key->text, why);
     }
     snprintf(s.seen_text, sizeof s.seen_text, "%llu", (unsigned long long)seen);
     if (row) hf__pg_fill(&f, s.column, room);

@@ -1,13 +1,13 @@
 /*
- * swap.c - a row is written; and what is done about an answer that says too little: that a lease is
- * gone, but not whose, or that there is no room, but not whether there still was.
+ * replace.c - a row is written; and what is done about an answer that says too little: that a lease
+ * is gone, but not whose, or that there is no room, but not whether there still was.
  */
 #include "etcd.h"
 
 #include <string.h>
 
-/* A swap on its way. */
-struct swap {
+/* A replace on its way. */
+struct replace {
     hf_store *st;
     const hf_rowkey *key;
     uint64_t seen;
@@ -20,7 +20,7 @@ struct swap {
 /* etcd looks for room before it does anything, and once more when it has done it, and says the same
    of both. But what it has answered doesn't land later on: so what stands there now tells which of
    them it was, unless others have written since. */
-static int without_room(const struct swap *s)
+static int without_room(const struct replace *s)
 {
     hf_row there;
     hf_row_init(&there);
@@ -34,19 +34,19 @@ static int without_room(const struct swap *s)
     return rc;
 }
 
-static int carry(const struct swap *s, const struct hf__et_dead *dead)
+static int carry(const struct replace *s, const struct hf__et_dead *dead)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     struct hf__et_dead put;
     struct hf__et_txn t;
-    hf__et_swap_txn(&t, s->st, s->key, s->seen, s->row, dead, &put);
+    hf__et_replace_txn(&t, s->st, s->key, s->seen, s->row, dead, &put);
     if (t.msg.n_success > HF_ET_OPS_CAP) {
         hf__et_txn_close(&t);
-        return hf_fail(s->err, HF_FULL, 0, "etcd: swap '%s': too many sessions of one process",
+        return hf_fail(s->err, HF_FULL, 0, "etcd: replace '%s': too many sessions of one process",
                        s->key->text);
     }
-    int rc = hf__et_post(&s->st->http, HF_ET_TXN, &t.msg.base, &t.mem, HF_UNKNOWN, &reply, "swap",
-                         s->key->text, s->err);
+    int rc = hf__et_post(&s->st->http, HF_ET_TXN, &t.msg.base, &t.mem, HF_UNKNOWN, &reply,
+                         "replace", s->key->text, s->err);
     hf__et_txn_close(&t);
     if (rc == HF_FULL) rc = without_room(s);
     if (rc == HF_UNKNOWN || !reply.message) hf__et_written(s->st, s->key, s->row, dead, &put, 0);
@@ -57,7 +57,7 @@ static int carry(const struct swap *s, const struct hf__et_dead *dead)
         const HfEt__RangeResponse *there =
             is->n_responses ? is->responses[0]->response_range : NULL;
         if (s->cur)
-            rc = hf__et_take_range(s->st, there, reply.term, s->key, s->cur, "swap", s->err);
+            rc = hf__et_take_range(s->st, there, reply.term, s->key, s->cur, "replace", s->err);
         if (!rc && s->cur && !s->cur->rev)
             *s->ret_clock_us = hf__et_date_of_new(&s->st->http, reply.clock_us);
         if (!rc) rc = HF_CONFLICT;
@@ -125,7 +125,7 @@ static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
  * that this one does with the key would fail as long as the row names the dead. But what is to be
  * bound to it from now on stays refused.
  */
-static int without_the_dead(const struct swap *s)
+static int without_the_dead(const struct replace *s)
 {
     struct hf__et_dead dead;
     hf_row was;
@@ -133,7 +133,7 @@ static int without_the_dead(const struct swap *s)
     int rc = hf__et_get(s->st, s->key, &was, s->ret_clock_us, s->err);
     if (!rc && was.rev != s->seen) {
         rc = s->cur ? hf_row_copy(s->cur, &was) : 0;
-        rc = rc ? hf_fail(s->err, rc, 0, "etcd: swap '%s': out of memory", s->key->text)
+        rc = rc ? hf_fail(s->err, rc, 0, "etcd: replace '%s': out of memory", s->key->text)
                 : HF_CONFLICT;
     }
     if (!rc) {
@@ -145,11 +145,11 @@ static int without_the_dead(const struct swap *s)
     return rc ? rc : carry(s, &dead);
 }
 
-int hf__et_swap(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err)
+int hf__et_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     static const struct hf__et_dead none = {.n = 0};
-    struct swap s = {st, key, seen, row, cur, ret_clock_us, err};
+    struct replace s = {st, key, seen, row, cur, ret_clock_us, err};
     int rc = carry(&s, &none);
     if (rc == HF_LOST && row) rc = without_the_dead(&s);
     return rc;
