@@ -360,9 +360,7 @@ static int sweep(void *arg, const hf_rowkey *key, hf_row *row)
 static const char *sweep_up(struct hf__suite *cfm)
 {
     hf_error err = {0, 0, ""};
-    int64_t clock;
-    HF_CHECK(!cfm->con.drv->scan(cfm->con.st, cfm->prefix, sweep, cfm, &clock, &err), "%s",
-             err.text);
+    HF_CHECK(!hf__con_scan(&cfm->con, cfm->prefix, sweep, cfm, &err), "%s", err.text);
     return NULL;
 }
 

@@ -57,6 +57,10 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
 int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row);
 int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                     hf_row *cur);
+/* scan as the library does it: `see` may get and replace. */
+int hf__con_scan(const struct hf__con *con, const char *prefix,
+                 int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg,
+                 hf_error *err);
 /* A play at a key of that name, and a row; if it goes well, the row that it leaves is deleted. */
 const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
                            const char *(*play)(struct hf__suite *cfm, const hf_rowkey *key,

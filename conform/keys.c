@@ -247,14 +247,13 @@ static const char *scan_prefix(struct hf__suite *cfm, const char *name, int stop
 {
     char text[HF_KEY_CAP];
     hf_error err = {0, 0, ""};
-    int64_t clock;
     memset(s, 0, sizeof *s);
     hf__con_key(cfm, text, name);
     s->cfm = cfm;
     s->prefix = text;
     s->stop_at = stop_at;
     s->erase = erase;
-    HF_CHECK(!cfm->con.drv->scan(cfm->con.st, text, see, s, &clock, &err), "%s", err.text);
+    HF_CHECK(!hf__con_scan(&cfm->con, text, see, s, &err), "%s", err.text);
     HF_CHECK(!s->strangers, "the prefix '%s' finds keys that don't have it", name);
     HF_CHECK(!s->broken, "the prefix '%s' finds rows of other keys", name);
     return NULL;

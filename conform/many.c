@@ -123,7 +123,7 @@ static const char *erase(struct hf__suite *cfm, struct many *m, const char *why)
 static const char *some_refused(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
-    int told = cfm->drv->can & (HF_CAN_INSTANT | HF_CAN_LEASES);
+    int told = cfm->con.drv->can & (HF_CAN_INSTANT | HF_CAN_LEASES);
     if (why) return why;
     m->item[0].seen = NO_REV;
     m->item[3].seen--;

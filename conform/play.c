@@ -5,6 +5,7 @@
 #include "conform.h"
 #include "drivers.h"
 #include "os.h"
+#include "turn.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -114,6 +115,18 @@ int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, 
     int64_t clock;
     int rc = cfm->con.drv->replace(cfm->con.st, key, seen, row, cur, &clock, &err);
     if (rc) hf__bad(cfm, "replace: %s", rc < 0 ? err.text : "refused");
+    return rc;
+}
+
+int hf__con_scan(const struct hf__con *con, const char *prefix,
+                 int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg, hf_error *err)
+{
+    struct hf_port port = {.drv = con->drv, .st = con->st, .can = hf__can(con->drv, con->st)};
+    pthread_mutex_init(&port.serial, NULL);
+    pthread_mutex_init(&port.mu, NULL);
+    int rc = hf__port_scan(&port, prefix, see, arg, err);
+    pthread_mutex_destroy(&port.serial);
+    pthread_mutex_destroy(&port.mu);
     return rc;
 }
 

@@ -159,7 +159,8 @@ enum hf_can {
     /* A replace that turns a waiter into a holder wakes that waiter's bell; `watch` may be called
        by any number of threads at once, each on a bell of its own. */
     HF_CAN_BELLS = 4,
-    /* All operations may be called by several threads at once. Without it the handle serializes. */
+    /* All operations may be called by several threads at once. Without it the handle serializes
+       all but watch and interrupt, which a driver that has them must allow beside the others. */
     HF_CAN_THREADS = 8,
     /* Writes are expensive or rate-limited: don't stand in a queue unless asked. */
     HF_CAN_NOT_QUEUE = 16,
@@ -375,10 +376,10 @@ typedef struct hf_driver {
     int (*sync)(hf_store *st, const hf_rowkey *key, hf_error *err);
 
     /* Every row whose key has the prefix; nonzero from `see` ends it with success. Rows changed
-       meanwhile may be seen before or after the change. `see` may call get, replace. A row that is
-       damaged is shown as NULL, and the scan goes on: who sees that asks get for the reason. One
-       whose key isn't legal may be shown, and is no lock. Where more than a row is damaged:
-       HF_CORRUPT. */
+       meanwhile may be seen before or after the change. `see` may call get and replace, but
+       not where the core serializes calls (without HF_CAN_THREADS). A row that is damaged is shown
+       as NULL, and the scan goes on: who sees that asks get for the reason. One whose key isn't
+       legal may be shown, and is no lock. Where more than a row is damaged: HF_CORRUPT. */
     int (*scan)(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);

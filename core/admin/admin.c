@@ -198,9 +198,7 @@ static int scan(struct scanning *s, const char *prefix, hf_error *err)
         return hf_fail(err, HF_UNSUPPORTED, 0, "list: this store can't list its keys");
     int rc = learn_clock(h, err);
     if (rc) return rc;
-    int64_t clock_us = 0, sent_us = hf__local_us();
-    rc = h->port.drv->scan(h->port.st, prefix ? prefix : "", see_scanned, s, &clock_us, err);
-    hf__port_clock(&h->port, sent_us, clock_us);
+    rc = hf__port_scan(&h->port, prefix ? prefix : "", see_scanned, s, err);
     if (!rc && s->code) {
         rc = s->code;
         if (err) *err = s->err;
@@ -239,7 +237,7 @@ int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *a
 {
     int rc = hf__begin_call(h, "inspect", err);
     if (rc) return rc;
-    if (h->port.drv->inspect) rc = h->port.drv->inspect(h->port.st, say, arg, err);
+    rc = hf__port_inspect(&h->port, say, arg, err);
     hf__end_call(h);
     return rc;
 }
@@ -247,7 +245,7 @@ int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *a
 int hf_store_warning(hf *h, char *ret, size_t cap)
 {
     if (!cap || hf__begin_call(h, "warning", NULL)) return 0;
-    int found = h->port.drv->warning && h->port.drv->warning(h->port.st, ret, cap);
+    int found = hf__port_warning(&h->port, ret, cap);
     hf__end_call(h);
     return found;
 }
@@ -405,8 +403,8 @@ static int operate(hf *h, const char *what, const char *key, struct hf_event *ev
     if (!rc) hf__promise(h, e, &row);
     hf_row_clear(&row);
     /* What a power cut must not bring back. */
-    if (!rc && ev->kind == HF_EV_FORGET && out->answer == HF_ANS_OK && h->port.drv->sync)
-        rc = h->port.drv->sync(h->port.st, &e->key, err);
+    if (!rc && ev->kind == HF_EV_FORGET && out->answer == HF_ANS_OK)
+        rc = hf__port_sync(&h->port, &e->key, err);
     pthread_mutex_lock(&h->mu);
     hf__entry_put(e);
     hf__leave_call(h);

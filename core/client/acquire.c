@@ -250,7 +250,7 @@ int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err)
 {
     hf *h = *lock ? (*lock)->h : NULL;
     if (!h || !(flags & HF_AT_MOST_ONCE) || !h->port.drv->sync) return 0;
-    int rc = h->port.drv->sync(h->port.st, &(*lock)->e->key, err);
+    int rc = hf__port_sync(&h->port, &(*lock)->e->key, err);
     if (rc) hf_release(*lock, NULL);
     if (rc) *lock = NULL;
     return rc;

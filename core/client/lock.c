@@ -519,7 +519,7 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     }
     if (!rc && h->port.drv->sync) {
         pthread_mutex_unlock(&h->mu);
-        rc = h->port.drv->sync(h->port.st, &l->e->key, err);
+        rc = hf__port_sync(&h->port, &l->e->key, err);
         pthread_mutex_lock(&h->mu);
     }
     h->stats.released++;

@@ -143,8 +143,8 @@ static int event_done(struct hf_wait *w, const hf_row *row)
     hf_once *o = w->ret_once;
     hf *h = w->h;
     /* Whoever marked it may not have come to this yet; who is told that it is done won't do it. */
-    if (h->port.drv->sync && (w->code = h->port.drv->sync(h->port.st, &w->e->key, &w->err)))
-        return 1;
+    w->code = hf__port_sync(&h->port, &w->e->key, &w->err);
+    if (w->code) return 1;
     o->lock = NULL;
     o->done_us = row->done_us;
     memcpy(o->owner, row->done_by, (size_t)row->done_by_len + 1);

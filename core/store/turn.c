@@ -65,13 +65,28 @@ void hf__port_asked(struct hf_port *port, int times)
     if (times > 0) __atomic_fetch_add(&port->ops, (uint64_t)times, __ATOMIC_RELAXED);
 }
 
+static int serialized(const struct hf_port *port)
+{
+    return !(port->can & (HF_CAN_INSTANT | HF_CAN_THREADS));
+}
+
+void hf__port_alone(struct hf_port *port)
+{
+    if (serialized(port)) pthread_mutex_lock(&port->serial);
+}
+
+void hf__port_others(struct hf_port *port)
+{
+    if (serialized(port)) pthread_mutex_unlock(&port->serial);
+}
+
 /* Around each request: the local time before it, the serialization, the count. */
 static int64_t begin(struct hf_port *port)
 {
     /* Relaxed: a statistic. */
     __atomic_fetch_add(&port->ops, 1, __ATOMIC_RELAXED);
     if (port->can & HF_CAN_INSTANT) return 0;
-    if (!(port->can & HF_CAN_THREADS)) pthread_mutex_lock(&port->serial);
+    hf__port_alone(port);
     return hf__local_us();
 }
 
@@ -85,7 +100,7 @@ static void note_trip(struct hf_port *port, int64_t us)
 static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
     if (port->can & HF_CAN_INSTANT) return;
-    if (!(port->can & HF_CAN_THREADS)) pthread_mutex_unlock(&port->serial);
+    hf__port_others(port);
     hf__port_clock(port, sent_us, clock_us);
     if (clock_us) note_trip(port, hf__local_us() - sent_us);
 }
@@ -116,7 +131,7 @@ int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int6
     hf__port_asked(port, (int)n - 1);
     int64_t sent_us = begin(port);
     int rc = port->drv->replace_many(port->st, item, n, until_us);
-    if (!(port->can & (HF_CAN_INSTANT | HF_CAN_THREADS))) pthread_mutex_unlock(&port->serial);
+    hf__port_others(port);
     /* The first says best how late it is at most, the last how late at least. */
     for (size_t i = 0; i < n; i++)
         if (item[i].clock_us) hf__port_clock(port, sent_us, item[i].clock_us);

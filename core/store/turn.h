@@ -33,6 +33,11 @@ void hf__port_asked(struct hf_port *port, int times);
 /* The store said that it was clock_us (0: nothing) in a reply, just now, to what was sent then. */
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
+/* Before and after each call of an operation: waits for the calls of other threads, and lets them
+   in again, if the driver is not for several threads. */
+void hf__port_alone(struct hf_port *port);
+void hf__port_others(struct hf_port *port);
+
 /* Pass-through with the clock read, the serialization and the count. */
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
 int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
@@ -50,6 +55,20 @@ int64_t hf__port_trip_us(struct hf_port *port);
 
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
                    const char *where, hf_error *err);
+/*
+ * Shows each row whose key has the prefix, as the driver's scan does. `see` may take its time and
+ * call the library: if calls of this driver are serialized, the rows are collected first and shown
+ * when the store is free for other calls.
+ */
+int hf__port_scan(struct hf_port *port, const char *prefix,
+                  int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg,
+                  hf_error *err);
+/* These do nothing, successfully, where the driver does not have the operation. */
+int hf__port_sync(struct hf_port *port, const hf_rowkey *key, hf_error *err);
+int hf__port_inspect(struct hf_port *port, void (*say)(void *arg, int ok, const char *text),
+                     void *arg, hf_error *err);
+/* Returns 1 and the text, or 0. */
+int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
 
 /*
  * Carries `event` (its now, dead and caps are filled in here; a queue_cap that is there stays).
