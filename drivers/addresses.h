@@ -1,10 +1,12 @@
 /*
- * addresses.h - where those who stand in line are told, in stores that tell by channels: at an
- * address of their handle's. So of a thousand in line a handover wakes two. Compiled into each
- * module that uses it.
+ * addresses.h - addressed notifications, for stores that notify by channels. A waiter in the queue
+ * is notified at an address of its handle, and only of writes that concern it: of a thousand
+ * waiters a handover wakes two. Compiled into each module that uses it.
  *
- * An address is the first half of a request's id, in hex: all requests of a handle have it in
- * common, but for those that its caller names.
+ * An address is the first half of a request's id, in hex. All requests of a handle have it in
+ * common, but for those whose id the caller has chosen.
+ *
+ * Thread safety: none of its own; a caller protects its struct hf__addresses.
  */
 #ifndef HF_ADDRESSES_H
 #define HF_ADDRESSES_H
@@ -13,13 +15,14 @@
 
 enum { HF_ADDRESS = 16, HF_ADDRESSES_CAP = (HF_ADDRESS + 1) * 258 };
 
+/* Writes the address of the request `who`, with a NUL. */
 void hf__put_address(char to[HF_ADDRESS + 1], const uint8_t who[16]);
 
-/* Does a write of this row concern that party of it? Those who were handed the key, who holds it
-   alone while somebody waits (he gives it on without looking, if he knows who), and the first in
-   line. Not those behind. */
+/* Returns whether a write of this row concerns party number i of it. It concerns a waiter that was
+   granted the key, the only holder while somebody waits (it can hand over without a read), and the
+   first waiter; not those behind. */
 int hf__concerns(const hf_row *row, uint32_t i);
-/* The addresses of those, each with a space behind it. */
+/* Writes the addresses of the parties that the write concerns, each with a space behind it. */
 void hf__put_addresses(char to[HF_ADDRESSES_CAP], const hf_row *row);
 
 /* One that this handle has listened at, or is to. */

@@ -10,9 +10,14 @@
  */
 #include "json.h"
 
+#include "os.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- reading ---- */
 
@@ -76,6 +81,44 @@ json_t *hf__json_read(const char *text, size_t len, size_t flags, int *ret_nomem
     json_incref(own);
     json_decref(all);
     return own;
+}
+
+/* Reads all of an open file into new memory. Returns NULL if that fails; errno says why. */
+static char *read_all(int fd, size_t *ret_len)
+{
+    struct stat s;
+    if (fstat(fd, &s)) return NULL;
+    size_t cap = (size_t)s.st_size, len = 0;
+    char *text = malloc(cap + 1);
+    while (text && len < cap) {
+        ssize_t n = read(fd, text + len, cap - len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            int sys = errno;
+            free(text);
+            errno = sys;
+            return NULL;
+        }
+        if (!n) break; /* the file was cut meanwhile */
+        len += (size_t)n;
+    }
+    *ret_len = len;
+    return text;
+}
+
+int hf__json_load(int dir, const char *file, json_t **ret)
+{
+    size_t len = 0;
+    int nomem = 0, fd = hf__open_at(dir, file, O_RDONLY, 0);
+    *ret = NULL;
+    if (fd < 0) return errno;
+    char *text = read_all(fd, &len);
+    int sys = errno;
+    close(fd);
+    if (!text) return sys;
+    *ret = hf__json_read(text, len, JSON_REJECT_DUPLICATES, &nomem);
+    free(text);
+    return *ret ? 0 : nomem ? ENOMEM : EBADMSG;
 }
 
 /* ---- writing ---- */

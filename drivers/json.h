@@ -1,6 +1,8 @@
 /*
  * json.h - JSON texts read and written by jansson, also when memory is short. Compiled into each
  * module that uses it.
+ *
+ * Thread safety: any thread, each with JSON of its own.
  */
 #ifndef HF_JSON_H
 #define HF_JSON_H
@@ -13,6 +15,17 @@
  * comes back is whole: json_loadb leaves out characters if there is no memory for them.
  */
 json_t *hf__json_read(const char *text, size_t len, size_t flags, int *ret_nomem);
+
+/*
+ * Reads the JSON that a file in the directory `dir` (AT_FDCWD: the current one) holds. Members of
+ * one name are refused.
+ *
+ * Returns:
+ *   0        *ret is a new array or object, to be json_decref'ed
+ *   EBADMSG  the file holds something else
+ *   another errno: ENOENT, if there is no such file. *ret is NULL then
+ */
+int hf__json_load(int dir, const char *file, json_t **ret);
 
 /* As json_dumps with JSON_COMPACT, to be freed; NULL: out of memory. It is whole, too: json_dumps
    leaves out names that there is no memory for. */

@@ -1,9 +1,12 @@
 /*
- * pool.h - a few connections of a handle's: each request has one for itself, and the same again if
- * it can be. Compiled into each module that uses it.
+ * pool.h - numbers for a few connections of one store, so that each request has a connection for
+ * itself. The connections themselves are the driver's: an array of HF_POOL_LINKS.
  *
- * One that worked is taken before one that would have to be made: who can't have another connection
- * (the server has too many, or is leaving) goes on with those that he has.
+ * A connection that worked is taken before one that would have to be made. So a store whose server
+ * accepts no more connections goes on with those that are open.
+ *
+ * Thread safety: all functions by any thread, but for hf__pool_open and hf__pool_close. A pool is
+ * part of the driver's store; it owns no memory.
  */
 #ifndef HF_POOL_H
 #define HF_POOL_H
@@ -20,6 +23,7 @@ struct hf__pool {
     unsigned busy, works; /* a bit for each; works: it did when it was given back */
 };
 
+/* Begins with all connections free and none made. */
 static inline void hf__pool_open(struct hf__pool *pool)
 {
     pthread_mutex_init(&pool->mu, NULL);
@@ -27,14 +31,15 @@ static inline void hf__pool_open(struct hf__pool *pool)
     pool->busy = pool->works = 0;
 }
 
+/* Ends the pool, when no request is under way. */
 static inline void hf__pool_close(struct hf__pool *pool)
 {
     pthread_mutex_destroy(&pool->mu);
     pthread_cond_destroy(&pool->freed);
 }
 
-/* The number of a connection that is free, taken. Waits until there is one, to the local time
-   until_us at most; then -1. */
+/* Takes a free connection: hf__pool_give gives it back. Waits for one until the local time until_us
+   (hf__local_us, in microseconds) at most. Returns its number, or -1: none was free in time. */
 static inline int hf__pool_take(struct hf__pool *pool, int64_t until_us)
 {
     int i = 0;
@@ -53,16 +58,16 @@ static inline int hf__pool_take(struct hf__pool *pool, int64_t until_us)
     return i;
 }
 
-/* Until when a new connection may take for requests that are to be answered by until_us, local: as
-   long as these have, half a second at least, a second at most. */
+/* Returns the local time until which a new connection may take, for requests that are to be
+   answered by until_us: as long as these have, half a second at least, a second at most. */
 static inline int64_t hf__pool_connect_until(int64_t until_us)
 {
     int64_t now = hf__local_us(), us = until_us - now;
     return now + (us < 500000 ? 500000 : us > 1000000 ? 1000000 : us);
 }
 
-/* The number of a connection that works and is idle, taken, if others remain for other requests;
-   else -1. Never waits. */
+/* Takes a connection that works and is idle, if others remain for other requests. Never waits.
+   Returns its number, or -1. */
 static inline int hf__pool_spare(struct hf__pool *pool)
 {
     int i = 0;

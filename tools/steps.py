@@ -436,6 +436,17 @@ def release(step):
     step.check(status == 0 or step.failed, 'every artefact was tried', again)
 
 
+def author(step):
+    """A driver that is built elsewhere, with what is installed: tests/author/author_test.py."""
+    status = step.run([sys.executable, 'tests/author/author_test.py', TOP, build_dir('gcc')])
+    with open(step.path, encoding='utf-8', errors='replace') as log:
+        said = log.read()
+    step.passed += len(re.findall(r'^ok\b', said, flags=re.M))
+    again = 'python3 tests/author/author_test.py . build-gcc'
+    step.failed += [(what, again) for what in re.findall(r'^not ok\b([^\n]*)', said, flags=re.M)]
+    step.check(status == 0 or step.failed, 'all of it was tried', again)
+
+
 def demo(step):
     """The README's first command, as it is."""
     step.must(['tools/demo', '--tap'], 'tools/demo')
@@ -463,13 +474,14 @@ STEPS = {
     'build fuzz': (build('fuzz', 'fuzz'), []),
     'fuzz': (fuzz, ['build fuzz']),
     'memory': (memory, ['build gcc']),
+    'author': (author, ['build gcc']),
     'release': (release, []),
     'demo': (demo, []),
 }
 # What the tests leave of the machine while they wait makes the other builds meanwhile, the soonest
 # needed first, and then what else has no time to keep to.
 ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
-         'headers', 'manuals', 'memory', 'release']
+         'headers', 'manuals', 'memory', 'author', 'release']
 QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'servers', 'build gcc')},
          'test quick': (tests('gcc', ['--no-suite', 'plain', '--no-suite', 'torture',
                                       '--no-suite', 'sim'], 4 * CORES),

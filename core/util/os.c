@@ -140,8 +140,13 @@ void hf__low_free(unsigned held)
 
 int hf__open(const char *path, int flags, unsigned mode)
 {
+    return hf__open_at(AT_FDCWD, path, flags, mode);
+}
+
+int hf__open_at(int dir, const char *path, int flags, unsigned mode)
+{
     unsigned held = hf__low_hold();
-    int fd = open(path, flags | O_CLOEXEC, mode);
+    int fd = openat(dir, path, flags | O_CLOEXEC, mode);
     hf__low_free(held);
     /* Had the hold failed, or had another thread closed one of them meanwhile. */
     return hf__fd_above(fd);

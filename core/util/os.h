@@ -1,6 +1,8 @@
 /*
- * os.h - the only place in the core that asks the system for time, timers, conditions, randomness
- * and descriptors.
+ * os.h - the only place that asks the system for time, timers, conditions, randomness and
+ * descriptors: in the core, and in the kit for drivers. Times are in microseconds.
+ *
+ * Thread safety: all functions by any thread.
  */
 #ifndef HF_OS_H
 #define HF_OS_H
@@ -46,7 +48,8 @@ extern unsigned hf__forks;          /* the same, once it has been asked for */
  * duplicate of it that is above 2 and closed on exec; the low one is closed then. -1 (errno says
  * why) if `fd` is negative or no duplicate could be made: nothing is left open.
  *
- * hf__open, hf__fopen (for reading): always closed on exec; not even for a moment at 0, 1 or 2.
+ * hf__open, hf__open_at (as openat), hf__fopen (for reading): always closed on exec; not even for a
+ * moment at 0, 1 or 2. Return the descriptor or the stream, or -1 or NULL and errno.
  *
  * hf__low_hold: holds 0, 1 and 2 where they are closed, for a library that opens descriptors of
  * its own; what is read from or written to them fails with EBADF as if they were closed. Keep it
@@ -54,6 +57,7 @@ extern unsigned hf__forks;          /* the same, once it has been asked for */
  */
 int hf__fd_above(int fd);
 int hf__open(const char *path, int flags, unsigned mode);
+int hf__open_at(int dir, const char *path, int flags, unsigned mode);
 FILE *hf__fopen(const char *path);
 unsigned hf__low_hold(void);
 void hf__low_free(unsigned held);

@@ -32,6 +32,9 @@
  * another format, and checks the whole row. hf__fields_refused makes the message of the error, the
  * same on all stores; hf__format_refused is for a store that sees at open that it is of format 1.
  * Texts are borrowed: from the row until it changes, or from the store's reply.
+ *
+ * Thread safety: any thread, each with rows and fields of its own. Times are in microseconds, by
+ * the store's clock; lease_ms is in milliseconds.
  */
 #ifndef HF_KIT_COLUMNS_H
 #define HF_KIT_COLUMNS_H

@@ -24,6 +24,9 @@
  *     }
  *     if (rc) hf__dial_why(d, why, sizeof why);
  *     hf__dial_end(d);
+ *
+ * Thread safety: any thread; one dial by one thread at a time. What hf__dial_next returns is
+ * borrowed until hf__dial_end.
  */
 #ifndef HF_KIT_DIAL_H
 #define HF_KIT_DIAL_H

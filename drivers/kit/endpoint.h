@@ -1,5 +1,7 @@
 /*
  * endpoint.h - where a connection goes: one socket address. Compiled into each module that uses it.
+ *
+ * Thread safety: any thread. Nothing is allocated.
  */
 #ifndef HF_KIT_ENDPOINT_H
 #define HF_KIT_ENDPOINT_H

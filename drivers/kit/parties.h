@@ -1,6 +1,9 @@
 /*
  * parties.h - holders and waiters as JSON objects: what the fields `more` and `queue` of a row
  * hold. See doc/row.md. Compiled into each module that uses it.
+ *
+ * Thread safety: any thread, each with rows and JSON of its own. New JSON and new texts are the
+ * caller's: json_decref, free.
  */
 #ifndef HF_KIT_PARTIES_H
 #define HF_KIT_PARTIES_H
@@ -30,6 +33,7 @@ struct hf__party_range {
 };
 extern const struct hf__party_range hf__party_range[HF_PARTY_FIELDS];
 
+/* The numbers of a party, and a party's numbers set; its id and its texts stay as they are. */
 void hf__party_to_numbers(const hf_party *p, int64_t ret[HF_PARTY_FIELDS]);
 void hf__party_from_numbers(hf_party *p, const int64_t n[HF_PARTY_FIELDS]);
 /* Reads the member `which` of an object; a missing one is 0. Returns 1, or 0: it is no whole number

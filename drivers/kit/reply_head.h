@@ -5,6 +5,8 @@
  * that tells the body's length: the body then seems to end with the connection. Such a reply has a
  * status and no body. A driver that goes by the status alone would misread it: HTTP 400, for
  * example, is a refused precondition as well as an invalid request.
+ *
+ * Thread safety: any thread.
  */
 #ifndef HF_KIT_REPLY_HEAD_H
 #define HF_KIT_REPLY_HEAD_H

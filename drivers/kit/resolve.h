@@ -8,6 +8,8 @@
  * module must stay loaded meanwhile: modules are linked with -z nodelete.
  *
  * A numeric address and a path need no thread.
+ *
+ * Thread safety: any thread; one lookup by one thread at a time.
  */
 #ifndef HF_KIT_RESOLVE_H
 #define HF_KIT_RESOLVE_H

@@ -2,6 +2,9 @@
  * secret.h - a credential that stands in a file: the first line of it. The file is read again at
  * each connect, so a password that is rotated is used from then on. Compiled into each module that
  * uses it.
+ *
+ * Thread safety: hf__secret_get by any thread; not beside hf__secret_open or hf__secret_forget.
+ * Nothing is allocated.
  */
 #ifndef HF_KIT_SECRET_H
 #define HF_KIT_SECRET_H

@@ -1,6 +1,8 @@
 /*
  * text.h - small checks of texts that drivers share: request ids, UTF-8, SQL names, the options of
  * a URL. Compiled into each module that uses it.
+ *
+ * Thread safety: any thread. Nothing is allocated.
  */
 #ifndef HF_KIT_TEXT_H
 #define HF_KIT_TEXT_H
@@ -11,6 +13,7 @@
 void hf__put_id(char to[33], const uint8_t id[16]);
 /* Returns 1 and the id if the text is 32 hex digits in small letters; else 0. */
 int hf__read_id(const char *text, size_t len, uint8_t ret[16]);
+/* Returns 1 if the text is UTF-8 (jansson accepts it); else 0. */
 int hf__is_utf8(const char *text, size_t len);
 
 /* Writes NAME as a quoted SQL identifier; `cap` of 160 is enough for every legal one. Returns 0, or

@@ -1,0 +1,140 @@
+"""A driver written elsewhere: drivers/example.c and the guide's steps, built with nothing but what
+is installed, pass what a store has to pass. The step `author` of tools/test.
+
+    author_test.py SOURCE BUILD    the folders of the source and of a build of it
+
+Installs the build into a temporary folder, copies the driver out of the tree, builds it with
+pkg-config, and runs doctor, the conformance suite, the lock suites and two commands on it. The
+steps of doc/adding-a-driver.md are built one after the other. Prints TAP.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# Of the suites of tests/suites; each takes a URL in which @ is a folder of its own.
+SUITES = ['conform', 'lock_adopted', 'lock_again', 'lock_basic', 'lock_life', 'lock_process',
+          'low_fd', 'torture']
+BUSY = 75    # the exit status of a command that doesn't get its key
+WARNINGS = ['-Wall', '-Wextra', '-Werror']
+FENCE = re.compile(r'^```c\n(.*?)^```$', re.M | re.S)
+points = []
+
+
+def point(good, what, said=''):
+    points.append(good)
+    if not good:
+        print('\n'.join('# ' + line for line in said.split('\n')[-40:]))
+    print(f'{"ok" if good else "not ok"} {len(points)} - {what}', flush=True)
+    return good
+
+
+def run(words, env, **more):
+    done = subprocess.run(words, env=env, text=True, stdin=subprocess.DEVNULL, timeout=1200,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+    return done.returncode, done.stdout
+
+
+def installed(build, root):
+    """Installs the build below `root`. Returns the environment that finds it."""
+    status, said = run(['meson', 'install', '-C', build, '--destdir', root, '--no-rebuild'],
+                       os.environ)
+    point(status == 0, 'it is installed', said)
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            found[os.path.join(os.path.basename(folder), name)] = folder
+    point('pkgconfig/holdfast-driver.pc' in found, 'pkg-config finds the kit')
+    library = next(where for name, where in found.items() if name.endswith('/libholdfast.so.0'))
+    return {**os.environ, 'PKG_CONFIG_PATH': found['pkgconfig/holdfast-driver.pc'],
+            'PKG_CONFIG_SYSROOT_DIR': root, 'LD_LIBRARY_PATH': library,
+            'PATH': found['bin/holdfast'] + os.pathsep + os.environ['PATH']}
+
+
+def built(source, target, env):
+    """Builds a driver as its author does. Returns whether that went well, and what was said."""
+    status, flags = run(['pkg-config', '--cflags', '--libs', 'holdfast-driver'], env)
+    if status:
+        return False, flags
+    # What else is in the installed headers' folder is used, and nothing of the source tree.
+    words = [os.environ.get('CC', 'cc'), '-shared', '-fPIC', *WARNINGS, '-o', target, source,
+             *flags.split()]
+    status, said = run(words, env, cwd=os.path.dirname(target))
+    return status == 0, ' '.join(words) + '\n' + said
+
+
+def suites(build, env):
+    """The suites that every store passes, each with all its points."""
+    for name in SUITES:
+        status, said = run([os.path.join(build, 'tests', name), 'example:@'], env)
+        passed = len(re.findall(r'^ok\b', said, flags=re.M))
+        failed = re.findall(r'^not ok\b.*', said, flags=re.M)
+        point(status == 0 and passed and not failed, f'{name}: {passed} points', said)
+
+
+def two_processes(store, env):
+    """A key that one command holds is busy for another one, which gets it afterwards."""
+    def command(*words):
+        return ['holdfast', '-S', store, 'run', *words]
+    # It says that it holds the key, and holds it until its input ends.
+    with subprocess.Popen(command('job', '--', 'sh', '-c', 'echo held; cat'), env=env, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        point(holder.stdout.readline() == 'held\n', 'a command holds a key')
+        status, said = run(command('-n', 'job', '--', 'true'), env)
+        point(status == BUSY, 'another command does not get it', f'status {status}\n{said}')
+        with subprocess.Popen(command('-w', '600', 'job', '--', 'true'), env=env,
+                              stdin=subprocess.DEVNULL) as waiter:
+            waits = f"until holdfast -S '{store}' show job --json | grep -q pid.*pid; do :; done"
+            point(subprocess.run(['timeout', '600', 'sh', '-c', waits], env=env).returncode == 0,
+                  'a third one waits in the queue')
+            holder.stdin.close()
+            point(waiter.wait(600) == 0, 'and gets it when it is released')
+        point(holder.wait(600) == 0, 'the first command ends well')
+
+
+def kit_headers(root, env):
+    """Each header of the kit alone."""
+    status, flags = run(['pkg-config', '--cflags', 'holdfast-driver'], env)
+    names = []
+    for folder, _, files in os.walk(root):
+        if folder.endswith('holdfast/kit'):
+            names = sorted(files)
+    point(status == 0 and len(names) > 10, f'{len(names)} headers of the kit are installed', flags)
+    for name in names:
+        for standard in ('gnu99', 'gnu11', 'gnu17'):
+            said = run(['cc', f'-std={standard}', *WARNINGS, '-Wpedantic', *flags.split(),
+                        '-fsyntax-only', '-x', 'c', '-include', f'holdfast/kit/{name}',
+                        '/dev/null'], env)
+            point(said[0] == 0, f'holdfast/kit/{name} as {standard}', said[1])
+
+
+def main(source, build):
+    with tempfile.TemporaryDirectory(prefix='holdfast-author-') as top:
+        root, work = os.path.join(top, 'root'), os.path.join(top, 'work')
+        store = 'example:' + os.path.join(top, 'store')
+        os.mkdir(work)
+        env = installed(build, root)
+        kit_headers(root, env)
+        with open(os.path.join(source, 'drivers', 'example.c'), encoding='utf-8') as file:
+            text = file.read()
+        point(text.count('\n') < 300, 'the example has less than 300 lines')
+        copy = os.path.join(work, 'example.c')
+        with open(copy, 'w', encoding='utf-8') as file:
+            file.write(text)
+        good, said = built(copy, os.path.join(work, 'libholdfast-example.so'), env)
+        if point(good, 'the example is built outside of the tree', said):
+            env['HOLDFAST_DRIVERS'] = work
+            _, said = run(['nm', '-D', '-j', '--defined-only', 'libholdfast-example.so'], env,
+                          cwd=work)
+            point(said == 'hf_driver_entry\n', 'it exports the driver and nothing of the kit', said)
+            two_processes(store, env)
+            status, said = run(['holdfast', '-S', store, 'doctor'], env)
+            point(status == 0, 'doctor has nothing to say against it', said)
+            suites(build, env)
+    print(f'1..{len(points)}')
+    return 0 if points and all(points) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main(*sys.argv[1:]))
