@@ -60,7 +60,7 @@ static void party_of(hf_party *p, uint64_t session)
 static void pair(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row *row, hf_error *err)
 {
     int64_t clock_us;
-    must(hf__file_driver.take(st, key, p, row, &clock_us, err), err);
+    must(hf__file_driver.acquire(st, key, p, 0, row, &clock_us, err), err);
     uint64_t seen = row->rev++;
     row->n_holders = 0;
     must(hf__file_driver.replace(st, key, seen, row, NULL, &clock_us, err), err);

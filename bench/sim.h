@@ -25,7 +25,7 @@ struct setup {
 };
 
 enum state { IDLE, WANTS, HOLDS, GIVES, DEAD };
-enum op { OP_NONE, OP_GET, OP_SWAP, OP_TAKE, OP_JOIN, OP_HEAR, OP_PEER };
+enum op { OP_NONE, OP_GET, OP_SWAP, OP_ACQUIRE, OP_HEAR, OP_PEER };
 
 struct client {
     int64_t wanted_us, held_until_us, renew_at_us;

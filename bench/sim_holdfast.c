@@ -205,15 +205,20 @@ void holdfast_serves(struct sim *s, uint32_t who)
     c->conflict = 0;
     switch ((enum op)c->op) {
     case OP_HEAR: begin_to_hear(s, who, p); break;
-    case OP_TAKE: {
+    case OP_ACQUIRE: {
         hf_party party = party_of(s, who);
-        if (hf_row_take(&p->row, &party, s->now_us)) {
+        uint32_t before = p->row.n_queue, room = hf__crowd_room(QUEUE_CAP, c->full);
+        uint32_t may_queue = s->set.plan.how != POLL ? room : 0;
+        if (hf_row_acquire(&p->row, &party, may_queue, s->now_us)) {
             looks_at(s, who, &p->row);
-        } else {
-            sees(c, &p->row);
-            c->out = (struct hf_outcome){HF_ANS_GRANTED, 0, 0, p->row.token};
-            shows_grant(c, &p->row.party[0]);
+            c->conflict = !c->calm && c->out.changed; /* what it would write isn't written */
+            break;
         }
+        sees(c, &p->row);
+        c->out = (struct hf_outcome){HF_ANS_QUEUED, 0, before, 0};
+        if (p->row.n_queue != before) break;
+        c->out = (struct hf_outcome){HF_ANS_GRANTED, 0, 0, p->row.token};
+        shows_grant(c, &p->row.party[0]);
         break;
     }
     case OP_SWAP:
@@ -225,17 +230,6 @@ void holdfast_serves(struct sim *s, uint32_t who)
         s->conflicts++;
         looks_at(s, who, &p->row);
         break;
-    case OP_JOIN: {
-        hf_party party = party_of(s, who);
-        if (hf_row_join(&p->row, &party, hf__crowd_room(QUEUE_CAP, c->full), s->now_us)) {
-            looks_at(s, who, &p->row);
-            c->conflict = c->out.changed != 0; /* what it would write isn't written */
-            break;
-        }
-        sees(c, &p->row);
-        c->out = (struct hf_outcome){HF_ANS_QUEUED, 0, p->row.n_queue - 1, 0};
-        break;
-    }
     default: looks_at(s, who, &p->row); break;
     }
 }
@@ -262,7 +256,7 @@ void holdfast_wants(struct sim *s, uint32_t who)
         c->free_rev = 0;
         writes(s, who, HF_EV_ENQUEUE);
     } else {
-        sim_sends(s, who, OP_TAKE, HF_EV_ENQUEUE);
+        sim_sends(s, who, OP_ACQUIRE, HF_EV_ENQUEUE);
     }
 }
 
@@ -400,13 +394,13 @@ void holdfast_hears(struct sim *s, uint32_t who)
     if (c->state == DEAD || c->state == IDLE) return;
     if (c->op == OP_HEAR) {
         holdfast_looks(s, who);
-    } else if (((c->op == OP_SWAP || c->op == OP_JOIN) && !c->conflict) || !c->out.changed) {
+    } else if ((c->op == OP_SWAP && !c->conflict) || !c->out.changed) {
         c->conflict = 0;
         answered(s, who);
-    } else if (c->op != OP_JOIN && c->out.answer == HF_ANS_QUEUED && !c->queued && c->line &&
+    } else if (c->op == OP_SWAP && !c->calm && c->kind == HF_EV_ENQUEUE && !c->queued &&
                s->set.plan.how != POLL) {
-        sim_sends(s, who, OP_JOIN, HF_EV_ENQUEUE); /* may_join */
-    } else if (!c->conflict || (c->op != OP_JOIN && c->calm > 0) || c->kind != HF_EV_ENQUEUE ||
+        sim_sends(s, who, OP_ACQUIRE, HF_EV_ENQUEUE); /* whatever others write */
+    } else if (!c->conflict || (c->op != OP_ACQUIRE && c->calm > 0) || c->kind != HF_EV_ENQUEUE ||
                c->queued || !c->line) {
         if (c->calm) c->calm = (uint8_t)(c->calm - c->conflict);
         writes(s, who, (enum hf_event_kind)c->kind);

@@ -1,7 +1,7 @@
 /*
  * conform.c - the conformance suite, first part: what one caller can see. See conform.h.
  *
- * Contents: rows there and back; replace and take; the list.
+ * Contents: rows there and back; replace and acquire; the list.
  */
 #include "conform.h"
 
@@ -17,12 +17,12 @@ enum { QUEUE_TRIED = 4096, HOLDERS_TRIED = 64 };
 
 /* ---- rows there and back ---- */
 
-static int take(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p, hf_row *cur)
+static int acquire(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p, hf_row *cur)
 {
     hf_error err = {0, 0, ""};
     int64_t clock;
-    int rc = cfm->con.drv->take(cfm->con.st, key, p, cur, &clock, &err);
-    if (rc) hf__bad(cfm, "take: %s", rc < 0 ? err.text : "refused");
+    int rc = cfm->con.drv->acquire(cfm->con.st, key, p, 0, cur, &clock, &err);
+    if (rc) hf__bad(cfm, "acquire: %s", rc < 0 ? err.text : "refused");
     if (!rc) hf__row_taken(cur, p);
     return rc;
 }
@@ -260,39 +260,39 @@ static int give_back(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 
 /* A request that came twice, for its reply was lost: granted, given back, and here again. A store
    that has no replies to lose may have forgotten it. */
-static const char *take_comes_late(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *p,
-                                   hf_row *row)
+static const char *acquire_comes_late(struct hf__suite *cfm, const hf_rowkey *key,
+                                      const hf_party *p, hf_row *row)
 {
     hf_row cur;
     if (cfm->con.drv->can & HF_CAN_INSTANT) return NULL;
     hf_row_init(&cur);
-    HF_CHECK(take(cfm, key, p, &cur) == HF_CONFLICT, "what was given back is taken by it again");
+    HF_CHECK(acquire(cfm, key, p, &cur) == HF_CONFLICT, "what was given back is taken by it again");
     HF_CHECK(hf_row_equal(row, &cur), "a conflict shows another row than the free one");
     return NULL;
 }
 
-static const char *take_if_free(struct hf__suite *cfm)
+static const char *acquire_if_free(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(cfm, text, "take");
+    hf_rowkey key = hf__con_key(cfm, text, "free");
     hf_party a = hf__con_party(1, 1), b = hf__con_party(0, 2);
     hf_row row, cur;
-    if (!cfm->con.drv->take) return NULL;
+    if (!cfm->con.drv->acquire) return NULL;
     hf_row_init(&row);
     hf_row_init(&cur);
-    HF_CHECK(!take(cfm, &key, &a, &row), "refused although nobody has it");
+    HF_CHECK(!acquire(cfm, &key, &a, &row), "refused although nobody has it");
     HF_CHECK(row.n_holders == 1 && !row.n_queue && row.token == row.rev &&
                  row.party[0].token == row.token && !row.party[0].expires_us &&
                  !memcmp(row.party[0].id, a.id, 16) && row.party[0].note_len == a.note_len,
              "its row isn't a grant to the caller");
     HF_CHECK(!hf__con_get(cfm, &key, &cur) && hf_row_equal(&row, &cur), "another row was stored");
-    HF_CHECK(take(cfm, &key, &b, &cur) == HF_CONFLICT, "granted twice");
+    HF_CHECK(acquire(cfm, &key, &b, &cur) == HF_CONFLICT, "granted twice");
     HF_CHECK(hf_row_equal(&row, &cur), "a conflict shows another row");
     uint64_t token = row.token;
     HF_CHECK(!give_back(cfm, &key, &row), "not given back: %s", cfm->why);
-    const char *why = take_comes_late(cfm, &key, &a, &row);
+    const char *why = acquire_comes_late(cfm, &key, &a, &row);
     if (why) return why;
-    HF_CHECK(!take(cfm, &key, &b, &row), "refused although it is free");
+    HF_CHECK(!acquire(cfm, &key, &b, &row), "refused although it is free");
     HF_CHECK(row.token > token, "the token fell");
     HF_CHECK(row.party[0].expires_us == row.party[0].since_us + INT64_C(60000000), "another lease");
     /* Nobody holds, but somebody waits: his turn. */
@@ -301,7 +301,7 @@ static const char *take_if_free(struct hf__suite *cfm)
     row.n_queue = 1;
     row.party[0] = b;
     HF_CHECK(!hf__con_replace(cfm, &key, seen, &row, NULL), "%s", cfm->why);
-    HF_CHECK(take(cfm, &key, &a, &cur) == HF_CONFLICT, "barged past the queue");
+    HF_CHECK(acquire(cfm, &key, &a, &cur) == HF_CONFLICT, "barged past the queue");
     /* A free row keeps its marker when it is taken. */
     seen = row.rev++;
     row.n_queue = 0;
@@ -312,7 +312,7 @@ static const char *take_if_free(struct hf__suite *cfm)
     memcpy(row.done_by, "d", 2);
     memcpy(row.result, "r", 2);
     HF_CHECK(!hf__con_replace(cfm, &key, seen, &row, NULL), "%s", cfm->why);
-    HF_CHECK(!take(cfm, &key, &a, &cur), "refused although it is free and marked");
+    HF_CHECK(!acquire(cfm, &key, &a, &cur), "refused although it is free and marked");
     HF_CHECK(cur.done_us == 9 && cur.keep_until_us == 10 && cur.result[0] == 'r', "marker lost");
     HF_CHECK(!hf__con_replace(cfm, &key, cur.rev, NULL, NULL), "%s", cfm->why);
     return NULL;
@@ -329,9 +329,9 @@ static const char *tokens_grow(struct hf__suite *cfm)
     hf_row_init(&row);
     for (int i = 0; i < 200; i++) {
         one_holder(&row, 1);
-        if (cfm->con.drv->take) {
+        if (cfm->con.drv->acquire) {
             hf_party p = hf__con_party(1, (uint32_t)i);
-            HF_CHECK(!take(cfm, &key, &p, &row), "grant %d: %s", i, cfm->why);
+            HF_CHECK(!acquire(cfm, &key, &p, &row), "grant %d: %s", i, cfm->why);
         } else {
             HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "grant %d: %s", i, err.text);
         }
@@ -374,7 +374,7 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
         {"a crowd of holders is kept", 0, many_holders},
         {"a row is replaced only by who has seen it", 0, replace_on_seen},
         {"another handle sees every change at once", 0, seen_by_another},
-        {"take grants what is free, and nothing else", 0, take_if_free},
+        {"what is free is acquired, and nothing else", 0, acquire_if_free},
         {"tokens grow, through release and deletion", 0, tokens_grow},
     };
     static const struct hf__check last[] = {{"it is swept up", 0, sweep_up}};
@@ -393,7 +393,7 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
     hf__conform_handle(&cfm);
     if (!cfm.con.st) return cfm.failed; /* it couldn't be opened again, as was said */
     hf__conform_keys(&cfm);
-    hf__conform_line(&cfm);
+    hf__conform_acquire(&cfm);
     hf__conform_update(&cfm);
     hf__conform_many(&cfm);
     hf__conform_threads(&cfm);

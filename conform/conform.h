@@ -70,11 +70,11 @@ const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
 void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t rev);
 void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n);
 
-/* Those about the handle, which may be left closed; about keys; about the line; about a change in
+/* Those about the handle, which may be left closed; about keys; about acquire; about a change in
    place; those that fork, to be run while nothing is open; those with threads. */
 void hf__conform_handle(struct hf__suite *cfm);
 void hf__conform_keys(struct hf__suite *cfm);
-void hf__conform_line(struct hf__suite *cfm);
+void hf__conform_acquire(struct hf__suite *cfm);
 void hf__conform_update(struct hf__suite *cfm);
 void hf__conform_many(struct hf__suite *cfm);
 void hf__conform_processes(struct hf__suite *cfm);

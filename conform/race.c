@@ -116,7 +116,7 @@ static const char *judge_replaces(struct hf__suite *cfm, struct hf__arena *a)
     return NULL;
 }
 
-/* ---- take excludes ---- */
+/* ---- acquire excludes ---- */
 
 static int inside(struct hf__racer *r)
 {
@@ -141,12 +141,12 @@ static int race_takes(struct hf__racer *r)
         hf_error err = {0, 0, ""};
         int64_t clock;
         if (atomic_load(&r->arena->failed)) return 1;
-        int rc = r->con.drv->take(r->con.st, &key, &p, &row, &clock, &err);
-        if (rc < 0) return hf__race_fail(r, "take: %s", err.text);
+        int rc = r->con.drv->acquire(r->con.st, &key, &p, 0, &row, &clock, &err);
+        if (rc < 0) return hf__race_fail(r, "acquire: %s", err.text);
         if (rc) {
             /* Somebody's release may have got lost: an examined store isn't to be trusted yet. */
             if (hf__local_us() >= until)
-                return hf__race_fail(r, "take: nobody has given it back for %d s", PATIENCE_S);
+                return hf__race_fail(r, "acquire: nobody has given it back for %d s", PATIENCE_S);
             hf__race_nap();
             continue;
         }
@@ -562,11 +562,11 @@ void hf__conform_processes(struct hf__suite *cfm)
         {"the death of a process is noticed", HF_CAN_SESSIONS, deaths},
     };
     static const struct hf__check taking[] = {
-        {"of eight processes that take one has it", 0, takes_of_processes}};
+        {"of eight processes that acquire one has it", 0, takes_of_processes}};
     static const struct hf__check watching[] = {
         {"who waits in another process is woken", 0, bells_of_processes}};
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
-    if (cfm->drv->take) hf__conform_run(cfm, taking, 1);
+    if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
     if (wakes(cfm)) hf__conform_run(cfm, watching, 1);
 }
 
@@ -575,13 +575,13 @@ void hf__conform_threads(struct hf__suite *cfm)
     static const struct hf__check checks[] = {
         {"eight threads lose no update", 0, replaces_of_threads}};
     static const struct hf__check taking[] = {
-        {"of eight threads that take one has it", 0, takes_of_threads}};
+        {"of eight threads that acquire one has it", 0, takes_of_threads}};
     static const struct hf__check watching[] = {
         {"who waits in another thread is woken", 0, bells_of_threads}};
     static const struct hf__check bells[] = {
         {"a watch can be interrupted", HF_CAN_BELLS | HF_CAN_THREADS, interrupts}};
     hf__conform_run(cfm, checks, 1);
-    if (cfm->drv->take) hf__conform_run(cfm, taking, 1);
+    if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
     if (wakes(cfm)) hf__conform_run(cfm, watching, 1);
     hf__conform_run(cfm, bells, 1);
 }

@@ -14,7 +14,7 @@
  * the time of day: so that the tokens of a later process are above those of this one (unless a key
  * was granted more often than once a microsecond ever since; the floor is for this process only).
  *
- * `take` with no lease reads a cheaper clock (hf__local_rough_us: behind by up to a tick of the
+ * `acquire` with no lease reads a cheaper clock (hf__local_rough_us: behind by up to a tick of the
  * kernel). All that comes of it is since_us, which is for people, and the rev, for which the
  * shard's floor and the row's own rev are what counts.
  */
@@ -456,12 +456,14 @@ static HF_COLD int refuse_latched(struct shard *s, const hf_rowkey *key, const h
 {
     int rc = was && !hf_row_copy(cur, was) ? HF_CONFLICT : HF_NOMEM;
     hf__latch_unlock(&s->latch);
-    return rc == HF_NOMEM ? no_memory("take", key, err) : rc;
+    return rc == HF_NOMEM ? no_memory("acquire", key, err) : rc;
 }
 
-static int mm_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *ret_clock_us, hf_error *err)
+/* Grants alone: where a row is memory, waiters get in line by an update. */
+static int mm_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
+    (void)may_queue;
     struct shard *s = shard_of(st, key);
     int64_t clock_us = (party->lease_ms ? hf__local_us() : hf__local_rough_us()) + day_offset_us;
     *ret_clock_us = 0;
@@ -557,7 +559,7 @@ const hf_driver hf__mem_driver = {
     .get = mm_get,
     .replace = mm_replace,
     .update = mm_update,
-    .take = mm_take,
+    .acquire = mm_acquire,
     .now = mm_now,
     .session = mm_session,
     .alive = mm_alive,

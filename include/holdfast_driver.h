@@ -23,9 +23,9 @@ extern "C" {
 #define HF_DRIVER_SYMBOL hf_driver_entry
 #define HF_ROW_FORMAT    2 /* of a row as fields; another one is CORRUPT, never "free" */
 
-/* Internal results of replace and take, beside the codes of holdfast.h. */
+/* Internal results of replace and acquire, beside the codes of holdfast.h. */
 #define HF_CONFLICT   1
-#define HF_WOULD_WAIT 8 /* of a take with HF_PARTY_AT_ONCE */
+#define HF_WOULD_WAIT 8 /* of an acquire with HF_PARTY_AT_ONCE */
 
 /* ---- the row ---- */
 
@@ -33,7 +33,7 @@ enum hf_party_flag {
     HF_PARTY_UNCLAIMED = 1, /* was handed the key while it waited and hasn't taken it up yet */
     HF_PARTY_DETACHED = 2,  /* its session counts while it waits only: the hold ends by time */
     HF_PARTY_ENDING = 4,    /* released, but kept taken for a while: nobody's any more */
-    /* Never stored: a take of it mustn't wait, for others would do so, too. */
+    /* Never stored: an acquire of it mustn't wait, for others would do so, too. */
     HF_PARTY_AT_ONCE = 64,
     /* Never stored: its session was dead when the row was read (stores with HF_CAN_LEASES). */
     HF_PARTY_DEAD = 128
@@ -97,19 +97,21 @@ HF_API int64_t hf_row_end(const hf_row *row);
 HF_API int hf_row_equal(const hf_row *a, const hf_row *b);
 
 /*
- * The row of a `take`: grants *party on `row` (absent, or free with an empty queue; else returns
- * HF_CONFLICT and changes nothing), at the store's clock. For drivers that hold the row in hand.
- * HF_CONFLICT, too, if its own grant ended last: then this request was sent twice, for no reply
- * came, and what lands now is no longer waited for by anybody.
+ * The rule of `acquire`, for drivers that hold the row in hand; clock_us is the store's clock, now.
+ * What it stores is what core/state/step.c would store. It acts in two cases:
+ *
+ * Grants. Nobody holds or waits, and *party's grant isn't the one that ended last. (Else the
+ * request was sent twice, and this one comes late: nobody waits for it any more.)
+ *
+ * Appends to the end of the queue. Fewer than may_queue wait. One party holds, exclusively, and its
+ * time isn't over. *party is nowhere in the row, and isn't HF_PARTY_DETACHED.
+ *
+ * Returns:
+ *   0            *row is the new one
+ *   HF_CONFLICT  neither: *row is unchanged, and has to be stepped
+ *   HF_NOMEM     *row is unchanged
  */
-HF_API int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us);
-
-/*
- * The row of a `join`: *party at the end of the line of `row`, in which somebody stands already
- * while somebody holds, and fewer than `cap`; it is nowhere in the row. Else HF_CONFLICT, and
- * nothing is changed; or HF_NOMEM.
- */
-HF_API int hf_row_join(hf_row *row, const hf_party *party, uint32_t cap, int64_t clock_us);
+HF_API int hf_row_acquire(hf_row *row, const hf_party *party, uint32_t may_queue, int64_t clock_us);
 
 /* ---- the store ---- */
 
@@ -247,20 +249,29 @@ typedef struct hf_driver {
      */
     int (*replace_many)(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
 
-    /* Optional (NULL). One round trip: hf_row_take inside the store. 0: *cur is the row stored, of
-       whose holder only token, since_us and expires_us need be told: the rest is *party's.
-       HF_CONFLICT: *cur is the current row. HF_CAN_INSTANT: if *party has HF_PARTY_AT_ONCE, and the
-       store would have to wait for a disk, it may answer HF_WOULD_WAIT instead, with nothing done:
-       the key is asked for again in a way that may take time. */
-    int (*take)(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err);
-
-    /* Optional. One round trip: hf_row_join inside the store, whatever the rev is; who is far away
-       gets in line by it behind those who write more often than his request takes. What may land
-       late finds itself in the row, or gets one claim more. 0: *cur is the row stored; HF_CONFLICT:
-       *cur is the current row. Nobody needs to be told. */
-    int (*join)(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+    /*
+     * Optional. One round trip: hf_row_acquire inside the store, whatever the rev is. A client that
+     * is far away gets its place by it, however often others write. It is the only rule of the lock
+     * that a store may hold; conformance compares it with core/state/step.c, row by row.
+     *
+     * may_queue is 0 for a request that doesn't wait, and on stores with sessions, where only the
+     * core knows which holders are dead. A store may grant alone, and refuse all else.
+     *
+     * Whom it notifies: the first waiter is notified of by the append as by a replace, for the holder
+     * may be listening, to hand the key over without a look. Of further ones nobody is notified.
+     *
+     * Returns:
+     *   0              stored. *cur is the row; of a grant only the rev, the token, the marker and
+     *                  the holder's token, since_us and expires_us need be told, the rest is
+     *                  *party's. A reply that can't be read for lack of memory is HF_UNKNOWN.
+     *   HF_CONFLICT    nothing was changed, and *cur is the current row. A request whose reply was
+     *                  lost finds itself in it, if it was stored.
+     *   HF_WOULD_WAIT  with HF_CAN_INSTANT, if *party has HF_PARTY_AT_ONCE: nothing was done, for
+     *                  the store would have to wait for a disk. The key is asked for again in a way
+     *                  that may take time.
+     */
+    int (*acquire)(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 
     /*
      * Optional, with HF_CAN_INSTANT. get and replace in one: nobody else reads or writes the row

@@ -1,8 +1,8 @@
 /*
  * acquire.c - from asking for a key to holding it.
  *
- * 1. The fast path: nobody of this process waits for the key: one `take` (or one step) at the
- * store.
+ * 1. The fast path: nobody of this process waits for the key: one `acquire` (or one step) at the
+ *    store.
  * 2. Else the request stands in the local FIFO of its key. The first of that line stands in the
  *    store's queue; the others cost nothing there.
  * 3. Whoever drives a wait at the store (the caller's own thread where the store has bells, else
@@ -112,18 +112,18 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
     return 0;
 }
 
-/* The fast path: one take with the handle's own party, at an instant store. 0: *ret; positive: the
+/* The fast path: one acquire with the handle's own party, at an instant store. 0: *ret; positive: the
    long way. Under the mutex, for which the party says HF_PARTY_AT_ONCE. What *cur has beside what a
-   take tells may be left of a conflict, and another's. */
+   grant tells may be left of a conflict, and another's. */
 static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
     /* Before it: a grant that can't be told must not be made. */
     int rc = h->free_locks ? 0 : hf__lock_more(h);
     if (rc) return hf_fail(err, rc, 0, "acquire '%s': out of memory", e->text);
-    /* Not by hf__port_take, whose count is atomic: under the mutex it needn't be. */
+    /* Not by hf__port_acquire, whose count is atomic: under the mutex it needn't be. */
     h->stats.store_ops++;
-    rc = h->port.drv->take(h->port.st, &e->key, &h->party, cur, &h->no_clock_us, err);
+    rc = h->port.drv->acquire(h->port.st, &e->key, &h->party, 0, cur, &h->no_clock_us, err);
     if (!rc) {
         /* The next one's id is made now: read right after it was written it would be waited for. */
         hf__new_id(h, h->party.id);
@@ -222,7 +222,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     int plain = !options || (!o->lease_ms && !o->max_hold_ms && !o->at_least_ms && !o->flags &&
                              o->mode == HF_EXCLUSIVE && !o->owner && !o->note && !o->request_id);
     rc = HF_CONFLICT;
-    if (plain && !e->first && h->port.drv->take && h->port.can & HF_CAN_INSTANT)
+    if (plain && !e->first && h->port.drv->acquire && h->port.can & HF_CAN_INSTANT)
         rc = take_now(h, e, ret, err);
     if (rc > 0) /* somebody is in the way, or it would take a while */
         rc = acquire(h, e, o, 0, ret, NULL, err);

@@ -159,7 +159,7 @@ struct hf_wait {
     uint8_t named;                 /* its id is the caller's, who may ask it again */
     uint8_t granted;               /* the store said once that it holds */
     uint8_t unclaimed;             /* being taken up, its claim is left to the renewer */
-    uint8_t lost_reply, lost_take; /* of a write; of a take, which may land at any time */
+    uint8_t lost_reply, lost_acquire; /* of a write; of an acquire, which may land at any time */
     uint8_t cancel;                /* somebody wants it to end (atomic) */
     uint8_t dispatched;            /* the dispatcher drives it */
     uint8_t heard;                 /* and the store tells of changes of its key */

@@ -179,70 +179,97 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     return 1;
 }
 
-/* A look may do without reading: by a write on the row that this handle left behind, free or given
-   on, or by a take. 0: granted; HF_CONFLICT: *row is known, or *known is 0; else the error. */
-static int take_first(struct hf_wait *w, int waits, hf_row *row, int *known, int64_t until,
-                      hf_error *err)
+/* ---- one request for all of it, where the store can ---- */
+
+/* Is this a request that the store may decide by itself? Not one that begins an event, or needs a
+   session of its own; nor where the row can be changed in place. */
+static int may_acquire(const struct hf_wait *w)
+{
+    const struct hf_port *port = &w->h->port;
+    return port->drv->acquire && !w->once && !(w->party.flags & HF_PARTY_DETACHED) &&
+           w->state != HF_WAIT_QUEUED && !(port->can & (HF_CAN_INSTANT | HF_CAN_LEASES));
+}
+
+/* How many may wait in the row if the store appends the request; 0: it mustn't. */
+static uint32_t may_queue(const struct hf_wait *w, const struct hf_event *ev)
+{
+    int asks = ev->kind == HF_EV_ENQUEUE && may_acquire(w);
+    return asks && !(w->h->port.can & HF_CAN_SESSIONS) ? ev->queue_cap : 0;
+}
+
+/* Is the queue full, by the row of a refusal? Not for a request that an earlier sending, of which
+   the reply was lost, has put there. */
+static int is_full(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
+{
+    return row->n_holders && row->n_queue >= ev->queue_cap && hf__find_id(row, w->party.id) < 0;
+}
+
+/* 0: granted, or in line (*out). HF_CONFLICT: the row has to be stepped. Else the error. Sent again
+   as long as its reply is lost: then it finds what the first one did, or does it. */
+static int acquire(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int64_t until,
+                   struct hf_outcome *out, hf_error *err)
+{
+    uint32_t most = may_queue(w, ev);
+    for (;;) {
+        int rc = hf__port_acquire(&w->h->port, &w->e->key, &w->party, most, row, err);
+        if (rc == HF_UNKNOWN) w->asked = w->lost_reply = w->lost_acquire = 1;
+        if (!rc && !row->n_queue)
+            *out = (struct hf_outcome){HF_ANS_GRANTED, 1, 0, row->token};
+        else if (!rc)
+            *out = (struct hf_outcome){HF_ANS_QUEUED, 1, row->n_queue - 1, 0};
+        if (rc != HF_UNKNOWN || hf__local_us() >= until) return rc;
+        hf__pause(HF_POLL_MS * 200);
+    }
+}
+
+/* The row that this handle has left behind, free or given on, where a write upon it needs no read
+   before. 1: it is in *row. */
+static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 {
     hf *h = w->h;
-    *known = hf__given(w, waits, row);
+    int known = hf__given(w, ev->kind == HF_EV_ENQUEUE, row);
+    /* Given on, the row may have been written again since; an acquire gets in line all the same. */
+    if (known && may_queue(w, ev) && row->n_holders == 1 && row->party[0].mode == HF_EXCLUSIVE) {
+        hf_row_clear(row);
+        return 0;
+    }
     pthread_mutex_lock(&h->mu);
     /* With a clock that was read long ago a lease could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
     int fresh = now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 ||
                 h->port.can & HF_CAN_LEASES;
-    if (!*known && w->e->free_rev && (fresh || !w->party.lease_ms)) {
+    if (!known && w->e->free_rev && (fresh || !w->party.lease_ms)) {
         row->rev = w->e->free_rev;
         row->token = w->e->free_token;
         w->e->free_rev = 0;
-        *known = 1;
+        known = 1;
     }
     pthread_mutex_unlock(&h->mu);
-    if (*known || !h->port.drv->take || w->once || h->port.can & HF_CAN_INSTANT ||
-        w->party.flags & HF_PARTY_DETACHED)
-        return HF_CONFLICT;
-    for (;;) {
-        /* The same request again either finds that it was granted, or is. */
-        int rc = hf__port_take(&h->port, &w->e->key, &w->party, row, err);
-        if (rc == HF_UNKNOWN) w->asked = w->lost_reply = w->lost_take = 1;
-        if (rc == HF_CONFLICT) *known = 1;
-        if (rc != HF_UNKNOWN) return rc;
-        if (hf__local_us() >= until) return rc;
-        hf__pause(HF_POLL_MS * 200);
-    }
+    return known;
 }
 
-/* Behind others that wait it may get in line by a join, whatever they write meanwhile; if nothing
-   in the row, as it was seen, is to be looked after first. */
-static int may_join(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
+/* The first request of a wait. 0: *out is the answer. HF_CONFLICT: it wasn't decided; *known: *row
+   is what is stored, as far as is known. Else the error. */
+static int ask_first(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int *known,
+                     int64_t until, struct hf_outcome *out, hf_error *err)
 {
-    const struct hf_port *port = &w->h->port;
-    if (!port->drv->join || ev->kind != HF_EV_ENQUEUE || w->state == HF_WAIT_QUEUED || w->once ||
-        port->can & (HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES))
-        return 0;
-    return row->n_holders && row->n_queue && row->n_queue < ev->queue_cap &&
-           hf__holders_end(w->h, row) > hf__local_us();
+    *known = is_left(w, ev, row);
+    if (*known || !may_acquire(w)) return HF_CONFLICT;
+    int rc = acquire(w, ev, row, until, out, err);
+    *known = rc == HF_CONFLICT;
+    return rc;
 }
 
-static int join(struct hf_wait *w, uint32_t room, hf_row *row, struct hf_outcome *out,
-                hf_error *err)
-{
-    int rc = hf__port_join(&w->h->port, &w->e->key, &w->party, room, row, err);
-    int full = rc == HF_CONFLICT && row->n_holders && row->n_queue >= room &&
-               hf__find_id(row, w->party.id) < 0; /* an earlier one's reply was lost */
-    if (full) *out = (struct hf_outcome){HF_ANS_NO_ROOM, 0, 0, 0};
-    if (!rc) *out = (struct hf_outcome){HF_ANS_QUEUED, 1, row->n_queue - 1, 0};
-    return full ? 0 : rc;
-}
-
-/* In the way that costs least, as far as the row is known. */
+/* By a step. If others always write first, the store lets it in whatever they write. */
 static int request(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
                    struct hf_outcome *out, hf_error *err)
 {
-    int rc = HF_CONFLICT;
-    if (!known || !may_join(w, ev, row)) rc = ask(w, ev, row, known, until, out, err);
-    if (rc != HF_CONFLICT || !may_join(w, ev, row)) return rc;
-    return join(w, ev->queue_cap, row, out, err);
+    int rc = ask(w, ev, row, known, until, out, err);
+    if (rc != HF_CONFLICT || !may_queue(w, ev)) return rc;
+    rc = acquire(w, ev, row, until, out, err);
+    if (rc != HF_CONFLICT || !is_full(w, ev, row)) return rc;
+    *out = (struct hf_outcome){HF_ANS_NO_ROOM, 0, 0, 0};
+    return 0;
 }
 
 static struct hf_event event_of(struct hf_wait *w)
@@ -319,31 +346,32 @@ static int advance(struct hf_wait *w, hf_row *row)
     if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
     int64_t until =
         hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
-    int rc = 0, known = 0, claimed = 0;
+    int rc = 0, known = 0, answers = 0;
     if (first && hf__breathes(w)) return 0;
     if (first) asks(w);
+    ev.queue_cap = hf__room_for(w);
     if (first || w->overtaken) {
-        rc = take_first(w, ev.kind == HF_EV_ENQUEUE, row, &known, until, &err);
-        if (!rc && hf__take_up(w, row)) return 1;
+        rc = ask_first(w, &ev, row, &known, until, &out, &err);
         if (rc < 0) return store_failed(w, rc, &err);
+        answers = !rc && out.answer == HF_ANS_QUEUED;
+        if (!rc && !answers && hf__take_up(w, row)) return 1;
     }
     int queued = w->state == HF_WAIT_QUEUED;
-    if (!known && (queued || try_only)) {
+    if (!known && !answers && (queued || try_only)) {
         enum hf_word word = queued ? hf__word(w, row) : HF_WORD_NONE;
         if (word == HF_WORD_ENDED || word == HF_WORD_OLD) return word == HF_WORD_ENDED;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
         rc = word == HF_WORD_NONE ? hf__look(&h->port, &w->e->key, &ev, row, &out, &err) : 0;
-        claimed = rc == 1;
+        answers = rc == 1;
         if (!rc) rc = hf__disown(w, row, until, &err);
         if (rc < 0) return store_failed(w, rc, &err);
         answered(w);
-        if (!claimed && hf__nothing_to_do(w, row)) return 0;
-        if (!claimed && hf__take_up_unclaimed(w, row)) return 1;
+        if (!answers && hf__nothing_to_do(w, row)) return 0;
+        if (!answers && hf__take_up_unclaimed(w, row)) return 1;
         known = 1;
     }
-    ev.queue_cap = hf__room_for(w);
-    if (!claimed) now_us = hf__local_us();
-    rc = claimed ? 0 : request(w, &ev, row, known, until, &out, &err);
+    if (!answers) now_us = hf__local_us();
+    rc = answers ? 0 : request(w, &ev, row, known, until, &out, &err);
     if (rc == HF_CONFLICT) {
         hf__plan_after_conflict(w, row, now_us);
         return try_only ? give_up(w, HF_BUSY) : 0;

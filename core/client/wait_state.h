@@ -5,7 +5,7 @@
  *
  * From OUTSIDE and QUEUED it may be granted, or give up (WITHDRAWING); from all it may end. What
  * isn't known of a write, and that somebody wants it to end, are data beside this (asked, granted,
- * lost_reply, lost_take; cancel).
+ * lost_reply, lost_acquire; cancel).
  */
 #ifndef HF_WAIT_STATE_H
 #define HF_WAIT_STATE_H

@@ -33,9 +33,9 @@ void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
 {
     int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
     if (rc && why) hf__error_keep(&w->why, why);
-    /* A take whose reply was lost isn't bound to a rev: it may land when the key is free, unless
-       the row still says that this one ended last (last_id). */
-    if (stands || (w->lost_take && !w->granted))
+    /* An acquire whose reply was lost isn't bound to a rev: it may land later, unless the row still
+       says that this one ended last (last_id). */
+    if (stands || (w->lost_acquire && !w->granted))
         w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
                           "acquire '%s': given up, but the store doesn't confirm that; if it is "
                           "granted yet, that ends by itself%s%s",

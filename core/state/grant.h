@@ -1,5 +1,5 @@
 /*
- * grant.h - the row of a take, and what is told of it. Inline: an acquisition that nobody is in the
+ * grant.h - the row of a grant without a step, and what is told of it. Inline: an acquisition that nobody is in the
  * way of does little else, and what it takes is mostly the time of its stores. Pure, as step.h.
  */
 #ifndef HF_GRANT_H

@@ -156,12 +156,15 @@ static const char *holders_wrong(const hf_row *row)
 
 enum { FEW_PARTIES = 8, FILTER_BITS = 1 << 15 };
 
-static int has_id_before(const hf_row *row, uint32_t i)
+/* Is the id that of one of the first n parties? */
+static int has_id(const hf_row *row, uint32_t n, const uint8_t id[16])
 {
-    for (uint32_t j = 0; j < i; j++)
-        if (!memcmp(row->party[i].id, row->party[j].id, sizeof row->party[i].id)) return 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (!memcmp(row->party[i].id, id, 16)) return 1;
     return 0;
 }
+
+static int has_id_before(const hf_row *row, uint32_t i) { return has_id(row, i, row->party[i].id); }
 
 /* Do two parties have one request id? A row may have thousands of waiters, so a party is compared
    with those before it only if its hash has been seen. */
@@ -210,13 +213,6 @@ uint64_t hf_rev_next(uint64_t previous, int64_t clock_us)
     return hf__rev_next(previous, clock_us);
 }
 
-int hf_row_take(hf_row *row, const hf_party *party, int64_t clock_us)
-{
-    if (!hf__is_free_for(row, party)) return HF_CONFLICT;
-    hf__grant(row, party, hf__rev_next(row->rev, clock_us), clock_us);
-    return 0;
-}
-
 void hf__row_taken(hf_row *cur, const hf_party *party)
 {
     hf_party *p = cur->party;
@@ -232,12 +228,26 @@ void hf__row_taken(hf_row *cur, const hf_party *party)
     memset(cur->last_id, 0, sizeof cur->last_id);
 }
 
-int hf_row_join(hf_row *row, const hf_party *party, uint32_t cap, int64_t clock_us)
+/* Would hf__step append it, and change nothing else? One exclusive holder admits nobody, whatever
+   the waiters ask for. */
+static int may_append(const hf_row *row, const hf_party *party, uint32_t may_queue,
+                      int64_t clock_us)
 {
+    const hf_party *holder = &row->party[0];
+    if (row->n_queue >= may_queue || row->n_holders != 1 || holder->mode != HF_EXCLUSIVE) return 0;
+    if (holder->expires_us && clock_us >= holder->expires_us) return 0;
+    return !(party->flags & HF_PARTY_DETACHED) &&
+           !has_id(row, row->n_holders + row->n_queue, party->id);
+}
+
+int hf_row_acquire(hf_row *row, const hf_party *party, uint32_t may_queue, int64_t clock_us)
+{
+    if (hf__is_free_for(row, party)) {
+        hf__grant(row, party, hf__rev_next(row->rev, clock_us), clock_us);
+        return 0;
+    }
+    if (!may_append(row, party, may_queue, clock_us)) return HF_CONFLICT;
     uint32_t n = row->n_holders + row->n_queue;
-    if (!row->n_holders || !row->n_queue || row->n_queue >= cap) return HF_CONFLICT;
-    for (uint32_t i = 0; i < n; i++)
-        if (!memcmp(row->party[i].id, party->id, sizeof party->id)) return HF_CONFLICT;
     if (hf_row_room(row, n + 1)) return HF_NOMEM;
     hf_party *p = &row->party[n];
     row->rev = hf_rev_next(row->rev, clock_us);
@@ -246,6 +256,6 @@ int hf_row_join(hf_row *row, const hf_party *party, uint32_t cap, int64_t clock_
     p->token = 0;
     p->since_us = clock_us;
     p->expires_us = 0;
-    p->flags &= HF_PARTY_DETACHED;
+    p->flags = 0;
     return 0;
 }

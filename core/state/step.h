@@ -97,7 +97,7 @@ int64_t hf__find_token(const hf_row *row, uint64_t token);
    its holder has released it and the key only stays taken for a while (HF_PARTY_ENDING). */
 int64_t hf__find_grant(const hf_row *row, uint64_t token);
 
-/* The row that `take` has told of a grant to *party, as it is stored: the rest of its holder. */
+/* Completes the row that an `acquire` has told of a grant to *party: the rest of its holder. */
 void hf__row_taken(hf_row *cur, const hf_party *party);
 void hf__row_copy_mark(hf_row *to, const hf_row *from);
 

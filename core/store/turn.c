@@ -10,8 +10,8 @@
 
 enum {
     DEAD_CAP = 64,
-    /* Of who only wants to get in line, and of him where he can't by a join; of who tries; of who
-       must get through. */
+    /* Of a request that only wants to get in line, and of one where the store has no acquire; of
+       one that tries; of one that must get through. */
     CALM_CONFLICTS = 1,
     CALM_CONFLICTS_ALONE = 3,
     TRY_CONFLICTS = 4,
@@ -151,22 +151,13 @@ int64_t hf__port_trip_us(struct hf_port *port)
     return __atomic_load_n(&port->trip_us, __ATOMIC_RELAXED);
 }
 
-int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                  hf_error *err)
+int hf__port_acquire(struct hf_port *port, const hf_rowkey *key, const hf_party *party,
+                     uint32_t may_queue, hf_row *row, hf_error *err)
 {
     int64_t clock_us = 0, sent_us = begin(port);
-    int rc = port->drv->take(port->st, key, party, cur, &clock_us, err);
+    int rc = port->drv->acquire(port->st, key, party, may_queue, row, &clock_us, err);
     end(port, sent_us, clock_us);
-    if (!rc) hf__row_taken(cur, party);
-    return rc;
-}
-
-int hf__port_join(struct hf_port *port, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                  hf_row *cur, hf_error *err)
-{
-    int64_t clock_us = 0, sent_us = begin(port);
-    int rc = port->drv->join(port->st, key, party, cap, cur, &clock_us, err);
-    end(port, sent_us, clock_us);
+    if (!rc && !row->n_queue) hf__row_taken(row, party);
     return rc;
 }
 
@@ -374,7 +365,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
     int rc, mine = ev->maybe_done, conflicts = 0, again = 2;
     int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
     int64_t wrote_done_us = 0;  /* by the last such one */
-    int calm = port->drv->join ? CALM_CONFLICTS : CALM_CONFLICTS_ALONE;
+    int calm = port->drv->acquire ? CALM_CONFLICTS : CALM_CONFLICTS_ALONE;
     fill_in(port, ev);
     if (!known) {
         rc = read_row(port, key, row, until_us, err);

@@ -42,10 +42,9 @@ void hf__port_others(struct hf_port *port);
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
 int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur, hf_error *err);
-int hf__port_take(struct hf_port *port, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                  hf_error *err);
-int hf__port_join(struct hf_port *port, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                  hf_row *cur, hf_error *err);
+/* Only where the driver has it. A grant in *row is whole. */
+int hf__port_acquire(struct hf_port *port, const hf_rowkey *key, const hf_party *party,
+                     uint32_t may_queue, hf_row *row, hf_error *err);
 /* Only where the driver has it. 0, or why there was no connection. */
 int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int64_t until_us);
 /* How often the store's clock has stepped: what was reckoned by it is to be reckoned again. */

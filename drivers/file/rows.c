@@ -1,8 +1,8 @@
 /*
- * rows.c - the operations on a row: get, replace, take, update.
+ * rows.c - the operations on a row: get, replace, acquire, update.
  *
  * Contents: whether the store can be used; revs and clocks; finding the cell; writing bodies; get;
- * take; replace; update.
+ * acquire; replace; update.
  *
  * A write fills the body that isn't current and publishes it by one store to the cell's seq. take
  * and replace are the hot path of the whole library, so each first tries the common case: the
@@ -186,7 +186,7 @@ int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t nee
 
 /* ---- writing bodies ---- */
 
-/* The row of a take, stored in *to and told in *cur: `party` holds, nobody waits. */
+/* The row of a grant, stored in *to and told in *cur: `party` holds, nobody waits. */
 static inline void put_taken(struct hf__cell *cell, const struct hf__body *was, struct hf__body *to,
                              uint64_t rev, const hf_party *party, int64_t clock_us, hf_row *cur)
 {
@@ -255,11 +255,11 @@ int hf__rows_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_c
     return rc;
 }
 
-/* ---- take ---- */
+/* ---- acquire ---- */
 
 /* Under the bucket's lock. HF_CONFLICT: *cur is the current row. */
-static int take_locked(const struct hf__op *op, struct hf__bucket *b, const hf_party *party,
-                       size_t need, int64_t clock_us, hf_row *cur, struct hf__found *f)
+static int grant_locked(const struct hf__op *op, struct hf__bucket *b, const hf_party *party,
+                        size_t need, int64_t clock_us, hf_row *cur, struct hf__found *f)
 {
     struct hf__body *to;
     int rc = locate(op, b, f);
@@ -283,11 +283,11 @@ static int take_locked(const struct hf__op *op, struct hf__bucket *b, const hf_p
     return 0;
 }
 
-static int take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err)
+static int acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                   int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
-    const struct hf__op op = {c, "take", key, err};
+    const struct hf__op op = {c, "acquire", key, err};
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hf__found f = {.cell = NULL};
     size_t need = sizeof(struct hf__body) + HF_PARTY_BYTES(party->owner_len, party->note_len);
@@ -297,7 +297,7 @@ static int take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_ro
         int64_t clock_us = clock_for(c, party);
         rc = hf__bucket_lock(&op, b);
         if (rc) break;
-        rc = take_locked(&op, b, party, need, clock_us, cur, &f);
+        rc = grant_locked(&op, b, party, need, clock_us, cur, &f);
         if (rc == 0 || rc == HF_CONFLICT) remember(&op, &f);
         hf__bucket_unlock(c, b);
         if (rc == 0 || rc == HF_CONFLICT) {
@@ -312,13 +312,16 @@ static int take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_ro
     return rc;
 }
 
-int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                  int64_t *ret_clock_us, hf_error *err)
+/* Grants alone: where a row is memory, waiters get in line by an update. */
+int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                     hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
+    (void)may_queue;
     struct hf__client *c = hf__client_of(st);
     struct hf__bucket *b = hf__bucket_at(c, key->hash);
     struct hot h;
-    if (!hf__hint_of(c, key) || !is_sound(c)) return take(st, key, party, cur, ret_clock_us, err);
+    if (!hf__hint_of(c, key) || !is_sound(c))
+        return acquire(st, key, party, cur, ret_clock_us, err);
     size_t need = sizeof h.head + HF_PARTY_BYTES(party->owner_len, party->note_len);
     int64_t clock_us = clock_for(c, party);
     if (HF_LIKELY(!is_time_to_look(c, clock_us) && hf__trylock(c, &b->lock))) {
@@ -336,7 +339,7 @@ int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_
         }
         hf__bucket_unlock(c, b);
     }
-    return take(st, key, party, cur, ret_clock_us, err);
+    return acquire(st, key, party, cur, ret_clock_us, err);
 }
 
 /* ---- replace ---- */

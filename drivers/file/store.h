@@ -56,8 +56,8 @@ int hf__rows_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf
                      hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 int hf__rows_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                     void *arg, hf_row *row, hf_error *err);
-int hf__rows_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                  int64_t *ret_clock_us, hf_error *err);
+int hf__rows_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                     hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 /* After a bucket's lock was left with a positive result: provides what was missing. 0: start again.
  */
 int hf__provide(const struct hf__op *op, int rc, struct hf__found *f, size_t need, hf_row *row);

@@ -77,31 +77,6 @@ json_t *hf__parties_to_json(const hf_party *p, uint32_t n)
     return all;
 }
 
-char *hf__waiter_to_text(const hf_party *p, size_t *ret_since)
-{
-    /* Within a text the quotes would be escaped, so this can't be part of one. */
-    static const char mark[] = "\"since_us\":1111111111111111", digits[] = "1111111111111111";
-    hf_party waits = *p;
-    waits.token = 0;
-    waits.expires_us = 0;
-    waits.flags &= HF_PARTY_DETACHED;
-    waits.since_us = INT64_C(1111111111111111);
-    json_t *j = party_to_json(&waits);
-    char *text = j ? hf__json_text(j) : NULL;
-    json_decref(j);
-    if (!text) return NULL;
-    char *at = strstr(text, mark) + strlen(mark);
-    memmove(at - strlen(digits), at, strlen(at) + 1);
-    *ret_since = (size_t)(at - text) - strlen(digits);
-    return text;
-}
-
-int hf__stands_last(const hf_row *row, const hf_party *p)
-{
-    uint32_t n = row->n_holders + row->n_queue;
-    return row->n_queue && !memcmp(row->party[n - 1].id, p->id, sizeof p->id);
-}
-
 /* ---- and back ---- */
 
 int hf__party_get_number(const json_t *object, enum hf__party_field which, int64_t *ret)

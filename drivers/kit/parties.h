@@ -50,11 +50,4 @@ json_t *hf__parties_to_json(const hf_party *p, uint32_t n);
    a list. */
 int hf__parties_from_json(const json_t *array, hf_row *row, uint32_t at, uint32_t *ret_n);
 
-/* Returns a party as it stands at the end of the queue, as a new text, without the digits of its
-   since_us: they belong at *ret_since. For a store that appends to the text of the queue by itself.
-   NULL: no memory, or a text that isn't UTF-8. */
-char *hf__waiter_to_text(const hf_party *p, size_t *ret_since);
-/* Is the party the last one in the row's queue? */
-int hf__stands_last(const hf_row *row, const hf_party *p);
-
 #endif

@@ -13,7 +13,6 @@
  * which somebody waits, before or after, notifies: all notifying transactions of a server commit
  * one after the other.
  */
-#include "kit/parties.h"
 #include "kit/text.h"
 #include "store.h"
 
@@ -174,70 +173,54 @@ int hf__pg_conflict(hf_store *st, const hf_rowkey *key, const PGresult *r, int s
     return rc ? rc : HF_CONFLICT;
 }
 
-static int pg_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *ret_clock_us, hf_error *err)
+/* The row that an acquire has made, judged by the request's id: it is the last one in it. */
+static int acquired(hf_store *st, const hf_rowkey *key, const PGresult *r, const hf_party *party,
+                    hf_row *cur, hf_error *err)
 {
-    char room[HF_FIELDS][24];
-    const char *values[HF_FIELDS + 1] = {key->text}, *why = "";
+    int rc = 0;
+    hf_row_clear(cur);
+    if (hf__pg_has_row(r))
+        rc = hf__done_but(hf__pg_decode(st, r, 0, cur, "acquire", key->text, err), err);
+    uint32_t n = cur->n_holders + cur->n_queue;
+    if (rc || (n && !memcmp(cur->party[n - 1].id, party->id, sizeof party->id))) return rc;
+    return hf_fail(err, HF_UNKNOWN, 0, "postgres: acquire '%s': not an answer to that", key->text);
+}
+
+static int pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    char room[HF_FIELDS][24], most[24], claim[24], hash[24];
+    const char *values[HF_PG_ACQUIRE_VALUES] = {key->text}, *why = "";
     struct hf__fields f = HF_NO_FIELDS;
     hf_row grant;
     PGresult *r;
     hf_row_init(&grant);
-    int rc = hf_row_take(&grant, party, 1);
+    int rc = hf_row_acquire(&grant, party, 0, 1);
     if (!rc) rc = hf__put_fields(&grant, HF_JSON_TEXT, &f, &why);
     if (!rc) {
+        const char *rest[] = {most, claim, st->ear.channel, hash};
         hf__pg_fill(&f, values + 1, room);
-        rc = hf__pg_request(st, &st->sql.take, HF_PG_TAKE + 1, values, HF_UNKNOWN, &r, "take",
-                            key->text, err);
+        memcpy(values + 1 + HF_PG_ACQUIRE, rest, sizeof rest);
+        snprintf(most, sizeof most, "%u", may_queue);
+        snprintf(claim, sizeof claim, "%u", party->claim_ms);
+        snprintf(hash, sizeof hash, "%llu", (unsigned long long)key->hash);
+        rc = hf__pg_request(st, &st->sql.acquire, HF_PG_ACQUIRE_VALUES, values, HF_UNKNOWN, &r,
+                            "acquire", key->text, err);
     } else {
-        hf_fail(err, rc, 0, "postgres: take '%s': %s", key->text, why);
+        hf_fail(err, rc, 0, "postgres: acquire '%s': %s", key->text, why);
     }
     hf__free_fields(&f);
     hf_row_clear(&grant);
     if (rc) return rc;
     *ret_clock_us = hf__pg_number(r, 0, 1);
     if (hf__pg_number(r, 0, 0)) {
-        rc = hf__done_but(hf__pg_decode(st, r, 0, cur, "take", key->text, err), err);
+        rc = acquired(st, key, r, party, cur, err);
     } else {
+        /* Shown is the statement's snapshot: a row that is held is as good as any. */
         int stale = !hf__pg_has_row(r) || (!*PQgetvalue(r, 0, 2 + HF_FIELD_OWNER) &&
                                            !*PQgetvalue(r, 0, 2 + HF_FIELD_QUEUE));
-        rc = hf__pg_conflict(st, key, r, stale, cur, ret_clock_us, "take", err);
+        rc = hf__pg_conflict(st, key, r, stale, cur, ret_clock_us, "acquire", err);
     }
-    PQclear(r);
-    return rc;
-}
-
-/* Refused at the statement's snapshot: what is shown may be joined by now, and is as good as any.
- */
-static int pg_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
-{
-    char id[33], places[24];
-    size_t since;
-    PGresult *r;
-    hf_row_clear(cur);
-    char *before = hf__waiter_to_text(party, &since),
-         *behind = before ? strdup(before + since) : NULL;
-    int rc =
-        behind ? 0 : hf_fail(err, HF_NOMEM, 0, "postgres: join '%s': out of memory", key->text);
-    if (!rc) {
-        const char *values[] = {key->text, before, behind, id, places};
-        before[since] = 0;
-        hf__put_id(id, party->id);
-        snprintf(places, sizeof places, "%u", cap);
-        rc = hf__pg_request(st, &st->sql.join, 5, values, HF_UNKNOWN, &r, "join", key->text, err);
-    }
-    free(before);
-    free(behind);
-    if (rc) return rc;
-    *ret_clock_us = hf__pg_number(r, 0, 1);
-    int done = hf__pg_number(r, 0, 0) != 0;
-    if (hf__pg_has_row(r)) rc = hf__pg_decode(st, r, 0, cur, "join", key->text, err);
-    if (done) rc = hf__done_but(rc, err);
-    if (!rc && !done)
-        rc = HF_CONFLICT;
-    else if (!rc && !hf__stands_last(cur, party))
-        rc = hf_fail(err, HF_UNKNOWN, 0, "postgres: join '%s': not an answer to that", key->text);
     PQclear(r);
     return rc;
 }
@@ -512,8 +495,7 @@ HF_DRIVER_ENTRY(postgres) = {
     .get = pg_get,
     .replace = hf__pg_replace,
     .replace_many = hf__pg_replace_many,
-    .take = pg_take,
-    .join = pg_join,
+    .acquire = pg_acquire,
     .listen = pg_listen,
     .watch = pg_watch,
     .interrupt = pg_interrupt,

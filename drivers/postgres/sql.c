@@ -86,7 +86,7 @@ static void put_told(struct text *t, const char *table, int deletes)
         table);
 }
 
-enum { INSERT, UPDATE, ERASE, TAKE, JOIN, GET, SCAN, QUIET };
+enum { INSERT, UPDATE, ERASE, ACQUIRE, GET, SCAN, QUIET };
 
 static char *sql_write(const char *table, struct text *t, int kind)
 {
@@ -118,26 +118,43 @@ static char *sql_quiet(const char *table, struct text *t)
     return strdup(t->to);
 }
 
-/* The row that was written, or the one that is there. */
-static void put_either(struct text *t, const char *table)
-{
-    put(t, " RETURNING t.*) SELECT 1, " NOW ", ");
-    put_columns(t, "w.", HF_FIELDS);
-    put(t, " FROM w UNION ALL SELECT 0, " NOW ", ");
-    put_columns(t, "o.", HF_FIELDS);
-    put(t,
-        " FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT 1 "
-        "FROM w)",
-        table);
-}
+/* The parameters of an acquire behind its columns, which are $2 to $11. */
+#define MOST_WAITERS "$12::bigint"
+#define CLAIM        "$13::text"
+#define CHANNEL      "$14::text"
+#define KEY_HASH     "$15::text"
+_Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers of the parameters");
 
-static char *sql_take(const char *table, struct text *t)
+/* The request as the last one of the queue's JSON. `more` has the members that aren't plain. */
+#define WAITER                                                                                   \
+    "'{\"request\":\"' || excluded.request || '\",\"owner\":' || to_json(excluded.owner)::text " \
+    "|| ',\"note\":' || to_json(excluded.note)::text || ',\"since_us\":' || "                    \
+    "excluded.acquired_us::text || ',\"lease_ms\":' || excluded.lease_ms::text || "              \
+    "',\"claim_ms\":' || " CLAIM " || CASE excluded.more WHEN '' THEN '}' ELSE ',' || "          \
+    "substr(excluded.more, 2) END || ']'"
+
+/* May it be granted; or get a place in the queue? A member is looked for by its name in quotes:
+   within a text they are escaped. `more` names a mode or further holders unless one holds alone,
+   exclusively. Each waiter has one "request". */
+#define MAY_ACQUIRE                                                                              \
+    " WHERE t.format = excluded.format AND t.request <> excluded.request AND CASE t.owner WHEN " \
+    "'' "                                                                                        \
+    "THEN t.more = '' AND t.queue = '' ELSE " MOST_WAITERS " > 0 AND (t.expires_us = 0 OR "      \
+    "t.expires_us > excluded.acquired_us) AND strpos(t.more, '\"mode\"') = 0 AND "               \
+    "strpos(t.more, '\"holders\"') = 0 AND (t.queue = '' OR left(t.queue, 2) = '[{' AND "        \
+    "right(t.queue, 2) = '}]' AND strpos(t.queue, excluded.request) = 0 AND length(t.queue) - "  \
+    "length(replace(t.queue, '\"request\":', '')) < 10 * " MOST_WAITERS ") END"
+
+/* hf_row_acquire. The columns are those of a grant, whose times are the statement's. A row that is
+   held keeps them all but rev and queue. If this waiter is the first one, the holder is notified.
+ */
+static char *sql_acquire(const char *table, struct text *t)
 {
     t->len = 0;
     put(t, "WITH w AS (INSERT INTO %s AS t (key, ", table);
-    put_columns(t, "", HF_PG_TAKE);
+    put_columns(t, "", HF_PG_ACQUIRE);
     put(t, ") SELECT $1::text");
-    for (int i = 0; i < HF_PG_TAKE; i++) {
+    for (int i = 0; i < HF_PG_ACQUIRE; i++) {
         if (i == HF_FIELD_REV || i == HF_FIELD_TOKEN || i == HF_FIELD_ACQUIRED)
             put(t, ", c.now");
         else if (i == HF_FIELD_EXPIRES)
@@ -146,35 +163,32 @@ static char *sql_take(const char *table, struct text *t)
         else
             put(t, ", $%d::%s", i + 2, type_of(i));
     }
-    put(t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET ");
-    for (int i = 0; i < HF_PG_TAKE; i++) {
-        int counts = i == HF_FIELD_REV || i == HF_FIELD_TOKEN;
-        put(t, "%s\"%s\" = ", i ? ", " : "", hf__field[i].name);
-        if (counts)
+    put(t, " FROM (SELECT " NOW " AS now) AS c ON CONFLICT (key) DO UPDATE SET rev = greatest("
+           "t.rev + 1, excluded.rev), queue = CASE t.owner WHEN '' THEN t.queue ELSE CASE t.queue "
+           "WHEN '' THEN '[' ELSE left(t.queue, -1) || ',' END || " WAITER " END");
+    for (int i = 0; i < HF_PG_ACQUIRE; i++) {
+        const char *name = hf__field[i].name;
+        if (i == HF_FIELD_FORMAT || i == HF_FIELD_REV) continue;
+        put(t, ", \"%s\" = CASE t.owner WHEN '' THEN ", name);
+        if (i == HF_FIELD_TOKEN)
             put(t, "greatest(t.rev + 1, excluded.rev)");
         else
-            put(t, "excluded.\"%s\"", hf__field[i].name);
+            put(t, "excluded.\"%s\"", name);
+        put(t, " ELSE t.\"%s\" END", name);
     }
-    put(t, " WHERE t.owner = '' AND t.more = '' AND t.queue = '' AND t.format = "
-           "excluded.format AND t.request <> excluded.request");
-    put_either(t, table);
-    return strdup(t->to);
-}
-
-/* $2 and $3 are what stands of the party before and behind its since_us, $4 its request, $5 the
-   places. Each party in the line says "request": once, for within a text the quotes are escaped. */
-static char *sql_join(const char *table, struct text *t)
-{
-    t->len = 0;
+    put(t, MAY_ACQUIRE " RETURNING t.*) SELECT 1, " NOW ", ");
+    put_columns(t, "w.", HF_FIELDS);
     put(t,
-        "WITH w AS (UPDATE %s AS t SET rev = greatest(t.rev + 1, c.now), queue = left(t.queue, -1) "
-        "|| ',' || $2::text || c.now::text || $3::text || ']' FROM (SELECT " NOW " AS now) AS c "
-        "WHERE t.key = $1::text AND t.format = %d AND t.owner <> '' AND left(t.queue, 2) = '[{' "
-        "AND right(t.queue, 2) = '}]' AND t.request <> $4::text AND strpos(t.more, $4::text) = 0 "
-        "AND strpos(t.queue, $4::text) = 0 AND length(t.queue) - length(replace(t.queue, "
-        "'\"request\":', '')) < 10 * $5::bigint",
-        table, HF_ROW_FORMAT);
-    put_either(t, table);
+        ", CASE WHEN strpos(w.queue, '[{\"request\":\"' || $%d::text) = 1 THEN (SELECT "
+        "count(pg_notify(c, " KEY_HASH " || ' ' || w.request || ' ' || w.expires_us::text)) FROM "
+        "(VALUES (" CHANNEL "), ('" HF_PG_AT "' || left(w.request, %d))) AS n (c)) END FROM w "
+        "UNION ALL SELECT 0, " NOW ", ",
+        HF_FIELD_REQUEST + 2, HF_ADDRESS);
+    put_columns(t, "o.", HF_FIELDS);
+    put(t,
+        ", 0 FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT "
+        "1 FROM w)",
+        table);
     return strdup(t->to);
 }
 
@@ -213,8 +227,7 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
                hf__pg_often(&s->update, UPDATE, sql_write(table, &t, UPDATE)) &&
                hf__pg_often(&s->quiet, QUIET, sql_quiet(table, &t)) &&
                hf__pg_often(&s->erase, ERASE, sql_write(table, &t, ERASE)) &&
-               hf__pg_often(&s->take, TAKE, sql_take(table, &t)) &&
-               hf__pg_often(&s->join, JOIN, sql_join(table, &t));
+               hf__pg_often(&s->acquire, ACQUIRE, sql_acquire(table, &t));
     t.len = 0;
     put(&t, "SELECT 0, " NOW ", ");
     put_columns(&t, "o.", HF_FIELDS);
@@ -237,8 +250,8 @@ int hf__pg_sql(struct hf__pg_sql *s, const char *table)
 
 void hf__pg_sql_free(struct hf__pg_sql *s)
 {
-    char *sql[] = {s->get.sql,   s->insert.sql, s->update.sql, s->quiet.sql,
-                   s->erase.sql, s->take.sql,   s->join.sql,   s->scan.sql,
-                   s->create,    s->is_old,     s->no_row,     s->no_page};
+    char *sql[] = {s->get.sql,   s->insert.sql,  s->update.sql, s->quiet.sql,
+                   s->erase.sql, s->acquire.sql, s->scan.sql,   s->create,
+                   s->is_old,    s->no_row,      s->no_page};
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++) free(sql[i]);
 }

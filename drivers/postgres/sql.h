@@ -9,11 +9,12 @@
 
 /* A page of a scan; the parameter of a write that is the first column, and of a quiet one. */
 enum { HF_PG_PAGE = 64, HF_PG_FIRST = 6, HF_PG_QUIET_FIRST = 3 };
-/* How many fields a `take` writes: a free row has no queue, and its marker stays. */
-enum { HF_PG_TAKE = HF_FIELD_QUEUE };
+/* How many fields a grant writes: a free row has no queue, and its marker stays. The parameters of
+   an acquire are the key, those, the most waiters, claim_ms, the channel of all, the key's hash. */
+enum { HF_PG_ACQUIRE = HF_FIELD_QUEUE, HF_PG_ACQUIRE_VALUES = HF_PG_ACQUIRE + 5 };
 
 struct hf__pg_sql {
-    struct hf__pg_often get, insert, update, erase, take, join, scan;
+    struct hf__pg_often get, insert, update, erase, acquire, scan;
     struct hf__pg_often quiet; /* an update that only says when it was done, if it was */
     char *create;
     char *is_old;           /* succeeds if the table has the columns of format 1 */

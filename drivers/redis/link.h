@@ -22,7 +22,7 @@
 enum { HF_RD_WHY = 200, HF_RD_PREFIX_CAP = 65, HF_RD_DB_CAP = 8 };
 
 /* The scripts: each is one operation, whole or not at all. */
-enum hf__rd_script { HF_RD_GET, HF_RD_SWAP, HF_RD_TAKE, HF_RD_JOIN, HF_RD_ENTER, HF_RD_SCRIPTS };
+enum hf__rd_script { HF_RD_GET, HF_RD_SWAP, HF_RD_ACQUIRE, HF_RD_ENTER, HF_RD_SCRIPTS };
 
 /* How to connect. */
 struct hf__rd_how {

@@ -123,20 +123,31 @@ int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err)
 /* ---- the scripts ---- */
 
 /* Where the values of a row begin in ARGV. */
-enum { FIRST_OF_SWAP = 8, FIRST_OF_TAKE = 3 };
+enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
 
 /* A reply is {done, clock, is there one, the row}: the clock as TIME tells it, the row's fields in
    the order of kit/columns.h, numbers as texts, for Lua would round them. Of a replace that was
    done it is the clock alone: a table more to be told takes the server a twelfth of all its time.
    What is written comes as values alone, in that order, too. */
-#define HEAD "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
+#define TEXT_OF(number) #number
+#define AS_TEXT(number) TEXT_OF(number)
+#define SAID_MOST       AS_TEXT(HF_RD_SAID_MOST)
+#define HEAD            "local k, a, t = KEYS[1], ARGV, redis.call('TIME')\n"
 /* Put in: the names of all fields for the $; names and values of a replace for the @, of those that
-   every row has for the !, of those that a take doesn't decide for the &; for #name# and #&name#
-   that value of a replace, and of a take. */
+   every row has for the !, of those that a grant doesn't decide for the &; for #name# and #&name#
+   that value of a replace, and of an acquire. */
 #define TELL "return {0, t, redis.call('EXISTS', k), redis.call('HMGET', k$)}\n"
 /* Where replicas are waited for, what is told must have reached them, too: a write that changes
    nothing comes behind whatever there is. */
 #define REFUSE "  if a[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
+
+/* Notifies all who listen for the key, and those at the addresses (ear.c), of `word`. */
+#define NOTIFY(PREFIX, CHANNELS, ADDRESSES)                                         \
+    "  redis.pcall('PUBLISH', k .. " CHANNELS ", word)\n"                           \
+    "  word = string.sub(k, string.len(" PREFIX ") + 1) .. '\\n' .. word\n"         \
+    "  for to in string.gmatch(" ADDRESSES ", '%x+') do\n"                          \
+    "    redis.pcall('PUBLISH', " PREFIX " .. '\\t' .. to .. " CHANNELS ", word)\n" \
+    "  end\n"
 
 /* The HDEL changes nothing; but a server that has become a replica refuses it, and so doesn't show
    the past. ARGV: wait (as REFUSE has it): nobody believes what replicas may lack yet. */
@@ -155,7 +166,7 @@ static const char get[] =
    then are removed. Waiters are notified if the
    holders change, not of each other: else each newcomer would wake all. The holder is notified of
    the first waiter, if it still has a subscription: then it hands the key over without a look. */
-static const char replace[] =
+static const char swap[] =
     HEAD "local old = redis.call('HMGET', k, 'rev', 'queue', 'more', 'done')\n"
          "if (old[1] or '0') ~= a[1] or (not old[1] and redis.call('EXISTS', k) == 1) then\n" REFUSE
          "end\n"
@@ -178,62 +189,74 @@ static const char replace[] =
          "end\n"
          "if tell then\n"
          "  local word = a[4]\n"
-         "  if word == '*' then word = table.concat(a, '\\0', 8) end\n"
-         "  redis.pcall('PUBLISH', k .. a[6], word)\n"
-         "  word = string.sub(k, string.len(a[5]) + 1) .. '\\n' .. word\n"
-         "  for to in string.gmatch(a[7], '%x+') do\n"
-         "    redis.pcall('PUBLISH', a[5] .. '\\t' .. to .. a[6], word)\n"
-         "  end\n"
-         "end\n"
-         "return t\n";
+         "  if word == '*' then word = table.concat(a, '\\0', 8) end\n" NOTIFY("a[5]", "a[6]",
+                                                                               "a[7]") "end\n"
+                                                                                       "return t\n";
 
-/* ARGV: the lease, wait, the values that the grant doesn't decide. Numbers are below 2^53 here,
-   where Lua counts exactly. What costs time here is how many values change hands, so the row is
-   told only if it has a marker. */
-static const char take[] =
-    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'more', 'queue', 'done',\n"
-         "                       'request')\n"
-         "local rev = tonumber(old[1] or '0')\n"
-         "if old[1] or redis.call('EXISTS', k) == 1 then\n"
-         "  if not rev or rev >= 9007199254740991 or old[2] ~= '2' or not old[3] then\n"
-         "    " TELL "  end\n"
-         "  if old[3] ~= '' or (old[4] or '') ~= '' or (old[5] or '') ~= '' or\n"
-         "     old[7] == #&request# then\n" REFUSE "  end\n"
-         "end\n"
-         "local now = t[1] * 1000000 + t[2]\n"
-         "local clock, ends = string.format('%.0f', now), '0'\n"
-         "rev = rev < now and clock or string.format('%.0f', rev + 1)\n"
-         "if a[1] ~= '0' then ends = string.format('%.0f', now + a[1] * 1000) end\n"
-         "if #&more# == '' then\n"
-         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'acquired_us', clock,\n"
-         "             'expires_us', ends&)\n"
-         "else\n"
-         "  redis.call('HSET', k, 'rev', rev, 'token', rev, 'acquired_us', clock,\n"
-         "             'expires_us', ends, 'more', #&more#&)\n"
-         "end\n"
-         "if (old[6] or '') == '' then return {1, t, rev} end\n"
-         "return {1, t, 1, redis.call('HMGET', k$)}\n";
-
-/* ARGV: the places in line, wait, the request, and what stands of it in the line's JSON before and
-   behind the time since when. Whoever says "request": within a text has to escape the quotes. */
-static const char join[] =
-    HEAD "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'request', 'more',\n"
-         "                       'queue')\n"
-         "local rev, line, id = tonumber(old[1] or '0'), old[6] or '', a[3]\n"
-         "local function lacks(text) return not text or not string.find(text, id, 1, true) end\n"
-         "local fits = rev and rev < 9007199254740991 and old[2] == '2' and old[3] and\n"
-         "             old[3] ~= '' and lacks(old[4]) and lacks(old[5]) and lacks(line) and\n"
-         "             string.sub(line, 1, 2) == '[{' and string.sub(line, -2) == '}]'\n"
-         "if fits then\n"
-         "  local _, n = string.gsub(line, '\"request\"%s*:', '')\n"
-         "  fits = n < tonumber(a[1])\n"
-         "end\n"
-         "if not fits then\n  " REFUSE "end\n"
-         "local clock = string.format('%.0f', t[1] * 1000000 + t[2])\n"
-         "rev = rev < tonumber(clock) and clock or string.format('%.0f', rev + 1)\n"
-         "line = string.sub(line, 1, -2) .. ',' .. a[4] .. clock .. a[5] .. ']'\n"
-         "redis.call('HSET', k, 'rev', rev, 'queue', line)\n"
-         "return {1, t, 1, redis.call('HMGET', k$)}\n";
+/* hf_row_acquire. ARGV: the most waiters, wait, claim_ms, the prefix, what channels end in, the
+   values that a grant doesn't decide. Numbers are below 2^53 here, where Lua counts exactly. A key
+   that is free is granted. What costs time then is how many values change hands, so the row is told
+   only if it has a marker.
+   In what is held, the request gets a place in the queue. A member is looked for by its name in
+   quotes: within a text they are escaped. `more` names a mode or further holders unless one holds
+   alone, exclusively. */
+static const char acquire[] = HEAD
+    "local old = redis.call('HMGET', k, 'rev', 'format', 'owner', 'more', 'queue', 'done',\n"
+    "                       'request', 'expires_us')\n"
+    "local rev, now, id = tonumber(old[1] or '0'), t[1] * 1000000 + t[2], #&request#\n"
+    "local more, line, held = old[4] or '', old[5] or '', false\n"
+    "if old[1] or redis.call('EXISTS', k) == 1 then\n"
+    "  if not rev or rev >= 9007199254740991 or old[2] ~= '2' or not old[3] then\n"
+    "    " TELL "  end\n"
+    "  held = old[3] ~= ''\n"
+    "  local fits = old[7] ~= id and more == '' and line == ''\n"
+    "  if held then\n"
+    "    local ends = tonumber(old[8])\n"
+    "    local function lacks(text, what) return not string.find(text, what, 1, true) end\n"
+    "    local function has_room()\n"
+    "      local _, n = string.gsub(line, '\"request\"%s*:', '')\n"
+    "      return n < tonumber(a[1])\n"
+    "    end\n"
+    "    fits = a[1] ~= '0' and ends and (ends == 0 or now < ends) and old[7] ~= id and\n"
+    "           lacks(more, '\"mode\"') and lacks(more, '\"holders\"') and lacks(line, id) and\n"
+    "           (line == '' or string.sub(line, 1, 2) == '[{' and\n"
+    "            string.sub(line, -2) == '}]') and has_room()\n"
+    "  end\n"
+    "  if not fits then\n  " REFUSE "  end\n"
+    "end\n"
+    "local clock, ends = string.format('%.0f', now), '0'\n"
+    "rev = rev < now and clock or string.format('%.0f', rev + 1)\n"
+    "if held then\n"
+    "  line = (line == '' and '[' or string.sub(line, 1, -2) .. ',') ..\n"
+    "    '{\"request\":\"' .. id .. '\",\"owner\":' .. cjson.encode(#&owner#) ..\n"
+    "    ',\"note\":' .. cjson.encode(#&note#) .. ',\"since_us\":' .. clock ..\n"
+    "    ',\"lease_ms\":' .. #&lease_ms# .. ',\"claim_ms\":' .. a[3] ..\n"
+    "    (#&more# == '' and '}' or ',' .. string.sub(#&more#, 2)) .. ']'\n"
+    "  redis.call('HSET', k, 'rev', rev, 'queue', line)\n"
+    "  local row = redis.call('HMGET', k$)\n"
+    "  if (old[5] or '') == '' then\n"
+    "    for i, value in ipairs(row) do row[i] = value or '' end\n"
+    "    local word = table.concat(row, '\\0')\n"
+    "    if a[2] ~= '0' or string.len(word) >= " SAID_MOST " then word = '' end\n" NOTIFY(
+        "a[4]", "a[5]",
+        "string.sub(old[7] or '', 1, 16)") "  end\n"
+                                           "  return {1, t, 1, row}\n"
+                                           "end\n"
+                                           "if #&lease_ms# ~= '0' then\n"
+                                           "  ends = string.format('%.0f', now + #&lease_ms# * "
+                                           "1000)\n"
+                                           "end\n"
+                                           "if #&more# == '' then\n"
+                                           "  redis.call('HSET', k, 'rev', rev, 'token', rev, "
+                                           "'acquired_us', clock,\n"
+                                           "             'expires_us', ends&)\n"
+                                           "else\n"
+                                           "  redis.call('HSET', k, 'rev', rev, 'token', rev, "
+                                           "'acquired_us', clock,\n"
+                                           "             'expires_us', ends, 'more', #&more#&)\n"
+                                           "end\n"
+                                           "if (old[6] or '') == '' then return {1, t, rev} end\n"
+                                           "return {1, t, 1, redis.call('HMGET', k$)}\n";
 
 #define BIT(NAME) (UINT32_C(1) << HF_FIELD_##NAME)
 enum {
@@ -242,7 +265,7 @@ enum {
     GRANTED = BIT(REV) | BIT(TOKEN) | BIT(ACQUIRED) | BIT(EXPIRES)
 };
 const uint32_t hf__rd_fields_of_replace = ALL;
-const uint32_t hf__rd_fields_of_take = ALL & ~(GRANTED | BIT(QUEUE) | BIT(DONE));
+const uint32_t hf__rd_fields_of_acquire = ALL & ~(GRANTED | BIT(QUEUE) | BIT(DONE));
 #undef BIT
 
 /* What a mark stands for, up to the end of it. */
@@ -250,11 +273,11 @@ static void expand(FILE *to, const char **at)
 {
     int one = **at == '#', names_only = **at == '$';
     const char *name = *at += one;
-    int is_take = **at == '&', plain = is_take || **at == '!';
-    uint32_t given = is_take ? hf__rd_fields_of_take : hf__rd_fields_of_replace;
-    int next = is_take ? FIRST_OF_TAKE : FIRST_OF_SWAP;
+    int is_acquire = **at == '&', plain = is_acquire || **at == '!';
+    uint32_t given = is_acquire ? hf__rd_fields_of_acquire : hf__rd_fields_of_replace;
+    int next = is_acquire ? FIRST_OF_ACQUIRE : FIRST_OF_SWAP;
     if (one) *at = strchr(name, '#');
-    name += one && is_take;
+    name += one && is_acquire;
     for (int i = 0; i < HF_FIELDS; i++) {
         const char *field = hf__field[i].name;
         size_t len = strlen(field);
@@ -290,9 +313,8 @@ static char *script(const char *body)
 int hf__rd_scripts(struct hf__rd_how *how)
 {
     how->script[HF_RD_GET] = script(get);
-    how->script[HF_RD_SWAP] = script(replace);
-    how->script[HF_RD_TAKE] = script(take);
-    how->script[HF_RD_JOIN] = script(join);
+    how->script[HF_RD_SWAP] = script(swap);
+    how->script[HF_RD_ACQUIRE] = script(acquire);
     how->script[HF_RD_ENTER] = strdup(guard_script_redis_lua);
     for (int i = 0; i < HF_RD_SCRIPTS; i++)
         if (!how->script[i]) return HF_NOMEM;

@@ -6,7 +6,6 @@
  * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
  * it there, list.c reads many rows, ear.c wakes who waits.
  */
-#include "kit/parties.h"
 #include "kit/text.h"
 #include "os.h"
 #include "store.h"
@@ -114,7 +113,7 @@ static void arg_values(struct hf__rd_args *a, const struct hf__fields *f, uint32
     }
 }
 
-/* ---- replace, take, join ---- */
+/* ---- replace, acquire ---- */
 
 /* What a refused write says. */
 static int conflict(const redisReply *r, const char *what, const hf_rowkey *key, hf_row *cur,
@@ -178,88 +177,61 @@ static int rd_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return rc;
 }
 
-/* The row that a take has made: told by its rev and its time; or whole, if it has a marker. */
-static int taken(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                 hf_error *err)
+/* The row that an acquire has made. A grant is told by its rev and its time, or whole, if the row
+   has a marker; a place in the queue is told whole. Judged by the request's id. */
+static int acquired(const redisReply *r, const hf_rowkey *key, const hf_party *party, hf_row *cur,
+                    hf_error *err)
 {
     int64_t rev = 0;
     const char *why = "not an answer to that";
     hf_row_clear(cur);
     if (r->elements > 3 && r->element[2]->type == REDIS_REPLY_INTEGER) {
-        int rc = hf__done_but(hf__rd_decode(r, cur, "take", key->text, err), err);
-        if (rc || (cur->n_holders == 1 && !memcmp(cur->party[0].id, party->id, sizeof party->id)))
-            return rc;
+        int rc = hf__done_but(hf__rd_decode(r, cur, "acquire", key->text, err), err);
+        uint32_t n = cur->n_holders + cur->n_queue;
+        if (rc || (n && !memcmp(cur->party[n - 1].id, party->id, sizeof party->id))) return rc;
         hf_row_clear(cur);
     }
     if (r->elements != 3 || !hf__rd_number(r->element[2], &rev) || rev <= 0)
-        return hf_fail(err, HF_UNKNOWN, 0, HF_RD ": take '%s': %s", key->text, why);
+        return hf_fail(err, HF_UNKNOWN, 0, HF_RD ": acquire '%s': %s", key->text, why);
     cur->rev = (uint64_t)rev - 1;
-    int rc = hf_row_take(cur, party, hf__rd_clock_of(r));
+    int rc = hf_row_acquire(cur, party, 0, hf__rd_clock_of(r));
     if (!rc) rc = hf_row_check(cur, &why);
-    return rc ? hf_fail(err, rc, 0, HF_RD ": take '%s': the row is damaged: %s", key->text, why)
+    return rc ? hf_fail(err, rc, 0, HF_RD ": acquire '%s': the row is damaged: %s", key->text, why)
               : 0;
 }
 
-static int rd_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *ret_clock_us, hf_error *err)
+static int rd_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    char name[HF_RD_NAME_CAP], room[HF_FIELDS][24], lease[24];
+    char name[HF_RD_NAME_CAP], room[HF_FIELDS][24], most[24], claim[24];
     struct hf__fields f = HF_NO_FIELDS;
     const char *why = "out of memory";
     struct hf__rd_args a;
     hf_row grant;
     redisReply *r;
     hf_row_init(&grant);
-    int rc = hf_row_take(&grant, party, 1);
+    int rc = hf_row_acquire(&grant, party, 0, 1);
     if (!rc) rc = hf__put_fields(&grant, HF_JSON_TEXT, &f, &why);
     if (!rc) {
         hf__rd_call_args(&a, st, key, name);
-        arg_number(&a, party->lease_ms, lease);
+        arg_number(&a, may_queue, most);
         hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
-        arg_values(&a, &f, hf__rd_fields_of_take, room);
-        rc = hf__rd_ask(st, HF_RD_TAKE, &a, HF_UNKNOWN, &r, "take", key, err);
+        arg_number(&a, party->claim_ms, claim);
+        hf__rd_arg_text(&a, st->how.prefix);
+        hf__rd_arg_text(&a, st->how.channels);
+        arg_values(&a, &f, hf__rd_fields_of_acquire, room);
+        rc = hf__rd_ask(st, HF_RD_ACQUIRE, &a, HF_UNKNOWN, &r, "acquire", key, err);
     } else {
-        hf_fail(err, rc, 0, HF_RD ": take '%s': %s", key->text, why);
+        hf_fail(err, rc, 0, HF_RD ": acquire '%s': %s", key->text, why);
     }
     hf__free_fields(&f);
     hf_row_clear(&grant);
     if (rc) return rc;
     *ret_clock_us = hf__rd_clock_of(r);
     if (r->element[0]->integer)
-        rc = taken(r, key, party, cur, err);
+        rc = acquired(r, key, party, cur, err);
     else
-        rc = conflict(r, "take", key, cur, err);
-    freeReplyObject(r);
-    return rc;
-}
-
-static int rd_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
-{
-    char name[HF_RD_NAME_CAP], places[24], id[33];
-    struct hf__rd_args a;
-    redisReply *r;
-    size_t since;
-    char *text = hf__waiter_to_text(party, &since);
-    if (!text) return hf_fail(err, HF_NOMEM, 0, HF_RD ": join '%s': out of memory", key->text);
-    hf__rd_call_args(&a, st, key, name);
-    arg_number(&a, cap, places);
-    hf__rd_arg_text(&a, st->how.wait ? "1" : "0");
-    hf__put_id(id, party->id);
-    hf__rd_arg_text(&a, id);
-    hf__rd_arg(&a, text, since);
-    hf__rd_arg_text(&a, text + since);
-    int rc = hf__rd_ask(st, HF_RD_JOIN, &a, HF_UNKNOWN, &r, "join", key, err);
-    free(text);
-    if (rc) return rc;
-    *ret_clock_us = hf__rd_clock_of(r);
-    int done = r->element[0]->integer != 0;
-    rc = hf__rd_decode(r, cur, "join", key->text, err);
-    if (done) rc = hf__done_but(rc, err);
-    if (!rc && !done)
-        rc = HF_CONFLICT;
-    else if (!rc && !hf__stands_last(cur, party))
-        rc = hf_fail(err, HF_UNKNOWN, 0, HF_RD ": join '%s': not an answer to that", key->text);
+        rc = conflict(r, "acquire", key, cur, err);
     freeReplyObject(r);
     return rc;
 }
@@ -421,8 +393,7 @@ HF_DRIVER_ENTRY(redis) = {
     .get = rd_get,
     .replace = rd_replace,
     .replace_many = hf__rd_replace_many,
-    .take = rd_take,
-    .join = rd_join,
+    .acquire = rd_acquire,
     .listen = hf__rd_listen,
     .watch = hf__rd_watch,
     .interrupt = hf__rd_interrupt,

@@ -75,7 +75,8 @@ int hf__rd_done(const redisReply *r);
 int64_t hf__rd_clock_of(const redisReply *r);
 
 /* Of the message of a write: hf__rd_word. */
-enum { HF_RD_WORD_CAP = 33 + 4 * 21, HF_RD_SAID_MOST = 1024 };
+enum { HF_RD_WORD_CAP = 33 + 4 * 21 };
+#define HF_RD_SAID_MOST 1024 /* bytes that a message tells of a row; in a script, too */
 
 /* What came of a call: of its own reply, and of that to WAIT if there is one. */
 int hf__rd_verdict(const hf_store *st, struct hf__rd_link *link, enum hf__rd_script which,
@@ -134,7 +135,7 @@ size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD
 /* options.c: fills st->how from the URL. */
 int hf__rd_options(hf_store *st, const hf_url *url, hf_error *err);
 /* The fields whose values a script gets, a bit for each. */
-extern const uint32_t hf__rd_fields_of_replace, hf__rd_fields_of_take;
+extern const uint32_t hf__rd_fields_of_replace, hf__rd_fields_of_acquire;
 /* The scripts, as texts. */
 int hf__rd_scripts(struct hf__rd_how *how);
 

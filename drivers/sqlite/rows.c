@@ -430,7 +430,8 @@ struct write {
     const hf_rowkey *key;
     uint64_t seen;
     const hf_row *row;     /* of a replace */
-    const hf_party *party; /* of a take; NULL: it is a replace */
+    const hf_party *party; /* of an acquire; NULL: it is a replace */
+    uint32_t may_queue;
     hf_row *cur;
     int64_t clock_us;
 };
@@ -448,19 +449,21 @@ static int decide(hf_store *st, struct write *w, hf_error *err)
     if (w->cur && !same) {
         hf_row_clear(w->cur);
         if (there)
-            rc = hf__sq_decode(st, s, 3, w->cur, w->party ? "take" : "replace", key->text, err);
+            rc = hf__sq_decode(st, s, 3, w->cur, w->party ? "acquire" : "replace", key->text, err);
     }
     sqlite3_reset(s);
     if (rc) return rc;
     if (!w->party) return same ? write_row(st, there, key, w->row, err) : HF_CONFLICT;
-    rc = hf_row_take(w->cur, w->party, w->clock_us);
+    rc = hf_row_acquire(w->cur, w->party, w->may_queue, w->clock_us);
+    if (rc == HF_NOMEM)
+        return hf_fail(err, rc, 0, "sqlite: acquire '%s': out of memory", key->text);
     return rc ? rc : write_row(st, there, key, w->cur, err);
 }
 
 static int write_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
 {
     struct write *w = arg;
-    const char *what = w->party ? "take" : "replace", *key = w->key->text;
+    const char *what = w->party ? "acquire" : "replace", *key = w->key->text;
     int rc = hf__sq_files_sound(st, what, key, err);
     if (rc) return rc;
     roll_back(st);
@@ -490,11 +493,11 @@ int hf__sq_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
     return rc;
 }
 
-int hf__sq_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err)
+int hf__sq_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    struct write w = {.key = key, .party = party, .cur = cur};
-    int rc = hf__sq_attempt(st, "take", key->text, write_op, &w, err);
+    struct write w = {.key = key, .party = party, .may_queue = may_queue, .cur = cur};
+    int rc = hf__sq_attempt(st, "acquire", key->text, write_op, &w, err);
     *ret_clock_us = w.clock_us;
     return rc;
 }

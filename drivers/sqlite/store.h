@@ -147,8 +147,8 @@ int hf__sq_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
                hf_error *err);
 int hf__sq_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
-int hf__sq_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                int64_t *ret_clock_us, hf_error *err);
+int hf__sq_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
                  hf_error *err);
 int hf__sq_sync(hf_store *st, const hf_rowkey *key, hf_error *err);

@@ -310,12 +310,12 @@ seen_or_gone() { ls ./*.doctor-* || gone "$PID"; }
 
 @test "doctor finds a store that lies" {
     made
-    HOLDFAST_FAULT=take:1+:before run holdfast doctor
+    HOLDFAST_FAULT=acquire:1+:before run holdfast doctor
     [ "$status" = 65 ]
-    [[ $output == *"BAD  "*": take: fault: "*"do not trust it"* ]]
-    [[ $output == *"not safe, because take: fault: "* ]] # not what should be
-    HOLDFAST_FAULT=take:1+:before run holdfast doctor --json
-    [[ ${lines[-1]} == *'"safe":false'*'"why":"take: fault: '* ]]
+    [[ $output == *"BAD  "*": acquire: fault: "*"do not trust it"* ]]
+    [[ $output == *"not safe, because acquire: fault: "* ]] # not what should be
+    HOLDFAST_FAULT=acquire:1+:before run holdfast doctor --json
+    [[ ${lines[-1]} == *'"safe":false'*'"why":"acquire: fault: '* ]]
 }
 
 @test "ls: columns stand below each other, however many bytes a character has" {

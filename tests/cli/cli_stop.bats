@@ -72,7 +72,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
 }
 
 @test "TERM between the grant and the command: 143, nothing runs, nothing is left held" {
-    HOLDFAST_FAULT=take:1:late=2000 background run "$K" -- sh -c 'echo ran >ran'
+    HOLDFAST_FAULT=acquire:1:late=2000 background run "$K" -- sh -c 'echo ran >ran'
     await held "$K"
     kill -TERM "$PID"
     finished
@@ -418,11 +418,11 @@ killed_at_once() {
 }
 
 @test "a wait that ends while the store refuses says so, in the store's words" {
-    HOLDFAST_FAULT='take:*:unavailable,replace:*:unavailable' run holdfast run -w 0.5 "$K" \
+    HOLDFAST_FAULT='acquire:*:unavailable,replace:*:unavailable' run holdfast run -w 0.5 "$K" \
         -- touch ran
     [ "$status" = 69 ]
     [ "${#lines[@]}" = 1 ]
-    [[ $output == *"take '$K': the store cannot be reached" ]]
+    [[ $output == *"acquire '$K': the store cannot be reached" ]]
     [ ! -e ran ]
 }
 

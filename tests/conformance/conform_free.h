@@ -1,8 +1,9 @@
 /*
- * conform_free.h - replace and take of a store that keeps its free rows, made of one that doesn't.
+ * conform_free.h - replace and acquire of a store that keeps its free rows and gets waiters in
+ * line, made of one that does neither.
  *
- * A store that may lose a reply knows whose grant of a key ended last (hf_row_take); `mem:`, which
- * has none to lose, forgets a free row. Here the last one is remembered, of whatever key.
+ * A store that may lose a reply knows whose grant of a key ended last (hf_row_acquire); `mem:`,
+ * which has none to lose, forgets a free row. Here the last one is remembered, of whatever key.
  */
 #ifndef HF_CONFORM_FREE_H
 #define HF_CONFORM_FREE_H
@@ -30,15 +31,22 @@ static int free_replace(const hf_driver *base, hf_store *st, const hf_rowkey *ke
     return rc;
 }
 
-static int free_take(const hf_driver *base, hf_store *st, const hf_rowkey *key,
-                     const hf_party *party, hf_row *cur, int64_t *clock, hf_error *err)
+static int free_acquire(const hf_driver *base, hf_store *st, const hf_rowkey *key,
+                        const hf_party *party, uint32_t may_queue, hf_row *cur, int64_t *clock,
+                        hf_error *err)
 {
     int rc = 0;
     pthread_mutex_lock(&free_mu);
     int late = key->hash == free_hash && !memcmp(free_row.last_id, party->id, 16);
     if (late) rc = hf_row_copy(cur, &free_row);
     pthread_mutex_unlock(&free_mu);
-    return !late ? base->take(st, key, party, cur, clock, err) : rc ? rc : HF_CONFLICT;
+    if (late) return rc ? rc : HF_CONFLICT;
+    rc = base->acquire(st, key, party, 0, cur, clock, err);
+    if (rc != HF_CONFLICT || !may_queue) return rc;
+    /* By two calls, for nobody else is there. */
+    uint64_t seen = cur->rev;
+    rc = hf_row_acquire(cur, party, may_queue, base->now(st));
+    return rc ? rc : base->replace(st, key, seen, cur, NULL, clock, err);
 }
 
 #endif

@@ -130,14 +130,14 @@ static int li_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return rc ? 0 : HF_CONFLICT;
 }
 
-static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *clock, hf_error *err)
+static int li_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *clock, hf_error *err)
 {
     int lie = lie_now(key->text);
-    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: take: denied");
-    int rc = free_take(base, st, key, party, cur, clock, err);
+    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: acquire: denied");
+    int rc = free_acquire(base, st, key, party, may_queue, cur, clock, err);
     if (lie && way == TURNS) return rc ? 0 : HF_CONFLICT;
-    if (lie && way == FORGETS) cur->n_holders = 0;
+    if (lie && way == FORGETS) cur->n_holders = cur->n_queue = 0;
     if (lie && way == CHANGES) change(cur);
     return rc;
 }
@@ -151,29 +151,6 @@ static int li_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, 
     if (lie && way == TURNS) return rc ? 0 : HF_FULL;
     if (lie && way == FORGETS) row->n_queue = 0;
     if (lie && way == CHANGES) change(row);
-    return rc;
-}
-
-/* By two calls, for nobody else is there. */
-static int base_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                     hf_row *cur, int64_t *clock, hf_error *err)
-{
-    int rc = base->get(st, key, cur, clock, err);
-    if (rc) return rc;
-    uint64_t seen = cur->rev;
-    rc = hf_row_join(cur, party, cap, base->now(st));
-    return rc ? rc : base->replace(st, key, seen, cur, NULL, clock, err);
-}
-
-static int li_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                   hf_row *cur, int64_t *clock, hf_error *err)
-{
-    int lie = lie_now(key->text);
-    if (lie && way == DENIES) return hf_fail(err, HF_DENIED, 0, "liar: join: denied");
-    int rc = base_join(st, key, party, cap, cur, clock, err);
-    if (lie && way == TURNS) return rc ? 0 : HF_CONFLICT;
-    if (lie && way == FORGETS) cur->n_queue = 0;
-    if (lie && way == CHANGES) change(cur);
     return rc;
 }
 
@@ -285,8 +262,7 @@ static void make(int bells)
     liar.open = li_open;
     liar.get = li_get;
     liar.replace = li_replace;
-    liar.take = li_take;
-    liar.join = li_join;
+    liar.acquire = li_acquire;
     liar.update = li_update;
     liar.scan = li_scan;
     liar.now = li_now;
@@ -349,7 +325,7 @@ static void a_store_like_a_server_passes(void **state)
     liar.mourn_fd = NULL;
     assert_int_equal(examine(HONEST, 0, 0), 0);
     assert_true(promises > 12);
-    liar.take = NULL;
+    liar.acquire = NULL;
     assert_int_equal(examine(HONEST, 0, 0), 0);
     for (int call = 1; call <= 3; call++) assert_true(examine(DENIES, call, 0) > 0);
 }

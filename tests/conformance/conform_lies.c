@@ -17,7 +17,7 @@ static void each_call_of_a_check(void **state)
         int calls, at_least; /* so many are lied at; so many lies are found */
     } checks[] = {{"tokens", 8, 30}, {"never used", 1, 6}, {"fields", 16, 113},
                   {"crowd", 4, 32},  {"replace", 14, 69},  {"another handle", 12, 137},
-                  {"take", 13, 141}, {"join", 34, 444},    {"update", 13, 180},
+                  {"free", 13, 141}, {"acquire", 60, 600}, {"update", 13, 180},
                   {"sync", 4, 30},   {"enter", 2, 22}};
     make();
     for (size_t i = 0; i < COUNT(checks); i++) {

@@ -166,13 +166,13 @@ static int li_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return rc;
 }
 
-static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *clock, hf_error *err)
+static int li_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *clock, hf_error *err)
 {
     if (denied(key->text)) return no(err);
     int lie = lie_now();
     if (lie && way == DENIES) return no(err);
-    int rc = free_take(base, st, key, party, cur, clock, err);
+    int rc = free_acquire(base, st, key, party, may_queue, cur, clock, err);
     if (lie) change(cur);
     if (way == FORGETS && calls >= at) { /* from then on nobody is kept out */
         if (!rc) nanosleep(&(struct timespec){0, 50000}, NULL); /* while others come */
@@ -182,21 +182,6 @@ static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf
 }
 
 /* By two calls, for nobody else is there. */
-static int li_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                   hf_row *cur, int64_t *clock, hf_error *err)
-{
-    if (denied(key->text)) return no(err);
-    int lie = lie_now();
-    if (lie && way == DENIES) return no(err);
-    int rc = base->get(st, key, cur, clock, err);
-    uint64_t seen = cur->rev;
-    if (!rc) rc = hf_row_join(cur, party, cap, base->now(st));
-    if (!rc && !(lie && way == FORGETS)) rc = base->replace(st, key, seen, cur, NULL, clock, err);
-    if (lie) change(cur);
-    return lie && way == TURNS ? rc ? 0 : HF_CONFLICT : rc;
-}
-
-/* The same. */
 static int li_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                      void *arg, hf_row *row, hf_error *err)
 {
@@ -367,8 +352,7 @@ static void make(void)
     liar.close = li_close;
     liar.get = li_get;
     liar.replace = li_replace;
-    liar.take = li_take;
-    liar.join = li_join;
+    liar.acquire = li_acquire;
     liar.update = li_update;
     liar.scan = li_scan;
     liar.session = li_session;

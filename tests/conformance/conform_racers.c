@@ -224,12 +224,12 @@ static int li_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return way == OTHER && rc ? HF_CONFLICT + 1 : rc;
 }
 
-static int li_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *clock, hf_error *err)
+static int li_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *clock, hf_error *err)
 {
     if (denied(key->text)) return no(err);
     enum way way = way_of('t');
-    return way == TURNS ? HF_CONFLICT : base->take(st, key, party, cur, clock, err);
+    return way == TURNS ? HF_CONFLICT : base->acquire(st, key, party, may_queue, cur, clock, err);
 }
 
 static int li_open(const hf_url *at, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
@@ -290,7 +290,7 @@ static void make(unsigned without)
     liar.open = li_open;
     liar.get = li_get;
     liar.replace = li_replace;
-    liar.take = NULL;
+    liar.acquire = NULL;
     liar.session = li_session;
     liar.alive = li_alive;
     liar.listen = li_listen;
@@ -401,11 +401,11 @@ static void processes(void **state)
     };
     make(HF_CAN_SESSIONS);
     EXAMINE("eight processes lose no update", hf__conform_processes, replaces);
-    liar.take = li_take;
-    EXAMINE("of eight processes that take one has it", hf__conform_processes, takes);
+    liar.acquire = li_acquire;
+    EXAMINE("of eight processes that acquire one has it", hf__conform_processes, takes);
     /* Does it wake anybody at all? It can't be asked: it can't be opened. */
     const struct one unasked = {"liar: denied", "bell", {'o', 0, 1, DENIES}, 0, 1};
-    liar.take = NULL;
+    liar.acquire = NULL;
     liar.watch = li_watch;
     examine("who waits in another process is woken", hf__conform_processes, &unasked);
 }

@@ -152,7 +152,7 @@ static void one_that_fails_is_not_the_last(void **state)
 /* Neither of "held by another" and "free" is known. */
 static void what_is_not_answered_is_unknown(void **state)
 {
-    static const char *const plans[] = {"take:*:before", "take:*:after"};
+    static const char *const plans[] = {"acquire:*:before", "acquire:*:after"};
     (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         hf *sick = open_sick(plans[i]);

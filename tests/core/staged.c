@@ -340,14 +340,14 @@ static int st_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     return end(&cue, rc, err);
 }
 
-static int st_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *ret_clock_us, hf_error *err)
+static int st_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct cue cue;
     int rc = 0;
-    if (!begin(st, S_TAKE, &cue)) {
+    if (!begin(st, S_ACQUIRE, &cue)) {
         hf_row *now = find(key->text, 1);
-        rc = hf_row_take(now, party, clock_us());
+        rc = hf_row_acquire(now, party, stage_appends ? may_queue : 0, clock_us());
         if (!rc) tell();
         if (!(cue.code && cue.way == ALTHOUGH) && show(key->text, cur)) rc = HF_NOMEM;
         tell_clock(ret_clock_us);
@@ -528,6 +528,7 @@ static int st_mourn_read(hf_store *st)
 }
 
 hf_driver stage_driver;
+int stage_appends;
 
 void stage(unsigned can)
 {
@@ -538,6 +539,7 @@ void stage(unsigned can)
     if (s.mourn_fd >= 0) close(s.mourn_fd);
     uint64_t sessions = s.sessions;
     memset(&s, 0, sizeof s);
+    stage_appends = 0;
     s.dead_upto = s.sessions = sessions;
     s.mourn_fd = can & HF_CAN_SESSIONS ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
     stage_driver = (hf_driver){.abi = HF_DRIVER_ABI,
@@ -551,7 +553,7 @@ void stage(unsigned can)
                                .close = st_close,
                                .get = st_get,
                                .replace = st_replace,
-                               .take = can & HF_CAN_LEASES ? NULL : st_take,
+                               .acquire = can & HF_CAN_LEASES ? NULL : st_acquire,
                                .sync = st_sync,
                                .scan = st_scan,
                                .enter = st_enter};

@@ -14,7 +14,7 @@ enum stage_op {
     S_OPEN,
     S_GET,
     S_SWAP,
-    S_TAKE,
+    S_ACQUIRE,
     S_SCAN,
     S_SYNC,
     S_ENTER,
@@ -38,6 +38,8 @@ enum stage_way { INSTEAD, ALTHOUGH };
 void stage(unsigned can);
 /* The driver, for what else a test changes: a function that isn't there, or is another one. */
 extern hf_driver stage_driver;
+/* Does its acquire append waiters, too? Not at first: a store may grant alone. */
+extern int stage_appends;
 
 /* The calls of this kind from the `from`-th one on (1: the next), n of them. `first`, if not NULL,
    is called before each, by its thread: it may use the store by a rival. Code 0: the call is made.

@@ -124,7 +124,7 @@ static void who_gets_into_line_is_listened_for_there(void **state)
     (void)state;
     struct waiter w;
     begin_untold(NULL);
-    stage_cue(S_TAKE, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
+    stage_cue(S_ACQUIRE, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     start(&w, "k", 60000, 0);
     ends_without_sleep(&w);
 }

@@ -1,34 +1,34 @@
 /*
- * staged_join.c - who comes behind others that wait: by a join, where the store has one, and when.
+ * staged_join.c - a request that gets in line by an `acquire`, where the store appends, and when it
+ * doesn't.
  */
 #include "staged_waiter.h"
 
 #include <string.h>
 
 static struct waiter ahead, mine;
-static int joined, landed; /* how often; and of these, how often it was let in */
-static int over;           /* atomic: how often it has been answered */
+static int sent, landed; /* how often mine was sent; and of these, how often it got in line */
+static int over;         /* atomic: how often it has been answered */
 static unsigned kind = SERVER;
-static int told_code; /* told to whoever has joined */
+static int told_code; /* told to mine, once, although it was done */
 static void (*meanwhile)(void);
 static const hf_party *asks; /* for meanwhile */
+static int (*acquire_of_stage)(hf_store *st, const hf_rowkey *key, const hf_party *party,
+                               uint32_t may_queue, hf_row *cur, int64_t *ret_clock_us,
+                               hf_error *err);
 
-/* What stores do in one request: here by two. */
-static int join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+static int acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
-    int is_mine = !strcmp(party->note, "mine");
-    joined += is_mine;
+    int is_mine = !strcmp(party->note, "mine"), code = is_mine ? told_code : 0;
+    sent += is_mine;
     asks = party;
     if (is_mine && meanwhile) meanwhile();
-    int rc = stage_driver.get(st, key, cur, ret_clock_us, err);
-    if (rc) return rc;
-    uint64_t seen = cur->rev;
-    rc = hf_row_join(cur, party, cap, *ret_clock_us);
-    if (!rc) rc = stage_driver.replace(st, key, seen, cur, NULL, ret_clock_us, err);
-    landed += is_mine && !rc;
+    int rc = acquire_of_stage(st, key, party, may_queue, cur, ret_clock_us, err);
+    landed += is_mine && !rc && cur->n_queue;
     __atomic_add_fetch(&over, is_mine, __ATOMIC_SEQ_CST);
-    return rc || !told_code || !is_mine ? rc : hf_fail(err, told_code, 0, "told so");
+    if (is_mine) told_code = 0;
+    return rc || !code ? rc : hf_fail(err, code, 0, "told so");
 }
 
 static void start(struct waiter *w, hf *store, unsigned flags, const char *owner)
@@ -41,14 +41,19 @@ static void start(struct waiter *w, hf *store, unsigned flags, const char *owner
     ask_and(store, w, "k", &o, note);
 }
 
-/* The rival holds; `others` of its wait. */
-static void begin_behind(int others)
+/* The rival holds, in that mode; `others` of its wait. */
+static void begin_behind(int others, enum hf_mode mode)
 {
     begin(kind);
-    stage_driver.join = join;
-    joined = landed = over = told_code = 0;
+    acquire_of_stage = stage_driver.acquire;
+    stage_driver.acquire = acquire;
+    stage_appends = 1;
+    sent = landed = over = told_code = 0;
     meanwhile = NULL;
-    OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
+    hf_options o = HF_OPTIONS_INIT;
+    o.lease_ms = 60000;
+    o.mode = mode;
+    OK(hf_acquire(rival, "k", &o, &other, &stage_error));
     if (others) start(&ahead, rival, 0, NULL);
     if (others) await_queue(1);
 }
@@ -61,63 +66,86 @@ static void all_are_served(int others)
     done();
 }
 
-static void behind_others_it_joins(void **state)
+/* Also as the first one who waits. */
+static void by_one_request_it_is_in_line(void **state)
 {
     (void)state;
-    begin_behind(1);
-    start(&mine, h, 0, NULL);
-    await_queue(2);
-    all_are_served(1);
-    assert_int_equal(joined, 1);
-    assert_int_equal(landed, 1);
+    for (int others = 0; others < 2; others++) {
+        begin_behind(others, HF_EXCLUSIVE);
+        uint64_t swaps = stage_calls(S_SWAP);
+        start(&mine, h, 0, NULL);
+        await_queue((uint32_t)others + 1);
+        assert_int_equal(stage_calls(S_SWAP), swaps);
+        all_are_served(others);
+        assert_int_equal(sent, 1);
+        assert_int_equal(landed, 1);
+    }
 }
 
 static void others_write_first(void) { stage_row("k")->rev++; }
 
-/* Where it may have to be granted at once, or be told something else, it steps. */
+/* It steps where others hold with whom it could hold, where it doesn't wait in line, and where a
+   place in line needs a session. */
 static void else_it_steps(void **state)
 {
     (void)state;
-    begin_behind(0);
+    begin_behind(0, HF_SHARED);
     start(&mine, h, 0, NULL);
     await_queue(1);
     all_are_served(0);
-    assert_int_equal(joined, 0);
-    begin_behind(1);
+    assert_true(sent == 1 && landed == 0);
+    begin_behind(1, HF_EXCLUSIVE);
     start(&mine, h, HF_UNQUEUED, NULL);
     all_are_served(1);
-    assert_int_equal(joined, 0);
-    kind = LEASES; /* where a place in line needs a session */
-    begin_behind(1);
+    assert_int_equal(landed, 0);
+    kind = LEASES;
+    begin_behind(1, HF_EXCLUSIVE);
     kind = SERVER;
     stage_cue(S_SWAP, 1, 2, INSTEAD, 0, others_write_first);
     start(&mine, h, 0, NULL);
     await_queue(2);
     all_are_served(1);
-    assert_int_equal(joined, 0);
+    assert_int_equal(sent, 0);
+}
+
+/* What it writes upon a row comes too late, twice: an acquire needs to know no row. */
+static void whom_others_overtake_needs_no_row(void **state)
+{
+    (void)state;
+    begin_behind(1, HF_SHARED);
+    meanwhile = NULL;
+    hf_row *row = stage_row("k");
+    row->party[0].mode = HF_EXCLUSIVE; /* from the second request on it may be appended */
+    stage_cue(S_ACQUIRE, 1, 1, INSTEAD, HF_CONFLICT, NULL);
+    stage_cue(S_SWAP, 1, 2, INSTEAD, 0, others_write_first);
+    start(&mine, h, 0, NULL);
+    await_queue(2);
+    stage_uncue();
+    all_are_served(1);
+    assert_true(sent == 2 && landed == 1);
 }
 
 /* Who waits for an event is told that it is done, also while somebody waits for its end. */
-static void an_event_is_not_joined(void **state)
+static void an_event_is_stepped(void **state)
 {
     (void)state;
     hf_once once;
     hf_options o = HF_OPTIONS_INIT;
     o.note = "mine";
-    begin_behind(1);
+    begin_behind(1, HF_EXCLUSIVE);
     mine = (struct waiter){.code = NOT_OVER};
     stage_cue(S_SWAP, 1, 2, INSTEAD, 0, others_write_first);
     OK(hf_once_start(h, "k", 60000, &o, &once, note, &mine, &mine.wait, &stage_error));
     await_queue(2);
     all_are_served(1);
-    assert_int_equal(joined, 0);
+    assert_int_equal(sent, 0);
 }
 
 /* The holder is over, and who stands behind it is dead: that is to be noticed. */
 static void what_is_over_is_looked_after_first(void **state)
 {
     (void)state;
-    begin_behind(0);
+    begin_behind(0, HF_EXCLUSIVE);
     hf_row *row = stage_row("k");
     assert_int_equal(hf_row_room(row, 3), 0);
     hf_party_copy(&row->party[1], &row->party[0]);
@@ -132,7 +160,7 @@ static void what_is_over_is_looked_after_first(void **state)
     IS(HF_LOST, hf_release(other, &stage_error));
     other = NULL;
     all_are_served(0);
-    assert_int_equal(joined, 0);
+    assert_true(sent == 1 && landed == 0);
 }
 
 static void give_all_back(void)
@@ -144,16 +172,15 @@ static void give_all_back(void)
 }
 
 /* They have all gone, while it was on its way. */
-static void refused_it_looks_again(void **state)
+static void what_is_free_by_then_is_granted(void **state)
 {
     (void)state;
-    begin_behind(1);
+    begin_behind(1, HF_EXCLUSIVE);
     meanwhile = give_all_back;
     start(&mine, h, 0, NULL);
     while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST)) hf__pause(1000);
     all_are_served(0);
-    assert_int_equal(joined, 1);
-    assert_int_equal(landed, 0);
+    assert_true(sent == 1 && landed == 0);
 }
 
 static hf *third;
@@ -181,16 +208,16 @@ static int which(const uint8_t *one, const uint8_t *other_one)
 static void where_it_is_full_it_looks_now_and_then(void **state)
 {
     (void)state;
-    begin_behind(1);
+    begin_behind(1, HF_EXCLUSIVE);
     stage_driver.queue_cap = 2;
     third = stage_open("rival");
     meanwhile = fill;
     start(&mine, h, 0, NULL);
     assert_int_equal(which(&mine.wait->full, &mine.wait->refused), 0); /* it needn't look for it */
-    uint64_t asked = stage_calls(S_GET);
-    stage_await(S_GET, asked + 3);
+    uint64_t gets = stage_calls(S_GET);
+    stage_await(S_GET, gets + 3);
     assert_int_equal(stage_row("k")->n_queue, 2);
-    assert_int_equal(joined, 1); /* what it sees is full */
+    assert_int_equal(sent, 1); /* what it sees is full */
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&ahead);
     ends_with_the_key(&between);
@@ -203,21 +230,21 @@ static void where_it_is_full_it_looks_now_and_then(void **state)
 static void a_lost_reply_is_no_second_place(void **state)
 {
     (void)state;
-    begin_behind(1);
+    begin_behind(1, HF_EXCLUSIVE);
     told_code = HF_UNKNOWN;
     start(&mine, h, 0, NULL);
     await_queue(2);
-    uint64_t asked = stage_calls(S_GET);
-    stage_await(S_GET, asked + 2);
+    uint64_t gets = stage_calls(S_GET);
+    stage_await(S_GET, gets + 2);
     assert_int_equal(stage_row("k")->n_queue, 2);
     all_are_served(1);
-    assert_int_equal(joined, 1);
+    assert_int_equal(sent, 2); /* which finds it there */
 }
 
 static void the_one_before_lands(void)
 {
     meanwhile = NULL;
-    assert_int_equal(hf_row_join(stage_row("k"), asks, 2, 1), 0);
+    assert_int_equal(hf_row_acquire(stage_row("k"), asks, 2, 1), 0);
 }
 
 /* An earlier one lands just before it, on the last place: that there is no other one is nothing to
@@ -225,7 +252,7 @@ static void the_one_before_lands(void)
 static void on_the_last_place_it_stands_in_line(void **state)
 {
     (void)state;
-    begin_behind(1);
+    begin_behind(1, HF_EXCLUSIVE);
     stage_driver.queue_cap = 2;
     meanwhile = the_one_before_lands;
     start(&mine, h, 0, NULL);
@@ -236,14 +263,14 @@ static void on_the_last_place_it_stands_in_line(void **state)
     } while (is < HF_WAIT_QUEUED);
     assert_int_equal(is, HF_WAIT_QUEUED);
     all_are_served(1);
-    assert_int_equal(joined, 1);
+    assert_int_equal(sent, 1);
 }
 
 /* The store is away just then; and refuses for good. */
 static void what_fails_is_told(void **state)
 {
     (void)state;
-    begin_behind(1);
+    begin_behind(1, HF_EXCLUSIVE);
     told_code = HF_DENIED;
     start(&mine, h, 0, NULL);
     ends(&mine, HF_DENIED);
@@ -255,11 +282,12 @@ static void what_fails_is_told(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(behind_others_it_joins),
+        cmocka_unit_test(by_one_request_it_is_in_line),
         cmocka_unit_test(else_it_steps),
-        cmocka_unit_test(an_event_is_not_joined),
+        cmocka_unit_test(whom_others_overtake_needs_no_row),
+        cmocka_unit_test(an_event_is_stepped),
         cmocka_unit_test(what_is_over_is_looked_after_first),
-        cmocka_unit_test(refused_it_looks_again),
+        cmocka_unit_test(what_is_free_by_then_is_granted),
         cmocka_unit_test(where_it_is_full_it_looks_now_and_then),
         cmocka_unit_test(a_lost_reply_is_no_second_place),
         cmocka_unit_test(on_the_last_place_it_stands_in_line),

@@ -197,7 +197,7 @@ static void closing_awaits_who_only_tries(void **state)
     begin_watched();
     start_without(&w, "k", HF_FOREVER);
     await_line("k");
-    stage_cue(S_TAKE, 1, 1, INSTEAD, 0, closing_begins);
+    stage_cue(S_ACQUIRE, 1, 1, INSTEAD, 0, closing_begins);
     start(&tries, "k", 0);
     returns(&tries, HF_BUSY);
     assert_int_equal(pthread_join(closer, NULL), 0);

@@ -340,8 +340,8 @@ static void a_take_that_is_found_and_cannot_be_told(void **state)
 {
     (void)state;
     begin(SERVER);
-    stage_cue(S_TAKE, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
-    stage_cue(S_TAKE, 2, 1, INSTEAD, 0, no_more_memory);
+    stage_cue(S_ACQUIRE, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
+    stage_cue(S_ACQUIRE, 2, 1, INSTEAD, 0, no_more_memory);
     IS(HF_NOMEM, stage_acquire(h, "k", 1000, 60000, 0, &lock));
     assert_int_equal(stage_no_memory(0), 1);
     assert_int_equal(stage_row("k")->n_holders, 0);
@@ -357,8 +357,8 @@ static void a_take_that_is_found_and_is_over(void **state)
 {
     (void)state;
     begin(SERVER);
-    stage_cue(S_TAKE, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
-    stage_cue(S_TAKE, 2, 1, INSTEAD, 0, the_clock_jumps);
+    stage_cue(S_ACQUIRE, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
+    stage_cue(S_ACQUIRE, 2, 1, INSTEAD, 0, the_clock_jumps);
     stage_cue(S_SWAP, 1, 1, INSTEAD, 0, the_clock_jumps);
     IS(HF_LOST, stage_acquire(h, "k", 0, 60000, 0, &lock));
     assert_int_equal(stage_row("k")->n_holders, 0);
@@ -369,7 +369,7 @@ static void a_store_that_knows_no_sessions_calls_one_lost(void **state)
 {
     (void)state;
     begin(SERVER);
-    stage_driver.take = NULL;
+    stage_driver.acquire = NULL;
     stage_cue(S_SWAP, 1, 1, INSTEAD, HF_LOST, NULL);
     IS(HF_LOST, stage_acquire(h, "k", 0, 60000, 0, &lock));
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
@@ -392,7 +392,7 @@ static void overtaken_with_a_write_in_doubt(void **state)
     (void)state;
     struct waiter w;
     begin(SERVER);
-    stage_driver.take = NULL;
+    stage_driver.acquire = NULL;
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     stage_cue(S_SWAP, 1, 1, INSTEAD, HF_UNKNOWN, NULL);
     stage_cue(S_SWAP, 2, 4, INSTEAD, 0, another_write);

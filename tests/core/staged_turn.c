@@ -197,7 +197,7 @@ static void who_wants_to_get_in_line_isnt_in_a_hurry(void **state)
     hf_wait *line;
     OK(hf_acquire_start(rival, "k", NULL, told_nothing, NULL, &line, &stage_error));
     await_queue(1);
-    stage_driver.take = NULL;
+    stage_driver.acquire = NULL;
     conflicts = 1 << 30;
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write);
     uint64_t writes = stage_calls(S_SWAP);
@@ -220,7 +220,7 @@ static void who_asks_in_vain_is_told(void **state)
     OK(hf_release(other, &stage_error));
     conflicts = 1 << 30;
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write);
-    stage_driver.take = NULL;
+    stage_driver.acquire = NULL;
     IS(HF_BUSY, stage_acquire(h, "k", 0, 60000, 0, &lock));
     IS(HF_TIMEOUT, stage_acquire(h, "k", 150, 60000, 0, &lock));
     stage_uncue();
@@ -247,7 +247,7 @@ static void who_is_overtaken_takes(void **state)
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     conflicts = 1 << 30;
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write);
-    stage_cue(S_TAKE, 3, 1, INSTEAD, 0, rival_gives_back);
+    stage_cue(S_ACQUIRE, 3, 1, INSTEAD, 0, rival_gives_back);
     uint64_t reads = stage_calls(S_GET);
     OK(stage_acquire(h, "k", 20000, 60000, 0, &lock));
     assert_int_equal(stage_calls(S_GET), reads);
@@ -284,7 +284,7 @@ static void who_is_overtaken_is_no_crowd(void **state)
     begin(SERVER);
     sem_init(&claim.over, 0, 0);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
-    stage_driver.take = NULL;
+    stage_driver.acquire = NULL;
     conflicts = 1 << 30;
     uint64_t writes = stage_calls(S_SWAP);
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, another_write);
@@ -560,7 +560,7 @@ static void a_driver_that_bears_no_threads_sees_one(void **state)
     rival = stage_open("rival");
     stage_cue(S_GET, 1, 1 << 30, INSTEAD, 0, alone);
     stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, 0, alone);
-    stage_cue(S_TAKE, 1, 1 << 30, INSTEAD, 0, alone);
+    stage_cue(S_ACQUIRE, 1, 1 << 30, INSTEAD, 0, alone);
     assert_int_equal(pthread_create(&thread[0], NULL, take_turns, one), 0);
     assert_int_equal(pthread_create(&thread[1], NULL, take_turns, two), 0);
     for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);

@@ -164,19 +164,19 @@ static void a_take_that_is_never_heard_of_is_unknown(void **state)
 {
     (void)state;
     begin(SERVER);
-    stage_cue(S_TAKE, 1, 1 << 30, INSTEAD, HF_UNKNOWN, NULL);
+    stage_cue(S_ACQUIRE, 1, 1 << 30, INSTEAD, HF_UNKNOWN, NULL);
     IS(HF_UNKNOWN, stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_uncue();
-    stage_cue(S_TAKE, 1, 1 << 30, INSTEAD, HF_UNKNOWN, the_rival_takes_it);
+    stage_cue(S_ACQUIRE, 1, 1 << 30, INSTEAD, HF_UNKNOWN, the_rival_takes_it);
     IS(HF_UNKNOWN, stage_acquire(h, "k", 300, 60000, 0, &lock));
     assert_int_equal(stage_row("k")->n_queue, 0);
     stage_uncue();
-    stage_cue(S_TAKE, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
+    stage_cue(S_ACQUIRE, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
     OK(stage_acquire(h, "x", 1000, 60000, 0, &lock));
     OK(hf_release(lock, &stage_error));
-    stage_cue(S_TAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
+    stage_cue(S_ACQUIRE, 1, 1, INSTEAD, HF_DENIED, NULL);
     IS(HF_DENIED, stage_acquire(h, "y", 1000, 60000, 0, &lock));
-    stage_cue(S_TAKE, 1, 1, INSTEAD, HF_LOST, NULL);
+    stage_cue(S_ACQUIRE, 1, 1, INSTEAD, HF_LOST, NULL);
     IS(HF_LOST, stage_acquire(h, "y", 0, 60000, 0, &lock));
     done();
 }
@@ -191,7 +191,7 @@ static void a_take_that_lands_after_all_is_refused(void **state)
         hf_once once;
         hf_options o = HF_OPTIONS_INIT;
         o.lease_ms = 60000;
-        stage_cue(S_TAKE, 1, 1, INSTEAD, HF_UNKNOWN, NULL);
+        stage_cue(S_ACQUIRE, 1, 1, INSTEAD, HF_UNKNOWN, NULL);
         if (way < 3)
             OK(stage_acquire(h, "k", 1000, 60000, 0, &lock));
         else
@@ -207,7 +207,7 @@ static void a_take_that_lands_after_all_is_refused(void **state)
             OK(hf_once_finish(once.lock, "", 1000, &stage_error));
         stage_uncue();
         assert_int_equal(row->n_holders, 0);
-        IS(HF_CONFLICT, hf_row_take(row, &again, (int64_t)row->rev));
+        IS(HF_CONFLICT, hf_row_acquire(row, &again, 0, (int64_t)row->rev));
         assert_int_equal(row->n_holders, 0);
     }
     done();
@@ -255,7 +255,7 @@ static void a_grant_that_is_over_when_it_is_told_is_lost(void **state)
 {
     (void)state;
     begin(SERVER);
-    stage_driver.take = NULL;
+    stage_driver.acquire = NULL;
     stage_cue(S_SWAP, 1, 1, INSTEAD, 0, the_clock_jumps);
     IS(HF_LOST, stage_acquire(h, "k", 0, 60000, 0, &lock));
     stage_cue(S_SWAP, 1, 1, INSTEAD, 0, the_clock_jumps);
@@ -272,10 +272,10 @@ static void an_old_clock_is_not_trusted_with_a_short_lease(void **state)
         OK(stage_acquire(h, "k", 0, 100, HF_NO_RENEW, &lock));
         OK(hf_release(lock, &stage_error));
         if (old) stage_suspend(120000000);
-        uint64_t takes = stage_calls(S_TAKE);
+        uint64_t takes = stage_calls(S_ACQUIRE);
         OK(stage_acquire(h, "k", 0, 100, HF_NO_RENEW, &lock));
         OK(hf_release(lock, &stage_error));
-        assert_int_equal(stage_calls(S_TAKE) - takes, old);
+        assert_int_equal(stage_calls(S_ACQUIRE) - takes, old);
     }
     done();
 }
@@ -327,7 +327,7 @@ static void behind_others_of_its_process(void **state)
         await_queue(1);
         IS(HF_TIMEOUT, stage_acquire(h, "k", 50, 60000, 0, &lock));
         IS(HF_BUSY, stage_acquire(h, "k", 0, 60000, 0, &lock));
-        stage_cue(S_TAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
+        stage_cue(S_ACQUIRE, 1, 1, INSTEAD, HF_DENIED, NULL);
         IS(HF_DENIED, stage_acquire(h, "k", 0, 60000, 0, &lock));
         OK(hf_release(other, &stage_error));
         returns(&a, HF_OK);

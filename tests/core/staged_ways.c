@@ -34,9 +34,9 @@ static void an_instant_store_without_sessions(void **state)
     OK(hf_acquire(h, "k", &o, &lock, &stage_error));
     assert_memory_equal(stage_row("k")->party[0].id, id, sizeof id);
     OK(hf_release(lock, &stage_error));
-    stage_cue(S_TAKE, 1, 1, INSTEAD, HF_DENIED, NULL);
+    stage_cue(S_ACQUIRE, 1, 1, INSTEAD, HF_DENIED, NULL);
     IS(HF_DENIED, hf_acquire(h, "k", NULL, &lock, &stage_error));
-    stage_driver.take = NULL;
+    stage_driver.acquire = NULL;
     OK(hf_acquire(h, "k", NULL, &lock, &stage_error));
     OK(hf_release(lock, &stage_error));
     done();

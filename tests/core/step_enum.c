@@ -511,7 +511,7 @@ int main(int argc, char **argv)
         if (c == '?') return 64;
         *(c == 's' ? &seed : c == 'n' ? &steps : &most) = strtoull(optarg, NULL, 10);
     }
-    printf("1..%d\n# seed %llu\n", WORLDS + 1, (unsigned long long)seed);
+    printf("1..%d\n# seed %llu\n", WORLDS + 2, (unsigned long long)seed);
     for (int i = 0; i <= WORLDS; i++) {
         int bad = i < WORLDS ? explore(&universes[i], most) : wander(seed, steps);
         failed += bad;
@@ -519,5 +519,9 @@ int main(int argc, char **argv)
                bad ? model_why : "");
         fflush(stdout);
     }
-    return failed != 0;
+    int both = model_acquired[0] && model_acquired[1];
+    printf("%sok %d - hf_row_acquire grants (%llu times) and appends (%llu times)\n",
+           both ? "" : "not ", WORLDS + 2, (unsigned long long)model_acquired[0],
+           (unsigned long long)model_acquired[1]);
+    return failed || !both;
 }

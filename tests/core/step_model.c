@@ -9,7 +9,7 @@
 
 hf_row model_was, model_is;
 const char *model_name, *model_why;
-uint64_t model_steps;
+uint64_t model_steps, model_acquired[2];
 static hf_row twin;
 
 void model_start(const char *name)
@@ -94,12 +94,31 @@ int model_fail(const char *why, const struct hf_event *ev, const struct hf_outco
     return 1;
 }
 
+/* Without the step, a store may grant or append by hf_row_acquire alone: then it has to store what
+   the step stores, whatever a caller's clock leaves open. Who is dead it doesn't know. */
+static const char *judge_acquire(const struct hf_event *ev)
+{
+    int queues = ev->kind == HF_EV_ENQUEUE;
+    if ((!queues && ev->kind != HF_EV_TRY) || ev->once || ev->timeless || ev->n_dead) return NULL;
+    memcpy(model_was.last_id, "nobody's", 8);
+    if (hf_row_copy(&twin, &model_was) || hf_row_room(&twin, MODEL_PARTIES)) abort();
+    int rc = hf_row_acquire(&twin, ev->party, queues ? ev->queue_cap : 0, ev->now.lo_us);
+    model_acquired[0] += rc == 0 && !twin.n_queue;
+    model_acquired[1] += rc == 0 && twin.n_queue;
+    if (rc && rc != HF_CONFLICT) return "ACQUIRE: it fails";
+    if (!hf_row_equal(&twin, rc ? &model_was : &model_is))
+        return rc ? "ACQUIRE: refused, it changes the row" : "ACQUIRE: it stores another row";
+    int is_free = !model_was.n_holders && !model_was.n_queue;
+    return rc && is_free ? "ACQUIRE: what is free is refused" : NULL;
+}
+
 int model_step(const struct hf_event *ev, struct hf_outcome *ret)
 {
     if (hf_row_copy(&model_is, &model_was)) abort();
     *ret = hf__step(&model_is, ev);
     model_steps++;
     const char *why = judge_step(&model_was, ev, &model_is, ret);
+    if (!why) why = judge_acquire(ev);
     if (why) return model_fail(why, ev, ret);
     if (ev->kind != HF_EV_PROMOTE || !ret->changed) return 0;
     if (hf_row_copy(&twin, &model_is)) abort();

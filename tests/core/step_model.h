@@ -22,9 +22,10 @@ struct model_request {
 
 /* The rows of the step under way. */
 extern hf_row model_was, model_is;
-extern const char *model_name; /* of the run */
-extern const char *model_why;  /* what was violated first; NULL: nothing */
-extern uint64_t model_steps;   /* so far */
+extern const char *model_name;     /* of the run */
+extern const char *model_why;      /* what was violated first; NULL: nothing */
+extern uint64_t model_steps;       /* so far */
+extern uint64_t model_acquired[2]; /* granted by hf_row_acquire, and appended, so far */
 
 void model_start(const char *name);
 /* The session of the i-th request; `other`: of the other process that asks it. */

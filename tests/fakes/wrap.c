@@ -10,25 +10,15 @@
 const char *hf__op_name(enum hf__op op)
 {
     static const char *const names[HF__OPS] = {
-        [HF__OP_GET] = "get",
-        [HF__OP_SWAP] = "replace",
-        [HF__OP_TAKE] = "take",
-        [HF__OP_JOIN] = "join",
-        [HF__OP_UPDATE] = "update",
-        [HF__OP_SCAN] = "scan",
-        [HF__OP_SYNC] = "sync",
-        [HF__OP_ENTER] = "enter",
-        [HF__OP_SESSION] = "session",
-        [HF__OP_ALIVE] = "alive",
-        [HF__OP_LEASE] = "lease",
-        [HF__OP_KEEP] = "keep",
-        [HF__OP_LEFT] = "left",
-        [HF__OP_END] = "end",
-        [HF__OP_LISTEN] = "listen",
-        [HF__OP_WATCH] = "watch",
-        [HF__OP_INTERRUPT] = "interrupt",
-        [HF__OP_INSPECT] = "inspect",
-        [HF__OP_CLOSE] = "close",
+        [HF__OP_GET] = "get",         [HF__OP_SWAP] = "replace",
+        [HF__OP_ACQUIRE] = "acquire", [HF__OP_UPDATE] = "update",
+        [HF__OP_SCAN] = "scan",       [HF__OP_SYNC] = "sync",
+        [HF__OP_ENTER] = "enter",     [HF__OP_SESSION] = "session",
+        [HF__OP_ALIVE] = "alive",     [HF__OP_LEASE] = "lease",
+        [HF__OP_KEEP] = "keep",       [HF__OP_LEFT] = "left",
+        [HF__OP_END] = "end",         [HF__OP_LISTEN] = "listen",
+        [HF__OP_WATCH] = "watch",     [HF__OP_INTERRUPT] = "interrupt",
+        [HF__OP_INSPECT] = "inspect", [HF__OP_CLOSE] = "close",
     };
     return names[op];
 }
@@ -119,31 +109,18 @@ static int wr_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t unt
     return rc;
 }
 
-static int wr_take(hf_store *st, const hf_rowkey *key, const hf_party *party, hf_row *cur,
-                   int64_t *ret_clock_us, hf_error *err)
+static int wr_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__wrap *w = of(st);
-    struct hf__call c = call_of(HF__OP_TAKE, key);
+    struct hf__call c = call_of(HF__OP_ACQUIRE, key);
     hf_row unseen;
     int rc = w->before(w, &c, err);
     if (rc) return rc;
     hf_row_init(&unseen);
-    c.row = c.lose ? &unseen : cur;
-    rc = w->base->take(w->st, key, party, c.lose ? &unseen : cur, ret_clock_us, err);
-    return shown(w, &c, rc, &unseen, ret_clock_us, err);
-}
-
-static int wr_join(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t cap,
-                   hf_row *cur, int64_t *ret_clock_us, hf_error *err)
-{
-    struct hf__wrap *w = of(st);
-    struct hf__call c = call_of(HF__OP_JOIN, key);
-    hf_row unseen;
-    int rc = w->before(w, &c, err);
-    if (rc) return rc;
-    hf_row_init(&unseen);
-    c.row = c.lose ? &unseen : cur;
-    rc = w->base->join(w->st, key, party, cap, c.lose ? &unseen : cur, ret_clock_us, err);
+    hf_row *to = c.lose ? &unseen : cur;
+    c.row = to;
+    rc = w->base->acquire(w->st, key, party, may_queue, to, ret_clock_us, err);
     return shown(w, &c, rc, &unseen, ret_clock_us, err);
 }
 
@@ -357,8 +334,7 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     w->shown.replace = wr_replace;
     /* What the store doesn't offer isn't offered. */
     if (base->replace_many) w->shown.replace_many = wr_replace_many;
-    if (base->take) w->shown.take = wr_take;
-    if (base->join) w->shown.join = wr_join;
+    if (base->acquire) w->shown.acquire = wr_acquire;
     if (base->update) w->shown.update = wr_update;
     if (base->now) w->shown.now = wr_now;
     if (base->session) w->shown.session = wr_session;

@@ -13,8 +13,7 @@
 enum hf__op {
     HF__OP_GET,
     HF__OP_SWAP,
-    HF__OP_TAKE,
-    HF__OP_JOIN,
+    HF__OP_ACQUIRE,
     HF__OP_UPDATE,
     HF__OP_SCAN,
     HF__OP_SYNC,
@@ -38,14 +37,14 @@ const char *hf__op_name(enum hf__op op);
 /* One call under way. */
 struct hf__call {
     enum hf__op op;
-    const hf_rowkey *key; /* get, replace, take, join, update, sync, enter; else NULL */
-    const hf_row *row;  /* after get, replace, take, join, update: the row that it left, if known */
-    uint64_t seen;      /* replace */
-    uint64_t session;   /* alive, keep, left, end; after lease */
-    const char *prefix; /* scan */
-    int64_t start_us;   /* local */
-    int late_ms;        /* for the hooks */
-    int lose;           /* set by before: make the call, but keep its results from the caller */
+    const hf_rowkey *key; /* get, replace, acquire, update, sync, enter; else NULL */
+    const hf_row *row;    /* after get, replace, acquire, update: the row that it left, if known */
+    uint64_t seen;        /* replace */
+    uint64_t session;     /* alive, keep, left, end; after lease */
+    const char *prefix;   /* scan */
+    int64_t start_us;     /* local */
+    int late_ms;          /* for the hooks */
+    int lose;             /* set by before: make the call, but keep its results from the caller */
 };
 
 struct hf__wrap {

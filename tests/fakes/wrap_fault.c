@@ -6,9 +6,9 @@
  *            random:seed=N:p=P      each call of "any" fails with probability P, half of them
  *                                   before and half after it took effect
  *            instant                see below
- *     OP     get replace take join update scan sync enter session alive lease keep left end listen
+ *     OP     get replace acquire update scan sync enter session alive lease keep left end listen
  *            watch interrupt inspect close,
- *            or any: one of get, replace, take, join, update, scan, sync
+ *            or any: one of get, replace, acquire, update, scan, sync
  *     WHICH  N: the N-th such call of this handle, from 1;  N+: that and all later;  *: every one
  *     WHAT   before        it doesn't take effect, and the reply is lost
  *            after         it takes effect, and the reply is lost
@@ -17,9 +17,9 @@
  *            unavailable denied corrupt full nomem invalid unsupported unknown
  *                          it isn't made, and answers this
  *
- *     replace:3:before  take:*:delay=50  any:7+:unavailable  random:seed=7:p=0.1
+ *     replace:3:before  acquire:*:delay=50  any:7+:unavailable  random:seed=7:p=0.1
  *
- * A lost reply is UNKNOWN where something is written (replace, take, join, update, enter), else
+ * A lost reply is UNKNOWN where something is written (replace, acquire, update, enter), else
  * UNAVAILABLE.
  *
  * "Fail the n-th store call, before and after it took effect, for all n": any:N:before and
@@ -224,8 +224,8 @@ static const struct rule *decide(const struct fault *f, enum hf__op op, uint64_t
 
 static int lost(const struct hf__call *c, hf_error *err)
 {
-    int writes = c->op == HF__OP_SWAP || c->op == HF__OP_TAKE || c->op == HF__OP_JOIN ||
-                 c->op == HF__OP_UPDATE || c->op == HF__OP_ENTER;
+    int writes = c->op == HF__OP_SWAP || c->op == HF__OP_ACQUIRE || c->op == HF__OP_UPDATE ||
+                 c->op == HF__OP_ENTER;
     return hf_fail(err, writes ? HF_UNKNOWN : HF_UNAVAILABLE, 0, "fault: %s '%s': reply lost",
                    hf__op_name(c->op), c->key ? c->key->text : "");
 }

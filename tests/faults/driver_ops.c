@@ -53,24 +53,22 @@ static int get(void)
     return rc;
 }
 
-static int take(void)
+static int acquire(const hf_party *p)
 {
     hf_row row;
     hf_row_init(&row);
-    int rc = driver->take(st, &key, &me, &row, &clock_us, &err);
+    int rc = driver->acquire(st, &key, p, 9, &row, &clock_us, &err);
     hf_row_clear(&row);
     return rc;
 }
 
-static int join(void)
+static int take(void) { return acquire(&me); }
+
+static int get_in_line(void)
 {
     hf_party one_more = me;
-    hf_row row;
-    hf_row_init(&row);
     one_more.id[1] = 9;
-    int rc = driver->join(st, &key, &one_more, 9, &row, &clock_us, &err);
-    hf_row_clear(&row);
-    return rc;
+    return acquire(&one_more);
 }
 
 static int insert(void) { return write_to(st, 0, 3); }
@@ -164,10 +162,9 @@ static int lease(void)
 
 const struct op ops[] = {{"get", get, 1, 0, 0},
                          {"get what isn't there", get, 0, 0, 0},
-                         {"take", take, 0, 0, 1},
-                         {"take what is held", take, 1, HF_CONFLICT, 1},
-                         {"join", join, 1, 0, 1},
-                         {"join what isn't there", join, 0, HF_CONFLICT, 1},
+                         {"acquire", take, 0, 0, 1},
+                         {"acquire once more", take, 1, HF_CONFLICT, 1},
+                         {"get in line", get_in_line, 1, 0, 1},
                          {"insert", insert, 0, 0, 1},
                          {"update", update, 1, 0, 1},
                          {"update what isn't there", update, 0, HF_CONFLICT, 1},
@@ -184,7 +181,9 @@ const size_t ops_n = COUNT(ops);
 
 int ops_has(const struct op *op)
 {
-    return !((op->run == take && !driver->take) || (op->run == join && !driver->join) ||
+    /* Where a row is memory, waiters get in line by an update. */
+    int appends = driver->acquire && !(driver->can & HF_CAN_INSTANT);
+    return !((op->run == take && !driver->acquire) || (op->run == get_in_line && !appends) ||
              (op->run == sync_it && !driver->sync) ||
              ((op->run == enter || op->run == enter_where) && !driver->enter) ||
              (op->run == hear && !driver->listen) || (op->run == lease && !driver->lease_make) ||

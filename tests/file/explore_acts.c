@@ -158,7 +158,7 @@ int v_acquire(struct v_proc *me, int key, unsigned how)
     if (how & V_TAKE) {
         hf_error err;
         new_request(me);
-        int rc = hf__port_take(&me->port, &me->key[key], &me->party, &row, &err);
+        int rc = hf__port_acquire(&me->port, &me->key[key], &me->party, 0, &row, &err);
         if (rc < 0) v_fail("%s: %s", name(me), err.text);
         if (!rc) {
             enter(me, key, &row);

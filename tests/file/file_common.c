@@ -117,7 +117,7 @@ int take(hf_store *st, const char *text, const hf_party *p, hf_row *cur)
     hf_rowkey key = key_of(text);
     hf_error err;
     int64_t clock_us;
-    int rc = drv->take(st, &key, p, cur, &clock_us, &err);
+    int rc = drv->acquire(st, &key, p, 0, cur, &clock_us, &err);
     if (rc < 0) fail_msg("%s", err.text);
     if (!rc) hf__row_taken(cur, p);
     return rc;

@@ -78,7 +78,7 @@ static void take_new(hf_store *st, void *arg)
     int64_t clock_us;
     (void)arg;
     party(&p, 9, "");
-    if (drv->take(st, &key[2], &p, &work, &clock_us, &err) < 0) abort();
+    if (drv->acquire(st, &key[2], &p, 0, &work, &clock_us, &err) < 0) abort();
 }
 
 static void take_free(hf_store *st, void *arg)
@@ -88,7 +88,7 @@ static void take_free(hf_store *st, void *arg)
     int64_t clock_us;
     (void)arg;
     party(&p, 9, "");
-    if (drv->take(st, &key[0], &p, &work, &clock_us, &err) < 0) abort();
+    if (drv->acquire(st, &key[0], &p, 0, &work, &clock_us, &err) < 0) abort();
 }
 
 static void replace_given(hf_store *st, void *arg) { replace(st, 0, before[0].rev, arg); }

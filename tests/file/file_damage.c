@@ -92,7 +92,7 @@ static void take_new(hf_store *st, void *arg)
     hf_party p;
     (void)arg;
     party(&p, 9);
-    drv->take(st, &key[NEW], &p, &cur, &clock_us, &err);
+    drv->acquire(st, &key[NEW], &p, 0, &cur, &clock_us, &err);
 }
 
 /* The world, and one in which client 1 has died on its way to a new cell. */
@@ -186,7 +186,7 @@ static void comes(hf_store *st, void *arg)
     if (*(int *)arg & 1) atomic_store(&c->limit, HF_AT_HEAP / HF_LINE);
     looks(st);
     party(&p, 8);
-    for (int k = 0; k < KEYS; k++) is(drv->take(st, &key[k], &p, &cur, &clock_us, &err));
+    for (int k = 0; k < KEYS; k++) is(drv->acquire(st, &key[k], &p, 0, &cur, &clock_us, &err));
     for (int k = 0; k < KEYS; k++) {
         /* Grows out of its body; is marked; gives it to who waits; goes. */
         for (int i = 0; i < 4; i++) {
@@ -430,11 +430,11 @@ static void nobody_says_who_lives(void **state)
     seam.probe_error = ENOLCK;
     hf_party p;
     party(&p, 8);
-    int rc = drv->take(seam.client[0].st, &key[NEW], &p, &cur, &clock_us, &err);
+    int rc = drv->acquire(seam.client[0].st, &key[NEW], &p, 0, &cur, &clock_us, &err);
     seam.probe_error = 0;
     assert_int_equal(rc, HF_UNAVAILABLE);
     assert_non_null(strstr(err.text, "whether a session lives"));
-    assert_int_equal(drv->take(seam.client[0].st, &key[NEW], &p, &cur, &clock_us, &err), 0);
+    assert_int_equal(drv->acquire(seam.client[0].st, &key[NEW], &p, 0, &cur, &clock_us, &err), 0);
 }
 
 int main(void)

@@ -225,7 +225,7 @@ static void check(hf_store *st)
             !(was->removed && is_among(result, was->old, was->n_old)))
             WRONG("key %d has the result %d, which it can't have", k, result);
         if (cur.n_holders || cur.n_queue) WRONG("somebody still holds");
-        if (drv->take(st, &key[k], &p, &row, &clock_us, &err)) WRONG("%s", err.text);
+        if (drv->acquire(st, &key[k], &p, 0, &row, &clock_us, &err)) WRONG("%s", err.text);
         if (row.token <= known[k].top_rev) WRONG("a token came back");
     }
 }

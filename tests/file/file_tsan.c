@@ -171,7 +171,7 @@ static int acquire(struct life *l, int k, const hf_rowkey *key)
     struct hf_event ev = {.kind = HF_EV_ENQUEUE};
     uint64_t r = next_random();
     memcpy(l->party.id, &r, sizeof r);
-    int rc = hf__port_take(&l->port, key, &l->party, &l->row, &err);
+    int rc = hf__port_acquire(&l->port, key, &l->party, 0, &l->row, &err);
     if (rc < 0) wrong("%s", err.text);
     if (!rc) {
         enter(k);

@@ -314,7 +314,7 @@ static void a_bucket_with_many_keys(void **state)
     assert_int_equal(replace(st, text[N - 1], 0, &row, NULL), 0);
     assert_int_equal(drv->get(st, &key, &cur, &clock_us, &err), 0);
     assert_int_equal(cur.rev, 0);
-    assert_int_equal(drv->take(st, &key, &p, &cur, &clock_us, &err), 0);
+    assert_int_equal(drv->acquire(st, &key, &p, 0, &cur, &clock_us, &err), 0);
     token = cur.token;
     get(st, text[N - 1], &cur);
     assert_int_equal(cur.rev, 1000);

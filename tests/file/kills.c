@@ -327,7 +327,7 @@ _Noreturn static void look_after_them(void)
     /* Somebody who makes a key settles what an allocation left half done. */
     hf_row_init(&row);
     key.hint = &hint;
-    if (d->take(st, &key, &party, &row, &clock, &err)) wrong("a new key can't be made");
+    if (d->acquire(st, &key, &party, 0, &row, &clock, &err)) wrong("a new key can't be made");
     if (fsck(st->c.base, st->c.limit, &f)) wrong("%s", f.why);
     d->close(st);
     _exit(0);

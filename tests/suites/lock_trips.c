@@ -130,7 +130,7 @@ static hf *open_traced(char path[PATH_ROOM])
     return h;
 }
 
-/* What it has asked for about the key, a letter each: get, replace, take, listen. */
+/* What it has asked for about the key, a letter each: get, replace, acquire, listen. */
 static const char *traced(const char *path, const char *key)
 {
     static char letters[4096];
@@ -199,8 +199,8 @@ static void await_looked(const char *path, const char *key)
     int64_t end = suite_ms() + 20000;
     for (;; usleep(1000)) {
         const char *did = traced(path, key), *heard = strchr(did, 'l');
-        if (heard) assert_non_null(strpbrk(did, "st"));
-        if (heard) assert_true(strpbrk(did, "st") < heard);
+        if (heard) assert_non_null(strpbrk(did, "sa"));
+        if (heard) assert_true(strpbrk(did, "sa") < heard);
         if (heard && strchr(heard, 'g')) return;
         if (suite_ms() > end) fail_msg("after 20 s it has only done: %s", did);
     }

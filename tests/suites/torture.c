@@ -264,7 +264,7 @@ static int over_on_arrival(int64_t lease_ms)
     char plan[64];
     int over = 0;
     o.lease_ms = lease_ms;
-    snprintf(plan, sizeof plan, "replace:1:late=%d,take:1:late=%d", 2 * (int)lease_ms,
+    snprintf(plan, sizeof plan, "replace:1:late=%d,acquire:1:late=%d", 2 * (int)lease_ms,
              2 * (int)lease_ms);
     setenv("HOLDFAST_FAULT", plan, 1);
     OK(hf_open(suite_url, NULL, &slow, &suite_error));

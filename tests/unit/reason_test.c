@@ -198,7 +198,7 @@ static void a_renewal_that_hangs_is_the_cause(void **state)
 static void an_event_that_is_not_marked_is_said_so(void **state)
 {
     (void)state;
-    hf *store = open_with("replace:1+:full,take:*:unsupported");
+    hf *store = open_with("replace:1+:full,acquire:*:unsupported");
     hf *plain = open_with(NULL), *stores[] = {plain, store};
     hf_once once;
     hf_error err;
@@ -218,7 +218,7 @@ static void an_event_that_is_not_marked_is_said_so(void **state)
 static void a_wait_that_ends_while_the_store_refuses_says_so(void **state)
 {
     (void)state;
-    hf *store = open_with("take:1:unavailable,take:*:unavailable,replace:*:unavailable");
+    hf *store = open_with("acquire:1:unavailable,acquire:*:unavailable,replace:*:unavailable");
     hf_lock *lock;
     hf_error err;
     hf_options o = HF_OPTIONS_INIT;
@@ -228,7 +228,7 @@ static void a_wait_that_ends_while_the_store_refuses_says_so(void **state)
     hf_close(store);
     /* One that was served in the meantime does not. */
     hf *other = open_with(NULL);
-    store = open_with("take:1:unavailable");
+    store = open_with("acquire:1:unavailable");
     lock = acquire(other, "held", 0, 0);
     hf_lock *none;
     o.wait_ms = 900;

@@ -1,5 +1,5 @@
 /*
- * row_test.c - the row's memory, its copy, its comparison, its check, its take.
+ * row_test.c - the row's memory, its copy, its comparison, its check, its acquire.
  */
 #include "holdfast_driver.h"
 #include "step.h"
@@ -202,65 +202,77 @@ static void revs_follow_the_clock_and_never_fall(void **state)
     assert_int_equal(hf_rev_next(1000, 7), 1001);
 }
 
-static void join_lets_in_behind_others(void **state)
+/* Nothing but HF_CONFLICT comes of it, and the row stays. */
+static void refuses(const hf_row *row, const hf_party *p, uint32_t may_queue, int64_t clock_us)
+{
+    hf_row copy;
+    hf_row_init(&copy);
+    assert_int_equal(hf_row_copy(&copy, row), 0);
+    assert_int_equal(hf_row_acquire(&copy, p, may_queue, clock_us), HF_CONFLICT);
+    assert_true(hf_row_equal(&copy, row));
+    hf_row_clear(&copy);
+}
+
+static void acquire_appends_behind_one_holder(void **state)
 {
     (void)state;
-    hf_row row, before;
+    hf_row row;
     hf_party p = party(3);
     hf_row_init(&row);
-    hf_row_init(&before);
-    assert_int_equal(hf_row_join(&row, &p, 9, 5000), HF_CONFLICT);
     row.rev = 5;
     row.n_queue = 1;
     row.party[0] = party(1);
-    assert_int_equal(hf_row_join(&row, &p, 9, 5000), HF_CONFLICT); /* nobody holds */
+    refuses(&row, &p, 9, 5000); /* nobody holds */
     row.n_holders = 1;
     row.n_queue = 0;
-    assert_int_equal(hf_row_join(&row, &p, 9, 5000), HF_CONFLICT); /* nobody waits */
-    row.n_queue = 1;
-    row.party[1] = party(2);
-    assert_int_equal(hf_row_copy(&before, &row), 0);
-    assert_int_equal(hf_row_join(&row, &p, 1, 5000), HF_CONFLICT); /* no place is left */
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(hf_row_join(&row, &before.party[i], 9, 5000), HF_CONFLICT);
-    assert_true(hf_row_equal(&row, &before));
-    p.flags = HF_PARTY_DETACHED | HF_PARTY_UNCLAIMED;
+    row.party[0].expires_us = 6000;
+    refuses(&row, &p, 0, 5000);
+    refuses(&row, &p, 9, 6000); /* its time is over, at this moment */
+    row.party[0].mode = HF_SHARED;
+    refuses(&row, &p, 9, 5000);
+    row.party[0].mode = HF_EXCLUSIVE;
     p.token = 7;
     p.expires_us = 8;
-    assert_int_equal(hf_row_join(&row, &p, 2, 5000), 0);
-    assert_true(row.rev == 5000 && row.n_holders == 1 && row.n_queue == 2);
-    assert_true(row.party[2].since_us == 5000 && !row.party[2].expires_us && !row.party[2].token);
-    assert_true(row.party[2].flags == HF_PARTY_DETACHED);
-    assert_memory_equal(row.party[2].id, p.id, sizeof p.id);
+    p.mode = HF_SHARED;
+    assert_int_equal(hf_row_acquire(&row, &p, 1, 5999), 0);
+    assert_true(row.rev == 5999 && row.n_holders == 1 && row.n_queue == 1);
+    assert_true(row.party[1].since_us == 5999 && !row.party[1].expires_us && !row.party[1].token);
+    assert_memory_equal(row.party[1].id, p.id, sizeof p.id);
+    refuses(&row, &row.party[0], 9, 5000); /* it holds */
+    refuses(&row, &row.party[1], 9, 5000); /* it waits */
     p = party(4);
-    assert_int_equal(hf_row_join(&row, &p, 3, 100), 0); /* the clock is behind the rev */
-    assert_int_equal(row.rev, 5001);
+    p.flags = HF_PARTY_DETACHED;
+    refuses(&row, &p, 9, 5000);
+    p.flags = HF_PARTY_UNCLAIMED;
+    refuses(&row, &p, 1, 5000);                            /* no place is left */
+    assert_int_equal(hf_row_acquire(&row, &p, 2, 100), 0); /* the clock is behind the rev */
+    assert_true(row.rev == 6000 && row.n_queue == 2 && !row.party[2].flags);
+    assert_int_equal(row.party[1].mode, HF_SHARED);
     hf_row_clear(&row);
-    hf_row_clear(&before);
 }
 
-static void take_grants_what_is_free(void **state)
+static void acquire_grants_what_is_free(void **state)
 {
     (void)state;
     hf_row row, before;
     hf_party p = party(3);
     hf_row_init(&row);
     hf_row_init(&before);
-    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 5000), 0);
     assert_true(row.rev == 5000 && row.token == 5000 && row.party[0].token == 5000);
     assert_true(row.n_holders == 1 && !row.n_queue);
     assert_true(row.party[0].since_us == 5000 && !row.party[0].expires_us);
     assert_int_equal(hf_row_copy(&before, &row), 0);
-    assert_int_equal(hf_row_take(&row, &p, 6000), HF_CONFLICT);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 6000), HF_CONFLICT);
     assert_true(hf_row_equal(&row, &before));
     row.n_holders = 0;
     row.n_queue = 1;
-    assert_int_equal(hf_row_take(&row, &p, 6000), HF_CONFLICT);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 6000), HF_CONFLICT);
     row.n_queue = 0;
     row.done_us = 3;
     p.lease_ms = 20;
-    p.claim_ms = 1000;                               /* it knows that it holds */
-    assert_int_equal(hf_row_take(&row, &p, 100), 0); /* the clock is behind the rev */
+    p.claim_ms = 1000;                                     /* it knows that it holds */
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 100), 0); /* the clock is behind the rev */
     assert_true(row.rev == 5001 && row.token == 5001 && row.done_us == 3);
     assert_int_equal(row.party[0].expires_us, 20100);
     assert_int_equal(row.party[0].claim_ms, 0);
@@ -269,7 +281,7 @@ static void take_grants_what_is_free(void **state)
     row.n_holders = 0;
     p.flags = HF_PARTY_DETACHED | HF_PARTY_UNCLAIMED;
     p.session = 5;
-    assert_int_equal(hf_row_take(&row, &p, 200), 0);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 200), 0);
     assert_true(!row.party[0].session && row.party[0].flags == HF_PARTY_DETACHED);
     hf_row_clear(&row);
     hf_row_clear(&before);
@@ -287,26 +299,26 @@ static void comes_late(hf_row *row, struct hf_event end)
     assert_true(!row->n_holders && !row->n_queue);
     assert_int_equal(hf_row_copy(&free_row, row), 0);
     assert_int_equal(hf_row_copy(&before, row), 0);
-    assert_int_equal(hf_row_take(&free_row, &p, 10000), HF_CONFLICT);
+    assert_int_equal(hf_row_acquire(&free_row, &p, 0, 10000), HF_CONFLICT);
     assert_true(hf_row_equal(&free_row, &before));
-    assert_int_equal(hf_row_take(&free_row, &other, 10000), 0);
+    assert_int_equal(hf_row_acquire(&free_row, &other, 0, 10000), 0);
     hf_row_clear(row);
     hf_row_clear(&free_row);
     hf_row_clear(&before);
 }
 
-static void take_refuses_whose_grant_ended_last(void **state)
+static void acquire_refuses_whose_grant_ended_last(void **state)
 {
     (void)state;
     hf_row row;
     hf_party p = party(3);
     p.lease_ms = 1;
     hf_row_init(&row);
-    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 5000), 0);
     comes_late(&row, (struct hf_event){.kind = HF_EV_RELEASE, .token = row.token});
-    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 5000), 0);
     comes_late(&row, (struct hf_event){.kind = HF_EV_BREAK, .token = row.token});
-    assert_int_equal(hf_row_take(&row, &p, 5000), 0);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 5000), 0);
     comes_late(&row, (struct hf_event){.kind = HF_EV_PROMOTE}); /* its lease is over */
     /* Given up while nobody knows whether it was granted. */
     struct hf_event gives_up = {.kind = HF_EV_WITHDRAW, .maybe_done = 1};
@@ -319,7 +331,7 @@ static void take_refuses_whose_grant_ended_last(void **state)
     row.rev = 5000;
     gives_up.maybe_done = 0;
     hf__step(&row, &gives_up);
-    assert_int_equal(hf_row_take(&row, &p, 10000), 0);
+    assert_int_equal(hf_row_acquire(&row, &p, 0, 10000), 0);
     hf_row_clear(&row);
 }
 
@@ -390,9 +402,9 @@ int main(void)
         cmocka_unit_test(every_field_is_compared),
         cmocka_unit_test(what_is_illegal_is_found),
         cmocka_unit_test(revs_follow_the_clock_and_never_fall),
-        cmocka_unit_test(join_lets_in_behind_others),
-        cmocka_unit_test(take_grants_what_is_free),
-        cmocka_unit_test(take_refuses_whose_grant_ended_last),
+        cmocka_unit_test(acquire_appends_behind_one_holder),
+        cmocka_unit_test(acquire_grants_what_is_free),
+        cmocka_unit_test(acquire_refuses_whose_grant_ended_last),
         cmocka_unit_test(the_end_of_a_row_is_its_first),
         cmocka_unit_test(content_needs_a_rev),
         cmocka_unit_test(what_may_be_pruned),

@@ -60,20 +60,12 @@ static int all_replace(hf_store *st, const hf_rowkey *k, uint64_t seen, const hf
     return asked_err(st, to ? "replace" : "erase", k, seen, e);
 }
 
-static int all_take(hf_store *st, const hf_rowkey *k, const hf_party *party, hf_row *cur,
-                    int64_t *ret_clock_us, hf_error *e)
+static int all_acquire(hf_store *st, const hf_rowkey *k, const hf_party *party, uint32_t may_queue,
+                       hf_row *cur, int64_t *ret_clock_us, hf_error *e)
 {
     cur->rev = 7;
     *ret_clock_us = 5;
-    return asked_err(st, "take", k, party->session, e);
-}
-
-static int all_join(hf_store *st, const hf_rowkey *k, const hf_party *party, uint32_t cap,
-                    hf_row *cur, int64_t *ret_clock_us, hf_error *e)
-{
-    cur->rev = 7;
-    *ret_clock_us = 5;
-    return asked_err(st, "join", k, party->session + cap, e);
+    return asked_err(st, "acquire", k, party->session + may_queue, e);
 }
 
 static int all_update(hf_store *st, const hf_rowkey *k, int (*step)(void *arg, hf_row *row),
@@ -211,8 +203,7 @@ static const hf_driver all = {.abi = HF_DRIVER_ABI,
                               .close = all_close,
                               .get = all_get,
                               .replace = all_replace,
-                              .take = all_take,
-                              .join = all_join,
+                              .acquire = all_acquire,
                               .update = all_update,
                               .now = all_now,
                               .session = all_session,
@@ -250,15 +241,10 @@ static int do_replace(void)
     return d->replace(st, &key, 42, &to, &row, &clock_us, &err);
 }
 static int do_erase(void) { return d->replace(st, &key, 42, NULL, NULL, &clock_us, &err); }
-static int do_take(void)
-{
-    static const hf_party me = {.session = 42};
-    return d->take(st, &key, &me, &row, &clock_us, &err);
-}
-static int do_join(void)
+static int do_acquire(void)
 {
     static const hf_party me = {.session = 40};
-    return d->join(st, &key, &me, 2, &row, &clock_us, &err);
+    return d->acquire(st, &key, &me, 2, &row, &clock_us, &err);
 }
 static int step(void *arg, hf_row *to) { return arg == &row && to->rev == 7 ? 42 : 0; }
 static int do_update(void) { return d->update(st, &key, step, &row, &row, &err); }
@@ -290,8 +276,7 @@ static const struct call {
     {"get", do_get, "get k 0", "get 'k' -> OK rev=7 parties=0+0", 1, 0},
     {"replace", do_replace, "replace k 42", "replace 'k' seen=42 -> OK rev=0 parties=0+0", 1, 1},
     {"replace", do_erase, "erase k 42", "replace 'k' seen=42 -> OK deleted", 1, 1},
-    {"take", do_take, "take k 42", "take 'k' -> OK rev=7 parties=0+0", 1, 1},
-    {"join", do_join, "join k 42", "join 'k' -> OK rev=7 parties=0+0", 1, 1},
+    {"acquire", do_acquire, "acquire k 42", "acquire 'k' -> OK rev=7 parties=0+0", 1, 1},
     {"update", do_update, "update k 42", "update 'k' -> OK rev=7 parties=0+0", 1, 1},
     {"scan", do_scan, "scan - 3", "scan 'k/?' -> OK", 1, 0},
     {"sync", do_sync, "sync k 0", "sync 'k' -> OK", 1, 0},
@@ -431,12 +416,12 @@ static void each_has_its_line_in_a_trace(void **state)
     around(NULL, path);
     for (size_t i = 0; i < CALLS; i++) assert_int_equal(make(&calls[i]), 0);
     store.answer = 1;
-    assert_int_equal(make(&calls[10]), 1);
+    assert_int_equal(make(&calls[9]), 1);
     store.answer = HF_UNAVAILABLE;
     assert_int_equal(make(&calls[0]), HF_UNAVAILABLE);
     assert_int_equal(make(&calls[1]), HF_UNAVAILABLE);
     assert_int_equal(make(&calls[3]), HF_UNAVAILABLE);
-    assert_int_equal(make(&calls[10]), HF_UNAVAILABLE);
+    assert_int_equal(make(&calls[9]), HF_UNAVAILABLE);
     d->interrupt(st, 1);
     ended();
     ssize_t n = read(fd, text, sizeof text - 1);
@@ -447,7 +432,7 @@ static void each_has_its_line_in_a_trace(void **state)
     static const char *const more[] = {"alive 42 -> ALIVE",
                                        "get 'k' -> UNAVAILABLE",
                                        "replace 'k' seen=42 -> UNAVAILABLE",
-                                       "take 'k' -> UNAVAILABLE",
+                                       "acquire 'k' -> UNAVAILABLE",
                                        "alive 42 -> UNAVAILABLE",
                                        "interrupt -> OK",
                                        "close -> OK"};

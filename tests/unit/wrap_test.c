@@ -65,7 +65,7 @@ static int take(struct store *s)
     hf_party p;
     memset(&p, 0, sizeof p);
     p.session = 1;
-    return s->d->take(s->st, &s->key, &p, &s->row, &s->clock, NULL);
+    return s->d->acquire(s->st, &s->key, &p, 0, &s->row, &s->clock, NULL);
 }
 
 static void without_rules_nothing_changes(void **state)
@@ -106,7 +106,7 @@ static void after_takes_effect_and_keeps_it_to_itself(void **state)
 {
     (void)state;
     struct store s;
-    open_faulty(&s, "take:1:after,replace:1:after,replace:2:after,get:3:after");
+    open_faulty(&s, "acquire:1:after,replace:1:after,replace:2:after,get:3:after");
     assert_int_equal(take(&s), HF_UNKNOWN);
     assert_int_equal(s.row.rev, 0);
     assert_int_equal(get(&s), 0);
@@ -285,8 +285,8 @@ static void a_trace_has_a_line_per_call(void **state)
     text[n] = 0;
     close(fd);
     unlink(path);
-    const char *const want[] = {" take 'k' -> OK rev=%llu parties=1+0 ",
-                                " take 'k' -> CONFLICT rev=%llu parties=1+0 ",
+    const char *const want[] = {" acquire 'k' -> OK rev=%llu parties=1+0 ",
+                                " acquire 'k' -> CONFLICT rev=%llu parties=1+0 ",
                                 " alive 12345 -> DEAD ",
                                 " replace 'k' seen=%llu -> OK deleted ",
                                 " get 'k' -> OK rev=0 parties=0+0 ",

@@ -75,7 +75,7 @@ static void crowd(void) { put(MANY); }
 static void two(void) { put(2); }
 
 static int get(void) { return d->get(st, &key, &cur, &clock_us, &err); }
-static int take(void) { return d->take(st, &key, &me, &cur, &clock_us, &err); }
+static int take(void) { return d->acquire(st, &key, &me, 0, &cur, &clock_us, &err); }
 static int update(void) { return d->replace(st, &key, row.rev - 1, &row, &cur, &clock_us, &err); }
 static int conflict(void) { return d->replace(st, &key, 3, &row, &cur, &clock_us, &err); }
 static int insert(void) { return d->replace(st, &key, 0, &row, &cur, &clock_us, &err); }
@@ -157,7 +157,7 @@ static void a_table_that_cant_grow_works(void **state)
             assert_int_equal(hf_key_make(text, &k, NULL), 0);
             fails_arm_one(1, "calloc", 0);
             int rc = round ? d->replace(st, &k, rev[i], NULL, NULL, &clock_us, &err)
-                           : d->take(st, &k, &me, &cur, &clock_us, &err);
+                           : d->acquire(st, &k, &me, 0, &cur, &clock_us, &err);
             fails_disarm();
             assert_int_equal(rc, 0);
             rev[i] = cur.rev;

@@ -55,7 +55,7 @@ static uint64_t pass(hf_store *st, const char *text)
     hf_party p = party(session_of(st), 1);
     assert_int_equal(hf_key_make(text, &key, NULL), 0);
     hf_row_init(&row);
-    assert_int_equal(d->take(st, &key, &p, &row, &clock, NULL), 0);
+    assert_int_equal(d->acquire(st, &key, &p, 0, &row, &clock, NULL), 0);
     uint64_t token = row.token, rev = row.rev;
     hf_row_clear(&row);
     row.rev = rev + 1;
@@ -88,7 +88,7 @@ static void a_name_is_one_store_another_name_another(void **state)
     hf_party p = party(session_of(a), 1);
     assert_int_equal(hf_key_make("k", &key, NULL), 0);
     hf_row_init(&row);
-    assert_int_equal(d->take(a, &key, &p, &row, &clock, NULL), 0);
+    assert_int_equal(d->acquire(a, &key, &p, 0, &row, &clock, NULL), 0);
     assert_int_equal(rev_of(again, "k"), row.rev);
     assert_int_equal(rev_of(b, "k"), 0);
     assert_int_equal(rev_of(none, "k"), 0);
@@ -192,7 +192,7 @@ static void idle_keys_leave_nothing_behind(void **state)
         hf_party p = party(session_of(st), 1);
         snprintf(text, sizeof text, "held/%d", i);
         assert_int_equal(hf_key_make(text, &key, NULL), 0);
-        assert_int_equal(d->take(st, &key, &p, &row, &clock, NULL), 0);
+        assert_int_equal(d->acquire(st, &key, &p, 0, &row, &clock, NULL), 0);
     }
     for (int i = 0; i < 20000; i++) {
         char text[16];
@@ -387,7 +387,7 @@ static void a_scan_may_delete_what_it_sees(void **state)
         hf_party p = party(session_of(s.st), 1);
         snprintf(text, sizeof text, "k/%d", i);
         assert_int_equal(hf_key_make(text, &key, NULL), 0);
-        assert_int_equal(d->take(s.st, &key, &p, &row, &clock, NULL), 0);
+        assert_int_equal(d->acquire(s.st, &key, &p, 0, &row, &clock, NULL), 0);
     }
     assert_int_equal(d->scan(s.st, "k/", see_and_delete, &s, &clock, NULL), 0);
     assert_int_equal(s.seen, 3000);

@@ -30,7 +30,7 @@ static int get(hf_store *st)
 static int take(hf_store *st, hf_row *row)
 {
     hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
-    return redis->take(st, &key, &p, row, &clock_us, &err);
+    return redis->acquire(st, &key, &p, 0, row, &clock_us, &err);
 }
 
 static int takes(hf_store *st)
@@ -42,12 +42,12 @@ static int takes(hf_store *st)
     return rc;
 }
 
-static int joins(hf_store *st)
+static int gets_in_line(hf_store *st)
 {
     hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
     hf_row row;
     hf_row_init(&row);
-    int rc = redis->join(st, &key, &p, 9, &row, &clock_us, &err);
+    int rc = redis->acquire(st, &key, &p, 9, &row, &clock_us, &err);
     hf_row_clear(&row);
     return rc;
 }
@@ -188,7 +188,7 @@ static void what_is_no_answer_leaves_a_write_unknown(void **state)
     is(CLOCK, 0);
     said(get(st), HF_UNAVAILABLE, "not an answer to that");
     said(takes(st), HF_UNKNOWN, "not an answer to that");
-    said(joins(st), HF_UNKNOWN, "not an answer to that");
+    said(gets_in_line(st), HF_UNKNOWN, "not an answer to that");
     is("*2\r\n:1\r\n" CLOCK, 0);
     said(replaces(st, 1), HF_UNKNOWN, "not an answer to that");
     redis->close(st);
@@ -263,7 +263,7 @@ static void damaged_rows_are_told(void **state)
         said(replaces(st, 0), HF_CONFLICT, NULL);
         said(replaces(st, 1), code ? code : HF_CONFLICT, cases[i].text);
         said(takes(st), code ? code : HF_CONFLICT, cases[i].text);
-        said(joins(st), code ? code : HF_CONFLICT, cases[i].text);
+        said(gets_in_line(st), code ? code : HF_CONFLICT, cases[i].text);
     }
     assert_int_equal(clock_us, INT64_C(1769860800) * 1000000 + 17);
     is("*4\r\n:0\r\n" CLOCK ":0\r\n*0\r\n", 0);
@@ -342,19 +342,19 @@ static void places_are_told(void **state)
     (void)state;
     hf_store *st = resp_opened("redis://HOST");
     is(resp_row_but(1, "queue", WAITS("01000000000000000000000000000000")), 0);
-    said(joins(st), 0, NULL);
+    said(gets_in_line(st), 0, NULL);
     is(resp_row_but(1, "queue", WAITS("02000000000000000000000000000000")), 0);
-    said(joins(st), HF_UNKNOWN, "join 'k': not an answer to that");
+    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
     is(resp_row_but(1, "queue", ""), 0);
-    said(joins(st), HF_UNKNOWN, "join 'k': not an answer to that");
+    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
     is("*4\r\n:1\r\n" CLOCK ":0\r\n*0\r\n", 0);
-    said(joins(st), HF_CORRUPT, "join 'k': not an answer to that");
+    said(gets_in_line(st), HF_CORRUPT, "acquire 'k': not an answer to that");
     is("*2\r\n:1\r\n" CLOCK, 0);
-    said(joins(st), HF_CORRUPT, "join 'k': not an answer to that");
+    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k': not an answer to that");
     is("-OOM command not allowed\r\n", 0);
-    said(joins(st), HF_FULL, "join 'k': OOM");
+    said(gets_in_line(st), HF_FULL, "acquire 'k': OOM");
     is(NULL, 1);
-    said(joins(st), HF_UNKNOWN, "join 'k'");
+    said(gets_in_line(st), HF_UNKNOWN, "acquire 'k'");
     redis->close(st);
 }
 

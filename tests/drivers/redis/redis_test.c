@@ -145,7 +145,7 @@ static int take(const hf_rowkey *key, uint8_t who, hf_row *row)
     hf_party p;
     int64_t clock_us;
     party_of(&p, who);
-    return drv->take(st, key, &p, row, &clock_us, &err);
+    return drv->acquire(st, key, &p, 0, row, &clock_us, &err);
 }
 
 /* A grant is taken while this is done to it: then it is UNKNOWN; done or not, it is there or not.

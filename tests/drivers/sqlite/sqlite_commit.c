@@ -96,7 +96,7 @@ static int take(hf_store *st, hf_row *row)
 {
     hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
     hf_row_init(row);
-    return drv->take(st, &key, &p, row, &clock_us, &err);
+    return drv->acquire(st, &key, &p, 0, row, &clock_us, &err);
 }
 
 static int holders(hf_store *st)
@@ -128,7 +128,7 @@ static void still_open_and_rolled_back(void **state)
     hf_store *st = opened();
     for (size_t i = 0; i < COUNT(errors); i++) {
         commit_gives = errors[i].sq;
-        said(take(st, &row), errors[i].code, "sqlite: take 'k'");
+        said(take(st, &row), errors[i].code, "sqlite: acquire 'k'");
         said(drv->enter(st, &key, 7, 1, NULL, &err), errors[i].code, "sqlite: enter 'k'");
         commit_gives = 0;
         hf_row_clear(&row);
@@ -145,7 +145,7 @@ static void still_open_and_not_rolled_back(void **state)
     rollback_fails = 1;
     for (size_t i = 0; i < COUNT(errors); i++) {
         commit_gives = errors[i].sq;
-        said(take(st, &row), HF_UNKNOWN, "sqlite: take 'k'");
+        said(take(st, &row), HF_UNKNOWN, "sqlite: acquire 'k'");
         assert_int_equal(err.code, HF_UNKNOWN);
         commit_gives = rollback_fails = 0;
         hf_row_clear(&row);
@@ -165,7 +165,7 @@ static void over_with_an_error(void **state)
     commit_lands = 1;
     for (size_t i = 0; i < COUNT(errors); i++) {
         commit_gives = errors[i].sq;
-        said(take(st, &row), HF_UNKNOWN, "sqlite: take 'k'");
+        said(take(st, &row), HF_UNKNOWN, "sqlite: acquire 'k'");
         said(drv->enter(st, &key, 7, 1, NULL, &err), HF_UNKNOWN, "sqlite: enter 'k'");
         commit_gives = 0;
         hf_row_clear(&row);

@@ -161,7 +161,7 @@ static int take(hf_store *st)
 {
     hf_row row;
     hf_row_init(&row);
-    int rc = drv->take(st, &key, &me, &row, &clock_us, &err);
+    int rc = drv->acquire(st, &key, &me, 0, &row, &clock_us, &err);
     if (!rev) rev = row.rev;
     hf_row_clear(&row);
     return rc;

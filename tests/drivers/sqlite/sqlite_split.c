@@ -354,7 +354,7 @@ static int take_it(hf_store *st, hf_row *row)
 {
     hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
     hf_row_init(row);
-    return drv->take(st, &key, &p, row, &clock_us, &err);
+    return drv->acquire(st, &key, &p, 0, row, &clock_us, &err);
 }
 
 /* A write at whose end the locks are gone may have landed, and may not: it is UNKNOWN. */

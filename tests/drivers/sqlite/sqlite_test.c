@@ -12,7 +12,7 @@ static int get(hf_store *st, hf_row *row) { return drv->get(st, &key, row, &cloc
 static int take(hf_store *st, hf_row *row)
 {
     hf_party p = {.id = {1}, .lease_ms = 60000, .owner = "me", .owner_len = 2};
-    return drv->take(st, &key, &p, row, &clock_us, &err);
+    return drv->acquire(st, &key, &p, 0, row, &clock_us, &err);
 }
 
 /* A row that can't be read is nobody's to write over, whatever its rev seems to be. */
@@ -157,7 +157,7 @@ static void clocks_that_cant_be_set(void **state)
         writes(sql);
         writes(after[i]);
         said(get_it(st), HF_CORRUPT, "get 'k'");
-        said(take_it(st), HF_CORRUPT, "take 'k'");
+        said(take_it(st), HF_CORRUPT, "acquire 'k'");
         writes("DROP TRIGGER spoils");
         said(get_it(st), 0, NULL);
         drv->close(st);

@@ -1,0 +1,262 @@
+/*
+ * acquire.c - what a store promises that has `acquire`: in every small row it stores what hf__step
+ * would store, or refuses and changes nothing.
+ *
+ * The rows are made of a kind of holder, a length of the queue, and with or without a marker. Into
+ * each come a request that is new there, exclusive or shared; the one that holds; the last waiter;
+ * and the one whose grant ended last. Each asks with room for more waiters and without. Where
+ * hf_row_acquire grants or appends, the store has to do so, too.
+ */
+#include "conform.h"
+
+#include "drivers.h"
+#include "step.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST = 2, HOLDERS = 2 };
+
+enum holder { NOBODY, ONE, OVER, UNCLAIMED, ENDED, ENDED_OVER, SHARED, LIMITED, HOLDER_KINDS };
+enum who { A_NEW_ONE, A_SHARED_ONE, ITS_HOLDER, ITS_LAST_WAITER, ITS_LAST_HOLDER, WHOS };
+
+static const char *const holder_text[] = {"nobody",           "one",
+                                          "one that is over", "an unclaimed one",
+                                          "an ended one",     "an ended one that is over",
+                                          "two shared ones",  "two limited ones"};
+static const char *const who_text[] = {"a new request", "a new shared request", "its holder",
+                                       "its last waiter", "whose grant ended last"};
+
+struct play {
+    struct hf__suite *cfm;
+    const hf_rowkey *key;
+    hf_row row; /* as it is stored */
+    hf_row got; /* after the acquire */
+    hf_row expected;
+    enum holder holder;
+    enum who who;
+    uint32_t waiters, may_queue;
+    int marked;
+    uint32_t ids;    /* so many are used */
+    uint64_t newest; /* rev */
+};
+
+static const char *bad(struct play *p, const char *what)
+{
+    char more[sizeof p->cfm->why];
+    snprintf(more, sizeof more, "%s", what);
+    return hf__bad(p->cfm, "%s comes to %s and %u waiting%s, of at most %u: %s", who_text[p->who],
+                   holder_text[p->holder], p->waiters, p->marked ? ", done" : "", p->may_queue,
+                   more);
+}
+
+/* Far from any store's clock: no clock is read for it. */
+static const int64_t LATER_US = INT64_C(1) << 52, LONG_AGO_US = 1;
+
+/* A text that looks like what a store may look for. */
+static void put_note(hf_party *p)
+{
+    static const char note[] = "}],\"request\":\"\"\\\"request\":[{\"mode\":1,\"holders\":[/\x7f";
+    p->note_len = sizeof note - 1;
+    memcpy(p->note, note, sizeof note);
+}
+
+static void put_holder(hf_party *p, enum holder kind, uint32_t i)
+{
+    p->expires_us = kind == OVER || kind == ENDED_OVER ? LONG_AGO_US : LATER_US;
+    p->since_us = 1 + i;
+    p->claim_ms = kind == UNCLAIMED ? p->claim_ms : 0;
+    p->flags = kind == UNCLAIMED                     ? HF_PARTY_UNCLAIMED
+               : kind == ENDED || kind == ENDED_OVER ? HF_PARTY_ENDING
+                                                     : 0;
+    p->mode = kind == SHARED ? HF_SHARED : kind == LIMITED ? HF_LIMITED : HF_EXCLUSIVE;
+    p->limit = kind == LIMITED ? HOLDERS : 0;
+}
+
+/* The next row, with another rev. 0, or HF_NOMEM. */
+static int make_row(struct play *p)
+{
+    hf_row *row = &p->row;
+    uint64_t rev = p->newest + HOLDERS, token = row->token;
+    if (hf_row_room(row, HOLDERS + MOST)) return HF_NOMEM;
+    row->rev = rev;
+    row->n_holders = p->holder == NOBODY ? 0 : p->holder < SHARED ? 1 : HOLDERS;
+    row->n_queue = p->waiters;
+    for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
+        hf_party *to = &row->party[i];
+        *to = hf__con_party(0, ++p->ids);
+        if (i % 2) put_note(to);
+        if (i < row->n_holders) put_holder(to, p->holder, i);
+        if (i < row->n_holders) to->token = rev - 1 + i;
+    }
+    row->token = row->n_holders ? row->party[row->n_holders - 1].token : token;
+    memset(row->last_id, 0, sizeof row->last_id);
+    if (!row->n_holders) {
+        hf_party last = hf__con_party(0, ++p->ids);
+        memcpy(row->last_id, last.id, sizeof row->last_id);
+    }
+    row->done_us = row->keep_until_us = 0;
+    row->done_by_len = 0;
+    row->result_len = 0;
+    row->done_by[0] = row->result[0] = 0;
+    if (!p->marked) return 0;
+    row->done_us = 9;
+    row->keep_until_us = LATER_US;
+    row->done_by_len = (uint8_t)snprintf(row->done_by, sizeof row->done_by, "d");
+    row->result_len = (uint16_t)snprintf(row->result, sizeof row->result, "r");
+    return 0;
+}
+
+/* Whose id the request has: of a party of the row, or of the last holder. NULL: there is none. */
+static const uint8_t *id_of(const struct play *p)
+{
+    const hf_row *row = &p->row;
+    uint32_t n = row->n_holders + row->n_queue;
+    if (p->who == ITS_HOLDER) return row->n_holders ? row->party[0].id : NULL;
+    if (p->who == ITS_LAST_WAITER) return row->n_queue ? row->party[n - 1].id : NULL;
+    /* A store that has no replies to lose may have forgotten whose grant ended last, or the row. */
+    int forgets = (p->cfm->con.drv->can & HF_CAN_INSTANT) != 0 || !row->rev;
+    return n || forgets ? NULL : row->last_id;
+}
+
+/* Who asks. 0: there is no such one. */
+static int make_party(struct play *p, hf_party *to)
+{
+    *to = hf__con_party(0, ++p->ids);
+    put_note(to);
+    if (p->who == A_SHARED_ONE) to->mode = HF_SHARED;
+    if (p->who == A_NEW_ONE || p->who == A_SHARED_ONE) return 1;
+    const uint8_t *id = id_of(p);
+    if (id) memcpy(to->id, id, sizeof to->id);
+    return id != NULL;
+}
+
+/* Is what was stored what the step makes of the row at the same moment? */
+static const char *judge_stored(struct play *p, const hf_party *asks)
+{
+    const hf_driver *drv = p->cfm->con.drv;
+    int64_t at = hf__find_id(&p->got, asks->id);
+    if (p->who == ITS_LAST_HOLDER) return bad(p, "granted again");
+    if (at < 0) return bad(p, "done, but it isn't in the row");
+    int64_t clock_us = p->got.party[at].since_us;
+    struct hf_event ev = {.kind = p->may_queue ? HF_EV_ENQUEUE : HF_EV_TRY,
+                          .now = {clock_us, clock_us},
+                          .party = asks,
+                          .queue_cap = p->may_queue,
+                          .holders_cap = drv->holders_cap};
+    if (hf_row_copy(&p->expected, &p->row) || hf_row_room(&p->expected, HOLDERS + MOST + 1))
+        return bad(p, "out of memory");
+    struct hf_outcome out = hf__step(&p->expected, &ev);
+    int granted = out.answer == HF_ANS_GRANTED && out.changed;
+    if (!granted && !(out.answer == HF_ANS_QUEUED && out.changed))
+        return bad(p, "done, but the step does no such thing");
+    /* Of a key that nobody holds a store may know a higher rev than its row's, which it forgets. */
+    if (granted && p->got.rev > p->expected.rev) {
+        p->expected.rev = p->expected.token = p->got.rev;
+        p->expected.party[0].token = p->got.rev;
+    }
+    return hf_row_equal(&p->got, &p->expected) ? NULL : bad(p, "another row was stored");
+}
+
+/* Would the rule of all stores do it? Those with sessions needn't append: see may_queue. */
+static int has_to_be_done(struct play *p, const hf_party *asks, const hf_row *shown)
+{
+    if (hf_row_copy(&p->expected, shown)) return 1;
+    memcpy(p->expected.last_id, p->row.last_id, sizeof p->row.last_id);
+    if (hf_row_acquire(&p->expected, asks, p->may_queue, 2)) return 0;
+    return !p->expected.n_queue ||
+           !(p->cfm->con.drv->can & (HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES));
+}
+
+/* One acquire in one row. */
+static const char *acquire_in_it(struct play *p)
+{
+    struct hf__suite *cfm = p->cfm;
+    int64_t clock = 0;
+    hf_error err = {0, 0, ""};
+    hf_party asks;
+    hf_row told;
+    if (!make_party(p, &asks)) return NULL;
+    hf_row_init(&told);
+    int rc = cfm->con.drv->acquire(cfm->con.st, p->key, &asks, p->may_queue, &told, &clock, &err);
+    if (!rc && !told.n_queue) hf__row_taken(&told, &asks);
+    const char *why = hf__con_get(cfm, p->key, &p->got) ? cfm->why : NULL;
+    if (!why && rc && rc != HF_CONFLICT) why = bad(p, err.text);
+    if (!why && !hf_row_equal(&told, &p->got)) why = bad(p, "another row is told than is there");
+    if (!why && !rc) why = judge_stored(p, &asks);
+    if (!why && rc && !hf_row_equal(&p->got, &p->row)) why = bad(p, "refused, it changed the row");
+    if (!why && rc && has_to_be_done(p, &asks, &p->got)) why = bad(p, "refused");
+    hf_row_clear(&told);
+    if (!why && hf_row_copy(&p->row, &p->got)) why = bad(p, "out of memory");
+    if (p->row.rev > p->newest) p->newest = p->row.rev;
+    return why;
+}
+
+/* Stores the row in the place of what is there. */
+static const char *store_row(struct play *p)
+{
+    hf_row cur;
+    uint8_t last_id[16];
+    uint64_t seen = p->row.rev;
+    int rc = make_row(p) ? HF_NOMEM : HF_CONFLICT;
+    hf_row_init(&cur);
+    /* A store may forget what is free, and answer then by its rev. */
+    for (int tries = 2; rc == HF_CONFLICT && tries--; seen = cur.rev) {
+        if (cur.rev >= p->row.rev) p->row.rev = cur.rev + 1;
+        rc = hf__con_replace(p->cfm, p->key, seen, &p->row, &cur);
+        if (cur.n_holders + cur.n_queue || cur.done_us) break;
+    }
+    hf_row_clear(&cur);
+    if (rc) return rc == HF_NOMEM ? bad(p, "out of memory") : p->cfm->why;
+    if (p->row.n_holders + p->row.n_queue || p->marked) return NULL;
+    memcpy(last_id, p->row.last_id, sizeof last_id);
+    if (hf__con_get(p->cfm, p->key, &p->row)) return p->cfm->why;
+    memcpy(p->row.last_id, last_id, sizeof last_id);
+    return NULL;
+}
+
+static const char *all_rows(struct play *p)
+{
+    const char *why = NULL;
+    int nth = 0;
+    for (int holder = NOBODY; holder < HOLDER_KINDS && !why; holder++)
+        for (p->waiters = 0; p->waiters <= MOST && !why; p->waiters++)
+            for (int who = A_NEW_ONE; who < WHOS && !why; who++)
+                for (p->may_queue = 0; p->may_queue <= MOST && !why; p->may_queue += MOST) {
+                    p->holder = (enum holder)holder;
+                    p->who = (enum who)who;
+                    p->marked = nth++ % 3 == 1;
+                    /* Without room for waiters only a new one makes a difference. */
+                    if (!p->may_queue && who != A_NEW_ONE && holder != NOBODY) continue;
+                    why = store_row(p);
+                    if (!why) why = acquire_in_it(p);
+                }
+    return why;
+}
+
+static const char *as_the_step_does(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
+{
+    struct play p = {.cfm = cfm, .key = key};
+    hf_row_init(&p.row);
+    hf_row_init(&p.got);
+    hf_row_init(&p.expected);
+    const char *why = acquire_in_it(&p); /* there is no row at all */
+    if (!why) why = all_rows(&p);
+    if (!why && hf_row_copy(row, &p.row)) why = hf__bad(cfm, "out of memory");
+    hf_row_clear(&p.row);
+    hf_row_clear(&p.got);
+    hf_row_clear(&p.expected);
+    return why;
+}
+
+static const char *acquires(struct hf__suite *cfm)
+{
+    return hf__con_at_key(cfm, "acquire", as_the_step_does);
+}
+
+void hf__conform_acquire(struct hf__suite *cfm)
+{
+    static const struct hf__check checks[] = {
+        {"acquire stores what the step would store, or nothing", 0, acquires}};
+    if (cfm->con.drv->acquire) hf__conform_run(cfm, checks, 1);
+}
