@@ -257,8 +257,8 @@ typedef struct hf_driver {
      * may_queue is 0 for a request that doesn't wait, and on stores with sessions, where only the
      * core knows which holders are dead. A store may grant alone, and refuse all else.
      *
-     * Whom it notifies: the first waiter is notified of by the append as by a replace, for the holder
-     * may be listening, to hand the key over without a look. Of further ones nobody is notified.
+     * An append as the first waiter notifies as the replace would that appends it: the holder may
+     * be listening, to hand the key over without a look. An append behind others notifies nobody.
      *
      * Returns:
      *   0              stored. *cur is the row; of a grant only the rev, the token, the marker and

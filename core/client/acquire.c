@@ -112,9 +112,9 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
     return 0;
 }
 
-/* The fast path: one acquire with the handle's own party, at an instant store. 0: *ret; positive: the
-   long way. Under the mutex, for which the party says HF_PARTY_AT_ONCE. What *cur has beside what a
-   grant tells may be left of a conflict, and another's. */
+/* The fast path: one acquire with the handle's own party, at an instant store. 0: *ret; positive:
+   the long way. Under the mutex, for which the party says HF_PARTY_AT_ONCE. What *cur has beside
+   what a grant tells may be left of a conflict, and another's. */
 static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;

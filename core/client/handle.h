@@ -156,14 +156,14 @@ struct hf_wait {
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
     uint8_t once, asked;
-    uint8_t named;                 /* its id is the caller's, who may ask it again */
-    uint8_t granted;               /* the store said once that it holds */
-    uint8_t unclaimed;             /* being taken up, its claim is left to the renewer */
+    uint8_t named;                    /* its id is the caller's, who may ask it again */
+    uint8_t granted;                  /* the store said once that it holds */
+    uint8_t unclaimed;                /* being taken up, its claim is left to the renewer */
     uint8_t lost_reply, lost_acquire; /* of a write; of an acquire, which may land at any time */
-    uint8_t cancel;                /* somebody wants it to end (atomic) */
-    uint8_t dispatched;            /* the dispatcher drives it */
-    uint8_t heard;                 /* and the store tells of changes of its key */
-    uint8_t notified;              /* something may have come about its key: it looks at once */
+    uint8_t cancel;                   /* somebody wants it to end (atomic) */
+    uint8_t dispatched;               /* the dispatcher drives it */
+    uint8_t heard;                    /* and the store tells of changes of its key */
+    uint8_t notified;                 /* something may have come about its key: it looks at once */
     uint8_t looking; /* the dispatcher looks for it: it is planned when that is over */
     uint8_t alone;   /* in line, those ahead of it didn't notice what it has noticed (atomic) */
     uint8_t told;    /* its callback has returned (atomic) */

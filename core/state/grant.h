@@ -1,6 +1,7 @@
 /*
- * grant.h - the row of a grant without a step, and what is told of it. Inline: an acquisition that nobody is in the
- * way of does little else, and what it takes is mostly the time of its stores. Pure, as step.h.
+ * grant.h - the row of a grant that needs no step, and what is told of it. Inline: an acquisition
+ * that nobody is in the way of does little else, and what it takes is mostly the time of its
+ * stores. Pure, as step.h.
  */
 #ifndef HF_GRANT_H
 #define HF_GRANT_H

@@ -346,9 +346,8 @@ static int st_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
     struct cue cue;
     int rc = 0;
     if (!begin(st, S_ACQUIRE, &cue)) {
-        hf_row *now = find(key->text, 1);
-        rc = hf_row_acquire(now, party, stage_appends ? may_queue : 0, clock_us());
-        if (!rc) tell();
+        uint32_t most = stage_appends ? may_queue : 0;
+        if (!(rc = hf_row_acquire(find(key->text, 1), party, most, clock_us()))) tell();
         if (!(cue.code && cue.way == ALTHOUGH) && show(key->text, cur)) rc = HF_NOMEM;
         tell_clock(ret_clock_us);
     }
@@ -529,7 +528,6 @@ static int st_mourn_read(hf_store *st)
 
 hf_driver stage_driver;
 int stage_appends;
-
 void stage(unsigned can)
 {
     static int made;

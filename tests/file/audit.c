@@ -148,7 +148,8 @@ static int event(struct side *s, int key, struct hf_event *ev, struct hf_outcome
 static void take(struct side *s, int key)
 {
     hf_error err;
-    if (hf__port_acquire(&s->port, &s->key[key], &s->party, 0, &s->row, &err)) wrong("a take is refused");
+    if (hf__port_acquire(&s->port, &s->key[key], &s->party, 0, &s->row, &err))
+        wrong("a take is refused");
 }
 
 static void give_back(struct side *s, int key)
