@@ -20,6 +20,8 @@
  * The rename itself is not awaited: the last seconds of writes may be gone. No holder survives a
  * power cut, so no lock is held twice for that; but the mark of an event (`once`) may be lost.
  *
+ * Nobody may remove the directory while it is in use.
+ *
  * The clock is this machine's time of day. If it is set forward, leases end early; if it is set
  * back, they end late.
  */

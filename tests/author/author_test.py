@@ -93,6 +93,54 @@ def two_processes(store, env):
         point(holder.wait(600) == 0, 'the first command ends well')
 
 
+def steps_of(page):
+    """[(the functions that a step of the guide adds, the commands that it shows)]."""
+    found = []
+    for part in re.split(r'^## Step \d+: ', page, flags=re.M)[1:]:
+        added = re.search(r'^.*?\bFunctions: ((?:`\w+`(?:, )?)+)\.', part, flags=re.M | re.S)
+        names = re.findall(r'`(\w+)`', added.group(1)) if added else []
+        part = re.split(r'^## ', part, flags=re.M)[0]
+        shown = '\n'.join(re.findall(r'^```sh\n(.*?)^```$', part, flags=re.M | re.S))
+        found.append((names, re.findall(r'^(holdfast -S .*|mkdir .*)$', shown, flags=re.M)))
+    return found
+
+
+FUNCTION = re.compile(r'^(?:/\*(?:(?!\*/).)*\*/\n)?static [^;{}=]*?(\w+)\([^;{}]*\)\n\{\n.*?^\}\n',
+                      re.M | re.S)
+
+
+def with_functions(text, names):
+    """The example as it is when a reader has written these functions, and no others."""
+    text = FUNCTION.sub(lambda match: match.group(0) if match.group(1) in names else '', text)
+    return re.sub(r'^    \.\w+ = (ex_\w+),\n',
+                  lambda match: match.group(0) if match.group(1) in names else '', text, flags=re.M)
+
+
+def guide(page, text, work, env):
+    """The code of the page is that of the example; each step compiles, and its commands work."""
+    blocks = [piece for block in FENCE.findall(page) for piece in block.split('...\n')]
+    strange = [piece for piece in blocks if piece not in text]
+    point(blocks and not strange, 'the code of the guide is that of the example',
+          '\n'.join(strange))
+    steps = steps_of(page)
+    written = set()
+    for n, (names, commands) in enumerate(steps, 1):
+        written |= set(names)
+        folder = os.path.join(work, f'step{n}')
+        os.mkdir(folder)
+        source = os.path.join(folder, 'example.c')
+        with open(source, 'w', encoding='utf-8') as file:
+            file.write(with_functions(text, written))
+        good, said = built(source, os.path.join(folder, 'libholdfast-example.so'), env)
+        point(good, f'step {n} of the guide compiles', said)
+        for command in commands:
+            command = command.replace('/tmp/shelf', os.path.join(work, 'shelf'))
+            status, said = run(['sh', '-c', command], {**env, 'HOLDFAST_DRIVERS': folder})
+            point(status == 0, f'step {n}: {command.split("shelf")[-1].strip()}', said)
+    left = set(FUNCTION.findall(text)) - written
+    point(len(steps) == 5 and not left, 'the steps lead to the whole example', str(left))
+
+
 def kit_headers(root, env):
     """Each header of the kit alone."""
     status, flags = run(['pkg-config', '--cflags', 'holdfast-driver'], env)
@@ -122,6 +170,10 @@ def main(source, build):
         copy = os.path.join(work, 'example.c')
         with open(copy, 'w', encoding='utf-8') as file:
             file.write(text)
+        with open(os.path.join(source, 'doc', 'adding-a-driver.md'), encoding='utf-8') as file:
+            page = file.read()
+        point(page.count('\n') <= 250, 'the guide has at most 250 lines')
+        guide(page, text, work, env)
         good, said = built(copy, os.path.join(work, 'libholdfast-example.so'), env)
         if point(good, 'the example is built outside of the tree', said):
             env['HOLDFAST_DRIVERS'] = work
