@@ -73,6 +73,51 @@ def suites(build, env):
         point(status == 0 and passed and not failed, f'{name}: {passed} points', said)
 
 
+PROGRAM = """#include <holdfast.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    hf_lock *lock;
+    hf_error err;
+    hf *h;
+    int rc = hf_open(argv[argc - 1], NULL, &h, &err);
+    if (!rc) rc = hf_acquire(h, "program", NULL, &lock, &err);
+    if (!rc) rc = hf_release(lock, &err);
+    if (rc) return printf("%s", err.text), 1;
+    hf_close(h);
+    return 0;
+}
+"""
+
+
+def program(store, work, env):
+    """A program that links the shared library loads the driver, too."""
+    with open(os.path.join(work, 'program.c'), 'w', encoding='utf-8') as file:
+        file.write(PROGRAM)
+    status, said = run(['sh', '-c', 'cc -o program program.c $(pkg-config --cflags --libs holdfast)'
+                        ' && ./program "$0"', store], env, cwd=work)
+    point(status == 0, 'a program with the shared library uses it', said)
+
+
+def own_headers(source):
+    """The kit needs no header of the core: it is built of the headers that are installed."""
+    with open(os.path.join(source, 'meson.build'), encoding='utf-8') as file:
+        listed = re.search(r'^kit_headers = files\((.*?)\)', file.read(), flags=re.M | re.S)
+    headers = re.findall(r"'([^']+)'", listed.group(1))
+    own = {os.path.basename(path) for path in headers} | {'holdfast_driver.h', 'holdfast.h'}
+    kit = os.path.join(source, 'drivers', 'kit')
+    files = [os.path.join(kit, name) for name in os.listdir(kit) if name.endswith(('.c', '.h'))]
+    files += [os.path.join(source, end) for path in headers
+              for end in (path, path[:-2] + '.c') if os.path.exists(os.path.join(source, end))]
+    strange = []
+    for path in files:
+        with open(path, encoding='utf-8') as file:
+            strange += [f'{path}: {name}' for name in re.findall(r'^#include "(.*)"', file.read(),
+                                                                 flags=re.M)
+                        if os.path.basename(name) not in own]
+    point(len(files) > 20 and not strange, 'the kit needs no other header', '\n'.join(strange))
+
+
 def two_processes(store, env):
     """A key that one command holds is busy for another one, which gets it afterwards."""
     def command(*words):
@@ -164,6 +209,7 @@ def main(source, build):
         os.mkdir(work)
         env = installed(build, root)
         kit_headers(root, env)
+        own_headers(source)
         with open(os.path.join(source, 'drivers', 'example.c'), encoding='utf-8') as file:
             text = file.read()
         point(text.count('\n') < 300, 'the example has less than 300 lines')
@@ -181,6 +227,7 @@ def main(source, build):
                           cwd=work)
             point(said == 'hf_driver_entry\n', 'it exports the driver and nothing of the kit', said)
             two_processes(store, env)
+            program(store, work, env)
             status, said = run(['holdfast', '-S', store, 'doctor'], env)
             point(status == 0, 'doctor has nothing to say against it', said)
             suites(build, env)
