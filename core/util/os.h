@@ -31,8 +31,11 @@ int64_t hf__local_us(void); /* CLOCK_BOOTTIME: goes on in suspend, never steps *
 /* The same as of the kernel's last tick (10 ms ago at most; within a second of a suspend by more),
    at a quarter of the price. Never ahead of hf__local_us. May step back a little. */
 int64_t hf__local_rough_us(void);
-int64_t hf__day_us(void);              /* time of day; steps: only to start a clock of one's own */
-void hf__random(void *to, size_t len); /* from the system; aborts if there is none */
+/* The time of day, since 1970. It steps when it is set: only for a store whose clock it is, or to
+   start a clock. */
+int64_t hf__day_us(void);
+/* Fills `to` with random bytes from the system; ends the process if there are none. */
+void hf__random(void *to, size_t len);
 /* A condition whose waits end at a local time (INT64_MAX: never). A wait may end early: the caller
    looks at what it waits for, and at the clock, again. */
 void hf__thread_condition(pthread_cond_t *cond);

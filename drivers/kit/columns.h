@@ -99,6 +99,7 @@ enum hf__json_as { HF_JSON_TEXT, HF_JSON_TREE };
  */
 int hf__put_fields(const hf_row *row, enum hf__json_as as, struct hf__fields *ret,
                    const char **ret_why);
+/* Frees what the fields own: texts that were made, and trees. *f may be used for another row. */
 void hf__free_fields(struct hf__fields *f);
 
 /* Tell what a store has read. JSON as text is told by hf__got_text; a tree is the fields' own from

@@ -44,7 +44,8 @@ int hf__lookup_fd(const struct hf__lookup *l);
  */
 int hf__lookup_take(struct hf__lookup *l, struct hf__endpoint to[HF_ENDPOINTS], size_t *ret_n,
                     char why[HF_KIT_WHY]);
-void hf__lookup_end(struct hf__lookup *l); /* may be NULL */
+/* Ends a lookup, and frees it. A helper thread that still runs frees the rest. `l` may be NULL. */
+void hf__lookup_end(struct hf__lookup *l);
 
 /* All of it: waits until the local time until_us (hf__local_us) at most. Returns as
    hf__lookup_start and hf__lookup_take; HF_UNAVAILABLE, too, if there is no answer in time. */

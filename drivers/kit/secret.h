@@ -24,6 +24,7 @@ int hf__secret_open(struct hf__secret *s, const char *path, char why[HF_KIT_WHY]
 /* Any thread. Returns 0 and the line without its end; else HF_UNAVAILABLE and the reason: while a
    file is being replaced it may be missing or empty, and later it may be there. */
 int hf__secret_get(const struct hf__secret *s, char to[HF_SECRET_CAP], char why[HF_KIT_WHY]);
-void hf__secret_forget(struct hf__secret *s); /* wipes it */
+/* Wipes what is known of the secret. */
+void hf__secret_forget(struct hf__secret *s);
 
 #endif
