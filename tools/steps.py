@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 
+from exported import symbols, versioned
+
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOGS = os.path.join(TOP, 'build-logs')
 TTY = sys.stdout.isatty()
@@ -329,13 +331,6 @@ def sizes():
     return subprocess.run([source[:-2]], check=True, capture_output=True, text=True).stdout
 
 
-def symbols(file, *options):
-    """What a library of the build defines for others."""
-    listed = subprocess.run(['nm', *options, '--defined-only', '-g',
-                             os.path.join(build_dir('gcc'), file)], capture_output=True, text=True)
-    return set(re.findall(r'^[0-9a-f]+ [A-Z] (\w+)$', listed.stdout, flags=re.M))
-
-
 def api(step):
     """The library exports what the headers declare, and that is what it was."""
     snapshot = os.path.join(TOP, 'tests', 'api.txt')
@@ -349,21 +344,22 @@ def api(step):
         step.log.write(line + '\n')
     step.check(was == now, 'the headers are what tests/api.txt says; if that is meant, write it '
                'anew', 'HF_API_NEW=1 tools/test api')
-    names = {name for name, _ in declared()}
+    names, folder = {name for name, _ in declared()}, build_dir('gcc')
     for file, options, good in (
             ('libholdfast.so', ['-D'], lambda name: name in names),
             ('libholdfast.a', [], lambda name: name.startswith('hf_'))):
-        exported = symbols(file, *options)
+        exported = {name.partition('@')[0] for name in symbols(folder, file, *options)}
         strange = sorted(name for name in exported if not good(name))
         step.log.write(f'{file}: {len(exported)} symbols; not hf_ or not declared: {strange}\n')
         step.check(exported and not strange, f'{file} exports {strange}', f'nm -g build-gcc/{file}')
         missing = sorted(names - exported)
         step.log.write(f'{file}: declared but not there: {missing}\n')
         step.check(not missing, f'{file} lacks {missing}', f'nm -g build-gcc/{file}')
+    versioned(step, folder, names)
     # What only `doctor` and the tests need is in no library that is installed.
     for own in ('libconform.a', 'tests/fakes/libfaults.a'):
-        inside = symbols(own) & (symbols('libholdfast.a') | symbols('libholdfast.so', '-D'))
-        step.check(symbols(own) and not inside, f'libholdfast has {sorted(inside)} of {own}',
+        inside = symbols(folder, own) & (symbols(folder, 'libholdfast.a') | names)
+        step.check(symbols(folder, own) and not inside, f'libholdfast has {sorted(inside)} of {own}',
                    f'nm -g build-gcc/{own}')
 
 
@@ -419,21 +415,24 @@ def fuzz(step):
 
 
 def release(step):
-    """The artefacts for this machine's processor, installed where there is no compiler. All of
-    them, and twice: tools/release --again, then tests/release/release_test.py."""
+    """The artefacts for this machine's processor and system, installed where there is no compiler.
+    All of them, and twice: tools/release --again, then the same tests."""
     out = os.path.join(TOP, 'build-release')
     cpu = {'x86_64': 'x64', 'aarch64': 'arm64'}[os.uname().machine]
     targets = [word for libc in ('gnu', 'musl') for word in ('--target', f'linux-{cpu}-{libc}')]
-    step.must(['tools/release', '--work-tree', *targets, out], 'tools/release')
-    before = os.path.getsize(step.path)
-    status = step.run([sys.executable, 'tests/release/release_test.py', TOP, out])
-    with open(step.path, encoding='utf-8', errors='replace') as log:
-        log.seek(before)
-        said = log.read()
-    step.passed += len(re.findall(r'^ok\b', said, flags=re.M))
-    again = f'python3 tests/release/release_test.py . {os.path.relpath(out, TOP)}'
-    step.failed += [(what, again) for what in re.findall(r'^not ok\b([^\n]*)', said, flags=re.M)]
-    step.check(status == 0 or step.failed, 'every artefact was tried', again)
+    step.must(['tools/release', '--work-tree', '--deb', *targets, out], 'tools/release')
+    for test in (['bill_test.py'], ['release_test.py', '.'], ['deb_test.py', '.']):
+        before = os.path.getsize(step.path)
+        words = ['tests/release/' + test[0], *test[1:], os.path.relpath(out, TOP)]
+        status = step.run([sys.executable, *words])
+        with open(step.path, encoding='utf-8', errors='replace') as log:
+            log.seek(before)
+            said = log.read()
+        step.passed += len(re.findall(r'^ok\b', said, flags=re.M))
+        again = 'python3 ' + ' '.join(words)
+        bad = re.findall(r'^not ok\b([^\n]*)', said, flags=re.M)
+        step.failed += [(what, again) for what in bad]
+        step.check(status == 0 or bad, f'{test[0]} came to its end', again)
 
 
 def author(step):

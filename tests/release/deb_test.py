@@ -1,0 +1,227 @@
+"""Installs the Debian packages of tools/release in a minimal Debian without a network, a compiler
+or a checkout, uses them there, and removes them. The results are TAP.
+
+    deb_test.py SOURCE OUT
+
+SOURCE: the checkout, for the README's examples. OUT: the artefacts.
+"""
+import glob
+import os
+import re
+import shutil
+import sys
+import tempfile
+import urllib.parse
+
+SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
+sys.path.insert(0, os.path.join(SOURCE, 'tests'))
+sys.path.insert(0, os.path.join(SOURCE, 'packaging'))
+sys.dont_write_bytecode = True
+import toolchain                                                        # noqa: E402
+from chroot import COMPILER, Root, as_root, made, minimal               # noqa: E402
+from points import end, point                                           # noqa: E402
+
+REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
+DRIVERS = {'etcd': ['etcd', 'etcds'], 'firestore': ['firestore'], 'mongodb': ['mongodb'],
+           'postgres': ['postgres'], 'redis': ['redis', 'rediss'], 'sqlite': ['sqlite']}
+PACKAGES = ['holdfast', 'libholdfast-dev', 'libholdfast0', *(f'holdfast-{n}' for n in DRIVERS)]
+# Where no server can be: there is no network.
+UNREACHABLE = {'firestore': 'firestore://p', 'mongodb': 'mongodb://127.0.0.1:1/',
+               'sqlite': 'sqlite:/nowhere/store.db'}
+
+
+def ran(what, said_status, pattern=''):
+    status, said = said_status
+    point(status == 0 and re.search(pattern, said, flags=re.M), what, f'status {status}\n{said}')
+
+
+def readme(language):
+    """The README's first example in this language."""
+    return re.search(rf'^```{language}\n(.*?)^```$', toolchain.read(
+        os.path.join(SOURCE, 'README.md')), flags=re.M | re.S).group(1)
+
+
+def field(deb, name):
+    return toolchain.run('dpkg-deb', '-f', deb, name).strip()
+
+
+def described(debs):
+    """{package: .deb}, after a look at what their fields say."""
+    found = {field(deb, 'Package'): deb for deb in debs}
+    point(sorted(found) == sorted(PACKAGES), 'there are the packages', sorted(found))
+    version = field(found['libholdfast0'], 'Version')
+    for name in PACKAGES:
+        if name != 'libholdfast0':
+            depends = field(found[name], 'Depends')
+            point(f'libholdfast0 (= {version})' in depends,
+                  f'{name} depends on the library of its own version', depends)
+    return found
+
+
+def lintian():
+    files = sorted(glob.glob(os.path.join(OUT, '*.deb')) + glob.glob(os.path.join(OUT, '*.dsc')))
+    try:
+        said = toolchain.run('lintian', '--allow-root', '--fail-on', 'error,warning', *files)
+        point(not said.strip(), 'lintian has nothing to say', said)
+    except toolchain.Failed as failure:
+        point(False, 'lintian has nothing to say', failure)
+
+
+# ---- the command ----
+
+def command(root):
+    for name in ('cc', 'gcc', 'make', 'python3'):
+        point(root.run('sh', '-c', f'command -v {name}')[0] != 0, f'there is no {name}')
+    point(not os.path.exists(root.real('/usr/include/stdio.h')), 'there are no headers')
+    status, said = root.run('cat', '/proc/net/dev')
+    point(status == 0 and re.findall(r'^ *(\S+):', said, flags=re.M) == ['lo'],
+          'there is no network', said)
+    root.write('/usr/local/bin/make-report', '#!/bin/sh\necho "made by $HOLDFAST_TOKEN of '
+               '$HOLDFAST_KEY"\n', 0o755)
+    ran("the README's first example", root.sh(readme('sh')), r'^made by \d+ of reports/nightly$')
+    os.unlink(root.real('/usr/local/bin/make-report'))
+    for url in ('file:/tmp/locks', 'sqlite:/tmp/locks.db'):
+        ran(f'{url}: a lock', root.run('holdfast', '-S', url, 'run', 'first', '--', 'true'))
+        ran(f'doctor {url}', root.run('holdfast', '-S', url, 'doctor'))
+    status, said = root.run('holdfast', 'stores')
+    for scheme in ['mem', 'file', *sum(DRIVERS.values(), [])]:
+        where = r'\(/usr/lib/[^/]+/holdfast/libholdfast-' if scheme not in ('mem', 'file') else ''
+        point(re.search(rf'^{scheme} .*{where}', said, flags=re.M),
+              f'stores: {scheme}', f'status {status}\n{said}')
+    for scheme in sum(DRIVERS.values(), []):
+        url = UNREACHABLE.get(scheme, f'{scheme}://127.0.0.1:1/')
+        status, said = root.run('holdfast', '-S', url, 'run', '-n', 'key', '--', 'true')
+        point(status in (69, 77) and re.match(rf'holdfast: ({scheme}|etcd): ', said),
+              f'the driver for {scheme} is loaded, and says what is missing', f'{status}: {said}')
+
+
+def server(root, url):
+    """The conformance suite on a server of the host, by a socket that is there inside, too."""
+    folder = os.path.dirname(urllib.parse.parse_qs(url.partition('?')[2])['socket'][0])
+    ran('doctor redis:', root.run('holdfast', '-S', url, 'doctor', binds=[folder]))
+
+
+# ---- pages ----
+
+def links(root, top='/usr/share/doc/holdfast'):
+    """Each link of the pages to another file leads to one."""
+    count, bad = 0, []
+    for page in glob.glob(root.real(top) + '/**/*.md', recursive=True):
+        text = re.sub(r'^```.*?^```', '', toolchain.read(page), flags=re.M | re.S)
+        for target in re.findall(r'\]\(([^()\s]+)\)', text):
+            path = target.partition('#')[0]
+            if path and not re.match('[a-z]+:', target):
+                count += 1
+                if not os.path.exists(os.path.join(os.path.dirname(page), path)):
+                    bad.append(f'{page[len(root.path):]}: {target}')
+    point(count > 50 and not bad, f'{top}: every link leads somewhere', f'{count} links; {bad}')
+
+
+def wanted_pages(sections):
+    """The pages and the links to them that man/ has."""
+    made_by = toolchain.read(os.path.join(SOURCE, 'man', 'meson.build'))
+    names = {name for name in os.listdir(os.path.join(SOURCE, 'man')) if name[-1] in sections}
+    if '3' in sections:
+        names |= {name + '.3' for name in re.findall(r"'(hf_\w+)'", made_by)}
+    return names
+
+
+def pages(root, sections):
+    for name in sorted(wanted_pages(sections)):
+        path = root.real(f'/usr/share/man/man{name[-1]}/{name}.gz')
+        point(os.path.exists(path) and os.path.getsize(path), f'the page {name}', path)
+
+
+def files(root):
+    pages(root, '157')
+    for path in ('bash-completion/completions/holdfast', 'zsh/vendor-completions/_holdfast',
+                 'fish/vendor_completions.d/holdfast.fish'):
+        point(os.path.exists(root.real('/usr/share/' + path)), path)
+    ran('the completions for bash', root.run('bash', '-c', '''
+        . /usr/share/bash-completion/completions/holdfast
+        complete -p holdfast'''), 'holdfast$')
+    links(root)
+    point(os.path.isdir(root.real('/usr/share/doc/holdfast/stores')),
+          'the pages that holdfast(1) names')
+
+
+def gone(root, before, packages):
+    ran('they are removed', root.apt('purge', *packages))
+    ran('with what was installed for them', root.apt('autoremove', '--purge'))
+    after = root.files()
+    left = sorted(set(after) - set(before))
+    changed = sorted(path for path in before if after.get(path) != before[path])
+    point(not left and not changed, 'which leaves nothing',
+          f'left: {left}\nchanged: {changed[:20]}')
+
+
+# ---- the library ----
+
+CMAKE = '''
+cmake_minimum_required(VERSION 3.13)
+project(sell C)
+find_package(holdfast 0.1 REQUIRED CONFIG)
+add_executable(sell sell.c)
+target_link_libraries(sell PRIVATE holdfast::holdfast)
+add_executable(sell_static sell.c)
+target_link_libraries(sell_static PRIVATE holdfast::holdfast_static)
+find_package(holdfast 9 QUIET CONFIG)
+if(holdfast_FOUND)
+  message(FATAL_ERROR "version 9 was found, too")
+endif()
+'''
+
+
+def library(root):
+    root.write('/tmp/app/sell.c', readme('c'))
+    root.write('/tmp/app/CMakeLists.txt', CMAKE)
+    compiles = re.search(r'`(cc -o sell [^`]*)`', toolchain.read(
+        os.path.join(SOURCE, 'README.md'))).group(1)
+    ran("pkg-config: the README's example", root.sh(f'cd /tmp/app; {compiles}; ./sell'),
+        r'^sold by token \d+$')
+    ran('CMake: find_package, the library', root.sh(
+        'cd /tmp/app; cmake -B build . && cmake --build build && build/sell'),
+        r'^sold by token \d+$')
+    ran('CMake: the static library', root.sh('cd /tmp/app; build/sell_static'),
+        r'^sold by token \d+$')
+    ran('it is in the program', root.sh(
+        'cd /tmp/app; ! ldd build/sell_static | grep holdfast; nm -D build/sell_static'),
+        r' T hf_acquire$')
+    ran('CMake: it exports what drivers look up', root.sh('ldd /tmp/app/build/sell'),
+        r'libholdfast\.so\.0 => /')
+    pages(root, '3')
+
+
+def main():
+    if len(sys.argv) == 3:
+        as_root(__file__)
+        os.execv(REDIS, [REDIS, sys.executable, __file__, SOURCE, OUT, '@'])
+    debs = described(glob.glob(os.path.join(OUT, '*.deb')))
+    lintian()
+    needed = sorted({name for deb in debs.values() for name in re.findall(
+        r'(?:^|, )([\w.+-]+)', field(deb, 'Depends')) if 'holdfast' not in name})
+    base = minimal(needed)
+    work = tempfile.mkdtemp(prefix='holdfast-debs.')
+    try:
+        root = Root(os.path.join(work, 'root'), os.path.join(base, 'root.tar'),
+                    [*glob.glob(os.path.join(base, 'debs', '*.deb')), *debs.values()])
+        before = root.files()
+        ran('apt reads what there is', root.apt('update'))
+        names = [name for name in PACKAGES if name.partition('-')[2] != 'dev']
+        ran('all but the headers are installed', root.apt('install', *names))
+        command(root)
+        server(root, sys.argv[3])
+        files(root)
+        gone(root, before, names)
+        root = Root(os.path.join(work, 'dev'), os.path.join(made(
+            COMPILER, '--include=' + ','.join(COMPILER)), 'root.tar'), debs.values())
+        ran('apt reads what there is', root.apt('update'))
+        ran('the headers are installed', root.apt('install', 'libholdfast-dev'))
+        library(root)
+    finally:
+        shutil.rmtree(work)
+    return end()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
