@@ -358,8 +358,9 @@ def api(step):
     versioned(step, folder, names)
     # What only `doctor` and the tests need is in no library that is installed.
     for own in ('libconform.a', 'tests/fakes/libfaults.a'):
-        inside = symbols(folder, own) & (symbols(folder, 'libholdfast.a') | names)
-        step.check(symbols(folder, own) and not inside, f'libholdfast has {sorted(inside)} of {own}',
+        own_names = symbols(folder, own)
+        inside = own_names & (symbols(folder, 'libholdfast.a') | names)
+        step.check(own_names and not inside, f'libholdfast has {sorted(inside)} of {own}',
                    f'nm -g build-gcc/{own}')
 
 
