@@ -189,7 +189,20 @@ def library(root):
         r' T hf_acquire$')
     ran('CMake: it exports what drivers look up', root.sh('ldd /tmp/app/build/sell'),
         r'libholdfast\.so\.0 => /')
+    source = os.path.join(SOURCE, 'drivers', 'example.c')
+    root.write('/tmp/app/example.c', toolchain.read(source))
+    compiles = re.search(r'^(cc -shared .*holdfast-driver\))$', toolchain.read(
+        os.path.join(SOURCE, 'doc', 'adding-a-driver.md')), flags=re.M).group(1)
+    ran("pkg-config: the guide's driver", root.sh(f'cd /tmp/app; {compiles}; nm -D *.so'),
+        r' hf_driver_entry$')
     pages(root, '3')
+
+
+def needed(debs, headers):
+    """What our packages depend on: libholdfast-dev, or all the others."""
+    return sorted({name for package, deb in debs.items() if (package == 'libholdfast-dev') ==
+                   headers for name in re.findall(r'(?:^|, )([\w.+-]+)', field(deb, 'Depends'))
+                   if 'holdfast' not in name})
 
 
 def main():
@@ -198,9 +211,7 @@ def main():
         os.execv(REDIS, [REDIS, sys.executable, __file__, SOURCE, OUT, '@'])
     debs = described(glob.glob(os.path.join(OUT, '*.deb')))
     lintian()
-    needed = sorted({name for deb in debs.values() for name in re.findall(
-        r'(?:^|, )([\w.+-]+)', field(deb, 'Depends')) if 'holdfast' not in name})
-    base = minimal(needed)
+    base = minimal(needed(debs, False))
     work = tempfile.mkdtemp(prefix='holdfast-debs.')
     try:
         root = Root(os.path.join(work, 'root'), os.path.join(base, 'root.tar'),
@@ -213,8 +224,9 @@ def main():
         server(root, sys.argv[3])
         files(root)
         gone(root, before, names)
+        compiler = COMPILER + needed(debs, True)
         root = Root(os.path.join(work, 'dev'), os.path.join(made(
-            COMPILER, '--include=' + ','.join(COMPILER)), 'root.tar'), debs.values())
+            compiler, '--include=' + ','.join(compiler)), 'root.tar'), debs.values())
         ran('apt reads what there is', root.apt('update'))
         ran('the headers are installed', root.apt('install', 'libholdfast-dev'))
         library(root)
