@@ -218,17 +218,19 @@ static const char *store_row(struct play *p)
 static const char *all_rows(struct play *p)
 {
     const char *why = NULL;
-    int nth = 0;
     for (int holder = NOBODY; holder < HOLDER_KINDS && !why; holder++)
         for (p->waiters = 0; p->waiters <= MOST && !why; p->waiters++)
             for (int who = A_NEW_ONE; who < WHOS && !why; who++)
                 for (p->may_queue = 0; p->may_queue <= MOST && !why; p->may_queue += MOST) {
                     p->holder = (enum holder)holder;
                     p->who = (enum who)who;
-                    p->marked = nth++ % 3 == 1;
+                    p->marked = (holder + who + (int)(p->waiters + p->may_queue / MOST)) % 2;
                     /* Without room for waiters only a new one makes a difference. */
                     if (!p->may_queue && who != A_NEW_ONE && holder != NOBODY) continue;
                     why = store_row(p);
+                    /* The rev that follows is the clock's, not the next number, at least once. */
+                    if (!why && holder == ONE && who == A_NEW_ONE)
+                        hf__con_await_clock(p->cfm, p->key, p->row.rev + 2);
                     if (!why) why = acquire_in_it(p);
                 }
     return why;

@@ -125,6 +125,9 @@ static char *sql_quiet(const char *table, struct text *t)
 #define KEY_HASH     "$15::text"
 _Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers of the parameters");
 
+/* What a notification says: hf__pg_word. */
+#define WORD KEY_HASH " || ' ' || w.request || ' ' || w.expires_us::text"
+
 /* The request as the last one of the queue's JSON. `more` has the members that aren't plain. */
 #define WAITER                                                                                   \
     "'{\"request\":\"' || excluded.request || '\",\"owner\":' || to_json(excluded.owner)::text " \
@@ -135,15 +138,13 @@ _Static_assert(HF_PG_ACQUIRE == 10 && HF_PG_ACQUIRE_VALUES == 15, "the numbers o
 
 /* May it be granted; or get a place in the queue? A member is looked for by its name in quotes:
    within a text they are escaped. `more` names a mode or further holders unless one holds alone,
-   exclusively. Each waiter has one "request". */
-#define MAY_ACQUIRE                                                                              \
-    " WHERE t.format = excluded.format AND t.request <> excluded.request AND CASE t.owner WHEN " \
-    "'' "                                                                                        \
-    "THEN t.more = '' AND t.queue = '' ELSE " MOST_WAITERS " > 0 AND (t.expires_us = 0 OR "      \
-    "t.expires_us > excluded.acquired_us) AND strpos(t.more, '\"mode\"') = 0 AND "               \
-    "strpos(t.more, '\"holders\"') = 0 AND (t.queue = '' OR left(t.queue, 2) = '[{' AND "        \
-    "right(t.queue, 2) = '}]' AND strpos(t.queue, excluded.request) = 0 AND length(t.queue) - "  \
-    "length(replace(t.queue, '\"request\":', '')) < 10 * " MOST_WAITERS ") END"
+   exclusively. Each waiter has one "request". Each function takes the server time to prepare. */
+#define MAY_ACQUIRE                                                                          \
+    " WHERE t.format = excluded.format AND t.request <> excluded.request AND CASE t.owner "  \
+    "WHEN '' THEN t.more = '' AND t.queue = '' ELSE (t.expires_us = 0 OR t.expires_us > "    \
+    "excluded.acquired_us) AND t.more !~ '\"(mode|holders)\"' AND (t.queue = '' OR t.queue " \
+    "LIKE '[{%%}]' AND strpos(t.queue, excluded.request) = 0) AND length(t.queue) - "        \
+    "length(replace(t.queue, '\"request\":', '')) < 10 * " MOST_WAITERS " END"
 
 /* hf_row_acquire. The columns are those of a grant, whose times are the statement's. A row that is
    held keeps them all but rev and queue. If this waiter is the first one, the holder is notified.
@@ -179,14 +180,14 @@ static char *sql_acquire(const char *table, struct text *t)
     put(t, MAY_ACQUIRE " RETURNING t.*) SELECT 1, " NOW ", ");
     put_columns(t, "w.", HF_FIELDS);
     put(t,
-        ", CASE WHEN strpos(w.queue, '[{\"request\":\"' || $%d::text) = 1 THEN (SELECT "
-        "count(pg_notify(c, " KEY_HASH " || ' ' || w.request || ' ' || w.expires_us::text)) FROM "
-        "(VALUES (" CHANNEL "), ('" HF_PG_AT "' || left(w.request, %d))) AS n (c)) END FROM w "
-        "UNION ALL SELECT 0, " NOW ", ",
+        ", CASE WHEN strpos(w.queue, '[{\"request\":\"' || $%d::text) = 1 THEN pg_notify(" CHANNEL
+        ", " WORD ")::text || pg_notify('" HF_PG_AT "' || left(w.request, %d), " WORD
+        ")::text END FROM w UNION ALL SELECT 0, " NOW ", ",
         HF_FIELD_REQUEST + 2, HF_ADDRESS);
     put_columns(t, "o.", HF_FIELDS);
     put(t,
-        ", 0 FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS (SELECT "
+        ", NULL FROM (SELECT 1) AS one LEFT JOIN %s AS o ON o.key = $1::text WHERE NOT EXISTS "
+        "(SELECT "
         "1 FROM w)",
         table);
     return strdup(t->to);
