@@ -251,6 +251,19 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     return hf__con_create(&r->con, key, row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
 }
 
+/* Listens at the bell, or where a watch is of keys for the key. */
+static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_ear *ret, hf_error *err)
+{
+    const hf_driver *drv = con->drv;
+    hf_key_event before;
+    if (drv->can & HF_CAN_BELLS) return drv->listen(con->st, BELL, NULL, 0, ret, err);
+    if (!drv->subscribe) return drv->listen(con->st, 0, &key, 1, ret, err);
+    if (drv->subscribe(con->st, key)) return hf_fail(err, HF_NOMEM, 0, "out of memory");
+    int rc = drv->listen(con->st, 0, NULL, 0, ret, err);
+    while (!rc && drv->next_event(con->st, 0, &before)) continue;
+    return rc;
+}
+
 static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row, int step, int how)
 {
     const struct hf__con *con = &r->con;
@@ -258,8 +271,7 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
     uint32_t before = row->n_queue;
     hf_error err = {0, 0, ""};
     hf_ear ear;
-    if (con->drv->listen(con->st, bells ? BELL : 0, bells ? NULL : &key, bells ? 0 : 1, &ear, &err))
-        return hf__race_fail(r, "listen: %s", err.text);
+    if (listen_for(con, key, &ear, &err)) return hf__race_fail(r, "listen: %s", err.text);
     hf__race_arrive(r->arena, step);
     if (listen_first && hf__race_await(r->arena, step + 1, 1))
         return hf__race_fail(r, "not let in");
@@ -283,6 +295,7 @@ static int wait_asleep(struct hf__racer *r, hf_rowkey key, uint64_t session, int
     hf_row_init(&row);
     int failed =
         get_in_line(r, &key, &row, id, session, how) || sleep_in_line(r, &key, &row, step, how);
+    if (r->con.drv->unsubscribe) r->con.drv->unsubscribe(r->con.st, &key);
     hf_row_clear(&row);
     return failed;
 }

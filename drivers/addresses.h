@@ -25,26 +25,4 @@ int hf__concerns(const hf_row *row, uint32_t i);
 /* Writes the addresses of the parties that the write concerns, each with a space behind it. */
 void hf__put_addresses(char to[HF_ADDRESSES_CAP], const hf_row *row);
 
-/* An address at which this handle is notified, or is to be. */
-struct hf__address {
-    char text[HF_ADDRESS + 1];
-    uint8_t wanted, listened;
-};
-
-/* All of a handle's. Zeroed at first; owns its memory until hf__addresses_clear. */
-struct hf__addresses {
-    struct hf__address *at;
-    size_t n, found; /* `found`: where the next search begins, for mostly there is but one */
-};
-
-/* Begins a new set of wanted addresses: none is wanted until hf__address_want names it. */
-void hf__addresses_begin(struct hf__addresses *all);
-/* Wants the address of the request `who`. Returns 0, or HF_NOMEM. */
-int hf__address_want(struct hf__addresses *all, const uint8_t who[16]);
-/* Ends the set: drops the addresses that are not wanted, if there are many. Returns how many were
-   dropped; they stand at at[n] and behind it until the next call. */
-size_t hf__addresses_end(struct hf__addresses *all);
-/* Frees the memory, and leaves *all zeroed. */
-void hf__addresses_clear(struct hf__addresses *all);
-
 #endif

@@ -9,6 +9,7 @@
 #include "ear.h"
 
 #include "addresses.h"
+#include "kit/subscriber.h"
 #include "kit/text.h"
 #include "os.h"
 
@@ -24,11 +25,10 @@ enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, DEAF_MS = 5000, LONGEST_MS
 
 enum ear_state { EAR_OFF, EAR_STARTING, EAR_HEARS };
 
-/* A key that is waited for, and to whom the last change that was heard of it gave it. */
+/* A key, and to whom the last change that was heard of it gave it. */
 struct heard {
-    uint64_t hash;
+    struct hf__sub_key key;
     hf_party handed;              /* token 0: to nobody */
-    uint64_t rang;                /* `heard`, as it was heard of last */
     char address[HF_ADDRESS + 1]; /* of who stands in line for it; "": nobody does */
 };
 
@@ -39,9 +39,8 @@ struct hf__mg_ear {
     enum ear_state state;
     int refs, ends, interrupted;
     int64_t deaf_until_us, wanted_us; /* when somebody waited last */
-    uint64_t heard, all_rang;         /* all_rang: the last of them that may have been of any key */
-    struct heard *key;
-    size_t n_keys, asked; /* asked: behind the key that was asked for last */
+    uint64_t heard;
+    struct hf__sub sub;
 };
 
 hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms)
@@ -55,6 +54,7 @@ hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms)
         return NULL;
     }
     ear->refs = 1;
+    ear->sub.key_size = sizeof(struct heard);
     pthread_mutex_init(&ear->mu, NULL);
     return ear;
 }
@@ -68,7 +68,7 @@ static void let_go(hf__mg_ear *ear)
     hf__mg_how_free(&ear->how);
     pthread_mutex_destroy(&ear->mu);
     close(ear->changed_fd);
-    free(ear->key);
+    hf__sub_free(&ear->sub);
     free(ear);
 }
 
@@ -166,27 +166,30 @@ static int concerns(const struct heard *k, const bson_t *event)
     return strstr(bson_iter_utf8(&it, NULL), k->address) != NULL;
 }
 
+/* The key that a change is of; NULL: nobody here knows it. *ret_any: the event doesn't say which.
+ */
+static struct heard *changed_key(const hf__mg_ear *ear, const bson_t *event, int *ret_any)
+{
+    bson_iter_t id;
+    uint32_t len;
+    *ret_any = !find_at(event, "documentKey._id", &id) || !BSON_ITER_HOLDS_UTF8(&id);
+    if (*ret_any) return NULL;
+    const char *key = bson_iter_utf8(&id, &len);
+    return (struct heard *)hf__sub_find(&ear->sub, key, len, hf_key_hash(key, len));
+}
+
 /* A change: of a key that somebody here waits for, or of something that isn't told. */
 static void hear(hf__mg_ear *ear, const bson_t *event)
 {
-    bson_iter_t id;
-    uint64_t hash = 0;
-    int known = find_at(event, "documentKey._id", &id) && BSON_ITER_HOLDS_UTF8(&id);
-    if (known) {
-        uint32_t len;
-        const char *key = bson_iter_utf8(&id, &len);
-        hash = hf_key_hash(key, len);
-    }
+    int any;
     pthread_mutex_lock(&ear->mu);
-    int matters = !known;
-    if (!known) ear->all_rang = ear->heard + 1;
-    for (size_t i = 0; i < ear->n_keys; i++)
-        if (ear->key[i].hash == hash && known) {
-            read_handed(event, &ear->key[i].handed);
-            if (!concerns(&ear->key[i], event)) continue;
-            ear->key[i].rang = ear->heard + 1;
-            matters = 1;
-        }
+    struct heard *k = changed_key(ear, event, &any);
+    if (k) read_handed(event, &k->handed);
+    int matters = any || (k && hf__sub_is_wanted(&k->key) && concerns(k, event));
+    if (any)
+        hf__sub_put_any(&ear->sub);
+    else if (matters)
+        hf__sub_put_event(&ear->sub, &k->key);
     if (matters) {
         ear->heard++;
         ring(ear);
@@ -194,19 +197,31 @@ static void hear(hf__mg_ear *ear, const bson_t *event)
     pthread_mutex_unlock(&ear->mu);
 }
 
+static void forget_handed(struct hf__sub_key *k) { ((struct heard *)k)->handed.token = 0; }
+
+/* What came before isn't known. Under the mutex. */
+static void lose(hf__mg_ear *ear)
+{
+    ear->heard++;
+    hf__sub_put_any(&ear->sub);
+    hf__sub_each(&ear->sub, forget_handed);
+}
+
 static int wanted(hf__mg_ear *ear, enum ear_state state)
 {
     pthread_mutex_lock(&ear->mu);
     if (state != ear->state) {
         ear->state = state;
-        ear->all_rang = ++ear->heard; /* what came before isn't known */
-        for (size_t i = 0; i < ear->n_keys; i++) ear->key[i].handed.token = 0;
+        lose(ear);
         ring(ear);
     }
     int64_t now_us = hf__local_us();
-    if (ear->n_keys) ear->wanted_us = now_us;
+    if (hf__sub_wanted(&ear->sub)) ear->wanted_us = now_us;
     int is = !ear->ends && now_us - ear->wanted_us < IDLE_MS * INT64_C(1000);
-    if (!is) ear->state = EAR_OFF; /* from here on another may be started */
+    if (!is) {
+        ear->state = EAR_OFF; /* from here on another may be started */
+        hf__sub_each(&ear->sub, forget_handed);
+    }
     pthread_mutex_unlock(&ear->mu);
     return is;
 }
@@ -271,7 +286,7 @@ static void *run(void *arg)
     if (deaf) {
         ear->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
         ear->state = EAR_OFF;
-        ear->all_rang = ++ear->heard;
+        lose(ear);
     }
     ring(ear);
     let_go(ear);
@@ -305,40 +320,45 @@ static int start(hf__mg_ear *ear)
 
 /* ---- who watches ---- */
 
-/* What was heard of a key; NULL: it isn't listened for. They come in the same order, mostly: *next
-   is what comes next. */
-static const struct heard *find(const hf__mg_ear *ear, size_t *next, uint64_t hash)
+static struct heard *find(const hf__mg_ear *ear, const hf_rowkey *key)
 {
-    for (size_t n = 0; n < ear->n_keys; n++) {
-        size_t i = (*next + n) % ear->n_keys;
-        if (ear->key[i].hash != hash) continue;
-        *next = i + 1;
-        return &ear->key[i];
-    }
-    return NULL;
+    return (struct heard *)hf__sub_find(&ear->sub, key->text, key->len, key->hash);
 }
 
-int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                      hf_error *err)
+int hf__mg_subscribe(hf__mg_ear *ear, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&ear->mu);
+    struct heard *k = (struct heard *)hf__sub_want(&ear->sub, key, NULL, 0, NULL);
+    if (k) k->address[0] = 0;
+    if (k && k->key.in_line) hf__put_address(k->address, k->key.who);
+    pthread_mutex_unlock(&ear->mu);
+    return k ? 0 : HF_NOMEM;
+}
+
+void hf__mg_unsubscribe(hf__mg_ear *ear, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&ear->mu);
+    struct heard *k = find(ear, key);
+    if (k) hf__sub_unwant(&ear->sub, &k->key);
+    pthread_mutex_unlock(&ear->mu);
+}
+
+int hf__mg_ear_next_event(hf__mg_ear *ear, hf_key_event *ret)
+{
+    pthread_mutex_lock(&ear->mu);
+    int is = hf__sub_next_event(&ear->sub, ret);
+    pthread_mutex_unlock(&ear->mu);
+    return is;
+}
+
+int hf__mg_ear_listen(hf__mg_ear *ear, hf_ear *ret, hf_error *err)
 {
     int rc = 0;
-    size_t next = 0;
-    struct heard *key = calloc(n ? n : 1, sizeof *key);
-    if (!key) return hf_fail(err, HF_NOMEM, 0, "mongodb: listen: out of memory");
     pthread_mutex_lock(&ear->mu);
-    for (size_t i = 0; i < n; i++) {
-        const struct heard *before = find(ear, &next, keys[i]->hash);
-        if (before) key[i] = *before;
-        key[i].hash = keys[i]->hash;
-        key[i].address[0] = 0;
-        if (keys[i]->in_line && keys[i]->who) hf__put_address(key[i].address, keys[i]->who);
-    }
-    free(ear->key);
-    ear->key = key;
-    ear->n_keys = n;
-    if (n) ear->wanted_us = hf__local_us();
+    int wanted = hf__sub_wanted(&ear->sub) != 0;
+    if (wanted) ear->wanted_us = hf__local_us();
     int64_t until_us = hf__local_us() + ear->how.io_timeout_ms * 1000;
-    while (n && ear->state != EAR_HEARS && !rc)
+    while (wanted && ear->state != EAR_HEARS && !rc)
         if ((ear->state == EAR_OFF && !start(ear)) || !sleep_until(ear, until_us))
             rc = hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: listen: no change stream");
     ret->heard[0] = ear->heard;
@@ -354,32 +374,23 @@ int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_
     while (!over && !ear->interrupted && ear->heard == since->heard[0])
         over = !sleep_until(ear, until_us);
     ear->interrupted = 0;
-    if (ear->n_keys && ear->state != EAR_HEARS)
+    if (hf__sub_wanted(&ear->sub) && ear->state != EAR_HEARS)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: watch: the change stream broke");
     pthread_mutex_unlock(&ear->mu);
     return rc;
 }
 
-int hf__mg_ear_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row)
+int hf__mg_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row)
 {
     hf_row_clear(row);
     pthread_mutex_lock(&ear->mu);
-    const struct heard *k = find(ear, &ear->asked, key->hash);
+    const struct heard *k = find(ear, key);
     int found = k && k->handed.token;
     if (found) row->party[0] = k->handed;
     pthread_mutex_unlock(&ear->mu);
     row->n_holders = (uint32_t)found;
     row->token = found ? row->party[0].token : 0;
     return found;
-}
-
-uint64_t hf__mg_ear_rang(hf__mg_ear *ear, const hf_rowkey *key)
-{
-    pthread_mutex_lock(&ear->mu);
-    const struct heard *k = find(ear, &ear->asked, key->hash);
-    uint64_t rang = k && k->rang > ear->all_rang ? k->rang : ear->all_rang;
-    pthread_mutex_unlock(&ear->mu);
-    return rang;
 }
 
 void hf__mg_ear_interrupt(hf__mg_ear *ear)

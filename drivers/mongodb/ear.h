@@ -12,11 +12,12 @@ typedef struct hf__mg_ear hf__mg_ear;
 hf__mg_ear *hf__mg_ear_new(const hf_url *url, int64_t io_timeout_ms);
 void hf__mg_ear_free(hf__mg_ear *ear);
 /* As hf_driver has them. */
-int hf__mg_ear_listen(hf__mg_ear *ear, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                      hf_error *err);
+int hf__mg_subscribe(hf__mg_ear *ear, const hf_rowkey *key);
+void hf__mg_unsubscribe(hf__mg_ear *ear, const hf_rowkey *key);
+int hf__mg_ear_next_event(hf__mg_ear *ear, hf_key_event *ret);
+int hf__mg_ear_listen(hf__mg_ear *ear, hf_ear *ret, hf_error *err);
 int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
-int hf__mg_ear_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row);
-uint64_t hf__mg_ear_rang(hf__mg_ear *ear, const hf_rowkey *key);
+int hf__mg_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row);
 void hf__mg_ear_interrupt(hf__mg_ear *ear);
 
 #endif

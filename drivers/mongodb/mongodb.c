@@ -367,8 +367,8 @@ static int mg_scan(hf_store *st, const char *prefix,
 static int mg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
                      hf_ear *ret, hf_error *err)
 {
-    (void)bell;
-    return hf__mg_ear_listen(st->ear, keys, n, ret, err);
+    (void)bell, (void)keys, (void)n;
+    return hf__mg_ear_listen(st->ear, ret, err);
 }
 
 static int mg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
@@ -377,15 +377,16 @@ static int mg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     return hf__mg_ear_watch(st->ear, ear, until_us, err);
 }
 
-static uint64_t mg_rang(hf_store *st, const hf_rowkey *key)
+static int mg_subscribe(hf_store *st, const hf_rowkey *k) { return hf__mg_subscribe(st->ear, k); }
+static void mg_unsubscribe(hf_store *st, const hf_rowkey *k) { hf__mg_unsubscribe(st->ear, k); }
+
+static int mg_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
 {
-    return hf__mg_ear_rang(st->ear, key);
+    (void)bell;
+    return hf__mg_ear_next_event(st->ear, ret);
 }
 
-static int mg_told(hf_store *st, const hf_rowkey *key, hf_row *row)
-{
-    return hf__mg_ear_told(st->ear, key, row);
-}
+static int mg_told(hf_store *s, const hf_rowkey *k, hf_row *r) { return hf__mg_told(s->ear, k, r); }
 
 static void mg_interrupt(hf_store *st, uint8_t bell)
 {
@@ -588,7 +589,9 @@ HF_DRIVER_ENTRY(mongodb) = {
     .watch = mg_watch,
     .interrupt = mg_interrupt,
     .told = mg_told,
-    .rang = mg_rang,
+    .next_event = mg_next_event,
+    .subscribe = mg_subscribe,
+    .unsubscribe = mg_unsubscribe,
     .scan = mg_scan,
     .inspect = mg_inspect,
     .enter = mg_enter,

@@ -23,21 +23,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { DEAF_MS = 5000, SPARE_KEYS = 64, OVER = 1 };
+enum { DEAF_MS = 5000, SPARE_CHANNELS = 64, OVER = 1 };
 
-enum wanted { BEFORE = 1, NOW }; /* while it is found out */
 enum says { NOTHING, THE_ROW, ANOTHER };
 
-struct hf__pg_heard {
-    uint64_t hash;
-    char *text;
-    uint32_t len;
-    uint8_t named, who[16]; /* the request that waits for it, or did, if it is named */
-    uint8_t wanted, unread;
-    uint8_t shown; /* THE_ROW was, since it was read */
-    size_t next;   /* one more than the number of the next one in its bucket; 0: none */
+struct heard {
+    struct hf__sub_key key;
+    struct heard *unread_next;
+    uint8_t unread; /* it is in the list of those, and pinned */
+    uint8_t shown;  /* THE_ROW was, since it was read */
     enum says says;
-    uint64_t rang;       /* `heard`, as it was heard of last */
     hf_row *row;         /* THE_ROW */
     uint8_t another[16]; /* ANOTHER */
     int64_t expires_us;
@@ -55,64 +50,19 @@ void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP
              (long long)row->party[0].expires_us);
 }
 
-static void forget(struct hf__pg_ear *ear, struct hf__pg_heard *k)
+/* Under the mutex, as are the next ones. What has to be read still has. */
+static void forget(struct hf__sub_key *key)
 {
-    ear->n_unread -= k->unread;
-    k->unread = 0;
+    struct heard *k = (struct heard *)key;
     k->says = NOTHING;
     if (k->row) hf_row_clear(k->row);
     free(k->row);
     k->row = NULL;
 }
 
-/* Under the mutex, as are the next ones. */
-static void drop(struct hf__pg_ear *ear, struct hf__pg_heard *k)
+static struct heard *find(const struct hf__pg_ear *ear, const hf_rowkey *key)
 {
-    forget(ear, k);
-    free(k->text);
-}
-
-static void drop_all(struct hf__pg_ear *ear)
-{
-    for (size_t i = 0; i < ear->n_keys; i++) drop(ear, &ear->key[i]);
-    free(ear->key);
-    free(ear->bucket);
-    ear->key = NULL;
-    ear->bucket = NULL;
-    ear->n_keys = ear->n_buckets = 0;
-}
-
-static void put_into_bucket(struct hf__pg_ear *ear, size_t i)
-{
-    size_t *bucket = &ear->bucket[ear->key[i].hash % ear->n_buckets];
-    ear->key[i].next = *bucket;
-    *bucket = i + 1;
-}
-
-static void fill_buckets(struct hf__pg_ear *ear)
-{
-    memset(ear->bucket, 0, ear->n_buckets * sizeof *ear->bucket);
-    for (size_t i = 0; i < ear->n_keys; i++) put_into_bucket(ear, i);
-}
-
-/* The first key of a bucket, or the one behind `k`. */
-static struct hf__pg_heard *in_bucket(struct hf__pg_ear *ear, uint64_t hash,
-                                      const struct hf__pg_heard *k)
-{
-    size_t next = k ? k->next : ear->n_buckets ? ear->bucket[hash % ear->n_buckets] : 0;
-    return next ? &ear->key[next - 1] : NULL;
-}
-
-static int is_of(const struct hf__pg_heard *k, const hf_rowkey *key)
-{
-    return k->hash == key->hash && k->len == key->len && !memcmp(k->text, key->text, k->len);
-}
-
-static struct hf__pg_heard *find(struct hf__pg_ear *ear, const hf_rowkey *key)
-{
-    struct hf__pg_heard *k = NULL;
-    while ((k = in_bucket(ear, key->hash, k)) && !is_of(k, key)) continue;
-    return k;
+    return (struct heard *)hf__sub_find(&ear->sub, key->text, key->len, key->hash);
 }
 
 /* What comes behind the hash. 0: nothing that can be read. */
@@ -126,38 +76,57 @@ static int read_holder(const char *said, uint8_t id[16], int64_t *ret_expires_us
     return !errno && !*end && *ret_expires_us >= 0;
 }
 
-static void must_read(struct hf__pg_ear *ear, struct hf__pg_heard *k)
+static void must_read(struct hf__pg_ear *ear, struct heard *k)
 {
-    ear->n_unread += !k->unread;
-    k->unread = 1;
+    if (k->unread) return;
+    if (!ear->unread) ear->unread_end = &ear->unread;
+    k->unread = k->key.pinned = 1;
+    k->unread_next = NULL;
+    *ear->unread_end = k;
+    ear->unread_end = &k->unread_next;
 }
 
-/* One word, of one of the keys. 1: somebody here waits for it, and is to look at what it said. */
-static int take_in(struct hf__pg_ear *ear, struct hf__pg_heard *k, const char *holder)
+static struct heard *next_unread(struct hf__pg_ear *ear)
+{
+    struct heard *k = ear->unread;
+    if (!k) return NULL;
+    ear->unread = k->unread_next;
+    k->unread = k->key.pinned = 0;
+    return k;
+}
+
+/* Its waits are to look. */
+static void tell(struct hf__pg_ear *ear, struct heard *k)
+{
+    if (!hf__sub_is_wanted(&k->key)) return;
+    hf__sub_put_event(&ear->sub, &k->key);
+    ear->heard++;
+}
+
+/* One word, of one of the keys. */
+static void take_in(struct hf__pg_ear *ear, struct heard *k, const char *holder)
 {
     uint8_t id[16];
     int64_t expires_us;
-    int known = k->named && read_holder(holder, id, &expires_us);
-    if (known && memcmp(id, k->who, 16) != 0) {
+    int known = k->key.named && read_holder(holder, id, &expires_us);
+    int wanted = hf__sub_is_wanted(&k->key);
+    if (known && memcmp(id, k->key.who, 16) != 0) {
         /* What has to be read is read all the same; and what was read isn't put aside for this
            before anybody has seen it, for it may say that he was handed the key. */
-        if (k->unread) return 0;
-        if (k->wanted && k->says == THE_ROW && !k->shown) {
+        if (k->unread) return;
+        if (wanted && k->says == THE_ROW && !k->shown) {
             must_read(ear, k);
-            return 0;
+            return;
         }
         k->says = ANOTHER;
         memcpy(k->another, id, 16);
         k->expires_us = expires_us;
-        if (k->wanted) k->rang = ear->heard + 1;
-        return k->wanted != 0;
+        tell(ear, k);
+    } else if (!known && !wanted) {
+        forget(&k->key);
+    } else {
+        must_read(ear, k);
     }
-    if (!known && !k->wanted) {
-        forget(ear, k);
-        return 0;
-    }
-    must_read(ear, k);
-    return 0;
 }
 
 /* Takes in the notifications that were read. 0: the connection broke. */
@@ -168,9 +137,8 @@ static int take_in_all(struct hf__pg_ear *ear)
         char *end;
         uint64_t hash = strtoull(note->extra, &end, 10);
         pthread_mutex_lock(&ear->mu);
-        struct hf__pg_heard *k = NULL;
-        while ((k = in_bucket(ear, hash, k)))
-            if (k->hash == hash) ear->heard += (uint64_t)take_in(ear, k, end);
+        struct hf__sub_key *k = NULL;
+        while ((k = hf__sub_of_hash(&ear->sub, hash, k))) take_in(ear, (struct heard *)k, end);
         pthread_mutex_unlock(&ear->mu);
         PQfreemem(note);
     }
@@ -183,13 +151,12 @@ static int hear(struct hf__pg_ear *ear) { return PQconsumeInput(ear->link.pg) &&
 /* Reads a row that has changed. 0: the connection broke. */
 static int read_one(struct hf__pg_ear *ear)
 {
-    struct hf__pg_heard *k = ear->key;
-    while (!k->unread) k++;
-    hf_rowkey key = {.text = k->text, .len = k->len, .hash = k->hash};
     hf_row *row = malloc(sizeof *row), *old;
+    pthread_mutex_lock(&ear->mu);
     /* What comes while it is read is another change. */
-    k->unread = 0;
-    ear->n_unread--;
+    struct heard *k = next_unread(ear);
+    pthread_mutex_unlock(&ear->mu);
+    hf_rowkey key = {.text = k->key.text, .len = k->key.len, .hash = k->key.hash};
     if (row) hf_row_init(row);
     int rc = row ? ear->read(ear->st, &ear->link, &key, row) : HF_NOMEM;
     pthread_mutex_lock(&ear->mu);
@@ -198,7 +165,7 @@ static int read_one(struct hf__pg_ear *ear)
     k->shown = 0;
     /* That nobody has it, or why it can't be read, is for who waits to find. */
     k->says = !rc && row->rev ? THE_ROW : NOTHING;
-    if (k->wanted) k->rang = ++ear->heard;
+    tell(ear, k);
     pthread_mutex_unlock(&ear->mu);
     if (old) hf_row_clear(old);
     free(old);
@@ -209,7 +176,7 @@ int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row)
 {
     hf_row_clear(row);
     pthread_mutex_lock(&ear->mu);
-    struct hf__pg_heard *k = find(ear, key);
+    struct heard *k = find(ear, key);
     int is = k && k->says == THE_ROW && !hf_row_copy(row, k->row);
     if (is) k->shown = 1;
     if (k && k->says == ANOTHER) {
@@ -223,21 +190,15 @@ int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row)
     return is;
 }
 
-uint64_t hf__pg_rang(struct hf__pg_ear *ear, const hf_rowkey *key)
-{
-    pthread_mutex_lock(&ear->mu);
-    const struct hf__pg_heard *k = find(ear, key);
-    uint64_t rang = k && k->rang > ear->all_rang ? k->rang : ear->all_rang;
-    pthread_mutex_unlock(&ear->mu);
-    return rang;
-}
-
 /* ---- listening ---- */
 
 int hf__pg_ear_open(struct hf__pg_ear *ear, hf_store *st, hf__pg_read *read_row)
 {
     ear->st = st;
     ear->read = read_row;
+    ear->sub.key_size = sizeof(struct heard);
+    ear->sub.forget = forget;
+    ear->sub.spare_channels = SPARE_CHANNELS;
     pthread_mutex_init(&ear->mu, NULL);
     ear->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return ear->wake_fd < 0 ? errno : 0;
@@ -257,8 +218,7 @@ void hf__pg_ear_channel(struct hf__pg_ear *ear, const char *schema, const char *
 void hf__pg_ear_close(struct hf__pg_ear *ear)
 {
     hf__pg_disconnect(&ear->link);
-    drop_all(ear);
-    hf__addresses_clear(&ear->addresses);
+    hf__sub_free(&ear->sub);
     pthread_mutex_destroy(&ear->mu);
     if (ear->wake_fd >= 0) close(ear->wake_fd);
 }
@@ -267,9 +227,10 @@ static void disconnect(struct hf__pg_ear *ear)
 {
     hf__pg_disconnect(&ear->link);
     pthread_mutex_lock(&ear->mu);
-    drop_all(ear); /* others may be lost from here on */
+    while (next_unread(ear)) continue;
+    hf__sub_each(&ear->sub, forget); /* others may be lost from here on */
+    hf__sub_disconnected(&ear->sub);
     pthread_mutex_unlock(&ear->mu);
-    hf__addresses_clear(&ear->addresses);
     ear->hears_all = 0;
 }
 
@@ -291,7 +252,10 @@ static int connect_ear(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_
         deaf(ear, "", NULL);
         return rc;
     }
-    ear->all_rang = ++ear->heard; /* what came before isn't known */
+    ear->heard++;
+    pthread_mutex_lock(&ear->mu);
+    hf__sub_put_any(&ear->sub); /* what came before isn't known */
+    pthread_mutex_unlock(&ear->mu);
     return 0;
 }
 
@@ -311,106 +275,80 @@ static int say(const struct hf__pg_how *how, struct hf__pg_ear *ear, const char 
     return rc;
 }
 
-/* Listens where those who wait now are told, and no longer where nobody is. */
-static int say_all(const struct hf__pg_how *how, struct hf__pg_ear *ear, int all, size_t n,
+/* Listens at the address, or no longer. */
+static int say_one(const struct hf__pg_how *how, struct hf__pg_ear *ear, struct hf__sub_channel *c,
                    hf_error *err)
 {
-    struct hf__addresses *at = &ear->addresses;
-    int rc = 0;
-    if (n && all != ear->hears_all)
-        rc = say(how, ear, all ? "LISTEN" : "UNLISTEN", "", ear->channel, err);
-    if (n && !rc) ear->hears_all = all;
-    for (size_t i = 0; i < at->n && !rc; i++) {
-        if (!at->at[i].wanted || at->at[i].listened) continue;
-        rc = say(how, ear, "LISTEN", HF_PG_AT, at->at[i].text, err);
-        if (!rc) at->at[i].listened = 1;
-    }
-    size_t left = rc ? 0 : hf__addresses_end(at);
-    for (size_t i = 0; i < left && !rc; i++)
-        rc = say(how, ear, "UNLISTEN", HF_PG_AT, at->at[at->n + i].text, err);
+    char name[HF_ADDRESS + 1];
+    int wanted = c->users != 0, rc = 0, changes = c->subscribed != wanted;
+    memcpy(name, c->name, c->len + 1);
+    c->subscribed = (uint8_t)wanted;
+    if (!wanted) hf__sub_channel_free(c);
+    if (changes) rc = say(how, ear, wanted ? "LISTEN" : "UNLISTEN", HF_PG_AT, name, err);
     return rc;
 }
 
-/* Under the mutex, as are the next ones. NULL: out of memory. */
-static struct hf__pg_heard *add(struct hf__pg_ear *ear, const hf_rowkey *key)
+/* Listens where those who wait now are told, and no longer where nobody is. The channel of all keys
+   stays while nobody waits. */
+static int say_all(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_error *err)
 {
-    if (ear->n_keys == ear->n_buckets) { /* room for as many keys as there are buckets */
-        size_t n = ear->n_buckets ? 2 * ear->n_buckets : 64;
-        struct hf__pg_heard *more = realloc(ear->key, n * sizeof *more);
-        if (!more) return NULL;
-        ear->key = more;
-        size_t *buckets = realloc(ear->bucket, n * sizeof *buckets);
-        if (!buckets) return NULL;
-        ear->bucket = buckets;
-        ear->n_buckets = n;
-        fill_buckets(ear);
+    int rc = 0;
+    pthread_mutex_lock(&ear->mu);
+    int all = ear->sub.n_apart != 0, any = hf__sub_wanted(&ear->sub) != 0;
+    pthread_mutex_unlock(&ear->mu);
+    if (any && all != ear->hears_all)
+        rc = say(how, ear, all ? "LISTEN" : "UNLISTEN", "", ear->channel, err);
+    if (any && !rc) ear->hears_all = all;
+    while (!rc) {
+        pthread_mutex_lock(&ear->mu);
+        struct hf__sub_channel *c = hf__sub_next_change(&ear->sub);
+        pthread_mutex_unlock(&ear->mu);
+        if (!c) break;
+        rc = say_one(how, ear, c, err);
     }
-    struct hf__pg_heard k = {.hash = key->hash, .len = key->len};
-    k.text = malloc((size_t)key->len + 1);
-    if (!k.text) return NULL;
-    memcpy(k.text, key->text, (size_t)key->len + 1);
-    ear->key[ear->n_keys] = k;
-    put_into_bucket(ear, ear->n_keys);
-    return &ear->key[ear->n_keys++];
+    return rc;
 }
 
-static void drop_unwanted(struct hf__pg_ear *ear)
+int hf__pg_subscribe(struct hf__pg_ear *ear, const hf_rowkey *key)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < ear->n_keys; i++) {
-        if (ear->key[i].wanted)
-            ear->key[kept++] = ear->key[i];
-        else
-            drop(ear, &ear->key[i]);
-    }
-    ear->n_keys = kept;
-    fill_buckets(ear);
+    char address[HF_ADDRESS + 1];
+    int in_line = key->who && key->in_line, same;
+    if (in_line) hf__put_address(address, key->who);
+    pthread_mutex_lock(&ear->mu);
+    struct heard *k =
+        (struct heard *)hf__sub_want(&ear->sub, key, in_line ? address : NULL, HF_ADDRESS, &same);
+    /* That another had it was said to somebody else: this one may be whom it named. Or it was said
+       long ago: while nobody stands in line nothing is said. */
+    if (k && !same && k->says == ANOTHER) k->says = NOTHING;
+    pthread_mutex_unlock(&ear->mu);
+    return k ? 0 : HF_NOMEM;
 }
 
-/* *ret_all: some of them don't stand in line. */
-static int want(struct hf__pg_ear *ear, const hf_rowkey *const *keys, size_t n, int *ret_all)
+void hf__pg_unsubscribe(struct hf__pg_ear *ear, const hf_rowkey *key)
 {
-    hf__addresses_begin(&ear->addresses);
-    for (size_t i = 0; i < ear->n_keys; i++)
-        if (ear->key[i].wanted) ear->key[i].wanted = BEFORE;
-    for (size_t i = 0; i < n; i++) {
-        struct hf__pg_heard *k = find(ear, keys[i]);
-        const uint8_t *who = keys[i]->who;
-        if (!k) k = add(ear, keys[i]);
-        if (!k) return HF_NOMEM;
-        if (!who || !keys[i]->in_line)
-            *ret_all = 1;
-        else if (hf__address_want(&ear->addresses, who))
-            return HF_NOMEM;
-        int was = k->wanted;
-        k->wanted = NOW;
-        /* That another had it was said to somebody else: this one may be whom it named. Or it was
-           said long ago: while nobody stands in line nothing is said. */
-        if (was && k->named == (who != NULL) && (!who || !memcmp(k->who, who, 16))) continue;
-        if (k->says == ANOTHER) k->says = NOTHING;
-        k->named = who != NULL;
-        if (who) memcpy(k->who, who, 16);
-    }
-    for (size_t i = 0; i < ear->n_keys; i++) ear->key[i].wanted = ear->key[i].wanted == NOW;
-    if (ear->n_keys > 2 * n + SPARE_KEYS) drop_unwanted(ear);
-    return 0;
+    pthread_mutex_lock(&ear->mu);
+    struct heard *k = find(ear, key);
+    if (k) hf__sub_unwant(&ear->sub, &k->key);
+    pthread_mutex_unlock(&ear->mu);
 }
 
-int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear,
-                  const hf_rowkey *const *keys, size_t n, hf_ear *ret, hf_error *err)
+int hf__pg_next_event(struct hf__pg_ear *ear, hf_key_event *ret)
 {
-    /* Those that came for the keys of the last time count for them. */
+    pthread_mutex_lock(&ear->mu);
+    int is = hf__sub_next_event(&ear->sub, ret);
+    pthread_mutex_unlock(&ear->mu);
+    return is;
+}
+
+int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_ear *ret, hf_error *err)
+{
+    /* What came for keys before is told of them. */
     if (ear->link.pg && !hear(ear)) disconnect(ear);
     if (!ear->link.pg) {
         int rc = connect_ear(how, ear, err);
         if (rc) return rc;
     }
-    int all = 0;
-    pthread_mutex_lock(&ear->mu);
-    int rc = want(ear, keys, n, &all);
-    pthread_mutex_unlock(&ear->mu);
-    if (rc) return deaf(ear, "out of memory", err);
-    rc = say_all(how, ear, all, n, err);
+    int rc = say_all(how, ear, err);
     if (rc) return rc;
     /* What came with an answer isn't in the socket any more, which wouldn't wake anybody. */
     if (!take_in_all(ear)) return deaf(ear, "the connection broke", err);
@@ -426,7 +364,7 @@ static int sleep_until(struct hf__pg_ear *ear, int64_t until_us, hf_error *err)
     int64_t left = until_us - hf__local_us();
     uint64_t n;
     if (left <= 0) return OVER;
-    left = ear->n_unread ? 0 : left / 1000 + 1;
+    left = ear->unread ? 0 : left / 1000 + 1;
     if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0 && errno != EINTR)
         return deaf(ear, strerror(errno), err);
     if (fds[1].revents) {
@@ -443,7 +381,7 @@ int hf__pg_watch(struct hf__pg_ear *ear, const hf_ear *since, int64_t until_us, 
     while (!rc && ear->heard == since->heard[0]) {
         /* Each time: words that have one read don't keep the others from what they have to do. */
         rc = sleep_until(ear, until_us, err);
-        if (rc || !ear->n_unread || ear->heard != since->heard[0]) continue;
+        if (rc || !ear->unread || ear->heard != since->heard[0]) continue;
         asked++;
         /* What came with the row isn't in the socket any more, which wouldn't wake anybody. */
         if (!read_one(ear) || !take_in_all(ear)) rc = deaf(ear, "the connection broke", err);

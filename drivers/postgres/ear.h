@@ -5,6 +5,7 @@
 #define HF_POSTGRES_EAR_H
 
 #include "addresses.h"
+#include "kit/subscriber.h"
 #include "link.h"
 
 enum { HF_PG_WORD_CAP = 96 };
@@ -14,23 +15,19 @@ enum { HF_PG_WORD_CAP = 96 };
 /* Reads a row by the connection that listens. 0, or an error code. */
 typedef int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
 
-struct hf__pg_heard;
-
 /* One connection that listens, for all waits of a handle. Of the one thread that watches, but for
    what the words said, which has a mutex. */
 struct hf__pg_ear {
     struct hf__pg_link link;
     char channel[64]; /* of all keys, for those who don't stand in line */
     int hears_all;    /* listens there */
-    struct hf__addresses addresses;
     int64_t deaf_until_us;
-    uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
+    uint64_t heard;
     hf__pg_read *read;
     hf_store *st;
     pthread_mutex_t mu;
-    struct hf__pg_heard *key;
-    size_t n_keys, n_unread;
-    size_t *bucket, n_buckets; /* by their hashes: one more than the number of the first key */
+    struct hf__sub sub;                 /* keys in line have a channel, that of an address */
+    struct heard *unread, **unread_end; /* whose rows are to be read, in their order */
     int wake_fd;
 };
 
@@ -43,11 +40,12 @@ void hf__pg_ear_close(struct hf__pg_ear *ear);
 /* What is told of a write: the key, and who has it alone then. */
 void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP]);
 
-int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear,
-                  const hf_rowkey *const *keys, size_t n, hf_ear *ret, hf_error *err);
+int hf__pg_subscribe(struct hf__pg_ear *ear, const hf_rowkey *key);
+void hf__pg_unsubscribe(struct hf__pg_ear *ear, const hf_rowkey *key);
+int hf__pg_next_event(struct hf__pg_ear *ear, hf_key_event *ret);
+int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_ear *ret, hf_error *err);
 int hf__pg_watch(struct hf__pg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
 void hf__pg_interrupt(struct hf__pg_ear *ear);
 int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row);
-uint64_t hf__pg_rang(struct hf__pg_ear *ear, const hf_rowkey *key);
 
 #endif

@@ -278,8 +278,8 @@ static int pg_scan(hf_store *st, const char *prefix,
 static int pg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
                      hf_ear *ret, hf_error *err)
 {
-    (void)bell;
-    return hf__pg_listen(&st->how, &st->ear, keys, n, ret, err);
+    (void)bell, (void)keys, (void)n;
+    return hf__pg_listen(&st->how, &st->ear, ret, err);
 }
 
 static int pg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
@@ -293,7 +293,21 @@ static int pg_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     return hf__pg_told(&st->ear, key, row);
 }
 
-static uint64_t pg_rang(hf_store *st, const hf_rowkey *key) { return hf__pg_rang(&st->ear, key); }
+static int pg_subscribe(hf_store *st, const hf_rowkey *key)
+{
+    return hf__pg_subscribe(&st->ear, key);
+}
+
+static void pg_unsubscribe(hf_store *st, const hf_rowkey *key)
+{
+    hf__pg_unsubscribe(&st->ear, key);
+}
+
+static int pg_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+{
+    (void)bell;
+    return hf__pg_next_event(&st->ear, ret);
+}
 
 /* By the connection that listens. */
 static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row)
@@ -500,7 +514,9 @@ HF_DRIVER_ENTRY(postgres) = {
     .watch = pg_watch,
     .interrupt = pg_interrupt,
     .told = pg_told,
-    .rang = pg_rang,
+    .next_event = pg_next_event,
+    .subscribe = pg_subscribe,
+    .unsubscribe = pg_unsubscribe,
     .scan = pg_scan,
     .inspect = pg_inspect,
     .enter = pg_enter,

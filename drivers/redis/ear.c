@@ -27,7 +27,7 @@ static int deaf(hf_store *st, const char *why, hf_error *err)
     snprintf(text, sizeof text, "%s", why);
     hf__rd_disconnect(&st->ear);
     pthread_mutex_lock(&st->said_mu);
-    hf__rd_unsubscribed(&st->subscribed);
+    hf__sub_disconnected(&st->sub);
     pthread_mutex_unlock(&st->said_mu);
     st->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
     return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: %s", text);
@@ -104,22 +104,13 @@ int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     char said[HF_RD_SAID_MOST + 1];
     size_t len = 0;
     pthread_mutex_lock(&st->said_mu);
-    const struct hf__rd_key *k = hf__rd_key_of(&st->subscribed, key->text, key->len, key->hash);
+    const struct hf__sub_key *k = hf__sub_find(&st->sub, key->text, key->len, key->hash);
     /* Who wrote it needn't have waited for the replicas that this one waits for. */
-    if (k && !st->how.wait) len = k->said_len;
-    if (len) memcpy(said, k->said, len);
+    if (k && !st->how.wait) len = k->payload_len;
+    if (len) memcpy(said, k->payload, len);
     pthread_mutex_unlock(&st->said_mu);
     said[len] = 0;
     return hf__rd_read_word(said, len, row);
-}
-
-uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key)
-{
-    pthread_mutex_lock(&st->said_mu);
-    const struct hf__rd_key *k = hf__rd_key_of(&st->subscribed, key->text, key->len, key->hash);
-    uint64_t rang = k && k->rang > st->all_rang ? k->rang : st->all_rang;
-    pthread_mutex_unlock(&st->said_mu);
-    return rang;
 }
 
 /* The key whose own channel has that name; 0: none has. */
@@ -135,8 +126,8 @@ static size_t key_in(const hf_store *st, const redisReply *name, const char **re
 
 /* Of which key a message is, by its channel or by its first line, and what it says. NULL: of none
    that is known here. */
-static struct hf__rd_key *told_of(hf_store *st, const redisReply *to, const redisReply *message,
-                                  const char **ret_said, size_t *ret_len)
+static struct hf__sub_key *told_of(hf_store *st, const redisReply *to, const redisReply *message,
+                                   const char **ret_said, size_t *ret_len)
 {
     const char *key = NULL;
     size_t before = strlen(st->how.prefix), len = key_in(st, to, &key);
@@ -151,7 +142,7 @@ static struct hf__rd_key *told_of(hf_store *st, const redisReply *to, const redi
         *ret_len -= len + (len > 0);
     }
     if (!len || len >= HF_KEY_CAP) return NULL;
-    return hf__rd_key_of(&st->subscribed, key, len, hf_key_hash(key, len));
+    return hf__sub_find(&st->sub, key, len, hf_key_hash(key, len));
 }
 
 /* 1: somebody here wants to know of it; 2: a subscription was confirmed; 0: neither. */
@@ -165,13 +156,10 @@ static int meaning(hf_store *st, const redisReply *r)
     const char *said;
     size_t len;
     pthread_mutex_lock(&st->said_mu);
-    struct hf__rd_key *k = told_of(st, name, r->element[2], &said, &len);
-    if (k) hf__rd_keep_said(k, said, len, HF_RD_SAID_MOST);
-    int wanted = k && hf__rd_is_wanted(k);
-    if (wanted) {
-        k->rang = st->heard + 1;
-        hf__rd_put_news(&st->subscribed, k);
-    }
+    struct hf__sub_key *k = told_of(st, name, r->element[2], &said, &len);
+    if (k) hf__sub_put_payload(k, said, len, HF_RD_SAID_MOST);
+    int wanted = k && hf__sub_is_wanted(k);
+    if (wanted) hf__sub_put_event(&st->sub, k);
     pthread_mutex_unlock(&st->said_mu);
     return wanted;
 }
@@ -213,7 +201,7 @@ static int want(hf_store *st, const hf_rowkey *key)
     } else {
         len = channel_of(st, key->text, key->len, name);
     }
-    return hf__rd_want(&st->subscribed, key, name, len);
+    return hf__sub_want(&st->sub, key, name, len, NULL) ? 0 : HF_NOMEM;
 }
 
 int hf__rd_subscribe(hf_store *st, const hf_rowkey *key)
@@ -227,8 +215,8 @@ int hf__rd_subscribe(hf_store *st, const hf_rowkey *key)
 void hf__rd_unsubscribe(hf_store *st, const hf_rowkey *key)
 {
     pthread_mutex_lock(&st->said_mu);
-    struct hf__rd_key *k = hf__rd_key_of(&st->subscribed, key->text, key->len, key->hash);
-    if (k) hf__rd_unwant(&st->subscribed, k);
+    struct hf__sub_key *k = hf__sub_find(&st->sub, key->text, key->len, key->hash);
+    if (k) hf__sub_unwant(&st->sub, k);
     pthread_mutex_unlock(&st->said_mu);
 }
 
@@ -236,31 +224,21 @@ int hf__rd_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
 {
     (void)bell;
     pthread_mutex_lock(&st->said_mu);
-    int is = hf__rd_next_news(&st->subscribed, ret);
+    int is = hf__sub_next_event(&st->sub, ret);
     pthread_mutex_unlock(&st->said_mu);
     return is;
-}
-
-/* Those that are named, and no others. */
-static int want_all(hf_store *st, const hf_rowkey *const *keys, size_t n)
-{
-    st->subscribed.listens++;
-    for (size_t i = 0; i < n; i++)
-        if (want(st, keys[i])) return HF_NOMEM;
-    hf__rd_unwant_others(&st->subscribed);
-    return 0;
 }
 
 /* Subscribes at what is wanted, and no longer at what isn't; *ret_new of them. */
 static int put_changes(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new)
 {
-    for (struct hf__rd_channel *c; (c = hf__rd_next_change(&st->subscribed));) {
+    for (struct hf__sub_channel *c; (c = hf__sub_next_change(&st->sub));) {
         int subscribe = c->users != 0;
         if (c->subscribed != subscribe)
             put_call(batch, subscribe ? "SUBSCRIBE" : "UNSUBSCRIBE", c->name, c->len);
         *ret_new += subscribe && !c->subscribed;
         c->subscribed = (uint8_t)subscribe;
-        if (!subscribe) hf__rd_channel_free(c);
+        if (!subscribe) hf__sub_channel_free(c);
     }
     return batch->failed ? HF_NOMEM : 0;
 }
@@ -268,12 +246,13 @@ static int put_changes(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new
 int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err)
 {
-    (void)bell;
+    (void)bell, (void)keys, (void)n;
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     size_t fresh = 0;
-    /* What came for the keys of the last time counts for them. */
+    /* What came for keys before is told of them. */
     if (st->ear.fd >= 0 && !hear(st, 0, 0)) deaf(st, st->ear.why, NULL);
-    if (st->ear.fd < 0) {
+    int is_new = st->ear.fd < 0;
+    if (is_new) {
         if (hf__local_us() < st->deaf_until_us)
             return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: not heard lately");
         int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
@@ -282,11 +261,11 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
             deaf(st, "", NULL);
             return rc;
         }
-        st->all_rang = ++st->heard; /* what came before isn't known */
-        st->subscribed.any_news = 1;
+        st->heard++;
     }
     pthread_mutex_lock(&st->said_mu);
-    int no_memory = (n && want_all(st, keys, n)) || put_changes(st, &batch, &fresh);
+    if (is_new) hf__sub_put_any(&st->sub); /* what came before isn't known */
+    int no_memory = put_changes(st, &batch, &fresh);
     pthread_mutex_unlock(&st->said_mu);
     if (no_memory) {
         hf__rd_batch_free(&batch);

@@ -269,7 +269,7 @@ static void rd_close(hf_store *st)
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->link[i]);
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->many[i]);
     hf__rd_disconnect(&st->ear);
-    hf__rd_subscribed_free(&st->subscribed);
+    hf__sub_free(&st->sub);
     for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
     if (hf__rd_filter) hf__rd_filter->forget(st->how.tls);
     explicit_bzero(st->how.password, sizeof st->how.password);
@@ -398,7 +398,6 @@ HF_DRIVER_ENTRY(redis) = {
     .watch = hf__rd_watch,
     .interrupt = hf__rd_interrupt,
     .told = hf__rd_told,
-    .rang = hf__rd_rang,
     .next_event = hf__rd_next_event,
     .subscribe = hf__rd_subscribe,
     .unsubscribe = hf__rd_unsubscribe,

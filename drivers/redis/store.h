@@ -6,9 +6,9 @@
 
 #include "addresses.h"
 #include "kit/columns.h"
+#include "kit/subscriber.h"
 #include "link.h"
 #include "pool.h"
-#include "subscribed.h"
 
 /* Of a row, or of a channel. */
 enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS = 11 + HF_FIELDS };
@@ -35,9 +35,9 @@ struct hf_store {
        keys and channels. */
     struct hf__rd_link ear;
     pthread_mutex_t said_mu;
-    struct hf__rd_subscribed subscribed;
+    struct hf__sub sub;
     int64_t deaf_until_us;
-    uint64_t heard, all_rang; /* all_rang: the last of them that may have been of any key */
+    uint64_t heard;
     int wake_fd;
 };
 
@@ -121,7 +121,6 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
 int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__rd_interrupt(hf_store *st, uint8_t bell);
 int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row);
-uint64_t hf__rd_rang(hf_store *st, const hf_rowkey *key);
 int hf__rd_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
 int hf__rd_subscribe(hf_store *st, const hf_rowkey *key);
 void hf__rd_unsubscribe(hf_store *st, const hf_rowkey *key);

@@ -91,44 +91,11 @@ static void all_of_a_row_have_room(void **state)
 static void a_handle_has_one(void **state)
 {
     (void)state;
-    struct hf__addresses all = {.n = 0};
+    char to[HF_ADDRESS + 1];
     for (uint8_t n = 0; n < 100; n++) {
-        hf__addresses_begin(&all);
-        assert_int_equal(hf__address_want(&all, request(7, n)), 0);
-        assert_int_equal(hf__address_want(&all, request(8, n)), 0);
-        assert_int_equal(hf__addresses_end(&all), 0);
-        assert_int_equal(all.n, 2);
-        assert_true(all.at[0].wanted && all.at[1].wanted);
-        if (n) assert_true(all.at[0].listened);
-        all.at[0].listened = 1;
+        hf__put_address(to, request(7, n));
+        assert_string_equal(to, "0707070707070707");
     }
-    assert_string_equal(all.at[0].text, "0707070707070707");
-    hf__addresses_clear(&all);
-    assert_true(!all.at && !all.n);
-}
-
-/* Those that nobody waits at any more are kept for a while, but don't pile up. */
-static void what_is_not_wanted_goes(void **state)
-{
-    (void)state;
-    struct hf__addresses all = {.n = 0};
-    size_t left = 0;
-    for (uint8_t handle = 1; handle <= 66; handle++) {
-        assert_int_equal(left, 0);
-        hf__addresses_begin(&all);
-        assert_int_equal(hf__address_want(&all, request(1, handle)), 0);
-        assert_int_equal(hf__address_want(&all, request(handle, 0)), 0);
-        left = hf__addresses_end(&all);
-    }
-    assert_int_equal(left, 0);
-    hf__addresses_begin(&all);
-    assert_int_equal(hf__address_want(&all, request(66, 9)), 0);
-    left = hf__addresses_end(&all);
-    assert_int_equal(left, 65);
-    assert_int_equal(all.n, 1);
-    assert_string_equal(all.at[0].text, "4242424242424242");
-    for (size_t i = 0; i < left; i++) assert_false(all.at[all.n + i].wanted);
-    hf__addresses_clear(&all);
 }
 
 int main(void)
@@ -137,7 +104,6 @@ int main(void)
         cmocka_unit_test(a_write_concerns_few),
         cmocka_unit_test(all_of_a_row_have_room),
         cmocka_unit_test(a_handle_has_one),
-        cmocka_unit_test(what_is_not_wanted_goes),
     };
     return TEST_MAIN(tests);
 }

@@ -1,6 +1,7 @@
 /*
  * postgres_words.c - the driver postgres: how who waits is woken by a server that says anything.
  */
+#include "fakes/listens.h"
 #include "pgsay.h"
 #include "test.h"
 
@@ -14,10 +15,17 @@
 
 static hf_row cur;
 
+static hf_store *opened_anew(void)
+{
+    hf_store *st = pg_opened(URL);
+    listens_anew(st);
+    return st;
+}
+
 static int listen_to(hf_store *st, hf_ear *ret)
 {
     const hf_rowkey *keys[] = {&key};
-    return pg->listen(st, 0, keys, 1, ret, &err);
+    return listen_for(pg, st, keys, 1, ret, &err);
 }
 
 static int64_t in_ms(int64_t ms)
@@ -35,7 +43,7 @@ static void who_waits(void **state)
     (void)state;
     char ours[30];
     hf_ear ear;
-    hf_store *st = pg_opened(URL);
+    hf_store *st = opened_anew();
     snprintf(ours, sizeof ours, "%llu", (unsigned long long)key.hash);
     ARE({"LISTEN", "1", 0});
     said(listen_to(st, &ear), 0, NULL);
@@ -48,7 +56,7 @@ static void who_waits(void **state)
     said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
     pg->close(st);
     /* Not the word for another key, but for this one. */
-    st = pg_opened(URL);
+    st = opened_anew();
     ARE({"LISTEN", "1", 0});
     said(listen_to(st, &ear), 0, NULL);
     pg_notifies("12345");
@@ -67,7 +75,7 @@ static void who_waits(void **state)
                  {"connect", "!57P03 starting up", "starting up", HF_UNAVAILABLE},
                  {"pg_is_in_recovery", "f|off|78|150000|db|public", "a pooler", HF_UNAVAILABLE}};
     for (size_t i = 0; i < COUNT(cases); i++) {
-        st = pg_opened(URL);
+        st = opened_anew();
         ARE({cases[i].part, cases[i].told, 0});
         said(listen_to(st, &ear), cases[i].code, cases[i].says);
         said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
@@ -95,7 +103,7 @@ static int after_word(hf_store *st, const char *behind, int64_t ms)
 
 static hf_store *listens(const uint8_t *who, const char *there)
 {
-    hf_store *st = pg_opened(URL);
+    hf_store *st = opened_anew();
     ARE({"LISTEN", "1", 0}, {GET, there, 0});
     key.who = who;
     said(listen_to(st, &heard), 0, NULL);
@@ -164,11 +172,11 @@ static void another_is_named(void **state)
     assert_int_equal(after_word(st, " " ME " 1", 60000), 0);
     TELLS(0);
     /* Nor does it go by what was said before it came back. */
-    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
+    said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     said(listen_to(st, &heard), 0, NULL);
     assert_int_equal(pg->told(st, &key, &cur), 0);
     /* It waits no longer. What is said to it is read for it all the same, others' words aren't. */
-    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
+    said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     char word[100];
     snprintf(word, sizeof word, "%llu " ANOTHER " 1", (unsigned long long)key.hash);
     pg_notifies(word);
@@ -190,7 +198,7 @@ static void a_flood_of_words(void **state)
     snprintf(word, sizeof word, "%llu " ME " 1", (unsigned long long)key.hash);
     snprintf(flood, sizeof flood, "@%s@%s", word, pg_row_but("0|" NOW, "rev", "7"));
     hf_store *st = listens(me, flood);
-    said(pg->listen(st, 0, NULL, 0, &heard, &err), 0, NULL);
+    said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     pg_notifies(word);
     int asked = 0;
     while (!asked) asked = pg->watch(st, 0, &heard, in_ms(20), &err);
@@ -208,7 +216,7 @@ static void in_line_it_listens_at_an_address(void **state)
     static const uint8_t mine[16] = {1, 2, 3, 4, 5, 6, 7, 8, 1},
                          next[16] = {1, 2, 3, 4, 5, 6, 7, 8, 2};
     static const char at[] = "LISTEN \"holdfast 0102030405060708\"", all[] = "LISTEN \"holdfast:";
-    hf_store *st = pg_opened(URL);
+    hf_store *st = opened_anew();
     ARE({"LISTEN", "1", 0});
     key.in_line = 1;
     key.who = mine;
@@ -235,7 +243,7 @@ static void other_ids_are_elsewhere(void **state)
 {
     (void)state;
     uint8_t id[16] = {0};
-    hf_store *st = pg_opened(URL);
+    hf_store *st = opened_anew();
     ARE({"LISTEN", "1", 0});
     key.in_line = 1;
     key.who = id;
@@ -252,13 +260,13 @@ static void the_hint_is_of_the_writes_alone(void **state)
 {
     (void)state;
     uint64_t hint = UINT64_C(1) << 63 | 1;
-    hf_store *st = pg_opened(URL);
+    hf_store *st = opened_anew();
     ARE({"LISTEN", "1", 0}, {GET, pg_row_but("0|" NOW, "rev", "7"), 0});
     key.hint = &hint;
     key.who = me;
     assert_int_equal(after_word(st, " " ME " 1", 60000), 1);
     TELLS(7);
-    assert_true(pg->rang(st, &key) != 0);
+    assert_true(events_of(pg, st, &key) != 0);
     assert_true(hint == (UINT64_C(1) << 63 | 1));
     key.hint = NULL;
     key.who = NULL;
@@ -275,7 +283,7 @@ static void a_word_reaches_its_key(void **state)
     static hf_rowkey keys[MANY];
     const hf_rowkey *all[MANY];
     uint64_t before[MANY];
-    hf_store *st = pg_opened(URL);
+    hf_store *st = opened_anew();
     ARE({"LISTEN", "1", 0}, {GET, pg_row_but("0|" NOW, "rev", "7"), 0});
     for (int i = 0; i < MANY; i++) {
         snprintf(name[i], sizeof name[i], "many-%d", i);
@@ -284,12 +292,13 @@ static void a_word_reaches_its_key(void **state)
     }
     for (int n = MANY, i = 137; n; n = n == MANY ? FEW : 0, i = 3) {
         char word[30];
-        said(pg->listen(st, 0, all, (size_t)n, &heard, &err), 0, NULL);
-        for (int k = 0; k < n; k++) before[k] = pg->rang(st, &keys[k]);
+        said(listen_for(pg, st, all, (size_t)n, &heard, &err), 0, NULL);
+        for (int k = 0; k < n; k++) before[k] = events_of(pg, st, &keys[k]);
         snprintf(word, sizeof word, "%llu", (unsigned long long)keys[i].hash);
         pg_notifies(word);
         assert_int_equal(pg->watch(st, 0, &heard, in_ms(60000), &err), 1);
-        for (int k = 0; k < n; k++) assert_int_equal(pg->rang(st, &keys[k]) != before[k], k == i);
+        for (int k = 0; k < n; k++)
+            assert_int_equal(events_of(pg, st, &keys[k]) != before[k], k == i);
         assert_int_equal(pg->told(st, &keys[i], &cur), 1);
         assert_int_equal(pg->told(st, &keys[i - 1], &cur), 0);
     }

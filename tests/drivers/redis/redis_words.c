@@ -2,11 +2,19 @@
  * redis_words.c - the driver redis: before a server that answers anything, like redis_answers.c:
  * opening, lists, doctor and ears.
  */
+#include "fakes/listens.h"
 #include "resp.h"
 #include "test.h"
 
 #include <stdio.h>
 #include <string.h>
+
+static hf_store *opened_anew(const char *url)
+{
+    hf_store *st = resp_opened(url);
+    listens_anew(st);
+    return st;
+}
 
 /* ---- opening ---- */
 
@@ -86,7 +94,7 @@ static void who_is_unfit_is_refused(void **state)
 static void who_was_fit_once_is_away(void **state)
 {
     (void)state;
-    hf_store *st = resp_opened("redis://HOST");
+    hf_store *st = opened_anew("redis://HOST");
     const struct resp_rule gone = {NULL, NULL, 0, 1};
     resp_are(&gone, 1);
     hf_row row;
@@ -145,7 +153,7 @@ static void lists_are_read(void **state)
         {"-READONLY no\r\n", "", HF_UNAVAILABLE, "READONLY"},
         {"x\r\n", "", HF_UNAVAILABLE, "rotocol"},
     };
-    hf_store *st = resp_opened("redis://HOST");
+    hf_store *st = opened_anew("redis://HOST");
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct seen s = {"", 0};
         const char *rows = cases[i].rows ? cases[i].rows : resp_row_but(0, "", "");
@@ -219,7 +227,7 @@ static void the_doctor_says_what_he_is_told(void **state)
         {"$17\r\ncluster_enabled:1\r\n", 0, "a cluster, of which one slot is used"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        hf_store *st = resp_opened("redis://HOST?wait=1&prefix={a}");
+        hf_store *st = opened_anew("redis://HOST?wait=1&prefix={a}");
         const struct resp_rule one = {"INFO", cases[i].reply, 1, 0};
         heard[0] = 0;
         resp_are(&one, 1);
@@ -255,9 +263,9 @@ static hf_store *heard_at_its_address(hf_row *row)
     hf_ear ear;
     in_line.who = who;
     in_line.in_line = 1;
-    hf_store *st = resp_opened("redis://HOST");
+    hf_store *st = opened_anew("redis://HOST");
     resp_are(rules, 1);
-    said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+    said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
     assert_int_equal(ear.heard[0], 2); /* the connection, and one message */
     assert_true(redis->told(st, &key, row));
     assert_true(row->token == 7 && row->n_holders == 1 && row->party[0].expires_us == 2);
@@ -287,11 +295,11 @@ static void what_is_heard_wakes(void **state)
                                          MESSAGE("message", "k", "$42\r\n" ID " 7 1 2 300\r\n"),
                                          MESSAGE("message", "k", "$36\r\n" ID " 7 1\r\n")};
     for (size_t i = 0; i < COUNT(events); i++) {
-        hf_store *st = resp_opened("redis://HOST");
+        hf_store *st = opened_anew("redis://HOST");
         const struct resp_rule first = {"SUBSCRIBE", both, 0, 0};
         snprintf(both, sizeof both, "%s%s", words, events[i]);
         resp_are(&first, 1);
-        said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
         ear.heard[0] = 1; /* of the connection itself; the event has come, or comes */
         said(redis->watch(st, 0, &ear, for_ever, &err), 0, NULL);
         assert_false(redis->told(st, &key, &row));
@@ -299,29 +307,29 @@ static void what_is_heard_wakes(void **state)
         redis->close(st);
     }
     /* Who is told that the key has been handed on, and to whom. */
-    hf_store *heard_of = resp_opened("redis://HOST");
+    hf_store *heard_of = opened_anew("redis://HOST");
     const struct resp_rule handed = {"SUBSCRIBE",
                                      MESSAGE("message", "k", "$1\r\nx\r\n")
                                          MESSAGE("message", "k", "$40\r\n" ID " 7 1 2 3\r\n")
                                              TOLD("k"),
                                      0, 0};
     resp_are(&handed, 1);
-    said(redis->listen(heard_of, 0, keys, 1, &ear, &err), 0, NULL);
+    said(listen_for(redis, heard_of, keys, 1, &ear, &err), 0, NULL);
     assert_true(redis->told(heard_of, &key, &row));
     assert_true(row.token == 7 && row.n_holders == 1 && row.party[0].expires_us == 2);
     redis->close(heard_of);
     redis->close(heard_at_its_address(&row));
     for (size_t i = 0; i < COUNT(refused); i++) {
-        hf_store *st = resp_opened("redis://HOST");
+        hf_store *st = opened_anew("redis://HOST");
         const struct resp_rule no = {"SUBSCRIBE", refused[i], 0, 1};
         resp_are(&no, 1);
-        said(redis->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: ");
+        said(listen_for(redis, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: ");
         redis->close(st);
     }
-    hf_store *st = resp_opened("redis://HOST");
+    hf_store *st = opened_anew("redis://HOST");
     const struct resp_rule ends = {"SUBSCRIBE", TOLD("k"), 0, 1};
     resp_are(&ends, 1);
-    int rc = redis->listen(st, 0, keys, 1, &ear, &err);
+    int rc = listen_for(redis, st, keys, 1, &ear, &err);
     if (!rc) rc = redis->watch(st, 0, &ear, for_ever, &err);
     said(rc, HF_UNAVAILABLE, "listen: ");
     redis->close(st);
@@ -355,11 +363,11 @@ static void what_another_database_tells_is_of_another_row(void **state)
     hf_row row;
     hf_row_init(&row);
     for (size_t i = 0; i < COUNT(cases); i++) {
-        hf_store *st = resp_opened(cases[i].url);
+        hf_store *st = opened_anew(cases[i].url);
         const struct resp_rule first = {"SUBSCRIBE", said_to, 0, 0};
         snprintf(said_to, sizeof said_to, "%s" TOLD("k"), cases[i].word);
         resp_are(&first, 1);
-        said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
         if (redis->told(st, &key, &row) != cases[i].is_told) fail_msg("%zu", i);
         redis->close(st);
     }
@@ -377,12 +385,12 @@ static void who_waits_for_replicas_believes_no_word(void **state)
     hf_row row;
     hf_row_init(&row);
     for (int wait = 0; wait < 2; wait++) {
-        hf_store *st = resp_opened(wait ? "redis://HOST?wait=1" : "redis://HOST");
-        uint64_t before = redis->rang(st, &key);
+        hf_store *st = opened_anew(wait ? "redis://HOST?wait=1" : "redis://HOST");
+        uint64_t before = events_of(redis, st, &key);
         resp_are(&handed, 1);
-        said(redis->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
         assert_int_equal(redis->told(st, &key, &row), !wait);
-        assert_true(redis->rang(st, &key) > before && ear.heard[0] == 2);
+        assert_true(events_of(redis, st, &key) > before && ear.heard[0] == 2);
         redis->close(st);
     }
     hf_row_clear(&row);

@@ -1,0 +1,103 @@
+/*
+ * subscriber.h - the keys to which a handle has subscribed, the channels at which the server
+ * notifies it of them, and the events that came. Compiled into each module that uses it.
+ *
+ * Keys and channels are found by hash: what happens to one key costs the same however many others
+ * there are. Many keys can share a channel. A driver without channels gives no name for them.
+ *
+ * A key outlives its subscription for a while: a handle that waits for it again soon needs no
+ * request for that, and a holder hears of it meanwhile. Such a key is idle. Idle keys are kept up
+ * to the number of wanted ones and 64 more.
+ *
+ * There is no lock inside. All calls for one subscriber are made under one mutex of the driver's.
+ */
+#ifndef HF_KIT_SUBSCRIBER_H
+#define HF_KIT_SUBSCRIBER_H
+
+#include "holdfast_driver.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct hf__sub_channel {
+    struct hf__sub_channel *chain, *changed_next;
+    struct hf__sub_channel *spare_next, **spare_prev; /* NULL: it isn't spare */
+    char *name;
+    size_t len, users; /* keys of which it notifies */
+    uint64_t hash;
+    uint8_t subscribed; /* so was asked of the server */
+    uint8_t changed;    /* it is in the list of those of which the server is to be told */
+};
+
+/* A driver's own structure may begin with it: hf__sub.key_size. */
+struct hf__sub_key {
+    struct hf__sub_key *chain, *event_next;
+    struct hf__sub_key *idle_next, **idle_prev; /* NULL: it is wanted */
+    struct hf__sub_channel *at;                 /* NULL: it has none of its own */
+    char *text;
+    uint32_t len;
+    uint64_t hash;
+    uint8_t has_event;      /* it is in the list of those */
+    uint8_t pinned;         /* by the driver: it isn't dropped now */
+    uint8_t in_line;        /* the request stands in the row's queue */
+    uint8_t named, who[16]; /* the request that waits for it, or did, if it is named */
+    char *payload;          /* the last one */
+    size_t payload_len;     /* 0: there is none */
+};
+
+struct hf__sub {                           /* all zero at first, but for what the driver sets */
+    size_t key_size;                       /* set: of the driver's structure; 0: it has none */
+    void (*forget)(struct hf__sub_key *k); /* set: frees what the driver has put there; or NULL */
+    size_t spare_channels;                 /* set: so many stay subscribed without a key */
+    struct hf__sub_key **key;
+    struct hf__sub_channel **channel;
+    size_t key_buckets, channel_buckets, n_keys, n_idle, n_channels, n_spare;
+    size_t n_apart;                       /* wanted keys without a channel */
+    struct hf__sub_key *idle, **idle_end; /* the first is idle for longest */
+    struct hf__sub_channel *spare, **spare_end;
+    struct hf__sub_key *event, **event_end;
+    struct hf__sub_channel *changed;
+    int any_event; /* of any key */
+};
+
+/* Returns the key, wanted or idle; NULL: it isn't known. */
+struct hf__sub_key *hf__sub_find(const struct hf__sub *sub, const char *text, size_t len,
+                                 uint64_t hash);
+/* Returns the first key of that hash, or the next one after `k`; NULL: there is none. */
+struct hf__sub_key *hf__sub_of_hash(const struct hf__sub *sub, uint64_t hash,
+                                    const struct hf__sub_key *k);
+static inline int hf__sub_is_wanted(const struct hf__sub_key *k) { return !k->idle_prev; }
+static inline size_t hf__sub_wanted(const struct hf__sub *sub) { return sub->n_keys - sub->n_idle; }
+/* Calls `each` for all keys, in no order. It drops none. */
+void hf__sub_each(struct hf__sub *sub, void (*each)(struct hf__sub_key *k));
+
+/*
+ * The key is wanted from now on, for the request key->who, and its channel is the one of that name
+ * (NULL: it has none). *ret_same (may be NULL): it was wanted before, for the same request.
+ * Returns the key; NULL: no memory, and the key isn't wanted.
+ */
+struct hf__sub_key *hf__sub_want(struct hf__sub *sub, const hf_rowkey *key, const char *name,
+                                 size_t len, int *ret_same);
+/* The key becomes idle; others that were idle for long may be dropped. */
+void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k);
+
+/* Something may have come about the key. */
+void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k);
+/* Something may have come about any key, or was lost: the connection is a new one, say. */
+static inline void hf__sub_put_any(struct hf__sub *sub) { sub->any_event = 1; }
+/* As hf_driver.next_event: each key once, in the order in which their events came. */
+int hf__sub_next_event(struct hf__sub *sub, hf_key_event *ret);
+
+/* Copies the payload of the last event. One that is longer than `most`, or for which there is no
+   memory, leaves the key without a payload. */
+void hf__sub_put_payload(struct hf__sub_key *k, const char *payload, size_t len, size_t most);
+
+/* Takes the next channel of which the server is to be told out of the list; NULL: there is none.
+   A channel without users is the caller's to free. */
+struct hf__sub_channel *hf__sub_next_change(struct hf__sub *sub);
+void hf__sub_channel_free(struct hf__sub_channel *c);
+/* The connection is gone: the server knows of no channel, and payloads may be overtaken. */
+void hf__sub_disconnected(struct hf__sub *sub);
+void hf__sub_free(struct hf__sub *sub);
+
+#endif
