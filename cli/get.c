@@ -127,10 +127,6 @@ static int not_got(hf *store, const struct want *want, const hf_error *err, stru
     if (code != HF_BUSY && code != HF_TIMEOUT) return without(got, failed(err));
     if (hf__local_us() >= max_hold_ends_us(want, got)) return held_too_long(want, got);
     if (want->quiet) return without(got, want->busy_status);
-    if (strstr(err->text, ", as the store failed: ")) { /* who holds the key isn't the reason */
-        say("%s", err->text);
-        return without(got, want->busy_status);
-    }
     waiting_line_end();
     const char *how = code == HF_BUSY ? "busy" : "not obtained in time";
     asking = (struct asking){.store = store, .want = want};

@@ -107,7 +107,7 @@ void print_options(unsigned takes)
     printf("\n  TIME: 500ms, 10s, 5m, 1.5h, 7d; a bare number is seconds\n");
 }
 
-const char *option_like(const char *word)
+const char *option_like(const char *word, unsigned takes)
 {
     static char text[32];
     size_t best = 1; /* one letter in common is chance */
@@ -116,7 +116,7 @@ const char *option_like(const char *word)
     for (int i = 0; i < OPTIONS; i++) {
         size_t n = 0;
         while (word[n] && word[n] == table[i].option.name[n]) n++;
-        if (n <= best) continue;
+        if (n <= best || !is_taken(i, takes)) continue;
         best = n;
         found = i;
     }

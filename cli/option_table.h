@@ -29,7 +29,7 @@ void option_lists(unsigned takes, int stop, struct option longs[OPTIONS_CAP], ch
                   size_t cap);
 /* Prints them, one a line. */
 void print_options(unsigned takes);
-/* The option that begins most like the word: "--lease". NULL: none does. */
-const char *option_like(const char *word);
+/* The option of those that begins most like the word: "--lease". NULL: none does. */
+const char *option_like(const char *word, unsigned takes);
 
 #endif

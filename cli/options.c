@@ -208,12 +208,12 @@ static int other_option(const struct command *self, unsigned takes, int c, char 
 }
 
 /* What getopt found wrong. */
-static int bad_option(int c, char *const *argv, int index)
+static int bad_option(int c, char *const *argv, int index, unsigned takes)
 {
     const char *word = argv[optind - 1], *meant;
     if (c == ':') return bad_usage("%s needs a value", word);
     if (optopt > 0 && optopt < 256 && index < 0) return bad_usage("unknown option '-%c'", optopt);
-    meant = option_like(word);
+    meant = option_like(word, takes);
     return meant ? bad_usage("bad option '%s'; did you mean %s?", word, meant)
                  : bad_usage("bad option '%s'", word);
 }
@@ -229,7 +229,7 @@ static int parse_upto(const struct command *self, unsigned takes, int end, char 
     opterr = 0;
     for (int c, index = -1; (c = getopt_long(end, argv, shorts, longs, &index)) != -1; index = -1) {
         int rc;
-        if (c == ':' || c == '?') return bad_option(c, argv, index);
+        if (c == ':' || c == '?') return bad_option(c, argv, index, takes);
         rc = lock_option(c, optarg, o);
         if (rc == 1) rc = other_option(self, takes, c, optarg, o);
         if (rc) return rc;

@@ -250,7 +250,7 @@ int open_to_change(const char *key, hf **ret)
 {
     int status = open_with(HF_OPEN_EXISTING, ret);
     if (status >= 0) return status;
-    say("%s '%s': there is nothing to change: the default store isn't there", command_name, key);
+    say("%s '%s': the default store doesn't exist, so nothing is held", command_name, key);
     return EXIT_LOST;
 }
 

@@ -57,8 +57,8 @@ static void default_note(char note[HF_NOTE_CAP])
     gethostname(host, sizeof host - 1);
     snprintf(pid, sizeof pid, "%ld", (long)getpid());
     /* Not getpwuid: it may ask a directory server, and the note isn't worth the wait. */
-    const char *name = getenv("USER");
-    if (!name) name = getenv("LOGNAME");
+    const char *name = secure_getenv("USER");
+    if (!name) name = secure_getenv("LOGNAME");
     if (name)
         snprintf(user, sizeof user, "%s", name);
     else

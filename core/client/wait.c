@@ -121,10 +121,14 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
 
 /* ---- one look at the store ---- */
 
+/* A wait whose limit has passed while the store failed wasn't in vain because of a holder: what the
+   store said is its result. */
 static void say_given_up(struct hf_wait *w, int code)
 {
-    if (code == HF_TIMEOUT && w->why)
-        w->code = hf_fail(&w->err, code, w->why->sys, "acquire '%s': %s, as the store failed: %s",
+    int failed = code == HF_TIMEOUT && w->why, why = failed ? w->why->code : 0;
+    if (why == HF_UNKNOWN || why == HF_LOST) why = HF_UNAVAILABLE;
+    if (failed)
+        w->code = hf_fail(&w->err, why, w->why->sys, "acquire '%s': %s, as the store failed: %s",
                           w->e->text, hf_code_text(code), w->why->text);
     else
         hf__wait_error(w, code, hf_code_text(code));

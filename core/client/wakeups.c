@@ -46,7 +46,7 @@ int hf__need_monitor(hf *h, hf_error *err)
     if (h->monitor_runs) return 0;
     if (h->monitor_fd < 0) h->monitor_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (h->monitor_fd < 0)
-        return hf_fail(err, HF_UNAVAILABLE, errno, "start a thread: %s", strerror(errno));
+        return hf_fail(err, HF_UNAVAILABLE, errno, "make a descriptor: %s", strerror(errno));
     return hf__start_thread(h, &h->monitor_runs, &h->monitor, h->above->monitor, err);
 }
 

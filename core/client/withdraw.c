@@ -37,8 +37,8 @@ void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
        says that this one ended last (last_id). */
     if (stands || (w->lost_acquire && !w->granted))
         w->code = hf_fail(&w->err, HF_UNKNOWN, 0,
-                          "acquire '%s': given up, but the store doesn't confirm that; if it is "
-                          "granted yet, that ends by itself%s%s",
+                          "acquire '%s': given up, but the store has not confirmed it: the "
+                          "request may still be granted, and that grant ends by itself%s%s",
                           w->e->text, w->why ? ": " : "", w->why ? w->why->text : "");
     if (rc) hf__defer_withdrawal(w);
 }

@@ -24,6 +24,7 @@
  */
 #include "etcd.h"
 
+#include "kit/text.h"
 #include "os.h"
 
 #include <stdio.h>
@@ -166,7 +167,8 @@ static int grant(hf_store *st, int64_t s, uint64_t *ret, int64_t *ret_ttl, int64
     if (rc) return rc;
     const HfEt__LeaseGrantResponse *is = (HfEt__LeaseGrantResponse *)reply.message;
     if (is->error && *is->error)
-        rc = hf_fail(err, HF_UNKNOWN, 0, "etcd: lease '%s': the answer names an error", name);
+        rc = hf_fail(err, HF_UNKNOWN, 0, "etcd: lease '%s': the server says: %.200s", name,
+                     hf__is_utf8(is->error, strlen(is->error)) ? is->error : "an error");
     *ret = session;
     *ret_ttl = is->ttl;
     *ret_clock_us = reply.clock_us;

@@ -41,7 +41,8 @@ static int is_for_us(const char *dir, uid_t *ret_other)
 
 int hf__default_path(char *to, size_t cap, hf_error *err)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    /* Not for a set-user-id program: the variables are its caller's. */
+    const char *state = secure_getenv("XDG_STATE_HOME"), *home = secure_getenv("HOME");
     char buffer[4096];
     struct passwd entry, *found = NULL;
     uid_t other = 0;

@@ -226,8 +226,8 @@ int hf__mg_how(const hf_url *url, int64_t io_timeout_ms, struct hf__mg_how *how,
     hf_url_get(url, "readConcernLevel", how->read_level, sizeof how->read_level);
     const char *db = url->path[0] == '/' && url->path[1] ? url->path + 1 : "holdfast";
     if (!legal_name(db, 63, "/\\. \"$*<>:|?"))
-        return hf_fail(err, HF_INVALID, 0, "mongodb: open '%s': not the name of a database",
-                       url->safe);
+        return hf_fail(err, HF_INVALID, 0,
+                       "mongodb: open '%s': the path is not a legal database name", url->safe);
     snprintf(how->db, sizeof how->db, "%s", db);
     rc = hf_url_get(url, "collection", how->collection, sizeof how->collection);
     if (rc == HF_UNSUPPORTED) snprintf(how->collection, sizeof how->collection, "holdfast");

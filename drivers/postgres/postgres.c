@@ -256,7 +256,8 @@ static int pg_scan(hf_store *st, const char *prefix,
         for (int i = 0; i < n && !stop && !rc; i++) {
             hf_rowkey key = {.text = PQgetvalue(r, i, 0), .len = (uint32_t)PQgetlength(r, i, 0)};
             if (key.len >= HF_KEY_CAP)
-                rc = hf_fail(err, HF_CORRUPT, 0, "postgres: list: a key that is none");
+                rc = hf_fail(err, HF_CORRUPT, 0,
+                             "postgres: list: a row whose key is not a legal one");
             else if (strncmp(key.text, prefix, n_prefix))
                 stop = 1;
             if (rc || stop) break;

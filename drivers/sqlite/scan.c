@@ -55,7 +55,7 @@ static int page_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
             break;
         }
         if (to->len >= HF_KEY_CAP || memchr(key, 0, to->len)) {
-            rc = hf_fail(err, HF_CORRUPT, 0, "sqlite: list: a key that is none");
+            rc = hf_fail(err, HF_CORRUPT, 0, "sqlite: list: a row whose key is not a legal one");
             break;
         }
         if (to->len < n_prefix || memcmp(key, p->prefix, n_prefix)) break;

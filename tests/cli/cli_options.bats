@@ -36,6 +36,8 @@ refused() {
 
 @test "an option that isn't: the one that is meant is named" {
     refused "bad option '--leese'; did you mean --lease?" run --leese 3 "$K" -- true
+    # What another command would take isn't meant.
+    refused "bad option '--nosuch' (see: " watch --nosuch
     refused "bad option '--tokn'; did you mean --token?" release "$K" --tokn 3
     refused "bad option '--xyz' (see" ls --xyz
 }

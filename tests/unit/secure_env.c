@@ -6,10 +6,24 @@
 #include "scratch.h"
 #include "test.h"
 
+#include <pwd.h>
+#include <sys/stat.h>
+
 static int is_secure;
+static char callers[HF_KEY_CAP], own[HF_KEY_CAP]; /* homes */
 
 char *__wrap_secure_getenv(const char *name);
 char *__wrap_secure_getenv(const char *name) { return is_secure ? NULL : getenv(name); }
+
+int __wrap_getpwuid_r(uid_t uid, struct passwd *entry, char *text, size_t cap, struct passwd **ret);
+int __wrap_getpwuid_r(uid_t uid, struct passwd *entry, char *text, size_t cap, struct passwd **ret)
+{
+    (void)text, (void)cap;
+    assert_int_equal(uid, geteuid());
+    *entry = (struct passwd){.pw_dir = own};
+    *ret = entry;
+    return 0;
+}
 
 static void the_store_is_not_the_callers_to_name(void **state)
 {
@@ -19,13 +33,18 @@ static void the_store_is_not_the_callers_to_name(void **state)
     (void)state;
     assert_non_null(url);
     assert_int_equal(setenv("HOLDFAST_STORE", url, 1), 0);
-    assert_int_equal(setenv("HOME", scratch_dir, 1), 0);
-    assert_int_equal(setenv("XDG_STATE_HOME", scratch_dir, 1), 0);
+    snprintf(callers, sizeof callers, "%s/callers", scratch_dir);
+    snprintf(own, sizeof own, "%s/own", scratch_dir);
+    assert_int_equal(mkdir(callers, 0700) | mkdir(own, 0700), 0);
+    assert_int_equal(setenv("HOME", callers, 1), 0);
+    assert_int_equal(setenv("XDG_STATE_HOME", callers, 1), 0);
     for (is_secure = 0; is_secure < 2; is_secure++) {
         int rc = hf_open(NULL, NULL, &store, &err);
-        int named = !rc && !strcmp(hf_store_url(store), url);
-        if (!rc) hf_close(store);
-        assert_int_equal(named, !is_secure);
+        assert_int_equal(rc, 0);
+        const char *found = hf_store_url(store);
+        assert_int_equal(!strcmp(found, url), !is_secure);
+        if (is_secure) assert_ptr_equal(strstr(found, own), found + strlen("file:"));
+        hf_close(store);
         assert_int_equal(access(url + strlen("file:"), F_OK), is_secure ? -1 : 0);
         unlink(url + strlen("file:"));
     }

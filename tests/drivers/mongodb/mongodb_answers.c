@@ -507,7 +507,7 @@ static void a_list_shows_what_is_damaged(void **state)
                                 json};
     for (size_t i = 0; i < COUNT(none); i++) {
         answer_to("find")->json = none[i];
-        said(scans(""), HF_CORRUPT, "mongodb: list: a key that is none");
+        said(scans(""), HF_CORRUPT, "mongodb: list: a document whose _id is not a legal key");
     }
     answer_to("find")->json = CURSOR("7");
     said(scans(""), HF_UNAVAILABLE, "not a reply of this request");

@@ -96,10 +96,10 @@ static void what_means_something_else_is_refused(void **state)
     }
     for (size_t i = 0; i < COUNT(names); i++) {
         snprintf(url, sizeof url, "mongodb://h/%s", names[i]);
-        said(opens(url), HF_INVALID, "not the name of a database");
+        said(opens(url), HF_INVALID, "not a legal database name");
     }
     snprintf(url, sizeof url, "mongodb://h/%064d", 0);
-    said(opens(url), HF_INVALID, "not the name of a database");
+    said(opens(url), HF_INVALID, "not a legal database name");
     snprintf(url, sizeof url, "mongodb://h/db?collection=%0121d", 0);
     said(opens(url), HF_INVALID, "collection: not the name of one");
     snprintf(url, sizeof url, "mongodb://h/db?collection=%0129d", 0);

@@ -334,7 +334,7 @@ static void listings(void **state)
     said(list(st, "k"), HF_UNAVAILABLE, "going down");
     snprintf(long_key, sizeof long_key, "%0600d|" NOW, 7);
     ARE({SCAN, pg_row_but(long_key, "note", ""), 0});
-    said(list(st, ""), HF_CORRUPT, "a key that is none");
+    said(list(st, ""), HF_CORRUPT, "a row whose key is not a legal one");
     pg->close(st);
 }
 

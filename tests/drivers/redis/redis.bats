@@ -498,6 +498,17 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
     [ "$(holdfast ls --all --json | wc -l)" = 3 ]
 }
 
+@test "writes that are refused for as long as the limit are the store's failure, not a holder" {
+    redis store
+    ask config set min-replicas-to-write 1
+    for limit in '-n' '-w 0.3'; do
+        # shellcheck disable=SC2086  # words
+        run holdfast run $limit "$K" -- true
+        refused 69
+        [[ $output == *NOREPLICAS* ]]
+    done
+}
+
 @test "too many clients: waited out within the limit, at once with -n" {
     redis store
     holdfast run "$K" -- true

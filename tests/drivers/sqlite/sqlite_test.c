@@ -175,7 +175,7 @@ static void keys_that_are_none(void **state)
         said(take_it(st), 0, NULL);
         snprintf(sql, sizeof sql, "UPDATE holdfast SET key = %s", none[i]);
         writes(sql);
-        said(list_it(st), HF_CORRUPT, "a key that is none");
+        said(list_it(st), HF_CORRUPT, "a row whose key is not a legal one");
         drv->close(st);
     }
 }
