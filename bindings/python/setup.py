@@ -60,7 +60,7 @@ class Pack(sdist):
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, files)
         to = os.path.join(base_dir, 'library')
-        os.makedirs(os.path.join(to, 'doc'), exist_ok=True)
+        os.makedirs(to, exist_ok=True)
         for name in PARTS:
             path = os.path.join(TOP, name)
             if os.path.isdir(path):
