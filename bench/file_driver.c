@@ -89,13 +89,13 @@ static void turn(hf_store *st, const hf_rowkey *key, struct turn *t, hf_row *row
 {
     hf_party next;
     t->ev.kind = HF_EV_RELEASE;
-    must(hf__file_driver.update(st, key, in_turn, t, row, err), err);
+    must(hf__file_driver.caps.local->update(st, key, in_turn, t, row, err), err);
     t->ev.kind = HF_EV_ENQUEUE;
     hf_party_copy(&next, &row->party[0]);
     t->ev.party = &next;
-    must(hf__file_driver.update(st, key, in_turn, t, row, err), err);
+    must(hf__file_driver.caps.local->update(st, key, in_turn, t, row, err), err);
     t->ev.party = &t->p;
-    must(hf__file_driver.update(st, key, in_turn, t, row, err), err);
+    must(hf__file_driver.caps.local->update(st, key, in_turn, t, row, err), err);
 }
 
 static void crowd(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row *row, int n,
@@ -107,7 +107,7 @@ static void crowd(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row 
         memcpy(t.p.id, &i, sizeof i);
         t.p.claim_ms = 100;
         t.ev.party = &t.p;
-        must(hf__file_driver.update(st, key, in_turn, &t, row, err), err);
+        must(hf__file_driver.caps.local->update(st, key, in_turn, &t, row, err), err);
     }
     char what[64];
     snprintf(what, sizeof what, "a turn of %d: 3 updates", n);
@@ -129,6 +129,7 @@ int main(int argc, char **argv)
     hf_url parsed;
     hf_error err;
     hf_store *st;
+    hf_caps caps;
     hf_row row;
     hf_party p;
     uint64_t session;
@@ -136,8 +137,8 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/holdfast-bench-%d", dir ? dir : "/tmp", (int)getpid());
     snprintf(url, sizeof url, "file:%s", path);
     must(hf_url_parse(argc > 1 ? argv[1] : url, &parsed, &err), &err);
-    must(hf__file_driver.open(&parsed, 5000, &st, &err), &err);
-    must(hf__file_driver.session(st, &session, &err), &err);
+    must(hf__open_store(&hf__file_driver, &parsed, 5000, &st, &caps, &err), &err);
+    must(hf__file_driver.caps.liveness->session(st, &session, &err), &err);
     party_of(&p, session);
     hf_row_init(&row);
     for (int i = 0; i < KEYS; i++) {
@@ -160,11 +161,12 @@ int main(int argc, char **argv)
             must(hf__file_driver.get(st, &key[0], &row, &clock_us, &err), &err));
     key[0].hint = NULL;
     MEASURE("take + replace, no hint", 20000, pair(st, &key[0], &p, &row, &err));
-    MEASURE("alive, of one long gone", 5000, hf__file_driver.alive(st, session + (1 << 16), &err));
+    MEASURE("alive, of one long gone", 5000,
+            hf__file_driver.caps.liveness->alive(st, session + (1 << 16), &err));
     for (int n = 2; n <= 128; n *= 4) crowd(st, &key[n], &p, &row, n, &err);
     hf__file_driver.close(st);
     MEASURE("open + close", 20, {
-        must(hf__file_driver.open(&parsed, 5000, &st, &err), &err);
+        must(hf__open_store(&hf__file_driver, &parsed, 5000, &st, &caps, &err), &err);
         hf__file_driver.close(st);
     });
     hf_row_clear(&row);

@@ -42,6 +42,7 @@ static void nap(long ms)
 static struct {
     const hf_driver *drv;
     hf_store *st;
+    hf_caps caps;
     hf_rowkey key;
     hf_row row;
     uint64_t session; /* of who holds it, where that is how it ends */
@@ -73,7 +74,7 @@ static void open_one(const char *name)
     bench_ok(hf_url_parse(url, &parsed, &err), &err);
     one.drv = hf__driver(parsed.scheme, &err);
     if (!one.drv) bench_die("%s", err.text);
-    bench_ok(one.drv->open(&parsed, IO_TIMEOUT_MS, &one.st, &err), &err);
+    bench_ok(hf__open_store(one.drv, &parsed, IO_TIMEOUT_MS, &one.st, &one.caps, &err), &err);
     snprintf(one.name, sizeof one.name, "%s/%d", name, (int)getpid());
     bench_ok(hf_key_make(one.name, &one.key, &err), &err);
     hf_row_init(&one.row);
@@ -84,8 +85,8 @@ static void open_one(const char *name)
     p->id[0] = 1;
     p->lease_ms = 30000;
     p->expires_us = INT64_C(1) << 52;
-    if (one.drv->lease_make) {
-        bench_ok(one.drv->lease_make(one.st, p->lease_ms, &one.session, &ms, &clock_us, &err),
+    if (one.caps.sessions) {
+        bench_ok(one.caps.sessions->make(one.st, p->lease_ms, &one.session, &ms, &clock_us, &err),
                  &err);
         p->session = one.session;
         p->expires_us = 0;
@@ -103,7 +104,7 @@ static void close_one(void)
 {
     int64_t clock_us;
     one.drv->replace(one.st, &one.key, one.row.rev, NULL, NULL, &clock_us, NULL);
-    if (one.session) one.drv->lease_end(one.st, one.session, NULL);
+    if (one.session) one.caps.sessions->end(one.st, one.session, NULL);
     one.drv->close(one.st);
 }
 

@@ -21,7 +21,7 @@ enum { IO_TIMEOUT_MS = 5000 };
 struct examining {
     const struct options *o;
     int bad, done, refused, absent;
-    unsigned can;  /* enum hf_can, of this very store */
+    hf_caps caps;  /* of the store */
     char why[512]; /* the first that is bad */
 };
 
@@ -58,30 +58,30 @@ static void tell_promise(void *arg, const char *promise, const char *why)
 static void say_words(const char *mark, const char *words) { printf("  %s %s\n", mark, words); }
 
 /* What can be said of the kind of store, given that all of the above is true. */
-static void say_promises(const hf_driver *drv, unsigned can, const hf_url *url)
+static void say_promises(const hf_driver *drv, const hf_caps *caps, const hf_url *url)
 {
     char line[160];
     printf("\n%s promises:\n", url->safe);
     say_words("+",
               "one holder at a time by key (or as many as asked for), with tokens that only grow");
-    if (can & HF_CAN_SESSIONS)
+    if (caps->liveness)
         say_words("+",
                   "a hold lasts as long as its process, whatever the clock says, and ends with it");
     else
         say_words("+",
                   "a hold is a lease, 30 s unless asked otherwise, renewed while its process runs");
-    if (can & HF_CAN_NOT_QUEUE)
+    if (!caps->queues)
         say_words("-", "no line: whoever looks at the right moment is next");
     else {
         snprintf(line, sizeof line, "first come, first served, %u in line; beyond that they poll",
-                 drv->queue_cap);
+                 caps->queue_cap);
         say_words("+", line);
     }
-    if (can & HF_CAN_BELLS || (drv->watch && !(can & HF_CAN_NOT_WATCH))) {
+    if (caps->local || caps->watches) {
         say_words("+", "who waits is woken when its turn comes");
     } else {
         snprintf(line, sizeof line, "who waits looks about every %u ms",
-                 drv->poll_ms ? drv->poll_ms : 250);
+                 caps->poll_ms ? caps->poll_ms : 250);
         say_words("-", line);
     }
     if (drv->sync) say_words("+", "the mark of a done event is on disk before the call returns");
@@ -90,9 +90,9 @@ static void say_promises(const hf_driver *drv, unsigned can, const hf_url *url)
         say_words("-", "anything between processes: it is the memory of one");
     if (!strcmp(drv->name, "file"))
         say_words("-", "anything between machines: it is the memory of one");
-    if (!(can & HF_CAN_SESSIONS)) {
+    if (!caps->liveness) {
         say_words("-", "that a dead holder's key is free before its lease is over");
-        if (!(can & HF_CAN_LEASES))
+        if (!caps->sessions)
             say_words("-", "anything for a lease while the store's own clock is set back or forth");
     }
     say_words("-",
@@ -137,17 +137,16 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
     hf_store *st;
     hf_error err;
-    int rc = drv->open(url, IO_TIMEOUT_MS, &st, &err);
+    int rc = hf__open_store(drv, url, IO_TIMEOUT_MS, &st, &e->caps, &err);
     e->absent = rc == HF_UNAVAILABLE && err.sys == ENOENT && store_is_default();
     if (e->absent) {
         tell_setting(e, 1, err.text);
-        e->can = drv->can;
         return 0;
     }
     e->refused = rc == HF_UNSUPPORTED;
     if (e->refused) tell_setting(e, 0, err.text);
+    if (rc && st) drv->close(st);
     if (rc) return e->refused ? 0 : failed(&err);
-    e->can = hf__can(drv, st);
     rc = drv->inspect ? drv->inspect(st, tell_setting, e, &err) : 0;
     if (!rc && drv->scratch) rc = read_all(drv, st, e, &err);
     drv->close(st);
@@ -188,11 +187,12 @@ static void discard_at_end(const hf_driver *drv)
 static void make_scratch(const hf_driver *drv)
 {
     hf_store *st;
+    hf_caps caps;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = drv->open(&scratch_url, IO_TIMEOUT_MS, &st, NULL);
-    if (!rc) drv->close(st);
+    int rc = hf__open_store(drv, &scratch_url, IO_TIMEOUT_MS, &st, &caps, NULL);
+    if (st) drv->close(st);
     scratch_url.existing = !rc; /* what failed is tried again by the trial, which says so */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -250,7 +250,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
         printf("\n%s: not safe, because %s\n%d of %d checks failed: do not trust it\n", url.safe,
                e.why, e.bad, e.done);
     } else {
-        say_promises(drv, e.can, &url);
+        say_promises(drv, &e.caps, &url);
     }
     status = finish_output();
     return status ? status : e.bad ? EXIT_DAMAGED : 0;

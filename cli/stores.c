@@ -8,18 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const hf_caps none;
+
 static void see(void *arg, const char *scheme, const hf_driver *driver, const char *path,
                 const char *why)
 {
     const struct options *o = arg;
     if (o->json) {
-        unsigned can = driver ? driver->can : 0;
+        const hf_caps *caps = driver ? &driver->caps : &none;
         char *line =
             json_fields("{s:s, s:b, s:s?, s:s?, s:s?, s:b, s:b, s:b}", "scheme", scheme, "usable",
                         driver != NULL, "about", driver ? driver->about : NULL, "path", path, "why",
-                        driver ? NULL : why, "sessions", (can & HF_CAN_SESSIONS) != 0, "queued",
-                        driver && !(can & HF_CAN_NOT_QUEUE), "woken",
-                        driver && (can & HF_CAN_BELLS || driver->watch));
+                        driver ? NULL : why, "sessions", caps->liveness != NULL, "queued",
+                        caps->queues != 0, "woken", caps->local || caps->watches);
         if (line) fputs(line, stdout);
         free(line);
     } else if (driver) {

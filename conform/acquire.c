@@ -115,7 +115,7 @@ static const uint8_t *id_of(const struct play *p)
     if (p->who == ITS_HOLDER) return row->n_holders ? row->party[0].id : NULL;
     if (p->who == ITS_LAST_WAITER) return row->n_queue ? row->party[n - 1].id : NULL;
     /* A store that has no replies to lose may have forgotten whose grant ended last, or the row. */
-    int forgets = (p->cfm->con.drv->can & HF_CAN_INSTANT) != 0 || !row->rev;
+    int forgets = p->cfm->con.caps.local != NULL || !row->rev;
     return n || forgets ? NULL : row->last_id;
 }
 
@@ -134,7 +134,6 @@ static int make_party(struct play *p, hf_party *to)
 /* Is what was stored what the step makes of the row at the same moment? */
 static const char *judge_stored(struct play *p, const hf_party *asks)
 {
-    const hf_driver *drv = p->cfm->con.drv;
     int64_t at = hf__find_id(&p->got, asks->id);
     if (p->who == ITS_LAST_HOLDER) return bad(p, "granted again");
     if (at < 0) return bad(p, "done, but it isn't in the row");
@@ -143,7 +142,7 @@ static const char *judge_stored(struct play *p, const hf_party *asks)
                           .now = {clock_us, clock_us},
                           .party = asks,
                           .queue_cap = p->may_queue,
-                          .holders_cap = drv->holders_cap};
+                          .holders_cap = p->cfm->con.caps.holders_cap};
     if (hf_row_copy(&p->expected, &p->row) || hf_row_room(&p->expected, HOLDERS + MOST + 1))
         return bad(p, "out of memory");
     struct hf_outcome out = hf__step(&p->expected, &ev);
@@ -164,8 +163,8 @@ static int has_to_be_done(struct play *p, const hf_party *asks, const hf_row *sh
     if (hf_row_copy(&p->expected, shown)) return 1;
     memcpy(p->expected.last_id, p->row.last_id, sizeof p->row.last_id);
     if (hf_row_acquire(&p->expected, asks, p->may_queue, 2)) return 0;
-    return !p->expected.n_queue ||
-           !(p->cfm->con.drv->can & (HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_LEASES));
+    const hf_caps *caps = &p->cfm->con.caps;
+    return !p->expected.n_queue || !(caps->local || caps->liveness || caps->sessions);
 }
 
 /* One acquire in one row. */

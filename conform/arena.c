@@ -96,7 +96,7 @@ pid_t hf__race_start(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, uin
     if (getppid() != parent) _exit(1);
     signal(SIGALRM, SIG_DFL);
     alarm(2 * HF_RACE_PATIENCE_MS / 1000);
-    struct hf__racer r = {cfm, {NULL, NULL}, a, n, me};
+    struct hf__racer r = {cfm, {.st = NULL}, a, n, me};
     run_one(&r, run);
     _exit(0);
 }
@@ -143,8 +143,8 @@ const char *hf__race_threads(struct hf__suite *cfm, struct hf__arena *a, uint32_
     uint32_t started = 0;
     for (; started < n; started++) {
         struct thread *one = &t[started];
-        struct hf__racer r = {cfm, {NULL, NULL}, a, n, started};
-        if (share && cfm->con.drv->can & HF_CAN_THREADS) r.con = cfm->con;
+        struct hf__racer r = {cfm, {.st = NULL}, a, n, started};
+        if (share && cfm->con.caps.threads) r.con = cfm->con;
         one->racer = r;
         one->run = run;
         if (pthread_create(&one->id, NULL, thread_main, one)) break;

@@ -172,13 +172,13 @@ static const char *crowd(struct hf__suite *cfm, uint32_t holders, uint32_t queue
 
 static const char *long_queue(struct hf__suite *cfm)
 {
-    uint32_t most = cfm->drv->queue_cap < QUEUE_TRIED ? cfm->drv->queue_cap : QUEUE_TRIED;
+    uint32_t most = cfm->caps.queue_cap < QUEUE_TRIED ? cfm->caps.queue_cap : QUEUE_TRIED;
     return crowd(cfm, 1, most);
 }
 
 static const char *many_holders(struct hf__suite *cfm)
 {
-    uint32_t most = cfm->drv->holders_cap < HOLDERS_TRIED ? cfm->drv->holders_cap : HOLDERS_TRIED;
+    uint32_t most = cfm->caps.holders_cap < HOLDERS_TRIED ? cfm->caps.holders_cap : HOLDERS_TRIED;
     HF_CHECK(most, "it has room for none");
     return crowd(cfm, most, 2);
 }
@@ -224,7 +224,7 @@ static const char *seen_by_another(struct hf__suite *cfm)
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "another handle");
     hf_error err = {0, 0, ""};
-    struct hf__con other = {NULL, NULL};
+    struct hf__con other = {.st = NULL};
     const char *why = NULL;
     hf_row row, cur;
     int64_t clock;
@@ -264,7 +264,7 @@ static const char *acquire_comes_late(struct hf__suite *cfm, const hf_rowkey *ke
                                       const hf_party *p, hf_row *row)
 {
     hf_row cur;
-    if (cfm->con.drv->can & HF_CAN_INSTANT) return NULL;
+    if (cfm->con.caps.local) return NULL;
     hf_row_init(&cur);
     HF_CHECK(acquire(cfm, key, p, &cur) == HF_CONFLICT, "what was given back is taken by it again");
     HF_CHECK(hf_row_equal(row, &cur), "a conflict shows another row than the free one");
@@ -378,17 +378,23 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
         {"tokens grow, through release and deletion", 0, tokens_grow},
     };
     static const struct hf__check last[] = {{"it is swept up", 0, sweep_up}};
-    struct hf__suite cfm = {.drv = drv, .url = url, .say = say, .arg = arg};
+    struct hf__suite cfm = {.drv = drv, .url = url, .say = say, .arg = arg, .caps = drv->caps};
     hf_error err = {0, 0, ""};
     uint64_t r;
     hf__random(&r, sizeof r);
     snprintf(cfm.prefix, sizeof cfm.prefix, "holdfast-conform/%016llx/", (unsigned long long)r);
     cfm.in_memory = !strcmp(drv->name, "mem");
+    /* What the store can is known once it is open; those that fork come while it isn't. */
+    if (!cfm.in_memory && !hf__con_open(&cfm, &cfm.con, NULL)) {
+        cfm.caps = cfm.con.caps;
+        hf__con_close(&cfm.con);
+    }
     if (!cfm.in_memory) hf__conform_processes(&cfm);
     if (hf__con_open(&cfm, &cfm.con, &err)) {
         say(arg, "it opens", err.text);
         return cfm.failed + 1;
     }
+    cfm.caps = cfm.con.caps;
     hf__conform_run(&cfm, checks, sizeof checks / sizeof *checks);
     hf__conform_handle(&cfm);
     if (!cfm.con.st) return cfm.failed; /* it couldn't be opened again, as was said */

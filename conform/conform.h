@@ -21,10 +21,12 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
 struct hf__con {
     const hf_driver *drv;
     hf_store *st;
+    hf_caps caps;
 };
 
 struct hf__suite {
     const hf_driver *drv;
+    hf_caps caps; /* of the store, as it was opened first */
     const hf_url *url;
     void (*say)(void *arg, const char *promise, const char *why);
     void *arg;
@@ -35,9 +37,11 @@ struct hf__suite {
     char why[400]; /* of the check that fails */
 };
 
+enum hf__need { HF_NEEDS_THREADS = 1, HF_NEEDS_LOCAL = 2, HF_NEEDS_LIVENESS = 4 };
+
 struct hf__check {
     const char *text;
-    unsigned needs;                              /* of enum hf_can */
+    unsigned needs;                              /* of enum hf__need */
     const char *(*check)(struct hf__suite *cfm); /* NULL: kept; else why not, in cfm->why */
 };
 

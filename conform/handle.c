@@ -13,32 +13,35 @@ static int64_t store_clock(struct hf__suite *cfm, const hf_rowkey *key, hf_row *
 {
     const struct hf__con *con = &cfm->con;
     int64_t clock = 0;
-    if (con->drv->can & HF_CAN_INSTANT) return con->drv->now(con->st);
+    if (con->caps.local) return con->caps.local->now(con->st);
     return con->drv->get(con->st, key, row, &clock, NULL) ? -1 : clock;
 }
 
+/* The clock's time may be later than what a reply says by its resolution, and is never earlier. So
+   from each reply follows by how much the clock is ahead of ours; no two of them may contradict
+   each other. It is watched for longer than two of its ticks. */
 static const char *clock_runs(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "clock");
     hf_row row;
     hf_row_init(&row);
-    int64_t from = hf__local_us(), first = store_clock(cfm, &key, &row), after = hf__local_us();
-    int64_t last = first, now = after, asked = after;
-    HF_CHECK(first >= 0, "cannot be read");
-    if (!first || cfm->con.drv->can & HF_CAN_LEASES) return NULL; /* holds don't end by it */
-    while (now < from + 300000) {
-        asked = now;
-        int64_t c = store_clock(cfm, &key, &row);
+    const hf_caps *caps = &cfm->con.caps;
+    int64_t grain = caps->clock_resolution_us ? caps->clock_resolution_us : 1000;
+    int64_t least = INT64_MIN, most = INT64_MAX, last = 0;
+    int64_t from = hf__local_us(), now = from, until = from + 300000 + 2 * grain;
+    while (now < until) {
+        int64_t asked = hf__local_us(), c = store_clock(cfm, &key, &row);
         now = hf__local_us();
+        HF_CHECK(c >= 0, "cannot be read");
+        if (!c || caps->sessions) return NULL; /* holds don't end by it */
         HF_CHECK(c >= last, "went back by %lld us", (long long)(last - c));
         last = c;
-        /* First read in [from, after], now in [asked, now]. A clock that moves in steps is behind
-           by a step, at most, which a holder allows for up to a millisecond. */
-        int64_t most = now - from, least = asked - after;
-        HF_CHECK(c - first <= most + most / 100 + 2000 && c - first >= least - least / 100 - 2000,
-                 "went on by %lld us in %lld to %lld us", (long long)(c - first), (long long)least,
-                 (long long)most);
+        if (c - now > least) least = c - now;
+        if (c + grain - asked < most) most = c + grain - asked;
+        HF_CHECK(least <= most + (now - from) / 100 + 1000,
+                 "runs at another rate, or ticks by more than the %lld us that the driver says",
+                 (long long)grain);
     }
     return NULL;
 }
@@ -48,17 +51,17 @@ static const char *session_of_another(struct hf__suite *cfm, uint64_t than, int 
                                       uint64_t *ret)
 {
     const struct hf__con *con = &cfm->con;
-    struct hf__con other = {NULL, NULL};
+    struct hf__con other = {.st = NULL};
     hf_error err = {0, 0, ""};
     const char *why = NULL;
     HF_CHECK(!hf__con_open(cfm, &other, &err), "%s", err.text);
-    if (other.drv->session(other.st, ret, &err))
+    if (other.caps.liveness->session(other.st, ret, &err))
         why = hf__bad(cfm, "%s", err.text);
     else if (*ret == than)
         why = hf__bad(cfm, lives ? "two handles have one" : "one is used twice");
-    else if (con->drv->alive(con->st, *ret, &err) != 1)
+    else if (con->caps.liveness->alive(con->st, *ret, &err) != 1)
         why = hf__bad(cfm, "another's is dead");
-    else if (con->drv->alive(con->st, than, &err) != lives)
+    else if (con->caps.liveness->alive(con->st, than, &err) != lives)
         why = hf__bad(cfm, lives ? "one's own is dead" : "a dead one came back");
     hf__con_close(&other);
     return why;
@@ -69,21 +72,21 @@ static const char *sessions_live(struct hf__suite *cfm)
     const struct hf__con *con = &cfm->con;
     hf_error err = {0, 0, "it is none"};
     uint64_t a = 0, again = 0, b = 0, c = 0;
-    HF_CHECK(!con->drv->session(con->st, &a, &err) && a, "%s", err.text);
-    HF_CHECK(!con->drv->session(con->st, &again, &err) && again == a, "it changes");
+    HF_CHECK(!con->caps.liveness->session(con->st, &a, &err) && a, "%s", err.text);
+    HF_CHECK(!con->caps.liveness->session(con->st, &again, &err) && again == a, "it changes");
     const char *why = session_of_another(cfm, a, 1, &b);
     if (why) return why;
-    HF_CHECK(con->drv->alive(con->st, b, &err) == 0, "it outlives its handle");
+    HF_CHECK(con->caps.liveness->alive(con->st, b, &err) == 0, "it outlives its handle");
     why = session_of_another(cfm, b, 0, &c);
     if (why) return why;
-    HF_CHECK(con->drv->alive(con->st, a, &err) == 1, "one's own died with another's");
+    HF_CHECK(con->caps.liveness->alive(con->st, a, &err) == 1, "one's own died with another's");
     return NULL;
 }
 
 static const char *bad_options(struct hf__suite *cfm)
 {
     struct hf__suite copy = *cfm;
-    struct hf__con con = {NULL, NULL};
+    struct hf__con con = {.st = NULL};
     hf_url url = *cfm->url;
     hf_error err = {0, 0, ""};
     snprintf(url.query, sizeof url.query, "no-such-option=1");
@@ -133,7 +136,7 @@ void hf__conform_handle(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"the store's clock runs, and never back", 0, clock_runs},
-        {"a session lives as long as its handle", HF_CAN_SESSIONS, sessions_live},
+        {"a session lives as long as its handle", HF_NEEDS_LIVENESS, sessions_live},
         {"unknown options are refused", 0, bad_options},
         {"what is synced is said to be", 0, sync_returns},
         {"a marker outlives the handle that wrote it", 0, stays},

@@ -123,7 +123,7 @@ static const char *erase(struct hf__suite *cfm, struct many *m, const char *why)
 static const char *some_refused(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
-    int told = cfm->con.drv->can & (HF_CAN_INSTANT | HF_CAN_LEASES);
+    int told = cfm->caps.local || cfm->caps.sessions;
     if (why) return why;
     m->item[0].seen = NO_REV;
     m->item[3].seen--;
@@ -266,6 +266,6 @@ void hf__conform_many(struct hf__suite *cfm)
         {"of many replaces at once each has its own result", 0, each_has_its_result},
         {"a replace that isn't answered spoils no other, and is done once", 0,
          unknown_spoils_nothing},
-        {"threads replace many at once, side by side", HF_CAN_THREADS, threads_side_by_side}};
+        {"threads replace many at once, side by side", HF_NEEDS_THREADS, threads_side_by_side}};
     if (cfm->con.drv->replace_many) hf__conform_run(cfm, checks, 3);
 }

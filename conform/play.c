@@ -17,14 +17,11 @@ enum { IO_TIMEOUT_MS = 5000 };
 
 int hf__con_open(struct hf__suite *cfm, struct hf__con *ret, hf_error *err)
 {
-    struct hf__con con = {cfm->drv, NULL};
-    int rc = con.drv->open(cfm->url, IO_TIMEOUT_MS, &con.st, err);
-    if (rc) return rc;
-    if (hf__wrap_opened) rc = hf__wrap_opened(&con.drv, &con.st, err);
-    if (rc)
-        hf__con_close(&con);
-    else
-        *ret = con;
+    struct hf__con con = {.drv = cfm->drv};
+    int rc = hf__open_store(con.drv, cfm->url, IO_TIMEOUT_MS, &con.st, &con.caps, err);
+    if (!rc && hf__wrap_opened) rc = hf__wrap_opened(&con.drv, &con.st, &con.caps, err);
+    if (rc && con.st) hf__con_close(&con);
+    if (!rc) *ret = con;
     return rc;
 }
 
@@ -48,7 +45,10 @@ const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
 void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if ((cfm->drv->can & check[i].needs) != check[i].needs) continue;
+        unsigned has = (cfm->caps.threads ? HF_NEEDS_THREADS : 0) |
+                       (cfm->caps.local ? HF_NEEDS_LOCAL : 0) |
+                       (cfm->caps.liveness ? HF_NEEDS_LIVENESS : 0);
+        if (check[i].needs & ~has) continue;
         const char *why = check[i].check(cfm);
         if (why) cfm->failed++;
         cfm->say(cfm->arg, check[i].text, why);
@@ -86,7 +86,7 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
     int64_t clock = 0;
     hf_row_init(&cur);
     int rc = con->drv->get(con->st, key, &cur, &clock, err);
-    if (!rc && con->drv->can & HF_CAN_INSTANT) clock = con->drv->now(con->st);
+    if (!rc && con->caps.local) clock = con->caps.local->now(con->st);
     /* A store may answer a first write with a free row that has a higher rev: see mem. */
     for (int tries = 3; !rc;) {
         row->rev = hf_rev_next(cur.rev, clock);
@@ -121,7 +121,7 @@ int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, 
 int hf__con_scan(const struct hf__con *con, const char *prefix,
                  int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg, hf_error *err)
 {
-    struct hf_port port = {.drv = con->drv, .st = con->st, .can = hf__can(con->drv, con->st)};
+    struct hf_port port = {.drv = con->drv, .st = con->st, .caps = con->caps};
     pthread_mutex_init(&port.serial, NULL);
     pthread_mutex_init(&port.mu, NULL);
     int rc = hf__port_scan(&port, prefix, see, arg, err);
@@ -149,7 +149,7 @@ void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t r
     const int64_t most_us = 3000000; /* a rev further ahead isn't waited for */
     int64_t until_us = hf__local_us() + most_us, clock_us = 0;
     hf_row row;
-    if (cfm->con.drv->can & HF_CAN_INSTANT) return;
+    if (cfm->con.caps.local) return;
     hf_row_init(&row);
     do
         if (cfm->con.drv->get(cfm->con.st, key, &row, &clock_us, NULL)) break;

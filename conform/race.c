@@ -51,7 +51,7 @@ static int replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, con
 
 static uint32_t wins_each(const struct hf__racer *r)
 {
-    return r->con.drv->can & HF_CAN_NOT_QUEUE ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
+    return !r->con.caps.queues ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
 }
 
 /* Adds one to the number in the row, as it was when it was read. */
@@ -166,7 +166,7 @@ static int race_takes(struct hf__racer *r)
 
 static const char *judge_takes(struct hf__suite *cfm, struct hf__arena *a)
 {
-    uint32_t each = cfm->drv->can & HF_CAN_NOT_QUEUE ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
+    uint32_t each = !cfm->caps.queues ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
     HF_CHECK(a->counter == HF_RACERS * each, "%llu grants, of which %u were given",
              (unsigned long long)a->counter, HF_RACERS * each);
     return NULL;
@@ -244,7 +244,7 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     row->party[1] = hf__con_party(1, 3);
     /* Another one each time: a word of an earlier row may come as late as it likes. */
     row->party[mine] = hf__con_party(session, MINE + (uint32_t)how);
-    row->party[mine].bell = r->con.drv->can & HF_CAN_BELLS ? BELL : 0;
+    row->party[mine].bell = r->con.caps.local ? BELL : 0;
     memcpy(id, row->party[mine].id, 16);
     key->who = how & IN_LINE ? id : NULL;
     key->in_line = (how & IN_LINE) != 0;
@@ -256,7 +256,7 @@ static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_ear *r
 {
     const hf_driver *drv = con->drv;
     hf_key_event before;
-    if (drv->can & HF_CAN_BELLS) return drv->listen(con->st, BELL, NULL, 0, ret, err);
+    if (con->caps.local) return con->caps.local->wakeup_begin(con->st, BELL, 1, ret, err);
     if (!drv->subscribe) return drv->listen(con->st, 0, &key, 1, ret, err);
     if (drv->subscribe(con->st, key)) return hf_fail(err, HF_NOMEM, 0, "out of memory");
     int rc = drv->listen(con->st, 0, NULL, 0, ret, err);
@@ -267,7 +267,8 @@ static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_ear *r
 static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row, int step, int how)
 {
     const struct hf__con *con = &r->con;
-    int bells = (con->drv->can & HF_CAN_BELLS) != 0, listen_first = how & LISTEN_FIRST;
+    const hf_local_ops *local = con->caps.local;
+    int listen_first = how & LISTEN_FIRST;
     uint32_t before = row->n_queue;
     hf_error err = {0, 0, ""};
     hf_ear ear;
@@ -276,7 +277,8 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
     if (listen_first && hf__race_await(r->arena, step + 1, 1))
         return hf__race_fail(r, "not let in");
     for (int64_t start = hf__local_us(), until = start + SLEEP_MS * INT64_C(1000);;) {
-        if (con->drv->watch(con->st, bells ? BELL : 0, &ear, until, &err) < 0)
+        if ((local ? local->sleep(con->st, BELL, &ear, until, &err)
+                   : con->drv->watch(con->st, 0, &ear, until, &err)) < 0)
             return hf__race_fail(r, "watch: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, listen_first ? "slept through what came before watch"
@@ -307,20 +309,21 @@ static int ring(struct hf__racer *r)
     hf_error err = {0, 0, ""};
     uint64_t session = 1;
     static const int hows[] = {0, LISTEN_FIRST, IN_LINE, IN_LINE | LISTEN_FIRST, IN_LINE | BEHIND};
-    int bells = (r->con.drv->can & HF_CAN_BELLS) != 0, n = bells ? 2 : 5;
+    int bells = r->con.caps.local != 0, n = bells ? 2 : 5;
     for (int i = 0; r->me && i < n; i++)
         if (let_in(r, &key, 2 * i)) return 1;
     if (r->me) return 0;
-    const hf_driver *drv = r->con.drv;
-    int leases = (drv->can & HF_CAN_LEASES) != 0, rc = 0;
+    const hf_session_ops *sessions = r->con.caps.sessions;
+    const hf_liveness_ops *liveness = r->con.caps.liveness;
     int64_t left_ms, clock;
-    if (drv->session) rc = drv->session(r->con.st, &session, &err);
+    int rc = 0;
+    if (liveness) rc = liveness->session(r->con.st, &session, &err);
     /* Who waits there lives, or would be told of nothing. */
-    if (leases) rc = drv->lease_make(r->con.st, 60000, &session, &left_ms, &clock, &err);
+    if (sessions) rc = sessions->make(r->con.st, 60000, &session, &left_ms, &clock, &err);
     if (rc) return hf__race_fail(r, "session: %s", err.text);
     for (int i = 0; i < n && !rc; i++) rc = wait_asleep(r, key, session, 2 * i, hows[i]);
-    if (leases && drv->lease_end(r->con.st, session, &err) && !rc)
-        rc = hf__race_fail(r, "lease_end: %s", err.text);
+    if (sessions && sessions->end(r->con.st, session, &err) && !rc)
+        rc = hf__race_fail(r, "end: %s", err.text);
     return rc;
 }
 
@@ -332,18 +335,18 @@ static int interrupt_others(struct hf__racer *r)
     if (r->me) {
         if (hf__race_await(r->arena, 0, 1)) return hf__race_fail(r, "the waiter doesn't come");
         for (int i = 0; i < 200; i++) hf__race_nap();
-        con->drv->interrupt(con->st, OTHER_BELL);
+        con->caps.local->interrupt(con->st, OTHER_BELL);
         return 0;
     }
     for (int i = 0; i < 3; i++) {
         /* By the other; by oneself, in advance; by the time. */
         int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
         hf_ear ear;
-        if (i == 1) con->drv->interrupt(con->st, OTHER_BELL);
-        if (con->drv->listen(con->st, OTHER_BELL, NULL, 0, &ear, &err))
+        if (i == 1) con->caps.local->interrupt(con->st, OTHER_BELL);
+        if (con->caps.local->wakeup_begin(con->st, OTHER_BELL, 0, &ear, &err))
             return hf__race_fail(r, "listen: %s", err.text);
         if (!i) hf__race_arrive(r->arena, 0);
-        if (con->drv->watch(con->st, OTHER_BELL, &ear, until, &err) < 0)
+        if (con->caps.local->sleep(con->st, OTHER_BELL, &ear, until, &err) < 0)
             return hf__race_fail(r, "watch: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, i < 2 ? "slept on although it was interrupted"
@@ -462,7 +465,8 @@ static int tell_session(struct hf__racer *r)
 {
     hf_error err = {0, 0, ""};
     uint64_t s = 0;
-    if (r->con.drv->session(r->con.st, &s, &err)) return hf__race_fail(r, "session: %s", err.text);
+    if (r->con.caps.liveness->session(r->con.st, &s, &err))
+        return hf__race_fail(r, "session: %s", err.text);
     atomic_store(&r->arena->session, s);
     hf__race_arrive(r->arena, 0);
     for (;;) pause();
@@ -473,14 +477,15 @@ static int mourn(struct hf__racer *r)
     const struct hf__con *con = &r->con;
     hf_error err = {0, 0, ""};
     uint64_t s = atomic_load(&r->arena->session);
-    struct pollfd fd = {con->drv->mourn_fd ? con->drv->mourn_fd(con->st) : -1, POLLIN, 0};
-    if (con->drv->alive(con->st, s, &err) != 1) return hf__race_fail(r, "dead before it died");
-    if (fd.fd >= 0) con->drv->mourn_read(con->st);
+    const hf_liveness_ops *of = con->caps.liveness;
+    struct pollfd fd = {of->death_fd ? of->death_fd(con->st) : -1, POLLIN, 0};
+    if (of->alive(con->st, s, &err) != 1) return hf__race_fail(r, "dead before it died");
+    if (fd.fd >= 0) of->death_read(con->st);
     hf__race_arrive(r->arena, 1);
     if (fd.fd >= 0 && poll(&fd, 1, PROMPT_MS) != 1)
         return hf__race_fail(r, "nobody was told of it");
     int64_t until = hf__local_us() + HF_RACE_PATIENCE_MS * INT64_C(1000);
-    while (con->drv->alive(con->st, s, &err) != 0) {
+    while (of->alive(con->st, s, &err) != 0) {
         if (hf__local_us() > until) return hf__race_fail(r, "it lives on");
         hf__race_nap();
     }
@@ -556,23 +561,12 @@ WITH_ARENA(takes_of_threads, t_takes)
 WITH_ARENA(bells_of_threads, t_ring)
 WITH_ARENA(interrupts, t_interrupt)
 
-/* Does this store wake those who wait? It is opened to be asked. */
-static int wakes(struct hf__suite *cfm)
-{
-    struct hf__con con = {NULL, NULL};
-    if (!cfm->drv->watch) return 0;
-    if (hf__con_open(cfm, &con, NULL)) return 1; /* as is said later */
-    unsigned can = hf__can(con.drv, con.st);
-    hf__con_close(&con);
-    return !(can & HF_CAN_NOT_WATCH);
-}
-
 void hf__conform_processes(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
         {"eight processes lose no update", 0, replaces_of_processes},
         {"a killed process leaves a whole row", 0, kills},
-        {"the death of a process is noticed", HF_CAN_SESSIONS, deaths},
+        {"the death of a process is noticed", HF_NEEDS_LIVENESS, deaths},
     };
     static const struct hf__check taking[] = {
         {"of eight processes that acquire one has it", 0, takes_of_processes}};
@@ -580,7 +574,7 @@ void hf__conform_processes(struct hf__suite *cfm)
         {"who waits in another process is woken", 0, bells_of_processes}};
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
     if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
-    if (wakes(cfm)) hf__conform_run(cfm, watching, 1);
+    if (cfm->caps.local || cfm->caps.watches) hf__conform_run(cfm, watching, 1);
 }
 
 void hf__conform_threads(struct hf__suite *cfm)
@@ -592,9 +586,9 @@ void hf__conform_threads(struct hf__suite *cfm)
     static const struct hf__check watching[] = {
         {"who waits in another thread is woken", 0, bells_of_threads}};
     static const struct hf__check bells[] = {
-        {"a watch can be interrupted", HF_CAN_BELLS | HF_CAN_THREADS, interrupts}};
+        {"a watch can be interrupted", HF_NEEDS_LOCAL, interrupts}};
     hf__conform_run(cfm, checks, 1);
     if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
-    if (wakes(cfm)) hf__conform_run(cfm, watching, 1);
+    if (cfm->caps.local || cfm->caps.watches) hf__conform_run(cfm, watching, 1);
     hf__conform_run(cfm, bells, 1);
 }

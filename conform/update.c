@@ -47,7 +47,7 @@ static const char *updates(struct hf__suite *cfm, const hf_rowkey *key, struct s
     hf_row_init(&got);
     hf_row_init(&told);
     s->calls = 0;
-    int rc = con->drv->update(con->st, key, step, s, &told, &err);
+    int rc = con->caps.local->update(con->st, key, step, s, &told, &err);
     int want = s->answer < 0 ? s->answer : 0;
     if (rc != want)
         why = hf__bad(cfm, "%s: %s instead of %s: %s", what, hf_code_text(rc), hf_code_text(want),
@@ -125,7 +125,7 @@ static int write_much(struct hf__racer *r)
     hf_row_init(&next);
     for (int i = 0; !rc && i < WRITES; i++) {
         if (r->me)
-            rc = r->con.drv->update(r->con.st, &key, count_up, NULL, &row, &err);
+            rc = r->con.caps.local->update(r->con.st, &key, count_up, NULL, &row, &err);
         else
             rc = r->con.drv->get(r->con.st, &key, &row, &clock, &err);
         if (!rc && !r->me) {
@@ -173,5 +173,5 @@ void hf__conform_update(struct hf__suite *cfm)
     static const struct hf__check checks[] = {
         {"a row is changed in place, or stays as it was", 0, update_in_place},
         {"of updates and replaces side by side none is lost", 0, updates_lose_none}};
-    if (cfm->con.drv->update) hf__conform_run(cfm, checks, 2);
+    if (cfm->con.caps.local && cfm->con.caps.local->update) hf__conform_run(cfm, checks, 2);
 }

@@ -144,12 +144,14 @@ static int save(hf_store *st, const char *file, const char *key, const json_t *r
 
 /* ---- the five operations ---- */
 
-static int ex_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int ex_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
     static const char *const options[] = {NULL}; /* it has none */
     char name[64];
     struct statfs fs;
     const char *why = NULL;
+    (void)caps; /* each store of this driver can the same */
     if (hf__unknown_option(url, options, name, sizeof name)) why = "it has no options";
     if (*url->host || *url->path != '/') why = "not the whole path of a directory";
     if (why) return hf_fail(err, HF_INVALID, 0, "example: open '%s': %s", url->safe, why);
@@ -276,8 +278,7 @@ HF_DRIVER_ENTRY(example) = {
     .abi = HF_DRIVER_ABI,
     .name = "example",
     .about = "rows as files in a directory on this machine (an example)",
-    .queue_cap = 1024,
-    .holders_cap = 256,
+    .caps = {.queue_cap = 1024, .holders_cap = 256, .queues = 1},
     .open = ex_open,
     .close = ex_close,
     .get = ex_get,

@@ -52,7 +52,7 @@ struct hf_store {
     struct table *table;
     uint64_t session;
     unsigned fork_generation;
-    int mourn_fd; /* under table->mu */
+    int death_fd; /* under table->mu */
     struct hf__bell bell[BELLS];
     /* Of bell 0, which many waits share: whose keys it rang for; made when there are many, under
        table->mu. */
@@ -184,15 +184,17 @@ static void leave_table(hf_store *st)
     free_table(t);
 }
 
-static int mm_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int mm_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
+    (void)caps;
     (void)io_timeout_ms;
     if (url->host[0] || url->user[0] || url->password[0] || url->port || url->query[0])
         return hf_fail(err, HF_INVALID, 0, "mem: open '%s': write mem: or mem:NAME", url->safe);
     pthread_once(&started, start);
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mem: open '%s': out of memory", url->safe);
-    st->mourn_fd = -1;
+    st->death_fd = -1;
     st->fork_generation = hf__fork_generation();
     pthread_mutex_lock(&registry);
     int rc = join_table(url->path, st);
@@ -213,14 +215,14 @@ static void mm_close(hf_store *st)
         pthread_mutex_lock(&t->mu);
         t->slot[st->session & ((1 << SLOT_BITS) - 1)] = NULL;
         for (uint32_t i = 0; i < t->slots; i++)
-            if (t->slot[i] && t->slot[i]->mourn_fd >= 0) eventfd_write(t->slot[i]->mourn_fd, 1);
+            if (t->slot[i] && t->slot[i]->death_fd >= 0) eventfd_write(t->slot[i]->death_fd, 1);
         pthread_mutex_unlock(&t->mu);
         pthread_mutex_lock(&registry);
         leave_table(st);
         pthread_mutex_unlock(&registry);
     }
     /* Only now, when nobody else can find it to write to: the number may be another file's soon. */
-    if (st->mourn_fd >= 0) close(st->mourn_fd);
+    if (st->death_fd >= 0) close(st->death_fd);
     free(st->marks);
     free(st);
 }
@@ -273,17 +275,16 @@ static void make_marks(hf_store *st)
     st->shared_bell.all = 1; /* what rang before wasn't marked */
 }
 
-static int mm_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
+static int mm_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_ear *ret, hf_error *err)
 {
-    (void)keys, (void)err;
+    (void)err;
     if (!bell && n >= HF_MARKS_FROM && !st->marks) make_marks(st);
     ret->heard[0] = hf__bell_hear(&st->bell[bell]);
     ret->heard[1] = 0;
     return 0;
 }
 
-static int mm_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int mm_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
 {
     int64_t left = until_us - hf__local_us();
     (void)err;
@@ -299,19 +300,19 @@ static int mm_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
 
 static void mm_interrupt(hf_store *st, uint8_t bell) { hf__bell_interrupt(&st->bell[bell]); }
 
-static int mm_mourn_fd(hf_store *st)
+static int mm_death_fd(hf_store *st)
 {
     pthread_mutex_lock(&st->table->mu);
-    if (st->mourn_fd < 0) st->mourn_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    int fd = st->mourn_fd;
+    if (st->death_fd < 0) st->death_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int fd = st->death_fd;
     pthread_mutex_unlock(&st->table->mu);
     return fd;
 }
 
-static int mm_mourn_read(hf_store *st)
+static int mm_death_read(hf_store *st)
 {
     eventfd_t n;
-    return eventfd_read(mm_mourn_fd(st), &n) == 0;
+    return eventfd_read(mm_death_fd(st), &n) == 0;
 }
 
 /* ---- rows ---- */
@@ -547,28 +548,31 @@ static int mm_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return 0;
 }
 
+static const hf_local_ops local = {.now = mm_now,
+                                   .update = mm_update,
+                                   .wakeup_begin = mm_wakeup_begin,
+                                   .sleep = mm_sleep,
+                                   .interrupt = mm_interrupt,
+                                   .next_event = mm_next_event};
+
+static const hf_liveness_ops liveness = {
+    .session = mm_session, .alive = mm_alive, .death_fd = mm_death_fd, .death_read = mm_death_read};
+
 const hf_driver hf__mem_driver = {
     .abi = HF_DRIVER_ABI,
     .name = "mem",
     .about = "one process's memory, for its threads: mem:, mem:NAME",
-    .can = HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_BELLS | HF_CAN_THREADS,
-    .queue_cap = 4096,
-    .holders_cap = 4096,
+    .caps = {.queue_cap = 4096,
+             .holders_cap = 4096,
+             .threads = 1,
+             .queues = 1,
+             .local = &local,
+             .liveness = &liveness},
     .open = mm_open,
     .close = mm_close,
     .get = mm_get,
     .replace = mm_replace,
-    .update = mm_update,
     .acquire = mm_acquire,
-    .now = mm_now,
-    .session = mm_session,
-    .alive = mm_alive,
-    .listen = mm_listen,
-    .watch = mm_watch,
-    .interrupt = mm_interrupt,
-    .next_event = mm_next_event,
-    .mourn_fd = mm_mourn_fd,
-    .mourn_read = mm_mourn_read,
     .scan = mm_scan,
     .inspect = mm_inspect,
 };

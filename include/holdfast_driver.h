@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define HF_DRIVER_ABI    3
+#define HF_DRIVER_ABI    4
 #define HF_DRIVER_SYMBOL hf_driver_entry
 #define HF_ROW_FORMAT    2 /* of a row as fields; another one is CORRUPT, never "free" */
 
@@ -35,7 +35,7 @@ enum hf_party_flag {
     HF_PARTY_ENDING = 4,    /* released, but kept taken for a while: nobody's any more */
     /* Never stored: an acquire of it mustn't wait, for others would do so, too. */
     HF_PARTY_AT_ONCE = 64,
-    /* Never stored: its session was dead when the row was read (stores with HF_CAN_LEASES). */
+    /* Never stored: its session was dead when the row was read (stores with hf_session_ops). */
     HF_PARTY_DEAD = 128
 };
 
@@ -51,7 +51,7 @@ typedef struct hf_party {
     uint32_t limit;     /* HF_LIMITED */
     uint8_t mode;       /* enum hf_mode */
     uint8_t flags;      /* enum hf_party_flag */
-    uint8_t bell;       /* which bell of its session to ring (stores with HF_CAN_BELLS); else 0 */
+    uint8_t bell;       /* which bell of its session to ring (stores with hf_local_ops); else 0 */
     uint8_t owner_len, note_len;
     char owner[HF_OWNER_CAP];
     char note[HF_NOTE_CAP];
@@ -153,27 +153,6 @@ HF_API int hf_url_set_path(hf_url *url, const char *path, hf_error *err);
 
 typedef struct hf_store hf_store; /* a driver's own; one per hf handle */
 
-enum hf_can {
-    /* Operations answer in microseconds and never block on a network; `now` is exact. */
-    HF_CAN_INSTANT = 1,
-    /* Tells whether a holder's process lives (session, alive): holds need no lease. */
-    HF_CAN_SESSIONS = 2,
-    /* A replace that turns a waiter into a holder wakes that waiter's bell; `watch` may be called
-       by any number of threads at once, each on a bell of its own. */
-    HF_CAN_BELLS = 4,
-    /* All operations may be called by several threads at once. Without it the handle serializes
-       all but watch and interrupt, which a driver that has them must allow beside the others. */
-    HF_CAN_THREADS = 8,
-    /* Writes are expensive or rate-limited: don't stand in a queue unless asked. */
-    HF_CAN_NOT_QUEUE = 16,
-    /* Has no clock for leases, but sessions of a given length that end by themselves unless they
-       are kept (lease_make): nothing in a row ends by time, every party has such a session. Not
-       together with HF_CAN_INSTANT, HF_CAN_SESSIONS or HF_CAN_BELLS; with HF_CAN_THREADS. */
-    HF_CAN_LEASES = 32,
-    /* This store wakes nobody, although its driver has a watch: `promises` says so. */
-    HF_CAN_NOT_WATCH = 64
-};
-
 /* What a watcher has heard of so far; filled by listen. Opaque to the core. */
 typedef struct hf_ear {
     uint64_t heard[2];
@@ -196,27 +175,124 @@ typedef struct hf_replace {
     hf_error *err;     /* why, if the result is negative; may be NULL */
 } hf_replace;
 
+/*
+ * Groups of operations: a store has all of a group (but for those marked "may be NULL"), or its
+ * pointer in hf_caps is NULL. A group that is there is the capability: nothing else says so.
+ */
+
+/* The store is this machine's memory: operations answer in microseconds and never block on a
+   network, `now` is exact, and no reply carries a clock. Needs `threads`. */
+typedef struct hf_local_ops {
+    /* The store's clock now, exactly. Never goes back. */
+    int64_t (*now)(hf_store *st);
+    /*
+     * May be NULL. get and replace in one: nobody else reads or writes the row
+     * between them, so it can't be refused, and who was handed a key has it by one look. `step` is
+     * shown the row and changes it (1, and its rev) or doesn't (0); negative: it failed, nothing is
+     * stored, and that is returned (*err is the caller's to fill then). It may be called again,
+     * with the row as it is then: if what it made needs a wait for a disk, or its rev isn't above
+     * one that the store has forgotten. Of this store it may ask now, and nothing else. 0: *row is
+     * the row as stored; else what is in *row means nothing. Rings whom replace would.
+     */
+    int (*update)(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                  void *arg, hf_row *row, hf_error *err);
+    /*
+     * First wakeup_begin, then look at the rows, then sleep, until a wakeup of that number (0 to
+     * 255) of this handle's session has come since, `interrupt` was called, or local time until_us
+     * (CLOCK_BOOTTIME) is reached. Early is fine. replace and update wake inside the write.
+     * n_waits: how many waits share the number. `sleep` by any number of threads at once, each with
+     * a number of its own; EINTR isn't the end of it.
+     */
+    int (*wakeup_begin)(hf_store *st, uint8_t wakeup, size_t n_waits, hf_ear *ret, hf_error *err);
+    int (*sleep)(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t until_us,
+                 hf_error *err);
+    /* Makes a running (or the next) sleep on that number return. Any thread. */
+    void (*interrupt)(hf_store *st, uint8_t wakeup);
+    /* May be NULL: then each wait of the number looks. As next_event of hf_driver. */
+    int (*next_event)(hf_store *st, uint8_t wakeup, hf_key_event *ret);
+} hf_local_ops;
+
+/* Tells whether a holder's process lives: holds need no lease. */
+typedef struct hf_liveness_ops {
+    /* The session of this handle (nonzero, never used before by anybody), made if need be. */
+    int (*session)(hf_store *st, uint64_t *ret, hf_error *err);
+    /* May be NULL. The descriptor that carries the session's life, or -1. */
+    int (*session_fd)(hf_store *st);
+    /* 1: lives, 0: dead for ever, negative: can't say. */
+    int (*alive)(hf_store *st, uint64_t session, hf_error *err);
+    /*
+     * Both may be NULL: no session of this store dies while it holds or waits (a handle that is
+     * closed gives everything back). death_fd: a descriptor that becomes readable when a session
+     * may have died (a hint: somebody still has to ask alive, more than once, for it may come a
+     * little early). Borrowed. -1: none, poll instead. death_read empties it and says whether it
+     * was a death perhaps (1), or for certain nothing that a waiter should look at (0).
+     */
+    int (*death_fd)(hf_store *st);
+    int (*death_read)(hf_store *st);
+} hf_liveness_ops;
+
+/*
+ * Has no clock for leases, but sessions of a given length that end by themselves unless they are
+ * kept: nothing in a row ends by time, every party has such a session. By any thread. Needs
+ * `threads`; not together with hf_local_ops or hf_liveness_ops.
+ * make: a new session (nonzero, never used before by anybody) that lives for *ret_ms from some
+ * moment of the call on, at least lease_ms; *ret_clock_us as in get. keep: it lives for *ret_ms
+ * anew; HF_LOST: it is dead. It returns at until_us (CLOCK_BOOTTIME) at the latest, but for the
+ * time that a new connection and a second request need: what hasn't been answered is
+ * HF_UNAVAILABLE, and the next call goes by another connection. It doesn't wait for a connection
+ * that other requests are using. left: how long it lives at least, if nobody keeps it; HF_LOST.
+ * end: it dies now, whoever made it.
+ */
+typedef struct hf_session_ops {
+    int (*make)(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                int64_t *ret_clock_us, hf_error *err);
+    int (*keep)(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms, hf_error *err);
+    int (*left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+    int (*end)(hf_store *st, uint64_t session, hf_error *err);
+    /* May be NULL; never waits. 1: others would be told later of this session's death than of a
+       new one's, so that what goes on is to be moved to one. */
+    int (*stale)(hf_store *st, uint64_t session);
+} hf_session_ops;
+
+/* What a store can. A driver has the usual answer; `open` gets a copy, and changes it for the store
+   that it opens. */
+typedef struct hf_caps {
+    uint32_t queue_cap;          /* waiters that one row can hold */
+    uint32_t holders_cap;        /* holders that one row can hold */
+    uint32_t poll_ms;            /* how often a waiter that nothing wakes looks; 0: 250 */
+    int64_t clock_resolution_us; /* by how much the store's time may be later than the clock that a
+                                    reply carries, never earlier; 0: 1,000 */
+    uint8_t threads; /* operations may be called by several threads at once; else the handle
+                        serializes all of them */
+    uint8_t queues;  /* waiters stand in the row's queue unless asked otherwise; 0 where writes are
+                        expensive or rate-limited */
+    uint8_t watches; /* listen, watch, interrupt of hf_driver are there for this store; needs
+                        `threads` */
+    const hf_local_ops *local;
+    const hf_liveness_ops *liveness;
+    const hf_session_ops *sessions;
+} hf_caps;
+
 typedef struct hf_driver {
-    int abi;              /* HF_DRIVER_ABI */
-    const char *name;     /* the scheme */
-    const char *about;    /* one line for `holdfast stores` */
-    unsigned can;         /* enum hf_can */
-    uint32_t queue_cap;   /* waiters that one row can hold */
-    uint32_t holders_cap; /* holders that one row can hold */
-    uint32_t poll_ms;     /* how often a waiter that nothing wakes looks; 0: 250 */
+    int abi;           /* HF_DRIVER_ABI */
+    const char *name;  /* the scheme */
+    const char *about; /* one line for `holdfast stores` */
+    hf_caps caps;
 
     /*
      * Connects; creates what is missing where permitted. Refuses a store that cannot keep the
-     * promise, with the reason. `io_timeout_ms` bounds every later request.
+     * promise, with the reason. `io_timeout_ms` bounds every later request. *caps is what the
+     * driver says of itself, to be changed where this store is another.
      */
-    int (*open)(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err);
+    int (*open)(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                hf_error *err);
     void (*close)(hf_store *st);
 
     /* The latest committed row; no row is rev 0. *ret_clock_us: the store's clock while it
        answered, or 0 where `now` is given or there is none. `row` is initialized; its old content
-       is replaced. HF_CAN_LEASES: here and wherever a row is read each party has HF_PARTY_DEAD if
+       is replaced. hf_session_ops: here and wherever a row is read each party has HF_PARTY_DEAD if
        its session is dead, for certain and for ever; a holder only if, besides, nobody can believe
-       any more by what lease_make or lease_keep said that it lives. The clock may be two
+       any more by what make or keep said that it lives. The clock may be two
        seconds behind (revs and markers go by it, leases don't). */
     int (*get)(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                hf_error *err);
@@ -226,10 +302,10 @@ typedef struct hf_driver {
      * return 0; else HF_CONFLICT, with the current row in *cur if cur isn't NULL. One round trip;
      * two, if a shorter form was tried first. No reply, or an ambiguous one: HF_UNKNOWN, never
      * tried again here. `row` and `cur` differ.
-     * A store with HF_CAN_BELLS rings every party that holds in `row` but waited before; and the
+     * A store with hf_local_ops wakes every party that holds in `row` but waited before; and the
      * first waiter, if the earliest end (expires_us) of the holders that aren't unclaimed has
      * changed (hf_row_end says it), or if there is one and another was first, for it planned by
-     * that. HF_CAN_LEASES: HF_LOST, and nothing is written, if a session of this handle's that the
+     * that. hf_session_ops: HF_LOST, and nothing is written, if a session of this handle's that the
      * row names is dead.
      */
     int (*replace)(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
@@ -243,7 +319,7 @@ typedef struct hf_driver {
      * the time that a new connection needs, a second at most: what hasn't been answered by then is
      * HF_UNKNOWN, and the next call goes by another connection. What was not sent is
      * HF_UNAVAILABLE. By several threads at once
-     * (HF_CAN_THREADS), each of which has a connection for itself, beside those of other requests
+     * (`threads`), each of which has a connection for itself, beside those of other requests
      * if these are in use. The core asks for at most 512; or for none, which only makes the
      * connection for a later call. Returns 0, or why there was no connection: nothing was sent.
      */
@@ -266,7 +342,7 @@ typedef struct hf_driver {
      *                  *party's. A reply that can't be read for lack of memory is HF_UNKNOWN.
      *   HF_CONFLICT    nothing was changed, and *cur is the current row. A request whose reply was
      *                  lost finds itself in it, if it was stored.
-     *   HF_WOULD_WAIT  with HF_CAN_INSTANT, if *party has HF_PARTY_AT_ONCE: nothing was done, for
+     *   HF_WOULD_WAIT  with hf_local_ops, if *party has HF_PARTY_AT_ONCE: nothing was done, for
      *                  the store would have to wait for a disk. The key is asked for again in a way
      *                  that may take time.
      */
@@ -274,71 +350,26 @@ typedef struct hf_driver {
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
 
     /*
-     * Optional, with HF_CAN_INSTANT. get and replace in one: nobody else reads or writes the row
-     * between them, so it can't be refused, and who was handed a key has it by one look. `step` is
-     * shown the row and changes it (1, and its rev) or doesn't (0); negative: it failed, nothing is
-     * stored, and that is returned (*err is the caller's to fill then). It may be called again,
-     * with the row as it is then: if what it made needs a wait for a disk, or its rev isn't above
-     * one that the store has forgotten. Of this store it may ask now, and nothing else. 0: *row is
-     * the row as stored; else what is in *row means nothing. Rings whom replace would.
-     */
-    int (*update)(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
-                  void *arg, hf_row *row, hf_error *err);
-
-    /* Given with HF_CAN_INSTANT: the store's clock now, exactly. Never goes back. */
-    int64_t (*now)(hf_store *st);
-
-    /* Given with HF_CAN_SESSIONS: the session of this handle (nonzero, never used before by
-       anybody), made if need be. */
-    int (*session)(hf_store *st, uint64_t *ret, hf_error *err);
-    /* 1: lives, 0: dead for ever, negative: can't say. */
-    int (*alive)(hf_store *st, uint64_t session, hf_error *err);
-    /*
-     * Given with HF_CAN_LEASES; by any thread. lease_make: a new session (nonzero, never used
-     * before by anybody) that lives for *ret_ms from some moment of the call on, at least lease_ms;
-     * *ret_clock_us as in get. lease_keep: it lives for *ret_ms anew; HF_LOST: it is dead. It
-     * returns at until_us (CLOCK_BOOTTIME) at the latest, but for the time that a new connection
-     * and a second request need: what hasn't been answered is HF_UNAVAILABLE, and the next call
-     * goes by another connection. It doesn't wait for a connection that other requests are using.
-     * lease_left: how long it lives at least, if nobody keeps it; HF_LOST. lease_end: it dies now,
-     * whoever made it.
-     */
-    int (*lease_make)(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
-                      int64_t *ret_clock_us, hf_error *err);
-    int (*lease_keep)(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
-                      hf_error *err);
-    int (*lease_left)(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
-    int (*lease_end)(hf_store *st, uint64_t session, hf_error *err);
-    /* Optional, with HF_CAN_LEASES; any thread, never waits. 1: others would be told later of this
-       session's death than of a new one's, so that what goes on is to be moved to one. */
-    int (*lease_worn)(hf_store *st, uint64_t session);
-
-    /* The descriptor that carries the session's life, or -1. Optional. */
-    int (*session_fd)(hf_store *st);
-
-    /*
-     * Optional. First listen, then look at the rows, then watch: sleeps until something may have
-     * changed since that listen, `interrupt` was called, or local time until_us
-     * (CLOCK_BOOTTIME) is reached. Early is fine; sleeping through a change is not, but the core
-     * polls anyway. Stores with HF_CAN_BELLS: the bell `bell` (0 to 255) of this handle's session,
-     * keys are NULL, n is how many waits share it. Others: any change of one of the keys
-     * (HF_CAN_LEASES: or the death of a session that its row names); but who stands in line needs
-     * to be told only of writes that change the holders and leave it one of them, or the first in
-     * line. Called by one thread at a time, of the handle's own or of its caller's, who may have
-     * signals: EINTR isn't the end of it. watch returns how many requests it has made meanwhile, of
-     * its own.
+     * Optional, where caps.watches. First listen, then look at the rows, then watch: sleeps until
+     * one of the keys may have changed since that listen (hf_session_ops: or a session that its row
+     * names has died), `interrupt` was called, or local time until_us (CLOCK_BOOTTIME) is reached.
+     * Early is fine; sleeping through a change is not, but the core polls anyway. But who stands in
+     * line needs to be told only of writes that change the holders and leave it one of them, or the
+     * first in line. Called by one thread at a time, of the handle's own or of its caller's, who
+     * may have signals: EINTR isn't the end of it. watch returns how many requests it has made
+     * meanwhile, of its own. `bell` is 0.
      */
     int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);
     int (*watch)(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
-    /* Makes a running (or the next) watch on that bell return. Any thread. */
+    /* Makes a running (or the next) watch return. Any thread. */
     void (*interrupt)(hf_store *st, uint8_t bell);
     /*
      * Optional, where a watch is of keys. Any thread; never waits.
      * What did the last word say that came about the key while it was listened for? 1: *row
      * (initialized; its old content is replaced) is the row as the write stored it that was told
      * of; or, where the word doesn't bring all of it, rev 0 and the only holder, of whom id, token,
-     * since_us, expires_us and flags are known, with HF_CAN_LEASES the session, too. 0: no word
+     * since_us, expires_us and flags are known, with hf_session_ops the session, too. 0: no word
      * came, or it said nothing, or others may have been lost since; then the row is read. Only of
      * what is committed, as a read would show it; it may be late, and overtaken. But that the
      * holder is another than `who` of the last listen, with no more than id and expires_us, may be
@@ -371,16 +402,6 @@ typedef struct hf_driver {
     void (*unsubscribe)(hf_store *st, const hf_rowkey *key);
 
     /*
-     * Optional, with HF_CAN_SESSIONS: a descriptor that becomes readable when a session may have
-     * died (a hint: somebody still has to ask alive, more than once, for it may come a little
-     * early). Borrowed. -1: none, poll instead. NULL: no session of this store dies while it holds
-     * or waits (a handle that is closed gives everything back). `mourn_read` empties it and says
-     * whether it was a death perhaps (1), or for certain nothing that a waiter should look at (0).
-     */
-    int (*mourn_fd)(hf_store *st);
-    int (*mourn_read)(hf_store *st);
-
-    /*
      * Optional. Returns when a power cut can't take the marker that this key had before, nor that
      * it had none. It says nothing of other keys.
      */
@@ -388,7 +409,7 @@ typedef struct hf_driver {
 
     /* Every row whose key has the prefix; nonzero from `see` ends it with success. Rows changed
        meanwhile may be seen before or after the change. `see` may call get and replace, but
-       not where the core serializes calls (without HF_CAN_THREADS). A row that is damaged is shown
+       not where the core serializes calls (without caps.threads). A row that is damaged is shown
        as NULL, and the scan goes on: who sees that asks get for the reason. One whose key isn't
        legal may be shown, and is no lock. Where more than a row is damaged: HF_CORRUPT. */
     int (*scan)(hf_store *st, const char *prefix,
@@ -399,9 +420,6 @@ typedef struct hf_driver {
        text of one that isn't ok says what is wrong: it is quoted as the reason. */
     int (*inspect)(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                    hf_error *err);
-
-    /* Optional. What this very store can, where that depends on its URL; else it is `can`. */
-    unsigned (*promises)(hf_store *st);
 
     /*
      * Optional. One round trip, for data that a guard of ours protects in this store: raises the

@@ -39,7 +39,7 @@ static int over(hf *h, const hf_party *p, struct hf_time now)
 static void show_left(hf *h, const hf_party *p, hf_party_info *to)
 {
     int64_t now = hf__local_us(), left_ms = HF_FOREVER;
-    if (!(h->port.can & HF_CAN_LEASES) || !p->token || p->expires_us) return;
+    if (!h->port.caps.sessions || !p->token || p->expires_us) return;
     pthread_mutex_lock(&h->mu);
     int known = h->told.session == p->session && now - h->told.at_us < TOLD_US;
     if (known) left_ms = h->told.left_ms;

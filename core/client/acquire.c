@@ -55,6 +55,8 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
         why = "wait_ms: must be -1 (for ever) or 0 to a year";
     else if (o->lease_ms && (o->lease_ms < 100 || o->lease_ms > 86400000))
         why = "lease_ms: must be 100 to 86,400,000";
+    else if (o->lease_ms && o->lease_ms * 1000 < 3 * h->port.caps.clock_resolution_us)
+        why = "lease_ms: too short for this store's clock, which ticks too slowly";
     else if (o->max_hold_ms < 0 || o->max_hold_ms > INT64_C(31536000000))
         why = "max_hold_ms: must be 0 to a year";
     else if (o->at_least_ms < 0 || o->at_least_ms > 86400000)
@@ -71,7 +73,7 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
         why = "flags: unknown";
     else if (o->flags & HF_DETACHED && !o->lease_ms)
         why = "a detached grant needs lease_ms";
-    else if (o->mode == HF_LIMITED && o->limit > h->port.drv->holders_cap)
+    else if (o->mode == HF_LIMITED && o->limit > h->port.caps.holders_cap)
         why = "limit: more than this store can hold";
     return why ? hf_fail(err, HF_INVALID, 0, "acquire '%.100s': %s", key ? key : "", why) : 0;
 }
@@ -222,7 +224,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     int plain = !options || (!o->lease_ms && !o->max_hold_ms && !o->at_least_ms && !o->flags &&
                              o->mode == HF_EXCLUSIVE && !o->owner && !o->note && !o->request_id);
     rc = HF_CONFLICT;
-    if (plain && !e->first && h->port.drv->acquire && h->port.can & HF_CAN_INSTANT)
+    if (plain && !e->first && h->port.drv->acquire && h->port.caps.local)
         rc = take_now(h, e, ret, err);
     if (rc > 0) /* somebody is in the way, or it would take a while */
         rc = acquire(h, e, o, 0, ret, NULL, err);
@@ -366,7 +368,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     int over =
         !p || hf__validity_at(p->expires_us, now) != HF_GRANT_HELD || hf__port_dead(&h->port, p);
     int64_t sent_us = hf__local_us(), left_ms = 0;
-    int has_lease = !rc && !over && h->port.can & HF_CAN_LEASES;
+    int has_lease = !rc && !over && h->port.caps.sessions;
     if (has_lease) rc = hf__port_lease_left(&h->port, p->session, &left_ms, err);
     if (rc == HF_LOST || (!rc && over))
         rc = hf_fail(err, HF_LOST, 0, "adopt '%s': the grant %llu is over", key,

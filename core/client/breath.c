@@ -31,7 +31,7 @@ static int64_t breath_us(const struct hf_port *port, uint32_t breaths)
         us *= BREATHS_LONGER;
         nth /= BREATHS_LONGER;
     }
-    if (level < BREATH_LEVELS || !(port->can & HF_CAN_NOT_QUEUE)) return us;
+    if (level < BREATH_LEVELS || port->caps.queues) return us;
     return LOOKS * 1000 * (int64_t)hf__port_poll_ms(port);
 }
 
@@ -52,7 +52,7 @@ int hf__breathes(struct hf_wait *w)
 {
     const struct hf_port *port = &w->h->port;
     struct hf_entry *e = w->e;
-    if (port->can & HF_CAN_INSTANT || w->deadline_us <= w->started_us) return 0;
+    if (port->caps.local || w->deadline_us <= w->started_us) return 0;
     pthread_mutex_lock(&w->h->mu);
     int64_t now = hf__local_us();
     int waits = !hf__stood_still(port, e, now) && now >= e->breath_at_us;

@@ -31,7 +31,7 @@ int hf__take_up(struct hf_wait *w, const hf_row *row)
     w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
         hf__wait_granted(w);
-        w->e->wrote_us = h->port.can & HF_CAN_INSTANT ? 0 : hf__local_us();
+        w->e->wrote_us = h->port.caps.local ? 0 : hf__local_us();
         w->session = NULL;
         w->e->refs++; /* the wait keeps its own until it is finished */
         h->stats.wait_us_total += (uint64_t)(hf__local_us() - w->started_us);
@@ -51,7 +51,7 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
 {
     hf *h = w->h;
     if (!(p->flags & HF_PARTY_UNCLAIMED) || p->flags & HF_PARTY_DEAD) return 0;
-    if (!(h->port.can & HF_CAN_LEASES))
+    if (!h->port.caps.sessions)
         return p->expires_us - hf__port_now(&h->port).hi_us >= (int64_t)p->claim_ms * 500;
     const struct hf_session *t = w->queue_session;
     return t && !t->gone && t->id == p->session &&
@@ -65,7 +65,7 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;
     int64_t at = hf__find_id(row, w->party.id);
-    if (h->port.can & (HF_CAN_INSTANT | HF_CAN_SESSIONS) || w->once ||
+    if (h->port.caps.local || h->port.caps.liveness || w->once ||
         w->flags & (HF_NO_RENEW | HF_DETACHED))
         return 0;
     if (w->state != HF_WAIT_QUEUED || at < 0 || at >= (int64_t)row->n_holders) return 0;
@@ -84,7 +84,7 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
     w->unclaimed = 0;
     if (w->lock) {
         hf__session_put(&h->sessions, holds);
-    } else if (h->port.can & HF_CAN_LEASES) {
+    } else if (h->port.caps.sessions) {
         w->queue_session = w->session;
         w->session = holds;
     }

@@ -10,7 +10,7 @@
 void hf__promise(hf *h, struct hf_entry *e, const hf_row *row)
 {
     int64_t first = INT64_MAX;
-    if (!(h->port.can & HF_CAN_BELLS)) return; /* there the waiters look by themselves */
+    if (!h->port.caps.local) return; /* there the waiters look by themselves */
     for (uint32_t i = 0; i < row->n_holders; i++)
         if (row->party[i].flags & HF_PARTY_UNCLAIMED && row->party[i].session != h->port.session)
             first = hf__min64(first, row->party[i].expires_us);

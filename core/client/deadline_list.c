@@ -16,7 +16,7 @@ int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
 
 int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
 {
-    int instant = l->h->port.can & HF_CAN_INSTANT;
+    int instant = l->h->port.caps.local != NULL;
     int64_t at = INT64_MAX;
     if (l->leftover) return instant && !l->busy ? l->ask_at_us : INT64_MAX;
     if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;

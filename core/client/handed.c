@@ -102,7 +102,7 @@ int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err)
     struct hf_outcome out = {.changed = 1};
     /* Which leaves what was claimed. Another process may have asked it again meanwhile. */
     struct hf_event ev = {.kind = HF_EV_WITHDRAW, .as_seen = 1};
-    if (!(h->port.can & HF_CAN_LEASES)) return 0;
+    if (!h->port.caps.sessions) return 0;
     while (out.changed && nobodys(w, row, ev.id)) {
         int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, err);
         /* Written meanwhile, or somebody in it has died: the look goes on. */

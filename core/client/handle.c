@@ -93,8 +93,10 @@ static void own_party(hf *h)
     p->session = h->port.session;
     p->flags = HF_PARTY_AT_ONCE; /* it is taken under the mutex */
     uint32_t poll_ms = hf__port_poll_ms(&h->port);
-    p->claim_ms = h->port.can & HF_CAN_BELLS ? HF_CLAIM_MS : poll_ms * 4;
+    p->claim_ms = h->port.caps.local ? HF_CLAIM_MS : poll_ms * 4;
     if (p->claim_ms < HF_CLAIM_MS) p->claim_ms = HF_CLAIM_MS;
+    /* A holder takes it for over by so much earlier than others do. */
+    p->claim_ms += (uint32_t)(h->port.caps.clock_resolution_us / 1000);
     if (!h->port.session) p->lease_ms = HF_DEFAULT_LEASE_MS;
 }
 
@@ -108,12 +110,12 @@ static int open_port(struct hf_port *port, const struct hf_asked *asked, hf_erro
     port->io_timeout_ms = asked->io_timeout_ms;
     port->drv = hf__driver(asked->url.scheme, &why);
     if (!port->drv) return hf_fail(err, why.code, why.sys, "%s", why.text);
-    int rc = port->drv->open(&asked->url, port->io_timeout_ms, &port->st, err);
+    int rc =
+        hf__open_store(port->drv, &asked->url, port->io_timeout_ms, &port->st, &port->caps, err);
     if (rc == HF_INVALID) hf__explain_option(err);
-    if (!rc && hf__wrap_opened) rc = hf__wrap_opened(&port->drv, &port->st, err);
+    if (!rc && hf__wrap_opened) rc = hf__wrap_opened(&port->drv, &port->st, &port->caps, err);
     if (rc) return rc;
-    port->can = hf__can(port->drv, port->st);
-    if (port->can & HF_CAN_SESSIONS) rc = port->drv->session(port->st, &port->session, err);
+    if (port->caps.liveness) rc = port->caps.liveness->session(port->st, &port->session, err);
     return rc;
 }
 
@@ -216,7 +218,7 @@ static void take_port(hf *h, const struct hf_port *port)
 {
     h->port.drv = port->drv;
     h->port.st = port->st;
-    h->port.can = port->can;
+    h->port.caps = port->caps;
     h->port.session = port->session;
     h->port.io_timeout_ms = port->io_timeout_ms;
 }
@@ -335,6 +337,8 @@ const char *hf_store_url(const hf *h) { return h->safe_url; }
 int hf_session_fd(const hf *h)
 {
     /* No handle is const, but for those who ask. */
-    if (hf__alive((hf *)(uintptr_t)h, "session", NULL) || !h->port.drv->session_fd) return -1;
-    return h->port.drv->session_fd(h->port.st);
+    if (hf__alive((hf *)(uintptr_t)h, "session", NULL)) return -1;
+    const hf_liveness_ops *of = h->port.caps.liveness;
+    if (!of || !of->session_fd) return -1;
+    return of->session_fd(h->port.st);
 }

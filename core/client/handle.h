@@ -38,7 +38,7 @@
 /* Between two looks of a waiter that nothing wakes. */
 static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
 {
-    return port->drv->poll_ms ? port->drv->poll_ms : HF_POLL_MS;
+    return port->caps.poll_ms ? port->caps.poll_ms : HF_POLL_MS;
 }
 
 struct hf_entry { /* a key that this handle has to do with, or had */

@@ -26,7 +26,7 @@ int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row
 void hf__give(hf *h, const struct hf_entry *e, const hf_row *row)
 {
     h->given.e = NULL;
-    if (h->port.can & HF_CAN_INSTANT || !(row->n_holders + row->n_queue)) return;
+    if (h->port.caps.local || !(row->n_holders + row->n_queue)) return;
     if (hf_row_copy(&h->given.row, row)) return;
     h->given.e = e;
     h->given.us = hf__local_us();

@@ -124,7 +124,7 @@ HF_COLD int hf__lock_more(hf *h)
    changes it in place, nor where a read says more than the row (who is dead). */
 static void keep_row(hf_lock *l, const hf_row *row)
 {
-    if (l->h->port.can & (HF_CAN_INSTANT | HF_CAN_LEASES)) return;
+    if (l->h->port.caps.local || l->h->port.caps.sessions) return;
     hf__keep_row(&l->row, row);
 }
 
@@ -169,7 +169,7 @@ hf_lock *hf__lock_new(hf *h, struct hf_entry *e, const hf_party *p, const hf_row
     if (!l) return new_with_memory(h, e, p, row, w);
     h->free_locks = l->next;
     set_up(l, p, row);
-    if (w || !(h->port.can & HF_CAN_INSTANT)) memcpy(l->id, p->id, sizeof l->id);
+    if (w || !h->port.caps.local) memcpy(l->id, p->id, sizeof l->id);
     l->h = h;
     l->e = e;
     l->owner = h->party.owner;
@@ -276,8 +276,7 @@ static int release_instantly(hf_lock *l)
 {
     hf *h = l->h;
     const struct hf_port *port = &h->port;
-    if (!l->plain || !(port->can & HF_CAN_INSTANT) || l->at_least_ms || l->expires_us ||
-        !hf__believed(l))
+    if (!l->plain || !port->caps.local || l->at_least_ms || l->expires_us || !hf__believed(l))
         return HF_CONFLICT;
     leave_free(&h->row, l, l->rev + 1);
     /* Not by hf__port_replace, whose count is atomic: under the mutex it needn't be. */
@@ -292,8 +291,7 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     hf *h = l->h;
     struct hf_port *port = &h->port;
     hf_row row;
-    if (!l->plain || port->can & HF_CAN_INSTANT || l->at_least_ms || !hf__believed(l))
-        return HF_CONFLICT;
+    if (!l->plain || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
     /* Somebody has come to wait, as is known. */
     *ret_known = hf__told_row(h, l->e, l->token, l->rev + 1, cur);
     if (*ret_known) return HF_CONFLICT;
@@ -325,7 +323,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     if (rc) return rc;
     if (keeper) ev.session = keeper->id;
     if (!known && !maybe_done) known = hf__told_row(l->h, l->e, l->token, l->rev, row);
-    if (!(l->h->port.can & HF_CAN_INSTANT)) hf__stood_still(&l->h->port, l->e, hf__local_us());
+    if (!l->h->port.caps.local) hf__stood_still(&l->h->port, l->e, hf__local_us());
     rc = carry(l, &ev, row, known, &out, err);
     /* Others who hold it or wait for it have got in. */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
@@ -352,9 +350,9 @@ static void leave(hf_lock *l)
     l->on_lost = NULL;
     l->ask_at_us = hf__local_us() + LEFTOVER_US;
     /* The renewer's where the store may block, else the expiry monitor's. */
-    if (!(l->h->port.can & HF_CAN_INSTANT)) hf__renew_at(l, l->ask_at_us);
+    if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
     hf__care(l);
-    if (!(l->h->port.can & HF_CAN_INSTANT) && !hf__need_renewer(l->h, NULL))
+    if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL))
         pthread_cond_signal(&l->h->renewer_cond);
     hf__kick_monitor(l->h, 0);
     pthread_cond_broadcast(&l->h->changed);

@@ -32,8 +32,8 @@ int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); 
 
 uint32_t hf__room_for(const struct hf_wait *w)
 {
-    uint32_t cap = w->h->port.drv->queue_cap;
-    return w->h->port.can & HF_CAN_INSTANT ? cap : hf__crowd_room(cap, w->full);
+    uint32_t cap = w->h->port.caps.queue_cap;
+    return w->h->port.caps.local ? cap : hf__crowd_room(cap, w->full);
 }
 
 static void count(uint8_t *n)
@@ -67,7 +67,7 @@ void hf__plan_outside(struct hf_wait *w, enum hf_answer answer)
 {
     const hf *h = w->h;
     int64_t after_us = hf__poll_us(h);
-    if (answer == HF_ANS_NO_ROOM && !(h->port.can & HF_CAN_INSTANT)) {
+    if (answer == HF_ANS_NO_ROOM && !h->port.caps.local) {
         uint32_t dice;
         hf__random(&dice, sizeof dice);
         count(&w->full);
@@ -105,7 +105,7 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     hf__wait_in_line(w);
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
-    if (h->port.can & HF_CAN_BELLS) {
+    if (h->port.caps.local) {
         hf__look_at(w, INT64_MAX); /* the bell, or the expiry monitor */
         /* Not later than what the expiry monitor may have been told meanwhile. */
         if (w->unnoticed) end = 0;
@@ -116,20 +116,28 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
         if (rc) hf__look_at(w, hf__min64(end, hf__local_us() + hf__poll_us(h)));
         if (!rc) hf__kick_monitor(h, w->notice.at_us);
     } else {
-        /* What it was told of before this look, the look has seen. */
-        int64_t look = hf__local_us() + (w->heard ? about_us(HEARD_POLL_MS) : hf__poll_us(h));
-        w->poll_at_us = w->heard ? look - look % HEARD_TICK_US : look;
+        /* What it was told of before this look, the look has seen. No watch tells of a death. */
+        int told = w->heard && !h->port.caps.liveness;
+        int64_t look = hf__local_us() + (told ? about_us(HEARD_POLL_MS) : hf__poll_us(h));
+        w->poll_at_us = told ? look - look % HEARD_TICK_US : look;
         hf__look_at(w, hf__min64(end, w->poll_at_us));
     }
     pthread_mutex_unlock(&h->mu);
 }
 
+/* Of a local store the expiry monitor is told, and says it to whom it concerns. */
+static int is_dead(struct hf_wait *w, const hf_party *p)
+{
+    if (w->h->port.caps.local) return (p->flags & HF_PARTY_DEAD) != 0;
+    return hf__port_dead(&w->h->port, p);
+}
+
 /* Those who hold it are dead, and so is the head of the line: who is behind may not hear of it. */
-static int is_stuck(const hf_row *row)
+static int is_stuck(struct hf_wait *w, const hf_row *row)
 {
     for (uint32_t i = 0; i < row->n_holders; i++)
-        if (!(row->party[i].flags & HF_PARTY_DEAD)) return 0;
-    return (row->party[row->n_holders].flags & HF_PARTY_DEAD) != 0;
+        if (!is_dead(w, &row->party[i])) return 0;
+    return is_dead(w, &row->party[row->n_holders]);
 }
 
 /* Is it worth a step? A waiter behind the head lets those ahead of it notice first. */
@@ -144,7 +152,7 @@ int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
         __atomic_store_n(&w->alone, 1, __ATOMIC_RELAXED);
         return 0;
     }
-    if (row->party[at - 1].flags & HF_PARTY_DEAD || is_stuck(row)) return 0; /* ours to notice */
+    if (is_dead(w, &row->party[at - 1]) || is_stuck(w, row)) return 0; /* ours to notice */
     hf__plan_next_look(w, row, place);
     return 1;
 }

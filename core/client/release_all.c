@@ -165,7 +165,7 @@ static void release_batches(struct hf_release_all *c)
     struct batch *b = NULL;
     size_t left, answered;
     int on_time;
-    if (!h->port.drv->replace_many || h->port.can & (HF_CAN_INSTANT | HF_CAN_LEASES)) return;
+    if (!h->port.drv->replace_many || h->port.caps.local || h->port.caps.sessions) return;
     if (h->stats.held > 1) b = malloc(sizeof *b);
     if (!b) return;
     do {
@@ -242,7 +242,7 @@ int hf__release_all(hf *h)
     int started[THREADS - 1] = {0};
     h->release_all = &c;
     release_batches(&c);
-    int side_by_side = h->port.can & HF_CAN_THREADS && !(h->port.can & HF_CAN_INSTANT);
+    int side_by_side = h->port.caps.threads && !h->port.caps.local;
     for (int i = 0; side_by_side && i < THREADS - 1 && h->stats.held > (uint64_t)i + 1; i++)
         if (hf__start_thread(h, &started[i], &thread[i], helper, NULL)) break;
     release_rest(&c);

@@ -47,7 +47,7 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
     }
     if (o->lease_ms) p->lease_ms = (uint32_t)o->lease_ms;
     /* Without sessions every hold ends by time: the row says nothing more of it. */
-    if (o->flags & HF_DETACHED && h->port.can & (HF_CAN_SESSIONS | HF_CAN_LEASES))
+    if (o->flags & HF_DETACHED && (h->port.caps.liveness || h->port.caps.sessions))
         p->flags = HF_PARTY_DETACHED;
     p->mode = (uint8_t)o->mode;
     p->limit = o->mode == HF_LIMITED ? o->limit : 0;
@@ -60,7 +60,7 @@ static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};
     hf *h = w->h;
-    if (!(h->port.can & HF_CAN_LEASES)) return;
+    if (!h->port.caps.sessions) return;
     pthread_mutex_lock(&h->mu);
     for (int i = 0; i < 2; i++)
         if (*at[i] && (*at[i])->gone) {
@@ -107,7 +107,7 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
             if (hf__find_id(row, w->party.id) >= 0) w->asked = 1; /* a reply was lost */
             rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
             if (rc) return rc;
-        } else if (rc == HF_LOST && h->port.can & HF_CAN_LEASES && again-- > 0) {
+        } else if (rc == HF_LOST && h->port.caps.sessions && again-- > 0) {
             /* A session of ours has died unnoticed, or another's that the row names. */
             pthread_mutex_lock(&h->mu);
             hf__sessions_doubt(h, w);
@@ -191,14 +191,14 @@ static int may_acquire(const struct hf_wait *w)
 {
     const struct hf_port *port = &w->h->port;
     return port->drv->acquire && !w->once && !(w->party.flags & HF_PARTY_DETACHED) &&
-           w->state != HF_WAIT_QUEUED && !(port->can & (HF_CAN_INSTANT | HF_CAN_LEASES));
+           w->state != HF_WAIT_QUEUED && !port->caps.local && !port->caps.sessions;
 }
 
 /* How many may wait in the row if the store appends the request; 0: it mustn't. */
 static uint32_t may_queue(const struct hf_wait *w, const struct hf_event *ev)
 {
     int asks = ev->kind == HF_EV_ENQUEUE && may_acquire(w);
-    return asks && !(w->h->port.can & HF_CAN_SESSIONS) ? ev->queue_cap : 0;
+    return asks && !w->h->port.caps.liveness ? ev->queue_cap : 0;
 }
 
 /* Is the queue full, by the row of a refusal? Not for a request that an earlier sending, of which
@@ -240,8 +240,8 @@ static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
     pthread_mutex_lock(&h->mu);
     /* With a clock that was read long ago a lease could be over as soon as it is granted. */
     struct hf_time now = hf__port_now(&h->port);
-    int fresh = now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 ||
-                h->port.can & HF_CAN_LEASES;
+    int fresh =
+        now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 || h->port.caps.sessions;
     if (!known && w->e->free_rev && (fresh || !w->party.lease_ms)) {
         row->rev = w->e->free_rev;
         row->token = w->e->free_token;
@@ -297,7 +297,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     struct hf_outcome out;
     struct hf_event ev = event_of(w);
     int64_t until_us = now_us + h->port.io_timeout_ms * 1000;
-    if (w->away_since_us || (w->state != HF_WAIT_QUEUED && !(h->port.can & HF_CAN_INSTANT)))
+    if (w->away_since_us || (w->state != HF_WAIT_QUEUED && !h->port.caps.local))
         return give_up(w, HF_TIMEOUT);
     ev.kind = HF_EV_TRY;
     int rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
@@ -427,7 +427,7 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
     fill_party(h, o, &w->party);
     w->named = o->request_id != NULL;
     w->flags = o->flags;
-    if (h->port.can & HF_CAN_NOT_QUEUE) w->flags |= HF_UNQUEUED;
+    if (!h->port.caps.queues) w->flags |= HF_UNQUEUED;
     w->started_us = hf__local_us();
     w->deadline_us = o->wait_ms == HF_FOREVER ? INT64_MAX : w->started_us + o->wait_ms * 1000;
     w->max_hold_ms = o->max_hold_ms;
@@ -438,16 +438,16 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
 /* The caller's thread drives its own wait on a bell. Under the mutex. */
 static void drive_by_bell(hf *h, struct hf_wait *w)
 {
-    const hf_driver *d = h->port.drv;
+    const hf_local_ops *local = h->port.caps.local;
     uint8_t bell = w->party.bell;
     pthread_mutex_unlock(&h->mu);
     for (int over = 0; !over;) {
         hf_ear ear;
-        int deaf = d->listen(h->port.st, bell, NULL, 0, &ear, NULL);
+        int deaf = local->wakeup_begin(h->port.st, bell, 0, &ear, NULL);
         over = hf__advance(w);
         if (!over && deaf) hf__pause(hf__poll_us(h));
         if (!over && !deaf)
-            d->watch(h->port.st, bell, &ear, hf__min64(w->deadline_us, w->look_at_us), NULL);
+            local->sleep(h->port.st, bell, &ear, hf__min64(w->deadline_us, w->look_at_us), NULL);
     }
     pthread_mutex_lock(&h->mu);
 }
@@ -455,7 +455,7 @@ static void drive_by_bell(hf *h, struct hf_wait *w)
 /* Waits until it is over. Under the mutex. */
 void hf__wait_sync(hf *h, struct hf_wait *w)
 {
-    int bells = h->port.can & HF_CAN_BELLS, over = 0;
+    int bells = h->port.caps.local != NULL, over = 0;
     w->party.bell = bells ? (uint8_t)(1 + h->next_bell++ % (HF_BELLS - 1)) : 0;
     h->callers++;
     hf__line_up(h, w);

@@ -29,14 +29,21 @@ int hf__need_dispatcher(hf *h, hf_error *err)
     return hf__start_thread(h, &h->dispatcher_runs, &h->dispatcher, h->above->dispatcher, err);
 }
 
+void hf__interrupt(hf *h, uint8_t wakeup)
+{
+    if (h->port.caps.local)
+        h->port.caps.local->interrupt(h->port.st, wakeup);
+    else if (h->port.caps.watches)
+        h->port.drv->interrupt(h->port.st, wakeup);
+}
+
 void hf__kick_dispatcher(hf *h)
 {
     h->dispatcher_todo = 1;
     if (!h->dispatcher_runs) return;
     pthread_cond_signal(&h->dispatcher_cond);
     /* One that doesn't sleep there looks at dispatcher_todo before it does. */
-    if (h->hearing && h->port.drv->interrupt)
-        h->port.drv->interrupt(h->port.st, HF_DISPATCHER_BELL);
+    if (h->hearing) hf__interrupt(h, HF_DISPATCHER_BELL);
 }
 
 /* ---- the expiry monitor ---- */
@@ -54,7 +61,7 @@ void hf__kick_monitor(hf *h, int64_t at_us)
 {
     uint64_t one = 1;
     /* It has to begin to mourn with the first wait. */
-    int settled = h->mourning || !(h->port.can & HF_CAN_BELLS);
+    int settled = h->mourning || !h->port.caps.local || !h->port.caps.liveness;
     if (!h->monitor_runs || (at_us >= h->monitor_until_us && settled)) return;
     h->monitor_todo = 1;
     if (!h->monitor_sleeps) return;

@@ -8,10 +8,16 @@
 int hf__one_by_one(const hf *h)
 {
     const hf_driver *d = h->port.drv;
-    return d->subscribe && d->unsubscribe && d->next_event && !(h->port.can & HF_CAN_BELLS);
+    return h->port.caps.watches && d->subscribe && d->unsubscribe && d->next_event;
 }
 
-int hf__watches(const hf *h) { return h->port.drv->watch && !(h->port.can & HF_CAN_NOT_WATCH); }
+int hf__watches(const hf *h) { return h->port.caps.local || h->port.caps.watches; }
+
+int hf__tells_events(const hf *h)
+{
+    const hf_local_ops *local = h->port.caps.local;
+    return local ? local->next_event != NULL : h->port.drv->next_event != NULL;
+}
 
 int hf__wanted(const struct hf_wait *w)
 {
@@ -21,7 +27,7 @@ int hf__wanted(const struct hf_wait *w)
 int hf__subscription_changes(const struct hf_wait *w, int first)
 {
     int is = hf__one_by_one(w->h) ? w->e->hears == w : w->heard;
-    if (w->h->port.can & HF_CAN_BELLS || !hf__watches(w->h)) return 0;
+    if (w->h->port.caps.local || !hf__watches(w->h)) return 0;
     if (hf__wanted(w) != is && (first || hf__one_by_one(w->h))) return 1;
     return is && (w->state == HF_WAIT_QUEUED) != w->e->key.in_line;
 }

@@ -9,8 +9,9 @@
 struct hf_entry;
 struct hf_wait;
 
-int hf__watches(const hf *h);    /* is there anything that tells of changes? */
-int hf__one_by_one(const hf *h); /* are keys told to the driver one by one? */
+int hf__watches(const hf *h);      /* is there anything that tells of changes? */
+int hf__one_by_one(const hf *h);   /* are keys told to the driver one by one? */
+int hf__tells_events(const hf *h); /* does the store name the keys that something came about? */
 /* Is it to hear of its key? Who hasn't looked yet does so anyway. */
 int hf__wanted(const struct hf_wait *w);
 /* After a look, its `first`: is its key to be subscribed to, or in another way than it is? */

@@ -20,7 +20,7 @@ void hf__wait_error(struct hf_wait *w, int code, const char *why)
 /* It may stand in the row with a session that is kept: to be withdrawn later on. */
 void hf__defer_withdrawal(struct hf_wait *w)
 {
-    if (!(w->h->port.can & HF_CAN_LEASES) || w->named) return;
+    if (!w->h->port.caps.sessions || w->named) return;
     pthread_mutex_lock(&w->h->mu);
     hf__defer_cancel(w->h, w->e, w->party.id);
     pthread_mutex_unlock(&w->h->mu);

@@ -120,8 +120,8 @@ static struct hf_session *add(struct hf_sessions *s, uint32_t lease_ms, int own)
 
 int hf__session_stale(const struct hf_sessions *s, const struct hf_session *t)
 {
-    const hf_driver *drv = s->port->drv;
-    return drv->lease_worn && drv->lease_worn(s->port->st, t->id);
+    const hf_session_ops *ops = s->port->caps.sessions;
+    return ops->stale && ops->stale(s->port->st, t->id);
 }
 
 static struct hf_session *shared(const struct hf_sessions *s, uint32_t lease_ms)

@@ -1,5 +1,5 @@
 /*
- * session.h - sessions that end by themselves unless they are kept (stores with HF_CAN_LEASES).
+ * session.h - sessions that end by themselves unless they are kept (stores with hf_session_ops).
  *
  * Such a store has no clock that a lease could be counted by, but it counts one itself: the life of
  * a session. Each session of ours has the length of a lease, and is known by its end in the

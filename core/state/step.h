@@ -36,7 +36,7 @@ struct hf_event {
     uint64_t token;        /* RENEW, RELEASE, BREAK, FINISH */
     uint32_t lease_ms;     /* RENEW */
     int64_t until_us;      /* RELEASE: 0, or keep taken until then */
-    /* The store has no clock for leases (HF_CAN_LEASES): nothing ends by time, and every party has
+    /* The store has no clock for leases (hf_session_ops): nothing ends by time, and every party has
        a session that ends by itself. `party` holds with its own session. */
     int timeless;
     /* timeless: ENQUEUE: waits with this session. RENEW: holds with it from now on; 0: with the one

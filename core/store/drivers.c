@@ -380,9 +380,26 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err)
     return drv;
 }
 
-unsigned hf__can(const hf_driver *drv, hf_store *st)
+/* What a driver says of itself that can't be. */
+static const char *contradiction(const hf_driver *drv, const hf_caps *c)
 {
-    return drv->promises ? drv->promises(st) : drv->can;
+    if (c->local && c->sessions) return "it has both a local clock and none for leases";
+    if (c->liveness && c->sessions) return "its sessions end in two ways";
+    if (!c->threads && (c->local || c->sessions || c->watches))
+        return "its calls are serialized, but it is to be slept in, or kept alive beside others";
+    if (c->watches && (c->local || !drv->listen || !drv->watch || !drv->interrupt))
+        return "it lacks what a watch needs";
+    return NULL;
+}
+
+int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_ms, hf_store **ret,
+                   hf_caps *ret_caps, hf_error *err)
+{
+    *ret = NULL;
+    *ret_caps = drv->caps;
+    int rc = drv->open(url, io_timeout_ms, ret, ret_caps, err);
+    const char *why = rc ? NULL : contradiction(drv, ret_caps);
+    return why ? hf_fail(err, HF_INVALID, 0, "driver '%s': %s", drv->name, why) : rc;
 }
 
 /* The scheme in a module's file name; 0: it isn't one. */

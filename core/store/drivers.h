@@ -17,8 +17,10 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err);
 /* Of an error about an option that other programs have: adds what is to be done with it here. */
 void hf__explain_option(hf_error *err);
 
-/* What an opened store can (enum hf_can). */
-unsigned hf__can(const hf_driver *drv, hf_store *st);
+/* Opens a store, with its capabilities in *ret_caps. HF_INVALID: they contradict each other. After
+   a failure *ret is to be closed, unless it is NULL. */
+int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_ms, hf_store **ret,
+                   hf_caps *ret_caps, hf_error *err);
 
 /* Calls see for every driver: built in, and every module that can be found; `driver` is NULL and
    `why` says why for one that cannot be loaded. */
@@ -31,8 +33,8 @@ void hf__drivers(void (*see)(void *arg, const char *scheme, const hf_driver *dri
  * (tests/fakes), to make calls fail. No library or command that is installed has it: NULL.
  * Returns: 0, or why the store can't be opened in *err.
  */
-__attribute__((weak, visibility("hidden"))) int hf__wrap_opened(const hf_driver **drv,
-                                                                hf_store **st, hf_error *err);
+__attribute__((weak, visibility("hidden"))) int
+hf__wrap_opened(const hf_driver **drv, hf_store **st, hf_caps *caps, hf_error *err);
 
 /* May the value of this parameter of a URL be a secret? Rather hidden once too often. The name is
    raw: percent-encoded or not. */

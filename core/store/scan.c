@@ -63,7 +63,7 @@ int hf__port_scan(struct hf_port *port, const char *prefix,
                   hf_error *err)
 {
     struct keeping k = {NULL, &k.first, 0};
-    int at_once = (port->can & (HF_CAN_INSTANT | HF_CAN_THREADS)) != 0;
+    int at_once = port->caps.threads;
     hf__port_alone(port);
     int64_t clock_us = 0, sent_us = hf__local_us();
     int rc =

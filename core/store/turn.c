@@ -20,9 +20,9 @@ enum {
     PAUSE_RETRY_US = 50000
 };
 
-/* Milliseconds are the coarsest clock of a store that we know of. Where nothing but revs and
-   markers goes by it: what isn't a reply that was overtaken, but a clock that was set. */
-enum { CLOCK_GRAIN_US = 1000, COARSE_STEP_US = 10000000 };
+/* Where nothing but revs and markers goes by the clock: what isn't a reply that was overtaken, but
+   a clock that was set. */
+enum { COARSE_STEP_US = 10000000 };
 
 void hf__pause(int64_t us)
 {
@@ -35,25 +35,25 @@ void hf__pause(int64_t us)
 
 struct hf_time hf__port_now(struct hf_port *port)
 {
-    if (port->can & HF_CAN_INSTANT) {
-        int64_t now = port->drv->now(port->st);
+    if (port->caps.local) {
+        int64_t now = port->caps.local->now(port->st);
         return (struct hf_time){now, now};
     }
     pthread_mutex_lock(&port->mu);
     struct hf_time t = hf__clock_at(&port->clock, hf__local_us());
     /* As it was told, not carried on: revs go by it, and all who write count by what was told. */
-    if (port->can & HF_CAN_LEASES) t.lo_us = port->clock.lo_us;
+    if (port->caps.sessions) t.lo_us = port->clock.lo_us;
     pthread_mutex_unlock(&port->mu);
     return t;
 }
 
 void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
-    int64_t received_us = hf__local_us();
+    int64_t received_us = hf__local_us(), resolution_us = port->caps.clock_resolution_us;
     struct hf_clock *k = &port->clock;
     pthread_mutex_lock(&port->mu);
-    if (!(port->can & HF_CAN_LEASES))
-        hf__clock_add(k, sent_us, received_us, clock_us, CLOCK_GRAIN_US);
+    if (!port->caps.sessions)
+        hf__clock_add(k, sent_us, received_us, clock_us, resolution_us ? resolution_us : 1000);
     else if (clock_us > k->lo_us || (clock_us && clock_us < k->lo_us - COARSE_STEP_US))
         *k = (struct hf_clock){1, clock_us, received_us, clock_us, received_us, 0};
     pthread_mutex_unlock(&port->mu);
@@ -65,10 +65,7 @@ void hf__port_asked(struct hf_port *port, int times)
     if (times > 0) __atomic_fetch_add(&port->ops, (uint64_t)times, __ATOMIC_RELAXED);
 }
 
-static int serialized(const struct hf_port *port)
-{
-    return !(port->can & (HF_CAN_INSTANT | HF_CAN_THREADS));
-}
+static int serialized(const struct hf_port *port) { return !port->caps.threads; }
 
 void hf__port_alone(struct hf_port *port)
 {
@@ -85,7 +82,7 @@ static int64_t begin(struct hf_port *port)
 {
     /* Relaxed: a statistic. */
     __atomic_fetch_add(&port->ops, 1, __ATOMIC_RELAXED);
-    if (port->can & HF_CAN_INSTANT) return 0;
+    if (port->caps.local) return 0;
     hf__port_alone(port);
     return hf__local_us();
 }
@@ -99,7 +96,7 @@ static void note_trip(struct hf_port *port, int64_t us)
 
 static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
-    if (port->can & HF_CAN_INSTANT) return;
+    if (port->caps.local) return;
     hf__port_others(port);
     hf__port_clock(port, sent_us, clock_us);
     if (clock_us) note_trip(port, hf__local_us() - sent_us);
@@ -174,7 +171,7 @@ int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, i
                         hf_error *err)
 {
     int64_t clock_us = 0, sent_us = begin(port);
-    int rc = port->drv->lease_make(port->st, lease_ms, ret, ret_ms, &clock_us, err);
+    int rc = port->caps.sessions->make(port->st, lease_ms, ret, ret_ms, &clock_us, err);
     end(port, sent_us, clock_us);
     return rc;
 }
@@ -183,7 +180,7 @@ int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us
                         hf_error *err)
 {
     int64_t sent_us = begin(port);
-    int rc = port->drv->lease_keep(port->st, session, until_us, ret_ms, err);
+    int rc = port->caps.sessions->keep(port->st, session, until_us, ret_ms, err);
     end(port, sent_us, 0);
     return rc;
 }
@@ -191,7 +188,7 @@ int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us
 int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
     int64_t sent_us = begin(port);
-    int rc = port->drv->lease_left(port->st, session, ret_ms, err);
+    int rc = port->caps.sessions->left(port->st, session, ret_ms, err);
     end(port, sent_us, 0);
     return rc;
 }
@@ -199,16 +196,25 @@ int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms,
 int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err)
 {
     int64_t sent_us = begin(port);
-    int rc = port->drv->lease_end(port->st, session, err);
+    int rc = port->caps.sessions->end(port->st, session, err);
     end(port, sent_us, 0);
+    return rc;
+}
+
+int hf__port_alive(struct hf_port *port, uint64_t session)
+{
+    if (!port->caps.liveness) return 1;
+    hf__port_alone(port);
+    int rc = port->caps.liveness->alive(port->st, session, NULL);
+    hf__port_others(port);
     return rc;
 }
 
 int hf__port_dead(struct hf_port *port, const hf_party *p)
 {
     if (p->flags & HF_PARTY_DEAD) return 1;
-    if (!(port->can & HF_CAN_SESSIONS) || !p->session || p->session == port->session) return 0;
-    return port->drv->alive(port->st, p->session, NULL) == 0;
+    if (!port->caps.liveness || !p->session || p->session == port->session) return 0;
+    return hf__port_alive(port, p->session) == 0;
 }
 
 struct dead {
@@ -235,11 +241,11 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
                       struct dead *dead)
 {
     uint32_t n = row->n_holders + row->n_queue;
-    if (port->can & HF_CAN_LEASES) { /* the row says it of all */
+    if (port->caps.sessions) { /* the row says it of all */
         for (uint32_t i = 0; i < n; i++) probe(port, &row->party[i], dead);
         return;
     }
-    if (!(port->can & HF_CAN_SESSIONS)) return;
+    if (!port->caps.liveness) return;
     /* Also of who gives up: the others leave it to the head to notice, and it may be the head. */
     if (ev->kind == HF_EV_TRY || ev->kind == HF_EV_ENQUEUE || ev->kind == HF_EV_PROMOTE ||
         ev->kind == HF_EV_WITHDRAW)
@@ -352,9 +358,9 @@ static int claim_in_place(void *arg, hf_row *row)
 
 static void fill_in(const struct hf_port *port, struct hf_event *ev)
 {
-    if (!ev->queue_cap) ev->queue_cap = port->drv->queue_cap;
-    ev->holders_cap = port->drv->holders_cap;
-    ev->timeless = (port->can & HF_CAN_LEASES) != 0;
+    if (!ev->queue_cap) ev->queue_cap = port->caps.queue_cap;
+    ev->holders_cap = port->caps.holders_cap;
+    ev->timeless = port->caps.sessions != 0;
 }
 
 /* ---- by a read and a write, again as long as others write in between ---- */
@@ -403,7 +409,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         }
         if (rc != HF_CONFLICT || ev->as_seen) return rc;
         conflicts++;
-        if (port->can & HF_CAN_INSTANT) continue;
+        if (port->caps.local) continue;
         /* Others write faster than this one does: what it does about it, it knows (wait.c). */
         if (only_wants(ev, row) && conflicts > calm) return mine ? HF_UNKNOWN : HF_CONFLICT;
         /* Who holds, was handed it or stands in line must get through. */
@@ -421,7 +427,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
 
 static int updates(const struct hf_port *port)
 {
-    return port->drv->update && port->can & HF_CAN_INSTANT;
+    return port->caps.local && port->caps.local->update;
 }
 
 /* Was it handed to the dead; or is there a free place, perhaps, that was handed to nobody, for the
@@ -451,7 +457,7 @@ static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *
     ev->dead = NULL;
     ev->n_dead = 0;
     begin(port);
-    int rc = port->drv->update(port->st, key, step, &p, row, err);
+    int rc = port->caps.local->update(port->st, key, step, &p, row, err);
     if (rc || !p.stepped) return rc;
     if (ev->maybe_done) own_effect(ev, row, 0, out);
     if (!(out->changed || ev->kind == HF_EV_WITHDRAW) || !waits_for_dead(port, ev, row)) return 1;

@@ -17,10 +17,10 @@
 struct hf_port {
     const hf_driver *drv;
     hf_store *st;
-    unsigned can;
+    hf_caps caps;     /* of this store */
     uint64_t session; /* 0: none */
     int64_t io_timeout_ms;
-    pthread_mutex_t serial; /* around calls, for drivers without HF_CAN_THREADS */
+    pthread_mutex_t serial; /* around calls, for stores without caps.threads */
     pthread_mutex_t mu;     /* protects clock */
     struct hf_clock clock;
     int64_t trip_us; /* how long a request takes, on average; 0: not known */
@@ -76,7 +76,7 @@ int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
  * tried again (0: one attempt). 0: *out is the answer. HF_UNKNOWN: the write may or may not have
  * landed, or may still land. HF_CONFLICT (who asks): until then others have always written first;
  * or, if it only wants to get in line, a few times: when to ask again is the caller's to plan
- * (crowd.h). HF_UNBOUND (HF_CAN_LEASES, who asks): *out would be the answer, but the session for it
+ * (crowd.h). HF_UNBOUND (caps.sessions, who asks): *out would be the answer, but the session for it
  * isn't there (`party`'s for a grant, the event's for a place in the queue); `row` is what is
  * stored. Where the store has `update`, what is to be done with a grant, or a request given up,
  * whose row isn't known is one attempt: such a store has no replies to lose, and has waited itself
@@ -103,13 +103,16 @@ int hf__turn_judge(int rc, const hf_row *row, const hf_row *next, int *mine);
 int hf__look(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,
              struct hf_outcome *out, hf_error *err);
 
-/* Requests about leases (HF_CAN_LEASES), counted; the clock read. */
+/* Requests about sessions (caps.sessions), counted; the clock read. */
 int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
                         hf_error *err);
 int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us, int64_t *ret_ms,
                         hf_error *err);
 int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err);
+
+/* 1: the session lives, or this store doesn't tell; 0: it is dead; negative: can't say. */
+int hf__port_alive(struct hf_port *port, uint64_t session);
 
 /* Is the session of this party, as it was read, known to be dead? May ask the store. */
 int hf__port_dead(struct hf_port *port, const hf_party *p);

@@ -47,7 +47,7 @@ static void conclude(hf *h, struct hf_wait *w)
 /* One look of a wait. */
 static void advance_one(hf *h, struct hf_wait *w)
 {
-    int was_outside = hf__backs_off(w), bells = (h->port.can & HF_CAN_BELLS) != 0;
+    int was_outside = hf__backs_off(w), bells = h->port.caps.local != 0;
     int first = w->state == HF_WAIT_FIRST_LOOK;
     hf__hear_from_now(w);
     w->notified = 0; /* what comes meanwhile makes it look again */
@@ -100,8 +100,7 @@ static struct hf_wait *due(hf *h)
    run out. Where each listen costs a walk of all waits, all of them look between two. */
 static void advance_due(hf *h)
 {
-    const hf_driver *d = h->port.drv;
-    size_t most = d->next_event ? LOOKS_AT_ONCE : h->n_dispatched + LOOKS_AT_ONCE;
+    size_t most = hf__tells_events(h) ? LOOKS_AT_ONCE : h->n_dispatched + LOOKS_AT_ONCE;
     h->looked_us = hf__local_us();
     for (struct hf_wait *w; (w = due(h));) {
         if (!most--) {
@@ -123,7 +122,9 @@ static void hear_until(hf *h, int64_t until_us)
     hf_ear ear = h->ear;
     h->hearing = 1;
     pthread_mutex_unlock(&h->mu);
-    int asked = h->port.drv->watch(h->port.st, HF_DISPATCHER_BELL, &ear, until_us, NULL);
+    const hf_local_ops *local = h->port.caps.local;
+    int asked = local ? local->sleep(h->port.st, HF_DISPATCHER_BELL, &ear, until_us, NULL)
+                      : h->port.drv->watch(h->port.st, HF_DISPATCHER_BELL, &ear, until_us, NULL);
     if (asked < 0) hf__pause(HF_POLL_MS * 1000);
     hf__port_asked(&h->port, asked);
     pthread_mutex_lock(&h->mu);

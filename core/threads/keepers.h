@@ -1,5 +1,5 @@
 /*
- * keepers.h - the threads that keep the sessions of a handle alive (stores with HF_CAN_LEASES).
+ * keepers.h - the threads that keep the sessions of a handle alive (stores with hf_session_ops).
  *
  * Each of them keeps one session at a time, so that a request that hangs delays no other session.
  * The first is started with the first session, another one whenever all others are at work and

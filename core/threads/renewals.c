@@ -115,8 +115,8 @@ static const enum hf_renewal_queue order[HF_RENEWAL_WORKERS][HF_RENEWAL_QUEUES] 
 
 static uint32_t most_workers(const hf *h)
 {
-    if (h->port.can & HF_CAN_INSTANT) return 0;
-    return h->port.can & HF_CAN_THREADS ? HF_RENEWAL_WORKERS : 1;
+    if (h->port.caps.local) return 0;
+    return h->port.caps.threads ? HF_RENEWAL_WORKERS : 1;
 }
 
 static void set_cut(hf *h, struct hf_renewal_worker *w, int cut)
@@ -180,7 +180,7 @@ static void start_worker(hf *h)
     struct hf_renewal_worker *w = &r->worker[r->workers];
     int runs = 0;
     /* Where sessions are kept a grant is only looked at. */
-    int many = h->port.drv->replace_many && !(h->port.can & HF_CAN_LEASES);
+    int many = h->port.drv->replace_many && !h->port.caps.sessions;
     w->batch = many ? hf__renew_batch_new() : NULL;
     int rc = hf__start_thread(h, &runs, &w->thread, worker, NULL);
     if (rc) hf__renew_batch_free(w->batch);

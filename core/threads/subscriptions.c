@@ -56,18 +56,19 @@ static int rang(const struct hf_wait *w, uint64_t *ret)
 
 void hf__hear_from_now(struct hf_wait *w)
 {
-    if (!w->h->port.drv->next_event) (void)rang(w, &w->rang);
+    if (!hf__tells_events(w->h)) (void)rang(w, &w->rang);
 }
 
 /* `rung`: something was heard. */
 static void take_events(hf *h, int rung)
 {
-    const hf_driver *d = h->port.drv;
+    const hf_local_ops *local = h->port.caps.local;
+    int (*next)(hf_store *, uint8_t, hf_key_event *) =
+        local ? local->next_event : h->port.drv->next_event;
     hf_key_event event;
     uint64_t number;
-    while (d->next_event && d->next_event(h->port.st, HF_DISPATCHER_BELL, &event))
-        notify_event(h, &event);
-    if (d->next_event || !rung) return;
+    while (next && next(h->port.st, HF_DISPATCHER_BELL, &event)) notify_event(h, &event);
+    if (next || !rung) return;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next)
         if (w->dispatched && rang(w, &number)) notify(w);
 }
@@ -78,7 +79,7 @@ static void take_events(hf *h, int rung)
 static void go_deaf(hf *h)
 {
     int64_t soon = hf__local_us() + HF_POLL_MS * 1000;
-    int bells = (h->port.can & HF_CAN_BELLS) != 0;
+    int bells = h->port.caps.local != 0;
     for (struct hf_wait *w = h->at_store; w; w = w->list_next) {
         if (!w->heard && !(bells && w->dispatched)) continue;
         w->heard = 0;
@@ -227,7 +228,7 @@ static int listen_for_bell(hf *h, hf_ear *ear)
 {
     size_t n = h->n_dispatched;
     pthread_mutex_unlock(&h->mu);
-    int rc = h->port.drv->listen(h->port.st, HF_DISPATCHER_BELL, NULL, n, ear, NULL);
+    int rc = h->port.caps.local->wakeup_begin(h->port.st, HF_DISPATCHER_BELL, n, ear, NULL);
     pthread_mutex_lock(&h->mu);
     return rc;
 }
@@ -236,7 +237,7 @@ void hf__listen(hf *h)
 {
     hf_ear ear = h->ear;
     int rc = HF_UNAVAILABLE;
-    if (hf__watches(h) && h->port.can & HF_CAN_BELLS)
+    if (h->port.caps.local)
         rc = listen_for_bell(h, &ear);
     else if (hf__watches(h) && hf__one_by_one(h))
         rc = flush_and_listen(h, &ear);

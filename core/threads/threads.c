@@ -59,7 +59,7 @@ static void look_for_break(hf *h, hf_lock *l)
    have it, and it may be gone. */
 static void tend_lock(hf *h, hf_lock *l, int64_t now)
 {
-    int instant = h->port.can & HF_CAN_INSTANT;
+    int instant = h->port.caps.local != NULL;
     if (l->leftover) {
         if (instant && !l->busy && l->ask_at_us <= now) hf__release(l, NULL);
         return;
@@ -129,19 +129,20 @@ void *hf__expiry_monitor(void *arg)
     hf *h = arg;
     struct pollfd fds[2] = {{h->monitor_fd, POLLIN, 0}, {-1, POLLIN, 0}};
     int64_t mourn_at = 0, told_at = 0;
-    int looks = 0, bells = (h->port.can & HF_CAN_BELLS) != 0;
+    const hf_liveness_ops *liveness = h->port.caps.liveness;
+    int looks = 0;
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
-        if (bells && !h->mourning && h->at_store) {
+        if (h->port.caps.local && liveness && !h->mourning && h->at_store) {
             /* From here on deaths are told; who died before is found by looking once. */
-            int can = h->port.drv->mourn_fd != NULL;
-            fds[1].fd = can ? h->port.drv->mourn_fd(h->port.st) : -1;
+            int can = liveness->death_fd != NULL;
+            fds[1].fd = can ? liveness->death_fd(h->port.st) : -1;
             h->mourning = !can || fds[1].fd >= 0 ? 1 : -1;
             hf__look_after_waits(h);
         }
         if (fds[1].revents & POLLIN) {
             fds[1].revents = 0;
-            if (h->port.drv->mourn_read(h->port.st)) {
+            if (liveness->death_read(h->port.st)) {
                 told_at = mourn_at = hf__local_us();
                 looks = 0;
             }
@@ -154,7 +155,7 @@ void *hf__expiry_monitor(void *arg)
         h->monitor_until_us = INT64_MAX;
         int64_t until = looks < MOURN_LOOKS && told_at ? mourn_at : INT64_MAX, waits = INT64_MAX;
         until = hf__min64(until, tend_locks(h));
-        if (bells) waits = hf__tend_waits(h);
+        if (h->port.caps.local) waits = hf__tend_waits(h);
         until = hf__min64(until, hf__min64(waits, hf__tend_promises(h)));
         if (h->closing == 3 || h->monitor_todo) continue;
         h->monitor_until_us = until;

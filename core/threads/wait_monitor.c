@@ -30,7 +30,7 @@ static int lives(hf *h, uint64_t session, int *ret_unsure)
     struct hf_round *r = &h->round;
     for (uint32_t i = 0; i < r->n && i < HF_ROUND_CAP; i++)
         if (r->session[i] == session) return r->alive[i];
-    int alive = h->port.drv->alive(h->port.st, session, NULL);
+    int alive = hf__port_alive(&h->port, session);
     if (alive < 0) *ret_unsure = 1;
     uint32_t at = r->n++ % HF_ROUND_CAP;
     r->session[at] = session;
@@ -105,7 +105,7 @@ static void notice(hf *h, struct hf_wait *w)
     hf_row_clear(&row);
     if (!wake || w->dispatched) return;
     pthread_mutex_unlock(&h->mu);
-    h->port.drv->interrupt(h->port.st, bell);
+    hf__interrupt(h, bell);
     pthread_mutex_lock(&h->mu);
 }
 
@@ -158,10 +158,10 @@ void hf__look_for_deaths(hf *h)
     }
     for (uint32_t i = 0; i < all->buckets; i++)
         for (const struct hf_peer *p = all->table[i]; p; p = p->next) {
-            if (h->port.drv->alive(h->port.st, p->session, NULL) > 0) continue;
+            if (hf__port_alive(&h->port, p->session) > 0) continue;
             for (struct hf_peer_link *l = p->links; l; l = l->next) hf__notice_at(l->w, 0);
         }
-    int whole = h->port.drv->alive(h->port.st, h->port.session, NULL) > 0;
+    int whole = hf__port_alive(&h->port, h->port.session) > 0;
     for (struct hf_wait *w = h->at_store; w && (all->unknown || !whole); w = w->list_next)
         if (w->peers_unknown || !whole) hf__notice_at(w, 0);
 }

@@ -47,8 +47,10 @@ static int prepare(hf_store *st, hf_error *err)
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
-static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
+    (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "etcd: open '%s': out of memory", url->safe);
     pthread_mutex_init(&st->mu, NULL);
@@ -163,6 +165,12 @@ static int et_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return rc ? rc : inspect_alarms(st, say, arg, err);
 }
 
+static const hf_session_ops sessions = {.make = hf__et_session_make,
+                                        .keep = hf__et_session_keep,
+                                        .left = hf__et_session_left,
+                                        .end = hf__et_session_end,
+                                        .stale = hf__et_session_stale};
+
 HF_DRIVER_ENTRY(etcd) = {
     .abi = HF_DRIVER_ABI,
 #ifdef HF_ETCD_TLS
@@ -172,19 +180,17 @@ HF_DRIVER_ENTRY(etcd) = {
     .name = "etcd",
     .about = "keys in an etcd cluster",
 #endif
-    .can = HF_CAN_THREADS | HF_CAN_LEASES,
-    .queue_cap = 256,
-    .holders_cap = 256,
-    .poll_ms = 750,
+    .caps = {.queue_cap = 256,
+             .holders_cap = 256,
+             .poll_ms = 750,
+             .threads = 1,
+             .queues = 1,
+             .watches = 1,
+             .sessions = &sessions},
     .open = et_open,
     .close = et_close,
     .get = hf__et_get,
     .replace = hf__et_replace,
-    .lease_make = hf__et_lease_make,
-    .lease_keep = hf__et_lease_keep,
-    .lease_left = hf__et_lease_left,
-    .lease_end = hf__et_lease_end,
-    .lease_worn = hf__et_lease_worn,
     .listen = hf__et_listen,
     .watch = hf__et_watch,
     .interrupt = hf__et_interrupt,

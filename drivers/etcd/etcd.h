@@ -82,13 +82,13 @@ ProtobufCBinaryData hf__et_letter(const hf_store *st, struct hf__et_mem *mem, co
 enum { HF_ET_ADDRESS_CAP = 8 };
 void hf__et_address(const hf_store *st, char ret[HF_ET_ADDRESS_CAP], int behind);
 void hf__et_sessions_open(hf_store *st);
-int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
-                      int64_t *ret_clock_us, hf_error *err);
-int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
-                      hf_error *err);
-int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
-int hf__et_lease_end(hf_store *st, uint64_t session, hf_error *err);
-int hf__et_lease_worn(hf_store *st, uint64_t session);
+int hf__et_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                        int64_t *ret_clock_us, hf_error *err);
+int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                        hf_error *err);
+int hf__et_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
+int hf__et_session_end(hf_store *st, uint64_t session, hf_error *err);
+int hf__et_session_stale(hf_store *st, uint64_t session);
 /* One that nobody keeps, for at least `s` seconds. 0 or HF_UNAVAILABLE. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret);
 /* For how many seconds it was made, at least. */

@@ -78,7 +78,7 @@ int hf__et_made_in(uint64_t session, int64_t term)
 }
 
 /* Terms are compared as numbers that go round. One of no known term doesn't get better. */
-int hf__et_lease_worn(hf_store *st, uint64_t session)
+int hf__et_session_stale(hf_store *st, uint64_t session)
 {
     uint16_t made = (uint16_t)session;
     uint16_t now = (uint16_t)__atomic_load_n(&st->http.term, __ATOMIC_ACQUIRE);
@@ -176,8 +176,8 @@ static int grant(hf_store *st, int64_t s, uint64_t *ret, int64_t *ret_ttl, int64
     return rc;
 }
 
-int hf__et_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
-                      int64_t *ret_clock_us, hf_error *err)
+int hf__et_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                        int64_t *ret_clock_us, hf_error *err)
 {
     uint64_t session;
     int64_t ttl;
@@ -229,8 +229,8 @@ static int led_still(hf_store *st, uint64_t session, int64_t term, int64_t keep_
     return rc;
 }
 
-int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
-                      hf_error *err)
+int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                        hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     HfEt__LeaseRequest request = HF_ET__LEASE_REQUEST__INIT;
@@ -256,7 +256,7 @@ int hf__et_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t 
     return rc;
 }
 
-int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+int hf__et_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     int rc = ask(st, HF_ET_LEASE_LEFT, session, &reply, "look", err);
@@ -271,7 +271,7 @@ int hf__et_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error 
     return rc;
 }
 
-int hf__et_lease_end(hf_store *st, uint64_t session, hf_error *err)
+int hf__et_session_end(hf_store *st, uint64_t session, hf_error *err)
 {
     struct hf__et_reply reply = {NULL, 0, 0};
     own_drop(st, session);

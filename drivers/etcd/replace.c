@@ -109,7 +109,7 @@ static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
     of->n = 0;
     for (size_t i = 0; i < n; i++) {
         int64_t ms;
-        int rc = hf__et_lease_left(st, of->session[i], &ms, err);
+        int rc = hf__et_session_left(st, of->session[i], &ms, err);
         if (rc == HF_LOST)
             of->session[of->n++] = of->session[i];
         else if (rc)

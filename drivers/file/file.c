@@ -107,7 +107,7 @@ static hf_store *new_store(void)
 {
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return NULL;
-    st->c.fd = st->c.session_fd = st->mourn_fd = -1;
+    st->c.fd = st->c.session_fd = st->death_fd = -1;
     st->c.path = st->path;
     pthread_mutex_init(&st->mu, NULL);
     pthread_mutex_init(&st->c.grow_mu, NULL);
@@ -119,15 +119,17 @@ static void close_store(hf_store *st)
     if (!st) return;
     hf__fork_forget(st);
     hf__unmap(st);
-    if (st->mourn_fd >= 0) close(st->mourn_fd);
+    if (st->death_fd >= 0) close(st->death_fd);
     pthread_mutex_destroy(&st->mu);
     pthread_mutex_destroy(&st->c.grow_mu);
     free((void *)st->c.hints);
     free(st);
 }
 
-static int open_store(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int open_store(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                      hf_error *err)
 {
+    (void)caps;
     int force, rc;
     hf_store *st = new_store();
     if (!st) return hf_fail(err, HF_NOMEM, 0, "file: open '%s': out of memory", url->safe);
@@ -267,36 +269,41 @@ static int inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text
     else
         tell(&r, 0, "how much of it is used cannot be told: that word is damaged");
     tell_sessions(&r, c);
-    tell(&r, hf__file_mourn_fd(st) >= 0, "inotify %s",
-         hf__file_mourn_fd(st) >= 0 ? "tells of deaths at once"
+    tell(&r, hf__file_death_fd(st) >= 0, "inotify %s",
+         hf__file_death_fd(st) >= 0 ? "tells of deaths at once"
                                     : "is not available (limit?): deaths are noticed by polling");
     if (HF_ENV(c, same_file)(c, &why)) tell(&r, 0, "the file %s", why);
     return 0;
 }
 
+static const hf_local_ops local = {.now = now,
+                                   .update = hf__rows_update,
+                                   .wakeup_begin = hf__file_wakeup_begin,
+                                   .sleep = hf__file_sleep,
+                                   .interrupt = hf__file_interrupt,
+                                   .next_event = hf__file_next_event};
+
+static const hf_liveness_ops liveness = {.session = hf__file_session,
+                                         .session_fd = hf__file_session_fd,
+                                         .alive = hf__file_alive,
+                                         .death_fd = hf__file_death_fd,
+                                         .death_read = hf__file_death_read};
+
 const hf_driver hf__file_driver = {
     .abi = HF_DRIVER_ABI,
     .name = "file",
     .about = "one file on a local filesystem, shared by the processes of one machine",
-    .can = HF_CAN_INSTANT | HF_CAN_SESSIONS | HF_CAN_BELLS | HF_CAN_THREADS,
-    .queue_cap = HF_PARTIES_CAP,
-    .holders_cap = HF_PARTIES_CAP,
+    .caps = {.queue_cap = HF_PARTIES_CAP,
+             .holders_cap = HF_PARTIES_CAP,
+             .threads = 1,
+             .queues = 1,
+             .local = &local,
+             .liveness = &liveness},
     .open = open_store,
     .close = close_store,
     .get = hf__rows_get,
     .replace = hf__rows_replace,
-    .update = hf__rows_update,
     .acquire = hf__rows_acquire,
-    .now = now,
-    .session = hf__file_session,
-    .alive = hf__file_alive,
-    .session_fd = hf__file_session_fd,
-    .listen = hf__file_listen,
-    .next_event = hf__file_next_event,
-    .watch = hf__file_watch,
-    .interrupt = hf__file_interrupt,
-    .mourn_fd = hf__file_mourn_fd,
-    .mourn_read = hf__file_mourn_read,
     .sync = sync_store,
     .scan = hf__rows_scan,
     .inspect = inspect,

@@ -129,7 +129,7 @@ void hf__ring(const struct hf__op *op, uint64_t session, uint8_t bell, uint64_t 
     if (!(bell % HF_FILE_BELLS)) mark(op, slot, hash);
     _Atomic uint32_t *word = bell_at(c, slot, bell);
     /* Whether the session still lives doesn't matter: a bell that nobody listens to is harmless.
-       Releases the row to who listens: pairs with the load in hf__file_listen. */
+       Releases the row to who listens: pairs with the load in hf__file_wakeup_begin. */
     HF_XADD("ring", word, 1);
     if (rung && rung->n < sizeof rung->word / sizeof *rung->word) {
         rung->debt =

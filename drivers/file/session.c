@@ -116,12 +116,10 @@ static int marks_are_worth_it(const hf_store *st, uint8_t bell, size_t n)
     return !bell && !st->marked && n >= HF_MARKS_FROM && n >= st->marks_for;
 }
 
-int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                    hf_error *err)
+int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_ear *ret, hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
     const struct hf__op op = {c, "listen", NULL, err};
-    (void)keys;
     int rc = hf__broken(&op);
     if (!rc && marks_are_worth_it(st, bell, n)) make_marks(st, n);
     /* Pairs with the addition in hf__ring: a row that is read after this is at least as new. */
@@ -129,7 +127,7 @@ int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, si
     return rc;
 }
 
-int hf__file_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+int hf__file_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
     const struct hf__op op = {c, "watch", NULL, err};
@@ -175,20 +173,20 @@ void hf__file_interrupt(hf_store *st, uint8_t bell)
     HF_FUTEX_WAKE("interrupt.wake", c, word, INT32_MAX);
 }
 
-/* ---- mourning ---- */
+/* ---- the death of others ---- */
 
 /*
  * A process that dies closes its descriptors of the file, and inotify tells of it, a moment before
  * the kernel drops the locks. The file's own fate comes the same way. The path under /proc names
  * the inode that is open, whatever became of its name.
  */
-int hf__file_mourn_fd(hf_store *st)
+int hf__file_death_fd(hf_store *st)
 {
     struct hf__client *c = hf__client_of(st);
     char name[64];
     if (atomic_load_explicit(&c->broken, memory_order_acquire) == HF_LOST) return -1;
     pthread_mutex_lock(&st->mu);
-    if (st->mourn_fd == -1 && !st->attached) {
+    if (st->death_fd == -1 && !st->attached) {
         int fd = hf__fd_above(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
         snprintf(name, sizeof name, "/proc/self/fd/%d", c->fd);
         uint32_t mask = IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
@@ -198,10 +196,10 @@ int hf__file_mourn_fd(hf_store *st)
             fd = -1;
         }
         struct stat s;
-        st->mourn_size = fd >= 0 && !fstat(c->fd, &s) ? s.st_size : 0;
-        st->mourn_fd = fd < 0 ? -2 : fd;
+        st->death_size = fd >= 0 && !fstat(c->fd, &s) ? s.st_size : 0;
+        st->death_fd = fd < 0 ? -2 : fd;
     }
-    int fd = st->mourn_fd;
+    int fd = st->death_fd;
     pthread_mutex_unlock(&st->mu);
     return fd < 0 ? -1 : fd;
 }
@@ -211,18 +209,18 @@ static int has_grown(hf_store *st)
 {
     struct stat s;
     if (fstat(st->c.fd, &s)) return 0;
-    int grown = s.st_size >= st->mourn_size && s.st_nlink;
-    st->mourn_size = s.st_size;
+    int grown = s.st_size >= st->death_size && s.st_nlink;
+    st->death_size = s.st_size;
     return grown;
 }
 
-int hf__file_mourn_read(hf_store *st)
+int hf__file_death_read(hf_store *st)
 {
     _Alignas(struct inotify_event) char buffer[4096];
     ssize_t n;
     int matters = 0;
-    if (st->mourn_fd < 0) return 0;
-    while ((n = read(st->mourn_fd, buffer, sizeof buffer)) > 0)
+    if (st->death_fd < 0) return 0;
+    while ((n = read(st->death_fd, buffer, sizeof buffer)) > 0)
         for (ssize_t at = 0; at < n;) {
             const struct inotify_event *e = (const void *)(buffer + at);
             /* Removed, truncated, moved: the next operation looks. */
@@ -248,8 +246,8 @@ static void in_child(void)
         atomic_store_explicit(&st->c.broken, HF_LOST, memory_order_release);
         if (st->c.fd >= 0) close(st->c.fd);
         if (st->c.session_fd >= 0) close(st->c.session_fd);
-        if (st->mourn_fd >= 0) close(st->mourn_fd);
-        st->c.fd = st->c.session_fd = st->mourn_fd = -1;
+        if (st->death_fd >= 0) close(st->death_fd);
+        st->c.fd = st->c.session_fd = st->death_fd = -1;
     }
     all = NULL;
     pthread_mutex_unlock(&all_mu);

@@ -11,14 +11,14 @@ enum { HF_FILE_PATH_CAP = 1200 };
 
 struct hf_store {
     struct hf__client c;              /* first: see hf__client_of */
-    pthread_mutex_t mu;               /* of mourn_fd */
+    pthread_mutex_t mu;               /* of death_fd */
     _Atomic uint8_t interrupted[256]; /* the next watch on that bell returns at once */
     /* Of the thread that watches bell 0, which many waits share: see marks.h. */
     struct hf__marked_bell shared_bell;
     size_t marks_for;              /* so many waits are worth a try to make marks */
     int marked;                    /* there are some */
-    int mourn_fd;                  /* -1: none yet; -2: there can be none */
-    int64_t mourn_size;            /* of the file, when mourn_fd was last read */
+    int death_fd;                  /* -1: none yet; -2: there can be none */
+    int64_t death_size;            /* of the file, when death_fd was last read */
     struct hf_store *next, **link; /* among the stores of this process, for fork */
     unsigned mode;
     int attached; /* the mapping isn't ours */
@@ -40,13 +40,12 @@ void hf__fork_release(void);
 int hf__file_session(hf_store *st, uint64_t *ret, hf_error *err);
 int hf__file_alive(hf_store *st, uint64_t session, hf_error *err);
 int hf__file_session_fd(hf_store *st);
-int hf__file_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                    hf_error *err);
-int hf__file_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
+int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_ear *ret, hf_error *err);
+int hf__file_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 void hf__file_interrupt(hf_store *st, uint8_t bell);
 int hf__file_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
-int hf__file_mourn_fd(hf_store *st);
-int hf__file_mourn_read(hf_store *st);
+int hf__file_death_fd(hf_store *st);
+int hf__file_death_read(hf_store *st);
 
 /* ---- rows.c: the operations on a row ---- */
 

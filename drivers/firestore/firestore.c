@@ -390,7 +390,7 @@ static const char *set_endpoint(struct hf__fs_api *api, const char *endpoint)
     return n < (int)sizeof api->base ? NULL : "endpoint: too long";
 }
 
-static int options(hf_store *st, const hf_url *url, hf_error *err)
+static int options(hf_store *st, const hf_url *url, hf_caps *caps, hf_error *err)
 {
     static const char *const known[] = {"root",     "collection", "credentials", "cafile",
                                         "endpoint", "queue",      NULL};
@@ -412,7 +412,7 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
         return refuse(url, why, err);
     }
     if (q && strcmp(q, "0") && strcmp(q, "1")) return refuse(url, "queue: neither 0 nor 1", err);
-    st->queues = q && *q == '1';
+    caps->queues = q && *q == '1';
     bad = set_database(st, url);
     if (!bad) bad = hf__fs_place(&st->place, r, c);
     if (!bad) bad = set_endpoint(&st->api, e);
@@ -425,7 +425,8 @@ static int options(hf_store *st, const hf_url *url, hf_error *err)
     return hf__fs_auth_open(&st->api.auth, f, st->api.emulator, err);
 }
 
-static int fs_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int fs_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "firestore: open '%s': out of memory", url->safe);
@@ -436,18 +437,13 @@ static int fs_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     st->seen = calloc(SEEN_SLOTS, sizeof *st->seen);
     if (!rc && !st->seen)
         rc = hf_fail(err, HF_NOMEM, 0, "firestore: open '%s': out of memory", url->safe);
-    if (!rc) rc = options(st, url, err);
+    if (!rc) rc = options(st, url, caps, err);
     if (rc) {
         fs_close(st);
         return rc;
     }
     *ret = st;
     return 0;
-}
-
-static unsigned fs_promises(hf_store *st)
-{
-    return HF_CAN_THREADS | (st->queues ? 0 : HF_CAN_NOT_QUEUE);
 }
 
 static int fs_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
@@ -476,9 +472,7 @@ HF_DRIVER_ENTRY(firestore) = {
     .abi = HF_DRIVER_ABI,
     .name = "firestore",
     .about = "documents in Cloud Firestore",
-    .can = HF_CAN_THREADS | HF_CAN_NOT_QUEUE,
-    .queue_cap = 256,
-    .holders_cap = 256,
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1},
     .open = fs_open,
     .close = fs_close,
     .get = fs_get,
@@ -486,5 +480,4 @@ HF_DRIVER_ENTRY(firestore) = {
     .replace_many = hf__fs_replace_many,
     .scan = fs_scan,
     .inspect = fs_inspect,
-    .promises = fs_promises,
 };

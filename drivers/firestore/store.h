@@ -11,7 +11,6 @@
 struct hf_store {
     struct hf__fs_api api;
     struct hf__fs_place place;
-    int queues;
     char how_to_empty[256];    /* for the message of hf__format_refused */
     int64_t no_batch_until_us; /* local: so long the server isn't asked for batchWrite (atomic) */
     pthread_mutex_t mu;        /* protects seen */

@@ -395,11 +395,6 @@ static void mg_interrupt(hf_store *st, uint8_t bell)
     hf__mg_ear_interrupt(st->ear);
 }
 
-static unsigned mg_promises(hf_store *st)
-{
-    return HF_CAN_THREADS | (st->replicated ? 0 : HF_CAN_NOT_WATCH);
-}
-
 /* ---- opening ---- */
 
 static void mg_close(hf_store *st)
@@ -514,7 +509,8 @@ static int prepare_reading(hf_store *st, struct hf__mg_link *link, const struct 
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
-static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
     struct hf__mg_about about = {"open", url->safe, HF_UNAVAILABLE};
     struct hf__mg_link *link;
@@ -527,7 +523,7 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = get_link(st, &link, err);
         if (!rc) rc = prepare_collection(st, link, &about, url->existing, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
-        st->replicated = link && link->replicated;
+        caps->watches = link && link->replicated; /* it has change streams */
         put_link(st, link);
     }
     if (!rc && !(st->ear = hf__mg_ear_new(url, io_timeout_ms)))
@@ -577,10 +573,7 @@ HF_DRIVER_ENTRY(mongodb) = {
     .abi = HF_DRIVER_ABI,
     .name = "mongodb",
     .about = "a collection of a MongoDB database",
-    .can = HF_CAN_THREADS,
-    .promises = mg_promises,
-    .queue_cap = 256,
-    .holders_cap = 256,
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .watches = 1},
     .open = mg_open,
     .close = mg_close,
     .get = mg_get,

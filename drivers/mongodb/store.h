@@ -16,8 +16,7 @@ struct hf_store {
     struct hf__pool many_pool;
     struct hf__mg_link many[HF_POOL_LINKS];
     hf__mg_ear *ear;
-    int plain;      /* no $facet, no $$NOW, no projections: asked at opening */
-    int replicated; /* at opening: has change streams */
+    int plain; /* no $facet, no $$NOW, no projections: asked at opening */
 };
 
 /* mongodb.c: the store's clock, by a request for nothing else. */

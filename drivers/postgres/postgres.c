@@ -434,8 +434,10 @@ static int prepare(hf_store *st, hf_error *err)
     return rc == HF_CORRUPT && !st->old ? 0 : rc;
 }
 
-static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
+    (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
@@ -502,9 +504,7 @@ HF_DRIVER_ENTRY(postgres) = {
     .abi = HF_DRIVER_ABI,
     .name = "postgres",
     .about = "a table in a PostgreSQL database",
-    .can = HF_CAN_THREADS,
-    .queue_cap = 256,
-    .holders_cap = 256,
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .watches = 1},
     .open = pg_open,
     .close = pg_close,
     .get = pg_get,

@@ -281,8 +281,10 @@ static void rd_close(hf_store *st)
     free(st);
 }
 
-static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
+    (void)caps;
     struct hf__rd_link *link;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
@@ -385,9 +387,7 @@ HF_DRIVER_ENTRY(redis) = {
 #else
     .about = "hashes in a Redis server",
 #endif
-    .can = HF_CAN_THREADS,
-    .queue_cap = 256,
-    .holders_cap = 256,
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .watches = 1},
     .open = rd_open,
     .close = rd_close,
     .get = rd_get,

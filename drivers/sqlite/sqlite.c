@@ -480,8 +480,10 @@ int hf__sq_attempt(hf_store *st, const char *what, const char *key, hf__sq_op *o
 
 /* ---- opened and closed ---- */
 
-static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
+    (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return refuse(url->safe, HF_NOMEM, 0, "out of memory", err);
     pthread_mutex_init(&st->mu, NULL);
@@ -563,9 +565,7 @@ HF_DRIVER_ENTRY(sqlite) = {
     .abi = HF_DRIVER_ABI,
     .name = "sqlite",
     .about = "a table in an SQLite database on this machine",
-    .can = HF_CAN_THREADS,
-    .queue_cap = 4096,
-    .holders_cap = 1024,
+    .caps = {.queue_cap = 4096, .holders_cap = 1024, .threads = 1, .queues = 1, .watches = 1},
     .open = sq_open,
     .close = sq_close,
     .get = hf__sq_get,

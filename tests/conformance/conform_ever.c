@@ -26,7 +26,7 @@ static void no_memory(void **state)
     } rows[] = {{"fields", 10}, {"crowd", 65}};
     (void)state;
     make();
-    liar.queue_cap = 64;
+    liar.caps.queue_cap = 64;
     for (size_t i = 0; i < COUNT(rows); i++) {
         parties = rows[i].parties;
         rooms = 1;
@@ -79,6 +79,7 @@ static void what_is_said_of_options(void **state)
 /* It stands for ever; or there is none, which is no lie, nor is it where no lease ends by it. */
 static void clocks_that_stand(void **state)
 {
+    static const hf_session_ops none;
     (void)state;
     make();
     int honest = examine("clock", HONEST, 0);
@@ -87,8 +88,11 @@ static void clocks_that_stand(void **state)
     clock_is = 0; /* there is none */
     assert_int_equal(examine("clock", HONEST, 0), honest);
     examine("tokens", HONEST, 0);
+    clock_is = -1;
+    liar.caps.liveness = NULL;
+    liar.caps.sessions = &none;
+    honest = examine("clock", HONEST, 0);
     clock_is = 1000000;
-    liar.can |= HF_CAN_LEASES;
     assert_int_equal(examine("clock", HONEST, 0), honest);
     clock_is = -1;
 }

@@ -45,7 +45,7 @@ static int free_acquire(const hf_driver *base, hf_store *st, const hf_rowkey *ke
     if (rc != HF_CONFLICT || !may_queue) return rc;
     /* By two calls, for nobody else is there. */
     uint64_t seen = cur->rev;
-    rc = hf_row_acquire(cur, party, may_queue, base->now(st));
+    rc = hf_row_acquire(cur, party, may_queue, base->caps.local->now(st));
     return rc ? rc : base->replace(st, key, seen, cur, NULL, clock, err);
 }
 

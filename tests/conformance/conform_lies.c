@@ -21,6 +21,10 @@ static void each_call_of_a_check(void **state)
                   {"sync", 4, 30},   {"enter", 2, 22}};
     make();
     for (size_t i = 0; i < COUNT(checks); i++) {
+        /* Only what is local can be updated in place. */
+        int updates = !strcmp(checks[i].name, "update");
+        liar.caps.local = updates ? &local : NULL;
+        part = updates ? hf__conform_update : NULL;
         int honest = examine(checks[i].name, HONEST, 0), found = 0, told = 0;
         for (int call = 1; call <= checks[i].calls; call++)
             for (int how = DENIES; how < WAYS; how++) {
@@ -36,6 +40,7 @@ static void each_call_of_a_check(void **state)
         if (found < checks[i].at_least)
             fail_msg("%s: only %d of %d lies found", checks[i].name, found, told);
     }
+    part = NULL;
 }
 
 /* Thirteen groups of five keys are listed, then most of them, none, three, all (which erases them),
@@ -91,17 +96,6 @@ static void races(void **state)
     }
 }
 
-static int li_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
-{
-    return lie_now() ? no(err) : base->listen(st, bell, keys, n, ret, err);
-}
-
-static int li_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
-{
-    return lie_now() ? no(err) : base->watch(st, bell, ear, until_us, err);
-}
-
 /* What woke it says how the row is, or who alone holds; or something else. */
 static int li_told(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
@@ -119,9 +113,7 @@ static void bells(void **state)
 {
     (void)state;
     make();
-    liar.can |= HF_CAN_BELLS;
-    liar.watch = li_watch;
-    liar.listen = li_listen;
+    liar.caps.local = &local;
     int honest = examine("bell", HONEST, 0), found = 0;
     for (int call = 1; call <= 14; call++) found += examine("bell", DENIES, call) > honest;
     if (found < 12) fail_msg("only %d are found", found);
@@ -139,8 +131,8 @@ static void bells(void **state)
 static int lease_denied; /* 1: none is made; 2: none is ended */
 static int leases;       /* made, and not ended */
 
-static int li_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
-                         int64_t *clock, hf_error *err)
+static int li_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                           int64_t *clock, hf_error *err)
 {
     (void)st;
     if (lease_denied == 1) return no(err);
@@ -150,7 +142,7 @@ static int li_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t 
     return 0;
 }
 
-static int li_lease_end(hf_store *st, uint64_t session, hf_error *err)
+static int li_session_end(hf_store *st, uint64_t session, hf_error *err)
 {
     (void)st, (void)session;
     if (lease_denied == 2) return no(err);
@@ -175,25 +167,26 @@ static int li_watch_by_key(hf_store *st, uint8_t bell, const hf_ear *ear, int64_
     return 1;
 }
 
+static void li_interrupt_by_key(hf_store *st, uint8_t bell) { (void)st, (void)bell; }
+
 /* Where sessions are leases who waits has one, which is ended. */
 static void bells_of_leases(void **state)
 {
     (void)state;
     make();
-    liar.can &= ~(unsigned)HF_CAN_SESSIONS;
-    liar.can |= HF_CAN_LEASES;
-    liar.session = NULL;
-    liar.alive = NULL;
-    liar.lease_make = li_lease_make;
-    liar.lease_end = li_lease_end;
+    static const hf_session_ops sessions = {.make = li_session_make, .end = li_session_end};
+    liar.caps.liveness = NULL;
+    liar.caps.sessions = &sessions;
+    liar.caps.watches = 1;
     liar.listen = li_listen_by_key;
     liar.watch = li_watch_by_key;
+    liar.interrupt = li_interrupt_by_key;
     int honest = examine("bell", HONEST, 0);
-    assert_null(strstr(why_text, "lease_end"));
+    assert_null(strstr(why_text, "end: "));
     assert_int_equal(leases, 0);
     for (lease_denied = 1; lease_denied <= 2; lease_denied++)
         assert_int_equal(examine("bell", HONEST, 0), honest + 1);
-    assert_non_null(strstr(why_text, "lease_end: liar: denied"));
+    assert_non_null(strstr(why_text, "end: liar: denied"));
 }
 
 /* A store that isn't of one process alone is opened again, and others open it. `keeper` keeps what
@@ -207,7 +200,7 @@ static int stays(enum way how, int call, int denied_at)
        and not only until that moment has come. */
     open_lies = 0;
     examine("stays", EXPIRES, 1);
-    assert_int_equal(base->open(&url, 1000, &keeper, NULL), 0);
+    assert_int_equal(base->open(&url, 1000, &keeper, &(hf_caps){0}, NULL), 0);
     open_lies = denied_at;
     int n = examine("stays", how, call);
     base->close(keeper);
@@ -276,7 +269,7 @@ static void no_room(void **state)
 {
     (void)state;
     make();
-    liar.holders_cap = 0;
+    liar.caps.holders_cap = 0;
     examine("crowd", HONEST, 0);
     assert_non_null(strstr(why_text, "room for none"));
 }

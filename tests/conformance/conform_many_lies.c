@@ -33,7 +33,7 @@ static int one(hf_store *st, hf_replace *i, const hf_row *row)
 {
     int64_t clock = 0;
     int rc = base->replace(st, i->key, i->seen, row, i->cur, &clock, i->err);
-    i->clock_us = base->now(st);
+    i->clock_us = base->caps.local->now(st);
     return i->result = rc;
 }
 
@@ -79,7 +79,7 @@ static void do_one(hf_store *st, hf_replace *item, size_t n, size_t k, int confl
         break;
     case DOES_NOTHING:
         i->result = k == 5 ? 0 : one(st, i, i->row);
-        i->clock_us = base->now(st);
+        i->clock_us = base->caps.local->now(st);
         break;
     case TELLS_NO_CLOCK:
         one(st, i, i->row);

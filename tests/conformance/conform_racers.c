@@ -204,7 +204,7 @@ static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *cloc
     if (denied(key->text)) return no(err);
     enum way way = way_of('g');
     int rc = base->get(st, key, row, clock, err);
-    *clock = base->now(st);
+    *clock = base->caps.local->now(st);
     if (way == DENIES && (!keep_at || row->keep_until_us == keep_at)) return no(err);
     if (liar.told) note_handed(row);
     change(row, way);
@@ -216,7 +216,7 @@ static int li_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
 {
     if (denied(key->text)) return no(err);
     enum way way = way_of(row ? 's' : 'd');
-    *clock = base->now(st);
+    *clock = base->caps.local->now(st);
     if (way == DENIES && (!keep_at || row->keep_until_us == keep_at)) return no(err);
     int rc = base->replace(st, key, seen, row, cur, clock, err);
     if (way == AFTER) _exit(0);
@@ -232,43 +232,59 @@ static int li_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
     return way == TURNS ? HF_CONFLICT : base->acquire(st, key, party, may_queue, cur, clock, err);
 }
 
-static int li_open(const hf_url *at, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int li_open(const hf_url *at, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
-    return way_of('o') == DENIES ? no(err) : base->open(at, io_timeout_ms, ret, err);
+    return way_of('o') == DENIES ? no(err) : base->open(at, io_timeout_ms, ret, caps, err);
 }
 
 static int li_session(hf_store *st, uint64_t *ret, hf_error *err)
 {
-    return way_of('n') == DENIES ? no(err) : base->session(st, ret, err);
+    return way_of('n') == DENIES ? no(err) : base->caps.liveness->session(st, ret, err);
 }
 
 static int li_alive(hf_store *st, uint64_t session, hf_error *err)
 {
     enum way way = way_of('a');
-    int rc = base->alive(st, session, err);
+    int rc = base->caps.liveness->alive(st, session, err);
     return way == SAYS_YES ? 1 : way == TURNS ? !rc : rc;
 }
 
-static int li_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
+static int li_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_ear *ret, hf_error *err)
 {
-    return way_of('l') == DENIES ? no(err) : base->listen(st, bell, keys, n, ret, err);
+    return way_of('l') == DENIES ? no(err) : base->caps.local->wakeup_begin(st, bell, n, ret, err);
 }
 
-static int li_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int li_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
 {
     enum way way = way_of('w');
     if (way == DENIES) return no(err);
-    if (way == EARLY || !(liar.can & HF_CAN_BELLS)) return 0;
+    if (way == EARLY) return 0;
     /* Nobody comes any more once another one was denied something: time flies. */
     for (;;) {
         int64_t look_us = hf__local_us() + 20000, end_us = look_us < until_us ? look_us : until_us;
-        int rc = base->watch(st, bell, ear, end_us, err), over = all->denied;
+        int rc = base->caps.local->sleep(st, bell, ear, end_us, err), over = all->denied;
         if (rc || hf__local_us() < end_us || end_us == until_us) return rc;
         if (over) all->ahead_us += 10000000;
         if (over) return 0;
     }
 }
+
+/* Where keys are watched, whoever waits is woken again and again. */
+static int li_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    (void)st, (void)bell, (void)keys, (void)n, (void)ret;
+    return way_of('l') == DENIES ? no(err) : 0;
+}
+
+static int li_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    (void)st, (void)bell, (void)ear, (void)until_us;
+    return way_of('w') == DENIES ? no(err) : 0;
+}
+
+static void li_interrupt(hf_store *st, uint8_t bell) { (void)st, (void)bell; }
 
 /* ---- what is said of it ---- */
 
@@ -284,24 +300,35 @@ static void say(void *arg, const char *text, const char *why)
     snprintf(why_text, sizeof why_text, "%s", why ? why : "");
 }
 
-static void make(unsigned without)
+static hf_local_ops local;
+static hf_liveness_ops liveness;
+
+enum has { LOCAL = 1, LIVENESS = 2, THREADS = 4 };
+
+/* It tells its clock with its replies, all the same. */
+static void make(unsigned has)
 {
     liar = *base;
+    local = *base->caps.local;
+    local.wakeup_begin = li_wakeup_begin;
+    local.sleep = li_sleep;
+    liveness = *base->caps.liveness;
+    liveness.session = li_session;
+    liveness.alive = li_alive;
+    liar.caps.local = has & LOCAL ? &local : NULL;
+    liar.caps.liveness = has & LIVENESS ? &liveness : NULL;
+    liar.caps.threads = (has & THREADS) != 0;
+    liar.caps.queues = 0; /* two wins */
     liar.open = li_open;
     liar.get = li_get;
     liar.replace = li_replace;
     liar.acquire = NULL;
-    liar.session = li_session;
-    liar.alive = li_alive;
-    liar.listen = li_listen;
-    liar.watch = NULL;
-    liar.can = (liar.can & ~(without | HF_CAN_INSTANT)) | HF_CAN_NOT_QUEUE; /* two wins */
 }
 
 static void examine(const char *of, void (*run)(struct hf__suite *cfm), const struct one *one)
 {
     static const struct one none = {.only = ""};
-    struct hf__suite cfm = {.drv = &liar, .url = &url, .say = say};
+    struct hf__suite cfm = {.drv = &liar, .url = &url, .say = say, .caps = liar.caps};
     int threads = run == hf__conform_threads;
     now = &none;
     snprintf(cfm.prefix, sizeof cfm.prefix, "c/%d/", ++examined);
@@ -352,7 +379,7 @@ static void who_is_killed(void **state)
         {"a process died of it", "killed", {'g', 1, 1, DIES}, 1, 0},
         {"out of memory", "killed", {'m', 1, 1, DENIES}, 1, 0},
     };
-    make(HF_CAN_SESSIONS);
+    make(THREADS);
     ending = (struct lie){'s', 5, -1, EXITS};
     EXAMINE("a killed process leaves a whole row", hf__conform_processes, cases);
     /* Twice it is said that another one has written, although nobody is there any more. */
@@ -375,13 +402,13 @@ static void whose_death_is_noticed(void **state)
         {"fork: ", "", {'b', 2, 1, DENIES}, 0, 0},
     };
     const char *of = "the death of a process is noticed";
-    make(0);
+    make(LIVENESS | THREADS);
     EXAMINE(of, hf__conform_processes, cases);
     deaf = 1;
     const struct one untold = {"nobody was told of it", "", {'n', 0, -1, HONEST}, 0, 0};
     examine(of, hf__conform_processes, &untold);
     deaf = 0;
-    liar.mourn_fd = NULL;
+    liveness.death_fd = NULL;
     examine(of, hf__conform_processes, &cases[0]);
 }
 
@@ -399,15 +426,14 @@ static void processes(void **state)
         {"14 grants, of which 16 were given", "takes", {'t', 1, 1, EXITS}, 0, 0},
         {"nobody has given it back", "takes", {'t', 0, 1, TURNS}, 0, 1},
     };
-    make(HF_CAN_SESSIONS);
+    make(THREADS);
     EXAMINE("eight processes lose no update", hf__conform_processes, replaces);
     liar.acquire = li_acquire;
     EXAMINE("of eight processes that acquire one has it", hf__conform_processes, takes);
-    /* Does it wake anybody at all? It can't be asked: it can't be opened. */
-    const struct one unasked = {"liar: denied", "bell", {'o', 0, 1, DENIES}, 0, 1};
-    liar.acquire = NULL;
-    liar.watch = li_watch;
-    examine("who waits in another process is woken", hf__conform_processes, &unasked);
+    /* Those who wait there can't open it. */
+    const struct one unopened = {"liar: denied", "bell", {'o', 0, 1, DENIES}, 0, 1};
+    make(LOCAL | THREADS);
+    examine("who waits in another process is woken", hf__conform_processes, &unopened);
 }
 
 /* Of 17 writes the row tells, by a date that is 18 then. */
@@ -426,12 +452,12 @@ static void threads(void **state)
         {"liar: denied", "race", {'s', 0, -1, DENIES}, 0, 0},
     };
     const char *of = "eight threads lose no update";
-    make(HF_CAN_BELLS);
+    make(THREADS);
     EXAMINE(of, hf__conform_threads, replaces);
     keep_at = 18;
     EXAMINE(of, hf__conform_threads, ends);
     keep_at = 0;
-    make(HF_CAN_BELLS | HF_CAN_THREADS);
+    make(0);
     examine(of, hf__conform_threads, &replaces[0]);
 }
 
@@ -456,15 +482,16 @@ static void bells(void **state)
         {"slept through what came before watch", "bell", {'w', 2, -1, LATE}, 0, 0},
     };
     const char *of = "who waits in another thread is woken";
-    make(0);
-    liar.watch = li_watch;
+    make(LOCAL | LIVENESS | THREADS);
     EXAMINE(of, hf__conform_threads, cases);
     liar.told = li_told;
     examine(of, hf__conform_threads, &cases[0]);
     assert_int_not_equal(handed_before.token, 0);
-    make(HF_CAN_BELLS | HF_CAN_SESSIONS);
-    liar.session = NULL;
+    make(THREADS);
+    liar.caps.watches = 1;
+    liar.listen = li_listen;
     liar.watch = li_watch;
+    liar.interrupt = li_interrupt;
     examine(of, hf__conform_threads, &cases[0]);
 }
 
@@ -479,8 +506,7 @@ static void interrupts(void **state)
         {"slept on although it was interrupted", "", {'w', 1, -1, LATE}, 0, 0},
         {"slept on and on", "", {'w', 3, -1, LATE}, 0, 0},
     };
-    make(0);
-    liar.watch = li_watch;
+    make(LOCAL | LIVENESS | THREADS);
     EXAMINE("a watch can be interrupted", hf__conform_threads, cases);
 }
 

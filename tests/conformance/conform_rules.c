@@ -103,7 +103,7 @@ static int acquire_wrongly(hf_store *st, const hf_rowkey *key, const hf_party *p
     hf_row_init(&was);
     if (denied(key->text)) return no(err);
     int rc = base->get(st, key, cur, clock, err);
-    *clock = base->now(st);
+    *clock = base->caps.local->now(st);
     if (!rc && hf_row_copy(&was, cur)) rc = HF_NOMEM;
     if (!rc && key->hash == free_hash && !cur->rev) /* mem forgets what is free */
         memcpy(cur->last_id, free_row.last_id, sizeof cur->last_id);
@@ -126,9 +126,7 @@ static void each_wrong_rule_is_found(void **state)
     (void)state;
     make();
     liar.acquire = acquire_wrongly;
-    liar.can &= ~(unsigned)HF_CAN_SESSIONS;
-    liar.session = NULL;
-    liar.alive = NULL;
+    liar.caps.liveness = NULL;
     int honest = examine("acquire", HONEST, 0);
     assert_null(strstr(why_text, "of at most"));
     for (rule = GRANTS_ALONE; rule < RULES; rule++)

@@ -7,6 +7,7 @@
  */
 #include "admin.h"
 #include "drivers.h"
+#include "handle.h"
 #include "test.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include <time.h>
 
 enum { HOLD_MS = 100 };
-enum op { NONE, SCAN, SYNC, INSPECT, WARNING, OPS };
+enum op { NONE, SCAN, SYNC, INSPECT, WARNING, ALIVE, OPS };
 
 static const hf_driver *const base = &hf__mem_driver;
 static hf_driver five;
@@ -46,7 +47,7 @@ static void enter(enum op op)
 
 static int leave(hf_store *st, int64_t *ret_clock_us, int rc)
 {
-    if (ret_clock_us) *ret_clock_us = base->now(st);
+    if (ret_clock_us) *ret_clock_us = base->caps.local->now(st);
     atomic_fetch_sub(&calls, 1);
     return rc;
 }
@@ -104,14 +105,30 @@ static int se_warning(hf_store *st, char *to, size_t cap)
     return leave(st, NULL, 1);
 }
 
+static int se_session(hf_store *st, uint64_t *ret, hf_error *err)
+{
+    enter(NONE);
+    return leave(st, NULL, base->caps.liveness->session(st, ret, err));
+}
+
+static int se_alive(hf_store *st, uint64_t session, hf_error *err)
+{
+    enter(ALIVE);
+    return leave(st, NULL, base->caps.liveness->alive(st, session, err));
+}
+
+static const hf_liveness_ops liveness = {.session = se_session, .alive = se_alive};
+
 const hf_driver *__wrap_hf__driver(const char *scheme, hf_error *err);
 const hf_driver *__wrap_hf__driver(const char *scheme, hf_error *err)
 {
     (void)scheme, (void)err;
     five = (hf_driver){.abi = HF_DRIVER_ABI,
                        .name = "mem",
-                       .queue_cap = base->queue_cap,
-                       .holders_cap = base->holders_cap,
+                       .caps = {.queue_cap = base->caps.queue_cap,
+                                .holders_cap = base->caps.holders_cap,
+                                .queues = 1,
+                                .liveness = &liveness},
                        .open = base->open,
                        .close = base->close,
                        .get = se_get,
@@ -146,6 +163,7 @@ static void *use(void *op)
     case SCAN: assert_int_equal(hf_list(h, "", count, &n, &err), 0); break;
     case INSPECT: assert_int_equal(hf__inspect(h, note, &n, &err), 0); break;
     case WARNING: assert_int_equal(hf_store_warning(h, text, sizeof text), 1); break;
+    case ALIVE: assert_int_equal(hf__port_alive(&h->port, h->port.session), 1); break;
     default:
         assert_int_equal(hf_once_begin(h, "event", 60000, NULL, &once, &err), 0);
         assert_int_equal(hf_once_finish(once.lock, "", 60000, &err), 0);

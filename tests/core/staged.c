@@ -41,6 +41,7 @@ static struct {
     uint64_t calls[S_OPS];
     uint64_t news;      /* grows with every change */
     int64_t step_us;    /* of the clock */
+    int64_t tick_us;    /* of the clock, if not 0 */
     int hidden;         /* the clock */
     uint64_t sessions;  /* the last one made */
     uint64_t worn;      /* the last one that is */
@@ -48,8 +49,8 @@ static struct {
     uint64_t dead;      /* and this one */
     int64_t ends_us[SESSIONS], ms[SESSIONS];
     void (*forge)(hf_row *row);
-    int mourn_fd;
-} s = {.mourn_fd = -1};
+    int death_fd;
+} s = {.death_fd = -1};
 hf_error stage_error;
 
 const hf_driver *__real_hf__driver(const char *scheme, hf_error *err);
@@ -88,40 +89,6 @@ int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*bo
 }
 
 void stage_no_threads(int none) { __atomic_store_n(&no_threads, none, __ATOMIC_SEQ_CST); }
-
-/* ---- memory ---- */
-
-static int failing; /* atomic: the allocation that fails, counted down; 0: none */
-
-static int fails(void)
-{
-    int n = __atomic_load_n(&failing, __ATOMIC_SEQ_CST);
-    while (n > 0 &&
-           !__atomic_compare_exchange_n(&failing, &n, n - 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        continue;
-    return n == 1;
-}
-
-int stage_no_memory(int nth)
-{
-    static int last;
-    int left = __atomic_exchange_n(&failing, nth, __ATOMIC_SEQ_CST), failed = last && !left;
-    last = nth;
-    return failed;
-}
-
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__real_realloc(void *old, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_realloc(void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
-char *__real_strdup(const char *text);
-char *__wrap_strdup(const char *text);
-char *__wrap_strdup(const char *text) { return fails() ? NULL : __real_strdup(text); }
 
 /* ---- cues ---- */
 
@@ -186,11 +153,15 @@ void stage_await(enum stage_op op, uint64_t calls)
 
 /* ---- rows, clock, sessions ---- */
 
-static int64_t clock_us(void) { return hf__day_us() + s.step_us; }
+static int64_t clock_us(void)
+{
+    int64_t us = hf__day_us() + s.step_us;
+    return s.tick_us ? us / s.tick_us * s.tick_us : us;
+}
 
 static void tell_clock(int64_t *ret)
 {
-    *ret = s.hidden || stage_driver.can & HF_CAN_INSTANT ? 0 : clock_us();
+    *ret = s.hidden || stage_driver.caps.local ? 0 : clock_us();
 }
 
 static hf_row *find(const char *key, int make)
@@ -207,7 +178,7 @@ static hf_row *find(const char *key, int make)
 static int lives(uint64_t session)
 {
     if (session > s.sessions || session <= s.dead_upto || session == s.dead) return 0;
-    return !(stage_driver.can & HF_CAN_LEASES) || hf__local_us() < s.ends_us[session % SESSIONS];
+    return !stage_driver.caps.sessions || hf__local_us() < s.ends_us[session % SESSIONS];
 }
 
 static int show(const char *key, hf_row *to)
@@ -219,7 +190,7 @@ static int show(const char *key, hf_row *to)
     else
         hf_row_clear(to);
     for (uint32_t i = 0; !rc && i < to->n_holders + to->n_queue; i++)
-        if (stage_driver.can & HF_CAN_LEASES && !lives(to->party[i].session))
+        if (stage_driver.caps.sessions && !lives(to->party[i].session))
             to->party[i].flags |= HF_PARTY_DEAD;
     if (!rc && s.forge) s.forge(to);
     return rc;
@@ -253,6 +224,13 @@ void stage_step_clock(int64_t us)
     pthread_mutex_unlock(&mu);
 }
 
+void stage_tick_clock(int64_t us)
+{
+    pthread_mutex_lock(&mu);
+    s.tick_us = us;
+    pthread_mutex_unlock(&mu);
+}
+
 void stage_hide_clock(int hide)
 {
     pthread_mutex_lock(&mu);
@@ -280,24 +258,25 @@ void stage_kill(uint64_t session)
 
 void stage_no_mourning(void)
 {
-    close(s.mourn_fd);
-    s.mourn_fd = -1;
+    close(s.death_fd);
+    s.death_fd = -1;
 }
 
 void stage_mourn(int readable)
 {
     uint64_t one = 1;
-    if (s.mourn_fd < 0) return;
-    ssize_t n = readable ? write(s.mourn_fd, &one, sizeof one) : 0;
+    if (s.death_fd < 0) return;
+    ssize_t n = readable ? write(s.death_fd, &one, sizeof one) : 0;
     (void)n;
 }
 
 /* ---- the driver ---- */
 
-static int st_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int st_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
     struct cue cue;
-    (void)io_timeout_ms;
+    (void)io_timeout_ms, (void)caps;
     int skip = begin(NULL, S_OPEN, &cue);
     int rc = end(&cue, 0, err);
     if (skip || rc) return rc;
@@ -327,7 +306,7 @@ static int st_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     if (!begin(st, S_SWAP, &cue)) {
         hf_row *now = find(key->text, 1);
         uint32_t n = row ? row->n_holders + row->n_queue : 0;
-        for (uint32_t i = 0; stage_driver.can & HF_CAN_LEASES && i < n; i++)
+        for (uint32_t i = 0; stage_driver.caps.sessions && i < n; i++)
             if (row->party[i].session && !lives(row->party[i].session)) rc = HF_LOST;
         if (!rc && now->rev != seen) rc = HF_CONFLICT;
         if (rc == HF_CONFLICT && cur && !(cue.code && cue.way == ALTHOUGH) && show(key->text, cur))
@@ -425,8 +404,8 @@ static int st_alive(hf_store *st, uint64_t session, hf_error *err)
     return end(&cue, rc, err);
 }
 
-static int st_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
-                         int64_t *ret_clock_us, hf_error *err)
+static int st_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                           int64_t *ret_clock_us, hf_error *err)
 {
     struct cue cue;
     if (!begin(st, S_MAKE, &cue)) {
@@ -437,8 +416,8 @@ static int st_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t 
     return end(&cue, 0, err);
 }
 
-static int st_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
-                         hf_error *err)
+static int st_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                           hf_error *err)
 {
     struct cue cue;
     (void)until_us;
@@ -451,7 +430,7 @@ static int st_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64
     return end(&cue, rc, err);
 }
 
-static int st_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+static int st_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
     struct cue cue;
     int rc = 0;
@@ -462,12 +441,12 @@ static int st_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_err
     return end(&cue, rc, err);
 }
 
-static int st_lease_worn(hf_store *st, uint64_t session)
+static int st_session_stale(hf_store *st, uint64_t session)
 {
     return !st->rival && session <= __atomic_load_n(&s.worn, __ATOMIC_SEQ_CST);
 }
 
-static int st_lease_end(hf_store *st, uint64_t session, hf_error *err)
+static int st_session_end(hf_store *st, uint64_t session, hf_error *err)
 {
     struct cue cue;
     if (!begin(st, S_END, &cue)) {
@@ -479,7 +458,7 @@ static int st_lease_end(hf_store *st, uint64_t session, hf_error *err)
 
 /* An interruption is a ring, as where there are bells; where keys are watched it isn't news of any.
  */
-static int rings(void) { return (stage_driver.can & HF_CAN_BELLS) != 0; }
+static int rings(void) { return stage_driver.caps.local != NULL; }
 
 static int st_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
                      hf_ear *ret, hf_error *err)
@@ -513,67 +492,85 @@ static void st_interrupt(hf_store *st, uint8_t bell)
     pthread_mutex_unlock(&mu);
 }
 
-static int st_mourn_fd(hf_store *st)
+static int st_death_fd(hf_store *st)
 {
     (void)st;
-    return s.mourn_fd;
+    return s.death_fd;
 }
 
-static int st_mourn_read(hf_store *st)
+static int st_death_read(hf_store *st)
 {
     uint64_t n;
     (void)st;
-    return read(s.mourn_fd, &n, sizeof n) > 0;
+    return read(s.death_fd, &n, sizeof n) > 0;
+}
+
+static int st_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, hf_error *err)
+{
+    return st_listen(st, wakeup, NULL, n, ret, err);
 }
 
 hf_driver stage_driver;
 int stage_appends;
-void stage(unsigned can)
+hf_local_ops stage_local;
+hf_liveness_ops stage_liveness;
+hf_session_ops stage_sessions;
+
+static void set_driver(unsigned has)
+{
+    stage_local = (hf_local_ops){.now = st_now,
+                                 .wakeup_begin = st_wakeup_begin,
+                                 .sleep = st_watch,
+                                 .interrupt = st_interrupt};
+    stage_liveness = (hf_liveness_ops){.session = st_session,
+                                       .alive = st_alive,
+                                       .death_fd = st_death_fd,
+                                       .death_read = st_death_read};
+    stage_sessions = (hf_session_ops){.make = st_session_make,
+                                      .keep = st_session_keep,
+                                      .left = st_session_left,
+                                      .end = st_session_end,
+                                      .stale = st_session_stale};
+    stage_driver = (hf_driver){.abi = HF_DRIVER_ABI,
+                               .name = "staged",
+                               .about = "for tests",
+                               .caps = {.queue_cap = 16,
+                                        .holders_cap = 8,
+                                        .poll_ms = 20,
+                                        .threads = 1,
+                                        .queues = !(has & STAGE_NOT_QUEUE),
+                                        .watches = (has & STAGE_WATCHES) != 0,
+                                        .local = has & STAGE_LOCAL ? &stage_local : NULL,
+                                        .liveness = has & STAGE_LIVENESS ? &stage_liveness : NULL,
+                                        .sessions = has & STAGE_SESSIONS ? &stage_sessions : NULL},
+                               .open = st_open,
+                               .close = st_close,
+                               .get = st_get,
+                               .replace = st_replace,
+                               .acquire = has & STAGE_SESSIONS ? NULL : st_acquire,
+                               .sync = st_sync,
+                               .scan = st_scan,
+                               .enter = st_enter};
+    if (has & STAGE_WATCHES) {
+        stage_driver.listen = st_listen;
+        stage_driver.watch = st_watch;
+        stage_driver.interrupt = st_interrupt;
+    }
+}
+
+void stage(unsigned has)
 {
     static int made;
     if (!made) hf__thread_condition(&changed);
     made = 1;
     for (size_t i = 0; i < s.rows; i++) hf_row_clear(&s.row[i]);
-    if (s.mourn_fd >= 0) close(s.mourn_fd);
+    if (s.death_fd >= 0) close(s.death_fd);
     uint64_t sessions = s.sessions;
     memset(&s, 0, sizeof s);
     stage_appends = 0;
     s.dead_upto = s.sessions = sessions;
-    s.mourn_fd = can & HF_CAN_SESSIONS ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
-    stage_driver = (hf_driver){.abi = HF_DRIVER_ABI,
-                               .name = "staged",
-                               .about = "for tests",
-                               .can = can | HF_CAN_THREADS,
-                               .queue_cap = 16,
-                               .holders_cap = 8,
-                               .poll_ms = 20,
-                               .open = st_open,
-                               .close = st_close,
-                               .get = st_get,
-                               .replace = st_replace,
-                               .acquire = can & HF_CAN_LEASES ? NULL : st_acquire,
-                               .sync = st_sync,
-                               .scan = st_scan,
-                               .enter = st_enter};
-    if (can & HF_CAN_INSTANT) stage_driver.now = st_now;
-    if (can & HF_CAN_SESSIONS) {
-        stage_driver.session = st_session;
-        stage_driver.alive = st_alive;
-        stage_driver.mourn_fd = st_mourn_fd;
-        stage_driver.mourn_read = st_mourn_read;
-    }
-    if (can & HF_CAN_LEASES) {
-        stage_driver.lease_make = st_lease_make;
-        stage_driver.lease_keep = st_lease_keep;
-        stage_driver.lease_left = st_lease_left;
-        stage_driver.lease_end = st_lease_end;
-        stage_driver.lease_worn = st_lease_worn;
-    }
-    if (can & HF_CAN_BELLS) {
-        stage_driver.listen = st_listen;
-        stage_driver.watch = st_watch;
-        stage_driver.interrupt = st_interrupt;
-    }
+    s.death_fd = has & STAGE_LIVENESS ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
+    set_driver(has);
 }
 
 /* ---- for tests ---- */

@@ -33,11 +33,22 @@ enum stage_op {
    same (its reply is lost). */
 enum stage_way { INSTEAD, ALTHOUGH };
 
-/* An empty store that can this (enum hf_can); no cues, no calls. With HF_CAN_INSTANT it has `now`;
-   HF_CAN_SESSIONS, HF_CAN_BELLS and HF_CAN_LEASES bring what they need. */
-void stage(unsigned can);
-/* The driver, for what else a test changes: a function that isn't there, or is another one. */
+/* What a staged store has: the groups of its driver, a watch of keys; or no queue unless asked. */
+enum stage_has {
+    STAGE_LOCAL = 1,
+    STAGE_LIVENESS = 2,
+    STAGE_WATCHES = 4,
+    STAGE_SESSIONS = 8,
+    STAGE_NOT_QUEUE = 16
+};
+/* An empty store that has this (enum stage_has); no cues, no calls. */
+void stage(unsigned has);
+/* The driver and its groups, for what else a test changes: a function that isn't there, or is
+   another one. */
 extern hf_driver stage_driver;
+extern hf_local_ops stage_local;
+extern hf_liveness_ops stage_liveness;
+extern hf_session_ops stage_sessions;
 /* Does its acquire append waiters, too? Not at first: a store may grant alone. */
 extern int stage_appends;
 
@@ -52,6 +63,8 @@ void stage_await(enum stage_op op, uint64_t calls);
 
 /* The store's clock goes on from where it is, plus this. */
 void stage_step_clock(int64_t us);
+/* The store's clock moves by so much at a time. */
+void stage_tick_clock(int64_t us);
 /* The replies say no clock from here on. */
 void stage_hide_clock(int hide);
 
@@ -71,7 +84,7 @@ void stage_forge(void (*forge)(hf_row *row));
 /* Every session, of whatever kind, but those made from here on: dead. */
 void stage_kill_sessions(void);
 void stage_kill(uint64_t session); /* this one; nobody is told */
-/* Every session but those made from here on: worn, as HF_CAN_LEASES has it. */
+/* Every session but those made from here on: worn, as hf_session_ops has it. */
 void stage_wear_sessions(void);
 /* The descriptor that tells of deaths: it does, or there is none. */
 void stage_mourn(int readable);

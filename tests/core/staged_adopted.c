@@ -26,9 +26,9 @@ static hf_lock *adopt_with(int64_t left_ms, unsigned flags)
 {
     hf_lock *mine;
     begin(LEASES);
-    real_left = stage_driver.lease_left;
-    real_keep = stage_driver.lease_keep;
-    stage_driver.lease_left = left_in_seconds;
+    real_left = stage_sessions.left;
+    real_keep = stage_sessions.keep;
+    stage_sessions.left = left_in_seconds;
     OK(stage_acquire(rival, "k", 0, LEASE_MS, flags, &other));
     stage_suspend((LEASE_MS - left_ms) * 1000);
     OK(hf_adopt(h, "k", hf_token(other), &mine, &stage_error));
@@ -96,7 +96,7 @@ static void a_renewal_under_way_decides(void **state)
     hf_lock *mine = adopt_with(2900, HF_DETACHED);
     assert_true(hf_lost_fd(mine) >= 0); /* which starts the expiry monitor */
     stage_suspend(800000);
-    stage_driver.lease_keep = keep_slowly;
+    stage_sessions.keep = keep_slowly;
     OK(hf_renew(mine, 0, &stage_error));
     assert_true(hf_left_ms(mine) > OTHER_MS);
     OK(hf_release(mine, &stage_error));
@@ -116,7 +116,7 @@ static void an_answer_that_is_too_old(void **state)
 {
     (void)state;
     hf_lock *mine = adopt_with(800, HF_DETACHED);
-    stage_driver.lease_keep = answer_late;
+    stage_sessions.keep = answer_late;
     IS(HF_UNAVAILABLE, hf_renew(mine, 0, &stage_error));
     assert_int_equal(hf_left_ms(mine), 0);
     IS(HF_LOST, hf_release(mine, &stage_error));

@@ -103,7 +103,8 @@ static void the_dead_ahead_are_passed_over(void **state)
     (void)state;
     enum { DEAD = 200 };
     begin(SERVER);
-    stage_driver.queue_cap = DEAD + 1;
+    stage_driver.caps.queue_cap = DEAD + 1;
+    change_caps();
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     hf_row *row = stage_row("k");
     assert_int_equal(hf_row_room(row, DEAD + 2), 0);

@@ -70,7 +70,7 @@ static void what_cannot_be_given_back(void **state)
     IS(HF_DENIED, hf_release(lock, &stage_error));
     done();
     /* There is nobody to try it again: it ends with the handle. */
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     stage_no_threads(1);
     stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, HF_UNAVAILABLE, NULL);

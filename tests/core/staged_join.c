@@ -209,7 +209,8 @@ static void where_it_is_full_it_looks_now_and_then(void **state)
 {
     (void)state;
     begin_behind(1, HF_EXCLUSIVE);
-    stage_driver.queue_cap = 2;
+    stage_driver.caps.queue_cap = 2;
+    change_caps();
     third = stage_open("rival");
     meanwhile = fill;
     start(&mine, h, 0, NULL);
@@ -253,7 +254,8 @@ static void on_the_last_place_it_stands_in_line(void **state)
 {
     (void)state;
     begin_behind(1, HF_EXCLUSIVE);
-    stage_driver.queue_cap = 2;
+    stage_driver.caps.queue_cap = 2;
+    change_caps();
     meanwhile = the_one_before_lands;
     start(&mine, h, 0, NULL);
     enum hf_wait_state is;

@@ -13,7 +13,8 @@ static hf_lock *long_held; /* for which the renewer sleeps */
 static void begin_with_long_claims(void)
 {
     begin(WATCHED);
-    stage_driver.poll_ms = POLL_MS;
+    stage_driver.caps.poll_ms = POLL_MS;
+    change_caps();
     OK(stage_acquire(h, "long held", 0, 3600000, 0, &long_held));
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
 }
@@ -233,7 +234,7 @@ static void a_session_that_another_thread_keeps_is_kept_on(void **state)
 static void a_broken_hold_without_a_lease_is_not_renewed(void **state)
 {
     (void)state;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     OK(hf_renew(lock, 0, &stage_error));
     assert_true(hf_left_ms(lock) == INT64_MAX);
@@ -249,7 +250,7 @@ static void a_broken_hold_without_a_lease_is_not_renewed(void **state)
 static void such_a_renewal_waits_for_the_store(void **state)
 {
     (void)state;
-    begin(BELLS);
+    begin(LOCAL);
     h->port.io_timeout_ms = 60000;
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     for (int lease_ms = 0; lease_ms < 120000; lease_ms += 60000) {

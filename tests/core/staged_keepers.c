@@ -52,8 +52,8 @@ static void an_attempt_takes_a_sixth_of_it(void **state)
 {
     (void)state;
     begin(LEASES);
-    keep = stage_driver.lease_keep;
-    stage_driver.lease_keep = keeps_in_vain_at_first;
+    keep = stage_sessions.keep;
+    stage_sessions.keep = keeps_in_vain_at_first;
     OK(stage_acquire(h, "a", 0, LEASE_MS, 0, &lock));
     while (__atomic_load_n(&attempts, __ATOMIC_SEQ_CST) < ATTEMPTS) hf__pause(1000);
     assert_true(patience_us[0] <= LEASE_MS * 1000 / 6);

@@ -193,8 +193,8 @@ static void deaths_are_noticed_by_looking(void **state)
     for (int how = 0; how < 2; how++) {
         struct waiter first, second;
         hf *third;
-        begin(BELLS);
-        if (how) stage_driver.mourn_fd = no_fd;
+        begin(LOCAL);
+        if (how) stage_liveness.death_fd = no_fd;
         stage_no_mourning();
         OK(stage_acquire(rival, "k", 0, 0, 0, &other));
         ask(h, &first, "k", 0, 0);
@@ -218,7 +218,7 @@ static void the_one_ahead_dies(void **state)
 {
     (void)state;
     struct waiter behind;
-    begin(BELLS);
+    begin(LOCAL);
     stage_no_mourning();
     hf *third = stage_open("b");
     OK(stage_acquire(third, "x", 0, 0, 0, &lock));
@@ -250,7 +250,7 @@ static void who_waits_is_told_that_the_store_is_gone(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     ask(h, &w, "k", 0, 0);
     await_queue(1);

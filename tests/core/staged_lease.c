@@ -1,6 +1,6 @@
 /*
- * staged_lease.c - a store without a clock for leases (HF_CAN_LEASES): sessions that end too early,
- * can't be made, can't be kept, are not heard of.
+ * staged_lease.c - a store without a clock for leases (hf_session_ops): sessions that end too
+ * early, can't be made, can't be kept, are not heard of.
  */
 #include "staged_pair.h"
 
@@ -336,7 +336,7 @@ static void a_shorter_lease_is_renewed_in_time(void **state)
 {
     (void)state;
     for (int leases = 0; leases < 2; leases++) {
-        stage(leases ? HF_CAN_LEASES : 0);
+        stage(leases ? STAGE_SESSIONS : 0);
         h = stage_open("a");
         rival = stage_open("rival");
         OK(stage_acquire(h, "k", 0, 60000, 0, &lock));

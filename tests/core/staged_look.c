@@ -251,7 +251,7 @@ static void what_is_left_of_a_session(void **state)
 {
     (void)state;
     struct seen s = {0};
-    begin(HF_CAN_LEASES);
+    begin(LEASES);
     OK(stage_acquire(h, "k", 0, 60000, 0, &lock));
     OK(stage_acquire(h, "l", 0, 60000, 0, &other));
     OK(hf_peek(rival, "k", see, &s, &stage_error));
@@ -294,7 +294,7 @@ static void a_dead_holder_is_noticed(void **state)
     for (int how = 0; how < DEATHS; how++) {
         pthread_t thread;
         int code = 77;
-        begin(BELLS);
+        begin(LOCAL);
         if (how == NOT_TOLD) stage_no_mourning();
         OK(stage_acquire(rival, "k", 0, 0, 0, &other));
         uint64_t asked = stage_calls(S_ALIVE);

@@ -13,13 +13,13 @@
 /* Kinds of stores. */
 enum {
     SERVER = 0,
-    WATCHED = HF_CAN_BELLS, /* with a watch, but without bells */
-    BELLS = HF_CAN_SESSIONS | HF_CAN_BELLS,
-    LOCAL = HF_CAN_INSTANT | BELLS,
-    LEASES = HF_CAN_LEASES,
+    WATCHED = STAGE_WATCHES, /* with a watch of keys */
+    BELLS = STAGE_LIVENESS | STAGE_WATCHES,
+    LOCAL = STAGE_LOCAL | STAGE_LIVENESS,
+    LEASES = STAGE_SESSIONS,
     /* With a watch, and sessions to wait with that last a minute: no pause of the machine ends
        them. */
-    CALM_LEASES = HF_CAN_LEASES | HF_CAN_BELLS
+    CALM_LEASES = STAGE_SESSIONS | STAGE_WATCHES
 };
 
 static hf *h, *rival;
@@ -28,12 +28,14 @@ static hf_lock *lock, *other;
 static inline void begin(unsigned can)
 {
     stage(can);
-    if (can == WATCHED || can == CALM_LEASES) stage_driver.can &= ~(unsigned)HF_CAN_BELLS;
-    if (can == CALM_LEASES) stage_driver.poll_ms = 15000;
+    if (can == CALM_LEASES) stage_driver.caps.poll_ms = 15000;
     h = stage_open("a");
     rival = stage_open("rival");
     lock = other = NULL;
 }
+
+/* What was changed in the driver's caps holds for the two that are open, too. */
+static inline void change_caps(void) { h->port.caps = rival->port.caps = stage_driver.caps; }
 
 static inline void done(void)
 {

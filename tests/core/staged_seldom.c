@@ -74,7 +74,8 @@ static void two_are_handed_at_once(void **state)
         struct waiter w[2];
         begin(WATCHED);
         hf_close(h);
-        stage_driver.poll_ms = 15000; /* a minute to make a claim in */
+        stage_driver.caps.poll_ms = 15000; /* a minute to make a claim in */
+        rival->port.caps = stage_driver.caps;
         h = stage_open("a");
         for (int i = 0; i < 2; i++) {
             const char *key = i ? "k" : "x";
@@ -133,7 +134,7 @@ static void bells_that_fall_silent(void **state)
     pthread_t thread;
     int code = 77, looks = 0;
     hf_lock *x;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     OK(stage_acquire(rival, "x", 0, 0, 0, &x));
     ask(h, &w, "x", 600000, 0);
@@ -173,7 +174,7 @@ static void what_a_watch_asks_counts(void **state)
         hf_stats stats = {.size = sizeof stats};
         begin(WATCHED);
         hf_close(h);
-        if (blind) stage_driver.can |= HF_CAN_NOT_WATCH;
+        if (blind) stage_driver.caps.watches = 0;
         watch_of_the_stage = stage_driver.watch;
         stage_driver.watch = asks_twice;
         h = stage_open("a");
@@ -198,8 +199,9 @@ static void who_found_no_room_is_not_woken(void **state)
     hf_lock *y;
     begin(WATCHED);
     hf_close(h);
-    stage_driver.poll_ms = 15000;
-    stage_driver.queue_cap = 1;
+    stage_driver.caps.poll_ms = 15000;
+    stage_driver.caps.queue_cap = 1;
+    rival->port.caps = stage_driver.caps;
     h = stage_open("a");
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     OK(stage_acquire(rival, "y", 0, 60000, 0, &y));
@@ -293,7 +295,8 @@ static void refused_more_often_than_is_counted(void **state)
     (void)state;
     struct waiter w;
     begin(SERVER);
-    stage_driver.queue_cap = 0;
+    stage_driver.caps.queue_cap = 0;
+    change_caps();
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     ask(h, &w, "k", 600000, 0);
     crowded = w.wait;
@@ -307,7 +310,8 @@ static void refused_more_often_than_is_counted(void **state)
     OK(hf_release(other, &stage_error));
     done();
     begin(LOCAL);
-    stage_driver.queue_cap = 0;
+    stage_driver.caps.queue_cap = 0;
+    change_caps();
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     IS(HF_TIMEOUT, stage_acquire(h, "k", 50, 60000, 0, &lock));
     OK(hf_release(other, &stage_error));
@@ -410,8 +414,9 @@ static void a_crowd_of_the_dead(void **state)
 {
     (void)state;
     enum { DEAD = 80 };
-    begin(BELLS);
-    stage_driver.holders_cap = DEAD;
+    begin(LOCAL);
+    stage_driver.caps.holders_cap = DEAD;
+    change_caps();
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     hf_row *row = stage_row("k");
     assert_int_equal(hf_row_room(row, DEAD), 0);

@@ -77,7 +77,7 @@ static void three_that_are_dead_are_enough(void **state)
         for (int k = 0; k < i; k++) assert_true(t[i] != t[k]);
         stage_wear_sessions();
     }
-    stage_driver.lease_worn = NULL; /* nothing is worn any more */
+    stage_sessions.stale = NULL; /* nothing is worn any more */
     for (int i = 0; i < 3; i++) t[i]->until_us = hf__local_us() + 1000000; /* less than a half */
     stage_cue(S_KEEP, 1, 3, INSTEAD, HF_LOST, NULL);
     IS(HF_UNAVAILABLE, hf__session_have(&h->sessions, 60000, 0, &none, &stage_error));

@@ -109,7 +109,7 @@ static void who_waits_for_its_own_handle(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     ask(h, &w, 0);
     await_queue(1);
@@ -140,9 +140,10 @@ static void a_crowd_of_holders_is_looked_at(void **state)
     (void)state;
     enum { CROWD = 2 * HF_ROUND_CAP };
     struct waiter w;
-    begin(BELLS);
-    stage_driver.holders_cap = CROWD;
-    stage_driver.alive = each_is_asked_for;
+    begin(LOCAL);
+    stage_driver.caps.holders_cap = CROWD;
+    change_caps();
+    stage_liveness.alive = each_is_asked_for;
     alive_asked = 0;
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     hf_row *row = stage_row("k");
@@ -179,7 +180,7 @@ static void who_waits_for_nobody_is_let_in(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     uint64_t watched = stage_calls(S_WATCH);
     ask(h, &w, 0);
@@ -200,7 +201,7 @@ static void what_was_noticed_in_vain_is_noticed_again(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     ask(h, &w, 0);
     await_queue(1);
@@ -247,7 +248,7 @@ static void two_look_for_one_wait(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     uint64_t watched = stage_calls(S_WATCH);
     ask(h, &w, 0);
@@ -274,12 +275,13 @@ static void two_look_for_one_wait(void **state)
     done();
 }
 
-/* A store with bells on which nobody dies: leases end by themselves. */
-static void bells_without_sessions(void **state)
+/* A local store in which no session dies while it holds or waits. */
+static void a_local_store_without_deaths(void **state)
 {
     (void)state;
     struct waiter w;
-    stage(HF_CAN_BELLS);
+    stage(LOCAL);
+    stage_liveness.death_fd = stage_liveness.death_read = NULL;
     h = stage_open("a");
     rival = stage_open("rival");
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
@@ -299,7 +301,7 @@ static void a_death_that_is_never_seen(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     ask(h, &w, 0);
     await_queue(1);
@@ -329,7 +331,7 @@ static void a_promise_that_cannot_be_kept(void **state)
 {
     (void)state;
     for (int closing = 0; closing < 2; closing++) {
-        begin(BELLS);
+        begin(LOCAL);
         OK(stage_acquire(rival, "x", 0, 0, 0, &other));
         OK(stage_acquire(h, "k", 0, 0, 0, &lock));
         add_a_sleeper(stage_row("x")->party[0].session);
@@ -354,7 +356,7 @@ static void without_a_monitor_nothing_is_promised(void **state)
 {
     (void)state;
     struct waiter w;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     ask(rival, &w, 0);
     await_queue(1);
@@ -539,7 +541,7 @@ int main(void)
         cmocka_unit_test(who_waits_for_nobody_is_let_in),
         cmocka_unit_test(what_was_noticed_in_vain_is_noticed_again),
         cmocka_unit_test(two_look_for_one_wait),
-        cmocka_unit_test(bells_without_sessions),
+        cmocka_unit_test(a_local_store_without_deaths),
         cmocka_unit_test(a_death_that_is_never_seen),
         cmocka_unit_test(a_promise_that_cannot_be_kept),
         cmocka_unit_test(without_a_monitor_nothing_is_promised),

@@ -103,7 +103,7 @@ static void what_is_over_is_given_back_with_one_request(void **state)
 static void what_could_not_be_given_back_is_tried_again(void **state)
 {
     (void)state;
-    begin(HF_CAN_SESSIONS);
+    begin(STAGE_LIVENESS);
     OK(stage_acquire(h, "k", 0, 0, 0, &lock));
     assert_true(hf_left_ms(lock) == INT64_MAX);
     OK(hf_renew(lock, 0, &stage_error));
@@ -555,7 +555,7 @@ static void a_driver_that_bears_no_threads_sees_one(void **state)
     static char one[] = "one", two[] = "two";
     pthread_t thread[2];
     stage(SERVER);
-    stage_driver.can = 0;
+    stage_driver.caps.threads = 0;
     h = stage_open("a");
     rival = stage_open("rival");
     stage_cue(S_GET, 1, 1 << 30, INSTEAD, 0, alone);

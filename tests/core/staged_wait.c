@@ -286,7 +286,8 @@ static void a_full_line_is_waited_for(void **state)
 {
     (void)state;
     begin(SERVER);
-    stage_driver.queue_cap = 0;
+    stage_driver.caps.queue_cap = 0;
+    change_caps();
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     IS(HF_BUSY, stage_acquire(h, "k", 0, 60000, 0, &lock));
     IS(HF_TIMEOUT, stage_acquire(h, "k", 100, 60000, 0, &lock));
@@ -303,7 +304,7 @@ static void a_full_line_is_waited_for(void **state)
 static void where_writes_cost_nobody_lines_up(void **state)
 {
     (void)state;
-    begin(HF_CAN_NOT_QUEUE);
+    begin(STAGE_NOT_QUEUE);
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     struct asker a = {.lease_ms = 60000};
     uint64_t calls = stage_calls(S_GET);
@@ -413,7 +414,7 @@ static void without_threads_a_wait_ends_at_once(void **state)
     OK(hf_release(other, &stage_error));
     done();
     /* Where nobody else would notice that the holder has gone, it looks by itself. */
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 200, HF_NO_RENEW, &other));
     stage_no_threads(1);
     OK(stage_acquire(h, "k", 20000, 60000, HF_NO_RENEW, &lock));

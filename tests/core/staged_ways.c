@@ -25,7 +25,7 @@ static void an_instant_store_without_sessions(void **state)
     (void)state;
     uint8_t id[16] = {7};
     hf_options o = HF_OPTIONS_INIT;
-    begin(HF_CAN_INSTANT);
+    begin(STAGE_LOCAL);
     OK(hf_acquire(h, "k", NULL, &lock, &stage_error));
     assert_in_range(hf_left_ms(lock), 1, 30000);
     OK(hf_renew(lock, 0, &stage_error));
@@ -51,9 +51,9 @@ static int number(const hf_store *st)
 static void a_descriptor_that_carries_the_session(void **state)
 {
     (void)state;
-    begin(BELLS);
+    begin(LOCAL);
     assert_int_equal(hf_session_fd(h), -1);
-    stage_driver.session_fd = (int (*)(hf_store *))(uintptr_t)number;
+    stage_liveness.session_fd = (int (*)(hf_store *))(uintptr_t)number;
     assert_int_equal(hf_session_fd(h), 7);
     done();
 }
@@ -207,7 +207,7 @@ static void adopting_from_the_dead(void **state)
 {
     (void)state;
     hf_lock *mine;
-    begin(BELLS);
+    begin(LOCAL);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     stage_kill(stage_row("k")->party[0].session);
     IS(HF_LOST, hf_adopt(h, "k", hf_token(other), &mine, &stage_error));
@@ -417,11 +417,9 @@ static void it_breathes_longer_now_and_then(void **state)
         assert_int_equal(hf__stood_still(&h->port, &e, 1000000 + expected[i].us - 1), 0);
         assert_int_equal(hf__stood_still(&h->port, &e, 1000000 + expected[i].us), 1);
     }
-    hf_driver looks = *h->port.drv;
-    looks.poll_ms = 250;
     struct hf_port unqueued = h->port;
-    unqueued.drv = &looks;
-    unqueued.can |= HF_CAN_NOT_QUEUE;
+    unqueued.caps.poll_ms = 250;
+    unqueued.caps.queues = 0;
     struct hf_entry e = {.wrote_us = 1000000, .breaths = 63}, e2 = {.wrote_us = 1000000};
     assert_int_equal(hf__stood_still(&unqueued, &e, 1000000 + 499999), 0);
     assert_int_equal(hf__stood_still(&unqueued, &e, 1000000 + 500000), 1);

@@ -45,7 +45,7 @@ static void a_failed_withdrawal_is_not_a_certain_end(void **state)
                 ask_for(&w, cancels ? 600000 : 300);
                 await_queue(1);
                 stage_cue(S_SWAP, 1, 1 << 20, INSTEAD, codes[i], NULL);
-                if (stage_driver.update) stage_driver.update = refused_update;
+                if (stage_local.update) stage_local.update = refused_update;
                 if (cancels) hf_wait_cancel(w.wait);
                 await_end(&w);
                 if (w.code != HF_UNKNOWN || stage_row("k")->n_queue != 1)

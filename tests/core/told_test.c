@@ -71,8 +71,7 @@ static void done(void *arg, int code, hf_lock *lock, const hf_error *err)
 static void begin(void)
 {
     struct party *all[] = {&a, &b, &c};
-    stage(HF_CAN_BELLS);
-    stage_driver.can &= ~(unsigned)HF_CAN_BELLS; /* who waits is woken for each change */
+    stage(STAGE_WATCHES); /* who waits is woken for each change */
     stage_driver.told = told;
     tell(NOTHING);
     hf_row_init(&word);
@@ -487,7 +486,7 @@ static void a_word_that_comes_late_is_looked_into(void **state)
     enum { QUARTER_US = 10000000, MOST_US = 30000000 };
     for (int late = 0; late < 2; late++) {
         begin();
-        stage_driver.poll_ms = 10000; /* a claim may take four times as long */
+        stage_driver.caps.poll_ms = 10000; /* a claim may take four times as long */
         hf_close(b.h);
         b.h = stage_open("a");
         OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));

@@ -46,5 +46,5 @@ int opens(const char *form, hf_store **ret)
     hf_url url;
     memset(&err, 0, sizeof err);
     int rc = hf_url_parse(ported(form), &url, &err);
-    return rc ? rc : driver->open(&url, 60000, ret, &err);
+    return rc ? rc : driver->open(&url, 60000, ret, &(hf_caps){0}, &err);
 }

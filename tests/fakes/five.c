@@ -35,11 +35,14 @@ static int leave(hf_store *st, int rc)
     return rc;
 }
 
-static int fi_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int fi_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
+    hf_caps own = BASE->caps;
     hf_store *st = calloc(1, sizeof *st);
+    (void)caps;
     if (!st) return hf_fail(err, HF_NOMEM, 0, "five: open '%s': out of memory", url->safe);
-    int rc = BASE->open(url, io_timeout_ms, &st->base, err);
+    int rc = BASE->open(url, io_timeout_ms, &st->base, &own, err);
     if (rc)
         free(st);
     else
@@ -76,8 +79,7 @@ HF_DRIVER_ENTRY(five) = {
     .abi = HF_DRIVER_ABI,
     .name = "five",
     .about = "for tests: the five required operations of sqlite",
-    .queue_cap = 64,
-    .holders_cap = 64,
+    .caps = {.queue_cap = 64, .holders_cap = 64, .queues = 1},
     .open = fi_open,
     .close = fi_close,
     .get = fi_get,

@@ -38,6 +38,8 @@ int said_listens(int receive_bytes, int *ret_port)
     return fd;
 }
 
+hf_caps said_caps;
+
 int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, hf_store **ret)
 {
     hf_url url;
@@ -49,7 +51,8 @@ int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, 
                               port);
     snprintf(text + n, sizeof text - n, "%s", form);
     int rc = hf_url_parse(text, &url, &err);
-    return rc ? rc : drv->open(&url, io_ms, ret, &err);
+    said_caps = drv->caps;
+    return rc ? rc : drv->open(&url, io_ms, ret, &said_caps, &err);
 }
 
 const char *const said_fields[SAID_FIELDS][2] = {{"format", "2"},

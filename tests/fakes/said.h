@@ -15,6 +15,7 @@ extern hf_error err;  /* of the last operation */
    (0: as usual); *ret_port on loopback. -1: none. */
 int said_listens(int receive_bytes, int *ret_port);
 /* Opens the driver's store by a form in which HOST stands for that address. */
+extern hf_caps said_caps; /* of the store that was opened last */
 int said_opens(const hf_driver *drv, const char *form, int port, int64_t io_ms, hf_store **ret);
 
 /* Name and text of the fields of a row that is held, in the order of drivers/kit/columns.h. */

@@ -33,7 +33,7 @@ static struct hf__call call_of(enum hf__op op, const hf_rowkey *key)
 
 static void give_clock(const struct hf__wrap *w, int64_t *ret_clock_us)
 {
-    if (w->give_clock) *ret_clock_us = w->base->now(w->st);
+    if (w->give_clock) *ret_clock_us = w->base_caps.local->now(w->st);
 }
 
 /* The answer of a call that shows a row, which its caller mayn't be to see. */
@@ -135,7 +135,7 @@ static int wr_update(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, 
     if (rc) return rc;
     hf_row_init(&unseen);
     c.row = c.lose ? &unseen : row;
-    rc = w->base->update(w->st, key, step, arg, c.lose ? &unseen : row, err);
+    rc = w->base_caps.local->update(w->st, key, step, arg, c.lose ? &unseen : row, err);
     return shown(w, &c, rc, &unseen, &no_clock_us, err);
 }
 
@@ -176,7 +176,9 @@ static int wr_session(hf_store *st, uint64_t *ret, hf_error *err)
     struct hf__call c = call_of(HF__OP_SESSION, NULL);
     uint64_t unseen;
     int rc = w->before(w, &c, err);
-    return rc ? rc : w->after(w, &c, w->base->session(w->st, c.lose ? &unseen : ret, err), err);
+    return rc ? rc
+              : w->after(w, &c, w->base_caps.liveness->session(w->st, c.lose ? &unseen : ret, err),
+                         err);
 }
 
 static int wr_alive(hf_store *st, uint64_t session, hf_error *err)
@@ -185,88 +187,134 @@ static int wr_alive(hf_store *st, uint64_t session, hf_error *err)
     struct hf__call c = call_of(HF__OP_ALIVE, NULL);
     c.session = session;
     int rc = w->before(w, &c, err);
-    return rc ? rc : w->after(w, &c, w->base->alive(w->st, session, err), err);
+    return rc ? rc : w->after(w, &c, w->base_caps.liveness->alive(w->st, session, err), err);
 }
 
-static int wr_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
-                         int64_t *ret_clock_us, hf_error *err)
+static int wr_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                           int64_t *ret_clock_us, hf_error *err)
 {
     struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_LEASE, NULL);
     int rc = w->before(w, &c, err);
     if (rc) return rc;
-    rc = w->base->lease_make(w->st, lease_ms, &c.session, ret_ms, ret_clock_us, err);
+    rc = w->base_caps.sessions->make(w->st, lease_ms, &c.session, ret_ms, ret_clock_us, err);
     if (!rc) *ret = c.session;
     return w->after(w, &c, rc, err);
 }
 
-static int wr_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
-                         hf_error *err)
+static int wr_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                           hf_error *err)
 {
     struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_KEEP, NULL);
     c.session = session;
     int rc = w->before(w, &c, err);
-    if (!rc) rc = w->after(w, &c, w->base->lease_keep(w->st, session, until_us, ret_ms, err), err);
+    if (!rc)
+        rc = w->after(w, &c, w->base_caps.sessions->keep(w->st, session, until_us, ret_ms, err),
+                      err);
     return rc;
 }
 
-static int wr_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
+static int wr_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err)
 {
     struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_LEFT, NULL);
     c.session = session;
     int rc = w->before(w, &c, err);
-    return rc ? rc : w->after(w, &c, w->base->lease_left(w->st, session, ret_ms, err), err);
+    return rc ? rc : w->after(w, &c, w->base_caps.sessions->left(w->st, session, ret_ms, err), err);
 }
 
-static int wr_lease_end(hf_store *st, uint64_t session, hf_error *err)
+static int wr_session_end(hf_store *st, uint64_t session, hf_error *err)
 {
     struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_END, NULL);
     c.session = session;
     int rc = w->before(w, &c, err);
-    return rc ? rc : w->after(w, &c, w->base->lease_end(w->st, session, err), err);
+    return rc ? rc : w->after(w, &c, w->base_caps.sessions->end(w->st, session, err), err);
 }
 
-static int wr_lease_worn(hf_store *st, uint64_t session)
+static int wr_session_stale(hf_store *st, uint64_t session)
 {
-    return of(st)->base->lease_worn(of(st)->st, session);
+    return of(st)->base_caps.sessions->stale(of(st)->st, session);
 }
 
-static int wr_session_fd(hf_store *st) { return of(st)->base->session_fd(of(st)->st); }
-
-static int wr_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
+static int wr_session_fd(hf_store *st)
 {
-    struct hf__wrap *w = of(st);
+    return of(st)->base_caps.liveness->session_fd(of(st)->st);
+}
+
+/* Of keys (local NULL), or by a wakeup. */
+static int begin_to_wait(struct hf__wrap *w, const hf_local_ops *local, uint8_t bell,
+                         const hf_rowkey *const *keys, size_t n, hf_ear *ret, hf_error *err)
+{
     struct hf__call c = call_of(HF__OP_LISTEN, n && keys ? keys[0] : NULL);
     hf_ear unseen;
     int rc = w->before(w, &c, err);
     if (rc) return rc;
-    rc = w->base->listen(w->st, bell, keys, n, c.lose ? &unseen : ret, err);
+    hf_ear *to = c.lose ? &unseen : ret;
+    rc = local ? local->wakeup_begin(w->st, bell, n, to, err)
+               : w->base->listen(w->st, bell, keys, n, to, err);
     return w->after(w, &c, rc, err);
 }
 
-static int wr_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int wait_until(struct hf__wrap *w, const hf_local_ops *local, uint8_t bell,
+                      const hf_ear *ear, int64_t until_us, hf_error *err)
 {
-    struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_WATCH, NULL);
     int rc = w->before(w, &c, err);
     if (rc) return rc;
-    int asked = w->base->watch(w->st, bell, ear, until_us, err);
+    int asked = local ? local->sleep(w->st, bell, ear, until_us, err)
+                      : w->base->watch(w->st, bell, ear, until_us, err);
     rc = w->after(w, &c, asked < 0 ? asked : 0, err);
     return rc ? rc : asked;
 }
 
-static void wr_interrupt(hf_store *st, uint8_t bell)
+static void interrupt(struct hf__wrap *w, const hf_local_ops *local, uint8_t bell)
 {
-    struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_INTERRUPT, NULL);
     if (w->before(w, &c, NULL)) return;
-    w->base->interrupt(w->st, bell);
+    (local ? local->interrupt : w->base->interrupt)(w->st, bell);
     w->after(w, &c, 0, NULL);
 }
+
+static int wr_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, hf_error *err)
+{
+    return begin_to_wait(of(st), of(st)->base_caps.local, wakeup, NULL, n, ret, err);
+}
+
+static int wr_sleep(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t until_us,
+                    hf_error *err)
+{
+    return wait_until(of(st), of(st)->base_caps.local, wakeup, since, until_us, err);
+}
+
+static void wr_wake(hf_store *st, uint8_t wakeup)
+{
+    interrupt(of(st), of(st)->base_caps.local, wakeup);
+}
+
+static int wr_local_event(hf_store *st, uint8_t wakeup, hf_key_event *ret)
+{
+    return of(st)->base_caps.local->next_event(of(st)->st, wakeup, ret);
+}
+
+static const hf_local_ops *instead(hf_store *st)
+{
+    return of(st)->give_clock ? of(st)->base_caps.local : NULL;
+}
+
+static int wr_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
+                     hf_ear *ret, hf_error *err)
+{
+    return begin_to_wait(of(st), instead(st), bell, keys, n, ret, err);
+}
+
+static int wr_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+{
+    return wait_until(of(st), instead(st), bell, ear, until_us, err);
+}
+
+static void wr_interrupt(hf_store *st, uint8_t bell) { interrupt(of(st), instead(st), bell); }
 
 static int wr_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
@@ -277,9 +325,12 @@ static int wr_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return rc ? rc : w->after(w, &c, w->base->inspect(w->st, say, arg, err), err);
 }
 
-static int64_t wr_now(hf_store *st) { return of(st)->base->now(of(st)->st); }
-static int wr_mourn_fd(hf_store *st) { return of(st)->base->mourn_fd(of(st)->st); }
-static int wr_mourn_read(hf_store *st) { return of(st)->base->mourn_read(of(st)->st); }
+static int64_t wr_now(hf_store *st) { return of(st)->base_caps.local->now(of(st)->st); }
+static int wr_death_fd(hf_store *st) { return of(st)->base_caps.liveness->death_fd(of(st)->st); }
+static int wr_death_read(hf_store *st)
+{
+    return of(st)->base_caps.liveness->death_read(of(st)->st);
+}
 
 static uint64_t wr_rang(hf_store *st, const hf_rowkey *key)
 {
@@ -309,9 +360,6 @@ static int wr_told(hf_store *st, const hf_rowkey *key, hf_row *row)
     return of(st)->base->told(of(st)->st, key, row);
 }
 
-/* Only of stores that have a choice. */
-static unsigned wr_promises(hf_store *st) { return of(st)->base->promises(of(st)->st); }
-
 static void wr_close(hf_store *st)
 {
     struct hf__wrap *w = of(st);
@@ -323,10 +371,45 @@ static void wr_close(hf_store *st)
     free(w);
 }
 
-void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
+/* A store that gives its clock isn't local any more: it is watched by wakeup 0, which is that of
+   all its parties then. */
+static void wrap_groups(struct hf__wrap *w, hf_caps *caps)
+{
+    const hf_caps *base = &w->base_caps;
+    w->local = (hf_local_ops){.now = wr_now,
+                              .update = base->local && base->local->update ? wr_update : NULL,
+                              .wakeup_begin = wr_wakeup_begin,
+                              .sleep = wr_sleep,
+                              .interrupt = wr_wake};
+    if (base->local && base->local->next_event) w->local.next_event = wr_local_event;
+    if (base->liveness) w->liveness = *base->liveness;
+    w->liveness.session = wr_session;
+    w->liveness.alive = wr_alive;
+    if (w->liveness.session_fd) w->liveness.session_fd = wr_session_fd;
+    if (w->liveness.death_fd) w->liveness.death_fd = wr_death_fd;
+    if (w->liveness.death_read) w->liveness.death_read = wr_death_read;
+    w->sessions = (hf_session_ops){.make = wr_session_make,
+                                   .keep = wr_session_keep,
+                                   .left = wr_session_left,
+                                   .end = wr_session_end};
+    if (base->sessions && base->sessions->stale) w->sessions.stale = wr_session_stale;
+    if (base->local) caps->local = &w->local;
+    if (base->liveness) caps->liveness = &w->liveness;
+    if (base->sessions) caps->sessions = &w->sessions;
+    if (!w->give_clock) return;
+    caps->local = NULL;
+    caps->watches = 1;
+    w->shown.listen = wr_listen;
+    w->shown.watch = wr_watch;
+    w->shown.interrupt = wr_interrupt;
+    w->shown.next_event = w->local.next_event;
+}
+
+void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st, hf_caps *caps)
 {
     const hf_driver *base = *drv;
     w->base = base;
+    w->base_caps = *caps;
     w->st = *st;
     w->shown = *base;
     w->shown.close = wr_close;
@@ -335,16 +418,6 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     /* What the store doesn't offer isn't offered. */
     if (base->replace_many) w->shown.replace_many = wr_replace_many;
     if (base->acquire) w->shown.acquire = wr_acquire;
-    if (base->update) w->shown.update = wr_update;
-    if (base->now) w->shown.now = wr_now;
-    if (base->session) w->shown.session = wr_session;
-    if (base->alive) w->shown.alive = wr_alive;
-    if (base->lease_make) w->shown.lease_make = wr_lease_make;
-    if (base->lease_keep) w->shown.lease_keep = wr_lease_keep;
-    if (base->lease_left) w->shown.lease_left = wr_lease_left;
-    if (base->lease_end) w->shown.lease_end = wr_lease_end;
-    if (base->lease_worn) w->shown.lease_worn = wr_lease_worn;
-    if (base->session_fd) w->shown.session_fd = wr_session_fd;
     if (base->listen) w->shown.listen = wr_listen;
     if (base->watch) w->shown.watch = wr_watch;
     if (base->interrupt) w->shown.interrupt = wr_interrupt;
@@ -353,17 +426,12 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st)
     if (base->next_event) w->shown.next_event = wr_next_event;
     if (base->subscribe) w->shown.subscribe = wr_subscribe;
     if (base->unsubscribe) w->shown.unsubscribe = wr_unsubscribe;
-    if (base->mourn_fd) w->shown.mourn_fd = wr_mourn_fd;
-    if (base->mourn_read) w->shown.mourn_read = wr_mourn_read;
     if (base->enter) w->shown.enter = wr_enter;
     if (base->sync) w->shown.sync = wr_sync;
     if (base->scan) w->shown.scan = wr_scan;
     if (base->inspect) w->shown.inspect = wr_inspect;
-    if (base->promises) w->shown.promises = wr_promises;
-    if (w->give_clock) {
-        w->shown.can &= ~(unsigned)HF_CAN_INSTANT;
-        w->shown.now = NULL;
-    }
+    wrap_groups(w, caps);
+    w->shown.caps = *caps;
     *drv = &w->shown;
     *st = (hf_store *)w;
 }

@@ -1,8 +1,8 @@
 /*
  * wrap.h - a driver around a driver: every call goes through two hooks, before and after.
  *
- * Not hooked, because they ask nothing of the store: now, session_fd, told, mourn_fd,
- * mourn_read, promises.
+ * Not hooked, because they ask nothing of the store: now, session_fd, told, death_fd,
+ * death_read.
  */
 #ifndef HF_WRAP_H
 #define HF_WRAP_H
@@ -50,6 +50,10 @@ struct hf__call {
 struct hf__wrap {
     hf_driver shown; /* first: the driver that the caller sees */
     const hf_driver *base;
+    hf_caps base_caps; /* of the store within; its groups as they are shown: */
+    hf_local_ops local;
+    hf_liveness_ops liveness;
+    hf_session_ops sessions;
     hf_store *st;
     /* 0: go on; else the call is not made and answers this. */
     int (*before)(struct hf__wrap *w, struct hf__call *call, hf_error *err);
@@ -61,7 +65,8 @@ struct hf__wrap {
                      */
 };
 
-/* Puts *w around what *drv and *st are. w was allocated, with its hooks set; close frees it. */
-void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st);
+/* Puts *w around what *drv, *st and *caps are. w was allocated, with its hooks set; close frees it.
+ */
+void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st, hf_caps *caps);
 
 #endif

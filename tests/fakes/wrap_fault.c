@@ -25,8 +25,8 @@
  * "Fail the n-th store call, before and after it took effect, for all n": any:N:before and
  * any:N:after with N = 1, 2, ... until hf__fault_counts says that nothing was injected.
  *
- * A store whose replies can be lost isn't HF_CAN_INSTANT: with any rule that flag goes, and the
- * store's clock comes with the replies, as from a server. The rule `instant` keeps the flag, to see
+ * A store whose replies can be lost isn't local: with any rule hf_local_ops go, and the store's
+ * clock comes with the replies, as from a server. The rule `instant` keeps them, to see
  * what an instant store's own errors (full, corrupt) do.
  */
 #include "faults.h"
@@ -261,7 +261,8 @@ static int after(struct hf__wrap *w, struct hf__call *c, int rc, hf_error *err)
 
 static void end(struct hf__wrap *w) { (void)w; }
 
-int hf__wrap_fault(const hf_driver **drv, hf_store **st, const char *plan, hf_error *err)
+int hf__wrap_fault(const hf_driver **drv, hf_store **st, hf_caps *caps, const char *plan,
+                   hf_error *err)
 {
     struct fault *f = calloc(1, sizeof *f);
     if (!f) return hf_fail(err, HF_NOMEM, 0, "fault: open: out of memory");
@@ -270,10 +271,10 @@ int hf__wrap_fault(const hf_driver **drv, hf_store **st, const char *plan, hf_er
         free(f);
         return rc;
     }
-    if (!((*drv)->can & HF_CAN_INSTANT)) f->wrap.give_clock = 0;
+    if (!caps->local) f->wrap.give_clock = 0;
     f->wrap.before = before;
     f->wrap.after = after;
     f->wrap.end = end;
-    hf__wrap(&f->wrap, drv, st);
+    hf__wrap(&f->wrap, drv, st, caps);
     return 0;
 }

@@ -6,10 +6,10 @@
 
 #include <stdlib.h>
 
-int hf__wrap_opened(const hf_driver **drv, hf_store **st, hf_error *err)
+int hf__wrap_opened(const hf_driver **drv, hf_store **st, hf_caps *caps, hf_error *err)
 {
     const char *fault = getenv("HOLDFAST_FAULT"), *trace = getenv("HOLDFAST_TRACE");
-    int rc = fault ? hf__wrap_fault(drv, st, fault, err) : 0;
-    if (!rc && trace && *trace) rc = hf__wrap_trace(drv, st, trace, err);
+    int rc = fault ? hf__wrap_fault(drv, st, caps, fault, err) : 0;
+    if (!rc && trace && *trace) rc = hf__wrap_trace(drv, st, caps, trace, err);
     return rc;
 }

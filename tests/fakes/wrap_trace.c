@@ -87,7 +87,8 @@ static void end(struct hf__wrap *w)
     if (t->owns_fd) close(t->fd);
 }
 
-int hf__wrap_trace(const hf_driver **drv, hf_store **st, const char *where, hf_error *err)
+int hf__wrap_trace(const hf_driver **drv, hf_store **st, hf_caps *caps, const char *where,
+                   hf_error *err)
 {
     struct trace *t = calloc(1, sizeof *t);
     if (!t) return hf_fail(err, HF_NOMEM, 0, "trace: open '%s': out of memory", where);
@@ -105,6 +106,6 @@ int hf__wrap_trace(const hf_driver **drv, hf_store **st, const char *where, hf_e
     t->wrap.before = before;
     t->wrap.after = after;
     t->wrap.end = end;
-    hf__wrap(&t->wrap, drv, st);
+    hf__wrap(&t->wrap, drv, st, caps);
     return 0;
 }

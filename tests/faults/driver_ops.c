@@ -100,7 +100,7 @@ static int open_another(void)
 {
     hf_store *more = NULL;
     hf_row row;
-    int rc = driver->open(&url, IO_MS, &more, &err);
+    int rc = driver->open(&url, IO_MS, &more, &(hf_caps){0}, &err);
     if (rc) return rc;
     hf_row_init(&row);
     rc = driver->get(more, &key, &row, &clock_us, &err);
@@ -125,7 +125,7 @@ static int hear(void)
     hf_rowkey more;
     const hf_rowkey *const keys[] = {&key, &more};
     ops_exempt(1);
-    int rc = driver->open(&url, IO_MS, &ears, &err);
+    int rc = driver->open(&url, IO_MS, &ears, &(hf_caps){0}, &err);
     ops_exempt(0);
     if (rc || hf_key_make("l", &more, &err)) return rc;
     for (size_t n = 1; n < 3 && !rc; n++) {
@@ -152,11 +152,11 @@ static int lease(void)
 {
     uint64_t session;
     int64_t ms;
-    int rc = driver->lease_make(st, 60000, &session, &ms, &clock_us, &err);
+    int rc = driver->caps.sessions->make(st, 60000, &session, &ms, &clock_us, &err);
     if (rc) return rc;
-    if (!rc) rc = driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err);
-    if (!rc) rc = driver->lease_left(st, session, &ms, &err);
-    if (!rc) rc = driver->lease_end(st, session, &err);
+    if (!rc) rc = driver->caps.sessions->keep(st, session, hf__local_us() + 5000000, &ms, &err);
+    if (!rc) rc = driver->caps.sessions->left(st, session, &ms, &err);
+    if (!rc) rc = driver->caps.sessions->end(st, session, &err);
     return rc;
 }
 
@@ -182,11 +182,11 @@ const size_t ops_n = COUNT(ops);
 int ops_has(const struct op *op)
 {
     /* Where a row is memory, waiters get in line by an update. */
-    int appends = driver->acquire && !(driver->can & HF_CAN_INSTANT);
+    int appends = driver->acquire && !driver->caps.local;
     return !((op->run == take && !driver->acquire) || (op->run == get_in_line && !appends) ||
              (op->run == sync_it && !driver->sync) ||
              ((op->run == enter || op->run == enter_where) && !driver->enter) ||
-             (op->run == hear && !driver->listen) || (op->run == lease && !driver->lease_make) ||
+             (op->run == hear && !driver->listen) || (op->run == lease && !driver->caps.sessions) ||
              (op->run == inspect && !driver->inspect));
 }
 
@@ -238,10 +238,10 @@ int ops_begin(void)
 {
     int64_t ms;
     hf_row_init(&before);
-    if (!hf_key_make("k", &key, &err) && !driver->open(&url, IO_MS, &st, &err) &&
-        !driver->open(&url, IO_MS, &other, &err) &&
-        (!driver->lease_make ||
-         !driver->lease_make(other, 600000, &me.session, &ms, &clock_us, &err)))
+    if (!hf_key_make("k", &key, &err) && !driver->open(&url, IO_MS, &st, &(hf_caps){0}, &err) &&
+        !driver->open(&url, IO_MS, &other, &(hf_caps){0}, &err) &&
+        (!driver->caps.sessions ||
+         !driver->caps.sessions->make(other, 600000, &me.session, &ms, &clock_us, &err)))
         return 0;
     printf("Bail out! %s\n", err.text);
     return 1;

@@ -121,8 +121,9 @@ static void open_side(struct side *s, char name)
     memset(s, 0, sizeof *s);
     name_keys(s);
     s->port.drv = &hf__file_driver;
-    s->port.can = hf__file_driver.can;
-    if (hf_url_parse(url, &u, &err) || hf__file_driver.open(&u, 60000, &s->st, &err) ||
+    s->port.caps = hf__file_driver.caps;
+    if (hf_url_parse(url, &u, &err) ||
+        hf__file_driver.open(&u, 60000, &s->st, &(hf_caps){0}, &err) ||
         hf__file_session(s->st, &s->port.session, &err)) {
         fprintf(stderr, "audit: %s\n", err.text);
         exit(70);

@@ -112,7 +112,7 @@ void v_attach(struct v_proc *p, int number)
         p->key[i].hint = &p->hint[i];
     }
     p->port.drv = &hf__file_driver;
-    p->port.can = hf__file_driver.can;
+    p->port.caps = hf__file_driver.caps;
     p->port.io_timeout_ms = 5000;
     if (number == V_PROCS || !(v_scene->flags & V_UNOPENED)) v_open(p);
 }

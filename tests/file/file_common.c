@@ -38,7 +38,7 @@ int open_code(const char *text, hf_error *err)
     hf_url url;
     hf_store *st = NULL;
     assert_int_equal(hf_url_parse(text, &url, err), 0);
-    int rc = drv->open(&url, 5000, &st, err);
+    int rc = drv->open(&url, 5000, &st, &(hf_caps){0}, err);
     if (!rc) drv->close(st);
     return rc;
 }
@@ -49,7 +49,7 @@ hf_store *open_store(void)
     hf_error err;
     hf_store *st = NULL;
     assert_int_equal(hf_url_parse(url_text, &url, &err), 0);
-    if (drv->open(&url, 5000, &st, &err)) fail_msg("%s", err.text);
+    if (drv->open(&url, 5000, &st, &(hf_caps){0}, &err)) fail_msg("%s", err.text);
     return st;
 }
 

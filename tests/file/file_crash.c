@@ -383,8 +383,8 @@ static void a_session_is_never_used_again(void **state)
         for (size_t j = 0; j < n; j++) assert_int_not_equal(session, seen[j]);
         /* Nor does one that is over live on in who has its place now. */
         hf_error err;
-        assert_int_equal(drv->alive(seam.client[0].st, session, &err), 1);
-        assert_int_equal(drv->alive(seam.client[0].st, seen[2], &err), 0);
+        assert_int_equal(drv->caps.liveness->alive(seam.client[0].st, session, &err), 1);
+        assert_int_equal(drv->caps.liveness->alive(seam.client[0].st, seen[2], &err), 0);
         seen[n++] = session;
     }
 }

@@ -61,7 +61,7 @@ static int replace(hf_store *st, int k, uint64_t seen, const hf_row *to)
 static void write_row(hf_store *st, int k, uint32_t holders, uint32_t waiters, int done)
 {
     uint64_t seen = was[k].rev;
-    fill(&was[k], (seen ? seen : (uint64_t)drv->now(st)) + 1, holders, waiters, done);
+    fill(&was[k], (seen ? seen : (uint64_t)drv->caps.local->now(st)) + 1, holders, waiters, done);
     for (int i = 0; i < 3; i++) {
         int rc = replace(st, k, seen, &was[k]);
         if (!rc) return;
@@ -196,8 +196,9 @@ static void comes(hf_store *st, void *arg)
             is(replace(st, k, seen, i == 3 ? NULL : &row));
         }
     }
-    for (int i = 0; i < 3; i++) is(drv->alive(st, hf__session_id((uint64_t)i, (uint32_t)i), &err));
-    is(drv->alive(st, hf__client_of(seam.client[1].st)->session, &err));
+    for (int i = 0; i < 3; i++)
+        is(drv->caps.liveness->alive(st, hf__session_id((uint64_t)i, (uint32_t)i), &err));
+    is(drv->caps.liveness->alive(st, hf__client_of(seam.client[1].st)->session, &err));
     is(drv->sync(st, &key[0], &err));
 }
 

@@ -119,15 +119,15 @@ static void a_handover_wakes_who_is_next(void **state)
     uint64_t session;
     (void)state;
     hf_row_init(&row);
-    assert_int_equal(drv->session(st, &session, &err), 0);
+    assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
     fill_row(&row, 5, 1, 2);
     row.party[1].session = session;
     row.party[1].bell = 3;
     row.party[2].session = session;
     row.party[2].bell = 4;
     assert_int_equal(replace(other, "k", 0, &row, NULL), 0);
-    assert_int_equal(drv->listen(st, 3, NULL, 0, &ear, &err), 0);
-    assert_int_equal(drv->listen(st, 4, NULL, 0, &deaf, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 3, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 4, 0, &deaf, &err), 0);
 
     hf_row next; /* released by the holder, granted to the first in the queue */
     hf_row_init(&next);
@@ -138,10 +138,10 @@ static void a_handover_wakes_who_is_next(void **state)
     next.party[0].flags = HF_PARTY_UNCLAIMED;
     assert_int_equal(replace(other, "k", 5, &next, NULL), 0);
     int64_t start = hf__local_us();
-    assert_int_equal(drv->watch(st, 3, &ear, start + 100000000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 3, &ear, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
     start = hf__local_us();
-    assert_int_equal(drv->watch(st, 4, &deaf, start + 20000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 4, &deaf, start + 20000, &err), 0);
     assert_true(hf__local_us() - start >= 20000);
     drv->close(st);
     drv->close(other);
@@ -151,7 +151,7 @@ static void a_handover_wakes_who_is_next(void **state)
 
 static void *interrupt(void *st)
 {
-    drv->interrupt(st, 200);
+    drv->caps.local->interrupt(st, 200);
     return NULL;
 }
 
@@ -163,13 +163,13 @@ static void interrupt_ends_a_watch(void **state)
     hf_error err;
     int64_t start = hf__local_us();
     (void)state;
-    assert_int_equal(drv->listen(st, 200, NULL, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 200, 0, &ear, &err), 0);
     assert_int_equal(pthread_create(&t, NULL, interrupt, st), 0);
-    assert_int_equal(drv->watch(st, 200, &ear, start + 100000000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 200, &ear, start + 100000000, &err), 0);
     pthread_join(t, NULL);
-    drv->interrupt(st, 200); /* also the next, if nobody watches */
-    assert_int_equal(drv->listen(st, 200, NULL, 0, &ear, &err), 0);
-    assert_int_equal(drv->watch(st, 200, &ear, start + 100000000, &err), 0);
+    drv->caps.local->interrupt(st, 200); /* also the next, if nobody watches */
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 200, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 200, &ear, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
     drv->close(st);
 }
@@ -189,7 +189,7 @@ static pid_t start_holder(void)
     hf_row row;
     hf_party p;
     hf_row_init(&row);
-    if (drv->session(st, &together->session, &err)) abort();
+    if (drv->caps.liveness->session(st, &together->session, &err)) abort();
     fill_party(&p, 1, "");
     p.session = together->session;
     p.lease_ms = 0;
@@ -213,25 +213,25 @@ static void a_dead_session_is_known_at_once(void **state)
     uint64_t own;
     (void)state;
     hf_row_init(&row);
-    assert_int_equal(drv->session(st, &own, &err), 0);
-    int fd = drv->mourn_fd(st);
+    assert_int_equal(drv->caps.liveness->session(st, &own, &err), 0);
+    int fd = drv->caps.liveness->death_fd(st);
     pid_t child = start_holder();
-    assert_int_equal(drv->alive(st, own, &err), 1);
-    assert_int_equal(drv->alive(st, together->session, &err), 1);
+    assert_int_equal(drv->caps.liveness->alive(st, own, &err), 1);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), 1);
     kill(child, SIGSTOP); /* a stopped process lives */
-    assert_int_equal(drv->alive(st, together->session, &err), 1);
-    drv->mourn_read(st);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), 1);
+    drv->caps.liveness->death_read(st);
     end(child, SIGKILL);
-    assert_int_equal(drv->alive(st, together->session, &err), 0);
-    assert_int_equal(drv->alive(st, together->session + (1 << 16), &err), 0);
-    assert_int_equal(drv->alive(st, UINT64_MAX, &err), 0);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), 0);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session + (1 << 16), &err), 0);
+    assert_int_equal(drv->caps.liveness->alive(st, UINT64_MAX, &err), 0);
     if (fd >= 0) { /* inotify said so, too */
         fd_set set;
         struct timeval none = {0, 0};
         FD_ZERO(&set);
         FD_SET(fd, &set);
         assert_int_equal(select(fd + 1, &set, NULL, NULL, &none), 1);
-        drv->mourn_read(st);
+        drv->caps.liveness->death_read(st);
         FD_SET(fd, &set);
         assert_int_equal(select(fd + 1, &set, NULL, NULL, &none), 0);
     }
@@ -292,7 +292,7 @@ static void who_was_not_woken_by_the_dead_is_woken(void **state)
     int status;
     (void)state;
     hf_row_init(&row);
-    assert_int_equal(drv->session(st, &session, &err), 0);
+    assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
     fill_row(&row, 5, 1, 0); /* granted by one who died before he rang */
     row.party[0].session = session;
     row.party[0].bell = 9;
@@ -300,11 +300,11 @@ static void who_was_not_woken_by_the_dead_is_woken(void **state)
     assert_int_equal(replace(st, "k", 0, &row, NULL), 0);
     pid_t child = lock_bucket("k", SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(drv->listen(st, 9, NULL, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 9, 0, &ear, &err), 0);
     hf_store *other = open_store();
     get(other, "k", &row);
     int64_t start = hf__local_us();
-    assert_int_equal(drv->watch(st, 9, &ear, start + 100000000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 9, &ear, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
     drv->close(st);
     drv->close(other);
@@ -323,7 +323,7 @@ static void a_stopped_process_blocks_for_a_limited_time(void **state)
     hf_row_init(&row);
     pid_t child = lock_bucket("k", SIGSTOP);
     assert_int_equal(hf_url_parse(url_text, &url, &err), 0);
-    assert_int_equal(drv->open(&url, 50, &st, &err), 0);
+    assert_int_equal(drv->open(&url, 50, &st, &(hf_caps){0}, &err), 0);
     assert_int_equal(drv->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE);
     assert_non_null(strstr(err.text, "stopped"));
     end(child, SIGKILL);
@@ -352,8 +352,8 @@ static void a_session_outlives_its_process_in_a_child(void **state)
         close(hold[1]);
         hf_store *own = open_store();
         struct hf__client *c = hf__client_of(own);
-        if (drv->session(own, &together->session, &err)) abort();
-        int fd = dup(drv->session_fd(own));
+        if (drv->caps.liveness->session(own, &together->session, &err)) abort();
+        int fd = dup(drv->caps.liveness->session_fd(own));
         if (fd < 0) abort();
         if (!fork()) { /* the command: runs until the test closes the pipe */
             together->ready = 1;
@@ -365,14 +365,15 @@ static void a_session_outlives_its_process_in_a_child(void **state)
         kill(getpid(), SIGKILL);
     }
     assert_int_equal(waitpid(wrapper, &status, 0), wrapper);
-    assert_int_equal(drv->alive(st, together->session, &err), 1);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), 1);
     get(st, "k", &row);
-    assert_int_equal(drv->alive(st, together->session, &err), 1);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), 1);
     close(hold[1]);
     close(hold[0]);
     int64_t until = hf__local_us() + 600000000;
-    while (drv->alive(st, together->session, &err) && hf__local_us() < until) usleep(20);
-    assert_int_equal(drv->alive(st, together->session, &err), 0);
+    while (drv->caps.liveness->alive(st, together->session, &err) && hf__local_us() < until)
+        usleep(20);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), 0);
     drv->close(st);
     hf_row_clear(&row);
 }
@@ -389,8 +390,8 @@ static void a_forked_child_has_nothing(void **state)
     char byte;
     (void)state;
     hf_row_init(&row);
-    assert_int_equal(drv->session(st, &session, &err), 0);
-    drv->mourn_fd(st);
+    assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
+    drv->caps.liveness->death_fd(st);
     assert_int_equal(pipe(go), 0);
     together->ready = 0;
     pid_t child = fork();
@@ -400,13 +401,13 @@ static void a_forked_child_has_nothing(void **state)
         hf_ear ear = {{0, 0}};
         int bad = drv->get(st, &key, &row, &clock_us, &err) != HF_LOST;
         bad |= drv->replace(st, &key, 0, &row, NULL, &clock_us, &err) != HF_LOST;
-        bad |= drv->alive(st, session, &err) != HF_LOST;
-        bad |= drv->session(st, &session, &err) != HF_LOST;
-        bad |= drv->listen(st, 0, NULL, 0, &ear, &err) != HF_LOST;
-        bad |= drv->watch(st, 0, &ear, INT64_MAX, &err) != HF_LOST;
+        bad |= drv->caps.liveness->alive(st, session, &err) != HF_LOST;
+        bad |= drv->caps.liveness->session(st, &session, &err) != HF_LOST;
+        bad |= drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err) != HF_LOST;
+        bad |= drv->caps.local->sleep(st, 0, &ear, INT64_MAX, &err) != HF_LOST;
         bad |= sync_event(st, &err) != HF_LOST;
-        bad |= drv->session_fd(st) != -1 || drv->mourn_fd(st) != -1;
-        drv->interrupt(st, 0);
+        bad |= drv->caps.liveness->session_fd(st) != -1 || drv->caps.liveness->death_fd(st) != -1;
+        drv->caps.local->interrupt(st, 0);
         drv->close(st);
         hf_store *own = open_store(); /* but it may open its own */
         get(own, "k", &row);
@@ -418,7 +419,7 @@ static void a_forked_child_has_nothing(void **state)
     get(st, "k", &row); /* the parent's is unaffected */
     drv->close(st);
     st = open_store(); /* and its death isn't hidden by the child */
-    assert_int_equal(drv->alive(st, session, &err), 0);
+    assert_int_equal(drv->caps.liveness->alive(st, session, &err), 0);
     assert_int_equal(write(go[1], "x", 1), 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -440,8 +441,8 @@ static void a_descriptor_closed_by_the_program_is_noticed(void **state)
     int other = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(other >= 0);
     assert_int_equal(dup2(other, c->session_fd), c->session_fd);
-    assert_int_equal(drv->listen(st, 0, NULL, 0, &ear, &err), 0);
-    assert_int_equal(drv->watch(st, 0, &ear, hf__local_us() + 1000, &err), HF_CORRUPT);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 0, &ear, hf__local_us() + 1000, &err), HF_CORRUPT);
     assert_non_null(strstr(err.text, "closed"));
     drv->close(st);
     close(other);
@@ -457,13 +458,13 @@ static void descriptors_of_others_say_nothing(void **state)
     char name[160];
     (void)state;
     pid_t child = start_holder();
-    assert_int_equal(drv->alive(st, together->session, &err), 1);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), 1);
     snprintf(name, sizeof name, "%s.log", path);
     int other = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(other >= 0);
     assert_int_equal(dup2(other, c->fd), c->fd);
     assert_int_equal(dup2(other, c->session_fd), c->session_fd);
-    assert_int_equal(drv->alive(st, together->session, &err), HF_UNAVAILABLE);
+    assert_int_equal(drv->caps.liveness->alive(st, together->session, &err), HF_UNAVAILABLE);
     assert_int_equal(hf__os_grow(c, 2 * c->limit), EBADF);
     assert_int_equal(hf__os_sync(c, 0, 0), EBADF);
     assert_int_equal(fstat(other, &s), 0);
@@ -485,7 +486,7 @@ static void descriptors_of_a_store_opened_again_are_its_own(void **state)
     uint64_t dead = c->session + (UINT64_C(1) << 16); /* to be, when it has been opened */
     assert_int_equal(dup2(now->fd, c->fd), c->fd);
     assert_int_equal(dup2(now->session_fd, c->session_fd), c->session_fd);
-    assert_int_equal(drv->alive(st, dead, &err), 0); /* by its generation */
+    assert_int_equal(drv->caps.liveness->alive(st, dead, &err), 0); /* by its generation */
     assert_int_equal(sync_event(again, &err), 0);
     assert_int_equal(sync_event(st, &err), HF_CORRUPT);
     assert_non_null(strstr(err.text, "closed"));

@@ -19,7 +19,7 @@ static void listen_for(hf_store *st, size_t waits)
 {
     hf_ear ear;
     hf_error err;
-    assert_int_equal(drv->listen(st, 0, NULL, waits, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, waits, &ear, &err), 0);
 }
 
 static int is(const hf_key_event *event, const char *text)
@@ -32,28 +32,28 @@ static int is(const hf_key_event *event, const char *text)
 static void assert_any(hf_store *st)
 {
     hf_key_event event;
-    assert_int_equal(drv->next_event(st, 0, &event), 1);
+    assert_int_equal(drv->caps.local->next_event(st, 0, &event), 1);
     assert_memory_equal(&event, &any, sizeof any);
 }
 
 static void assert_key(hf_store *st, const char *text)
 {
     hf_key_event event;
-    assert_int_equal(drv->next_event(st, 0, &event), 1);
+    assert_int_equal(drv->caps.local->next_event(st, 0, &event), 1);
     assert_true(is(&event, text));
 }
 
 static void assert_none(hf_store *st)
 {
     hf_key_event event;
-    assert_int_equal(drv->next_event(st, 0, &event), 0);
+    assert_int_equal(drv->caps.local->next_event(st, 0, &event), 0);
 }
 
 static uint64_t session_of(hf_store *st)
 {
     uint64_t session;
     hf_error err;
-    assert_int_equal(drv->session(st, &session, &err), 0);
+    assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
     return session;
 }
 

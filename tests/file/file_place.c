@@ -98,10 +98,11 @@ static void a_relative_path_goes_on_meaning_the_same(void **state)
     hf_row_init(&row);
     assert_int_equal(chdir(dir), 0);
     assert_int_equal(hf_url_parse("file:here", &url, &err), 0);
-    assert_int_equal(drv->open(&url, 5000, &st, &err), 0);
+    assert_int_equal(drv->open(&url, 5000, &st, &(hf_caps){0}, &err), 0);
     assert_int_equal(chdir("/"), 0);
-    assert_int_equal(drv->listen(st, 0, NULL, 0, &ear, &err), 0);
-    assert_int_equal(drv->watch(st, 0, &ear, hf__local_us() + 1000, &err), 0); /* looks at it */
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 0, &ear, hf__local_us() + 1000, &err),
+                     0); /* looks at it */
     get(st, "k", &row);
     drv->close(st);
     snprintf(path, sizeof path, "%s/here", dir);
@@ -249,7 +250,7 @@ static void expect_broken(hf_store *st, const char *why)
     hf_row row;
     int64_t clock_us;
     hf_row_init(&row);
-    drv->mourn_read(st);
+    drv->caps.liveness->death_read(st);
     assert_int_equal(drv->get(st, &key, &row, &clock_us, &err), HF_CORRUPT);
     assert_non_null(strstr(err.text, why));
     assert_int_equal(sync_event(st, &err), HF_CORRUPT);
@@ -264,19 +265,19 @@ static void a_file_that_changes_under_us_is_noticed(void **state)
     hf_ear ear;
     struct stat s;
     (void)state;
-    drv->mourn_fd(st);
+    drv->caps.liveness->death_fd(st);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(code_of(url_text), 0); /* another one is made */
     expect_broken(st, "removed");
 
     st = open_store();
-    drv->mourn_fd(st);
+    drv->caps.liveness->death_fd(st);
     snprintf(name, sizeof name, "%s.other", path);
     assert_int_equal(rename(path, name), 0);
     expect_broken(st, "moved");
 
     st = open_store();
-    drv->mourn_fd(st);
+    drv->caps.liveness->death_fd(st);
     assert_int_equal(stat(path, &s), 0);
     assert_int_equal(truncate(path, s.st_size - 4096), 0);
     expect_broken(st, "truncated");
@@ -284,8 +285,8 @@ static void a_file_that_changes_under_us_is_noticed(void **state)
     assert_int_equal(unlink(path), 0);
     st = open_store(); /* without inotify a watch that nothing ends looks */
     assert_int_equal(rename(name, path), 0);
-    assert_int_equal(drv->listen(st, 0, NULL, 0, &ear, &err), 0);
-    assert_int_equal(drv->watch(st, 0, &ear, hf__local_us() + 1000, &err), HF_CORRUPT);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 0, &ear, hf__local_us() + 1000, &err), HF_CORRUPT);
     drv->close(st);
 }
 
@@ -312,7 +313,7 @@ static void in_a_small_tmpfs(void)
 
     CHECK(!mount("none", mount_point, "tmpfs", 0, "size=6m"));
     snprintf(text, sizeof text, "file:%s/locks", mount_point);
-    CHECK(!hf_url_parse(text, &url, &err) && !drv->open(&url, 5000, &st, &err));
+    CHECK(!hf_url_parse(text, &url, &err) && !drv->open(&url, 5000, &st, &(hf_caps){0}, &err));
     hf_row_init(&row);
     hf_row_init(&cur);
     for (n = 0; !rc && n < 100000; n++) {
@@ -354,16 +355,17 @@ static void at_another_mount(void)
     snprintf(there, sizeof there, "%s/there", dir);
     CHECK(!mkdir(there, 0700) && !mount(dir, there, NULL, MS_BIND, NULL));
     snprintf(text, sizeof text, "file:%s%s", there, strrchr(path, '/'));
-    CHECK(!hf_url_parse(text, &url, &err) && !drv->open(&url, 5000, &other, &err));
+    CHECK(!hf_url_parse(text, &url, &err) && !drv->open(&url, 5000, &other, &(hf_caps){0}, &err));
     fill_row(&row, 7, 1, 0);
     CHECK(replace(st, "k", 0, &row, NULL) == 0);
     row.rev = 0;
     get(other, "k", &row);
     CHECK(row.rev == 7);
     uint64_t session;
-    CHECK(!drv->session(st, &session, &err) && drv->alive(other, session, &err) == 1);
+    CHECK(!drv->caps.liveness->session(st, &session, &err) &&
+          drv->caps.liveness->alive(other, session, &err) == 1);
     drv->close(st);
-    CHECK(drv->alive(other, session, &err) == 0);
+    CHECK(drv->caps.liveness->alive(other, session, &err) == 0);
     drv->close(other);
     hf_row_clear(&row);
 }
@@ -417,7 +419,7 @@ static void a_reboot_keeps_markers_and_tokens(void **state)
     (void)state;
     hf_row_init(&row);
     hf_row_init(&cur);
-    int64_t before = drv->now(st);
+    int64_t before = drv->caps.local->now(st);
     for (int i = 0; i < EVENTS; i++) {
         snprintf(text, sizeof text, "event/%d", i);
         fill_row(&row, (uint64_t)before + 50000000, 1, 2);
@@ -438,7 +440,7 @@ static void a_reboot_keeps_markers_and_tokens(void **state)
     for (int boot = 0; boot < 3; boot++) {
         reboot();
         st = open_store();
-        assert_true((uint64_t)drv->now(st) > last); /* beyond every rev */
+        assert_true((uint64_t)drv->caps.local->now(st) > last); /* beyond every rev */
         for (int i = 0; i < EVENTS; i++) {
             snprintf(text, sizeof text, "event/%d", i);
             get(st, text, &cur);

@@ -152,7 +152,7 @@ static void act(hf_store *st, void *arg)
         known_key->was[++known_key->n] = next_result;
         known_key->old[known_key->n_old++] = next_result;
     }
-    row.rev = hf_rev_next(seen, drv->now(st));
+    row.rev = hf_rev_next(seen, drv->caps.local->now(st));
     row.token = row.rev;
     row.n_holders = p->parties > 0;
     row.n_queue = p->parties > 0 ? p->parties - 1 : 0;

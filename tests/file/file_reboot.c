@@ -48,7 +48,7 @@ static hf_store *reboot(int64_t after_us)
     hf_store *st = seam.client[0].st;
     const struct hf__op op = {hf__client_of(st), "recover", NULL, &err};
     struct hf__boot boot = {.boot_id = {1}};
-    int64_t day_us = drv->now(st) + after_us;
+    int64_t day_us = drv->caps.local->now(st) + after_us;
     memcpy(seam.base, disk, SEAM_BYTES);
     for (int i = 0; i < SEAM_CLIENTS; i++) seam.client[i].dead = 1;
     seam.on_sync = NULL;
@@ -74,7 +74,7 @@ static void put(hf_store *st, const hf_rowkey *key, int64_t ahead_us, uint32_t p
 {
     get(st, key);
     uint64_t seen = row.rev;
-    row.rev = row.token = hf_rev_next(seen, drv->now(st) + ahead_us);
+    row.rev = row.token = hf_rev_next(seen, drv->caps.local->now(st) + ahead_us);
     row.n_holders = parties > 0;
     row.n_queue = parties ? parties - 1 : 0;
     for (uint32_t i = 0; i < parties; i++) {
@@ -291,7 +291,7 @@ static void who_grows_a_body_gets_there(void **state)
     wholes = 0;
     hf_row_init(&grown);
     assert_int_equal(hf_row_room(&grown, 64), 0);
-    assert_int_equal(drv->update(st, &first, join_many, NULL, &grown, &err), 0);
+    assert_int_equal(drv->caps.local->update(st, &first, join_many, NULL, &grown, &err), 0);
     assert_in_range(wholes, 1, 3);
     hf_row_clear(&grown);
     seam_free();

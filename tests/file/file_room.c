@@ -103,7 +103,7 @@ static void address_space_may_be_short(void **state)
     for (;; tries++) { /* the last that opens has the least */
         mmaps = tries + 1;
         hf_store *st = NULL;
-        rc = drv->open(&url, 5000, &st, &err);
+        rc = drv->open(&url, 5000, &st, &(hf_caps){0}, &err);
         mmaps = 0;
         if (rc) break;
         if (tight) drv->close(tight);
@@ -189,7 +189,7 @@ static void the_ceiling_is_raised_on_the_disk(void **state)
     hf_row_init(&row);
     for (int how = 0; how < 2; how++) {
         hf_store *st = open_store();
-        fill_row(&row, (uint64_t)drv->now(st) + UINT64_C(10000000000), 1, 0);
+        fill_row(&row, (uint64_t)drv->caps.local->now(st) + UINT64_C(10000000000), 1, 0);
         if (how)
             change(HF_AT_ALLOC + offsetof(struct hf__alloc, ceiling), 12345);
         else

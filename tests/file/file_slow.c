@@ -78,7 +78,7 @@ static int open_briefly(hf_store **ret)
 {
     hf_url url;
     assert_int_equal(hf_url_parse(url_text, &url, &err), 0);
-    return drv->open(&url, BRIEFLY_MS, ret, &err);
+    return drv->open(&url, BRIEFLY_MS, ret, &(hf_caps){0}, &err);
 }
 
 static int make(hf_store *st, const char *by, int i, hf_error *why)
@@ -291,7 +291,7 @@ static void write_ahead(void)
     hf_row row;
     hf_store *st = open_store();
     hf_row_init(&row);
-    fill_row(&row, (uint64_t)drv->now(st) + UINT64_C(10000000000), 0, 0);
+    fill_row(&row, (uint64_t)drv->caps.local->now(st) + UINT64_C(10000000000), 0, 0);
     assert_int_equal(replace(st, "ahead", 0, &row, NULL), 0);
     hf_row_clear(&row);
     drv->close(st);

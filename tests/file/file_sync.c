@@ -195,7 +195,7 @@ static void a_bucket_in_use_is_waited_for_a_limited_time(void **state)
     hf_store *other = open_store();
     put(other, "event", 1);
     assert_int_equal(hf_url_parse(url_text, &url, &err), 0);
-    assert_int_equal(drv->open(&url, BRIEFLY_MS, &st, &err), 0);
+    assert_int_equal(drv->open(&url, BRIEFLY_MS, &st, &(hf_caps){0}, &err), 0);
     hf_rowkey key = key_of("event");
     struct hf__bucket *b = hf__bucket_at(hf__client_of(st), key.hash);
     b->lock = hf__client_of(other)->word; /* which lives, and doesn't let go of it */

@@ -181,14 +181,16 @@ static int acquire(struct life *l, int k, const hf_rowkey *key)
     int64_t until = hf__local_us() + WAIT_US;
     while (!n_wrong) {
         hf_ear ear;
-        if (hf__file_driver.listen(l->st, BELL, NULL, 0, &ear, &err)) wrong("%s", err.text);
+        if (hf__file_driver.caps.local->wakeup_begin(l->st, BELL, 0, &ear, &err))
+            wrong("%s", err.text);
         int answer = event(l, key, &ev, 0);
         if (answer == HF_ANS_GRANTED || answer == HF_ANS_ALREADY) {
             enter(k);
             return 1;
         }
         if (hf__local_us() > until) wrong("life %u waits for ever", l->number);
-        if (hf__file_driver.watch(l->st, BELL, &ear, until, &err)) wrong("%s", err.text);
+        if (hf__file_driver.caps.local->sleep(l->st, BELL, &ear, until, &err))
+            wrong("%s", err.text);
     }
     return 0;
 }
@@ -248,7 +250,7 @@ static void live(struct life *l)
         if (hf__file_attach(base, BYTES / HF_LINE, &kernel, NULL, &l->st, &err))
             wrong("%s", err.text);
         l->port =
-            (struct hf_port){.drv = &hf__file_driver, .st = l->st, .can = hf__file_driver.can};
+            (struct hf_port){.drv = &hf__file_driver, .st = l->st, .caps = hf__file_driver.caps};
         if (!n_wrong && hf__file_session(l->st, &l->port.session, &err)) wrong("%s", err.text);
         l->party.session = l->port.session;
         while (!over) act(l);

@@ -238,7 +238,7 @@ static void a_trial_is_beside_it(void **unused)
     assert_int_equal(drv->scratch(&url, &trial, &err), 0);
     assert_int_equal(strncmp(trial.path, path, strlen(path)), 0);
     assert_int_equal(trial.existing, 0);
-    assert_int_equal(drv->open(&trial, 1000, &st, &err), 0);
+    assert_int_equal(drv->open(&trial, 1000, &st, &(hf_caps){0}, &err), 0);
     assert_true(exists(trial.path));
     drv->close(st);
     drv->discard(&trial);

@@ -306,7 +306,7 @@ static void check_sessions(struct hf__client *c)
 _Noreturn static void look_after_them(void)
 {
     const hf_driver *d = &hf__file_driver;
-    struct visit v = {.port = {.drv = d, .can = d->can, .io_timeout_ms = 60000}};
+    struct visit v = {.port = {.drv = d, .caps = d->caps, .io_timeout_ms = 60000}};
     struct fsck f;
     hf_url url;
     hf_error err;
@@ -316,8 +316,9 @@ _Noreturn static void look_after_them(void)
     uint64_t hint = 0;
     hf_rowkey key;
     hf_party party = {.id = {2}, .lease_ms = 1};
-    if (hf_url_parse(a->url, &url, &err) || d->open(&url, 5000, &st, &err) ||
-        d->session(st, &v.port.session, &err) || hf_key_make("the last one", &key, &err)) {
+    if (hf_url_parse(a->url, &url, &err) || d->open(&url, 5000, &st, &(hf_caps){0}, &err) ||
+        d->caps.liveness->session(st, &v.port.session, &err) ||
+        hf_key_make("the last one", &key, &err)) {
         wrong("%s", err.text);
         _exit(1);
     }

@@ -75,7 +75,7 @@ static void a_good_module_is_loaded_once_and_stays(void **state)
     hf_url url;
     hf_store *st = NULL;
     assert_int_equal(hf_url_parse("good:x", &url, NULL), 0);
-    assert_int_equal(good->open(&url, 0, &st, &err), HF_DENIED);
+    assert_int_equal(good->open(&url, 0, &st, &(hf_caps){0}, &err), HF_DENIED);
     assert_string_equal(err.text, "good: open 'good:x': always refused");
     assert_ptr_equal(hf__driver("good", NULL), good);
 }
@@ -135,7 +135,7 @@ static void what_others_write_is_answered_with_what_is_right(void **state)
 static void a_bad_module_is_refused_with_the_reason(void **state)
 {
     (void)state;
-    refused("abi", "is for interface 4, not 3");
+    refused("abi", "is for interface 5, not 4");
     refused("bare", "has no symbol hf_driver_entry");
     refused("alien", "another scheme");
     refused("nameless", "another scheme");
@@ -207,19 +207,51 @@ static void a_long_name_is_told_in_part(void **state)
     assert_null(strstr(err.text, "/xxx"));
 }
 
-static unsigned promises(hf_store *st)
+static int queueless;
+
+static int any_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                    hf_error *err)
 {
-    (void)st;
-    return HF_CAN_NOT_WATCH;
+    (void)url, (void)io_timeout_ms, (void)err;
+    *ret = (hf_store *)&queueless;
+    if (queueless) caps->queues = 0;
+    return 0;
 }
 
 static void an_opened_store_may_say_what_it_can(void **state)
 {
     (void)state;
-    hf_driver drv = {.can = HF_CAN_THREADS};
-    assert_int_equal(hf__can(&drv, NULL), HF_CAN_THREADS);
-    drv.promises = promises;
-    assert_int_equal(hf__can(&drv, NULL), HF_CAN_NOT_WATCH);
+    hf_driver drv = {.caps = {.queues = 1, .queue_cap = 5}, .open = any_open};
+    hf_store *st;
+    hf_caps caps;
+    assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, NULL), 0);
+    assert_memory_equal(&caps, &drv.caps, sizeof caps);
+    queueless = 1;
+    assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, NULL), 0);
+    assert_true(!caps.queues && caps.queue_cap == 5 && drv.caps.queues);
+}
+
+static void what_contradicts_itself_is_refused(void **state)
+{
+    (void)state;
+    static const hf_local_ops local;
+    static const hf_liveness_ops liveness;
+    static const hf_session_ops sessions;
+    static const hf_caps bad[] = {{.threads = 1, .local = &local, .sessions = &sessions},
+                                  {.threads = 1, .liveness = &liveness, .sessions = &sessions},
+                                  {.local = &local},
+                                  {.sessions = &sessions},
+                                  {.watches = 1},
+                                  {.threads = 1, .watches = 1}};
+    hf_store *st;
+    hf_caps caps;
+    hf_error err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const hf_driver drv = {.name = "bad", .caps = bad[i], .open = any_open};
+        assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, &err), HF_INVALID);
+        assert_non_null(strstr(err.text, "driver 'bad': "));
+        assert_non_null(st); /* to be closed */
+    }
 }
 
 struct seen {
@@ -396,6 +428,7 @@ int main(int argc, char **argv)
                                         at_home),
         cmocka_unit_test_setup_teardown(a_long_name_is_told_in_part, elsewhere, at_home),
         cmocka_unit_test(an_opened_store_may_say_what_it_can),
+        cmocka_unit_test(what_contradicts_itself_is_refused),
         cmocka_unit_test_setup(all_are_listed_once, here),
         cmocka_unit_test(the_first_folder_counts),
         cmocka_unit_test(what_is_named_otherwise_is_passed_over),

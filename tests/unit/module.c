@@ -30,9 +30,10 @@ HF_API int hf_driver_entrance(void) { return 0; }
 #endif
 
 /* Says something through a function of the program that loaded it. */
-static int mo_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_error *err)
+static int mo_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
 {
-    (void)io_timeout_ms, (void)ret;
+    (void)io_timeout_ms, (void)ret, (void)caps;
     return hf_fail(err, HF_DENIED, 0, SCHEME ": open '%s': always refused", url->safe);
 }
 

@@ -92,36 +92,36 @@ static int all_alive(hf_store *st, uint64_t session, hf_error *e)
     return asked_err(st, "alive", NULL, session, e);
 }
 
-static int all_lease_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
-                          int64_t *ret_clock_us, hf_error *e)
+static int all_session_make(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                            int64_t *ret_clock_us, hf_error *e)
 {
     *ret = 7;
     *ret_ms = *ret_clock_us = 5;
     return asked_err(st, "lease", NULL, (uint64_t)lease_ms, e);
 }
 
-static int all_lease_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
-                          hf_error *e)
+static int all_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                            hf_error *e)
 {
     assert_int_equal(until_us, 40);
     *ret_ms = 5;
     return asked_err(st, "keep", NULL, session, e);
 }
 
-static int all_lease_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *e)
+static int all_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *e)
 {
     *ret_ms = 5;
     return asked_err(st, "left", NULL, session, e);
 }
 
-static int all_lease_end(hf_store *st, uint64_t session, hf_error *e)
+static int all_session_end(hf_store *st, uint64_t session, hf_error *e)
 {
     return asked_err(st, "end", NULL, session, e);
 }
 
-static int all_lease_worn(hf_store *st, uint64_t session)
+static int all_session_stale(hf_store *st, uint64_t session)
 {
-    asked(st, "worn", NULL, session);
+    asked(st, "stale", NULL, session);
     return st->answer;
 }
 
@@ -153,15 +153,15 @@ static int all_told(hf_store *st, const hf_rowkey *k, hf_row *ret)
     return 1;
 }
 
-static int all_mourn_fd(hf_store *st)
+static int all_death_fd(hf_store *st)
 {
-    asked(st, "mourn_fd", NULL, 0);
+    asked(st, "death_fd", NULL, 0);
     return 12;
 }
 
-static int all_mourn_read(hf_store *st)
+static int all_death_read(hf_store *st)
 {
-    asked(st, "mourn_read", NULL, 0);
+    asked(st, "death_read", NULL, 0);
     return 1;
 }
 
@@ -186,49 +186,67 @@ static int all_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *
     return asked_err(st, "inspect", NULL, 0, e);
 }
 
-static unsigned all_promises(hf_store *st)
-{
-    asked(st, "promises", NULL, 0);
-    return 13;
-}
-
 static int all_enter(hf_store *st, const hf_rowkey *k, uint64_t token, int alone, const char *where,
                      hf_error *e)
 {
     return asked_err(st, alone && !strcmp(where, "there") ? "enter" : "?", k, token, e);
 }
 
+static int all_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, hf_error *e)
+{
+    ret->heard[0] = 7;
+    return asked_err(st, "wakeup_begin", NULL, wakeup + n, e);
+}
+
+static int all_sleep(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t until_us,
+                     hf_error *e)
+{
+    (void)since;
+    return asked_err(st, "sleep", NULL, wakeup + (uint64_t)until_us, e);
+}
+
+static void all_wake(hf_store *st, uint8_t wakeup) { asked(st, "wake", NULL, wakeup); }
+
+static const hf_local_ops all_local = {.now = all_now,
+                                       .update = all_update,
+                                       .wakeup_begin = all_wakeup_begin,
+                                       .sleep = all_sleep,
+                                       .interrupt = all_wake};
+static const hf_liveness_ops all_liveness = {.session = all_session,
+                                             .session_fd = all_session_fd,
+                                             .alive = all_alive,
+                                             .death_fd = all_death_fd,
+                                             .death_read = all_death_read};
+static const hf_session_ops all_sessions = {.make = all_session_make,
+                                            .keep = all_session_keep,
+                                            .left = all_session_left,
+                                            .end = all_session_end,
+                                            .stale = all_session_stale};
+
 static const hf_driver all = {.abi = HF_DRIVER_ABI,
                               .name = "all",
+                              .caps = {.threads = 1,
+                                       .watches = 1,
+                                       .local = &all_local,
+                                       .liveness = &all_liveness,
+                                       .sessions = &all_sessions},
                               .close = all_close,
                               .get = all_get,
                               .replace = all_replace,
                               .acquire = all_acquire,
-                              .update = all_update,
-                              .now = all_now,
-                              .session = all_session,
-                              .alive = all_alive,
-                              .lease_make = all_lease_make,
-                              .lease_keep = all_lease_keep,
-                              .lease_left = all_lease_left,
-                              .lease_end = all_lease_end,
-                              .lease_worn = all_lease_worn,
-                              .session_fd = all_session_fd,
                               .listen = all_listen,
                               .watch = all_watch,
                               .interrupt = all_interrupt,
                               .told = all_told,
-                              .mourn_fd = all_mourn_fd,
-                              .mourn_read = all_mourn_read,
                               .sync = all_sync,
                               .scan = all_scan,
                               .inspect = all_inspect,
-                              .promises = all_promises,
                               .enter = all_enter};
 
 /* ---- the calls ---- */
 
 static const hf_driver *d;
+static hf_caps caps;
 static hf_store *st;
 static uint64_t got;
 static int64_t got_ms;
@@ -247,17 +265,19 @@ static int do_acquire(void)
     return d->acquire(st, &key, &me, 2, &row, &clock_us, &err);
 }
 static int step(void *arg, hf_row *to) { return arg == &row && to->rev == 7 ? 42 : 0; }
-static int do_update(void) { return d->update(st, &key, step, &row, &row, &err); }
+static int do_update(void) { return caps.local->update(st, &key, step, &row, &row, &err); }
 static int do_scan(void) { return d->scan(st, "k/\n", NULL, NULL, &clock_us, &err); }
 static int do_sync(void) { return d->sync(st, &key, &err); }
 static int do_enter(void) { return d->enter(st, &key, 42, 1, "there", &err); }
-static int do_session(void) { return d->session(st, &got, &err); }
-static int do_alive(void) { return d->alive(st, 42, &err); }
-static int do_lease(void) { return d->lease_make(st, 42, &got, &got_ms, &clock_us, &err); }
-static int do_keep(void) { return d->lease_keep(st, 42, 40, &got_ms, &err); }
-static int do_left(void) { return d->lease_left(st, 42, &got_ms, &err); }
-static int do_end(void) { return d->lease_end(st, 42, &err); }
+static int do_session(void) { return caps.liveness->session(st, &got, &err); }
+static int do_alive(void) { return caps.liveness->alive(st, 42, &err); }
+static int do_lease(void) { return caps.sessions->make(st, 42, &got, &got_ms, &clock_us, &err); }
+static int do_keep(void) { return caps.sessions->keep(st, 42, 40, &got_ms, &err); }
+static int do_left(void) { return caps.sessions->left(st, 42, &got_ms, &err); }
+static int do_end(void) { return caps.sessions->end(st, 42, &err); }
 static int do_watch(void) { return d->watch(st, 2, &ear, 40, &err); }
+static int do_wakeup_begin(void) { return caps.local->wakeup_begin(st, 3, 2, &ear, &err); }
+static int do_sleep(void) { return caps.local->sleep(st, 2, &ear, 40, &err); }
 static int do_inspect(void) { return d->inspect(st, NULL, NULL, &err); }
 static int do_listen(void)
 {
@@ -290,19 +310,25 @@ static const struct call {
     {"listen", do_listen, "listen k 3", "listen 'k' -> OK", 0, 0},
     {"listen", do_listen_bell, "listen - 3", "listen -> OK", 0, 0},
     {"watch", do_watch, "watch - 42", "watch -> OK", 0, 0},
+    {"listen", do_wakeup_begin, "wakeup_begin - 5", "listen -> OK", 0, 0},
+    {"watch", do_sleep, "sleep - 42", "watch -> OK", 0, 0},
     {"inspect", do_inspect, "inspect - 0", "inspect -> OK", 0, 0},
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
 static void around(const char *plan, const char *trace)
 {
+    char text[100];
     memset(&store, 0, sizeof store);
     memset(&err, 0, sizeof err);
     closed = 0;
     d = &all;
     st = &store;
-    if (plan) assert_int_equal(hf__wrap_fault(&d, &st, plan, &err), 0);
-    if (trace) assert_int_equal(hf__wrap_trace(&d, &st, trace, &err), 0);
+    caps = all.caps;
+    /* Its clock doesn't go with its replies. */
+    snprintf(text, sizeof text, "%s%s", plan && *plan ? "instant," : "", plan ? plan : "");
+    if (plan) assert_int_equal(hf__wrap_fault(&d, &st, &caps, text, &err), 0);
+    if (trace) assert_int_equal(hf__wrap_trace(&d, &st, &caps, trace, &err), 0);
 }
 
 static void ended(void)
@@ -404,6 +430,8 @@ static void an_interrupt_can_fail(void **state)
     assert_string_equal(store.asked, "");
     d->interrupt(st, 3);
     assert_string_equal(store.asked, "interrupt - 3");
+    caps.local->interrupt(st, 4);
+    assert_string_equal(store.asked, "wake - 4");
     ended(); /* in any case */
 }
 
@@ -463,17 +491,16 @@ static void what_asks_nothing_of_the_store_goes_by(void **state)
 {
     (void)state;
     around("any:*:before,alive:*:before,session:*:before", NULL);
-    assert_int_equal(d->now(st), 9);
-    assert_int_equal(d->session_fd(st), 11);
-    assert_int_equal(d->mourn_fd(st), 12);
-    assert_int_equal(d->mourn_read(st), 1);
-    assert_int_equal(d->promises(st), 13);
+    assert_int_equal(caps.local->now(st), 9);
+    assert_int_equal(caps.liveness->session_fd(st), 11);
+    assert_int_equal(caps.liveness->death_fd(st), 12);
+    assert_int_equal(caps.liveness->death_read(st), 1);
     assert_int_equal(d->told(st, &key, &row), 1);
     assert_string_equal(store.asked, "told k 0");
     assert_int_equal(row.rev, 7);
     store.answer = 1;
-    assert_int_equal(d->lease_worn(st, 42), 1);
-    assert_string_equal(store.asked, "worn - 42");
+    assert_int_equal(caps.sessions->stale(st, 42), 1);
+    assert_string_equal(store.asked, "stale - 42");
     ended();
 }
 
@@ -487,7 +514,8 @@ static void what_isnt_offered_isnt_offered(void **state)
                              .replace = all_replace};
     around(NULL, NULL);
     d = &least;
-    assert_int_equal(hf__wrap_fault(&d, &st, "", &err), 0);
+    caps = least.caps;
+    assert_int_equal(hf__wrap_fault(&d, &st, &caps, "", &err), 0);
     assert_true(d->close && d->get && d->replace && d->close != all_close && d->get != all_get &&
                 d->replace != all_replace);
     hf_driver left = *d;
@@ -495,6 +523,7 @@ static void what_isnt_offered_isnt_offered(void **state)
     left.get = least.get;
     left.replace = least.replace;
     assert_memory_equal(&left, &least, sizeof left);
+    assert_memory_equal(&caps, &least.caps, sizeof caps);
     ended();
 }
 
@@ -517,7 +546,7 @@ static void a_plan_knows_its_limits(void **state)
     around(NULL, NULL);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err.text[0] = 0;
-        assert_int_equal(hf__wrap_fault(&d, &st, bad[i], &err), HF_INVALID);
+        assert_int_equal(hf__wrap_fault(&d, &st, &caps, bad[i], &err), HF_INVALID);
         if (!strstr(err.text, "not a rule")) fail_msg("%s: %s", bad[i], err.text);
         assert_ptr_equal(st, &store);
     }

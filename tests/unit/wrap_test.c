@@ -14,6 +14,7 @@
 struct store {
     const hf_driver *d;
     hf_store *st;
+    hf_caps caps;
     hf_rowkey key;
     hf_row row;
     int64_t clock;
@@ -25,7 +26,7 @@ static void open_store(struct store *s)
     memset(s, 0, sizeof *s);
     s->d = &hf__mem_driver;
     assert_int_equal(hf_url_parse("mem:wrap", &url, NULL), 0);
-    assert_int_equal(s->d->open(&url, 1000, &s->st, NULL), 0);
+    assert_int_equal(hf__open_store(s->d, &url, 1000, &s->st, &s->caps, NULL), 0);
     assert_int_equal(hf_key_make("k", &s->key, NULL), 0);
     hf_row_init(&s->row);
 }
@@ -34,7 +35,7 @@ static void open_faulty(struct store *s, const char *plan)
 {
     hf_error err = {0, 0, ""};
     open_store(s);
-    if (hf__wrap_fault(&s->d, &s->st, plan, &err)) fail_msg("%s: %s", plan, err.text);
+    if (hf__wrap_fault(&s->d, &s->st, &s->caps, plan, &err)) fail_msg("%s: %s", plan, err.text);
 }
 
 static void close_store(struct store *s)
@@ -73,8 +74,8 @@ static void without_rules_nothing_changes(void **state)
     (void)state;
     struct store s;
     open_faulty(&s, "");
-    assert_true(s.d->can & HF_CAN_INSTANT);
-    assert_non_null(s.d->now);
+    assert_non_null(s.caps.local);
+    assert_non_null(s.caps.liveness);
     assert_string_equal(s.d->name, "mem");
     assert_null(s.d->sync);
     assert_int_equal(take(&s), 0);
@@ -164,8 +165,8 @@ static void with_rules_the_store_answers_like_a_server(void **state)
     (void)state;
     struct store s;
     open_faulty(&s, "get:99:before");
-    assert_false(s.d->can & HF_CAN_INSTANT);
-    assert_null(s.d->now);
+    assert_null(s.caps.local);
+    assert_true(s.caps.watches);
     assert_int_equal(get(&s), 0);
     int64_t first = s.clock;
     assert_true(llabs(first - hf__day_us()) < 60 * 1000000);
@@ -174,8 +175,8 @@ static void with_rules_the_store_answers_like_a_server(void **state)
     assert_int_equal(erase(&s), 0);
     close_store(&s);
     open_faulty(&s, "instant,get:1:corrupt");
-    assert_true(s.d->can & HF_CAN_INSTANT);
-    assert_non_null(s.d->now);
+    assert_non_null(s.caps.local);
+    assert_non_null(s.caps.liveness);
     assert_int_equal(get(&s), HF_CORRUPT);
     close_store(&s);
 }
@@ -257,7 +258,8 @@ static void a_plan_that_makes_no_sense_is_refused(void **state)
     hf_store *st = s.st;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         hf_error err = {0, 0, ""};
-        if (hf__wrap_fault(&s.d, &s.st, bad[i], &err) != HF_INVALID) fail_msg("taken: %s", bad[i]);
+        if (hf__wrap_fault(&s.d, &s.st, &s.caps, bad[i], &err) != HF_INVALID)
+            fail_msg("taken: %s", bad[i]);
         assert_ptr_equal(s.d, d);
         assert_ptr_equal(s.st, st);
     }
@@ -272,11 +274,11 @@ static void a_trace_has_a_line_per_call(void **state)
     assert_true(fd >= 0);
     struct store s;
     open_store(&s);
-    assert_int_equal(hf__wrap_trace(&s.d, &s.st, path, NULL), 0);
+    assert_int_equal(hf__wrap_trace(&s.d, &s.st, &s.caps, path, NULL), 0);
     assert_int_equal(take(&s), 0);
     unsigned long long rev = s.row.rev;
     assert_int_equal(take(&s), HF_CONFLICT);
-    assert_int_equal(s.d->alive(s.st, 12345, NULL), 0);
+    assert_int_equal(s.d->caps.liveness->alive(s.st, 12345, NULL), 0);
     assert_int_equal(erase(&s), 0);
     assert_int_equal(get(&s), 0);
     close_store(&s);
@@ -315,7 +317,7 @@ static void a_trace_that_cannot_be_written_is_refused(void **state)
     struct store s;
     open_store(&s);
     hf_error err = {0, 0, ""};
-    assert_int_equal(hf__wrap_trace(&s.d, &s.st, "/nowhere/at/all", &err), HF_INVALID);
+    assert_int_equal(hf__wrap_trace(&s.d, &s.st, &s.caps, "/nowhere/at/all", &err), HF_INVALID);
     assert_non_null(strstr(err.text, "/nowhere/at/all"));
     assert_ptr_equal(s.d, &hf__mem_driver);
     close_store(&s);

@@ -174,7 +174,7 @@ static void a_letter_that_may_be_gone_is_put_again(void **state)
     uint64_t session;
     char letter[40];
     is(200, "{" HEADER ", \"TTL\": \"60\"}");
-    said(driver->lease_make(st, 60000, &session, &ms, &clock_us, &err), 0, NULL);
+    said(driver->caps.sessions->make(st, 60000, &session, &ms, &clock_us, &err), 0, NULL);
     snprintf(letter, sizeof letter, "/p/\t%016llx\tk", (unsigned long long)session);
     hf_row_init(&row);
     is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));

@@ -200,12 +200,13 @@ static void the_last_one_is_told_and_goes_on_being_told(void **state)
     assert_true(is_told(1, &said, row.rev));
     assert_true(is_left_alone(1));
     uint64_t waited_with = all[1].session;
-    assert_int_equal(drv->lease_make(all[1].st, 60000, &all[1].session, &ms, &clock, &err), 0);
+    assert_int_equal(drv->caps.sessions->make(all[1].st, 60000, &all[1].session, &ms, &clock, &err),
+                     0);
     write_as(1, &row, "1", HF_PARTY_ENDING);
     write_as(2, &row, "12", HF_PARTY_ENDING);
     assert_true(is_told(1, &said, row.rev) && said.n_queue == 1);
     write_as(1, &row, "", 0);
-    assert_int_equal(drv->lease_end(all[1].st, all[1].session, &err), 0);
+    assert_int_equal(drv->caps.sessions->end(all[1].st, all[1].session, &err), 0);
     all[1].session = waited_with;
     hf_row_clear(&row);
     hf_row_clear(&said);
@@ -246,10 +247,11 @@ static void an_end_is_told_to_all(void **state)
     hf_row_init(&row);
     uint64_t mine = all[0].session;
     int64_t ms, clock;
-    assert_int_equal(drv->lease_make(all[0].st, 60000, &all[0].session, &ms, &clock, &err), 0);
+    assert_int_equal(drv->caps.sessions->make(all[0].st, 60000, &all[0].session, &ms, &clock, &err),
+                     0);
     line_up("end", "0123", &row);
     for (int i = 1; i < PARTIES; i++) listen_for(i, "end", 1);
-    assert_int_equal(drv->lease_end(all[0].st, all[0].session, &err), 0);
+    assert_int_equal(drv->caps.sessions->end(all[0].st, all[0].session, &err), 0);
     for (int i = 1; i < PARTIES; i++) assert_true(hears_an_end(i));
     assert_int_equal(drv->get(all[1].st, &all[1].key, &row, &clock, &err), 0);
     assert_true(row.party[0].flags & HF_PARTY_DEAD);
@@ -439,7 +441,8 @@ static void many_are_handed_it_at_once(void **state)
     for (uint32_t i = 0; i < MANY; i++) {
         hf_store *by = all[i % 2 ? 2 : 3].st;
         memset(many[i].id, (int)i + 1, sizeof many[i].id);
-        assert_int_equal(drv->lease_make(by, 60000, &many[i].session, &ms, &clock, &err), 0);
+        assert_int_equal(drv->caps.sessions->make(by, 60000, &many[i].session, &ms, &clock, &err),
+                         0);
         assert_int_equal(hf_row_room(&row, i + 1), 0);
         party(&row, row.n_holders++, &many[i], many[i].session);
     }
@@ -466,7 +469,7 @@ static void many_are_handed_it_at_once(void **state)
     seen = row.rev++;
     write_row(0, &row, seen);
     for (uint32_t i = 0; i < MANY; i++)
-        assert_int_equal(drv->lease_end(all[i % 2 ? 2 : 3].st, many[i].session, &err), 0);
+        assert_int_equal(drv->caps.sessions->end(all[i % 2 ? 2 : 3].st, many[i].session, &err), 0);
     hf_row_clear(&in_line);
     hf_row_clear(&row);
     hf_row_clear(&said);
@@ -492,8 +495,8 @@ int main(int argc, char **argv)
     int rc = !drv || hf_url_parse(argv[1], &url, &err);
     for (int i = 0; i < PARTIES && !rc; i++) {
         memset(all[i].id, 'a' + i, 16);
-        rc = drv->open(&url, 5000, &all[i].st, &err) ||
-             drv->lease_make(all[i].st, 60000, &all[i].session, &ms, &clock, &err);
+        rc = drv->open(&url, 5000, &all[i].st, &(hf_caps){0}, &err) ||
+             drv->caps.sessions->make(all[i].st, 60000, &all[i].session, &ms, &clock, &err);
     }
     if (rc) {
         printf("Bail out! %s\n", err.text);

@@ -19,7 +19,8 @@ static uint64_t leased(void)
 {
     uint64_t session;
     int64_t ms, clock;
-    if (drv->lease_make(owner, 60000, &session, &ms, &clock, &err)) fail_msg("%s", err.text);
+    if (drv->caps.sessions->make(owner, 60000, &session, &ms, &clock, &err))
+        fail_msg("%s", err.text);
     return session;
 }
 
@@ -77,7 +78,7 @@ static void who_dies_beside_it_costs_it_nothing(void **state)
     hold(&row, session[1]);
     assert_int_equal(written(owner, "beside", &row), 0);
     holds("beside", "aa");
-    assert_int_equal(drv->lease_end(other, session[1], &err), 0);
+    assert_int_equal(drv->caps.sessions->end(other, session[1], &err), 0);
     holds("beside", "ad");
     if (written(owner, "beside", &row)) fail_msg("%s", err.text);
     holds("beside", "ad");
@@ -116,8 +117,9 @@ int main(int argc, char **argv)
     };
     if (argc != 2) return 64;
     drv = hf__driver("etcd", &err);
-    if (!drv || hf_url_parse(argv[1], &url, &err) || drv->open(&url, 5000, &owner, &err) ||
-        drv->open(&url, 5000, &other, &err)) {
+    if (!drv || hf_url_parse(argv[1], &url, &err) ||
+        drv->open(&url, 5000, &owner, &(hf_caps){0}, &err) ||
+        drv->open(&url, 5000, &other, &(hf_caps){0}, &err)) {
         printf("Bail out! %s\n", err.text);
         return 1;
     }

@@ -184,13 +184,13 @@ static void a_session_of_an_earlier_term_is_worn(void **state)
     int64_t ms, clock_us;
     hf_row_init(&row);
     is(200, "{" HEADER ", \"TTL\": \"9\"}");
-    said(driver->lease_make(st, 9000, &session, &ms, &clock_us, &err), 0, NULL);
+    said(driver->caps.sessions->make(st, 9000, &session, &ms, &clock_us, &err), 0, NULL);
     for (size_t i = 0; i < COUNT(seen); i++) {
         is(200, "{\"header\": {\"raft_term\": \"%s\"}}", seen[i].term);
         said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
-        assert_int_equal(driver->lease_worn(st, session), seen[i].worn);
+        assert_int_equal(driver->caps.sessions->stale(st, session), seen[i].worn);
     }
-    assert_false(driver->lease_worn(st, UINT64_C(7) << 16)); /* of no known term */
+    assert_false(driver->caps.sessions->stale(st, UINT64_C(7) << 16)); /* of no known term */
     hf_row_clear(&row);
     driver->close(st);
 }
@@ -205,8 +205,9 @@ static void a_session_says_when_it_was_made(void **state)
     for (size_t i = 0; i < COUNT(lengths_s); i++) {
         uint64_t session;
         int64_t ms, clock_us;
-        said(driver->lease_make(st, lengths_s[i] * 1000 - 1, &session, &ms, &clock_us, &err), 0,
-             NULL);
+        said(driver->caps.sessions->make(st, lengths_s[i] * 1000 - 1, &session, &ms, &clock_us,
+                                         &err),
+             0, NULL);
         assert_true((session & 0xffff) == 2 && session < UINT64_C(1) << 63);
         uint64_t length = session >> 16 & 0xff;
         int64_t s = (int64_t)(length < 16 ? length : (8 + length % 8) << (length / 8 - 1));
@@ -224,26 +225,28 @@ static void leases_end_when_it_says_so(void **state)
     uint64_t session = 0;
     int64_t ms = 0, clock_us;
     is(200, "{\"TTL\": \"1\"}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
+    said(driver->caps.sessions->make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
          "1000 ms instead of 1500");
     is(200, "{}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
+    said(driver->caps.sessions->make(st, 1500, &session, &ms, &clock_us, &err), HF_UNAVAILABLE,
          "0 ms instead");
     is(200, "{\"TTL\": 2, \"error\": \"no\"}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "an error");
+    said(driver->caps.sessions->make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN,
+         "an error");
     is(500, "{}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN, "status 500");
+    said(driver->caps.sessions->make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN,
+         "status 500");
     assert_int_equal(session, 0);
     is(200, "{\"TTL\": 2}");
-    said(driver->lease_make(st, 1500, &session, &ms, &clock_us, &err), 0, NULL);
+    said(driver->caps.sessions->make(st, 1500, &session, &ms, &clock_us, &err), 0, NULL);
     assert_true(ms == 2000 && session);
 
     ms = -7;
     are((struct answer){"keepalive", 200, "{\"TTL\": \"0\"}", 0});
-    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_LOST,
+    said(driver->caps.sessions->keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_LOST,
          "the lease has run out");
     are((struct answer){"keepalive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0});
-    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), 0, NULL);
+    said(driver->caps.sessions->keep(st, session, hf__local_us() + 5000000, &ms, &err), 0, NULL);
     assert_int_equal(ms, 3000);
     ms = -7;
     static const char *const terms[] = {"3", "0", ""};
@@ -252,27 +255,27 @@ static void leases_end_when_it_says_so(void **state)
         snprintf(kept, sizeof kept, "{\"TTL\": \"3\", \"header\": {\"raft_term\": \"%s\"}}",
                  terms[i]);
         are((struct answer){"keepalive", 200, kept, 0});
-        said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_UNAVAILABLE,
-             "there is a new leader");
+        said(driver->caps.sessions->keep(st, session, hf__local_us() + 5000000, &ms, &err),
+             HF_UNAVAILABLE, "there is a new leader");
     }
     const struct answer half[] = {{"keepalive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0},
                                   {"range", 503, "{\"error\": \"etcdserver: no leader\"}", 0},
                                   {"timetolive", 200, "{" HEADER ", \"TTL\": \"3\"}", 0}};
     answers_are(half, 3);
-    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_UNAVAILABLE,
-         "no leader");
-    said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
+    said(driver->caps.sessions->keep(st, session, hf__local_us() + 5000000, &ms, &err),
+         HF_UNAVAILABLE, "no leader");
+    said(driver->caps.sessions->left(st, session, &ms, &err), HF_UNAVAILABLE, "no leader");
     are((struct answer){"timetolive", 200, "{" HEADER ", \"TTL\": \"-1\"}", 0});
-    said(driver->lease_left(st, session, &ms, &err), HF_LOST, "the lease has run out");
+    said(driver->caps.sessions->left(st, session, &ms, &err), HF_LOST, "the lease has run out");
     assert_int_equal(ms, -7);
     are(half[2]);
-    said(driver->lease_left(st, session, &ms, &err), 0, NULL);
+    said(driver->caps.sessions->left(st, session, &ms, &err), 0, NULL);
     assert_int_equal(ms, 3000);
     is(500, "{\"error\": \"no\"}");
-    said(driver->lease_keep(st, session, hf__local_us() + 5000000, &ms, &err), HF_UNAVAILABLE,
-         "no");
-    said(driver->lease_left(st, session, &ms, &err), HF_UNAVAILABLE, "no");
-    said(driver->lease_end(st, session, &err), HF_UNAVAILABLE, "no");
+    said(driver->caps.sessions->keep(st, session, hf__local_us() + 5000000, &ms, &err),
+         HF_UNAVAILABLE, "no");
+    said(driver->caps.sessions->left(st, session, &ms, &err), HF_UNAVAILABLE, "no");
+    said(driver->caps.sessions->end(st, session, &err), HF_UNAVAILABLE, "no");
     driver->close(st);
 }
 
@@ -291,7 +294,8 @@ static void too_many_sessions_are_too_many(void **state)
     for (uint32_t i = 1; i < 125; i++) {
         row.party[i] = row.party[0];
         row.party[i].id[0] = (uint8_t)i;
-        said(driver->lease_make(st, 2000, &row.party[i].session, &ms, &clock_us, &err), 0, NULL);
+        said(driver->caps.sessions->make(st, 2000, &row.party[i].session, &ms, &clock_us, &err), 0,
+             NULL);
     }
     row.n_queue = 124;
     answers_are(&well, 1);
@@ -314,7 +318,7 @@ static hf_store *held_twice(uint64_t session[2], hf_row *row, char range[8192])
     char held[1000];
     are((struct answer){"grant", 200, "{" HEADER ", \"TTL\": \"9\"}", 0});
     for (int i = 0; i < 2; i++)
-        said(driver->lease_make(st, 9000, &session[i], &ms, &clock_us, &err), 0, NULL);
+        said(driver->caps.sessions->make(st, 9000, &session[i], &ms, &clock_us, &err), 0, NULL);
     snprintf(held, sizeof held,
              "{\"format\": 1, \"rev\": 5, \"token\": 5, \"holders\": [{" PARTY
              ", \"token\": 5, \"mode\": 1, \"session\": %llu}, {\"owner\": \"me\", \"note\": \"\", "

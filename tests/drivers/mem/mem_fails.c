@@ -99,7 +99,7 @@ static int open_another(void)
     hf_url other;
     hf_store *more = NULL;
     assert_int_equal(hf_url_parse("mem:another", &other, NULL), 0);
-    int rc = d->open(&other, 1000, &more, &err);
+    int rc = d->open(&other, 1000, &more, &(hf_caps){0}, &err);
     if (!rc) d->close(more);
     return rc;
 }
@@ -169,27 +169,28 @@ static void without_descriptors_nothing_is_mourned(void **state)
 {
     (void)state;
     hf_store *other = NULL;
-    assert_int_equal(d->open(&url, 1000, &other, &err), 0);
+    assert_int_equal(d->open(&url, 1000, &other, &(hf_caps){0}, &err), 0);
     fails_arm_one(1, "eventfd", 0);
-    assert_int_equal(d->mourn_fd(other), -1);
+    assert_int_equal(d->caps.liveness->death_fd(other), -1);
     assert_non_null(fails_disarm());
-    int fd = d->mourn_fd(other);
+    int fd = d->caps.liveness->death_fd(other);
     assert_true(fd >= 0);
-    assert_int_equal(d->mourn_read(other), 0);
+    assert_int_equal(d->caps.liveness->death_read(other), 0);
     d->close(other);
 }
 
 static void what_goes_around_a_store_needs_memory(void **state)
 {
-    static int (*const wraps[])(const hf_driver **, hf_store **, const char *,
+    static int (*const wraps[])(const hf_driver **, hf_store **, hf_caps *, const char *,
                                 hf_error *) = {hf__wrap_fault, hf__wrap_trace};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         const hf_driver *drv = d;
         hf_store *inner = st;
+        hf_caps caps = d->caps;
         err.text[0] = 0;
         fails_arm(1, 0);
-        assert_int_equal(wraps[i](&drv, &inner, i ? "stderr" : "", &err), HF_NOMEM);
+        assert_int_equal(wraps[i](&drv, &inner, &caps, i ? "stderr" : "", &err), HF_NOMEM);
         fails_disarm();
         assert_non_null(strstr(err.text, "out of memory"));
         assert_ptr_equal(drv, d);
@@ -211,7 +212,7 @@ int main(void)
     hf_row_init(&cur);
     long before = fails_blocks();
     if (hf_url_parse("mem:fails", &url, NULL) || hf_key_make(text, &key, &err) ||
-        d->open(&url, 1000, &st, &err))
+        d->open(&url, 1000, &st, &(hf_caps){0}, &err))
         return 1;
     int bad = TEST_MAIN(tests);
     d->close(st);

@@ -23,7 +23,7 @@ static hf_store *open_store(const char *text)
     hf_store *st = NULL;
     hf_error err = {0, 0, ""};
     assert_int_equal(hf_url_parse(text, &url, NULL), 0);
-    if (d->open(&url, 1000, &st, &err)) fail_msg("%s: %s", text, err.text);
+    if (d->open(&url, 1000, &st, &(hf_caps){0}, &err)) fail_msg("%s: %s", text, err.text);
     return st;
 }
 
@@ -42,7 +42,7 @@ static hf_party party(uint64_t session, uint8_t n)
 static uint64_t session_of(hf_store *st)
 {
     uint64_t s = 0;
-    assert_int_equal(d->session(st, &s, NULL), 0);
+    assert_int_equal(d->caps.liveness->session(st, &s, NULL), 0);
     return s;
 }
 
@@ -113,7 +113,7 @@ static void an_url_with_more_than_a_name_is_refused(void **state)
         hf_store *st = NULL;
         hf_error err = {0, 0, ""};
         assert_int_equal(hf_url_parse(bad[i], &url, NULL), 0);
-        assert_int_equal(d->open(&url, 1000, &st, &err), HF_INVALID);
+        assert_int_equal(d->open(&url, 1000, &st, &(hf_caps){0}, &err), HF_INVALID);
         assert_non_null(strstr(err.text, "write mem:"));
         assert_null(st);
     }
@@ -213,21 +213,21 @@ static void a_session_dies_with_its_handle_and_is_mourned(void **state)
     uint64_t sa = session_of(a), sb = session_of(b);
     assert_int_not_equal(sa, 0);
     assert_int_not_equal(sa, sb);
-    assert_int_equal(d->alive(a, sb, NULL), 1);
-    assert_int_equal(d->alive(a, sb + (1 << 20), NULL), 0);
-    struct pollfd fd = {d->mourn_fd(a), POLLIN, 0};
+    assert_int_equal(d->caps.liveness->alive(a, sb, NULL), 1);
+    assert_int_equal(d->caps.liveness->alive(a, sb + (1 << 20), NULL), 0);
+    struct pollfd fd = {d->caps.liveness->death_fd(a), POLLIN, 0};
     assert_true(fd.fd >= 0);
-    assert_int_equal(d->mourn_fd(a), fd.fd);
+    assert_int_equal(d->caps.liveness->death_fd(a), fd.fd);
     assert_int_equal(poll(&fd, 1, 0), 0);
     d->close(b);
     assert_int_equal(poll(&fd, 1, 0), 1);
-    d->mourn_read(a);
+    d->caps.liveness->death_read(a);
     assert_int_equal(poll(&fd, 1, 0), 0);
-    assert_int_equal(d->alive(a, sb, NULL), 0);
-    assert_int_equal(d->alive(a, sa, NULL), 1);
+    assert_int_equal(d->caps.liveness->alive(a, sb, NULL), 0);
+    assert_int_equal(d->caps.liveness->alive(a, sa, NULL), 1);
     b = open_store("mem:s");
     assert_int_not_equal(session_of(b), sb);
-    assert_int_equal(d->alive(a, sb, NULL), 0);
+    assert_int_equal(d->caps.liveness->alive(a, sb, NULL), 0);
     d->close(a);
     d->close(b);
 }
@@ -236,7 +236,7 @@ static void a_session_dies_with_its_handle_and_is_mourned(void **state)
 static int watched(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t most_us)
 {
     int64_t start = hf__local_us();
-    assert_int_equal(d->watch(st, bell, ear, start + most_us, NULL), 0);
+    assert_int_equal(d->caps.local->sleep(st, bell, ear, start + most_us, NULL), 0);
     return hf__local_us() - start < most_us;
 }
 static int rung(hf_store *st, uint8_t bell, const hf_ear *ear)
@@ -269,8 +269,8 @@ static void who_waited_and_holds_is_rung(void **state)
     }
     row.party[0].token = row.token;
     assert_int_equal(d->replace(a, &key, 0, &row, NULL, &clock, NULL), 0);
-    for (uint8_t i = 0; i < 3; i++) d->listen(a, i, NULL, 0, &ear[i], NULL);
-    d->listen(b, 255, NULL, 0, &ear_b, NULL);
+    for (uint8_t i = 0; i < 3; i++) d->caps.local->wakeup_begin(a, i, 0, &ear[i], NULL);
+    d->caps.local->wakeup_begin(b, 255, 0, &ear_b, NULL);
     row.rev++;
     assert_int_equal(d->replace(a, &key, row.rev - 1, &row, NULL, &clock, NULL), 0);
     assert_true(silent(a, 1, &ear[1])); /* nobody was let in */
@@ -297,11 +297,11 @@ static void an_interrupt_ends_this_watch_or_the_next(void **state)
     (void)state;
     hf_store *st = open_store("mem:");
     hf_ear ear;
-    d->interrupt(st, 5);
-    d->listen(st, 5, NULL, 0, &ear, NULL);
+    d->caps.local->interrupt(st, 5);
+    d->caps.local->wakeup_begin(st, 5, 0, &ear, NULL);
     assert_true(rung(st, 5, &ear));
     assert_true(silent(st, 5, &ear));
-    d->interrupt(st, 5);
+    d->caps.local->interrupt(st, 5);
     assert_true(rung(st, 5, &ear));
     d->close(st);
 }
@@ -310,10 +310,10 @@ static void the_clock_is_about_the_time_of_day(void **state)
 {
     (void)state;
     hf_store *st = open_store("mem:");
-    int64_t last = d->now(st);
+    int64_t last = d->caps.local->now(st);
     assert_true(llabs(last - hf__day_us()) < 60 * 1000000);
     for (int i = 0; i < 100000; i++) {
-        int64_t now = d->now(st);
+        int64_t now = d->caps.local->now(st);
         assert_true(now >= last);
         last = now;
         int64_t before = hf__local_us(), rough = hf__local_rough_us();

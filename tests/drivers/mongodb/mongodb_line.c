@@ -169,8 +169,9 @@ int main(int argc, char **argv)
     };
     if (argc != 2) return 64;
     drv = hf__driver("mongodb", &err);
-    if (!drv || hf_url_parse(argv[1], &url, &err) || drv->open(&url, 5000, &writer, &err) ||
-        drv->open(&url, 5000, &waiter, &err)) {
+    if (!drv || hf_url_parse(argv[1], &url, &err) ||
+        drv->open(&url, 5000, &writer, &(hf_caps){0}, &err) ||
+        drv->open(&url, 5000, &waiter, &(hf_caps){0}, &err)) {
         printf("Bail out! %s\n", err.text);
         return 1;
     }

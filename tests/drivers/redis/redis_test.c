@@ -129,7 +129,7 @@ static void open_between(int64_t io_timeout_ms)
     snprintf(text, sizeof text, "redis:?socket=%s", between.own);
     assert_int_equal(hf_url_parse(text, &url, &err), 0);
     between.mischief = NONE;
-    assert_int_equal(drv->open(&url, io_timeout_ms, &st, &err), 0);
+    assert_int_equal(drv->open(&url, io_timeout_ms, &st, &(hf_caps){0}, &err), 0);
 }
 
 static void party_of(hf_party *p, uint8_t n)

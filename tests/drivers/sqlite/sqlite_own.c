@@ -19,7 +19,7 @@ int opens(hf_store **ret)
     hf_url url;
     memset(&err, 0, sizeof err);
     int rc = hf_url_parse(url_text, &url, &err);
-    return rc ? rc : drv->open(&url, 60000, ret, &err);
+    return rc ? rc : drv->open(&url, 60000, ret, &(hf_caps){0}, &err);
 }
 
 hf_store *opened(void)

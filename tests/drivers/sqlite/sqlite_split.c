@@ -407,7 +407,8 @@ static void a_write_while_the_copy_closes(void **state)
     hf_row row;
     said(hf_url_parse(url_text, &url, &err), 0, NULL);
     hf_store *st = NULL;
-    said(drv->open(&url, 1, &st, &err), 0, NULL); /* it waits for the copy for 1 ms */
+    said(drv->open(&url, 1, &st, &(hf_caps){0}, &err), 0,
+         NULL); /* it waits for the copy for 1 ms */
     store_in_close = st;
     vfs->xSetSystemCall(vfs, "unlink", (sqlite3_syscall_ptr)take_before_unlink);
     copy_looks();

@@ -128,7 +128,7 @@ static void names_of_files(void **state)
         hf_url url;
         hf_store *st = NULL;
         int rc = hf_url_parse(wrong[i].url, &url, &err);
-        if (!rc) rc = drv->open(&url, 1000, &st, &err);
+        if (!rc) rc = drv->open(&url, 1000, &st, &(hf_caps){0}, &err);
         if (rc != HF_INVALID || !strstr(err.text, wrong[i].says))
             fail_msg("%s: %d, %s", wrong[i].url, rc, err.text);
     }
@@ -138,7 +138,7 @@ static void names_of_files(void **state)
         memset(long_name, 'n', sizeof long_name);
         snprintf(text, sizeof text, "%s?table=%.*s", url_text, n, long_name);
         said(hf_url_parse(text, &url, &err), 0, NULL);
-        said(drv->open(&url, 1000, &st, &err), HF_INVALID, "table: not a name");
+        said(drv->open(&url, 1000, &st, &(hf_caps){0}, &err), HF_INVALID, "table: not a name");
     }
 }
 

@@ -1,0 +1,84 @@
+/*
+ * staged_clock.c - a store whose clock moves in steps of a second: no holder believes for longer
+ * than others take it for one.
+ */
+#include "os.h"
+#include "staged_pair.h"
+
+enum { TICK_US = 1000000, LEASE_MS = 10000, PHASES = 10 };
+
+/* A store whose clock has moved `phase_us` ago. *ret_ahead_us: it is so much ahead of ours. */
+static void begin_in_phase(int64_t phase_us, int64_t *ret_ahead_us)
+{
+    begin(SERVER);
+    stage_driver.caps.clock_resolution_us = TICK_US;
+    hf_close(h);
+    hf_close(rival);
+    h = stage_open("a");
+    rival = stage_open("rival");
+    *ret_ahead_us = TICK_US + phase_us - hf__day_us() % TICK_US;
+    stage_step_clock(*ret_ahead_us);
+    stage_tick_clock(TICK_US);
+}
+
+static void nobody_believes_too_long(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 2; way++)
+        for (int phase = 0; phase < PHASES; phase++) {
+            int64_t ahead_us;
+            begin_in_phase(phase * TICK_US / PHASES, &ahead_us);
+            if (way) stage_driver.acquire = NULL; /* by get and replace */
+            OK(stage_acquire(h, "k", 0, LEASE_MS, HF_NO_RENEW, &lock));
+            int64_t end_us = stage_row("k")->party[0].expires_us;
+            int64_t left_us = end_us - (hf__day_us() + ahead_us);
+            int64_t believed_us = hf_left_ms(lock) * 1000;
+            if (believed_us > left_us)
+                fail_msg("phase %d: believed for %lld us of %lld", phase, (long long)believed_us,
+                         (long long)left_us);
+            OK(hf_release(lock, &stage_error));
+            done();
+        }
+}
+
+/* Nor is it taken for over while it is believed in; and a reply within the same tick isn't one of a
+   clock that was set. */
+static void no_tick_is_a_step(void **state)
+{
+    (void)state;
+    int64_t ahead_us;
+    begin_in_phase(TICK_US / 2, &ahead_us);
+    OK(stage_acquire(h, "k", 0, LEASE_MS, HF_NO_RENEW, &lock));
+    for (int i = 0; i < 20; i++) {
+        int64_t began = hf__local_us();
+        IS(HF_BUSY, stage_acquire(rival, "k", 0, LEASE_MS, 0, &other));
+        OK(hf_confirm(lock, &stage_error));
+        while (hf__local_us() < began + 2000) hf__pause(500);
+    }
+    assert_int_equal(hf__port_steps(&h->port), 0);
+    assert_int_equal(hf__port_steps(&rival->port), 0);
+    OK(hf_release(lock, &stage_error));
+    done();
+}
+
+/* A grant that is handed over can be claimed: it lasts for longer than the clock stands. */
+static void a_claim_outlasts_a_tick(void **state)
+{
+    (void)state;
+    int64_t ahead_us;
+    begin_in_phase(0, &ahead_us);
+    assert_true(h->party.claim_ms >= HF_CLAIM_MS + TICK_US / 1000);
+    IS(HF_INVALID, stage_acquire(h, "k", 0, 2 * TICK_US / 1000, 0, &lock));
+    assert_non_null(strstr(stage_error.text, "lease_ms: too short for this store's clock"));
+    done();
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_believes_too_long),
+        cmocka_unit_test(no_tick_is_a_step),
+        cmocka_unit_test(a_claim_outlasts_a_tick),
+    };
+    return TEST_MAIN(tests);
+}
