@@ -195,7 +195,9 @@ HF_DRIVER_ENTRY(etcd) = {
     .watch = hf__et_watch,
     .interrupt = hf__et_interrupt,
     .told = hf__et_told,
-    .rang = hf__et_rang,
+    .next_event = hf__et_next_event,
+    .subscribe = hf__et_subscribe,
+    .unsubscribe = hf__et_unsubscribe,
     .scan = hf__et_scan,
     .inspect = et_inspect,
 };

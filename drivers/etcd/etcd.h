@@ -174,8 +174,16 @@ int hf__et_words_open(hf_store *st);
 void hf__et_words_close(hf_store *st);
 /* What those whom a write of that row concerns are told of who has it: its length. */
 size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP]);
-/* From now on these keys are waited for, and no others. 0 or HF_NOMEM. */
-int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size_t n);
+/* The key is waited for from now on, or no longer. 0 or HF_NOMEM. */
+int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key);
+void hf__et_words_unsubscribe(struct hf__et_words *w, const hf_rowkey *key);
+int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret);
+/* How many keys are waited for; and each of them. */
+size_t hf__et_words_n_wanted(struct hf__et_words *w);
+void hf__et_words_each_wanted(struct hf__et_words *w,
+                              void (*see)(void *arg, const char *key, int in_line), void *arg);
+/* A listen begins. */
+void hf__et_words_listen(struct hf__et_words *w);
 /* Others may have been lost: nothing is known any more. */
 void hf__et_words_forget(struct hf__et_words *w);
 /* Takes in what a watch tells; `ends`: of keys that are gone only. How much of it somebody here is
@@ -185,13 +193,15 @@ uint64_t hf__et_words_hear(const hf_store *st, const HfEt__WatchResponse *said, 
 int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key);
 /* As hf__et_told, of what has been heard. */
 int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row);
-uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key);
 
 /* watch.c */
 int hf__et_ear_open(hf_store *st, hf_error *err);
 void hf__et_ear_close(hf_store *st);
 int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err);
+int hf__et_subscribe(hf_store *st, const hf_rowkey *key);
+void hf__et_unsubscribe(hf_store *st, const hf_rowkey *key);
+int hf__et_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
 int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
 int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row);
 void hf__et_interrupt(hf_store *st, uint8_t bell);

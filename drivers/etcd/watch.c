@@ -32,13 +32,19 @@ struct stream {
     struct hf__et_ear *ear;
 };
 
+/* All keys from the first to the last; NULL: of none. */
+struct range {
+    char *first, *last;
+};
+
 struct hf__et_ear {
     pthread_mutex_t mu; /* of who listens or watches, for as long as that takes: of what follows */
     const hf_store *st;
     int wake_fd;
     struct stream stream[STREAMS];
     struct hf__et_stream *open[STREAMS]; /* NULL: unused */
-    size_t n_wanted;                     /* of keys that are listened for */
+    struct range pending[LETTERS];       /* keys that no stream watches yet; of each kind */
+    int letters, anew;                   /* letters are to be watched; streams have ended */
     uint64_t heard;
     int64_t deaf_until_us, used_at_us;
 };
@@ -55,6 +61,7 @@ static void end_stream(struct hf__et_ear *ear, int i)
     if (!ear->open[i]) return;
     hf__et_stream_end(ear->open[i]);
     ear->open[i] = NULL;
+    ear->anew = 1;
     hf__et_words_forget(ear->st->words);
     free_stream(&ear->stream[i]);
 }
@@ -161,6 +168,7 @@ static int await_created(hf_store *st)
 static int deaf(hf_store *st, const char *why, hf_error *err)
 {
     end_streams(st->ear);
+    st->ear->anew = 1; /* also where none was begun */
     st->ear->heard++;
     st->ear->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
     hf__et_next(&st->http);
@@ -178,21 +186,70 @@ static int watched(const struct hf__et_ear *ear, enum kind kind, const char *key
     return 0;
 }
 
-static enum kind kind_for(const hf_rowkey *key) { return key->who && key->in_line ? ENDS : ALL; }
+static enum kind kind_for(int in_line) { return in_line ? ENDS : ALL; }
 
-/* The range of the keys to be watched in that way; of those that no stream does, unless `all`. 0:
-   of none. */
-static int range_of(const struct hf__et_ear *ear, enum kind kind, const hf_rowkey *const *keys,
-                    size_t n, int all, const char **ret_first, const char **ret_last)
+/* ---- ranges of keys ---- */
+
+static void clear_range(struct range *r)
 {
-    *ret_first = *ret_last = NULL;
-    for (size_t i = 0; i < n; i++) {
-        const char *key = keys[i]->text;
-        if (kind_for(keys[i]) != kind || (!all && watched(ear, kind, key))) continue;
-        if (!*ret_first || strcmp(key, *ret_first) < 0) *ret_first = key;
-        if (!*ret_last || strcmp(key, *ret_last) > 0) *ret_last = key;
+    free(r->first);
+    free(r->last);
+    *r = (struct range){NULL, NULL};
+}
+
+/* 0 or HF_NOMEM. */
+static int extend(struct range *r, const char *key)
+{
+    char **at[] = {&r->first, &r->last};
+    for (int i = 0; i < 2; i++) {
+        int order = *at[i] ? strcmp(key, *at[i]) : 0;
+        if (*at[i] && (i ? order <= 0 : order >= 0)) continue;
+        char *text = strdup(key);
+        if (!text) return HF_NOMEM;
+        free(*at[i]);
+        *at[i] = text;
     }
-    return *ret_first != NULL;
+    return 0;
+}
+
+/* All keys that begin as both of its ends do: those that are waited for later are among them, as a
+   rule, and need no further stream. 0 or HF_NOMEM. */
+static int widen(struct range *r)
+{
+    size_t n = 0;
+    while (r->first[n] && r->first[n] == r->last[n]) n++;
+    char *last = malloc(n + 2);
+    if (!last) return HF_NOMEM;
+    memcpy(last, r->first, n);
+    last[n] = '\xff'; /* which no key has */
+    last[n + 1] = 0;
+    free(r->last);
+    r->last = last;
+    if (!n) r->first[n++] = ' '; /* the least that a key begins with: letters are before it */
+    r->first[n] = 0;
+    return 0;
+}
+
+struct walk {
+    struct hf__et_ear *ear;
+    enum kind kind;
+    int all, failed; /* all: those that a stream watches, too */
+};
+
+static void see_wanted(void *arg, const char *key, int in_line)
+{
+    struct walk *w = arg;
+    if (kind_for(in_line) != w->kind || (!w->all && watched(w->ear, w->kind, key))) return;
+    if (extend(&w->ear->pending[w->kind], key)) w->failed = 1;
+}
+
+/* All keys that are waited for in that way are pending; but for those that a stream watches, unless
+   `all`. 0 or HF_NOMEM. */
+static int pend_wanted(struct hf__et_ear *ear, enum kind kind, int all)
+{
+    struct walk w = {ear, kind, all, 0};
+    hf__et_words_each_wanted(ear->st->words, see_wanted, &w);
+    return w.failed ? HF_NOMEM : 0;
 }
 
 /* -1: none. */
@@ -204,19 +261,22 @@ static int unused_stream(const struct hf__et_ear *ear, enum kind kind)
     return -1;
 }
 
-static int watch_kind(hf_store *st, enum kind kind, const hf_rowkey *const *keys, size_t n)
+static int watch_kind(hf_store *st, enum kind kind)
 {
     struct hf__et_ear *ear = st->ear;
-    const char *first, *last;
-    if (!range_of(ear, kind, keys, n, 0, &first, &last)) return 0;
-    int at = unused_stream(ear, kind);
+    struct range *r = &ear->pending[kind];
+    if (!r->first) return 0;
+    int at = unused_stream(ear, kind), rc = 0;
     if (at < 0) {
         end_kind(ear, kind);
         ear->heard++;
         at = unused_stream(ear, kind);
-        range_of(ear, kind, keys, n, 1, &first, &last);
+        rc = pend_wanted(ear, kind, 1);
+        if (!rc) rc = widen(r);
     }
-    return begin_stream(st, kind, at, first, last);
+    if (!rc) rc = begin_stream(st, kind, at, r->first, r->last);
+    clear_range(r);
+    return rc;
 }
 
 /* They come to whoever stands in line. */
@@ -230,48 +290,71 @@ static int watch_letters(hf_store *st)
     return begin_stream(st, LETTERS, at, first, behind);
 }
 
-static int watch_more(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_error *err)
+static int watch_more(hf_store *st, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
-    const char *first, *last;
-    int ends = range_of(ear, ENDS, keys, n, 1, &first, &last);
-    int letters = ends && unused_stream(ear, LETTERS) >= 0;
-    if (!letters && !range_of(ear, ENDS, keys, n, 0, &first, &last) &&
-        !range_of(ear, ALL, keys, n, 0, &first, &last))
-        return 0;
+    int rc = 0;
+    if (ear->anew)
+        for (int kind = 0; kind < LETTERS && !rc; kind++) rc = pend_wanted(ear, kind, 0);
+    int letters = ear->letters && unused_stream(ear, LETTERS) >= 0;
+    if (!rc && !letters && !ear->pending[ENDS].first && !ear->pending[ALL].first) return 0;
     if (hf__local_us() < ear->deaf_until_us)
         return hf_fail(err, HF_UNAVAILABLE, 0, "etcd: listen: not heard lately");
-    int rc = watch_kind(st, ENDS, keys, n);
-    if (!rc) rc = watch_kind(st, ALL, keys, n);
+    if (!rc) rc = watch_kind(st, ENDS);
+    if (!rc) rc = watch_kind(st, ALL);
     if (!rc && letters) rc = watch_letters(st);
+    ear->anew = 0;
     if (!rc) rc = await_created(st);
     return rc ? deaf(st, "no watch", err) : 0;
 }
 
-static int listen_to(hf_store *st, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                     hf_error *err)
+static int listen_to(hf_store *st, hf_ear *ret, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
-    /* What came for the keys of the last time counts for them. They go on being heard while nobody
-       waits: who holds one of them, and was told so, gives it on as the next letter says. */
+    /* What came for keys before is told of them. They go on being heard while nobody waits: who
+       holds one of them, and was told so, gives it on as the next letter says. */
     perform(ear);
-    if (n && hf__et_words_want(st->words, keys, n))
-        return hf_fail(err, HF_NOMEM, 0, "etcd: listen: out of memory");
-    ear->n_wanted = n;
-    if (n) ear->used_at_us = hf__local_us();
-    int rc = watch_more(st, keys, n, err);
-    if (rc) return rc;
+    hf__et_words_listen(st->words);
+    if (hf__et_words_n_wanted(st->words)) {
+        ear->used_at_us = hf__local_us();
+        int rc = watch_more(st, err);
+        if (rc) return rc;
+    }
     ret->heard[0] = ear->heard;
     ret->heard[1] = 0;
     return 0;
 }
 
+int hf__et_subscribe(hf_store *st, const hf_rowkey *key)
+{
+    struct hf__et_ear *ear = st->ear;
+    int in_line = key->who && key->in_line;
+    enum kind kind = kind_for(in_line);
+    pthread_mutex_lock(&ear->mu);
+    int rc = hf__et_words_subscribe(st->words, key);
+    if (!rc && !watched(ear, kind, key->text)) rc = extend(&ear->pending[kind], key->text);
+    ear->letters |= in_line;
+    pthread_mutex_unlock(&ear->mu);
+    return rc;
+}
+
+void hf__et_unsubscribe(hf_store *st, const hf_rowkey *key)
+{
+    hf__et_words_unsubscribe(st->words, key);
+}
+
+int hf__et_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+{
+    (void)bell;
+    return hf__et_words_next_event(st->words, ret);
+}
+
 int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
                   hf_error *err)
 {
-    (void)bell;
+    (void)bell, (void)keys, (void)n;
     pthread_mutex_lock(&st->ear->mu);
-    int rc = listen_to(st, keys, n, ret, err);
+    int rc = listen_to(st, ret, err);
     pthread_mutex_unlock(&st->ear->mu);
     return rc;
 }
@@ -291,9 +374,10 @@ static int watch(hf_store *st, const hf_ear *from, int64_t until_us, hf_error *e
         if (perform(ear)) return deaf(st, "the connection broke", err);
         if (ear->heard != from->heard[0] || until_us <= now) return 0;
         /* Nobody waits any more: the next one may, soon. */
-        if (!ear->n_wanted && now - ear->used_at_us >= IDLE_MS * INT64_C(1000))
+        int wanted = hf__et_words_n_wanted(ear->st->words) != 0;
+        if (!wanted && now - ear->used_at_us >= IDLE_MS * INT64_C(1000))
             end_streams(ear);
-        else if (!ear->n_wanted && left > IDLE_MS)
+        else if (!wanted && left > IDLE_MS)
             left = IDLE_MS;
         if (hf__et_streams_wait(ear->open, STREAMS, ear->wake_fd,
                                 left > POLL_MS ? POLL_MS : (int)left))
@@ -352,6 +436,7 @@ void hf__et_ear_close(hf_store *st)
 {
     if (!st->ear) return;
     end_streams(st->ear);
+    for (int kind = 0; kind < LETTERS; kind++) clear_range(&st->ear->pending[kind]);
     if (st->ear->wake_fd >= 0) close(st->ear->wake_fd);
     pthread_mutex_destroy(&st->ear->mu);
     free(st->ear);

@@ -11,11 +11,15 @@
  */
 #include "etcd.h"
 
+#include "kit/subscriber.h"
 #include "kit/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* How many listens a wait needs at most to look after an event; so many look between two. */
+enum { UNREAD_LISTENS = 2, LOOKS_AT_ONCE = 64 };
 
 struct word {
     uint8_t id[16];
@@ -24,27 +28,22 @@ struct word {
     uint8_t flags;
 };
 
-/* A key that is waited for: a place of a table by hash, in which 0 of `used` ends a search. */
+/* A key that is waited for, or was. */
 struct heard {
-    uint64_t hash;
-    uint8_t used, named, who[16]; /* the request that waits for it, if it is named */
-    uint8_t in_line;              /* which is told by letters, and of the ends of sessions */
-    uint8_t told;   /* a letter was heard, and nothing after it that it doesn't explain */
-    uint8_t unread; /* something that no letter explains, which somebody may still have to
-                       look at: for so many listens */
+    struct hf__sub_key key;
+    uint8_t told;    /* a letter was heard, and nothing after it that it doesn't explain */
+    uint64_t unread; /* something that no letter explains, which somebody may still have to look
+                        at: until that listen */
     uint64_t revision, letter_revision; /* of etcd's: the last that was heard of it; by a letter,
                                            which another watch brings, sooner or later */
-    uint64_t rang;                      /* when it was heard of, by `rings` */
     struct word word;
     ProtobufCBinaryData whole; /* the row as that letter has it; NULL: it hasn't */
 };
 
 struct hf__et_words {
     pthread_mutex_t mu;
-    struct heard *at;
-    size_t places;     /* a power of two, or 0 */
-    uint64_t rings;    /* how often something was heard */
-    uint64_t all_rang; /* the last time that it may have been of any key */
+    struct hf__sub sub;
+    uint64_t listens;
 };
 
 /* ---- a word ---- */
@@ -82,85 +81,117 @@ static int read_word(const char *said, size_t len, struct word *to)
 
 /* ---- the keys that are waited for ---- */
 
+static void free_whole(struct hf__sub_key *k) { free(((struct heard *)k)->whole.data); }
+
 int hf__et_words_open(hf_store *st)
 {
     st->words = calloc(1, sizeof *st->words);
     if (!st->words) return HF_NOMEM;
+    st->words->sub.key_size = sizeof(struct heard);
+    st->words->sub.forget = free_whole;
     pthread_mutex_init(&st->words->mu, NULL);
     return 0;
-}
-
-static void free_places(struct heard *at, size_t places)
-{
-    for (size_t i = 0; i < places; i++) free(at[i].whole.data);
-    free(at);
 }
 
 void hf__et_words_close(hf_store *st)
 {
     if (!st->words) return;
     pthread_mutex_destroy(&st->words->mu);
-    free_places(st->words->at, st->words->places);
+    hf__sub_free(&st->words->sub);
     free(st->words);
-}
-
-/* Its place, or the free one where it belongs. */
-static struct heard *place_of(struct heard *at, size_t places, uint64_t hash)
-{
-    size_t i = hash & (places - 1);
-    while (at[i].used && at[i].hash != hash) i = (i + 1) & (places - 1);
-    return &at[i];
 }
 
 /* Under the mutex. NULL: nobody waits for it. */
 static struct heard *find(const struct hf__et_words *w, uint64_t hash)
 {
-    struct heard *k = w->places ? place_of(w->at, w->places, hash) : NULL;
-    return k && k->used ? k : NULL;
+    return (struct heard *)hf__sub_of_hash(&w->sub, hash, NULL);
 }
 
-int hf__et_words_want(struct hf__et_words *w, const hf_rowkey *const *keys, size_t n)
+static int is_unread(const struct hf__et_words *w, const struct heard *k)
 {
-    size_t places = 16;
-    while (places < 2 * n) places *= 2;
-    struct heard *at = calloc(places, sizeof *at);
-    if (!at) return HF_NOMEM;
+    return k->unread > w->listens;
+}
+
+int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key)
+{
+    int same;
     pthread_mutex_lock(&w->mu);
-    for (size_t i = 0; i < n; i++) {
-        struct heard *k = place_of(at, places, keys[i]->hash);
-        struct heard *was = find(w, keys[i]->hash);
-        const uint8_t *who = keys[i]->who;
-        /* What was said to another is none of this one's: it may be whom the word named, or the
-           word was said long ago, for while nobody stands in line nothing is said. */
-        if (was && was->named == (who != NULL) && (!who || !memcmp(was->who, who, 16))) {
-            *k = *was;
-            k->in_line = who && keys[i]->in_line;
-            was->whole.data = NULL;
-            if (k->unread) k->unread--;
-            continue;
-        }
-        *k = (struct heard){.hash = keys[i]->hash, .used = 1, .named = who != NULL};
-        k->in_line = who && keys[i]->in_line;
-        if (was) k->rang = was->rang;
-        if (was) k->revision = was->revision;
-        if (was) k->letter_revision = was->letter_revision;
-        if (who) memcpy(k->who, who, 16);
+    struct heard *k = (struct heard *)hf__sub_want(&w->sub, key, NULL, 0, &same);
+    /* What was said to another is none of this one's: it may be whom the word named, or the word
+       was said long ago, for while nobody stands in line nothing is said. */
+    if (k && !same) {
+        k->told = 0;
+        k->unread = 0;
     }
-    free_places(w->at, w->places);
-    w->at = at;
-    w->places = places;
     pthread_mutex_unlock(&w->mu);
-    return 0;
+    return k ? 0 : HF_NOMEM;
+}
+
+void hf__et_words_unsubscribe(struct hf__et_words *w, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&w->mu);
+    struct hf__sub_key *k = hf__sub_find(&w->sub, key->text, key->len, key->hash);
+    if (k) hf__sub_unwant(&w->sub, k);
+    pthread_mutex_unlock(&w->mu);
+}
+
+size_t hf__et_words_n_wanted(struct hf__et_words *w)
+{
+    pthread_mutex_lock(&w->mu);
+    size_t n = hf__sub_wanted(&w->sub);
+    pthread_mutex_unlock(&w->mu);
+    return n;
+}
+
+void hf__et_words_listen(struct hf__et_words *w)
+{
+    pthread_mutex_lock(&w->mu);
+    w->listens++;
+    pthread_mutex_unlock(&w->mu);
+}
+
+struct visit {
+    void (*see)(void *arg, const char *key, int in_line);
+    void *arg;
+};
+
+static void show_wanted(struct hf__sub_key *k, void *arg)
+{
+    const struct visit *v = arg;
+    if (hf__sub_is_wanted(k)) v->see(v->arg, k->text, k->in_line);
+}
+
+void hf__et_words_each_wanted(struct hf__et_words *w,
+                              void (*see)(void *arg, const char *key, int in_line), void *arg)
+{
+    struct visit v = {see, arg};
+    pthread_mutex_lock(&w->mu);
+    hf__sub_each(&w->sub, show_wanted, &v);
+    pthread_mutex_unlock(&w->mu);
+}
+
+int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret)
+{
+    pthread_mutex_lock(&w->mu);
+    int is = hf__sub_next_event(&w->sub, ret);
+    pthread_mutex_unlock(&w->mu);
+    return is;
+}
+
+static void forget(struct hf__sub_key *key, void *arg)
+{
+    (void)arg;
+    struct heard *k = (struct heard *)key;
+    k->told = 0;
+    k->unread = 0;
+    k->revision = k->letter_revision = 0; /* they may begin anew */
 }
 
 void hf__et_words_forget(struct hf__et_words *w)
 {
     pthread_mutex_lock(&w->mu);
-    for (size_t i = 0; i < w->places; i++) {
-        w->at[i].told = w->at[i].unread = 0;
-        w->at[i].revision = w->at[i].letter_revision = 0; /* they may begin anew */
-    }
-    w->all_rang = ++w->rings;
+    hf__sub_each(&w->sub, forget, NULL);
+    hf__sub_put_any(&w->sub);
     pthread_mutex_unlock(&w->mu);
 }
 
@@ -196,19 +227,9 @@ int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
     hf_row_clear(row);
     pthread_mutex_lock(&w->mu);
     const struct heard *k = find(w, key->hash);
-    int told = k && k->told && !k->unread && tell(k, row);
+    int told = k && k->told && !is_unread(w, k) && tell(k, row);
     pthread_mutex_unlock(&w->mu);
     return told;
-}
-
-uint64_t hf__et_rang(hf_store *st, const hf_rowkey *key)
-{
-    struct hf__et_words *w = st->words;
-    pthread_mutex_lock(&w->mu);
-    const struct heard *k = find(w, key->hash);
-    uint64_t rang = k && k->rang > w->all_rang ? k->rang : w->all_rang;
-    pthread_mutex_unlock(&w->mu);
-    return rang;
 }
 
 /* ---- what happens ---- */
@@ -248,7 +269,8 @@ static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
         k->whole.len = whole ? said->len - n - 1 : 0;
         k->whole.data = whole ? malloc(k->whole.len + 1) : NULL;
         if (k->whole.data) memcpy(k->whole.data, whole + 1, k->whole.len);
-        if (looks) k->rang = ++w->rings;
+        looks = looks && hf__sub_is_wanted(&k->key);
+        if (looks) hf__sub_put_event(&w->sub, &k->key);
     }
     pthread_mutex_unlock(&w->mu);
     return looks;
@@ -256,17 +278,18 @@ static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
 
 /* What no letter explains may be the end of a session, of which a letter that comes behind it
    needn't know: so that counts for nothing until who waits has looked. Heard before one listen it
-   is looked at before the next but one. */
+   is looked at before the next but one, where not many are to look. */
 static int hear_change(struct hf__et_words *w, uint64_t hash, uint64_t revision, int ends)
 {
     pthread_mutex_lock(&w->mu);
     struct heard *k = find(w, hash);
-    int looks = k && (ends || !k->in_line) && !is_old(&k->revision, revision);
-    if (looks) {
-        k->unread = 2;
+    int is_new = k && (ends || !k->key.in_line) && !is_old(&k->revision, revision);
+    int looks = is_new && hf__sub_is_wanted(&k->key);
+    if (is_new) {
+        k->unread = w->listens + UNREAD_LISTENS + hf__sub_wanted(&w->sub) / LOOKS_AT_ONCE;
         k->told = 0;
-        k->rang = ++w->rings;
     }
+    if (looks) hf__sub_put_event(&w->sub, &k->key);
     pthread_mutex_unlock(&w->mu);
     return looks;
 }

@@ -140,10 +140,10 @@ struct hf__sub_key *hf__sub_of_hash(const struct hf__sub *sub, uint64_t hash,
     return next;
 }
 
-void hf__sub_each(struct hf__sub *sub, void (*each)(struct hf__sub_key *k))
+void hf__sub_each(struct hf__sub *sub, void (*each)(struct hf__sub_key *k, void *arg), void *arg)
 {
     for (size_t i = 0; i < sub->key_buckets; i++)
-        for (struct hf__sub_key *k = sub->key[i]; k; k = k->chain) each(k);
+        for (struct hf__sub_key *k = sub->key[i]; k; k = k->chain) each(k, arg);
 }
 
 static int grow_keys(struct hf__sub *sub)

@@ -69,7 +69,7 @@ struct hf__sub_key *hf__sub_of_hash(const struct hf__sub *sub, uint64_t hash,
 static inline int hf__sub_is_wanted(const struct hf__sub_key *k) { return !k->idle_prev; }
 static inline size_t hf__sub_wanted(const struct hf__sub *sub) { return sub->n_keys - sub->n_idle; }
 /* Calls `each` for all keys, in no order. It drops none. */
-void hf__sub_each(struct hf__sub *sub, void (*each)(struct hf__sub_key *k));
+void hf__sub_each(struct hf__sub *sub, void (*each)(struct hf__sub_key *k, void *arg), void *arg);
 
 /*
  * The key is wanted from now on, for the request key->who, and its channel is the one of that name

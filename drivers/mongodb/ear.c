@@ -197,14 +197,18 @@ static void hear(hf__mg_ear *ear, const bson_t *event)
     pthread_mutex_unlock(&ear->mu);
 }
 
-static void forget_handed(struct hf__sub_key *k) { ((struct heard *)k)->handed.token = 0; }
+static void forget_handed(struct hf__sub_key *k, void *arg)
+{
+    (void)arg;
+    ((struct heard *)k)->handed.token = 0;
+}
 
 /* What came before isn't known. Under the mutex. */
 static void lose(hf__mg_ear *ear)
 {
     ear->heard++;
     hf__sub_put_any(&ear->sub);
-    hf__sub_each(&ear->sub, forget_handed);
+    hf__sub_each(&ear->sub, forget_handed, NULL);
 }
 
 static int wanted(hf__mg_ear *ear, enum ear_state state)
@@ -220,7 +224,7 @@ static int wanted(hf__mg_ear *ear, enum ear_state state)
     int is = !ear->ends && now_us - ear->wanted_us < IDLE_MS * INT64_C(1000);
     if (!is) {
         ear->state = EAR_OFF; /* from here on another may be started */
-        hf__sub_each(&ear->sub, forget_handed);
+        hf__sub_each(&ear->sub, forget_handed, NULL);
     }
     pthread_mutex_unlock(&ear->mu);
     return is;

@@ -223,12 +223,18 @@ void hf__pg_ear_close(struct hf__pg_ear *ear)
     if (ear->wake_fd >= 0) close(ear->wake_fd);
 }
 
+static void forget_one(struct hf__sub_key *k, void *arg)
+{
+    (void)arg;
+    forget(k);
+}
+
 static void disconnect(struct hf__pg_ear *ear)
 {
     hf__pg_disconnect(&ear->link);
     pthread_mutex_lock(&ear->mu);
     while (next_unread(ear)) continue;
-    hf__sub_each(&ear->sub, forget); /* others may be lost from here on */
+    hf__sub_each(&ear->sub, forget_one, NULL); /* others may be lost from here on */
     hf__sub_disconnected(&ear->sub);
     pthread_mutex_unlock(&ear->mu);
     ear->hears_all = 0;

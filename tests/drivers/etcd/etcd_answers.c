@@ -1,6 +1,8 @@
 /*
  * etcd_answers.c - the driver etcd: before a server that answers anything: what it makes of it.
  */
+#include "fakes/listens.h"
+
 #include "etcd_said.h"
 
 #include <stdio.h>
@@ -427,15 +429,16 @@ static void what_is_heard_wakes(void **state)
     const char *const words[] = {event, far};
     for (size_t i = 0; i < 2; i++) {
         are((struct answer){"watch", ANSWER_OPEN, words[i], 0});
-        said(driver->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 1, &ear, &err), 0, NULL);
         ear.heard[0] = 0; /* since before it */
         said(driver->watch(st, 0, &ear, for_ever, &err), 0, NULL);
         driver->close(st);
+        listens_anew(st);
         st = opened();
     }
     /* Nothing to hear: it is woken. */
     are((struct answer){"watch", ANSWER_OPEN, created, 0});
-    said(driver->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, keys, 1, &ear, &err), 0, NULL);
     driver->interrupt(st, 0);
     said(driver->watch(st, 0, &ear, for_ever, &err), 0, NULL);
     said(driver->watch(st, 0, &ear, 0, &err), 0, NULL);
@@ -446,27 +449,35 @@ static void what_is_heard_wakes(void **state)
         assert_int_equal(hf_key_make(name, &other, &err), 0);
         static const char twice[] = "{\"created\": true}\n{\"created\": true}\n";
         are((struct answer){"watch", ANSWER_OPEN, twice, 0});
-        said(driver->listen(st, 0, keys, 2, &later, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 2, &later, &err), 0, NULL);
     }
     assert_true(later.heard[0] > ear.heard[0]);
+    /* It is of all keys that begin so: those that come later need none. */
+    int given = answers_given();
+    assert_int_equal(hf_key_make("k6/later", &other, &err), 0);
+    said(listen_for(driver, st, keys, 2, &later, &err), 0, NULL);
+    assert_int_equal(answers_given(), given);
     driver->close(st);
+    listens_anew(st);
     /* No watch at all: that is said, and for a while nothing is tried. */
     static const char *const no[] = {"{\"canceled\": true}\n", "nonsense\n", ""};
     for (size_t i = 0; i < 3; i++) {
         st = opened();
         are((struct answer){"watch", 200, no[i], 0});
-        said(driver->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
+        said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
         /* "not heard lately", unless five seconds have passed meanwhile. */
-        said(driver->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: no");
+        said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: no");
         driver->close(st);
+        listens_anew(st);
     }
     /* It breaks later. */
     st = opened();
     are((struct answer){"watch", 200, created, 0});
-    int rc = driver->listen(st, 0, keys, 1, &ear, &err);
+    int rc = listen_for(driver, st, keys, 1, &ear, &err);
     if (!rc) rc = driver->watch(st, 0, &ear, for_ever, &err);
     assert_int_equal(rc, HF_UNAVAILABLE);
     driver->close(st);
+    listens_anew(st);
 }
 
 /* ---- URLs ---- */

@@ -2,6 +2,7 @@
  * etcd_grpc.c - the driver etcd before a server that answers any bytes to gRPC: what isn't a clear
  * answer leaves a write in doubt, and nothing is sent twice.
  */
+#include "fakes/listens.h"
 #include "fakes/said.h"
 #include "grpcsay.h"
 #include "os.h"
@@ -32,7 +33,11 @@ static void opened(int64_t io_ms)
     said(said_opens(driver, "etcd://HOST/p/", port, io_ms, &st), 0, NULL);
 }
 
-static void closed(void) { driver->close(st); }
+static void closed(void)
+{
+    driver->close(st);
+    listens_anew(st);
+}
 static int reads(void) { return driver->get(st, &key, &row, &clock_us, &err); }
 static int writes(void) { return driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err); }
 
@@ -322,7 +327,7 @@ static void what_is_heard_wakes(void **state)
         say_later();
         cases[i].says();
         int64_t until_us = hf__local_us() + 60000000;
-        said(driver->listen(st, 0, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 1, &ear, &err), 0, NULL);
         grpcsay_go_on();
         /* What comes before the watch is read by whoever asks what was told: it is the watch that
            says so all the same, and goes deaf. */
@@ -341,13 +346,13 @@ static void what_is_heard_wakes(void **state)
     opened(60000);
     grpcsay_anew(GRPC_WELL);
     say_status("7", "etcdserver: permission denied");
-    said(driver->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
+    said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
     closed();
     opened(300);
     grpcsay_anew(GRPC_MUTE);
     gone();
     (void)reads();
-    said(driver->listen(st, 0, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
+    said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
     closed();
 }
 

@@ -4,6 +4,7 @@
  *     tests/servers/etcd etcd_letters @
  */
 #include "drivers.h"
+#include "fakes/listens.h"
 #include "os.h"
 #include "test.h"
 
@@ -75,25 +76,25 @@ static void write_as(int by, hf_row *row, const char *who, unsigned flags)
     write_row(by, row, seen);
 }
 
-static void listen_for(int i, const char *name, int in_line)
+static void listen_as(int i, const char *name, int in_line)
 {
     const hf_rowkey *keys[] = {&all[i].key};
     assert_int_equal(hf_key_make(name, &all[i].key, &err), 0);
     all[i].key.who = all[i].id;
     all[i].key.in_line = in_line;
-    if (drv->listen(all[i].st, 0, keys, 1, &all[i].ear, &err)) fail_msg("%s", err.text);
+    if (listen_for(drv, all[i].st, keys, 1, &all[i].ear, &err)) fail_msg("%s", err.text);
 }
 
 static int hears_within(int i, int64_t us)
 {
-    uint64_t rang = drv->rang(all[i].st, &all[i].key);
+    uint64_t rang = events_of(drv, all[i].st, &all[i].key);
     int64_t until = hf__local_us() + us;
-    while (hf__local_us() < until && drv->rang(all[i].st, &all[i].key) == rang) {
+    while (hf__local_us() < until && events_of(drv, all[i].st, &all[i].key) == rang) {
         const hf_rowkey *keys[] = {&all[i].key};
         drv->watch(all[i].st, 0, &all[i].ear, until, &err);
-        drv->listen(all[i].st, 0, keys, 1, &all[i].ear, &err);
+        listen_for(drv, all[i].st, keys, 1, &all[i].ear, &err);
     }
-    return drv->rang(all[i].st, &all[i].key) != rang;
+    return events_of(drv, all[i].st, &all[i].key) != rang;
 }
 
 /* Does it hear of something since it listened, however late? */
@@ -106,14 +107,14 @@ static int told(int i, hf_row *row) { return drv->told(all[i].st, &all[i].key, r
 /* Does it hear of an end, however late? A letter of before may come first: that tells something. */
 static int hears_an_end(int i)
 {
-    uint64_t rang = drv->rang(all[i].st, &all[i].key);
+    uint64_t rang = events_of(drv, all[i].st, &all[i].key);
     int64_t until = hf__local_us() + AWAIT_US;
     int heard = 0;
     hf_row row;
     hf_row_init(&row);
     while (!heard && hf__local_us() < until) {
         hears_within(i, LATE_US / 30);
-        heard = drv->rang(all[i].st, &all[i].key) != rang && !told(i, &row);
+        heard = events_of(drv, all[i].st, &all[i].key) != rang && !told(i, &row);
     }
     hf_row_clear(&row);
     return heard;
@@ -164,7 +165,7 @@ static void each_is_told_what_concerns_it(void **state)
     hf_row_init(&row);
     hf_row_init(&said);
     line_up("told", "0123", &row);
-    for (int i = 1; i < PARTIES; i++) listen_for(i, "told", 1);
+    for (int i = 1; i < PARTIES; i++) listen_as(i, "told", 1);
     /* It is handed over: to the one it is the row, to the next in line who has it; and none of the
        others hears of it, nor of who has left. */
     write_as(0, &row, "123", HF_PARTY_UNCLAIMED);
@@ -195,7 +196,7 @@ static void the_last_one_is_told_and_goes_on_being_told(void **state)
     hf_row_init(&row);
     hf_row_init(&said);
     line_up("last", "01", &row);
-    listen_for(1, "last", 1);
+    listen_as(1, "last", 1);
     write_as(0, &row, "1", HF_PARTY_UNCLAIMED);
     assert_true(is_told(1, &said, row.rev));
     assert_true(is_left_alone(1));
@@ -221,16 +222,16 @@ static void who_does_not_watch_is_told(void **state)
     hf_row_init(&row);
     hf_row_init(&said);
     line_up("unread", "012", &row);
-    listen_for(1, "unread", 1);
-    listen_for(2, "unread", 1);
+    listen_as(1, "unread", 1);
+    listen_as(2, "unread", 1);
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(is_told_if(0, 1, &said, row.rev));
     write_as(3, &row, "123", HF_PARTY_ENDING);
     assert_true(is_told_if(0, 1, &said, row.rev) && said.n_queue == 2);
-    uint64_t rang = drv->rang(all[2].st, &all[2].key);
+    uint64_t rang = events_of(drv, all[2].st, &all[2].key);
     write_as(1, &row, "23", HF_PARTY_UNCLAIMED);
     assert_true(is_told_if(0, 2, &said, row.rev));
-    assert_true(drv->rang(all[2].st, &all[2].key) != rang);
+    assert_true(events_of(drv, all[2].st, &all[2].key) != rang);
     int64_t start = hf__local_us();
     assert_int_equal(drv->watch(all[2].st, 0, &all[2].ear, start + AWAIT_US, &err), 0);
     assert_true(hf__local_us() - start < AWAIT_US);
@@ -250,7 +251,7 @@ static void an_end_is_told_to_all(void **state)
     assert_int_equal(drv->caps.sessions->make(all[0].st, 60000, &all[0].session, &ms, &clock, &err),
                      0);
     line_up("end", "0123", &row);
-    for (int i = 1; i < PARTIES; i++) listen_for(i, "end", 1);
+    for (int i = 1; i < PARTIES; i++) listen_as(i, "end", 1);
     assert_int_equal(drv->caps.sessions->end(all[0].st, all[0].session, &err), 0);
     for (int i = 1; i < PARTIES; i++) assert_true(hears_an_end(i));
     assert_int_equal(drv->get(all[1].st, &all[1].key, &row, &clock, &err), 0);
@@ -339,7 +340,7 @@ static void what_lies_about_is_tidied_up(void **state)
     write_as(0, &row, "0", 0);
     write_as(1, &row, "01", HF_PARTY_ENDING);
     write_as(2, &row, "012", HF_PARTY_ENDING);
-    listen_for(2, "tidy", 1);
+    listen_as(2, "tidy", 1);
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(beside("tidy", &bound) == 3 && bound == 2);
     assert_true(is_told_of(2, &said, row.token));
@@ -437,7 +438,7 @@ static void many_are_handed_it_at_once(void **state)
     hf_row_init(&row);
     hf_row_init(&said);
     assert_int_equal(hf_key_make("many", &all[0].key, &err), 0);
-    listen_for(1, "many", 1);
+    listen_as(1, "many", 1);
     for (uint32_t i = 0; i < MANY; i++) {
         hf_store *by = all[i % 2 ? 2 : 3].st;
         memset(many[i].id, (int)i + 1, sizeof many[i].id);

@@ -2,6 +2,8 @@
  * etcd_words.c - the driver etcd: before a server that answers anything: what a watch tells, whom
  * it wakes, and what is asked for it.
  */
+#include "fakes/listens.h"
+
 #include "etcd_said.h"
 
 #include <stdio.h>
@@ -58,6 +60,7 @@ static hf_row row;
 static void begin(void)
 {
     st = opened();
+    listens_anew(st);
     assert_int_equal(hf_key_make("other", &other, &err), 0);
     key.who = other.who = mine;
     key.in_line = other.in_line = 1;
@@ -78,12 +81,12 @@ static uint64_t heard_on(const char *kind)
                                   {"watch?filters", ANSWER_OPEN, CREATED, 0},
                                   {"watch", ANSWER_OPEN, *kind ? CREATED : line, 0}};
     answers_are(*kind ? both : &both[1], *kind ? 3 : 2);
-    said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
-    for (int i = 0; !driver->rang(st, &other); i++) {
+    said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
+    for (int i = 0; !events_of(driver, st, &other); i++) {
         assert_true(i < 100);
         ear.heard[0] = 0;
         said(driver->watch(st, 0, &ear, for_ever, &err), 0, NULL);
-        said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
     }
     return ear.heard[0] - 1;
 }
@@ -154,9 +157,9 @@ static void words_wake_who_is_concerned(void **state)
         uint64_t times = heard();
         int told = driver->told(st, &key, &row);
         if (times != cases[i].heard || told != (cases[i].token != 0) ||
-            row.token != cases[i].token || driver->rang(st, &key) != times)
-            fail_msg("case %zu: heard %d times, told: %d of %d, rang at %d", i, (int)times, told,
-                     (int)row.token, (int)driver->rang(st, &key));
+            row.token != cases[i].token || !events_of(driver, st, &key) != !times)
+            fail_msg("case %zu: heard %d times, told: %d of %d, events: %d", i, (int)times, told,
+                     (int)row.token, (int)events_of(driver, st, &key));
         end();
     }
 }
@@ -176,11 +179,11 @@ static void a_word_brings_the_grant(void **state)
     /* Not to who waits for it next, who may be the one that it named; he looks. */
     hf_ear ear;
     uint8_t next[16] = {1};
-    uint64_t rang = driver->rang(st, &key);
+    uint64_t rang = events_of(driver, st, &key);
     key.who = next;
-    said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
     assert_int_equal(driver->told(st, &key, &row), 0);
-    assert_int_equal(driver->rang(st, &key), rang);
+    assert_int_equal(events_of(driver, st, &key), rang);
     assert_int_equal(row.n_holders, 0);
     end();
 }
@@ -195,7 +198,7 @@ static void an_end_is_looked_at_first(void **state)
     add(event(LETTER, WORD(OTHERS, "77"), "10", NULL));
     assert_int_equal(heard(), 2);
     for (int told = 0; told < 2; told++) {
-        said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
         assert_int_equal(driver->told(st, &key, &row), told);
     }
     end();
@@ -237,12 +240,12 @@ static void what_was_heard_ends_with_the_watch(void **state)
     const struct answer once[] = {{"watch", 200, line, 1}};
     answers_are(once, 1);
     do {
-        rc = driver->listen(st, 0, keys, 2, &ear, &err);
+        rc = listen_for(driver, st, keys, 2, &ear, &err);
         if (!rc) rc = driver->watch(st, 0, &ear, for_ever, &err);
     } while (!rc);
     assert_int_equal(rc, HF_UNAVAILABLE);
     assert_int_equal(driver->told(st, &key, &row), 0);
-    assert_true(driver->rang(st, &key) && driver->rang(st, &other));
+    assert_true(events_of(driver, st, &key) && events_of(driver, st, &other));
     end();
 }
 
@@ -270,7 +273,7 @@ static void many_keys_are_one_watch(void **state)
         all[i] = &many[i];
     }
     are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
-    said(driver->listen(st, 0, all, KEYS, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, all, KEYS, &ear, &err), 0, NULL);
     assert_int_equal(count(answers_asked(), "create_request"), 1);
     /* 99 is the last of them as texts. */
     assert_non_null(strstr(answers_asked(), answers_base64("/p/many/0\t", 10)));
@@ -278,14 +281,14 @@ static void many_keys_are_one_watch(void **state)
     /* One in between is watched already; one before them isn't, nor one behind. */
     int given = answers_given();
     assert_int_equal(hf_key_make("many/150x", &other, &err), 0);
-    said(driver->listen(st, 0, &keys[1], 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, &keys[1], 1, &ear, &err), 0, NULL);
     assert_int_equal(answers_given(), given);
-    said(driver->listen(st, 0, &keys[0], 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, &keys[0], 1, &ear, &err), 0, NULL);
     assert_int_equal(answers_given(), given + 1);
     assert_non_null(strstr(answers_asked(), answers_base64("/p/k\t", 5)));
     assert_non_null(strstr(answers_asked(), answers_base64("/p/k\n", 5)));
     assert_int_equal(hf_key_make("z", &other, &err), 0);
-    said(driver->listen(st, 0, &keys[1], 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, &keys[1], 1, &ear, &err), 0, NULL);
     assert_int_equal(answers_given(), given + 2);
     end();
 }
@@ -322,13 +325,13 @@ static void each_hears_what_concerns_it(void **state)
     begin();
     key.in_line = 0;
     assert_int_equal(heard(), 0);
-    uint64_t rang = driver->rang(st, &key);
+    uint64_t rang = events_of(driver, st, &key);
     key.in_line = 1;
     are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
-    said(driver->listen(st, 0, keys, 2, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
     assert_int_equal(answers_given(), 1);
     assert_non_null(strstr(answers_asked(), "NOPUT"));
-    assert_int_equal(driver->rang(st, &key), rang);
+    assert_int_equal(events_of(driver, st, &key), rang);
     end();
 }
 
