@@ -213,12 +213,10 @@ static void deaths_are_noticed_by_looking(void **state)
     }
 }
 
-/* The one ahead dies while it waits. */
-static void the_one_ahead_dies(void **state)
+static void dies_ahead(unsigned kind)
 {
-    (void)state;
     struct waiter behind;
-    begin(LOCAL);
+    begin(kind);
     stage_no_mourning();
     hf *third = stage_open("b");
     OK(stage_acquire(third, "x", 0, 0, 0, &lock));
@@ -243,6 +241,14 @@ static void the_one_ahead_dies(void **state)
     hf_release(lock, NULL);
     hf_close(third);
     done();
+}
+
+/* The one ahead dies while it waits; who watches keys isn't told of that, and looks. */
+static void the_one_ahead_dies(void **state)
+{
+    (void)state;
+    dies_ahead(LOCAL);
+    dies_ahead(BELLS);
 }
 
 /* A store that is gone for good is told to who waits, too; one that is away isn't. */

@@ -126,11 +126,11 @@ static int everybody_lives(hf_store *st, uint64_t session, hf_error *err)
     return 1;
 }
 
-static int alive_asked; /* of the expiry monitor alone */
+static int alive_asked; /* atomic */
 
 static int each_is_asked_for(hf_store *st, uint64_t session, hf_error *err)
 {
-    alive_asked++;
+    __atomic_add_fetch(&alive_asked, 1, __ATOMIC_SEQ_CST);
     return everybody_lives(st, session, err);
 }
 
@@ -144,7 +144,7 @@ static void a_crowd_of_holders_is_looked_at(void **state)
     stage_driver.caps.holders_cap = CROWD;
     change_caps();
     stage_liveness.alive = each_is_asked_for;
-    alive_asked = 0;
+    __atomic_store_n(&alive_asked, 0, __ATOMIC_SEQ_CST);
     OK(stage_acquire(rival, "k", 0, 0, 0, &other));
     hf_row *row = stage_row("k");
     assert_int_equal(hf_row_room(row, CROWD), 0);
@@ -162,7 +162,7 @@ static void a_crowd_of_holders_is_looked_at(void **state)
     hf_close(h); /* which gives the wait up */
     h = NULL;
     ends(&w, HF_CANCELED);
-    assert_true(alive_asked >= CROWD);
+    assert_true(__atomic_load_n(&alive_asked, __ATOMIC_SEQ_CST) >= CROWD);
     stage_row("k")->n_holders = 1;
     hf_release(other, NULL);
     done();
