@@ -40,8 +40,8 @@ static const hf_driver *const built_in[] = {&hf__mem_driver, &hf__file_driver,
 };
 
 /* Said to be not installed rather than unknown. */
-static const char *const known[] = {"sqlite", "postgres", "redis",   "rediss",
-                                    "etcd",   "etcds",    "mongodb", "firestore"};
+static const char *const known[] = {"sqlite", "postgres", "redis",     "rediss", "etcd",
+                                    "etcds",  "mongodb",  "firestore", "mariadb"};
 
 /* Other spellings of a scheme. */
 static const char *const spelled[][2] = {{"postgresql", "postgres"}};
@@ -269,6 +269,7 @@ static const char *advice(const char *scheme)
         {"postgresql+asyncpg", "write postgres:"},
         {"psql", "write postgres:"},
         {"pgsql", "write postgres:"},
+        {"mysql", "MySQL isn't supported; write mariadb: for a MariaDB server"},
         {"sqlite3", "write sqlite:"},
         {"memory", "write mem:"},
         {"etcd3", "write etcd:"},

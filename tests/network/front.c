@@ -18,6 +18,9 @@ int front_url(const char *url, char *server, size_t cap, char *front, size_t fro
         snprintf(front, front_cap,
                  "postgres://holdfast@127.0.0.1:%d/postgres?sslmode=disable&gssencmode=disable",
                  port);
+    } else if ((at = strstr(url, "?socket=")) && !strncmp(url, "mariadb:", 8)) {
+        snprintf(server, cap, "%.*s", (int)strcspn(at + 8, "&"), at + 8);
+        snprintf(front, front_cap, "mariadb://127.0.0.1:%d/holdfast?user=holdfast", port);
     } else if (!strncmp(url, "firestore:", 10)) {
         const char *host = getenv("FIRESTORE_EMULATOR_HOST");
         snprintf(server, cap, "%s", host ? host : "");

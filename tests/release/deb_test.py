@@ -22,11 +22,13 @@ from chroot import COMPILER, Root, as_root, made, minimal               # noqa: 
 from points import end, point                                           # noqa: E402
 
 REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
-DRIVERS = {'etcd': ['etcd', 'etcds'], 'firestore': ['firestore'], 'mongodb': ['mongodb'],
-           'postgres': ['postgres'], 'redis': ['redis', 'rediss'], 'sqlite': ['sqlite']}
+DRIVERS = {'etcd': ['etcd', 'etcds'], 'firestore': ['firestore'], 'mariadb': ['mariadb'],
+           'mongodb': ['mongodb'], 'postgres': ['postgres'],
+           'redis': ['redis', 'rediss'], 'sqlite': ['sqlite']}
 PACKAGES = ['holdfast', 'libholdfast-dev', 'libholdfast0', *(f'holdfast-{n}' for n in DRIVERS)]
 # Where no server can be: there is no network.
-UNREACHABLE = {'firestore': 'firestore://p', 'mongodb': 'mongodb://127.0.0.1:1/',
+UNREACHABLE = {'firestore': 'firestore://p', 'mariadb': 'mariadb://127.0.0.1:1/d',
+               'mongodb': 'mongodb://127.0.0.1:1/',
                'sqlite': 'sqlite:/nowhere/store.db'}
 
 

@@ -123,6 +123,7 @@ static void what_others_write_is_answered_with_what_is_right(void **state)
     hf_error err = {0, 0, ""};
     refused("mongodb+srv", "unknown scheme: write mongodb: with the hosts");
     refused("valkey", "unknown scheme: write redis:");
+    refused("mysql", "unknown scheme: MySQL isn't supported");
     refused("postgresql+psycopg", "write postgres:");
     assert_int_equal(hf_open("file:/tmp/x?timeout=5", NULL, &h, &err), HF_INVALID);
     if (!strstr(err.text, "unknown option 'timeout': the limit of a request is hf_open's"))
@@ -172,7 +173,8 @@ static void a_known_scheme_is_not_installed_another_unknown(void **state)
 {
     (void)state;
     setenv("HOLDFAST_DRIVERS", "/nowhere/at/all", 1);
-    static const char *const known[] = {"postgres", "redis", "etcd", "mongodb", "firestore"};
+    static const char *const known[] = {"postgres", "redis",   "etcd",
+                                        "mongodb",  "mariadb", "firestore"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         refused(known[i], "not installed: looked in /nowhere/at/all, ");
         refused(known[i], "/holdfast");

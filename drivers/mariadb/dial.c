@@ -1,0 +1,283 @@
+/*
+ * dial.c - mariadb: connecting. See link.h.
+ *
+ * Contents: what a refusal means; one attempt; the login; connecting.
+ *
+ * The library is given one numeric address at a time, so it never looks up a name, and never spends
+ * the deadline on one server of a list: kit/dial.h divides the time.
+ */
+#include "kit/dial.h"
+#include "link.h"
+
+#include "os.h"
+
+#include <errmsg.h>
+#include <fcntl.h>
+#include <mysqld_error.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct login {
+    const struct hf__my_how *how;
+    char password[HF_SECRET_CAP];
+};
+
+/* An attempt's own. */
+struct pending {
+    MYSQL *my;
+    int status;            /* what the call waits for; 0: none is under way */
+    char host[HF_MY_HOST]; /* what the library is given */
+};
+
+/* ---- what a refusal means ---- */
+
+/* By its number; all others are passing: starting up and shutting down, too many connections of the
+   server's or the user's, a host that is blocked for its errors, a node that isn't ready. */
+static int code_of(const struct hf__my_how *how, unsigned number)
+{
+    switch (number) {
+    case ER_ACCESS_DENIED_ERROR:
+    case ER_ACCESS_DENIED_NO_PASSWORD_ERROR:
+        /* The server has a new password, and the file that it is read from will. */
+        return how->opened && how->secret.path[0] ? HF_UNAVAILABLE : HF_DENIED;
+    case ER_DBACCESS_DENIED_ERROR:
+    case ER_HOST_NOT_PRIVILEGED:
+    case ER_ACCOUNT_HAS_BEEN_LOCKED:
+    case ER_MUST_CHANGE_PASSWORD_LOGIN:
+    case ER_NOT_SUPPORTED_AUTH_MODE:
+    case CR_AUTH_PLUGIN_CANNOT_LOAD: return HF_DENIED;
+    /* What worked before is passing: certificates are being renewed. */
+    case CR_SSL_CONNECTION_ERROR: return how->opened ? HF_UNAVAILABLE : HF_DENIED;
+    case ER_BAD_DB_ERROR: return HF_INVALID;
+    default: return HF_UNAVAILABLE;
+    }
+}
+
+static enum hf__attempt_state refused(const struct login *l, struct hf__attempt *a, MYSQL *my)
+{
+    a->code = code_of(l->how, mysql_errno(my));
+    snprintf(a->why, sizeof a->why, "%.*s", (int)strcspn(mysql_error(my), "\n"), mysql_error(my));
+    return HF_ATTEMPT_FAILED;
+}
+
+/* ---- one attempt ---- */
+
+/* The TLS handshake is no part of the library's calls that return while they wait: it may take
+   twice this, in seconds. */
+static unsigned handshake_s(const struct hf__my_how *how)
+{
+    return how->io_timeout_ms < 4000 ? 1 : (unsigned)(how->io_timeout_ms / 2000);
+}
+
+static int set_options(const struct hf__my_how *how, MYSQL *my)
+{
+    static const my_bool yes = 1, no = 0;
+    static const unsigned none = 0;
+    int bad = mysql_options(my, MYSQL_OPT_NONBLOCK, NULL) ||
+              mysql_options(my, MYSQL_OPT_RECONNECT, &no) ||
+              mysql_options(my, MYSQL_OPT_LOCAL_INFILE, &none) ||
+              mysql_options(my, MYSQL_SET_CHARSET_NAME, "utf8mb4") ||
+              mysql_options4(my, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "holdfast");
+    if (how->tls) {
+        unsigned seconds = handshake_s(how);
+        bad |= mysql_options(my, MYSQL_OPT_CONNECT_TIMEOUT, &seconds) ||
+               mysql_options(my, MYSQL_OPT_SSL_ENFORCE, &yes) ||
+               mysql_options(my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, how->verify ? &yes : &no);
+        if (how->ssl_ca[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CA, how->ssl_ca);
+        if (how->ssl_cert[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CERT, how->ssl_cert);
+        if (how->ssl_key[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_KEY, how->ssl_key);
+    }
+    return !bad;
+}
+
+/* What the attempt waits for; or its end. */
+static enum hf__attempt_state became(const struct login *l, struct hf__attempt *a,
+                                     const MYSQL *connected)
+{
+    struct pending *p = a->own;
+    MYSQL *my = p->my;
+    if (!p->status && !connected) return refused(l, a, my);
+    a->fd = (int)mysql_get_socket(my);
+    /* Where it uses TLS the library goes on as if it were so. */
+    if (!p->status) fcntl(a->fd, F_SETFL, O_NONBLOCK);
+    if (!p->status) return HF_ATTEMPT_READY;
+    a->events = (short)((p->status & MYSQL_WAIT_READ ? POLLIN : 0) |
+                        (p->status & MYSQL_WAIT_WRITE ? POLLOUT : 0));
+    return a->events & POLLIN ? HF_ATTEMPT_LINKED : HF_ATTEMPT_RUNS;
+}
+
+static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
+{
+    const struct login *l = arg;
+    const struct hf__my_how *how = l->how;
+    int local = how->host[a->target][0] == '/';
+    struct pending *p = a->own = calloc(1, sizeof *p);
+    MYSQL *my = p ? p->my = mysql_init(NULL) : NULL, *connected = NULL;
+    if (!my || !set_options(how, my)) {
+        a->code = HF_NOMEM;
+        snprintf(a->why, sizeof a->why, "out of memory");
+        return HF_ATTEMPT_FAILED;
+    }
+    hf__endpoint_text(&a->at, p->host);
+    unsigned held = hf__low_hold();
+    p->status = mysql_real_connect_start(
+        &connected, my, local ? NULL : p->host, how->user[0] ? how->user : NULL, l->password,
+        how->database, (unsigned)strtoul(how->port[a->target], NULL, 10), local ? p->host : NULL,
+        CLIENT_MULTI_STATEMENTS);
+    hf__low_free(held);
+    int fd = (int)mysql_get_socket(my);
+    if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
+    /* It has connected by the address, and reads this text again when the server has greeted: the
+       certificate is compared with it, and names the host. */
+    if (!local && p->status) snprintf(p->host, sizeof p->host, "%s", how->host[a->target]);
+    return became(l, a, connected);
+}
+
+static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
+{
+    struct pending *p = a->own;
+    MYSQL *connected = NULL;
+    unsigned held = hf__low_hold(); /* it may open files */
+    p->status = mysql_real_connect_cont(&connected, p->my, p->status & ~MYSQL_WAIT_TIMEOUT);
+    hf__low_free(held);
+    return became(arg, a, connected);
+}
+
+static int connect_cont(void *arg, int ready)
+{
+    MYSQL *connected;
+    return mysql_real_connect_cont(&connected, arg, ready);
+}
+
+/* What is under way is ended first, or the library wouldn't free what it has allocated for it. */
+static void stop(void *arg, struct hf__attempt *a)
+{
+    struct pending *p = a->own;
+    (void)arg;
+    if (p && p->status) hf__my_finish(p->my, p->status, connect_cont, p->my, 0);
+    if (p && p->my) mysql_close(p->my);
+    free(p);
+}
+
+/* ---- the login ---- */
+
+void hf__my_disconnect(struct hf__my_link *link)
+{
+    if (!link->my) return;
+    struct hf__my_pipe pipe;
+    hf__my_hold_pipe(&pipe);
+    mysql_close(link->my);
+    hf__my_free_pipe(&pipe);
+    link->my = NULL;
+}
+
+int hf__my_broken(const struct hf__my_link *link)
+{
+    struct pollfd p = {(int)mysql_get_socket(link->my), POLLIN, 0};
+    return poll(&p, 1, 0) > 0;
+}
+
+static int ask(const struct hf__my_how *how, struct hf__my_link *link, struct hf__my_sql *sql,
+               MYSQL_RES **ret, char why[HF_KIT_WHY])
+{
+    struct hf__my_failure failure;
+    int rc = hf__my_ask(how, link, sql, HF_UNAVAILABLE, ret, &failure);
+    hf__my_sql_free(sql);
+    if (rc) snprintf(why, HF_KIT_WHY, "%.*s", HF_KIT_WHY - 1, failure.why);
+    return rc;
+}
+
+/* Is this server one that can keep the promise? */
+static int inspect(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
+{
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    MYSQL_RES *rows;
+    hf__my_put(&sql, "SELECT VERSION(), " HF_MY_READ_ONLY);
+    int rc = ask(how, link, &sql, &rows, why);
+    if (rc) return rc;
+    MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
+    int major = 0, minor = 0;
+    why[0] = 0;
+    if (!row || !row[0] || !row[1])
+        snprintf(why, HF_KIT_WHY, "not an answer to that");
+    else if (!strstr(row[0], "MariaDB"))
+        snprintf(why, HF_KIT_WHY, "the server is MySQL %.40s: only MariaDB is supported", row[0]);
+    else if (sscanf(row[0], "%d.%d", &major, &minor) != 2 || major < 10 ||
+             (major == 10 && minor < 3))
+        snprintf(why, HF_KIT_WHY, "older than MariaDB 10.3");
+    else if (strcmp(row[1], "0") != 0)
+        snprintf(why, HF_KIT_WHY, "the server is read-only");
+    mysql_free_result(rows);
+    return why[0] ? HF_UNSUPPORTED : 0;
+}
+
+/* Of the session. */
+static int settle(const struct hf__my_how *how, struct hf__my_link *link, char why[HF_KIT_WHY])
+{
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    MYSQL_RES *rows;
+    long long s = how->io_timeout_ms / 1000, lock_s = s > 1 ? s - 1 : 1;
+    hf__my_put(&sql,
+               "SET autocommit = 1, timestamp = DEFAULT, sql_mode = 'STRICT_ALL_TABLES', "
+               "innodb_lock_wait_timeout = %lld, lock_wait_timeout = %lld, "
+               "max_statement_time = %lld.%03lld, sql_select_limit = DEFAULT;\n"
+               "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE",
+               lock_s, lock_s, s, (long long)(how->io_timeout_ms % 1000));
+    int rc = ask(how, link, &sql, &rows, why);
+    if (!rc) mysql_free_result(rows);
+    return rc;
+}
+
+/* ---- connecting ---- */
+
+static int dial(const struct login *l, struct hf__dial *d, struct hf__my_link *link,
+                int64_t until_us)
+{
+    struct hf__attempt *a;
+    char why[HF_KIT_WHY];
+    int rc;
+    while (!(rc = hf__dial_next(d, until_us, &a))) {
+        link->my = ((struct pending *)a->own)->my;
+        free(a->own);
+        a->own = NULL;
+        link->until_us = hf__dial_share(d, until_us);
+        rc = inspect(l->how, link, why);
+        /* Of several it may be the turn of another one, soon. */
+        if (rc == HF_UNSUPPORTED && l->how->n > 1) rc = HF_UNAVAILABLE;
+        if (!rc) rc = settle(l->how, link, why);
+        link->until_us = 0;
+        if (!rc) break;
+        hf__my_disconnect(link);
+        hf__dial_fail(d, a, rc, why);
+    }
+    return rc;
+}
+
+int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
+                   hf_error *err)
+{
+    static const struct hf__dial_ops ops = {start, step, stop};
+    struct hf__dial_target targets[HF_DIAL_TARGETS];
+    struct login l = {.how = how};
+    struct hf__my_pipe pipe;
+    struct hf__dial *d;
+    char why[500], secret[HF_KIT_WHY];
+    for (size_t i = 0; i < how->n; i++)
+        targets[i] = (struct hf__dial_target){how->host[i], how->port[i]};
+    memcpy(l.password, how->password, sizeof how->password);
+    int rc = how->secret.path[0] ? hf__secret_get(&how->secret, l.password, secret) : 0;
+    if (rc) return hf_fail(err, rc, 0, "mariadb: connect: %s", secret);
+    if (hf__dial_begin(targets, how->n, &ops, &l, &d))
+        return hf_fail(err, HF_NOMEM, 0, "mariadb: connect: out of memory");
+    hf__my_hold_pipe(&pipe);
+    rc = dial(&l, d, link, until_us);
+    /* It was fit before; another may take its place. */
+    if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
+    hf__dial_why(d, why, sizeof why);
+    hf__dial_end(d);
+    hf__my_free_pipe(&pipe);
+    explicit_bzero(l.password, sizeof l.password);
+    return rc ? hf_fail(err, rc, 0, "mariadb: connect %s", why) : 0;
+}

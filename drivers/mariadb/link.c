@@ -1,0 +1,300 @@
+/*
+ * link.c - mariadb: one request there and back. See link.h.
+ *
+ * Contents: the text of a request; calls that wait; what an error means; a request.
+ *
+ * Each request is one packet of one or more statements, in autocommit. The server carries them out
+ * one after the other, and stops at the first one that fails.
+ */
+#include "link.h"
+
+#include "os.h"
+
+#include <errmsg.h>
+#include <errno.h>
+#include <mysqld_error.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the text of a request ---- */
+
+static int room(struct hf__my_sql *sql, size_t more)
+{
+    size_t cap = sql->cap ? sql->cap : 2048;
+    while (cap < sql->len + more + 1) cap *= 2;
+    if (cap > sql->cap) {
+        char *text = realloc(sql->text, cap);
+        if (!text) sql->no_memory = 1;
+        if (!text) return 0;
+        sql->text = text;
+        sql->cap = cap;
+    }
+    return 1;
+}
+
+void hf__my_put(struct hf__my_sql *sql, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0) sql->no_memory = 1;
+    if (n < 0 || !room(sql, (size_t)n)) return;
+    va_start(args, format);
+    vsnprintf(sql->text + sql->len, (size_t)n + 1, format, args);
+    va_end(args);
+    sql->len += (size_t)n;
+}
+
+void hf__my_put_bytes(struct hf__my_sql *sql, const char *bytes, size_t len)
+{
+    static const char digits[] = "0123456789abcdef";
+    hf__my_put(sql, "X'");
+    if (!room(sql, 2 * len)) return;
+    for (size_t i = 0; i < len; i++) {
+        sql->text[sql->len++] = digits[(unsigned char)bytes[i] >> 4];
+        sql->text[sql->len++] = digits[(unsigned char)bytes[i] & 15];
+    }
+    hf__my_put(sql, "'");
+}
+
+void hf__my_sql_free(struct hf__my_sql *sql)
+{
+    free(sql->text);
+    *sql = (struct hf__my_sql){NULL, 0, 0, 0};
+}
+
+/* ---- calls that wait ---- */
+
+/* OpenSSL's sockets may end the process by SIGPIPE: the thread blocks it while it uses them, and
+   takes what has come. */
+void hf__my_hold_pipe(struct hf__my_pipe *p)
+{
+    sigset_t pipe, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    p->before = !sigpending(&pending) && sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &p->mask);
+}
+
+void hf__my_free_pipe(const struct hf__my_pipe *p)
+{
+    static const struct timespec now = {0, 0};
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    if (!p->before)
+        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR) continue;
+    pthread_sigmask(SIG_SETMASK, &p->mask, NULL);
+}
+
+/* Which of the events has come, as the library names them; MYSQL_WAIT_TIMEOUT: out of time. */
+static int await(MYSQL *my, int wanted, int64_t until_us)
+{
+    short events = (short)((wanted & MYSQL_WAIT_READ ? POLLIN : 0) |
+                           (wanted & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
+                           (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
+    for (;;) {
+        struct pollfd p = {(int)mysql_get_socket(my), events, 0};
+        int64_t left = until_us - hf__local_us();
+        if (left <= 0) return MYSQL_WAIT_TIMEOUT;
+        int n = poll(&p, 1, left > 60000000 ? 60000 : (int)(left / 1000 + 1));
+        if (n < 0 && errno != EINTR) return MYSQL_WAIT_TIMEOUT;
+        if (n > 0)
+            return p.revents & ~events ? wanted & ~MYSQL_WAIT_TIMEOUT
+                                       : (p.revents & POLLIN ? MYSQL_WAIT_READ : 0) |
+                                             (p.revents & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
+                                             (p.revents & POLLPRI ? MYSQL_WAIT_EXCEPT : 0);
+    }
+}
+
+void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void *arg,
+                   int64_t until_us)
+{
+    while (status) {
+        int ready = await(my, status, until_us);
+        /* The call ends by itself then: it finds the connection at its end. */
+        if (ready == MYSQL_WAIT_TIMEOUT) shutdown((int)mysql_get_socket(my), SHUT_RDWR);
+        status = go(arg, ready);
+    }
+}
+
+/* What is under way, and what it returned. */
+struct call {
+    MYSQL *my;
+    int rc;
+    MYSQL_RES *rows;
+};
+
+static int query_cont(void *arg, int ready)
+{
+    struct call *c = arg;
+    return mysql_real_query_cont(&c->rc, c->my, ready);
+}
+
+static int next_cont(void *arg, int ready)
+{
+    struct call *c = arg;
+    return mysql_next_result_cont(&c->rc, c->my, ready);
+}
+
+static int store_cont(void *arg, int ready)
+{
+    struct call *c = arg;
+    return mysql_store_result_cont(&c->rows, c->my, ready);
+}
+
+/* ---- what an error means ---- */
+
+/*
+ * The code for an error of a statement. By its number, for the words are in the server's language.
+ * Where the statement was carried out, or may have been, or where it isn't known: `ambiguous`.
+ * Nothing was done by one that was refused, or that was rolled back as a whole: deadlocks, a failed
+ * certification in a Galera cluster (which has the number of a deadlock), a lock not granted in
+ * time.
+ */
+static int code_of(unsigned number, int ambiguous)
+{
+    switch (number) {
+    case ER_LOCK_DEADLOCK:
+    case ER_CHECKREAD:
+    case ER_DUP_ENTRY: return HF_CONFLICT;
+    case ER_LOCK_WAIT_TIMEOUT:
+    case ER_OPTION_PREVENTS_STATEMENT:
+    case ER_READ_ONLY_MODE:
+    case ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION:
+    case ER_UNKNOWN_COM_ERROR:
+    case ER_NO_SUCH_TABLE:
+    case ER_OUT_OF_RESOURCES:
+    case ER_OUTOFMEMORY:
+    case ER_LOCK_TABLE_FULL:
+    case ER_USER_LIMIT_REACHED:
+    case ER_CON_COUNT_ERROR:
+    case ER_TOO_MANY_USER_CONNECTIONS: return HF_UNAVAILABLE;
+    case ER_DBACCESS_DENIED_ERROR:
+    case ER_ACCESS_DENIED_ERROR:
+    case ER_TABLEACCESS_DENIED_ERROR:
+    case ER_COLUMNACCESS_DENIED_ERROR:
+    case ER_SPECIFIC_ACCESS_DENIED_ERROR:
+    case ER_PROCACCESS_DENIED_ERROR:
+    case ER_MUST_CHANGE_PASSWORD: return HF_DENIED;
+    case ER_DISK_FULL:
+    case ER_RECORD_FILE_FULL: return HF_FULL;
+    case ER_BAD_DB_ERROR:
+    case ER_NO_DB_ERROR: return HF_INVALID;
+    case ER_BAD_FIELD_ERROR:
+    case ER_DATA_TOO_LONG:
+    case ER_WARN_DATA_OUT_OF_RANGE:
+    case ER_TRUNCATED_WRONG_VALUE_FOR_FIELD:
+    case ER_NO_DEFAULT_FOR_FIELD:
+    case ER_BAD_NULL_ERROR:
+    case ER_WRONG_OBJECT:
+    case ER_NON_INSERTABLE_TABLE:
+    case ER_NON_UPDATABLE_TABLE:
+    case ER_PARSE_ERROR:
+    case ER_CRASHED_ON_USAGE:
+    case ER_CRASHED_ON_REPAIR:
+    case ER_INDEX_CORRUPT:
+    case ER_ROW_IS_REFERENCED_2:
+    case ER_NO_REFERENCED_ROW_2:
+    case ER_CONSTRAINT_FAILED:
+    case ER_WRONG_USAGE: return HF_CORRUPT;
+    default: return ambiguous;
+    }
+}
+
+/* The server has become one that can't be written to: another one is in its place. */
+static int is_read_only(unsigned number)
+{
+    return number == ER_OPTION_PREVENTS_STATEMENT || number == ER_READ_ONLY_MODE ||
+           number == ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION || number == ER_UNKNOWN_COM_ERROR;
+}
+
+/* Of the library, for the connection; or the server says that it ends this one. */
+static int is_gone(unsigned number)
+{
+    return (number >= CR_MIN_ERROR && number <= CR_MAX_ERROR) || number >= CER_MIN_ERROR ||
+           number == ER_SERVER_SHUTDOWN || number == ER_CONNECTION_KILLED ||
+           number == ER_NORMAL_SHUTDOWN || number == ER_NET_PACKET_TOO_LARGE;
+}
+
+/* ---- a request ---- */
+
+/* The rows of the statement that was answered. 0, or it failed. */
+static int store(struct call *c, int64_t until_us)
+{
+    if (!mysql_field_count(c->my)) return 0;
+    hf__my_finish(c->my, mysql_store_result_start(&c->rows, c->my), store_cont, c, until_us);
+    return c->rows ? 0 : -1;
+}
+
+/* All replies. 0, or *at is the statement that failed. */
+static int converse(struct call *c, const struct hf__my_sql *sql, int64_t until_us, int *at)
+{
+    hf__my_finish(c->my, mysql_real_query_start(&c->rc, c->my, sql->text, sql->len), query_cont, c,
+                  until_us);
+    for (*at = 0; !c->rc && !(c->rc = store(c, until_us)); ++*at) {
+        if (!mysql_more_results(c->my)) return 0;
+        mysql_free_result(c->rows);
+        c->rows = NULL;
+        hf__my_finish(c->my, mysql_next_result_start(&c->rc, c->my), next_cont, c, until_us);
+    }
+    return -1;
+}
+
+/* A write must be committed by the statement itself. */
+static int commits(const MYSQL *my)
+{
+    return my->server_status & SERVER_STATUS_AUTOCOMMIT &&
+           !(my->server_status & SERVER_STATUS_IN_TRANS);
+}
+
+static int ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
+               int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure)
+{
+    int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
+    struct call c = {link->my, 0, NULL};
+    *failure = (struct hf__my_failure){.at = 0};
+    *ret = NULL;
+    if (sql->no_memory) {
+        snprintf(failure->why, sizeof failure->why, "out of memory");
+        return HF_NOMEM;
+    }
+    if (!converse(&c, sql, until_us, &failure->at)) {
+        *ret = c.rows;
+        if (link->until_us || commits(link->my)) return 0; /* the login writes nothing */
+        mysql_free_result(c.rows);
+        *ret = NULL;
+        snprintf(failure->why, sizeof failure->why, "the session isn't in autocommit");
+        hf__my_disconnect(link);
+        return ambiguous;
+    }
+    mysql_free_result(c.rows);
+    failure->number = mysql_errno(link->my);
+    snprintf(failure->why, sizeof failure->why, "%.*s", (int)strcspn(mysql_error(link->my), "\n"),
+             mysql_error(link->my));
+    if (is_gone(failure->number) || !failure->number) {
+        if (hf__local_us() >= until_us)
+            snprintf(failure->why, sizeof failure->why, "no answer in time");
+        hf__my_disconnect(link);
+        return ambiguous;
+    }
+    /* What stands before it was carried out. */
+    int code = failure->at ? ambiguous : code_of(failure->number, ambiguous);
+    if (is_read_only(failure->number)) hf__my_disconnect(link);
+    return code;
+}
+
+int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
+               int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure)
+{
+    struct hf__my_pipe pipe;
+    if (how->tls) hf__my_hold_pipe(&pipe);
+    int rc = ask(how, link, sql, ambiguous, ret, failure);
+    if (how->tls) hf__my_free_pipe(&pipe);
+    return rc;
+}

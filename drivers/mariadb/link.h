@@ -1,0 +1,90 @@
+/*
+ * link.h - mariadb: connections to the server, and requests. See doc/stores/mariadb.md.
+ */
+#ifndef HF_MARIADB_LINK_H
+#define HF_MARIADB_LINK_H
+
+#include "holdfast_driver.h"
+#include "kit/dial.h"
+#include "kit/secret.h"
+
+#include <mysql.h>
+#include <signal.h>
+
+enum { HF_MY_NAME = 160, HF_MY_HOST = 256, HF_MY_PATH = 512, HF_MY_WHY = 300 };
+
+/* 1 where nothing can be written: a replica. Later versions name what is permitted, not 0 or 1. */
+#define HF_MY_READ_ONLY "(@@innodb_read_only OR CONCAT(@@read_only) NOT IN ('0', 'OFF'))"
+
+/* How to connect, as the URL says it. */
+struct hf__my_how {
+    char user[128], password[256], database[64];
+    struct hf__secret secret; /* a password that stands in a file */
+    char host[HF_DIAL_TARGETS][HF_MY_HOST], port[HF_DIAL_TARGETS][8];
+    size_t n; /* hosts */
+    int tls, verify;
+    char ssl_ca[HF_MY_PATH], ssl_cert[HF_MY_PATH], ssl_key[HF_MY_PATH];
+    int64_t io_timeout_ms;
+    int opened; /* a server was fit once */
+};
+
+struct hf__my_link {
+    MYSQL *my;        /* NULL: not connected */
+    int64_t until_us; /* local: the deadline of the login; 0: each request has its own */
+};
+
+/* The text of a request: statements, each but the last with a semicolon behind it. Texts of others
+   enter it as hex digits only. Zeroed at first. */
+struct hf__my_sql {
+    char *text;
+    size_t len, cap;
+    int no_memory;
+};
+void hf__my_put(struct hf__my_sql *sql, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A literal of those bytes: X'6162'. */
+void hf__my_put_bytes(struct hf__my_sql *sql, const char *bytes, size_t len);
+void hf__my_sql_free(struct hf__my_sql *sql);
+
+/* Why a request failed. */
+struct hf__my_failure {
+    unsigned number; /* the server's or the library's; 0: neither */
+    int at;          /* the statement that failed, from 0 */
+    char why[HF_MY_WHY];
+};
+
+/* options.c. Fills *how and the table's names from the URL; INVALID says why. */
+int hf__my_options(const hf_url *url, struct hf__my_how *how, char table[2 * HF_MY_NAME],
+                   hf_error *err);
+
+/* dial.c. Connects to the first server that can keep the promise, until the local time until_us at
+   most. */
+int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
+                   hf_error *err);
+void hf__my_disconnect(struct hf__my_link *link);
+/* Has the other end said something, or gone, since the last request? Asks nobody. */
+int hf__my_broken(const struct hf__my_link *link);
+
+/* link.c. Between the two this thread isn't ended by SIGPIPE. */
+struct hf__my_pipe {
+    sigset_t mask;
+    int before; /* one was pending already */
+};
+void hf__my_hold_pipe(struct hf__my_pipe *p);
+void hf__my_free_pipe(const struct hf__my_pipe *p);
+
+/*
+ * Finishes a call of the library that may wait: `status` is what its _start returned, `go`
+ * calls its _cont. At the local time until_us the socket is shut down, so that the call fails.
+ */
+void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void *arg,
+                   int64_t until_us);
+/*
+ * Sends the statements in one request and reads all replies. 0 and *ret, the rows of the last one
+ * (NULL if it has none); else the code of what went wrong, and *failure. `ambiguous` is the code if
+ * it isn't known what was done.
+ */
+int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
+               int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure);
+
+#endif

@@ -1,0 +1,293 @@
+/*
+ * mariadb.c - mariadb://USER@HOST/DB, rows in a table. See store.h, doc/stores/mariadb.md.
+ *
+ * Contents: rows; many rows; opening; what doctor looks at.
+ *
+ * A write is one request of two statements: the write, in autocommit, which compares the rev; and a
+ * SELECT that tells whether it was done, the server's clock, and, if it wasn't, the row that is
+ * there. The write locks the row's latest version, so there is no snapshot to be behind. Texts are
+ * stored as bytes: no collation compares or pads them.
+ */
+#include "store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+static int my_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__my_reply r;
+    hf_row_clear(row);
+    hf__my_put_told(&sql, st, key, 0);
+    int rc = hf__my_request(st, &sql, 1, &r, "get", key->text, err);
+    hf__my_sql_free(&sql);
+    if (rc) return rc;
+    *ret_clock_us = hf__my_number(&r, HF_MY_CLOCK);
+    if (hf__my_has_row(&r)) rc = hf__my_decode(st, &r, row, "get", key->text, err);
+    mysql_free_result(r.rows);
+    return rc;
+}
+
+static void put_value(struct hf__my_sql *sql, const struct hf__fields *f, int i)
+{
+    if (hf__field[i].kind == HF_NUMBER)
+        hf__my_put(sql, "%lld", (long long)f->n[i]);
+    else
+        hf__my_put_bytes(sql, f->text[i], f->len[i]);
+}
+
+/* The write: an INSERT, an UPDATE or a DELETE. */
+static int put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key,
+                     uint64_t seen, const hf_row *row, const char **ret_why)
+{
+    struct hf__fields f = HF_NO_FIELDS;
+    int rc = row ? hf__put_fields(row, HF_JSON_TEXT, &f, ret_why) : 0;
+    if (!rc && row && !seen) {
+        hf__my_put(sql, "INSERT INTO %s (`key`, ", st->table);
+        hf__my_put_columns(sql, "");
+        hf__my_put(sql, ") VALUES (");
+        hf__my_put_bytes(sql, key->text, key->len);
+        for (int i = 0; i < HF_FIELDS; i++) hf__my_put(sql, ", "), put_value(sql, &f, i);
+        hf__my_put(sql, ")");
+    } else if (!rc) {
+        hf__my_put(sql, row ? "UPDATE %s SET " : "DELETE FROM %s", st->table);
+        for (int i = 0; row && i < HF_FIELDS; i++) {
+            hf__my_put(sql, "%s`%s` = ", i ? ", " : "", hf__field[i].name);
+            put_value(sql, &f, i);
+        }
+        hf__my_put(sql, " WHERE `key` = ");
+        hf__my_put_bytes(sql, key->text, key->len);
+        hf__my_put(sql, " AND `rev` = %llu", (unsigned long long)seen);
+    }
+    hf__my_put(sql, ";\n");
+    hf__free_fields(&f);
+    return rc;
+}
+
+/* Nothing was written, and the reply doesn't say what is there: it is read. */
+static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *ret_clock_us,
+                    hf_error *err)
+{
+    int rc = cur ? my_get(st, key, cur, ret_clock_us, err) : 0;
+    return rc ? rc : HF_CONFLICT;
+}
+
+/* Nothing was written; the reply says what is there. */
+static int refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur, const char *key,
+                   hf_error *err)
+{
+    if (!cur) return HF_CONFLICT;
+    hf_row_clear(cur);
+    int rc = hf__my_has_row(r) ? hf__my_decode(st, r, cur, "replace", key, err) : 0;
+    return rc ? rc : HF_CONFLICT;
+}
+
+static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__my_reply r;
+    const char *why = "";
+    int rc = put_write(&sql, st, key, seen, row, &why);
+    if (rc) {
+        hf__my_sql_free(&sql);
+        return hf_fail(err, rc, 0, "mariadb: replace '%s': %s", key->text, why);
+    }
+    hf__my_put_told(&sql, st, key, 1);
+    rc = hf__my_request(st, &sql, 0, &r, "replace", key->text, err);
+    hf__my_sql_free(&sql);
+    if (rc == HF_CONFLICT) return conflict(st, key, cur, ret_clock_us, err);
+    if (rc) return rc;
+    int64_t done = hf__my_number(&r, HF_MY_DONE);
+    *ret_clock_us = hf__my_number(&r, HF_MY_CLOCK);
+    if (done != 0 && done != 1)
+        rc = hf_fail(err, HF_UNKNOWN, 0, "mariadb: replace '%s': not an answer to that", key->text);
+    else if (!done && (row || seen || hf__my_has_row(&r))) /* else no row was to be deleted */
+        rc = refused(st, &r, cur, key->text, err);
+    mysql_free_result(r.rows);
+    return rc;
+}
+
+/* ---- many rows ---- */
+
+struct scan {
+    hf_store *st;
+    const char *prefix;
+    int (*see)(void *arg, const hf_rowkey *, hf_row *);
+    void *arg;
+    char after[HF_KEY_CAP]; /* the last key that was seen */
+    uint32_t after_len;
+    int64_t *ret_clock_us;
+    hf_row row;
+    int end; /* all that is wanted was seen */
+};
+
+static int see_row(struct scan *s, const struct hf__my_reply *r, hf_error *err)
+{
+    hf_rowkey key = {.text = r->row[HF_MY_DONE], .len = (uint32_t)r->len[HF_MY_DONE]};
+    size_t n = strlen(s->prefix);
+    if (key.len >= HF_KEY_CAP)
+        return hf_fail(err, HF_CORRUPT, 0, "mariadb: list: a key that is none");
+    s->end = key.len < n || memcmp(key.text, s->prefix, n) != 0;
+    if (s->end) return 0;
+    key.hash = hf_key_hash(key.text, key.len);
+    *s->ret_clock_us = hf__my_number(r, HF_MY_CLOCK);
+    memcpy(s->after, key.text, key.len);
+    s->after_len = key.len;
+    int rc = hf__my_decode(s->st, r, &s->row, "list", key.text, err);
+    if (!rc || rc == HF_CORRUPT) s->end = s->see(s->arg, &key, rc ? NULL : &s->row);
+    return rc == HF_CORRUPT ? 0 : rc;
+}
+
+static int see_page(struct scan *s, hf_error *err)
+{
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__my_reply r;
+    int n = 0;
+    hf__my_put(&sql, "SELECT o.`key`, " HF_MY_HEAD ", ");
+    hf__my_put_columns(&sql, "o.");
+    hf__my_put(&sql, " FROM %s AS o WHERE o.`key` %s ", s->st->table, s->after_len ? ">" : ">=");
+    if (s->after_len)
+        hf__my_put_bytes(&sql, s->after, s->after_len);
+    else
+        hf__my_put_bytes(&sql, s->prefix, strlen(s->prefix));
+    hf__my_put(&sql, " ORDER BY o.`key` LIMIT %d", HF_MY_PAGE);
+    int rc = hf__my_request(s->st, &sql, HF_MY_PAGE, &r, "list", s->prefix, err);
+    hf__my_sql_free(&sql);
+    if (rc) return rc;
+    for (; !rc && !s->end && r.row; n++, hf__my_fetch(&r)) rc = see_row(s, &r, err);
+    mysql_free_result(r.rows);
+    if (n < HF_MY_PAGE) s->end = 1;
+    return rc;
+}
+
+static int my_scan(hf_store *st, const char *prefix,
+                   int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                   int64_t *ret_clock_us, hf_error *err)
+{
+    struct scan s = {
+        .st = st, .prefix = prefix, .see = see, .arg = arg, .ret_clock_us = ret_clock_us};
+    int rc = 0;
+    hf_row_init(&s.row);
+    while (!rc && !s.end) rc = see_page(&s, err);
+    hf_row_clear(&s.row);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static void my_close(hf_store *st)
+{
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__my_disconnect(&st->link[i]);
+    hf__secret_forget(&st->how.secret);
+    explicit_bzero(&st->how, sizeof st->how);
+    hf__pool_close(&st->pool);
+    free(st);
+}
+
+/* Finds the table, or makes it where that is permitted, and looks whether it can be read. */
+static int prepare(hf_store *st, hf_error *err)
+{
+    const hf_rowkey any = {.text = "holdfast", .len = 8};
+    int64_t clock_us;
+    hf_row row;
+    hf_row_init(&row);
+    int rc = my_get(st, &any, &row, &clock_us, err);
+    hf_row_clear(&row);
+    /* Whatever may be wrong with that row is its user's to hear. */
+    return rc == HF_CORRUPT ? 0 : rc;
+}
+
+static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
+{
+    (void)caps;
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "mariadb: open '%s': out of memory", url->safe);
+    hf__pool_open(&st->pool);
+    st->how.io_timeout_ms = io_timeout_ms;
+    st->existing = url->existing;
+    int rc = hf__my_options(url, &st->how, st->table, err);
+    snprintf(st->empty, sizeof st->empty, "DROP TABLE %s", st->table);
+    if (!rc) rc = prepare(st, err);
+    if (rc && st->absent)
+        hf_fail(err, rc, ENOENT,
+                "no store at '%s': the database has no table %s; the first lock makes it",
+                url->safe, st->table);
+    if (rc) {
+        my_close(st);
+        return rc;
+    }
+    st->how.opened = 1;
+    *ret = st;
+    return 0;
+}
+
+/* ---- what doctor looks at ---- */
+
+static int my_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    char text[400];
+    struct hf__my_reply r;
+    const char *name = strstr(st->table, ".`") + 1;
+    hf__my_put(&sql,
+               "SELECT 0, " HF_MY_HEAD ", VERSION(), (SELECT ENGINE FROM information_schema.TABLES "
+               "WHERE TABLE_SCHEMA = ");
+    hf__my_put_bytes(&sql, st->table + 1, (size_t)(name - st->table) - 3);
+    hf__my_put(&sql, " AND TABLE_NAME = ");
+    hf__my_put_bytes(&sql, name + 1, strlen(name) - 2);
+    hf__my_put(&sql, "), IF(@@innodb_flush_method = 'nosync', 0, "
+                     "@@innodb_flush_log_at_trx_commit), @@innodb_doublewrite, "
+                     "(SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES "
+                     "WHERE VARIABLE_NAME = 'WSREP_ON')");
+    int rc = hf__my_request(st, &sql, 1, &r, "inspect", st->table, err);
+    hf__my_sql_free(&sql);
+    if (rc) return rc;
+    const char *value[5];
+    for (int i = 0; i < 5; i++)
+        value[i] = r.row[HF_MY_FIRST + i] ? r.row[HF_MY_FIRST + i] : "not known";
+    snprintf(text, sizeof text, "the locks are in the table %s", st->table);
+    say(arg, 1, text);
+    snprintf(text, sizeof text, "MariaDB %s, which may be written; waiters poll", value[0]);
+    say(arg, 1, text);
+    int inno = !strcmp(value[1], "InnoDB");
+    snprintf(text, sizeof text,
+             inno ? "the table's engine is %s"
+                  : "the table's engine is %s, not InnoDB: a crash may damage it",
+             value[1]);
+    say(arg, inno, text);
+    int kept = !strcmp(value[2], "1") || !strcmp(value[2], "3");
+    say(arg, kept,
+        kept ? "innodb_flush_log_at_trx_commit: what was answered is on disk"
+             : "innodb_flush_log_at_trx_commit or innodb_flush_method: what was answered may not "
+               "be on "
+               "disk");
+    int whole = strcmp(value[3], "0") != 0 && strcmp(value[3], "OFF") != 0;
+    say(arg, whole,
+        whole ? "innodb_doublewrite: a power cut doesn't damage the tables"
+              : "innodb_doublewrite is off: a power cut may damage the tables");
+    if (!strcmp(value[4], "ON"))
+        say(arg, 1, "Galera: a write that another node has overtaken is made again");
+    mysql_free_result(r.rows);
+    return 0;
+}
+
+HF_DRIVER_ENTRY(mariadb) = {
+    .abi = HF_DRIVER_ABI,
+    .name = "mariadb",
+    .about = "a table in a MariaDB database",
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1},
+    .open = my_open,
+    .close = my_close,
+    .get = my_get,
+    .replace = my_replace,
+    .scan = my_scan,
+    .inspect = my_inspect,
+};

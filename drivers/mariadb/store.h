@@ -1,0 +1,52 @@
+/*
+ * store.h - mariadb: what the driver's files share.
+ */
+#ifndef HF_MARIADB_STORE_H
+#define HF_MARIADB_STORE_H
+
+#include "kit/columns.h"
+#include "link.h"
+#include "pool.h"
+
+/* A page of a scan. Before the fields of a row each reply has DONE (of a scan: the key), whether
+   the server is read-only, and the clock in microseconds, whatever the session's time zone is. */
+enum { HF_MY_PAGE = 64, HF_MY_DONE = 0, HF_MY_IS_READ_ONLY, HF_MY_CLOCK, HF_MY_FIRST };
+#define HF_MY_HEAD HF_MY_READ_ONLY ", TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+struct hf_store {
+    struct hf__my_how how;
+    struct hf__pool pool;
+    struct hf__my_link link[HF_POOL_LINKS];
+    char table[2 * HF_MY_NAME];      /* as statements name it */
+    char empty[2 * HF_MY_NAME + 24]; /* the statement that empties the store, for people */
+    int existing;                    /* the table isn't made */
+    int absent;                      /* and it isn't there */
+};
+
+/* A reply: its rows, of which `row` is the present one; NULL: there is none (any more). */
+struct hf__my_reply {
+    MYSQL_RES *rows;
+    MYSQL_ROW row;
+    unsigned long *len;
+};
+
+/* request.c. To the next row. Returns whether there is one. */
+int hf__my_fetch(struct hf__my_reply *r);
+int64_t hf__my_number(const struct hf__my_reply *r, int column);
+int hf__my_has_row(const struct hf__my_reply *r);
+int hf__my_decode(const hf_store *st, const struct hf__my_reply *r, hf_row *row, const char *what,
+                  const char *key, hf_error *err);
+/* The names of all fields behind the key, each with `before` in front. */
+void hf__my_put_columns(struct hf__my_sql *sql, const char *before);
+/* The second statement of a write, or all of a get: with the row of the key, unless the write was
+   done. */
+void hf__my_put_told(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key, int write);
+/*
+ * One request, on a connection that is free. `reads`: 0, or how many rows it reads at most. Returns
+ * 0 and the first row of the reply, whose *rows is to be freed; HF_CONFLICT: of a write nothing was
+ * done; or the error.
+ */
+int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct hf__my_reply *ret,
+                   const char *what, const char *key, hf_error *err);
+
+#endif

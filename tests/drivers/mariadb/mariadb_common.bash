@@ -1,0 +1,10 @@
+# What the tests of MariaDB share, beside cli_common: the server of servers/mariadb as its root.
+
+DIR=$(dirname "$HOLDFAST_TEST_CONTROL")
+ask() { mariadb --no-defaults -S "$DIR/server.sock" -u root -N holdfast -e "$*"; }
+# The last command ended with this status, and said one line.
+refused() {
+    echo "status $status: $output"
+    [ "$status" = "$1" ]
+    [ "${#lines[@]}" = 1 ]
+}
