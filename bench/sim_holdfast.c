@@ -1,6 +1,6 @@
 /*
  * sim_holdfast.c - a client of Holdfast on a server store: the rules of core/store/turn.c, and of
- * wait.c and handed.c of core/client, around the shipped step.
+ * wait.c and notification.c of core/client, around the shipped step.
  *
  * What a client would decide when a reply arrives is decided when the store sends it: the row is
  * the same, and its reading of the store's clock is that of the reply, up to the length of the
@@ -8,7 +8,7 @@
  * is the one that it was made for, by the clock that it was made by; so it is the row that was
  * sent.
  */
-#include "crowd.h"
+#include "backoff.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static struct hf_event event_of(struct sim *s, uint32_t who, hf_party *party, st
     ev.token = c->token;
     ev.lease_ms = party->lease_ms;
     ev.holders_cap = QUEUE_CAP;
-    ev.queue_cap = hf__crowd_room(QUEUE_CAP, c->full);
+    ev.queue_cap = hf__backoff_room(QUEUE_CAP, c->full);
     return ev;
 }
 
@@ -89,7 +89,7 @@ static void shows_grant(struct client *c, const hf_party *p)
     c->unclaimed = (p->flags & HF_PARTY_UNCLAIMED) != 0;
 }
 
-/* handed.c: is enough left of it for the renewer's claim? */
+/* notification.c: is enough left of it for the renewer's claim? */
 static int claims_later(const struct client *c, int64_t hi_us)
 {
     return c->unclaimed && c->grant_ends_us - hi_us >= CLAIM_MS * 500;
@@ -207,7 +207,7 @@ void holdfast_serves(struct sim *s, uint32_t who)
     case OP_HEAR: begin_to_hear(s, who, p); break;
     case OP_ACQUIRE: {
         hf_party party = party_of(s, who);
-        uint32_t before = p->row.n_queue, room = hf__crowd_room(QUEUE_CAP, c->full);
+        uint32_t before = p->row.n_queue, room = hf__backoff_room(QUEUE_CAP, c->full);
         uint32_t may_queue = s->set.plan.how != POLL ? room : 0;
         if (hf_row_acquire(&p->row, &party, may_queue, s->now_us)) {
             looks_at(s, who, &p->row);
@@ -298,7 +298,7 @@ static void plan_look(struct sim *s, uint32_t who)
         if (end < s->now_us + SOONEST_US) end = s->now_us + SOONEST_US;
         if (end < at) at = end;
     }
-    if (!c->queued) at = s->now_us + hf__crowd_full_us(c->full, about_us(s, POLL_MS), dice(s));
+    if (!c->queued) at = s->now_us + hf__backoff_full_us(c->full, about_us(s, POLL_MS), dice(s));
     sim_at(s, at, EV_LOOK, who, ++c->gen);
 }
 
@@ -406,7 +406,7 @@ void holdfast_hears(struct sim *s, uint32_t who)
         writes(s, who, (enum hf_event_kind)c->kind);
     } else {
         if (c->refused < UINT8_MAX) c->refused++;
-        int64_t pause = hf__crowd_conflict_us(c->refused, s->now_us - c->sent_us, dice(s));
+        int64_t pause = hf__backoff_conflict_us(c->refused, s->now_us - c->sent_us, dice(s));
         sim_at(s, s->now_us + pause, EV_LOOK, who, ++c->gen);
     }
 }

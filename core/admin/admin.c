@@ -400,13 +400,13 @@ static int operate(hf *h, const char *what, const char *key, struct hf_event *ev
     hf_row_init(&row);
     int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
     rc = hf__turn(&h->port, &e->key, ev, &row, 0, until, out, err);
-    if (!rc) hf__promise(h, e, &row);
+    if (!rc) hf__watch_claim(h, e, &row);
     hf_row_clear(&row);
     /* What a power cut must not bring back. */
     if (!rc && ev->kind == HF_EV_FORGET && out->answer == HF_ANS_OK)
         rc = hf__port_sync(&h->port, &e->key, err);
     pthread_mutex_lock(&h->mu);
-    hf__entry_put(e);
+    hf__entry_unref(e);
     hf__leave_call(h);
     pthread_mutex_unlock(&h->mu);
     return rc;

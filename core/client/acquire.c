@@ -18,10 +18,10 @@
 #include "look_queue.h"
 #include "os.h"
 #include "session.h"
+#include "start_threads.h"
 #include "validity.h"
 #include "wait.h"
 #include "wait_state.h"
-#include "wakeups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -152,7 +152,7 @@ static void try_beside(hf *h, struct hf_wait *w)
     hf__session_put(&h->sessions, w->queue_session);
     hf__error_clear(&w->why);
     if (w->code == HF_BUSY) h->stats.busy++;
-    hf__entry_put(w->e);
+    hf__entry_unref(w->e);
 }
 
 /* Starts the renewer if a grant of this request would be renewed. A grant without its renewer would
@@ -172,7 +172,7 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
     int rc = ready_to_renew(h, &w, err);
     if (rc) {
         pthread_cond_destroy(&w.changed);
-        hf__entry_put(e);
+        hf__entry_unref(e);
         return rc;
     }
     w.once = once != NULL;
@@ -217,7 +217,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     }
     if (e->locks) rc = waits_for_itself(e, o, this_thread(), "acquire", err);
     if (rc) {
-        hf__entry_put(e);
+        hf__entry_unref(e);
         pthread_mutex_unlock(&h->mu);
         return rc;
     }
@@ -229,7 +229,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     if (rc > 0) /* somebody is in the way, or it would take a while */
         rc = acquire(h, e, o, 0, ret, NULL, err);
     else if (rc)
-        hf__entry_put(e);
+        hf__entry_unref(e);
     pthread_mutex_unlock(&h->mu);
     return rc;
 }
@@ -275,7 +275,7 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "once '%.100s': the store is being closed", key);
     if (!rc) rc = hf__entry(h, name, &e, err);
-    if (!rc && (rc = waits_for_itself(e, o, this_thread(), "once", err))) hf__entry_put(e);
+    if (!rc && (rc = waits_for_itself(e, o, this_thread(), "once", err))) hf__entry_unref(e);
     h->callers++;
     if (!rc) rc = acquire(h, e, o, keep_us, &lock, &once, err);
     pthread_mutex_unlock(&h->mu);
@@ -383,7 +383,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
         l->thread = 0;
         *ret = l;
     } else {
-        hf__entry_put(e);
+        hf__entry_unref(e);
     }
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
@@ -409,7 +409,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
         rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
     if (!rc) rc = hf__need_dispatcher(h, err);
     if (!rc) rc = hf__entry(h, name, &e, err);
-    if (!rc && (rc = waits_for_itself(e, o, 0, once ? "once" : "acquire", err))) hf__entry_put(e);
+    if (!rc && (rc = waits_for_itself(e, o, 0, once ? "once" : "acquire", err))) hf__entry_unref(e);
     if (rc) {
         pthread_mutex_unlock(&h->mu);
         free(w);
@@ -418,7 +418,7 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     hf__wait_init(h, w, e, o);
     rc = ready_to_renew(h, w, err);
     if (rc) {
-        hf__entry_put(e);
+        hf__entry_unref(e);
         pthread_mutex_unlock(&h->mu);
         pthread_cond_destroy(&w->changed);
         free(w);

@@ -5,9 +5,9 @@
 
 #include "handle.h"
 #include "os.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
-void hf__promise(hf *h, struct hf_entry *e, const hf_row *row)
+void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row)
 {
     int64_t first = INT64_MAX;
     if (!h->port.caps.local) return; /* there the waiters look by themselves */

@@ -10,6 +10,6 @@ struct hf_entry;
 
 /* If `row`, as just written, holds a grant that was handed over: the expiry monitor passes it on
    when its claim runs out, should nobody else. Takes the mutex. */
-void hf__promise(hf *h, struct hf_entry *e, const hf_row *row);
+void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row);
 
 #endif

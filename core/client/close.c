@@ -7,7 +7,7 @@
 #include "os.h"
 #include "release_all.h"
 #include "session.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 enum { CANCEL_AGAIN_US = 100000 };
 

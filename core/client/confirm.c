@@ -22,8 +22,8 @@ int hf_confirm(hf_lock *l, hf_error *err)
     pthread_mutex_lock(&h->mu);
     int64_t at = rc ? -1 : hf__find_grant(&row, l->token);
     /* An adopted grant may still be bound to the life of the process that it was made in. */
-    if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__lock_lose(l, HF_BY_STORE);
-    if (!rc && !hf__perhaps_held(l)) rc = hf__gone(l, "confirm", err);
+    if (!rc && (at < 0 || hf__port_dead(&h->port, &row.party[at]))) hf__mark_lost(l, HF_BY_STORE);
+    if (!rc && !hf__perhaps_held(l)) rc = hf__lost_error(l, "confirm", err);
     hf__leave_call(h);
     pthread_mutex_unlock(&h->mu);
     hf_row_clear(&row);
@@ -56,12 +56,12 @@ int hf_enter(hf_lock *l, const char *where, hf_error *err)
                      "enter '%s': this store can't: show the token to the data themselves",
                      l->e->text);
     else if (!hf__perhaps_held(l))
-        rc = hf__gone(l, "enter", err);
+        rc = hf__lost_error(l, "enter", err);
     if (!rc) {
         pthread_mutex_unlock(&h->mu);
         rc = enter(l, where, err); /* beside a renewal, as hf_confirm */
         pthread_mutex_lock(&h->mu);
-        if (rc == HF_LOST) hf__lock_lose(l, HF_BY_STORE);
+        if (rc == HF_LOST) hf__mark_lost(l, HF_BY_STORE);
     }
     hf__leave_call(h);
     pthread_mutex_unlock(&h->mu);

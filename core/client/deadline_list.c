@@ -6,7 +6,7 @@
 #include "belief.h"
 #include "handle.h"
 #include "os.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
 {
@@ -18,7 +18,7 @@ int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
 {
     int instant = l->h->port.caps.local != NULL;
     int64_t at = INT64_MAX;
-    if (l->leftover) return instant && !l->busy ? l->ask_at_us : INT64_MAX;
+    if (l->pending_release) return instant && !l->busy ? l->ask_at_us : INT64_MAX;
     if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
     if (l->releasing) return INT64_MAX;
     /* While an adopted hold is being renewed, the store's answer decides. */
@@ -30,7 +30,7 @@ int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
     return asks ? hf__min64(at, l->ask_at_us) : at;
 }
 
-void hf__care(hf_lock *l)
+void hf__set_deadline(hf_lock *l)
 {
     int64_t at = hf__watch_at(l, hf__local_us());
     hf__deadline_set(&l->h->watched, &l->watch, at);

@@ -18,7 +18,7 @@ int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
 int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
 /* Puts it into the queue, or to its new place there, and tells the expiry monitor: to be called
    after any change of what hf__watch_at goes by. */
-void hf__care(hf_lock *lock);
+void hf__set_deadline(hf_lock *lock);
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
 
 #endif

@@ -6,7 +6,7 @@
 #include "claim_timeout.h"
 #include "handle.h"
 #include "os.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done
     memcpy(ev.id, id, sizeof ev.id);
     hf_row_init(&row);
     int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, err);
-    if (!rc) hf__promise(h, e, &row);
+    if (!rc) hf__watch_claim(h, e, &row);
     hf_row_clear(&row);
     return rc;
 }
@@ -58,7 +58,7 @@ int64_t hf__deferred_cancels_tend(hf *h)
     if (rc && rc != HF_CORRUPT) return 0;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    hf__entry_put(r->e);
+    hf__entry_unref(r->e);
     free(r);
     return 0;
 }

@@ -57,11 +57,11 @@ struct hf_entry { /* a key that this handle has to do with, or had */
     struct hf_entry *changed_next;
     uint8_t changed;    /* its subscription is to be changed: it is in hf.changed_keys */
     uint8_t subscribed; /* the driver knows of it */
-    /* So that others get in between (breath.c). */
+    /* So that others get in between (yield.c). */
     int64_t wrote_us; /* local: when we last left it to ourselves: taken, or free; 0: we didn't */
-    int64_t breath_at_us; /* local: from then on it isn't written again until it has stood still */
-    uint32_t breaths;     /* how often it has */
-    uint32_t listened;    /* which of the dispatcher's listens was the last that was for it, too */
+    int64_t yield_at_us; /* local: from then on it isn't written again until it has stood still */
+    uint32_t yields;     /* how often it has */
+    uint32_t listened;   /* which of the dispatcher's listens was the last that was for it, too */
     uint8_t listened_named; /* for a request that its caller names */
     uint8_t renewing; /* a renewal of its grants is under way; 2: others of them wait for its end */
     char text[];
@@ -104,14 +104,14 @@ struct hf_lock {
     hf_error *why; /* the first renewal that failed since the last success; NULL: none */
     uint32_t at_least_ms;
     uint8_t lost, told, releasing;
-    uint8_t telling;   /* its teller runs on_lost */
-    uint8_t detached;  /* not bound to this handle */
-    uint8_t unrenewed; /* it has a lease, which this handle doesn't renew */
-    uint8_t leftover;  /* given up by the caller, but its release failed: the expiry monitor tries
-                          again */
-    uint8_t lost_by;   /* enum hf_lost_by, of one that is lost */
-    uint8_t busy;      /* a request for it is under way */
-    uint8_t named;     /* its id is its caller's, who may ask again */
+    uint8_t telling;         /* its teller runs on_lost */
+    uint8_t detached;        /* not bound to this handle */
+    uint8_t unrenewed;       /* it has a lease, which this handle doesn't renew */
+    uint8_t pending_release; /* given up by the caller, but its release failed: the expiry monitor
+                         tries again */
+    uint8_t lost_by;         /* enum hf_lost_by, of one that is lost */
+    uint8_t busy;            /* a request for it is under way */
+    uint8_t named;           /* its id is its caller's, who may ask again */
     /* Its own. */
     unsigned forks; /* hf__forks of the process that has it */
     uint8_t plain;  /* at `rev` the row held this grant and nothing else */
@@ -219,7 +219,7 @@ struct hf {
         const struct hf_entry *e; /* NULL: there is none */
         int64_t us;               /* local: since when */
         hf_row row;
-    } given; /* the row by which a key was given on last: see handed.c */
+    } given; /* the row by which a key was given on last: see notification.c */
 
     struct hf_wait *at_store; /* waits that are first in their line */
     uint32_t n_at_store;
@@ -305,7 +305,7 @@ static inline int hf__entry(hf *h, struct hf_name key, struct hf_entry **ret, hf
     *ret = rc ? NULL : made;
     return rc;
 }
-static inline void hf__entry_put(struct hf_entry *e) { e->refs--; }
+static inline void hf__entry_unref(struct hf_entry *e) { e->refs--; }
 /* Unique, not secret: 64 random bits of this handle, and a counter. */
 static inline void hf__new_id(hf *h, uint8_t id[16])
 {

@@ -10,7 +10,7 @@
 #include "lost.h"
 #include "os.h"
 #include "session.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 /* ---- what hangs on a session ---- */
 
@@ -19,7 +19,7 @@ static void lose_by(hf_lock *l, void *t)
     const struct hf_session *over = t;
     if (l->session != over && l->pending_session != over) return;
     if (over->why) hf__error_keep(&l->why, over->why);
-    hf__lock_lose(l, HF_BY_TIME);
+    hf__mark_lost(l, HF_BY_TIME);
 }
 
 void hf__session_lost(hf *h, const struct hf_session *s)
@@ -36,7 +36,7 @@ void hf__session_lost(hf *h, const struct hf_session *s)
 /* It ends sooner than its holds were to be looked at. */
 static void look_sooner(hf_lock *l, void *t)
 {
-    if (l->session == t || l->pending_session == t) hf__care(l);
+    if (l->session == t || l->pending_session == t) hf__set_deadline(l);
 }
 
 void hf__session_ends_sooner(hf *h, const struct hf_session *s)
@@ -45,7 +45,7 @@ void hf__session_ends_sooner(hf *h, const struct hf_session *s)
 }
 
 /* The store says that a session which this wait wrote with is dead. Under the mutex, dropped. */
-void hf__sessions_doubt(hf *h, struct hf_wait *w)
+void hf__recheck_sessions(hf *h, struct hf_wait *w)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};
     for (int i = 0; i < 2; i++) {
@@ -114,7 +114,7 @@ static int settle_doubt(hf_lock *l, hf_row *row, hf_error *err)
     pthread_mutex_lock(&h->mu);
     if (!rc && to->own) hf__session_begins(&h->sessions, to, asked_us);
     if (!rc && to->gone) rc = hf_fail(err, HF_LOST, 0, "renew '%s': too late", l->e->text);
-    if (rc == HF_LOST) hf__lock_lose(l, to->gone ? HF_BY_TIME : HF_BY_STORE);
+    if (rc == HF_LOST) hf__mark_lost(l, to->gone ? HF_BY_TIME : HF_BY_STORE);
     if (rc) return rc;
     to->users++;
     move_to(h, l, to);
@@ -151,10 +151,10 @@ int hf__session_renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_row *row, h
         move_to(h, l, to);
         return 0;
     }
-    if (rc == HF_LOST) hf__lock_lose(l, to && !to->gone ? HF_BY_STORE : HF_BY_TIME);
+    if (rc == HF_LOST) hf__mark_lost(l, to && !to->gone ? HF_BY_STORE : HF_BY_TIME);
     if (rc == HF_UNKNOWN && !stays) {
         l->pending_session = to; /* it may hold with either */
-        hf__care(l);
+        hf__set_deadline(l);
     } else {
         hf__session_put(&h->sessions, to);
     }

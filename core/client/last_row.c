@@ -14,7 +14,7 @@ enum { GIVEN_US = 20000 }; /* so long after it the row is a good guess, and no l
 
 int hf__seems_over(hf *h, const hf_row *row) { return hf__holders_end(h, row) <= hf__local_us(); }
 
-int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)
+int hf__last_row_notified(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)
 {
     const hf_driver *d = h->port.drv;
     if (!d->told || !rev || !d->told(h->port.st, &e->key, row)) return 0;
@@ -23,7 +23,7 @@ int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row
     return 0;
 }
 
-void hf__give(hf *h, const struct hf_entry *e, const hf_row *row)
+void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row)
 {
     h->given.e = NULL;
     if (h->port.caps.local || !(row->n_holders + row->n_queue)) return;
@@ -35,7 +35,7 @@ void hf__give(hf *h, const struct hf_entry *e, const hf_row *row)
 /* He is the last who wrote, so mostly he gets in line by one write upon it, without a read. If
    others have written since he is refused, and told what is there. Not whose request may stand in
    it by its caller's id: of that the store alone can say what became of it. */
-int hf__given(struct hf_wait *w, int waits, hf_row *row)
+int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row)
 {
     hf *h = w->h;
     int is = 0;

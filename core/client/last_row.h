@@ -15,10 +15,10 @@ struct hf_wait;
 int hf__seems_over(hf *h, const hf_row *row);
 /* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
    only by comparing, for it may have been overtaken. */
-int hf__told_row(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);
+int hf__last_row_notified(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row);
 /* The key was given on, and the row that is left isn't free. Under the mutex. */
-void hf__give(hf *h, const struct hf_entry *e, const hf_row *row);
+void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row);
 /* That row, if it may well be the present one: 1. Once. */
-int hf__given(struct hf_wait *w, int waits, hf_row *row);
+int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row);
 
 #endif

@@ -8,8 +8,8 @@
 #include "look_queue.h"
 #include "peers.h"
 #include "session.h"
+#include "start_threads.h"
 #include "wait_state.h"
-#include "wakeups.h"
 #include "wanted_keys.h"
 
 #include <string.h>
@@ -103,7 +103,7 @@ void hf__wait_finish(struct hf_wait *w)
         else
             pthread_cond_signal(&e->first->changed);
     }
-    hf__entry_put(e);
+    hf__entry_unref(e);
     if (h->closing) pthread_cond_broadcast(&h->changed);
     pthread_cond_broadcast(&w->changed);
 }

@@ -4,7 +4,6 @@
 #include "lock.h"
 
 #include "belief.h"
-#include "breath.h"
 #include "claim_timeout.h"
 #include "deadline_list.h"
 #include "handle.h"
@@ -17,7 +16,8 @@
 #include "reason.h"
 #include "renewal_queue.h"
 #include "session.h"
-#include "wakeups.h"
+#include "start_threads.h"
+#include "yield.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static inline void forget(hf_lock *l)
     hf *h = l->h;
     *l->prev = l->next;
     if (l->next) l->next->prev = l->prev;
-    hf__entry_put(l->e);
+    hf__entry_unref(l->e);
     h->stats.held--;
     if (l->watch.nth || l->freed || l->session || l->pending_session || l->lost_fd >= 0 || l->why ||
         h->closing)
@@ -92,7 +92,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->why = NULL;
     l->at_least_ms = 0;
     l->lost = l->told = l->releasing = l->telling = 0;
-    l->detached = l->unrenewed = l->leftover = l->lost_by = l->busy = l->named = 0;
+    l->detached = l->unrenewed = l->pending_release = l->lost_by = l->busy = l->named = 0;
     l->plain = is_plain(row, l->token);
     l->mode = p->mode;
 }
@@ -149,7 +149,7 @@ static HF_COLD hf_lock *set_up_more(hf_lock *l, const hf_party *p, const hf_row 
     /* The claim is to be made soon. Not at once: who gives it back before spares the store it. */
     l->claims = w && w->unclaimed;
     if (l->claims) hf__renew_at(l, hf__local_us() + (int64_t)p->claim_ms * (1000 / CLAIM_PART));
-    if (l->claims || p->lease_ms || l->hold_until_us) hf__care(l);
+    if (l->claims || p->lease_ms || l->hold_until_us) hf__set_deadline(l);
     if (renews && !hf__need_renewer(h, NULL)) hf__kick_renewer(l);
     return l;
 }
@@ -197,7 +197,7 @@ int64_t hf_left_ms(const hf_lock *lock)
     /* What has been said to be over stays over, although a reply that tells better may be here the
        next moment. (No lock is const, but for those who ask.) */
     if ((left <= 0 || cap <= 0) && !(lock->session && lock->session->adopted))
-        hf__lock_lose((hf_lock *)(uintptr_t)lock, left > 0 ? HF_BY_CAP : HF_BY_TIME);
+        hf__mark_lost((hf_lock *)(uintptr_t)lock, left > 0 ? HF_BY_MAX_HOLD : HF_BY_TIME);
     left = hf__min64(left, cap);
     pthread_mutex_unlock(&h->mu);
     return left < 0 ? 0 : left;
@@ -218,8 +218,8 @@ static void seize(hf_lock *l)
 void hf__let_go(hf_lock *l)
 {
     l->busy = 0;
-    hf__kick_renewer(l);           /* which passed over it */
-    if (l->watch.nth) hf__care(l); /* as did the expiry monitor */
+    hf__kick_renewer(l);                   /* which passed over it */
+    if (l->watch.nth) hf__set_deadline(l); /* as did the expiry monitor */
     pthread_cond_broadcast(&l->h->changed);
 }
 
@@ -227,7 +227,7 @@ void hf__let_go(hf_lock *l)
 static int over_already(const hf_lock *l)
 {
     if (l->session && !l->session->adopted && hf__local_us() >= hf__session_until(l)) return 1;
-    return l->lost && l->lost_by != HF_BY_CAP;
+    return l->lost && l->lost_by != HF_BY_MAX_HOLD;
 }
 
 /* One event for this grant at the store; the mutex is dropped meanwhile. The row as stored (or as
@@ -245,7 +245,7 @@ static int carry(hf_lock *l, struct hf_event *ev, hf_row *row, int known, struct
     ev->token = l->token;
     pthread_mutex_unlock(&h->mu);
     int rc = hf__turn(&h->port, &l->e->key, ev, row, known, until, out, err);
-    if (!rc) hf__promise(h, l->e, row);
+    if (!rc) hf__watch_claim(h, l->e, row);
     pthread_mutex_lock(&h->mu);
     return rc;
 }
@@ -293,13 +293,13 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     hf_row row;
     if (!l->plain || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
     /* Somebody has come to wait, as is known. */
-    *ret_known = hf__told_row(h, l->e, l->token, l->rev + 1, cur);
+    *ret_known = hf__last_row_notified(h, l->e, l->token, l->rev + 1, cur);
     if (*ret_known) return HF_CONFLICT;
     hf_row_init(&row);
     leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
     memcpy(row.last_id, l->id, sizeof row.last_id); /* the take may have been sent twice */
     l->busy = l->releasing = 1;
-    hf__stood_still(port, l->e, hf__local_us());
+    hf__yield_due(port, l->e, hf__local_us());
     pthread_mutex_unlock(&h->mu);
     int rc = hf__port_replace(port, &l->e->key, l->rev, &row, cur, NULL);
     if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
@@ -317,25 +317,25 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
     /* Whoever was told that nothing is left is told so here, too. */
     int lost = l->lost || !hf__perhaps_held(l), rc = 0;
-    if (over_already(l) && hf__unanswered(l)) return hf__gone(l, "release", err);
+    if (over_already(l) && hf__unanswered(l)) return hf__lost_error(l, "release", err);
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
     if (l->at_least_ms && l->session && hf__believed(l)) rc = hf__session_for_rest(l, &keeper, err);
     if (rc) return rc;
     if (keeper) ev.session = keeper->id;
-    if (!known && !maybe_done) known = hf__told_row(l->h, l->e, l->token, l->rev, row);
-    if (!l->h->port.caps.local) hf__stood_still(&l->h->port, l->e, hf__local_us());
+    if (!known && !maybe_done) known = hf__last_row_notified(l->h, l->e, l->token, l->rev, row);
+    if (!l->h->port.caps.local) hf__yield_due(&l->h->port, l->e, hf__local_us());
     rc = carry(l, &ev, row, known, &out, err);
     /* Others who hold it or wait for it have got in. */
     l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
-    if (!rc) hf__give(l->h, l->e, row);
+    if (!rc) hf__last_row_keep(l->h, l->e, row);
     if (keeper) {
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__session_put(&l->h->sessions, keeper);
     }
     if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && over_already(l))
-        return hf__gone(l, "release", err);
+        return hf__lost_error(l, "release", err);
     if (rc) return rc;
-    return out.answer != HF_ANS_OK || lost ? hf__gone(l, "release", err) : 0;
+    return out.answer != HF_ANS_OK || lost ? hf__lost_error(l, "release", err) : 0;
 }
 
 /* Was it neither given back nor found gone? */
@@ -345,13 +345,13 @@ static int failed(int rc) { return rc && rc != HF_LOST && rc != HF_CORRUPT; }
    goes on being tried in the background. */
 static void leave(hf_lock *l)
 {
-    l->leftover = 1;
+    l->pending_release = 1;
     l->busy = 0;
     l->on_lost = NULL;
     l->ask_at_us = hf__local_us() + LEFTOVER_US;
     /* The renewer's where the store may block, else the expiry monitor's. */
     if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
-    hf__care(l);
+    hf__set_deadline(l);
     if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL))
         pthread_cond_signal(&l->h->renewer_cond);
     hf__kick_monitor(l->h, 0);
@@ -382,7 +382,7 @@ static inline int give_back(hf_lock *l, hf_error *err)
     }
     int rc = release_instantly(l);
     if (rc) rc = release_slowly(l, rc, err);
-    h->stats.released += !l->leftover;
+    h->stats.released += !l->pending_release;
     if (failed(rc)) hf__may_stay(l, "release", err);
     if (failed(rc) && !l->expires_us && h->closing < 2)
         leave(l);
@@ -424,16 +424,16 @@ int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
     } else {
         /* A shorter lease than before may be in force although its reply is lost. */
         if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
-        int known = hf__told_row(h, l->e, l->token, l->rev, &row) ||
+        int known = hf__last_row_notified(h, l->e, l->token, l->rev, &row) ||
                     (l->row && !hf__show_row(l->row, &row));
         hf__forget_row(
             &l->sent); /* this write goes by the row; that one may land before it, or not */
         rc = carry(l, &ev, &row, known, &out, err);
         if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
-        if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__care(l);
+        if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__set_deadline(l);
         if (!rc && out.answer != HF_ANS_OK) {
-            hf__lock_lose(l, HF_BY_STORE);
-            rc = hf__gone(l, "renew", err);
+            hf__mark_lost(l, HF_BY_STORE);
+            rc = hf__lost_error(l, "renew", err);
         }
     }
     if (rc && rc != HF_LOST) hf__error_keep(&l->why, err);
@@ -449,8 +449,9 @@ void hf__renewed(hf_lock *l, const hf_row *row)
     hf__error_clear(&l->why);
     h->stats.renewals++;
     if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
-    hf__care(l);                                                      /* the deadline has moved */
-    if (hf__port_steps(&h->port) != h->steps) hf__kick_monitor(h, 0); /* as have all the others' */
+    hf__set_deadline(l); /* the deadline has moved */
+    if (hf__port_clock_jumps(&h->port) != h->steps)
+        hf__kick_monitor(h, 0); /* as have all the others' */
 }
 
 int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
@@ -464,7 +465,7 @@ int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
     pthread_mutex_lock(&h->mu);
     seize(l);
     rc = hf__perhaps_held(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
-                             : hf__gone(l, "renew", err);
+                             : hf__lost_error(l, "renew", err);
     hf__let_go(l);
     pthread_mutex_unlock(&h->mu);
     return rc;
@@ -504,8 +505,8 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     hf__renew_at(l, INT64_MAX);
     seize(l);
     int over = !hf__perhaps_held(l); /* as its holder has been told */
-    rc = over ? hf__gone(l, "once", err) : carry(l, &ev, &row, 0, &out, err);
-    if (!rc && out.answer != HF_ANS_OK) rc = hf__gone(l, "once", err);
+    rc = over ? hf__lost_error(l, "once", err) : carry(l, &ev, &row, 0, &out, err);
+    if (!rc && out.answer != HF_ANS_OK) rc = hf__lost_error(l, "once", err);
     if (over || failed(rc)) {
         /* Not marked, as far as is known: then at least it isn't held either. */
         if (!over) hf__not_marked(l, err);

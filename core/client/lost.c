@@ -8,34 +8,34 @@
 #include "os.h"
 #include "reason.h"
 #include "renewal_queue.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 /* Under the mutex. The callback is called by the expiry monitor. */
-void hf__lock_lose(hf_lock *l, enum hf_lost_by by)
+void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
 {
     if (l->lost) return;
     uint64_t one = 1;
     l->lost = 1;
     l->lost_by = (uint8_t)by;
-    if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) hf__reason_mute(l);
-    if (!l->leftover) hf__renew_at(l, INT64_MAX); /* which it is forgotten by */
+    if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) hf__note_no_answer(l);
+    if (!l->pending_release) hf__renew_at(l, INT64_MAX); /* which it is forgotten by */
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
     (void)n; /* a full eventfd is readable too */
-    if (l->on_lost) hf__care(l);
+    if (l->on_lost) hf__set_deadline(l);
 }
 
-void hf__lock_over(hf_lock *l)
+void hf__mark_expired(hf_lock *l)
 {
     int capped = l->hold_until_us && hf__local_us() >= l->hold_until_us;
-    hf__lock_lose(l, capped ? HF_BY_CAP : HF_BY_TIME);
+    hf__mark_lost(l, capped ? HF_BY_MAX_HOLD : HF_BY_TIME);
 }
 
 /* Calls the callback of a lost lock that has one, once, without the mutex. */
-void hf__tell_lost(hf_lock *l)
+void hf__run_on_lost(hf_lock *l)
 {
     hf *h = l->h;
     void (*tell)(void *, hf_lock *) = l->on_lost;
@@ -66,7 +66,7 @@ int hf_lost_fd(hf_lock *l)
     if (l->lost_fd < 0) {
         l->lost_fd = hf__fd_above(eventfd(l->lost ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK));
         l->ask_at_us = 0;
-        hf__care(l);
+        hf__set_deadline(l);
         hf__kick_monitor(h, 0);
     }
     int fd = l->lost_fd;
@@ -87,7 +87,7 @@ int hf_on_lost(hf_lock *l, void (*lost)(void *arg, hf_lock *lock), void *arg)
     }
     if (!rc && lost) {
         l->ask_at_us = 0;
-        hf__care(l);
+        hf__set_deadline(l);
         hf__kick_monitor(h, 0);
     }
     pthread_mutex_unlock(&h->mu);

@@ -3,13 +3,13 @@
  */
 #include "plan.h"
 
-#include "crowd.h"
+#include "backoff.h"
 #include "handle.h"
 #include "look_queue.h"
 #include "os.h"
 #include "peers.h"
+#include "start_threads.h"
 #include "wait_state.h"
-#include "wakeups.h"
 
 static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
 enum { STAGGERED = 4 };                   /* places; those behind them notice as late as they do */
@@ -33,7 +33,7 @@ int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); 
 uint32_t hf__room_for(const struct hf_wait *w)
 {
     uint32_t cap = w->h->port.caps.queue_cap;
-    return w->h->port.caps.local ? cap : hf__crowd_room(cap, w->full);
+    return w->h->port.caps.local ? cap : hf__backoff_room(cap, w->full);
 }
 
 static void count(uint8_t *n)
@@ -50,7 +50,7 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
     int64_t now = hf__local_us();
     /* Where nobody stands in line it isn't a crowd, but somebody in a hurry. A take finds the key
        free at the store, whatever was written since it was sent; and he breathes now and then
-       (breath.c), which who doesn't go on asking misses. */
+       (yield.c), which who doesn't go on asking misses. */
     if (!row->n_queue) {
         count(&w->overtaken);
         if (w->overtaken > CALM_TIMES) hf__look_at(w, now + about_us(PAUSE_OVERTAKEN_MS));
@@ -59,7 +59,7 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
     w->overtaken = 0;
     count(&w->refused);
     hf__random(&dice, sizeof dice);
-    hf__look_at(w, now + hf__crowd_conflict_us(w->refused, (now - sent_us) / 2, dice));
+    hf__look_at(w, now + hf__backoff_conflict_us(w->refused, (now - sent_us) / 2, dice));
 }
 
 /* Not now, and it doesn't stand in line. */
@@ -71,7 +71,7 @@ void hf__plan_outside(struct hf_wait *w, enum hf_answer answer)
         uint32_t dice;
         hf__random(&dice, sizeof dice);
         count(&w->full);
-        after_us = hf__crowd_full_us(w->full, after_us, dice);
+        after_us = hf__backoff_full_us(w->full, after_us, dice);
     }
     w->refused = w->overtaken = 0;
     hf__look_at(w, hf__local_us() + after_us);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void hf__reason_mute(hf_lock *l)
+void hf__note_no_answer(hf_lock *l)
 {
     hf_error why;
     if (hf__cause(l)) return;
@@ -55,12 +55,12 @@ static int ran_out(const hf_lock *l)
 
 int hf__unanswered(const hf_lock *l) { return l->lost_by == HF_BY_TIME && hf__cause(l); }
 
-int hf__gone(const hf_lock *l, const char *what, hf_error *err)
+int hf__lost_error(const hf_lock *l, const char *what, hf_error *err)
 {
     const hf_error *why = hf__cause(l);
     unsigned long long token = l->token;
     char lease[32];
-    if (l->lost_by == HF_BY_CAP ||
+    if (l->lost_by == HF_BY_MAX_HOLD ||
         (!l->lost && l->hold_until_us && hf__local_us() >= l->hold_until_us))
         return hf_fail(err, HF_LOST, ETIME,
                        "%s '%s': the grant %llu has been held for as long as max_hold_ms allows",
@@ -135,7 +135,7 @@ int hf_lost_reason(const hf_lock *lock, hf_error *err)
     if (rc) return rc;
     pthread_mutex_lock(&h->mu);
     const hf_error *why = lock->lost ? hf__cause(lock) : NULL;
-    if (lock->lost) rc = hf__gone(lock, "hold", err);
+    if (lock->lost) rc = hf__lost_error(lock, "hold", err);
     if (why && why->code == HF_CORRUPT) {
         rc = HF_CORRUPT;
         if (err) err->code = rc;

@@ -7,14 +7,14 @@
 #include "holdfast_driver.h"
 
 /* A request for the lock is under way, and hasn't been answered. */
-void hf__reason_mute(hf_lock *lock);
+void hf__note_no_answer(hf_lock *lock);
 /* What the lock, or else its session, keeps. NULL: nothing. */
 const hf_error *hf__cause(const hf_lock *lock);
 /* Did its lease run out as the store didn't renew it? Then it is over there, too: asking it to give
    the lock back would only take time. */
 int hf__unanswered(const hf_lock *lock);
 /* HF_LOST, with what is known of the cause. */
-int hf__gone(const hf_lock *lock, const char *what, hf_error *err);
+int hf__lost_error(const hf_lock *lock, const char *what, hf_error *err);
 /* Adds to the error of a release that wasn't confirmed (err may be NULL): until when the lock may
    stay held; to that of an event's end: what became of the event. */
 void hf__may_stay(const hf_lock *lock, const char *what, hf_error *err);

@@ -54,7 +54,7 @@ static int has_row(hf_lock *l, hf_row *row)
     if (l->busy || l->telling || l->releasing || l->detached || l->session || l->at_least_ms)
         return 0;
     if (l->e->locks != l || l->next || !hf__perhaps_held(l)) return 0;
-    return hf__told_row(l->h, l->e, l->token, l->rev, row) ||
+    return hf__last_row_notified(l->h, l->e, l->token, l->rev, row) ||
            (l->row && !hf__show_row(l->row, row));
 }
 
@@ -122,7 +122,7 @@ static void ask(hf *h, struct batch *b, int64_t until_us)
     }
     hf__port_replace_many(&h->port, b->item, b->n, until_us);
     for (size_t i = 0; i < b->n; i++)
-        if (!b->item[i].result) hf__promise(h, b->one[i].lock->e, &b->one[i].next);
+        if (!b->item[i].result) hf__watch_claim(h, b->one[i].lock->e, &b->one[i].next);
 }
 
 /* Each lock that can be released in this way, once. Returns how many are left to be tried again:
@@ -191,7 +191,7 @@ static hf_lock *any_lock(struct hf_release_all *c, int *ret_some)
         for (struct hf_entry *e = h->table[i]; e; e = e->next)
             for (hf_lock *l = e->locks; l; l = l->next) {
                 *ret_some = 1;
-                if (!l->busy && !l->telling && (!l->releasing || l->leftover)) return l;
+                if (!l->busy && !l->telling && (!l->releasing || l->pending_release)) return l;
             }
         if (!*ret_some) c->bucket = i + 1;
     }

@@ -10,7 +10,8 @@ enum { AT_ONCE_FIRST = 32, RETRY_MOST_US = 500000 };
 
 int hf__renewable(const hf_lock *l)
 {
-    return !l->busy && l->renew_at_us != INT64_MAX && (l->leftover || (!l->lost && !l->releasing));
+    return !l->busy && l->renew_at_us != INT64_MAX &&
+           (l->pending_release || (!l->lost && !l->releasing));
 }
 
 /* In which of them is it? They are told apart by what the node is in; none has more than one. */

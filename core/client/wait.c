@@ -4,10 +4,8 @@
  */
 #include "wait.h"
 
-#include "breath.h"
 #include "claim.h"
 #include "claim_timeout.h"
-#include "handed.h"
 #include "handle.h"
 #include "held_sessions.h"
 #include "kept_error.h"
@@ -15,13 +13,15 @@
 #include "last_row.h"
 #include "local_line.h"
 #include "look_queue.h"
+#include "notification.h"
 #include "os.h"
 #include "plan.h"
 #include "session.h"
+#include "start_threads.h"
 #include "wait_state.h"
-#include "wakeups.h"
 #include "wanted_keys.h"
 #include "withdraw.h"
+#include "yield.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +110,7 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
         } else if (rc == HF_LOST && h->port.caps.sessions && again-- > 0) {
             /* A session of ours has died unnoticed, or another's that the row names. */
             pthread_mutex_lock(&h->mu);
-            hf__sessions_doubt(h, w);
+            hf__recheck_sessions(h, w);
             pthread_mutex_unlock(&h->mu);
             look_at_sessions(w, ev);
         } else {
@@ -231,7 +231,7 @@ static int acquire(struct hf_wait *w, const struct hf_event *ev, hf_row *row, in
 static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
 {
     hf *h = w->h;
-    int known = hf__given(w, ev->kind == HF_EV_ENQUEUE, row);
+    int known = hf__last_row_use(w, ev->kind == HF_EV_ENQUEUE, row);
     /* Given on, the row may have been written again since; an acquire gets in line all the same. */
     if (known && may_queue(w, ev) && row->n_holders == 1 && row->party[0].mode == HF_EXCLUSIVE) {
         hf_row_clear(row);
@@ -312,7 +312,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     if (rc < 0) hf__error_keep(&w->why, &err);
     if (answered && out.answer == HF_ANS_DONE) return event_done(w, row);
     if (answered && (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY)) {
-        if (w->state == HF_WAIT_QUEUED) hf__promise(h, w->e, row);
+        if (w->state == HF_WAIT_QUEUED) hf__watch_claim(h, w->e, row);
         w->asked = 1;
         if (hf__take_up(w, row)) return 1;
         known = 0;
@@ -351,7 +351,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     int64_t until =
         hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
     int rc = 0, known = 0, answers = 0;
-    if (first && hf__breathes(w)) return 0;
+    if (first && hf__yields_first(w)) return 0;
     if (first) asks(w);
     ev.queue_cap = hf__room_for(w);
     if (first || w->overtaken) {
@@ -362,12 +362,12 @@ static int advance(struct hf_wait *w, hf_row *row)
     }
     int queued = w->state == HF_WAIT_QUEUED;
     if (!known && !answers && (queued || try_only)) {
-        enum hf_word word = queued ? hf__word(w, row) : HF_WORD_NONE;
-        if (word == HF_WORD_ENDED || word == HF_WORD_OLD) return word == HF_WORD_ENDED;
+        enum hf_notified word = queued ? hf__read_notification(w, row) : HF_NOTIFIED_NOTHING;
+        if (word == HF_NOTIFIED_ENDED || word == HF_NOTIFIED_OLD) return word == HF_NOTIFIED_ENDED;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
-        rc = word == HF_WORD_NONE ? hf__look(&h->port, &w->e->key, &ev, row, &out, &err) : 0;
+        rc = word == HF_NOTIFIED_NOTHING ? hf__look(&h->port, &w->e->key, &ev, row, &out, &err) : 0;
         answers = rc == 1;
-        if (!rc) rc = hf__disown(w, row, until, &err);
+        if (!rc) rc = hf__withdraw_orphans(w, row, until, &err);
         if (rc < 0) return store_failed(w, rc, &err);
         answered(w);
         if (!answers && hf__nothing_to_do(w, row)) return 0;
@@ -385,7 +385,7 @@ static int advance(struct hf_wait *w, hf_row *row)
     switch (out.answer) {
     case HF_ANS_GRANTED:
     case HF_ANS_ALREADY:
-        if (w->state == HF_WAIT_QUEUED) hf__promise(h, w->e, row);
+        if (w->state == HF_WAIT_QUEUED) hf__watch_claim(h, w->e, row);
         w->asked = 1;
         if (hf__take_up(w, row)) return 1;
         hf__look_at(w, 0);

@@ -177,7 +177,7 @@ static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
 {
     int64_t third = (int64_t)t->lease_ms * 1000 / 3, part = t->mute ? third / 4 : third / 2;
     if (t->keep_at_us == INT64_MAX) part = third;
-    int64_t slow = hf__min64(3 * hf__port_trip_us(s->port), third);
+    int64_t slow = hf__min64(3 * hf__port_round_trip_us(s->port), third);
     return hf__min64(s->port->io_timeout_ms * 1000, slow > part ? slow : part);
 }
 

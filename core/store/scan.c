@@ -64,11 +64,11 @@ int hf__port_scan(struct hf_port *port, const char *prefix,
 {
     struct keeping k = {NULL, &k.first, 0};
     int at_once = port->caps.threads;
-    hf__port_alone(port);
+    hf__port_lock(port);
     int64_t clock_us = 0, sent_us = hf__local_us();
     int rc =
         port->drv->scan(port->st, prefix, at_once ? see : keep, at_once ? arg : &k, &clock_us, err);
-    hf__port_others(port);
+    hf__port_unlock(port);
     hf__port_clock(port, sent_us, clock_us);
     if (k.nomem) rc = hf_fail(err, HF_NOMEM, 0, "list '%s': out of memory", prefix);
     show(k.first, k.nomem ? NULL : see, arg);
@@ -81,26 +81,26 @@ int hf__port_inspect(struct hf_port *port, void (*say)(void *arg, int ok, const 
                      void *arg, hf_error *err)
 {
     if (!port->drv->inspect) return 0;
-    hf__port_alone(port);
+    hf__port_lock(port);
     int rc = port->drv->inspect(port->st, say, arg, err);
-    hf__port_others(port);
+    hf__port_unlock(port);
     return rc;
 }
 
 int hf__port_sync(struct hf_port *port, const hf_rowkey *key, hf_error *err)
 {
     if (!port->drv->sync) return 0;
-    hf__port_alone(port);
+    hf__port_lock(port);
     int rc = port->drv->sync(port->st, key, err);
-    hf__port_others(port);
+    hf__port_unlock(port);
     return rc;
 }
 
 int hf__port_warning(struct hf_port *port, char *ret, size_t cap)
 {
     if (!port->drv->warning) return 0;
-    hf__port_alone(port);
+    hf__port_lock(port);
     int found = port->drv->warning(port->st, ret, cap);
-    hf__port_others(port);
+    hf__port_unlock(port);
     return found;
 }

@@ -67,12 +67,12 @@ void hf__port_asked(struct hf_port *port, int times)
 
 static int serialized(const struct hf_port *port) { return !port->caps.threads; }
 
-void hf__port_alone(struct hf_port *port)
+void hf__port_lock(struct hf_port *port)
 {
     if (serialized(port)) pthread_mutex_lock(&port->serial);
 }
 
-void hf__port_others(struct hf_port *port)
+void hf__port_unlock(struct hf_port *port)
 {
     if (serialized(port)) pthread_mutex_unlock(&port->serial);
 }
@@ -83,21 +83,21 @@ static int64_t begin(struct hf_port *port)
     /* Relaxed: a statistic. */
     __atomic_fetch_add(&port->ops, 1, __ATOMIC_RELAXED);
     if (port->caps.local) return 0;
-    hf__port_alone(port);
+    hf__port_lock(port);
     return hf__local_us();
 }
 
 /* Of those that were answered. Relaxed: two at the same time may count as one. */
 static void note_trip(struct hf_port *port, int64_t us)
 {
-    int64_t was = hf__port_trip_us(port);
-    __atomic_store_n(&port->trip_us, was ? was + (us - was) / 8 : us + 1, __ATOMIC_RELAXED);
+    int64_t was = hf__port_round_trip_us(port);
+    __atomic_store_n(&port->round_trip_us, was ? was + (us - was) / 8 : us + 1, __ATOMIC_RELAXED);
 }
 
 static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
     if (port->caps.local) return;
-    hf__port_others(port);
+    hf__port_unlock(port);
     hf__port_clock(port, sent_us, clock_us);
     if (clock_us) note_trip(port, hf__local_us() - sent_us);
 }
@@ -128,14 +128,14 @@ int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int6
     hf__port_asked(port, (int)n - 1);
     int64_t sent_us = begin(port);
     int rc = port->drv->replace_many(port->st, item, n, until_us);
-    hf__port_others(port);
+    hf__port_unlock(port);
     /* The first says best how late it is at most, the last how late at least. */
     for (size_t i = 0; i < n; i++)
         if (item[i].clock_us) hf__port_clock(port, sent_us, item[i].clock_us);
     return rc;
 }
 
-uint64_t hf__port_steps(struct hf_port *port)
+uint64_t hf__port_clock_jumps(struct hf_port *port)
 {
     pthread_mutex_lock(&port->mu);
     uint64_t n = port->clock.steps;
@@ -143,9 +143,9 @@ uint64_t hf__port_steps(struct hf_port *port)
     return n;
 }
 
-int64_t hf__port_trip_us(struct hf_port *port)
+int64_t hf__port_round_trip_us(struct hf_port *port)
 {
-    return __atomic_load_n(&port->trip_us, __ATOMIC_RELAXED);
+    return __atomic_load_n(&port->round_trip_us, __ATOMIC_RELAXED);
 }
 
 int hf__port_acquire(struct hf_port *port, const hf_rowkey *key, const hf_party *party,
@@ -204,9 +204,9 @@ int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err)
 int hf__port_alive(struct hf_port *port, uint64_t session)
 {
     if (!port->caps.liveness) return 1;
-    hf__port_alone(port);
+    hf__port_lock(port);
     int rc = port->caps.liveness->alive(port->st, session, NULL);
-    hf__port_others(port);
+    hf__port_unlock(port);
     return rc;
 }
 

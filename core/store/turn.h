@@ -23,8 +23,8 @@ struct hf_port {
     pthread_mutex_t serial; /* around calls, for stores without caps.threads */
     pthread_mutex_t mu;     /* protects clock */
     struct hf_clock clock;
-    int64_t trip_us; /* how long a request takes, on average; 0: not known */
-    uint64_t ops;    /* requests sent (atomic) */
+    int64_t round_trip_us; /* how long a request takes, on average; 0: not known */
+    uint64_t ops;          /* requests sent (atomic) */
 };
 
 struct hf_time hf__port_now(struct hf_port *port);
@@ -35,8 +35,8 @@ void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
 
 /* Before and after each call of an operation: waits for the calls of other threads, and lets them
    in again, if the driver is not for several threads. */
-void hf__port_alone(struct hf_port *port);
-void hf__port_others(struct hf_port *port);
+void hf__port_lock(struct hf_port *port);
+void hf__port_unlock(struct hf_port *port);
 
 /* Pass-through with the clock read, the serialization and the count. */
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
@@ -48,9 +48,9 @@ int hf__port_acquire(struct hf_port *port, const hf_rowkey *key, const hf_party 
 /* Only where the driver has it. 0, or why there was no connection. */
 int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int64_t until_us);
 /* How often the store's clock has stepped: what was reckoned by it is to be reckoned again. */
-uint64_t hf__port_steps(struct hf_port *port);
+uint64_t hf__port_clock_jumps(struct hf_port *port);
 /* How long a request to the store takes; 0: not known. */
-int64_t hf__port_trip_us(struct hf_port *port);
+int64_t hf__port_round_trip_us(struct hf_port *port);
 
 int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
                    const char *where, hf_error *err);
@@ -76,8 +76,8 @@ int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
  * tried again (0: one attempt). 0: *out is the answer. HF_UNKNOWN: the write may or may not have
  * landed, or may still land. HF_CONFLICT (who asks): until then others have always written first;
  * or, if it only wants to get in line, a few times: when to ask again is the caller's to plan
- * (crowd.h). HF_UNBOUND (caps.sessions, who asks): *out would be the answer, but the session for it
- * isn't there (`party`'s for a grant, the event's for a place in the queue); `row` is what is
+ * (backoff.h). HF_UNBOUND (caps.sessions, who asks): *out would be the answer, but the session for
+ * it isn't there (`party`'s for a grant, the event's for a place in the queue); `row` is what is
  * stored. Where the store has `update`, what is to be done with a grant, or a request given up,
  * whose row isn't known is one attempt: such a store has no replies to lose, and has waited itself
  * for as long as it may.

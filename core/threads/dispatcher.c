@@ -9,9 +9,9 @@
 #include "local_line.h"
 #include "look_queue.h"
 #include "os.h"
+#include "start_threads.h"
 #include "subscriptions.h"
 #include "wait.h"
-#include "wakeups.h"
 #include "wanted_keys.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "held_sessions.h"
 #include "keepers.h"
 #include "renewals.h"
+#include "start_threads.h"
 #include "threads.h"
-#include "wakeups.h"
 
 static const struct hf_sessions_above sessions_above = {.lost = hf__session_lost,
                                                         .ends_sooner = hf__session_ends_sooner,

@@ -17,7 +17,7 @@
 #include "os.h"
 #include "renewal_queue.h"
 #include "renewals.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,8 @@ static void add_others(struct renewal *r, int64_t lo_us, int64_t now_us, int soo
 {
     hf_lock *last = r->first;
     for (hf_lock *l = r->first->e->locks; l; l = l->next) {
-        if (!hf__renewable(l) || l->leftover || !is_due(l, now_us, soon) || !hf__perhaps_held(l))
+        if (!hf__renewable(l) || l->pending_release || !is_due(l, now_us, soon) ||
+            !hf__perhaps_held(l))
             continue;
         seize(l, lo_us);
         last = last->renewed_with = l;
@@ -96,7 +97,7 @@ static void begin(hf *h, struct renewal *r, hf_lock *l, int64_t lo_us)
     r->first = l;
     r->mine = r->again = l->sent && !hf__show_row(l->sent, &r->next);
     r->seen = l->sent_seen;
-    r->reads = !r->again && !hf__told_row(h, l->e, l->token, l->rev, &r->row) &&
+    r->reads = !r->again && !hf__last_row_notified(h, l->e, l->token, l->rev, &r->row) &&
                !(l->row && !hf__show_row(l->row, &r->row));
     hf__forget_row(&l->sent);
     seize(l, lo_us);
@@ -121,7 +122,7 @@ static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int
     if (!from->first && queue == HF_RENEWALS_DUE && taken) from = &r->waiting;
     if (!from->first) return NULL;
     hf_lock *l = HF_DEADLINE_OF(from->first, hf_lock, renewal);
-    if (l->leftover) return NULL;                             /* that is a release */
+    if (l->pending_release) return NULL;                      /* that is a release */
     if (l->unanswered && taken >= l->again_with) return NULL; /* it is to be among fewer */
     if (from == &r->waiting && !is_due(l, now_us, 1)) return NULL;
     hf__renewal_drop(l);
@@ -131,14 +132,14 @@ static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int
 /* Takes renewals for one call. How long the store has for them. */
 static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
 {
-    int64_t lo_us = hf__port_now(&h->port).lo_us, trip = 3 * hf__port_trip_us(&h->port);
+    int64_t lo_us = hf__port_now(&h->port).lo_us, trip = 3 * hf__port_round_trip_us(&h->port);
     int64_t patience = h->port.io_timeout_ms * 1000, now_us = hf__local_us();
     hf_lock *l;
     b->n = 0;
     while (b->n < most && (l = next_grant(h, queue, b->n, now_us))) {
         if (!hf__renewable(l) || waits_for_key(l)) continue;
         if (!hf__perhaps_held(l)) {
-            hf__lock_over(l); /* it isn't renewed: its holder is told */
+            hf__mark_expired(l); /* it isn't renewed: its holder is told */
             continue;
         }
         l->e->renewing = 1;
@@ -227,7 +228,7 @@ static void refused(const struct renewal *r, hf_lock *l)
     l->expires_us = l->before_us;
     l->unanswered = 0;
     if (at < 0 || r->row.party[at].flags & HF_PARTY_ENDING)
-        hf__lock_lose(l, HF_BY_STORE);
+        hf__mark_lost(l, HF_BY_STORE);
     else
         hf__note_row(l, &r->row);
     put_back(l, hf__local_us());
@@ -237,7 +238,7 @@ static void renewed(const struct renewal *r, hf_lock *l)
 {
     l->unanswered = 0;
     if (hf__find_token(&r->row, l->token) < 0)
-        hf__lock_lose(l,
+        hf__mark_lost(l,
                       HF_BY_TIME); /* by the clock it was over: the step left it out of the row */
     else
         hf__renewed(l, &r->row);
@@ -279,7 +280,7 @@ static void settle(const struct renewal *r, hf_lock *l)
     } else {
         l->expires_us = l->before_us;
         if (r->rc == HF_LOST && !r->sent)
-            hf__lock_over(l);
+            hf__mark_expired(l);
         else
             hf__renewal_failed(l, r->rc, r->among);
         hf__let_go(l);
@@ -318,7 +319,7 @@ int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue
         r->stuck = r->rc == HF_UNKNOWN && !stuck++;
         r->late = took_us >= patience_us;
         r->among = (uint32_t)b->n;
-        if (!r->rc) hf__promise(h, r->first->e, &r->row);
+        if (!r->rc) hf__watch_claim(h, r->first->e, &r->row);
     }
     pthread_mutex_lock(&h->mu);
     if (queue == HF_RENEWALS_DUE) learn(&h->renewals, b, took_us, patience_us);

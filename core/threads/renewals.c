@@ -23,7 +23,7 @@ enum { CONNECT_US = 500000, CONNECT_TRIPS = 20, CONNECT_PAUSE_US = 50000 };
 
 static enum hf_renewal_queue queue_of(const hf_lock *l)
 {
-    if (l->leftover || l->unanswered >= HF_UNANSWERED_MOST) return HF_RENEWALS_LATE;
+    if (l->pending_release || l->unanswered >= HF_UNANSWERED_MOST) return HF_RENEWALS_LATE;
     return l->unanswered ? HF_RENEWALS_DOUBTFUL : HF_RENEWALS_DUE;
 }
 
@@ -31,7 +31,7 @@ static enum hf_renewal_queue queue_of(const hf_lock *l)
 static int64_t ends(const hf_lock *l, int64_t now_us)
 {
     int64_t end = INT64_MAX;
-    if (l->leftover) return now_us;
+    if (l->pending_release) return now_us;
     if (l->session) end = hf__session_until(l);
     return l->expires_us ? hf__min64(end, hf__lease_ends(l, now_us)) : end;
 }
@@ -71,12 +71,12 @@ static hf_lock *next_of(hf *h, enum hf_renewal_queue queue)
    the mutex, dropped. */
 static void renew_one(hf_lock *l)
 {
-    if (l->leftover) {
+    if (l->pending_release) {
         hf__release(l, NULL);
         return;
     }
     if (!hf__perhaps_held(l)) {
-        hf__lock_over(l);
+        hf__mark_expired(l);
         return;
     }
     l->busy = 1;
@@ -93,7 +93,7 @@ static int work_at(hf *h, struct hf_renew_batch *batch, enum hf_renewal_queue qu
     struct hf_deadlines *due = &h->renewals.due[queue];
     if (!due->first) return 0;
     const hf_lock *first = HF_DEADLINE_OF(due->first, hf_lock, renewal);
-    if (batch && !first->leftover) {
+    if (batch && !first->pending_release) {
         uint32_t most = h->renewals.at_once;
         if (first->unanswered && first->again_with < most) most = first->again_with;
         return hf__renew_batch(h, batch, queue, most);
@@ -133,7 +133,7 @@ static int connect_again(hf *h, struct hf_renewal_worker *w)
     struct hf_renewals *r = &h->renewals;
     if (!w->cut || r->cut == r->workers) return 0;
     pthread_mutex_unlock(&h->mu);
-    int64_t us = CONNECT_TRIPS * hf__port_trip_us(&h->port);
+    int64_t us = CONNECT_TRIPS * hf__port_round_trip_us(&h->port);
     if (us < CONNECT_US) us = CONNECT_US;
     int rc = hf__port_replace_many(&h->port, NULL, 0, hf__local_us() + us);
     if (rc) hf__pause(CONNECT_PAUSE_US);

@@ -149,7 +149,7 @@ static int flush_and_listen(hf *h, hf_ear *ear)
             e->changed_next = unheard;
             unheard = e; /* whose reference stays */
         } else {
-            hf__entry_put(e);
+            hf__entry_unref(e);
         }
     }
     h->listens = 1;
@@ -160,7 +160,7 @@ static int flush_and_listen(hf *h, hf_ear *ear)
     for (struct hf_entry *e = unheard, *next; e; e = next) {
         next = e->changed_next;
         if (!rc) notify_key(e);
-        hf__entry_put(e);
+        hf__entry_unref(e);
     }
     return rc;
 }

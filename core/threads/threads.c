@@ -50,7 +50,7 @@ static void look_for_break(hf *h, hf_lock *l)
     l->ask_at_us = hf__local_us() + BREAK_LOOK_US;
     if (!there) {
         hf__error_keep(&l->why, &err);
-        hf__lock_lose(l, HF_BY_STORE);
+        hf__mark_lost(l, HF_BY_STORE);
     }
     hf__let_go(l);
 }
@@ -60,7 +60,7 @@ static void look_for_break(hf *h, hf_lock *l)
 static void tend_lock(hf *h, hf_lock *l, int64_t now)
 {
     int instant = h->port.caps.local != NULL;
-    if (l->leftover) {
+    if (l->pending_release) {
         if (instant && !l->busy && l->ask_at_us <= now) hf__release(l, NULL);
         return;
     }
@@ -68,13 +68,13 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
         /* While an adopted hold is being renewed, the store's answer decides. */
         int decides = l->session && !(l->session->adopted && l->busy);
         if (decides && now >= hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0))
-            hf__lock_lose(l, HF_BY_TIME);
-        if (l->expires_us && hf__lease_ends(l, now) <= now) hf__lock_lose(l, HF_BY_TIME);
-        if (l->hold_until_us && now >= l->hold_until_us) hf__lock_lose(l, HF_BY_CAP);
+            hf__mark_lost(l, HF_BY_TIME);
+        if (l->expires_us && hf__lease_ends(l, now) <= now) hf__mark_lost(l, HF_BY_TIME);
+        if (l->hold_until_us && now >= l->hold_until_us) hf__mark_lost(l, HF_BY_MAX_HOLD);
     }
     /* Not while it is being given back: its memory may be another grant's by then. */
     if (l->lost && l->on_lost && !l->told && !l->releasing) {
-        hf__tell_lost(l);
+        hf__run_on_lost(l);
         return;
     }
     int asks = (l->lost_fd >= 0 || l->on_lost) && instant;
@@ -91,7 +91,7 @@ static void look_again(hf_lock *l, void *arg)
  */
 static int64_t tend_locks(hf *h)
 {
-    uint64_t steps = hf__port_steps(&h->port);
+    uint64_t steps = hf__port_clock_jumps(&h->port);
     if (steps != h->steps) hf__each_lock(h, look_again, h); /* by that clock they end */
     h->steps = steps;
     for (struct hf_deadline *d; (d = h->watched.first);) {
@@ -156,7 +156,7 @@ void *hf__expiry_monitor(void *arg)
         int64_t until = looks < MOURN_LOOKS && told_at ? mourn_at : INT64_MAX, waits = INT64_MAX;
         until = hf__min64(until, tend_locks(h));
         if (h->port.caps.local) waits = hf__tend_waits(h);
-        until = hf__min64(until, hf__min64(waits, hf__tend_promises(h)));
+        until = hf__min64(until, hf__min64(waits, hf__tend_claims(h)));
         if (h->closing == 3 || h->monitor_todo) continue;
         h->monitor_until_us = until;
         monitor_sleep(h, fds, until);

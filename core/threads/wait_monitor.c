@@ -10,8 +10,8 @@
 #include "os.h"
 #include "peers.h"
 #include "plan.h"
+#include "start_threads.h"
 #include "validity.h"
-#include "wakeups.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static void notice(hf *h, struct hf_wait *w)
     if (!rc) at = hf__find_id(&row, w->party.id);
     if (!rc && at >= (int64_t)row.n_holders && to_notice(w, &row, at, &next)) {
         rc = hf__turn(&h->port, &w->e->key, &ev, &row, 1, 0, &out, NULL);
-        if (!rc) hf__promise(h, w->e, &row);
+        if (!rc) hf__watch_claim(h, w->e, &row);
         at = rc ? -1 : hf__find_id(&row, w->party.id);
         if (!rc && at >= (int64_t)row.n_holders) to_notice(w, &row, at, &next);
     }
@@ -176,14 +176,14 @@ static void keep_promise(hf *h, struct hf_entry *e)
     hf_row_init(&row);
     pthread_mutex_unlock(&h->mu);
     int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, 0, &out, NULL);
-    if (!rc) hf__promise(h, e, &row);
+    if (!rc) hf__watch_claim(h, e, &row);
     hf_row_clear(&row);
     pthread_mutex_lock(&h->mu);
-    hf__entry_put(e);
+    hf__entry_unref(e);
 }
 
 /* When to look again. Under the mutex, dropped. */
-int64_t hf__tend_promises(hf *h)
+int64_t hf__tend_claims(hf *h)
 {
     for (int n = 0; n < NOTICES_AT_ONCE; n++) {
         int64_t at_us = hf__deadlines_next(&h->promises);

@@ -146,7 +146,8 @@ int hf__open(const char *path, int flags, unsigned mode)
 int hf__open_at(int dir, const char *path, int flags, unsigned mode)
 {
     unsigned held = hf__low_hold();
-    int fd = openat(dir, path, flags | O_CLOEXEC, mode);
+    int fd = dir == AT_FDCWD ? open(path, flags | O_CLOEXEC, mode)
+                             : openat(dir, path, flags | O_CLOEXEC, mode);
     hf__low_free(held);
     /* Had the hold failed, or had another thread closed one of them meanwhile. */
     return hf__fd_above(fd);

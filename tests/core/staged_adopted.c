@@ -6,7 +6,7 @@
  * grant is over.
  */
 #include "staged_pair.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 enum { LEASE_MS = 60000, OTHER_MS = 30000 };
 

@@ -55,8 +55,8 @@ static void no_tick_is_a_step(void **state)
         OK(hf_confirm(lock, &stage_error));
         while (hf__local_us() < began + 2000) hf__pause(500);
     }
-    assert_int_equal(hf__port_steps(&h->port), 0);
-    assert_int_equal(hf__port_steps(&rival->port), 0);
+    assert_int_equal(hf__port_clock_jumps(&h->port), 0);
+    assert_int_equal(hf__port_clock_jumps(&rival->port), 0);
     OK(hf_release(lock, &stage_error));
     done();
 }

@@ -3,7 +3,7 @@
  * key: a staged store (staged.h) with subscribe, unsubscribe and next_event of its own.
  */
 #include "staged_waiter.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 enum { KEYS = 6, EVENTS = 32, QUICK_US = 2000000 };
 

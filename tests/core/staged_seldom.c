@@ -3,7 +3,7 @@
  * without memory, a crowd of the dead, a store that fails just then.
  */
 #include "staged_waiter.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
@@ -328,7 +328,7 @@ static void a_first_look_that_is_put_off(void **state)
     pthread_mutex_lock(&h->mu);
     int64_t soon_us = hf__local_us() + 300000;
     e->wrote_us = soon_us;
-    e->breath_at_us = 0;
+    e->yield_at_us = 0;
     pthread_mutex_unlock(&h->mu);
     OK(stage_acquire(h, "k", 600000, 60000, 0, &lock));
     assert_true(hf__local_us() > soon_us); /* others have had the time to get in between */

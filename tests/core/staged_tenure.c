@@ -348,7 +348,7 @@ static void without_a_thread_it_ends_with_the_handle(void **state)
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
     hf__defer_cancel(h, e, id);
     assert_non_null(h->cancels);
-    hf__entry_put(e);
+    hf__entry_unref(e);
     pthread_mutex_unlock(&h->mu);
     stage_no_threads(0);
     hf_close(h);
@@ -373,7 +373,7 @@ static void one_given_up_beside_a_regret_is_ended(void **state)
     at_hand = have(1);
     OK(hf__entry(h, hf__name("k"), &e, &stage_error));
     hf__defer_cancel(h, e, id);
-    hf__entry_put(e);
+    hf__entry_unref(e);
     pthread_mutex_unlock(&h->mu);
     stage_await(S_END, ended + 1);
     done();
@@ -395,7 +395,7 @@ static void what_cannot_be_withdrawn_yet_is_tried_again(void **state)
     uint64_t asked = stage_calls(S_GET);
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     hf__defer_cancel(h, e, id);
-    hf__entry_put(e);
+    hf__entry_unref(e);
     for (; h->cancels; pthread_mutex_lock(&h->mu)) {
         pthread_mutex_unlock(&h->mu);
         hf__pause(1000);

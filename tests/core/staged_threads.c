@@ -6,7 +6,7 @@
 #include "lost.h"
 #include "renewal_queue.h"
 #include "staged_waiter.h"
-#include "wakeups.h"
+#include "start_threads.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static int has_been_round(void) { return h->monitor_sleeps && h->monitor_until_u
 static void it_is_lost(void)
 {
     pthread_mutex_lock(&h->mu);
-    hf__lock_lose(lock, 0);
+    hf__mark_lost(lock, 0);
     pthread_mutex_unlock(&h->mu);
     await(has_been_round);
 }

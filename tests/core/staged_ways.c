@@ -5,7 +5,7 @@
 #include "staged_pair.h"
 
 #include "admin.h"
-#include "breath.h"
+#include "yield.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -409,21 +409,21 @@ static void it_breathes_longer_now_and_then(void **state)
     (void)state;
     begin(SERVER);
     static const struct {
-        uint32_t breaths;
+        uint32_t yields;
         int64_t us;
     } expected[] = {{0, 2000}, {3, 8000}, {15, 32000}, {63, 128000}, {255, 128000}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        struct hf_entry e = {.wrote_us = 1000000, .breaths = expected[i].breaths};
-        assert_int_equal(hf__stood_still(&h->port, &e, 1000000 + expected[i].us - 1), 0);
-        assert_int_equal(hf__stood_still(&h->port, &e, 1000000 + expected[i].us), 1);
+        struct hf_entry e = {.wrote_us = 1000000, .yields = expected[i].yields};
+        assert_int_equal(hf__yield_due(&h->port, &e, 1000000 + expected[i].us - 1), 0);
+        assert_int_equal(hf__yield_due(&h->port, &e, 1000000 + expected[i].us), 1);
     }
     struct hf_port unqueued = h->port;
     unqueued.caps.poll_ms = 250;
     unqueued.caps.queues = 0;
-    struct hf_entry e = {.wrote_us = 1000000, .breaths = 63}, e2 = {.wrote_us = 1000000};
-    assert_int_equal(hf__stood_still(&unqueued, &e, 1000000 + 499999), 0);
-    assert_int_equal(hf__stood_still(&unqueued, &e, 1000000 + 500000), 1);
-    assert_int_equal(hf__stood_still(&unqueued, &e2, 1000000 + 2000), 1);
+    struct hf_entry e = {.wrote_us = 1000000, .yields = 63}, e2 = {.wrote_us = 1000000};
+    assert_int_equal(hf__yield_due(&unqueued, &e, 1000000 + 499999), 0);
+    assert_int_equal(hf__yield_due(&unqueued, &e, 1000000 + 500000), 1);
+    assert_int_equal(hf__yield_due(&unqueued, &e2, 1000000 + 2000), 1);
     done();
 }
 
@@ -434,15 +434,15 @@ static void only_who_waits_breathes(void **state)
     int64_t soon = hf__local_us() + 1000000;
     struct hf_entry e = {.wrote_us = soon};
     struct hf_wait w = {.h = h, .e = &e, .started_us = 1, .deadline_us = INT64_MAX};
-    assert_int_equal(hf__breathes(&w), 1);
+    assert_int_equal(hf__yields_first(&w), 1);
     assert_int_equal(w.look_at_us, soon + 2000);
     w.deadline_us = soon; /* before that */
-    assert_int_equal(hf__breathes(&w), 0);
+    assert_int_equal(hf__yields_first(&w), 0);
     w.deadline_us = 1; /* a try */
-    assert_int_equal(hf__breathes(&w), 0);
+    assert_int_equal(hf__yields_first(&w), 0);
     w.deadline_us = INT64_MAX;
-    e.breath_at_us = soon + 1000000; /* it isn't time */
-    assert_int_equal(hf__breathes(&w), 0);
+    e.yield_at_us = soon + 1000000; /* it isn't time */
+    assert_int_equal(hf__yields_first(&w), 0);
     done();
 }
 

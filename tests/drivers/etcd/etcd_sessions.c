@@ -232,7 +232,7 @@ static void leases_end_when_it_says_so(void **state)
          "0 ms instead");
     is(200, "{\"TTL\": 2, \"error\": \"no\"}");
     said(driver->caps.sessions->make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN,
-         "an error");
+         "the server says: no");
     is(500, "{}");
     said(driver->caps.sessions->make(st, 1500, &session, &ms, &clock_us, &err), HF_UNKNOWN,
          "status 500");

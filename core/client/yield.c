@@ -1,5 +1,5 @@
 /*
- * breath.c - room for others, where the row that is free is his who writes first.
+ * yield.c - room for others, where the row that is free is his who writes first.
  *
  * Who knows the row writes sooner than who has to read it before. A handle that takes a key and
  * gives it back in a hurry would so keep it for itself for ever: whoever wants to get in line reads
@@ -9,7 +9,7 @@
  * costs less than a fiftieth of such a loop, and nothing where the row stands still anyway. Where
  * nobody can stand in line, the longest one lasts until all who wait have had a look.
  */
-#include "breath.h"
+#include "yield.h"
 
 #include "handle.h"
 #include "look_queue.h"
@@ -18,45 +18,45 @@ enum {
     BREATH_EVERY_US = 400000,
     BREATH_US = 2000,
     BREATHS_LONGER = 4,
-    BREATH_LEVELS = 4,
+    YIELD_LEVELS = 4,
     LOOKS = 2
 };
 
-static int64_t breath_us(const struct hf_port *port, uint32_t breaths)
+static int64_t breath_us(const struct hf_port *port, uint32_t yields)
 {
     int64_t us = BREATH_US;
-    uint32_t nth = breaths + 1;
+    uint32_t nth = yields + 1;
     int level = 1;
-    for (; level < BREATH_LEVELS && nth % BREATHS_LONGER == 0; level++) {
+    for (; level < YIELD_LEVELS && nth % BREATHS_LONGER == 0; level++) {
         us *= BREATHS_LONGER;
         nth /= BREATHS_LONGER;
     }
-    if (level < BREATH_LEVELS || port->caps.queues) return us;
+    if (level < YIELD_LEVELS || port->caps.queues) return us;
     return LOOKS * 1000 * (int64_t)hf__port_poll_ms(port);
 }
 
-int hf__stood_still(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
+int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
 {
-    if (e->wrote_us && now_us - e->wrote_us < breath_us(port, e->breaths)) return 0;
-    if (!e->wrote_us || now_us > e->breath_at_us) {
-        e->breath_at_us = now_us + BREATH_EVERY_US;
-        e->breaths++;
-    } else if (now_us > e->breath_at_us - BREATH_EVERY_US) { /* this one needn't be made, then */
-        e->breath_at_us += BREATH_EVERY_US;
-        e->breaths++;
+    if (e->wrote_us && now_us - e->wrote_us < breath_us(port, e->yields)) return 0;
+    if (!e->wrote_us || now_us > e->yield_at_us) {
+        e->yield_at_us = now_us + BREATH_EVERY_US;
+        e->yields++;
+    } else if (now_us > e->yield_at_us - BREATH_EVERY_US) { /* this one needn't be made, then */
+        e->yield_at_us += BREATH_EVERY_US;
+        e->yields++;
     }
     return 1;
 }
 
-int hf__breathes(struct hf_wait *w)
+int hf__yields_first(struct hf_wait *w)
 {
     const struct hf_port *port = &w->h->port;
     struct hf_entry *e = w->e;
     if (port->caps.local || w->deadline_us <= w->started_us) return 0;
     pthread_mutex_lock(&w->h->mu);
     int64_t now = hf__local_us();
-    int waits = !hf__stood_still(port, e, now) && now >= e->breath_at_us;
-    int64_t until = e->wrote_us + breath_us(port, e->breaths);
+    int waits = !hf__yield_due(port, e, now) && now >= e->yield_at_us;
+    int64_t until = e->wrote_us + breath_us(port, e->yields);
     waits &= until < w->deadline_us;
     if (waits) hf__look_at(w, until);
     pthread_mutex_unlock(&w->h->mu);

@@ -1,9 +1,9 @@
 /*
- * wakeups.h - the threads of a handle, started when they are first needed, and woken. Under the
- * mutex.
+ * start_threads.h - the threads of a handle, started when they are first needed, and woken. Under
+ * the mutex.
  */
-#ifndef HF_WAKEUPS_H
-#define HF_WAKEUPS_H
+#ifndef HF_START_THREADS_H
+#define HF_START_THREADS_H
 
 #include "holdfast.h"
 

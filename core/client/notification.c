@@ -1,10 +1,10 @@
 /*
- * handed.c - who was handed the key while it waited, and what the word that woke it says.
+ * notification.c - who was handed the key while it waited, and what the word that woke it says.
  *
  * A word is believed as a read is, which may be late, too: what is written upon it is compared by
  * rev, and the end of a grant comes with it, in the store's clock.
  */
-#include "handed.h"
+#include "notification.h"
 
 #include "claim.h"
 #include "claim_timeout.h"
@@ -55,19 +55,20 @@ static void another_has_it(struct hf_wait *w, const hf_party *p)
     pthread_mutex_unlock(&h->mu);
 }
 
-enum hf_word hf__word(struct hf_wait *w, hf_row *row)
+enum hf_notified hf__read_notification(struct hf_wait *w, hf_row *row)
 {
     const hf_driver *d = w->h->port.drv;
-    if (!d->told || !w->heard || !d->told(w->h->port.st, &w->e->key, row)) return HF_WORD_NONE;
-    if (row->rev > w->seen_rev && !hf__seems_over(w->h, row)) return HF_WORD_ROW;
-    if (!row->rev && named(w, row)) return HF_WORD_ENDED;
+    if (!d->told || !w->heard || !d->told(w->h->port.st, &w->e->key, row))
+        return HF_NOTIFIED_NOTHING;
+    if (row->rev > w->seen_rev && !hf__seems_over(w->h, row)) return HF_NOTIFIED_ROW;
+    if (!row->rev && named(w, row)) return HF_NOTIFIED_ENDED;
     /* A row that was lost begins anew, with lower revs perhaps: who has it then looks. */
     int64_t at = hf__find_id(row, w->party.id);
     int holds = at >= 0 && at < (int64_t)row->n_holders;
     int old = row->rev <= w->seen_rev && !holds && early(w);
     if (old && !row->rev) another_has_it(w, &row->party[0]);
     hf_row_clear(row);
-    return old ? HF_WORD_OLD : HF_WORD_NONE;
+    return old ? HF_NOTIFIED_OLD : HF_NOTIFIED_NOTHING;
 }
 
 /* Does a request of ours stand there that nobody here makes? At a store only the first wait of a
@@ -96,7 +97,7 @@ static int nobodys(const struct hf_wait *w, const hf_row *row, uint8_t ret_id[16
     return found;
 }
 
-int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err)
+int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err)
 {
     hf *h = w->h;
     struct hf_outcome out = {.changed = 1};
@@ -107,7 +108,7 @@ int hf__disown(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err)
         int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, err);
         /* Written meanwhile, or somebody in it has died: the look goes on. */
         if (rc) return rc == HF_CONFLICT || rc == HF_LOST ? 0 : rc;
-        hf__promise(h, w->e, row);
+        hf__watch_claim(h, w->e, row);
     }
     return 0;
 }

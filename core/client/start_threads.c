@@ -1,9 +1,9 @@
 /*
- * wakeups.c - the threads of a handle, started when they are first needed, and woken.
+ * start_threads.c - the threads of a handle, started when they are first needed, and woken.
  *
  * What they do stands above the client (struct hf_above).
  */
-#include "wakeups.h"
+#include "start_threads.h"
 
 #include "handle.h"
 #include "os.h"

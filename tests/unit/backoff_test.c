@@ -1,9 +1,9 @@
 /*
- * crowd_test.c - how long one of a crowd lets pass: enumerated.
+ * backoff_test.c - how long one of a crowd lets pass: enumerated.
  */
 #include "test.h"
 
-#include "crowd.h"
+#include "backoff.h"
 
 static const uint32_t dice[] = {0, 1, UINT32_MAX / 3, UINT32_MAX / 2, UINT32_MAX - 1, UINT32_MAX};
 enum { N_DICE = sizeof dice / sizeof *dice };
@@ -16,16 +16,16 @@ static void a_conflict(void **state)
     for (size_t t = 0; t < sizeof trips / sizeof *trips; t++)
         for (unsigned nth = 1; nth < 300; nth++)
             for (size_t d = 0; d < N_DICE; d++) {
-                int64_t us = hf__crowd_conflict_us(nth, trips[t], dice[d]);
+                int64_t us = hf__backoff_conflict_us(nth, trips[t], dice[d]);
                 assert_in_range(us, 0, 32000000);
-                assert_true(us <= hf__crowd_conflict_us(nth + 1, trips[t], dice[d]));
-                if (t) assert_true(us >= hf__crowd_conflict_us(nth, trips[t - 1], dice[d]));
-                if (d) assert_true(us >= hf__crowd_conflict_us(nth, trips[t], dice[d - 1]));
+                assert_true(us <= hf__backoff_conflict_us(nth + 1, trips[t], dice[d]));
+                if (t) assert_true(us >= hf__backoff_conflict_us(nth, trips[t - 1], dice[d]));
+                if (d) assert_true(us >= hf__backoff_conflict_us(nth, trips[t], dice[d - 1]));
             }
-    assert_int_equal(hf__crowd_conflict_us(1, 500, 0), 0);
-    assert_int_equal(hf__crowd_conflict_us(1, 500, UINT32_MAX), 999);
-    assert_int_equal(hf__crowd_conflict_us(4, 500, UINT32_MAX), 7999);
-    assert_int_equal(hf__crowd_conflict_us(255, 500, UINT32_MAX), 2047999);
+    assert_int_equal(hf__backoff_conflict_us(1, 500, 0), 0);
+    assert_int_equal(hf__backoff_conflict_us(1, 500, UINT32_MAX), 999);
+    assert_int_equal(hf__backoff_conflict_us(4, 500, UINT32_MAX), 7999);
+    assert_int_equal(hf__backoff_conflict_us(255, 500, UINT32_MAX), 2047999);
 }
 
 static void no_room(void **state)
@@ -33,12 +33,12 @@ static void no_room(void **state)
     (void)state;
     for (unsigned nth = 1; nth < 300; nth++)
         for (size_t d = 0; d < N_DICE; d++) {
-            int64_t us = hf__crowd_full_us(nth, 250000, dice[d]);
+            int64_t us = hf__backoff_full_us(nth, 250000, dice[d]);
             assert_in_range(us, 125000, 12000000);
-            assert_true(us <= hf__crowd_full_us(nth + 1, 250000, dice[d]));
+            assert_true(us <= hf__backoff_full_us(nth + 1, 250000, dice[d]));
         }
-    assert_int_equal(hf__crowd_full_us(1, 250000, 0), 125000);
-    assert_int_equal(hf__crowd_full_us(255, 250000, 0), 4000000);
+    assert_int_equal(hf__backoff_full_us(1, 250000, 0), 125000);
+    assert_int_equal(hf__backoff_full_us(255, 250000, 0), 4000000);
 }
 
 /* Who has waited for longer has more of it; in the end all of it; a short queue isn't split. */
@@ -47,12 +47,12 @@ static void the_room(void **state)
     (void)state;
     for (uint32_t cap = 0; cap < 5000; cap++)
         for (unsigned nth = 0; nth < 20; nth++) {
-            uint32_t room = hf__crowd_room(cap, nth);
+            uint32_t room = hf__backoff_room(cap, nth);
             assert_in_range(room, cap - cap / 4, cap);
-            assert_true(room <= hf__crowd_room(cap, nth + 1));
+            assert_true(room <= hf__backoff_room(cap, nth + 1));
             if (cap < 64 || nth >= 6) assert_int_equal(room, cap);
         }
-    assert_int_equal(hf__crowd_room(256, 0), 192);
+    assert_int_equal(hf__backoff_room(256, 0), 192);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /*
- * breath.h - room for others, where the row that is free is his who writes first.
+ * yield.h - room for others, where the row that is free is his who writes first.
  */
-#ifndef HF_BREATH_H
-#define HF_BREATH_H
+#ifndef HF_YIELD_H
+#define HF_YIELD_H
 
 #include "holdfast_driver.h"
 
@@ -11,8 +11,8 @@ struct hf_port;
 struct hf_wait;
 
 /* Before a write of ours to that row: have we let it alone for long enough? */
-int hf__stood_still(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
+int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us);
 /* Before the first look: 1: not yet, but at look_at_us. A try doesn't wait for anybody. */
-int hf__breathes(struct hf_wait *w);
+int hf__yields_first(struct hf_wait *w);
 
 #endif
