@@ -171,6 +171,7 @@ void hf__my_disconnect(struct hf__my_link *link)
     mysql_close(link->my);
     hf__my_free_pipe(&pipe);
     link->my = NULL;
+    link->settled = 0;
 }
 
 int hf__my_broken(const struct hf__my_link *link)
@@ -248,6 +249,7 @@ static int dial(const struct login *l, struct hf__dial *d, struct hf__my_link *l
         if (rc == HF_UNSUPPORTED && l->how->n > 1) rc = HF_UNAVAILABLE;
         if (!rc) rc = settle(l->how, link, why);
         link->until_us = 0;
+        link->settled = !rc;
         if (!rc) break;
         hf__my_disconnect(link);
         hf__dial_fail(d, a, rc, why);

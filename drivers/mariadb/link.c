@@ -232,20 +232,6 @@ static int store(struct call *c, int64_t until_us)
     return c->rows ? 0 : -1;
 }
 
-/* All replies. 0, or *at is the statement that failed. */
-static int converse(struct call *c, const struct hf__my_sql *sql, int64_t until_us, int *at)
-{
-    hf__my_finish(c->my, mysql_real_query_start(&c->rc, c->my, sql->text, sql->len), query_cont, c,
-                  until_us);
-    for (*at = 0; !c->rc && !(c->rc = store(c, until_us)); ++*at) {
-        if (!mysql_more_results(c->my)) return 0;
-        mysql_free_result(c->rows);
-        c->rows = NULL;
-        hf__my_finish(c->my, mysql_next_result_start(&c->rc, c->my), next_cont, c, until_us);
-    }
-    return -1;
-}
-
 /* A write must be committed by the statement itself. */
 static int commits(const MYSQL *my)
 {
@@ -253,48 +239,73 @@ static int commits(const MYSQL *my)
            !(my->server_status & SERVER_STATUS_IN_TRANS);
 }
 
+/* All replies, each handed to `each`. 0, or *at is the statement that failed. */
+static int converse(struct call *c, const struct hf__my_link *link, const struct hf__my_sql *sql,
+                    int64_t until_us, const struct hf__my_each *each, int *at)
+{
+    hf__my_finish(c->my, mysql_real_query_start(&c->rc, c->my, sql->text, sql->len), query_cont, c,
+                  until_us);
+    for (*at = 0; !c->rc && !(c->rc = store(c, until_us)); ++*at) {
+        if (link->settled && !commits(c->my)) return -1;
+        each->see(each->arg, *at, c->rows);
+        c->rows = NULL;
+        if (!mysql_more_results(c->my)) return 0;
+        hf__my_finish(c->my, mysql_next_result_start(&c->rc, c->my), next_cont, c, until_us);
+    }
+    return -1;
+}
+
 static int ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
-               int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure)
+               int ambiguous, const struct hf__my_each *each, struct hf__my_failure *failure)
 {
     int64_t until_us = link->until_us ? link->until_us : hf__local_us() + how->io_timeout_ms * 1000;
     struct call c = {link->my, 0, NULL};
     *failure = (struct hf__my_failure){.at = 0};
-    *ret = NULL;
     if (sql->no_memory) {
         snprintf(failure->why, sizeof failure->why, "out of memory");
         return HF_NOMEM;
     }
-    if (!converse(&c, sql, until_us, &failure->at)) {
-        *ret = c.rows;
-        if (link->until_us || commits(link->my)) return 0; /* the login writes nothing */
-        mysql_free_result(c.rows);
-        *ret = NULL;
-        snprintf(failure->why, sizeof failure->why, "the session isn't in autocommit");
-        hf__my_disconnect(link);
-        return ambiguous;
-    }
+    if (!converse(&c, link, sql, until_us, each, &failure->at)) return 0;
     mysql_free_result(c.rows);
     failure->number = mysql_errno(link->my);
     snprintf(failure->why, sizeof failure->why, "%.*s", (int)strcspn(mysql_error(link->my), "\n"),
              mysql_error(link->my));
-    if (is_gone(failure->number) || !failure->number) {
-        if (hf__local_us() >= until_us)
-            snprintf(failure->why, sizeof failure->why, "no answer in time");
-        hf__my_disconnect(link);
-        return ambiguous;
-    }
-    /* What stands before it was carried out. */
-    int code = failure->at ? ambiguous : code_of(failure->number, ambiguous);
-    if (is_read_only(failure->number)) hf__my_disconnect(link);
-    return code;
+    failure->gone = is_gone(failure->number) || !failure->number;
+    if (!failure->number)
+        snprintf(failure->why, sizeof failure->why, "the session isn't in autocommit");
+    else if (failure->gone && hf__local_us() >= until_us)
+        snprintf(failure->why, sizeof failure->why, "no answer in time");
+    if (failure->gone || is_read_only(failure->number)) hf__my_disconnect(link);
+    return failure->gone ? ambiguous : code_of(failure->number, ambiguous);
+}
+
+int hf__my_ask_each(const struct hf__my_how *how, struct hf__my_link *link,
+                    const struct hf__my_sql *sql, int ambiguous, const struct hf__my_each *each,
+                    struct hf__my_failure *failure)
+{
+    struct hf__my_pipe pipe;
+    if (how->tls) hf__my_hold_pipe(&pipe);
+    int rc = ask(how, link, sql, ambiguous, each, failure);
+    if (how->tls) hf__my_free_pipe(&pipe);
+    return rc;
+}
+
+static void keep_last(void *arg, int at, MYSQL_RES *rows)
+{
+    MYSQL_RES **last = arg;
+    (void)at;
+    mysql_free_result(*last);
+    *last = rows;
 }
 
 int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
                int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure)
 {
-    struct hf__my_pipe pipe;
-    if (how->tls) hf__my_hold_pipe(&pipe);
-    int rc = ask(how, link, sql, ambiguous, ret, failure);
-    if (how->tls) hf__my_free_pipe(&pipe);
-    return rc;
+    const struct hf__my_each each = {keep_last, ret};
+    *ret = NULL;
+    int rc = hf__my_ask_each(how, link, sql, ambiguous, &each, failure);
+    if (!rc) return 0;
+    mysql_free_result(*ret);
+    *ret = NULL;
+    return failure->at ? ambiguous : rc; /* what stands before it was carried out */
 }

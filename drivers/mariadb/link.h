@@ -30,7 +30,8 @@ struct hf__my_how {
 
 struct hf__my_link {
     MYSQL *my;        /* NULL: not connected */
-    int64_t until_us; /* local: the deadline of the login; 0: each request has its own */
+    int64_t until_us; /* local: the deadline of what is asked; 0: each request has its own */
+    int settled;      /* logged in: writes are committed by themselves */
 };
 
 /* The text of a request: statements, each but the last with a semicolon behind it. Texts of others
@@ -50,6 +51,7 @@ void hf__my_sql_free(struct hf__my_sql *sql);
 struct hf__my_failure {
     unsigned number; /* the server's or the library's; 0: neither */
     int at;          /* the statement that failed, from 0 */
+    int gone;        /* there was no answer, or none that counts */
     char why[HF_MY_WHY];
 };
 
@@ -86,5 +88,14 @@ void hf__my_finish(MYSQL *my, int status, int (*go)(void *arg, int ready), void 
  */
 int hf__my_ask(const struct hf__my_how *how, struct hf__my_link *link, const struct hf__my_sql *sql,
                int ambiguous, MYSQL_RES **ret, struct hf__my_failure *failure);
+/* The same, and `see` is handed the rows of each statement that succeeded, to be freed. An error is
+   that of statement failure->at alone: those before it were carried out, those behind it not. */
+struct hf__my_each {
+    void (*see)(void *arg, int at, MYSQL_RES *rows);
+    void *arg;
+};
+int hf__my_ask_each(const struct hf__my_how *how, struct hf__my_link *link,
+                    const struct hf__my_sql *sql, int ambiguous, const struct hf__my_each *each,
+                    struct hf__my_failure *failure);
 
 #endif

@@ -41,8 +41,7 @@ static void put_value(struct hf__my_sql *sql, const struct hf__fields *f, int i)
         hf__my_put_bytes(sql, f->text[i], f->len[i]);
 }
 
-/* The write: an INSERT, an UPDATE or a DELETE. */
-static int put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key,
+int hf__my_put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key,
                      uint64_t seen, const hf_row *row, const char **ret_why)
 {
     struct hf__fields f = HF_NO_FIELDS;
@@ -77,8 +76,7 @@ static int conflict(hf_store *st, const hf_rowkey *key, hf_row *cur, int64_t *re
     return rc ? rc : HF_CONFLICT;
 }
 
-/* Nothing was written; the reply says what is there. */
-static int refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur, const char *key,
+int hf__my_refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur, const char *key,
                    hf_error *err)
 {
     if (!cur) return HF_CONFLICT;
@@ -93,7 +91,7 @@ static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     struct hf__my_sql sql = {NULL, 0, 0, 0};
     struct hf__my_reply r;
     const char *why = "";
-    int rc = put_write(&sql, st, key, seen, row, &why);
+    int rc = hf__my_put_write(&sql, st, key, seen, row, &why);
     if (rc) {
         hf__my_sql_free(&sql);
         return hf_fail(err, rc, 0, "mariadb: replace '%s': %s", key->text, why);
@@ -108,7 +106,7 @@ static int my_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     if (done != 0 && done != 1)
         rc = hf_fail(err, HF_UNKNOWN, 0, "mariadb: replace '%s': not an answer to that", key->text);
     else if (!done && (row || seen || hf__my_has_row(&r))) /* else no row was to be deleted */
-        rc = refused(st, &r, cur, key->text, err);
+        rc = hf__my_refused(st, &r, cur, key->text, err);
     mysql_free_result(r.rows);
     return rc;
 }
@@ -184,9 +182,11 @@ static int my_scan(hf_store *st, const char *prefix,
 static void my_close(hf_store *st)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) hf__my_disconnect(&st->link[i]);
+    for (int i = 0; i < HF_POOL_LINKS; i++) hf__my_disconnect(&st->many[i]);
     hf__secret_forget(&st->how.secret);
     explicit_bzero(&st->how, sizeof st->how);
     hf__pool_close(&st->pool);
+    hf__pool_close(&st->many_pool);
     free(st);
 }
 
@@ -210,6 +210,7 @@ static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mariadb: open '%s': out of memory", url->safe);
     hf__pool_open(&st->pool);
+    hf__pool_open(&st->many_pool);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
     int rc = hf__my_options(url, &st->how, st->table, err);
@@ -288,6 +289,7 @@ HF_DRIVER_ENTRY(mariadb) = {
     .close = my_close,
     .get = my_get,
     .replace = my_replace,
+    .replace_many = hf__my_replace_many,
     .scan = my_scan,
     .inspect = my_inspect,
 };

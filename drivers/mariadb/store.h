@@ -17,6 +17,9 @@ struct hf_store {
     struct hf__my_how how;
     struct hf__pool pool;
     struct hf__my_link link[HF_POOL_LINKS];
+    /* For many replaces at once: none of them is kept waiting by other requests. */
+    struct hf__pool many_pool;
+    struct hf__my_link many[HF_POOL_LINKS];
     char table[2 * HF_MY_NAME];      /* as statements name it */
     char empty[2 * HF_MY_NAME + 24]; /* the statement that empties the store, for people */
     int existing;                    /* the table isn't made */
@@ -48,5 +51,15 @@ void hf__my_put_told(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey
  */
 int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct hf__my_reply *ret,
                    const char *what, const char *key, hf_error *err);
+
+/* mariadb.c. The write: an INSERT, an UPDATE or a DELETE, with its semicolon. */
+int hf__my_put_write(struct hf__my_sql *sql, const hf_store *st, const hf_rowkey *key,
+                     uint64_t seen, const hf_row *row, const char **ret_why);
+/* Nothing was written; the reply says what is there. HF_CONFLICT, or the error. */
+int hf__my_refused(const hf_store *st, const struct hf__my_reply *r, hf_row *cur, const char *key,
+                   hf_error *err);
+
+/* replace_many.c */
+int hf__my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
 
 #endif

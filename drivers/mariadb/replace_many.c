@@ -1,0 +1,180 @@
+/*
+ * replace_many.c - mariadb: many replaces by one request, each of which is a transaction of its
+ * own. See store.h, and replace_many in holdfast_driver.h.
+ *
+ * The server carries the statements out one after the other, and stops at one that fails. Those
+ * behind it are asked for again, by another request. So that one whose row somebody has locked
+ * doesn't hold up the others, no lock is waited for: those are asked for again when all others have
+ * been answered, a little later, a few times. Where not everything is answered in time the
+ * connection is closed: what was sent may still be carried out.
+ */
+#include "store.h"
+
+#include <mysqld_error.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How many replaces one request has at most, and how many bytes it begins another one with: a
+   server takes 1 MiB at least. */
+enum { AT_ONCE = 512, REQUEST = 256 * 1024, ROUNDS = 4 };
+/* The statement in front of those that are asked for again. */
+#define PAUSE "DO SLEEP(0.01);\n"
+
+struct many {
+    hf_store *st;
+    struct hf__my_link *link;
+    hf_replace *item[AT_ONCE]; /* those that have no answer yet */
+    size_t n;
+    size_t sent;                /* the first ones of them */
+    hf_replace *again[AT_ONCE]; /* those whose row was locked */
+    size_t n_again;
+    int round, alone; /* alone: one was asked for */
+};
+
+static void fail(hf_replace *item, int code, const char *why)
+{
+    item->result = hf_fail(item->err, code, 0, "mariadb: replace '%s': %s", item->key->text, why);
+}
+
+/* The statements of as many as fit into a request. One that can't be written has its result. */
+static void put_all(struct many *m, struct hf__my_sql *sql)
+{
+    size_t all = m->n, i = 0;
+    m->n = 0;
+    if (m->round) hf__my_put(sql, PAUSE);
+    for (; i < all && (!m->n || sql->len < REQUEST); i++) {
+        hf_replace *item = m->item[i];
+        size_t before = sql->len;
+        const char *why = "";
+        if (m->n) hf__my_put(sql, ";\n");
+        if (!m->alone) hf__my_put(sql, "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ");
+        int rc = hf__my_put_write(sql, m->st, item->key, item->seen, item->row, &why);
+        if (!rc) hf__my_put_told(sql, m->st, item->key, 1);
+        if (rc) sql->len = before;
+        if (rc)
+            fail(item, rc, why);
+        else
+            m->item[m->n++] = item;
+    }
+    m->sent = m->n;
+    for (; i < all; i++) m->item[m->n++] = m->item[i];
+}
+
+/* Of each replace the second statement tells what the first one did. */
+static void see(void *arg, int at, MYSQL_RES *rows)
+{
+    struct many *m = arg;
+    struct hf__my_reply r = {rows, NULL, NULL};
+    at -= m->round > 0;
+    if (at > 0 && at % 2 && (size_t)at / 2 < m->sent) {
+        hf_replace *item = m->item[at / 2];
+        int whole = hf__my_fetch(&r) && !hf__my_number(&r, HF_MY_IS_READ_ONLY);
+        int64_t done = whole ? hf__my_number(&r, HF_MY_DONE) : -1;
+        if (whole) item->clock_us = hf__my_number(&r, HF_MY_CLOCK);
+        if (done == 1)
+            item->result = 0;
+        else if (!done)
+            item->result = hf__my_refused(m->st, &r, item->cur, item->key->text, item->err);
+        else
+            fail(item, HF_UNKNOWN, "not an answer to that");
+    }
+    mysql_free_result(rows);
+}
+
+/* Item i got no answer, for the reason in *f. */
+static void unanswered(struct many *m, size_t i, int rc, const struct hf__my_failure *f)
+{
+    hf_replace *item = m->item[i];
+    if (f->at % 2 || f->gone) {
+        fail(item, HF_UNKNOWN, f->why);
+    } else if ((f->number == ER_LOCK_WAIT_TIMEOUT || rc == HF_CONFLICT) && m->round < ROUNDS) {
+        m->again[m->n_again++] = item;          /* nothing was done */
+    } else if (f->number == ER_NO_SUCH_TABLE) { /* so there is no row */
+        hf_row_clear(item->cur);
+        item->result = HF_CONFLICT;
+    } else {
+        fail(item, rc == HF_CONFLICT ? HF_UNAVAILABLE : rc, f->why);
+    }
+}
+
+/* One request. Those that have no answer remain, at least one less than before. */
+static void round_trip(struct many *m)
+{
+    const struct hf__my_each each = {see, m};
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__my_failure f;
+    put_all(m, &sql);
+    size_t answered = m->sent;
+    if (m->sent) {
+        int rc = hf__my_ask_each(&m->st->how, m->link, &sql, HF_UNKNOWN, &each, &f);
+        f.at -= m->round > 0 && f.at > 0;
+        if (rc) answered = (size_t)f.at / 2;
+        if (rc == HF_NOMEM)
+            while (answered < m->sent) fail(m->item[answered++], rc, f.why);
+        else if (rc && answered < m->sent)
+            unanswered(m, answered++, rc, &f);
+        if (rc && !m->link->my)
+            while (answered < m->sent) fail(m->item[answered++], HF_UNKNOWN, f.why);
+    }
+    hf__my_sql_free(&sql);
+    memmove(m->item, m->item + answered, (m->n - answered) * sizeof *m->item);
+    m->n -= answered;
+}
+
+/* ---- connections ---- */
+
+static int is_spare(const hf_store *st, const struct hf__my_link *link)
+{
+    return link >= st->link && link < st->link + HF_POOL_LINKS;
+}
+
+static void put_link(hf_store *st, struct hf__my_link *link)
+{
+    int spare = is_spare(st, link);
+    hf__pool_give(spare ? &st->pool : &st->many_pool, (int)(link - (spare ? st->link : st->many)),
+                  link->my != NULL);
+}
+
+/* Connected. NULL: there is none, as `err` says; *ret_code. */
+static struct hf__my_link *get_link(hf_store *st, size_t n, int64_t until_us, int *ret_code,
+                                    hf_error *err)
+{
+    int number = n == 1 ? hf__pool_spare(&st->pool) : -1; /* alone it holds up nobody */
+    struct hf__my_link *link = number < 0 ? NULL : &st->link[number];
+    if (!link && (number = hf__pool_take(&st->many_pool, until_us)) < 0) {
+        *ret_code = hf_fail(err, HF_UNAVAILABLE, 0, "mariadb: " HF_POOL_BUSY);
+        return NULL;
+    }
+    if (!link) link = &st->many[number];
+    if (link->my && hf__my_broken(link)) hf__my_disconnect(link);
+    if (link->my) return link;
+    *ret_code = hf__my_connect(&st->how, link, hf__pool_connect_until(until_us), err);
+    if (!*ret_code) return link;
+    if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
+    put_link(st, link);
+    return NULL;
+}
+
+int hf__my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    struct many m = {.st = st, .alone = n == 1};
+    int64_t patience_us = until_us - hf__local_us();
+    hf_error err = {0, 0, ""};
+    int rc = 0;
+    m.link = get_link(st, n, until_us, &rc, &err);
+    /* A new connection has taken its time. */
+    if (m.link) m.link->until_us = hf__local_us() + patience_us;
+    for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
+        for (size_t i = at; i < n && i < at + AT_ONCE; i++) m.item[m.n++] = &item[i];
+        for (m.round = 0; m.n && m.link && m.link->my; m.round++) {
+            while (m.n && m.link->my) round_trip(&m);
+            while (m.n_again) m.item[m.n++] = m.again[--m.n_again];
+        }
+        while (m.n)
+            fail(m.item[--m.n], m.link ? HF_UNAVAILABLE : rc,
+                 m.link ? "the connection is gone" : err.text);
+    }
+    if (m.link) m.link->until_us = 0;
+    if (m.link) put_link(st, m.link);
+    return rc;
+}
