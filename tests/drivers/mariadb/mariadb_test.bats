@@ -8,6 +8,7 @@ setup() { cli_setup; }
 teardown() {
     ask "SET GLOBAL read_only = 0; SET GLOBAL time_zone = 'SYSTEM'; SET GLOBAL init_connect = '';
         SET GLOBAL lc_messages = 'en_US'"
+    ask 'DROP TRIGGER IF EXISTS refuse' 2>/dev/null || true
     cli_teardown
 }
 
@@ -161,6 +162,35 @@ as() { echo "mariadb:///holdfast?socket=$DIR/server.sock&user=$1"; }
     exec 7>&-
     finished
     [ "$STATUS" = 0 ]
+}
+
+# The first write of each connection fails by this number.
+refuse() {
+    mariadb --no-defaults -S "$DIR/server.sock" -u root holdfast <<END
+DELIMITER //
+CREATE OR REPLACE TRIGGER refuse BEFORE UPDATE ON holdfast FOR EACH ROW
+IF @refused IS NULL THEN
+    SET @refused = 1;
+    SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = $1, MESSAGE_TEXT = 'otras palabras';
+END IF//
+END
+}
+
+@test "a refusal is judged by its number" {
+    made
+    for number in 1020 1213 1317 1180 1969; do # nothing was done, or it isn't known: made anew
+        refuse $number
+        run holdfast run -n "$K-made" -- true
+        echo "$number: $status: $output"
+        [ "$status" = 0 ]
+    done
+    for pair in 1205:69 1290:69 1142:77 1227:77 1021:69 1114:69 1406:65 1264:65; do
+        refuse "${pair%:*}"
+        run holdfast run -n "$K-made" -- true
+        echo "$pair: $status: $output"
+        [ "$status" = "${pair#*:}" ]
+        [[ $output == *"otras palabras"* ]]
+    done
 }
 
 @test "a table that is another's is said to be so" {
