@@ -1,5 +1,5 @@
 /*
- * above.h - what stands above the client: registered when a handle is opened.
+ * above.h - callbacks into core/threads, registered when a handle is opened.
  */
 #ifndef HF_ABOVE_H
 #define HF_ABOVE_H

@@ -1,12 +1,12 @@
 /*
  * acquire.c - from asking for a key to holding it.
  *
- * 1. The fast path: nobody of this process waits for the key: one `acquire` (or one step) at the
- *    store.
- * 2. Else the request stands in the local FIFO of its key. The first of that line stands in the
- *    store's queue; the others cost nothing there.
- * 3. Whoever drives a wait at the store (the caller's own thread where the store has bells, else
- *    the dispatcher) calls hf__advance: one turn, and when to look again.
+ * 1. On local stores (`file:`, `mem:`) acquire_now makes one call, if the options are plain and no
+ *    wait of this handle is for the key.
+ * 2. Everything else is a wait (wait.c). It enters the key's local queue; only the first of that
+ *    queue asks the store.
+ * 3. The caller's thread makes the first look, which on a server begins with an `acquire` of the
+ *    driver. Later looks are made by the same thread on local stores, else by the dispatcher.
  */
 #include "acquire.h"
 
@@ -114,10 +114,10 @@ static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *
     return 0;
 }
 
-/* The fast path: one acquire with the handle's own party, at an instant store. 0: *ret; positive:
-   the long way. Under the mutex, for which the party says HF_PARTY_AT_ONCE. What *cur has beside
-   what a grant tells may be left of a conflict, and another's. */
-static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
+/* One acquire with the handle's own party, at a local store. 0: *ret; positive: not free, or it
+   would wait for a disk. Called under the mutex, so the party has HF_PARTY_AT_ONCE. Of *cur only
+   what a grant reports is valid; the rest may be left over from a conflict. */
+static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 {
     hf_row *cur = &h->row;
     /* Before it: a grant that can't be told must not be made. */
@@ -127,9 +127,10 @@ static int take_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
     h->stats.store_ops++;
     rc = h->port.drv->acquire(h->port.st, &e->key, &h->party, 0, cur, &h->no_clock_us, err);
     if (!rc) {
-        /* The next one's id is made now: read right after it was written it would be waited for. */
+        /* The next id is made now: an id that is read right after it was written stalls the
+           processor. */
         hf__new_id(h, h->party.id);
-        /* Not told, but asked for. */
+        /* An acquire doesn't report these; they are as requested. */
         cur->party->lease_ms = h->party.lease_ms;
         cur->party->mode = h->party.mode;
         *ret = hf__lock_new(h, e, cur->party, cur, NULL);
@@ -179,9 +180,8 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
     w.ret_once = once;
     w.keep_us = keep_us;
     if (o->wait_ms == 0) w.deadline_us = w.started_us;
-    /* Waits are driven by the dispatcher, and told by the expiry monitor: those two mustn't wait
-     * for themselves.
-     */
+    /* A call from a callback, on the dispatcher or the expiry monitor, is only an attempt: that
+       thread would wait for itself. */
     if (hf__own_thread(h)) w.deadline_us = w.started_us;
     if (w.deadline_us == w.started_us && e->first)
         try_beside(h, &w); /* others of this process wait: the store decides whether it may pass */
@@ -225,8 +225,8 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
                              o->mode == HF_EXCLUSIVE && !o->owner && !o->note && !o->request_id);
     rc = HF_CONFLICT;
     if (plain && !e->first && h->port.drv->acquire && h->port.caps.local)
-        rc = take_now(h, e, ret, err);
-    if (rc > 0) /* somebody is in the way, or it would take a while */
+        rc = acquire_now(h, e, ret, err);
+    if (rc > 0) /* not free, or it would wait for a disk */
         rc = acquire(h, e, o, 0, ret, NULL, err);
     else if (rc)
         hf__entry_unref(e);
@@ -457,11 +457,14 @@ int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
 
 /* Has the callback returned? The handle may be closed at any moment then; but its memory and its
    mutex last until hf_wait_free: who has found that it isn't told yet may come to them late. */
-static int told(const hf_wait *w) { return __atomic_load_n(&w->told, __ATOMIC_ACQUIRE); }
+static int is_done(const hf_wait *w)
+{
+    return __atomic_load_n(&w->callback_done, __ATOMIC_ACQUIRE);
+}
 
 void hf_wait_cancel(hf_wait *w)
 {
-    if (w->forks != hf__forks || told(w)) return;
+    if (w->forks != hf__forks || is_done(w)) return;
     pthread_mutex_lock(&w->h->mu);
     if (w->state != HF_WAIT_ENDED) {
         __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
@@ -475,11 +478,11 @@ void hf_wait_free(hf_wait *w)
 {
     if (!w || w->forks != hf__forks) return; /* the parent's stays as it is */
     hf *h = w->h;
-    if (!told(w)) {
+    if (!is_done(w)) {
         hf_wait_cancel(w);
         pthread_mutex_lock(&h->mu);
         h->callers++;
-        while (!told(w)) pthread_cond_wait(&w->changed, &h->mu);
+        while (!is_done(w)) pthread_cond_wait(&w->changed, &h->mu);
         hf__leave_call(h);
         pthread_mutex_unlock(&h->mu);
     }

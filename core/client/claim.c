@@ -1,5 +1,5 @@
 /*
- * claim.c - a wait whose request was granted: it claims the grant, and holds.
+ * claim.c - a wait whose request was granted: it accepts the grant, and holds.
  */
 #include "claim.h"
 
@@ -12,7 +12,7 @@
 #include "withdraw.h"
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
-int hf__take_up(struct hf_wait *w, const hf_row *row)
+int hf__accept_grant(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;
     int64_t at = hf__find_id(row, w->party.id);
@@ -61,7 +61,7 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
 /* Handed the key while it waited, it holds already. Where a write takes a while it doesn't wait for
    that of its claim: a renewal says the same, and the renewer makes it soon. Not if there is little
    time left for it, or if nothing is to be renewed. */
-int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
+int hf__accept_handover(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;
     int64_t at = hf__find_id(row, w->party.id);
@@ -79,7 +79,7 @@ int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row)
     int tries = w->unclaimed;
     pthread_mutex_unlock(&h->mu);
     if (!tries) return 0;
-    int over = hf__take_up(w, row);
+    int over = hf__accept_grant(w, row);
     pthread_mutex_lock(&h->mu);
     w->unclaimed = 0;
     if (w->lock) {

@@ -1,5 +1,5 @@
 /*
- * claim.h - a wait whose request was granted: it claims the grant, and holds. Without the mutex.
+ * claim.h - a wait whose request was granted: it accepts the grant, and holds. Without the mutex.
  */
 #ifndef HF_CLAIM_H
 #define HF_CLAIM_H
@@ -8,9 +8,10 @@
 
 struct hf_wait;
 
-/* The grant is in the row: 1: the wait has ended with it, or can't. */
-int hf__take_up(struct hf_wait *w, const hf_row *row);
-/* The same of one that was handed over, whose claim is left to the renewer: 0: it isn't. */
-int hf__take_up_unclaimed(struct hf_wait *w, const hf_row *row);
+/* The grant is in the row: accepts it and makes the lock. Returns: 1: the wait is over, granted or
+   failed; 0: look again. */
+int hf__accept_grant(struct hf_wait *w, const hf_row *row);
+/* The same of a handover whose claim is left to the renewer. Returns: 0: it isn't one. */
+int hf__accept_handover(struct hf_wait *w, const hf_row *row);
 
 #endif

@@ -17,8 +17,8 @@ void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row)
     if (first == INT64_MAX) return;
     int64_t at = hf__local_us() + first - hf__port_now(&h->port).lo_us + 1000;
     pthread_mutex_lock(&h->mu);
-    if (!e->promise.nth) e->refs++;
-    hf__deadline_set(&h->promises, &e->promise, at);
+    if (!e->claim_deadline.nth) e->refs++;
+    hf__deadline_set(&h->claim_deadlines, &e->claim_deadline, at);
     if (!hf__need_monitor(h, NULL)) hf__kick_monitor(h, at);
     pthread_mutex_unlock(&h->mu);
 }

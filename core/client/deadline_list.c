@@ -19,7 +19,7 @@ int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
     int instant = l->h->port.caps.local != NULL;
     int64_t at = INT64_MAX;
     if (l->pending_release) return instant && !l->busy ? l->ask_at_us : INT64_MAX;
-    if (l->lost) return l->on_lost && !l->told && !l->releasing ? 0 : INT64_MAX;
+    if (l->lost) return l->on_lost && !l->loss_reported && !l->releasing ? 0 : INT64_MAX;
     if (l->releasing) return INT64_MAX;
     /* While an adopted hold is being renewed, the store's answer decides. */
     if (l->session && !(l->session->adopted && l->busy))

@@ -1,5 +1,5 @@
 /*
- * handle.c - opening and closing a store, and the keys that a handle has to do with.
+ * handle.c - opening a store, its life across a fork, and the count of calls.
  */
 #include "handle.h"
 
@@ -173,7 +173,7 @@ void hf__destroy(hf *h)
         next = l->next;
         free(l);
     }
-    hf_row_clear(&h->given.row);
+    hf_row_clear(&h->last_row.row);
     hf__peers_close(h);
     free(h->table);
     free(h->safe_url);
@@ -198,7 +198,7 @@ static void begin(hf *h, struct hf_entry **table)
     pthread_mutex_init(&h->port.mu, NULL);
     pthread_mutex_init(&h->port.serial, NULL);
     hf_row_init(&h->row);
-    hf_row_init(&h->given.row);
+    hf_row_init(&h->last_row.row);
     hf__thread_condition(&h->changed);
     hf__thread_condition(&h->dispatcher_cond);
     hf__thread_condition(&h->renewer_cond);

@@ -41,26 +41,30 @@ static inline uint32_t hf__port_poll_ms(const struct hf_port *port)
     return port->caps.poll_ms ? port->caps.poll_ms : HF_POLL_MS;
 }
 
-struct hf_entry { /* a key that this handle has to do with, or had */
+/* What a handle keeps of one key: its waits, its locks, what is known of its row. One that nothing
+   refers to is forgotten when there is no room. */
+struct hf_entry {
     struct hf_entry *next;
     hf_rowkey key;
     uint64_t hint;
-    struct hf_wait *first, *last; /* the local FIFO; the first stands at the store */
+    struct hf_wait *first, *last; /* the local queue; the first one asks the store */
     struct hf_lock *locks;
     uint32_t refs; /* waits, locks and calls under way; an entry with none may be forgotten */
     /* The free row that this handle left behind (rev 0: not known): a guess that saves reading it.
      */
     uint64_t free_rev, free_token;
-    struct hf_deadline promise; /* local: when a claim handed over from here runs out */
-    uint32_t n_at_store;        /* of its waits that are at the store: mostly the first one alone */
-    struct hf_wait *hears;      /* for which of them the key is subscribed to */
+    struct hf_deadline claim_deadline; /* local clock: of a handover that this handle made */
+    uint32_t n_at_store;   /* of its waits that are at the store: mostly the first one alone */
+    struct hf_wait *hears; /* for which of them the key is subscribed to */
     struct hf_entry *changed_next;
     uint8_t changed;    /* its subscription is to be changed: it is in hf.changed_keys */
     uint8_t subscribed; /* the driver knows of it */
     /* So that others get in between (yield.c). */
-    int64_t wrote_us; /* local: when we last left it to ourselves: taken, or free; 0: we didn't */
-    int64_t yield_at_us; /* local: from then on it isn't written again until it has stood still */
-    uint32_t yields;     /* how often it has */
+    /* Local clock: when this handle last wrote the row and left no other party in it; 0: others
+       are in it. */
+    int64_t wrote_us;
+    int64_t yield_at_us; /* local clock: from then on the next write is preceded by a pause */
+    uint32_t yields;     /* pauses so far */
     uint32_t listened;   /* which of the dispatcher's listens was the last that was for it, too */
     uint8_t listened_named; /* for a request that its caller names */
     uint8_t renewing; /* a renewal of its grants is under way; 2: others of them wait for its end */
@@ -76,7 +80,7 @@ struct hf_deferred_cancel {
     int64_t at_us; /* local: when to try again */
 };
 
-/* What begins alike for every grant stands side by side, so that a few wide stores set it. */
+/* Members with the same initial value are adjacent, so that a few wide stores set them. */
 struct hf_lock {
     struct hf *h;
     struct hf_entry *e;
@@ -103,7 +107,7 @@ struct hf_lock {
     int *freed;    /* set when it is freed by its own callback */
     hf_error *why; /* the first renewal that failed since the last success; NULL: none */
     uint32_t at_least_ms;
-    uint8_t lost, told, releasing;
+    uint8_t lost, loss_reported, releasing;
     uint8_t telling;         /* its teller runs on_lost */
     uint8_t detached;        /* not bound to this handle */
     uint8_t unrenewed;       /* it has a lease, which this handle doesn't renew */
@@ -128,9 +132,10 @@ struct hf_lock {
     int64_t before_us;            /* expires_us before the renewal that is under way */
     struct hf_lock *renewed_with; /* the next one that the same write renews */
     uint8_t unanswered;           /* renewals in a row that weren't; at most HF_UNANSWERED_MOST */
-    uint16_t again_with;          /* with how many it is asked for again, itself too */
-    uint8_t claims;               /* the next one claims what it was handed: not before its time */
-    uint8_t renewal_due;          /* 0: it waits for its time; else its queue, plus 1 */
+    uint16_t again_with; /* at most so many renewals, this one included, share the request that
+                            repeats it */
+    uint8_t claims;      /* the next renewal is the claim of a handover: not made early */
+    uint8_t renewal_due; /* 0: it waits for its time; else its queue, plus 1 */
 };
 
 struct hf_wait {
@@ -142,31 +147,33 @@ struct hf_wait {
     hf_party party;
     int64_t started_us, deadline_us; /* local; INT64_MAX: none */
     int64_t look_at_us;              /* local: when to ask the store again: see hf__schedule */
-    int64_t poll_at_us;              /* the same, whatever it is told; in line, without bells */
-    struct hf_deadline look;         /* of hf.looks */
-    struct hf_deadline notice;       /* of hf.notices: when the expiry monitor looks for it */
-    struct hf_peer_link *peers;      /* the sessions that it depends on: see wait_monitor.c */
-    uint8_t peers_unknown;           /* there are too many of them */
-    uint8_t unnoticed;               /* the expiry monitor was to look before it stood in line */
-    int64_t away_since_us;           /* local: since when the store doesn't answer; 0: it does */
-    int64_t asked_at_us;             /* local: before the last write that may have granted it */
-    uint64_t seen_rev;               /* of the row by which it stands in line */
+    /* Local clock: the latest next look, whatever a notification says; while it is queued, on
+       stores without wakeups. */
+    int64_t poll_at_us;
+    struct hf_deadline look;    /* of hf.looks */
+    struct hf_deadline notice;  /* of hf.notices: when the expiry monitor looks for it */
+    struct hf_peer_link *peers; /* the sessions that it depends on: see wait_monitor.c */
+    uint8_t peers_unknown;      /* there are too many of them */
+    uint8_t unnoticed;          /* the expiry monitor was to look before it stood in line */
+    int64_t away_since_us;      /* local: since when the store doesn't answer; 0: it does */
+    int64_t asked_at_us;        /* local: before the last write that may have granted it */
+    uint64_t seen_rev;          /* of the row by which it stands in line */
     struct hf_session *session,
         *queue_session; /* to hold with, to wait with; NULL: not (yet) needed */
     int64_t max_hold_ms, at_least_ms, keep_us;
     unsigned flags;
-    uint8_t once, asked;
+    uint8_t once, maybe_in_row;
     uint8_t named;                    /* its id is the caller's, who may ask it again */
     uint8_t granted;                  /* the store said once that it holds */
-    uint8_t unclaimed;                /* being taken up, its claim is left to the renewer */
+    uint8_t unclaimed;                /* its claim is left to the renewer */
     uint8_t lost_reply, lost_acquire; /* of a write; of an acquire, which may land at any time */
     uint8_t cancel;                   /* somebody wants it to end (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
     uint8_t heard;                    /* and the store tells of changes of its key */
     uint8_t notified;                 /* something may have come about its key: it looks at once */
     uint8_t looking; /* the dispatcher looks for it: it is planned when that is over */
-    uint8_t alone;   /* in line, those ahead of it didn't notice what it has noticed (atomic) */
-    uint8_t told;    /* its callback has returned (atomic) */
+    uint8_t alone;   /* it doesn't wait for those ahead: they missed an end that it saw (atomic) */
+    uint8_t callback_done; /* (atomic) */
     /* Times in a row: by conflicts with who stands before others in line; by those with somebody in
        a hurry; since there was no room in the queue. */
     uint8_t refused, overtaken, full;
@@ -219,12 +226,12 @@ struct hf {
         const struct hf_entry *e; /* NULL: there is none */
         int64_t us;               /* local: since when */
         hf_row row;
-    } given; /* the row by which a key was given on last: see notification.c */
+    } last_row; /* as this handle left it when it gave a key on: see last_row.h */
 
     struct hf_wait *at_store; /* waits that are first in their line */
     uint32_t n_at_store;
     struct hf_deadlines watched; /* locks that end by time, or whose loss is to be told */
-    uint64_t steps;              /* of the store's clock, so far as the expiry monitor knows */
+    uint64_t clock_jumps;        /* of the store's clock, so far as the expiry monitor knows */
     struct hf_renewals renewals;
     struct hf_release_all *release_all; /* while the handle is closed */
     int dispatcher_runs, monitor_runs, renewer_runs;
@@ -233,11 +240,11 @@ struct hf {
     /* The waits that the dispatcher drives, by the time of their next look; and those of its that
        stand behind others of this handle, by their deadlines. */
     struct hf_deadlines looks;
-    size_t n_dispatched;           /* of its waits that are at the store */
-    struct hf_deadlines notices;   /* the waits that the expiry monitor looks for */
-    struct hf_deadlines promises;  /* entries with one */
-    int64_t looked_us;             /* local: about when the dispatcher looked last */
-    struct hf_entry *changed_keys; /* whose subscriptions are to be changed */
+    size_t n_dispatched;                 /* of its waits that are at the store */
+    struct hf_deadlines notices;         /* the waits that the expiry monitor looks for */
+    struct hf_deadlines claim_deadlines; /* of entries */
+    int64_t looked_us;                   /* local: about when the dispatcher looked last */
+    struct hf_entry *changed_keys;       /* whose subscriptions are to be changed */
     uint32_t listens;    /* how often the dispatcher has listened; 0: nobody has had to wait yet */
     int dispatcher_todo; /* a wait needs the dispatcher now */
     hf_ear ear;          /* what the dispatcher has heard of */

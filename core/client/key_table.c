@@ -19,7 +19,7 @@ static void forget_idle(hf *h)
                 continue;
             }
             *at = e->next;
-            if (h->given.e == e) h->given.e = NULL;
+            if (h->last_row.e == e) h->last_row.e = NULL;
             free(e);
             h->entries--;
         }

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { GIVEN_US = 20000 }; /* so long after it the row is a good guess, and no longer */
+enum { LAST_ROW_US = 20000 }; /* so long after it the row is a good guess, and no longer */
 
 int hf__seems_over(hf *h, const hf_row *row) { return hf__holders_end(h, row) <= hf__local_us(); }
 
@@ -25,25 +25,25 @@ int hf__last_row_notified(hf *h, struct hf_entry *e, uint64_t token, uint64_t re
 
 void hf__last_row_keep(hf *h, const struct hf_entry *e, const hf_row *row)
 {
-    h->given.e = NULL;
+    h->last_row.e = NULL;
     if (h->port.caps.local || !(row->n_holders + row->n_queue)) return;
-    if (hf_row_copy(&h->given.row, row)) return;
-    h->given.e = e;
-    h->given.us = hf__local_us();
+    if (hf_row_copy(&h->last_row.row, row)) return;
+    h->last_row.e = e;
+    h->last_row.us = hf__local_us();
 }
 
-/* He is the last who wrote, so mostly he gets in line by one write upon it, without a read. If
-   others have written since he is refused, and told what is there. Not whose request may stand in
-   it by its caller's id: of that the store alone can say what became of it. */
+/* This handle wrote the row last, so one replace mostly queues the wait. If others have written
+   since, the conflict brings their row. Not for a caller-chosen id, which may be in the row. */
 int hf__last_row_use(struct hf_wait *w, int waits, hf_row *row)
 {
     hf *h = w->h;
     int is = 0;
     pthread_mutex_lock(&h->mu);
-    if (h->given.e == w->e) {
-        int usable = waits && !w->once && !w->named && hf__local_us() - h->given.us < GIVEN_US;
-        is = usable && !hf_row_copy(row, &h->given.row);
-        h->given.e = NULL;
+    if (h->last_row.e == w->e) {
+        int usable =
+            waits && !w->once && !w->named && hf__local_us() - h->last_row.us < LAST_ROW_US;
+        is = usable && !hf_row_copy(row, &h->last_row.row);
+        h->last_row.e = NULL;
     }
     pthread_mutex_unlock(&h->mu);
     return is;

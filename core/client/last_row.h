@@ -1,6 +1,5 @@
 /*
- * last_row.h - the row of a key as this handle last heard of it, where it is good enough to write
- * upon: as the store has told of it, or as this handle has left it.
+ * last_row.h - the cached row of a key: as a notification brought it, or as this handle wrote it.
  */
 #ifndef HF_LAST_ROW_H
 #define HF_LAST_ROW_H
@@ -10,8 +9,8 @@
 struct hf_entry;
 struct hf_wait;
 
-/* A word brings no clock with it, as a reply does. Who has come to his end by our reading of it may
-   hold yet, for the store's may have been set back since: then the row is read. */
+/* A notification brings no clock. A holder that seems over by our reading of the clock may still
+   hold, because the store's clock may have been set back: then the row is read. */
 int hf__seems_over(hf *h, const hf_row *row);
 /* The row with this grant as the store has told of it, at `rev` or later: 1. It is to be written
    only by comparing, for it may have been overtaken. */

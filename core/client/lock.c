@@ -24,9 +24,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEFTOVER_US = 500000, CLAIM_PART = 8 };
+enum { RELEASE_AGAIN_US = 500000, CLAIM_PART = 8 };
 
-/* What few locks leave behind. Who is watched may have all of the rest. */
+/* Frees what few locks have: deadlines, kept rows, sessions, the descriptor. A lock that the expiry
+   monitor watches may have any of it. */
 static HF_COLD void untangle(hf_lock *l)
 {
     hf__deadline_drop(&l->h->watched, &l->watch);
@@ -91,7 +92,7 @@ static void set_up(hf_lock *l, const hf_party *p, const hf_row *row)
     l->freed = NULL;
     l->why = NULL;
     l->at_least_ms = 0;
-    l->lost = l->told = l->releasing = l->telling = 0;
+    l->lost = l->loss_reported = l->releasing = l->telling = 0;
     l->detached = l->unrenewed = l->pending_release = l->lost_by = l->busy = l->named = 0;
     l->plain = is_plain(row, l->token);
     l->mode = p->mode;
@@ -348,7 +349,7 @@ static void leave(hf_lock *l)
     l->pending_release = 1;
     l->busy = 0;
     l->on_lost = NULL;
-    l->ask_at_us = hf__local_us() + LEFTOVER_US;
+    l->ask_at_us = hf__local_us() + RELEASE_AGAIN_US;
     /* The renewer's where the store may block, else the expiry monitor's. */
     if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
     hf__set_deadline(l);
@@ -450,7 +451,7 @@ void hf__renewed(hf_lock *l, const hf_row *row)
     h->stats.renewals++;
     if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
     hf__set_deadline(l); /* the deadline has moved */
-    if (hf__port_clock_jumps(&h->port) != h->steps)
+    if (hf__port_clock_jumps(&h->port) != h->clock_jumps)
         hf__kick_monitor(h, 0); /* as have all the others' */
 }
 

@@ -1,5 +1,5 @@
 /*
- * look_queue.h - which wait looks next: the one place that says when. Under the mutex.
+ * look_queue.h - the dispatcher's queue of waits, by their next look. Under the mutex.
  */
 #ifndef HF_LOOK_QUEUE_H
 #define HF_LOOK_QUEUE_H

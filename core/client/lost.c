@@ -21,7 +21,10 @@ void hf__mark_lost(hf_lock *l, enum hf_lost_by by)
     l->lost = 1;
     l->lost_by = (uint8_t)by;
     if (by == HF_BY_TIME && (l->busy || (l->session && l->session->busy))) hf__note_no_answer(l);
-    if (!l->pending_release) hf__renew_at(l, INT64_MAX); /* which it is forgotten by */
+    if (!l->pending_release)
+        hf__renew_at(
+            l,
+            INT64_MAX); /* a pending release stays in the queue: what repeats it frees the lock */
     l->h->stats.lost++;
     ssize_t n = l->lost_fd >= 0 ? write(l->lost_fd, &one, sizeof one) : 0;
     (void)n; /* a full eventfd is readable too */
@@ -40,7 +43,7 @@ void hf__run_on_lost(hf_lock *l)
     hf *h = l->h;
     void (*tell)(void *, hf_lock *) = l->on_lost;
     void *arg = l->on_lost_arg;
-    l->told = 1;
+    l->loss_reported = 1;
     l->telling = 1;
     l->teller = pthread_self();
     int freed = 0;

@@ -24,10 +24,10 @@ static int early(struct hf_wait *w)
     return is;
 }
 
-/* The word names the only holder: what else its party has is what was asked for. What comes without
-   a token is hearsay, and no grant. Nor is one that was made before this wait got in line: it was
-   to an earlier one with the same id, which its caller may give again, and has been given back. */
-static int named(struct hf_wait *w, hf_row *row)
+/* The notification names the only holder; the rest of its party is as requested. Ignored are one
+   without a token, and a grant that isn't newer than the row by which this wait queued: that was to
+   an earlier request with the same caller-chosen id. */
+static int accept_named_grant(struct hf_wait *w, hf_row *row)
 {
     hf_party *p = &row->party[0], told = *p;
     if (row->n_holders != 1 || told.token <= w->seen_rev) return 0;
@@ -38,7 +38,7 @@ static int named(struct hf_wait *w, hf_row *row)
     p->since_us = told.since_us;
     p->expires_us = told.expires_us;
     p->flags = told.flags;
-    return hf__take_up_unclaimed(w, row);
+    return hf__accept_handover(w, row);
 }
 
 /* It says no more than that another one has it now, alone, for many wait. One who stands in line is
@@ -61,7 +61,7 @@ enum hf_notified hf__read_notification(struct hf_wait *w, hf_row *row)
     if (!d->told || !w->heard || !d->told(w->h->port.st, &w->e->key, row))
         return HF_NOTIFIED_NOTHING;
     if (row->rev > w->seen_rev && !hf__seems_over(w->h, row)) return HF_NOTIFIED_ROW;
-    if (!row->rev && named(w, row)) return HF_NOTIFIED_ENDED;
+    if (!row->rev && accept_named_grant(w, row)) return HF_NOTIFIED_ENDED;
     /* A row that was lost begins anew, with lower revs perhaps: who has it then looks. */
     int64_t at = hf__find_id(row, w->party.id);
     int holds = at >= 0 && at < (int64_t)row->n_holders;

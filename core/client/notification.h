@@ -1,5 +1,5 @@
 /*
- * notification.h - what the word says by which a wait was woken.
+ * notification.h - reads the notification that woke a wait.
  */
 #ifndef HF_NOTIFICATION_H
 #define HF_NOTIFICATION_H
@@ -8,7 +8,7 @@
 
 struct hf_wait;
 
-/* What a wait that stands in line was told by what woke it. */
+/* What the notification that woke a queued wait says. */
 enum hf_notified {
     HF_NOTIFIED_NOTHING, /* nothing that says enough: the row has to be read */
     HF_NOTIFIED_ROW,     /* the row, later than it was seen last: as good as read */
@@ -16,10 +16,12 @@ enum hf_notified {
     HF_NOTIFIED_ENDED    /* it was handed the key, and holds */
 };
 enum hf_notified hf__read_notification(struct hf_wait *w, hf_row *row);
-/* Where sessions are kept for many requests: one of an earlier wait of this handle that is back in
-   the row, in line or handed the key, for somebody has put back a backup, would stand there as long
-   as its session is kept for others: the first of its line withdraws it. `row` is the one that
-   was read, and then the one that is left. 0, or what the store says. */
+/*
+ * Stores with hf_session_ops: withdraws requests of this handle that are in `row` although no wait
+ * or lock of it belongs to them. A restored backup brings such requests back, and their session is
+ * kept for others. Only the first wait of the local queue does this. `row`: as read, then as left.
+ * Returns: 0, or the store's error.
+ */
 int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err);
 
 #endif

@@ -3,9 +3,9 @@
  *
  * A wait that stands in line depends on the sessions of all that stand before it in its row: of
  * the holders, if it is the first; of the one ahead of it; and of the others when those are gone.
- * They are noted by session (peers), so that of many waits a death leads to those that it is for
- * at once. Who comes to a row later stands
- * behind; so what was noted when it was read last may be too much, but never too little.
+ * They are noted by session (peers), so that a death leads at once to the waits that depend on it.
+ * A party that comes to a row later stands behind; so what was noted at the last read may be too
+ * much, but never too little.
  */
 #ifndef HF_PEERS_H
 #define HF_PEERS_H

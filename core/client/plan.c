@@ -48,9 +48,9 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
     hf__look_at(w, 0);
     if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
     int64_t now = hf__local_us();
-    /* Where nobody stands in line it isn't a crowd, but somebody in a hurry. A take finds the key
-       free at the store, whatever was written since it was sent; and he breathes now and then
-       (yield.c), which who doesn't go on asking misses. */
+    /* Nobody is queued: one handle acquires the key again and again. The next attempt is an acquire
+       of the driver, which needs no row. It is made soon, because that handle yields only now and
+       then (yield.c). */
     if (!row->n_queue) {
         count(&w->overtaken);
         if (w->overtaken > CALM_TIMES) hf__look_at(w, now + about_us(PAUSE_OVERTAKEN_MS));

@@ -104,7 +104,7 @@ static int ask(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, i
         rc = hf__turn(&h->port, &w->e->key, ev, row, known, until, out, err);
         known = rc == HF_UNBOUND;
         if (rc == HF_UNBOUND) {
-            if (hf__find_id(row, w->party.id) >= 0) w->asked = 1; /* a reply was lost */
+            if (hf__find_id(row, w->party.id) >= 0) w->maybe_in_row = 1; /* a reply was lost */
             rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
             if (rc) return rc;
         } else if (rc == HF_LOST && h->port.caps.sessions && again-- > 0) {
@@ -138,7 +138,7 @@ static void say_given_up(struct hf_wait *w, int code)
 static int give_up(struct hf_wait *w, int code)
 {
     say_given_up(w, code);
-    if (w->asked) hf__withdraw_wait(w);
+    if (w->maybe_in_row) hf__withdraw_wait(w);
     return 1;
 }
 
@@ -166,7 +166,7 @@ static void answered(struct hf_wait *w)
 static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
 {
     int64_t now = hf__local_us();
-    if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
+    if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
     hf__error_keep(&w->why, err);
     /* LOST: sessions of ours died twice while it asked. */
@@ -178,7 +178,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     }
     w->code = rc;
     w->err = *err;
-    if (rc != HF_UNKNOWN && w->asked) hf__withdraw_wait(w);
+    if (rc != HF_UNKNOWN && w->maybe_in_row) hf__withdraw_wait(w);
     if (rc == HF_UNKNOWN) hf__defer_withdrawal(w);
     return 1;
 }
@@ -216,7 +216,7 @@ static int acquire(struct hf_wait *w, const struct hf_event *ev, hf_row *row, in
     uint32_t most = may_queue(w, ev);
     for (;;) {
         int rc = hf__port_acquire(&w->h->port, &w->e->key, &w->party, most, row, err);
-        if (rc == HF_UNKNOWN) w->asked = w->lost_reply = w->lost_acquire = 1;
+        if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = w->lost_acquire = 1;
         if (!rc && !row->n_queue)
             *out = (struct hf_outcome){HF_ANS_GRANTED, 1, 0, row->token};
         else if (!rc)
@@ -302,23 +302,23 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     ev.kind = HF_EV_TRY;
     int rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
     int known = !rc;
-    if (known && hf__take_up_unclaimed(w, row)) return 1;
+    if (known && hf__accept_handover(w, row)) return 1;
     /* Behind others in line nothing changes by its asking. */
     if (known && hf__find_id(row, w->party.id) < (int64_t)row->n_holders + 1) {
         rc = ask(w, &ev, row, 1, now_us, &out, &err);
         known = answered = !rc;
-        if (rc == HF_UNKNOWN) w->asked = w->lost_reply = 1;
+        if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
     }
     if (rc < 0) hf__error_keep(&w->why, &err);
     if (answered && out.answer == HF_ANS_DONE) return event_done(w, row);
     if (answered && (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY)) {
         if (w->state == HF_WAIT_QUEUED) hf__watch_claim(h, w->e, row);
-        w->asked = 1;
-        if (hf__take_up(w, row)) return 1;
+        w->maybe_in_row = 1;
+        if (hf__accept_grant(w, row)) return 1;
         known = 0;
     }
     say_given_up(w, HF_TIMEOUT);
-    if (!w->asked) return 1;
+    if (!w->maybe_in_row) return 1;
     if (known)
         hf__withdraw_from(w, row, until_us);
     else if (hf__local_us() < until_us)
@@ -358,7 +358,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         rc = ask_first(w, &ev, row, &known, until, &out, &err);
         if (rc < 0) return store_failed(w, rc, &err);
         answers = !rc && out.answer == HF_ANS_QUEUED;
-        if (!rc && !answers && hf__take_up(w, row)) return 1;
+        if (!rc && !answers && hf__accept_grant(w, row)) return 1;
     }
     int queued = w->state == HF_WAIT_QUEUED;
     if (!known && !answers && (queued || try_only)) {
@@ -371,7 +371,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         if (rc < 0) return store_failed(w, rc, &err);
         answered(w);
         if (!answers && hf__nothing_to_do(w, row)) return 0;
-        if (!answers && hf__take_up_unclaimed(w, row)) return 1;
+        if (!answers && hf__accept_handover(w, row)) return 1;
         known = 1;
     }
     if (!answers) now_us = hf__local_us();
@@ -386,12 +386,12 @@ static int advance(struct hf_wait *w, hf_row *row)
     case HF_ANS_GRANTED:
     case HF_ANS_ALREADY:
         if (w->state == HF_WAIT_QUEUED) hf__watch_claim(h, w->e, row);
-        w->asked = 1;
-        if (hf__take_up(w, row)) return 1;
+        w->maybe_in_row = 1;
+        if (hf__accept_grant(w, row)) return 1;
         hf__look_at(w, 0);
         return try_only ? give_up(w, HF_LOST) : 0;
     case HF_ANS_QUEUED:
-        w->asked = 1;
+        w->maybe_in_row = 1;
         hf__plan_next_look(w, row, out.place);
         return 0;
     case HF_ANS_DONE: return event_done(w, row);

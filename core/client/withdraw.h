@@ -14,7 +14,7 @@ void hf__withdraw_wait(struct hf_wait *w);
 void hf__withdraw_until(struct hf_wait *w, int64_t until_us);
 /* Out of the row that was read. */
 void hf__withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us);
-/* `rc` is what became of that, and why (NULL: not known). */
+/* `rc` is what became of the withdrawal, and why (NULL: not known). */
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why);
 /* It may stand in the row with a session that is kept: to be withdrawn later on. */
 void hf__defer_withdrawal(struct hf_wait *w);

@@ -7,8 +7,9 @@
  * counts from a later one.
  *
  * Holds of one lease length share a session, and all waits share another, short one, as long as a
- * claim may take: who doesn't come for what it was handed is passed over when that ends. The
- * renewer keeps them, however many hang on them, by one request every third of their length. A hold
+ * claim may take: a waiter that doesn't claim its handover is passed over when that ends. The
+ * session keepers (core/threads/keepers.c) keep them, however many hang on them, every third of
+ * their length; how many requests that takes is the driver's matter. A hold
  * that isn't renewed, or that outlives this handle, has a session of its own. Where a session wears
  * out (etcd: when there is a new leader) holds go over to a new one when they are renewed.
  *

@@ -21,7 +21,7 @@ void hf__clock_add(struct hf_clock *k, int64_t sent_us, int64_t received_us, int
                    int64_t resolution_us)
 {
     if (c_us <= 0) return;
-    struct hf_clock fresh = {1, c_us, received_us, c_us + resolution_us, sent_us, k->steps};
+    struct hf_clock fresh = {1, c_us, received_us, c_us + resolution_us, sent_us, k->jumps};
     if (!k->known) {
         *k = fresh;
         return;
@@ -30,7 +30,7 @@ void hf__clock_add(struct hf_clock *k, int64_t sent_us, int64_t received_us, int
     int64_t new_lo = lo_at(&fresh, received_us), new_hi = hi_at(&fresh, received_us);
     if (new_lo > hi || new_hi < lo) {
         *k = fresh;
-        k->steps++;
+        k->jumps++;
         return;
     }
     if (new_lo >= lo) {

@@ -21,7 +21,7 @@ struct hf_clock {
     int known;
     int64_t lo_us, lo_at_us; /* the store's clock was at least lo_us at local lo_at_us */
     int64_t hi_us, hi_at_us; /* and at most hi_us at local hi_at_us */
-    uint64_t steps;          /* contradictions seen */
+    uint64_t jumps;          /* contradictions seen */
 };
 
 /* Adds a sample; c <= 0 (no clock) is ignored. resolution_us: the clock's grain. */

@@ -10,18 +10,18 @@
 
 enum {
     DEAD_CAP = 64,
-    /* Of a request that only wants to get in line, and of one where the store has no acquire; of
-       one that tries; of one that must get through. */
-    CALM_CONFLICTS = 1,
-    CALM_CONFLICTS_ALONE = 3,
+    /* Conflicts before a request gives up: of a newcomer (_ALONE: where the store has no acquire),
+       of an attempt, of all that must succeed (which goes on, with pauses). */
+    NEWCOMER_CONFLICTS = 1,
+    NEWCOMER_CONFLICTS_ALONE = 3,
     TRY_CONFLICTS = 4,
     MUST_CONFLICTS = 64,
     PAUSE_CONFLICT_US = 1000,
     PAUSE_RETRY_US = 50000
 };
 
-/* Where nothing but revs and markers goes by the clock: what isn't a reply that was overtaken, but
-   a clock that was set. */
+/* Stores with hf_session_ops: a reading that much earlier is a clock that was set back, not an old
+   reply. */
 enum { COARSE_STEP_US = 10000000 };
 
 void hf__pause(int64_t us)
@@ -138,7 +138,7 @@ int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int6
 uint64_t hf__port_clock_jumps(struct hf_port *port)
 {
     pthread_mutex_lock(&port->mu);
-    uint64_t n = port->clock.steps;
+    uint64_t n = port->clock.jumps;
     pthread_mutex_unlock(&port->mu);
     return n;
 }
@@ -371,7 +371,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
     int rc, mine = ev->maybe_done, conflicts = 0, again = 2;
     int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
     int64_t wrote_done_us = 0;  /* by the last such one */
-    int calm = port->drv->acquire ? CALM_CONFLICTS : CALM_CONFLICTS_ALONE;
+    int calm = port->drv->acquire ? NEWCOMER_CONFLICTS : NEWCOMER_CONFLICTS_ALONE;
     fill_in(port, ev);
     if (!known) {
         rc = read_row(port, key, row, until_us, err);

@@ -73,14 +73,18 @@ int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
  * Carries `event` (its now, dead and caps are filled in here; a queue_cap that is there stays).
  * `row` is what the caller believes to be stored if `known`, else it is read first; afterwards it
  * is the row that is stored. until_us: local time after which lost replies and refusals are not
- * tried again (0: one attempt). 0: *out is the answer. HF_UNKNOWN: the write may or may not have
- * landed, or may still land. HF_CONFLICT (who asks): until then others have always written first;
- * or, if it only wants to get in line, a few times: when to ask again is the caller's to plan
- * (backoff.h). HF_UNBOUND (caps.sessions, who asks): *out would be the answer, but the session for
- * it isn't there (`party`'s for a grant, the event's for a place in the queue); `row` is what is
- * stored. Where the store has `update`, what is to be done with a grant, or a request given up,
- * whose row isn't known is one attempt: such a store has no replies to lose, and has waited itself
- * for as long as it may.
+ * tried again (0: one attempt). Where the store has `update`, an event on a row that isn't known is
+ * one attempt, unless it asks for the key: such a store has no replies to lose, and has waited
+ * itself for as long as it may.
+ * Returns:
+ *   0            *out is the answer.
+ *   HF_UNKNOWN   the write may have landed, or may still land.
+ *   HF_CONFLICT  TRY and ENQUEUE only: others always wrote first, until then; of a newcomer, a few
+ *                times. plan.c says when to ask again.
+ *   HF_UNBOUND   stores with hf_session_ops, TRY and ENQUEUE only: *out would be the answer, but a
+ *                session is needed first (`party`'s for a grant, the event's for a place in the
+ *                queue); `row` is what is stored.
+ *   else         the store's error: nothing was written.
  */
 #define HF_UNBOUND 2
 int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *event, hf_row *row,

@@ -39,7 +39,7 @@ static void conclude(hf *h, struct hf_wait *w)
     pthread_cond_broadcast(&w->changed);
     if (h->closing) pthread_cond_broadcast(&h->changed);
     /* The last that is done with it: pairs with told() of acquire.c, which may free it. */
-    __atomic_store_n(&w->told, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&w->callback_done, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- one look ---- */

@@ -73,7 +73,7 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
         if (l->hold_until_us && now >= l->hold_until_us) hf__mark_lost(l, HF_BY_MAX_HOLD);
     }
     /* Not while it is being given back: its memory may be another grant's by then. */
-    if (l->lost && l->on_lost && !l->told && !l->releasing) {
+    if (l->lost && l->on_lost && !l->loss_reported && !l->releasing) {
         hf__run_on_lost(l);
         return;
     }
@@ -92,8 +92,9 @@ static void look_again(hf_lock *l, void *arg)
 static int64_t tend_locks(hf *h)
 {
     uint64_t steps = hf__port_clock_jumps(&h->port);
-    if (steps != h->steps) hf__each_lock(h, look_again, h); /* by that clock they end */
-    h->steps = steps;
+    if (steps != h->clock_jumps)
+        hf__each_lock(h, look_again, h); /* the clock jumped: all ends anew */
+    h->clock_jumps = steps;
     for (struct hf_deadline *d; (d = h->watched.first);) {
         hf_lock *l = HF_DEADLINE_OF(d, hf_lock, watch);
         int64_t now = hf__local_us();

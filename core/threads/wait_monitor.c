@@ -168,7 +168,7 @@ void hf__look_for_deaths(hf *h)
 
 /* ---- claims ---- */
 
-static void keep_promise(hf *h, struct hf_entry *e)
+static void end_claim(hf *h, struct hf_entry *e)
 {
     struct hf_event ev = {.kind = HF_EV_PROMOTE};
     struct hf_outcome out;
@@ -186,11 +186,12 @@ static void keep_promise(hf *h, struct hf_entry *e)
 int64_t hf__tend_claims(hf *h)
 {
     for (int n = 0; n < NOTICES_AT_ONCE; n++) {
-        int64_t at_us = hf__deadlines_next(&h->promises);
+        int64_t at_us = hf__deadlines_next(&h->claim_deadlines);
         if (at_us == INT64_MAX || at_us > hf__local_us()) return at_us;
-        struct hf_entry *e = HF_DEADLINE_OF(h->promises.first, struct hf_entry, promise);
-        hf__deadline_drop(&h->promises, &e->promise);
-        keep_promise(h, e);
+        struct hf_entry *e =
+            HF_DEADLINE_OF(h->claim_deadlines.first, struct hf_entry, claim_deadline);
+        hf__deadline_drop(&h->claim_deadlines, &e->claim_deadline);
+        end_claim(h, e);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * key_marks.h - of many keys those about which something came: a bit for each of 65,536 values of a
- * key's hash, and a bit for each 64 of those, so that few of many are found without a walk.
+ * key_marks.h - a bitmap of the keys that have events: a bit for each of 65,536 values of a key's
+ * hash, and a bit for each 64 of those, so that few of many are found without a walk.
  *
  * Any number of threads and processes mark; one at a time takes. A mark that was made before a
  * bell rang is found by who has heard that bell: the bits of a key are set first, then the bits

@@ -1,6 +1,6 @@
 /*
  * clock_test.c - the interval clock: what is known of the store's clock is true, whatever the round
- * trips, the rates and the steps.
+ * trips, the rates and the jumps.
  */
 #include "clock.h"
 #include "test.h"
@@ -54,7 +54,7 @@ static void samples_are_intersected(void **state)
     hf__clock_add(&k, 100100, 200100, 1100000, 1);
     struct hf_time later = hf__clock_at(&k, 200100);
     assert_true(later.hi_us - later.lo_us < 1000);
-    assert_int_equal(k.steps, 0);
+    assert_int_equal(k.jumps, 0);
 }
 
 static void a_step_drops_what_was_known(void **state)
@@ -65,7 +65,7 @@ static void a_step_drops_what_was_known(void **state)
         int64_t c = INT64_C(1) << 40;
         hf__clock_add(&k, 1000, 1100, c, 1);
         hf__clock_add(&k, 2000, 2100, c + 1000 + sign * 60 * SECOND, 1);
-        assert_int_equal(k.steps, 1);
+        assert_int_equal(k.jumps, 1);
         struct hf_time t = hf__clock_at(&k, 2100);
         assert_true(t.lo_us == c + 1000 + sign * 60 * SECOND);
         assert_true(t.hi_us - t.lo_us < 200);
@@ -110,7 +110,7 @@ static void the_truth_lies_within(void **state)
                 assert_true(t.lo_us <= truth + 1 && t.hi_us >= truth - 1);
             }
         }
-        assert_int_equal(k.steps, 0);
+        assert_int_equal(k.jumps, 0);
     }
 }
 
