@@ -18,9 +18,9 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
 static void hear(hf_store *st, const hf_rowkey *key, const HfEt__WatchResponse *said, int ends,
                  hf_row *row)
 {
-    const hf_rowkey *keys[] = {key};
     const char *flaw;
-    if (!st->words && (hf__et_words_open(st) || hf__et_words_want(st->words, keys, 1))) abort();
+    if (!st->words && (hf__et_words_open(st) || hf__et_words_subscribe(st->words, key))) abort();
+    hf__et_words_listen(st->words);
     (void)hf__et_words_hear(st, said, ends);
     if (hf__et_words_told(st->words, key, row) && row->rev) {
         MUST(!hf_row_check(row, &flaw));

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (r->type != REDIS_REPLY_ERROR && hf__rd_shaped(r)) {
             (void)hf__rd_clock_of(r);
             fuzz_check_row(hf__rd_decode(r, &row, "get", "k", &err), &row, err.text);
-            int rc = taken(r, &key, &party, &row, &err);
+            int rc = acquired(r, &key, &party, &row, &err);
             MUST(!rc || rc == HF_CORRUPT || rc == HF_UNKNOWN);
         }
         freeReplyObject(r);
