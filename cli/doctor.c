@@ -202,6 +202,12 @@ static void try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
     char text[sizeof scratch_url.safe + 200];
     hf_error err;
+    const char *lacks = !drv->get ? "get" : !drv->replace ? "replace" : !drv->scan ? "scan" : NULL;
+    if (lacks) {
+        snprintf(text, sizeof text, "the driver has no '%s'", lacks);
+        tell_setting(e, 0, text);
+        return;
+    }
     int rc = drv->scratch ? drv->scratch(url, &scratch_url, &err) : HF_UNSUPPORTED;
     if (!rc) {
         snprintf(text, sizeof text, "tried on a store of its kind beside it, removed again: %s",

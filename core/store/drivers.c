@@ -398,6 +398,9 @@ int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_m
 {
     *ret = NULL;
     *ret_caps = drv->caps;
+    if (!drv->open || !drv->close)
+        return hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': it has no '%s'", drv->name,
+                       drv->open ? "close" : "open");
     int rc = drv->open(url, io_timeout_ms, ret, ret_caps, err);
     const char *why = rc ? NULL : contradiction(drv, ret_caps);
     return why ? hf_fail(err, HF_INVALID, 0, "driver '%s': %s", drv->name, why) : rc;

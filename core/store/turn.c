@@ -102,8 +102,16 @@ static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
     if (clock_us) note_trip(port, hf__local_us() - sent_us);
 }
 
+/* A driver that is being written. */
+static int has_no(const struct hf_port *port, const char *operation, hf_error *err)
+{
+    return hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': it has no '%s'", port->drv->name,
+                   operation);
+}
+
 int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err)
 {
+    if (!port->drv->get) return has_no(port, "get", err);
     int64_t clock_us = 0, sent_us = begin(port);
     int rc = port->drv->get(port->st, key, row, &clock_us, err);
     end(port, sent_us, clock_us);
@@ -113,6 +121,7 @@ int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_err
 int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                      hf_row *cur, hf_error *err)
 {
+    if (!port->drv->replace) return has_no(port, "replace", err);
     int64_t clock_us = 0, sent_us = begin(port);
     int rc = port->drv->replace(port->st, key, seen, row, cur, &clock_us, err);
     end(port, sent_us, clock_us);

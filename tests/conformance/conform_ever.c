@@ -92,6 +92,11 @@ static void clocks_that_stand(void **state)
     examine("tokens", HONEST, 0);
     clock_is = -1;
     liar.caps.liveness = NULL;
+    honest = examine("clock", HONEST, 0);
+    clock_is = 0; /* but holds end by it */
+    assert_true(examine("clock", HONEST, 0) > honest);
+    assert_non_null(strstr(why_text, "get tells no clock"));
+    clock_is = -1;
     liar.caps.sessions = &none;
     honest = examine("clock", HONEST, 0);
     clock_is = 1000000;

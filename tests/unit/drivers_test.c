@@ -4,6 +4,7 @@
  */
 #include "drivers.h"
 #include "test.h"
+#include "turn.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -211,6 +212,8 @@ static void a_long_name_is_told_in_part(void **state)
 
 static int queueless;
 
+static void any_close(hf_store *st) { (void)st; }
+
 static int any_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
                     hf_error *err)
 {
@@ -223,7 +226,7 @@ static int any_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf
 static void an_opened_store_may_say_what_it_can(void **state)
 {
     (void)state;
-    hf_driver drv = {.caps = {.queues = 1, .queue_cap = 5}, .open = any_open};
+    hf_driver drv = {.caps = {.queues = 1, .queue_cap = 5}, .open = any_open, .close = any_close};
     hf_store *st;
     hf_caps caps;
     assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, NULL), 0);
@@ -231,6 +234,28 @@ static void an_opened_store_may_say_what_it_can(void **state)
     queueless = 1;
     assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, NULL), 0);
     assert_true(!caps.queues && caps.queue_cap == 5 && drv.caps.queues);
+}
+
+static void what_a_driver_lacks_is_named(void **state)
+{
+    (void)state;
+    const hf_driver none = {.name = "none"}, unclosed = {.name = "unclosed", .open = any_open};
+    const hf_driver empty = {.name = "empty", .open = any_open, .close = any_close};
+    struct hf_port port = {.drv = &empty};
+    const hf_rowkey key = {.text = "k", .len = 1};
+    hf_store *st;
+    hf_caps caps;
+    hf_error err;
+    hf_row row;
+    hf_row_init(&row);
+    assert_int_equal(hf__open_store(&none, NULL, 1000, &st, &caps, &err), HF_UNSUPPORTED);
+    assert_string_equal(err.text, "driver 'none': it has no 'open'");
+    assert_int_equal(hf__open_store(&unclosed, NULL, 1000, &st, &caps, &err), HF_UNSUPPORTED);
+    assert_string_equal(err.text, "driver 'unclosed': it has no 'close'");
+    assert_int_equal(hf__port_get(&port, &key, &row, &err), HF_UNSUPPORTED);
+    assert_string_equal(err.text, "driver 'empty': it has no 'get'");
+    assert_int_equal(hf__port_replace(&port, &key, 0, &row, NULL, &err), HF_UNSUPPORTED);
+    assert_string_equal(err.text, "driver 'empty': it has no 'replace'");
 }
 
 static void what_contradicts_itself_is_refused(void **state)
@@ -249,7 +274,7 @@ static void what_contradicts_itself_is_refused(void **state)
     hf_caps caps;
     hf_error err;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const hf_driver drv = {.name = "bad", .caps = bad[i], .open = any_open};
+        const hf_driver drv = {.name = "bad", .caps = bad[i], .open = any_open, .close = any_close};
         assert_int_equal(hf__open_store(&drv, NULL, 1000, &st, &caps, &err), HF_INVALID);
         assert_non_null(strstr(err.text, "driver 'bad': "));
         assert_non_null(st); /* to be closed */
@@ -430,6 +455,7 @@ int main(int argc, char **argv)
                                         at_home),
         cmocka_unit_test_setup_teardown(a_long_name_is_told_in_part, elsewhere, at_home),
         cmocka_unit_test(an_opened_store_may_say_what_it_can),
+        cmocka_unit_test(what_a_driver_lacks_is_named),
         cmocka_unit_test(what_contradicts_itself_is_refused),
         cmocka_unit_test_setup(all_are_listed_once, here),
         cmocka_unit_test(the_first_folder_counts),
