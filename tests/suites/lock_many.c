@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { FEW = 100, MANY = 4000, SERVED = 100 };
+enum { FEW = 100, MANY = 4000, SERVED = 30, ROUNDS = 3 };
 
 static uint64_t clock_reads, signals; /* atomic */
 
@@ -130,20 +130,36 @@ static void assert_flat(const char *what, uint64_t few, uint64_t many)
                  (unsigned long long)few, FEW, (unsigned long long)many, MANY);
 }
 
-/* One at a time, so that each is an event of its own. *ret: requests, clock reads. */
-static void serve(int n, uint64_t ret[2])
+static void give_back(struct one *one)
+{
+    OK(hf_release(one->held, &suite_error));
+    while (code_of(one) == NOT_OVER) sched_yield();
+    IS(HF_OK, code_of(one));
+}
+
+static void give_up(struct one *one)
+{
+    hf_wait_cancel(one->wait);
+    await_code(one, HF_CANCELED);
+    OK(hf_release(one->held, &suite_error));
+}
+
+/* One at a time, so that each is an event of its own. *ret: requests, clock reads, of the best of
+   some rounds: a look of all that was due since the start is a part of one of them. */
+static void serve(int n, void (*one)(struct one *one), uint64_t ret[2])
 {
     start(n, HF_FOREVER);
-    uint64_t asked = requests(), read = since(&clock_reads, 0);
-    for (int i = 0; i < SERVED; i++) {
-        OK(hf_release(all[i].held, &suite_error));
-        while (code_of(&all[i]) == NOT_OVER) sched_yield();
-        IS(HF_OK, code_of(&all[i]));
+    ret[0] = ret[1] = UINT64_MAX;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t asked = requests(), read = since(&clock_reads, 0);
+        for (int i = 0; i < SERVED; i++) one(&all[round * SERVED + i]);
+        asked = requests() - asked;
+        read = since(&clock_reads, read);
+        if (asked < ret[0]) ret[0] = asked;
+        if (read < ret[1]) ret[1] = read;
     }
-    ret[0] = requests() - asked;
-    ret[1] = since(&clock_reads, read);
-    for (int i = SERVED; i < n; i++) OK(hf_release(all[i].held, &suite_error));
-    for (int i = SERVED; i < n; i++) await_code(&all[i], HF_OK);
+    for (int i = ROUNDS * SERVED; i < n; i++) OK(hf_release(all[i].held, &suite_error));
+    for (int i = ROUNDS * SERVED; i < n; i++) await_code(&all[i], HF_OK);
     end();
 }
 
@@ -151,33 +167,18 @@ static void a_handover_leads_to_one_wait(void **state)
 {
     uint64_t few[2], many[2];
     (void)state;
-    serve(FEW, few);
-    serve(MANY, many);
+    serve(FEW, give_back, few);
+    serve(MANY, give_back, many);
     assert_flat("requests", few[0], many[0]);
     assert_flat("clock reads", few[1], many[1]);
-}
-
-static void cancel(int n, uint64_t ret[2])
-{
-    start(n, HF_FOREVER);
-    uint64_t asked = requests(), read = since(&clock_reads, 0);
-    for (int i = 0; i < SERVED; i++) {
-        hf_wait_cancel(all[i].wait);
-        await_code(&all[i], HF_CANCELED);
-    }
-    ret[0] = requests() - asked;
-    ret[1] = since(&clock_reads, read);
-    for (int i = 0; i < n; i++) OK(hf_release(all[i].held, &suite_error));
-    for (int i = SERVED; i < n; i++) await_code(&all[i], HF_OK);
-    end();
 }
 
 static void a_wait_that_is_cancelled_disturbs_no_other(void **state)
 {
     uint64_t few[2], many[2];
     (void)state;
-    cancel(FEW, few);
-    cancel(MANY, many);
+    serve(FEW, give_up, few);
+    serve(MANY, give_up, many);
     assert_flat("requests", few[0], many[0]);
 }
 

@@ -20,7 +20,7 @@ teardown() { cli_teardown; }
         GRANT ALL ON holdfast.* TO tls@'127.0.0.1'"
     run holdfast -S "mariadb://tls@127.0.0.1:$PORT/holdfast" run -n "$K" -- true
     refused 77
-    good=mariadb://tls@localhost:$PORT/holdfast?ssl_ca=$HOLDFAST_TEST_DIR/tls.pem
+    good="mariadb://tls@localhost:$PORT/holdfast?ssl_ca=$HOLDFAST_TEST_DIR/tls.pem"
     run holdfast -S "$good" run "$K" -- true
     echo "$output"
     [ "$status" = 0 ]
@@ -58,7 +58,7 @@ teardown() { cli_teardown; }
 }
 
 @test "a server that is mute, over TLS, is not waited for longer than the limit" {
-    good=mariadb://holdfast@localhost:$PORT/holdfast?ssl_ca=$HOLDFAST_TEST_DIR/tls.pem
+    good="mariadb://holdfast@localhost:$PORT/holdfast?ssl_ca=$HOLDFAST_TEST_DIR/tls.pem"
     HOLDFAST_STORE=$good hold "$K"
     "$HOLDFAST_TEST_CONTROL" pause
     run timeout 60 "$HOLDFAST" -S "$good" run -n "$K-2" -- true # the login

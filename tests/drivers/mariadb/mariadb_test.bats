@@ -42,7 +42,6 @@ as() { echo "mariadb:///holdfast?socket=$DIR/server.sock&user=$1"; }
 
 @test "a server that becomes read-only is waited out" {
     hold "$K"
-    before=$(ask "SHOW GLOBAL STATUS LIKE 'Aborted_clients'" | cut -f 2)
     background run -w 60 "$K" -- true
     await waiters "$K" 1
     ask 'SET GLOBAL read_only = 1'
@@ -166,14 +165,14 @@ as() { echo "mariadb:///holdfast?socket=$DIR/server.sock&user=$1"; }
 
 # The first write of each connection fails by this number.
 refuse() {
-    mariadb --no-defaults -S "$DIR/server.sock" -u root holdfast <<END
+    mariadb --no-defaults -S "$DIR/server.sock" -u root holdfast <<SQL
 DELIMITER //
 CREATE OR REPLACE TRIGGER refuse BEFORE UPDATE ON holdfast FOR EACH ROW
 IF @refused IS NULL THEN
     SET @refused = 1;
     SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = $1, MESSAGE_TEXT = 'otras palabras';
 END IF//
-END
+SQL
 }
 
 @test "a refusal is judged by its number" {
