@@ -333,7 +333,12 @@ refused() {
     unset HOLDFAST_TEST_SECRET
     export HOLDFAST_STORE=$url
     hold "$K"
-    [ "$(tr '\0' '\n' <"/proc/$(cat cmd.pid)/environ" | grep -c '^HOLDFAST_STORE=')" = 1 ]
+    # While it becomes another program it has no environment.
+    in_environment() {
+        tr '\0' '\n' <"/proc/$(cat cmd.pid)/environ" >environment
+        [ "$(grep -c '^HOLDFAST_STORE=' environment)" = 1 ]
+    }
+    await in_environment
     background -S "$url" run "$K" -- true
     lined_up "$K" 1
     cat "/proc/$PID/cmdline" "/proc/$(cat cmd.pid)/environ" >seen
