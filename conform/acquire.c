@@ -18,14 +18,21 @@
 enum { MOST = 2, HOLDERS = 2 };
 
 enum holder { NOBODY, ONE, OVER, UNCLAIMED, ENDED, ENDED_OVER, SHARED, LIMITED, HOLDER_KINDS };
-enum who { A_NEW_ONE, A_SHARED_ONE, ITS_HOLDER, ITS_LAST_WAITER, ITS_LAST_HOLDER, WHOS };
+enum request {
+    A_NEW_ONE,
+    A_SHARED_ONE,
+    ITS_HOLDER,
+    ITS_LAST_WAITER,
+    ITS_LAST_HOLDER,
+    REQUEST_KINDS
+};
 
 static const char *const holder_text[] = {"nobody",           "one",
                                           "one that is over", "an unclaimed one",
                                           "an ended one",     "an ended one that is over",
                                           "two shared ones",  "two limited ones"};
-static const char *const who_text[] = {"a new request", "a new shared request", "its holder",
-                                       "its last waiter", "whose grant ended last"};
+static const char *const request_text[] = {"a new request", "a new shared request", "its holder",
+                                           "its last waiter", "the last holder"};
 
 struct play {
     struct hf__suite *cfm;
@@ -34,7 +41,7 @@ struct play {
     hf_row got; /* after the acquire */
     hf_row expected;
     enum holder holder;
-    enum who who;
+    enum request request;
     uint32_t waiters, may_queue;
     int marked;
     uint32_t ids;    /* so many are used */
@@ -45,9 +52,9 @@ static const char *bad(struct play *p, const char *what)
 {
     char more[sizeof p->cfm->why];
     snprintf(more, sizeof more, "%s", what);
-    return hf__bad(p->cfm, "%s comes to %s and %u waiting%s, of at most %u: %s", who_text[p->who],
-                   holder_text[p->holder], p->waiters, p->marked ? ", done" : "", p->may_queue,
-                   more);
+    return hf__bad(p->cfm, "%s comes to %s and %u waiting%s, of at most %u: %s",
+                   request_text[p->request], holder_text[p->holder], p->waiters,
+                   p->marked ? ", done" : "", p->may_queue, more);
 }
 
 /* Far from any store's clock: no clock is read for it. */
@@ -107,25 +114,26 @@ static int make_row(struct play *p)
     return 0;
 }
 
-/* Whose id the request has: of a party of the row, or of the last holder. NULL: there is none. */
+/* The id that the request has: of a party of the row, or of the last holder. NULL: the row has no
+   such party. */
 static const uint8_t *id_of(const struct play *p)
 {
     const hf_row *row = &p->row;
     uint32_t n = row->n_holders + row->n_queue;
-    if (p->who == ITS_HOLDER) return row->n_holders ? row->party[0].id : NULL;
-    if (p->who == ITS_LAST_WAITER) return row->n_queue ? row->party[n - 1].id : NULL;
-    /* A store that has no replies to lose may have forgotten whose grant ended last, or the row. */
+    if (p->request == ITS_HOLDER) return row->n_holders ? row->party[0].id : NULL;
+    if (p->request == ITS_LAST_WAITER) return row->n_queue ? row->party[n - 1].id : NULL;
+    /* A store that has no replies to lose may have forgotten the last holder, or the row. */
     int forgets = p->cfm->con.caps.local != NULL || !row->rev;
     return n || forgets ? NULL : row->last_id;
 }
 
-/* Who asks. 0: there is no such one. */
+/* Makes the party of the request. Returns: 0: the row has no such party. */
 static int make_party(struct play *p, hf_party *to)
 {
     *to = hf__con_party(0, ++p->ids);
     put_note(to);
-    if (p->who == A_SHARED_ONE) to->mode = HF_SHARED;
-    if (p->who == A_NEW_ONE || p->who == A_SHARED_ONE) return 1;
+    if (p->request == A_SHARED_ONE) to->mode = HF_SHARED;
+    if (p->request == A_NEW_ONE || p->request == A_SHARED_ONE) return 1;
     const uint8_t *id = id_of(p);
     if (id) memcpy(to->id, id, sizeof to->id);
     return id != NULL;
@@ -135,7 +143,7 @@ static int make_party(struct play *p, hf_party *to)
 static const char *judge_stored(struct play *p, const hf_party *asks)
 {
     int64_t at = hf__find_id(&p->got, asks->id);
-    if (p->who == ITS_LAST_HOLDER) return bad(p, "granted again");
+    if (p->request == ITS_LAST_HOLDER) return bad(p, "granted again");
     if (at < 0) return bad(p, "done, but it isn't in the row");
     int64_t clock_us = p->got.party[at].since_us;
     struct hf_event ev = {.kind = p->may_queue ? HF_EV_ENQUEUE : HF_EV_TRY,
@@ -219,16 +227,16 @@ static const char *all_rows(struct play *p)
     const char *why = NULL;
     for (int holder = NOBODY; holder < HOLDER_KINDS && !why; holder++)
         for (p->waiters = 0; p->waiters <= MOST && !why; p->waiters++)
-            for (int who = A_NEW_ONE; who < WHOS && !why; who++)
+            for (int request = A_NEW_ONE; request < REQUEST_KINDS && !why; request++)
                 for (p->may_queue = 0; p->may_queue <= MOST && !why; p->may_queue += MOST) {
                     p->holder = (enum holder)holder;
-                    p->who = (enum who)who;
-                    p->marked = (holder + who + (int)(p->waiters + p->may_queue / MOST)) % 2;
+                    p->request = (enum request)request;
+                    p->marked = (holder + request + (int)(p->waiters + p->may_queue / MOST)) % 2;
                     /* Without room for waiters only a new one makes a difference. */
-                    if (!p->may_queue && who != A_NEW_ONE && holder != NOBODY) continue;
+                    if (!p->may_queue && request != A_NEW_ONE && holder != NOBODY) continue;
                     why = store_row(p);
                     /* The rev that follows is the clock's, not the next number, at least once. */
-                    if (!why && holder == ONE && who == A_NEW_ONE)
+                    if (!why && holder == ONE && request == A_NEW_ONE)
                         hf__con_await_clock(p->cfm, p->key, p->row.rev + 2);
                     if (!why) why = acquire_in_it(p);
                 }

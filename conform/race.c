@@ -229,7 +229,7 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
     return true_word;
 }
 
-enum { BELL = 9 };
+enum { WAKEUP = 9 };
 
 /* The row in which racer 0 waits, and its key as it listens for it. 0: it is there. */
 static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t id[16],
@@ -242,21 +242,21 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     row->n_queue = mine;
     row->party[0] = hf__con_party(1, 1);
     row->party[1] = hf__con_party(1, 3);
-    /* Another one each time: a word of an earlier row may come as late as it likes. */
+    /* Another id each time: a notification of an earlier row may come as late as it likes. */
     row->party[mine] = hf__con_party(session, MINE + (uint32_t)how);
-    row->party[mine].bell = r->con.caps.local ? BELL : 0;
+    row->party[mine].bell = r->con.caps.local ? WAKEUP : 0;
     memcpy(id, row->party[mine].id, 16);
     key->who = how & IN_LINE ? id : NULL;
     key->in_line = (how & IN_LINE) != 0;
     return hf__con_create(&r->con, key, row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
 }
 
-/* Listens at the bell, or where a watch is of keys for the key. */
+/* Begins to listen: for the wakeup of a local store, else for the key. */
 static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_ear *ret, hf_error *err)
 {
     const hf_driver *drv = con->drv;
     hf_key_event before;
-    if (con->caps.local) return con->caps.local->wakeup_begin(con->st, BELL, 1, ret, err);
+    if (con->caps.local) return con->caps.local->wakeup_begin(con->st, WAKEUP, 1, ret, err);
     if (!drv->subscribe) return drv->listen(con->st, 0, &key, 1, ret, err);
     if (drv->subscribe(con->st, key)) return hf_fail(err, HF_NOMEM, 0, "out of memory");
     int rc = drv->listen(con->st, 0, NULL, 0, ret, err);
@@ -277,7 +277,7 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
     if (listen_first && hf__race_await(r->arena, step + 1, 1))
         return hf__race_fail(r, "not let in");
     for (int64_t start = hf__local_us(), until = start + SLEEP_MS * INT64_C(1000);;) {
-        if ((local ? local->sleep(con->st, BELL, &ear, until, &err)
+        if ((local ? local->sleep(con->st, WAKEUP, &ear, until, &err)
                    : con->drv->watch(con->st, 0, &ear, until, &err)) < 0)
             return hf__race_fail(r, "watch: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
@@ -305,11 +305,11 @@ static int wait_asleep(struct hf__racer *r, hf_rowkey key, uint64_t session, int
 static int ring(struct hf__racer *r)
 {
     char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(r->cfm, text, "bell");
+    hf_rowkey key = hf__con_key(r->cfm, text, "wakeup");
     hf_error err = {0, 0, ""};
     uint64_t session = 1;
     static const int hows[] = {0, LISTEN_FIRST, IN_LINE, IN_LINE | LISTEN_FIRST, IN_LINE | BEHIND};
-    int bells = r->con.caps.local != 0, n = bells ? 2 : 5;
+    int n = r->con.caps.local ? 2 : 5;
     for (int i = 0; r->me && i < n; i++)
         if (let_in(r, &key, 2 * i)) return 1;
     if (r->me) return 0;
@@ -318,7 +318,7 @@ static int ring(struct hf__racer *r)
     int64_t left_ms, clock;
     int rc = 0;
     if (liveness) rc = liveness->session(r->con.st, &session, &err);
-    /* Who waits there lives, or would be told of nothing. */
+    /* A waiter of a dead session would be told of nothing. */
     if (sessions) rc = sessions->make(r->con.st, 60000, &session, &left_ms, &clock, &err);
     if (rc) return hf__race_fail(r, "session: %s", err.text);
     for (int i = 0; i < n && !rc; i++) rc = wait_asleep(r, key, session, 2 * i, hows[i]);
@@ -331,22 +331,22 @@ static int interrupt_others(struct hf__racer *r)
 {
     const struct hf__con *con = &r->con;
     hf_error err = {0, 0, ""};
-    enum { OTHER_BELL = 11 };
+    enum { OTHER_WAKEUP = 11 };
     if (r->me) {
         if (hf__race_await(r->arena, 0, 1)) return hf__race_fail(r, "the waiter doesn't come");
         for (int i = 0; i < 200; i++) hf__race_nap();
-        con->caps.local->interrupt(con->st, OTHER_BELL);
+        con->caps.local->interrupt(con->st, OTHER_WAKEUP);
         return 0;
     }
     for (int i = 0; i < 3; i++) {
         /* By the other; by oneself, in advance; by the time. */
         int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
         hf_ear ear;
-        if (i == 1) con->caps.local->interrupt(con->st, OTHER_BELL);
-        if (con->caps.local->wakeup_begin(con->st, OTHER_BELL, 0, &ear, &err))
+        if (i == 1) con->caps.local->interrupt(con->st, OTHER_WAKEUP);
+        if (con->caps.local->wakeup_begin(con->st, OTHER_WAKEUP, 0, &ear, &err))
             return hf__race_fail(r, "listen: %s", err.text);
         if (!i) hf__race_arrive(r->arena, 0);
-        if (con->caps.local->sleep(con->st, OTHER_BELL, &ear, until, &err) < 0)
+        if (con->caps.local->sleep(con->st, OTHER_WAKEUP, &ear, until, &err) < 0)
             return hf__race_fail(r, "watch: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, i < 2 ? "slept on although it was interrupted"
@@ -553,12 +553,12 @@ static const char *t_interrupt(struct hf__suite *cfm, struct hf__arena *a)
     static const char *name(struct hf__suite *cfm) { return hf__with_arena(cfm, play); }
 WITH_ARENA(replaces_of_processes, p_replaces)
 WITH_ARENA(takes_of_processes, p_takes)
-WITH_ARENA(bells_of_processes, p_ring)
+WITH_ARENA(wakes_processes, p_ring)
 WITH_ARENA(kills, killed)
 WITH_ARENA(deaths, death_is_noticed)
 WITH_ARENA(replaces_of_threads, t_replaces)
 WITH_ARENA(takes_of_threads, t_takes)
-WITH_ARENA(bells_of_threads, t_ring)
+WITH_ARENA(wakes_threads, t_ring)
 WITH_ARENA(interrupts, t_interrupt)
 
 void hf__conform_processes(struct hf__suite *cfm)
@@ -571,7 +571,7 @@ void hf__conform_processes(struct hf__suite *cfm)
     static const struct hf__check taking[] = {
         {"of eight processes that acquire one has it", 0, takes_of_processes}};
     static const struct hf__check watching[] = {
-        {"who waits in another process is woken", 0, bells_of_processes}};
+        {"who waits in another process is woken", 0, wakes_processes}};
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
     if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
     if (cfm->caps.local || cfm->caps.watches) hf__conform_run(cfm, watching, 1);
@@ -584,11 +584,11 @@ void hf__conform_threads(struct hf__suite *cfm)
     static const struct hf__check taking[] = {
         {"of eight threads that acquire one has it", 0, takes_of_threads}};
     static const struct hf__check watching[] = {
-        {"who waits in another thread is woken", 0, bells_of_threads}};
-    static const struct hf__check bells[] = {
+        {"who waits in another thread is woken", 0, wakes_threads}};
+    static const struct hf__check interrupting[] = {
         {"a watch can be interrupted", HF_NEEDS_LOCAL, interrupts}};
     hf__conform_run(cfm, checks, 1);
     if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
     if (cfm->caps.local || cfm->caps.watches) hf__conform_run(cfm, watching, 1);
-    hf__conform_run(cfm, bells, 1);
+    hf__conform_run(cfm, interrupting, 1);
 }

@@ -36,7 +36,7 @@ static int lies, promises, broken;
 
 static int is_race(const char *name)
 {
-    return !strcmp(name, "race") || !strcmp(name, "takes") || !strcmp(name, "bell") ||
+    return !strcmp(name, "race") || !strcmp(name, "takes") || !strcmp(name, "wakeup") ||
            !strcmp(name, "killed");
 }
 

@@ -114,8 +114,8 @@ static void bells(void **state)
     (void)state;
     make();
     liar.caps.local = &local;
-    int honest = examine("bell", HONEST, 0), found = 0;
-    for (int call = 1; call <= 14; call++) found += examine("bell", DENIES, call) > honest;
+    int honest = examine("wakeup", HONEST, 0), found = 0;
+    for (int call = 1; call <= 14; call++) found += examine("wakeup", DENIES, call) > honest;
     if (found < 12) fail_msg("only %d are found", found);
     liar.told = li_told;
     static const struct {
@@ -124,7 +124,7 @@ static void bells(void **state)
     } words[] = {{HONEST, 0}, {DENIES, 0},  {ID, 0},        {SINCE, 1},
                  {TURNS, 1},  {EXPIRES, 1}, {OF_HOLDER, 1}, {NO_HOLDER, 1}};
     for (size_t i = 0; i < COUNT(words); i++)
-        if ((examine("bell", words[i].way, 1000) > honest) != words[i].lies)
+        if ((examine("wakeup", words[i].way, 1000) > honest) != words[i].lies)
             fail_msg("word %d", (int)words[i].way);
 }
 
@@ -181,11 +181,11 @@ static void bells_of_leases(void **state)
     liar.listen = li_listen_by_key;
     liar.watch = li_watch_by_key;
     liar.interrupt = li_interrupt_by_key;
-    int honest = examine("bell", HONEST, 0);
+    int honest = examine("wakeup", HONEST, 0);
     assert_null(strstr(why_text, "end: "));
     assert_int_equal(leases, 0);
     for (lease_denied = 1; lease_denied <= 2; lease_denied++)
-        assert_int_equal(examine("bell", HONEST, 0), honest + 1);
+        assert_int_equal(examine("wakeup", HONEST, 0), honest + 1);
     assert_non_null(strstr(why_text, "end: liar: denied"));
 }
 

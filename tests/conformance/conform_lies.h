@@ -222,7 +222,7 @@ static int li_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
 static int li_session(hf_store *st, uint64_t *ret, hf_error *err)
 {
     static uint64_t before; /* what was told last */
-    if (only && strcmp(only, "session") && strcmp(only, "bell")) return no(err);
+    if (only && strcmp(only, "session") && strcmp(only, "wakeup")) return no(err);
     int rc = base->caps.liveness->session(st, ret, err);
     uint64_t lie = way == REV_NONE ? 0 : way == TURNS ? 1 : way == REV_DOWN ? before : *ret + 1;
     if (lie_now()) {

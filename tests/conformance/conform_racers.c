@@ -431,7 +431,7 @@ static void processes(void **state)
     liar.acquire = li_acquire;
     EXAMINE("of eight processes that acquire one has it", hf__conform_processes, takes);
     /* Those who wait there can't open it. */
-    const struct one unopened = {"liar: denied", "bell", {'o', 0, 1, DENIES}, 0, 1};
+    const struct one unopened = {"liar: denied", "wakeup", {'o', 0, 1, DENIES}, 0, 1};
     make(LOCAL | THREADS);
     examine("who waits in another process is woken", hf__conform_processes, &unopened);
 }
@@ -465,21 +465,21 @@ static void bells(void **state)
 {
     (void)state;
     static const struct one cases[] = {
-        {NULL, "bell", {'g', 0, -1, HONEST}, 0, 0},
-        {NULL, "bell", {'w', 1, -1, EARLY}, 0, 0},
-        {"liar: denied", "bell", {'s', 1, -1, DENIES}, 0, 0},
-        {"liar: denied", "bell", {'s', 2, -1, DENIES}, 0, 0},
-        {"liar: denied", "bell", {'s', 3, -1, DENIES}, 0, 0},
-        {"liar: denied", "bell", {'s', 4, -1, DENIES}, 0, 0},
-        {"liar: denied", "bell", {'d', 1, -1, DENIES}, 0, 0},
-        {"liar: denied", "bell", {'d', 2, -1, DENIES}, 0, 0},
-        {"session: liar: denied", "bell", {'n', 1, -1, DENIES}, 0, 0},
-        {"listen: liar: denied", "bell", {'l', 1, -1, DENIES}, 0, 0},
-        {"listen: liar: denied", "bell", {'l', 2, -1, DENIES}, 0, 0},
-        {"watch: liar: denied", "bell", {'w', 1, -1, DENIES}, 0, 0},
-        {"watch: liar: denied", "bell", {'w', 2, -1, DENIES}, 0, 0},
-        {"slept on although it was let in", "bell", {'w', 1, -1, LATE}, 0, 0},
-        {"slept through what came before watch", "bell", {'w', 2, -1, LATE}, 0, 0},
+        {NULL, "wakeup", {'g', 0, -1, HONEST}, 0, 0},
+        {NULL, "wakeup", {'w', 1, -1, EARLY}, 0, 0},
+        {"liar: denied", "wakeup", {'s', 1, -1, DENIES}, 0, 0},
+        {"liar: denied", "wakeup", {'s', 2, -1, DENIES}, 0, 0},
+        {"liar: denied", "wakeup", {'s', 3, -1, DENIES}, 0, 0},
+        {"liar: denied", "wakeup", {'s', 4, -1, DENIES}, 0, 0},
+        {"liar: denied", "wakeup", {'d', 1, -1, DENIES}, 0, 0},
+        {"liar: denied", "wakeup", {'d', 2, -1, DENIES}, 0, 0},
+        {"session: liar: denied", "wakeup", {'n', 1, -1, DENIES}, 0, 0},
+        {"listen: liar: denied", "wakeup", {'l', 1, -1, DENIES}, 0, 0},
+        {"listen: liar: denied", "wakeup", {'l', 2, -1, DENIES}, 0, 0},
+        {"watch: liar: denied", "wakeup", {'w', 1, -1, DENIES}, 0, 0},
+        {"watch: liar: denied", "wakeup", {'w', 2, -1, DENIES}, 0, 0},
+        {"slept on although it was let in", "wakeup", {'w', 1, -1, LATE}, 0, 0},
+        {"slept through what came before watch", "wakeup", {'w', 2, -1, LATE}, 0, 0},
     };
     const char *of = "who waits in another thread is woken";
     make(LOCAL | LIVENESS | THREADS);
