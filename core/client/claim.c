@@ -4,12 +4,27 @@
 #include "claim.h"
 
 #include "handle.h"
+#include "kept_error.h"
 #include "lock.h"
 #include "os.h"
 #include "session.h"
 #include "validity.h"
 #include "wait_state.h"
 #include "withdraw.h"
+
+#include <errno.h>
+
+/* Keeps what a wait that ends without another grant says of this one. */
+static void note_late_grant(struct hf_wait *w)
+{
+    hf_error why;
+    hf_fail(
+        &why, HF_UNAVAILABLE, ETIME,
+        "the answer came after the lease of %u ms was over, so that its grant is void and holds "
+        "the key no more; ask for a longer lease",
+        w->party.lease_ms);
+    hf__error_keep(&w->why, &why);
+}
 
 /* The grant is in the store; do we still believe it, and can we hold it? */
 int hf__accept_grant(struct hf_wait *w, const hf_row *row)
@@ -20,12 +35,16 @@ int hf__accept_grant(struct hf_wait *w, const hf_row *row)
     if (at < 0 || at >= (int64_t)row->n_holders) return 0;
     const hf_party *p = &row->party[at];
     /* An expired grant must not be believed, however it came about: look again. */
-    if (hf__validity_at(p->expires_us, hf__port_now(&h->port)) != HF_GRANT_HELD) return 0;
+    if (hf__validity_at(p->expires_us, hf__port_now(&h->port)) != HF_GRANT_HELD) {
+        note_late_grant(w);
+        return 0;
+    }
     pthread_mutex_lock(&h->mu);
     struct hf_session *t = w->session;
     if (t && t->own) hf__session_begins(&h->sessions, t, w->asked_at_us);
     if (t && (t->gone || hf__local_us() >= t->until_us)) {
         pthread_mutex_unlock(&h->mu);
+        note_late_grant(w);
         return 0;
     }
     w->lock = hf__lock_new(h, w->e, p, row, w);

@@ -389,7 +389,7 @@ static int advance(struct hf_wait *w, hf_row *row)
         w->maybe_in_row = 1;
         if (hf__accept_grant(w, row)) return 1;
         hf__look_at(w, 0);
-        return try_only ? give_up(w, HF_LOST) : 0;
+        return try_only ? give_up(w, HF_TIMEOUT) : 0; /* as the reply came late */
     case HF_ANS_QUEUED:
         w->maybe_in_row = 1;
         hf__plan_next_look(w, row, out.place);

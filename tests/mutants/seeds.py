@@ -176,8 +176,11 @@ class Check:
         self.targets = [self.files[one] for one in test['depends']]
         if 'HOLDFAST' in self.env:
             self.targets.append(os.path.relpath(self.env['HOLDFAST'], BUILD))
-        module = f'libholdfast-{self.name.split("_")[-1]}.so'
-        if module in self.files.values():
+        self.add_module(self.name.split('_')[-1])
+
+    def add_module(self, driver):
+        module = f'libholdfast-{driver}.so'
+        if module in self.files.values() and module not in self.targets:
             self.targets.append(module)
 
     def command(self, copy):
@@ -199,6 +202,9 @@ class Seed:
         self.files = re.findall(r'^--- a/(\S+)', text, flags=re.M)
         self.mistake = re.search(r'^Mistake: (.*)', text, flags=re.M).group(1)
         self.checks = [Check(line) for line in re.findall(r'^Check: (.*)', text, flags=re.M)]
+        for driver in re.findall(r'^--- a/drivers/(\w+)/', text, flags=re.M):
+            for check in self.checks:
+                check.add_module(driver)
 
     def plant(self, copy):
         """(found, by what)."""
@@ -213,6 +219,8 @@ class Seed:
                 if trouble:
                     return False, 'does not compile: ' + trouble
                 found, _ = copy.run(check)
+                if 'Bail out!' in found:    # it could not try anything
+                    return False, f'{check.name}: {found}'
                 if found:
                     return True, f'found by {check.name}: {found}'
             return False, 'not found'
@@ -264,6 +272,7 @@ def main():
     hanging = [job for job in plants if job[2].checks[0].waits]
     jobs = hanging + jobs + [job for job in plants if job not in hanging]
     scratch = tempfile.mkdtemp(prefix='holdfast-seeds-')
+    os.chmod(scratch, 0o711)    # servers that refuse to be root run as another user
     kept = keep_build(scratch)
     copies, made = queue.Queue(), {}
     failed = 0

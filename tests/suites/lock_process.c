@@ -31,11 +31,16 @@ static pid_t taker(const char *key, const hf_options *o, int once)
         hf *h;
         hf_lock *lock;
         hf_once event;
+        hf_options patient = HF_OPTIONS_INIT;
+        if (o) patient = *o;
+        patient.wait_ms = SUITE_PATIENCE_MS; /* a grant that comes too late is asked for again */
         close(ready[0]);
-        if (hf_open(suite_url, NULL, &h, NULL)) _exit(1);
-        if (once ? hf_once_begin(h, key, 60000, o, &event, NULL)
-                 : hf_acquire(h, key, o, &lock, NULL))
+        if (hf_open(suite_url, NULL, &h, &suite_error) ||
+            (once ? hf_once_begin(h, key, 60000, &patient, &event, &suite_error)
+                  : hf_acquire(h, key, &patient, &lock, &suite_error))) {
+            fprintf(stderr, "# the taker of '%s': %s\n", key, suite_error.text);
             _exit(1);
+        }
         if (write(ready[1], "x", 1) != 1) _exit(1);
         for (;;) pause();
     }
