@@ -168,8 +168,10 @@ def build(name, *targets):
         if not os.path.exists(os.path.join(folder, 'build.ninja')):
             shutil.rmtree(folder, ignore_errors=True)
             plus = {'clang-14': 'clang++-14', 'gcc': 'g++'}[compiler]
+            # Meson looks for the cache by itself only where it chooses the compiler, too.
+            cache = 'ccache ' if shutil.which('ccache') else ''
             step.must(['meson', 'setup', folder, *options], 'meson setup',
-                      env={'CC': compiler, 'CXX': plus})
+                      env={'CC': cache + compiler, 'CXX': cache + plus})
         wanted = targets or (needed(folder, CHOSEN[name]) if name in CHOSEN else [])
         step.must(['ninja', '-C', folder, *wanted], f'build with {compiler}')
     return run
@@ -558,6 +560,9 @@ def main(words):
     os.chdir(TOP)
     os.makedirs(LOGS, exist_ok=True)
     os.environ['HF_TURN'] = turn()
+    # A compiler's cache is good for a checkout in another directory, too; only debug information
+    # names it.
+    os.environ.setdefault('CCACHE_NOHASHDIR', '1')
     done, ended = {name: threading.Event() for name in chosen}, {}
 
     def run_all(names):
