@@ -58,7 +58,8 @@ def built(source, target, env):
     if status:
         return False, flags
     # What else is in the installed headers' folder is used, and nothing of the source tree.
-    words = [*os.environ.get('CC', 'cc').split(), '-shared', '-fPIC', *WARNINGS, '-o', target, source,
+    compiler = os.environ.get('CC', 'cc').split()
+    words = [*compiler, '-shared', '-fPIC', *WARNINGS, '-o', target, source,
              *flags.split()]
     status, said = run(words, env, cwd=os.path.dirname(target))
     return status == 0, ' '.join(words) + '\n' + said
