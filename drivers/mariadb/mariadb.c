@@ -181,12 +181,10 @@ static int my_scan(hf_store *st, const char *prefix,
 
 static void my_close(hf_store *st)
 {
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__my_disconnect(&st->link[i]);
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__my_disconnect(&st->many[i]);
+    for (int i = 0; i < HF_LINKS; i++) hf__my_disconnect(&st->link[i]);
     hf__secret_forget(&st->how.secret);
     explicit_bzero(&st->how, sizeof st->how);
-    hf__pool_close(&st->pool);
-    hf__pool_close(&st->many_pool);
+    hf__links_close(&st->links);
     free(st);
 }
 
@@ -209,8 +207,7 @@ static int my_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mariadb: open '%s': out of memory", url->safe);
-    hf__pool_open(&st->pool);
-    hf__pool_open(&st->many_pool);
+    hf__links_open(&st->links, &hf__my_link_kind, st, st->link);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
     int rc = hf__my_options(url, &st->how, st->table, err);

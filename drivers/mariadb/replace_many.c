@@ -121,47 +121,13 @@ static void round_trip(struct many *m)
     m->n -= answered;
 }
 
-/* ---- connections ---- */
-
-static int is_spare(const hf_store *st, const struct hf__my_link *link)
-{
-    return link >= st->link && link < st->link + HF_POOL_LINKS;
-}
-
-static void put_link(hf_store *st, struct hf__my_link *link)
-{
-    int spare = is_spare(st, link);
-    hf__pool_give(spare ? &st->pool : &st->many_pool, (int)(link - (spare ? st->link : st->many)),
-                  link->my != NULL);
-}
-
-/* Connected. NULL: there is none, as `err` says; *ret_code. */
-static struct hf__my_link *get_link(hf_store *st, size_t n, int64_t until_us, int *ret_code,
-                                    hf_error *err)
-{
-    int number = n == 1 ? hf__pool_spare(&st->pool) : -1; /* alone it holds up nobody */
-    struct hf__my_link *link = number < 0 ? NULL : &st->link[number];
-    if (!link && (number = hf__pool_take(&st->many_pool, until_us)) < 0) {
-        *ret_code = hf_fail(err, HF_UNAVAILABLE, 0, "mariadb: " HF_POOL_BUSY);
-        return NULL;
-    }
-    if (!link) link = &st->many[number];
-    if (link->my && hf__my_broken(link)) hf__my_disconnect(link);
-    if (link->my) return link;
-    *ret_code = hf__my_connect(&st->how, link, hf__pool_connect_until(until_us), err);
-    if (!*ret_code) return link;
-    if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
-    put_link(st, link);
-    return NULL;
-}
-
 int hf__my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
 {
     struct many m = {.st = st, .alone = n == 1};
     int64_t patience_us = until_us - hf__local_us();
     hf_error err = {0, 0, ""};
     int rc = 0;
-    m.link = get_link(st, n, until_us, &rc, &err);
+    m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
     /* A new connection has taken its time. */
     if (m.link) m.link->until_us = hf__local_us() + patience_us;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
@@ -175,6 +141,6 @@ int hf__my_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
                  m.link ? "the connection is gone" : err.text);
     }
     if (m.link) m.link->until_us = 0;
-    if (m.link) put_link(st, m.link);
+    hf__my_put_link(st, m.link);
     return rc;
 }

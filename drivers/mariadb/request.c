@@ -11,20 +11,31 @@
 
 /* ---- connections ---- */
 
-/* One that is free, the same again if it can be; connected. */
-static int get_link(hf_store *st, struct hf__my_link **ret, hf_error *err)
+static int usable(void *of)
 {
-    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    int number = hf__pool_take(&st->pool, until_us);
-    struct hf__my_link *link = *ret = number < 0 ? NULL : &st->link[number];
-    if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, "mariadb: " HF_POOL_BUSY);
+    struct hf__my_link *link = of;
     if (link->my && hf__my_broken(link)) hf__my_disconnect(link);
-    return link->my ? 0 : hf__my_connect(&st->how, link, until_us, err);
+    return link->my != NULL;
 }
 
-static void put_link(hf_store *st, struct hf__my_link *link)
+static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
 {
-    if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->my != NULL);
+    return hf__my_connect(&st->how, link, until_us, err);
+}
+
+const struct hf__link_kind hf__my_link_kind = {"mariadb", sizeof(struct hf__my_link), 1, usable,
+                                               make};
+
+static int get_link(hf_store *st, struct hf__my_link **ret, hf_error *err)
+{
+    int rc;
+    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
+    return rc;
+}
+
+void hf__my_put_link(hf_store *st, struct hf__my_link *link)
+{
+    hf__links_put(&st->links, link, link && link->my);
 }
 
 /* ---- replies ---- */
@@ -136,14 +147,11 @@ int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct
     int ambiguous = reads ? HF_UNAVAILABLE : HF_UNKNOWN;
     *ret = (struct hf__my_reply){NULL, NULL, NULL};
     int rc = get_link(st, &link, err);
-    if (rc) {
-        put_link(st, link);
-        return rc;
-    }
+    if (rc) return rc;
     rc = hf__my_ask(&st->how, link, sql, ambiguous, &ret->rows, &f);
     int missing = rc && f.number == ER_NO_SUCH_TABLE && !f.at;
     if (missing && st->existing && !st->how.opened) {
-        put_link(st, link);
+        hf__my_put_link(st, link);
         return no_table(st, what, key, err);
     }
     if (missing) rc = ask_without_table(st, link, sql, reads, ambiguous, &ret->rows, &f);
@@ -156,7 +164,7 @@ int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct
         snprintf(f.why, sizeof f.why, "not an answer to that");
         rc = ambiguous;
     }
-    put_link(st, link);
+    hf__my_put_link(st, link);
     if (!rc) return 0;
     mysql_free_result(ret->rows);
     if (rc == HF_CONFLICT && !reads) return rc;

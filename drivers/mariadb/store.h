@@ -5,8 +5,8 @@
 #define HF_MARIADB_STORE_H
 
 #include "kit/columns.h"
+#include "kit/links.h"
 #include "link.h"
-#include "pool.h"
 
 /* A page of a scan. Before the fields of a row each reply has DONE (of a scan: the key), whether
    the server is read-only, and the clock in microseconds, whatever the session's time zone is. */
@@ -15,11 +15,8 @@ enum { HF_MY_PAGE = 64, HF_MY_DONE = 0, HF_MY_IS_READ_ONLY, HF_MY_CLOCK, HF_MY_F
 
 struct hf_store {
     struct hf__my_how how;
-    struct hf__pool pool;
-    struct hf__my_link link[HF_POOL_LINKS];
-    /* For many replaces at once: none of them is kept waiting by other requests. */
-    struct hf__pool many_pool;
-    struct hf__my_link many[HF_POOL_LINKS];
+    struct hf__links links;
+    struct hf__my_link link[HF_LINKS];
     char table[2 * HF_MY_NAME];      /* as statements name it */
     char empty[2 * HF_MY_NAME + 24]; /* the statement that empties the store, for people */
     int existing;                    /* the table isn't made */
@@ -33,7 +30,10 @@ struct hf__my_reply {
     unsigned long *len;
 };
 
-/* request.c. To the next row. Returns whether there is one. */
+/* request.c. See kit/links.h: a batch takes its connection there, and gives it back here. */
+extern const struct hf__link_kind hf__my_link_kind;
+void hf__my_put_link(hf_store *st, struct hf__my_link *link);
+/* To the next row. Returns whether there is one. */
 int hf__my_fetch(struct hf__my_reply *r);
 int64_t hf__my_number(const struct hf__my_reply *r, int column);
 int hf__my_has_row(const struct hf__my_reply *r);

@@ -22,18 +22,29 @@ enum { PAGE_ROWS = 64 };
 
 /* ---- connections ---- */
 
-/* One that is free, the same again if it can be; connected. */
-static int get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err)
+/* libmongoc tells of a broken one when it is used. */
+static int usable(void *link) { return ((struct hf__mg_link *)link)->client != NULL; }
+
+static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
 {
-    int number = hf__pool_take(&st->pool, hf__local_us() + st->how.io_timeout_ms * 1000);
-    struct hf__mg_link *link = *ret = number < 0 ? NULL : &st->link[number];
-    if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: " HF_POOL_BUSY);
-    return link->client ? 0 : hf__mg_connect(&st->how, link, err);
+    struct hf__mg_how how = st->how; /* what it points to stays the store's */
+    how.io_timeout_ms = (until_us - hf__local_us()) / 1000;
+    return hf__mg_connect(&how, link, err);
 }
 
-static void put_link(hf_store *st, struct hf__mg_link *link)
+static const struct hf__link_kind link_kind = {"mongodb", sizeof(struct hf__mg_link), 0, usable,
+                                               make};
+
+static int get_link(hf_store *st, struct hf__mg_link **ret, hf_error *err)
 {
-    if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->client != NULL);
+    int rc;
+    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
+    return rc;
+}
+
+void hf__mg_put_link(hf_store *st, struct hf__mg_link *link)
+{
+    hf__links_put(&st->links, link, link && link->client);
 }
 
 /* The command is destroyed in every case. */
@@ -180,7 +191,7 @@ static int mg_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_
         hf_row_clear(row);
     else
         rc = read_row(st, link, key, row, ret_clock_us, &code, &about, err);
-    put_link(st, link);
+    hf__mg_put_link(st, link);
     return rc;
 }
 
@@ -249,7 +260,7 @@ static int mg_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
     struct hf__mg_link *link;
     int rc = get_link(st, &link, err);
     if (!rc) rc = replace_by(st, link, key, seen, row, cur, ret_clock_us, err);
-    put_link(st, link);
+    hf__mg_put_link(st, link);
     return rc;
 }
 
@@ -264,7 +275,7 @@ static int mg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
                        key->text);
     int rc = get_link(st, &link, err);
     if (!rc) rc = hf__mg_enter(&st->how, link, where, token, &about, err);
-    put_link(st, link);
+    hf__mg_put_link(st, link);
     return rc;
 }
 
@@ -333,7 +344,7 @@ static int list_page(hf_store *st, struct listing *l, bson_t *ret, int64_t *ret_
         hf__mg_put_read_concern(st, link, 0, command);
         rc = ask(st, link, command, &about, ret, &code, err);
     }
-    put_link(st, link);
+    hf__mg_put_link(st, link);
     return rc;
 }
 
@@ -400,11 +411,9 @@ static void mg_interrupt(hf_store *st, uint8_t bell)
 static void mg_close(hf_store *st)
 {
     hf__mg_ear_free(st->ear);
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__mg_disconnect(&st->link[i]);
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__mg_disconnect(&st->many[i]);
+    for (int i = 0; i < HF_LINKS; i++) hf__mg_disconnect(&st->link[i]);
     hf__mg_how_free(&st->how);
-    hf__pool_close(&st->pool);
-    hf__pool_close(&st->many_pool);
+    hf__links_close(&st->links);
     free(st);
 }
 
@@ -516,15 +525,14 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     struct hf__mg_link *link;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
-    hf__pool_open(&st->pool);
-    hf__pool_open(&st->many_pool);
+    hf__links_open(&st->links, &link_kind, st, st->link);
     int rc = hf__mg_how(url, io_timeout_ms, &st->how, err);
     if (!rc) {
         rc = get_link(st, &link, err);
         if (!rc) rc = prepare_collection(st, link, &about, url->existing, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
         caps->watches = link && link->replicated; /* it has change streams */
-        put_link(st, link);
+        hf__mg_put_link(st, link);
     }
     if (!rc && !(st->ear = hf__mg_ear_new(url, io_timeout_ms)))
         rc = hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
@@ -554,7 +562,7 @@ static int mg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
         bson_destroy(&reply);
     }
     int replicated = link && link->replicated;
-    put_link(st, link);
+    hf__mg_put_link(st, link);
     if (rc) return rc;
     snprintf(text, sizeof text, "the rows are documents of collection '%s' in database '%s'",
              st->how.collection, st->how.db);

@@ -55,23 +55,6 @@ static void fail_all(struct part *p, int code, const char *why)
         if (!p->failed[i]) fail(p->item[i], code, why);
 }
 
-/* Connected. NULL: there is none, as `err` says; *ret_code. */
-static struct hf__mg_link *get_link(hf_store *st, int64_t until_us, int *ret_code, hf_error *err)
-{
-    struct hf__mg_how how = st->how; /* what it points to stays the store's */
-    int number = hf__pool_take(&st->many_pool, until_us);
-    if (number < 0) {
-        *ret_code = hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: " HF_POOL_BUSY);
-        return NULL;
-    }
-    struct hf__mg_link *link = &st->many[number];
-    how.io_timeout_ms = (hf__pool_connect_until(until_us) - hf__local_us()) / 1000;
-    if (!link->client) *ret_code = hf__mg_connect(&how, link, err);
-    if (!*ret_code) return link;
-    hf__pool_give(&st->many_pool, number, link->client != NULL);
-    return NULL;
-}
-
 /* One request of this part. The command is destroyed in every case. */
 static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_error *err)
 {
@@ -292,7 +275,7 @@ int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     int64_t patience_us = until_us - hf__local_us();
     hf_error err = {0, 0, ""};
     int rc = 0;
-    struct part p = {.st = st, .link = get_link(st, until_us, &rc, &err)};
+    struct part p = {.st = st, .link = hf__links_get_batch(&st->links, n, until_us, &rc, &err)};
     struct hf__mg_link *link = p.link;
     p.until_us = hf__local_us() + patience_us; /* a new connection has taken its time */
     for (size_t at = 0; at < n;) {
@@ -304,6 +287,6 @@ int hf__mg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
         if (link && !link->client) why = "not sent: another one wasn't answered in time";
         fail(&item[at++], link ? HF_UNAVAILABLE : rc, link ? why : err.text);
     }
-    if (link) hf__pool_give(&st->many_pool, (int)(link - st->many), link->client != NULL);
+    hf__mg_put_link(st, link);
     return rc;
 }

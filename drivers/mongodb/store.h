@@ -5,21 +5,20 @@
 #define HF_MONGODB_STORE_H
 
 #include "ear.h"
+#include "kit/links.h"
 #include "link.h"
-#include "pool.h"
 
 struct hf_store {
     struct hf__mg_how how;
-    struct hf__pool pool;
-    struct hf__mg_link link[HF_POOL_LINKS];
-    /* For many replaces at once: none of them is kept waiting by other requests. */
-    struct hf__pool many_pool;
-    struct hf__mg_link many[HF_POOL_LINKS];
+    struct hf__links links;
+    struct hf__mg_link link[HF_LINKS];
     hf__mg_ear *ear;
     int plain; /* no $facet, no $$NOW, no projections: asked at opening */
 };
 
-/* mongodb.c: the store's clock, by a request for nothing else. */
+/* mongodb.c. A batch takes its connection by kit/links.h, and gives it back here. */
+void hf__mg_put_link(hf_store *st, struct hf__mg_link *link);
+/* The store's clock, by a request for nothing else. */
 int hf__mg_ask_clock(hf_store *st, struct hf__mg_link *link, const struct hf__mg_about *about,
                      int64_t *ret_clock_us, hf_error *err);
 /* What a read may see; `one`: it is of one document. */

@@ -23,20 +23,31 @@
 
 /* ---- connections ---- */
 
-/* One that is free, the same again if it can be; connected. */
-static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
+static int usable(void *of)
 {
-    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    int number = hf__pool_take(&st->pool, until_us);
-    struct hf__pg_link *link = *ret = number < 0 ? NULL : &st->link[number];
-    if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, "postgres: " HF_POOL_BUSY);
+    struct hf__pg_link *link = of;
     if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
-    return link->pg ? 0 : hf__pg_connect(&st->how, link, until_us, err);
+    return link->pg != NULL;
 }
 
-static void put_link(hf_store *st, struct hf__pg_link *link)
+static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
 {
-    if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->pg != NULL);
+    return hf__pg_connect(&st->how, link, until_us, err);
+}
+
+static const struct hf__link_kind link_kind = {"postgres", sizeof(struct hf__pg_link), 1, usable,
+                                               make};
+
+static int get_link(hf_store *st, struct hf__pg_link **ret, hf_error *err)
+{
+    int rc;
+    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
+    return rc;
+}
+
+void hf__pg_put_link(hf_store *st, struct hf__pg_link *link)
+{
+    hf__links_put(&st->links, link, link && link->pg);
 }
 
 static int no_table(hf_store *st, const char *what, const char *at, hf_error *err)
@@ -103,7 +114,7 @@ int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const 
     if (rc && !strcmp(state, "42703")) rc = missing_column(st, link, rc, what, key, err);
     if (rc && !strcmp(state, "42P01"))
         rc = ask_without_table(st, link, often, n, values, ambiguous, ret, what, key, err);
-    put_link(st, link);
+    hf__pg_put_link(st, link);
     return rc;
 }
 
@@ -232,7 +243,7 @@ static int pg_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
     (void)alone; /* the guard knows of all holders */
     int rc = get_link(st, &link, err);
     if (!rc) rc = hf__pg_enter(&st->how, link, key->text, token, where, err);
-    put_link(st, link);
+    hf__pg_put_link(st, link);
     return rc;
 }
 
@@ -334,13 +345,11 @@ static void pg_interrupt(hf_store *st, uint8_t bell)
 
 static void pg_close(hf_store *st)
 {
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->link[i]);
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__pg_disconnect(&st->many[i]);
+    for (int i = 0; i < HF_LINKS; i++) hf__pg_disconnect(&st->link[i]);
     hf__pg_ear_close(&st->ear);
     hf__pg_how_free(&st->how);
     hf__pg_sql_free(&st->sql);
-    hf__pool_close(&st->pool);
-    hf__pool_close(&st->many_pool);
+    hf__links_close(&st->links);
     free(st);
 }
 
@@ -410,7 +419,7 @@ static int find_schema(hf_store *st, hf_error *err)
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "postgres: open: the table '%s' was dropped meanwhile",
                      st->name);
     if (!rc) memcpy(st->schema, link->schema, sizeof st->schema);
-    put_link(st, link);
+    hf__pg_put_link(st, link);
     return rc;
 }
 
@@ -440,8 +449,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "postgres: open '%s': out of memory", url->safe);
-    hf__pool_open(&st->pool);
-    hf__pool_open(&st->many_pool);
+    hf__links_open(&st->links, &link_kind, st, st->link);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
     int sys = hf__pg_ear_open(&st->ear, st, read_heard), rc = options(st, url, err);
@@ -478,7 +486,7 @@ static int pg_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
                        0, NULL, HF_UNAVAILABLE, &r, state, "inspect", "", err);
     char database[sizeof link->database] = "";
     if (!rc) memcpy(database, link->database, sizeof database);
-    put_link(st, link);
+    hf__pg_put_link(st, link);
     if (rc) return rc;
     snprintf(text, sizeof text, "the locks are in the table %s.%s of the database %s", st->schema,
              st->name, database);

@@ -262,40 +262,6 @@ static int round_trip(struct many *m, int first)
     return whole && see_prepared(m, behind);
 }
 
-/* ---- connections ---- */
-
-static int is_spare(const hf_store *st, const struct hf__pg_link *link)
-{
-    return link >= st->link && link < st->link + HF_POOL_LINKS;
-}
-
-static void put_link(hf_store *st, struct hf__pg_link *link)
-{
-    int spare = is_spare(st, link);
-    hf__pool_give(spare ? &st->pool : &st->many_pool, (int)(link - (spare ? st->link : st->many)),
-                  link->pg != NULL);
-}
-
-/* Connected. NULL: there is none, as `err` says; *ret_code. */
-static struct hf__pg_link *get_link(hf_store *st, size_t n, int64_t until_us, int *ret_code,
-                                    hf_error *err)
-{
-    int number = n == 1 ? hf__pool_spare(&st->pool) : -1; /* alone it holds up nobody */
-    struct hf__pg_link *link = number < 0 ? NULL : &st->link[number];
-    if (!link && (number = hf__pool_take(&st->many_pool, until_us)) < 0) {
-        *ret_code = hf_fail(err, HF_UNAVAILABLE, 0, "postgres: " HF_POOL_BUSY);
-        return NULL;
-    }
-    if (!link) link = &st->many[number];
-    if (link->pg && hf__pg_broken(link)) hf__pg_disconnect(link);
-    if (link->pg) return link;
-    *ret_code = hf__pg_connect(&st->how, link, hf__pool_connect_until(until_us), err);
-    if (!*ret_code) return link;
-    if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
-    put_link(st, link);
-    return NULL;
-}
-
 static void replace(struct many *m)
 {
     PGconn *pg = m->link->pg;
@@ -313,7 +279,7 @@ int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     int64_t patience_us = until_us - hf__local_us();
     hf_error err = {0, 0, ""};
     int rc = 0;
-    m.link = get_link(st, n, until_us, &rc, &err);
+    m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
     /* A new connection has taken its time. */
     m.until_us = m.link ? hf__local_us() + patience_us : 0;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
@@ -325,6 +291,6 @@ int hf__pg_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
         }
         if (m.n) replace(&m);
     }
-    if (m.link) put_link(st, m.link);
+    hf__pg_put_link(st, m.link);
     return rc;
 }

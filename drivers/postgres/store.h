@@ -6,8 +6,8 @@
 
 #include "ear.h"
 #include "kit/columns.h"
+#include "kit/links.h"
 #include "link.h"
-#include "pool.h"
 #include "sql.h"
 
 /* The parameters of a replace at length. */
@@ -15,11 +15,8 @@ enum { HF_PG_SWAP_VALUES = HF_FIELDS + HF_PG_FIRST - 1 };
 
 struct hf_store {
     struct hf__pg_how how;
-    struct hf__pool pool;
-    struct hf__pg_link link[HF_POOL_LINKS];
-    /* For many replaces at once: none of them is kept waiting by other requests. */
-    struct hf__pool many_pool;
-    struct hf__pg_link many[HF_POOL_LINKS];
+    struct hf__links links;
+    struct hf__pg_link link[HF_LINKS];
     struct hf__pg_ear ear;
     char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
     struct hf__pg_sql sql;
@@ -29,7 +26,9 @@ struct hf_store {
     char empty[2 * HF_PG_NAME + 24]; /* the statement that empties the store, for people */
 };
 
-/* postgres.c. One statement, on a connection that is free; the table is made if it is missing. */
+/* postgres.c. A batch takes its connection by kit/links.h, and gives it back here. */
+void hf__pg_put_link(hf_store *st, struct hf__pg_link *link);
+/* One statement, on a connection that is free; the table is made if it is missing. */
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                    int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err);
 /* A write was refused: returns HF_CONFLICT with the row that is there in *cur, read anew if the

@@ -12,20 +12,30 @@
 
 /* ---- connections ---- */
 
+static int usable(void *of)
+{
+    struct hf__rd_link *link = of;
+    if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
+    return link->fd >= 0;
+}
+
+static int make(hf_store *st, void *link, int64_t until_us, hf_error *err)
+{
+    return hf__rd_connect(&st->how, link, 1, until_us, err);
+}
+
+const struct hf__link_kind hf__rd_link_kind = {HF_RD, sizeof(struct hf__rd_link), 8, usable, make};
+
 int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err)
 {
-    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-    int number = hf__pool_take(&st->pool, until_us);
-    struct hf__rd_link *link = *ret = number < 0 ? NULL : &st->link[number];
-    if (!link) return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": " HF_POOL_BUSY);
-    if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
-    if (link->fd >= 0) return 0;
-    return hf__rd_connect(&st->how, link, 1, until_us, err);
+    int rc;
+    *ret = hf__links_get(&st->links, hf__local_us() + st->how.io_timeout_ms * 1000, &rc, err);
+    return rc;
 }
 
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link)
 {
-    if (link) hf__pool_give(&st->pool, (int)(link - st->link), link->fd >= 0);
+    hf__links_put(&st->links, link, link && link->fd >= 0);
 }
 
 /* ---- scripts ---- */

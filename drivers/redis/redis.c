@@ -266,8 +266,7 @@ static int rd_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
 
 static void rd_close(hf_store *st)
 {
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->link[i]);
-    for (int i = 0; i < HF_POOL_LINKS; i++) hf__rd_disconnect(&st->many[i]);
+    for (int i = 0; i < HF_LINKS; i++) hf__rd_disconnect(&st->link[i]);
     hf__rd_disconnect(&st->ear);
     hf__sub_free(&st->sub);
     for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
@@ -276,8 +275,7 @@ static void rd_close(hf_store *st)
     hf__secret_forget(&st->how.secret);
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->said_mu);
-    hf__pool_close(&st->pool);
-    hf__pool_close(&st->many_pool);
+    hf__links_close(&st->links);
     free(st);
 }
 
@@ -288,11 +286,10 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     struct hf__rd_link *link;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
-    hf__pool_open(&st->pool);
-    hf__pool_open(&st->many_pool);
+    hf__links_open(&st->links, &hf__rd_link_kind, st, st->link);
     st->how.io_timeout_ms = io_timeout_ms;
     st->ear.fd = -1;
-    for (int i = 0; i < HF_POOL_LINKS; i++) st->link[i].fd = st->many[i].fd = -1;
+    for (int i = 0; i < HF_LINKS; i++) st->link[i].fd = -1;
     pthread_mutex_init(&st->said_mu, NULL);
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     int no_wake = errno;

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { AT_ONCE = 512, FEW = 8 };
+enum { AT_ONCE = 512 };
 
 /* Those that are sent together. */
 struct many {
@@ -26,44 +26,6 @@ static int fail(hf_replace *item, int code, const char *why)
 {
     return item->result =
                hf_fail(item->err, code, 0, HF_RD ": replace '%s': %s", item->key->text, why);
-}
-
-/* ---- connections ---- */
-
-static int is_spare(const hf_store *st, const struct hf__rd_link *link)
-{
-    return link >= st->link && link < st->link + HF_POOL_LINKS;
-}
-
-static void put_link(hf_store *st, struct hf__rd_link *link)
-{
-    int spare = is_spare(st, link);
-    hf__pool_give(spare ? &st->pool : &st->many_pool, (int)(link - (spare ? st->link : st->many)),
-                  link->fd >= 0);
-}
-
-/* Connected. NULL: there is none, as `err` says; *ret_code. */
-static struct hf__rd_link *get_link(hf_store *st, size_t n, int64_t until_us, int *ret_code,
-                                    hf_error *err)
-{
-    int number = n && n <= FEW ? hf__pool_spare(&st->pool) : -1;
-    struct hf__rd_link *link = number < 0 ? NULL : &st->link[number];
-    if (!link) {
-        number = hf__pool_take(&st->many_pool, until_us);
-        if (number < 0) {
-            *ret_code = hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": " HF_POOL_BUSY);
-            return NULL;
-        }
-        link = &st->many[number];
-    }
-    if (link->fd >= 0 && hf__rd_broken(link)) hf__rd_disconnect(link);
-    if (link->fd >= 0) return link;
-    *ret_code = hf__rd_connect(&st->how, link, 1, hf__pool_connect_until(until_us), err);
-    if (!*ret_code) return link;
-    /* It was fit before; another may take its place. */
-    if (*ret_code == HF_UNSUPPORTED) *ret_code = HF_UNAVAILABLE;
-    put_link(st, link);
-    return NULL;
 }
 
 /* ---- there and back ---- */
@@ -161,7 +123,7 @@ int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
     int64_t patience_us = until_us - hf__local_us();
     hf_error err = {0, 0, ""};
     int rc = 0;
-    m.link = get_link(st, n, until_us, &rc, &err);
+    m.link = hf__links_get_batch(&st->links, n, until_us, &rc, &err);
     /* A new connection has taken its time. */
     m.until_us = m.link ? hf__local_us() + patience_us : 0;
     for (size_t at = 0; at < n; at += (size_t)AT_ONCE) {
@@ -176,6 +138,6 @@ int hf__rd_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_
         }
         replace(&m);
     }
-    if (m.link) put_link(st, m.link);
+    hf__rd_put_link(st, m.link);
     return rc;
 }

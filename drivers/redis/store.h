@@ -6,9 +6,9 @@
 
 #include "addresses.h"
 #include "kit/columns.h"
+#include "kit/links.h"
 #include "kit/subscriber.h"
 #include "link.h"
-#include "pool.h"
 
 /* Of a row, or of a channel. */
 enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS = 11 + HF_FIELDS };
@@ -26,11 +26,8 @@ enum { HF_RD_NAME_CAP = HF_RD_PREFIX_CAP + HF_KEY_CAP + HF_RD_DB_CAP, HF_RD_ARGS
 
 struct hf_store {
     struct hf__rd_how how;
-    struct hf__pool pool;
-    struct hf__rd_link link[HF_POOL_LINKS];
-    /* For many replaces at once: none of them is kept waiting by other requests. */
-    struct hf__pool many_pool;
-    struct hf__rd_link many[HF_POOL_LINKS];
+    struct hf__links links;
+    struct hf__rd_link link[HF_LINKS];
     /* Of the one thread that watches; but what was said others ask for, too: the mutex protects the
        keys and channels. */
     struct hf__rd_link ear;
@@ -48,8 +45,8 @@ struct hf__rd_args {
     size_t len[HF_RD_ARGS];
 };
 
-/* calls.c: one connection that is free, the same again if it can be; connected if it is 0. Given
-   back in every case. */
+/* calls.c: a connection for one request; the other is of batches as well: see kit/links.h. */
+extern const struct hf__link_kind hf__rd_link_kind;
 int hf__rd_get_link(hf_store *st, struct hf__rd_link **ret, hf_error *err);
 void hf__rd_put_link(hf_store *st, struct hf__rd_link *link);
 /* The beginning of every call; the script is put in later. `name` becomes the row's. */

@@ -1,0 +1,60 @@
+/*
+ * links.h - the connections of one store to its server: which of them carries a request. Compiled
+ * into each module that uses it.
+ *
+ * The connections are the driver's: an array of HF_LINKS of them. The first HF_POOL_LINKS carry
+ * single requests. The others carry the batches of replace_many, so that no batch waits for single
+ * requests, and no single request for a batch. A small batch takes an idle connection of the single
+ * requests while others of them remain: see hf__pool_spare.
+ *
+ * Thread safety: all functions by any thread, but for hf__links_open and hf__links_close. Nothing
+ * is allocated.
+ */
+#ifndef HF_KIT_LINKS_H
+#define HF_KIT_LINKS_H
+
+#include "holdfast_driver.h"
+#include "pool.h"
+
+enum { HF_LINKS = 2 * HF_POOL_LINKS };
+
+/* What a driver does with one of its connections. `link` is an element of the array. */
+struct hf__link_kind {
+    const char *store; /* the driver's name, for messages */
+    size_t size;       /* of one element */
+    size_t small;      /* a batch of at most so many replaces is a small one; 0: none is */
+    /* Closes the link if its connection is broken. Returns whether it is connected. */
+    int (*usable)(void *link);
+    /* Connects it until the local time until_us (hf__local_us). Returns 0, or the error. */
+    int (*connect)(hf_store *st, void *link, int64_t until_us, hf_error *err);
+};
+
+struct hf__links {
+    const struct hf__link_kind *kind;
+    hf_store *st;
+    char *array;
+    struct hf__pool single, batch;
+};
+
+/* `array`: HF_LINKS elements, none of them connected. */
+void hf__links_open(struct hf__links *links, const struct hf__link_kind *kind, hf_store *st,
+                    void *array);
+/* Ends it when no request is under way. The driver closes its connections itself. */
+void hf__links_close(struct hf__links *links);
+/*
+ * Takes a connection for one request, which waits for a free one and connects until until_us at
+ * most. Returns it, connected: hf__links_put gives it back. Returns NULL if there is none: nothing
+ * was sent, and *ret_code and err have the error (HF_UNAVAILABLE: none was free in time).
+ */
+void *hf__links_get(struct hf__links *links, int64_t until_us, int *ret_code, hf_error *err);
+/*
+ * The same for a batch of n replaces. To connect may take until hf__pool_connect_until. The error
+ * is never HF_UNSUPPORTED: the server was fit when the store was opened, and another one may take
+ * its place.
+ */
+void *hf__links_get_batch(struct hf__links *links, size_t n, int64_t until_us, int *ret_code,
+                          hf_error *err);
+/* Gives it back; NULL is nothing. `works`: it is connected, as far as is known. */
+void hf__links_put(struct hf__links *links, void *link, int works);
+
+#endif
