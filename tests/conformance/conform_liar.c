@@ -9,6 +9,7 @@
  *   CHANGES  the row that is shown, or stored, is another one
  */
 #include "conform.h"
+#include "conform_around.h"
 #include "conform_free.h"
 #include "conform_key.h"
 #include "drivers.h"
@@ -22,7 +23,6 @@
 
 enum way { HONEST, DENIES, TURNS, FORGETS, CHANGES, WAYS };
 
-static hf_driver liar;
 static const hf_driver *base = &hf__mem_driver;
 static const char *at_url = "mem:liar";
 static enum way way;
@@ -263,28 +263,19 @@ static int li_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, 
     return hf_fail(err, HF_DENIED, 0, "liar: wakeup_begin: denied");
 }
 
-static hf_local_ops local;
-static hf_liveness_ops liveness;
-
 static void make(int bells)
 {
-    liar = *base;
-    liar.open = li_open;
-    liar.get = li_get;
-    liar.replace = li_replace;
-    liar.acquire = li_acquire;
-    liar.scan = li_scan;
-    liar.sync = li_sync;
-    liar.enter = li_enter;
-    local = *base->caps.local;
-    local.now = li_now;
-    local.update = li_update;
-    if (!bells) local.wakeup_begin = li_wakeup_begin; /* whose checks take their time */
-    liveness = *base->caps.liveness;
-    liveness.session = li_session;
-    liveness.alive = li_alive;
-    liar.caps.local = &local;
-    liar.caps.liveness = &liveness;
+    static const hf_driver lies_of = {.open = li_open,
+                                      .get = li_get,
+                                      .replace = li_replace,
+                                      .acquire = li_acquire,
+                                      .scan = li_scan,
+                                      .sync = li_sync,
+                                      .enter = li_enter};
+    static const hf_liveness_ops liveness_lies = {.session = li_session, .alive = li_alive};
+    hf_local_ops local_lies = {.now = li_now, .update = li_update};
+    if (!bells) local_lies.wakeup_begin = li_wakeup_begin; /* whose checks take their time */
+    make_around(base, &lies_of, &local_lies, &liveness_lies);
 }
 
 static void an_honest_one_passes(void **state)

@@ -6,6 +6,7 @@
 #define CONFORM_LIES_H
 
 #include "conform.h"
+#include "conform_around.h"
 #include "conform_free.h"
 #include "conform_key.h"
 #include "drivers.h"
@@ -21,7 +22,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static hf_driver liar;
 static const hf_driver *base = &hf__mem_driver;
 static const char *only; /* what the check calls its key; others are denied */
 static int at, lies;     /* the call that is a lie; was there one? */
@@ -362,29 +362,22 @@ static int li_sleep(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t u
     return lie_now() ? no(err) : base->caps.local->sleep(st, wakeup, since, until_us, err);
 }
 
-static hf_local_ops local; /* of the liar, where a test gives it to it */
-static hf_liveness_ops liveness;
-
 static void make(void)
 {
-    liar = *base;
-    liar.open = li_open;
-    liar.close = li_close;
-    liar.get = li_get;
-    liar.replace = li_replace;
-    liar.acquire = li_acquire;
-    liar.scan = li_scan;
-    liar.sync = li_sync;
-    liar.enter = li_enter;
-    local = *base->caps.local;
-    local.update = li_update;
-    local.wakeup_begin = li_wakeup_begin;
-    local.sleep = li_sleep;
-    liveness = *base->caps.liveness;
-    liveness.session = li_session;
-    liveness.alive = li_alive;
-    liar.caps.liveness = &liveness;
-    /* It tells its clock with its replies, so that this isn't waited for. */
+    static const hf_driver lies_of = {.open = li_open,
+                                      .close = li_close,
+                                      .get = li_get,
+                                      .replace = li_replace,
+                                      .acquire = li_acquire,
+                                      .scan = li_scan,
+                                      .sync = li_sync,
+                                      .enter = li_enter};
+    static const hf_local_ops local_lies = {
+        .update = li_update, .wakeup_begin = li_wakeup_begin, .sleep = li_sleep};
+    static const hf_liveness_ops liveness_lies = {.session = li_session, .alive = li_alive};
+    make_around(base, &lies_of, &local_lies, &liveness_lies);
+    /* It tells its clock with its replies, so that this isn't waited for. A test may give it
+       `local` back. */
     liar.caps.local = NULL;
     liar.caps.queue_cap = liar.caps.holders_cap = 8; /* as a crowd, they take no time */
 }

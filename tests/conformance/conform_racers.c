@@ -7,6 +7,7 @@
  * come isn't waited for: the clock runs away with it.
  */
 #include "conform.h"
+#include "conform_around.h"
 #include "conform_key.h"
 #include "drivers.h"
 #include "os.h"
@@ -60,7 +61,6 @@ struct one {
     int fast; /* the clock, from the lie on */
 };
 
-static hf_driver liar;
 static const hf_driver *base = &hf__file_driver;
 static hf_url url;
 static const struct one *now;
@@ -300,28 +300,19 @@ static void say(void *arg, const char *text, const char *why)
     snprintf(why_text, sizeof why_text, "%s", why ? why : "");
 }
 
-static hf_local_ops local;
-static hf_liveness_ops liveness;
-
 enum has { LOCAL = 1, LIVENESS = 2, THREADS = 4 };
 
 /* It tells its clock with its replies, all the same. */
 static void make(unsigned has)
 {
-    liar = *base;
-    local = *base->caps.local;
-    local.wakeup_begin = li_wakeup_begin;
-    local.sleep = li_sleep;
-    liveness = *base->caps.liveness;
-    liveness.session = li_session;
-    liveness.alive = li_alive;
+    static const hf_driver lies_of = {.open = li_open, .get = li_get, .replace = li_replace};
+    static const hf_local_ops local_lies = {.wakeup_begin = li_wakeup_begin, .sleep = li_sleep};
+    static const hf_liveness_ops liveness_lies = {.session = li_session, .alive = li_alive};
+    make_around(base, &lies_of, &local_lies, &liveness_lies);
     liar.caps.local = has & LOCAL ? &local : NULL;
     liar.caps.liveness = has & LIVENESS ? &liveness : NULL;
     liar.caps.threads = (has & THREADS) != 0;
     liar.caps.queues = 0; /* two wins */
-    liar.open = li_open;
-    liar.get = li_get;
-    liar.replace = li_replace;
     liar.acquire = NULL;
 }
 

@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 setup() {
     cli_setup
     export ETCDCTL_API=3
@@ -24,12 +25,6 @@ row() {
         protoc --proto_path="$SOURCE/drivers/etcd" --decode=hf_et.Row etcd.proto
 }
 no_leases() { [ "$(leases)" = 0 ]; }
-# The last command ended with this status, and said one line.
-refused() {
-    echo "status $status: $output"
-    [ "$status" = "$1" ]
-    [ "${#lines[@]}" = 1 ]
-}
 
 @test "all holds of a process share a lease, which ends with it" {
     await no_leases

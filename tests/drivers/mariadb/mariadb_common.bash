@@ -2,9 +2,3 @@
 
 DIR=$(dirname "$HOLDFAST_TEST_CONTROL")
 ask() { mariadb --no-defaults -S "$DIR/server.sock" -u root -N holdfast -e "$*"; }
-# The last command ended with this status, and said one line.
-refused() {
-    echo "status $status: $output"
-    [ "$status" = "$1" ]
-    [ "${#lines[@]}" = 1 ]
-}

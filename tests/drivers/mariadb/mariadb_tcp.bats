@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 load mariadb_common
 setup() {
     cli_setup

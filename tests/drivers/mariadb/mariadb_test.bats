@@ -3,6 +3,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 load mariadb_common
 setup() { cli_setup; }
 teardown() {
@@ -17,11 +18,7 @@ as() { echo "mariadb:///holdfast?socket=$DIR/server.sock&user=$1"; }
 
 @test "doctor says of settings what is wrong, not what should be" { # that server doesn't sync
     made
-    run holdfast doctor
-    echo "$output"
-    [ "$status" = 65 ]
-    [[ $output == *"BAD   innodb_flush_log_at_trx_commit or innodb_flush_method: "* ]]
-    [[ $output == *"1 of "*" failed"* ]]
+    one_is_bad "innodb_flush_log_at_trx_commit or innodb_flush_method: "
     [[ $output == *"the table's engine is InnoDB"* ]]
 }
 
@@ -104,20 +101,9 @@ as() { echo "mariadb:///holdfast?socket=$DIR/server.sock&user=$1"; }
 @test "a user with the least privileges of the page" {
     made
     ask "CREATE USER app@'%'"
-    rights=$(sed -n "s/^    \(GRANT .* ON holdfast TO app@'%';\)$/\1/p" \
-        "$SOURCE/doc/stores/mariadb.md")
-    [ -n "$rights" ]
-    ask "$rights"
+    ask "$(grant_of_page mariadb "app@'%'")"
     HOLDFAST_STORE=$(as app)
-    hold "$K"
-    background run -w 30 "$K" -- true
-    await waiters "$K" 1
-    kill "$(cat cmd.pid)"
-    finished
-    [ "$STATUS" = 0 ]
-    holdfast once "$K-once" -- true
-    holdfast ls --all | grep "$K"
-    holdfast prune --idle 60
+    use_all
     ask "REVOKE UPDATE ON holdfast FROM app@'%'"
     run holdfast run -n "$K" -- true
     ask "DROP USER app@'%'"

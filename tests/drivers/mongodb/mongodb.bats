@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 setup_file() {
     CLASS_PATH=$("$SOURCE/tools/mongo-java-server")
     export CLASS_PATH
@@ -39,12 +40,6 @@ import pymongo, sys
 db = pymongo.MongoClient('127.0.0.1', $PORT).app
 rows = db.holdfast
 $1"
-}
-# The last command ended with this status, and said one line.
-refused() {
-    echo "status $status: $output"
-    [ "$status" = "$1" ]
-    [ "${#lines[@]}" = 1 ]
 }
 # Acquires; the grant's token.
 token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }

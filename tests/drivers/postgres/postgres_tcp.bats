@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 setup() {
     cli_setup
     PORT=${HOLDFAST_STORE#*127.0.0.1:}
@@ -20,12 +21,6 @@ teardown() {
 }
 
 ask() { psql -X -q -A -t -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$PORT" -U holdfast postgres "$@"; }
-# The last command ended with this status, and said one line.
-refused() {
-    echo "status $status: $output"
-    [ "$status" = "$1" ]
-    [ "${#lines[@]}" = 1 ]
-}
 # It ended well.
 went_well() {
     echo "status $status: $output"
@@ -87,20 +82,9 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
 @test "a role with the least privileges of the page" {
     holdfast run "$K" -- true # makes the table
     ask -c 'CREATE ROLE app LOGIN'
-    rights=$(sed -n 's/^    \(GRANT .* ON holdfast TO app;\)$/\1/p' \
-        "$SOURCE/doc/stores/postgres.md")
-    [ -n "$rights" ]
-    ask -c "$rights"
+    ask -c "$(grant_of_page postgres app)"
     HOLDFAST_STORE="postgres://app@$AT/postgres"
-    hold "$K"
-    background run -w 30 "$K" -- true
-    await waiters "$K" 1
-    kill "$(cat cmd.pid)"
-    finished
-    [ "$STATUS" = 0 ]
-    holdfast once "$K-once" -- true
-    holdfast ls --all | grep "$K"
-    holdfast prune --idle 60
+    use_all
     ask -c 'REVOKE UPDATE ON holdfast FROM app'
     run holdfast run -n "$K" -- true
     refused 77
@@ -202,12 +186,7 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     STARTED+=($!)
     HOLDFAST_STORE="postgres://127.0.0.1:$port/postgres?user=holdfast"
     await holdfast show "$K"
-    hold "$K"
-    background run -w 30 "$K" -- true
-    await waiters "$K" 1
-    kill "$(cat cmd.pid)"
-    finished
-    [ "$STATUS" = 0 ]
+    hand_over "$K"
     run holdfast doctor
     echo "$output"
     [[ $output == *"a pooler is in between"* ]]

@@ -4,6 +4,7 @@
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common
+load ../drivers_common
 setup() {
     cli_setup
     export HOLDFAST_DRIVERS=$BUILD
@@ -33,13 +34,6 @@ redis() {
 answers() { redis-cli -s "$1" ping 2>&1 | grep -q 'PONG\|NOAUTH'; }
 ask() { redis-cli -s "$PWD/store" "$@"; }
 free_port() { "$SOURCE/tests/servers/free_port"; }
-# The last command ended with this status, and said one line.
-refused() {
-    echo "status $status: $output"
-    [ "$status" = "$1" ]
-    [ "${#lines[@]}" = 1 ]
-}
-
 @test "a good server: doctor says so" {
     redis store
     run holdfast doctor
@@ -210,12 +204,7 @@ refused() {
     # What may be left out.
     ask acl setuser locks -info '-script|load' '-client|setname' -scan -wait -select resetchannels
     holdfast run "$K" -- true
-    hold "$K-2"
-    background run -w 30 "$K-2" -- true
-    await waiters "$K-2" 1
-    kill "$(cat cmd.pid)"
-    finished
-    [ "$STATUS" = 0 ]
+    hand_over "$K-2"
     run holdfast ls
     refused 77
     # And what may not: nothing is left behind.
