@@ -1,5 +1,5 @@
-"""A driver written elsewhere: drivers/example.c and the guide's steps, built with nothing but what
-is installed, pass what a store has to pass. The step `author` of tools/test.
+"""A driver written elsewhere: examples/driver/example.c and the steps of the guide, built with what
+is installed alone, pass what a store has to pass. The step `author` of tools/test.
 
     author_test.py SOURCE BUILD    the folders of the source and of a build of it
 
@@ -211,7 +211,8 @@ def main(source, build):
         env = installed(build, root)
         kit_headers(root, env)
         own_headers(source)
-        with open(os.path.join(source, 'drivers', 'example.c'), encoding='utf-8') as file:
+        example = os.path.join(source, 'examples', 'driver', 'example.c')
+        with open(example, encoding='utf-8') as file:
             text = file.read()
         point(text.count('\n') < 300, 'the example has less than 300 lines')
         copy = os.path.join(work, 'example.c')

@@ -41,7 +41,7 @@ build() { # patch, or '' for none
 # shellcheck disable=SC2086,SC2046
 {
     # An archive: what belongs to other drivers is left out.
-    others='#include (<(holdfast.kit|jansson|sqlite3|libpq|hiredis|curl|mongoc)|"json.h")'
+    others='#include (<(jansson|sqlite3|libpq|hiredis|curl|mongoc)|"json.h")'
     (compile core $(grep -LE "$others" "$top"/core/*/*.c "$top"/drivers/*.c) &&
         cd "$dir/core" && ar rc ../core.a ./*.o) &
     core_job=$!

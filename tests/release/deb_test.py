@@ -191,7 +191,7 @@ def library(root):
         r' T hf_acquire$')
     ran('CMake: it exports what drivers look up', root.sh('ldd /tmp/app/build/sell'),
         r'libholdfast\.so\.0 => /')
-    source = os.path.join(SOURCE, 'drivers', 'example.c')
+    source = os.path.join(SOURCE, 'examples', 'driver', 'example.c')
     root.write('/tmp/app/example.c', toolchain.read(source))
     compiles = re.search(r'^(cc -shared .*holdfast-driver\))$', toolchain.read(
         os.path.join(SOURCE, 'doc', 'adding-a-driver.md')), flags=re.M).group(1)
