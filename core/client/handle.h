@@ -259,8 +259,7 @@ struct hf {
     struct hf_peers peers;
     int64_t sweep_at_us; /* local: when all of many waits may be looked after again */
     int monitor_sleeps, monitor_todo;
-    int mourning; /* 1: the expiry monitor is told of deaths, -1: it has to look, 0: not yet known
-                   */
+    int deaths_told; /* to the expiry monitor; -1: it has to look for them, 0: not yet known */
 
     hf_stats stats;
 

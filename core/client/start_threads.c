@@ -60,8 +60,8 @@ int hf__need_monitor(hf *h, hf_error *err)
 void hf__kick_monitor(hf *h, int64_t at_us)
 {
     uint64_t one = 1;
-    /* It has to begin to mourn with the first wait. */
-    int settled = h->mourning || !h->port.caps.local || !h->port.caps.liveness;
+    /* With the first wait it has to begin to see deaths. */
+    int settled = h->deaths_told || !h->port.caps.local || !h->port.caps.liveness;
     if (!h->monitor_runs || (at_us >= h->monitor_until_us && settled)) return;
     h->monitor_todo = 1;
     if (!h->monitor_sleeps) return;

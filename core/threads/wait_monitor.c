@@ -59,7 +59,7 @@ static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int
         if (!place && !lives(h, p->session, &unsure)) act = 1;
     }
     if (place && !lives(h, row->party[at - 1].session, &unsure)) act = 1;
-    if (h->mourning < 0) /* no word of deaths: look */
+    if (h->deaths_told < 0)
         *next = hf__min64(*next, now + (place ? HF_POLL_MS * 1000 : BLIND_HEAD_US));
     if (unsure) *next = hf__min64(*next, now + HF_POLL_MS * 1000);
     return act || !row->n_holders;

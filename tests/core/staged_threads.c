@@ -33,7 +33,7 @@ static void await(int (*is)(void))
 
 static int monitor_sleeps_long(void)
 {
-    return h->monitor_sleeps && h->mourning && h->monitor_until_us > hf__local_us() + 5000000;
+    return h->monitor_sleeps && h->deaths_told && h->monitor_until_us > hf__local_us() + 5000000;
 }
 
 static void until_the_handle_closes(void)
@@ -289,7 +289,7 @@ static void a_local_store_without_deaths(void **state)
     await_queue(1);
     await(monitor_sleeps_long);
     pthread_mutex_lock(&h->mu);
-    assert_int_equal(h->mourning, 1); /* it needn't look for deaths */
+    assert_int_equal(h->deaths_told, 1); /* it needn't look for deaths */
     pthread_mutex_unlock(&h->mu);
     OK(hf_release(other, &stage_error));
     ends_with_the_key(&w);
