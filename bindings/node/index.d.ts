@@ -20,7 +20,8 @@ export interface OpenOptions {
 }
 
 export interface AcquireOptions {
-    /** How long to wait in the store's queue; 0 tries once; default: for ever. */
+    /** How long to wait in the store's queue; 0 tries once; default: for ever, but RecursiveAcquire
+     *  if a callback around the call holds the key. */
     wait?: Time;
     /** Default: the store's own. Renewed in the background. */
     lease?: Time;
@@ -43,7 +44,8 @@ export interface AcquireOptions {
     detached?: boolean;
     /** Never stand in the store's queue: try again now and then. */
     unqueued?: boolean;
-    /** An owner that holds the key already waits like anybody else. */
+    /** Waits without a limit even if the owner, or a callback around the call, holds the key: for
+     *  a callback that doesn't wait for this call. */
     recursive?: boolean;
     /** Don't renew in the background. */
     noRenew?: boolean;
@@ -231,7 +233,8 @@ export class StoreFull extends HoldfastError {}
 export class PermissionDenied extends HoldfastError {}
 /** INVALID: an argument of a wrong value, or of a wrong type. */
 export class InvalidArgument extends HoldfastError {}
-/** RECURSIVE */
+/** RECURSIVE: without a limit the call would wait for a callback that waits for it, or for its own
+ *  owner. */
 export class RecursiveAcquire extends HoldfastError {}
 /** UNSUPPORTED */
 export class Unsupported extends HoldfastError {}

@@ -3,14 +3,15 @@
 'use strict';
 const { asyncDispose, dispose, warns } = require('./dispose.js');
 const ending = require('./ending.js');
-const { HoldfastError, LockLost, framesAbove, fromAddon, makeError,
-    withFrames } = require('./errors.js');
-const { ONCE, callable, invalid, isOptions, known, signalOf, time, tokenOf, wanted,
+const { HoldfastError, LockLost, framesAbove, fromAddon, makeError } = require('./errors.js');
+const { FLAGS, ONCE, callable, invalid, isOptions, known, signalOf, time, tokenOf, wanted,
     who } = require('./options.js');
 const { textOf, valueOf } = require('./results.js');
 const { acquireAll } = require('./several.js');
 const { offAbort, onAbort } = require('./signals.js');
 const native = require('./native.js');
+const { Stream, shown } = require('./stream.js');
+const { begin, end, within } = require('./within.js');
 const { isMainThread } = require('worker_threads');
 
 const WEEK_MS = 7 * 86400000;
@@ -38,7 +39,13 @@ async function giveBack(id) {
 // What a store's locks have to know of it. It doesn't keep the locks.
 class Life {
     closed = false;
+    // On `mem:` and `file:` a hold without a lease ends by its holder alone, or with the process.
+    near;
     #told = new Map(); // a lock's id -> the AbortController of its signal, and what ends it
+
+    constructor(url) {
+        this.near = /^(mem|file):/.test(url);
+    }
 
     // The signal `until` ends it, too.
     tell(id, key, controller, until) {
@@ -48,6 +55,7 @@ class Life {
     }
 
     forget(id) {
+        if (!this.#told.size) return;
         const { until, abort } = this.#told.get(id) ?? {};
         if (until) offAbort(until, abort);
         this.#told.delete(id);
@@ -76,16 +84,19 @@ class Lock {
     #owner;
     #controller;
     #until; // the signal in the options
-    #released;
+    #want; // the options, as the addon takes them
+    #released; // how that went on, a promise, or true
+    #watched = false; // by the collector
     #orphan = false; // its store was closed before it was released
 
-    constructor(id, key, life, owner, until) {
+    constructor(id, key, life, owner, until, want) {
         this.#id = id;
         this.#life = life;
         this.key = key;
         this.token = native.token(id);
         this.#owner = owner;
         this.#until = until;
+        this.#want = want;
     }
 
     get owner() {
@@ -127,14 +138,23 @@ class Lock {
 
     // Once; a second call does nothing more.
     release() {
-        return this.#released ??= this.#end(() => native.release(this.#id));
+        this.#released ??= this.#end(() => native.release(this.#id));
+        return this.#released === true ? Promise.resolve() : this.#released;
     }
 
     async #end(how) {
-        dropped.unregister(this);
+        this.#ends();
+        await this.#told(how);
+    }
+
+    #ends() {
+        if (this.#watched) dropped.unregister(this);
         this.#life.forget(this.#id);
         this.#orphan = this.#life.closed;
         if (!this.#orphan) this.#owner ??= native.owner(this.#id); // it can't be asked later on
+    }
+
+    async #told(how) {
         try {
             await how();
         } catch (error) {
@@ -142,8 +162,23 @@ class Lock {
         }
     }
 
-    // As release does, for what ran under it: what was closed meanwhile wasn't held to the end.
-    async leave() {
+    // As release does, for what ran under it: what was closed meanwhile wasn't held to the end. A
+    // promise, or undefined if no request was needed: each promise is a good part of what a run in
+    // place costs.
+    leave() {
+        if (this.#released || this.#life.closed) return this.#leaves();
+        this.#ends();
+        let going;
+        try {
+            going = native.release(this.#id);
+        } catch (error) {
+            going = Promise.reject(error);
+        }
+        this.#released = going ? this.#told(() => going) : true;
+        return going && this.#released;
+    }
+
+    async #leaves() {
         await this.release();
         if (this.#orphan) throw this.#gone('release');
     }
@@ -192,8 +227,17 @@ class Lock {
         }
     }
 
+    // Does this keep the key of that store from such a mode until its holder ends it?
+    blocks(life, key, mode) {
+        if (this.key !== key || this.#life !== life || !this.leftMs) return false;
+        const [, lease, maxHold, , own, , flags] = plain(this.#want);
+        const ends = maxHold || flags & (FLAGS.noRenew | FLAGS.detached);
+        return (mode === 0 || mode !== own) && (!ends || (life.near && !lease));
+    }
+
     // Its user has it from here on, and may lose it.
     handedOut(detached) {
+        this.#watched = true;
         dropped.register(this, { id: this.#id, key: this.key, token: this.token, detached,
             life: this.#life }, this);
         return this;
@@ -208,6 +252,8 @@ class Lock {
     }
 }
 
+const plain = (want) => (Array.isArray(want) ? want : [want, 0, 0, 0, 0, 0, 0]);
+
 const lost = (key, token) => makeError('LOST', `hold '${key}': token ${token} was lost`, key);
 
 function named(error, key) {
@@ -215,108 +261,19 @@ function named(error, key) {
     return error;
 }
 
-// The addon's objects are those of the main context, which a test runner's modules don't run in.
-const shown = ({ holders, waiters, ...info }) => ({ ...info,
-    holders: Array.from(holders, (party) => ({ ...party })),
-    waiters: Array.from(waiters, (party) => ({ ...party })) });
-
-// What is shown, as it comes: an async iterator.
-class Stream {
-    #id;
-    #items = [];
-    #taken = 0;
-    #waiting = [];
-    #over;
-    #error;
-    #unlisten;
-
-    constructor(store, prefix, watches, signal) {
-        const at = framesAbove(Stream);
-        this.#id = native.stream(store, prefix, watches, (info, failure) => {
-            if (info) this.#items.push(shown(info));
-            else this.#end(failure && withFrames(fromAddon(failure), at));
-            this.#serve();
-        });
-        if (!signal) return;
-        const abort = () => {
-            this.#end(signal.reason);
-            this.#serve();
-        };
-        if (signal.aborted) {
-            abort();
-            return;
-        }
-        onAbort(signal, abort);
-        this.#unlisten = () => offAbort(signal, abort);
-    }
-
-    #end(error) {
-        if (this.#over) return;
-        this.#over = true;
-        this.#error = error;
-        this.#unlisten?.();
-        native.stop(this.#id);
-    }
-
-    #serve() {
-        while (this.#waiting.length && (this.#taken < this.#items.length || this.#over)) {
-            native.pend(-1);
-            this.#give(this.#waiting.shift());
-        }
-    }
-
-    #give({ resolve, reject }) {
-        if (this.#taken < this.#items.length) {
-            native.took(this.#id);
-            resolve({ done: false, value: this.#items[this.#taken++] });
-            if (this.#taken < 1024) return;
-            this.#items.splice(0, this.#taken);
-            this.#taken = 0;
-        } else if (this.#error) {
-            reject(this.#error);
-            this.#error = undefined;
-        } else {
-            resolve({ done: true, value: undefined });
-        }
-    }
-
-    next() {
-        return new Promise((resolve, reject) => {
-            this.#waiting.push({ resolve, reject });
-            native.pend(1); // somebody waits: the process lives on
-            this.#serve();
-        });
-    }
-
-    async return(value) {
-        this.#items = [];
-        this.#taken = 0;
-        this.#end();
-        this.#serve();
-        return { done: true, value };
-    }
-
-    [Symbol.asyncIterator]() {
-        return this;
-    }
-
-    [asyncDispose]() {
-        return this.return();
-    }
-}
-
 class Store {
     #id;
     #owner; // of those locks that have no other
     #closed;
     #onSignals;
-    #life = new Life();
+    #life;
 
     constructor(id, onSignals) {
         this.#id = id;
         this.#onSignals = onSignals;
         if (onSignals) ending.begin();
         this.url = native.url(id);
+        this.#life = new Life(this.url);
         this.version = native.version;
     }
 
@@ -331,7 +288,29 @@ class Store {
     #get(key, want, signal) {
         if (typeof key !== 'string') throw invalid('acquire', undefined, 'key: must be a string');
         if (signal?.aborted) throw signal.reason;
-        return native.try(this.#open('acquire', key), key, want) || this.#start(key, want, signal);
+        return native.try(this.#open('acquire', key), key, want) || this.#ask(key, want, signal);
+    }
+
+    // As #start. What would wait for a callback that it is made within is only tried: the store
+    // tells whether it has to wait at all.
+    #ask(key, want, signal, keep) {
+        const [wait, , , , mode, , flags] = plain(want);
+        if (wait < Infinity || flags & FLAGS.recursive ||
+            !within((lock) => lock.blocks(this.#life, key, mode)))
+            return this.#start(key, want, signal, keep);
+        return this.#only(key, [0, ...plain(want).slice(1)], signal, keep);
+    }
+
+    async #only(key, want, signal, keep) {
+        try {
+            return await this.#start(key, want, signal, keep);
+        } catch (failure) {
+            if (failure?.failed !== 'BUSY') throw failure;
+            throw makeError('RECURSIVE', `${who(keep === undefined ? 'acquire' : 'once', key)}: ` +
+                'this call is made within the callback that holds the key, and would wait for ' +
+                'ever: release the key first, or give the wait a limit (if the callback does not ' +
+                'wait for this call: recursive: true)', key);
+        }
     }
 
     // The promise of a lock's id (or of what an event came to). What is granted to somebody who
@@ -364,8 +343,8 @@ class Store {
 
     #lock(id, key, want, signal) {
         if (typeof want !== 'number' && want[7] !== undefined)
-            return new Lock(id, key, this.#life, want[7], signal);
-        return new Lock(id, key, this.#life, this.#owner ??= native.owner(id), signal);
+            return new Lock(id, key, this.#life, want[7], signal, want);
+        return new Lock(id, key, this.#life, this.#owner ??= native.owner(id), signal, want);
     }
 
     async acquire(key, options) {
@@ -411,23 +390,29 @@ class Store {
         return around(locks, fn);
     }
 
-    async run(key, fn, options) {
-        callable(fn, 'run', key);
-        if (Array.isArray(key)) return this.#runAll(key, fn, options);
-        const want = wanted(options, 'run', key);
-        const signal = options?.signal;
-        const got = this.#get(key, want, signal);
-        let id = got;
-        if (typeof got !== 'number') {
-            const at = callOf(want, asks.run);
-            try {
-                id = await got;
-            } catch (failure) {
-                throw fromAddon(failure, at);
-            }
+    run(key, fn, options) {
+        try {
+            callable(fn, 'run', key);
+            if (Array.isArray(key)) return this.#runAll(key, fn, options);
+            const want = wanted(options, 'run', key);
+            const got = this.#get(key, want, options?.signal);
+            if (typeof got !== 'number') return this.#runLater(got, key, fn, want, options?.signal);
+            return around(this.#lock(got, key, want, options?.signal), fn);
+        } catch (error) {
+            return Promise.reject(error);
+        }
+    }
+
+    async #runLater(got, key, fn, want, signal) {
+        const at = callOf(want, asks.run);
+        let id;
+        try {
+            id = await got;
+        } catch (failure) {
+            throw fromAddon(failure, at);
         }
         const lock = this.#lock(id, key, want, signal);
-        if (typeof got !== 'number' && signal?.aborted) {
+        if (signal?.aborted) {
             lock.release().catch(() => {});
             throw signal.reason;
         }
@@ -444,20 +429,26 @@ class Store {
         const at = framesAbove(asks.once);
         let got;
         try {
-            got = await this.#start(key, want, signal, keepMs);
+            got = await this.#ask(key, want, signal, keepMs);
         } catch (failure) {
             throw fromAddon(failure, at);
         }
         if (typeof got !== 'number') return { ran: false, ...got, value: valueOf(got.result) };
         const lock = this.#lock(got, key, want, signal);
         let value;
+        if (signal?.aborted) {
+            await lock.release().catch(() => {});
+            throw signal.reason;
+        }
+        const entry = { held: lock };
         try {
-            if (signal?.aborted) throw signal.reason;
-            value = await fn(lock);
+            value = await begin(entry, fn);
         } catch (error) {
             // Undone, but for a mark that was made before.
             await lock.release().catch(() => {});
             throw error;
+        } finally {
+            end(entry);
         }
         const result = textOf(value);
         await lock.finish(result, keepMs);
@@ -538,15 +529,23 @@ function callOf(want, ask) {
 
 // Runs fn and gives the key back whatever comes of it.
 async function around(lock, fn, release = () => lock.leave()) {
+    const entry = { held: lock };
     let value;
     try {
-        value = await fn(lock);
+        value = await begin(entry, fn);
     } catch (error) {
-        await release().catch(() => {}); // what went wrong first is told
+        try {
+            await release();
+        } catch {
+            // what went wrong first is told
+        }
         throw error;
+    } finally {
+        end(entry);
     }
     try {
-        await release();
+        const going = release();
+        if (going) await going;
     } catch (error) {
         if (error instanceof LockLost) throw error;
         // It was held as long as it was needed; it ends by its lease.

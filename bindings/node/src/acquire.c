@@ -24,8 +24,9 @@ static napi_value js_try(napi_env env, napi_callback_info info)
     if (take_key(a, argv[1], key) || take_wanted(a, argv[2], key, &want)) return NULL;
     bool once = want.o.wait_ms == 0;
     /* All tasks of JavaScript are one thread: to the library one that asks for what another holds
-       looks like one that asks twice. Only an owner can say that it is, and that takes the way
-       which doesn't look at threads. A wait that may be too long for the library is told there. */
+       looks like one that asks twice. Whether it is one is for lib/within.js to say, or for an
+       owner, and that takes the way which doesn't look at threads. A wait that may be too long for
+       the library is told there. */
     if (want.o.owner || want.o.wait_ms > DAY_MS) return number(env, 0);
     hf_lock *l;
     hf_error err;

@@ -265,7 +265,7 @@ class Case {
     }
 }
 
-// A thread of JavaScript has many tasks, which are strangers to each other.
+// A thread of JavaScript has many tasks. Which of them asks is judged in within.test.js.
 const chosen = cases.map((one, number) => ({ ...one, number })).filter(({ name, needs = [] }) =>
     name.includes(only) && !needs.includes('thread'));
 

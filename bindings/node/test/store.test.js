@@ -267,10 +267,11 @@ test('renew, confirm, and after the release', async () => {
             error.key === lock.key);
 });
 
-test('lost: the signal aborts, run is rejected', async () => {
+test('lost: the signal aborts, run is rejected, and so is a release after it', async () => {
     const key = fresh();
+    let was;
     await assert.rejects(one.run(key, async (lock) => {
-        const { signal } = lock;
+        const { signal } = was = lock;
         await two.break(key, lock.token);
         await new Promise((resolve) => signal.addEventListener('abort', resolve));
         assert.ok(signal.reason instanceof LockLost);
@@ -278,6 +279,9 @@ test('lost: the signal aborts, run is rejected', async () => {
         assert.equal(signal.reason.key, key);
         assert.equal(lock.leftMs, 0);
     }), LockLost);
+    await assert.rejects(was.release(), LockLost);
+    await one.run(key, (lock) => (was = lock));
+    assert.equal(await was.release(), undefined);
     await assert.rejects(one.break(key, 1), LockLost);
 });
 
