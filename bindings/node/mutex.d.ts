@@ -93,6 +93,7 @@ export function withTimeout(mutex: MutexInterface, ms: number | string,
     error?: Error): MutexInterface;
 export function withTimeout(semaphore: SemaphoreInterface, ms: number | string,
     error?: Error): SemaphoreInterface;
+/** A request that isn't granted in this turn of the event loop is rejected. */
 export function tryAcquire(mutex: MutexInterface, error?: Error): MutexInterface;
 export function tryAcquire(semaphore: SemaphoreInterface, error?: Error): SemaphoreInterface;
 

@@ -69,7 +69,7 @@ function asked(options, key, names = QUEUE, where = '') {
 }
 
 // One that waits. A long line costs mostly the collector's work on what is kept for each: this, a
-// promise and its `resolve` (which can also reject), but no function of its own.
+// promise and its `resolve`, but no function of its own.
 class Waiter {
     prev = null;
     next = null;
@@ -80,26 +80,24 @@ class Waiter {
         this.resolve = resolve;
         this.priority = priority;
     }
+}
+
+class Entry extends Waiter {
+    constructor(resolve, reject, priority, weight) {
+        super(resolve, priority);
+        this.reject = reject;
+        this.weight = weight;
+    }
 
     turn(value) {
         this.resolve(value);
     }
-
-    reject(why) {
-        this.resolve(Promise.reject(why));
-    }
 }
 
-class Entry extends Waiter {
-    constructor(resolve, priority, weight) {
-        super(resolve, priority);
-        this.weight = weight;
-    }
-}
-
-let resolves;
-const keep = (resolve) => {
+let resolves, rejects;
+const keep = (resolve, reject) => {
     resolves = resolve;
+    rejects = reject;
 };
 
 // One whose function runs when its turn has come, which it hears of by its promise: so who gives
@@ -115,6 +113,10 @@ class Job extends Waiter {
     turn(grant) {
         this.grant = grant;
         this.resolve(this);
+    }
+
+    reject(why) {
+        this.resolve(Promise.reject(why));
     }
 
     // What comes of it; without a promise there is nothing to wait for.
@@ -150,8 +152,8 @@ async function settled(state, grant, value) {
 // `left` is called when somebody has given up.
 function queue(line, options, weight, late, left) {
     const { priority = 0, signal, wait: ms } = options;
-    if (ms === 0) throw late(true);
-    const promise = new Promise(keep), entry = new Entry(resolves, priority, weight);
+    if (ms === 0 && !options.error) throw late(true);
+    const promise = new Promise(keep), entry = new Entry(resolves, rejects, priority, weight);
     if (signal || ms < 2 ** 31) limit(entry, ms, signal, late, left);
     line.put(entry);
     return promise;
@@ -235,20 +237,23 @@ class State extends Line {
         }
     }
 
-    // The hold's number, when it is held. `late` makes the error of a timeout.
-    async enter(options, late) {
+    // The hold's number, or a promise of it. `late` makes the error of a timeout.
+    enter(options, late) {
         const { signal } = options;
         if (signal?.aborted) throw signal.reason;
         if (!this.held) {
             this.held = true;
             return this.grant;
         }
-        const grant = await queue(this, options, 1, late);
-        if (!signal?.aborted) return grant;
-        this.giveBack(grant);
-        throw signal.reason;
+        const turn = queue(this, options, 1, late);
+        return signal ? turn.then((grant) => {
+            if (!signal.aborted) return grant;
+            this.giveBack(grant);
+            throw signal.reason;
+        }) : turn;
     }
 
+    // For the keys of a KeyedMutex: what waits here costs least.
     run(fn, options, late) {
         const { priority = 0, signal, wait: ms } = options;
         if (signal?.aborted) return Promise.reject(signal.reason);
@@ -273,11 +278,11 @@ class State extends Line {
         }
     }
 
-    async watch(options, late) {
-        if (!this.held) return;
+    watch(options, late) {
+        if (!this.held) return Promise.resolve();
         const { signal } = options;
         if (signal?.aborted) throw signal.reason;
-        await queue(this.watchers ??= new Line(), options, 1, late);
+        return queue(this.watchers ??= new Line(), options, 1, late);
     }
 
     cancel(why) {

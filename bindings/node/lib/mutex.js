@@ -1,5 +1,6 @@
-// Mutexes of one process, in plain JavaScript: no store, no addon. They answer to what async-mutex
-// documents. KeyedMutex moves to a store when it is given a URL.
+// Mutexes of one process, in plain JavaScript: no store, no addon. Mutex and Semaphore do what
+// those of async-mutex do, and settle each promise in the same microtask: a program may see that by
+// the order in which its promises are settled. KeyedMutex moves to a store when it is given a URL.
 'use strict';
 const { releaser } = require('./dispose.js');
 const { KeyedMutex } = require('./keyed.js');
@@ -18,6 +19,15 @@ function numeric(doing, value) {
     throw invalid(doing, undefined, 'the value must be a number');
 }
 
+// What is thrown instead of a promise becomes a rejection.
+function promised(call) {
+    try {
+        return call();
+    } catch (error) {
+        return Promise.reject(error);
+    }
+}
+
 // One that counts; a Mutex is one that counts to one.
 class Semaphore {
     #value;
@@ -30,13 +40,16 @@ class Semaphore {
         this.#cancelError = cancelError;
     }
 
-    // Those of waitForUnlock stand before who has a lower priority, behind all others.
+    // Those of waitForUnlock stand before who has a lower priority, behind all others. Of those
+    // that are woken together the heaviest is the first, as in async-mutex.
     #show() {
-        const { first } = this.#line;
-        for (let next = this.#watchers.first, after; next; next = after) {
-            if (first && next.priority <= first.priority) return;
-            after = next.next;
-            if (next.weight > this.#value) continue;
+        const { first } = this.#line, woken = [];
+        for (let next = this.#watchers.first; next; next = next.next) {
+            if (first && next.priority <= first.priority) break;
+            if (next.weight <= this.#value) woken.push(next);
+        }
+        if (woken.length > 1) woken.sort((one, other) => other.weight - one.weight);
+        for (const next of woken) {
             this.#watchers.take(next);
             next.turn();
         }
@@ -46,67 +59,64 @@ class Semaphore {
         this.#show();
         for (let next; (next = this.#line.first) && next.weight <= this.#value;) {
             this.#line.take(next);
-            const had = this.#value;
-            this.#value -= next.weight;
-            next.turn(had);
+            next.turn(this.#grant(next.weight));
             this.#show();
         }
     }
 
-    // The value that there was.
-    async #enter(weight, how) {
-        const options = asked(how);
-        const { signal } = options;
-        if (signal?.aborted) throw signal.reason;
-        if (weight <= this.#value &&
-            !(this.#line.first && this.#line.first.priority >= (options.priority ?? 0))) {
-            const had = this.#value;
-            this.#value -= weight;
-            return had;
-        }
-        const had = await queue(this.#line, options, weight, tooLate(options),
-            () => this.#serve());
-        if (!signal?.aborted) return had;
-        this.release(weight);
-        throw signal.reason;
-    }
-
-    async #acquire(weight, how) {
-        const had = await this.#enter(weight, how);
+    // The value that there was, and a releaser.
+    #grant(weight) {
+        const had = this.#value;
         let held = true;
+        this.#value -= weight;
         return [had, releaser(() => {
             if (held) this.release(weight);
             held = false;
         })];
     }
 
+    #enter(weight, how) {
+        const options = asked(how);
+        const { signal } = options;
+        if (signal?.aborted) throw signal.reason;
+        if (weight <= this.#value &&
+            !(this.#line.first && this.#line.first.priority >= (options.priority ?? 0)))
+            return Promise.resolve(this.#grant(weight));
+        const turn = queue(this.#line, options, weight, tooLate(options), () => this.#serve());
+        return signal ? turn.then((got) => {
+            if (!signal.aborted) return got;
+            got[1]();
+            throw signal.reason;
+        }) : turn;
+    }
+
     // A bad weight is thrown, as by async-mutex; whatever else is wrong is a rejection.
     acquire(weight = 1, how) {
         checkWeight(weight);
-        return this.#acquire(weight, how);
+        return promised(() => this.#enter(weight, how));
     }
 
     async runExclusive(fn, weight = 1, how) {
         callable(fn, 'runExclusive');
-        checkWeight(weight);
-        const had = await this.#enter(weight, how);
+        const [had, release] = await this.acquire(weight, how);
         try {
             return await fn(had);
         } finally {
-            this.release(weight);
+            release();
         }
     }
 
     waitForUnlock(weight = 1, how) {
         checkWeight(weight);
-        return this.#watch(weight, how);
+        return promised(() => this.#watch(weight, how));
     }
 
-    async #watch(weight, how) {
+    #watch(weight, how) {
         const options = asked(how), { first } = this.#line;
-        if (weight <= this.#value && !(first && first.priority >= (options.priority ?? 0))) return;
+        if (weight <= this.#value && !(first && first.priority >= (options.priority ?? 0)))
+            return Promise.resolve();
         if (options.signal?.aborted) throw options.signal.reason;
-        await queue(this.#watchers, options, weight, tooLate(options));
+        return queue(this.#watchers, options, weight, tooLate(options));
     }
 
     isLocked() {
@@ -148,19 +158,22 @@ class Mutex {
         return releaser(() => this.#state.giveBack(grant));
     }
 
-    runExclusive(fn, how) {
+    async runExclusive(fn, how) {
+        callable(fn, 'runExclusive');
+        const options = asked(how), state = this.#state;
+        const grant = await state.enter(options, tooLate(options));
         try {
-            callable(fn, 'runExclusive');
-            const options = asked(how);
-            return this.#state.run(fn, options, tooLate(options));
-        } catch (error) {
-            return Promise.reject(error);
+            return await fn();
+        } finally {
+            state.giveBack(grant);
         }
     }
 
-    async waitForUnlock(how) {
-        const options = asked(how);
-        await this.#state.watch(options, tooLate(options));
+    waitForUnlock(how) {
+        return promised(() => {
+            const options = asked(how);
+            return this.#state.watch(options, tooLate(options));
+        });
     }
 
     isLocked() {
@@ -191,19 +204,27 @@ function limited(doing, sync, ms, error) {
     };
     const weighted = typeof sync.getValue === 'function';
     const weigh = (weight = 1) => checkWeight(weight);
-    const later = async (call) => call();
+    // One microtask more than the lock itself, as in async-mutex.
+    const later = async (call) => await call();
+    const acquire = weighted ? (weight, how) => {
+        weigh(weight);
+        return later(() => sync.acquire(weight, ends(how)));
+    } : (how) => later(() => sync.acquire(ends(how)));
     return {
-        acquire: weighted ? (weight, how) => {
-            weigh(weight);
-            return later(() => sync.acquire(weight, ends(how)));
-        } : async (how) => sync.acquire(ends(how)),
-        runExclusive: weighted
-            ? async (fn, weight, how) => sync.runExclusive(fn, weight, ends(how))
-            : async (fn, how) => sync.runExclusive(fn, ends(how)),
+        acquire,
+        async runExclusive(fn, ...how) {
+            callable(fn, 'runExclusive');
+            const got = await acquire(...how);
+            try {
+                return await (weighted ? fn(got[0]) : fn());
+            } finally {
+                (weighted ? got[1] : got)();
+            }
+        },
         waitForUnlock: weighted ? (weight, how) => {
             weigh(weight);
             return later(() => sync.waitForUnlock(weight, ends(how)));
-        } : async (how) => sync.waitForUnlock(ends(how)),
+        } : (how) => later(() => sync.waitForUnlock(ends(how))),
         isLocked: () => sync.isLocked(),
         release: (weight) => sync.release(weight),
         cancel: () => sync.cancel(),

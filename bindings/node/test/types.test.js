@@ -45,6 +45,25 @@ for (const resolution of ['node', 'node16']) {
     });
 }
 
+// The declared types of async-mutex; and ours, for who has it replaced.
+const peers = { 'async-mutex': path.join(modules, 'async-mutex'),
+    'holdfast/mutex': path.join(package_, 'mutex.d.ts') };
+for (const [peer, place] of Object.entries(peers)) {
+    for (const compiler of ['typescript', 'typescript-oldest']) {
+        test(`a program for the types of async-mutex: those of ${peer}, ${compiler}`, () => {
+            fs.copyFileSync(path.join(__dirname, 'types', 'drop_in.ts'),
+                path.join(dir, 'drop_in.ts'));
+            fs.writeFileSync(path.join(dir, 'tsconfig.json'), JSON.stringify({
+                files: ['drop_in.ts'], compilerOptions: { noEmit: true, strict: true,
+                    noImplicitOverride: true, noUncheckedIndexedAccess: true, target: 'es2021',
+                    lib: ['es2021', 'dom'], types: [], module: 'commonjs',
+                    moduleResolution: 'node', paths: { 'async-mutex': [place] } } }));
+            const { status, said } = run(path.join(modules, compiler, 'bin', 'tsc'), '-p', dir);
+            assert.equal(status, 0, said);
+        });
+    }
+}
+
 for (const name of ['use.cjs', 'use.mjs']) {
     test(`${name} runs`, () => {
         const { status, said } = run('--preserve-symlinks', name);
