@@ -19,6 +19,7 @@
 #include "lock.h"
 #include "os.h"
 #include "reason.h"
+#include "release.h"
 #include "renewal_queue.h"
 #include "thread.h"
 

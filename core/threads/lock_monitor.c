@@ -8,9 +8,10 @@
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
-#include "lock.h"
+#include "lock_event.h"
 #include "lost.h"
 #include "os.h"
+#include "release.h"
 #include "session.h"
 
 /* How often the store is asked about a grant without a lease, if its holder listens for a loss. */

@@ -7,9 +7,11 @@
 #include "deadline_list.h"
 #include "handle.h"
 #include "keepers.h"
-#include "lock.h"
+#include "lock_event.h"
 #include "lost.h"
 #include "os.h"
+#include "release.h"
+#include "renew.h"
 #include "renewal_queue.h"
 #include "thread.h"
 

@@ -1,8 +1,8 @@
 /*
  * explore_acts.c - what a handle of the library does, done by a virtual process: see explore.h.
  *
- * It follows acquire.c and lock.c of core/client, and lock_monitor.c of core/threads, without
- * their threads, and checks on the way what a holder may believe.
+ * It follows acquire.c, renew.c and release.c of core/client, and lock_monitor.c of core/threads,
+ * without their threads, and checks on the way what a holder may believe.
  */
 #include "explore.h"
 

@@ -1,0 +1,163 @@
+/*
+ * release.c - a holder gives its grant back. See release.h.
+ */
+#include "release.h"
+
+#include "belief.h"
+#include "deadline_list.h"
+#include "handle.h"
+#include "held_sessions.h"
+#include "last_row.h"
+#include "lock.h"
+#include "lock_event.h"
+#include "os.h"
+#include "reason.h"
+#include "renewal_queue.h"
+#include "session.h"
+#include "start_threads.h"
+#include "yield.h"
+
+#include <string.h>
+
+enum { RELEASE_AGAIN_US = 500000 };
+
+/* Of a grant that nobody else has anything to do with: the row that is left of it, at `rev`. */
+static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
+{
+    row->n_holders = row->n_queue = 0;
+    row->done_us = row->keep_until_us = 0;
+    row->rev = rev;
+    row->token = l->token;
+    memset(row->last_id, 0, sizeof row->last_id);
+}
+
+/* Such a grant released by one blind write, where that takes no time. HF_CONFLICT: it isn't. */
+static int release_instantly(hf_lock *l)
+{
+    hf *h = l->h;
+    const struct hf_port *port = &h->port;
+    if (!l->plain || !port->caps.local || l->at_least_ms || l->expires_us || !hf__believed(l))
+        return HF_CONFLICT;
+    leave_free(&h->row, l, l->rev + 1);
+    /* Not by hf__port_replace, whose count is atomic: under the mutex it needn't be. */
+    h->stats.store_ops++;
+    return port->drv->replace(port->st, &l->e->key, l->rev, &h->row, NULL, &h->no_clock_us, NULL);
+}
+
+/* The same where it may take time. HF_CONFLICT: if *ret_known, *cur is there. HF_UNKNOWN: it may
+   have been done. */
+static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
+{
+    hf *h = l->h;
+    struct hf_port *port = &h->port;
+    hf_row row;
+    if (!l->plain || port->caps.local || l->at_least_ms || !hf__believed(l)) return HF_CONFLICT;
+    /* Somebody has come to wait, as is known. */
+    *ret_known = hf__last_row_notified(h, l->e, l->token, l->rev + 1, cur);
+    if (*ret_known) return HF_CONFLICT;
+    hf_row_init(&row);
+    leave_free(&row, l, hf_rev_next(l->rev, hf__port_now(port).lo_us));
+    memcpy(row.last_id, l->id, sizeof row.last_id); /* the take may have been sent twice */
+    l->busy = l->releasing = 1;
+    hf__yield_due(port, l->e, hf__local_us());
+    pthread_mutex_unlock(&h->mu);
+    int rc = hf__port_replace(port, &l->e->key, l->rev, &row, cur, NULL);
+    if (!(*ret_known = rc == HF_CONFLICT)) hf_row_clear(cur);
+    pthread_mutex_lock(&h->mu);
+    l->e->free_rev = rc ? 0 : row.rev;
+    l->e->free_token = row.token;
+    l->e->wrote_us = rc ? 0 : hf__local_us();
+    return rc;
+}
+
+static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error *err)
+{
+    struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
+    struct hf_outcome out;
+    struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
+    /* Whoever was told that nothing is left is told so here, too. */
+    int lost = l->lost || !hf__perhaps_held(l), rc = 0;
+    if (hf__over_already(l) && hf__unanswered(l)) return hf__lost_error(l, "release", err);
+    if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
+    if (l->at_least_ms && l->session && hf__believed(l)) rc = hf__session_for_rest(l, &keeper, err);
+    if (rc) return rc;
+    if (keeper) ev.session = keeper->id;
+    if (!known && !maybe_done) known = hf__last_row_notified(l->h, l->e, l->token, l->rev, row);
+    if (!l->h->port.caps.local) hf__yield_due(&l->h->port, l->e, hf__local_us());
+    rc = hf__lock_event(l, &ev, row, known, &out, err);
+    /* Others who hold it or wait for it have got in. */
+    l->e->wrote_us = rc || row->n_holders || row->n_queue ? 0 : hf__local_us();
+    if (!rc) hf__last_row_keep(l->h, l->e, row);
+    if (keeper) {
+        keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
+        hf__session_put(&l->h->sessions, keeper);
+    }
+    if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && hf__over_already(l))
+        return hf__lost_error(l, "release", err);
+    if (rc) return rc;
+    return out.answer != HF_ANS_OK || lost ? hf__lost_error(l, "release", err) : 0;
+}
+
+/* Nobody would ever have it again if it lasts as long as this process and wasn't given back: it
+   goes on being tried in the background. */
+static void leave(hf_lock *l)
+{
+    l->pending_release = 1;
+    l->busy = 0;
+    l->on_lost = NULL;
+    l->ask_at_us = hf__local_us() + RELEASE_AGAIN_US;
+    /* The renewer's where the store may block, else the expiry monitor's. */
+    if (!l->h->port.caps.local) hf__renew_at(l, l->ask_at_us);
+    hf__set_deadline(l);
+    if (!l->h->port.caps.local && !hf__need_renewer(l->h, NULL))
+        pthread_cond_signal(&l->h->renewer_cond);
+    hf__kick_monitor(l->h, 0);
+    pthread_cond_broadcast(&l->h->changed);
+}
+
+/* Every release but the most frequent one. rc: what became of release_instantly. */
+static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
+{
+    hf_row row; /* as it is if somebody has changed it */
+    int known = 0;
+    hf_row_init(&row);
+    if (rc == HF_CONFLICT) rc = release_plain(l, &row, &known);
+    if (!rc) return 0;
+    l->busy = l->releasing = 1;
+    rc = release(l, rc == HF_UNKNOWN, &row, known, err);
+    hf_row_clear(&row);
+    return rc;
+}
+
+static inline int give_back(hf_lock *l, hf_error *err)
+{
+    hf *h = l->h;
+    if (l->busy || l->telling || l->watch.nth) {
+        l->releasing = 1;
+        hf__renew_at(l, INT64_MAX);
+        hf__seize(l);
+    }
+    int rc = release_instantly(l);
+    if (rc) rc = release_slowly(l, rc, err);
+    h->stats.released += !l->pending_release;
+    if (hf__unsettled(rc)) hf__may_stay(l, "release", err);
+    if (hf__unsettled(rc) && !l->expires_us && h->closing < 2)
+        leave(l);
+    else
+        hf__lock_free(l);
+    return rc;
+}
+
+int hf__release(hf_lock *l, hf_error *err) { return give_back(l, err); }
+
+int hf_release(hf_lock *l, hf_error *err)
+{
+    if (!l) return 0;
+    hf *h = l->h;
+    int rc = hf__held_here(l, "release", err);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    rc = give_back(l, err);
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}

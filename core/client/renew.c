@@ -1,0 +1,81 @@
+/*
+ * renew.c - one grant is renewed. See renew.h; renewals.c of core/threads renews what is due.
+ */
+#include "renew.h"
+
+#include "belief.h"
+#include "deadline_list.h"
+#include "handle.h"
+#include "held_sessions.h"
+#include "kept_error.h"
+#include "last_row.h"
+#include "lock.h"
+#include "lock_event.h"
+#include "lost.h"
+#include "os.h"
+#include "reason.h"
+#include "start_threads.h"
+
+int hf__renew(hf_lock *l, uint32_t lease_ms, int by_hand, hf_error *err)
+{
+    hf *h = l->h;
+    struct hf_event ev = {.kind = HF_EV_RENEW, .lease_ms = lease_ms};
+    struct hf_outcome out;
+    hf_row row;
+    int64_t before_us = l->expires_us;
+    int64_t end_us = hf__port_now(&h->port).lo_us + (int64_t)lease_ms * 1000;
+    hf_error why = {0};
+    hf_row_init(&row);
+    int rc;
+    if (!err) err = &why; /* the lock keeps it */
+    if (l->session) {
+        rc = hf__session_renew(l, lease_ms, by_hand, &row, err);
+    } else {
+        /* A shorter lease than before may be in force although its reply is lost. */
+        if (lease_ms && (!before_us || end_us < before_us)) l->expires_us = end_us;
+        int known = hf__last_row_notified(h, l->e, l->token, l->rev, &row) ||
+                    (l->row && !hf__show_row(l->row, &row));
+        hf__forget_row(
+            &l->sent); /* this write goes by the row; that one may land before it, or not */
+        rc = hf__lock_event(l, &ev, &row, known, &out, err);
+        if (rc && rc != HF_UNKNOWN) l->expires_us = before_us;
+        if (rc == HF_UNKNOWN && l->expires_us != before_us) hf__set_deadline(l);
+        if (!rc && out.answer != HF_ANS_OK) {
+            hf__mark_lost(l, HF_BY_STORE);
+            rc = hf__lost_error(l, "renew", err);
+        }
+    }
+    if (rc && rc != HF_LOST) hf__error_keep(&l->why, err);
+    if (!rc) hf__renewed(l, &row);
+    hf_row_clear(&row);
+    return rc;
+}
+
+void hf__renewed(hf_lock *l, const hf_row *row)
+{
+    hf *h = l->h;
+    hf__note_row(l, row);
+    hf__error_clear(&l->why);
+    h->stats.renewals++;
+    if (l->renew_at_us != INT64_MAX) hf__plan_renewal(l);
+    hf__set_deadline(l); /* the deadline has moved */
+    if (hf__port_clock_jumps(&h->port) != h->clock_jumps)
+        hf__kick_monitor(h, 0); /* as have all the others' */
+}
+
+int hf_renew(hf_lock *l, int64_t lease_ms, hf_error *err)
+{
+    hf *h = l->h;
+    int rc = hf__held_here(l, "renew", err);
+    if (!rc && lease_ms && (lease_ms < 100 || lease_ms > 86400000))
+        rc = hf_fail(err, HF_INVALID, 0, "renew '%s': lease_ms: must be 100 to 86,400,000",
+                     l->e->text);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    hf__seize(l);
+    rc = hf__perhaps_held(l) ? hf__renew(l, lease_ms ? (uint32_t)lease_ms : l->lease_ms, 1, err)
+                             : hf__lost_error(l, "renew", err);
+    hf__let_go(l);
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
