@@ -364,7 +364,7 @@ static void a_take_that_is_found_and_is_over(void **state)
     stage_cue(S_ACQUIRE, 1, 1, ALTHOUGH, HF_UNKNOWN, NULL);
     stage_cue(S_ACQUIRE, 2, 1, INSTEAD, 0, the_clock_jumps);
     stage_cue(S_SWAP, 1, 1, INSTEAD, 0, the_clock_jumps);
-    IS(HF_LOST, stage_acquire(h, "k", 0, 60000, 0, &lock));
+    IS(HF_UNAVAILABLE, stage_acquire(h, "k", 0, 60000, 0, &lock));
     assert_int_equal(stage_row("k")->n_holders, 0);
     done();
 }
