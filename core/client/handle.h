@@ -244,6 +244,7 @@ struct hf {
     struct hf_deadlines notices;         /* the waits that the expiry monitor looks for */
     struct hf_deadlines claim_deadlines; /* of entries */
     int64_t looked_us;                   /* local: about when the dispatcher looked last */
+    int64_t look_takes_us;               /* about: a look of the dispatcher, where it may block */
     struct hf_entry *changed_keys;       /* whose subscriptions are to be changed */
     uint32_t listens;    /* how often the dispatcher has listened; 0: nobody has had to wait yet */
     int dispatcher_todo; /* a wait needs the dispatcher now */

@@ -15,7 +15,10 @@ static const int64_t STAGGER_US = 500000; /* how much later each place notices t
 enum { STAGGERED = 4 };                   /* places; those behind them notice as late as they do */
 static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
 static const int64_t SOONEST_US = 2000;    /* between two looks */
-enum { HEARD_POLL_MS = 5000 };             /* a waiter that the store tells of changes */
+/* A waiter that the store notifies of changes looks by itself, too: a notification may be lost.
+   These looks of all waits of a handle take a tenth of the dispatcher's time at most, so that many
+   waits don't keep it from its other work; but each waiter looks within some minutes. */
+enum { HEARD_POLL_MS = 5000, HEARD_POLL_MOST_MS = 300000, HEARD_SHARE = 10 };
 /* Those look together, for the dispatcher goes through all of its waits each time it wakes up. */
 static const int64_t HEARD_TICK_US = 100000;
 enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
@@ -29,6 +32,14 @@ static int64_t about_us(uint32_t ms)
 }
 
 int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); }
+
+/* Under the mutex. */
+static int64_t heard_poll_us(const hf *h)
+{
+    int64_t ms = h->n_at_store * h->look_takes_us * HEARD_SHARE / 1000;
+    if (ms < HEARD_POLL_MS) ms = HEARD_POLL_MS;
+    return about_us((uint32_t)hf__min64(ms, HEARD_POLL_MOST_MS));
+}
 
 uint32_t hf__room_for(const struct hf_wait *w)
 {
@@ -99,13 +110,13 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     int64_t end = hf__holders_end(h, row), soonest = hf__local_us() + SOONEST_US;
     if (end != INT64_MAX) end += hf__stagger_us(w, place);
     if (end < soonest) end = soonest; /* it was looked at just now */
-    /* Whatever was missed: nobody sleeps for ever. */
-    end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
     pthread_mutex_lock(&h->mu);
     hf__wait_in_line(w);
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.caps.local) {
+        /* Whatever was missed: nobody sleeps for ever. */
+        end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
         hf__look_at(w, INT64_MAX); /* the bell, or the expiry monitor */
         /* Not later than what the expiry monitor may have been told meanwhile. */
         if (w->unnoticed) end = 0;
@@ -118,7 +129,7 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     } else {
         /* What it was told of before this look, the look has seen. No watch tells of a death. */
         int told = w->heard && !h->port.caps.liveness;
-        int64_t look = hf__local_us() + (told ? about_us(HEARD_POLL_MS) : hf__poll_us(h));
+        int64_t look = hf__local_us() + (told ? heard_poll_us(h) : hf__poll_us(h));
         w->poll_at_us = told ? look - look % HEARD_TICK_US : look;
         hf__look_at(w, hf__min64(end, w->poll_at_us));
     }

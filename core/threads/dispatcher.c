@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 enum { LOOKS_AT_ONCE = 64 };
+/* A look that the store keeps waiting says nothing about the next one. */
+enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
 
 /* The wait is over: tells its caller. Under the mutex, dropped around a callback. */
 static void conclude(hf *h, struct hf_wait *w)
@@ -44,19 +46,33 @@ static void conclude(hf *h, struct hf_wait *w)
 
 /* ---- one look ---- */
 
+/* One look of a wait, without the mutex. Where the store may block, *takes_us becomes an average of
+   how long a look takes. As hf__advance. */
+static int advance_timed(struct hf_wait *w, int64_t *takes_us)
+{
+    if (w->h->port.caps.local) return hf__advance(w);
+    int64_t began_us = hf__local_us();
+    int over = hf__advance(w);
+    int64_t took_us = hf__min64(hf__local_us() - began_us, LOOK_MOST_US);
+    *takes_us += (took_us - *takes_us) / LOOKS_AVERAGED;
+    return over;
+}
+
 /* One look of a wait. */
 static void advance_one(hf *h, struct hf_wait *w)
 {
     int was_outside = hf__backs_off(w), bells = h->port.caps.local != 0;
     int first = w->state == HF_WAIT_FIRST_LOOK;
+    int64_t takes_us = h->look_takes_us;
     hf__hear_from_now(w);
     w->notified = 0; /* what comes meanwhile makes it look again */
     w->looking = 1;
     w->pins++; /* which keeps it in the list */
     hf__schedule(w);
     pthread_mutex_unlock(&h->mu);
-    int over = hf__advance(w);
+    int over = advance_timed(w, &takes_us);
     pthread_mutex_lock(&h->mu);
+    h->look_takes_us = takes_us;
     w->pins--;
     w->looking = 0;
     if (!over) {

@@ -1,8 +1,12 @@
 /*
- * staged_crowd.c - one of a crowd: it gets in line after the others, and is heard from then on.
+ * staged_crowd.c - one of a crowd: it gets in line after the others, and is heard from then on. And
+ * many waits of one handle.
  */
+#include "look_queue.h"
 #include "staged_pair.h"
+#include "start_threads.h"
 
+#include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
 
@@ -124,11 +128,56 @@ static void the_dead_ahead_are_passed_over(void **state)
     done();
 }
 
+/* In how long a waiter looks by itself that has just looked, if its handle has that many more waits
+   and a look takes so long. */
+static int64_t looks_in_us(struct hf_wait *w, uint32_t more_waits, int64_t look_us)
+{
+    pthread_mutex_lock(&h->mu);
+    h->n_at_store += more_waits;
+    h->look_takes_us = look_us;
+    w->poll_at_us = 0;
+    hf__notify(w);
+    hf__kick_dispatcher(h);
+    int64_t began_us = hf__local_us(), at_us;
+    while (!(at_us = w->poll_at_us) || w->looking) {
+        pthread_mutex_unlock(&h->mu);
+        hf__pause(1000);
+        pthread_mutex_lock(&h->mu);
+    }
+    h->n_at_store -= more_waits;
+    pthread_mutex_unlock(&h->mu);
+    return at_us - began_us;
+}
+
+/* A waiter that is notified looks by itself every five seconds or so. Many of one handle leave its
+   dispatcher nine tenths of its time, as far as they look within five minutes. */
+static void many_look_seldom(void **state)
+{
+    (void)state;
+    hf_wait *wait;
+    hf_options options = HF_OPTIONS_INIT;
+    options.wait_ms = HF_FOREVER;
+    begin(WATCHED);
+    OK(stage_acquire(rival, "k", 0, 3600000, 0, &other));
+    OK(hf_acquire_start(h, "k", &options, told_not, NULL, &wait, &stage_error));
+    await_queue(1);
+    while (!__atomic_load_n(&wait->heard, __ATOMIC_RELAXED)) hf__pause(1000);
+    int64_t few = looks_in_us(wait, 0, 100), many = looks_in_us(wait, 9999, 1000);
+    int64_t most = looks_in_us(wait, 1000000, 20000);
+    assert_true(few >= 3600000 && few < 75000000);
+    assert_true(many >= 74900000 && many < 190000000);
+    assert_true(most >= 224900000);
+    hf_wait_free(wait);
+    OK(hf_release(other, &stage_error));
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_got_in_line_late_is_listened_for),
         cmocka_unit_test(the_dead_ahead_are_passed_over),
+        cmocka_unit_test(many_look_seldom),
     };
     return TEST_MAIN(tests);
 }
