@@ -1,6 +1,7 @@
 // Options as people write them, made into what the addon takes (src/values.c).
 'use strict';
 const { makeError } = require('./errors.js');
+const { hint } = require('./hints.js');
 
 const FLAGS = { detached: 1, unqueued: 2, recursive: 4, atMostOnce: 8, noRenew: 16 };
 const ACQUIRE = new Set(['wait', 'lease', 'maxHold', 'atLeast', 'shared', 'limit', 'owner', 'note',
@@ -56,8 +57,12 @@ function isOptions(options, doing, key) {
 
 function known(options, names, doing, key, where = '') {
     isOptions(options, doing, key);
-    for (const name of Object.keys(options))
-        if (!names.has(name)) throw invalid(doing, key, `no option '${name}'${where}`);
+    for (const name of Object.keys(options)) {
+        if (names.has(name)) continue;
+        const right = hint(name, names, doing);
+        throw invalid(doing, key, `no option '${name.slice(0, 40)}'${where}` +
+            (right ? `: write ${right}` : ''));
+    }
 }
 
 // Found wrong before anything is asked for: later on it would be in the middle of something.

@@ -37,7 +37,7 @@ import string
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, List, \
-    NamedTuple, Optional, Type, TypeVar, Union
+    NamedTuple, Optional, Type, TypeVar, Union, cast
 
 from . import _aio, _holdfast, _later, _locks, _several
 from ._errors import (HoldfastError, InvalidArgument, LockCanceled, LockLost, LockUnavailable,
@@ -448,6 +448,30 @@ class Store(_holdfast.Store):
         return f'<holdfast.Store {self.url!r}{", closed" if self.closed else ""}>'
 
 
+def _answers(function: F) -> F:
+    """What other libraries call the options of open is answered with the right name."""
+    known = {'url', *(function.__kwdefaults__ or ())}
+
+    def check(names: Iterable[str]) -> None:
+        for name in names:
+            hint = None if name in known else _holdfast._open_hint(name)
+            if hint:
+                raise TypeError(f"open: '{name}': unknown option: {hint}")
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check(kwargs)
+        return function(*args, **kwargs)
+
+    @functools.wraps(function)
+    async def checked_async(*args: Any, **kwargs: Any) -> Any:
+        check(kwargs)
+        return await function(*args, **kwargs)
+
+    return cast(F, checked_async if inspect.iscoroutinefunction(function) else checked)
+
+
+@_answers
 def open(url: 'Union[str, os.PathLike[str], None]' = None, *, owner: Optional[str] = None,
          note: Optional[str] = None, io_timeout: Optional[Time] = None,
          existing: bool = False) -> Store:
@@ -458,6 +482,7 @@ def open(url: 'Union[str, os.PathLike[str], None]' = None, *, owner: Optional[st
     return Store(url, owner=owner, note=note, io_timeout=io_timeout, existing=existing)
 
 
+@_answers
 async def open_async(url: 'Union[str, os.PathLike[str], None]' = None, *,
                      owner: Optional[str] = None, note: Optional[str] = None,
                      io_timeout: Optional[Time] = None, existing: bool = False) -> Store:

@@ -62,56 +62,12 @@ static int invalid(const char *doing, PyObject *key, const char *name, const cha
     return -1;
 }
 
-/* What other libraries call it, and how it is said here. */
-static const char *advice(PyObject *name)
-{
-    static const char *const others[][2] = {{"timeout", "wait"},
-                                            {"blocking_timeout", "wait"},
-                                            {"wait_timeout", "wait"},
-                                            {"acquire_timeout", "wait"},
-                                            {"wait_ms", "wait, in seconds"},
-                                            {"max_wait", "wait"},
-                                            {"blocking", "wait=0"},
-                                            {"block", "wait=0"},
-                                            {"nowait", "wait=0"},
-                                            {"ttl", "lease"},
-                                            {"expire", "lease"},
-                                            {"expires", "lease"},
-                                            {"expiry", "lease"},
-                                            {"expiration", "lease"},
-                                            {"lock_timeout", "lease"},
-                                            {"lease_time", "lease"},
-                                            {"lease_ms", "lease, in seconds"},
-                                            {"ex", "lease"},
-                                            {"px", "lease, in seconds"},
-                                            {"auto_renewal", "no_renew"},
-                                            {"auto_renew", "no_renew"},
-                                            {"renew", "no_renew"},
-                                            {"reentrant", "recursive"},
-                                            {"max_holders", "limit"},
-                                            {"value", "limit"},
-                                            {"identifier", "owner"},
-                                            {"id", "owner"},
-                                            {"holder", "owner"},
-                                            {"comment", "note"},
-                                            {"metadata", "note"},
-                                            {"request", "request_id"},
-                                            {"read", "shared"},
-                                            {"max_hold_ms", "max_hold, in seconds"},
-                                            {"at_least_ms", "at_least, in seconds"},
-                                            {"at_least_for", "at_least"},
-                                            {"at_most_for", "max_hold"}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (!PyUnicode_CompareWithASCIIString(name, others[i][0])) return others[i][1];
-    return NULL;
-}
-
 /* As the language itself says it of a function's keyword arguments. */
-static void unknown(const char *doing, PyObject *key, PyObject *name)
+static void unknown(const char *doing, PyObject *key, PyObject *name, int for_what)
 {
-    const char *better = advice(name);
-    char why[80] = "unknown option";
-    if (better) snprintf(why, sizeof why, "unknown option: write %s", better);
+    char write[80], why[100] = "unknown option";
+    if (hint_read(name, for_what, write, sizeof write))
+        snprintf(why, sizeof why, "unknown option: %s", write);
     PyObject *quoted = PyUnicode_FromFormat("'%U'", name), *bytes = NULL, *text = NULL;
     if (quoted) bytes = PyUnicode_AsEncodedString(quoted, "utf-8", "replace");
     if (bytes) text = said(doing, key, PyBytes_AsString(bytes), why);
@@ -362,7 +318,7 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key)
     while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
         size_t i = 0, n = for_what == FOR_ONCE ? OPTIONS : OPTIONS - ONCE_ALONE;
         while (i < n && PyUnicode_CompareWithASCIIString(name, table[i].name)) i++;
-        if (i == n) unknown(to->doing, key, name);
+        if (i == n) unknown(to->doing, key, name, for_what);
         if (i == n || read_one(to, &table[i], value, key)) {
             asked_done(to);
             return -1;

@@ -121,7 +121,7 @@ enum { IN_THREAD, IN_POOL, IN_GREENLET };
 
 /* ---- args.c ---- */
 
-enum { FOR_ONCE = 1 };
+enum { FOR_ONCE = 1, FOR_OPEN };
 /* 0: `to` has references that asked_done drops. */
 int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
 void asked_done(asked *a);
@@ -137,6 +137,14 @@ PyObject *text_bytes(const char *doing, PyObject *key, const char *name, PyObjec
 /* The only positional argument, a key, as bytes. Borrowed in *ret_key. */
 PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key);
 PyObject *option_names(void);
+
+/* ---- hints.c ---- */
+
+/* How the option is written that other libraries call so: "write wait"; 0: nothing is known. The
+   name is a str. */
+int hint_read(PyObject *name, int for_what, char *ret, size_t cap);
+/* _open_hint(name): the same for the options of a store, or None. */
+PyObject *open_hint(PyObject *module, PyObject *name);
 
 /* ---- store.c ---- */
 

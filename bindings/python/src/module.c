@@ -105,6 +105,8 @@ static PyMethodDef functions[] = {
     {"codes", codes, METH_NOARGS,
      "codes()\n--\n\n{name: (number, exit status, text)} of holdfast.h"},
     {"options", options, METH_NOARGS, "options()\n--\n\n{keyword: its name in holdfast.h}"},
+    {"_open_hint", open_hint, METH_O,
+     "_open_hint(name, /)\n--\n\nHow the option of open is written that is called so elsewhere."},
     {"_use", use, METH_VARARGS,
      "_use(lock, locking, /)\n--\n\nThe subclasses whose objects stores make."},
     {NULL, NULL, 0, NULL},

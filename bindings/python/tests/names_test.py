@@ -2,14 +2,19 @@
 
     names_test.py URL [NAME]
 """
+import asyncio
 import datetime
+import json
 import pathlib
+import re
 import sys
 import tempfile
 
 import holdfast
 from own import MORE, URL, key
 from tap import run_functions
+
+HINTS = pathlib.Path(__file__).parents[2] / 'hints.json'
 
 
 def _refused(kind, call, *words):
@@ -50,12 +55,45 @@ def a_path_is_a_file_store():
 
 
 def other_libraries_names_are_answered_with_the_right_ones():
+    table = json.loads(HINTS.read_text())
     with holdfast.open(URL) as store:
-        for name, better in (('timeout', 'wait'), ('blocking', 'wait=0'), ('ttl', 'lease'),
-                             ('blocking_timeout', 'wait'), ('expire', 'lease')):
-            _refused(TypeError, lambda name=name: store.acquire(key(), **{name: 1}),
-                     f"'{name}'", f'write {better}')
-        assert 'write' not in str(_refused(TypeError, lambda: store.lock(key(), nonsense=1)))
+        name = key()
+        for call in store.acquire, store.lock, store.locked, \
+                lambda key, **options: asyncio.run(store.acquire_async(key, **options)), \
+                lambda key, **options: store.acquire_all([key], **options):
+            _all(lambda option, call=call: call(name, **{option: 1}), table['acquire'])
+            for option, better in (('maxHold', 'max_hold'), ('noRenew', 'no_renew'),
+                                   ('waitMs', 'wait, in seconds'), ('requestId', 'request_id'),
+                                   ('px', 'lease, in seconds')):
+                _answered(lambda call=call, option=option: call(name, **{option: 1}), option,
+                          better)
+            for option in 'nonsense', 'at_most_once', 'keep_for', 'x' * 90, 'w\xe4it', '':
+                assert 'write' not in str(_refused(
+                    TypeError, lambda call=call, option=option: call(name, **{option: 1})))
+        _all(lambda option: store.once(name, **{option: 1}).__enter__(), table['once'])
+        _answered(lambda: store.once(name, atMostOnce=True).__enter__(), 'atMostOnce',
+                  'at_most_once')
+        assert not store.peek(name).token
+    _all(lambda option: holdfast.open(URL, **{option: 1}), table['open'])
+    _all(lambda option: asyncio.run(holdfast.open_async(URL, **{option: 1})), table['open'])
+    _refused(TypeError, lambda: holdfast.open(URL, nonsense=1), "'nonsense'")
+
+
+def _answered(call, name, better):
+    said = str(_refused(TypeError, call, f"'{name}': unknown option: write {better}"))
+    assert said.endswith(better) or said.endswith(f'{better}, in seconds'), said
+
+
+def _all(call, table):
+    """In both spellings; and in milliseconds, where the option is a time."""
+    for better, names in table.items():
+        for name in names:
+            camel = re.sub('_(.)', lambda found: found[1].upper(), name)
+            for one in {name, camel}:
+                _answered(lambda one=one: call(one), one, better)
+            if better in ('wait', 'lease', 'max_hold', 'at_least', 'io_timeout', 'keep'):
+                for one in name + '_ms', camel + 'Ms':
+                    _answered(lambda one=one: call(one), one, f'{better}, in seconds')
 
 
 if __name__ == '__main__':
