@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in core/client/wait.c, core/store/turn.c, core/client/lock.c; the drivers' queue_cap. */
+/* As in core/client/wait.c, core/store/turn.c; the drivers' queue_cap. */
 enum {
     STAGGER_US = 500000,
     NET_US = 30000000,

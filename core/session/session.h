@@ -21,7 +21,7 @@
 #ifndef HF_SESSION_H
 #define HF_SESSION_H
 
-#include "turn.h"
+#include "port.h"
 
 struct hf_sessions;
 

@@ -1,7 +1,7 @@
 /*
- * scan.c - what is asked of a store beside its rows: scan, inspect, sync, warning. See turn.h.
+ * scan.c - what is asked of a store beside its rows: scan, inspect, sync, warning. See port.h.
  */
-#include "turn.h"
+#include "port.h"
 
 #include "os.h"
 

@@ -1,0 +1,34 @@
+/*
+ * list.h - all rows of a store are read, one after the other.
+ */
+#ifndef HF_LIST_H
+#define HF_LIST_H
+
+#include "holdfast_driver.h"
+
+struct hf_listing {
+    hf *h;
+    hf_info_fn *see;
+    void *arg;
+    hf_error *err;
+    int code, stopped;
+};
+
+/* Shows a row to the caller of a list: `arg` is a struct hf_listing. Returns 1: that is enough. */
+int hf__list_one(void *arg, const hf_rowkey *key, hf_row *row);
+
+struct hf_scanning {
+    hf *h;
+    int (*see)(void *, const hf_rowkey *, hf_row *);
+    void *arg;
+    /* Told of each damaged row, after which the scan goes on. NULL: it ends with the first. */
+    void (*damaged)(void *, const char *key, const char *why);
+    void *damaged_arg;
+    int code; /* of the first damaged row, or of what went wrong with looking at it */
+    hf_error err;
+};
+
+/* Scans with the clock learnt and the store serialized, like every request. */
+int hf__scan(struct hf_scanning *s, const char *prefix, hf_error *err);
+
+#endif

@@ -1,0 +1,144 @@
+/*
+ * operate.c - what operators do to a store: they end grants, unmark events, remove idle rows, and
+ * ask about its settings and counts.
+ */
+#include "admin.h"
+#include "claim_timeout.h"
+#include "handle.h"
+#include "list.h"
+#include "os.h"
+
+enum { PRUNE_MIN_MS = 60000 };
+
+/* One event for a key, by an operator. `what`: the call, for messages. */
+static int operate(hf *h, const char *what, const char *key, struct hf_event *ev,
+                   struct hf_outcome *out, hf_error *err)
+{
+    hf_row row;
+    struct hf_entry *e = NULL;
+    int rc = hf__begin_call(h, what, err);
+    if (rc) return rc;
+    const struct hf_name name = hf__name(key);
+    pthread_mutex_lock(&h->mu);
+    rc = hf__entry(h, name, &e, err);
+    pthread_mutex_unlock(&h->mu);
+    if (rc) {
+        hf__end_call(h);
+        return rc;
+    }
+    hf_row_init(&row);
+    int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
+    rc = hf__turn(&h->port, &e->key, ev, &row, 0, until, out, err);
+    if (!rc) hf__watch_claim(h, e, &row);
+    hf_row_clear(&row);
+    /* What a power cut must not bring back. */
+    if (!rc && ev->kind == HF_EV_FORGET && out->answer == HF_ANS_OK)
+        rc = hf__port_sync(&h->port, &e->key, err);
+    pthread_mutex_lock(&h->mu);
+    hf__entry_unref(e);
+    hf__leave_call(h);
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
+{
+    struct hf_event ev = {.kind = HF_EV_BREAK, .token = token};
+    struct hf_outcome out;
+    int rc = operate(h, "break", key, &ev, &out, err);
+    if (!rc && out.answer != HF_ANS_OK)
+        rc = hf_fail(err, HF_LOST, 0, "break '%s': the grant %llu is over", key,
+                     (unsigned long long)token);
+    return rc;
+}
+
+int hf_forget(hf *h, const char *key, hf_error *err)
+{
+    struct hf_event ev = {.kind = HF_EV_FORGET};
+    struct hf_outcome out;
+    int rc = operate(h, "forget", key, &ev, &out, err);
+    if (!rc && out.answer != HF_ANS_OK)
+        rc = hf_fail(err, HF_LOST, 0, "forget '%s': it is not marked as done", key);
+    return rc;
+}
+
+struct pruning {
+    hf *h;
+    int64_t idle_us;
+    uint64_t n;
+    hf_error *err;
+    int code;
+};
+
+static int prune_one(void *arg, const hf_rowkey *key, hf_row *row)
+{
+    struct pruning *p = arg;
+    if (!hf__prunable(row, hf__port_now(&p->h->port), p->idle_us)) return 0;
+    if (hf__closing(p->h)) {
+        p->code = hf_fail(p->err, HF_CANCELED, 0, "prune: the store is being closed");
+        return 1;
+    }
+    int rc = hf__port_replace(&p->h->port, key, row->rev, NULL, NULL, p->err);
+    /* A conflict: somebody uses it after all. An unknown outcome is harmless: it may be gone. */
+    if (!rc) p->n++;
+    if (rc < 0 && rc != HF_UNKNOWN) p->code = rc;
+    return p->code != 0;
+}
+
+int hf_prune(hf *h, int64_t idle_ms, uint64_t *ret_n, hf_error *err)
+{
+    struct pruning p = {h, 0, 0, err, 0};
+    struct hf_scanning s = {.h = h, .see = prune_one, .arg = &p};
+    int rc = hf__alive(h, "prune", err);
+    if (!rc && (idle_ms < PRUNE_MIN_MS || idle_ms > INT64_C(3153600000000)))
+        rc = hf_fail(err, HF_INVALID, 0, "prune: idle_ms: must be 60,000 to 3,153,600,000,000");
+    if (rc) return rc;
+    rc = hf__begin_call(h, "prune", err);
+    if (rc) return rc;
+    p.idle_us = idle_ms * 1000;
+    rc = hf__scan(&s, "", err);
+    hf__end_call(h);
+    if (!rc) rc = p.code;
+    if (!rc && ret_n) *ret_n += p.n;
+    return rc;
+}
+
+int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *arg, hf_error *err)
+{
+    int rc = hf__begin_call(h, "inspect", err);
+    if (rc) return rc;
+    rc = hf__port_inspect(&h->port, say, arg, err);
+    hf__end_call(h);
+    return rc;
+}
+
+int hf_store_warning(hf *h, char *ret, size_t cap)
+{
+    if (!cap || hf__begin_call(h, "warning", NULL)) return 0;
+    int found = hf__port_warning(&h->port, ret, cap);
+    hf__end_call(h);
+    return found;
+}
+
+int hf_get_stats(hf *h, hf_stats *ret)
+{
+    if (ret->size < sizeof *ret) return HF_INVALID;
+    int rc = hf__alive(h, "stats", NULL);
+    if (rc) return rc;
+    pthread_mutex_lock(&h->mu);
+    size_t size = ret->size;
+    *ret = h->stats;
+    ret->size = size;
+    ret->store_ops += __atomic_load_n(&h->port.ops, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&h->mu);
+    return 0;
+}
+
+void hf__give_up(hf_lock *l)
+{
+    if (!l || hf__held_here(l, "release", NULL)) return;
+    pthread_mutex_lock(&l->h->mu);
+    l->at_least_ms = 0;
+    pthread_mutex_unlock(&l->h->mu);
+    (void)hf_release(l, NULL);
+}

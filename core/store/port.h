@@ -1,0 +1,88 @@
+/*
+ * port.h - a store in use: the driver, and what the core knows of the store beside it.
+ */
+#ifndef HF_PORT_H
+#define HF_PORT_H
+
+#include "clock.h"
+#include "holdfast_driver.h"
+
+#include <pthread.h>
+
+/* A store in use: the driver, its clock as seen from here, and our session in it. */
+struct hf_port {
+    const hf_driver *drv;
+    hf_store *st;
+    hf_caps caps;     /* of this store */
+    uint64_t session; /* 0: none */
+    int64_t io_timeout_ms;
+    pthread_mutex_t serial; /* around calls, for stores without caps.threads */
+    pthread_mutex_t mu;     /* protects clock */
+    struct hf_clock clock;
+    int64_t round_trip_us; /* how long a request takes, on average; 0: not known */
+    uint64_t ops;          /* requests sent (atomic) */
+};
+
+struct hf_time hf__port_now(struct hf_port *port);
+/* Counts what the driver has asked of itself. */
+void hf__port_asked(struct hf_port *port, int times);
+/* The store said that it was clock_us (0: nothing) in a reply, just now, to what was sent then. */
+void hf__port_clock(struct hf_port *port, int64_t sent_us, int64_t clock_us);
+
+/* Before and after each call of an operation: waits for the calls of other threads, and lets them
+   in again, if the driver is not for several threads. */
+void hf__port_lock(struct hf_port *port);
+void hf__port_unlock(struct hf_port *port);
+
+/* Pass-through with the clock read, the serialization and the count. */
+int hf__port_get(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf_error *err);
+int hf__port_replace(struct hf_port *port, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur, hf_error *err);
+/* Only where the driver has it. A grant in *row is whole. */
+int hf__port_acquire(struct hf_port *port, const hf_rowkey *key, const hf_party *party,
+                     uint32_t may_queue, hf_row *row, hf_error *err);
+/* Only where the driver has it. 0, or why there was no connection. */
+int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int64_t until_us);
+/* Only where the store has a local group with `update`. */
+int hf__port_update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
+                    void *arg, hf_row *row, hf_error *err);
+/* How often the store's clock has stepped: what was reckoned by it is to be reckoned again. */
+uint64_t hf__port_clock_jumps(struct hf_port *port);
+/* How long a request to the store takes; 0: not known. */
+int64_t hf__port_round_trip_us(struct hf_port *port);
+
+int hf__port_enter(struct hf_port *port, const hf_rowkey *key, uint64_t token, int alone,
+                   const char *where, hf_error *err);
+/*
+ * Shows each row whose key has the prefix, as the driver's scan does. `see` may take its time and
+ * call the library: if calls of this driver are serialized, the rows are collected first and shown
+ * when the store is free for other calls.
+ */
+int hf__port_scan(struct hf_port *port, const char *prefix,
+                  int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg,
+                  hf_error *err);
+/* These do nothing, successfully, where the driver does not have the operation. */
+int hf__port_sync(struct hf_port *port, const hf_rowkey *key, hf_error *err);
+int hf__port_inspect(struct hf_port *port, void (*say)(void *arg, int ok, const char *text),
+                     void *arg, hf_error *err);
+/* Returns 1 and the text, or 0. */
+int hf__port_warning(struct hf_port *port, char *ret, size_t cap);
+
+/* Requests about sessions (caps.sessions), counted; the clock read. */
+int hf__port_lease_make(struct hf_port *port, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
+                        hf_error *err);
+int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us, int64_t *ret_ms,
+                        hf_error *err);
+int hf__port_lease_left(struct hf_port *port, uint64_t session, int64_t *ret_ms, hf_error *err);
+int hf__port_lease_end(struct hf_port *port, uint64_t session, hf_error *err);
+
+/* 1: the session lives, or this store doesn't tell; 0: it is dead; negative: can't say. */
+int hf__port_alive(struct hf_port *port, uint64_t session);
+
+/* Is the session of this party, as it was read, known to be dead? May ask the store. */
+int hf__port_dead(struct hf_port *port, const hf_party *p);
+
+/* Sleeps for a random time around `us` (half to one and a half). */
+void hf__pause(int64_t us);
+
+#endif
