@@ -14,8 +14,6 @@
  * loaded.
  */
 const hf_driver *hf__driver(const char *scheme, hf_error *err);
-/* Of an error about an option that other programs have: adds what is to be done with it here. */
-void hf__explain_option(hf_error *err);
 
 /* Opens a store, with its capabilities in *ret_caps. HF_INVALID: they contradict each other. After
    a failure *ret is to be closed, unless it is NULL. */

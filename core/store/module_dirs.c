@@ -1,0 +1,145 @@
+/*
+ * module_dirs.c - where the modules of drivers are. See module_dirs.h.
+ */
+#include "module_dirs.h"
+
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef HF_MODULE_DIR
+#define HF_MODULE_DIR "/usr/lib/holdfast"
+#endif
+/* Relative to the prefix, as a program in its bin directory finds it. */
+#ifndef HF_LIBDIR
+#define HF_LIBDIR "lib"
+#endif
+
+static void put_text(char *to, size_t cap, const char *from)
+{
+    size_t n = strlen(from);
+    if (n >= cap) n = 0; /* half a path is worse than none */
+    memcpy(to, from, n);
+    to[n] = 0;
+}
+
+/* Cuts the last part off. */
+static void up(char *path)
+{
+    char *slash = strrchr(path, '/');
+    *(slash ? slash : path) = 0;
+}
+
+/* An address in the loaded object that this code is part of. */
+static const char of_here;
+
+/* The loaded object that this code is part of. */
+struct object {
+    const char *path; /* of a shared library, as long as it is loaded; NULL: the program itself */
+    int seen;         /* objects so far */
+};
+
+static int is_own(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct object *own = arg;
+    uintptr_t here = (uintptr_t)&of_here;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || here - from >= info->dlpi_phdr[i].p_memsz)
+            continue;
+        /* The program is the first object, whatever name the C library gives it. */
+        own->path = own->seen && *info->dlpi_name ? info->dlpi_name : NULL;
+        return 1;
+    }
+    own->seen++;
+    return 0;
+}
+
+const char *hf__own_library(void)
+{
+    struct object own = {NULL, 0};
+    dl_iterate_phdr(is_own, &own);
+    return own.path;
+}
+
+/* Where this library is. 0: in a program, whose directory it is then; none if that is a set-user-id
+   one, for whoever calls it may have given it another place by a hard link. */
+static int own_dir(char to[HF_MODULE_PATH])
+{
+    const char *library = hf__own_library();
+    if (library) {
+        put_text(to, HF_MODULE_PATH, library);
+        up(to);
+        return 1;
+    }
+    ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", to, HF_MODULE_PATH - 1);
+    to[n > 0 ? n : 0] = 0;
+    up(to);
+    return 0;
+}
+
+static void add_dir(struct hf_module_dirs *d, int i, const char *base, const char *more)
+{
+    snprintf(d->dir[i], HF_MODULE_PATH, "%.*s%s", HF_MODULE_PATH - 128, base, more);
+    for (int other = 0; other < i; other++)
+        if (!strcmp(d->dir[other], d->dir[i])) d->dir[i][0] = 0;
+}
+
+/* Where anybody may put files, what is found is anybody's. */
+static int open_to_all(const char *dir)
+{
+    struct stat s;
+    return stat(*dir ? dir : "/", &s) || s.st_mode & S_IWOTH;
+}
+
+/* Is this the root of a build by Meson that belongs to whom its folder with the program does? */
+static int is_build(const char *root, const char *program_dir)
+{
+    static const char *const parts[] = {"", "/build.ninja", "/meson-info"};
+    struct stat of_program, of_part;
+    char path[HF_MODULE_PATH + 32];
+    if (stat(program_dir, &of_program)) return 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(path, sizeof path, "%s%s", root, parts[i]);
+        if (stat(path, &of_part) || of_part.st_uid != of_program.st_uid) return 0;
+    }
+    return 1;
+}
+
+void hf__module_dirs(struct hf_module_dirs *d)
+{
+    /* Not for a set-user-id program: the variable is its caller's. */
+    const char *named = secure_getenv("HOLDFAST_DRIVERS");
+    char own[HF_MODULE_PATH], prefix[HF_MODULE_PATH];
+    memset(d, 0, sizeof *d);
+    put_text(d->dir[0], HF_MODULE_PATH, named ? named : "");
+    int shared = own_dir(own);
+    if (own[0]) {
+        put_text(prefix, HF_MODULE_PATH, own);
+        up(prefix);
+        int found = !shared && !open_to_all(prefix);
+        if (shared || !open_to_all(own)) add_dir(d, 1, own, "");
+        if (shared) add_dir(d, 2, own, "/holdfast");
+        if (found && HF_LIBDIR[0] != '/') add_dir(d, 3, prefix, "/" HF_LIBDIR "/holdfast");
+        if (found) add_dir(d, 4, prefix, "/lib/holdfast");
+        if (found && is_build(prefix, own)) add_dir(d, 6, prefix, "");
+    }
+    add_dir(d, 5, HF_MODULE_DIR, "");
+}
+
+int hf__find_module(const struct hf_module_dirs *d, int n, const char *scheme, char *ret,
+                    size_t cap)
+{
+    for (int i = 0; i < n; i++) {
+        if (!d->dir[i][0]) continue;
+        int len = snprintf(ret, cap, "%s/" HF_MODULE_HEAD "%s" HF_MODULE_TAIL, d->dir[i], scheme);
+        if (len > 0 && (size_t)len < cap && !access(ret, F_OK)) return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,79 @@
+/*
+ * url_advice.c - URLs as other programs write them, and what to write here. See url_advice.h.
+ */
+#include "url_advice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *hf__scheme_advice(const char *scheme)
+{
+    static const char *const others[][2] = {
+        {"mongodb+srv", "write mongodb: with the hosts and options that its DNS records name"},
+        {"valkey", "write redis:"},
+        {"valkeys", "write rediss:"},
+        {"redis+sentinel", "Sentinel isn't asked: write redis: with the primary's host"},
+        {"redis+cluster", "write redis: with one host, and keys that are all in one slot"},
+        {"unix", "write redis:?socket=/PATH"},
+        {"postgresql+psycopg", "write postgres:"},
+        {"postgresql+psycopg2", "write postgres:"},
+        {"postgresql+asyncpg", "write postgres:"},
+        {"psql", "write postgres:"},
+        {"pgsql", "write postgres:"},
+        {"mysql", "MySQL isn't supported; write mariadb: for a MariaDB server"},
+        {"sqlite3", "write sqlite:"},
+        {"memory", "write mem:"},
+        {"etcd3", "write etcd:"},
+        {"etcd+http", "write etcd:"},
+        {"etcd+https", "write etcds:"},
+        {"http", "a store has a scheme of its own, such as etcd: or firestore:"},
+        {"https", "a store has a scheme of its own, such as etcds: or firestore:"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i][0], scheme)) return others[i][1];
+    return NULL;
+}
+
+/* Options that other programs have in their URLs, and what is to be done with them here. */
+static const struct {
+    const char *name, *advice;
+} foreign[] = {
+    {"pool_size", "there is no pool to be set: leave it out"},
+    {"max_connections", "there is no pool to be set: leave it out"},
+    {"max_overflow", "there is no pool to be set: leave it out"},
+    {"maxPoolSize", "there is no pool to be set: leave it out"},
+    {"minPoolSize", "there is no pool to be set: leave it out"},
+    {"decode_responses", "it is of a client in Python: leave it out"},
+    {"encoding", "it is of a client in Python: leave it out"},
+    {"health_check_interval", "it is of a client in Python: leave it out"},
+    {"protocol", "it is of another client: leave it out"},
+    {"check_same_thread", "it is of a module in Python: leave it out"},
+    {"charset", "it is of another program: leave it out"},
+    {"application_name", "hf_open's note says who it is: leave it out"},
+    {"timeout", "the limit of a request is hf_open's io_timeout_ms"},
+    {"connect_timeout", "the limit of a request is hf_open's io_timeout_ms"},
+    {"socket_timeout", "the limit of a request is hf_open's io_timeout_ms"},
+    {"socket_connect_timeout", "the limit of a request is hf_open's io_timeout_ms"},
+    {"connectTimeoutMS", "the limit of a request is hf_open's io_timeout_ms"},
+    {"socketTimeoutMS", "the limit of a request is hf_open's io_timeout_ms"},
+    {"serverSelectionTimeoutMS", "the limit of a request is hf_open's io_timeout_ms"},
+    {"ssl", "TLS is chosen by the scheme or by the options in the store's page"},
+    {"tls", "TLS is chosen by the scheme or by the options in the store's page"},
+    {"ssl_cert_reqs", "certificates are checked as the store's page says"},
+    {"db", "write the database behind the host: /NAME"},
+    {"database", "write the database behind the host: /NAME"},
+    {"username", "write it before the host: USER:PASSWORD@HOST"},
+    {"password", "write it before the host: USER:PASSWORD@HOST"},
+};
+
+void hf__explain_option(hf_error *err)
+{
+    static const char said[] = "unknown option '";
+    const char *at = err ? strstr(err->text, said) : NULL;
+    for (size_t i = 0; at && i < sizeof foreign / sizeof *foreign; i++) {
+        size_t n = strlen(foreign[i].name), used = strlen(err->text);
+        const char *name = at + sizeof said - 1;
+        if (strncmp(name, foreign[i].name, n) || name[n] != '\'') continue;
+        snprintf(err->text + used, sizeof err->text - used, ": %s", foreign[i].advice);
+        return;
+    }
+}
