@@ -220,8 +220,8 @@ def needed(folder, selection):
 
 def servers(step):
     """What no package has, and takes minutes to make: once, before a test waits for it."""
-    for name in ('ferretdb', 'hidane', 'mongo-java-server', 'node-packages', 'node-versions',
-                 'porcupine', 'python-packages', 'wheel-servers'):
+    for name in ('ferretdb', 'hidane', 'mongo-java-server', 'nats-server', 'node-packages',
+                 'node-versions', 'porcupine', 'python-packages', 'wheel-servers'):
         step.check(step.run([os.path.join('tools', name)]) == 0, f'tools/{name}', f'tools/{name}')
     for again in ('tools/node-packages tests/guards/web', 'tools/bench-peers matplotlib',
                   'tools/node-packages bindings/node/test/runners',

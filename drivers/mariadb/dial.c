@@ -27,8 +27,8 @@ struct login {
 /* An attempt's own. */
 struct pending {
     MYSQL *my;
-    int status;            /* what the call waits for; 0: none is under way */
-    char host[HF_MY_HOST]; /* what the library is given */
+    int status;              /* what the call waits for; 0: none is under way */
+    char host[HF_HOST_TEXT]; /* what the library is given */
 };
 
 /* ---- what a refusal means ---- */
@@ -112,7 +112,7 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
 {
     const struct login *l = arg;
     const struct hf__my_how *how = l->how;
-    int local = how->host[a->target][0] == '/';
+    int local = how->at.host[a->target][0] == '/';
     struct pending *p = a->own = calloc(1, sizeof *p);
     MYSQL *my = p ? p->my = mysql_init(NULL) : NULL, *connected = NULL;
     if (!my || !set_options(how, my)) {
@@ -124,14 +124,14 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
     unsigned held = hf__low_hold();
     p->status = mysql_real_connect_start(
         &connected, my, local ? NULL : p->host, how->user[0] ? how->user : NULL, l->password,
-        how->database, (unsigned)strtoul(how->port[a->target], NULL, 10), local ? p->host : NULL,
+        how->database, (unsigned)strtoul(how->at.port[a->target], NULL, 10), local ? p->host : NULL,
         CLIENT_MULTI_STATEMENTS);
     hf__low_free(held);
     int fd = (int)mysql_get_socket(my);
     if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
     /* It has connected by the address, and reads this text again when the server has greeted: the
        certificate is compared with it, and names the host. */
-    if (!local && p->status) snprintf(p->host, sizeof p->host, "%s", how->host[a->target]);
+    if (!local && p->status) snprintf(p->host, sizeof p->host, "%s", how->at.host[a->target]);
     return became(l, a, connected);
 }
 
@@ -246,7 +246,7 @@ static int dial(const struct login *l, struct hf__dial *d, struct hf__my_link *l
         link->until_us = hf__dial_share(d, until_us);
         rc = inspect(l->how, link, why);
         /* Of several it may be the turn of another one, soon. */
-        if (rc == HF_UNSUPPORTED && l->how->n > 1) rc = HF_UNAVAILABLE;
+        if (rc == HF_UNSUPPORTED && l->how->at.n > 1) rc = HF_UNAVAILABLE;
         if (!rc) rc = settle(l->how, link, why);
         link->until_us = 0;
         link->settled = !rc;
@@ -266,12 +266,11 @@ int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64
     struct hf__my_pipe pipe;
     struct hf__dial *d;
     char why[500], secret[HF_KIT_WHY];
-    for (size_t i = 0; i < how->n; i++)
-        targets[i] = (struct hf__dial_target){how->host[i], how->port[i]};
+    hf__hosts_targets(&how->at, targets);
     memcpy(l.password, how->password, sizeof how->password);
     int rc = how->secret.path[0] ? hf__secret_get(&how->secret, l.password, secret) : 0;
     if (rc) return hf_fail(err, rc, 0, "mariadb: connect: %s", secret);
-    if (hf__dial_begin(targets, how->n, &ops, &l, &d))
+    if (hf__dial_begin(targets, how->at.n, &ops, &l, &d))
         return hf_fail(err, HF_NOMEM, 0, "mariadb: connect: out of memory");
     hf__my_hold_pipe(&pipe);
     rc = dial(&l, d, link, until_us);

@@ -6,12 +6,13 @@
 
 #include "holdfast_driver.h"
 #include "kit/dial.h"
+#include "kit/hosts.h"
 #include "kit/secret.h"
 
 #include <mysql.h>
 #include <signal.h>
 
-enum { HF_MY_NAME = 160, HF_MY_HOST = 256, HF_MY_PATH = 512, HF_MY_WHY = 300 };
+enum { HF_MY_NAME = 160, HF_MY_PATH = 512, HF_MY_WHY = 300 };
 
 /* 1 where nothing can be written: a replica. Later versions name what is permitted, not 0 or 1. */
 #define HF_MY_READ_ONLY "(@@innodb_read_only OR CONCAT(@@read_only) NOT IN ('0', 'OFF'))"
@@ -20,8 +21,7 @@ enum { HF_MY_NAME = 160, HF_MY_HOST = 256, HF_MY_PATH = 512, HF_MY_WHY = 300 };
 struct hf__my_how {
     char user[128], password[256], database[64];
     struct hf__secret secret; /* a password that stands in a file */
-    char host[HF_DIAL_TARGETS][HF_MY_HOST], port[HF_DIAL_TARGETS][8];
-    size_t n; /* hosts */
+    struct hf__hosts at;
     int tls, verify;
     char ssl_ca[HF_MY_PATH], ssl_cert[HF_MY_PATH], ssl_key[HF_MY_PATH];
     int64_t io_timeout_ms;

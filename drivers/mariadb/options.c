@@ -5,7 +5,6 @@
 #include "link.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_SOCKET "/run/mysqld/mysqld.sock"
@@ -17,52 +16,18 @@ static int bad(const hf_url *url, const char *what, hf_error *err)
 
 /* ---- where the servers are ---- */
 
-static int add(struct hf__my_how *how, const char *host, size_t len, const char *port)
-{
-    if (how->n == HF_DIAL_TARGETS || len >= HF_MY_HOST || !len) return 0;
-    memcpy(how->host[how->n], host, len);
-    how->host[how->n][len] = 0;
-    snprintf(how->port[how->n++], sizeof how->port[0], "%s", port);
-    return 1;
-}
-
-/* One of a list: a, a:1, [::1], [::1]:1. */
-static int add_entry(struct hf__my_how *how, const char *at, size_t all)
-{
-    size_t open = *at == '[', len = strcspn(at, open ? "]," : ":,");
-    const char *behind = at + len + (open && at[len] == ']');
-    char port[8] = "3306", *end;
-    if ((open && at[len] != ']') || (behind < at + all && *behind != ':')) return 0;
-    if (behind < at + all) {
-        size_t digits = (size_t)(at + all - behind - 1);
-        if (!digits || digits >= sizeof port) return 0;
-        memcpy(port, behind + 1, digits);
-        port[digits] = 0;
-        long number = strtol(port, &end, 10);
-        if (*end || number < 1 || number > 65535) return 0;
-    }
-    return add(how, at + open, len - open, port);
-}
-
 static int read_hosts(struct hf__my_how *how, const hf_url *url, hf_error *err)
 {
-    char socket[HF_MY_HOST], port[8];
+    char socket[HF_HOST_TEXT];
     int rc = hf_url_get(url, "socket", socket, sizeof socket);
     if (rc == HF_INVALID) return bad(url, "socket: too long, or given twice", err);
     if (!rc && (url->host[0] || url->port)) return bad(url, "socket: there is a host, too", err);
     if (!rc && socket[0] != '/') return bad(url, "socket: not a whole path", err);
-    if (!rc) return add(how, socket, strlen(socket), "") ? 0 : HF_INVALID;
+    if (!rc) return hf__hosts_add(&how->at, socket, strlen(socket), "") ? 0 : HF_INVALID;
     if (!url->host[0] && !url->port)
-        return add(how, DEFAULT_SOCKET, sizeof DEFAULT_SOCKET - 1, "") ? 0 : HF_INVALID;
-    snprintf(port, sizeof port, "%d", url->port ? url->port : 3306);
-    const char *host = url->host[0] ? url->host : "127.0.0.1";
-    if (!strchr(host, ',')) return add(how, host, strlen(host), port) ? 0 : HF_INVALID;
-    for (const char *at = host;; at++) {
-        size_t all = strcspn(at, ",");
-        if (!add_entry(how, at, all)) return bad(url, "not a list of up to 16 hosts", err);
-        at += all;
-        if (!*at) return 0;
-    }
+        return hf__hosts_add(&how->at, DEFAULT_SOCKET, sizeof DEFAULT_SOCKET - 1, "") ? 0
+                                                                                      : HF_INVALID;
+    return hf__hosts_read(&how->at, url, 3306) ? 0 : bad(url, "not a list of up to 16 hosts", err);
 }
 
 /* ---- who, and how ---- */

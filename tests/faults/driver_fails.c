@@ -120,6 +120,18 @@ static const struct way {
     {"nghttp2_submit_request", -901, 0, INSTEAD, 0, 1},
     {"nghttp2_submit_settings", -901, 0, INSTEAD, 0, 1},
     {"protobuf_c_message_unpack", 0, 0, INSTEAD, 2, 1},
+    {"natsOptions_Create", 24, 0, INSTEAD, 0, 1},
+    {"natsOptions_SetURL", 24, 0, INSTEAD, 0, 1},
+    {"natsOptions_SetEventLoop", 24, 0, INSTEAD, 0, 1},
+    {"natsOptions_SetTimeout", 24, 0, INSTEAD, 0, 1},
+    {"natsConnection_Connect", 24, 0, INSTEAD, 0, 1},
+    {"natsConnection_Connect", 2, 0, INSTEAD, 0, 1},
+    {"natsConnection_SubscribeSync", 24, 0, INSTEAD, 0, 1},
+    {"natsConnection_PublishMsg", 24, 0, INSTEAD, 0, 1},
+    {"natsConnection_PublishMsg", 3, 0, AFTER, 0, 1},
+    {"natsSubscription_NextMsg", 26, 0, INSTEAD, 0, 0},
+    {"natsMsg_Create", 24, 0, INSTEAD, 0, 1},
+    {"natsMsgHeader_Set", 24, 0, INSTEAD, 0, 1},
     {"redisReaderCreate", 0, 0, INSTEAD, 0, 1},
     {"redisReaderFeed", -1, 0, INSTEAD, 0, 1},
     {"PQconnectStartParams", 0, 0, INSTEAD, 0, 1},
@@ -238,6 +250,11 @@ DEFINE_FOUR(nghttp2_session_mem_send, nghttp2_session_set_local_window_size, ngh
             nghttp2_submit_settings)
 DEFINE_FOUR(SSL_set1_host, X509_VERIFY_PARAM_set1_ip_asc, SSL_ctrl,
             SSL_CTX_set_default_verify_paths)
+DEFINE_FOUR(natsOptions_Create, natsOptions_SetURL, natsOptions_SetEventLoop,
+            natsOptions_SetTimeout)
+DEFINE_FOUR(natsConnection_Connect, natsConnection_SubscribeSync, natsConnection_PublishMsg,
+            natsSubscription_NextMsg)
+DEFINE_TWO(natsMsg_Create, natsMsgHeader_Set)
 DEFINE_FOUR(redisReaderCreate, redisReaderFeed, PQconnectStartParams, PQsendPrepare)
 DEFINE_FOUR(PQflush, PQconsumeInput, PQgetResult, PQsetnonblocking)
 DEFINE_FOUR(PQstatus, PQisthreadsafe, mongoc_client_new_from_uri_with_error,

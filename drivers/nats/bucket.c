@@ -1,0 +1,253 @@
+/*
+ * bucket.c - nats: the bucket, which is a stream of JetStream, and its clock. See store.h.
+ *
+ * Contents: replies; the clock; making it; opening; what doctor looks at.
+ *
+ * The clock is that of the server which leads the bucket's stream: what it says of the stream has
+ * the time (`ts`, since 2.10). The reply to a write has no time, and the time of a message is that
+ * of its write, not of now; so each operation asks for what is said of the stream, too, at the same
+ * time and in the same round trip. $SYS.REQ.USER.INFO has a time as well, but of the server that
+ * the client has connected to: another one for other clients.
+ */
+#include "store.h"
+
+#include "json.h"
+#include "os.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- replies ---- */
+
+int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY])
+{
+    int no_memory = 0;
+    *ret = NULL;
+    if (natsMsg_IsNoResponders((natsMsg *)reply)) {
+        snprintf(why, HF_NATS_WHY, "nobody answers: JetStream isn't enabled, or not ready");
+        return HF_NATS_NOBODY;
+    }
+    json_t *all =
+        hf__json_read(natsMsg_GetData(reply), (size_t)natsMsg_GetDataLength(reply), 0, &no_memory);
+    json_t *error = json_object_get(all, "error");
+    if (json_is_object(all) && !error) {
+        *ret = all;
+        return 0;
+    }
+    int said = (int)json_integer_value(json_object_get(error, "err_code"));
+    const char *text = json_string_value(json_object_get(error, "description"));
+    snprintf(why, HF_NATS_WHY, "%s", text ? text : "not a reply to that");
+    json_decref(all);
+    if (no_memory) snprintf(why, HF_NATS_WHY, "out of memory");
+    if (said < 10000) said = no_memory ? HF_NATS_NO_MEMORY : HF_NATS_GARBLED;
+    return said;
+}
+
+int hf__nats_code(int said)
+{
+    switch (said) {
+    case HF_NATS_NO_MEMORY: return HF_NOMEM;
+    case 10002: /* limits of the account */
+    case 10023: /* resources */
+    case 10028:
+    case 10047: /* room for it */
+    case 10054: /* the length of a message */
+    case 10122: return HF_FULL;
+    case 10109: return HF_DENIED; /* sealed */
+    default: return HF_UNAVAILABLE;
+    }
+}
+
+/* One request. 0 and *ret; else an HF_ code, with why, and what the reply says. */
+static int ask(struct hf__nats_link *link, const char *subject, const char *data, int64_t until_us,
+               json_t **ret, int *ret_said, char why[HF_NATS_WHY])
+{
+    struct hf__nats_request r = {.subject = subject, .data = data, .len = strlen(data)};
+    *ret_said = 0;
+    int rc = hf__nats_ask(link, &r, 1, until_us, why);
+    if (!rc && (*ret_said = hf__nats_reply(r.reply, ret, why))) rc = hf__nats_code(*ret_said);
+    hf__nats_done(&r, 1);
+    return rc;
+}
+
+/* ---- the clock ---- */
+
+int64_t hf__nats_clock(const json_t *info)
+{
+    const char *text = json_string_value(json_object_get(info, "ts"));
+    return text ? hf__nats_time(text) : 0;
+}
+
+int hf__nats_server_clock(hf_store *st, struct hf__nats_link *link, int64_t until_us,
+                          int64_t *ret_clock_us, char why[HF_NATS_WHY])
+{
+    json_t *reply;
+    int said, rc = ask(link, "$SYS.REQ.USER.INFO", "", until_us, &reply, &said, why);
+    (void)st;
+    if (rc) return rc;
+    const char *text = json_string_value(json_object_get(json_object_get(reply, "server"), "time"));
+    *ret_clock_us = text ? hf__nats_time(text) : 0;
+    json_decref(reply);
+    if (*ret_clock_us) return 0;
+    snprintf(why, HF_NATS_WHY, "the server tells no time");
+    return HF_UNAVAILABLE;
+}
+
+/* ---- making it ---- */
+
+/*
+ * Each message's number is the bucket's own: of one that was removed and made again they are
+ * greater, so that no write of the time before finds the number that it expects. `republish` tells
+ * those who wait of each write, when it is done.
+ */
+static int make(hf_store *st, struct hf__nats_link *link, int replicas, int64_t until_us,
+                int *ret_said, char why[HF_NATS_WHY])
+{
+    char subject[HF_NATS_NAME + 40], config[1200];
+    json_t *reply = NULL;
+    snprintf(subject, sizeof subject, "$JS.API.STREAM.CREATE.KV_%s", st->bucket);
+    snprintf(config, sizeof config,
+             "{\"name\":\"KV_%s\",\"subjects\":[\"$KV.%s.>\"],\"description\":\"locks of "
+             "holdfast\",\"retention\":\"limits\",\"storage\":\"file\",\"discard\":\"new\","
+             "\"max_msgs_per_subject\":1,\"max_msgs\":-1,\"max_bytes\":-1,\"max_age\":0,"
+             "\"max_msg_size\":-1,\"max_consumers\":-1,\"num_replicas\":%d,\"deny_delete\":true,"
+             "\"allow_rollup_hdrs\":true,\"allow_direct\":false,\"first_seq\":%lld,\"republish\":{"
+             "\"src\":\"$KV.%s.>\",\"dest\":\"holdfast.%s.>\",\"headers_only\":true}}",
+             st->bucket, st->bucket, replicas, (long long)hf__day_us(), st->bucket, st->bucket);
+    int rc = ask(link, subject, config, until_us, &reply, ret_said, why);
+    json_decref(reply);
+    return rc;
+}
+
+enum { NAME_IN_USE = 10058, NO_CLUSTER = 10074 };
+
+int hf__nats_make(hf_store *st, struct hf__nats_link *link, int64_t until_us, char why[HF_NATS_WHY])
+{
+    int said, rc = make(st, link, st->replicas ? st->replicas : 3, until_us, &said, why);
+    if (rc && said == NO_CLUSTER && !st->replicas) rc = make(st, link, 1, until_us, &said, why);
+    if (rc && said == NAME_IN_USE) return 0; /* another one was quicker */
+    if (rc && said >= 10000 && rc == HF_UNAVAILABLE && said != 10008) rc = HF_UNSUPPORTED;
+    return rc;
+}
+
+/* ---- opening ---- */
+
+/* Returns why it is no store; NULL: nothing keeps it from that. */
+static const char *unfit(const hf_store *st, const json_t *info)
+{
+    char subject[HF_NATS_NAME + 8];
+    const json_t *config = json_object_get(info, "config");
+    const json_t *subjects = json_object_get(config, "subjects");
+    const char *first = json_string_value(json_array_get(subjects, 0));
+    const char *kept = json_string_value(json_object_get(config, "retention"));
+    snprintf(subject, sizeof subject, "$KV.%s.>", st->bucket);
+    if (!hf__nats_clock(info)) return "the server is older than NATS 2.10: it tells no time";
+    if (json_object_get(config, "mirror")) return "the bucket is a mirror: it can't be written";
+    if (!first || strcmp(first, subject) != 0 || json_array_size(subjects) != 1)
+        return "the stream isn't a bucket of keys and values";
+    if (!kept || strcmp(kept, "limits") != 0) return "the stream's messages go when they are read";
+    return NULL;
+}
+
+static int prepare(hf_store *st, struct hf__nats_link *link, const char *safe, int64_t until_us,
+                   hf_error *err)
+{
+    char why[HF_NATS_WHY] = "";
+    json_t *info = NULL;
+    int said, rc = ask(link, st->info, "", until_us, &info, &said, why);
+    if (said == HF_NATS_NO_STREAM && st->existing)
+        return hf_fail(err, HF_UNAVAILABLE, ENOENT,
+                       "no store at '%s': there is no bucket '%s'; the first lock makes it", safe,
+                       st->bucket);
+    if (said == HF_NATS_NO_STREAM) {
+        rc = hf__nats_make(st, link, until_us, why);
+        if (!rc) rc = ask(link, st->info, "", until_us, &info, &said, why);
+    }
+    const char *bad = rc ? NULL : unfit(st, info);
+    json_decref(info);
+    if (bad) return hf_fail(err, HF_UNSUPPORTED, 0, "nats: open '%s': %s", st->bucket, bad);
+    return rc ? hf_fail(err, rc, 0, "nats: open '%s': %s", st->bucket, why) : 0;
+}
+
+int hf__nats_prepare(hf_store *st, const char *safe, hf_error *err)
+{
+    struct hf__nats_link *link;
+    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+    int rc = hf__nats_get_link(st, &link, until_us, err);
+    if (!rc) rc = prepare(st, link, safe, until_us, err);
+    hf__nats_put_link(st, link);
+    return rc;
+}
+
+/* ---- what doctor looks at ---- */
+
+struct doctor {
+    void (*say)(void *arg, int ok, const char *text);
+    void *arg;
+};
+
+static int64_t number(const json_t *config, const char *name)
+{
+    return json_integer_value(json_object_get(config, name));
+}
+
+static int is(const json_t *config, const char *name, const char *value)
+{
+    const char *text = json_string_value(json_object_get(config, name));
+    return text && !strcmp(text, value);
+}
+
+/* Settings by which the server throws rows away. */
+static void say_limits(const struct doctor *d, const json_t *config)
+{
+    int drops = is(config, "discard", "old") &&
+                (number(config, "max_bytes") > 0 || number(config, "max_msgs") > 0);
+    int ages = number(config, "max_age") > 0;
+    if (ages) d->say(d->arg, 0, "the bucket has a TTL: rows go while they are held");
+    if (drops) d->say(d->arg, 0, "the bucket is limited and discards the old: it loses rows");
+    if (!ages && !drops) d->say(d->arg, 1, "no limit of the bucket takes a row away");
+    if (json_is_true(json_object_get(config, "no_ack")))
+        d->say(d->arg, 0, "no_ack: the server doesn't say what it has stored");
+}
+
+static void say_all(const hf_store *st, const struct doctor *d, const json_t *info)
+{
+    char text[300];
+    const json_t *config = json_object_get(info, "config"), *cluster;
+    int file = is(config, "storage", "file"),
+        told = json_is_object(json_object_get(config, "republish"));
+    int64_t replicas = number(config, "num_replicas");
+    cluster = json_object_get(json_object_get(info, "cluster"), "name");
+    snprintf(text, sizeof text, "the locks are in the bucket '%s'; waiters %s", st->bucket,
+             told ? "are notified" : "poll, for it doesn't republish");
+    d->say(d->arg, 1, text);
+    d->say(d->arg, file,
+           file ? "storage: file; set sync_interval: always for what a power cut may take"
+                : "storage: memory: a restart of the server loses all locks");
+    snprintf(text, sizeof text,
+             replicas > 1 || !cluster ? "replicas: %lld"
+                                      : "replicas: %lld, in a cluster: one lost server loses all",
+             (long long)replicas);
+    d->say(d->arg, replicas > 1 || !cluster, text);
+    say_limits(d, config);
+}
+
+int hf__nats_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                     hf_error *err)
+{
+    const struct doctor d = {say, arg};
+    struct hf__nats_link *link;
+    char why[HF_NATS_WHY] = "";
+    json_t *info = NULL;
+    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+    int said, rc = hf__nats_get_link(st, &link, until_us, err);
+    if (!rc) {
+        rc = ask(link, st->info, "", until_us, &info, &said, why);
+        if (rc) hf_fail(err, rc, 0, "nats: inspect '%s': %s", st->bucket, why);
+    }
+    hf__nats_put_link(st, link);
+    if (!rc) say_all(st, &d, info);
+    json_decref(info);
+    return rc;
+}

@@ -1,0 +1,120 @@
+/*
+ * link.c - nats: requests there and back. See link.h.
+ *
+ * The library runs no thread and no timer for a connection: the thread that asks waits for the
+ * socket itself, with its own deadline (natsOptions_SetEventLoop in dial.c). Requests that are
+ * asked together are sent together, and each has its own subject for the reply: one that comes too
+ * late is taken for no other.
+ */
+#include "link.h"
+
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+short hf__nats_events(const struct hf__nats_link *link)
+{
+    return (short)(POLLIN | (link->writes ? POLLOUT : 0));
+}
+
+int hf__nats_serve(struct hf__nats_link *link, short revents)
+{
+    if (revents & ~POLLOUT) natsConnection_ProcessReadEvent(link->nc);
+    if (revents & POLLOUT && link->fd >= 0) natsConnection_ProcessWriteEvent(link->nc);
+    return link->fd >= 0 && !natsConnection_IsClosed(link->nc);
+}
+
+int hf__nats_ended(struct hf__nats_link *link)
+{
+    /* The server asks now and then whether the client is there; it is answered here. */
+    struct pollfd p = {link->fd, hf__nats_events(link), 0};
+    return link->fd < 0 || (poll(&p, 1, 0) > 0 && !hf__nats_serve(link, p.revents));
+}
+
+/* Adds the request to what the connection will write. */
+static natsStatus send_request(struct hf__nats_link *link, const struct hf__nats_request *r)
+{
+    char reply[sizeof link->prefix + 24];
+    natsMsg *msg = NULL;
+    snprintf(reply, sizeof reply, "%s.%llu", link->prefix, (unsigned long long)link->sent++);
+    natsStatus s = natsMsg_Create(&msg, r->subject, reply, r->data, (int)r->len);
+    for (size_t i = 0; s == NATS_OK && i < sizeof r->header / sizeof *r->header; i++)
+        if (r->header[i].value) s = natsMsgHeader_Set(msg, r->header[i].name, r->header[i].value);
+    if (s == NATS_OK) s = natsConnection_PublishMsg(link->nc, msg);
+    natsMsg_Destroy(msg);
+    return s;
+}
+
+/* Takes the replies that have come. Returns how many of them are of these requests. */
+static size_t take(struct hf__nats_link *link, struct hf__nats_request *r, size_t n)
+{
+    size_t taken = 0, skip = strlen(link->prefix) + 1;
+    uint64_t first = link->sent - n, queued = 0;
+    natsMsg *msg;
+    while (natsSubscription_QueuedMsgs(link->inbox, &queued) == NATS_OK && queued &&
+           natsSubscription_NextMsg(&msg, link->inbox, 1) == NATS_OK) {
+        const char *subject = natsMsg_GetSubject(msg);
+        uint64_t i = strlen(subject) > skip ? strtoull(subject + skip, NULL, 10) - first : n;
+        if (i < n && !r[i].reply) {
+            r[i].reply = msg;
+            taken++;
+        } else {
+            natsMsg_Destroy(msg);
+        }
+    }
+    return taken;
+}
+
+/* Why there is no reply: what the server said of it. A subject that isn't permitted has no reply at
+   all. */
+static int explain(const struct hf__nats_link *link, natsStatus s, char why[HF_NATS_WHY])
+{
+    const char *text = "";
+    if (s == NATS_OK) s = natsConnection_GetLastError(link->nc, &text);
+    snprintf(why, HF_NATS_WHY, "%s%s%.*s",
+             s == NATS_OK ? "no answer in time" : natsStatus_GetText(s), *text ? ": " : "",
+             (int)strcspn(text, "\r\n"), text);
+    return s == NATS_NOT_PERMITTED ? HF_DENIED : s == NATS_NO_MEMORY ? HF_NOMEM : HF_UNAVAILABLE;
+}
+
+static int denied(const struct hf__nats_link *link)
+{
+    const char *text;
+    return natsConnection_GetLastError(link->nc, &text) == NATS_NOT_PERMITTED;
+}
+
+int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t n, int64_t until_us,
+                 char why[HF_NATS_WHY])
+{
+    natsStatus s = NATS_OK;
+    size_t missing = n, sent = 0;
+    for (size_t i = 0; i < n; i++) r[i].reply = NULL;
+    for (; sent < n && s == NATS_OK; sent++) s = send_request(link, &r[sent]);
+    link->sent += n - sent;
+    while (s == NATS_OK && missing) {
+        struct pollfd p = {link->fd, hf__nats_events(link), 0};
+        int64_t left_us = until_us - hf__local_us();
+        if (left_us <= 0 || denied(link)) break;
+        int ready = poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1));
+        if (ready < 0 && errno != EINTR) s = NATS_IO_ERROR;
+        if (ready <= 0) continue;
+        if (!hf__nats_serve(link, p.revents)) s = NATS_CONNECTION_CLOSED;
+        missing -= take(link, r, n);
+    }
+    if (!missing) return 0;
+    int rc = explain(link, s, why);
+    hf__nats_disconnect(link);
+    return rc;
+}
+
+void hf__nats_done(struct hf__nats_request *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        natsMsg_Destroy(r[i].reply);
+        r[i].reply = NULL;
+    }
+}

@@ -1,0 +1,70 @@
+/*
+ * link.h - nats: connections to the server, and requests. See doc/stores/nats.md.
+ */
+#ifndef HF_NATS_LINK_H
+#define HF_NATS_LINK_H
+
+#include "holdfast_driver.h"
+#include "kit/hosts.h"
+#include "kit/secret.h"
+
+#include <nats/nats.h>
+
+enum { HF_NATS_PATH = 512, HF_NATS_WHY = 300, HF_NATS_INBOX = 64, HF_NATS_NAME = 64 };
+
+/* How to connect, as the URL says it. */
+struct hf__nats_how {
+    struct hf__hosts at;
+    char user[128], password[256]; /* a password without a user is a token */
+    struct hf__secret secret;      /* a password that stands in a file */
+    char creds[HF_NATS_PATH];      /* a user's JWT and seed */
+    char inbox[HF_NATS_INBOX];     /* what the subjects of replies begin with */
+    int tls, verify;
+    char tls_ca[HF_NATS_PATH], tls_cert[HF_NATS_PATH], tls_key[HF_NATS_PATH];
+    int64_t io_timeout_ms;
+    int opened; /* a server was fit once */
+};
+
+struct hf__nats_link {
+    natsConnection *nc;      /* NULL: not connected */
+    natsSubscription *inbox; /* where replies come */
+    char prefix[HF_NATS_INBOX + 40];
+    uint64_t sent;  /* requests so far: each has a subject of its own for its reply */
+    int fd, writes; /* the connection's socket; the library wants to write */
+};
+
+/* A request; its texts are borrowed. */
+struct hf__nats_request {
+    const char *subject, *data;
+    size_t len;
+    struct {
+        const char *name, *value; /* value NULL: there is none */
+    } header[3];
+    natsMsg *reply; /* NULL: none has come */
+};
+
+/* options.c. Fills *how, the bucket's name and how many replicas are wanted (0: not said). */
+int hf__nats_options(const hf_url *url, struct hf__nats_how *how, char bucket[HF_NATS_NAME],
+                     int *ret_replicas, hf_error *err);
+
+/* dial.c. Connects to the first server that can be used, until the local time until_us at most. */
+int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link, int64_t until_us,
+                     hf_error *err);
+void hf__nats_disconnect(struct hf__nats_link *link);
+
+/* link.c. Reads and writes what is there for the connection. Returns 0 if it is closed. */
+int hf__nats_serve(struct hf__nats_link *link, short revents);
+/* Has the connection come to its end since the last request? Asks nobody. */
+int hf__nats_ended(struct hf__nats_link *link);
+/* What the socket is to be waited for. */
+short hf__nats_events(const struct hf__nats_link *link);
+/*
+ * Sends n requests and waits for all replies, until the local time until_us at most. Returns 0, or
+ * why not all have come, in `why`: HF_UNAVAILABLE, HF_DENIED, HF_NOMEM. What was sent may have been
+ * carried out; the connection is gone then. Replies are freed by hf__nats_done.
+ */
+int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t n, int64_t until_us,
+                 char why[HF_NATS_WHY]);
+void hf__nats_done(struct hf__nats_request *r, size_t n);
+
+#endif

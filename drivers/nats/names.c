@@ -1,0 +1,109 @@
+/*
+ * names.c - nats: keys as subjects, and the texts of the server's JSON. See store.h.
+ */
+#include "store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- keys ---- */
+
+/* A key of a bucket may have letters, digits and -/_=. and no others. Each byte that isn't one of
+   these, a '=', a '.' and a '_' at the beginning (such keys are the server's) is written as '=' and
+   two hex digits. */
+static int is_plain(char c, int first)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '/' || (c == '_' && !first);
+}
+
+void hf__nats_subject(const hf_store *st, const char *key, size_t len, char to[HF_NATS_SUBJECT])
+{
+    static const char digits[] = "0123456789ABCDEF";
+    int at = snprintf(to, HF_NATS_SUBJECT, "$KV.%s.", st->bucket);
+    for (size_t i = 0; i < len; i++) {
+        if (!is_plain(key[i], !i)) {
+            to[at++] = '=';
+            to[at++] = digits[(unsigned char)key[i] >> 4];
+            to[at++] = digits[(unsigned char)key[i] & 15];
+        } else {
+            to[at++] = key[i];
+        }
+    }
+    to[at] = 0;
+}
+
+static int digit_of(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+int hf__nats_key(const hf_store *st, const char *subject, char to[HF_KEY_CAP], uint32_t *ret_len)
+{
+    char again[HF_NATS_SUBJECT];
+    size_t head = strlen(st->bucket) + 5, len = 0;
+    if (strlen(subject) <= head || strlen(subject) >= HF_NATS_SUBJECT) return 0;
+    for (const char *at = subject + head; *at; at++) {
+        if (len == HF_KEY_CAP - 1) return 0;
+        if (*at != '=') {
+            to[len++] = *at;
+        } else {
+            int high = digit_of(at[1]), low = high < 0 ? -1 : digit_of(at[2]);
+            if (low < 0 || high + low == 0) return 0;
+            to[len++] = (char)(high * 16 + low);
+            at += 2;
+        }
+    }
+    to[len] = 0;
+    *ret_len = (uint32_t)len;
+    hf__nats_subject(st, to, len, again);
+    return !strcmp(again, subject); /* each key has one subject */
+}
+
+/* ---- texts ---- */
+
+static int sextet_of(char c)
+{
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+char *hf__nats_bytes(const char *text, size_t *ret_len)
+{
+    char *bytes = malloc(strlen(text) + 1);
+    unsigned held = 0, bits = 0;
+    *ret_len = 0;
+    for (; bytes && *text && *text != '='; text++) {
+        int value = sextet_of(*text);
+        if (value < 0) break;
+        held = (held << 6 | (unsigned)value) & 0xffff;
+        bits += 6;
+        if (bits < 8) continue;
+        bits -= 8;
+        bytes[(*ret_len)++] = (char)(held >> bits);
+    }
+    if (bytes && !text[strspn(text, "=")]) return bytes;
+    free(bytes);
+    return NULL;
+}
+
+int64_t hf__nats_time(const char *text)
+{
+    struct tm t = {.tm_isdst = 0};
+    int at = 0;
+    int64_t us = 0, unit = 100000;
+    if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour,
+               &t.tm_min, &t.tm_sec, &at) != 6)
+        return 0;
+    if (text[at] == '.')
+        for (at++; text[at] >= '0' && text[at] <= '9'; at++, unit /= 10)
+            us += (text[at] - '0') * unit;
+    if (strcmp(text + at, "Z") != 0) return 0;
+    t.tm_year -= 1900;
+    t.tm_mon--;
+    return (int64_t)timegm(&t) * 1000000 + us;
+}

@@ -1,0 +1,195 @@
+/*
+ * nats.c - nats://HOST/BUCKET, rows as the keys of a JetStream key-value bucket. See store.h,
+ * doc/stores/nats.md.
+ *
+ * Contents: many rows; opening.
+ *
+ * A row is a JSON object, in the message that the bucket keeps of its key. bucket.c says where the
+ * clock comes from, rows.c how rows are read, replace.c how they are compared and written.
+ */
+#include "store.h"
+
+#include "os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- many rows ---- */
+
+enum { PAGE = 64 };
+
+struct scan {
+    hf_store *st;
+    const char *prefix;
+    int (*see)(void *arg, const hf_rowkey *, hf_row *);
+    void *arg;
+    int64_t *ret_clock_us;
+    json_t *info;   /* the reply that lists subjects */
+    void *next;     /* in its object of subjects */
+    long long seen; /* subjects of pages before */
+    int end;        /* the last page was seen, or all that is wanted */
+};
+
+/* The next page of subjects. */
+static int list(struct scan *s, hf_error *err)
+{
+    char why[HF_NATS_WHY] = "", query[HF_NATS_NAME + 80];
+    struct hf__nats_request r = {.subject = s->st->info, .data = query};
+    struct hf__nats_link *link;
+    int64_t until_us = hf__local_us() + s->st->how.io_timeout_ms * 1000;
+    int len = snprintf(query, sizeof query, "{\"subjects_filter\":\"$KV.%s.>\",\"offset\":%lld}",
+                       s->st->bucket, s->seen);
+    r.len = (size_t)len;
+    json_decref(s->info);
+    s->info = NULL;
+    s->next = NULL;
+    int said = 0, rc = hf__nats_get_link(s->st, &link, until_us, err);
+    if (!rc) {
+        rc = hf__nats_ask(link, &r, 1, until_us, why);
+        if (!rc && (said = hf__nats_reply(r.reply, &s->info, why))) rc = hf__nats_code(said);
+        if (!rc && !(*s->ret_clock_us = hf__nats_clock(s->info))) rc = HF_UNAVAILABLE;
+        if (said == HF_NATS_NO_STREAM) /* no rows */
+            rc = hf__nats_server_clock(s->st, link, until_us, s->ret_clock_us, why);
+        hf__nats_done(&r, 1);
+        if (rc) hf_fail(err, rc, 0, "nats: list: %s", why);
+    }
+    hf__nats_put_link(s->st, link);
+    json_t *subjects = json_object_get(json_object_get(s->info, "state"), "subjects");
+    s->next = json_object_iter(subjects);
+    s->seen += (long long)json_object_size(subjects);
+    s->end = s->seen >= json_integer_value(json_object_get(s->info, "total"));
+    return rc;
+}
+
+struct page {
+    char text[PAGE][HF_KEY_CAP], query[PAGE][HF_NATS_QUERY];
+    hf_rowkey key[PAGE];
+    struct hf__nats_request r[PAGE];
+    size_t n;
+};
+
+/* The next keys of the list that have the prefix. */
+static void choose(struct scan *s, struct page *p)
+{
+    json_t *subjects = json_object_get(json_object_get(s->info, "state"), "subjects");
+    for (p->n = 0; s->next && p->n < PAGE; s->next = json_object_iter_next(subjects, s->next)) {
+        hf_rowkey *key = &p->key[p->n];
+        *key = (hf_rowkey){.text = p->text[p->n]};
+        if (!hf__nats_key(s->st, json_object_iter_key(s->next), p->text[p->n], &key->len) ||
+            strncmp(key->text, s->prefix, strlen(s->prefix)) != 0)
+            continue;
+        key->hash = hf_key_hash(key->text, key->len);
+        hf__nats_ask_row(s->st, key, p->query[p->n], &p->r[p->n]);
+        p->n++;
+    }
+}
+
+/* Their rows. Who sees them may write, so no connection is kept meanwhile. */
+static int show(struct scan *s, struct page *p, hf_error *err)
+{
+    char why[HF_NATS_WHY] = "";
+    struct hf__nats_link *link;
+    int64_t until_us = hf__local_us() + s->st->how.io_timeout_ms * 1000;
+    hf_row row;
+    int said, stop = 0, rc = hf__nats_get_link(s->st, &link, until_us, err);
+    uint64_t seq;
+    if (!rc && (rc = hf__nats_ask(link, p->r, p->n, until_us, why)))
+        hf_fail(err, rc, 0, "nats: list: %s", why);
+    hf__nats_put_link(s->st, link);
+    hf_row_init(&row);
+    for (size_t i = 0; !rc && i < p->n && !stop; i++) {
+        rc =
+            hf__nats_read_row(s->st, p->r[i].reply, "list", p->key[i].text, &row, &seq, &said, err);
+        if (said == HF_NATS_NO_STREAM) rc = 0; /* it is gone, and its rows */
+        if (rc == HF_CORRUPT || (!rc && row.rev))
+            stop = s->see(s->arg, &p->key[i], rc ? NULL : &row);
+        if (rc == HF_CORRUPT) rc = 0;
+    }
+    hf_row_clear(&row);
+    hf__nats_done(p->r, p->n);
+    if (stop) s->end = 1, s->next = NULL;
+    return rc;
+}
+
+static int nats_scan(hf_store *st, const char *prefix,
+                     int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                     int64_t *ret_clock_us, hf_error *err)
+{
+    struct scan s = {
+        .st = st, .prefix = prefix, .see = see, .arg = arg, .ret_clock_us = ret_clock_us};
+    struct page *p = malloc(sizeof *p);
+    int rc = p ? 0 : hf_fail(err, HF_NOMEM, 0, "nats: list: out of memory");
+    while (!rc && !s.end) {
+        rc = list(&s, err);
+        while (!rc && s.next) {
+            choose(&s, p);
+            if (p->n) rc = show(&s, p, err);
+        }
+    }
+    json_decref(s.info);
+    free(p);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static void nats_close(hf_store *st)
+{
+    for (int i = 0; i < HF_LINKS; i++) hf__nats_disconnect(&st->link[i]);
+    hf__secret_forget(&st->how.secret);
+    explicit_bzero(&st->how, sizeof st->how);
+    hf__links_close(&st->links);
+    free(st);
+}
+
+static int usable(void *link)
+{
+    struct hf__nats_link *l = link;
+    if (l->nc && hf__nats_ended(l)) hf__nats_disconnect(l);
+    return l->nc != NULL;
+}
+
+static int connect_link(hf_store *st, void *link, int64_t until_us, hf_error *err)
+{
+    return hf__nats_connect(&st->how, link, until_us, err);
+}
+
+static int nats_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                     hf_error *err)
+{
+    static const struct hf__link_kind kind = {"nats", sizeof(struct hf__nats_link), 1, usable,
+                                              connect_link};
+    (void)caps;
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "nats: open '%s': out of memory", url->safe);
+    hf__links_open(&st->links, &kind, st, st->link);
+    st->how.io_timeout_ms = io_timeout_ms;
+    st->existing = url->existing;
+    int rc = hf__nats_options(url, &st->how, st->bucket, &st->replicas, err);
+    snprintf(st->empty, sizeof st->empty, "nats kv del -f %s", st->bucket);
+    snprintf(st->info, sizeof st->info, "$JS.API.STREAM.INFO.KV_%s", st->bucket);
+    snprintf(st->query, sizeof st->query, "$JS.API.STREAM.MSG.GET.KV_%s", st->bucket);
+    if (!rc) rc = hf__nats_prepare(st, url->safe, err);
+    if (rc) {
+        nats_close(st);
+        return rc;
+    }
+    st->how.opened = 1;
+    *ret = st;
+    return 0;
+}
+
+HF_DRIVER_ENTRY(nats) = {
+    .abi = HF_DRIVER_ABI,
+    .name = "nats",
+    .about = "a key-value bucket of NATS JetStream",
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1},
+    .open = nats_open,
+    .close = nats_close,
+    .get = hf__nats_get,
+    .replace = hf__nats_replace,
+    .replace_many = hf__nats_replace_many,
+    .scan = nats_scan,
+    .inspect = hf__nats_inspect,
+};

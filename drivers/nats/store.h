@@ -1,0 +1,84 @@
+/*
+ * store.h - nats: what the driver's files share.
+ */
+#ifndef HF_NATS_STORE_H
+#define HF_NATS_STORE_H
+
+#include "addresses.h"
+#include "kit/document.h"
+#include "kit/links.h"
+#include "link.h"
+
+/* The subject of the longest key, and a request for it. */
+enum { HF_NATS_SUBJECT = 3 * HF_KEY_CAP + HF_NATS_NAME + 8, HF_NATS_QUERY = HF_NATS_SUBJECT + 32 };
+
+/* The header of a write in which the waiters stand that it concerns: see addresses.h. */
+#define HF_NATS_ADDRESSES "Holdfast-Concerns"
+
+struct hf_store {
+    struct hf__nats_how how;
+    struct hf__links links;
+    struct hf__nats_link link[HF_LINKS];
+    char bucket[HF_NATS_NAME];
+    char empty[HF_NATS_NAME + 24]; /* the command that empties the store, for people */
+    char info[HF_NATS_NAME + 40];  /* the subject that tells of the bucket's stream */
+    char query[HF_NATS_NAME + 40]; /* the subject by which its messages are read */
+    int replicas;                  /* of a bucket that is made; 0: three in a cluster, else one */
+    int existing;                  /* the bucket isn't made */
+};
+
+/* What a reply says: 0, one of these, or the server's number of the error (10,000 and more). */
+enum {
+    HF_NATS_NOBODY = 1,  /* nobody listens there: the request was not carried out */
+    HF_NATS_GARBLED = 2, /* not a reply to that */
+    HF_NATS_NO_MEMORY = 3,
+    HF_NATS_BEHIND = 10071, /* the key's last message is another one than was expected */
+    HF_NATS_BEHIND_TOO = 10164,
+    HF_NATS_NO_MESSAGE = 10037,
+    HF_NATS_NO_STREAM = 10059
+};
+
+/* names.c. The subject of a key in the bucket, and back: 0 if it isn't the subject of a key. */
+void hf__nats_subject(const hf_store *st, const char *key, size_t len, char to[HF_NATS_SUBJECT]);
+int hf__nats_key(const hf_store *st, const char *subject, char to[HF_KEY_CAP], uint32_t *ret_len);
+/* Decodes base64; the bytes are the caller's. NULL: no memory, or it isn't base64. */
+char *hf__nats_bytes(const char *text, size_t *ret_len);
+/* The microseconds since 1970 of 2026-11-27T18:50:00.123456789Z; 0: it is no such time. */
+int64_t hf__nats_time(const char *text);
+
+/* bucket.c. Reads a reply in JSON. 0 and *ret, to be json_decref'ed; else why not. */
+int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY]);
+/* The code of a request that nothing was done for. */
+int hf__nats_code(int said);
+/* What the stream's info says: its clock, 0 if it has none. */
+int64_t hf__nats_clock(const json_t *info);
+/* The clock of the server, where there is no stream to ask. */
+int hf__nats_server_clock(hf_store *st, struct hf__nats_link *link, int64_t until_us,
+                          int64_t *ret_clock_us, char why[HF_NATS_WHY]);
+/* Makes the bucket, if it isn't there. */
+int hf__nats_make(hf_store *st, struct hf__nats_link *link, int64_t until_us,
+                  char why[HF_NATS_WHY]);
+/* Finds the bucket or makes it, and says what keeps it from being a store. `safe`: the URL. */
+int hf__nats_prepare(hf_store *st, const char *safe, hf_error *err);
+int hf__nats_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                     hf_error *err);
+
+/* rows.c. A connection that is free; returns 0, or the error. */
+int hf__nats_get_link(hf_store *st, struct hf__nats_link **ret, int64_t until_us, hf_error *err);
+void hf__nats_put_link(hf_store *st, struct hf__nats_link *link);
+/* A request for the key's row; `query` keeps its text. */
+void hf__nats_ask_row(const hf_store *st, const hf_rowkey *key, char query[HF_NATS_QUERY],
+                      struct hf__nats_request *r);
+/* What came of it: the row and the sequence of its message, 0 if there is none. Returns 0, or an
+   HF_ code; *ret_said is what the reply says. */
+int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what, const char *key,
+                      hf_row *row, uint64_t *ret_seq, int *ret_said, hf_error *err);
+int hf__nats_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                 hf_error *err);
+
+/* replace.c */
+int hf__nats_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur, int64_t *ret_clock_us, hf_error *err);
+int hf__nats_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
+
+#endif
