@@ -1,7 +1,7 @@
 """What a store makes: Lock, one grant, and Locking, a key that is to be held."""
 import functools
 import sys
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 from . import _aio, _holdfast
 from ._errors import LockUnavailable, UnboundLock, invalid
@@ -83,9 +83,11 @@ class Locking(_holdfast.Locking):
         """As locked(); other tasks run meanwhile."""
         return await _aio.call(self.store, self.locked)
 
-    async def acquire_async(self, blocking: bool = True,
-                            timeout: Optional[Time] = None) -> bool:
+    async def acquire_async(self, blocking: bool = True, timeout: Optional[Time] = None,
+                            **others: NoReturn) -> bool:
         """As acquire(); other tasks run meanwhile."""
+        if others:
+            self._no_others(**others)
         if sys.getrefcount(self) <= _NOBODYS:
             raise UnboundLock.before(self.key)
         try:

@@ -62,8 +62,7 @@ static int invalid(const char *doing, PyObject *key, const char *name, const cha
     return -1;
 }
 
-/* As the language itself says it of a function's keyword arguments. */
-static void unknown(const char *doing, PyObject *key, PyObject *name, int for_what)
+void unknown_option(const char *doing, PyObject *key, PyObject *name, int for_what)
 {
     char write[80], why[100] = "unknown option";
     if (hint_read(name, for_what, write, sizeof write))
@@ -318,7 +317,7 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key)
     while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
         size_t i = 0, n = for_what == FOR_ONCE ? OPTIONS : OPTIONS - ONCE_ALONE;
         while (i < n && PyUnicode_CompareWithASCIIString(name, table[i].name)) i++;
-        if (i == n) unknown(to->doing, key, name, for_what);
+        if (i == n) unknown_option(to->doing, key, name, for_what);
         if (i == n || read_one(to, &table[i], value, key)) {
             asked_done(to);
             return -1;

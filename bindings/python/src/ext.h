@@ -121,10 +121,13 @@ enum { IN_THREAD, IN_POOL, IN_GREENLET };
 
 /* ---- args.c ---- */
 
-enum { FOR_ONCE = 1, FOR_OPEN };
+/* FOR_ACQUIRE: that of a Locking, whose options are those of threading.Lock. */
+enum { FOR_ONCE = 1, FOR_OPEN, FOR_ACQUIRE };
 /* 0: `to` has references that asked_done drops. */
 int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
 void asked_done(asked *a);
+/* TypeError, as the language itself says it of a function's keyword arguments. */
+void unknown_option(const char *doing, PyObject *key, PyObject *name, int for_what);
 /* Seconds, or a text such as "500ms": -1 and an exception if it is neither, which says who was
    doing what to which key (or NULL). */
 int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms);

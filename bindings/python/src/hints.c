@@ -105,7 +105,12 @@ int hint_read(PyObject *name, int for_what, char *ret, size_t cap)
         break;
     }
     if (!write) return 0;
-    snprintf(ret, cap, "write %s%s", write, unit);
+    if (for_what != FOR_ACQUIRE)
+        snprintf(ret, cap, "write %s%s", write, unit);
+    else if (!strncmp(write, "wait", 4))
+        snprintf(ret, cap, "write %s%s", write[4] ? "blocking=False" : "timeout", unit);
+    else
+        snprintf(ret, cap, "write store.lock(key, %.20s=...)", write);
     return 1;
 }
 

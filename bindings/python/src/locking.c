@@ -115,6 +115,29 @@ static asked *with_timeout(struct locking *g, asked *now, int blocking, PyObject
     return now;
 }
 
+/* The first keyword argument that isn't one of acquire's: 0, or -1 and an exception. */
+static int no_others(struct locking *g, PyObject *kwargs)
+{
+    PyObject *name, *value;
+    Py_ssize_t at = 0;
+    while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
+        if (!PyUnicode_CompareWithASCIIString(name, "blocking") ||
+            !PyUnicode_CompareWithASCIIString(name, "timeout"))
+            continue;
+        unknown_option("acquire", g->key, name, FOR_ACQUIRE);
+        return -1;
+    }
+    return 0;
+}
+
+/* _no_others(**kwargs) */
+static PyObject *locking_no_others(struct locking *g, PyObject *args, PyObject *kwargs)
+{
+    (void)args;
+    if (no_others(g, kwargs)) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* acquire(blocking=True, timeout=-1) -> bool: as threading.Lock has it */
 static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kwargs)
 {
@@ -122,7 +145,8 @@ static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kw
     PyObject *timeout = Py_None;
     int blocking = 1;
     asked now;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO:acquire", names, &blocking, &timeout) ||
+    if (no_others(g, kwargs) ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "|pO:acquire", names, &blocking, &timeout) ||
         !has_room(g))
         return NULL;
     if (!with_timeout(g, &now, blocking, timeout)) return NULL;
@@ -257,6 +281,8 @@ static PyMethodDef methods[] = {
     METHOD("release", locking_release, METH_NOARGS,
            "release($self)\n--\n\nAs threading.Lock.release; raises LockLost if the lock was "
            "lost."),
+    METHOD("_no_others", locking_no_others, METH_VARARGS | METH_KEYWORDS,
+           "_no_others($self, /, **options)\n--\n\nTypeError: of acquire()."),
     METHOD("_try", locking_try, METH_VARARGS,
            "_try($self, blocking=True, timeout=-1, /)\n--\n\nThe Lock if it is to be had without "
            "waiting for a server, or None."),

@@ -74,6 +74,14 @@ def other_libraries_names_are_answered_with_the_right_ones():
         _answered(lambda: store.once(name, atMostOnce=True).__enter__(), 'atMostOnce',
                   'at_most_once')
         assert not store.peek(name).token
+        lock = store.lock(name)
+        for option, better in table['locking'].items():
+            for call in lock.acquire, lambda **options: asyncio.run(lock.acquire_async(**options)):
+                _answered(lambda option=option, call=call: call(**{option: 1}), option, better)
+                assert 'write' not in str(_refused(TypeError, lambda call=call: call(nonsense=1)))
+        assert not store.peek(name).token
+        assert lock.acquire(blocking=True, timeout=5)
+        lock.release()
     _all(lambda option: holdfast.open(URL, **{option: 1}), table['open'])
     _all(lambda option: asyncio.run(holdfast.open_async(URL, **{option: 1})), table['open'])
     _refused(TypeError, lambda: holdfast.open(URL, nonsense=1), "'nonsense'")
