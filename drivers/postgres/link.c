@@ -140,8 +140,23 @@ static int starts(const char *state, const char *with)
     return !strncmp(state, with, strlen(with));
 }
 
-/* What an SQLSTATE means. A statement that failed by one of these changed nothing, except where
-   the connection or the server went away. */
+/* Beside those in code_of: classes and codes of a statement that was refused or rolled back. A
+   server that is asked itself undoes each statement that fails. What stands between it and the
+   client (pgcat: 58000) answers by other codes, also if it lost the server's reply to a write. */
+static const char *const undone[] = {
+    "0A",    /* not supported */
+    "21",    /* a wrong number of rows */
+    "25",    /* not in this transaction: read-only, failed, idle for too long */
+    "26",    /* a prepared statement that it doesn't know */
+    "53",    /* too many connections, no memory */
+    "54",    /* a limit of the program's */
+    "55",    /* not in this state; a lock wasn't granted in time */
+    "57014", /* canceled, by statement_timeout for one */
+    "P0",    /* raised by a trigger */
+};
+
+/* What an SQLSTATE means. Any that isn't known, or says that the connection or the server went
+   away, leaves open whether a write was done: `ambiguous`. */
 static int code_of(const char *state, int ambiguous)
 {
     if (starts(state, "40")) return ambiguous; /* sent again, it may succeed */
@@ -152,7 +167,9 @@ static int code_of(const char *state, int ambiguous)
     if (starts(state, "22021") || starts(state, "22P05")) return HF_INVALID; /* not a text there */
     if (starts(state, "XX001") || starts(state, "XX002")) return HF_CORRUPT;
     if (starts(state, "42") || starts(state, "22") || starts(state, "23")) return HF_CORRUPT;
-    return HF_UNAVAILABLE;
+    for (size_t i = 0; i < sizeof undone / sizeof *undone; i++)
+        if (starts(state, undone[i])) return HF_UNAVAILABLE;
+    return ambiguous;
 }
 
 /* The first line of what libpq says, which is in several. */
