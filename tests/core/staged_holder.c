@@ -4,6 +4,7 @@
  */
 #include "staged_waiter.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,6 +97,23 @@ static void a_callback_without_a_thread_is_refused(void **state)
     done();
 }
 
+/* A descriptor that nothing makes readable would be believed for ever. */
+static void a_descriptor_without_a_thread_is_refused(void **state)
+{
+    (void)state;
+    begin(LOCAL);
+    OK(stage_acquire(h, "k", 0, 0, 0, &lock));
+    stage_no_threads(1);
+    assert_int_equal(hf_lost_fd(lock), -1);
+    stage_no_threads(0);
+    struct pollfd fd = {hf_lost_fd(lock), POLLIN, 0};
+    assert_true(fd.fd > 2);
+    OK(hf_break(rival, "k", hf_token(lock), &stage_error));
+    assert_int_equal(poll(&fd, 1, 60000), 1);
+    IS(HF_LOST, hf_release(lock, &stage_error));
+    done();
+}
+
 static void never_told(void *arg, int code, hf_lock *l, const hf_error *err)
 {
     (void)arg, (void)code, (void)l, (void)err;
@@ -168,6 +186,7 @@ int main(void)
         cmocka_unit_test(closing_awaits_a_confirmation),
         cmocka_unit_test(closing_awaits_an_entry),
         cmocka_unit_test(a_callback_without_a_thread_is_refused),
+        cmocka_unit_test(a_descriptor_without_a_thread_is_refused),
         cmocka_unit_test(no_grant_without_its_renewer),
         cmocka_unit_test(a_wait_that_may_stand_is_unknown),
         cmocka_unit_test(a_refused_finish_frees_the_lock),
