@@ -229,6 +229,9 @@ struct waiting {
     store *store;
 };
 
+/* An eventfd, closed on exec and above 2: what the program prints while its standard output is
+   closed would land in it. -1 and errno: none. */
+int event_fd(void);
 /* Starts one (once: keep_ms as asked), or says why not. */
 int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, box *to, uint64_t id,
                   waiting **ret, hf_error *err);

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -198,7 +197,7 @@ PyObject *store_watch(store *s, PyObject *args)
     Py_INCREF(s);
     w->store = s;
     w->generation = fork_generation();
-    w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    w->fd = event_fd();
     w->prefix = strdup(PyBytes_AsString(bytes));
     Py_DECREF(bytes);
     pthread_mutex_init(&w->mu, NULL);

@@ -5,6 +5,7 @@
 #include "ext.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,12 +75,22 @@ void box_drop(box *b)
     free(b);
 }
 
+int event_fd(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), sys = errno;
+    close(fd);
+    errno = sys;
+    return high;
+}
+
 static PyObject *box_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     (void)args, (void)kwargs;
     box *b = calloc(1, sizeof *b);
     if (!b) return PyErr_NoMemory();
-    b->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    b->fd = event_fd();
     if (b->fd < 0) {
         free(b);
         return PyErr_SetFromErrno(PyExc_OSError);

@@ -306,5 +306,38 @@ except holdfast.InvalidArgument:
         assert said.count('refused') == 2 and said[-1] == 'caught', said
 
 
+_CLOSED = """
+import asyncio, os, sys
+import holdfast
+loop = asyncio.new_event_loop()         # which opens descriptors of its own
+for fd in range(3):
+    os.close(fd)
+
+def low():
+    return [fd for fd in range(3) if os.path.exists(f'/proc/self/fd/{fd}')
+            and 'eventfd' in os.readlink(f'/proc/self/fd/{fd}')]
+
+async def main(store):
+    held = await store.acquire_async('standard')
+    waiting = asyncio.ensure_future(store.acquire_async('standard'))
+    while not store.peek('standard').waiters:
+        await asyncio.sleep(0.01)
+    bad = low()
+    await held.release_async()
+    (await waiting).release()
+    return bad
+
+with holdfast.open(sys.argv[1]) as store:
+    with store.watch('standard'):
+        bad = low()
+    bad += loop.run_until_complete(main(store))
+os._exit(9 if bad else 0)
+"""
+
+
+def no_descriptor_is_a_standard_one():
+    program(_CLOSED)
+
+
 if __name__ == '__main__':
     sys.exit(run_functions(globals(), MORE))
