@@ -57,7 +57,10 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *want,
                 struct addrinfo **ret)
 {
     struct addrinfo **at = ret;
-    if (want->ai_flags & AI_NUMERICHOST) return system_looks_up(host, port, want, ret);
+    unsigned char number[sizeof(struct in6_addr)]; /* some libraries don't say that it is one */
+    if (want->ai_flags & AI_NUMERICHOST || inet_pton(AF_INET, host, number) == 1 ||
+        inet_pton(AF_INET6, host, number) == 1)
+        return system_looks_up(host, port, want, ret);
     open_one();
     pthread_mutex_lock(&mu);
     asked++;

@@ -1,0 +1,24 @@
+/*
+ * mysay.h - a server that speaks MariaDB's protocol and has an empty table, and the driver mariadb
+ * before it. What the test wants is answered by an error, or not at all.
+ */
+#ifndef HF_MYSAY_H
+#define HF_MYSAY_H
+
+#include "fakes/said.h"
+
+/* Changed while no request is under way. */
+struct my_error {
+    const char *part; /* what a request has that this is for; NULL: all is answered as usual */
+    int at, number;   /* at: of its statements it is the one that fails, by this error (0: none) */
+    int mutes;        /* so many such requests get no answer at all instead */
+};
+extern struct my_error my_bad;
+extern const hf_driver *mariadb;
+
+/* Starts the server, finds the driver; once a program. 0: not to be had, which is said. */
+int my_begin(void);
+/* HOST in the URL stands for where the server is. */
+int my_opens(const char *form, int64_t io_ms, hf_store **ret);
+
+#endif
