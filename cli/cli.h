@@ -173,7 +173,7 @@ int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg);
 /* ---- ending.c: giving back and closing in limited time ---- */
 
 enum {
-    LOST_END_MS = 800,    /* for what is left to do when a lock was lost */
+    LOST_END_MS = 800,    /* for all that is left to do when a lock was lost */
     IDLE_CLOSE_MS = 2000, /* for closing a store of which nothing is held */
     GIVE_BACK_MS = 7000   /* for a release: somewhat more than its requests may take */
 };

@@ -91,6 +91,7 @@ static int finish(hf *store, const struct options *o, hf_lock *lock, const struc
 {
     static struct concluding c; /* static: its thread may be left behind */
     if (!end->lost || hf_session_fd(store) >= 0) return conclude(store, o, lock, end);
+    limit_end_in(LOST_END_MS); /* of the close, too */
     c = (struct concluding){store, o, lock, end, end->status};
     if (!done_within(LOST_END_MS, conclude_lost, &c)) leave_now(end->status);
     return c.status;
@@ -130,6 +131,6 @@ int once_command(const struct command *self, int argc, char **argv)
         keeper_dismiss();
         if (end.typed_int) status = end_by_signal(SIGINT, 1);
     }
-    close_within(store, end.lost ? LOST_END_MS : IDLE_CLOSE_MS, status);
+    close_within(store, IDLE_CLOSE_MS, status);
     return status;
 }

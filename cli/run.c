@@ -107,16 +107,27 @@ static void give_back(void *arg)
     }
 }
 
-/* Ends the holds, and if that takes too long this process, too. */
+/* Has the holder lost all of them? */
+static int all_lost(const struct got *got)
+{
+    size_t i = 0;
+    while (i < got->n && hf_left_ms(got->locks[i]) <= 0) i++;
+    return i == got->n;
+}
+
+/* Ends the holds, and if that takes too long this process, too. What is lost needn't be given back:
+   the store that didn't answer before may stay mute. */
 static void finish(hf *store, const struct got *got, const struct options *o, struct job_end *end)
 {
     static struct holding h; /* static: its thread may be left behind */
-    h = (struct holding){store, got, o, end->lost || o->on_lost == ON_LOST_IGNORE, 0, ""};
+    int ignores = o->on_lost == ON_LOST_IGNORE, lost = end->lost || (ignores && all_lost(got));
+    h = (struct holding){store, got, o, end->lost || ignores, 0, ""};
     int done = 1;
+    if (lost) limit_end_in(LOST_END_MS); /* of the close, too */
     if (hf_session_fd(store) >= 0)
         give_back(&h);
     else
-        done = done_within(end->lost ? LOST_END_MS : GIVE_BACK_MS, give_back, &h);
+        done = done_within(lost ? LOST_END_MS : GIVE_BACK_MS, give_back, &h);
     if (__atomic_load_n(&h.lost, __ATOMIC_RELAXED)) end->status = EXIT_LOST;
     if (done) return;
     if (!h.quiet)
@@ -208,6 +219,6 @@ int run_command(const struct command *self, int argc, char **argv)
         keeper_dismiss();
         status = end.typed_int ? end_by_signal(SIGINT, 1) : end.status;
     }
-    close_within(store, end.lost ? LOST_END_MS : IDLE_CLOSE_MS, status);
+    close_within(store, IDLE_CLOSE_MS, status);
     return status;
 }

@@ -131,6 +131,37 @@ outlives() {
     return 1
 }
 
+# The same of a command that goes on without its lock.
+outlives_ignoring() {
+    local since
+    rm -f go
+    background run --on-lost ignore --lease 2s "$K" -- sh -c 'until [ -e go ]; do sleep 0.05; done
+        : >gone; exit 3'
+    await held "$K"
+    server pause
+    await grep -q "the lock on '$K' is lost" bg.err
+    rm -f gone
+    touch go
+    await test -e gone
+    since=$(date +%s%N)
+    finished
+    TOOK=$((($(date +%s%N) - since) / 1000000))
+    server resume
+    AWAY=
+    [ "$STATUS" = 3 ]
+    holdfast run -w 600 "$K" -- true
+}
+
+@test "a lock that is lost at a mute server, --on-lost ignore: holdfast ends soon, too" {
+    server_can pause || return 0
+    for _ in 1 2 3 4 5; do
+        outlives_ignoring
+        [ "$TOOK" -ge 1500 ] || return 0
+    done
+    echo "it took $TOOK ms"
+    return 1
+}
+
 @test "a server that is mute when the command ends: holdfast ends, and says what may stay held" {
     server_can pause || return 0
     background run --lease 60s "$K" -- sh -c 'echo $$ >cmd.pid
