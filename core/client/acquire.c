@@ -12,18 +12,14 @@
 
 #include "handle.h"
 #include "kept_error.h"
-#include "key.h"
-#include "local_line.h"
 #include "lock.h"
-#include "look_queue.h"
+#include "options.h"
 #include "os.h"
 #include "session.h"
 #include "start_threads.h"
-#include "validity.h"
 #include "wait.h"
 #include "wait_state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* The number of a thread, never used again (an address would be). Eight bytes: glibc always has
@@ -40,61 +36,14 @@ static uint64_t this_thread(void)
     return thread_number;
 }
 
-/* ---- options ---- */
-
-static const hf_options defaults = HF_OPTIONS_INIT;
-
-enum { ALL_FLAGS = HF_DETACHED | HF_UNQUEUED | HF_ALLOW_RECURSIVE | HF_AT_MOST_ONCE | HF_NO_RENEW };
-
-int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err)
-{
-    const char *why = NULL;
-    if (o->size < sizeof *o)
-        why = "options: not initialized";
-    else if (o->wait_ms < HF_FOREVER || o->wait_ms > INT64_C(31536000000))
-        why = "wait_ms: must be -1 (for ever) or 0 to a year";
-    else if (o->lease_ms && (o->lease_ms < 100 || o->lease_ms > 86400000))
-        why = "lease_ms: must be 100 to 86,400,000";
-    else if (o->lease_ms && o->lease_ms * 1000 < 3 * h->port.caps.clock_resolution_us)
-        why = "lease_ms: too short for this store's clock, which ticks too slowly";
-    else if (o->max_hold_ms < 0 || o->max_hold_ms > INT64_C(31536000000))
-        why = "max_hold_ms: must be 0 to a year";
-    else if (o->at_least_ms < 0 || o->at_least_ms > 86400000)
-        why = "at_least_ms: must be 0 to 86,400,000";
-    else if (o->mode != HF_EXCLUSIVE && o->mode != HF_SHARED && o->mode != HF_LIMITED)
-        why = "mode: unknown";
-    else if (o->mode == HF_LIMITED && (o->limit < 1 || o->limit > 1000))
-        why = "limit: must be 1 to 1,000";
-    else if ((why = hf__owner_wrong(o->owner)))
-        ;
-    else if (o->note && strlen(o->note) >= HF_NOTE_CAP)
-        why = "note: longer than 255 bytes";
-    else if (o->flags & ~(unsigned)ALL_FLAGS)
-        why = "flags: unknown";
-    else if (o->flags & HF_DETACHED && !o->lease_ms)
-        why = "a detached grant needs lease_ms";
-    else if (o->mode == HF_LIMITED && o->limit > h->port.caps.holders_cap)
-        why = "limit: more than this store can hold";
-    return why ? hf_fail(err, HF_INVALID, 0, "acquire '%.100s': %s", key ? key : "", why) : 0;
-}
-
-/* ---- acquiring ---- */
-
 /* Does this grant end although its holder neither releases nor renews it? */
 static int ends_by_lease(const hf_lock *l)
 {
     return l->lease_ms && (l->unrenewed || (l->hold_until_us && !l->session));
 }
 
-/*
- * Would a request with these options wait for its own caller, without end? The caller is this
- * thread (thread 0: no thread waits), or the owner that the options name. Only grants of this
- * handle count: of another process's nobody knows whether the process still runs.
- *
- * Returns: 0, or HF_RECURSIVE, which `err` describes. Under the mutex.
- */
-static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
-                                    const char *doing, hf_error *err)
+HF_COLD int hf__waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
+                                 const char *doing, hf_error *err)
 {
     /* The same request asked again is the same grant. */
     if (o->wait_ms != HF_FOREVER || o->flags & HF_ALLOW_RECURSIVE || o->request_id) return 0;
@@ -156,10 +105,7 @@ static void try_beside(hf *h, struct hf_wait *w)
     hf__entry_unref(w->e);
 }
 
-/* Starts the renewer if a grant of this request would be renewed. A grant without its renewer would
-   be lost silently when its lease ends, so the request fails before the store is asked.
-   Returns: 0, or the reason in *err. Under the mutex. */
-static int ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
+int hf__ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
 {
     int renews = w->party.lease_ms && !(w->flags & (HF_NO_RENEW | HF_DETACHED));
     return renews ? hf__need_renewer(h, err) : 0;
@@ -170,7 +116,7 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
 {
     struct hf_wait w;
     hf__wait_init(h, &w, e, o);
-    int rc = ready_to_renew(h, &w, err);
+    int rc = hf__ready_to_renew(h, &w, err);
     if (rc) {
         pthread_cond_destroy(&w.changed);
         hf__entry_unref(e);
@@ -202,7 +148,7 @@ static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64
 int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret, hf_error *err)
 {
     struct hf_entry *e;
-    const hf_options *o = options ? options : &defaults;
+    const hf_options *o = options ? options : &hf__default_options;
     int rc = hf__alive(h, "acquire", err);
     if (!rc && options) rc = hf__check_options(h, o, key, err);
     if (rc) return rc;
@@ -215,7 +161,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
         pthread_mutex_unlock(&h->mu);
         return rc;
     }
-    if (e->locks) rc = waits_for_itself(e, o, this_thread(), "acquire", err);
+    if (e->locks) rc = hf__waits_for_itself(e, o, this_thread(), "acquire", err);
     if (rc) {
         hf__entry_unref(e);
         pthread_mutex_unlock(&h->mu);
@@ -234,20 +180,6 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     return rc;
 }
 
-/* 0 and the marker's time, or INVALID. */
-static int keep_time(const char *key, int64_t keep_ms, const hf_options *o, int64_t *ret_us,
-                     hf_error *err)
-{
-    if (o && o->size >= sizeof *o && o->mode != HF_EXCLUSIVE)
-        return hf_fail(err, HF_INVALID, 0, "once '%.100s': mode: must be exclusive", key);
-    if (keep_ms != HF_FOREVER && (keep_ms < 1 || keep_ms > INT64_C(3153600000000)))
-        return hf_fail(err, HF_INVALID, 0,
-                       "once '%.100s': keep_ms: must be -1 or 1 ms to 100 years", key);
-    *ret_us = keep_ms == HF_FOREVER ? INT64_MAX : keep_ms * 1000;
-    return 0;
-}
-
-/* A mark made before its event must be on disk before that runs; if it can't be, it doesn't run. */
 int hf__once_mark(hf_lock **lock, unsigned flags, hf_error *err)
 {
     hf *h = *lock ? (*lock)->h : NULL;
@@ -262,20 +194,20 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
                   hf_error *err)
 {
     struct hf_entry *e;
-    const hf_options *o = options ? options : &defaults;
+    const hf_options *o = options ? options : &hf__default_options;
     hf_once once = {0};
     hf_lock *lock = NULL;
     int64_t keep_us = 0;
     int rc = hf__alive(h, "once", err);
     if (!rc) rc = hf__check_options(h, o, key, err);
-    if (!rc) rc = keep_time(key, keep_ms, options, &keep_us, err);
+    if (!rc) rc = hf__check_keep(key, keep_ms, options, &keep_us, err);
     if (rc) return rc;
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     if (h->closing)
         rc = hf_fail(err, HF_CANCELED, 0, "once '%.100s': the store is being closed", key);
     if (!rc) rc = hf__entry(h, name, &e, err);
-    if (!rc && (rc = waits_for_itself(e, o, this_thread(), "once", err))) hf__entry_unref(e);
+    if (!rc && (rc = hf__waits_for_itself(e, o, this_thread(), "once", err))) hf__entry_unref(e);
     h->callers++;
     if (!rc) rc = acquire(h, e, o, keep_us, &lock, &once, err);
     pthread_mutex_unlock(&h->mu);
@@ -285,208 +217,4 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     *ret = once;
     ret->lock = lock;
     return 0;
-}
-
-/* ---- several ---- */
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(**(const char *const *const *)a, **(const char *const *const *)b);
-}
-
-int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *options,
-                   hf_lock **ret, hf_error *err)
-{
-    enum { KEYS_CAP = 64 };
-    const char *const *order[KEYS_CAP];
-    hf_lock *got[KEYS_CAP];
-    if (options && options->size < sizeof *options)
-        return hf_fail(err, HF_INVALID, 0, "acquire: options: not initialized");
-    hf_options o = options ? *options : defaults;
-    if (n < 1 || n > KEYS_CAP)
-        return hf_fail(err, HF_INVALID, 0, "acquire: %zu keys: must be 1 to %d", n, KEYS_CAP);
-    int rc = hf__begin_call(h, "acquire", err); /* closing mustn't take what it has got so far */
-    if (rc) return rc;
-    for (size_t i = 0; !rc && i < n; i++) {
-        hf_rowkey k;
-        rc = hf_key_make(keys[i], &k, err);
-        order[i] = &keys[i];
-    }
-    if (!rc) rc = hf__check_options(h, &o, keys[0], err);
-    if (rc) goto out;
-    /* Everybody takes several keys in one order, so that nobody waits in a circle. */
-    qsort(order, n, sizeof *order, by_name);
-    for (size_t i = 1; i < n; i++)
-        if (!strcmp(*order[i - 1], *order[i]))
-            rc = hf_fail(err, HF_INVALID, 0, "acquire '%s': named twice", *order[i]);
-    int64_t deadline = o.wait_ms > 0 ? hf__local_us() + o.wait_ms * 1000 : 0;
-    size_t held = 0;
-    for (; held < n && !rc; held += !rc) {
-        if (o.wait_ms > 0) {
-            int64_t left = (deadline - hf__local_us() + 999) / 1000;
-            o.wait_ms = left > 0 ? left : 1;
-        }
-        rc = hf_acquire(h, *order[held], &o, &got[order[held] - keys], err);
-    }
-    for (size_t i = held; rc && i-- > 0;) {
-        got[order[i] - keys]->at_least_ms = 0; /* nothing was done with it */
-        hf_release(got[order[i] - keys], NULL);
-    }
-    if (!rc) memcpy(ret, got, n * sizeof *ret);
-out:
-    hf__end_call(h);
-    return rc;
-}
-
-void hf_release_scope(hf_lock **lock)
-{
-    hf_release(*lock, NULL);
-    *lock = NULL;
-}
-
-/* ---- what was acquired elsewhere ---- */
-
-int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *err)
-{
-    struct hf_entry *e;
-    hf_row row;
-    int rc = hf__begin_call(h, "adopt", err);
-    if (rc) return rc;
-    const struct hf_name name = hf__name(key);
-    pthread_mutex_lock(&h->mu);
-    rc = hf__entry(h, name, &e, err);
-    pthread_mutex_unlock(&h->mu);
-    if (rc) {
-        hf__end_call(h);
-        return rc;
-    }
-    hf_row_init(&row);
-    rc = hf__port_get(&h->port, &e->key, &row, err);
-    struct hf_time now = hf__port_now(&h->port);
-    int64_t at = rc ? -1 : hf__find_grant(&row, token);
-    const hf_party *p = at < 0 ? NULL : &row.party[at];
-    int over =
-        !p || hf__validity_at(p->expires_us, now) != HF_GRANT_HELD || hf__port_dead(&h->port, p);
-    int64_t sent_us = hf__local_us(), left_ms = 0;
-    int has_lease = !rc && !over && h->port.caps.sessions;
-    if (has_lease) rc = hf__port_lease_left(&h->port, p->session, &left_ms, err);
-    if (rc == HF_LOST || (!rc && over))
-        rc = hf_fail(err, HF_LOST, 0, "adopt '%s': the grant %llu is over", key,
-                     (unsigned long long)token);
-    pthread_mutex_lock(&h->mu);
-    struct hf_wait as = {.flags = HF_DETACHED};
-    if (!rc && has_lease) as.session = hf__session_adopt(&h->sessions, p, sent_us, left_ms);
-    hf_lock *l = rc || (has_lease && !as.session) ? NULL : hf__lock_new(h, e, p, &row, &as);
-    if (!l) hf__session_put(&h->sessions, as.session);
-    if (!rc && !l) rc = hf_fail(err, HF_NOMEM, 0, "adopt '%s': out of memory", key);
-    if (l) {
-        l->thread = 0;
-        *ret = l;
-    } else {
-        hf__entry_unref(e);
-    }
-    pthread_mutex_unlock(&h->mu);
-    hf_row_clear(&row);
-    hf__end_call(h);
-    return rc;
-}
-
-/* ---- without a thread ---- */
-
-static int start(hf *h, const char *key, const hf_options *options, int64_t keep_us, hf_once *once,
-                 hf_acquired_fn *done, void *arg, hf_wait **ret, hf_error *err)
-{
-    struct hf_entry *e;
-    const hf_options *o = options ? options : &defaults;
-    int rc = hf__alive(h, "acquire", err);
-    if (!rc) rc = hf__check_options(h, o, key, err);
-    if (rc) return rc;
-    struct hf_wait *w = malloc(sizeof *w);
-    if (!w) return hf_fail(err, HF_NOMEM, 0, "acquire '%.100s': out of memory", key);
-    const struct hf_name name = hf__name(key);
-    pthread_mutex_lock(&h->mu);
-    if (h->closing)
-        rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
-    if (!rc) rc = hf__need_dispatcher(h, err);
-    if (!rc) rc = hf__entry(h, name, &e, err);
-    if (!rc && (rc = waits_for_itself(e, o, 0, once ? "once" : "acquire", err))) hf__entry_unref(e);
-    if (rc) {
-        pthread_mutex_unlock(&h->mu);
-        free(w);
-        return rc;
-    }
-    hf__wait_init(h, w, e, o);
-    rc = ready_to_renew(h, w, err);
-    if (rc) {
-        hf__entry_unref(e);
-        pthread_mutex_unlock(&h->mu);
-        pthread_cond_destroy(&w->changed);
-        free(w);
-        return rc;
-    }
-    if (o->wait_ms == 0) w->deadline_us = w->started_us;
-    w->once = once != NULL;
-    w->ret_once = once;
-    w->keep_us = keep_us;
-    w->done = done;
-    w->arg = arg;
-    w->dispatched = 1;
-    w->party.bell = HF_DISPATCHER_BELL;
-    hf__ref(h);
-    hf__line_up(h, w);
-    int lined = w->state == HF_WAIT_LOCAL;
-    *ret = w;
-    if (!lined || w->deadline_us != INT64_MAX) hf__kick_dispatcher(h);
-    pthread_mutex_unlock(&h->mu);
-    return 0;
-}
-
-int hf_acquire_start(hf *h, const char *key, const hf_options *options, hf_acquired_fn *done,
-                     void *arg, hf_wait **ret, hf_error *err)
-{
-    return start(h, key, options, 0, NULL, done, arg, ret, err);
-}
-
-int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *options, hf_once *ret,
-                  hf_acquired_fn *done, void *arg, hf_wait **wait, hf_error *err)
-{
-    int64_t keep_us = 0;
-    int rc = keep_time(key, keep_ms, options, &keep_us, err);
-    return rc ? rc : start(h, key, options, keep_us, ret, done, arg, wait, err);
-}
-
-/* Has the callback returned? The handle may be closed at any moment then; but its memory and its
-   mutex last until hf_wait_free: who has found that it isn't told yet may come to them late. */
-static int is_done(const hf_wait *w)
-{
-    return __atomic_load_n(&w->callback_done, __ATOMIC_ACQUIRE);
-}
-
-void hf_wait_cancel(hf_wait *w)
-{
-    if (w->forks != hf__forks || is_done(w)) return;
-    pthread_mutex_lock(&w->h->mu);
-    if (w->state != HF_WAIT_ENDED) {
-        __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
-        hf__schedule(w);
-        hf__kick_dispatcher(w->h);
-    }
-    pthread_mutex_unlock(&w->h->mu);
-}
-
-void hf_wait_free(hf_wait *w)
-{
-    if (!w || w->forks != hf__forks) return; /* the parent's stays as it is */
-    hf *h = w->h;
-    if (!is_done(w)) {
-        hf_wait_cancel(w);
-        pthread_mutex_lock(&h->mu);
-        h->callers++;
-        while (!is_done(w)) pthread_cond_wait(&w->changed, &h->mu);
-        hf__leave_call(h);
-        pthread_mutex_unlock(&h->mu);
-    }
-    pthread_cond_destroy(&w->changed);
-    free(w);
-    hf__unref(h);
 }
