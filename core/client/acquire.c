@@ -18,6 +18,7 @@
 #include "session.h"
 #include "start_threads.h"
 #include "wait.h"
+#include "wait_look.h"
 #include "wait_state.h"
 
 #include <string.h>
@@ -95,7 +96,7 @@ static void try_beside(hf *h, struct hf_wait *w)
     h->callers++;
     hf__wait_steps_up(w);
     pthread_mutex_unlock(&h->mu);
-    for (int over = 0; !over;) over = hf__advance(w); /* a try is over after one look */
+    for (int over = 0; !over;) over = hf__wait_look(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
     hf__leave_call(h);
     hf__session_put(&h->sessions, w->session);

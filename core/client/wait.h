@@ -1,6 +1,6 @@
 /*
- * wait.h - a request that isn't granted at once: its look at the store, and the thread that
- * drives it.
+ * wait.h - a request that isn't granted at once, and the caller's thread that drives it. Under
+ * the mutex.
  */
 #ifndef HF_WAIT_H
 #define HF_WAIT_H
@@ -12,6 +12,5 @@ struct hf_wait;
 
 void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o);
 void hf__wait_sync(hf *h, struct hf_wait *w);
-int hf__advance(struct hf_wait *w);
 
 #endif

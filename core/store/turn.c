@@ -212,7 +212,7 @@ static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev,
         if (rc != HF_CONFLICT || ev->as_seen) return rc;
         conflicts++;
         if (port->caps.local) continue;
-        /* Others write faster than this one does: what it does about it, it knows (wait.c). */
+        /* Others write faster than this one does: what it does about it, it knows (wait_look.c). */
         if (only_wants(ev, row) && conflicts > calm) return mine ? HF_UNKNOWN : HF_CONFLICT;
         /* Who holds, was handed it or stands in line must get through. */
         int must = ev->kind != HF_EV_TRY;

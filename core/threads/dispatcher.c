@@ -11,7 +11,7 @@
 #include "os.h"
 #include "start_threads.h"
 #include "subscriptions.h"
-#include "wait.h"
+#include "wait_look.h"
 #include "wanted_keys.h"
 
 #include <stdlib.h>
@@ -47,12 +47,12 @@ static void conclude(hf *h, struct hf_wait *w)
 /* ---- one look ---- */
 
 /* One look of a wait, without the mutex. Where the store may block, *takes_us becomes an average of
-   how long a look takes. As hf__advance. */
+   how long a look takes. As hf__wait_look. */
 static int advance_timed(struct hf_wait *w, int64_t *takes_us)
 {
-    if (w->h->port.caps.local) return hf__advance(w);
+    if (w->h->port.caps.local) return hf__wait_look(w);
     int64_t began_us = hf__local_us();
-    int over = hf__advance(w);
+    int over = hf__wait_look(w);
     int64_t took_us = hf__min64(hf__local_us() - began_us, LOOK_MOST_US);
     *takes_us += (took_us - *takes_us) / LOOKS_AVERAGED;
     return over;

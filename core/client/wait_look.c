@@ -1,0 +1,226 @@
+/*
+ * wait_look.c - one look of a wait at the store: what is asked, and what the answer means. See
+ * wait_look.h.
+ */
+#include "wait_look.h"
+
+#include "claim.h"
+#include "claim_timeout.h"
+#include "handle.h"
+#include "kept_error.h"
+#include "look_queue.h"
+#include "notification.h"
+#include "os.h"
+#include "plan.h"
+#include "session.h"
+#include "wait_request.h"
+#include "wait_state.h"
+#include "withdraw.h"
+#include "yield.h"
+
+#include <string.h>
+
+static const int64_t AWAY_CAP_US =
+    15000000; /* how long an endless wait bears a store that's away */
+
+/* ---- one look at the store ---- */
+
+/* A wait whose limit has passed while the store failed wasn't in vain because of a holder: what the
+   store said is its result. */
+static void say_given_up(struct hf_wait *w, int code)
+{
+    int failed = code == HF_TIMEOUT && w->why, why = failed ? w->why->code : 0;
+    if (why == HF_UNKNOWN || why == HF_LOST) why = HF_UNAVAILABLE;
+    if (failed)
+        w->code = hf_fail(&w->err, why, w->why->sys, "acquire '%s': %s, as the store failed: %s",
+                          w->e->text, hf_code_text(code), w->why->text);
+    else
+        hf__wait_error(w, code, hf_code_text(code));
+}
+
+/* Ends the wait without a grant; 1. */
+static int give_up(struct hf_wait *w, int code)
+{
+    say_given_up(w, code);
+    if (w->maybe_in_row) hf__withdraw_wait(w);
+    return 1;
+}
+
+static int event_done(struct hf_wait *w, const hf_row *row)
+{
+    hf_once *o = w->ret_once;
+    hf *h = w->h;
+    /* Whoever marked it may not have come to this yet; who is told that it is done won't do it. */
+    w->code = hf__port_sync(&h->port, &w->e->key, &w->err);
+    if (w->code) return 1;
+    o->lock = NULL;
+    o->done_us = row->done_us;
+    memcpy(o->owner, row->done_by, (size_t)row->done_by_len + 1);
+    memcpy(o->result, row->result, (size_t)row->result_len + 1);
+    w->code = HF_OK;
+    return 1;
+}
+
+static void answered(struct hf_wait *w)
+{
+    w->away_since_us = 0;
+    hf__error_clear(&w->why);
+}
+
+static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
+{
+    int64_t now = hf__local_us();
+    if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
+    if (!w->away_since_us) w->away_since_us = now;
+    hf__error_keep(&w->why, err);
+    /* LOST: sessions of ours died twice while it asked. */
+    int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
+    if (away && w->deadline_us > now &&
+        (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
+        hf__look_at(w, now + hf__poll_us(w->h));
+        return 0;
+    }
+    w->code = rc;
+    w->err = *err;
+    if (rc != HF_UNKNOWN && w->maybe_in_row) hf__withdraw_wait(w);
+    if (rc == HF_UNKNOWN) hf__defer_withdrawal(w);
+    return 1;
+}
+
+static struct hf_event event_of(struct hf_wait *w)
+{
+    return (struct hf_event){.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
+                             .party = &w->party,
+                             .once = w->once,
+                             .mark = w->flags & HF_AT_MOST_ONCE ? 1 : 0,
+                             .keep_us = w->keep_us};
+}
+
+/* ---- the last look ---- */
+
+/* The wait's time is over, and it is looked at, late perhaps, for others had to be. If it was
+   handed the key meanwhile, or the key is free, it takes it; else it is withdrawn. Where the store
+   may block, who isn't in line has nothing to withdraw, and doesn't ask. 1: it is over. */
+static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
+{
+    hf *h = w->h;
+    hf_error err = {0};
+    struct hf_outcome out;
+    struct hf_event ev = event_of(w);
+    int64_t until_us = now_us + h->port.io_timeout_ms * 1000;
+    if (w->away_since_us || (w->state != HF_WAIT_QUEUED && !h->port.caps.local))
+        return give_up(w, HF_TIMEOUT);
+    ev.kind = HF_EV_TRY;
+    int rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
+    int known = !rc;
+    if (known && hf__accept_handover(w, row)) return 1;
+    /* Behind others in line nothing changes by its asking. */
+    if (known && hf__find_id(row, w->party.id) < (int64_t)row->n_holders + 1) {
+        rc = hf__wait_step(w, &ev, row, 1, now_us, &out, &err);
+        known = answered = !rc;
+        if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
+    }
+    if (rc < 0) hf__error_keep(&w->why, &err);
+    if (answered && out.answer == HF_ANS_DONE) return event_done(w, row);
+    if (answered && (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY)) {
+        if (w->state == HF_WAIT_QUEUED) hf__watch_claim(h, w->e, row);
+        w->maybe_in_row = 1;
+        if (hf__accept_grant(w, row)) return 1;
+        known = 0;
+    }
+    say_given_up(w, HF_TIMEOUT);
+    if (!w->maybe_in_row) return 1;
+    if (known)
+        hf__withdraw_from(w, row, until_us);
+    else if (hf__local_us() < until_us)
+        hf__withdraw_until(w, until_us);
+    else
+        hf__withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
+    return 1;
+}
+
+/* Its first look begins. */
+static void asks(struct hf_wait *w)
+{
+    pthread_mutex_lock(&w->h->mu);
+    hf__wait_asks(w);
+    pthread_mutex_unlock(&w->h->mu);
+}
+
+static int look(struct hf_wait *w, hf_row *row)
+{
+    hf *h = w->h;
+    hf_error err = {0};
+    struct hf_outcome out;
+    struct hf_event ev = event_of(w);
+    int64_t now_us = hf__local_us();
+    int try_only = w->deadline_us <= w->started_us, late = !try_only && now_us >= w->deadline_us;
+    if (__atomic_load_n(&w->cancel, __ATOMIC_RELAXED)) return give_up(w, HF_CANCELED);
+    int first = w->state == HF_WAIT_FIRST_LOOK;
+    if (late && !first) return last_look(w, row, now_us);
+    if (try_only || late) ev.kind = HF_EV_TRY; /* too late to wait, it has a look */
+    int64_t until =
+        hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
+    int rc = 0, known = 0, answers = 0;
+    if (first && hf__yields_first(w)) return 0;
+    if (first) asks(w);
+    ev.queue_cap = hf__room_for(w);
+    if (first || w->overtaken) {
+        rc = hf__wait_ask_first(w, &ev, row, &known, until, &out, &err);
+        if (rc < 0) return store_failed(w, rc, &err);
+        answers = !rc && out.answer == HF_ANS_QUEUED;
+        if (!rc && !answers && hf__accept_grant(w, row)) return 1;
+    }
+    int queued = w->state == HF_WAIT_QUEUED;
+    if (!known && !answers && (queued || try_only)) {
+        enum hf_notified word = queued ? hf__read_notification(w, row) : HF_NOTIFIED_NOTHING;
+        if (word == HF_NOTIFIED_ENDED || word == HF_NOTIFIED_OLD) return word == HF_NOTIFIED_ENDED;
+        /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
+        rc = word == HF_NOTIFIED_NOTHING ? hf__look(&h->port, &w->e->key, &ev, row, &out, &err) : 0;
+        answers = rc == 1;
+        if (!rc) rc = hf__withdraw_orphans(w, row, until, &err);
+        if (rc < 0) return store_failed(w, rc, &err);
+        answered(w);
+        if (!answers && hf__nothing_to_do(w, row)) return 0;
+        if (!answers && hf__accept_handover(w, row)) return 1;
+        known = 1;
+    }
+    if (!answers) now_us = hf__local_us();
+    rc = answers ? 0 : hf__wait_request(w, &ev, row, known, until, &out, &err);
+    if (rc == HF_CONFLICT) {
+        hf__plan_after_conflict(w, row, now_us);
+        return try_only ? give_up(w, HF_BUSY) : 0;
+    }
+    if (rc) return store_failed(w, rc, &err);
+    answered(w);
+    switch (out.answer) {
+    case HF_ANS_GRANTED:
+    case HF_ANS_ALREADY:
+        if (w->state == HF_WAIT_QUEUED) hf__watch_claim(h, w->e, row);
+        w->maybe_in_row = 1;
+        if (hf__accept_grant(w, row)) return 1;
+        hf__look_at(w, 0);
+        return try_only ? give_up(w, HF_TIMEOUT) : 0; /* as the reply came late */
+    case HF_ANS_QUEUED:
+        w->maybe_in_row = 1;
+        hf__plan_next_look(w, row, out.place);
+        return 0;
+    case HF_ANS_DONE: return event_done(w, row);
+    default: break;
+    }
+    if (try_only) return give_up(w, HF_BUSY);
+    hf__plan_outside(w, out.answer);
+    pthread_mutex_lock(&h->mu);
+    hf__wait_outside(w);
+    pthread_mutex_unlock(&h->mu);
+    return 0;
+}
+
+int hf__wait_look(struct hf_wait *w)
+{
+    hf_row row;
+    hf_row_init(&row);
+    int over = look(w, &row);
+    hf_row_clear(&row);
+    return over;
+}

@@ -1,0 +1,167 @@
+/*
+ * wait_request.c - the requests of a wait: by the store's own `acquire` or by a step, with the
+ * sessions that they need. See wait_request.h.
+ */
+#include "wait_request.h"
+
+#include "handle.h"
+#include "held_sessions.h"
+#include "last_row.h"
+#include "os.h"
+#include "session.h"
+#include "wait_state.h"
+
+/* ---- sessions, where every party needs one ---- */
+
+/* Those that are over, or that would be soon, aren't used: hf__turn asks for others. */
+static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
+{
+    struct hf_session **at[] = {&w->session, &w->queue_session};
+    hf *h = w->h;
+    if (!h->port.caps.sessions) return;
+    pthread_mutex_lock(&h->mu);
+    for (int i = 0; i < 2; i++)
+        if (*at[i] && (*at[i])->gone) {
+            hf__session_put(&h->sessions, *at[i]);
+            *at[i] = NULL;
+        }
+    int64_t now = hf__local_us(), half_us = (int64_t)w->party.lease_ms * 500;
+    w->party.session = w->session && w->session->until_us - now >= half_us ? w->session->id : 0;
+    ev->session = w->queue_session ? w->queue_session->id : 0;
+    w->asked_at_us = now;
+    pthread_mutex_unlock(&h->mu);
+}
+
+/* The session to hold with, or the one to stand in the queue with. */
+static int bind(struct hf_wait *w, struct hf_event *ev, int stands, hf_error *err)
+{
+    hf *h = w->h;
+    int own = (w->flags & (HF_NO_RENEW | HF_DETACHED)) != 0, rc;
+    pthread_mutex_lock(&h->mu);
+    if (stands)
+        rc = hf__session_have(&h->sessions, w->party.claim_ms, 0, &w->queue_session, err);
+    else
+        rc = hf__session_have(&h->sessions, w->party.lease_ms, own, &w->session, err);
+    if (!rc && stands)
+        ev->session = w->queue_session->id;
+    else if (!rc)
+        w->party.session = w->session->id;
+    w->asked_at_us = hf__local_us();
+    pthread_mutex_unlock(&h->mu);
+    return rc;
+}
+
+int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
+                  struct hf_outcome *out, hf_error *err)
+{
+    hf *h = w->h;
+    int rc, again = 1;
+    look_at_sessions(w, ev);
+    for (;;) {
+        rc = hf__turn(&h->port, &w->e->key, ev, row, known, until, out, err);
+        known = rc == HF_UNBOUND;
+        if (rc == HF_UNBOUND) {
+            if (hf__find_id(row, w->party.id) >= 0) w->maybe_in_row = 1; /* a reply was lost */
+            rc = bind(w, ev, out->answer == HF_ANS_QUEUED, err);
+            if (rc) return rc;
+        } else if (rc == HF_LOST && h->port.caps.sessions && again-- > 0) {
+            /* A session of ours has died unnoticed, or another's that the row names. */
+            pthread_mutex_lock(&h->mu);
+            hf__recheck_sessions(h, w);
+            pthread_mutex_unlock(&h->mu);
+            look_at_sessions(w, ev);
+        } else {
+            return rc;
+        }
+    }
+}
+
+/* ---- one request for all of it, where the store can ---- */
+
+/* Is this a request that the store may decide by itself? Not one that begins an event, or needs a
+   session of its own; nor where the row can be changed in place. */
+static int may_acquire(const struct hf_wait *w)
+{
+    const struct hf_port *port = &w->h->port;
+    return port->drv->acquire && !w->once && !(w->party.flags & HF_PARTY_DETACHED) &&
+           w->state != HF_WAIT_QUEUED && !port->caps.local && !port->caps.sessions;
+}
+
+/* How many may wait in the row if the store appends the request; 0: it mustn't. */
+static uint32_t may_queue(const struct hf_wait *w, const struct hf_event *ev)
+{
+    int asks = ev->kind == HF_EV_ENQUEUE && may_acquire(w);
+    return asks && !w->h->port.caps.liveness ? ev->queue_cap : 0;
+}
+
+/* Is the queue full, by the row of a refusal? Not for a request that an earlier sending, of which
+   the reply was lost, has put there. */
+static int is_full(const struct hf_wait *w, const struct hf_event *ev, const hf_row *row)
+{
+    return row->n_holders && row->n_queue >= ev->queue_cap && hf__find_id(row, w->party.id) < 0;
+}
+
+/* 0: granted, or in line (*out). HF_CONFLICT: the row has to be stepped. Else the error. Sent again
+   as long as its reply is lost: then it finds what the first one did, or does it. */
+static int acquire(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int64_t until,
+                   struct hf_outcome *out, hf_error *err)
+{
+    uint32_t most = may_queue(w, ev);
+    for (;;) {
+        int rc = hf__port_acquire(&w->h->port, &w->e->key, &w->party, most, row, err);
+        if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = w->lost_acquire = 1;
+        if (!rc && !row->n_queue)
+            *out = (struct hf_outcome){HF_ANS_GRANTED, 1, 0, row->token};
+        else if (!rc)
+            *out = (struct hf_outcome){HF_ANS_QUEUED, 1, row->n_queue - 1, 0};
+        if (rc != HF_UNKNOWN || hf__local_us() >= until) return rc;
+        hf__pause(HF_POLL_MS * 200);
+    }
+}
+
+/* The row that this handle has left behind, free or given on, where a write upon it needs no read
+   before. 1: it is in *row. */
+static int is_left(struct hf_wait *w, const struct hf_event *ev, hf_row *row)
+{
+    hf *h = w->h;
+    int known = hf__last_row_use(w, ev->kind == HF_EV_ENQUEUE, row);
+    /* Given on, the row may have been written again since; an acquire gets in line all the same. */
+    if (known && may_queue(w, ev) && row->n_holders == 1 && row->party[0].mode == HF_EXCLUSIVE) {
+        hf_row_clear(row);
+        return 0;
+    }
+    pthread_mutex_lock(&h->mu);
+    /* With a clock that was read long ago a lease could be over as soon as it is granted. */
+    struct hf_time now = hf__port_now(&h->port);
+    int fresh =
+        now.hi_us - now.lo_us <= (int64_t)w->party.lease_ms * 1000 / 3 || h->port.caps.sessions;
+    if (!known && w->e->free_rev && (fresh || !w->party.lease_ms)) {
+        row->rev = w->e->free_rev;
+        row->token = w->e->free_token;
+        w->e->free_rev = 0;
+        known = 1;
+    }
+    pthread_mutex_unlock(&h->mu);
+    return known;
+}
+
+int hf__wait_ask_first(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int *known,
+                       int64_t until, struct hf_outcome *out, hf_error *err)
+{
+    *known = is_left(w, ev, row);
+    if (*known || !may_acquire(w)) return HF_CONFLICT;
+    int rc = acquire(w, ev, row, until, out, err);
+    *known = rc == HF_CONFLICT;
+    return rc;
+}
+
+int hf__wait_request(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
+                     struct hf_outcome *out, hf_error *err)
+{
+    int rc = hf__wait_step(w, ev, row, known, until, out, err);
+    if (rc != HF_CONFLICT || !may_queue(w, ev)) return rc;
+    rc = acquire(w, ev, row, until, out, err);
+    if (rc != HF_CONFLICT || !is_full(w, ev, row)) return rc;
+    *out = (struct hf_outcome){HF_ANS_NO_ROOM, 0, 0, 0};
+    return 0;
+}
