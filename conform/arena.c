@@ -154,3 +154,30 @@ const char *hf__race_threads(struct hf__suite *cfm, struct hf__arena *a, uint32_
     if (started < n) return hf__bad(cfm, "no more threads");
     return a->failed ? hf__bad(cfm, "%s", a->why) : NULL;
 }
+
+int hf__race_get(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
+{
+    hf_error err = {0, 0, ""};
+    int64_t clock;
+    if (!r->con.drv->get(r->con.st, key, row, &clock, &err)) return 0;
+    return hf__race_fail(r, "get: %s", err.text);
+}
+
+int hf__race_replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur)
+{
+    hf_error err = {0, 0, ""};
+    int64_t clock;
+    int rc = r->con.drv->replace(r->con.st, key, seen, row, cur, &clock, &err);
+    if (rc < 0) hf__race_fail(r, "replace: %s", err.text);
+    return rc;
+}
+
+int hf__race_create(struct hf__racer *r, const hf_rowkey *key)
+{
+    hf_error err = {0, 0, ""};
+    hf_row row;
+    hf_row_init(&row);
+    row.done_us = row.keep_until_us = 1;
+    return hf__con_create(&r->con, key, &row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
+}

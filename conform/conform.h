@@ -54,6 +54,8 @@ const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
 hf_rowkey hf__con_key(const struct hf__suite *cfm, char text[HF_KEY_CAP], const char *name);
 /* A grant or a wait like any other, told apart by n. */
 hf_party hf__con_party(uint64_t session, uint32_t n);
+/* Makes `row` one with one holder, as an uncontended grant makes it. */
+void hf__con_one_holder(hf_row *row, uint32_t n);
 /* Stores `row` at a key that nobody uses; row->rev (and the token of its only holder) become what
    they have to be. */
 int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
@@ -74,8 +76,11 @@ const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
 void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t rev);
 void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n);
 
-/* Those about the handle, which may be left closed; about keys; about acquire; about a change in
-   place; those that fork, to be run while nothing is open; those with threads. */
+/* Those about rows there and back; about replace and acquire; about the handle, which may be left
+   closed; about keys; about acquire; about a change in place; those that fork, to be run while
+   nothing is open; those with threads. */
+void hf__conform_rows(struct hf__suite *cfm);
+void hf__conform_replace(struct hf__suite *cfm);
 void hf__conform_handle(struct hf__suite *cfm);
 void hf__conform_keys(struct hf__suite *cfm);
 void hf__conform_acquire(struct hf__suite *cfm);

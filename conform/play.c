@@ -80,6 +80,15 @@ hf_party hf__con_party(uint64_t session, uint32_t n)
     return p;
 }
 
+void hf__con_one_holder(hf_row *row, uint32_t n)
+{
+    row->n_holders = 1;
+    row->n_queue = 0;
+    row->done_us = row->keep_until_us = 0;
+    row->party[0] = hf__con_party(1, n);
+    row->party[0].since_us = 1;
+}
+
 int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err)
 {
     hf_row cur;

@@ -1,176 +1,17 @@
 /*
- * race.c - the conformance suite: threads and processes that race on one row, wake each
- * other, and are killed. See conform.h.
- *
- * What they tell each other stands in memory that they share, the arena. Nobody waits for ever: a
- * step of the dance that doesn't come is an error of its own.
+ * race.c - the conformance suite: threads and processes that wake each other, and the list of all
+ * that takes several of them. See race.h.
  */
 #include "race.h"
 
-#include "drivers.h"
-
 #include "os.h"
-#include "step.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
-    WINS = 50, /* of each */
-    WINS_WHERE_WRITES_ARE_DEAR = 2,
     PROMPT_MS = 4000, /* what a wake-up may take on a busy machine; a poll would take longer */
-    SLEEP_MS = 8000,
-    PATIENCE_S = 10, /* for a turn in a race */
-    KILLS = 10
+    SLEEP_MS = 8000
 };
-
-static int get(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
-{
-    hf_error err = {0, 0, ""};
-    int64_t clock;
-    if (!r->con.drv->get(r->con.st, key, row, &clock, &err)) return 0;
-    return hf__race_fail(r, "get: %s", err.text);
-}
-
-/* 0, HF_CONFLICT, or negative (told). */
-static int replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                   hf_row *cur)
-{
-    hf_error err = {0, 0, ""};
-    int64_t clock;
-    int rc = r->con.drv->replace(r->con.st, key, seen, row, cur, &clock, &err);
-    if (rc < 0) hf__race_fail(r, "replace: %s", err.text);
-    return rc;
-}
-
-/* ---- no update is lost ---- */
-
-static uint32_t wins_each(const struct hf__racer *r)
-{
-    return !r->con.caps.queues ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
-}
-
-/* Adds one to the number in the row, as it was when it was read. */
-static int add_one(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
-{
-    uint64_t seen = row->rev++;
-    row->keep_until_us++;
-    int rc = replace(r, key, seen, row, NULL);
-    if (!rc) atomic_fetch_add(&r->arena->wins, 1);
-    if (rc == HF_CONFLICT) atomic_fetch_add(&r->arena->conflicts, 1);
-    return rc;
-}
-
-static int create(struct hf__racer *r, const hf_rowkey *key)
-{
-    hf_error err = {0, 0, ""};
-    hf_row row;
-    hf_row_init(&row);
-    row.done_us = row.keep_until_us = 1;
-    return hf__con_create(&r->con, key, &row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
-}
-
-/*
- * In the first round all have read the row before anyone writes, so that all but one must meet a
- * conflict: a race in which nobody met one would prove nothing.
- */
-static int race_replaces(struct hf__racer *r)
-{
-    char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(r->cfm, text, "race");
-    hf_row row;
-    uint64_t last = 0;
-    hf_row_init(&row);
-    if (!r->me && create(r, &key)) return 1;
-    if (hf__race_meet(r, 0) || get(r, &key, &row) || hf__race_meet(r, 1)) return 1;
-    int rc = add_one(r, &key, &row);
-    if (rc < 0) return 1;
-    if (!rc) atomic_fetch_add(&r->arena->first_wins, 1);
-    for (uint32_t wins = 0; wins < wins_each(r);) {
-        if (atomic_load(&r->arena->failed) || get(r, &key, &row)) return 1;
-        if (row.rev < last) return hf__race_fail(r, "an old row was read");
-        last = row.rev;
-        hf__race_nap(); /* somebody else may write now */
-        rc = add_one(r, &key, &row);
-        if (rc < 0) return 1;
-        wins += !rc;
-    }
-    if (hf__race_meet(r, 2) || r->me) return 0;
-    if (get(r, &key, &row) || replace(r, &key, row.rev, NULL, NULL)) return 1;
-    r->arena->total = (uint64_t)row.keep_until_us - 1;
-    return 0;
-}
-
-static const char *judge_replaces(struct hf__suite *cfm, struct hf__arena *a)
-{
-    uint32_t wins = a->wins, conflicts = a->conflicts;
-    HF_CHECK(a->total == wins, "%u updates, of which the row knows %llu", wins,
-             (unsigned long long)a->total);
-    HF_CHECK(a->first_wins == 1, "%u of %d writers won with the same rev", a->first_wins,
-             HF_RACERS);
-    HF_CHECK(conflicts >= HF_RACERS - 1, "no conflicts: it proves nothing");
-    return NULL;
-}
-
-/* ---- acquire excludes ---- */
-
-static int inside(struct hf__racer *r)
-{
-    struct hf__arena *a = r->arena;
-    if (atomic_fetch_add(&a->inside, 1)) return hf__race_fail(r, "two hold it at once");
-    a->counter++;
-    hf__race_nap(); /* somebody else may come in now */
-    atomic_fetch_sub(&a->inside, 1);
-    return 0;
-}
-
-static int race_takes(struct hf__racer *r)
-{
-    char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(r->cfm, text, "takes");
-    hf_party p = hf__con_party(1, r->me);
-    hf_row row;
-    hf_row_init(&row);
-    if (hf__race_meet(r, 0)) return 1;
-    int64_t until = hf__local_us() + PATIENCE_S * INT64_C(1000000);
-    for (uint32_t wins = 0; wins < wins_each(r);) {
-        hf_error err = {0, 0, ""};
-        int64_t clock;
-        if (atomic_load(&r->arena->failed)) return 1;
-        int rc = r->con.drv->acquire(r->con.st, &key, &p, 0, &row, &clock, &err);
-        if (rc < 0) return hf__race_fail(r, "acquire: %s", err.text);
-        if (rc) {
-            /* Somebody's release may have got lost: an examined store isn't to be trusted yet. */
-            if (hf__local_us() >= until)
-                return hf__race_fail(r, "acquire: nobody has given it back for %d s", PATIENCE_S);
-            hf__race_nap();
-            continue;
-        }
-        if (inside(r)) return 1;
-        hf__row_taken(&row, &p);
-        wins++;
-        until = hf__local_us() + PATIENCE_S * INT64_C(1000000);
-        uint64_t seen = row.rev++;
-        row.n_holders = 0;
-        rc = replace(r, &key, seen, &row, NULL);
-        if (rc == HF_CONFLICT)
-            return hf__race_fail(r, "a row that was held was changed by another");
-        if (rc) return 1;
-    }
-    return 0;
-}
-
-static const char *judge_takes(struct hf__suite *cfm, struct hf__arena *a)
-{
-    uint32_t each = !cfm->caps.queues ? WINS_WHERE_WRITES_ARE_DEAR : WINS;
-    HF_CHECK(a->counter == HF_RACERS * each, "%llu grants, of which %u were given",
-             (unsigned long long)a->counter, HF_RACERS * each);
-    return NULL;
-}
 
 /* ---- who waits is woken ---- */
 
@@ -189,7 +30,7 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     if (hf__race_await(r->arena, step, 1)) return hf__race_fail(r, "the waiter doesn't come");
     /* Most of the time it has fallen asleep by then; awake it must notice too. */
     for (int i = 0; i < 200; i++) hf__race_nap();
-    if (get(r, key, &row)) return 1;
+    if (hf__race_get(r, key, &row)) return 1;
     uint64_t seen = row.rev++;
     row.token = row.rev;
     row.n_holders = 1;
@@ -197,7 +38,7 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     for (uint32_t i = 0; i <= row.n_queue; i++) hf_party_copy(&row.party[i], &row.party[i + 1]);
     row.party[0].token = row.rev;
     row.party[0].flags |= HF_PARTY_UNCLAIMED;
-    int rc = replace(r, key, seen, &row, NULL);
+    int rc = hf__race_replace(r, key, seen, &row, NULL);
     hf_row_clear(&row);
     if (rc) return hf__race_fail(r, "cannot let it in");
     hf__race_arrive(r->arena, step + 1);
@@ -283,11 +124,12 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, listen_first ? "slept through what came before watch"
                                                  : "slept on although it was let in");
-        if (get(r, key, row)) return 1;
+        if (hf__race_get(r, key, row)) return 1;
         if (row->n_queue < before) break;
     }
     if (!word_is_true(con, key, row)) return hf__race_fail(r, "was told something else");
-    return replace(r, key, row->rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted") : 0;
+    return hf__race_replace(r, key, row->rev, NULL, NULL) ? hf__race_fail(r, "cannot be deleted")
+                                                          : 0;
 }
 
 static int wait_asleep(struct hf__racer *r, hf_rowkey key, uint64_t session, int step, int how)
@@ -355,187 +197,11 @@ static int interrupt_others(struct hf__racer *r)
     return 0;
 }
 
-/* ---- kill -9 ---- */
-
-static int read_and_hang(struct hf__racer *r)
-{
-    char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(r->cfm, text, "killed");
-    hf_row row;
-    hf_row_init(&row);
-    if (create(r, &key) || get(r, &key, &row)) return 1;
-    hf__race_arrive(r->arena, 0);
-    for (;;) pause();
-}
-
-static int write_and_write(struct hf__racer *r)
-{
-    char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(r->cfm, text, "killed");
-    hf_row row;
-    hf_row_init(&row);
-    if (get(r, &key, &row)) return 1;
-    for (uint32_t i = 0;; i++) {
-        /* Rows of changing size: what is torn must show. */
-        uint64_t seen = row.rev++;
-        if (hf_row_room(&row, 12)) return hf__race_fail(r, "out of memory");
-        row.keep_until_us++;
-        row.token = row.rev;
-        row.n_holders = 1;
-        row.n_queue = i % 11;
-        for (uint32_t j = 0; j <= row.n_queue; j++) row.party[j] = hf__con_party(1, i + j);
-        row.party[0].token = row.token;
-        if (replace(r, &key, seen, &row, NULL))
-            return hf__race_fail(r, "nobody else writes, and yet");
-        atomic_store(&r->arena->acked, (uint64_t)row.keep_until_us);
-    }
-}
-
-static int check_whole(struct hf__racer *r, const hf_row *row, uint64_t acked)
-{
-    const char *flaw = "";
-    if (hf_row_check(row, &flaw)) return hf__race_fail(r, "left with %s", flaw);
-    uint64_t is = (uint64_t)row->keep_until_us;
-    if (is != acked && is != acked + 1)
-        return hf__race_fail(r, "write %llu was told, but %llu is there", (unsigned long long)acked,
-                             (unsigned long long)is);
-    for (uint32_t j = 1; j <= row->n_queue; j++) {
-        hf_party p = hf__con_party(1, 0);
-        if (row->party[j].since_us != p.since_us || row->party[j].lease_ms != p.lease_ms ||
-            memcmp(row->party[j].owner, "conform-", 8))
-            return hf__race_fail(r, "waiter %u is torn", j);
-    }
-    return 0;
-}
-
-/* What the dead left is whole, and can be written. */
-static int find_whole(struct hf__racer *r)
-{
-    char text[HF_KEY_CAP];
-    hf_rowkey key = hf__con_key(r->cfm, text, "killed");
-    uint64_t acked = atomic_load(&r->arena->acked);
-    hf_row row;
-    int rc = HF_CONFLICT;
-    hf_row_init(&row);
-    /* What the dead had sent may still arrive, and only that: one conflict at most. */
-    for (int i = 0; i < 2 && rc == HF_CONFLICT; i++) {
-        if (get(r, &key, &row) || check_whole(r, &row, acked)) return 1;
-        uint64_t seen = row.rev++;
-        row.n_holders = row.n_queue = 0;
-        rc = replace(r, &key, seen, &row, NULL);
-    }
-    if (rc) return hf__race_fail(r, "cannot be written");
-    atomic_store(&r->arena->acked, (uint64_t)row.keep_until_us);
-    hf_row_clear(&row);
-    return 0;
-}
-
-static void kill_it(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    hf__race_end(pid);
-}
-
-static const char *killed(struct hf__suite *cfm, struct hf__arena *a)
-{
-    pid_t pid = hf__race_start(cfm, a, 1, 0, read_and_hang);
-    if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
-    int late = hf__race_await(a, 0, 1);
-    kill_it(pid);
-    if (late) return hf__bad(cfm, "%s", a->failed ? a->why : "it doesn't begin");
-    atomic_store(&a->acked, 1);
-    const char *why = hf__race_processes(cfm, a, 1, find_whole);
-    for (uint32_t i = 0; i < KILLS && !why; i++) {
-        uint64_t before = atomic_load(&a->acked);
-        int64_t until = hf__local_us() + HF_RACE_PATIENCE_MS * INT64_C(1000);
-        pid = hf__race_start(cfm, a, 1, 0, write_and_write);
-        if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
-        while (atomic_load(&a->acked) == before && !a->failed && hf__local_us() < until)
-            hf__race_nap();
-        for (uint32_t j = 0; j < i * 3; j++) hf__race_nap();
-        kill_it(pid);
-        why = hf__race_processes(cfm, a, 1, find_whole);
-    }
-    return why;
-}
-
-/* ---- sessions of the dead ---- */
-
-static int tell_session(struct hf__racer *r)
-{
-    hf_error err = {0, 0, ""};
-    uint64_t s = 0;
-    if (r->con.caps.liveness->session(r->con.st, &s, &err))
-        return hf__race_fail(r, "session: %s", err.text);
-    atomic_store(&r->arena->session, s);
-    hf__race_arrive(r->arena, 0);
-    for (;;) pause();
-}
-
-static int mourn(struct hf__racer *r)
-{
-    const struct hf__con *con = &r->con;
-    hf_error err = {0, 0, ""};
-    uint64_t s = atomic_load(&r->arena->session);
-    const hf_liveness_ops *of = con->caps.liveness;
-    struct pollfd fd = {of->death_fd ? of->death_fd(con->st) : -1, POLLIN, 0};
-    if (of->alive(con->st, s, &err) != 1) return hf__race_fail(r, "dead before it died");
-    if (fd.fd >= 0) of->death_read(con->st);
-    hf__race_arrive(r->arena, 1);
-    if (fd.fd >= 0 && poll(&fd, 1, PROMPT_MS) != 1)
-        return hf__race_fail(r, "nobody was told of it");
-    int64_t until = hf__local_us() + HF_RACE_PATIENCE_MS * INT64_C(1000);
-    while (of->alive(con->st, s, &err) != 0) {
-        if (hf__local_us() > until) return hf__race_fail(r, "it lives on");
-        hf__race_nap();
-    }
-    return 0;
-}
-
-static const char *death_is_noticed(struct hf__suite *cfm, struct hf__arena *a)
-{
-    pid_t pid = hf__race_start(cfm, a, 1, 0, tell_session);
-    if (pid < 0) return hf__bad(cfm, "fork: %s", strerror(errno));
-    int late = hf__race_await(a, 0, 1);
-    pid_t other = late ? 0 : hf__race_start(cfm, a, 1, 1, mourn);
-    int sys = errno;
-    if (other > 0) late = hf__race_await(a, 1, 1);
-    kill_it(pid);
-    if (other < 0) return hf__bad(cfm, "fork: %s", strerror(sys));
-    if (other > 0 && hf__race_end(other)) late = 1;
-    if (a->failed) return hf__bad(cfm, "%s", a->why);
-    return late ? hf__bad(cfm, "it doesn't begin") : NULL;
-}
-
 /* ---- the lists ---- */
-
-static const char *p_replaces(struct hf__suite *cfm, struct hf__arena *a)
-{
-    const char *why = hf__race_processes(cfm, a, HF_RACERS, race_replaces);
-    return why ? why : judge_replaces(cfm, a);
-}
-
-static const char *p_takes(struct hf__suite *cfm, struct hf__arena *a)
-{
-    const char *why = hf__race_processes(cfm, a, HF_RACERS, race_takes);
-    return why ? why : judge_takes(cfm, a);
-}
 
 static const char *p_ring(struct hf__suite *cfm, struct hf__arena *a)
 {
     return hf__race_processes(cfm, a, 2, ring);
-}
-
-static const char *t_replaces(struct hf__suite *cfm, struct hf__arena *a)
-{
-    const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_replaces);
-    return why ? why : judge_replaces(cfm, a);
-}
-
-static const char *t_takes(struct hf__suite *cfm, struct hf__arena *a)
-{
-    const char *why = hf__race_threads(cfm, a, HF_RACERS, 1, race_takes);
-    return why ? why : judge_takes(cfm, a);
 }
 
 static const char *t_ring(struct hf__suite *cfm, struct hf__arena *a)
@@ -551,13 +217,13 @@ static const char *t_interrupt(struct hf__suite *cfm, struct hf__arena *a)
 /* One function per entry, without an argument of its own. */
 #define WITH_ARENA(name, play) \
     static const char *name(struct hf__suite *cfm) { return hf__with_arena(cfm, play); }
-WITH_ARENA(replaces_of_processes, p_replaces)
-WITH_ARENA(takes_of_processes, p_takes)
+WITH_ARENA(replaces_of_processes, hf__race_replaces_of_processes)
+WITH_ARENA(takes_of_processes, hf__race_takes_of_processes)
 WITH_ARENA(wakes_processes, p_ring)
-WITH_ARENA(kills, killed)
-WITH_ARENA(deaths, death_is_noticed)
-WITH_ARENA(replaces_of_threads, t_replaces)
-WITH_ARENA(takes_of_threads, t_takes)
+WITH_ARENA(kills, hf__race_killed)
+WITH_ARENA(deaths, hf__race_death_is_noticed)
+WITH_ARENA(replaces_of_threads, hf__race_replaces_of_threads)
+WITH_ARENA(takes_of_threads, hf__race_takes_of_threads)
 WITH_ARENA(wakes_threads, t_ring)
 WITH_ARENA(interrupts, t_interrupt)
 

@@ -44,6 +44,14 @@ int hf__race_await(struct hf__arena *a, int step, uint32_t n);
 /* Until all have; else it has failed, and that is told. */
 int hf__race_meet(struct hf__racer *r, int step);
 
+/* Of the racer's store. A failure is told. */
+int hf__race_get(struct hf__racer *r, const hf_rowkey *key, hf_row *row);
+/* 0, HF_CONFLICT, or negative (told). */
+int hf__race_replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                     hf_row *cur);
+/* Makes the row that the others write. */
+int hf__race_create(struct hf__racer *r, const hf_rowkey *key);
+
 /* A process of its own, that doesn't outlive this one; and its status in the end. */
 pid_t hf__race_start(struct hf__suite *cfm, struct hf__arena *a, uint32_t n, uint32_t me,
                      hf__race_fn *run);
@@ -56,6 +64,12 @@ const char *hf__race_threads(struct hf__suite *cfm, struct hf__arena *a, uint32_
                              hf__race_fn *run);
 
 typedef const char *hf__play_fn(struct hf__suite *cfm, struct hf__arena *a);
+
+/* contend.c: no update is lost; acquire excludes. */
+hf__play_fn hf__race_replaces_of_processes, hf__race_replaces_of_threads;
+hf__play_fn hf__race_takes_of_processes, hf__race_takes_of_threads;
+/* death.c: what the dead leave is whole; their death is noticed. */
+hf__play_fn hf__race_killed, hf__race_death_is_noticed;
 const char *hf__with_arena(struct hf__suite *cfm, hf__play_fn *play);
 
 #endif
