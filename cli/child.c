@@ -1,5 +1,5 @@
 /*
- * child.c - running a command that holds locks: starting it, watching it and the locks together,
+ * child.c - a command that holds locks, once it runs (start.c): watching it and the locks together,
  * passing signals on, stopping all of it when a lock is lost.
  *
  * The command stays in our process group, as under flock(1): the terminal, its job control,
@@ -32,7 +32,6 @@ enum {
     SUSPENDED_US = 60000000, /* poll doesn't count a suspended machine's time; --max-hold does */
     LOOK_US = 100000,        /* how often to look for processes that are to end */
     BLIND_US = 250000,       /* how often to ask for a lock that has no descriptor */
-    SESSION_FD_MIN = 100,    /* out of the way of a shell script's own descriptors */
     FIXED = 2                /* poll: signals, damage; then the locks */
 };
 
@@ -54,69 +53,6 @@ struct watch {
 
 /* For damaged_job: what runs now. */
 static struct watch *current;
-
-/* ---- starting ---- */
-
-/* If this process is killed, nothing renews or breaks the hold any more: a command that doesn't
-   carry it has to end with us. */
-static int death_signal(const struct job *job, int carries)
-{
-    if (carries || job->on_lost == ON_LOST_IGNORE) return 0;
-    return job->on_lost == ON_LOST_KILL ? SIGKILL : SIGTERM;
-}
-
-/* 0: the parent is in another PID namespace, as under `unshare -p`: it can't be told. */
-static int orphaned(pid_t parent)
-{
-    pid_t now = getppid();
-    return now && now != parent;
-}
-
-/* vfork: a fork would copy the page tables of a mapped store. Returns the pid, or -1 and
- *ret_errno. In the child only what changes nothing of the parent's memory but `*failed`. */
-static pid_t start(const struct job *job, int session_fd, int death, int *ret_errno)
-{
-    volatile int why = 0;
-    pid_t parent = getpid();
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    pid_t pid = vfork();
-    if (pid == 0) {
-        if (death) prctl(PR_SET_PDEATHSIG, death, 0, 0, 0);
-        if (death && orphaned(parent)) _exit(EXIT_LOST);
-        if (session_fd >= 0) fcntl(session_fd, F_SETFD, 0);
-        why = keeper_start();
-        if (why) _exit(127);
-        restore_signals();
-        execvp(job->argv[0], job->argv);
-        why = errno;
-        _exit(127);
-    }
-    if (pid < 0) why = errno;
-    if (pid > 0 && why) {
-        int raw;
-        waitpid(pid, &raw, 0);
-        pid = -1;
-    }
-    *ret_errno = why;
-    return pid;
-}
-
-static int not_started(char *const *argv, int why)
-{
-    say("%s: %s", argv[0], strerror(why));
-    return why == ENOENT ? 127 : why == EAGAIN || why == ENOMEM ? EXIT_INTERNAL : 126;
-}
-
-int exec_holding(hf *store, char **argv)
-{
-    int session_fd = hf_session_fd(store), high = fcntl(session_fd, F_DUPFD, SESSION_FD_MIN);
-    if (high < 0) return not_started(argv, errno);
-    restore_signals();
-    execvp(argv[0], argv);
-    int why = errno;
-    close(high);
-    return not_started(argv, why);
-}
 
 /* ---- stopping ---- */
 
@@ -407,8 +343,8 @@ void run_job(const struct job *job, struct job_end *ret)
         close(w.fds[0].fd);
         return;
     }
-    pid_t pid =
-        start(job, job->close_session ? -1 : session_fd, death_signal(job, w.carries), &why);
+    pid_t pid = start_command(job, job->close_session ? -1 : session_fd,
+                              death_signal(job, w.carries), &why);
     if (pid < 0) {
         ret->status = not_started(job->argv, why);
         return;

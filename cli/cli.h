@@ -331,7 +331,9 @@ int keeper_start(void);
 /* The hold was given back. */
 void keeper_dismiss(void);
 
-/* ---- child.c: running a command that holds locks ---- */
+/* ---- start.c, child.c: running a command that holds locks ---- */
+
+enum { SESSION_FD_MIN = 100 }; /* out of the way of a shell script's own descriptors */
 
 struct job {
     char **argv;
@@ -353,13 +355,21 @@ struct job_end {
     int kept;      /* processes that the command left behind carry the hold: don't release */
     int typed_int; /* it died of a Ctrl-C */
 };
+/* The signal that the command gets when this process is killed: nothing renews or breaks the hold
+   any more then, and a command that doesn't carry it has to end with us. 0: none. */
+int death_signal(const struct job *job, int carries);
+/* Starts the command. vfork: a fork would copy the page tables of a mapped store. Returns the pid,
+   or -1 and *ret_errno. The child changes none of the parent's memory but that reason. */
+pid_t start_command(const struct job *job, int session_fd, int death, int *ret_errno);
+/* Says that it wasn't, and why. Returns the exit status. */
+int not_started(char *const *argv, int why);
 void run_job(const struct job *job, struct job_end *ret);
-/* Runs o->argv with the locks' names in its environment; the exit status so far. */
 /* The command takes this process's place, and holds what the store's session holds. Returns only if
    it can't: the exit status. */
 int become_command(hf *store, const struct got *got, char **argv);
 /* The same, with the environment that is there. */
 int exec_holding(hf *store, char **argv);
+/* Runs o->argv with the locks' names in its environment; the exit status so far. */
 int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,
                 struct job_end *end);
 void release_all(const struct got *got);

@@ -1,0 +1,68 @@
+/*
+ * start.c - starting a command that holds locks. See child.c.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int death_signal(const struct job *job, int carries)
+{
+    if (carries || job->on_lost == ON_LOST_IGNORE) return 0;
+    return job->on_lost == ON_LOST_KILL ? SIGKILL : SIGTERM;
+}
+
+/* 0: the parent is in another PID namespace, as under `unshare -p`: it can't be told. */
+static int orphaned(pid_t parent)
+{
+    pid_t now = getppid();
+    return now && now != parent;
+}
+
+pid_t start_command(const struct job *job, int session_fd, int death, int *ret_errno)
+{
+    volatile int why = 0;
+    pid_t parent = getpid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    pid_t pid = vfork();
+    if (pid == 0) {
+        if (death) prctl(PR_SET_PDEATHSIG, death, 0, 0, 0);
+        if (death && orphaned(parent)) _exit(EXIT_LOST);
+        if (session_fd >= 0) fcntl(session_fd, F_SETFD, 0);
+        why = keeper_start();
+        if (why) _exit(127);
+        restore_signals();
+        execvp(job->argv[0], job->argv);
+        why = errno;
+        _exit(127);
+    }
+    if (pid < 0) why = errno;
+    if (pid > 0 && why) {
+        int raw;
+        waitpid(pid, &raw, 0);
+        pid = -1;
+    }
+    *ret_errno = why;
+    return pid;
+}
+
+int not_started(char *const *argv, int why)
+{
+    say("%s: %s", argv[0], strerror(why));
+    return why == ENOENT ? 127 : why == EAGAIN || why == ENOMEM ? EXIT_INTERNAL : 126;
+}
+
+int exec_holding(hf *store, char **argv)
+{
+    int session_fd = hf_session_fd(store), high = fcntl(session_fd, F_DUPFD, SESSION_FD_MIN);
+    if (high < 0) return not_started(argv, errno);
+    restore_signals();
+    execvp(argv[0], argv);
+    int why = errno;
+    close(high);
+    return not_started(argv, why);
+}
