@@ -77,7 +77,7 @@ static void say_promises(const hf_driver *drv, const hf_caps *caps, const hf_url
                  caps->queue_cap);
         say_words("+", line);
     }
-    if (caps->local || caps->watches) {
+    if (caps->local || caps->notify) {
         say_words("+", "who waits is woken when its turn comes");
     } else {
         snprintf(line, sizeof line, "who waits looks about every %u ms",

@@ -20,7 +20,7 @@ static void see(void *arg, const char *scheme, const hf_driver *driver, const ch
             json_fields("{s:s, s:b, s:s?, s:s?, s:s?, s:b, s:b, s:b}", "scheme", scheme, "usable",
                         driver != NULL, "about", driver ? driver->about : NULL, "path", path, "why",
                         driver ? NULL : why, "sessions", caps->liveness != NULL, "queued",
-                        caps->queues != 0, "woken", caps->local || caps->watches);
+                        caps->queues != 0, "woken", caps->local || caps->notify);
         if (line) fputs(line, stdout);
         free(line);
     } else if (driver) {

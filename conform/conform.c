@@ -52,6 +52,7 @@ int hf__conform(const hf_driver *drv, const hf_url *url,
     hf__conform_acquire(&cfm);
     hf__conform_update(&cfm);
     hf__conform_many(&cfm);
+    hf__conform_notify(&cfm);
     hf__conform_threads(&cfm);
     hf__conform_run(&cfm, last, 1);
     hf__con_close(&cfm.con);

@@ -86,6 +86,7 @@ void hf__conform_keys(struct hf__suite *cfm);
 void hf__conform_acquire(struct hf__suite *cfm);
 void hf__conform_update(struct hf__suite *cfm);
 void hf__conform_many(struct hf__suite *cfm);
+void hf__conform_notify(struct hf__suite *cfm);
 void hf__conform_processes(struct hf__suite *cfm);
 void hf__conform_threads(struct hf__suite *cfm);
 

@@ -50,9 +50,10 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
 static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const hf_row *row)
 {
     hf_row told;
-    if (!con->drv->told) return 1;
+    const hf_notify_ops *ops = con->caps.notify;
+    if (!ops || !ops->payload) return 1;
     hf_row_init(&told);
-    int true_word = 1, is = con->drv->told(con->st, key, &told);
+    int true_word = 1, is = ops->payload(con->st, key, &told);
     if (is && told.rev) {
         true_word = told.rev < row->rev || hf_row_equal(&told, row);
     } else if (is) {
@@ -93,15 +94,15 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
 }
 
 /* Begins to listen: for the wakeup of a local store, else for the key. */
-static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_ear *ret, hf_error *err)
+static int listen_for(const struct hf__con *con, const hf_rowkey *key, hf_event_count *ret,
+                      hf_error *err)
 {
-    const hf_driver *drv = con->drv;
+    const hf_notify_ops *ops = con->caps.notify;
     hf_key_event before;
     if (con->caps.local) return con->caps.local->wakeup_begin(con->st, WAKEUP, 1, ret, err);
-    if (!drv->subscribe) return drv->listen(con->st, 0, &key, 1, ret, err);
-    if (drv->subscribe(con->st, key)) return hf_fail(err, HF_NOMEM, 0, "out of memory");
-    int rc = drv->listen(con->st, 0, NULL, 0, ret, err);
-    while (!rc && drv->next_event(con->st, 0, &before)) continue;
+    if (ops->subscribe(con->st, key)) return hf_fail(err, HF_NOMEM, 0, "out of memory");
+    int rc = ops->flush(con->st, ret, err);
+    while (!rc && ops->next_event(con->st, &before)) continue;
     return rc;
 }
 
@@ -112,14 +113,14 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
     int listen_first = how & LISTEN_FIRST;
     uint32_t before = row->n_queue;
     hf_error err = {0, 0, ""};
-    hf_ear ear;
+    hf_event_count ear;
     if (listen_for(con, key, &ear, &err)) return hf__race_fail(r, "listen: %s", err.text);
     hf__race_arrive(r->arena, step);
     if (listen_first && hf__race_await(r->arena, step + 1, 1))
         return hf__race_fail(r, "not let in");
     for (int64_t start = hf__local_us(), until = start + SLEEP_MS * INT64_C(1000);;) {
         if ((local ? local->sleep(con->st, WAKEUP, &ear, until, &err)
-                   : con->drv->watch(con->st, 0, &ear, until, &err)) < 0)
+                   : con->caps.notify->sleep(con->st, &ear, until, &err)) < 0)
             return hf__race_fail(r, "watch: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, listen_first ? "slept through what came before watch"
@@ -139,7 +140,7 @@ static int wait_asleep(struct hf__racer *r, hf_rowkey key, uint64_t session, int
     hf_row_init(&row);
     int failed =
         get_in_line(r, &key, &row, id, session, how) || sleep_in_line(r, &key, &row, step, how);
-    if (r->con.drv->unsubscribe) r->con.drv->unsubscribe(r->con.st, &key);
+    if (r->con.caps.notify) r->con.caps.notify->unsubscribe(r->con.st, &key);
     hf_row_clear(&row);
     return failed;
 }
@@ -183,7 +184,7 @@ static int interrupt_others(struct hf__racer *r)
     for (int i = 0; i < 3; i++) {
         /* By the other; by oneself, in advance; by the time. */
         int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
-        hf_ear ear;
+        hf_event_count ear;
         if (i == 1) con->caps.local->interrupt(con->st, OTHER_WAKEUP);
         if (con->caps.local->wakeup_begin(con->st, OTHER_WAKEUP, 0, &ear, &err))
             return hf__race_fail(r, "listen: %s", err.text);
@@ -240,7 +241,7 @@ void hf__conform_processes(struct hf__suite *cfm)
         {"who waits in another process is woken", 0, wakes_processes}};
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
     if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
-    if (cfm->caps.local || cfm->caps.watches) hf__conform_run(cfm, watching, 1);
+    if (cfm->caps.local || cfm->caps.notify) hf__conform_run(cfm, watching, 1);
 }
 
 void hf__conform_threads(struct hf__suite *cfm)
@@ -255,6 +256,6 @@ void hf__conform_threads(struct hf__suite *cfm)
         {"a watch can be interrupted", HF_NEEDS_LOCAL, interrupts}};
     hf__conform_run(cfm, checks, 1);
     if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
-    if (cfm->caps.local || cfm->caps.watches) hf__conform_run(cfm, watching, 1);
+    if (cfm->caps.local || cfm->caps.notify) hf__conform_run(cfm, watching, 1);
     hf__conform_run(cfm, interrupting, 1);
 }

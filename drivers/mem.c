@@ -275,21 +275,22 @@ static void make_marks(hf_store *st)
     st->shared_bell.all = 1; /* what rang before wasn't marked */
 }
 
-static int mm_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_ear *ret, hf_error *err)
+static int mm_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err)
 {
     (void)err;
     if (!bell && n >= HF_MARKS_FROM && !st->marks) make_marks(st);
-    ret->heard[0] = hf__bell_hear(&st->bell[bell]);
-    ret->heard[1] = 0;
+    ret->n[0] = hf__bell_hear(&st->bell[bell]);
+    ret->n[1] = 0;
     return 0;
 }
 
-static int mm_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int mm_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t until_us,
+                    hf_error *err)
 {
     int64_t left = until_us - hf__local_us();
     (void)err;
     if (left > NAP_US) left = NAP_US;
-    if (left > 0) hf__bell_sleep(&st->bell[bell], (uint32_t)ear->heard[0], left);
+    if (left > 0) hf__bell_sleep(&st->bell[bell], (uint32_t)ear->n[0], left);
     return 0;
 }
 

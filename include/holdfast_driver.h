@@ -1,9 +1,9 @@
 /*
  * holdfast_driver.h - what a store must offer. For authors of drivers.
  *
- * A driver carries rows; it never decides. It doesn't retry, sleep (except in watch), interpret a
- * lease, look at a wall clock, or log. All of the lock is in core/state/step.c, above two
- * operations: "read a row" and "replace the row if nobody did so before". See
+ * A driver carries rows; it never decides. It doesn't retry, sleep (except where it is asked to),
+ * interpret a lease, look at a wall clock, or log. All of the lock is in core/state/step.c, above
+ * two operations: "read a row" and "replace the row if nobody did so before". See
  * doc/adding-a-driver.md.
  *
  * A driver defines one `const struct hf_driver`, by HF_DRIVER_ENTRY(SCHEME) = {...}. As a module it
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define HF_DRIVER_ABI    4
+#define HF_DRIVER_ABI    5
 #define HF_DRIVER_SYMBOL hf_driver_entry
 #define HF_ROW_FORMAT    2 /* of a row as fields; another one is CORRUPT, never "free" */
 
@@ -122,8 +122,10 @@ typedef struct hf_rowkey {
     uint64_t *hint; /* a word of the caller's for this key and store, 0 at first, in which a driver
                        may remember where the key is, or what it knows of its row; NULL: none. A
                        guess, to be checked. */
-    const uint8_t *who; /* for listen: the id of the request that waits for it; NULL: not known */
-    int in_line;        /* for listen: `who` stands in the row's line */
+    /* For subscribe: the id of the request that waits for the key (NULL: not known), and whether
+       that request is in the row's queue. */
+    const uint8_t *who;
+    int in_line;
 } hf_rowkey;
 HF_API uint64_t hf_key_hash(const char *text, size_t len);
 /* A key of its text (borrowed), or INVALID. `err` says why. */
@@ -153,13 +155,14 @@ HF_API int hf_url_set_path(hf_url *url, const char *path, hf_error *err);
 
 typedef struct hf_store hf_store; /* a driver's own; one per hf handle */
 
-/* What a watcher has heard of so far; filled by listen. Opaque to the core. */
-typedef struct hf_ear {
-    uint64_t heard[2];
-} hf_ear;
+/* How many notifications (or wakeups) a handle has seen. Filled by flush (or wakeup_begin), and
+   compared by sleep. What the numbers mean is the driver's business. */
+typedef struct hf_event_count {
+    uint64_t n[2];
+} hf_event_count;
 
-/* It concerns each key whose hash is `hash` in the bits of `mask`, which are the lowest ones; 0:
-   every key (the store doesn't know which, or what came is lost). */
+/* A change that concerns each key whose hash is `hash` in the bits of `mask`, which are the lowest
+   ones. mask 0: any key (the store doesn't know which, or notifications may be lost). */
 typedef struct hf_key_event {
     uint64_t hash, mask;
 } hf_key_event;
@@ -203,14 +206,65 @@ typedef struct hf_local_ops {
      * n_waits: how many waits share the number. `sleep` by any number of threads at once, each with
      * a number of its own; EINTR isn't the end of it.
      */
-    int (*wakeup_begin)(hf_store *st, uint8_t wakeup, size_t n_waits, hf_ear *ret, hf_error *err);
-    int (*sleep)(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t until_us,
+    int (*wakeup_begin)(hf_store *st, uint8_t wakeup, size_t n_waits, hf_event_count *ret,
+                        hf_error *err);
+    int (*sleep)(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                  hf_error *err);
     /* Makes a running (or the next) sleep on that number return. Any thread. */
     void (*interrupt)(hf_store *st, uint8_t wakeup);
-    /* May be NULL: then each wait of the number looks. As next_event of hf_driver. */
+    /* As next_event of hf_notify_ops, for the waits that share that number. */
     int (*next_event)(hf_store *st, uint8_t wakeup, hf_key_event *ret);
 } hf_local_ops;
+
+/*
+ * The store notifies a handle of changes of the keys to which it has subscribed. Without this group
+ * the library polls. Needs `threads`; not together with hf_local_ops.
+ *
+ * One thread at a time calls all of them but `payload` and `interrupt`: the handle's own, or its
+ * caller's, which may have signals. Its rounds are: subscribe and unsubscribe; flush; next_event
+ * until there is none; read the rows concerned; sleep.
+ */
+typedef struct hf_notify_ops {
+    /*
+     * The handle wants notifications of the key, from the next flush that succeeds until
+     * unsubscribe, also across connections that break. Never waits. For a key that is subscribed
+     * already: key->in_line or key->who has changed. 0, or HF_NOMEM: it isn't subscribed.
+     */
+    int (*subscribe)(hf_store *st, const hf_rowkey *key);
+    /* Never waits. Notifications of the key that come later may be events still. */
+    void (*unsubscribe)(hf_store *st, const hf_rowkey *key);
+    /*
+     * Returns when the server has all changes of the subscriptions: each change of a row after that
+     * becomes an event. Connects if need be; after a broken connection the next event has mask 0.
+     * *ret is for `sleep`. Negative: the handle isn't notified of anything, and polls.
+     */
+    int (*flush)(hf_store *st, hf_event_count *ret, hf_error *err);
+    /*
+     * Until an event has come since the flush that filled *since, `interrupt` was called, or local
+     * time until_us (CLOCK_BOOTTIME) is reached. hf_session_ops: the death of a session that the
+     * row of a key names is an event of the key, too. Early is fine. Too late costs time only, for
+     * the library polls slowly besides. For a request in the queue the events that count are the
+     * writes that change the holders and leave it a holder or the first waiter. EINTR isn't the end
+     * of it. Returns how many requests to the server it made; negative: no longer connected.
+     */
+    int (*sleep)(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err);
+    /* Never waits. 1: *ret is the next event, each once, and the call is to be repeated; 0: there
+       is none. */
+    int (*next_event)(hf_store *st, hf_key_event *ret);
+    /*
+     * May be NULL: then the row is read. Any thread; never waits. What the last notification of the
+     * key said. 1: *row (initialized; its old content is replaced) is the row as it was stored; or,
+     * where a notification brings less, rev 0 and the only holder, of whom id, token, since_us,
+     * expires_us and flags are known, with hf_session_ops the session, too. 0: there was none, it
+     * said nothing, or later ones may be lost. Only of what is committed, as a read would show it;
+     * it may be late, and overtaken. But that the holder is another than key->who of the last
+     * subscribe, with no more than id and expires_us, may be untrue: that costs a delay, until the
+     * wait polls.
+     */
+    int (*payload)(hf_store *st, const hf_rowkey *key, hf_row *row);
+    /* Makes a running (or the next) sleep return. Any thread. */
+    void (*interrupt)(hf_store *st);
+} hf_notify_ops;
 
 /* Tells whether a holder's process lives: holds need no lease. */
 typedef struct hf_liveness_ops {
@@ -266,8 +320,7 @@ typedef struct hf_caps {
                         serializes all of them */
     uint8_t queues;  /* waiters stand in the row's queue unless asked otherwise; 0 where writes are
                         expensive or rate-limited */
-    uint8_t watches; /* listen, watch, interrupt of hf_driver are there for this store; needs
-                        `threads` */
+    const hf_notify_ops *notify;
     const hf_local_ops *local;
     const hf_liveness_ops *liveness;
     const hf_session_ops *sessions;
@@ -334,7 +387,7 @@ typedef struct hf_driver {
      * core knows which holders are dead. A store may grant alone, and refuse all else.
      *
      * An append as the first waiter notifies as the replace would that appends it: the holder may
-     * be listening, to hand the key over without a look. An append behind others notifies nobody.
+     * be subscribed, to hand the key over without a read. An append behind others notifies nobody.
      *
      * Returns:
      *   0              stored. *cur is the row; of a grant only the rev, the token, the marker and
@@ -348,58 +401,6 @@ typedef struct hf_driver {
      */
     int (*acquire)(hf_store *st, const hf_rowkey *key, const hf_party *party, uint32_t may_queue,
                    hf_row *cur, int64_t *ret_clock_us, hf_error *err);
-
-    /*
-     * Optional, where caps.watches. First listen, then look at the rows, then watch: sleeps until
-     * one of the keys may have changed since that listen (hf_session_ops: or a session that its row
-     * names has died), `interrupt` was called, or local time until_us (CLOCK_BOOTTIME) is reached.
-     * Early is fine; sleeping through a change is not, but the core polls anyway. But who stands in
-     * line needs to be told only of writes that change the holders and leave it one of them, or the
-     * first in line. Called by one thread at a time, of the handle's own or of its caller's, who
-     * may have signals: EINTR isn't the end of it. watch returns how many requests it has made
-     * meanwhile, of its own. `bell` is 0.
-     */
-    int (*listen)(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                  hf_error *err);
-    int (*watch)(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
-    /* Makes a running (or the next) watch return. Any thread. */
-    void (*interrupt)(hf_store *st, uint8_t bell);
-    /*
-     * Optional, where a watch is of keys. Any thread; never waits.
-     * What did the last word say that came about the key while it was listened for? 1: *row
-     * (initialized; its old content is replaced) is the row as the write stored it that was told
-     * of; or, where the word doesn't bring all of it, rev 0 and the only holder, of whom id, token,
-     * since_us, expires_us and flags are known, with hf_session_ops the session, too. 0: no word
-     * came, or it said nothing, or others may have been lost since; then the row is read. Only of
-     * what is committed, as a read would show it; it may be late, and overtaken. But that the
-     * holder is another than `who` of the last listen, with no more than id and expires_us, may be
-     * hearsay: if it isn't so it costs a delay, until the wait looks of itself.
-     */
-    int (*told)(hf_store *st, const hf_rowkey *key, hf_row *row);
-    /*
-     * Optional, where a watch is of keys; by the thread that watches, never waits. A number that is
-     * another one than before if something may have come about this key, of the last listen, since:
-     * of many keys only those are looked at. Without it a watch that returns has all of them
-     * looked at.
-     */
-    uint64_t (*rang)(hf_store *st, const hf_rowkey *key);
-
-    /*
-     * Optional; by the thread that watches, never waits. Names keys about which something may have
-     * come: 1: *ret, to be called again; 0: there is nothing more. Each event is told once. What
-     * came before a listen is told after it; what comes later ends the watch. Without it, `rang`
-     * is asked for each key, or each wait looks.
-     */
-    int (*next_event)(hf_store *st, uint8_t bell, hf_key_event *ret);
-    /*
-     * Optional, both, with next_event, where a watch is of keys: the keys are told one by one, and
-     * `listen` gets none (n is 0). By the thread that watches, never wait. The next listen that
-     * succeeds begins to watch the key, and from then on it stays watched, through connections that
-     * break, too, of which an event tells (mask 0), until it is unsubscribed. For a key that is
-     * subscribed already: `in_line` or `who` has changed. 0, or HF_NOMEM: it isn't subscribed.
-     */
-    int (*subscribe)(hf_store *st, const hf_rowkey *key);
-    void (*unsubscribe)(hf_store *st, const hf_rowkey *key);
 
     /*
      * Optional. Returns when a power cut can't take the marker that this key had before, nor that

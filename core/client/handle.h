@@ -54,8 +54,8 @@ struct hf_entry {
      */
     uint64_t free_rev, free_token;
     struct hf_deadline claim_deadline; /* local clock: of a handover that this handle made */
-    uint32_t n_at_store;   /* of its waits that are at the store: mostly the first one alone */
-    struct hf_wait *hears; /* for which of them the key is subscribed to */
+    uint32_t n_at_store;        /* of its waits that are at the store: mostly the first one alone */
+    struct hf_wait *subscriber; /* for which of them the key is subscribed to */
     struct hf_entry *changed_next;
     uint8_t changed;    /* its subscription is to be changed: it is in hf.changed_keys */
     uint8_t subscribed; /* the driver knows of it */
@@ -63,10 +63,9 @@ struct hf_entry {
     /* Local clock: when this handle last wrote the row and left no other party in it; 0: others
        are in it. */
     int64_t wrote_us;
-    int64_t yield_at_us; /* local clock: from then on the next write is preceded by a pause */
-    uint32_t yields;     /* pauses so far */
-    uint32_t listened;   /* which of the dispatcher's listens was the last that was for it, too */
-    uint8_t listened_named; /* for a request that its caller names */
+    int64_t yield_at_us;      /* local clock: from then on the next write is preceded by a pause */
+    uint32_t yields;          /* pauses so far */
+    uint8_t subscribed_named; /* for a request that its caller names */
     uint8_t renewing; /* a renewal of its grants is under way; 2: others of them wait for its end */
     char text[];
 };
@@ -169,7 +168,7 @@ struct hf_wait {
     uint8_t lost_reply, lost_acquire; /* of a write; of an acquire, which may land at any time */
     uint8_t cancel;                   /* somebody wants it to end (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
-    uint8_t heard;                    /* and the store tells of changes of its key */
+    uint8_t subscribed;               /* and the store notifies it of changes of its key */
     uint8_t notified;                 /* something may have come about its key: it looks at once */
     uint8_t looking; /* the dispatcher looks for it: it is planned when that is over */
     uint8_t alone;   /* it doesn't wait for those ahead: they missed an end that it saw (atomic) */
@@ -178,7 +177,6 @@ struct hf_wait {
        a hurry; since there was no room in the queue. */
     uint8_t refused, overtaken, full;
     uint32_t pins;
-    uint64_t rang; /* what the store said then, where it can say of which key something came */
     int code;
     unsigned forks; /* hf__forks of the process that has it */
     hf_error *why; /* what the store said first, since it last did as it was asked; NULL: nothing */
@@ -246,17 +244,15 @@ struct hf {
     int64_t looked_us;                   /* local: about when the dispatcher looked last */
     int64_t look_takes_us;               /* about: a look of the dispatcher, where it may block */
     struct hf_entry *changed_keys;       /* whose subscriptions are to be changed */
-    uint32_t listens;    /* how often the dispatcher has listened; 0: nobody has had to wait yet */
-    int dispatcher_todo; /* a wait needs the dispatcher now */
-    hf_ear ear;          /* what the dispatcher has heard of */
-    const hf_rowkey **dispatcher_keys; /* room for those that are listened for, all at once */
-    size_t dispatcher_keys_cap;
-    int hearing;              /* a thread sleeps until something is heard */
-    int deaf;                 /* nobody is told of anything */
-    int monitor_fd;           /* eventfd that wakes the expiry monitor */
-    int64_t monitor_until_us; /* local: until when it sleeps */
-    int64_t renewer_until_us; /* the same of the renewer; 0: it is awake */
-    struct hf_round round;    /* the expiry monitor's own */
+    int subscribes;                      /* a key was subscribed to, if only once */
+    int dispatcher_todo;                 /* a wait needs the dispatcher now */
+    hf_event_count events;               /* the dispatcher's: what it has seen */
+    int dispatcher_sleeps;               /* in the driver, until a notification */
+    int disconnected;                    /* the store notifies of nothing */
+    int monitor_fd;                      /* eventfd that wakes the expiry monitor */
+    int64_t monitor_until_us;            /* local: until when it sleeps */
+    int64_t renewer_until_us;            /* the same of the renewer; 0: it is awake */
+    struct hf_round round;               /* the expiry monitor's own */
     struct hf_peers peers;
     int64_t sweep_at_us; /* local: when all of many waits may be looked after again */
     int monitor_sleeps, monitor_todo;

@@ -16,8 +16,8 @@ int hf__seems_over(hf *h, const hf_row *row) { return hf__holders_end(h, row) <=
 
 int hf__last_row_notified(hf *h, struct hf_entry *e, uint64_t token, uint64_t rev, hf_row *row)
 {
-    const hf_driver *d = h->port.drv;
-    if (!d->told || !rev || !d->told(h->port.st, &e->key, row)) return 0;
+    const hf_notify_ops *ops = h->port.caps.notify;
+    if (!ops || !ops->payload || !rev || !ops->payload(h->port.st, &e->key, row)) return 0;
     if (row->rev >= rev && hf__find_grant(row, token) >= 0 && !hf__seems_over(h, row)) return 1;
     hf_row_clear(row);
     return 0;

@@ -74,8 +74,8 @@ void hf__wait_finish(struct hf_wait *w)
         h->n_at_store--;
         h->n_dispatched -= w->dispatched;
     }
-    if (e->hears == w) {
-        e->hears = NULL;
+    if (e->subscriber == w) {
+        e->subscriber = NULL;
         hf__change_subscription(h, e);
     }
     hf__session_put(&h->sessions, w->session);

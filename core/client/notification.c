@@ -57,8 +57,8 @@ static void another_has_it(struct hf_wait *w, const hf_party *p)
 
 enum hf_notified hf__read_notification(struct hf_wait *w, hf_row *row)
 {
-    const hf_driver *d = w->h->port.drv;
-    if (!d->told || !w->heard || !d->told(w->h->port.st, &w->e->key, row))
+    const hf_notify_ops *ops = w->h->port.caps.notify;
+    if (!ops || !ops->payload || !w->subscribed || !ops->payload(w->h->port.st, &w->e->key, row))
         return HF_NOTIFIED_NOTHING;
     if (row->rev > w->seen_rev && !hf__seems_over(w->h, row)) return HF_NOTIFIED_ROW;
     if (!row->rev && accept_named_grant(w, row)) return HF_NOTIFIED_ENDED;

@@ -15,12 +15,14 @@ static const int64_t STAGGER_US = 500000; /* how much later each place notices t
 enum { STAGGERED = 4 };                   /* places; those behind them notice as late as they do */
 static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
 static const int64_t SOONEST_US = 2000;    /* between two looks */
-/* A waiter that the store notifies of changes looks by itself, too: a notification may be lost.
-   These looks of all waits of a handle take a tenth of the dispatcher's time at most, so that many
-   waits don't keep it from its other work; but each waiter looks within some minutes. */
-enum { HEARD_POLL_MS = 5000, HEARD_POLL_MOST_MS = 300000, HEARD_SHARE = 10 };
-/* Those look together, for the dispatcher goes through all of its waits each time it wakes up. */
-static const int64_t HEARD_TICK_US = 100000;
+/* A waiter that the store notifies of changes polls, too: a notification may be lost (the server
+   drops it, a broken connection takes it), and no store says so in every case. So a lost one costs
+   about 5 s at most, and a poll costs a read per wait and 5 s. The polls of all waits of a handle
+   take a tenth of the dispatcher's time at most, so that many waits don't keep it from its other
+   work; but each waiter polls within some minutes. */
+enum { NOTIFIED_POLL_MS = 5000, NOTIFIED_POLL_MOST_MS = 300000, NOTIFIED_SHARE = 10 };
+/* Polls that are due within so much are made together: the dispatcher wakes up less often. */
+static const int64_t NOTIFIED_TICK_US = 100000;
 enum { CALM_TIMES = 2, PAUSE_OVERTAKEN_MS = 1 }; /* overtaken: without a pause, then with one */
 
 /* Between three quarters and five quarters of it. */
@@ -34,11 +36,11 @@ static int64_t about_us(uint32_t ms)
 int64_t hf__poll_us(const hf *h) { return about_us(hf__port_poll_ms(&h->port)); }
 
 /* Under the mutex. */
-static int64_t heard_poll_us(const hf *h)
+static int64_t notified_poll_us(const hf *h)
 {
-    int64_t ms = h->n_at_store * h->look_takes_us * HEARD_SHARE / 1000;
-    if (ms < HEARD_POLL_MS) ms = HEARD_POLL_MS;
-    return about_us((uint32_t)hf__min64(ms, HEARD_POLL_MOST_MS));
+    int64_t ms = h->n_at_store * h->look_takes_us * NOTIFIED_SHARE / 1000;
+    if (ms < NOTIFIED_POLL_MS) ms = NOTIFIED_POLL_MS;
+    return about_us((uint32_t)hf__min64(ms, NOTIFIED_POLL_MOST_MS));
 }
 
 uint32_t hf__room_for(const struct hf_wait *w)
@@ -127,10 +129,10 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
         if (rc) hf__look_at(w, hf__min64(end, hf__local_us() + hf__poll_us(h)));
         if (!rc) hf__kick_monitor(h, w->notice.at_us);
     } else {
-        /* What it was told of before this look, the look has seen. No watch tells of a death. */
-        int told = w->heard && !h->port.caps.liveness;
-        int64_t look = hf__local_us() + (told ? heard_poll_us(h) : hf__poll_us(h));
-        w->poll_at_us = told ? look - look % HEARD_TICK_US : look;
+        /* Such a store doesn't notify of the death of a process. */
+        int notified = w->subscribed && !h->port.caps.liveness;
+        int64_t look = hf__local_us() + (notified ? notified_poll_us(h) : hf__poll_us(h));
+        w->poll_at_us = notified ? look - look % NOTIFIED_TICK_US : look;
         hf__look_at(w, hf__min64(end, w->poll_at_us));
     }
     pthread_mutex_unlock(&h->mu);

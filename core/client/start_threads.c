@@ -33,8 +33,8 @@ void hf__interrupt(hf *h, uint8_t wakeup)
 {
     if (h->port.caps.local)
         h->port.caps.local->interrupt(h->port.st, wakeup);
-    else if (h->port.caps.watches)
-        h->port.drv->interrupt(h->port.st, wakeup);
+    else if (h->port.caps.notify)
+        h->port.caps.notify->interrupt(h->port.st);
 }
 
 void hf__kick_dispatcher(hf *h)
@@ -43,7 +43,7 @@ void hf__kick_dispatcher(hf *h)
     if (!h->dispatcher_runs) return;
     pthread_cond_signal(&h->dispatcher_cond);
     /* One that doesn't sleep there looks at dispatcher_todo before it does. */
-    if (h->hearing) hf__interrupt(h, HF_DISPATCHER_BELL);
+    if (h->dispatcher_sleeps) hf__interrupt(h, HF_DISPATCHER_BELL);
 }
 
 /* ---- the expiry monitor ---- */

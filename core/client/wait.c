@@ -67,12 +67,12 @@ static void drive_by_bell(hf *h, struct hf_wait *w)
     uint8_t bell = w->party.bell;
     pthread_mutex_unlock(&h->mu);
     for (int over = 0; !over;) {
-        hf_ear ear;
-        int deaf = local->wakeup_begin(h->port.st, bell, 0, &ear, NULL);
+        hf_event_count events;
+        int fails = local->wakeup_begin(h->port.st, bell, 0, &events, NULL);
         over = hf__wait_look(w);
-        if (!over && deaf) hf__pause(hf__poll_us(h));
-        if (!over && !deaf)
-            local->sleep(h->port.st, bell, &ear, hf__min64(w->deadline_us, w->look_at_us), NULL);
+        if (!over && fails) hf__pause(hf__poll_us(h));
+        if (!over && !fails)
+            local->sleep(h->port.st, bell, &events, hf__min64(w->deadline_us, w->look_at_us), NULL);
     }
     pthread_mutex_lock(&h->mu);
 }
@@ -113,7 +113,7 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         w->dispatched = !over;
         h->n_dispatched += w->dispatched;
         hf__schedule(w);
-        if (!over && hf__subscription_changes(w, 1)) hf__change_subscription(h, w->e);
+        if (!over && hf__subscription_changes(w)) hf__change_subscription(h, w->e);
         if (!over) hf__kick_dispatcher(h);
     }
     if (over) hf__wait_finish(w);

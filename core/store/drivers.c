@@ -172,14 +172,17 @@ const hf_driver *hf__driver(const char *scheme, hf_error *err)
 }
 
 /* What a driver says of itself that can't be. */
-static const char *contradiction(const hf_driver *drv, const hf_caps *c)
+static const char *contradiction(const hf_caps *c)
 {
     if (c->local && c->sessions) return "it has both a local clock and none for leases";
     if (c->liveness && c->sessions) return "its sessions end in two ways";
-    if (!c->threads && (c->local || c->sessions || c->watches))
+    if (!c->threads && (c->local || c->sessions || c->notify))
         return "its calls are serialized, but it is to be slept in, or kept alive beside others";
-    if (c->watches && (c->local || !drv->listen || !drv->watch || !drv->interrupt))
-        return "it lacks what a watch needs";
+    if (c->local && c->notify) return "it both wakes and notifies";
+    const hf_notify_ops *n = c->notify;
+    if (n && (!n->subscribe || !n->unsubscribe || !n->flush || !n->sleep || !n->next_event ||
+              !n->interrupt))
+        return "it lacks one of the operations that notifications need";
     return NULL;
 }
 
@@ -192,7 +195,7 @@ int hf__open_store(const hf_driver *drv, const hf_url *url, int64_t io_timeout_m
         return hf_fail(err, HF_UNSUPPORTED, 0, "driver '%s': it has no '%s'", drv->name,
                        drv->open ? "close" : "open");
     int rc = drv->open(url, io_timeout_ms, ret, ret_caps, err);
-    const char *why = rc ? NULL : contradiction(drv, ret_caps);
+    const char *why = rc ? NULL : contradiction(ret_caps);
     return why ? hf_fail(err, HF_INVALID, 0, "driver '%s': %s", drv->name, why) : rc;
 }
 

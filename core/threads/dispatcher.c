@@ -61,10 +61,8 @@ static int advance_timed(struct hf_wait *w, int64_t *takes_us)
 /* One look of a wait. */
 static void advance_one(hf *h, struct hf_wait *w)
 {
-    int was_outside = hf__backs_off(w), bells = h->port.caps.local != 0;
-    int first = w->state == HF_WAIT_FIRST_LOOK;
+    int was_outside = hf__backs_off(w), local = h->port.caps.local != 0;
     int64_t takes_us = h->look_takes_us;
-    hf__hear_from_now(w);
     w->notified = 0; /* what comes meanwhile makes it look again */
     w->looking = 1;
     w->pins++; /* which keeps it in the list */
@@ -77,11 +75,11 @@ static void advance_one(hf *h, struct hf_wait *w)
     w->looking = 0;
     if (!over) {
         if (!w->pins) pthread_cond_broadcast(&w->changed);
-        if (bells && h->deaf) hf__look_by(w, h->looked_us + HF_POLL_MS * 1000);
+        if (local && h->disconnected) hf__look_by(w, h->looked_us + HF_POLL_MS * 1000);
         hf__schedule(w);
-        /* It has got in line only now, or left it: it is to be listened for, in another way than
-           before, before anybody sleeps. */
-        int changes = hf__subscription_changes(w, first);
+        /* It was queued just now, or left the queue: its subscription changes before the dispatcher
+           sleeps. */
+        int changes = hf__subscription_changes(w);
         if (changes) hf__change_subscription(h, w->e);
         if (changes || (was_outside && !hf__backs_off(w))) h->dispatcher_todo = 1;
         return;
@@ -112,11 +110,11 @@ static struct hf_wait *due(hf *h)
     return at_us > h->looked_us ? NULL : first_wait(h);
 }
 
-/* Lets those look whose time it is, but not for long: meanwhile others are notified, whose claims
-   run out. Where each listen costs a walk of all waits, all of them look between two. */
+/* Looks for the waits that are due, but for LOOKS_AT_ONCE at most: others are notified meanwhile,
+   and their claims run out. */
 static void advance_due(hf *h)
 {
-    size_t most = hf__tells_events(h) ? LOOKS_AT_ONCE : h->n_dispatched + LOOKS_AT_ONCE;
+    size_t most = LOOKS_AT_ONCE;
     h->looked_us = hf__local_us();
     for (struct hf_wait *w; (w = due(h));) {
         if (!most--) {
@@ -132,19 +130,19 @@ static void advance_due(hf *h)
 
 /* ---- the dispatcher ---- */
 
-/* Until something is heard, or it is time. Under the mutex, dropped. */
-static void hear_until(hf *h, int64_t until_us)
+/* Until a notification comes, or it is time. Under the mutex, dropped. */
+static void sleep_until(hf *h, int64_t until_us)
 {
-    hf_ear ear = h->ear;
-    h->hearing = 1;
+    hf_event_count seen = h->events;
+    h->dispatcher_sleeps = 1;
     pthread_mutex_unlock(&h->mu);
     const hf_local_ops *local = h->port.caps.local;
-    int asked = local ? local->sleep(h->port.st, HF_DISPATCHER_BELL, &ear, until_us, NULL)
-                      : h->port.drv->watch(h->port.st, HF_DISPATCHER_BELL, &ear, until_us, NULL);
+    int asked = local ? local->sleep(h->port.st, HF_DISPATCHER_BELL, &seen, until_us, NULL)
+                      : h->port.caps.notify->sleep(h->port.st, &seen, until_us, NULL);
     if (asked < 0) hf__pause(HF_POLL_MS * 1000);
     hf__port_asked(&h->port, asked);
     pthread_mutex_lock(&h->mu);
-    h->hearing = 0;
+    h->dispatcher_sleeps = 0;
 }
 
 void *hf__dispatcher(void *arg)
@@ -153,16 +151,15 @@ void *hf__dispatcher(void *arg)
     pthread_mutex_lock(&h->mu);
     while (h->closing < 3) {
         h->dispatcher_todo = 0;
-        hf__listen(h);
+        hf__take_events(h);
         advance_due(h);
         if (h->dispatcher_todo) continue; /* hf_close wants that, too */
         int64_t until = hf__deadlines_next(&h->looks);
-        if (h->deaf)
+        if (h->disconnected)
             hf__cond_until(&h->dispatcher_cond, &h->mu, until);
         else
-            hear_until(h, until);
+            sleep_until(h, until);
     }
     pthread_mutex_unlock(&h->mu);
-    free(h->dispatcher_keys);
     return NULL;
 }

@@ -191,19 +191,12 @@ void hf__et_words_forget(struct hf__et_words *w);
 uint64_t hf__et_words_hear(const hf_store *st, const HfEt__WatchResponse *said, int ends);
 /* Does anybody wait for it? */
 int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key);
-/* As hf__et_told, of what has been heard. */
+/* As `payload` of hf_notify_ops, of what has come. */
 int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row);
 
 /* watch.c */
 int hf__et_ear_open(hf_store *st, hf_error *err);
 void hf__et_ear_close(hf_store *st);
-int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                  hf_error *err);
-int hf__et_subscribe(hf_store *st, const hf_rowkey *key);
-void hf__et_unsubscribe(hf_store *st, const hf_rowkey *key);
-int hf__et_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
-int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
-int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row);
-void hf__et_interrupt(hf_store *st, uint8_t bell);
+extern const hf_notify_ops hf__et_notify;
 
 #endif

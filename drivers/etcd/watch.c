@@ -308,7 +308,7 @@ static int watch_more(hf_store *st, hf_error *err)
     return rc ? deaf(st, "no watch", err) : 0;
 }
 
-static int listen_to(hf_store *st, hf_ear *ret, hf_error *err)
+static int flush_locked(hf_store *st, hf_event_count *ret, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
     /* What came for keys before is told of them. They go on being heard while nobody waits: who
@@ -320,12 +320,12 @@ static int listen_to(hf_store *st, hf_ear *ret, hf_error *err)
         int rc = watch_more(st, err);
         if (rc) return rc;
     }
-    ret->heard[0] = ear->heard;
-    ret->heard[1] = 0;
+    ret->n[0] = ear->heard;
+    ret->n[1] = 0;
     return 0;
 }
 
-int hf__et_subscribe(hf_store *st, const hf_rowkey *key)
+static int subscribe(hf_store *st, const hf_rowkey *key)
 {
     struct hf__et_ear *ear = st->ear;
     int in_line = key->who && key->in_line;
@@ -338,23 +338,20 @@ int hf__et_subscribe(hf_store *st, const hf_rowkey *key)
     return rc;
 }
 
-void hf__et_unsubscribe(hf_store *st, const hf_rowkey *key)
+static void unsubscribe(hf_store *st, const hf_rowkey *key)
 {
     hf__et_words_unsubscribe(st->words, key);
 }
 
-int hf__et_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+static int next_event(hf_store *st, hf_key_event *ret)
 {
-    (void)bell;
     return hf__et_words_next_event(st->words, ret);
 }
 
-int hf__et_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                  hf_error *err)
+static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
-    (void)bell, (void)keys, (void)n;
     pthread_mutex_lock(&st->ear->mu);
-    int rc = listen_to(st, ret, err);
+    int rc = flush_locked(st, ret, err);
     pthread_mutex_unlock(&st->ear->mu);
     return rc;
 }
@@ -366,13 +363,13 @@ static int is_woken(struct hf__et_ear *ear)
     return read(ear->wake_fd, &n, sizeof n) == (ssize_t)sizeof n;
 }
 
-static int watch(hf_store *st, const hf_ear *from, int64_t until_us, hf_error *err)
+static int sleep_locked(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
     struct hf__et_ear *ear = st->ear;
     while (!is_woken(ear)) {
         int64_t now = hf__local_us(), left = (until_us - now) / 1000 + 1;
         if (perform(ear)) return deaf(st, "the connection broke", err);
-        if (ear->heard != from->heard[0] || until_us <= now) return 0;
+        if (ear->heard != since->n[0] || until_us <= now) return 0;
         /* Nobody waits any more: the next one may, soon. */
         int wanted = hf__et_words_n_wanted(ear->st->words) != 0;
         if (!wanted && now - ear->used_at_us >= IDLE_MS * INT64_C(1000))
@@ -386,11 +383,10 @@ static int watch(hf_store *st, const hf_ear *from, int64_t until_us, hf_error *e
     return 0;
 }
 
-int hf__et_watch(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_us, hf_error *err)
+static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    (void)bell;
     pthread_mutex_lock(&st->ear->mu);
-    int rc = watch(st, from, until_us, err);
+    int rc = sleep_locked(st, since, until_us, err);
     pthread_mutex_unlock(&st->ear->mu);
     return rc;
 }
@@ -405,20 +401,27 @@ static void catch_up(struct hf__et_ear *ear)
     pthread_mutex_unlock(&ear->mu);
 }
 
-int hf__et_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     /* Who holds isn't watching: his letter may have come, and nobody has read it yet. */
     if (hf__et_words_wanted(st->words, key)) catch_up(st->ear);
     return hf__et_words_told(st->words, key, row);
 }
 
-void hf__et_interrupt(hf_store *st, uint8_t bell)
+static void interrupt(hf_store *st)
 {
     const uint64_t one = 1;
-    (void)bell;
     ssize_t n = write(st->ear->wake_fd, &one, sizeof one);
     (void)n; /* an eventfd that is full wakes, too */
 }
+
+const hf_notify_ops hf__et_notify = {.subscribe = subscribe,
+                                     .unsubscribe = unsubscribe,
+                                     .flush = flush,
+                                     .sleep = sleep_until,
+                                     .next_event = next_event,
+                                     .payload = payload,
+                                     .interrupt = interrupt};
 
 int hf__et_ear_open(hf_store *st, hf_error *err)
 {

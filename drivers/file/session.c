@@ -116,18 +116,19 @@ static int marks_are_worth_it(const hf_store *st, uint8_t bell, size_t n)
     return !bell && !st->marked && n >= HF_MARKS_FROM && n >= st->marks_for;
 }
 
-int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_ear *ret, hf_error *err)
+int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
     const struct hf__op op = {c, "listen", NULL, err};
     int rc = hf__broken(&op);
     if (!rc && marks_are_worth_it(st, bell, n)) make_marks(st, n);
     /* Pairs with the addition in hf__ring: a row that is read after this is at least as new. */
-    if (!rc) ret->heard[0] = HF_LOAD("listen", own_bell(c, bell));
+    if (!rc) ret->n[0] = HF_LOAD("listen", own_bell(c, bell));
     return rc;
 }
 
-int hf__file_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t until_us,
+                   hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
     const struct hf__op op = {c, "watch", NULL, err};
@@ -135,7 +136,7 @@ int hf__file_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_
     int rc = hf__broken(&op);
     if (rc) return rc;
     _Atomic uint32_t *word = own_bell(c, bell);
-    uint32_t heard = (uint32_t)ear->heard[0];
+    uint32_t heard = (uint32_t)ear->n[0];
     if (HF_LOAD("watch.look", word) != heard) return 0;
     if (atomic_exchange_explicit(&st->interrupted[bell], 0, memory_order_acq_rel)) return 0;
     int64_t left_us = until_us - HF_NOW(c);

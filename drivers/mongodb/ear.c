@@ -347,7 +347,7 @@ void hf__mg_unsubscribe(hf__mg_ear *ear, const hf_rowkey *key)
     pthread_mutex_unlock(&ear->mu);
 }
 
-int hf__mg_ear_next_event(hf__mg_ear *ear, hf_key_event *ret)
+int hf__mg_next_event(hf__mg_ear *ear, hf_key_event *ret)
 {
     pthread_mutex_lock(&ear->mu);
     int is = hf__sub_next_event(&ear->sub, ret);
@@ -355,7 +355,7 @@ int hf__mg_ear_next_event(hf__mg_ear *ear, hf_key_event *ret)
     return is;
 }
 
-int hf__mg_ear_listen(hf__mg_ear *ear, hf_ear *ret, hf_error *err)
+int hf__mg_flush(hf__mg_ear *ear, hf_event_count *ret, hf_error *err)
 {
     int rc = 0;
     pthread_mutex_lock(&ear->mu);
@@ -365,17 +365,17 @@ int hf__mg_ear_listen(hf__mg_ear *ear, hf_ear *ret, hf_error *err)
     while (wanted && ear->state != EAR_HEARS && !rc)
         if ((ear->state == EAR_OFF && !start(ear)) || !sleep_until(ear, until_us))
             rc = hf_fail(err, HF_UNAVAILABLE, 0, "mongodb: listen: no change stream");
-    ret->heard[0] = ear->heard;
-    ret->heard[1] = 0;
+    ret->n[0] = ear->heard;
+    ret->n[1] = 0;
     pthread_mutex_unlock(&ear->mu);
     return rc;
 }
 
-int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err)
+int hf__mg_sleep(hf__mg_ear *ear, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
     int rc = 0, over = 0;
     pthread_mutex_lock(&ear->mu);
-    while (!over && !ear->interrupted && ear->heard == since->heard[0])
+    while (!over && !ear->interrupted && ear->heard == since->n[0])
         over = !sleep_until(ear, until_us);
     ear->interrupted = 0;
     if (hf__sub_wanted(&ear->sub) && ear->state != EAR_HEARS)
@@ -384,7 +384,7 @@ int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_
     return rc;
 }
 
-int hf__mg_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row)
+int hf__mg_payload(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row)
 {
     hf_row_clear(row);
     pthread_mutex_lock(&ear->mu);
@@ -397,7 +397,7 @@ int hf__mg_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row)
     return found;
 }
 
-void hf__mg_ear_interrupt(hf__mg_ear *ear)
+void hf__mg_interrupt(hf__mg_ear *ear)
 {
     pthread_mutex_lock(&ear->mu);
     ear->interrupted = 1;

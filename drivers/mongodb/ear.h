@@ -14,10 +14,10 @@ void hf__mg_ear_free(hf__mg_ear *ear);
 /* As hf_driver has them. */
 int hf__mg_subscribe(hf__mg_ear *ear, const hf_rowkey *key);
 void hf__mg_unsubscribe(hf__mg_ear *ear, const hf_rowkey *key);
-int hf__mg_ear_next_event(hf__mg_ear *ear, hf_key_event *ret);
-int hf__mg_ear_listen(hf__mg_ear *ear, hf_ear *ret, hf_error *err);
-int hf__mg_ear_watch(hf__mg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
-int hf__mg_told(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row);
-void hf__mg_ear_interrupt(hf__mg_ear *ear);
+int hf__mg_next_event(hf__mg_ear *ear, hf_key_event *ret);
+int hf__mg_flush(hf__mg_ear *ear, hf_event_count *ret, hf_error *err);
+int hf__mg_sleep(hf__mg_ear *ear, const hf_event_count *since, int64_t until_us, hf_error *err);
+int hf__mg_payload(hf__mg_ear *ear, const hf_rowkey *key, hf_row *row);
+void hf__mg_interrupt(hf__mg_ear *ear);
 
 #endif

@@ -374,37 +374,40 @@ static int mg_scan(hf_store *st, const char *prefix,
     return rc;
 }
 
-/* ---- bells ---- */
-
-static int mg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
-{
-    (void)bell, (void)keys, (void)n;
-    return hf__mg_ear_listen(st->ear, ret, err);
-}
-
-static int mg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
-{
-    (void)bell;
-    return hf__mg_ear_watch(st->ear, ear, until_us, err);
-}
+/* ---- notifications ---- */
 
 static int mg_subscribe(hf_store *st, const hf_rowkey *k) { return hf__mg_subscribe(st->ear, k); }
 static void mg_unsubscribe(hf_store *st, const hf_rowkey *k) { hf__mg_unsubscribe(st->ear, k); }
 
-static int mg_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+static int mg_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
-    (void)bell;
-    return hf__mg_ear_next_event(st->ear, ret);
+    return hf__mg_flush(st->ear, ret, err);
 }
 
-static int mg_told(hf_store *s, const hf_rowkey *k, hf_row *r) { return hf__mg_told(s->ear, k, r); }
-
-static void mg_interrupt(hf_store *st, uint8_t bell)
+static int mg_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    (void)bell;
-    hf__mg_ear_interrupt(st->ear);
+    return hf__mg_sleep(st->ear, since, until_us, err);
 }
+
+static int mg_next_event(hf_store *st, hf_key_event *ret)
+{
+    return hf__mg_next_event(st->ear, ret);
+}
+
+static int mg_payload(hf_store *st, const hf_rowkey *k, hf_row *row)
+{
+    return hf__mg_payload(st->ear, k, row);
+}
+
+static void mg_interrupt(hf_store *st) { hf__mg_interrupt(st->ear); }
+
+static const hf_notify_ops mg_notify = {.subscribe = mg_subscribe,
+                                        .unsubscribe = mg_unsubscribe,
+                                        .flush = mg_flush,
+                                        .sleep = mg_sleep,
+                                        .next_event = mg_next_event,
+                                        .payload = mg_payload,
+                                        .interrupt = mg_interrupt};
 
 /* ---- opening ---- */
 
@@ -531,7 +534,7 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         rc = get_link(st, &link, err);
         if (!rc) rc = prepare_collection(st, link, &about, url->existing, err);
         if (!rc) rc = prepare_reading(st, link, &about, err);
-        caps->watches = link && link->replicated; /* it has change streams */
+        if (!link || !link->replicated) caps->notify = NULL; /* it has no change streams */
         hf__mg_put_link(st, link);
     }
     if (!rc && !(st->ear = hf__mg_ear_new(url, io_timeout_ms)))
@@ -581,19 +584,12 @@ HF_DRIVER_ENTRY(mongodb) = {
     .abi = HF_DRIVER_ABI,
     .name = "mongodb",
     .about = "a collection of a MongoDB database",
-    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .watches = 1},
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .notify = &mg_notify},
     .open = mg_open,
     .close = mg_close,
     .get = mg_get,
     .replace = mg_replace,
     .replace_many = hf__mg_replace_many,
-    .listen = mg_listen,
-    .watch = mg_watch,
-    .interrupt = mg_interrupt,
-    .told = mg_told,
-    .next_event = mg_next_event,
-    .subscribe = mg_subscribe,
-    .unsubscribe = mg_unsubscribe,
     .scan = mg_scan,
     .inspect = mg_inspect,
     .enter = mg_enter,

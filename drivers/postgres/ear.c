@@ -172,7 +172,7 @@ static int read_one(struct hf__pg_ear *ear)
     return ear->link.pg != NULL;
 }
 
-int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row)
+int hf__pg_payload(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row)
 {
     hf_row_clear(row);
     pthread_mutex_lock(&ear->mu);
@@ -346,7 +346,8 @@ int hf__pg_next_event(struct hf__pg_ear *ear, hf_key_event *ret)
     return is;
 }
 
-int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_ear *ret, hf_error *err)
+int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_event_count *ret,
+                 hf_error *err)
 {
     /* What came for keys before is told of them. */
     if (ear->link.pg && !hear(ear)) disconnect(ear);
@@ -358,7 +359,7 @@ int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_ear *
     if (rc) return rc;
     /* What came with an answer isn't in the socket any more, which wouldn't wake anybody. */
     if (!take_in_all(ear)) return deaf(ear, "the connection broke", err);
-    *ret = (hf_ear){{ear->heard, 0}};
+    *ret = (hf_event_count){{ear->heard, 0}};
     return 0;
 }
 
@@ -381,13 +382,14 @@ static int sleep_until(struct hf__pg_ear *ear, int64_t until_us, hf_error *err)
     return fds[0].revents && !hear(ear) ? deaf(ear, "the connection broke", err) : 0;
 }
 
-int hf__pg_watch(struct hf__pg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err)
+int hf__pg_sleep(struct hf__pg_ear *ear, const hf_event_count *since, int64_t until_us,
+                 hf_error *err)
 {
     int rc = 0, asked = 0;
-    while (!rc && ear->heard == since->heard[0]) {
+    while (!rc && ear->heard == since->n[0]) {
         /* Each time: words that have one read don't keep the others from what they have to do. */
         rc = sleep_until(ear, until_us, err);
-        if (rc || !ear->unread || ear->heard != since->heard[0]) continue;
+        if (rc || !ear->unread || ear->heard != since->n[0]) continue;
         asked++;
         /* What came with the row isn't in the socket any more, which wouldn't wake anybody. */
         if (!read_one(ear) || !take_in_all(ear)) rc = deaf(ear, "the connection broke", err);

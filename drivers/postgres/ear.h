@@ -43,9 +43,11 @@ void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP
 int hf__pg_subscribe(struct hf__pg_ear *ear, const hf_rowkey *key);
 void hf__pg_unsubscribe(struct hf__pg_ear *ear, const hf_rowkey *key);
 int hf__pg_next_event(struct hf__pg_ear *ear, hf_key_event *ret);
-int hf__pg_listen(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_ear *ret, hf_error *err);
-int hf__pg_watch(struct hf__pg_ear *ear, const hf_ear *since, int64_t until_us, hf_error *err);
+int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_ear *ear, hf_event_count *ret,
+                 hf_error *err);
+int hf__pg_sleep(struct hf__pg_ear *ear, const hf_event_count *since, int64_t until_us,
+                 hf_error *err);
 void hf__pg_interrupt(struct hf__pg_ear *ear);
-int hf__pg_told(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row);
+int hf__pg_payload(struct hf__pg_ear *ear, const hf_rowkey *key, hf_row *row);
 
 #endif

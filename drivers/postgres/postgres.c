@@ -285,25 +285,7 @@ static int pg_scan(hf_store *st, const char *prefix,
     return rc;
 }
 
-/* ---- who waits ---- */
-
-static int pg_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
-{
-    (void)bell, (void)keys, (void)n;
-    return hf__pg_listen(&st->how, &st->ear, ret, err);
-}
-
-static int pg_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
-{
-    (void)bell;
-    return hf__pg_watch(&st->ear, ear, until_us, err);
-}
-
-static int pg_told(hf_store *st, const hf_rowkey *key, hf_row *row)
-{
-    return hf__pg_told(&st->ear, key, row);
-}
+/* ---- notifications ---- */
 
 static int pg_subscribe(hf_store *st, const hf_rowkey *key)
 {
@@ -315,13 +297,37 @@ static void pg_unsubscribe(hf_store *st, const hf_rowkey *key)
     hf__pg_unsubscribe(&st->ear, key);
 }
 
-static int pg_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+static int pg_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
-    (void)bell;
+    return hf__pg_flush(&st->how, &st->ear, ret, err);
+}
+
+static int pg_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
+{
+    return hf__pg_sleep(&st->ear, since, until_us, err);
+}
+
+static int pg_next_event(hf_store *st, hf_key_event *ret)
+{
     return hf__pg_next_event(&st->ear, ret);
 }
 
-/* By the connection that listens. */
+static int pg_payload(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    return hf__pg_payload(&st->ear, key, row);
+}
+
+static void pg_interrupt(hf_store *st) { hf__pg_interrupt(&st->ear); }
+
+static const hf_notify_ops pg_notify = {.subscribe = pg_subscribe,
+                                        .unsubscribe = pg_unsubscribe,
+                                        .flush = pg_flush,
+                                        .sleep = pg_sleep,
+                                        .next_event = pg_next_event,
+                                        .payload = pg_payload,
+                                        .interrupt = pg_interrupt};
+
+/* Reads the row that a notification names, by the connection on which it came. */
 static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row)
 {
     const char *values[] = {key->text};
@@ -333,12 +339,6 @@ static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *k
     if (hf__pg_has_row(r)) rc = hf__pg_decode(st, r, 0, row, "get", key->text, NULL);
     PQclear(r);
     return rc;
-}
-
-static void pg_interrupt(hf_store *st, uint8_t bell)
-{
-    (void)bell;
-    hf__pg_interrupt(&st->ear);
 }
 
 /* ---- opening ---- */
@@ -512,20 +512,13 @@ HF_DRIVER_ENTRY(postgres) = {
     .abi = HF_DRIVER_ABI,
     .name = "postgres",
     .about = "a table in a PostgreSQL database",
-    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .watches = 1},
+    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .notify = &pg_notify},
     .open = pg_open,
     .close = pg_close,
     .get = pg_get,
     .replace = hf__pg_replace,
     .replace_many = hf__pg_replace_many,
     .acquire = pg_acquire,
-    .listen = pg_listen,
-    .watch = pg_watch,
-    .interrupt = pg_interrupt,
-    .told = pg_told,
-    .next_event = pg_next_event,
-    .subscribe = pg_subscribe,
-    .unsubscribe = pg_unsubscribe,
     .scan = pg_scan,
     .inspect = pg_inspect,
     .enter = pg_enter,

@@ -99,7 +99,7 @@ int hf__rd_read_word(const char *said, size_t len, hf_row *row)
     return 0;
 }
 
-int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     char said[HF_RD_SAID_MOST + 1];
     size_t len = 0;
@@ -204,7 +204,7 @@ static int want(hf_store *st, const hf_rowkey *key)
     return hf__sub_want(&st->sub, key, name, len, NULL) ? 0 : HF_NOMEM;
 }
 
-int hf__rd_subscribe(hf_store *st, const hf_rowkey *key)
+static int subscribe(hf_store *st, const hf_rowkey *key)
 {
     pthread_mutex_lock(&st->said_mu);
     int rc = want(st, key);
@@ -212,7 +212,7 @@ int hf__rd_subscribe(hf_store *st, const hf_rowkey *key)
     return rc;
 }
 
-void hf__rd_unsubscribe(hf_store *st, const hf_rowkey *key)
+static void unsubscribe(hf_store *st, const hf_rowkey *key)
 {
     pthread_mutex_lock(&st->said_mu);
     struct hf__sub_key *k = hf__sub_find(&st->sub, key->text, key->len, key->hash);
@@ -220,9 +220,8 @@ void hf__rd_unsubscribe(hf_store *st, const hf_rowkey *key)
     pthread_mutex_unlock(&st->said_mu);
 }
 
-int hf__rd_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+static int next_event(hf_store *st, hf_key_event *ret)
 {
-    (void)bell;
     pthread_mutex_lock(&st->said_mu);
     int is = hf__sub_next_event(&st->sub, ret);
     pthread_mutex_unlock(&st->said_mu);
@@ -243,10 +242,8 @@ static int put_changes(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new
     return batch->failed ? HF_NOMEM : 0;
 }
 
-int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                  hf_error *err)
+static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
-    (void)bell, (void)keys, (void)n;
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     size_t fresh = 0;
     /* What came for keys before is told of them. */
@@ -276,15 +273,14 @@ int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size
         if (hf__rd_send(&st->how, &st->ear, &batch) || (fresh && !hear(st, fresh, until_us)))
             return deaf(st, st->ear.why, err);
     }
-    ret->heard[0] = st->heard;
-    ret->heard[1] = 0;
+    ret->n[0] = st->heard;
+    ret->n[1] = 0;
     return 0;
 }
 
-int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    (void)bell;
-    while (st->heard == ear->heard[0]) {
+    while (st->heard == since->n[0]) {
         struct pollfd fds[2] = {{st->ear.fd, POLLIN, 0}, {st->wake_fd, POLLIN, 0}};
         int64_t left = until_us - hf__local_us();
         uint64_t n;
@@ -304,10 +300,17 @@ int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us
     return 0;
 }
 
-void hf__rd_interrupt(hf_store *st, uint8_t bell)
+static void interrupt(hf_store *st)
 {
     uint64_t one = 1;
-    (void)bell;
     ssize_t n = write(st->wake_fd, &one, sizeof one);
     (void)n; /* full means that it is awake already */
 }
+
+const hf_notify_ops hf__rd_notify = {.subscribe = subscribe,
+                                     .unsubscribe = unsubscribe,
+                                     .flush = flush,
+                                     .sleep = sleep_until,
+                                     .next_event = next_event,
+                                     .payload = payload,
+                                     .interrupt = interrupt};

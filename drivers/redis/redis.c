@@ -384,20 +384,14 @@ HF_DRIVER_ENTRY(redis) = {
 #else
     .about = "hashes in a Redis server",
 #endif
-    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .watches = 1},
+    .caps =
+        {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .notify = &hf__rd_notify},
     .open = rd_open,
     .close = rd_close,
     .get = rd_get,
     .replace = rd_replace,
     .replace_many = hf__rd_replace_many,
     .acquire = rd_acquire,
-    .listen = hf__rd_listen,
-    .watch = hf__rd_watch,
-    .interrupt = hf__rd_interrupt,
-    .told = hf__rd_told,
-    .next_event = hf__rd_next_event,
-    .subscribe = hf__rd_subscribe,
-    .unsubscribe = hf__rd_unsubscribe,
     .scan = hf__rd_scan,
     .inspect = rd_inspect,
     .enter = rd_enter,

@@ -113,15 +113,8 @@ int hf__rd_scan(hf_store *st, const char *prefix,
                 int64_t *ret_clock_us, hf_error *err);
 
 /* ear.c */
-int hf__rd_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n, hf_ear *ret,
-                  hf_error *err);
-int hf__rd_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err);
-void hf__rd_interrupt(hf_store *st, uint8_t bell);
-int hf__rd_told(hf_store *st, const hf_rowkey *key, hf_row *row);
-int hf__rd_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);
-int hf__rd_subscribe(hf_store *st, const hf_rowkey *key);
-void hf__rd_unsubscribe(hf_store *st, const hf_rowkey *key);
-/* What a message says, as `told`; a NUL stands behind it. */
+extern const hf_notify_ops hf__rd_notify;
+/* What a message says, as `payload`; a NUL stands behind it. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);
 /* The message of a write, and its length: all of the row, if that isn't long ("*": the script puts
    it together of the values, the last arguments); else, if it makes one who waited the only holder,

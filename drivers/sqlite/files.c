@@ -324,11 +324,11 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
     now.settled = 1;
     now.dir = open_directory(st);
     st->names_seen = (struct timespec){0, 0};
-    pthread_mutex_lock(&st->ear_mu); /* who watches looks at it, too */
+    pthread_mutex_lock(&st->version_mu); /* who watches looks at it, too */
     hf__sq_files_drop(was);
     *was = now;
     st->told_change = 0;
-    pthread_mutex_unlock(&st->ear_mu);
+    pthread_mutex_unlock(&st->version_mu);
     return 0;
 }
 

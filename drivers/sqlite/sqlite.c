@@ -1,7 +1,7 @@
 /*
- * sqlite.c - sqlite: opening a database, watching it, surviving a fork. See store.h.
+ * sqlite.c - sqlite: opens a database, and survives a fork. See store.h.
  *
- * Contents: bells; fork; connecting; when the files have changed; opening; settings.
+ * Contents: fork; connecting; when the files have changed; opening; settings.
  */
 #include "kit/text.h"
 #include "os.h"
@@ -9,105 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-enum { FASTEST_LOOK_MS = 2, SLOWEST_LOOK_MS = 20 };
-
-/* ---- bells ---- */
-
-/* A number that changes when another connection commits. Some microseconds. */
-static int read_version(hf_store *st, uint64_t *ret)
-{
-    pthread_mutex_lock(&st->ear_mu);
-    int sq = SQLITE_OK;
-    if (!st->ear) {
-        unsigned held = hf__low_hold();
-        sq = sqlite3_open_v2(st->path, &st->ear, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-        if (!sq) sq = sqlite3_busy_timeout(st->ear, (int)st->io_timeout_ms);
-        if (!sq) sq = sqlite3_prepare_v2(st->ear, "PRAGMA data_version", -1, &st->version, NULL);
-        if (sq) {
-            sqlite3_close(st->ear);
-            st->ear = NULL;
-        }
-        /* The first step opens the log. */
-        if (!sq) sqlite3_step(st->version), sqlite3_reset(st->version);
-        hf__low_free(held);
-    }
-    if (!sq) {
-        sq = sqlite3_step(st->version);
-        if (sq == SQLITE_ROW) *ret = (uint64_t)sqlite3_column_int64(st->version, 0);
-        sqlite3_reset(st->version);
-        sq = sq == SQLITE_ROW ? SQLITE_OK : sq == SQLITE_DONE ? SQLITE_ERROR : sq;
-    }
-    pthread_mutex_unlock(&st->ear_mu);
-    return sq;
-}
-
-/* How often it was opened: each connection counts its versions anew. */
-static uint64_t openings(hf_store *st)
-{
-    pthread_mutex_lock(&st->ear_mu);
-    uint64_t n = st->openings;
-    pthread_mutex_unlock(&st->ear_mu);
-    return n;
-}
-
-/* Have the files or locks changed since anybody was told? Who looks at a row opens them again. */
-static int tell_change(hf_store *st)
-{
-    pthread_mutex_lock(&st->ear_mu);
-    int told = st->files.settled && !st->told_change && hf__sq_files_changed(st, NULL);
-    if (told) st->told_change = 1;
-    pthread_mutex_unlock(&st->ear_mu);
-    return told;
-}
-
-static int deaf(const char *what, int sq, hf_error *err)
-{
-    return hf_fail(err, HF_UNAVAILABLE, 0, "sqlite: %s: data_version can't be read: %s", what,
-                   sq ? sqlite3_errstr(sq) : "the descriptor that wakes it is gone");
-}
-
-static int sq_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
-{
-    (void)bell, (void)keys, (void)n;
-    ret->heard[1] = openings(st);
-    int sq = read_version(st, &ret->heard[0]);
-    return sq ? deaf("listen", sq, err) : 0;
-}
-
-static int sq_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
-{
-    struct pollfd wake = {st->wake_fd, POLLIN, 0};
-    int64_t pause_ms = FASTEST_LOOK_MS;
-    (void)bell;
-    for (;;) {
-        uint64_t version, n;
-        if (tell_change(st)) return 0;
-        int sq = read_version(st, &version);
-        if (sq) return deaf("watch", sq, err);
-        int64_t left_ms = (until_us - hf__local_us()) / 1000;
-        if (version != ear->heard[0] || openings(st) != ear->heard[1] || left_ms < 0) return 0;
-        int woken = poll(&wake, 1, (int)(left_ms < pause_ms ? left_ms + 1 : pause_ms));
-        if (woken > 0) return read(st->wake_fd, &n, sizeof n) < 0 ? deaf("watch", 0, err) : 0;
-        if (pause_ms < SLOWEST_LOOK_MS) pause_ms += 2;
-    }
-}
-
-static void sq_interrupt(hf_store *st, uint8_t bell)
-{
-    uint64_t one = 1;
-    (void)bell;
-    ssize_t n = write(st->wake_fd, &one, sizeof one);
-    (void)n; /* full means that it is awake already */
-}
 
 /* ---- fork ---- */
 
@@ -126,14 +33,14 @@ static void lock_stores(void)
     pthread_mutex_lock(&stores_mu);
     for (hf_store *st = stores; st; st = st->next) {
         pthread_mutex_lock(&st->mu);
-        pthread_mutex_lock(&st->ear_mu);
+        pthread_mutex_lock(&st->version_mu);
     }
 }
 
 static void unlock_stores(void)
 {
     for (hf_store *st = stores; st; st = st->next) {
-        pthread_mutex_unlock(&st->ear_mu);
+        pthread_mutex_unlock(&st->version_mu);
         pthread_mutex_unlock(&st->mu);
     }
     pthread_mutex_unlock(&stores_mu);
@@ -165,12 +72,13 @@ static void disconnect(hf_store *st, int quietly)
     hf__sq_drop_statements(st);
     sqlite3_finalize(st->version);
     if (quietly && st->db) sqlite3_db_config(st->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    if (quietly && st->ear) sqlite3_db_config(st->ear, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    sqlite3_close(st->ear);
+    if (quietly && st->version_db)
+        sqlite3_db_config(st->version_db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    sqlite3_close(st->version_db);
     sqlite3_close(st->db);
     hf__sq_files_drop(&st->files);
     st->version = NULL;
-    st->ear = st->db = NULL;
+    st->version_db = st->db = NULL;
     st->openings++;
 }
 
@@ -200,7 +108,7 @@ static void sq_close(hf_store *st)
     disconnect(st, st->pid != getpid() || (st->db && hf__sq_files_changed(st, NULL)));
     if (st->wake_fd >= 0) close(st->wake_fd);
     pthread_mutex_destroy(&st->mu);
-    pthread_mutex_destroy(&st->ear_mu);
+    pthread_mutex_destroy(&st->version_mu);
     free(st);
 }
 
@@ -487,7 +395,7 @@ static int sq_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return refuse(url->safe, HF_NOMEM, 0, "out of memory", err);
     pthread_mutex_init(&st->mu, NULL);
-    pthread_mutex_init(&st->ear_mu, NULL);
+    pthread_mutex_init(&st->version_mu, NULL);
     st->io_timeout_ms = io_timeout_ms > INT32_MAX ? INT32_MAX : io_timeout_ms;
     st->existing = url->existing;
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -565,15 +473,16 @@ HF_DRIVER_ENTRY(sqlite) = {
     .abi = HF_DRIVER_ABI,
     .name = "sqlite",
     .about = "a table in an SQLite database on this machine",
-    .caps = {.queue_cap = 4096, .holders_cap = 1024, .threads = 1, .queues = 1, .watches = 1},
+    .caps = {.queue_cap = 4096,
+             .holders_cap = 1024,
+             .threads = 1,
+             .queues = 1,
+             .notify = &hf__sq_notify},
     .open = sq_open,
     .close = sq_close,
     .get = hf__sq_get,
     .replace = hf__sq_replace,
     .acquire = hf__sq_acquire,
-    .listen = sq_listen,
-    .watch = sq_watch,
-    .interrupt = sq_interrupt,
     .enter = hf__sq_enter,
     .sync = hf__sq_sync,
     .scan = hf__sq_scan,

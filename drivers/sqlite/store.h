@@ -62,14 +62,16 @@ struct hf_store {
     sqlite3 *db;        /* NULL: closed, for its files had changed; opened again when needed */
     struct hf__sq_files files;         /* changed under both mutexes */
     struct timespec names_seen;        /* under mu; see files.c */
-    int told_change;                   /* a watch has returned for it */
+    int told_change;                   /* it was an event already */
     uint64_t openings;                 /* changed under both mutexes */
     sqlite3_stmt *stmt[SQ_STATEMENTS]; /* NULL: to be made anew */
     int64_t offset_us, ceiling_us, last_us;
     int sync_failed;
-    pthread_mutex_t ear_mu; /* the other connection */
-    sqlite3 *ear;
+    pthread_mutex_t version_mu; /* the connection that notices changes: notify.c */
+    sqlite3 *version_db;
     sqlite3_stmt *version;
+    hf_event_count flushed; /* by the last flush; of the thread that sleeps, as any_event */
+    int any_event;          /* the database has changed since the flush before */
     int wake_fd;
     int64_t io_timeout_ms;
     struct hf__sq_boot boot;
@@ -97,6 +99,9 @@ void hf__sq_files_begin(hf_store *st);
 int hf__sq_files_held(const hf_store *st);
 void hf__sq_files_before_fork(void);
 void hf__sq_files_after_fork(int in_child);
+
+/* notify.c */
+extern const hf_notify_ops hf__sq_notify;
 
 /* copies.c: where the object is that brings another copy of SQLite; 0: there is none. */
 int hf__sq_second_copy(char *to, size_t cap);

@@ -5,6 +5,8 @@
  */
 #include "conform_lies.h"
 
+#include <limits.h>
+
 /* ---- tests ---- */
 
 /* Each call of a check, each lie. Not all can matter: what is changed in a reply of which nothing
@@ -96,19 +98,61 @@ static void races(void **state)
     }
 }
 
-/* What woke it says how the row is, or who alone holds; or something else. */
-static int li_told(hf_store *st, const hf_rowkey *key, hf_row *row)
+/* ---- notifications ---- */
+
+static int li_subscribe(hf_store *st, const hf_rowkey *key)
+{
+    (void)st, (void)key;
+    return 0;
+}
+
+static void li_unsubscribe(hf_store *st, const hf_rowkey *key) { (void)st, (void)key; }
+
+static int li_flush(hf_store *st, hf_event_count *ret, hf_error *err)
+{
+    (void)st, (void)ret, (void)err;
+    return 0;
+}
+
+/* It wakes every wait again and again. */
+static int li_notify_sleep(hf_store *st, const hf_event_count *since, int64_t until_us,
+                           hf_error *err)
+{
+    (void)st, (void)since, (void)until_us, (void)err;
+    nanosleep(&(struct timespec){0, 200000}, NULL);
+    return 1;
+}
+
+static int li_next_event(hf_store *st, hf_key_event *ret)
+{
+    (void)st, (void)ret;
+    return 0;
+}
+
+static void li_interrupt(hf_store *st) { (void)st; }
+
+static hf_notify_ops notify = {.subscribe = li_subscribe,
+                               .unsubscribe = li_unsubscribe,
+                               .flush = li_flush,
+                               .sleep = li_notify_sleep,
+                               .next_event = li_next_event,
+                               .interrupt = li_interrupt};
+
+/* The row as it is, or its only holder; or something else. */
+static int payload_is_whole;
+
+static int li_payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
     int64_t clock;
     if (base->get(st, key, row, &clock, NULL)) return 0;
     if (way == HONEST) return 0;
-    row->rev = 0;
+    if (!payload_is_whole) row->rev = 0;
     change(row);
     if (way == TURNS) row->party[0].flags ^= 1;
     return 1;
 }
 
-/* Who waits is refused at each call in turn; and is told what isn't so of who holds. */
+/* Who waits is refused at each call in turn. */
 static void bells(void **state)
 {
     (void)state;
@@ -117,15 +161,28 @@ static void bells(void **state)
     int honest = examine("wakeup", HONEST, 0), found = 0;
     for (int call = 1; call <= 14; call++) found += examine("wakeup", DENIES, call) > honest;
     if (found < 12) fail_msg("only %d are found", found);
-    liar.told = li_told;
+}
+
+/* A notification says something else than what is stored. */
+static void payloads(void **state)
+{
+    (void)state;
     static const struct {
         enum way way;
-        int lies;
-    } words[] = {{HONEST, 0}, {DENIES, 0},  {ID, 0},        {SINCE, 1},
-                 {TURNS, 1},  {EXPIRES, 1}, {OF_HOLDER, 1}, {NO_HOLDER, 1}};
-    for (size_t i = 0; i < COUNT(words); i++)
-        if ((examine("wakeup", words[i].way, 1000) > honest) != words[i].lies)
-            fail_msg("word %d", (int)words[i].way);
+        int whole, lies;
+    } said[] = {{HONEST, 0, 0}, {DENIES, 0, 0},   {ID, 0, 0},        {SINCE, 0, 1},
+                {TURNS, 0, 1},  {EXPIRES, 0, 1},  {OF_HOLDER, 0, 1}, {NO_HOLDER, 0, 1},
+                {DENIES, 1, 0}, {REV_DOWN, 1, 0}, {TOKEN_UP, 1, 1}};
+    make();
+    liar.caps.notify = &notify;
+    notify.payload = li_payload;
+    int honest = examine("wakeup", HONEST, 0);
+    for (size_t i = 0; i < COUNT(said); i++) {
+        payload_is_whole = said[i].whole;
+        if ((examine("wakeup", said[i].way, INT_MAX) > honest) != said[i].lies)
+            fail_msg("payload %zu", i);
+    }
+    notify.payload = NULL;
 }
 
 static int lease_denied; /* 1: none is made; 2: none is ended */
@@ -150,25 +207,6 @@ static int li_session_end(hf_store *st, uint64_t session, hf_error *err)
     return 0;
 }
 
-static int li_listen_by_key(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                            hf_ear *ret, hf_error *err)
-{
-    (void)st, (void)bell, (void)ret, (void)err;
-    assert_true(keys && n == 1);
-    return 0;
-}
-
-/* It wakes whoever waits again and again. */
-static int li_watch_by_key(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us,
-                           hf_error *err)
-{
-    (void)st, (void)bell, (void)ear, (void)until_us, (void)err;
-    nanosleep(&(struct timespec){0, 200000}, NULL);
-    return 1;
-}
-
-static void li_interrupt_by_key(hf_store *st, uint8_t bell) { (void)st, (void)bell; }
-
 /* Where sessions are leases who waits has one, which is ended. */
 static void bells_of_leases(void **state)
 {
@@ -177,10 +215,7 @@ static void bells_of_leases(void **state)
     static const hf_session_ops sessions = {.make = li_session_make, .end = li_session_end};
     liar.caps.liveness = NULL;
     liar.caps.sessions = &sessions;
-    liar.caps.watches = 1;
-    liar.listen = li_listen_by_key;
-    liar.watch = li_watch_by_key;
-    liar.interrupt = li_interrupt_by_key;
+    liar.caps.notify = &notify;
     int honest = examine("wakeup", HONEST, 0);
     assert_null(strstr(why_text, "end: "));
     assert_int_equal(leases, 0);
@@ -308,6 +343,7 @@ int main(void)
         cmocka_unit_test(listings),
         cmocka_unit_test(races),
         cmocka_unit_test(bells),
+        cmocka_unit_test(payloads),
         cmocka_unit_test(bells_of_leases),
         cmocka_unit_test(what_outlives_its_handle),
         cmocka_unit_test(clocks),

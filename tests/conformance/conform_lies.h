@@ -351,12 +351,13 @@ static void say(void *arg, const char *promise, const char *why)
     snprintf(why_text + n, sizeof why_text - n, "%s\n", why);
 }
 
-static int li_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, hf_error *err)
+static int li_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                           hf_error *err)
 {
     return lie_now() ? no(err) : base->caps.local->wakeup_begin(st, wakeup, n, ret, err);
 }
 
-static int li_sleep(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t until_us,
+static int li_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                     hf_error *err)
 {
     return lie_now() ? no(err) : base->caps.local->sleep(st, wakeup, since, until_us, err);

@@ -206,7 +206,7 @@ static int li_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *cloc
     int rc = base->get(st, key, row, clock, err);
     *clock = base->caps.local->now(st);
     if (way == DENIES && (!keep_at || row->keep_until_us == keep_at)) return no(err);
-    if (liar.told) note_handed(row);
+    note_handed(row);
     change(row, way);
     return rc;
 }
@@ -250,12 +250,13 @@ static int li_alive(hf_store *st, uint64_t session, hf_error *err)
     return way == SAYS_YES ? 1 : way == TURNS ? !rc : rc;
 }
 
-static int li_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_ear *ret, hf_error *err)
+static int li_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err)
 {
     return way_of('l') == DENIES ? no(err) : base->caps.local->wakeup_begin(st, bell, n, ret, err);
 }
 
-static int li_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int li_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t until_us,
+                    hf_error *err)
 {
     enum way way = way_of('w');
     if (way == DENIES) return no(err);
@@ -270,21 +271,42 @@ static int li_sleep(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     }
 }
 
-/* Where keys are watched, whoever waits is woken again and again. */
-static int li_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
+/* A store that notifies wakes every wait again and again. */
+static int li_subscribe(hf_store *st, const hf_rowkey *key)
 {
-    (void)st, (void)bell, (void)keys, (void)n, (void)ret;
+    (void)st, (void)key;
+    return 0;
+}
+
+static void li_unsubscribe(hf_store *st, const hf_rowkey *key) { (void)st, (void)key; }
+
+static int li_flush(hf_store *st, hf_event_count *ret, hf_error *err)
+{
+    (void)st, (void)ret;
     return way_of('l') == DENIES ? no(err) : 0;
 }
 
-static int li_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int li_notify_sleep(hf_store *st, const hf_event_count *since, int64_t until_us,
+                           hf_error *err)
 {
-    (void)st, (void)bell, (void)ear, (void)until_us;
+    (void)st, (void)since, (void)until_us;
     return way_of('w') == DENIES ? no(err) : 0;
 }
 
-static void li_interrupt(hf_store *st, uint8_t bell) { (void)st, (void)bell; }
+static int li_next_event(hf_store *st, hf_key_event *ret)
+{
+    (void)st, (void)ret;
+    return 0;
+}
+
+static void li_interrupt(hf_store *st) { (void)st; }
+
+static hf_notify_ops notify = {.subscribe = li_subscribe,
+                               .unsubscribe = li_unsubscribe,
+                               .flush = li_flush,
+                               .sleep = li_notify_sleep,
+                               .next_event = li_next_event,
+                               .interrupt = li_interrupt};
 
 /* ---- what is said of it ---- */
 
@@ -475,14 +497,13 @@ static void bells(void **state)
     const char *of = "who waits in another thread is woken";
     make(LOCAL | LIVENESS | THREADS);
     EXAMINE(of, hf__conform_threads, cases);
-    liar.told = li_told;
-    examine(of, hf__conform_threads, &cases[0]);
-    assert_int_not_equal(handed_before.token, 0);
     make(THREADS);
-    liar.caps.watches = 1;
-    liar.listen = li_listen;
-    liar.watch = li_watch;
-    liar.interrupt = li_interrupt;
+    liar.caps.notify = &notify;
+    examine(of, hf__conform_threads, &cases[0]);
+    notify.payload = li_told;
+    examine(of, hf__conform_threads, &cases[0]);
+    notify.payload = NULL;
+    assert_int_not_equal(handed_before.token, 0);
     examine(of, hf__conform_threads, &cases[0]);
 }
 

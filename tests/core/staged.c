@@ -27,7 +27,8 @@ struct cue {
 struct hf_store {
     int rival;
     uint64_t session;
-    uint64_t interrupted, noted; /* noted: by the last watch of keys */
+    uint64_t interrupted, noted;  /* noted: by the last sleep for notifications */
+    hf_event_count flushed, told; /* by the last flush; by the one before the last event */
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -59,36 +60,6 @@ const hf_driver *__wrap_hf__driver(const char *scheme, hf_error *err)
 {
     return strcmp(scheme, "staged") ? __real_hf__driver(scheme, err) : &stage_driver;
 }
-
-static int64_t suspended_us; /* atomic */
-int __real_clock_gettime(clockid_t clock, struct timespec *ret);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
-{
-    int rc = __real_clock_gettime(clock, ret);
-    int64_t us = __atomic_load_n(&suspended_us, __ATOMIC_SEQ_CST);
-    if (clock == CLOCK_MONOTONIC || !us) return rc;
-    us += ret->tv_nsec / 1000;
-    ret->tv_sec += us / 1000000;
-    ret->tv_nsec = us % 1000000 * 1000;
-    return rc;
-}
-
-void stage_suspend(int64_t us) { __atomic_add_fetch(&suspended_us, us, __ATOMIC_SEQ_CST); }
-
-static int no_threads; /* atomic */
-int __real_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*body)(void *),
-                          void *arg);
-int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*body)(void *),
-                          void *arg);
-int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*body)(void *),
-                          void *arg)
-{
-    if (__atomic_load_n(&no_threads, __ATOMIC_SEQ_CST)) return EAGAIN;
-    return __real_pthread_create(ret, attr, body, arg);
-}
-
-void stage_no_threads(int none) { __atomic_store_n(&no_threads, none, __ATOMIC_SEQ_CST); }
 
 /* ---- cues ---- */
 
@@ -456,26 +427,44 @@ static int st_session_end(hf_store *st, uint64_t session, hf_error *err)
     return end(&cue, 0, err);
 }
 
-/* An interruption is a ring, as where there are bells; where keys are watched it isn't news of any.
- */
+/* An interruption of a local store's wakeup is an event; of a sleep for notifications it isn't. */
 static int rings(void) { return stage_driver.caps.local != NULL; }
 
-static int st_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
+static int st_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
     struct cue cue;
-    (void)bell, (void)keys, (void)n;
-    if (!begin(st, S_LISTEN, &cue)) *ret = (hf_ear){{s.news, rings() ? st->interrupted : 0}};
+    if (!begin(st, S_LISTEN, &cue)) {
+        *ret = (hf_event_count){{s.news, rings() ? st->interrupted : 0}};
+        st->flushed = *ret;
+    }
     return end(&cue, 0, err);
 }
 
-static int st_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+/* Every change concerns every key. */
+static int st_next_event(hf_store *st, hf_key_event *ret)
+{
+    pthread_mutex_lock(&mu);
+    int is = memcmp(&st->told, &st->flushed, sizeof st->told) != 0;
+    st->told = st->flushed;
+    pthread_mutex_unlock(&mu);
+    *ret = (hf_key_event){0, 0};
+    return is;
+}
+
+static int st_subscribe(hf_store *st, const hf_rowkey *key)
+{
+    (void)st, (void)key;
+    return 0;
+}
+
+static void st_unsubscribe(hf_store *st, const hf_rowkey *key) { (void)st, (void)key; }
+
+static int st_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
     struct cue cue;
-    (void)bell;
     int skip = begin(st, S_WATCH, &cue);
-    uint64_t before = rings() ? ear->heard[1] : st->noted;
-    while (!skip && s.news == ear->heard[0] && st->interrupted == before) {
+    uint64_t before = rings() ? since->n[1] : st->noted;
+    while (!skip && s.news == since->n[0] && st->interrupted == before) {
         if (hf__local_us() >= until_us) break;
         hf__cond_until(&changed, &mu, until_us);
     }
@@ -483,9 +472,8 @@ static int st_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until
     return end(&cue, 0, err);
 }
 
-static void st_interrupt(hf_store *st, uint8_t bell)
+static void st_interrupt(hf_store *st)
 {
-    (void)bell;
     pthread_mutex_lock(&mu);
     st->interrupted++;
     pthread_cond_broadcast(&changed);
@@ -505,13 +493,35 @@ static int st_death_read(hf_store *st)
     return read(s.death_fd, &n, sizeof n) > 0;
 }
 
-static int st_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, hf_error *err)
+static int st_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                           hf_error *err)
 {
-    return st_listen(st, wakeup, NULL, n, ret, err);
+    (void)wakeup, (void)n;
+    return st_flush(st, ret, err);
+}
+
+static int st_wakeup_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since,
+                           int64_t until_us, hf_error *err)
+{
+    (void)wakeup;
+    return st_sleep(st, since, until_us, err);
+}
+
+static void st_wake(hf_store *st, uint8_t wakeup)
+{
+    (void)wakeup;
+    st_interrupt(st);
+}
+
+static int st_wakeup_event(hf_store *st, uint8_t wakeup, hf_key_event *ret)
+{
+    (void)wakeup;
+    return st_next_event(st, ret);
 }
 
 hf_driver stage_driver;
 int stage_appends;
+hf_notify_ops stage_notify;
 hf_local_ops stage_local;
 hf_liveness_ops stage_liveness;
 hf_session_ops stage_sessions;
@@ -520,8 +530,15 @@ static void set_driver(unsigned has)
 {
     stage_local = (hf_local_ops){.now = st_now,
                                  .wakeup_begin = st_wakeup_begin,
-                                 .sleep = st_watch,
-                                 .interrupt = st_interrupt};
+                                 .sleep = st_wakeup_sleep,
+                                 .interrupt = st_wake,
+                                 .next_event = st_wakeup_event};
+    stage_notify = (hf_notify_ops){.subscribe = st_subscribe,
+                                   .unsubscribe = st_unsubscribe,
+                                   .flush = st_flush,
+                                   .sleep = st_sleep,
+                                   .next_event = st_next_event,
+                                   .interrupt = st_interrupt};
     stage_liveness = (hf_liveness_ops){.session = st_session,
                                        .alive = st_alive,
                                        .death_fd = st_death_fd,
@@ -539,7 +556,7 @@ static void set_driver(unsigned has)
                                         .poll_ms = 20,
                                         .threads = 1,
                                         .queues = !(has & STAGE_NOT_QUEUE),
-                                        .watches = (has & STAGE_WATCHES) != 0,
+                                        .notify = has & STAGE_WATCHES ? &stage_notify : NULL,
                                         .local = has & STAGE_LOCAL ? &stage_local : NULL,
                                         .liveness = has & STAGE_LIVENESS ? &stage_liveness : NULL,
                                         .sessions = has & STAGE_SESSIONS ? &stage_sessions : NULL},
@@ -551,11 +568,6 @@ static void set_driver(unsigned has)
                                .sync = st_sync,
                                .scan = st_scan,
                                .enter = st_enter};
-    if (has & STAGE_WATCHES) {
-        stage_driver.listen = st_listen;
-        stage_driver.watch = st_watch;
-        stage_driver.interrupt = st_interrupt;
-    }
 }
 
 void stage(unsigned has)
@@ -571,27 +583,4 @@ void stage(unsigned has)
     s.dead_upto = s.sessions = sessions;
     s.death_fd = has & STAGE_LIVENESS ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
     set_driver(has);
-}
-
-/* ---- for tests ---- */
-
-hf *stage_open(const char *name)
-{
-    hf_open_options o = HF_OPEN_OPTIONS_INIT;
-    char url[64];
-    hf *h;
-    o.io_timeout_ms = 100;
-    snprintf(url, sizeof url, "staged:%s", name);
-    OK(hf_open(url, &o, &h, &stage_error));
-    return h;
-}
-
-int stage_acquire(hf *h, const char *key, int64_t wait_ms, int64_t lease_ms, unsigned flags,
-                  hf_lock **ret)
-{
-    hf_options o = HF_OPTIONS_INIT;
-    o.wait_ms = wait_ms;
-    o.lease_ms = lease_ms;
-    o.flags = flags;
-    return hf_acquire(h, key, &o, ret, &stage_error);
 }

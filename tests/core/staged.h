@@ -46,6 +46,7 @@ void stage(unsigned has);
 /* The driver and its groups, for what else a test changes: a function that isn't there, or is
    another one. */
 extern hf_driver stage_driver;
+extern hf_notify_ops stage_notify;
 extern hf_local_ops stage_local;
 extern hf_liveness_ops stage_liveness;
 extern hf_session_ops stage_sessions;

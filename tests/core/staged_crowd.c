@@ -1,5 +1,5 @@
 /*
- * staged_crowd.c - one of a crowd: it gets in line after the others, and is heard from then on. And
+ * staged_crowd.c - one of a crowd: it is queued after the others, and is notified from then on. And
  * many waits of one handle.
  */
 #include "look_queue.h"
@@ -11,31 +11,29 @@
 #include <string.h>
 
 static struct {
-    int listened; /* for its key, the last time */
-    int unheard;  /* it slept in line without being listened for */
+    int subscribed; /* to its key */
+    int unnotified; /* it slept in the queue without a subscription */
     int code;
     hf_lock *lock;
     sem_t sleeps, over;
-    int (*listen)(hf_store *, uint8_t, const hf_rowkey *const *, size_t, hf_ear *, hf_error *);
-    int (*watch)(hf_store *, uint8_t, const hf_ear *, int64_t, hf_error *);
+    int (*sleep)(hf_store *, const hf_event_count *, int64_t, hf_error *);
 } seen;
 
-static int listen_and_note(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                           hf_ear *ret, hf_error *err)
+static int subscribe_and_note(hf_store *st, const hf_rowkey *key)
 {
-    seen.listened = 0;
-    for (size_t i = 0; i < n; i++) seen.listened |= !strcmp(keys[i]->text, "k");
-    return seen.listen(st, bell, keys, n, ret, err);
+    (void)st;
+    seen.subscribed |= !strcmp(key->text, "k");
+    return 0;
 }
 
-static int watch_and_note(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us,
+static int sleep_and_note(hf_store *st, const hf_event_count *since, int64_t until_us,
                           hf_error *err)
 {
     if (stage_row("k") && stage_row("k")->n_queue > 1) {
-        if (!seen.listened) seen.unheard = 1;
+        if (!seen.subscribed) seen.unnotified = 1;
         sem_post(&seen.sleeps);
     }
-    return seen.watch(st, bell, ear, until_us, err);
+    return seen.sleep(st, since, until_us, err);
 }
 
 static void told(void *arg, int code, hf_lock *l, const hf_error *err)
@@ -58,9 +56,9 @@ static void another_write(void)
     if (conflicts-- > 0) stage_row("k")->rev++;
 }
 
-/* Its turn ended in a conflict, so it gets in line only when its dispatcher has listened already,
-   for others. Before that sleeps it listens anew. */
-static void who_got_in_line_late_is_listened_for(void **state)
+/* Its turn ended in a conflict, so it gets in line only when its dispatcher has flushed already,
+   for others. Before that sleeps it subscribes to this key, too. */
+static void a_key_queued_late_is_subscribed_to(void **state)
 {
     (void)state;
     hf_wait *wait, *before, *line;
@@ -72,10 +70,9 @@ static void who_got_in_line_late_is_listened_for(void **state)
     memset(&seen, 0, sizeof seen);
     sem_init(&seen.sleeps, 0, 0);
     sem_init(&seen.over, 0, 0);
-    seen.listen = stage_driver.listen;
-    seen.watch = stage_driver.watch;
-    stage_driver.listen = listen_and_note;
-    stage_driver.watch = watch_and_note;
+    seen.sleep = stage_notify.sleep;
+    stage_notify.subscribe = subscribe_and_note;
+    stage_notify.sleep = sleep_and_note;
     OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
     OK(stage_acquire(rival, "y", 0, 60000, 0, &y));
     OK(hf_acquire_start(rival, "k", &o, told_not, NULL, &line, &stage_error));
@@ -87,7 +84,7 @@ static void who_got_in_line_late_is_listened_for(void **state)
     stage_cue(S_SWAP, 1, 5, INSTEAD, 0, another_write);
     OK(hf_acquire_start(h, "k", &o, told, NULL, &wait, &stage_error));
     while (sem_wait(&seen.sleeps)) continue;
-    assert_int_equal(seen.unheard, 0);
+    assert_int_equal(seen.unnotified, 0);
     hf_wait_free(line);
     OK(hf_release(other, &stage_error));
     while (sem_wait(&seen.over)) continue;
@@ -161,7 +158,7 @@ static void many_look_seldom(void **state)
     OK(stage_acquire(rival, "k", 0, 3600000, 0, &other));
     OK(hf_acquire_start(h, "k", &options, told_not, NULL, &wait, &stage_error));
     await_queue(1);
-    while (!__atomic_load_n(&wait->heard, __ATOMIC_RELAXED)) hf__pause(1000);
+    while (!__atomic_load_n(&wait->subscribed, __ATOMIC_RELAXED)) hf__pause(1000);
     int64_t few = looks_in_us(wait, 0, 100), many = looks_in_us(wait, 9999, 1000);
     int64_t most = looks_in_us(wait, 1000000, 20000);
     assert_true(few >= 3600000 && few < 75000000);
@@ -175,7 +172,7 @@ static void many_look_seldom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_got_in_line_late_is_listened_for),
+        cmocka_unit_test(a_key_queued_late_is_subscribed_to),
         cmocka_unit_test(the_dead_ahead_are_passed_over),
         cmocka_unit_test(many_look_seldom),
     };

@@ -64,46 +64,67 @@ static void what_came_before_it_listened_is_seen(void **state)
 /* ---- how it is listened for ---- */
 
 static const uint8_t by_name[16] = "its caller's id", no_id[16];
-static int (*base_listen)(hf_store *, uint8_t, const hf_rowkey *const *, size_t, hf_ear *,
-                          hf_error *);
-static int (*base_watch)(hf_store *, uint8_t, const hf_ear *, int64_t, hf_error *);
+static int (*base_flush)(hf_store *, hf_event_count *, hf_error *);
+static int (*base_sleep)(hf_store *, const hf_event_count *, int64_t, hf_error *);
 static int said_in_line, given_back, slept_elsewhere;
 static uint64_t slept_before;
 
-/* A store that tells nobody anything. The rival gives the key back just before somebody in line is
-   listened for: when any is, or the one with that id. */
+/* A store that notifies of nothing. The rival gives the key back just before the subscription of a
+   wait in the queue takes effect: of any wait, or of the one with that id. */
 static const uint8_t *awaited;
+static uint8_t subscriber_id[16];
 
-static int tells_nothing(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                         hf_ear *ret, hf_error *err)
+static int subscribes(hf_store *st, const hf_rowkey *key)
 {
-    hf_ear ear;
-    said_in_line = n && keys[0]->in_line;
+    (void)st;
+    said_in_line = key->in_line;
+    memcpy(subscriber_id, key->who, sizeof subscriber_id);
+    return 0;
+}
+
+static void unsubscribes(hf_store *st, const hf_rowkey *key)
+{
+    (void)st, (void)key;
+    said_in_line = 0;
+}
+
+static int no_event(hf_store *st, hf_key_event *ret)
+{
+    (void)st, (void)ret;
+    return 0;
+}
+
+static int flushes(hf_store *st, hf_event_count *ret, hf_error *err)
+{
+    hf_event_count events;
     const uint8_t *id = __atomic_load_n(&awaited, __ATOMIC_SEQ_CST);
-    if (said_in_line && (!id || !memcmp(keys[0]->who, id, 16)) && !given_back++) {
+    if (said_in_line && (!id || !memcmp(subscriber_id, id, 16)) && !given_back++) {
         the_rival_gives_it_back();
         slept_before = stage_calls(S_WATCH);
     }
-    *ret = (hf_ear){{1, 0}};
-    return base_listen(st, bell, keys, n, &ear, err);
+    *ret = (hf_event_count){{1, 0}};
+    return base_flush(st, &events, err);
 }
 
-static int sleeps(hf_store *st, uint8_t bell, const hf_ear *from, int64_t until_us, hf_error *err)
+static int sleeps(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    hf_ear ear;
-    (void)from;
+    hf_event_count events;
+    (void)since;
     if (stage_row("k") && stage_row("k")->n_queue && !said_in_line) slept_elsewhere++;
-    int rc = base_listen(st, bell, NULL, 0, &ear, err);
-    return rc ? rc : base_watch(st, bell, &ear, until_us, err);
+    int rc = base_flush(st, &events, err);
+    return rc ? rc : base_sleep(st, &events, until_us, err);
 }
 
 static void begin_untold(const uint8_t *who)
 {
     begin_behind_a_rival(WATCHED);
-    base_listen = stage_driver.listen;
-    base_watch = stage_driver.watch;
-    stage_driver.listen = tells_nothing;
-    stage_driver.watch = sleeps;
+    base_flush = stage_notify.flush;
+    base_sleep = stage_notify.sleep;
+    stage_notify.subscribe = subscribes;
+    stage_notify.unsubscribe = unsubscribes;
+    stage_notify.flush = flushes;
+    stage_notify.sleep = sleeps;
+    stage_notify.next_event = no_event;
     awaited = who;
     said_in_line = given_back = slept_elsewhere = 0;
 }

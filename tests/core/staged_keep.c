@@ -135,7 +135,7 @@ static void a_word_is_not_judged_by_an_old_clock(void **state)
     hf_options o = HF_OPTIONS_INIT;
     o.lease_ms = 60000;
     begin_with_long_claims();
-    stage_driver.told = tells;
+    stage_notify.payload = tells;
     hf *third = stage_open("b");
     uint64_t watched = stage_calls(S_WATCH);
     ask_and(third, &ahead, "k", &o, note);

@@ -1,6 +1,6 @@
 /*
- * staged_keys.c - a store that is told one by one for which keys to listen, and whose events name a
- * key: a staged store (staged.h) with subscribe, unsubscribe and next_event of its own.
+ * staged_keys.c - subscriptions that are made and ended one by one, and events that name a key: a
+ * staged store (staged.h) with subscribe, unsubscribe and next_event of its own.
  */
 #include "staged_waiter.h"
 #include "start_threads.h"
@@ -50,9 +50,9 @@ static void unsubscribe(hf_store *st, const hf_rowkey *key)
     pthread_mutex_unlock(&seen.mu);
 }
 
-static int next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
+static int next_event(hf_store *st, hf_key_event *ret)
 {
-    (void)st, (void)bell;
+    (void)st;
     pthread_mutex_lock(&seen.mu);
     int is = seen.events > 0;
     if (is) *ret = seen.event[--seen.events];
@@ -67,16 +67,6 @@ static int get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
 {
     __atomic_add_fetch(&seen.gets[number_of(key)], 1, __ATOMIC_SEQ_CST);
     return real_get(st, key, row, ret_clock_us, err);
-}
-
-static int (*real_listen)(hf_store *, uint8_t, const hf_rowkey *const *, size_t, hf_ear *,
-                          hf_error *);
-
-static int listen_to_none(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                          hf_ear *ret, hf_error *err)
-{
-    assert_true(!keys && !n); /* they are told by subscribe */
-    return real_listen(st, bell, keys, n, ret, err);
 }
 
 static void send(hf_key_event event)
@@ -106,12 +96,10 @@ static void begin_with_keys(void)
     pthread_mutex_unlock(&seen.mu);
     begin(WATCHED);
     real_get = stage_driver.get;
-    real_listen = stage_driver.listen;
     stage_driver.get = get;
-    stage_driver.listen = listen_to_none;
-    stage_driver.subscribe = subscribe;
-    stage_driver.unsubscribe = unsubscribe;
-    stage_driver.next_event = next_event;
+    stage_notify.subscribe = subscribe;
+    stage_notify.unsubscribe = unsubscribe;
+    stage_notify.next_event = next_event;
     for (int i = 0; i < KEYS; i++) OK(stage_acquire(rival, name_of(i), 0, 0, 0, &held[i]));
 }
 
@@ -133,7 +121,7 @@ static int is_subscribed(int i)
 static int dispatcher_sleeps(void)
 {
     pthread_mutex_lock(&h->mu);
-    int sleeps = h->hearing && !h->dispatcher_todo;
+    int sleeps = h->dispatcher_sleeps && !h->dispatcher_todo;
     pthread_mutex_unlock(&h->mu);
     return sleeps;
 }

@@ -157,12 +157,11 @@ static void bells_that_fall_silent(void **state)
     done();
 }
 
-static int (*watch_of_the_stage)(hf_store *, uint8_t, const hf_ear *, int64_t, hf_error *);
+static int (*sleep_of_the_stage)(hf_store *, const hf_event_count *, int64_t, hf_error *);
 
-static int asks_twice(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us,
-                      hf_error *err)
+static int asks_often(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    int rc = watch_of_the_stage(st, bell, ear, until_us, err);
+    int rc = sleep_of_the_stage(st, since, until_us, err);
     return rc ? rc : 1000;
 }
 
@@ -174,9 +173,9 @@ static void what_a_watch_asks_counts(void **state)
         hf_stats stats = {.size = sizeof stats};
         begin(WATCHED);
         hf_close(h);
-        if (blind) stage_driver.caps.watches = 0;
-        watch_of_the_stage = stage_driver.watch;
-        stage_driver.watch = asks_twice;
+        if (blind) stage_driver.caps.notify = NULL;
+        sleep_of_the_stage = stage_notify.sleep;
+        stage_notify.sleep = asks_often;
         h = stage_open("a");
         OK(stage_acquire(rival, "k", 0, 60000, 0, &other));
         uint64_t watched = stage_calls(S_WATCH);

@@ -72,7 +72,7 @@ static void begin(void)
 {
     struct party *all[] = {&a, &b, &c};
     stage(STAGE_WATCHES); /* who waits is woken for each change */
-    stage_driver.told = told;
+    stage_notify.payload = told;
     tell(NOTHING);
     hf_row_init(&word);
     rival = stage_open("rival");
@@ -205,42 +205,6 @@ static void a_word_about_another_key_is_no_reason_to_look(void **state)
         OK(hf_release(b.lock, &stage_error));
         end();
     }
-}
-
-static uint64_t number; /* atomic: of the key "k"; 0: always another one */
-
-static uint64_t rang(hf_store *st, const hf_rowkey *key)
-{
-    static uint64_t calls;
-    (void)st;
-    if (strcmp(key->text, "k") != 0) return 0;
-    uint64_t n = __atomic_load_n(&number, __ATOMIC_ACQUIRE);
-    return n ? n : 1000 + __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
-}
-
-/* Where the store says of which key something came, the others' waits don't look. */
-static void who_is_not_meant_does_not_look(void **state)
-{
-    (void)state;
-    begin();
-    stage_driver.rang = rang;
-    __atomic_store_n(&number, 7, __ATOMIC_RELEASE);
-    OK(hf_acquire(a.h, "k", NULL, &a.lock, &stage_error));
-    wait_behind(&b, 0);
-    uint64_t before = asked(&b);
-    wake_all();
-    assert_int_equal(asked(&b), before);
-    __atomic_store_n(&number, 8, __ATOMIC_RELEASE);
-    wake_all();
-    uint64_t after = asked(&b);
-    assert_true(after > before);
-    wake_all(); /* which is no news any more */
-    assert_int_equal(asked(&b), after);
-    __atomic_store_n(&number, 0, __ATOMIC_RELEASE);
-    OK(hf_release(a.lock, &stage_error));
-    await_done(&b);
-    OK(hf_release(b.lock, &stage_error));
-    end();
 }
 
 /* The first who waits behind it is known: no blind write, no read. */
@@ -544,7 +508,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_told_does_not_ask),
         cmocka_unit_test(a_word_about_another_key_is_no_reason_to_look),
-        cmocka_unit_test(who_is_not_meant_does_not_look),
         cmocka_unit_test(who_hears_of_a_waiter_gives_on_at_once),
         cmocka_unit_test(who_hears_of_a_waiter_renews_in_one),
         cmocka_unit_test(a_word_that_was_overtaken_loses_nobody),

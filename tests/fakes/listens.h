@@ -45,19 +45,20 @@ static inline void listens_anew(const hf_store *st)
 
 /* Subscribes to these keys and to no others, and listens. */
 static inline int listen_for(const hf_driver *d, hf_store *st, const hf_rowkey *const *keys,
-                             size_t n, hf_ear *ret, hf_error *err)
+                             size_t n, hf_event_count *ret, hf_error *err)
 {
     for (size_t i = 0; i < n; i++) listens_key_of(st, keys[i])->wanted |= 2;
     for (size_t i = 0; i < listens_n; i++) {
         struct listens_key *k = &listens_keys[i];
         hf_rowkey key;
         if (k->st != st) continue;
-        if (k->wanted == 1 && !hf_key_make(k->text, &key, NULL)) d->unsubscribe(st, &key);
+        if (k->wanted == 1 && !hf_key_make(k->text, &key, NULL))
+            d->caps.notify->unsubscribe(st, &key);
         k->wanted >>= 1;
     }
     for (size_t i = 0; i < n; i++)
-        if (d->subscribe(st, keys[i])) return HF_NOMEM;
-    return d->listen(st, 0, NULL, 0, ret, err);
+        if (d->caps.notify->subscribe(st, keys[i])) return HF_NOMEM;
+    return d->caps.notify->flush(st, ret, err);
 }
 
 /* How many events have come that concern the key: those that weren't asked for between them count
@@ -66,7 +67,7 @@ static inline uint64_t events_of(const hf_driver *d, hf_store *st, const hf_rowk
 {
     hf_key_event event;
     struct listens_key *k = listens_key_of(st, key);
-    while (d->next_event(st, 0, &event))
+    while (d->caps.notify->next_event(st, &event))
         for (size_t i = 0; i < listens_n; i++)
             listens_keys[i].events +=
                 listens_keys[i].st == st && !((listens_keys[i].hash ^ event.hash) & event.mask);

@@ -243,54 +243,37 @@ static int wr_session_fd(hf_store *st)
     return of(st)->base_caps.liveness->session_fd(of(st)->st);
 }
 
-/* Of keys (local NULL), or by a wakeup. */
-static int begin_to_wait(struct hf__wrap *w, const hf_local_ops *local, uint8_t bell,
-                         const hf_rowkey *const *keys, size_t n, hf_ear *ret, hf_error *err)
+static int wr_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                           hf_error *err)
 {
-    struct hf__call c = call_of(HF__OP_LISTEN, n && keys ? keys[0] : NULL);
-    hf_ear unseen;
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_LISTEN, NULL);
+    hf_event_count unseen;
     int rc = w->before(w, &c, err);
     if (rc) return rc;
-    hf_ear *to = c.lose ? &unseen : ret;
-    rc = local ? local->wakeup_begin(w->st, bell, n, to, err)
-               : w->base->listen(w->st, bell, keys, n, to, err);
+    rc = w->base_caps.local->wakeup_begin(w->st, wakeup, n, c.lose ? &unseen : ret, err);
     return w->after(w, &c, rc, err);
 }
 
-static int wait_until(struct hf__wrap *w, const hf_local_ops *local, uint8_t bell,
-                      const hf_ear *ear, int64_t until_us, hf_error *err)
+static int wr_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
+                    hf_error *err)
 {
+    struct hf__wrap *w = of(st);
     struct hf__call c = call_of(HF__OP_WATCH, NULL);
     int rc = w->before(w, &c, err);
     if (rc) return rc;
-    int asked = local ? local->sleep(w->st, bell, ear, until_us, err)
-                      : w->base->watch(w->st, bell, ear, until_us, err);
+    int asked = w->base_caps.local->sleep(w->st, wakeup, since, until_us, err);
     rc = w->after(w, &c, asked < 0 ? asked : 0, err);
     return rc ? rc : asked;
 }
 
-static void interrupt(struct hf__wrap *w, const hf_local_ops *local, uint8_t bell)
-{
-    struct hf__call c = call_of(HF__OP_INTERRUPT, NULL);
-    if (w->before(w, &c, NULL)) return;
-    (local ? local->interrupt : w->base->interrupt)(w->st, bell);
-    w->after(w, &c, 0, NULL);
-}
-
-static int wr_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, hf_error *err)
-{
-    return begin_to_wait(of(st), of(st)->base_caps.local, wakeup, NULL, n, ret, err);
-}
-
-static int wr_sleep(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t until_us,
-                    hf_error *err)
-{
-    return wait_until(of(st), of(st)->base_caps.local, wakeup, since, until_us, err);
-}
-
 static void wr_wake(hf_store *st, uint8_t wakeup)
 {
-    interrupt(of(st), of(st)->base_caps.local, wakeup);
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_INTERRUPT, NULL);
+    if (w->before(w, &c, NULL)) return;
+    w->base_caps.local->interrupt(w->st, wakeup);
+    w->after(w, &c, 0, NULL);
 }
 
 static int wr_local_event(hf_store *st, uint8_t wakeup, hf_key_event *ret)
@@ -298,23 +281,70 @@ static int wr_local_event(hf_store *st, uint8_t wakeup, hf_key_event *ret)
     return of(st)->base_caps.local->next_event(of(st)->st, wakeup, ret);
 }
 
-static const hf_local_ops *instead(hf_store *st)
+/* ---- notifications: the store's own; or of a local store that gives its clock, wakeup 0 ---- */
+
+static const hf_notify_ops *notify_of(hf_store *st) { return of(st)->base_caps.notify; }
+
+static int wr_subscribe(hf_store *st, const hf_rowkey *key)
 {
-    return of(st)->give_clock ? of(st)->base_caps.local : NULL;
+    struct hf__wrap *w = of(st);
+    struct hf__call c = call_of(HF__OP_LISTEN, key);
+    if (!notify_of(st)) return 0;
+    int rc = w->before(w, &c, NULL);
+    return rc ? rc : w->after(w, &c, notify_of(st)->subscribe(w->st, key), NULL);
 }
 
-static int wr_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                     hf_ear *ret, hf_error *err)
+static void wr_unsubscribe(hf_store *st, const hf_rowkey *key)
 {
-    return begin_to_wait(of(st), instead(st), bell, keys, n, ret, err);
+    if (notify_of(st)) notify_of(st)->unsubscribe(of(st)->st, key);
 }
 
-static int wr_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *err)
+static int wr_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
-    return wait_until(of(st), instead(st), bell, ear, until_us, err);
+    struct hf__wrap *w = of(st);
+    if (!notify_of(st)) return wr_wakeup_begin(st, 0, 0, ret, err);
+    struct hf__call c = call_of(HF__OP_LISTEN, NULL);
+    hf_event_count unseen;
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    return w->after(w, &c, notify_of(st)->flush(w->st, c.lose ? &unseen : ret, err), err);
 }
 
-static void wr_interrupt(hf_store *st, uint8_t bell) { interrupt(of(st), instead(st), bell); }
+static int wr_notify_sleep(hf_store *st, const hf_event_count *since, int64_t until_us,
+                           hf_error *err)
+{
+    struct hf__wrap *w = of(st);
+    if (!notify_of(st)) return wr_sleep(st, 0, since, until_us, err);
+    struct hf__call c = call_of(HF__OP_WATCH, NULL);
+    int rc = w->before(w, &c, err);
+    if (rc) return rc;
+    int asked = notify_of(st)->sleep(w->st, since, until_us, err);
+    rc = w->after(w, &c, asked < 0 ? asked : 0, err);
+    return rc ? rc : asked;
+}
+
+static int wr_next_event(hf_store *st, hf_key_event *ret)
+{
+    return notify_of(st) ? notify_of(st)->next_event(of(st)->st, ret) : wr_local_event(st, 0, ret);
+}
+
+static int wr_payload(hf_store *st, const hf_rowkey *key, hf_row *row)
+{
+    return notify_of(st)->payload(of(st)->st, key, row);
+}
+
+static void wr_interrupt(hf_store *st)
+{
+    struct hf__wrap *w = of(st);
+    if (!notify_of(st)) {
+        wr_wake(st, 0);
+        return;
+    }
+    struct hf__call c = call_of(HF__OP_INTERRUPT, NULL);
+    if (w->before(w, &c, NULL)) return;
+    notify_of(st)->interrupt(w->st);
+    w->after(w, &c, 0, NULL);
+}
 
 static int wr_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
                       hf_error *err)
@@ -330,34 +360,6 @@ static int wr_death_fd(hf_store *st) { return of(st)->base_caps.liveness->death_
 static int wr_death_read(hf_store *st)
 {
     return of(st)->base_caps.liveness->death_read(of(st)->st);
-}
-
-static uint64_t wr_rang(hf_store *st, const hf_rowkey *key)
-{
-    return of(st)->base->rang(of(st)->st, key);
-}
-
-static int wr_next_event(hf_store *st, uint8_t bell, hf_key_event *ret)
-{
-    return of(st)->base->next_event(of(st)->st, bell, ret);
-}
-
-static int wr_subscribe(hf_store *st, const hf_rowkey *key)
-{
-    struct hf__wrap *w = of(st);
-    struct hf__call c = call_of(HF__OP_LISTEN, key); /* which it is, of one key */
-    int rc = w->before(w, &c, NULL);
-    return rc ? rc : w->after(w, &c, w->base->subscribe(w->st, key), NULL);
-}
-
-static void wr_unsubscribe(hf_store *st, const hf_rowkey *key)
-{
-    of(st)->base->unsubscribe(of(st)->st, key);
-}
-
-static int wr_told(hf_store *st, const hf_rowkey *key, hf_row *row)
-{
-    return of(st)->base->told(of(st)->st, key, row);
 }
 
 static void wr_close(hf_store *st)
@@ -380,8 +382,8 @@ static void wrap_groups(struct hf__wrap *w, hf_caps *caps)
                               .update = base->local && base->local->update ? wr_update : NULL,
                               .wakeup_begin = wr_wakeup_begin,
                               .sleep = wr_sleep,
-                              .interrupt = wr_wake};
-    if (base->local && base->local->next_event) w->local.next_event = wr_local_event;
+                              .interrupt = wr_wake,
+                              .next_event = wr_local_event};
     if (base->liveness) w->liveness = *base->liveness;
     w->liveness.session = wr_session;
     w->liveness.alive = wr_alive;
@@ -396,13 +398,15 @@ static void wrap_groups(struct hf__wrap *w, hf_caps *caps)
     if (base->local) caps->local = &w->local;
     if (base->liveness) caps->liveness = &w->liveness;
     if (base->sessions) caps->sessions = &w->sessions;
-    if (!w->give_clock) return;
-    caps->local = NULL;
-    caps->watches = 1;
-    w->shown.listen = wr_listen;
-    w->shown.watch = wr_watch;
-    w->shown.interrupt = wr_interrupt;
-    w->shown.next_event = w->local.next_event;
+    w->notify = (hf_notify_ops){.subscribe = wr_subscribe,
+                                .unsubscribe = wr_unsubscribe,
+                                .flush = wr_flush,
+                                .sleep = wr_notify_sleep,
+                                .next_event = wr_next_event,
+                                .interrupt = wr_interrupt};
+    if (base->notify && base->notify->payload) w->notify.payload = wr_payload;
+    if (base->notify || w->give_clock) caps->notify = &w->notify;
+    if (w->give_clock) caps->local = NULL;
 }
 
 void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st, hf_caps *caps)
@@ -418,14 +422,6 @@ void hf__wrap(struct hf__wrap *w, const hf_driver **drv, hf_store **st, hf_caps 
     /* What the store doesn't offer isn't offered. */
     if (base->replace_many) w->shown.replace_many = wr_replace_many;
     if (base->acquire) w->shown.acquire = wr_acquire;
-    if (base->listen) w->shown.listen = wr_listen;
-    if (base->watch) w->shown.watch = wr_watch;
-    if (base->interrupt) w->shown.interrupt = wr_interrupt;
-    if (base->told) w->shown.told = wr_told;
-    if (base->rang) w->shown.rang = wr_rang;
-    if (base->next_event) w->shown.next_event = wr_next_event;
-    if (base->subscribe) w->shown.subscribe = wr_subscribe;
-    if (base->unsubscribe) w->shown.unsubscribe = wr_unsubscribe;
     if (base->enter) w->shown.enter = wr_enter;
     if (base->sync) w->shown.sync = wr_sync;
     if (base->scan) w->shown.scan = wr_scan;

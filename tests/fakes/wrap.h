@@ -51,6 +51,7 @@ struct hf__wrap {
     hf_driver shown; /* first: the driver that the caller sees */
     const hf_driver *base;
     hf_caps base_caps; /* of the store within; its groups as they are shown: */
+    hf_notify_ops notify;
     hf_local_ops local;
     hf_liveness_ops liveness;
     hf_session_ops sessions;

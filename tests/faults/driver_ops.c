@@ -111,25 +111,27 @@ static int open_another(void)
 
 /* By a handle of its own: one that didn't hear lately doesn't listen at once again. */
 /* How many requests it makes meanwhile is its own business. */
-static int watch(hf_store *ears, const hf_ear *ear)
+static int watch(hf_store *ears, const hf_event_count *ear)
 {
-    int rc = driver->watch(ears, 0, ear, hf__local_us() + HEAR_MS * 1000, &err);
+    int rc = driver->caps.notify->sleep(ears, ear, hf__local_us() + HEAR_MS * 1000, &err);
     return rc < 0 ? rc : 0;
 }
 
 static int hear(void)
 {
     hf_store *ears = NULL;
-    hf_ear ear;
+    hf_event_count ear;
     hf_row row;
     hf_rowkey more;
     const hf_rowkey *const keys[] = {&key, &more};
+    const hf_notify_ops *notify = driver->caps.notify;
     ops_exempt(1);
     int rc = driver->open(&url, IO_MS, &ears, &(hf_caps){0}, &err);
     ops_exempt(0);
     if (rc || hf_key_make("l", &more, &err)) return rc;
     for (size_t n = 1; n < 3 && !rc; n++) {
-        rc = driver->listen(ears, 0, keys, n, &ear, &err);
+        rc = notify->subscribe(ears, keys[n - 1]);
+        if (!rc) rc = notify->flush(ears, &ear, &err);
         ops_exempt(1);
         if (!rc) rc = write_to(other, before.rev, 2);
         hf_row_clear(&before);
@@ -137,10 +139,10 @@ static int hear(void)
         ops_exempt(0);
         if (!rc) rc = watch(ears, &ear);
         hf_row_init(&row);
-        if (!rc && driver->told) driver->told(ears, &key, &row);
+        if (!rc && notify->payload) notify->payload(ears, &key, &row);
         hf_row_clear(&row);
     }
-    driver->interrupt(ears, 0);
+    notify->interrupt(ears);
     if (!rc) rc = watch(ears, &ear);
     ops_exempt(1);
     driver->close(ears);
@@ -186,7 +188,8 @@ int ops_has(const struct op *op)
     return !((op->run == take && !driver->acquire) || (op->run == get_in_line && !appends) ||
              (op->run == sync_it && !driver->sync) ||
              ((op->run == enter || op->run == enter_where) && !driver->enter) ||
-             (op->run == hear && !driver->listen) || (op->run == lease && !driver->caps.sessions) ||
+             (op->run == hear && !driver->caps.notify) ||
+             (op->run == lease && !driver->caps.sessions) ||
              (op->run == inspect && !driver->inspect));
 }
 

@@ -136,7 +136,7 @@ static int await(struct v_proc *me, int key, unsigned how, hf_row *row)
     int result, late = 0;
     hf_error err;
     for (;;) {
-        hf_ear ear;
+        hf_event_count ear;
         if (hf__file_wakeup_begin(st, BELL, 0, &ear, &err)) v_fail("%s", err.text);
         if (late) {
             struct hf_event ev = {.kind = HF_EV_WITHDRAW};

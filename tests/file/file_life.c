@@ -113,7 +113,7 @@ static void nothing_is_lost_between_processes(void **state)
 static void a_handover_wakes_who_is_next(void **state)
 {
     hf_store *st = open_store(), *other = open_store();
-    hf_ear ear, deaf;
+    hf_event_count ear, deaf;
     hf_error err;
     hf_row row;
     uint64_t session;
@@ -159,7 +159,7 @@ static void interrupt_ends_a_watch(void **state)
 {
     hf_store *st = open_store();
     pthread_t t;
-    hf_ear ear;
+    hf_event_count ear;
     hf_error err;
     int64_t start = hf__local_us();
     (void)state;
@@ -285,7 +285,7 @@ static void a_lock_word_of_the_dead_is_taken_over(void **state)
 static void who_was_not_woken_by_the_dead_is_woken(void **state)
 {
     hf_store *st = open_store();
-    hf_ear ear;
+    hf_event_count ear;
     hf_error err;
     hf_row row;
     uint64_t session;
@@ -398,7 +398,7 @@ static void a_forked_child_has_nothing(void **state)
     if (!child) { /* every operation says so, and touches nothing */
         together->ready = 1;
         close(go[1]);
-        hf_ear ear = {{0, 0}};
+        hf_event_count ear = {{0, 0}};
         int bad = drv->get(st, &key, &row, &clock_us, &err) != HF_LOST;
         bad |= drv->replace(st, &key, 0, &row, NULL, &clock_us, &err) != HF_LOST;
         bad |= drv->caps.liveness->alive(st, session, &err) != HF_LOST;
@@ -436,7 +436,7 @@ static void a_descriptor_closed_by_the_program_is_noticed(void **state)
     hf_store *st = open_store();
     struct hf__client *c = hf__client_of(st);
     hf_error err;
-    hf_ear ear;
+    hf_event_count ear;
     (void)state;
     int other = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(other >= 0);

@@ -17,7 +17,7 @@ static const hf_key_event any = {0, 0};
 
 static void listen_for(hf_store *st, size_t waits)
 {
-    hf_ear ear;
+    hf_event_count ear;
     hf_error err;
     assert_int_equal(drv->caps.local->wakeup_begin(st, 0, waits, &ear, &err), 0);
 }

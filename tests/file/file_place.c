@@ -91,7 +91,7 @@ static void a_relative_path_goes_on_meaning_the_same(void **state)
 {
     hf_store *st;
     hf_row row;
-    hf_ear ear;
+    hf_event_count ear;
     hf_error err;
     hf_url url;
     (void)state;
@@ -262,7 +262,7 @@ static void a_file_that_changes_under_us_is_noticed(void **state)
     char name[300];
     hf_store *st = open_store();
     hf_error err;
-    hf_ear ear;
+    hf_event_count ear;
     struct stat s;
     (void)state;
     drv->caps.liveness->death_fd(st);

@@ -180,7 +180,7 @@ static int acquire(struct life *l, int k, const hf_rowkey *key)
     conflicts++;
     int64_t until = hf__local_us() + WAIT_US;
     while (!n_wrong) {
-        hf_ear ear;
+        hf_event_count ear;
         if (hf__file_driver.caps.local->wakeup_begin(l->st, BELL, 0, &ear, &err))
             wrong("%s", err.text);
         int answer = event(l, key, &ev, 0);

@@ -279,7 +279,7 @@ static void await_word(hf *h, const char *key)
     OK(hf_key_make(key, &rk, &suite_error));
     hf_row_init(&row);
     for (int heard = 0; !heard; usleep(1000)) {
-        heard = h->port.drv->told(h->port.st, &rk, &row) && row.n_queue == 1;
+        heard = h->port.caps.notify->payload(h->port.st, &rk, &row) && row.n_queue == 1;
         if (suite_ms() > end) fail_msg("it was not told within 20 s who waits");
     }
     hf_row_clear(&row);

@@ -137,7 +137,7 @@ static void what_others_write_is_answered_with_what_is_right(void **state)
 static void a_bad_module_is_refused_with_the_reason(void **state)
 {
     (void)state;
-    refused("abi", "is for interface 5, not 4");
+    refused("abi", "is for interface 6, not 5");
     refused("bare", "has no symbol hf_driver_entry");
     refused("alien", "another scheme");
     refused("nameless", "another scheme");
@@ -261,6 +261,7 @@ static void what_a_driver_lacks_is_named(void **state)
 static void what_contradicts_itself_is_refused(void **state)
 {
     (void)state;
+    static const hf_notify_ops notify;
     static const hf_local_ops local;
     static const hf_liveness_ops liveness;
     static const hf_session_ops sessions;
@@ -268,8 +269,9 @@ static void what_contradicts_itself_is_refused(void **state)
                                   {.threads = 1, .liveness = &liveness, .sessions = &sessions},
                                   {.local = &local},
                                   {.sessions = &sessions},
-                                  {.watches = 1},
-                                  {.threads = 1, .watches = 1}};
+                                  {.notify = &notify},
+                                  {.threads = 1, .notify = &notify},
+                                  {.threads = 1, .local = &local, .notify = &notify}};
     hf_store *st;
     hf_caps caps;
     hf_error err;

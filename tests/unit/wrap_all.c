@@ -131,25 +131,40 @@ static int all_session_fd(hf_store *st)
     return 11;
 }
 
-static int all_listen(hf_store *st, uint8_t bell, const hf_rowkey *const *keys, size_t n,
-                      hf_ear *ret, hf_error *e)
+static int all_subscribe(hf_store *st, const hf_rowkey *k)
 {
-    ret->heard[0] = 7;
-    return asked_err(st, "listen", n ? keys[0] : NULL, bell, e);
+    asked(st, "subscribe", k, 0);
+    return 0;
 }
 
-static int all_watch(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t until_us, hf_error *e)
+static void all_unsubscribe(hf_store *st, const hf_rowkey *k) { asked(st, "unsubscribe", k, 0); }
+
+static int all_flush(hf_store *st, hf_event_count *ret, hf_error *e)
 {
-    (void)ear;
-    return asked_err(st, "watch", NULL, bell + (uint64_t)until_us, e);
+    ret->n[0] = 7;
+    return asked_err(st, "flush", NULL, 3, e);
 }
 
-static void all_interrupt(hf_store *st, uint8_t bell) { asked(st, "interrupt", NULL, bell); }
+static int all_notify_sleep(hf_store *st, const hf_event_count *since, int64_t until_us,
+                            hf_error *e)
+{
+    (void)since;
+    return asked_err(st, "notify_sleep", NULL, (uint64_t)until_us, e);
+}
 
-static int all_told(hf_store *st, const hf_rowkey *k, hf_row *ret)
+static int all_next_event(hf_store *st, hf_key_event *ret)
+{
+    *ret = (hf_key_event){7, 1};
+    asked(st, "next_event", NULL, 0);
+    return 1;
+}
+
+static void all_interrupt(hf_store *st) { asked(st, "interrupt", NULL, 0); }
+
+static int all_payload(hf_store *st, const hf_rowkey *k, hf_row *ret)
 {
     ret->rev = 7;
-    asked(st, "told", k, 0);
+    asked(st, "payload", k, 0);
     return 1;
 }
 
@@ -192,13 +207,14 @@ static int all_enter(hf_store *st, const hf_rowkey *k, uint64_t token, int alone
     return asked_err(st, alone && !strcmp(where, "there") ? "enter" : "?", k, token, e);
 }
 
-static int all_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_ear *ret, hf_error *e)
+static int all_wakeup_begin(hf_store *st, uint8_t wakeup, size_t n, hf_event_count *ret,
+                            hf_error *e)
 {
-    ret->heard[0] = 7;
+    ret->n[0] = 7;
     return asked_err(st, "wakeup_begin", NULL, wakeup + n, e);
 }
 
-static int all_sleep(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t until_us,
+static int all_sleep(hf_store *st, uint8_t wakeup, const hf_event_count *since, int64_t until_us,
                      hf_error *e)
 {
     (void)since;
@@ -207,11 +223,27 @@ static int all_sleep(hf_store *st, uint8_t wakeup, const hf_ear *since, int64_t 
 
 static void all_wake(hf_store *st, uint8_t wakeup) { asked(st, "wake", NULL, wakeup); }
 
+static int all_local_event(hf_store *st, uint8_t wakeup, hf_key_event *ret)
+{
+    *ret = (hf_key_event){7, 1};
+    asked(st, "local_event", NULL, wakeup);
+    return 1;
+}
+
+static const hf_notify_ops all_notify = {.subscribe = all_subscribe,
+                                         .unsubscribe = all_unsubscribe,
+                                         .flush = all_flush,
+                                         .sleep = all_notify_sleep,
+                                         .next_event = all_next_event,
+                                         .payload = all_payload,
+                                         .interrupt = all_interrupt};
+
 static const hf_local_ops all_local = {.now = all_now,
                                        .update = all_update,
                                        .wakeup_begin = all_wakeup_begin,
                                        .sleep = all_sleep,
-                                       .interrupt = all_wake};
+                                       .interrupt = all_wake,
+                                       .next_event = all_local_event};
 static const hf_liveness_ops all_liveness = {.session = all_session,
                                              .session_fd = all_session_fd,
                                              .alive = all_alive,
@@ -226,7 +258,7 @@ static const hf_session_ops all_sessions = {.make = all_session_make,
 static const hf_driver all = {.abi = HF_DRIVER_ABI,
                               .name = "all",
                               .caps = {.threads = 1,
-                                       .watches = 1,
+                                       .notify = &all_notify,
                                        .local = &all_local,
                                        .liveness = &all_liveness,
                                        .sessions = &all_sessions},
@@ -234,10 +266,6 @@ static const hf_driver all = {.abi = HF_DRIVER_ABI,
                               .get = all_get,
                               .replace = all_replace,
                               .acquire = all_acquire,
-                              .listen = all_listen,
-                              .watch = all_watch,
-                              .interrupt = all_interrupt,
-                              .told = all_told,
                               .sync = all_sync,
                               .scan = all_scan,
                               .inspect = all_inspect,
@@ -250,7 +278,7 @@ static hf_caps caps;
 static hf_store *st;
 static uint64_t got;
 static int64_t got_ms;
-static hf_ear ear;
+static hf_event_count ear;
 
 static int do_get(void) { return d->get(st, &key, &row, &clock_us, &err); }
 static int do_replace(void)
@@ -275,16 +303,11 @@ static int do_lease(void) { return caps.sessions->make(st, 42, &got, &got_ms, &c
 static int do_keep(void) { return caps.sessions->keep(st, 42, 40, &got_ms, &err); }
 static int do_left(void) { return caps.sessions->left(st, 42, &got_ms, &err); }
 static int do_end(void) { return caps.sessions->end(st, 42, &err); }
-static int do_watch(void) { return d->watch(st, 2, &ear, 40, &err); }
+static int do_watch(void) { return caps.notify->sleep(st, &ear, 42, &err); }
 static int do_wakeup_begin(void) { return caps.local->wakeup_begin(st, 3, 2, &ear, &err); }
 static int do_sleep(void) { return caps.local->sleep(st, 2, &ear, 40, &err); }
 static int do_inspect(void) { return d->inspect(st, NULL, NULL, &err); }
-static int do_listen(void)
-{
-    const hf_rowkey *const keys[] = {&key};
-    return d->listen(st, 3, keys, 1, &ear, &err);
-}
-static int do_listen_bell(void) { return d->listen(st, 3, NULL, 0, &ear, &err); }
+static int do_listen(void) { return caps.notify->flush(st, &ear, &err); }
 
 static const struct call {
     const char *name;
@@ -307,9 +330,8 @@ static const struct call {
     {"keep", do_keep, "keep - 42", "keep 42 -> OK", 0, 0},
     {"left", do_left, "left - 42", "left 42 -> OK", 0, 0},
     {"end", do_end, "end - 42", "end 42 -> OK", 0, 0},
-    {"listen", do_listen, "listen k 3", "listen 'k' -> OK", 0, 0},
-    {"listen", do_listen_bell, "listen - 3", "listen -> OK", 0, 0},
-    {"watch", do_watch, "watch - 42", "watch -> OK", 0, 0},
+    {"listen", do_listen, "flush - 3", "listen -> OK", 0, 0},
+    {"watch", do_watch, "notify_sleep - 42", "watch -> OK", 0, 0},
     {"listen", do_wakeup_begin, "wakeup_begin - 5", "listen -> OK", 0, 0},
     {"watch", do_sleep, "sleep - 42", "watch -> OK", 0, 0},
     {"inspect", do_inspect, "inspect - 0", "inspect -> OK", 0, 0},
@@ -344,12 +366,12 @@ static int make(const struct call *c)
     err.text[0] = 0;
     hf_row_clear(&row);
     clock_us = got_ms = 0;
-    got = ear.heard[0] = 0;
+    got = ear.n[0] = 0;
     return c->make();
 }
 
 /* What the store would have filled in. */
-static int filled(void) { return row.rev || got || ear.heard[0]; }
+static int filled(void) { return row.rev || got || ear.n[0]; }
 
 static void each_comes_to_the_store_and_its_answer_back(void **state)
 {
@@ -426,10 +448,9 @@ static void an_interrupt_can_fail(void **state)
 {
     (void)state;
     around("interrupt:1:before,interrupt:2:late=1,close:*:before", NULL);
-    d->interrupt(st, 3);
-    assert_string_equal(store.asked, "");
-    d->interrupt(st, 3);
-    assert_string_equal(store.asked, "interrupt - 3");
+    caps.notify->interrupt(st), assert_string_equal(store.asked, "");
+    caps.notify->interrupt(st);
+    assert_string_equal(store.asked, "interrupt - 0");
     caps.local->interrupt(st, 4);
     assert_string_equal(store.asked, "wake - 4");
     ended(); /* in any case */
@@ -450,7 +471,7 @@ static void each_has_its_line_in_a_trace(void **state)
     assert_int_equal(make(&calls[1]), HF_UNAVAILABLE);
     assert_int_equal(make(&calls[3]), HF_UNAVAILABLE);
     assert_int_equal(make(&calls[9]), HF_UNAVAILABLE);
-    d->interrupt(st, 1);
+    caps.notify->interrupt(st);
     ended();
     ssize_t n = read(fd, text, sizeof text - 1);
     assert_true(n > 0);
@@ -495,8 +516,15 @@ static void what_asks_nothing_of_the_store_goes_by(void **state)
     assert_int_equal(caps.liveness->session_fd(st), 11);
     assert_int_equal(caps.liveness->death_fd(st), 12);
     assert_int_equal(caps.liveness->death_read(st), 1);
-    assert_int_equal(d->told(st, &key, &row), 1);
-    assert_string_equal(store.asked, "told k 0");
+    hf_key_event event;
+    assert_true(caps.notify->next_event(st, &event) && event.hash == 7);
+    assert_string_equal(store.asked, "next_event - 0");
+    assert_true(caps.local->next_event(st, 3, &event) && event.mask == 1);
+    caps.notify->unsubscribe(st, &key), assert_string_equal(store.asked, "unsubscribe k 0");
+    assert_int_equal(caps.notify->subscribe(st, &key), 0);
+    assert_string_equal(store.asked, "subscribe k 0");
+    assert_int_equal(caps.notify->payload(st, &key, &row), 1);
+    assert_string_equal(store.asked, "payload k 0");
     assert_int_equal(row.rev, 7);
     store.answer = 1;
     assert_int_equal(caps.sessions->stale(st, 42), 1);

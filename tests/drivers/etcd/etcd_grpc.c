@@ -319,7 +319,7 @@ static void what_is_heard_wakes(void **state)
     const hf_rowkey *keys[] = {&key};
     for (size_t n = 0; n < 2 * COUNT(cases); n++) {
         size_t i = n / 2;
-        hf_ear ear;
+        hf_event_count ear;
         opened(60000);
         grpcsay_anew(GRPC_WELL);
         say_headers(0, good);
@@ -332,17 +332,17 @@ static void what_is_heard_wakes(void **state)
         /* What comes before the watch is read by whoever asks what was told: it is the watch that
            says so all the same, and goes deaf. */
         for (int ms = 0; n % 2 && ms < 100; ms++) {
-            (void)driver->told(st, &key, &row);
+            (void)driver->caps.notify->payload(st, &key, &row);
             poll(NULL, 0, 1);
         }
-        int rc = driver->watch(st, 0, &ear, until_us, &err);
+        int rc = driver->caps.notify->sleep(st, &ear, until_us, &err);
         if (rc != cases[i].code) fail_msg("%zu: %d, %s", i, rc, err.text);
         assert_true(hf__local_us() < until_us);
         assert_int_equal(grpcsay_requests(), 1);
         closed();
     }
     /* What isn't a stream of watches is none. */
-    hf_ear ear;
+    hf_event_count ear;
     opened(60000);
     grpcsay_anew(GRPC_WELL);
     say_status("7", "etcdserver: permission denied");

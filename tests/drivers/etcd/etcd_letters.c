@@ -28,7 +28,7 @@ struct one {
     uint64_t session;
     uint8_t id[16];
     hf_rowkey key;
-    hf_ear ear;
+    hf_event_count ear;
 };
 static struct one all[PARTIES];
 
@@ -91,7 +91,7 @@ static int hears_within(int i, int64_t us)
     int64_t until = hf__local_us() + us;
     while (hf__local_us() < until && events_of(drv, all[i].st, &all[i].key) == rang) {
         const hf_rowkey *keys[] = {&all[i].key};
-        drv->watch(all[i].st, 0, &all[i].ear, until, &err);
+        drv->caps.notify->sleep(all[i].st, &all[i].ear, until, &err);
         listen_for(drv, all[i].st, keys, 1, &all[i].ear, &err);
     }
     return events_of(drv, all[i].st, &all[i].key) != rang;
@@ -102,7 +102,10 @@ static int hears(int i) { return hears_within(i, AWAIT_US); }
 /* Of nothing, within a time in which it would have. */
 static int is_left_alone(int i) { return !hears_within(i, LATE_US); }
 
-static int told(int i, hf_row *row) { return drv->told(all[i].st, &all[i].key, row); }
+static int told(int i, hf_row *row)
+{
+    return drv->caps.notify->payload(all[i].st, &all[i].key, row);
+}
 
 /* Does it hear of an end, however late? A letter of before may come first: that tells something. */
 static int hears_an_end(int i)
@@ -233,7 +236,7 @@ static void who_does_not_watch_is_told(void **state)
     assert_true(is_told_if(0, 2, &said, row.rev));
     assert_true(events_of(drv, all[2].st, &all[2].key) != rang);
     int64_t start = hf__local_us();
-    assert_int_equal(drv->watch(all[2].st, 0, &all[2].ear, start + AWAIT_US, &err), 0);
+    assert_int_equal(drv->caps.notify->sleep(all[2].st, &all[2].ear, start + AWAIT_US, &err), 0);
     assert_true(hf__local_us() - start < AWAIT_US);
     write_as(2, &row, "", 0);
     hf_row_clear(&row);

@@ -74,7 +74,7 @@ static void begin(void)
    for `key`. */
 static uint64_t heard_on(const char *kind)
 {
-    hf_ear ear;
+    hf_event_count ear;
     add(event("/p/other\t" SESSION, "", "99", "DELETE"));
     put("]}\n");
     const struct answer both[] = {{kind, ANSWER_OPEN, line, 0},
@@ -84,11 +84,11 @@ static uint64_t heard_on(const char *kind)
     said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
     for (int i = 0; !events_of(driver, st, &other); i++) {
         assert_true(i < 100);
-        ear.heard[0] = 0;
-        said(driver->watch(st, 0, &ear, for_ever, &err), 0, NULL);
+        ear.n[0] = 0;
+        said(driver->caps.notify->sleep(st, &ear, for_ever, &err), 0, NULL);
         said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
     }
-    return ear.heard[0] - 1;
+    return ear.n[0] - 1;
 }
 
 static uint64_t heard(void) { return heard_on("watch?NOPUT"); }
@@ -155,7 +155,7 @@ static void words_wake_who_is_concerned(void **state)
             add(event(cases[i].event[n].name, cases[i].event[n].value, cases[i].event[n].revision,
                       cases[i].event[n].type));
         uint64_t times = heard();
-        int told = driver->told(st, &key, &row);
+        int told = driver->caps.notify->payload(st, &key, &row);
         if (times != cases[i].heard || told != (cases[i].token != 0) ||
             row.token != cases[i].token || !events_of(driver, st, &key) != !times)
             fail_msg("case %zu: heard %d times, told: %d of %d, events: %d", i, (int)times, told,
@@ -170,19 +170,19 @@ static void a_word_brings_the_grant(void **state)
     begin();
     add(event(LETTER, MINE " 77 734439800834 1000 2000 5", "9", NULL));
     assert_int_equal(heard(), 1);
-    assert_int_equal(driver->told(st, &key, &row), 1);
+    assert_int_equal(driver->caps.notify->payload(st, &key, &row), 1);
     const hf_party *p = &row.party[0];
     assert_true(!row.rev && row.n_holders == 1 && !row.n_queue && p->token == 77);
     assert_memory_equal(p->id, mine, 16);
     assert_true(p->session == 734439800834 && p->since_us == 1000 && p->expires_us == 2000);
     assert_int_equal(p->flags, 5);
     /* Not to who waits for it next, who may be the one that it named; he looks. */
-    hf_ear ear;
+    hf_event_count ear;
     uint8_t next[16] = {1};
     uint64_t rang = events_of(driver, st, &key);
     key.who = next;
     said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
-    assert_int_equal(driver->told(st, &key, &row), 0);
+    assert_int_equal(driver->caps.notify->payload(st, &key, &row), 0);
     assert_int_equal(events_of(driver, st, &key), rang);
     assert_int_equal(row.n_holders, 0);
     end();
@@ -192,14 +192,14 @@ static void a_word_brings_the_grant(void **state)
 static void an_end_is_looked_at_first(void **state)
 {
     (void)state;
-    hf_ear ear;
+    hf_event_count ear;
     begin();
     add(event("/p/k\t" SESSION, "", "9", "DELETE"));
     add(event(LETTER, WORD(OTHERS, "77"), "10", NULL));
     assert_int_equal(heard(), 2);
     for (int told = 0; told < 2; told++) {
         said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
-        assert_int_equal(driver->told(st, &key, &row), told);
+        assert_int_equal(driver->caps.notify->payload(st, &key, &row), told);
     }
     end();
 }
@@ -224,7 +224,8 @@ static void nonsense_is_no_word(void **state)
     for (size_t i = 0; i < COUNT(words); i++) {
         begin();
         add(event(LETTER, words[i], "9", NULL));
-        if (heard() != 1 || driver->told(st, &key, &row)) fail_msg("'%s' is one", words[i]);
+        if (heard() != 1 || driver->caps.notify->payload(st, &key, &row))
+            fail_msg("'%s' is one", words[i]);
         end();
     }
 }
@@ -232,7 +233,7 @@ static void nonsense_is_no_word(void **state)
 static void what_was_heard_ends_with_the_watch(void **state)
 {
     (void)state;
-    hf_ear ear;
+    hf_event_count ear;
     int rc;
     begin();
     add(event(LETTER, WORD(MINE, "77"), "9", NULL));
@@ -241,10 +242,10 @@ static void what_was_heard_ends_with_the_watch(void **state)
     answers_are(once, 1);
     do {
         rc = listen_for(driver, st, keys, 2, &ear, &err);
-        if (!rc) rc = driver->watch(st, 0, &ear, for_ever, &err);
+        if (!rc) rc = driver->caps.notify->sleep(st, &ear, for_ever, &err);
     } while (!rc);
     assert_int_equal(rc, HF_UNAVAILABLE);
-    assert_int_equal(driver->told(st, &key, &row), 0);
+    assert_int_equal(driver->caps.notify->payload(st, &key, &row), 0);
     assert_true(events_of(driver, st, &key) && events_of(driver, st, &other));
     end();
 }
@@ -264,7 +265,7 @@ static void many_keys_are_one_watch(void **state)
     static hf_rowkey many[KEYS];
     static const hf_rowkey *all[KEYS];
     static char name[KEYS][16];
-    hf_ear ear;
+    hf_event_count ear;
     begin();
     key.in_line = other.in_line = 0;
     for (int i = 0; i < KEYS; i++) {
@@ -298,12 +299,12 @@ static void many_keys_are_one_watch(void **state)
 static void each_hears_what_concerns_it(void **state)
 {
     (void)state;
-    hf_ear ear;
+    hf_event_count ear;
     begin();
     other.in_line = 0; /* or it wouldn't hear of what the letters' watch brings last */
     add(event(LETTER, WORD(MINE, "77"), "9", NULL));
     assert_int_equal(heard_on("watch?NODELETE"), 1);
-    assert_int_equal(driver->told(st, &key, &row), 1);
+    assert_int_equal(driver->caps.notify->payload(st, &key, &row), 1);
     assert_int_equal(answers_given(), 3);
     end();
     begin();
@@ -311,7 +312,7 @@ static void each_hears_what_concerns_it(void **state)
     add(event("/p/k\trev", "5", "9", NULL));
     add(event("/p/k\t" SESSION, "", "9", NULL));
     assert_int_equal(heard_on("watch?range_end"), 1);
-    assert_int_equal(driver->told(st, &key, &row), 0);
+    assert_int_equal(driver->caps.notify->payload(st, &key, &row), 0);
     assert_int_equal(answers_given(), 3); /* the other one's, too */
     /* In line, what is written beside it is nothing to it. */
     end();

@@ -233,17 +233,17 @@ static void a_session_dies_with_its_handle_and_is_mourned(void **state)
 }
 
 /* Does the watch end long before its time? Where it shouldn't, its time is short. */
-static int watched(hf_store *st, uint8_t bell, const hf_ear *ear, int64_t most_us)
+static int watched(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t most_us)
 {
     int64_t start = hf__local_us();
     assert_int_equal(d->caps.local->sleep(st, bell, ear, start + most_us, NULL), 0);
     return hf__local_us() - start < most_us;
 }
-static int rung(hf_store *st, uint8_t bell, const hf_ear *ear)
+static int rung(hf_store *st, uint8_t bell, const hf_event_count *ear)
 {
     return watched(st, bell, ear, 100000000);
 }
-static int silent(hf_store *st, uint8_t bell, const hf_ear *ear)
+static int silent(hf_store *st, uint8_t bell, const hf_event_count *ear)
 {
     return !watched(st, bell, ear, 20000);
 }
@@ -256,7 +256,7 @@ static void who_waited_and_holds_is_rung(void **state)
     hf_rowkey key;
     hf_row row;
     int64_t clock;
-    hf_ear ear[3], ear_b;
+    hf_event_count ear[3], ear_b;
     hf_row_init(&row);
     assert_int_equal(hf_row_room(&row, 41), 0);
     assert_int_equal(hf_key_make("k", &key, NULL), 0);
@@ -296,7 +296,7 @@ static void an_interrupt_ends_this_watch_or_the_next(void **state)
 {
     (void)state;
     hf_store *st = open_store("mem:");
-    hf_ear ear;
+    hf_event_count ear;
     d->caps.local->interrupt(st, 5);
     d->caps.local->wakeup_begin(st, 5, 0, &ear, NULL);
     assert_true(rung(st, 5, &ear));

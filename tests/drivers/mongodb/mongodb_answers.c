@@ -226,7 +226,7 @@ static void who_cant_be_written_is_refused(void **state)
     said(opens("mongodb://h/test"), HF_DENIED, "who?");
     type = "Standalone";
     said(opens("mongodb://h/test"), 0, NULL);
-    assert_false(said_caps.watches);
+    assert_null(said_caps.notify);
     /* It has gone since. */
     *answer_to("aggregate") = (struct answer){NULL, E(STREAM), 1};
     said(get(), HF_UNAVAILABLE, NULL);

@@ -68,7 +68,7 @@ static int has_heard(const hf_rowkey *key)
 {
     hf_row row;
     hf_row_init(&row);
-    int is = drv->told(waiter, key, &row) && row.token == rev;
+    int is = drv->caps.notify->payload(waiter, key, &row) && row.token == rev;
     hf_row_clear(&row);
     return is;
 }
@@ -76,9 +76,9 @@ static int has_heard(const hf_rowkey *key)
 /* How often something was heard that concerns the waiter, which listens for that key alone. */
 static uint64_t heard(const hf_rowkey *key)
 {
-    hf_ear now;
+    hf_event_count now;
     if (listen_for(drv, waiter, &key, 1, &now, &err)) fail_msg("listen: %s", err.text);
-    return now.heard[0];
+    return now.n[0];
 }
 
 /* Listens for `name`, which comes to stand in line alone, so that it is told; then lets the row
@@ -88,20 +88,20 @@ static int is_told(const char *text, char name, int in_line, const char *const *
     hf_rowkey key;
     const hf_rowkey *keys[] = {&key};
     hf_party p = party(name);
-    hf_ear ear;
+    hf_event_count ear;
     assert_int_equal(hf_key_make(text, &key, &err), 0);
     key.who = p.id;
     key.in_line = in_line;
     rev = 0;
     if (listen_for(drv, waiter, keys, 1, &ear, &err)) fail_msg("listen: %s", err.text);
-    uint64_t before = ear.heard[0];
+    uint64_t before = ear.n[0];
     const char alone[] = {'z', '/', name, 0};
     becomes(&key, alone);
     for (size_t i = 0; i < n; i++) becomes(&key, rows[i]);
     int64_t until_us = hf__local_us() + INT64_C(30000000);
     while (!has_heard(&key)) {
         if (hf__local_us() > until_us) fail_msg("%s: never heard of the last change", text);
-        if (drv->watch(waiter, 0, &ear, hf__local_us() + 10000, &err) < 0)
+        if (drv->caps.notify->sleep(waiter, &ear, hf__local_us() + 10000, &err) < 0)
             fail_msg("watch: %s", err.text);
     }
     uint64_t rang = heard(&key);
@@ -144,7 +144,7 @@ static void who_waits_is_told_of_a_removal(void **state)
     hf_rowkey key;
     const hf_rowkey *keys[] = {&key};
     hf_party last = party('d');
-    hf_ear ear;
+    hf_event_count ear;
     assert_int_equal(hf_key_make("removed", &key, &err), 0);
     key.who = last.id;
     key.in_line = 1;
@@ -154,9 +154,9 @@ static void who_waits_is_told_of_a_removal(void **state)
     becomes(&key, "a/bcde"); /* which is none of its business */
     becomes(&key, "");
     int64_t until_us = hf__local_us() + INT64_C(30000000);
-    while (heard(&key) < ear.heard[0] + 2) {
+    while (heard(&key) < ear.n[0] + 2) {
         if (hf__local_us() > until_us) fail_msg("not told");
-        if (drv->watch(waiter, 0, &ear, hf__local_us() + 10000, &err) < 0)
+        if (drv->caps.notify->sleep(waiter, &ear, hf__local_us() + 10000, &err) < 0)
             fail_msg("watch: %s", err.text);
     }
 }

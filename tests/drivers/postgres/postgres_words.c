@@ -22,7 +22,7 @@ static hf_store *opened_anew(void)
     return st;
 }
 
-static int listen_to(hf_store *st, hf_ear *ret)
+static int listen_to(hf_store *st, hf_event_count *ret)
 {
     const hf_rowkey *keys[] = {&key};
     return listen_for(pg, st, keys, 1, ret, &err);
@@ -42,17 +42,18 @@ static void who_waits(void **state)
 {
     (void)state;
     char ours[30];
-    hf_ear ear;
+    hf_event_count ear;
     hf_store *st = opened_anew();
     snprintf(ours, sizeof ours, "%llu", (unsigned long long)key.hash);
     ARE({"LISTEN", "1", 0});
     said(listen_to(st, &ear), 0, NULL);
-    said(pg->watch(st, 0, &ear, in_ms(0), &err), 0, NULL);
-    pg->interrupt(st, 0);
-    said(pg->watch(st, 0, &ear, in_ms(60000), &err), 0, NULL);
+    said(pg->caps.notify->sleep(st, &ear, in_ms(0), &err), 0, NULL);
+    pg->caps.notify->interrupt(st);
+    said(pg->caps.notify->sleep(st, &ear, in_ms(60000), &err), 0, NULL);
     /* The server goes while somebody waits, and while nobody does. */
     pg_cuts();
-    said(pg->watch(st, 0, &ear, in_ms(60000), &err), HF_UNAVAILABLE, "the connection broke");
+    said(pg->caps.notify->sleep(st, &ear, in_ms(60000), &err), HF_UNAVAILABLE,
+         "the connection broke");
     said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
     pg->close(st);
     /* Not the word for another key, but for this one. */
@@ -60,9 +61,9 @@ static void who_waits(void **state)
     ARE({"LISTEN", "1", 0});
     said(listen_to(st, &ear), 0, NULL);
     pg_notifies("12345");
-    said(pg->watch(st, 0, &ear, in_ms(50), &err), 0, NULL);
+    said(pg->caps.notify->sleep(st, &ear, in_ms(50), &err), 0, NULL);
     pg_notifies(ours);
-    assert_int_equal(pg->watch(st, 0, &ear, in_ms(60000), &err), 1);
+    assert_int_equal(pg->caps.notify->sleep(st, &ear, in_ms(60000), &err), 1);
     /* Cut off behind its back, it listens anew. */
     pg_cuts();
     do said(listen_to(st, &ear), 0, NULL);
@@ -89,7 +90,7 @@ static void who_waits(void **state)
 #define ANOTHER "0000000000000000000000000000000b"
 static const uint8_t me[16] = {[15] = 10}, other[16] = {[15] = 11};
 
-static hf_ear heard;
+static hf_event_count heard;
 
 /* Sends "KEY BEHIND" and watches: how many requests that makes. */
 static int after_word(hf_store *st, const char *behind, int64_t ms)
@@ -98,7 +99,7 @@ static int after_word(hf_store *st, const char *behind, int64_t ms)
     snprintf(word, sizeof word, "%llu%s", (unsigned long long)key.hash, behind);
     said(listen_to(st, &heard), 0, NULL);
     pg_notifies(word);
-    return pg->watch(st, 0, &heard, in_ms(ms), &err);
+    return pg->caps.notify->sleep(st, &heard, in_ms(ms), &err);
 }
 
 static hf_store *listens(const uint8_t *who, const char *there)
@@ -110,7 +111,8 @@ static hf_store *listens(const uint8_t *who, const char *there)
     return st;
 }
 
-#define TELLS(REV) assert_int_equal(pg->told(st, &key, &cur), 1), assert_int_equal(cur.rev, REV)
+#define TELLS(REV) \
+    assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 1), assert_int_equal(cur.rev, REV)
 
 /* The word that names who waits makes it read, and says what is read then: not that it holds. */
 static void a_word_is_not_believed(void **state)
@@ -142,7 +144,7 @@ static void a_word_is_not_believed(void **state)
         st = listens(me, none[i]);
         int asked = after_word(st, " " ME " 1", 60000);
         assert_int_equal(asked, *none[i] == '.' ? HF_UNAVAILABLE : 1);
-        assert_int_equal(pg->told(st, &key, &cur), 0);
+        assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 0);
         pg->close(st);
     }
     key.who = NULL;
@@ -162,7 +164,7 @@ static void another_is_named(void **state)
     /* Whom it named has come to wait: it mustn't be taken at that word. */
     key.who = other;
     said(listen_to(st, &heard), 0, NULL);
-    assert_int_equal(pg->told(st, &key, &cur), 0);
+    assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 0);
     assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
     TELLS(7);
     /* What was read for it stays until it has been seen, whoever says then that another has it. */
@@ -174,18 +176,19 @@ static void another_is_named(void **state)
     /* Nor does it go by what was said before it came back. */
     said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     said(listen_to(st, &heard), 0, NULL);
-    assert_int_equal(pg->told(st, &key, &cur), 0);
+    assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 0);
     /* It waits no longer. What is said to it is read for it all the same, others' words aren't. */
     said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     char word[100];
     snprintf(word, sizeof word, "%llu " ANOTHER " 1", (unsigned long long)key.hash);
     pg_notifies(word);
     int asked = 0;
-    while (!asked) asked = pg->watch(st, 0, &heard, in_ms(20), &err);
+    while (!asked) asked = pg->caps.notify->sleep(st, &heard, in_ms(20), &err);
     assert_int_equal(asked, 1);
     *strchr(word, ' ') = 0;
     pg_notifies(word);
-    while (pg->told(st, &key, &cur)) said(pg->watch(st, 0, &heard, in_ms(20), &err), 0, NULL);
+    while (pg->caps.notify->payload(st, &key, &cur))
+        said(pg->caps.notify->sleep(st, &heard, in_ms(20), &err), 0, NULL);
     pg->close(st);
     key.who = NULL;
 }
@@ -201,10 +204,10 @@ static void a_flood_of_words(void **state)
     said(listen_for(pg, st, NULL, 0, &heard, &err), 0, NULL);
     pg_notifies(word);
     int asked = 0;
-    while (!asked) asked = pg->watch(st, 0, &heard, in_ms(20), &err);
+    while (!asked) asked = pg->caps.notify->sleep(st, &heard, in_ms(20), &err);
     assert_true(asked > 0);
-    pg->interrupt(st, 0);
-    assert_true(pg->watch(st, 0, &heard, in_ms(3600000), &err) >= 0);
+    pg->caps.notify->interrupt(st);
+    assert_true(pg->caps.notify->sleep(st, &heard, in_ms(3600000), &err) >= 0);
     pg->close(st);
     key.who = NULL;
 }
@@ -296,11 +299,11 @@ static void a_word_reaches_its_key(void **state)
         for (int k = 0; k < n; k++) before[k] = events_of(pg, st, &keys[k]);
         snprintf(word, sizeof word, "%llu", (unsigned long long)keys[i].hash);
         pg_notifies(word);
-        assert_int_equal(pg->watch(st, 0, &heard, in_ms(60000), &err), 1);
+        assert_int_equal(pg->caps.notify->sleep(st, &heard, in_ms(60000), &err), 1);
         for (int k = 0; k < n; k++)
             assert_int_equal(events_of(pg, st, &keys[k]) != before[k], k == i);
-        assert_int_equal(pg->told(st, &keys[i], &cur), 1);
-        assert_int_equal(pg->told(st, &keys[i - 1], &cur), 0);
+        assert_int_equal(pg->caps.notify->payload(st, &keys[i], &cur), 1);
+        assert_int_equal(pg->caps.notify->payload(st, &keys[i - 1], &cur), 0);
     }
     pg->close(st);
 }

@@ -201,9 +201,9 @@ static int list(hf_store *st)
 
 static int hear(hf_store *st)
 {
-    hf_ear ear;
-    int rc = drv->listen(st, 0, NULL, 0, &ear, &err);
-    return rc ? rc : drv->watch(st, 0, &ear, 0, &err);
+    hf_event_count ear;
+    int rc = drv->caps.notify->flush(st, &ear, &err);
+    return rc ? rc : drv->caps.notify->sleep(st, &ear, 0, &err);
 }
 
 static void note(void *arg, int ok, const char *text)

@@ -224,6 +224,30 @@ static void a_table_of_format_1_is_refused(void **state)
     drv->close(st);
 }
 
+/* Its log was moved: the waits are notified, for the next read finds that, or opens it again. */
+static void files_that_change_are_an_event(void **state)
+{
+    (void)state;
+    char log[600], away[640];
+    hf_event_count seen;
+    hf_key_event event;
+    hf_row row;
+    hf_store *st = opened();
+    writes("DELETE FROM holdfast");
+    hf_row_init(&row);
+    said(take(st, &row), 0, NULL);
+    said(drv->caps.notify->flush(st, &seen, &err), 0, NULL);
+    while (drv->caps.notify->next_event(st, &event)) continue;
+    snprintf(log, sizeof log, "%s-wal", url_text + strlen("sqlite:"));
+    snprintf(away, sizeof away, "%s-away", log);
+    assert_int_equal(rename(log, away), 0);
+    said(drv->caps.notify->sleep(st, &seen, INT64_MAX / 2, &err), 0, NULL);
+    assert_true(drv->caps.notify->next_event(st, &event) && !event.mask);
+    assert_int_equal(rename(away, log), 0);
+    hf_row_clear(&row);
+    drv->close(st);
+}
+
 int main(void)
 {
     if (sqlite_begin()) return 1;
@@ -232,6 +256,7 @@ int main(void)
         cmocka_unit_test(what_was_dropped_is_made_again),
         cmocka_unit_test(names_of_files),
         cmocka_unit_test(clocks_that_cant_be_set),
+        cmocka_unit_test(files_that_change_are_an_event),
         cmocka_unit_test(keys_that_are_none),
         cmocka_unit_test(tables_of_others),
         cmocka_unit_test(a_table_of_format_1_is_refused),

@@ -1,0 +1,130 @@
+/*
+ * notify.c - sqlite: notices that the database has changed. A second connection asks for
+ * data_version, a number that changes with each commit of another connection, in some microseconds:
+ * often at first, then every 20 ms. It doesn't say which key has changed, so an event is about all
+ * keys.
+ */
+#include "os.h"
+#include "store.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FASTEST_LOOK_MS = 2, SLOWEST_LOOK_MS = 20 };
+
+/* A number that changes when another connection commits. Some microseconds. */
+static int read_version(hf_store *st, uint64_t *ret)
+{
+    pthread_mutex_lock(&st->version_mu);
+    int sq = SQLITE_OK;
+    if (!st->version_db) {
+        unsigned held = hf__low_hold();
+        sq = sqlite3_open_v2(st->path, &st->version_db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                             NULL);
+        if (!sq) sq = sqlite3_busy_timeout(st->version_db, (int)st->io_timeout_ms);
+        if (!sq)
+            sq = sqlite3_prepare_v2(st->version_db, "PRAGMA data_version", -1, &st->version, NULL);
+        if (sq) {
+            sqlite3_close(st->version_db);
+            st->version_db = NULL;
+        }
+        /* The first step opens the log. */
+        if (!sq) sqlite3_step(st->version), sqlite3_reset(st->version);
+        hf__low_free(held);
+    }
+    if (!sq) {
+        sq = sqlite3_step(st->version);
+        if (sq == SQLITE_ROW) *ret = (uint64_t)sqlite3_column_int64(st->version, 0);
+        sqlite3_reset(st->version);
+        sq = sq == SQLITE_ROW ? SQLITE_OK : sq == SQLITE_DONE ? SQLITE_ERROR : sq;
+    }
+    pthread_mutex_unlock(&st->version_mu);
+    return sq;
+}
+
+/* How often it was opened: each connection counts its versions anew. */
+static uint64_t openings(hf_store *st)
+{
+    pthread_mutex_lock(&st->version_mu);
+    uint64_t n = st->openings;
+    pthread_mutex_unlock(&st->version_mu);
+    return n;
+}
+
+/* The files or locks have changed, once: an event, for the next read opens them again. */
+static int files_changed(hf_store *st)
+{
+    pthread_mutex_lock(&st->version_mu);
+    int changed = st->files.settled && !st->told_change && hf__sq_files_changed(st, NULL);
+    if (changed) st->told_change = 1;
+    pthread_mutex_unlock(&st->version_mu);
+    st->any_event |= changed;
+    return changed;
+}
+
+static int unreadable(int sq, hf_error *err)
+{
+    return hf_fail(err, HF_UNAVAILABLE, 0,
+                   "sqlite: watch for changes: cannot read data_version: %s; waiters poll until it "
+                   "can be read",
+                   sq ? sqlite3_errstr(sq) : "the descriptor that wakes them is gone");
+}
+
+static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
+{
+    ret->n[1] = openings(st);
+    int sq = read_version(st, &ret->n[0]);
+    if (sq) return unreadable(sq, err);
+    st->any_event |= memcmp(ret, &st->flushed, sizeof *ret) != 0;
+    st->flushed = *ret;
+    return 0;
+}
+
+/* data_version counts the commits of the whole database: every key is subscribed to, always. */
+static int subscribe(hf_store *st, const hf_rowkey *key)
+{
+    (void)st, (void)key;
+    return 0;
+}
+
+static void unsubscribe(hf_store *st, const hf_rowkey *key) { (void)st, (void)key; }
+
+static int next_event(hf_store *st, hf_key_event *ret)
+{
+    int is = st->any_event;
+    *ret = (hf_key_event){0, 0};
+    st->any_event = 0;
+    return is;
+}
+
+static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
+{
+    struct pollfd wake = {st->wake_fd, POLLIN, 0};
+    int64_t pause_ms = FASTEST_LOOK_MS;
+    for (;;) {
+        uint64_t version, n;
+        if (files_changed(st)) return 0;
+        int sq = read_version(st, &version);
+        if (sq) return unreadable(sq, err);
+        int64_t left_ms = (until_us - hf__local_us()) / 1000;
+        if (version != since->n[0] || openings(st) != since->n[1] || left_ms < 0) return 0;
+        int woken = poll(&wake, 1, (int)(left_ms < pause_ms ? left_ms + 1 : pause_ms));
+        if (woken > 0) return read(st->wake_fd, &n, sizeof n) < 0 ? unreadable(0, err) : 0;
+        if (pause_ms < SLOWEST_LOOK_MS) pause_ms += 2;
+    }
+}
+
+static void interrupt(hf_store *st)
+{
+    uint64_t one = 1;
+    ssize_t n = write(st->wake_fd, &one, sizeof one);
+    (void)n; /* full means that it is awake already */
+}
+
+const hf_notify_ops hf__sq_notify = {.subscribe = subscribe,
+                                     .unsubscribe = unsubscribe,
+                                     .flush = flush,
+                                     .sleep = sleep_until,
+                                     .next_event = next_event,
+                                     .interrupt = interrupt};
