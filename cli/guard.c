@@ -9,7 +9,15 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { POSTGRES = 1, SQLITE = 2, FIRESTORE = 4, REDIS = 8, MONGODB = 16, SQL = POSTGRES | SQLITE };
+enum {
+    POSTGRES = 1,
+    SQLITE = 2,
+    FIRESTORE = 4,
+    REDIS = 8,
+    MONGODB = 16,
+    MARIADB = 32,
+    SQL = POSTGRES | SQLITE | MARIADB,
+};
 
 static const struct kind {
     const char *name;
@@ -17,9 +25,9 @@ static const struct kind {
     int operands; /* at most */
     const char *(*print)(const struct guard_options *);
 } kinds[] = {
-    {"postgres", POSTGRES, 1, guard_postgres},    {"sqlite", SQLITE, 1, guard_sqlite},
-    {"firestore", FIRESTORE, 0, guard_firestore}, {"redis", REDIS, 0, guard_redis},
-    {"mongodb", MONGODB, 1, guard_mongodb},
+    {"postgres", POSTGRES, 1, guard_postgres}, {"mariadb", MARIADB, 1, guard_mariadb},
+    {"sqlite", SQLITE, 1, guard_sqlite},       {"firestore", FIRESTORE, 0, guard_firestore},
+    {"redis", REDIS, 0, guard_redis},          {"mongodb", MONGODB, 1, guard_mongodb},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

@@ -47,6 +47,8 @@ static const struct command commands[] = {
     {"guard",
      "postgres [TABLE --key-column COLUMN] [--schema NAME] [--key-prefix TEXT]\n"
      "           [--locks TABLE] [--locks-schema NAME] [--elsewhere] [--undo]\n"
+     "       holdfast guard mariadb [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
+     "           [--locks TABLE] [--elsewhere] [--undo]\n"
      "       holdfast guard sqlite [TABLE --key-column COLUMN] [--key-prefix TEXT]\n"
      "           [--locks TABLE] [--elsewhere] [--undo]\n"
      "       holdfast guard firestore --lock COLLECTION --data COLLECTION [--owner CLAIM]\n"

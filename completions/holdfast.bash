@@ -82,7 +82,7 @@ _holdfast() {
             ;;
         forget) _holdfast_reply "$word" < <(_holdfast_keys --all) ;;
         renew | enter | release | break) _holdfast_reply "$word" < <(_holdfast_keys) ;;
-        guard) _holdfast_reply "$word" <<<$'postgres\nsqlite\nfirestore\nredis\nmongodb' ;;
+        guard) _holdfast_reply "$word" <<<$'postgres\nmariadb\nsqlite\nfirestore\nredis\nmongodb' ;;
         esac
     fi
 }

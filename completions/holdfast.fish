@@ -72,7 +72,8 @@ complete -c holdfast -n "__holdfast_in prune" -l idle -x -d 'Unused for so long'
 complete -c holdfast -n "__holdfast_in ls" -s a -l all -d 'Free keys too'
 set -l on "__holdfast_in acquire renew ls show watch prune stores doctor bench"
 complete -c holdfast -n $on -l json -d 'A document per line'
-complete -c holdfast -n "__holdfast_in guard" -a 'postgres sqlite firestore redis mongodb' -d Kind
+complete -c holdfast -n "__holdfast_in guard" -d Kind \
+    -a 'postgres mariadb sqlite firestore redis mongodb'
 complete -c holdfast -n "__holdfast_in guard" -l key-column -x -d 'The column that says the key'
 complete -c holdfast -n "__holdfast_in guard" -l key-prefix -x -d 'What a key begins with'
 complete -c holdfast -n "__holdfast_in guard" -l schema -x -d 'Of the table'

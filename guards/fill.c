@@ -85,11 +85,19 @@ int guard_name(const char *schema, const char *name, size_t most, char ret[GUARD
     return 1;
 }
 
+int guard_tick_name(const char *name, size_t most, char ret[GUARD_NAME_CAP])
+{
+    if (!is_plain(name, 1, most)) return 0;
+    quoted(ret, name, '`', 0);
+    return 1;
+}
+
 int guard_text(const char *text, int escapes, char ret[GUARD_TEXT_CAP])
 {
     if (!is_plain(text, 0, 512)) return 0;
+    int marked = escapes == GUARD_E_ESCAPES;
     escapes = escapes && strchr(text, '\\') ? SQL_ESCAPES : 0;
-    if (escapes) *ret++ = 'E';
+    if (escapes && marked) *ret++ = 'E';
     quoted(ret, text, '\'', escapes);
     return 1;
 }

@@ -24,6 +24,7 @@ struct guard_options {
    with the options (constant text). */
 const char *guard_postgres(const struct guard_options *o);
 const char *guard_sqlite(const struct guard_options *o);
+const char *guard_mariadb(const struct guard_options *o);
 const char *guard_firestore(const struct guard_options *o);
 const char *guard_redis(const struct guard_options *o);
 const char *guard_mongodb(const struct guard_options *o);
@@ -42,13 +43,17 @@ enum { GUARD_NAME_CAP = 512, GUARD_TEXT_CAP = 2200 };
 /* A name within double quotes, as SQL has it; with the schema's before it if that isn't NULL.
    0: it is none of 1 to `most` bytes of UTF-8 without control characters. */
 int guard_name(const char *schema, const char *name, size_t most, char ret[GUARD_NAME_CAP]);
-/* A text within single quotes. `escapes`: backslashes may mean something. 0: as above, up to 512
-   bytes, "" too. */
+/* The same within backquotes, as MariaDB has it. */
+int guard_tick_name(const char *name, size_t most, char ret[GUARD_NAME_CAP]);
+/* What a backslash in a text means: itself; what PostgreSQL's E'' says; what MariaDB's '' says. */
+enum { GUARD_NO_ESCAPES, GUARD_E_ESCAPES, GUARD_ESCAPES };
+/* A text within single quotes. 0: as above, up to 512 bytes, "" too. */
 int guard_text(const char *text, int escapes, char ret[GUARD_TEXT_CAP]);
 /* The same within double quotes, as JSON has it. */
 int guard_json(const char *text, char ret[GUARD_TEXT_CAP]);
 
 extern const char *const guard_postgres_sql[], *const guard_postgres_undo_sql[];
+extern const char *const guard_mariadb_sql[], *const guard_mariadb_undo_sql[];
 extern const char *const guard_firestore_rules[];
 extern const char *const guard_redis_lua[], *const guard_mongodb_js[];
 extern const char *const guard_sqlite_sql[], *const guard_sqlite_undo_sql[];

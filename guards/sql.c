@@ -67,7 +67,7 @@ const char *guard_postgres(const struct guard_options *o)
     if (!guard_name(NULL, schema, NAME_MOST, check)) return "--schema: not a name of 1 to 63 bytes";
     if (!guard_name(NULL, home, NAME_MOST, check))
         return "--locks-schema: not a name of 1 to 63 bytes";
-    const char *why = common(o, schema, home, 1, &s);
+    const char *why = common(o, schema, home, GUARD_E_ESCAPES, &s);
     if (why) return why;
     if (o->table && !strcmp(home, schema) &&
         (!strcmp(s.table, s.locks) || !strcmp(s.table, s.fence)))
@@ -76,9 +76,9 @@ const char *guard_postgres(const struct guard_options *o)
     snprintf(name, sizeof name, "holdfast_guard_%016" PRIx64,
              hf_key_hash(s.table, strlen(s.table)));
     guard_name(home, name, NAME_MOST, check);
-    guard_text(check, 1, check_text);
-    guard_text(name, 1, name_text);
-    guard_text(home, 1, home_text);
+    guard_text(check, GUARD_E_ESCAPES, check_text);
+    guard_text(name, GUARD_E_ESCAPES, name_text);
+    guard_text(home, GUARD_E_ESCAPES, home_text);
     dollars(&s, dollar);
     const struct word words[] = {
         {"TABLE", o->table ? s.table : NULL},
@@ -112,7 +112,7 @@ static void name_trigger(const char *what, const char *table, struct trigger *re
     char name[128];
     snprintf(name, sizeof name, "holdfast_%s_%s", what, table ? table : "");
     guard_name(NULL, name, sizeof name, ret->name);
-    guard_text(name, 0, ret->text);
+    guard_text(name, GUARD_NO_ESCAPES, ret->text);
 }
 
 /* SQLite's names are the same in small letters and capitals, those of ASCII. */
@@ -129,7 +129,7 @@ const char *guard_sqlite(const struct guard_options *o)
 {
     struct sql s;
     struct trigger insert, update, delete;
-    const char *why = common(o, NULL, NULL, 0, &s);
+    const char *why = common(o, NULL, NULL, GUARD_NO_ESCAPES, &s);
     if (why) return why;
     if (o->table && is_own(o->table, o->locks)) return OWN_TABLE;
     name_trigger("insert", o->table, &insert);

@@ -271,6 +271,8 @@ static int ask(const struct hf__my_how *how, struct hf__my_link *link, const str
     snprintf(failure->why, sizeof failure->why, "%.*s", (int)strcspn(mysql_error(link->my), "\n"),
              mysql_error(link->my));
     failure->gone = is_gone(failure->number) || !failure->number;
+    if (!failure->gone)
+        snprintf(failure->state, sizeof failure->state, "%s", mysql_sqlstate(link->my));
     if (!failure->number)
         snprintf(failure->why, sizeof failure->why, "the session isn't in autocommit");
     else if (failure->gone && hf__local_us() >= until_us)

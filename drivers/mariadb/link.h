@@ -52,6 +52,7 @@ struct hf__my_failure {
     unsigned number; /* the server's or the library's; 0: neither */
     int at;          /* the statement that failed, from 0 */
     int gone;        /* there was no answer, or none that counts */
+    char state[6];   /* the server's SQLSTATE; "": there is none */
     char why[HF_MY_WHY];
 };
 

@@ -1,7 +1,7 @@
 /*
  * mariadb.c - mariadb://USER@HOST/DB, rows in a table. See store.h, doc/stores/mariadb.md.
  *
- * Contents: rows; many rows; opening; what doctor looks at.
+ * Contents: rows; many rows; the guard's fence; opening; what doctor looks at.
  *
  * A write is one request of two statements: the write, in autocommit, which compares the rev; and a
  * SELECT that tells whether it was done, the server's clock, and, if it wasn't, the row that is
@@ -11,6 +11,7 @@
 #include "store.h"
 
 #include <errno.h>
+#include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,34 @@ static int my_scan(hf_store *st, const char *prefix,
     return rc;
 }
 
+/* ---- the guard's fence ---- */
+
+static int my_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone,
+                    const char *where, hf_error *err)
+{
+    struct hf__my_sql sql = {NULL, 0, 0, 0};
+    struct hf__my_reply r;
+    (void)alone; /* the guard knows of all holders */
+    if (where)
+        return hf_fail(err, HF_INVALID, 0, "mariadb: enter '%s': the fence has no name but the key",
+                       key->text);
+    hf__my_put(&sql, "CALL holdfast_enter(");
+    hf__my_put_bytes(&sql, key->text, key->len);
+    hf__my_put(&sql, ", %llu);\nSELECT 0, " HF_MY_HEAD, (unsigned long long)token);
+    int rc = hf__my_request(st, &sql, 0, &r, "enter", key->text, err);
+    hf__my_sql_free(&sql);
+    if (!rc) mysql_free_result(r.rows);
+    if (rc && r.failure.number == ER_SP_DOES_NOT_EXIST)
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "mariadb: enter '%s': no guard is there: see holdfast guard mariadb",
+                       key->text);
+    if (rc && !strcmp(r.failure.state, "LOST1"))
+        return hf_fail(err, HF_LOST, 0, "mariadb: enter '%s': %s", key->text, r.failure.why);
+    if (rc == HF_CONFLICT) /* rolled back, as a deadlock is: nothing keeps it from being repeated */
+        return hf_fail(err, HF_UNKNOWN, 0, "mariadb: enter '%s': %s", key->text, r.failure.why);
+    return rc;
+}
+
 /* ---- opening ---- */
 
 static void my_close(hf_store *st)
@@ -288,5 +317,6 @@ HF_DRIVER_ENTRY(mariadb) = {
     .replace = my_replace,
     .replace_many = hf__my_replace_many,
     .scan = my_scan,
+    .enter = my_enter,
     .inspect = my_inspect,
 };

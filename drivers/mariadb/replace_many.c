@@ -64,7 +64,7 @@ static void put_all(struct many *m, struct hf__my_sql *sql)
 static void see(void *arg, int at, MYSQL_RES *rows)
 {
     struct many *m = arg;
-    struct hf__my_reply r = {rows, NULL, NULL};
+    struct hf__my_reply r = {.rows = rows};
     at -= m->round > 0;
     if (at > 0 && at % 2 && (size_t)at / 2 < m->sent) {
         hf_replace *item = m->item[at / 2];

@@ -143,25 +143,25 @@ int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct
                    const char *what, const char *key, hf_error *err)
 {
     struct hf__my_link *link;
-    struct hf__my_failure f;
     int ambiguous = reads ? HF_UNAVAILABLE : HF_UNKNOWN;
-    *ret = (struct hf__my_reply){NULL, NULL, NULL};
+    *ret = (struct hf__my_reply){.rows = NULL};
+    struct hf__my_failure *f = &ret->failure;
     int rc = get_link(st, &link, err);
     if (rc) return rc;
-    rc = hf__my_ask(&st->how, link, sql, ambiguous, &ret->rows, &f);
-    int missing = rc && f.number == ER_NO_SUCH_TABLE && !f.at;
+    rc = hf__my_ask(&st->how, link, sql, ambiguous, &ret->rows, f);
+    int missing = rc && f->number == ER_NO_SUCH_TABLE && !f->at;
     if (missing && st->existing && !st->how.opened) {
         hf__my_put_link(st, link);
         return no_table(st, what, key, err);
     }
-    if (missing) rc = ask_without_table(st, link, sql, reads, ambiguous, &ret->rows, &f);
+    if (missing) rc = ask_without_table(st, link, sql, reads, ambiguous, &ret->rows, f);
     /* A replica doesn't know the latest rows; this server has become one. */
     if (!rc && hf__my_fetch(ret) && hf__my_number(ret, HF_MY_IS_READ_ONLY)) {
-        snprintf(f.why, sizeof f.why, "the server is read-only");
+        snprintf(f->why, sizeof f->why, "the server is read-only");
         hf__my_disconnect(link);
         rc = ambiguous;
     } else if (!rc && !ret->row && reads <= 1) {
-        snprintf(f.why, sizeof f.why, "not an answer to that");
+        snprintf(f->why, sizeof f->why, "not an answer to that");
         rc = ambiguous;
     }
     hf__my_put_link(st, link);
@@ -169,5 +169,5 @@ int hf__my_request(hf_store *st, const struct hf__my_sql *sql, int reads, struct
     mysql_free_result(ret->rows);
     if (rc == HF_CONFLICT && !reads) return rc;
     if (rc == HF_CONFLICT) rc = HF_UNAVAILABLE;
-    return hf_fail(err, rc, 0, "mariadb: %s '%s': %s", what, key, f.why);
+    return hf_fail(err, rc, 0, "mariadb: %s '%s': %s", what, key, f->why);
 }

@@ -23,11 +23,13 @@ struct hf_store {
     int absent;                      /* and it isn't there */
 };
 
-/* A reply: its rows, of which `row` is the present one; NULL: there is none (any more). */
+/* A reply: its rows, of which `row` is the present one; NULL: there is none (any more). Where the
+   server was asked and it failed: why. */
 struct hf__my_reply {
     MYSQL_RES *rows;
     MYSQL_ROW row;
     unsigned long *len;
+    struct hf__my_failure failure;
 };
 
 /* request.c. See kit/links.h: a batch takes its connection there, and gives it back here. */

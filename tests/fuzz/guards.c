@@ -7,6 +7,9 @@
 
 #include <sqlite3.h>
 
+/* Whose quotes: MariaDB's names are within backquotes, and its texts have escapes. */
+enum { OTHER, SQL, MARIADB };
+
 /* What stands outside of quotes and comments, with each quoted thing as one character: the same for
    all names. */
 static size_t skeleton(const char *s, const char *comment, int sql, char *to)
@@ -17,12 +20,12 @@ static size_t skeleton(const char *s, const char *comment, int sql, char *to)
             while (*s && *s != '\n') s++;
             if (!*s) break;
         }
-        if (*s != '"' && *s != '\'') {
+        if (*s != '"' && *s != '\'' && !(sql == MARIADB && *s == '`')) {
             if (!(sql && *s == 'E' && s[1] == '\'')) *to++ = *s;
             continue;
         }
         char quote = *s;
-        int escapes = !sql || (quote == '\'' && s[-1] == 'E');
+        int escapes = !sql || (quote == '\'' && (sql == MARIADB || s[-1] == 'E'));
         for (s++; *s && *s != quote; s++) {
             if (escapes && *s == '\\' && s[1]) s++;
             if (sql && *s == quote) break;
@@ -82,13 +85,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const char *(*print)(const struct guard_options *);
         const char *comment;
         int sql;
-    } kinds[] = {{guard_postgres, "--", 1},
-                 {guard_sqlite, "--", 1},
-                 {guard_redis, "--", 0},
-                 {guard_mongodb, "//", 0},
-                 {guard_firestore, "//", 0}};
+    } kinds[] = {{guard_postgres, "--", SQL},    {guard_sqlite, "--", SQL},
+                 {guard_redis, "--", OTHER},     {guard_mongodb, "//", OTHER},
+                 {guard_firestore, "//", OTHER}, {guard_mariadb, "--", MARIADB}};
     struct fuzz f = {data, size};
-    size_t kind = fuzz_byte(&f) % 5;
+    size_t kind = fuzz_byte(&f) % (sizeof kinds / sizeof *kinds);
     uint8_t has = fuzz_byte(&f), more = fuzz_byte(&f);
     char *line[9];
     const char *why;
@@ -112,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char *usual = printed(kinds[kind].print, &plain, &why);
         MUST(!why);
         if (kind == 1) parses(text, &o);
-        if (kind == 0) plain_dollars(text);
+        if (kind == 0 || kind == 5) plain_dollars(text);
         char *bones[2] = {malloc(strlen(text) + 1), malloc(strlen(usual) + 1)};
         skeleton(text, kinds[kind].comment, kinds[kind].sql, bones[0]);
         skeleton(usual, kinds[kind].comment, kinds[kind].sql, bones[1]);

@@ -3,13 +3,12 @@
 
     tests/servers/KIND tests/guards/guard_pause.py [--tap] KIND ROUNDS     (HOLDFAST: the command)
 
-KIND is sqlite, postgres, redis, mongodb or firestore; the locks are in $HOLDFAST_TEST_STORE. Each
-round has a counter. One holder enters, reads it, and is stopped (SIGSTOP) until another holds the
-key. Then, in turns:
+KIND is one of KINDS below; the locks are in $HOLDFAST_TEST_STORE. Each round has a counter. One
+holder enters, reads it, and is stopped (SIGSTOP) until another holds the key. Then, in turns:
 
     between  the other enters, reads and writes; then the first goes on and writes
     across   the other enters and reads; then the first goes on and writes; then the other writes
-    within   the first was stopped within a transaction; the other enters meanwhile (PostgreSQL)
+    within   the first was stopped within a transaction; the other enters meanwhile (`within`)
 
 Where the store can (hf_enter), that is done again with `holdfast enter` in place of the data's own
 enter step. With the guard each write is counted or refused, so the counter is the number of writes
@@ -176,6 +175,58 @@ class Postgres(InTransactions):
                 if self.how != 'plain':
                     self.ask(f"SELECT 0 WHERE holdfast_enter('{self.how}/{self.number}', "
                              f'{self.token}) IS NULL')
+                return
+            except Again:
+                pass
+
+    def commit(self):
+        self.ask('COMMIT')
+
+    def value(self):
+        return self.ask(f'SELECT n FROM counters WHERE id = {self.number}')
+
+    def put(self, n):
+        self.ask(f'UPDATE counters SET n = {n} WHERE id = {self.number}')
+
+
+class Mariadb(InTransactions):
+    """The guard is put up by the client `mariadb`, which knows DELIMITER."""
+    within = True
+    database, _, options = STORE.rpartition('/holdfast?')
+    options = dict(word.split('=', 1) for word in options.split('&')) if database else {}
+
+    @classmethod
+    def prepare(cls, how, n):
+        it = cls(how, 0, 0)
+        it.ask('DROP TABLE IF EXISTS counters')
+        it.ask('CREATE TABLE counters (id INT PRIMARY KEY, n INT) ENGINE=InnoDB')
+        it.ask('INSERT INTO counters VALUES ' + ','.join(f'({i}, 0)' for i in range(n)))
+        if how != 'plain':
+            subprocess.run(['mariadb', '--no-defaults', '-S', cls.options['socket'], '-u',
+                            cls.options['user'], 'holdfast'], check=True, text=True,
+                           input=printed(how, 'mariadb', 'counters', '--key-column', 'id',
+                                         '--key-prefix', f'{how}/'))
+
+    def __init__(self, how, number, token, who='owner'):
+        from mariadb_client import Connection
+        self.db = Connection(self.options['socket'], self.options['user'])
+        self.how, self.number, self.token = how, number, token
+        self.ask('SET innodb_lock_wait_timeout = 600')
+
+    def ask(self, sql):
+        from mariadb_client import Failed
+        try:
+            return self.db.ask(sql)
+        except Failed as error:
+            self.db.ask('ROLLBACK')
+            raise {'LOST1': Refused, '40001': Again}.get(error.state, RuntimeError)(error) from None
+
+    def begin(self):
+        while True:
+            self.ask('BEGIN')
+            try:
+                if self.how != 'plain':
+                    self.ask(f"CALL holdfast_enter('{self.how}/{self.number}', {self.token})")
                 return
             except Again:
                 pass
@@ -510,8 +561,8 @@ def rounds(kind, how, n):
     return lost, sum(a for a, _ in results.values()), sum(r for _, r in results.values())
 
 
-KINDS = {'sqlite': Sqlite, 'postgres': Postgres, 'redis': Redis, 'mongodb': Mongodb,
-         'firestore': Firestore}
+KINDS = {'sqlite': Sqlite, 'postgres': Postgres, 'mariadb': Mariadb, 'redis': Redis,
+         'mongodb': Mongodb, 'firestore': Firestore}
 
 
 def main(kind, n):

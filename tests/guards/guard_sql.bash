@@ -119,22 +119,22 @@ guard_several_holders() {
     refused "is over"
     entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
     # A row that says something which a later version may mean by it; and one of that version.
-    ask "UPDATE holdfast SET more = '{\"news\":1,' || substr(more, 2) WHERE key = '$K/2'"
+    ask "UPDATE holdfast SET more = '{\"news\":1,' || substr(more, 2) WHERE \"key\" = '$K/2'"
     run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused "says more than this guard knows"
-    ask "UPDATE holdfast SET more = replace(more, '\"news\":1,', '') WHERE key = '$K/2'"
+    ask "UPDATE holdfast SET more = replace(more, '\"news\":1,', '') WHERE \"key\" = '$K/2'"
     entered "$K/2" "$first" 'UPDATE seats SET n = 1 WHERE id = 2;'
-    ask "UPDATE holdfast SET format = format + 1 WHERE key = '$K/2'"
+    ask "UPDATE holdfast SET format = format + 1 WHERE \"key\" = '$K/2'"
     run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused holdfast
-    ask "DELETE FROM holdfast WHERE key = '$K/2'"
+    ask "DELETE FROM holdfast WHERE \"key\" = '$K/2'"
     # One that held alone has let go: the row names it no more, whatever reads owner and token only.
     T=$(holdfast run --at-least 60 "$K/2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
-    [ "$(ask "SELECT owner FROM holdfast WHERE key = '$K/2'")" = "(ended)" ]
-    [ "$(ask "SELECT token FROM holdfast WHERE key = '$K/2'")" = "$T" ]
+    [ "$(ask "SELECT owner FROM holdfast WHERE \"key\" = '$K/2'")" = "(ended)" ]
+    [ "$(ask "SELECT token FROM holdfast WHERE \"key\" = '$K/2'")" = "$T" ]
     run entered "$K/2" "$T" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused "is over"
-    ask "DELETE FROM holdfast WHERE key = '$K/2'"
+    ask "DELETE FROM holdfast WHERE \"key\" = '$K/2'"
 }
 
 guard_again_and_undone() {
@@ -260,7 +260,7 @@ guard_entered_from_outside() {
     grant "$key"
     holdfast enter "$key" --token "$T"
     [ "$T" -gt "$first" ] && [ "$(fence_of "$key")" = "$T" ]
-    ask "UPDATE holdfast_fence SET token = $((T + 5)) WHERE key = $(quoted "$key")"
+    ask "UPDATE holdfast_fence SET token = $((T + 5)) WHERE \"key\" = $(quoted "$key")"
     run holdfast enter "$key" --token "$T"
     echo "$output"
     [ "$status" = 76 ]
@@ -280,4 +280,4 @@ guard_entered_from_outside() {
     [ "$(fence_of "$K/2")" = "$first" ]
     holdfast enter "$K/2" --token "$first"
 }
-fence_of() { ask "SELECT token FROM holdfast_fence WHERE key = $(quoted "$1")"; }
+fence_of() { ask "SELECT token FROM holdfast_fence WHERE \"key\" = $(quoted "$1")"; }
