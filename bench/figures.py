@@ -167,6 +167,25 @@ def parked(table):
                         'p50', target)
 
 
+# Where many waits on keys of their own are measured beside few, and how many these are.
+WAITED, WAITED_KEYS = ('mem', 'file', 'redis'), (1000, 100000)
+HANDLES = {'one': 'by the handle that holds', 'two': 'by another one'}
+
+
+def waits(table):
+    table.part = 'waits'
+    for store in WAITED:
+        for how, text in HANDLES.items():
+            keys_of = f'{store}: waits {how} '
+            # How many there were says bench-waits, by the names.
+            sizes = [int(match[1]) for match in (re.fullmatch(keys_of + r'(\d+) keys', name)
+                                                 for name in table.found) if match]
+            few, many = (min(sizes), max(sizes)) if len(sizes) > 1 else WAITED_KEYS
+            for what, target in ('', 2), (', processor', None), (', close', None):
+                table.ratio(f'{store}: {many:,} waits {text}{what}', f'{keys_of}{many} keys{what}',
+                            f'{few:,} waits', f'{keys_of}{few} keys{what}', target)
+
+
 KEYS = 1, 10, 10000, 1000000
 # Ours; by LMDB; what its rows do.
 LMDB = (('uniform', '', 'lmdb uniform', 'LMDB, rows that stay'),
@@ -313,7 +332,7 @@ def disk(table):
 def figures(found, *more):
     """The table."""
     table = Table(found)
-    for part in (pairs, processes, parked, keys, clients, python, node, disk, stores, waiting,
-                 *more):
+    for part in (pairs, processes, parked, waits, keys, clients, python, node, disk, stores,
+                 waiting, *more):
         part(table)
     return table
