@@ -182,7 +182,7 @@ struct hf_wait {
     hf_error *why; /* what the store said first, since it last did as it was asked; NULL: nothing */
     hf_lock *lock;
     hf_once *ret_once;
-    hf_error err;
+    hf_error err;           /* why `code` isn't 0; else nothing */
     pthread_cond_t changed; /* state, pins */
     hf_acquired_fn *done;   /* NULL: a thread of the caller's stands behind it */
     void *arg;

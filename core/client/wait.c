@@ -17,6 +17,7 @@
 #include "wanted_keys.h"
 #include "withdraw.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* The party of a request with these options. */
@@ -43,9 +44,13 @@ static void fill_party(hf *h, const hf_options *o, hf_party *p)
     p->limit = o->mode == HF_LIMITED ? o->limit : 0;
 }
 
+enum { BEHIND_ERR = offsetof(struct hf_wait, err) + sizeof(hf_error) };
+
 void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_options *o)
 {
-    memset(w, 0, sizeof *w);
+    /* Not the error, which is large: many waits cost the time in which their memory is touched. */
+    memset(w, 0, offsetof(struct hf_wait, err));
+    memset((char *)w + BEHIND_ERR, 0, sizeof *w - BEHIND_ERR);
     w->h = h;
     w->forks = hf__forks;
     w->e = e;

@@ -28,14 +28,13 @@ static void conclude(hf *h, struct hf_wait *w)
     w->e->key.who = NULL; /* its id goes with it; there may be no more waits of the key */
     hf__wait_finish(w);
     if (!w->done) return; /* its thread may free it as soon as the mutex is free */
-    hf_error err = w->err;
     h->callers++;
     pthread_mutex_unlock(&h->mu);
     if (w->once && !w->code) {
-        w->code = hf__once_mark(&w->lock, w->flags, &err);
+        w->code = hf__once_mark(&w->lock, w->flags, &w->err);
         if (w->lock) *w->ret_once = (hf_once){.lock = w->lock};
     }
-    w->done(w->arg, w->code, w->lock, w->code ? &err : NULL);
+    w->done(w->arg, w->code, w->lock, w->code ? &w->err : NULL);
     pthread_mutex_lock(&h->mu);
     h->callers--;
     pthread_cond_broadcast(&w->changed);

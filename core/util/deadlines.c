@@ -52,6 +52,7 @@ void hf__deadline_drop(struct hf_deadlines *all, struct hf_deadline *d)
 {
     if (!d->nth) return;
     struct hf_deadline *rest = meld_children(d->child);
+    if (all->last == d) all->last = NULL;
     if (all->first == d) {
         all->first = rest;
     } else {
@@ -73,6 +74,12 @@ void hf__deadline_set(struct hf_deadlines *all, struct hf_deadline *d, int64_t a
     hf__deadline_drop(all, d);
     d->at_us = at_us;
     d->nth = ++all->nth;
-    all->first = meld(all->first, d);
+    /* Deadlines that are set in the order in which they are due make a chain, whose first is taken
+       out without a look at the others. */
+    if (all->last && before(all->last, d))
+        meld(all->last, d);
+    else
+        all->first = meld(all->first, d);
+    all->last = d;
     all->n++;
 }

@@ -20,6 +20,7 @@ struct hf_deadline {
 
 struct hf_deadlines {
     struct hf_deadline *first; /* NULL: none is set */
+    struct hf_deadline *last;  /* the last that was set; NULL: it has been taken out */
     size_t n;
     uint64_t nth; /* how often one was set */
 };

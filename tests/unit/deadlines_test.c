@@ -67,11 +67,37 @@ static void equal_ones_have_their_turn(void **state)
     assert_int_equal(hf__deadlines_next(&all), INT64_MAX);
 }
 
+/* Set in the order in which they are due, each is taken out without a look at the others, and so is
+   one in the middle. */
+static void those_in_order_make_a_chain(void **state)
+{
+    (void)state;
+    memset(&all, 0, sizeof all);
+    memset(node, 0, sizeof node);
+    for (int i = 0; i < NODES; i++) hf__deadline_set(&all, &node[i], i / 2);
+    for (int i = 0; i < NODES; i++) {
+        assert_ptr_equal(all.first, &node[i]);
+        assert_true(i == NODES - 1 || (all.first->child && !all.first->child->next));
+        hf__deadline_drop(&all, &node[i]);
+    }
+    for (int i = 0; i < NODES; i++) hf__deadline_set(&all, &node[i], i);
+    hf__deadline_drop(&all, &node[NODES / 2]);
+    hf__deadline_drop(&all, &node[NODES - 1]); /* what is set next isn't put behind it */
+    hf__deadline_set(&all, &node[NODES - 1], NODES);
+    for (int i = 0; i < NODES; i++) {
+        if (i == NODES / 2) continue;
+        assert_ptr_equal(all.first, &node[i]);
+        hf__deadline_drop(&all, &node[i]);
+    }
+    assert_int_equal(hf__deadlines_next(&all), INT64_MAX);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_is_found),
         cmocka_unit_test(equal_ones_have_their_turn),
+        cmocka_unit_test(those_in_order_make_a_chain),
     };
     return TEST_MAIN(tests);
 }
