@@ -228,7 +228,7 @@ int hf__boot_here(struct hf__boot *ret, hf_error *err)
     char text[64] = {0};
     memset(ret, 0, sizeof *ret);
 #ifdef HF_SEAM
-    const char *fake = getenv("HOLDFAST_TEST_BOOT_ID");
+    const char *fake = secure_getenv("HOLDFAST_TEST_BOOT_ID");
     if (fake) snprintf(text, sizeof text, "%s", fake);
 #endif
     int fd = text[0] ? -1 : hf__open(from, O_RDONLY, 0);

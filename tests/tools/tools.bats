@@ -117,6 +117,7 @@ finds() {
     long=$(printf '%0101d' 0)
     finds BANNED core/bad.c "${head}void f(char *a)\n{\n    strcpy(a, \"\");\n}\n"
     finds BANNED core/bad.c "${head}void f(void)\n{\n    usleep(1);\n}\n"
+    finds BANNED core/bad.c "${head}char *f(void)\n{\n    return getenv(\"X\");\n}\n"
     finds NOCLOCK core/bad.c "${head}long f(void)\n{\n    return time(0);\n}\n"
     finds NOIO core/state/step.c '/*\n * step.c - pure.\n */\n#include <stdio.h>\n'
     finds LONGLINE core/bad.c "$head/* $long */\n"

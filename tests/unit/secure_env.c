@@ -2,7 +2,9 @@
  * secure_env.c - a set-user-ID program, in which secure_getenv finds nothing: which store it opens
  * isn't its caller's to say.
  */
+#include "handle.h"
 #include "holdfast.h"
+#include "module_dirs.h"
 #include "scratch.h"
 #include "test.h"
 
@@ -50,10 +52,42 @@ static void the_store_is_not_the_callers_to_name(void **state)
     }
 }
 
+/* A module is code. */
+static void the_modules_are_not_the_callers_to_name(void **state)
+{
+    static const char dir[] = "/the/callers";
+    struct hf_module_dirs dirs;
+    (void)state;
+    assert_int_equal(setenv("HOLDFAST_DRIVERS", dir, 1), 0);
+    for (is_secure = 0; is_secure < 2; is_secure++) {
+        int found = 0;
+        hf__module_dirs(&dirs);
+        for (size_t i = 0; i < sizeof dirs.dir / sizeof *dirs.dir; i++)
+            found |= !strcmp(dirs.dir[i], dir);
+        assert_int_equal(found, !is_secure);
+    }
+}
+
+/* A holder's note says whose program it is, not whom its caller names. */
+static void the_user_is_not_the_callers_to_name(void **state)
+{
+    hf_error err;
+    hf *store;
+    (void)state;
+    assert_int_equal(setenv("USER", "another", 1), 0);
+    for (is_secure = 0; is_secure < 2; is_secure++) {
+        assert_int_equal(hf_open("mem:secure", NULL, &store, &err), 0);
+        assert_int_equal(!!strstr(store->party.note, "user=another"), !is_secure);
+        hf_close(store);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_store_is_not_the_callers_to_name),
+        cmocka_unit_test(the_modules_are_not_the_callers_to_name),
+        cmocka_unit_test(the_user_is_not_the_callers_to_name),
     };
     return TEST_MAIN(tests);
 }
