@@ -85,6 +85,20 @@ static void members_that_are_mute_cost_a_part_of_the_time(void **state)
     driver->close(st);
 }
 
+/* It has served before, and hears the request. What only reads is asked of the next one in time. */
+static void a_member_that_turns_mute_leaves_time_for_the_next(void **state)
+{
+    (void)state;
+    said(opens(8000, "etcd://127.0.0.1:%d,localhost:%d/p/", port, port), 0, NULL);
+    said(reads(), 0, NULL);
+    grpcsay_anew(GRPC_WELL);
+    say_next();
+    say_message(none, sizeof none);
+    said(reads(), 0, NULL);
+    assert_int_equal(grpcsay_requests(), 2);
+    driver->close(st);
+}
+
 static void says(const char *status, const char *message, int to_a_write)
 {
     grpcsay_anew(GRPC_WELL);
@@ -139,6 +153,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_that_no_server_answers),
         cmocka_unit_test(members_that_are_mute_cost_a_part_of_the_time),
+        cmocka_unit_test(a_member_that_turns_mute_leaves_time_for_the_next),
         cmocka_unit_test(who_cant_serve_is_left_for_another),
     };
     hf_row_init(&row);
