@@ -226,10 +226,9 @@ static void put_back(hf_lock *l, int64_t at_us)
 /* The row is another one by now: `row`. */
 static void refused(const struct renewal *r, hf_lock *l)
 {
-    int64_t at = hf__find_token(&r->row, l->token);
     l->expires_us = l->before_us;
     l->unanswered = 0;
-    if (at < 0 || r->row.party[at].flags & HF_PARTY_ENDING)
+    if (hf__find_grant(&r->row, l->token) < 0)
         hf__mark_lost(l, HF_BY_STORE);
     else
         hf__note_row(l, &r->row);
