@@ -150,6 +150,22 @@ static const char *unfit(const hf_store *st, const json_t *info)
     return NULL;
 }
 
+/* Where the bucket tells of its writes: the subject's beginning. */
+static void read_republish(hf_store *st, const json_t *info)
+{
+    const json_t *r = json_object_get(json_object_get(info, "config"), "republish");
+    const char *from = json_string_value(json_object_get(r, "src"));
+    const char *to = json_string_value(json_object_get(r, "dest"));
+    char subject[HF_NATS_NAME + 8];
+    size_t len = to ? strlen(to) : 0;
+    snprintf(subject, sizeof subject, "$KV.%s.>", st->bucket);
+    st->republished[0] = 0;
+    if (!from || strcmp(from, subject) != 0 || len < 2 || len >= sizeof st->republished / 2 ||
+        strcmp(to + len - 2, ".>") != 0)
+        return;
+    snprintf(st->republished, sizeof st->republished, "%.*s", (int)len - 1, to);
+}
+
 static int prepare(hf_store *st, struct hf__nats_link *link, const char *safe, int64_t until_us,
                    hf_error *err)
 {
@@ -165,6 +181,7 @@ static int prepare(hf_store *st, struct hf__nats_link *link, const char *safe, i
         if (!rc) rc = ask(link, st->info, "", until_us, &info, &said, why);
     }
     const char *bad = rc ? NULL : unfit(st, info);
+    read_republish(st, info);
     json_decref(info);
     if (bad) return hf_fail(err, HF_UNSUPPORTED, 0, "nats: open '%s': %s", st->bucket, bad);
     return rc ? hf_fail(err, rc, 0, "nats: open '%s': %s", st->bucket, why) : 0;
@@ -215,8 +232,7 @@ static void say_all(const hf_store *st, const struct doctor *d, const json_t *in
 {
     char text[300];
     const json_t *config = json_object_get(info, "config"), *cluster;
-    int file = is(config, "storage", "file"),
-        told = json_is_object(json_object_get(config, "republish"));
+    int file = is(config, "storage", "file"), told = st->republished[0];
     int64_t replicas = number(config, "num_replicas");
     cluster = json_object_get(json_object_get(info, "cluster"), "name");
     snprintf(text, sizeof text, "the locks are in the bucket '%s'; waiters %s", st->bucket,

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,10 +23,16 @@
 
 static natsStatus attach(void **own, void *loop, natsConnection *nc, natsSock fd)
 {
+    static const int on = 1, seconds = 5;
     struct hf__nats_link *link = *own = loop;
     (void)nc;
     link->fd = fd;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
+    /* A host that is gone is noticed by who waits for notifications, too. */
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &on, sizeof on);
     return NATS_OK;
 }
 

@@ -40,12 +40,11 @@ static int digit_of(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-int hf__nats_key(const hf_store *st, const char *subject, char to[HF_KEY_CAP], uint32_t *ret_len)
+int hf__nats_key(const hf_store *st, const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
 {
     char again[HF_NATS_SUBJECT];
-    size_t head = strlen(st->bucket) + 5, len = 0;
-    if (strlen(subject) <= head || strlen(subject) >= HF_NATS_SUBJECT) return 0;
-    for (const char *at = subject + head; *at; at++) {
+    size_t len = 0;
+    for (const char *at = name; *at; at++) {
         if (len == HF_KEY_CAP - 1) return 0;
         if (*at != '=') {
             to[len++] = *at;
@@ -59,7 +58,7 @@ int hf__nats_key(const hf_store *st, const char *subject, char to[HF_KEY_CAP], u
     to[len] = 0;
     *ret_len = (uint32_t)len;
     hf__nats_subject(st, to, len, again);
-    return !strcmp(again, subject); /* each key has one subject */
+    return len && !strcmp(again + strlen(st->bucket) + 5, name); /* each key has one subject */
 }
 
 /* ---- texts ---- */

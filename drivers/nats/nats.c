@@ -11,6 +11,7 @@
 
 #include "os.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,10 @@ static void choose(struct scan *s, struct page *p)
     for (p->n = 0; s->next && p->n < PAGE; s->next = json_object_iter_next(subjects, s->next)) {
         hf_rowkey *key = &p->key[p->n];
         *key = (hf_rowkey){.text = p->text[p->n]};
-        if (!hf__nats_key(s->st, json_object_iter_key(s->next), p->text[p->n], &key->len) ||
+        const char *subject = json_object_iter_key(s->next);
+        size_t head = strlen(s->st->bucket) + 5; /* $KV.BUCKET. */
+        if (strlen(subject) <= head ||
+            !hf__nats_key(s->st, subject + head, p->text[p->n], &key->len) ||
             strncmp(key->text, s->prefix, strlen(s->prefix)) != 0)
             continue;
         key->hash = hf_key_hash(key->text, key->len);
@@ -137,6 +141,7 @@ static int nats_scan(hf_store *st, const char *prefix,
 static void nats_close(hf_store *st)
 {
     for (int i = 0; i < HF_LINKS; i++) hf__nats_disconnect(&st->link[i]);
+    hf__nats_notify_close(&st->notify);
     hf__secret_forget(&st->how.secret);
     explicit_bzero(&st->how, sizeof st->how);
     hf__links_close(&st->links);
@@ -160,7 +165,6 @@ static int nats_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, h
 {
     static const struct hf__link_kind kind = {"nats", sizeof(struct hf__nats_link), 1, usable,
                                               connect_link};
-    (void)caps;
     hf_store *st = calloc(1, sizeof *st);
     if (!st) return hf_fail(err, HF_NOMEM, 0, "nats: open '%s': out of memory", url->safe);
     hf__links_open(&st->links, &kind, st, st->link);
@@ -170,12 +174,15 @@ static int nats_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, h
     snprintf(st->empty, sizeof st->empty, "nats kv del -f %s", st->bucket);
     snprintf(st->info, sizeof st->info, "$JS.API.STREAM.INFO.KV_%s", st->bucket);
     snprintf(st->query, sizeof st->query, "$JS.API.STREAM.MSG.GET.KV_%s", st->bucket);
+    if (hf__nats_notify_open(&st->notify) && !rc)
+        rc = hf_fail(err, HF_UNAVAILABLE, errno, "nats: open '%s': no descriptor", url->safe);
     if (!rc) rc = hf__nats_prepare(st, url->safe, err);
     if (rc) {
         nats_close(st);
         return rc;
     }
     st->how.opened = 1;
+    if (!st->republished[0]) caps->notify = NULL;
     *ret = st;
     return 0;
 }
@@ -184,7 +191,11 @@ HF_DRIVER_ENTRY(nats) = {
     .abi = HF_DRIVER_ABI,
     .name = "nats",
     .about = "a key-value bucket of NATS JetStream",
-    .caps = {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1},
+    .caps = {.queue_cap = 256,
+             .holders_cap = 256,
+             .threads = 1,
+             .queues = 1,
+             .notify = &hf__nats_notify},
     .open = nats_open,
     .close = nats_close,
     .get = hf__nats_get,

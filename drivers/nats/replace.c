@@ -154,7 +154,7 @@ static void put_write(struct change *c, struct hf__nats_request *r)
     r->header[0].name = "Nats-Expected-Last-Subject-Sequence";
     r->header[0].value = c->expect;
     r->header[1].name = c->text ? HF_NATS_ADDRESSES : "KV-Operation";
-    r->header[1].value = !c->text ? "DEL" : c->addresses[0] ? c->addresses : NULL;
+    r->header[1].value = !c->text ? "DEL" : c->addresses[0] ? c->addresses : "-";
 }
 
 static void write_all(struct writing *w)

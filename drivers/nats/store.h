@@ -7,6 +7,7 @@
 #include "addresses.h"
 #include "kit/document.h"
 #include "kit/links.h"
+#include "kit/subscriber.h"
 #include "link.h"
 
 /* The subject of the longest key, and a request for it. */
@@ -14,6 +15,17 @@ enum { HF_NATS_SUBJECT = 3 * HF_KEY_CAP + HF_NATS_NAME + 8, HF_NATS_QUERY = HF_N
 
 /* The header of a write in which the waiters stand that it concerns: see addresses.h. */
 #define HF_NATS_ADDRESSES "Holdfast-Concerns"
+
+/* notify.c. What a handle is told of. */
+struct hf__nats_notify {
+    struct hf__sub sub;
+    struct hf__nats_link link; /* of its own */
+    natsSubscription *all;     /* of all keys of the bucket; NULL: there is none */
+    uint64_t heard;            /* events so far */
+    int64_t retry_us;          /* when a connection may be tried again */
+    int wakeup;                /* an eventfd, for hf__nats_interrupt */
+    int interrupted;
+};
 
 struct hf_store {
     struct hf__nats_how how;
@@ -23,8 +35,11 @@ struct hf_store {
     char empty[HF_NATS_NAME + 24]; /* the command that empties the store, for people */
     char info[HF_NATS_NAME + 40];  /* the subject that tells of the bucket's stream */
     char query[HF_NATS_NAME + 40]; /* the subject by which its messages are read */
-    int replicas;                  /* of a bucket that is made; 0: three in a cluster, else one */
-    int existing;                  /* the bucket isn't made */
+    struct hf__nats_notify notify;
+    char republished[HF_NATS_SUBJECT]; /* what the subject of a notification begins with; "": the
+                                          bucket doesn't republish */
+    int replicas; /* of a bucket that is made; 0: three in a cluster, else one */
+    int existing; /* the bucket isn't made */
 };
 
 /* What a reply says: 0, one of these, or the server's number of the error (10,000 and more). */
@@ -38,9 +53,10 @@ enum {
     HF_NATS_NO_STREAM = 10059
 };
 
-/* names.c. The subject of a key in the bucket, and back: 0 if it isn't the subject of a key. */
+/* names.c. The subject of a key in the bucket; and the key of what stands behind `$KV.BUCKET.`: 0
+   if it isn't a key's. */
 void hf__nats_subject(const hf_store *st, const char *key, size_t len, char to[HF_NATS_SUBJECT]);
-int hf__nats_key(const hf_store *st, const char *subject, char to[HF_KEY_CAP], uint32_t *ret_len);
+int hf__nats_key(const hf_store *st, const char *name, char to[HF_KEY_CAP], uint32_t *ret_len);
 /* Decodes base64; the bytes are the caller's. NULL: no memory, or it isn't base64. */
 char *hf__nats_bytes(const char *text, size_t *ret_len);
 /* The microseconds since 1970 of 2026-11-27T18:50:00.123456789Z; 0: it is no such time. */
@@ -75,6 +91,11 @@ int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what
                       hf_row *row, uint64_t *ret_seq, int *ret_said, hf_error *err);
 int hf__nats_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                  hf_error *err);
+
+/* notify.c */
+int hf__nats_notify_open(struct hf__nats_notify *n);
+void hf__nats_notify_close(struct hf__nats_notify *n);
+extern const hf_notify_ops hf__nats_notify;
 
 /* replace.c */
 int hf__nats_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,

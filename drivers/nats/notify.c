@@ -1,0 +1,191 @@
+/*
+ * notify.c - nats: notifications. See store.h.
+ *
+ * A bucket that republishes tells of each write when it is done, by a message whose subject ends
+ * with the key, and whose header names the waiters that the write concerns. A handle that waits has
+ * a connection of its own, subscribed to all keys of the bucket: a subscription of one key alone
+ * would have to reach every server of a cluster before it counts. The thread that sleeps reads that
+ * connection; there is no other thread.
+ *
+ * Thread safety: one thread at a time, but for nats_interrupt.
+ */
+#include "store.h"
+
+#include "kit/text.h"
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* For so long no connection is tried after one that failed. */
+enum { RETRY_MS = 5000 };
+
+int hf__nats_notify_open(struct hf__nats_notify *n)
+{
+    n->wakeup = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    n->link.fd = -1;
+    return n->wakeup < 0 ? HF_UNAVAILABLE : 0;
+}
+
+static void disconnect(struct hf__nats_notify *n)
+{
+    hf__nats_disconnect(&n->link);
+    natsSubscription_Destroy(n->all);
+    n->all = NULL;
+    n->heard++;
+    hf__sub_disconnected(&n->sub);
+    hf__sub_put_any(&n->sub);
+}
+
+void hf__nats_notify_close(struct hf__nats_notify *n)
+{
+    disconnect(n);
+    hf__sub_free(&n->sub);
+    if (n->wakeup >= 0) close(n->wakeup);
+}
+
+/* ---- what came ---- */
+
+/* Does this write concern the request that waits for the key? */
+static int concerns(const struct hf__sub_key *k, natsMsg *msg)
+{
+    char address[HF_ADDRESS + 1];
+    const char *whom = NULL;
+    if (!k->in_line || natsMsgHeader_Get(msg, HF_NATS_ADDRESSES, &whom) != NATS_OK || !whom)
+        return 1;
+    hf__put_address(address, k->who);
+    return strstr(whom, address) != NULL;
+}
+
+static void hear(hf_store *st, natsMsg *msg)
+{
+    struct hf__nats_notify *n = &st->notify;
+    char text[HF_KEY_CAP];
+    uint32_t len;
+    const char *subject = natsMsg_GetSubject(msg);
+    size_t head = strlen(st->republished);
+    if (strlen(subject) <= head || !hf__nats_key(st, subject + head, text, &len)) return;
+    struct hf__sub_key *k = hf__sub_find(&n->sub, text, len, hf_key_hash(text, len));
+    if (!k || !hf__sub_is_wanted(k) || !concerns(k, msg)) return;
+    hf__sub_put_event(&n->sub, k);
+    n->heard++;
+}
+
+/* Takes what the connection has read. */
+static void hear_all(hf_store *st)
+{
+    struct hf__nats_notify *n = &st->notify;
+    uint64_t queued = 0;
+    natsMsg *msg;
+    while (natsSubscription_QueuedMsgs(n->all, &queued) == NATS_OK && queued &&
+           natsSubscription_NextMsg(&msg, n->all, 1) == NATS_OK) {
+        hear(st, msg);
+        natsMsg_Destroy(msg);
+    }
+}
+
+/* ---- the keys ---- */
+
+static int nats_subscribe(hf_store *st, const hf_rowkey *key)
+{
+    return hf__sub_want(&st->notify.sub, key, NULL, 0, NULL) ? 0 : HF_NOMEM;
+}
+
+static void nats_unsubscribe(hf_store *st, const hf_rowkey *key)
+{
+    struct hf__nats_notify *n = &st->notify;
+    struct hf__sub_key *k = hf__sub_find(&n->sub, key->text, key->len, key->hash);
+    if (k) hf__sub_unwant(&n->sub, k);
+}
+
+static int nats_next_event(hf_store *st, hf_key_event *ret)
+{
+    return hf__sub_next_event(&st->notify.sub, ret);
+}
+
+/* Connects and subscribes. What the leading server answers after that is told of, for the
+   subscription came to it before the request did. */
+static int subscribe_all(hf_store *st, hf_error *err)
+{
+    struct hf__nats_notify *n = &st->notify;
+    struct hf__nats_request r = {.subject = st->info, .data = ""};
+    char all[sizeof st->republished + 1], why[HF_NATS_WHY] = "out of memory";
+    int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
+    int rc = n->link.nc ? 0 : hf__nats_connect(&st->how, &n->link, until_us, err);
+    if (rc) return rc;
+    n->heard++;
+    hf__sub_put_any(&n->sub);
+    snprintf(all, sizeof all, "%s>", st->republished);
+    if (natsConnection_SubscribeSync(&n->all, n->link.nc, all) != NATS_OK) rc = HF_UNAVAILABLE;
+    if (!rc) rc = hf__nats_ask(&n->link, &r, 1, until_us, why);
+    hf__nats_done(&r, 1);
+    return rc ? hf_fail(err, HF_UNAVAILABLE, 0, "nats: subscribe '%s': %s", all, why) : 0;
+}
+
+static int nats_flush(hf_store *st, hf_event_count *ret, hf_error *err)
+{
+    struct hf__nats_notify *n = &st->notify;
+    int rc = 0;
+    if (hf__sub_wanted(&n->sub) && !n->all) {
+        if (hf__local_us() < n->retry_us)
+            rc = hf_fail(err, HF_UNAVAILABLE, 0, "nats: subscribe: it has just failed");
+        else if ((rc = subscribe_all(st, err)))
+            n->retry_us = hf__local_us() + RETRY_MS * INT64_C(1000);
+        if (rc) disconnect(n);
+    }
+    ret->n[0] = n->heard;
+    ret->n[1] = 0;
+    return rc;
+}
+
+/* ---- sleeping ---- */
+
+/* Waits for the connection and for nats_interrupt. Returns 0 if the connection is closed. */
+static int wait_for_either(struct hf__nats_notify *n, int64_t left_us)
+{
+    struct pollfd p[2] = {{n->wakeup, POLLIN, 0}, {n->link.fd, hf__nats_events(&n->link), 0}};
+    uint64_t count;
+    int ready = poll(p, 2, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1));
+    if (ready < 0 && errno != EINTR) return 0;
+    if (ready <= 0) return 1;
+    if (p[0].revents && read(n->wakeup, &count, sizeof count) < 0 && errno != EAGAIN) return 0;
+    return !p[1].revents || hf__nats_serve(&n->link, p[1].revents);
+}
+
+static int nats_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
+{
+    struct hf__nats_notify *n = &st->notify;
+    int64_t left_us;
+    int open = 1;
+    if (n->all) hear_all(st);
+    while (open && n->heard == since->n[0] && (left_us = until_us - hf__local_us()) > 0 &&
+           !__atomic_exchange_n(&n->interrupted, 0, __ATOMIC_ACQ_REL)) {
+        open = wait_for_either(n, left_us);
+        if (n->all) hear_all(st);
+    }
+    if (!open) disconnect(n);
+    __atomic_store_n(&n->interrupted, 0, __ATOMIC_RELEASE);
+    if (hf__sub_wanted(&n->sub) && !n->all)
+        return hf_fail(err, HF_UNAVAILABLE, 0, "nats: the connection for notifications broke");
+    return 0;
+}
+
+static void nats_interrupt(hf_store *st)
+{
+    static const uint64_t one = 1;
+    __atomic_store_n(&st->notify.interrupted, 1, __ATOMIC_RELEASE);
+    ssize_t n = write(st->notify.wakeup, &one, sizeof one);
+    (void)n; /* full means that it wakes already */
+}
+
+const hf_notify_ops hf__nats_notify = {.subscribe = nats_subscribe,
+                                       .unsubscribe = nats_unsubscribe,
+                                       .flush = nats_flush,
+                                       .sleep = nats_sleep,
+                                       .next_event = nats_next_event,
+                                       .interrupt = nats_interrupt};
