@@ -37,12 +37,20 @@ fs.copyFileSync(path.join(__dirname, 'runners', 'classes.js'), path.join(dir, 'c
 write('package.json', '{ "private": true }');
 
 const FILES = ['one', 'two', 'three'];
-write('jest.config.js', "module.exports = { testMatch: ['**/*.jest.js'], transform: {} };\n");
+write('jest.config.js', `module.exports = { testMatch: ['**/*.jest.*js'], transform: {},
+    moduleFileExtensions: ['js', 'mjs', 'json', 'node'] };\n`);
 write('vitest.config.mjs', "export default { test: { include: ['**/*.vitest.mjs'] } };\n");
 for (const name of FILES) {
     write(`${name}.jest.js`, `
         const classes = require('./classes.js');
         test('${name}', () => classes(expect, require('holdfast'), require('crypto').randomBytes));
+    `);
+    fs.mkdirSync(path.join(dir, 'esm'), { recursive: true });
+    write(`esm/${name}.jest.mjs`, `
+        import * as holdfast from 'holdfast';
+        import { randomBytes } from 'node:crypto';
+        import classes from '../classes.js';
+        test('${name}', () => classes(expect, holdfast, randomBytes));
     `);
     write(`${name}.vitest.mjs`, `
         import { expect, test } from 'vitest';
@@ -54,16 +62,45 @@ for (const name of FILES) {
 }
 
 function jest(...args) {
-    const { status, said } = run(bin('jest', 'bin/jest.js'), '--runInBand', '--ci', '--no-cache',
-        ...args);
+    const { status, said } = run(bin('jest', 'bin/jest.js'), '--ci', '--no-cache', ...args,
+        '.jest.js');
     assert.equal(status, 0, said);
     assert.match(said, /3 passed, 3 total/, said);
     assert.doesNotMatch(said, /open handle|did not exit|Warning/i, said);
 }
 
-test('Jest: in each test file the errors are of its own classes', () => jest());
-test('Jest: nothing is open when all is closed', () => jest('--detectOpenHandles'));
-test('Jest: nothing keeps the context of a test file', () => jest('--detectLeaks'));
+const SERIAL = '--runInBand';
+test('Jest: in each test file the errors are of its own classes', () => jest(SERIAL));
+test('Jest: in files that run side by side, too', () => jest('--workerThreads', '--maxWorkers=2'));
+test('Jest: nothing is open when all is closed', () => jest(SERIAL, '--detectOpenHandles'));
+test('Jest: nothing keeps the context of a test file', () => jest(SERIAL, '--detectLeaks'));
+test('Jest: in files that are ES modules, too', () => {
+    const { status, said } = run('--experimental-vm-modules', bin('jest', 'bin/jest.js'), SERIAL,
+        '--ci', '--no-cache', 'esm/');
+    assert.equal(status, 0, said);
+    assert.match(said, /3 passed, 3 total/, said);
+});
+
+test('Jest: modules that are reset, or isolated, within one file', () => {
+    write('reset.jest.js', `
+        const classes = require('./classes.js');
+        const { randomBytes } = require('crypto');
+        test('reset', async () => {
+            const before = require('holdfast');
+            jest.resetModules();
+            expect(require('holdfast').LockLost).not.toBe(before.LockLost);
+            await classes(expect, require('holdfast'), randomBytes);
+            let isolated;
+            jest.isolateModules(() => (isolated = require('holdfast')));
+            await classes(expect, isolated, randomBytes);
+            await classes(expect, before, randomBytes); // it goes on as it was
+        });
+    `);
+    const { status, said } = run(bin('jest', 'bin/jest.js'), SERIAL, '--ci', '--no-cache',
+        'reset.jest.js');
+    fs.rmSync(path.join(dir, 'reset.jest.js'));
+    assert.equal(status, 0, said);
+});
 
 test('Jest: a wait that goes on is an open handle', () => {
     write('open.jest.js', `
@@ -82,10 +119,10 @@ test('Jest: a wait that goes on is an open handle', () => {
 
 // By the newest Node: under vmThreads that of 20 crashes in its own vm modules, without any addon.
 const newest = tool('node-versions', 'newest');
-for (const pool of ['vmThreads', 'threads', 'forks']) {
+for (const pool of ['vmThreads', 'vmForks', 'threads', 'forks']) {
     test(`Vitest, ${pool}: in each test file the errors are of its own classes`, () => {
         const { status, said } = runBy(newest, bin('vitest', 'vitest.mjs'), 'run', `--pool=${pool}`,
-            `--poolOptions.${pool}.single${pool === 'forks' ? 'Fork' : 'Thread'}`);
+            `--poolOptions.${pool}.single${/forks/i.test(pool) ? 'Fork' : 'Thread'}`);
         assert.equal(status, 0, said);
         assert.match(said, /Tests +3 passed/, said);
     });

@@ -58,6 +58,27 @@ test('acquireAll: all or none, one time for all', async () => {
     await (await waits).release();
 });
 
+test('acquireAll: what the first key took of the time the next one hasn\'t', { timeout: 60000 },
+    async () => {
+        const key = fresh(), keys = [`${key}a`, `${key}b`];
+        const [first, second] = [await two.acquire(keys[0]), await two.acquire(keys[1])];
+        const wait = assert.rejects(one.acquireAll(keys, { wait: '1h' }),
+            (error) => error.code === 'TIMEOUT' && error.key === keys[1]);
+        await until(async () => (await two.peek(keys[0])).waiting);
+        const real = Object.getOwnPropertyDescriptor(globalThis, 'performance');
+        const later = performance.now() + 3600000;
+        Object.defineProperty(globalThis, 'performance', { configurable: true,
+            value: { now: () => later } });
+        try {
+            await first.release();
+            await wait;
+        } finally {
+            Object.defineProperty(globalThis, 'performance', real);
+        }
+        await second.release();
+        assert.equal(await isHeld(keys[0]), 0);
+    });
+
 test('acquireAll: one that is lost while the others are waited for', async () => {
     const key = fresh(), keys = [`${key}a`, `${key}b`], held = await two.acquire(keys[1]);
     const wait = one.acquireAll(keys, { lease: '1m' });
