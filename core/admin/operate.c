@@ -28,7 +28,7 @@ static int operate(hf *h, const char *what, const char *key, struct hf_event *ev
     }
     hf_row_init(&row);
     int64_t until = hf__local_us() + h->port.io_timeout_ms * 1000;
-    rc = hf__turn(&h->port, &e->key, ev, &row, 0, until, out, err);
+    rc = hf__cas_loop(&h->port, &e->key, ev, &row, 0, until, out, err);
     if (!rc) hf__watch_claim(h, e, &row);
     hf_row_clear(&row);
     /* What a power cut must not bring back. */

@@ -21,7 +21,7 @@ int hf__withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done
     hf_row row;
     memcpy(ev.id, id, sizeof ev.id);
     hf_row_init(&row);
-    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, until_us, &out, err);
+    int rc = hf__cas_loop(&h->port, &e->key, &ev, &row, 0, until_us, &out, err);
     if (!rc) hf__watch_claim(h, e, &row);
     hf_row_clear(&row);
     return rc;

@@ -19,13 +19,13 @@
 
 #include "above.h"
 #include "bytes.h"
+#include "cas_loop.h"
 #include "deadlines.h"
 #include "kept_row.h"
 #include "os.h"
 #include "peers.h"
 #include "renewal_queue.h"
 #include "session.h"
-#include "turn.h"
 #include "wait_state.h"
 
 #define HF_DISPATCHER_BELL  0

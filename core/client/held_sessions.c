@@ -85,7 +85,7 @@ static int check(hf_lock *l, const struct hf_session *to, hf_row *row, hf_error 
                        (unsigned long long)l->token);
     /* In doubt it is written in any case: the lost write must not land any more. */
     if (p->session == to->id && !(p->flags & HF_PARTY_UNCLAIMED) && !l->pending_session) return 0;
-    rc = hf__turn(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
+    rc = hf__cas_loop(&h->port, &l->e->key, &ev, row, 1, until, &out, err);
     if (!rc && out.answer != HF_ANS_OK)
         rc = hf_fail(err, HF_LOST, 0, "renew '%s': the grant %llu is over", l->e->text,
                      (unsigned long long)l->token);

@@ -46,7 +46,7 @@ int hf__lock_event(hf_lock *l, struct hf_event *ev, hf_row *row, int known, stru
     int64_t until = hf__local_us() + io_ms * 1000;
     ev->token = l->token;
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__turn(&h->port, &l->e->key, ev, row, known, until, out, err);
+    int rc = hf__cas_loop(&h->port, &l->e->key, ev, row, known, until, out, err);
     if (!rc) hf__watch_claim(h, l->e, row);
     pthread_mutex_lock(&h->mu);
     return rc;

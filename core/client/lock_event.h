@@ -15,7 +15,8 @@ void hf__let_go(hf_lock *lock);
 /* Lost, and not by max_hold_ms, where the store still has it. */
 int hf__over_already(const hf_lock *lock);
 /* One event for this grant at the store; the mutex is dropped meanwhile. The row as stored (or as
-   last seen) is in `row`; if it is `known`, it is the current one already. Returns as hf__turn. */
+   last seen) is in `row`; if it is `known`, it is the current one already. Returns as hf__cas_loop.
+ */
 int hf__lock_event(hf_lock *lock, struct hf_event *ev, hf_row *row, int known,
                    struct hf_outcome *out, hf_error *err);
 

@@ -105,7 +105,7 @@ int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_er
     struct hf_event ev = {.kind = HF_EV_WITHDRAW, .as_seen = 1};
     if (!h->port.caps.sessions) return 0;
     while (out.changed && nobodys(w, row, ev.id)) {
-        int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, err);
+        int rc = hf__cas_loop(&h->port, &w->e->key, &ev, row, 1, until_us, &out, err);
         /* Written meanwhile, or somebody in it has died: the look goes on. */
         if (rc) return rc == HF_CONFLICT || rc == HF_LOST ? 0 : rc;
         hf__watch_claim(h, w->e, row);

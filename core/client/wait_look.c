@@ -111,7 +111,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     if (w->away_since_us || (w->state != HF_WAIT_QUEUED && !h->port.caps.local))
         return give_up(w, HF_TIMEOUT);
     ev.kind = HF_EV_TRY;
-    int rc = hf__look(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
+    int rc = hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
     int known = !rc;
     if (known && hf__accept_handover(w, row)) return 1;
     /* Behind others in line nothing changes by its asking. */
@@ -176,7 +176,9 @@ static int look(struct hf_wait *w, hf_row *row)
         enum hf_notified word = queued ? hf__read_notification(w, row) : HF_NOTIFIED_NOTHING;
         if (word == HF_NOTIFIED_ENDED || word == HF_NOTIFIED_OLD) return word == HF_NOTIFIED_ENDED;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
-        rc = word == HF_NOTIFIED_NOTHING ? hf__look(&h->port, &w->e->key, &ev, row, &out, &err) : 0;
+        rc = word == HF_NOTIFIED_NOTHING
+                 ? hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err)
+                 : 0;
         answers = rc == 1;
         if (!rc) rc = hf__withdraw_orphans(w, row, until, &err);
         if (rc < 0) return store_failed(w, rc, &err);

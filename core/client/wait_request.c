@@ -13,7 +13,7 @@
 
 /* ---- sessions, where every party needs one ---- */
 
-/* Those that are over, or that would be soon, aren't used: hf__turn asks for others. */
+/* Those that are over, or that would be soon, aren't used: hf__cas_loop asks for others. */
 static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};
@@ -58,7 +58,7 @@ int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known
     int rc, again = 1;
     look_at_sessions(w, ev);
     for (;;) {
-        rc = hf__turn(&h->port, &w->e->key, ev, row, known, until, out, err);
+        rc = hf__cas_loop(&h->port, &w->e->key, ev, row, known, until, out, err);
         known = rc == HF_UNBOUND;
         if (rc == HF_UNBOUND) {
             if (hf__find_id(row, w->party.id) >= 0) w->maybe_in_row = 1; /* a reply was lost */

@@ -4,11 +4,11 @@
 #ifndef HF_WAIT_REQUEST_H
 #define HF_WAIT_REQUEST_H
 
-#include "turn.h"
+#include "cas_loop.h"
 
 struct hf_wait;
 
-/* hf__turn, with the sessions that it asks for. */
+/* hf__cas_loop, with the sessions that it asks for. */
 int hf__wait_step(struct hf_wait *w, struct hf_event *ev, hf_row *row, int known, int64_t until,
                   struct hf_outcome *out, hf_error *err);
 /* The first request of a wait. 0: *out is the answer. HF_CONFLICT: it wasn't decided; *known: *row

@@ -73,7 +73,7 @@ void hf__withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us)
     memcpy(ev.id, w->party.id, sizeof ev.id);
     hf_error why = {0};
     withdraws(w);
-    int rc = hf__turn(&h->port, &w->e->key, &ev, row, 1, until_us, &out, &why);
+    int rc = hf__cas_loop(&h->port, &w->e->key, &ev, row, 1, until_us, &out, &why);
     if (!rc) hf__watch_claim(h, w->e, row);
     hf__withdrawn(w, rc, &why);
 }

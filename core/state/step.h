@@ -50,7 +50,7 @@ struct hf_event {
     /* An earlier write for this event or request may have landed, or may land yet. A withdrawal
        then moves rev in any case, so that no replace can land later. */
     int maybe_done;
-    int as_seen;          /* for hf__turn: it rests on the row that is known; a conflict ends it */
+    int as_seen; /* for hf__cas_loop: it rests on the row that is known; a conflict ends it */
     const uint64_t *dead; /* sessions known to be dead */
     size_t n_dead;
     uint32_t queue_cap, holders_cap;

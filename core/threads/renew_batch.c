@@ -5,7 +5,7 @@
  * (hf_lock.row), or that a notification has brought; else it is asked for by a replace that every
  * row refuses. One call makes one attempt for each grant: what was refused or isn't answered goes
  * back to the queues, with what is known of it by then. A write that wasn't answered is kept and
- * sent again as it is (turn.h says why). Grants of one key are renewed by one write.
+ * sent again as it is (cas_loop.h says why). Grants of one key are renewed by one write.
  */
 #include "belief.h"
 #include "claim_timeout.h"
@@ -194,7 +194,7 @@ static void put(hf *h, struct hf_renew_batch *b, struct renewal *r)
 static int judge(struct renewal *r, int rc)
 {
     if (r->reads) return rc ? rc : HF_UNKNOWN;
-    rc = hf__turn_judge(rc, &r->row, &r->next, &r->mine);
+    rc = hf__cas_judge(rc, &r->row, &r->next, &r->mine);
     return rc ? rc : hf_row_copy(&r->row, &r->next);
 }
 

@@ -81,7 +81,7 @@ static void notice(hf *h, struct hf_wait *w)
     int rc = hf__port_get(&h->port, &w->e->key, &row, NULL), stands = 0, wake = 0;
     if (!rc) at = hf__find_id(&row, w->party.id);
     if (!rc && at >= (int64_t)row.n_holders && to_notice(w, &row, at, &next)) {
-        rc = hf__turn(&h->port, &w->e->key, &ev, &row, 1, 0, &out, NULL);
+        rc = hf__cas_loop(&h->port, &w->e->key, &ev, &row, 1, 0, &out, NULL);
         if (!rc) hf__watch_claim(h, w->e, &row);
         at = rc ? -1 : hf__find_id(&row, w->party.id);
         if (!rc && at >= (int64_t)row.n_holders) to_notice(w, &row, at, &next);
@@ -175,7 +175,7 @@ static void end_claim(hf *h, struct hf_entry *e)
     hf_row row;
     hf_row_init(&row);
     pthread_mutex_unlock(&h->mu);
-    int rc = hf__turn(&h->port, &e->key, &ev, &row, 0, 0, &out, NULL);
+    int rc = hf__cas_loop(&h->port, &e->key, &ev, &row, 0, 0, &out, NULL);
     if (!rc) hf__watch_claim(h, e, &row);
     hf_row_clear(&row);
     pthread_mutex_lock(&h->mu);

@@ -12,10 +12,10 @@
  *
  * Linked with -z now: otherwise most of the instructions would bind symbols.
  */
+#include "cas_loop.h"
 #include "drivers.h"
 #include "file_fsck.h"
 #include "step.h"
-#include "turn.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -142,7 +142,7 @@ static int event(struct side *s, int key, struct hf_event *ev, struct hf_outcome
 {
     hf_error err;
     ev->party = &s->party;
-    int rc = hf__turn(&s->port, &s->key[key], ev, &s->row, 0, 0, out, &err);
+    int rc = hf__cas_loop(&s->port, &s->key[key], ev, &s->row, 0, 0, out, &err);
     return rc ? wrong("%s", err.text) : 0;
 }
 

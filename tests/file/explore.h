@@ -13,9 +13,9 @@
 #ifndef HF_EXPLORE_H
 #define HF_EXPLORE_H
 
+#include "cas_loop.h"
 #include "drivers.h"
 #include "store.h"
-#include "turn.h"
 
 #include <setjmp.h>
 

@@ -89,7 +89,7 @@ enum hf_answer v_event(struct v_proc *me, int key, struct hf_event *ev, hf_row *
 {
     struct hf_outcome out;
     hf_error err;
-    int rc = hf__turn(&me->port, &me->key[key], ev, row, 0, 0, &out, &err);
+    int rc = hf__cas_loop(&me->port, &me->key[key], ev, row, 0, 0, &out, &err);
     if (rc) v_fail("%s: %s", name(me), err.text);
     return out.answer;
 }
@@ -106,12 +106,12 @@ static int look(struct v_proc *me, int key, unsigned how, hf_row *row, int *ret)
     hf_error err;
     int rc = 0;
     if (me->queued) {
-        rc = hf__look(&me->port, &me->key[key], &ev, row, &out, &err);
+        rc = hf__get_or_claim(&me->port, &me->key[key], &ev, row, &out, &err);
         if (rc < 0) v_fail("%s: %s", name(me), err.text);
         /* Those behind the head let those ahead of them notice first. */
         if (!rc && hf__find_id(row, me->party.id) >= (int64_t)row->n_holders + 1) return 0;
     }
-    rc = rc ? 0 : hf__turn(&me->port, &me->key[key], &ev, row, me->queued, 0, &out, &err);
+    rc = rc ? 0 : hf__cas_loop(&me->port, &me->key[key], &ev, row, me->queued, 0, &out, &err);
     if (rc) v_fail("%s: %s", name(me), err.text);
     *ret = 1;
     if (out.answer == HF_ANS_GRANTED || out.answer == HF_ANS_ALREADY) {
@@ -230,7 +230,8 @@ void v_notice(struct v_proc *me)
     if (hf__port_get(&me->port, me->waits_for, &row, &err)) v_fail("%s", err.text);
     int64_t at = hf__find_id(&row, ev.id);
     if (at >= (int64_t)row.n_holders && to_notice(me, &row, at)) {
-        if (hf__turn(&me->port, me->waits_for, &ev, &row, 1, 0, &out, &err)) v_fail("%s", err.text);
+        if (hf__cas_loop(&me->port, me->waits_for, &ev, &row, 1, 0, &out, &err))
+            v_fail("%s", err.text);
         at = hf__find_id(&row, ev.id);
     }
     /* Granted, or not even waiting any more: it has to ask. */

@@ -9,11 +9,11 @@
  * then on); the next one starts in their place. What orders the writes of the dead before the reads
  * of who takes over is the kernel's byte lock, here the table `alive`.
  */
+#include "cas_loop.h"
 #include "drivers.h"
 #include "file_fsck.h"
 #include "os.h"
 #include "step.h"
-#include "turn.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -147,7 +147,7 @@ static int event(struct life *l, const hf_rowkey *key, struct hf_event *ev, int 
     struct hf_outcome out;
     hf_error err;
     ev->party = &l->party;
-    int rc = hf__turn(&l->port, key, ev, &l->row, known, 0, &out, &err);
+    int rc = hf__cas_loop(&l->port, key, ev, &l->row, known, 0, &out, &err);
     if (rc) wrong("%s", err.text);
     return rc ? -1 : (int)out.answer;
 }

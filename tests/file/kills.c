@@ -11,11 +11,11 @@
  * left, and what they leave must be whole: every key can be had, no session is in use, no space is
  * lost.
  */
+#include "cas_loop.h"
 #include "drivers.h"
 #include "file_fsck.h"
 #include "holdfast.h"
 #include "step.h"
-#include "turn.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -281,7 +281,7 @@ static int inherit(void *arg, const hf_rowkey *key, hf_row *row)
     v->rows++;
     if (hf_row_check(row, &why)) wrong("'%s': %s", key->text, why);
     uint64_t before = row->token;
-    int rc = hf__turn(&v->port, key, &ev, row, 0, 0, &out, &err);
+    int rc = hf__cas_loop(&v->port, key, &ev, row, 0, 0, &out, &err);
     if (rc)
         wrong("%s", err.text);
     else if (out.answer != HF_ANS_GRANTED)
@@ -289,7 +289,7 @@ static int inherit(void *arg, const hf_rowkey *key, hf_row *row)
     else if (out.token <= before)
         wrong("'%s': the token doesn't grow", key->text);
     struct hf_event end = {.kind = HF_EV_RELEASE, .token = out.token};
-    if (!rc && hf__turn(&v->port, key, &end, row, 0, 0, &out, &err)) wrong("%s", err.text);
+    if (!rc && hf__cas_loop(&v->port, key, &end, row, 0, 0, &out, &err)) wrong("%s", err.text);
     return a->wrong;
 }
 

@@ -2,9 +2,9 @@
  * drivers_test.c - finding a driver by its scheme, and what is said when there is none.
  * The argument is the directory of the test modules.
  */
+#include "cas_loop.h"
 #include "drivers.h"
 #include "test.h"
-#include "turn.h"
 
 #include <errno.h>
 #include <stdio.h>

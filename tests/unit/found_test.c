@@ -147,7 +147,7 @@ static void ask_in(hf *by, const hf_rowkey *key, hf_row *row, uint8_t id, enum h
     struct hf_outcome out;
     party.id[0] = id;
     party.mode = (uint8_t)mode;
-    assert_int_equal(hf__turn(&by->port, key, &ask_for, row, 0, 0, &out, NULL), 0);
+    assert_int_equal(hf__cas_loop(&by->port, key, &ask_for, row, 0, 0, &out, NULL), 0);
     assert_int_equal(out.answer, want);
 }
 
@@ -168,7 +168,7 @@ static void who_gives_up_looks_first(void **state)
     hf_close(gone); /* which knows of no hold: it dies with its session */
     memcpy(give_up.id, h->party.id, sizeof give_up.id);
     give_up.id[0] = 1;
-    assert_int_equal(hf__turn(&h->port, &key, &give_up, &row, 0, 0, &out, NULL), 0);
+    assert_int_equal(hf__cas_loop(&h->port, &key, &give_up, &row, 0, 0, &out, NULL), 0);
     assert_int_equal(row.n_queue, 0);
     assert_int_equal(row.n_holders, 1);
     assert_int_equal(row.party[0].id[0], 2);
@@ -196,7 +196,7 @@ static void who_releases_passes_over_the_dead(void **state)
         ask_in(gone, &key, &row, 3, HF_EXCLUSIVE, HF_ANS_QUEUED);
         ask_in(h, &key, &row, 4, mode, HF_ANS_QUEUED);
         hf_close(gone); /* which knows of no wait: it dies with its session */
-        assert_int_equal(hf__turn(&h->port, &key, &release, &row, 0, 0, &out, NULL), 0);
+        assert_int_equal(hf__cas_loop(&h->port, &key, &release, &row, 0, 0, &out, NULL), 0);
         assert_int_equal(out.answer, HF_ANS_OK);
         get(h, key.text, &row);
         assert_int_equal(row.n_queue, 0);

@@ -1,7 +1,7 @@
 /*
- * turn.c - see turn.h.
+ * cas_loop.c - one event carried to the store and back. See cas_loop.h.
  */
-#include "turn.h"
+#include "cas_loop.h"
 
 #include "os.h"
 
@@ -59,7 +59,7 @@ static void find_dead(struct hf_port *port, const struct hf_event *ev, const hf_
     if (mine > (int64_t)row->n_holders) probe(port, &row->party[mine - 1], dead);
 }
 
-int hf__turn_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
+int hf__cas_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
 {
     /* A conflict with exactly what we sent is our own write, whose reply was lost. */
     if (rc == HF_CONFLICT) return *mine && hf_row_equal(row, next) ? 0 : rc;
@@ -72,7 +72,7 @@ int hf__turn_judge(int rc, const hf_row *row, const hf_row *next, int *mine)
 static int no_memory(const hf_rowkey *key, int mine, hf_error *err)
 {
     int rc = mine ? HF_UNKNOWN : HF_NOMEM;
-    return hf_fail(err, rc, 0, "turn: '%s': out of memory", key->text);
+    return hf_fail(err, rc, 0, "step '%s': out of memory", key->text);
 }
 
 /* One replace, sent again as long as its reply is lost. 0, HF_CONFLICT (row is the current one,
@@ -83,7 +83,7 @@ static int write_row(struct hf_port *port, const hf_rowkey *key, hf_row *row, hf
     uint64_t seen = row->rev;
     for (;;) {
         int rc = hf__port_replace(port, key, seen, next, row, err);
-        rc = hf__turn_judge(rc, row, next, ret_mine);
+        rc = hf__cas_judge(rc, row, next, ret_mine);
         if (rc != HF_UNKNOWN || hf__local_us() >= until_us) return rc;
         hf__pause(PAUSE_RETRY_US);
     }
@@ -167,8 +167,9 @@ static void fill_in(const struct hf_port *port, struct hf_event *ev)
 
 /* ---- by a read and a write, again as long as others write in between ---- */
 
-static int turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
-                hf_row *next, int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
+static int cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
+                    hf_row *next, int known, int64_t until_us, struct hf_outcome *out,
+                    hf_error *err)
 {
     int rc, mine = ev->maybe_done, conflicts = 0, again = 2;
     int tried = ev->maybe_done; /* a write that does what the event asks may have landed */
@@ -264,20 +265,20 @@ static int update(struct hf_port *port, const hf_rowkey *key, int (*step)(void *
     if (!(out->changed || ev->kind == HF_EV_WITHDRAW) || !waits_for_dead(port, ev, row)) return 1;
     hf_row_init(&next);
     /* If that fails, those who wait notice it: what was asked for is done. */
-    turn(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
+    cas_loop(port, key, &promote, row, &next, 1, 0, &ignored, NULL);
     hf_row_clear(&next);
     return 1;
 }
 
-int hf__look(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
-             struct hf_outcome *out, hf_error *err)
+int hf__get_or_claim(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
+                     struct hf_outcome *out, hf_error *err)
 {
     if (!updates(port)) return hf__port_get(port, key, row, err);
     return update(port, key, claim_in_place, ev, row, out, err);
 }
 
-int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
-             int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
+int hf__cas_loop(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf_row *row,
+                 int known, int64_t until_us, struct hf_outcome *out, hf_error *err)
 {
     hf_row next;
     int rc;
@@ -287,7 +288,7 @@ int hf__turn(struct hf_port *port, const hf_rowkey *key, struct hf_event *ev, hf
         return rc < 0 ? rc : 0; /* such a store has waited itself for as long as it may */
     }
     hf_row_init(&next);
-    rc = turn(port, key, ev, row, &next, known, until_us, out, err);
+    rc = cas_loop(port, key, ev, row, &next, known, until_us, out, err);
     hf_row_clear(&next);
     /* What failed last says why; with a reply that was lost before it doesn't say what. */
     if (rc < 0 && err) err->code = rc;
