@@ -113,15 +113,15 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
     int listen_first = how & LISTEN_FIRST;
     uint32_t before = row->n_queue;
     hf_error err = {0, 0, ""};
-    hf_event_count ear;
-    if (listen_for(con, key, &ear, &err)) return hf__race_fail(r, "listen: %s", err.text);
+    hf_event_count seen;
+    if (listen_for(con, key, &seen, &err)) return hf__race_fail(r, "subscribe: %s", err.text);
     hf__race_arrive(r->arena, step);
     if (listen_first && hf__race_await(r->arena, step + 1, 1))
         return hf__race_fail(r, "not let in");
     for (int64_t start = hf__local_us(), until = start + SLEEP_MS * INT64_C(1000);;) {
-        if ((local ? local->sleep(con->st, WAKEUP, &ear, until, &err)
-                   : con->caps.notify->sleep(con->st, &ear, until, &err)) < 0)
-            return hf__race_fail(r, "watch: %s", err.text);
+        if ((local ? local->sleep(con->st, WAKEUP, &seen, until, &err)
+                   : con->caps.notify->sleep(con->st, &seen, until, &err)) < 0)
+            return hf__race_fail(r, "sleep: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, listen_first ? "slept through what came before watch"
                                                  : "slept on although it was let in");
@@ -184,13 +184,13 @@ static int interrupt_others(struct hf__racer *r)
     for (int i = 0; i < 3; i++) {
         /* By the other; by oneself, in advance; by the time. */
         int64_t start = hf__local_us(), until = start + (i < 2 ? SLEEP_MS * INT64_C(1000) : 50000);
-        hf_event_count ear;
+        hf_event_count seen;
         if (i == 1) con->caps.local->interrupt(con->st, OTHER_WAKEUP);
-        if (con->caps.local->wakeup_begin(con->st, OTHER_WAKEUP, 0, &ear, &err))
-            return hf__race_fail(r, "listen: %s", err.text);
+        if (con->caps.local->wakeup_begin(con->st, OTHER_WAKEUP, 0, &seen, &err))
+            return hf__race_fail(r, "subscribe: %s", err.text);
         if (!i) hf__race_arrive(r->arena, 0);
-        if (con->caps.local->sleep(con->st, OTHER_WAKEUP, &ear, until, &err) < 0)
-            return hf__race_fail(r, "watch: %s", err.text);
+        if (con->caps.local->sleep(con->st, OTHER_WAKEUP, &seen, until, &err) < 0)
+            return hf__race_fail(r, "sleep: %s", err.text);
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, i < 2 ? "slept on although it was interrupted"
                                           : "slept on and on");

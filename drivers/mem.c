@@ -284,13 +284,13 @@ static int mm_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count 
     return 0;
 }
 
-static int mm_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t until_us,
+static int mm_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
                     hf_error *err)
 {
     int64_t left = until_us - hf__local_us();
     (void)err;
     if (left > NAP_US) left = NAP_US;
-    if (left > 0) hf__bell_sleep(&st->bell[bell], (uint32_t)ear->n[0], left);
+    if (left > 0) hf__bell_sleep(&st->bell[bell], (uint32_t)since->n[0], left);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * last_row.c - the row of a key as this handle last heard of it, where it is good enough to write
+ * last_row.c - the row of a key as this handle knows it last, where it is good enough to write
  * upon.
  */
 #include "last_row.h"

@@ -145,7 +145,8 @@ static int is_dead(struct hf_wait *w, const hf_party *p)
     return hf__port_dead(&w->h->port, p);
 }
 
-/* Those who hold it are dead, and so is the head of the line: who is behind may not hear of it. */
+/* Those who hold it are dead, and so is the head of the line: a waiter behind it may not be
+ * notified of that. */
 static int is_stuck(struct hf_wait *w, const hf_row *row)
 {
     for (uint32_t i = 0; i < row->n_holders; i++)

@@ -14,7 +14,7 @@
 
 static void et_close(hf_store *st)
 {
-    hf__et_ear_close(st);
+    hf__et_notify_close(st);
     hf__et_words_close(st);
     hf__et_http_close(&st->http);
     free(st->own);
@@ -57,7 +57,7 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf__et_sessions_open(st);
     int rc = hf__et_http_open(&st->http, url, io_timeout_ms, err);
     if (!rc) rc = read_prefix(st, url, err);
-    if (!rc) rc = hf__et_ear_open(st, err);
+    if (!rc) rc = hf__et_notify_open(st, err);
     if (!rc && hf__et_words_open(st))
         rc = hf_fail(err, HF_NOMEM, 0, "etcd: open '%s': out of memory", url->safe);
     if (!rc) rc = prepare(st, err);

@@ -12,13 +12,13 @@
  *                     is told (txn.c, words.c)
  *
  * Control characters don't occur in our keys, so that [K, K\n) is K's and nobody else's: one range
- * reads the row and who of it lives, one watch hears of its changes, or of its deaths alone; and
- * one hears of all letters to a handle, for the numbers of its sessions begin with the same digits.
- * A write puts row, rev and the writer's own sessions in one transaction, which etcd refuses if the
- * lease of one of these is gone: then it is made without the keys of those that stood in the row
- * with such a session already (replace.c), and no grant, nor place in line, is ever made with one.
- * So a session that the row names, and that isn't there, has ended; whether a holder may still
- * believe in it is told by the terms (leases.c).
+ * reads the row and who of it lives, one watch is notified of its changes, or of its deaths alone;
+ * and one is notified of all letters to a handle, for the numbers of its sessions begin with the
+ * same digits. A write puts row, rev and the writer's own sessions in one transaction, which etcd
+ * refuses if the lease of one of these is gone: then it is made without the keys of those that
+ * stood in the row with such a session already (replace.c), and no grant, nor place in line, is
+ * ever made with one. So a session that the row names, and that isn't there, has ended; whether a
+ * holder may still believe in it is told by the terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H
@@ -34,8 +34,8 @@ enum {
     HF_ET_TAIL_CAP = 20
 };
 
-struct hf__et_ear;   /* watch.c */
-struct hf__et_words; /* words.c */
+struct hf__et_watcher; /* watch.c */
+struct hf__et_words;   /* words.c */
 
 /* What was put of a session beside one row; 0 of `session`: nothing. Besides its own key it may
    have a letter: MAYBE, if a write that is on its way, or whose reply was lost, puts it or takes it
@@ -60,7 +60,7 @@ struct hf_store {
     struct hf__et_http http;
     char prefix[1040];
     size_t n_prefix;
-    struct hf__et_ear *ear;
+    struct hf__et_watcher *watcher;
     struct hf__et_words *words;
     pthread_mutex_t mu;
     struct hf__et_own *own; /* not ended, the newest last */
@@ -188,15 +188,15 @@ void hf__et_words_listen(struct hf__et_words *w);
 void hf__et_words_forget(struct hf__et_words *w);
 /* Takes in what a watch tells; `ends`: of keys that are gone only. How much of it somebody here is
    to look at. */
-uint64_t hf__et_words_hear(const hf_store *st, const HfEt__WatchResponse *said, int ends);
+uint64_t hf__et_words_receive(const hf_store *st, const HfEt__WatchResponse *said, int ends);
 /* Does anybody wait for it? */
 int hf__et_words_wanted(struct hf__et_words *w, const hf_rowkey *key);
 /* As `payload` of hf_notify_ops, of what has come. */
 int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row);
 
 /* watch.c */
-int hf__et_ear_open(hf_store *st, hf_error *err);
-void hf__et_ear_close(hf_store *st);
+int hf__et_notify_open(hf_store *st, hf_error *err);
+void hf__et_notify_close(hf_store *st);
 extern const hf_notify_ops hf__et_notify;
 
 #endif

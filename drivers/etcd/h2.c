@@ -498,7 +498,7 @@ int hf__et_h2_fd(const struct hf__et_h2 *h, int *ret_to_write)
 }
 
 /* The answers that are whole. */
-static void tell(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg)
+static void tell(struct hf__et_h2 *h, hf__et_receive_fn *receive, void *arg)
 {
     struct call *c = &h->call;
     size_t at = 0;
@@ -511,7 +511,7 @@ static void tell(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg)
         }
         if (!len || len > c->len - at) break;
         ProtobufCMessage *said = hf__et_unframe(h->method->reply, c->reply + at, len, &nomem);
-        hear(arg, said);
+        receive(arg, said);
         hf__et_free_message(said);
         at += len;
     }
@@ -519,13 +519,13 @@ static void tell(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg)
     if (at && c->len) memmove(c->reply, c->reply + at, c->len);
 }
 
-int hf__et_h2_hear(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg)
+int hf__et_h2_receive(struct hf__et_h2 *h, hf__et_receive_fn *receive, void *arg)
 {
     char why[HF_ET_WHY];
     int rc = 0;
     while (!rc && !h->broken) {
         rc = read_in(h, why);
-        if (!rc) tell(h, hear, arg);
+        if (!rc) tell(h, receive, arg);
     }
     return h->broken || rc == HF_ET_BROKEN || send_out(h, why) || h->call.ended || is_over(h);
 }

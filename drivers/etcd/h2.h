@@ -14,10 +14,10 @@ struct hf__et_h2 *hf__et_h2_begin(struct hf__et_http *http, struct hf__et_exchan
 void hf__et_h2_end(struct hf__et_h2 *h);
 
 /* Is told of an answer, a message of the call's kind; NULL: what came isn't one. */
-typedef void hf__et_hear_fn(void *arg, const ProtobufCMessage *said);
+typedef void hf__et_receive_fn(void *arg, const ProtobufCMessage *said);
 
 /* Tells what has come of it by now. 0, or 1: it has ended. */
-int hf__et_h2_hear(struct hf__et_h2 *h, hf__et_hear_fn *hear, void *arg);
+int hf__et_h2_receive(struct hf__et_h2 *h, hf__et_receive_fn *receive, void *arg);
 /* To be waited for, and whether to write there. */
 int hf__et_h2_fd(const struct hf__et_h2 *h, int *ret_to_write);
 

@@ -11,7 +11,7 @@
 
 struct hf__et_stream {
     struct hf__et_exchange x; /* its body */
-    hf__et_hear_fn *hear;
+    hf__et_receive_fn *receive;
     void *arg;
     int ended;
     struct hf__et_h2 *h2;
@@ -19,13 +19,13 @@ struct hf__et_stream {
 
 struct hf__et_stream *hf__et_stream_begin(struct hf__et_http *http, enum hf__et_call call,
                                           const ProtobufCMessage *request,
-                                          const struct hf__et_mem *mem, hf__et_hear_fn *hear,
+                                          const struct hf__et_mem *mem, hf__et_receive_fn *receive,
                                           void *arg)
 {
     struct hf__et_stream *s = mem->failed ? NULL : calloc(1, sizeof *s);
     char *token = NULL;
     if (!s) return NULL;
-    s->hear = hear;
+    s->receive = receive;
     s->arg = arg;
     s->x.call = call;
     if (!hf__et_token(http, &token, NULL) && !hf__et_frame(request, &s->x.body, &s->x.len)) {
@@ -53,7 +53,7 @@ void hf__et_streams_perform(struct hf__et_stream *const *all, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (all[i] && !all[i]->ended)
-            all[i]->ended = hf__et_h2_hear(all[i]->h2, all[i]->hear, all[i]->arg);
+            all[i]->ended = hf__et_h2_receive(all[i]->h2, all[i]->receive, all[i]->arg);
 }
 
 int hf__et_streams_wait(struct hf__et_stream *const *all, size_t n, int wake_fd, int ms)

@@ -8,11 +8,11 @@
 
 struct hf__et_stream;
 
-/* Begins one; `mem` as for hf__et_post. `hear` is told, in hf__et_streams_perform, of each answer.
-   NULL: it can't be begun. */
+/* Begins one; `mem` as for hf__et_post. `receive` is told, in hf__et_streams_perform, of each
+   answer. NULL: it can't be begun. */
 struct hf__et_stream *hf__et_stream_begin(struct hf__et_http *http, enum hf__et_call call,
                                           const ProtobufCMessage *request,
-                                          const struct hf__et_mem *mem, hf__et_hear_fn *hear,
+                                          const struct hf__et_mem *mem, hf__et_receive_fn *receive,
                                           void *arg);
 void hf__et_stream_end(struct hf__et_stream *s);
 int hf__et_stream_ended(const struct hf__et_stream *s);

@@ -29,12 +29,12 @@ struct word {
 };
 
 /* A key that is waited for, or was. */
-struct heard {
+struct subscription {
     struct hf__sub_key key;
-    uint8_t told;    /* a letter was heard, and nothing after it that it doesn't explain */
+    uint8_t told;    /* a letter came, and nothing after it that it doesn't explain */
     uint64_t unread; /* something that no letter explains, which somebody may still have to look
                         at: until that listen */
-    uint64_t revision, letter_revision; /* of etcd's: the last that was heard of it; by a letter,
+    uint64_t revision, letter_revision; /* of etcd's: the last that came of it; by a letter,
                                            which another watch brings, sooner or later */
     struct word word;
     ProtobufCBinaryData whole; /* the row as that letter has it; NULL: it hasn't */
@@ -81,13 +81,13 @@ static int read_word(const char *said, size_t len, struct word *to)
 
 /* ---- the keys that are waited for ---- */
 
-static void free_whole(struct hf__sub_key *k) { free(((struct heard *)k)->whole.data); }
+static void free_whole(struct hf__sub_key *k) { free(((struct subscription *)k)->whole.data); }
 
 int hf__et_words_open(hf_store *st)
 {
     st->words = calloc(1, sizeof *st->words);
     if (!st->words) return HF_NOMEM;
-    st->words->sub.key_size = sizeof(struct heard);
+    st->words->sub.key_size = sizeof(struct subscription);
     st->words->sub.forget = free_whole;
     pthread_mutex_init(&st->words->mu, NULL);
     return 0;
@@ -102,12 +102,12 @@ void hf__et_words_close(hf_store *st)
 }
 
 /* Under the mutex. NULL: nobody waits for it. */
-static struct heard *find(const struct hf__et_words *w, uint64_t hash)
+static struct subscription *find(const struct hf__et_words *w, uint64_t hash)
 {
-    return (struct heard *)hf__sub_of_hash(&w->sub, hash, NULL);
+    return (struct subscription *)hf__sub_of_hash(&w->sub, hash, NULL);
 }
 
-static int is_unread(const struct hf__et_words *w, const struct heard *k)
+static int is_unread(const struct hf__et_words *w, const struct subscription *k)
 {
     return k->unread > w->listens;
 }
@@ -116,7 +116,7 @@ int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key)
 {
     int same;
     pthread_mutex_lock(&w->mu);
-    struct heard *k = (struct heard *)hf__sub_want(&w->sub, key, NULL, 0, &same);
+    struct subscription *k = (struct subscription *)hf__sub_want(&w->sub, key, NULL, 0, &same);
     /* What was said to another is none of this one's: it may be whom the word named, or the word
        was said long ago, for while nobody stands in line nothing is said. */
     if (k && !same) {
@@ -181,7 +181,7 @@ int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret)
 static void forget(struct hf__sub_key *key, void *arg)
 {
     (void)arg;
-    struct heard *k = (struct heard *)key;
+    struct subscription *k = (struct subscription *)key;
     k->told = 0;
     k->unread = 0;
     k->revision = k->letter_revision = 0; /* they may begin anew */
@@ -196,7 +196,7 @@ void hf__et_words_forget(struct hf__et_words *w)
 }
 
 /* Under the mutex. 0: it says too little. */
-static int tell(const struct heard *k, hf_row *row)
+static int tell(const struct subscription *k, hf_row *row)
 {
     const char *why;
     if (k->whole.data && !hf__et_read_row(&k->whole, row, &why)) return 1;
@@ -226,7 +226,7 @@ int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
 {
     hf_row_clear(row);
     pthread_mutex_lock(&w->mu);
-    const struct heard *k = find(w, key->hash);
+    const struct subscription *k = find(w, key->hash);
     int told = k && k->told && !is_unread(w, k) && tell(k, row);
     pthread_mutex_unlock(&w->mu);
     return told;
@@ -234,7 +234,7 @@ int hf__et_words_told(struct hf__et_words *w, const hf_rowkey *key, hf_row *row)
 
 /* ---- what happens ---- */
 
-/* It was heard of by another stream already; or is from now on. Under the mutex. */
+/* Another stream brought that revision already; else it is known from now on. Under the mutex. */
 static int is_old(uint64_t *last, uint64_t revision)
 {
     int is = revision <= *last;
@@ -243,7 +243,7 @@ static int is_old(uint64_t *last, uint64_t revision)
 }
 
 /* 1: somebody here is to look at it. */
-static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
+static int take_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
                        const ProtobufCBinaryData *said)
 {
     struct word word = {.token = 0};
@@ -258,7 +258,7 @@ static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
         if (!read_word(text, n, &word)) word.token = 0;
     }
     pthread_mutex_lock(&w->mu);
-    struct heard *k = find(w, hash);
+    struct subscription *k = find(w, hash);
     if (k && !is_old(&k->letter_revision, revision)) {
         /* That others have come or left, or that who holds it renewed, changes nothing for them. */
         looks = !(k->told && word.token && k->word.token == word.token &&
@@ -279,10 +279,10 @@ static int hear_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
 /* What no letter explains may be the end of a session, of which a letter that comes behind it
    needn't know: so that counts for nothing until who waits has looked. Heard before one listen it
    is looked at before the next but one, where not many are to look. */
-static int hear_change(struct hf__et_words *w, uint64_t hash, uint64_t revision, int ends)
+static int take_change(struct hf__et_words *w, uint64_t hash, uint64_t revision, int ends)
 {
     pthread_mutex_lock(&w->mu);
-    struct heard *k = find(w, hash);
+    struct subscription *k = find(w, hash);
     int is_new = k && (ends || !k->key.in_line) && !is_old(&k->revision, revision);
     int looks = is_new && hf__sub_is_wanted(&k->key);
     if (is_new) {
@@ -326,10 +326,10 @@ static int is_tidied(const HfEt__Event *event, size_t n_prefix)
     return 1;
 }
 
-uint64_t hf__et_words_hear(const hf_store *st, const HfEt__WatchResponse *said, int ends)
+uint64_t hf__et_words_receive(const hf_store *st, const HfEt__WatchResponse *said, int ends)
 {
     struct hf__et_words *w = st->words;
-    uint64_t heard = 0;
+    uint64_t events = 0;
     for (size_t i = 0; i < said->n_events; i++) {
         const HfEt__Event *event = said->events[i];
         const HfEt__KeyValue *kv = event->kv;
@@ -337,13 +337,13 @@ uint64_t hf__et_words_hear(const hf_store *st, const HfEt__WatchResponse *said, 
         int is_letter = 0;
         if (!kv || kv->mod_revision <= 0 || !own_key(&kv->key, st->n_prefix, &hash, &is_letter)) {
             /* Whatever it is, of whichever key. */
-            heard++;
+            events++;
             hf__et_words_forget(w);
         } else if (is_letter) {
-            heard += (uint64_t)hear_letter(w, hash, (uint64_t)kv->mod_revision, &kv->value);
+            events += (uint64_t)take_letter(w, hash, (uint64_t)kv->mod_revision, &kv->value);
         } else if (!ends || !is_tidied(event, st->n_prefix)) {
-            heard += (uint64_t)hear_change(w, hash, (uint64_t)kv->mod_revision, ends);
+            events += (uint64_t)take_change(w, hash, (uint64_t)kv->mod_revision, ends);
         }
     }
-    return heard;
+    return events;
 }

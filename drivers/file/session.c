@@ -127,7 +127,7 @@ int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *
     return rc;
 }
 
-int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t until_us,
+int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
                    hf_error *err)
 {
     struct hf__client *c = hf__client_of(st);
@@ -136,13 +136,13 @@ int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_
     int rc = hf__broken(&op);
     if (rc) return rc;
     _Atomic uint32_t *word = own_bell(c, bell);
-    uint32_t heard = (uint32_t)ear->n[0];
-    if (HF_LOAD("watch.look", word) != heard) return 0;
+    uint32_t seen = (uint32_t)since->n[0];
+    if (HF_LOAD("watch.look", word) != seen) return 0;
     if (atomic_exchange_explicit(&st->interrupted[bell], 0, memory_order_acq_rel)) return 0;
     int64_t left_us = until_us - HF_NOW(c);
     if (left_us <= 0) return 0;
-    HF_FUTEX_WAIT("watch.sleep", c, word, heard, left_us);
-    if (HF_LOAD("watch.heard", word) != heard || !HF_ENV(c, same_file)(c, &why)) return 0;
+    HF_FUTEX_WAIT("watch.sleep", c, word, seen, left_us);
+    if (HF_LOAD("watch.heard", word) != seen || !HF_ENV(c, same_file)(c, &why)) return 0;
     /* Nobody came until the end: somebody may have replaced the file. */
     hf__break(c, HF_CORRUPT, why);
     return hf__broken(&op);

@@ -41,7 +41,7 @@ int hf__file_session(hf_store *st, uint64_t *ret, hf_error *err);
 int hf__file_alive(hf_store *st, uint64_t session, hf_error *err);
 int hf__file_session_fd(hf_store *st);
 int hf__file_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err);
-int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t until_us,
+int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
                    hf_error *err);
 void hf__file_interrupt(hf_store *st, uint8_t bell);
 int hf__file_next_event(hf_store *st, uint8_t bell, hf_key_event *ret);

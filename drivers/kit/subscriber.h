@@ -6,8 +6,8 @@
  * there are. Many keys can share a channel. A driver without channels gives no name for them.
  *
  * A key outlives its subscription for a while: a handle that waits for it again soon needs no
- * request for that, and a holder hears of it meanwhile. Such a key is idle. Idle keys are kept up
- * to the number of wanted ones and 64 more.
+ * request for that, and a holder is notified of it meanwhile. Such a key is idle. Idle keys are
+ * kept up to the number of wanted ones and 64 more.
  *
  * There is no lock inside. All calls for one subscriber are made under one mutex of the driver's.
  */

@@ -376,30 +376,33 @@ static int mg_scan(hf_store *st, const char *prefix,
 
 /* ---- notifications ---- */
 
-static int mg_subscribe(hf_store *st, const hf_rowkey *k) { return hf__mg_subscribe(st->ear, k); }
-static void mg_unsubscribe(hf_store *st, const hf_rowkey *k) { hf__mg_unsubscribe(st->ear, k); }
+static int mg_subscribe(hf_store *st, const hf_rowkey *k)
+{
+    return hf__mg_subscribe(st->listener, k);
+}
+static void mg_unsubscribe(hf_store *st, const hf_rowkey *k)
+{
+    hf__mg_unsubscribe(st->listener, k);
+}
 
 static int mg_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
-    return hf__mg_flush(st->ear, ret, err);
+    return hf__mg_flush(st->listener, ret, err);
 }
 
 static int mg_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    return hf__mg_sleep(st->ear, since, until_us, err);
+    return hf__mg_sleep(st->listener, since, until_us, err);
 }
 
-static int mg_next_event(hf_store *st, hf_key_event *ret)
-{
-    return hf__mg_next_event(st->ear, ret);
-}
+static int mg_next_event(hf_store *s, hf_key_event *r) { return hf__mg_next_event(s->listener, r); }
 
 static int mg_payload(hf_store *st, const hf_rowkey *k, hf_row *row)
 {
-    return hf__mg_payload(st->ear, k, row);
+    return hf__mg_payload(st->listener, k, row);
 }
 
-static void mg_interrupt(hf_store *st) { hf__mg_interrupt(st->ear); }
+static void mg_interrupt(hf_store *st) { hf__mg_interrupt(st->listener); }
 
 static const hf_notify_ops mg_notify = {.subscribe = mg_subscribe,
                                         .unsubscribe = mg_unsubscribe,
@@ -413,7 +416,7 @@ static const hf_notify_ops mg_notify = {.subscribe = mg_subscribe,
 
 static void mg_close(hf_store *st)
 {
-    hf__mg_ear_free(st->ear);
+    hf__mg_listener_free(st->listener);
     for (int i = 0; i < HF_LINKS; i++) hf__mg_disconnect(&st->link[i]);
     hf__mg_how_free(&st->how);
     hf__links_close(&st->links);
@@ -537,7 +540,7 @@ static int mg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
         if (!link || !link->replicated) caps->notify = NULL; /* it has no change streams */
         hf__mg_put_link(st, link);
     }
-    if (!rc && !(st->ear = hf__mg_ear_new(url, io_timeout_ms)))
+    if (!rc && !(st->listener = hf__mg_listener_new(url, io_timeout_ms)))
         rc = hf_fail(err, HF_NOMEM, 0, "mongodb: open '%s': out of memory", url->safe);
     if (rc) {
         mg_close(st);

@@ -4,15 +4,15 @@
 #ifndef HF_MONGODB_STORE_H
 #define HF_MONGODB_STORE_H
 
-#include "ear.h"
 #include "kit/links.h"
 #include "link.h"
+#include "notify.h"
 
 struct hf_store {
     struct hf__mg_how how;
     struct hf__links links;
     struct hf__mg_link link[HF_LINKS];
-    hf__mg_ear *ear;
+    hf__mg_listener *listener;
     int plain; /* no $facet, no $$NOW, no projections: asked at opening */
 };
 

@@ -9,9 +9,9 @@
  * snapshot shows what the write wanted to see: then somebody was quicker within the statement, and
  * the row is read again.
  *
- * Waiters hear of changes by LISTEN on a connection of its own (ear.c). Only a write to a row in
- * which somebody waits, before or after, notifies: all notifying transactions of a server commit
- * one after the other.
+ * Waiters are notified of changes by LISTEN on a connection of its own (notify.c). Only a write to
+ * a row in which somebody waits, before or after, notifies: all notifying transactions of a server
+ * commit one after the other.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -209,7 +209,7 @@ static int pg_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party,
     int rc = hf_row_acquire(&grant, party, 0, 1);
     if (!rc) rc = hf__put_fields(&grant, HF_JSON_TEXT, &f, &why);
     if (!rc) {
-        const char *rest[] = {most, claim, st->ear.channel, hash};
+        const char *rest[] = {most, claim, st->listener.channel, hash};
         hf__pg_fill(&f, values + 1, room);
         memcpy(values + 1 + HF_PG_ACQUIRE, rest, sizeof rest);
         snprintf(most, sizeof most, "%u", may_queue);
@@ -289,35 +289,35 @@ static int pg_scan(hf_store *st, const char *prefix,
 
 static int pg_subscribe(hf_store *st, const hf_rowkey *key)
 {
-    return hf__pg_subscribe(&st->ear, key);
+    return hf__pg_subscribe(&st->listener, key);
 }
 
 static void pg_unsubscribe(hf_store *st, const hf_rowkey *key)
 {
-    hf__pg_unsubscribe(&st->ear, key);
+    hf__pg_unsubscribe(&st->listener, key);
 }
 
 static int pg_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 {
-    return hf__pg_flush(&st->how, &st->ear, ret, err);
+    return hf__pg_flush(&st->how, &st->listener, ret, err);
 }
 
 static int pg_sleep(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    return hf__pg_sleep(&st->ear, since, until_us, err);
+    return hf__pg_sleep(&st->listener, since, until_us, err);
 }
 
 static int pg_next_event(hf_store *st, hf_key_event *ret)
 {
-    return hf__pg_next_event(&st->ear, ret);
+    return hf__pg_next_event(&st->listener, ret);
 }
 
 static int pg_payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
-    return hf__pg_payload(&st->ear, key, row);
+    return hf__pg_payload(&st->listener, key, row);
 }
 
-static void pg_interrupt(hf_store *st) { hf__pg_interrupt(&st->ear); }
+static void pg_interrupt(hf_store *st) { hf__pg_interrupt(&st->listener); }
 
 static const hf_notify_ops pg_notify = {.subscribe = pg_subscribe,
                                         .unsubscribe = pg_unsubscribe,
@@ -328,7 +328,7 @@ static const hf_notify_ops pg_notify = {.subscribe = pg_subscribe,
                                         .interrupt = pg_interrupt};
 
 /* Reads the row that a notification names, by the connection on which it came. */
-static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row)
+static int read_notified(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row)
 {
     const char *values[] = {key->text};
     char state[6];
@@ -346,7 +346,7 @@ static int read_heard(hf_store *st, struct hf__pg_link *link, const hf_rowkey *k
 static void pg_close(hf_store *st)
 {
     for (int i = 0; i < HF_LINKS; i++) hf__pg_disconnect(&st->link[i]);
-    hf__pg_ear_close(&st->ear);
+    hf__pg_notify_close(&st->listener);
     hf__pg_how_free(&st->how);
     hf__pg_sql_free(&st->sql);
     hf__links_close(&st->links);
@@ -435,7 +435,7 @@ static int prepare(hf_store *st, hf_error *err)
     if (!rc && !hf__pg_sql(&st->sql, st->how.table))
         rc = hf_fail(err, HF_NOMEM, 0, "postgres: open: out of memory");
     if (rc) return rc;
-    hf__pg_ear_channel(&st->ear, st->schema, st->name);
+    hf__pg_notify_channel(&st->listener, st->schema, st->name);
     hf_row_init(&row);
     rc = pg_get(st, &any, &row, &clock_us, err);
     hf_row_clear(&row);
@@ -452,7 +452,7 @@ static int pg_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     hf__links_open(&st->links, &link_kind, st, st->link);
     st->how.io_timeout_ms = io_timeout_ms;
     st->existing = url->existing;
-    int sys = hf__pg_ear_open(&st->ear, st, read_heard), rc = options(st, url, err);
+    int sys = hf__pg_notify_open(&st->listener, st, read_notified), rc = options(st, url, err);
     if (!rc && !PQisthreadsafe())
         rc = hf_fail(err, HF_UNSUPPORTED, 0, "postgres: open: this libpq is without threads");
     if (!rc && sys)

@@ -69,7 +69,7 @@ static int write_at_length(hf_store *st, const struct replace *s, hf_row *cur,
                                        : s->seen ? &st->sql.update
                                                  : &st->sql.insert;
     char word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
-    const char *values[HF_PG_SWAP_VALUES] = {key->text, s->seen_text, st->ear.channel, word,
+    const char *values[HF_PG_SWAP_VALUES] = {key->text, s->seen_text, st->listener.channel, word,
                                              addresses};
     PGresult *r;
     hf__pg_word(key, s->row, word);

@@ -123,7 +123,7 @@ static int put(struct many *m, hf_replace *item, const struct hf__pg_often *ofte
 {
     int quiet = n == QUIET_VALUES;
     char room[HF_FIELDS][24], seen[24], word[HF_PG_WORD_CAP], addresses[HF_ADDRESSES_CAP] = "";
-    const char *values[HF_PG_SWAP_VALUES] = {item->key->text, seen, m->st->ear.channel, word,
+    const char *values[HF_PG_SWAP_VALUES] = {item->key->text, seen, m->st->listener.channel, word,
                                              addresses};
     struct hf__fields f;
     const char *why;

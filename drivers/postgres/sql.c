@@ -3,8 +3,8 @@
  */
 #include "sql.h"
 
-#include "ear.h"
 #include "kit/columns.h"
+#include "notify.h"
 
 #include <stdarg.h>
 #include <stdio.h>

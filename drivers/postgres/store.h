@@ -4,10 +4,10 @@
 #ifndef HF_POSTGRES_STORE_H
 #define HF_POSTGRES_STORE_H
 
-#include "ear.h"
 #include "kit/columns.h"
 #include "kit/links.h"
 #include "link.h"
+#include "notify.h"
 #include "sql.h"
 
 /* The parameters of a replace at length. */
@@ -17,7 +17,7 @@ struct hf_store {
     struct hf__pg_how how;
     struct hf__links links;
     struct hf__pg_link link[HF_LINKS];
-    struct hf__pg_ear ear;
+    struct hf__pg_listener listener;
     char schema[64], name[64]; /* of the table; schema "": the first one of the search path */
     struct hf__pg_sql sql;
     int existing;                    /* the table isn't made */

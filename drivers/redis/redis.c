@@ -4,7 +4,7 @@
  * Contents: rows; entering; opening.
  *
  * Every operation is one script (options.c), which the server runs whole and alone; calls.c carries
- * it there, list.c reads many rows, ear.c wakes who waits.
+ * it there, list.c reads many rows, notify.c wakes who waits.
  */
 #include "kit/text.h"
 #include "os.h"
@@ -267,7 +267,7 @@ static int rd_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alon
 static void rd_close(hf_store *st)
 {
     for (int i = 0; i < HF_LINKS; i++) hf__rd_disconnect(&st->link[i]);
-    hf__rd_disconnect(&st->ear);
+    hf__rd_disconnect(&st->listener);
     hf__sub_free(&st->sub);
     for (int i = 0; i < HF_RD_SCRIPTS; i++) free(st->how.script[i]);
     if (hf__rd_filter) hf__rd_filter->forget(st->how.tls);
@@ -288,7 +288,7 @@ static int rd_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     if (!st) return hf_fail(err, HF_NOMEM, 0, HF_RD ": open '%s': out of memory", url->safe);
     hf__links_open(&st->links, &hf__rd_link_kind, st, st->link);
     st->how.io_timeout_ms = io_timeout_ms;
-    st->ear.fd = -1;
+    st->listener.fd = -1;
     for (int i = 0; i < HF_LINKS; i++) st->link[i].fd = -1;
     pthread_mutex_init(&st->said_mu, NULL);
     st->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

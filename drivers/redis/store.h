@@ -30,11 +30,11 @@ struct hf_store {
     struct hf__rd_link link[HF_LINKS];
     /* Of the one thread that watches; but what was said others ask for, too: the mutex protects the
        keys and channels. */
-    struct hf__rd_link ear;
+    struct hf__rd_link listener;
     pthread_mutex_t said_mu;
     struct hf__sub sub;
-    int64_t deaf_until_us;
-    uint64_t heard;
+    int64_t retry_at_us;
+    uint64_t events;
     int wake_fd;
 };
 
@@ -112,7 +112,7 @@ int hf__rd_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);
 
-/* ear.c */
+/* notify.c */
 extern const hf_notify_ops hf__rd_notify;
 /* What a message says, as `payload`; a NUL stands behind it. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);

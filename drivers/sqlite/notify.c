@@ -66,8 +66,8 @@ static int files_changed(hf_store *st)
 static int unreadable(int sq, hf_error *err)
 {
     return hf_fail(err, HF_UNAVAILABLE, 0,
-                   "sqlite: watch for changes: cannot read data_version: %s; waiters poll until it "
-                   "can be read",
+                   "sqlite: subscribe to notifications: cannot read data_version: %s; waiters poll "
+                   "meanwhile",
                    sq ? sqlite3_errstr(sq) : "the descriptor that wakes them is gone");
 }
 

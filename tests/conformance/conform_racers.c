@@ -66,7 +66,7 @@ static hf_url url;
 static const struct one *now;
 static struct lie ending; /* where those end that write until they are killed */
 static int64_t keep_at;   /* the marker's date in the row that a lie is about; 0: any */
-static int deaf;          /* nothing is to be read anywhere */
+static int silent;        /* nothing is to be read anywhere */
 /* All processes have this in common. */
 static struct shared {
     _Atomic int calls[128], kills, denied, ending, fast;
@@ -137,7 +137,7 @@ int __wrap_pause(void)
     return 0;
 }
 
-int __wrap_poll(struct pollfd *fd, nfds_t n, int ms) { return deaf ? 0 : __real_poll(fd, n, ms); }
+int __wrap_poll(struct pollfd *fd, nfds_t n, int ms) { return silent ? 0 : __real_poll(fd, n, ms); }
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
 {
@@ -255,7 +255,7 @@ static int li_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count 
     return way_of('l') == DENIES ? no(err) : base->caps.local->wakeup_begin(st, bell, n, ret, err);
 }
 
-static int li_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t until_us,
+static int li_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t until_us,
                     hf_error *err)
 {
     enum way way = way_of('w');
@@ -264,7 +264,7 @@ static int li_sleep(hf_store *st, uint8_t bell, const hf_event_count *ear, int64
     /* Nobody comes any more once another one was denied something: time flies. */
     for (;;) {
         int64_t look_us = hf__local_us() + 20000, end_us = look_us < until_us ? look_us : until_us;
-        int rc = base->caps.local->sleep(st, bell, ear, end_us, err), over = all->denied;
+        int rc = base->caps.local->sleep(st, bell, since, end_us, err), over = all->denied;
         if (rc || hf__local_us() < end_us || end_us == until_us) return rc;
         if (over) all->ahead_us += 10000000;
         if (over) return 0;
@@ -417,10 +417,10 @@ static void whose_death_is_noticed(void **state)
     const char *of = "the death of a process is noticed";
     make(LIVENESS | THREADS);
     EXAMINE(of, hf__conform_processes, cases);
-    deaf = 1;
+    silent = 1;
     const struct one untold = {"nobody was told of it", "", {'n', 0, -1, HONEST}, 0, 0};
     examine(of, hf__conform_processes, &untold);
-    deaf = 0;
+    silent = 0;
     liveness.death_fd = NULL;
     examine(of, hf__conform_processes, &cases[0]);
 }
@@ -487,10 +487,10 @@ static void bells(void **state)
         {"liar: denied", "wakeup", {'d', 1, -1, DENIES}, 0, 0},
         {"liar: denied", "wakeup", {'d', 2, -1, DENIES}, 0, 0},
         {"session: liar: denied", "wakeup", {'n', 1, -1, DENIES}, 0, 0},
-        {"listen: liar: denied", "wakeup", {'l', 1, -1, DENIES}, 0, 0},
-        {"listen: liar: denied", "wakeup", {'l', 2, -1, DENIES}, 0, 0},
-        {"watch: liar: denied", "wakeup", {'w', 1, -1, DENIES}, 0, 0},
-        {"watch: liar: denied", "wakeup", {'w', 2, -1, DENIES}, 0, 0},
+        {"subscribe: liar: denied", "wakeup", {'l', 1, -1, DENIES}, 0, 0},
+        {"subscribe: liar: denied", "wakeup", {'l', 2, -1, DENIES}, 0, 0},
+        {"sleep: liar: denied", "wakeup", {'w', 1, -1, DENIES}, 0, 0},
+        {"sleep: liar: denied", "wakeup", {'w', 2, -1, DENIES}, 0, 0},
         {"slept on although it was let in", "wakeup", {'w', 1, -1, LATE}, 0, 0},
         {"slept through what came before watch", "wakeup", {'w', 2, -1, LATE}, 0, 0},
     };
@@ -512,9 +512,9 @@ static void interrupts(void **state)
     (void)state;
     static const struct one cases[] = {
         {NULL, "", {'g', 0, -1, HONEST}, 0, 0},
-        {"listen: liar: denied", "", {'l', 1, -1, DENIES}, 0, 0},
-        {"listen: liar: denied", "", {'l', 3, -1, DENIES}, 0, 0},
-        {"watch: liar: denied", "", {'w', 2, -1, DENIES}, 0, 0},
+        {"subscribe: liar: denied", "", {'l', 1, -1, DENIES}, 0, 0},
+        {"subscribe: liar: denied", "", {'l', 3, -1, DENIES}, 0, 0},
+        {"sleep: liar: denied", "", {'w', 2, -1, DENIES}, 0, 0},
         {"slept on although it was interrupted", "", {'w', 1, -1, LATE}, 0, 0},
         {"slept on and on", "", {'w', 3, -1, LATE}, 0, 0},
     };

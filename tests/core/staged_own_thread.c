@@ -208,7 +208,7 @@ static void closing_awaits_who_only_tries(void **state)
 }
 
 /* And asks to hear no more often. */
-static void deaf_it_looks_now_and_then(void **state)
+static void disconnected_it_polls(void **state)
 {
     (void)state;
     struct thread k;
@@ -295,7 +295,7 @@ int main(void)
         cmocka_unit_test(closing_ends_it),
         cmocka_unit_test(closing_is_told_of_the_last_thread),
         cmocka_unit_test(closing_awaits_who_only_tries),
-        cmocka_unit_test(deaf_it_looks_now_and_then),
+        cmocka_unit_test(disconnected_it_polls),
         cmocka_unit_test(what_it_is_handed_is_claimed),
         cmocka_unit_test(what_the_dispatcher_was_handed_is_claimed),
     };

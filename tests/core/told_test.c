@@ -431,7 +431,7 @@ static void a_word_without_a_time(void **state)
 }
 
 /* What is told to one who listened once isn't a word for one who can't any more. */
-static void who_is_deaf_believes_no_word(void **state)
+static void a_disconnected_wait_believes_no_payload(void **state)
 {
     (void)state;
     tell_of(of_a, 0);
@@ -516,7 +516,7 @@ int main(void)
         cmocka_unit_test(a_word_that_hands_nothing_over_is_looked_into),
         cmocka_unit_test(a_word_that_hands_it_to_another),
         cmocka_unit_test(a_word_without_a_time),
-        cmocka_unit_test(who_is_deaf_believes_no_word),
+        cmocka_unit_test(a_disconnected_wait_believes_no_payload),
         cmocka_unit_test(a_word_that_comes_late_is_looked_into),
         cmocka_unit_test(a_row_that_began_anew_is_looked_at),
     };

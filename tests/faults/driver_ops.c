@@ -111,41 +111,41 @@ static int open_another(void)
 
 /* By a handle of its own: one that didn't hear lately doesn't listen at once again. */
 /* How many requests it makes meanwhile is its own business. */
-static int watch(hf_store *ears, const hf_event_count *ear)
+static int watch(hf_store *subscriber, const hf_event_count *since)
 {
-    int rc = driver->caps.notify->sleep(ears, ear, hf__local_us() + HEAR_MS * 1000, &err);
+    int rc = driver->caps.notify->sleep(subscriber, since, hf__local_us() + HEAR_MS * 1000, &err);
     return rc < 0 ? rc : 0;
 }
 
 static int hear(void)
 {
-    hf_store *ears = NULL;
-    hf_event_count ear;
+    hf_store *subscriber = NULL;
+    hf_event_count since;
     hf_row row;
     hf_rowkey more;
     const hf_rowkey *const keys[] = {&key, &more};
     const hf_notify_ops *notify = driver->caps.notify;
     ops_exempt(1);
-    int rc = driver->open(&url, IO_MS, &ears, &(hf_caps){0}, &err);
+    int rc = driver->open(&url, IO_MS, &subscriber, &(hf_caps){0}, &err);
     ops_exempt(0);
     if (rc || hf_key_make("l", &more, &err)) return rc;
     for (size_t n = 1; n < 3 && !rc; n++) {
-        rc = notify->subscribe(ears, keys[n - 1]);
-        if (!rc) rc = notify->flush(ears, &ear, &err);
+        rc = notify->subscribe(subscriber, keys[n - 1]);
+        if (!rc) rc = notify->flush(subscriber, &since, &err);
         ops_exempt(1);
         if (!rc) rc = write_to(other, before.rev, 2);
         hf_row_clear(&before);
         if (!rc) rc = driver->get(other, &key, &before, &clock_us, &err);
         ops_exempt(0);
-        if (!rc) rc = watch(ears, &ear);
+        if (!rc) rc = watch(subscriber, &since);
         hf_row_init(&row);
-        if (!rc && notify->payload) notify->payload(ears, &key, &row);
+        if (!rc && notify->payload) notify->payload(subscriber, &key, &row);
         hf_row_clear(&row);
     }
-    notify->interrupt(ears);
-    if (!rc) rc = watch(ears, &ear);
+    notify->interrupt(subscriber);
+    if (!rc) rc = watch(subscriber, &since);
     ops_exempt(1);
-    driver->close(ears);
+    driver->close(subscriber);
     ops_exempt(0);
     return rc;
 }

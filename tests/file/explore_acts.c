@@ -136,8 +136,8 @@ static int await(struct v_proc *me, int key, unsigned how, hf_row *row)
     int result, late = 0;
     hf_error err;
     for (;;) {
-        hf_event_count ear;
-        if (hf__file_wakeup_begin(st, BELL, 0, &ear, &err)) v_fail("%s", err.text);
+        hf_event_count since;
+        if (hf__file_wakeup_begin(st, BELL, 0, &since, &err)) v_fail("%s", err.text);
         if (late) {
             struct hf_event ev = {.kind = HF_EV_WITHDRAW};
             memcpy(ev.id, me->party.id, sizeof ev.id);
@@ -146,7 +146,7 @@ static int await(struct v_proc *me, int key, unsigned how, hf_row *row)
         }
         if (look(me, key, how, row, &result)) return result;
         int64_t until = how & V_DEADLINE ? v_clock_us + DEADLINE_US : INT64_MAX;
-        if (hf__file_sleep(st, BELL, &ear, until, &err)) v_fail("%s", err.text);
+        if (hf__file_sleep(st, BELL, &since, until, &err)) v_fail("%s", err.text);
         late = how & V_DEADLINE && v_timed_out(me);
     }
 }

@@ -113,7 +113,7 @@ static void nothing_is_lost_between_processes(void **state)
 static void a_handover_wakes_who_is_next(void **state)
 {
     hf_store *st = open_store(), *other = open_store();
-    hf_event_count ear, deaf;
+    hf_event_count since, quiet;
     hf_error err;
     hf_row row;
     uint64_t session;
@@ -126,8 +126,8 @@ static void a_handover_wakes_who_is_next(void **state)
     row.party[2].session = session;
     row.party[2].bell = 4;
     assert_int_equal(replace(other, "k", 0, &row, NULL), 0);
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 3, 0, &ear, &err), 0);
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 4, 0, &deaf, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 3, 0, &since, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 4, 0, &quiet, &err), 0);
 
     hf_row next; /* released by the holder, granted to the first in the queue */
     hf_row_init(&next);
@@ -138,10 +138,10 @@ static void a_handover_wakes_who_is_next(void **state)
     next.party[0].flags = HF_PARTY_UNCLAIMED;
     assert_int_equal(replace(other, "k", 5, &next, NULL), 0);
     int64_t start = hf__local_us();
-    assert_int_equal(drv->caps.local->sleep(st, 3, &ear, start + 100000000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 3, &since, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
     start = hf__local_us();
-    assert_int_equal(drv->caps.local->sleep(st, 4, &deaf, start + 20000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 4, &quiet, start + 20000, &err), 0);
     assert_true(hf__local_us() - start >= 20000);
     drv->close(st);
     drv->close(other);
@@ -159,17 +159,17 @@ static void interrupt_ends_a_watch(void **state)
 {
     hf_store *st = open_store();
     pthread_t t;
-    hf_event_count ear;
+    hf_event_count since;
     hf_error err;
     int64_t start = hf__local_us();
     (void)state;
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 200, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 200, 0, &since, &err), 0);
     assert_int_equal(pthread_create(&t, NULL, interrupt, st), 0);
-    assert_int_equal(drv->caps.local->sleep(st, 200, &ear, start + 100000000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 200, &since, start + 100000000, &err), 0);
     pthread_join(t, NULL);
     drv->caps.local->interrupt(st, 200); /* also the next, if nobody watches */
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 200, 0, &ear, &err), 0);
-    assert_int_equal(drv->caps.local->sleep(st, 200, &ear, start + 100000000, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 200, 0, &since, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 200, &since, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
     drv->close(st);
 }
@@ -285,7 +285,7 @@ static void a_lock_word_of_the_dead_is_taken_over(void **state)
 static void who_was_not_woken_by_the_dead_is_woken(void **state)
 {
     hf_store *st = open_store();
-    hf_event_count ear;
+    hf_event_count since;
     hf_error err;
     hf_row row;
     uint64_t session;
@@ -300,11 +300,11 @@ static void who_was_not_woken_by_the_dead_is_woken(void **state)
     assert_int_equal(replace(st, "k", 0, &row, NULL), 0);
     pid_t child = lock_bucket("k", SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 9, 0, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 9, 0, &since, &err), 0);
     hf_store *other = open_store();
     get(other, "k", &row);
     int64_t start = hf__local_us();
-    assert_int_equal(drv->caps.local->sleep(st, 9, &ear, start + 100000000, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 9, &since, start + 100000000, &err), 0);
     assert_true(hf__local_us() - start < 50000000);
     drv->close(st);
     drv->close(other);
@@ -398,13 +398,13 @@ static void a_forked_child_has_nothing(void **state)
     if (!child) { /* every operation says so, and touches nothing */
         together->ready = 1;
         close(go[1]);
-        hf_event_count ear = {{0, 0}};
+        hf_event_count since = {{0, 0}};
         int bad = drv->get(st, &key, &row, &clock_us, &err) != HF_LOST;
         bad |= drv->replace(st, &key, 0, &row, NULL, &clock_us, &err) != HF_LOST;
         bad |= drv->caps.liveness->alive(st, session, &err) != HF_LOST;
         bad |= drv->caps.liveness->session(st, &session, &err) != HF_LOST;
-        bad |= drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err) != HF_LOST;
-        bad |= drv->caps.local->sleep(st, 0, &ear, INT64_MAX, &err) != HF_LOST;
+        bad |= drv->caps.local->wakeup_begin(st, 0, 0, &since, &err) != HF_LOST;
+        bad |= drv->caps.local->sleep(st, 0, &since, INT64_MAX, &err) != HF_LOST;
         bad |= sync_event(st, &err) != HF_LOST;
         bad |= drv->caps.liveness->session_fd(st) != -1 || drv->caps.liveness->death_fd(st) != -1;
         drv->caps.local->interrupt(st, 0);
@@ -436,13 +436,14 @@ static void a_descriptor_closed_by_the_program_is_noticed(void **state)
     hf_store *st = open_store();
     struct hf__client *c = hf__client_of(st);
     hf_error err;
-    hf_event_count ear;
+    hf_event_count since;
     (void)state;
     int other = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(other >= 0);
     assert_int_equal(dup2(other, c->session_fd), c->session_fd);
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err), 0);
-    assert_int_equal(drv->caps.local->sleep(st, 0, &ear, hf__local_us() + 1000, &err), HF_CORRUPT);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &since, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 0, &since, hf__local_us() + 1000, &err),
+                     HF_CORRUPT);
     assert_non_null(strstr(err.text, "closed"));
     drv->close(st);
     close(other);

@@ -17,9 +17,9 @@ static const hf_key_event any = {0, 0};
 
 static void listen_for(hf_store *st, size_t waits)
 {
-    hf_event_count ear;
+    hf_event_count since;
     hf_error err;
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, waits, &ear, &err), 0);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, waits, &since, &err), 0);
 }
 
 static int is(const hf_key_event *event, const char *text)

@@ -91,7 +91,7 @@ static void a_relative_path_goes_on_meaning_the_same(void **state)
 {
     hf_store *st;
     hf_row row;
-    hf_event_count ear;
+    hf_event_count since;
     hf_error err;
     hf_url url;
     (void)state;
@@ -100,8 +100,8 @@ static void a_relative_path_goes_on_meaning_the_same(void **state)
     assert_int_equal(hf_url_parse("file:here", &url, &err), 0);
     assert_int_equal(drv->open(&url, 5000, &st, &(hf_caps){0}, &err), 0);
     assert_int_equal(chdir("/"), 0);
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err), 0);
-    assert_int_equal(drv->caps.local->sleep(st, 0, &ear, hf__local_us() + 1000, &err),
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &since, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 0, &since, hf__local_us() + 1000, &err),
                      0); /* looks at it */
     get(st, "k", &row);
     drv->close(st);
@@ -262,7 +262,7 @@ static void a_file_that_changes_under_us_is_noticed(void **state)
     char name[300];
     hf_store *st = open_store();
     hf_error err;
-    hf_event_count ear;
+    hf_event_count since;
     struct stat s;
     (void)state;
     drv->caps.liveness->death_fd(st);
@@ -285,8 +285,9 @@ static void a_file_that_changes_under_us_is_noticed(void **state)
     assert_int_equal(unlink(path), 0);
     st = open_store(); /* without inotify a watch that nothing ends looks */
     assert_int_equal(rename(name, path), 0);
-    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &ear, &err), 0);
-    assert_int_equal(drv->caps.local->sleep(st, 0, &ear, hf__local_us() + 1000, &err), HF_CORRUPT);
+    assert_int_equal(drv->caps.local->wakeup_begin(st, 0, 0, &since, &err), 0);
+    assert_int_equal(drv->caps.local->sleep(st, 0, &since, hf__local_us() + 1000, &err),
+                     HF_CORRUPT);
     drv->close(st);
 }
 

@@ -180,8 +180,8 @@ static int acquire(struct life *l, int k, const hf_rowkey *key)
     conflicts++;
     int64_t until = hf__local_us() + WAIT_US;
     while (!n_wrong) {
-        hf_event_count ear;
-        if (hf__file_driver.caps.local->wakeup_begin(l->st, BELL, 0, &ear, &err))
+        hf_event_count since;
+        if (hf__file_driver.caps.local->wakeup_begin(l->st, BELL, 0, &since, &err))
             wrong("%s", err.text);
         int answer = event(l, key, &ev, 0);
         if (answer == HF_ANS_GRANTED || answer == HF_ANS_ALREADY) {
@@ -189,7 +189,7 @@ static int acquire(struct life *l, int k, const hf_rowkey *key)
             return 1;
         }
         if (hf__local_us() > until) wrong("life %u waits for ever", l->number);
-        if (hf__file_driver.caps.local->sleep(l->st, BELL, &ear, until, &err))
+        if (hf__file_driver.caps.local->sleep(l->st, BELL, &since, until, &err))
             wrong("%s", err.text);
     }
     return 0;

@@ -278,7 +278,7 @@ static hf_caps caps;
 static hf_store *st;
 static uint64_t got;
 static int64_t got_ms;
-static hf_event_count ear;
+static hf_event_count since;
 
 static int do_get(void) { return d->get(st, &key, &row, &clock_us, &err); }
 static int do_replace(void)
@@ -303,11 +303,11 @@ static int do_lease(void) { return caps.sessions->make(st, 42, &got, &got_ms, &c
 static int do_keep(void) { return caps.sessions->keep(st, 42, 40, &got_ms, &err); }
 static int do_left(void) { return caps.sessions->left(st, 42, &got_ms, &err); }
 static int do_end(void) { return caps.sessions->end(st, 42, &err); }
-static int do_watch(void) { return caps.notify->sleep(st, &ear, 42, &err); }
-static int do_wakeup_begin(void) { return caps.local->wakeup_begin(st, 3, 2, &ear, &err); }
-static int do_sleep(void) { return caps.local->sleep(st, 2, &ear, 40, &err); }
+static int do_watch(void) { return caps.notify->sleep(st, &since, 42, &err); }
+static int do_wakeup_begin(void) { return caps.local->wakeup_begin(st, 3, 2, &since, &err); }
+static int do_sleep(void) { return caps.local->sleep(st, 2, &since, 40, &err); }
 static int do_inspect(void) { return d->inspect(st, NULL, NULL, &err); }
-static int do_listen(void) { return caps.notify->flush(st, &ear, &err); }
+static int do_listen(void) { return caps.notify->flush(st, &since, &err); }
 
 static const struct call {
     const char *name;
@@ -366,12 +366,12 @@ static int make(const struct call *c)
     err.text[0] = 0;
     hf_row_clear(&row);
     clock_us = got_ms = 0;
-    got = ear.n[0] = 0;
+    got = since.n[0] = 0;
     return c->make();
 }
 
 /* What the store would have filled in. */
-static int filled(void) { return row.rev || got || ear.n[0]; }
+static int filled(void) { return row.rev || got || since.n[0]; }
 
 static void each_comes_to_the_store_and_its_answer_back(void **state)
 {

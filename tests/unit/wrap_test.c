@@ -133,9 +133,9 @@ static void any_counts_the_calls_that_carry_rows(void **state)
     (void)state;
     struct store s;
     open_faulty(&s, "any:3+:unavailable,listen:1:denied");
-    hf_event_count ear;
-    assert_int_equal(s.caps.notify->flush(s.st, &ear, NULL), HF_DENIED);
-    assert_int_equal(s.caps.notify->flush(s.st, &ear, NULL), 0);
+    hf_event_count since;
+    assert_int_equal(s.caps.notify->flush(s.st, &since, NULL), HF_DENIED);
+    assert_int_equal(s.caps.notify->flush(s.st, &since, NULL), 0);
     assert_int_equal(take(&s), 0);
     assert_int_equal(erase(&s), 0);
     assert_int_equal(get(&s), HF_UNAVAILABLE);

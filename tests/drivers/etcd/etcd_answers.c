@@ -415,7 +415,7 @@ static void what_is_heard_wakes(void **state)
     (void)state;
     hf_store *st = opened();
     hf_rowkey other;
-    hf_event_count ear, later;
+    hf_event_count since, later;
     char event[600], far[600];
     assert_int_equal(hf_key_make("other", &other, &err), 0);
     const hf_rowkey *keys[] = {&key, &other};
@@ -429,19 +429,19 @@ static void what_is_heard_wakes(void **state)
     const char *const words[] = {event, far};
     for (size_t i = 0; i < 2; i++) {
         are((struct answer){"watch", ANSWER_OPEN, words[i], 0});
-        said(listen_for(driver, st, keys, 1, &ear, &err), 0, NULL);
-        ear.n[0] = 0; /* since before it */
-        said(driver->caps.notify->sleep(st, &ear, for_ever, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 1, &since, &err), 0, NULL);
+        since.n[0] = 0; /* since before it */
+        said(driver->caps.notify->sleep(st, &since, for_ever, &err), 0, NULL);
         driver->close(st);
         listens_anew(st);
         st = opened();
     }
     /* Nothing to hear: it is woken. */
     are((struct answer){"watch", ANSWER_OPEN, created, 0});
-    said(listen_for(driver, st, keys, 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, keys, 1, &since, &err), 0, NULL);
     driver->caps.notify->interrupt(st);
-    said(driver->caps.notify->sleep(st, &ear, for_ever, &err), 0, NULL);
-    said(driver->caps.notify->sleep(st, &ear, 0, &err), 0, NULL);
+    said(driver->caps.notify->sleep(st, &since, for_ever, &err), 0, NULL);
+    said(driver->caps.notify->sleep(st, &since, 0, &err), 0, NULL);
     /* More keys than there are streams for: all get a new one. */
     for (int i = 0; i < 6; i++) {
         char name[8];
@@ -451,7 +451,7 @@ static void what_is_heard_wakes(void **state)
         are((struct answer){"watch", ANSWER_OPEN, twice, 0});
         said(listen_for(driver, st, keys, 2, &later, &err), 0, NULL);
     }
-    assert_true(later.n[0] > ear.n[0]);
+    assert_true(later.n[0] > since.n[0]);
     /* It is of all keys that begin so: those that come later need none. */
     int given = answers_given();
     assert_int_equal(hf_key_make("k6/later", &other, &err), 0);
@@ -464,17 +464,17 @@ static void what_is_heard_wakes(void **state)
     for (size_t i = 0; i < 3; i++) {
         st = opened();
         are((struct answer){"watch", 200, no[i], 0});
-        said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
-        /* "not heard lately", unless five seconds have passed meanwhile. */
-        said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: no");
+        said(listen_for(driver, st, keys, 1, &since, &err), HF_UNAVAILABLE, "no watch");
+        /* "not tried", unless five seconds have passed meanwhile. */
+        said(listen_for(driver, st, keys, 1, &since, &err), HF_UNAVAILABLE, "notifications: no");
         driver->close(st);
         listens_anew(st);
     }
     /* It breaks later. */
     st = opened();
     are((struct answer){"watch", 200, created, 0});
-    int rc = listen_for(driver, st, keys, 1, &ear, &err);
-    if (!rc) rc = driver->caps.notify->sleep(st, &ear, for_ever, &err);
+    int rc = listen_for(driver, st, keys, 1, &since, &err);
+    if (!rc) rc = driver->caps.notify->sleep(st, &since, for_ever, &err);
     assert_int_equal(rc, HF_UNAVAILABLE);
     driver->close(st);
     listens_anew(st);

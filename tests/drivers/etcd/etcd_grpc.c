@@ -319,7 +319,7 @@ static void what_is_heard_wakes(void **state)
     const hf_rowkey *keys[] = {&key};
     for (size_t n = 0; n < 2 * COUNT(cases); n++) {
         size_t i = n / 2;
-        hf_event_count ear;
+        hf_event_count since;
         opened(60000);
         grpcsay_anew(GRPC_WELL);
         say_headers(0, good);
@@ -327,32 +327,32 @@ static void what_is_heard_wakes(void **state)
         say_later();
         cases[i].says();
         int64_t until_us = hf__local_us() + 60000000;
-        said(listen_for(driver, st, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 1, &since, &err), 0, NULL);
         grpcsay_go_on();
         /* What comes before the watch is read by whoever asks what was told: it is the watch that
-           says so all the same, and goes deaf. */
+           says so all the same, and disconnects. */
         for (int ms = 0; n % 2 && ms < 100; ms++) {
             (void)driver->caps.notify->payload(st, &key, &row);
             poll(NULL, 0, 1);
         }
-        int rc = driver->caps.notify->sleep(st, &ear, until_us, &err);
+        int rc = driver->caps.notify->sleep(st, &since, until_us, &err);
         if (rc != cases[i].code) fail_msg("%zu: %d, %s", i, rc, err.text);
         assert_true(hf__local_us() < until_us);
         assert_int_equal(grpcsay_requests(), 1);
         closed();
     }
     /* What isn't a stream of watches is none. */
-    hf_event_count ear;
+    hf_event_count since;
     opened(60000);
     grpcsay_anew(GRPC_WELL);
     say_status("7", "etcdserver: permission denied");
-    said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
+    said(listen_for(driver, st, keys, 1, &since, &err), HF_UNAVAILABLE, "no watch");
     closed();
     opened(300);
     grpcsay_anew(GRPC_MUTE);
     gone();
     (void)reads();
-    said(listen_for(driver, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "no watch");
+    said(listen_for(driver, st, keys, 1, &since, &err), HF_UNAVAILABLE, "no watch");
     closed();
 }
 

@@ -28,7 +28,7 @@ struct one {
     uint64_t session;
     uint8_t id[16];
     hf_rowkey key;
-    hf_event_count ear;
+    hf_event_count since;
 };
 static struct one all[PARTIES];
 
@@ -82,7 +82,7 @@ static void listen_as(int i, const char *name, int in_line)
     assert_int_equal(hf_key_make(name, &all[i].key, &err), 0);
     all[i].key.who = all[i].id;
     all[i].key.in_line = in_line;
-    if (listen_for(drv, all[i].st, keys, 1, &all[i].ear, &err)) fail_msg("%s", err.text);
+    if (listen_for(drv, all[i].st, keys, 1, &all[i].since, &err)) fail_msg("%s", err.text);
 }
 
 static int hears_within(int i, int64_t us)
@@ -91,8 +91,8 @@ static int hears_within(int i, int64_t us)
     int64_t until = hf__local_us() + us;
     while (hf__local_us() < until && events_of(drv, all[i].st, &all[i].key) == rang) {
         const hf_rowkey *keys[] = {&all[i].key};
-        drv->caps.notify->sleep(all[i].st, &all[i].ear, until, &err);
-        listen_for(drv, all[i].st, keys, 1, &all[i].ear, &err);
+        drv->caps.notify->sleep(all[i].st, &all[i].since, until, &err);
+        listen_for(drv, all[i].st, keys, 1, &all[i].since, &err);
     }
     return events_of(drv, all[i].st, &all[i].key) != rang;
 }
@@ -236,7 +236,7 @@ static void who_does_not_watch_is_told(void **state)
     assert_true(is_told_if(0, 2, &said, row.rev));
     assert_true(events_of(drv, all[2].st, &all[2].key) != rang);
     int64_t start = hf__local_us();
-    assert_int_equal(drv->caps.notify->sleep(all[2].st, &all[2].ear, start + AWAIT_US, &err), 0);
+    assert_int_equal(drv->caps.notify->sleep(all[2].st, &all[2].since, start + AWAIT_US, &err), 0);
     assert_true(hf__local_us() - start < AWAIT_US);
     write_as(2, &row, "", 0);
     hf_row_clear(&row);

@@ -74,21 +74,21 @@ static void begin(void)
    for `key`. */
 static uint64_t heard_on(const char *kind)
 {
-    hf_event_count ear;
+    hf_event_count since;
     add(event("/p/other\t" SESSION, "", "99", "DELETE"));
     put("]}\n");
     const struct answer both[] = {{kind, ANSWER_OPEN, line, 0},
                                   {"watch?filters", ANSWER_OPEN, CREATED, 0},
                                   {"watch", ANSWER_OPEN, *kind ? CREATED : line, 0}};
     answers_are(*kind ? both : &both[1], *kind ? 3 : 2);
-    said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
     for (int i = 0; !events_of(driver, st, &other); i++) {
         assert_true(i < 100);
-        ear.n[0] = 0;
-        said(driver->caps.notify->sleep(st, &ear, for_ever, &err), 0, NULL);
-        said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
+        since.n[0] = 0;
+        said(driver->caps.notify->sleep(st, &since, for_ever, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
     }
-    return ear.n[0] - 1;
+    return since.n[0] - 1;
 }
 
 static uint64_t heard(void) { return heard_on("watch?NOPUT"); }
@@ -177,11 +177,11 @@ static void a_word_brings_the_grant(void **state)
     assert_true(p->session == 734439800834 && p->since_us == 1000 && p->expires_us == 2000);
     assert_int_equal(p->flags, 5);
     /* Not to who waits for it next, who may be the one that it named; he looks. */
-    hf_event_count ear;
+    hf_event_count since;
     uint8_t next[16] = {1};
     uint64_t rang = events_of(driver, st, &key);
     key.who = next;
-    said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
     assert_int_equal(driver->caps.notify->payload(st, &key, &row), 0);
     assert_int_equal(events_of(driver, st, &key), rang);
     assert_int_equal(row.n_holders, 0);
@@ -192,13 +192,13 @@ static void a_word_brings_the_grant(void **state)
 static void an_end_is_looked_at_first(void **state)
 {
     (void)state;
-    hf_event_count ear;
+    hf_event_count since;
     begin();
     add(event("/p/k\t" SESSION, "", "9", "DELETE"));
     add(event(LETTER, WORD(OTHERS, "77"), "10", NULL));
     assert_int_equal(heard(), 2);
     for (int told = 0; told < 2; told++) {
-        said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
+        said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
         assert_int_equal(driver->caps.notify->payload(st, &key, &row), told);
     }
     end();
@@ -233,7 +233,7 @@ static void nonsense_is_no_word(void **state)
 static void what_was_heard_ends_with_the_watch(void **state)
 {
     (void)state;
-    hf_event_count ear;
+    hf_event_count since;
     int rc;
     begin();
     add(event(LETTER, WORD(MINE, "77"), "9", NULL));
@@ -241,8 +241,8 @@ static void what_was_heard_ends_with_the_watch(void **state)
     const struct answer once[] = {{"watch", 200, line, 1}};
     answers_are(once, 1);
     do {
-        rc = listen_for(driver, st, keys, 2, &ear, &err);
-        if (!rc) rc = driver->caps.notify->sleep(st, &ear, for_ever, &err);
+        rc = listen_for(driver, st, keys, 2, &since, &err);
+        if (!rc) rc = driver->caps.notify->sleep(st, &since, for_ever, &err);
     } while (!rc);
     assert_int_equal(rc, HF_UNAVAILABLE);
     assert_int_equal(driver->caps.notify->payload(st, &key, &row), 0);
@@ -265,7 +265,7 @@ static void many_keys_are_one_watch(void **state)
     static hf_rowkey many[KEYS];
     static const hf_rowkey *all[KEYS];
     static char name[KEYS][16];
-    hf_event_count ear;
+    hf_event_count since;
     begin();
     key.in_line = other.in_line = 0;
     for (int i = 0; i < KEYS; i++) {
@@ -274,7 +274,7 @@ static void many_keys_are_one_watch(void **state)
         all[i] = &many[i];
     }
     are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
-    said(listen_for(driver, st, all, KEYS, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, all, KEYS, &since, &err), 0, NULL);
     assert_int_equal(count(answers_asked(), "create_request"), 1);
     /* 99 is the last of them as texts. */
     assert_non_null(strstr(answers_asked(), answers_base64("/p/many/0\t", 10)));
@@ -282,14 +282,14 @@ static void many_keys_are_one_watch(void **state)
     /* One in between is watched already; one before them isn't, nor one behind. */
     int given = answers_given();
     assert_int_equal(hf_key_make("many/150x", &other, &err), 0);
-    said(listen_for(driver, st, &keys[1], 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, &keys[1], 1, &since, &err), 0, NULL);
     assert_int_equal(answers_given(), given);
-    said(listen_for(driver, st, &keys[0], 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, &keys[0], 1, &since, &err), 0, NULL);
     assert_int_equal(answers_given(), given + 1);
     assert_non_null(strstr(answers_asked(), answers_base64("/p/k\t", 5)));
     assert_non_null(strstr(answers_asked(), answers_base64("/p/k\n", 5)));
     assert_int_equal(hf_key_make("z", &other, &err), 0);
-    said(listen_for(driver, st, &keys[1], 1, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, &keys[1], 1, &since, &err), 0, NULL);
     assert_int_equal(answers_given(), given + 2);
     end();
 }
@@ -299,7 +299,7 @@ static void many_keys_are_one_watch(void **state)
 static void each_hears_what_concerns_it(void **state)
 {
     (void)state;
-    hf_event_count ear;
+    hf_event_count since;
     begin();
     other.in_line = 0; /* or it wouldn't hear of what the letters' watch brings last */
     add(event(LETTER, WORD(MINE, "77"), "9", NULL));
@@ -329,7 +329,7 @@ static void each_hears_what_concerns_it(void **state)
     uint64_t rang = events_of(driver, st, &key);
     key.in_line = 1;
     are((struct answer){"watch", ANSWER_OPEN, CREATED, 0});
-    said(listen_for(driver, st, keys, 2, &ear, &err), 0, NULL);
+    said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
     assert_int_equal(answers_given(), 1);
     assert_non_null(strstr(answers_asked(), "NOPUT"));
     assert_int_equal(events_of(driver, st, &key), rang);

@@ -233,19 +233,19 @@ static void a_session_dies_with_its_handle_and_is_mourned(void **state)
 }
 
 /* Does the watch end long before its time? Where it shouldn't, its time is short. */
-static int watched(hf_store *st, uint8_t bell, const hf_event_count *ear, int64_t most_us)
+static int watched(hf_store *st, uint8_t bell, const hf_event_count *since, int64_t most_us)
 {
     int64_t start = hf__local_us();
-    assert_int_equal(d->caps.local->sleep(st, bell, ear, start + most_us, NULL), 0);
+    assert_int_equal(d->caps.local->sleep(st, bell, since, start + most_us, NULL), 0);
     return hf__local_us() - start < most_us;
 }
-static int rung(hf_store *st, uint8_t bell, const hf_event_count *ear)
+static int rung(hf_store *st, uint8_t bell, const hf_event_count *since)
 {
-    return watched(st, bell, ear, 100000000);
+    return watched(st, bell, since, 100000000);
 }
-static int silent(hf_store *st, uint8_t bell, const hf_event_count *ear)
+static int silent(hf_store *st, uint8_t bell, const hf_event_count *since)
 {
-    return !watched(st, bell, ear, 20000);
+    return !watched(st, bell, since, 20000);
 }
 
 /* 40 waiters on several bells of two handles are let in at once; each bell rings, no other. */
@@ -256,7 +256,7 @@ static void who_waited_and_holds_is_rung(void **state)
     hf_rowkey key;
     hf_row row;
     int64_t clock;
-    hf_event_count ear[3], ear_b;
+    hf_event_count since[3], since_b;
     hf_row_init(&row);
     assert_int_equal(hf_row_room(&row, 41), 0);
     assert_int_equal(hf_key_make("k", &key, NULL), 0);
@@ -269,11 +269,11 @@ static void who_waited_and_holds_is_rung(void **state)
     }
     row.party[0].token = row.token;
     assert_int_equal(d->replace(a, &key, 0, &row, NULL, &clock, NULL), 0);
-    for (uint8_t i = 0; i < 3; i++) d->caps.local->wakeup_begin(a, i, 0, &ear[i], NULL);
-    d->caps.local->wakeup_begin(b, 255, 0, &ear_b, NULL);
+    for (uint8_t i = 0; i < 3; i++) d->caps.local->wakeup_begin(a, i, 0, &since[i], NULL);
+    d->caps.local->wakeup_begin(b, 255, 0, &since_b, NULL);
     row.rev++;
     assert_int_equal(d->replace(a, &key, row.rev - 1, &row, NULL, &clock, NULL), 0);
-    assert_true(silent(a, 1, &ear[1])); /* nobody was let in */
+    assert_true(silent(a, 1, &since[1])); /* nobody was let in */
     row.rev += 40;
     row.token = row.rev;
     row.n_holders = 40;
@@ -283,10 +283,10 @@ static void who_waited_and_holds_is_rung(void **state)
         row.party[i].token = row.rev;
     }
     assert_int_equal(d->replace(b, &key, row.rev - 40, &row, NULL, &clock, NULL), 0);
-    assert_true(rung(a, 0, &ear[0]));
-    assert_true(rung(a, 1, &ear[1]));
-    assert_true(silent(a, 2, &ear[2]));
-    assert_true(rung(b, 255, &ear_b));
+    assert_true(rung(a, 0, &since[0]));
+    assert_true(rung(a, 1, &since[1]));
+    assert_true(silent(a, 2, &since[2]));
+    assert_true(rung(b, 255, &since_b));
     hf_row_clear(&row);
     d->close(a);
     d->close(b);
@@ -296,13 +296,13 @@ static void an_interrupt_ends_this_watch_or_the_next(void **state)
 {
     (void)state;
     hf_store *st = open_store("mem:");
-    hf_event_count ear;
+    hf_event_count since;
     d->caps.local->interrupt(st, 5);
-    d->caps.local->wakeup_begin(st, 5, 0, &ear, NULL);
-    assert_true(rung(st, 5, &ear));
-    assert_true(silent(st, 5, &ear));
+    d->caps.local->wakeup_begin(st, 5, 0, &since, NULL);
+    assert_true(rung(st, 5, &since));
+    assert_true(silent(st, 5, &since));
     d->caps.local->interrupt(st, 5);
-    assert_true(rung(st, 5, &ear));
+    assert_true(rung(st, 5, &since));
     d->close(st);
 }
 

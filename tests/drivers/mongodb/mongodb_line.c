@@ -88,20 +88,20 @@ static int is_told(const char *text, char name, int in_line, const char *const *
     hf_rowkey key;
     const hf_rowkey *keys[] = {&key};
     hf_party p = party(name);
-    hf_event_count ear;
+    hf_event_count since;
     assert_int_equal(hf_key_make(text, &key, &err), 0);
     key.who = p.id;
     key.in_line = in_line;
     rev = 0;
-    if (listen_for(drv, waiter, keys, 1, &ear, &err)) fail_msg("listen: %s", err.text);
-    uint64_t before = ear.n[0];
+    if (listen_for(drv, waiter, keys, 1, &since, &err)) fail_msg("listen: %s", err.text);
+    uint64_t before = since.n[0];
     const char alone[] = {'z', '/', name, 0};
     becomes(&key, alone);
     for (size_t i = 0; i < n; i++) becomes(&key, rows[i]);
     int64_t until_us = hf__local_us() + INT64_C(30000000);
     while (!has_heard(&key)) {
         if (hf__local_us() > until_us) fail_msg("%s: never heard of the last change", text);
-        if (drv->caps.notify->sleep(waiter, &ear, hf__local_us() + 10000, &err) < 0)
+        if (drv->caps.notify->sleep(waiter, &since, hf__local_us() + 10000, &err) < 0)
             fail_msg("watch: %s", err.text);
     }
     uint64_t rang = heard(&key);
@@ -144,19 +144,19 @@ static void who_waits_is_told_of_a_removal(void **state)
     hf_rowkey key;
     const hf_rowkey *keys[] = {&key};
     hf_party last = party('d');
-    hf_event_count ear;
+    hf_event_count since;
     assert_int_equal(hf_key_make("removed", &key, &err), 0);
     key.who = last.id;
     key.in_line = 1;
     rev = 0;
-    if (listen_for(drv, waiter, keys, 1, &ear, &err)) fail_msg("listen: %s", err.text);
+    if (listen_for(drv, waiter, keys, 1, &since, &err)) fail_msg("listen: %s", err.text);
     becomes(&key, "a/d");
     becomes(&key, "a/bcde"); /* which is none of its business */
     becomes(&key, "");
     int64_t until_us = hf__local_us() + INT64_C(30000000);
-    while (heard(&key) < ear.n[0] + 2) {
+    while (heard(&key) < since.n[0] + 2) {
         if (hf__local_us() > until_us) fail_msg("not told");
-        if (drv->caps.notify->sleep(waiter, &ear, hf__local_us() + 10000, &err) < 0)
+        if (drv->caps.notify->sleep(waiter, &since, hf__local_us() + 10000, &err) < 0)
             fail_msg("watch: %s", err.text);
     }
 }

@@ -42,31 +42,31 @@ static void who_waits(void **state)
 {
     (void)state;
     char ours[30];
-    hf_event_count ear;
+    hf_event_count since;
     hf_store *st = opened_anew();
     snprintf(ours, sizeof ours, "%llu", (unsigned long long)key.hash);
     ARE({"LISTEN", "1", 0});
-    said(listen_to(st, &ear), 0, NULL);
-    said(pg->caps.notify->sleep(st, &ear, in_ms(0), &err), 0, NULL);
+    said(listen_to(st, &since), 0, NULL);
+    said(pg->caps.notify->sleep(st, &since, in_ms(0), &err), 0, NULL);
     pg->caps.notify->interrupt(st);
-    said(pg->caps.notify->sleep(st, &ear, in_ms(60000), &err), 0, NULL);
+    said(pg->caps.notify->sleep(st, &since, in_ms(60000), &err), 0, NULL);
     /* The server goes while somebody waits, and while nobody does. */
     pg_cuts();
-    said(pg->caps.notify->sleep(st, &ear, in_ms(60000), &err), HF_UNAVAILABLE,
+    said(pg->caps.notify->sleep(st, &since, in_ms(60000), &err), HF_UNAVAILABLE,
          "the connection broke");
-    said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
+    said(listen_to(st, &since), HF_UNAVAILABLE, "failed less than 5 s ago");
     pg->close(st);
     /* Not the word for another key, but for this one. */
     st = opened_anew();
     ARE({"LISTEN", "1", 0});
-    said(listen_to(st, &ear), 0, NULL);
+    said(listen_to(st, &since), 0, NULL);
     pg_notifies("12345");
-    said(pg->caps.notify->sleep(st, &ear, in_ms(50), &err), 0, NULL);
+    said(pg->caps.notify->sleep(st, &since, in_ms(50), &err), 0, NULL);
     pg_notifies(ours);
-    assert_int_equal(pg->caps.notify->sleep(st, &ear, in_ms(60000), &err), 1);
+    assert_int_equal(pg->caps.notify->sleep(st, &since, in_ms(60000), &err), 1);
     /* Cut off behind its back, it listens anew. */
     pg_cuts();
-    do said(listen_to(st, &ear), 0, NULL);
+    do said(listen_to(st, &since), 0, NULL);
     while (pg_asked("LISTEN") < 2);
     pg->close(st);
     static const struct {
@@ -78,8 +78,8 @@ static void who_waits(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         st = opened_anew();
         ARE({cases[i].part, cases[i].told, 0});
-        said(listen_to(st, &ear), cases[i].code, cases[i].says);
-        said(listen_to(st, &ear), HF_UNAVAILABLE, "not heard lately");
+        said(listen_to(st, &since), cases[i].code, cases[i].says);
+        said(listen_to(st, &since), HF_UNAVAILABLE, "failed less than 5 s ago");
         pg->close(st);
     }
 }

@@ -1,6 +1,6 @@
 /*
  * redis_answers.c - the driver redis: before a server that answers anything to its scripts: what it
- * makes of it. Opening, lists and ears: redis_words.c.
+ * makes of it. Opening, lists and subscriber: redis_words.c.
  */
 #include "resp.h"
 #include "test.h"

@@ -1,6 +1,6 @@
 /*
  * redis_words.c - the driver redis: before a server that answers anything, like redis_answers.c:
- * opening, lists, doctor and ears.
+ * opening, lists, doctor and subscriber.
  */
 #include "fakes/listens.h"
 #include "resp.h"
@@ -239,7 +239,7 @@ static void the_doctor_says_what_he_is_told(void **state)
     }
 }
 
-/* ---- ears ---- */
+/* ---- subscriber ---- */
 
 #define TOLD(name)                "*3\r\n$9\r\nsubscribe\r\n$10\r\nholdfast:" name "\r\n:1\r\n"
 #define MESSAGE(what, name, text) "*3\r\n$7\r\n" what "\r\n$10\r\nholdfast:" name "\r\n" text
@@ -260,13 +260,13 @@ static hf_store *heard_at_its_address(hf_row *row)
                                               0, 0}};
     hf_rowkey in_line = key;
     const hf_rowkey *keys[] = {&in_line};
-    hf_event_count ear;
+    hf_event_count since;
     in_line.who = who;
     in_line.in_line = 1;
     hf_store *st = opened_anew("redis://HOST");
     resp_are(rules, 1);
-    said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
-    assert_int_equal(ear.n[0], 2); /* the connection, and one message */
+    said(listen_for(redis, st, keys, 1, &since, &err), 0, NULL);
+    assert_int_equal(since.n[0], 2); /* the connection, and one message */
     assert_true(redis->caps.notify->payload(st, &key, row));
     assert_true(row->token == 7 && row->n_holders == 1 && row->party[0].expires_us == 2);
     return st;
@@ -279,7 +279,7 @@ static void what_is_heard_wakes(void **state)
     const hf_rowkey *keys[] = {&key};
     const int64_t for_ever = INT64_MAX / 2;
     static char both[1000];
-    hf_event_count ear;
+    hf_event_count since;
     hf_row row;
     hf_row_init(&row);
     /* What means nothing, and then what does; said by a server without manners, before it is asked
@@ -299,11 +299,11 @@ static void what_is_heard_wakes(void **state)
         const struct resp_rule first = {"SUBSCRIBE", both, 0, 0};
         snprintf(both, sizeof both, "%s%s", words, events[i]);
         resp_are(&first, 1);
-        said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
-        ear.n[0] = 1; /* of the connection itself; the event has come, or comes */
-        said(redis->caps.notify->sleep(st, &ear, for_ever, &err), 0, NULL);
+        said(listen_for(redis, st, keys, 1, &since, &err), 0, NULL);
+        since.n[0] = 1; /* of the connection itself; the event has come, or comes */
+        said(redis->caps.notify->sleep(st, &since, for_ever, &err), 0, NULL);
         assert_false(redis->caps.notify->payload(st, &key, &row));
-        said(redis->caps.notify->sleep(st, &ear, 0, &err), 0, NULL);
+        said(redis->caps.notify->sleep(st, &since, 0, &err), 0, NULL);
         redis->close(st);
     }
     /* Who is told that the key has been handed on, and to whom. */
@@ -314,7 +314,7 @@ static void what_is_heard_wakes(void **state)
                                              TOLD("k"),
                                      0, 0};
     resp_are(&handed, 1);
-    said(listen_for(redis, heard_of, keys, 1, &ear, &err), 0, NULL);
+    said(listen_for(redis, heard_of, keys, 1, &since, &err), 0, NULL);
     assert_true(redis->caps.notify->payload(heard_of, &key, &row));
     assert_true(row.token == 7 && row.n_holders == 1 && row.party[0].expires_us == 2);
     redis->close(heard_of);
@@ -323,15 +323,16 @@ static void what_is_heard_wakes(void **state)
         hf_store *st = opened_anew("redis://HOST");
         const struct resp_rule no = {"SUBSCRIBE", refused[i], 0, 1};
         resp_are(&no, 1);
-        said(listen_for(redis, st, keys, 1, &ear, &err), HF_UNAVAILABLE, "listen: ");
+        said(listen_for(redis, st, keys, 1, &since, &err), HF_UNAVAILABLE,
+             "subscribe to notifications: ");
         redis->close(st);
     }
     hf_store *st = opened_anew("redis://HOST");
     const struct resp_rule ends = {"SUBSCRIBE", TOLD("k"), 0, 1};
     resp_are(&ends, 1);
-    int rc = listen_for(redis, st, keys, 1, &ear, &err);
-    if (!rc) rc = redis->caps.notify->sleep(st, &ear, for_ever, &err);
-    said(rc, HF_UNAVAILABLE, "listen: ");
+    int rc = listen_for(redis, st, keys, 1, &since, &err);
+    if (!rc) rc = redis->caps.notify->sleep(st, &since, for_ever, &err);
+    said(rc, HF_UNAVAILABLE, "subscribe to notifications: ");
     redis->close(st);
     hf_row_clear(&row);
 }
@@ -359,7 +360,7 @@ static void what_another_database_tells_is_of_another_row(void **state)
     };
     const hf_rowkey *keys[] = {&key};
     static char said_to[1000];
-    hf_event_count ear;
+    hf_event_count since;
     hf_row row;
     hf_row_init(&row);
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -367,7 +368,7 @@ static void what_another_database_tells_is_of_another_row(void **state)
         const struct resp_rule first = {"SUBSCRIBE", said_to, 0, 0};
         snprintf(said_to, sizeof said_to, "%s" TOLD("k"), cases[i].word);
         resp_are(&first, 1);
-        said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(redis, st, keys, 1, &since, &err), 0, NULL);
         if (redis->caps.notify->payload(st, &key, &row) != cases[i].is_told) fail_msg("%zu", i);
         redis->close(st);
     }
@@ -381,16 +382,16 @@ static void who_waits_for_replicas_believes_no_word(void **state)
     static const struct resp_rule handed = {
         "SUBSCRIBE", MESSAGE("message", "k", "$40\r\n" ID " 7 1 2 3\r\n") TOLD("k"), 0, 0};
     const hf_rowkey *keys[] = {&key};
-    hf_event_count ear;
+    hf_event_count since;
     hf_row row;
     hf_row_init(&row);
     for (int wait = 0; wait < 2; wait++) {
         hf_store *st = opened_anew(wait ? "redis://HOST?wait=1" : "redis://HOST");
         uint64_t before = events_of(redis, st, &key);
         resp_are(&handed, 1);
-        said(listen_for(redis, st, keys, 1, &ear, &err), 0, NULL);
+        said(listen_for(redis, st, keys, 1, &since, &err), 0, NULL);
         assert_int_equal(redis->caps.notify->payload(st, &key, &row), !wait);
-        assert_true(events_of(redis, st, &key) > before && ear.n[0] == 2);
+        assert_true(events_of(redis, st, &key) > before && since.n[0] == 2);
         redis->close(st);
     }
     hf_row_clear(&row);

@@ -201,9 +201,9 @@ static int list(hf_store *st)
 
 static int hear(hf_store *st)
 {
-    hf_event_count ear;
-    int rc = drv->caps.notify->flush(st, &ear, &err);
-    return rc ? rc : drv->caps.notify->sleep(st, &ear, 0, &err);
+    hf_event_count since;
+    int rc = drv->caps.notify->flush(st, &since, &err);
+    return rc ? rc : drv->caps.notify->sleep(st, &since, 0, &err);
 }
 
 static void note(void *arg, int ok, const char *text)

@@ -1,11 +1,11 @@
 /*
- * ear.c - redis: how who waits is woken. One connection per handle, subscribed to the handle's own
- * address, where those who stand in line are told of what concerns them, and of which key; and to
- * the channels of those keys that somebody waits for without standing in line. So of a thousand in
- * line two are woken by a handover, whose first can be on its way at once, and not all of them.
+ * notify.c - redis: notifications. A handle has one connection for them. It subscribes to the
+ * handle's own address, where its queued requests are notified of what concerns them; a message
+ * names the key. For a key with a request outside the queue it subscribes to the key's own channel.
+ * So a handover notifies two of a thousand queued requests, and not all of them.
  *
- * A subscription outlives the wait for a while: who waits for a key again and again needn't ask for
- * it each time.
+ * A subscription outlives its wait for a while: a handle that waits for one key again and again
+ * needs no request for it each time.
  */
 #include "store.h"
 
@@ -19,18 +19,19 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEAF_MS = 5000 };
+enum { RETRY_MS = 5000 };
 
-static int deaf(hf_store *st, const char *why, hf_error *err)
+static int disconnected(hf_store *st, const char *why, hf_error *err)
 {
     char text[HF_RD_WHY];
     snprintf(text, sizeof text, "%s", why);
-    hf__rd_disconnect(&st->ear);
+    hf__rd_disconnect(&st->listener);
     pthread_mutex_lock(&st->said_mu);
     hf__sub_disconnected(&st->sub);
     pthread_mutex_unlock(&st->said_mu);
-    st->deaf_until_us = hf__local_us() + DEAF_MS * INT64_C(1000);
-    return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: %s", text);
+    st->retry_at_us = hf__local_us() + RETRY_MS * INT64_C(1000);
+    return hf_fail(err, HF_UNAVAILABLE, 0,
+                   HF_RD ": subscribe to notifications: %s; waiters poll meanwhile", text);
 }
 
 /* The name of a key's own channel, and its length. */
@@ -166,17 +167,17 @@ static int meaning(hf_store *st, const redisReply *r)
 
 /* Takes in what has come; with `confirmed` waits for so many confirmations. 0: broken, or refused.
  */
-static int hear(hf_store *st, size_t confirmed, int64_t until_us)
+static int receive(hf_store *st, size_t confirmed, int64_t until_us)
 {
     for (;;) {
         int broken;
-        redisReply *r = hf__rd_next(&st->ear, confirmed ? until_us : 0, &broken);
+        redisReply *r = hf__rd_next(&st->listener, confirmed ? until_us : 0, &broken);
         if (!r) return !broken && !confirmed;
         int refused = r->type == REDIS_REPLY_ERROR, what = meaning(st, r);
-        if (refused) hf__rd_words(r->str, st->ear.why);
+        if (refused) hf__rd_words(r->str, st->listener.why);
         freeReplyObject(r);
         if (refused) return 0;
-        st->heard += what == 1;
+        st->events += what == 1;
         confirmed -= what == 2 && confirmed;
     }
 }
@@ -247,18 +248,20 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
     struct hf__rd_batch batch = {NULL, 0, 0, 0, 0};
     size_t fresh = 0;
     /* What came for keys before is told of them. */
-    if (st->ear.fd >= 0 && !hear(st, 0, 0)) deaf(st, st->ear.why, NULL);
-    int is_new = st->ear.fd < 0;
+    if (st->listener.fd >= 0 && !receive(st, 0, 0)) disconnected(st, st->listener.why, NULL);
+    int is_new = st->listener.fd < 0;
     if (is_new) {
-        if (hf__local_us() < st->deaf_until_us)
-            return hf_fail(err, HF_UNAVAILABLE, 0, HF_RD ": listen: not heard lately");
+        if (hf__local_us() < st->retry_at_us)
+            return hf_fail(err, HF_UNAVAILABLE, 0,
+                           HF_RD ": subscribe to notifications: not tried, because it failed "
+                                 "less than 5 s ago; waiters poll meanwhile");
         int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-        int rc = hf__rd_connect(&st->how, &st->ear, 0, until_us, err);
+        int rc = hf__rd_connect(&st->how, &st->listener, 0, until_us, err);
         if (rc) {
-            deaf(st, "", NULL);
+            disconnected(st, "", NULL);
             return rc;
         }
-        st->heard++;
+        st->events++;
     }
     pthread_mutex_lock(&st->said_mu);
     if (is_new) hf__sub_put_any(&st->sub); /* what came before isn't known */
@@ -266,36 +269,37 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
     pthread_mutex_unlock(&st->said_mu);
     if (no_memory) {
         hf__rd_batch_free(&batch);
-        return deaf(st, "out of memory", err);
+        return disconnected(st, "out of memory", err);
     }
     if (batch.n) {
         int64_t until_us = hf__local_us() + st->how.io_timeout_ms * 1000;
-        if (hf__rd_send(&st->how, &st->ear, &batch) || (fresh && !hear(st, fresh, until_us)))
-            return deaf(st, st->ear.why, err);
+        if (hf__rd_send(&st->how, &st->listener, &batch) ||
+            (fresh && !receive(st, fresh, until_us)))
+            return disconnected(st, st->listener.why, err);
     }
-    ret->n[0] = st->heard;
+    ret->n[0] = st->events;
     ret->n[1] = 0;
     return 0;
 }
 
 static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_us, hf_error *err)
 {
-    while (st->heard == since->n[0]) {
-        struct pollfd fds[2] = {{st->ear.fd, POLLIN, 0}, {st->wake_fd, POLLIN, 0}};
+    while (st->events == since->n[0]) {
+        struct pollfd fds[2] = {{st->listener.fd, POLLIN, 0}, {st->wake_fd, POLLIN, 0}};
         int64_t left = until_us - hf__local_us();
         uint64_t n;
         if (left <= 0) return 0;
         left = left / 1000 + 1;
         if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0) {
             if (errno == EINTR) continue;
-            return deaf(st, strerror(errno), err);
+            return disconnected(st, strerror(errno), err);
         }
         if (fds[1].revents) {
             if (read(st->wake_fd, &n, sizeof n) < 0 && errno != EAGAIN)
-                return deaf(st, strerror(errno), err);
+                return disconnected(st, strerror(errno), err);
             return 0;
         }
-        if (fds[0].revents && !hear(st, 0, 0)) return deaf(st, st->ear.why, err);
+        if (fds[0].revents && !receive(st, 0, 0)) return disconnected(st, st->listener.why, err);
     }
     return 0;
 }

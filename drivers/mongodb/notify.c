@@ -1,0 +1,413 @@
+/*
+ * notify.c - see notify.h.
+ *
+ * A change stream blocks whoever reads it, for half a second at a time, and libmongoc can't be
+ * woken. So a thread of its own reads it while somebody waits for a key; the watcher waits for that
+ * thread. It ends when nobody waits any more, or the stream breaks. Who closes the handle waits for
+ * it, but not for a server that is mute: then it ends by itself, with what it needs.
+ */
+#include "notify.h"
+
+#include "addresses.h"
+#include "kit/subscriber.h"
+#include "kit/text.h"
+#include "os.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, RETRY_MS = 5000, LONGEST_MS = 60000 };
+
+enum stream_state { STREAM_OFF, STREAM_STARTING, STREAM_OPEN };
+
+/* A key, and to whom the last change that was notified gave it. */
+struct subscription {
+    struct hf__sub_key key;
+    hf_party handed;              /* token 0: to nobody */
+    char address[HF_ADDRESS + 1]; /* of who stands in line for it; "": nobody does */
+};
+
+struct hf__mg_listener {
+    struct hf__mg_how how; /* only read, once it is there */
+    pthread_mutex_t mu;
+    int changed_fd; /* rung by the thread, and by who interrupts; one waits for it at a time */
+    enum stream_state state;
+    int refs, ends, interrupted;
+    int64_t retry_at_us, wanted_us; /* when somebody waited last */
+    uint64_t events;
+    struct hf__sub sub;
+};
+
+hf__mg_listener *hf__mg_listener_new(const hf_url *url, int64_t io_timeout_ms)
+{
+    hf__mg_listener *listener = calloc(1, sizeof *listener);
+    if (!listener) return NULL;
+    listener->changed_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (listener->changed_fd < 0 || hf__mg_how(url, io_timeout_ms, &listener->how, NULL)) {
+        if (listener->changed_fd >= 0) close(listener->changed_fd);
+        free(listener);
+        return NULL;
+    }
+    listener->refs = 1;
+    listener->sub.key_size = sizeof(struct subscription);
+    pthread_mutex_init(&listener->mu, NULL);
+    return listener;
+}
+
+/* Under the mutex, which goes. */
+static void let_go(hf__mg_listener *listener)
+{
+    int last = !--listener->refs;
+    pthread_mutex_unlock(&listener->mu);
+    if (!last) return;
+    hf__mg_how_free(&listener->how);
+    pthread_mutex_destroy(&listener->mu);
+    close(listener->changed_fd);
+    hf__sub_free(&listener->sub);
+    free(listener);
+}
+
+static void ring(hf__mg_listener *listener)
+{
+    uint64_t one = 1;
+    ssize_t n = write(listener->changed_fd, &one, sizeof one);
+    (void)n; /* full means that it has rung already */
+}
+
+/* Sleeps until something may have changed or local time until_us; 0: it is that late. Under the
+   mutex, dropped. */
+static int sleep_until(hf__mg_listener *listener, int64_t until_us)
+{
+    struct pollfd fd = {listener->changed_fd, POLLIN, 0};
+    int64_t left_ms = (until_us - hf__local_us()) / 1000 + 1;
+    uint64_t rung;
+    if (until_us <= hf__local_us()) return 0;
+    pthread_mutex_unlock(&listener->mu);
+    /* In a suspend no time passes for it. */
+    poll(&fd, 1, left_ms > LONGEST_MS ? LONGEST_MS : (int)left_ms);
+    ssize_t n = read(listener->changed_fd, &rung, sizeof rung);
+    (void)n;
+    pthread_mutex_lock(&listener->mu);
+    return 1;
+}
+
+void hf__mg_listener_free(hf__mg_listener *listener)
+{
+    if (!listener) return;
+    pthread_mutex_lock(&listener->mu);
+    listener->ends = 1;
+    int64_t until_us = hf__local_us() + CLOSE_MS * INT64_C(1000);
+    while (listener->refs > 1 && sleep_until(listener, until_us)) continue;
+    let_go(listener);
+}
+
+/* ---- the thread ---- */
+
+/* Shorter than any request may take. */
+static int64_t await_ms(const hf__mg_listener *listener)
+{
+    int64_t half = listener->how.io_timeout_ms / 2;
+    return half < AWAIT_MS ? half : AWAIT_MS;
+}
+
+/* What the event says there. */
+static int find_at(const bson_t *event, const char *path, bson_iter_t *ret)
+{
+    bson_iter_t it;
+    return bson_iter_init(&it, event) && bson_iter_find_descendant(&it, path, ret);
+}
+
+#define CHANGED "updateDescription.updatedFields."
+
+static int number_at(const bson_t *event, const char *path, int64_t *ret)
+{
+    bson_iter_t it;
+    if (!find_at(event, path, &it) || !BSON_ITER_HOLDS_NUMBER(&it)) return 0;
+    *ret = bson_iter_as_int64(&it);
+    return *ret >= 0;
+}
+
+/* The new holder, from this change on. */
+static void read_handed(const bson_t *event, hf_party *ret)
+{
+    bson_iter_t it;
+    int64_t token, flags = HF_PARTY_UNCLAIMED;
+    uint32_t len;
+    ret->token = 0;
+    if (!find_at(event, CHANGED "request", &it) || !BSON_ITER_HOLDS_UTF8(&it)) return;
+    const char *text = bson_iter_utf8(&it, &len);
+    if (!hf__read_id(text, len, ret->id) || !number_at(event, CHANGED "token", &token) ||
+        !number_at(event, CHANGED "acquired_us", &ret->since_us) ||
+        !number_at(event, CHANGED "expires_us", &ret->expires_us))
+        return;
+    /* It has changed as well, unless the holder before was handed the key, too. */
+    if (find_at(event, CHANGED "more", &it)) {
+        flags = 0;
+        if (!BSON_ITER_HOLDS_DOCUMENT(&it)) return;
+        number_at(event, CHANGED "more.flags", &flags);
+        number_at(event, CHANGED "more.token", &token);
+    }
+    ret->flags = (uint8_t)flags;
+    ret->token = (uint64_t)token;
+}
+
+/* Does this change of the key concern the wait that listens for it? */
+static int concerns(const struct subscription *k, const bson_t *event)
+{
+    bson_iter_t it;
+    if (!k->address[0] || !find_at(event, CHANGED HF_MG_ADDRESSES, &it) ||
+        !BSON_ITER_HOLDS_UTF8(&it))
+        return 1; /* it isn't in line, or the row is gone, or was written by somebody else */
+    return strstr(bson_iter_utf8(&it, NULL), k->address) != NULL;
+}
+
+/* The key that a change is of; NULL: nobody here knows it. *ret_any: the event doesn't say which.
+ */
+static struct subscription *changed_key(const hf__mg_listener *listener, const bson_t *event,
+                                        int *ret_any)
+{
+    bson_iter_t id;
+    uint32_t len;
+    *ret_any = !find_at(event, "documentKey._id", &id) || !BSON_ITER_HOLDS_UTF8(&id);
+    if (*ret_any) return NULL;
+    const char *key = bson_iter_utf8(&id, &len);
+    return (struct subscription *)hf__sub_find(&listener->sub, key, len, hf_key_hash(key, len));
+}
+
+/* A change: of a key that somebody here waits for, or of something that isn't told. */
+static void receive(hf__mg_listener *listener, const bson_t *event)
+{
+    int any;
+    pthread_mutex_lock(&listener->mu);
+    struct subscription *k = changed_key(listener, event, &any);
+    if (k) read_handed(event, &k->handed);
+    int matters = any || (k && hf__sub_is_wanted(&k->key) && concerns(k, event));
+    if (any)
+        hf__sub_put_any(&listener->sub);
+    else if (matters)
+        hf__sub_put_event(&listener->sub, &k->key);
+    if (matters) {
+        listener->events++;
+        ring(listener);
+    }
+    pthread_mutex_unlock(&listener->mu);
+}
+
+static void forget_handed(struct hf__sub_key *k, void *arg)
+{
+    (void)arg;
+    ((struct subscription *)k)->handed.token = 0;
+}
+
+/* What came before isn't known. Under the mutex. */
+static void lose(hf__mg_listener *listener)
+{
+    listener->events++;
+    hf__sub_put_any(&listener->sub);
+    hf__sub_each(&listener->sub, forget_handed, NULL);
+}
+
+static int wanted(hf__mg_listener *listener, enum stream_state state)
+{
+    pthread_mutex_lock(&listener->mu);
+    if (state != listener->state) {
+        listener->state = state;
+        lose(listener);
+        ring(listener);
+    }
+    int64_t now_us = hf__local_us();
+    if (hf__sub_wanted(&listener->sub)) listener->wanted_us = now_us;
+    int is = !listener->ends && now_us - listener->wanted_us < IDLE_MS * INT64_C(1000);
+    if (!is) {
+        listener->state = STREAM_OFF; /* from here on another may be started */
+        hf__sub_each(&listener->sub, forget_handed, NULL);
+    }
+    pthread_mutex_unlock(&listener->mu);
+    return is;
+}
+
+/* Returns 0: no wait needs it any more; 1: it broke. *ret_opened: it was open. */
+static int read_stream(hf__mg_listener *listener, mongoc_change_stream_t *stream, int *ret_opened)
+{
+    const bson_t *event, *reply;
+    bson_error_t e;
+    if (mongoc_change_stream_error_document(stream, &e, &reply)) return 1;
+    while (wanted(listener, STREAM_OPEN)) {
+        int64_t asked_us = hf__local_us();
+        if (mongoc_change_stream_next(stream, &event))
+            receive(listener, event);
+        else if (mongoc_change_stream_error_document(stream, &e, &reply))
+            return 1;
+        else if (hf__local_us() - asked_us < await_ms(listener) * 100)
+            return 1; /* a server that answers "nothing" at once would be asked all the time */
+        *ret_opened = 1;
+    }
+    return 0;
+}
+
+#define FIELD(name) "updateDescription.updatedFields." name, BCON_INT32(1)
+
+/* As read_stream, with a connection of its own. */
+static int follow(hf__mg_listener *listener, struct hf__mg_link *link, int *ret_opened)
+{
+    *ret_opened = 0;
+    if (hf__mg_connect(&listener->how, link, NULL) || !link->replicated) return 1;
+    link->until_us = 0; /* libmongoc's time limits are right for a stream that goes on */
+    mongoc_collection_t *rows =
+        mongoc_client_get_collection(link->client, listener->how.db, listener->how.collection);
+    bson_t *only =
+        BCON_NEW("pipeline", "[", "{", "$project", "{", "documentKey", BCON_INT32(1),
+                 FIELD("request"), FIELD("token"), FIELD("acquired_us"), FIELD("expires_us"),
+                 FIELD("more"), FIELD(HF_MG_ADDRESSES), "}", "}", "]");
+    bson_t *opts = BCON_NEW("maxAwaitTimeMS", BCON_INT64(await_ms(listener)));
+    mongoc_change_stream_t *stream = mongoc_collection_watch(rows, only, opts);
+    int broken = read_stream(listener, stream, ret_opened);
+    mongoc_change_stream_destroy(stream);
+    mongoc_collection_destroy(rows);
+    bson_destroy(only);
+    bson_destroy(opts);
+    return broken;
+}
+
+static void *run(void *arg)
+{
+    hf__mg_listener *listener = arg;
+    struct hf__mg_link link = {.client = NULL};
+    int broken = 1, opened = 1;
+    /* A stream that breaks is begun anew at once: there may be another primary. One that never was
+       open isn't. */
+    while (broken && opened && hf__mg_begin()) {
+        broken = follow(listener, &link, &opened);
+        hf__mg_disconnect(&link);
+        hf__mg_end();
+        if (broken && opened && !wanted(listener, STREAM_STARTING)) broken = 0;
+    }
+    pthread_mutex_lock(&listener->mu);
+    if (broken) {
+        listener->retry_at_us = hf__local_us() + RETRY_MS * INT64_C(1000);
+        listener->state = STREAM_OFF;
+        lose(listener);
+    }
+    ring(listener);
+    let_go(listener);
+    return NULL;
+}
+
+/* Under the mutex. */
+static int start(hf__mg_listener *listener)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    if (hf__local_us() < listener->retry_at_us) return 0;
+    /* Who waits may be a thread of the caller's, whose signals stay its own. */
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    listener->state = STREAM_STARTING;
+    listener->refs++;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&thread, &attr, run, listener);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (!rc) return 1;
+    listener->refs--;
+    listener->state = STREAM_OFF;
+    return 0;
+}
+
+/* ---- who watches ---- */
+
+static struct subscription *find(const hf__mg_listener *listener, const hf_rowkey *key)
+{
+    return (struct subscription *)hf__sub_find(&listener->sub, key->text, key->len, key->hash);
+}
+
+int hf__mg_subscribe(hf__mg_listener *listener, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&listener->mu);
+    struct subscription *k =
+        (struct subscription *)hf__sub_want(&listener->sub, key, NULL, 0, NULL);
+    if (k) k->address[0] = 0;
+    if (k && k->key.in_line) hf__put_address(k->address, k->key.who);
+    pthread_mutex_unlock(&listener->mu);
+    return k ? 0 : HF_NOMEM;
+}
+
+void hf__mg_unsubscribe(hf__mg_listener *listener, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&listener->mu);
+    struct subscription *k = find(listener, key);
+    if (k) hf__sub_unwant(&listener->sub, &k->key);
+    pthread_mutex_unlock(&listener->mu);
+}
+
+int hf__mg_next_event(hf__mg_listener *listener, hf_key_event *ret)
+{
+    pthread_mutex_lock(&listener->mu);
+    int is = hf__sub_next_event(&listener->sub, ret);
+    pthread_mutex_unlock(&listener->mu);
+    return is;
+}
+
+int hf__mg_flush(hf__mg_listener *listener, hf_event_count *ret, hf_error *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&listener->mu);
+    int wanted = hf__sub_wanted(&listener->sub) != 0;
+    if (wanted) listener->wanted_us = hf__local_us();
+    int64_t until_us = hf__local_us() + listener->how.io_timeout_ms * 1000;
+    while (wanted && listener->state != STREAM_OPEN && !rc)
+        if ((listener->state == STREAM_OFF && !start(listener)) || !sleep_until(listener, until_us))
+            rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                         "mongodb: subscribe to notifications: no change stream can be opened; "
+                         "waiters poll meanwhile");
+    ret->n[0] = listener->events;
+    ret->n[1] = 0;
+    pthread_mutex_unlock(&listener->mu);
+    return rc;
+}
+
+int hf__mg_sleep(hf__mg_listener *listener, const hf_event_count *since, int64_t until_us,
+                 hf_error *err)
+{
+    int rc = 0, over = 0;
+    pthread_mutex_lock(&listener->mu);
+    while (!over && !listener->interrupted && listener->events == since->n[0])
+        over = !sleep_until(listener, until_us);
+    listener->interrupted = 0;
+    if (hf__sub_wanted(&listener->sub) && listener->state != STREAM_OPEN)
+        rc = hf_fail(err, HF_UNAVAILABLE, 0,
+                     "mongodb: receive notifications: the change stream broke; waiters poll "
+                     "until another one is open");
+    pthread_mutex_unlock(&listener->mu);
+    return rc;
+}
+
+int hf__mg_payload(hf__mg_listener *listener, const hf_rowkey *key, hf_row *row)
+{
+    hf_row_clear(row);
+    pthread_mutex_lock(&listener->mu);
+    const struct subscription *k = find(listener, key);
+    int found = k && k->handed.token;
+    if (found) row->party[0] = k->handed;
+    pthread_mutex_unlock(&listener->mu);
+    row->n_holders = (uint32_t)found;
+    row->token = found ? row->party[0].token : 0;
+    return found;
+}
+
+void hf__mg_interrupt(hf__mg_listener *listener)
+{
+    pthread_mutex_lock(&listener->mu);
+    listener->interrupted = 1;
+    ring(listener);
+    pthread_mutex_unlock(&listener->mu);
+}

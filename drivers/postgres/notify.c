@@ -1,0 +1,417 @@
+/*
+ * notify.c - see notify.h. A queued request is notified at its address, a channel of its handle.
+ * For the other requests all keys of a table share one channel.
+ *
+ * A notification names the key, and the party that alone holds it now. It is not believed: every
+ * role of the database may notify and listen, whatever it may do with the table. The named request
+ * looks, and reads the row by the connection on which the notification came. The others needn't
+ * look. An untrue one costs the named request a read, or the others a delay until they
+ * poll.
+ *
+ * A subscription outlives its wait for a while: the holder of the key is then notified of a request
+ * that queues behind it.
+ */
+#include "notify.h"
+
+#include "kit/text.h"
+#include "os.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { RETRY_MS = 5000, SPARE_CHANNELS = 64, OVER = 1 };
+
+enum says { NOTHING, THE_ROW, ANOTHER };
+
+struct subscription {
+    struct hf__sub_key key;
+    struct subscription *unread_next;
+    uint8_t unread; /* it is in the list of those, and pinned */
+    uint8_t shown;  /* THE_ROW was, since it was read */
+    enum says says;
+    hf_row *row;         /* THE_ROW */
+    uint8_t another[16]; /* ANOTHER */
+    int64_t expires_us;
+};
+
+/* ---- what was said ---- */
+
+void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP])
+{
+    char id[33];
+    int n = snprintf(to, HF_PG_WORD_CAP, "%llu", (unsigned long long)key->hash);
+    if (!row || row->n_holders != 1) return;
+    hf__put_id(id, row->party[0].id);
+    snprintf(to + n, HF_PG_WORD_CAP - (size_t)n, " %s %lld", id,
+             (long long)row->party[0].expires_us);
+}
+
+/* Under the mutex, as are the next ones. What has to be read still has. */
+static void forget(struct hf__sub_key *key)
+{
+    struct subscription *k = (struct subscription *)key;
+    k->says = NOTHING;
+    if (k->row) hf_row_clear(k->row);
+    free(k->row);
+    k->row = NULL;
+}
+
+static struct subscription *find(const struct hf__pg_listener *listener, const hf_rowkey *key)
+{
+    return (struct subscription *)hf__sub_find(&listener->sub, key->text, key->len, key->hash);
+}
+
+/* What comes behind the hash. 0: nothing that can be read. */
+static int read_holder(const char *said, uint8_t id[16], int64_t *ret_expires_us)
+{
+    char *end;
+    if (*said != ' ' || strnlen(said, 35) < 35 || said[33] != ' ' || !hf__read_id(said + 1, 32, id))
+        return 0;
+    errno = 0;
+    *ret_expires_us = strtoll(said + 34, &end, 10);
+    return !errno && !*end && *ret_expires_us >= 0;
+}
+
+static void must_read(struct hf__pg_listener *listener, struct subscription *k)
+{
+    if (k->unread) return;
+    if (!listener->unread) listener->unread_end = &listener->unread;
+    k->unread = k->key.pinned = 1;
+    k->unread_next = NULL;
+    *listener->unread_end = k;
+    listener->unread_end = &k->unread_next;
+}
+
+static struct subscription *next_unread(struct hf__pg_listener *listener)
+{
+    struct subscription *k = listener->unread;
+    if (!k) return NULL;
+    listener->unread = k->unread_next;
+    k->unread = k->key.pinned = 0;
+    return k;
+}
+
+/* Its waits are to look. */
+static void tell(struct hf__pg_listener *listener, struct subscription *k)
+{
+    if (!hf__sub_is_wanted(&k->key)) return;
+    hf__sub_put_event(&listener->sub, &k->key);
+    listener->events++;
+}
+
+/* One word, of one of the keys. */
+static void take_in(struct hf__pg_listener *listener, struct subscription *k, const char *holder)
+{
+    uint8_t id[16];
+    int64_t expires_us;
+    int known = k->key.named && read_holder(holder, id, &expires_us);
+    int wanted = hf__sub_is_wanted(&k->key);
+    if (known && memcmp(id, k->key.who, 16) != 0) {
+        /* What has to be read is read all the same; and what was read isn't put aside for this
+           before anybody has seen it, for it may say that he was handed the key. */
+        if (k->unread) return;
+        if (wanted && k->says == THE_ROW && !k->shown) {
+            must_read(listener, k);
+            return;
+        }
+        k->says = ANOTHER;
+        memcpy(k->another, id, 16);
+        k->expires_us = expires_us;
+        tell(listener, k);
+    } else if (!known && !wanted) {
+        forget(&k->key);
+    } else {
+        must_read(listener, k);
+    }
+}
+
+/* Takes in the notifications that were read. 0: the connection broke. */
+static int take_in_all(struct hf__pg_listener *listener)
+{
+    PGnotify *note;
+    while ((note = PQnotifies(listener->link.pg))) {
+        char *end;
+        uint64_t hash = strtoull(note->extra, &end, 10);
+        pthread_mutex_lock(&listener->mu);
+        struct hf__sub_key *k = NULL;
+        while ((k = hf__sub_of_hash(&listener->sub, hash, k)))
+            take_in(listener, (struct subscription *)k, end);
+        pthread_mutex_unlock(&listener->mu);
+        PQfreemem(note);
+    }
+    return PQstatus(listener->link.pg) == CONNECTION_OK;
+}
+
+/* Those that have come. */
+static int receive(struct hf__pg_listener *listener)
+{
+    return PQconsumeInput(listener->link.pg) && take_in_all(listener);
+}
+
+/* Reads a row that has changed. 0: the connection broke. */
+static int read_one(struct hf__pg_listener *listener)
+{
+    hf_row *row = malloc(sizeof *row), *old;
+    pthread_mutex_lock(&listener->mu);
+    /* What comes while it is read is another change. */
+    struct subscription *k = next_unread(listener);
+    pthread_mutex_unlock(&listener->mu);
+    hf_rowkey key = {.text = k->key.text, .len = k->key.len, .hash = k->key.hash};
+    if (row) hf_row_init(row);
+    int rc = row ? listener->read(listener->st, &listener->link, &key, row) : HF_NOMEM;
+    pthread_mutex_lock(&listener->mu);
+    old = k->row;
+    k->row = row;
+    k->shown = 0;
+    /* That nobody has it, or why it can't be read, is for who waits to find. */
+    k->says = !rc && row->rev ? THE_ROW : NOTHING;
+    tell(listener, k);
+    pthread_mutex_unlock(&listener->mu);
+    if (old) hf_row_clear(old);
+    free(old);
+    return listener->link.pg != NULL;
+}
+
+int hf__pg_payload(struct hf__pg_listener *listener, const hf_rowkey *key, hf_row *row)
+{
+    hf_row_clear(row);
+    pthread_mutex_lock(&listener->mu);
+    struct subscription *k = find(listener, key);
+    int is = k && k->says == THE_ROW && !hf_row_copy(row, k->row);
+    if (is) k->shown = 1;
+    if (k && k->says == ANOTHER) {
+        memset(&row->party[0], 0, sizeof row->party[0]); /* no token: no grant to go by */
+        memcpy(row->party[0].id, k->another, 16);
+        row->party[0].expires_us = k->expires_us;
+        row->n_holders = 1;
+        is = 1;
+    }
+    pthread_mutex_unlock(&listener->mu);
+    return is;
+}
+
+/* ---- listening ---- */
+
+int hf__pg_notify_open(struct hf__pg_listener *listener, hf_store *st, hf__pg_read *read_row)
+{
+    listener->st = st;
+    listener->read = read_row;
+    listener->sub.key_size = sizeof(struct subscription);
+    listener->sub.forget = forget;
+    listener->sub.spare_channels = SPARE_CHANNELS;
+    pthread_mutex_init(&listener->mu, NULL);
+    listener->wake_fd = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    return listener->wake_fd < 0 ? errno : 0;
+}
+
+void hf__pg_notify_channel(struct hf__pg_listener *listener, const char *schema, const char *table)
+{
+    char whole[160];
+    size_t n = (size_t)snprintf(whole, sizeof whole, "holdfast:%s.%s", schema, table);
+    if (n >= sizeof listener->channel || strchr(whole, '"'))
+        snprintf(listener->channel, sizeof listener->channel, "holdfast:%016llx",
+                 (unsigned long long)hf_key_hash(whole, n));
+    else
+        memcpy(listener->channel, whole, n + 1);
+}
+
+void hf__pg_notify_close(struct hf__pg_listener *listener)
+{
+    hf__pg_disconnect(&listener->link);
+    hf__sub_free(&listener->sub);
+    pthread_mutex_destroy(&listener->mu);
+    if (listener->wake_fd >= 0) close(listener->wake_fd);
+}
+
+static void forget_one(struct hf__sub_key *k, void *arg)
+{
+    (void)arg;
+    forget(k);
+}
+
+static void disconnect(struct hf__pg_listener *listener)
+{
+    hf__pg_disconnect(&listener->link);
+    pthread_mutex_lock(&listener->mu);
+    while (next_unread(listener)) continue;
+    hf__sub_each(&listener->sub, forget_one, NULL); /* others may be lost from here on */
+    hf__sub_disconnected(&listener->sub);
+    pthread_mutex_unlock(&listener->mu);
+    listener->listens_all = 0;
+}
+
+static int disconnected(struct hf__pg_listener *listener, const char *why, hf_error *err)
+{
+    disconnect(listener);
+    listener->retry_at_us = hf__local_us() + RETRY_MS * INT64_C(1000);
+    return hf_fail(err, HF_UNAVAILABLE, 0,
+                   "postgres: subscribe to notifications: %s; waiters poll meanwhile", why);
+}
+
+static int connect_listener(const struct hf__pg_how *how, struct hf__pg_listener *listener,
+                            hf_error *err)
+{
+    if (hf__local_us() < listener->retry_at_us)
+        return hf_fail(err, HF_UNAVAILABLE, 0,
+                       "postgres: subscribe to notifications: not tried, because it failed "
+                       "less than 5 s ago; waiters poll meanwhile");
+    int64_t until_us = hf__local_us() + how->io_timeout_ms * 1000;
+    int rc = hf__pg_connect(how, &listener->link, until_us, err);
+    if (!rc && listener->link.pooled) return disconnected(listener, "a pooler is in between", err);
+    if (rc) {
+        disconnected(listener, "", NULL);
+        return rc;
+    }
+    listener->events++;
+    pthread_mutex_lock(&listener->mu);
+    hf__sub_put_any(&listener->sub); /* what came before isn't known */
+    pthread_mutex_unlock(&listener->mu);
+    return 0;
+}
+
+/* LISTEN, or UNLISTEN. */
+static int say(const struct hf__pg_how *how, struct hf__pg_listener *listener, const char *what,
+               const char *at, const char *channel, hf_error *err)
+{
+    char sql[120], state[6];
+    PGresult *r;
+    snprintf(sql, sizeof sql, "%s \"%s%s\"", what, at, channel);
+    int rc = hf__pg_ask(how, &listener->link, sql, 0, NULL, HF_UNAVAILABLE, &r, state, "listen", "",
+                        err);
+    if (rc)
+        disconnected(listener, "", NULL);
+    else
+        PQclear(r);
+    return rc;
+}
+
+/* Listens at the address, or no longer. */
+static int say_one(const struct hf__pg_how *how, struct hf__pg_listener *listener,
+                   struct hf__sub_channel *c, hf_error *err)
+{
+    char name[HF_ADDRESS + 1];
+    int wanted = c->users != 0, rc = 0, changes = c->subscribed != wanted;
+    memcpy(name, c->name, c->len + 1);
+    c->subscribed = (uint8_t)wanted;
+    if (!wanted) hf__sub_channel_free(c);
+    if (changes) rc = say(how, listener, wanted ? "LISTEN" : "UNLISTEN", HF_PG_AT, name, err);
+    return rc;
+}
+
+/* Listens where those who wait now are told, and no longer where nobody is. The channel of all keys
+   stays while nobody waits. */
+static int say_all(const struct hf__pg_how *how, struct hf__pg_listener *listener, hf_error *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&listener->mu);
+    int all = listener->sub.n_apart != 0, any = hf__sub_wanted(&listener->sub) != 0;
+    pthread_mutex_unlock(&listener->mu);
+    if (any && all != listener->listens_all)
+        rc = say(how, listener, all ? "LISTEN" : "UNLISTEN", "", listener->channel, err);
+    if (any && !rc) listener->listens_all = all;
+    while (!rc) {
+        pthread_mutex_lock(&listener->mu);
+        struct hf__sub_channel *c = hf__sub_next_change(&listener->sub);
+        pthread_mutex_unlock(&listener->mu);
+        if (!c) break;
+        rc = say_one(how, listener, c, err);
+    }
+    return rc;
+}
+
+int hf__pg_subscribe(struct hf__pg_listener *listener, const hf_rowkey *key)
+{
+    char address[HF_ADDRESS + 1];
+    int in_line = key->who && key->in_line, same;
+    if (in_line) hf__put_address(address, key->who);
+    pthread_mutex_lock(&listener->mu);
+    struct subscription *k = (struct subscription *)hf__sub_want(
+        &listener->sub, key, in_line ? address : NULL, HF_ADDRESS, &same);
+    /* That another had it was said to somebody else: this one may be whom it named. Or it was said
+       long ago: while nobody stands in line nothing is said. */
+    if (k && !same && k->says == ANOTHER) k->says = NOTHING;
+    pthread_mutex_unlock(&listener->mu);
+    return k ? 0 : HF_NOMEM;
+}
+
+void hf__pg_unsubscribe(struct hf__pg_listener *listener, const hf_rowkey *key)
+{
+    pthread_mutex_lock(&listener->mu);
+    struct subscription *k = find(listener, key);
+    if (k) hf__sub_unwant(&listener->sub, &k->key);
+    pthread_mutex_unlock(&listener->mu);
+}
+
+int hf__pg_next_event(struct hf__pg_listener *listener, hf_key_event *ret)
+{
+    pthread_mutex_lock(&listener->mu);
+    int is = hf__sub_next_event(&listener->sub, ret);
+    pthread_mutex_unlock(&listener->mu);
+    return is;
+}
+
+int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_listener *listener,
+                 hf_event_count *ret, hf_error *err)
+{
+    /* What came for keys before is told of them. */
+    if (listener->link.pg && !receive(listener)) disconnect(listener);
+    if (!listener->link.pg) {
+        int rc = connect_listener(how, listener, err);
+        if (rc) return rc;
+    }
+    int rc = say_all(how, listener, err);
+    if (rc) return rc;
+    /* What came with an answer isn't in the socket any more, which wouldn't wake anybody. */
+    if (!take_in_all(listener)) return disconnected(listener, "the connection broke", err);
+    *ret = (hf_event_count){{listener->events, 0}};
+    return 0;
+}
+
+/* Until something comes, or not at all if there is something to be read. OVER: it was interrupted,
+   or it is time. */
+static int sleep_until(struct hf__pg_listener *listener, int64_t until_us, hf_error *err)
+{
+    struct pollfd fds[2] = {{PQsocket(listener->link.pg), POLLIN, 0},
+                            {listener->wake_fd, POLLIN, 0}};
+    int64_t left = until_us - hf__local_us();
+    uint64_t n;
+    if (left <= 0) return OVER;
+    left = listener->unread ? 0 : left / 1000 + 1;
+    if (poll(fds, 2, left > 60000 ? 60000 : (int)left) < 0 && errno != EINTR)
+        return disconnected(listener, strerror(errno), err);
+    if (fds[1].revents) {
+        if (read(listener->wake_fd, &n, sizeof n) < 0 && errno != EAGAIN)
+            return disconnected(listener, strerror(errno), err);
+        return OVER;
+    }
+    return fds[0].revents && !receive(listener)
+               ? disconnected(listener, "the connection broke", err)
+               : 0;
+}
+
+int hf__pg_sleep(struct hf__pg_listener *listener, const hf_event_count *since, int64_t until_us,
+                 hf_error *err)
+{
+    int rc = 0, asked = 0;
+    while (!rc && listener->events == since->n[0]) {
+        /* Each time: words that have one read don't keep the others from what they have to do. */
+        rc = sleep_until(listener, until_us, err);
+        if (rc || !listener->unread || listener->events != since->n[0]) continue;
+        asked++;
+        /* What came with the row isn't in the socket any more, which wouldn't wake anybody. */
+        if (!read_one(listener) || !take_in_all(listener))
+            rc = disconnected(listener, "the connection broke", err);
+    }
+    return rc < 0 ? rc : asked;
+}
+
+void hf__pg_interrupt(struct hf__pg_listener *listener)
+{
+    uint64_t one = 1;
+    if (write(listener->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake already */
+}

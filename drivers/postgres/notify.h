@@ -1,0 +1,53 @@
+/*
+ * notify.h - postgres: notifications. See doc/stores/postgres.md.
+ */
+#ifndef HF_POSTGRES_NOTIFY_H
+#define HF_POSTGRES_NOTIFY_H
+
+#include "addresses.h"
+#include "kit/subscriber.h"
+#include "link.h"
+
+enum { HF_PG_WORD_CAP = 96 };
+/* What the channel of an address begins with: no table's does. */
+#define HF_PG_AT "holdfast "
+
+/* Reads a row by the connection that listens. 0, or an error code. */
+typedef int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
+
+/* One connection that listens, for all waits of a handle. Of the one thread that watches, but for
+   what the words said, which has a mutex. */
+struct hf__pg_listener {
+    struct hf__pg_link link;
+    char channel[64]; /* of all keys, for those who don't stand in line */
+    int listens_all;  /* listens there */
+    int64_t retry_at_us;
+    uint64_t events;
+    hf__pg_read *read;
+    hf_store *st;
+    pthread_mutex_t mu;
+    struct hf__sub sub;                        /* keys in line have a channel, that of an address */
+    struct subscription *unread, **unread_end; /* whose rows are to be read, in their order */
+    int wake_fd;
+};
+
+/* 0, or errno. Close it in every case. */
+int hf__pg_notify_open(struct hf__pg_listener *listener, hf_store *st, hf__pg_read *read);
+/* The channel of that table: as long as a name may be there. */
+void hf__pg_notify_channel(struct hf__pg_listener *listener, const char *schema, const char *table);
+void hf__pg_notify_close(struct hf__pg_listener *listener);
+
+/* What is told of a write: the key, and who has it alone then. */
+void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP]);
+
+int hf__pg_subscribe(struct hf__pg_listener *listener, const hf_rowkey *key);
+void hf__pg_unsubscribe(struct hf__pg_listener *listener, const hf_rowkey *key);
+int hf__pg_next_event(struct hf__pg_listener *listener, hf_key_event *ret);
+int hf__pg_flush(const struct hf__pg_how *how, struct hf__pg_listener *listener,
+                 hf_event_count *ret, hf_error *err);
+int hf__pg_sleep(struct hf__pg_listener *listener, const hf_event_count *since, int64_t until_us,
+                 hf_error *err);
+void hf__pg_interrupt(struct hf__pg_listener *listener);
+int hf__pg_payload(struct hf__pg_listener *listener, const hf_rowkey *key, hf_row *row);
+
+#endif
