@@ -462,5 +462,30 @@ def _confirms_not(held):
         return True
 
 
+def a_retry_by_an_owner_waits_for_its_dead_run():
+    """It comes by another handle, as that of another process, and isn't refused as recursive."""
+    with holdfast.open(URL) as first, holdfast.open(URL) as again:
+        name, ran = key(), []
+        dead = first.once(name, owner='execution-7')
+        dead.__enter__()
+        assert dead.run
+        try:
+            again.once(name, ran.append, owner='execution-7', wait=0)
+            raise AssertionError('it runs twice')
+        except holdfast.LockUnavailable:
+            pass
+        retry = threading.Thread(target=lambda: again.once(name, ran.append, owner='execution-7'))
+        retry.start()
+        until(lambda: waiters(again, name) == 1, 'in line')
+        again.break_(name, dead.lock.token)     # as its lease's end, or its process's, does
+        retry.join(PATIENCE)
+        assert len(ran) == 1 and again.peek(name).done
+        try:
+            dead.__exit__(None, None, None)
+            raise AssertionError('it marks over the next run')
+        except holdfast.LockLost:
+            pass
+
+
 if __name__ == '__main__':
     sys.exit(run_functions(globals(), MORE))
