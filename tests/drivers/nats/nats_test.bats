@@ -87,7 +87,7 @@ unsafe() { # WHY
     echo "$output"
     [ "$status" = 69 ]
     [[ $output == *"no store at"*"no bucket '$BUCKET'"* ]]
-    ! ask "\$JS.API.STREAM.INFO.KV_$BUCKET"
+    run ! ask "\$JS.API.STREAM.INFO.KV_$BUCKET"
     holdfast -S "$STORE" run "$K" -- "$SOURCE/tests/servers/nats_ask.py" \
         "$(port=${HOLDFAST_TEST_STORE##*:}; echo "${port%%/*}")" \
         "\$JS.API.STREAM.DELETE.KV_$BUCKET" || true
