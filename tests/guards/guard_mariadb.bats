@@ -164,7 +164,7 @@ END
     entered 1 5 'UPDATE seats SET n = 1 WHERE id = 1'
     echo "$(enter_sql 1 6) ROLLBACK; BEGIN; $(enter_sql 1 6)" >&5
     echo "UPDATE seats SET n = n + 1 WHERE id = 1; COMMIT; SELECT 'done';" >&5
-    await grep -q done session.out
+    await grep -q 'done' session.out
     grep -q '(40001).*try again' session.out
     [ "$(n_of 1)" = 2 ]
     # A transaction that waits for another one to leave the key reads what that has written.
