@@ -8,6 +8,7 @@ import sys
 import threading
 
 import holdfast
+from holdfast import _several
 from own import MORE, URL, free, key, waiters
 from tap import run_functions, until
 
@@ -65,6 +66,39 @@ def a_block_that_raises_releases_all_and_its_error_stays():
 def _fail(store, keys):
     with store.acquire_all(keys):
         raise KeyError('broken')
+
+
+class _Later:
+    """The time module, an hour later."""
+    def __init__(self, time):
+        self._now = time.monotonic() + 3600
+
+    def monotonic(self):
+        return self._now
+
+
+def what_the_first_key_took_of_the_time_the_next_one_lacks():
+    keys, errors = _keys('a', 'b'), []
+    with holdfast.open(URL) as one, holdfast.open(URL) as two, two.lock(keys[1]):
+        first = two.acquire(keys[0])
+
+        def wait():
+            try:
+                one.acquire_all(keys, wait='1h')
+            except holdfast.LockUnavailable as error:
+                errors.append(error)
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        until(lambda: waiters(two, keys[0]), 'waits')
+        real, _several.time = _several.time, _Later(_several.time)
+        try:
+            first.release()
+            until(lambda: errors, 'the time is over')
+        finally:
+            _several.time = real
+        thread.join()
+        assert (errors[0].code, errors[0].key) == ('TIMEOUT', keys[1]), errors
+        assert free(keys[0])
 
 
 def nobody_waits_in_a_circle():
