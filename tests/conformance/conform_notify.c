@@ -27,7 +27,7 @@ static enum lie {
     NOT_QUEUED, /* so is one whose request is in the queue */
     FIRST_KEYS, /* of many keys, some are dropped */
     FORGETS_INTERRUPTS,
-    DEAF_SLEEP, /* a running sleep doesn't see an interruption */
+    SLEEPS_ON, /* a running sleep doesn't see an interruption */
     OVERSLEEPS,
     LIES
 } lie;
@@ -98,7 +98,7 @@ static int next_event(hf_store *st, hf_key_event *ret)
 
 static void interrupt(hf_store *st)
 {
-    if (lie != (sleeps ? DEAF_SLEEP : FORGETS_INTERRUPTS)) base->caps.local->interrupt(st, 0);
+    if (lie != (sleeps ? SLEEPS_ON : FORGETS_INTERRUPTS)) base->caps.local->interrupt(st, 0);
 }
 
 static const hf_notify_ops notify = {.subscribe = subscribe,
@@ -169,7 +169,7 @@ static void each_broken_rule_is_found(void **state)
                  {NOT_QUEUED, "subscribed in way 1: no event"},
                  {FIRST_KEYS, "of 40 came"},
                  {FORGETS_INTERRUPTS, "although it was interrupted"},
-                 {DEAF_SLEEP, "although it was interrupted"},
+                 {SLEEPS_ON, "although it was interrupted"},
                  {OVERSLEEPS, "slept on"}};
     make();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

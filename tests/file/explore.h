@@ -85,7 +85,7 @@ struct v_scene {
 };
 
 enum v_flag {
-    V_DEAF = 1, /* nobody is told of deaths */
+    V_NO_NOTICE = 1, /* nobody is told of deaths */
     V_FIRST_LOOK =
         2,          /* the expiry monitor starts with the first wait, as it does in a new handle */
     V_BREAKS = 4,   /* somebody breaks grants: a holder may be the last to know */

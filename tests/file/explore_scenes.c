@@ -271,6 +271,6 @@ const struct v_scene v_scenes[] = {
      .act = untold,
      .prepare = key_exists,
      .mortal = 1,
-     .flags = V_DEAF},
+     .flags = V_NO_NOTICE},
 };
 const size_t v_n_scenes = sizeof v_scenes / sizeof *v_scenes;

@@ -202,7 +202,7 @@ static int mortals(int *list)
 
 static void tell_of_death(void)
 {
-    if (v_scene->flags & V_DEAF) return;
+    if (v_scene->flags & V_NO_NOTICE) return;
     for (int p = 0; p < V_PROCS; p++)
         if (v_proc[p].life == V_ALIVE && v_proc[p].at_store) v_proc[p].notice = 1;
 }

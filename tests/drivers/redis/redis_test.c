@@ -317,8 +317,8 @@ static void a_marker_stays_when_the_key_is_taken(void **state)
 /* ---- connections ---- */
 
 enum { KEYS = 300 };
-#define CHANNELS "pubsub channels 'holdfast:*' | grep -c holdfast || true"
-#define EARS     "client list type pubsub | grep -c name=holdfast || true"
+#define CHANNELS  "pubsub channels 'holdfast:*' | grep -c holdfast || true"
+#define LISTENERS "client list type pubsub | grep -c name=holdfast || true"
 #define IN_LINE                                                                      \
     "eval \"local n = 0 for i = 0, 299 do local q = "                                \
     "redis.call('hget', 'holdfast:waits/' .. i, 'queue') if q and q ~= '' then n = " \
@@ -356,7 +356,7 @@ static void one_connection_serves_all_waits(void **state)
     }
     /* Who stands in line is told at the handle's own address. */
     assert_int_equal(count(CHANNELS), 1);
-    assert_int_equal(count(EARS), 1);
+    assert_int_equal(count(LISTENERS), 1);
     assert_in_range(count("client list type normal | grep -c name=holdfast"), 1, 8);
     for (int i = 0; i < KEYS; i++) assert_int_equal(hf_release(held[i], &err), 0);
     for (int tries = 0; served < KEYS; tries++) {
@@ -414,7 +414,7 @@ static void another_database_is_another_store(void **state)
         assert_int_equal(hf_acquire(h[2 * db], "order/42", NULL, &held[db], &err), 0);
         wait[db] = asked(h[2 * db + 1], id, &got_by[db]);
     }
-    while (!count(WAITS("0")) || !count(WAITS("1")) || count(EARS) < 2) usleep(10000);
+    while (!count(WAITS("0")) || !count(WAITS("1")) || count(LISTENERS) < 2) usleep(10000);
     assert_int_equal(hf_release(held[1], &err), 0);
     until_granted(&got_by[1]);
     usleep(200000); /* long enough for any word; whatever the machine does, none may come */
