@@ -85,7 +85,7 @@ void hf__sub_unwant(struct hf__sub *sub, struct hf__sub_key *k);
 void hf__sub_put_event(struct hf__sub *sub, struct hf__sub_key *k);
 /* Something may have come about any key, or was lost: the connection is a new one, say. */
 static inline void hf__sub_put_any(struct hf__sub *sub) { sub->any_event = 1; }
-/* As hf_driver.next_event: each key once, in the order in which their events came. */
+/* As next_event of hf_notify_ops: each key once, in the order in which their events came. */
 int hf__sub_next_event(struct hf__sub *sub, hf_key_event *ret);
 
 /* Copies the payload of the last event. One that is longer than `most`, or for which there is no
