@@ -160,6 +160,22 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
     [ "$STATUS" = 143 ]
 }
 
+@test "watch: what was over before it began isn't shown as free" {
+    holdfast acquire "$K/over" --lease 1s >/dev/null
+    await free "$K/over"
+    hold "$K/held"
+    env --default-signal "$HOLDFAST" watch "$K" >seen 3>&- &
+    watcher=$!
+    STARTED+=("$watcher")
+    await grep -q "$K/held: held by" seen
+    kill "$(cat cmd.pid)"
+    await grep -q "$K/held: free" seen # so the first look is through
+    kill "$watcher"
+    finished "$watcher"
+    run grep -c "$K/over" seen
+    [ "$output" = 0 ]
+}
+
 # bats test_tags=stores
 @test "watch: a reader that went away ends it" {
     hold "$K"
