@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS @FENCE@ (
     token BIGINT NOT NULL,
     entered VARBINARY(80) NOT NULL
 ) ENGINE=InnoDB;
--- InnoDB writes the number of its transaction into a row of this table. No row is ever committed.
+-- InnoDB writes the number of its transaction into a row here, which is deleted at once.
 CREATE TABLE IF NOT EXISTS @PROBE@ (
     connection BIGINT UNSIGNED NOT NULL PRIMARY KEY,
     number BIGINT UNSIGNED GENERATED ALWAYS AS ROW START,
@@ -28,6 +28,10 @@ BEGIN NOT ATOMIC
         SIGNAL SQLSTATE '0A000' SET MESSAGE_TEXT =
             'holdfast: a Galera cluster numbers transactions by node: no guard works there';
     END IF;
+    IF @@global.log_bin THEN
+        SIGNAL SQLSTATE '0A000' SET MESSAGE_TEXT =
+            'holdfast: the binary log is on, and no replica could follow: no guard here';
+    END IF;
     IF 2 <> (SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
         AND TABLE_NAME IN ('holdfast_fence', 'holdfast_transaction') AND ENGINE = 'InnoDB') THEN
         SIGNAL SQLSTATE '0A000' SET MESSAGE_TEXT =
@@ -35,21 +39,19 @@ BEGIN NOT ATOMIC
     END IF;
 END@DOLLAR@
 
--- Names the transaction: server, connection, InnoDB's number. To be called within one that has used
--- an InnoDB table, or by a trigger of such a table: the savepoint then keeps the number.
+-- Names the transaction: server, connection, InnoDB's number. (A rollback to a savepoint in place of
+-- the DELETE would end what the calling statement can roll back.)
 CREATE OR REPLACE PROCEDURE @WHICH@ (OUT name VARBINARY(80))
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
-    IF @@global.log_bin AND @@binlog_format = 'STATEMENT' THEN
+    IF @@global.log_bin AND @@sql_log_bin THEN
         SIGNAL SQLSTATE '0A000' SET MESSAGE_TEXT =
-            'holdfast: binlog_format is STATEMENT: a replica could not follow: use MIXED or ROW';
+            'holdfast: the binary log is on, and no replica could follow: no guard here';
     END IF;
-    SAVEPOINT holdfast_transaction;
     INSERT INTO @PROBE@ (connection) VALUES (CONNECTION_ID());
     SELECT CONCAT(@@global.server_id, '-', CONNECTION_ID(), '-', p.number) INTO name
     FROM @PROBE@ AS p WHERE p.connection = CONNECTION_ID();
-    ROLLBACK TO SAVEPOINT holdfast_transaction;
-    RELEASE SAVEPOINT holdfast_transaction;
+    DELETE FROM @PROBE@ WHERE connection = CONNECTION_ID();
 END@DOLLAR@
 
 -- To be called first in a transaction, before anything is read. Until its end no other transaction

@@ -136,6 +136,19 @@ END
     ask 'DROP VIEW v' 'DROP TABLE other' 'DROP FUNCTION f' 'DROP PROCEDURE p'
 }
 
+@test "a statement that is refused in the middle has changed nothing" {
+    sql_guard seats --key-column id --elsewhere | ask
+    session
+    echo "BEGIN; $(enter_sql 1 5) UPDATE seats SET n = n + 1 WHERE id = 1;" >&5
+    echo "UPDATE seats SET n = n + 10 ORDER BY id;" >&5
+    echo "INSERT INTO seats VALUES (3, 0);" >&5
+    echo "$(enter_sql 2 5) UPDATE seats SET n = n + 100, id = 2 ORDER BY id DESC; COMMIT;" >&5
+    session_ends
+    [ "$(grep -c LOST2 session.out)" = 2 ]
+    grep -q 'ERROR 1062' session.out # a duplicate key, for which the guard can do nothing
+    [ "$(ask 'SELECT id, n FROM seats ORDER BY id' | xargs)" = "1 1 2 0" ]
+}
+
 @test "a key that is made behind the first look is seen, too" {
     ask 'CREATE TABLE made (id INT PRIMARY KEY AUTO_INCREMENT, n INT)' \
         'CREATE TABLE named (id VARCHAR(9), n INT)' "INSERT INTO named VALUES ('a', 0)"
