@@ -39,8 +39,8 @@ BEGIN NOT ATOMIC
     END IF;
 END@DOLLAR@
 
--- Names the transaction: server, connection, InnoDB's number. (A rollback to a savepoint in place of
--- the DELETE would end what the calling statement can roll back.)
+-- Names the transaction: server, connection, InnoDB's number. (With a rollback to a savepoint in
+-- place of the DELETE the calling statement would keep what it had written when it fails.)
 CREATE OR REPLACE PROCEDURE @WHICH@ (OUT name VARBINARY(80))
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
