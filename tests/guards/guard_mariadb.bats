@@ -97,6 +97,12 @@ teardown() { guard_teardown; }
     [ "$(n_of 1)" = 9 ] # all but ROLLBACK
     # Nothing is left of the transactions' numbers.
     [ "$(ask 'SELECT count(*) FROM holdfast_transaction FOR SYSTEM_TIME ALL')" = 0 ]
+    # What the server itself notes of them may be emptied.
+    as root -e 'TRUNCATE mysql.transaction_registry'
+    entered 1 5 'UPDATE seats SET n = n + 1 WHERE id = 1'
+    run ask 'UPDATE seats SET n = 900'
+    refused "without holdfast_enter"
+    [ "$(n_of 1)" = 10 ]
 }
 
 @test "all ways to write are seen" {
