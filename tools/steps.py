@@ -464,7 +464,7 @@ STEPS = {
     'build gcc': (build('gcc'), []),
     # Most of the time is spent waiting: for leases to end, for servers to start.
     'test gcc': (tests('gcc', ['--no-suite', 'stores']), ['build gcc']),
-    'test stores': (tests('gcc', ['--suite', 'stores']), ['servers', 'build gcc']),
+    'test stores': (tests('gcc', ['--suite', 'stores'], 3 * CORES), ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),
     'manuals': (manuals, []),
