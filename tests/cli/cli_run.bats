@@ -80,7 +80,7 @@ teardown() { cli_teardown; }
     mkfifo full
     exec 9<>full
     timeout 1 cat /dev/zero >full || true
-    timeout 600 "$HOLDFAST" run -v "$K" -- touch ran 2>full 3>&-
+    timeout 45 "$HOLDFAST" run -v "$K" -- touch ran 2>full 3>&-   # it ends without being read, too
     [ -e ran ]
     timeout 600 "$HOLDFAST" run -v "$K" -- sh -c 'trap "" TERM; echo $$ >cmd.pid
         while :; do sleep 0.1; done' 2>full 3>&- &
