@@ -21,7 +21,7 @@ static void hear(hf_store *st, const hf_rowkey *key, const HfEt__WatchResponse *
     const char *flaw;
     if (!st->words && (hf__et_words_open(st) || hf__et_words_subscribe(st->words, key))) abort();
     hf__et_words_listen(st->words);
-    (void)hf__et_words_hear(st, said, ends);
+    (void)hf__et_words_receive(st, said, ends);
     if (hf__et_words_told(st->words, key, row) && row->rev) {
         MUST(!hf_row_check(row, &flaw));
     } else if (row->n_holders) {

@@ -91,7 +91,8 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         raise_code(rc, &err, NULL);
         goto out;
     }
-    if (warns && PyErr_WarnEx(PyExc_RuntimeWarning, warning, 3)) {
+    /* The caller of open: between are Store, open, and what answers wrong options. */
+    if (warns && PyErr_WarnEx(PyExc_RuntimeWarning, warning, 4)) {
         hf_close(h); /* the program has made warnings errors */
         goto out;
     }
