@@ -91,9 +91,8 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         raise_code(rc, &err, NULL);
         goto out;
     }
-    /* The caller of open: between are Store, open, and what answers wrong options. */
     if (warns && PyErr_WarnEx(PyExc_RuntimeWarning, warning, 4)) {
-        hf_close(h); /* the program has made warnings errors */
+        hf_close(h); /* a warning of the third caller, open's, is an error in this program */
         goto out;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
