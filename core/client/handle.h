@@ -56,9 +56,10 @@ struct hf_entry {
     struct hf_deadline claim_deadline; /* local clock: of a handover that this handle made */
     uint32_t n_at_store;        /* of its waits that are at the store: mostly the first one alone */
     struct hf_wait *subscriber; /* for which of them the key is subscribed to */
-    struct hf_entry *changed_next;
-    uint8_t changed;    /* its subscription is to be changed: it is in hf.changed_keys */
-    uint8_t subscribed; /* the driver knows of it */
+    struct hf_entry *changed_next; /* in hf.changed_keys */
+    struct hf_entry *flushed_next; /* of the keys whose subscription is being changed */
+    uint8_t changed;               /* its subscription is to be changed: it is in hf.changed_keys */
+    uint8_t subscribed;            /* the driver knows of it */
     /* So that others get in between (yield.c). */
     /* Local clock: when this handle last wrote the row and left no other party in it; 0: others
        are in it. */
@@ -169,7 +170,7 @@ struct hf_wait {
     uint8_t cancel;                   /* somebody wants it to end (atomic) */
     uint8_t dispatched;               /* the dispatcher drives it */
     uint8_t subscribed;               /* and the store notifies it of changes of its key */
-    uint8_t notified;                 /* something may have come about its key: it looks at once */
+    uint8_t notified;                 /* something may have come: see look_queue.h */
     uint8_t looking; /* the dispatcher looks for it: it is planned when that is over */
     uint8_t alone;   /* it doesn't wait for those ahead: they missed an end that it saw (atomic) */
     uint8_t callback_done; /* (atomic) */

@@ -6,6 +6,7 @@
 #include "handle.h"
 
 enum { AT_ONCE = -1 }; /* before all that look when it is time */
+enum { OF_ITS_KEY = 1, OF_ALL_KEYS };
 
 void hf__look_at(struct hf_wait *w, int64_t at_us) { w->look_at_us = at_us; }
 
@@ -23,7 +24,8 @@ void hf__schedule(struct hf_wait *w)
     if (w->state == HF_WAIT_LOCAL) {
         at_us = w->cancel ? AT_ONCE : w->deadline_us;
     } else if (!w->looking) {
-        at_us = w->cancel || w->notified ? AT_ONCE : hf__min64(w->look_at_us, w->deadline_us);
+        int64_t timed_us = w->notified ? 0 : hf__min64(w->look_at_us, w->deadline_us);
+        at_us = w->cancel || w->notified == OF_ITS_KEY ? AT_ONCE : timed_us;
         /* At once, but behind those that had to look before; each has its turn. */
         int64_t least_us = w->state == HF_WAIT_FIRST_LOOK ? w->started_us : h->looked_us;
         if (at_us >= 0 && at_us < least_us) at_us = least_us;
@@ -36,6 +38,13 @@ void hf__schedule(struct hf_wait *w)
 
 void hf__notify(struct hf_wait *w)
 {
-    w->notified = 1;
+    w->notified = OF_ITS_KEY;
+    hf__schedule(w);
+}
+
+void hf__notify_in_turn(struct hf_wait *w)
+{
+    if (w->notified) return; /* it keeps its place */
+    w->notified = OF_ALL_KEYS;
     hf__schedule(w);
 }

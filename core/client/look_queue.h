@@ -17,5 +17,7 @@ void hf__look_by(struct hf_wait *w, int64_t at_us);
 void hf__schedule(struct hf_wait *w);
 /* Something may have come about it: the dispatcher, if it drives it, looks before all others. */
 void hf__notify(struct hf_wait *w);
+/* Something may have come about any key: it looks behind those that are due already. */
+void hf__notify_in_turn(struct hf_wait *w);
 
 #endif

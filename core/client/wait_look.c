@@ -113,6 +113,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     ev.kind = HF_EV_TRY;
     int rc = hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err), answered = rc == 1;
     int known = !rc;
+    if (rc >= 0) hf__error_clear(&w->why); /* the store answers, and this is why it waited */
     if (known && hf__accept_handover(w, row)) return 1;
     /* Behind others in line nothing changes by its asking. */
     if (known && hf__find_id(row, w->party.id) < (int64_t)row->n_holders + 1) {

@@ -32,11 +32,21 @@ static void notify_key(struct hf_entry *e)
     }
 }
 
+/* An event about every key: its waits look soon, but in turn with those that look for the first
+   time or whose limit has passed. Events that come faster than all can look would starve these. */
+static void notify_all(hf *h)
+{
+    for (struct hf_wait *w = h->at_store; w; w = w->list_next)
+        if (hf__wanted(w)) hf__notify_in_turn(w);
+}
+
 static void notify_event(hf *h, const hf_key_event *event)
 {
     uint64_t mask = event->mask & (h->buckets - 1);
-    for (struct hf_wait *w = event->mask ? NULL : h->at_store; w; w = w->list_next) notify(w);
-    if (!event->mask) return;
+    if (!event->mask) {
+        notify_all(h);
+        return;
+    }
     for (uint64_t i = event->hash & mask; i < h->buckets; i += mask + 1)
         for (struct hf_entry *e = h->table[i]; e; e = e->next)
             if (!((e->key.hash ^ event->hash) & event->mask)) notify_key(e);
@@ -105,12 +115,19 @@ static int change(hf *h, struct hf_entry *e)
     }
     uint8_t in_line = w->state == HF_WAIT_QUEUED;
     /* A request whose id the caller chose may be notified in another place. */
-    int same = e->subscribed && e->key.in_line == in_line && !w->named && !e->subscribed_named;
+    int before = e->subscribed;
+    int same = before && e->key.in_line == in_line && !w->named && !e->subscribed_named;
     e->subscribed_named = w->named;
     e->key.in_line = in_line;
     e->key.who = w->party.id;
     e->subscribed = !ops->subscribe(h->port.st, &e->key);
     w->subscribed = (uint8_t)(e->subscribed && !h->disconnected);
+    /* What was said of it in its former place may be out of date: it looks at the row. */
+    if (before && !same) hf__look_by(w, 0);
+    if (!e->subscribed && !w->looking) {
+        hf__look_by(w, hf__local_us() + HF_POLL_MS * 1000);
+        hf__schedule(w);
+    }
     return e->subscribed && !same;
 }
 
@@ -122,7 +139,7 @@ static int flush(hf *h, hf_event_count *ret)
         h->changed_keys = e->changed_next;
         e->changed = 0;
         if (change(h, e)) {
-            e->changed_next = changed;
+            e->flushed_next = changed;
             changed = e; /* its reference stays */
         } else {
             hf__entry_unref(e);
@@ -134,7 +151,7 @@ static int flush(hf *h, hf_event_count *ret)
     pthread_mutex_lock(&h->mu);
     if (!rc && h->disconnected) connected(h);
     for (struct hf_entry *e = changed, *next; e; e = next) {
-        next = e->changed_next;
+        next = e->flushed_next;
         if (!rc) notify_key(e);
         hf__entry_unref(e);
     }

@@ -103,6 +103,8 @@ static natsStatus set_options(const struct hf__nats_how *how, natsOptions *o,
     natsStatus s = natsOptions_SetEventLoop(o, link, attach, wants_read, wants_write, detach);
     if (s == NATS_OK) s = natsOptions_SetTimeout(o, left_ms);
     if (s == NATS_OK) s = natsOptions_SetAllowReconnect(o, false);
+    /* Servers that the URL doesn't name would each have the whole time. */
+    if (s == NATS_OK) s = natsOptions_SetIgnoreDiscoveredServers(o, true);
     if (s == NATS_OK) s = natsOptions_SetSendAsap(o, true);
     if (s == NATS_OK) s = natsOptions_SetPingInterval(o, 0);
     if (s == NATS_OK) s = natsOptions_SetName(o, "holdfast");
@@ -168,16 +170,20 @@ void hf__nats_disconnect(struct hf__nats_link *link)
 
 /* ---- connecting ---- */
 
-/* The library is begun, and its threads get none of the program's signals. */
+/* The library is begun, by one thread at a time for the sake of SIGPIPE, which it ignores from then
+   on. Its threads get none of the program's signals. */
 static int begin(hf_error *err)
 {
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     struct sigaction before;
     sigset_t all, mask;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
+    pthread_mutex_lock(&one_at_a_time);
     sigaction(SIGPIPE, NULL, &before);
     natsStatus s = nats_Open(-1);
     sigaction(SIGPIPE, &before, NULL);
+    pthread_mutex_unlock(&one_at_a_time);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (s == NATS_OK) return 0;
     return hf_fail(err, s == NATS_NO_MEMORY ? HF_NOMEM : HF_UNAVAILABLE, 0, "nats: begin: %s",

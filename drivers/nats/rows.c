@@ -98,31 +98,31 @@ int hf__nats_read_row(const hf_store *st, const natsMsg *reply, const char *what
     return rc;
 }
 
-/* There is no bucket: no row, and the clock of the server. Where it is made, it is made first. */
+/* There is no bucket, and none is made: no row, and the clock of the server. */
 static int get_nothing(hf_store *st, struct hf__nats_link *link, const char *key, hf_row *row,
                        int64_t *ret_clock_us, int64_t until_us, hf_error *err)
 {
     char why[HF_NATS_WHY] = "";
     hf_row_clear(row);
-    int rc = st->existing ? 0 : hf__nats_make(st, link, until_us, why);
-    if (!rc) rc = hf__nats_server_clock(st, link, until_us, ret_clock_us, why);
+    int rc = hf__nats_server_clock(st, link, until_us, ret_clock_us, why);
     return rc ? hf_fail(err, rc, 0, "nats: get '%s': %s", key, why) : 0;
 }
 
-static int get(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, hf_row *row,
-               int64_t *ret_clock_us, int64_t until_us, hf_error *err)
+/* The row and the clock of the bucket's leader. *ret_said: what the reply says. */
+static int get_once(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, hf_row *row,
+                    int64_t *ret_clock_us, int64_t until_us, int *ret_said, hf_error *err)
 {
     char query[HF_NATS_QUERY], why[HF_NATS_WHY] = "";
     struct hf__nats_request r[2] = {{0}, {.subject = st->info, .data = ""}};
     json_t *info = NULL;
     uint64_t seq;
-    int said = 0;
+    *ret_said = 0;
     hf__nats_ask_row(st, key, query, &r[0]);
     int rc = hf__nats_ask(link, r, 2, until_us, why);
     if (rc) {
         hf_fail(err, rc, 0, "nats: get '%s': %s", key->text, why);
     } else {
-        rc = hf__nats_read_row(st, r[0].reply, "get", key->text, row, &seq, &said, err);
+        rc = hf__nats_read_row(st, r[0].reply, "get", key->text, row, &seq, ret_said, err);
         if (!rc || rc == HF_CORRUPT) {
             int of_info = hf__nats_reply(r[1].reply, &info, why);
             *ret_clock_us = of_info ? 0 : hf__nats_clock(info);
@@ -132,9 +132,20 @@ static int get(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, h
         }
     }
     hf__nats_done(r, 2);
-    return said == HF_NATS_NO_STREAM
-               ? get_nothing(st, link, key->text, row, ret_clock_us, until_us, err)
-               : rc;
+    return rc;
+}
+
+/* A bucket that is gone is made first: its leader has the clock, as for every other client. */
+static int get(hf_store *st, struct hf__nats_link *link, const hf_rowkey *key, hf_row *row,
+               int64_t *ret_clock_us, int64_t until_us, hf_error *err)
+{
+    char why[HF_NATS_WHY] = "";
+    int said, rc = get_once(st, link, key, row, ret_clock_us, until_us, &said, err);
+    if (said != HF_NATS_NO_STREAM) return rc;
+    if (st->existing) return get_nothing(st, link, key->text, row, ret_clock_us, until_us, err);
+    rc = hf__nats_make(st, link, until_us, why);
+    if (rc) return hf_fail(err, rc, 0, "nats: get '%s': %s", key->text, why);
+    return get_once(st, link, key, row, ret_clock_us, until_us, &said, err);
 }
 
 int hf__nats_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROWS = 64, CUES = 16, SESSIONS = 256 };
+enum { ROWS = 256, CUES = 16, SESSIONS = 256 };
 
 struct cue {
     enum stage_op op;

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct {
@@ -169,11 +170,75 @@ static void many_look_seldom(void **state)
     done();
 }
 
+/* ---- events about every key ---- */
+
+static int busy; /* atomic: an event about every key comes each time that one is asked for */
+
+static int event_of_all(hf_store *st, hf_key_event *ret)
+{
+    static int more;
+    (void)st;
+    *ret = (hf_key_event){0};
+    more = !more && __atomic_load_n(&busy, __ATOMIC_SEQ_CST);
+    return more;
+}
+
+static int sleep_unless_busy(hf_store *st, const hf_event_count *since, int64_t until_us,
+                             hf_error *err)
+{
+    if (__atomic_load_n(&busy, __ATOMIC_SEQ_CST)) return 0;
+    return seen.sleep(st, since, until_us, err);
+}
+
+/* Events come faster than all the waits of a handle can look. One that looks for the first time has
+   its turn all the same. */
+static void among_many_events_a_new_wait_has_its_turn(void **state)
+{
+    (void)state;
+    enum { CROWD = 200 };
+    static hf_wait *crowd[CROWD];
+    static hf_lock *held[CROWD];
+    hf_wait *wait;
+    char key[16];
+    hf_options o = HF_OPTIONS_INIT;
+    o.wait_ms = 600000;
+    o.lease_ms = 600000;
+    begin(WATCHED);
+    memset(&seen, 0, sizeof seen);
+    sem_init(&seen.over, 0, 0);
+    seen.sleep = stage_notify.sleep;
+    stage_notify.sleep = sleep_unless_busy;
+    stage_notify.next_event = event_of_all;
+    for (int i = 0; i < CROWD; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        OK(stage_acquire(rival, key, 0, 600000, 0, &held[i]));
+        OK(hf_acquire_start(h, key, &o, told_not, NULL, &crowd[i], &stage_error));
+        while (!__atomic_load_n(&stage_row(key)->n_queue, __ATOMIC_SEQ_CST)) hf__pause(1000);
+    }
+    __atomic_store_n(&busy, 1, __ATOMIC_SEQ_CST);
+    uint64_t looks = stage_calls(S_GET);
+    hf_wait_cancel(crowd[0]); /* it is woken */
+    stage_await(S_GET, looks + CROWD);
+    OK(hf_acquire_start(h, "free", &o, told, NULL, &wait, &stage_error));
+    for (int64_t end_us = hf__local_us() + 30000000; sem_trywait(&seen.over); hf__pause(1000))
+        if (hf__local_us() > end_us) fail_msg("it never looks");
+    IS(HF_OK, seen.code);
+    __atomic_store_n(&busy, 0, __ATOMIC_SEQ_CST);
+    hf_wait_free(wait);
+    OK(hf_release(seen.lock, &stage_error));
+    for (int i = 0; i < CROWD; i++) {
+        hf_wait_free(crowd[i]);
+        OK(hf_release(held[i], &stage_error));
+    }
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_queued_late_is_subscribed_to),
         cmocka_unit_test(the_dead_ahead_are_passed_over),
+        cmocka_unit_test(among_many_events_a_new_wait_has_its_turn),
         cmocka_unit_test(many_look_seldom),
     };
     return TEST_MAIN(tests);

@@ -131,6 +131,7 @@ static int hear(void)
     if (rc || hf_key_make("l", &more, &err)) return rc;
     for (size_t n = 1; n < 3 && !rc; n++) {
         rc = notify->subscribe(subscriber, keys[n - 1]);
+        if (rc) hf_fail(&err, rc, 0, "subscribe to '%s': out of memory", keys[n - 1]->text);
         if (!rc) rc = notify->flush(subscriber, &since, &err);
         ops_exempt(1);
         if (!rc) rc = write_to(other, before.rev, 2);

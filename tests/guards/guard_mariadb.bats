@@ -263,8 +263,14 @@ waits_for_key() {
     done
     # Nor does a table of the same name that is the session's own mislead the guard.
     as root -e "GRANT CREATE TEMPORARY TABLES ON holdfast.* TO clerk@localhost"
-    run as_clerk 'CREATE TEMPORARY TABLE holdfast_fence (id INT)' \
+    run as_clerk 'CREATE TEMPORARY TABLE holdfast_transaction (connection BIGINT,
+            number BIGINT DEFAULT 1)' \
+        'CREATE TEMPORARY TABLE holdfast_fence (`key` VARBINARY(512), token BIGINT,
+            entered VARBINARY(80))' \
+        "INSERT INTO holdfast_fence VALUES ('$K/1', 1,
+            CONCAT(@@global.server_id, '-', CONNECTION_ID(), '-1'))" \
         'UPDATE seats SET n = 5 WHERE id = 1'
+    echo "$output"
     [ "$status" != 0 ]
     as root -e 'DROP USER clerk@localhost'
     [ "$(n_of 1)" = 4 ]
