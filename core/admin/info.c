@@ -1,5 +1,5 @@
 /*
- * info.c - a row as people see it (hf_info): who holds, who waits, what is marked as done.
+ * info.c - a row as people see it (hf_info): holders, waiters, the mark of an event.
  */
 #include "info.h"
 

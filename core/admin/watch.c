@@ -25,7 +25,7 @@ struct watching {
     int round;
 };
 
-/* What of a row people watch: who holds, who waits; not each renewal. */
+/* What of a row people watch: holders and waiters; not each renewal. */
 static uint64_t shape_of(const hf_row *row, struct hf_time now)
 {
     uint64_t shape = hf_key_hash("", 0) + (uint64_t)row->done_us;

@@ -75,7 +75,7 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
     struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
-    /* Whoever was told that nothing is left is told so here, too. */
+    /* A caller that hf_left_ms told of the end is told so here, too. */
     int lost = l->lost || !hf__perhaps_held(l), rc = 0;
     if (hf__over_already(l) && hf__unanswered(l)) return hf__lost_error(l, "release", err);
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;

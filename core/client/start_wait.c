@@ -78,7 +78,7 @@ int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
 }
 
 /* Has the callback returned? The handle may be closed at any moment then; but its memory and its
-   mutex last until hf_wait_free: who has found that it isn't told yet may come to them late. */
+   mutex last until hf_wait_free: a thread that saw the result missing may still come to them. */
 static int is_done(const hf_wait *w)
 {
     return __atomic_load_n(&w->callback_done, __ATOMIC_ACQUIRE);

@@ -1,5 +1,5 @@
 // The same scripts run on async-mutex and on holdfast/mutex, and what a program sees has to be the
-// same: who is granted the lock, with what value, what each promise comes to, the state after each
+// same: the request that is granted, its value, what each promise comes to, the state after each
 // call, and the order of all that, to the microtask.
 //
 //     node differential.test.js [SEED]
