@@ -20,7 +20,8 @@
 enum {
     QUEUE_CAP = 65536,
     PATIENCE_MS = 200, /* for a writer that should have succeeded at once */
-    FAREWELL_MS = 300  /* for what is still queued when this process ends */
+    FAREWELL_MS = 300, /* for what is still queued when this process ends */
+    FAREWELLS = 100    /* so often while it could be written: the writer has yet to run */
 };
 
 static struct {
@@ -136,5 +137,6 @@ void output_end(void)
 {
     pthread_mutex_lock(&out.mu);
     if (out.runs > 0) await_writer(FAREWELL_MS);
+    for (int n = 1; out.late && n < FAREWELLS && writable(0); n++) await_writer(FAREWELL_MS);
     pthread_mutex_unlock(&out.mu);
 }

@@ -115,8 +115,23 @@ static int all_lost(const struct got *got)
     return i == got->n;
 }
 
-/* Ends the holds, and if that takes too long this process, too. What is lost needn't be given back:
-   the store that didn't answer before may stay mute. */
+/* How long the store has to give them back: no longer than their leases last, for then they end
+   there by themselves. What is lost needn't be given back: the store that didn't answer before may
+   stay mute. */
+static int64_t give_back_ms(const struct got *got, const struct options *o, int lost)
+{
+    int64_t most_ms = 0;
+    if (lost) return LOST_END_MS;
+    if (o->max_hold_ms) return GIVE_BACK_MS; /* which ends before the lease */
+    for (size_t i = 0; i < got->n; i++) {
+        int64_t left_ms = hf_left_ms(got->locks[i]);
+        if (left_ms > most_ms) most_ms = left_ms;
+    }
+    if (most_ms < LOST_END_MS) return LOST_END_MS;
+    return most_ms < GIVE_BACK_MS ? most_ms : GIVE_BACK_MS;
+}
+
+/* Ends the holds, and if that takes too long this process, too. */
 static void finish(hf *store, const struct got *got, const struct options *o, struct job_end *end)
 {
     static struct holding h; /* static: its thread may be left behind */
@@ -127,7 +142,7 @@ static void finish(hf *store, const struct got *got, const struct options *o, st
     if (hf_session_fd(store) >= 0)
         give_back(&h);
     else
-        done = done_within(lost ? LOST_END_MS : GIVE_BACK_MS, give_back, &h);
+        done = done_within(give_back_ms(got, o, lost), give_back, &h);
     if (__atomic_load_n(&h.lost, __ATOMIC_RELAXED)) end->status = EXIT_LOST;
     if (done) return;
     if (!h.quiet)

@@ -213,8 +213,9 @@ HF_API void hf_wait_free(hf_wait *wait);
 
 /*
  * Gives the key back, wakes the next waiter, and frees the lock, whatever the result. HF_OK also
- * when the reply was lost but the store shows it gone. LOST: it was no longer held; its successor
- * is not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. NULL: HF_OK.
+ * when the reply was lost but the store shows it gone, and when it ran out while it was released.
+ * LOST: it was not held any more when the release was asked for, or was broken; its successor is
+ * not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. NULL: HF_OK.
  */
 HF_API int hf_release(hf_lock *lock, hf_error *err);
 

@@ -26,6 +26,13 @@ int hf__believed(const hf_lock *l)
            hf__validity_at(l->expires_us, hf__port_now(&l->h->port)) == HF_GRANT_HELD;
 }
 
+int hf__time_is_over(const hf_lock *l)
+{
+    if (l->session && hf__local_us() >= hf__session_until(l)) return 1;
+    return l->expires_us &&
+           hf__validity_at(l->expires_us, hf__port_now(&l->h->port)) != HF_GRANT_HELD;
+}
+
 int hf__perhaps_held(const hf_lock *l)
 {
     return hf__believed(l) || (!l->lost && l->session && l->session->adopted);

@@ -11,5 +11,7 @@ int64_t hf__session_until(const hf_lock *lock);
 int hf__believed(const hf_lock *lock);
 /* May the holder believe in the lock? Also if only the store can say so: one that was adopted. */
 int hf__perhaps_held(const hf_lock *lock);
+/* Has the end of its lease passed, noticed or not? */
+int hf__time_is_over(const hf_lock *lock);
 
 #endif

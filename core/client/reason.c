@@ -11,7 +11,6 @@
 #include "kept_error.h"
 #include "lost.h"
 #include "os.h"
-#include "validity.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -47,10 +46,7 @@ const hf_error *hf__cause(const hf_lock *l)
 /* Is it over by time, noticed or not? */
 static int ran_out(const hf_lock *l)
 {
-    if (l->lost) return l->lost_by == HF_BY_TIME;
-    if (l->session && hf__local_us() >= hf__session_until(l)) return 1;
-    return l->expires_us &&
-           hf__validity_at(l->expires_us, hf__port_now(&l->h->port)) != HF_GRANT_HELD;
+    return l->lost ? l->lost_by == HF_BY_TIME : hf__time_is_over(l);
 }
 
 int hf__unanswered(const hf_lock *l) { return l->lost_by == HF_BY_TIME && hf__cause(l); }
@@ -65,6 +61,11 @@ int hf__lost_error(const hf_lock *l, const char *what, hf_error *err)
         return hf_fail(err, HF_LOST, ETIME,
                        "%s '%s': the grant %llu has been held for as long as max_hold_ms allows",
                        what, l->e->text, token);
+    if (ran_out(l) && l->claims)
+        return hf_fail(err, HF_LOST, 0,
+                       "%s '%s': the grant %llu is over: it was handed over, and its claim timeout "
+                       "ran out before the claim was stored%s%s",
+                       what, l->e->text, token, why ? ": " : "", why ? why->text : "");
     if (ran_out(l) && why)
         return hf_fail(
             err, HF_LOST, why->sys,
@@ -93,7 +94,11 @@ static void until_when(const hf_lock *l, char *to, size_t cap)
     if (l->at_least_ms && !l->expires_us && !l->session)
         snprintf(to, cap, "the lock may stay held");
     else if ((l->expires_us || l->session) && left_ms <= 0)
-        snprintf(to, cap, "its lease has ended");
+        /* A renewal that wasn't answered may have been made. */
+        snprintf(to, cap, "%s",
+                 l->unanswered || (l->session && l->session->mute)
+                     ? "the lock may stay held until its lease ends"
+                     : "its lease has ended");
     else if (l->expires_us || l->session)
         snprintf(to, cap, "the lock may stay held until its lease ends (%s)",
                  seconds(left_ms, lease, sizeof lease));

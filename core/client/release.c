@@ -10,6 +10,7 @@
 #include "last_row.h"
 #include "lock.h"
 #include "lock_event.h"
+#include "lost.h"
 #include "os.h"
 #include "reason.h"
 #include "renewal_queue.h"
@@ -70,14 +71,36 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     return rc;
 }
 
-static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error *err)
+/* The store doesn't have the grant any more. Did it merely run out, after its release was asked
+   for? Not if another one was made before: who breaks a grant lets others in. */
+static int ended_meanwhile(const hf_lock *l, const hf_row *row)
+{
+    if (!hf__time_is_over(l)) return 0;
+    for (uint32_t i = 0; l->mode == HF_EXCLUSIVE && l->expires_us && i < row->n_holders; i++)
+        if (row->party[i].token > l->token && row->party[i].since_us < l->expires_us) return 0;
+    return 1;
+}
+
+/* When its release is asked for: may its holder believe in it? */
+enum belief { NOT_BELIEVED, PERHAPS_BELIEVED, BELIEVED };
+
+static enum belief belief(const hf_lock *l)
+{
+    if (hf__believed(l)) return BELIEVED;
+    return hf__perhaps_held(l) ? PERHAPS_BELIEVED : NOT_BELIEVED;
+}
+
+/* believed: when it was asked for. Whoever works until then has held for as long as that took: a
+   release that takes longer than the grant lasts doesn't make it lost. */
+static int release(hf_lock *l, int maybe_done, enum belief believed, hf_row *row, int known,
+                   hf_error *err)
 {
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
     struct hf_session *keeper = NULL; /* for what at_least_ms still has to last */
-    /* A caller that hf_left_ms told of the end is told so here, too. */
-    int lost = l->lost || !hf__perhaps_held(l), rc = 0;
-    if (hf__over_already(l) && hf__unanswered(l)) return hf__lost_error(l, "release", err);
+    int rc = 0;
+    if (!believed && hf__over_already(l) && hf__unanswered(l))
+        return hf__lost_error(l, "release", err);
     if (l->at_least_ms) ev.until_us = l->since_us + (int64_t)l->at_least_ms * 1000;
     if (l->at_least_ms && l->session && hf__believed(l)) rc = hf__session_for_rest(l, &keeper, err);
     if (rc) return rc;
@@ -92,10 +115,17 @@ static int release(hf_lock *l, int maybe_done, hf_row *row, int known, hf_error 
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__session_put(&l->h->sessions, keeper);
     }
-    if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && hf__over_already(l))
+    if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && !believed && hf__over_already(l))
         return hf__lost_error(l, "release", err);
     if (rc) return rc;
-    return out.answer != HF_ANS_OK || lost ? hf__lost_error(l, "release", err) : 0;
+    /* A caller that hf_left_ms told of the end is told so here, too. */
+    if (believed && out.answer == HF_ANS_OK) return 0;
+    if (believed == BELIEVED && ended_meanwhile(l, row)) return 0;
+    if (believed) { /* which time alone didn't do */
+        l->lost = 1;
+        l->lost_by = HF_BY_STORE;
+    }
+    return hf__lost_error(l, "release", err);
 }
 
 /* Nobody would ever have it again if it lasts as long as this process and wasn't given back: it
@@ -116,7 +146,7 @@ static void leave(hf_lock *l)
 }
 
 /* Every release but the most frequent one. rc: what became of release_instantly. */
-static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
+static HF_COLD int release_slowly(hf_lock *l, int rc, enum belief believed, hf_error *err)
 {
     hf_row row; /* as it is if somebody has changed it */
     int known = 0;
@@ -124,7 +154,7 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
     if (rc == HF_CONFLICT) rc = release_plain(l, &row, &known);
     if (!rc) return 0;
     l->busy = l->releasing = 1;
-    rc = release(l, rc == HF_UNKNOWN, &row, known, err);
+    rc = release(l, rc == HF_UNKNOWN, believed, &row, known, err);
     hf_row_clear(&row);
     return rc;
 }
@@ -132,13 +162,17 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, hf_error *err)
 static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
+    int rc, asked = 0;
+    enum belief believed = NOT_BELIEVED;
     if (l->busy || l->telling || l->watch.nth) {
+        believed = belief(l); /* before what is under way is waited for */
+        asked = 1;
         l->releasing = 1;
         hf__renew_at(l, INT64_MAX);
         hf__seize(l);
     }
-    int rc = release_instantly(l);
-    if (rc) rc = release_slowly(l, rc, err);
+    rc = release_instantly(l);
+    if (rc) rc = release_slowly(l, rc, asked ? believed : belief(l), err);
     h->stats.released += !l->pending_release;
     if (hf__unsettled(rc)) hf__may_stay(l, "release", err);
     if (hf__unsettled(rc) && !l->expires_us && h->closing < 2)

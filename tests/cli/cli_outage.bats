@@ -178,6 +178,34 @@ outlives_ignoring() {
     holdfast break "$K" --token "$(token "$K")" || free "$K" # it may have come through after all
 }
 
+# A command that ends while its server is mute: how many ms the wrapper outlives it is in TOOK.
+gives_back_in_vain() {
+    local since
+    rm -f go gone cmd.pid
+    background run --lease 2s "$K" -- sh -c 'echo $$ >cmd.pid
+        until [ -e go ]; do sleep 0.05; done; : >gone; exit 3'
+    await test -s cmd.pid
+    server pause
+    touch go
+    await test -e gone
+    since=$(date +%s%N)
+    finished
+    TOOK=$((($(date +%s%N) - since) / 1000000))
+    server resume
+    AWAY=
+    holdfast run -w 600 "$K" -- true
+}
+
+@test "a server that is mute when the command ends: no longer than the lease lasts" {
+    server_can pause || return 0
+    for _ in 1 2 3 4 5; do
+        gives_back_in_vain
+        [ "$TOOK" -ge 4500 ] || return 0
+    done
+    echo "it took $TOOK ms"
+    return 1
+}
+
 @test "a server that is mute for longer than the lease: the command is stopped in time" {
     server_can pause || return 0
     hold "$K" --lease 4s
