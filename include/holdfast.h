@@ -295,7 +295,8 @@ HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms
 
 /* Turns the hold into a marker kept for keep_ms (HF_FOREVER: never pruned), durable on return, and
    frees the lock whatever the result. `result` may be NULL; it is cut to 255 bytes, and what isn't
-   UTF-8 in it becomes '?'. LOST: the hold was over; not marked. */
+   UTF-8 in it becomes '?'. LOST: the hold was over; not marked. INVALID: so is keep_ms, or others
+   may hold beside this one. */
 HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
 
 /* One holder or waiter, as people want to see it. */

@@ -30,11 +30,13 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     text[ev.result_len] = 0;
     hf__clean_utf8(text);
     ev.result = text;
-    if (keep_ms != HF_FOREVER && keep_ms < 1) {
+    const char *wrong = l->mode != HF_EXCLUSIVE                ? "the hold isn't exclusive"
+                        : keep_ms != HF_FOREVER && keep_ms < 1 ? "keep_ms: must be -1 or at least 1"
+                                                               : NULL;
+    if (wrong) {
         rc = hf_fail(err, HF_INVALID, 0,
-                     "once '%s': keep_ms: must be -1 or at least 1; the event is not marked as "
-                     "done, and its lock is released",
-                     l->e->text);
+                     "once '%s': %s; the event is not marked as done, and its lock is released",
+                     l->e->text, wrong);
         hf_release(l, NULL);
         return rc;
     }

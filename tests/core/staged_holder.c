@@ -180,6 +180,22 @@ static void a_refused_finish_frees_the_lock(void **state)
     done();
 }
 
+/* Others may run the event beside it. */
+static void a_shared_hold_marks_nothing(void **state)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    (void)state;
+    begin(SERVER);
+    o.wait_ms = 0;
+    o.mode = HF_SHARED;
+    OK(hf_acquire(h, "event", &o, &lock, &stage_error));
+    IS(HF_INVALID, hf_once_finish(lock, "done", HF_FOREVER, &stage_error));
+    assert_non_null(strstr(stage_error.text, "the hold isn't exclusive"));
+    assert_int_equal(stage_row("event")->n_holders, 0);
+    assert_int_equal(stage_row("event")->done_us, 0);
+    done();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -190,6 +206,7 @@ int main(void)
         cmocka_unit_test(no_grant_without_its_renewer),
         cmocka_unit_test(a_wait_that_may_stand_is_unknown),
         cmocka_unit_test(a_refused_finish_frees_the_lock),
+        cmocka_unit_test(a_shared_hold_marks_nothing),
     };
     return TEST_MAIN(tests);
 }
