@@ -1,6 +1,6 @@
-"""Cancelled tasks, signals, forks, interpreters that end, and what is left after many acquisitions.
+"""Cancelled tasks, signals, forks, interpreters that end.
 
-    end_test.py URL ACQUISITIONS [NAME]
+    end_test.py URL [NAME]
 """
 import asyncio
 import concurrent.futures
@@ -10,14 +10,11 @@ import signal
 import sys
 import threading
 import time
-import tracemalloc
 
 import holdfast
 from holdfast import _errors
 from own import MORE, NEAR, PRIVATE, URL, free, key, program, waiters
 from tap import PATIENCE, no_hang, run_functions, until
-
-ACQUISITIONS = int(MORE[0]) if MORE else 100_000
 
 
 # ---- asyncio ----
@@ -415,61 +412,5 @@ except RuntimeError:
     assert PRIVATE or (free('end/3') and free('end/4'))
 
 
-# ---- a million ----
-
-def _resident():
-    with open('/proc/self/statm', encoding='utf-8') as file:
-        return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
-
-
-def nothing_grows():
-    with holdfast.open(URL) as store:
-        name = key()
-
-        def some(n):
-            for number in range(n):
-                with store.lock(name, wait=1, owner='x', note='y'):
-                    pass
-                if number % 10 == 0:
-                    try:
-                        store.acquire('', wait=0)
-                    except holdfast.InvalidArgument:
-                        pass
-                if number % 100 == 0:
-                    with store.lock(name) as held:
-                        held.on_lost(print)
-                    del held
-                    store.peek(name)
-
-        async def tasks(n):
-            for number in range(n):
-                async with store.lock(name):
-                    waiting = asyncio.create_task(store.acquire_async(name))
-                    await asyncio.sleep(0)
-                    waiting.cancel()
-                    await asyncio.wait([waiting])
-
-        some(ACQUISITIONS // 20)
-        asyncio.run(tasks(100))
-        gc.collect()
-        fds, before = len(os.listdir('/proc/self/fd')), _resident()
-        some(ACQUISITIONS)
-        asyncio.run(tasks(ACQUISITIONS // 1000))
-        gc.collect()
-        grown = _resident() - before
-        assert grown < 4 << 20, f'{grown} bytes more'
-        assert len(os.listdir('/proc/self/fd')) <= fds + 1
-        tracemalloc.start()
-        some(1000)
-        gc.collect()
-        blocks = tracemalloc.get_traced_memory()[0]
-        some(3000)
-        gc.collect()
-        more = tracemalloc.get_traced_memory()[0] - blocks
-        tracemalloc.stop()
-        assert more < 20000, f'{more} bytes of objects more'
-        print(f'# {ACQUISITIONS} acquisitions: {grown} bytes more, {more} of objects')
-
-
 if __name__ == '__main__':
-    sys.exit(run_functions(globals(), MORE[1:]))
+    sys.exit(run_functions(globals(), MORE))

@@ -1,0 +1,85 @@
+"""What is left after many acquisitions: nothing. A program of its own, as memory is measured.
+
+    growth_test.py URL ACQUISITIONS [NAME]
+"""
+import asyncio
+import gc
+import os
+import sys
+import tracemalloc
+
+import holdfast
+from own import MORE, URL, key
+from tap import run_functions
+
+ACQUISITIONS = int(MORE[0]) if MORE else 100_000
+# What is left behind by each acquisition grows in every round; what an allocator takes or keeps for
+# other reasons, now and then.
+ROUNDS, BYTES_EACH = 8, 50
+
+
+def _resident():
+    with open('/proc/self/statm', encoding='utf-8') as file:
+        return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+
+
+def _holds(store, name, n):
+    for number in range(n):
+        with store.lock(name, wait=1, owner='x', note='y'):
+            pass
+        if number % 10 == 0:
+            try:
+                store.acquire('', wait=0)
+            except holdfast.InvalidArgument:
+                pass
+        if number % 100 == 0:
+            with store.lock(name) as held:
+                held.on_lost(print)
+            del held
+            store.peek(name)
+
+
+async def _tasks(store, name, n):
+    for _ in range(n):
+        async with store.lock(name):
+            waiting = asyncio.create_task(store.acquire_async(name))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+
+def no_memory_and_no_descriptor_is_left():
+    grown, each = [], max(ACQUISITIONS // ROUNDS, 100)
+    with holdfast.open(URL) as store:
+        name = key()
+        _holds(store, name, 1000)
+        asyncio.run(_tasks(store, name, 10))
+        fds = len(os.listdir('/proc/self/fd'))
+        for _ in range(ROUNDS):
+            before = _resident()
+            _holds(store, name, each)
+            asyncio.run(_tasks(store, name, each // 1000 + 1))
+            gc.collect()
+            grown.append(_resident() - before)
+        assert len(os.listdir('/proc/self/fd')) <= fds + 1
+    print(f'# {each} acquisitions a round: {grown} bytes more')
+    assert min(grown) <= each * BYTES_EACH, f'{grown} bytes more'
+
+
+def no_object_is_left():
+    with holdfast.open(URL) as store:
+        name = key()
+        tracemalloc.start()
+        _holds(store, name, 1000)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        _holds(store, name, 3000)
+        gc.collect()
+        more = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+    print(f'# {more} bytes of objects more')
+    assert more < 20000, f'{more} bytes of objects more'
+
+
+if __name__ == '__main__':
+    sys.exit(run_functions(globals(), MORE[1:]))
