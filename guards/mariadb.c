@@ -84,6 +84,7 @@ const char *guard_mariadb(const struct guard_options *o)
         {"PROBE", "`holdfast_transaction`"},
         {"ENTER", "`holdfast_enter`"},
         {"CHECK", "`holdfast_check`"},
+        {"UNHIDE", "`holdfast_unhide`"},
         {"WHICH", "`holdfast_transaction`"},
         {"BEFORE_INSERT", trigger[0].name},
         {"BEFORE_INSERT_TEXT", trigger[0].text},

@@ -39,6 +39,19 @@ BEGIN NOT ATOMIC
     END IF;
 END@DOLLAR@
 
+-- A session's own TEMPORARY table stands before the one that has its name, in what is called here,
+-- too. So it is dropped. (1051: there is none.)
+CREATE OR REPLACE PROCEDURE @UNHIDE@ ()
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+    DECLARE CONTINUE HANDLER FOR 1051 BEGIN END;
+    DROP TEMPORARY TABLE @FENCE@;
+    DROP TEMPORARY TABLE @PROBE@;
+@if HERE
+    DROP TEMPORARY TABLE @LOCKS@;
+@end
+END@DOLLAR@
+
 -- Names the transaction: server, connection, InnoDB's number. (With a rollback to a savepoint in
 -- place of the DELETE the calling statement would keep what it had written when it fails.)
 CREATE OR REPLACE PROCEDURE @WHICH@ (OUT name VARBINARY(80))
@@ -86,6 +99,7 @@ BEGIN
     IF alone THEN
         START TRANSACTION;
     END IF;
+    CALL @UNHIDE@ ();
     -- The key's row is locked before anything is read: a snapshot that is made below is later than
     -- what others have committed who entered the key.
     INSERT INTO @FENCE@ (`key`, token, entered) VALUES (of_key, 0, '')
@@ -156,6 +170,7 @@ MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
     DECLARE me VARBINARY(80);
     DECLARE why VARCHAR(128) CHARACTER SET utf8mb4;
+    CALL @UNHIDE@ ();
     CALL @WHICH@ (me);
     IF me IS NULL OR of_key IS NULL OR NOT EXISTS (SELECT 1 FROM @FENCE@ AS f
         WHERE f.`key` = of_key AND f.entered = me) THEN

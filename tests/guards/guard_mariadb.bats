@@ -261,19 +261,35 @@ waits_for_key() {
         run as_clerk "$sql"
         [ "$status" != 0 ]
     done
-    # Nor does a table of the same name that is the session's own mislead the guard.
-    as root -e "GRANT CREATE TEMPORARY TABLES ON holdfast.* TO clerk@localhost"
-    run as_clerk 'CREATE TEMPORARY TABLE holdfast_transaction (connection BIGINT,
-            number BIGINT DEFAULT 1)' \
-        'CREATE TEMPORARY TABLE holdfast_fence (`key` VARBINARY(512), token BIGINT,
-            entered VARBINARY(80))' \
-        "INSERT INTO holdfast_fence VALUES ('$K/1', 1,
-            CONCAT(@@global.server_id, '-', CONNECTION_ID(), '-1'))" \
-        'UPDATE seats SET n = 5 WHERE id = 1'
-    echo "$output"
-    [ "$status" != 0 ]
     as root -e 'DROP USER clerk@localhost'
     [ "$(n_of 1)" = 4 ]
+}
+
+@test "a table of the same name that is the session's own doesn't mislead the guard" {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    # A fence that says what the clerk wants: of a transaction that is numbered as the clerk likes,
+    # or that the clerk knows the number of.
+    local fence='CREATE TEMPORARY TABLE holdfast_fence ("key" VARBINARY(512), token BIGINT,
+        entered VARBINARY(80))'
+    run ask "$fence" 'CREATE TEMPORARY TABLE holdfast_transaction (connection BIGINT,
+            number BIGINT DEFAULT 1)' \
+        "INSERT INTO holdfast_fence VALUES ('$K/1', 1,
+            @@global.server_id || '-' || CONNECTION_ID() || '-1')" \
+        'UPDATE seats SET n = 5 WHERE id = 1'
+    [ "$status" != 0 ]
+    run ask "$fence" BEGIN 'INSERT INTO holdfast_transaction (connection) VALUES (1)' \
+        "INSERT INTO holdfast_fence SELECT '$K/1', 1, @@global.server_id || '-' ||
+            CONNECTION_ID() || '-' || number FROM holdfast_transaction" \
+        'UPDATE seats SET n = 5 WHERE id = 1' COMMIT
+    echo "$output"
+    [ "$status" != 0 ]
+    # A lock that nobody has.
+    run ask 'CREATE TEMPORARY TABLE holdfast AS SELECT * FROM holdfast LIMIT 1' \
+        "UPDATE holdfast SET \"key\" = '$K/1', format = 2, owner = 'clerk', token = 17, more = '',
+            expires_us = 9007199254740991" \
+        BEGIN "$(enter_sql "$K/1" 17)" 'UPDATE seats SET n = 5 WHERE id = 1' COMMIT
+    refused "is over"
+    [ "$(n_of 1)" = 0 ]
 }
 
 @test "tables that can't be guarded are refused" {
