@@ -1,3 +1,5 @@
+-- For psql, which else goes on after an error and ends with 0; other clients do without this line:
+\set ON_ERROR_STOP on
 BEGIN;
 SET LOCAL client_min_messages = warning;
 SET LOCAL search_path = pg_catalog, pg_temp;

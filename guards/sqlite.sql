@@ -1,5 +1,7 @@
 -- A guard by Holdfast: holdfast_enter, and the tables that let nobody write without it.
 -- May be run again; `--undo` prints how to remove it. See doc/guards.md.
+-- For sqlite3, which else goes on after an error; other clients do without this line:
+.bail on
 BEGIN IMMEDIATE;
 
 -- The highest token that has entered each key; and with which one the transaction under way did.

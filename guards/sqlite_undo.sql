@@ -1,3 +1,5 @@
+-- For sqlite3, which else goes on after an error; other clients do without this line:
+.bail on
 BEGIN IMMEDIATE;
 @if TABLE
 -- Removes Holdfast's guard of one table. holdfast_enter stays, for other tables: `guard sqlite

@@ -30,6 +30,14 @@ teardown() { guard_teardown; }
 @test "strange names are names" { guard_strange_names; }
 @test "holdfast enter raises the fence" { guard_entered_from_outside; }
 @test "a table or column that isn't there is noticed at once" { guard_missing; }
+@test "a guard that can't be put up fails, and nothing of it stays" {
+    words=$(declare -f sql_guard holdfast the_command)
+    for of in 'seats --key-column no' 'nowhere --key-column id'; do
+        run bash -c "$words; sql_guard $of | psql -X -q \"\$HOLDFAST_STORE\""
+        [ "$status" != 0 ]
+        [ "$(leftovers)" = 0 ]
+    done
+}
 
 @test "a lease that has run out is over, though nobody else has come" {
     sql_guard seats --key-column id --key-prefix "$K/" | ask
