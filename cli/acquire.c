@@ -10,44 +10,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_quoted(const char *text)
+static void print_in_quotes(FILE *to, const char *text)
 {
-    putchar('\'');
     for (; *text; text++)
         if (*text == '\'')
-            fputs("'\\''", stdout);
+            fputs("'\\''", to);
         else
-            putchar(*text);
-    putchar('\'');
+            putc(*text, to);
 }
 
 /* For `eval` of a shell. */
-static void print_grants(const struct got *got)
+static void print_grants(FILE *to, const struct got *got)
 {
-    fputs("HOLDFAST_KEY='", stdout);
+    fputs("HOLDFAST_KEY='", to);
     for (size_t i = 0; i < got->n; i++) {
-        if (i) putchar(' ');
-        for (const char *s = hf_key(got->locks[i]); *s; s++)
-            if (*s == '\'')
-                fputs("'\\''", stdout);
-            else
-                putchar(*s);
+        if (i) putc(' ', to);
+        print_in_quotes(to, hf_key(got->locks[i]));
     }
-    fputs("'\nHOLDFAST_TOKEN='", stdout);
+    fputs("'\nHOLDFAST_TOKEN='", to);
     for (size_t i = 0; i < got->n; i++)
-        printf("%s%llu", i ? " " : "", (unsigned long long)hf_token(got->locks[i]));
-    fputs("'\nHOLDFAST_OWNER=", stdout);
-    print_quoted(hf_owner(got->locks[0]));
-    putchar('\n');
+        fprintf(to, "%s%llu", i ? " " : "", (unsigned long long)hf_token(got->locks[i]));
+    fputs("'\nHOLDFAST_OWNER='", to);
+    print_in_quotes(to, hf_owner(got->locks[0]));
+    fputs("'\n", to);
 }
 
-static void print_grant_json(const hf_lock *lock)
+static void print_grant_json(FILE *to, const hf_lock *lock)
 {
     char *line = json_fields("{s:s, s:b, s:I, s:s, s:I}", "key", hf_key(lock), "held", 1, "token",
                              (long long)hf_token(lock), "owner", hf_owner(lock), "left_ms",
                              (long long)hf_left_ms(lock));
-    if (line) fputs(line, stdout);
+    if (line) fputs(line, to);
     free(line);
+}
+
+/* A grant that its owner was never told of must not stand: a signal that comes before, or a reader
+   that doesn't take it, gives it back. */
+static int tell(struct got *got, int json, int local)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int error = 0, typed = 0;
+    FILE *to = open_memstream(&text, &n);
+    for (size_t i = 0; to && json && i < got->n; i++) print_grant_json(to, got->locks[i]);
+    if (to && !json) print_grants(to, got);
+    if (!to || fclose(to)) {
+        free(text);
+        say("acquire: out of memory; what was acquired is given back");
+        give_up_all(got);
+        return EXIT_INTERNAL;
+    }
+    refuse_end();
+    int sig = print_or_signal(text, n, &error, &typed);
+    if (!sig && !error && !finish_output()) return 0;
+    if (!local) limit_end_in(LIMIT_END_MS);
+    if (error) say("writing to standard output: %s", strerror(error));
+    give_up_all(got);
+    if (sig) leave_now(end_by_signal(sig, typed)); /* somebody may still be writing */
+    return EXIT_INTERNAL;
 }
 
 static int acquire(const struct command *self, int argc, char **argv)
@@ -76,14 +96,7 @@ static int acquire(const struct command *self, int argc, char **argv)
         close_within(store, IDLE_CLOSE_MS, got.status);
         return got.status;
     }
-    refuse_end();
-    if (o.json)
-        for (size_t i = 0; i < got.n; i++) print_grant_json(got.locks[i]);
-    else
-        print_grants(&got);
-    /* A grant that its owner was never told of must not stand. */
-    status = finish_output();
-    if (status) release_all(&got);
+    status = tell(&got, o.json, hf_session_fd(store) >= 0);
     waiting_line_join();
     return status;
 }
@@ -122,7 +135,7 @@ int renew_command(const struct command *self, int argc, char **argv)
     int status = adopt(self, TAKES_LEASE | TAKES_JSON, 1, argc, argv, &o, &store, &lock);
     if (status) return status < 0 ? finish_output() : status;
     if (hf_renew(lock, o.lease_ms, &err)) return failed(&err);
-    if (o.json) print_grant_json(lock);
+    if (o.json) print_grant_json(stdout, lock);
     hf_close(store); /* which leaves it standing */
     return finish_output();
 }

@@ -170,6 +170,13 @@ void output_end(void);
 /* A thread that gets no signals. 0, or -1. */
 int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg);
 
+/* ---- printed.c: standard output, which may be stopped ---- */
+
+/* Prints the text, which is its own from here on, unless an end signal comes first: then somebody
+   may still be writing it, and nothing but leave_now is left. Returns that signal, or 0; then
+   *ret_error is the errno of a write that failed, or 0. After block_signals. */
+int print_or_signal(char *text, size_t n, int *ret_error, int *ret_typed);
+
 /* ---- ending.c: giving back and closing in limited time ---- */
 
 enum {
@@ -238,6 +245,8 @@ struct got {
 int64_t max_hold_ends_us(const struct want *want, const struct got *got);
 /* 0; or -1: then ret->status, everything has been said, and nothing is held. */
 int get_locks(hf *store, const struct want *want, struct got *ret);
+/* Gives back what nothing was done with: as far as the store answers by the end (limit.c). */
+void give_up_all(struct got *got);
 
 /* ---- waiting.c: the holders in the way ---- */
 

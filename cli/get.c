@@ -289,8 +289,7 @@ static void tell_time(const struct want *want, int got, int64_t since_us)
         say("failed to get lock after %.6f seconds", seconds);
 }
 
-/* Gives back what nothing was done with: as far as the store answers by the end. */
-static void give_up_all(struct got *got)
+void give_up_all(struct got *got)
 {
     size_t n = 0;
     for (size_t i = 0; i < got->n; i++) n += got->locks[i] != NULL;

@@ -18,21 +18,21 @@ struct watching {
     int looked, away;       /* a look has succeeded; the last one failed, which was said */
 };
 
-static void print_change(const hf_info *info)
+static void print_change(FILE *to, const hf_info *info)
 {
     char who[400], when[40], key[HF_KEY_CAP];
     show_text(info->key, key, sizeof key);
     show_time(info->now_us, when, sizeof when);
-    printf("%s  %s: ", when, key);
+    fprintf(to, "%s  %s: ", when, key);
     if (info->n_holders) {
         describe(&info->parties[0], who, sizeof who);
-        printf("held by %s, token %llu", who, (unsigned long long)info->parties[0].token);
-        if (info->n_holders > 1) printf(" and %zu more", info->n_holders - 1);
+        fprintf(to, "held by %s, token %llu", who, (unsigned long long)info->parties[0].token);
+        if (info->n_holders > 1) fprintf(to, " and %zu more", info->n_holders - 1);
     } else {
-        printf("%s", info->done_us ? "done" : "free");
+        fprintf(to, "%s", info->done_us ? "done" : "free");
     }
-    if (info->n_waiters) printf(", %zu waiting", info->n_waiters);
-    putchar('\n');
+    if (info->n_waiters) fprintf(to, ", %zu waiting", info->n_waiters);
+    putc('\n', to);
 }
 
 /* Has whoever reads our output gone away? A watcher may have nothing to write for long. */
@@ -42,22 +42,28 @@ static int reader_gone(void)
     return poll(&out, 1, 0) > 0 && out.revents & (POLLERR | POLLNVAL);
 }
 
-/* Each line is flushed: who reads them wants to know now. */
+/* Each line is written at once: who reads them wants to know now. */
+static void tell(struct watching *w, const hf_info *info)
+{
+    char *line = w->o->json ? json_info(info) : NULL;
+    size_t n = line ? strlen(line) : 0;
+    FILE *to = w->o->json ? NULL : open_memstream(&line, &n);
+    if (to) print_change(to, info);
+    if (to ? fclose(to) != 0 : !line)
+        w->broken = ENOMEM;
+    else
+        w->sig = print_or_signal(line, n, &w->broken, &w->typed);
+}
+
 static int see(void *arg, const hf_info *info)
 {
     struct watching *w = arg;
     w->looked = 1;
     if (w->away) say("watch: the store answers again");
     w->away = 0;
-    char *line = info && w->o->json ? json_info(info) : NULL;
-    if (line)
-        fputs(line, stdout);
-    else if (info)
-        print_change(info);
-    free(line);
-    if (info && (fflush(stdout) || ferror(stdout))) w->broken = errno ? errno : EIO;
+    if (info) tell(w, info);
     if (!info && reader_gone()) w->broken = EPIPE;
-    w->sig = pending_end_signal(&w->typed);
+    if (!w->sig) w->sig = pending_end_signal(&w->typed);
     return w->sig || w->broken;
 }
 
