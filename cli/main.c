@@ -5,6 +5,7 @@
 
 #include "os.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -154,9 +155,11 @@ static size_t distance(const char *a, const char *b)
 static const struct command *command_like(const char *word)
 {
     const struct command *found = NULL;
-    size_t best = WORD_CAP;
-    for (int i = 0; i < COMMANDS && strlen(word) < WORD_CAP; i++) {
-        size_t n = distance(word, commands[i].name);
+    size_t best = WORD_CAP, len = strlen(word);
+    char small[WORD_CAP];
+    for (size_t i = 0; i <= len && len < WORD_CAP; i++) small[i] = (char)tolower((uint8_t)word[i]);
+    for (int i = 0; i < COMMANDS && len < WORD_CAP; i++) {
+        size_t n = distance(small, commands[i].name);
         if (n * 3 > strlen(commands[i].name) || n >= best) continue;
         best = n;
         found = &commands[i];
@@ -232,7 +235,7 @@ static int wants_grants(int argc, char **argv)
     if (!command) command = command_like(argv[at]);
     if (command && command->run == acquire_command) return 1;
     for (; !command && at < argc; at++)
-        if (strstr(argv[at], "acquire")) return 1;
+        if (strcasestr(argv[at], "acquire")) return 1;
     return 0;
 }
 
@@ -258,8 +261,10 @@ int main(int argc, char **argv)
         return refused(EXIT_USAGE);
     }
     if (!strcmp(argv[at], "help")) {
-        const struct command *about = at + 1 < argc ? find(argv[at + 1]) : NULL;
-        if (!about && at + 1 < argc) return unknown_command(argv[at + 1]);
+        const char *what = at + 1 < argc ? argv[at + 1] : "help";
+        const struct command *about = find(what);
+        if (!about && strcmp(what, "help")) return unknown_command(what);
+        if (at + 2 < argc) return refused(bad_usage("help: one command at a time"));
         refuse_end();
         char *help[] = {argv[at], (char[]){"--help"}, NULL};
         if (about) return about->run(about, 2, help);

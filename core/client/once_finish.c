@@ -9,7 +9,21 @@
 #include "reason.h"
 #include "renewal_queue.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* Nothing is marked, and the lock ends. */
+static int refuse(hf_lock *l, const char *why, hf_error *err)
+{
+    char key[HF_KEY_CAP];
+    snprintf(key, sizeof key, "%s", l->e->text);
+    int rc = hf_release(l, NULL);
+    return hf_fail(err, HF_INVALID, 0, "once '%s': %s; the event is not marked as done, and %s",
+                   key, why,
+                   !rc             ? "its lock is released"
+                   : rc == HF_LOST ? "its lock was over before"
+                                   : "its lock may stay held until its lease ends");
+}
 
 int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *err)
 {
@@ -33,13 +47,7 @@ int hf_once_finish(hf_lock *l, const char *result, int64_t keep_ms, hf_error *er
     const char *wrong = l->mode != HF_EXCLUSIVE                ? "the hold isn't exclusive"
                         : keep_ms != HF_FOREVER && keep_ms < 1 ? "keep_ms: must be -1 or at least 1"
                                                                : NULL;
-    if (wrong) {
-        rc = hf_fail(err, HF_INVALID, 0,
-                     "once '%s': %s; the event is not marked as done, and its lock is released",
-                     l->e->text, wrong);
-        hf_release(l, NULL);
-        return rc;
-    }
+    if (wrong) return refuse(l, wrong, err);
     ev.keep_us = keep_ms == HF_FOREVER || keep_ms > INT64_MAX / 2000 ? INT64_MAX : keep_ms * 1000;
     hf_row_init(&row);
     pthread_mutex_lock(&h->mu);

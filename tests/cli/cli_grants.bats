@@ -60,6 +60,9 @@ refused_by_eval() {
     refused_by_eval 64 "$HOLDFAST" -S acquire "$K" --lease 30
     refused_by_eval 64 "$HOLDFAST" --store acquire "$K" --lease 30
     refused_by_eval 64 "$HOLDFAST" -S acquire
+    refused_by_eval 64 "$HOLDFAST" ACQUIRE "$K" --lease 30
+    refused_by_eval 64 "$HOLDFAST" Aquire "$K" --lease 30
+    refused_by_eval 64 "$HOLDFAST" help acquire more
     refused_by_eval 64 "$HOLDFAST" -S acquire run --lease 30
     refused_by_eval 64 "$HOLDFAST" -S "" acquire "$K" --lease 30
     refused_by_eval 64 "$HOLDFAST" "$K" acquire --lease 30

@@ -32,6 +32,9 @@ refused() {
 @test "help of a command that isn't: 64" {
     refused "unknown command 'nosuch'" help nosuch
     [ "$(holdfast help run)" = "$(holdfast run --help)" ]
+    [ "$(holdfast help help)" = "$(holdfast help)" ]
+    refused "one command at a time" help run nosuch
+    refused "one command at a time" help help run
 }
 
 @test "an option that isn't: the one that is meant is named" {

@@ -532,67 +532,6 @@ def test_a_stopped_terminal_does_not_keep_a_lost_command_from_being_stopped(term
     assert t.status() == 76
 
 
-def full_pipe():
-    """Both ends of a pipe that takes nothing more."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    try:
-        while True:
-            os.write(writer, b'x' * 4096)
-    except BlockingIOError:
-        os.set_blocking(writer, True)
-    return reader, writer
-
-
-def stopped_terminal():
-    """Both ends of a terminal whose output is stopped."""
-    reader, writer = pty.openpty()
-    termios.tcflow(writer, termios.TCOOFF)
-    return reader, writer
-
-
-def ended_by_term(stuck, *arguments, ready):
-    """The status of a command that prints on what is stuck, and is told to end when it is ready."""
-    reader, writer = stuck()
-    with subprocess.Popen([HOLDFAST, *arguments], stdin=subprocess.DEVNULL, stdout=writer,
-                          stderr=subprocess.PIPE, start_new_session=True) as process:
-        try:
-            await_that('it prints', lambda: ready(process.pid))
-            process.terminate()
-            status = process.wait(LIMIT)
-        finally:
-            process.kill()
-    os.close(reader)
-    os.close(writer)
-    return status
-
-
-def prints(pid):
-    """Does one of its threads wait in a write?"""
-    for thread in os.listdir(f'/proc/{pid}/task'):
-        with open(f'/proc/{pid}/task/{thread}/syscall', encoding='utf-8') as file:
-            if file.read().split()[:2] in (['1', '0x1'], ['64', '0x1']):    # x86-64, arm64
-                return True
-    return False
-
-
-def test_a_signal_ends_acquire_while_nobody_takes_its_output(terminal):
-    for stuck in full_pipe, stopped_terminal:
-        for more in [], ['--json']:
-            assert ended_by_term(stuck, 'acquire', key(), '--lease', '1200', *more,
-                                 ready=prints) == 143
-            assert is_free()
-
-
-def test_a_signal_ends_watch_while_nobody_takes_its_output(terminal):
-    holder = in_background('run', key(), '--', 'sleep', '1200')
-    await_that('held', lambda: not is_free())
-    for stuck in full_pipe, stopped_terminal:
-        for more in [], ['--json']:
-            assert ended_by_term(stuck, 'watch', key(), *more, ready=prints) == 143
-    stop(holder)
-
-
 def test_progress_of_what_takes_longer_than_a_second(terminal):
     t = terminal()
     t.do('$HOLDFAST bench')
@@ -601,8 +540,8 @@ def test_progress_of_what_takes_longer_than_a_second(terminal):
     assert t.status() == 0
 
 
-def main():
-    tests = [(name, test) for name, test in globals().items() if name.startswith('test_')]
+def main(there):
+    tests = [(name, test) for name, test in there.items() if name.startswith('test_')]
     wanted = [a for a in sys.argv[1:] if not a.startswith('-')]
     tests = [(n, t) for n, t in tests if not wanted or any(w in n for w in wanted)]
     failed = 0
@@ -636,4 +575,4 @@ def main():
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(main(globals()))

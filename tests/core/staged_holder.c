@@ -180,6 +180,22 @@ static void a_refused_finish_frees_the_lock(void **state)
     done();
 }
 
+static void what_is_not_released_is_not_called_so(void **state)
+{
+    (void)state;
+    begin(SERVER);
+    OK(stage_acquire(h, "event", 0, 60000, 0, &lock));
+    stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
+    IS(HF_INVALID, hf_once_finish(lock, "done", 0, &stage_error));
+    assert_non_null(strstr(stage_error.text, "its lock may stay held until its lease ends"));
+    stage_uncue();
+    OK(stage_acquire(h, "other event", 0, 60000, 0, &lock));
+    OK(hf_break(rival, "other event", hf_token(lock), &stage_error));
+    IS(HF_INVALID, hf_once_finish(lock, "done", 0, &stage_error));
+    assert_non_null(strstr(stage_error.text, "its lock was over before"));
+    done();
+}
+
 /* Others may run the event beside it. */
 static void a_shared_hold_marks_nothing(void **state)
 {
@@ -206,6 +222,7 @@ int main(void)
         cmocka_unit_test(no_grant_without_its_renewer),
         cmocka_unit_test(a_wait_that_may_stand_is_unknown),
         cmocka_unit_test(a_refused_finish_frees_the_lock),
+        cmocka_unit_test(what_is_not_released_is_not_called_so),
         cmocka_unit_test(a_shared_hold_marks_nothing),
     };
     return TEST_MAIN(tests);

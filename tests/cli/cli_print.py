@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""What prints on standard output while nobody takes that: a signal ends it. Prints TAP."""
+import os
+import pty
+import subprocess
+import sys
+import termios
+
+from cli_tty import HOLDFAST, LIMIT, await_that, in_background, is_free, key, main, stop
+
+
+def full_pipe():
+    """Both ends of a pipe that takes nothing more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b'x' * 4096)
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    return reader, writer
+
+
+def stopped_terminal():
+    """Both ends of a terminal whose output is stopped."""
+    reader, writer = pty.openpty()
+    termios.tcflow(writer, termios.TCOOFF)
+    return reader, writer
+
+
+def ended_by_term(stuck, *arguments, ready):
+    """The status of a command that prints on what is stuck, and is told to end when it is ready."""
+    reader, writer = stuck()
+    with subprocess.Popen([HOLDFAST, *arguments], stdin=subprocess.DEVNULL, stdout=writer,
+                          stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            await_that('it prints', lambda: ready(process.pid))
+            process.terminate()
+            status = process.wait(LIMIT)
+        finally:
+            process.kill()
+    os.close(reader)
+    os.close(writer)
+    return status
+
+
+def prints(pid):
+    """Does one of its threads wait in a write?"""
+    for thread in os.listdir(f'/proc/{pid}/task'):
+        with open(f'/proc/{pid}/task/{thread}/syscall', encoding='utf-8') as file:
+            if file.read().split()[:2] in (['1', '0x1'], ['64', '0x1']):    # x86-64, arm64
+                return True
+    return False
+
+
+def test_a_signal_ends_acquire_while_nobody_takes_its_output(terminal):
+    for stuck in full_pipe, stopped_terminal:
+        for more in [], ['--json']:
+            assert ended_by_term(stuck, 'acquire', key(), '--lease', '1200', *more,
+                                 ready=prints) == 143
+            assert is_free()
+
+
+def test_a_signal_ends_watch_while_nobody_takes_its_output(terminal):
+    holder = in_background('run', key(), '--', 'sleep', '1200')
+    await_that('held', lambda: not is_free())
+    for stuck in full_pipe, stopped_terminal:
+        for more in [], ['--json']:
+            assert ended_by_term(stuck, 'watch', key(), *more, ready=prints) == 143
+    stop(holder)
+
+
+if __name__ == '__main__':
+    sys.exit(main(globals()))
