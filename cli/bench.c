@@ -70,6 +70,7 @@ struct exchange {        /* shared by both processes */
     int64_t released_us; /* by whoever held last; 0: nobody has */
     size_t n;
     double sample[HANDOVERS]; /* microseconds */
+    hf_error err;             /* of a side that failed; code 0: none did */
 };
 
 /* Holds until the other one stands in line, as far as can be told from outside: it has begun to
@@ -81,13 +82,15 @@ static void await_other(struct exchange *x, int other, int before, int64_t settl
     hf__pause(settle_us);
 }
 
-static void exchange_turns(struct lockable *l, struct exchange *x, int me, int64_t settle_us,
-                           int64_t until)
+static int exchange_turns(struct lockable *l, struct exchange *x, int me, int64_t settle_us,
+                          int64_t until, hf_error *err)
 {
     hf_lock *lock = NULL;
+    int rc = 0;
     for (int seen = 0;;) {
         __atomic_add_fetch(&x->asks[me], 1, __ATOMIC_SEQ_CST);
-        if (take(l, &lock, NULL)) break;
+        rc = take(l, &lock, err);
+        if (rc) break;
         int64_t now = hf__local_us();
         if (x->released_us && x->n < HANDOVERS) x->sample[x->n++] = (double)(now - x->released_us);
         int last = x->n == HANDOVERS || now >= until || __atomic_load_n(&x->stop, __ATOMIC_SEQ_CST);
@@ -97,18 +100,26 @@ static void exchange_turns(struct lockable *l, struct exchange *x, int me, int64
             await_other(x, 1 - me, seen, settle_us, until);
         seen = __atomic_load_n(&x->asks[1 - me], __ATOMIC_SEQ_CST);
         x->released_us = hf__local_us();
-        if (give(l, lock, NULL) || last) break;
+        rc = give(l, lock, err);
+        if (rc || last) break;
     }
+    return rc;
 }
 
-static int open_side(const char *url, const char *path, const char *key, struct lockable *ret)
+static int open_file(const char *path, struct lockable *ret, hf_error *err)
+{
+    ret->fd = hf__open(path, O_RDWR | O_CLOEXEC, 0);
+    if (ret->fd >= 0) return 0;
+    return hf_fail(err, HF_UNAVAILABLE, errno, "the file of flock: %s", strerror(errno));
+}
+
+static int open_side(const char *url, const char *path, const char *key, struct lockable *ret,
+                     hf_error *err)
 {
     memset(ret, 0, sizeof *ret);
     ret->fd = -1;
     snprintf(ret->key, sizeof ret->key, "%s", key);
-    if (url) return hf_open(*url ? url : NULL, NULL, &ret->store, NULL);
-    ret->fd = hf__open(path, O_RDWR | O_CLOEXEC, 0);
-    return ret->fd < 0;
+    return url ? hf_open(*url ? url : NULL, NULL, &ret->store, err) : open_file(path, ret, err);
 }
 
 /* Both sides are children, so that neither inherits anything of the other. */
@@ -123,12 +134,19 @@ static void handovers(const char *url, const char *path, const char *key, int64_
         pid[me] = fork();
         if (pid[me] == 0) {
             struct lockable l;
-            if (!open_side(url, path, key, &l)) exchange_turns(&l, x, me, settle_us, until);
+            hf_error err;
+            if (open_side(url, path, key, &l, &err) ||
+                exchange_turns(&l, x, me, settle_us, until, &err)) {
+                x->err = err;
+                __atomic_store_n(&x->stop, 1, __ATOMIC_SEQ_CST);
+            }
             _exit(0);
         }
+        if (pid[me] < 0) hf_fail(&x->err, HF_UNAVAILABLE, errno, "fork: %s", strerror(errno));
     }
-    for (int i = 0; i < 2; i++)
-        if (pid[i] > 0) waitpid(pid[i], NULL, 0);
+    for (int i = 0, status; i < 2; i++)
+        if (pid[i] > 0 && (waitpid(pid[i], &status, 0) < 0 || status) && !x->err.code)
+            hf_fail(&x->err, HF_UNAVAILABLE, 0, "bench: a process that held or waited was killed");
 }
 
 /* ---- the report ---- */
@@ -192,7 +210,8 @@ static int measure(const struct options *o, hf *store, const char *path)
     struct lockable ours = {.store = store, .fd = -1}, theirs = {.fd = -1};
     double pair = 0;
     snprintf(ours.key, sizeof ours.key, "holdfast-bench/%ld", (long)getpid());
-    theirs.fd = hf__open(path, O_RDWR | O_CLOEXEC, 0);
+    hf_error err;
+    if (open_file(path, &theirs, &err)) return failed(&err);
     int status = measure_pairs(o, &ours, &theirs, &pair);
     close(theirs.fd);
     if (status) return status;
@@ -206,6 +225,8 @@ static int measure(const struct options *o, hf *store, const char *path)
     handovers(NULL, path, ours.key, settle_us, &x[1]);
     report(o, "handover to a process that waits", figure_of(x[0].sample, x[0].n),
            figure_of(x[1].sample, x[1].n), "us");
+    for (int i = 0; i < 2; i++)
+        if (x[i].err.code) return failed(&x[i].err);
     return 0;
 }
 
@@ -217,7 +238,7 @@ int bench_command(const struct command *self, int argc, char **argv)
     if (!status) status = want_args(&o, 0, 1, "URL");
     if (!status && o.n_args) status = take_url(o.args[0]);
     if (status) return status < 0 ? finish_output() : status;
-    char path[] = "/tmp/holdfast-bench-XXXXXX";
+    char path[] = "/tmp/holdfast-bench-XXXXXX", unlinked[40];
     watch_for_damage();
     status = open_at_once(&store);
     if (status) return status;
@@ -226,11 +247,12 @@ int bench_command(const struct command *self, int argc, char **argv)
         say("%s: %s", path, strerror(errno));
         status = EXIT_INTERNAL;
     } else {
-        close(fd);
+        unlink(path); /* whatever ends this process, nothing is left behind */
+        snprintf(unlinked, sizeof unlinked, "/proc/self/fd/%d", fd);
         progress_begin("measuring");
-        status = measure(&o, store, path);
+        status = measure(&o, store, unlinked);
         progress_end();
-        unlink(path);
+        close(fd);
     }
     hf_close(store);
     return status ? status : finish_output();

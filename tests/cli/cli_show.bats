@@ -351,6 +351,22 @@ assert at == {26}, at
 EOF
 }
 
+@test "bench: a side that is killed isn't measured, and no file is left" {
+    local left=
+    while [ -z "$left" ]; do
+        background bench
+        until gone "$PID" || [ -n "$left" ]; do
+            side=$(pgrep -P "$PID" | head -n 1) || continue
+            kill -KILL "$side" 2>kill.err || continue
+            left=$(readlink "/proc/$PID"/fd/* | grep /holdfast-bench-) || true
+        done
+        finished
+    done
+    [[ $left == *" (deleted)" ]]
+    [ "$STATUS" = 69 ]
+    grep -q "a process that held or waited was killed" bg.err
+}
+
 @test "bench measures beside flock, and leaves nothing held" {
     run timeout 600 "$HOLDFAST" bench "$HOLDFAST_STORE"
     [ "$status" = 0 ]
