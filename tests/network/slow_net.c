@@ -24,7 +24,7 @@
 enum { LINKS = 1024, CHUNK = 1 << 18, CLIENT = 0, SERVER = 1 };
 
 struct slow_net_orders {
-    int hang, hung; /* atomic */
+    int hang, hung, asked; /* atomic; asked: while some were to hang */
 };
 
 /* A number of its own: a chunk of a link that is closed meanwhile isn't for the next one there. */
@@ -50,7 +50,8 @@ static struct chunk *first, **last = &first;
 static struct slow_net_orders *orders;
 static const char *server_at;
 static int64_t half_us;
-static int epoll, listener, share, stuck; /* stuck: chunks that wait to be taken */
+static int epoll, listener, stuck; /* stuck: chunks that wait to be taken */
+static uint64_t dice;
 static uint32_t numbers;
 
 static int64_t now_us(void)
@@ -123,6 +124,16 @@ static void keep(struct link *l, int side, const char *data, size_t n)
     last = &c->next;
 }
 
+/* Does this request hang? By chance: if each tenth one did, a client whose attempt takes ten
+   requests would have the same one hang each time. */
+static int hangs(void)
+{
+    dice = dice * UINT64_C(6364136223846793005) + 1442695040888963407;
+    int of_1000 = __atomic_load_n(&orders->hang, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&orders->asked, of_1000 > 0, __ATOMIC_RELAXED);
+    return (int)((dice >> 33) % 1000) < of_1000;
+}
+
 static void carry(struct link *l, int side)
 {
     static char data[CHUNK];
@@ -140,9 +151,7 @@ static void carry(struct link *l, int side)
     if (side == SERVER) l->answered = 1;
     if (side == CLIENT && l->answered && !l->mute) {
         l->answered = 0;
-        share += __atomic_load_n(&orders->hang, __ATOMIC_RELAXED);
-        l->mute = share >= 1000; /* evenly: of ten in a row exactly one */
-        share -= l->mute ? 1000 : 0;
+        l->mute = hangs();
         __atomic_fetch_add(&orders->hung, l->mute, __ATOMIC_RELAXED);
     }
     if (!l->mute) keep(l, side, data, (size_t)n);
@@ -231,6 +240,7 @@ int slow_net_start(struct slow_net *net, const char *server, int delay_ms)
         mmap(NULL, sizeof *orders, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return -1;
     net->orders = orders = shared;
+    dice = net->seed;
     half_us = (int64_t)delay_ms * 500;
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -260,6 +270,11 @@ void slow_net_hang(struct slow_net *net, int of_1000)
 int slow_net_hung(const struct slow_net *net)
 {
     return __atomic_load_n(&net->orders->hung, __ATOMIC_RELAXED);
+}
+
+int slow_net_asked(const struct slow_net *net)
+{
+    return __atomic_load_n(&net->orders->asked, __ATOMIC_RELAXED);
 }
 
 void slow_net_end(struct slow_net *net)

@@ -13,14 +13,17 @@ struct slow_net {
     pid_t pid;
     int port; /* on loopback */
     struct slow_net_orders *orders;
+    unsigned seed; /* set before the start: which requests hang */
 };
 
 /* `server`: HOST:PORT of IPv4, or the path of a Unix socket. Returns 0, or -1 and errno. */
 int slow_net_start(struct slow_net *net, const char *server, int delay_ms);
-/* From here on so many of 1,000 requests hang. A request is what comes after an answer. */
+/* From here on so many of 1,000 requests hang: which ones is chance, from a fixed seed. A request
+   is what comes after an answer. */
 void slow_net_hang(struct slow_net *net, int of_1000);
-/* How many have, so far. */
+/* How many have, so far; and how many requests there were meanwhile. */
 int slow_net_hung(const struct slow_net *net);
+int slow_net_asked(const struct slow_net *net);
 void slow_net_end(struct slow_net *net);
 
 #endif

@@ -2,10 +2,12 @@
  * held_many.c - one handle holds many keys, far from its store: none is lost.
  *
  *   [tests/servers/NAME] held_many @ [--holds N] [--lease MS] [--leases N] [--delay MS] [--hang N]
+ *                                  [--seed N]
  *
  * --holds keys (1,000) are acquired, each with --lease (5,000), and held for --leases lease lengths
  * (3) from then on. A server is --delay ms (10) away, there and back: see slow_net.h. With --hang
- * that many of 1,000 requests hang for as long again. What counts is that no hold is lost.
+ * that many of 1,000 requests hang for as long again; --seed (1) chooses which. What counts is that
+ * no hold is lost.
  */
 #include "holdfast.h"
 #include "network/front.h"
@@ -22,8 +24,8 @@ enum { THREADS = 16 };
 
 static struct {
     const char *url;
-    int holds, lease, leases, delay, hang;
-} options = {NULL, 1000, 5000, 3, 10, 0};
+    int holds, lease, leases, delay, hang, seed;
+} options = {NULL, 1000, 5000, 3, 10, 0, 1};
 
 static hf *h;
 static hf_lock **lock;
@@ -41,11 +43,9 @@ static void parse(int argc, char **argv)
     struct {
         const char *name;
         int *value;
-    } known[] = {{"--holds", &options.holds},
-                 {"--lease", &options.lease},
-                 {"--leases", &options.leases},
-                 {"--delay", &options.delay},
-                 {"--hang", &options.hang}};
+    } known[] = {{"--holds", &options.holds},   {"--lease", &options.lease},
+                 {"--leases", &options.leases}, {"--delay", &options.delay},
+                 {"--hang", &options.hang},     {"--seed", &options.seed}};
     for (int i = 1; i < argc; i++) {
         size_t k = 0, n = sizeof known / sizeof *known;
         while (k < n && strcmp(argv[i], known[k].name) != 0) k++;
@@ -165,6 +165,7 @@ int main(int argc, char **argv)
     struct slow_net net = {0};
     hf_error err;
     parse(argc, argv);
+    net.seed = (unsigned)options.seed;
     const char *url = options.url = scratch(options.url);
     int far = !front_url(url, server, sizeof server, front, sizeof front, 0);
     if (far) {
@@ -191,7 +192,8 @@ int main(int argc, char **argv)
     if (far && options.hang) {
         slow_net_hang(&net, options.hang);
         hold("while requests hang");
-        printf("# %d requests hung\n", slow_net_hung(&net));
+        printf("# seed %d: %d of %d requests hung\n", options.seed, slow_net_hung(&net),
+               slow_net_asked(&net));
         check(slow_net_hung(&net) > 0, "some did hang");
         slow_net_hang(&net, 0);
     }
