@@ -47,6 +47,7 @@ struct hf_renewals {
     struct hf_deadlines due[HF_RENEWAL_QUEUES]; /* by the time at which they end */
     struct hf_renewal_worker worker[HF_RENEWAL_WORKERS];
     uint32_t workers, begun, idle; /* threads; that run already; that wait for work */
+    uint32_t first_idle;           /* the first of them is one that waits: 0 or 1 */
     uint32_t cut;                  /* workers that may have no connection */
     int64_t try_at_us;   /* local: before it no thread is started, for the last try failed */
     pthread_cond_t work; /* there is some */

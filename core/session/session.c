@@ -6,6 +6,7 @@
 #include "deadlines.h"
 #include "kept_error.h"
 #include "os.h"
+#include "renewal.h"
 
 #include <stdlib.h>
 
@@ -170,15 +171,15 @@ static int run_out(const struct hf_session *t, int64_t now_us)
     return !t->adopted && now_us + GRAIN_US > t->until_us;
 }
 
-/* How long an attempt to keep it may take: a third of its length where the caller asks for it; else
-   a sixth, or half of that if the one before wasn't answered, so that there is time for several.
-   But what takes longer every day is waited for. */
+/* How long an attempt to keep it may take. One that is not kept by itself is kept for a caller. */
 static int64_t patience_us(struct hf_sessions *s, const struct hf_session *t)
 {
-    int64_t third = (int64_t)t->lease_ms * 1000 / 3, part = t->mute ? third / 4 : third / 2;
-    if (t->keep_at_us == INT64_MAX) part = third;
-    int64_t slow = hf__min64(3 * hf__port_round_trip_us(s->port), third);
-    return hf__min64(s->port->io_timeout_ms * 1000, slow > part ? slow : part);
+    enum hf_renewal_try nth = t->mute ? HF_RENEWAL_AGAIN : HF_RENEWAL_FIRST;
+    if (t->keep_at_us == INT64_MAX) nth = HF_RENEWAL_CALLED;
+    int64_t us =
+        hf__renewal_patience_us(nth, (int64_t)t->lease_ms * 1000, t->until_us - hf__local_us(),
+                                hf__port_round_trip_us(s->port));
+    return hf__min64(s->port->io_timeout_ms * 1000, us);
 }
 
 /* Under the mutex, dropped. HF_LOST: it is over, and so is whatever hangs on it. */

@@ -82,6 +82,15 @@ static void note_trip(struct hf_port *port, int64_t us)
     __atomic_store_n(&port->round_trip_us, was ? was + (us - was) / 8 : us + 1, __ATOMIC_RELAXED);
 }
 
+/* Each of them took that long at most: they may have waited for each other. */
+static void note_trip_of_many(struct hf_port *port, const hf_replace *item, size_t n, int64_t us)
+{
+    size_t answered = 0;
+    for (size_t i = 0; i < n; i++) answered += item[i].clock_us != 0;
+    if (!n || answered < n) return;
+    if (n == 1 || us < hf__port_round_trip_us(port)) note_trip(port, us);
+}
+
 static void end(struct hf_port *port, int64_t sent_us, int64_t clock_us)
 {
     if (port->caps.local) return;
@@ -126,6 +135,7 @@ int hf__port_replace_many(struct hf_port *port, hf_replace *item, size_t n, int6
     int64_t sent_us = begin(port);
     int rc = port->drv->replace_many(port->st, item, n, until_us);
     hf__port_unlock(port);
+    note_trip_of_many(port, item, n, hf__local_us() - sent_us);
     /* The first says best how late it is at most, the last how late at least. */
     for (size_t i = 0; i < n; i++)
         if (item[i].clock_us) hf__port_clock(port, sent_us, item[i].clock_us);
@@ -186,6 +196,7 @@ int hf__port_lease_keep(struct hf_port *port, uint64_t session, int64_t until_us
     int64_t sent_us = begin(port);
     int rc = port->caps.sessions->keep(port->st, session, until_us, ret_ms, err);
     end(port, sent_us, 0);
+    if (!rc) note_trip(port, hf__local_us() - sent_us);
     return rc;
 }
 

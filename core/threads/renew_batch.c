@@ -17,6 +17,7 @@
 #include "lost.h"
 #include "os.h"
 #include "renew.h"
+#include "renewal.h"
 #include "renewal_queue.h"
 #include "renewals.h"
 #include "start_threads.h"
@@ -80,14 +81,14 @@ static int is_due(const hf_lock *l, int64_t now_us, int soon)
 }
 
 /* The other grants of the key that are due, too. */
-static void add_others(struct renewal *r, int64_t lo_us, int64_t now_us, int soon)
+static void add_others(struct renewal *r, const struct hf_moment *now, int soon)
 {
     hf_lock *last = r->first;
     for (hf_lock *l = r->first->e->locks; l; l = l->next) {
-        if (!hf__renewable(l) || l->pending_release || !is_due(l, now_us, soon) ||
-            !hf__perhaps_held(l))
+        if (!hf__renewable(l) || l->pending_release || !is_due(l, now->local_us, soon) ||
+            !hf__perhaps_held_at(l, now))
             continue;
-        seize(l, lo_us);
+        seize(l, now->store.lo_us);
         last = last->renewed_with = l;
     }
 }
@@ -131,38 +132,44 @@ static hf_lock *next_grant(hf *h, enum hf_renewal_queue queue, size_t taken, int
     return l;
 }
 
-/* Takes renewals for one call. How long the store has for them. */
-static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
+/* How long the store has for it. Seized. */
+static int64_t patience(const hf_lock *l, enum hf_renewal_queue queue, const struct hf_moment *now,
+                        int64_t trip_us)
 {
-    int64_t lo_us = hf__port_now(&h->port).lo_us, trip = 3 * hf__port_round_trip_us(&h->port);
-    int64_t patience = h->port.io_timeout_ms * 1000, now_us = hf__local_us();
+    int64_t left_us = l->expires_us ? l->expires_us - now->store.hi_us : lease_us(l);
+    enum hf_renewal_try nth = queue == HF_RENEWALS_DUE ? HF_RENEWAL_FIRST : HF_RENEWAL_AGAIN;
+    return hf__renewal_patience_us(nth, lease_us(l), left_us, trip_us);
+}
+
+/* Takes renewals for one call, which is made at *now. How long the store has for them. */
+static int64_t collect(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most,
+                       const struct hf_moment *now)
+{
+    int64_t least = h->port.io_timeout_ms * 1000, trip_us = hf__port_round_trip_us(&h->port);
     hf_lock *l;
     b->n = 0;
-    while (b->n < most && (l = next_grant(h, queue, b->n, now_us))) {
+    while (b->n < most && (l = next_grant(h, queue, b->n, now->local_us))) {
+        struct renewal *r = &b->one[b->n];
         if (!hf__renewable(l) || waits_for_key(l)) continue;
-        if (!hf__perhaps_held(l)) {
+        if (!hf__perhaps_held_at(l, now)) {
             hf__mark_expired(l); /* it isn't renewed: its holder is told */
             continue;
         }
         l->e->renewing = 1;
-        begin(h, &b->one[b->n], l, lo_us);
-        if (l->e->locks->next) add_others(&b->one[b->n], lo_us, now_us, queue == HF_RENEWALS_DUE);
+        begin(h, r, l, now->store.lo_us);
+        if (l->e->locks->next) add_others(r, now, queue == HF_RENEWALS_DUE);
         b->n++;
-        /* A sixth of the lease, and half of that where the last one wasn't answered, so that there
-           is time for several; but what takes longer every day is waited for. */
-        int64_t third = lease_us(l) / 3, slow = hf__min64(trip, third);
-        int64_t part = queue == HF_RENEWALS_DUE ? third / 2 : third / 4;
-        patience = hf__min64(patience, slow > part ? slow : part);
+        least = hf__min64(least, patience(l, queue, now, trip_us));
     }
-    return patience;
+    return least;
 }
 
 /* ---- the writes: without the mutex ---- */
 
 /* The step makes the row that is to be stored. 0: there is something to write. */
-static int plan(hf *h, struct renewal *r)
+static int plan(struct renewal *r, struct hf_time now)
 {
-    struct hf_event ev = {.kind = HF_EV_RENEW, .now = hf__port_now(&h->port)};
+    struct hf_event ev = {.kind = HF_EV_RENEW, .now = now};
     int changed = 0;
     int rc = hf_row_copy(&r->next, &r->row);
     if (rc) return rc;
@@ -175,14 +182,14 @@ static int plan(hf *h, struct renewal *r)
     return changed ? 0 : HF_LOST;
 }
 
-static void put(hf *h, struct hf_renew_batch *b, struct renewal *r)
+static void put(struct hf_renew_batch *b, struct renewal *r, struct hf_time now)
 {
     r->sent = 0;
     r->rc = 0;
     if (r->reads)
         r->seen = NO_REV;
     else if (!r->again)
-        r->rc = plan(h, r);
+        r->rc = plan(r, now);
     if (r->rc) return;
     r->sent = 1;
     r->err.code = 0;
@@ -304,11 +311,13 @@ static void end(struct renewal *r)
 
 int hf__renew_batch(hf *h, struct hf_renew_batch *b, enum hf_renewal_queue queue, size_t most)
 {
-    int64_t patience_us = collect(h, b, queue, most), sent_us = hf__local_us();
+    /* One reading of the clocks for all of them. */
+    struct hf_moment now = hf__moment(h);
+    int64_t patience_us = collect(h, b, queue, most, &now), sent_us = now.local_us;
     if (!b->n) return 0;
     pthread_mutex_unlock(&h->mu);
     b->n_sent = 0;
-    for (size_t i = 0; i < b->n; i++) put(h, b, &b->one[i]);
+    for (size_t i = 0; i < b->n; i++) put(b, &b->one[i], now.store);
     int cut = b->n_sent &&
               hf__port_replace_many(&h->port, b->item, b->n_sent, sent_us + patience_us) != 0;
     int64_t took_us = hf__local_us() - sent_us;

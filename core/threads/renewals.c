@@ -159,6 +159,16 @@ static int work(hf *h, struct hf_renewal_worker *w)
     return 0;
 }
 
+static void wait_for_work(hf *h, int is_first)
+{
+    struct hf_renewals *r = &h->renewals;
+    r->idle++;
+    r->first_idle += (uint32_t)is_first;
+    pthread_cond_wait(&r->work, &h->mu);
+    r->first_idle -= (uint32_t)is_first;
+    r->idle--;
+}
+
 static void *worker(void *arg)
 {
     hf *h = arg;
@@ -167,9 +177,7 @@ static void *worker(void *arg)
     while (h->closing < 3) {
         make_due(h);
         if (connect_again(h, w) || work(h, w)) continue;
-        h->renewals.idle++;
-        pthread_cond_wait(&h->renewals.work, &h->mu);
-        h->renewals.idle--;
+        wait_for_work(h, w == h->renewals.worker);
     }
     pthread_mutex_unlock(&h->mu);
     return NULL;
@@ -209,13 +217,13 @@ int64_t hf__renewals_tend(hf *h)
     for (int i = 0; i < HF_RENEWAL_QUEUES; i++) {
         enum hf_renewal_queue queue = (enum hf_renewal_queue)i;
         if (!r->due[i].first) continue;
-        /* The first worker takes of one queue only. */
         if (r->idle && queue == HF_RENEWALS_DUE)
             pthread_cond_signal(&r->work);
         else if (r->idle)
             pthread_cond_broadcast(&r->work);
-        int none = !r->idle || (queue != HF_RENEWALS_DUE && r->workers == 1);
-        if (none && r->workers < most_workers(h)) {
+        /* The first worker takes of one queue only: it is none of those who wait for the others. */
+        uint32_t idle = r->idle - (queue == HF_RENEWALS_DUE ? 0 : r->first_idle);
+        if (!idle && r->workers < most_workers(h)) {
             int64_t at = needs_worker(h, queue);
             if (at < r->try_at_us) at = r->try_at_us;
             if (at <= now) start_worker(h);

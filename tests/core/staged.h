@@ -71,6 +71,8 @@ void stage_hide_clock(int hide);
 
 /* As if the machine had been suspended for so long. (Link with --wrap=clock_gettime.) */
 void stage_suspend(int64_t us);
+/* From here on the local clock goes on by so much more with each reading. (The same.) */
+void stage_hurry(int64_t us);
 /* From here on no thread can be started. (Link with --wrap=pthread_create.) */
 void stage_no_threads(int none);
 
