@@ -86,17 +86,12 @@ static void connected(hf *h)
 
 /* ---- subscriptions ---- */
 
-/* Returns the wait that the key is to be subscribed to for: the last one that came to the store.
-   NULL: no wait of the key wants notifications. */
-static struct hf_wait *subscriber_of(struct hf_entry *e)
+/* It isn't the subscriber of its key any more, and polls. */
+static void unsubscribed(struct hf_wait *w)
 {
-    struct hf_wait *found = NULL;
-    uint32_t left = e->n_at_store;
-    for (struct hf_wait *w = e->first; w && left; w = w->next) {
-        left -= (uint32_t)hf__at_store(w);
-        if (hf__wanted(w)) found = w;
-    }
-    return found;
+    w->subscribed = 0;
+    hf__look_by(w, hf__local_us() + HF_POLL_MS * 1000);
+    if (!w->looking) hf__schedule(w);
 }
 
 /* Tells the driver how the key is to be subscribed to.
@@ -105,7 +100,8 @@ static struct hf_wait *subscriber_of(struct hf_entry *e)
 static int change(hf *h, struct hf_entry *e)
 {
     const hf_notify_ops *ops = h->port.caps.notify;
-    struct hf_wait *w = subscriber_of(e);
+    struct hf_wait *w = hf__subscriber_of(e), *was = e->subscriber;
+    if (was && was != w && hf__wanted(was)) unsubscribed(was);
     e->subscriber = w;
     if (!w) {
         e->key.who = NULL;

@@ -354,6 +354,41 @@ static void whoever_looks_helps_the_one_behind_the_dead(void **state)
     done();
 }
 
+static void the_hold_is_broken(void) { OK(hf_break(rival, "k", hf_token(lock), &stage_error)); }
+
+/* Two waits of one key stand in line, for the request of one of them held when it was asked again,
+   and doesn't any more. The dispatcher sleeps nevertheless, and both get the key. */
+static void two_of_one_key_let_it_sleep(void **state)
+{
+    (void)state;
+    struct waiter before, w, again;
+    hf_options named = HF_OPTIONS_INIT;
+    named.wait_ms = named.lease_ms = 60000;
+    named.request_id = by_name;
+    begin(WATCHED);
+    OK(hf_acquire(h, "k", &named, &lock, &stage_error));
+    ask_and(rival, &before, "k", NULL, note);
+    await_queue(1);
+    start(&w, "k", 60000, 0);
+    await_queue(2);
+    stage_cue(S_ACQUIRE, 1, 1, INSTEAD, 0, the_hold_is_broken);
+    ask_and(h, &again, "k", &named, note);
+    await_end(&before);
+    await_queue(2);
+    for (int sleeps = 0; !sleeps; hf__pause(1000)) {
+        pthread_mutex_lock(&h->mu);
+        sleeps = h->dispatcher_sleeps && w.wait->look_at_us > hf__local_us() &&
+                 again.wait->look_at_us > hf__local_us();
+        pthread_mutex_unlock(&h->mu);
+    }
+    assert_false(w.wait->subscribed); /* it polls: one key has one subscription */
+    ends_with_the_key(&before);
+    ends_with_the_key(&w);
+    ends_with_the_key(&again);
+    hf_release(lock, NULL); /* lost */
+    done();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -361,6 +396,7 @@ int main(void)
         cmocka_unit_test(who_gets_into_line_is_listened_for_there),
         cmocka_unit_test(a_named_one_is_listened_for_anew),
         cmocka_unit_test(who_comes_behind_a_named_one_is_listened_for_anew),
+        cmocka_unit_test(two_of_one_key_let_it_sleep),
         cmocka_unit_test(asked_again_it_is_the_same_request),
         cmocka_unit_test(what_is_held_is_not_forgotten),
         cmocka_unit_test(handed_it_holds_with_what_it_waited_with),
