@@ -24,6 +24,10 @@ int hf__nats_reply(const natsMsg *reply, json_t **ret, char why[HF_NATS_WHY])
 {
     int no_memory = 0;
     *ret = NULL;
+    if (!reply) { /* the request is `unsent` */
+        snprintf(why, HF_NATS_WHY, "out of memory");
+        return HF_NATS_NO_MEMORY;
+    }
     if (natsMsg_IsNoResponders((natsMsg *)reply)) {
         snprintf(why, HF_NATS_WHY, "nobody answers: JetStream isn't enabled, or not ready");
         return HF_NATS_NOBODY;

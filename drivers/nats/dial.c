@@ -78,17 +78,6 @@ static int code_of(const struct hf__nats_how *how, natsStatus s)
     }
 }
 
-static natsStatus set_tls(const struct hf__nats_how *how, natsOptions *o, const char *host)
-{
-    natsStatus s = natsOptions_SetSecure(o, true);
-    if (s == NATS_OK && how->tls_ca[0]) s = natsOptions_LoadCATrustedCertificates(o, how->tls_ca);
-    if (s == NATS_OK && how->tls_cert[0])
-        s = natsOptions_LoadCertificatesChain(o, how->tls_cert, how->tls_key);
-    if (s == NATS_OK && how->verify) s = natsOptions_SetExpectedHostname(o, host);
-    if (s == NATS_OK && !how->verify) s = natsOptions_SkipServerVerification(o, true);
-    return s;
-}
-
 static natsStatus set_login(const struct hf__nats_how *how, natsOptions *o, const char *password)
 {
     if (how->creds[0]) return natsOptions_SetUserCredentialsFromFiles(o, how->creds, NULL);
@@ -109,11 +98,11 @@ static natsStatus set_options(const struct hf__nats_how *how, natsOptions *o,
     if (s == NATS_OK) s = natsOptions_SetPingInterval(o, 0);
     if (s == NATS_OK) s = natsOptions_SetName(o, "holdfast");
     if (s == NATS_OK) s = natsOptions_SetErrorHandler(o, say_nothing, NULL);
-    if (s == NATS_OK && how->tls) s = set_tls(how, o, host);
+    if (s == NATS_OK && how->tls) s = hf__nats_set_tls(how, o, host);
     return s == NATS_OK ? set_login(how, o, password) : s;
 }
 
-static natsStatus subscribe(const struct hf__nats_how *how, struct hf__nats_link *link)
+static natsStatus make_inbox(const struct hf__nats_how *how, struct hf__nats_link *link)
 {
     char all[sizeof link->prefix + 2];
     uint64_t id[2];
@@ -121,8 +110,22 @@ static natsStatus subscribe(const struct hf__nats_how *how, struct hf__nats_link
     snprintf(link->prefix, sizeof link->prefix, "%s.%016llx%016llx", how->inbox,
              (unsigned long long)id[0], (unsigned long long)id[1]);
     snprintf(all, sizeof all, "%s.*", link->prefix);
-    natsStatus s = natsConnection_SubscribeSync(&link->inbox, link->nc, all);
-    return s == NATS_OK ? natsSubscription_SetPendingLimits(link->inbox, -1, -1) : s;
+    return hf__nats_subscribe(link, all, &link->inbox);
+}
+
+/* Why the login failed, and its code. */
+static int explain(const struct hf__nats_how *how, natsStatus s, char why[HF_KIT_WHY])
+{
+    const char *text = nats_GetLastError(NULL);
+    snprintf(why, HF_KIT_WHY, "%.*s", (int)strcspn(text ? text : "", "\r\n"), text ? text : "");
+    if (!why[0]) snprintf(why, HF_KIT_WHY, "%s", natsStatus_GetText(s));
+    if (how->tls && hf__nats_key_is_encrypted()) {
+        snprintf(why, HF_KIT_WHY, "tls_key: the key is encrypted; name one without a passphrase");
+        return how->opened ? HF_UNAVAILABLE : HF_INVALID;
+    }
+    if (!how->tls || !hf__nats_handshake_was_late()) return code_of(how, s);
+    snprintf(why, HF_KIT_WHY, "TLS: no answer in time");
+    return HF_UNAVAILABLE;
 }
 
 static int log_in(const struct hf__nats_how *how, struct hf__nats_link *link,
@@ -130,39 +133,50 @@ static int log_in(const struct hf__nats_how *how, struct hf__nats_link *link,
                   char why[HF_KIT_WHY])
 {
     char address[HF_ENDPOINT_TEXT], url[HF_ENDPOINT_TEXT + 32];
+    struct hf__nats_quiet quiet;
     natsOptions *o = NULL;
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
     hf__endpoint_text(&a->at, address);
     snprintf(url, sizeof url, strchr(address, ':') ? "nats://[%s]:%s" : "nats://%s:%s", address,
              how->at.port[a->target]);
+    hf__nats_quiet(how->tls, &quiet);
     unsigned held = hf__low_hold();
     link->fd = -1;
     link->writes = 0;
+    link->tls = how->tls;
     natsStatus s = natsOptions_Create(&o);
     if (s == NATS_OK) s = natsOptions_SetURL(o, url);
     if (s == NATS_OK)
         s = set_options(how, o, link, how->at.host[a->target], password, left_ms > 1 ? left_ms : 1);
+    hf__nats_handshake_ends(until_us);
     if (s == NATS_OK) s = natsConnection_Connect(&link->nc, o);
+    hf__nats_handshake_ends(0);
     natsOptions_Destroy(o);
     hf__low_free(held);
-    if (s == NATS_OK) s = subscribe(how, link);
+    if (s == NATS_OK) s = make_inbox(how, link);
+    hf__nats_loud(&quiet);
     if (s == NATS_OK) return 0;
-    const char *text = nats_GetLastError(NULL);
-    snprintf(why, HF_KIT_WHY, "%.*s", (int)strcspn(text ? text : "", "\r\n"), text ? text : "");
-    if (!why[0]) snprintf(why, HF_KIT_WHY, "%s", natsStatus_GetText(s));
+    int rc = explain(how, s, why);
     hf__nats_disconnect(link);
-    return code_of(how, s);
+    return rc;
 }
 
-/* The library would wait half a second for the server when it closes a connection that is sound. */
+/* The library would wait half a second for the server when it closes a connection that is sound. So
+   it is shown the end of it, behind all that the server has sent. */
 void hf__nats_disconnect(struct hf__nats_link *link)
 {
+    char unread[4096];
+    struct hf__nats_quiet quiet;
+    hf__nats_quiet(link->tls, &quiet);
     if (link->nc && link->fd >= 0) {
         shutdown(link->fd, SHUT_RDWR);
-        natsConnection_ProcessReadEvent(link->nc);
+        while (recv(link->fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
+        /* OpenSSL may have read more than it has shown: a record, at most. */
+        for (int i = 0; i < 3 && link->fd >= 0; i++) natsConnection_ProcessReadEvent(link->nc);
     }
     natsSubscription_Destroy(link->inbox);
     natsConnection_Destroy(link->nc);
+    hf__nats_loud(&quiet);
     link->inbox = NULL;
     link->nc = NULL;
     link->fd = -1;

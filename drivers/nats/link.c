@@ -21,10 +21,24 @@ short hf__nats_events(const struct hf__nats_link *link)
     return (short)(POLLIN | (link->writes ? POLLOUT : 0));
 }
 
+natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
+                              natsSubscription **ret)
+{
+    struct hf__nats_quiet quiet;
+    hf__nats_quiet(link->tls, &quiet);
+    natsStatus s = natsConnection_SubscribeSync(ret, link->nc, subjects);
+    if (s == NATS_OK) s = natsSubscription_SetPendingLimits(*ret, -1, -1);
+    hf__nats_loud(&quiet);
+    return s;
+}
+
 int hf__nats_serve(struct hf__nats_link *link, short revents)
 {
+    struct hf__nats_quiet quiet;
+    hf__nats_quiet(link->tls, &quiet);
     if (revents & ~POLLOUT) natsConnection_ProcessReadEvent(link->nc);
     if (revents & POLLOUT && link->fd >= 0) natsConnection_ProcessWriteEvent(link->nc);
+    hf__nats_loud(&quiet);
     return link->fd >= 0 && !natsConnection_IsClosed(link->nc);
 }
 
@@ -35,8 +49,8 @@ int hf__nats_ended(struct hf__nats_link *link)
     return link->fd < 0 || (poll(&p, 1, 0) > 0 && !hf__nats_serve(link, p.revents));
 }
 
-/* Adds the request to what the connection will write. */
-static natsStatus send_request(struct hf__nats_link *link, const struct hf__nats_request *r)
+/* Adds the request to what the connection will write, or says that it is unsent. */
+static natsStatus send_request(struct hf__nats_link *link, struct hf__nats_request *r)
 {
     char reply[sizeof link->prefix + 24];
     natsMsg *msg = NULL;
@@ -44,9 +58,13 @@ static natsStatus send_request(struct hf__nats_link *link, const struct hf__nats
     natsStatus s = natsMsg_Create(&msg, r->subject, reply, r->data, (int)r->len);
     for (size_t i = 0; s == NATS_OK && i < sizeof r->header / sizeof *r->header; i++)
         if (r->header[i].value) s = natsMsgHeader_Set(msg, r->header[i].name, r->header[i].value);
-    if (s == NATS_OK) s = natsConnection_PublishMsg(link->nc, msg);
+    if (s != NATS_OK) {
+        r->unsent = HF_NOMEM;
+    } else if ((s = natsConnection_PublishMsg(link->nc, msg)) == NATS_MAX_PAYLOAD) {
+        r->unsent = HF_FULL;
+    }
     natsMsg_Destroy(msg);
-    return s;
+    return r->unsent ? NATS_OK : s;
 }
 
 /* Takes the replies that have come. Returns how many of them are of these requests. */
@@ -92,8 +110,14 @@ int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t 
 {
     natsStatus s = NATS_OK;
     size_t missing = n, sent = 0;
-    for (size_t i = 0; i < n; i++) r[i].reply = NULL;
-    for (; sent < n && s == NATS_OK; sent++) s = send_request(link, &r[sent]);
+    struct hf__nats_quiet quiet;
+    for (size_t i = 0; i < n; i++) r[i].reply = NULL, r[i].unsent = 0;
+    hf__nats_quiet(link->tls, &quiet);
+    for (; sent < n && s == NATS_OK; sent++) {
+        s = send_request(link, &r[sent]);
+        if (r[sent].unsent) missing--;
+    }
+    hf__nats_loud(&quiet);
     link->sent += n - sent;
     while (s == NATS_OK && missing) {
         struct pollfd p = {link->fd, hf__nats_events(link), 0};

@@ -9,6 +9,7 @@
 #include "kit/secret.h"
 
 #include <nats/nats.h>
+#include <signal.h>
 
 enum { HF_NATS_PATH = 512, HF_NATS_WHY = 300, HF_NATS_INBOX = 64, HF_NATS_NAME = 64 };
 
@@ -31,6 +32,7 @@ struct hf__nats_link {
     char prefix[HF_NATS_INBOX + 40];
     uint64_t sent;  /* requests so far: each has a subject of its own for its reply */
     int fd, writes; /* the connection's socket; the library wants to write */
+    int tls;
 };
 
 /* A request; its texts are borrowed. */
@@ -41,6 +43,7 @@ struct hf__nats_request {
         const char *name, *value; /* value NULL: there is none */
     } header[3];
     natsMsg *reply; /* NULL: none has come */
+    int unsent;     /* HF_FULL: longer than the server permits; HF_NOMEM; nothing of it was sent */
 };
 
 /* options.c. Fills *how, the bucket's name and how many replicas are wanted (0: not said). */
@@ -52,16 +55,35 @@ int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link,
                      hf_error *err);
 void hf__nats_disconnect(struct hf__nats_link *link);
 
-/* link.c. Reads and writes what is there for the connection. Returns 0 if it is closed. */
+/* tls.c. Fills in what the URL says of TLS, and the callbacks below. */
+natsStatus hf__nats_set_tls(const struct hf__nats_how *how, natsOptions *o, const char *host);
+/* Did that fail because the key needs a passphrase? Nobody is asked for one. */
+int hf__nats_key_is_encrypted(void);
+/* A TLS handshake that this thread begins ends at that local time; 0: none is begun any more. */
+void hf__nats_handshake_ends(int64_t until_us);
+int hf__nats_handshake_was_late(void);
+/* Holds back a SIGPIPE of this thread's, between the two, if that is a connection by TLS. */
+struct hf__nats_quiet {
+    sigset_t mask;
+    int on, pending;
+};
+void hf__nats_quiet(int tls, struct hf__nats_quiet *q);
+void hf__nats_loud(const struct hf__nats_quiet *q);
+
+/* link.c. Subscribes the connection to these subjects; all that comes is kept. */
+natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
+                              natsSubscription **ret);
+/* Reads and writes what is there for the connection. Returns 0 if it is closed. */
 int hf__nats_serve(struct hf__nats_link *link, short revents);
 /* Has the connection come to its end since the last request? Asks nobody. */
 int hf__nats_ended(struct hf__nats_link *link);
 /* What the socket is to be waited for. */
 short hf__nats_events(const struct hf__nats_link *link);
 /*
- * Sends n requests and waits for all replies, until the local time until_us at most. Returns 0, or
- * why not all have come, in `why`: HF_UNAVAILABLE, HF_DENIED, HF_NOMEM. What was sent may have been
- * carried out; the connection is gone then. Replies are freed by hf__nats_done.
+ * Sends n requests and waits for all replies, until the local time until_us at most. Returns 0
+ * (all have come, but of the requests that are `unsent`), or why not all have come, in `why`:
+ * HF_UNAVAILABLE, HF_DENIED, HF_NOMEM. What was sent may have been carried out; the connection is
+ * gone then. Replies are freed by hf__nats_done.
  */
 int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t n, int64_t until_us,
                  char why[HF_NATS_WHY]);

@@ -121,7 +121,7 @@ static int subscribe_all(hf_store *st, hf_error *err)
     n->heard++;
     hf__sub_put_any(&n->sub);
     snprintf(all, sizeof all, "%s>", st->republished);
-    if (natsConnection_SubscribeSync(&n->all, n->link.nc, all) != NATS_OK) rc = HF_UNAVAILABLE;
+    if (hf__nats_subscribe(&n->link, all, &n->all) != NATS_OK) rc = HF_UNAVAILABLE;
     if (!rc) rc = hf__nats_ask(&n->link, &r, 1, until_us, why);
     hf__nats_done(&r, 1);
     return rc ? hf_fail(err, HF_UNAVAILABLE, 0, "nats: subscribe '%s': %s", all, why) : 0;

@@ -103,12 +103,17 @@ static void compare(const struct writing *w, struct change *c, const natsMsg *re
 }
 
 /* What came of its write. */
-static void conclude(struct change *c, const natsMsg *reply, int rc, const char *why)
+static void conclude(struct change *c, const struct hf__nats_request *r, int rc, const char *why)
 {
+    const natsMsg *reply = r->reply;
     char said_why[HF_NATS_WHY];
     json_t *ack = NULL;
     int said = reply ? hf__nats_reply(reply, &ack, said_why) : 0;
-    if (!reply)
+    if (r->unsent == HF_FULL)
+        end(c, HF_FULL, "the row is longer than a message that the server takes (max_payload)");
+    else if (r->unsent)
+        end(c, r->unsent, "out of memory");
+    else if (!reply)
         end(c, rc == HF_DENIED ? HF_DENIED : HF_UNKNOWN, why);
     else if (!said && json_integer_value(json_object_get(ack, "seq")) > 0)
         end(c, 0, "");
@@ -168,7 +173,7 @@ static void write_all(struct writing *w)
     if (n > 1) rc = 0; /* which of them was denied isn't said */
     n = 0;
     for (size_t i = 0; i < w->n; i++)
-        if (w->change[i].pending) conclude(&w->change[i], w->r[n++].reply, rc, why);
+        if (w->change[i].pending) conclude(&w->change[i], &w->r[n++], rc, why);
     hf__nats_done(w->r, w->n + 1);
 }
 

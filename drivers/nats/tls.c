@@ -1,0 +1,118 @@
+/*
+ * tls.c - nats: what the library lacks over TLS. See link.h.
+ *
+ * The library shakes hands on a socket that blocks, without a deadline, and OpenSSL asks for the
+ * passphrase of a key on the terminal. The library shows neither its SSL_CTX nor its socket. But
+ * OpenSSL calls `note` for each SSL_CTX that is made. Its callbacks are then set: one that has no
+ * passphrase, and one that waits for the socket, until the deadline, before each read and write.
+ *
+ * What OpenSSL writes may raise SIGPIPE, which is held back while it may.
+ */
+#include "link.h"
+
+#include "os.h"
+
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+static __thread SSL_CTX *made;  /* by this thread, most lately */
+static __thread int64_t end_us; /* local: when this thread's handshake ends; 0: there is none */
+static __thread int late, encrypted;
+
+static void note(void *ctx, void *own, CRYPTO_EX_DATA *all, int i, long n, void *arg)
+{
+    (void)own, (void)all, (void)i, (void)n, (void)arg;
+    made = ctx;
+}
+
+static void begin(void)
+{
+    CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL_CTX, 0, NULL, note, NULL, NULL);
+}
+
+static int no_passphrase(char *to, int cap, int writing, void *arg)
+{
+    (void)to, (void)cap, (void)writing, (void)arg;
+    encrypted = 1;
+    return 0;
+}
+
+/* Returns 0 for a read or write that is too late; OpenSSL doesn't do it then. */
+static long wait_first(BIO *io, int what, const char *bytes, size_t len, int i, long n, int ret,
+                       size_t *done)
+{
+    short events = what == BIO_CB_READ ? POLLIN : what == BIO_CB_WRITE ? POLLOUT : 0;
+    (void)bytes, (void)len, (void)i, (void)n, (void)done;
+    if (!events || !end_us) return ret;
+    for (;;) {
+        struct pollfd p = {(int)BIO_get_fd(io, NULL), events, 0};
+        int64_t left_us = end_us - hf__local_us();
+        late = left_us <= 0;
+        if (late) return 0;
+        if (poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1)) > 0) return ret;
+    }
+}
+
+static void shakes(const SSL *ssl, int where, int ret)
+{
+    (void)ret;
+    if (where == SSL_CB_HANDSHAKE_START && end_us)
+        BIO_set_callback_ex(SSL_get_rbio(ssl), wait_first);
+}
+
+natsStatus hf__nats_set_tls(const struct hf__nats_how *how, natsOptions *o, const char *host)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+    made = NULL;
+    encrypted = 0;
+    natsStatus s = natsOptions_SetSecure(o, true);
+    if (s == NATS_OK && !made) s = NATS_NO_MEMORY;
+    if (s == NATS_OK) {
+        SSL_CTX_set_default_passwd_cb(made, no_passphrase);
+        SSL_CTX_set_info_callback(made, shakes);
+    }
+    if (s == NATS_OK && how->tls_ca[0]) s = natsOptions_LoadCATrustedCertificates(o, how->tls_ca);
+    if (s == NATS_OK && how->tls_cert[0])
+        s = natsOptions_LoadCertificatesChain(o, how->tls_cert, how->tls_key);
+    if (s == NATS_OK && how->verify) s = natsOptions_SetExpectedHostname(o, host);
+    if (s == NATS_OK && !how->verify) s = natsOptions_SkipServerVerification(o, true);
+    return s;
+}
+
+int hf__nats_key_is_encrypted(void) { return encrypted; }
+
+void hf__nats_handshake_ends(int64_t until_us)
+{
+    end_us = until_us;
+    if (until_us) late = 0;
+}
+
+int hf__nats_handshake_was_late(void) { return late; }
+
+void hf__nats_quiet(int tls, struct hf__nats_quiet *q)
+{
+    sigset_t pending, pipe;
+    q->on = tls;
+    if (!q->on) return;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &q->mask);
+    sigpending(&pending);
+    q->pending = sigismember(&pending, SIGPIPE);
+}
+
+void hf__nats_loud(const struct hf__nats_quiet *q)
+{
+    const struct timespec now = {0, 0};
+    sigset_t pipe;
+    if (!q->on) return;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    if (!q->pending)
+        while (sigtimedwait(&pipe, NULL, &now) == SIGPIPE) continue;
+    pthread_sigmask(SIG_SETMASK, &q->mask, NULL);
+}

@@ -1,0 +1,177 @@
+/*
+ * nats_connect.c - nats: a connection, from its beginning to its end, in front of a server that
+ * stops in the midst of it, or sends more than is read.
+ */
+#include "fakes/said.h"
+#include "nats/link.h"
+#include "os.h"
+#include "scratch.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SOON_MS = 300, LATE_MS = 60000, FLOOD = 20000 };
+
+enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, NEVER };
+
+static int listener, port;
+static enum stop stops;
+
+static void put(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+/* A record of TLS that comes byte by byte, for as long as the client listens. */
+static void dribble(int fd)
+{
+    struct pollfd p = {fd, 0, 0};
+    if (send(fd, "\x16\x03\x03\x3f\xff", 5, MSG_NOSIGNAL) == 5)
+        while (send(fd, "\x02", 1, MSG_NOSIGNAL) == 1) poll(&p, 1, 20);
+}
+
+static void talk(int fd)
+{
+    char text[4096];
+    if (stops != BEFORE_INFO)
+        put(fd, stops == IN_TLS || stops == IN_TLS_SLOWLY
+                    ? "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"tls_required\":true}\r\n"
+                    : "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"headers\":true,"
+                      "\"max_payload\":1000}\r\n");
+    while (recv(fd, text, sizeof text - 1, 0) > 0) {
+        if (stops == IN_TLS_SLOWLY) dribble(fd);
+        if (stops != NEVER) continue;
+        put(fd, "PONG\r\n");
+        break;
+    }
+    for (int i = 0; stops == NEVER && i < FLOOD; i++)
+        if (send(fd, "+OK\r\n+OK\r\n", 10, MSG_NOSIGNAL) < 0) break;
+    while (recv(fd, text, sizeof text, 0) > 0) continue;
+}
+
+/* Serves two connections: the one that finds out whether there is a server, and the library's. */
+static void *serve(void *arg)
+{
+    for (int i = 0; i < 2; i++) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0) break;
+        if (i) talk(fd);
+        close(fd);
+    }
+    return arg;
+}
+
+static int connects(enum stop at, struct hf__nats_how *how, struct hf__nats_link *link,
+                    int64_t limit_ms, pthread_t *thread)
+{
+    how->at.n = 1;
+    snprintf(how->at.host[0], sizeof how->at.host[0], "127.0.0.1");
+    snprintf(how->at.port[0], sizeof how->at.port[0], "%d", port);
+    snprintf(how->inbox, sizeof how->inbox, "_INBOX");
+    how->verify = 1;
+    stops = at;
+    memset(&err, 0, sizeof err);
+    assert_int_equal(pthread_create(thread, NULL, serve, NULL), 0);
+    return hf__nats_connect(how, link, hf__local_us() + limit_ms * 1000, &err);
+}
+
+static void a_mute_server_takes_the_limit_and_no_more(void **state)
+{
+    static const char *const why[] = {"Timeout", "TLS: no answer in time",
+                                      "TLS: no answer in time"};
+    (void)state;
+    for (enum stop at = BEFORE_INFO; at < NEVER; at++) {
+        struct hf__nats_how how = {.tls = at == IN_TLS || at == IN_TLS_SLOWLY};
+        struct hf__nats_link link = {.fd = -1};
+        pthread_t thread;
+        int64_t before_us = hf__local_us();
+        int rc = connects(at, &how, &link, SOON_MS, &thread);
+        int64_t took_us = hf__local_us() - before_us;
+        pthread_join(thread, NULL);
+        said(rc, HF_UNAVAILABLE, why[at]);
+        assert_in_range(took_us, SOON_MS * 900, 20000000);
+    }
+}
+
+/* The terminal of this program is a pseudo terminal's other end, or none: nobody would answer. */
+static void an_encrypted_key_is_refused(void **state)
+{
+    struct hf__nats_how how = {.tls = 1};
+    struct hf__nats_link link = {.fd = -1};
+    char make[1500];
+    (void)state;
+    snprintf(how.tls_key, sizeof how.tls_key, "%s/key.pem", scratch_dir);
+    snprintf(how.tls_cert, sizeof how.tls_cert, "%s/cert.pem", scratch_dir);
+    snprintf(make, sizeof make,
+             "openssl req -x509 -newkey rsa:2048 -passout pass:word -days 2 -subj /CN=x "
+             "-keyout %s -out %s 2>/dev/null",
+             how.tls_key, how.tls_cert);
+    assert_int_equal(system(make), 0);
+    pthread_t thread;
+    int rc = connects(BEFORE_INFO, &how, &link, LATE_MS, &thread);
+    said(rc, HF_INVALID, "tls_key: the key is encrypted");
+    how.opened = 1;
+    int fd = socket(AF_INET, SOCK_STREAM, 0); /* the server's second connection */
+    assert_true(fd >= 0);
+    struct sockaddr_storage at;
+    socklen_t len = sizeof at;
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, len), 0);
+    close(fd);
+    pthread_join(thread, NULL);
+}
+
+/* The library waits for half a second before it closes a connection that seems sound. */
+static void what_is_unread_does_not_delay_the_end(void **state)
+{
+    struct hf__nats_how how = {0};
+    struct hf__nats_link link = {.fd = -1};
+    pthread_t thread;
+    (void)state;
+    said(connects(NEVER, &how, &link, LATE_MS, &thread), 0, NULL);
+    struct pollfd p = {link.fd, POLLIN, 0};
+    int fast = 0;
+    assert_int_equal(poll(&p, 1, LATE_MS), 1);
+    int64_t before_us = hf__local_us();
+    hf__nats_disconnect(&link);
+    fast = hf__local_us() - before_us < 450000;
+    pthread_join(thread, NULL);
+    assert_true(fast);
+}
+
+static void what_is_too_long_is_not_sent(void **state)
+{
+    static char data[2000];
+    struct hf__nats_how how = {0};
+    struct hf__nats_link link = {.fd = -1};
+    struct hf__nats_request r = {.subject = "a", .data = data, .len = sizeof data};
+    char why[HF_NATS_WHY];
+    pthread_t thread;
+    (void)state;
+    said(connects(NEVER, &how, &link, LATE_MS, &thread), 0, NULL);
+    int rc = hf__nats_ask(&link, &r, 1, hf__local_us() + LATE_MS * INT64_C(1000), why);
+    assert_int_equal(rc, 0);
+    assert_int_equal(r.unsent, HF_FULL);
+    assert_non_null(link.nc); /* and the connection is as good as before */
+    hf__nats_disconnect(&link);
+    pthread_join(thread, NULL);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mute_server_takes_the_limit_and_no_more),
+        cmocka_unit_test(an_encrypted_key_is_refused),
+        cmocka_unit_test(what_is_unread_does_not_delay_the_end),
+        cmocka_unit_test(what_is_too_long_is_not_sent),
+    };
+    listener = said_listens(0, &port);
+    if (listener < 0 || !scratch("file:@")) return 1;
+    return TEST_MAIN(tests);
+}
