@@ -181,6 +181,15 @@ hf_row *stage_row(const char *key)
     return row;
 }
 
+uint32_t stage_waiting(const char *key)
+{
+    pthread_mutex_lock(&mu);
+    const hf_row *row = find(key, 0);
+    uint32_t n = row ? row->n_queue : UINT32_MAX;
+    pthread_mutex_unlock(&mu);
+    return n;
+}
+
 void stage_forge(void (*forge)(hf_row *row))
 {
     pthread_mutex_lock(&mu);

@@ -30,24 +30,35 @@ static _Thread_local int closer; /* is it that thread? */
 static struct {
     pthread_mutex_t *mu;
     int worker;         /* it is one that renews, else the one that closes */
-    int nth;            /* of its locks of `mu` is the one before which it waits; 0: none */
+    int nth;            /* of its locks of `mu` is the one before which it waits (atomic) */
     int is_late, go_on; /* atomic */
 } late;
 
-static int is_worker(void)
-{
-    for (uint32_t i = 0; i < h->renewals.workers; i++)
-        if (pthread_equal(pthread_self(), h->renewals.worker[i].thread)) return 1;
-    return 0;
-}
-
 int __real_pthread_mutex_lock(pthread_mutex_t *mu);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mu);
+
+/* Does it run in a worker that renews? `mu` is the handle's, and protects the list of them. */
+static int is_worker(pthread_mutex_t *mu)
+{
+    int is = 0;
+    __real_pthread_mutex_lock(mu);
+    for (uint32_t i = 0; i < h->renewals.workers; i++)
+        is |= pthread_equal(pthread_self(), h->renewals.worker[i].thread);
+    pthread_mutex_unlock(mu);
+    return is;
+}
+
+static int is_the_nth(void)
+{
+    return __atomic_load_n(&late.nth, __ATOMIC_SEQ_CST) > 0 &&
+           !__atomic_sub_fetch(&late.nth, 1, __ATOMIC_SEQ_CST);
+}
+
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mu)
 {
     int it =
-        __atomic_load_n(&late.mu, __ATOMIC_SEQ_CST) == mu && (late.worker ? is_worker() : closer);
-    if (it && late.nth && !--late.nth) {
+        __atomic_load_n(&late.mu, __ATOMIC_SEQ_CST) == mu && (late.worker ? is_worker(mu) : closer);
+    if (it && is_the_nth()) {
         set(&late.is_late);
         while (!is(&late.go_on)) hf__pause(1000);
     }

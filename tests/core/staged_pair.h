@@ -50,9 +50,7 @@ static inline void break_it(void) { OK(hf_break(rival, "k", hf_token(lock), &sta
 
 static inline void await_queue(uint32_t n)
 {
-    hf_row *row;
-    while (!(row = stage_row("k")) || __atomic_load_n(&row->n_queue, __ATOMIC_SEQ_CST) != n)
-        hf__pause(1000);
+    while (stage_waiting("k") != n) hf__pause(1000);
 }
 
 #endif
