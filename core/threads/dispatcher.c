@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LOOKS_AT_ONCE = 64 };
+/* A round of looks: so many at most, and begun within a quarter of the shortest claim timeout. */
+enum { LOOKS_AT_ONCE = 64, LOOKS_US = HF_CLAIM_MS * 1000 / 4 };
 /* A look that the store keeps waiting says nothing about the next one. */
 enum { LOOK_MOST_US = 20000, LOOKS_AVERAGED = 16 };
 
@@ -109,14 +110,15 @@ static struct hf_wait *due(hf *h)
     return at_us > h->looked_us ? NULL : first_wait(h);
 }
 
-/* Looks for the waits that are due, but for LOOKS_AT_ONCE at most: others are notified meanwhile,
-   and their claims run out. */
+/* Looks for the waits that are due, one round of them: others are notified meanwhile, and their
+   claims run out. */
 static void advance_due(hf *h)
 {
     size_t most = LOOKS_AT_ONCE;
     h->looked_us = hf__local_us();
+    int64_t until_us = h->looked_us + LOOKS_US;
     for (struct hf_wait *w; (w = due(h));) {
-        if (!most--) {
+        if (!most-- || hf__local_us() >= until_us) {
             h->dispatcher_todo = 1;
             return;
         }

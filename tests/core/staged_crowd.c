@@ -233,6 +233,54 @@ static void among_many_events_a_new_wait_has_its_turn(void **state)
     done();
 }
 
+/* ---- looks that take long ---- */
+
+enum { SLOW = 8 };
+static int all_started;        /* atomic */
+static int looked;             /* so many have looked for the first time (atomic) */
+static uint64_t flushed[SLOW]; /* subscriptions, before each of these looks */
+
+/* As if a look took a second. The first one waits until there are others to look. */
+static void looks_slowly(void)
+{
+    int nth = __atomic_load_n(&looked, __ATOMIC_SEQ_CST);
+    flushed[nth % SLOW] = stage_calls(S_LISTEN);
+    while (!__atomic_load_n(&all_started, __ATOMIC_SEQ_CST)) hf__pause(1000);
+    stage_suspend(1000000);
+    __atomic_store_n(&looked, nth + 1, __ATOMIC_SEQ_CST);
+}
+
+/* A round of looks ends when it has taken long, for the claim of a wait that was granted the key
+   meanwhile runs out: between two slow looks notifications are read. */
+static void slow_looks_leave_time_for_events(void **state)
+{
+    (void)state;
+    hf_wait *slow[SLOW];
+    hf_lock *held[SLOW];
+    hf_options o = HF_OPTIONS_INIT;
+    char key[16];
+    o.wait_ms = o.lease_ms = 600000;
+    begin(WATCHED);
+    for (int i = 0; i < SLOW; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        OK(stage_acquire(rival, key, 0, 600000, 0, &held[i]));
+    }
+    all_started = looked = 0;
+    stage_cue(S_ACQUIRE, 1, SLOW, INSTEAD, 0, looks_slowly);
+    for (int i = 0; i < SLOW; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        OK(hf_acquire_start(h, key, &o, told_not, NULL, &slow[i], &stage_error));
+    }
+    __atomic_store_n(&all_started, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&looked, __ATOMIC_SEQ_CST) < SLOW) hf__pause(1000);
+    for (int i = 1; i < SLOW; i++) assert_true(flushed[i] > flushed[i - 1]);
+    for (int i = 0; i < SLOW; i++) {
+        hf_wait_free(slow[i]);
+        OK(hf_release(held[i], &stage_error));
+    }
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +288,7 @@ int main(void)
         cmocka_unit_test(the_dead_ahead_are_passed_over),
         cmocka_unit_test(among_many_events_a_new_wait_has_its_turn),
         cmocka_unit_test(many_look_seldom),
+        cmocka_unit_test(slow_looks_leave_time_for_events),
     };
     return TEST_MAIN(tests);
 }
