@@ -8,26 +8,37 @@
 #include "os.h"
 #include "start_threads.h"
 
+/* Later than what was told of its session, of one that was made elsewhere: it is known to a second.
+ */
+enum { ADOPTED_US = 1000000 };
+
 int64_t hf__lease_ends(const hf_lock *l, int64_t now_us)
 {
     int64_t left = l->expires_us - hf__port_now(&l->h->port).hi_us;
     return now_us + (left > 20000 ? left - left / 100 : left);
 }
 
+int64_t hf__session_over_at(const hf_lock *l)
+{
+    /* While an adopted hold is being renewed, the store's answer decides. */
+    if (!l->session || (l->session->adopted && l->busy)) return INT64_MAX;
+    return hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0);
+}
+
+int hf__asks_store(const hf_lock *l)
+{
+    return l->h->port.caps.local && !l->busy && (l->lost_fd >= 0 || l->on_lost);
+}
+
 int64_t hf__watch_at(const hf_lock *l, int64_t now_us)
 {
-    int instant = l->h->port.caps.local != NULL;
-    int64_t at = INT64_MAX;
-    if (l->pending_release) return instant && !l->busy ? l->ask_at_us : INT64_MAX;
+    if (l->pending_release) return l->h->port.caps.local && !l->busy ? l->ask_at_us : INT64_MAX;
     if (l->lost) return l->on_lost && !l->loss_reported && !l->releasing ? 0 : INT64_MAX;
     if (l->releasing) return INT64_MAX;
-    /* While an adopted hold is being renewed, the store's answer decides. */
-    if (l->session && !(l->session->adopted && l->busy))
-        at = hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0);
+    int64_t at = hf__session_over_at(l);
     if (l->expires_us) at = hf__min64(at, hf__lease_ends(l, now_us));
     if (l->hold_until_us) at = hf__min64(at, l->hold_until_us);
-    int asks = instant && !l->busy && (l->lost_fd >= 0 || l->on_lost);
-    return asks ? hf__min64(at, l->ask_at_us) : at;
+    return hf__asks_store(l) ? hf__min64(at, l->ask_at_us) : at;
 }
 
 void hf__set_deadline(hf_lock *l)

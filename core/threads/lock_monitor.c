@@ -46,16 +46,12 @@ static void look_into_store(hf *h, hf_lock *l)
    is dropped: other threads may then use the lock, and free it. */
 static void tend_lock(hf *h, hf_lock *l, int64_t now)
 {
-    int instant = h->port.caps.local != NULL;
     if (l->pending_release) {
-        if (instant && !l->busy && l->ask_at_us <= now) hf__release(l, NULL);
+        if (h->port.caps.local && !l->busy && l->ask_at_us <= now) hf__release(l, NULL);
         return;
     }
     if (!l->lost && !l->releasing) {
-        /* While an adopted hold is being renewed, the store's answer decides. */
-        int decides = l->session && !(l->session->adopted && l->busy);
-        if (decides && now >= hf__session_until(l) + (l->session->adopted ? ADOPTED_US : 0))
-            hf__mark_lost(l, HF_BY_TIME);
+        if (now >= hf__session_over_at(l)) hf__mark_lost(l, HF_BY_TIME);
         if (l->expires_us && hf__lease_ends(l, now) <= now) hf__mark_lost(l, HF_BY_TIME);
         if (l->hold_until_us && now >= l->hold_until_us) hf__mark_lost(l, HF_BY_MAX_HOLD);
     }
@@ -64,8 +60,9 @@ static void tend_lock(hf *h, hf_lock *l, int64_t now)
         hf__run_on_lost(l);
         return;
     }
-    int asks = (l->lost_fd >= 0 || l->on_lost) && instant;
-    if (!l->lost && !l->releasing && !l->busy && asks && l->ask_at_us <= now) look_into_store(h, l);
+    /* Behind the ends: of what is over by time the store isn't asked, nor is it blamed. */
+    if (!l->lost && !l->releasing && hf__asks_store(l) && l->ask_at_us <= now)
+        look_into_store(h, l);
 }
 
 static void schedule_again(hf_lock *l, void *arg)

@@ -5,8 +5,11 @@
  * What such a store says is the least that is left: only its answer to a renewal says whether the
  * grant is over.
  */
+#include "deadline_list.h"
 #include "staged_pair.h"
 #include "start_threads.h"
+
+#include <poll.h>
 
 enum { LEASE_MS = 60000, OTHER_MS = 30000 };
 
@@ -123,12 +126,38 @@ static void an_answer_that_is_too_old(void **state)
     done();
 }
 
+/* What is told of its session may be less than what is left, by up to a second: only then it is
+   lost. */
+static void lost_a_second_later(void **state)
+{
+    (void)state;
+    hf_lock *mine = adopt_with(20900, HF_DETACHED);
+    int fd = hf_lost_fd(mine);
+    assert_true(fd >= 0);
+    pthread_mutex_lock(&h->mu);
+    int64_t until_us = mine->session->until_us;
+    assert_true(hf__watch_at(mine, hf__local_us()) == until_us + 1000000);
+    mine->busy = 1; /* as if it was being renewed: the answer decides */
+    assert_true(hf__watch_at(mine, hf__local_us()) == INT64_MAX);
+    mine->busy = 0;
+    pthread_mutex_unlock(&h->mu);
+    stage_suspend(until_us + 1000000 - hf__local_us());
+    pthread_mutex_lock(&h->mu);
+    h->monitor_until_us = INT64_MAX;
+    hf__kick_monitor(h, 0);
+    pthread_mutex_unlock(&h->mu);
+    struct pollfd is = {fd, POLLIN, 0};
+    assert_int_equal(poll(&is, 1, 60000), 1);
+    IS(HF_LOST, hf_release(mine, &stage_error));
+    done();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renewed_in_its_last_second), cmocka_unit_test(released_in_its_last_second),
         cmocka_unit_test(over_at_the_store),          cmocka_unit_test(a_renewal_under_way_decides),
-        cmocka_unit_test(an_answer_that_is_too_old),
+        cmocka_unit_test(an_answer_that_is_too_old),  cmocka_unit_test(lost_a_second_later),
     };
     return TEST_MAIN(tests);
 }
