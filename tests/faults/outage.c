@@ -25,20 +25,18 @@
 #include <time.h>
 #include <unistd.h>
 
-/* After which nobody is only slow. */
-enum { SERVED_MS = 600000, ENDED_MS = 600000, ENOUGH_GRANTS = 30 };
+enum { SERVED_MS = 600000, ENDED_MS = 600000, ENOUGH_GRANTS = 30 }; /* then nobody is only slow */
 
 struct world *world;
 const char *outage_url;
 uint64_t outage_seed;
 
-static uint64_t chance;
+static uint64_t chance, incarnations;
 static const char *control;
 static char abilities[400];
 static int server_down, server_paused, server_parted;
 static void (*party_body)(int);
 uint64_t outage_floor[OUTAGE_KEYS];
-static uint64_t incarnations;
 static struct window windows[OUTAGE_WINDOWS];
 static int n_windows;
 
@@ -440,7 +438,6 @@ static void server_stopped(void **state)
 static void wipe(void) { tell_server("wipe"); }
 static void drop(void) { tell_server("drop"); }
 static void restore(void) { tell_server("restore"); }
-
 static void forgetting(void (*how)(void))
 {
     begin_scene(party_run);
@@ -507,19 +504,18 @@ static void hurt_somebody(void)
 static void events_serviced(void **state)
 {
     (void)state;
-    int hurt = 0;
-    int64_t end_us = outage_us() + INT64_C(1800000000);
     uint64_t runs = 0, told = 0;
+    int64_t end_us = outage_us() + INT64_C(1800000000);
+    int hurt = 0;
     begin_scene(party_service);
     for (; !all_through(); hurt++) {
         int64_t began_us = outage_us();
-        if (began_us > end_us) fail_msg("not all events are done");
         hurt_somebody();
-        /* Who was killed begins anew: the slower they are, the longer it must be left alone. And
-           servers that elect another one for seconds are to serve for as long. */
-        int64_t alone_ms = (300 + (int64_t)outage_below(500)) * (1 + hurt / 12);
+        /* Who was killed begins anew: the slower they are, the longer it must be left alone. So
+           must servers that elect another one for seconds. */
         int64_t took_ms = (outage_us() - began_us) / 1000;
-        wait_ms(alone_ms > took_ms ? alone_ms : took_ms);
+        if (began_us > end_us) fail_msg("not all events are done");
+        wait_ms(took_ms + (300 + (int64_t)outage_below(500)) * (1 + hurt / 12));
     }
     all_end();
     for (int i = 0; i < OUTAGE_PARTIES; i++) {
