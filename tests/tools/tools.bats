@@ -4,7 +4,9 @@
 setup() {
     cd "$BATS_TEST_TMPDIR"
     mkdir fake
-    for tool in sh env cat mktemp rm printf; do ln -s "$(command -v "$tool")" fake/; done
+    for tool in sh env cat flock mktemp rm printf sleep wc; do
+        ln -s "$(command -v "$tool")" fake/
+    done
 }
 
 # A program of that name in fake/, with that body.
@@ -43,6 +45,26 @@ run_setup() { PATH="$PWD/fake" run "$SOURCE/tools/setup" "$@"; }
     run_setup build
     [ "$status" = 0 ]
     [ "$output" = "setup: installing meson" ]
+}
+
+@test "setup: one of two at the same time waits for the other, and installs nothing then" {
+    fake dpkg-query 'for p; do case $p in -*|\$*) ;; gcc) [ ! -e done ] || echo "gcc installed";;
+        *) echo "$p installed";; esac; done'
+    fake id 'echo 0'
+    # The first call ends when the other setup waits for the lock, or calls apt-get, too.
+    rm fake/flock
+    fake flock "echo >>asked; exec $(command -v flock) \"\$@\""
+    fake apt-get 'echo "$*" >>calls
+        until [ "$(wc -l <asked)" = 2 ] || [ "$(wc -l <calls)" -gt 1 ]; do sleep 0.02; done
+        case "$*" in *install*) : >done;; esac'
+    : >asked
+    PATH="$PWD/fake" "$SOURCE/tools/setup" build 3>&- &
+    run_setup build
+    [ "$status" = 0 ]
+    wait $!
+    [ "$(wc -l <calls)" = 2 ]
+    [[ "$(sed -n 1p calls)" = *" update" ]]
+    [[ "$(sed -n 2p calls)" = *" install --no-install-recommends gcc" ]]
 }
 
 @test "setup uses sudo where it isn't root" {
