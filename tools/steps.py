@@ -173,7 +173,7 @@ def build(name, *targets):
             step.must(['meson', 'setup', folder, *options], 'meson setup',
                       env={'CC': cache + compiler, 'CXX': cache + plus})
         wanted = targets or (needed(folder, CHOSEN[name]) if name in CHOSEN else [])
-        step.must(['ninja', '-C', folder, *wanted], f'build with {compiler}')
+        step.must(['ninja', '-j', str(CORES), '-C', folder, *wanted], f'build with {compiler}')
     return run
 
 
@@ -462,9 +462,9 @@ STEPS = {
     'scripts': (scripts, []),
     'servers': (servers, []),
     'build gcc': (build('gcc'), []),
-    # Most of the time is spent waiting: for leases to end, for servers to start.
-    'test gcc': (tests('gcc', ['--no-suite', 'stores']), ['build gcc']),
-    'test stores': (tests('gcc', ['--suite', 'stores'], 3 * CORES), ['servers', 'build gcc']),
+    'test gcc': (tests('gcc', ['--no-suite', 'stores'], CORES), ['build gcc']),
+    # They mostly wait: for leases, for servers. With the builds, the load is twice the cores.
+    'test stores': (tests('gcc', ['--suite', 'stores']), ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),
     'manuals': (manuals, []),
