@@ -23,6 +23,8 @@ TABLE = os.path.join(COPY, 'bindings', 'cases.json')
 ENV = {name: value for name, value in os.environ.items()
        if name not in ('HOLDFAST_DRIVERS', 'PYTHONPATH', 'LD_LIBRARY_PATH')}
 ENV['CFLAGS'] = '-O0'  # a third of the work; how fast the library becomes isn't what is shown here
+if shutil.which('ccache'):  # the same sources are built three times, in folders with other names
+    ENV |= {'CC': 'ccache gcc', 'CCACHE_NOHASHDIR': '1', 'CCACHE_BASEDIR': tempfile.gettempdir()}
 # In bin/python3, without the tests' directory in its path of modules.
 SELL = """
 import sys, holdfast
