@@ -5,6 +5,7 @@
 #include "wait_look.h"
 
 #include "claim.h"
+#include "claim_length.h"
 #include "claim_timeout.h"
 #include "handle.h"
 #include "kept_error.h"
@@ -89,6 +90,11 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
 
 static struct hf_event event_of(struct hf_wait *w)
 {
+    hf *h = w->h;
+    /* By what is known of the store's pace when it is queued. Waits with a session share one, of
+       one length. */
+    if (!h->port.caps.local && !h->port.caps.sessions && w->state != HF_WAIT_QUEUED)
+        w->party.claim_ms = hf__claim_ms(h->party.claim_ms, hf__port_round_trip_us(&h->port));
     return (struct hf_event){.kind = w->flags & HF_UNQUEUED ? HF_EV_TRY : HF_EV_ENQUEUE,
                              .party = &w->party,
                              .once = w->once,

@@ -104,6 +104,37 @@ static void a_claim_does_not_wait_for_others(void **state)
     done();
 }
 
+static struct waiter slow;
+static int64_t left_ms; /* of the hold, before its claim is stored */
+
+/* As if the write of the claim took 1.5 s. */
+static void the_claim_takes_long(void)
+{
+    while (!__atomic_load_n(&claim.told, __ATOMIC_ACQUIRE)) hf__pause(1000);
+    await_end(&slow);
+    stage_suspend(1500000);
+    left_ms = hf_left_ms(slow.lock);
+}
+
+/* Where a request takes longer than usual a waiter asks for more time to claim its grant. */
+static void a_slow_claim_is_waited_for(void **state)
+{
+    (void)state;
+    begin_held();
+    __atomic_store_n(&h->port.round_trip_us, 2000000, __ATOMIC_RELAXED);
+    waits_for("k", &slow, note_k);
+    await_queue(1);
+    assert_in_range(stage_row("k")->party[1].claim_ms, 4000, 8000);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, the_claim_takes_long);
+    OK(hf_release(other, &stage_error));
+    await_end(&slow);
+    assert_true(is_claimed());
+    assert_true(left_ms > 0);
+    ends_with_the_key(&slow);
+    OK(hf_release(long_held, &stage_error));
+    done();
+}
+
 /* ---- of a session ---- */
 
 static struct hf_session *needed;
@@ -150,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_claim_is_made_though_nothing_else_happens),
         cmocka_unit_test(a_claim_does_not_wait_for_others),
+        cmocka_unit_test(a_slow_claim_is_waited_for),
         cmocka_unit_test(what_is_kept_does_not_wait_for_what_is_ended),
     };
     return TEST_MAIN(tests);
