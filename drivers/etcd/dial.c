@@ -4,6 +4,7 @@
 #include "dial.h"
 
 #include "kit/dial.h"
+#include "kit/secret.h"
 #include "os.h"
 
 #include <errno.h>
@@ -137,7 +138,19 @@ static void why_not(char why[HF_ET_WHY], const char *what, const char *of)
              reason ? reason : "");
 }
 
-/* 0, HF_NOMEM or HF_DENIED. */
+int hf__et_check_files(const struct hf__et_http *http, char why[HF_ET_WHY])
+{
+    const char *const of[][2] = {
+        {"cafile", http->cafile}, {"cert", http->cert}, {"key", http->key}};
+    char reason[HF_KIT_WHY] = "";
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
+        if (of[i][1]) rc = hf__credential_check(of[i][0], of[i][1], reason);
+    snprintf(why, HF_ET_WHY, "%s", reason);
+    return rc;
+}
+
+/* 0, HF_NOMEM, HF_DENIED, or what hf__et_check_files says. */
 static int tls_set(const struct hf__et_http *http, struct hf__et_conn *tls, char why[HF_ET_WHY])
 {
     snprintf(why, HF_ET_WHY, "out of memory");
@@ -270,7 +283,8 @@ int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoi
     c->fd = fd;
     set_options(fd);
     unsigned held = hf__low_hold(); /* OpenSSL opens the files */
-    int rc = tls ? tls_set(http, c, why) : 0;
+    int rc = tls ? hf__et_check_files(http, why) : 0;
+    if (!rc && tls) rc = tls_set(http, c, why);
     hf__low_free(held);
     if (!rc && tls && !tls_begin(c, endpoint)) {
         snprintf(why, HF_ET_WHY, "TLS: out of memory");

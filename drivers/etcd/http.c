@@ -4,6 +4,7 @@
 #include "http.h"
 
 #include "dial.h"
+#include "kit/secret.h"
 #include "kit/text.h"
 #include "os.h"
 #include "transport.h"
@@ -379,6 +380,9 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
     hf__pool_open(&http->keep_pool);
     pthread_mutex_init(&http->token_mu, NULL);
     hf__et_date_open(&http->date);
+    if (hf__keys_would_be_logged())
+        return hf_fail(err, HF_DENIED, 0,
+                       "etcd: open: SSLKEYLOGFILE is set in a set-user-ID program");
     http->ready = !curl_global_init(CURL_GLOBAL_DEFAULT);
     http->io_timeout_ms = io_timeout_ms;
     if (!http->ready) return hf_fail(err, HF_NOMEM, 0, "etcd: open: libcurl doesn't start");

@@ -5,6 +5,7 @@
  */
 #include "transport.h"
 
+#include "dial.h"
 #include "os.h"
 
 #include <curl/curl.h>
@@ -105,6 +106,11 @@ int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int6
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     *ret_us = 0;
     why[0] = 0;
+    int unread = strncmp(endpoint, "https:", 6) ? 0 : hf__et_check_files(http, why);
+    if (unread) {
+        if (fd >= 0) close(fd);
+        return unread;
+    }
     if (c) curl_easy_reset(c);
     if (c && set_common(http, c, endpoint) && set_socket(c, endpoint, &fd, &addresses) &&
         !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&

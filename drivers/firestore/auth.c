@@ -11,6 +11,7 @@
 #include "auth.h"
 
 #include "json.h"
+#include "kit/secret.h"
 #include "os.h"
 
 #include <errno.h>
@@ -103,10 +104,13 @@ static int read_person(struct hf__fs_auth *a, const json_t *j, const char **ret_
 /* What a file of credentials says; the texts are to be forgotten in every case. */
 static int read_credentials(struct hf__fs_auth *a, const char *path, hf_error *err)
 {
+    char reason[HF_KIT_WHY];
+    int checked = hf__credential_check("credentials", path, reason);
+    if (checked) return hf_fail(err, checked, 0, "firestore: %s", reason);
     char *text = read_file(path);
     if (!text) {
-        int code = errno == EACCES ? HF_DENIED : errno == ENOMEM ? HF_NOMEM : HF_INVALID;
-        return bad_file(path, code, strerror(errno), err);
+        int sys = errno;
+        return bad_file(path, hf__credential_code(sys), strerror(sys), err);
     }
     int nomem;
     json_t *j = hf__json_read(text, strlen(text), 0, &nomem);
@@ -180,9 +184,9 @@ int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_e
     int rc = 0;
     pthread_mutex_init(&a->mu, NULL);
     if (path && *path) {
-        if (access(path, F_OK))
-            return hf_fail(err, HF_INVALID, errno, "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s",
-                           path, strerror(errno));
+        char reason[HF_KIT_WHY];
+        if ((rc = hf__credential_check("FIRESTORE_ID_TOKEN_FILE", path, reason)))
+            return hf_fail(err, rc, 0, "firestore: %s", reason);
         a->who = HF_FS_USER_FILE;
         rc = set(&a->path, path);
     } else if (token && *token) {
@@ -371,14 +375,9 @@ static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *e
 static int read_token(const struct hf__fs_auth *a, char **ret, hf_error *err)
 {
     char *text = read_file(a->path);
-    int missing = errno == ENOENT;
     if (!text)
-        return hf_fail(err,
-                       errno == ENOMEM ? HF_NOMEM
-                       : missing       ? HF_UNAVAILABLE
-                                       : HF_DENIED,
-                       errno, "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s", a->path,
-                       strerror(errno));
+        return hf_fail(err, errno == ENOMEM ? HF_NOMEM : HF_UNAVAILABLE, errno,
+                       "firestore: FIRESTORE_ID_TOKEN_FILE '%s': %s", a->path, strerror(errno));
     text[strcspn(text, " \t\r\n")] = 0;
     if (!*text) {
         free(text);

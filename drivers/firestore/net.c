@@ -8,6 +8,7 @@
 #include "net.h"
 
 #include "kit/reply_head.h"
+#include "kit/secret.h"
 #include "os.h"
 
 #include <stdio.h>
@@ -27,6 +28,10 @@ int hf__fs_net_open(struct hf__fs_net *net, hf_error *err)
 {
     hf__pool_open(&net->pool);
     hf__pool_open(&net->many_pool);
+    if (hf__keys_would_be_logged())
+        return hf_fail(err, HF_DENIED, 0,
+                       "firestore: open: SSLKEYLOGFILE is set in a set-user-ID "
+                       "program");
     pthread_once(&once, start);
     return started ? 0 : hf_fail(err, HF_NOMEM, 0, "firestore: open: libcurl doesn't start");
 }
@@ -183,7 +188,7 @@ static int code_of(CURLcode rc)
 static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t limit_ms,
                     struct hf__fs_reply *r)
 {
-    char told[CURL_ERROR_SIZE] = "";
+    char told[CURL_ERROR_SIZE] = "", file_why[HF_KIT_WHY];
     curl_off_t len = (curl_off_t)up->left;
     int bad = curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, len) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_READDATA, up) != CURLE_OK;
@@ -203,6 +208,11 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t 
         return;
     }
     r->code = rc ? code_of(rc) : HF_UNAVAILABLE;
+    /* libcurl doesn't tell a file that can't be read from one that says nothing. */
+    int of_file = rc == CURLE_SSL_CACERT_BADFILE && net->cafile
+                      ? hf__credential_check("cafile", net->cafile, file_why)
+                      : 0;
+    if (of_file) r->code = of_file;
     if (!rc)
         snprintf(r->why, sizeof r->why, HF_HEAD_CUT);
     else if (rc == CURLE_OPERATION_TIMEDOUT)

@@ -9,11 +9,60 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads up to the end of the first line, of whatever kind the file is. 1: it is there. */
+int hf__credential_code(int sys)
+{
+    switch (sys) {
+    case ENOMEM: return HF_NOMEM;
+    case EFBIG:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG: return HF_INVALID;
+    default: return HF_UNAVAILABLE;
+    }
+}
+
+int hf__keys_would_be_logged(void)
+{
+    return getenv("SSLKEYLOGFILE") && !secure_getenv("SSLKEYLOGFILE");
+}
+
+/* Opens it, and never waits for the writer of a named pipe. Returns the descriptor, or -1 with the
+   code and the reason. *ret_regular: whether it can be read again. */
+static int open_it(const char *path, int *ret_regular, int *ret_code, const char **ret_why)
+{
+    struct stat is = {.st_mode = 0};
+    int own = !strncmp(path, "/dev/fd/", 8) || !strncmp(path, "/proc/self/fd/", 14) ||
+              !strcmp(path, "/dev/stdin");
+    int fd = hf__open(path, O_RDONLY | O_NOCTTY | (own ? 0 : O_NONBLOCK), 0);
+    int sys = fd < 0 || fstat(fd, &is) ? errno : S_ISDIR(is.st_mode) ? EISDIR : 0;
+    *ret_regular = S_ISREG(is.st_mode);
+    *ret_code = hf__credential_code(sys);
+    *ret_why = strerror(sys);
+    if (!sys && S_ISFIFO(is.st_mode) && !own) {
+        *ret_code = HF_INVALID;
+        *ret_why = "it is a named pipe";
+    } else if (!sys) {
+        *ret_code = 0;
+    }
+    if (*ret_code && fd >= 0) close(fd);
+    return *ret_code ? -1 : fd;
+}
+
+int hf__credential_check(const char *what, const char *path, char why[HF_KIT_WHY])
+{
+    const char *reason;
+    int regular, rc, fd = open_it(path, &regular, &rc, &reason);
+    if (fd >= 0) close(fd);
+    if (rc) snprintf(why, HF_KIT_WHY, "%s '%.120s': %s", what, path, reason);
+    return rc;
+}
+
+/* Reads up to the end of the first line, of whatever kind the file is. Returns 0 or the code. */
 static int first_line(int fd, char to[HF_SECRET_CAP], const char **ret_why)
 {
     size_t n = 0;
@@ -22,36 +71,32 @@ static int first_line(int fd, char to[HF_SECRET_CAP], const char **ret_why)
         ssize_t k = read(fd, to + n, HF_SECRET_CAP - n);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) *ret_why = strerror(errno);
-        if (k < 0) return 0;
+        if (k < 0) return hf__credential_code(errno);
         char *end = memchr(to + n, '\n', (size_t)k);
         n += (size_t)k;
         if (!end && k) continue;
-        if (!end && n == HF_SECRET_CAP) return 0;
+        if (!end && n == HF_SECRET_CAP) break;
         if (!end) end = to + n;
         *end = 0;
         to[strcspn(to, "\r")] = 0;
         *ret_why = "nothing stands in its first line";
-        return to[0] != 0;
+        return to[0] ? 0 : HF_INVALID;
     }
-    return 0;
+    return HF_INVALID;
 }
 
-/* *ret_kind: whether it can be read again. */
+/* Returns 0 or the code. */
 static int read_it(const char *path, char to[HF_SECRET_CAP], int *ret_regular, char why[HF_KIT_WHY])
 {
-    struct stat is;
     const char *reason = NULL;
-    int fd = hf__open(path, O_RDONLY | O_NOCTTY, 0);
-    int ok = fd >= 0 && !fstat(fd, &is);
-    if (!ok) reason = strerror(errno);
-    if (ok) ok = first_line(fd, to, &reason);
-    if (ok) *ret_regular = S_ISREG(is.st_mode);
+    int rc, fd = open_it(path, ret_regular, &rc, &reason);
+    if (!rc) rc = first_line(fd, to, &reason);
     if (fd >= 0) close(fd);
-    if (!ok) {
+    if (rc) {
         explicit_bzero(to, HF_SECRET_CAP);
         snprintf(why, HF_KIT_WHY, "the password file '%.120s': %s", path, reason);
     }
-    return ok;
+    return rc;
 }
 
 int hf__secret_open(struct hf__secret *s, const char *path, char why[HF_KIT_WHY])
@@ -62,7 +107,8 @@ int hf__secret_open(struct hf__secret *s, const char *path, char why[HF_KIT_WHY]
         snprintf(why, HF_KIT_WHY, "the path of the password file is too long");
         return HF_INVALID;
     }
-    if (!read_it(path, s->kept, &regular, why)) return HF_INVALID;
+    int rc = read_it(path, s->kept, &regular, why);
+    if (rc) return rc;
     memcpy(s->path, path, strlen(path) + 1);
     if (regular) explicit_bzero(s->kept, sizeof s->kept);
     return 0;
@@ -75,7 +121,8 @@ int hf__secret_get(const struct hf__secret *s, char to[HF_SECRET_CAP], char why[
         memcpy(to, s->kept, sizeof s->kept);
         return 0;
     }
-    return read_it(s->path, to, &regular, why) ? 0 : HF_UNAVAILABLE;
+    int rc = read_it(s->path, to, &regular, why);
+    return rc == HF_INVALID ? HF_UNAVAILABLE : rc;
 }
 
 void hf__secret_forget(struct hf__secret *s) { explicit_bzero(s, sizeof *s); }

@@ -257,6 +257,16 @@ static int dial(const struct login *l, struct hf__dial *d, struct hf__my_link *l
     return rc;
 }
 
+static int check_files(const struct hf__my_how *how, char why[HF_KIT_WHY])
+{
+    const char *const of[][2] = {
+        {"ssl_ca", how->ssl_ca}, {"ssl_cert", how->ssl_cert}, {"ssl_key", how->ssl_key}};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
+        if (of[i][1][0]) rc = hf__credential_check(of[i][0], of[i][1], why);
+    return rc == HF_INVALID && how->opened ? HF_UNAVAILABLE : rc;
+}
+
 int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64_t until_us,
                    hf_error *err)
 {
@@ -269,6 +279,7 @@ int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64
     hf__hosts_targets(&how->at, targets);
     memcpy(l.password, how->password, sizeof how->password);
     int rc = how->secret.path[0] ? hf__secret_get(&how->secret, l.password, secret) : 0;
+    if (!rc) rc = check_files(how, secret);
     if (rc) return hf_fail(err, rc, 0, "mariadb: connect: %s", secret);
     if (hf__dial_begin(targets, how->at.n, &ops, &l, &d))
         return hf_fail(err, HF_NOMEM, 0, "mariadb: connect: out of memory");

@@ -79,7 +79,8 @@ static int read_login(struct hf__my_how *how, const hf_url *url, hf_error *err)
     rc = hf_url_get(url, "passfile", path, sizeof path);
     if (rc == HF_INVALID) return bad(url, "passfile: too long, or given twice", err);
     if (!rc && how->password[0]) return bad(url, "passfile: there is a password already", err);
-    if (!rc && hf__secret_open(&how->secret, path, why)) return bad(url, why, err);
+    if (!rc && (rc = hf__secret_open(&how->secret, path, why)))
+        return hf_fail(err, rc, 0, "mariadb: open '%s': %s", url->safe, why);
     return 0;
 }
 

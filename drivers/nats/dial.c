@@ -220,6 +220,19 @@ static int dial(const struct hf__nats_how *how, struct hf__nats_link *link, cons
     return rc;
 }
 
+/* The library would wait for the writer of a named pipe, and tells nothing else apart. */
+static int check_files(const struct hf__nats_how *how, char why[HF_KIT_WHY])
+{
+    const char *const of[][2] = {{"creds", how->creds},
+                                 {"tls_ca", how->tls_ca},
+                                 {"tls_cert", how->tls_cert},
+                                 {"tls_key", how->tls_key}};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
+        if (of[i][1][0]) rc = hf__credential_check(of[i][0], of[i][1], why);
+    return rc == HF_INVALID && how->opened ? HF_UNAVAILABLE : rc;
+}
+
 int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link, int64_t until_us,
                      hf_error *err)
 {
@@ -231,6 +244,7 @@ int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link,
     hf__hosts_targets(&how->at, targets);
     memcpy(password, how->password, sizeof how->password);
     rc = how->secret.path[0] ? hf__secret_get(&how->secret, password, secret) : 0;
+    if (!rc) rc = check_files(how, secret);
     if (rc) return hf_fail(err, rc, 0, "nats: connect: %s", secret);
     if (hf__dial_begin(targets, how->at.n, NULL, NULL, &d))
         return hf_fail(err, HF_NOMEM, 0, "nats: connect: out of memory");

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int bad(const hf_url *url, const char *name, const char *what, hf_error *err)
 {
@@ -64,11 +63,10 @@ static int read_login(struct hf__nats_how *how, const hf_url *url, hf_error *err
         how->user[0] = 0;
     }
     if (path[0] && how->password[0]) return bad(url, "passfile", "there is a password, too", err);
-    if (path[0] && hf__secret_open(&how->secret, path, why)) return bad(url, "passfile", why, err);
+    if (path[0] && (rc = hf__secret_open(&how->secret, path, why)))
+        return hf_fail(err, rc, 0, "nats: open '%s': %s", url->safe, why);
     if (how->creds[0] && (url->user[0] || path[0]))
         return bad(url, "creds", "there is a user or a password, too", err);
-    if (how->creds[0] && access(how->creds, R_OK))
-        return bad(url, "creds", "the file can't be read", err);
     return 0;
 }
 

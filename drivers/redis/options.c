@@ -48,7 +48,8 @@ static int who(struct hf__rd_how *how, const hf_url *url, hf_error *err)
     int rc = hf_url_get(url, "passfile", path, sizeof path);
     if (rc == HF_INVALID) return bad(url, "passfile: too long, or given twice", err);
     if (!rc && how->password[0]) return bad(url, "passfile: there is a password already", err);
-    if (!rc && hf__secret_open(&how->secret, path, why)) return bad(url, why, err);
+    if (!rc && (rc = hf__secret_open(&how->secret, path, why)))
+        return hf_fail(err, rc, 0, HF_RD ": open '%s': %s", url->safe, why);
     /* Some tools take a lonely word there for the password: then it mustn't be shown. */
     if (how->user[0] && !how->password[0] && !how->secret.path[0])
         return hf_fail(err, HF_INVALID, 0,

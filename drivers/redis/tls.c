@@ -79,7 +79,11 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
    the system's. */
 static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, char why[HF_RD_WHY])
 {
-    int ok;
+    const char *const of[][2] = {{"cacert", r->ca}, {"cert", r->cert}, {"key", r->key}};
+    int ok, rc = 0;
+    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
+        if (of[i][1][0]) rc = hf__credential_check(of[i][0], of[i][1], why);
+    if (rc) return rc;
     ERR_clear_error();
     if (r->ca[0]) {
         ok = SSL_CTX_load_verify_locations(ctx, r->ca, NULL);
@@ -99,7 +103,7 @@ static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, cha
     return what ? HF_INVALID : 0;
 }
 
-/* 0 and *ret, HF_NOMEM, or HF_INVALID. */
+/* 0 and *ret, HF_NOMEM, or what load says. */
 static int make_context(const struct ready *r, SSL_CTX **ret, char why[HF_RD_WHY])
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());

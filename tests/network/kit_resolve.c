@@ -9,11 +9,13 @@
 #include "scratch.h"
 #include "test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -182,7 +184,43 @@ static void a_password_is_read_again(void **state)
     assert_int_equal(hf__secret_get(&s, got, why), HF_UNAVAILABLE);
     assert_non_null(strstr(why, path));
     assert_non_null(strstr(why, "No such file"));
+    assert_int_equal(hf__secret_open(&s, path, why), HF_UNAVAILABLE);
+    assert_non_null(strstr(why, "No such file"));
+}
+
+/* What can't be read now is waited for; what is no such file isn't, and nobody hangs on it. */
+static void a_file_that_cannot_be_read_now_is_told_from_what_never_can(void **state)
+{
+    struct hf__secret s;
+    struct rlimit before, none;
+    char got[HF_SECRET_CAP], path[300], fifo[300];
+    (void)state;
+    snprintf(path, sizeof path, "%s/rotated", scratch_dir);
+    snprintf(fifo, sizeof fifo, "%s/fifo", scratch_dir);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    write_file(path, "word\n");
+    assert_int_equal(hf__secret_open(&s, path, why), 0);
+    assert_int_equal(hf__credential_check("key", path, why), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int got_rc = hf__secret_get(&s, got, why), checked = hf__credential_check("key", path, why);
+    int opened = hf__secret_open(&s, path, why);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(got_rc, HF_UNAVAILABLE);
+    assert_int_equal(checked, HF_UNAVAILABLE);
+    assert_int_equal(opened, HF_UNAVAILABLE);
+    assert_non_null(strstr(why, "Too many open files"));
+    assert_int_equal(hf__secret_open(&s, fifo, why), HF_INVALID);
+    assert_non_null(strstr(why, "named pipe"));
+    assert_int_equal(hf__credential_check("key", fifo, why), HF_INVALID);
+    assert_int_equal(hf__secret_open(&s, scratch_dir, why), HF_INVALID);
+    write_file(path, "");
     assert_int_equal(hf__secret_open(&s, path, why), HF_INVALID);
+    assert_int_equal(hf__credential_code(EACCES), HF_UNAVAILABLE);
+    assert_int_equal(hf__credential_code(EIO), HF_UNAVAILABLE);
+    assert_int_equal(hf__credential_code(ENOMEM), HF_NOMEM);
 }
 
 static void what_can_be_read_only_once_is_kept(void **state)
@@ -233,6 +271,7 @@ int main(void)
         cmocka_unit_test(abandoned_lookups_do_not_pile_up),
         cmocka_unit_test(a_child_of_fork_looks_up_for_itself),
         cmocka_unit_test(a_password_is_read_again),
+        cmocka_unit_test(a_file_that_cannot_be_read_now_is_told_from_what_never_can),
         cmocka_unit_test(what_can_be_read_only_once_is_kept),
         cmocka_unit_test(a_line_that_is_too_long_is_refused_and_not_quoted),
     };

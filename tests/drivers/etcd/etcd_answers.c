@@ -534,8 +534,9 @@ static void certificates_are_read(void **state)
         {"cert=a", HF_INVALID, "cert: needs the other of the two"},
         {"key=a", HF_INVALID, "key: needs the other of the two"},
         {"ca=a", HF_INVALID, "ca: unknown"},
-        {"cafile=/nowhere/at/all", HF_DENIED, "/nowhere/at/all"},
-        {"cert=/nowhere/at/all&key=/nowhere/at/all", HF_DENIED, "certificate"},
+        {"cafile=/nowhere/at/all", HF_UNAVAILABLE, "/nowhere/at/all"},
+        {"cert=/nowhere/at/all&key=/nowhere/at/all", HF_UNAVAILABLE, "cert '/nowhere/at/all'"},
+        {"cafile=/dev", HF_INVALID, "cafile '/dev': Is a directory"},
     };
     const hf_driver *plain = driver;
     driver = hf__driver("etcds", &err);
@@ -552,6 +553,22 @@ static void certificates_are_read(void **state)
     driver = plain;
 }
 
+/* In a set-user-ID program, whose environment is its caller's. */
+static int is_secure;
+
+char *secure_getenv(const char *name) { return is_secure ? NULL : getenv(name); }
+
+static void no_keys_are_logged_for_the_caller_of_a_program(void **state)
+{
+    hf_store *st = NULL;
+    (void)state;
+    assert_int_equal(setenv("SSLKEYLOGFILE", "/nowhere/keys", 1), 0);
+    is_secure = 1;
+    said(opens("etcd://127.0.0.1:PORT", &st), HF_DENIED, "SSLKEYLOGFILE is set in a set-user-ID");
+    is_secure = 0;
+    assert_int_equal(unsetenv("SSLKEYLOGFILE"), 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -566,6 +583,7 @@ int main(void)
         cmocka_unit_test(what_is_heard_wakes),
         cmocka_unit_test(urls_are_read),
         cmocka_unit_test(certificates_are_read),
+        cmocka_unit_test(no_keys_are_logged_for_the_caller_of_a_program),
     };
     return etcd_said_begin() ? 1 : TEST_MAIN(tests);
 }

@@ -54,7 +54,7 @@ static void who_answers_has_to_be_vouched_for(void **state)
     (void)state;
     is(dialed("https://127.0.0.1", cafile, NULL, NULL), 0, "");
     is(dialed("https://127.0.0.1", NULL, NULL, NULL), HF_DENIED, "certificate");
-    is(dialed("https://127.0.0.1", "/nowhere", NULL, NULL), HF_DENIED, "/nowhere");
+    is(dialed("https://127.0.0.1", "/nowhere", NULL, NULL), HF_UNAVAILABLE, "/nowhere");
     /* It is of an address, not of a name; nor of another address. */
     is(dialed("https://localhost", cafile, NULL, NULL), HF_DENIED, "ostname mismatch");
     is(dialed("https://127.0.0.2", cafile, NULL, NULL), HF_UNAVAILABLE, "");
@@ -66,8 +66,8 @@ static void who_asks_shows_what_he_has(void **state)
 {
     (void)state;
     is(dialed("https://127.0.0.1", cafile, "tls.pem", "tls.key"), 0, "");
-    is(dialed("https://127.0.0.1", cafile, "none.pem", "tls.key"), HF_DENIED, "none.pem");
-    is(dialed("https://127.0.0.1", cafile, "tls.pem", "none.key"), HF_DENIED, "none.key");
+    is(dialed("https://127.0.0.1", cafile, "none.pem", "tls.key"), HF_UNAVAILABLE, "none.pem");
+    is(dialed("https://127.0.0.1", cafile, "tls.pem", "none.key"), HF_UNAVAILABLE, "none.key");
     is(dialed("https://127.0.0.1", cafile, "tls.pem", "tls.pem"), HF_DENIED, "tls.pem");
 }
 

@@ -488,7 +488,7 @@ static void credentials_are_found(void **state)
     said(opens("firestore://p", &st), HF_DENIED, "no credentials");
     said(opens("firestore://p", &st), HF_DENIED, "FIRESTORE_EMULATOR_HOST (HOST:PORT)");
     setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/at/all", 1);
-    said(opens("firestore://p", &st), HF_INVALID, "No such file");
+    said(opens("firestore://p", &st), HF_UNAVAILABLE, "No such file");
     setenv("GOOGLE_APPLICATION_CREDENTIALS", "/tmp", 1);
     said(opens("firestore://p", &st), HF_INVALID, "Is a directory");
     setenv("GOOGLE_APPLICATION_CREDENTIALS", "/dev/zero", 1);
@@ -519,7 +519,7 @@ static void credentials_are_found(void **state)
     assert_int_equal(answers_given(), 1);
     driver->close(st);
     setenv("FIRESTORE_ID_TOKEN_FILE", "/nowhere/at/all", 1);
-    said(opens_with("", &st), HF_INVALID, "No such file");
+    said(opens_with("", &st), HF_UNAVAILABLE, "No such file");
     unsetenv("FIRESTORE_ID_TOKEN_FILE");
     unsetenv("FIRESTORE_ID_TOKEN");
 }

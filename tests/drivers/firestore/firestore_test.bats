@@ -194,7 +194,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     finished
     [ "$STATUS" = 76 ]
     rm id
-    run -64 holdfast run -n "$K" -- true
+    run -69 holdfast run -n "$K" -- true
     [[ $output == *"No such file"* ]]
     printf 'two words' >id
     FIRESTORE_ID_TOKEN_FILE='' FIRESTORE_ID_TOKEN=$(printf 'a\r\nb: c') run -77 \
@@ -279,7 +279,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     run -64 holdfast run -n "$K" -- true
     [[ $output == *credentials*neither* && $output != *$SECRET* ]]
     rm account.json
-    run -64 holdfast run -n "$K" -- true
+    run -69 holdfast run -n "$K" -- true
     [[ $output == *"No such file"* ]]
     unset FIRESTORE_EMULATOR_HOST
     HOLDFAST_STORE=firestore://demo-holdfast run -77 holdfast run -n "$K" -- true
@@ -309,7 +309,7 @@ assert [json.loads(line)["key"] for line in open("list")].count(os.environ["KEY"
     holdfast -S "$url&cafile=$PWD/tls.pem" run -n "$K" -- true
     run -77 holdfast -S "$url" run -n "$K" -- true
     [[ $output == *certificate* ]]
-    run -64 holdfast -S "$url&cafile=$PWD/none.pem" run -n "$K" -- true
+    run -69 holdfast -S "$url&cafile=$PWD/none.pem" run -n "$K" -- true
     run -64 holdfast -S "firestore://demo-holdfast?endpoint=http://example.com" run -n "$K" -- true
     [[ $output == *endpoint* ]]
 }

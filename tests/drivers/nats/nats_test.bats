@@ -123,12 +123,18 @@ unsafe() { # WHY
 @test "options that don't fit are refused with the reason" {
     at=${HOLDFAST_TEST_STORE%/*}
     for url in "$at/a.b" "$at/b?replicas=6" "$at/b?tls=maybe" "$at/b?tls_cert=/x" \
-        "$at/b?tls=off&tls_ca=/x" "$at/b?creds=/nowhere" "$at/b?passfile=/nowhere" "$at/b?hosts=a" \
+        "$at/b?tls=off&tls_ca=/x" "$at/b?creds=/dev" "$at/b?passfile=/dev" "$at/b?hosts=a" \
         "nats://a:1,b:x/b"; do
         run holdfast -S "$url" run "$K" -- true
         echo "$status $output"
         [ "$status" = 64 ]
         [ "${#lines[@]}" = 1 ]
+    done
+    for url in "$at/b?creds=$PWD/none" "$at/b?passfile=$PWD/none" "$at/b?tls_ca=$PWD/none"; do
+        run holdfast -S "$url" run -n "$K" -- true
+        echo "$status $output"
+        [ "$status" = 69 ]
+        [[ $output == *"No such file"* ]]
     done
 }
 

@@ -173,7 +173,7 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
 @test "what a URL may not say" {
     redis store
     for query in 'nosuch=1' 'prefix=' 'wait=-1' 'db=x' 'db=1&db=1' 'socket=' 'cacert=x' \
-        "prefix=$(printf 'p%.0s' {1..65})" 'passfile=/nonexistent'; do
+        "prefix=$(printf 'p%.0s' {1..65})" 'passfile=/dev'; do
         HOLDFAST_STORE="redis://127.0.0.1:1/?$query" run holdfast show "$K"
         refused 64
         [[ $output == *"${query%%=*}"* ]]
@@ -253,14 +253,19 @@ certificates() { # NAME...: a CA, and a certificate that it signs for 127.0.0.1
         [[ $output == *certificate* ]]
     done
     HOLDFAST_STORE="rediss://127.0.0.1:$port/?cacert=$PWD/nosuch.pem" run holdfast show "$K"
-    refused 64
-    [[ $output == *"cacert: No such file"* ]]
+    refused 69
+    [[ $output == *"cacert "*"No such file"* ]]
     HOLDFAST_STORE="$url&cert=$PWD/theirs.pem" run holdfast show "$K"
     refused 64
     # A key that is another's; one that wants a passphrase is nobody's, and nobody is asked for it.
     openssl pkcs8 -topk8 -in theirs.key -passout pass:word -out locked.key
-    for wrong in "cert=$PWD/none&key=$PWD/theirs.key" "cert=$PWD/theirs.pem&key=$PWD/none" \
-        "cert=$PWD/theirs.pem&key=$PWD/ours.key" "cert=$PWD/theirs.pem&key=$PWD/locked.key" \
+    for wrong in "cert=$PWD/none&key=$PWD/theirs.key" "cert=$PWD/theirs.pem&key=$PWD/none"; do
+        HOLDFAST_STORE="$url&$wrong" run holdfast show "$K"
+        refused 69
+        [[ $output == *"'$PWD/none': No such file"* ]]
+    done
+    for wrong in "cert=$PWD/theirs.pem&key=$PWD/ours.key" \
+        "cert=$PWD/theirs.pem&key=$PWD/locked.key" \
         "cert=a&cert=a" "key=a&key=a" "servername=a&servername=a" "cacert=a"; do
         HOLDFAST_STORE="$url&$wrong" run holdfast show "$K"
         refused 64

@@ -129,7 +129,7 @@ static void the_password_is_read_at_each_connect(void **state)
     snprintf(path, sizeof path, "%s/pass", scratch_dir);
     snprintf(behind, sizeof behind, "?passfile=%s", path);
     is("", "", 0);
-    said(opens("127.0.0.1", behind, LATE, &st), HF_INVALID, "No such file");
+    said(opens("127.0.0.1", behind, LATE, &st), HF_UNAVAILABLE, "No such file");
     write_file(path, "one\n");
     said(opens("127.0.0.1", behind, LATE, &st), 0, NULL);
     asked_with("one");
