@@ -249,6 +249,9 @@ static int contradiction(const struct options *o)
                          "them");
     if (o->no_fork && (o->close_session || o->lease_ms || o->max_hold_ms || o->at_least_ms))
         return bad_usage("-F leaves nobody to see to -o, --lease, --max-hold or --at-least");
+    if (o->max_hold_ms && o->at_least_ms > o->max_hold_ms)
+        return bad_usage("--at-least keeps the key for longer than --max-hold lets it be held: "
+                         "make --at-least the same or shorter");
     if (o->max_hold_ms && o->on_lost == ON_LOST_IGNORE)
         return bad_usage("--max-hold stops the command after that time, and --on-lost ignore lets "
                          "it go on: give one of them");

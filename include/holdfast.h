@@ -146,7 +146,7 @@ typedef struct hf_options {
                             key is free once the holder has released it (or its lease ran out,
                             which it does on etcd: only when this process has ended) */
     int64_t at_least_ms; /* 0: none; else hf_release keeps the key taken until so long after the
-                            grant */
+                            grant; not above max_hold_ms, if that is given */
     enum hf_mode mode;
     uint32_t limit;            /* HF_LIMITED: 1 to 1,000 */
     unsigned flags;            /* of enum hf_flag */

@@ -27,6 +27,8 @@ int hf__check_options(hf *h, const hf_options *o, const char *key, hf_error *err
         why = "max_hold_ms: must be 0 to a year";
     else if (o->at_least_ms < 0 || o->at_least_ms > 86400000)
         why = "at_least_ms: must be 0 to 86,400,000";
+    else if (o->max_hold_ms && o->at_least_ms > o->max_hold_ms)
+        why = "at_least_ms: must not be above max_hold_ms";
     else if (o->mode != HF_EXCLUSIVE && o->mode != HF_SHARED && o->mode != HF_LIMITED)
         why = "mode: unknown";
     else if (o->mode == HF_LIMITED && (o->limit < 1 || o->limit > 1000))

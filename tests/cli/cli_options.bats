@@ -54,6 +54,9 @@ refused() {
     refused "-F leaves nobody" run -F --lease 5 "$K" -- true
     refused "-F leaves nobody" run -F --at-least 5 "$K" -- true
     refused "-F leaves nobody" run -Fo "$K" -- true
+    refused "--at-least keeps the key for longer than --max-hold" \
+        run --at-least 5s --max-hold 4999ms "$K" -- true
+    holdfast run --at-least 1ms --max-hold 1h "$K" -- true
 }
 
 @test "several keys and -c: what is meant is said, and nothing runs" {

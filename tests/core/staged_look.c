@@ -341,6 +341,11 @@ static void options_that_are_no_good(void **state)
     REFUSED(max_hold_ms, INT64_MAX);
     REFUSED(at_least_ms, -1);
     REFUSED(at_least_ms, 86400001);
+    good.max_hold_ms = 60000;
+    REFUSED(at_least_ms, 60001);
+    assert_non_null(strstr(stage_error.text, "at_least_ms"));
+    assert_non_null(strstr(stage_error.text, "max_hold_ms"));
+    good.max_hold_ms = 0;
     REFUSED(mode, (enum hf_mode)9);
     REFUSED(owner, "");
     REFUSED(owner, text);

@@ -55,7 +55,7 @@ static void what_was_asked_for_beside_that_isnt(void **state)
     (void)state;
     try.wait_ms = 0;
     o.lease_ms = LEASE_MS;
-    o.at_least_ms = LEASE_MS;
+    o.at_least_ms = LESS_MS;
     o.max_hold_ms = LESS_MS;
     begin(&o);
     assert_true(hf_left_ms(held) <= LESS_MS);
