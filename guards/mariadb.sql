@@ -114,9 +114,10 @@ BEGIN
     CALL @WHICH@ (me);
 @if HERE
     -- Is it a grant that lives? Its row isn't locked: renewals go on, and what happens to it later
-    -- is the fence's affair. The clock is the server's even if the session has set `timestamp`.
-    SET now_us = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
-        + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6));
+    -- is the fence's affair. The clock is the server's even if the session has set `timestamp`, and
+    -- is read in UTC: other zones have hours twice, or not at all.
+    SET STATEMENT time_zone = '+00:00' FOR
+    SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) INTO now_us;
     SELECT l.format, l.owner, l.token, l.expires_us, CONVERT(l.more USING utf8mb4)
     INTO row_format, row_owner, row_token, row_expires_us, row_more
     FROM @LOCKS@ AS l WHERE l.`key` = of_key;

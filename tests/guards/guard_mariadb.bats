@@ -70,6 +70,24 @@ teardown() { guard_teardown; }
     refused "is over"
 }
 
+@test "a lease that lasts is no other one in a time zone that changes its clocks" {
+    # The statement's time and the server's are on two sides of the change: an hour isn't theirs.
+    as root -e "REPLACE INTO mysql.time_zone_name VALUES ('Summer', 9001);
+        REPLACE INTO mysql.time_zone VALUES (9001, 'N');
+        REPLACE INTO mysql.time_zone_transition_type VALUES (9001, 0, 0, 0, 'OLD'),
+            (9001, 1, 3600, 1, 'NEW'), (9001, 2, -3600, 1, 'BACK');
+        REPLACE INTO mysql.time_zone_transition VALUES (9001, 0, 0), (9001, 1000000, 1);
+        FLUSH TABLES"
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    grant "$K/1" # for a minute
+    run ask "SET time_zone = 'Summer'" 'SET timestamp = 1000' BEGIN "$(enter_sql "$K/1" "$T")" \
+        'UPDATE seats SET n = 1 WHERE id = 1' "SELECT @@time_zone" COMMIT
+    echo "$output"
+    [ "$status" = 0 ]
+    [ "$output" = Summer ] # the session's zone stays as it was
+    [ "$(n_of 1)" = 1 ]
+}
+
 @test "a connection that is used again has not entered" {
     sql_guard seats --key-column id --elsewhere | ask
     session
