@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LATE = 60000, SOON = 300 };
+enum { LATE = 60000, SOON = 3000 };
 
 /* Opens mariadb://u@BEFOREHOST/db, where # stands for that port, and reads a row. */
 static void works(const char *before, int port, int64_t io_ms)

@@ -154,7 +154,7 @@ static void names_of_statements(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         st = NULL;
         pg_are(NULL, 0);
-        said(pg_opens(URL, 300, &st), 0, NULL);
+        said(pg_opens(URL, 3000, &st), 0, NULL);
         ARE({"prepare", cases[i].told, 0});
         said(get(st), cases[i].code, NULL);
         int before = pg_asked("prepare");
@@ -211,9 +211,9 @@ static void who_isnt_let_in(void **state)
     }
     hf_store *st = NULL;
     ARE({"connect", "?", 0});
-    said(pg_opens(URL, 200, &st), HF_UNAVAILABLE, "no answer in time");
+    said(pg_opens(URL, 3000, &st), HF_UNAVAILABLE, "no answer in time");
     ARE({GET, "?", 0});
-    said(pg_opens(URL, 200, &st), HF_UNAVAILABLE, "no answer within 200 ms");
+    said(pg_opens(URL, 3000, &st), HF_UNAVAILABLE, "no answer within 3000 ms");
     said(pg_opens("postgres://u@no.such.host.invalid/db", 60000, &st), HF_UNAVAILABLE,
          "'no.such.host.invalid:5432': ");
 }
@@ -451,7 +451,7 @@ static void who_doesnt_read_is_left(void **state)
     hf_row big;
     hf_row_init(&big);
     pg_are(NULL, 0);
-    said(pg_opens(URL, 300, &st), 0, NULL);
+    said(pg_opens(URL, 3000, &st), 0, NULL);
     if (hf_row_room(&big, 257)) fail();
     big.rev = big.token = 9;
     big.n_holders = 1;
@@ -466,7 +466,7 @@ static void who_doesnt_read_is_left(void **state)
     }
     pg_stops();
     said(pg->replace(st, &key, 8, &big, NULL, &clock_us, &err), HF_UNKNOWN,
-         "no answer within 300 ms");
+         "no answer within 3000 ms");
     pg_are(NULL, 0);
     hf_row_clear(&big);
     pg->close(st);

@@ -21,7 +21,7 @@
 
 #define DB "/db?sslmode=disable&gssencmode=disable"
 
-enum { LATE = 60000, SOON = 300 };
+enum { LATE = 60000, SOON = 3000 };
 
 /* Opens postgres://u@BEFOREHOSTBEHIND, where # stands for that port. */
 static int opens(const char *before, const char *behind, int port, int64_t io_ms, hf_store **ret)

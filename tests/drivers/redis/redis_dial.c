@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LATE = 60000, SOON = 300 };
+enum { LATE = 60000, SOON = 3000 };
 
 #define REPLICA "$12\r\nrole:slave\r\n\r\n"
 
