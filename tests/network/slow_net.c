@@ -125,12 +125,14 @@ static void keep(struct link *l, int side, const char *data, size_t n)
 }
 
 /* Does this request hang? By chance: if each tenth one did, a client whose attempt takes ten
-   requests would have the same one hang each time. */
+   requests would have the same one hang each time. Which of those that come while some are to hang
+   is the seed's choice. */
 static int hangs(void)
 {
-    dice = dice * UINT64_C(6364136223846793005) + 1442695040888963407;
     int of_1000 = __atomic_load_n(&orders->hang, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&orders->asked, of_1000 > 0, __ATOMIC_RELAXED);
+    if (!of_1000) return 0;
+    __atomic_fetch_add(&orders->asked, 1, __ATOMIC_RELAXED);
+    dice = dice * UINT64_C(6364136223846793005) + 1442695040888963407;
     return (int)((dice >> 33) % 1000) < of_1000;
 }
 
