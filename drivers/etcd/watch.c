@@ -201,17 +201,24 @@ static void clear_range(struct range *r)
     *r = (struct range){NULL, NULL};
 }
 
-/* 0 or HF_NOMEM. */
+/* 0, or HF_NOMEM: then the range is as before. */
 static int extend(struct range *r, const char *key)
 {
-    char **at[] = {&r->first, &r->last};
-    for (int i = 0; i < 2; i++) {
-        int order = *at[i] ? strcmp(key, *at[i]) : 0;
-        if (*at[i] && (i ? order <= 0 : order >= 0)) continue;
-        char *text = strdup(key);
-        if (!text) return HF_NOMEM;
-        free(*at[i]);
-        *at[i] = text;
+    int before = !r->first || strcmp(key, r->first) < 0;
+    int behind = !r->last || strcmp(key, r->last) > 0;
+    char *first = before ? strdup(key) : NULL, *last = behind ? strdup(key) : NULL;
+    if ((before && !first) || (behind && !last)) {
+        free(first);
+        free(last);
+        return HF_NOMEM;
+    }
+    if (before) {
+        free(r->first);
+        r->first = first;
+    }
+    if (behind) {
+        free(r->last);
+        r->last = last;
     }
     return 0;
 }
@@ -337,8 +344,8 @@ static int subscribe(hf_store *st, const hf_rowkey *key)
     int in_line = key->who && key->in_line;
     enum kind kind = kind_for(in_line);
     pthread_mutex_lock(&watcher->mu);
-    int rc = hf__et_words_subscribe(st->words, key);
-    if (!rc && !watched(watcher, kind, key->text)) rc = extend(&watcher->pending[kind], key->text);
+    int rc = watched(watcher, kind, key->text) ? 0 : extend(&watcher->pending[kind], key->text);
+    if (!rc) rc = hf__et_words_subscribe(st->words, key);
     watcher->letters |= in_line;
     pthread_mutex_unlock(&watcher->mu);
     return rc;

@@ -17,6 +17,10 @@ void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_malloc(size_t size) { return fail_at && !--fail_at ? NULL : __real_malloc(size); }
 
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *text) { return fail_at && !--fail_at ? NULL : __real_strdup(text); }
+
 static hf_store st = {.prefix = "/p/", .n_prefix = 3};
 static hf_error err;
 
@@ -103,11 +107,32 @@ static void what_is_not_whole_is_not_sent(void **state)
     hf__pool_close(&http.pool);
 }
 
+/* Nobody unsubscribes from what was refused. */
+static void a_subscription_is_whole_or_none(void **state)
+{
+    hf_rowkey key;
+    (void)state;
+    assert_int_equal(hf_key_make("k", &key, &err), 0);
+    assert_int_equal(hf__et_notify_open(&st, &err), 0);
+    assert_int_equal(hf__et_words_open(&st), 0);
+    for (long at = 1; at <= 2; at++) { /* the first and the last of the keys that are watched */
+        fail_at = at;
+        assert_int_equal(hf__et_notify.subscribe(&st, &key), HF_NOMEM);
+        assert_int_equal(fail_at, 0);
+        assert_int_equal(hf__et_words_n_wanted(st.words), 0);
+    }
+    assert_int_equal(hf__et_notify.subscribe(&st, &key), 0);
+    assert_int_equal(hf__et_words_n_wanted(st.words), 1);
+    hf__et_notify_close(&st);
+    hf__et_words_close(&st);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_write_is_whole_or_none),
         cmocka_unit_test(what_is_not_whole_is_not_sent),
+        cmocka_unit_test(a_subscription_is_whole_or_none),
     };
     pthread_mutex_init(&st.mu, NULL);
     return TEST_MAIN(tests);
