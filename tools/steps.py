@@ -484,7 +484,8 @@ STEPS = {
 # needed first, and then what else has no time to keep to.
 ASIDE = ['build asan', 'build tsan', 'build fuzz', 'build clang', 'lint', 'scripts', 'api',
          'headers', 'manuals', 'memory', 'author', 'release']
-QUICK = {**{name: STEPS[name] for name in ('lint', 'scripts', 'servers', 'build gcc')},
+QUICK = {**{name: STEPS[name]
+            for name in ('lint', 'scripts', 'servers', 'build gcc', 'build fuzz')},
          'test quick': (tests('gcc', ['--no-suite', 'plain', '--no-suite', 'torture',
                                       '--no-suite', 'sim'], 4 * CORES),
                         ['servers', 'build gcc'])}
