@@ -16,6 +16,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { REPLY_MOST = 256 << 20 };
 
@@ -137,6 +138,17 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
     return hf__fd_above(socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol));
 }
 
+static __thread int was_connected; /* the socket that this thread closed last */
+
+static int close_socket(void *arg, curl_socket_t fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof peer;
+    (void)arg;
+    was_connected = !getpeername(fd, (struct sockaddr *)&peer, &len);
+    return close(fd);
+}
+
 /* What stays the same on a connection. 0: no memory. */
 static int make_easy(const struct hf__fs_net *net, CURL **link)
 {
@@ -156,6 +168,7 @@ static int make_easy(const struct hf__fs_net *net, CURL **link)
     bad |= curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, note_header) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, close_socket) != CURLE_OK;
 #if LIBCURL_VERSION_NUM >= 0x075700
     /* The time limits count for the lookup of the name, too: libcurl's thread that waits for a mute
        name server is left to itself. (Through a proxy it is the proxy that looks it up: so this
@@ -185,6 +198,14 @@ static int code_of(CURLcode rc)
     }
 }
 
+/* Which part of a request was mute. What was sent goes over a connection, new or kept. */
+static const char *mute_part(CURL *e, const struct upload *up)
+{
+    curl_off_t named = 0;
+    curl_easy_getinfo(e, CURLINFO_NAMELOOKUP_TIME_T, &named);
+    return up->touched ? "the reply" : !named ? "the name" : !was_connected ? "TCP" : "TLS";
+}
+
 static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t limit_ms,
                     struct hf__fs_reply *r)
 {
@@ -197,6 +218,7 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t 
     bad |= curl_easy_setopt(e, CURLOPT_HEADERDATA, r) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, told) != CURLE_OK;
     unsigned held = hf__low_hold(); /* it opens descriptors for itself, too */
+    was_connected = 0;
     CURLcode rc = bad ? CURLE_OUT_OF_MEMORY : curl_easy_perform(e);
     hf__low_free(held);
     (void)curl_easy_setopt(e, CURLOPT_ERRORBUFFER, NULL);
@@ -216,7 +238,8 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t 
     if (!rc)
         snprintf(r->why, sizeof r->why, HF_HEAD_CUT);
     else if (rc == CURLE_OPERATION_TIMEDOUT)
-        snprintf(r->why, sizeof r->why, "no answer within %lld ms", (long long)limit_ms);
+        snprintf(r->why, sizeof r->why, "no answer within %lld ms (%s)", (long long)limit_ms,
+                 mute_part(e, up));
     else
         snprintf(r->why, sizeof r->why, "%.*s", (int)strcspn(told, "\r\n"),
                  *told ? told : curl_easy_strerror(rc));
