@@ -44,29 +44,39 @@ static void print_grant_json(FILE *to, const hf_lock *lock)
     free(line);
 }
 
+/* Somebody may still be writing it when the process ends. */
+static struct {
+    char *text;
+    size_t n;
+    int error;
+} told;
+
+static void write_told(void *arg)
+{
+    (void)arg;
+    told.error = write_out(told.text, told.n);
+}
+
 /* A grant that its owner was never told of must not stand: a signal that comes before, or a reader
    that doesn't take it, gives it back. */
 static int tell(struct got *got, int json, int local)
 {
-    char *text = NULL;
-    size_t n = 0;
-    int error = 0, typed = 0;
-    FILE *to = open_memstream(&text, &n);
+    int typed = 0;
+    FILE *to = open_memstream(&told.text, &told.n);
     for (size_t i = 0; to && json && i < got->n; i++) print_grant_json(to, got->locks[i]);
     if (to && !json) print_grants(to, got);
     if (!to || fclose(to)) {
-        free(text);
         say("acquire: out of memory; what was acquired is given back");
         give_up_all(got);
         return EXIT_INTERNAL;
     }
     refuse_end();
-    int sig = print_or_signal(text, n, &error, &typed);
-    if (!sig && !error && !finish_output()) return 0;
+    int sig = done_or_signal(write_told, NULL, &typed);
+    if (!sig && !told.error && !finish_output()) return 0;
     if (!local) limit_end_in(LIMIT_END_MS);
-    if (error) say("writing to standard output: %s", strerror(error));
+    if (!sig && told.error) say("writing to standard output: %s", strerror(told.error));
     give_up_all(got);
-    if (sig) leave_now(end_by_signal(sig, typed)); /* somebody may still be writing */
+    if (sig) leave_now(end_by_signal(sig, typed));
     return EXIT_INTERNAL;
 }
 

@@ -32,6 +32,8 @@ int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int failed(const hf_error *err);
 /* Flushes and closes stdout: 0, or EXIT_INTERNAL and a line if what was printed got lost. */
 int finish_output(void);
+/* Writes it, past what stdio has. 0, or errno. */
+int write_out(const char *text, size_t n);
 
 struct command {
     const char *name, *synopsis, *about, *page;
@@ -170,13 +172,6 @@ void output_end(void);
 /* A thread that gets no signals. 0, or -1. */
 int start_thread(pthread_t *ret, void *(*body)(void *arg), void *arg);
 
-/* ---- printed.c: standard output, which may be stopped ---- */
-
-/* Prints the text, which is its own from here on, unless an end signal comes first: then somebody
-   may still be writing it, and nothing but leave_now is left. Returns that signal, or 0; then
-   *ret_error is the errno of a write that failed, or 0. After block_signals. */
-int print_or_signal(char *text, size_t n, int *ret_error, int *ret_typed);
-
 /* ---- ending.c: giving back and closing in limited time ---- */
 
 enum {
@@ -186,6 +181,9 @@ enum {
 };
 /* Runs it in a thread. 1: it is done; 0: it is still at it: then nothing but leave_now is left. */
 int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
+/* The same until an end signal comes, after block_signals. 0: it is done; else the signal: then it
+   is still at it, and nothing but leave_now is left. */
+int done_or_signal(void (*body)(void *arg), void *arg, int *ret_typed);
 /* Ends this process at once, whatever its threads do. */
 void leave_now(int status) __attribute__((noreturn));
 /* Closes the store; ends this process with the status if that takes longer. */

@@ -1,53 +1,92 @@
 /*
- * ending.c - giving back and closing in limited time.
+ * ending.c - giving back and closing in limited time, and printing until a signal.
  *
  * A store that stays mute, or a name server that does, may keep a request for longer than this
  * process should live: its command has ended, and somebody waits for the status. So on a store that
  * may block the last requests are made by a thread of its own. If they aren't answered in time the
  * process ends without; what it leaves at the store ends by its lease.
+ *
+ * A terminal whose output is stopped and a full pipe block whoever writes, for as long as they
+ * like: what prints until a signal comes is a thread, too.
  */
 #include "cli.h"
 
 #include "os.h"
 
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static struct {
+struct body {
     int done_fd;
-    void (*body)(void *arg);
+    void (*run)(void *arg);
     void *arg;
-} ending;
+    pthread_t thread;
+};
 
-static void *end_thread(void *arg)
+static void *run_thread(void *arg)
 {
-    uint64_t one = 1;
-    (void)arg;
-    ending.body(ending.arg);
-    ssize_t n = write(ending.done_fd, &one, sizeof one);
-    (void)n; /* an empty eventfd takes it */
+    struct body *b = arg;
+    b->run(b->arg);
+    eventfd_write(b->done_fd, 1);
     return NULL;
 }
 
-int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg)
+/* NULL: no thread could be started. */
+static struct body *begin(void (*run)(void *arg), void *arg)
 {
-    pthread_t thread;
+    struct body *b = malloc(sizeof *b);
+    if (b) *b = (struct body){.done_fd = eventfd(0, EFD_CLOEXEC), .run = run, .arg = arg};
+    if (b && b->done_fd >= 0 && !start_thread(&b->thread, run_thread, b)) return b;
+    if (b && b->done_fd >= 0) close(b->done_fd);
+    free(b);
+    return NULL;
+}
+
+static void end(struct body *b)
+{
+    pthread_join(b->thread, NULL);
+    close(b->done_fd);
+    free(b);
+}
+
+/* 1: it has ended. What hasn't is left behind, with its memory. */
+static int ends_within(struct body *b, int64_t limit_ms)
+{
     int64_t until_us = hf__local_us() + limit_ms * 1000, left_us;
-    ending.done_fd = eventfd(0, EFD_CLOEXEC);
-    ending.body = body;
-    ending.arg = arg;
-    if (ending.done_fd < 0 || start_thread(&thread, end_thread, NULL)) {
-        body(arg);
-        return 1;
-    }
-    struct pollfd fd = {ending.done_fd, POLLIN, 0};
+    struct pollfd fd = {b->done_fd, POLLIN, 0};
     while (!fd.revents && (left_us = until_us - hf__local_us()) > 0)
         if (poll(&fd, 1, (int)(left_us / 1000) + 1) < 0) fd.revents = 0;
     if (!fd.revents) return 0;
-    pthread_join(thread, NULL);
-    close(ending.done_fd);
+    end(b);
     return 1;
+}
+
+int done_within(int64_t limit_ms, void (*run)(void *arg), void *arg)
+{
+    struct body *b = begin(run, arg);
+    if (!b) run(arg);
+    return !b || ends_within(b, limit_ms);
+}
+
+int done_or_signal(void (*run)(void *arg), void *arg, int *ret_typed)
+{
+    struct body *b = begin(run, arg);
+    int sig = 0;
+    if (!b) { /* then a signal ends this process where it is */
+        restore_signals();
+        run(arg);
+        return 0;
+    }
+    struct pollfd fds[2] = {{b->done_fd, POLLIN, 0}, {signals_fd(), POLLIN, 0}};
+    while (!sig && !(fds[0].revents & POLLIN)) {
+        poll(fds, 2, fds[1].fd < 0 ? 250 : -1);
+        sig = pending_end_signal(ret_typed);
+    }
+    if (fds[1].fd >= 0) close(fds[1].fd);
+    if (!sig) end(b);
+    return sig;
 }
 
 void leave_now(int status)

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,20 @@ int finish_output(void)
     if (!fflush(stdout) && !ferror(stdout) && !fclose(stdout)) return 0;
     say("writing to standard output: %s", strerror(errno));
     return EXIT_INTERNAL;
+}
+
+int write_out(const char *text, size_t n)
+{
+    struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+    while (n) {
+        ssize_t done = write(STDOUT_FILENO, text, n);
+        if (done < 0 && errno == EAGAIN) poll(&out, 1, -1);
+        if (done < 0 && errno != EAGAIN && errno != EINTR) return errno;
+        if (done <= 0) continue;
+        text += done;
+        n -= (size_t)done;
+    }
+    return 0;
 }
 
 static void list_commands(FILE *to)

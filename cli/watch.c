@@ -5,6 +5,7 @@
 
 #include "admin.h"
 #include "os.h"
+#include "port.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,8 +15,10 @@
 
 struct watching {
     const struct options *o;
-    int sig, typed, broken; /* broken: errno of a write that failed */
-    int looked, away;       /* a look has succeeded; the last one failed, which was said */
+    hf *store;        /* NULL: not there yet */
+    int broken;       /* errno of a write that failed */
+    int looked, away; /* a look has succeeded; the last one failed, which was said */
+    int status;
 };
 
 static void print_change(FILE *to, const hf_info *info)
@@ -52,7 +55,8 @@ static void tell(struct watching *w, const hf_info *info)
     if (to ? fclose(to) != 0 : !line)
         w->broken = ENOMEM;
     else
-        w->sig = print_or_signal(line, n, &w->broken, &w->typed);
+        w->broken = write_out(line, n);
+    free(line);
 }
 
 static int see(void *arg, const hf_info *info)
@@ -63,8 +67,7 @@ static int see(void *arg, const hf_info *info)
     w->away = 0;
     if (info) tell(w, info);
     if (!info && reader_gone()) w->broken = EPIPE;
-    if (!w->sig) w->sig = pending_end_signal(&w->typed);
-    return w->sig || w->broken;
+    return w->broken;
 }
 
 /* A look failed. 0: the next one may succeed: a store that has answered once may be away for a
@@ -74,9 +77,8 @@ static int look_failed(void *arg, const hf_error *why)
     struct watching *w = arg;
     char since[40];
     if (!w->looked || !may_pass(why)) return 1;
-    w->sig = pending_end_signal(&w->typed);
-    if (!w->sig && reader_gone()) w->broken = EPIPE;
-    if (w->sig || w->broken) return 1;
+    if (reader_gone()) w->broken = EPIPE;
+    if (w->broken) return 1;
     if (w->away) return 0;
     w->away = 1;
     show_time(hf__day_us(), since, sizeof since);
@@ -84,40 +86,50 @@ static int look_failed(void *arg, const hf_error *why)
     return 0;
 }
 
-/* The default store comes with the first lock. 0; then *store is NULL if the watch is over. */
-static int await_store(struct watching *w, hf **store)
+/* The default store comes with the first lock. 0; then the store is NULL if the watch is over. */
+static int await_store(struct watching *w)
 {
-    enum { LOOK_MS = 250 };
+    enum { LOOK_US = 250000 };
     int status = 0;
-    while (!*store && !status && !see(w, NULL)) {
-        int64_t until_us = hf__local_us() + LOOK_MS * 1000;
-        w->sig = await_end_signal(until_us, &w->typed);
-        if (w->sig) break;
-        status = open_to_look(store);
+    while (!w->store && !status && !see(w, NULL)) {
+        hf__pause(LOOK_US);
+        status = open_to_look(&w->store);
     }
     return status;
 }
 
+/* Until something is wrong: it is only interrupted. */
+static void watch(void *arg)
+{
+    struct watching *w = arg;
+    hf_error err;
+    w->status = await_store(w);
+    if (w->status) return;
+    const char *prefix = w->o->n_args ? w->o->args[0] : "";
+    int rc = w->store ? hf__watch(w->store, prefix, see, look_failed, w, &err) : 0;
+    hf_close(w->store);
+    if (rc && !w->broken) {
+        w->status = failed(&err);
+    } else {
+        say("writing to standard output: %s", strerror(w->broken));
+        w->status = EXIT_INTERNAL;
+    }
+}
+
+/* A store that doesn't answer and a reader that takes nothing hold up a thread, and no signal. */
 int watch_command(const struct command *self, int argc, char **argv)
 {
-    struct options o;
-    hf *store;
-    hf_error err;
-    int status = parse_options(self, TAKES_JSON | TAKES_LOOK, argc, argv, &o);
+    static struct options o;
+    static struct watching w; /* static: the thread may be left behind */
+    int typed = 0, status = parse_options(self, TAKES_JSON | TAKES_LOOK, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 1, "prefix");
     if (status) return status < 0 ? finish_output() : status;
-    struct watching w = {.o = &o};
+    w.o = &o;
     watch_for_damage();
-    status = open_to_look(&store);
+    status = open_to_look(&w.store);
     if (status) return status;
     block_signals();
-    status = await_store(&w, &store);
-    if (status) return status;
-    const char *prefix = o.n_args ? o.args[0] : "";
-    int rc = store ? hf__watch(store, prefix, see, look_failed, &w, &err) : 0;
-    hf_close(store);
-    if (rc && !w.sig && !w.broken) return failed(&err);
-    if (w.sig) return end_by_signal(w.sig, w.typed);
-    say("writing to standard output: %s", strerror(w.broken));
-    return EXIT_INTERNAL;
+    int sig = done_or_signal(watch, &w, &typed);
+    if (sig) leave_now(end_by_signal(sig, typed));
+    return w.status;
 }

@@ -178,6 +178,28 @@ outlives_ignoring() {
     holdfast break "$K" --token "$(token "$K")" || free "$K" # it may have come through after all
 }
 
+@test "a signal ends a watch whose server is mute, soon" {
+    server_can pause || return 0
+    holdfast run "$K" -- true
+    for _ in 1 2 3 4 5; do
+        background watch "$K"
+        await grep -q "$K" bg.out
+        server pause
+        sleep 1 # it looks again
+        local since
+        since=$(date +%s%N)
+        kill -TERM "$PID"
+        finished
+        TOOK=$((($(date +%s%N) - since) / 1000000))
+        server resume
+        AWAY=
+        [ "$STATUS" = 143 ]
+        [ "$TOOK" -ge 1500 ] || return 0
+    done
+    echo "it took $TOOK ms"
+    return 1
+}
+
 # A command that ends while its server is mute: how many ms the wrapper outlives it is in TOOK.
 gives_back_in_vain() {
     local since
