@@ -245,7 +245,7 @@ static int wants_grants(int argc, char **argv)
         if (at + 1 >= argc || (strcmp(argv[at], "-S") && strcmp(argv[at], "--store"))) continue;
         if (!strcmp(argv[++at], "acquire")) return 1;
     }
-    if (at >= argc) return 0;
+    if (at >= argc) return 1; /* the word may have been an empty variable, too */
     const struct command *command = find(argv[at]);
     if (!command) command = command_like(argv[at]);
     if (command && command->run == acquire_command) return 1;

@@ -60,6 +60,8 @@ refused_by_eval() {
     refused_by_eval 64 "$HOLDFAST" -S acquire "$K" --lease 30
     refused_by_eval 64 "$HOLDFAST" --store acquire "$K" --lease 30
     refused_by_eval 64 "$HOLDFAST" -S acquire
+    refused_by_eval 64 "$HOLDFAST"
+    refused_by_eval 64 "$HOLDFAST" -S mem:
     refused_by_eval 64 "$HOLDFAST" ACQUIRE "$K" --lease 30
     refused_by_eval 64 "$HOLDFAST" Aquire "$K" --lease 30
     refused_by_eval 64 "$HOLDFAST" help acquire more
