@@ -463,7 +463,7 @@ STEPS = {
     'servers': (servers, []),
     'build gcc': (build('gcc'), []),
     'test gcc': (tests('gcc', ['--no-suite', 'stores'], CORES), ['build gcc']),
-    # They mostly wait: for leases, for servers. With the builds, the load is twice the cores.
+    # Most of the time is spent waiting: for leases to end, for servers to start.
     'test stores': (tests('gcc', ['--suite', 'stores']), ['servers', 'build gcc']),
     'api': (api, ['build gcc']),
     'headers': (headers, []),
