@@ -11,96 +11,15 @@
 
 #include "os.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/tcp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- the library's socket, which the asking thread waits for ---- */
-
-static natsStatus attach(void **own, void *loop, natsConnection *nc, natsSock fd)
-{
-    static const int on = 1, seconds = 5;
-    struct hf__nats_link *link = *own = loop;
-    (void)nc;
-    link->fd = fd;
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* A host that is gone is noticed by who waits for notifications, too. */
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &on, sizeof on);
-    return NATS_OK;
-}
-
-static natsStatus wants_read(void *own, bool add)
-{
-    (void)own, (void)add; /* always */
-    return NATS_OK;
-}
-
-static natsStatus wants_write(void *own, bool add)
-{
-    ((struct hf__nats_link *)own)->writes = add;
-    return NATS_OK;
-}
-
-static natsStatus detach(void *own)
-{
-    ((struct hf__nats_link *)own)->fd = -1;
-    return NATS_OK;
-}
-
-/* Otherwise errors would be printed. */
-static void say_nothing(natsConnection *nc, natsSubscription *sub, natsStatus s, void *own)
-{
-    (void)nc, (void)sub, (void)s, (void)own;
-}
-
 /* ---- one attempt ---- */
-
-static int code_of(const struct hf__nats_how *how, natsStatus s)
-{
-    switch (s) {
-    case NATS_CONNECTION_AUTH_FAILED:
-    case NATS_NOT_PERMITTED:
-        /* The server has a new password, and the file that it is read from will. */
-        return how->opened && (how->secret.path[0] || how->creds[0]) ? HF_UNAVAILABLE : HF_DENIED;
-    /* What worked before is passing: certificates are being renewed. */
-    case NATS_SSL_ERROR:
-    case NATS_SECURE_CONNECTION_REQUIRED:
-    case NATS_SECURE_CONNECTION_WANTED: return how->opened ? HF_UNAVAILABLE : HF_DENIED;
-    case NATS_NO_MEMORY: return HF_NOMEM;
-    default: return HF_UNAVAILABLE;
-    }
-}
-
-static natsStatus set_login(const struct hf__nats_how *how, natsOptions *o, const char *password)
-{
-    if (how->creds[0]) return natsOptions_SetUserCredentialsFromFiles(o, how->creds, NULL);
-    if (how->user[0]) return natsOptions_SetUserInfo(o, how->user, password);
-    return password[0] ? natsOptions_SetToken(o, password) : NATS_OK;
-}
-
-static natsStatus set_options(const struct hf__nats_how *how, natsOptions *o,
-                              struct hf__nats_link *link, const char *host, const char *password,
-                              int64_t left_ms)
-{
-    natsStatus s = natsOptions_SetEventLoop(o, link, attach, wants_read, wants_write, detach);
-    if (s == NATS_OK) s = natsOptions_SetTimeout(o, left_ms);
-    if (s == NATS_OK) s = natsOptions_SetAllowReconnect(o, false);
-    /* Servers that the URL doesn't name would each have the whole time. */
-    if (s == NATS_OK) s = natsOptions_SetIgnoreDiscoveredServers(o, true);
-    if (s == NATS_OK) s = natsOptions_SetSendAsap(o, true);
-    if (s == NATS_OK) s = natsOptions_SetPingInterval(o, 0);
-    if (s == NATS_OK) s = natsOptions_SetName(o, "holdfast");
-    if (s == NATS_OK) s = natsOptions_SetErrorHandler(o, say_nothing, NULL);
-    if (s == NATS_OK && how->tls) s = hf__nats_set_tls(how, o, host);
-    return s == NATS_OK ? set_login(how, o, password) : s;
-}
 
 static natsStatus make_inbox(const struct hf__nats_how *how, struct hf__nats_link *link)
 {
@@ -113,51 +32,22 @@ static natsStatus make_inbox(const struct hf__nats_how *how, struct hf__nats_lin
     return hf__nats_subscribe(link, all, &link->inbox);
 }
 
-/* Why the login failed, and its code. */
-static int explain(const struct hf__nats_how *how, natsStatus s, char why[HF_KIT_WHY])
-{
-    const char *text = nats_GetLastError(NULL);
-    snprintf(why, HF_KIT_WHY, "%.*s", (int)strcspn(text ? text : "", "\r\n"), text ? text : "");
-    if (!why[0]) snprintf(why, HF_KIT_WHY, "%s", natsStatus_GetText(s));
-    if (how->tls && hf__nats_key_is_encrypted()) {
-        snprintf(why, HF_KIT_WHY, "tls_key: the key is encrypted; name one without a passphrase");
-        return how->opened ? HF_UNAVAILABLE : HF_INVALID;
-    }
-    if (!how->tls || !hf__nats_handshake_was_late()) return code_of(how, s);
-    snprintf(why, HF_KIT_WHY, "TLS: no answer in time");
-    return HF_UNAVAILABLE;
-}
-
 static int log_in(const struct hf__nats_how *how, struct hf__nats_link *link,
                   const struct hf__attempt *a, const char *password, int64_t until_us,
                   char why[HF_KIT_WHY])
 {
     char address[HF_ENDPOINT_TEXT], url[HF_ENDPOINT_TEXT + 32];
-    struct hf__nats_quiet quiet;
-    natsOptions *o = NULL;
-    int64_t left_ms = (until_us - hf__local_us()) / 1000;
     hf__endpoint_text(&a->at, address);
     snprintf(url, sizeof url, strchr(address, ':') ? "nats://[%s]:%s" : "nats://%s:%s", address,
              how->at.port[a->target]);
-    hf__nats_quiet(how->tls, &quiet);
-    unsigned held = hf__low_hold();
-    link->fd = -1;
-    link->writes = 0;
     link->tls = how->tls;
-    natsStatus s = natsOptions_Create(&o);
-    if (s == NATS_OK) s = natsOptions_SetURL(o, url);
-    if (s == NATS_OK)
-        s = set_options(how, o, link, how->at.host[a->target], password, left_ms > 1 ? left_ms : 1);
-    hf__nats_handshake_ends(until_us);
-    if (s == NATS_OK) s = natsConnection_Connect(&link->nc, o);
-    hf__nats_handshake_ends(0);
-    natsOptions_Destroy(o);
-    hf__low_free(held);
-    if (s == NATS_OK) s = make_inbox(how, link);
-    hf__nats_loud(&quiet);
-    if (s == NATS_OK) return 0;
-    int rc = explain(how, s, why);
-    hf__nats_disconnect(link);
+    int rc = hf__nats_log_in(how, how->at.host[a->target], url, password, until_us, link, why);
+    natsStatus s = rc ? NATS_OK : make_inbox(how, link);
+    if (s != NATS_OK) {
+        snprintf(why, HF_KIT_WHY, "%s", natsStatus_GetText(s));
+        rc = s == NATS_NO_MEMORY ? HF_NOMEM : HF_UNAVAILABLE;
+    }
+    if (rc) hf__nats_disconnect(link);
     return rc;
 }
 
@@ -168,18 +58,20 @@ void hf__nats_disconnect(struct hf__nats_link *link)
     char unread[4096];
     struct hf__nats_quiet quiet;
     hf__nats_quiet(link->tls, &quiet);
-    if (link->nc && link->fd >= 0) {
-        shutdown(link->fd, SHUT_RDWR);
-        while (recv(link->fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
+    if (link->nc && hf__nats_fd(link) >= 0) {
+        shutdown(link->socket->fd, SHUT_RDWR);
+        while (recv(link->socket->fd, unread, sizeof unread, MSG_DONTWAIT) > 0) continue;
         /* OpenSSL may have read more than it has shown: a record, at most. */
-        for (int i = 0; i < 3 && link->fd >= 0; i++) natsConnection_ProcessReadEvent(link->nc);
+        for (int i = 0; i < 3 && link->socket->fd >= 0; i++)
+            natsConnection_ProcessReadEvent(link->nc);
     }
     natsSubscription_Destroy(link->inbox);
     natsConnection_Destroy(link->nc);
     hf__nats_loud(&quiet);
     link->inbox = NULL;
     link->nc = NULL;
-    link->fd = -1;
+    free(link->socket);
+    link->socket = NULL;
 }
 
 /* ---- connecting ---- */

@@ -2,7 +2,7 @@
  * link.c - nats: requests there and back. See link.h.
  *
  * The library runs no thread and no timer for a connection: the thread that asks waits for the
- * socket itself, with its own deadline (natsOptions_SetEventLoop in dial.c). Requests that are
+ * socket itself, with its own deadline (natsOptions_SetEventLoop in login.c). Requests that are
  * asked together are sent together, and each has its own subject for the reply: one that comes too
  * late is taken for no other.
  */
@@ -18,7 +18,7 @@
 
 short hf__nats_events(const struct hf__nats_link *link)
 {
-    return (short)(POLLIN | (link->writes ? POLLOUT : 0));
+    return (short)(POLLIN | (link->socket && link->socket->writes ? POLLOUT : 0));
 }
 
 natsStatus hf__nats_subscribe(struct hf__nats_link *link, const char *subjects,
@@ -37,16 +37,16 @@ int hf__nats_serve(struct hf__nats_link *link, short revents)
     struct hf__nats_quiet quiet;
     hf__nats_quiet(link->tls, &quiet);
     if (revents & ~POLLOUT) natsConnection_ProcessReadEvent(link->nc);
-    if (revents & POLLOUT && link->fd >= 0) natsConnection_ProcessWriteEvent(link->nc);
+    if (revents & POLLOUT && hf__nats_fd(link) >= 0) natsConnection_ProcessWriteEvent(link->nc);
     hf__nats_loud(&quiet);
-    return link->fd >= 0 && !natsConnection_IsClosed(link->nc);
+    return hf__nats_fd(link) >= 0 && !natsConnection_IsClosed(link->nc);
 }
 
 int hf__nats_ended(struct hf__nats_link *link)
 {
     /* The server asks now and then whether the client is there; it is answered here. */
-    struct pollfd p = {link->fd, hf__nats_events(link), 0};
-    return link->fd < 0 || (poll(&p, 1, 0) > 0 && !hf__nats_serve(link, p.revents));
+    struct pollfd p = {hf__nats_fd(link), hf__nats_events(link), 0};
+    return hf__nats_fd(link) < 0 || (poll(&p, 1, 0) > 0 && !hf__nats_serve(link, p.revents));
 }
 
 /* Adds the request to what the connection will write, or says that it is unsent. */
@@ -120,7 +120,7 @@ int hf__nats_ask(struct hf__nats_link *link, struct hf__nats_request *r, size_t 
     hf__nats_loud(&quiet);
     link->sent += n - sent;
     while (s == NATS_OK && missing) {
-        struct pollfd p = {link->fd, hf__nats_events(link), 0};
+        struct pollfd p = {hf__nats_fd(link), hf__nats_events(link), 0};
         int64_t left_us = until_us - hf__local_us();
         if (left_us <= 0 || denied(link)) break;
         int ready = poll(&p, 1, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1));

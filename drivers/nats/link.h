@@ -26,14 +26,23 @@ struct hf__nats_how {
     int opened; /* a server was fit once */
 };
 
+struct hf__nats_socket {
+    int fd, writes; /* -1: it is closed; the library wants to write */
+};
+
 struct hf__nats_link {
     natsConnection *nc;      /* NULL: not connected */
     natsSubscription *inbox; /* where replies come */
     char prefix[HF_NATS_INBOX + 40];
-    uint64_t sent;  /* requests so far: each has a subject of its own for its reply */
-    int fd, writes; /* the connection's socket; the library wants to write */
+    uint64_t sent; /* requests so far: each has a subject of its own for its reply */
+    struct hf__nats_socket *socket; /* the connection's; NULL: there is none */
     int tls;
 };
+
+static inline int hf__nats_fd(const struct hf__nats_link *link)
+{
+    return link->socket ? link->socket->fd : -1;
+}
 
 /* A request; its texts are borrowed. */
 struct hf__nats_request {
@@ -54,6 +63,12 @@ int hf__nats_options(const hf_url *url, struct hf__nats_how *how, char bucket[HF
 int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link, int64_t until_us,
                      hf_error *err);
 void hf__nats_disconnect(struct hf__nats_link *link);
+
+/* login.c. One server, by the URL of its address; `host` is its name. Fills nc and socket of the
+   link. Returns 0, or the code, with the reason in `why`. */
+int hf__nats_log_in(const struct hf__nats_how *how, const char *host, const char *url,
+                    const char *password, int64_t until_us, struct hf__nats_link *link,
+                    char why[HF_KIT_WHY]);
 
 /* tls.c. Fills in what the URL says of TLS, and the callbacks below. */
 natsStatus hf__nats_set_tls(const struct hf__nats_how *how, natsOptions *o, const char *host);

@@ -28,7 +28,6 @@ enum { RETRY_MS = 5000 };
 int hf__nats_notify_open(struct hf__nats_notify *n)
 {
     n->wakeup = hf__fd_above(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    n->link.fd = -1;
     return n->wakeup < 0 ? HF_UNAVAILABLE : 0;
 }
 
@@ -148,7 +147,8 @@ static int nats_flush(hf_store *st, hf_event_count *ret, hf_error *err)
 /* Waits for the connection and for nats_interrupt. Returns 0 if the connection is closed. */
 static int wait_for_either(struct hf__nats_notify *n, int64_t left_us)
 {
-    struct pollfd p[2] = {{n->wakeup, POLLIN, 0}, {n->link.fd, hf__nats_events(&n->link), 0}};
+    struct pollfd p[2] = {{n->wakeup, POLLIN, 0},
+                          {hf__nats_fd(&n->link), hf__nats_events(&n->link), 0}};
     uint64_t count;
     int ready = poll(p, 2, left_us > 60000000 ? 60000 : (int)(left_us / 1000 + 1));
     if (ready < 0 && errno != EINTR) return 0;

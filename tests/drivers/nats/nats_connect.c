@@ -13,15 +13,17 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum { SOON_MS = 300, LATE_MS = 60000, FLOOD = 20000 };
 
-enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, NEVER };
+enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, IN_LOGIN, NEVER };
 
 static int listener, port;
 static enum stop stops;
+static int given_up; /* eventfd: the client has stopped waiting */
 
 static void put(int fd, const char *text)
 {
@@ -46,6 +48,11 @@ static void talk(int fd)
                       "\"max_payload\":1000}\r\n");
     while (recv(fd, text, sizeof text - 1, 0) > 0) {
         if (stops == IN_TLS_SLOWLY) dribble(fd);
+        if (stops == IN_LOGIN) {
+            eventfd_t n;
+            eventfd_read(given_up, &n);
+            return; /* closed: the library's thread ends, too */
+        }
         if (stops != NEVER) continue;
         put(fd, "PONG\r\n");
         break;
@@ -83,16 +90,17 @@ static int connects(enum stop at, struct hf__nats_how *how, struct hf__nats_link
 
 static void a_mute_server_takes_the_limit_and_no_more(void **state)
 {
-    static const char *const why[] = {"Timeout", "TLS: no answer in time",
-                                      "TLS: no answer in time"};
+    static const char *const why[] = {"Timeout", "TLS: no answer in time", "TLS: no answer in time",
+                                      "no answer to the login in time"};
     (void)state;
     for (enum stop at = BEFORE_INFO; at < NEVER; at++) {
         struct hf__nats_how how = {.tls = at == IN_TLS || at == IN_TLS_SLOWLY};
-        struct hf__nats_link link = {.fd = -1};
+        struct hf__nats_link link = {0};
         pthread_t thread;
         int64_t before_us = hf__local_us();
         int rc = connects(at, &how, &link, SOON_MS, &thread);
         int64_t took_us = hf__local_us() - before_us;
+        if (at == IN_LOGIN) eventfd_write(given_up, 1);
         pthread_join(thread, NULL);
         said(rc, HF_UNAVAILABLE, why[at]);
         assert_in_range(took_us, SOON_MS * 900, 20000000);
@@ -103,7 +111,7 @@ static void a_mute_server_takes_the_limit_and_no_more(void **state)
 static void an_encrypted_key_is_refused(void **state)
 {
     struct hf__nats_how how = {.tls = 1};
-    struct hf__nats_link link = {.fd = -1};
+    struct hf__nats_link link = {0};
     char make[1500];
     (void)state;
     snprintf(how.tls_key, sizeof how.tls_key, "%s/key.pem", scratch_dir);
@@ -131,11 +139,11 @@ static void an_encrypted_key_is_refused(void **state)
 static void what_is_unread_does_not_delay_the_end(void **state)
 {
     struct hf__nats_how how = {0};
-    struct hf__nats_link link = {.fd = -1};
+    struct hf__nats_link link = {0};
     pthread_t thread;
     (void)state;
     said(connects(NEVER, &how, &link, LATE_MS, &thread), 0, NULL);
-    struct pollfd p = {link.fd, POLLIN, 0};
+    struct pollfd p = {hf__nats_fd(&link), POLLIN, 0};
     int fast = 0;
     assert_int_equal(poll(&p, 1, LATE_MS), 1);
     int64_t before_us = hf__local_us();
@@ -149,7 +157,7 @@ static void what_is_too_long_is_not_sent(void **state)
 {
     static char data[2000];
     struct hf__nats_how how = {0};
-    struct hf__nats_link link = {.fd = -1};
+    struct hf__nats_link link = {0};
     struct hf__nats_request r = {.subject = "a", .data = data, .len = sizeof data};
     char why[HF_NATS_WHY];
     pthread_t thread;
@@ -172,6 +180,7 @@ int main(void)
         cmocka_unit_test(what_is_too_long_is_not_sent),
     };
     listener = said_listens(0, &port);
-    if (listener < 0 || !scratch("file:@")) return 1;
+    given_up = eventfd(0, EFD_CLOEXEC);
+    if (listener < 0 || given_up < 0 || !scratch("file:@")) return 1;
     return TEST_MAIN(tests);
 }
