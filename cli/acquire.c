@@ -44,17 +44,17 @@ static void print_grant_json(FILE *to, const hf_lock *lock)
     free(line);
 }
 
-/* Somebody may still be writing it when the process ends. */
+/* The thread that writes it may be left behind. */
 static struct {
     char *text;
     size_t n;
     int error;
-} told;
+} printed;
 
-static void write_told(void *arg)
+static void write_printed(void *arg)
 {
     (void)arg;
-    told.error = write_out(told.text, told.n);
+    printed.error = write_out(printed.text, printed.n);
 }
 
 /* A grant that its owner was never told of must not stand: a signal that comes before, or a reader
@@ -62,19 +62,24 @@ static void write_told(void *arg)
 static int tell(struct got *got, int json, int local)
 {
     int typed = 0;
-    FILE *to = open_memstream(&told.text, &told.n);
+    FILE *to = open_memstream(&printed.text, &printed.n);
     for (size_t i = 0; to && json && i < got->n; i++) print_grant_json(to, got->locks[i]);
     if (to && !json) print_grants(to, got);
     if (!to || fclose(to)) {
+        if (!local) limit_end_in(LIMIT_END_MS);
         say("acquire: out of memory; what was acquired is given back");
         give_up_all(got);
         return EXIT_INTERNAL;
     }
     refuse_end();
-    int sig = done_or_signal(write_told, NULL, &typed);
-    if (!sig && !told.error && !finish_output()) return 0;
+    int sig = done_or_signal(write_printed, NULL, &typed);
+    if (sig < 0) { /* a reader that takes nothing holds it up, and all signals */
+        write_printed(NULL);
+        sig = 0;
+    }
+    if (!sig && !printed.error && !finish_output()) return 0;
     if (!local) limit_end_in(LIMIT_END_MS);
-    if (!sig && told.error) say("writing to standard output: %s", strerror(told.error));
+    if (!sig && printed.error) say("writing to standard output: %s", strerror(printed.error));
     give_up_all(got);
     if (sig) leave_now(end_by_signal(sig, typed));
     return EXIT_INTERNAL;

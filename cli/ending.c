@@ -74,11 +74,7 @@ int done_or_signal(void (*run)(void *arg), void *arg, int *ret_typed)
 {
     struct body *b = begin(run, arg);
     int sig = 0;
-    if (!b) { /* then a signal ends this process where it is */
-        restore_signals();
-        run(arg);
-        return 0;
-    }
+    if (!b) return -1;
     struct pollfd fds[2] = {{b->done_fd, POLLIN, 0}, {signals_fd(), POLLIN, 0}};
     while (!sig && !(fds[0].revents & POLLIN)) {
         poll(fds, 2, fds[1].fd < 0 ? 250 : -1);

@@ -294,8 +294,9 @@ void give_up_all(struct got *got)
     size_t n = 0;
     for (size_t i = 0; i < got->n; i++) n += got->locks[i] != NULL;
     if (n && !done_by_end(release_body, got))
-        say("releasing other keys: the store doesn't answer; they may stay held until their leases "
-            "end");
+        say("releasing what was acquired: the store doesn't answer; it may stay held until its "
+            "lease "
+            "ends");
 }
 
 int get_locks(hf *store, const struct want *want, struct got *ret)

@@ -21,7 +21,7 @@ enum {
     QUEUE_CAP = 65536,
     PATIENCE_MS = 200, /* for a writer that should have succeeded at once */
     FAREWELL_MS = 300, /* for what is still queued when this process ends */
-    FAREWELLS = 100    /* so often while it could be written: the writer has yet to run */
+    FAREWELLS = 30     /* so often while it could be written: the writer has yet to run */
 };
 
 static struct {

@@ -130,6 +130,11 @@ int watch_command(const struct command *self, int argc, char **argv)
     if (status) return status;
     block_signals();
     int sig = done_or_signal(watch, &w, &typed);
+    if (sig < 0) { /* then a signal ends this process where it is */
+        restore_signals();
+        watch(&w);
+        sig = 0;
+    }
     if (sig) leave_now(end_by_signal(sig, typed));
     return w.status;
 }

@@ -1,6 +1,6 @@
 -- A guard by Holdfast: holdfast_enter(key, token), and the tables that let nobody write without it.
 -- May be run again; `--undo` prints how to remove it. See doc/guards.md.
--- For psql, which else goes on after an error and ends with 0; other clients do without this line:
+-- psql would go on after an error, and end with 0. For another client delete this line:
 \set ON_ERROR_STOP on
 
 BEGIN;

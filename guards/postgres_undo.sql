@@ -1,4 +1,4 @@
--- For psql, which else goes on after an error and ends with 0; other clients do without this line:
+-- psql would go on after an error, and end with 0. For another client delete this line:
 \set ON_ERROR_STOP on
 BEGIN;
 SET LOCAL client_min_messages = warning;

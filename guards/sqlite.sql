@@ -1,6 +1,6 @@
 -- A guard by Holdfast: holdfast_enter, and the tables that let nobody write without it.
 -- May be run again; `--undo` prints how to remove it. See doc/guards.md.
--- For sqlite3, which else goes on after an error; other clients do without this line:
+-- sqlite3 would go on after an error. For another client delete this line:
 .bail on
 BEGIN IMMEDIATE;
 

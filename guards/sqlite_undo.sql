@@ -1,4 +1,4 @@
--- For sqlite3, which else goes on after an error; other clients do without this line:
+-- sqlite3 would go on after an error. For another client delete this line:
 .bail on
 BEGIN IMMEDIATE;
 @if TABLE

@@ -213,9 +213,9 @@ HF_API void hf_wait_free(hf_wait *wait);
 
 /*
  * Gives the key back, wakes the next waiter, and frees the lock, whatever the result. HF_OK also
- * when the reply was lost but the store shows it gone, and when it ran out while it was released.
- * LOST: it was not held any more when the release was asked for, or was broken; its successor is
- * not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. NULL: HF_OK.
+ * when the reply was lost but the store shows the grant gone, and when the lease ended between this
+ * call and its end at the store. LOST: the grant had ended before this call, or was broken; its
+ * successor is not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. NULL: HF_OK.
  */
 HF_API int hf_release(hf_lock *lock, hf_error *err);
 
@@ -295,8 +295,8 @@ HF_API HF_MUST_USE int hf_once_start(hf *store, const char *key, int64_t keep_ms
 
 /* Turns the hold into a marker kept for keep_ms (HF_FOREVER: never pruned), durable on return, and
    frees the lock whatever the result. `result` may be NULL; it is cut to 255 bytes, and what isn't
-   UTF-8 in it becomes '?'. LOST: the hold was over; not marked. INVALID: so is keep_ms, or others
-   may hold beside this one. */
+   UTF-8 in it becomes '?'. LOST: the hold was over; not marked. INVALID: keep_ms is none, or the
+   hold isn't exclusive. */
 HF_API int hf_once_finish(hf_lock *lock, const char *result, int64_t keep_ms, hf_error *err);
 
 /* One holder or waiter, as people want to see it. */

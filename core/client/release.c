@@ -20,7 +20,11 @@
 
 #include <string.h>
 
-enum { RELEASE_AGAIN_US = 500000 };
+enum {
+    RELEASE_AGAIN_US = 500000,
+    OTHERS_LAG_US =
+        3000000 /* so far the clocks of others may be behind, where no lease has a time */
+};
 
 /* Of a grant that nobody else has anything to do with: the row that is left of it, at `rev`. */
 static void leave_free(hf_row *row, const hf_lock *l, uint64_t rev)
@@ -71,16 +75,6 @@ static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
     return rc;
 }
 
-/* The store doesn't have the grant any more. Did it merely run out, after its release was asked
-   for? Not if another one was made before: who breaks a grant lets others in. */
-static int ended_meanwhile(const hf_lock *l, const hf_row *row)
-{
-    if (!hf__time_is_over(l)) return 0;
-    for (uint32_t i = 0; l->mode == HF_EXCLUSIVE && l->expires_us && i < row->n_holders; i++)
-        if (row->party[i].token > l->token && row->party[i].since_us < l->expires_us) return 0;
-    return 1;
-}
-
 /* When its release is asked for: may its holder believe in it? */
 enum belief { NOT_BELIEVED, PERHAPS_BELIEVED, BELIEVED };
 
@@ -90,8 +84,29 @@ static enum belief belief(const hf_lock *l)
     return hf__perhaps_held(l) ? PERHAPS_BELIEVED : NOT_BELIEVED;
 }
 
-/* believed: when it was asked for. Whoever works until then has held for as long as that took: a
-   release that takes longer than the grant lasts doesn't make it lost. */
+/*
+ * The store has the grant no more. Revs and tokens are times of the store's clock, and who removes
+ * a grant that is over writes a rev that isn't before its end. A row that was written before that
+ * end, or an exclusive grant's row that names a token from before it, tells of a break. Of a
+ * session's end nothing is told (expires_us is 0).
+ * Returns 1: the grant ended by time, as far as is known.
+ */
+static int ended_by_time(const hf_lock *l, const hf_row *row)
+{
+    if (!hf__time_is_over(l)) return 0;
+    if (row->rev && (int64_t)row->rev < l->expires_us) return 0;
+    return l->mode != HF_EXCLUSIVE || row->token <= l->token ||
+           (int64_t)row->token >= l->expires_us;
+}
+
+/* Has the store said that it is over, though its time isn't? */
+static int broken(const hf_lock *l)
+{
+    return l->lost && l->lost_by == HF_BY_STORE && !hf__time_is_over(l);
+}
+
+/* A holder that believed when it asked for the release has held for long enough: a release that
+   takes longer than the lease loses nothing. Returns 0, HF_LOST, or why it isn't done. */
 static int release(hf_lock *l, int maybe_done, enum belief believed, hf_row *row, int known,
                    hf_error *err)
 {
@@ -115,12 +130,12 @@ static int release(hf_lock *l, int maybe_done, enum belief believed, hf_row *row
         keeper->left = rc == HF_UNKNOWN || (!rc && out.answer == HF_ANS_OK);
         hf__session_put(&l->h->sessions, keeper);
     }
-    if ((rc == HF_UNAVAILABLE || rc == HF_UNKNOWN) && !believed && hf__over_already(l))
+    if (hf__unsettled(rc) && (believed ? broken(l) : hf__over_already(l)))
         return hf__lost_error(l, "release", err);
     if (rc) return rc;
     /* A caller that hf_left_ms told of the end is told so here, too. */
     if (believed && out.answer == HF_ANS_OK) return 0;
-    if (believed == BELIEVED && ended_meanwhile(l, row)) return 0;
+    if (believed == BELIEVED && ended_by_time(l, row)) return 0;
     if (believed) { /* which time alone didn't do */
         l->lost = 1;
         l->lost_by = HF_BY_STORE;
@@ -162,17 +177,16 @@ static HF_COLD int release_slowly(hf_lock *l, int rc, enum belief believed, hf_e
 static inline int give_back(hf_lock *l, hf_error *err)
 {
     hf *h = l->h;
-    int rc, asked = 0;
+    int rc, waits = l->busy || l->telling || l->watch.nth;
     enum belief believed = NOT_BELIEVED;
-    if (l->busy || l->telling || l->watch.nth) {
+    if (waits) {
         believed = belief(l); /* before what is under way is waited for */
-        asked = 1;
         l->releasing = 1;
         hf__renew_at(l, INT64_MAX);
         hf__seize(l);
     }
     rc = release_instantly(l);
-    if (rc) rc = release_slowly(l, rc, asked ? believed : belief(l), err);
+    if (rc) rc = release_slowly(l, rc, waits ? believed : belief(l), err);
     h->stats.released += !l->pending_release;
     if (hf__unsettled(rc)) hf__may_stay(l, "release", err);
     if (hf__unsettled(rc) && !l->expires_us && h->closing < 2)

@@ -213,7 +213,7 @@ int hf__session_keep(struct hf_sessions *s, struct hf_session *t, hf_error *err)
             rc = hf_fail(err, HF_UNAVAILABLE, 0, "lease: the store's answer took longer than it");
     } else if (t->keep_at_us != INT64_MAX) {
         /* At once, if that attempt has taken its time. */
-        t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 12, SOON_US);
+        t->keep_at_us = sent_us + hf__min64((int64_t)t->lease_ms * 1000 / 24, SOON_US);
     }
     kick(s);
     return rc;

@@ -21,9 +21,9 @@ typedef int hf__et_login_fn(void *arg, int fd, const char *endpoint, int64_t unt
  */
 int hf__et_dial(struct hf__et_http *http, int64_t until_us, hf__et_login_fn *login, void *arg,
                 char why[HF_ET_WHY]);
-/* Makes a connection of that socket, which is the connection's in every case. 0 or an HF_ error. */
 /* Can the files of TLS be read? 0, or the code (kit/secret.h) and the reason. */
 int hf__et_check_files(const struct hf__et_http *http, char why[HF_ET_WHY]);
+/* Makes a connection of that socket, which is the connection's in every case. 0 or an HF_ error. */
 int hf__et_conn_begin(const struct hf__et_http *http, int fd, const char *endpoint,
                       int64_t until_us, struct hf__et_conn **ret, char why[HF_ET_WHY]);
 void hf__et_hang_up(struct hf__et_conn *c);

@@ -382,7 +382,8 @@ int hf__et_http_open(struct hf__et_http *http, const hf_url *url, int64_t io_tim
     hf__et_date_open(&http->date);
     if (hf__keys_would_be_logged())
         return hf_fail(err, HF_DENIED, 0,
-                       "etcd: open: SSLKEYLOGFILE is set in a set-user-ID program");
+                       "etcd: open: SSLKEYLOGFILE is set in a program with more rights than "
+                       "its user: unset it");
     http->ready = !curl_global_init(CURL_GLOBAL_DEFAULT);
     http->io_timeout_ms = io_timeout_ms;
     if (!http->ready) return hf_fail(err, HF_NOMEM, 0, "etcd: open: libcurl doesn't start");

@@ -102,7 +102,6 @@ int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int6
 {
     struct curl_slist *addresses = NULL;
     int64_t left_ms = (until_us - hf__local_us()) / 1000;
-    CURL *c = http->date_link ? http->date_link : curl_easy_init();
     CURLcode rc = CURLE_OUT_OF_MEMORY;
     *ret_us = 0;
     why[0] = 0;
@@ -111,6 +110,7 @@ int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int6
         if (fd >= 0) close(fd);
         return unread;
     }
+    CURL *c = http->date_link ? http->date_link : curl_easy_init();
     if (c) curl_easy_reset(c);
     if (c && set_common(http, c, endpoint) && set_socket(c, endpoint, &fd, &addresses) &&
         !curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, drop) &&

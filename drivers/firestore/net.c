@@ -31,8 +31,8 @@ int hf__fs_net_open(struct hf__fs_net *net, hf_error *err)
     hf__pool_open(&net->many_pool);
     if (hf__keys_would_be_logged())
         return hf_fail(err, HF_DENIED, 0,
-                       "firestore: open: SSLKEYLOGFILE is set in a set-user-ID "
-                       "program");
+                       "firestore: open: SSLKEYLOGFILE is set in a program with more rights "
+                       "than its user: unset it");
     pthread_once(&once, start);
     return started ? 0 : hf_fail(err, HF_NOMEM, 0, "firestore: open: libcurl doesn't start");
 }

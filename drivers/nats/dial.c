@@ -137,12 +137,16 @@ int hf__nats_connect(const struct hf__nats_how *how, struct hf__nats_link *link,
     memcpy(password, how->password, sizeof how->password);
     rc = how->secret.path[0] ? hf__secret_get(&how->secret, password, secret) : 0;
     if (!rc) rc = check_files(how, secret);
-    if (rc) return hf_fail(err, rc, 0, "nats: connect: %s", secret);
-    if (hf__dial_begin(targets, how->at.n, NULL, NULL, &d))
-        return hf_fail(err, HF_NOMEM, 0, "nats: connect: out of memory");
-    rc = dial(how, link, password, d, until_us);
-    hf__dial_why(d, why, sizeof why);
-    hf__dial_end(d);
+    if (rc) {
+        hf_fail(err, rc, 0, "nats: connect: %s", secret);
+    } else if (hf__dial_begin(targets, how->at.n, NULL, NULL, &d)) {
+        rc = hf_fail(err, HF_NOMEM, 0, "nats: connect: out of memory");
+    } else {
+        rc = dial(how, link, password, d, until_us);
+        hf__dial_why(d, why, sizeof why);
+        hf__dial_end(d);
+        if (rc) hf_fail(err, rc, 0, "nats: connect %s", why);
+    }
     explicit_bzero(password, sizeof password);
-    return rc ? hf_fail(err, rc, 0, "nats: connect %s", why) : 0;
+    return rc;
 }

@@ -98,10 +98,15 @@ static int is_releasing(void)
 /* The renewer has a request for the lock under way, which is answered when it is over. */
 static int renewal_hangs; /* atomic */
 
-static void hangs_until_the_release(void)
+static void awaits_the_release(void)
 {
     __atomic_store_n(&renewal_hangs, 1, __ATOMIC_SEQ_CST);
     while (!is_releasing()) hf__pause(1000);
+}
+
+static void hangs_until_the_release(void)
+{
+    awaits_the_release();
     time_passes();
 }
 
@@ -174,6 +179,36 @@ static void a_handover_that_was_not_claimed_says_so(void **state)
 
 /* ---- lost all the same ---- */
 
+static void rival_breaks_it_and_leaves_when_it_ends(void)
+{
+    rival_breaks_it_and_it_ends();
+    OK(hf_release(other, &stage_error));
+}
+
+static void rival_shares_it_and_it_ends(void)
+{
+    time_passes();
+    OK(hf_renew(other, HOUR_MS, &stage_error)); /* which removes what is over */
+}
+
+/* Who shares the key has a later token, too. */
+static void who_shares_it_breaks_nothing(void **state)
+{
+    hf_options o = HF_OPTIONS_INIT;
+    (void)state;
+    begin(SERVER);
+    o.wait_ms = 0;
+    o.mode = HF_SHARED;
+    o.lease_ms = LEASE_MS;
+    OK(hf_acquire(h, "k", &o, &lock, &stage_error));
+    o.lease_ms = HOUR_MS;
+    OK(hf_acquire(rival, "k", &o, &other, &stage_error));
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, rival_shares_it_and_it_ends);
+    OK(hf_release(lock, &stage_error));
+    OK(hf_release(other, &stage_error));
+    done();
+}
+
 static void what_was_over_before_is_lost(void **state)
 {
     (void)state;
@@ -224,6 +259,63 @@ static void a_break_is_a_loss_however_long_the_release_takes(void **state)
     IS(HF_LOST, hf_release(lock, &stage_error));
     assert_true(is_text("it was released or broken"));
     OK(hf_release(other, &stage_error));
+    done();
+    hold(SERVER);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, rival_breaks_it_and_leaves_when_it_ends);
+    IS(HF_LOST, hf_release(lock, &stage_error));
+    done();
+}
+
+static void rival_has_been_there(void)
+{
+    rival_breaks_it();
+    OK(hf_release(other, &stage_error));
+    other = NULL;
+}
+
+/* What others did before the release was asked for shows in the row, though nobody holds it. */
+static void broken_before(enum hf_mode mode, void (*others)(void))
+{
+    hf_options o = HF_OPTIONS_INIT;
+    begin(SERVER);
+    o.wait_ms = 0;
+    o.lease_ms = LEASE_MS;
+    o.mode = mode;
+    OK(hf_acquire(h, "k", &o, &lock, &stage_error));
+    others();
+    assert_true(hf_left_ms(lock) > 0);
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, time_passes);
+    IS(HF_LOST, hf_release(lock, &stage_error));
+    assert_true(is_text("it was released or broken"));
+    if (other) OK(hf_release(other, &stage_error));
+    done();
+}
+
+static void a_break_before_it_is_a_loss(void **state)
+{
+    (void)state;
+    broken_before(HF_EXCLUSIVE, break_it);
+    broken_before(HF_EXCLUSIVE, rival_has_been_there);
+    broken_before(HF_EXCLUSIVE, rival_breaks_it);
+    broken_before(HF_SHARED, break_it);
+    broken_before(HF_SHARED, rival_breaks_it);
+}
+
+/* The store has said so, whatever it says of the release. */
+static void what_the_store_called_lost_is_lost(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    hold(SERVER);
+    break_it();
+    renewal_hangs = 0;
+    stage_cue(S_SWAP, 1, 1, INSTEAD, 0, awaits_the_release);
+    assert_int_equal(pthread_create(&thread, NULL, renews, NULL), 0);
+    while (!__atomic_load_n(&renewal_hangs, __ATOMIC_SEQ_CST)) hf__pause(1000);
+    stage_cue(S_SWAP, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
+    stage_cue(S_GET, 1, 1 << 30, INSTEAD, HF_UNAVAILABLE, NULL);
+    IS(HF_LOST, hf_release(lock, &stage_error));
+    pthread_join(thread, NULL);
     done();
 }
 
@@ -287,11 +379,14 @@ int main(void)
         cmocka_unit_test(what_is_under_way_takes_its_time),
         cmocka_unit_test(a_handover_ends_meanwhile),
         cmocka_unit_test(a_handover_that_was_not_claimed_says_so),
+        cmocka_unit_test(who_shares_it_breaks_nothing),
         cmocka_unit_test(what_was_over_before_is_lost),
         cmocka_unit_test(what_was_said_to_be_over_is_lost),
         cmocka_unit_test(a_break_is_a_loss),
         cmocka_unit_test(a_break_is_a_loss_though_nobody_holds_since),
         cmocka_unit_test(a_break_is_a_loss_however_long_the_release_takes),
+        cmocka_unit_test(a_break_before_it_is_a_loss),
+        cmocka_unit_test(what_the_store_called_lost_is_lost),
         cmocka_unit_test(without_an_answer_the_end_is_told),
         cmocka_unit_test(a_session_that_was_perhaps_kept_may_last),
         cmocka_unit_test(an_end_that_is_not_known_is_not_told),
