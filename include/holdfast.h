@@ -215,7 +215,8 @@ HF_API void hf_wait_free(hf_wait *wait);
  * Gives the key back, wakes the next waiter, and frees the lock, whatever the result. HF_OK also
  * when the reply was lost but the store shows the grant gone, and when the lease ended between this
  * call and its end at the store. LOST: the grant had ended before this call, or was broken; its
- * successor is not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. NULL: HF_OK.
+ * successor is not touched. UNAVAILABLE, UNKNOWN: not confirmed; the grant ends by its lease. With
+ * NULL: HF_OK.
  */
 HF_API int hf_release(hf_lock *lock, hf_error *err);
 
