@@ -6,8 +6,8 @@
  * may block the last requests are made by a thread of its own. If they aren't answered in time the
  * process ends without; what it leaves at the store ends by its lease.
  *
- * A terminal whose output is stopped and a full pipe block whoever writes, for as long as they
- * like: what prints until a signal comes is a thread, too.
+ * A terminal whose output is stopped, and a full pipe, block a write without an end. So a thread
+ * prints what a signal may cut short.
  */
 #include "cli.h"
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Nothing is marked, and the lock ends. */
+/* Nothing is marked, and the lock is released. Returns HF_INVALID. */
 static int refuse(hf_lock *l, const char *why, hf_error *err)
 {
     char key[HF_KEY_CAP];
