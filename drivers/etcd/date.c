@@ -19,7 +19,8 @@ enum {
     CLOSE_US = 200000,
     CLOSE_TIMES = 8,
     STEP_US = 10 * SECOND, /* more is no reply that was late, but a clock that was set */
-    DRIFT_PPM = 500
+    DRIFT_PPM = 500,
+    LATELY_US = SECOND / 2
 };
 
 void hf__et_date_open(struct hf__et_date *date)
@@ -174,12 +175,13 @@ static int is_certain(struct hf__et_date *date, int64_t *ret_us, int *ret_mute)
     return lo / SECOND == hi / SECOND;
 }
 
-int64_t hf__et_date_of_new(struct hf__et_http *http, int64_t clock_us)
+int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock_us)
 {
     struct hf__et_date *date = &http->date;
     char why[HF_ET_WHY];
     int64_t us, within_us = clock_us % SECOND;
     int mute;
+    if (rev && (int64_t)rev + LATELY_US > clock_us) return clock_us;
     if (is_certain(date, &us, &mute)) return us + within_us;
     pthread_mutex_lock(&date->asking);
     if (!is_certain(date, &us, &mute) && !mute) {

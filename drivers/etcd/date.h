@@ -30,10 +30,11 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
    when the server's clock was set; and isn't ahead of what the server would tell. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
 
-/* Of a reply that said clock_us of a key that isn't there. Whoever had it before may have gone by a
-   date that is closer than ours, so this one isn't behind what the server would have told with that
-   reply: where that isn't certain it asks. */
-int64_t hf__et_date_of_new(struct hf__et_http *http, int64_t clock_us);
+/* Of a reply that said clock_us, with a row of that rev (0: there is none). A row that was written
+   lately is ahead of the dates that were used before. Another one may be lost, or restored from a
+   snapshot; others may have used a date that is closer than ours. So this one isn't behind what the
+   server would have told with that reply: where that isn't certain it asks. */
+int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock_us);
 
 /* The next request asks, unless that was done just now. */
 void hf__et_date_doubt(struct hf__et_date *date);

@@ -58,8 +58,8 @@ static int carry(const struct replace *s, const struct hf__et_dead *dead)
             is->n_responses ? is->responses[0]->response_range : NULL;
         if (s->cur)
             rc = hf__et_take_range(s->st, there, reply.term, s->key, s->cur, "replace", s->err);
-        if (!rc && s->cur && !s->cur->rev)
-            *s->ret_clock_us = hf__et_date_of_new(&s->st->http, reply.clock_us);
+        if (!rc && s->cur)
+            *s->ret_clock_us = hf__et_date_of_row(&s->st->http, s->cur->rev, reply.clock_us);
         if (!rc) rc = HF_CONFLICT;
     } else {
         hf__et_written(s->st, s->key, s->row, dead, &put, 1);

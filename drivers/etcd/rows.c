@@ -302,7 +302,7 @@ int hf__et_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clo
                hf_error *err)
 {
     int rc = hf__et_look(st, key, row, ret_clock_us, err);
-    if (!rc && !row->rev) *ret_clock_us = hf__et_date_of_new(&st->http, *ret_clock_us);
+    if (!rc) *ret_clock_us = hf__et_date_of_row(&st->http, row->rev, *ret_clock_us);
     return rc;
 }
 

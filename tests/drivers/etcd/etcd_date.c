@@ -187,13 +187,17 @@ static void a_new_row_is_never_behind_a_lost_one(void **state)
         assert_true(had / S <= sure);
         if (clock / S < had / S) turns++;
         tells = i % 8 != 0; /* where it isn't told it is taken for as late as it may be */
-        int64_t is = hf__et_date_of_new(&http, clock);
+        int64_t is = hf__et_date_of_row(&http, i % 2 ? 0 : (uint64_t)clock - 1000000, clock);
         assert_true(is > had && is / S >= sure && is % S == (i + 1) * 16 % S);
         assert_true(asked - before <= http.n_endpoints); /* each of them once */
+        /* What was written lately is ahead of all of them. */
+        before = asked;
+        assert_int_equal(hf__et_date_of_row(&http, (uint64_t)clock - 100000, clock), clock);
+        assert_int_equal(asked, before);
         /* That is enough, for a while. */
         before = asked;
         for (int k = 0; k < 20; k++) {
-            assert_true(hf__et_date_of_new(&http, at(i + 2)) > is);
+            assert_true(hf__et_date_of_row(&http, 0, at(i + 2)) > is);
             local_us += 50000;
         }
         by_others += asked - before;
