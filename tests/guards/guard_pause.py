@@ -43,8 +43,9 @@ class Again(Exception):
 def printed(how, *arguments):
     if how == 'late':
         arguments += ('--elsewhere',)
-    return subprocess.run([HOLDFAST, 'guard', *arguments], check=True, capture_output=True,
+    said = subprocess.run([HOLDFAST, 'guard', *arguments], check=True, capture_output=True,
                           text=True, stdin=subprocess.DEVNULL).stdout
+    return re.sub(r'(?m)^(\\set|\.bail) .*$', '', said)    # the line for psql, or for sqlite3
 
 
 # ---- the databases: one connection to a counter; `how` is guarded, called, late or plain ----
