@@ -88,6 +88,8 @@ static int set_options(const struct hf__my_how *how, MYSQL *my)
         if (how->ssl_ca[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CA, how->ssl_ca);
         if (how->ssl_cert[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_CERT, how->ssl_cert);
         if (how->ssl_key[0]) bad |= mysql_options(my, MYSQL_OPT_SSL_KEY, how->ssl_key);
+        /* Of a key that is encrypted; without one it would be asked for on the terminal. */
+        if (how->ssl_key[0]) bad |= mysql_options(my, MARIADB_OPT_TLS_PASSPHRASE, "none");
     }
     return !bad;
 }

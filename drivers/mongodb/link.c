@@ -202,8 +202,9 @@ static void set_tls(struct hf__mg_how *how)
          mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSDISABLEOCSPENDPOINTCHECK, false));
     how->ssl = *mongoc_ssl_opt_get_default();
     how->ssl.pem_file = mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCERTIFICATEKEYFILE, NULL);
+    /* None would be asked for on the terminal. */
     how->ssl.pem_pwd =
-        mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCERTIFICATEKEYFILEPASSWORD, NULL);
+        mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCERTIFICATEKEYFILEPASSWORD, "");
     how->ssl.ca_file = mongoc_uri_get_option_as_utf8(u, MONGOC_URI_TLSCAFILE, NULL);
     how->ssl.weak_cert_validation =
         insecure || mongoc_uri_get_option_as_bool(u, MONGOC_URI_TLSALLOWINVALIDCERTIFICATES, false);

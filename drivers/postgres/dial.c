@@ -35,6 +35,7 @@ struct login {
     struct server server[HF_DIAL_TARGETS];
     struct hf__dial_target target[HF_DIAL_TARGETS];
     size_t n;
+    int asks; /* nothing says the passphrase of a key */
 };
 
 static int among(const char *name, const char *const *names)
@@ -142,6 +143,7 @@ static int read_servers(const struct hf__pg_how *how, struct login *l, hf_error 
     l->how = how;
     const char *addresses = option(all, "hostaddr"), *hosts = option(all, "host");
     const char *ports = option(all, "port");
+    l->asks = !*option(all, "sslpassword");
     l->n = entries(*addresses ? addresses : hosts);
     if (l->n > HF_DIAL_TARGETS) why = "more than 16 hosts";
     if (*addresses && *hosts && entries(hosts) != l->n) why = "not as many hosts as hostaddr";
@@ -277,8 +279,10 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
     const struct server *s = &l->server[a->target];
     char address[HF_ENDPOINT_TEXT] = "";
     if (a->at.to.any.sa_family != AF_UNIX) hf__endpoint_text(&a->at, address);
-    const char *more[] = {
-        "target_session_attrs", "any", "port", s->port, "host", s->host, "hostaddr", address, NULL};
+    const char *more[] = {"target_session_attrs", "any", "port", s->port, "host", s->host,
+                          "hostaddr", address,
+                          /* Else libpq would ask for one on the terminal. */
+                          l->asks ? "sslpassword" : NULL, "none", NULL};
     struct params p;
     make_params(&p, l->how, without, more);
     unsigned held = hf__low_hold();
