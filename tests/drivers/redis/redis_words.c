@@ -70,7 +70,7 @@ static void who_is_unfit_is_refused(void **state)
         {"redis://HOST?socket=/x", "", "", 0, HF_INVALID, "there is a host"},
         {"redis://HOST?prefix=", "", "", 0, HF_INVALID, "prefix: not"},
         {"redis://HOST?prefix=a%09b", "", "", 0, HF_INVALID, "a control character"},
-        {"redis://HOST?passfile=/nonexistent", "", "", 0, HF_UNAVAILABLE, "the password file '"},
+        {"redis://HOST?passfile=/proc/none", "", "", 0, HF_UNAVAILABLE, "the password file '"},
         {"redis://HOST?passfile=/dev/null", "", "", 0, HF_INVALID, "the password file '"},
         {"redis://:p@HOST?passfile=/dev/null", "", "", 0, HF_INVALID, "a password already"},
         {"redis://HOST?passfile=a&passfile=b", "", "", 0, HF_INVALID, "given twice"},
