@@ -70,7 +70,9 @@ static void an_attempt_takes_a_sixth_of_it(void **state)
     (void)state;
     begin_to_keep();
     OK(stage_acquire(h, "a", 0, LEASE_MS, 0, &lock));
+    pthread_mutex_lock(&h->mu);
     int64_t ends_us = lock->session->until_us;
+    pthread_mutex_unlock(&h->mu);
     while (__atomic_load_n(&attempts, __ATOMIC_SEQ_CST) < ATTEMPTS) hf__pause(1000);
     assert_true(attempt[0].until_us - attempt[0].at_us <= LEASE_MS * 1000 / 6);
     for (int i = 1; i < ATTEMPTS; i++) {
