@@ -45,7 +45,7 @@ static int reader_gone(void)
     return poll(&out, 1, 0) > 0 && out.revents & (POLLERR | POLLNVAL);
 }
 
-/* Each line is written at once: who reads them wants to know now. */
+/* Each line is written at once: a reader is to know now. */
 static void tell(struct watching *w, const hf_info *info)
 {
     char *line = w->o->json ? json_info(info) : NULL;

@@ -191,7 +191,7 @@ static void rival_shares_it_and_it_ends(void)
     OK(hf_renew(other, HOUR_MS, &stage_error)); /* which removes what is over */
 }
 
-/* Who shares the key has a later token, too. */
+/* A holder that shares the key has a later token, too. */
 static void who_shares_it_breaks_nothing(void **state)
 {
     hf_options o = HF_OPTIONS_INIT;

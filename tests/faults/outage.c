@@ -511,7 +511,7 @@ static void events_serviced(void **state)
     for (; !all_through(); hurt++) {
         int64_t began_us = outage_us();
         hurt_somebody();
-        /* Who was killed begins anew: the slower they are, the longer it must be left alone. So
+        /* A killed party begins anew: the slower they are, the longer it must be left alone. So
            must servers that elect another one for seconds. */
         int64_t took_ms = (outage_us() - began_us) / 1000;
         if (began_us > end_us) fail_msg("not all events are done");
