@@ -10,13 +10,17 @@
 
 #include "conform.h"
 #include "drivers.h"
+#include "port.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-enum { IO_TIMEOUT_MS = 5000 };
+enum { IO_TIMEOUT_MS = 5000, LATE_US = 1000000 };
 
 struct examining {
     const struct options *o;
@@ -153,77 +157,138 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
     return rc ? failed(&err) : 0;
 }
 
-/* ---- a store for the trial ---- */
+/* ---- the trial, and what is left of it ---- */
 
-static const hf_driver *scratch_driver;
-static hf_url scratch_url;
+struct trial {
+    const hf_driver *drv;
+    hf_url url;
+    char prefix[HF_CONFORM_PREFIX_CAP];
+    int beside;     /* on a store beside the one in question, which is removed again */
+    int janitor_fd; /* tells the janitor that nothing is left; its other end sees all of them go */
+    pid_t janitor;  /* -1: there is none */
+};
 
-static void discard(void)
+/* What a killed writer had sent may arrive when its row was looked for already. */
+static int remove_all(const struct trial *t, hf_error *err)
 {
-    if (scratch_driver) scratch_driver->discard(&scratch_url);
+    if (t->beside) {
+        t->drv->discard(&t->url);
+        return 0;
+    }
+    int rc = hf__conform_sweep(t->drv, &t->url, t->prefix, err);
+    if (rc) return rc;
+    hf__pause(LATE_US);
+    return hf__conform_sweep(t->drv, &t->url, t->prefix, err);
 }
 
-static void discard_and_end(int sig)
-{
-    discard();
-    signal(sig, SIG_DFL);
-    raise(sig);
-}
-
-/* Whatever ends this process, but for SIGKILL, takes it away. Forked writers are killed by it. */
-static void discard_at_end(const hf_driver *drv)
+/* Whatever ends the doctor, a process of its own removes what the trial has written: it waits until
+   the doctor and all its writers are gone, as each of them has the pipe open. */
+static void janitor_main(const struct trial *t, int fd)
 {
     static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
-    scratch_driver = drv;
-    for (size_t i = 0; i < sizeof enders / sizeof *enders; i++) {
-        struct sigaction now, to = {.sa_handler = discard_and_end};
-        if (!sigaction(enders[i], NULL, &now) && now.sa_handler == SIG_DFL)
-            sigaction(enders[i], &to, NULL);
-    }
+    hf_error err = {0, 0, ""};
+    char nothing_is_left;
+    ssize_t n;
+    for (size_t i = 0; i < sizeof enders / sizeof *enders; i++) signal(enders[i], SIG_IGN);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int std = 0; std < 2 && null >= 0; std++) dup2(null, std);
+    while ((n = read(fd, &nothing_is_left, 1)) < 0 && errno == EINTR) continue;
+    if (n != 1 && remove_all(t, &err))
+        say("doctor: what was written below '%s' in %s is left there: %s; a doctor that is run an "
+            "hour later removes it",
+            t->prefix, t->url.safe, err.text);
+    _exit(0);
 }
 
-/* Made once: a writer that isn't killed yet when the store is taken away doesn't make it anew.
-   Signals wait meanwhile, or a store that is half made would be left. */
-static void make_scratch(const hf_driver *drv)
+static int start_janitor(struct trial *t, hf_error *err)
+{
+    int fd[2];
+    if (pipe2(fd, O_CLOEXEC))
+        return hf_fail(err, HF_UNAVAILABLE, errno, "pipe: %s", strerror(errno));
+    t->janitor_fd = fd[1];
+    t->janitor = fork();
+    if (!t->janitor) {
+        close(fd[1]);
+        janitor_main(t, fd[0]);
+    }
+    close(fd[0]);
+    if (t->janitor > 0) return 0;
+    close(fd[1]);
+    return hf_fail(err, HF_UNAVAILABLE, errno, "fork: %s", strerror(errno));
+}
+
+static void dismiss_janitor(struct trial *t, int nothing_is_left)
+{
+    if (nothing_is_left) (void)!write(t->janitor_fd, "", 1);
+    close(t->janitor_fd);
+    while (waitpid(t->janitor, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+/* On the store of the URL, or on one of its kind beside it. 0: `t` says where, and has a janitor.
+   1: it can't be tried, as was told. Negative: neither. Signals wait meanwhile, or what is half
+   made would be left. */
+static int prepare(struct trial *t, const hf_url *url, struct examining *e, hf_error *err)
+{
+    const hf_driver *drv = t->drv;
+    char text[sizeof url->safe + 200];
+    int rc = drv->scratch ? drv->scratch(url, &t->url, err) : HF_UNSUPPORTED;
+    t->beside = !rc;
+    if (drv->scratch && rc && (rc != HF_DENIED || e->absent)) {
+        tell_setting(e, 0, err->text);
+        return 1;
+    }
+    if (rc) t->url = *url;
+    if (drv->scratch) {
+        snprintf(text, sizeof text, "%s: %s",
+                 rc ? "tried in the store itself, which grows by it"
+                    : "tried on a store of its kind beside it, removed again",
+                 rc ? err->text : t->url.safe);
+        tell_setting(e, 1, text);
+    }
+    rc = start_janitor(t, err);
+    if (rc && t->beside) drv->discard(&t->url);
+    return rc;
+}
+
+/* Made once: a writer that isn't killed yet when the store is taken away doesn't make it anew. */
+static void make_beside(struct trial *t)
 {
     hf_store *st;
     hf_caps caps;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = hf__open_store(drv, &scratch_url, IO_TIMEOUT_MS, &st, &caps, NULL);
-    if (st) drv->close(st);
-    scratch_url.existing = !rc; /* what failed is tried again by the trial, which says so */
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = hf__open_store(t->drv, &t->url, IO_TIMEOUT_MS, &st, &caps, NULL);
+    if (st) t->drv->close(st);
+    t->url.existing = !rc; /* what failed is tried again by the trial, which says so */
 }
 
-/* Races writers on the store, or on one of its kind beside it. */
-static void try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
+/* Races writers. 0 or the exit status. */
+static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
 {
-    char text[sizeof scratch_url.safe + 200];
+    struct trial t = {.drv = drv};
     hf_error err;
+    char text[120];
     const char *lacks = !drv->get ? "get" : !drv->replace ? "replace" : !drv->scan ? "scan" : NULL;
     if (lacks) {
         snprintf(text, sizeof text, "the driver has no '%s'", lacks);
         tell_setting(e, 0, text);
-        return;
+        return 0;
     }
-    int rc = drv->scratch ? drv->scratch(url, &scratch_url, &err) : HF_UNSUPPORTED;
-    if (!rc) {
-        snprintf(text, sizeof text, "tried on a store of its kind beside it, removed again: %s",
-                 scratch_url.safe);
-        tell_setting(e, 1, text);
-        discard_at_end(drv);
-        make_scratch(drv);
-    } else if (drv->scratch && (rc != HF_DENIED || e->absent)) {
-        tell_setting(e, 0, err.text);
-        return;
-    } else if (drv->scratch) {
-        snprintf(text, sizeof text, "tried in the store itself, which grows by it: %s", err.text);
-        tell_setting(e, 1, text);
-    }
-    hf__conform(drv, rc ? url : &scratch_url, tell_promise, e);
-    if (!rc) discard();
+    sigset_t all, before;
+    sigfillset(&all);
+    hf__conform_prefix(t.prefix);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = prepare(&t, url, e, &err);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc) return rc > 0 ? 0 : failed(&err);
+    if (t.beside) make_beside(&t);
+    rc = hf__conform(drv, &t.url, t.prefix, tell_promise, e, &err);
+    if (t.beside) drv->discard(&t.url);
+    dismiss_janitor(&t, t.beside || !rc);
+    if (rc >= 0) return 0;
+    say("doctor: the trial of %s was cut short, and the store is neither proved nor refuted: %s; "
+        "run "
+        "it again",
+        t.url.safe, err.text);
+    return hf_code_exit_status(err.code);
 }
 
 int doctor_command(const struct command *self, int argc, char **argv)
@@ -244,7 +309,7 @@ int doctor_command(const struct command *self, int argc, char **argv)
     struct examining e = {.o = &o};
     url.existing = 1;
     status = inspect(drv, &url, &e);
-    if (!status && !e.refused) try_it(drv, &url, &e);
+    if (!status && !e.refused) status = try_it(drv, &url, &e);
     live_erase();
     if (status) return status;
     if (o.json) {

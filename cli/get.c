@@ -62,12 +62,17 @@ static void look_body(void *arg)
 static void release_body(void *arg) { release_all(arg); }
 
 /* The store hasn't answered by the end: what it has granted, or grants yet, isn't known. */
-static void leave_unknown(const char *key)
+static void say_unknown(const char *key)
 {
     waiting_line_end();
     say("acquire '%s': given up, but the store doesn't answer; what it has granted, or grants yet, "
         "ends by itself",
         key);
+}
+
+static void leave_unknown(const char *key)
+{
+    say_unknown(key);
     leave_now(hf_code_exit_status(HF_UNKNOWN));
 }
 
@@ -182,6 +187,8 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
 struct ending_wait {
     hf_wait *wait;
     const struct waiting *w;
+    int code; /* 0, or the request may stand, or its grant: see `err` */
+    hf_error err;
 };
 
 /* After a signal: takes the request back, or what was granted meanwhile. */
@@ -189,18 +196,24 @@ static void end_wait(void *arg)
 {
     struct ending_wait *e = arg;
     hf_wait_free(e->wait);
-    hf__give_up(e->w->lock);
+    e->err = e->w->err;
+    e->code = e->w->code == HF_UNKNOWN ? HF_UNKNOWN : hf__give_up(e->w->lock, &e->err);
 }
 
 /* The signal ends the wait, and this process soon, whatever the store answers. */
-static int interrupted(hf_wait *wait, const struct waiting *w, int sig, int typed, struct got *got)
+static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, int sig, int typed,
+                       struct got *got)
 {
     static struct ending_wait e;
     /* A second signal ends this at once, while a server doesn't answer. */
     refuse(128 + sig);
     restore_signals();
-    e = (struct ending_wait){wait, w};
-    if (!done_by_end(end_wait, &e)) leave_now(end_by_signal(sig, typed));
+    e = (struct ending_wait){.wait = wait, .w = w};
+    if (!done_by_end(end_wait, &e)) {
+        say_unknown(key);
+        leave_now(end_by_signal(sig, typed));
+    }
+    if (e.code) say("%s", e.err.text);
     close(w->done_fd);
     return without(got, end_by_signal(sig, typed));
 }
@@ -230,7 +243,7 @@ static int wait_for_key(hf *store, const struct want *want, const char *key, int
         exit(refused(damaged_job()));
     }
     if (sig > 0 && hf_session_fd(store) < 0) limit_end_in(LIMIT_END_MS);
-    if (sig > 0) return interrupted(wait, &w, sig, typed, got);
+    if (sig > 0) return interrupted(wait, key, &w, sig, typed, got);
     if (!rc) hf_wait_free(wait);
     close(w.done_fd);
     *ret = w.lock;

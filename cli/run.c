@@ -81,7 +81,9 @@ static int set_environment(const hf *store, const struct got *got)
 /* Of what nothing was done with. */
 void release_all(const struct got *got)
 {
-    for (size_t i = got->n; i-- > 0;) hf__give_up(got->locks[i]);
+    hf_error err;
+    for (size_t i = got->n; i-- > 0;)
+        if (hf__give_up(got->locks[i], &err)) say("%s", err.text);
 }
 
 struct holding { /* what is to be given back */

@@ -188,7 +188,7 @@ static const char *acquire_in_it(struct play *p)
     int rc = cfm->con.drv->acquire(cfm->con.st, p->key, &asks, p->may_queue, &told, &clock, &err);
     if (!rc && !told.n_queue) hf__row_taken(&told, &asks);
     const char *why = hf__con_get(cfm, p->key, &p->got) ? cfm->why : NULL;
-    if (!why && rc && rc != HF_CONFLICT) why = bad(p, err.text);
+    if (!why && rc && rc != HF_CONFLICT) why = bad(p, hf__why(p->cfm, &err));
     if (!why && !hf_row_equal(&told, &p->got)) why = bad(p, "another row is told than is there");
     if (!why && !rc) why = judge_stored(p, &asks);
     if (!why && rc && !hf_row_equal(&p->got, &p->row)) why = bad(p, "refused, it changed the row");

@@ -80,7 +80,7 @@ static void run_one(struct hf__racer *r, hf__race_fn *run)
     hf_error err = {0, 0, ""};
     int opened = !r->con.st;
     if (opened && hf__con_open(r->cfm, &r->con, &err)) {
-        hf__race_fail(r, "%s", err.text);
+        hf__race_fail(r, "%s", hf__why(r->cfm, &err));
         return;
     }
     run(r);
@@ -160,7 +160,7 @@ int hf__race_get(struct hf__racer *r, const hf_rowkey *key, hf_row *row)
     hf_error err = {0, 0, ""};
     int64_t clock;
     if (!r->con.drv->get(r->con.st, key, row, &clock, &err)) return 0;
-    return hf__race_fail(r, "get: %s", err.text);
+    return hf__race_fail(r, "get: %s", hf__why(r->cfm, &err));
 }
 
 int hf__race_replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, const hf_row *row,
@@ -169,7 +169,7 @@ int hf__race_replace(struct hf__racer *r, const hf_rowkey *key, uint64_t seen, c
     hf_error err = {0, 0, ""};
     int64_t clock;
     int rc = r->con.drv->replace(r->con.st, key, seen, row, cur, &clock, &err);
-    if (rc < 0) hf__race_fail(r, "replace: %s", err.text);
+    if (rc < 0) hf__race_fail(r, "replace: %s", hf__why(r->cfm, &err));
     return rc;
 }
 
@@ -179,5 +179,6 @@ int hf__race_create(struct hf__racer *r, const hf_rowkey *key)
     hf_row row;
     hf_row_init(&row);
     row.done_us = row.keep_until_us = 1;
-    return hf__con_create(&r->con, key, &row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
+    return hf__con_create(&r->con, key, &row, &err) ? hf__race_fail(r, "%s", hf__why(r->cfm, &err))
+                                                    : 0;
 }

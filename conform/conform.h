@@ -6,14 +6,28 @@
 
 #include "holdfast_driver.h"
 
+/* Below it stand the keys of one trial: "holdfast-conform/" and a random number. */
+enum { HF_CONFORM_PREFIX_CAP = 48 };
+void hf__conform_prefix(char ret[HF_CONFORM_PREFIX_CAP]);
+
 /*
  * Tries the store of `url` and says for each promise whether it is kept (`why` is NULL) or not (why
- * it isn't). Returns the number of those that aren't. Writes only keys below a random prefix, and
- * deletes them. Forks, so it is called before the process has threads; takes a few seconds.
- * hf__wrap_opened applies, as in hf_open.
+ * it isn't). Writes only keys below the prefix, and deletes them. Forks, so it is called before the
+ * process has threads; takes a few seconds. hf__wrap_opened applies, as in hf_open.
+ *
+ * A check that an outage cuts short says nothing of the store: once the store answers, it is made
+ * again.
+ *
+ * Returns: the number of promises that aren't kept. HF_UNAVAILABLE, *err says why: the store went
+ * away, and the checks from there on were not made. HF_NOMEM: none was made.
  */
-int hf__conform(const hf_driver *drv, const hf_url *url,
-                void (*say)(void *arg, const char *promise, const char *why), void *arg);
+int hf__conform(const hf_driver *drv, const hf_url *url, const char *prefix,
+                void (*say)(void *arg, const char *promise, const char *why), void *arg,
+                hf_error *err);
+
+/* Deletes the rows below the prefix, and those of trials that were abandoned. Returns: 0, as scan,
+   or HF_BUSY: they are written still. */
+int hf__conform_sweep(const hf_driver *drv, const hf_url *url, const char *prefix, hf_error *err);
 
 /* ---- between the files of the suite ---- */
 
@@ -33,8 +47,11 @@ struct hf__suite {
     int failed;
     int in_memory; /* of one process: nothing to share with others, nothing to find later */
     struct hf__con con;
-    char prefix[48];
-    char why[400]; /* of the check that fails */
+    char prefix[HF_CONFORM_PREFIX_CAP];
+    char why[400];         /* of the check that fails */
+    _Atomic int *no_reply; /* shared with its processes: an operation of the check in hand met a
+                              store that was away, or lost the reply; NULL: isn't asked for */
+    hf_error away;         /* code 0: the store is there; else what ended the trial */
 };
 
 enum hf__need { HF_NEEDS_THREADS = 1, HF_NEEDS_LOCAL = 2, HF_NEEDS_LIVENESS = 4 };
@@ -45,8 +62,14 @@ struct hf__check {
     const char *(*check)(struct hf__suite *cfm); /* NULL: kept; else why not, in cfm->why */
 };
 
+/* As hf__conform_sweep, of a store that is open. */
+int hf__con_sweep(const struct hf__con *con, const char *prefix, hf_error *err);
 int hf__con_open(struct hf__suite *cfm, struct hf__con *ret, hf_error *err);
 void hf__con_close(struct hf__con *con);
+/* Takes note of the result of an operation of the check in hand, and returns it. */
+int hf__note(struct hf__suite *cfm, int rc);
+/* The text of the error that such an operation gave; its code is noted. */
+const char *hf__why(struct hf__suite *cfm, const hf_error *err);
 /* The reason of a failing check; returns it. */
 const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -63,6 +86,8 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
 int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row);
 int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                     hf_row *cur);
+/* The store's clock, in us, as a read of the key tells it. -1: *err says why. */
+int64_t hf__con_clock(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err);
 /* scan as the library does it: `see` may get and replace. */
 int hf__con_scan(const struct hf__con *con, const char *prefix,
                  int (*see)(void *arg, const hf_rowkey *key, hf_row *row), void *arg,

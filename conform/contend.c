@@ -95,7 +95,7 @@ static int race_takes(struct hf__racer *r)
         int64_t clock;
         if (atomic_load(&r->arena->failed)) return 1;
         int rc = r->con.drv->acquire(r->con.st, &key, &p, 0, &row, &clock, &err);
-        if (rc < 0) return hf__race_fail(r, "acquire: %s", err.text);
+        if (rc < 0) return hf__race_fail(r, "acquire: %s", hf__why(r->cfm, &err));
         if (rc) {
             /* Somebody's release may have got lost: an examined store isn't to be trusted yet. */
             if (hf__local_us() >= until)

@@ -124,7 +124,7 @@ static int tell_session(struct hf__racer *r)
     hf_error err = {0, 0, ""};
     uint64_t s = 0;
     if (r->con.caps.liveness->session(r->con.st, &s, &err))
-        return hf__race_fail(r, "session: %s", err.text);
+        return hf__race_fail(r, "session: %s", hf__why(r->cfm, &err));
     atomic_store(&r->arena->session, s);
     hf__race_arrive(r->arena, 0);
     for (;;) pause();

@@ -9,14 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int64_t store_clock(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
-{
-    const struct hf__con *con = &cfm->con;
-    int64_t clock = 0;
-    if (con->caps.local) return con->caps.local->now(con->st);
-    return con->drv->get(con->st, key, row, &clock, NULL) ? -1 : clock;
-}
-
 /* The clock's time may be later than what a reply says by its resolution, and is never earlier. So
    from each reply follows by how much the clock is ahead of ours; no two of them may contradict
    each other. It is watched for longer than two of its ticks. */
@@ -24,6 +16,7 @@ static const char *clock_runs(struct hf__suite *cfm)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = hf__con_key(cfm, text, "clock");
+    hf_error err = {0, 0, ""};
     hf_row row;
     hf_row_init(&row);
     const hf_caps *caps = &cfm->con.caps;
@@ -31,9 +24,9 @@ static const char *clock_runs(struct hf__suite *cfm)
     int64_t least = INT64_MIN, most = INT64_MAX, last = 0;
     int64_t from = hf__local_us(), now = from, until = from + 300000 + 2 * grain;
     while (now < until) {
-        int64_t asked = hf__local_us(), c = store_clock(cfm, &key, &row);
+        int64_t asked = hf__local_us(), c = hf__con_clock(&cfm->con, &key, &row, &err);
         now = hf__local_us();
-        HF_CHECK(c >= 0, "cannot be read");
+        HF_CHECK(c >= 0, "cannot be read: %s", hf__why(cfm, &err));
         if (caps->sessions || (!c && caps->liveness)) return NULL; /* holds don't end by it */
         HF_CHECK(c > 0, "get tells no clock");
         HF_CHECK(c >= last, "went back by %lld us", (long long)(last - c));
@@ -55,9 +48,9 @@ static const char *session_of_another(struct hf__suite *cfm, uint64_t than, int 
     struct hf__con other = {.st = NULL};
     hf_error err = {0, 0, ""};
     const char *why = NULL;
-    HF_CHECK(!hf__con_open(cfm, &other, &err), "%s", err.text);
+    HF_CHECK(!hf__con_open(cfm, &other, &err), "%s", hf__why(cfm, &err));
     if (other.caps.liveness->session(other.st, ret, &err))
-        why = hf__bad(cfm, "%s", err.text);
+        why = hf__bad(cfm, "%s", hf__why(cfm, &err));
     else if (*ret == than)
         why = hf__bad(cfm, lives ? "two handles have one" : "one is used twice");
     else if (con->caps.liveness->alive(con->st, *ret, &err) != 1)
@@ -73,7 +66,7 @@ static const char *sessions_live(struct hf__suite *cfm)
     const struct hf__con *con = &cfm->con;
     hf_error err = {0, 0, "it is none"};
     uint64_t a = 0, again = 0, b = 0, c = 0;
-    HF_CHECK(!con->caps.liveness->session(con->st, &a, &err) && a, "%s", err.text);
+    HF_CHECK(!con->caps.liveness->session(con->st, &a, &err) && a, "%s", hf__why(cfm, &err));
     HF_CHECK(!con->caps.liveness->session(con->st, &again, &err) && again == a, "it changes");
     const char *why = session_of_another(cfm, a, 1, &b);
     if (why) return why;
@@ -92,7 +85,7 @@ static const char *bad_options(struct hf__suite *cfm)
     hf_error err = {0, 0, ""};
     snprintf(url.query, sizeof url.query, "no-such-option=1");
     copy.url = &url;
-    int rc = hf__con_open(&copy, &con, &err);
+    int rc = hf__note(cfm, hf__con_open(&copy, &con, &err));
     if (!rc) hf__con_close(&con);
     HF_CHECK(rc == HF_INVALID, "an option that it doesn't have was taken (%s)", hf_code_name(rc));
     HF_CHECK(err.text[0] && !strchr(err.text, '\n'), "without a word");
@@ -108,8 +101,8 @@ static const char *sync_returns(struct hf__suite *cfm)
     hf_row_init(&row);
     row.done_us = 1;
     if (!cfm->con.drv->sync) return NULL;
-    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
-    HF_CHECK(!cfm->con.drv->sync(cfm->con.st, &key, &err), "%s", err.text);
+    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", hf__why(cfm, &err));
+    HF_CHECK(!cfm->con.drv->sync(cfm->con.st, &key, &err), "%s", hf__why(cfm, &err));
     HF_CHECK(!hf__con_replace(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);
     return NULL;
 }
@@ -124,9 +117,11 @@ static const char *stays(struct hf__suite *cfm)
     hf_row_init(&cur);
     row.done_us = 1;
     if (cfm->in_memory) return NULL;
-    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
+    /* An outage may have cut this check short where the handle is closed. */
+    if (!cfm->con.st) HF_CHECK(!hf__con_open(cfm, &cfm->con, &err), "%s", hf__why(cfm, &err));
+    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", hf__why(cfm, &err));
     hf__con_close(&cfm->con);
-    HF_CHECK(!hf__con_open(cfm, &cfm->con, &err), "%s", err.text);
+    HF_CHECK(!hf__con_open(cfm, &cfm->con, &err), "%s", hf__why(cfm, &err));
     HF_CHECK(!hf__con_get(cfm, &key, &cur), "%s", cfm->why);
     HF_CHECK(hf_row_equal(&row, &cur), "it changed while nobody had the store open");
     HF_CHECK(!hf__con_replace(cfm, &key, row.rev, NULL, NULL), "%s", cfm->why);

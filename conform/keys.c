@@ -126,10 +126,10 @@ static const char *store_named(struct hf__suite *cfm, const char *name)
     hf_rowkey key = hf__con_key(cfm, text, name), legal;
     hf_error err = {0, 0, ""};
     hf_row row;
-    HF_CHECK(!hf_key_make(text, &legal, &err), "%s", err.text);
+    HF_CHECK(!hf_key_make(text, &legal, &err), "%s", hf__why(cfm, &err));
     hf_row_init(&row);
     name_row(&row, text);
-    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
+    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", hf__why(cfm, &err));
     return NULL;
 }
 
@@ -253,7 +253,7 @@ static const char *scan_prefix(struct hf__suite *cfm, const char *name, int stop
     s->prefix = text;
     s->stop_at = stop_at;
     s->erase = erase;
-    HF_CHECK(!hf__con_scan(&cfm->con, text, see, s, &err), "%s", err.text);
+    HF_CHECK(!hf__con_scan(&cfm->con, text, see, s, &err), "%s", hf__why(cfm, &err));
     HF_CHECK(!s->strangers, "the prefix '%s' finds keys that don't have it", name);
     HF_CHECK(!s->broken, "the prefix '%s' finds rows of other keys", name);
     return NULL;
@@ -304,7 +304,7 @@ static const char *enters_holders(struct hf__suite *cfm)
     int rc = drv->enter(cfm->con.st, &key, 17, 1, NULL, &err);
     if (!rc) return hf__bad(cfm, "the guard there is one for locks in another store (--elsewhere)");
     if (rc == HF_LOST || rc == HF_UNSUPPORTED || rc == HF_INVALID) return NULL;
-    return hf__bad(cfm, "enter: %s", err.text);
+    return hf__bad(cfm, "enter: %s", hf__why(cfm, &err));
 }
 
 void hf__conform_keys(struct hf__suite *cfm)

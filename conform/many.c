@@ -62,7 +62,8 @@ static const char *create(struct hf__suite *cfm, struct many *m)
             row->result_len = (uint16_t)snprintf(row->result, sizeof row->result, "result");
             row->done_by_len = (uint8_t)snprintf(row->done_by, sizeof row->done_by, "by");
         }
-        if (hf__con_create(&cfm->con, &m->key[i], row, &err)) return hf__bad(cfm, "%s", err.text);
+        if (hf__con_create(&cfm->con, &m->key[i], row, &err))
+            return hf__bad(cfm, "%s", hf__why(cfm, &err));
     }
     return NULL;
 }
@@ -85,15 +86,18 @@ static const char *plan(struct hf__suite *cfm, struct many *m)
     return NULL;
 }
 
-static int ask(const struct hf__con *con, struct many *m, int n, int64_t patience_us)
+static int ask(struct hf__suite *cfm, struct many *m, int n, int64_t patience_us)
 {
+    const struct hf__con *con = &cfm->con;
     int64_t until_us = hf__local_us() + patience_us;
+    int rc;
     /* A connection has a second, and a busy store may need more: nothing was sent then. */
-    for (;;) {
-        int rc = con->drv->replace_many(con->st, m->item, (size_t)n, until_us);
-        if (rc != HF_UNAVAILABLE || hf__local_us() >= until_us) return rc;
+    while ((rc = con->drv->replace_many(con->st, m->item, (size_t)n, until_us)) == HF_UNAVAILABLE &&
+           hf__local_us() < until_us)
         hf__pause(PAUSE_US);
-    }
+    if (!patience_us) return rc;
+    for (int i = 0; i < n; i++) hf__note(cfm, m->item[i].result);
+    return hf__note(cfm, rc);
 }
 
 /* What is stored is what the results say. m->row becomes it. */
@@ -138,7 +142,7 @@ static const char *some_refused(struct hf__suite *cfm, struct many *m)
     m->next[KEYS - 1].n_queue = 0;
     m->next[KEYS - 1].done_us = m->next[KEYS - 1].keep_until_us = 0;
     m->next[KEYS - 1].result_len = m->next[KEYS - 1].done_by_len = 0;
-    int rc = ask(&cfm->con, m, KEYS, PATIENCE_US);
+    int rc = ask(cfm, m, KEYS, PATIENCE_US);
     HF_CHECK(!rc, "replace_many: %s", hf_code_text(rc));
     for (int i = 0; i < KEYS; i++) {
         int want = i == 0 || i == 3 ? HF_CONFLICT : 0;
@@ -156,7 +160,7 @@ static const char *one_absent(struct hf__suite *cfm, struct many *m)
 {
     if (hf__con_replace(cfm, &m->key[1], m->row[1].rev, NULL, NULL)) return cfm->why;
     const char *why = plan(cfm, m);
-    int rc = why ? 0 : ask(&cfm->con, m, 3, PATIENCE_US);
+    int rc = why ? 0 : ask(cfm, m, 3, PATIENCE_US);
     if (why) return why;
     HF_CHECK(!rc, "replace_many: %s", hf_code_text(rc));
     HF_CHECK(m->item[1].result == HF_CONFLICT && !m->cur[1].n_holders,
@@ -172,7 +176,7 @@ static const char *each_has_its_result(struct hf__suite *cfm)
     struct many m;
     init(cfm, &m, "many");
     const char *why = create(cfm, &m);
-    if (!why && ask(&cfm->con, &m, 0, PATIENCE_US)) why = hf__bad(cfm, "none at all: not done");
+    if (!why && ask(cfm, &m, 0, PATIENCE_US)) why = hf__bad(cfm, "none at all: not done");
     if (!why) why = some_refused(cfm, &m);
     if (!why) why = one_absent(cfm, &m);
     return erase(cfm, &m, why);
@@ -186,7 +190,7 @@ static const char *none_in_time(struct hf__suite *cfm, struct many *m)
 {
     const char *why = plan(cfm, m);
     if (why) return why;
-    ask(&cfm->con, m, KEYS, 0);
+    ask(cfm, m, KEYS, 0);
     for (int i = 0; i < KEYS; i++) {
         int rc = m->item[i].result;
         HF_CHECK(!rc || rc == HF_UNKNOWN || rc == HF_UNAVAILABLE,
@@ -197,7 +201,7 @@ static const char *none_in_time(struct hf__suite *cfm, struct many *m)
         m->item[i].result = HF_UNKNOWN;
         m->item[i].clock_us = 0;
     }
-    int rc = ask(&cfm->con, m, KEYS, PATIENCE_US);
+    int rc = ask(cfm, m, KEYS, PATIENCE_US);
     HF_CHECK(!rc, "replace_many: after one without time: %s", hf_code_text(rc));
     for (int i = 0; i < KEYS; i++) {
         int own = m->item[i].result == HF_CONFLICT && hf_row_equal(&m->cur[i], &m->next[i]);
@@ -244,10 +248,11 @@ static int write_many(struct hf__racer *r)
     if (!rc) why = create(&own, &m);
     for (int round = 0; !rc && !why && round < ROUNDS; round++) {
         why = plan(&own, &m);
-        if (!why && ask(&r->con, &m, KEYS, PATIENCE_US)) why = hf__bad(&own, "no connection");
+        if (!why && ask(&own, &m, KEYS, PATIENCE_US)) why = hf__bad(&own, "no connection");
         for (int i = 0; i < KEYS && !why; i++) {
             make_alone(&r->con, &m.item[i]);
-            if (m.item[i].result) why = hf__bad(&own, "key %d: %s", i, m.err[i].text);
+            if (hf__note(&own, m.item[i].result))
+                why = hf__bad(&own, "key %d: %s", i, m.err[i].text);
             if (!why && hf_row_copy(&m.row[i], &m.next[i])) why = hf__bad(&own, "out of memory");
         }
     }

@@ -32,14 +32,14 @@ static const char *begin(struct hf__suite *cfm, struct subscriber *s)
     int64_t left_ms, clock;
     memset(s, 0, sizeof *s);
     s->session = 1;
-    HF_CHECK(!hf__con_open(cfm, &s->con, &err), "open: %s", err.text);
+    HF_CHECK(!hf__con_open(cfm, &s->con, &err), "open: %s", hf__why(cfm, &err));
     s->ops = s->con.caps.notify;
     const hf_session_ops *sessions = s->con.caps.sessions;
     const hf_liveness_ops *liveness = s->con.caps.liveness;
     int rc = 0;
     if (liveness) rc = liveness->session(s->con.st, &s->session, &err);
     if (sessions) rc = sessions->make(s->con.st, 60000, &s->session, &left_ms, &clock, &err);
-    HF_CHECK(!rc, "session: %s", err.text);
+    HF_CHECK(!rc, "session: %s", hf__why(cfm, &err));
     return NULL;
 }
 
@@ -66,7 +66,7 @@ static const char *make_row(struct hf__suite *cfm, struct subscriber *s, int i)
     memcpy(s->id[i], row.party[1].id, 16);
     int rc = hf__con_create(&s->con, &s->key[i], &row, &err);
     hf_row_clear(&row);
-    HF_CHECK(!rc, "%s", err.text);
+    HF_CHECK(!rc, "%s", hf__why(cfm, &err));
     return NULL;
 }
 
@@ -121,7 +121,7 @@ static const char *take_events(struct hf__suite *cfm, struct subscriber *s, int 
 static const char *flush(struct hf__suite *cfm, struct subscriber *s, int count)
 {
     hf_error err = {0, 0, ""};
-    HF_CHECK(!s->ops->flush(s->con.st, &s->seen, &err), "flush: %s", err.text);
+    HF_CHECK(!s->ops->flush(s->con.st, &s->seen, &err), "flush: %s", hf__why(cfm, &err));
     return take_events(cfm, s, count);
 }
 
@@ -135,7 +135,8 @@ static const char *await_events(struct hf__suite *cfm, struct subscriber *s, int
         for (missing = 0; missing < n && s->notified[first + missing]; missing++) continue;
         if (missing == n) return NULL;
         if (hf__local_us() >= until) break;
-        HF_CHECK(s->ops->sleep(s->con.st, &s->seen, until, &err) >= 0, "sleep: %s", err.text);
+        HF_CHECK(s->ops->sleep(s->con.st, &s->seen, until, &err) >= 0, "sleep: %s",
+                 hf__why(cfm, &err));
         why = flush(cfm, s, 1);
     }
     return why ? why : hf__bad(cfm, "no event of key %d of %d came", missing, n);
@@ -219,7 +220,7 @@ static const char *play_interrupts(struct hf__suite *cfm, struct subscriber *s)
         int64_t took = hf__local_us() - start;
         if (threads) pthread_join(thread, NULL);
         if (rc < 0)
-            why = hf__bad(cfm, "sleep: %s", err.text);
+            why = hf__bad(cfm, "sleep: %s", hf__why(cfm, &err));
         else if (took > PROMPT_MS * INT64_C(1000))
             why =
                 hf__bad(cfm, how < 2 ? "slept on although it was interrupted" : "slept on and on");

@@ -8,6 +8,7 @@
 #include "os.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,17 +43,16 @@ const char *hf__bad(struct hf__suite *cfm, const char *format, ...)
     return cfm->why;
 }
 
-void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n)
+int hf__note(struct hf__suite *cfm, int rc)
 {
-    for (size_t i = 0; i < n; i++) {
-        unsigned has = (cfm->caps.threads ? HF_NEEDS_THREADS : 0) |
-                       (cfm->caps.local ? HF_NEEDS_LOCAL : 0) |
-                       (cfm->caps.liveness ? HF_NEEDS_LIVENESS : 0);
-        if (check[i].needs & ~has) continue;
-        const char *why = check[i].check(cfm);
-        if (why) cfm->failed++;
-        cfm->say(cfm->arg, check[i].text, why);
-    }
+    if (cfm->no_reply && (rc == HF_UNAVAILABLE || rc == HF_UNKNOWN)) atomic_store(cfm->no_reply, 1);
+    return rc;
+}
+
+const char *hf__why(struct hf__suite *cfm, const hf_error *err)
+{
+    hf__note(cfm, err->code);
+    return err->text;
 }
 
 /* ---- keys and rows ---- */
@@ -108,12 +108,19 @@ int hf__con_create(const struct hf__con *con, const hf_rowkey *key, hf_row *row,
     return rc == HF_CONFLICT ? hf_fail(err, HF_BUSY, 0, "'%s' is in use", key->text) : rc;
 }
 
+int64_t hf__con_clock(const struct hf__con *con, const hf_rowkey *key, hf_row *row, hf_error *err)
+{
+    int64_t clock = 0;
+    if (con->caps.local) return con->caps.local->now(con->st);
+    return con->drv->get(con->st, key, row, &clock, err) ? -1 : clock;
+}
+
 int hf__con_get(struct hf__suite *cfm, const hf_rowkey *key, hf_row *row)
 {
     hf_error err = {0, 0, ""};
     int64_t clock;
     int rc = cfm->con.drv->get(cfm->con.st, key, row, &clock, &err);
-    if (rc) hf__bad(cfm, "get: %s", err.text);
+    if (rc) hf__bad(cfm, "get: %s", hf__why(cfm, &err));
     return rc;
 }
 
@@ -123,7 +130,7 @@ int hf__con_replace(struct hf__suite *cfm, const hf_rowkey *key, uint64_t seen, 
     hf_error err = {0, 0, ""};
     int64_t clock;
     int rc = cfm->con.drv->replace(cfm->con.st, key, seen, row, cur, &clock, &err);
-    if (rc) hf__bad(cfm, "replace: %s", rc < 0 ? err.text : "refused");
+    if (rc) hf__bad(cfm, "replace: %s", rc < 0 ? hf__why(cfm, &err) : "refused");
     return rc;
 }
 

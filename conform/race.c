@@ -90,7 +90,8 @@ static int get_in_line(struct hf__racer *r, hf_rowkey *key, hf_row *row, uint8_t
     memcpy(id, row->party[mine].id, 16);
     key->who = how & IN_LINE ? id : NULL;
     key->in_line = (how & IN_LINE) != 0;
-    return hf__con_create(&r->con, key, row, &err) ? hf__race_fail(r, "%s", err.text) : 0;
+    return hf__con_create(&r->con, key, row, &err) ? hf__race_fail(r, "%s", hf__why(r->cfm, &err))
+                                                   : 0;
 }
 
 /* Begins to listen: for the wakeup of a local store, else for the key. */
@@ -114,14 +115,15 @@ static int sleep_in_line(struct hf__racer *r, const hf_rowkey *key, hf_row *row,
     uint32_t before = row->n_queue;
     hf_error err = {0, 0, ""};
     hf_event_count seen;
-    if (listen_for(con, key, &seen, &err)) return hf__race_fail(r, "subscribe: %s", err.text);
+    if (listen_for(con, key, &seen, &err))
+        return hf__race_fail(r, "subscribe: %s", hf__why(r->cfm, &err));
     hf__race_arrive(r->arena, step);
     if (listen_first && hf__race_await(r->arena, step + 1, 1))
         return hf__race_fail(r, "not let in");
     for (int64_t start = hf__local_us(), until = start + SLEEP_MS * INT64_C(1000);;) {
         if ((local ? local->sleep(con->st, WAKEUP, &seen, until, &err)
                    : con->caps.notify->sleep(con->st, &seen, until, &err)) < 0)
-            return hf__race_fail(r, "sleep: %s", err.text);
+            return hf__race_fail(r, "sleep: %s", hf__why(r->cfm, &err));
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, listen_first ? "slept through what came before watch"
                                                  : "slept on although it was let in");
@@ -163,10 +165,10 @@ static int ring(struct hf__racer *r)
     if (liveness) rc = liveness->session(r->con.st, &session, &err);
     /* A waiter of a dead session would be told of nothing. */
     if (sessions) rc = sessions->make(r->con.st, 60000, &session, &left_ms, &clock, &err);
-    if (rc) return hf__race_fail(r, "session: %s", err.text);
+    if (rc) return hf__race_fail(r, "session: %s", hf__why(r->cfm, &err));
     for (int i = 0; i < n && !rc; i++) rc = wait_asleep(r, key, session, 2 * i, hows[i]);
     if (sessions && sessions->end(r->con.st, session, &err) && !rc)
-        rc = hf__race_fail(r, "end: %s", err.text);
+        rc = hf__race_fail(r, "end: %s", hf__why(r->cfm, &err));
     return rc;
 }
 
@@ -187,10 +189,10 @@ static int interrupt_others(struct hf__racer *r)
         hf_event_count seen;
         if (i == 1) con->caps.local->interrupt(con->st, OTHER_WAKEUP);
         if (con->caps.local->wakeup_begin(con->st, OTHER_WAKEUP, 0, &seen, &err))
-            return hf__race_fail(r, "subscribe: %s", err.text);
+            return hf__race_fail(r, "subscribe: %s", hf__why(r->cfm, &err));
         if (!i) hf__race_arrive(r->arena, 0);
         if (con->caps.local->sleep(con->st, OTHER_WAKEUP, &seen, until, &err) < 0)
-            return hf__race_fail(r, "sleep: %s", err.text);
+            return hf__race_fail(r, "sleep: %s", hf__why(r->cfm, &err));
         if (hf__local_us() - start > PROMPT_MS * INT64_C(1000))
             return hf__race_fail(r, i < 2 ? "slept on although it was interrupted"
                                           : "slept on and on");

@@ -12,7 +12,7 @@ static int acquire(struct hf__suite *cfm, const hf_rowkey *key, const hf_party *
     hf_error err = {0, 0, ""};
     int64_t clock;
     int rc = cfm->con.drv->acquire(cfm->con.st, key, p, 0, cur, &clock, &err);
-    if (rc) hf__bad(cfm, "acquire: %s", rc < 0 ? err.text : "refused");
+    if (rc) hf__bad(cfm, "acquire: %s", rc < 0 ? hf__why(cfm, &err) : "refused");
     if (!rc) hf__row_taken(cur, p);
     return rc;
 }
@@ -26,7 +26,7 @@ static const char *replace_on_seen(struct hf__suite *cfm)
     hf_row_init(&row);
     hf_row_init(&cur);
     hf__con_one_holder(&row, 1);
-    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", err.text);
+    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "%s", hf__why(cfm, &err));
     uint64_t first = row.rev;
     row.rev++;
     HF_CHECK(hf__con_replace(cfm, &key, 0, &row, &cur) == HF_CONFLICT, "created twice");
@@ -45,7 +45,7 @@ static const char *replace_on_seen(struct hf__suite *cfm)
              "replaced what was deleted");
     HF_CHECK(!cur.rev && !cur.n_holders, "a conflict shows what was deleted");
     hf__con_await_clock(cfm, &key, row.rev);
-    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "created again: %s", err.text);
+    HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "created again: %s", hf__why(cfm, &err));
     HF_CHECK(row.rev > first, "its rev fell from %llu to %llu", (unsigned long long)first,
              (unsigned long long)row.rev);
     return NULL;
@@ -64,15 +64,16 @@ static const char *seen_by_another(struct hf__suite *cfm)
     hf_row_init(&cur);
     hf__con_one_holder(&row, 1);
     if (hf__con_create(&cfm->con, &key, &row, &err) || hf__con_open(cfm, &other, &err))
-        return hf__bad(cfm, "%s", err.text);
+        return hf__bad(cfm, "%s", hf__why(cfm, &err));
     for (uint32_t i = 0; i < 50 && !why; i++) {
         const struct hf__con *from = i % 2 ? &cfm->con : &other, *to = i % 2 ? &other : &cfm->con;
         uint64_t seen = row.rev++;
         hf__con_one_holder(&row, i);
         row.party[0].token = row.token;
         if (from->drv->replace(from->st, &key, seen, &row, NULL, &clock, &err))
-            why = hf__bad(cfm, "replace: %s", err.text);
-        else if (to->drv->get(to->st, &key, &cur, &clock, &err) || !hf_row_equal(&cur, &row))
+            why = hf__bad(cfm, "replace: %s", hf__why(cfm, &err));
+        else if (hf__note(cfm, to->drv->get(to->st, &key, &cur, &clock, &err)) ||
+                 !hf_row_equal(&cur, &row))
             why = hf__bad(cfm, "the other doesn't see change %u", i);
     }
     hf_row_clear(&row);
@@ -165,7 +166,8 @@ static const char *tokens_grow(struct hf__suite *cfm)
             hf_party p = hf__con_party(1, (uint32_t)i);
             HF_CHECK(!acquire(cfm, &key, &p, &row), "grant %d: %s", i, cfm->why);
         } else {
-            HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "grant %d: %s", i, err.text);
+            HF_CHECK(!hf__con_create(&cfm->con, &key, &row, &err), "grant %d: %s", i,
+                     hf__why(cfm, &err));
         }
         HF_CHECK(row.token > last, "token %llu after %llu", (unsigned long long)row.token,
                  (unsigned long long)last);

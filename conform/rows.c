@@ -17,7 +17,7 @@ static const char *there_and_back(struct hf__suite *cfm, const hf_rowkey *key, h
     hf_row read;
     hf_row_init(&read);
     if (hf__con_create(&cfm->con, key, row, &err))
-        why = hf__bad(cfm, "%s: %s", what, err.text);
+        why = hf__bad(cfm, "%s: %s", what, hf__why(cfm, &err));
     else if (hf__con_get(cfm, key, &read))
         why = cfm->why;
     else if (!hf_row_equal(&read, row))

@@ -51,7 +51,7 @@ static const char *updates(struct hf__suite *cfm, const hf_rowkey *key, struct s
     int want = s->answer < 0 ? s->answer : 0;
     if (rc != want)
         why = hf__bad(cfm, "%s: %s instead of %s: %s", what, hf_code_text(rc), hf_code_text(want),
-                      err.text);
+                      hf__why(cfm, &err));
     else if (!s->calls || !hf_row_equal(&s->saw, row))
         why = hf__bad(cfm, "%s: another row was shown than is there", what);
     else if (hf__con_get(cfm, key, &got))
@@ -77,7 +77,8 @@ static const char *in_place(struct hf__suite *cfm, const hf_rowkey *key, hf_row 
     const char *why = updates(cfm, key, &s, row, "nobody is there, nothing is done");
     row->n_holders = 1;
     row->party[0] = hf__con_party(1, 9);
-    if (!why && hf__con_create(&cfm->con, key, row, &err)) why = hf__bad(cfm, "%s", err.text);
+    if (!why && hf__con_create(&cfm->con, key, row, &err))
+        why = hf__bad(cfm, "%s", hf__why(cfm, &err));
     if (!why) why = updates(cfm, key, &s, row, "one holds, nothing is done");
     s.answer = 1;
     for (uint32_t i = 1; !why && i <= 4; i++) { /* more than a row has room for at first */
@@ -135,7 +136,7 @@ static int write_much(struct hf__racer *r)
             } while (!rc && (rc = r->con.drv->replace(r->con.st, &key, row.rev, &next, &row, &clock,
                                                       &err)) == HF_CONFLICT);
         }
-        if (rc) hf__race_fail(r, "%s", err.text);
+        if (rc) hf__race_fail(r, "%s", hf__why(r->cfm, &err));
     }
     hf_row_clear(&row);
     hf_row_clear(&next);
@@ -151,7 +152,7 @@ static const char *play_writers(struct hf__suite *cfm, struct hf__arena *a)
     hf_row_init(&row);
     row.n_holders = 1; /* what is free may be forgotten */
     row.party[0] = hf__con_party(1, 1);
-    if (hf__con_create(&cfm->con, &key, &row, &err)) return hf__bad(cfm, "%s", err.text);
+    if (hf__con_create(&cfm->con, &key, &row, &err)) return hf__bad(cfm, "%s", hf__why(cfm, &err));
     uint64_t all = row.rev + (uint64_t)WRITERS * WRITES;
     const char *why = hf__race_threads(cfm, a, WRITERS, 0, write_much);
     if (!why && hf__con_get(cfm, &key, &row)) why = cfm->why;

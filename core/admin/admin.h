@@ -23,7 +23,8 @@ int hf__watch(hf *h, const char *prefix, hf_info_fn *see, hf_failed_look_fn *fai
  */
 int hf__inspect(hf *h, void (*say)(void *arg, int ok, const char *text), void *arg, hf_error *err);
 
-/* Gives a grant back that nothing was done with: its at_least_ms doesn't count. */
-void hf__give_up(hf_lock *l);
+/* Gives a grant back that nothing was done with: its at_least_ms doesn't count. Returns: as
+   hf_release; 0 for NULL. */
+int hf__give_up(hf_lock *l, hf_error *err);
 
 #endif

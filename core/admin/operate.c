@@ -134,11 +134,12 @@ int hf_get_stats(hf *h, hf_stats *ret)
     return 0;
 }
 
-void hf__give_up(hf_lock *l)
+int hf__give_up(hf_lock *l, hf_error *err)
 {
-    if (!l || hf__held_here(l, "release", NULL)) return;
+    int rc = l ? hf__held_here(l, "release", err) : 0;
+    if (!l || rc) return rc;
     pthread_mutex_lock(&l->h->mu);
     l->at_least_ms = 0;
     pthread_mutex_unlock(&l->h->mu);
-    (void)hf_release(l, NULL);
+    return hf_release(l, err);
 }

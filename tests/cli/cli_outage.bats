@@ -177,6 +177,35 @@ outlives_ignoring() {
     holdfast break "$K" --token "$(token "$K")" || free "$K" # it may have come through after all
 }
 
+# A wait at a server that is away ($1: kill or pause) is ended by a signal.
+wait_is_ended() {
+    local key="$K-$1"
+    eval "$(holdfast acquire "$key" --lease 600s)"
+    background run "$key" -- touch ran
+    lined_up "$key" 1
+    server "$1"
+    kill -TERM "$PID"
+    finished
+    case $1 in
+    kill) server start ;;
+    pause) server resume ;;
+    esac
+    AWAY=
+    cat bg.err
+    [ "$STATUS" = 143 ]
+    [ "$(wc -l <bg.err)" = 1 ]
+    grep -q "acquire '$key': given up, but the store .* ends by itself" bg.err
+    [ ! -e ran ]
+    holdfast break "$key" --token "$(token "$key")"
+}
+
+@test "a signal ends a wait while the server is away: what it may grant is told" {
+    for way in kill pause; do
+        [ $way = pause ] || ! server_can forgets || continue
+        ! server_can $way || wait_is_ended $way
+    done
+}
+
 watch_is_ended() {
     background watch "$K"
     until grep -q "$K" bg.out; do holdfast run "$K" -- true; done

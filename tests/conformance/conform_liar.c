@@ -243,6 +243,7 @@ static void say(void *arg, const char *promise, const char *why)
 /* How many promises aren't kept. */
 static int examine(enum way how, int call, int among_racers)
 {
+    char prefix[HF_CONFORM_PREFIX_CAP];
     hf_url url;
     assert_int_equal(hf_url_parse(at_url, &url, NULL), 0);
     memset(told, 0, sizeof told);
@@ -251,7 +252,8 @@ static int examine(enum way how, int call, int among_racers)
     racing = among_racers;
     lies = promises = broken = 0;
     no_free_row();
-    int n = hf__conform(&liar, &url, say, NULL);
+    hf__conform_prefix(prefix);
+    int n = hf__conform(&liar, &url, prefix, say, NULL, NULL);
     way = HONEST;
     assert_int_equal(n, broken);
     return n;

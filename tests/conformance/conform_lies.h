@@ -399,7 +399,9 @@ static int examine_part(const hf_url *url)
 /* How many promises aren't kept. */
 static int examine(const char *name, enum way how, int call)
 {
+    char prefix[HF_CONFORM_PREFIX_CAP];
     hf_url url;
+    hf__conform_prefix(prefix);
     assert_int_equal(hf_url_parse("mem:lies", &url, NULL), 0);
     only = name;
     way = how;
@@ -407,7 +409,7 @@ static int examine(const char *name, enum way how, int call)
     calls = lies = opens = shown = scans = 0;
     why_text[0] = 0;
     no_free_row();
-    int n = part ? examine_part(&url) : hf__conform(&liar, &url, say, NULL);
+    int n = part ? examine_part(&url) : hf__conform(&liar, &url, prefix, say, NULL, NULL);
     /* What is left open would keep what was in memory, for whatever comes later. */
     if (handles) fail_msg("%s, way %d, call %d: a handle is left open", name, (int)how, call);
     return n;
