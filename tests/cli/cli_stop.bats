@@ -403,7 +403,7 @@ killed_at_once() {
 }
 
 @test "a lost lock's line names the key, the store's first words, and what follows" {
-    HOLDFAST_FAULT='replace:2:full,replace:3+:unavailable' background run --lease 4s "$K" \
+    HOLDFAST_FAULT='replace:2:full,replace:2+:unavailable' background run --lease 4s "$K" \
         -- sleep 1200
     finished
     [ "$STATUS" = 76 ]
@@ -415,6 +415,18 @@ killed_at_once() {
 @test "a refused release says until when the lock may stay held" {
     HOLDFAST_FAULT='replace:*:full' run holdfast run --lease 60s "$K" -- true
     [[ $output == *"release '$K': "*"no room left; the lock may stay held until its lease ends "* ]]
+}
+
+@test "a wait that a signal ends says so when its request could not be withdrawn" {
+    hold "$K"
+    HOLDFAST_FAULT='replace:2+:unavailable' background run "$K" -- touch ran
+    await waiters "$K" 1
+    kill -TERM "$PID"
+    finished
+    [ "$STATUS" = 143 ]
+    [ "$(wc -l <bg.err)" = 1 ]
+    grep -q "acquire '$K': given up, but the store has not confirmed it: .* cannot be reached$" bg.err
+    [ ! -e ran ]
 }
 
 @test "a wait that ends while the store refuses says so, in the store's words" {
