@@ -425,7 +425,7 @@ killed_at_once() {
     finished
     [ "$STATUS" = 143 ]
     [ "$(wc -l <bg.err)" = 1 ]
-    grep -q "acquire '$K': given up, but the store has not confirmed it: .* cannot be reached$" bg.err
+    grep -q "acquire '$K': given up, but the store has not confirmed it: .* be reached$" bg.err
     [ ! -e ran ]
 }
 
