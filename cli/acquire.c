@@ -61,13 +61,14 @@ static void write_printed(void *arg)
    that doesn't take it, gives it back. */
 static int tell(struct got *got, int json, int local)
 {
+    static const char gone[] = "what was acquired is given back";
     int typed = 0;
     FILE *to = open_memstream(&printed.text, &printed.n);
     for (size_t i = 0; to && json && i < got->n; i++) print_grant_json(to, got->locks[i]);
     if (to && !json) print_grants(to, got);
     if (!to || fclose(to)) {
         if (!local) limit_end_in(LIMIT_END_MS);
-        say("acquire: out of memory; what was acquired is given back");
+        say("acquire: out of memory; %s", gone);
         give_up_all(got);
         return EXIT_INTERNAL;
     }
@@ -77,9 +78,10 @@ static int tell(struct got *got, int json, int local)
         write_printed(NULL);
         sig = 0;
     }
-    if (!sig && !printed.error && !finish_output()) return 0;
+    if (!sig && !printed.error && !finish_output_of(gone)) return 0;
     if (!local) limit_end_in(LIMIT_END_MS);
-    if (!sig && printed.error) say("writing to standard output: %s", strerror(printed.error));
+    if (!sig && printed.error)
+        say("writing to standard output: %s; %s", strerror(printed.error), gone);
     give_up_all(got);
     if (sig) leave_now(end_by_signal(sig, typed));
     return EXIT_INTERNAL;
@@ -152,7 +154,7 @@ int renew_command(const struct command *self, int argc, char **argv)
     if (hf_renew(lock, o.lease_ms, &err)) return failed(&err);
     if (o.json) print_grant_json(stdout, lock);
     hf_close(store); /* which leaves it standing */
-    return finish_output();
+    return finish_output_of("the grant was renewed");
 }
 
 int enter_command(const struct command *self, int argc, char **argv)

@@ -30,7 +30,9 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Says why, returns the exit status of the code. */
 int failed(const hf_error *err);
-/* Flushes and closes stdout: 0, or EXIT_INTERNAL and a line if what was printed got lost. */
+/* Flushes and closes stdout: 0, or EXIT_INTERNAL and a line if what was printed got lost. `state`:
+   what was done all the same, for that line; NULL: nothing. */
+int finish_output_of(const char *state);
 int finish_output(void);
 /* Writes it, past what stdio has. 0, or errno. */
 int write_out(const char *text, size_t n);
@@ -267,6 +269,9 @@ void waiting_line_join(void); /* before the store is closed: as long as that tak
 
 /* ---- signals.c ---- */
 
+/* From here on a write beyond the limit of a file's size (ulimit -f) fails, instead of ending this
+   process; the command's own writes don't: restore_signals. */
+void fail_at_file_limit(void);
 /* INT, TERM, HUP and QUIT (unless they are ignored) wait to be read from here on. */
 void block_signals(void);
 /* With those that a running command gets, and SIGCHLD. */

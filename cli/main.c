@@ -104,12 +104,15 @@ int failed(const hf_error *err)
     return hf_code_exit_status(err->code);
 }
 
-int finish_output(void)
+int finish_output_of(const char *state)
 {
     if (!fflush(stdout) && !ferror(stdout) && !fclose(stdout)) return 0;
-    say("writing to standard output: %s", strerror(errno));
+    say("writing to standard output: %s%s%s", strerror(errno), state ? "; " : "",
+        state ? state : "");
     return EXIT_INTERNAL;
 }
+
+int finish_output(void) { return finish_output_of(NULL); }
 
 int write_out(const char *text, size_t n)
 {
@@ -265,6 +268,7 @@ int main(int argc, char **argv)
 {
     int at = 0;
     atexit(output_end);
+    fail_at_file_limit();
     if (wants_grants(argc, argv)) refuse_begin(argc, argv);
     int status = keep_standard_descriptors();
     if (status) return refused(status);

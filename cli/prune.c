@@ -23,11 +23,13 @@ int prune_command(const struct command *self, int argc, char **argv)
     progress_end();
     hf_close(store);
     if (rc) return failed(&err);
+    char done[60];
+    snprintf(done, sizeof done, "%llu deleted", (unsigned long long)n);
     char *line = o.json ? json_fields("{s:I}", "deleted", (long long)n) : NULL;
     if (line)
         fputs(line, stdout);
     else
-        printf("%llu deleted\n", (unsigned long long)n);
+        printf("%s\n", done);
     free(line);
-    return finish_output();
+    return finish_output_of(done);
 }

@@ -17,12 +17,18 @@ static const int others[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP, SIGCH
 enum { ENDERS = sizeof enders / sizeof *enders, OTHERS = sizeof others / sizeof *others };
 
 static sigset_t at_start, blocked;
-static struct sigaction pipe_at_start, child_at_start;
+static struct sigaction pipe_at_start, child_at_start, size_at_start;
 
 static void add_unless_ignored(int sig)
 {
     struct sigaction now;
     if (!sigaction(sig, NULL, &now) && now.sa_handler != SIG_IGN) sigaddset(&blocked, sig);
+}
+
+void fail_at_file_limit(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGXFSZ, &ignore, &size_at_start);
 }
 
 void block_signals(void)
@@ -53,6 +59,7 @@ void restore_signals(void)
 {
     sigaction(SIGPIPE, &pipe_at_start, NULL);
     sigaction(SIGCHLD, &child_at_start, NULL);
+    sigaction(SIGXFSZ, &size_at_start, NULL);
     sigprocmask(SIG_SETMASK, &at_start, NULL);
 }
 

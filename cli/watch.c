@@ -38,11 +38,12 @@ static void print_change(FILE *to, const hf_info *info)
     putc('\n', to);
 }
 
-/* Has whoever reads our output gone away? A watcher may have nothing to write for long. */
-static int reader_gone(void)
+/* The output of a watch that has nothing to write for long: 0, or why nothing can be written. */
+static int output_error(void)
 {
     struct pollfd out = {STDOUT_FILENO, 0, 0};
-    return poll(&out, 1, 0) > 0 && out.revents & (POLLERR | POLLNVAL);
+    if (poll(&out, 1, 0) <= 0) return 0;
+    return out.revents & POLLNVAL ? EBADF : out.revents & POLLERR ? EPIPE : 0;
 }
 
 /* Each line is written at once: a reader is to know now. */
@@ -66,7 +67,7 @@ static int see(void *arg, const hf_info *info)
     if (w->away) say("watch: the store answers again");
     w->away = 0;
     if (info) tell(w, info);
-    if (!info && reader_gone()) w->broken = EPIPE;
+    if (!info) w->broken = output_error();
     return w->broken;
 }
 
@@ -77,7 +78,7 @@ static int look_failed(void *arg, const hf_error *why)
     struct watching *w = arg;
     char since[40];
     if (!w->looked || !may_pass(why)) return 1;
-    if (reader_gone()) w->broken = EPIPE;
+    w->broken = output_error();
     if (w->broken) return 1;
     if (w->away) return 0;
     w->away = 1;

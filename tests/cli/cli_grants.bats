@@ -245,9 +245,20 @@ END
     [ "$status" -gt 0 ]
     [ "${#lines[@]}" = 1 ]
     free "$K"
+    [[ $output == *"; what was acquired is given back" ]]
     run sh -c '"$0" acquire "$1" --lease 100s >&-' "$HOLDFAST" "$K"
     [ "$status" -gt 0 ]
     free "$K"
+}
+
+@test "a renewal that couldn't be printed is told: it was made" {
+    eval "$(holdfast acquire "$K" --lease 100s)"
+    run sh -c '"$0" renew "$1" --token "$2" --lease 900s --json >/dev/full' \
+        "$HOLDFAST" "$K" "$HOLDFAST_TOKEN"
+    [ "$status" = 70 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == *"; the grant was renewed" ]]
+    holdfast show --json "$K" | grep -q '"left_ms":8[0-9][0-9][0-9][0-9][0-9]'
 }
 
 # bats test_tags=differs

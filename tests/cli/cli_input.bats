@@ -248,6 +248,19 @@ refused() {
     done
 }
 
+@test "a limit of a file's size is told like a full disk; the command has it as it was" {
+    export HOLDFAST_DRIVERS=$BUILD
+    for url in "$HOLDFAST_STORE" "sqlite:$PWD/db"; do
+        run env --default-signal=XFSZ sh -c 'ulimit -f 0; exec "$0" -S "$1" run k -- true' \
+            "$HOLDFAST" "$url"
+        [ "$status" = 69 ]
+        [ "${#lines[@]}" = 1 ]
+        [[ $output =~ (File too large|disk I/O error)$ ]]
+    done
+    run env --default-signal=XFSZ "$HOLDFAST" run "$K" -- sh -c 'kill -XFSZ $$'
+    [ "$status" = 153 ]
+}
+
 @test "who comes from flock is told of a command before --" {
     run holdfast run "$K" env git -- true
     [ "$status" = 0 ]

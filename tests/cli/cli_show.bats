@@ -192,6 +192,12 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
         [ "$status" = 70 ]
         [ "${#lines[@]}" = 1 ]
     done
+    run sh -c '"$0" prune --idle 1d >/dev/full' "$HOLDFAST"
+    [ "$status" = 70 ]
+    [[ $output == *"writing to standard output: "*"; 0 deleted" ]]
+    run sh -c '"$0" watch "$1" >&-' "$HOLDFAST" "$K-none"
+    [ "$status" = 70 ]
+    [[ $output == *"writing to standard output: Bad file descriptor" ]]
 }
 
 # bats test_tags=stores, differs
