@@ -119,13 +119,15 @@ static natsStatus set_options(const struct login *g, natsOptions *o)
     return s == NATS_OK ? set_login(g, o) : s;
 }
 
-/* Why it failed, and its code. */
+/* Why it failed, and its code. The library's text begins with a place in its source: "(file:n): ".
+ */
 static int explain(struct login *g, natsStatus s)
 {
-    const char *text = nats_GetLastError(NULL);
-    snprintf(g->why, sizeof g->why, "%.*s", (int)strcspn(text ? text : "", "\r\n"),
-             text ? text : "");
-    if (!g->why[0]) snprintf(g->why, sizeof g->why, "%s", natsStatus_GetText(s));
+    const char *text = nats_GetLastError(NULL), *place = text ? strstr(text, "): ") : NULL;
+    if (place && *text == '(') text = place + 3;
+    if (!text || !*text) text = natsStatus_GetText(s);
+    if (s == NATS_TIMEOUT) text = "no answer in time";
+    snprintf(g->why, sizeof g->why, "%.*s", (int)strcspn(text, "\r\n"), text);
     if (g->how.tls && hf__nats_key_is_encrypted()) {
         snprintf(g->why, sizeof g->why,
                  "tls_key: the key is encrypted; name one without a passphrase");

@@ -90,8 +90,8 @@ static int connects(enum stop at, struct hf__nats_how *how, struct hf__nats_link
 
 static void a_mute_server_takes_the_limit_and_no_more(void **state)
 {
-    static const char *const why[] = {"Timeout", "TLS: no answer in time", "TLS: no answer in time",
-                                      "no answer to the login in time"};
+    static const char *const why[] = {"': no answer in time", "TLS: no answer in time",
+                                      "TLS: no answer in time", "no answer to the login in time"};
     (void)state;
     for (enum stop at = BEFORE_INFO; at < NEVER; at++) {
         struct hf__nats_how how = {.tls = at == IN_TLS || at == IN_TLS_SLOWLY};
