@@ -213,8 +213,7 @@ PyObject *store_watch(store *s, PyObject *args)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     store_leave(s);
     if (rc) {
-        errno = rc;
-        PyErr_SetFromErrno(PyExc_OSError);
+        raise_why(rc == ENOMEM ? HF_NOMEM : HF_UNAVAILABLE, "watch", name, strerror(rc));
         Py_DECREF(w);
         return NULL;
     }

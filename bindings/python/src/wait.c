@@ -92,8 +92,9 @@ static PyObject *box_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!b) return PyErr_NoMemory();
     b->fd = event_fd();
     if (b->fd < 0) {
+        int sys = errno;
         free(b);
-        return PyErr_SetFromErrno(PyExc_OSError);
+        return raise_why(HF_UNAVAILABLE, "wait for results", NULL, strerror(sys));
     }
     pthread_mutex_init(&b->mu, NULL);
     b->refs = 1;

@@ -7,6 +7,8 @@ import concurrent.futures
 import contextlib
 import decimal
 import functools
+import os
+import resource
 import sys
 import threading
 
@@ -304,6 +306,27 @@ def a_timeout_that_is_none_is_not_for_ever():
         for bad in 'yes', 1, 0, None, []:
             with _refused():
                 holdfast.open(URL, existing=bad)
+
+
+@contextlib.contextmanager
+def _no_more_descriptors():
+    spare = os.open('/', os.O_RDONLY)
+    os.close(spare)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def what_lacks_a_descriptor_is_told_as_the_packages_error():
+    with holdfast.open(URL) as store:
+        with _no_more_descriptors(), _refused(holdfast.StoreUnavailable):
+            store.watch('')
+        with _no_more_descriptors(), _refused(holdfast.StoreUnavailable):
+            _holdfast.Mailbox()
+        store.acquire(key(), wait=0).release()
 
 
 def tokens_are_ints():
