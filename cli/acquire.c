@@ -96,7 +96,6 @@ static int acquire(const struct command *self, int argc, char **argv)
     char note[HF_NOTE_CAP];
     unsigned takes = TAKES_WAIT | TAKES_MODE | TAKES_LEASE | TAKES_JSON;
     int status = parse_options(self, takes, argc, argv, &o);
-    if (status < 0) refuse_end();
     if (!status) status = want_args(&o, 1, KEYS_CAP, "key");
     if (!status && !o.lease_ms) status = bad_usage("no --lease: how long to hold");
     if (status) return status < 0 ? finish_output() : status;

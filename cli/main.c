@@ -195,18 +195,26 @@ static int take_url_before_command(char *arg)
     return take_url(arg);
 }
 
+static int asks_help(const char *word) { return !strcmp(word, "--help") || !strcmp(word, "-h"); }
+
+static int asks_version(const char *word)
+{
+    return !strcmp(word, "--version") || !strcmp(word, "-V");
+}
+
 /* Options that stand before the subcommand. *ret_at: where that is. 0, -1 (answered), or status. */
 static int leading_options(int argc, char **argv, int *ret_at)
 {
     int i = 1, status = 0;
     for (; i < argc && argv[i][0] == '-' && !status; i++) {
         char *a = argv[i];
-        if (!strcmp(a, "--help") || !strcmp(a, "-h")) {
-            list_commands(stdout);
-            return -1;
-        }
-        if (!strcmp(a, "--version") || !strcmp(a, "-V")) {
-            printf("holdfast %s\n", hf_version());
+        if (asks_help(a) || asks_version(a)) {
+            answer_begin();
+            if (asks_help(a))
+                list_commands(stdout);
+            else
+                printf("holdfast %s\n", hf_version());
+            answer_end();
             return -1;
         }
         if (!strcmp(a, "-S") || !strcmp(a, "--store")) {
@@ -243,12 +251,13 @@ static int keep_standard_descriptors(void)
    an empty variable swallows the command: `-S $URL acquire KEY`. */
 static int wants_grants(int argc, char **argv)
 {
-    int at = 1;
+    int at = 1, asks = 0;
     for (; at < argc && argv[at][0] == '-'; at++) {
+        asks |= asks_help(argv[at]) || asks_version(argv[at]);
         if (at + 1 >= argc || (strcmp(argv[at], "-S") && strcmp(argv[at], "--store"))) continue;
         if (!strcmp(argv[++at], "acquire")) return 1;
     }
-    if (at >= argc) return 1; /* the word may have been an empty variable, too */
+    if (at >= argc) return !asks; /* the word may have been an empty variable, too */
     const struct command *command = find(argv[at]);
     if (!command) command = command_like(argv[at]);
     if (command && command->run == acquire_command) return 1;
@@ -273,7 +282,6 @@ int main(int argc, char **argv)
     int status = keep_standard_descriptors();
     if (status) return refused(status);
     status = leading_options(argc, argv, &at);
-    if (status < 0) refuse_end();
     if (status) return status < 0 ? finish_output() : refused(status);
     if (at >= argc) {
         list_commands(stderr);
@@ -284,7 +292,6 @@ int main(int argc, char **argv)
         const struct command *about = find(what);
         if (!about && strcmp(what, "help")) return unknown_command(what);
         if (at + 2 < argc) return refused(bad_usage("help: one command at a time"));
-        refuse_end();
         char *help[] = {argv[at], (char[]){"--help"}, NULL};
         if (about) return about->run(about, 2, help);
         list_commands(stdout);

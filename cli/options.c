@@ -183,11 +183,17 @@ static int other_option(const struct command *self, unsigned takes, int c, char 
     switch (c) {
     case 'S': return take_url(value);
     case 'h':
+        answer_begin();
         printf("usage: holdfast %s %s\n\n%s\n\n", self->name, self->synopsis, self->about);
         print_options(takes);
         printf("\nman holdfast-%s says more.\n", self->page);
+        answer_end();
         return -1;
-    case 'V': printf("holdfast %s\n", hf_version()); return -1;
+    case 'V':
+        answer_begin();
+        printf("holdfast %s\n", hf_version());
+        answer_end();
+        return -1;
     case 'a': o->all = 1; break;
     case O_JSON: o->json = 1; break;
     case O_AT_MOST_ONCE: o->at_most_once = 1; break;

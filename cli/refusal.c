@@ -5,8 +5,9 @@
  * In `eval "$(holdfast acquire ...)"` the shell drops the exit status of the command, and
  * evaluating no text at all is a success: the script would go on without the lock. So each end
  * without a grant prints text that clears the variables and fails with the exit status: an option
- * that is wrong, a store that is away, a signal at any time. What ends without being able to print
- * (SIGKILL, a command that isn't found) isn't covered: see holdfast-acquire(1).
+ * that is wrong, a store that is away, a signal at any time, help that was asked for. What ends
+ * without being able to print (SIGKILL, a command that isn't found) isn't covered: see
+ * holdfast-acquire(1).
  */
 #include "cli.h"
 
@@ -19,6 +20,8 @@
 static const int deadly[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL,  SIGABRT,  SIGFPE,
                              SIGSEGV, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,  SIGUSR2,
                              SIGSYS,  SIGTRAP, SIGXCPU, SIGXFSZ, SIGVTALRM};
+
+#define CLEAR "unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER; "
 
 static volatile sig_atomic_t armed; /* 1: as shell text, 2: as JSON; 0: not, or done */
 static char reason[1024];           /* what was said last */
@@ -53,7 +56,7 @@ void refuse(int status)
     int how = armed;
     armed = 0;
     if (!status) status = EXIT_BUSY; /* -E 0: no failure of the command, but no grant either */
-    if (how == 1) print("unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER; (exit ", status, ")\n");
+    if (how == 1) print(CLEAR "(exit ", status, ")\n");
     if (how == 2) print("{\"held\":false,\"status\":", status, "}\n");
 }
 
@@ -81,6 +84,18 @@ void refuse_begin(int argc, char *const *argv)
 }
 
 void refuse_end(void) { armed = 0; }
+
+/* A quoted here-document that nothing reads: to a shell it is no command. */
+void answer_begin(void)
+{
+    if (armed == 1) fputs(": <<'END'\n", stdout);
+}
+
+void answer_end(void)
+{
+    if (armed == 1) printf("END\n" CLEAR "(exit %d)\n", EXIT_USAGE);
+    armed = 0;
+}
 
 void refuse_reason(const char *text)
 {

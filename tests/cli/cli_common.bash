@@ -47,6 +47,14 @@ the_command() {
     fi
 }
 
+# What it answers to --help, without the lines by which a shell takes none of that for a command
+# where `acquire` is asked.
+help_text() {
+    local text
+    text=$(holdfast "$@") || return
+    sed "/^: <<'END'\$/d; /^END\$/,\$d" <<<"$text"
+}
+
 # The store is there: who looks doesn't make it.
 made() { holdfast run "$K-made" -- true; }
 

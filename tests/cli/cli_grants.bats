@@ -75,6 +75,15 @@ refused_by_eval() {
     done
 }
 
+@test "help and the version, asked for where a grant is meant, fail where they are evaluated" {
+    for word in --help -h --version -V; do
+        refused_by_eval 64 "$HOLDFAST" acquire "$word"
+        refused_by_eval 64 "$HOLDFAST" acquire "$K" --lease 5 "$word"
+        refused_by_eval 64 "$HOLDFAST" "$word" acquire "$K" --lease 5
+    done
+    refused_by_eval 64 "$HOLDFAST" help acquire
+}
+
 @test "acquire that a signal ends while it waits fails where it is evaluated" {
     # A waiter that doesn't stand in line can't be seen to wait.
     [ -n "$QUEUED" ] || return 0

@@ -26,10 +26,10 @@ refused() {
         for command in "${commands[@]}"; do [[ $output == *"  $command "* ]]; done
     done
     for command in "${commands[@]}"; do
-        run holdfast $command --help
+        run help_text $command --help
         [ "$status" = 0 ]
         [[ $output == "usage: holdfast $command"* ]]
-        run holdfast help $command
+        run help_text help $command
         [[ $output == "usage: holdfast $command"* ]]
     done
     run holdfast --version

@@ -20,7 +20,7 @@ refused() {
 @test "--help of each command has a line for each option that its synopsis names, and more" {
     for command in run once acquire renew enter release ls show watch break forget prune guard \
         stores doctor bench; do
-        run holdfast "$command" --help
+        run help_text "$command" --help
         [ "$status" = 0 ]
         [[ ${lines[0]} == "usage: holdfast $command "* ]]
         for option in $(grep -o -- '--[a-z-]*[a-z]' <<<"${output%%$'\n\n'*}" | sort -u); do
