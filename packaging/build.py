@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 
-from toolchain import TARGETS, TOP, libraries, run, write
+from libraries import libraries
+from toolchain import TARGETS, TOP, run, write
 
 # Drivers whose libraries packaging/sources has.
-DRIVERS = ['redis', 'sqlite']
+DRIVERS = ['redis', 'rediss', 'sqlite']
 FLAGS = ['-std=c11', '-D_GNU_SOURCE', '-O2', '-DNDEBUG', '-fPIC', '-fvisibility=hidden',
          '-fstack-protector-strong', '-pthread', '-shared', '-s']
 
@@ -18,7 +19,8 @@ def meson(source, target, folder, *options):
     """Sets a build up. Prefix and paths are the same wherever it is done."""
     run('meson', 'setup', folder, source, '--cross-file',
         os.path.join(libraries(target), 'cross.ini'), '-Dtests=false', '-Db_ndebug=true',
-        '--prefix=/usr/local', '--libdir=lib', '-Dc_link_args=-s', *options)
+        '--prefix=/usr/local', '--libdir=lib',
+        "-Dc_link_args=['-s', '-Wl,--gc-sections']", *options)
 
 
 def static_command(source, target, work):

@@ -1,7 +1,6 @@
-"""Cross compilers and libraries for the portable artefacts: Zig's C compiler (tools/zig) for four
-targets, and the libraries of packaging/sources, built statically for each. Everything is kept in
-the cache ($HOLDFAST_CACHE, else holdfast in the user's cache directory) under a name that changes
-with whatever went into it."""
+"""What the portable artefacts are built by and from: Zig's C compiler (tools/zig) for four targets,
+and the sources of packaging/sources. Everything is kept in the cache ($HOLDFAST_CACHE, else
+holdfast in the user's cache directory) under a name that changes with whatever went into it."""
 import fcntl
 import hashlib
 import os
@@ -38,30 +37,6 @@ exec '{zig}' cc -target {target} "$@"
 ARCHIVER = '''#!/bin/sh
 exec '{zig}' ar "$@"
 '''
-CROSS = '''[binaries]
-c = '{folder}/cc'
-ar = '{folder}/ar'
-pkgconfig = 'pkg-config'
-
-[properties]
-needs_exe_wrapper = true
-pkg_config_libdir = '{folder}/lib/pkgconfig'
-
-[host_machine]
-system = 'linux'
-cpu_family = '{cpu}'
-cpu = '{cpu}'
-endian = 'little'
-'''
-PC = '''Name: {name}
-Description: {name}, built statically
-Version: {version}
-Cflags: -isystem {folder}/include
-Libs: -L{folder}/lib -l{lib}
-'''
-# Without usleep a busy SQLite sleeps for whole seconds between two attempts.
-SQLITE_FLAGS = ['-DSQLITE_THREADSAFE=1', '-DSQLITE_OMIT_LOAD_EXTENSION', '-DHAVE_USLEEP=1',
-                '-DHAVE_FDATASYNC=1', '-DHAVE_GMTIME_R=1', '-DHAVE_LOCALTIME_R=1']
 
 
 class Failed(Exception):
@@ -85,6 +60,13 @@ def say(text):
 def zig():
     """The path of the Zig executable."""
     return run(os.path.join(TOP, 'tools', 'zig')).splitlines()[-1]
+
+
+def tools(target):
+    """{name: text} of the programs that compile for a target."""
+    triple = TARGETS[target][0]
+    return {'cc': COMPILER.format(zig=zig(), target=triple, plain=triple.split('.')[0]),
+            'ar': ARCHIVER.format(zig=zig())}
 
 
 def pinned():
@@ -120,6 +102,20 @@ class Kept:
         return self.path
 
 
+def fetch_one(options, name, version, where):
+    """The .dsc of this version, or of another that the archive serves: it may list one whose files
+    are not there."""
+    listed = re.findall(r'^Version: (\S+)$', run('apt-cache', *options, 'showsrc', name), re.M)
+    failures = []
+    for one in dict.fromkeys([version, *listed]):
+        try:
+            run('apt-get', *options, 'source', '--download-only', f'{name}={one}', cwd=where)
+            return f'{name}_{one.split(":")[-1]}.dsc'
+        except Failed as failure:
+            failures.append(str(failure))
+    raise Failed('\n'.join(failures))
+
+
 def fetch_sources(folder):
     """Debian's source packages, each unpacked in a folder of its name. apt's own lists stay as they
     are: the lists of sources are fetched into `folder`/apt and removed again."""
@@ -141,12 +137,8 @@ def fetch_sources(folder):
     for name, version, _ in pinned():
         where = os.path.join(folder, name)
         os.mkdir(where)
-        try:
-            run('apt-get', *options, 'source', '--download-only', f'{name}={version}', cwd=where)
-        except Failed:
-            run('apt-get', *options, 'source', '--download-only', name, cwd=where)
-        dsc = [file for file in os.listdir(where) if file.endswith('.dsc')]
-        run('dpkg-source', '--no-check', '-x', dsc[0], 'source', cwd=where)
+        fetched = fetch_one(options, name, version, where)
+        run('dpkg-source', '--no-check', '-x', fetched, 'source', cwd=where)
     shutil.rmtree(apt)
     # SQLite as one file; made by its own scripts.
     source = os.path.join(folder, 'sqlite3', 'source')
@@ -183,81 +175,3 @@ def write(path, text, mode=0o644):
     with open(path, 'w', encoding='utf-8') as file:
         file.write(text)
     os.chmod(path, mode)
-
-
-def compile_library(folder, lib, files, flags):
-    """lib/libLIB.a of these sources. Its symbols stay hidden in whatever it is linked into."""
-    objects = os.path.join(folder, 'objects-' + lib)
-    os.mkdir(objects)
-    names = []
-    for path in files:
-        names.append(os.path.join(objects, os.path.basename(path)[:-2] + '.o'))
-        run(os.path.join(folder, 'cc'), '-O2', '-fPIC', '-fvisibility=hidden', '-DNDEBUG',
-            '-fstack-protector-strong', f'-ffile-prefix-map={os.path.dirname(path)}=.', *flags,
-            '-c', path, '-o', names[-1])
-    run(os.path.join(folder, 'ar'), 'crD', os.path.join(folder, 'lib', f'lib{lib}.a'), *names)
-    shutil.rmtree(objects)
-
-
-def make_libraries(folder, final):
-    """The libraries of one target, in `folder`, which becomes `final`."""
-    from_folder = sources()
-    for name in ('include', 'lib/pkgconfig'):
-        os.makedirs(os.path.join(folder, name))
-    include = os.path.join(folder, 'include')
-    versions = {name: version.split('-')[0] for name, version, _ in pinned()}
-
-    def package(name, lib):
-        write(os.path.join(folder, 'lib', 'pkgconfig', name + '.pc'),
-              PC.format(name=name, lib=lib, folder=final, version=versions[name]))
-
-    source = os.path.join(from_folder, 'sqlite3', 'source')
-    shutil.copy(os.path.join(source, 'sqlite3.h'), include)
-    compile_library(folder, 'sqlite3', [os.path.join(source, 'sqlite3.c')], SQLITE_FLAGS)
-    package('sqlite3', 'sqlite3')
-
-    source = os.path.join(from_folder, 'jansson', 'source', 'src')
-    values = {'json_inline': 'inline', 'json_have_long_long': '1', 'json_have_localeconv': '0',
-              'json_have_atomic_builtins': '1', 'json_have_sync_builtins': '1'}
-    config = read(os.path.join(source, 'jansson_config.h.in'))
-    write(os.path.join(include, 'jansson_config.h'),
-          re.sub(r'@(\w+)@', lambda match: values.get(match[1], match[0]), config))
-    shutil.copy(os.path.join(source, 'jansson.h'), include)
-    private = os.path.join(folder, 'private')
-    os.mkdir(private)
-    has = ['STDINT_H', 'UNISTD_H', 'FCNTL_H', 'OPEN', 'READ', 'CLOSE', 'GETPID', 'GETTIMEOFDAY',
-           'SYS_TIME_H', 'SYS_TYPES_H', 'STRTOLL', 'SYNC_BUILTINS', 'ATOMIC_BUILTINS']
-    write(os.path.join(private, 'jansson_private_config.h'),
-          ''.join(f'#define HAVE_{name} 1\n' for name in has) +
-          '#define USE_URANDOM 1\n#define INITIAL_HASHTABLE_ORDER 3\n')
-    compile_library(folder, 'jansson', sorted(
-        os.path.join(source, name) for name in os.listdir(source) if name.endswith('.c')),
-        ['-I' + include, '-I' + private, '-DHAVE_CONFIG_H'])
-    shutil.rmtree(private)
-    package('jansson', 'jansson')
-
-    source = os.path.join(from_folder, 'hiredis', 'source')
-    os.mkdir(os.path.join(include, 'hiredis'))
-    for name in ('hiredis.h', 'read.h', 'sds.h', 'async.h', 'alloc.h'):
-        if os.path.exists(os.path.join(source, name)):
-            shutil.copy(os.path.join(source, name), os.path.join(include, 'hiredis'))
-    compile_library(folder, 'hiredis', [os.path.join(source, name) for name in (
-        'async.c', 'hiredis.c', 'net.c', 'read.c', 'sds.c', 'alloc.c')
-        if os.path.exists(os.path.join(source, name))], ['-std=gnu99'])
-    package('hiredis', 'hiredis')
-
-
-def libraries(target):
-    """The folder of a target: cc, ar, the libraries, and cross.ini for meson."""
-    triple, cpu = TARGETS[target]
-    compiler = COMPILER.format(zig=zig(), target=triple, plain=triple.split('.')[0])
-    kept = Kept('release-' + target, compiler, repr(pinned()), read(__file__))
-
-    def make(folder):
-        write(os.path.join(folder, 'cc'), compiler, 0o755)
-        write(os.path.join(folder, 'ar'), ARCHIVER.format(zig=zig()), 0o755)
-        write(os.path.join(folder, 'cross.ini'), CROSS.format(folder=kept.path, cpu=cpu))
-        say(f'building the libraries for {target}, once')
-        make_libraries(folder, kept.path)
-    return kept.get(make)
-

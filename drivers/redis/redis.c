@@ -376,14 +376,18 @@ static int rd_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     return rc;
 }
 
-HF_DRIVER_ENTRY(redis) = {
+#ifdef HF_REDIS_TLS
+#define ABOUT "hashes in a Redis server, over TLS"
+#define ENTRY HF_DRIVER_ENTRY(rediss)
+#else
+#define ABOUT "hashes in a Redis server"
+#define ENTRY HF_DRIVER_ENTRY(redis)
+#endif
+
+ENTRY = {
     .abi = HF_DRIVER_ABI,
     .name = HF_RD,
-#ifdef HF_REDIS_TLS
-    .about = "hashes in a Redis server, over TLS",
-#else
-    .about = "hashes in a Redis server",
-#endif
+    .about = ABOUT,
     .caps =
         {.queue_cap = 256, .holders_cap = 256, .threads = 1, .queues = 1, .notify = &hf__rd_notify},
     .open = rd_open,

@@ -71,9 +71,11 @@ def artefacts(bill, real):
         if one['relationshipType'] in ('CONTAINS', 'DEPENDS_ON'):
             inside.setdefault(by_id[one['spdxElementId']]['name'], set()).add(
                 by_id[one['relatedSpdxElement']]['name'])
-    for pattern, libraries in ((r'-linux-\w+\.tar\.gz$', {'hiredis', 'jansson', 'musl', 'sqlite3'}),
-                               (r'\.whl$', {'hiredis', 'jansson'}),
-                               (r'^holdfast-linux-.*\.tgz$', {'hiredis', 'jansson', 'sqlite3'}),
+    for pattern, libraries in ((r'-linux-\w+\.tar\.gz$', {'hiredis', 'jansson', 'musl', 'openssl',
+                                                       'sqlite3'}),
+                               (r'\.whl$', {'hiredis', 'jansson', 'openssl'}),
+                               (r'^holdfast-linux-.*\.tgz$', {'hiredis', 'jansson', 'openssl',
+                                                           'sqlite3'}),
                                (r'^holdfast-redis_.*\.deb$', {'libc6', 'libhiredis0.14',
                                                               'libjansson4', 'libssl3'}),
                                (r'^holdfast_.*\.deb$', {'libc6', 'jansson'})):

@@ -22,13 +22,32 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from npm_registry import Registry
 from points import end, point
 sys.path.insert(0, os.path.join(os.path.abspath(sys.argv[1]), 'packaging'))
+import openssl
 import toolchain
+from build import DRIVERS
 
 SOURCE, OUT = (os.path.abspath(path) for path in sys.argv[1:3])
 WORK = tempfile.mkdtemp(prefix='holdfast-artefacts.')
 THIS = {'x86_64': 'x64', 'aarch64': 'arm64'}[platform.machine()]
 EMULATORS = {'x64': 'qemu-x86_64', 'arm64': 'qemu-aarch64'}
 REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
+# Puts the authority that signed a server's certificate where each distribution would, in turn, and
+# has it trusted there: ROOT BUNDLES COMMAND...
+TRUSTS = r'''
+root=$1 bundles=$2
+shift 2
+pem=${HOLDFAST_TEST_TLS#*cacert=}
+pem=${pem%%&*}
+cp "$pem" "${pem%.pem}.key" "$root/tmp"
+url="${HOLDFAST_TEST_TLS%%\?*}?cert=/tmp/tls.pem&key=/tmp/tls.key"
+"$@" -S "$url" ls && echo 'trusted by whom?'
+for bundle in $bundles; do
+    mkdir -p "$root${bundle%/*}"
+    cp "$pem" "$root$bundle"
+    "$@" -S "$url" ls --all && echo "trusted: $bundle"
+    rm "$root$bundle"
+done
+'''
 
 
 def run(*command, cwd=WORK, path='', **env):
@@ -38,6 +57,17 @@ def run(*command, cwd=WORK, path='', **env):
                           env={'PATH': path or os.path.join(WORK, 'nothing'), 'HOME': WORK,
                                'LANG': 'C.UTF-8', **env})
     return done.returncode, done.stdout
+
+
+def on_redis(*command):
+    """The same beside a Redis server, whose URLs are @ and, over TLS, $HOLDFAST_TEST_TLS."""
+    return run(REDIS, '/bin/sh', '-c', *command, path=os.environ['PATH'], HOLDFAST_TEST_TCP='1')
+
+
+def on_tls(*command):
+    """A command beside a Redis server; @TLS is its URL over TLS."""
+    return on_redis('for word; do shift; [ "$word" != @TLS ] || word=$HOLDFAST_TEST_TLS; '
+                    'set -- "$@" "$word"; done; exec "$@"', 'sh', *command)
 
 
 def ran(what, status, said, pattern=''):
@@ -103,7 +133,7 @@ def command(cpu):
     status, said = holdfast('stores')
     ran(f'{cpu}: its stores are built in', status, said, 'mem')
     point(all(re.search(rf'^ *{name}\b', said, flags=re.M)
-              for name in ('mem', 'file', 'sqlite', 'redis')), f'{cpu}: all four of them', said)
+              for name in ('mem', 'file', *DRIVERS)), f'{cpu}: all of them', said)
     status, said = holdfast('-S', 'postgres://localhost/x', 'ls')
     point(status == 64 and 'static program, which loads no drivers' in said,
           f'{cpu}: of another store it says that it is static', f'{status} {said}')
@@ -117,6 +147,13 @@ def command(cpu):
         status, said = run(REDIS, '/usr/bin/env', os.path.join(root, 'holdfast'), '-S', '@',
                            'doctor', path=os.environ['PATH'])
     ran(f'{cpu}: doctor redis:', status, said)
+    outside = ['/usr/bin/env', os.path.join(root, 'holdfast')] if cpu == THIS else inside
+    ran(f'{cpu}: doctor rediss:', *on_tls(*outside, '-S', '@TLS', 'doctor'))
+    if cpu == THIS:
+        status, said = on_redis(TRUSTS, 'sh', root, ' '.join(openssl.BUNDLES), *inside)
+        trusted = re.findall(r'^trusted: (.*)$', said, flags=re.M)
+        point(trusted == openssl.BUNDLES and 'trusted by whom?' not in said,
+              f"{cpu}: trusts whom the distribution trusts, whichever it is", said)
     store = f'file:{where}/tmp/locks'
     self = '/holdfast' if cpu == THIS else '/bin/true'
     for words in (['run', 'a', '--', self, *(['stores'] if cpu == THIS else [])],
@@ -146,7 +183,8 @@ def binaries(target):
     shutil.unpack_archive(wheel, os.path.join(folder, 'wheel'), 'zip')
     files = [path for path in glob.glob(os.path.join(folder, '**', '*'), recursive=True)
              if re.search(r'\.(so|so\.0|node)$', path)]
-    point(len(files) == 8, f'{target}: two libraries, four drivers, two extensions', files)
+    point(len(files) == 2 * (2 + len(DRIVERS)),
+          f'{target}: two libraries, their drivers, two extensions', files)
     for path in files:
         name = f'{target}: {os.path.relpath(path, folder)}'
         _, said = run('readelf', '-dVW', path, path=os.environ['PATH'])
@@ -187,9 +225,8 @@ def loads(target, library):
                        path=os.environ['PATH'],
                        **{name: os.environ[name] for name in os.environ if name[:4] == 'ZIG_'})
     ran(f'{target}: a program for it', status, said)
-    status, said = run(REDIS, '/usr/bin/env', *start, program, library, 'mem:',
-                       f'file:{WORK}/of-{target}', f'sqlite:{WORK}/of-{target}.db', '@',
-                       path=os.environ['PATH'])
+    status, said = on_tls('/usr/bin/env', *start, program, library, 'mem:',
+                          f'file:{WORK}/of-{target}', f'sqlite:{WORK}/of-{target}.db', '@', '@TLS')
     ran(f'{target}: loaded for itself alone, the library finds its drivers', status, said)
 
 
@@ -240,6 +277,10 @@ def node():
         status, said = run(node_path, '--expose-gc', os.path.join(package, 'test', 'life.test.js'),
                            url, '2000', cwd=app, path=names('node'))
         ran(f'its life on {url.split(":")[0]}:', status, said)
+    # Node has an OpenSSL of its own, whose names the addon's driver doesn't take.
+    status, said = on_tls(node_path, '--expose-gc', os.path.join(package, 'test', 'life.test.js'),
+                          '@TLS', '2000')
+    ran('its life on rediss:', status, said)
     for system, pattern in (('linux', f'UNSUPPORTED open: .*package {wanted} isn.t installed'),
                             ('darwin', 'UNSUPPORTED open: .*no binary for darwin'),
                             ('win32', 'UNSUPPORTED open: .*no binary for win32')):
@@ -278,6 +319,7 @@ def python():
         ran(f'the table of cases on {store}', status, said, '^ok 40 ')
     status, said = run(REDIS, *cases, '@', path=os.environ['PATH'])
     ran('the table of cases on redis:', status, said, '^ok 40 ')
+    ran('the table of cases on rediss:', *on_tls(*cases, '@TLS'), '^ok 40 ')
     status, said = run(inside, '-W', 'error', os.path.join(tests, 'life_test.py'), 'file:@')
     ran('its life on file:', status, said, '^ok 1 ')
     status, said = run(inside, '-c', 'import sqlite3, sys, holdfast\n'

@@ -370,6 +370,13 @@ compile_core() {
     [[ "$output" = *"core/a.c:4: 1 of 2:"* ]]
 }
 
+@test "meson: a module beside drivers that are built in exports its entry, and nothing else" {
+    meson setup build "$SOURCE" -Dtests=false -Dbuiltin_drivers=sqlite,rediss
+    ninja -C build libholdfast-redis.so
+    run nm -D --defined-only --format=just-symbols build/libholdfast-redis.so
+    [ "$output" = hf_driver_entry ]
+}
+
 @test "servers: who is being killed isn't gone when its first thread is" {
     printf '%s\n' '#include <pthread.h>' '#include <unistd.h>' \
         'static void *stay(void *p) { return pause(), p; }' \
