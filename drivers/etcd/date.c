@@ -116,8 +116,8 @@ static int ask_one(void *arg, int fd, const char *endpoint, int64_t until_us, ch
     return rc;
 }
 
-/* One of the endpoints. Who can do without (`known`) doesn't wait for long, and the endpoint in use
-   stays the same. */
+/* Asks one of the endpoints for its date. If a date is `known` already, it waits a second at most,
+   and the endpoint in use stays the same. */
 static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
 {
     int64_t wait_us = known ? SECOND : http->io_timeout_ms * 1000;
@@ -127,7 +127,7 @@ static int ask(struct hf__et_http *http, int known, char why[HF_ET_WHY])
     return rc;
 }
 
-/* It goes on without, for a while. */
+/* The server gave no date: none is asked for, for a while. */
 static void not_told(struct hf__et_date *date)
 {
     pthread_mutex_lock(&date->mu);

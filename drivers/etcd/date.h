@@ -23,11 +23,12 @@ struct hf__et_date {
 void hf__et_date_open(struct hf__et_date *date);
 void hf__et_date_close(struct hf__et_date *date);
 
-/* Sees to it that there is one. 0; an HF_ error: there never was, and it isn't told now. */
+/* Makes sure that a date of the server is known. 0, or an HF_ error: none is, and no server tells
+   it. */
 int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key, hf_error *err);
 
-/* It is of whole seconds: within one of them the cluster's revision goes on. Never goes back but
-   when the server's clock was set; and isn't ahead of what the server would tell. */
+/* Returns the date; within a second of it the cluster's revision counts on. It goes back only if
+   the server's clock was set, and is never ahead of the server's clock. */
 int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
 
 /* Of a reply that said clock_us, with a row of that rev (0: there is none). A row that was written
@@ -36,10 +37,11 @@ int64_t hf__et_date_at(struct hf__et_date *date, int64_t revision);
    server would have told with that reply: where that isn't certain it asks. */
 int64_t hf__et_date_of_row(struct hf__et_http *http, uint64_t rev, int64_t clock_us);
 
-/* The next request asks, unless that was done just now. */
+/* Makes the next request ask for the date again, unless it was asked for just now. */
 void hf__et_date_doubt(struct hf__et_date *date);
 
-/* It was `date_us`, whole seconds, at some moment between these two of the local clock. */
+/* Notes the server's date, in whole seconds: `date_us` at some local time between sent_us and
+   received_us. */
 void hf__et_date_told(struct hf__et_date *date, int64_t sent_us, int64_t received_us,
                       int64_t date_us);
 

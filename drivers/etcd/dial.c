@@ -121,7 +121,7 @@ static long io_control(BIO *io, int what, long n, void *arg)
     return what == BIO_CTRL_FLUSH;
 }
 
-/* Nobody is there to type it. */
+/* No passphrase of a key file is asked for: a library has no terminal. */
 static int no_password(char *to, int cap, int writes, void *arg)
 {
     (void)to;
@@ -181,7 +181,7 @@ static int tls_set(const struct hf__et_http *http, struct hf__et_conn *tls, char
     return 0;
 }
 
-/* Whose certificate it has to be: the host's, a name or an address. 0: no memory. */
+/* Sets the name or address that the server's certificate must have. 0: out of memory. */
 static int set_host(SSL *ssl, const char *endpoint)
 {
     char host[HF_ET_HOST_CAP], port[HF_ET_PORT_CAP];

@@ -71,7 +71,7 @@ static int et_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
 
 /* ---- doctor ---- */
 
-/* Which is no fault: who only takes locks needn't be an administrator. */
+/* Reports what this user may not read. That is no failure: locks need no administrator. */
 static int not_told(void (*say)(void *arg, int ok, const char *text), void *arg, const char *what)
 {
     char text[100];

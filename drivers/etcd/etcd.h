@@ -8,17 +8,17 @@
  *     K \t SESSION    one for each session that the row names, in hex; empty, bound to the lease of
  *                     that number
  *     K \t SESSION .  rarely: by which other lease that key was put back (leases.c)
- *     \t SESSION \t K a letter, bound to the same lease: what one who got in line with that session
- *                     is told (txn.c, words.c)
+ * \t SESSION \t K an inbox, bound to the same lease: the notification for the waiter with that
+ * session (txn.c, words.c)
  *
- * Control characters don't occur in our keys, so that [K, K\n) is K's and nobody else's: one range
- * reads the row and who of it lives, one watch is notified of its changes, or of its deaths alone;
- * and one is notified of all letters to a handle, for the numbers of its sessions begin with the
- * same digits. A write puts row, rev and the writer's own sessions in one transaction, which etcd
- * refuses if the lease of one of these is gone: then it is made without the keys of those that
- * stood in the row with such a session already (replace.c), and no grant, nor place in line, is
- * ever made with one. So a session that the row names, and that isn't there, has ended; whether a
- * holder may still believe in it is told by the terms (leases.c).
+ * Control characters don't occur in our keys, so that [K, K\n) is K's alone: one range reads the
+ * row and which of its sessions live, and one watch is notified of its changes, or of its deaths
+ * alone. One more watch covers all inboxes of a handle, since the numbers of its sessions begin
+ * with the same digits. A write puts row, rev and the writer's own sessions in one transaction,
+ * which etcd refuses if the lease of one of these is gone: then it is made without the keys of
+ * those that stood in the row with such a session already (replace.c), and no grant, nor place in
+ * line, is ever made with one. So a session that the row names, and that isn't there, has ended;
+ * whether a holder may still believe in it is told by the terms (leases.c).
  */
 #ifndef HF_ETCD_H
 #define HF_ETCD_H
@@ -37,13 +37,13 @@ enum {
 struct hf__et_watcher; /* watch.c */
 struct hf__et_words;   /* words.c */
 
-/* What was put of a session beside one row; 0 of `session`: nothing. Besides its own key it may
-   have a letter: MAYBE, if a write that is on its way, or whose reply was lost, puts it or takes it
-   away. */
-enum hf__et_letter { HF_ET_NO_LETTER, HF_ET_PUT, HF_ET_MAYBE };
+/* Which keys of a session this handle has put beside one row; session 0: none. Besides the
+   session's key there may be its inbox: MAYBE if a write in flight, or one without a reply, puts or
+   deletes the inbox. */
+enum hf__et_inbox_state { HF_ET_NO_INBOX, HF_ET_PUT, HF_ET_MAYBE };
 struct hf__et_mark {
     uint64_t hash, session;
-    enum hf__et_letter letter;
+    enum hf__et_inbox_state inbox;
 };
 struct hf__et_marks {
     struct hf__et_mark *at;
@@ -70,15 +70,15 @@ struct hf_store {
     uint32_t address, count; /* of the numbers of its sessions: see leases.c */
 };
 
-/* prefix + text + tail, and the key of a letter, in the request's memory. */
+/* prefix + text + tail, and the key of an inbox, in the request's memory. */
 ProtobufCBinaryData hf__et_key(const hf_store *st, struct hf__et_mem *mem, const char *text,
                                const char *tail);
-ProtobufCBinaryData hf__et_letter(const hf_store *st, struct hf__et_mem *mem, const char *text,
-                                  uint64_t session);
+ProtobufCBinaryData hf__et_inbox(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                                 uint64_t session);
 
 /* leases.c */
-/* What the names of all letters to this handle have behind the store's prefix, and the first that
-   isn't any more: tabulator and digits. */
+/* The bounds of the range of this handle's inboxes, behind the store's prefix: a tabulator and
+   digits. `behind`: the first name after that range. */
 enum { HF_ET_ADDRESS_CAP = 8 };
 void hf__et_address(const hf_store *st, char ret[HF_ET_ADDRESS_CAP], int behind);
 void hf__et_sessions_open(hf_store *st);
@@ -89,7 +89,7 @@ int hf__et_session_keep(hf_store *st, uint64_t session, int64_t until_us, int64_
 int hf__et_session_left(hf_store *st, uint64_t session, int64_t *ret_ms, hf_error *err);
 int hf__et_session_end(hf_store *st, uint64_t session, hf_error *err);
 int hf__et_session_stale(hf_store *st, uint64_t session);
-/* One that nobody keeps, for at least `s` seconds. 0 or HF_UNAVAILABLE. */
+/* Makes a lease of at least `s` seconds that isn't kept alive. 0 or HF_UNAVAILABLE. */
 int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret);
 /* For how many seconds it was made, at least. */
 int64_t hf__et_session_s(uint64_t session);
@@ -104,7 +104,7 @@ struct hf__et_dead {
 
 /* marks.c; under `mu` */
 struct hf__et_mark *hf__et_mark(const struct hf__et_marks *m, uint64_t hash, uint64_t session);
-void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_letter letter);
+void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_inbox_state inbox);
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session);
 
 /* ops.c */
@@ -134,12 +134,12 @@ HfEt__Compare *hf__et_compare(struct hf__et_mem *mem, HfEt__TxnRequest *to, Prot
 /* txn.c */
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP]);
 int hf__et_names(const hf_row *row, uint64_t session);
-/* What a replace to that row asks for, in which the keys of the dead aren't put; a letter is, for
- *ret_put. To be closed. */
+/* Builds the transaction that replaces the row. It puts no keys for the sessions in `dead`, and
+   inboxes for those in *ret_put. The caller closes it. */
 void hf__et_replace_txn(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, uint64_t seen,
                         const hf_row *row, const struct hf__et_dead *dead,
                         struct hf__et_dead *ret_put);
-/* It was done; or may have been, if it isn't `certain`. */
+/* Notes that the transaction was carried out, or, unless `certain`, that it may have been. */
 void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, const struct hf__et_dead *put, int certain);
 
@@ -172,9 +172,9 @@ int hf__et_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_r
 /* words.c */
 int hf__et_words_open(hf_store *st);
 void hf__et_words_close(hf_store *st);
-/* What those whom a write of that row concerns are told of who has it: its length. */
+/* Writes the notification that describes the row's holder. Returns its length. */
 size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP]);
-/* The key is waited for from now on, or no longer. 0 or HF_NOMEM. */
+/* Subscribes to the key, or ends that. 0 or HF_NOMEM. */
 int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key);
 void hf__et_words_unsubscribe(struct hf__et_words *w, const hf_rowkey *key);
 int hf__et_words_next_event(struct hf__et_words *w, hf_key_event *ret);

@@ -235,7 +235,7 @@ static int read_in(struct hf__et_h2 *h, char why[HF_ET_WHY])
     return HF_ET_BROKEN;
 }
 
-/* It waits for nothing any more, and has said so. */
+/* Returns 1 if the connection has nothing left to read or to write. */
 static int is_over(const struct hf__et_h2 *h)
 {
     return !nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session);
@@ -314,7 +314,7 @@ static int connect_any(struct hf__et_http *http, int64_t until_us, struct hf__et
     struct greeting g = {http, NULL};
     int rc = hf__et_dial(http, until_us, settle, &g, why);
     *ret = g.h2;
-    /* It may be another server, or the same one later on. */
+    /* A new connection may reach another server, whose date differs. */
     if (!rc) hf__et_date_doubt(&http->date);
     return rc;
 }

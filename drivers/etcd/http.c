@@ -44,7 +44,7 @@ void hf__et_split(const char *endpoint, char host[HF_ET_HOST_CAP], char port[HF_
 
 /* ---- what the server says ---- */
 
-/* Who is asked again, if this is what the endpoint in use says. */
+/* Which endpoint is asked again after this answer. */
 enum again {
     NOBODY,
     ANOTHER, /* this member can't serve now; another one may */
@@ -182,7 +182,7 @@ static int settle(struct hf__et_http *http, struct hf__et_exchange *x, int ambig
     if (x->failed) {
         int code = x->sent ? ambiguous : x->failed;
         if (x->failed == HF_DENIED) code = HF_DENIED;
-        /* Who spoke gRPC may do so again: it isn't the URL that is wrong. */
+        /* This endpoint spoke gRPC before, so the URL isn't wrong. */
         if (code == HF_UNSUPPORTED && __atomic_load_n(&http->term, __ATOMIC_ACQUIRE))
             code = HF_UNAVAILABLE;
         snprintf(text, sizeof text, "%s", x->why);

@@ -1,24 +1,26 @@
 /*
  * leases.c - sessions as leases of etcd's: made, kept, ended; and when one of them is over.
  *
- * Who leads an etcd cluster counts the leases, and keeps them, without asking anybody; only that
- * one has run out is told to the others. One who was paused, or cut off, may believe that it still
- * leads, and so it may keep what its successor lets run out, or let run out what its successor
- * keeps: its word "revoke" is passed on to the new leader, who obeys (etcd issues 12528 and 15247).
+ * The leader of an etcd cluster counts and extends leases without asking the other members; only
+ * the end of a lease goes through the log. A leader that was paused, or cut off, may believe that
+ * it still leads. It may then extend a lease that its successor lets run out, or let one run out
+ * that its successor extends: its request to revoke is forwarded to the new leader, which obeys
+ * (etcd issues 12528 and 15247).
  *
- * The first is no harm, for a keeping counts only when a majority has confirmed its term after it
- * (led_still). The second can be told by the terms, too: a leader knows of no lease that was made
- * in a later term than its own. So the number of a session says the term in which it was made, at
- * the earliest: as long as that is the term, nobody but its only leader can have let it run out. A
+ * The first does no harm: a keepalive counts only after a majority has confirmed its term
+ * (led_still). The second shows in the terms, too: a leader knows of no lease that was made in a
+ * later term than its own. So the number of a session says the term in which it was made, at the
+ * earliest: as long as that is the term, only the leader of that term can have let it run out. A
  * reply shows the term of the last entry that the member has applied, and each term begins with an
  * entry of its own: so what is asked for after a term was seen happens in that one or later, and
  * what a reply shows happened in its term or earlier.
  *
- * When a holder's session is missing and the term is another one, it may be that it was just kept.
- * Then whoever sees it puts its key back, under a lease of the same length that nobody keeps, and
- * notes by which: K \t SESSION "." (etcd.h). Once that is gone, too, the holder's belief is over,
- * whoever was wrong before; if the term has changed meanwhile, it is done again. So that this is
- * rare, a session of an earlier term is worn: what is still held with it moves to a new one.
+ * If a holder's session is missing and the term is another one, the session may just have been
+ * extended. The client that sees this puts the session's key back, under a lease of the same length
+ * that isn't kept alive, and notes that lease: K \t SESSION "." (etcd.h). Once that lease is gone,
+ * too, the holder's belief is over, whichever leader was wrong; if the term has changed meanwhile,
+ * it is done again. To make this rare, a session of an earlier term is stale: what is still held
+ * with it moves to a new session.
  *
  * A waiter believes nothing, so that its session's death is a death in any case.
  */
@@ -37,9 +39,9 @@ enum { TERM_BITS = 16, LENGTH_BITS = 8, COUNT_BITS = 24, ADDRESS_BITS = 15 };
 
 /*
  * 63 bits: 15 that the handle has drawn, which make the first four digits of all its sessions, so
- * that one range has the letters to all of them; a count of 24 that begins anywhere, so that none
+ * that one range has the inboxes of all of them; a count of 24 that begins anywhere, so that none
  * of them repeats, whatever becomes of the cluster (two handles that have drawn the same hear each
- * other's letters, no more); its length in seconds; its term, modulo 2^16 (0: not known). The
+ * other's notifications, no more); its length in seconds; its term, modulo 2^16 (0: not known). The
  * length is a number below 16, or one of four bits, the first of which is 1, and how often it is
  * doubled: rounded up by an eighth at most.
  */
@@ -201,11 +203,11 @@ int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
 }
 
 /*
- * Who leads extends a lease without asking anybody, and one who was paused or cut off may still
- * believe that it leads: what it extends its successor knows nothing of (etcd issue 15247). The
- * answer names the term from before the lease was extended. A majority confirms the term of a read
- * that is linearizable; if that came after and is of the same term, who extended the lease led
- * then.
+ * A leader extends a lease without asking the other members. One that was paused or cut off may
+ * still believe that it leads, and its successor doesn't know of the extension (etcd issue 15247).
+ * The reply names the term from before the extension. A linearizable read's term is confirmed by a
+ * majority: if such a read follows and shows the same term, the member that extended the lease was
+ * the leader.
  */
 static int led_still(hf_store *st, uint64_t session, int64_t term, int64_t keep_until_us,
                      const char *what, hf_error *err)

@@ -1,10 +1,10 @@
 /*
- * marks.c - what this handle has put beside rows, for each key and session of its own: so that only
- * that is taken away again, and a letter is put only once.
+ * marks.c - which keys this handle has put beside rows, for each row and session of its own: so
+ * that only these are deleted again, and an inbox is put only once.
  *
- * A table by hash, in which a session of 0 ends a search. What a mark says may be out of date, for
- * others take keys away, too: then a key is taken away that isn't there. One that there was no
- * memory for is missed by nobody: what it was of lies there until the session ends.
+ * A table by hash, in which a session of 0 ends a search. A mark may be out of date, since other
+ * clients delete keys, too: then the delete finds nothing. A mark that is missing for want of
+ * memory does no harm: etcd deletes the key when the session's lease ends.
  */
 #include "etcd.h"
 
@@ -31,7 +31,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Those of sessions that have ended aren't taken over. `own`: those that haven't, in order. */
+/* Makes room, without the marks of sessions that have ended. `own`: the sessions that haven't, in
+   order. */
 static void grow(struct hf__et_marks *m, const struct hf__et_own *own, size_t n_own)
 {
     struct hf__et_marks to = {.places = 16};
@@ -68,7 +69,7 @@ static int has_room(hf_store *st)
     return m->n + 1 < m->places;
 }
 
-void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_letter letter)
+void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_inbox_state inbox)
 {
     struct hf__et_mark *k = hf__et_mark(&st->marks, hash, session);
     if (!k && !has_room(st)) return;
@@ -77,15 +78,15 @@ void hf__et_mark_set(hf_store *st, uint64_t hash, uint64_t session, enum hf__et_
         *k = (struct hf__et_mark){.hash = hash, .session = session};
         st->marks.n++;
     }
-    if (letter == HF_ET_PUT || k->letter == HF_ET_NO_LETTER) k->letter = letter;
+    if (inbox == HF_ET_PUT || k->inbox == HF_ET_NO_INBOX) k->inbox = inbox;
 }
 
 void hf__et_mark_drop(struct hf__et_marks *m, uint64_t hash, uint64_t session)
 {
     size_t i = m->places ? place_of(m, hash, session) : 0;
     /* Another thread has put it again since. */
-    if (!m->places || !m->at[i].session || m->at[i].letter == HF_ET_PUT) return;
-    /* Those behind it go on being found: each is put anew. */
+    if (!m->places || !m->at[i].session || m->at[i].inbox == HF_ET_PUT) return;
+    /* The marks that follow in the run are inserted again, so that a search still finds them. */
     m->at[i].session = 0;
     m->n--;
     for (size_t n = (i + 1) & (m->places - 1); m->at[n].session; n = (n + 1) & (m->places - 1)) {

@@ -90,7 +90,8 @@ ProtobufCBinaryData hf__et_copy(struct hf__et_mem *mem, const void *bytes, size_
     return (ProtobufCBinaryData){to ? len : 0, to};
 }
 
-/* A list is moved whenever its length is LIST or twice that, and so on. */
+/* Makes room for one more entry. The list is copied to twice its space when `n` is LIST, 2 * LIST,
+   ... */
 void *hf__et_room(struct hf__et_mem *mem, void *list, size_t n)
 {
     if (n && (n < LIST || (n & (n - 1)))) return list;

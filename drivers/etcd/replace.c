@@ -119,11 +119,11 @@ static int keep_dead(hf_store *st, struct hf__et_dead *of, hf_error *err)
 }
 
 /*
- * Refused for a session of ours that has died. It may be one that holds the key beside what is
- * written, or waits behind it: then nothing new is said of it, and whether its belief is over is
- * for who reads the row to say (leases.c). Its key isn't put, as it isn't by other handles, or all
- * that this one does with the key would fail as long as the row names the dead. But what is to be
- * bound to it from now on stays refused.
+ * The write was refused because a session of ours has died. If the stored row names that session
+ * already, the write is made without the session's key: otherwise every write of this handle would
+ * fail while the row names the session. Whether the session's holder still believes is found by the
+ * readers of the row (leases.c). A grant, or a place in the queue, that is new with this write
+ * stays refused.
  */
 static int without_the_dead(const struct replace *s)
 {

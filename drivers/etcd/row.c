@@ -1,7 +1,7 @@
 /*
- * row.c - a row as bytes: Row of etcd.proto. In a line of many, who has a key, and who has it next,
- * read and write all of it: as JSON that took longer than etcd does. last_id is left out: there is
- * no take.
+ * row.c - a row as bytes: Row of etcd.proto. Protocol buffers, not JSON: with a long queue each
+ * handover reads and writes all of the row, and parsing JSON took longer than etcd's answer.
+ * last_id is left out: this driver has no take.
  */
 #include "etcd.h"
 

@@ -24,8 +24,8 @@ ProtobufCBinaryData hf__et_key(const hf_store *st, struct hf__et_mem *mem, const
     return copied(mem, key, snprintf(key, sizeof key, "%s%s%s", st->prefix, text, tail));
 }
 
-ProtobufCBinaryData hf__et_letter(const hf_store *st, struct hf__et_mem *mem, const char *text,
-                                  uint64_t session)
+ProtobufCBinaryData hf__et_inbox(const hf_store *st, struct hf__et_mem *mem, const char *text,
+                                 uint64_t session)
 {
     char key[HF_ET_KEY_CAP];
     return copied(mem, key,
@@ -115,7 +115,7 @@ static int add_beside(struct group *g, const HfEt__KeyValue *kv, const char *tai
     return 0;
 }
 
-/* One key of etcd's. 1: it is the next group's; 0; HF_NOMEM. */
+/* Adds one of etcd's keys to the group. 0; 1: the key belongs to the next group; HF_NOMEM. */
 static int group_add(struct group *g, const HfEt__KeyValue *kv)
 {
     const char *key = kv->key.len ? (const char *)kv->key.data : "";
@@ -196,7 +196,7 @@ static int in_doubt(const struct group *g, const hf_party *p)
     return p->session && !(p->flags & HF_PARTY_DEAD) && !is_there(life_of(g, p->session));
 }
 
-/* It was noted of a session that the row doesn't name any more. */
+/* Returns 1 for a note (K \t SESSION ".") about a session that the row doesn't name any more. */
 static int is_leftover(const struct life *life, const hf_row *row)
 {
     return life->by && !hf__et_names(row, life->session);
@@ -217,7 +217,7 @@ static int64_t longest_doubt_s(const struct group *g, const hf_row *row)
     return s;
 }
 
-/* Their keys are put back, by a lease that nobody keeps. */
+/* Puts the keys of the sessions in doubt back, under the lease `by`, which isn't kept alive. */
 static void add_doubts(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                        const hf_row *row, const struct group *g, uint64_t by)
 {
@@ -248,9 +248,10 @@ static void add_leftovers(struct hf__et_txn *t, const hf_store *st, const hf_row
     }
 }
 
-/* Sees to what the row leaves open, if it is still this one. Who can't leaves it to the next. The
-   lease isn't ended even if it seems to be of no use: what was written with it may have landed
-   although nothing was heard of it, and that it is gone says that all of them are over. */
+/* Puts back the keys of sessions in doubt and deletes leftover notes, if the row still is this one.
+   A failure is ignored: the next reader does the same. The new lease isn't revoked even if the
+   write seems to have failed. The write may have landed, and the lease's end would then say that
+   all those sessions are over. */
 static void settle(hf_store *st, const hf_rowkey *key, const hf_row *row, const struct group *g)
 {
     int64_t s = longest_doubt_s(g, row);
@@ -364,7 +365,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
     char from[HF_ET_KEY_CAP], end[HF_ET_KEY_CAP], *next;
     int64_t limit = PAGE;
     int rc = 0;
-    /* Letters stand before all keys. */
+    /* Inboxes stand before all keys. */
     snprintf(from, sizeof from, "%s%s", st->prefix, *prefix ? prefix : " ");
     snprintf(end, sizeof end, "%s%s", st->prefix, prefix);
     end[strlen(end) - 1] =
@@ -385,7 +386,7 @@ int hf__et_scan(hf_store *st, const char *prefix,
         *ret_clock_us = reply.clock_us;
         rc = tell_page(&s, (HfEt__RangeResponse *)reply.message, reply.term, &next);
         hf__et_free(&reply);
-        /* One key of ours that is more than a page. */
+        /* The keys beside one row fill more than a page. */
         if (next && !strcmp(next, from)) limit *= 4;
         if (next) snprintf(from, sizeof from, "%s", next);
         free(next);

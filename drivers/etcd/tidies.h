@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* One write in 64, by chance, but by nothing else than its rev. */
+/* Chooses one write in 64, by a hash of its rev. */
 static inline int hf__et_tidies(uint64_t rev)
 {
     return !(rev * UINT64_C(0x9e3779b97f4a7c15) >> 58);

@@ -1,11 +1,11 @@
 /*
  * txn.c - a row is written: what a transaction asks for. See etcd.h for the keys.
  *
- * Who stands in line isn't told by the row, or each write would wake all of them: n in line would
- * have n wakings a handover, and as many answers of etcd's. Each is written to by himself, and only
- * if the write concerns him: by a letter, a key under the lease of the session with which he waits,
- * which he has put there when he got in line. (That a waiter watches a key of its own is how etcd's
- * own lock does it, and Curator's before it.) A letter to one who is gone isn't written.
+ * Queued waiters don't watch the row: each write would wake all of them, n wakeups a handover, and
+ * as many replies of etcd's. Each waiter has an inbox instead: a key under the lease of its
+ * session, which the waiter puts when it joins the queue. A write puts a notification into the
+ * inboxes of the waiters that it concerns. (etcd's own lock, and Curator's before it, has each
+ * waiter watch a key of its own, too.) No notification is written to an inbox that is gone.
  */
 #include "etcd.h"
 
@@ -17,11 +17,11 @@
 #include <string.h>
 
 enum {
-    WHOLE_CAP = 4096, /* of a row in a letter */
-    BUNDLE = 60,      /* letters in one operation, of which etcd takes 128 with those beside it */
+    WHOLE_CAP = 4096, /* of a row in a notification */
+    BUNDLE = 60,      /* inboxes in one operation, of which etcd takes 128 with those beside it */
     GAPS = 30,        /* that are tidied by one write, */
     BESIDE = 20,      /* which says something of no more sessions than that */
-    LETTER_CAP = WHOLE_CAP + HF_ET_WORD_CAP + 1
+    PAYLOAD_CAP = WHOLE_CAP + HF_ET_WORD_CAP + 1
 };
 
 void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP])
@@ -52,8 +52,9 @@ static int is_dead(const struct hf__et_dead *dead, uint64_t session)
     return 0;
 }
 
-/* Is what such a session is told the row itself, or only who has the key? Who is first in line goes
-   on waiting; who holds is to give it on. 0: nothing. */
+/* What a session's notification contains. SHORT, the holder: for the first in the queue, which goes
+   on waiting. WHOLE, the row as well: for the holder, which will hand the key over. 0: no
+   notification. */
 enum { SHORT = 1, WHOLE };
 
 static int concern(const hf_row *row, uint64_t session)
@@ -66,22 +67,22 @@ static int concern(const hf_row *row, uint64_t session)
     return what;
 }
 
-/* ---- letters ---- */
+/* ---- notifications ---- */
 
 static const ProtobufCBinaryData none = {0, NULL};
 
-struct letters {
+struct payloads {
     const hf_row *row;
     const uint8_t *bytes; /* it as bytes */
     size_t n_bytes;
     int written; /* what follows: seldom is there anybody to be told */
     size_t len[WHOLE + 1];
-    char text[WHOLE + 1][LETTER_CAP];
+    char text[WHOLE + 1][PAYLOAD_CAP];
     HfEt__TxnRequest *bundle; /* of operations; NULL: none yet */
 };
 
 /* What is to be said of the row. */
-static void write_them(struct letters *all)
+static void write_them(struct payloads *all)
 {
     size_t n = hf__et_word(all->row, all->text[SHORT]);
     memcpy(all->text[WHOLE], all->text[SHORT], n);
@@ -94,7 +95,7 @@ static void write_them(struct letters *all)
     all->len[WHOLE] = n + 1 + all->n_bytes;
 }
 
-static ProtobufCBinaryData letter_to(struct letters *all, struct hf__et_mem *mem, int what)
+static ProtobufCBinaryData payload_for(struct payloads *all, struct hf__et_mem *mem, int what)
 {
     if (!all->written) write_them(all);
     return hf__et_copy(mem, all->text[what], all->len[what]);
@@ -107,17 +108,17 @@ static HfEt__TxnRequest *nested(struct hf__et_mem *mem)
     return txn;
 }
 
-/* Where the letter is, it is written anew; its lease stays. */
-static void send_letter(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
-                        uint64_t session, struct letters *all, int what)
+/* Writes to the inbox if it exists; its lease stays. */
+static void notify(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key, uint64_t session,
+                   struct payloads *all, int what)
 {
-    ProtobufCBinaryData name = hf__et_letter(st, &t->mem, key->text, session);
+    ProtobufCBinaryData name = hf__et_inbox(st, &t->mem, key->text, session);
     if (!all->bundle) all->bundle = nested(&t->mem);
     HfEt__TxnRequest *one = nested(&t->mem);
     HfEt__RequestOp *op = all->bundle ? hf__et_op(&t->mem, all->bundle) : NULL;
     if (!one || !op) return;
     HfEt__Compare *is_there = hf__et_compare(&t->mem, one, name, HF_ET__COMPARE__TARGET__VERSION);
-    HfEt__PutRequest *put = hf__et_put(&t->mem, one, name, letter_to(all, &t->mem, what));
+    HfEt__PutRequest *put = hf__et_put(&t->mem, one, name, payload_for(all, &t->mem, what));
     if (!is_there || !put) return;
     is_there->result = HF_ET__COMPARE__RESULT__GREATER;
     is_there->has_version = 1; /* 0 */
@@ -125,7 +126,7 @@ static void send_letter(struct hf__et_txn *t, const hf_store *st, const hf_rowke
     op->request_txn = one;
 }
 
-static void send_bundle(struct hf__et_txn *t, struct letters *all)
+static void send_bundle(struct hf__et_txn *t, struct payloads *all)
 {
     if (!all->bundle) return;
     HfEt__RequestOp *op = hf__et_op(&t->mem, &t->msg);
@@ -133,7 +134,7 @@ static void send_bundle(struct hf__et_txn *t, struct letters *all)
     all->bundle = NULL;
 }
 
-/* Each session once, whatever else of it the row names. */
+/* A session that the row names more than once is notified once. */
 static int is_told_already(const hf_row *row, uint32_t i)
 {
     for (uint32_t n = 0; n < i; n++)
@@ -141,15 +142,15 @@ static int is_told_already(const hf_row *row, uint32_t i)
     return 0;
 }
 
-/* To those whose letter wasn't put just now, by this write itself. */
-static void send_letters(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
-                         const hf_row *row, const struct hf__et_dead *put, struct letters *all)
+/* Notifies the sessions whose inbox isn't put by this write itself. */
+static void notify_all(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
+                       const hf_row *row, const struct hf__et_dead *put, struct payloads *all)
 {
     for (uint32_t i = 0; i < row->n_holders + row->n_queue; i++) {
         uint64_t session = row->party[i].session;
         if (!session || !hf__concerns(row, i) || is_dead(put, session) || is_told_already(row, i))
             continue;
-        send_letter(t, st, key, session, all, concern(row, session));
+        notify(t, st, key, session, all, concern(row, session));
         /* What it counts are those of a bundle, and all beside it. */
         size_t n = all->bundle ? all->bundle->n_success : 0;
         if (n >= BUNDLE || n + t->msg.n_success >= HF_ET_OPS_CAP) send_bundle(t, all);
@@ -208,8 +209,8 @@ static int somebody_listens(const hf_row *row)
     return row->n_queue != 0;
 }
 
-/* Who was in the row, and isn't any more: were his key deleted while others listen, they would all
-   look whether somebody has died. It goes on without a lease, until it is tidied up. */
+/* A session of ours leaves the row. If its key were deleted while others subscribe, all of them
+   would look for a death. So the key stays without a lease until a later write tidies it up. */
 static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *key,
                      const hf_row *row, struct hf__et_mark *mark, int tidied, int listened)
 {
@@ -220,9 +221,9 @@ static void add_left(struct hf__et_txn *t, const hf_store *st, const hf_rowkey *
         hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, tail), none, 0);
     else if (!tidied)
         hf__et_add_delete(t, hf__et_key(st, &t->mem, key->text, tail));
-    if (mark->letter == HF_ET_NO_LETTER) return;
-    hf__et_add_delete(t, hf__et_letter(st, &t->mem, key->text, mark->session));
-    mark->letter = HF_ET_MAYBE; /* who comes into the line meanwhile puts it again */
+    if (mark->inbox == HF_ET_NO_INBOX) return;
+    hf__et_add_delete(t, hf__et_inbox(st, &t->mem, key->text, mark->session));
+    mark->inbox = HF_ET_MAYBE; /* a wait that joins the queue meanwhile puts it again */
 }
 
 /* Of how many own sessions does the write say something? Under `mu`. */
@@ -235,9 +236,8 @@ static size_t n_beside(const hf_store *st, const hf_rowkey *key, const hf_row *r
     return n;
 }
 
-/* Does one of our own sessions leave the row by this write? *ret_moves: one that has a letter, so
-   that whoever held with it, and holds with another one from now on, goes on being told. Under
-   `mu`. */
+/* Returns 1 if this write removes one of our own sessions from the row. *ret_moves: one of these
+   has an inbox, so a hold that moves to another session needs an inbox there. Under `mu`. */
 static int somebody_leaves(const hf_store *st, const hf_rowkey *key, const hf_row *row,
                            int *ret_moves)
 {
@@ -247,15 +247,15 @@ static int somebody_leaves(const hf_store *st, const hf_rowkey *key, const hf_ro
         const struct hf__et_mark *mark = hf__et_mark(&st->marks, key->hash, st->own[i].session);
         if (!mark || hf__et_names(row, st->own[i].session)) continue;
         leaves = 1;
-        *ret_moves |= mark->letter != HF_ET_NO_LETTER;
+        *ret_moves |= mark->inbox != HF_ET_NO_INBOX;
     }
     return leaves;
 }
 
-/* Our own sessions that the row names are there from now on, but for the dead; others aren't.
-   `ret_put` are those whose letter is put, too. */
+/* Puts the keys of our own sessions that the row names, but for the dead, and deletes those of the
+   others. *ret_put: the sessions whose inbox is put, too. */
 static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key,
-                         const hf_row *row, const struct hf__et_dead *dead, struct letters *all,
+                         const hf_row *row, const struct hf__et_dead *dead, struct payloads *all,
                          struct hf__et_dead *ret_put)
 {
     int empty = !row->n_holders && !row->n_queue;
@@ -279,11 +279,11 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
         if (!named || is_dead(dead, session)) continue;
         hf__et_tail(session, "", tail);
         hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, tail), none, session);
-        if ((!moves && !is_in_line(row, session)) || (mark && mark->letter == HF_ET_PUT)) continue;
+        if ((!moves && !is_in_line(row, session)) || (mark && mark->inbox == HF_ET_PUT)) continue;
         if (ret_put->n == HF_ET_OPS_CAP) continue; /* which is too many operations anyway */
         ret_put->session[ret_put->n++] = session;
-        hf__et_add_put(t, hf__et_letter(st, &t->mem, key->text, session),
-                       letter_to(all, &t->mem, concern(row, session)), session);
+        hf__et_add_put(t, hf__et_inbox(st, &t->mem, key->text, session),
+                       payload_for(all, &t->mem, concern(row, session)), session);
     }
     pthread_mutex_unlock(&st->mu);
 }
@@ -293,24 +293,24 @@ static void add_sessions(struct hf__et_txn *t, hf_store *st, const hf_rowkey *ke
 static void add_row(struct hf__et_txn *t, hf_store *st, const hf_rowkey *key, const hf_row *row,
                     const struct hf__et_dead *dead, struct hf__et_dead *ret_put)
 {
-    struct letters letters; /* long: what isn't read needs no zeros */
-    uint8_t *bytes = hf__et_row_bytes(row, &letters.n_bytes);
+    struct payloads payloads; /* long: what isn't read needs no zeros */
+    uint8_t *bytes = hf__et_row_bytes(row, &payloads.n_bytes);
     char rev[24];
     int n = snprintf(rev, sizeof rev, "%llu", (unsigned long long)row->rev);
     if (!bytes) {
         t->mem.failed = 1;
         return;
     }
-    letters.row = row;
-    letters.bytes = bytes;
-    letters.written = 0;
-    letters.bundle = NULL;
+    payloads.row = row;
+    payloads.bytes = bytes;
+    payloads.written = 0;
+    payloads.bundle = NULL;
     hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, ""),
-                   hf__et_copy(&t->mem, bytes, letters.n_bytes), 0);
+                   hf__et_copy(&t->mem, bytes, payloads.n_bytes), 0);
     hf__et_add_put(t, hf__et_key(st, &t->mem, key->text, "\trev"),
                    hf__et_copy(&t->mem, rev, (size_t)n), 0);
-    add_sessions(t, st, key, row, dead, &letters, ret_put);
-    send_letters(t, st, key, row, ret_put, &letters);
+    add_sessions(t, st, key, row, dead, &payloads, ret_put);
+    notify_all(t, st, key, row, ret_put, &payloads);
     free(bytes);
 }
 
@@ -351,7 +351,7 @@ void hf__et_written(hf_store *st, const hf_rowkey *key, const hf_row *row,
         int named = row && hf__et_names(row, session);
         if (named && !is_dead(dead, session))
             hf__et_mark_set(st, key->hash, session,
-                            !is_dead(put, session) ? HF_ET_NO_LETTER
+                            !is_dead(put, session) ? HF_ET_NO_INBOX
                             : certain              ? HF_ET_PUT
                                                    : HF_ET_MAYBE);
         else if (!named && certain)

@@ -1,11 +1,12 @@
 /*
- * watch.c - waking who waits: watches of etcd's, as a request that goes on answering.
+ * watch.c - wakes the waiters: etcd's watches, each a request whose reply goes on.
  *
- * A stream is one watch: what ends it ends nothing else. One is of the letters to this handle.
- * Others are of what is deleted beside the keys in whose lines somebody here stands, which tells of
- * sessions that have ended; or of all that is written beside keys that are waited for in another
- * way: from the first to the last of those that were waited for when it was begun. Keys that come
- * later get a further stream; when there are too many of these all keys of that kind get a new one.
+ * A stream is one watch; its end ends no other. One stream (INBOXES) covers the inboxes of this
+ * handle. The streams ENDS cover deletions beside the keys in whose queues this handle has a
+ * waiter: these show the ends of sessions. The streams ALL cover every write beside the other keys
+ * that are waited for. Such a stream reaches from the first to the last key that was waited for
+ * when the stream began. Later keys get a further stream; if a kind has too many, one new stream
+ * replaces them.
  */
 #include "etcd.h"
 
@@ -21,7 +22,7 @@
 enum { RETRY_MS = 5000, IDLE_MS = 5000, POLL_MS = 60000 };
 
 /* What a stream is of. */
-enum kind { ENDS, ALL, LETTERS };
+enum kind { ENDS, ALL, INBOXES };
 enum { OF_A_KIND = 4, STREAMS = 2 * OF_A_KIND + 1 };
 _Static_assert((int)STREAMS <= (int)HF_ET_STREAMS_CAP, "all of them are waited for");
 
@@ -38,13 +39,13 @@ struct range {
 };
 
 struct hf__et_watcher {
-    pthread_mutex_t mu; /* of who listens or watches, for as long as that takes: of what follows */
+    pthread_mutex_t mu; /* of what follows; held during a flush, and during a wait for events */
     const hf_store *st;
     int wake_fd;
     struct stream stream[STREAMS];
     struct hf__et_stream *open[STREAMS]; /* NULL: unused */
-    struct range pending[LETTERS];       /* keys that no stream watches yet; of each kind */
-    int letters, anew;                   /* letters are to be watched; streams have ended */
+    struct range pending[INBOXES];       /* by kind: the keys that no stream watches yet */
+    int inboxes, anew;                   /* inboxes are to be watched; streams have ended */
     uint64_t events;
     int64_t retry_at_us, used_at_us;
 };
@@ -115,8 +116,8 @@ static void request(const hf_store *st, enum kind kind, const char *first, const
 {
     static HfEt__WatchCreateRequest__FilterType filter[] = {
         [ENDS] = HF_ET__WATCH_CREATE_REQUEST__FILTER_TYPE__NOPUT,
-        [LETTERS] = HF_ET__WATCH_CREATE_REQUEST__FILTER_TYPE__NODELETE};
-    int beside = kind != LETTERS;
+        [INBOXES] = HF_ET__WATCH_CREATE_REQUEST__FILTER_TYPE__NODELETE};
+    int beside = kind != INBOXES;
     hf_et__watch_create_request__init(ret);
     ret->has_key = ret->has_range_end = ret->has_prev_kv = 1;
     ret->key = hf__et_key(st, mem, first, beside ? "\t" : "");
@@ -236,7 +237,7 @@ static int widen(struct range *r)
     last[n + 1] = 0;
     free(r->last);
     r->last = last;
-    if (!n) r->first[n++] = ' '; /* the least that a key begins with: letters are before it */
+    if (!n) r->first[n++] = ' '; /* the least first byte of a key; inboxes sort before it */
     r->first[n] = 0;
     return 0;
 }
@@ -266,7 +267,7 @@ static int pend_wanted(struct hf__et_watcher *watcher, enum kind kind, int all)
 /* -1: none. */
 static int unused_stream(const struct hf__et_watcher *watcher, enum kind kind)
 {
-    int first = (int)kind * OF_A_KIND, n = kind == LETTERS ? 1 : OF_A_KIND;
+    int first = (int)kind * OF_A_KIND, n = kind == INBOXES ? 1 : OF_A_KIND;
     for (int i = first; i < first + n; i++)
         if (!watcher->open[i]) return i;
     return -1;
@@ -290,15 +291,15 @@ static int watch_kind(hf_store *st, enum kind kind)
     return rc;
 }
 
-/* They come to whoever stands in line. */
-static int watch_letters(hf_store *st)
+/* An inbox exists for each queued waiter. */
+static int watch_inboxes(hf_store *st)
 {
     char first[HF_ET_ADDRESS_CAP], behind[HF_ET_ADDRESS_CAP];
-    int at = unused_stream(st->watcher, LETTERS);
+    int at = unused_stream(st->watcher, INBOXES);
     if (at < 0) return 0;
     hf__et_address(st, first, 0);
     hf__et_address(st, behind, 1);
-    return begin_stream(st, LETTERS, at, first, behind);
+    return begin_stream(st, INBOXES, at, first, behind);
 }
 
 static int watch_more(hf_store *st, hf_error *err)
@@ -306,16 +307,16 @@ static int watch_more(hf_store *st, hf_error *err)
     struct hf__et_watcher *watcher = st->watcher;
     int rc = 0;
     if (watcher->anew)
-        for (int kind = 0; kind < LETTERS && !rc; kind++) rc = pend_wanted(watcher, kind, 0);
-    int letters = watcher->letters && unused_stream(watcher, LETTERS) >= 0;
-    if (!rc && !letters && !watcher->pending[ENDS].first && !watcher->pending[ALL].first) return 0;
+        for (int kind = 0; kind < INBOXES && !rc; kind++) rc = pend_wanted(watcher, kind, 0);
+    int inboxes = watcher->inboxes && unused_stream(watcher, INBOXES) >= 0;
+    if (!rc && !inboxes && !watcher->pending[ENDS].first && !watcher->pending[ALL].first) return 0;
     if (hf__local_us() < watcher->retry_at_us)
         return hf_fail(err, HF_UNAVAILABLE, 0,
                        "etcd: subscribe to notifications: not tried, because it failed "
                        "less than 5 s ago; waiters poll meanwhile");
     if (!rc) rc = watch_kind(st, ENDS);
     if (!rc) rc = watch_kind(st, ALL);
-    if (!rc && letters) rc = watch_letters(st);
+    if (!rc && inboxes) rc = watch_inboxes(st);
     watcher->anew = 0;
     if (!rc) rc = await_created(st);
     return rc ? disconnected(st, "no watch", err) : 0;
@@ -324,8 +325,8 @@ static int watch_more(hf_store *st, hf_error *err)
 static int flush_locked(hf_store *st, hf_event_count *ret, hf_error *err)
 {
     struct hf__et_watcher *watcher = st->watcher;
-    /* What came for keys before is told of them. They stay watched while nobody waits: who
-       holds one of them, and was told so, gives it on as the next letter says. */
+    /* Delivers what came so far. Keys stay watched without a wait: a holder that a notification
+       named hands the key over as the next notification says. */
     perform(watcher);
     hf__et_words_listen(st->words);
     if (hf__et_words_n_wanted(st->words)) {
@@ -346,7 +347,7 @@ static int subscribe(hf_store *st, const hf_rowkey *key)
     pthread_mutex_lock(&watcher->mu);
     int rc = watched(watcher, kind, key->text) ? 0 : extend(&watcher->pending[kind], key->text);
     if (!rc) rc = hf__et_words_subscribe(st->words, key);
-    watcher->letters |= in_line;
+    watcher->inboxes |= in_line;
     pthread_mutex_unlock(&watcher->mu);
     return rc;
 }
@@ -369,7 +370,7 @@ static int flush(hf_store *st, hf_event_count *ret, hf_error *err)
     return rc;
 }
 
-/* Was it interrupted since it was asked last? */
+/* Returns 1 if `interrupt` was called since the last call. */
 static int is_woken(struct hf__et_watcher *watcher)
 {
     uint64_t n;
@@ -383,7 +384,7 @@ static int sleep_locked(hf_store *st, const hf_event_count *since, int64_t until
         int64_t now = hf__local_us(), left = (until_us - now) / 1000 + 1;
         if (perform(watcher)) return disconnected(st, "the connection broke", err);
         if (watcher->events != since->n[0] || until_us <= now) return 0;
-        /* Nobody waits any more: the next one may, soon. */
+        /* The last wait has ended: the streams stay open for a while, for the next one. */
         int wanted = hf__et_words_n_wanted(watcher->st->words) != 0;
         if (!wanted && now - watcher->used_at_us >= IDLE_MS * INT64_C(1000))
             end_streams(watcher);
@@ -404,9 +405,9 @@ static int sleep_until(hf_store *st, const hf_event_count *since, int64_t until_
     return rc;
 }
 
-/* Takes in what has come, unless another thread sleeps, which does. The next sleep returns for it.
-   Streams that have ended are left to it, too: who looks now must look again when there are
-   others, and the thread that sleeps is disconnected until then. */
+/* Reads what has come, unless another thread sleeps and so reads it. The next sleep returns for it.
+   Streams that have ended are left to that sleep, too: a look made now must be made again after
+   they are opened anew, and the sleeping thread is disconnected until then. */
 static void catch_up(struct hf__et_watcher *watcher)
 {
     if (pthread_mutex_trylock(&watcher->mu)) return;
@@ -416,7 +417,7 @@ static void catch_up(struct hf__et_watcher *watcher)
 
 static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
 {
-    /* Who holds isn't watching: his letter may have come, and nobody has read it yet. */
+    /* A holder doesn't sleep here: its notification may have come without being read. */
     if (hf__et_words_wanted(st->words, key)) catch_up(st->watcher);
     return hf__et_words_told(st->words, key, row);
 }
@@ -452,7 +453,7 @@ void hf__et_notify_close(hf_store *st)
 {
     if (!st->watcher) return;
     end_streams(st->watcher);
-    for (int kind = 0; kind < LETTERS; kind++) clear_range(&st->watcher->pending[kind]);
+    for (int kind = 0; kind < INBOXES; kind++) clear_range(&st->watcher->pending[kind]);
     if (st->watcher->wake_fd >= 0) close(st->watcher->wake_fd);
     pthread_mutex_destroy(&st->watcher->mu);
     free(st->watcher);

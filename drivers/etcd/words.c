@@ -1,13 +1,13 @@
 /*
- * words.c - what who waits is told: by letters (txn.c), which one watch brings to all waits of a
- * handle, each to the one whom it concerns.
+ * words.c - notifications: one watch delivers the inboxes (txn.c) of all waiters of a handle, and
+ * each notification goes to the waiter that it concerns.
  *
- * A letter says who holds the key, and, where that is short, the row as it was written then. So
- * whom it names holds at once, without a read, and gives the key on without one. Whatever else
- * happens to a key that is waited for, the end of a session, or any write where nobody here stands
- * in its line, makes those look who wait for it.
+ * A notification names the holder of the key and, if the row is short, carries the row as it was
+ * written. A waiter that the notification names holds the lock at once, without a read, and hands
+ * it over without a read. Any other event of a key (the end of a session; any write, if no waiter
+ * of this handle is in the key's queue) makes the waiters for that key look.
  *
- * Who may write a letter may write the row, so it is believed.
+ * A notification is trusted: a client that can write an inbox can write the row, too.
  */
 #include "etcd.h"
 
@@ -31,13 +31,13 @@ struct word {
 /* A key that is waited for, or was. */
 struct subscription {
     struct hf__sub_key key;
-    uint8_t told;    /* a letter came, and nothing after it that it doesn't explain */
-    uint64_t unread; /* something that no letter explains, which somebody may still have to look
-                        at: until that listen */
-    uint64_t revision, letter_revision; /* of etcd's: the last that came of it; by a letter,
-                                           which another watch brings, sooner or later */
+    uint8_t told;    /* a notification came, and after it nothing that it doesn't explain */
+    uint64_t unread; /* an event that no notification explains; a wait may still have to look, until
+                        that flush */
+    uint64_t revision, inbox_revision; /* etcd's revision of the last event; of the last
+                                          notification, which comes by another watch */
     struct word word;
-    ProtobufCBinaryData whole; /* the row as that letter has it; NULL: it hasn't */
+    ProtobufCBinaryData whole; /* the row in that notification; NULL: it has none */
 };
 
 struct hf__et_words {
@@ -60,7 +60,7 @@ size_t hf__et_word(const hf_row *row, char to[HF_ET_WORD_CAP])
                             p->flags & ~HF_PARTY_DEAD);
 }
 
-/* 0: it says nothing, or nothing that can be read. */
+/* 0: the text is no notification. */
 static int read_word(const char *said, size_t len, struct word *to)
 {
     unsigned long long n[5];
@@ -117,8 +117,8 @@ int hf__et_words_subscribe(struct hf__et_words *w, const hf_rowkey *key)
     int same;
     pthread_mutex_lock(&w->mu);
     struct subscription *k = (struct subscription *)hf__sub_want(&w->sub, key, NULL, 0, &same);
-    /* What was said to another is none of this one's: it may be whom the word named, or the word
-       was said long ago, for while nobody stands in line nothing is said. */
+    /* A notification for the subscriber before isn't used. This waiter may be the holder that it
+       named; or it may be old, since nothing is written while the queue is empty. */
     if (k && !same) {
         k->told = 0;
         k->unread = 0;
@@ -184,7 +184,7 @@ static void forget(struct hf__sub_key *key, void *arg)
     struct subscription *k = (struct subscription *)key;
     k->told = 0;
     k->unread = 0;
-    k->revision = k->letter_revision = 0; /* they may begin anew */
+    k->revision = k->inbox_revision = 0; /* they may begin anew */
 }
 
 void hf__et_words_forget(struct hf__et_words *w)
@@ -243,13 +243,13 @@ static int is_old(uint64_t *last, uint64_t revision)
 }
 
 /* 1: somebody here is to look at it. */
-static int take_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
-                       const ProtobufCBinaryData *said)
+static int take_notification(struct hf__et_words *w, uint64_t hash, uint64_t revision,
+                             const ProtobufCBinaryData *said)
 {
     struct word word = {.token = 0};
     char text[HF_ET_WORD_CAP];
     int looks = 0;
-    if (!said->len) return 0; /* who got in line has put it there */
+    if (!said->len) return 0; /* the empty inbox, as the waiter made it */
     const uint8_t *whole = memchr(said->data, '\n', said->len);
     size_t n = whole ? (size_t)(whole - said->data) : said->len;
     if (n < sizeof text) {
@@ -259,8 +259,8 @@ static int take_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
     }
     pthread_mutex_lock(&w->mu);
     struct subscription *k = find(w, hash);
-    if (k && !is_old(&k->letter_revision, revision)) {
-        /* That others have come or left, or that who holds it renewed, changes nothing for them. */
+    if (k && !is_old(&k->inbox_revision, revision)) {
+        /* A renewal, or a change of the queue behind, changes nothing for these waiters. */
         looks = !(k->told && word.token && k->word.token == word.token &&
                   !memcmp(k->word.id, word.id, 16));
         k->told = 1;
@@ -276,9 +276,9 @@ static int take_letter(struct hf__et_words *w, uint64_t hash, uint64_t revision,
     return looks;
 }
 
-/* What no letter explains may be the end of a session, of which a letter that comes behind it
-   needn't know: so that counts for nothing until who waits has looked. Heard before one listen it
-   is looked at before the next but one, where not many are to look. */
+/* An event that no notification explains may be the end of a session. A notification that comes
+   after it may not know of that end, and so isn't used until a wait has looked at the row. Where
+   few waits are to look, that takes UNREAD_LISTENS flushes at most. */
 static int take_change(struct hf__et_words *w, uint64_t hash, uint64_t revision, int ends)
 {
     pthread_mutex_lock(&w->mu);
@@ -294,15 +294,15 @@ static int take_change(struct hf__et_words *w, uint64_t hash, uint64_t revision,
     return looks;
 }
 
-/* The key of ours that an event is of, or a letter's. 0: of none. */
+/* Finds which key an event, or an inbox, belongs to. 0: to none. */
 static int own_key(const ProtobufCBinaryData *key, size_t n_prefix, uint64_t *ret_hash,
-                   int *ret_is_letter)
+                   int *ret_is_inbox)
 {
     if (key->len <= n_prefix) return 0;
     const char *end = (const char *)key->data + key->len,
                *from = (const char *)key->data + n_prefix;
     const char *tab = memchr(from, '\t', (size_t)(end - from));
-    *ret_is_letter = tab == from;
+    *ret_is_inbox = tab == from;
     if (tab == from) {
         from = memchr(tab + 1, '\t', (size_t)(end - tab - 1));
         from = from ? from + 1 : end;
@@ -334,13 +334,13 @@ uint64_t hf__et_words_receive(const hf_store *st, const HfEt__WatchResponse *sai
         const HfEt__Event *event = said->events[i];
         const HfEt__KeyValue *kv = event->kv;
         uint64_t hash = 0;
-        int is_letter = 0;
-        if (!kv || kv->mod_revision <= 0 || !own_key(&kv->key, st->n_prefix, &hash, &is_letter)) {
+        int is_inbox = 0;
+        if (!kv || kv->mod_revision <= 0 || !own_key(&kv->key, st->n_prefix, &hash, &is_inbox)) {
             /* Whatever it is, of whichever key. */
             events++;
             hf__et_words_forget(w);
-        } else if (is_letter) {
-            events += (uint64_t)take_letter(w, hash, (uint64_t)kv->mod_revision, &kv->value);
+        } else if (is_inbox) {
+            events += (uint64_t)take_notification(w, hash, (uint64_t)kv->mod_revision, &kv->value);
         } else if (!ends || !is_tidied(event, st->n_prefix)) {
             events += (uint64_t)take_change(w, hash, (uint64_t)kv->mod_revision, ends);
         }

@@ -166,7 +166,7 @@ static void a_write_is_answered(void **state)
 
 /* A write that was refused or lost may have taken it away: who gets in line again puts it again, or
    nobody would tell him anything. */
-static void a_letter_that_may_be_gone_is_put_again(void **state)
+static void an_inbox_that_may_be_gone_is_put_again(void **state)
 {
     (void)state;
     static const int lost[] = {ANSWER_CLOSED, 200};
@@ -174,10 +174,10 @@ static void a_letter_that_may_be_gone_is_put_again(void **state)
     hf_row row;
     int64_t clock_us, ms;
     uint64_t session;
-    char letter[40];
+    char inbox[40];
     is(200, "{" HEADER ", \"TTL\": \"60\"}");
     said(driver->caps.sessions->make(st, 60000, &session, &ms, &clock_us, &err), 0, NULL);
-    snprintf(letter, sizeof letter, "/p/\t%016llx\tk", (unsigned long long)session);
+    snprintf(inbox, sizeof inbox, "/p/\t%016llx\tk", (unsigned long long)session);
     hf_row_init(&row);
     is(200, "{\"kvs\": [%s, %s]}", kv("/p/k", HELD), kv("/p/k\trev", "5"));
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
@@ -192,14 +192,14 @@ static void a_letter_that_may_be_gone_is_put_again(void **state)
             row.rev++;
             is(200, "{\"succeeded\": true}");
             said(driver->replace(st, &key, row.rev - 1, &row, NULL, &clock_us, &err), 0, NULL);
-            assert_non_null(strstr(answers_asked(), answers_base64(letter, strlen(letter))));
+            assert_non_null(strstr(answers_asked(), answers_base64(inbox, strlen(inbox))));
             assert_int_equal(strstr(answers_asked(), "ignore_lease") != NULL, again);
         }
         row.n_queue = 0;
         is(lost[i], "{}");
         said(driver->replace(st, &key, row.rev, &row, NULL, &clock_us, &err),
              lost[i] == 200 ? HF_CONFLICT : HF_UNKNOWN, NULL);
-        assert_non_null(strstr(answers_asked(), answers_base64(letter, strlen(letter))));
+        assert_non_null(strstr(answers_asked(), answers_base64(inbox, strlen(inbox))));
     }
     hf_row_clear(&row);
     driver->close(st);
@@ -576,7 +576,7 @@ int main(void)
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(damaged_ranges_are_told),
         cmocka_unit_test(a_write_is_answered),
-        cmocka_unit_test(a_letter_that_may_be_gone_is_put_again),
+        cmocka_unit_test(an_inbox_that_may_be_gone_is_put_again),
         cmocka_unit_test(what_had_no_room_is_looked_for),
         cmocka_unit_test(a_user_is_asked_for),
         cmocka_unit_test(pages_are_told_in_order),

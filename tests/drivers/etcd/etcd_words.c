@@ -13,7 +13,7 @@
 #define CREATED "{\"created\": true}\n"
 #define MINE    "00112233445566778899aabbccddeeff"
 #define OTHERS  "10112233445566778899aabbccddeeff"
-#define LETTER  "/p/\t" SESSION "\tk" /* to whoever waits for k */
+#define INBOX   "/p/\t" SESSION "\tk" /* of a waiter for k */
 
 static const uint8_t mine[16] = {0,    0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
                                  0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
@@ -117,37 +117,36 @@ static void words_wake_who_is_concerned(void **state)
         uint64_t heard, token; /* token: of who is told of; 0: nobody is */
     } cases[] = {
         /* Who got in line has put it there himself; then it says who has the key. */
-        {{{LETTER, "", "9", NULL}}, 0, 0},
-        {{{LETTER, WORD(MINE, "77"), "9", NULL}}, 1, 77},
+        {{{INBOX, "", "9", NULL}}, 0, 0},
+        {{{INBOX, WORD(MINE, "77"), "9", NULL}}, 1, 77},
         /* The same grant again; another one; none that is said. */
-        {{{LETTER, WORD(OTHERS, "7"), "9", NULL}, {LETTER, WORD(OTHERS, "7"), "10", NULL}}, 1, 7},
-        {{{LETTER, WORD(OTHERS, "7"), "9", NULL}, {LETTER, WORD(OTHERS, "8"), "10", NULL}}, 2, 8},
-        {{{LETTER, WORD(OTHERS, "77"), "9", NULL}, {LETTER, WORD(MINE, "77"), "10", NULL}}, 2, 77},
-        {{{LETTER, WORD(OTHERS, "77"), "9", NULL}, {LETTER, "?", "10", NULL}}, 2, 0},
-        {{{LETTER, "?", "9", NULL}, {LETTER, "?", "10", NULL}}, 2, 0},
+        {{{INBOX, WORD(OTHERS, "7"), "9", NULL}, {INBOX, WORD(OTHERS, "7"), "10", NULL}}, 1, 7},
+        {{{INBOX, WORD(OTHERS, "7"), "9", NULL}, {INBOX, WORD(OTHERS, "8"), "10", NULL}}, 2, 8},
+        {{{INBOX, WORD(OTHERS, "77"), "9", NULL}, {INBOX, WORD(MINE, "77"), "10", NULL}}, 2, 77},
+        {{{INBOX, WORD(OTHERS, "77"), "9", NULL}, {INBOX, "?", "10", NULL}}, 2, 0},
+        {{{INBOX, "?", "9", NULL}, {INBOX, "?", "10", NULL}}, 2, 0},
         /* With the row as it was written. */
-        {{{LETTER, WORD(MINE, "77") "\n" TAKEN, "9", NULL}}, 1, 5},
-        {{{LETTER, "?\n" TAKEN, "9", NULL}}, 1, 5},
-        {{{LETTER, WORD(MINE, "77") "\n" TAKEN, "9", NULL},
-          {LETTER, WORD(OTHERS, "78"), "10", NULL}},
+        {{{INBOX, WORD(MINE, "77") "\n" TAKEN, "9", NULL}}, 1, 5},
+        {{{INBOX, "?\n" TAKEN, "9", NULL}}, 1, 5},
+        {{{INBOX, WORD(MINE, "77") "\n" TAKEN, "9", NULL}, {INBOX, WORD(OTHERS, "78"), "10", NULL}},
          2,
          78},
-        {{{LETTER, WORD(MINE, "77") "\n{}", "9", NULL}}, 1, 77},
-        /* A session has ended: before a letter that doesn't know of it, or after it. */
-        {{{LETTER, WORD(OTHERS, "77"), "9", NULL}, {"/p/k\t" SESSION, "", "10", gone}}, 2, 0},
-        {{{"/p/k\t" SESSION, "", "9", gone}, {LETTER, WORD(OTHERS, "77"), "10", NULL}}, 2, 0},
-        {{{LETTER, WORD(OTHERS, "77"), "10", NULL}, {"/p/k\t" SESSION, "", "9", gone}}, 2, 0},
+        {{{INBOX, WORD(MINE, "77") "\n{}", "9", NULL}}, 1, 77},
+        /* A session has ended: before a notification that doesn't know of it, or after it. */
+        {{{INBOX, WORD(OTHERS, "77"), "9", NULL}, {"/p/k\t" SESSION, "", "10", gone}}, 2, 0},
+        {{{"/p/k\t" SESSION, "", "9", gone}, {INBOX, WORD(OTHERS, "77"), "10", NULL}}, 2, 0},
+        {{{INBOX, WORD(OTHERS, "77"), "10", NULL}, {"/p/k\t" SESSION, "", "9", gone}}, 2, 0},
         /* The same twice, or late, by two streams. */
-        {{{LETTER, WORD(OTHERS, "7"), "9", NULL}, {LETTER, WORD(OTHERS, "8"), "9", NULL}}, 1, 7},
-        {{{LETTER, WORD(OTHERS, "8"), "9", NULL}, {LETTER, WORD(OTHERS, "7"), "8", NULL}}, 1, 8},
+        {{{INBOX, WORD(OTHERS, "7"), "9", NULL}, {INBOX, WORD(OTHERS, "8"), "9", NULL}}, 1, 7},
+        {{{INBOX, WORD(OTHERS, "8"), "9", NULL}, {INBOX, WORD(OTHERS, "7"), "8", NULL}}, 1, 8},
         {{{"/p/k\t" SESSION, "", "9", gone}, {"/p/k\t" SESSION, "", "9", gone}}, 1, 0},
         /* Of another key, which nobody waits for; to one whose name only begins so. */
         {{{"/p/\t" SESSION "\tkk", WORD(MINE, "77"), "9", NULL}}, 0, 0},
-        {{{LETTER, WORD(MINE, "77"), "9", NULL}, {"/p/l\t" SESSION, "", "9", gone}}, 1, 77},
+        {{{INBOX, WORD(MINE, "77"), "9", NULL}, {"/p/l\t" SESSION, "", "9", gone}}, 1, 77},
         {{{"/p/\tk", WORD(MINE, "77"), "9", NULL}}, 0, 0},
         /* What can't be understood may be of any key. */
-        {{{LETTER, WORD(MINE, "77"), "9", NULL}, {"/p/far\trev", "5", NULL, NULL}}, 2, 0},
-        {{{LETTER, WORD(MINE, "77"), "9", NULL}, {"/", "5", "10", NULL}}, 2, 0},
+        {{{INBOX, WORD(MINE, "77"), "9", NULL}, {"/p/far\trev", "5", NULL, NULL}}, 2, 0},
+        {{{INBOX, WORD(MINE, "77"), "9", NULL}, {"/", "5", "10", NULL}}, 2, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         begin();
@@ -168,7 +167,7 @@ static void a_word_brings_the_grant(void **state)
 {
     (void)state;
     begin();
-    add(event(LETTER, MINE " 77 734439800834 1000 2000 5", "9", NULL));
+    add(event(INBOX, MINE " 77 734439800834 1000 2000 5", "9", NULL));
     assert_int_equal(heard(), 1);
     assert_int_equal(driver->caps.notify->payload(st, &key, &row), 1);
     const hf_party *p = &row.party[0];
@@ -195,7 +194,7 @@ static void an_end_is_looked_at_first(void **state)
     hf_event_count since;
     begin();
     add(event("/p/k\t" SESSION, "", "9", "DELETE"));
-    add(event(LETTER, WORD(OTHERS, "77"), "10", NULL));
+    add(event(INBOX, WORD(OTHERS, "77"), "10", NULL));
     assert_int_equal(heard(), 2);
     for (int told = 0; told < 2; told++) {
         said(listen_for(driver, st, keys, 2, &since, &err), 0, NULL);
@@ -223,7 +222,7 @@ static void nonsense_is_no_word(void **state)
     };
     for (size_t i = 0; i < COUNT(words); i++) {
         begin();
-        add(event(LETTER, words[i], "9", NULL));
+        add(event(INBOX, words[i], "9", NULL));
         if (heard() != 1 || driver->caps.notify->payload(st, &key, &row))
             fail_msg("'%s' is one", words[i]);
         end();
@@ -236,7 +235,7 @@ static void what_was_heard_ends_with_the_watch(void **state)
     hf_event_count since;
     int rc;
     begin();
-    add(event(LETTER, WORD(MINE, "77"), "9", NULL));
+    add(event(INBOX, WORD(MINE, "77"), "9", NULL));
     put("]}\n");
     const struct answer once[] = {{"watch", 200, line, 1}};
     answers_are(once, 1);
@@ -294,15 +293,15 @@ static void many_keys_are_one_watch(void **state)
     end();
 }
 
-/* Who stands in line hears of letters, and of what is deleted; who waits otherwise hears of all
-   that is written. */
+/* A queued waiter is woken by notifications and by what is deleted; another waiter, by all that is
+   written. */
 static void each_hears_what_concerns_it(void **state)
 {
     (void)state;
     hf_event_count since;
     begin();
-    other.in_line = 0; /* or it wouldn't hear of what the letters' watch brings last */
-    add(event(LETTER, WORD(MINE, "77"), "9", NULL));
+    other.in_line = 0; /* or what the inboxes' watch brings last wouldn't wake it */
+    add(event(INBOX, WORD(MINE, "77"), "9", NULL));
     assert_int_equal(heard_on("watch?NODELETE"), 1);
     assert_int_equal(driver->caps.notify->payload(st, &key, &row), 1);
     assert_int_equal(answers_given(), 3);

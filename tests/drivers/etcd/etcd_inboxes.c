@@ -1,7 +1,7 @@
 /*
- * etcd_letters.c - the driver etcd: whom a write tells, and what it leaves behind.
+ * etcd_inboxes.c - the driver etcd: which waiters a write notifies, and what it leaves behind.
  *
- *     tests/servers/etcd etcd_letters @
+ *     tests/servers/etcd etcd_inboxes @
  */
 #include "drivers.h"
 #include "fakes/listens.h"
@@ -107,7 +107,8 @@ static int told(int i, hf_row *row)
     return drv->caps.notify->payload(all[i].st, &all[i].key, row);
 }
 
-/* Does it hear of an end, however late? A letter of before may come first: that tells something. */
+/* Waits until the end of a session is told. An older notification may come first: it tells
+   something. */
 static int hears_an_end(int i)
 {
     uint64_t rang = events_of(drv, all[i].st, &all[i].key);
@@ -123,7 +124,7 @@ static int hears_an_end(int i)
     return heard;
 }
 
-/* Is it told of that very grant, however late? Letters of before may come first. */
+/* Waits until that very grant is told. Older notifications may come first. */
 static int is_told_of(int i, hf_row *row, uint64_t token)
 {
     int64_t until = hf__local_us() + AWAIT_US;
@@ -243,7 +244,8 @@ static void who_does_not_watch_is_told(void **state)
     hf_row_clear(&said);
 }
 
-/* Whose session ends is missed by all who wait; and a letter to him stops no write. */
+/* All waiters see the end of a session; and a write passes although it would notify that session.
+ */
 static void an_end_is_told_to_all(void **state)
 {
     (void)state;
@@ -299,7 +301,7 @@ static int beside(const char *name, int *ret_bound)
     return keys_from(from, to, ret_bound);
 }
 
-static int letters(void)
+static int inboxes(void)
 {
     int bound, n = keys_from("/holdfast/\t", "/holdfast/\n", &bound);
     assert_int_equal(n, bound); /* none outlives its session */
@@ -310,24 +312,24 @@ static void what_was_put_is_taken_away(void **state)
 {
     (void)state;
     hf_row row;
-    int bound, before = letters();
+    int bound, before = inboxes();
     hf_row_init(&row);
     for (int i = 0; i < PARTIES; i++) assert_int_equal(hf_key_make("put", &all[i].key, &err), 0);
     write_as(0, &row, "0", 0);
-    assert_int_equal(letters(), before); /* nobody waits */
+    assert_int_equal(inboxes(), before); /* nobody waits */
     write_as(1, &row, "01", HF_PARTY_ENDING);
     write_as(2, &row, "012", HF_PARTY_ENDING);
-    assert_int_equal(letters(), before + 2);
+    assert_int_equal(inboxes(), before + 2);
     assert_true(beside("put", &bound) == 3 && bound == 3);
-    /* Who leaves takes his letter with him; his key stays, so that nobody hears of it. */
+    /* A wait that leaves deletes its inbox. Its key stays, so that no other waiter is woken. */
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(beside("put", &bound) == 3 && bound == 2);
     write_as(1, &row, "2", HF_PARTY_UNCLAIMED);
     assert_true(beside("put", &bound) == 3 && bound == 1);
-    assert_int_equal(letters(), before + 1);
+    assert_int_equal(inboxes(), before + 1);
     write_as(2, &row, "", 0);
     assert_int_equal(beside("put", &bound), 0);
-    assert_int_equal(letters(), before);
+    assert_int_equal(inboxes(), before);
     hf_row_clear(&row);
 }
 
