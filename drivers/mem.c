@@ -1,7 +1,7 @@
 /*
  * mem.c - mem:NAME, the store in one process's memory, for threads.
  *
- * Contents: the table; stores by name; bells and sessions; rows.
+ * Contents: the table; stores by name; wakeups and sessions; rows.
  *
  * A hash table in shards, each under a latch of its own that is held only while a row is copied in
  * or out. Nothing is handed out by pointer. An idle key costs nothing: a row with nobody in it and
@@ -54,8 +54,8 @@ struct hf_store {
     unsigned fork_generation;
     int death_fd; /* under table->mu */
     struct hf__bell bell[BELLS];
-    /* Of bell 0, which many waits share: whose keys it rang for; made when there are many, under
-       table->mu. */
+    /* The keys for which wakeup 0 was used, which many waits share; made when there are many waits,
+       under table->mu. */
     struct hf__key_marks *marks;
     struct hf__marked_bell shared_bell; /* of the thread that watches */
 };
@@ -227,7 +227,7 @@ static void mm_close(hf_store *st)
     free(st);
 }
 
-/* ---- bells and sessions ---- */
+/* ---- wakeups and sessions ---- */
 
 static hf_store *of_session(const struct table *t, uint64_t session)
 {
@@ -265,14 +265,14 @@ static int mm_alive(hf_store *st, uint64_t session, hf_error *err)
     return lives;
 }
 
-/* Without memory there are none, and anything may have come whenever the bell rings. */
+/* Makes the marks. Without memory there are none, and a wakeup may be for any key. */
 static void make_marks(hf_store *st)
 {
     struct hf__key_marks *marks = calloc(1, sizeof *marks);
     pthread_mutex_lock(&st->table->mu);
     st->marks = marks;
     pthread_mutex_unlock(&st->table->mu);
-    st->shared_bell.all = 1; /* what rang before wasn't marked */
+    st->shared_bell.all = 1; /* earlier wakeups weren't marked */
 }
 
 static int mm_wakeup_begin(hf_store *st, uint8_t bell, size_t n, hf_event_count *ret, hf_error *err)
@@ -360,7 +360,7 @@ static int write_row(struct shard *s, struct cell *c, const hf_rowkey *key, uint
     const hf_row *was = row_of(s, c);
     if ((was ? was->rev : 0) != seen) return HF_CONFLICT;
     if (!row) {
-        /* Whoever has seen the deleted row must not find its rev again on a later one. */
+        /* A client that has seen the deleted row must not find its rev again on a later row. */
         if (was) drop(s, c, was->rev + 1);
         return 0;
     }
@@ -408,8 +408,8 @@ static HF_APART int drop_latched(struct shard *s, struct cell *c, uint64_t floor
     return hf__latch_unlock(&s->latch);
 }
 
-/* The most frequent one leaves nobody behind, for whom a bell could ring, and the key's memory
-   where it is. */
+/* Fast path of the most frequent write: the row becomes empty, so no waiter is woken, and its
+   memory may stay. */
 static int mm_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {

@@ -1,5 +1,5 @@
 /*
- * mem_rings.h - mem: whose bells a write rings. Only mem.c includes this.
+ * mem_rings.h - mem: which waiters a write wakes. Only mem.c includes this.
  */
 #ifndef HF_MEM_RINGS_H
 #define HF_MEM_RINGS_H
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { RINGS = 32 }; /* collected before they are rung */
+enum { RINGS = 32 }; /* wakeups that are collected before they are made */
 
 struct rings {
     struct table *table;
@@ -28,8 +28,8 @@ static void note_ring(struct rings *r, const hf_party *p)
     r->who[r->n++] = (struct ring){p->session, p->bell};
 }
 
-/* Does the first who waits plan by another end than before? The one behind it planned to notice the
-   same end a little later. */
+/* Returns 1 if the head of the queue has to plan its look anew: the end of the hold has changed, or
+   the head has, which planned to look at the same end a little later than the former head. */
 static int plans_anew(const hf_row *was, const hf_row *now)
 {
     if (!now->n_queue) return 0;
@@ -38,7 +38,7 @@ static int plans_anew(const hf_row *was, const hf_row *now)
            (end && memcmp(was->party[was->n_holders].id, now->party[now->n_holders].id, 16) != 0);
 }
 
-/* Notes everybody who holds in `now` but waited in `was`. Both keep their order, so the search
+/* Notes every party that holds in `now` but waited in `was`. Both keep their order, so the search
    starts where the last one ended. */
 static void note_rings(struct rings *r, const hf_row *was, const hf_row *now)
 {

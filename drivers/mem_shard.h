@@ -56,7 +56,7 @@ static inline struct cell **find(const struct shard *s, const hf_rowkey *key)
     return at;
 }
 
-/* Its row; NULL: there is none. */
+/* Returns the cell's row; NULL: there is none. */
 static inline const hf_row *row_of(const struct shard *s, const struct cell *c)
 {
     return c && c != s->idle ? &c->row : NULL;

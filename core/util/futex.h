@@ -87,8 +87,7 @@ static inline int hf__latch_unlock(hf__latch *word)
     return 0;
 }
 
-/* ---- the bell: who sleeps on it wakes when it rings, at once if it rang since it was heard ----
- */
+/* ---- a wakeup: a counter to sleep on; a sleep ends at once if the counter has changed ---- */
 
 struct hf__bell {
     _Atomic uint32_t word, sleepers, interrupted;
@@ -98,19 +97,19 @@ static inline uint32_t hf__bell_hear(struct hf__bell *b) { return atomic_load(&b
 
 static inline void hf__bell_ring(struct hf__bell *b)
 {
-    /* Who sleeps has said so before the kernel compares the word. */
+    /* A sleeper raises `sleepers` before the kernel compares the word, so none is missed. */
     atomic_fetch_add(&b->word, 1);
     if (atomic_load(&b->sleepers)) hf__futex(&b->word, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-/* Ends this sleep, or the next if nobody sleeps. */
+/* Ends the present sleep, or the next one if no thread sleeps. */
 static inline void hf__bell_interrupt(struct hf__bell *b)
 {
     atomic_store(&b->interrupted, 1);
     hf__bell_ring(b);
 }
 
-/* Sleeps for us microseconds at most; may wake early. */
+/* Sleeps for `us` microseconds at most; may wake early. */
 static inline void hf__bell_sleep(struct hf__bell *b, uint32_t heard, int64_t us)
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};

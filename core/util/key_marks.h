@@ -3,8 +3,8 @@
  * hash, and a bit for each 64 of those, so that few of many are found without a walk.
  *
  * Any number of threads and processes mark; one at a time takes. A mark that was made before a
- * bell rang is found by who has heard that bell: the bits of a key are set first, then the bits
- * that lead to them, and they are taken in the other order.
+ * wakeup is found after that wakeup: a key's bit is set first, then the bit that leads to it, and
+ * they are taken in the other order.
  */
 #ifndef HF_KEY_MARKS_H
 #define HF_KEY_MARKS_H
@@ -15,23 +15,23 @@
 #include <stdint.h>
 
 enum { HF_MARK_VALUES = 1 << 16, HF_MARK_LEAVES = HF_MARK_VALUES / 64 };
-enum { HF_MARKS_FROM = 64 }; /* so many waits are worth it; fewer are looked at one and all */
+enum { HF_MARKS_FROM = 64 }; /* marks are made from this number of waits on; fewer waits all look */
 
 struct hf__key_marks {
     _Atomic uint64_t some[HF_MARK_LEAVES / 64], leaf[HF_MARK_LEAVES];
 };
 
-/* What is left to be told of what was taken. All zero: nothing. */
+/* The marks that were taken and not returned yet. All zero: none. */
 struct hf__mark_reader {
     uint64_t some, leaf;
     uint32_t at_some, at_leaf; /* at_some: one more than the word of `some` */
 };
 
-/* A bell that many waits share, as the thread that watches it knows it. All zero at first. */
+/* A wakeup that many waits share, as its one reader knows it. All zero at first. */
 struct hf__marked_bell {
     struct hf__mark_reader reader;
-    uint32_t rang; /* as it was told of last, while there were no marks */
-    int all;       /* it is to be told that anything may have come */
+    uint32_t rang; /* the count at the last event, while there were no marks */
+    int all;       /* the next event is about every key */
 };
 
 /* Tests of the shared-memory code see each access. */
@@ -74,8 +74,8 @@ static inline int hf__next_mark(struct hf__key_marks *m, struct hf__mark_reader 
     return 1;
 }
 
-/* The next event of a bell that has rung so often; of its marks, or, as there are none (NULL), of
-   any key if it has rung since. */
+/* Reads the next event of a wakeup whose count is `rang`: from its marks; without marks (NULL) one
+   event about every key if the count has changed. */
 static inline int hf__bell_event(struct hf__marked_bell *b, struct hf__key_marks *m, uint32_t rang,
                                  hf_key_event *ret)
 {

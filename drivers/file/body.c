@@ -11,7 +11,7 @@ static void no_row(hf_row *row)
     row->n_holders = row->n_queue = 0;
 }
 
-/* One party at *at. 0, or HF_CORRUPT. */
+/* Reads one party at *at, and moves *at beyond it. 0, or HF_CORRUPT. */
 static int get_party(const unsigned char **at, const unsigned char *end, hf_party *to)
 {
     const unsigned char *p = *at;
@@ -171,7 +171,8 @@ void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const 
         int64_t end_now_us = hf_row_end(row);
         int anew = end_now_us != end_us;
         if (!anew && end_now_us && hf__waiters(&f->head) && end - p >= HF_PARTY_FIXED) {
-            /* It planned to notice the same end a little later than who stood there. */
+            /* A new head of the queue planned to look at that end a little later than the former
+               head. */
             HF_COPY_OUT("granted.first", &old, p, HF_PARTY_FIXED);
             anew = memcmp(old.id, head->id, sizeof old.id) != 0;
         }

@@ -3,8 +3,8 @@
  *
  * Chains are append-only, and space is given away from the bottom of the file to its top, so every
  * link of a chain goes upwards: no damage can make one endless. A cell, a body or a marker is
- * filled before the link to it is stored. An allocation leaves word of what it is about (the
- * intent); whoever takes the allocator's lock over from the dead looks whether the link was stored,
+ * filled before the link to it is stored. An allocation first notes what it will do (the intent). A
+ * client that takes the allocator's lock over from a dead one looks whether the link was stored,
  * and if not, takes the space back.
  */
 #include "marks.h"
@@ -16,7 +16,7 @@ enum { GROW_LINES = HF_FILE_GROW / HF_LINE, PAGE_LINES = 4096 / HF_LINE };
 
 int hf__damaged(const struct hf__op *op, const volatile void *at, const char *what)
 {
-    /* Of a file that isn't there any more nothing else has to be said. */
+    /* The file is gone: that is the reason to report, not the damage. */
     if (atomic_load_explicit(&op->c->broken, memory_order_acquire)) return hf__broken(op);
     return hf_fail(op->err, HF_CORRUPT, 0,
                    "file: %s '%.100s': '%.200s' is damaged: %s at offset %llu", op->verb,
@@ -340,7 +340,8 @@ struct hf__key_marks *hf__marks_of(const struct hf__op *op, struct hf__slot *s, 
 int hf__marks_room(const struct hf__op *op, struct hf__slot *s)
 {
     struct piece p;
-    if (HF_LOAD("marks.made", &s->marks)) return 0; /* of a session before this one */
+    if (HF_LOAD("marks.made", &s->marks))
+        return 0; /* the marks that a former session of this slot has left */
     int rc = begin_allocation(op, HF_MARKS_LINES, 1, -1, &s->marks, &p);
     if (rc == HF_NEED_SPACE) {
         rc = hf__space(op, sizeof(struct hf__key_marks));
@@ -381,9 +382,9 @@ static void name_cell(struct hf__cell *cell, const hf_rowkey *key)
 }
 
 /*
- * Nobody may make a key with a rev that it had before it was deleted. A vacant cell knows its last
- * rev, but may have gone to another key since; so the bucket remembers the greatest that it lost:
- * 53 bits of it, and 11 of a hash.
+ * A key that is made again must not repeat a rev that it had before it was deleted. A vacant cell
+ * keeps its last rev, but may be reused for another key; so the bucket keeps the greatest rev that
+ * it lost: 53 bits of it, and 11 of a hash as a check.
  */
 static uint64_t floor_word(uint64_t rev) { return rev << 11 | (rev * HF_SEAL_FACTOR) >> 53; }
 

@@ -1,10 +1,10 @@
 /*
  * file.c - the `file:` driver: its table, URLs, opening and closing, sync, doctor's look.
  *
- * A store is one file, mapped by all who use it; the truth is in shared memory, and the kernel is
- * asked only to sleep, to wake, and who lives. shared.h has the layout and the rules, lock.c the
- * lock words, cell.c the space, rows.c the operations, sync.c what goes to disk, session.c
- * liveness, recover.c reboots, map.c the file itself, system.c the system calls.
+ * A store is one file, mapped by every process that uses it. The state is in shared memory; system
+ * calls only sleep, wake, and ask whether a process lives. shared.h has the layout and the rules,
+ * lock.c the lock words, cell.c the space, rows.c the operations, sync.c what goes to disk,
+ * session.c liveness, recover.c reboots, map.c the file itself, system.c the system calls.
  * doc/internals/file.md says why.
  */
 #include "store.h"
@@ -92,7 +92,7 @@ static int resolve(hf_url *url, hf_error *err)
     return hf_url_set_path(url, path, err);
 }
 
-/* Whoever opens without the core hasn't resolved it. */
+/* The core has resolved the path; a caller that opens the driver without the core has not. */
 static int find_path(hf_store *st, const hf_url *url, hf_error *err)
 {
     hf_url absolute = *url;

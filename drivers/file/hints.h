@@ -22,7 +22,7 @@ enum { HF_HINTS = 1 << 21, HF_LONG_CHAIN = 8, HF_WAYS = HF_LINE / 8, HF_TAG = 24
 enum { HF_SETS = HF_HINTS / HF_WAYS / (int)HF_FILE_BUCKETS };
 _Static_assert(HF_SETS > 0 && HF_SETS * HF_WAYS * HF_FILE_BUCKETS == HF_HINTS, "whole sets");
 
-/* They lie within what was allocated, which needn't begin with a line of the processor's. */
+/* The sets begin at the first whole cache line of the allocation. */
 static inline _Atomic uint64_t *hf__set_of(_Atomic uint64_t *all, uint64_t hash)
 {
     uint64_t bucket = hash % HF_FILE_BUCKETS, set = hash / HF_FILE_BUCKETS % HF_SETS;

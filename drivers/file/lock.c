@@ -1,11 +1,11 @@
 /*
- * lock.c - lock words that outlive their owners, and bells.
+ * lock.c - lock words that outlive their owners, and the wakeups of sessions.
  *
- * A lock word names the session of who holds it. A thread that finds it held spins briefly, sets
- * the contended bit and sleeps; if the named client is dead it takes the word over by
- * compare-and-swap. There is nothing to repair then but one thing: the dead may have handed a key
- * over without having woken anybody, so who takes over rings again. That is idempotent, and if he
- * dies too, the next one does the same.
+ * A lock word names its owner's session. A thread that finds the word held spins briefly, sets the
+ * contended bit and sleeps; if the named client is dead the thread takes the word over by
+ * compare-and-swap. Only one thing has to be repaired then: the dead client may have granted a key
+ * without waking the waiter. So the new owner wakes that waiter again. That is idempotent; if the
+ * new owner dies, too, the next one does the same.
  */
 #include "marks.h"
 
@@ -42,7 +42,7 @@ int hf__client_dead(const struct hf__op *op, uint64_t session)
     return !locked;
 }
 
-/* One look at a lock word that is held. 0: go on waiting, HF_TAKEN_OVER, or an error. */
+/* Looks once at a lock word that is held. 0: go on waiting; HF_TAKEN_OVER; or an error. */
 static int take_over(const struct hf__op *op, _Atomic uint64_t *lock, uint64_t seen)
 {
     uint64_t owner = hf__lock_owner(seen);
@@ -96,9 +96,10 @@ void hf__unlock_slow(struct hf__client *c, _Atomic uint64_t *lock)
     HF_FUTEX_WAKE("unlock.wake", c, low_half(lock), 1);
 }
 
-/* ---- bells ---- */
+/* ---- wakeups ---- */
 
-/* A debt: to one bell, or to everybody whom ring_unclaimed rings. */
+/* A debt: wakeups that are owed, to one wakeup word (`bell`), or to all that ring_unclaimed finds.
+ */
 #define DEBT_ONE (UINT64_C(1) << 63)
 #define DEBT_ALL (UINT64_C(1) << 62)
 enum { DEBT_BELL_BITS = 4, DEBT_SLOT_BITS = 12, DEBT_REV_BITS = 46 };
@@ -110,7 +111,7 @@ static _Atomic uint32_t *bell_at(struct hf__client *c, uint32_t slot, uint32_t b
     return &hf__slot_at(c, slot)->bell[bell % HF_FILE_BELLS];
 }
 
-/* Before the bell rings: who hears that finds the mark. */
+/* Marks the key before the counter goes up: a thread that reads the new count finds the mark. */
 static void mark(const struct hf__op *op, uint32_t slot, uint64_t hash)
 {
     struct hf__slot *s = hf__slot_at(op->c, slot);
@@ -128,8 +129,8 @@ void hf__ring(const struct hf__op *op, uint64_t session, uint8_t bell, uint64_t 
     if (slot >= HF_FILE_SLOTS) return;
     if (!(bell % HF_FILE_BELLS)) mark(op, slot, hash);
     _Atomic uint32_t *word = bell_at(c, slot, bell);
-    /* Whether the session still lives doesn't matter: a bell that nobody listens to is harmless.
-       Releases the row to who listens: pairs with the load in hf__file_wakeup_begin. */
+    /* The session may be dead: a wakeup without a sleeper does no harm. Releases the row to the
+       woken thread: pairs with the load in hf__file_wakeup_begin. */
     HF_XADD("ring", word, 1);
     if (rung && rung->n < sizeof rung->word / sizeof *rung->word) {
         rung->debt =
@@ -156,8 +157,8 @@ void hf__rung_wake(struct hf__client *c, struct hf__bucket *b, struct hf__rung *
     HF_CAS("rung.paid", &b->debt, &seen, 0);
 }
 
-/* Rings whoever was handed a key of this bucket and hasn't claimed it, and whoever is next: the end
-   of a hold may have changed. Under its lock. */
+/* Wakes the waiters of this bucket that were granted a key and haven't claimed it, and the first of
+   each queue, since the end of a hold may have changed. Under the bucket's lock. */
 static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
 {
     struct hf__found f;
@@ -179,7 +180,7 @@ static int ring_unclaimed(const struct hf__op *op, struct hf__bucket *b)
     return rc;
 }
 
-/* Somebody was owed a waking, and perhaps still is. Waking twice does no harm. */
+/* Makes the wakeups that the bucket's last owner may not have made. Waking twice does no harm. */
 static int pay(const struct hf__op *op, struct hf__bucket *b)
 {
     uint64_t debt = HF_LOAD("debt", &b->debt), slot = debt >> DEBT_BELL_BITS & 0xfff;

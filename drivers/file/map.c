@@ -127,7 +127,8 @@ static int check_header(hf_store *st, int fd, const struct stat *s, hf_error *er
                        word,
                        HF_AT_ALLOC + (*word == 'l' ? offsetof(struct hf__alloc, limit)
                                                    : offsetof(struct hf__alloc, bump)));
-    /* It may have grown since its size was asked: it is asked again before it is blamed. */
+    /* The file may have grown since its size was asked: a file that seems too short is asked again.
+     */
     struct stat since = *s;
     if (hf__unseal(limit) * HF_LINE > (uint64_t)since.st_size && fstat(fd, &since))
         return refuse_errno(st, errno, "look at", err);
@@ -289,8 +290,8 @@ static int settle_boot(hf_store *st, hf_error *err)
     struct hf__boot here, block;
     int rc = hf__boot_here(&here, err);
     if (!rc) rc = hf__boot_read(&op, &block);
-    /* Who recovers it has all sessions' bytes until he is done, a little longer than the block
-       needs to say so. */
+    /* A process that recovers the store keeps all sessions' bytes locked until it is done, a little
+       longer than until the boot block says so. */
     if (!rc && (memcmp(block.boot_id, here.boot_id, sizeof here.boot_id) ||
                 hf__byte_lock(st->c.fd, F_OFD_GETLK, F_WRLCK, HF_BYTE_RECOVER, 1) > 0)) {
         rc = recover_alone(st, &here, err);
@@ -399,7 +400,8 @@ int hf__map(hf_store *st, int force, int existing, int64_t io_timeout_ms, hf_err
     if (!rc) rc = settle_boot(st, err);
     if (!rc) rc = hf__boot_read(&op, &before);
     if (!rc) rc = hf__session_open(&op);
-    /* Nobody recovers a store while a session lives; before ours did, somebody could have. */
+    /* A store isn't recovered while a session lives. Another process may have recovered it before
+       our session began. */
     if (!rc) rc = hf__boot_read(&op, &after);
     if (!rc && (after.seq != before.seq || after.offset_us != c->offset_us))
         rc = hf_fail(err, HF_UNAVAILABLE, 0, "file: open '%s': it was recovered meanwhile",

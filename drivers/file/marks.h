@@ -1,8 +1,8 @@
 /*
- * marks.h - for whose keys bell 0 of a session rang (key_marks.h), in the file.
+ * marks.h - the keys for which wakeup 0 of a session was used (key_marks.h), in the file.
  *
- * A session whose bell 0 is shared by many waits makes them once, and leaves them to the next one
- * in its slot. What they say is only a hint where to look; a reboot voids them.
+ * A session whose wakeup 0 is shared by many waits makes the marks once, and leaves them to the
+ * next session in its slot. A mark is only a hint where to look; a reboot voids all marks.
  */
 #ifndef HF_FILE_MARKS_H
 #define HF_FILE_MARKS_H

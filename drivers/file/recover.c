@@ -104,7 +104,7 @@ struct recovery {
     unsigned char *taken; /* a bit for each line that belongs to something */
 };
 
-/* These lines belong to one thing, and to one only. */
+/* Marks the lines as used, which must not be in use already. 0, or HF_CORRUPT. */
 static int claim(struct recovery *r, uint64_t line, uint64_t n, const volatile void *link)
 {
     if (line < HF_AT_HEAP / HF_LINE || line >= r->lines || n > r->lines - line)
@@ -143,11 +143,12 @@ static const struct hf__marker *newest_marker(const struct hf__marker *pair, str
     for (const struct hf__marker *m = pair; m < pair + 2; m++) {
         if (found && m->seq <= found->seq) continue;
         if (!m->seq || m->sum != hf__marker_sum(m, key, len, cell->hash)) continue;
-        /* One that no body names was written by somebody who died before it counted. If a body is
-           missing, though, it may be the one that named it, unless what is there is newer. */
+        /* A marker that no body names was written by a client that died before the marker counted.
+           If a body is missing, though, that body may have named the marker, unless the body that
+           is left is newer. */
         if (m->seq > newest->marker_seq && (all_whole || m->rev <= newest->rev)) continue;
-        /* One that was removed doesn't come back when what removed it was overwritten, in a cell
-           that has been another key's since. */
+        /* A marker that was removed doesn't come back if the body that removed it was overwritten,
+           in a cell that was reused for another key. */
         int is_marked = hf__flags(newest) & HF_BODY_MARKED && m->seq + 1 >= newest->marker_seq;
         if (m->seq <= newest->marker_seq && !is_marked) continue;
         found = m;
@@ -215,9 +216,9 @@ static int is_live(const struct recovery *r, struct hf__cell *cell)
     return !(hf__flags(recovered_body(r, cell)) & HF_BODY_VACANT);
 }
 
-/* A key that was deleted and made again in another cell of its bucket is in both if the disk
-   doesn't know of the former's end. The first in the chain is the key's, as for who looks for it:
-   when a key was synced none before its own cell had that name. */
+/* A key that was deleted and made again in another cell of its bucket is in both cells if the
+   deletion didn't reach the disk. The first cell in the chain is kept, which is the cell that a
+   search finds: when a key was synced, no cell before its own had that name. */
 static void drop_second(struct recovery *r, struct hf__bucket *b, struct hf__cell *cell)
 {
     struct hf__cell *first = hf__line_at(r->op->c, hf__unseal(b->head));

@@ -40,8 +40,8 @@ int hf__broken(const struct hf__op *op)
                    op->key ? op->key->text : "", c->path, c->broken_why);
 }
 
-/* Whoever has the file open needs no system call, so nothing would tell him that others see
-   another one by now: he looks once a second. */
+/* A client with the file open makes no system call, so nothing tells it that the path now leads to
+   another file: it looks once a second. */
 static inline int is_time_to_look(const struct hf__client *c, int64_t clock_us)
 {
     return clock_us >= atomic_load_explicit(&c->look_at_us, memory_order_relaxed);

@@ -1,5 +1,5 @@
 /*
- * session.c - sessions, and who lives: slots held by byte-range locks, bells, deaths, forks.
+ * session.c - sessions and their liveness: slots held by byte-range locks, wakeups, deaths, forks.
  *
  * A store has two open file descriptions. One carries the session (a byte of the slot): holds live
  * as long as it does, and `holdfast run` passes it to its command. The other carries the client (a
@@ -95,20 +95,21 @@ int hf__file_session_fd(hf_store *st)
     return atomic_load_explicit(&c->broken, memory_order_acquire) == HF_LOST ? -1 : c->session_fd;
 }
 
-/* ---- bells ---- */
+/* ---- wakeups ---- */
 
 static _Atomic uint32_t *own_bell(struct hf__client *c, uint8_t bell)
 {
     return &hf__slot_at(c, (uint32_t)(c->session & 0xffff))->bell[bell % HF_FILE_BELLS];
 }
 
-/* Tried again when there are twice as many waits: the disk may be full. */
+/* Makes the marks. A failure (the disk may be full) is tried again when there are twice as many
+   waits. */
 static void make_marks(hf_store *st, size_t n)
 {
     const struct hf__op op = {hf__client_of(st), "listen", NULL, NULL};
     int rc = hf__marks_room(&op, hf__slot_at(op.c, (uint32_t)(op.c->session & 0xffff)));
     if (rc) st->marks_for = 2 * n;
-    st->marked = st->shared_bell.all = !rc; /* what rang before wasn't marked */
+    st->marked = st->shared_bell.all = !rc; /* earlier wakeups weren't marked */
 }
 
 static int marks_are_worth_it(const hf_store *st, uint8_t bell, size_t n)
@@ -143,7 +144,7 @@ int hf__file_sleep(hf_store *st, uint8_t bell, const hf_event_count *since, int6
     if (left_us <= 0) return 0;
     HF_FUTEX_WAIT("watch.sleep", c, word, seen, left_us);
     if (HF_LOAD("watch.heard", word) != seen || !HF_ENV(c, same_file)(c, &why)) return 0;
-    /* Nobody came until the end: somebody may have replaced the file. */
+    /* No wakeup came until the timeout, and the path leads to another file. */
     hf__break(c, HF_CORRUPT, why);
     return hf__broken(&op);
 }

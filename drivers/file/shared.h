@@ -6,12 +6,12 @@
  *
  * Rules that every file here keeps:
  *   - The mapping is touched through the HF_... macros below, and in no other way. With -DHF_SEAM
- *     each of them calls hf__seam() first, where a test may let somebody else run or end the
- *     process; system calls go through a table that a test can replace. So several "processes" can
+ * each of them calls hf__seam() first, where a test may let another process run, or end this one;
+ * system calls go through a table that a test can replace. So several "processes" can
  *     live in one, on one mapping: nothing here keeps global state about a store.
- *   - A process may die at any of those points. Whoever comes next must find the old state or the
- *     new one; what is neither (a lock word of the dead, an allocation under way) names who is
- *     responsible for it.
+ * - A process may die at any of those points. The next process must find the old state or the new
+ * one; a state between them (a lock word of a dead process, an allocation under way) names the
+ * process that is responsible for it.
  *   - What is read from the file is a claim: offsets are compared with the file's size before they
  *     are followed, chains only go upwards, lengths are bounded. Damage ends in HF_CORRUPT.
  */
@@ -126,8 +126,8 @@ struct hf__alloc { /* sector 3 */
 
 struct hf__slot {                /* a session */
     _Atomic uint64_t generation; /* sealed */
-    _Atomic uint64_t marks;      /* sealed line of a struct hf__key_marks of bell 0; 0: none */
-    _Atomic uint64_t missed;     /* 1: one couldn't be made */
+    _Atomic uint64_t marks;      /* sealed line of the struct hf__key_marks of wakeup 0; 0: none */
+    _Atomic uint64_t missed;     /* 1: a mark couldn't be made */
     uint64_t unused[5];
     _Atomic uint32_t bell[HF_FILE_BELLS];
 };
@@ -135,7 +135,7 @@ struct hf__slot {                /* a session */
 struct hf__bucket {
     _Atomic uint64_t lock;
     _Atomic uint64_t head;  /* sealed line of the first cell */
-    _Atomic uint64_t debt;  /* who was rung, but not woken yet; 0: nobody */
+    _Atomic uint64_t debt;  /* a waiter whose counter went up, but which isn't woken yet; 0: none */
     _Atomic uint64_t floor; /* the greatest rev that was deleted from it, with a check */
 };
 
@@ -311,9 +311,9 @@ HF_FILE_ENV(HF_ENV_OS)
 #undef HF_ENV_OS
 
 /*
- * Loads acquire, stores release, and read-modify-writes do both (on x86 that costs nothing): what
- * was written before a word is published is seen by who reads the word. The pairs that matter:
- * lock word (unlock -> lock), seq, links, generation.
+ * Loads acquire, stores release, and read-modify-writes do both (on x86 that costs nothing): a
+ * thread that reads a published word sees what was written before it. The pairs that matter: lock
+ * word (unlock -> lock), seq, links, generation.
  */
 #define HF_AT(where)         HF_SEE(where, NULL, 0, HF_SEAM_CALL)
 #define HF_ON(where, p, how) HF_SEE(where, p, sizeof *(p), HF_SEAM_##how)
@@ -422,7 +422,7 @@ static inline uint64_t hf__body_check(const struct hf__body *b, uint64_t self)
            hf__turned(b->extent, 32) ^ hf__turned(b->marker_seq, 40) ^ self;
 }
 
-/* ---- lock.c: lock words, bells ---- */
+/* ---- lock.c: lock words, wakeups ---- */
 
 enum { HF_TAKEN_OVER = 1 };
 /* 0: got it; HF_TAKEN_OVER: got it from a dead client; or an error. */
@@ -442,9 +442,9 @@ static inline int hf__lock(const struct hf__op *op, _Atomic uint64_t *lock)
 }
 
 /*
- * A plain store would be wrong if somebody set the contended bit between the load and the store:
- * the bit is lost, and he sleeps. He sleeps for a millisecond at most, and the kernel compares the
- * word again before he does, so the gap is a few nanoseconds wide and costs that millisecond; a
+ * The plain store loses the contended bit if another thread sets it between the load and the store;
+ * that thread then sleeps without a wakeup. It sleeps for a millisecond at most, and the kernel
+ * compares the word again first, so the gap is a few nanoseconds wide and costs that millisecond. A
  * compare-and-swap here would cost every release five nanoseconds.
  */
 static inline void hf__unlock(struct hf__client *c, _Atomic uint64_t *lock)
@@ -457,14 +457,14 @@ static inline void hf__unlock(struct hf__client *c, _Atomic uint64_t *lock)
 
 /* Is the process of this session, as the owner of lock words, dead: 1, 0, or an error. */
 int hf__client_dead(const struct hf__op *op, uint64_t session);
-/* Locks a bucket, and rings on behalf of the dead where that is needed. */
+/* Locks a bucket. Makes the wakeups that a dead owner still owed. */
 int hf__bucket_lock(const struct hf__op *op, struct hf__bucket *b);
 #define hf__bucket_unlock(c, b) hf__unlock((c), &(b)->lock)
 
 /*
- * Bells are rung under the bucket's lock, but waking is a system call, and whoever was woken would
- * run into the lock. So it is done behind it, and the bucket says meanwhile who is owed it: whoever
- * locks it next wakes him too, in case the one who should have died in between.
+ * The counter of a wakeup goes up under the bucket's lock. The system call that wakes comes after
+ * the unlock, since the woken thread would run into the lock. Meanwhile the bucket notes the debt:
+ * the next owner of its lock wakes that waiter, too, in case the first owner died in between.
  */
 struct hf__rung {
     uint32_t n;
@@ -474,9 +474,9 @@ struct hf__rung {
 /* For a key with that hash. */
 void hf__ring(const struct hf__op *op, uint64_t session, uint8_t bell, uint64_t hash,
               struct hf__rung *rung);
-/* Before the bucket is unlocked; `rev` makes the debt one that never was before. */
+/* Notes the debt, before the bucket is unlocked; `rev` makes its value unique. */
 void hf__rung_owe(struct hf__bucket *b, struct hf__rung *rung, uint64_t rev);
-/* Behind it. */
+/* Wakes, and clears the debt, after the bucket is unlocked. */
 void hf__rung_wake(struct hf__client *c, struct hf__bucket *b, struct hf__rung *rung);
 
 /* ---- cell.c: chains, allocation ---- */
@@ -571,8 +571,8 @@ static inline void hf__put_head(const struct hf__cell *cell, struct hf__body *to
 
 static inline void hf__publish(struct hf__cell *cell, uint64_t seq)
 {
-    /* Releases the body to who loads the seq in hf__current. Wraps after 2^40 writes: only the
-       last bit means anything. */
+    /* Releases the body: pairs with the load of the seq in hf__current. Wraps after 2^40 writes:
+       only the last bit means anything. */
     uint64_t next = (hf__unseal(seq) + 1) & ((UINT64_C(1) << 40) - 1);
     HF_STORE("publish", &cell->seq, hf__seal(next));
 }

@@ -12,10 +12,10 @@ enum { HF_FILE_PATH_CAP = 1200 };
 struct hf_store {
     struct hf__client c;              /* first: see hf__client_of */
     pthread_mutex_t mu;               /* of death_fd */
-    _Atomic uint8_t interrupted[256]; /* the next watch on that bell returns at once */
-    /* Of the thread that watches bell 0, which many waits share: see marks.h. */
+    _Atomic uint8_t interrupted[256]; /* the next sleep at that wakeup returns at once */
+    /* Only the thread that sleeps at wakeup 0, which many waits share: see marks.h. */
     struct hf__marked_bell shared_bell;
-    size_t marks_for;              /* so many waits are worth a try to make marks */
+    size_t marks_for;              /* from this number of waits on, marks are made */
     int marked;                    /* there are some */
     int death_fd;                  /* -1: none yet; -2: there can be none */
     int64_t death_size;            /* of the file, when death_fd was last read */

@@ -1,12 +1,12 @@
 /*
  * sync.c - what has to be on disk: all of the file, or what one key needs after a power cut.
  *
- * A file with many keys in use has many pages that the disk doesn't know yet, and whoever syncs the
- * file waits for all of them. Recovery finds a key by its bucket's chain, so what a key needs is
- * the bucket, the cells up to its own, the heads of its bodies, and its markers: a few pages, which
- * msync(2) puts on disk alone (and what the file system has to know of them, for it is an fsync of
- * a part). What is synced so says nothing of the rest: space that was taken back waits for all of
- * the file, as before.
+ * A file with many keys in use has many dirty pages, and a sync of the whole file waits for all of
+ * them. Recovery finds a key by its bucket's chain, so what a key needs is the bucket, the cells up
+ * to its own, the heads of its bodies, and its markers: a few pages, which msync(2) puts on disk
+ * alone (and what the file system has to know of them, for it is an fsync of a part). What is
+ * synced so says nothing of the rest: space that was taken back waits for all of the file, as
+ * before.
  */
 #include "shared.h"
 

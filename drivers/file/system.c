@@ -61,8 +61,8 @@ int hf__byte_lock(int fd, int command, short type, int64_t from, int64_t len)
     return command == F_OFD_GETLK && f.l_type != F_UNLCK;
 }
 
-/* Between two looks at what others have. 0: it is too late for another one; but who was stopped
-   meanwhile has one before he is told so. */
+/* Sleeps between two attempts at a lock. 0: the time is over. It is looked at before the sleep, so
+   a process that was stopped meanwhile gets one more attempt. */
 static int nap(int64_t until_us)
 {
     const struct timespec t = {0, NAP_NS};
@@ -175,7 +175,7 @@ int hf__os_grow(struct hf__client *c, uint64_t lines)
 {
     struct stat s;
     int64_t until_us = hf__local_us() + c->io_timeout_us;
-    /* One at a time, threads by the mutex, processes by the byte. */
+    /* The file grows in one thread at a time: threads by the mutex, processes by the byte lock. */
     while (pthread_mutex_trylock(&c->grow_mu))
         if (!nap(until_us)) return ETIMEDOUT;
     int rc = hf__byte_lock_until(c->fd, HF_BYTE_GROW, until_us);
