@@ -23,7 +23,7 @@ enum {
     CHECK_EVERY = 64,      /* pairs between two looks at the clock, where a pair is quick */
     HANDOVERS = 128,       /* at most; and */
     HANDOVER_US = 1500000, /* for so long at most */
-    SETTLE_US = 500        /* at least so long until who asks stands in line */
+    SETTLE_US = 500        /* the time that the waiter is given to join the queue */
 };
 
 /* Something to take and give back: a key of a store, or a file by flock(2). */
@@ -67,7 +67,7 @@ static double pair_ns(struct lockable *l, hf_error *err)
 struct exchange {        /* shared by both processes */
     int asks[2];         /* atomic: how often each has begun to ask */
     int stop;            /* atomic */
-    int64_t released_us; /* by whoever held last; 0: nobody has */
+    int64_t released_us; /* by the last holder; 0: not yet */
     size_t n;
     double sample[HANDOVERS]; /* microseconds */
     hf_error err;             /* of a side that failed; code 0: none did */

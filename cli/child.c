@@ -136,7 +136,7 @@ static void arm(struct watch *w)
     w->n_fds = FIXED + w->job->n;
 }
 
-/* By the clock, for whoever comes back from a stop or has no descriptor. */
+/* Finds lost locks by the clock: after a stop, and for locks without a descriptor. */
 static void ask_locks(struct watch *w)
 {
     for (size_t i = 0; !w->end->damaged && i < w->job->n; i++)
@@ -168,7 +168,8 @@ static void stop_self(struct watch *w)
     int sig = w->stop_sig;
     w->stop_us = 0;
     if (w->ended || w->phase != RUNNING || tree_state(&w->tree) != 'T') return;
-    /* Somebody stopped just the command, not the job: our stop would never be noticed. */
+    /* Only the command was stopped, not the job: no shell would notice that `holdfast` stops, too.
+     */
     if (!w->told_to_stop && !in_foreground()) return;
     sigset_t one, before;
     sigemptyset(&one);

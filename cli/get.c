@@ -167,7 +167,7 @@ static int wait_for(const struct waiting *w, hf *store, const struct want *want,
     int sig = 0;
     waiting_line_begin(store, want);
     while (!sig) {
-        int mute = !limit_end_left_ms(); /* and what came until then still counts */
+        int mute = !limit_end_left_ms(); /* a grant that has come by then still counts */
         int n = poll(fds, 3, limit_poll_ms(fds[1].fd < 0 ? 250 : -1));
         if (fds[1].fd < 0) sig = pending_end_signal(ret_typed);
         if (n > 0 && fds[0].revents) break;
@@ -218,7 +218,7 @@ static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, 
     return without(got, end_by_signal(sig, typed));
 }
 
-/* One key, in line. 0: *ret. */
+/* Waits for one key in the queue. 0: *ret. */
 static int wait_for_key(hf *store, const struct want *want, const char *key, int64_t wait_ms,
                         struct got *got, hf_lock **ret)
 {

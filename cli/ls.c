@@ -1,5 +1,5 @@
 /*
- * ls.c - holdfast ls and show: who holds what, since when, and who waits.
+ * ls.c - holdfast ls and show: holders and waiters of keys, and since when.
  */
 #include "cli.h"
 

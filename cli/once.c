@@ -1,5 +1,5 @@
 /*
- * once.c - holdfast once: a command that runs once per event, by whoever comes first.
+ * once.c - holdfast once: a command that runs once per event, in the process that comes first.
  */
 #include "cli.h"
 

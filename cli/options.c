@@ -335,7 +335,7 @@ static int parse_with_command(const struct command *self, unsigned takes, int ar
     if (!o->n_args) return bad_usage("no key");
     o->argv = argv + dashes + 1;
     if (!*o->argv) return bad_usage("no command after \"--\"");
-    /* Who comes from flock(1) may mean a "--" of the command's own. */
+    /* A user of flock(1) may mean a "--" of the command's own. */
     if (o->n_args > 1 && takes & TAKES_MODE && !o->quiet && is_program(o->args[1]))
         say("'%s' before \"--\" is taken for a key, not for the command", o->args[1]);
     return 0;

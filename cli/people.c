@@ -1,8 +1,8 @@
 /*
- * people.c - who holds and who waits, as people want to read it.
+ * people.c - describes holders and waiters, for people.
  *
- * A note is "host=H pid=P user=U command=C", percent-encoded, the command last. It comes from other
- * programs and other machines: it is never trusted, only shown.
+ * A note is "host=H pid=P user=U command=C", percent-encoded, the command last. A note comes from
+ * other programs and machines: it is never trusted, only shown.
  */
 #include "cli.h"
 
@@ -239,7 +239,7 @@ int is_carried(const hf_party_info *p)
            kill((pid_t)who.pid, 0) && errno == ESRCH;
 }
 
-/* One that the library has made up says nothing. */
+/* Was this owner chosen by a user? One that the library has made up says nothing to people. */
 static int was_chosen(const char *owner)
 {
     if (random_part(owner)) return 0;

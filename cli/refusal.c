@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Those that end a process unless it has a handler, and may reach this one. */
+/* The signals that end a process without a handler, and may reach this one. */
 static const int deadly[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL,  SIGABRT,  SIGFPE,
                              SIGSEGV, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,  SIGUSR2,
                              SIGSYS,  SIGTRAP, SIGXCPU, SIGXFSZ, SIGVTALRM};
@@ -55,7 +55,7 @@ void refuse(int status)
 {
     int how = armed;
     armed = 0;
-    if (!status) status = EXIT_BUSY; /* -E 0: no failure of the command, but no grant either */
+    if (!status) status = EXIT_BUSY; /* with -E 0 too: the shell that evals this has no lock */
     if (how == 1) print(CLEAR "(exit ", status, ")\n");
     if (how == 2) print("{\"held\":false,\"status\":", status, "}\n");
 }

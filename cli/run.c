@@ -117,9 +117,8 @@ static int all_lost(const struct got *got)
     return i == got->n;
 }
 
-/* How long the store has to give them back: no longer than their leases last, for then they end
-   there by themselves. What is lost needn't be given back: the store that didn't answer before may
-   stay mute. */
+/* How long a release of the locks may take: no longer than their leases, which end by themselves.
+   Lost locks get a short time: the store that didn't answer before may stay mute. */
 static int64_t give_back_ms(const struct got *got, const struct options *o, int lost)
 {
     int64_t most_ms = 0;
@@ -177,8 +176,9 @@ int run_holding(hf *store, const struct got *got, const struct options *o, int64
 }
 
 /* Processes that the command left behind go on holding, as under flock(1): their open descriptor is
-   the hold, and ends with the last of them. Given back before --at-least has passed it would end at
-   that time, whoever carries it: so it isn't, before they are gone. 1: it is theirs. */
+   the hold, which ends with the last of them. A release before --at-least has passed would set an
+   end at that time for these processes, too: so `run` waits for them, or for that time. 1: the lock
+   is theirs. */
 static int stays_held(const struct options *o, int64_t got_us, const struct job_end *end,
                       int *ret_sig, int *ret_typed)
 {

@@ -91,8 +91,8 @@ static int is_relative(const char *text)
     return drv && drv->resolve;
 }
 
-/* The machine's own store, for all of its users. A file that is there and names none is an error:
-   who went on with another store would share it with nobody. */
+/* The machine's own store, for all of its users. A file that names no store is an error: with
+   another store this command would exclude nobody. */
 static int machine_store(void)
 {
     FILE *f = fopen(HF_STORE_FILE, "re");

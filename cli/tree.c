@@ -71,8 +71,8 @@ static struct process *read_all(size_t *ret_n)
     return all;
 }
 
-/* The command's processes among all; they are marked. Who is a child of ours but older than the
-   command belonged to whoever became this process by exec. */
+/* Marks the command's processes among all. A child of this process that is older than the command
+   was started by the program that became `holdfast` by exec. */
 static void mark(const struct tree *t, struct process *all, size_t n)
 {
     pid_t self = getpid();

@@ -87,7 +87,8 @@ static int look_failed(void *arg, const hf_error *why)
     return 0;
 }
 
-/* The default store comes with the first lock. 0; then the store is NULL if the watch is over. */
+/* Waits until the default store exists, which the first lock makes. 0, with the store, or NULL if
+   the watch is over. */
 static int await_store(struct watching *w)
 {
     enum { LOOK_US = 250000 };

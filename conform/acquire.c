@@ -175,7 +175,7 @@ static int has_to_be_done(struct play *p, const hf_party *asks, const hf_row *sh
     return !p->expected.n_queue || !(caps->local || caps->liveness || caps->sessions);
 }
 
-/* One acquire in one row. */
+/* Makes one acquire on the present row, and checks the answer and the row. */
 static const char *acquire_in_it(struct play *p)
 {
     struct hf__suite *cfm = p->cfm;

@@ -26,7 +26,8 @@ int hf__race_fail(struct hf__racer *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(r->arena->why, sizeof r->arena->why, format, args);
     va_end(args);
-    /* Not before the reason is there: who sees it may end this process, and tells why. */
+    /* Set after the reason is written: the parent that sees it reports the reason, and may end this
+       process. */
     atomic_store(&r->arena->failed, 1);
     return 1;
 }

@@ -45,7 +45,8 @@ struct hf__suite {
     void (*say)(void *arg, const char *promise, const char *why);
     void *arg;
     int failed;
-    int in_memory; /* of one process: nothing to share with others, nothing to find later */
+    int in_memory; /* the store is in one process's memory: not shared with others, gone after the
+                      last close */
     struct hf__con con;
     char prefix[HF_CONFORM_PREFIX_CAP];
     char why[400];         /* of the check that fails */
@@ -101,9 +102,8 @@ const char *hf__con_at_key(struct hf__suite *cfm, const char *name,
 void hf__con_await_clock(struct hf__suite *cfm, const hf_rowkey *key, uint64_t rev);
 void hf__conform_run(struct hf__suite *cfm, const struct hf__check *check, size_t n);
 
-/* Those about rows there and back; about replace and acquire; about the handle, which may be left
-   closed; about keys; about acquire; about a change in place; those that fork, to be run while
-   nothing is open; those with threads. */
+/* The groups of checks. `handle` may leave the connection closed; `processes` forks, so it runs
+   while nothing is open. */
 void hf__conform_rows(struct hf__suite *cfm);
 void hf__conform_replace(struct hf__suite *cfm);
 void hf__conform_handle(struct hf__suite *cfm);

@@ -97,7 +97,7 @@ static int race_takes(struct hf__racer *r)
         int rc = r->con.drv->acquire(r->con.st, &key, &p, 0, &row, &clock, &err);
         if (rc < 0) return hf__race_fail(r, "acquire: %s", hf__why(r->cfm, &err));
         if (rc) {
-            /* Somebody's release may have got lost: an examined store isn't to be trusted yet. */
+            /* Another racer's release may have got lost: the store under test isn't trusted yet. */
             if (hf__local_us() >= until)
                 return hf__race_fail(r, "acquire: nobody has given it back for %d s", PATIENCE_S);
             hf__race_nap();

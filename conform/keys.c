@@ -1,6 +1,6 @@
 /*
- * keys.c - the conformance suite: every legal key is a key of its own, and is found by its
- * prefix; who may enter. See conform.h.
+ * keys.c - the conformance suite: every legal key is a key of its own, and is found by its prefix;
+ * which grants may enter a guard. See conform.h.
  */
 #include "conform.h"
 

@@ -155,7 +155,7 @@ static const char *some_refused(struct hf__suite *cfm, struct many *m)
     return why;
 }
 
-/* One whose row is gone. */
+/* Checks a replace of a row that is gone. */
 static const char *one_absent(struct hf__suite *cfm, struct many *m)
 {
     if (hf__con_replace(cfm, &m->key[1], m->row[1].rev, NULL, NULL)) return cfm->why;

@@ -13,14 +13,14 @@ enum {
     SLEEP_MS = 8000
 };
 
-/* ---- who waits is woken ---- */
+/* ---- waiters are woken ---- */
 
 /* Racer 0 waits in the queue; racer 1 lets in whoever is first there. While it sleeps, and between
    its listen and its watch; and, where a watch is of keys, when it has said that it stands in line:
    first, and behind another. */
 enum wait_how { LISTEN_FIRST = 1, IN_LINE = 2, BEHIND = 4 };
 
-/* The number of who waits so, from here on. */
+/* The numbers of the wakeups in use begin here. */
 enum { MINE = 10 };
 
 static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
@@ -45,8 +45,8 @@ static int let_in(struct hf__racer *r, const hf_rowkey *key, int step)
     return 0;
 }
 
-/* What woke it may have said what the row is now, or who alone has the key; then as it is. What it
-   says of an older row is no lie. */
+/* Checks the payload of a notification: the row, or its exclusive holder. It must be that of the
+   present row, or of an older one. */
 static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const hf_row *row)
 {
     hf_row told;
@@ -57,9 +57,9 @@ static int word_is_true(const struct hf__con *con, const hf_rowkey *key, const h
     if (is && told.rev) {
         true_word = told.rev < row->rev || hf_row_equal(&told, row);
     } else if (is) {
-        /* Of an earlier holder, it is of an older row. */
+        /* A payload about an earlier holder is about an older row. */
         const hf_party *p = &row->party[0], *is_told = &told.party[0];
-        /* That another has it, and until when, is all that some say to the others. */
+        /* Some drivers tell other waiters only the holder's request, and when the hold ends. */
         int hearsay = key->who && memcmp(key->who, p->id, 16) != 0 && !is_told->token;
         true_word = told.n_holders == 1 &&
                     (memcmp(is_told->id, p->id, 16) != 0 ||
@@ -217,7 +217,7 @@ static const char *t_interrupt(struct hf__suite *cfm, struct hf__arena *a)
     return hf__race_threads(cfm, a, 2, 1, interrupt_others);
 }
 
-/* One function per entry, without an argument of its own. */
+/* The suite's table has functions without an argument: one for each play. */
 #define WITH_ARENA(name, play) \
     static const char *name(struct hf__suite *cfm) { return hf__with_arena(cfm, play); }
 WITH_ARENA(replaces_of_processes, hf__race_replaces_of_processes)

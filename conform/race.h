@@ -21,7 +21,7 @@ struct hf__arena {
     _Atomic uint32_t wins, conflicts, first_wins, inside;
     _Atomic uint64_t acked, session;
     uint64_t total;                   /* what the row says in the end */
-    uint64_t counter;                 /* of grants; by who is alone inside */
+    uint64_t counter;                 /* of grants; only the present holder adds to it */
     _Atomic uint32_t reasons, failed; /* told so far; is the first one there? */
     char why[300];                    /* of the first that failed */
 };

@@ -128,7 +128,7 @@ static const char *acquire_if_free(struct hf__suite *cfm)
     HF_CHECK(!acquire(cfm, &key, &b, &row), "refused although it is free");
     HF_CHECK(row.token > token, "the token fell");
     HF_CHECK(row.party[0].expires_us == row.party[0].since_us + INT64_C(60000000), "another lease");
-    /* Nobody holds, but somebody waits: his turn. */
+    /* The row has a waiter and no holder: it is the waiter's turn. */
     uint64_t seen = row.rev++;
     row.n_holders = 0;
     row.n_queue = 1;

@@ -11,7 +11,8 @@ enum { WRITERS = 4, WRITES = 500, FAILS_WITH = HF_FULL };
 struct step {
     hf_row saw, made;
     int calls, answer; /* FAILS_WITH: changed, but failed all the same */
-    hf_party joins;    /* who gets in line; owner_len 0: the first in line holds instead */
+    hf_party joins; /* the party that joins the queue; owner_len 0: the head of the queue becomes a
+                       holder instead */
 };
 
 static int step(void *arg, hf_row *row)
@@ -113,7 +114,7 @@ static int count_up(void *arg, hf_row *row)
     return 1;
 }
 
-/* One writes by replaces, the others in place: of none a write is lost. */
+/* One racer writes by replaces, the others in place: no write is lost. */
 static int write_much(struct hf__racer *r)
 {
     char text[HF_KEY_CAP];

@@ -150,7 +150,7 @@ static int put(const char *bytes, size_t n, void *arg)
 char *hf__json_text(const json_t *json)
 {
     struct text t = {NULL, 0, 0, 0};
-    /* It doesn't heed what we say of a name. */
+    /* jansson ignores the callback's failure for a member's name: hence t.bad. */
     if (!json_dump_callback(json, put, &t, JSON_COMPACT) && !t.bad) return t.at;
     free(t.at);
     return NULL;

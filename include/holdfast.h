@@ -94,7 +94,8 @@ typedef struct hf_wait hf_wait; /* one pending acquisition */
 typedef struct hf_error {
     int code;               /* one of enum hf_code */
     int sys;                /* errno where the system said no; LOST: ETIME by max_hold_ms; else 0 */
-    char text[HF_TEXT_CAP]; /* one line: who was doing what to which key, and why it failed */
+    char text[HF_TEXT_CAP]; /* one line: the store or driver, what was attempted on which key, and
+                               why it failed */
 } hf_error;
 
 enum hf_mode {
@@ -124,8 +125,8 @@ typedef struct hf_open_options {
     }
 
 enum hf_flag {
-    /* The grant isn't bound to this process or handle: it ends by hf_release, by its lease, or by
-       whoever adopts it (hf_adopt). Needs lease_ms; isn't renewed. */
+    /* The grant isn't bound to this process or handle: it ends by hf_release, by its lease, or
+       through the process that adopts it (hf_adopt). Needs lease_ms; isn't renewed. */
     HF_DETACHED = 1,
     /* Never stand in the store's queue: try again now and then instead. */
     HF_UNQUEUED = 2,

@@ -7,9 +7,10 @@
  *         sell(seat.token());
  *     } // released here, also when sell() throws
  *
- * What fails throws holdfast::error, except destructors: a release that fails there ends by its
- * lease, and whoever wants to know calls release(). A store outlives its locks. A moved-from or
- * released lock is empty: it may be destroyed, assigned to and asked whether it is empty.
+ * A failure throws holdfast::error, except in destructors: if the release in a destructor fails,
+ * the lock ends by its lease. Call release() to learn of a failure. A store outlives its locks. A
+ * moved-from or released lock is empty: it may be destroyed, assigned to and asked whether it is
+ * empty.
  */
 #ifndef HOLDFAST_HPP
 #define HOLDFAST_HPP

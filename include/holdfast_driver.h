@@ -73,7 +73,8 @@ typedef struct hf_row {
     uint32_t cap; /* room in party[] */
     uint16_t result_len;
     uint8_t done_by_len;
-    uint8_t last_id[16]; /* valid when nobody holds: whose grant ended last; 0: not known */
+    uint8_t last_id[16]; /* valid while there is no holder: the request whose grant ended last; 0:
+                            not known */
     hf_party *party;
     char done_by[HF_OWNER_CAP]; /* owner that finished the event; valid when done_us */
     char result[HF_RESULT_CAP]; /* valid when done_us */
@@ -189,13 +190,14 @@ typedef struct hf_local_ops {
     /* The store's clock now, exactly. Never goes back. */
     int64_t (*now)(hf_store *st);
     /*
-     * May be NULL. get and replace in one: nobody else reads or writes the row
-     * between them, so it can't be refused, and who was handed a key has it by one look. `step` is
-     * shown the row and changes it (1, and its rev) or doesn't (0); negative: it failed, nothing is
-     * stored, and that is returned (*err is the caller's to fill then). It may be called again,
+     * May be NULL. get and replace in one: no other client reads or writes the row between them, so
+     * the write can't be refused, and a waiter that was granted a key claims it by one call. `step`
+     * is shown the row and changes it (1, and its rev) or doesn't (0); negative: it failed, nothing
+     * is stored, and that is returned (*err is the caller's to fill then). It may be called again,
      * with the row as it is then: if what it made needs a wait for a disk, or its rev isn't above
      * one that the store has forgotten. Of this store it may ask now, and nothing else. 0: *row is
-     * the row as stored; else what is in *row means nothing. Rings whom replace would.
+     * the row as stored; else what is in *row means nothing. It wakes the sessions that replace
+     * would wake.
      */
     int (*update)(hf_store *st, const hf_rowkey *key, int (*step)(void *arg, hf_row *row),
                   void *arg, hf_row *row, hf_error *err);
@@ -288,14 +290,13 @@ typedef struct hf_liveness_ops {
 /*
  * Has no clock for leases, but sessions of a given length that end by themselves unless they are
  * kept: nothing in a row ends by time, every party has such a session. By any thread. Needs
- * `threads`; not together with hf_local_ops or hf_liveness_ops.
- * make: a new session (nonzero, never used before by anybody) that lives for *ret_ms from some
- * moment of the call on, at least lease_ms; *ret_clock_us as in get. keep: it lives for *ret_ms
- * anew; HF_LOST: it is dead. It returns at until_us (CLOCK_BOOTTIME) at the latest, but for the
- * time that a new connection and a second request need: what hasn't been answered is
- * HF_UNAVAILABLE, and the next call goes by another connection. It doesn't wait for a connection
- * that other requests are using. left: how long it lives at least, if nobody keeps it; HF_LOST.
- * end: it dies now, whoever made it.
+ * `threads`; not together with hf_local_ops or hf_liveness_ops. make: a new session (nonzero, never
+ * used before by anybody) that lives for *ret_ms from some moment of the call on, at least
+ * lease_ms; *ret_clock_us as in get. keep: it lives for *ret_ms anew; HF_LOST: it is dead. It
+ * returns at until_us (CLOCK_BOOTTIME) at the latest, but for the time that a new connection and a
+ * second request need: what hasn't been answered is HF_UNAVAILABLE, and the next call goes by
+ * another connection. It doesn't wait for a connection that other requests are using. left: how
+ * long it lives at least, if it isn't kept; HF_LOST. end: it dies now, whoever made it.
  */
 typedef struct hf_session_ops {
     int (*make)(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,
@@ -409,10 +410,10 @@ typedef struct hf_driver {
     int (*sync)(hf_store *st, const hf_rowkey *key, hf_error *err);
 
     /* Every row whose key has the prefix; nonzero from `see` ends it with success. Rows changed
-       meanwhile may be seen before or after the change. `see` may call get and replace, but
-       not where the core serializes calls (without caps.threads). A row that is damaged is shown
-       as NULL, and the scan goes on: who sees that asks get for the reason. One whose key isn't
-       legal may be shown, and is no lock. Where more than a row is damaged: HF_CORRUPT. */
+       meanwhile may be seen before or after the change. `see` may call get and replace, but not
+       where the core serializes calls (without caps.threads). A damaged row is shown as NULL, and
+       the scan goes on: `get` tells the reason. A row whose key isn't legal may be shown, and is no
+       lock. Where more than a row is damaged: HF_CORRUPT. */
     int (*scan)(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err);

@@ -214,7 +214,7 @@ static void begin(hf *h, struct hf_entry **table)
     h->table = table;
 }
 
-/* The store of `port` is the handle's. */
+/* Moves what `port` has opened into the handle, which closes it from now on. */
 static void take_port(hf *h, const struct hf_port *port)
 {
     h->port.drv = port->drv;

@@ -10,8 +10,8 @@
 void hf__note_no_answer(hf_lock *lock);
 /* What the lock, or else its session, keeps. NULL: nothing. */
 const hf_error *hf__cause(const hf_lock *lock);
-/* Did its lease run out as the store didn't renew it? Then it is over there, too: asking it to give
-   the lock back would only take time. */
+/* Returns 1 if the lease ran out because the store didn't answer renewals. The grant is then over
+   at the store, too, and a release would only take time. */
 int hf__unanswered(const hf_lock *lock);
 /* HF_LOST, with what is known of the cause. */
 int hf__lost_error(const hf_lock *lock, const char *what, hf_error *err);

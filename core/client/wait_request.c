@@ -13,7 +13,8 @@
 
 /* ---- sessions, where every party needs one ---- */
 
-/* Those that are over, or that would be soon, aren't used: hf__cas_loop asks for others. */
+/* Chooses the sessions for the next event. A session that is over, or soon will be, isn't used:
+   hf__cas_loop makes another. */
 static void look_at_sessions(struct hf_wait *w, struct hf_event *ev)
 {
     struct hf_session **at[] = {&w->session, &w->queue_session};

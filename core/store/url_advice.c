@@ -33,22 +33,22 @@ const char *hf__scheme_advice(const char *scheme)
     return NULL;
 }
 
-/* Options that other programs have in their URLs, and what is to be done with them here. */
+/* Options of other programs' URLs, and the advice to a user who writes them here. */
 static const struct {
     const char *name, *advice;
 } foreign[] = {
-    {"pool_size", "there is no pool to be set: leave it out"},
-    {"max_connections", "there is no pool to be set: leave it out"},
-    {"max_overflow", "there is no pool to be set: leave it out"},
-    {"maxPoolSize", "there is no pool to be set: leave it out"},
-    {"minPoolSize", "there is no pool to be set: leave it out"},
-    {"decode_responses", "it is of a client in Python: leave it out"},
-    {"encoding", "it is of a client in Python: leave it out"},
-    {"health_check_interval", "it is of a client in Python: leave it out"},
-    {"protocol", "it is of another client: leave it out"},
-    {"check_same_thread", "it is of a module in Python: leave it out"},
-    {"charset", "it is of another program: leave it out"},
-    {"application_name", "hf_open's note says who it is: leave it out"},
+    {"pool_size", "Holdfast has no connection pool to set up: remove it"},
+    {"max_connections", "Holdfast has no connection pool to set up: remove it"},
+    {"max_overflow", "Holdfast has no connection pool to set up: remove it"},
+    {"maxPoolSize", "Holdfast has no connection pool to set up: remove it"},
+    {"minPoolSize", "Holdfast has no connection pool to set up: remove it"},
+    {"decode_responses", "it is for a client library of Python: remove it"},
+    {"encoding", "it is for a client library of Python: remove it"},
+    {"health_check_interval", "it is for a client library of Python: remove it"},
+    {"protocol", "it is for another client library: remove it"},
+    {"check_same_thread", "it is for a module of Python: remove it"},
+    {"charset", "it is for another program: remove it"},
+    {"application_name", "hf_open's note names the client instead: remove it"},
     {"timeout", "the limit of a request is hf_open's io_timeout_ms"},
     {"connect_timeout", "the limit of a request is hf_open's io_timeout_ms"},
     {"socket_timeout", "the limit of a request is hf_open's io_timeout_ms"},

@@ -154,7 +154,7 @@ int hf__fs_ask(struct hf__fs_api *api, struct hf__fs_call *call, const char *nam
         rc = fail(call, HF_NOMEM, "out of memory", err);
     } else {
         rc = once(api, call, url, text, &refused, ret, err);
-        /* Who isn't known did nothing: with a new token it is a first attempt. */
+        /* A request with a refused token did nothing: with a new token this is a first attempt. */
         if (refused) rc = once(api, call, url, text, &refused, ret, err);
     }
     free(text);

@@ -1,5 +1,6 @@
 /*
- * auth.h - firestore: who asks. A user by an ID token, or a program by a service account's file.
+ * auth.h - firestore: the credentials of a request: a user's ID token, or a program's service
+ * account, from its file.
  */
 #ifndef HF_FIRESTORE_AUTH_H
 #define HF_FIRESTORE_AUTH_H
@@ -28,18 +29,18 @@ struct hf__fs_auth {
     uint64_t generation;        /* of `access` */
 };
 
-/* Finds the credentials; `file` is that of ?credentials=, NULL: none. Asks nobody. */
+/* Finds the credentials, without a request; `file` is that of ?credentials=, NULL: none. */
 int hf__fs_auth_open(struct hf__fs_auth *auth, const char *file, int emulator, hf_error *err);
 void hf__fs_auth_close(struct hf__fs_auth *auth);
 
-/* The header that says who asks, to be freed by hf__fs_forget; gets or renews a token if need be.
- *ret_generation is what to give to hf__fs_auth_refused. 0, DENIED, UNAVAILABLE, INVALID,
+/* Makes the header with the credentials, to be freed by hf__fs_forget; gets or renews a token if
+   need be. *ret_generation is what to give to hf__fs_auth_refused. 0, DENIED, UNAVAILABLE, INVALID,
    NOMEM. */
 int hf__fs_auth_header(struct hf__fs_auth *auth, struct hf__fs_net *net, char **ret,
                        uint64_t *ret_generation, hf_error *err);
-/* The server refused it. 1: another one may be got. */
+/* Notes that the server refused the token. 1: another token may be got. */
 int hf__fs_auth_refused(struct hf__fs_auth *auth, uint64_t generation);
-/* For people: who asks. */
+/* Describes the credentials, for messages. */
 enum { HF_FS_WHO_CAP = 256 };
 void hf__fs_auth_who(struct hf__fs_auth *auth, char to[HF_FS_WHO_CAP]);
 

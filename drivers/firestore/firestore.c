@@ -155,7 +155,7 @@ static int find_time(hf_store *st, const hf_rowkey *key, uint64_t seen, hf_row *
     if (rc) return rc;
     if (rev != seen) return HF_CONFLICT;
     *ret_update_us = hf__fs_recall(st, key, seen);
-    /* Somebody else's took its place within this moment. */
+    /* Another client's row may have taken its place within this moment. */
     return *ret_update_us >= 0 ? 0 : HF_CONFLICT;
 }
 

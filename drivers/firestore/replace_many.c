@@ -200,7 +200,7 @@ static json_t *body_of(struct part *p)
     return NULL;
 }
 
-/* One after the other, each a commit of its own. */
+/* Writes the rows one after the other, each by its own commit. */
 static void write_singly(struct part *p)
 {
     for (size_t i = 0; i < p->n; i++) {

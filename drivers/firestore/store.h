@@ -24,7 +24,8 @@ int64_t hf__fs_recall(hf_store *st, const hf_rowkey *key, uint64_t rev);
 /* The row that is in a document. 0, or the code; `what` is for the message. */
 int hf__fs_decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf_row *row,
                   const char *what, hf_error *err);
-/* One write, as commit and batchWrite take it; row NULL: a deletion. NULL: *ret_rc, *ret_why. */
+/* Makes one write, as commit and batchWrite take it; row NULL: a deletion. NULL: failed, see
+ *ret_rc, *ret_why. */
 json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row, uint64_t seen,
                      int64_t update_us, int *ret_rc, const char **ret_why);
 /* A replace by a commit. `many_until_us` as in hf__fs_post. */

@@ -135,8 +135,8 @@ int hf__field_of(const char *name);
  */
 int hf__read_fields(struct hf__fields *f, enum hf__json_as as, hf_row *row, const char **ret_why);
 
-/* The result of a request that was carried out, and whose row was read with `rc`: without memory
-   for the row it isn't known what was done, and HF_NOMEM would say that nothing was. */
+/* The result of a write that the server has answered, if its row was read with `rc`. Without memory
+   for the row the outcome is unknown; HF_NOMEM would mean that nothing was written. */
 static inline int hf__done_but(int rc, hf_error *err)
 {
     if (rc != HF_NOMEM) return rc;

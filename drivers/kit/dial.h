@@ -50,7 +50,7 @@ enum hf__attempt_state {
     HF_ATTEMPT_FAILED
 };
 
-/* One address. */
+/* An attempt to connect to one address. */
 struct hf__attempt {
     size_t target; /* its number */
     struct hf__endpoint at;

@@ -16,7 +16,7 @@ int hf__hosts_add(struct hf__hosts *to, const char *host, size_t len, const char
     return 1;
 }
 
-/* One of a list: a, a:1, [::1], [::1]:1. */
+/* Adds one entry of a list: a, a:1, [::1], [::1]:1. */
 static int add_entry(struct hf__hosts *to, const char *at, size_t all, const char *default_port)
 {
     size_t open = *at == '[', len = strcspn(at, open ? "]," : ":,");

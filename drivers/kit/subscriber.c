@@ -35,7 +35,7 @@ static int grow_channels(struct hf__sub *sub)
     return 0;
 }
 
-/* Nobody is notified there any more. */
+/* Puts a channel without users among the spare ones. */
 static void give_up(struct hf__sub *sub, struct hf__sub_channel *c)
 {
     if (!sub->spare) sub->spare_end = &sub->spare;
@@ -204,7 +204,7 @@ static void free_key(const struct hf__sub *sub, struct hf__sub_key *k)
     free(k);
 }
 
-/* Nobody wants it. */
+/* Removes a key that no wait wants. */
 static void drop_key(struct hf__sub *sub, struct hf__sub_key *k)
 {
     struct hf__sub_key **at = &sub->key[k->hash & (sub->key_buckets - 1)];

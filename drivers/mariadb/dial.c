@@ -131,8 +131,8 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
     hf__low_free(held);
     int fd = (int)mysql_get_socket(my);
     if (fd >= 0) fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* It has connected by the address, and reads this text again when the server has greeted: the
-       certificate is compared with it, and names the host. */
+    /* The client has connected by the address. After the server's greeting it reads this text
+       again, to compare the certificate with: so the text becomes the host's name. */
     if (!local && p->status) snprintf(p->host, sizeof p->host, "%s", how->at.host[a->target]);
     return became(l, a, connected);
 }
@@ -287,7 +287,7 @@ int hf__my_connect(const struct hf__my_how *how, struct hf__my_link *link, int64
         return hf_fail(err, HF_NOMEM, 0, "mariadb: connect: out of memory");
     hf__my_hold_pipe(&pipe);
     rc = dial(&l, d, link, until_us);
-    /* It was fit before; another may take its place. */
+    /* This server was fit when the store was opened; another server may have its address now. */
     if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
     hf__dial_why(d, why, sizeof why);
     hf__dial_end(d);

@@ -3,9 +3,9 @@
  * own. See store.h, and replace_many in holdfast_driver.h.
  *
  * The server carries the statements out one after the other, and stops at one that fails. Those
- * behind it are asked for again, by another request. So that one whose row somebody has locked
- * doesn't hold up the others, no lock is waited for: those are asked for again when all others have
- * been answered, a little later, a few times. Where not everything is answered in time the
+ * behind it are asked for again, by another request. No statement waits for a row's lock, so that a
+ * locked row doesn't hold up the others. The replaces of locked rows are sent again after all
+ * others have been answered, a little later, a few times. If not everything is answered in time the
  * connection is closed: what was sent may still be carried out.
  */
 #include "store.h"
@@ -97,7 +97,7 @@ static void unanswered(struct many *m, size_t i, int rc, const struct hf__my_fai
     }
 }
 
-/* One request. Those that have no answer remain, at least one less than before. */
+/* Sends one request. At least one replace is answered; the others remain. */
 static void round_trip(struct many *m)
 {
     const struct hf__my_each each = {see, m};

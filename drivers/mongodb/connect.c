@@ -6,12 +6,13 @@
  * Each host that is connected is asked by a libmongoc client of its own, which is given no other of
  * the hosts; members that aren't in the URL but are named by that host are connected, too.
  *
- * libmongoc asks for its connections (the stream initiator) while it looks for a server. That it
- * may do later, too, on its own account: then it is refused one, and this client is replaced.
+ * libmongoc asks for its connections (the stream initiator) while it looks for a server. libmongoc
+ * may ask later, too, on its own account: then the connection is refused, and this client is
+ * replaced.
  *
- * Whoever is refused a connection gets a stream that is broken from the beginning, never NULL:
- * libmongoc (1.23 for one) asks also while it handles what another member said, under its lock, and
- * takes that lock again to note a NULL. It would wait for itself without end.
+ * A refusal returns a stream that is broken from the beginning, never NULL: libmongoc (1.23 for
+ * one) asks also while it handles what another member said, under its lock, and takes that lock
+ * again to note a NULL. It would wait for itself without end.
  */
 #include "link.h"
 

@@ -396,7 +396,7 @@ int hf__mg_ask(const struct hf__mg_how *how, struct hf__mg_link *link, const bso
     bson_destroy(ret);
     if (e.domain == MONGOC_ERROR_SERVER) *ret_code = (int)e.code;
     int code = hf__mg_link_code(link, &e, about->ambiguous);
-    /* One that isn't the primary any more, or not there: the next is found by another client. */
+    /* This member isn't the primary any more, or is gone: a new client finds the next primary. */
     if (e.domain != MONGOC_ERROR_SERVER || has_moved(*ret_code)) hf__mg_disconnect(link);
     return hf_fail(err, code, 0, "mongodb: %s '%s': %.*s", about->what, about->key,
                    (int)strcspn(e.message, "\n"), e.message);

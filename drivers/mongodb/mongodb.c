@@ -2,7 +2,7 @@
  * mongodb.c - mongodb://USER@HOST/DB, rows as documents of a MongoDB collection. See link.h,
  * doc/stores/mongodb.md.
  *
- * Contents: connections; reading; writing; many rows; bells; opening; doctor.
+ * Contents: connections; reading; writing; many rows; notifications; opening; doctor.
  *
  * A write is one findAndModify: of a document with this _id and this rev; or, to create it, one
  * that nothing can match (no row has rev 0), as an upsert, which meets E11000 if there is a
@@ -331,7 +331,7 @@ static int list_one(const bson_iter_t *at, struct listing *l, hf_row *row, hf_er
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
-/* One page, read whole before any of it is shown: who looks may write. */
+/* Reads one page, whole before any row of it is shown: the caller's `see` may write. */
 static int list_page(hf_store *st, struct listing *l, bson_t *ret, int64_t *ret_clock_us,
                      hf_error *err)
 {

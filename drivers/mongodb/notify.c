@@ -1,10 +1,11 @@
 /*
  * notify.c - see notify.h.
  *
- * A change stream blocks whoever reads it, for half a second at a time, and libmongoc can't be
- * woken. So a thread of its own reads it while somebody waits for a key; the watcher waits for that
- * thread. It ends when nobody waits any more, or the stream breaks. Who closes the handle waits for
- * it, but not for a server that is mute: then it ends by itself, with what it needs.
+ * Reading a change stream blocks for half a second at a time, and libmongoc can't be woken. So a
+ * separate thread reads the stream while there are waits; the handle's dispatcher sleeps until that
+ * thread wakes it. The thread ends when no wait is left, or the stream breaks. Closing the handle
+ * waits for the thread, but not for a mute server: then the thread ends later, and frees what it
+ * needs itself.
  */
 #include "notify.h"
 
@@ -29,16 +30,17 @@ enum stream_state { STREAM_OFF, STREAM_STARTING, STREAM_OPEN };
 struct subscription {
     struct hf__sub_key key;
     hf_party handed;              /* token 0: to nobody */
-    char address[HF_ADDRESS + 1]; /* of who stands in line for it; "": nobody does */
+    char address[HF_ADDRESS + 1]; /* of the queued waiter; "": none is queued */
 };
 
 struct hf__mg_listener {
     struct hf__mg_how how; /* only read, once it is there */
     pthread_mutex_t mu;
-    int changed_fd; /* rung by the thread, and by who interrupts; one waits for it at a time */
+    int changed_fd; /* written by the thread and by `interrupt`; one thread at a time waits for it
+                     */
     enum stream_state state;
     int refs, ends, interrupted;
-    int64_t retry_at_us, wanted_us; /* when somebody waited last */
+    int64_t retry_at_us, wanted_us; /* when there was a wait last */
     uint64_t events;
     struct hf__sub sub;
 };
@@ -305,7 +307,7 @@ static int start(hf__mg_listener *listener)
     pthread_attr_t attr;
     sigset_t all, before;
     if (hf__local_us() < listener->retry_at_us) return 0;
-    /* Who waits may be a thread of the caller's, whose signals stay its own. */
+    /* The present thread may be the caller's: its signals stay as they are. */
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);

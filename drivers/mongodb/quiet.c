@@ -108,7 +108,8 @@ static unsigned inside;        /* calls under way, of all threads */
 static unsigned waiting;       /* of these, for the network */
 static int forks, ends;
 
-/* Under the mutex. Not for who is in libmongoc's code already: a fork waits for that thread. */
+/* Under the mutex. Not for a thread that is in libmongoc's code already: a fork waits for that
+   thread. */
 static void let_forks_pass(void)
 {
     while (forks) pthread_cond_wait(&changed, &mu);
@@ -214,7 +215,8 @@ static void start(void)
 {
     mongoc_init();
     hf__thread_condition(&changed);
-    /* Before a fork the last one is called first: who is waited for may want the others' locks. */
+    /* Before a fork the handler that was registered last is called first: the threads that ours
+       waits for may need the locks of the others. */
     hf__mg_streams_start();
     pthread_atfork(before_fork, in_parent, in_child);
     if (!loaded_for_us()) return;

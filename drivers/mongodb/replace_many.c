@@ -55,7 +55,7 @@ static void fail_all(struct part *p, int code, const char *why)
         if (!p->failed[i]) fail(p->item[i], code, why);
 }
 
-/* One request of this part. The command is destroyed in every case. */
+/* Sends one request of this part. The command is destroyed in every case. */
 static int ask(struct part *p, bson_t *command, int ambiguous, bson_t *ret, hf_error *err)
 {
     struct hf__mg_about about = {"replace", p->item[0]->key->text, ambiguous};

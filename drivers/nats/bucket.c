@@ -63,7 +63,7 @@ int hf__nats_code(int said)
     }
 }
 
-/* One request. 0 and *ret; else an HF_ code, with why, and what the reply says. */
+/* Sends one request. 0 and *ret; else an HF_ code, with why, and what the reply says. */
 static int ask(struct hf__nats_link *link, const char *subject, const char *data, int64_t until_us,
                json_t **ret, int *ret_said, char why[HF_NATS_WHY])
 {

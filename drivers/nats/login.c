@@ -2,9 +2,9 @@
  * login.c - nats: one connection to one server, within a deadline. See link.h.
  *
  * The library has a deadline for this, but reads on without an end where a server falls silent
- * between its greeting and the end of the login. Nothing can interrupt it there. So a thread
- * connects, and whoever waits for it leaves it behind at the deadline. It goes on until the server
- * closes the connection, and then frees what it has.
+ * between its greeting and the end of the login. Nothing can interrupt it there. So a separate
+ * thread connects, and the caller leaves that thread behind at the deadline. The thread goes on
+ * until the server closes the connection, and then frees its memory.
  */
 #include "link.h"
 
@@ -43,7 +43,7 @@ static natsStatus attach(void **own, void *loop, natsConnection *nc, natsSock fd
     (void)nc;
     socket->fd = fd;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* A host that is gone is noticed by who waits for notifications, too. */
+    /* A sleep for notifications, which sends nothing, notices a host that is gone, too. */
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);

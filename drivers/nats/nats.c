@@ -89,7 +89,8 @@ static void choose(struct scan *s, struct page *p)
     }
 }
 
-/* Their rows. Who sees them may write, so no connection is kept meanwhile. */
+/* Shows the rows of these keys. The caller's `see` may write, so no connection is kept meanwhile.
+ */
 static int show(struct scan *s, struct page *p, hf_error *err)
 {
     char why[HF_NATS_WHY] = "";

@@ -245,7 +245,7 @@ static const char *reason(char *message, int told)
     return message;
 }
 
-/* One of the URL's, not of a file. */
+/* Is there a password in the URL (not in a file)? */
 static int has_password(const struct hf__pg_how *how)
 {
     for (int i = 0; i < how->n; i++)
@@ -467,7 +467,7 @@ int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64
     if (hf__dial_begin(l.target, l.n, &ops, &l, &d))
         return hf_fail(err, HF_NOMEM, 0, "postgres: connect: out of memory");
     rc = dial(&l, d, link, until_us);
-    /* It was fit before; another may take its place. */
+    /* This server was fit when the store was opened; another server may have its address now. */
     if (rc == HF_UNSUPPORTED && how->opened) rc = HF_UNAVAILABLE;
     hf__dial_why(d, why, sizeof why);
     hf__dial_end(d);

@@ -270,7 +270,8 @@ static int prepare(struct hf__pg_link *link, const struct hf__pg_often *often, i
     PGresult *r = reply(link, until_us);
     const char *state = r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
     if (r && PQresultStatus(r) == PGRES_COMMAND_OK) link->prepared |= often->bit;
-    /* Somebody else has prepared it in what we take for our own session. */
+    /* The statement exists already: a pooler has given this connection a session of another client.
+     */
     if (state && starts(state, "42P05")) link->forgets = 1;
     PQclear(r);
     return r && PQstatus(link->pg) == CONNECTION_OK;

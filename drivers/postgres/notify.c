@@ -96,7 +96,7 @@ static struct subscription *next_unread(struct hf__pg_listener *listener)
     return k;
 }
 
-/* Its waits are to look. */
+/* Makes the key's waits look. */
 static void tell(struct hf__pg_listener *listener, struct subscription *k)
 {
     if (!hf__sub_is_wanted(&k->key)) return;
@@ -104,7 +104,7 @@ static void tell(struct hf__pg_listener *listener, struct subscription *k)
     listener->events++;
 }
 
-/* One word, of one of the keys. */
+/* Takes in one notification, for one key. */
 static void take_in(struct hf__pg_listener *listener, struct subscription *k, const char *holder)
 {
     uint8_t id[16];
@@ -147,7 +147,7 @@ static int take_in_all(struct hf__pg_listener *listener)
     return PQstatus(listener->link.pg) == CONNECTION_OK;
 }
 
-/* Those that have come. */
+/* Takes in the notifications that have come. */
 static int receive(struct hf__pg_listener *listener)
 {
     return PQconsumeInput(listener->link.pg) && take_in_all(listener);
@@ -168,7 +168,7 @@ static int read_one(struct hf__pg_listener *listener)
     old = k->row;
     k->row = row;
     k->shown = 0;
-    /* That nobody has it, or why it can't be read, is for who waits to find. */
+    /* If the row has no holder, or can't be read, the wait reads it itself and finds that. */
     k->says = !rc && row->rev ? THE_ROW : NOTHING;
     tell(listener, k);
     pthread_mutex_unlock(&listener->mu);
@@ -290,7 +290,7 @@ static int say(const struct hf__pg_how *how, struct hf__pg_listener *listener, c
     return rc;
 }
 
-/* Listens at the address, or no longer. */
+/* Subscribes to the address, or ends that. */
 static int say_one(const struct hf__pg_how *how, struct hf__pg_listener *listener,
                    struct hf__sub_channel *c, hf_error *err)
 {
@@ -303,8 +303,8 @@ static int say_one(const struct hf__pg_how *how, struct hf__pg_listener *listene
     return rc;
 }
 
-/* Listens where those who wait now are told, and no longer where nobody is. The channel of all keys
-   stays while nobody waits. */
+/* Subscribes to the channels that the present waits need, and leaves the others. The channel of all
+   keys stays while there is no wait. */
 static int say_all(const struct hf__pg_how *how, struct hf__pg_listener *listener, hf_error *err)
 {
     int rc = 0;
@@ -332,8 +332,8 @@ int hf__pg_subscribe(struct hf__pg_listener *listener, const hf_rowkey *key)
     pthread_mutex_lock(&listener->mu);
     struct subscription *k = (struct subscription *)hf__sub_want(
         &listener->sub, key, in_line ? address : NULL, HF_ADDRESS, &same);
-    /* That another had it was said to somebody else: this one may be whom it named. Or it was said
-       long ago: while nobody stands in line nothing is said. */
+    /* "Another has the key" was said to the subscriber before. This waiter may be the holder that
+       it named; or it may be old, since nothing is said while the queue is empty. */
     if (k && !same && k->says == ANOTHER) k->says = NOTHING;
     pthread_mutex_unlock(&listener->mu);
     return k ? 0 : HF_NOMEM;

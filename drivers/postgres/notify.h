@@ -15,19 +15,20 @@ enum { HF_PG_WORD_CAP = 96 };
 /* Reads a row by the connection that listens. 0, or an error code. */
 typedef int hf__pg_read(hf_store *st, struct hf__pg_link *link, const hf_rowkey *key, hf_row *row);
 
-/* One connection that listens, for all waits of a handle. Of the one thread that watches, but for
-   what the words said, which has a mutex. */
+/* The one connection with subscriptions, for all waits of a handle. Only the thread that sleeps
+   there uses it, but for the notifications, which have a mutex. */
 struct hf__pg_listener {
     struct hf__pg_link link;
-    char channel[64]; /* of all keys, for those who don't stand in line */
+    char channel[64]; /* of all keys, for waits that aren't queued */
     int listens_all;  /* listens there */
     int64_t retry_at_us;
     uint64_t events;
     hf__pg_read *read;
     hf_store *st;
     pthread_mutex_t mu;
-    struct hf__sub sub;                        /* keys in line have a channel, that of an address */
-    struct subscription *unread, **unread_end; /* whose rows are to be read, in their order */
+    struct hf__sub sub; /* keys in line have a channel, that of an address */
+    struct subscription *unread,
+        **unread_end; /* the keys whose rows are to be read, in that order */
     int wake_fd;
 };
 
@@ -37,7 +38,7 @@ int hf__pg_notify_open(struct hf__pg_listener *listener, hf_store *st, hf__pg_re
 void hf__pg_notify_channel(struct hf__pg_listener *listener, const char *schema, const char *table);
 void hf__pg_notify_close(struct hf__pg_listener *listener);
 
-/* What is told of a write: the key, and who has it alone then. */
+/* Writes the notification of a write: the key, and its exclusive holder if there is one. */
 void hf__pg_word(const hf_rowkey *key, const hf_row *row, char to[HF_PG_WORD_CAP]);
 
 int hf__pg_subscribe(struct hf__pg_listener *listener, const hf_rowkey *key);

@@ -1,17 +1,17 @@
 /*
  * postgres.c - postgres://USER@HOST/DB, rows in a table. See link.h, doc/stores/postgres.md.
  *
- * Contents: connections; rows; many rows; who waits; opening. The statements: sql.c.
+ * Contents: connections; rows; many rows; waiters; opening. The statements: sql.c.
  *
  * Every operation is one statement of its own (a replace two at most), in autocommit: there is no
  * transaction to be left open. A write that is refused tells the row as of the statement's
  * snapshot. That is an answer (at that moment the write would have been refused), unless the
- * snapshot shows what the write wanted to see: then somebody was quicker within the statement, and
- * the row is read again.
+ * snapshot shows the rev that the write expected: then another client was quicker within the
+ * statement, and the row is read again.
  *
  * Waiters are notified of changes by LISTEN on a connection of its own (notify.c). Only a write to
- * a row in which somebody waits, before or after, notifies: all notifying transactions of a server
- * commit one after the other.
+ * a row that has a waiter, before or after, notifies: all notifying transactions of a server commit
+ * one after the other.
  */
 #include "kit/text.h"
 #include "store.h"
@@ -101,7 +101,7 @@ static int missing_column(hf_store *st, struct hf__pg_link *link, int rc, const 
     return hf__format_refused(&where, 1, err);
 }
 
-/* One statement. */
+/* Runs one statement. */
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                    int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err)
 {

@@ -58,8 +58,9 @@ static void put_values(struct text *t)
     for (int i = 0; i < HF_FIELDS; i++) put(t, ", $%d::%s", i + HF_PG_FIRST, type_of(i));
 }
 
-/* Those who wait are told if the holders change, not of each other, else everybody who comes would
-   wake all; and of the first who waits, who may have come for an end that nobody watches. */
+/* Waiters are notified if the holders change. A waiter that joins the queue notifies nobody, or it
+   would wake all others, unless it is the first: then the end of the hold may have had no watcher.
+   */
 static void put_matters(struct text *t)
 {
     static const int holders[] = {HF_FIELD_TOKEN, HF_FIELD_OWNER, HF_FIELD_EXPIRES, HF_FIELD_MORE};
@@ -108,8 +109,8 @@ static char *sql_write(const char *table, struct text *t, int kind)
     return strdup(t->to);
 }
 
-/* Nobody is in line in the row that is written, and nobody may be in the one that it replaces: then
-   nobody is to be told. */
+/* The update for a row without waiters, which refuses if the stored row has any: nothing has to be
+   notified. */
 static char *sql_quiet(const char *table, struct text *t)
 {
     t->len = 0;

@@ -28,7 +28,7 @@ struct hf_store {
 
 /* postgres.c. A batch takes its connection by kit/links.h, and gives it back here. */
 void hf__pg_put_link(hf_store *st, struct hf__pg_link *link);
-/* One statement, on a connection that is free; the table is made if it is missing. */
+/* Runs one statement, on a connection that is free; the table is made if it is missing. */
 int hf__pg_request(hf_store *st, const struct hf__pg_often *often, int n, const char *const *values,
                    int ambiguous, PGresult **ret, const char *what, const char *key, hf_error *err);
 /* A write was refused: returns HF_CONFLICT with the row that is there in *cur, read anew if the

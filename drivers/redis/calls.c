@@ -75,7 +75,8 @@ int hf__rd_is_error(const redisReply *r, const char *word)
     return r->type == REDIS_REPLY_ERROR && !strncmp(r->str, word, strlen(word));
 }
 
-/* What an error says. Who has become a replica is left: another is in its place. */
+/* Reports the server's error. A server that has become a replica is disconnected: another has taken
+   its place. */
 int hf__rd_complain(struct hf__rd_link *link, const redisReply *r, const char *what,
                     const char *key, hf_error *err)
 {
@@ -164,7 +165,7 @@ int hf__rd_ask(hf_store *st, enum hf__rd_script which, struct hf__rd_args *a, in
             rc = hf_fail(err, rc, 0, HF_RD ": %s '%s': %s", what, key->text, link->why);
             break;
         }
-        /* It has forgotten the script: then nothing was done. */
+        /* NOSCRIPT: the server doesn't have the script, so nothing was done. */
         again = !whole && hf__rd_is_error(reply[0], "NOSCRIPT");
         if (!again)
             rc = hf__rd_verdict(st, link, which, reply[0], reply[1], ambiguous, what, key->text,

@@ -157,11 +157,12 @@ static int log_in(const struct hf__rd_how *how, struct hf__rd_link *link, int wh
     int rc = link->reader ? 0 : refuse(link, HF_NOMEM, "out of memory");
     if (!rc && hf__rd_filter) {
         rc = hf__rd_secure(how, link, link->until_us);
-        /* It was fit before: certificates are being renewed. */
+        /* The certificates were good when the store was opened: they are being renewed. */
         if (rc == HF_DENIED && how->opened) rc = HF_UNAVAILABLE;
     }
     if (!rc) rc = greet(how, link, password, whole);
-    /* The server has a new password, and the file will: whoever changes both changes one first. */
+    /* The server has a new password already, and the file will have it soon: a change of both
+       begins with one. */
     if (rc == HF_DENIED && how->secret.path[0] && how->opened) rc = HF_UNAVAILABLE;
     explicit_bzero(password, sizeof password);
     return rc;

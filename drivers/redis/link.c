@@ -88,8 +88,8 @@ static int send_all(struct hf__rd_link *link, const char *from, size_t n, int64_
     return 1;
 }
 
-/* One read: >0 bytes, 0: nothing there, -1: broken. The first after a request waits by itself, for
-   as long as a request may take: there is never anything yet. */
+/* Reads once: >0 bytes; 0: nothing there; -1: broken. The first read after a request blocks, for as
+   long as a request may take, since the reply is never there yet. */
 static ssize_t receive(struct hf__rd_link *link, char *to, size_t cap)
 {
     int flags = link->asked ? 0 : MSG_DONTWAIT;
@@ -123,7 +123,7 @@ static int take_in(struct hf__rd_link *link)
         some = 1;
     }
     if (plain < 0) link->code = plain;
-    /* The last words of who closes the connection are worth hearing. */
+    /* A server that closes the connection may have sent its reason before. */
     return plain < 0 && !some ? -1 : some;
 }
 
@@ -237,7 +237,7 @@ int hf__rd_talk(const struct hf__rd_how *how, struct hf__rd_link *link, struct h
     } else {
         int ok = send_all(link, batch->text, batch->len, until_us, &sent);
         link->asked = ok;
-        /* Who is turned away is often told why before anything is read of him. */
+        /* A server often tells a client that it turns away why, without reading the request. */
         while (n < wanted && (reply[n] = hf__rd_next(link, ok ? until_us : 0, &broken))) n++;
     }
     hf__rd_batch_free(batch);

@@ -125,7 +125,7 @@ int hf__rd_code(const char *text);
 /* Is that its code? Does it have one that is known? */
 int hf__rd_says(const char *text, const char *code);
 int hf__rd_is_coded(const char *text);
-/* Its first sentence, without what it may quote. */
+/* Copies the error's first sentence, without the parts that it may quote. */
 void hf__rd_words(const char *text, char to[HF_RD_WHY]);
 
 /* What INFO says. */

@@ -106,7 +106,8 @@ static int payload(hf_store *st, const hf_rowkey *key, hf_row *row)
     size_t len = 0;
     pthread_mutex_lock(&st->said_mu);
     const struct hf__sub_key *k = hf__sub_find(&st->sub, key->text, key->len, key->hash);
-    /* Who wrote it needn't have waited for the replicas that this one waits for. */
+    /* With ?wait= the payload isn't used: its writer needn't have waited for the replicas that this
+       handle waits for. */
     if (k && !st->how.wait) len = k->payload_len;
     if (len) memcpy(said, k->payload, len);
     pthread_mutex_unlock(&st->said_mu);
@@ -190,7 +191,7 @@ static void put_call(struct hf__rd_batch *batch, const char *what, const char *n
     hf__rd_put(batch, 2, word, lens);
 }
 
-/* Who stands in line is told at an address, others on the key's own channel. */
+/* A queued waiter is notified at its address, others on the key's own channel. */
 static int want(hf_store *st, const hf_rowkey *key)
 {
     char name[HF_RD_NAME_CAP], address[HF_ADDRESS + 1];
@@ -229,7 +230,7 @@ static int next_event(hf_store *st, hf_key_event *ret)
     return is;
 }
 
-/* Subscribes at what is wanted, and no longer at what isn't; *ret_new of them. */
+/* Puts the changes of subscriptions into the batch; *ret_new: how many are new. */
 static int put_changes(hf_store *st, struct hf__rd_batch *batch, size_t *ret_new)
 {
     for (struct hf__sub_channel *c; (c = hf__sub_next_change(&st->sub));) {

@@ -12,7 +12,7 @@
 
 enum { AT_ONCE = 512 };
 
-/* Those that are sent together. */
+/* The replaces that are sent together. */
 struct many {
     hf_store *st;
     struct hf__rd_link *link;

@@ -75,8 +75,8 @@ static int no_passphrase(char *to, int cap, int writing, void *arg)
     return 0; /* rather than to ask on a terminal */
 }
 
-/* Reads the files. `trusted`: whose authorities are trusted where no file of them is named; NULL:
-   the system's. */
+/* Reads the files. Without a file of authorities, those of `trusted` are trusted; NULL: the
+   system's. */
 static int load(const struct ready *r, SSL_CTX *ctx, const SSL_CTX *trusted, char why[HF_RD_WHY])
 {
     const char *const of[][2] = {{"cacert", r->ca}, {"cert", r->cert}, {"key", r->key}};

@@ -73,7 +73,8 @@ static int search(char *to, size_t cap)
     return found;
 }
 
-/* It is searched again only if other objects are mapped, for that takes some milliseconds. */
+/* Searches for a second copy of SQLite again only if other objects are mapped: a search takes some
+   milliseconds. */
 int hf__sq_second_copy(char *to, size_t cap)
 {
     static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;

@@ -257,10 +257,10 @@ static int in_wal_mode(hf_store *st, int *ret)
     return sq == SQLITE_ROW ? 0 : sq;
 }
 
-/* One try. In WAL mode SQLite holds SHARED on the database and the dead man's switch of -shm for as
-   long as it is open: where they were dropped they are taken again, for it believes to have them.
-   0, errno; EAGAIN: somebody has them, or a file changed meanwhile; EBUSY: another copy has
-   EXCLUSIVE. */
+/* Tries once. In WAL mode SQLite holds SHARED on the database, and the dead man's switch of -shm,
+   for as long as it is open. Where these locks were dropped they are taken again, since SQLite
+   believes to have them. 0, or errno; EAGAIN: another process has them, or a file changed
+   meanwhile; EBUSY: another copy of SQLite has EXCLUSIVE. */
 static int settle_once(hf_store *st, struct hf__sq_files *f)
 {
     struct hf__sq_id seen[SQ_FILES];
@@ -324,7 +324,7 @@ int hf__sq_files_settle(hf_store *st, const char **ret_why, int *ret_sq)
     now.settled = 1;
     now.dir = open_directory(st);
     st->names_seen = (struct timespec){0, 0};
-    pthread_mutex_lock(&st->version_mu); /* who watches looks at it, too */
+    pthread_mutex_lock(&st->version_mu); /* the thread that sleeps for events reads it, too */
     hf__sq_files_drop(was);
     *was = now;
     st->told_change = 0;

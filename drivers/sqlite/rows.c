@@ -87,8 +87,9 @@ static int run(sqlite3_stmt *s)
 
 static int exec(sqlite3 *db, const char *sql) { return sqlite3_exec(db, sql, NULL, NULL, NULL); }
 
-/* Ends a transaction if there is one. One that stayed open, for want of memory, would keep the
-   others from writing, and this one from seeing what they wrote: whoever comes next tries again. */
+/* Ends a transaction if there is one. A transaction that stays open, for want of memory, keeps the
+   others from writing, and this connection from seeing what they wrote: the next operation tries
+   again. */
 static void roll_back(hf_store *st)
 {
     if (!sqlite3_get_autocommit(st->db) && st->stmt[SQ_ROLLBACK]) run(st->stmt[SQ_ROLLBACK]);
@@ -502,7 +503,7 @@ int hf__sq_acquire(hf_store *st, const hf_rowkey *key, const hf_party *party, ui
     return rc;
 }
 
-/* One statement with the key and the token. */
+/* Runs one statement with the key and the token. */
 static int run_once(hf_store *st, const char *sql, const hf_rowkey *key, uint64_t token)
 {
     sqlite3_stmt *s = NULL;
@@ -555,7 +556,7 @@ static int enter_op(hf_store *st, void *arg, int *ret_code, hf_error *err)
     return rc;
 }
 
-/* The guard's view does it, in a transaction of our own; who enters that way has left again. */
+/* Writes to the guard's view, in a transaction of its own, which has ended when this returns. */
 int hf__sq_enter(hf_store *st, const hf_rowkey *key, uint64_t token, int alone, const char *where,
                  hf_error *err)
 {

@@ -267,7 +267,7 @@ static int ask_utf8(hf_store *st, int *ret)
     return sq == SQLITE_ROW ? 0 : sq;
 }
 
-/* These are the files and locks that it goes on with. */
+/* Notes the files and locks that the connection uses from now on. */
 static int settle(hf_store *st, const char *what, const char *name, hf_error *err)
 {
     const char *why;
@@ -318,8 +318,8 @@ static int changed(hf_store *st, int code, const char *what, const char *key, co
                    code == HF_UNKNOWN ? "it may not have landed" : "nothing was done");
 }
 
-/* Closes every connection of ours to that database, for all of them share what has changed: each is
-   opened again by who needs it next. In the order of lock_stores. */
+/* Closes every connection of this process to that database, since all share what has changed. The
+   next operation of each opens it again. In the order of lock_stores. */
 static void close_all(hf_store *st)
 {
     lock_stores();

@@ -36,7 +36,7 @@ enum hf__sq_statement {
 
 struct hf__sq_boot {
     char id[40];
-    int64_t timens; /* whose boot time; 0: there is one for all */
+    int64_t timens; /* the time namespace of the boot time; 0: there is one for all */
 };
 
 enum { SQ_PATH_CAP = 1024 + 8 };
