@@ -294,7 +294,7 @@ int end_by_signal(int sig, int typed);
 /* From here on, until refuse_end, each end of this process prints it, even by a signal; as JSON if
    --json is among the arguments. */
 void refuse_begin(int argc, char *const *argv);
-void refuse_end(void); /* there is a grant to print */
+void refuse_end(void); /* there is a grant to print, or `help` */
 /* Around what is printed instead of a grant because it was asked for (help, the version): where it
    may be evaluated, that fails, too, and runs nothing of it. */
 void answer_begin(void);

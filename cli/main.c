@@ -292,6 +292,7 @@ int main(int argc, char **argv)
         const struct command *about = find(what);
         if (!about && strcmp(what, "help")) return unknown_command(what);
         if (at + 2 < argc) return refused(bad_usage("help: one command at a time"));
+        refuse_end();
         char *help[] = {argv[at], (char[]){"--help"}, NULL};
         if (about) return about->run(about, 2, help);
         list_commands(stdout);

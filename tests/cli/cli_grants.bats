@@ -81,7 +81,6 @@ refused_by_eval() {
         refused_by_eval 64 "$HOLDFAST" acquire "$K" --lease 5 "$word"
         refused_by_eval 64 "$HOLDFAST" "$word" acquire "$K" --lease 5
     done
-    refused_by_eval 64 "$HOLDFAST" help acquire
 }
 
 @test "acquire that a signal ends while it waits fails where it is evaluated" {
