@@ -75,7 +75,7 @@ static void show(const char *from, const char *header, char to[ANSWER_SHOWN])
     if (strlen(token) > 8 && strstr(from, token)) snprintf(to, ANSWER_SHOWN, "(it tells secrets)");
 }
 
-static int judge(const struct hf__fs_reply *r, const char *header, struct hf__fs_call *call,
+static int judge(const struct hf__rest_reply *r, const char *header, struct hf__fs_call *call,
                  json_t **ret, hf_error *err)
 {
     char shown[ANSWER_SHOWN], why[ANSWER_SHOWN + 80];
@@ -127,18 +127,24 @@ static char *url_of(const struct hf__fs_api *api, const char *name, const char *
 static int once(struct hf__fs_api *api, struct hf__fs_call *call, const char *url, const char *text,
                 int *ret_refused, json_t **ret, hf_error *err)
 {
-    struct hf__fs_reply r;
+    struct hf__rest_reply r;
     uint64_t generation;
     char *header;
     int rc = hf__fs_auth_header(&api->auth, &api->net, &header, &generation, err);
     if (rc) return rc;
     const char *const headers[] = {header, "Content-Type: application/json", "Expect:", NULL};
-    hf__fs_post(&api->net, url, headers, text, strlen(text), !call->writes, call->many_until_us,
-                &r);
+    const struct hf__rest_call post = {.method = "POST",
+                                       .url = url,
+                                       .headers = headers,
+                                       .body = text,
+                                       .len = strlen(text),
+                                       .harmless = !call->writes,
+                                       .many_until_us = call->many_until_us};
+    hf__rest_ask(&api->net, &post, &r);
     rc = judge(&r, header, call, ret, err);
     *ret_refused = r.status == 401 && hf__fs_auth_refused(&api->auth, generation);
-    hf__fs_forget(header);
-    hf__fs_reply_free(&r);
+    hf__rest_forget(header);
+    hf__rest_reply_free(&r);
     return rc;
 }
 

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 struct hf__fs_api {
-    struct hf__fs_net net;
+    struct hf__rest net;
     struct hf__fs_auth auth;
     char base[300]; /* "https://firestore.googleapis.com/v1/" */
     int emulator;
@@ -20,7 +20,7 @@ struct hf__fs_call {
     const char *what, *key;
     int writes;    /* no answer is HF_UNKNOWN */
     int condition; /* out: refused because of its precondition, or of contention: not done */
-    int64_t many_until_us; /* as in hf__fs_post */
+    int64_t many_until_us; /* as in struct hf__rest_call */
 };
 
 /*

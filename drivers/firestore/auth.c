@@ -114,7 +114,7 @@ static int read_credentials(struct hf__fs_auth *a, const char *path, hf_error *e
     }
     int nomem;
     json_t *j = hf__json_read(text, strlen(text), 0, &nomem);
-    hf__fs_forget(text);
+    hf__rest_forget(text);
     if (nomem) return bad_file(path, HF_NOMEM, "out of memory", err);
     const char *type = json_string_value(json_object_get(j, "type"));
     const char *why = "neither of a service account nor of a user";
@@ -125,7 +125,7 @@ static int read_credentials(struct hf__fs_auth *a, const char *path, hf_error *e
         rc = read_service(a, j, &why);
     else if (!strcmp(type, "authorized_user"))
         rc = read_person(a, j, &why);
-    if (!rc && !hf__fs_url_safe(a->token_uri)) {
+    if (!rc && !hf__rest_url_safe(a->token_uri)) {
         rc = HF_INVALID;
         why = "token_uri: not https";
     }
@@ -138,7 +138,7 @@ static void forget_credentials(struct hf__fs_auth *a)
     char **texts[] = {&a->name,   &a->token_uri, &a->key,
                       &a->key_id, &a->client_id, &a->client_secret};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        hf__fs_forget(*texts[i]);
+        hf__rest_forget(*texts[i]);
         *texts[i] = NULL;
     }
 }
@@ -210,7 +210,7 @@ int hf__fs_auth_open(struct hf__fs_auth *a, const char *file, int emulator, hf_e
 void hf__fs_auth_close(struct hf__fs_auth *a)
 {
     char *texts[] = {a->token, a->path, a->file, a->access};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) hf__fs_forget(texts[i]);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) hf__rest_forget(texts[i]);
     forget_credentials(a);
     pthread_mutex_destroy(&a->mu);
 }
@@ -265,12 +265,12 @@ static int request(const struct hf__fs_auth *a, char **ret, const char **ret_why
              put_field(f, "client_id", a->client_id) &&
              put_field(f, "client_secret", a->client_secret) &&
              put_field(f, "refresh_token", a->key);
-    hf__fs_forget(jwt);
+    hf__rest_forget(jwt);
     if (f && (fclose(f) || !form)) ok = 0; /* it doesn't say that it got no memory at the end */
     if (ok)
         *ret = form;
     else
-        hf__fs_forget(form);
+        hf__rest_forget(form);
     return ok ? 0 : HF_NOMEM;
 }
 
@@ -299,10 +299,10 @@ static int passes(const char *error)
 }
 
 /* Keeps what came. */
-static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int64_t sent_us,
+static int take_answer(struct hf__fs_auth *a, const struct hf__rest_reply *r, int64_t sent_us,
                        hf_error *err)
 {
-    char why[HF_FS_WHY_CAP];
+    char why[HF_REST_WHY];
     int nomem;
     json_t *j = hf__json_read(r->body, r->len, 0, &nomem);
     const char *token = json_string_value(json_object_get(j, "access_token"));
@@ -326,7 +326,7 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int6
         if (!mine) rc = refused(a, HF_NOMEM, "out of memory", err);
         if (mine) {
             int64_t early_s = lives_s / 2 < EARLY_S ? lives_s / 2 : EARLY_S;
-            hf__fs_forget(a->access);
+            hf__rest_forget(a->access);
             a->access = mine;
             a->generation++;
             a->until_us = sent_us + lives_s * 1000000;
@@ -338,11 +338,11 @@ static int take_answer(struct hf__fs_auth *a, const struct hf__fs_reply *r, int6
 }
 
 /* Under the mutex, but not while somebody else could do without. */
-static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *err)
+static int get_access(struct hf__fs_auth *a, struct hf__rest *net, hf_error *err)
 {
     static const char *const headers[] = {"Content-Type: application/x-www-form-urlencoded", NULL};
     int64_t now = hf__local_us();
-    struct hf__fs_reply r = {.status = 0};
+    struct hf__rest_reply r = {.status = 0};
     const char *why;
     char *form = NULL, *uri = NULL;
     if (a->access && now < a->renew_us) return 0;
@@ -356,15 +356,21 @@ static int get_access(struct hf__fs_auth *a, struct hf__fs_net *net, hf_error *e
         why = "out of memory";
     }
     if (spare) pthread_mutex_unlock(&a->mu);
-    if (!rc) hf__fs_post(net, uri, headers, form, strlen(form), 1, 0, &r);
+    const struct hf__rest_call post = {.method = "POST",
+                                       .url = uri,
+                                       .headers = headers,
+                                       .body = form,
+                                       .len = form ? strlen(form) : 0,
+                                       .harmless = 1};
+    if (!rc) hf__rest_ask(net, &post, &r);
     if (spare) pthread_mutex_lock(&a->mu);
-    hf__fs_forget(form);
+    hf__rest_forget(form);
     free(uri);
     if (rc)
         rc = refused(a, rc, why, err);
     else
         rc = r.status ? take_answer(a, &r, now, err) : refused(a, r.code, r.why, err);
-    hf__fs_reply_free(&r);
+    hf__rest_reply_free(&r);
     return spare ? 0 : rc;
 }
 
@@ -388,7 +394,7 @@ static int read_token(const struct hf__fs_auth *a, char **ret, hf_error *err)
     return 0;
 }
 
-int hf__fs_auth_header(struct hf__fs_auth *a, struct hf__fs_net *net, char **ret,
+int hf__fs_auth_header(struct hf__fs_auth *a, struct hf__rest *net, char **ret,
                        uint64_t *ret_generation, hf_error *err)
 {
     char *own = NULL;
@@ -406,7 +412,7 @@ int hf__fs_auth_header(struct hf__fs_auth *a, struct hf__fs_net *net, char **ret
                      own ? "_FILE" : "");
     if (!rc) n = asprintf(ret, "Authorization: Bearer %s", token);
     pthread_mutex_unlock(&a->mu);
-    hf__fs_forget(own);
+    hf__rest_forget(own);
     return rc || n >= 0 ? rc : hf_fail(err, HF_NOMEM, 0, "firestore: out of memory");
 }
 

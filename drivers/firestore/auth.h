@@ -5,7 +5,7 @@
 #ifndef HF_FIRESTORE_AUTH_H
 #define HF_FIRESTORE_AUTH_H
 
-#include "net.h"
+#include "kit/rest.h"
 
 enum hf__fs_who {
     HF_FS_NOBODY,
@@ -33,10 +33,10 @@ struct hf__fs_auth {
 int hf__fs_auth_open(struct hf__fs_auth *auth, const char *file, int emulator, hf_error *err);
 void hf__fs_auth_close(struct hf__fs_auth *auth);
 
-/* Makes the header with the credentials, to be freed by hf__fs_forget; gets or renews a token if
+/* Makes the header with the credentials, to be freed by hf__rest_forget; gets or renews a token if
    need be. *ret_generation is what to give to hf__fs_auth_refused. 0, DENIED, UNAVAILABLE, INVALID,
    NOMEM. */
-int hf__fs_auth_header(struct hf__fs_auth *auth, struct hf__fs_net *net, char **ret,
+int hf__fs_auth_header(struct hf__fs_auth *auth, struct hf__rest *net, char **ret,
                        uint64_t *ret_generation, hf_error *err);
 /* Notes that the server refused the token. 1: another token may be got. */
 int hf__fs_auth_refused(struct hf__fs_auth *auth, uint64_t generation);

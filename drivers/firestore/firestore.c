@@ -327,7 +327,7 @@ static int fs_scan(hf_store *st, const char *prefix,
 
 static void fs_close(hf_store *st)
 {
-    hf__fs_net_close(&st->api.net);
+    hf__rest_close(&st->api.net);
     hf__fs_auth_close(&st->api.auth);
     pthread_mutex_destroy(&st->mu);
     free(st->seen);
@@ -375,7 +375,7 @@ static const char *set_endpoint(struct hf__fs_api *api, const char *endpoint)
     int n;
     if (endpoint) {
         size_t len = strlen(endpoint);
-        if (!hf__fs_url_safe(endpoint)) return "endpoint: not https://HOST";
+        if (!hf__rest_url_safe(endpoint)) return "endpoint: not https://HOST";
         n = snprintf(api->base, sizeof api->base, "%s%sv1/", endpoint,
                      endpoint[len - 1] == '/' ? "" : "/");
         /* Without TLS it is on this machine. */
@@ -433,7 +433,8 @@ static int fs_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_
     pthread_mutex_init(&st->mu, NULL);
     pthread_mutex_init(&st->api.auth.mu, NULL);
     st->api.net.io_timeout_ms = io_timeout_ms;
-    int rc = hf__fs_net_open(&st->api.net, err);
+    st->api.net.store = "firestore";
+    int rc = hf__rest_open(&st->api.net, err);
     st->seen = calloc(SEEN_SLOTS, sizeof *st->seen);
     if (!rc && !st->seen)
         rc = hf_fail(err, HF_NOMEM, 0, "firestore: open '%s': out of memory", url->safe);

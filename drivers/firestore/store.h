@@ -28,7 +28,7 @@ int hf__fs_decode(hf_store *st, const json_t *document, const hf_rowkey *key, hf
  *ret_rc, *ret_why. */
 json_t *hf__fs_write(const hf_store *st, const hf_rowkey *key, const hf_row *row, uint64_t seen,
                      int64_t update_us, int *ret_rc, const char **ret_why);
-/* A replace by a commit. `many_until_us` as in hf__fs_post. */
+/* A replace by a commit. `many_until_us` as in struct hf__rest_call. */
 int hf__fs_replace_until(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                          hf_row *cur, int64_t *ret_clock_us, int64_t many_until_us, hf_error *err);
 

@@ -1,15 +1,15 @@
 /*
- * net.c - see net.h.
+ * rest.c - see rest.h.
  *
  * libcurl sends a request anew by itself if a connection that it kept turns out to be dead. For a
  * write that would be a repetition that nobody knows of. It can't do so once it has read some of
  * the body and may not go back to its beginning; that is why the body is read by a function.
  */
-#include "net.h"
+#include "rest.h"
 
-#include "kit/reply_head.h"
-#include "kit/secret.h"
 #include "os.h"
+#include "reply_head.h"
+#include "secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,36 +25,37 @@ static int started;
 
 static void start(void) { started = !curl_global_init(CURL_GLOBAL_DEFAULT); }
 
-int hf__fs_net_open(struct hf__fs_net *net, hf_error *err)
+int hf__rest_open(struct hf__rest *rest, hf_error *err)
 {
-    hf__pool_open(&net->pool);
-    hf__pool_open(&net->many_pool);
+    hf__pool_open(&rest->pool);
+    hf__pool_open(&rest->many_pool);
     if (hf__keys_would_be_logged())
         return hf_fail(err, HF_DENIED, 0,
-                       "firestore: open: SSLKEYLOGFILE is set in a program with more rights "
-                       "than its user: unset it");
+                       "%s: open: SSLKEYLOGFILE is set in a program with more rights than its "
+                       "user: unset it",
+                       rest->store);
     pthread_once(&once, start);
-    return started ? 0 : hf_fail(err, HF_NOMEM, 0, "firestore: open: libcurl doesn't start");
+    return started ? 0 : hf_fail(err, HF_NOMEM, 0, "%s: open: libcurl doesn't start", rest->store);
 }
 
-void hf__fs_net_close(struct hf__fs_net *net)
+void hf__rest_close(struct hf__rest *rest)
 {
     for (int i = 0; i < HF_POOL_LINKS; i++) {
-        curl_easy_cleanup(net->link[i]);
-        curl_easy_cleanup(net->many[i]);
+        curl_easy_cleanup(rest->link[i]);
+        curl_easy_cleanup(rest->many[i]);
     }
-    hf__pool_close(&net->pool);
-    hf__pool_close(&net->many_pool);
-    free(net->cafile);
+    hf__pool_close(&rest->pool);
+    hf__pool_close(&rest->many_pool);
+    free(rest->cafile);
 }
 
-void hf__fs_forget(char *secret)
+void hf__rest_forget(char *secret)
 {
     if (secret) explicit_bzero(secret, strlen(secret));
     free(secret);
 }
 
-void hf__fs_reply_free(struct hf__fs_reply *reply)
+void hf__rest_reply_free(struct hf__rest_reply *reply)
 {
     if (reply->body) explicit_bzero(reply->body, reply->len);
     free(reply->body);
@@ -62,7 +63,7 @@ void hf__fs_reply_free(struct hf__fs_reply *reply)
     reply->len = reply->cap = 0;
 }
 
-int hf__fs_url_safe(const char *url)
+int hf__rest_url_safe(const char *url)
 {
     static const char *const here[] = {"http://127.0.0.1:", "http://127.0.0.1/",
                                        "http://localhost:", "http://localhost/",
@@ -104,7 +105,7 @@ static int go_back(void *arg, curl_off_t offset, int origin)
 
 static size_t keep(char *from, size_t size, size_t n, void *arg)
 {
-    struct hf__fs_reply *r = arg;
+    struct hf__rest_reply *r = arg;
     size_t len = size * n;
     if (r->len + len + 1 > r->cap) {
         size_t cap = (r->len + len + 1) * 2;
@@ -124,10 +125,31 @@ static size_t keep(char *from, size_t size, size_t n, void *arg)
     return len;
 }
 
+/* The value of the header of that name, which ends with its colon; NULL: it is another one. */
+static const char *value_of(const char *line, size_t len, const char *name, size_t *ret_len)
+{
+    size_t skip = strlen(name);
+    if (len < skip || strncasecmp(line, name, skip) != 0) return NULL;
+    while (skip < len && line[skip] == ' ') skip++;
+    while (len > skip && strchr(" \r\n", line[len - 1])) len--;
+    *ret_len = len - skip;
+    return line + skip;
+}
+
 static size_t note_header(char *from, size_t size, size_t n, void *arg)
 {
-    struct hf__fs_reply *r = arg;
+    struct hf__rest_reply *r = arg;
+    char date[40];
+    size_t len;
+    const char *value;
     hf__head_line(&r->whole, from, size * n);
+    if ((value = value_of(from, size * n, "ETag:", &len)) && len < sizeof r->tag)
+        snprintf(r->tag, sizeof r->tag, "%.*s", (int)len, value);
+    if ((value = value_of(from, size * n, "Date:", &len)) && len < sizeof date) {
+        snprintf(date, sizeof date, "%.*s", (int)len, value);
+        int64_t s = curl_getdate(date, NULL);
+        r->date_us = s > 0 ? s * 1000000 : 0;
+    }
     return size * n;
 }
 
@@ -150,7 +172,7 @@ static int close_socket(void *arg, curl_socket_t fd)
 }
 
 /* What stays the same on a connection. 0: no memory. */
-static int make_easy(const struct hf__fs_net *net, CURL **link)
+static int make_easy(const struct hf__rest *rest, CURL **link)
 {
     if (*link) return 1;
     CURL *e = *link = curl_easy_init();
@@ -161,12 +183,11 @@ static int make_easy(const struct hf__fs_net *net, CURL **link)
     bad |= curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_USERAGENT, "holdfast") != CURLE_OK;
-    bad |= curl_easy_setopt(e, CURLOPT_POST, 1L) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_READFUNCTION, give) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, go_back) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, keep) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, note_header) != CURLE_OK;
-    bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)net->io_timeout_ms) != CURLE_OK;
+    bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)rest->io_timeout_ms) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, close_socket) != CURLE_OK;
 #if LIBCURL_VERSION_NUM >= 0x075700
@@ -175,8 +196,8 @@ static int make_easy(const struct hf__fs_net *net, CURL **link)
        isn't done by kit/dial.h.) */
     bad |= curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L) != CURLE_OK;
 #endif
-    if (net->straight) bad |= curl_easy_setopt(e, CURLOPT_NOPROXY, "*") != CURLE_OK;
-    if (net->cafile) bad |= curl_easy_setopt(e, CURLOPT_CAINFO, net->cafile) != CURLE_OK;
+    if (rest->straight) bad |= curl_easy_setopt(e, CURLOPT_NOPROXY, "*") != CURLE_OK;
+    if (rest->cafile) bad |= curl_easy_setopt(e, CURLOPT_CAINFO, rest->cafile) != CURLE_OK;
     if (!bad) return 1;
     curl_easy_cleanup(e);
     *link = NULL;
@@ -206,13 +227,30 @@ static const char *mute_part(CURL *e, const struct upload *up)
     return up->touched ? "the reply" : !named ? "the name" : !was_connected ? "TCP" : "TLS";
 }
 
-static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t limit_ms,
-                    struct hf__fs_reply *r)
+/* The method, and how long the body is. Returns whether it couldn't be set. (A PUT is a POST by
+   another name: libcurl lets a PUT of any size wait for a "100 Continue".) */
+static int set_method(CURL *e, const char *method, size_t len)
+{
+    const char *name = strcmp(method, "PUT") ? NULL : method;
+    if (curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, name) != CURLE_OK) return 1;
+    if (!strcmp(method, "GET")) return curl_easy_setopt(e, CURLOPT_HTTPGET, 1L) != CURLE_OK;
+    return curl_easy_setopt(e, CURLOPT_POST, 1L) != CURLE_OK ||
+           curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len) != CURLE_OK;
+}
+
+/* Who signs; NULL: nobody. Returns whether it couldn't be set. */
+static int set_account(CURL *e, const char *sign, const char *user, const char *password)
+{
+    return curl_easy_setopt(e, CURLOPT_AWS_SIGV4, sign) != CURLE_OK ||
+           curl_easy_setopt(e, CURLOPT_USERNAME, user) != CURLE_OK ||
+           curl_easy_setopt(e, CURLOPT_PASSWORD, password) != CURLE_OK;
+}
+
+static void perform(struct hf__rest *rest, CURL *e, struct upload *up, int64_t limit_ms,
+                    struct hf__rest_reply *r)
 {
     char told[CURL_ERROR_SIZE] = "", file_why[HF_KIT_WHY];
-    curl_off_t len = (curl_off_t)up->left;
-    int bad = curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, len) != CURLE_OK;
-    bad |= curl_easy_setopt(e, CURLOPT_READDATA, up) != CURLE_OK;
+    int bad = curl_easy_setopt(e, CURLOPT_READDATA, up) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_SEEKDATA, up) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_WRITEDATA, r) != CURLE_OK;
     bad |= curl_easy_setopt(e, CURLOPT_HEADERDATA, r) != CURLE_OK;
@@ -223,7 +261,7 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t 
     hf__low_free(held);
     (void)curl_easy_setopt(e, CURLOPT_ERRORBUFFER, NULL);
     (void)curl_easy_setopt(e, CURLOPT_HTTPHEADER, NULL);
-    __atomic_fetch_add(&net->sent, 1, __ATOMIC_RELAXED); /* a statistic */
+    __atomic_fetch_add(&rest->sent, 1, __ATOMIC_RELAXED); /* a statistic */
     r->sent = up->touched;
     if (!rc && r->whole) {
         curl_easy_getinfo(e, CURLINFO_RESPONSE_CODE, &r->status);
@@ -231,8 +269,8 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t 
     }
     r->code = rc ? code_of(rc) : HF_UNAVAILABLE;
     /* libcurl doesn't tell a file that can't be read from one that says nothing. */
-    int of_file = rc == CURLE_SSL_CACERT_BADFILE && net->cafile
-                      ? hf__credential_check("cafile", net->cafile, file_why)
+    int of_file = rc == CURLE_SSL_CACERT_BADFILE && rest->cafile
+                      ? hf__credential_check("cafile", rest->cafile, file_why)
                       : 0;
     if (of_file) r->code = of_file;
     if (!rc)
@@ -246,42 +284,47 @@ static void perform(struct hf__fs_net *net, CURL *e, struct upload *up, int64_t 
 }
 
 /* How long the request that is made now may take. */
-static int64_t limit_of(const struct hf__fs_net *net, int64_t many_until_us)
+static int64_t limit_of(const struct hf__rest *rest, int64_t many_until_us)
 {
-    return many_until_us ? (many_until_us - hf__local_us()) / 1000 : net->io_timeout_ms;
+    return many_until_us ? (many_until_us - hf__local_us()) / 1000 : rest->io_timeout_ms;
 }
 
-void hf__fs_post(struct hf__fs_net *net, const char *url, const char *const *headers,
-                 const char *body, size_t len, int harmless, int64_t many_until_us,
-                 struct hf__fs_reply *r)
+/* All that is set for one request. Returns whether there was no memory for it. */
+static int prepare(CURL *e, const struct hf__rest_call *call, struct curl_slist **list)
 {
-    int64_t until_us = many_until_us ? many_until_us : hf__local_us() + net->io_timeout_ms * 1000;
-    struct hf__pool *pool = many_until_us ? &net->many_pool : &net->pool;
-    int number = hf__pool_take(pool, until_us);
-    *r = (struct hf__fs_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
-    if (number < 0) return;
-    CURL **link = many_until_us ? &net->many[number] : &net->link[number];
-    struct upload up = {body, body, len, len, 0, harmless};
-    struct curl_slist *list = NULL;
-    int bad = !make_easy(net, link);
-    *r = (struct hf__fs_reply){.code = HF_NOMEM, .why = "out of memory"};
-    for (const char *const *h = headers; *h && !bad; h++) {
-        struct curl_slist *more = curl_slist_append(list, *h);
-        if (more)
-            list = more;
-        else
-            bad = 1;
+    for (const char *const *h = call->headers; *h; h++) {
+        struct curl_slist *more = curl_slist_append(*list, *h);
+        if (!more) return 1;
+        *list = more;
     }
-    if (!bad) bad = curl_easy_setopt(*link, CURLOPT_URL, url) != CURLE_OK;
-    if (!bad) bad = curl_easy_setopt(*link, CURLOPT_HTTPHEADER, list) != CURLE_OK;
-    int64_t limit_ms = limit_of(net, many_until_us);
+    return curl_easy_setopt(e, CURLOPT_URL, call->url) != CURLE_OK ||
+           curl_easy_setopt(e, CURLOPT_HTTPHEADER, *list) != CURLE_OK ||
+           set_method(e, call->method, call->len) ||
+           (call->sign && set_account(e, call->sign, call->user, call->password));
+}
+
+void hf__rest_ask(struct hf__rest *rest, const struct hf__rest_call *call, struct hf__rest_reply *r)
+{
+    int64_t many = call->many_until_us;
+    int64_t until_us = many ? many : hf__local_us() + rest->io_timeout_ms * 1000;
+    struct hf__pool *pool = many ? &rest->many_pool : &rest->pool;
+    int number = hf__pool_take(pool, until_us);
+    *r = (struct hf__rest_reply){.code = HF_UNAVAILABLE, .why = HF_POOL_BUSY};
+    if (number < 0) return;
+    CURL **link = many ? &rest->many[number] : &rest->link[number];
+    struct upload up = {call->body, call->body, call->len, call->len, 0, call->harmless};
+    struct curl_slist *list = NULL;
+    *r = (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"};
+    int bad = !make_easy(rest, link) || prepare(*link, call, &list);
+    int64_t limit_ms = limit_of(rest, many);
     int late = limit_ms <= 0; /* a request before it took too long; none is answered in less */
     if (!bad && !late)
         bad = curl_easy_setopt(*link, CURLOPT_TIMEOUT_MS, (long)limit_ms) != CURLE_OK;
-    if (!bad && !late) perform(net, *link, &up, limit_ms, r);
+    if (!bad && !late) perform(rest, *link, &up, limit_ms, r);
     if (!bad && late)
-        *r = (struct hf__fs_reply){.code = HF_UNAVAILABLE,
-                                   .why = "not sent: there was no time left"};
+        *r = (struct hf__rest_reply){.code = HF_UNAVAILABLE,
+                                     .why = "not sent: there was no time left"};
+    if (*link && call->sign) (void)set_account(*link, NULL, NULL, NULL);
     hf__pool_give(pool, number, r->status != 0);
     for (struct curl_slist *h = list; h; h = h->next) explicit_bzero(h->data, strlen(h->data));
     curl_slist_free_all(list);

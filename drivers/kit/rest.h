@@ -1,0 +1,71 @@
+/*
+ * rest.h - requests over HTTP by libcurl, on a few connections that are kept. Compiled into each
+ * module that uses it; it isn't part of the installed kit, which needs no libcurl.
+ *
+ * Thread safety: all functions by any thread, but for hf__rest_open and hf__rest_close.
+ */
+#ifndef HF_KIT_REST_H
+#define HF_KIT_REST_H
+
+#include "holdfast_driver.h"
+#include "pool.h"
+
+#include <curl/curl.h>
+
+enum { HF_REST_WHY = 300, HF_REST_TAG = 128 };
+
+struct hf__rest {
+    const char *store; /* the driver's name, for messages */
+    struct hf__pool pool;
+    CURL *link[HF_POOL_LINKS]; /* NULL: not made */
+    /* For many replaces at once: none of them is kept waiting by other requests. */
+    struct hf__pool many_pool;
+    CURL *many[HF_POOL_LINKS];
+    int64_t io_timeout_ms;
+    char *cafile;  /* NULL: the system's */
+    int straight;  /* without a proxy: the server is here */
+    uint64_t sent; /* requests (atomic) */
+};
+
+struct hf__rest_call {
+    const char *method; /* POST, PUT or GET */
+    const char *url;
+    const char *const *headers; /* NULL at its end */
+    const char *body;           /* none: len 0 */
+    size_t len;
+    int harmless; /* libcurl may send it anew where a connection that it kept turns out dead */
+    int64_t many_until_us; /* 0; or the local time until which it has to be answered, by the
+                              connections for many replaces */
+    /* Signed by this account, if `sign` isn't NULL: see CURLOPT_AWS_SIGV4. libcurl signs all
+       headers, so none of them may be one that it then leaves out. */
+    const char *sign, *user, *password;
+};
+
+/* What came back. */
+struct hf__rest_reply {
+    long status; /* of HTTP; 0: no reply came, or not the whole of one */
+    int whole;   /* its header has come to its end */
+    int sent;    /* the request's body may have been seen there */
+    int code;    /* status 0: of enum hf_code, as if it hadn't been sent */
+    char *body;  /* ended by a NUL */
+    size_t len, cap;
+    int64_t date_us;       /* the header Date; 0: there was none */
+    char tag[HF_REST_TAG]; /* the header ETag; "": there was none, or a longer one */
+    char why[HF_REST_WHY];
+};
+
+/* `store` and io_timeout_ms are set by the caller. 0, or an HF_ error. */
+int hf__rest_open(struct hf__rest *rest, hf_error *err);
+void hf__rest_close(struct hf__rest *rest);
+
+/* One request there and back. Free the reply by hf__rest_reply_free, which wipes it. */
+void hf__rest_ask(struct hf__rest *rest, const struct hf__rest_call *call,
+                  struct hf__rest_reply *reply);
+void hf__rest_reply_free(struct hf__rest_reply *reply);
+
+/* Wipes and frees a secret. */
+void hf__rest_forget(char *secret);
+/* http: without TLS is for servers on this machine only. */
+int hf__rest_url_safe(const char *url);
+
+#endif
