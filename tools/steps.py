@@ -220,13 +220,13 @@ def needed(folder, selection):
 
 def servers(step):
     """What no package has, and takes minutes to make: once, before a test waits for it."""
-    for name in ('ferretdb', 'hidane', 'mongo-java-server', 'nats-server', 'node-packages',
-                 'node-versions', 'porcupine', 'python-packages', 'wheel-servers'):
-        step.check(step.run([os.path.join('tools', name)]) == 0, f'tools/{name}', f'tools/{name}')
-    for again in ('tools/node-packages tests/guards/web', 'tools/bench-peers matplotlib',
-                  'tools/node-packages bindings/node/test/runners',
-                  'tools/node-packages bindings/python/tests/pyright'):
-        step.check(step.run(again.split()) == 0, again, again)
+    for what in ('ferretdb', 'hidane', 'mongo-java-server', 'go-server nats-server',
+                 'go-server versitygw', 'node-packages', 'node-versions', 'porcupine',
+                 'python-packages', 'wheel-servers', 'node-packages tests/guards/web',
+                 'bench-peers matplotlib', 'node-packages bindings/node/test/runners',
+                 'node-packages bindings/python/tests/pyright'):
+        command = f'tools/{what}'
+        step.check(step.run(command.split()) == 0, command, command)
 
 
 def reasons(said):
