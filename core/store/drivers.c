@@ -32,8 +32,8 @@ static const hf_driver *const built_in[] = {&hf__mem_driver, &hf__file_driver,
 };
 
 /* Said to be not installed rather than unknown. */
-static const char *const known[] = {"sqlite", "postgres", "redis",     "rediss",  "etcd",
-                                    "etcds",  "mongodb",  "firestore", "mariadb", "nats"};
+static const char *const known[] = {"sqlite",  "postgres",  "redis",   "rediss", "etcd", "etcds",
+                                    "mongodb", "firestore", "mariadb", "nats",   "s3"};
 
 /* Other spellings of a scheme. */
 static const char *const spelled[][2] = {{"postgresql", "postgres"}};

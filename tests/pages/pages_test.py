@@ -71,7 +71,8 @@ def main():
     folder = tempfile.mkdtemp(prefix='holdfast-pages-')
     try:
         home = Home(folder, BUILD)
-        for name in 'HOLDFAST_TEST_STORE', 'FIRESTORE_EMULATOR_HOST':
+        for name in ('HOLDFAST_TEST_STORE', 'FIRESTORE_EMULATOR_HOST', 'AWS_ACCESS_KEY_ID',
+                     'AWS_SECRET_ACCESS_KEY'):
             if name in os.environ:
                 home.env[name.replace('_TEST', '')] = os.environ[name]
         for number, page in enumerate(PAGES):

@@ -24,11 +24,12 @@ from points import end, point                                           # noqa: 
 REDIS = os.path.join(SOURCE, 'tests', 'servers', 'redis')
 DRIVERS = {'etcd': ['etcd', 'etcds'], 'firestore': ['firestore'], 'mariadb': ['mariadb'],
            'mongodb': ['mongodb'], 'nats': ['nats'], 'postgres': ['postgres'],
-           'redis': ['redis', 'rediss'], 'sqlite': ['sqlite']}
+           'redis': ['redis', 'rediss'], 's3': ['s3'], 'sqlite': ['sqlite']}
 PACKAGES = ['holdfast', 'libholdfast-dev', 'libholdfast0', *(f'holdfast-{n}' for n in DRIVERS)]
 # Where no server can be: there is no network.
 UNREACHABLE = {'firestore': 'firestore://p', 'mariadb': 'mariadb://127.0.0.1:1/d',
                'mongodb': 'mongodb://127.0.0.1:1/', 'nats': 'nats://127.0.0.1:1',
+               's3': 's3://a:b@bucket?endpoint=http://127.0.0.1:1',
                'sqlite': 'sqlite:/nowhere/store.db'}
 
 

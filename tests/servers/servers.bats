@@ -67,6 +67,7 @@ ended() { # KIND PROCESSES
 @test "postgres_pair: SIGTERM ends the servers and the command" { ended postgres_pair 3; }
 @test "mariadb: SIGTERM ends the server and the command" { ended mariadb 2; }
 @test "nats: SIGTERM ends the server and the command" { ended nats 2; }
+@test "s3: SIGTERM ends the server and the command" { ended s3 2; }
 @test "nats_cluster: SIGTERM ends the servers and the command" { ended nats_cluster 4; }
 @test "redis: SIGTERM ends the server and the command" { ended redis 2; }
 @test "redis_pair: SIGTERM ends the servers and the command" { ended redis_pair 3; }

@@ -174,8 +174,8 @@ static void a_known_scheme_is_not_installed_another_unknown(void **state)
 {
     (void)state;
     setenv("HOLDFAST_DRIVERS", "/nowhere/at/all", 1);
-    static const char *const known[] = {"postgres", "redis", "etcd",     "mongodb",
-                                        "mariadb",  "nats",  "firestore"};
+    static const char *const known[] = {"postgres", "redis", "etcd",      "mongodb",
+                                        "mariadb",  "nats",  "firestore", "s3"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         refused(known[i], "not installed: looked in /nowhere/at/all, ");
         refused(known[i], "/holdfast");

@@ -1,0 +1,147 @@
+/*
+ * names.c - s3: the names of objects. See store.h.
+ *
+ * A name has letters, digits and - . _ ~ alone. No server, proxy or signature encodes these, and
+ * they need no entity in XML. Every other byte is ~ and two hex digits. No name is the beginning of
+ * another one's path, for a server that keeps objects as files.
+ *
+ * A name that would be longer than a file's may be is ~~ and the key in base64 (of RFC 4648,
+ * section 5), in parts that are directories for such a server: each but the last one ends with ~.
+ */
+#include "store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PLAIN_MOST = 200, PART = 180 };
+
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+static const char hex[] = "0123456789ABCDEF";
+
+/* The name as it is if it isn't too long; else 0. */
+static int put_plain(const char *key, size_t len, char to[HF_S3_NAME + 1])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)key[i];
+        int plain = c && (strchr(digits, c) || (c == '.' && i));
+        if (n + (plain ? 1 : 3) > PLAIN_MOST) return 0;
+        if (!plain) {
+            to[n++] = '~';
+            to[n++] = hex[c >> 4];
+            to[n++] = hex[c & 15];
+        } else {
+            to[n++] = (char)c;
+        }
+    }
+    to[n] = 0;
+    return 1;
+}
+
+int hf__s3_name_prefix(const char *prefix, char to[HF_S3_NAME + 1])
+{
+    return put_plain(prefix, strlen(prefix), to);
+}
+
+void hf__s3_name(const char *key, size_t len, char to[HF_S3_NAME + 1])
+{
+    const unsigned char *from = (const unsigned char *)key;
+    size_t n = 0, in_part = 0;
+    if (put_plain(key, len, to)) return;
+    memcpy(to, HF_S3_LONGS, 2);
+    n = 2;
+    for (size_t bit = 0; bit < 8 * len; bit += 6) {
+        size_t at = bit / 8;
+        unsigned two = from[at] << 8 | (at + 1 < len ? from[at + 1] : 0u);
+        if (in_part++ == PART) {
+            to[n++] = '~';
+            to[n++] = '/';
+            in_part = 1;
+        }
+        to[n++] = digits[two >> (10 - bit % 8) & 63];
+    }
+    to[n] = 0;
+}
+
+/* The bytes of base64 with the marks of the parts left out. 0: too many. */
+static int read_long(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
+{
+    unsigned bits = 0, have = 0;
+    uint32_t n = 0;
+    for (const char *p = name; *p; p++) {
+        const char *digit = strchr(digits, *p);
+        if (!digit) continue;
+        bits = bits << 6 | (unsigned)(digit - digits);
+        have += 6;
+        if (have < 8) continue;
+        have -= 8;
+        if (n + 1 >= HF_KEY_CAP) return 0;
+        to[n++] = (char)(bits >> have & 255);
+    }
+    to[n] = 0;
+    *ret_len = n;
+    return 1;
+}
+
+static int read_plain(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
+{
+    uint32_t n = 0;
+    for (const char *p = name; *p; p++) {
+        if (n + 1 >= HF_KEY_CAP) return 0;
+        if (*p == '~') {
+            const char *high = p[1] ? strchr(hex, p[1]) : NULL;
+            const char *low = high && p[2] ? strchr(hex, p[2]) : NULL;
+            if (!low) return 0;
+            to[n++] = (char)((high - hex) << 4 | (low - hex));
+            p += 2;
+        } else {
+            to[n++] = *p;
+        }
+    }
+    to[n] = 0;
+    *ret_len = n;
+    return 1;
+}
+
+int hf__s3_key(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
+{
+    char again[HF_S3_NAME + 1];
+    int is_long = !strncmp(name, HF_S3_LONGS, 2);
+    int got = is_long ? read_long(name + 2, to, ret_len) : read_plain(name, to, ret_len);
+    if (!got || strlen(to) != *ret_len || !*ret_len) return 0;
+    /* Only what this driver would call it. */
+    hf__s3_name(to, *ret_len, again);
+    return !strcmp(name, again);
+}
+
+/* The character of an entity; 0: it isn't one of the five. */
+static char entity(const char *from, size_t *ret_len)
+{
+    static const struct {
+        const char *text;
+        char means;
+    } all[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        *ret_len = strlen(all[i].text);
+        if (!strncmp(from, all[i].text, *ret_len)) return all[i].means;
+    }
+    return 0;
+}
+
+const char *hf__s3_element(const char *xml, const char *name, char *to, size_t cap)
+{
+    char open[32], close[32];
+    size_t n = 0, len;
+    snprintf(open, sizeof open, "<%s>", name);
+    snprintf(close, sizeof close, "</%s>", name);
+    const char *at = xml ? strstr(xml, open) : NULL, *end = at ? strstr(at, close) : NULL;
+    *to = 0;
+    if (!end) return NULL;
+    for (at += strlen(open); at < end && n + 1 < cap; at++) {
+        char c = *at == '&' ? entity(at, &len) : 0;
+        if (c) at += len - 1;
+        to[n++] = c ? c : *at;
+    }
+    to[n] = 0;
+    return end;
+}

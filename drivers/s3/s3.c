@@ -1,0 +1,289 @@
+/*
+ * s3.c - s3://BUCKET/PREFIX, rows as objects that are replaced on a condition. See store.h,
+ * doc/stores/s3.md.
+ *
+ * Contents: what was seen; reading; replacing; opening.
+ *
+ * A write is a PUT: If-Match with the ETag of the object that was read, or If-None-Match: * where
+ * there is none. So for every row that is given to the core its ETag is remembered, by key and rev,
+ * in a table of limited size; where it has been forgotten, the row is read first. An ETag stands
+ * for the content: the same one means the same row, also after a backup was restored.
+ *
+ * An object is never deleted: several servers compare nothing when they delete. A removed row
+ * leaves an object without a row, with a number of its own, so that no two of them are the same.
+ */
+#include "json.h"
+#include "kit/text.h"
+#include "os.h"
+#include "store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How often a write is made again that was refused although the row is the one that was seen. */
+enum { ROUNDS = 6, PAUSE_MS = 4, REMOVED_CAP = 80 };
+
+/* ---- what was seen ---- */
+
+static struct hf__s3_seen *slot(hf_store *st, const hf_rowkey *key, uint64_t rev)
+{
+    return &st->seen[(key->hash ^ rev * UINT64_C(0x9E3779B97F4A7C15)) >> 7 & (HF_S3_SLOTS - 1)];
+}
+
+static void remember(hf_store *st, const hf_rowkey *key, uint64_t rev, const char *tag)
+{
+    pthread_mutex_lock(&st->mu);
+    struct hf__s3_seen *s = slot(st, key, rev);
+    *s = (struct hf__s3_seen){key->hash, rev, 1, ""};
+    memcpy(s->tag, tag, strlen(tag) + 1);
+    pthread_mutex_unlock(&st->mu);
+}
+
+static int recall(hf_store *st, const hf_rowkey *key, uint64_t rev, char tag[HF_REST_TAG])
+{
+    pthread_mutex_lock(&st->mu);
+    const struct hf__s3_seen *s = slot(st, key, rev);
+    int known = s->known && s->hash == key->hash && s->rev == rev;
+    if (known) memcpy(tag, s->tag, HF_REST_TAG);
+    pthread_mutex_unlock(&st->mu);
+    return known;
+}
+
+/* ---- reading ---- */
+
+/* Is that what a removed row has left? */
+static int is_removed(const json_t *document)
+{
+    return json_integer_value(json_object_get(document, "format")) == HF_ROW_FORMAT &&
+           json_is_string(json_object_get(document, "removed"));
+}
+
+static int decode(const hf_store *st, const struct hf__rest_reply *r, const char *key,
+                  const char *what, hf_row *row, hf_error *err)
+{
+    const struct hf__row_reader where = {"s3", what, key, st->how_to_empty};
+    int nomem;
+    json_t *document = hf__json_read(r->body ? r->body : "", r->len, JSON_ALLOW_NUL, &nomem);
+    int rc = 0;
+    if (nomem)
+        rc = hf_fail(err, HF_NOMEM, 0, "s3: %s '%s': out of memory", what, key);
+    else if (!json_is_object(document))
+        rc = hf_fail(err, HF_CORRUPT, 0, "s3: %s '%s': the object is no row", what, key);
+    else if (!is_removed(document))
+        rc = hf__row_from_document(document, &where, row, err);
+    json_decref(document);
+    return rc;
+}
+
+/* Does the ETag belong to the body? While an object is replaced, a server that keeps files may give
+   the one of the old object and the other of the new one. 0: they are to be read again. */
+static int belongs(hf_store *st, const struct hf__rest_reply *r)
+{
+    return __atomic_load_n(&st->sums, __ATOMIC_RELAXED) < 0 ||
+           hf__s3_is_sum(r->tag, r->body ? r->body : "", r->len);
+}
+
+static int read_once(hf_store *st, const hf_rowkey *key, struct hf__rest_reply *r,
+                     int64_t *ret_clock_us, const char *what, hf_error *err)
+{
+    char name[HF_S3_NAME + 1];
+    struct hf__s3_call call = {.what = what, .key = key->text, .name = name};
+    hf__s3_name(key->text, key->len, name);
+    int rc = hf__s3_ask(st, &call, r, ret_clock_us, err);
+    if (!rc && !*r->tag)
+        rc = hf_fail(err, HF_UNSUPPORTED, 0, "s3: %s '%s': the server tells no ETag", what,
+                     key->text);
+    return rc;
+}
+
+int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                const char *what, hf_error *err)
+{
+    struct hf__rest_reply r;
+    hf_row_clear(row);
+    int rc = read_once(st, key, &r, ret_clock_us, what, err);
+    for (int again = 0; !rc && again < ROUNDS && !belongs(st, &r); again++) {
+        hf__rest_reply_free(&r);
+        rc = read_once(st, key, &r, ret_clock_us, what, err);
+    }
+    if (!rc) rc = decode(st, &r, key->text, what, row, err);
+    if (!rc || rc == HF_S3_ABSENT) remember(st, key, row->rev, r.tag);
+    if (rc == HF_S3_ABSENT) rc = 0;
+    hf__rest_reply_free(&r);
+    return rc;
+}
+
+static int s3_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                  hf_error *err)
+{
+    return hf__s3_read(st, key, row, ret_clock_us, "get", err);
+}
+
+/* ---- replacing ---- */
+
+/* The text of the object; NULL: *ret_rc and *err. */
+static char *encode(const hf_store *st, const hf_rowkey *key, const hf_row *row, int *ret_rc,
+                    hf_error *err)
+{
+    const struct hf__row_reader where = {"s3", "replace", key->text, st->how_to_empty};
+    char number[33], *text;
+    uint8_t id[16];
+    json_t *document = NULL;
+    *ret_rc = 0;
+    if (row) {
+        *ret_rc = hf__row_to_document(row, &where, &document, err);
+        if (*ret_rc) return NULL;
+        text = hf__json_text(document);
+        json_decref(document);
+    } else {
+        hf__random(id, sizeof id);
+        hf__put_id(number, id);
+        text = malloc(REMOVED_CAP);
+        if (text)
+            snprintf(text, REMOVED_CAP, "{\"format\":%d,\"removed\":\"%s\"}", HF_ROW_FORMAT,
+                     number);
+    }
+    if (!text) *ret_rc = hf_fail(err, HF_NOMEM, 0, "s3: replace '%s': out of memory", key->text);
+    return text;
+}
+
+/* Writes on that condition. 0, HF_CONFLICT, or the error. */
+static int put(hf_store *st, const hf_rowkey *key, const char *text, uint64_t rev, const char *tag,
+               int *ret_busy, int64_t *ret_clock_us, hf_error *err)
+{
+    char name[HF_S3_NAME + 1];
+    struct hf__s3_call call = {
+        .what = "replace", .key = key->text, .name = name, .put = text, .tag = tag};
+    struct hf__rest_reply r;
+    hf__s3_name(key->text, key->len, name);
+    int rc = hf__s3_ask(st, &call, &r, ret_clock_us, err);
+    *ret_busy = call.busy;
+    if (rc == HF_S3_ABSENT) rc = HF_CONFLICT; /* what was to be replaced is gone */
+    if (!rc && *r.tag) {
+        int sums = hf__s3_is_sum(r.tag, text, strlen(text)) ? 1 : -1;
+        __atomic_store_n(&st->sums, sums, __ATOMIC_RELAXED);
+        remember(st, key, rev, r.tag);
+    }
+    hf__rest_reply_free(&r);
+    return rc;
+}
+
+/* The row is read where its ETag isn't known, and after each refusal: only the row tells whether
+   it is the one that was seen. */
+static int replace_rounds(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                          hf_row *cur, const char *text, int64_t *ret_clock_us, hf_error *err)
+{
+    const struct timespec pause = {0, PAUSE_MS * 1000000L};
+    char tag[HF_REST_TAG] = "";
+    int known = recall(st, key, seen, tag) || (!seen && row), busy = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        int rc = known ? put(st, key, text, row ? row->rev : 0, tag, &busy, ret_clock_us, err)
+                       : HF_CONFLICT;
+        if (rc != HF_CONFLICT) return rc;
+        if (busy) nanosleep(&pause, NULL);
+        rc = hf__s3_read(st, key, cur, ret_clock_us, "replace", err);
+        if (rc) return rc;
+        if (cur->rev != seen) return HF_CONFLICT;
+        if (!row && !seen) return 0; /* there was none to be removed */
+        known = recall(st, key, seen, tag);
+    }
+    return hf_fail(err, HF_UNAVAILABLE, 0, "s3: replace '%s': other writes were under way",
+                   key->text);
+}
+
+static int s3_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
+                      hf_row *cur, int64_t *ret_clock_us, hf_error *err)
+{
+    hf_row now;
+    int rc;
+    char *text = encode(st, key, row, &rc, err);
+    if (!text) return rc;
+    hf_row_init(&now);
+    rc = replace_rounds(st, key, seen, row, cur ? cur : &now, text, ret_clock_us, err);
+    hf_row_clear(&now);
+    free(text);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static void s3_close(hf_store *st)
+{
+    hf__rest_close(&st->rest);
+    pthread_mutex_destroy(&st->mu);
+    explicit_bzero(&st->at, sizeof st->at);
+    free(st);
+}
+
+static int start(hf_store *st, const hf_url *url, hf_caps *caps, hf_error *err)
+{
+    char cafile[1024];
+    int rc = hf__rest_open(&st->rest, err);
+    if (!rc) rc = hf__s3_options(url, &st->at, cafile, caps, err);
+    if (rc) return rc;
+    if (curl_version_info(CURLVERSION_NOW)->version_num < 0x075700)
+        return hf_fail(err, HF_UNSUPPORTED, 0,
+                       "s3: open '%s': libcurl is older than 7.87 and can't sign this", url->safe);
+    st->rest.straight = !strncmp(st->at.endpoint, "http:", 5);
+    if (*cafile && !(st->rest.cafile = strdup(cafile)))
+        return hf_fail(err, HF_NOMEM, 0, "s3: open '%s': out of memory", url->safe);
+    snprintf(st->how_to_empty, sizeof st->how_to_empty, "aws s3 rm --recursive s3://%s/%s",
+             st->at.bucket, st->at.prefix);
+    return 0;
+}
+
+static int s3_open(const hf_url *url, int64_t io_timeout_ms, hf_store **ret, hf_caps *caps,
+                   hf_error *err)
+{
+    hf_store *st = calloc(1, sizeof *st);
+    if (!st) return hf_fail(err, HF_NOMEM, 0, "s3: open '%s': out of memory", url->safe);
+    pthread_mutex_init(&st->mu, NULL);
+    st->rest.store = "s3";
+    st->rest.io_timeout_ms = io_timeout_ms;
+    int rc = start(st, url, caps, err);
+    if (rc) {
+        s3_close(st);
+        return rc;
+    }
+    *ret = st;
+    return 0;
+}
+
+static int s3_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *text), void *arg,
+                      hf_error *err)
+{
+    const hf_rowkey key = {.text = "holdfast-doctor", .len = 15, .hash = 1};
+    char text[700], why[HF_KIT_WHY];
+    struct hf__s3_account who;
+    int64_t clock_us = 0;
+    hf_row row;
+    hf_row_init(&row);
+    int rc = hf__s3_read(st, &key, &row, &clock_us, "inspect", err);
+    hf_row_clear(&row);
+    if (rc && rc != HF_CORRUPT) return rc;
+    rc = hf__s3_account(&st->at, &who, why);
+    snprintf(text, sizeof text, "the bucket %s at %s, below %s, asked as %s", st->at.bucket,
+             st->at.endpoint, st->at.prefix, rc ? "nobody" : who.id);
+    explicit_bzero(&who, sizeof who);
+    say(arg, 1, text);
+    return 0;
+}
+
+HF_DRIVER_ENTRY(s3) = {
+    .abi = HF_DRIVER_ABI,
+    .name = "s3",
+    .about = "objects in a bucket of S3, or of a server that speaks its language",
+    .caps = {.queue_cap = 256,
+             .holders_cap = 256,
+             .threads = 1,
+             .poll_ms = 500,
+             .clock_resolution_us = HF_S3_TICK_US},
+    .open = s3_open,
+    .close = s3_close,
+    .get = s3_get,
+    .replace = s3_replace,
+    .scan = hf__s3_scan,
+    .inspect = s3_inspect,
+};

@@ -1,0 +1,107 @@
+/*
+ * store.h - s3: what the driver's files share. doc/stores/s3.md says what it does.
+ */
+#ifndef HF_S3_STORE_H
+#define HF_S3_STORE_H
+
+#include "kit/document.h"
+#include "kit/rest.h"
+#include "kit/secret.h"
+
+enum {
+    HF_S3_PREFIX = 320,      /* room for the prefix of all names, which ends with a slash */
+    HF_S3_NAME = 1024,       /* and for the whole name of an object, without a NUL */
+    HF_S3_TICK_US = 2000000, /* the clock: see hf__s3_ask */
+    HF_S3_ABSENT = 2,        /* of hf__s3_ask: there is no such object */
+    HF_S3_SLOTS = 1024
+};
+
+/* Where the objects are, and who asks. */
+struct hf__s3_where {
+    char endpoint[260]; /* "https://s3.eu-central-1.amazonaws.com" */
+    char bucket[64];
+    char prefix[HF_S3_PREFIX];
+    char sign[100];            /* for CURLOPT_AWS_SIGV4 */
+    char id[128];              /* of the URL; "": a file or the environment says who asks */
+    char secret[256];          /* of the URL */
+    char file[HF_SECRET_PATH]; /* of the credentials; "": there is none */
+    char profile[64];
+};
+
+/* The ETag of the object whose row has this rev; rev 0: of an object that stands for no row, ""
+   if there is none. */
+struct hf__s3_seen {
+    uint64_t hash, rev;
+    int known;
+    char tag[HF_REST_TAG];
+};
+
+struct hf_store {
+    struct hf__rest rest;
+    struct hf__s3_where at;
+    char how_to_empty[500]; /* for hf__format_refused */
+    int let_in;             /* a request was carried out (atomic) */
+    int sums;               /* ETags are MD5 sums: 1, or they aren't: -1; 0: not known (atomic) */
+    pthread_mutex_t mu;     /* protects what follows */
+    int64_t ahead_us;       /* the store's clock is ahead of the local one by so much at least */
+    int64_t ahead_at_us;    /* local: when that was so; 0: nothing is known */
+    int64_t odd_us;         /* local: since when its dates contradict that; 0: they don't */
+    struct hf__s3_seen seen[HF_S3_SLOTS];
+};
+
+/* options.c */
+int hf__s3_options(const hf_url *url, struct hf__s3_where *at, char cafile[1024], hf_caps *caps,
+                   hf_error *err);
+
+/* account.c. Who asks, as it is said now; to be wiped. */
+struct hf__s3_account {
+    char id[128], secret[256], token[4096];
+};
+/* Returns 0; HF_DENIED: nobody is named; HF_UNAVAILABLE: the file can't be read now. */
+int hf__s3_account(const struct hf__s3_where *at, struct hf__s3_account *ret, char why[HF_KIT_WHY]);
+
+/* names.c. The name of a key's object, without the store's prefix; and the key of a name: 0 if it
+   is none's. `longs`: of all keys whose names don't begin as they do. */
+#define HF_S3_LONGS "~~"
+void hf__s3_name(const char *key, size_t len, char to[HF_S3_NAME + 1]);
+int hf__s3_key(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len);
+/* What the names of all keys with that prefix begin with, but for those that begin with
+   HF_S3_LONGS. Returns 0: there are no others. */
+int hf__s3_name_prefix(const char *prefix, char to[HF_S3_NAME + 1]);
+/* The text of the first element of that name, without entities; NULL, or where it ends. */
+const char *hf__s3_element(const char *xml, const char *name, char *to, size_t cap);
+
+/* ask.c */
+struct hf__s3_call {
+    const char *what, *key; /* for messages: "s3: get 'key': ..." */
+    const char *name;       /* of the object; NULL: the bucket */
+    const char *query;      /* of the bucket; encoded and in order */
+    const char *put;        /* what is written; NULL: it is a read */
+    const char *tag;        /* of a write: the ETag that it replaces; "": there is no object */
+    int busy;               /* out: refused because another write was under way */
+};
+/*
+ * One request. The reply is to be freed in every case.
+ *
+ * Returns:
+ *   0             it was carried out
+ *   HF_S3_ABSENT  there is no such object
+ *   HF_CONFLICT   of a write: nothing was done, because of its condition
+ *   an HF_ error  *err has it
+ */
+int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *reply,
+               int64_t *ret_clock_us, hf_error *err);
+
+/* Is the tag the MD5 sum of the text? */
+int hf__s3_is_sum(const char *tag, const char *text, size_t len);
+
+/* s3.c. The row of that key as it is now. */
+int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
+                const char *what, hf_error *err);
+
+/* list.c */
+int hf__s3_scan(hf_store *st, const char *prefix,
+                int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
+                int64_t *ret_clock_us, hf_error *err);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * s3_answers.c - the driver s3: before a server that answers anything: what it makes of it, what it
+ * asks, and who it says that it is.
+ */
+#include "fakes/answered.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ERROR(code, message) \
+    "<?xml version=\"1.0\"?><Error><Code>" code "</Code><Message>" message "</Message></Error>"
+
+static hf_store *opened(const char *more)
+{
+    char url[300];
+    hf_store *st = NULL;
+    snprintf(url, sizeof url, "s3://bucket/locks?endpoint=http://127.0.0.1:PORT%s", more);
+    if (opens(url, &st)) fail_msg("%s", err.text);
+    return st;
+}
+
+static void errors_mean_what_they_say(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *body;
+        int code, written; /* of a read, of a write */
+        const char *text;
+    } cases[] = {
+        {200, "{}", HF_UNSUPPORTED, 0, "tells no ETag"},
+        {400, ERROR("AuthorizationHeaderMalformed", "the region is wrong"), HF_INVALID, HF_INVALID,
+         "HTTP 400, AuthorizationHeaderMalformed: the region is wrong"},
+        {401, "", HF_DENIED, HF_DENIED, "HTTP 401"},
+        {403, ERROR("AccessDenied", "Access Denied"), HF_DENIED, HF_DENIED, "403, AccessDenied"},
+        {403, ERROR("SignatureDoesNotMatch", "it was s3cr3t-key"), HF_DENIED, HF_DENIED,
+         "SignatureDoesNotMatch: "},
+        /* A page of something in between doesn't say that there is no row. */
+        {404, "<html>Not Found</html>", HF_UNAVAILABLE, HF_UNAVAILABLE, "HTTP 404"},
+        {404, ERROR("NoSuchBucket", "x"), HF_UNAVAILABLE, HF_UNAVAILABLE, "no such bucket"},
+        {429, "", HF_UNAVAILABLE, HF_UNAVAILABLE, "HTTP 429"},
+        {500, ERROR("InternalError", "one\ntwo"), HF_UNAVAILABLE, HF_UNKNOWN, "InternalError: one"},
+        {503, ERROR("SlowDown", "wait"), HF_UNAVAILABLE, HF_UNKNOWN, "503, SlowDown"},
+        {501, ERROR("NotImplemented", "a header"), HF_UNSUPPORTED, HF_UNSUPPORTED, "501, NotImpl"},
+        {507, "", HF_FULL, HF_FULL, "HTTP 507"},
+        {ANSWER_CLOSED, "", HF_UNAVAILABLE, HF_UNKNOWN, ""},
+        {ANSWER_CUT, "{", HF_UNAVAILABLE, HF_UNKNOWN, ""},
+        {ANSWER_HEAD_CUT(200), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
+        {ANSWER_HEAD_CUT(412), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
+        {ANSWER_HEAD_CUT(404), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
+    };
+    hf_store *st = opened("");
+    hf_row row, free_row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    hf_row_init(&free_row);
+    free_row.rev = 7;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        is(cases[i].status, "%s", cases[i].body);
+        said(driver->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
+        int rc = driver->replace(st, &key, 0, &free_row, NULL, &clock_us, &err);
+        if (cases[i].written)
+            said(rc, cases[i].written, cases[i].text);
+        else
+            assert_int_equal(rc, 0);
+    }
+    hf_row_clear(&row);
+    hf_row_clear(&free_row);
+    driver->close(st);
+}
+
+/* What a write asks for, and that a refused one is compared with what is there. */
+static void a_write_has_a_condition(void **state)
+{
+    (void)state;
+    static const struct answer gone[] = {
+        {NULL, 412, "", 1}, {NULL, 404, ERROR("NoSuchKey", "x"), 1}, {NULL, 200, "", 1}};
+    static const struct answer always[] = {{"PUT", 409, "", 0}, {NULL, 409, "", 0}};
+    hf_store *st = opened("&region=here-1");
+    hf_row row;
+    int64_t clock_us = 0;
+    hf_row_init(&row);
+    row.rev = 7;
+    answers_are(gone, COUNT(gone));
+    assert_int_equal(driver->replace(st, &key, 0, &row, NULL, &clock_us, &err), 0);
+    assert_int_equal(answers_given(), 3);
+    assert_true(clock_us == INT64_C(1769860800) * 1000000);
+    const char *asked = answers_asked();
+    if (!strstr(asked, "PUT /bucket/locks/k HTTP") || !strstr(asked, "If-None-Match: *") ||
+        !strstr(asked, "/here-1/s3/aws4_request") || !strstr(asked, "if-none-match;x-amz-content"))
+        fail_msg("it asked: %s", asked);
+    if (strstr(asked, "s3cr3t")) fail_msg("it tells the key");
+    answers_are(always, COUNT(always));
+    said(driver->replace(st, &key, 0, &row, NULL, &clock_us, &err), HF_UNAVAILABLE, "HTTP 409");
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+/* The file of credentials is read at each request. */
+static void credentials_are_read_again(void **state)
+{
+    (void)state;
+    char file[] = "/tmp/s3_answers.XXXXXX", more[100];
+    static const char *const texts[] = {
+        "[default]\naws_access_key_id = ONE\naws_secret_access_key=s3cr3t-one\n",
+        "[other]\naws_access_key_id=BAD\n[default]\n aws_access_key_id=TWO\r\n"
+        "aws_secret_access_key = s3cr3t-two\naws_session_token = s3cr3t-token \n"};
+    hf_row row;
+    int64_t clock_us;
+    hf_store *st = NULL;
+    hf_row_init(&row);
+    close(mkstemp(file));
+    snprintf(more, sizeof more, "&credentials=%s", file);
+    unsetenv("AWS_ACCESS_KEY_ID");
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(file, "w");
+        fputs(texts[i], f);
+        fclose(f);
+        if (!i) st = opened(more);
+        is(404, ERROR("NoSuchKey", "x"));
+        said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+        const char *asked = answers_asked();
+        if (!strstr(asked, i ? "Credential=TWO/" : "Credential=ONE/") ||
+            !strstr(asked, "x-amz-security-token: s3cr3t-token") != !i)
+            fail_msg("it asked: %s", asked);
+    }
+    /* The key is exchanged here a little later than there. */
+    is(403, ERROR("InvalidAccessKeyId", "x"));
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "InvalidAccessKeyId");
+    is(403, ERROR("AccessDenied", "x"));
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "AccessDenied");
+    unlink(file);
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, "No such file");
+    setenv("AWS_ACCESS_KEY_ID", "ID", 1);
+    hf_row_clear(&row);
+    driver->close(st);
+}
+
+static void urls_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *text;
+    } cases[] = {
+        {"s3://", "the bucket"},
+        {"s3://b", "the bucket"},
+        {"s3://bucket:80", "a port belongs to ?endpoint="},
+        {"s3://bucket/a//b", "the prefix"},
+        {"s3://bucket/../b", "the prefix"},
+        {"s3://bucket/a%20b", "the prefix"},
+        {"s3://id@bucket", "go together"},
+        {"s3://bucket?endpoint=http://far.example", "endpoint: not https"},
+        {"s3://bucket?endpoint=https://h/path", "endpoint: not https"},
+        {"s3://bucket?region=a:b", "region"},
+        {"s3://bucket?queue=2", "queue"},
+        {"s3://bucket?cafile=", "cafile: empty"},
+        {"s3://bucket?regoin=x", "regoin"},
+        {"s3://bucket?credentials=/dev", "credentials '/dev'"},
+    };
+    hf_store *st = NULL;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        said(opens(cases[i].url, &st), HF_INVALID, cases[i].text);
+    unsetenv("AWS_ACCESS_KEY_ID");
+    setenv("HOME", "/nowhere", 1);
+    st = opened("");
+    hf_row row;
+    int64_t clock_us;
+    hf_row_init(&row);
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "no credentials");
+    driver->close(st);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_mean_what_they_say),
+        cmocka_unit_test(a_write_has_a_condition),
+        cmocka_unit_test(credentials_are_read_again),
+        cmocka_unit_test(urls_are_refused),
+    };
+    unsetenv("AWS_SESSION_TOKEN");
+    unsetenv("AWS_REGION");
+    unsetenv("AWS_DEFAULT_REGION");
+    unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+    setenv("AWS_ACCESS_KEY_ID", "ID", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t-key", 1);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    if (answered_begin("s3")) return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""An S3 server in memory that may ignore conditions: s3_fake.py PORT-FILE [ignore|ignore-removals]
+
+"ignore": it knows neither If-Match nor If-None-Match. "ignore-removals": it doesn't know them where
+a removed row is written. No signature is checked.
+"""
+import hashlib
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+objects, mutex = {}, threading.Lock()
+ignores = sys.argv[2] if len(sys.argv) > 2 else ''
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b'', tag=None):
+        self.send_response(status)
+        if tag:
+            self.send_header('ETag', tag)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        tag = '"' + hashlib.md5(body).hexdigest() + '"'
+        with mutex:
+            now = objects.get(self.path, (None, None))[0]
+            wants = self.headers.get('If-Match')
+            fits = wants == now if wants else not now
+            if not (fits or ignores == 'ignore' or
+                    (ignores == 'ignore-removals' and b'"removed"' in body)):
+                self.answer(412)
+                return
+            objects[self.path] = (tag, body)
+        self.answer(200, tag=tag)
+
+    def do_GET(self):
+        url = urlsplit(self.path)
+        if url.query:
+            prefix = url.path + '/' + parse_qs(url.query)['prefix'][0]
+            with mutex:
+                names = sorted(name for name in objects if name.startswith(prefix))
+            keys = ''.join(f'<Contents><Key>{name[len(url.path) + 1:]}</Key></Contents>'
+                           for name in names)
+            self.answer(200, f'<ListBucketResult><IsTruncated>false</IsTruncated>{keys}'
+                             '</ListBucketResult>'.encode())
+            return
+        tag, body = objects.get(self.path, (None, b'<Error><Code>NoSuchKey</Code></Error>'))
+        self.answer(200 if tag else 404, body, tag)
+
+
+server = ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+with open(sys.argv[1] + '.new', 'w', encoding='ascii') as file:
+    file.write(str(server.server_port))
+os.rename(sys.argv[1] + '.new', sys.argv[1])
+server.serve_forever()
