@@ -3,8 +3,8 @@
  *
  * 1. On local stores (`file:`, `mem:`) acquire_now makes one call, if the options are plain and no
  *    wait of this handle is for the key.
- * 2. Everything else is a wait (wait.c). It enters the key's local queue; only the first of that
- *    queue asks the store.
+ * 2. Everything else is a wait (acquire_by_wait, wait.c). It enters the key's local queue; only the
+ *    first of that queue asks the store.
  * 3. The caller's thread makes the first look, which on a server begins with an `acquire` of the
  *    driver. Later looks are made by the same thread on local stores, else by the dispatcher.
  */
@@ -112,8 +112,10 @@ int hf__ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
     return renews ? hf__need_renewer(h, err) : 0;
 }
 
-static HF_COLD int acquire(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
-                           hf_lock **ret, hf_once *once, hf_error *err)
+/* What acquire_now doesn't grant: a wait, driven by this thread until it is over. Takes over the
+   entry's reference. Under the mutex, dropped. */
+static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *o, int64_t keep_us,
+                                   hf_lock **ret, hf_once *once, hf_error *err)
 {
     struct hf_wait w;
     hf__wait_init(h, &w, e, o);
@@ -174,7 +176,7 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     if (plain && !e->first && h->port.drv->acquire && h->port.caps.local)
         rc = acquire_now(h, e, ret, err);
     if (rc > 0) /* not free, or it would wait for a disk */
-        rc = acquire(h, e, o, 0, ret, NULL, err);
+        rc = acquire_by_wait(h, e, o, 0, ret, NULL, err);
     else if (rc)
         hf__entry_unref(e);
     pthread_mutex_unlock(&h->mu);
@@ -210,7 +212,7 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     if (!rc) rc = hf__entry(h, name, &e, err);
     if (!rc && (rc = hf__waits_for_itself(e, o, this_thread(), "once", err))) hf__entry_unref(e);
     h->callers++;
-    if (!rc) rc = acquire(h, e, o, keep_us, &lock, &once, err);
+    if (!rc) rc = acquire_by_wait(h, e, o, keep_us, &lock, &once, err);
     pthread_mutex_unlock(&h->mu);
     if (!rc) rc = hf__once_mark(&lock, o->flags, err);
     hf__end_call(h);

@@ -31,7 +31,7 @@ void hf_close(hf *h)
     if (!h) return;
     if (!hf__own(h)) return; /* the parent's; its threads and mutexes aren't here */
     pthread_mutex_lock(&h->mu);
-    h->closing = 1;
+    h->closing = HF_CLOSING_WAITS;
     /* Again now and then, for who isn't asleep yet isn't woken; but not whenever one has ended. */
     for (int64_t at_us = 0; anybody_waits(h);) {
         if (at_us <= hf__local_us()) {
@@ -41,9 +41,10 @@ void hf_close(hf *h)
         }
         hf__cond_until(&h->changed, &h->mu, at_us);
     }
-    h->closing = 2; /* from here on a failed release isn't tried again: the session ends anyway */
+    /* From here on a failed release isn't tried again: the session ends anyway. */
+    h->closing = HF_CLOSING_LOCKS;
     int away = hf__release_all(h);
-    h->closing = 3;
+    h->closing = HF_CLOSING_THREADS;
     h->sessions.closed = 1;
     hf__kick_dispatcher(h);
     hf__kick_monitor(h, 0);

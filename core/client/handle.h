@@ -197,11 +197,14 @@ struct hf_round {
     uint32_t n;
 };
 
+/* How far hf_close has come: what it is ending. */
+enum hf_closing { HF_OPEN, HF_CLOSING_WAITS, HF_CLOSING_LOCKS, HF_CLOSING_THREADS };
+
 struct hf {
     struct hf_port port;
     pthread_mutex_t mu;
     pthread_cond_t changed; /* a lock's busy/telling, a wait that ended, stop */
-    int closing;
+    enum hf_closing closing;
 
     struct hf_entry **table;
     uint32_t buckets, entries;

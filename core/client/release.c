@@ -1,5 +1,13 @@
 /*
  * release.c - a holder gives its grant back. See release.h.
+ *
+ * give_back tries these in turn, and frees the lock:
+ * 1. release_instantly, on local stores: one blind write under the mutex, if the row held this
+ *    grant and nothing else when it was written last.
+ * 2. release_blindly: the same write, where the store may block.
+ * 3. release_by_step: reads the row if it isn't known. This one hands the key over.
+ *
+ * A release that the store didn't confirm goes to keep_trying, if no lease would end the grant.
  */
 #include "release.h"
 
@@ -51,7 +59,7 @@ static int release_instantly(hf_lock *l)
 
 /* The same where it may take time. HF_CONFLICT: if *ret_known, *cur is there. HF_UNKNOWN: it may
    have been done. */
-static int release_plain(hf_lock *l, hf_row *cur, int *ret_known)
+static int release_blindly(hf_lock *l, hf_row *cur, int *ret_known)
 {
     hf *h = l->h;
     struct hf_port *port = &h->port;
@@ -107,8 +115,8 @@ static int broken(const hf_lock *l)
 
 /* A holder that believed when it asked for the release has held for long enough: a release that
    takes longer than the lease loses nothing. Returns 0, HF_LOST, or why it isn't done. */
-static int release(hf_lock *l, int maybe_done, enum belief believed, hf_row *row, int known,
-                   hf_error *err)
+static int release_by_step(hf_lock *l, int maybe_done, enum belief believed, hf_row *row, int known,
+                           hf_error *err)
 {
     struct hf_event ev = {.kind = HF_EV_RELEASE, .maybe_done = maybe_done};
     struct hf_outcome out;
@@ -143,9 +151,9 @@ static int release(hf_lock *l, int maybe_done, enum belief believed, hf_row *row
     return hf__lost_error(l, "release", err);
 }
 
-/* Nobody would ever have it again if it lasts as long as this process and wasn't given back: it
-   goes on being tried in the background. */
-static void leave(hf_lock *l)
+/* The release of a grant that lasts as long as this process is tried again in the background:
+   without it the key would stay held. */
+static void keep_trying(hf_lock *l)
 {
     l->pending_release = 1;
     l->busy = 0;
@@ -160,16 +168,16 @@ static void leave(hf_lock *l)
     pthread_cond_broadcast(&l->h->changed);
 }
 
-/* Every release but the most frequent one. rc: what became of release_instantly. */
+/* Every release but the most frequent one. `rc` is the result of release_instantly. */
 static HF_COLD int release_slowly(hf_lock *l, int rc, enum belief believed, hf_error *err)
 {
     hf_row row; /* as it is if somebody has changed it */
     int known = 0;
     hf_row_init(&row);
-    if (rc == HF_CONFLICT) rc = release_plain(l, &row, &known);
+    if (rc == HF_CONFLICT) rc = release_blindly(l, &row, &known);
     if (!rc) return 0;
     l->busy = l->releasing = 1;
-    rc = release(l, rc == HF_UNKNOWN, believed, &row, known, err);
+    rc = release_by_step(l, rc == HF_UNKNOWN, believed, &row, known, err);
     hf_row_clear(&row);
     return rc;
 }
@@ -189,8 +197,8 @@ static inline int give_back(hf_lock *l, hf_error *err)
     if (rc) rc = release_slowly(l, rc, waits ? believed : belief(l), err);
     h->stats.released += !l->pending_release;
     if (hf__unsettled(rc)) hf__may_stay(l, "release", err);
-    if (hf__unsettled(rc) && !l->expires_us && h->closing < 2)
-        leave(l);
+    if (hf__unsettled(rc) && !l->expires_us && h->closing < HF_CLOSING_LOCKS)
+        keep_trying(l);
     else
         hf__lock_free(l);
     return rc;

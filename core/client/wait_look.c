@@ -180,10 +180,11 @@ static int look(struct hf_wait *w, hf_row *row)
     }
     int queued = w->state == HF_WAIT_QUEUED;
     if (!known && !answers && (queued || try_only)) {
-        enum hf_notified word = queued ? hf__read_notification(w, row) : HF_NOTIFIED_NOTHING;
-        if (word == HF_NOTIFIED_ENDED || word == HF_NOTIFIED_OLD) return word == HF_NOTIFIED_ENDED;
+        enum hf_notified notified = queued ? hf__read_notification(w, row) : HF_NOTIFIED_NOTHING;
+        if (notified == HF_NOTIFIED_ENDED || notified == HF_NOTIFIED_OLD)
+            return notified == HF_NOTIFIED_ENDED;
         /* Looking first: a try fails at once on a store that is away, a waiter seldom writes. */
-        rc = word == HF_NOTIFIED_NOTHING
+        rc = notified == HF_NOTIFIED_NOTHING
                  ? hf__get_or_claim(&h->port, &w->e->key, &ev, row, &out, &err)
                  : 0;
         answers = rc == 1;

@@ -102,10 +102,12 @@ static int is_full(const struct hf_wait *w, const struct hf_event *ev, const hf_
     return row->n_holders && row->n_queue >= ev->queue_cap && hf__find_id(row, w->party.id) < 0;
 }
 
-/* 0: granted, or in line (*out). HF_CONFLICT: the row has to be stepped. Else the error. Sent again
-   as long as its reply is lost: then it finds what the first one did, or does it. */
-static int acquire(struct hf_wait *w, const struct hf_event *ev, hf_row *row, int64_t until,
-                   struct hf_outcome *out, hf_error *err)
+/* The driver's `acquire`. It is sent again as long as its reply is lost: the repetition finds what
+   the first one did, or does it.
+   Returns: 0: granted, or in line (*out); HF_CONFLICT: the row has to be stepped; else the error.
+ */
+static int acquire_in_one_request(struct hf_wait *w, const struct hf_event *ev, hf_row *row,
+                                  int64_t until, struct hf_outcome *out, hf_error *err)
 {
     uint32_t most = may_queue(w, ev);
     for (;;) {
@@ -151,7 +153,7 @@ int hf__wait_ask_first(struct hf_wait *w, const struct hf_event *ev, hf_row *row
 {
     *known = is_left(w, ev, row);
     if (*known || !may_acquire(w)) return HF_CONFLICT;
-    int rc = acquire(w, ev, row, until, out, err);
+    int rc = acquire_in_one_request(w, ev, row, until, out, err);
     *known = rc == HF_CONFLICT;
     return rc;
 }
@@ -161,7 +163,7 @@ int hf__wait_request(struct hf_wait *w, struct hf_event *ev, hf_row *row, int kn
 {
     int rc = hf__wait_step(w, ev, row, known, until, out, err);
     if (rc != HF_CONFLICT || !may_queue(w, ev)) return rc;
-    rc = acquire(w, ev, row, until, out, err);
+    rc = acquire_in_one_request(w, ev, row, until, out, err);
     if (rc != HF_CONFLICT || !is_full(w, ev, row)) return rc;
     *out = (struct hf_outcome){HF_ANS_NO_ROOM, 0, 0, 0};
     return 0;

@@ -16,7 +16,7 @@
 
 enum { YIELD_EVERY_US = 400000, YIELD_US = 2000, YIELDS_LONGER = 4, YIELD_LEVELS = 4, LOOKS = 2 };
 
-static int64_t breath_us(const struct hf_port *port, uint32_t yields)
+static int64_t pause_us(const struct hf_port *port, uint32_t yields)
 {
     int64_t us = YIELD_US;
     uint32_t nth = yields + 1;
@@ -31,7 +31,7 @@ static int64_t breath_us(const struct hf_port *port, uint32_t yields)
 
 int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
 {
-    if (e->wrote_us && now_us - e->wrote_us < breath_us(port, e->yields)) return 0;
+    if (e->wrote_us && now_us - e->wrote_us < pause_us(port, e->yields)) return 0;
     if (!e->wrote_us || now_us > e->yield_at_us) {
         e->yield_at_us = now_us + YIELD_EVERY_US;
         e->yields++;
@@ -50,7 +50,7 @@ int hf__yields_first(struct hf_wait *w)
     pthread_mutex_lock(&w->h->mu);
     int64_t now = hf__local_us();
     int waits = !hf__yield_due(port, e, now) && now >= e->yield_at_us;
-    int64_t until = e->wrote_us + breath_us(port, e->yields);
+    int64_t until = e->wrote_us + pause_us(port, e->yields);
     waits &= until < w->deadline_us;
     if (waits) hf__look_at(w, until);
     pthread_mutex_unlock(&w->h->mu);

@@ -40,7 +40,7 @@ static void conclude(hf *h, struct hf_wait *w)
     h->callers--;
     pthread_cond_broadcast(&w->changed);
     if (h->closing) pthread_cond_broadcast(&h->changed);
-    /* The last that is done with it: pairs with told() of acquire.c, which may free it. */
+    /* The last that is done with it: pairs with is_done() of start_wait.c, which may free it. */
     __atomic_store_n(&w->callback_done, 1, __ATOMIC_RELEASE);
 }
 
@@ -150,7 +150,7 @@ void *hf__dispatcher(void *arg)
 {
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
-    while (h->closing < 3) {
+    while (h->closing < HF_CLOSING_THREADS) {
         h->dispatcher_todo = 0;
         hf__take_events(h);
         advance_due(h);

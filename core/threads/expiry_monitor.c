@@ -42,7 +42,7 @@ void *hf__expiry_monitor(void *arg)
     const hf_liveness_ops *liveness = h->port.caps.liveness;
     int looks = 0;
     pthread_mutex_lock(&h->mu);
-    while (h->closing < 3) {
+    while (h->closing < HF_CLOSING_THREADS) {
         if (h->port.caps.local && liveness && !h->deaths_told && h->at_store) {
             /* From here on deaths are told. One look finds those that died before. */
             int can = liveness->death_fd != NULL;
@@ -67,7 +67,7 @@ void *hf__expiry_monitor(void *arg)
         until = hf__min64(until, hf__tend_locks(h));
         if (h->port.caps.local) waits = hf__tend_waits(h);
         until = hf__min64(until, hf__min64(waits, hf__tend_claims(h)));
-        if (h->closing == 3 || h->monitor_todo) continue;
+        if (h->closing == HF_CLOSING_THREADS || h->monitor_todo) continue;
         h->monitor_until_us = until;
         monitor_sleep(h, fds, until);
     }

@@ -174,7 +174,7 @@ static void *worker(void *arg)
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
     struct hf_renewal_worker *w = &h->renewals.worker[h->renewals.begun++];
-    while (h->closing < 3) {
+    while (h->closing < HF_CLOSING_THREADS) {
         make_due(h);
         if (connect_again(h, w) || work(h, w)) continue;
         wait_for_work(h, w == h->renewals.worker);

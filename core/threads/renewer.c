@@ -14,10 +14,11 @@ void *hf__renewer(void *arg)
 {
     hf *h = arg;
     pthread_mutex_lock(&h->mu);
-    while (h->closing < 3) {
+    while (h->closing < HF_CLOSING_THREADS) {
         int64_t until_us = hf__sessions_tend(&h->sessions);
-        if (h->closing < 3) until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
-        if (h->closing == 3) break;
+        if (h->closing < HF_CLOSING_THREADS)
+            until_us = hf__min64(until_us, hf__deferred_cancels_tend(h));
+        if (h->closing == HF_CLOSING_THREADS) break;
         /* At once: sessions were given up while this thread was awake. */
         if (h->sessions.ending) until_us = 0;
         h->renewer_until_us = hf__min64(hf__renewals_tend(h), until_us);
