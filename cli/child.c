@@ -347,7 +347,7 @@ void run_job(const struct job *job, struct job_end *ret)
     pid_t pid = start_command(job, job->close_session ? -1 : session_fd,
                               death_signal(job, w.carries), &why);
     if (pid < 0) {
-        ret->status = not_started(job->argv, why);
+        ret->status = not_started(job->argv, why, job->unstarted);
         return;
     }
     tree_init(&w.tree, pid);

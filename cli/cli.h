@@ -40,12 +40,17 @@ int write_out(const char *text, size_t n);
 struct command {
     const char *name, *synopsis, *about, *page;
     int (*run)(const struct command *self, int argc, char **argv);
+    int keyed;          /* its first operand is a key */
+    const char *undone; /* what is so if the store can't be opened; NULL: it only reads */
 };
 
 /* What `-S` gave, NULL: the environment's. Never shown: it may hold a password. */
 extern const char *store_url;
 extern const char *store_owner;  /* the owner of the holds; NULL: random */
 extern const char *command_name; /* the subcommand under way, for messages */
+/* The same with its key, once that is known ("renew 'k'"), and its `undone`. */
+extern char command_about[HF_KEY_CAP + 16];
+extern const char *command_undone;
 
 /* ---- options.c: letters and meaning follow flock(1) ---- */
 
@@ -358,9 +363,10 @@ struct job {
     hf_lock *const *locks; /* some may be NULL */
     size_t n;
     enum on_lost on_lost;
-    int close_session;  /* the command doesn't carry the hold on */
-    int64_t lease_ms;   /* 0: on a store with sessions the hold lasts as long as processes */
-    int64_t stop_at_us; /* when --max-hold passes; INT64_MAX: never */
+    int close_session;     /* the command doesn't carry the hold on */
+    int64_t lease_ms;      /* 0: on a store with sessions the hold lasts as long as processes */
+    int64_t stop_at_us;    /* when --max-hold passes; INT64_MAX: never */
+    const char *unstarted; /* what is so if the command can't be started */
 };
 struct job_end {
     int status;    /* exit status of holdfast so far */
@@ -378,8 +384,8 @@ int death_signal(const struct job *job, int carries);
 /* Starts the command. vfork: a fork would copy the page tables of a mapped store. Returns the pid,
    or -1 and *ret_errno. The child changes none of the parent's memory but that reason. */
 pid_t start_command(const struct job *job, int session_fd, int death, int *ret_errno);
-/* Says that it wasn't, and why. Returns the exit status. */
-int not_started(char *const *argv, int why);
+/* Says that it wasn't, why, and what the state is. Returns the exit status. */
+int not_started(char *const *argv, int why, const char *state);
 void run_job(const struct job *job, struct job_end *ret);
 /* The command takes this process's place, and holds what the store's session holds. Returns only if
    it can't: the exit status. */

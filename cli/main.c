@@ -16,7 +16,10 @@
 
 const char *store_url;
 const char *store_owner;
-const char *command_name = "";
+const char *command_name = "", *command_undone;
+char command_about[HF_KEY_CAP + 16];
+
+static const char not_run[] = "nothing was acquired, and nothing was executed";
 
 static const struct command commands[] = {
     {"run",
@@ -25,27 +28,33 @@ static const struct command commands[] = {
      "           KEY... -- CMD ARG...\n"
      "       holdfast run [OPTION...] KEY CMD ARG...\n"
      "       holdfast run [OPTION...] KEY -c 'SHELL COMMAND'",
-     "run a command while holding keys", "run", run_command},
+     "run a command while holding keys", "run", run_command, 1, not_run},
     {"once",
      "[--keep TIME] [--at-most-once] [--lease TIME] [-n | -w TIME] [-E CODE]\n"
      "           [--owner NAME] [--max-hold TIME] [--on-lost term|kill|ignore] [-o] [-q] [-v]\n"
      "           KEY -- CMD ARG...",
-     "run a command once per event, remembered", "once", once_command},
+     "run a command once per event, remembered", "once", once_command, 1, not_run},
     {"acquire",
      "[-n | -w TIME] [-s | --limit N] [-E CODE] [-q] [-v] [--json]\n"
      "           [--owner NAME] KEY... --lease TIME",
-     "take keys for a time, for scripts", "acquire", acquire_command},
-    {"renew", "KEY --token N [--lease TIME] [--json]", "extend a grant", "acquire", renew_command},
+     "take keys for a time, for scripts", "acquire", acquire_command, 1, "nothing was acquired"},
+    {"renew", "KEY --token N [--lease TIME] [--json]", "extend a grant", "acquire", renew_command,
+     1, "the lease was not extended"},
     {"enter", "KEY --token N [FENCE]", "show a token to the guard of the data", "guard",
-     enter_command},
-    {"release", "KEY --token N", "give a grant back", "acquire", release_command},
-    {"ls", "[--all] [--json] [-v] [PREFIX]", "list what is held or waited for", "ls", ls_command},
-    {"show", "[--json] [-v] KEY", "show one key: holders and waiters", "ls", show_command},
-    {"watch", "[--json] [-v] [PREFIX]", "show changes as they happen", "ls", watch_command},
-    {"break", "KEY --token N", "end somebody's grant", "break", break_command},
-    {"forget", "KEY", "let an event that is done run again", "once", forget_command},
+     enter_command, 1, "the token was not shown"},
+    {"release", "KEY --token N", "give a grant back", "acquire", release_command, 1,
+     "the grant was not given back"},
+    {"ls", "[--all] [--json] [-v] [PREFIX]", "list what is held or waited for", "ls", ls_command, 0,
+     NULL},
+    {"show", "[--json] [-v] KEY", "show one key: holders and waiters", "ls", show_command, 1, NULL},
+    {"watch", "[--json] [-v] [PREFIX]", "show changes as they happen", "ls", watch_command, 0,
+     NULL},
+    {"break", "KEY --token N", "end somebody's grant", "break", break_command, 1,
+     "the grant was not ended"},
+    {"forget", "KEY", "let an event that is done run again", "once", forget_command, 1,
+     "the mark was not removed"},
     {"prune", "--idle TIME [--json]", "delete what nobody has used for long", "prune",
-     prune_command},
+     prune_command, 0, "nothing was deleted"},
     {"guard",
      "postgres [TABLE --key-column COLUMN] [--schema NAME] [--key-prefix TEXT]\n"
      "           [--locks TABLE] [--locks-schema NAME] [--elsewhere] [--undo]\n"
@@ -57,10 +66,12 @@ static const struct command commands[] = {
      "           [--key-prefix TEXT] [--token-field NAME] [--max-lease TIME]\n"
      "       holdfast guard redis [--key-prefix TEXT | --elsewhere]\n"
      "       holdfast guard mongodb COLLECTION [--token-field NAME]",
-     "print what makes a database refuse a stale writer", "guard", guard_command},
-    {"stores", "[--json]", "name the kinds of store there are", "doctor", stores_command},
-    {"doctor", "[--json] [URL]", "prove a store before it is trusted", "doctor", doctor_command},
-    {"bench", "[--json] [URL]", "measure a store against flock(2)", "doctor", bench_command},
+     "print what makes a database refuse a stale writer", "guard", guard_command, 0, NULL},
+    {"stores", "[--json]", "name the kinds of store there are", "doctor", stores_command, 0, NULL},
+    {"doctor", "[--json] [URL]", "prove a store before it is trusted", "doctor", doctor_command, 0,
+     NULL},
+    {"bench", "[--json] [URL]", "measure a store against flock(2)", "doctor", bench_command, 0,
+     NULL},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -301,5 +312,7 @@ int main(int argc, char **argv)
     const struct command *command = find(argv[at]);
     if (!command) return unknown_command(argv[at]);
     command_name = command->name;
+    command_undone = command->undone;
+    snprintf(command_about, sizeof command_about, "%s", command->name);
     return command->run(command, argc - at, argv + at);
 }

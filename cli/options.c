@@ -351,7 +351,10 @@ int parse_options(const struct command *self, unsigned takes, int argc, char **a
     o->busy_status = EXIT_BUSY;
     int rc = takes & TAKES_CMD ? parse_with_command(self, takes, argc, argv, o)
                                : parse_upto(self, takes, argc, argv, 0, o);
-    return rc ? rc : contradiction(o);
+    if (!rc) rc = contradiction(o);
+    if (!rc && self->keyed && o->n_args)
+        snprintf(command_about, sizeof command_about, "%s '%s'", self->name, o->args[0]);
+    return rc;
 }
 
 int want_args(const struct options *o, int least, int most, const char *what)

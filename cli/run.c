@@ -159,11 +159,20 @@ int become_command(hf *store, const struct got *got, char **argv)
     return EXIT_INTERNAL;
 }
 
+/* What is so if the command can't be started. */
+static const char *unstarted(const struct options *o)
+{
+    if (o->at_most_once) return "nothing was executed, and the event stays marked as done";
+    if (o->at_least_ms)
+        return "nothing was executed, and the lock is kept until --at-least has passed";
+    return "nothing was executed, and the lock is given back";
+}
+
 int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,
                 struct job_end *end)
 {
-    struct job job = {o->argv,          store,       got->locks, got->n, o->on_lost,
-                      o->close_session, o->lease_ms, stop_at_us};
+    struct job job = {o->argv,          store,       got->locks, got->n,      o->on_lost,
+                      o->close_session, o->lease_ms, stop_at_us, unstarted(o)};
     memset(end, 0, sizeof *end);
     if (set_environment(store, got)) {
         say("out of memory");

@@ -50,19 +50,20 @@ pid_t start_command(const struct job *job, int session_fd, int death, int *ret_e
     return pid;
 }
 
-int not_started(char *const *argv, int why)
+int not_started(char *const *argv, int why, const char *state)
 {
-    say("%s: %s", argv[0], strerror(why));
+    say("%s: execute '%s': %s; %s", command_about, argv[0], strerror(why), state);
     return why == ENOENT ? 127 : why == EAGAIN || why == ENOMEM ? EXIT_INTERNAL : 126;
 }
 
 int exec_holding(hf *store, char **argv)
 {
     int session_fd = hf_session_fd(store), high = fcntl(session_fd, F_DUPFD, SESSION_FD_MIN);
-    if (high < 0) return not_started(argv, errno);
+    static const char state[] = "nothing was executed, and the lock is given back";
+    if (high < 0) return not_started(argv, errno, state);
     restore_signals();
     execvp(argv[0], argv);
     int why = errno;
     close(high);
-    return not_started(argv, why);
+    return not_started(argv, why, state);
 }

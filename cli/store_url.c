@@ -178,6 +178,14 @@ static int opened(hf *store)
     return 0;
 }
 
+/* The store can't be opened: says for what it was to be, why not, and what is so then. */
+static int not_opened(const hf_error *err)
+{
+    say("%s: %s%s%s", command_about, err->text, command_undone ? "; " : "",
+        command_undone ? command_undone : "");
+    return hf_code_exit_status(err->code);
+}
+
 /* 0 or why not, which has been said; but for -1: the default store isn't there. */
 static int open_with(unsigned flags, hf **ret)
 {
@@ -190,7 +198,7 @@ static int open_with(unsigned flags, hf **ret)
     o.io_timeout_ms = USUAL_MS;
     int rc = hf_open(store_url, &o, ret, &err);
     if (rc && is_missing(&err, flags) && store_is_default()) return -1;
-    return rc ? failed(&err) : opened(*ret);
+    return rc ? not_opened(&err) : opened(*ret);
 }
 
 int open_at_once(hf **ret) { return open_with(0, ret); }
@@ -231,7 +239,7 @@ static int open_store(const char *note, int64_t wait_ms, hf **ret)
         if (hf__local_us() >= until_us) break;
     }
     live_erase();
-    return rc ? failed(&err) : opened(*ret);
+    return rc ? not_opened(&err) : opened(*ret);
 }
 
 int open_to_lock(const char *note, int64_t wait_ms, hf **ret)

@@ -47,7 +47,7 @@ int hf_break(hf *h, const char *key, uint64_t token, hf_error *err)
     struct hf_outcome out;
     int rc = operate(h, "break", key, &ev, &out, err);
     if (!rc && out.answer != HF_ANS_OK)
-        rc = hf_fail(err, HF_LOST, 0, "break '%s': the grant %llu is over", key,
+        rc = hf_fail(err, HF_LOST, 0, "break '%s': no current grant has token %llu", key,
                      (unsigned long long)token);
     return rc;
 }

@@ -32,7 +32,7 @@ int hf_adopt(hf *h, const char *key, uint64_t token, hf_lock **ret, hf_error *er
     int has_lease = !rc && !over && h->port.caps.sessions;
     if (has_lease) rc = hf__port_lease_left(&h->port, p->session, &left_ms, err);
     if (rc == HF_LOST || (!rc && over))
-        rc = hf_fail(err, HF_LOST, 0, "adopt '%s': the grant %llu is over", key,
+        rc = hf_fail(err, HF_LOST, 0, "adopt '%s': no current grant has token %llu", key,
                      (unsigned long long)token);
     pthread_mutex_lock(&h->mu);
     struct hf_wait as = {.flags = HF_DETACHED};

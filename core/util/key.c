@@ -52,7 +52,9 @@ void hf__clean_utf8(char *text)
 
 int hf_key_make(const char *text, hf_rowkey *ret, hf_error *err)
 {
-    if (!text || !*text) return hf_fail(err, HF_INVALID, 0, "key: is empty");
+    if (!text || !*text)
+        return hf_fail(err, HF_INVALID, 0, "the key is empty: it needs 1 to %d bytes",
+                       HF_KEY_CAP - 1);
     const unsigned char *s = (const unsigned char *)text;
     size_t i = 0;
     while (s[i]) {

@@ -204,6 +204,50 @@ refused() {
     done
 }
 
+@test "a store that can't be opened: for which key, and what is so then" {
+    export HOLDFAST_DRIVERS=$BUILD
+    while IFS='|' read -r words about state; do
+        # shellcheck disable=SC2086
+        run --separate-stderr holdfast -S redis://127.0.0.1:1 $words
+        [ "$status" = 69 ]
+        # shellcheck disable=SC2154 # bats sets it
+        [ "$stderr" = "holdfast: $about: redis: connect '127.0.0.1:1': Connection refused$state" ]
+    done <<'END'
+run -n k -- true|run 'k'|; nothing was acquired, and nothing was executed
+once -n k -- true|once 'k'|; nothing was acquired, and nothing was executed
+acquire -n k --lease 5|acquire 'k'|; nothing was acquired
+renew k --token 1|renew 'k'|; the lease was not extended
+enter k --token 1|enter 'k'|; the token was not shown
+release k --token 1|release 'k'|; the grant was not given back
+break k --token 1|break 'k'|; the grant was not ended
+forget k|forget 'k'|; the mark was not removed
+prune --idle 1d|prune|; nothing was deleted
+show k|show 'k'|
+ls|ls|
+watch|watch|
+bench|bench|
+END
+}
+
+@test "a command that can't be executed: for which key, and what is so then" {
+    while IFS='|' read -r words about state; do
+        # shellcheck disable=SC2086
+        run -127 holdfast $words /nonexistent
+        [ "${#lines[@]}" = 1 ]
+        [ "$output" = \
+            "holdfast: $about: execute '/nonexistent': No such file or directory; $state" ]
+    done <<'END'
+run k|run 'k'|nothing was executed, and the lock is given back
+run --at-least 1ms k|run 'k'|nothing was executed, and the lock is kept until --at-least has passed
+once k --|once 'k'|nothing was executed, and the lock is given back
+once --at-most-once k2 --|once 'k2'|nothing was executed, and the event stays marked as done
+END
+    holdfast once k2 -- touch ran
+    [ ! -e ran ]
+    holdfast once k -- touch ran
+    [ -e ran ]
+}
+
 @test "a host that isn't known is away, whatever its name says" {
     export HOLDFAST_DRIVERS=$BUILD
     # Two dots: no server is asked.
@@ -228,6 +272,7 @@ refused() {
 }
 
 @test "a full disk is told as one" {
+    state="nothing was acquired, and nothing was executed"
     export HOLDFAST_DRIVERS=$BUILD
     mkdir full
     # One is made while there is room; what fills the rest is somebody else's.
@@ -242,20 +287,20 @@ refused() {
         [ "$status" = 69 ]
         [ "${#lines[@]}" = 3 ]
         [ "${lines[1]}" = 69 ]
-        for line in "${lines[0]}" "${lines[2]}"; do
-            [[ $line == *"No space left on device" || $line == *"disk is full" ]]
-        done
+        [[ ${lines[0]} =~ (No space left on device|disk is full)"; $state"$ ]]
+        [[ ${lines[2]} =~ (No space left on device|disk is full)("; nothing was acquired")?$ ]]
     done
 }
 
 @test "a limit of a file's size is told like a full disk; the command has it as it was" {
+    state="nothing was acquired, and nothing was executed"
     export HOLDFAST_DRIVERS=$BUILD
     for url in "$HOLDFAST_STORE" "sqlite:$PWD/db"; do
         run env --default-signal=XFSZ sh -c 'ulimit -f 0; exec "$0" -S "$1" run k -- true' \
             "$HOLDFAST" "$url"
         [ "$status" = 69 ]
         [ "${#lines[@]}" = 1 ]
-        [[ $output =~ (File too large|disk I/O error)$ ]]
+        [[ $output =~ (File too large|disk I/O error)"; $state"$ ]]
     done
     run env --default-signal=XFSZ "$HOLDFAST" run "$K" -- sh -c 'kill -XFSZ $$'
     [ "$status" = 153 ]
@@ -276,9 +321,9 @@ refused() {
 
 @test "what isn't there any more is named as what was asked for" {
     made
-    for command in release renew; do
+    for command in release renew break enter; do
         run holdfast $command "$K" --token 1
-        refused 76 "$command '$K': the grant 1 is over"
+        refused 76 "$command '$K': no current grant has token 1"
     done
 }
 

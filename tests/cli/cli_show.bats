@@ -312,7 +312,9 @@ seen_or_gone() { ls ./*.doctor-* || gone "$PID"; }
             # shellcheck disable=SC2086
             run timeout 600 "$HOLDFAST" -S "$url" $command
             [ "$status" = 69 ]
-            [[ $output == "holdfast: no store at '"*"none'"* ]]
+            about=${command%% *}
+            [ "$command" != doctor ] || about=
+            [[ $output == "holdfast: $about"*"no store at '"*"none'"* ]]
         done
     done
     sqlite3 app.db 'CREATE TABLE own (n)'

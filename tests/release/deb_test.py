@@ -94,7 +94,7 @@ def command(root):
     for scheme in sum(DRIVERS.values(), []):
         url = UNREACHABLE.get(scheme, f'{scheme}://127.0.0.1:1/')
         status, said = root.run('holdfast', '-S', url, 'run', '-n', 'key', '--', 'true')
-        point(status in (69, 77) and re.match(rf'holdfast: ({scheme}|etcd): ', said),
+        point(status in (69, 77) and re.match(rf"holdfast: run 'key': ({scheme}|etcd): ", said),
               f'the driver for {scheme} is loaded, and says what is missing', f'{status}: {said}')
 
 
