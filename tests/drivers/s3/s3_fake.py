@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""An S3 server in memory that may ignore conditions: s3_fake.py PORT-FILE [ignore|ignore-removals]
+"""An S3 server in memory with a mistake: s3_fake.py PORT-FILE [ignore|ignore-removals|torn]
 
 "ignore": it knows neither If-Match nor If-None-Match. "ignore-removals": it doesn't know them where
-a removed row is written. No signature is checked.
+a removed row is written. "torn": the first read after a write shows the new ETag and the content
+before. No signature is checked.
 """
 import hashlib
 import os
@@ -11,7 +12,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-objects, mutex = {}, threading.Lock()
+objects, before, mutex = {}, {}, threading.Lock()
 ignores = sys.argv[2] if len(sys.argv) > 2 else ''
 
 
@@ -31,7 +32,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_PUT(self):
-        body = self.rfile.read(int(self.headers['Content-Length']))
+        length = int(self.headers['Content-Length'])
+        body = self.rfile.read(length)
+        if len(body) < length:
+            return
         tag = '"' + hashlib.md5(body).hexdigest() + '"'
         with mutex:
             now = objects.get(self.path, (None, None))[0]
@@ -41,6 +45,8 @@ class Handler(BaseHTTPRequestHandler):
                     (ignores == 'ignore-removals' and b'"removed"' in body)):
                 self.answer(412)
                 return
+            if now and ignores == 'torn':
+                before[self.path] = objects[self.path][1]
             objects[self.path] = (tag, body)
         self.answer(200, tag=tag)
 
@@ -55,7 +61,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, f'<ListBucketResult><IsTruncated>false</IsTruncated>{keys}'
                              '</ListBucketResult>'.encode())
             return
-        tag, body = objects.get(self.path, (None, b'<Error><Code>NoSuchKey</Code></Error>'))
+        with mutex:
+            tag, body = objects.get(self.path, (None, b'<Error><Code>NoSuchKey</Code></Error>'))
+            body = before.pop(self.path, body)
         self.answer(200 if tag else 404, body, tag)
 
 

@@ -35,6 +35,11 @@ unsafe() { # WHY
     unsafe ''
 }
 
+@test "a read that shows one object's ETag and another's content is made again" {
+    fake torn
+    holdfast -S "$STORE" doctor
+}
+
 @test "doctor says good, and what it removed are objects that are no rows" {
     holdfast -S "$STORE" doctor
     [ -z "$(holdfast -S "$STORE" ls --all)" ]
