@@ -7,8 +7,13 @@
  */
 #include "cli.h"
 
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { WRITTEN_MS = 200 }; /* for text that a reader takes */
 
 static void print_in_quotes(FILE *to, const char *text)
 {
@@ -49,12 +54,24 @@ static struct {
     char *text;
     size_t n;
     int error;
+    _Atomic int begun, written; /* begun: by the writer, or by who gave up before it */
 } printed;
 
 static void write_printed(void *arg)
 {
     (void)arg;
+    if (atomic_exchange(&printed.begun, 1)) return;
     printed.error = write_out(printed.text, printed.n);
+    atomic_store(&printed.written, 1);
+}
+
+/* After a signal: may text follow that fails where it is evaluated? Not if the grant's text might
+   come behind it, or nobody takes it. */
+static int may_refuse(void)
+{
+    struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+    int is_next = !atomic_exchange(&printed.begun, 1) || atomic_load(&printed.written);
+    return is_next && poll(&out, 1, 0) > 0 && out.revents & POLLOUT;
 }
 
 /* A grant that its owner was never told of must not stand: a signal that comes before, or a reader
@@ -72,12 +89,12 @@ static int tell(struct got *got, int json, int local)
         give_up_all(got);
         return EXIT_INTERNAL;
     }
-    refuse_end();
-    int sig = done_or_signal(write_printed, NULL, &typed);
+    int sig = done_or_signal(write_printed, NULL, WRITTEN_MS, &typed);
     if (sig < 0) { /* a reader that takes nothing holds it up, and all signals */
         write_printed(NULL);
         sig = 0;
     }
+    if (!sig || !may_refuse()) refuse_end();
     if (!sig && !printed.error && !finish_output_of(gone)) return 0;
     if (!local) limit_end_in(LIMIT_END_MS);
     if (!sig && printed.error)

@@ -189,9 +189,9 @@ enum {
 /* Runs it in a thread. 1: it is done; 0: it is still at it: then nothing but leave_now is left. */
 int done_within(int64_t limit_ms, void (*body)(void *arg), void *arg);
 /* Runs it in a thread until an end signal comes, after block_signals. Returns 0: it is done. -1: no
-   thread could be started, and nothing was done. Else the signal: then it is still at it, and
-   nothing but leave_now is left. */
-int done_or_signal(void (*body)(void *arg), void *arg, int *ret_typed);
+   thread could be started, and nothing was done. Else the signal, `more_ms` later if it was still
+   at it: then nothing but leave_now is left. */
+int done_or_signal(void (*body)(void *arg), void *arg, int64_t more_ms, int *ret_typed);
 /* Ends this process at once, whatever its threads do. */
 void leave_now(int status) __attribute__((noreturn));
 /* Closes the store; ends this process with the status if that takes longer. */

@@ -70,7 +70,7 @@ int done_within(int64_t limit_ms, void (*run)(void *arg), void *arg)
     return !b || ends_within(b, limit_ms);
 }
 
-int done_or_signal(void (*run)(void *arg), void *arg, int *ret_typed)
+int done_or_signal(void (*run)(void *arg), void *arg, int64_t more_ms, int *ret_typed)
 {
     struct body *b = begin(run, arg);
     int sig = 0;
@@ -81,7 +81,10 @@ int done_or_signal(void (*run)(void *arg), void *arg, int *ret_typed)
         sig = pending_end_signal(ret_typed);
     }
     if (fds[1].fd >= 0) close(fds[1].fd);
-    if (!sig) end(b);
+    if (!sig)
+        end(b);
+    else if (more_ms)
+        ends_within(b, more_ms);
     return sig;
 }
 

@@ -131,7 +131,7 @@ int watch_command(const struct command *self, int argc, char **argv)
     status = open_to_look(&w.store);
     if (status) return status;
     block_signals();
-    int sig = done_or_signal(watch, &w, &typed);
+    int sig = done_or_signal(watch, &w, 0, &typed);
     if (sig < 0) { /* then a signal ends this process where it is */
         restore_signals();
         watch(&w);

@@ -2,9 +2,12 @@
 """What prints on standard output while nobody takes that: a signal ends it. Prints TAP."""
 import os
 import pty
+import random
+import signal
 import subprocess
 import sys
 import termios
+import time
 
 from cli_tty import HOLDFAST, LIMIT, await_that, in_background, is_free, key, main, stop
 
@@ -59,6 +62,24 @@ def test_a_signal_ends_acquire_while_nobody_takes_its_output(terminal):
             assert ended_by_term(stuck, 'acquire', key(), '--lease', '1200', *more,
                                  ready=prints) == 143
             assert is_free()
+
+
+def test_acquire_ended_by_a_signal_at_any_moment_prints_what_fails_in_eval(terminal):
+    moment = random.Random(26)
+    for number in range(500):
+        with subprocess.Popen([HOLDFAST, 'acquire', f'{key()}-{number}', '--lease', '30'],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(moment.uniform(0.0005, 0.006))   # any of them
+            process.terminate()
+            printed, said = process.communicate(timeout=LIMIT)
+        if process.returncode == 143:
+            assert printed.endswith('; (exit 143)\n'), printed
+        elif process.returncode == 0:
+            assert 'exit' not in printed and 'HOLDFAST_TOKEN=' in printed, printed
+        else:   # it had hardly begun
+            assert process.returncode == -signal.SIGTERM, (process.returncode, said)
+            assert not printed or printed.endswith('; (exit 143)\n'), printed
 
 
 def test_a_signal_ends_watch_while_nobody_takes_its_output(terminal):
