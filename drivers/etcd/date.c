@@ -155,10 +155,7 @@ int hf__et_date_need(struct hf__et_http *http, const char *what, const char *key
     }
     pthread_mutex_unlock(&date->asking);
     if (!rc) return 0;
-    return hf_fail(err, rc, 0,
-                   "etcd: %s '%s': no date by HTTP/1.1: %s; the address for gRPC has to serve "
-                   "HTTP/1.1, too",
-                   what, key, why);
+    return hf_fail(err, rc, 0, "etcd: %s '%s': no date by HTTP/1.1: %s", what, key, why);
 }
 
 /* ---- where nothing else is left ---- */

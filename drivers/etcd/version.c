@@ -97,6 +97,13 @@ static int meaning(CURLcode rc)
     }
 }
 
+/* The server was reached, and speaks something else. */
+static int is_other_protocol(CURLcode rc)
+{
+    return rc == CURLE_UNSUPPORTED_PROTOCOL || rc == CURLE_GOT_NOTHING ||
+           rc == CURLE_WEIRD_SERVER_REPLY || rc == CURLE_RECV_ERROR;
+}
+
 int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int64_t until_us,
                     int64_t *ret_us, char why[HF_ET_WHY])
 {
@@ -129,6 +136,10 @@ int hf__et_ask_date(struct hf__et_http *http, int fd, const char *endpoint, int6
     http->date_link = rc ? NULL : c;
     if (rc && !why[0]) snprintf(why, HF_ET_WHY, "%s", curl_easy_strerror(rc));
     if (!rc && *ret_us <= 0) snprintf(why, HF_ET_WHY, "its answer has none");
+    if (is_other_protocol(rc) || (!rc && *ret_us <= 0)) {
+        size_t n = strlen(why);
+        snprintf(why + n, HF_ET_WHY - n, "; the address for gRPC has to serve HTTP/1.1, too");
+    }
     if (rc) return meaning(rc);
     return *ret_us > 0 ? 0 : HF_UNAVAILABLE;
 }

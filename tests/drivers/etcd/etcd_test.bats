@@ -224,6 +224,26 @@ END
     [[ $output == *"no HTTP/2 there, which gRPC needs"* ]]
 }
 
+@test "what speaks no HTTP at all is told what is missing; a lack of descriptors isn't its fault" {
+    exec {ports}< <(exec python3 -c 'import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    one = s.accept()[0]
+    one.sendall(b"SSH-2.0-other\r\n")
+    one.close()')
+    STARTED+=($!)
+    read -r port <&"$ports"
+    run holdfast -S "etcd://127.0.0.1:$port" ls
+    refused 69
+    [[ $output == *"; the address for gRPC has to serve HTTP/1.1, too"* ]]
+    for most in 5 6 7 8 9 10 11 12 13 14; do
+        (ulimit -n $most && exec "$HOLDFAST" ls) 2>>said || continue
+    done
+    grep -q 'no date by HTTP/1.1: .*Too many open files' said
+    ! grep -q 'has to serve' said
+}
+
 @test "over TLS; a certificate that nobody vouches for is refused" {
     run holdfast -S "$HOLDFAST_TEST_TLS" run "$K" -- "$HOLDFAST" -S "$HOLDFAST_STORE" show "$K"
     [ "$status" = 0 ]
