@@ -5,7 +5,7 @@
 #ifndef HF_FIRESTORE_AUTH_H
 #define HF_FIRESTORE_AUTH_H
 
-#include "kit/rest.h"
+#include "rest.h"
 
 enum hf__fs_who {
     HF_FS_NOBODY,

@@ -5,8 +5,8 @@
 #define HF_S3_STORE_H
 
 #include "kit/document.h"
-#include "kit/rest.h"
 #include "kit/secret.h"
+#include "rest.h"
 
 enum {
     HF_S3_PREFIX = 320,      /* room for the prefix of all names, which ends with a slash */

@@ -7,9 +7,9 @@
  */
 #include "rest.h"
 
+#include "kit/reply_head.h"
+#include "kit/secret.h"
 #include "os.h"
-#include "reply_head.h"
-#include "secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
