@@ -11,6 +11,9 @@
  *
  * An object is never deleted: several servers compare nothing when they delete. A removed row
  * leaves an object without a row, with a number of its own, so that no two of them are the same.
+ *
+ * Names that servers with files can keep, credentials as AWS's tools read them, the clock of a
+ * header and the meanings of refusals make this driver longer than others.
  */
 #include "json.h"
 #include "kit/text.h"
