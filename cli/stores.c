@@ -37,9 +37,9 @@ int stores_command(const struct command *self, int argc, char **argv)
     int status = parse_options(self, TAKES_JSON, argc, argv, &o);
     if (!status) status = want_args(&o, 0, 0, "argument");
     if (status) return status < 0 ? finish_output() : status;
-    hf__drivers(see, &o);
     status = find_store();
     if (status) return status;
+    hf__drivers(see, &o);
     const char *named = getenv("HOLDFAST_STORE");
     char *url = strdup(store_url ? store_url : named && *named ? named : "file:");
     if (url) wipe_secrets(url);
