@@ -238,7 +238,7 @@ static int set_method(CURL *e, const char *method, size_t len)
            curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)len) != CURLE_OK;
 }
 
-/* Who signs; NULL: nobody. Returns whether it couldn't be set. */
+/* The account that signs a request; NULL: none. Returns whether it could not be set. */
 static int set_account(CURL *e, const char *sign, const char *user, const char *password)
 {
     return curl_easy_setopt(e, CURLOPT_AWS_SIGV4, sign) != CURLE_OK ||

@@ -1,5 +1,5 @@
 /*
- * account.c - s3: who asks: the URL, a file, or the environment. See store.h.
+ * account.c - s3: the account of a request: the URL, a file, or the environment. See store.h.
  *
  * A file of credentials is read at each request, so that keys may be exchanged while it is used. It
  * has sections, "[default]", and lines "name = value".

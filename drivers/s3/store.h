@@ -16,13 +16,13 @@ enum {
     HF_S3_SLOTS = 1024
 };
 
-/* Where the objects are, and who asks. */
+/* Where the objects are, and the account of requests. */
 struct hf__s3_where {
     char endpoint[260]; /* "https://s3.eu-central-1.amazonaws.com" */
     char bucket[64];
     char prefix[HF_S3_PREFIX];
     char sign[100];            /* for CURLOPT_AWS_SIGV4 */
-    char id[128];              /* of the URL; "": a file or the environment says who asks */
+    char id[128];              /* of the URL; "": a file or the environment names it */
     char secret[256];          /* of the URL */
     char file[HF_SECRET_PATH]; /* of the credentials; "": there is none */
     char profile[64];
@@ -53,7 +53,7 @@ struct hf_store {
 int hf__s3_options(const hf_url *url, struct hf__s3_where *at, char cafile[1024], hf_caps *caps,
                    hf_error *err);
 
-/* account.c. Who asks, as it is said now; to be wiped. */
+/* account.c. The account, as it is named at the moment; to be wiped. */
 struct hf__s3_account {
     char id[128], secret[256], token[4096];
 };
