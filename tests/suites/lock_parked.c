@@ -93,6 +93,7 @@ static void park(size_t n, size_t keys)
     hf_wait **w = calloc(n, sizeof *w);
     hf_lock **l = calloc(keys, sizeof *l);
     char key[64];
+    long threads = status_number("Threads:"); /* the client library of a store may have some */
     memset(&parked, 0, sizeof parked);
     for (size_t i = 0; i < keys; i++) {
         snprintf(key, sizeof key, "parked/%d/%zu/%zu", (int)getpid(), keys, i);
@@ -109,7 +110,7 @@ static void park(size_t n, size_t keys)
         suite_await_waiters(holder, key, 1);
     }
     if (suite_has_sessions()) settle();
-    assert_true(status_number("Threads:") <= 8);
+    assert_true(status_number("Threads:") - threads <= 7); /* of two handles */
     if (!SANITIZED) assert_true(status_number("VmRSS:") - rss <= 64 * 1024);
     int64_t cpu = cpu_us();
     long before = switches();
