@@ -218,6 +218,20 @@ END
     [ "$(n_of 1)" = 4 ]
 }
 
+@test "a grant that is younger than the snapshot is over for that transaction" {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    session
+    echo "BEGIN; SELECT 'old', n FROM seats WHERE id = 1;" >&5
+    await grep -q old session.out
+    grant "$K/1"
+    echo "$(enter_sql "$K/1" "$T") ROLLBACK; SELECT 'ended'; BEGIN; $(enter_sql "$K/1" "$T")" >&5
+    echo "UPDATE seats SET n = 1 WHERE id = 1; COMMIT; SELECT 'passed';" >&5
+    session_ends
+    grep -q passed session.out
+    [ "$(grep -c 'ERROR.*(LOST1).*is over' session.out)" = 1 ]
+    [ "$(n_of 1)" = 1 ]
+}
+
 @test "renewals go on while a transaction has entered" {
     sql_guard seats --key-column id --key-prefix "$K/" | ask
     grant "$K/1"
