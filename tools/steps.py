@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+from choice import CHOSEN, in_turn, needed, of_suites, shares, turn
 from exported import symbols, versioned
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -49,15 +50,6 @@ BUILDS = {
 }
 
 
-# Which tests run with a sanitizer.
-CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--suite', 'tsan']}
-
-# Long tests take turns: each run of tools/test tries one of so many shares of the suite 'torture',
-# all of them with $HF_LONG. But for tests that choose a share of their own work.
-SHARES = 3
-NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
-
-
 class Failed(Exception):
     """A step that cannot go on; the text says what to do again."""
 
@@ -74,6 +66,7 @@ class Step:
         self.failed = []    # (what, how to do it again)
         self.details = []   # what the failed ones said; none: the end of the log is shown
         self.took = []      # (seconds, test)
+        self.note = ''      # what its line doesn't say
 
     def check(self, good, what, again):
         if good:
@@ -115,14 +108,6 @@ class Step:
         self.check(status == 0, f'{what} (status {status})', again)
         if status:
             raise Failed(what)
-
-
-def turn():
-    """A number that the commit says: of what is too much for each run, which share is tried in this
-    one. Given in $HF_TURN it is that."""
-    said = subprocess.run(['git', 'rev-parse', '--short=6', 'HEAD'], cwd=TOP, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.strip()
-    return os.environ.get('HF_TURN') or str(int(said[:6] or '0', 16))
 
 
 def build_dir(name):
@@ -177,47 +162,6 @@ def build(name, *targets):
     return run
 
 
-def known(folder, what):
-    """What meson says of a build."""
-    path = os.path.join(folder, 'meson-info', f'intro-{what}.json')
-    with open(path, encoding='utf-8') as file:
-        return json.load(file)
-
-
-def suites_of(test):
-    return {suite.split(':')[-1] for suite in test['suite']}
-
-
-def of_suites(folder, selection):
-    """The tests that `meson test` chooses by these options, all --suite or all --no-suite."""
-    suites = set(selection[1::2])
-    return [test for test in known(folder, 'tests')
-            if bool(suites & suites_of(test)) == (selection[0] == '--suite')]
-
-
-def in_turn(tests_of_build, turn_number):
-    """The names of those that run: what isn't torture, and the share of the rest whose turn it
-    is. Neighbours by name, which try the same of other stores, are in other shares."""
-    torture = sorted(test['name'] for test in tests_of_build if 'torture' in suites_of(test) and
-                     test['name'] not in NEVER_LEFT_OUT)
-    shares = 1 if os.environ.get('HF_LONG') else SHARES
-    left_out = {name for n, name in enumerate(torture) if (n + turn_number) % shares}
-    return [test['name'] for test in tests_of_build if test['name'] not in left_out]
-
-
-def needed(folder, selection):
-    """What is made for these tests: all but the programs of other tests."""
-    run = of_suites(folder, selection)
-    used = {target for test in run for target in test['depends']}
-    # Other things, like modules, are found by where they are.
-    aside = [os.path.join(TOP, name, 'meson.build') for name in ('tests', 'bench')]
-    return [os.path.relpath(path, folder) for target in known(folder, 'targets')
-            if target['build_by_default'] and (target['id'] in used or
-                                               target['type'] != 'executable' or
-                                               target['defined_in'] not in aside)
-            for path in target['filename']]
-
-
 def servers(step):
     """What no package has, and takes minutes to make: once, before a test waits for it."""
     for what in ('ferretdb', 'hidane', 'mongo-java-server', 'go-server nats-server',
@@ -261,12 +205,22 @@ def count_points(step, folder, log, env_text):
             step.details.append([head, *reasons(said)])
 
 
+def left_out(count, step_name):
+    """Which turn this is, and how to run what it leaves out."""
+    this = int(os.environ['HF_TURN'])
+    others = ' and '.join(str(this + n) for n in range(1, shares()))
+    return f'turn {this % shares() + 1} of {shares()}: {count} tests are left to the others ' \
+           f'(HF_TURN={others} tools/test "{step_name}"; all: tools/test --long "{step_name}")'
+
+
 def tests(name, selection, processes=2 * CORES):
     def run(step):
         folder = build_dir(name)
         chosen = of_suites(folder, selection)
         # A build with a sanitizer tries another share than the one without.
-        names = in_turn(chosen, int(os.environ['HF_TURN']) + list(BUILDS).index(name))
+        names = in_turn(chosen, int(os.environ['HF_TURN']) + list(BUILDS).index(name), name)
+        if len(names) < len(chosen):
+            step.note = left_out(len(chosen) - len(names), step.name)
         env = BUILDS[name][2]
         before = []
         if name == 'tsan' and subprocess.run(['setarch', '-R', 'true'],
@@ -518,6 +472,8 @@ def show_step(step, seconds, ruined):
           f' {seconds:7.1f} s', flush=True)
     if step.failed:
         show_failures(step, ruined)
+    if step.note:
+        print(f'      {step.note}', flush=True)
     # A machine that is slow at one thing, a disk or a compiler, is known by what is slow on it.
     longest = [f'{name} {took:.0f} s' for took, name in sorted(step.took)[:-9:-1]]
     if longest and seconds > 60:

@@ -288,27 +288,54 @@ END
     [ "$(count '' OK)" = "0 1" ]
 }
 
-# The tests of the build that a run of tools/test takes, by its turn.
+# in_turn TURN BUILD SUITE...: the tests of these suites that a run of tools/test takes.
 in_turn() {
-    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - "$BUILD" "$1" <<'END'
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$SOURCE/tools" python3 - "$BUILD" "$@" <<'END'
 import sys
-import steps
-for name in steps.in_turn(steps.of_suites(sys.argv[1], ['--suite', 'torture', '--suite', 'unit']),
-                          int(sys.argv[2])):
-    print(name)
+import choice
+folder, turn, build, *suites = sys.argv[1:]
+chosen = choice.of_suites(folder, [word for suite in suites for word in ('--suite', suite)])
+print('\n'.join(choice.in_turn(chosen, int(turn), build)))
 END
 }
 
 @test "test tries a share of the long tests with each commit, and all of them in three" {
     for turn in 5 6 7; do
-        in_turn "$turn" >"$turn"
+        in_turn "$turn" gcc torture turns unit >"$turn"
         grep -qx mixed_mem "$turn" || echo no >>left_out
         for always in drivers_test seeds seeded_file; do grep -qx "$always" "$turn"; done
     done
     [ "$(cat left_out)" = $'no\nno' ]
-    HF_LONG=1 in_turn 5 | sort >all
+    HF_LONG=1 in_turn 5 gcc torture turns unit | sort >all
     sort -u 5 6 7 | diff - all
-    [ "$(cat 5 6 7 | sort | uniq -c | grep -c '^ *1 ')" -gt 30 ]
+    [ "$(cat 5 6 7 | sort | uniq -c | grep -c '^ *1 ')" -gt 200 ]
+}
+
+@test "test runs the main suites on every store with each commit, and each other suite on some" {
+    HF_LONG=1 in_turn 0 gcc stores >all
+    stores=$(sed -n 's/^driver_fails_\([a-z0-9]*\)$/\1/p' all | grep -vE '^(account|rediss|etcds)$')
+    [ "$(wc -w <<<"$stores")" = 8 ]
+    for turn in 5 6 7; do
+        in_turn "$turn" gcc stores >run
+        for suite in conform lock_basic lock_life cli; do
+            for store in sqlite $stores; do
+                # A lease of s3 is too long for two of them.
+                [ "$suite $store" = "lock_life s3" ] || [ "$suite $store" = "cli s3" ] ||
+                    grep -qx "${suite}_$store" run || { echo "$turn: ${suite}_$store"; false; }
+            done
+        done
+        for suite in lock_again lock_process lock_trips lock_parked low_fd cases mixed outage \
+            history cuts held_many driver_fails below guard node_cases python_cases; do
+            grep -q "^${suite}_" run || { echo "$turn: $suite"; false; }
+        done
+    done
+}
+
+@test "test tries a share of the command's tests with the address sanitizer" {
+    for turn in 5 6 7; do in_turn "$turn" asan cli >"$turn"; done
+    in_turn 5 gcc cli | grep -v cinema | sort >all
+    sort -u 5 6 7 | grep -v cinema | diff - all
+    [ "$(cat 5 6 7 | sort | uniq -d | wc -l)" = 0 ]
 }
 
 # A folder with a core of one file, compiled and run as tools/coverage has it.

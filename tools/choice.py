@@ -1,0 +1,72 @@
+"""Which tests of a build a run of tools/test takes: for tools/steps.py."""
+import json
+import os
+import subprocess
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# Which tests run with a sanitizer.
+CHOSEN = {'asan': ['--no-suite', 'plain', '--no-suite', 'lint'], 'tsan': ['--suite', 'tsan']}
+
+# Tests of these suites take turns: each run of tools/test tries one of so many shares of them, and
+# all of them with $HF_LONG. Two tests choose a share of their own work, and always run.
+TURNS = {'torture', 'turns'}
+SHARES = 3
+NEVER_LEFT_OUT = {'seeds', 'seeded_file'}
+# With a sanitizer these take turns, too: the build without one runs them whole, and what it can't
+# see of a command or a package is seen in the tests of the library.
+MORE_TURNS = {'asan': {'cli', 'node', 'python'}}
+
+
+def turn():
+    """A number that the commit says: of what is too much for each run, which share is tried in this
+    one. Given in $HF_TURN it is that."""
+    said = subprocess.run(['git', 'rev-parse', '--short=6', 'HEAD'], cwd=TOP, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.strip()
+    return os.environ.get('HF_TURN') or str(int(said[:6] or '0', 16))
+
+
+def shares():
+    return 1 if os.environ.get('HF_LONG') else SHARES
+
+
+def known(folder, what):
+    """What meson says of a build."""
+    path = os.path.join(folder, 'meson-info', f'intro-{what}.json')
+    with open(path, encoding='utf-8') as file:
+        return json.load(file)
+
+
+def suites_of(test):
+    return {suite.split(':')[-1] for suite in test['suite']}
+
+
+def of_suites(folder, selection):
+    """The tests that `meson test` chooses by these options, all --suite or all --no-suite."""
+    suites = set(selection[1::2])
+    return [test for test in known(folder, 'tests')
+            if bool(suites & suites_of(test)) == (selection[0] == '--suite')]
+
+
+def in_turn(tests_of_build, turn_number, build='gcc'):
+    """The names of those that run: what takes no turns, and the share of the rest whose turn it
+    is. Neighbours by name, which try the same of other stores, are in other shares: of a suite that
+    runs on three stores or more, each run tries some."""
+    suites = TURNS | MORE_TURNS.get(build, set())
+    long = sorted(test['name'] for test in tests_of_build if suites & suites_of(test) and
+                  test['name'] not in NEVER_LEFT_OUT)
+    left_out = {name for n, name in enumerate(long) if (n + turn_number) % shares()}
+    return [test['name'] for test in tests_of_build if test['name'] not in left_out]
+
+
+def needed(folder, selection):
+    """What is made for these tests: all but the programs of other tests."""
+    run = of_suites(folder, selection)
+    used = {target for test in run for target in test['depends']}
+    # Other things, like modules, are found by where they are.
+    aside = [os.path.join(TOP, name, 'meson.build') for name in ('tests', 'bench')]
+    return [os.path.relpath(path, folder) for target in known(folder, 'targets')
+            if target['build_by_default'] and (target['id'] in used or
+                                               target['type'] != 'executable' or
+                                               target['defined_in'] not in aside)
+            for path in target['filename']]
