@@ -77,6 +77,8 @@ int hf__nats_key_is_encrypted(void);
 /* A TLS handshake that this thread begins ends at that local time; 0: none is begun any more. */
 void hf__nats_handshake_ends(int64_t until_us);
 int hf__nats_handshake_was_late(void);
+/* It ended without an end that refused the other one: cut off, or no TLS at all. */
+int hf__nats_handshake_was_cut(void);
 /* Holds back a SIGPIPE of this thread's, between the two, if that is a connection by TLS. */
 struct hf__nats_quiet {
     sigset_t mask;

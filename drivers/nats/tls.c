@@ -21,6 +21,7 @@
 static __thread SSL_CTX *made;  /* by this thread, most lately */
 static __thread int64_t end_us; /* local: when this thread's handshake ends; 0: there is none */
 static __thread int late, encrypted;
+static __thread int began, refused; /* the handshake of this thread; one of both ends refused it */
 
 static void note(void *ctx, void *own, CRYPTO_EX_DATA *all, int i, long n, void *arg)
 {
@@ -56,11 +57,18 @@ static long wait_first(BIO *io, int what, const char *bytes, size_t len, int i, 
     }
 }
 
+/* The upper byte of an alert is its level. */
 static void shakes(const SSL *ssl, int where, int ret)
 {
-    (void)ret;
-    if (where == SSL_CB_HANDSHAKE_START && end_us)
+    if (!end_us) return;
+    if (where == SSL_CB_HANDSHAKE_START) {
         BIO_set_callback_ex(SSL_get_rbio(ssl), wait_first);
+        began = 1;
+    }
+    if (where == SSL_CB_READ_ALERT && ret >> 8 == SSL3_AL_FATAL) refused = 1;
+    if (where == SSL_CB_CONNECT_EXIT && ret <= 0 && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE &&
+        SSL_get_verify_result(ssl) != X509_V_OK)
+        refused = 1;
 }
 
 natsStatus hf__nats_set_tls(const struct hf__nats_how *how, natsOptions *o, const char *host)
@@ -88,8 +96,10 @@ int hf__nats_key_is_encrypted(void) { return encrypted; }
 void hf__nats_handshake_ends(int64_t until_us)
 {
     end_us = until_us;
-    if (until_us) late = 0;
+    if (until_us) late = began = refused = 0;
 }
+
+int hf__nats_handshake_was_cut(void) { return began && !refused; }
 
 int hf__nats_handshake_was_late(void) { return late; }
 

@@ -224,14 +224,17 @@ static int code_of(const char *state)
     return HF_UNAVAILABLE;
 }
 
-/* The server answers the wish for TLS, and then libpq goes no further: no TLS there, a certificate
-   that isn't good, a file that is missing. Not so if the server ends the connection, or answers by
-   an error (of an old kind, without a state). */
+/* The server answers the wish for TLS by one byte, yes or no, and then libpq goes no further: no
+   TLS there, a certificate that isn't good, a file that is missing. Not so if the server ends the
+   connection, answers by an error (of an old kind, without a state), or speaks another protocol. */
 static int tls_goes_on(PGconn *pg)
 {
-    char next = 0;
+    char next[2] = "";
+    struct pollfd p = {PQsocket(pg), POLLRDHUP, 0};
     if (PQstatus(pg) != CONNECTION_SSL_STARTUP) return 0;
-    return recv(PQsocket(pg), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && next != 'E';
+    ssize_t n = recv(p.fd, next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
+    if (PQsslInUse(pg)) return n > 0;
+    return n == 1 && (next[0] == 'S' || next[0] == 'N') && !poll(&p, 1, 0);
 }
 
 /* The first line. libpq begins with where it connected to, which hf__dial_why says, too, but for

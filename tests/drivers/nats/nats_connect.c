@@ -19,10 +19,15 @@
 
 enum { SOON_MS = 300, LATE_MS = 60000, FLOOD = 20000 };
 
-enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, IN_LOGIN, NEVER };
+/* And how many there are. */
+#define BYTES(text) (text), sizeof(text) - 1
+
+enum stop { BEFORE_INFO, IN_TLS, IN_TLS_SLOWLY, IN_LOGIN, NEVER, CUT };
 
 static int listener, port;
 static enum stop stops;
+static const char *last; /* what it says instead of a handshake, and then goes */
+static size_t last_len;
 static int given_up; /* eventfd: the client has stopped waiting */
 
 static void put(int fd, const char *text)
@@ -42,12 +47,16 @@ static void talk(int fd)
 {
     char text[4096];
     if (stops != BEFORE_INFO)
-        put(fd, stops == IN_TLS || stops == IN_TLS_SLOWLY
+        put(fd, stops == IN_TLS || stops == IN_TLS_SLOWLY || stops == CUT
                     ? "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"tls_required\":true}\r\n"
                     : "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"headers\":true,"
                       "\"max_payload\":1000}\r\n");
     while (recv(fd, text, sizeof text - 1, 0) > 0) {
         if (stops == IN_TLS_SLOWLY) dribble(fd);
+        if (stops == CUT) {
+            send(fd, last, last_len, MSG_NOSIGNAL);
+            return;
+        }
         if (stops == IN_LOGIN) {
             eventfd_t n;
             eventfd_read(given_up, &n);
@@ -104,6 +113,32 @@ static void a_mute_server_takes_the_limit_and_no_more(void **state)
         pthread_join(thread, NULL);
         said(rc, HF_UNAVAILABLE, why[at]);
         assert_in_range(took_us, SOON_MS * 900, 20000000);
+    }
+}
+
+/* Only an end that knows TLS refuses it: a server that goes down meanwhile doesn't. */
+static void a_handshake_that_is_cut_denies_nothing(void **state)
+{
+    static const struct {
+        const char *says;
+        size_t len;
+        int code;
+    } cases[] = {{BYTES(""), HF_UNAVAILABLE},
+                 {BYTES("-ERR lame duck\r\n"), HF_UNAVAILABLE},
+                 {BYTES("HTTP/1.1 400 Bad Request\r\n\r\n"), HF_UNAVAILABLE},
+                 {BYTES("\x15\x03\x03"), HF_UNAVAILABLE},
+                 /* An alert: handshake failure. */
+                 {BYTES("\x15\x03\x03\x00\x02\x02\x28"), HF_DENIED}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct hf__nats_how how = {.tls = 1};
+        struct hf__nats_link link = {0};
+        pthread_t thread;
+        last = cases[i].says;
+        last_len = cases[i].len;
+        int rc = connects(CUT, &how, &link, LATE_MS, &thread);
+        pthread_join(thread, NULL);
+        said(rc, cases[i].code, "127.0.0.1");
     }
 }
 
@@ -175,6 +210,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mute_server_takes_the_limit_and_no_more),
+        cmocka_unit_test(a_handshake_that_is_cut_denies_nothing),
         cmocka_unit_test(an_encrypted_key_is_refused),
         cmocka_unit_test(what_is_unread_does_not_delay_the_end),
         cmocka_unit_test(what_is_too_long_is_not_sent),

@@ -10,9 +10,11 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,8 @@
 #define DB "/db?sslmode=disable&gssencmode=disable"
 
 enum { LATE = 60000, SOON = 3000 };
+
+static int other; /* listens, and isn't PostgreSQL's */
 
 /* Opens postgres://u@BEFOREHOSTBEHIND, where # stands for that port. */
 static int opens(const char *before, const char *behind, int port, int64_t io_ms, hf_store **ret)
@@ -141,6 +145,49 @@ static void the_reasons_of_all_are_told(void **state)
     close(no);
 }
 
+/* Answers the first bytes of a connection by *arg, and then, but for a plain no, ends it. */
+static void *says(void *arg)
+{
+    char greeting[1000];
+    int fd = accept(other, NULL, NULL);
+    if (recv(fd, greeting, sizeof greeting, 0) > 0) send(fd, arg, strlen(arg), MSG_NOSIGNAL);
+    if (strcmp(arg, "N") != 0) shutdown(fd, SHUT_WR);
+    while (recv(fd, greeting, sizeof greeting, 0) > 0) continue;
+    close(fd);
+    return NULL;
+}
+
+/* Only a server of PostgreSQL's can refuse TLS, or be refused for it. */
+static void what_speaks_another_protocol_denies_nothing(void **state)
+{
+    static const struct {
+        const char *says;
+        int code;
+    } cases[] = {{"-ERR unknown command\r\n", HF_UNAVAILABLE},
+                 {"HTTP/1.1 400 Bad Request\r\n\r\n", HF_UNAVAILABLE},
+                 {"SSH-2.0-x\r\n", HF_UNAVAILABLE},
+                 {"NO\r\n", HF_UNAVAILABLE},
+                 {"-", HF_UNAVAILABLE},
+                 {"\x15\x03\x03", HF_UNAVAILABLE},
+                 {"S", HF_UNAVAILABLE},
+                 {"", HF_UNAVAILABLE},
+                 {"N", HF_DENIED}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hf_store *st = NULL;
+        pthread_t thread;
+        int port;
+        other = said_listens(0, &port);
+        assert_true(other >= 0);
+        assert_int_equal(pthread_create(&thread, NULL, says, (void *)(uintptr_t)cases[i].says), 0);
+        said(said_opens(pg, "postgres://u@HOST/db?sslmode=require&gssencmode=disable", port, LATE,
+                        &st),
+             cases[i].code, "127.0.0.1:");
+        pthread_join(thread, NULL);
+        close(other);
+    }
+}
+
 /* ---- which table ---- */
 
 #define DB_URL "postgres://u@HOST" DB
@@ -234,6 +281,7 @@ int main(void)
         cmocka_unit_test(each_address_of_a_name_is_tried),
         cmocka_unit_test(a_standby_is_passed_over),
         cmocka_unit_test(the_reasons_of_all_are_told),
+        cmocka_unit_test(what_speaks_another_protocol_denies_nothing),
         cmocka_unit_test(the_schema_is_part_of_the_name),
         cmocka_unit_test(a_password_that_was_right_once),
         cmocka_unit_test(descriptors_0_1_and_2_stay_closed),
