@@ -97,8 +97,7 @@ static int tell(struct got *got, int json, int local)
     if (!sig || !may_refuse()) refuse_end();
     if (!sig && !printed.error && !finish_output_of(gone)) return 0;
     if (!local) limit_end_in(LIMIT_END_MS);
-    if (!sig && printed.error)
-        say("writing to standard output: %s; %s", strerror(printed.error), gone);
+    if (!sig && printed.error) (void)output_failed(printed.error, gone);
     give_up_all(got);
     if (sig) leave_now(end_by_signal(sig, typed));
     return EXIT_INTERNAL;

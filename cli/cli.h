@@ -31,9 +31,12 @@ int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Says why, returns the exit status of the code. */
 int failed(const hf_error *err);
 /* Flushes and closes stdout: 0, or EXIT_INTERNAL and a line if what was printed got lost. `state`:
-   what was done all the same, for that line; NULL: nothing. */
+   what was done all the same, for that line; NULL: nothing, and then a pipe that nobody reads ends
+   this process (end_by_broken_pipe). */
 int finish_output_of(const char *state);
 int finish_output(void);
+/* The same of a write that failed by this errno. */
+int output_failed(int error, const char *state);
 /* Writes it, past what stdio has. 0, or errno. */
 int write_out(const char *text, size_t n);
 
@@ -274,15 +277,20 @@ void waiting_line_join(void); /* before the store is closed: as long as that tak
 
 /* ---- signals.c ---- */
 
-/* From here on a write beyond the limit of a file's size (ulimit -f) fails, instead of ending this
-   process; the command's own writes don't: restore_signals. */
-void fail_at_file_limit(void);
+/* From here on a write that nobody reads, or beyond the limit of a file's size (ulimit -f), fails
+   instead of ending this process; the command's own writes don't: restore_signals. */
+void let_writes_fail(void);
+/* Ends this process as a pipe that nobody reads ends others. Returns if SIGPIPE was ignored from
+   the start. */
+void end_by_broken_pipe(void);
 /* INT, TERM, HUP and QUIT (unless they are ignored) wait to be read from here on. */
 void block_signals(void);
 /* With those that a running command gets, and SIGCHLD. */
 void block_job_signals(void);
-/* As at the start of this process; for a command after vfork too. */
+/* As at the start of this process, for a command that is executed next; after vfork, too. */
 void restore_signals(void);
+/* The signals that were blocked end this process again. */
+void unblock_signals(void);
 /* A descriptor from which the blocked ones are read. -1: none. */
 int signals_fd(void);
 /* The number of one of the four that has come; 0: none. *ret_typed: it came from the terminal. */
@@ -384,6 +392,8 @@ int death_signal(const struct job *job, int carries);
 /* Starts the command. vfork: a fork would copy the page tables of a mapped store. Returns the pid,
    or -1 and *ret_errno. The child changes none of the parent's memory but that reason. */
 pid_t start_command(const struct job *job, int session_fd, int death, int *ret_errno);
+/* The state, if it wasn't started and holds no event. */
+extern const char not_executed[];
 /* Says that it wasn't, why, and what the state is. Returns the exit status. */
 int not_started(char *const *argv, int why, const char *state);
 void run_job(const struct job *job, struct job_end *ret);

@@ -45,7 +45,8 @@ static void tell(struct examining *e, const char *text, const char *why)
         live_erase();
         printf("%s  %s\n", ok ? "ok  " : "BAD ", shown);
     }
-    fflush(stdout);
+    /* What the trial has written is removed by the janitor. */
+    if (fflush(stdout) && errno == EPIPE) end_by_broken_pipe();
     live_show(NULL, "examining: %d checks done", e->done);
 }
 
@@ -185,7 +186,7 @@ static int remove_all(const struct trial *t, hf_error *err)
    the doctor and all its writers are gone, as each of them has the pipe open. */
 static void janitor_main(const struct trial *t, int fd)
 {
-    static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
+    static const int enders[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     hf_error err = {0, 0, ""};
     char nothing_is_left;
     ssize_t n;

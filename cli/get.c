@@ -207,7 +207,7 @@ static int interrupted(hf_wait *wait, const char *key, const struct waiting *w, 
     static struct ending_wait e;
     /* A second signal ends this at once, while a server doesn't answer. */
     refuse(128 + sig);
-    restore_signals();
+    unblock_signals();
     e = (struct ending_wait){.wait = wait, .w = w};
     if (!done_by_end(end_wait, &e)) {
         say_unknown(key);

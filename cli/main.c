@@ -115,12 +115,18 @@ int failed(const hf_error *err)
     return hf_code_exit_status(err->code);
 }
 
+int output_failed(int error, const char *state)
+{
+    if (error == EPIPE && !state) end_by_broken_pipe();
+    say("writing to standard output: %s%s%s", strerror(error), state ? "; " : "",
+        state ? state : "");
+    return EXIT_INTERNAL;
+}
+
 int finish_output_of(const char *state)
 {
     if (!fflush(stdout) && !ferror(stdout) && !fclose(stdout)) return 0;
-    say("writing to standard output: %s%s%s", strerror(errno), state ? "; " : "",
-        state ? state : "");
-    return EXIT_INTERNAL;
+    return output_failed(errno, state);
 }
 
 int finish_output(void) { return finish_output_of(NULL); }
@@ -288,7 +294,7 @@ int main(int argc, char **argv)
 {
     int at = 0;
     atexit(output_end);
-    fail_at_file_limit();
+    let_writes_fail();
     if (wants_grants(argc, argv)) refuse_begin(argc, argv);
     int status = keep_standard_descriptors();
     if (status) return refused(status);

@@ -17,9 +17,8 @@
 #include <unistd.h>
 
 /* The signals that end a process without a handler, and may reach this one. */
-static const int deadly[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL,  SIGABRT,  SIGFPE,
-                             SIGSEGV, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,  SIGUSR2,
-                             SIGSYS,  SIGTRAP, SIGXCPU, SIGXFSZ, SIGVTALRM};
+static const int deadly[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL, SIGABRT, SIGFPE,  SIGSEGV,  SIGALRM,
+                             SIGTERM, SIGUSR1, SIGUSR2, SIGSYS, SIGTRAP, SIGXCPU, SIGVTALRM};
 
 #define CLEAR "unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER; "
 

@@ -155,7 +155,7 @@ static void finish(hf *store, const struct got *got, const struct options *o, st
 int become_command(hf *store, const struct got *got, char **argv)
 {
     if (!set_environment(store, got)) return exec_holding(store, argv);
-    say("out of memory");
+    say("%s: out of memory; %s", command_about, not_executed);
     return EXIT_INTERNAL;
 }
 
@@ -165,7 +165,7 @@ static const char *unstarted(const struct options *o)
     if (o->at_most_once) return "nothing was executed, and the event stays marked as done";
     if (o->at_least_ms)
         return "nothing was executed, and the lock is kept until --at-least has passed";
-    return "nothing was executed, and the lock is given back";
+    return not_executed;
 }
 
 int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,

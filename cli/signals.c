@@ -25,19 +25,30 @@ static void add_unless_ignored(int sig)
     if (!sigaction(sig, NULL, &now) && now.sa_handler != SIG_IGN) sigaddset(&blocked, sig);
 }
 
-void fail_at_file_limit(void)
+void let_writes_fail(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGXFSZ, &ignore, &size_at_start);
+    sigaction(SIGPIPE, &ignore, &pipe_at_start);
+}
+
+void end_by_broken_pipe(void)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigset_t one;
+    if (pipe_at_start.sa_handler == SIG_IGN) return;
+    output_end();
+    sigemptyset(&one);
+    sigaddset(&one, SIGPIPE);
+    sigaction(SIGPIPE, &standard, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    raise(SIGPIPE);
 }
 
 void block_signals(void)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&blocked);
     for (int i = 0; i < ENDERS; i++) add_unless_ignored(enders[i]);
-    /* A reader of our messages that goes away must not take the lock's keeper with it. */
-    sigaction(SIGPIPE, &ignore, &pipe_at_start);
     sigaction(SIGCHLD, NULL, &child_at_start);
     sigprocmask(SIG_BLOCK, &blocked, &at_start);
 }
@@ -60,8 +71,10 @@ void restore_signals(void)
     sigaction(SIGPIPE, &pipe_at_start, NULL);
     sigaction(SIGCHLD, &child_at_start, NULL);
     sigaction(SIGXFSZ, &size_at_start, NULL);
-    sigprocmask(SIG_SETMASK, &at_start, NULL);
+    unblock_signals();
 }
+
+void unblock_signals(void) { sigprocmask(SIG_SETMASK, &at_start, NULL); }
 
 int signals_fd(void) { return signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK); }
 

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+const char not_executed[] = "nothing was executed, and the lock is given back";
+
 int death_signal(const struct job *job, int carries)
 {
     if (carries || job->on_lost == ON_LOST_IGNORE) return 0;
@@ -59,11 +61,11 @@ int not_started(char *const *argv, int why, const char *state)
 int exec_holding(hf *store, char **argv)
 {
     int session_fd = hf_session_fd(store), high = fcntl(session_fd, F_DUPFD, SESSION_FD_MIN);
-    static const char state[] = "nothing was executed, and the lock is given back";
-    if (high < 0) return not_started(argv, errno, state);
+    if (high < 0) return not_started(argv, errno, not_executed);
     restore_signals();
     execvp(argv[0], argv);
     int why = errno;
+    let_writes_fail();
     close(high);
-    return not_started(argv, why, state);
+    return not_started(argv, why, not_executed);
 }

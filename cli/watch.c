@@ -113,8 +113,7 @@ static void watch(void *arg)
     if (rc && !w->broken) {
         w->status = failed(&err);
     } else {
-        say("writing to standard output: %s", strerror(w->broken));
-        w->status = EXIT_INTERNAL;
+        w->status = output_failed(w->broken, NULL);
     }
 }
 
@@ -133,7 +132,7 @@ int watch_command(const struct command *self, int argc, char **argv)
     block_signals();
     int sig = done_or_signal(watch, &w, 0, &typed);
     if (sig < 0) { /* then a signal ends this process where it is */
-        restore_signals();
+        unblock_signals();
         watch(&w);
         sig = 0;
     }

@@ -179,9 +179,75 @@ assert w["key"] == d["key"] and w["command"] == "true" and w["host"] == d["host"
 # bats test_tags=stores
 @test "watch: a reader that went away ends it" {
     hold "$K"
-    timeout 600 sh -c '{ "$0" watch "$1" 2>err; echo $? >status; } | head -n 1' "$HOLDFAST" "$K"
-    [ "$(cat status)" = 70 ]
-    [ "$(wc -l <err)" = 1 ]
+    for how in default:141:0 ignore:70:1; do
+        IFS=: read -r is code lines <<<"$how"
+        timeout 600 env --"$is"-signal=PIPE \
+            sh -c '{ "$0" watch "$1" 2>err; echo $? >status; } | head -n 1' "$HOLDFAST" "$K"
+        [ "$(cat status)" = "$code" ]
+        [ "$(wc -l <err)" = "$lines" ]
+    done
+}
+
+# into_nothing default|ignore CMD...: its standard output is a pipe that nobody reads, and its
+# SIGPIPE is as said.
+into_nothing() {
+    exec 7> >(exit)
+    wait $!
+    run env --"$1"-signal=PIPE sh -c '"$0" "$@" >&7' "${@:2}"
+    exec 7>&-
+}
+
+@test "a pipe that nobody reads ends what only reads as it ends other programs" {
+    hold "$K"
+    for how in "ls" "show $K" "show --json $K" "stores" "guard redis" "--version" "doctor" \
+        "run --help"; do
+        # shellcheck disable=SC2086
+        into_nothing default "$HOLDFAST" $how
+        echo "$how: $status $output"
+        [ "$status" = 141 ]
+        [ -z "$output" ]
+        # shellcheck disable=SC2086
+        into_nothing ignore "$HOLDFAST" $how
+        [ "$status" = 70 ]
+        [[ $output == *"writing to standard output: Broken pipe" ]]
+    done
+}
+
+@test "a pipe that nobody reads: what was done is told; what failed keeps its status" {
+    eval "$(holdfast acquire "$K" --lease 60s)"
+    for sigpipe in default ignore; do
+        into_nothing $sigpipe "$HOLDFAST" renew "$K" --token "$HOLDFAST_TOKEN" --json
+        [ "$status" = 70 ]
+        [[ $output == *"writing to standard output: Broken pipe; the grant was renewed" ]]
+        into_nothing $sigpipe "$HOLDFAST" prune --idle 1d
+        [ "$status" = 70 ]
+        [[ $output == *"writing to standard output: Broken pipe; 0 deleted" ]]
+        for json in "" --json; do
+            # shellcheck disable=SC2086
+            into_nothing $sigpipe "$HOLDFAST" acquire $json -n "$K" --lease 60s
+            [ "$status" = 75 ]
+            # shellcheck disable=SC2086
+            into_nothing $sigpipe "$HOLDFAST" acquire $json "$K"
+            [ "$status" = 64 ]
+            # shellcheck disable=SC2086
+            into_nothing $sigpipe "$HOLDFAST" acquire $json "$K/other" --lease 60s
+            [ "$status" = 70 ]
+            [[ $output == *"Broken pipe; what was acquired is given back" ]]
+        done
+    done
+    run holdfast show "$K/other"
+    [[ $output == *free* ]]
+}
+
+@test "the command has SIGPIPE as it was" {
+    run env --default-signal=PIPE "$HOLDFAST" run "$K" -- sh -c 'kill -PIPE $$'
+    [ "$status" = 141 ]
+    run env --default-signal=PIPE "$HOLDFAST" run -F "$K" -- sh -c 'kill -PIPE $$'
+    [ "$status" = 141 ]
+    run env --ignore-signal=PIPE "$HOLDFAST" run "$K" -- sh -c 'kill -PIPE $$'
+    [ "$status" = 0 ]
+    run env --ignore-signal=PIPE "$HOLDFAST" run -F "$K" -- sh -c 'kill -PIPE $$'
+    [ "$status" = 0 ]
 }
 
 @test "output that can't be written gives a nonzero status" {
