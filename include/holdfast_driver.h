@@ -89,7 +89,8 @@ HF_API HF_MUST_USE int hf_row_copy(hf_row *to, const hf_row *from); /* 0 or HF_N
 HF_API void hf_party_copy(hf_party *to, const hf_party *from);
 /* 0, or HF_CORRUPT and what is wrong in *ret_why (constant text): for rows read from outside. */
 HF_API int hf_row_check(const hf_row *row, const char **ret_why);
-/* The rev of the write after `previous` at the store's clock `clock_us` (0: not known). */
+/* The rev of the write after `previous` at the store's clock `clock_us` (0: not known; of a row
+   that begins, the latest reading, where a client knows the clock by bounds). */
 HF_API uint64_t hf_rev_next(uint64_t previous, int64_t clock_us);
 /* The earliest expires_us among the holders that aren't unclaimed; 0: none of them ends by time. */
 HF_API int64_t hf_row_end(const hf_row *row);

@@ -14,8 +14,6 @@
 
 /* Two slewed clocks differ by more than two quartzes do. */
 #define HF_CLOCK_RATE_PPM 2000
-/* "Not later than" when nothing is known. Far below overflow when leases are added. */
-#define HF_CLOCK_UNKNOWN (INT64_MAX / 4)
 
 struct hf_clock {
     int known;

@@ -7,7 +7,8 @@
  *     claim lease that the waiter asked for. Dead waiters are dropped on the way.
  * R3  A newcomer is granted at once only if nobody waits and the holders admit it.
  * R4  A grant's token is the rev of the write that makes it; if one write makes several, they get
- *     consecutive numbers, of which the last is the row's rev.
+ *     consecutive numbers, of which the last is the row's rev. A row begins with the latest reading
+ *     of the clock, so that it stands above one that was lost.
  * R5  Only the named grant is renewed, released, broken or finished; a renewal or a finish needs
  *     one that cannot be over yet even at the latest reading of the clock (hi < expires).
  * R6  The same request asked again changes nothing, except that a waiter which was handed the key
@@ -334,9 +335,17 @@ static struct hf_outcome forget_mark(struct ctx *c)
     return (struct hf_outcome){marked ? HF_ANS_OK : HF_ANS_GONE, 0, 0, 0};
 }
 
+/* What the rev of this write is at least. A row that begins may be one that was lost a moment ago.
+   Its grants went by clocks as this one is, so no token of it is above the latest reading. */
+static int64_t rev_floor(const hf_row *row, const struct hf_event *ev)
+{
+    int begins = !row->rev && !ev->timeless && ev->now.hi_us < HF_CLOCK_UNKNOWN;
+    return begins ? ev->now.hi_us : ev->now.lo_us;
+}
+
 struct hf_outcome hf__step(hf_row *row, const struct hf_event *ev)
 {
-    struct ctx c = {row, ev, hf_rev_next(row->rev, ev->now.lo_us), 0, 0};
+    struct ctx c = {row, ev, hf_rev_next(row->rev, rev_floor(row, ev)), 0, 0};
     struct hf_outcome out = {HF_ANS_OK, 0, 0, 0};
     switch (ev->kind) {
     case HF_EV_TRY:

@@ -9,6 +9,9 @@
 
 #include "holdfast_driver.h"
 
+/* hi_us when nothing is known. Far below overflow when leases are added. */
+#define HF_CLOCK_UNKNOWN (INT64_MAX / 4)
+
 /* The store's clock lies in [lo_us, hi_us] at the moment of the step. */
 struct hf_time {
     int64_t lo_us, hi_us;

