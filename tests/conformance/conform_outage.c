@@ -118,7 +118,9 @@ static void a_store_that_goes_away_is_not_accused(void **state)
     assert_int_equal(examine(INT_MAX, INT_MAX, &err), 0);
     int all = atomic_load(&calls), tried = 0;
     for (int at = 1; at < all; at += all / 12 + 1) {
-        assert_int_equal(examine(at, INT_MAX, &err), HF_UNAVAILABLE);
+        int cut = examine(at, INT_MAX, &err);
+        if (atomic_load(&calls) <= at) break; /* its writers met less often than the first ones */
+        assert_int_equal(cut, HF_UNAVAILABLE);
         assert_string_equal(err.text, "it is away");
         /* It comes back at once: the check that was cut short is made again. */
         int rc = examine(at, at + 1, &err);
