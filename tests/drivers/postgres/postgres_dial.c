@@ -145,13 +145,14 @@ static void the_reasons_of_all_are_told(void **state)
     close(no);
 }
 
-/* Answers the first bytes of a connection by *arg, and then, but for a plain no, ends it. */
+/* Answers the first bytes of a connection by *arg, and then, but for a single letter that is no
+   yes, ends it. */
 static void *says(void *arg)
 {
     char greeting[1000];
     int fd = accept(other, NULL, NULL);
     if (recv(fd, greeting, sizeof greeting, 0) > 0) send(fd, arg, strlen(arg), MSG_NOSIGNAL);
-    if (strcmp(arg, "N") != 0) shutdown(fd, SHUT_WR);
+    if (strcmp(arg, "N") != 0 && strcmp(arg, "-") != 0) shutdown(fd, SHUT_WR);
     while (recv(fd, greeting, sizeof greeting, 0) > 0) continue;
     close(fd);
     return NULL;
