@@ -12,7 +12,7 @@
  *   - when the command stops (Ctrl-Z) we stop after it, so that the shell sees the job stopped;
  *   - on a lost lock the command's processes are stopped one by one (tree.c).
  */
-#include "cli.h"
+#include "job.h"
 
 #include "os.h"
 

@@ -2,7 +2,7 @@
  * get.c - from options to locks: at once where nobody is in the way, else by waiting in a thread of
  * its own, so that a signal ends the wait and a terminal shows for whom we wait.
  */
-#include "cli.h"
+#include "job.h"
 
 #include "admin.h"
 #include "holdfast_driver.h"

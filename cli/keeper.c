@@ -10,7 +10,7 @@
  * The keeper has a session of its own, so that a signal to the process group doesn't end it, and
  * tree.c leaves it alone. It keeps no other file of its caller open.
  */
-#include "cli.h"
+#include "job.h"
 
 #include <errno.h>
 #include <fcntl.h>

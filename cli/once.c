@@ -1,7 +1,7 @@
 /*
  * once.c - holdfast once: a command that runs once per event, in the process that comes first.
  */
-#include "cli.h"
+#include "job.h"
 
 #include "os.h"
 

@@ -1,7 +1,7 @@
 /*
  * run.c - holdfast run: a command that holds keys while it runs.
  */
-#include "cli.h"
+#include "job.h"
 
 #include "admin.h"
 #include "os.h"

@@ -1,7 +1,7 @@
 /*
  * start.c - starting a command that holds locks. See child.c.
  */
-#include "cli.h"
+#include "job.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
  * stranger. Orphans among them are our children (PR_SET_CHILD_SUBREAPER), so that descent can't be
  * escaped; a process that has made a session of its own (a daemon) is left alone.
  */
-#include "cli.h"
+#include "job.h"
 
 #include <dirent.h>
 #include <errno.h>

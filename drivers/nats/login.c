@@ -133,12 +133,13 @@ static int explain(struct login *g, natsStatus s)
                  "tls_key: the key is encrypted; name one without a passphrase");
         return g->how.opened ? HF_UNAVAILABLE : HF_INVALID;
     }
-    /* A server that goes down, or one that speaks something else. */
-    if (s == NATS_SSL_ERROR && hf__nats_handshake_was_cut() && !hf__nats_handshake_was_late())
+    if (g->how.tls && hf__nats_handshake_was_late()) {
+        snprintf(g->why, sizeof g->why, "TLS: no answer in time");
         return HF_UNAVAILABLE;
-    if (!g->how.tls || !hf__nats_handshake_was_late()) return code_of(&g->how, s);
-    snprintf(g->why, sizeof g->why, "TLS: no answer in time");
-    return HF_UNAVAILABLE;
+    }
+    /* A server that goes down, or one that speaks something else. */
+    if (s == NATS_SSL_ERROR && hf__nats_handshake_was_cut()) return HF_UNAVAILABLE;
+    return code_of(&g->how, s);
 }
 
 static void login_free(struct login *g)

@@ -1,7 +1,7 @@
 /*
  * dial.c - postgres: connecting. See link.h.
  *
- * Contents: where the servers are; what a refusal means; one attempt; the login; connecting.
+ * Contents: where the servers are; one attempt; the login; connecting.
  *
  * libpq is given one address at a time, as hostaddr beside its host. So it never looks up a name,
  * and never spends the deadline on one server of a list: kit/dial.h divides the time. What
@@ -12,7 +12,6 @@
 
 #include "os.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,89 +190,14 @@ int hf__pg_check(const struct hf__pg_how *how, hf_error *err)
     return HF_INVALID;
 }
 
-/* ---- what a refusal means ---- */
-
-static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
-
-/*
- * The SQLSTATE of a refused login, which PQERRORS_VERBOSE puts into the message: "SEVERITY:  28P01:
- * why". Severity and why are in the server's language, this form isn't. Takes it out of the
- * message. Where libpq tried twice (with TLS and without) the last one counts.
- */
-static void take_state(char *message, char state[6])
-{
-    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    state[0] = 0;
-    for (char *at = message; (at = strstr(at, ":  "));) {
-        at += 3;
-        if (strspn(at, letters) != 5 || !starts(at + 5, ": ")) continue;
-        memcpy(state, at, 5);
-        state[5] = 0;
-        memmove(at, at + 7, strlen(at + 7) + 1);
-    }
-}
-
-/* States that waiting doesn't mend; all the others are passing: starting up and shutting down
-   (57P), too many connections of the server's, the role's or the database's (53), a database that
-   takes none just now (55), and what else a server or a pooler has trouble with. */
-static int code_of(const char *state)
-{
-    if (starts(state, "28") || starts(state, "42501")) return HF_DENIED;
-    if (starts(state, "3D") || starts(state, "3F")) return HF_INVALID;
-    if (starts(state, "22") || starts(state, "42")) return HF_INVALID; /* of `options` */
-    return HF_UNAVAILABLE;
-}
-
-/* The server answers the wish for TLS by one byte, yes or no, and then libpq goes no further: no
-   TLS there, a certificate that isn't good, a file that is missing. Not so if the server ends the
-   connection, answers by an error (of an old kind, without a state), or speaks another protocol. */
-static int tls_goes_on(PGconn *pg)
-{
-    char next[2] = "";
-    struct pollfd p = {PQsocket(pg), POLLRDHUP, 0};
-    if (PQstatus(pg) != CONNECTION_SSL_STARTUP) return 0;
-    ssize_t n = recv(p.fd, next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
-    if (PQsslInUse(pg)) return n > 0;
-    return n == 1 && (next[0] == 'S' || next[0] == 'N') && !poll(&p, 1, 0);
-}
-
-/* The first line. libpq begins with where it connected to, which hf__dial_why says, too, but for
-   the path of its default socket (`told` is 0). */
-static const char *reason(char *message, int told)
-{
-    char *at = strstr(message, " failed: ");
-    if (told && at && starts(message, "connection to server ")) message = at + 9;
-    message += strspn(message, "\n ");
-    message[strcspn(message, "\n")] = 0;
-    return message;
-}
-
-/* Is there a password in the URL (not in a file)? */
-static int has_password(const struct hf__pg_how *how)
-{
-    for (int i = 0; i < how->n; i++)
-        if (!strcmp(how->name[i], "password")) return 1;
-    return 0;
-}
+/* ---- one attempt ---- */
 
 static enum hf__attempt_state refused(const struct login *l, struct hf__attempt *a, int tls)
 {
-    char state[6], message[1000];
-    snprintf(message, sizeof message, "%s", PQerrorMessage(a->own));
-    take_state(message, state);
-    a->code = code_of(state);
-    /* What worked before is passing: certificates are being renewed, the server goes down. */
-    if (!*state && tls && !l->how->opened) a->code = HF_DENIED;
-    if (!*state && PQconnectionNeedsPassword(a->own)) a->code = HF_DENIED;
-    /* The server has a new password, and the file that it is read from will. */
-    if (!strcmp(state, "28P01") && l->how->opened && !has_password(l->how))
-        a->code = HF_UNAVAILABLE;
-    snprintf(a->why, sizeof a->why, "%s",
-             reason(message, strcmp(l->server[a->target].seen, DEFAULT_SOCKET) != 0));
+    int told = strcmp(l->server[a->target].seen, DEFAULT_SOCKET) != 0;
+    a->code = hf__pg_refusal(l->how, a->own, tls, told, a->why);
     return HF_ATTEMPT_FAILED;
 }
-
-/* ---- one attempt ---- */
 
 static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
 {
@@ -307,7 +231,7 @@ static enum hf__attempt_state start(void *arg, struct hf__attempt *a)
 static enum hf__attempt_state step(void *arg, struct hf__attempt *a)
 {
     PGconn *pg = a->own;
-    int tls = tls_goes_on(pg);
+    int tls = hf__pg_tls_goes_on(pg);
     unsigned held = hf__low_hold(); /* it may open files, or another socket */
     PostgresPollingStatusType next = PQconnectPoll(pg);
     hf__low_free(held);
@@ -336,7 +260,8 @@ static int ask(const struct hf__pg_how *how, struct hf__pg_link *link, const cha
     hf_error err = {0, 0, ""};
     int rc = hf__pg_ask(how, link, sql, 0, NULL, HF_UNAVAILABLE, ret, state, "connect", "", &err);
     if (!rc) return 0;
-    const char *bare = err.text + (starts(err.text, before) ? sizeof before - 1 : 0);
+    const char *bare = err.text;
+    if (!strncmp(bare, before, sizeof before - 1)) bare += sizeof before - 1;
     snprintf(why, HF_KIT_WHY, "%.*s", HF_KIT_WHY - 1, bare);
     return rc;
 }

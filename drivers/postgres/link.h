@@ -5,6 +5,7 @@
 #define HF_POSTGRES_LINK_H
 
 #include "holdfast_driver.h"
+#include "kit/endpoint.h"
 
 #include <libpq-fe.h>
 #include <pthread.h>
@@ -51,6 +52,16 @@ int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64
                    hf_error *err);
 /* Asks again where the table is: link->schema. */
 int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);
+
+/* refusal.c. Has the server answered the wish for TLS, by yes or no, so that libpq decides? To be
+   asked before it goes on. */
+int hf__pg_tls_goes_on(PGconn *pg);
+/* Why a login failed: returns its code, and the first line of libpq's text. `tls`: see above.
+   `told`: the text begins with an address that is told beside it. */
+int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
+                   char why[HF_KIT_WHY]);
+
+/* link.c */
 void hf__pg_disconnect(struct hf__pg_link *link);
 /* Has the other end gone away since it was last used? Asks nobody. */
 int hf__pg_broken(struct hf__pg_link *link);

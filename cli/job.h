@@ -1,0 +1,85 @@
+/*
+ * job.h - the command that holds locks: the processes that it starts, and what keeps its hold.
+ */
+#ifndef HF_CLI_JOB_H
+#define HF_CLI_JOB_H
+
+#include "cli.h"
+
+/* ---- tree.c: the processes that a command has started ---- */
+
+enum which { MAIN_GROUP, MAIN_SESSION };
+struct tree {
+    pid_t pid;     /* the command's main process */
+    pid_t session; /* as last seen */
+    pid_t group;
+    unsigned long long start;
+    int reaped;
+};
+void tree_init(struct tree *t, pid_t pid);
+/* Sends sig (0: none) to the main process and its living descendants of that kind; how many. */
+size_t tree_signal(struct tree *t, enum which which, int sig);
+char tree_state(const struct tree *t); /* of the main process, as in /proc: 'T': stopped */
+/* Is `pid` the main process or descends from it? */
+int tree_has(struct tree *t, pid_t pid);
+
+/* ---- keeper.c: keeping a hold for a command that doesn't carry it ---- */
+
+/* Before the command is started: there is to be a keeper. lease_ms: of a hold by time, else 0. 0,
+   or -1 and errno. */
+int keeper_prepare(int session_fd, int64_t lease_ms);
+/* In the process that becomes the command (of vfork: it changes no memory). Starts the keeper if it
+   was prepared; needs Linux 5.3, without which there is none. 0, or an errno. */
+int keeper_start(void);
+/* The hold was given back. */
+void keeper_dismiss(void);
+
+/* ---- start.c, child.c: running a command that holds locks ---- */
+
+enum { SESSION_FD_MIN = 100 }; /* out of the way of a shell script's own descriptors */
+
+struct job {
+    char **argv;
+    hf *store;
+    hf_lock *const *locks; /* some may be NULL */
+    size_t n;
+    enum on_lost on_lost;
+    int close_session;     /* the command doesn't carry the hold on */
+    int64_t lease_ms;      /* 0: on a store with sessions the hold lasts as long as processes */
+    int64_t stop_at_us;    /* when --max-hold passes; INT64_MAX: never */
+    const char *unstarted; /* what is so if the command can't be started */
+};
+struct job_end {
+    int status;    /* exit status of holdfast so far */
+    int success;   /* the command ended by itself, with 0 */
+    int lost;      /* the lock was lost, and the command stopped for it */
+    int overtime;  /* --max-hold has passed, and the command was stopped for it; it is still held */
+    int left;      /* what had to be stopped goes on: don't release what it may still hold */
+    int damaged;   /* the store is damaged: the library must not be called any more */
+    int kept;      /* processes that the command left behind carry the hold: don't release */
+    int typed_int; /* it died of a Ctrl-C */
+};
+/* The signal that the command gets when this process is killed: nothing renews or breaks the hold
+   any more then, and a command that doesn't carry it has to end with us. 0: none. */
+int death_signal(const struct job *job, int carries);
+/* Starts the command. vfork: a fork would copy the page tables of a mapped store. Returns the pid,
+   or -1 and *ret_errno. The child changes none of the parent's memory but that reason. */
+pid_t start_command(const struct job *job, int session_fd, int death, int *ret_errno);
+/* The state, if it wasn't started and holds no event. */
+extern const char not_executed[];
+/* Says that it wasn't, why, and what the state is. Returns the exit status. */
+int not_started(char *const *argv, int why, const char *state);
+void run_job(const struct job *job, struct job_end *ret);
+/* The command takes this process's place, and holds what the store's session holds. Returns only if
+   it can't: the exit status. */
+int become_command(hf *store, const struct got *got, char **argv);
+/* The same, with the environment that is there. */
+int exec_holding(hf *store, char **argv);
+/* Runs o->argv with the locks' names in its environment; the exit status so far. */
+int run_holding(hf *store, const struct got *got, const struct options *o, int64_t stop_at_us,
+                struct job_end *end);
+void release_all(const struct got *got);
+/* After damage_return(): stops the command, if one runs; returns EXIT_DAMAGED. */
+int damaged_job(void);
+
+#endif

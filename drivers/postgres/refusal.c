@@ -1,0 +1,90 @@
+/*
+ * refusal.c - postgres: what a login that failed means. See link.h.
+ *
+ * It is judged by the SQLSTATE, and where there is none by what the server answered, never by
+ * words.
+ */
+#include "link.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+/*
+ * The SQLSTATE of a refused login, which PQERRORS_VERBOSE puts into the message: "SEVERITY:  28P01:
+ * why". Severity and why are in the server's language, this form isn't. Takes it out of the
+ * message. Where libpq tried twice (with TLS and without) the last one counts.
+ */
+static void take_state(char *message, char state[6])
+{
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    state[0] = 0;
+    for (char *at = message; (at = strstr(at, ":  "));) {
+        at += 3;
+        if (strspn(at, letters) != 5 || !starts(at + 5, ": ")) continue;
+        memcpy(state, at, 5);
+        state[5] = 0;
+        memmove(at, at + 7, strlen(at + 7) + 1);
+    }
+}
+
+/* States that waiting doesn't mend; all the others are passing: starting up and shutting down
+   (57P), too many connections of the server's, the role's or the database's (53), a database that
+   takes none just now (55), and what else a server or a pooler has trouble with. */
+static int code_of(const char *state)
+{
+    if (starts(state, "28") || starts(state, "42501")) return HF_DENIED;
+    if (starts(state, "3D") || starts(state, "3F")) return HF_INVALID;
+    if (starts(state, "22") || starts(state, "42")) return HF_INVALID; /* of `options` */
+    return HF_UNAVAILABLE;
+}
+
+/* The server answers the wish for TLS by one byte, yes or no, and then libpq goes no further: no
+   TLS there, a certificate that isn't good, a file that is missing. Not so if the server ends the
+   connection, answers by an error (of an old kind, without a state), or speaks another protocol. */
+int hf__pg_tls_goes_on(PGconn *pg)
+{
+    char next[2] = "";
+    struct pollfd p = {PQsocket(pg), POLLRDHUP, 0};
+    if (PQstatus(pg) != CONNECTION_SSL_STARTUP) return 0;
+    ssize_t n = recv(p.fd, next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
+    if (PQsslInUse(pg)) return n > 0;
+    return n == 1 && (next[0] == 'S' || next[0] == 'N') && !poll(&p, 1, 0);
+}
+
+/* The first line. libpq begins with where it connected to, which hf__dial_why says, too, but for
+   the path of its default socket (`told` is 0). */
+static const char *reason(char *message, int told)
+{
+    char *at = strstr(message, " failed: ");
+    if (told && at && starts(message, "connection to server ")) message = at + 9;
+    message += strspn(message, "\n ");
+    message[strcspn(message, "\n")] = 0;
+    return message;
+}
+
+/* Is there a password in the URL (not in a file)? */
+static int has_password(const struct hf__pg_how *how)
+{
+    for (int i = 0; i < how->n; i++)
+        if (!strcmp(how->name[i], "password")) return 1;
+    return 0;
+}
+
+int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
+                   char why[HF_KIT_WHY])
+{
+    char state[6], message[1000];
+    snprintf(message, sizeof message, "%s", PQerrorMessage(pg));
+    take_state(message, state);
+    snprintf(why, HF_KIT_WHY, "%s", reason(message, told));
+    /* The server has a new password, and the file that it is read from will. */
+    if (!strcmp(state, "28P01") && how->opened && !has_password(how)) return HF_UNAVAILABLE;
+    if (*state) return code_of(state);
+    /* What worked before is passing: certificates are being renewed, the server goes down. */
+    if ((tls && !how->opened) || PQconnectionNeedsPassword(pg)) return HF_DENIED;
+    return HF_UNAVAILABLE;
+}
