@@ -95,6 +95,13 @@ BEGIN
     IF for_key IS NULL OR for_token IS NULL OR for_token <= 0 OR for_token >= 9007199254740992 THEN
         SIGNAL SQLSTATE 'LOST1' SET MESSAGE_TEXT = 'holdfast: enter needs a key and a token';
     END IF;
+@if HERE
+    -- There a read locks what it reads: a renewal of the lock would wait for this transaction.
+    IF @@tx_isolation = 'SERIALIZABLE' THEN
+        SIGNAL SQLSTATE '0A000' SET MESSAGE_TEXT =
+            'holdfast: SERIALIZABLE would lock the lock: enter in another isolation level';
+    END IF;
+@end
     -- Outside a transaction it is one of its own: the token is raised, and nobody has entered.
     IF alone THEN
         START TRANSACTION;
@@ -186,7 +193,10 @@ BEGIN NOT ATOMIC
         DEFAULT IF(@@lower_case_table_names = 0, @TABLE_TEXT@, LOWER(@TABLE_TEXT@));
     DECLARE why VARCHAR(128) CHARACTER SET utf8mb4;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-    IF NOT EXISTS (SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
+    IF EXISTS (SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
+        AND BINARY TABLE_NAME = guarded AND TABLE_TYPE = 'SYSTEM VERSIONED') THEN
+        SET why = 'it has system versioning, and such a table cannot be guarded';
+    ELSEIF NOT EXISTS (SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
         AND BINARY TABLE_NAME = guarded AND TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB') THEN
         SET why = 'that is no InnoDB table of this database: another engine keeps refused writes';
     ELSEIF NOT EXISTS (SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()

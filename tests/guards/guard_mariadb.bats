@@ -22,6 +22,8 @@ as() { # USER [ARG...]
         --init-command="SET sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES'" "$@" \
         holdfast 2>&1
 }
+# What the client shows of the statement that failed is not what the server says of it.
+refused() { [ "$status" != 0 ] && [[ $(sed '/^-\{14\}$/,/^-\{14\}$/d' <<<"$output") == *"$1"* ]]; }
 quoted() {
     local text=${1//\\/\\\\}
     echo "'${text//\'/\'\'}'"
@@ -259,6 +261,17 @@ waits_for_key() {
         WHERE trx_state = 'LOCK WAIT'")" = 1 ]
 }
 
+@test "a session of level SERIALIZABLE, in which entering would lock the lock, is refused" {
+    sql_guard seats --key-column id --key-prefix "$K/" | ask
+    grant "$K/1"
+    run ask 'SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE' BEGIN \
+        "$(enter_sql "$K/1" "$T")" 'UPDATE seats SET n = 5 WHERE id = 1' COMMIT
+    refused "enter in another isolation level"
+    [ "$(n_of 1)" = 0 ]
+    entered "$K/1" "$T" 'UPDATE seats SET n = 1 WHERE id = 1'
+    [ "$(n_of 1)" = 1 ]
+}
+
 @test "strangers don't wait for each other, whatever their isolation" {
     sql_guard seats --key-column id --elsewhere | ask
     entered 1 5
@@ -328,15 +341,16 @@ waits_for_key() {
     ask 'CREATE TABLE old (id INT) ENGINE=MyISAM' 'CREATE TABLE aria (id INT) ENGINE=Aria' \
         'CREATE TABLE times (id TIMESTAMP)' 'CREATE TABLE halls (id INT PRIMARY KEY)' \
         'CREATE TABLE rooms (id INT, FOREIGN KEY (id) REFERENCES halls (id) ON DELETE CASCADE)' \
-        'CREATE VIEW v AS SELECT * FROM seats'
+        'CREATE VIEW v AS SELECT * FROM seats' \
+        'CREATE TABLE ever (id INT) WITH SYSTEM VERSIONING'
     put_up() { sql_guard "$1" --key-column id | ask; }
     for what in 'old no InnoDB table' 'aria no InnoDB table' 'v no InnoDB table' \
-        'times another time zone' 'rooms cascades'; do
+        'times another time zone' 'rooms cascades' 'ever system versioning'; do
         run put_up "${what%% *}"
         refused "${what#* }"
     done
     [ "$(ask "SELECT count(*) FROM information_schema.TRIGGERS")" = 0 ]
-    ask 'DROP TABLE old, aria, times, rooms, halls' 'DROP VIEW v'
+    ask 'DROP TABLE old, aria, times, rooms, halls, ever' 'DROP VIEW v'
 }
 
 @test "Holdfast's own tables are not guarded" {
