@@ -213,6 +213,18 @@ into_nothing() {
     done
 }
 
+# The trial writes below keys of its own.
+@test "a pipe that nobody reads ends doctor before its trial" {
+    made
+    export HOLDFAST_TRACE=$PWD/trace
+    into_nothing default "$(the_command)" doctor
+    [ "$status" = 141 ]
+    run cat trace
+    [[ $output != *holdfast-conform/* ]]
+    holdfast doctor >/dev/null
+    grep -q holdfast-conform/ trace
+}
+
 @test "a pipe that nobody reads: what was done is told; what failed keeps its status" {
     eval "$(holdfast acquire "$K" --lease 60s)"
     for sigpipe in default ignore; do

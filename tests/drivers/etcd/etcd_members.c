@@ -5,12 +5,10 @@
  */
 #include "fakes/said.h"
 #include "grpcsay.h"
+#include "network/kit_net.h"
 #include "os.h"
 #include "test.h"
 
-#include <dlfcn.h>
-#include <netdb.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,22 +17,6 @@
 static const unsigned char none[] = {HEADER}, well[] = {HEADER, 0x10, 0x01};
 #define NOON "Sat, 31 Jan 2026 12:00:00 GMT"
 enum { LONG_MS = 60000 };
-
-/* ---- a name server that is mute ---- */
-
-static pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER;
-
-int getaddrinfo(const char *name, const char *service, const struct addrinfo *want,
-                struct addrinfo **ret)
-{
-    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-    if (name && !strcmp(name, "mute.example") && !(want && want->ai_flags & AI_NUMERICHOST)) {
-        pthread_mutex_lock(&never);
-        pthread_mutex_unlock(&never);
-    }
-    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
-    return real(name, service, want, ret);
-}
 
 /* ---- the driver ---- */
 
@@ -65,14 +47,29 @@ static int opens(int64_t io_ms, const char *form, ...)
 static void a_name_that_no_server_answers(void **state)
 {
     (void)state;
-    said(opens(300, "etcd://mute.example:1/p/"), HF_UNAVAILABLE, NULL);
+    said(opens(300, "etcd://mute:1/p/"), HF_UNAVAILABLE, NULL);
     assert_non_null(strstr(err.text, "etcd: "));
     /* It doesn't take the others' time, whichever comes first. */
-    said(opens(LONG_MS, "etcd://mute.example:1,127.0.0.1:%d/p/", port), 0, NULL);
+    said(opens(LONG_MS, "etcd://mute:1,127.0.0.1:%d/p/", port), 0, NULL);
     said(reads(), 0, NULL);
     driver->close(st);
-    said(opens(LONG_MS, "etcd://127.0.0.1:%d,mute.example:1/p/", port), 0, NULL);
+    said(opens(LONG_MS, "etcd://127.0.0.1:%d,mute:1/p/", port), 0, NULL);
     driver->close(st);
+}
+
+static void each_address_of_a_name_is_tried(void **state)
+{
+    int filler, silent = kit_silent(2, &port, &filler), no = kit_refusing(3, &port);
+    (void)state;
+    said(opens(LONG_MS, "etcd://at-2-1:%d/p/", port), 0, NULL);
+    said(reads(), 0, NULL);
+    driver->close(st);
+    said(opens(3000, "etcd://at-2-3:%d/p/", port), HF_UNAVAILABLE,
+         "(127.0.0.2): no answer in time");
+    said(HF_UNAVAILABLE, HF_UNAVAILABLE, "(127.0.0.3): ");
+    close(silent);
+    close(filler);
+    close(no);
 }
 
 /* It accepts connections, and says nothing on them. */
@@ -152,12 +149,12 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_that_no_server_answers),
+        cmocka_unit_test(each_address_of_a_name_is_tried),
         cmocka_unit_test(members_that_are_mute_cost_a_part_of_the_time),
         cmocka_unit_test(a_member_that_turns_mute_leaves_time_for_the_next),
         cmocka_unit_test(who_cant_serve_is_left_for_another),
     };
     hf_row_init(&row);
-    pthread_mutex_lock(&never);
     port = grpcsay_begin();
     int mute_fd = said_listens(0, &mute_port);
     driver = hf__driver("etcd", &err);

@@ -1,8 +1,9 @@
 /*
  * firestore_mute.c - firestore in front of a server that accepts a connection and is mute: the
- * error names the part of it that had no answer.
+ * error names the part of it that had no answer. And of a name with an address that is silent.
  */
 #include "fakes/said.h"
+#include "network/kit_net.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -12,14 +13,14 @@
 static const hf_driver *firestore;
 static int port;
 
-static void is_mute(const char *endpoint, const char *part)
+static void is_away(const char *endpoint, int number, int64_t io_ms, const char *part)
 {
     char form[200];
     hf_store *st = NULL;
     hf_row row;
     int64_t clock_us;
-    snprintf(form, sizeof form, "firestore://p?endpoint=%s", endpoint);
-    said(said_opens(firestore, form, port, 1000, &st), 0, NULL);
+    snprintf(form, sizeof form, "firestore://p?endpoint=%s:%d", endpoint, number);
+    said(said_opens(firestore, form, 0, io_ms, &st), 0, NULL);
     hf_row_init(&row);
     said(firestore->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, part);
     hf_row_clear(&row);
@@ -29,13 +30,29 @@ static void is_mute(const char *endpoint, const char *part)
 static void the_mute_part_is_named(void **state)
 {
     (void)state;
-    is_mute("http://HOST", "no answer within 1000 ms (the reply)");
-    is_mute("https://HOST", "no answer within 1000 ms (TLS)");
+    is_away("http://127.0.0.1", port, 1000, "no answer within 1000 ms (the reply)");
+    is_away("https://127.0.0.1", port, 1000, "no answer within 1000 ms (TLS)");
+    is_away("https://mute", port, 1000, "no answer within 1000 ms (the name)");
+    kit_names_answer();
+}
+
+static void a_silent_address_leaves_time_for_the_next(void **state)
+{
+    int number = 0, filler, silent = kit_silent(2, &number, &filler);
+    int no = kit_refusing(3, &number);
+    (void)state;
+    is_away("https://at-2-3", number, 3000, "Failed to connect to at-2-3");
+    close(silent);
+    close(filler);
+    close(no);
 }
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_mute_part_is_named)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_mute_part_is_named),
+        cmocka_unit_test(a_silent_address_leaves_time_for_the_next),
+    };
     int listener = said_listens(0, &port);
     setenv("FIRESTORE_ID_TOKEN", "token", 1);
     firestore = hf__driver("firestore", &err);

@@ -4,6 +4,7 @@
  */
 #include "fakes/said.h"
 #include "nats/link.h"
+#include "network/kit_net.h"
 #include "os.h"
 #include "scratch.h"
 #include "test.h"
@@ -83,12 +84,18 @@ static void *serve(void *arg)
     return arg;
 }
 
+static void add(struct hf__nats_how *how, const char *host, int number)
+{
+    size_t n = how->at.n++;
+    snprintf(how->at.host[n], sizeof how->at.host[n], "%s", host);
+    snprintf(how->at.port[n], sizeof how->at.port[n], "%d", number);
+}
+
+/* The last server of the list is this program's. */
 static int connects(enum stop at, struct hf__nats_how *how, struct hf__nats_link *link,
                     int64_t limit_ms, pthread_t *thread)
 {
-    how->at.n = 1;
-    snprintf(how->at.host[0], sizeof how->at.host[0], "127.0.0.1");
-    snprintf(how->at.port[0], sizeof how->at.port[0], "%d", port);
+    add(how, "127.0.0.1", port);
     snprintf(how->inbox, sizeof how->inbox, "_INBOX");
     how->verify = 1;
     stops = at;
@@ -115,6 +122,69 @@ static void a_mute_server_takes_the_limit_and_no_more(void **state)
         assert_in_range(took_us, SOON_MS * 900, 20000000);
     }
 }
+
+/* ---- one deadline for several servers, addresses and names ---- */
+
+/* That server comes first. A deadline is long where the call has to succeed: a call that spends it
+   on one server ends by the program's own time limit. */
+static void works_behind(const char *host, int number, int64_t limit_ms)
+{
+    struct hf__nats_how how = {0};
+    struct hf__nats_link link = {0};
+    pthread_t thread;
+    add(&how, host, number);
+    said(connects(NEVER, &how, &link, limit_ms, &thread), 0, NULL);
+    hf__nats_disconnect(&link);
+    pthread_join(thread, NULL);
+}
+
+static void a_silent_server_does_not_take_the_time_of_the_next(void **state)
+{
+    int number = 0, filler, silent = kit_silent(2, &number, &filler);
+    (void)state;
+    works_behind("127.0.0.2", number, LATE_MS);
+    close(silent);
+    close(filler);
+}
+
+static void a_mute_server_leaves_time_for_the_next(void **state)
+{
+    int number = 0, mute = kit_listen(2, &number);
+    (void)state;
+    works_behind("127.0.0.2", number, 3000);
+    close(mute);
+}
+
+static void a_mute_name_server_does_not_take_the_time_of_the_next(void **state)
+{
+    struct hf__nats_how how = {0};
+    struct hf__nats_link link = {0};
+    (void)state;
+    kit_names_mute();
+    works_behind("mute", 4222, LATE_MS);
+    add(&how, "mute", 4222);
+    said(hf__nats_connect(&how, &link, kit_in_ms(SOON_MS), &err), HF_UNAVAILABLE,
+         "the name servers don't answer in time");
+    kit_names_answer();
+}
+
+static void each_address_of_a_name_is_tried(void **state)
+{
+    int number = 0, filler, silent = kit_silent(2, &number, &filler);
+    int no = kit_refusing(3, &number);
+    struct hf__nats_how how = {0};
+    struct hf__nats_link link = {0};
+    (void)state;
+    add(&how, "at-2-3", number);
+    said(hf__nats_connect(&how, &link, kit_in_ms(SOON_MS), &err), HF_UNAVAILABLE,
+         "(127.0.0.2): no answer in time");
+    said(HF_UNAVAILABLE, HF_UNAVAILABLE, "(127.0.0.3): Connection refused");
+    close(silent);
+    close(filler);
+    close(no);
+}
+
+/* ---- TLS ---- */
 
 /* Only an end that knows TLS refuses it: a server that goes down meanwhile doesn't. */
 static void a_handshake_that_is_cut_denies_nothing(void **state)
@@ -210,6 +280,10 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mute_server_takes_the_limit_and_no_more),
+        cmocka_unit_test(a_silent_server_does_not_take_the_time_of_the_next),
+        cmocka_unit_test(a_mute_server_leaves_time_for_the_next),
+        cmocka_unit_test(a_mute_name_server_does_not_take_the_time_of_the_next),
+        cmocka_unit_test(each_address_of_a_name_is_tried),
         cmocka_unit_test(a_handshake_that_is_cut_denies_nothing),
         cmocka_unit_test(an_encrypted_key_is_refused),
         cmocka_unit_test(what_is_unread_does_not_delay_the_end),

@@ -3,6 +3,7 @@
  * asks, and who it says that it is.
  */
 #include "fakes/answered.h"
+#include "network/kit_net.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +139,34 @@ static void credentials_are_read_again(void **state)
     driver->close(st);
 }
 
+static void is_away(const char *host, int number, int64_t io_ms, const char *text)
+{
+    char form[200];
+    hf_store *st = NULL;
+    hf_row row;
+    int64_t clock_us;
+    snprintf(form, sizeof form, "s3://bucket/locks?endpoint=https://%s:%d", host, number);
+    said(said_opens(driver, form, 0, io_ms, &st), 0, NULL);
+    hf_row_init(&row);
+    said(driver->get(st, &key, &row, &clock_us, &err), HF_UNAVAILABLE, text);
+    said(driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err), HF_UNAVAILABLE, text);
+    driver->close(st);
+}
+
+/* One deadline for the name, its addresses and the request. */
+static void names_and_addresses_share_a_deadline(void **state)
+{
+    int number = 0, filler, silent = kit_silent(2, &number, &filler);
+    int no = kit_refusing(3, &number);
+    (void)state;
+    is_away("mute", number, 500, "no answer within 500 ms (the name)");
+    kit_names_answer();
+    is_away("at-2-3", number, 3000, "Failed to connect to at-2-3");
+    close(silent);
+    close(filler);
+    close(no);
+}
+
 static void urls_are_refused(void **state)
 {
     (void)state;
@@ -178,6 +207,7 @@ int main(void)
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(a_write_has_a_condition),
         cmocka_unit_test(credentials_are_read_again),
+        cmocka_unit_test(names_and_addresses_share_a_deadline),
         cmocka_unit_test(urls_are_refused),
     };
     unsetenv("AWS_SESSION_TOKEN");
