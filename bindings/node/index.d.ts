@@ -10,7 +10,7 @@ export interface OpenOptions {
     owner?: string;
     /** For people: shown by `holdfast ls`. */
     note?: string;
-    /** The longest one request may take; default: 5 s. */
+    /** The longest one request may take: 100ms to 1h; default: 5 s. */
     ioTimeout?: Time;
     /** Only a store that is there; StoreUnavailable where there is none. */
     existing?: boolean;
@@ -20,15 +20,16 @@ export interface OpenOptions {
 }
 
 export interface AcquireOptions {
-    /** How long to wait in the store's queue; 0 tries once; default: for ever, but RecursiveAcquire
-     *  if a callback around the call holds the key. */
+    /** How long to wait in the store's queue: 0s to 365d; 0 tries once; default: Infinity, for
+     *  ever, but RecursiveAcquire if a callback around the call holds the key. */
     wait?: Time;
-    /** Default: the store's own. Renewed in the background. */
+    /** 100ms to 1d; default: the store's own. Renewed in the background. */
     lease?: Time;
-    /** The hold is over, lost, after so long, renewed or not. The key is free for others once it is
-     *  given back, or its lease has ended; without a lease, and on `etcd:`, its process. */
+    /** 1ms to 365d. The hold is over, lost, after so long, renewed or not. The key is free for
+     *  others once it is given back, or its lease has ended; without a lease, and on `etcd:`, its
+     *  process. */
     maxHold?: Time;
-    /** The key stays taken until so long after the grant. */
+    /** 0s to 1d. The key stays taken until so long after the grant. */
     atLeast?: Time;
     /** Together with any number of other shared holders. */
     shared?: boolean;
@@ -54,7 +55,7 @@ export interface AcquireOptions {
 }
 
 export interface OnceOptions extends AcquireOptions {
-    /** How long the mark is kept; default: 7 days; Infinity: for ever. */
+    /** How long the mark is kept: 1ms to 36500d; default: 7 days; Infinity: for ever. */
     keep?: Time;
     /** Mark the event as done before it runs. */
     atMostOnce?: boolean;

@@ -36,13 +36,13 @@ const byCode = {
     NOMEM: HoldfastError,
 };
 
-// The library names options as C does, and takes -1 for Infinity. What a key says isn't touched: it
-// stands before that.
+// The library names functions and options as C does. A key, which isn't touched, stands before
+// that.
 function asHere(text) {
-    const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
-    return text.replace(/: (\w+)_ms: must be (?:-1 (?:\(for ever\) )?or )?([^']*?)(\d?)$/,
-        (_, name, limits, last) => `: ${camel(name)}: must be ${limits}${last && `${last} ms`}`)
-        .replace(/\b(\w+)_ms( allows)?$/, (_, name, more = '') => camel(name) + more);
+    const key = text.lastIndexOf("': ") + 1;
+    return text.slice(0, key) + text.slice(key).replace(
+        /\b(wait|lease|max_hold|at_least|keep|io_timeout|idle)_ms\b|\bhf_(?=open\b)/g,
+        (_, name = '') => name.replace(/_(.)/, (__, letter) => letter.toUpperCase()));
 }
 
 function makeError(code, text, key, cause) {

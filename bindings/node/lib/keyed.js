@@ -3,15 +3,23 @@
 const { asyncDispose, releaser, warns } = require('./dispose.js');
 const { HoldfastError, copyOf, framesAbove, makeError, withFrames } = require('./errors.js');
 const { NONE, State, asked } = require('./line.js');
-const { callable, checkKey, invalid, isOptions, signalOf } = require('./options.js');
+const { callable, checkKey, invalid, isOptions, signalOf, text, time } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
 
 const LOCAL = new Set(['wait', 'signal', 'priority', 'lease', 'owner', 'note']);
 
-// Looks at the key, too.
+// Looks at the key, too, and at what only a store makes use of: a program that moves to one has it
+// right.
 function wanted(key, options) {
     checkKey('acquire', key);
-    return asked(options, key, LOCAL, ' without a store');
+    const how = asked(options, key, LOCAL, ' without a store');
+    if (how === NONE) return how;
+    const { lease, owner, note } = options;
+    if (lease !== undefined) time(lease, 'lease', 'acquire', key);
+    if (text(owner, 'owner', 127, 'acquire', key) === '')
+        throw invalid('acquire', key, 'owner: is empty');
+    text(note, 'note', 255, 'acquire', key);
+    return how;
 }
 
 // Makes the error of a timeout; without an end it isn't asked.

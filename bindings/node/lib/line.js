@@ -2,7 +2,7 @@
 'use strict';
 const { byCode, framesAbove, withFrames } = require('./errors.js');
 const { Levels } = require('./levels.js');
-const { invalid, known, signalOf, time } = require('./options.js');
+const { invalid, known, milliseconds, signalOf, time } = require('./options.js');
 const { offAbort, onAbort } = require('./signals.js');
 
 const E_TIMEOUT = new byCode.TIMEOUT('TIMEOUT', 'timeout while waiting for the lock');
@@ -62,9 +62,10 @@ function asked(options, key, names = QUEUE, where = '') {
     if (typeof options === 'number' && names === QUEUE) return asked({ priority: options });
     known(options, names, 'acquire', key, where);
     const { priority = 0, wait, signal, [ERROR]: error } = options;
+    const read = names === QUEUE ? milliseconds : time; // a key may move to a store
     if (typeof priority !== 'number' || Number.isNaN(priority))
         throw invalid('acquire', key, 'priority: must be a number');
-    return { priority, wait: wait === undefined ? undefined : time(wait, 'wait', 'acquire', key),
+    return { priority, wait: wait === undefined ? undefined : read(wait, 'wait', 'acquire', key),
         signal: signalOf(signal, 'acquire', key), error };
 }
 

@@ -6,7 +6,7 @@ const { releaser } = require('./dispose.js');
 const { KeyedMutex } = require('./keyed.js');
 const { ERROR, E_ALREADY_LOCKED, E_CANCELED, E_TIMEOUT, Line, State, asked, queue,
     rejectAll, tooLate } = require('./line.js');
-const { callable, invalid, isOptions, time } = require('./options.js');
+const { callable, invalid, isOptions, milliseconds } = require('./options.js');
 
 function checkWeight(weight) {
     if (typeof weight !== 'number' || !(weight > 0 && weight < Infinity))
@@ -195,11 +195,13 @@ const CALLS = ['acquire', 'runExclusive', 'waitForUnlock', 'isLocked', 'release'
 function limited(doing, sync, ms, error) {
     if (!CALLS.every((name) => typeof sync?.[name] === 'function'))
         throw invalid(doing, undefined, 'takes a Mutex or a Semaphore');
-    const most = time(ms, 'ms', doing);
+    const most = milliseconds(ms, 'ms', doing);
     const ends = (how) => {
         const asks = typeof how === 'number' ? { priority: how }
             : how === undefined ? {} : isOptions(how, 'acquire');
-        if (asks.wait !== undefined && time(asks.wait, 'wait', 'acquire') <= most) return asks;
+        const own = asks.wait === undefined ? Infinity
+            : milliseconds(asks.wait, 'wait', 'acquire');
+        if (own <= most) return asks;
         return { ...asks, wait: most, [ERROR]: error };
     };
     const weighted = typeof sync.getValue === 'function';

@@ -8,7 +8,8 @@ const ACQUIRE = new Set(['wait', 'lease', 'maxHold', 'atLeast', 'shared', 'limit
     'requestId', 'signal', 'detached', 'unqueued', 'recursive', 'noRenew']);
 const ONCE = new Set([...ACQUIRE, 'keep', 'atMostOnce']);
 const KEY_CAP = 513; // HF_KEY_CAP
-const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000, '': 0 };
+const DAY = 86400000;
+const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: DAY, '': 0 };
 
 // Who does what to which key, as the library's errors begin; one line, whatever the key is.
 function who(doing, key) {
@@ -34,25 +35,52 @@ function checkKey(doing, key) {
     fine = key;
 }
 
+const shown = (value) => (value !== null && /^(object|function)$/.test(typeof value)
+    ? typeof value : String(value)).slice(0, 40);
+
 // Milliseconds: a number of them, or a text with a unit: '500ms', '10s', '1.5h', '7d'. A number in
 // a text is refused: to the command it is seconds, and a number is milliseconds here.
-function time(value, name, doing, key) {
+function milliseconds(value, name, doing, key) {
     if (typeof value === 'number' && value >= 0) return Math.ceil(value);
     const match = typeof value === 'string' && /^(\d+\.?\d*|\.\d+)(ms|s|m|h|d|)$/.exec(value);
-    if (match && !match[2] && Number(match[1]))
-        throw invalid(doing, key, `${name}: '${value.slice(0, 40)}' has no unit: write ` +
-            `'${value.slice(0, 40)}s' or '${value.slice(0, 40)}ms', or a number of milliseconds`);
+    const some = match && /[1-9]/.test(match[1]);
+    if (some && !match[2])
+        throw invalid(doing, key, `${name}: '${shown(value)}' has no unit: write ` +
+            `'${shown(value)}s' or '${shown(value)}ms', or a number of milliseconds`);
     // What is a thousandth too much by the way in which fractions are kept isn't meant.
-    if (match) return Math.ceil(Number((match[1] * UNITS[match[2]]).toFixed(3)));
-    const shown = value !== null && /^(object|function)$/.test(typeof value) ? typeof value
-        : String(value);
-    throw invalid(doing, key, `${name}: '${shown.slice(0, 40)}' is not a time: ` +
+    if (match) return Math.ceil((match[1] * UNITS[match[2]]).toFixed(3)) || (some ? 1 : 0);
+    throw invalid(doing, key, `${name}: '${shown(value)}' is not a time: ` +
         "milliseconds, or a text such as '500ms', '10s', '5m', '1.5h' or '7d'");
 }
 
+// As the command has them. The library takes 0 for an option that isn't given; a caller who writes
+// 0 means something else. Only the number Infinity is for ever, where there is such a thing.
+const LIMITS = {
+    wait: [0, 365 * DAY, '0s to 365d, or not given', Infinity],
+    lease: [100, DAY, '100ms to 1d, or not given'],
+    maxHold: [1, 365 * DAY, '1ms to 365d, or not given'],
+    atLeast: [0, DAY, '0s to 1d'],
+    keep: [1, 36500 * DAY, '1ms to 36500d, or Infinity', Infinity],
+    ioTimeout: [100, 3600000, '100ms to 1h, or not given'],
+    idle: [60000, 36500 * DAY, '60s to 36500d'],
+};
+
+// The same, of one of these options.
+function time(value, name, doing, key) {
+    const [least, most, range, endless] = LIMITS[name];
+    if (value === endless) return value;
+    const ms = milliseconds(value, name, doing, key);
+    if (ms >= least && ms <= most) return ms;
+    const unit = typeof value === 'number' ? ' ms' : '';
+    throw invalid(doing, key,
+        `${name}: '${shown(value)}${unit}' is out of range: it must be ${range}`);
+}
+
+// Not an array, a Map, a promise or an AbortSignal: nothing would be found in it, and all options
+// would have their defaults.
 function isOptions(options, doing, key) {
-    if (typeof options === 'object' && options !== null) return options;
-    throw invalid(doing, key, 'the options are no object');
+    if (Object.prototype.toString.call(options) === '[object Object]') return options;
+    throw invalid(doing, key, 'the options are no plain object');
 }
 
 function known(options, names, doing, key, where = '') {
@@ -108,6 +136,17 @@ function requestId(value, doing, key) {
     throw invalid(doing, key, 'requestId: must be 16 bytes, or 32 hexadecimal digits');
 }
 
+// A text that the store shows; the library looks at it, too.
+function text(value, name, most, doing, key) {
+    if (value === undefined) return undefined;
+    if (typeof value !== 'string') throw invalid(doing, key, `${name}: must be a string`);
+    if (/[\0\p{Cs}]/u.test(value))
+        throw invalid(doing, key, `${name}: contains a NUL, or half of a surrogate pair`);
+    if (Buffer.byteLength(value) > most)
+        throw invalid(doing, key, `${name}: longer than ${most} bytes`);
+    return value;
+}
+
 // The wait alone where there is nothing else (the fast way), or an array.
 function wanted(options, doing, key, names = ACQUIRE) {
     if (options === undefined) return Infinity;
@@ -132,4 +171,4 @@ function wanted(options, doing, key, names = ACQUIRE) {
 }
 
 module.exports = { ACQUIRE, FLAGS, ONCE, callable, checkKey, invalid, isOptions, known, signalOf,
-    time, tokenOf, wanted, who };
+    milliseconds, text, time, tokenOf, wanted, who };

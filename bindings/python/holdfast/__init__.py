@@ -7,13 +7,13 @@
             sell(held.token)
 
 Times are seconds (int, float), timedeltas, or texts such as '500ms', '10s', '5m', '2h', '1d'. The
-options of lock, acquire and locked:
+options of lock, acquire and locked; what isn't wanted is left out, or None:
 
-    wait        how long to wait: 0 tries once; for ever if not given
-    lease       the grant ends after so long unless renewed (it is, in the background)
-    max_hold    the hold is over (lost) after so long, renewed or not; the key is free once it is
-                released, or its lease has ended; without one, and on etcd:, its process
-    at_least    the key stays taken so long after the grant, also if it is released earlier
+    wait        how long to wait, up to 365d: 0 tries once; for ever if not given, or inf
+    lease       the grant ends after so long unless renewed (it is, in the background): 100ms to 1d
+    max_hold    the hold is over (lost) after so long, renewed or not: 1ms to 365d; the key is free
+                once it is released, or its lease has ended; without one, and on etcd:, its process
+    at_least    the key stays taken so long after the grant, also if it is released earlier: to 1d
     shared      together with other shared holders
     limit       together with others, up to so many
     detached    not bound to this process; needs lease

@@ -108,14 +108,13 @@ BY_CODE: Dict[str, Type[HoldfastError]] = {
 _CLEAN = {number: '?' for number in (*range(32), *range(127, 160), *range(0xd800, 0xe000))}
 
 
-# The library names options as C does, and takes -1 for what is inf here. A key stands before that.
-_LIMITS = re.compile(r": (\w+)_ms: must be (?:-1 (?:\(for ever\) )?or )?([^']*?)(\d?)$")
-_NAME = re.compile(r'\b(\w+)_ms( allows)?$')
+# The library names functions and options as C does. A key, which isn't touched, stands before that.
+_C_NAME = re.compile(r'\b(wait|lease|max_hold|at_least|keep|io_timeout|idle)_ms\b|\bhf_(?=open\b)')
 
 
 def _as_here(text: str) -> str:
-    text = _LIMITS.sub(lambda of: f': {of[1]}: must be {of[2]}{of[3]}{" ms" * bool(of[3])}', text)
-    return _NAME.sub(lambda of: of[1] + (of[2] or ''), text)
+    key, end, why = text.rpartition("': ")
+    return key + end + _C_NAME.sub(lambda of: of[1] or '', why)
 
 
 def error(code: str, text: str, key: Optional[str]) -> HoldfastError:

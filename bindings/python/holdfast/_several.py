@@ -1,4 +1,5 @@
 """Several keys at once: all or none, in one order, within one time."""
+import collections.abc
 import contextlib
 import datetime
 import math
@@ -85,9 +86,10 @@ def in_order(store: Any, keys: Iterable[str],
              options: Options) -> Tuple[List[str], List[str], Callable[[], Options]]:
     """The keys as they were asked for, and as they are acquired: by their bytes, as by everybody,
     so that nobody waits in a circle; and the options of the next one."""
-    asked = [] if isinstance(keys, str) else list(keys)
+    several = isinstance(keys, collections.abc.Iterable) and not isinstance(keys, str)
+    asked = list(keys) if several else []
     if not 1 <= len(asked) <= KEYS_CAP:
-        raise invalid('acquire_all', None, f'the keys: must be 1 to {KEYS_CAP}')
+        raise invalid('acquire_all', None, f'the keys: must be a list of 1 to {KEYS_CAP}')
     for key in asked:
         store._check(False, key, **options)
     if options.get('at_least') is not None:

@@ -10,32 +10,43 @@
 
 enum kind { A_TIME, A_FLAG, A_OWNER, A_NOTE, A_REQUEST, A_SHARED, A_LIMIT, A_KEEP };
 
+/* As the command has them. The library takes 0 for an option that isn't given; a caller who writes
+   0 means something else. */
+static const int64_t DAY_MS = INT64_C(86400000);
+const struct limits wait_limits = {0, 365 * DAY_MS, 1, "0s to 365d, or not given"},
+                    lease_limits = {100, DAY_MS, 0, "100ms to 1d, or not given"},
+                    io_timeout_limits = {100, 3600000, 0, "100ms to 1h, or not given"},
+                    idle_limits = {60000, 36500 * DAY_MS, 0, "60s to 36500d"};
+static const struct limits max_hold_limits = {1, 365 * DAY_MS, 0, "1ms to 365d, or not given"},
+                           at_least_limits = {0, DAY_MS, 0, "0s to 1d"},
+                           keep_limits = {1, 36500 * DAY_MS, 1, "1ms to 36500d, or inf"};
+
 /* One line each: the keyword, its name in holdfast.h. */
 static const struct option {
     const char *name, *c_name;
     enum kind kind;
     size_t at;
     unsigned flag;
+    const struct limits *limits;
 } table[] = {
-    {"wait", "wait_ms", A_TIME, offsetof(hf_options, wait_ms), 0},
-    {"lease", "lease_ms", A_TIME, offsetof(hf_options, lease_ms), 0},
-    {"max_hold", "max_hold_ms", A_TIME, offsetof(hf_options, max_hold_ms), 0},
-    {"at_least", "at_least_ms", A_TIME, offsetof(hf_options, at_least_ms), 0},
-    {"shared", "mode", A_SHARED, 0, 0},
-    {"limit", "limit", A_LIMIT, 0, 0},
-    {"detached", "HF_DETACHED", A_FLAG, 0, HF_DETACHED},
-    {"unqueued", "HF_UNQUEUED", A_FLAG, 0, HF_UNQUEUED},
-    {"recursive", "HF_ALLOW_RECURSIVE", A_FLAG, 0, HF_ALLOW_RECURSIVE},
-    {"no_renew", "HF_NO_RENEW", A_FLAG, 0, HF_NO_RENEW},
-    {"owner", "owner", A_OWNER, 0, 0},
-    {"note", "note", A_NOTE, 0, 0},
-    {"request_id", "request_id", A_REQUEST, 0, 0},
+    {"wait", "wait_ms", A_TIME, offsetof(hf_options, wait_ms), 0, &wait_limits},
+    {"lease", "lease_ms", A_TIME, offsetof(hf_options, lease_ms), 0, &lease_limits},
+    {"max_hold", "max_hold_ms", A_TIME, offsetof(hf_options, max_hold_ms), 0, &max_hold_limits},
+    {"at_least", "at_least_ms", A_TIME, offsetof(hf_options, at_least_ms), 0, &at_least_limits},
+    {"shared", "mode", A_SHARED, 0, 0, NULL},
+    {"limit", "limit", A_LIMIT, 0, 0, NULL},
+    {"detached", "HF_DETACHED", A_FLAG, 0, HF_DETACHED, NULL},
+    {"unqueued", "HF_UNQUEUED", A_FLAG, 0, HF_UNQUEUED, NULL},
+    {"recursive", "HF_ALLOW_RECURSIVE", A_FLAG, 0, HF_ALLOW_RECURSIVE, NULL},
+    {"no_renew", "HF_NO_RENEW", A_FLAG, 0, HF_NO_RENEW, NULL},
+    {"owner", "owner", A_OWNER, 0, 0, NULL},
+    {"note", "note", A_NOTE, 0, 0, NULL},
+    {"request_id", "request_id", A_REQUEST, 0, 0, NULL},
     /* of once alone */
-    {"at_most_once", "HF_AT_MOST_ONCE", A_FLAG, 0, HF_AT_MOST_ONCE},
-    {"keep", "keep_ms", A_KEEP, 0, 0},
+    {"at_most_once", "HF_AT_MOST_ONCE", A_FLAG, 0, HF_AT_MOST_ONCE, NULL},
+    {"keep", "keep_ms", A_KEEP, 0, 0, &keep_limits},
 };
 enum { OPTIONS = sizeof table / sizeof *table, ONCE_ALONE = 2 };
-static const int64_t WEEK_MS = INT64_C(7) * 86400000;
 
 PyObject *option_names(void)
 {
@@ -149,11 +160,13 @@ static void no_unit(const char *doing, PyObject *key, const char *name, const ch
     invalid(doing, key, name, why);
 }
 
+static int is_number(PyObject *value) { return PyLong_Check(value) || PyFloat_Check(value); }
+
 /* Of an int, a float, a timedelta; below 0: none of them. */
 static double seconds_of(PyObject *value)
 {
     double seconds = -1;
-    if (PyLong_Check(value) || PyFloat_Check(value)) {
+    if (is_number(value)) {
         seconds = PyFloat_AsDouble(value); /* an int beyond all doubles is -1: invalid, too */
     } else {
         PyObject *total = PyObject_CallMethod(value, "total_seconds", NULL);
@@ -164,10 +177,33 @@ static double seconds_of(PyObject *value)
     return seconds;
 }
 
-int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms)
+static int is_endless(PyObject *value)
+{
+    return PyFloat_Check(value) && isinf(PyFloat_AsDouble(value)) && PyFloat_AsDouble(value) > 0;
+}
+
+/* -1 and an exception. */
+static int out_of_range(const char *doing, PyObject *key, const char *name, PyObject *value,
+                        const struct limits *limits)
+{
+    PyObject *why = PyUnicode_FromFormat("'%.40S%s' is out of range: it must be %s", value,
+                                         is_number(value) ? " s" : "", limits->text);
+    PyObject *bytes = why ? PyUnicode_AsEncodedString(why, "utf-8", "replace") : NULL;
+    if (bytes) invalid(doing, key, name, PyBytes_AsString(bytes));
+    Py_XDECREF(bytes);
+    Py_XDECREF(why);
+    return -1;
+}
+
+int time_read(const char *doing, PyObject *key, const char *name, PyObject *value,
+              const struct limits *limits, int64_t *ret_ms)
 {
     static const char why[] = "not a time such as 10 (seconds), 0.5, '500ms', '5m' or a timedelta";
     int64_t ms = -1;
+    if (limits->endless && is_endless(value)) {
+        *ret_ms = HF_FOREVER;
+        return 0;
+    }
     if (PyUnicode_Check(value)) {
         PyObject *bytes = PyUnicode_AsUTF8String(value);
         if (bytes && strlen(PyBytes_AsString(bytes)) == (size_t)PyBytes_Size(bytes))
@@ -181,8 +217,11 @@ int time_read(const char *doing, PyObject *key, const char *name, PyObject *valu
         /* Not a thousandth more for what binary fractions lack: 0.3 s are 300 ms. */
         if (seconds >= 0 && seconds < 4e12) ms = (int64_t)ceil(seconds * 1000 - 1e-6);
         if (seconds >= 4e12) ms = INT64_MAX / 2;
+        if (seconds > 0 && !ms) ms = 1;
     }
     if (ms < 0) return invalid(doing, key, name, why);
+    if (ms < limits->least || ms > limits->most)
+        return out_of_range(doing, key, name, value, limits);
     *ret_ms = ms;
     return 0;
 }
@@ -283,10 +322,8 @@ static int read_one(asked *to, const struct option *as, PyObject *value, PyObjec
     if (value == Py_None) return 0; /* the default */
     switch (as->kind) {
     case A_TIME:
-        if (PyFloat_Check(value) && as->at == offsetof(hf_options, wait_ms) &&
-            isinf(PyFloat_AsDouble(value)) && PyFloat_AsDouble(value) > 0)
-            return 0;
-        return time_read(to->doing, key, as->name, value, (int64_t *)((char *)&to->o + as->at));
+        return time_read(to->doing, key, as->name, value, as->limits,
+                         (int64_t *)((char *)&to->o + as->at));
     case A_FLAG:
         is = flag_read(to->doing, key, as->name, value);
         if (is > 0) to->o.flags |= as->flag;
@@ -296,12 +333,7 @@ static int read_one(asked *to, const struct option *as, PyObject *value, PyObjec
     case A_REQUEST: return read_request(to, value, key);
     case A_SHARED: return read_shared(to, value, key);
     case A_LIMIT: return read_limit(to, value, key);
-    case A_KEEP:
-        if (PyFloat_Check(value) && isinf(PyFloat_AsDouble(value)) && PyFloat_AsDouble(value) > 0) {
-            to->keep_ms = HF_FOREVER;
-            return 0;
-        }
-        return time_read(to->doing, key, "keep", value, &to->keep_ms);
+    case A_KEEP: return time_read(to->doing, key, "keep", value, as->limits, &to->keep_ms);
     }
     return 0;
 }
@@ -312,7 +344,7 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key)
     Py_ssize_t at = 0;
     to->o = (hf_options)HF_OPTIONS_INIT;
     to->owner = to->note = NULL;
-    to->keep_ms = WEEK_MS;
+    to->keep_ms = 7 * DAY_MS;
     to->doing = for_what == FOR_ONCE ? "once" : "acquire";
     while (kwargs && PyDict_Next(kwargs, &at, &name, &value)) {
         size_t i = 0, n = for_what == FOR_ONCE ? OPTIONS : OPTIONS - ONCE_ALONE;

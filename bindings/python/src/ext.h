@@ -128,9 +128,17 @@ int asked_read(asked *to, PyObject *kwargs, int for_what, PyObject *key);
 void asked_done(asked *a);
 /* TypeError, as the language itself says it of a function's keyword arguments. */
 void unknown_option(const char *doing, PyObject *key, PyObject *name, int for_what);
-/* Seconds, or a text such as "500ms": -1 and an exception if it is neither, which says who was
-   doing what to which key (or NULL). */
-int time_read(const char *doing, PyObject *key, const char *name, PyObject *value, int64_t *ret_ms);
+/* How long a time may be, in ms; `text` says it. With `endless`, inf is HF_FOREVER. */
+struct limits {
+    int64_t least, most;
+    int endless;
+    const char *text;
+};
+extern const struct limits wait_limits, lease_limits, io_timeout_limits, idle_limits;
+/* Seconds, or a text such as "500ms": -1 and an exception if it is neither, or out of range, which
+   says who was doing what to which key (or NULL). */
+int time_read(const char *doing, PyObject *key, const char *name, PyObject *value,
+              const struct limits *limits, int64_t *ret_ms);
 /* 0 or 1; -1 and an exception: it is no bool. The key may be NULL. */
 int flag_read(const char *doing, PyObject *key, const char *name, PyObject *value);
 /* -1 and an exception: no token, for `what` with this key (a str). */

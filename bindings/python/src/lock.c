@@ -1,14 +1,13 @@
 /*
- * lock.c - the types Lock, one grant, and Locking, what store.lock(key) makes: a with block.
+ * lock.c - the type Lock: one grant.
  */
 #include "ext.h"
-
-#include <structmember.h>
 
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <structmember.h>
 #include <time.h>
 
 /* Who is told of a loss. */
@@ -257,7 +256,8 @@ static PyObject *lock_renew(lock *l, PyObject *args, PyObject *kwargs)
     hf_error err = {0, 0, ""};
     int rc;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:renew", names, &lease)) return NULL;
-    if (lease != Py_None && time_read("renew", l->key, "lease", lease, &lease_ms)) return NULL;
+    if (lease != Py_None && time_read("renew", l->key, "lease", lease, &lease_limits, &lease_ms))
+        return NULL;
     hf_lock *held = enter(l, "renew");
     if (!held) return NULL;
     Py_BEGIN_ALLOW_THREADS rc = hf_renew(held, lease_ms, &err);

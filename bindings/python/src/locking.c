@@ -106,7 +106,8 @@ static asked *with_timeout(struct locking *g, asked *now, int blocking, PyObject
     double seconds = number ? PyFloat_AsDouble(timeout) : 0;
     int none = timeout == Py_None || (seconds == -1 && !PyErr_Occurred());
     PyErr_Clear();
-    if (!none && time_read("acquire", g->key, "timeout", timeout, &now->o.wait_ms)) return NULL;
+    if (!none && time_read("acquire", g->key, "timeout", timeout, &wait_limits, &now->o.wait_ms))
+        return NULL;
     if (!blocking && !none) {
         PyErr_SetString(PyExc_ValueError, "can't specify a timeout for a non-blocking call");
         return NULL;
@@ -138,6 +139,19 @@ static PyObject *locking_no_others(struct locking *g, PyObject *args, PyObject *
     Py_RETURN_NONE;
 }
 
+/* Converts the argument: 1; 0 and an exception. To other libraries the first argument is a time. */
+static int read_blocking(PyObject *value, void *to)
+{
+    long is = PyLong_Check(value) ? PyLong_AsLong(value) : -1;
+    PyErr_Clear(); /* too large */
+    if (is == 0 || is == 1) {
+        *(int *)to = (int)is;
+        return 1;
+    }
+    raise_text(HF_INVALID, NULL, "acquire: blocking: must be a bool; a time is timeout=5");
+    return 0;
+}
+
 /* acquire(blocking=True, timeout=-1) -> bool: as threading.Lock has it */
 static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kwargs)
 {
@@ -146,7 +160,8 @@ static PyObject *locking_acquire(struct locking *g, PyObject *args, PyObject *kw
     int blocking = 1;
     asked now;
     if (no_others(g, kwargs) ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "|pO:acquire", names, &blocking, &timeout) ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "|O&O:acquire", names, read_blocking, &blocking,
+                                     &timeout) ||
         !has_room(g))
         return NULL;
     if (!with_timeout(g, &now, blocking, timeout)) return NULL;
@@ -179,7 +194,7 @@ static PyObject *locking_try(struct locking *g, PyObject *args)
     PyObject *timeout = Py_None;
     int blocking = 1;
     asked now;
-    if (!PyArg_ParseTuple(args, "|pO:try", &blocking, &timeout) || !has_room(g) ||
+    if (!PyArg_ParseTuple(args, "|O&O:try", read_blocking, &blocking, &timeout) || !has_room(g) ||
         !with_timeout(g, &now, blocking, timeout))
         return NULL;
     return store_try_asked(g->store, g->key, &now);

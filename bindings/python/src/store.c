@@ -69,9 +69,8 @@ static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (owner != Py_None && !(text[1] = text_bytes("open", NULL, "owner", owner))) goto out;
     if (note != Py_None && !(text[2] = text_bytes("open", NULL, "note", note))) goto out;
     if (io_timeout != Py_None &&
-        time_read("open", NULL, "io_timeout", io_timeout, &o.io_timeout_ms))
+        time_read("open", NULL, "io_timeout", io_timeout, &io_timeout_limits, &o.io_timeout_ms))
         goto out;
-    if (io_timeout != Py_None && !o.io_timeout_ms) o.io_timeout_ms = 1; /* refused, as it should */
     int only = flag_read("open", NULL, "existing", existing);
     if (only < 0) goto out;
     if (only) o.flags = HF_OPEN_EXISTING;
@@ -200,8 +199,7 @@ static int try_once(hf *h, const char *text, const asked *a, hf_lock **l, hf_onc
     hf_options now = HF_OPTIONS_INIT;
     int rc;
     if (a) now = a->o;
-    /* An absurd limit is for the library to refuse. */
-    if (now.wait_ms <= INT64_C(31536000000)) now.wait_ms = 0;
+    now.wait_ms = 0;
     Py_BEGIN_ALLOW_THREADS rc = once ? hf_once_begin(h, text, a->keep_ms, &now, once, err)
                                      : hf_acquire(h, text, &now, l, err);
     Py_END_ALLOW_THREADS if (!rc && once) *l = once->lock;
@@ -487,7 +485,7 @@ static PyObject *store_prune(store *s, PyObject *args)
     hf_error err = {0, 0, ""};
     int rc;
     if (!PyArg_ParseTuple(args, "O:prune", &idle) ||
-        time_read("prune", NULL, "idle", idle, &idle_ms))
+        time_read("prune", NULL, "idle", idle, &idle_limits, &idle_ms))
         return NULL;
     hf *h = store_enter(s, "prune", NULL);
     if (!h) return NULL;

@@ -5,6 +5,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import datetime
 import decimal
 import functools
 import os
@@ -357,16 +358,11 @@ def what_is_invalid_is_a_type_error_and_a_value_error_too():
 def limits_are_told_in_names_of_this_language():
     with holdfast.open(URL) as store, store.lock(key('a_ms')) as held:
         for call, words in (
-                (lambda: store.acquire(key(), lease='25h'), 'lease: must be 100 to 86,400,000 ms'),
-                (lambda: store.acquire(key(), wait='366d'), 'wait: must be 0 to a year'),
-                (lambda: store.acquire(key(), max_hold='366d'), 'max_hold: must be 0 to a year'),
                 (lambda: store.acquire(key(), detached=True), 'a detached grant needs lease'),
-                (lambda: held.renew(0.01), 'lease: must be 100 to 86,400,000 ms'),
-                (lambda: store.once(key(), print, keep='40000d'),
-                 'keep: must be 1 ms to 100 years'),
-                (lambda: store.prune(1), 'idle: must be 60,000 to 3,153,600,000,000 ms'),
-                (lambda: holdfast.open(URL, io_timeout=0),
-                 'io_timeout: must be 100 to 3,600,000 ms')):
+                (lambda: store.acquire(key('x_ms'), at_least=2, max_hold=1),
+                 'at_least: must not be above max_hold'),
+                (lambda: holdfast.open('redis://none/?timeout=5'),
+                 "the limit of a request is open's io_timeout")):
             try:
                 call()
                 raise AssertionError(words)
@@ -380,6 +376,74 @@ def limits_are_told_in_names_of_this_language():
             raise AssertionError('not lost')
         except holdfast.LockLost as error:
             assert error.text.endswith(' as long as max_hold allows'), error.text
+
+
+def times_that_are_none_or_out_of_range_are_refused_at_once():
+    """What isn't asked for is left out: 0 and inf are no other way to say so."""
+    nan, inf, year = float('nan'), float('inf'), datetime.timedelta(365)
+    lease, wait = '100ms to 1d, or not given', '0s to 365d, or not given'
+    with holdfast.open(URL) as store, store.lock(key()) as held:
+        lock = store.lock(key())
+        for calls, name, words, values in (
+                ((lambda bad: store.lock('k', lease=bad), lambda bad: store.acquire('k', lease=bad),
+                  lambda bad: store.locked('k', lease=bad), lambda bad: store.once('k', lease=bad),
+                  lambda bad: store.acquire_all(['k'], lease=bad),
+                  lambda bad: asyncio.run(store.acquire_async('k', lease=bad)), held.renew),
+                 'lease', lease, (0, 0.0, '0', '0ms', datetime.timedelta(0), 0.09, 86401, 30000000,
+                                  10 ** 300, inf, '9' * 400 + 's')),
+                ([lambda bad: store.lock('k', max_hold=bad)], 'max_hold',
+                 '1ms to 365d, or not given', (0, '0s', inf, year * 2)),
+                ([lambda bad: store.lock('k', wait=bad)], 'wait', wait,
+                 (31536001, year * 2, '9' * 400 + 'h', 1e300)),
+                ([lambda bad: lock.acquire(timeout=bad)], 'timeout', wait, (31536001, 1e300)),
+                ([lambda bad: store.lock('k', at_least=bad)], 'at_least', '0s to 1d',
+                 (86401, inf)),
+                ([lambda bad: store.once('k', keep=bad)], 'keep', '1ms to 36500d, or inf',
+                 (0, '0', 36501 * 86400)),
+                ([store.prune], 'idle', '60s to 36500d', (0, 59, inf)),
+                ([lambda bad: holdfast.open(URL, io_timeout=bad)], 'io_timeout',
+                 '100ms to 1h, or not given', (0, 0.0, '0', 3601, 5000, inf))):
+            for call in calls:
+                for bad in values:
+                    said = _said(call, bad)
+                    assert said.endswith(f"' is out of range: it must be {words}"), said
+                    unit = ' s' if isinstance(bad, (int, float)) else ''
+                    assert f": {name}: '{str(bad)[:40]}{unit}'" in said, said
+                for bad in nan, -inf, -3, True, b'1s', [1], 'inf', '1,5s', '1 s', '1S', '1sec':
+                    assert f': {name}: not a time such as 10 (seconds)' in _said(call, bad)
+        for forever in inf, None:
+            store.acquire(key(), wait=forever).release()
+            with store.once(key(), keep=forever):
+                pass
+        assert lock.acquire(timeout=inf)
+        lock.release()
+        tiny = store.acquire(key(), wait=1e-9, max_hold='0.0001ms')
+        until(lambda: not tiny.held, 'held for ever')
+        with _refused(holdfast.LockLost):
+            tiny.release()
+        assert not store.peek('k').token
+
+
+def _said(call, *words):
+    try:
+        call(*words)
+    except holdfast.InvalidArgument as error:
+        return str(error)
+    raise AssertionError(f'not refused: {words}')
+
+
+def a_time_is_no_blocking():
+    """To other libraries the first argument of acquire is a time."""
+    with holdfast.open(URL) as store:
+        lock = store.lock(key())
+        for bad in 5, 0.5, -1, 'no', None, [], 1 << 70:
+            for call in lock.acquire, lambda bad: asyncio.run(lock.acquire_async(bad)):
+                assert 'blocking: must be a bool; a time is timeout=' in _said(call, bad)
+        for blocking in True, False, 0, 1:
+            assert lock.acquire(blocking)
+            lock.release()
+            assert asyncio.run(lock.acquire_async(blocking))
+            lock.release()
 
 
 def an_empty_url_is_none():

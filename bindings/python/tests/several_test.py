@@ -125,7 +125,8 @@ def what_is_refused():
     with holdfast.open(URL) as store:
         name = key()
         for keys, options, word in (
-                ([], {}, '1 to 64'), (name, {}, '1 to 64'), ([key() for _ in range(65)], {}, '64'),
+                ([], {}, '1 to 64'), (name, {}, '1 to 64'), (5, {}, '1 to 64'),
+                (None, {}, '1 to 64'), ((key() for _ in range(65)), {}, '64'),
                 ([name, key(), name], {}, 'named twice'), ([name, ''], {}, 'key'),
                 ([name, 5], {}, 'key'), ([name], {'at_least': 1}, 'at_least'),
                 ([name], {'wait': '10'}, 'no unit'), ([name], {'limit': 0}, 'limit')):
