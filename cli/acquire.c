@@ -54,7 +54,8 @@ static struct {
     char *text;
     size_t n;
     int error;
-    _Atomic int begun, written; /* begun: by the writer, or by who gave up before it */
+    /* begun: the writer has begun, or the thread that waits for it has given up before that. */
+    _Atomic int begun, written;
 } printed;
 
 static void write_printed(void *arg)

@@ -119,8 +119,8 @@ int open_at_once(hf **ret);
 /* May that failure pass by itself: a server that is away, starts up, or has too many clients? One
    with an errno is this machine's own. */
 int may_pass(const hf_error *err);
-/* The same, for a command that only looks: makes no store. One that was named and isn't there is a
-   failure; the default one is empty then: 0, and *ret is NULL. */
+/* The same, for a command that only looks: makes no store. If a store that was named isn't there,
+   that is a failure. If the default store isn't there, it counts as empty: 0, and *ret is NULL. */
 int open_to_look(hf **ret);
 /* The same, for a command that changes what is there: where there is no store, nothing is to be
    changed. Of the default one that is status 76, which has been said of the key. */
@@ -266,11 +266,12 @@ struct looking {
     size_t holders, waiters, place; /* place: of ours in line, from 1; 0: not there */
     int own;                        /* a holder is a command that we run under */
 };
-/* The first key that somebody holds (and in whose line we stand, if that can be seen). */
+/* Returns the first key that another holder has (and in whose queue this process waits, if the
+   store shows that). */
 const char *find_busy(hf *store, const struct want *want, struct looking *ret);
 /* What stands behind a token of this owner in HOLDFAST_OUTER. */
 void owner_mark(const char *owner, char *to, size_t cap);
-/* From begin to end a line on the terminal says for whom we wait. `want` lives until the join. */
+/* From begin to end a line on the terminal names the holder. `want` lives until the join. */
 void waiting_line_begin(hf *store, const struct want *want);
 void waiting_line_end(void);  /* at once: its thread may still be looking at the store */
 void waiting_line_join(void); /* before the store is closed: as long as that takes */
@@ -330,7 +331,7 @@ void watch_for_damage(void);
 sigjmp_buf *damage_jump(void);
 int damage_fd(void); /* readable: damaged; -1: none */
 void damage_seen(void);
-/* Whom to kill if the main thread doesn't see to it; 0: nobody. */
+/* Names the process to kill if the main thread doesn't do it in time; 0: none. */
 void damage_kills(pid_t pid);
 
 /* ---- the commands ---- */

@@ -76,16 +76,16 @@ static void say_promises(const hf_driver *drv, const hf_caps *caps, const hf_url
         say_words("+",
                   "a hold is a lease, 30 s unless asked otherwise, renewed while its process runs");
     if (!caps->queues)
-        say_words("-", "no line: whoever looks at the right moment is next");
+        say_words("-", "no line: the first waiter that looks after a release is next");
     else {
         snprintf(line, sizeof line, "first come, first served, %u in line; beyond that they poll",
                  caps->queue_cap);
         say_words("+", line);
     }
     if (caps->local || caps->notify) {
-        say_words("+", "who waits is woken when its turn comes");
+        say_words("+", "a waiter is woken when its turn comes");
     } else {
-        snprintf(line, sizeof line, "who waits looks about every %u ms",
+        snprintf(line, sizeof line, "a waiter looks about every %u ms",
                  caps->poll_ms ? caps->poll_ms : 250);
         say_words("-", line);
     }

@@ -1,6 +1,6 @@
 /*
- * get.c - from options to locks: at once where nobody is in the way, else by waiting in a thread of
- * its own, so that a signal ends the wait and a terminal shows for whom we wait.
+ * get.c - from options to locks: at once where no other holder is in the way, else by waiting in a
+ * thread of its own, so that a signal ends the wait and a terminal names the holder.
  */
 #include "job.h"
 

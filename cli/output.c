@@ -1,11 +1,11 @@
 /*
  * output.c - messages to standard error that never hold this process up.
  *
- * A terminal whose output is stopped (Ctrl-S, a stalled ssh) and a full pipe block whoever writes.
- * A granted command must start, and a lost one be stopped, all the same. So a thread of its own
- * writes what is queued here. The others wait for it only while the writing succeeds at once, so
- * that messages stand before what the command prints; otherwise they go on, and the thread is left
- * to itself. With SIGTTOU blocked in it, `stty tostop` doesn't stop this process either.
+ * A terminal whose output is stopped (Ctrl-S, a stalled ssh) and a full pipe block the thread that
+ * writes. A granted command must start, and a lost one be stopped, all the same. So a thread of its
+ * own writes what is queued here. The other threads wait for it only while it writes without
+ * blocking, so that messages stand before what the command prints. Otherwise they go on without it.
+ * SIGTTOU is blocked in the writing thread, so `stty tostop` doesn't stop this process either.
  */
 #include "cli.h"
 

@@ -239,7 +239,7 @@ int is_carried(const hf_party_info *p)
            kill((pid_t)who.pid, 0) && errno == ESRCH;
 }
 
-/* Was this owner chosen by a user? One that the library has made up says nothing to people. */
+/* Was this owner chosen by a user? An owner that the library has made up says nothing to people. */
 static int was_chosen(const char *owner)
 {
     if (random_part(owner)) return 0;

@@ -159,7 +159,7 @@ int may_pass(const hf_error *err)
 enum { QUICK_MS = 2000, USUAL_MS = 5000, LEAST_MS = 1000 };
 
 /* How long one request may take. "At once" still leaves a far server the time to answer, and so
-   does a limit of 50 ms: it is for the others who hold the key. */
+   does a limit of 50 ms: such limits are about other holders of the key, not about the server. */
 static int64_t request_ms(int64_t wait_ms)
 {
     int64_t ms = !wait_ms ? QUICK_MS : wait_ms > 0 && wait_ms < USUAL_MS ? wait_ms : USUAL_MS;

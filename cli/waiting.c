@@ -1,5 +1,5 @@
 /*
- * waiting.c - who is in the way: found out by looking at the store, and told on a terminal while
+ * waiting.c - the holder that is in the way: read from the store, and shown on a terminal while
  * this process waits.
  *
  * A look may take as long as the store takes to answer. So the line on the terminal is written by a

@@ -3,8 +3,8 @@
  * would store, or refuses and changes nothing.
  *
  * The rows are made of a kind of holder, a length of the queue, and with or without a marker. Into
- * each come a request that is new there, exclusive or shared; the one that holds; the last waiter;
- * and the one whose grant ended last. Each asks with room for more waiters and without. Where
+ * each come a request that is new there, exclusive or shared; the holder; the last waiter; and the
+ * former holder whose grant ended last. Each asks with room for more waiters and without. Where
  * hf_row_acquire grants or appends, the store has to do so, too.
  */
 #include "conform.h"

@@ -74,7 +74,7 @@ const char *hf__with_arena(struct hf__suite *cfm, hf__play_fn *play)
     return why;
 }
 
-/* ---- who runs ---- */
+/* ---- the racers ---- */
 
 static void run_one(struct hf__racer *r, hf__race_fn *run)
 {

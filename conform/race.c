@@ -15,9 +15,9 @@ enum {
 
 /* ---- waiters are woken ---- */
 
-/* Racer 0 waits in the queue; racer 1 lets in whoever is first there. While it sleeps, and between
-   its listen and its watch; and, where a watch is of keys, when it has said that it stands in line:
-   first, and behind another. */
+/* Racer 0 waits in the queue; racer 1 grants the key to the first waiter there. Racer 1 writes
+   while racer 0 sleeps, or between racer 0's listen and its watch (LISTEN_FIRST). Where a watch is
+   of keys, racer 0 also says that it is queued (IN_LINE): first, or behind another (BEHIND). */
 enum wait_how { LISTEN_FIRST = 1, IN_LINE = 2, BEHIND = 4 };
 
 /* The numbers of the wakeups in use begin here. */
@@ -240,7 +240,7 @@ void hf__conform_processes(struct hf__suite *cfm)
     static const struct hf__check taking[] = {
         {"of eight processes that acquire one has it", 0, takes_of_processes}};
     static const struct hf__check watching[] = {
-        {"who waits in another process is woken", 0, wakes_processes}};
+        {"a waiter in another process is woken", 0, wakes_processes}};
     hf__conform_run(cfm, checks, sizeof checks / sizeof *checks);
     if (cfm->drv->acquire) hf__conform_run(cfm, taking, 1);
     if (cfm->caps.local || cfm->caps.notify) hf__conform_run(cfm, watching, 1);
@@ -253,7 +253,7 @@ void hf__conform_threads(struct hf__suite *cfm)
     static const struct hf__check taking[] = {
         {"of eight threads that acquire one has it", 0, takes_of_threads}};
     static const struct hf__check watching[] = {
-        {"who waits in another thread is woken", 0, wakes_threads}};
+        {"a waiter in another thread is woken", 0, wakes_threads}};
     static const struct hf__check interrupting[] = {
         {"a watch can be interrupted", HF_NEEDS_LOCAL, interrupts}};
     hf__conform_run(cfm, checks, 1);

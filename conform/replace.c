@@ -186,7 +186,7 @@ static const char *tokens_grow(struct hf__suite *cfm)
 void hf__conform_replace(struct hf__suite *cfm)
 {
     static const struct hf__check checks[] = {
-        {"a row is replaced only by who has seen it", 0, replace_on_seen},
+        {"a row is replaced only by a client that has seen it", 0, replace_on_seen},
         {"another handle sees every change at once", 0, seen_by_another},
         {"what is free is acquired, and nothing else", 0, acquire_if_free},
         {"tokens grow, through release and deletion", 0, tokens_grow},

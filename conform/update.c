@@ -86,7 +86,7 @@ static const char *in_place(struct hf__suite *cfm, const hf_rowkey *key, hf_row 
         s.joins = hf__con_party(1, i);
         why = updates(cfm, key, &s, row, "one gets in line");
         if (!why && (row->n_queue != i || memcmp(row->party[i].id, s.joins.id, 16) != 0))
-            why = hf__bad(cfm, "who got in line isn't there");
+            why = hf__bad(cfm, "the party that got in line isn't there");
     }
     s.answer = FAILS_WITH;
     if (!why) why = updates(cfm, key, &s, row, "it fails");

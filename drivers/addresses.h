@@ -15,8 +15,8 @@
 
 enum { HF_ADDRESS = 16, HF_ADDRESSES_CAP = (HF_ADDRESS + 1) * 258 };
 
-/* Writes the address of the request `who`, with a NUL. */
-void hf__put_address(char to[HF_ADDRESS + 1], const uint8_t who[16]);
+/* Writes the address of the request `id`, with a NUL. */
+void hf__put_address(char to[HF_ADDRESS + 1], const uint8_t id[16]);
 
 /* Returns whether a write of this row concerns party number i of it. It concerns a waiter that was
    granted the key, the only holder while somebody waits (it can hand over without a read), and the

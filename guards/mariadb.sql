@@ -108,7 +108,7 @@ BEGIN
     END IF;
     CALL @UNHIDE@ ();
     -- The key's row is locked before anything is read: a snapshot that is made below is later than
-    -- what others have committed who entered the key.
+    -- what other transactions that entered the key have committed.
     INSERT INTO @FENCE@ (`key`, token, entered) VALUES (of_key, 0, '')
     ON DUPLICATE KEY UPDATE token = token;
     SELECT f.entered INTO latest FROM @FENCE@ AS f WHERE f.`key` = of_key FOR UPDATE;

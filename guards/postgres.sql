@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS @FENCE@ (
     token bigint NOT NULL,
     txid bigint NOT NULL
 ) WITH (fillfactor = 50);
--- Who could change these, or has made them before, could do anything in the name of who makes this.
+-- A role that owns these, or could change them, could act with the rights of this script's role.
 DO @DOLLAR@
 DECLARE
     whose text;
@@ -42,8 +42,8 @@ UPDATE @FENCE@ AS f SET txid = 0 WHERE f.txid > txid_current();
 
 -- To be called first in a transaction, before anything is read. Until its end nobody else enters
 -- the key. LOST1: the token is over, or never was. 40001: somebody has entered since the calling
--- statement began, so that what else it reads may be old: begin the transaction again. Who calls it
--- in a statement of its own may say so by a third argument, NULL.
+-- statement began, so that what else it reads may be old: begin the transaction again. If the call
+-- is a statement of its own, a third argument, NULL, says so.
 DROP FUNCTION IF EXISTS @ENTER@(text, bigint); -- of an earlier version
 CREATE OR REPLACE FUNCTION @ENTER@(key text, token bigint,
     since txid_snapshot DEFAULT txid_current_snapshot()) RETURNS void
@@ -204,7 +204,7 @@ BEGIN
     END LOOP;
     EXECUTE format('CREATE TRIGGER %I AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW '
         'EXECUTE PROCEDURE %s()', @CHECK_NAME@, guarded, @CHECK_TEXT@);
-    -- One that notices TRUNCATE has to be made on each partition.
+    -- A trigger that notices TRUNCATE has to be made on each partition.
     FOR part IN WITH RECURSIVE tree (oid) AS (
         SELECT guarded::oid
         UNION ALL

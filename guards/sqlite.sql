@@ -5,8 +5,8 @@
 BEGIN IMMEDIATE;
 
 -- The highest token that has entered each key; and with which one the transaction under way did.
--- COMMIT refuses who hasn't left (below), if the connection has PRAGMA foreign_keys = ON: there is
--- no row in the second table.
+-- COMMIT refuses a transaction that hasn't left (below), if the connection has
+-- PRAGMA foreign_keys = ON: there is no row in the second table.
 CREATE TABLE IF NOT EXISTS @NOBODY@ (token INTEGER PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS @FENCE@ (
     key TEXT NOT NULL PRIMARY KEY,

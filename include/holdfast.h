@@ -268,8 +268,8 @@ HF_API HF_MUST_USE int hf_enter(hf_lock *lock, const char *where, hf_error *err)
  * process stays so (hf_confirm tells whether that lives; hf_left_ms doesn't). Known of it is what
  * the store has at that moment: mode, owner, the lease and its end; renewals by others may go
  * unnoticed. What else was asked for isn't: at_least_ms (hf_release gives the key back at once),
- * max_hold_ms, and which thread has it (who asks for it again isn't told RECURSIVE). LOST if that
- * grant is over.
+ * max_hold_ms, and which thread has it (a thread that asks for it again doesn't get RECURSIVE).
+ * LOST if that grant is over.
  */
 HF_API HF_MUST_USE int hf_adopt(hf *store, const char *key, uint64_t token, hf_lock **ret,
                                 hf_error *err);
@@ -355,7 +355,7 @@ typedef struct hf_stats {
     size_t size; /* set by the caller: sizeof(hf_stats) */
     uint64_t acquired, released, busy, timeouts, canceled, lost, renewals, unknown, errors;
     uint64_t store_ops;     /* requests sent to the store */
-    uint64_t wait_us_total; /* time spent waiting by those who acquired */
+    uint64_t wait_us_total; /* time that successful acquisitions waited */
     uint32_t held, waiting; /* now */
 } hf_stats;
 HF_API int hf_get_stats(hf *store, hf_stats *ret);

@@ -297,7 +297,7 @@ typedef struct hf_liveness_ops {
  * returns at until_us (CLOCK_BOOTTIME) at the latest, but for the time that a new connection and a
  * second request need: what hasn't been answered is HF_UNAVAILABLE, and the next call goes by
  * another connection. It doesn't wait for a connection that other requests are using. left: how
- * long it lives at least, if it isn't kept; HF_LOST. end: it dies now, whoever made it.
+ * long it lives at least, if it isn't kept; HF_LOST. end: it dies now, whichever handle made it.
  */
 typedef struct hf_session_ops {
     int (*make)(hf_store *st, int64_t lease_ms, uint64_t *ret, int64_t *ret_ms,

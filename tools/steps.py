@@ -481,8 +481,8 @@ def show_step(step, seconds, ruined):
 
 
 def show_failures(step, ruined):
-    """What failed comes first, and each way to do it again once: whoever keeps only a part of the
-    output keeps that."""
+    """Shows what failed first, and each way to run it again once, so that both stand in the part of
+    the output that is kept."""
     for n, (what, again) in enumerate(step.failed[:20]):
         print(f'    failed: {what}')
         if n + 1 == len(step.failed[:20]) or step.failed[n + 1][1] != again:

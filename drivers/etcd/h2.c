@@ -1,9 +1,9 @@
 /*
- * h2.c - see h2.h. HTTP/2 is nghttp2's, the connection ours: so it is known of each request whether
- * any of it has left, and nothing is sent again by somebody who means well.
+ * h2.c - see h2.h. HTTP/2 is nghttp2's, the connection ours. So this file knows of each request
+ * whether any of it has left, and no library sends a request again on its own.
  *
- * A request is sent only when the server has said something in HTTP/2: what carries HTTP/1.1 only
- * is noticed before. A ping is answered with the next request: nobody waits for it.
+ * A request is sent only when the server has said something in HTTP/2: a server or proxy that
+ * carries HTTP/1.1 only is noticed before. A ping is answered with the next request.
  */
 #include "h2.h"
 

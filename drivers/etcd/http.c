@@ -228,7 +228,7 @@ static int request(struct hf__et_http *http, enum hf__et_call call, const Protob
     return rc;
 }
 
-/* ---- who we are ---- */
+/* ---- logging in ---- */
 
 /* Logs in. 0: http->token is valid. */
 static int log_in(struct hf__et_http *http, hf_error *err)
@@ -244,7 +244,7 @@ static int log_in(struct hf__et_http *http, hf_error *err)
     int rc = request(http, HF_ET_LOGIN, &who.base, NULL, NULL, 0, HF_UNAVAILABLE, &reply, &as_new,
                      "authenticate", http->user, err);
     if (!rc) token = ((HfEt__AuthenticateResponse *)reply.message)->token;
-    if (rc == HF_UNSUPPORTED) { /* nobody is asked who he is, as etcdctl sees it, too */
+    if (rc == HF_UNSUPPORTED) { /* the server doesn't ask for a user; etcdctl takes it so, too */
         token = "";
         rc = 0;
     }

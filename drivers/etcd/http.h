@@ -1,5 +1,5 @@
 /*
- * http.h - requests to etcd, by gRPC (h2.c): endpoints, connections, who we are, what went wrong.
+ * http.h - requests to etcd, by gRPC (h2.c): endpoints, connections, the login, what went wrong.
  */
 #ifndef HF_ETCD_HTTP_H
 #define HF_ETCD_HTTP_H
@@ -60,8 +60,8 @@ int hf__et_post_keep(struct hf__et_http *http, enum hf__et_call call,
                      hf_error *err);
 void hf__et_free(struct hf__et_reply *reply);
 
-/* The token to send, to be freed with hf__et_free_secret ("": nobody is asked who he is); NULL if
-   the URL names no user. 0, or why there is none. */
+/* Gives the token to send, to be freed with hf__et_free_secret: "" if the server doesn't ask for a
+   user; NULL if the URL names none. Returns 0, or why there is no token. */
 int hf__et_token(struct hf__et_http *http, char **ret, hf_error *err);
 void hf__et_free_secret(char *secret);
 /* The endpoint in use doesn't do: the next one from now on. */

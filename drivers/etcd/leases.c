@@ -203,8 +203,9 @@ int hf__et_lease_unkept(hf_store *st, int64_t s, uint64_t *ret)
 }
 
 /*
- * A leader extends a lease without asking the other members. One that was paused or cut off may
- * still believe that it leads, and its successor doesn't know of the extension (etcd issue 15247).
+ * A leader extends a lease without asking the other members. A leader that was paused or cut off
+ * may still believe that it leads. Its successor then doesn't know of the extension (etcd issue
+ * 15247).
  * The reply names the term from before the extension. A linearizable read's term is confirmed by a
  * majority: if such a read follows and shows the same term, the member that extended the lease was
  * the leader.

@@ -29,7 +29,7 @@ void hf__et_tail(uint64_t session, const char *end, char ret[HF_ET_TAIL_CAP])
     snprintf(ret, HF_ET_TAIL_CAP, "\t%016llx%s", (unsigned long long)session, end);
 }
 
-/* ---- whom a row names ---- */
+/* ---- the sessions that a row names ---- */
 
 int hf__et_names(const hf_row *row, uint64_t session)
 {

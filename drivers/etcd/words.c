@@ -312,8 +312,9 @@ static int own_key(const ProtobufCBinaryData *key, size_t n_prefix, uint64_t *re
     return 1;
 }
 
-/* Of one who has left the row, which whoever left a key without a lease there has said: it is only
-   tidied up. The row itself has no lease either. */
+/* Returns whether the event only removes the key of a party that is no longer in the row. The
+   write of the row that left such a key without a lease has been notified already. (The row itself
+   has no lease either, but its name doesn't end in hexadecimal digits.) */
 static int is_tidied(const HfEt__Event *event, size_t n_prefix)
 {
     const ProtobufCBinaryData *key = &event->kv->key;

@@ -147,10 +147,9 @@ int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_
     return 0;
 }
 
-/* ---- who was handed the key ---- */
+/* ---- waiters that were granted the key ---- */
 
-/* Both lists keep their order, so going on where the last one was found is all that it takes as a
-   rule. */
+/* Both lists keep their order. So the search for a party goes on where the last one was found. */
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                       struct hf__rung *rung)
 {

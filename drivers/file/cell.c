@@ -264,10 +264,11 @@ int hf__space(const struct hf__op *op, size_t need)
     int full = sys == ENOSPC || sys == EDQUOT || sys == EFBIG;
     if (full && good > least) sys = (HF_AT("space.grow"), HF_ENV(c, grow)(c, good = least));
     if (sys)
-        return hf_fail(
-            op->err, full ? HF_FULL : HF_UNAVAILABLE, sys, "file: %s '%.100s': growing '%s': %s",
-            op->verb, op->key ? op->key->text : "", c->path,
-            sys == ETIMEDOUT ? "who is at it is stopped, or takes too long" : strerror(sys));
+        return hf_fail(op->err, full ? HF_FULL : HF_UNAVAILABLE, sys,
+                       "file: %s '%.100s': growing '%s': %s", op->verb,
+                       op->key ? op->key->text : "", c->path,
+                       sys == ETIMEDOUT ? "the process that grows it is stopped, or takes too long"
+                                        : strerror(sys));
     while (hf__unseal(limit) < good)
         if (HF_CAS("space.raise", &a->limit, &limit, hf__seal(good))) break;
     return 0;

@@ -30,8 +30,8 @@ int hf__client_dead(const struct hf__op *op, uint64_t session)
     if (session == c->session) return 0;
     if (slot >= HF_FILE_SLOTS) return 1;
     struct hf__slot *s = hf__slot_at(c, slot);
-    /* Pairs with the store in hf__session_open: a greater generation is only written by one who
-       has the slot's bytes, so its former owner is gone. */
+    /* Pairs with the store in hf__session_open. Only a process that has locked the slot's bytes
+       writes a greater generation, so the slot's former owner is gone. */
     uint64_t generation = HF_LOAD("dead.generation", &s->generation);
     if (!hf__sealed(generation)) return hf__damaged(op, s, "the generation of a session");
     if (hf__unseal(generation) != session >> 16) return 1;

@@ -100,7 +100,7 @@ static int trust(hf_store *st, int fd, const struct stat *s, int force, hf_error
     return trust_filesystem(st, fd, force, err);
 }
 
-/* The first page, as a file read it: the static header, and that nobody may write who shouldn't. */
+/* Checks the first page, as a file read it: the static header, and the file's owner and mode. */
 static int check_header(hf_store *st, int fd, const struct stat *s, hf_error *err)
 {
     _Alignas(8) unsigned char page[PAGE];
@@ -185,7 +185,7 @@ static void sync_directory(const char *path)
 }
 
 /* Makes the store whole under another name, then links it to its own: nobody ever sees half of
-   one, and of two who make it one wins. */
+   one, and of two processes that make it one wins. */
 static int create(hf_store *st, int force, hf_error *err)
 {
     char temporary[HF_FILE_PATH_CAP + 24];

@@ -546,7 +546,7 @@ size_t hf__encoded_size(const hf_row *row);
  */
 int hf__put_marker(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                    uint64_t rev, struct hf__body *head);
-/* Rings who waited in the current body and holds in the row. */
+/* Notes a wakeup for each party that waits in the current body and holds in the row. */
 void hf__ring_granted(const struct hf__op *op, const struct hf__found *f, const hf_row *row,
                       struct hf__rung *rung);
 

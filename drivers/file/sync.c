@@ -84,7 +84,7 @@ int hf__sync_key(const struct hf__op *op)
 {
     struct hf__bucket *b = hf__bucket_at(op->c, op->key->hash);
     hf_error unsaid;
-    /* Whatever is in the way is in the way of the next one who asks for the key. */
+    /* An error here is reported by the next request for the key, which meets the same. */
     const struct hf__op quiet = {op->c, op->verb, op->key, &unsaid};
     struct hf__found f = {.cell = NULL};
     struct parts p = {0};

@@ -37,7 +37,7 @@ void hf__os_futex_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t se
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};
     (void)c;
-    /* For ever: without a timer, which the kernel would have to take away before who was woken
+    /* A wait for ever has no timer: the kernel would have to remove it before the woken thread
        runs. Not private: others map the file too. Early returns are the caller's to notice. */
     syscall(SYS_futex, word, FUTEX_WAIT, seen, us < FOREVER_US ? &t : NULL, NULL, 0);
 }

@@ -88,8 +88,8 @@ static inline void hf__sub_put_any(struct hf__sub *sub) { sub->any_event = 1; }
 /* As next_event of hf_notify_ops: each key once, in the order in which their events came. */
 int hf__sub_next_event(struct hf__sub *sub, hf_key_event *ret);
 
-/* Copies the payload of the last event. One that is longer than `most`, or for which there is no
-   memory, leaves the key without a payload. */
+/* Copies the payload of the last event. If the payload is longer than `most`, or there is no memory
+   for it, the key is left without a payload. */
 void hf__sub_put_payload(struct hf__sub_key *k, const char *payload, size_t len, size_t most);
 
 /* Takes the next channel of which the server is to be told out of the list; NULL: there is none.

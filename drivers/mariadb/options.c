@@ -30,7 +30,7 @@ static int read_hosts(struct hf__my_how *how, const hf_url *url, hf_error *err)
     return hf__hosts_read(&how->at, url, 3306) ? 0 : bad(url, "not a list of up to 16 hosts", err);
 }
 
-/* ---- who, and how ---- */
+/* ---- the user, and TLS ---- */
 
 /* A path, "" if it isn't there. */
 static int read_path(const hf_url *url, const char *name, char to[HF_MY_PATH], hf_error *err)

@@ -36,7 +36,8 @@ static void fail(hf_replace *item, int code, const char *why)
     item->result = hf_fail(item->err, code, 0, "mariadb: replace '%s': %s", item->key->text, why);
 }
 
-/* The statements of as many as fit into a request. One that can't be written has its result. */
+/* Writes the statements of as many items as fit into a request. An item that can't be written gets
+   its result here. */
 static void put_all(struct many *m, struct hf__my_sql *sql)
 {
     size_t all = m->n, i = 0;

@@ -466,8 +466,8 @@ static int judge_indexes(const hf_store *st, const bson_t *reply, hf_error *err)
     return 0;
 }
 
-/* A look that isn't permitted, or not known to this server, doesn't matter; one that can't be
-   answered does. */
+/* A look that isn't permitted, or not known to this server, doesn't matter. If the server doesn't
+   answer it, that is a failure. */
 static int optional(int rc) { return rc == HF_DENIED || rc == HF_UNSUPPORTED ? 0 : rc; }
 
 static int prepare_collection(hf_store *st, struct hf__mg_link *link,

@@ -26,10 +26,10 @@ enum { AWAIT_MS = 500, IDLE_MS = 1000, CLOSE_MS = 50, RETRY_MS = 5000, LONGEST_M
 
 enum stream_state { STREAM_OFF, STREAM_STARTING, STREAM_OPEN };
 
-/* A key, and to whom the last change that was notified gave it. */
+/* A key, and the party that was granted it by the last change that was notified. */
 struct subscription {
     struct hf__sub_key key;
-    hf_party handed;              /* token 0: to nobody */
+    hf_party handed;              /* token 0: to none */
     char address[HF_ADDRESS + 1]; /* of the queued waiter; "": none is queued */
 };
 
@@ -281,8 +281,8 @@ static void *run(void *arg)
     hf__mg_listener *listener = arg;
     struct hf__mg_link link = {.client = NULL};
     int broken = 1, opened = 1;
-    /* A stream that breaks is begun anew at once: there may be another primary. One that never was
-       open isn't. */
+    /* A stream that breaks is begun anew at once: there may be another primary. A stream that was
+       never open isn't. */
     while (broken && opened && hf__mg_begin()) {
         broken = follow(listener, &link, &opened);
         hf__mg_disconnect(&link);
@@ -325,7 +325,7 @@ static int start(hf__mg_listener *listener)
     return 0;
 }
 
-/* ---- who watches ---- */
+/* ---- subscriptions ---- */
 
 static struct subscription *find(const hf__mg_listener *listener, const hf_rowkey *key)
 {

@@ -185,7 +185,7 @@ static ssize_t st_readv(mongoc_stream_t *is, mongoc_iovec_t *iov, size_t n, size
     return got;
 }
 
-/* Of streams of this file only. One whose time is up has failed. */
+/* All streams are of this file. A stream whose time is up has failed. */
 static ssize_t st_poll(mongoc_stream_poll_t *polled, size_t n, int32_t timeout_ms)
 {
     struct pollfd *fds = calloc(n ? n : 1, sizeof *fds);

@@ -101,9 +101,9 @@ int hf__nats_server_clock(hf_store *st, struct hf__nats_link *link, int64_t unti
 /* ---- making it ---- */
 
 /*
- * Each message's number is the bucket's own: of one that was removed and made again they are
- * greater, so that no write of the time before finds the number that it expects. `republish` tells
- * those who wait of each write, when it is done.
+ * Each message has a number that the bucket counts. A bucket that was removed and made again starts
+ * with greater numbers, so that no write of the time before finds the number that it expects.
+ * `republish` notifies the waiters of each write, when it is done.
  */
 static int make(hf_store *st, struct hf__nats_link *link, int replicas, int64_t until_us,
                 int *ret_said, char why[HF_NATS_WHY])

@@ -173,7 +173,7 @@ static void *connects(void *arg)
     return NULL;
 }
 
-/* ---- who waits for it ---- */
+/* ---- the thread that waits for the login ---- */
 
 static int start(struct login *g)
 {

@@ -325,8 +325,8 @@ static int inspect(const struct hf__pg_how *how, struct hf__pg_link *link, char 
     return why[0] ? HF_UNSUPPORTED : 0;
 }
 
-/* Of the session; a pooler would hand them on to strangers. A plan is kept: one that was made while
-   the table was short mustn't read all of it when it has become long. */
+/* Settings of the session; a pooler would pass them on to other clients. The server keeps a plan: a
+   plan that was made while the table was short mustn't read all of it when it has become long. */
 static int settle(const struct hf__pg_how *how, struct hf__pg_link *link, char why[HF_KIT_WHY])
 {
     char sql[700];

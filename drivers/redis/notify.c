@@ -59,7 +59,7 @@ size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD
                             (long long)p->expires_us, p->flags);
 }
 
-/* Another's words, or none. Only who has been handed the key. */
+/* Reads a payload that names only the party that was granted the key. */
 static int read_handed(const char *said, size_t len, hf_row *row)
 {
     unsigned long long n[4];

@@ -142,7 +142,7 @@ enum { FIRST_OF_SWAP = 8, FIRST_OF_ACQUIRE = 6 };
    nothing comes behind whatever there is. */
 #define REFUSE "  if a[2] ~= '0' and old[1] then redis.call('HSET', k, 'rev', old[1]) end\n  " TELL
 
-/* Notifies all who listen for the key, and those at the addresses (notify.c), of `word`. */
+/* Publishes `word` to the key's subscribers, and at the addresses (notify.c). */
 #define NOTIFY(PREFIX, CHANNELS, ADDRESSES)                                         \
     "  redis.pcall('PUBLISH', k .. " CHANNELS ", word)\n"                           \
     "  word = string.sub(k, string.len(" PREFIX ") + 1) .. '\\n' .. word\n"         \
@@ -161,7 +161,7 @@ static const char get[] =
          "if rev then redis.call('HSET', k, 'rev', rev) end\n" TELL;
 
 /* ARGV: the rev seen, wait, does somebody wait in the new row, what they are told ('*': the
-   row), the prefix, what channels end in, the addresses of those whom it concerns (notify.c), its
+   row), the prefix, what channels end in, the addresses of the parties it concerns (notify.c), its
    values (none: delete the row). The one write that counts comes first, so that an error means that
    nothing was done: where the row had `more`, a queue or a marker it writes empty ones, which only
    then are removed. Waiters are notified if the

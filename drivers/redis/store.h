@@ -116,9 +116,9 @@ int hf__rd_scan(hf_store *st, const char *prefix,
 extern const hf_notify_ops hf__rd_notify;
 /* What a message says, as `payload`; a NUL stands behind it. */
 int hf__rd_read_word(const char *said, size_t len, hf_row *row);
-/* The message of a write, and its length: all of the row, if that isn't long ("*": the script puts
-   it together of the values, the last arguments); else, if it makes one who waited the only holder,
-   who and until when; else "". */
+/* Writes the message of a write, and returns its length. If the row isn't long, the message is all
+   of it ("*": the script puts it together of the values, the last arguments). Else, if the write
+   makes a waiter the only holder, the message names that holder and its end. Else it is "". */
 size_t hf__rd_word(const hf_row *row, const struct hf__rd_args *a, char to[HF_RD_WORD_CAP]);
 
 /* options.c: fills st->how from the URL. */

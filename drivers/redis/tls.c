@@ -16,7 +16,7 @@
 
 struct ready {
     SSL_CTX *ctx;   /* of the files as they were when the store was opened */
-    char name[256]; /* whom the server's certificate has to name */
+    char name[256]; /* the host that the server's certificate has to name */
     char ca[1024], cert[1024], key[1024];
 };
 

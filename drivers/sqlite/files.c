@@ -19,7 +19,7 @@
  *     other: it replaces SHARED. Its last close then copies -wal into the database and removes it,
  *     and what is committed between the two is lost. So a request whose check finds a write lock on
  *     SHARED's bytes is not answered either. A copy that takes EXCLUSIVE after the check copies
- *     what the request committed, too. One that has given it back has dropped the witness.
+ *     what the request committed, too. A copy that has given it back has dropped the witness.
  *   - The three files are looked up by name. Against SQLite the locks suffice; this finds what
  *     obeys no lock (rm, mv, a restored backup). No check makes that safe; this one notices it in
  *     the request that comes next, at the latest. The names of -wal and -shm are not looked up

@@ -187,7 +187,7 @@ static int find_boot(hf_store *st, const hf_url *url, hf_error *err)
                    BOOT_ID, strerror(sys));
 }
 
-/* SQLite's locks must hold between all who use the file, and so must one machine's clock. */
+/* All users of the file must see each other's SQLite locks, and one machine's clock. */
 static int local(const char *path)
 {
     static const unsigned long good[] = {

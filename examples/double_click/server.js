@@ -48,5 +48,5 @@ const server = http.createServer(async (request, response) => {
     response.end(JSON.stringify(answer));
 });
 server.listen(0, '127.0.0.1', 256, () => console.log(server.address().port));
-// Whoever has started it ends it by closing its input.
+// The process that started this one ends it by closing its input.
 process.stdin.on('end', () => process.exit()).resume();

@@ -4,16 +4,16 @@
  *     holdfast -S example:/var/lib/locks run backup -- backup.sh
  *
  * It is an example to learn from; doc/adding-a-driver.md leads through it. It has the five required
- * operations and nothing else. The library polls for those who wait, serializes the calls of each
+ * operations and nothing else. The library polls for its waiters, serializes the calls of each
  * handle, and makes all decisions.
  *
  * What is stored. A file HASH.json for each hash of a key: a JSON object with a member for each key
  * of that hash, which is nearly always one. The key is the member's name, so any key fits, however
  * long, and two keys of one hash are apart. The member's value is the row (doc/row.md).
  *
- * Who may write. A writer has an flock(2) of the directory while it reads the file, compares `rev`
- * and replaces the file by rename(2). The kernel drops the lock when the process dies. A reader
- * needs no lock: it sees the file before the rename or after it, never half of one.
+ * How a write is safe. A writer has an flock(2) of the directory while it reads the file, compares
+ * `rev` and replaces the file by rename(2). The kernel drops the lock when the process dies. A
+ * reader needs no lock: it sees the file before the rename or after it, never half of one.
  *
  * What survives. A process may be killed at any moment: the row is the old one or the new one. The
  * file is on disk before it is renamed, so that a power cut leaves an old row or a new one, too.

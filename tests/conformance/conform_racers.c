@@ -446,7 +446,7 @@ static void processes(void **state)
     /* Those who wait there can't open it. */
     const struct one unopened = {"liar: denied", "wakeup", {'o', 0, 1, DENIES}, 0, 1};
     make(LOCAL | THREADS);
-    examine("who waits in another process is woken", hf__conform_processes, &unopened);
+    examine("a waiter in another process is woken", hf__conform_processes, &unopened);
 }
 
 /* Of 17 writes the row tells, by a date that is 18 then. */
@@ -494,7 +494,7 @@ static void bells(void **state)
         {"slept on although it was let in", "wakeup", {'w', 1, -1, LATE}, 0, 0},
         {"slept through what came before watch", "wakeup", {'w', 2, -1, LATE}, 0, 0},
     };
-    const char *of = "who waits in another thread is woken";
+    const char *of = "a waiter in another thread is woken";
     make(LOCAL | LIVENESS | THREADS);
     EXAMINE(of, hf__conform_threads, cases);
     make(THREADS);

@@ -104,7 +104,7 @@ static void is_refused_room(hf_store *st)
         rc = make(st, "refused", i, &err);
     }
     assert_int_equal(rc, HF_UNAVAILABLE);
-    assert_non_null(strstr(err.text, "who is at it is stopped, or takes too long"));
+    assert_non_null(strstr(err.text, "the process that grows it is stopped, or takes too long"));
 }
 
 static sem_t done;

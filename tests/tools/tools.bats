@@ -110,7 +110,7 @@ run_setup() { PATH="$PWD/fake" run "$SOURCE/tools/setup" "$@"; }
 # A tree with the tools, no git, and one good file.
 tree() {
     mkdir -p tree/core/state tree/include tree/tools
-    cp "$SOURCE/tools/lint" "$SOURCE/tools/layers.py" tree/tools/
+    cp "$SOURCE/tools/lint" "$SOURCE"/tools/{layers,prose}.py tree/tools/
     cp "$SOURCE/.clang-format" tree/
     : >tree/tools/lint-exceptions
     printf '/*\n * good.c - a good file.\n */\nint hf__good;\n' >tree/core/good.c
@@ -128,6 +128,9 @@ finds() {
 
 @test "lint finds nothing in what is good" {
     tree
+    printf 'Who holds it? It says who holds, and who waits. See `who waits`. A user who asks.\n' \
+        >tree/page.md
+    printf 'who = 1\nprint(who)   # not the user who\n' >tree/tools/who.py
     run tree/tools/lint
     [ "$status" = 0 ]
     [ -z "$output" ]
@@ -154,6 +157,10 @@ finds() {
     finds PATHS core/bad.c "$head/* see /ho""me/me/notes */\n"
     finds BIGPAGE README.md "$(printf 'a line\\n%.0s' {1..151})"
     finds WORDS README.md 'The pump rings.\n'
+    finds SUBJECT tools/bad.c "$head/* Wakes\n   who waits. */\n"
+    finds SUBJECT tools/bad.c "${head}const char *t = \"of those who wait\";\n"
+    finds SUBJECT tools/bad.py '# Whoever holds it.\n'
+    finds SUBJECT bad.md 'It ends. One that is late is refused.\n'
     finds NAMED bad.md 'The step is in `core/none.c`.\n'
     finds NAMED bad.md 'See [this](none.md).\n'
     finds NAMED bad.md 'See [this](bad.md#none).\n'

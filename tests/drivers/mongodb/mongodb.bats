@@ -55,7 +55,7 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
     echo "$output"
     [ "$status" = 0 ]
     [[ $output != *"BAD "* ]]
-    [[ $output == *"a server by itself"*"- who waits looks about every 250 ms"* ]]
+    [[ $output == *"a server by itself"*"- a waiter looks about every 250 ms"* ]]
     [ "$(ask 'print(rows.estimated_document_count())')" = 0 ]
 }
 
@@ -223,7 +223,7 @@ readConcernLevel=majority&collection=locks" run k -- true
     echo "$output"
     [ "$status" = 0 ]
     [[ $output == *"survives a fail-over"* ]]
-    [[ $output == *"who waits in another process is woken"*"+ who waits is woken"* ]]
+    [[ $output == *"a waiter in another process is woken"*"+ a waiter is woken"* ]]
     run holdfast -S "${HOLDFAST_STORE/rs0/rs1}" run -n k -- true
     refused 69
 }
