@@ -37,9 +37,13 @@ fs.copyFileSync(path.join(__dirname, 'runners', 'classes.js'), path.join(dir, 'c
 write('package.json', '{ "private": true }');
 
 const FILES = ['one', 'two', 'three'];
+// By the runners' own limit, 5 s, a test would be given up on a busy machine; what it holds then is
+// a leak to them.
+const PATIENCE_MS = 600000;
 write('jest.config.js', `module.exports = { testMatch: ['**/*.jest.*js'], transform: {},
-    moduleFileExtensions: ['js', 'mjs', 'json', 'node'] };\n`);
-write('vitest.config.mjs', "export default { test: { include: ['**/*.vitest.mjs'] } };\n");
+    moduleFileExtensions: ['js', 'mjs', 'json', 'node'], testTimeout: ${PATIENCE_MS} };\n`);
+write('vitest.config.mjs', `export default { test: { include: ['**/*.vitest.mjs'],
+    testTimeout: ${PATIENCE_MS} } };\n`);
 for (const name of FILES) {
     write(`${name}.jest.js`, `
         const classes = require('./classes.js');

@@ -227,7 +227,7 @@ class Watch:
         return self
 
     async def __anext__(self) -> Info:
-        loop = asyncio.get_running_loop()
+        loop = _aio.loop()
         while True:
             try:
                 info = self._next()

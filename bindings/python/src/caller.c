@@ -41,15 +41,23 @@ uint64_t this_thread(void)
     return number;
 }
 
-/* Of this context. One that was copied from another thread's context has that one's mark. */
-static int read_mark(uint64_t *ret)
+/* Of this context, 0: none. One that was copied from another thread's context has that one's mark,
+   which is none of this thread's. */
+static int look_at_mark(uint64_t *ret)
 {
-    static uint32_t last;
     PyObject *mark = PyObject_CallObject(get_mark, NULL);
     if (!mark) return -1;
     *ret = mark == Py_None ? 0 : PyLong_AsUnsignedLongLong(mark);
     Py_DECREF(mark);
-    if (*ret >> 32 == this_thread()) return 0;
+    if (*ret >> 32 != this_thread()) *ret = 0;
+    return 0;
+}
+
+static int read_mark(uint64_t *ret)
+{
+    static uint32_t last;
+    if (look_at_mark(ret)) return -1;
+    if (*ret) return 0;
     *ret = this_thread() << 32 | ++last;
     PyObject *undo = PyObject_CallFunction(set_mark, "K", (unsigned long long)*ret);
     Py_XDECREF(undo);
@@ -62,9 +70,14 @@ int caller_read(caller *to)
     to->task = NULL;
     to->in_loop = loop && loop != Py_None;
     to->mark = this_thread() << 32;
+    to->outer = 0;
     if (!to->in_loop) {
         Py_XDECREF(loop);
         return loop ? read_mark(&to->mark) : -1;
+    }
+    if (look_at_mark(&to->outer)) { /* a task's context is a copy of that which began it */
+        Py_DECREF(loop);
+        return -1;
     }
     task = PyObject_CallFunctionObjArgs(current_task, loop, NULL);
     Py_DECREF(loop);
@@ -120,22 +133,30 @@ static int stops_its_thread(const caller *by, int sits, int kind, const char **r
     return 1;
 }
 
+/* Does the code hold it that runs this event loop, and goes on when the loop has ended? */
+static int holds_around(const lock *l, const caller *by)
+{
+    return by->outer && l->by.mark == by->outer;
+}
+
 int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const caller *by, int sits,
                           const char **ret_why)
 {
-    int mine = 0, here = 0, kind = IN_THREAD;
+    int mine = 0, here = 0, around = 0, kind = IN_THREAD;
     for (lock *l = s->locks; l; l = l->next) {
         if (l->by.mark >> 32 != by->mark >> 32 || (mode != HF_EXCLUSIVE && mode == l->mode) ||
             !l->lasts || !holds(l, key))
             continue;
         here = 1;
         mine |= caller_same(&l->by, by);
+        around |= holds_around(l, by);
     }
     *ret_why = "this task holds it, and would wait until somebody else releases it: release it "
                "first, or give the wait a limit";
     if (mine && by->task) return HF_RECURSIVE;
-    if (!here || (by->in_loop && !sits)) return 0; /* a callback of a loop doesn't wait itself */
-    if (!by->in_loop) {
+    if (!here) return 0;
+    if (!around && by->in_loop && !sits) return 0; /* a callback of a loop doesn't wait itself */
+    if (!by->in_loop || around) {
         s->users--; /* Python code: it may close the store */
         kind = caller_kind();
         s->users++;
@@ -143,6 +164,11 @@ int lock_waits_for_itself(store *s, PyObject *key, enum hf_mode mode, const call
         if (s->closing || !s->h) return HF_CANCELED;
     }
     if (stops_its_thread(by, sits, kind, ret_why)) return HF_RECURSIVE;
+    if (around) {
+        *ret_why = "the code that runs this event loop holds it, and goes on when the loop has "
+                   "ended: release it first, or give the wait a limit";
+        return kind != IN_POOL ? HF_RECURSIVE : 0;
+    }
     *ret_why = "this thread holds it, and would wait until somebody else releases it: release it "
                "first, or give the wait a limit";
     return mine && kind != IN_POOL ? HF_RECURSIVE : 0;

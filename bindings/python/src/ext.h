@@ -49,6 +49,7 @@ typedef struct caller {
     uint64_t mark;  /* the thread's number and, outside of event loops, its context's; 0: none */
     PyObject *task; /* a weak reference to the asyncio task, or NULL */
     int in_loop;    /* an event loop runs in this thread */
+    uint64_t outer; /* in one: the mark of the code of this thread that runs it, or 0 */
 } caller;
 
 struct lock {

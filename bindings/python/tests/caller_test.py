@@ -65,6 +65,44 @@ def a_task_that_would_wait_for_itself_is_told():
         asyncio.run(main())
 
 
+def a_task_that_would_wait_for_the_code_that_runs_its_loop_is_told():
+    async def nested(store, name):
+        await _refused_by(holdfast.RecursiveAcquire, store.acquire_async(name),
+                          'the code that runs this event loop')
+        await asyncio.gather(*[_refused_by(holdfast.RecursiveAcquire,
+                                           store.lock(name).__aenter__()) for _ in range(3)])
+        await _refused_by(holdfast.LockUnavailable, store.acquire_async(name, wait=0.02))
+
+    async def waits(store, name):
+        async with store.lock(name):
+            pass
+
+    with no_hang(), holdfast.open(URL) as store:
+        name = key()
+        with store.lock(name):
+            asyncio.run(nested(store, name))
+        store.locked(name)(lambda: asyncio.run(nested(store, name)))()
+        asyncio.run(waits(store, name))
+        # Another thread's loop ends it, and one that ran before.
+        held = store.acquire(name)
+        thread = threading.Thread(target=lambda: asyncio.run(waits(store, name)))
+        thread.start()
+        until(lambda: waiters(store, name) == 1, 'nobody waits')
+        held.release()
+        thread.join(PATIENCE)
+        held = asyncio.run(store.acquire_async(name))
+        threading.Timer(0.02, held.release).start()
+        asyncio.run(waits(store, name))
+        # A pool's thread runs jobs of several callers.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            held = pool.submit(store.acquire, name).result(PATIENCE)
+            second = pool.submit(lambda: asyncio.run(waits(store, name)))
+            until(lambda: waiters(store, name) == 1 or second.done(), 'nobody waits')
+            held.release()
+            second.result(PATIENCE)
+        assert free(name)
+
+
 def other_tasks_wait():
     async def main():
         got = []

@@ -67,7 +67,7 @@ def after_a_fork_only_locks_are_dead():
 
         asyncio.run(main())
         told = threading.Event()
-        with store.lock(name + '/lost', lease=1) as lost:
+        with store.lock(name + '/lost', lease=10) as lost:    # as s3: needs
             lost.on_lost(lambda lock: told.set())
             store.break_(lost.key, lost.token)
             assert told.wait(60)

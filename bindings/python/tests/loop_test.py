@@ -245,12 +245,14 @@ def trio_is_told_what_to_do():
         finally:
             coroutine.close()
 
-    with holdfast.open(URL) as store:
+    with holdfast.open(URL) as store, store.watch(key()) as watch:
         name = key()
         held = store.acquire(name + '/held')
         calls = (lambda: store.acquire_async(name), store.lock(name).__aenter__,
                  lambda: store.peek_async(name), held.release_async,
-                 lambda: holdfast.open_async(URL))
+                 lambda: holdfast.open_async(URL), lambda: store.acquire_all_async([name]),
+                 store.once(name).__aenter__, watch.__anext__, watch.close_async,
+                 lambda: store.list_async(name), store.lock(name).locked_async)
         for call in calls:
             try:
                 run(call())
