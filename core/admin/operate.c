@@ -3,7 +3,7 @@
  * ask about its settings and counts.
  */
 #include "admin.h"
-#include "claim_timeout.h"
+#include "deadline_list.h"
 #include "handle.h"
 #include "list.h"
 #include "os.h"

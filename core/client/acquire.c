@@ -5,8 +5,10 @@
  *    wait of this handle is for the key.
  * 2. Everything else is a wait (acquire_by_wait, wait.c). It enters the key's local queue; only the
  *    first of that queue asks the store.
- * 3. The caller's thread makes the first look, which on a server begins with an `acquire` of the
- *    driver. Later looks are made by the same thread on local stores, else by the dispatcher.
+ * 3. The caller's thread makes the first look (wait_look.c), which on a server begins with an
+ *    `acquire` of the driver. Later looks are made by the same thread on local stores, else by the
+ *    dispatcher (core/threads/dispatcher.c), which drives a wait that was started with a callback
+ *    (hf_acquire_start) from the beginning.
  */
 #include "acquire.h"
 
@@ -19,9 +21,13 @@
 #include "start_threads.h"
 #include "wait.h"
 #include "wait_look.h"
+#include "wait_schedule.h"
 #include "wait_state.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- may the request be made? ---- */
 
 /* The number of a thread, never used again (an address would be). Eight bytes: glibc always has
    room for them among what needs no lookup; musl loads no library that asks for that. */
@@ -43,8 +49,14 @@ static int ends_by_lease(const hf_lock *l)
     return l->lease_ms && (l->unrenewed || (l->hold_until_us && !l->session));
 }
 
-HF_COLD int hf__waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
-                                 const char *doing, hf_error *err)
+/*
+ * Would a request with these options wait for its own caller, without end? The caller is this
+ * thread (thread 0: no thread waits), or the owner that the options name. Only grants of this
+ * handle count: whether another process still runs isn't known here.
+ * Returns: 0, or HF_RECURSIVE, which `err` describes. Under the mutex.
+ */
+static HF_COLD int waits_for_itself(const struct hf_entry *e, const hf_options *o, uint64_t thread,
+                                    const char *doing, hf_error *err)
 {
     /* The same request asked again is the same grant. */
     if (o->wait_ms != HF_FOREVER || o->flags & HF_ALLOW_RECURSIVE || o->request_id) return 0;
@@ -62,6 +74,21 @@ HF_COLD int hf__waits_for_itself(const struct hf_entry *e, const hf_options *o, 
                            doing, e->text, o->owner);
     }
     return 0;
+}
+/* The key's entry, with a reference, for a request `doing` that may be made. Under the mutex. */
+static inline int entry_for(hf *h, struct hf_name name, const hf_options *o, uint64_t thread,
+                            const char *doing, struct hf_entry **ret, hf_error *err)
+{
+    *ret = NULL;
+    if (h->closing)
+        return hf_fail(err, HF_CANCELED, 0, "%s '%.100s': the store is being closed", doing,
+                       name.text);
+    int rc = hf__entry(h, name, ret, err);
+    if (!rc && (*ret)->locks) {
+        rc = waits_for_itself(*ret, o, thread, doing, err);
+        if (rc) hf__entry_unref(*ret);
+    }
+    return rc;
 }
 
 /* One acquire with the handle's own party, at a local store. 0: *ret; positive: not free, or it
@@ -94,7 +121,7 @@ static int acquire_now(hf *h, struct hf_entry *e, hf_lock **ret, hf_error *err)
 static void try_beside(hf *h, struct hf_wait *w)
 {
     h->callers++;
-    hf__wait_steps_up(w);
+    hf__wait_moves(w, HF_WAIT_FIRST_LOOK);
     pthread_mutex_unlock(&h->mu);
     for (int over = 0; !over;) over = hf__wait_look(w); /* a try is over after one look */
     pthread_mutex_lock(&h->mu);
@@ -106,7 +133,10 @@ static void try_beside(hf *h, struct hf_wait *w)
     hf__entry_unref(w->e);
 }
 
-int hf__ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
+/* Starts the renewer if a grant of this request would be renewed. A grant without its renewer would
+   be lost silently when its lease ends, so the request fails before the store is asked.
+   Returns: 0, or the reason in *err. Under the mutex. */
+static int ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
 {
     int renews = w->party.lease_ms && !(w->flags & (HF_NO_RENEW | HF_DETACHED));
     return renews ? hf__need_renewer(h, err) : 0;
@@ -119,7 +149,7 @@ static HF_COLD int acquire_by_wait(hf *h, struct hf_entry *e, const hf_options *
 {
     struct hf_wait w;
     hf__wait_init(h, &w, e, o);
-    int rc = hf__ready_to_renew(h, &w, err);
+    int rc = ready_to_renew(h, &w, err);
     if (rc) {
         pthread_cond_destroy(&w.changed);
         hf__entry_unref(e);
@@ -157,16 +187,8 @@ int hf_acquire(hf *h, const char *key, const hf_options *options, hf_lock **ret,
     if (rc) return rc;
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
-    if (h->closing)
-        rc = hf_fail(err, HF_CANCELED, 0, "acquire '%.100s': the store is being closed", key);
-    if (!rc) rc = hf__entry(h, name, &e, err);
+    rc = entry_for(h, name, o, this_thread(), "acquire", &e, err);
     if (rc) {
-        pthread_mutex_unlock(&h->mu);
-        return rc;
-    }
-    if (e->locks) rc = hf__waits_for_itself(e, o, this_thread(), "acquire", err);
-    if (rc) {
-        hf__entry_unref(e);
         pthread_mutex_unlock(&h->mu);
         return rc;
     }
@@ -207,10 +229,7 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     if (rc) return rc;
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
-    if (h->closing)
-        rc = hf_fail(err, HF_CANCELED, 0, "once '%.100s': the store is being closed", key);
-    if (!rc) rc = hf__entry(h, name, &e, err);
-    if (!rc && (rc = hf__waits_for_itself(e, o, this_thread(), "once", err))) hf__entry_unref(e);
+    rc = entry_for(h, name, o, this_thread(), "once", &e, err);
     h->callers++;
     if (!rc) rc = acquire_by_wait(h, e, o, keep_us, &lock, &once, err);
     pthread_mutex_unlock(&h->mu);
@@ -220,4 +239,152 @@ int hf_once_begin(hf *h, const char *key, int64_t keep_ms, const hf_options *opt
     *ret = once;
     ret->lock = lock;
     return 0;
+}
+
+/* ---- without a thread of the caller: a callback is told of the end ---- */
+
+static int start(hf *h, const char *key, const hf_options *options, int64_t keep_us, hf_once *once,
+                 hf_acquired_fn *done, void *arg, hf_wait **ret, hf_error *err)
+{
+    struct hf_entry *e;
+    const hf_options *o = options ? options : &hf__default_options;
+    int rc = hf__alive(h, "acquire", err);
+    if (!rc) rc = hf__check_options(h, o, key, err);
+    if (rc) return rc;
+    struct hf_wait *w = malloc(sizeof *w);
+    if (!w) return hf_fail(err, HF_NOMEM, 0, "acquire '%.100s': out of memory", key);
+    const struct hf_name name = hf__name(key);
+    pthread_mutex_lock(&h->mu);
+    rc = entry_for(h, name, o, 0, once ? "once" : "acquire", &e, err);
+    if (!rc && (rc = hf__need_dispatcher(h, err))) hf__entry_unref(e);
+    if (rc) {
+        pthread_mutex_unlock(&h->mu);
+        free(w);
+        return rc;
+    }
+    hf__wait_init(h, w, e, o);
+    rc = ready_to_renew(h, w, err);
+    if (rc) {
+        hf__entry_unref(e);
+        pthread_mutex_unlock(&h->mu);
+        pthread_cond_destroy(&w->changed);
+        free(w);
+        return rc;
+    }
+    if (o->wait_ms == 0) w->deadline_us = w->started_us;
+    w->once = once != NULL;
+    w->ret_once = once;
+    w->keep_us = keep_us;
+    w->done = done;
+    w->arg = arg;
+    w->dispatched = 1;
+    w->party.bell = HF_DISPATCHER_BELL;
+    hf__ref(h);
+    hf__line_up(h, w);
+    int lined = w->state == HF_WAIT_LOCAL;
+    *ret = w;
+    if (!lined || w->deadline_us != INT64_MAX) hf__kick_dispatcher(h);
+    pthread_mutex_unlock(&h->mu);
+    return 0;
+}
+
+int hf_acquire_start(hf *h, const char *key, const hf_options *options, hf_acquired_fn *done,
+                     void *arg, hf_wait **ret, hf_error *err)
+{
+    return start(h, key, options, 0, NULL, done, arg, ret, err);
+}
+
+int hf_once_start(hf *h, const char *key, int64_t keep_ms, const hf_options *options, hf_once *ret,
+                  hf_acquired_fn *done, void *arg, hf_wait **wait, hf_error *err)
+{
+    int64_t keep_us = 0;
+    int rc = hf__check_keep(key, keep_ms, options, &keep_us, err);
+    return rc ? rc : start(h, key, options, keep_us, ret, done, arg, wait, err);
+}
+
+/* Has the callback returned? The handle may be closed at any moment then; but its memory and its
+   mutex last until hf_wait_free: a thread that saw the result missing may still come to them. */
+static int is_done(const hf_wait *w)
+{
+    return __atomic_load_n(&w->callback_done, __ATOMIC_ACQUIRE);
+}
+
+void hf_wait_cancel(hf_wait *w)
+{
+    if (w->forks != hf__forks || is_done(w)) return;
+    pthread_mutex_lock(&w->h->mu);
+    if (w->state != HF_WAIT_ENDED) {
+        __atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
+        hf__schedule(w);
+        hf__kick_dispatcher(w->h);
+    }
+    pthread_mutex_unlock(&w->h->mu);
+}
+
+void hf_wait_free(hf_wait *w)
+{
+    if (!w || w->forks != hf__forks) return; /* the parent's stays as it is */
+    hf *h = w->h;
+    if (!is_done(w)) {
+        hf_wait_cancel(w);
+        pthread_mutex_lock(&h->mu);
+        h->callers++;
+        while (!is_done(w)) pthread_cond_wait(&w->changed, &h->mu);
+        hf__leave_call(h);
+        pthread_mutex_unlock(&h->mu);
+    }
+    pthread_cond_destroy(&w->changed);
+    free(w);
+    hf__unref(h);
+}
+
+/* ---- several keys, or none of them ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(**(const char *const *const *)a, **(const char *const *const *)b);
+}
+
+int hf_acquire_all(hf *h, const char *const *keys, size_t n, const hf_options *options,
+                   hf_lock **ret, hf_error *err)
+{
+    enum { KEYS_CAP = 64 };
+    const char *const *order[KEYS_CAP];
+    hf_lock *got[KEYS_CAP];
+    if (options && options->size < sizeof *options)
+        return hf_fail(err, HF_INVALID, 0, "acquire: options: not initialized");
+    hf_options o = options ? *options : hf__default_options;
+    if (n < 1 || n > KEYS_CAP)
+        return hf_fail(err, HF_INVALID, 0, "acquire: %zu keys: must be 1 to %d", n, KEYS_CAP);
+    int rc = hf__begin_call(h, "acquire", err); /* closing mustn't take what it has got so far */
+    if (rc) return rc;
+    for (size_t i = 0; !rc && i < n; i++) {
+        hf_rowkey k;
+        rc = hf_key_make(keys[i], &k, err);
+        order[i] = &keys[i];
+    }
+    if (!rc) rc = hf__check_options(h, &o, keys[0], err);
+    if (rc) goto out;
+    /* Everybody takes several keys in one order, so that nobody waits in a circle. */
+    qsort(order, n, sizeof *order, by_name);
+    for (size_t i = 1; i < n; i++)
+        if (!strcmp(*order[i - 1], *order[i]))
+            rc = hf_fail(err, HF_INVALID, 0, "acquire '%s': named twice", *order[i]);
+    int64_t deadline = o.wait_ms > 0 ? hf__local_us() + o.wait_ms * 1000 : 0;
+    size_t held = 0;
+    for (; held < n && !rc; held += !rc) {
+        if (o.wait_ms > 0) {
+            int64_t left = (deadline - hf__local_us() + 999) / 1000;
+            o.wait_ms = left > 0 ? left : 1;
+        }
+        rc = hf_acquire(h, *order[held], &o, &got[order[held] - keys], err);
+    }
+    for (size_t i = held; rc && i-- > 0;) {
+        got[order[i] - keys]->at_least_ms = 0; /* nothing was done with it */
+        hf_release(got[order[i] - keys], NULL);
+    }
+    if (!rc) memcpy(ret, got, n * sizeof *ret);
+out:
+    hf__end_call(h);
+    return rc;
 }

@@ -1,13 +1,13 @@
 /*
  * close.c - closing a handle: waits are cancelled, locks released, threads ended, in this order.
  */
-#include "deferred_cancel.h"
 #include "handle.h"
-#include "look_queue.h"
 #include "os.h"
 #include "release_all.h"
 #include "session.h"
 #include "start_threads.h"
+#include "wait_schedule.h"
+#include "withdraw.h"
 
 enum { CANCEL_AGAIN_US = 100000 };
 

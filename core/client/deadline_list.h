@@ -1,11 +1,14 @@
 /*
- * deadline_list.h - the locks that end by time, or whose loss is to be told: when the expiry
- * monitor looks at each. Under the mutex.
+ * deadline_list.h - when the expiry monitor looks at what ends by time: at a lock whose lease ends
+ * or whose loss is to be told, and at a handover whose claim is awaited. Under the mutex where
+ * nothing else is said.
  */
 #ifndef HF_DEADLINE_LIST_H
 #define HF_DEADLINE_LIST_H
 
-#include "holdfast.h"
+#include "holdfast_driver.h"
+
+struct hf_entry;
 
 /* The local time at which the lease may be over: a little early, for the clocks' rates; then
    exactly. */
@@ -14,7 +17,7 @@ int64_t hf__lease_ends(const hf_lock *l, int64_t now_us);
    answer decides. */
 int64_t hf__session_over_at(const hf_lock *lock);
 /* Is the store asked now and then whether the grant is still there? Not while another thread uses
-   the lock, which is that thread's alone. */
+   the lock: it is that thread's alone then. */
 int hf__asks_store(const hf_lock *lock);
 /* When the expiry monitor is to look at it, by the local clock: INT64_MAX: not at all. */
 int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
@@ -22,5 +25,8 @@ int64_t hf__watch_at(const hf_lock *lock, int64_t now_us);
    after any change of what hf__watch_at goes by. */
 void hf__set_deadline(hf_lock *lock);
 void hf__each_lock(hf *h, void (*see)(hf_lock *lock, void *arg), void *arg);
+/* If `row`, as just written, holds a grant that was handed over: the expiry monitor passes it on
+   when its claim timeout ends, should no other client do so. Takes the mutex. */
+void hf__watch_claim(hf *h, struct hf_entry *e, const hf_row *row);
 
 #endif

@@ -6,11 +6,11 @@
 #include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
-#include "look_queue.h"
 #include "lost.h"
 #include "os.h"
 #include "session.h"
 #include "start_threads.h"
+#include "wait_schedule.h"
 
 /* ---- what hangs on a session ---- */
 

@@ -6,7 +6,7 @@
 
 #include "handle.h"
 #include "os.h"
-#include "plan.h"
+#include "wait_schedule.h"
 
 #include <string.h>
 

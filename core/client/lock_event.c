@@ -4,7 +4,6 @@
 #include "lock_event.h"
 
 #include "belief.h"
-#include "claim_timeout.h"
 #include "deadline_list.h"
 #include "handle.h"
 #include "lost.h"

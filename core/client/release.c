@@ -24,7 +24,7 @@
 #include "renewal_queue.h"
 #include "session.h"
 #include "start_threads.h"
-#include "yield.h"
+#include "wait_schedule.h"
 
 #include <string.h>
 
@@ -216,4 +216,10 @@ int hf_release(hf_lock *l, hf_error *err)
     rc = give_back(l, err);
     pthread_mutex_unlock(&h->mu);
     return rc;
+}
+
+void hf_release_scope(hf_lock **lock)
+{
+    hf_release(*lock, NULL);
+    *lock = NULL;
 }

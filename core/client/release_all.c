@@ -13,7 +13,7 @@
 #include "release_all.h"
 
 #include "belief.h"
-#include "claim_timeout.h"
+#include "deadline_list.h"
 #include "handle.h"
 #include "last_row.h"
 #include "lock.h"

@@ -1,24 +1,25 @@
 /*
- * wait.c - a request that isn't granted at once, and the caller's thread that drives it. What a
- * look at the store does: wait_look.c.
+ * wait.c - a request that isn't granted at once: from its beginning to its end. What a look at the
+ * store does: wait_look.c.
  */
 #include "wait.h"
 
 #include "handle.h"
+#include "kept_error.h"
 #include "key.h"
-#include "local_line.h"
-#include "look_queue.h"
 #include "os.h"
-#include "plan.h"
+#include "peers.h"
 #include "session.h"
 #include "start_threads.h"
 #include "wait_look.h"
+#include "wait_schedule.h"
 #include "wait_state.h"
-#include "wanted_keys.h"
 #include "withdraw.h"
 
 #include <stddef.h>
 #include <string.h>
+
+/* ---- its beginning ---- */
 
 /* The party of a request with these options. */
 static void fill_party(hf *h, const hf_options *o, hf_party *p)
@@ -65,8 +66,140 @@ void hf__wait_init(hf *h, struct hf_wait *w, struct hf_entry *e, const hf_option
     hf__thread_condition(&w->changed);
 }
 
-/* The caller's thread drives its own wait on a bell. Under the mutex. */
-static void drive_by_bell(hf *h, struct hf_wait *w)
+/* ---- the subscription of its key ---- */
+
+int hf__wanted(const struct hf_wait *w)
+{
+    return hf__at_store(w) && w->state != HF_WAIT_FIRST_LOOK && w->dispatched && !hf__backs_off(w);
+}
+
+struct hf_wait *hf__subscriber_of(const struct hf_entry *e)
+{
+    struct hf_wait *found = NULL;
+    uint32_t left = e->n_at_store;
+    for (struct hf_wait *w = e->first; w && left; w = w->next) {
+        left -= (uint32_t)hf__at_store(w);
+        if (hf__wanted(w)) found = w;
+    }
+    return found;
+}
+
+int hf__subscription_changes(const struct hf_wait *w)
+{
+    const struct hf_entry *e = w->e;
+    if (!w->h->port.caps.notify) return 0;
+    const struct hf_wait *to = hf__subscriber_of(e);
+    return to != e->subscriber || (to && (to->state == HF_WAIT_QUEUED) != e->key.in_line);
+}
+
+void hf__change_subscription(hf *h, struct hf_entry *e)
+{
+    if (e->changed || !h->port.caps.notify) return;
+    e->changed = 1;
+    e->refs++;
+    e->changed_next = h->changed_keys;
+    h->changed_keys = e;
+}
+
+/* ---- the local queue ---- */
+
+static void at_store_add(hf *h, struct hf_wait *w)
+{
+    hf__wait_moves(w, HF_WAIT_FIRST_LOOK);
+    hf__look_at(w, 0);
+    w->e->n_at_store++;
+    h->n_at_store++;
+    h->n_dispatched += w->dispatched;
+    w->list_next = h->at_store;
+    w->list_prev = &h->at_store;
+    if (w->list_next) w->list_next->list_prev = &w->list_next;
+    h->at_store = w;
+    hf__schedule(w);
+}
+
+/* Is this a request that holds, asked again? It is granted at once, and mustn't stand behind the
+   waits for its end. */
+static int holds_already(const struct hf_wait *w)
+{
+    for (const hf_lock *l = w->named ? w->e->locks : NULL; l; l = l->next)
+        if (l->named && !l->lost && !l->releasing && !memcmp(l->id, w->party.id, sizeof l->id))
+            return 1;
+    return 0;
+}
+
+void hf__line_up(hf *h, struct hf_wait *w)
+{
+    struct hf_entry *e = w->e;
+    w->prev = e->last;
+    w->next = NULL;
+    if (e->last)
+        e->last->next = w;
+    else
+        e->first = w;
+    e->last = w;
+    h->stats.waiting++;
+    if (e->first == w || holds_already(w))
+        at_store_add(h, w);
+    else
+        hf__schedule(w);
+}
+
+void hf__wait_finish(struct hf_wait *w)
+{
+    hf *h = w->h;
+    struct hf_entry *e = w->e;
+    int listed = hf__at_store(w);
+    hf__wait_moves(w, HF_WAIT_ENDED);
+    hf__deadline_drop(&h->looks, &w->look);
+    while (w->pins) pthread_cond_wait(&w->changed, &h->mu);
+    hf__deadline_drop(&h->notices, &w->notice);
+    hf__forget_peers(w);
+    if (listed) {
+        *w->list_prev = w->list_next;
+        if (w->list_next) w->list_next->list_prev = w->list_prev;
+        e->n_at_store--;
+        h->n_at_store--;
+        h->n_dispatched -= w->dispatched;
+    }
+    if (e->subscriber == w) {
+        e->subscriber = NULL;
+        hf__change_subscription(h, e);
+    }
+    hf__session_put(&h->sessions, w->session);
+    hf__session_put(&h->sessions, w->queue_session);
+    w->session = w->queue_session = NULL;
+    hf__error_clear(&w->why);
+    int was_first = e->first == w;
+    if (w->prev)
+        w->prev->next = w->next;
+    else
+        e->first = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    else
+        e->last = w->prev;
+    h->stats.waiting--;
+    if (w->code == HF_TIMEOUT) h->stats.timeouts++;
+    if (w->code == HF_CANCELED) h->stats.canceled++;
+    if (w->code == HF_BUSY) h->stats.busy++;
+    if (w->code == HF_UNKNOWN) h->stats.unknown++;
+    if (was_first && e->first && e->first->state == HF_WAIT_LOCAL) {
+        at_store_add(h, e->first);
+        if (e->first->dispatched)
+            hf__kick_dispatcher(h);
+        else
+            pthread_cond_signal(&e->first->changed);
+    }
+    hf__entry_unref(e);
+    if (h->closing) pthread_cond_broadcast(&h->changed);
+    pthread_cond_broadcast(&w->changed);
+}
+
+/* ---- the thread of the caller ---- */
+
+/* The caller's thread drives its own wait, and sleeps at a wakeup of the store's. Under the mutex,
+   dropped. */
+static void drive_by_wakeup(hf *h, struct hf_wait *w)
 {
     const hf_local_ops *local = h->port.caps.local;
     uint8_t bell = w->party.bell;
@@ -82,11 +215,10 @@ static void drive_by_bell(hf *h, struct hf_wait *w)
     pthread_mutex_lock(&h->mu);
 }
 
-/* Waits until it is over. Under the mutex. */
 void hf__wait_sync(hf *h, struct hf_wait *w)
 {
-    int bells = h->port.caps.local != NULL, over = 0;
-    w->party.bell = bells ? (uint8_t)(1 + h->next_bell++ % (HF_BELLS - 1)) : 0;
+    int local = h->port.caps.local != NULL, over = 0;
+    w->party.bell = local ? (uint8_t)(1 + h->next_bell++ % (HF_BELLS - 1)) : 0;
     h->callers++;
     hf__line_up(h, w);
     while (w->state == HF_WAIT_LOCAL) {
@@ -98,8 +230,8 @@ void hf__wait_sync(hf *h, struct hf_wait *w)
         }
         hf__cond_until(&w->changed, &h->mu, w->deadline_us);
     }
-    if (!over && bells) {
-        drive_by_bell(h, w);
+    if (!over && local) {
+        drive_by_wakeup(h, w);
         over = 1;
     } else if (!over) {
         /* The first look is ours: uncontended, no other thread is needed. */

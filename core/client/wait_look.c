@@ -4,30 +4,27 @@
  */
 #include "wait_look.h"
 
-#include "claim.h"
+#include "accept.h"
 #include "claim_length.h"
-#include "claim_timeout.h"
+#include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
-#include "look_queue.h"
-#include "notification.h"
 #include "os.h"
-#include "plan.h"
 #include "session.h"
 #include "wait_request.h"
+#include "wait_schedule.h"
 #include "wait_state.h"
 #include "withdraw.h"
-#include "yield.h"
 
 #include <string.h>
 
-static const int64_t AWAY_CAP_US =
-    15000000; /* how long an endless wait bears a store that's away */
+/* How long a wait without a limit goes on while the store doesn't answer. */
+static const int64_t AWAY_CAP_US = 15000000;
 
-/* ---- one look at the store ---- */
+/* ---- what ends a wait ---- */
 
-/* A wait whose limit has passed while the store failed wasn't in vain because of a holder: what the
-   store said is its result. */
+/* If the store failed while the limit passed, no holder was the reason: what the store said is the
+   result. */
 static void say_given_up(struct hf_wait *w, int code)
 {
     int failed = code == HF_TIMEOUT && w->why, why = failed ? w->why->code : 0;
@@ -51,7 +48,8 @@ static int event_done(struct hf_wait *w, const hf_row *row)
 {
     hf_once *o = w->ret_once;
     hf *h = w->h;
-    /* Whoever marked it may not have come to this yet; who is told that it is done won't do it. */
+    /* The client that marked the event may not have made the mark durable yet; and the caller, told
+       that the event is done, won't run it. */
     w->code = hf__port_sync(&h->port, &w->e->key, &w->err);
     if (w->code) return 1;
     o->lock = NULL;
@@ -74,7 +72,7 @@ static int store_failed(struct hf_wait *w, int rc, const hf_error *err)
     if (rc == HF_UNKNOWN) w->maybe_in_row = w->lost_reply = 1;
     if (!w->away_since_us) w->away_since_us = now;
     hf__error_keep(&w->why, err);
-    /* LOST: sessions of ours died twice while it asked. */
+    /* LOST: sessions of this handle died twice while it asked. */
     int away = rc == HF_UNAVAILABLE || rc == HF_UNKNOWN || rc == HF_LOST;
     if (away && w->deadline_us > now &&
         (w->deadline_us != INT64_MAX || now - w->away_since_us < AWAY_CAP_US)) {
@@ -104,9 +102,10 @@ static struct hf_event event_of(struct hf_wait *w)
 
 /* ---- the last look ---- */
 
-/* The wait's time is over, and it is looked at, late perhaps, for others had to be. If it was
-   handed the key meanwhile, or the key is free, it takes it; else it is withdrawn. Where the store
-   may block, who isn't in line has nothing to withdraw, and doesn't ask. 1: it is over. */
+/* The wait's limit has passed; this look may come late, because other waits had to look. If the key
+   was granted to it meanwhile, or is free, the wait takes it; else its request is withdrawn. Where
+   the store may block, a wait outside the queue has nothing to withdraw, and doesn't ask.
+   Returns 1: it is over. */
 static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
 {
     hf *h = w->h;
@@ -121,7 +120,7 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     int known = !rc;
     if (rc >= 0) hf__error_clear(&w->why); /* the store answers, and this is why it waited */
     if (known && hf__accept_handover(w, row)) return 1;
-    /* Behind others in line nothing changes by its asking. */
+    /* Behind other waiters a step would change nothing. */
     if (known && hf__find_id(row, w->party.id) < (int64_t)row->n_holders + 1) {
         rc = hf__wait_step(w, &ev, row, 1, now_us, &out, &err);
         known = answered = !rc;
@@ -137,22 +136,14 @@ static int last_look(struct hf_wait *w, hf_row *row, int64_t now_us)
     }
     say_given_up(w, HF_TIMEOUT);
     if (!w->maybe_in_row) return 1;
-    if (known)
-        hf__withdraw_from(w, row, until_us);
-    else if (hf__local_us() < until_us)
-        hf__withdraw_until(w, until_us);
+    if (known || hf__local_us() < until_us)
+        hf__withdraw_until(w, known ? row : NULL, until_us);
     else
         hf__withdrawn(w, HF_UNAVAILABLE, NULL); /* a mute store isn't asked again */
     return 1;
 }
 
-/* Its first look begins. */
-static void asks(struct hf_wait *w)
-{
-    pthread_mutex_lock(&w->h->mu);
-    hf__wait_asks(w);
-    pthread_mutex_unlock(&w->h->mu);
-}
+/* ---- any other look ---- */
 
 static int look(struct hf_wait *w, hf_row *row)
 {
@@ -169,8 +160,8 @@ static int look(struct hf_wait *w, hf_row *row)
     int64_t until =
         hf__min64(try_only ? INT64_MAX : w->deadline_us, now_us + h->port.io_timeout_ms * 1000);
     int rc = 0, known = 0, answers = 0;
-    if (first && hf__yields_first(w)) return 0;
-    if (first) asks(w);
+    if (first && hf__yields_first(w)) return 0; /* this look is put off, and still the first */
+    if (first) hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
     ev.queue_cap = hf__room_for(w);
     if (first || w->overtaken) {
         rc = hf__wait_ask_first(w, &ev, row, &known, until, &out, &err);
@@ -220,9 +211,7 @@ static int look(struct hf_wait *w, hf_row *row)
     }
     if (try_only) return give_up(w, HF_BUSY);
     hf__plan_outside(w, out.answer);
-    pthread_mutex_lock(&h->mu);
-    hf__wait_outside(w);
-    pthread_mutex_unlock(&h->mu);
+    hf__wait_moves_locking(w, HF_WAIT_OUTSIDE);
     return 0;
 }
 

@@ -7,49 +7,28 @@
 
 #include <assert.h>
 
-static int asks(const struct hf_wait *w)
+enum {
+    ASKS = 1 << HF_WAIT_OUTSIDE | 1 << HF_WAIT_QUEUED,
+    ALL_BUT_ENDED = (1 << HF_WAIT_ENDED) - 1
+};
+
+/* The states that may come before each, as bits. */
+static const unsigned before[] = {[HF_WAIT_FIRST_LOOK] = 1 << HF_WAIT_LOCAL,
+                                  [HF_WAIT_OUTSIDE] = 1 << HF_WAIT_FIRST_LOOK | ASKS,
+                                  [HF_WAIT_QUEUED] = ASKS,
+                                  [HF_WAIT_GRANTED] = ASKS,
+                                  [HF_WAIT_WITHDRAWING] = ASKS | 1 << HF_WAIT_WITHDRAWING,
+                                  [HF_WAIT_ENDED] = ALL_BUT_ENDED};
+
+void hf__wait_moves(struct hf_wait *w, enum hf_wait_state to)
 {
-    return w->state == HF_WAIT_OUTSIDE || w->state == HF_WAIT_QUEUED;
+    assert(before[to] >> w->state & 1);
+    w->state = to;
 }
 
-void hf__wait_steps_up(struct hf_wait *w)
+void hf__wait_moves_locking(struct hf_wait *w, enum hf_wait_state to)
 {
-    assert(w->state == HF_WAIT_LOCAL);
-    w->state = HF_WAIT_FIRST_LOOK;
-}
-
-void hf__wait_asks(struct hf_wait *w)
-{
-    assert(w->state == HF_WAIT_FIRST_LOOK);
-    w->state = HF_WAIT_OUTSIDE;
-}
-
-void hf__wait_in_line(struct hf_wait *w)
-{
-    assert(asks(w));
-    w->state = HF_WAIT_QUEUED;
-}
-
-void hf__wait_outside(struct hf_wait *w)
-{
-    assert(asks(w));
-    w->state = HF_WAIT_OUTSIDE;
-}
-
-void hf__wait_granted(struct hf_wait *w)
-{
-    assert(asks(w));
-    w->state = HF_WAIT_GRANTED;
-}
-
-void hf__wait_withdraws(struct hf_wait *w)
-{
-    assert(asks(w) || w->state == HF_WAIT_WITHDRAWING);
-    w->state = HF_WAIT_WITHDRAWING;
-}
-
-void hf__wait_ends(struct hf_wait *w)
-{
-    assert(w->state != HF_WAIT_ENDED);
-    w->state = HF_WAIT_ENDED;
+    pthread_mutex_lock(&w->h->mu);
+    hf__wait_moves(w, to);
+    pthread_mutex_unlock(&w->h->mu);
 }

@@ -1,11 +1,11 @@
 /*
- * wait_state.h - where a wait stands, and how it gets from there to elsewhere.
+ * wait_state.h - where a wait stands, and from where it may get there.
  *
  *     LOCAL -> FIRST_LOOK -> OUTSIDE <-> QUEUED -> GRANTED -> ENDED
  *
- * From OUTSIDE and QUEUED it may be granted, or give up (WITHDRAWING); from all it may end. What
- * isn't known of a write, and that somebody wants it to end, are data beside this (asked, granted,
- * lost_reply, lost_acquire; cancel).
+ * From OUTSIDE and QUEUED a wait may be granted, or give up (WITHDRAWING); from all states it may
+ * end. Which of its writes may have landed, and that it is to be cancelled, are data beside the
+ * state (maybe_in_row, granted, lost_reply, lost_acquire; cancel).
  */
 #ifndef HF_WAIT_STATE_H
 #define HF_WAIT_STATE_H
@@ -15,20 +15,15 @@ struct hf_wait;
 enum hf_wait_state {
     HF_WAIT_LOCAL,       /* behind others of its handle */
     HF_WAIT_FIRST_LOOK,  /* first of them; it hasn't asked the store yet */
-    HF_WAIT_OUTSIDE,     /* it has, and doesn't stand in the store's queue, as far as is known */
-    HF_WAIT_QUEUED,      /* it stands there */
+    HF_WAIT_OUTSIDE,     /* it has, and isn't in the store's queue, as far as is known */
+    HF_WAIT_QUEUED,      /* in the store's queue */
     HF_WAIT_GRANTED,     /* it holds; its caller hasn't been told */
     HF_WAIT_WITHDRAWING, /* it has given up: its request is being taken out of the row */
     HF_WAIT_ENDED
 };
 
-/* The transitions. Under the mutex. */
-void hf__wait_steps_up(struct hf_wait *w);  /* LOCAL -> FIRST_LOOK */
-void hf__wait_asks(struct hf_wait *w);      /* FIRST_LOOK -> OUTSIDE */
-void hf__wait_in_line(struct hf_wait *w);   /* OUTSIDE, QUEUED -> QUEUED */
-void hf__wait_outside(struct hf_wait *w);   /* OUTSIDE, QUEUED -> OUTSIDE */
-void hf__wait_granted(struct hf_wait *w);   /* OUTSIDE, QUEUED -> GRANTED */
-void hf__wait_withdraws(struct hf_wait *w); /* OUTSIDE, QUEUED, WITHDRAWING -> WITHDRAWING */
-void hf__wait_ends(struct hf_wait *w);      /* all -> ENDED */
+/* The transition to `to`. Under the mutex; the second one takes it. */
+void hf__wait_moves(struct hf_wait *w, enum hf_wait_state to);
+void hf__wait_moves_locking(struct hf_wait *w, enum hf_wait_state to);
 
 #endif

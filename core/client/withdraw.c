@@ -1,34 +1,47 @@
 /*
- * withdraw.c - a request is taken out of the row, or may have stayed there.
+ * withdraw.c - a request is taken out of the row, at once or later. See withdraw.h.
  */
 #include "withdraw.h"
 
-#include "claim_timeout.h"
-#include "deferred_cancel.h"
+#include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
 #include "os.h"
+#include "session.h"
+#include "start_threads.h"
 #include "wait_state.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+enum { AGAIN_US = 500000 };
+
+/* Takes a request out of the row (NULL: it is read first) if its grant hasn't been claimed, or
+   (maybe_done) in any case. Without the mutex. Returns 0, or what the store says. */
+static int withdraw(hf *h, struct hf_entry *e, const uint8_t id[16], int maybe_done, hf_row *row,
+                    int64_t until_us, hf_error *err)
+{
+    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = maybe_done};
+    struct hf_outcome out;
+    hf_row read, *at = row ? row : &read;
+    memcpy(ev.id, id, sizeof ev.id);
+    hf_row_init(&read);
+    int rc = hf__cas_loop(&h->port, &e->key, &ev, at, row != NULL, until_us, &out, err);
+    if (!rc) hf__watch_claim(h, e, at);
+    hf_row_clear(&read);
+    return rc;
+}
+
+/* ---- the end of a wait ---- */
 
 void hf__wait_error(struct hf_wait *w, int code, const char *why)
 {
     w->code = hf_fail(&w->err, code, 0, "acquire '%s': %s", w->e->text, why);
 }
 
-/* It may stand in the row with a session that is kept: to be withdrawn later on. */
-void hf__defer_withdrawal(struct hf_wait *w)
-{
-    if (!w->h->port.caps.sessions || w->named) return;
-    pthread_mutex_lock(&w->h->mu);
-    hf__defer_cancel(w->h, w->e, w->party.id);
-    pthread_mutex_unlock(&w->h->mu);
-}
-
-/* `rc` is what became of that, and why (NULL: not known). Whatever a withdrawal failed by, the
-   request may stand in the row still: TIMEOUT, CANCELED or BUSY would say that it doesn't. An error
-   of the store by which the wait itself has ended says no such thing. */
+/* Whatever a withdrawal failed by, the request may stand in the row still: TIMEOUT, CANCELED or
+   BUSY would say that it doesn't. An error of the store by which the wait itself has ended says no
+   such thing. */
 void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
 {
     int stands = rc == HF_UNKNOWN || rc == HF_UNAVAILABLE || (rc && rc != w->code);
@@ -43,37 +56,112 @@ void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why)
     if (rc) hf__defer_withdrawal(w);
 }
 
-static void withdraws(struct hf_wait *w)
+void hf__withdraw_until(struct hf_wait *w, hf_row *row, int64_t until_us)
 {
-    pthread_mutex_lock(&w->h->mu);
-    hf__wait_withdraws(w);
-    pthread_mutex_unlock(&w->h->mu);
-}
-
-void hf__withdraw_until(struct hf_wait *w, int64_t until_us)
-{
+    hf *h = w->h;
     hf_error why = {0};
-    int maybe_done = w->granted || w->lost_reply;
-    withdraws(w);
-    int rc = hf__withdraw(w->h, w->e, w->party.id, maybe_done, until_us, &why);
+    hf__wait_moves_locking(w, HF_WAIT_WITHDRAWING);
+    int rc = withdraw(h, w->e, w->party.id, w->granted || w->lost_reply, row, until_us, &why);
     hf__withdrawn(w, rc, &why);
 }
 
 void hf__withdraw_wait(struct hf_wait *w)
 {
-    hf__withdraw_until(w, hf__local_us() + w->h->port.io_timeout_ms * 1000);
+    hf__withdraw_until(w, NULL, hf__local_us() + w->h->port.io_timeout_ms * 1000);
 }
 
-/* Takes the request out of the row, which is the one that was read. */
-void hf__withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us)
+/* ---- later ---- */
+
+void hf__defer_withdrawal(struct hf_wait *w)
+{
+    if (!w->h->port.caps.sessions || w->named) return;
+    pthread_mutex_lock(&w->h->mu);
+    hf__defer_cancel(w->h, w->e, w->party.id);
+    pthread_mutex_unlock(&w->h->mu);
+}
+
+void hf__defer_cancel(hf *h, struct hf_entry *e, const uint8_t id[16])
+{
+    struct hf_deferred_cancel *r = calloc(1, sizeof *r);
+    if (!r) return;
+    memcpy(r->id, id, 16);
+    r->e = e;
+    r->at_us = hf__local_us() + AGAIN_US;
+    e->refs++;
+    r->next = h->cancels;
+    h->cancels = r;
+    if (!hf__need_renewer(h, NULL)) hf__wake_renewer(h);
+}
+
+int64_t hf__deferred_cancels_tend(hf *h)
+{
+    struct hf_deferred_cancel *r = h->cancels, **at = &h->cancels;
+    if (!r) return INT64_MAX;
+    for (struct hf_deferred_cancel *other = r->next; other; other = other->next)
+        if (other->at_us < r->at_us) r = other;
+    if (r->at_us > hf__local_us()) return r->at_us;
+    pthread_mutex_unlock(&h->mu);
+    int rc = withdraw(h, r->e, r->id, 1, NULL, 0, NULL);
+    pthread_mutex_lock(&h->mu);
+    r->at_us = hf__local_us() + AGAIN_US;
+    if (rc && rc != HF_CORRUPT) return 0;
+    while (*at != r) at = &(*at)->next; /* only the renewer takes any out */
+    *at = r->next;
+    hf__entry_unref(r->e);
+    free(r);
+    return 0;
+}
+
+void hf__deferred_cancels_close(hf *h)
+{
+    for (struct hf_deferred_cancel *r; (r = h->cancels);) {
+        h->cancels = r->next;
+        free(r);
+    }
+}
+
+/* ---- requests that a restored backup has brought back ---- */
+
+/* Is this a request of our handle to which no wait or lock belongs? At the store only the first
+   wait of the local queue has a request. (A wait behind it may ask again for a request that its
+   caller names, but couldn't claim it there.) A hold that was claimed has a lock. Under the mutex.
+ */
+static int is_orphan(const struct hf_wait *w, const hf_party *p, int holds)
+{
+    if (!memcmp(p->id, w->party.id, sizeof p->id)) return 0;
+    if (holds && !(p->flags & HF_PARTY_UNCLAIMED)) return 0;
+    for (const hf_lock *l = w->e->locks; l; l = l->next)
+        if (holds && l->token == p->token) return 0;
+    return hf__session_kept(&w->h->sessions, p->session);
+}
+
+/* Finds an orphan and its id. Returns 0: there is none, or the wait is an attempt beside others of
+   this handle. */
+static int find_orphan(const struct hf_wait *w, const hf_row *row, uint8_t ret_id[16])
+{
+    int found = 0;
+    pthread_mutex_lock(&w->h->mu);
+    uint32_t n = w->e->first == w ? row->n_holders + row->n_queue : 0;
+    for (uint32_t i = 0; i < n && !found; i++) {
+        found = is_orphan(w, &row->party[i], i < row->n_holders);
+        if (found) memcpy(ret_id, row->party[i].id, 16);
+    }
+    pthread_mutex_unlock(&w->h->mu);
+    return found;
+}
+
+int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err)
 {
     hf *h = w->h;
-    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .maybe_done = w->granted || w->lost_reply};
-    struct hf_outcome out;
-    memcpy(ev.id, w->party.id, sizeof ev.id);
-    hf_error why = {0};
-    withdraws(w);
-    int rc = hf__cas_loop(&h->port, &w->e->key, &ev, row, 1, until_us, &out, &why);
-    if (!rc) hf__watch_claim(h, w->e, row);
-    hf__withdrawn(w, rc, &why);
+    struct hf_outcome out = {.changed = 1};
+    /* as_seen: a request that was claimed stays; another process may have asked it again. */
+    struct hf_event ev = {.kind = HF_EV_WITHDRAW, .as_seen = 1};
+    if (!h->port.caps.sessions) return 0;
+    while (out.changed && find_orphan(w, row, ev.id)) {
+        int rc = hf__cas_loop(&h->port, &w->e->key, &ev, row, 1, until_us, &out, err);
+        /* Written meanwhile, or a session in the row has died: the look goes on. */
+        if (rc) return rc == HF_CONFLICT || rc == HF_LOST ? 0 : rc;
+        hf__watch_claim(h, w->e, row);
+    }
+    return 0;
 }

@@ -1,24 +1,46 @@
 /*
- * withdraw.h - a request is taken out of the row, or may have stayed there. Without the mutex.
+ * withdraw.h - a request is taken out of the row: at once, when its wait ends; or later, if the
+ * store didn't confirm that. Without the mutex where nothing else is said.
  */
 #ifndef HF_WITHDRAW_H
 #define HF_WITHDRAW_H
 
 #include "holdfast_driver.h"
 
+struct hf_entry;
 struct hf_wait;
 
-/* Takes the request of a wait that ends out of the row: its code says UNKNOWN if it may have
- * stayed. */
-void hf__withdraw_wait(struct hf_wait *w);
-void hf__withdraw_until(struct hf_wait *w, int64_t until_us);
-/* Out of the row that was read. */
-void hf__withdraw_from(struct hf_wait *w, hf_row *row, int64_t until_us);
-/* `rc` is what became of the withdrawal, and why (NULL: not known). */
-void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why);
-/* It may stand in the row with a session that is kept: to be withdrawn later on. */
-void hf__defer_withdrawal(struct hf_wait *w);
+/* ---- the end of a wait ---- */
+
 /* The wait ends with that code. */
 void hf__wait_error(struct hf_wait *w, int code, const char *why);
+/* Takes the request of a wait that ends out of the row. The wait's code becomes UNKNOWN if the
+   request may have stayed. `row`: as it was read; NULL: it is read first. */
+void hf__withdraw_wait(struct hf_wait *w);
+void hf__withdraw_until(struct hf_wait *w, hf_row *row, int64_t until_us);
+/* Notes what became of a withdrawal: `rc`, and why (NULL: not known). */
+void hf__withdrawn(struct hf_wait *w, int rc, const hf_error *why);
+
+/* ---- later: stores with hf_session_ops ---- */
+
+/*
+ * A request that was given up although the store didn't confirm it may stand in the row for as long
+ * as a session of this handle is kept. The renewer withdraws it: a deferred cancel.
+ */
+void hf__defer_withdrawal(struct hf_wait *w);
+/* The same of a request without its wait. Under the mutex, as the next one. Without memory the
+   request stands until this handle is closed. */
+void hf__defer_cancel(hf *h, struct hf_entry *e, const uint8_t id[16]);
+/* The renewer's: withdraws the request that is due longest. One at a time, because sessions are to
+   be kept meanwhile. Returns when to look again; 0 if the mutex was dropped. */
+int64_t hf__deferred_cancels_tend(hf *h);
+void hf__deferred_cancels_close(hf *h);
+/*
+ * Withdraws requests of this handle that are in `row` although no wait or lock of it belongs to
+ * them. A restored backup brings such requests back, and their session is kept for others. Only the
+ * first wait of the local queue does this. `row`: as read, then as left.
+ * Returns: 0, or the store's error.
+ */
+int hf__withdraw_orphans(struct hf_wait *w, hf_row *row, int64_t until_us, hf_error *err);
 
 #endif

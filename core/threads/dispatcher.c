@@ -6,13 +6,12 @@
 
 #include "acquire.h"
 #include "handle.h"
-#include "local_line.h"
-#include "look_queue.h"
 #include "os.h"
 #include "start_threads.h"
 #include "subscriptions.h"
+#include "wait.h"
 #include "wait_look.h"
-#include "wanted_keys.h"
+#include "wait_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * sent again as it is (cas_loop.h says why). Grants of one key are renewed by one write.
  */
 #include "belief.h"
-#include "claim_timeout.h"
+#include "deadline_list.h"
 #include "handle.h"
 #include "kept_error.h"
 #include "last_row.h"

@@ -4,11 +4,11 @@
  */
 #include "renewer.h"
 
-#include "deferred_cancel.h"
 #include "handle.h"
 #include "os.h"
 #include "renewals.h"
 #include "session.h"
+#include "withdraw.h"
 
 void *hf__renewer(void *arg)
 {

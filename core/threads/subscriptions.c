@@ -12,9 +12,9 @@
 #include "subscriptions.h"
 
 #include "handle.h"
-#include "look_queue.h"
 #include "os.h"
-#include "wanted_keys.h"
+#include "wait.h"
+#include "wait_schedule.h"
 
 /* ---- events ---- */
 

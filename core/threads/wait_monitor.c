@@ -4,23 +4,19 @@
  */
 #include "wait_monitor.h"
 
-#include "claim_timeout.h"
+#include "deadline_list.h"
 #include "handle.h"
-#include "look_queue.h"
 #include "os.h"
 #include "peers.h"
-#include "plan.h"
 #include "start_threads.h"
 #include "validity.h"
+#include "wait_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLIND_HEAD_US = 10000, NOTICES_AT_ONCE = 64 };
 enum { SWEEP_LEAST_US = 1000000, SWEEP_MOST_US = 4000000 };
-
-/* Whatever was missed: each waiter is looked at now and then. */
-static const int64_t NET_US = 30000000;
 
 /* Does the session of the one that is waited for live? Asked once a round, however many wait for
    it. What can't be said counts as alive, and is asked again. */
@@ -47,7 +43,7 @@ static int to_notice(const struct hf_wait *w, const hf_row *row, int64_t at, int
     struct hf_time clock = hf__port_now(&h->port);
     int64_t now = hf__local_us();
     int unsure = 0, act = 0;
-    *next = now + (place + 1) * NET_US;
+    *next = now + (place + 1) * HF_LOOK_MOST_US;
     for (uint32_t i = 0; i < row->n_holders; i++) {
         const hf_party *p = &row->party[i];
         if (p->expires_us) {

@@ -5,8 +5,8 @@
  *
  * Link with --wrap=pthread_mutex_lock, too.
  */
-#include "deferred_cancel.h"
 #include "staged_waiter.h"
+#include "withdraw.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -2,9 +2,9 @@
  * staged_crowd.c - one of a crowd: it is queued after the others, and is notified from then on. And
  * many waits of one handle.
  */
-#include "look_queue.h"
 #include "staged_pair.h"
 #include "start_threads.h"
+#include "wait_schedule.h"
 
 #include <pthread.h>
 #include <semaphore.h>

@@ -2,8 +2,8 @@
  * staged_keep.c - holds that are kept in time, whatever is done beside that: by a callback, by the
  * one that listens, by another one that keeps the session; and what is believed of a holder.
  */
-#include "deferred_cancel.h"
 #include "staged_waiter.h"
+#include "withdraw.h"
 
 enum { LONG_US = 40000000, CLAIM_MS = 6000, POLL_MS = CLAIM_MS / 3 };
 

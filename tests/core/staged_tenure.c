@@ -2,9 +2,9 @@
  * staged_tenure.c - sessions that leases hang on (tenure.c), in the moments that hardly ever come:
  * lost while they are asked for, worn, too short, without memory or a thread to keep them.
  */
-#include "deferred_cancel.h"
 #include "renewal_queue.h"
 #include "staged_waiter.h"
+#include "withdraw.h"
 
 #include <poll.h>
 #include <stdlib.h>

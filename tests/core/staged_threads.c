@@ -2,11 +2,11 @@
  * staged_threads.c - what the expiry monitor and the renewer of a handle meet seldom: deaths of
  * many, of nobody, told or not; a store that fails just then; a handle that is closed meanwhile.
  */
-#include "look_queue.h"
 #include "lost.h"
 #include "renewal_queue.h"
 #include "staged_waiter.h"
 #include "start_threads.h"
+#include "wait_schedule.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "staged_pair.h"
 
 #include "admin.h"
-#include "yield.h"
+#include "wait_schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,20 +1,20 @@
 /*
- * plan.c - when a wait looks at the store again, if nothing wakes it before.
+ * wait_schedule.c - when a wait looks at the store again. See wait_schedule.h.
  */
-#include "plan.h"
+#include "wait_schedule.h"
 
 #include "backoff.h"
 #include "handle.h"
-#include "look_queue.h"
 #include "os.h"
 #include "peers.h"
 #include "start_threads.h"
 #include "wait_state.h"
 
-static const int64_t STAGGER_US = 500000; /* how much later each place notices than the one ahead */
-enum { STAGGERED = 4 };                   /* places; those behind them notice as late as they do */
-static const int64_t HF_NET_US = 30000000; /* how long a waiter sleeps at most, for each place */
-static const int64_t SOONEST_US = 2000;    /* between two looks */
+/* ---- after a look: when is the next one? ---- */
+
+static const int64_t STAGGER_US = 500000; /* how much later each place acts than the one ahead */
+enum { STAGGERED = 4 };                   /* places; those behind them act as late as they do */
+static const int64_t SOONEST_US = 2000;   /* between two looks */
 /* A waiter that the store notifies of changes polls, too: a notification may be lost (the server
    drops it, a broken connection takes it), and no store says so in every case. So a lost one costs
    about 5 s at most, and a poll costs a read per wait and 5 s. The polls of all waits of a handle
@@ -54,12 +54,11 @@ static void count(uint8_t *n)
     if (*n < UINT8_MAX) ++*n;
 }
 
-/* Others have written first: who isn't in line asks again when there may be a gap. */
 void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_us)
 {
     uint32_t dice;
     hf__look_at(w, 0);
-    if (hf__find_id(row, w->party.id) >= 0) return; /* its time is over, or it is asked again */
+    if (hf__find_id(row, w->party.id) >= 0) return; /* it is in the row: no newcomer */
     int64_t now = hf__local_us();
     /* Nobody is queued: one handle acquires the key again and again. The next attempt is an acquire
        of the driver, which needs no row. It is made soon, because that handle yields only now and
@@ -75,7 +74,6 @@ void hf__plan_after_conflict(struct hf_wait *w, const hf_row *row, int64_t sent_
     hf__look_at(w, now + hf__backoff_conflict_us(w->refused, (now - sent_us) / 2, dice));
 }
 
-/* Not now, and it doesn't stand in line. */
 void hf__plan_outside(struct hf_wait *w, enum hf_answer answer)
 {
     const hf *h = w->h;
@@ -105,7 +103,6 @@ int64_t hf__stagger_us(const struct hf_wait *w, uint32_t place)
     return alone ? 0 : (place < STAGGERED ? place : STAGGERED) * STAGGER_US;
 }
 
-/* It waits, at `place`: who looks again, and when. */
 void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
 {
     hf *h = w->h;
@@ -113,13 +110,13 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     if (end != INT64_MAX) end += hf__stagger_us(w, place);
     if (end < soonest) end = soonest; /* it was looked at just now */
     pthread_mutex_lock(&h->mu);
-    hf__wait_in_line(w);
+    hf__wait_moves(w, HF_WAIT_QUEUED);
     w->refused = w->overtaken = w->full = 0;
     w->seen_rev = row->rev;
     if (h->port.caps.local) {
-        /* Whatever was missed: nobody sleeps for ever. */
-        end = hf__min64(end, hf__local_us() + (place + 1) * HF_NET_US);
-        hf__look_at(w, INT64_MAX); /* the bell, or the expiry monitor */
+        /* Whatever was missed: no wait sleeps for ever. */
+        end = hf__min64(end, hf__local_us() + (place + 1) * HF_LOOK_MOST_US);
+        hf__look_at(w, INT64_MAX); /* a wakeup, or the expiry monitor */
         /* Not later than what the expiry monitor may have been told meanwhile. */
         if (w->unnoticed) end = 0;
         w->unnoticed = 0;
@@ -138,15 +135,15 @@ void hf__plan_next_look(struct hf_wait *w, const hf_row *row, uint32_t place)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* Of a local store the expiry monitor is told, and says it to whom it concerns. */
+/* On a local store the expiry monitor sees deaths, and notifies the waits that they concern. */
 static int is_dead(struct hf_wait *w, const hf_party *p)
 {
     if (w->h->port.caps.local) return (p->flags & HF_PARTY_DEAD) != 0;
     return hf__port_dead(&w->h->port, p);
 }
 
-/* Those who hold it are dead, and so is the head of the line: a waiter behind it may not be
- * notified of that. */
+/* Are all holders dead, and the first waiter, too? A waiter behind it may not be notified of that.
+ */
 static int is_stuck(struct hf_wait *w, const hf_row *row)
 {
     for (uint32_t i = 0; i < row->n_holders; i++)
@@ -154,7 +151,7 @@ static int is_stuck(struct hf_wait *w, const hf_row *row)
     return is_dead(w, &row->party[row->n_holders]);
 }
 
-/* Is it worth a step? A waiter behind the head lets those ahead of it notice first. */
+/* A waiter behind the first one lets those ahead of it act first. */
 int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
 {
     int64_t at = hf__find_id(row, w->party.id);
@@ -162,11 +159,111 @@ int hf__nothing_to_do(struct hf_wait *w, const hf_row *row)
     uint32_t place = (uint32_t)at - row->n_holders;
     int64_t end = hf__holders_end(w->h, row);
     if (end != INT64_MAX && hf__local_us() >= end + hf__stagger_us(w, place)) {
-        /* Or those ahead are dead, and it would wait for them each time anew. */
+        /* Else, if the waits ahead are dead, it would wait for them each time anew. */
         __atomic_store_n(&w->alone, 1, __ATOMIC_RELAXED);
         return 0;
     }
-    if (is_dead(w, &row->party[at - 1]) || is_stuck(w, row)) return 0; /* ours to notice */
+    if (is_dead(w, &row->party[at - 1]) || is_stuck(w, row)) return 0; /* this wait acts */
     hf__plan_next_look(w, row, place);
     return 1;
+}
+
+/* ---- a pause before the first look, so that others get in ---- */
+
+/*
+ * A handle that knows the row writes sooner than a newcomer that has to read it first. So a handle
+ * that acquires and releases a key in a loop would keep it for ever: the newcomer reads a row that
+ * has been written again before its own write arrives. A newcomer leaves no trace, so the handle
+ * pauses without being asked. Every YIELD_EVERY_US it leaves the row alone for some time, mostly a
+ * short one, now and then a longer one for clients that are far away. That costs less than a
+ * fiftieth of such a loop, and nothing where the row isn't written anyway. Where waiters don't
+ * queue, the longest pause lasts until all of them have looked.
+ */
+enum { YIELD_EVERY_US = 400000, YIELD_US = 2000, YIELDS_LONGER = 4, YIELD_LEVELS = 4, LOOKS = 2 };
+
+static int64_t pause_us(const struct hf_port *port, uint32_t yields)
+{
+    int64_t us = YIELD_US;
+    uint32_t nth = yields + 1;
+    int level = 1;
+    for (; level < YIELD_LEVELS && nth % YIELDS_LONGER == 0; level++) {
+        us *= YIELDS_LONGER;
+        nth /= YIELDS_LONGER;
+    }
+    if (level < YIELD_LEVELS || port->caps.queues) return us;
+    return LOOKS * 1000 * (int64_t)hf__port_poll_ms(port);
+}
+
+int hf__yield_due(const struct hf_port *port, struct hf_entry *e, int64_t now_us)
+{
+    if (e->wrote_us && now_us - e->wrote_us < pause_us(port, e->yields)) return 0;
+    if (!e->wrote_us || now_us > e->yield_at_us) {
+        e->yield_at_us = now_us + YIELD_EVERY_US;
+        e->yields++;
+    } else if (now_us > e->yield_at_us - YIELD_EVERY_US) { /* this one needn't be made, then */
+        e->yield_at_us += YIELD_EVERY_US;
+        e->yields++;
+    }
+    return 1;
+}
+
+int hf__yields_first(struct hf_wait *w)
+{
+    const struct hf_port *port = &w->h->port;
+    struct hf_entry *e = w->e;
+    if (port->caps.local || w->deadline_us <= w->started_us) return 0;
+    pthread_mutex_lock(&w->h->mu);
+    int64_t now = hf__local_us();
+    int waits = !hf__yield_due(port, e, now) && now >= e->yield_at_us;
+    int64_t until = e->wrote_us + pause_us(port, e->yields);
+    waits &= until < w->deadline_us;
+    if (waits) hf__look_at(w, until);
+    pthread_mutex_unlock(&w->h->mu);
+    return waits;
+}
+
+/* ---- the dispatcher's queue of looks ---- */
+
+enum { AT_ONCE = -1 }; /* before all that look when it is time */
+enum { OF_ITS_KEY = 1, OF_ALL_KEYS };
+
+void hf__look_at(struct hf_wait *w, int64_t at_us) { w->look_at_us = at_us; }
+
+void hf__look_by(struct hf_wait *w, int64_t at_us)
+{
+    if (at_us < w->look_at_us) w->look_at_us = at_us;
+}
+
+void hf__schedule(struct hf_wait *w)
+{
+    hf *h = w->h;
+    int64_t at_us = INT64_MAX;
+    int driven = w->state == HF_WAIT_LOCAL ? w->done != NULL : w->dispatched;
+    if (w->state == HF_WAIT_ENDED || !driven) return;
+    if (w->state == HF_WAIT_LOCAL) {
+        at_us = w->cancel ? AT_ONCE : w->deadline_us;
+    } else if (!w->looking) {
+        int64_t timed_us = w->notified ? 0 : hf__min64(w->look_at_us, w->deadline_us);
+        at_us = w->cancel || w->notified == OF_ITS_KEY ? AT_ONCE : timed_us;
+        /* At once, but behind those that had to look before; each has its turn. */
+        int64_t least_us = w->state == HF_WAIT_FIRST_LOOK ? w->started_us : h->looked_us;
+        if (at_us >= 0 && at_us < least_us) at_us = least_us;
+    }
+    if (at_us == INT64_MAX)
+        hf__deadline_drop(&h->looks, &w->look);
+    else
+        hf__deadline_set(&h->looks, &w->look, at_us);
+}
+
+void hf__notify(struct hf_wait *w)
+{
+    w->notified = OF_ITS_KEY;
+    hf__schedule(w);
+}
+
+void hf__notify_in_turn(struct hf_wait *w)
+{
+    if (w->notified) return; /* it keeps its place */
+    w->notified = OF_ALL_KEYS;
+    hf__schedule(w);
 }

@@ -1,20 +1,28 @@
 /*
- * claim.c - a wait whose request was granted: it accepts the grant, and holds.
+ * accept.c - a wait that was granted its key accepts the grant, and holds. See accept.h.
+ *
+ * A notification is believed as a read is, which may be late, too: what is written upon it is
+ * compared by rev, and the end of a grant comes with it, in the store's clock.
  */
-#include "claim.h"
+#include "accept.h"
 
 #include "handle.h"
 #include "kept_error.h"
+#include "last_row.h"
 #include "lock.h"
 #include "os.h"
 #include "session.h"
 #include "validity.h"
+#include "wait_schedule.h"
 #include "wait_state.h"
 #include "withdraw.h"
 
 #include <errno.h>
+#include <string.h>
 
-/* Keeps what a wait that ends without another grant says of this one. */
+/* ---- a grant that is in the row ---- */
+
+/* Keeps the reason for a wait that ends without another grant. */
 static void note_late_grant(struct hf_wait *w)
 {
     hf_error why;
@@ -49,7 +57,7 @@ int hf__accept_grant(struct hf_wait *w, const hf_row *row)
     }
     w->lock = hf__lock_new(h, w->e, p, row, w);
     if (w->lock) {
-        hf__wait_granted(w);
+        hf__wait_moves(w, HF_WAIT_GRANTED);
         w->e->wrote_us = h->port.caps.local ? 0 : hf__local_us();
         w->session = NULL;
         w->e->refs++; /* the wait keeps its own until it is finished */
@@ -64,8 +72,8 @@ int hf__accept_grant(struct hf_wait *w, const hf_row *row)
 }
 
 /* Is enough left of a grant that was handed over for its claim to be made by the renewer? On a
-   store that keeps leases it stands with the session to wait with; that is what it holds with,
-   then. */
+   store with sessions the grant has the session to wait with; the wait holds with that one, then.
+ */
 static int time_to_claim(struct hf_wait *w, const hf_party *p)
 {
     hf *h = w->h;
@@ -77,9 +85,9 @@ static int time_to_claim(struct hf_wait *w, const hf_party *p)
            t->until_us - hf__local_us() >= (int64_t)t->lease_ms * 500;
 }
 
-/* Handed the key while it waited, it holds already. Where a write takes a while it doesn't wait for
-   that of its claim: a renewal says the same, and the renewer makes it soon. Not if there is little
-   time left for it, or if nothing is to be renewed. */
+/* A handover holds already. Where a write takes a while, the wait ends without the write of its
+   claim: a renewal says the same, and the renewer makes it soon. Not if there is little time left
+   for that, or if nothing is to be renewed. */
 int hf__accept_handover(struct hf_wait *w, const hf_row *row)
 {
     hf *h = w->h;
@@ -109,4 +117,63 @@ int hf__accept_handover(struct hf_wait *w, const hf_row *row)
     }
     pthread_mutex_unlock(&h->mu);
     return over;
+}
+
+/* ---- what a notification says ---- */
+
+/* Was it notified before its planned look? */
+static int early(struct hf_wait *w)
+{
+    pthread_mutex_lock(&w->h->mu);
+    int is = w->look_at_us > hf__local_us();
+    pthread_mutex_unlock(&w->h->mu);
+    return is;
+}
+
+/* The notification names the only holder; the rest of its party is as requested. Ignored are one
+   without a token, and a grant that isn't newer than the row by which this wait queued: that was to
+   an earlier request with the same caller-chosen id. */
+static int accept_named_grant(struct hf_wait *w, hf_row *row)
+{
+    hf_party *p = &row->party[0], told = *p;
+    if (row->n_holders != 1 || told.token <= w->seen_rev) return 0;
+    if (memcmp(told.id, w->party.id, 16) != 0) return 0;
+    hf_party_copy(p, &w->party);
+    p->token = told.token;
+    p->session = told.session;
+    p->since_us = told.since_us;
+    p->expires_us = told.expires_us;
+    p->flags = told.flags;
+    return hf__accept_handover(w, row);
+}
+
+/* The notification says only that another party holds the key now: the row, with many waiters, was
+   too long for it. A queued waiter is notified of its own grant, too, so it looks when that party's
+   lease is over, and now and then in any case. */
+static void another_has_it(struct hf_wait *w, const hf_party *p)
+{
+    hf *h = w->h;
+    pthread_mutex_lock(&h->mu);
+    hf__look_at(w, w->poll_at_us);
+    if (p->expires_us) {
+        int64_t left_us = p->expires_us - hf__port_now(&h->port).lo_us;
+        hf__look_by(w, hf__local_us() + left_us + 1);
+    }
+    pthread_mutex_unlock(&h->mu);
+}
+
+enum hf_notified hf__read_notification(struct hf_wait *w, hf_row *row)
+{
+    const hf_notify_ops *ops = w->h->port.caps.notify;
+    if (!ops || !ops->payload || !w->subscribed || !ops->payload(w->h->port.st, &w->e->key, row))
+        return HF_NOTIFIED_NOTHING;
+    if (row->rev > w->seen_rev && !hf__seems_over(w->h, row)) return HF_NOTIFIED_ROW;
+    if (!row->rev && accept_named_grant(w, row)) return HF_NOTIFIED_ENDED;
+    /* A row that was lost begins anew, perhaps with lower revs: a wait that holds by it looks. */
+    int64_t at = hf__find_id(row, w->party.id);
+    int holds = at >= 0 && at < (int64_t)row->n_holders;
+    int old = row->rev <= w->seen_rev && !holds && early(w);
+    if (old && !row->rev) another_has_it(w, &row->party[0]);
+    hf_row_clear(row);
+    return old ? HF_NOTIFIED_OLD : HF_NOTIFIED_NOTHING;
 }
