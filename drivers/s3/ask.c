@@ -13,8 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { HASH_TEXT = 65, SHOWN = 160, ODD_US = 3000000, STEP_SLACK_PPM = 2000 };
+enum { HASH_TEXT = 65, DATE_TEXT = 40, SHOWN = 160, ODD_US = 3000000, STEP_SLACK_PPM = 2000 };
 
 /* ---- what an answer means ---- */
 
@@ -125,6 +126,16 @@ static int64_t clock_of(hf_store *st, int64_t sent_us, int64_t received_us, int6
     return told_us;
 }
 
+/* The time of day by the server's dates: the machine's clock may be wrong, and a server refuses
+   what is signed more than 15 minutes off. Before the first reply only the machine's is known. */
+static int64_t day_of_store_us(hf_store *st)
+{
+    pthread_mutex_lock(&st->mu);
+    int64_t us = st->ahead_at_us ? hf__local_us() + st->ahead_us : hf__day_us();
+    pthread_mutex_unlock(&st->mu);
+    return us;
+}
+
 /* ---- one request ---- */
 
 /* A hash in hexadecimal digits; 0: OpenSSL has none. */
@@ -144,20 +155,31 @@ int hf__s3_is_sum(const char *tag, const char *text, size_t len)
            !strcmp(tag + 33, "\"");
 }
 
-/* A short-lived account has a token, which is signed, too. */
+/* The header of the time at which a request is signed. */
+static void put_date(char to[DATE_TEXT], int64_t us)
+{
+    time_t s = (time_t)(us / 1000000);
+    struct tm t = {0};
+    gmtime_r(&s, &t);
+    strftime(to, DATE_TEXT, "x-amz-date: %Y%m%dT%H%M%SZ", &t);
+}
+
+/* Signed at that time. A short-lived account has a token, which is signed, too. */
 static int send_it(hf_store *st, const struct hf__s3_call *call, const struct hf__s3_account *who,
-                   struct hf__rest_reply *r)
+                   int64_t day_us, struct hf__rest_reply *r)
 {
     const struct hf__s3_where *at = &st->at;
     char url[sizeof at->endpoint + HF_S3_NAME + 700], hash[HASH_TEXT], condition[HF_REST_TAG + 20];
     char sum[HASH_TEXT + 24], token[sizeof who->token + 24];
-    const char *headers[5] = {sum}, *body = call->put ? call->put : "";
-    size_t n = 1;
+    char date[DATE_TEXT];
+    const char *headers[6] = {sum, date}, *body = call->put ? call->put : "";
+    size_t n = 2;
     snprintf(url, sizeof url, "%s/%s%s%s%s%s", at->endpoint, at->bucket, call->name ? "/" : "",
              call->name ? at->prefix : "", call->name ? call->name : "?",
              call->name ? "" : call->query);
     if (!put_hash(EVP_sha256(), hash, body, strlen(body))) return HF_NOMEM;
     snprintf(sum, sizeof sum, "x-amz-content-sha256: %s", hash);
+    put_date(date, day_us);
     snprintf(condition, sizeof condition, "%s: %s", *call->tag ? "If-Match" : "If-None-Match",
              *call->tag ? call->tag : "*");
     if (call->put) headers[n++] = condition;
@@ -178,6 +200,15 @@ static int send_it(hf_store *st, const struct hf__s3_call *call, const struct hf
     return 0;
 }
 
+/* Was it refused because the time of its signature is wrong, and tells the server a better one? */
+static int is_skewed(const struct hf__rest_reply *r)
+{
+    char code[64];
+    if (r->status != 403 || r->date_us <= 0) return 0;
+    hf__s3_element(r->body, "Code", code, sizeof code);
+    return !strcmp(code, "RequestTimeTooSkewed");
+}
+
 int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *r,
                int64_t *ret_clock_us, hf_error *err)
 {
@@ -189,10 +220,15 @@ int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *r,
     call->busy = 0;
     int rc = hf__s3_account(&st->at, &who, why);
     if (rc) return fail(call, rc, why, err);
-    if (send_it(st, call, &who, r))
-        rc = fail(call, HF_NOMEM, "out of memory", err);
-    else
-        rc = judge(st, call, r, &who, err);
+    int unsent = send_it(st, call, &who, day_of_store_us(st), r);
+    /* It wasn't done: once more, by the server's own time. */
+    if (!unsent && is_skewed(r)) {
+        int64_t day_us = r->date_us;
+        hf__rest_reply_free(r);
+        sent_us = hf__local_us();
+        unsent = send_it(st, call, &who, day_us, r);
+    }
+    rc = unsent ? fail(call, HF_NOMEM, "out of memory", err) : judge(st, call, r, &who, err);
     explicit_bzero(&who, sizeof who);
     int64_t clock_us = clock_of(st, sent_us, hf__local_us(), r->date_us);
     if (rc >= 0) {

@@ -30,6 +30,7 @@ enum { SERVED_MS = 600000, ENDED_MS = 600000, ENOUGH_GRANTS = 30 }; /* then nobo
 struct world *world;
 const char *outage_url;
 uint64_t outage_seed;
+int64_t outage_lease_ms = 1000;
 
 static uint64_t chance, incarnations;
 static const char *control;
@@ -208,7 +209,7 @@ static int await_holder(void)
     for (;;) {
         for (int i = 0; i < OUTAGE_PARTIES; i++) {
             int64_t until = __atomic_load_n(&world->party[i].holds_until_us, __ATOMIC_ACQUIRE);
-            if (until > outage_us() + (int64_t)LEASE_MS * 1500) return i;
+            if (until > outage_us() + outage_lease_ms * 1500) return i;
         }
         look_after();
         if (outage_us() > end_us) fail_msg("nobody holds a key");
@@ -300,7 +301,7 @@ static int shows_no_loss(int rounds)
     return rounds < ROUNDS_CAP;
 }
 
-static void for_one_lease_longer(void) { wait_ms(LEASE_MS + 400 + (int64_t)outage_below(600)); }
+static void for_one_lease_longer(void) { wait_ms(outage_lease_ms + 400 + outage_below_ms(600)); }
 
 static void parties_stopped(void **state)
 {
@@ -309,10 +310,10 @@ static void parties_stopped(void **state)
     for (int i = 0; i < 8 || shows_no_loss(i); i++) {
         /* Anybody, for a while; or who holds, until about when its successor has begun. */
         int who = await_holder();
-        int64_t ms = LEASE_MS + (int64_t)outage_below(LEASE_MS / 3);
+        int64_t ms = outage_lease_ms + outage_below_ms(outage_lease_ms / 3);
         if (i % 4 == 0) {
             who = (int)outage_below(OUTAGE_PARTIES);
-            ms = LEASE_MS / 2 + (int64_t)outage_below(LEASE_MS * 3 / 2);
+            ms = outage_lease_ms / 2 + outage_below_ms(outage_lease_ms * 3 / 2);
         }
         freeze_party(who, ms);
         look_after();
@@ -338,7 +339,7 @@ static void parties_killed(void **state)
     begin_scene(party_run);
     for (int i = 0; i < 12; i++) {
         int who = (int)outage_below(OUTAGE_PARTIES);
-        wait_ms(100 + (int64_t)outage_below(400));
+        wait_ms(100 + outage_below_ms(400));
         end_party(who);
         start_party(who);
     }
@@ -373,7 +374,7 @@ static void server_killed(void **state)
             forget_by(way, 1);
         else
             way();
-        wait_ms((int64_t)outage_below(700));
+        wait_ms(outage_below_ms(700));
     }
     end_scene(1);
 }
@@ -413,7 +414,7 @@ static void leader_parted(void **state)
         if (stop) await_holder();
         tell_server("heal");
         server_parted = 0;
-        wait_ms((int64_t)outage_below(700));
+        wait_ms(outage_below_ms(700));
     }
     end_scene(0);
 }
@@ -425,12 +426,10 @@ static void server_stopped(void **state)
     for (int i = 0; i < 4 || shows_no_loss(i); i++) {
         await_holder();
         pause_server(1);
-        if (i % 2)
-            for_one_lease_longer();
-        else
-            wait_ms((int64_t)outage_below(LEASE_MS));
+        if (i % 2) for_one_lease_longer();
+        if (i % 2 == 0) wait_ms(outage_below_ms(outage_lease_ms));
         pause_server(0);
-        wait_ms((int64_t)outage_below(500));
+        wait_ms(outage_below_ms(500));
     }
     end_scene(1);
 }
@@ -467,7 +466,7 @@ static void backup_restored(void **state)
     begin_scene(party_run);
     await_holder();
     tell_server("backup");
-    wait_ms(LEASE_MS); /* who holds now is in it: its lease there is over soon */
+    wait_ms(outage_lease_ms); /* who holds now is in it: its lease there is over soon */
     for (int i = 0; i < 2 || shows_no_loss(i); i++) {
         for_one_lease_longer();
         await_holder();
@@ -492,7 +491,7 @@ static void hurt_somebody(void)
         fail_over();
     } else if (can("pause") && outage_below(2)) {
         pause_server(1);
-        wait_ms((int64_t)outage_below(LEASE_MS * 2));
+        wait_ms(outage_below_ms(outage_lease_ms * 2));
         pause_server(0);
     } else {
         end_party(who);
@@ -515,7 +514,7 @@ static void events_serviced(void **state)
            must servers that elect another one for seconds. */
         int64_t took_ms = (outage_us() - began_us) / 1000;
         if (began_us > end_us) fail_msg("not all events are done");
-        wait_ms(took_ms + (300 + (int64_t)outage_below(500)) * (1 + hurt / 12));
+        wait_ms(took_ms + (300 + outage_below_ms(500)) * (1 + hurt / 12));
     }
     all_end();
     for (int i = 0; i < OUTAGE_PARTIES; i++) {
@@ -545,8 +544,9 @@ static int tidy_up(void **state)
 
 static int set_up(void)
 {
-    const char *given = getenv("SEED");
+    const char *given = getenv("SEED"), *lease = getenv("HOLDFAST_TEST_LEASE_MS");
     control = getenv("HOLDFAST_TEST_CONTROL");
+    if (lease) outage_lease_ms = strtoll(lease, NULL, 10);
     if (!control) {
         fprintf(stderr, "outage: run it by one of tests/servers\n");
         return 64;

@@ -22,7 +22,7 @@ enum {
     OUTAGE_WINDOWS = 32,
     OUTAGE_EVENTS = 60
 };
-enum { LEASE_MS = 1000, IO_MS = 1000, LONG_HOLD_MS = 2600 };
+enum { IO_MS = 1000 };
 
 /*
  * One grant as its holder saw it, by CLOCK_BOOTTIME, which all share. It believed from first_us to
@@ -69,6 +69,7 @@ struct world {
 extern struct world *world;
 extern const char *outage_url;
 extern uint64_t outage_seed;
+extern int64_t outage_lease_ms; /* of all holds; see tests/servers/common.sh */
 
 extern uint64_t outage_floor[OUTAGE_KEYS]; /* the greatest tokens of the scenes before */
 
@@ -77,6 +78,7 @@ void outage_nap_ms(int64_t ms);
 void outage_next_scene(void); /* an empty world, and its own chances */
 /* 0 to n - 1, from the seed and whatever the process was seeded with. */
 uint64_t outage_below(uint64_t n);
+static inline int64_t outage_below_ms(int64_t n) { return (int64_t)outage_below((uint64_t)n); }
 void outage_reseed(uint64_t with);
 const char *outage_key(int key);
 /* By how much the wall clock of this process is wrong: see stepped.c. */

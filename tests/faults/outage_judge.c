@@ -40,7 +40,7 @@ static int forgotten(const struct hold *a, const struct hold *b, const struct wi
     int64_t both = a->first_us > b->first_us ? a->first_us : b->first_us;
     for (int i = 0; i < n; i++)
         if (asked <= w[i].to_us && both >= w[i].from_us &&
-            both <= w[i].to_us + (int64_t)LEASE_MS * 1000)
+            both <= w[i].to_us + outage_lease_ms * 1000)
             return 1;
     return 0;
 }
@@ -65,7 +65,7 @@ static void judge_windows(const struct hold *a, const struct window *windows, in
 {
     for (int i = 0; i < n; i++)
         if (windows[i].all && a->first_us < windows[i].from_us &&
-            a->last_us > windows[i].to_us + (int64_t)LEASE_MS * 1000)
+            a->last_us > windows[i].to_us + outage_lease_ms * 1000)
             wrong(v, "a grant that the store had forgotten was believed for more than its lease", a,
                   a);
 }

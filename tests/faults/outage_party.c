@@ -82,7 +82,7 @@ static void hold_and_release(hf_lock *lock, int key, int64_t asked_us)
     hold->asked_us = asked_us;
     hold->token = hf_token(lock);
     me->count[GRANTS]++;
-    int64_t ms = outage_below(key ? 20 : 4) ? (int64_t)outage_below(60) : LONG_HOLD_MS;
+    int64_t ms = outage_below(key ? 20 : 4) ? (int64_t)outage_below(60) : outage_lease_ms * 13 / 5;
     int64_t until_us = outage_us() + ms * 1000;
     __atomic_store_n(&me->holds_until_us, until_us, __ATOMIC_RELEASE);
     hold_on(lock, hold, until_us);
@@ -100,7 +100,7 @@ static void ask(hf *h)
     hf_options o = HF_OPTIONS_INIT;
     hf_lock *lock = NULL;
     int key = (int)outage_below(OUTAGE_KEYS);
-    o.lease_ms = LEASE_MS;
+    o.lease_ms = outage_lease_ms;
     o.wait_ms = waits[outage_below(sizeof waits / sizeof *waits)];
     if (!my_number && outage_below(10)) o.wait_ms = 0; /* sees each outage */
     int64_t asked_us = outage_us();
@@ -174,7 +174,7 @@ static int service(hf *h, int number)
     hf_once once;
     char key[40];
     snprintf(key, sizeof key, "outage/event/%d", number);
-    o.lease_ms = LEASE_MS;
+    o.lease_ms = outage_lease_ms;
     o.wait_ms = 2000;
     int64_t asked_us = outage_us();
     begin("once", o.wait_ms + BOUND_MS);

@@ -49,7 +49,7 @@ static hf_lock *take(int64_t lease_ms, uint64_t *ret_token)
 /* Believes; is stopped at some point of it; looks once more. */
 static void first_holder(struct stage *s)
 {
-    hf_lock *lock = take(LEASE_MS, &s->first_token);
+    hf_lock *lock = take(outage_lease_ms, &s->first_token);
     set(&s->first, HOLDS);
     stage_wait(&s->second, SUCCEEDED);
     s->left_ms = hf_left_ms(lock);
@@ -93,7 +93,7 @@ void outage_holder_stopped(void **state)
         world->party[0].pid = play(first_holder, s);
         stage_wait(&s->first, HOLDS);
         world->party[1].pid = play(second_holder, s);
-        outage_nap_ms((int64_t)outage_below(LEASE_MS)); /* before, in, or after a renewal */
+        outage_nap_ms(outage_below_ms(outage_lease_ms)); /* before, in, or after a renewal */
         kill(world->party[0].pid, SIGSTOP);
         stage_wait(&s->second, SUCCEEDED);
         kill(world->party[0].pid, SIGCONT);

@@ -13,18 +13,19 @@
 #                      (only where there are such)
 #   can                what the control (below) can do: words among kill pause wipe drop backup
 #                      remake; and "forgets" if the data is lost when the server is killed
+#   lease_ms           the shortest lease that is sure to be kept, where the tests' are too short
 #   server_wipe        removes all rows, behind everybody's back
 #   server_drop        removes the table (collection, ...) itself
 #   server_remake      removes the table and makes it again, slowly (for can: remake)
 #   server_backup, server_restore      all rows as they are now, to and from $dir/backup
 #   server_left        removes what is left outside of $dir when all has ended
 #
-# An argument of the command that is @ becomes the URL, which is in $HOLDFAST_TEST_STORE, too. The
-# server ends with the command; both end with this program, whatever ends that. Upon SIGTERM (143),
-# SIGINT (130) and SIGHUP (129) the command and all that it has started get SIGTERM, and after ten
-# seconds SIGKILL. What is started in the background and stays has to close descriptor 9 (below).
-# $HOLDFAST_TEST_CONTROL is a program that does this to the server and
-# returns when it is done:
+# An argument of the command that is @ becomes the URL, which is in $HOLDFAST_TEST_STORE, too; what
+# lease_ms says is in $HOLDFAST_TEST_LEASE_MS. The server ends with the command; both end with this
+# program, whatever ends that. Upon SIGTERM (143), SIGINT (130) and SIGHUP (129) the command and all
+# that it has started get SIGTERM, and after ten seconds SIGKILL. What is started in the background
+# and stays has to close descriptor 9 (below). $HOLDFAST_TEST_CONTROL is a program that does this to
+# the server and returns when it is done:
 #
 #   kill             SIGKILL to all of its processes, which are gone then
 #   start            again, until it answers
@@ -166,6 +167,7 @@ serve() {
     HOLDFAST_TEST_STORE=$(server_url)
     HOLDFAST_TEST_CONTROL=$dir/control
     export HOLDFAST_TEST_STORE HOLDFAST_TEST_CONTROL
+    [ -z "${lease_ms-}" ] || export HOLDFAST_TEST_LEASE_MS="$lease_ms"
     if command -v server_secret >/dev/null; then
         HOLDFAST_TEST_SECRET=$(server_secret)
         export HOLDFAST_TEST_SECRET

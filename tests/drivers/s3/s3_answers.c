@@ -13,6 +13,19 @@
 #define ERROR(code, message) \
     "<?xml version=\"1.0\"?><Error><Code>" code "</Code><Message>" message "</Message></Error>"
 
+#define SKEWED ERROR("RequestTimeTooSkewed", "x")
+
+/* The last request was signed at a time that begins so. */
+static void signed_at(const char *time)
+{
+    char header[60], scope[60];
+    const char *asked = answers_asked();
+    snprintf(header, sizeof header, "x-amz-date: %s", time);
+    snprintf(scope, sizeof scope, "Credential=ID/%.8s/", time);
+    if (!strstr(asked, header) || !strstr(asked, scope) || !strstr(asked, ";x-amz-date"))
+        fail_msg("it asked: %s", asked);
+}
+
 static hf_store *opened(const char *more)
 {
     char url[300];
@@ -97,6 +110,39 @@ static void a_write_has_a_condition(void **state)
     said(driver->replace(st, &key, 0, &row, NULL, &clock_us, &err), HF_UNAVAILABLE, "HTTP 409");
     hf_row_clear(&row);
     driver->close(st);
+}
+
+/* All answers are of the same date, which is not this machine's. */
+static void signed_by_the_servers_time(void **state)
+{
+    (void)state;
+    static const struct answer once[] = {{NULL, 403, SKEWED, 1}, {NULL, 200, "", 0}};
+    hf_row row;
+    int64_t clock_us = 0;
+    hf_row_init(&row);
+    row.rev = 7;
+    for (int writes = 0; writes < 2; writes++) {
+        hf_store *st = opened("");
+        answers_are(once, COUNT(once));
+        int rc = writes ? driver->replace(st, &key, 0, &row, NULL, &clock_us, &err)
+                        : driver->get(st, &key, &row, &clock_us, &err);
+        if (!writes) hf_row_clear(&row);
+        said(rc, writes ? 0 : HF_UNSUPPORTED, writes ? NULL : "tells no ETag");
+        assert_int_equal(answers_given(), 2);
+        signed_at("20260131T12");
+        /* From then on no request is refused for it. */
+        is(404, ERROR("NoSuchKey", "x"));
+        said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
+        assert_int_equal(answers_given(), 1);
+        signed_at("20260131T12");
+        /* A server that goes on refusing is asked no more than twice. */
+        is(403, SKEWED);
+        said(driver->get(st, &key, &row, &clock_us, &err), HF_DENIED, "RequestTimeTooSkewed");
+        assert_int_equal(answers_given(), 2);
+        row.rev = 7;
+        driver->close(st);
+    }
+    hf_row_clear(&row);
 }
 
 /* The file of credentials is read at each request. */
@@ -206,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_mean_what_they_say),
         cmocka_unit_test(a_write_has_a_condition),
+        cmocka_unit_test(signed_by_the_servers_time),
         cmocka_unit_test(credentials_are_read_again),
         cmocka_unit_test(names_and_addresses_share_a_deadline),
         cmocka_unit_test(urls_are_refused),
