@@ -16,9 +16,12 @@ cli_setup() {
     # For who is going to be killed or robbed: where only time tells, not for too long.
     SHORT=() QUEUED=1
     [ -n "${HOLDFAST_TEST_STORE:-}" ] || return 0
-    promises sessions || SHORT=(--lease 5s)
+    promises sessions || SHORT=(--lease "$(lease_ms 5000)ms")
     promises queued || QUEUED=
 }
+
+# A lease of so many ms, or as short a one as this store keeps (tests/servers/common.sh).
+lease_ms() { echo $(($1 > ${HOLDFAST_TEST_LEASE_MS:-0} ? $1 : HOLDFAST_TEST_LEASE_MS)); }
 
 # Does the store promise this ("sessions", "queued", "woken": see holdfast-doctor(1))?
 promises() {

@@ -128,7 +128,7 @@ END
 
 # bats test_tags=differs
 @test "the lease ends by itself" {
-    eval "$(holdfast acquire "$K" --lease 2s)"
+    eval "$(holdfast acquire "$K" --lease "$(lease_ms 2000)ms")"
     run holdfast run -w 600 "$K" -- true
     [ "$status" = 0 ]
 }
@@ -136,11 +136,11 @@ END
 # bats test_tags=differs
 @test "renew extends it; an expired grant can't be renewed even if nobody took it" {
     eval "$(holdfast acquire "$K" --lease 60s)"
-    run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease 600s
+    run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease 590s
     [ "$status" = 0 ]
     run holdfast show --json "$K"
     [[ $output =~ \"left_ms\":[1-5][0-9]{5}, ]]
-    run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease 3s --json
+    run holdfast renew "$K" --token "$HOLDFAST_TOKEN" --lease "$(lease_ms 3000)ms" --json
     [ "$status" = 0 ]
     [[ $output == "{\"key\":\"$K\",\"held\":true,\"token\":$HOLDFAST_TOKEN,"* ]]
     await free "$K"

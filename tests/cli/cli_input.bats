@@ -388,7 +388,7 @@ END
     secret=${HOLDFAST_TEST_SECRET#*://*:}
     secret=${secret%%@*}
     url=$HOLDFAST_TEST_SECRET
-    unset HOLDFAST_TEST_SECRET
+    unset HOLDFAST_TEST_SECRET AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
     export HOLDFAST_STORE=$url
     hold "$K"
     # While it becomes another program it has no environment.

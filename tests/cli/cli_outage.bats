@@ -50,7 +50,7 @@ unreachable() {
     unreachable 0 4000 run -n "$K" -- touch ran
     unreachable 0 9000 run -w 1 "$K" -- touch ran
     unreachable 0 4000 once -n "$K" -- touch ran
-    unreachable 0 4000 acquire -n --lease 5 "$K"
+    unreachable 0 4000 acquire -n --lease 30 "$K"
     unreachable 0 9000 show "$K"
     unreachable 0 9000 ls
     unreachable 0 9000 release "$K" --token 1
@@ -93,7 +93,7 @@ unreachable() {
 
 @test "an outage that is longer than the lease: the command is stopped, 76; the next one runs" {
     server_can kill || return 0
-    hold "$K" --lease 4s
+    hold "$K" --lease "$(lease_ms 4000)ms"
     first=$(token "$K")
     server kill
     finished
@@ -127,7 +127,7 @@ in_time() { # MS COMMAND
 # At a server that turns mute: how many ms the wrapper outlives its command is in TOOK.
 outlives() {
     rm -f cmd.pid
-    hold "$K" --lease 2s
+    hold "$K" --lease "$(lease_ms 2000)ms"
     server pause
     await gone "$(cat cmd.pid)"
     end_is_timed
@@ -143,8 +143,8 @@ outlives() {
 # The same of a command that goes on without its lock.
 outlives_ignoring() {
     rm -f go
-    background run --on-lost ignore --lease 2s "$K" -- sh -c 'until [ -e go ]; do sleep 0.05; done
-        : >gone; exit 3'
+    background run --on-lost ignore --lease "$(lease_ms 2000)ms" "$K" -- sh -c '
+        until [ -e go ]; do sleep 0.05; done; : >gone; exit 3'
     await held "$K"
     server pause
     await grep -q "the lock on '$K' is lost" bg.err
@@ -227,7 +227,7 @@ watch_is_ended() {
 # A command that ends while its server is mute: how many ms the wrapper outlives it is in TOOK.
 gives_back_in_vain() {
     rm -f go gone cmd.pid
-    background run --lease 2s "$K" -- sh -c 'echo $$ >cmd.pid
+    background run --lease "$(lease_ms 2000)ms" "$K" -- sh -c 'echo $$ >cmd.pid
         until [ -e go ]; do sleep 0.05; done; : >gone; exit 3'
     await test -s cmd.pid
     server pause
@@ -239,12 +239,12 @@ gives_back_in_vain() {
 
 @test "a server that is mute when the command ends: no longer than the lease lasts" {
     server_can pause || return 0
-    in_time 4500 gives_back_in_vain
+    in_time $((2500 + $(lease_ms 2000))) gives_back_in_vain
 }
 
 @test "a server that is mute for longer than the lease: the command is stopped in time" {
     server_can pause || return 0
-    hold "$K" --lease 4s
+    hold "$K" --lease "$(lease_ms 4000)ms"
     start=$(date +%s%N)
     server pause
     await gone "$(cat cmd.pid)"
@@ -298,7 +298,7 @@ gives_back_in_vain() {
 @test "rows that are gone: the command is stopped, 76; tokens grow" {
     for how in wipe drop; do
         server_can $how || continue
-        hold "$K" --lease 4s
+        hold "$K" --lease "$(lease_ms 4000)ms"
         first=$(token "$K")
         "$HOLDFAST_TEST_CONTROL" $how
         finished

@@ -310,10 +310,10 @@ teardown() { cli_teardown; }
 
 # bats test_tags=stores, differs
 @test "--lease: a hold by time is renewed while the command runs" {
-    background run --lease 4s "$K" -- sh -c 'until [ -e go ]; do sleep 0.05; done'
+    background run --lease "$(lease_ms 4000)ms" "$K" -- sh -c 'until [ -e go ]; do sleep 0.05; done'
     await held "$K"
     token1=$(token "$K")
-    sleep 5
+    sleep $(($(lease_ms 4000) + 1000))e-3
     [ "$(token "$K")" = "$token1" ]
     touch go
     finished
@@ -409,7 +409,7 @@ sleeps_on() {
 
 # bats test_tags=stores, differs
 @test "--max-hold: the key is held until the command has ended, however long that takes" {
-    background run --lease 2s --max-hold 500ms "$K" -- sh -c '
+    background run --lease "$(lease_ms 2000)ms" --max-hold 500ms "$K" -- sh -c '
         trap "touch stopping; sleep 4; touch ended; exit 0" TERM
         touch began; while :; do sleep 0.1; done'
     await test -e began

@@ -33,7 +33,7 @@ for line in sys.stdin:
     run holdfast ls --all "$K/"
     [ "${#lines[@]}" = 4 ]
     [[ ${lines[3]} == *"$K/c "*"(free)" ]]
-    holdfast acquire "$K/over" --lease 2s >/dev/null
+    holdfast acquire "$K/over" --lease "$(lease_ms 2000)ms" >/dev/null
     await sh -c '[ -z "$("$0" ls "$1")" ]' "$HOLDFAST" "$K/over"
     run holdfast ls "$K/none"
     [ "$status" = 0 ]

@@ -243,7 +243,7 @@ told_to_end() { [ "$(grep -vx CONT got)" = TERM ]; }
     [ "$status" = 75 ]
     held "$K"
     rm cmd.pid
-    hold "$K-short" -o --lease 3s
+    hold "$K-short" -o --lease "$(lease_ms 3000)ms"
     kill -KILL "$PID"
     await gone "$(cat cmd.pid)"
     run holdfast run -w 600 "$K-short" -- true
@@ -440,7 +440,7 @@ killed_at_once() {
 
 # bats test_tags=stores, differs
 @test "a lease that runs out in a stopped wrapper is lost when it goes on" {
-    hold "$K" --lease 4s
+    hold "$K" --lease "$(lease_ms 4000)ms"
     stopped=$PID
     first=$(token "$K")
     "$HOLDFAST" run -w 600 "$K" -- sh -c 'echo $HOLDFAST_TOKEN >second.tmp

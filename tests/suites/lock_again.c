@@ -72,7 +72,7 @@ static void a_wait_for_oneself_without_end_is_an_error(void **state)
     OK(hf_release(lock, &suite_error));
     /* A hold that this handle doesn't renew ends by its lease. */
     o = (hf_options)HF_OPTIONS_INIT;
-    o.lease_ms = 1500;
+    o.lease_ms = suite_lease(1500);
     o.flags = HF_NO_RENEW;
     OK(hf_acquire(h, key, &o, &lock, &suite_error));
     OK(hf_acquire(h, key, NULL, &x, &suite_error));

@@ -256,13 +256,14 @@ static int wait_by(hf *store, size_t n, int64_t until_ms)
    given up meanwhile. Where nobody's bell can be rung, it may be half a second and a look. */
 static int64_t behind_one_that_gave_up(void)
 {
-    static int lease_ms = 500; /* longer each time that this was too short for all to be there */
+    /* Longer each time that this was too short for all to be there. */
+    static int64_t lease_ms = 500;
     hf *a = suite_open(), *b = suite_open(), *c = suite_open();
     hf_options holds = HF_OPTIONS_INIT, first = HF_OPTIONS_INIT;
     hf_lock *lock, *mine, *none = NULL;
     hf_wait *w;
     parked.key = suite_key("gave-up");
-    holds.lease_ms = lease_ms;
+    holds.lease_ms = lease_ms = suite_lease(lease_ms);
     holds.flags = HF_NO_RENEW;
     int64_t from = suite_ms(), until = from + lease_ms;
     OK(hf_acquire(a, parked.key, &holds, &lock, &suite_error));

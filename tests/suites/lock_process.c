@@ -179,7 +179,8 @@ static int64_t both_passed_over(void)
 static void dead_and_stopped_waiters_are_passed_over(void **state)
 {
     (void)state;
-    if (!suite_is_private()) suite_quick(both_passed_over, 6000); /* the stopped one's claim */
+    if (!suite_is_private())
+        suite_quick(both_passed_over, 6000 + suite_lease(0)); /* their claims */
 }
 
 static int64_t stopped_passed_over(void)
@@ -207,7 +208,7 @@ static int64_t stopped_passed_over(void)
 static void a_stopped_waiter_is_passed_over(void **state)
 {
     (void)state;
-    if (!suite_is_private()) suite_quick(stopped_passed_over, 6000);
+    if (!suite_is_private()) suite_quick(stopped_passed_over, 6000 + suite_lease(0));
 }
 
 static int64_t notices(void)

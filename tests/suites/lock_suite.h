@@ -24,6 +24,8 @@ int64_t suite_ms(void);     /* CLOCK_BOOTTIME */
 int suite_is_private(void); /* the store is one process's memory */
 /* The store tells whether a process lives, and nobody polls it. Others have leases. */
 int suite_has_sessions(void);
+/* A lease of so many ms, or as short a one as this store keeps (tests/servers/common.sh). */
+int64_t suite_lease(int64_t ms);
 /* A lease for who is going to be killed: 0 where a death is noticed, else a short one. */
 int64_t suite_short_lease(void);
 

@@ -23,6 +23,7 @@ enum { STUCK = 60 };
 struct store stores[HANDLES];
 char keys[KEYS][HF_KEY_CAP];
 uint64_t grants, refusals, lost;
+int64_t short_ms = 5000;
 
 static struct player players[THREADS];
 static uint64_t seed, most_turns = 1000000;
@@ -173,7 +174,7 @@ static void look(struct hold *hold)
             break;
         case 2:
             does(p, "renews");
-            extend(hold, (const int64_t[]){0, 0, SHORT_MS, LONG_MS}[pick(p, 4)]);
+            extend(hold, (const int64_t[]){0, 0, short_ms, LONG_MS}[pick(p, 4)]);
             break;
         case 3:
         case 4:
@@ -371,6 +372,7 @@ static void parse(int argc, char **argv)
     if (!suite_url) fprintf(stderr, "usage: mixed URL [-s SEED] [-n TURNS] [-t SECONDS]\n");
     if (!suite_url) exit(64);
     until_ms = suite_ms() + seconds * 1000;
+    short_ms = suite_lease(short_ms);
 }
 
 int main(int argc, char **argv)

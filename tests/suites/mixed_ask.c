@@ -13,7 +13,7 @@
 void choose(struct player *p, struct request *r)
 {
     static const int64_t waits[] = {0, 1, 50, HF_FOREVER};
-    static const int64_t leases[] = {0, 0, SHORT_MS, LONG_MS};
+    const int64_t leases[] = {0, 0, short_ms, LONG_MS};
     static const struct {
         unsigned flag, one_in;
     } flags[] = {{HF_UNQUEUED, 32}, {HF_ALLOW_RECURSIVE, 4}, {HF_NO_RENEW, 4}};

@@ -115,7 +115,7 @@ void book_in(struct hold *hold, int64_t asked_ms, uint64_t last)
     hold->lease_ms = first_lease(o);
     hold->cap_ms = o->max_hold_ms ? o->max_hold_ms : INT64_MAX;
     hold->since_ms = asked_ms;
-    hold->sure_ms = !sessions ? HANDED_MS : o->lease_ms == SHORT_MS ? SHORT_MS : INT64_MAX;
+    hold->sure_ms = !sessions ? HANDED_MS : o->lease_ms == short_ms ? short_ms : INT64_MAX;
     if (!hold->token || hold->token >> 53) bad(hold, "no token");
     if (strcmp(hf_key(hold->lock), keys[hold->key])) bad(hold, "key '%s'", hf_key(hold->lock));
     if (strcmp(hf_owner(hold->lock), o->owner ? o->owner : s->owner))
@@ -260,7 +260,7 @@ void extend(struct hold *hold, int64_t ms)
     int rc = hf_renew(hold->lock, ms, &err);
     /* One that is renewed in the background is so to what it was asked for, before and after. */
     int renewed = first_ms != INT64_MAX && !(o->flags & (HF_NO_RENEW | HF_DETACHED));
-    int slow = suite_ms() - before_ms >= SHORT_MS / 4;
+    int slow = suite_ms() - before_ms >= short_ms / 4;
     if ((rc == HF_UNKNOWN || rc == HF_UNAVAILABLE) && !suite_has_sessions() && slow)
         ms = hold->lease_ms > ms ? hold->lease_ms : ms; /* it may have been done */
     else if (!goes_on(hold, "renew", rc, &err))
@@ -269,7 +269,7 @@ void extend(struct hold *hold, int64_t ms)
     hold->lease_ms = renewed && first_ms > ms ? first_ms : ms;
     if (suite_has_sessions()) {
         hold->since_ms = before_ms;
-        hold->sure_ms = (ms < first_ms ? ms : first_ms) <= SHORT_MS ? SHORT_MS : INT64_MAX;
+        hold->sure_ms = (ms < first_ms ? ms : first_ms) <= short_ms ? short_ms : INT64_MAX;
     }
     look_left(hold, hold->lock);
 }

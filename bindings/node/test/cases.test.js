@@ -11,7 +11,9 @@ const [url, only = ''] = process.argv.slice(2);
 const PATIENCE_MS = 600000;
 const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 const plain = (text) => text.toLowerCase().replace(/[_ ]/g, '');
-const repeated = (value) => (Array.isArray(value) ? value[0].repeat(value[1]) : value);
+const short = `${process.env.HOLDFAST_TEST_LEASE_MS ?? 3000}ms`;
+const repeated = (value) =>
+    (Array.isArray(value) ? value[0].repeat(value[1]) : value === 'short' ? short : value);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const failed = new Error('the event has failed');
 

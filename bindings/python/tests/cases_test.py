@@ -16,8 +16,13 @@ import holdfast
 from tap import PATIENCE, run, scratch_url
 
 
+SHORT = os.environ.get('HOLDFAST_TEST_LEASE_MS', '3000') + 'ms'
+
+
 def times(value):
-    """A string, or ["x", 3] for "xxx"."""
+    """A string, ["x", 3] for "xxx", "short" for a lease that the store keeps."""
+    if value == 'short':
+        return SHORT
     return value[0] * value[1] if isinstance(value, list) else value
 
 
