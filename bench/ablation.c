@@ -31,7 +31,7 @@ struct hold {
     int who;
 };
 
-/* Of all processes. A hold is noted by who has the key, so that one after the other is. */
+/* Shared by all processes. Only the holder of the key notes a hold, so holds are noted in order. */
 static struct shared {
     int ready, go, over, n; /* atomic */
     int had[CLIENTS_CAP];   /* how often; atomic */

@@ -77,7 +77,7 @@ void bench_await_waiters(hf *store, const char *key, size_t n)
 {
     hf_error err;
     size_t found = 0;
-    /* Only ends what hangs: who looks writes nothing, but many who get in line take their time. */
+    /* Ends only what hangs: a look writes nothing, but many waiters take long to get in line. */
     int64_t end = bench_ns() + INT64_C(600000000000);
     for (;;) {
         bench_ok(hf_peek(store, key, count_waiters, &found, &err), &err);

@@ -1,5 +1,5 @@
-"""Many who want one key, and holders that are killed: who takes part, and the table of what
-bench/contend/measure found. Used by bench/run and bench/report."""
+"""Many processes that want one key, and holders that are killed: the locks that take part, and the
+table of what bench/contend/measure found. Used by bench/run and bench/report."""
 import collections
 import json
 import os
@@ -12,7 +12,7 @@ OURS = 'Holdfast'
 
 # Of a lock: what finds it (None: it is there), its program and the program's first words; what it
 # is told of the store (@: its URL); seconds (of handovers, one by one), µs that a key is kept for,
-# and, among two, up to how many more: who looks now and then looks at any time of its pause; the
+# and, among two, up to how many more, so that a polling lock looks at any time of its pause; the
 # lease (ms, 0: none) with which holders are killed, None: they can't be.
 Who = collections.namedtuple('Who', 'finder program where seconds hold_us spread_us lease_ms',
                              defaults=(None, None, '@', 5, 2000, 0, 1000))

@@ -23,8 +23,8 @@ static void pairs(const char *url, long n)
     hf_close(store);
 }
 
-/* Where who was waiting for the key puts it. Not under a mutex, which the two threads would meet at
-   or not. */
+/* Where the callback of a wait puts the lock. There is no mutex, because the number of calls would
+   depend on whether the two threads meet at it. */
 static struct {
     sem_t come;
     hf_lock *lock;

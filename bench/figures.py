@@ -5,7 +5,7 @@ import os
 import re
 
 # A library of locks that is measured beside ours: what finds it (None: it is there), its program,
-# whether who waits can be handed the lock.
+# whether a release can grant the lock to a waiter.
 Peer = collections.namedtuple('Peer', 'name finder program hands_over')
 # Stores with a server (tests/servers/NAME starts it), and the peers that are measured on it.
 STORES = {

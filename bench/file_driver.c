@@ -66,10 +66,11 @@ static void pair(hf_store *st, const hf_rowkey *key, const hf_party *p, hf_row *
     must(hf__file_driver.replace(st, key, seen, row, NULL, &clock_us, err), err);
 }
 
-/* A row that many want: who has it gives it on, the next takes it up, the first comes again. */
+/* A turn on a row with waiters: the holder releases, the next waiter claims, the first party gets
+   in line again. */
 struct turn {
     struct hf_event ev;
-    hf_party p; /* who gives */
+    hf_party p; /* the holder that releases */
 };
 
 static int in_turn(void *arg, hf_row *row)

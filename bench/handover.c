@@ -3,8 +3,9 @@
  *
  *     handover URL ROUNDS HANDOVERS
  *
- * Whoever has it waits until the other is asleep for it, notes the time, and gives it up; the other
- * notes the time at which it has it. By hf_release and hf_acquire, and by a bare futex, in turns.
+ * The holder waits until the other process is asleep for the key, notes the time, and releases. The
+ * other process notes the time at which it has the key. By hf_release and hf_acquire, and by a bare
+ * futex, in turns.
  * "A / B": of the medians of each round. "release": how long hf_release itself takes when somebody
  * waits.
  */

@@ -109,7 +109,7 @@ class Saved:
             file = open(name, 'w', encoding='utf-8')    # pylint: disable=consider-using-with
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Whoever had it before may have removed it since it was opened.
+                # The holder before may have removed the file since it was opened.
                 if os.path.samestat(os.fstat(file.fileno()), os.stat(name)):
                     self.lock = file
             except BlockingIOError:

@@ -212,7 +212,7 @@ async function main() {
     console.log(`# its work, long / 1: ${flat.map((x) => x.toFixed(2)).join(', ')}`);
     await stores(all / 2);
     // Nothing is asserted but that no cost grows with the line: times as many would tell, whatever
-    // else the machine does. Who costs less is for bench/run. A waiter that lives long costs the
+    // else the machine does. bench/run compares the costs. A waiter that lives long costs the
     // collector's work on it, which one that is served at once doesn't; so the bare line isn't flat
     // either.
     const ours = Math.max(long.Mutex, long.KeyedMutex) / long['bare line'];

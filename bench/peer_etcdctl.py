@@ -46,7 +46,7 @@ def handover(pipe):
     return took
 
 
-# Who ends it lets it remove its folder.
+# SIGTERM lets this process remove its folder.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 in_turns(lambda: run('lock', 'peer/pairs', 'true'),
          lambda: run('put', 'peer/write', '0123456789abcdef'), rounds, ms, warm_ms)

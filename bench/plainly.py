@@ -37,7 +37,7 @@ def _said(error):
 
 
 def _end_children():
-    """Whoever is interrupted in the middle of starting one doesn't know it."""
+    """Kills all children. A start that was interrupted may have left one that nothing names."""
     with contextlib.suppress(OSError):
         with open('/proc/thread-self/children', encoding='ascii') as file:
             for child in file.read().split():

@@ -28,12 +28,12 @@ extern const char *const raw_value[HF_FIELDS];
 extern const char *const raw_name[HF_FIELDS];
 extern const enum hf__field_kind raw_kind[HF_FIELDS];
 
-/* ---- raw_http.c, for those who speak HTTP ---- */
+/* ---- raw_http.c, for stores that speak HTTP ---- */
 
 /* POST, or GET if there is no body, on the one connection; the answer's text, and its status. */
 const char *raw_http(const char *url, const char *body, const char *header, long *ret_status);
 
-/* ---- raw_grpc.c, for those who speak gRPC ---- */
+/* ---- raw_grpc.c, for stores that speak gRPC ---- */
 
 void raw_grpc_open(const char *url); /* connects */
 /* Where the next message goes. */

@@ -97,7 +97,7 @@ static void trip(void)
     call("/etcdserverpb.KV/Range", &any.base, &len);
 }
 
-/* Whether it was told not to sync nobody can ask: that is for who has started it. */
+/* etcd doesn't say whether it syncs its writes; the script that starts it has to know. */
 static void open_it(const char *url, int durable)
 {
     (void)durable;

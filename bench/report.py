@@ -240,7 +240,7 @@ def fairness(folder, numbers):
              for place, names in contended.PLACES.items() for who in names
              for longest in [contended.fairness(numbers, f'{place}: {who} among 64: ')]
              if longest is not None]
-    return dots(folder, 'fairness', 'among 64 who want it all the time: the longest wait',
+    return dots(folder, 'fairness', 'among 64 that want it all the time: the longest wait',
                 'longest wait / median of all waits', found)
 
 
@@ -297,16 +297,16 @@ def write(path, lines):
 
 
 def many(heads, rows):
-    """A table of those who want one key."""
+    """A table of locks that many processes want."""
     return ['', *('| ' + ' | '.join(row) + ' |'
                   for row in (heads, ['---'] + ['--:'] * (len(heads) - 1), *rows))] if rows else []
 
 
-# What somebody who sees only this page has to know of it.
+# What a reader of this page alone has to know of it.
 NOTES = [
     'In the plots ours are blue dots, others grey squares, limits orange ones; dashed is the '
-    f'target, and 0 stands at the left edge. Who served half of 64 less than {contended.SERVED} '
-    'times isn\'t in `fairness`: there is hardly a median.', '',
+    'target, and 0 stands at the left edge. A lock that served half of 64 less than '
+    f'{contended.SERVED} times isn\'t in `fairness`: there is hardly a median.', '',
     'A ratio is the median of the rounds\' ratios where both were measured in rounds, in turns; of '
     'the medians elsewhere (many processes at once, 100,000 in line). What it is beside: '
     '*its driver\'s write* replaces such a row once, by Holdfast\'s driver on a connection of its '

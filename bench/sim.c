@@ -1,6 +1,6 @@
 /*
- * sim.c - a simulation of many clients: the virtual clock, the network, who wants what; the
- * numbers.
+ * sim.c - a simulation of many clients: the virtual clock, the network, the keys that clients want,
+ * and the numbers.
  *
  * Everything follows from the seed. A store serves one request after the other; a message takes
  * half of the round trip between two regions, and up to a tenth more. See sim.h, bench/README.md.
@@ -145,7 +145,7 @@ static void arrives(struct sim *s, uint32_t who)
     sim_at(s, *busy + sim_one_way(s, who), EV_REPLY, who, 0);
 }
 
-/* ---- who wants what ---- */
+/* ---- the keys that clients want ---- */
 
 static uint32_t some_key(struct sim *s)
 {
@@ -299,7 +299,7 @@ static double quantile_ms(struct samples *of, double q)
     return (double)of->v[(size_t)(q * (double)(of->n - 1) + 0.5)] / 1000;
 }
 
-/* Who waits at the end has waited that long at least. */
+/* Counts the waits that go on at the end: they have lasted that long at least. */
 static void count_waiting(struct sim *s)
 {
     for (long i = 0; i < s->set.clients; i++)

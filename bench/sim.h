@@ -46,9 +46,9 @@ struct client {
 
 struct place {
     hf_row row;
-    int32_t heard;  /* the first of those who listen */
-    int32_t holder; /* as the clients see it: NOBODY, or who has it */
-    int32_t peer;   /* a peer's lock: who has it */
+    int32_t heard;  /* the first of the clients that listen */
+    int32_t holder; /* as the clients see it: NOBODY, or the client that has it */
+    int32_t peer;   /* a peer's lock: the client that has it */
     int64_t peer_ends_us;
     int64_t given_us; /* the last holder let go (or died) then; -1: no sample */
     int64_t wanting;  /* clients that want it */

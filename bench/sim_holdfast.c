@@ -127,8 +127,8 @@ static void looks_at(struct sim *s, uint32_t who, const hf_row *row)
     c->out = hf__step(&scratch, &ev);
 }
 
-/* Tells those who listen: of those in line who was handed the key, and the first of another end;
-   and who doesn't stand in it. */
+/* Notifies clients that listen: the waiter that was granted the key, the first waiter of the new
+   holder's end, and all clients that aren't queued. */
 static void tell(struct sim *s, uint32_t by, struct place *p, uint64_t token_before)
 {
     const hf_row *row = &p->row;

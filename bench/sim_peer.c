@@ -1,6 +1,6 @@
 /*
  * sim_peer.c - a lock as most libraries make it: set if absent with an end by time, deleted by its
- * owner; who doesn't get it tries again after a pause.
+ * owner; a client that doesn't get it tries again after a pause.
  */
 #include "sim.h"
 

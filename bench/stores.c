@@ -10,8 +10,8 @@
  * started so, see tests/servers) the raw write is on disk when it is answered, and there is "once",
  * too: a new event is begun and marked as done. "a / b": of each round, or of each handover and the
  * trip before it, which what disturbs the machine for longer doesn't change. "handover": from one
- * process's giving up to the other's having it; "trip": the one who gives gives another key back,
- * which nobody wants, just before: the same write by the same connection, which is as warm.
+ * process's giving up to the other's having it. "trip": just before, the giver releases a key that
+ * nobody wants: the same write by the same connection, which is as warm.
  * Before the rounds the pair is done for WARM_MS, and all else for as long.
  */
 #include "bench.h"
@@ -45,7 +45,7 @@ static struct {
     hf_caps caps;
     hf_rowkey key;
     hf_row row;
-    uint64_t session; /* of who holds it, where that is how it ends */
+    uint64_t session; /* the holder's, where the store ends leases itself */
     char name[64];
 } one;
 

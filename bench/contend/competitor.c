@@ -54,7 +54,7 @@ static void await(const struct loop *l, int at)
     while (l->file >= 0 && !look(l, at) && bench_ns() < l->end) sleep_until(bench_ns() + NAP_NS);
 }
 
-/* Whoever gives it is awake. */
+/* Keeps the key. The competitor is awake, not woken, when it gives it. */
 static void keep(const struct loop *l)
 {
     int64_t now = bench_ns(), until = now + l->hold + (l->spread ? random() % l->spread : 0);

@@ -13,9 +13,9 @@
  * From START to END it wants the key again and again, and keeps it for HOLD and up to SPREAD more;
  * all in ns by CLOCK_MONOTONIC. FILE "-": it wants it again at once. Else it gives it only when
  * another one is waiting (has been, for HOLD), and doesn't want it again before another one has had
- * it: then each time it changes hands, to one who was asleep. In FILE byte ME is 1 while it wants
- * it, and byte LAST the number of the one who had it last. competitor.py, competitor.js and
- * go/contend.go do the same.
+ * it: then the key changes hands each time, to a competitor that was asleep. In FILE byte ME is 1
+ * while it wants it, and byte LAST is the number of the last holder. competitor.py, competitor.js
+ * and go/contend.go do the same.
  */
 #ifndef BENCH_COMPETITOR_H
 #define BENCH_COMPETITOR_H
@@ -28,8 +28,8 @@ struct competitor {
     int (*give)(void);             /* 0: it was its own until then */
 };
 extern const struct competitor holdfast_competitor;
-/* flock(2), fcntl's locks, a robust mutex and a futex for who is next; NULL at the end. `where` is
-   a directory. */
+/* flock(2), fcntl's locks, a robust mutex, and a queue of futexes; NULL at the end. `where` is a
+   directory. */
 extern const struct competitor *const local_competitors[];
 
 /* Obeys until the end of its input. */

@@ -117,8 +117,8 @@ static void robust_take(const char *key)
 static int robust_give(void) { return pthread_mutex_unlock(&robust->mutex); }
 
 /*
- * The limit of what is fair: a number for everyone who comes, and whoever gives it up wakes the one
- * with the next number, alone. A slot has the last number that was called there.
+ * The fairest lock possible: each request draws a number, and a release wakes only the waiter with
+ * the next number. A slot has the last number that was called there.
  */
 static struct line {
     uint32_t next;

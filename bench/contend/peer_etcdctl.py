@@ -26,7 +26,7 @@ def give(held):
     held[0].wait()
 
 
-# Who ends it lets it remove its folder.
+# SIGTERM lets this process remove its folder.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 with tempfile.TemporaryDirectory() as folder:
     pipe = os.path.join(folder, 'held')

@@ -37,7 +37,7 @@ def sockets(pid):
 
 
 def family(pid):
-    """It, and what it has started: who waits may be a child."""
+    """The process, and those that it has started: the waiter may be a child."""
     found = [pid]
     for each in found:
         for thread in os.listdir(f'/proc/{each}/task'):
