@@ -210,7 +210,7 @@ export const version: string;
 export type Code = 'BUSY' | 'TIMEOUT' | 'CANCELED' | 'LOST' | 'UNKNOWN' | 'UNAVAILABLE' | 'DENIED' |
     'INVALID' | 'RECURSIVE' | 'UNSUPPORTED' | 'CORRUPT' | 'FULL' | 'NOMEM';
 
-/** One line: who was doing what to which key, and why it failed. */
+/** The message is one line: the store, what was attempted on which key, and why it failed. */
 export class HoldfastError extends Error {
     readonly code: Code;
     readonly text: string;

@@ -8,8 +8,8 @@ declare global {
     }
 }
 
-/** Gives back, once; `using` and `await using` call it, too. With a store what it returns is a
- *  promise that tells when that is done; who doesn't wait for it gets a failure as a warning. */
+/** Gives back, once; `using` and `await using` call it, too. With a store it returns a
+ *  promise that is settled when that is done. If nothing awaits it, a failure is a warning. */
 export interface Releaser {
     (): unknown;
     [Symbol.dispose](): void;

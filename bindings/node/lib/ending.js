@@ -8,7 +8,7 @@ let asking = 0; // how many open stores want it
 
 // No JavaScript runs between the release and the end: nobody goes on with what he doesn't hold.
 function end(signal) {
-    // Who has a handler of his own ends the process himself.
+    // A program that has a handler of its own ends the process itself.
     if (process.listeners(signal).some((listener) => listener !== end)) return;
     unlisten(); // a second signal ends it at once, if a server doesn't answer
     native.end();

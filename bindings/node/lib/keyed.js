@@ -144,7 +144,7 @@ class Stored {
             const lock = await store.acquire(key, { ...how, ...more, signal: wait.stop.signal });
             return lock.follows(signal); // from here on it isn't cancel's
         } catch (error) {
-            // That of opening the store is told to all who wait for it.
+            // An error of opening the store rejects each request that waits for it, with a copy.
             throw error instanceof HoldfastError && error !== wait.stop.signal.reason
                 ? withFrames(copyOf(error), at) : error;
         } finally {
@@ -240,7 +240,7 @@ class KeyedMutex {
             if (called) return done;
             called = true;
             done = release();
-            if (done) warns(done); // also to who awaits it; else it would end the process
+            if (done) warns(done); // without it an unhandled rejection would end the process
             return done;
         });
     }

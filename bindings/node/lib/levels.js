@@ -7,7 +7,7 @@ const HEIGHT = 12; // a quarter of the levels of each height reach the next one
 class Level {
     constructor(first, height) {
         this.priority = first.priority;
-        this.first = first; // who stands first in it
+        this.first = first; // the first waiter of this level
         this.after = new Array(height).fill(null); // the next level of each height
     }
 }
@@ -47,7 +47,7 @@ class Levels {
         return next?.first ?? null;
     }
 
-    // Who stands first in its level leaves it. Are there several levels still?
+    // Takes out a waiter that is the first of its level. Are there several levels still?
     take({ priority, next }) {
         const above = this.#above(priority);
         const level = above[0].after[0];

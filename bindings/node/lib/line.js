@@ -1,4 +1,4 @@
-// Who waits for a lock of this process, in which order, and the lock itself.
+// The waiters for a lock of this process, in their order, and the lock itself.
 'use strict';
 const { byCode, framesAbove, withFrames } = require('./errors.js');
 const { Levels } = require('./levels.js');
@@ -10,7 +10,7 @@ const E_CANCELED = new byCode.CANCELED('CANCELED', 'the request for the lock was
 const E_ALREADY_LOCKED = new byCode.BUSY('BUSY', 'already locked');
 const NONE = Object.freeze({});
 
-// Who waits, in order: by priority, and within one as they came. Putting in and taking out don't
+// The waiters in order: by priority, and within one as they came. Putting in and taking out don't
 // depend on how many there are (only on how many priorities they have, and on those little).
 class Line {
     first = null;
@@ -69,8 +69,8 @@ function asked(options, key, names = QUEUE, where = '') {
         signal: signalOf(signal, 'acquire', key), error };
 }
 
-// One that waits. A long line costs mostly the collector's work on what is kept for each: this, a
-// promise and its `resolve`, but no function of its own.
+// A waiter. A long line costs mostly the collector's work on what is kept for each waiter: this
+// object, a promise and its `resolve`, but no function of its own.
 class Waiter {
     prev = null;
     next = null;
@@ -101,8 +101,9 @@ const keep = (resolve, reject) => {
     rejects = reject;
 };
 
-// One whose function runs when its turn has come, which it hears of by its promise: so who gives
-// the lock back goes on first, and the function runs in the asynchronous context of who asked.
+// A waiter whose function runs when its turn has come. Its promise starts the function: so the code
+// that gave the lock back goes on first, and the function runs in the asynchronous context of its
+// caller.
 class Job extends Waiter {
     constructor(resolve, priority, fn, state) {
         super(resolve, priority);
@@ -171,7 +172,7 @@ function limit(entry, ms, signal, late, left) {
     if (signal) onAbort(signal, abort);
     let timer;
     if (ms < 2 ** 31) {
-        const at = late.length > 1 ? framesAbove(limit) : undefined; // who makes one takes it
+        const at = late.length > 1 ? framesAbove(limit) : undefined; // it makes an error
         timer = setTimeout(() => give(late(false, at)), ms);
     }
     entry.ends = { timer, signal, abort };
@@ -220,7 +221,7 @@ class State extends Line {
         const next = this.first;
         this.grant++;
         if (next) {
-            // Who only waits for it to be free goes first with a higher priority.
+            // Watchers (waitForUnlock) with a higher priority than the next waiter go first.
             for (let watcher; (watcher = this.watchers?.first) &&
                 watcher.priority > next.priority;) {
                 this.watchers.take(watcher);

@@ -13,7 +13,7 @@ function checkWeight(weight) {
         throw invalid('acquire', undefined, `invalid weight ${String(weight)}: must be positive`);
 }
 
-// 0 and less are values, too: those who ask wait until there is enough.
+// 0 and less are values, too: requests wait until there is enough.
 function numeric(doing, value) {
     if (Number.isFinite(value)) return value;
     throw invalid(doing, undefined, 'the value must be a number');
@@ -28,7 +28,7 @@ function promised(call) {
     }
 }
 
-// One that counts; a Mutex is one that counts to one.
+// A counting lock; a Mutex is a Semaphore that counts to one.
 class Semaphore {
     #value;
     #cancelError;
@@ -40,8 +40,8 @@ class Semaphore {
         this.#cancelError = cancelError;
     }
 
-    // Those of waitForUnlock stand before who has a lower priority, behind all others. Of those
-    // that are woken together the heaviest is the first, as in async-mutex.
+    // Wakes waits of waitForUnlock: each goes before requests of a lower priority, and behind all
+    // others. Of those that are woken together the heaviest is the first, as in async-mutex.
     #show() {
         const { first } = this.#line, woken = [];
         for (let next = this.#watchers.first; next; next = next.next) {
@@ -191,7 +191,7 @@ class Mutex {
 
 const CALLS = ['acquire', 'runExclusive', 'waitForUnlock', 'isLocked', 'release', 'cancel'];
 
-// The same lock, with an end to every wait; who asks for an earlier one has that.
+// The same lock, with a limit for every wait; a call with an earlier limit keeps that.
 function limited(doing, sync, ms, error) {
     if (!CALLS.every((name) => typeof sync?.[name] === 'function'))
         throw invalid(doing, undefined, 'takes a Mutex or a Semaphore');

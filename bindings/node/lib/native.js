@@ -15,7 +15,7 @@ async function settled(promise, at) {
 }
 
 // What a holder calls over and over. To capture frames takes as long as half a wait does; an error
-// of these has the frames of those who await it.
+// of these has the frames of the code that awaits it.
 const OFTEN = new Set(['release', 'renew', 'confirm', 'enter', 'finish']);
 
 // What fails is this copy's error, with the frames of the call. The promise of `start` is its

@@ -11,7 +11,8 @@ const KEY_CAP = 513; // HF_KEY_CAP
 const DAY = 86400000;
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: DAY, '': 0 };
 
-// Who does what to which key, as the library's errors begin; one line, whatever the key is.
+// "acquire 'key'": what was attempted on which key, as in the library's errors; one line, whatever
+// the key is.
 function who(doing, key) {
     if (typeof key !== 'string' || !key) return doing;
     return `${doing} '${key.slice(0, 100).replace(/[\p{Cc}\p{Cs}]/gu, '?')}'`;
@@ -22,7 +23,7 @@ function invalid(doing, key, why) {
         typeof key === 'string' && key ? key : undefined);
 }
 
-// What a store takes as a key, so that whoever moves to one can keep his.
+// Checks what a store takes as a key, so that a program that moves to a store can keep its keys.
 let fine = ''; // the one that was looked at last
 function checkKey(doing, key) {
     if (key === fine && key) return;
@@ -53,7 +54,7 @@ function milliseconds(value, name, doing, key) {
         "milliseconds, or a text such as '500ms', '10s', '5m', '1.5h' or '7d'");
 }
 
-// As the command has them. The library takes 0 for an option that isn't given; a caller who writes
+// As the command has them. The library takes 0 for an option that isn't given; a caller that writes
 // 0 means something else. Only the number Infinity is for ever, where there is such a thing.
 const LIMITS = {
     wait: [0, 365 * DAY, '0s to 365d, or not given', Infinity],

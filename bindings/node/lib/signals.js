@@ -1,8 +1,8 @@
-// Who hears of AbortSignals: one listener for each signal, however many wait with it. A signal may
-// be that of a whole program, and Node warns of more than ten.
+// Listeners to AbortSignals: one for each signal, however many waits it ends. A signal may be that
+// of a whole program, and Node warns of more than ten listeners.
 'use strict';
 
-const heard = new WeakMap(); // signal -> its listener, and whom that calls
+const heard = new WeakMap(); // signal -> its listener, and what that calls
 
 // The signal isn't aborted yet. Nobody is called twice.
 function onAbort(signal, call) {
@@ -28,7 +28,7 @@ function offAbort(signal, call) {
         signal.removeEventListener('abort', there.listener);
         heard.delete(signal);
     } catch {
-        // It stays, for whoever waits with it next.
+        // The listener stays, for the next wait with this signal.
     }
 }
 

@@ -61,7 +61,7 @@ class Life {
         this.#told.delete(id);
     }
 
-    // Who kept the signal of a lock that is given back mustn't go on believing in it.
+    // Code that kept the signal of a dropped lock mustn't go on believing in the lock.
     dropped(id, token) {
         const { key, controller } = this.#told.get(id) ?? {};
         this.forget(id);
@@ -112,7 +112,7 @@ class Lock {
     // Aborts when the lock is lost (the reason is a LockLost), or with the signal in the options.
     get signal() {
         const controller = this.#controller ??= this.#listen();
-        // Whoever looks needn't wait until somebody has noticed.
+        // A lease that is over aborts the signal here, without the library's report of the loss.
         if (!controller.signal.aborted && !this.#released && this.leftMs === 0)
             controller.abort(this.#life.closed ? this.#gone('hold')
                 : lost(this.key, this.token));
@@ -313,8 +313,8 @@ class Store {
         }
     }
 
-    // The promise of a lock's id (or of what an event came to). What is granted to somebody who
-    // has given up is given back.
+    // The promise of a lock's id (or of what an event came to). What is granted to a request that
+    // was given up is given back.
     #start(key, want, signal, keep) {
         const id = this.#open(keep === undefined ? 'acquire' : 'once', key);
         const asked = native.start(id, key, want, keep);
@@ -510,7 +510,7 @@ class Store {
                 if (this.#onSignals) ending.leave();
             }
         })();
-        this.#life.close(); // who listens may ask for this again
+        this.#life.close(); // a listener may call close() again
         return this.#closed;
     }
 
@@ -519,8 +519,8 @@ class Store {
     }
 }
 
-// The frames of a call that has a limit. That of one without is told by those who await it: to
-// capture them would be as much work as the wait.
+// The frames of a call that has a limit. The error of a call without a limit has the frames of the
+// code that awaits it: to capture them would be as much work as the wait.
 const asks = { acquire: Store.prototype.acquire, once: Store.prototype.once,
     run: Store.prototype.run };
 function callOf(want, ask) {

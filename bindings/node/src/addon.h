@@ -73,7 +73,7 @@ struct store {
     struct job *close_job;
     pthread_t closer;
     bool closer_runs;
-    hf_lock **brought; /* to be given back by who closes it: what detached waits have brought */
+    hf_lock **brought; /* what detached waits have brought: close gives it back */
     size_t n_brought;
 
     pthread_mutex_t mu; /* of what follows, which the threads share */

@@ -42,7 +42,7 @@ void locks_closed(struct store *s)
 {
     for (struct lock *lock = s->locks; lock; lock = lock->next) {
         strike(s->addon, &lock->object);
-        /* One that waits for others isn't begun any more. */
+        /* A release that waits for other jobs isn't begun any more. */
         if (lock->release && lock->busy) lock->release->lost = hf_left_ms(lock->l) <= 0;
         lock->l = NULL;
     }
@@ -55,7 +55,7 @@ void locks_forget(struct store *s)
     s->refs--;
 }
 
-/* A job that used the lock is done. The one that gave it back was the last. */
+/* Notes that a job which used the lock is done. A job that gives the lock back is the last. */
 void lock_unbusy(struct job *job)
 {
     struct lock *lock = job->lock;

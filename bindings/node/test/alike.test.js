@@ -18,7 +18,7 @@ const turns = async (n = 40) => {
     for (let i = 0; i < n; i++) await null;
 };
 
-// Writes down the names of those who are served, in order.
+// Writes down the names of the requests that are served, in order.
 function book() {
     const seen = [], releases = [];
     const note = (name, promise) => promise.then((got) => {
@@ -106,7 +106,7 @@ for (const [name, make] of semaphores) {
         semaphore.cancel();
     });
 
-    test(`${name}: waitForUnlock goes before who has a lower priority`, async () => {
+    test(`${name}: waitForUnlock goes before a request of a lower priority`, async () => {
         const semaphore = make(2), { seen, note } = book();
         note('heavy', semaphore.acquire(3, 1));
         note('low', semaphore.waitForUnlock(1, 0));
@@ -155,7 +155,7 @@ for (const [name, make] of semaphores) {
 }
 
 for (const [name, make] of mutexes) {
-    test(`${name}: waitForUnlock goes before who has a lower priority`, async () => {
+    test(`${name}: waitForUnlock goes before a request of a lower priority`, async () => {
         const mutex = make(), { seen, note, free } = book();
         note('holder', mutex.acquire());
         note('low', mutex.acquire(-1));

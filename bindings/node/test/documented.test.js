@@ -85,7 +85,7 @@ for (const [name, make] of locks) {
         assert.equal(lock.isLocked(), false);
     });
 
-    test(`${name}: a releaser works once, whoever has it then`, async () => {
+    test(`${name}: a releaser works once, whatever call holds the lock then`, async () => {
         const lock = make();
         const release = releaserOf(await lock.acquire());
         const next = lock.acquire();
@@ -127,7 +127,7 @@ for (const [name, make] of locks) {
         for (const wait of waits) await assert.rejects(wait, is(E_CANCELED));
         await turns();
         assert.deepEqual([lock.isLocked(), ran, seen], [true, false, false]);
-        // Who comes afterwards waits as ever.
+        // A request after that waits as ever.
         const next = lock.acquire();
         release();
         releaserOf(await next)();
@@ -218,7 +218,7 @@ for (const [name, make] of semaphores) {
         assert.equal(semaphore.getValue(), 5);
     });
 
-    test(`${name}: setValue locks, and serves those who wait in order`, async () => {
+    test(`${name}: setValue locks, and serves waiters in order`, async () => {
         const semaphore = make(2), seen = [];
         semaphore.setValue(-1);
         assert.deepEqual([semaphore.isLocked(), semaphore.getValue()], [true, -1]);

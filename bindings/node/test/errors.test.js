@@ -20,7 +20,7 @@ function theCaller(call) {
     return call();
 }
 
-// What a holder calls has the frames of who awaits it.
+// The error of a holder's call has the frames of the code that awaits it.
 async function theCallerAwaits(call) {
     return await call();
 }
@@ -98,7 +98,7 @@ test('the frames of the caller: mutexes, of this process and of a store', async 
 test('a store that cannot be opened: the frames, and the error of the system', async () => {
     const error = await failure(() => open('file:/proc/version/none'), HoldfastError);
     assert.equal(error.cause.code, 'ENOTDIR', error.stack);
-    // The same attempt is told to each who asked for it, with the frames of each.
+    // The failure of one attempt rejects each request for it, with the frames of that request.
     const keyed = new KeyedMutex('file:/proc/version/none');
     const [one, two] = await Promise.all([failure(() => keyed.acquire('a'), HoldfastError),
         failure(() => keyed.acquire('b'), HoldfastError)]);

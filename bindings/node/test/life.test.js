@@ -1,4 +1,4 @@
-// What becomes of locks when those who have them end, or forget them.
+// What becomes of locks when their holders end, or forget them.
 //
 //     node --expose-gc life.test.js URL [ACQUISITIONS]
 //     node life.test.js --part NAME URL KEY      what runs in a process of its own

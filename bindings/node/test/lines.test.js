@@ -132,7 +132,7 @@ for (const [name, acquire, run, release] of [
     ['KeyedMutex', (m) => m.acquire('k'), (m, fn) => m.runExclusive('k', fn),
         (m) => m.release('k')],
 ])
-    test(`${name}: who was released by another releases nobody`, async () => {
+    test(`${name}: a holder that another call released releases no later one`, async () => {
         const mutex = name === 'Mutex' ? new Mutex() : new KeyedMutex();
         const first = await acquire(mutex);
         await release(mutex);

@@ -99,7 +99,7 @@ for (const [how, thrower] of [['throws', () => {
     });
 }
 
-test('runExclusive: in the asynchronous context of who asked', async () => {
+test('runExclusive: in the asynchronous context of its caller', async () => {
     const context = new AsyncLocalStorage();
     for (const mutex of [new Mutex(), new Semaphore(1)]) {
         const seen = [];
@@ -173,7 +173,7 @@ test('waitForUnlock: not while another takes over', async () => {
     await wait;
 });
 
-test('cancel: those who wait are rejected, in order; the holder is left alone', async () => {
+test('cancel: waiters are rejected, in order; the holder is left alone', async () => {
     const mutex = new Mutex();
     const release = await mutex.acquire();
     const seen = [];
@@ -232,7 +232,7 @@ test('withTimeout: acquire in time, and too late', async () => {
     (await mutex.acquire())();
 });
 
-test('withTimeout: runExclusive too late never runs; who comes next does', async () => {
+test('withTimeout: runExclusive too late never runs; the next request does', async () => {
     const inner = new Mutex();
     const mine = new Error('mine');
     const mutex = withTimeout(inner, 30, mine);

@@ -1,5 +1,5 @@
 // The package under Jest and Vitest, which evaluate its modules anew for each test file, each time
-// in another context, around one addon; and under who clears require.cache.
+// in another context, around one addon; and in a program that clears require.cache.
 'use strict';
 const test = require('node:test');
 const assert = require('node:assert/strict');

@@ -85,7 +85,7 @@ test('acquireAll: one that is lost while the others are waited for', async () =>
     await until(async () => (await two.peek(keys[1])).waiting);
     const { holders: [{ token }] } = await two.peek(keys[0]);
     await two.break(keys[0], token);
-    // A server's lock is asked for at its next renewal; who is told at once needn't wait for that.
+    // On a server the loss is found at the next renewal. On mem: and file: it is found at once.
     const lost = /^(mem|file):/.test(url);
     await held.release();
     if (lost) await assert.rejects(wait, (error) => error instanceof LockLost);
@@ -131,7 +131,7 @@ test('run with several keys: nobody waits in a circle; what is lost aborts', asy
     assert.deepEqual([await isHeld(keys[0]), await isHeld(keys[1])], [0, 0]);
 });
 
-test('once: what it came to is the same value for who comes later', async () => {
+test('once: a later call gets the same value', async () => {
     for (const value of ['text', '', '17', 'true', '"quoted"', '{"a":1}', '[', 'null', '\ufffd', 0,
         -1.5, true, false, null, [], {}, [1, { a: 'é' }], { a: { b: [null] } }, undefined]) {
         const key = fresh();
@@ -215,7 +215,7 @@ test('a releaser that nobody waits for: its failure is a warning', async () => {
     release();
     const [warning] = await warned;
     assert.equal(warning.code, 'HOLDFAST_RELEASE');
-    await assert.rejects(release(), LockLost); // who waits is told, too
+    await assert.rejects(release(), LockLost); // the awaited promise is rejected, too
     await keyed.close();
 });
 

@@ -86,7 +86,7 @@ test('one signal for many waits: no warning, and in the end nobody listens to it
     await soon();
     assert.equal(listeners(signal), 1);
     const reason = new Error('enough');
-    // Who looks at one after another finds some rejected, with nobody who heard of it.
+    // Handlers are attached at once: one after the other would leave unhandled rejections.
     const rejected = waits.map((wait) => assert.rejects(wait, (error) => error === reason));
     stop.abort(reason);
     await Promise.all(rejected);
@@ -139,7 +139,7 @@ test('a signal that lives for ever keeps nothing of what is over', async () => {
     });
 });
 
-test('what an abort leads to is undone: who is called no more isn\'t called', async () => {
+test('what an abort leads to is undone: a removed listener isn\'t called', async () => {
     const stop = new AbortController(), { signal } = stop;
     const one = await store.acquire(fresh(), { signal }), two = await store.acquire(fresh(),
         { signal });

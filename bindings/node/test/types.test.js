@@ -45,7 +45,7 @@ for (const resolution of ['node', 'node16']) {
     });
 }
 
-// The declared types of async-mutex; and ours, for who has it replaced.
+// The declared types of async-mutex; and ours, for a program that has replaced it.
 const peers = { 'async-mutex': path.join(modules, 'async-mutex'),
     'holdfast/mutex': path.join(package_, 'mutex.d.ts') };
 for (const [peer, place] of Object.entries(peers)) {

@@ -21,7 +21,7 @@ options of lock, acquire and locked; what isn't wanted is left out, or None:
     recursive   the task or thread that holds the key already gets it once more, as from an RLock:
                 the key is free when each of these locks is released
     no_renew    no renewal in the background
-    owner, note who holds it, for what
+    owner, note the holder's name, and what it holds the key for
     request_id  16 bytes or 32 hexadecimal digits: asked again it is the same grant
 
 README.md and man 3 holdfast tell the rest.

@@ -21,7 +21,7 @@ _ids = itertools.count(1)
 
 
 class _Post:
-    """One mailbox and those who wait for what comes."""
+    """One mailbox, and the futures that wait for what comes."""
 
     def __init__(self) -> None:
         self.box = _holdfast.Mailbox()

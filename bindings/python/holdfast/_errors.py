@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional, Type
 
 
 class HoldfastError(Exception):
-    """The base. `text` is one line: who was doing what to which key, and why it failed."""
+    """The base. `text` is one line: the store, what was attempted on which key, why it failed."""
 
     def __init__(self, text: str, *, code: str = 'INVALID', key: Optional[str] = None) -> None:
         super().__init__(text)

@@ -10,7 +10,7 @@
 
 enum kind { A_TIME, A_FLAG, A_OWNER, A_NOTE, A_REQUEST, A_SHARED, A_LIMIT, A_KEEP };
 
-/* As the command has them. The library takes 0 for an option that isn't given; a caller who writes
+/* As the command has them. The library takes 0 for an option that isn't given; a caller that writes
    0 means something else. */
 static const int64_t DAY_MS = INT64_C(86400000);
 const struct limits wait_limits = {0, 365 * DAY_MS, 1, "0s to 365d, or not given"},
@@ -118,7 +118,7 @@ PyObject *key_bytes(const char *doing, PyObject *args, PyObject **ret_key)
 
 /* ---- times ---- */
 
-/* '10' is ten seconds to the command, and ten milliseconds to who comes from Node. */
+/* '10' is ten seconds to the command, and ten milliseconds to the Node package. */
 enum { NO_UNIT = -2 };
 
 /* Digits with at most one point in them, and a unit, which 0 alone does without; rounded up to

@@ -41,8 +41,8 @@ uint64_t this_thread(void)
     return number;
 }
 
-/* Of this context, 0: none. One that was copied from another thread's context has that one's mark,
-   which is none of this thread's. */
+/* Gives the mark of this context, or 0. A context that was copied from another thread's has the
+   other's mark: that counts as none. */
 static int look_at_mark(uint64_t *ret)
 {
     PyObject *mark = PyObject_CallObject(get_mark, NULL);

@@ -3,13 +3,13 @@
  *
  * No library thread ever asks for the GIL: what it has to tell goes into a C structure and wakes
  * a semaphore or an eventfd. So nothing can hang in it when the interpreter ends, and hf_release,
- * which waits for a running callback, can't wait for somebody who waits for the GIL.
+ * which waits for a running callback, can't wait for a thread that waits for the GIL.
  *
  * Every call that may block is made without the GIL and counted in its store's `users` meanwhile;
  * close() waits until there are none. Lists and counts are guarded by the GIL.
  *
- * Whoever is counted runs no Python code: a finalizer or a signal's handler may close the store,
- * and would wait for its own thread. So objects that the collector looks after are made before,
+ * A counted call runs no Python code: a finalizer or a signal's handler may close the store, and
+ * would wait for its own thread. So objects that the collector looks after are made before,
  * since to make one may start it, and errors are raised after.
  */
 #ifndef HOLDFAST_EXT_H
@@ -76,7 +76,7 @@ struct lock {
     unsigned how;          /* enum noted */
     uint64_t call;         /* which call of its thread it came from; see lock_note_frame */
     int handed_over;       /* it has the grant of a lock that was dropped */
-    struct losing *losing; /* who is told of its loss */
+    struct losing *losing; /* the mailboxes that get a number when it is lost */
     PyObject *weak;        /* references */
     lock *below;           /* the lock that its Locking had before it, or NULL */
     lock *next, **prev;
@@ -176,7 +176,8 @@ extern PyType_Spec store_spec;
 
 /* ---- lock.c ---- */
 
-/* One that holds nothing yet, of this caller (whose reference it takes over; NULL: of none). */
+/* Makes a lock that holds nothing yet, of this caller (whose reference it takes over; NULL: of
+   none). */
 lock *lock_blank(store *s, PyObject *key, const asked *a, caller *by);
 /* 0 or RAISED: no memory, and it was released. */
 int lock_begin(lock *to, hf_lock *l);
@@ -193,8 +194,8 @@ PyObject *lock_release_now(lock *l, PyObject *raised);
 /* The same at the end of a block: a release that isn't confirmed is a warning. */
 PyObject *lock_leave_block(lock *l, PyObject *raised);
 PyObject *raised_of(PyObject *args); /* of __exit__: borrowed, or NULL */
-/* The store is being closed: nobody uses its locks any more. Who is told of their losses may still
-   be told until hf_close is done; only then that is freed. */
+/* The store is being closed: no call uses its locks any more. Losses may still be reported to the
+   mailboxes until hf_close is done; only then the caller frees the returned list. */
 struct losing *locks_closed(store *s);
 void losing_free(struct losing *all);
 extern PyType_Spec lock_spec, locking_spec;
@@ -253,7 +254,7 @@ void waiting_reap(store *s);   /* frees the abandoned that are told */
    the caller to give back and free. What they bring later on is given back at once. */
 hf_lock **waits_closed(store *s, size_t *ret_n);
 void box_push(box *b, uint64_t id);
-box *box_of(PyObject *mailbox); /* one more who pushes into it, or NULL and an exception */
+box *box_of(PyObject *mailbox); /* one more reference, which may push; or NULL, an exception */
 void box_drop(box *b);
 PyObject *wait_blank(store *s, PyObject *key, const asked *a, int once);
 void wait_begin(PyObject *wait, waiting *w);

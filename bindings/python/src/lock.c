@@ -10,7 +10,7 @@
 #include <structmember.h>
 #include <time.h>
 
-/* Who is told of a loss. */
+/* A mailbox that gets a number when the lock is lost. */
 struct losing {
     box *box;
     uint64_t id;
@@ -573,7 +573,7 @@ static PyMethodDef lock_methods[] = {
 static PyGetSetDef lock_attributes[] = {
     {"key", (getter)lock_key, NULL, "the key", NULL},
     {"token", (getter)lock_token, NULL, "the fencing token", NULL},
-    {"owner", (getter)lock_owner, NULL, "who holds it", NULL},
+    {"owner", (getter)lock_owner, NULL, "the holder's name", NULL},
     {"left_ms", (getter)lock_left_ms, NULL, "believe for so long; inf: as long as the process",
      NULL},
     {"held", (getter)lock_held, NULL, "is it neither lost nor released?", NULL},

@@ -1,7 +1,7 @@
 /*
  * look.c - looking at a store: rows are copied without the GIL, and made tuples of with it. The
- * type Watch: hf_watch on a thread of its own, in C, so that whoever iterates can be interrupted
- * and nothing has to wait for the interpreter.
+ * type Watch: hf_watch on a thread of its own, in C, so that an iteration can be interrupted and
+ * nothing has to wait for the interpreter.
  */
 #include "ext.h"
 

@@ -428,7 +428,7 @@ static PyObject *store_adopt(store *s, PyObject *args)
         const char *text = PyBytes_AsString(bytes);
         Py_BEGIN_ALLOW_THREADS rc = hf_adopt(h, text, token, &l, &err);
         Py_END_ALLOW_THREADS if (!rc) rc = lock_begin(to, l);
-        /* Whoever drops it has not forgotten it: it is held elsewhere, too. */
+        /* No warning if this object is dropped: the lock is held elsewhere, too. */
         to->detached = 1;
         store_leave(s);
     }

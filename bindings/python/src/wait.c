@@ -20,9 +20,9 @@
 struct box {
     pthread_mutex_t mu;
     int fd;
-    int refs; /* the object's, and of everybody who may still push; under mu */
+    int refs; /* the object's, and those of everything that may still push; under mu */
     uint64_t *ids;
-    size_t n, cap; /* there is room for everybody who may push */
+    size_t n, cap; /* there is room for one push of each reference */
 };
 
 struct box_object {
@@ -167,7 +167,7 @@ static void told(void *arg, int code, hf_lock *held, const hf_error *err)
     pthread_mutex_lock(&w->mu);
     w->told = 1;
     box *b = w->abandoned ? NULL : w->box;
-    if (b) box_push(b, w->id); /* under the mutex: who abandons it then drops the box */
+    if (b) box_push(b, w->id); /* under the mutex: the thread that abandons it drops the box */
     sem_post(&w->sem);
     pthread_mutex_unlock(&w->mu);
 }

@@ -31,7 +31,7 @@ const any = {
     'infinite priorities': 'acquire a; acquire b p-Infinity; acquire c; acquire d pInfinity |' +
         ' free a | free d | free c |',
     'a priority is of no use to the first': 'acquire a p-5; acquire b p5 | free a |',
-    'who comes later with a higher priority passes': 'acquire a; acquire b | acquire c p1 |' +
+    'a later request with a higher priority passes': 'acquire a; acquire b | acquire c p1 |' +
         ' free a | free c |',
     'the value of a function': 'run r |',
     'no value': 'run r none |',
@@ -56,13 +56,14 @@ const any = {
     'waitForUnlock of a held lock': 'acquire a; wait w; wait x | free a |',
     'waitForUnlock takes nothing': 'acquire a; wait w | free a | acquire b | free b |',
     'waitForUnlock while others take over': 'acquire a; acquire b; wait w | free a | free b |',
-    'waitForUnlock, then one who asks behind it': 'acquire a; wait w | free a; acquire b;' +
+    'waitForUnlock, then a request behind it': 'acquire a; wait w | free a; acquire b;' +
         ' wait x |',
-    'waitForUnlock before who has a lower priority': 'acquire a; acquire b; wait w p1 | free a |',
-    'waitForUnlock behind who has a higher priority': 'acquire a; acquire b; wait w p-1 |' +
+    'waitForUnlock before a request of a lower priority': 'acquire a; acquire b; wait w p1 |' +
+        ' free a |',
+    'waitForUnlock behind a request of a higher priority': 'acquire a; acquire b; wait w p-1 |' +
         ' free a | free b |',
-    'waitForUnlock behind who has the same priority': 'acquire a; acquire b p1; wait w p1 |' +
-        ' free a | free b |',
+    'waitForUnlock behind a request of the same priority': 'acquire a; acquire b p1;' +
+        ' wait w p1 | free a | free b |',
     'waitForUnlock of several priorities': 'acquire a; acquire b; wait u p-1; wait v; wait w' +
         ' p1; wait x p2 | free a | free b |',
     'waitForUnlock as the line drains': 'acquire a; acquire b p2; acquire c p0; wait w p1;' +
@@ -82,12 +83,12 @@ const any = {
     'cancel leaves a running function': 'run r gate; run s | cancel | open r |',
     'cancel leaves waitForUnlock': 'acquire a; wait w; acquire b; cancel | free a |',
     'cancel twice': 'acquire a; acquire b; cancel; cancel |',
-    'cancel, then one who asks': 'acquire a; acquire b; cancel; acquire c | free a |',
+    'cancel, then a request': 'acquire a; acquire b; cancel; acquire c | free a |',
     'cancel before the news of the grant': 'acquire a; acquire b; free a | cancel; free a;' +
         ' cancel |',
     'cancel inside a function': 'run r cancel; run s; acquire a |',
     'cancel with priorities': 'acquire a; acquire b p-1; acquire c p1; run r p2; cancel |',
-    'who was canceled never locks': 'acquire a; run r; cancel; free a | wait w |',
+    'a canceled request never locks': 'acquire a; run r; cancel; free a | wait w |',
     'release at the grant, cancel behind': 'acquire a; acquire b free; run r; cancel; free a |',
     'a released lock is free at once': 'acquire a | free a; acquire b; free a |',
     'tasks of one turn': 'run r; acquire a free; wait w; run s async; acquire b free; wait x' +
@@ -203,7 +204,7 @@ const limited = {
         ' 20 | pass 20 | pass 20 |',
     'cancel before': 'acquire a; acquire b | cancel | pass 50 |',
     'cancel after': 'acquire a; acquire b | pass 50 | cancel |',
-    'who comes after one that was too late': 'acquire a; acquire b | pass 50 | acquire c;' +
+    'a request after one that was too late': 'acquire a; acquire b | pass 50 | acquire c;' +
         ' free a | free c |',
     'priorities, all too late': 'acquire a; acquire b p-1; acquire c p1; run r p2 | pass 50 |',
 };
