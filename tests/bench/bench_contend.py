@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What bench/contend/measure makes of what competitors say: of some who have a script each."""
+"""What bench/contend/measure makes of what competitors say: of some that have a script each."""
 import json
 import os
 import subprocess
@@ -51,7 +51,7 @@ LATE_NS = 600 * 10**9    # later than this test takes
 
 
 def alive(pid):
-    """One that has ended, but whose end nobody has heard of, isn't."""
+    """Whether the process lives. A zombie doesn't."""
     try:
         with open(f'/proc/{pid}/stat', encoding='utf-8') as file:
             return file.read().rsplit(')', 1)[1].split()[0] != 'Z'
@@ -90,7 +90,7 @@ def main():
     handover = found.get('A among 2: handover', {})
     point([handover.get(what) for what in ('n', 'min', 'p50', 'p999', 'max')] ==
           [3, 50, 100, 200, 200], 'from one to the next, given by the end of the time')
-    # Of the four that were had within 200 ms one was had by who had it before.
+    # Of the four holds within 200 ms one was by the holder before.
     point(found.get('A among 2: again', {}).get('p50') == round(100 / 3, 3), 'the same again')
     point(found.get('A among 2: holds', {}).get('p50') == 20, 'how many a second')
     wait = found.get('A among 2: wait', {})
@@ -99,25 +99,25 @@ def main():
     longest = found.get('A among 2: longest', {})
     point([longest.get(what) for what in ('n', 'min', 'max')] == [2, 1, round(198999 / 300, 3)],
           "each one's longest wait, in medians")
-    point('A: died' not in found, 'nobody is killed who has no lease')
+    point('A: died' not in found, 'a competitor without a lease is not killed')
     served = found.get('A among 2: served', {})
     point([served.get(what) for what in ('n', 'min', 'max')] == [2, 1, 3], 'how often each had it')
     cost = {what: found.get(f'A among 2: waiting, {what}', {}).get('p50') for what in COSTS}
     point(cost['threads'] == 3 and cost['sockets'] == 2 and cost['wakeups a second'] > 10 and
           cost['CPU a second'] >= 0 and cost['memory'] > 1, 'what waiting costs', str(cost))
-    point(done.children == [], 'who waited by a child is ended with it', str(done.children))
+    point(done.children == [], 'it is ended with the child that waits for it', str(done.children))
     done, _ = measure(**{'at once': [[[0, 0, 100]], [[0, 99, 200]]]})
     point(done.returncode == 70 and 'two held it at once' in done.stderr, 'two at once end it')
     done, found = measure(**{'at once': [[[0, 0, -1]], [[0, 50, 100]]]})
     point(done.returncode == 0 and found['A among 2: lost']['p50'] == 1, 'one that was lost')
     done, found = measure(lease_ms=0)
     died = found.get('A: died', {})
-    point(done.left == [], "nothing of who was killed is left in /dev/shm", done.left)
+    point(done.left == [], "nothing of the killed is left in /dev/shm", done.left)
     point(done.returncode == 0 and died.get('n') == 4 and died.get('min', 0) > LATE_NS / 2e6,
           'from the death of each to the next one')
     done, _ = measure(lease_ms=0, late_ns=0)
     point(done.returncode == 70 and 'before the holder was killed' in done.stderr,
-          'who has it before the holder is dead ends it')
+          'one that has it before the holder is dead ends it')
     done, _ = measure(**{'one by one': []})
     point(done.returncode == 70, 'a competitor that fails ends it')
     for plan in (), ('{"who": [',), ('[1]',):

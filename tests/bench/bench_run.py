@@ -16,7 +16,7 @@ from points import end, point  # noqa: E402
 
 BENCH = os.path.join(HERE, '..', '..', 'bench')
 RUN = os.path.join(BENCH, 'run')
-# Waits in its folder for who opens the pipe; says what a signal made of it.
+# Waits in its folder until its pipe is opened; says what a signal made of it.
 PROGRAM = '''#!/bin/sh
 echo ran >>"$OF/ran"
 trap 'echo ended >"$OF/ended"; exit 1' TERM

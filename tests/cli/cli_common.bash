@@ -13,7 +13,7 @@ cli_setup() {
     unset HOLDFAST_KEY HOLDFAST_TOKEN HOLDFAST_OWNER
     K=k-$$-$BATS_TEST_NUMBER-$RANDOM
     STARTED=()
-    # For who is going to be killed or robbed: where only time tells, not for too long.
+    # A lease for holders that are killed or robbed: not too long where only time ends it.
     SHORT=() QUEUED=1
     [ -n "${HOLDFAST_TEST_STORE:-}" ] || return 0
     promises sessions || SHORT=(--lease "$(lease_ms 5000)ms")
@@ -58,7 +58,7 @@ help_text() {
     sed "/^: <<'END'\$/d; /^END\$/,\$d" <<<"$text"
 }
 
-# The store is there: who looks doesn't make it.
+# Makes the store: commands that only look don't.
 made() { holdfast run "$K-made" -- true; }
 
 # Runs a function that has to succeed, and to take less than so many ms at least once: a busy

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# holdfast run: what the command gets, what it answers, who may hold together, waiting.
+# holdfast run: what the command gets, what it answers, which holders go together, waiting.
 
 bats_require_minimum_version 1.5.0
 load cli_common

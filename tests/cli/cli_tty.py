@@ -50,7 +50,7 @@ class Terminal:
         set_size(self.fd, rows, columns)
 
     def stop_output(self):
-        """As Ctrl-S does: from here on who writes to the terminal waits."""
+        """As Ctrl-S does: from here on a write to the terminal waits."""
         number = struct.unpack('I', fcntl.ioctl(self.fd, 0x80045430, b'\0' * 4))[0]   # TIOCGPTN
         self.other = os.open(f'/dev/pts/{number}', os.O_RDWR | os.O_NOCTTY)
         termios.tcflow(self.other, termios.TCOOFF)

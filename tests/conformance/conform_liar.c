@@ -65,7 +65,7 @@ static void change(hf_row *row)
     if (row->done_us) row->result[0] ^= 1;
 }
 
-/* One that doesn't answer at once tells its clock with its replies: in whole grains. */
+/* A store that doesn't answer at once reports its clock with its replies: in whole grains. */
 static int64_t grain_us = 1;
 
 static void tell_clock(hf_store *st, int64_t *clock)

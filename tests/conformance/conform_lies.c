@@ -152,7 +152,7 @@ static int li_payload(hf_store *st, const hf_rowkey *key, hf_row *row)
     return 1;
 }
 
-/* Who waits is refused at each call in turn. */
+/* A waiter is refused at each call in turn. */
 static void bells(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static int li_session_end(hf_store *st, uint64_t session, hf_error *err)
     return 0;
 }
 
-/* Where sessions are leases who waits has one, which is ended. */
+/* Where sessions are leases a waiter has one, which is ended. */
 static void bells_of_leases(void **state)
 {
     (void)state;

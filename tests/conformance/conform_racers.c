@@ -57,7 +57,7 @@ struct one {
     const char *why;  /* what it must say; NULL: the promise is kept */
     const char *only; /* the key that isn't denied */
     struct lie lie;
-    int ends; /* who is to hang ends by itself, and isn't killed before it has */
+    int ends; /* a racer that hangs ends by itself, and isn't killed before that */
     int fast; /* the clock, from the lie on */
 };
 
@@ -176,7 +176,7 @@ static void change(hf_row *row, enum way way)
     if (way == OWNER) p->owner[0]++;
 }
 
-/* Who was handed the key as it was seen last, and the time before that. */
+/* The party that was granted the key, as it was seen last, and the time before that. */
 static hf_party handed, handed_before;
 
 static void note_handed(const hf_row *row)
@@ -366,7 +366,7 @@ static void examine(const char *of, void (*run)(struct hf__suite *cfm), const st
 
 /* ---- tests ---- */
 
-/* Whoever looks after a process that was killed. Here it ends by itself, in its fifth write. */
+/* The check of a process that is killed. Here it ends by itself, in its fifth write. */
 static void who_is_killed(void **state)
 {
     (void)state;
@@ -443,7 +443,7 @@ static void processes(void **state)
     EXAMINE("eight processes lose no update", hf__conform_processes, replaces);
     liar.acquire = li_acquire;
     EXAMINE("of eight processes that acquire one has it", hf__conform_processes, takes);
-    /* Those who wait there can't open it. */
+    /* The waiting processes can't open it. */
     const struct one unopened = {"liar: denied", "wakeup", {'o', 0, 1, DENIES}, 0, 1};
     make(LOCAL | THREADS);
     examine("a waiter in another process is woken", hf__conform_processes, &unopened);

@@ -97,9 +97,9 @@ static void a_key_queued_late_is_subscribed_to(void **state)
     done();
 }
 
-/* Two hundred who wait ahead of it are dead, and the holder's time is over: each of them is handed
-   the key for as long as a claim may take. It waits for those ahead to notice that, but once, and
-   two seconds at most: half a second for each place, each time anew, would be hours. */
+/* Two hundred waiters ahead of it are dead, and the holder's time is over: each of them is granted
+   the key for as long as a claim may take. The wait leaves it to those ahead to notice that, but
+   once, and for two seconds at most: half a second for each place, each time, would be hours. */
 static void the_dead_ahead_are_passed_over(void **state)
 {
     (void)state;
@@ -190,8 +190,8 @@ static int sleep_unless_busy(hf_store *st, const hf_event_count *since, int64_t 
     return seen.sleep(st, since, until_us, err);
 }
 
-/* Events come faster than all the waits of a handle can look. One that looks for the first time has
-   its turn all the same. */
+/* Events come faster than all the waits of a handle can look. A wait that looks for the
+   first time has its turn all the same. */
 static void among_many_events_a_new_wait_has_its_turn(void **state)
 {
     (void)state;

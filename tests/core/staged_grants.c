@@ -26,7 +26,7 @@ static void adopted_it_lasts_until_the_store_says_so(void **state)
         pthread_mutex_unlock(&h->mu);
     }
     stage_suspend(40000000);
-    OK(hf_renew(other, 0, &stage_error)); /* whoever it was made by keeps it */
+    OK(hf_renew(other, 0, &stage_error)); /* whichever handle made it keeps it */
     stage_suspend(30000000);
     assert_int_equal(hf_left_ms(mine), 0);
     OK(hf_confirm(mine, &stage_error));

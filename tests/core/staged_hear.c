@@ -1,6 +1,6 @@
 /*
- * staged_hear.c - who waits, and what he hears: of what came before he listened, of a key that he
- * was handed, of nothing.
+ * staged_hear.c - what a waiter is notified of: what came before its subscription, a key that it
+ * was granted, nothing.
  */
 #include "staged_waiter.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t had_slept; /* how often the handle had, when who waits was told */
+static uint64_t had_slept; /* how often the handle had, when the waiter was told */
 
 static void told(void *arg, int code, hf_lock *l, const hf_error *err)
 {
@@ -150,7 +150,7 @@ static void who_gets_into_line_is_listened_for_there(void **state)
     ends_without_sleep(&w);
 }
 
-/* One whose caller names it may be told elsewhere than those before it, and those behind it. */
+/* A request that its caller names may be notified elsewhere than those before and behind it. */
 static void another_id_is_listened_for_anew(int first_is_named)
 {
     struct waiter first, second;
@@ -309,11 +309,12 @@ static void handed_late_it_claims_at_once(void **state)
     done();
 }
 
-/* ---- who hears of deaths ---- */
+/* ---- deaths that are notified ---- */
 
 static uint64_t anothers; /* a session that lives */
 
-/* Ahead of the one in line: a head who is dead, as who holds it is, and one who lives. */
+/* Ahead of the waiter in line: a first waiter that is dead, as the holder is, and one that lives.
+ */
 static void as_if_two_had_died(hf_row *row)
 {
     if (!row->n_holders || row->n_queue != 1 || row->party[0].flags & HF_PARTY_UNCLAIMED) return;

@@ -66,7 +66,7 @@ static void all_are_served(int others)
     done();
 }
 
-/* Also as the first one who waits. */
+/* Also as the first waiter. */
 static void by_one_request_it_is_in_line(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void whom_others_overtake_needs_no_row(void **state)
     assert_true(sent == 2 && landed == 1);
 }
 
-/* Who waits for an event is told that it is done, also while somebody waits for its end. */
+/* A wait for an event is told that it is done, also while another waits for its end. */
 static void an_event_is_stepped(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void an_event_is_stepped(void **state)
     assert_int_equal(sent, 0);
 }
 
-/* The holder is over, and who stands behind it is dead: that is to be noticed. */
+/* The holder is over, and the waiter behind it is dead: that is to be noticed. */
 static void what_is_over_is_looked_after_first(void **state)
 {
     (void)state;
@@ -248,8 +248,8 @@ static void the_one_before_lands(void)
     assert_int_equal(hf_row_acquire(stage_row("k"), asks, 2, 1), 0);
 }
 
-/* An earlier one lands just before it, on the last place: that there is no other one is nothing to
-   who stands there. */
+/* An earlier one lands just before it, on the last place: it doesn't matter to the
+   waiter that no other place is left. */
 static void on_the_last_place_it_stands_in_line(void **state)
 {
     (void)state;

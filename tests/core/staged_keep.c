@@ -79,7 +79,7 @@ static void *takes_two(void *arg)
     return arg;
 }
 
-/* The renewer is told a millisecond later; but who listened in that was held up. */
+/* The renewer is told a millisecond later; but the subscription in between took longer. */
 static void a_listen_that_takes_longer_than_a_claim(void **state)
 {
     (void)state;
@@ -127,7 +127,8 @@ static void until_it_is_taken_up(void)
     for (int i = 0; i < 100 && !has_it(&ahead); i++) hf__pause(1000);
 }
 
-/* By a reading of before that who was handed the key had come to his end: it was taken from him. */
+/* By the clock's reading from before it was set back, the granted waiter's lease would be over. The
+   waiter behind it must not take the key by that. */
 static void a_word_is_not_judged_by_an_old_clock(void **state)
 {
     (void)state;
@@ -152,7 +153,8 @@ static void a_word_is_not_judged_by_an_old_clock(void **state)
     stage_cue(S_SWAP, 1, 1, INSTEAD, 0, until_it_is_taken_up);
     OK(hf_release(other, &stage_error));
     await_end(&ahead);
-    /* Who has got it because the machine stood still finds the other one's over before. */
+    /* If the second got it because the machine stood still, the first one's lease was over before.
+     */
     for (int i = 0; i < 500 && !has_it(&behind); i++) hf__pause(1000);
     assert_false(has_it(&behind) && hf_left_ms(ahead.lock) > 0);
     hf_release(ahead.lock, NULL);

@@ -84,7 +84,7 @@ static void an_attempt_takes_a_sixth_of_it(void **state)
     done();
 }
 
-/* One that its caller asks for takes a third. */
+/* A keepalive that a caller asks for takes a third. */
 static void a_callers_attempt_takes_a_third_of_it(void **state)
 {
     (void)state;

@@ -177,7 +177,7 @@ static void many_sessions_that_cannot_be_ended(void **state)
     done();
 }
 
-/* ---- who mourns ---- */
+/* ---- the liveness watch ---- */
 
 static int no_fd(hf_store *st)
 {
@@ -243,7 +243,7 @@ static void dies_ahead(unsigned kind)
     done();
 }
 
-/* The one ahead dies while it waits; who watches keys isn't told of that, and looks. */
+/* The waiter ahead dies; a subscription to keys doesn't report that, so the wait looks. */
 static void the_one_ahead_dies(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void the_one_ahead_dies(void **state)
     dies_ahead(BELLS);
 }
 
-/* A store that is gone for good is told to who waits, too; one that is away isn't. */
+/* A store that is gone for good ends waits, too; a store that is away doesn't. */
 static void who_waits_is_told_that_the_store_is_gone(void **state)
 {
     (void)state;

@@ -265,7 +265,7 @@ static void a_hold_in_doubt_ends_with_either(void **state)
     stage_suspend(21000000);
     assert_int_equal(hf_left_ms(lock), 0);
     IS(HF_LOST, hf_release(lock, &stage_error));
-    /* One that is let go of while in doubt. */
+    /* A session that is let go of while its keepalive is in doubt. */
     hf_options o = HF_OPTIONS_INIT;
     o.lease_ms = 60000;
     o.flags = HF_DETACHED;
@@ -288,7 +288,7 @@ static void await_planned(void)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* Who acquires and gives back in a hurry, by a session that is kept anyway. */
+/* A handle acquires and releases in a hurry, by a session that is kept anyway. */
 static void a_pair_wakes_nobody(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void hangs(void)
     heard |= poll(&p, 1, 40000) > 0;
 }
 
-/* Although the one who keeps it waits for a store that doesn't answer. */
+/* Although the thread that keeps it waits for a store that doesn't answer. */
 static void who_listens_hears_of_the_end_of_what_is_in_doubt(void **state)
 {
     (void)state;

@@ -201,7 +201,7 @@ static void a_clock_that_cannot_be_learnt(void **state)
     stage_forge(NULL);
     stage_cue(S_GET, 1, 1, INSTEAD, HF_UNAVAILABLE, NULL);
     IS(HF_UNAVAILABLE, hf_list(h, "", see, &s, &stage_error));
-    stage_cue(S_GET, 1, 1, INSTEAD, HF_CORRUPT, NULL); /* is told to who asks for that row */
+    stage_cue(S_GET, 1, 1, INSTEAD, HF_CORRUPT, NULL); /* only a request for that row fails */
     OK(hf_list(h, "", see, &s, &stage_error));
     done();
 }

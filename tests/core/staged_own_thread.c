@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* ---- who waits in a thread of its own ---- */
+/* ---- waits in a thread of their own ---- */
 
 struct thread {
     pthread_t id;
@@ -40,7 +40,7 @@ static void returns(struct thread *t, int code)
         fail_msg("%s, not %s: %s", hf_code_name(t->code), hf_code_name(code), t->err.text);
 }
 
-/* ---- and who without ---- */
+/* ---- and waits without ---- */
 
 static void start_without(struct waiter *w, const char *key, int64_t wait_ms)
 {
@@ -76,7 +76,7 @@ static void waits(struct thread *t, const char *key, int64_t wait_ms)
     await_line(key);
 }
 
-/* A time limit of one who is through holds nobody up. */
+/* The time limit of a wait that has ended holds no other up. */
 static void past_deadlines_are_forgotten(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void closing_begins(void)
     while (!hf__closing(h)) hf__pause(1000);
 }
 
-/* One that doesn't stand in line, behind one that does. */
+/* A request that doesn't stand in line, behind one that does. */
 static void closing_awaits_who_only_tries(void **state)
 {
     (void)state;

@@ -109,7 +109,7 @@ static hf_row *begin_before_a_try(void)
     return row;
 }
 
-/* Who only tries withdraws it, too, and has looked once nevertheless. */
+/* A request that only tries is withdrawn, too, and has looked once nevertheless. */
 static void a_try_is_over_after_one_look(void **state)
 {
     (void)state;

@@ -18,7 +18,7 @@ static void ask(hf *store, struct waiter *w, const char *key, int64_t wait_ms, i
     ask_and(store, w, key, &o, note);
 }
 
-/* In the row, waiting first, somebody who never does anything. */
+/* Puts a first waiter into the row that never does anything. */
 static void add_a_sleeper(uint64_t session)
 {
     hf_row *row = stage_row("k");
@@ -126,7 +126,7 @@ static void behind_a_thread_its_time_runs_out(void **state)
     done();
 }
 
-/* Nothing is heard any more: who is driven by the dispatcher looks by himself. */
+/* Notifications cease: a wait that the dispatcher drives looks by itself. */
 static void bells_that_fall_silent(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void what_a_watch_asks_counts(void **state)
     }
 }
 
-/* There was no room in the line: what wakes all of them isn't for one who plans to come again. */
+/* There was no room in the queue: what wakes its waiters doesn't wake a wait that polls. */
 static void who_found_no_room_is_not_woken(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void in_line_behind_what_is_over(void **state)
     done();
 }
 
-/* The holder's time is over, and who is first in line doesn't notice. */
+/* The holder's time is over, and the first waiter doesn't notice. */
 static void behind_one_who_sleeps(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void behind_one_who_sleeps(void **state)
     done();
 }
 
-/* Where sessions are the store's, who is dead in front of it is its to notice. */
+/* Where sessions are the store's, the store notices that the waiter ahead is dead. */
 static void behind_one_who_dies(void **state)
 {
     (void)state;
@@ -408,7 +408,7 @@ static void overtaken_with_a_write_in_doubt(void **state)
     done();
 }
 
-/* More holders who are dead than one turn looks for. */
+/* More dead holders than one turn looks for. */
 static void a_crowd_of_the_dead(void **state)
 {
     (void)state;

@@ -103,7 +103,7 @@ static void one_that_could_not_be_kept_in_time_is_over(void **state)
     done();
 }
 
-/* One that isn't renewed but by hand: if that fails, nobody tries again. */
+/* A session that is renewed only by hand: if that fails, no thread tries again. */
 static void what_nobody_keeps_is_not_kept_for_a_failure(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void what_nobody_keeps_is_not_kept_for_a_failure(void **state)
     done();
 }
 
-/* Made for one who then had to wait, it is kept once more as it gets the key. */
+/* A session was made for a request that then had to wait: it is kept once more at the grant. */
 static void what_was_made_early_begins_late(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void another_asks(void)
     pthread_mutex_unlock(&h->mu);
 }
 
-/* Who has one doesn't wait for one that is being made. */
+/* A request that has a session doesn't wait for another that is being made. */
 static void who_has_one_does_not_wait(void **state)
 {
     (void)state;
@@ -406,7 +406,7 @@ static void what_cannot_be_withdrawn_yet_is_tried_again(void **state)
     done();
 }
 
-/* Whoever names his request can ask it again: it isn't withdrawn behind his back. */
+/* A caller that names its request can ask it again: the library doesn't withdraw it. */
 static void a_named_request_is_not_regretted(void **state)
 {
     (void)state;
@@ -427,7 +427,7 @@ static void a_named_request_is_not_regretted(void **state)
     done();
 }
 
-/* ---- who waits ---- */
+/* ---- waits ---- */
 
 /* What it waits with dies: it asks again, with another one. */
 static void who_waits_is_told_that_its_session_is_gone(void **state)

@@ -41,7 +41,7 @@ static void until_the_handle_closes(void)
     for (int closing = 0; closing < 3; hf__pause(1000)) closing = hf__closing(h);
 }
 
-/* In the row, waiting first, somebody who never does anything. */
+/* Puts a first waiter into the row that never does anything. */
 static void add_a_sleeper(uint64_t session)
 {
     hf_row *row = stage_row("k");
@@ -102,7 +102,7 @@ static void what_is_being_given_back_is_not_told(void **state)
     done();
 }
 
-/* ---- the expiry monitor: who waits ---- */
+/* ---- the expiry monitor: waits ---- */
 
 /* The session that it waits for is its own handle's: nobody is asked whether that lives. */
 static void who_waits_for_its_own_handle(void **state)
@@ -175,7 +175,7 @@ static void in_line_for_nobody(hf_row *row)
     row->n_holders = 0;
 }
 
-/* Its dispatcher sleeps: it is the expiry monitor who notices. */
+/* The dispatcher sleeps: the expiry monitor notices. */
 static void who_waits_for_nobody_is_let_in(void **state)
 {
     (void)state;
@@ -379,7 +379,7 @@ static void wait_in_a_callback(void *arg, int code, hf_lock *l, const hf_error *
     note(arg, code, l, err);
 }
 
-/* Who is told by the dispatcher can't wait for what the dispatcher has to do. */
+/* A callback of the dispatcher can't wait for what the dispatcher has to do. */
 static void a_callback_does_not_wait(void **state)
 {
     (void)state;

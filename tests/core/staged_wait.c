@@ -53,7 +53,7 @@ static void returns(struct asker *a, int code)
         fail_msg("%s, not %s: %s", hf_code_name(a->code), hf_code_name(code), a->err.text);
 }
 
-/* ---- who comes late ---- */
+/* ---- looks that come late ---- */
 
 /* Asks for the key, and keeps the thread that is to look until the time is over. */
 static void ask_and_sleep(void *arg, int code, hf_lock *l, const hf_error *err)
@@ -181,8 +181,8 @@ static void a_take_that_is_never_heard_of_is_unknown(void **state)
     done();
 }
 
-/* One whose reply was lost, and which had been sent again, lands when all is over: whichever way
-   its grant was given back, the free row says that this was the one. */
+/* A write whose reply was lost, and which had been sent again, lands when all is over. However its
+   grant was given back, the free row says that this request had it last. */
 static void a_take_that_lands_after_all_is_refused(void **state)
 {
     (void)state;

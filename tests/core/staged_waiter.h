@@ -1,5 +1,5 @@
 /*
- * staged_waiter.h - who waits without a thread, on a staged store: see staged_pair.h.
+ * staged_waiter.h - a wait without a thread, on a staged store: see staged_pair.h.
  */
 #ifndef HF_STAGED_WAITER_H
 #define HF_STAGED_WAITER_H

@@ -1,6 +1,6 @@
 /*
  * staged_ways.c - ways through the core that are seldom gone: stores of other kinds, odd options,
- * ends that are noticed by whoever asks, what people look at.
+ * ends that a call notices first, what operators look at.
  */
 #include "staged_pair.h"
 
@@ -19,7 +19,7 @@ static void told(void *arg, int code, hf_lock *l, const hf_error *err)
 
 /* ---- kinds of stores ---- */
 
-/* One that answers at once, and in which a hold ends by its lease alone. */
+/* The store answers at once, and a hold ends by its lease alone. */
 static void an_instant_store_without_sessions(void **state)
 {
     (void)state;
@@ -178,7 +178,7 @@ static void an_event_within_an_event(void **state)
 
 /* ---- ends that nobody was told of yet ---- */
 
-/* The machine slept: who asks knows it before any thread has woken. */
+/* The machine slept: a call knows it before any thread has woken. */
 static void who_asks_is_told_that_it_is_over(void **state)
 {
     (void)state;
@@ -322,7 +322,7 @@ static void where_sessions_end_by_themselves(void **state)
     uint64_t asked = stage_calls(S_LEFT);
     OK(hf_peek(h, "k", see, &s, &stage_error));
     assert_true(s.holders == 1 && s.waiters == 1);
-    assert_int_equal(stage_calls(S_LEFT), asked + 1); /* of the holder, not of who waits */
+    assert_int_equal(stage_calls(S_LEFT), asked + 1); /* of the holder, not of the waiter */
     /* A row that says its end itself. */
     stage_forge(with_an_end);
     OK(hf_peek(h, "k", see, &s, &stage_error));

@@ -1,7 +1,7 @@
 /*
  * step_enum.c - the step, exhaustively: every state that a few requests can bring a row into, every
  * event in each of them, and what step_judge.c says of it. Then a long random run with more of
- * everything, in which it is also watched who believes to hold.
+ * everything, which also checks what each party believes to hold.
  *
  *     step_enum [-s SEED] [-n STEPS] [-m STATES]
  *
@@ -405,7 +405,7 @@ static int asking_events(const struct state *s, struct hf_event *ev, int i, int 
     return rc;
 }
 
-/* Who asks: two processes per request at most. */
+/* The requests that exist: two processes per request at most. */
 static int exists(int i) { return i % 2 == 0 || run.u->request[i / 2].session == 2; }
 
 /* Nobody asks with a session that is dead; timeless, with either of the two. */
@@ -469,7 +469,7 @@ static int drains(const struct state *s)
                           .holders_cap = (uint32_t)run.u->holders_cap};
     struct hf_outcome out;
     decode(s, &model_was, 0);
-    /* Who asked for a session only would hold for ever: they are dead by then. */
+    /* Parties bound to a session only would hold for ever: they are dead by then. */
     for (int i = 0; i < bits(); i++) all[ev.n_dead++] = session_of(i);
     for (int round = 0; round <= 2 * REQUESTS; round++) {
         if (!model_was.n_holders && !model_was.n_queue) return 0;

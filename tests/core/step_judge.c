@@ -63,7 +63,8 @@ static int64_t lease_end(const struct hf_event *ev, uint32_t ms)
 {
     return ms && !ev->timeless ? ev->now.lo_us + (int64_t)ms * 1000 : 0;
 }
-/* Of who is handed the key: it has its claim, whatever the clock is now; up to twice of it. */
+/* The end of a handover: the waiter has its claim timeout, whatever the clock is now; at most twice
+   of it. */
 static int64_t claim_end(const struct hf_event *ev, uint32_t ms)
 {
     int64_t sure = lease_end(ev, ms), latest = ev->now.hi_us + (int64_t)ms * 1000;
@@ -305,14 +306,14 @@ static int check_belief(struct trial *t)
         int64_t end = claimed ? lease_end(ev, h->lease_ms) : claim_end(ev, h->claim_ms);
         WANT(h->expires_us == end, "I-BELIEF: a lease that isn't what was asked");
         if (fresh) WANT(h->since_us == ev->now.lo_us, "I-BELIEF: since another time");
-        WANT(claimed || unclaimed(h), "I-BELIEF: believed by who wasn't asked");
+        WANT(claimed || unclaimed(h), "I-BELIEF: believed by a party that wasn't asked");
         WANT(!claimed || !(h->flags & HF_PARTY_DETACHED) || !h->session || ev->timeless,
              "I-BELIEF: a detached hold is bound to a session");
     }
     return 0;
 }
 
-/* Who was let in from the queue went before all that still stand in it; their order stays. */
+/* Waiters that were granted stood before all that still wait; the order of these stays. */
 static int check_fifo(struct trial *t)
 {
     const hf_row *was = t->was, *is = t->is;
@@ -345,18 +346,19 @@ static int check_fifo(struct trial *t)
     if (newcomers)
         WANT(asks(ev) && t->out->answer == HF_ANS_QUEUED &&
                  !memcmp(is->party[at].id, ev->party->id, 16),
-             "I-FIFO: a waiter who didn't ask");
+             "I-FIFO: a waiter that didn't ask");
     /* A newcomer gets in only if nobody stands there. */
     for (uint32_t i = 0; i < is->n_holders; i++) {
         const uint8_t *id = is->party[i].id;
         if (granted(was, is->party[i].token) || waiter(was, id)) continue;
-        WANT(asks(ev) && !memcmp(ev->party->id, id, 16), "I-OWNER: granted to who didn't ask");
+        WANT(asks(ev) && !memcmp(ev->party->id, id, 16),
+             "I-OWNER: granted to a party that didn't ask");
         WANT(!is->n_queue, "I-FIFO: a newcomer barged past the queue");
     }
     return 0;
 }
 
-/* After an event that settles the row, who is over is out, who is next and fits is in. */
+/* After an event that settles the row, holders that are over are out; the next that fit are in. */
 static int check_wake(struct trial *t)
 {
     const hf_row *is = t->is;
@@ -364,7 +366,7 @@ static int check_wake(struct trial *t)
     if (ev->kind == HF_EV_RENEW || (keeps(ev) && t->out->answer == HF_ANS_OK)) return 0;
     for (uint32_t i = 0; i < is->n_holders; i++)
         WANT(!over(&is->party[i], ev) || !granted(t->was, is->party[i].token),
-             "I-WAKE: who is over is still in the way");
+             "I-WAKE: a holder that is over is still in the way");
     for (uint32_t i = is->n_holders; i < is->n_holders + is->n_queue; i++)
         WANT(!dead(&is->party[i], ev) || !waiter(t->was, is->party[i].id),
              "I-WAKE: the dead are still in line");

@@ -95,7 +95,8 @@ int model_fail(const char *why, const struct hf_event *ev, const struct hf_outco
 }
 
 /* Without the step, a store may grant or append by hf_row_acquire alone: then it has to store what
-   the step stores, whatever a caller's clock leaves open. Who is dead it doesn't know. */
+   the step stores, whatever a caller's clock leaves open. The store doesn't know which
+   parties are dead. */
 static const char *judge_acquire(const struct hf_event *ev)
 {
     int queues = ev->kind == HF_EV_ENQUEUE;

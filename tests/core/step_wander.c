@@ -22,7 +22,7 @@ static uint64_t draw(uint64_t below)
     return (x ^ x >> 31) % below;
 }
 
-/* One who asks: what it asks for, and what it believes. */
+/* A client: what it asks for, and what it believes. */
 static struct asker {
     struct model_request r;
     uint64_t token; /* 0: believes nothing */

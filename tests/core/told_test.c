@@ -1,6 +1,6 @@
 /*
- * told_test.c - the words that wake: who is told the row doesn't read it, and a word that is old,
- * overtaken or wrong costs requests and nothing else.
+ * told_test.c - payloads of notifications: a client that is told the row doesn't read it, and a
+ * payload that is old, overtaken or wrong costs requests and nothing else.
  */
 #include "staged.h"
 #include "test.h"
@@ -48,7 +48,7 @@ static void keep_the_word(void)
     tell(THE_WORD);
 }
 
-/* ---- three who want one key ---- */
+/* ---- three handles that want one key ---- */
 
 static struct party {
     hf *h;
@@ -71,7 +71,7 @@ static void done(void *arg, int code, hf_lock *lock, const hf_error *err)
 static void begin(void)
 {
     struct party *all[] = {&a, &b, &c};
-    stage(STAGE_WATCHES); /* who waits is woken for each change */
+    stage(STAGE_WATCHES); /* a waiter is woken for each change */
     stage_notify.payload = told;
     tell(NOTHING);
     hf_row_init(&word);
@@ -121,7 +121,7 @@ static void wait_behind(struct party *p, uint32_t place)
     stage_await(S_WATCH, watched + 1);
 }
 
-/* Who waits is woken, and has done what it does then. */
+/* Wakes the waiters, and returns when they have done what they do then. */
 static void wake_all(void)
 {
     static int times;
@@ -207,7 +207,7 @@ static void a_word_about_another_key_is_no_reason_to_look(void **state)
     }
 }
 
-/* The first who waits behind it is known: no blind write, no read. */
+/* The first waiter behind it is known: no blind write, no read. */
 static void who_hears_of_a_waiter_gives_on_at_once(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void a_word_that_was_overtaken_loses_nobody(void **state)
     end();
 }
 
-/* What is written upon it is compared: whoever tells lies doesn't bring anybody into the row. */
+/* What is written upon it is compared: a false payload brings no party into the row. */
 static void a_row_that_never_was_is_not_written(void **state)
 {
     (void)state;
@@ -354,7 +354,7 @@ static hf_party *of_b_just_now(void)
     return p;
 }
 
-/* Which names who has it and until when, and no grant: hearsay. */
+/* A payload that names a holder and its end, but no grant: hearsay. */
 static hf_party *of_b_without_a_token(void)
 {
     word.party[1].token = 0;
@@ -375,8 +375,7 @@ static void a_word_that_hands_nothing_over_is_looked_into(void **state)
     }
 }
 
-/* Handed to somebody else: who stands in line doesn't look for that, before it would in any case.
- */
+/* Handed to somebody else: a queued waiter doesn't look for that earlier than it would anyway. */
 static void a_word_that_hands_it_to_another(void **state)
 {
     enum { SOON_US = 2000000, TIMES = 20 };
@@ -430,7 +429,7 @@ static void a_word_without_a_time(void **state)
     }
 }
 
-/* What is told to one who listened once isn't a word for one who can't any more. */
+/* A payload from an earlier subscription is nothing to a wait whose subscription is lost. */
 static void a_disconnected_wait_believes_no_payload(void **state)
 {
     (void)state;

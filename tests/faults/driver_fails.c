@@ -6,7 +6,7 @@
  *
  * As below.c, but only the driver's own calls fail, not those inside of its library, so that there
  * are few enough to try all of them, in each way that they may. This program defines the functions
- * itself and tells by the address to return to who calls. Whatever fails: the answer says what that
+ * itself and tells the caller by the return address. Whatever fails: the answer says what that
  * means, nothing was written unless it says that it may have been, and the same works then.
  */
 #undef _FORTIFY_SOURCE /* which has some of them inline */
@@ -182,8 +182,8 @@ static int fails(const char *name, const void *site)
     return 1;
 }
 
-/* The one that is meant, of a library that isn't everybody's: while the driver is being loaded it
-   is what calls from there that knows. */
+/* Finds the real function, in a library that only the driver has loaded: while the driver is being
+   loaded, only the call site tells which library that is. */
 static six find(const char *name, const void *site)
 {
     six ret;

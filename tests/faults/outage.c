@@ -202,7 +202,7 @@ static void wait_ms(int64_t ms)
     }
 }
 
-/* Until somebody holds a key and means to do so for longer than a lease from now: who. */
+/* Returns the number of a process that holds a key for longer than a lease from now. */
 static int await_holder(void)
 {
     int64_t end_us = outage_us() + (int64_t)SERVED_MS * 1000;
@@ -308,7 +308,7 @@ static void parties_stopped(void **state)
     (void)state;
     begin_scene(party_run);
     for (int i = 0; i < 8 || shows_no_loss(i); i++) {
-        /* Anybody, for a while; or who holds, until about when its successor has begun. */
+        /* Any process, for a while; or the holder, until about when its successor has begun. */
         int who = await_holder();
         int64_t ms = outage_lease_ms + outage_below_ms(outage_lease_ms / 3);
         if (i % 4 == 0) {
@@ -397,9 +397,9 @@ static void server_failed_over(void **state)
     end_scene(0);
 }
 
-/* Who leads a cluster is cut off from the others, of whom another leads then, but not from us; or
-   it is stopped until all the leases that it counts are over, and when it goes on it may end what
-   the new one keeps for its holder. */
+/* A cluster's leader is cut off from the other members, which elect another, but not from us. Or it
+   is stopped until all the leases that it counts are over: when it goes on, it may end a lease that
+   the new leader keeps for its holder. */
 static void leader_parted(void **state)
 {
     (void)state;
@@ -466,7 +466,7 @@ static void backup_restored(void **state)
     begin_scene(party_run);
     await_holder();
     tell_server("backup");
-    wait_ms(outage_lease_ms); /* who holds now is in it: its lease there is over soon */
+    wait_ms(outage_lease_ms); /* the holder is in it: its lease there is over soon */
     for (int i = 0; i < 2 || shows_no_loss(i); i++) {
         for_one_lease_longer();
         await_holder();

@@ -59,7 +59,7 @@ static void judge_pair(const struct hold *a, const struct hold *b, const struct 
     if (b->token < a->token && !may) wrong(v, "a token fell", a, b);
 }
 
-/* Who believed before the store forgot has to have learnt of it, unless it was given back. */
+/* A holder that believed before the store forgot has to have learnt of it, unless it released. */
 static void judge_windows(const struct hold *a, const struct window *windows, int n,
                           struct verdict *v)
 {

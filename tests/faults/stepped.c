@@ -1,5 +1,5 @@
 /*
- * stepped.c - a wall clock that goes wrong, for whoever has this preloaded: it is hf_test_step_s
+ * stepped.c - a wall clock that goes wrong, for a process that preloads this: it is hf_test_step_s
  * seconds later than the others', for all of the process, its libraries too.
  */
 #include <stdint.h>

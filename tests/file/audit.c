@@ -236,7 +236,7 @@ static void bucket_of_the_dead(struct side *s)
     atomic_store(&hf__bucket_at(&s->st->c, s->key[0].hash)->lock, word_of_the_dead(s));
 }
 
-/* Somebody died who had taken space for a key's cell and not used it. */
+/* A process died that had taken space for a key's cell and not used it. */
 static void allocation_of_the_dead(struct side *s)
 {
     key_exists(s);

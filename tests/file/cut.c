@@ -1,8 +1,9 @@
 /*
  * cut.c - a store's file that is cut short, empty, another, or taken away while it is open.
  *
- * A short file is an error that says so, never a new store. Whoever has it open hears of it within
- * a moment, with one exception: memory that was cut off ends whoever touches it, by SIGBUS.
+ * A short file is an error that says so, never a new store. Each handle that has it open learns of
+ * it within a moment, with one exception: a process that touches memory that was cut off ends by
+ * SIGBUS.
  */
 #include "hurt.h"
 
@@ -150,7 +151,7 @@ static void end_live(struct hurt_child *c, int may_bus)
 }
 
 /*
- * Whoever cuts a mapped file short takes the memory away from under its users: touching what is no
+ * A mapped file that is cut short takes the memory away from under its users: touching what is no
  * longer there is SIGBUS, before anything can be asked. The library doesn't take that signal over
  * from its program; the command does. Where nothing of what is used was cut off it is CORRUPT.
  */
@@ -189,7 +190,7 @@ static void removed_while_open(void **state)
     hurt_free(c);
 }
 
-/* Whoever holds a key of a store that is gone is told: others may hold it in another one. */
+/* A holder of a key in a store that is gone is told: others may hold the key in another file. */
 static void its_holders_are_told(void **state)
 {
     (void)state;

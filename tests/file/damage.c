@@ -3,9 +3,9 @@
  *
  * The scene: a file in which one key is held by one process and waited for by another, a second is
  * shared by two, a third is held by a lease, an event is done, and others were used. All of its
- * processes are stopped, so it changes only by what a test does to it. Whatever that is: whoever
- * comes next gets the truth or an error that names what is wrong. He doesn't crash or hang; what is
- * held isn't free to him; what is done isn't undone.
+ * processes are stopped, so it changes only by what a test does to it. Whatever that is: the next
+ * process gets the truth or an error that names what is wrong. It doesn't crash or hang; a held key
+ * isn't free to it; what is done isn't undone.
  *
  * SEED=N damages in other places.
  */
@@ -210,7 +210,7 @@ static void restore(void)
             memcpy(scene.map + at, scene.whole.bytes + at, PAGE);
 }
 
-/* ---- what whoever comes next may see ---- */
+/* ---- what the next process may see ---- */
 
 /* An error that names what is wrong: of this kind, in one line. */
 static int good_error(struct hurt_child *me, const char *what, int rc, const hf_error *err)
@@ -278,7 +278,7 @@ static int look_around(struct hurt_child *me, hf *h, int strict)
     if (rc && good_error(me, "peek", rc, &err)) return 1;
     try.wait_ms = 1; /* stands in the queue, and leaves it */
     rc = hf_acquire(h, HELD, &try, &once.lock, &err);
-    if (!rc) return hurt_say(me, "granted to a newcomer who waited");
+    if (!rc) return hurt_say(me, "granted to a newcomer that waited");
     if (rc != HF_TIMEOUT && good_error(me, "wait", rc, &err)) return 1;
     rc = hf_once_begin(h, "events/new", 60000, &try, &once, &err);
     if (!rc) rc = once.lock ? hf_once_finish(once.lock, "x", 60000, &err) : 0;

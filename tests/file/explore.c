@@ -154,7 +154,7 @@ static void plan(void)
     for (int sum = 0; sum <= options.preemptions + options.deaths; sum++)
         for (int p = sum; p >= 0; p--) {
             int d = sum - p;
-            /* Two deaths cost one preemption: the second is of one who cleans up. */
+            /* Two deaths cost one preemption: the second is of a being that cleans up. */
             int fits = p <= options.preemptions && d <= options.deaths;
             int twice = p <= options.preemptions - 1 && d <= options.deaths + 1;
             if (!fits && !twice) continue;

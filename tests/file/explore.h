@@ -25,7 +25,7 @@ enum {
     V_GRAVE = V_COROS,     /* not a coroutine: the kernel, dropping the locks of the dead */
     V_TIME = V_COROS + 1,  /* nor this: leases and claims run out */
     V_BEINGS = V_COROS + 2,
-    V_SESSIONS = V_PROCS + 1, /* and the heir, who looks at what is left */
+    V_SESSIONS = V_PROCS + 1, /* and the heir, which looks at what is left */
     V_KEYS = 3,
     V_SPACE = 2 << 20, /* the mapping */
     V_SLOT_CAP = 64

@@ -241,7 +241,7 @@ void v_notice(struct v_proc *me)
 
 /* ---- what is left ---- */
 
-/* Nobody may hold or wait any more but the dead; who comes now is granted the key. */
+/* Only the dead may still hold or wait; the heir is granted the key. */
 static void inherit(int key)
 {
     struct v_proc *me = &v_heir;
@@ -276,5 +276,5 @@ void v_last_will(void)
         if (v_top_token[key] || v_anybody_dead()) inherit(key);
     if (fsck(v_base(), V_SPACE / HF_LINE, &f)) v_fail("%s", f.why);
     /* A lock word of the dead may stand until somebody needs it; one of the living may not. */
-    if (f.locked && !v_anybody_dead()) v_fail("a lock word is held by somebody who is done");
+    if (f.locked && !v_anybody_dead()) v_fail("a lock word is held by a being that is done");
 }

@@ -202,7 +202,7 @@ static void open_session(struct v_proc *me)
 
 /* ---- without being told ---- */
 
-/* B waits, and nobody tells it that A died: then whoever comes next, C, must ring. */
+/* B waits, and nothing tells it that A died: then the next process, C, must wake it. */
 static void untold(struct v_proc *me)
 {
     v_party(me, HF_EXCLUSIVE, 0, 0);

@@ -1,7 +1,7 @@
 /*
  * explore_search.c - all the choices, depth first, without repeating what is known.
  *
- * An execution is a list of choices: which being goes on, who dies where. The next execution
+ * An execution is a list of choices: which being goes on, which dies where. The next execution
  * repeats all but the last of them that can still be made differently. A state that was met before
  * (with the same numbers of preemptions and deaths left) needs no second look: everything that can
  * follow from it has been looked at, or will be when the first one's choices are taken up again.

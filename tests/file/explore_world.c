@@ -1,6 +1,6 @@
 /*
- * explore_world.c - see explore.h. Contents: what is known of a state; who can go on; the seam; one
- * execution.
+ * explore_world.c - see explore.h. Contents: what is known of a state; the beings that can go on;
+ * the seam; one execution.
  *
  * A coroutine's state is a function of what it has read, so a running hash of that (its `past`)
  * stands for its stack and registers. Together with a hash of the mapping, kept up to date at every
@@ -31,7 +31,7 @@ static struct {
 } w;
 
 static struct v_coro coro[V_COROS];
-static _Atomic uint32_t never; /* who waits for a death sleeps here */
+static _Atomic uint32_t never; /* a being that waits for a death sleeps here */
 static unsigned char *base;
 
 /* What a scene begins with. */
@@ -109,7 +109,7 @@ static uint64_t state_hash(void)
     return v_mix(h, (uint64_t)v_clock_us) + v_memory_hash();
 }
 
-/* How it ended: what is in the mapping, and who got what. */
+/* How it ended: what is in the mapping, and what each being got. */
 static uint64_t outcome(void)
 {
     v_memory_hash();
@@ -142,7 +142,7 @@ void v_fail(const char *format, ...)
 
 const char *v_wrong(void) { return w.wrong; }
 
-/* ---- who can go on ---- */
+/* ---- the beings that can go on ---- */
 
 static const char *const being_name[V_BEINGS] = {"A", "B", "C", "a", "b", "c", "kernel", "time"};
 
@@ -188,7 +188,7 @@ static int nappers(int *list)
     return n;
 }
 
-/* Who could die now. */
+/* Lists the beings that could die now. */
 static int mortals(int *list)
 {
     int n = 0;
@@ -421,7 +421,7 @@ void v_sleep(_Atomic uint32_t *word, uint32_t seen, int64_t us)
 {
     uint32_t now = atomic_load(word);
     if (w.mode != SCHEDULED) {
-        if (now == seen) v_fail("who comes after them finds a lock word that nobody gives back");
+        if (now == seen) v_fail("the heir finds a lock word that no being gives back");
         return;
     }
     struct v_coro *me = &coro[w.me];

@@ -381,7 +381,7 @@ static void a_session_is_never_used_again(void **state)
         seam.client[3].dead = 0;
         uint64_t session = hf__client_of(seam.client[3].st)->session;
         for (size_t j = 0; j < n; j++) assert_int_not_equal(session, seen[j]);
-        /* Nor does one that is over live on in who has its place now. */
+        /* Nor does a session that is over live on in the one that has its slot now. */
         hf_error err;
         assert_int_equal(drv->caps.liveness->alive(seam.client[0].st, session, &err), 1);
         assert_int_equal(drv->caps.liveness->alive(seam.client[0].st, seen[2], &err), 0);

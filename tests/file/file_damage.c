@@ -1,7 +1,7 @@
 /*
  * file_damage.c - the `file:` driver: each word of a store is another one, and so is each part of a
- * row whose sums are right. Whoever comes gets an answer or an error that says what is wrong, and
- * doesn't crash or hang; a flipped bit never makes him take one row for another.
+ * row whose sums are right. A request gets an answer or an error that says what is wrong, and
+ * doesn't crash or hang; a flipped bit never makes it take one row for another.
  *
  * damage.c does the same to a file and the processes around it; here it is memory, so that no word
  * is left out.
@@ -133,7 +133,7 @@ static int finish(void **state)
     return 0;
 }
 
-/* ---- who comes then ---- */
+/* ---- requests that follow ---- */
 
 static int is(int rc)
 {
@@ -188,7 +188,7 @@ static void comes(hf_store *st, void *arg)
     party(&p, 8);
     for (int k = 0; k < KEYS; k++) is(drv->acquire(st, &key[k], &p, 0, &cur, &clock_us, &err));
     for (int k = 0; k < KEYS; k++) {
-        /* Grows out of its body; is marked; gives it to who waits; goes. */
+        /* Grows out of its body; is marked; grants it to the waiter; goes. */
         for (int i = 0; i < 4; i++) {
             uint64_t seen = i ? row.rev : was[k].rev;
             fill(&row, seen + 1 + (k == NEW && !i ? (uint64_t)clock_us : 0), i == 2 ? 3 : 1,

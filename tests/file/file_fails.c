@@ -473,7 +473,7 @@ static void a_recovery_can_fail(void **state)
     (void)state;
     opens_as(url_text, 0, "");
     change_boots(0xff, 0, 0);
-    arm("fcntl64", 1, 1, ENOLCK, NULL); /* the byte of who recovers */
+    arm("fcntl64", 1, 1, ENOLCK, NULL); /* the byte of the recovery */
     opens_as(url_text, HF_UNAVAILABLE, strerror(ENOLCK));
     assert_true(disarm());
     arm("fcntl64", 2, 2, ENOLCK, NULL); /* those of all sessions */

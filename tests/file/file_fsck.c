@@ -126,7 +126,7 @@ int fsck(const unsigned char *base, uint64_t lines, struct fsck *f)
             return wrong(f, "line %llu belongs to two pieces", (unsigned long long)pieces[i].from);
         f->lost_lines += pieces[i].from - at;
     }
-    /* What nobody leads to yet isn't lost if whoever takes the dead one's lock over takes it back.
+    /* Space that nothing leads to yet isn't lost if the process that takes over the lock frees it.
      */
     uint64_t used = under_way(base, a, end, &sound);
     if (!sound) return wrong(f, "the intent of an allocation is damaged");

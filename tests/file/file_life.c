@@ -293,7 +293,7 @@ static void who_was_not_woken_by_the_dead_is_woken(void **state)
     (void)state;
     hf_row_init(&row);
     assert_int_equal(drv->caps.liveness->session(st, &session, &err), 0);
-    fill_row(&row, 5, 1, 0); /* granted by one who died before he rang */
+    fill_row(&row, 5, 1, 0); /* its granter died before the wakeup */
     row.party[0].session = session;
     row.party[0].bell = 9;
     row.party[0].flags = HF_PARTY_UNCLAIMED;

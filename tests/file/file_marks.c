@@ -120,7 +120,7 @@ static void of_few_any_may_be_meant(void **state)
     drv->close(other);
 }
 
-/* Who locks the bucket behind the dead rings again, and marks. */
+/* A process that takes the dead one's bucket lock wakes again, and marks. */
 static void what_the_dead_granted_is_marked(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void a_damaged_link_is_not_followed(void **state)
         assert_any(st);
         assert_none(st);
     }
-    /* Only who granted saw it damaged. */
+    /* Only the granter saw it damaged. */
     slot_of(st)->marks = link ^ 1;
     has_a_waiter(other, "c", session_of(st), 0);
     hand_over(other, "c");

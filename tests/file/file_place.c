@@ -477,7 +477,7 @@ static void nobody_recovers_what_is_in_use(void **state)
     assert_int_equal(open_code(url_text, &err), 0);
 }
 
-/* Who recovers it has the bytes of all sessions, a little longer than its boot block says so. */
+/* A recovery locks the bytes of all sessions, a little longer than its boot block says so. */
 static void a_recovery_is_waited_for(void **state)
 {
     hf_error err;

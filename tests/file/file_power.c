@@ -77,8 +77,8 @@ static hf_rowkey key[KEYS];
 
 static struct known {
     int n, was[MOST]; /* the results that its marker has had; was[0] is synced, 0: none */
-    /* Results that may come back, too: written by one who was killed before they counted, or any
-       older one once the marker was removed. */
+    /* Results that may come back, too: written by a process that was killed before they counted, or
+       any older result once the marker was removed. */
     int n_ghosts, ghost[MOST], n_old, old[MOST], removed;
     uint64_t top_rev;
 } known[KEYS];

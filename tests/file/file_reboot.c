@@ -119,8 +119,8 @@ static struct hf__marker *markers_of(hf_store *st, const struct hf__cell *cell)
 
 /* ---- tokens ---- */
 
-/* Who writes a key more often than once in a microsecond runs ahead of the clock: never by more
-   than it takes to start again, but for what the disk knows. */
+/* A process that writes a key more often than once in a microsecond runs ahead of the clock: never
+   by more than it takes to start again, but for what the disk knows. */
 static void no_token_comes_twice(void **state)
 {
     static const int64_t aheads_us[] = {0, 100000, 1000000, 59000000, 600000000};
@@ -270,7 +270,7 @@ static void write_meanwhile(void *arg, uint64_t line, uint64_t n)
 {
     on_sync(arg, line, n);
     if (n || wholes > 20) return;
-    hf_row mine = row; /* of who syncs */
+    hf_row mine = row; /* of the thread that syncs */
     hf_row_init(&row);
     assert_int_equal(hf_row_room(&row, 64), 0);
     seam.running = 1;

@@ -92,7 +92,7 @@ static void without(int code, const char *why)
 
 /* ---- room ---- */
 
-/* Who finds room for less grows less, and says so when it is over; who has more goes on. */
+/* A process that finds room for less grows less, and says so when it is over; others go on. */
 static void address_space_may_be_short(void **state)
 {
     hf_url url;

@@ -1,7 +1,7 @@
 /*
  * file_slow.c - the `file:` driver where the disk takes its time: a growth that signals interrupt;
- * growths and recoveries by those who are stopped, or don't come to an end; what others do with the
- * handle by which one waits for the disk.
+ * growths and recoveries by processes that are stopped, or don't come to an end; what other threads
+ * do with the handle by which one waits for the disk.
  */
 #include "../../drivers/file/store.h"
 
@@ -70,7 +70,7 @@ int __wrap_msync(void *at, size_t n, int flags)
     return __real_msync(at, n, flags);
 }
 
-/* ---- those who use it ---- */
+/* ---- the users of the file ---- */
 
 static hf_error err;
 
@@ -167,7 +167,7 @@ static void a_signal_doesnt_end_a_growth(void **state)
         assert_int_equal(sigismember(&after, sig), sigismember(&before, sig));
 }
 
-/* ---- who is stopped ---- */
+/* ---- processes that are stopped ---- */
 
 static void grow(void)
 {

@@ -6,8 +6,8 @@
  * The sanitizer sees no race between processes, nor between two mappings of one page. So here the
  * processes are threads: each with a client of its own, all on one mapping. They compete for a few
  * keys and die at random accesses (they jump out of the operation, and are dead for the others from
- * then on); the next one starts in their place. What orders the writes of the dead before the reads
- * of who takes over is the kernel's byte lock, here the table `alive`.
+ * then on); the next one starts in their place. The kernel's byte lock orders the writes of the
+ * dead before the reads of the thread that takes over; here that is the table `alive`.
  */
 #include "cas_loop.h"
 #include "drivers.h"
@@ -85,7 +85,7 @@ static int64_t k_now(struct hf__client *c)
 static void k_wait(struct hf__client *c, _Atomic uint32_t *word, uint32_t seen, int64_t us)
 {
     (void)c;
-    if (us > 5000) us = 5000; /* nobody is told of deaths: who sleeps looks now and then */
+    if (us > 5000) us = 5000; /* deaths aren't notified: a sleeper looks now and then */
     struct timespec t = {0, us * 1000};
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &t, NULL, 0);
 }

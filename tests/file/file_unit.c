@@ -370,7 +370,7 @@ static void hints_are_kept_for_some(void **state)
     assert_int_equal(hf__hint_of(&c, &other), 0);
     other.hash = key.hash + HF_FILE_BUCKETS;
     assert_int_equal(hf__hint_of(&c, &other), 0);
-    /* Whoever has a hint of his own is told that one. */
+    /* A key with a cache of its own is answered by that. */
     uint64_t own = 77;
     key.hint = &own;
     assert_int_equal(hf__hint_of(&c, &key), 77);

@@ -1,6 +1,6 @@
 /*
- * file_where.c - the `file:` driver: where the default store is, who makes its directories and why
- * they can't be made; a store that is only looked at; the one for a trial.
+ * file_where.c - the `file:` driver: where the default store is, how its directories are made and
+ * why they can't be made; a store that is only looked at; the one for a trial.
  */
 #include "file_common.h"
 

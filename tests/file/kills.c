@@ -6,8 +6,8 @@
  * Built with -DHF_SEAM: before each access to the mapping the library calls hf__seam(), and the
  * process that has been told to die at its k-th call does so, with all its threads, wherever it is
  * (inside of an allocation, of a recovery, of somebody else's recovery). Several live at a time and
- * compete for the same keys. Whoever is inside says so in memory of the test's own, so that two who
- * are inside at once meet; tokens must grow; nobody may wait for long. After every round nobody is
+ * compete for the same keys. A holder says so in memory of the test's own, so that two holders at
+ * once meet; tokens must grow; nobody may wait for long. After every round nobody is
  * left, and what they leave must be whole: every key can be had, no session is in use, no space is
  * lost.
  */
@@ -240,7 +240,7 @@ _Noreturn static void live(uint64_t seed)
     hf_error err;
     hf *h;
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
-    o.io_timeout_ms = 60000; /* who stands still for seconds in the middle of a write isn't wrong */
+    o.io_timeout_ms = 60000; /* a process that stands still in a write isn't wrong */
     alarm(LONG_MS / 1000 * 2);
     if (hf_open(a->url, &o, &h, &err)) {
         wrong("%s", err.text);
@@ -325,7 +325,7 @@ _Noreturn static void look_after_them(void)
     v.port.st = st;
     check_sessions(&st->c);
     if (d->scan(st, "", inherit, &v, &clock, &err)) wrong("%s", err.text);
-    /* Somebody who makes a key settles what an allocation left half done. */
+    /* A process that makes a key settles what an allocation left half done. */
     hf_row_init(&row);
     key.hint = &hint;
     if (d->acquire(st, &key, &party, 0, &row, &clock, &err)) wrong("a new key can't be made");
@@ -411,7 +411,8 @@ static void play_round(uint64_t *random, uint64_t *usual)
         pid_t pid = fork();
         if (!pid) look_after_them();
         if (pid < 0 || waitpid(pid, &status, 0) < 0) exit((perror("kills: fork"), 70));
-        if (WIFSIGNALED(status)) wrong("who came after them died of signal %d", WTERMSIG(status));
+        if (WIFSIGNALED(status))
+            wrong("the process after them died of signal %d", WTERMSIG(status));
     }
     remove_files();
 }

@@ -23,7 +23,7 @@
 
 enum { NOBODY = 65534, STRANGER = 4242, MEGABYTE = 1 << 20 };
 
-/* ---- who opens what ---- */
+/* ---- users and the files they open ---- */
 
 struct opening {
     const char *path;
@@ -297,7 +297,7 @@ static void planted_for_others(void **state)
     refused(path, NOBODY, HF_DENIED, "");
     assert_int_equal(chmod(path, 0666), 0);
     refused(path, NOBODY, HF_DENIED, "");
-    /* Whoever may write to it can take any lock. */
+    /* A user that may write to it can take any lock. */
     works(hurt_path("sticky/own"), NOBODY);
     assert_int_equal(chmod(hurt_path("sticky/own"), 0606), 0);
     refused(hurt_path("sticky/own"), NOBODY, HF_DENIED, "writ");
@@ -435,7 +435,7 @@ static void mount_overlay(const char *at, const char *name)
     if (mount("overlay", at, "overlay", 0, options)) fail_msg("overlay: %s", strerror(errno));
 }
 
-/* The store's file lies in the image of a container; the first who writes to it gets a copy. */
+/* The store's file lies in the image of a container; the first writer gets a copy. */
 static void overlay(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
  * worlds.c - one store's file used by forked processes, by containers and under other clocks.
  *
- * A hold belongs to the process that took it: not to its children, nor to whoever has the same
+ * A hold belongs to the process that took it: not to its children, nor to a process with the same
  * number in another container or later on.
  */
 #include "hurt.h"

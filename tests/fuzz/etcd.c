@@ -14,7 +14,7 @@ static int see(void *arg, const hf_rowkey *key, hf_row *row)
     return 0;
 }
 
-/* Who waits for that key is told of a row, of a whole grant, or of nothing. */
+/* The waiter for that key is told of a row, of a whole grant, or of nothing. */
 static void hear(hf_store *st, const hf_rowkey *key, const HfEt__WatchResponse *said, int ends,
                  hf_row *row)
 {

@@ -3,7 +3,7 @@
 
     tests/servers/firestore tests/guards/guard_firestore.py --tap        (HOLDFAST: the command)
 
-First a table: how the documents are, who does what, and whether it is allowed. Then the command
+First a table: the documents, the user, the change, and whether it is allowed. Then the command
 itself, as a user.
 """
 import base64
@@ -291,7 +291,7 @@ def await_caught(pid, number):
 
 
 def givers_up(folder):
-    """Who gives up waiting leaves everything as it was; who is killed in the middle, a lease."""
+    """A user who gives up waiting leaves all as it was; a client that is killed leaves a lease."""
     cmd = Command(folder)
     store = f'firestore://{PROJECT}?collection={LOCK}'
     _, token, _ = cmd.acquire('alice', 'g1', '--lease', '100')

@@ -1,5 +1,5 @@
-"""Every combination of how a lock is, what is done, and who does it, for guard_firestore.py: on the
-lock, and on the document that it guards. What is allowed is named; all else is refused.
+"""Every combination of a lock, a user, and what the user does, for guard_firestore.py: on the lock,
+and on the document that it guards. What is allowed is named; all else is refused.
 """
 from guard_firestore_rows import (
     ALICES, BY_NEW, BY_OLD, FREE, FRESH, LIVE, NOW, OLD, SECOND, WAS_ALICES, changed, fresh, grant)
@@ -14,7 +14,7 @@ def own(row, who, **more):
                            'request': 'ab' * 16, **more})
 
 
-# What becomes of the lock; None: it is deleted. `who`: the user, or alice if nobody is signed in.
+# What becomes of the lock; None: it is deleted. The user is alice if nobody is signed in.
 ON_LOCKS = {
     'create': lambda row, who: grant(who) if row else fresh(who),
     'update': lambda row, who: changed(row, note='seen'),
@@ -50,7 +50,7 @@ ALLOWED_ON_DATA = ('create', 'update', 'delete', 'renew (write again)')
 
 
 def locks():
-    """What it is about, the lock as it is, who, the lock as it shall be, and if that is allowed."""
+    """What it is about, the lock as it is, the user, the lock to be, and if that is allowed."""
     for state, row in STATES.items():
         for action, make in ON_LOCKS.items():
             if row is None and action in ('update', 'renew', 'steal'):

@@ -1,4 +1,4 @@
-"""The table of guard_firestore.py: how the documents are, who does what, and whether it is allowed.
+"""The table of guard_firestore.py: the documents, the user, the change, and whether it is allowed.
 
 It is made for the time of day at which it is imported.
 """
@@ -52,7 +52,7 @@ def freed(row, **more):
     return changed(row, **{'owner': '', 'expires_us': 0, **more})
 
 
-# What it is about; the lock as it is (None: none); who; the lock as it shall be (None: deleted).
+# What it is about; the lock as it is (None: none); the user; the lock as it shall be (None: gone).
 LOCKS = [
     ('absent: create for oneself', None, 'alice', grant('alice'), True),
     ('absent: create for another', None, 'alice', grant('bob'), False),
@@ -349,7 +349,7 @@ LOCKS += [(f'expired, {name} = {odd}: take', {**WAS_ALICES, name: odd}, 'bob', g
 # A new lock's token has to be of the present: they come first, however long the rest takes.
 LOCKS.sort(key=lambda row: row[1] is not None or not row[4])
 
-# The lock; the document that it guards as it is; who; the document as it shall be (None: deleted).
+# The lock; the guarded document as it is; the user; the document as it shall be (None: deleted).
 BY_OLD, BY_NEW = {'n': 1, 'token': OLD - 9}, {'n': 2, 'token': OLD}
 DATAS = [
     ('no lock: create', None, None, 'alice', BY_NEW, False),

@@ -156,7 +156,7 @@ END
         echo "$sql: $output"
         refused "without holdfast_enter"
     done
-    # Nor does who goes on behind the error change anything.
+    # Nor does a transaction that goes on behind the error change anything.
     ask 'CALL p()' BEGIN 'CALL p()' COMMIT BEGIN 'SELECT f()' COMMIT
     [ "$(ask 'SELECT id, n FROM seats ORDER BY id' | xargs)" = "1 0 2 0" ]
     ask 'DROP VIEW v' 'DROP TABLE other' 'DROP FUNCTION f' 'DROP PROCEDURE p'

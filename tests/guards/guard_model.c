@@ -39,7 +39,7 @@ enum guard { LOOKS = 1, FENCES = 2, COUNTS = 4 /* how often the fence was entere
 struct client {
     uint8_t at, token, seen, wrote, lowest,
         fence;     /* fence: to be when it commits; 0: not entered */
-    uint8_t since; /* the number of those who had entered when it read */
+    uint8_t since; /* how many had entered when it read */
     uint8_t
         under_way; /* what a CALL that was given up would raise the fence to; 0: there is none */
 };
@@ -109,11 +109,11 @@ static void stop(struct state *s, int i)
     s->c[i].token = s->c[i].seen = 0; /* no matter any more: fewer states */
 }
 
-/* Refused: that must not happen to one who holds. */
+/* Refuses; a holder must not be refused. */
 static void refuse(struct state *s, int i)
 {
     refusals++;
-    if (s->in_row[i]) violation = "who holds was refused";
+    if (s->in_row[i]) violation = "a holder was refused";
     stop(s, i);
 }
 
@@ -168,7 +168,7 @@ static void commit(struct state *s, int i)
     end_transaction(s, i);
 }
 
-/* 0, 1, 2 as of step. Who has to try again gives up here. */
+/* 0, 1, 2 as of step. A client that has to try again gives up here. */
 static int enter_since(struct state *s, int i)
 {
     if (s->fence_owner && s->fence_owner != i + 1) return 0;
@@ -301,7 +301,7 @@ static const struct scene scenes[] = {
     {"control: reading before entering", LOOKS | FENCES, ALL(late), 0},
     {"control: reading before entering, the locks elsewhere", FENCES, ALL(late), 0},
     {"control: reading before entering, conditional write", FENCES, ALL(unentered), 0},
-    {"control: entering in the statement that reads, whoever has entered since", LOOKS | FENCES,
+    {"control: entering in the statement that reads, others may have entered since", LOOKS | FENCES,
      ALL(at_once), 0},
     {"control: one that reads before entering is enough", LOOKS | FENCES, {two, two, late}, 0},
     {"control: hf_confirm in place of hf_enter", LOOKS | FENCES, ALL(confirmed), 0},

@@ -122,7 +122,7 @@ def by_command():
         point(status == 0, f'enter, {fault}', said)
     # The printed guard looks at the same field.
     guard = Guard('seats')
-    point(guard.write(7, token, {'$set': {'n': 1}}) == 1, 'who has entered by the command writes')
+    point(guard.write(7, token, {'$set': {'n': 1}}) == 1, 'entered by the command: writes')
     holdfast('break', key, '--token', str(token))
     later = grant(key)
     status, said = holdfast('enter', key, '--token', str(later), 'seats/7')

@@ -79,7 +79,7 @@ class InTransactions:
 
 
 class Sqlite(InTransactions):
-    within = False     # who is stopped there stops everybody, locks too
+    within = False     # a stopped transaction stops all others, locks too
     path = STORE.partition(':')[2]
 
     @classmethod

@@ -128,7 +128,7 @@ guard_several_holders() {
     run entered "$K/2" "$first" 'UPDATE seats SET n = 9 WHERE id = 2;'
     refused holdfast
     ask "DELETE FROM holdfast WHERE \"key\" = '$K/2'"
-    # One that held alone has let go: the row names it no more, whatever reads owner and token only.
+    # A sole holder has released: the row's owner and token name it no more.
     T=$(holdfast run --at-least 60 "$K/2" -- sh -c 'echo "$HOLDFAST_TOKEN"')
     [ "$(ask "SELECT owner FROM holdfast WHERE \"key\" = '$K/2'")" = "(ended)" ]
     [ "$(ask "SELECT token FROM holdfast WHERE \"key\" = '$K/2'")" = "$T" ]
@@ -267,7 +267,7 @@ guard_entered_from_outside() {
     refused "a later one has entered"
     run entered "$key" "$T"
     refused "a later one has entered"
-    # Nobody has entered who is still in it: this one was in a transaction of its own.
+    # No transaction that is still open has entered: this one was in a transaction of its own.
     grant "$K/1"
     holdfast enter "$K/1" --token "$T"
     run ask 'UPDATE seats SET n = 9 WHERE id = 1'

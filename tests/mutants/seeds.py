@@ -268,7 +268,7 @@ def main():
     jobs.insert(0, ('each patch applies', applies, known))
     plants = [(f'{seed.name} ({seed.mistake})', lambda copy, one: one.plant(copy), seed)
               for seed in seeds]
-    # Who hangs begins first, so that nobody waits for it alone in the end.
+    # Mistakes that hang begin first, so that they don't run alone at the end.
     hanging = [job for job in plants if job[2].checks[0].waits]
     jobs = hanging + jobs + [job for job in plants if job not in hanging]
     scratch = tempfile.mkdtemp(prefix='holdfast-seeds-')

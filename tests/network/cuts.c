@@ -254,7 +254,7 @@ static int number(const char *name, const char *text)
 
 static pid_t pids[CUT_WORKERS]; /* 0: it has ended */
 
-/* Whoever takes too long for a case is named, and ended with all others. */
+/* A worker that takes too long for a case is named, and ended with all others. */
 static void end_what_hangs(int workers)
 {
     int hang = 0;

@@ -70,7 +70,7 @@ hf_options cut_asks(const struct cut_grant *g, int64_t wait_ms)
 
 /* ---- what was granted, given back, or nobody knows of ---- */
 
-/* A client beside the proxy gets it, later than whoever had it. `wait_ms` 0: at once. */
+/* A client beside the proxy gets it, after the holder before. `wait_ms` 0: at once. */
 int cut_others_turn(const struct cut_grant *g, int64_t wait_ms)
 {
     hf_options o = HF_OPTIONS_INIT;
@@ -96,7 +96,7 @@ void cut_orphans(int leave)
         int rc = cut_others_turn(&g, over > GRACE_MS ? over : GRACE_MS);
         if (rc) wrong(&g, "an orphan isn't over after its lease", rc);
         int64_t took = cut_ms() - o->since_ms;
-        /* Whoever was looked at later than it was over says nothing. */
+        /* An orphan that was looked at long after its end says nothing. */
         if (over > CLAIM_MS + GRACE_MS && took > cut_tally->longest_ms)
             cut_tally->longest_ms = took;
         __atomic_add_fetch(&cut_tally->orphans, 1, __ATOMIC_RELAXED);
@@ -424,9 +424,9 @@ static void late_for_another(enum cut_op op, struct cut_grant *g)
         return;
     }
     rc = hf_confirm(lock, &err);
-    if (rc) wrong(g, "who held it when an old request arrived", rc);
+    if (rc) wrong(g, "the holder when an old request arrived", rc);
     rc = hf_release(lock, &err);
-    if (rc) wrong(g, "who held it when an old request arrived: release", rc);
+    if (rc) wrong(g, "the holder when an old request arrived: release", rc);
 }
 
 /* Whatever the operation had to say is said, and given back. 1: for certain; -1: wrong. */

@@ -58,8 +58,8 @@ static int await(struct waiter *w, const struct cut_grant *g, const char *who)
     return 0;
 }
 
-/* Whom the store hands the key, but who can't take it up in time, is passed over: then the one
-   behind has it, and has to give it on before. 1: it had; -1: wrong. `at_ms`: when the key was
+/* A waiter that is granted the key but can't claim it in time is passed over. Then the waiter
+   behind has it, and has to release it before. 1: it had; -1: wrong. `at_ms`: when the key was
    given back, with so many in line `ahead` of the one behind. */
 static int await_turn(struct cut_grant *g, int64_t at_ms, size_t ahead)
 {
@@ -75,7 +75,7 @@ static int await_turn(struct cut_grant *g, int64_t at_ms, size_t ahead)
         cut_note_grant(g, behind.lock);
         int rc = hf_release(behind.lock, &behind.err);
         if (rc && !(rc == HF_LOST && cut_late(g))) /* it was too late to claim it */
-            return cut_bad(g, "the release of who went first", rc, &behind.err);
+            return cut_bad(g, "the release of the waiter that went first", rc, &behind.err);
         gave = 1;
         __atomic_store_n(&behind.ended, 0, __ATOMIC_SEQ_CST);
     }
@@ -84,7 +84,7 @@ static int await_turn(struct cut_grant *g, int64_t at_ms, size_t ahead)
     return gave;
 }
 
-static const char BEHIND[] = "behind"; /* who owns what the one behind asks for */
+static const char BEHIND[] = "behind"; /* the owner of the request behind */
 
 struct line {
     size_t holders, waiters;
@@ -210,7 +210,7 @@ static int play(enum cut_op op, hf *h, const struct proxy_order *order, unsigned
     g.asked_ms = cut_ms();
     g.lease_ms = g.lease_ms < 1000 ? g.lease_ms : 1000; /* a claim ends sooner */
     size_t ahead = in_line(&g).ahead;
-    /* Whoever gets through to nobody can't keep his session, and is passed over once it ends. */
+    /* A client without the server can't keep its session, and is passed over once that ends. */
     if (cut_me.sessions && (order->refuse == CUT_NOBODY || order->what == PROXY_SILENT)) ahead = 0;
     int64_t given_ms = cut_ms();
     int rc = hf_release(held, &err), gave = 0;

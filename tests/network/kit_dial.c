@@ -198,7 +198,7 @@ static void the_code_is_the_one_that_waiting_does_not_mend(void **state)
     assert_int_equal(codes(HF_UNAVAILABLE, HF_DENIED), HF_DENIED);
     assert_int_equal(codes(HF_DENIED, HF_INVALID), HF_DENIED);
     assert_int_equal(codes(HF_UNSUPPORTED, HF_UNSUPPORTED), HF_UNSUPPORTED);
-    /* The one that isn't there may be the one that can be written to. */
+    /* The server that isn't there may be the one that can be written to. */
     assert_int_equal(codes(HF_UNSUPPORTED, HF_UNAVAILABLE), HF_UNAVAILABLE);
 }
 

@@ -196,7 +196,7 @@ static void deliver(void)
         pass(l, SERVER, kept, n_kept);
 }
 
-/* 0: whoever gives orders is gone. */
+/* 0: the process that gives orders is gone. */
 static int obey(int orders)
 {
     struct proxy_order next;

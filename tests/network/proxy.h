@@ -3,8 +3,8 @@
  * connections what networks do: cuts them at a byte, delays, goes silent, delivers late, or twice.
  *
  * It listens on a port of the loopback; the server is at HOST:PORT of IPv4, or at a path of a Unix
- * socket. What it does is ordered by whoever started it, and holds from then on, for all
- * connections together: bytes are counted from the order on.
+ * socket. The process that started it orders what it does; an order holds from then on, for
+ * all connections together: bytes are counted from the order on.
  */
 #ifndef PROXY_H
 #define PROXY_H

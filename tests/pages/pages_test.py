@@ -1,4 +1,4 @@
-"""Runs every example of pages, as a new user would who has just installed the build.
+"""Runs every example of pages, as a user who has just installed the build would.
 
     pages_test.py SOURCE BUILD PAGE...
     tests/servers/KIND pages_test.py SOURCE BUILD PAGE...     # on that server's store

@@ -1,4 +1,4 @@
-"""Runs every snippet of README.md, as a new user would who has just installed the build.
+"""Runs every snippet of README.md, as a user who has just installed the build would.
 
     tests/servers/postgres tests/servers/firestore readme_test.py SOURCE BUILD URL
 

@@ -9,7 +9,7 @@ setup() {
     was=${TMPDIR:-/tmp}
     TMPDIR=$(mktemp -d "$was/servers.XXXXXX")
     chmod 711 "$TMPDIR"
-    # Whoever asks for a free port, there or here, asks the same one.
+    # A test that asks for a free port, there or here, asks the same one.
     TMPDIR=$was "$SOURCE/tests/servers/free_port" >/dev/null
     ln "$was/holdfast-ports-$(id -u)" "$TMPDIR/"
     export TMPDIR

@@ -174,7 +174,7 @@ static void work(uint64_t seed)
     hf *h;
     hf_error err;
     hf_open_options o = HF_OPEN_OPTIONS_INIT;
-    o.io_timeout_ms = 60000; /* who stands still for seconds in the middle of a write isn't wrong */
+    o.io_timeout_ms = 60000; /* a process that stands still in a write isn't wrong */
     if (hf_open(url, &o, &h, &err)) {
         fprintf(stderr, "%s\n", err.text);
         _exit(2);

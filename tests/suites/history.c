@@ -261,7 +261,7 @@ static int hurt(double s)
     return 0;
 }
 
-/* They end, after each of them has had each key once more; and so does one who comes after. */
+/* The clients end, after each has had each key once more. So does a client that comes after. */
 static int let_end(void)
 {
     for (int heir = 0; heir < 2 - threads; heir++) {

@@ -1,5 +1,5 @@
 /*
- * history.h - what concurrent clients did to a store, operation by operation, and who judges it.
+ * history.h - what concurrent clients did to a store, operation by operation, and its two judges.
  *
  * Clients (history_client.c) are processes that write each call and each answer into memory which
  * outlives them, by CLOCK_BOOTTIME, which all share. history.c starts them and hurts them;
@@ -80,8 +80,8 @@ struct h_verdict {
 };
 const char *h_check_name(enum h_check check);
 void h_judge(const struct h_history *h, struct h_verdict *ret);
-/* Who was killed between writing down an answer and its time has left no time. It was answered by
-   when he was known to be dead. */
+/* A client that was killed between writing down an answer and its time has left no time. The answer
+   came before the client was known to be dead. */
 void h_settle(struct h_op *op, size_t n, int64_t dead_ns);
 
 /* ---- text (history_text.c) ---- */
@@ -142,7 +142,7 @@ struct h_world {
     uint32_t generation[H_SLOTS], used[H_SLOTS];
     /* A resource for each key: the greatest token that has entered (<< 11), and its writes. */
     uint64_t fence[H_SLOTS][H_GENERATIONS];
-    uint64_t holding[H_SLOTS]; /* a token, for whoever breaks */
+    uint64_t holding[H_SLOTS]; /* a token, for clients that break */
     struct h_client client[H_CLIENTS];
 };
 

@@ -425,7 +425,7 @@ static int settle_doubts(struct me *me)
     return open_store(me);
 }
 
-/* Each key once more: whoever is left is served. */
+/* Each key once more: every client that is left is served. */
 static void last_round(struct me *me)
 {
     static const int order[H_SLOTS] = {0, H_SLOTS - 1, 2, 3, 1, 4};

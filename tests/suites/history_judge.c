@@ -197,7 +197,7 @@ static int by_return(const void *x, const void *y)
 }
 
 /* Was there a time in which nobody is known to have held, long enough for a claim to run out? Then
-   it may have been that of who is overtaken. */
+   the overtaken client may have held in it. */
 static int may_have_lapsed(const struct key *k, int64_t from, int64_t to)
 {
     int64_t covered = from;
@@ -225,7 +225,7 @@ static int excused(const struct key *k, int alone, const struct h_op *a, const s
     return alone ? may_have_lapsed(k, a->queued, b->t1) : ns >= k->h->claim_ns;
 }
 
-/* Who was seen in the queue before the other asked is granted first. */
+/* A client that was seen in the queue before another asked is granted before it. */
 static void judge_fifo(struct key *k)
 {
     int alone = 1;
@@ -241,7 +241,7 @@ static void judge_fifo(struct key *k)
             if (excused(k, alone, a, b))
                 k->v->excused++;
             else
-                wrong(k, H_FIFO, "who came later was granted before who stood in the queue", a, b);
+                wrong(k, H_FIFO, "a later request was granted before a queued one", a, b);
         }
     }
 }
@@ -252,7 +252,8 @@ static void judge_fifo(struct key *k)
 static int64_t shadow(const struct h_op *op)
 {
     if (!asks(op) || op->answer == 0 || op->answer == HF_BUSY) return 0;
-    /* Who waited for an event may have been handed its key just to see that it is done. */
+    /* A client that waited for an event may have been granted its key just to see that it is done.
+     */
     int ended = op->answer == HF_TIMEOUT || op->answer == HF_CANCELED || op->answer == H_DONE;
     return ended ? op->t1 : NEVER;
 }

@@ -72,7 +72,7 @@ static void true_history(void)
     struct h_op *waits = hold(1, 2, 32, 120);
     waits->asked = waits->t0 = LONG_AGO + 22 * MS;
     waits->queued = LONG_AGO + 25 * MS;
-    waits = hold(1, 3, 44, 130); /* who came after it */
+    waits = hold(1, 3, 44, 130); /* a later request */
     waits->asked = waits->t0 = LONG_AGO + 26 * MS;
     struct h_op *killed = hold(1, 0, 60, 140);
     n--; /* it never gave back */
@@ -187,7 +187,7 @@ static void claim_lapsed(void **state)
     assert_true(v.excused > 0);
 }
 
-/* Whoever was stopped between its grant and its return holds nothing any more. */
+/* A client that was stopped between its grant and its return holds nothing any more. */
 static void told_too_late(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@
 
 enum { LEASE_MS = 600000, LESS_MS = 300000 };
 
-static hf *a, *b; /* who acquires, who adopts */
+static hf *a, *b; /* a acquires, b adopts */
 static const char *key;
 static hf_lock *held, *same;
 
@@ -98,7 +98,8 @@ static void what_was_released_is_over(void **state)
     begin(&o);
     uint64_t token = hf_token(held);
     OK(hf_confirm(same, &suite_error));
-    /* One that asks the store now and then, and one that asks only when it is called. */
+    /* An adopted lock that asks the store now and then, and one that asks only when it is called.
+     */
     OK(hf_adopt(b, key, token, &watched, &suite_error));
     int fd = suite_has_sessions() ? hf_lost_fd(watched) : -1;
     OK(hf_release(held, &suite_error));

@@ -308,7 +308,7 @@ static void an_old_marker_is_no_proof(void **state)
     hf_close(b);
 }
 
-/* ---- who is told what ---- */
+/* ---- what is reported ---- */
 
 static void nothing_done_nothing_kept(void **state)
 {
@@ -491,7 +491,7 @@ static int64_t lease_given(void)
     return late ? -1 : took;
 }
 
-/* Who knows the token gives it another lease: its holder believes no longer than that. */
+/* A caller that knows the token sets another lease: the holder believes no longer than that. */
 SUITE_QUICK(a_lease_given_by_another_counts, lease_given, 1200)
 
 static void texts_that_are_not_utf8(void **state)
@@ -524,7 +524,7 @@ static void *ask_for_both(void *arg)
     return NULL;
 }
 
-/* Whoever named them in another order waits for the first of them by name, holding no other. */
+/* A request that named them in another order waits for the first by name, holding no other. */
 static void several_keys_are_taken_in_one_order(void **state)
 {
     (void)state;

@@ -248,7 +248,7 @@ static void up_to_a_limit(void **state)
     for (int i = 0; i < 3; i++) OK(hf_acquire(h, key, &o, &l[i], &suite_error));
     IS(HF_BUSY, hf_acquire(h, key, &o, &x, &suite_error));
     OK(hf_release(l[1], &suite_error));
-    o.limit = 2; /* who wants less company gets it by waiting */
+    o.limit = 2; /* a request of a smaller limit waits */
     IS(HF_BUSY, hf_acquire(h, key, &o, &x, &suite_error));
     o.limit = 3;
     OK(hf_acquire(h, key, &o, &l[1], &suite_error));

@@ -152,7 +152,7 @@ static void many_parked_on_their_own_keys(void **state)
     park(n, n);
 }
 
-/* Who is told of changes looks seldom, also where one process waits for very many keys. */
+/* A waiter that is notified looks seldom, also where one process waits for very many keys. */
 static void many_listened_for(void **state)
 {
     enum { MOST = 3000 };
@@ -212,7 +212,7 @@ static void *ask(void *arg)
     return rc || hf_release(lock, NULL) ? arg : NULL;
 }
 
-/* It has the key already: it doesn't stand behind those who wait until it gives that back. */
+/* The request has the key already: it doesn't stand behind waiters for its own release. */
 static void a_request_asked_again_waits_for_nobody(void **state)
 {
     (void)state;
@@ -252,8 +252,8 @@ static int wait_by(hf *store, size_t n, int64_t until_ms)
     return 1;
 }
 
-/* How late somebody gets the key whose holder's lease has run out, if who stood before him has
-   given up meanwhile. Where nobody's bell can be rung, it may be half a second and a look. */
+/* Measures how late a waiter gets a key whose holder's lease has run out, if the waiter ahead has
+   given up meanwhile. Where the store has no wakeups, it may be half a second and a look. */
 static int64_t behind_one_that_gave_up(void)
 {
     /* Longer each time that this was too short for all to be there. */

@@ -26,7 +26,7 @@ int suite_is_private(void); /* the store is one process's memory */
 int suite_has_sessions(void);
 /* A lease of so many ms, or as short a one as this store keeps (tests/servers/common.sh). */
 int64_t suite_lease(int64_t ms);
-/* A lease for who is going to be killed: 0 where a death is noticed, else a short one. */
+/* A lease for a process that is going to be killed: 0 where its death is noticed, else short. */
 int64_t suite_short_lease(void);
 
 extern hf_error suite_error; /* pass &suite_error as err */
@@ -47,7 +47,7 @@ extern hf_error suite_error; /* pass &suite_error as err */
  * (suite_quick).
  */
 enum { SUITE_PATIENCE_MS = 600000 };
-/* Who is handed a key has at least so long to take it up. */
+/* A waiter that is granted a key has at least so long to claim it. */
 enum { SUITE_CLAIM_MS = 1000 };
 /* Plays `round` with a time, and with four times as much for as long as it says that the machine
    was too slow for it (1). What is wrong is so with some seconds, too. */
@@ -75,7 +75,7 @@ size_t suite_waiters(hf *store, const char *key);
 size_t suite_holders(hf *store, const char *key);
 
 /* Forks while nobody else runs in this process. A child has what the other threads had locked, and
-   nobody who would unlock it: the library looks after its own locks, libc after malloc's, but a
+   none of them to unlock it: the library looks after its own locks, libc after malloc's, but a
    sanitizer's are nobody's, and it takes them whenever a thread starts, ends or allocates. */
 pid_t suite_fork(void);
 

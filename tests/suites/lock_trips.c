@@ -4,9 +4,9 @@
  * are what counts; or HOLDFAST_TEST_COUNT is a command that tells how many there were.
  * HOLDFAST_TEST_TRIPS: how many requests a key takes that was never seen (1).
  *
- * HOLDFAST_TEST_HANDOVER: "G T N", where the store tells who waits: the one who gives a key back to
- * one who waits makes G requests until that is done, the other T from being told to holding it, and
- * N until it has given it on to a third.
+ * HOLDFAST_TEST_HANDOVER: "G T N", where the store notifies waiters. A handle that releases a key
+ * to a waiter makes G requests for that. The waiter makes T from the notification to holding, and N
+ * until it has passed the key on to a third.
  */
 #include "handle.h"
 #include "lock_suite.h"
@@ -106,7 +106,7 @@ static void entering_is_one(void **state)
     hf_close(a);
 }
 
-/* ---- who waits ---- */
+/* ---- waiters ---- */
 
 /* Nobody listens for what is free. */
 static void a_free_key_is_not_listened_for(void **state)
@@ -144,7 +144,7 @@ static void await_looked(const char *path, const char *key)
 }
 
 /* Where a key that is free is acquired by one request, a key that is held is waited for by one,
-   too: by the first who waits, and by those behind it. Then the handle listens. */
+   too: by the first waiter, and by those behind it. Then the handle listens. */
 static void in_line_by_one(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void end(struct scene *s)
     hf_close(s->a);
 }
 
-/* The least of so many: whoever waits looks now and then of itself, too. */
+/* The least of so many: a waiter looks now and then of itself, too. */
 enum { ROUNDS = 5 };
 
 static void least(uint64_t *of, uint64_t n)
@@ -280,12 +280,12 @@ static void await_word(hf *h, const char *key)
     hf_row_init(&row);
     for (int heard = 0; !heard; usleep(1000)) {
         heard = h->port.caps.notify->payload(h->port.st, &rk, &row) && row.n_queue == 1;
-        if (suite_ms() > end) fail_msg("it was not told within 20 s who waits");
+        if (suite_ms() > end) fail_msg("it was not notified of the waiter within 20 s");
     }
     hf_row_clear(&row);
 }
 
-/* Until who was handed the key has claimed it: its own write then tells it nothing any more. */
+/* Waits until the new holder has claimed the key: its own write then tells it nothing any more. */
 static void await_claim(hf *h, const char *key)
 {
     int64_t end = suite_ms() + 60000, clock_us;
@@ -301,8 +301,8 @@ static void await_claim(hf *h, const char *key)
     hf_row_clear(&row);
 }
 
-/* Who was handed a key hears of the first who waits behind it. Not by its next renewal, which is
-   far away. */
+/* A waiter that is granted a key is notified of the first waiter behind it. Not by its next
+   renewal, which is far away. */
 static void from_having_to_giving_on(void **state)
 {
     (void)state;
@@ -325,7 +325,7 @@ static void from_having_to_giving_on(void **state)
     assert_int_equal(given, expected(2));
 }
 
-/* Who waits first, while another one gets in line behind, and then is handed the key. */
+/* The first waiter, while another gets in line behind it, and then is granted the key. */
 static void others_who_come(void **state)
 {
     (void)state;
@@ -356,8 +356,8 @@ static void await_asked(hf *h, uint64_t times)
     usleep(20000);
 }
 
-/* Who waits behind another one, while that one is handed the key and gives it on; in a row of which
-   no store tells all in a word. */
+/* The second waiter, while the first is granted the key and passes it on; the row is too long for a
+   notification. */
 static void another_is_handed_it(void **state)
 {
     (void)state;
@@ -399,7 +399,7 @@ static void await_rest(hf *h)
     }
 }
 
-/* Of those who wait for many keys, each for one, only he looks whose key it is. */
+/* Of waits for many keys, each for one, only the wait for the key that changed looks. */
 static void one_of_many(void **state)
 {
     enum { KEYS = 30 };
@@ -436,7 +436,7 @@ static void one_of_many(void **state)
     if (asks != expected(1) || others) fail_msg("%d, others %d", (int)asks, (int)others);
 }
 
-/* ---- who gives it on, and wants it again ---- */
+/* ---- a handle that hands over, and requests again ---- */
 
 /* He knows the row that he has left, and gets in line by one request. */
 static void back_in_line_by_one(void **state)
@@ -519,7 +519,7 @@ static void a_named_request_asks_the_store(void **state)
     hf_close(b);
 }
 
-/* ---- who is in a hurry ---- */
+/* ---- a tight loop ---- */
 
 static struct {
     const char *key;
@@ -543,8 +543,8 @@ static void *take_again_and_again(void *arg)
     return arg;
 }
 
-/* Whatever he who is far away asks for arrives milliseconds later: until a write of his comes to
-   what he has read, the other has had the key again. */
+/* The requests of a far client arrive milliseconds later: before its write meets the row that it
+   has read, the near client has had the key again. */
 static void who_is_far_away_gets_in_line(void **state)
 {
     (void)state;

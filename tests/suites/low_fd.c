@@ -54,7 +54,7 @@ static int use_with_closed_descriptors(void)
     if (hf_acquire(h, "low", &o, &lock, NULL)) return 4;
     int lost_fd = hf_lost_fd(lock);
     if (lost_fd < 3 || !all_closed()) return 5;
-    /* One that waits, so that whatever waits is opened and used. */
+    /* A wait, so that all that waits need is opened and used. */
     if (hf_acquire_start(other, "low", &o, done, NULL, &wait, NULL)) return 6;
     o.wait_ms = 300;
     if (hf_acquire(other, "low", &o, &second, NULL) != HF_TIMEOUT) return 7;

@@ -98,7 +98,7 @@ static void is_gone(const struct hold *hold, const char *what, int rc, const hf_
               hf_code_name(rc), rc ? err->text : "");
 }
 
-/* Somebody who holds asks again, and doesn't wait. */
+/* A holder asks again, and doesn't wait. */
 static void ask_beside(struct hold *hold)
 {
     struct player *p = hold->by;

@@ -45,7 +45,7 @@ struct player {
     struct request request, second;
 };
 
-/* One grant, as whoever has it knows it. */
+/* One grant, as its holder knows it. */
 struct hold {
     struct player *by;
     const struct request *asked;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Those that make others wait for long are seldom: who isn't in line looks now and then. */
+/* Requests that make others wait for long are seldom: a waiter out of line looks now and then. */
 void choose(struct player *p, struct request *r)
 {
     static const int64_t waits[] = {0, 1, 50, HF_FOREVER};

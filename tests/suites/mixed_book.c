@@ -1,9 +1,9 @@
 /*
- * mixed_book.c - who holds what, and what a hold says of itself; see mixed.h.
+ * mixed_book.c - the holds, and what each says of itself; see mixed.h.
  *
  * A hold is written down after it was granted and struck out before it is given back, so what
  * stands in the book together and is believed is held together. The belief counts, for a lease may
- * run out in between: who is asked first was still in when the other one had come.
+ * run out in between: the hold that is asked first still held when the other began.
  */
 #include "mixed.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* On a store with a server who is handed a key may hold it for half of a claim at first. */
+/* On a store with a server a waiter that is granted a key may hold it for half a claim at first. */
 enum { HANDED_MS = SUITE_CLAIM_MS / 2 };
 /* What another clock, or one that counts in seconds, may show beyond a lease. */
 enum { CLOCK_MS = 2000 };
@@ -163,8 +163,8 @@ void book_close(void)
 
 /* ---- one hold ---- */
 
-/* It was told to be over. Only who stood still for as long as its lease may hear that; somewhat
-   less counts, for clocks may differ. */
+/* The hold was reported as over. That is right only if its process stood still for as long as the
+   lease; somewhat less counts, for clocks may differ. */
 static void is_over(struct hold *hold, const char *what)
 {
     int64_t held_ms = suite_ms() - hold->since_ms;
@@ -189,7 +189,7 @@ void look_left(struct hold *hold, const hf_lock *lock)
     int64_t left = hf_left_ms(lock), most = hold->lease_ms, first = first_lease(&hold->asked->o);
     /* Where a lease is a session's the one that asks again brings its own. */
     if (lock == hold->twin && !hold->adopted && !suite_has_sessions() && first > most) most = first;
-    /* The store doesn't know of max_hold_ms, nor does who adopts. */
+    /* The store doesn't know of max_hold_ms, nor does an adopted lock. */
     if (!(lock == hold->twin && hold->adopted) && hold->cap_ms < most) most = hold->cap_ms;
     if (left <= 0)
         is_over(hold, "left");
@@ -258,7 +258,7 @@ void extend(struct hold *hold, int64_t ms)
     hf_error err = {0, 0, ""};
     int64_t before_ms = suite_ms(), first_ms = first_lease(o);
     int rc = hf_renew(hold->lock, ms, &err);
-    /* One that is renewed in the background is so to what it was asked for, before and after. */
+    /* A background renewal gives the lease that was asked for, before and after this call. */
     int renewed = first_ms != INT64_MAX && !(o->flags & (HF_NO_RENEW | HF_DETACHED));
     int slow = suite_ms() - before_ms >= short_ms / 4;
     if ((rc == HF_UNKNOWN || rc == HF_UNAVAILABLE) && !suite_has_sessions() && slow)

@@ -26,7 +26,7 @@ import (
 
 const (
     most  = 2000
-    limit = 30 * time.Minute // for whoever is slow; most take milliseconds
+    limit = 30 * time.Minute // for slow machines; most take milliseconds
     never = math.MaxInt64
 )
 
@@ -213,14 +213,14 @@ func events(ops []op) (list []porcupine.Operation, busy, open int) {
         }
         switch {
         case o.asks() && o.Res == "ok":
-            // Handed over to who was stopped then, a grant may have run out before it was seen: it
+            // A grant to a client that was stopped may have run out before it was seen: it
             // isn't the one that was told.
             if o.until()-o.Asked >= claim(o)/2 {
                 shadows = append(shadows, span{o.Asked, o.until()})
             }
         case !o.asks() || o.Res == "busy":
         case o.Res == "timeout" || o.Res == "canceled" || o.Res == "done":
-            // Who waited for an event may have been handed its key just to see that it is done.
+            // A wait for an event may have been granted its key just to see that it is done.
             shadows = append(shadows, span{o.Asked, o.until()})
         default:
             shadows = append(shadows, span{o.Asked, never})

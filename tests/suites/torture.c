@@ -2,8 +2,8 @@
  * torture.c - the n-th store call fails, before it took effect and after, for every n; then the
  * same again with every later call failing for a while, and at random.
  *
- * A clean handle on the same store watches: whoever was told that it holds must really hold, nobody
- * else may get in, tokens grow, and when the tortured handle is closed nothing is left behind.
+ * A clean handle on the same store watches: a caller that was told that it holds must really hold,
+ * no other may get in, tokens grow, and when the tortured handle is closed nothing is left behind.
  */
 #include "drivers.h"
 #include "fakes/faults.h"
@@ -39,7 +39,8 @@ static hf_options plainly(void)
     return o;
 }
 
-/* What a call may answer when the store is sick; who stood still for a lease has lost it. */
+/* What a call may answer when the store is sick; a process that stood still for a
+   lease has lost it. */
 static int honest(const struct play *p, int rc)
 {
     int64_t lease_ms = suite_has_sessions() ? 2000 : 1000;

@@ -41,7 +41,7 @@ static void no_room(void **state)
     assert_int_equal(hf__backoff_full_us(255, 250000, 0), 4000000);
 }
 
-/* Who has waited for longer has more of it; in the end all of it; a short queue isn't split. */
+/* A longer wait gets more of the room, in the end all of it; a short queue isn't split. */
 static void the_room(void **state)
 {
     (void)state;

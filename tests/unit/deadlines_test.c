@@ -21,7 +21,7 @@ static uint32_t dice(uint32_t of)
     return (uint32_t)(x % of);
 }
 
-/* The one that comes first, found by a look at each. */
+/* Returns the first deadline, found by a look at each. */
 static struct hf_deadline *first_of_all(void)
 {
     struct hf_deadline *first = NULL;

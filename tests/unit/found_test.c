@@ -104,8 +104,8 @@ static void a_later_token_stays(void **state)
     hf_close(hb);
 }
 
-/* A waiter was granted the key by one who died before he could wake it, and then lost the grant
-   again: it sleeps, and the row doesn't know it any more. It has to ask anew. */
+/* A waiter was granted the key by a process that died before it could wake it. It then lost the
+   grant again: it sleeps, and the row doesn't know it any more. It has to ask anew. */
 static void a_forgotten_waiter_asks_anew(void **state)
 {
     struct asker a;
@@ -176,8 +176,8 @@ static void who_gives_up_looks_first(void **state)
     hf_close(h);
 }
 
-/* Nobody has noticed yet that the head of the line has died: who gives the key back does, before he
-   is told that he has. Of others who hold it together with him it depends who may come in then. */
+/* The first waiter has died unnoticed. A release notices it before it returns. What other holders
+   share with the released one decides which waiter may come in then. */
 static void who_releases_passes_over_the_dead(void **state)
 {
     (void)state;

@@ -39,7 +39,7 @@ static void each_has_one_for_itself(void **state)
     assert_int_equal(hf__pool_take(&pool, SOON), 2);
 }
 
-/* Nobody is let in any more, as it seems, but who is in may stay. */
+/* New connections fail, but those that are open may stay. */
 static void one_that_works_comes_before_one_that_does_not(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void one_that_works_comes_before_one_that_does_not(void **state)
     assert_int_equal(hf__pool_take(&pool, SOON), 0);
 }
 
-static int64_t waited_us; /* until then, by who waits for a free one */
+static int64_t waited_us; /* by the thread that waits for a free connection */
 
 static void *wait_for_one(void *arg)
 {

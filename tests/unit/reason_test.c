@@ -165,7 +165,7 @@ static void the_state_is_not_cut_off(void **state)
     hf_close(store);
 }
 
-/* Who has been told that the store didn't answer isn't kept waiting for it once more. */
+/* A wait that ended because the store didn't answer doesn't wait for it once more. */
 static void what_ran_out_unanswered_is_given_back_without_asking(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void a_wait_that_ends_while_the_store_refuses_says_so(void **state)
     says(&err, hf_code_text(HF_TIMEOUT));
     says(&err, hf_code_text(HF_UNAVAILABLE));
     hf_close(store);
-    /* One that was served in the meantime does not. */
+    /* The text of a wait that was answered in the meantime doesn't say so. */
     hf *other = open_with(NULL);
     store = open_with("acquire:1:unavailable");
     lock = acquire(other, "held", 0, 0);

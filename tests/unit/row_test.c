@@ -324,7 +324,7 @@ static void acquire_refuses_whose_grant_ended_last(void **state)
     struct hf_event gives_up = {.kind = HF_EV_WITHDRAW, .maybe_done = 1};
     memcpy(gives_up.id, p.id, sizeof p.id);
     comes_late(&row, gives_up);
-    /* Who waited and went away hasn't held. */
+    /* A waiter that went away hasn't held. */
     assert_int_equal(hf_row_room(&row, 2), 0);
     row.n_queue = 1;
     row.party[0] = p;

@@ -203,7 +203,7 @@ static void channels_are_spared(void **state)
     hf__sub_disconnected(&all);
     assert_int_equal(flush(&less), 1);
     assert_int_equal(less, 0);
-    /* One that was left before the server was told of it. */
+    /* A channel that was left before the server was told of it. */
     want(1, "never");
     want(1, "address 0");
     assert_int_equal(flush(&less) + less, 0);

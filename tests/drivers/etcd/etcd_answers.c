@@ -164,8 +164,8 @@ static void a_write_is_answered(void **state)
     driver->close(st);
 }
 
-/* A write that was refused or lost may have taken it away: who gets in line again puts it again, or
-   nobody would tell him anything. */
+/* A write that was refused or lost may have removed the inbox: a request that gets in line again
+   puts it again. Without it no writer would notify it. */
 static void an_inbox_that_may_be_gone_is_put_again(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void what_had_no_room_is_looked_for(void **state)
     driver->close(st);
 }
 
-/* ---- who we are ---- */
+/* ---- logging in ---- */
 
 static void a_user_is_asked_for(void **state)
 {

@@ -329,8 +329,8 @@ static void what_is_heard_wakes(void **state)
         int64_t until_us = hf__local_us() + 60000000;
         said(listen_for(driver, st, keys, 1, &since, &err), 0, NULL);
         grpcsay_go_on();
-        /* What comes before the watch is read by whoever asks what was told: it is the watch that
-           says so all the same, and disconnects. */
+        /* A payload call may read what came before the watch: the watch reports it all the same,
+           and disconnects. */
         for (int ms = 0; n % 2 && ms < 100; ms++) {
             (void)driver->caps.notify->payload(st, &key, &row);
             poll(NULL, 0, 1);

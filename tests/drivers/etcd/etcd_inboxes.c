@@ -47,7 +47,7 @@ static void party(hf_row *row, uint32_t at, const struct one *o, uint64_t sessio
 /* As HF_PARTY_ENDING, and what lies beside the row is removed. */
 enum { TIDILY = 256 | HF_PARTY_ENDING };
 
-/* The row in which the first of `who` ("0123") holds and the others stand in line; "": nobody. */
+/* Makes the row in which the first of "0123" holds and the others stand in line; "": none. */
 static void row_of(hf_row *row, const char *who, unsigned flags)
 {
     assert_int_equal(hf_row_room(row, PARTIES), 0);
@@ -170,8 +170,8 @@ static void each_is_told_what_concerns_it(void **state)
     hf_row_init(&said);
     line_up("told", "0123", &row);
     for (int i = 1; i < PARTIES; i++) listen_as(i, "told", 1);
-    /* It is handed over: to the one it is the row, to the next in line who has it; and none of the
-       others hears of it, nor of who has left. */
+    /* It is handed over. The new holder is told the row, the next in line is told the new holder.
+       No other is notified of that, nor of the party that has left. */
     write_as(0, &row, "123", HF_PARTY_UNCLAIMED);
     assert_true(is_told(1, &said, row.rev));
     assert_true(said.rev == row.rev && said.n_queue == 2 && hf_row_equal(&said, &row));
@@ -180,18 +180,18 @@ static void each_is_told_what_concerns_it(void **state)
     assert_memory_equal(said.party[0].id, all[1].id, 16);
     assert_true(is_left_alone(3));
     assert_false(told(3, &said));
-    /* Who gets in line behind concerns none of those that wait. */
+    /* A request that gets in line behind them concerns no waiter. */
     write_as(0, &row, "1230", HF_PARTY_ENDING);
     assert_true(is_left_alone(2) && is_left_alone(3));
-    /* The row has all of it, for who holds alone. */
+    /* The row has all of it, for a single holder. */
     assert_true(is_told(1, &said, row.rev));
     write_as(1, &row, "", 0);
     hf_row_clear(&row);
     hf_row_clear(&said);
 }
 
-/* Nobody is behind it: it isn't woken once more by the end of who gave it the key. And it goes on
-   being told, when it holds with another session than it waited with. */
+/* No waiter is behind it: the end of the former holder doesn't wake it once more. And it is still
+   notified when it holds with another session than it waited with. */
 static void the_last_one_is_told_and_goes_on_being_told(void **state)
 {
     (void)state;
@@ -217,8 +217,8 @@ static void the_last_one_is_told_and_goes_on_being_told(void **state)
     hf_row_clear(&said);
 }
 
-/* Who holds isn't watching: what has come for him he is told all the same. And what was read so the
-   next watch says, or those would sleep on who wait. */
+/* A holder doesn't watch: `payload` reads what has come for it all the same. The next watch reports
+   what was read so, too, or waiters would sleep on. */
 static void who_does_not_watch_is_told(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void what_lies_about_is_tidied_up(void **state)
     write_as(0, &row, "12", HF_PARTY_UNCLAIMED);
     assert_true(beside("tidy", &bound) == 3 && bound == 2);
     assert_true(is_told_of(2, &said, row.token));
-    /* Nobody who waits hears of it. */
+    /* No waiter is notified of it. */
     write_as(1, &row, "12", TIDILY);
     assert_true(beside("tidy", &bound) == 2 && bound == 2);
     assert_true(is_left_alone(2));

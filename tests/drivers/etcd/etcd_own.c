@@ -51,7 +51,7 @@ static int written(hf_store *by, const char *name, hf_row *row)
     return rc;
 }
 
-/* Who holds the key, as the other handle reads it: "d" is dead, "a" isn't. */
+/* Checks the holders of the key, as the other handle reads them: "d" is dead, "a" isn't. */
 static void holds(const char *name, const char *who)
 {
     hf_rowkey key;

@@ -1,6 +1,6 @@
 /*
- * etcd_sessions.c - the driver etcd: before a server that answers anything: who lives, who is over,
- * and of whom that isn't certain.
+ * etcd_sessions.c - the driver etcd: before a server that answers anything: sessions that live,
+ * that are over, and of which that isn't certain.
  */
 #include "etcd_said.h"
 #include "os.h"
@@ -114,7 +114,7 @@ static void what_was_noted_goes_with_its_session(void **state)
     driver->close(st);
 }
 
-/* Whoever can't settle it leaves it to the next, and has its row. */
+/* A reader that can't settle a doubt leaves it to the next, and has its row. */
 static void a_doubt_may_stay(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void a_doubt_may_stay(void **state)
     answers_are(brief, 2);
     said(driver->get(st, &key, &row, &clock_us, &err), 0, NULL);
     assert_true(answers_given() == 2 && !(row.party[0].flags & HF_PARTY_DEAD));
-    /* One that somebody else numbered is as long as its lease. */
+    /* A session that another program numbered is as long as its lease. */
     static const char foreign[] = "{\"format\": 1, \"rev\": 5, \"token\": 5, \"holders\": [{" PARTY
                                   ", \"token\": 5, \"session\": 171, \"lease_ms\": 5001}]}";
     snprintf(range, sizeof range, "{" LATER ", \"kvs\": [%s, %s]}", kv("/p/k", foreign),

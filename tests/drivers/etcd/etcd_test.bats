@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# etcd: and etcds:, what is their own: the leases behind the holds, who is let in, which member is
+# etcd: and etcds:, what is their own: the leases behind the holds, logins, which member is
 # asked, what an alarm becomes. With a server of tests/servers/etcd.
 
 bats_require_minimum_version 1.5.0
@@ -103,7 +103,7 @@ no_leases() { [ "$(leases)" = 0 ]; }
     [ "$status" = 0 ]
 }
 
-restarted() { # whoever led before may wake, and end what it thinks has run out
+restarted() { # the old leader may wake, and end what it thinks has run out
     "$HOLDFAST_TEST_CONTROL" kill
     "$HOLDFAST_TEST_CONTROL" start
 }

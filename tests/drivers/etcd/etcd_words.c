@@ -51,7 +51,7 @@ static void add(const char *one)
     put(one);
 }
 
-/* One that stands in line for `key`, as MINE, and for another key, which is heard of last. */
+/* A handle that stands in line for `key`, as MINE, and for another key, which is notified last. */
 static hf_store *st;
 static hf_rowkey other;
 static const hf_rowkey *keys[2];
@@ -70,8 +70,7 @@ static void begin(void)
     snprintf(line, sizeof line, "%s{\"events\": [", CREATED);
 }
 
-/* What is heard on the watch of that kind ("": on that of all changes): how much of it by who waits
-   for `key`. */
+/* Returns how many events of `key` the watch of that kind brings ("": that of all changes). */
 static uint64_t heard_on(const char *kind)
 {
     hf_event_count since;
@@ -114,9 +113,9 @@ static void words_wake_who_is_concerned(void **state)
         struct {
             const char *name, *value, *revision, *type;
         } event[4];
-        uint64_t heard, token; /* token: of who is told of; 0: nobody is */
+        uint64_t heard, token; /* token: of the holder that is told; 0: none is */
     } cases[] = {
-        /* Who got in line has put it there himself; then it says who has the key. */
+        /* The request that got in line has put its inbox there; then that says who has the key. */
         {{{INBOX, "", "9", NULL}}, 0, 0},
         {{{INBOX, WORD(MINE, "77"), "9", NULL}}, 1, 77},
         /* The same grant again; another one; none that is said. */
@@ -175,7 +174,7 @@ static void a_word_brings_the_grant(void **state)
     assert_memory_equal(p->id, mine, 16);
     assert_true(p->session == 734439800834 && p->since_us == 1000 && p->expires_us == 2000);
     assert_int_equal(p->flags, 5);
-    /* Not to who waits for it next, who may be the one that it named; he looks. */
+    /* Not to the next waiter for it, which may be the one that it named; that looks. */
     hf_event_count since;
     uint8_t next[16] = {1};
     uint64_t rang = events_of(driver, st, &key);
@@ -321,7 +320,7 @@ static void each_hears_what_concerns_it(void **state)
     add(event("/p/k\t" SESSION, "", "10", "DELETE"));
     assert_int_equal(heard_on(""), 0);
     end();
-    /* Who gets there needs another watch. */
+    /* A request out of line needs another watch. */
     begin();
     key.in_line = 0;
     assert_int_equal(heard(), 0);

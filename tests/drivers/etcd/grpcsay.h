@@ -1,6 +1,6 @@
 /*
- * grpcsay.h - a server that answers any bytes of HTTP/2 to whoever speaks gRPC, and a date to
- * whoever speaks HTTP/1.1.
+ * grpcsay.h - a server that answers any bytes of HTTP/2 to a client of gRPC, and a date to a
+ * client of HTTP/1.1.
  */
 #ifndef GRPCSAY_H
 #define GRPCSAY_H

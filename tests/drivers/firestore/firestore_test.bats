@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What is Firestore's own: where the documents are, who asks, what a lost answer means. The emulator
-# is that of tests/servers/firestore.
+# What is Firestore's own: where the documents are, the user that asks, what a lost answer means.
+# The emulator is that of tests/servers/firestore.
 
 bats_require_minimum_version 1.5.0
 load ../../cli/cli_common

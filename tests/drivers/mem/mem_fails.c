@@ -164,7 +164,7 @@ static void a_table_that_cant_grow_works(void **state)
         }
 }
 
-/* Then nobody is told of deaths by it, and whoever waits looks. */
+/* Then it notifies no handle of deaths, and waiters look. */
 static void without_descriptors_nothing_is_mourned(void **state)
 {
     (void)state;

@@ -162,7 +162,7 @@ static void a_replace_below_the_floor_learns_it(void **state)
     assert_int_equal(cur.n_holders + cur.n_queue, 0);
     row.rev = row.token = row.party[0].token = cur.rev + 1;
     assert_int_equal(d->replace(st, &key, cur.rev, &row, &cur, &clock, NULL), 0);
-    /* Deleted: who has seen the row must not get through with what it saw. */
+    /* Deleted: a client that has seen the row must not replace what it saw. */
     assert_int_equal(d->replace(st, &key, row.rev, NULL, &cur, &clock, NULL), 0);
     assert_int_equal(d->replace(st, &key, row.rev, &row, &cur, &clock, NULL), HF_CONFLICT);
     assert_int_equal(cur.rev, 0);

@@ -46,7 +46,7 @@ token() { holdfast acquire "$@" | sed -n "s/^HOLDFAST_TOKEN='\(.*\)'/\1/p"; }
 
 @test "a good server: doctor says so" {
     mongo
-    run holdfast doctor # who looks makes no collection
+    run holdfast doctor # looking makes no collection
     [ "$status" = 69 ]
     [[ $output == "holdfast: no store at "*"no collection holdfast"* ]]
     holdfast run made -- true

@@ -269,7 +269,7 @@ static void the_primary_is_found_behind_others(void **state)
     /* Named by a secondary only. */
     said(opens(LONG_MS, "mongodb://127.0.0.1:%d/test?replicaSet=rs0", a), 0, NULL);
     said(opens(LONG_MS, "mongodb://127.0.0.1:1,127.0.0.1:%d/test", c), 0, NULL);
-    /* Who is the primary isn't asked of anybody else. */
+    /* Only the members themselves are asked for the primary. */
     SET_OF(PRIMARY, SECONDARY);
     said(opens(LONG_MS, "mongodb://127.0.0.1:%d,127.0.0.1:%d/test", members[0].port,
                members[1].port),
@@ -319,7 +319,7 @@ static void a_member_that_is_named_and_is_gone(void **state)
 }
 
 /* A link is older than libmongoc's interval, and the server closes the connection when libmongoc
-   asks it again who it is. */
+   greets it again. */
 static void a_server_that_goes_when_it_is_asked_again(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * mongodb_line.c - the driver mongodb: of which changes of a row who waits for it is told, by where
- * it stands.
+ * mongodb_line.c - the driver mongodb: of which changes of a row a waiter is notified, by its place
+ * in line.
  *
  *     tests/servers/mongodb mongodb_line @
  */
@@ -125,7 +125,7 @@ static void in_line_it_is_told_of_what_concerns_it(void **state)
         {"second", 'c', 1, 3, {"a/bcd", "a/bcde", "B/cde", "b/cde", "C/de"}},
         {"alone", 'b', 1, 2, {"a/b", "B/"}},
         {"one of two", 'c', 1, 1, {"a/bc", "BC/"}},
-        /* Who isn't in line is told of all. */
+        /* A waiter out of line is notified of all. */
         {"outside", 'd', 0, 5, {"a/bc", "a/bce", "a/bcef", "B/cef", "C/ef"}},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -28,7 +28,7 @@ static const hf_driver *load(void)
     return drv;
 }
 
-/* As somebody else finds it who loads libmongoc, too. */
+/* As other code that loads libmongoc finds it, too. */
 static void *of_libmongoc(const char *name)
 {
     void *library = dlopen("libmongoc-1.0.so.0", RTLD_NOW);

@@ -8,8 +8,8 @@
 #include "fakes/said.h"
 
 /*
- * What is said to a statement that has this part; "connect": to who connects; "prepare": to who
- * gives a statement a name.
+ * What is said to a statement that has this part; "connect": to a new connection; "prepare":
+ * to a statement that gets a name.
  *   "a|b|~"     a row of these columns, ~ a null; further rows behind a newline; "": none
  *   "!CODE why" an error with this SQLSTATE; "!why" one without
  *   "?"         nothing, for ever
@@ -33,7 +33,7 @@ void pg_are(const struct pg_rule *list, size_t n);
 int pg_asked(const char *part);
 /* From now on nothing is read that comes. */
 void pg_stops(void);
-/* Notifies all who are connected of this. */
+/* Notifies all connections of this. */
 void pg_notifies(const char *word);
 /* Ends all connections of now. */
 void pg_cuts(void);

@@ -69,7 +69,7 @@ static void states_mean_something(void **state)
         {"!08006 connection failure", HF_UNAVAILABLE, HF_UNKNOWN},
         {"!57P01 terminating", HF_UNAVAILABLE, HF_UNKNOWN},
         {"!without a state", HF_UNAVAILABLE, HF_UNKNOWN},
-        {"!28000 who is that", HF_DENIED, HF_DENIED},
+        {"!28000 no such role", HF_DENIED, HF_DENIED},
         {"!42501 permission denied", HF_DENIED, HF_DENIED},
         {"!53100 disk full", HF_FULL, HF_FULL},
         {"!3D000 no such database", HF_INVALID, HF_INVALID},
@@ -107,7 +107,7 @@ static void states_mean_something(void **state)
     pg->close(st);
 }
 
-/* A table that isn't there any more is made again, also beside somebody else who makes it. */
+/* A table that isn't there any more is made again, also beside another client that makes it. */
 static void a_missing_table_is_made(void **state)
 {
     (void)state;
@@ -330,7 +330,7 @@ static void listings(void **state)
     ARE({SCAN, page, 1}, {SCAN, pg_row_but("k99|" NOW, "note", ""), 1});
     said(list(st, "k"), 0, NULL);
     assert_int_equal(seen_rows, 65);
-    /* Stopped by who sees; by a key behind those of the prefix. */
+    /* Stopped by the callback; by a key behind those of the prefix. */
     ARE({SCAN, page, 0});
     seen_rows = 0;
     int almost = 990;

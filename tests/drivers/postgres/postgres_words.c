@@ -1,5 +1,5 @@
 /*
- * postgres_words.c - the driver postgres: how who waits is woken by a server that says anything.
+ * postgres_words.c - the driver postgres: how a waiter is woken by a server that says anything.
  */
 #include "fakes/listens.h"
 #include "pgsay.h"
@@ -114,7 +114,7 @@ static hf_store *listens(const uint8_t *who, const char *there)
 #define TELLS(REV) \
     assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 1), assert_int_equal(cur.rev, REV)
 
-/* The word that names who waits makes it read, and says what is read then: not that it holds. */
+/* A payload that names the waiter makes it read, and says what is read then: not that it holds. */
 static void a_word_is_not_believed(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void a_word_is_not_believed(void **state)
     key.who = NULL;
 }
 
-/* One that names another is for the others, who needn't read. */
+/* A payload that names another is for the others, which needn't read. */
 static void another_is_named(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void another_is_named(void **state)
     assert_int_equal(pg->caps.notify->payload(st, &key, &cur), 0);
     assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
     TELLS(7);
-    /* What was read for it stays until it has been seen, whoever says then that another has it. */
+    /* What was read for it stays until it has been seen, even if a payload then names another. */
     assert_int_equal(after_word(st, " " ANOTHER " 1", 60000), 1);
     assert_int_equal(after_word(st, " " ME " 1", 60000), 1);
     TELLS(7);
@@ -212,7 +212,7 @@ static void a_flood_of_words(void **state)
     key.who = NULL;
 }
 
-/* Who stands in line listens at its address, once for all of its handle's; not where all do. */
+/* A queued waiter listens at its handle's address, once for all; not on the common channel. */
 static void in_line_it_listens_at_an_address(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# redis: and rediss:, against servers that each test starts for itself: who is let in, what is
+# redis: and rediss:, against servers that each test starts for itself: logins, what is
 # refused, what survives, what an error of the server becomes.
 
 bats_require_minimum_version 1.5.0
@@ -89,7 +89,7 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     holdfast run -n "$K" -- true
     eval "$(holdfast acquire "$K" --lease 60)"
     [ "$(redis-cli -s copy hget "holdfast:$K" token)" = "$HOLDFAST_TOKEN" ]
-    # Nor does who looks again later take for granted what he reads of it, nor anybody else.
+    # Nor does a later look take for granted what it reads of it, by this client or another.
     HOLDFAST_STORE="$master&wait=2" run holdfast run -w 6 "$K-2" -- true
     refused 69
     HOLDFAST_STORE="$master&wait=2" run holdfast show "$K"
@@ -99,7 +99,7 @@ free_port() { "$SOURCE/tests/servers/free_port"; }
     refused 64
 }
 
-# Who gives it on has opened the store otherwise, and what it did may be lost.
+# The holder before has opened the store otherwise, and what it did may be lost.
 @test "wait: who is handed a key by one who didn't wait for replicas waits for them" {
     port=$(free_port)
     redis store --port "$port" --bind 127.0.0.1

@@ -259,7 +259,7 @@ static void damaged_rows_are_told(void **state)
         int code = cases[i].text ? HF_CORRUPT : 0;
         is(resp_row_but(0, cases[i].name, cases[i].value), 0);
         said(get(st), code, cases[i].text);
-        /* Who only asked whether it is the same is told that it isn't. */
+        /* A request that only compares is told that the row isn't the same. */
         said(replaces(st, 0), HF_CONFLICT, NULL);
         said(replaces(st, 1), code ? code : HF_CONFLICT, cases[i].text);
         said(takes(st), code ? code : HF_CONFLICT, cases[i].text);
@@ -398,7 +398,7 @@ static void a_script_that_is_forgotten_is_sent_whole(void **state)
         said(takes(st), HF_UNKNOWN, NULL);
     }
     redis->close(st);
-    /* Who keeps no scripts for us gets them whole at once. */
+    /* A server that keeps no scripts gets them whole at once. */
     const struct resp_rule none[] = {{"SCRIPT", "-ERR unknown command 'SCRIPT'\r\n", 0, 0},
                                      {"EVALSHA", NULL, 0, 1},
                                      {"EVAL", CLOCK, 0, 0}};

@@ -1,5 +1,5 @@
 /*
- * redis_test.c - the driver redis: against a server behind somebody who cuts replies short; what it
+ * redis_test.c - the driver redis: against a server behind a proxy that cuts replies short; what it
  * writes of a row; and how many connections it takes.
  *
  *     tests/servers/redis redis_test @
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- who stands in between ---- */
+/* ---- the proxy in between ---- */
 
 enum mischief {
     NONE,
@@ -193,7 +193,7 @@ static void lost_replies_are_unknown(void **state)
     lost(NONSENSE, 1);
     lost(STRANGE, 1);
     drv->close(st);
-    open_between(1000); /* as long as it waits for who says nothing */
+    open_between(1000); /* as long as it waits for a mute server */
     lost(KEEP, 0);
     drv->close(st);
 }
@@ -354,7 +354,7 @@ static void one_connection_serves_all_waits(void **state)
         assert_true(tries < 60000);
         usleep(10000);
     }
-    /* Who stands in line is told at the handle's own address. */
+    /* A queued waiter is notified at the handle's own address. */
     assert_int_equal(count(CHANNELS), 1);
     assert_int_equal(count(LISTENERS), 1);
     assert_in_range(count("client list type normal | grep -c name=holdfast"), 1, 8);

@@ -175,7 +175,8 @@ static void lists_are_read(void **state)
     memset(name, 'a', HF_KEY_CAP);
     said(redis->scan(st, name, see, &nothing, &clock_us, &err), 0, NULL);
     assert_string_equal(nothing.text, "");
-    /* Two pages of names; the scripts are forgotten in between; who has seen enough stops. */
+    /* Two pages of names; the scripts are forgotten in between; a callback that has seen enough
+       stops. */
     const struct resp_rule pages[] = {
         {"SCAN", "*2\r\n$1\r\n7\r\n*1\r\n$10\r\nholdfast:b\r\n", 1, 0},
         {"SCAN", "*2\r\n$1\r\n0\r\n*1\r\n$10\r\nholdfast:a\r\n", 1, 0},
@@ -247,8 +248,8 @@ static void the_doctor_says_what_he_is_told(void **state)
 #define AT    "holdfast:\t0123456789abcdef"
 #define AT_IT "*3\r\n$7\r\nmessage\r\n$26\r\n" AT "\r\n"
 
-/* Who stands in line isn't told on the key's channel, but at the address that the first half of its
-   id is, where each message says of which key it is. */
+/* A queued waiter isn't notified on the key's channel, but at its address, the first half of its
+   id. There each message names its key. */
 static hf_store *heard_at_its_address(hf_row *row)
 {
     static const uint8_t who[16] = {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 1};
@@ -306,7 +307,7 @@ static void what_is_heard_wakes(void **state)
         said(redis->caps.notify->sleep(st, &since, 0, &err), 0, NULL);
         redis->close(st);
     }
-    /* Who is told that the key has been handed on, and to whom. */
+    /* A handle is notified that the key has been handed over, and to whom. */
     hf_store *heard_of = opened_anew("redis://HOST");
     const struct resp_rule handed = {"SUBSCRIBE",
                                      MESSAGE("message", "k", "$1\r\nx\r\n")
@@ -375,7 +376,8 @@ static void what_another_database_tells_is_of_another_row(void **state)
     hf_row_clear(&row);
 }
 
-/* Whoever wrote it may have opened the store without it; that something has happened is heard. */
+/* The writer may have opened the store without `wait`: the payload only says that there was a
+   change. */
 static void who_waits_for_replicas_believes_no_word(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* ---- who answers ---- */
+/* ---- the server ---- */
 
 enum { RULES = 12, WORDS = 64, ASKED = 1 << 16 };
 

@@ -54,7 +54,7 @@ static int see(void *arg, const hf_rowkey *k, hf_row *row)
     return 0;
 }
 
-/* What somebody drops is made again, whoever needs it first. */
+/* What was dropped is made again by the first call that needs it. */
 static void what_was_dropped_is_made_again(void **state)
 {
     (void)state;

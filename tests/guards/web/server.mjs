@@ -14,7 +14,7 @@ export async function serve({ point, refused, holdfast, project }) {
   await update(db, id, 'server-1', first, more);
   await update(db, id, 'server-1', first, more);
   point(await n() === 2, 'it writes, twice');
-  await refused('who has another token does not', update(db, id, 'server-1', first + 1, more),
+  await refused('a client with another token does not', update(db, id, 'server-1', first + 1, more),
     /the lock is lost/);
   await release(db, id, 'server-1', first);
   await release(db, id, 'server-1', first);
