@@ -334,12 +334,12 @@ void run_job(const struct job *job, struct job_end *ret)
     w.end = ret;
     w.arm_us = hf__local_us() + ARM_US;
     if (w.fds[0].fd < 0) {
-        say("make a descriptor: %s", strerror(errno));
+        say("%s: make a descriptor: %s; %s", command_about, strerror(errno), job->unstarted);
         ret->status = EXIT_INTERNAL;
         return;
     }
     if (session_fd >= 0 && job->close_session && keeper_prepare(session_fd, job->lease_ms)) {
-        say("make a descriptor: %s", strerror(errno));
+        say("%s: make a descriptor: %s; %s", command_about, strerror(errno), job->unstarted);
         ret->status = EXIT_INTERNAL;
         close(w.fds[0].fd);
         return;

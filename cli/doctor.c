@@ -136,6 +136,13 @@ static int read_all(const hf_driver *drv, hf_store *st, struct examining *e, hf_
     return rc == HF_CORRUPT ? 0 : rc;
 }
 
+/* The examination ends before its verdict. Returns: the exit status. */
+static int no_verdict(const hf_error *err)
+{
+    say("doctor: %s; the store is neither proved nor refuted", err->text);
+    return hf_code_exit_status(err->code);
+}
+
 /* The driver's own look at its settings; a store that it refuses for what it is, is told as a check
    that failed. 0 or the exit status. */
 static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
@@ -151,11 +158,11 @@ static int inspect(const hf_driver *drv, const hf_url *url, struct examining *e)
     e->refused = rc == HF_UNSUPPORTED;
     if (e->refused) tell_setting(e, 0, err.text);
     if (rc && st) drv->close(st);
-    if (rc) return e->refused ? 0 : failed(&err);
+    if (rc) return e->refused ? 0 : no_verdict(&err);
     rc = drv->inspect ? drv->inspect(st, tell_setting, e, &err) : 0;
     if (!rc && drv->scratch) rc = read_all(drv, st, e, &err);
     drv->close(st);
-    return rc ? failed(&err) : 0;
+    return rc ? no_verdict(&err) : 0;
 }
 
 /* ---- the trial, and what is left of it ---- */
@@ -279,7 +286,7 @@ static int try_it(const hf_driver *drv, const hf_url *url, struct examining *e)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = prepare(&t, url, e, &err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc) return rc > 0 ? 0 : failed(&err);
+    if (rc) return rc > 0 ? 0 : no_verdict(&err);
     if (t.beside) make_beside(&t);
     rc = hf__conform(drv, &t.url, t.prefix, tell_promise, e, &err);
     if (t.beside) drv->discard(&t.url);
@@ -303,9 +310,9 @@ int doctor_command(const struct command *self, int argc, char **argv)
     if (!status) status = find_store();
     if (status) return status < 0 ? finish_output() : status;
     const char *text = store_url ? store_url : getenv("HOLDFAST_STORE");
-    if (hf_url_parse(store_is_default() ? "file:" : text, &url, &err)) return failed(&err);
+    if (hf_url_parse(store_is_default() ? "file:" : text, &url, &err)) return no_verdict(&err);
     const hf_driver *drv = hf__driver(url.scheme, &err);
-    if (!drv || (drv->resolve && drv->resolve(&url, &err))) return failed(&err);
+    if (!drv || (drv->resolve && drv->resolve(&url, &err))) return no_verdict(&err);
     watch_for_damage();
     struct examining e = {.o = &o};
     url.existing = 1;

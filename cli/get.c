@@ -129,7 +129,12 @@ static int held_too_long(const struct want *want, struct got *got)
 static int not_got(hf *store, const struct want *want, const hf_error *err, struct got *got)
 {
     int code = err->code;
-    if (code != HF_BUSY && code != HF_TIMEOUT) return without(got, failed(err));
+    if (code != HF_BUSY && code != HF_TIMEOUT) {
+        say("%s; %s", err->text,
+            code == HF_UNKNOWN ? "what the store has granted, or grants yet, ends by itself"
+                               : command_undone);
+        return without(got, hf_code_exit_status(code));
+    }
     if (hf__local_us() >= max_hold_ends_us(want, got)) return held_too_long(want, got);
     if (want->quiet) return without(got, want->busy_status);
     waiting_line_end();
@@ -230,7 +235,7 @@ static int wait_for_key(hf *store, const struct want *want, const char *key, int
     w = (struct waiting){.done_fd = eventfd(0, EFD_CLOEXEC)};
     o.wait_ms = wait_ms;
     if (w.done_fd < 0) {
-        say("waiting for '%s': %s", key, strerror(errno));
+        say("acquire '%s': make a descriptor: %s; %s", key, strerror(errno), command_undone);
         return without(got, EXIT_INTERNAL);
     }
     int rc = want->once ? hf_once_start(store, key, want->keep_ms, &o, &got->once, acquired, &w,

@@ -175,7 +175,7 @@ int run_holding(hf *store, const struct got *got, const struct options *o, int64
                       o->close_session, o->lease_ms, stop_at_us, unstarted(o)};
     memset(end, 0, sizeof *end);
     if (set_environment(store, got)) {
-        say("out of memory");
+        say("%s: out of memory; %s", command_about, job.unstarted);
         end->status = EXIT_INTERNAL;
         return end->status;
     }

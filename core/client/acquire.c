@@ -139,7 +139,8 @@ static void try_beside(hf *h, struct hf_wait *w)
 static int ready_to_renew(hf *h, const struct hf_wait *w, hf_error *err)
 {
     int renews = w->party.lease_ms && !(w->flags & (HF_NO_RENEW | HF_DETACHED));
-    return renews ? hf__need_renewer(h, err) : 0;
+    if (!renews || !hf__need_renewer(h, NULL)) return 0;
+    return hf__no_thread(w->e->text, err);
 }
 
 /* What acquire_now doesn't grant: a wait, driven by this thread until it is over. Takes over the
@@ -256,7 +257,10 @@ static int start(hf *h, const char *key, const hf_options *options, int64_t keep
     const struct hf_name name = hf__name(key);
     pthread_mutex_lock(&h->mu);
     rc = entry_for(h, name, o, 0, once ? "once" : "acquire", &e, err);
-    if (!rc && (rc = hf__need_dispatcher(h, err))) hf__entry_unref(e);
+    if (!rc && hf__need_dispatcher(h, NULL)) {
+        rc = hf__no_thread(key, err);
+        hf__entry_unref(e);
+    }
     if (rc) {
         pthread_mutex_unlock(&h->mu);
         free(w);

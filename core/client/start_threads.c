@@ -22,6 +22,12 @@ int hf__own_thread(const hf *h)
            (h->monitor_runs && pthread_equal(pthread_self(), h->monitor));
 }
 
+int hf__no_thread(const char *key, hf_error *err)
+{
+    return hf_fail(err, HF_NOMEM, EAGAIN,
+                   "acquire '%.100s': start a thread: out of memory, or of threads", key);
+}
+
 /* ---- the dispatcher ---- */
 
 int hf__need_dispatcher(hf *h, hf_error *err)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* The build's -Dbuiltin_drivers: X(SCHEME) for each driver that is compiled in. */
@@ -75,6 +76,20 @@ static void be_found(void)
 /* 0: in a program that is linked statically, dlopen loads nothing. */
 static int loads_modules(void) { return dlopen(NULL, RTLD_LAZY) != NULL; }
 
+/* dlopen says only in words, and not in errno, why it failed. Is this process short of what a
+   module takes: a descriptor, and memory for it and its libraries, with which the largest has 45
+   MiB? Returns: 0; EMFILE or ENFILE; ENOMEM. */
+static int shortage(const char *path)
+{
+    enum { ROOM = 64 << 20 };
+    int fd = hf__open(path, O_RDONLY, 0), sys = fd < 0 ? errno : 0;
+    if (fd >= 0) close(fd);
+    void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) return ENOMEM;
+    munmap(room, ROOM);
+    return sys == EMFILE || sys == ENFILE || sys == ENOMEM ? sys : 0;
+}
+
 /* Under the lock. */
 static const hf_driver *load(const char *scheme, const char *path, hf_error *err)
 {
@@ -86,12 +101,9 @@ static const hf_driver *load(const char *scheme, const char *path, hf_error *err
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     hf__low_free(held);
     if (!module) {
-        /* dlopen tells why only in words: out of descriptors, or wrong for good? */
-        const char *why = dlerror();
-        int fd = hf__open(path, O_RDONLY, 0), sys = fd < 0 ? errno : 0;
-        if (fd >= 0) close(fd);
-        int away = sys == EMFILE || sys == ENFILE || sys == ENOMEM;
-        hf_fail(err, away ? HF_UNAVAILABLE : HF_INVALID, sys, "driver '%s': load: %s", scheme, why);
+        int sys = shortage(path);
+        int code = sys == ENOMEM ? HF_NOMEM : sys ? HF_UNAVAILABLE : HF_INVALID;
+        hf_fail(err, code, sys, "driver '%s': load: %s", scheme, dlerror());
         return NULL;
     }
     const hf_driver *drv = dlsym(module, SYMBOL(HF_DRIVER_SYMBOL));

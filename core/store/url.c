@@ -113,6 +113,7 @@ static const char *split_authority(struct span a, struct parts *p)
 static const char *split(const char *text, struct parts *p)
 {
     struct span all = {text, text + strlen(text)};
+    if (*text == '@') return "@FILE is for the option -S; write the URL itself here";
     while (scheme_char(*all.from)) all.from++;
     if (*all.from != ':' || all.from == text)
         return "no scheme, such as file:/path or mem: (lower case)";

@@ -39,18 +39,35 @@ static int is_for_us(const char *dir, uid_t *ret_other)
     return !s.st_uid;
 }
 
+/* The absolute directory that a variable of the environment names, in *ret, or NULL there: none. A
+   set-user-id program has none, as the variables are its caller's. A relative path is refused: it
+   would be another store in each working directory.
+   Returns: 0; HF_INVALID: relative. */
+static int named_directory(const char *variable, const char **ret, hf_error *err)
+{
+    const char *dir = secure_getenv(variable);
+    *ret = dir && *dir == '/' ? dir : NULL;
+    if (!dir || !*dir || *ret) return 0;
+    return hf_fail(
+        err, HF_INVALID, 0,
+        "file: open: %s is '%.200s', which doesn't begin with '/': set it to an absolute "
+        "path, or name a store",
+        variable, dir);
+}
+
 int hf__default_path(char *to, size_t cap, hf_error *err)
 {
-    /* Not for a set-user-id program: the variables are its caller's. */
-    const char *state = secure_getenv("XDG_STATE_HOME"), *home = secure_getenv("HOME");
+    const char *state, *home = NULL;
     char buffer[4096];
     struct passwd entry, *found = NULL;
     uid_t other = 0;
-    int n = -1;
-    if (!state || *state != '/' || !is_for_us(state, &other)) state = NULL;
-    if (!home || *home != '/' || !is_for_us(home, &other)) {
+    int n = -1, rc = named_directory("XDG_STATE_HOME", &state, err);
+    if (state && !is_for_us(state, &other)) state = NULL;
+    if (!rc && !state) rc = named_directory("HOME", &home, err);
+    if (rc) return rc;
+    if (!state && (!home || !is_for_us(home, &other))) {
         home = NULL;
-        if (!state && !getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &found) && found)
+        if (!getpwuid_r(geteuid(), &entry, buffer, sizeof buffer, &found) && found)
             home = found->pw_dir;
         if (home && !is_for_us(home, &other)) home = NULL;
     }

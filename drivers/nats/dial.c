@@ -92,7 +92,8 @@ static int begin(hf_error *err)
     pthread_mutex_unlock(&one_at_a_time);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (s == NATS_OK) return 0;
-    return hf_fail(err, s == NATS_NO_MEMORY ? HF_NOMEM : HF_UNAVAILABLE, 0, "nats: begin: %s",
+    /* It reaches for no server yet: it allocates, and starts threads. */
+    return hf_fail(err, HF_NOMEM, 0, "nats: begin: %s: out of memory, or of threads",
                    natsStatus_GetText(s));
 }
 

@@ -124,7 +124,8 @@ int hf__pg_how(const hf_url *url, const char *const *known, struct hf__pg_how *h
         snprintf(value, sizeof value, "%d", url->port);
         rc = names(how, "port") ? HF_INVALID : add(how, "port", value);
     }
-    snprintf(value, sizeof value, "%lld", (long long)how->io_timeout_ms);
+    /* The driver's own deadline, which is told in its words, comes first. */
+    snprintf(value, sizeof value, "%lld", (long long)how->io_timeout_ms + 1000);
     if (!rc) rc = add(how, "tcp_user_timeout", value);
     if (!rc) rc = add(how, "fallback_application_name", "holdfast");
     if (!rc) rc = add(how, "client_encoding", "UTF8");

@@ -53,8 +53,9 @@ int hf__pg_connect(const struct hf__pg_how *how, struct hf__pg_link *link, int64
 /* Asks again where the table is: link->schema. */
 int hf__pg_locate(const struct hf__pg_how *how, struct hf__pg_link *link, hf_error *err);
 
-/* refusal.c. Has the server answered the wish for TLS, by yes or no, so that libpq decides? To be
-   asked before it goes on. */
+/* refusal.c. Has the server answered the wish for TLS, so that libpq decides? To be asked before it
+   goes on. Returns: 0: no; HF_PG_ANSWERED: by yes or no; HF_PG_SHAKES: inside the handshake. */
+enum { HF_PG_ANSWERED = 1, HF_PG_SHAKES = 2 };
 int hf__pg_tls_goes_on(PGconn *pg);
 /* Why a login failed: returns its code, and the first line of libpq's text. `tls`: see above.
    `told`: the text begins with an address that is told beside it. */

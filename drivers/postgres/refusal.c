@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { TLS_ALERT = 21 }; /* the first byte of a record: RFC 8446, 5.1 */
+
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 /*
@@ -43,16 +45,25 @@ static int code_of(const char *state)
 }
 
 /* The server answers the wish for TLS by one byte, yes or no, and then libpq goes no further: no
-   TLS there, a certificate that isn't good, a file that is missing. Not so if the server ends the
-   connection, answers by an error (of an old kind, without a state), or speaks another protocol. */
+   TLS there, a certificate that isn't good, a file that is missing. Not so if the server answers by
+   an error (of an old kind, without a state), speaks another protocol, or ends the connection:
+   inside the handshake too, where a server that refuses sends an alert first. */
 int hf__pg_tls_goes_on(PGconn *pg)
 {
     char next[2] = "";
     struct pollfd p = {PQsocket(pg), POLLRDHUP, 0};
     if (PQstatus(pg) != CONNECTION_SSL_STARTUP) return 0;
     ssize_t n = recv(p.fd, next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
-    if (PQsslInUse(pg)) return n > 0;
-    return n == 1 && (next[0] == 'S' || next[0] == 'N') && !poll(&p, 1, 0);
+    int ended = poll(&p, 1, 0) > 0;
+    if (PQsslInUse(pg)) return n > 0 && (next[0] == TLS_ALERT || !ended) ? HF_PG_SHAKES : 0;
+    return n == 1 && (next[0] == 'S' || next[0] == 'N') && !ended ? HF_PG_ANSWERED : 0;
+}
+
+/* The one byte was all that came: the end may follow it before libpq has read it. */
+static int answered_and_ended(PGconn *pg, int tls)
+{
+    char next;
+    return tls == HF_PG_ANSWERED && !recv(PQsocket(pg), &next, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
 /* The first line. libpq begins with where it connected to, which hf__dial_why says, too, but for
@@ -85,6 +96,7 @@ int hf__pg_refusal(const struct hf__pg_how *how, PGconn *pg, int tls, int told,
     if (!strcmp(state, "28P01") && how->opened && !has_password(how)) return HF_UNAVAILABLE;
     if (*state) return code_of(state);
     /* What worked before is passing: certificates are being renewed, the server goes down. */
+    if (answered_and_ended(pg, tls)) tls = 0;
     if ((tls && !how->opened) || PQconnectionNeedsPassword(pg)) return HF_DENIED;
     return HF_UNAVAILABLE;
 }

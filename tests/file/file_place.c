@@ -78,8 +78,10 @@ static void the_default_place(void **state)
     assert_int_equal(mode_of(name), 0700);
     snprintf(name, sizeof name, "%s/state/holdfast/locks", dir);
     assert_int_equal(mode_of(name), 0600);
-    setenv("XDG_STATE_HOME", "relative/is/ignored", 1);
+    setenv("XDG_STATE_HOME", "relative/is/refused", 1);
     setenv("HOME", dir, 1);
+    assert_int_equal(code_of("file:"), HF_INVALID);
+    setenv("XDG_STATE_HOME", "", 1);
     assert_int_equal(code_of("file:"), 0);
     snprintf(name, sizeof name, "%s/.local/state/holdfast/locks", dir);
     assert_int_equal(mode_of(name), 0600);

@@ -105,12 +105,14 @@ static void without_home_the_passwd_says(void **unused)
     passwd_home = home;
     opens_as("file:", 0, "");
     assert_true(exists(store));
-    setenv("HOME", "not/absolute", 1);
+    setenv("HOME", "", 1);
     opens_as("file:", 0, "");
     passwd_home = "relative";
     opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
     passwd_home = NULL;
     opens_as("file:", HF_INVALID, "neither XDG_STATE_HOME nor HOME");
+    setenv("HOME", "not/absolute", 1);
+    opens_as("file:", HF_INVALID, "HOME is 'not/absolute', which doesn't begin with '/'");
     char far[2000];
     memset(far, '/', sizeof far);
     far[sizeof far - 1] = 0;

@@ -146,12 +146,17 @@ static void the_reasons_of_all_are_told(void **state)
 }
 
 /* Answers the first bytes of a connection by *arg, and then, but for a single letter that is no
-   yes, ends it. */
+   yes, ends it. Of "S" and more, the letter is the first answer, and the rest the second. */
 static void *says(void *arg)
 {
     char greeting[1000];
-    int fd = accept(other, NULL, NULL);
-    if (recv(fd, greeting, sizeof greeting, 0) > 0) send(fd, arg, strlen(arg), MSG_NOSIGNAL);
+    const char *answer = arg;
+    int fd = accept(other, NULL, NULL), twice = *answer == 'S' && answer[1] && answer[1] < ' ';
+    if (recv(fd, greeting, sizeof greeting, 0) > 0)
+        send(fd, answer, twice ? 1 : strlen(answer), MSG_NOSIGNAL);
+    /* MSG_MORE: the end is in the same segment. */
+    if (twice && recv(fd, greeting, sizeof greeting, 0) > 0)
+        send(fd, answer + 1, strlen(answer + 1), MSG_NOSIGNAL | MSG_MORE);
     if (strcmp(arg, "N") != 0 && strcmp(arg, "-") != 0) shutdown(fd, SHUT_WR);
     while (recv(fd, greeting, sizeof greeting, 0) > 0) continue;
     close(fd);
@@ -171,6 +176,9 @@ static void what_speaks_another_protocol_denies_nothing(void **state)
                  {"-", HF_UNAVAILABLE},
                  {"\x15\x03\x03", HF_UNAVAILABLE},
                  {"S", HF_UNAVAILABLE},
+                 /* A handshake that has begun; an alert. */
+                 {"S\x16\x03\x03\x01\x7a\x02", HF_UNAVAILABLE},
+                 {"S\x15\x03\x03\xff\x02\x02\x30", HF_DENIED},
                  {"", HF_UNAVAILABLE},
                  {"N", HF_DENIED}};
     (void)state;
