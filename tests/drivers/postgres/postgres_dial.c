@@ -146,7 +146,8 @@ static void the_reasons_of_all_are_told(void **state)
 }
 
 /* Answers the first bytes of a connection by *arg, and then, but for a single letter that is no
-   yes, ends it. Of "S" and more, the letter is the first answer, and the rest the second. */
+   yes, and for an alert, ends it. Of "S" and more, the letter is the first answer, and the rest the
+   second. */
 static void *says(void *arg)
 {
     char greeting[1000];
@@ -156,8 +157,10 @@ static void *says(void *arg)
         send(fd, answer, twice ? 1 : strlen(answer), MSG_NOSIGNAL);
     /* MSG_MORE: the end is in the same segment. */
     if (twice && recv(fd, greeting, sizeof greeting, 0) > 0)
-        send(fd, answer + 1, strlen(answer + 1), MSG_NOSIGNAL | MSG_MORE);
-    if (strcmp(arg, "N") != 0 && strcmp(arg, "-") != 0) shutdown(fd, SHUT_WR);
+        send(fd, answer + 1, strlen(answer + 1),
+             MSG_NOSIGNAL | (answer[1] == '\x15' ? 0 : MSG_MORE));
+    if (strcmp(arg, "N") != 0 && strcmp(arg, "-") != 0 && !(twice && answer[1] == '\x15'))
+        shutdown(fd, SHUT_WR);
     while (recv(fd, greeting, sizeof greeting, 0) > 0) continue;
     close(fd);
     return NULL;
