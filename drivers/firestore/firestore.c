@@ -9,6 +9,7 @@
  * that time is remembered, by key and rev, in a table of limited size; where it has been forgotten,
  * the row is read first.
  */
+#include "kit/listing.h"
 #include "kit/text.h"
 #include "os.h"
 #include "store.h"
@@ -196,13 +197,8 @@ static int fs_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const h
 
 struct listing {
     hf_store *st;
-    const char *prefix;
-    int (*see)(void *arg, const hf_rowkey *, hf_row *);
-    void *arg;
-    int64_t *ret_clock_us;
-    hf_row row;
-    int paths; /* the documents below the root, else those of the collection */
-    int stop;
+    struct hf__listing all;
+    int paths;     /* the documents below the root, else those of the collection */
     size_t n;      /* documents in this page */
     json_t *after; /* where the next one begins: behind the last of them; NULL: at the beginning */
 };
@@ -217,15 +213,14 @@ static int see_document(struct listing *l, const json_t *document, hf_error *err
     char own[HF_FS_NAME_CAP];
     hf_rowkey key;
     if (!text || hf_key_make(text, &key, NULL)) return 0;
-    if (strncmp(text, l->prefix, strlen(l->prefix))) {
-        l->stop = !l->paths; /* they come in order there */
+    if (!hf__listing_has(&l->all, text)) {
+        l->all.stop = !l->paths; /* they come in order there */
         return 0;
     }
     hf__fs_name(&l->st->place, text, own);
     if (!name || strcmp(name, own) || hf__fs_is_path(&l->st->place, text) != l->paths) return 0;
-    int rc = hf__fs_decode(l->st, document, &key, &l->row, "list", err);
-    if (!rc || rc == HF_CORRUPT) l->stop = l->see(l->arg, &key, rc ? NULL : &l->row);
-    return rc == HF_CORRUPT ? 0 : rc;
+    int rc = hf__fs_decode(l->st, document, &key, &l->all.row, "list", err);
+    return hf__listing_show(&l->all, &key, rc);
 }
 
 /* The query of a page, by its order, which is that of an index that every database has. */
@@ -245,7 +240,7 @@ static json_t *page(const struct listing *l)
             json_object_set_new(query, "where",
                                 json_pack("{s:{s:{s:s}, s:s, s:{s:s}}}", "fieldFilter", "field",
                                           "fieldPath", "key", "op", "GREATER_THAN_OR_EQUAL",
-                                          "value", "stringValue", l->prefix)) ||
+                                          "value", "stringValue", l->all.prefix)) ||
             json_object_set_new(query, "orderBy",
                                 json_pack("[{s:{s:s}, s:s}, O]", "field", "fieldPath", "key",
                                           "direction", "ASCENDING", by_name));
@@ -270,7 +265,7 @@ static int go_behind(struct listing *l, const json_t *document)
 
 static int see_page(struct listing *l, const char *parent, hf_error *err)
 {
-    struct hf__fs_call call = {.what = "list", .key = l->prefix};
+    struct hf__fs_call call = {.what = "list", .key = l->all.prefix};
     const json_t *last = NULL;
     json_t *answer, *item;
     size_t i;
@@ -281,14 +276,14 @@ static int see_page(struct listing *l, const char *parent, hf_error *err)
     {
         const json_t *document = json_object_get(item, "document");
         int64_t clock_us = hf__fs_time(json_object_get(item, "readTime"));
-        if (clock_us > 0) *l->ret_clock_us = clock_us;
+        if (clock_us > 0) *l->all.ret_clock_us = clock_us;
         if (!document) continue;
         l->n++;
         last = document;
-        if (!rc && !l->stop) rc = see_document(l, document, err);
+        if (!rc && !l->all.stop) rc = see_document(l, document, err);
     }
     if (!rc && last && !go_behind(l, last))
-        rc = fail(HF_NOMEM, "list", l->prefix, "out of memory", err);
+        rc = fail(HF_NOMEM, "list", l->all.prefix, "out of memory", err);
     json_decref(answer);
     return rc;
 }
@@ -299,7 +294,7 @@ static int list(struct listing *l, const char *parent, int paths, hf_error *err)
     l->paths = paths;
     l->after = NULL;
     do rc = see_page(l, parent, err);
-    while (!rc && !l->stop && l->n == PAGE_ROWS);
+    while (!rc && !l->all.stop && l->n == PAGE_ROWS);
     json_decref(l->after);
     return rc;
 }
@@ -308,18 +303,18 @@ static int fs_scan(hf_store *st, const char *prefix,
                    int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                    int64_t *ret_clock_us, hf_error *err)
 {
-    struct listing l = {st, prefix, see, arg, ret_clock_us, .stop = 0};
+    struct listing l = {.st = st};
     char parent[HF_FS_NAME_CAP];
     int rc = 0;
-    hf_row_init(&l.row);
+    hf__listing_begin(&l.all, prefix, see, arg, ret_clock_us);
     if (st->place.has_root) {
         hf__fs_above(&st->place, prefix, parent);
         rc = list(&l, parent, 1, err);
     }
     snprintf(parent, sizeof parent, "%s%s%s", st->place.documents, *st->place.parent ? "/" : "",
              st->place.parent);
-    if (!rc && !l.stop) rc = list(&l, parent, 0, err);
-    hf_row_clear(&l.row);
+    if (!rc && !l.all.stop) rc = list(&l, parent, 0, err);
+    hf_row_clear(&l.all.row);
     return rc;
 }
 

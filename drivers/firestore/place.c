@@ -10,6 +10,8 @@
  */
 #include "place.h"
 
+#include "kit/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -45,20 +47,15 @@ static int count_parts(const char *path)
 /* As in a URL. 0: longer than an ID may be. */
 static int escape_url(const char *key, size_t len, char ret[HF_FS_ID_CAP])
 {
-    static const char hex[] = "0123456789ABCDEF";
-    size_t n = 0;
+    char *at = ret;
     for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)key[i];
-        if (n + 3 > ID_MOST) return 0;
-        if (c == '/' || c == '%' || (!i && reserved(key, len))) {
-            ret[n++] = '%';
-            ret[n++] = hex[c >> 4];
-            ret[n++] = hex[c & 15];
-        } else {
-            ret[n++] = (char)c;
-        }
+        if (at - ret + 3 > ID_MOST) return 0;
+        if (key[i] == '/' || key[i] == '%' || (!i && reserved(key, len)))
+            at = hf__put_marked(at, '%', key[i]);
+        else
+            *at++ = key[i];
     }
-    ret[n] = 0;
+    *at = 0;
     return 1;
 }
 

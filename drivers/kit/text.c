@@ -43,6 +43,36 @@ int hf__is_utf8(const char *text, size_t len)
     return j != NULL;
 }
 
+static const char capitals[] = "0123456789ABCDEF";
+
+char *hf__put_marked(char *to, char mark, char byte)
+{
+    *to++ = mark;
+    *to++ = capitals[(unsigned char)byte >> 4];
+    *to++ = capitals[(unsigned char)byte & 15];
+    return to;
+}
+
+int hf__read_marked(const char *from, char mark, char to[HF_KEY_CAP], uint32_t *ret_len)
+{
+    uint32_t n = 0;
+    for (; *from; from++) {
+        char c = *from;
+        if (c == mark) {
+            const char *high = from[1] ? strchr(capitals, from[1]) : NULL;
+            const char *low = high && from[2] ? strchr(capitals, from[2]) : NULL;
+            if (!low) return 0;
+            c = (char)((high - capitals) << 4 | (low - capitals));
+            from += 2;
+        }
+        if (!c || n + 1 == HF_KEY_CAP) return 0;
+        to[n++] = c;
+    }
+    to[n] = 0;
+    *ret_len = n;
+    return 1;
+}
+
 int hf__quote_name(const char *name, char *ret, size_t cap)
 {
     size_t n = 0, len = strlen(name);

@@ -1,6 +1,6 @@
 /*
- * text.h - small checks of texts that drivers share: request ids, UTF-8, SQL names, the options of
- * a URL. Compiled into each module that uses it.
+ * text.h - small texts that drivers share: request ids, UTF-8, keys in few characters, SQL names,
+ * the options of a URL. Compiled into each module that uses it.
  *
  * Thread safety: any thread. Nothing is allocated.
  */
@@ -15,6 +15,12 @@ void hf__put_id(char to[33], const uint8_t id[16]);
 int hf__read_id(const char *text, size_t len, uint8_t ret[16]);
 /* Returns 1 if the text is UTF-8 (jansson accepts it); else 0. */
 int hf__is_utf8(const char *text, size_t len);
+
+/* A key in few characters: every other byte is a mark and two hex digits in capitals.
+   hf__put_marked writes one such byte, and returns its end. hf__read_marked reads a whole text;
+   returns 1 and the key; or 0: it is none, has a NUL, or is longer than a key may be. */
+char *hf__put_marked(char *to, char mark, char byte);
+int hf__read_marked(const char *from, char mark, char to[HF_KEY_CAP], uint32_t *ret_len);
 
 /* Writes NAME as a quoted SQL identifier; `cap` of 160 is enough for every legal one. Returns 0, or
    HF_INVALID: not 1 to 63 bytes of UTF-8 without control characters. */

@@ -7,6 +7,11 @@
  * SELECT that tells whether it was done, the server's clock, and, if it wasn't, the row that is
  * there. The write locks the row's latest version, so there is no snapshot to be behind. Texts are
  * stored as bytes: no collation compares or pads them.
+ *
+ * The driver has 1,550 lines, not the 400 of a driver on the kit, for the library has neither a
+ * deadline nor an end to a wait. Some 610 are connections and calls that wait for the socket with a
+ * deadline, with TLS, several hosts and the meaning of each error (dial.c, link.c); 320 requests of
+ * more than one statement and hundreds of renewals in one (request.c, replace_many.c); 130 the URL.
  */
 #include "store.h"
 

@@ -1,6 +1,7 @@
 /*
  * names.c - nats: keys as subjects, and the texts of the server's JSON. See store.h.
  */
+#include "kit/text.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -21,44 +22,21 @@ static int is_plain(char c, int first)
 
 void hf__nats_subject(const hf_store *st, const char *key, size_t len, char to[HF_NATS_SUBJECT])
 {
-    static const char digits[] = "0123456789ABCDEF";
-    int at = snprintf(to, HF_NATS_SUBJECT, "$KV.%s.", st->bucket);
-    for (size_t i = 0; i < len; i++) {
-        if (!is_plain(key[i], !i)) {
-            to[at++] = '=';
-            to[at++] = digits[(unsigned char)key[i] >> 4];
-            to[at++] = digits[(unsigned char)key[i] & 15];
-        } else {
-            to[at++] = key[i];
-        }
-    }
-    to[at] = 0;
-}
-
-static int digit_of(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    char *at = to + snprintf(to, HF_NATS_SUBJECT, "$KV.%s.", st->bucket);
+    for (size_t i = 0; i < len; i++)
+        if (is_plain(key[i], !i))
+            *at++ = key[i];
+        else
+            at = hf__put_marked(at, '=', key[i]);
+    *at = 0;
 }
 
 int hf__nats_key(const hf_store *st, const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
 {
     char again[HF_NATS_SUBJECT];
-    size_t len = 0;
-    for (const char *at = name; *at; at++) {
-        if (len == HF_KEY_CAP - 1) return 0;
-        if (*at != '=') {
-            to[len++] = *at;
-        } else {
-            int high = digit_of(at[1]), low = high < 0 ? -1 : digit_of(at[2]);
-            if (low < 0 || high + low == 0) return 0;
-            to[len++] = (char)(high * 16 + low);
-            at += 2;
-        }
-    }
-    to[len] = 0;
-    *ret_len = (uint32_t)len;
-    hf__nats_subject(st, to, len, again);
-    return len && !strcmp(again + strlen(st->bucket) + 5, name); /* each key has one subject */
+    if (!hf__read_marked(name, '=', to, ret_len)) return 0;
+    hf__nats_subject(st, to, *ret_len, again);
+    return *ret_len && !strcmp(again + strlen(st->bucket) + 5, name); /* each key has one subject */
 }
 
 /* ---- texts ---- */

@@ -1,6 +1,7 @@
 /*
  * list.c - s3: many rows. See store.h.
  */
+#include "kit/listing.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -9,14 +10,10 @@
 
 struct listing {
     hf_store *st;
-    const char *prefix;
-    int (*see)(void *arg, const hf_rowkey *, hf_row *);
-    void *arg;
-    int64_t *ret_clock_us;
-    hf_row row;
+    struct hf__listing all;
     char begin[HF_S3_PREFIX + HF_S3_NAME]; /* of all names that are asked for */
     char after[2 * HF_S3_NAME];            /* the last one that was seen */
-    int stop, more;
+    int more;
 };
 
 /* As it stands in a query: all but letters, digits and - . _ ~ is encoded. */
@@ -53,13 +50,10 @@ static int see_object(struct listing *l, const char *name, hf_error *err)
 {
     char text[HF_KEY_CAP];
     hf_rowkey key = {.text = text};
-    if (!hf__s3_key(name, text, &key.len) || strncmp(text, l->prefix, strlen(l->prefix)) != 0)
-        return 0;
+    if (!hf__s3_key(name, text, &key.len) || !hf__listing_has(&l->all, text)) return 0;
     key.hash = hf_key_hash(text, key.len);
-    int rc = hf__s3_read(l->st, &key, &l->row, l->ret_clock_us, "list", err);
-    if (rc == HF_CORRUPT || (!rc && l->row.rev))
-        l->stop = l->see(l->arg, &key, rc ? NULL : &l->row);
-    return rc == HF_CORRUPT ? 0 : rc;
+    int rc = hf__s3_read(l->st, &key, &l->all.row, l->all.ret_clock_us, "list", err);
+    return hf__listing_show(&l->all, &key, rc);
 }
 
 static int see_page(struct listing *l, hf_error *err)
@@ -67,18 +61,18 @@ static int see_page(struct listing *l, hf_error *err)
     char name[sizeof l->after], more[8];
     size_t skip = strlen(l->st->at.prefix);
     char *query = query_of(l);
-    struct hf__s3_call call = {.what = "list", .key = l->prefix, .query = query};
+    struct hf__s3_call call = {.what = "list", .key = l->all.prefix, .query = query};
     struct hf__rest_reply r = {.status = 0};
-    int rc = query ? hf__s3_ask(l->st, &call, &r, l->ret_clock_us, err)
-                   : hf_fail(err, HF_NOMEM, 0, "s3: list '%s': out of memory", l->prefix);
+    int rc = query ? hf__s3_ask(l->st, &call, &r, l->all.ret_clock_us, err)
+                   : hf_fail(err, HF_NOMEM, 0, "s3: list '%s': out of memory", l->all.prefix);
     free(query);
     const char *at = rc ? NULL : r.body;
     if (!rc && !hf__s3_element(at, "IsTruncated", more, sizeof more))
-        rc = hf_fail(err, HF_UNAVAILABLE, 0, "s3: list '%s': not an answer of S3", l->prefix);
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "s3: list '%s': not an answer of S3", l->all.prefix);
     l->more = !rc && !strcmp(more, "true");
     if (rc == HF_S3_ABSENT)
-        rc = hf_fail(err, HF_UNAVAILABLE, 0, "s3: list '%s': no such bucket", l->prefix);
-    while (!rc && !l->stop && (at = hf__s3_element(at, "Key", name, sizeof name))) {
+        rc = hf_fail(err, HF_UNAVAILABLE, 0, "s3: list '%s': no such bucket", l->all.prefix);
+    while (!rc && !l->all.stop && (at = hf__s3_element(at, "Key", name, sizeof name))) {
         memcpy(l->after, name, strlen(name) + 1);
         if (!strncmp(name, l->st->at.prefix, skip)) rc = see_object(l, name + skip, err);
     }
@@ -92,7 +86,7 @@ static int list(struct listing *l, const char *begin, hf_error *err)
     snprintf(l->begin, sizeof l->begin, "%s%s", l->st->at.prefix, begin);
     l->after[0] = 0;
     l->more = 1;
-    while (!rc && l->more && !l->stop) rc = see_page(l, err);
+    while (!rc && l->more && !l->all.stop) rc = see_page(l, err);
     return rc;
 }
 
@@ -100,12 +94,12 @@ int hf__s3_scan(hf_store *st, const char *prefix,
                 int (*see)(void *arg, const hf_rowkey *, hf_row *), void *arg,
                 int64_t *ret_clock_us, hf_error *err)
 {
-    struct listing l = {st, prefix, see, arg, ret_clock_us, .stop = 0};
+    struct listing l = {.st = st};
     char begin[HF_S3_NAME + 1];
     int rc = 0;
-    hf_row_init(&l.row);
+    hf__listing_begin(&l.all, prefix, see, arg, ret_clock_us);
     if (hf__s3_name_prefix(prefix, begin)) rc = list(&l, begin, err);
-    if (!rc && !l.stop && *prefix) rc = list(&l, HF_S3_LONGS, err);
-    hf_row_clear(&l.row);
+    if (!rc && !l.all.stop && *prefix) rc = list(&l, HF_S3_LONGS, err);
+    hf_row_clear(&l.all.row);
     return rc;
 }

@@ -8,6 +8,7 @@
  * A name that would be longer than a file's may be is ~~ and the key in base64 (of RFC 4648,
  * section 5), in parts that are directories for such a server: each but the last one ends with ~.
  */
+#include "kit/text.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -16,25 +17,20 @@
 enum { PLAIN_MOST = 200, PART = 180 };
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-static const char hex[] = "0123456789ABCDEF";
 
 /* The name as it is if it isn't too long; else 0. */
 static int put_plain(const char *key, size_t len, char to[HF_S3_NAME + 1])
 {
-    size_t n = 0;
+    char *at = to;
     for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)key[i];
-        int plain = c && (strchr(digits, c) || (c == '.' && i));
-        if (n + (plain ? 1 : 3) > PLAIN_MOST) return 0;
-        if (!plain) {
-            to[n++] = '~';
-            to[n++] = hex[c >> 4];
-            to[n++] = hex[c & 15];
-        } else {
-            to[n++] = (char)c;
-        }
+        int plain = key[i] && (strchr(digits, key[i]) || (key[i] == '.' && i));
+        if (at - to + (plain ? 1 : 3) > PLAIN_MOST) return 0;
+        if (plain)
+            *at++ = key[i];
+        else
+            at = hf__put_marked(at, '~', key[i]);
     }
-    to[n] = 0;
+    *at = 0;
     return 1;
 }
 
@@ -83,31 +79,11 @@ static int read_long(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
     return 1;
 }
 
-static int read_plain(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
-{
-    uint32_t n = 0;
-    for (const char *p = name; *p; p++) {
-        if (n + 1 >= HF_KEY_CAP) return 0;
-        if (*p == '~') {
-            const char *high = p[1] ? strchr(hex, p[1]) : NULL;
-            const char *low = high && p[2] ? strchr(hex, p[2]) : NULL;
-            if (!low) return 0;
-            to[n++] = (char)((high - hex) << 4 | (low - hex));
-            p += 2;
-        } else {
-            to[n++] = *p;
-        }
-    }
-    to[n] = 0;
-    *ret_len = n;
-    return 1;
-}
-
 int hf__s3_key(const char *name, char to[HF_KEY_CAP], uint32_t *ret_len)
 {
     char again[HF_S3_NAME + 1];
     int is_long = !strncmp(name, HF_S3_LONGS, 2);
-    int got = is_long ? read_long(name + 2, to, ret_len) : read_plain(name, to, ret_len);
+    int got = is_long ? read_long(name + 2, to, ret_len) : hf__read_marked(name, '~', to, ret_len);
     if (!got || strlen(to) != *ret_len || !*ret_len) return 0;
     /* Only what this driver would call it. */
     hf__s3_name(to, *ret_len, again);

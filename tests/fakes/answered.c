@@ -30,6 +30,20 @@ void is(int status, const char *form, ...)
     answers_are(&one, 1);
 }
 
+void answers_mean(hf_store *st, const struct meaning *all, size_t n, const hf_row *row)
+{
+    hf_row now;
+    int64_t clock_us;
+    hf_row_init(&now);
+    for (const struct meaning *m = all; m < all + n; m++) {
+        is(m->status, "%s", m->body);
+        said(driver->get(st, &key, &now, &clock_us, &err), m->read, m->text);
+        int rc = driver->replace(st, &key, 0, row, NULL, &clock_us, &err);
+        said(rc, m->written, m->written ? m->text : NULL);
+    }
+    hf_row_clear(&now);
+}
+
 const char *ported(const char *form)
 {
     static char text[1400];

@@ -17,6 +17,15 @@ int answered_begin(const char *name);
 void is(int status, const char *form, ...) __attribute__((format(printf, 2, 3)));
 /* The text with the server's port for the first PORT in it; good until the next call. */
 const char *ported(const char *form);
+/* One answer to a read and to a write, and what the driver makes of either. */
+struct meaning {
+    int status;
+    const char *body;
+    int read, written; /* codes */
+    const char *text;  /* in the message of each error */
+};
+/* Each of them has to be so. The write is of `row`; NULL: a removal. */
+void answers_mean(hf_store *st, const struct meaning *all, size_t n, const hf_row *row);
 /* Opens the driver at the URL, of which PORT is filled in. */
 int opens(const char *form, hf_store **ret);
 

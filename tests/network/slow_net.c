@@ -141,11 +141,11 @@ static void carry(struct link *l, int side)
     static char data[CHUNK];
     ssize_t n = recv(l->fd[side], data, sizeof data, MSG_DONTWAIT);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (n <= 0 && (l->mute || side == SERVER)) {
+    if (n < 0 || (!n && l->mute)) {
         close_link(l);
         return;
     }
-    if (n <= 0) { /* behind what it has sent */
+    if (!n) { /* behind what it has sent */
         epoll_ctl(epoll, EPOLL_CTL_DEL, l->fd[side], NULL);
         keep(l, side, data, 0);
         return;

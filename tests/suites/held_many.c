@@ -148,7 +148,7 @@ static void look(const char *url)
         hf_lock *other;
         hf_options o = HF_OPTIONS_INIT;
         o.wait_ms = 0;
-        o.lease_ms = 1000;
+        o.lease_ms = options.lease;
         o.flags = HF_NO_RENEW;
         int rc = hf_acquire(beside, hf_key(lock[i]), &o, &other, &err);
         good += rc == HF_BUSY && hf_left_ms(lock[i]) > 0;

@@ -1,5 +1,6 @@
 /*
- * kit_text.c - drivers/kit/text.h: request ids, SQL names, the options of a URL.
+ * kit_text.c - drivers/kit/text.h: request ids, keys in few characters, SQL names, the options of a
+ * URL.
  */
 #include "kit/text.h"
 #include "test.h"
@@ -26,6 +27,29 @@ static void ids_are_hex_digits(void **state)
     assert_true(hf__read_id(text, 32, back));
     assert_memory_equal(back, id, sizeof id);
     for (size_t i = 0; i < COUNT(bad); i++) assert_false(hf__read_id(bad[i], strlen(bad[i]), back));
+}
+
+static void bytes_are_marked(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"=", "=4", "=4g", "=4a", "=00", "a=00"};
+    char text[3 * HF_KEY_CAP + 1], back[HF_KEY_CAP], *at = text;
+    uint32_t len = 0;
+    for (int byte = 1; byte < 256; byte++) at = hf__put_marked(at, '=', (char)byte);
+    memcpy(at, "az", 3);
+    assert_memory_equal(text, "=01=02", 6);
+    assert_memory_equal(at - 6, "=FE=FF", 6);
+    assert_true(hf__read_marked(text, '=', back, &len));
+    assert_int_equal(len, 257);
+    for (int byte = 1; byte < 256; byte++) assert_int_equal((unsigned char)back[byte - 1], byte);
+    assert_string_equal(back + 255, "az");
+    for (size_t i = 0; i < COUNT(bad); i++) assert_false(hf__read_marked(bad[i], '=', back, &len));
+    /* The longest key, and one that is longer. */
+    for (size_t i = 0, most = HF_KEY_CAP - 1; i < 2; i++, most++) {
+        for (at = text; at < text + 3 * most;) at = hf__put_marked(at, '=', 'x');
+        *at = 0;
+        assert_int_equal(hf__read_marked(text, '=', back, &len), !i);
+    }
 }
 
 static void names_are_quoted(void **state)
@@ -75,6 +99,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_hex_digits),
+        cmocka_unit_test(bytes_are_marked),
         cmocka_unit_test(names_are_quoted),
         cmocka_unit_test(unknown_options_are_named),
     };

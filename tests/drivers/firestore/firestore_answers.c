@@ -51,12 +51,7 @@ static hf_store *opened(void)
 static void errors_mean_what_they_say(void **state)
 {
     (void)state;
-    static const struct {
-        int status;
-        const char *body;
-        int code, written; /* of a read, of a write */
-        const char *text;
-    } cases[] = {
+    static const struct meaning all[] = {
         {200, "", HF_UNAVAILABLE, HF_UNKNOWN, "not an answer of Firestore"},
         {200, "[{\"found\"", HF_UNAVAILABLE, HF_UNKNOWN, "not an answer of Firestore"},
         {200, "17", HF_UNAVAILABLE, HF_UNKNOWN, "not an answer of Firestore"},
@@ -84,16 +79,7 @@ static void errors_mean_what_they_say(void **state)
         {ANSWER_HEAD_CUT(403), "", HF_UNAVAILABLE, HF_UNKNOWN, "closed within the header"},
     };
     hf_store *st = opened();
-    hf_row row;
-    int64_t clock_us;
-    hf_row_init(&row);
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        is(cases[i].status, "%s", cases[i].body);
-        said(driver->get(st, &key, &row, &clock_us, &err), cases[i].code, cases[i].text);
-        int rc = driver->replace(st, &key, 0, NULL, NULL, &clock_us, &err);
-        said(rc, cases[i].written, cases[i].text);
-    }
-    hf_row_clear(&row);
+    answers_mean(st, all, COUNT(all), NULL);
     driver->close(st);
 }
 
