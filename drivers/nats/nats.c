@@ -7,11 +7,11 @@
  * A row is a JSON object, in the message that the bucket keeps of its key. bucket.c says where the
  * clock comes from, rows.c how rows are read, replace.c how they are compared and written.
  *
- * The driver has 2,200 lines, not the 400 of a driver on the kit. Some 660 do within a deadline what
- * the library does without one: connecting, the login, TLS, requests (dial.c, login.c, tls.c,
+ * The driver has 2,200 lines, not the 400 of a driver on the kit. Some 660 do within a deadline
+ * what the library does without one: connecting, the login, TLS, requests (dial.c, login.c, tls.c,
  * link.c). The library's key-value calls bring no time of the server's and no more than one row a
- * round trip: 270 lines are the bucket and its clock (bucket.c), 430 reading and writing by requests
- * of JetStream (rows.c, replace.c); 190 notifications, 210 the URL and names.
+ * round trip: 270 lines are the bucket and its clock (bucket.c), 430 reading and writing by
+ * requests of JetStream (rows.c, replace.c); 190 notifications, 210 the URL and names.
  */
 #include "kit/listing.h"
 #include "store.h"
