@@ -83,6 +83,11 @@ const parts = {
         });
         setImmediate(() => process.exit());
     },
+    // An execution that is killed within its event.
+    async killed(store, key) {
+        await store.once(key, () => process.kill(process.pid, 'SIGKILL'),
+            { owner: 'execution-7', lease: '2s' });
+    },
     // It has a handle of its own.
     async forked(store, key) {
         await assert.rejects(store.acquire(key, { wait: 0 }), { code: 'BUSY' });
@@ -252,6 +257,15 @@ if (shared) {
         await lock.release();
         assert.equal((await ended).code, 5);
         await free(key);
+    });
+
+    test('once: a retry by the same owner waits for its own dead run', PATIENCE, async () => {
+        const key = fresh();
+        assert.equal((await child('killed', key)).signal, 'SIGKILL');
+        const how = { owner: 'execution-7', lease: '2s' };
+        const { ran, owner, value } = await store.once(key, () => 'again', how);
+        assert.deepEqual([ran, owner, value], [true, 'execution-7', 'again']);
+        assert.equal((await store.once(key, () => assert.fail(), how)).value, 'again');
     });
 
     test('a forked process has a handle of its own', async () => {

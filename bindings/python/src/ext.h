@@ -37,11 +37,12 @@ struct store {
     PyObject_HEAD hf *h; /* NULL: closed */
     unsigned generation; /* of the process that opened it */
     int closing;
-    int users;         /* threads that are inside a call of the library */
-    uint64_t tries;    /* that were BUSY, and a wait followed: no `busy` of the caller's */
-    lock *locks;       /* not released yet */
-    waiting *waits;    /* not freed yet */
-    watching *watches; /* going on */
+    int users;      /* threads that are inside a call of the library */
+    uint64_t tries; /* that were BUSY, and a wait followed: no `busy` of the caller's */
+    lock *locks;    /* not released yet */
+    waiting *waits; /* that somebody will take */
+    waiting *given_up, **given_up_end; /* the others, until they are told: the oldest first */
+    watching *watches;                 /* going on */
 };
 
 /* Which caller asks; see caller.c. */
@@ -249,7 +250,8 @@ int waiting_start(store *s, hf *h, const char *key, const asked *a, int once, bo
 int waiting_sit(waiting *w);
 void waiting_abandon(waiting *w);
 void waiting_free(waiting *w); /* told, and nobody's */
-void waiting_reap(store *s);   /* frees the abandoned that are told */
+/* Frees those that were abandoned first, if they are told. As many are looked at as are freed. */
+void waiting_reap(store *s);
 /* The store is being closed, which leaves alone what is detached: what such waits have brought, for
    the caller to give back and free. What they bring later on is given back at once. */
 hf_lock **waits_closed(store *s, size_t *ret_n);

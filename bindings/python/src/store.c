@@ -22,7 +22,7 @@ static void begin_here(store *s)
     }
     watching_forget_all(s);
     s->locks = NULL;
-    s->waits = NULL;
+    s->waits = s->given_up = NULL;
     s->users = 0;
     s->tries = 0;
 }
@@ -163,6 +163,7 @@ static void store_dealloc(store *s)
     PyObject *t, *v, *b;
     PyErr_Fetch(&t, &v, &b);
     shut(s);
+    waiting_reap(s);
     PyErr_Restore(t, v, b);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(s);

@@ -220,11 +220,16 @@ static int is_told(waiting *w)
     return yes;
 }
 
+static void unlink_wait(waiting *w)
+{
+    *w->prev = w->next;
+    if (w->next) w->next->prev = w->prev;
+}
+
 void waiting_free(waiting *w)
 {
     hf_wait *pending = w->w;
-    *w->prev = w->next;
-    if (w->next) w->next->prev = w->prev;
+    unlink_wait(w);
     Py_BEGIN_ALLOW_THREADS hf_wait_free(pending); /* told: it is about to return, or has */
     Py_END_ALLOW_THREADS box_drop(w->box);
     pthread_mutex_destroy(&w->mu);
@@ -234,18 +239,24 @@ void waiting_free(waiting *w)
 
 void waiting_reap(store *s)
 {
-    for (;;) {
-        waiting *w = s->waits;
-        while (w && !(w->abandoned && is_told(w))) w = w->next;
-        if (!w) return;
-        waiting_free(w);
-    }
+    for (waiting *w; (w = s->given_up) && is_told(w);) waiting_free(w);
+}
+
+static void give_up(waiting *w)
+{
+    store *s = w->store;
+    unlink_wait(w);
+    w->prev = s->given_up ? s->given_up_end : &s->given_up;
+    w->next = NULL;
+    *w->prev = w;
+    s->given_up_end = &w->next;
 }
 
 /* Nobody will ask what came of it: a lock that it brings is given back at once. */
 void waiting_abandon(waiting *w)
 {
     if (w->generation != fork_generation()) return; /* the parent's stays as it is */
+    give_up(w);
     pthread_mutex_lock(&w->mu);
     w->abandoned = 1;
     hf_lock *held = w->lock;

@@ -6,10 +6,11 @@ import asyncio
 import gc
 import os
 import sys
+import time
 import tracemalloc
 
 import holdfast
-from own import MORE, URL, key
+from own import MORE, NEAR, URL, key
 from tap import run_functions
 
 ACQUISITIONS = int(MORE[0]) if MORE else 100_000
@@ -68,6 +69,39 @@ def no_memory_and_no_descriptor_is_left():
     print(f'# {each} acquisitions a round: {grown} bytes and {opened} descriptors more')
     assert min(grown) <= each * BYTES_EACH, f'{grown} bytes more'
     assert min(opened) <= 0, f'{opened} descriptors more'
+
+
+async def _start(store, other, held, n):
+    """The processor time of starting n waits, a wait; and the tasks."""
+    async def one(name):
+        (await store.acquire_async(name, wait=3600)).release()
+
+    name = key('waited')
+    names = [f'{name}/{i}' for i in range(n)]
+    held.extend(other.acquire(one) for one in names)
+    begun = time.thread_time()
+    tasks = [asyncio.create_task(one(name)) for name in names]
+    await asyncio.sleep(0)
+    return (time.thread_time() - begun) / n, tasks
+
+
+def a_wait_beside_many_costs_what_it_costs_alone():
+    """A walk of what waits would make it a hundred times as much."""
+    async def main():
+        few, many, held, tasks = [], [], [], []
+        for n, to in [(300, few)] * 5 + [(30000, [])] + [(300, many)] * 5:
+            took, more = await _start(store, other, held, n)
+            to.append(took)
+            tasks += more
+        for lock in held:
+            lock.release()
+        await asyncio.gather(*tasks)
+        assert min(many) < 8 * min(few), (few, many)
+
+    if not NEAR:
+        return
+    with holdfast.open(URL) as store, holdfast.open(URL) as other:
+        asyncio.run(main())
 
 
 def no_object_is_left():
