@@ -12,7 +12,9 @@
 
 #include <curl/curl.h>
 
-enum { HF_REST_WHY = 300, HF_REST_TAG = 128 };
+enum { HF_REST_WHY = 300, HF_REST_TAG = 128, HF_REST_AT_ONCE = 32 };
+
+struct hf__rest_lanes;
 
 struct hf__rest {
     const char *store; /* the driver's name, for messages */
@@ -21,6 +23,7 @@ struct hf__rest {
     /* For many replaces at once: none of them is kept waiting by other requests. */
     struct hf__pool many_pool;
     CURL *many[HF_POOL_LINKS];
+    struct hf__rest_lanes *lanes[HF_POOL_LINKS]; /* NULL: not made */
     int64_t io_timeout_ms;
     char *cafile;  /* NULL: the system's */
     int straight;  /* without a proxy: the server is here */
@@ -62,6 +65,15 @@ void hf__rest_close(struct hf__rest *rest);
 void hf__rest_ask(struct hf__rest *rest, const struct hf__rest_call *call,
                   struct hf__rest_reply *reply);
 void hf__rest_reply_free(struct hf__rest_reply *reply);
+/*
+ * n requests side by side, HF_REST_AT_ONCE at a time, on connections for many replaces; each gets
+ * its own reply, to be freed. A request that isn't answered by until_us (local time), or that takes
+ * much longer than others, has status 0; one that wasn't begun by then wasn't sent. Their
+ * many_until_us means nothing.
+ */
+void hf__rest_ask_many(struct hf__rest *rest, const struct hf__rest_call *call,
+                       struct hf__rest_reply *reply, size_t n, int64_t until_us);
+void hf__rest_lanes_free(struct hf__rest_lanes *lanes); /* may be NULL */
 
 /* Wipes and frees a secret. */
 void hf__rest_forget(char *secret);

@@ -164,39 +164,59 @@ static void put_date(char to[DATE_TEXT], int64_t us)
     strftime(to, DATE_TEXT, "x-amz-date: %Y%m%dT%H%M%SZ", &t);
 }
 
-/* Signed at that time. A short-lived account has a token, which is signed, too. */
-static int send_it(hf_store *st, const struct hf__s3_call *call, const struct hf__s3_account *who,
-                   int64_t day_us, struct hf__rest_reply *r)
+/* What signs a request: the account, of which a short-lived one has a token, which is signed, too;
+   and the time. */
+struct signer {
+    struct hf__s3_account who;
+    char token[sizeof((struct hf__s3_account *)0)->token + 24], date[DATE_TEXT];
+};
+
+/* A request, with what it points to. */
+struct made {
+    char url[sizeof((struct hf__s3_where *)0)->endpoint + HF_S3_NAME + 700];
+    char sum[HASH_TEXT + 24], condition[HF_REST_TAG + 20];
+    const char *headers[6];
+};
+
+static int signer_get(hf_store *st, struct signer *as, char why[HF_KIT_WHY])
+{
+    put_date(as->date, day_of_store_us(st));
+    int rc = hf__s3_account(&st->at, &as->who, why);
+    snprintf(as->token, sizeof as->token, "x-amz-security-token: %s", rc ? "" : as->who.token);
+    return rc;
+}
+
+/* Returns 0, or HF_NOMEM. */
+static int make(const hf_store *st, const struct hf__s3_call *call, const struct signer *as,
+                struct made *m, struct hf__rest_call *ret)
 {
     const struct hf__s3_where *at = &st->at;
-    char url[sizeof at->endpoint + HF_S3_NAME + 700], hash[HASH_TEXT], condition[HF_REST_TAG + 20];
-    char sum[HASH_TEXT + 24], token[sizeof who->token + 24];
-    char date[DATE_TEXT];
-    const char *headers[6] = {sum, date}, *body = call->put ? call->put : "";
-    size_t n = 2;
-    snprintf(url, sizeof url, "%s/%s%s%s%s%s", at->endpoint, at->bucket, call->name ? "/" : "",
-             call->name ? at->prefix : "", call->name ? call->name : "?",
+    const char *body = call->put ? call->put : "", *tag = call->tag ? call->tag : "";
+    char hash[HASH_TEXT];
+    size_t n = 0;
+    snprintf(m->url, sizeof m->url, "%s/%s%s%s%s%s", at->endpoint, at->bucket,
+             call->name ? "/" : "", call->name ? at->prefix : "", call->name ? call->name : "?",
              call->name ? "" : call->query);
     if (!put_hash(EVP_sha256(), hash, body, strlen(body))) return HF_NOMEM;
-    snprintf(sum, sizeof sum, "x-amz-content-sha256: %s", hash);
-    put_date(date, day_us);
-    snprintf(condition, sizeof condition, "%s: %s", *call->tag ? "If-Match" : "If-None-Match",
-             *call->tag ? call->tag : "*");
-    if (call->put) headers[n++] = condition;
-    if (call->put) headers[n++] = "content-type: application/json";
-    snprintf(token, sizeof token, "x-amz-security-token: %s", who->token);
-    if (*who->token) headers[n++] = token;
-    const struct hf__rest_call ask = {.method = call->put ? "PUT" : "GET",
-                                      .url = url,
-                                      .headers = headers,
-                                      .body = body,
-                                      .len = strlen(body),
-                                      .harmless = !call->put,
-                                      .sign = at->sign,
-                                      .user = who->id,
-                                      .password = who->secret};
-    hf__rest_ask(&st->rest, &ask, r);
-    explicit_bzero(token, sizeof token);
+    snprintf(m->sum, sizeof m->sum, "x-amz-content-sha256: %s", hash);
+    snprintf(m->condition, sizeof m->condition, "%s: %s", *tag ? "If-Match" : "If-None-Match",
+             *tag ? tag : "*");
+    m->headers[n++] = m->sum;
+    m->headers[n++] = as->date;
+    if (call->put) m->headers[n++] = m->condition;
+    if (call->put) m->headers[n++] = "content-type: application/json";
+    if (*as->who.token) m->headers[n++] = as->token;
+    m->headers[n] = NULL;
+    *ret = (struct hf__rest_call){.method = call->put ? "PUT" : "GET",
+                                  .url = m->url,
+                                  .headers = m->headers,
+                                  .body = body,
+                                  .len = strlen(body),
+                                  .harmless = !call->put,
+                                  .many_until_us = call->until_us,
+                                  .sign = at->sign,
+                                  .user = as->who.id,
+                                  .password = as->who.secret};
     return 0;
 }
 
@@ -209,31 +229,91 @@ static int is_skewed(const struct hf__rest_reply *r)
     return !strcmp(code, "RequestTimeTooSkewed");
 }
 
+/* The result of a request that was sent then. */
+static int result(hf_store *st, struct hf__s3_call *call, const struct hf__rest_reply *r,
+                  const struct signer *as, int64_t sent_us, int64_t *ret_clock_us, hf_error *err)
+{
+    call->busy = 0;
+    int rc = judge(st, call, r, &as->who, err);
+    int64_t clock_us = clock_of(st, sent_us, hf__local_us(), r->date_us);
+    if (rc < 0) return rc;
+    __atomic_store_n(&st->let_in, 1, __ATOMIC_RELAXED);
+    *ret_clock_us = clock_us;
+    return rc;
+}
+
 int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *r,
                int64_t *ret_clock_us, hf_error *err)
 {
-    struct hf__s3_account who;
+    struct signer as;
+    struct made made;
+    struct hf__rest_call ask;
     char why[HF_KIT_WHY];
     int64_t sent_us = hf__local_us();
     *r = (struct hf__rest_reply){.status = 0};
-    if (!call->tag) call->tag = "";
-    call->busy = 0;
-    int rc = hf__s3_account(&st->at, &who, why);
-    if (rc) return fail(call, rc, why, err);
-    int unsent = send_it(st, call, &who, day_of_store_us(st), r);
-    /* It wasn't done: once more, by the server's own time. */
-    if (!unsent && is_skewed(r)) {
-        int64_t day_us = r->date_us;
-        hf__rest_reply_free(r);
-        sent_us = hf__local_us();
-        unsent = send_it(st, call, &who, day_us, r);
+    int rc = signer_get(st, &as, why);
+    if (rc) {
+        rc = fail(call, rc, why, err);
+    } else if (make(st, call, &as, &made, &ask)) {
+        rc = fail(call, HF_NOMEM, "out of memory", err);
+    } else {
+        hf__rest_ask(&st->rest, &ask, r);
+        /* It wasn't done: once more, by the server's own time. */
+        if (is_skewed(r)) {
+            put_date(as.date, r->date_us);
+            hf__rest_reply_free(r);
+            sent_us = hf__local_us();
+            hf__rest_ask(&st->rest, &ask, r);
+        }
+        rc = result(st, call, r, &as, sent_us, ret_clock_us, err);
     }
-    rc = unsent ? fail(call, HF_NOMEM, "out of memory", err) : judge(st, call, r, &who, err);
-    explicit_bzero(&who, sizeof who);
-    int64_t clock_us = clock_of(st, sent_us, hf__local_us(), r->date_us);
-    if (rc >= 0) {
-        __atomic_store_n(&st->let_in, 1, __ATOMIC_RELAXED);
-        *ret_clock_us = clock_us;
-    }
+    explicit_bzero(&as, sizeof as);
     return rc;
+}
+
+/* ---- many requests ---- */
+
+/* What they need while they are under way. */
+struct under_way {
+    struct made *made;
+    struct hf__rest_call *ask;
+    struct hf__rest_reply *reply;
+};
+
+static void send_all(hf_store *st, struct hf__s3_asked *one, size_t n, const struct signer *as,
+                     struct under_way *w, int64_t until_us)
+{
+    int64_t sent_us = hf__local_us();
+    int bad = 0;
+    for (size_t i = 0; i < n && !bad; i++)
+        bad = make(st, &one[i].call, as, &w->made[i], &w->ask[i]);
+    if (!bad) hf__rest_ask_many(&st->rest, w->ask, w->reply, n, until_us);
+    for (size_t i = 0; i < n; i++) {
+        one[i].reply =
+            bad ? (struct hf__rest_reply){.code = HF_NOMEM, .why = "out of memory"} : w->reply[i];
+        one[i].rc =
+            result(st, &one[i].call, &one[i].reply, as, sent_us, &one[i].clock_us, one[i].err);
+        /* The next attempt is signed by the server's time. */
+        if (is_skewed(&one[i].reply))
+            one[i].rc = fail(&one[i].call, HF_UNAVAILABLE, "signed by a wrong time", one[i].err);
+    }
+}
+
+void hf__s3_ask_many(hf_store *st, struct hf__s3_asked *one, size_t n, int64_t until_us)
+{
+    struct signer as;
+    char why[HF_KIT_WHY];
+    int rc = signer_get(st, &as, why);
+    struct under_way w = {calloc(n, sizeof *w.made), calloc(n, sizeof *w.ask),
+                          calloc(n, sizeof *w.reply)};
+    if (!rc && w.made && w.ask && w.reply)
+        send_all(st, one, n, &as, &w, until_us);
+    else
+        for (size_t i = 0; i < n; i++)
+            one[i].rc = rc ? fail(&one[i].call, rc, why, one[i].err)
+                           : fail(&one[i].call, HF_NOMEM, "out of memory", one[i].err);
+    free(w.made);
+    free(w.ask);
+    free(w.reply);
+    explicit_bzero(&as, sizeof as);
 }

@@ -82,40 +82,49 @@ static int decode(const hf_store *st, const struct hf__rest_reply *r, const char
     return rc;
 }
 
-/* Does the ETag belong to the body? While an object is replaced, a server that keeps files may give
-   the one of the old object and the other of the new one. 0: they are to be read again. */
-static int belongs(hf_store *st, const struct hf__rest_reply *r)
+int hf__s3_belongs(const hf_store *st, const struct hf__rest_reply *r)
 {
     return __atomic_load_n(&st->sums, __ATOMIC_RELAXED) < 0 ||
            hf__s3_is_sum(r->tag, r->body ? r->body : "", r->len);
 }
 
+int hf__s3_tagged(const struct hf__rest_reply *r, int rc, const char *what, const hf_rowkey *key,
+                  hf_error *err)
+{
+    if (rc || *r->tag) return rc;
+    return hf_fail(err, HF_UNSUPPORTED, 0, "s3: %s '%s': the server tells no ETag", what,
+                   key->text);
+}
+
 static int read_once(hf_store *st, const hf_rowkey *key, struct hf__rest_reply *r,
-                     int64_t *ret_clock_us, const char *what, hf_error *err)
+                     int64_t *ret_clock_us, const char *what, int64_t until_us, hf_error *err)
 {
     char name[HF_S3_NAME + 1];
-    struct hf__s3_call call = {.what = what, .key = key->text, .name = name};
+    struct hf__s3_call call = {.what = what, .key = key->text, .name = name, .until_us = until_us};
     hf__s3_name(key->text, key->len, name);
-    int rc = hf__s3_ask(st, &call, r, ret_clock_us, err);
-    if (!rc && !*r->tag)
-        rc = hf_fail(err, HF_UNSUPPORTED, 0, "s3: %s '%s': the server tells no ETag", what,
-                     key->text);
-    return rc;
+    return hf__s3_tagged(r, hf__s3_ask(st, &call, r, ret_clock_us, err), what, key, err);
+}
+
+int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__rest_reply *r,
+                 hf_row *row, const char *what, hf_error *err)
+{
+    hf_row_clear(row);
+    if (!rc) rc = decode(st, r, key->text, what, row, err);
+    if (!rc || rc == HF_S3_ABSENT) remember(st, key, row->rev, r->tag);
+    return rc == HF_S3_ABSENT ? 0 : rc;
 }
 
 int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                const char *what, hf_error *err)
+                const char *what, int64_t until_us, hf_error *err)
 {
     struct hf__rest_reply r;
     hf_row_clear(row);
-    int rc = read_once(st, key, &r, ret_clock_us, what, err);
-    for (int again = 0; !rc && again < ROUNDS && !belongs(st, &r); again++) {
+    int rc = read_once(st, key, &r, ret_clock_us, what, until_us, err);
+    for (int again = 0; !rc && again < ROUNDS && !hf__s3_belongs(st, &r); again++) {
         hf__rest_reply_free(&r);
-        rc = read_once(st, key, &r, ret_clock_us, what, err);
+        rc = read_once(st, key, &r, ret_clock_us, what, until_us, err);
     }
-    if (!rc) rc = decode(st, &r, key->text, what, row, err);
-    if (!rc || rc == HF_S3_ABSENT) remember(st, key, row->rev, r.tag);
-    if (rc == HF_S3_ABSENT) rc = 0;
+    rc = hf__s3_reads(st, key, rc, &r, row, what, err);
     hf__rest_reply_free(&r);
     return rc;
 }
@@ -123,13 +132,12 @@ int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_cl
 static int s3_get(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
                   hf_error *err)
 {
-    return hf__s3_read(st, key, row, ret_clock_us, "get", err);
+    return hf__s3_read(st, key, row, ret_clock_us, "get", 0, err);
 }
 
 /* ---- replacing ---- */
 
-/* The text of the object; NULL: *ret_rc and *err. */
-static char *encode(const hf_store *st, const hf_rowkey *key, const hf_row *row, int *ret_rc,
+char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row, int *ret_rc,
                     hf_error *err)
 {
     const struct hf__row_reader where = {"s3", "replace", key->text, st->how_to_empty};
@@ -154,61 +162,82 @@ static char *encode(const hf_store *st, const hf_rowkey *key, const hf_row *row,
     return text;
 }
 
+void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64_t rev,
+                    const char *tag)
+{
+    if (!*tag) return;
+    int sums = hf__s3_is_sum(tag, text, strlen(text)) ? 1 : -1;
+    __atomic_store_n(&st->sums, sums, __ATOMIC_RELAXED);
+    remember(st, key, rev, tag);
+}
+
 /* Writes on that condition. 0, HF_CONFLICT, or the error. */
-static int put(hf_store *st, const hf_rowkey *key, const char *text, uint64_t rev, const char *tag,
+static int put(hf_store *st, const struct hf__s3_change *c, const char *text, const char *tag,
                int *ret_busy, int64_t *ret_clock_us, hf_error *err)
 {
     char name[HF_S3_NAME + 1];
-    struct hf__s3_call call = {
-        .what = "replace", .key = key->text, .name = name, .put = text, .tag = tag};
+    struct hf__s3_call call = {.what = "replace",
+                               .key = c->key->text,
+                               .name = name,
+                               .put = text,
+                               .tag = tag,
+                               .until_us = c->until_us};
     struct hf__rest_reply r;
-    hf__s3_name(key->text, key->len, name);
+    hf__s3_name(c->key->text, c->key->len, name);
     int rc = hf__s3_ask(st, &call, &r, ret_clock_us, err);
     *ret_busy = call.busy;
     if (rc == HF_S3_ABSENT) rc = HF_CONFLICT; /* what was to be replaced is gone */
-    if (!rc && *r.tag) {
-        int sums = hf__s3_is_sum(r.tag, text, strlen(text)) ? 1 : -1;
-        __atomic_store_n(&st->sums, sums, __ATOMIC_RELAXED);
-        remember(st, key, rev, r.tag);
-    }
+    if (!rc) hf__s3_written(st, c->key, text, c->row ? c->row->rev : 0, r.tag);
     hf__rest_reply_free(&r);
     return rc;
 }
 
+int hf__s3_tag_of(hf_store *st, const struct hf__s3_change *c, char tag[HF_REST_TAG])
+{
+    *tag = 0;
+    return recall(st, c->key, c->seen, tag) || (!c->seen && c->row);
+}
+
 /* The row is read where its ETag isn't known, and after each refusal: only the row tells whether
    it is the one that was seen. */
-static int replace_rounds(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
-                          hf_row *cur, const char *text, int64_t *ret_clock_us, hf_error *err)
+static int replace_rounds(hf_store *st, const struct hf__s3_change *c, const char *text,
+                          int64_t *ret_clock_us, hf_error *err)
 {
     const struct timespec pause = {0, PAUSE_MS * 1000000L};
-    char tag[HF_REST_TAG] = "";
-    int known = recall(st, key, seen, tag) || (!seen && row), busy = 0;
+    char tag[HF_REST_TAG];
+    int known = hf__s3_tag_of(st, c, tag), busy = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        int rc = known ? put(st, key, text, row ? row->rev : 0, tag, &busy, ret_clock_us, err)
-                       : HF_CONFLICT;
+        int rc = known ? put(st, c, text, tag, &busy, ret_clock_us, err) : HF_CONFLICT;
         if (rc != HF_CONFLICT) return rc;
         if (busy) nanosleep(&pause, NULL);
-        rc = hf__s3_read(st, key, cur, ret_clock_us, "replace", err);
+        rc = hf__s3_read(st, c->key, c->cur, ret_clock_us, "replace", c->until_us, err);
         if (rc) return rc;
-        if (cur->rev != seen) return HF_CONFLICT;
-        if (!row && !seen) return 0; /* there was none to be removed */
-        known = recall(st, key, seen, tag);
+        if (c->cur->rev != c->seen) return HF_CONFLICT;
+        if (!c->row && !c->seen) return 0; /* there was none to be removed */
+        known = recall(st, c->key, c->seen, tag);
     }
     return hf_fail(err, HF_UNAVAILABLE, 0, "s3: replace '%s': other writes were under way",
-                   key->text);
+                   c->key->text);
+}
+
+static int replace_one(hf_store *st, const struct hf__s3_change *c, int64_t *ret_clock_us,
+                       hf_error *err)
+{
+    int rc;
+    char *text = hf__s3_encode(st, c->key, c->row, &rc, err);
+    if (text) rc = replace_rounds(st, c, text, ret_clock_us, err);
+    free(text);
+    return rc;
 }
 
 static int s3_replace(hf_store *st, const hf_rowkey *key, uint64_t seen, const hf_row *row,
                       hf_row *cur, int64_t *ret_clock_us, hf_error *err)
 {
     hf_row now;
-    int rc;
-    char *text = encode(st, key, row, &rc, err);
-    if (!text) return rc;
     hf_row_init(&now);
-    rc = replace_rounds(st, key, seen, row, cur ? cur : &now, text, ret_clock_us, err);
+    const struct hf__s3_change c = {key, seen, row, cur ? cur : &now, 0};
+    int rc = replace_one(st, &c, ret_clock_us, err);
     hf_row_clear(&now);
-    free(text);
     return rc;
 }
 
@@ -265,7 +294,7 @@ static int s3_inspect(hf_store *st, void (*say)(void *arg, int ok, const char *t
     int64_t clock_us = 0;
     hf_row row;
     hf_row_init(&row);
-    int rc = hf__s3_read(st, &key, &row, &clock_us, "inspect", err);
+    int rc = hf__s3_read(st, &key, &row, &clock_us, "inspect", 0, err);
     hf_row_clear(&row);
     if (rc && rc != HF_CORRUPT) return rc;
     rc = hf__s3_account(&st->at, &who, why);
@@ -289,6 +318,7 @@ HF_DRIVER_ENTRY(s3) = {
     .close = s3_close,
     .get = s3_get,
     .replace = s3_replace,
+    .replace_many = hf__s3_replace_many,
     .scan = hf__s3_scan,
     .inspect = s3_inspect,
 };

@@ -13,7 +13,7 @@ enum {
     HF_S3_NAME = 1024,       /* and for the whole name of an object, without a NUL */
     HF_S3_TICK_US = 2000000, /* the clock: see hf__s3_ask */
     HF_S3_ABSENT = 2,        /* of hf__s3_ask: there is no such object */
-    HF_S3_SLOTS = 1024
+    HF_S3_SLOTS = 8192
 };
 
 /* Where the objects are, and the account of requests. */
@@ -78,6 +78,8 @@ struct hf__s3_call {
     const char *query;      /* of the bucket; encoded and in order */
     const char *put;        /* what is written; NULL: it is a read */
     const char *tag;        /* of a write: the ETag that it replaces; "": there is no object */
+    int64_t until_us;       /* local time until which it has to be answered, by a connection for
+                               many replaces; 0: no such time */
     int busy;               /* out: refused because another write was under way */
 };
 /*
@@ -92,12 +94,53 @@ struct hf__s3_call {
 int hf__s3_ask(hf_store *st, struct hf__s3_call *call, struct hf__rest_reply *reply,
                int64_t *ret_clock_us, hf_error *err);
 
+/* One of several requests. What comes out is as of hf__s3_ask. */
+struct hf__s3_asked {
+    struct hf__s3_call call;
+    hf_error *err; /* may be NULL */
+    struct hf__rest_reply reply;
+    int64_t clock_us; /* 0, unless it was carried out or refused */
+    int rc;
+};
+/* n of them side by side, to be answered by until_us. */
+void hf__s3_ask_many(hf_store *st, struct hf__s3_asked *one, size_t n, int64_t until_us);
+
 /* Is the tag the MD5 sum of the text? */
 int hf__s3_is_sum(const char *tag, const char *text, size_t len);
 
-/* s3.c. The row of that key as it is now. */
+/* s3.c. The row of that key as it is now; until_us: as of struct hf__s3_call. */
 int hf__s3_read(hf_store *st, const hf_rowkey *key, hf_row *row, int64_t *ret_clock_us,
-                const char *what, hf_error *err);
+                const char *what, int64_t until_us, hf_error *err);
+
+/* One replace. */
+struct hf__s3_change {
+    const hf_rowkey *key;
+    uint64_t seen;
+    const hf_row *row; /* NULL: it is removed */
+    hf_row *cur;       /* not NULL */
+    int64_t until_us;  /* as of struct hf__s3_call */
+};
+/* The ETag of what it replaces; "": there is no object. Returns 0: it isn't known. */
+int hf__s3_tag_of(hf_store *st, const struct hf__s3_change *c, char tag[HF_REST_TAG]);
+/* The text of the object; NULL: *ret_rc and *err. */
+char *hf__s3_encode(const hf_store *st, const hf_rowkey *key, const hf_row *row, int *ret_rc,
+                    hf_error *err);
+/* A write was carried out: that is the ETag of the row now. */
+void hf__s3_written(hf_store *st, const hf_rowkey *key, const char *text, uint64_t rev,
+                    const char *tag);
+/* Does the ETag belong to the body? While an object is replaced, a server that keeps files may give
+   the one of the old object and the other of the new one. 0: they are to be read again. */
+int hf__s3_belongs(const hf_store *st, const struct hf__rest_reply *r);
+/* The result `rc` of a read, or HF_UNSUPPORTED: the reply has no ETag. */
+int hf__s3_tagged(const struct hf__rest_reply *r, int rc, const char *what, const hf_rowkey *key,
+                  hf_error *err);
+/* What a read with the result `rc` has brought: the row, whose ETag is remembered. 0, or the error.
+ */
+int hf__s3_reads(hf_store *st, const hf_rowkey *key, int rc, const struct hf__rest_reply *r,
+                 hf_row *row, const char *what, hf_error *err);
+
+/* replace_many.c */
+int hf__s3_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us);
 
 /* list.c */
 int hf__s3_scan(hf_store *st, const char *prefix,

@@ -1,0 +1,37 @@
+/*
+ * rest_request.h - one request over HTTP by a handle of libcurl: what rest.c and rest_many.c share.
+ */
+#ifndef HF_KIT_REST_REQUEST_H
+#define HF_KIT_REST_REQUEST_H
+
+#include "rest.h"
+
+struct hf__rest_upload {
+    const char *from, *at;
+    size_t len, left;
+    int touched, harmless; /* touched: some of it was read, and may have been sent */
+};
+
+/* What a request needs while it is under way. */
+struct hf__rest_request {
+    struct hf__rest_upload up;
+    struct curl_slist *list;
+    int64_t limit_ms;
+    char told[CURL_ERROR_SIZE];
+};
+
+/* Makes the handle, with what stays the same for all requests, unless it is there. 0: no memory. */
+int hf__rest_handle(const struct hf__rest *rest, CURL **link);
+/* Makes the handle and sets the request, which may take limit_ms. Returns 1, to be ended by
+   hf__rest_end; or 0: it can't be made, and the reply says why. q and r stay where they are. */
+int hf__rest_begin(const struct hf__rest *rest, CURL **link, const struct hf__rest_call *call,
+                   int64_t limit_ms, struct hf__rest_request *q, struct hf__rest_reply *r);
+/* Fills in the reply. Frees what the request needed. */
+void hf__rest_end(struct hf__rest *rest, CURL *e, CURLcode rc, struct hf__rest_request *q,
+                  struct hf__rest_reply *r);
+/* Frees what the request needed, and wipes it. */
+void hf__rest_forget_call(CURL *e, struct hf__rest_request *q);
+/* Before requests are made by this thread: none of its sockets has been closed. */
+void hf__rest_socket_anew(void);
+
+#endif

@@ -1,0 +1,147 @@
+/*
+ * replace_many.c - s3: many replaces by as many requests, several of them under way at a time. See
+ * replace_many in holdfast_driver.h.
+ *
+ * Rows whose ETag isn't known are read first; so are those whose write was refused, afterwards.
+ */
+#include "store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 6 }; /* of reads */
+enum state { TO_READ, TO_WRITE, REFUSED, HAS_RESULT };
+
+/* One replace. */
+struct change {
+    hf_replace *item;
+    enum state state;
+    char name[HF_S3_NAME + 1], tag[HF_REST_TAG];
+    char *text; /* what is to be written */
+};
+
+struct many {
+    hf_store *st;
+    size_t n;
+    int64_t until_us;
+    struct change *change;
+    struct hf__s3_asked *asked; /* the requests of one round */
+    size_t *of;                 /* for which change each of them is */
+};
+
+static void ends(struct change *c, int result)
+{
+    c->state = HAS_RESULT;
+    c->item->result = result;
+}
+
+static void fails(struct change *c, const char *why)
+{
+    ends(c,
+         hf_fail(c->item->err, HF_UNAVAILABLE, 0, "s3: replace '%s': %s", c->item->key->text, why));
+}
+
+/* A request for each one in that state. Returns how many. */
+static size_t ask_all(struct many *m, enum state state)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        struct change *c = &m->change[i];
+        if (c->state != state) continue;
+        m->of[k] = i;
+        m->asked[k++] = (struct hf__s3_asked){.call = {.what = "replace",
+                                                       .key = c->item->key->text,
+                                                       .name = c->name,
+                                                       .put = state == TO_WRITE ? c->text : NULL,
+                                                       .tag = c->tag},
+                                              .err = c->item->err};
+    }
+    if (k) hf__s3_ask_many(m->st, m->asked, k, m->until_us);
+    return k;
+}
+
+/* What was read of one: is it to be written, or refused? If it isn't one object, it stays in its
+   state: see hf__s3_belongs. */
+static void see(hf_store *st, enum state state, struct change *c, const struct hf__s3_asked *a)
+{
+    hf_replace *r = c->item;
+    int rc = hf__s3_tagged(&a->reply, a->rc, "replace", r->key, r->err);
+    if (!rc && !hf__s3_belongs(st, &a->reply)) return;
+    r->clock_us = a->clock_us;
+    rc = hf__s3_reads(st, r->key, rc, &a->reply, r->cur, "replace", r->err);
+    if (rc) {
+        ends(c, rc);
+    } else if (r->cur->rev != r->seen) {
+        ends(c, HF_CONFLICT);
+    } else if (state == REFUSED) {
+        fails(c, "other writes were under way");
+    } else {
+        snprintf(c->tag, sizeof c->tag, "%s", a->reply.tag);
+        c->state = TO_WRITE;
+    }
+}
+
+static void read_all(struct many *m, enum state state)
+{
+    size_t n = 1;
+    for (int round = 0; n && round < ROUNDS; round++) {
+        n = ask_all(m, state);
+        for (size_t k = 0; k < n; k++) {
+            see(m->st, state, &m->change[m->of[k]], &m->asked[k]);
+            hf__rest_reply_free(&m->asked[k].reply);
+        }
+    }
+    for (size_t i = 0; i < m->n; i++)
+        if (m->change[i].state == state)
+            fails(&m->change[i], "the object was being replaced while it was read");
+}
+
+static void write_all(struct many *m)
+{
+    size_t n = ask_all(m, TO_WRITE);
+    for (size_t k = 0; k < n; k++) {
+        struct change *c = &m->change[m->of[k]];
+        struct hf__s3_asked *a = &m->asked[k];
+        hf_replace *r = c->item;
+        r->clock_us = a->clock_us;
+        if (!a->rc) hf__s3_written(m->st, r->key, c->text, r->row->rev, a->reply.tag);
+        if (a->rc == HF_CONFLICT || a->rc == HF_S3_ABSENT)
+            c->state = REFUSED;
+        else
+            ends(c, a->rc);
+        hf__rest_reply_free(&a->reply);
+    }
+}
+
+static void plan(struct many *m, size_t i, hf_replace *r)
+{
+    const struct hf__s3_change one = {r->key, r->seen, r->row, r->cur, 0};
+    struct change *c = &m->change[i];
+    int rc;
+    c->item = r;
+    hf__s3_name(r->key->text, r->key->len, c->name);
+    c->text = hf__s3_encode(m->st, r->key, r->row, &rc, r->err);
+    c->state = hf__s3_tag_of(m->st, &one, c->tag) ? TO_WRITE : TO_READ;
+    if (!c->text) ends(c, rc);
+}
+
+int hf__s3_replace_many(hf_store *st, hf_replace *item, size_t n, int64_t until_us)
+{
+    struct many m = {st, n, until_us, NULL, NULL, NULL};
+    if (!n) return 0;
+    m.change = calloc(n, sizeof *m.change);
+    m.asked = calloc(n, sizeof *m.asked);
+    m.of = calloc(n, sizeof *m.of);
+    int rc = m.change && m.asked && m.of ? 0 : HF_NOMEM;
+    if (!rc) {
+        for (size_t i = 0; i < n; i++) plan(&m, i, &item[i]);
+        read_all(&m, TO_READ);
+        write_all(&m);
+        read_all(&m, REFUSED);
+        for (size_t i = 0; i < n; i++) free(m.change[i].text);
+    }
+    free(m.change);
+    free(m.asked);
+    free(m.of);
+    return rc;
+}
