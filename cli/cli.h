@@ -28,7 +28,9 @@ enum { KEYS_CAP = 64 };
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same, ended by the words of how to get help; returns EXIT_USAGE. */
 int bad_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Says why, returns the exit status of the code. */
+/* With -v: says what is so after such a failure, and what to do. */
+void advise(int code);
+/* Says why, and advises; returns the exit status of the code. */
 int failed(const hf_error *err);
 /* Flushes and closes stdout: 0, or EXIT_INTERNAL and a line if what was printed got lost. `state`:
    what was done all the same, for that line; NULL: nothing, and then a pipe that nobody reads ends

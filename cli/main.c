@@ -109,9 +109,15 @@ int bad_usage(const char *format, ...)
     return EXIT_USAGE;
 }
 
+void advise(int code)
+{
+    if (store_told) say("%s; %s", hf_code_state(code), hf_code_action(code));
+}
+
 int failed(const hf_error *err)
 {
     say("%s", err->text);
+    advise(err->code);
     return hf_code_exit_status(err->code);
 }
 

@@ -183,6 +183,7 @@ static int not_opened(const hf_error *err)
 {
     say("%s: %s%s%s", command_about, err->text, command_undone ? "; " : "",
         command_undone ? command_undone : "");
+    advise(err->code);
     return hf_code_exit_status(err->code);
 }
 

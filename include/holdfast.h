@@ -63,25 +63,41 @@ extern "C" {
    caller may have that name: INVALID. */
 #define HF_OWNER_ENDED "(ended)"
 
-/* name, number, exit status of the command, text */
-#define HF_CODES(X)                                             \
-    X(OK, 0, 0, "ok")                                           \
-    X(BUSY, -1, 75, "held by another")                          \
-    X(TIMEOUT, -2, 75, "not obtained within the time given")    \
-    X(CANCELED, -3, 75, "given up by the caller")               \
-    X(LOST, -4, 76, "no longer held")                           \
-    X(UNKNOWN, -5, 69, "the store may or may not have done it") \
-    X(UNAVAILABLE, -6, 69, "the store cannot be reached")       \
-    X(DENIED, -7, 77, "permission denied")                      \
-    X(INVALID, -8, 64, "invalid argument")                      \
-    X(RECURSIVE, -9, 64, "already held by the caller")          \
-    X(UNSUPPORTED, -10, 64, "not offered by this store")        \
-    X(CORRUPT, -11, 65, "the store or the row is damaged")      \
-    X(FULL, -12, 69, "no room left")                            \
-    X(NOMEM, -13, 70, "out of memory")
+/* name, number, exit status of the command, text; what is so then; what to do. hf_code_text,
+   hf_code_state and hf_code_action, the advice of the command's -v, and doc/messages.md have them
+   from here. */
+#define HF_CODES(X)                                                                          \
+    X(OK, 0, 0, "ok", "it was done", "")                                                     \
+    X(BUSY, -1, 75, "held by another", "nothing was changed",                                \
+      "wait for it, or look at the holder: holdfast show KEY")                               \
+    X(TIMEOUT, -2, 75, "not obtained within the time given", "the request is withdrawn",     \
+      "wait for longer, or look at the holder: holdfast show KEY")                           \
+    X(CANCELED, -3, 75, "given up by the caller", "the request is withdrawn",                \
+      "acquire again if the key is still wanted")                                            \
+    X(LOST, -4, 76, "no longer held", "another client may hold the key",                     \
+      "stop work that relies on the lock; to go on, acquire again")                          \
+    X(UNKNOWN, -5, 69, "the store may or may not have done it",                              \
+      "the change may still be made; a grant ends with its lease",                           \
+      "look before another attempt: holdfast show KEY")                                      \
+    X(UNAVAILABLE, -6, 69, "the store cannot be reached",                                    \
+      "what was held stays so until its lease or its process ends",                          \
+      "check that the store is there and can be reached, then try again")                    \
+    X(DENIED, -7, 77, "permission denied", "the store refused the request",                  \
+      "check the user, the password and the rights that the store asks for")                 \
+    X(INVALID, -8, 64, "invalid argument", "nothing was changed",                            \
+      "correct what the message names")                                                      \
+    X(RECURSIVE, -9, 64, "already held by the caller", "the caller holds the key as before", \
+      "release it first, or pass the lock on to the code that needs it")                     \
+    X(UNSUPPORTED, -10, 64, "not offered by this store", "nothing was changed",              \
+      "use another option or another store: holdfast doctor URL")                            \
+    X(CORRUPT, -11, 65, "the store or the row is damaged", "nothing was repaired",           \
+      "see what is damaged: holdfast doctor URL; holdfast ls")                               \
+    X(FULL, -12, 69, "no room left", "nothing was added",                                    \
+      "make room, or delete unused rows: holdfast prune")                                    \
+    X(NOMEM, -13, 70, "out of memory", "what was held is held still", "free memory, then try again")
 
 enum hf_code {
-#define HF_CODE_ENUM(name, number, status, text) HF_##name = number,
+#define HF_CODE_ENUM(name, number, status, text, state, action) HF_##name = number,
     HF_CODES(HF_CODE_ENUM)
 #undef HF_CODE_ENUM
 };
@@ -367,6 +383,8 @@ HF_API int hf_session_fd(const hf *store);
 HF_API const char *hf_version(void);              /* "0.1.0" */
 HF_API const char *hf_code_name(int code);        /* "BUSY"; "?" if there is none */
 HF_API const char *hf_code_text(int code);        /* "held by another" */
+HF_API const char *hf_code_state(int code);       /* what is so then: "nothing was changed" */
+HF_API const char *hf_code_action(int code);      /* what to do: "wait for it, or ..."; or "" */
 HF_API int hf_code_exit_status(int code);         /* of the command: 75 */
 HF_API const char *hf_store_url(const hf *store); /* borrowed; without secrets */
 

@@ -9,9 +9,9 @@
 
 static const struct {
     int code, status;
-    const char *name, *text;
+    const char *name, *text, *state, *action;
 } codes[] = {
-#define ROW(name, number, status, text) {number, status, #name, text},
+#define ROW(name, number, status, text, state, action) {number, status, #name, text, state, action},
     HF_CODES(ROW)
 #undef ROW
 };
@@ -30,6 +30,8 @@ const char *hf_code_text(int code)
 {
     return find(code) < 0 ? "unknown code" : codes[find(code)].text;
 }
+const char *hf_code_state(int code) { return find(code) < 0 ? "" : codes[find(code)].state; }
+const char *hf_code_action(int code) { return find(code) < 0 ? "" : codes[find(code)].action; }
 int hf_code_exit_status(int code) { return find(code) < 0 ? 70 : codes[find(code)].status; }
 const char *hf_version(void) { return HF_VERSION; }
 

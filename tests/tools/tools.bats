@@ -110,7 +110,7 @@ run_setup() { PATH="$PWD/fake" run "$SOURCE/tools/setup" "$@"; }
 # A tree with the tools, no git, and one good file.
 tree() {
     mkdir -p tree/core/state tree/include tree/tools
-    cp "$SOURCE/tools/lint" "$SOURCE"/tools/{layers,prose}.py tree/tools/
+    cp "$SOURCE/tools/lint" "$SOURCE"/tools/{layers,messages,prose}.py tree/tools/
     cp "$SOURCE/.clang-format" tree/
     : >tree/tools/lint-exceptions
     printf '/*\n * good.c - a good file.\n */\nint hf__good;\n' >tree/core/good.c
@@ -238,6 +238,22 @@ file() {
     run tree/tools/lint tree/core/client/high.c
     [ "$status" = 1 ]
     [ "$output" = "doc/internals/map.md:1: MAP: is not what the sources say: tools/lint --map" ]
+}
+
+@test "lint --map: the page of messages is made from the header, and lint says when it is old" {
+    tree
+    mkdir -p tree/doc/internals
+    table='#define HF_CODES(X) X(%s, -1, 75, "held", "nothing was changed",'
+    table+=' \\\n    "see: holdfast show KEY")\n'
+    file include/holdfast.h "$(printf "$table" BUSY)\n\nenum hf_code { HF_BUSY };\n"
+    tree/tools/lint --map
+    grep -Fx '| BUSY | 75 | held | nothing was changed | see: `holdfast show KEY` |' \
+        tree/doc/messages.md
+    run tree/tools/lint tree/include/holdfast.h
+    [[ $output != *MAP* ]]
+    file include/holdfast.h "$(printf "$table" FULL)\n\nenum hf_code { HF_FULL };\n"
+    run tree/tools/lint tree/include/holdfast.h
+    [[ $output == *"doc/messages.md:1: MAP: is not what the header says: tools/lint --map"* ]]
 }
 
 @test "lint: names in comments and strings are no calls" {

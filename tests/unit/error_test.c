@@ -9,10 +9,13 @@
 static void every_code_has_a_name_a_text_and_a_status(void **state)
 {
     (void)state;
-#define CHECK(name, number, status, text)             \
-    assert_int_equal(HF_##name, number);              \
-    assert_string_equal(hf_code_name(number), #name); \
-    assert_string_equal(hf_code_text(number), text);  \
+#define CHECK(name, number, status, text, state_text, action)                    \
+    assert_int_equal(HF_##name, number);                                         \
+    assert_string_equal(hf_code_name(number), #name);                            \
+    assert_string_equal(hf_code_text(number), text);                             \
+    assert_string_equal(hf_code_state(number), state_text);                      \
+    assert_string_equal(hf_code_action(number), action);                         \
+    assert_true(*hf_code_state(number) && (!number || *hf_code_action(number))); \
     assert_int_equal(hf_code_exit_status(number), status);
     HF_CODES(CHECK)
 #undef CHECK
@@ -24,6 +27,8 @@ static void an_unknown_code_is_named_as_such(void **state)
     assert_string_equal(hf_code_name(-999), "?");
     assert_string_equal(hf_code_name(1), "?");
     assert_string_equal(hf_code_text(-999), "unknown code");
+    assert_string_equal(hf_code_state(-999), "");
+    assert_string_equal(hf_code_action(-999), "");
     assert_int_equal(hf_code_exit_status(-999), 70);
 }
 

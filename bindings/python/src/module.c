@@ -60,7 +60,7 @@ static PyObject *codes(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     PyObject *to = PyDict_New();
-#define ADD(name, number, status, text)                                     \
+#define ADD(name, number, status, text, state, action)                      \
     if (to) {                                                               \
         PyObject *value = Py_BuildValue("(iis)", number, status, text);     \
         if (!value || PyDict_SetItemString(to, #name, value)) Py_CLEAR(to); \

@@ -23,7 +23,7 @@ def struct(name):
 
 
 def the_codes():
-    codes = re.findall(r'^ +X\((\w+), +(-?\d+), (\d+), "(.*)"\)', HEADER, flags=re.M)
+    codes = re.findall(r'^ +X\((\w+), +(-?\d+), (\d+), "([^"]*)"', HEADER, flags=re.M)
     assert len(codes) > 10
     assert _holdfast.codes() == {name: (int(number), int(status), text)
                                  for name, number, status, text in codes}

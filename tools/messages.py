@@ -1,0 +1,58 @@
+"""The page of messages, made from the table HF_CODES in include/holdfast.h: rule MAP of tools/lint.
+
+`tools/lint --map` writes PAGE; the rule says when it is old.
+"""
+import os
+import re
+
+HEADER, PAGE = 'include/holdfast.h', 'doc/messages.md'
+OPENING = '''# Messages
+
+This page says what each error means, what is so after it, and what to do. It is made from the table
+`HF_CODES` in `include/holdfast.h` by `tools/lint --map`.
+
+An error of the library has a code and a text of one line. The text names the store or the part,
+what was attempted, the key, and why it failed. The command prints it, and exits with the status of
+the code:
+
+```sh
+holdfast ls -v -S file:/none/locks || echo "status $?"
+```
+
+With `-v` the command also prints the last two columns of the code. A program gets them by
+`hf_code_text`, `hf_code_state` and `hf_code_action`.
+
+| code | status | text | what is so then | what to do |
+|---|---|---|---|---|
+'''
+ENDING = '''
+Statuses of the command itself, such as 126 and 127, are in `man holdfast`. Each page of
+[stores](stores) says which errors of its server become which code.
+'''
+
+
+def drawn(header):
+    table = re.search(r'#define HF_CODES.*?^$', header, flags=re.M | re.S)
+    literal = r'[\s\\]*"([^"]*)"'
+    rows = re.findall(rf'X\((\w+), -?\d+, (\d+),{literal},{literal},{literal}\)',
+                      table.group(0) if table else '')
+    lines = [f'| {name} | {status} | {text} | {state} | {command(action)} |'
+             for name, status, text, state, action in rows]
+    return OPENING + '\n'.join(lines) + '\n' + ENDING
+
+
+def command(action):
+    """The action, with its commands in `code`."""
+    return re.sub(r'(holdfast \w+(?: [A-Z]+)?)', r'`\1`', action)
+
+
+def check(files, read, report):
+    if PAGE in files and read(PAGE) != drawn(read(HEADER)):
+        report('MAP', PAGE, 1, 'is not what the header says: tools/lint --map')
+
+
+def write_page(files, read, top):
+    if HEADER not in files:
+        return
+    with open(os.path.join(top, PAGE), 'w', encoding='utf-8') as file:
+        file.write(drawn(read(HEADER)))
